@@ -1,0 +1,39 @@
+// The audit log entry (spec 2.6, decisions 8).
+import Type from 'typebox';
+import { ResponseTime } from './common.ts';
+
+export const AUDIT_ACTIONS = [
+  'agent.registered',
+  'agent.updated',
+  'agent.deleted',
+  'policy.created',
+  'policy.updated',
+  'policy.deleted',
+  'alert.created',
+  'alert.updated',
+  'alert.deleted',
+  'event.submitted',
+  'event.blocked',
+  'event.pending',
+  'approval.approved',
+  'approval.denied',
+  'approval.expired',
+  'api_key.created',
+  'api_key.revoked',
+  'account.updated',
+] as const;
+export type AuditAction = (typeof AUDIT_ACTIONS)[number];
+
+export const RESOURCE_TYPES = ['agent', 'event', 'policy', 'alert', 'api_key', 'approval', 'account'] as const;
+export type ResourceType = (typeof RESOURCE_TYPES)[number];
+
+export const AuditLog = Type.Object({
+  id: Type.String(),
+  action: Type.Enum([...AUDIT_ACTIONS]),
+  actor: Type.String({ description: '`agent:<agent_id>` for events, `key:<key_id>` for calls, `system`' }),
+  resource_type: Type.Enum([...RESOURCE_TYPES]),
+  resource_id: Type.String(),
+  details: Type.Record(Type.String(), Type.Unknown()),
+  created_at: ResponseTime,
+});
+export type AuditLog = Type.Static<typeof AuditLog>;

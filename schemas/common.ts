@@ -1,0 +1,65 @@
+// The words every resource shares: identifiers, times, closed sets, and the form of a page.
+// Stands before everything: all other folders import these, and schemas import typebox alone.
+// Invariant: a closed set is written once, here, as a literal array; its type and its JSON Schema follow from it.
+import Type from 'typebox';
+import './time.ts';
+
+export const EVENT_TYPES = ['prompt', 'completion', 'tool_call', 'error', 'custom'] as const;
+export const FRAMEWORKS = ['provider_a', 'library_b', 'custom'] as const;
+export const STATUSES = ['active', 'inactive'] as const;
+export const SEVERITIES = ['low', 'medium', 'high', 'critical'] as const;
+export const OUTCOMES = ['allowed', 'blocked', 'pending'] as const;
+export const SCOPES = ['read', 'write', 'admin'] as const;
+export const POLICY_TYPES = ['block_action', 'rate_limit', 'data_filter', 'require_approval'] as const;
+export const POLICY_ACTIONS = ['block', 'alert', 'log'] as const;
+export const TRIGGERS = ['policy_violation', 'anomaly_detected', 'agent_down', 'rate_limit_exceeded'] as const;
+export const CHANNELS = ['email', 'chat_app', 'webhook'] as const;
+export const ANOMALY_KINDS = ['token_spike', 'error_rate', 'volume_spike', 'blocked_event'] as const;
+export const ORDERS = ['asc', 'desc'] as const;
+
+export type EventType = (typeof EVENT_TYPES)[number];
+export type Framework = (typeof FRAMEWORKS)[number];
+export type Status = (typeof STATUSES)[number];
+export type Severity = (typeof SEVERITIES)[number];
+export type Outcome = (typeof OUTCOMES)[number];
+export type Scope = (typeof SCOPES)[number];
+export type PolicyType = (typeof POLICY_TYPES)[number];
+export type PolicyAction = (typeof POLICY_ACTIONS)[number];
+export type Trigger = (typeof TRIGGERS)[number];
+export type Channel = (typeof CHANNELS)[number];
+export type AnomalyKind = (typeof ANOMALY_KINDS)[number];
+
+/** Any JSON value as JSON.parse makes it. */
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+export type JsonObject = { [key: string]: Json };
+
+/** An ISO 8601 date-time with an offset or `Z`, as requests may send it (spec: decisions 1). */
+export const RequestTime = Type.String({ format: 'date-time', maxLength: 40 });
+/** UTC with milliseconds, the only form that responses use. */
+export const ResponseTime = Type.String({ format: 'date-time', examples: ['2026-11-20T17:28:00.000Z'] });
+
+export const Name = Type.String({ minLength: 1, maxLength: 200 });
+export const Description = Type.String({ maxLength: 2000 });
+/** String values only. Not Type.Record: its key pattern passes over keys that hold a line end, and with them their values. */
+export const Metadata = Type.Unsafe<Record<string, string>>(
+  Type.Object(
+    {},
+    {
+      additionalProperties: Type.String({ maxLength: 2000 }),
+      propertyNames: Type.String({ maxLength: 200 }),
+      maxProperties: 100,
+    },
+  ),
+);
+/** Any JSON object, with nothing demanded of it. */
+export const FreeObject = Type.Unsafe<Record<string, unknown>>(Type.Object({}, { additionalProperties: true }));
+
+/** The envelope of every list but the audit log's, which says `logs` for `items`. */
+export function page<T extends Type.TSchema>(item: T) {
+  return Type.Object({
+    items: Type.Array(item),
+    total: Type.Integer({ minimum: 0 }),
+    limit: Type.Integer(),
+    offset: Type.Integer(),
+  });
+}

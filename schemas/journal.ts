@@ -1,0 +1,22 @@
+// What crosses a process border on the registry's journal streams: one entry per registry change, with its audit record.
+// The registry writes the change, its audit log entry and this entry in one atomic step; the store pipeline copies it
+// into ClickHouse (`registry` and `audit_log`), from where `gatehouse registry restore` can rebuild an empty Redis.
+import type { AuditLog, ResourceType } from './audit-log.ts';
+
+export const JOURNAL_VERSION = 1;
+/** The single field of a journal entry: the JSON of a JournalEntry. */
+export const JOURNAL_FIELD = 'j';
+
+export type JournalEntry = {
+  version: typeof JOURNAL_VERSION;
+  account: string;
+  /** Rises by one with each change of the account's registry shard: the order in which restore replays. Put in by the script that commits. */
+  revision: number;
+  /** Epoch ms of the change. */
+  at: number;
+  /** The resource after the change, `record: null` after its deletion. One change can touch several (an agent's deletion). */
+  changes: { kind: Exclude<ResourceType, 'event' | 'approval'>; id: string; record: object | null }[];
+  audit: AuditLog[];
+  /** The agent that this change erases: its rows go, once the streams have drained past the change. */
+  erases?: string;
+};
