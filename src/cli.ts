@@ -1,0 +1,153 @@
+#!/usr/bin/env node
+// The command line: finds the command, reads its options and the settings, runs it (`gatehouse help` lists them).
+// Stands before everything; nothing but this file writes to standard output or chooses an exit status.
+// A command's modules are loaded when it is called: a front's alone take longer to load than the supervisor to start.
+// Exit status: 0 done, 1 failed, 2 called wrongly or a bad setting. Failures are one sentence on standard error; only a bug
+// shows where it is.
+import { parseArgs } from 'node:util';
+import { readAsset } from './assets.ts';
+import { type Command, UsageError, withAddresses } from './commands/context.ts';
+import type { Config } from './config.ts';
+import { sentenceOf } from './sentence.ts';
+
+type Options = NonNullable<Parameters<typeof parseArgs>[0]>['options'];
+type Entry = { usage: string; help: string; options?: Options } & (
+  | { run: Command; say?: undefined }
+  /** Needs no settings: it is there for somebody whose settings are wrong, too. */
+  | { say: () => string }
+);
+
+const USAGE_STATUS = 2;
+
+const COMMANDS: Record<string, Entry> = {
+  start: {
+    usage: 'start',
+    help: 'run everything on this machine; engines that have no address are started in GATEHOUSE_DATA_DIR',
+    run: ({ config, args }) => alone(args, async () => (await import('./start.ts')).runStart(config)),
+  },
+  front: {
+    usage: 'front',
+    help: 'run one front: the HTTP API; several share one port',
+    run: ({ config, args }) => alone(args, () => runFront(withAddresses(config))),
+  },
+  pipelines: {
+    usage: 'pipelines',
+    help: 'run one pipelines process; several share the work',
+    run: ({ config, args }) => alone(args, () => runPipelines(withAddresses(config))),
+  },
+  migrate: {
+    usage: 'migrate',
+    help: 'make the tables in ClickHouse as they must be',
+    run: async (context) => (await import('./commands/stores.ts')).migrateCommand(context),
+  },
+  'account create': {
+    usage: 'account create NAME',
+    help: 'make an account and print its first admin key',
+    run: async (context) => (await import('./commands/accounts.ts')).accountCreate(context),
+  },
+  'key create': {
+    usage: 'key create [--account NAME] [--scope read|write|admin] [--label TEXT]',
+    help: 'make an API key (of the account default, admin) and print it',
+    options: { account: { type: 'string' }, scope: { type: 'string' }, label: { type: 'string' } },
+    run: async (context) => (await import('./commands/accounts.ts')).keyCreate(context),
+  },
+  'dead list': {
+    usage: 'dead list [--limit N]',
+    help: 'show what the pipelines could not process, a JSON line each (the oldest 100 of each stream)',
+    options: { limit: { type: 'string' } },
+    run: async (context) => (await import('./commands/dead.ts')).deadList(context),
+  },
+  'dead retry': {
+    usage: 'dead retry ENTRY… | --all',
+    help: 'put it back into its stream',
+    options: { all: { type: 'boolean' } },
+    run: async (context) => (await import('./commands/dead.ts')).deadRetry(context),
+  },
+  'registry restore': {
+    usage: 'registry restore',
+    help: 'make the registry of an empty Redis again from ClickHouse',
+    run: async (context) => (await import('./commands/stores.ts')).registryRestore(context),
+  },
+  help: { usage: 'help', help: 'show this', say: helpText },
+  version: { usage: 'version', help: 'show the version', say: version },
+};
+
+async function main(argv: readonly string[]): Promise<void> {
+  const print = (line: string) => void process.stdout.write(`${line}\n`);
+  const { entry, rest } = find(argv);
+  const { positionals, values } = parseOptions(rest, entry);
+  if (entry.say !== undefined) return print(entry.say());
+  const { readConfig } = await import('./config.ts');
+  const options = values as Record<string, string | boolean | undefined>;
+  await entry.run({ config: readConfig(), args: positionals, options, print });
+}
+
+/** The command is the first word, or the first two. */
+function find(argv: readonly string[]): { entry: Entry; rest: string[] } {
+  const asked = argv[0] === undefined || argv[0] === '--help' || argv[0] === '-h' ? 'help' : argv[0];
+  const words = asked === '--version' || asked === '-v' ? ['version'] : [asked, ...argv.slice(1)];
+  for (const count of [2, 1]) {
+    const name = words.slice(0, count).join(' ');
+    const entry = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
+    if (entry !== undefined && words.length >= count) return { entry, rest: words.slice(count) };
+  }
+  const related = Object.values(COMMANDS).filter(({ usage }) => usage.startsWith(`${words[0]} `));
+  const known =
+    related.length > 0 ? `: ${related.map(({ usage }) => usage).join(', ')}` : '; "gatehouse help" lists them';
+  throw new UsageError(`there is no command "${words.slice(0, 2).join(' ')}"${known}`);
+}
+
+function parseOptions(args: string[], entry: Entry) {
+  try {
+    return parseArgs({ args, options: entry.options ?? {}, allowPositionals: true });
+  } catch (error) {
+    throw new UsageError(`${(error as Error).message.split('. To specify')[0]}; usage: gatehouse ${entry.usage}`);
+  }
+}
+
+function alone(args: readonly string[], run: () => Promise<void>): Promise<void> {
+  if (args.length > 0)
+    throw new UsageError(`what is "${args[0]}" meant to be? Settings are environment variables (README.md).`);
+  return run();
+}
+
+async function runFront(config: Config): Promise<void> {
+  (await import('./config.ts')).setHeadBytesMax(); // before uWebSockets.js is loaded, which reads it then
+  const [{ runWorker }, { frontParts }] = await Promise.all([import('./main.ts'), import('./front.ts')]);
+  return runWorker(config, 'front', frontParts);
+}
+
+async function runPipelines(config: Config): Promise<void> {
+  const [{ runWorker }, { pipelinesParts }] = await Promise.all([
+    import('./main.ts'),
+    import('./pipelines-process.ts'),
+  ]);
+  return runWorker(config, 'pipelines', pipelinesParts);
+}
+
+function helpText(): string {
+  const width = 34;
+  const lines = Object.values(COMMANDS).map(({ usage, help }) =>
+    usage.length < width ? `  ${usage.padEnd(width)}${help}` : `  ${usage}\n  ${''.padEnd(width)}${help}`,
+  );
+  return [
+    `Gatehouse ${version()}`,
+    'usage: gatehouse COMMAND',
+    '',
+    ...lines,
+    '',
+    'Settings: README.md lists them.',
+  ].join('\n');
+}
+
+function version(): string {
+  return (JSON.parse(readAsset('package.json')) as { version: string }).version;
+}
+
+function fail(error: unknown): void {
+  const isUsage = error instanceof Error && ['ConfigError', 'UsageError'].includes(error.name);
+  process.stderr.write(`gatehouse: ${sentenceOf(error) ?? (error as Error).stack ?? error}\n`);
+  process.exitCode = isUsage ? USAGE_STATUS : 1;
+}
+
+await main(process.argv.slice(2)).catch(fail);

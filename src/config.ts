@@ -1,0 +1,147 @@
+// Every setting, in one table: environment variable, schema, default, meaning. Read once at start, frozen, handed down.
+// Nothing else reads `process.env`. A bad value stops the start with a sentence that names the variable.
+// README's table of settings is generated from this one, and a test compares the two.
+import { readFileSync } from 'node:fs';
+import Type from 'typebox';
+import { Compile } from 'typebox/compile';
+
+type Setting = {
+  env: string;
+  schema: Type.TSchema;
+  /** As it would be written in the environment; undefined: not set. */
+  default: string | undefined;
+  description: string;
+  secret?: true;
+};
+
+const integer = (minimum: number, maximum: number) => Type.Integer({ minimum, maximum });
+const text = (options: Type.TStringOptions = {}) => Type.String(options);
+const MiB = 1024 * 1024;
+/** ClickHouse reckons expiry in 32-bit seconds, which end in 2106: with 36,500 days rows expired at once. */
+const RETENTION_DAYS_MAX = 20_000;
+/** All headers of a request; the door counts them, too (src/http/head.ts). */
+const HEAD_BYTES_MAX = 16 * 1024;
+
+// biome-ignore format: a setting a line reads as the table that it is
+export const SETTINGS = {
+  host: { env: 'GATEHOUSE_HOST', schema: text({ minLength: 1 }), default: '127.0.0.1', description: 'Address that the fronts listen on' },
+  port: { env: 'GATEHOUSE_PORT', schema: integer(0, 65_535), default: '8080', description: 'Port that the fronts share' },
+  metricsPort: { env: 'GATEHOUSE_METRICS_PORT', schema: integer(0, 65_535), default: undefined, description: 'Serve `/metrics` on this port instead of the public one' },
+  fronts: { env: 'GATEHOUSE_FRONTS', schema: integer(1, 64), default: '1', description: 'Front processes that `gatehouse start` runs' },
+  dataDir: { env: 'GATEHOUSE_DATA_DIR', schema: text({ minLength: 1 }), default: './data', description: 'Where the embedded engines and the first admin key are kept' },
+  bootstrapKey: { env: 'GATEHOUSE_BOOTSTRAP_KEY', schema: text({ pattern: '^[A-Za-z0-9_-]{32,200}$' }), default: undefined, description: 'Admin key of the account `default`, instead of a made-up one', secret: true },
+  redisUrl: { env: 'GATEHOUSE_REDIS_URL', schema: text({ pattern: '^(rediss?://|unix:)' }), default: undefined, description: 'Redis to use instead of the embedded one; several nodes of a Redis Cluster are separated by commas', secret: true },
+  redisCluster: { env: 'GATEHOUSE_REDIS_CLUSTER', schema: Type.Boolean(), default: 'false', description: '`true`: the address is a Redis Cluster' },
+  redisPrefix: { env: 'GATEHOUSE_REDIS_PREFIX', schema: text({ pattern: '^[A-Za-z0-9_.-]{0,40}$' }), default: 'gh-', description: 'Begins every key, so that deployments can share a Redis' },
+  redisAppendfsync: { env: 'GATEHOUSE_REDIS_APPENDFSYNC', schema: Type.Enum(['everysec', 'always']), default: 'everysec', description: 'When the embedded Redis writes its append-only file to the disk' },
+  redisMaxmemory: { env: 'GATEHOUSE_REDIS_MAXMEMORY', schema: text({ pattern: '^[0-9]+(kb|mb|gb)?$' }), default: '2gb', description: 'Memory of the embedded Redis; a full one refuses, it never evicts' },
+  clickhouseUrl: { env: 'GATEHOUSE_CLICKHOUSE_URL', schema: text({ pattern: '^https?://' }), default: undefined, description: 'ClickHouse HTTP address to use instead of the embedded engine', secret: true },
+  clickhouseDatabase: { env: 'GATEHOUSE_CLICKHOUSE_DATABASE', schema: text({ pattern: '^[A-Za-z_][A-Za-z0-9_]{0,62}$' }), default: 'gatehouse', description: 'Database that holds the tables' },
+  clickhouseCluster: { env: 'GATEHOUSE_CLICKHOUSE_CLUSTER', schema: text({ pattern: '^[A-Za-z0-9_.-]{1,64}$' }), default: undefined, description: 'Cluster name: migrations then make `Replicated…` tables `ON CLUSTER`' },
+  clickhouseMemoryBytes: { env: 'GATEHOUSE_CLICKHOUSE_MEMORY_BYTES', schema: integer(512 * MiB, Number.MAX_SAFE_INTEGER), default: String(4096 * MiB), description: 'Memory ceiling of the embedded engine' },
+  queryTimeoutSeconds: { env: 'GATEHOUSE_QUERY_TIMEOUT_SECONDS', schema: integer(1, 600), default: '15', description: 'A ClickHouse query that runs longer is stopped' },
+  retentionDays: { env: 'GATEHOUSE_RETENTION_DAYS', schema: integer(1, RETENTION_DAYS_MAX), default: '365', description: 'Events and their audit records expire this long after they arrived' },
+  partitions: { env: 'GATEHOUSE_PARTITIONS', schema: integer(1, 256), default: '8', description: 'Event streams; choose once, before the first event' },
+  backlogEntriesMax: { env: 'GATEHOUSE_BACKLOG_ENTRIES_MAX', schema: integer(100, 100_000_000), default: '200000', description: 'Entries waiting in one stream above which event writes get 503' },
+  backlogBytesMax: { env: 'GATEHOUSE_BACKLOG_BYTES_MAX', schema: integer(1 * MiB, Number.MAX_SAFE_INTEGER), default: String(1024 * MiB), description: 'Bytes of Redis memory in use above which event writes get 503; at most 70 % of its maxmemory is used in any case' },
+  storeLingerMs: { env: 'GATEHOUSE_STORE_LINGER_MS', schema: integer(0, 10_000), default: '200', description: 'Least time between two batches of one stream: an insert costs the embedded engine about 30 ms of CPU whatever is in it. A lone event goes at once' },
+  requestsPerSecond: { env: 'GATEHOUSE_REQUESTS_PER_SECOND', schema: integer(1, 1_000_000), default: '1000', description: 'Request limit of a key, where its account has no other' },
+  requestsBurst: { env: 'GATEHOUSE_REQUESTS_BURST', schema: integer(1, 10_000_000), default: '2000', description: 'Burst that the request limit lets through' },
+  eventBytesMax: { env: 'GATEHOUSE_EVENT_BYTES_MAX', schema: integer(1024, 16 * MiB), default: String(1 * MiB), description: 'Body of one event' },
+  batchBytesMax: { env: 'GATEHOUSE_BATCH_BYTES_MAX', schema: integer(1024, 64 * MiB), default: String(8 * MiB), description: 'Body of a batch' },
+  bodyBytesMax: { env: 'GATEHOUSE_BODY_BYTES_MAX', schema: integer(1024, 16 * MiB), default: String(64 * 1024), description: 'Any other body' },
+  logLevel: { env: 'GATEHOUSE_LOG_LEVEL', schema: Type.Enum(['silent', 'error', 'warn', 'info', 'debug']), default: 'info', description: 'Least severe level that is logged' },
+  processName: { env: 'GATEHOUSE_PROCESS_NAME', schema: text({ pattern: '^[A-Za-z0-9_.-]{1,100}$' }), default: undefined, description: 'Stable name of a pipelines process: one that comes back under its name takes its partitions up at once' },
+} as const satisfies Record<string, Setting>;
+
+export type SettingName = keyof typeof SETTINGS;
+export type Config = {
+  readonly [K in SettingName]:
+    | Type.Static<(typeof SETTINGS)[K]['schema']>
+    | ((typeof SETTINGS)[K]['default'] extends string ? never : undefined);
+};
+
+export class ConfigError extends Error {
+  override name = 'ConfigError';
+}
+
+/** Reads the settings. A variable `NAME_FILE` names a file that holds the value of a secret setting. Throws ConfigError. */
+export function readConfig(env: Readonly<Record<string, string | undefined>> = process.env): Config {
+  refuseUnknown(env);
+  const config: Record<string, unknown> = {};
+  for (const [name, setting] of Object.entries<Setting>(SETTINGS)) {
+    const given = env[setting.env] ?? fromFile(setting, env);
+    const raw = given === undefined || given === '' ? setting.default : given;
+    config[name] = raw === undefined ? undefined : parse(setting, raw);
+  }
+  return Object.freeze(config) as Config;
+}
+
+/** Effective settings as they may be logged: secrets show only whether they are set. */
+export function describeConfig(config: Config): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries<Setting>(SETTINGS).map(([name, setting]) => {
+      const value = config[name as SettingName];
+      return [setting.env, setting.secret ? (value === undefined ? 'unset' : 'set') : (value ?? 'unset')];
+    }),
+  );
+}
+
+/**
+ * Environment of a child process: ours, with these settings as the child is to see them; undefined takes one away.
+ * Secrets and addresses travel so, since a command line can be read by everybody on the machine.
+ */
+export function environmentWith(
+  settings: Partial<Record<SettingName, string | number | boolean | undefined>> = {},
+): Record<string, string | undefined> {
+  const env: Record<string, string | undefined> = { ...process.env };
+  for (const [name, value] of Object.entries(settings)) {
+    const setting: Setting = SETTINGS[name as SettingName];
+    delete env[`${setting.env}_FILE`];
+    if (value === undefined) delete env[setting.env];
+    else env[setting.env] = String(value);
+  }
+  return env;
+}
+
+/** uWebSockets.js takes this bound from the environment alone, when it is loaded; its own 4 KiB refuses long tokens. */
+export function setHeadBytesMax(): void {
+  process.env.UWS_HTTP_MAX_HEADERS_SIZE ??= String(HEAD_BYTES_MAX);
+}
+
+function parse(setting: Setting, raw: string): unknown {
+  const value = fromText((setting.schema as { type?: string }).type, raw);
+  const validator = Compile(setting.schema);
+  if (!validator.Check(value)) {
+    const shown = setting.secret ? 'its value' : JSON.stringify(raw);
+    throw new ConfigError(`${setting.env}: ${shown} ${validator.Errors(value)[0]?.message ?? 'is not valid'}`);
+  }
+  return value;
+}
+
+/** Text that is not of the kind stays text, so that the schema refuses it. */
+function fromText(kind: string | undefined, raw: string): unknown {
+  if (kind === 'integer') return /^-?[0-9]+$/.test(raw) ? Number(raw) : raw;
+  if (kind === 'boolean') return { true: true, false: false }[raw] ?? raw;
+  return raw;
+}
+
+function fromFile(setting: Setting, env: Readonly<Record<string, string | undefined>>): string | undefined {
+  const file = setting.secret ? env[`${setting.env}_FILE`] : undefined;
+  if (!file) return undefined;
+  try {
+    return readFileSync(file, 'utf8').trim();
+  } catch (cause) {
+    throw new ConfigError(`${setting.env}_FILE: cannot read ${JSON.stringify(file)}`, { cause });
+  }
+}
+
+/** A misspelt setting is refused rather than ignored. */
+function refuseUnknown(env: Readonly<Record<string, string | undefined>>): void {
+  const known = new Set(
+    Object.values<Setting>(SETTINGS).flatMap((s) => (s.secret ? [s.env, `${s.env}_FILE`] : [s.env])),
+  );
+  for (const name of Object.keys(env)) {
+    if (name.startsWith('GATEHOUSE_') && !known.has(name)) throw new ConfigError(`${name}: no such setting`);
+  }
+}

@@ -1,0 +1,76 @@
+// The one table of what can be answered other than success, and the one error that carries it to the door.
+// A ServiceError's `message` is for the caller: one sentence, never a stack, an SQL text or another account's data;
+// what is for us goes into `internal` and `cause`, which are logged and never sent.
+// Anything thrown that is not a ServiceError is a bug: the door answers 500 `internal` and logs it with the request id.
+import type { ErrorDetail } from '../schemas/error.ts';
+
+/** code -> HTTP status and when it is answered (decisions 2). README's table is tested against this one. */
+export const ERRORS = {
+  malformed_json: { status: 400, when: 'not JSON, not UTF-8, a key twice in one object, nested deeper than 64 levels' },
+  validation_failed: {
+    status: 400,
+    when: 'does not fit the schema, a bad enumerated value, a bad query parameter, a pattern or expression that does not compile',
+  },
+  invalid_token: {
+    status: 401,
+    when: 'the Authorization header is missing or malformed, or the key is unknown, expired or revoked',
+  },
+  insufficient_scope: { status: 403, when: 'the key is valid, its scope is too low' },
+  not_found: { status: 404, when: 'unknown path or resource; a resource of another account is unknown' },
+  method_not_allowed: { status: 405, when: 'the path exists, the method does not; `Allow` says which do' },
+  name_taken: {
+    status: 409,
+    when: "an alert or policy of that name exists, or an agent is renamed onto another's name",
+  },
+  idempotency_conflict: { status: 409, when: 'the Idempotency-Key was used with another body' },
+  idempotency_in_progress: { status: 409, when: 'the first request with this Idempotency-Key is still running' },
+  payload_too_large: {
+    status: 413,
+    when: 'the body is over 1 MiB for one event, 8 MiB for a batch, 64 KiB for anything else',
+  },
+  unsupported_media_type: { status: 415, when: 'a body that is not application/json' },
+  rate_limited: { status: 429, when: 'over the request limit of the key; `Retry-After` says when to come back' },
+  internal: { status: 500, when: 'our fault; logged with the request id' },
+  unavailable: {
+    status: 503,
+    when: 'Redis or ClickHouse is out of reach, or the backlog is full; `Retry-After` says when to come back',
+  },
+} as const;
+export type ErrorCode = keyof typeof ERRORS;
+
+export type ServiceErrorOptions = {
+  details?: ErrorDetail[];
+  /** On a failed write: was anything kept? Left out where nothing could have been. */
+  recorded?: false | 'unknown';
+  retryAfterSeconds?: number;
+  /** For the log only. */
+  internal?: string;
+  cause?: unknown;
+};
+
+export class ServiceError extends Error {
+  override name = 'ServiceError';
+  readonly code: ErrorCode;
+  readonly details: ErrorDetail[] | undefined;
+  readonly recorded: false | 'unknown' | undefined;
+  readonly retryAfterSeconds: number | undefined;
+  readonly internal: string | undefined;
+
+  constructor(code: ErrorCode, message: string, options: ServiceErrorOptions = {}) {
+    super(message, { cause: options.cause });
+    this.code = code;
+    this.details = options.details;
+    this.recorded = options.recorded;
+    this.retryAfterSeconds = options.retryAfterSeconds;
+    this.internal = options.internal;
+  }
+
+  get status(): number {
+    return ERRORS[this.code].status;
+  }
+}
+
+/** A value of a closed set that the code does not know: a bug, or a record of a newer version. */
+export function unreachable(value: never): never {
+  throw new Error(`unexpected value ${JSON.stringify(value)}`);
+}

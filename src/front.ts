@@ -1,0 +1,124 @@
+// A front: the process that answers HTTP (`gatehouse front`). Composed here; several share one port.
+// Stands before Redis (appends, counters, registry) and beside ClickHouse (queries). It keeps nothing that it cannot lose.
+// Invariant: the door opens last and closes first; what was accepted is appended and answered before Redis is let go.
+// Failure: it opens its door even while Redis is away and answers 503 until it is back; /readyz says what is missing.
+
+import type { Config } from './config.ts';
+import type { Parts } from './http/route.ts';
+import { makeRoutes } from './http/routes.ts';
+import { Server } from './http/server.ts';
+import { Ingest } from './ingest/ingest.ts';
+import { RateGate } from './ingest/rate-gate.ts';
+import type { Part } from './lifecycle.ts';
+import type { Surroundings } from './main.ts';
+import type { Metrics } from './metrics.ts';
+import { Counters } from './policy/counters.ts';
+import { Agents } from './registry/agents.ts';
+import { Alerts } from './registry/alerts.ts';
+import { ApiKeys } from './registry/api-keys.ts';
+import { RegistryCache } from './registry/cache.ts';
+import type { RegistryStore } from './registry/commit.ts';
+import { Policies } from './registry/policies.ts';
+import type { RequestLimit } from './registry/principal.ts';
+import { RequestLimiter } from './registry/request-limit.ts';
+import {
+  connectionsPart,
+  makeClickHouse,
+  makeCommands,
+  makeKeys,
+  makeWriter,
+  redisAddress,
+  whatIsAway,
+} from './stores.ts';
+import { type Appended, Appender } from './streams/append.ts';
+import { AppendOnce } from './streams/append-once.ts';
+import { Backlog } from './streams/backlog.ts';
+import { ReadBarrier } from './streams/read-barrier.ts';
+
+/** A front that starts while Redis is away has 503 to give, so it does not wait for long. */
+const WAIT_MS_MAX = 2_000;
+
+export function frontParts({ config, log, metrics }: Surroundings): Part[] {
+  const keys = makeKeys(config);
+  const writer = makeWriter(config);
+  const redis = makeCommands(config);
+  const clickhouse = makeClickHouse(config);
+  const cache = new RegistryCache({ address: redisAddress(config), keys });
+  const { backlogEntriesMax: entriesMax, backlogBytesMax: bytesMax } = config;
+  const backlog = new Backlog({ redis, keys, entriesMax, bytesMax });
+  const appender = new Appender({ redis: writer, keys, onAppended: countAppended(metrics) });
+  const gate = new RateGate(new Counters(redis), keys);
+  const once = new AppendOnce({ redis, keys });
+  const server = new Server({
+    config,
+    routes: makeRoutes({ metrics: config.metricsPort === undefined }),
+    cache,
+    ingest: new Ingest({
+      ...{ cache, gate, appender, once, backlog, keys },
+      onAccepted: countAccepted(metrics),
+      onUnevaluated: (reason) => metrics.inc('gatehouse_unevaluated_rules_total', { reason }),
+    }),
+    registry: makeRegistry({ redis, keys }),
+    clickhouse,
+    barrier: new ReadBarrier({ redis, keys }),
+    limiter: new RequestLimiter({ redis, keys, limit: requestLimit(config) }),
+    health: () => whatIsAway(redis, clickhouse),
+    metrics,
+    log: log.child({ part: 'http' }),
+  });
+  metrics.sampleBy(() => {
+    showBacklog(metrics, backlog);
+    metrics.set('gatehouse_unacked_bytes', {}, appender.unackedBytes);
+  });
+  return [
+    connectionsPart({ redis: [writer, redis], clickhouse, waitMs: WAIT_MS_MAX, mayBeAway: true, log }),
+    { name: 'registry cache', start: () => cache.start(), stop: () => cache.close() },
+    { name: 'backlog', start: () => backlog.start(), stop: () => backlog.stop() },
+    { name: 'appender', start: () => undefined, stop: () => appender.close() },
+    { name: 'door', start: async () => void (await server.listen()), stop: () => server.drain() },
+  ];
+}
+
+function makeRegistry(store: RegistryStore): Parts['registry'] {
+  return {
+    agents: new Agents(store),
+    policies: new Policies(store),
+    alerts: new Alerts(store),
+    apiKeys: new ApiKeys(store),
+  };
+}
+
+function requestLimit({ requestsPerSecond: perSecond, requestsBurst: burst }: Config): RequestLimit {
+  return { perSecond, burst };
+}
+
+function showBacklog(metrics: Metrics, backlog: Backlog): void {
+  const { entries, usedBytes, full } = backlog.state();
+  metrics.set('gatehouse_backlog_entries', {}, entries);
+  metrics.set('gatehouse_backlog_bytes', {}, usedBytes);
+  metrics.set('gatehouse_backlog_full', {}, full ? 1 : 0);
+}
+
+function countAppended(metrics: Metrics): (appended: Appended) => void {
+  const done = metrics.counter('gatehouse_appends_total', { result: 'ok' });
+  const failed = metrics.counter('gatehouse_appends_total', { result: 'failed' });
+  const events = metrics.counter('gatehouse_append_events_total', {});
+  return (appended) => {
+    (appended.ok ? done : failed).inc();
+    if (appended.ok) events.inc(appended.events);
+    metrics.observe('gatehouse_append_seconds', {}, appended.seconds);
+  };
+}
+
+function countAccepted(metrics: Metrics): (outcome: 'allowed' | 'blocked' | 'pending') => void {
+  const all = metrics.counter('gatehouse_accepted_events_total', {});
+  const byOutcome = {
+    allowed: metrics.counter('gatehouse_events_total', { outcome: 'allowed' }),
+    blocked: metrics.counter('gatehouse_events_total', { outcome: 'blocked' }),
+    pending: metrics.counter('gatehouse_events_total', { outcome: 'pending' }),
+  };
+  return (outcome) => {
+    all.inc();
+    byOutcome[outcome].inc();
+  };
+}

@@ -1,0 +1,104 @@
+// Every bound that is not a setting, with its reason; relations between them are asserted when this file loads.
+import assert from 'node:assert';
+
+const KiB = 1024;
+const MiB = 1024 * KiB;
+
+/** JSON nesting that a body may have (decisions 1). */
+export const JSON_DEPTH_MAX = 64;
+/** Raw events waiting in a front for Redis. 64 MiB is 100 ms of the fastest ingestion measured (600 MB/s); beyond it Redis is in trouble and 503 is kinder. */
+export const UNACKED_BYTES_MAX = 64 * MiB;
+/** Appends in flight per partition: one travels while the next one fills. More only makes entries smaller (performance.md, "what moved the needle"). */
+export const APPENDS_IN_FLIGHT_MAX = 2;
+/** Bytes of rows in one stream entry. Past 256 KiB latency grows for nothing; an event larger than that goes alone. */
+export const ENTRY_BYTES_MAX = 256 * KiB;
+/** Bodies held by a front, from the first byte to the answer: 16 of the largest batches, or 2,000 of the largest other bodies. */
+export const BODY_BYTES_HELD_MAX = 128 * MiB;
+/** How often a front looks for requests that nobody will answer any more. */
+export const REQUEST_SWEEP_MS = 1_000;
+/** A draining front waits this long without a request before it closes the connections that are left. */
+export const DRAIN_QUIET_MS = 1_000;
+/** When a key was last used is written down this often. */
+export const KEY_USES_FLUSH_MS = 5_000;
+/** A front's cached agents; 100,000 agents at about 0.5 KB each. */
+export const AGENT_CACHE_MAX = 100_000;
+/** A front's cached API keys. */
+export const KEY_CACHE_MAX = 20_000;
+/** A front's cached sets of compiled rules, one an account; with 200 policies each set may hold megabytes of automata. */
+export const RULE_CACHE_MAX = 2_000;
+
+/** Policies (decisions 6.1). */
+export const POLICIES_ACTIVE_MAX = 200;
+export const POLICIES_MAX = 1_000;
+export const CONDITIONS_BYTES_MAX = 16 * KiB;
+export const PATTERN_CHARACTERS_MAX = 512;
+export const PATTERNS_MAX = 50;
+export const ALERTS_MAX = 1_000;
+export const API_KEYS_MAX = 1_000;
+
+/** A read waits this long for its account's writes to be stored (decisions 1). */
+export const READ_WAIT_MS_MAX = 2_000;
+
+/** Rows and bytes of one insert: large enough that ClickHouse's cost per part vanishes, small enough to send again whole. */
+export const INSERT_ROWS_MAX = 20_000;
+export const INSERT_BYTES_MAX = 32 * MiB;
+
+/** Idempotency records (decisions 1). */
+export const IDEMPOTENCY_KEPT_MS = 24 * 60 * 60 * 1000;
+/** A running request holds its record this long; a front that dies frees it after that. Must outlast the slowest append. */
+export const IDEMPOTENCY_RUNNING_MS = 10_000;
+
+/** A Redis command that has not answered by then is given up: the write's fate is unknown and the caller is told so. */
+export const REDIS_TIMEOUT_MS = 3_000;
+
+/** A lease lives this long unless renewed: how long a dead owner's streams wait for a new one. */
+export const LEASE_MS = 10_000;
+/** Renewals are sent this often: three may fail before the lease is lost. */
+export const LEASE_RENEW_MS = 2_000;
+/** An owner stops trusting its lease this long before it runs out: time for what it is about to send to arrive. */
+export const LEASE_MARGIN_MS = 3_000;
+/** A process that has not signed in for this long has no share any more. */
+export const MEMBER_MS = 10_000;
+export const MEMBER_SIGN_IN_MS = 1_000;
+
+/** An idle stream is asked for entries this often; half of it is the mean wait of a lone event. */
+export const READ_POLL_MS = 50;
+/** One read: a script that runs for about a millisecond and an answer that fits into a socket's buffers. */
+export const READ_ENTRIES_MAX = 500;
+export const READ_BYTES_MAX = 2 * MiB;
+/** What a pipelines process holds of its streams at once: three quarters for the store's, each shared out evenly. */
+export const READ_AHEAD_BYTES_MAX = 128 * MiB;
+/** Entries of one batch: bounds the ids of an acknowledgement. */
+export const BATCH_ENTRIES_MAX = 5_000;
+/** Inserts at once over all streams of a process. More gain nothing: ClickHouse is the slower side (performance.md). */
+export const INSERTS_AT_ONCE_MAX = 2;
+/** Past this age nobody relies on ClickHouse still knowing an insert's token; it is asked which rows it has. */
+export const TOKEN_TRUST_MS = 5 * 60 * 1000;
+/** Rows of one batch that may be parked. More is no poison but a table that does not fit: the batch waits for somebody to mend it. */
+export const PARKED_ROWS_MAX = 20;
+/** Entries that a dead stream holds; a batch with more to park waits, and with it its stream, rather than lose any. */
+export const DEAD_ENTRIES_MAX = 1_000;
+/** Wait between tries of a batch while ClickHouse is away: doubles from the first to the second. */
+export const RETRY_MS_MIN = 100;
+export const RETRY_MS_MAX = 5_000;
+/** A stream is trimmed at most this often. */
+export const TRIM_INTERVAL_MS = 500;
+/** How often unfinished erasures are looked at. */
+export const ERASURE_POLL_MS = 1_000;
+/** A reader that has not had any answer for this long is stuck: readiness fails and the connection is made anew. */
+export const READER_STUCK_MS = 10_000;
+/** A stop waits this long for batches that are being written. */
+export const DRAIN_STOP_MS = 25_000;
+
+/** How often a front looks at the backlog. At full speed 250 ms are some 25,000 entries' worth of growth. */
+export const BACKLOG_POLL_MS = 250;
+/** Share of Redis's maxmemory that streams may fill; counters, leases and the drain itself live in the rest (reliability M10). */
+export const BACKLOG_SHARE_MAX = 0.7;
+/** How often a waiting read asks whether its writes are stored. */
+export const BARRIER_POLL_MS = 15;
+
+assert(IDEMPOTENCY_RUNNING_MS > 2 * REDIS_TIMEOUT_MS, 'a running record must outlast a counter trip and an append');
+assert(ENTRY_BYTES_MAX < INSERT_BYTES_MAX, 'an entry must fit into an insert');
+assert(3 * LEASE_RENEW_MS + LEASE_MARGIN_MS < LEASE_MS, 'a lease must survive lost renewals');
+assert(REDIS_TIMEOUT_MS <= LEASE_MARGIN_MS, 'a command must have been answered or given up before its lease runs out');
+assert(MEMBER_MS >= LEASE_MS, 'a member must not lose its share before its leases');

@@ -1,0 +1,45 @@
+// The one way to log: pino, a JSON line each, to standard error; standard output is for people (`gatehouse start`, the CLI).
+// Stands beside everything. Every line names its process and part: `log.child({ part: 'store' })`.
+// Invariant: fixed messages (`batch.flushed`) with fields; never a payload, a key or a secret. The fields that could carry
+// one by mistake are masked as a last net, not as a licence. A write to a stream that nobody reads any more is dropped.
+import { pino } from 'pino';
+import type { Config } from './config.ts';
+
+export type Log = {
+  error(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+  info(fields: object, message: string): void;
+  debug(fields: object, message: string): void;
+  child(fields: Record<string, unknown>): Log;
+  isLevelEnabled(level: string): boolean;
+};
+
+export type LogLevel = Config['logLevel'];
+
+const MASKED = ['key', 'apiKey', 'authorization', 'password', 'payload', 'secret', 'token', 'headers', 'body'];
+
+/**
+ * `processName` is for people: `front-1`, `pipelines`. Errors go into the field `err`.
+ * Lines are written at once and in order: what a process says before it dies is what one needs to read (2 µs a line).
+ */
+export function createLog(options: { level: LogLevel; processName: string }): Log {
+  const destination = pino.destination({ dest: 2, sync: true });
+  destination.on('error', () => undefined);
+  return pino(
+    {
+      level: options.level,
+      base: { process: options.processName, pid: process.pid },
+      timestamp: pino.stdTimeFunctions.isoTime,
+      formatters: { level: (label) => ({ level: label }) },
+      serializers: { err: describeError },
+      redact: { paths: MASKED, censor: '[masked]' },
+    },
+    destination,
+  );
+}
+
+/** What is known to go away and come back (a `canRetry` of its own says so) is told without its stack: many parts notice at once. */
+function describeError(error: unknown): unknown {
+  if (!(error instanceof Error) || !('canRetry' in error)) return pino.stdSerializers.err(error as Error);
+  return { type: error.name, message: error.message };
+}

@@ -1,0 +1,39 @@
+// Runs a worker (front or pipelines) from its settings: log, metrics, parts, signals. The one place where a worker begins.
+// Stands between the command line and the composition of each kind (front.ts, pipelines-process.ts).
+// Under `gatehouse start` it says when it is ready, shares its counts, and leaves when the supervisor is gone; alone it serves
+// GATEHOUSE_METRICS_PORT itself.
+import type { Config } from './config.ts';
+import { SupervisorLink } from './embedded/ipc.ts';
+import { type Part, runProcess, Service } from './lifecycle.ts';
+import { createLog, type Log } from './log.ts';
+import { Metrics } from './metrics.ts';
+import { MetricsServer } from './metrics-server.ts';
+import { complain } from './sentence.ts';
+
+export type Surroundings = { config: Config; log: Log; metrics: Metrics };
+/** Builds clients, hands them down, and lists the parts in the order of their start. */
+export type MakeParts = (given: Surroundings) => Part[];
+
+export async function runWorker(config: Config, kind: 'front' | 'pipelines', makeParts: MakeParts): Promise<void> {
+  // Fronts of one machine are told apart by their names; the name of a pipelines process is for its leases.
+  const processName = kind === 'front' ? (config.processName ?? kind) : kind;
+  const isSupervised = process.connected;
+  const link = new SupervisorLink();
+  const log = createLog({ level: config.logLevel, processName });
+  const metrics = new Metrics({ processName, gather: () => link.gather() });
+  link.listen(() => metrics.collect());
+  const parts = [...makeParts({ config, log, metrics }), ...(isSupervised ? [] : metricsPort(config, metrics))];
+  await runProcess({
+    service: new Service(parts, log),
+    log,
+    onReady: () => {
+      log.info({}, 'process.ready');
+      link.sayReady();
+    },
+    ...(isSupervised ? {} : { onStartFailed: (error: unknown) => complain(error, log) }),
+  });
+}
+
+function metricsPort({ host, metricsPort: port }: Config, metrics: Metrics): Part[] {
+  return port === undefined ? [] : [new MetricsServer({ host, port, text: () => metrics.text() })];
+}

@@ -1,0 +1,26 @@
+// A pipelines process: takes entries from the streams and makes rows, anomalies and erasures of them (`gatehouse pipelines`).
+// Stands behind Redis and before ClickHouse; several share the partitions by leases. Composed here.
+// Invariant: connections first, pipelines second, and let go in the reverse order, so a batch that runs can be finished.
+// Failure: while Redis or ClickHouse is away the drains wait; what is not acknowledged stays in the streams.
+import { Pipelines } from '../pipelines/pipelines.ts';
+import type { Part } from './lifecycle.ts';
+import type { Surroundings } from './main.ts';
+import { connectionsPart, makeClickHouse, makeKeys, makeWriter, STORES_READY_MS_MAX } from './stores.ts';
+
+export function pipelinesParts({ config, log, metrics }: Surroundings): Part[] {
+  const redis = makeWriter(config);
+  const clickhouse = makeClickHouse(config);
+  const pipelines = new Pipelines({
+    redis,
+    clickhouse,
+    keys: makeKeys(config),
+    metrics,
+    log: log.child({ part: 'pipelines' }),
+    lingerMs: config.storeLingerMs,
+    processName: config.processName,
+  });
+  return [
+    connectionsPart({ redis: [redis], clickhouse, waitMs: STORES_READY_MS_MAX, mayBeAway: false, log }),
+    { name: 'pipelines', start: () => pipelines.start(), stop: () => pipelines.stop() },
+  ];
+}

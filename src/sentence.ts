@@ -1,0 +1,36 @@
+// Errors that are for the person at the terminal: their message is a sentence about something that person can change.
+// Used by the command line and by processes that are started by hand. Everything else is a bug and is shown whole.
+// By name, so that saying what went wrong does not need every part loaded that could have failed.
+import type { Log } from './log.ts';
+
+/** Where a store is has not been said. */
+export class AddressMissing extends Error {
+  override name = 'AddressMissing';
+}
+
+const FOR_PEOPLE = new Set([
+  'AddressMissing',
+  'ChildFailed',
+  'ClickHouseError',
+  'ConfigError',
+  'MigrationError',
+  'NotEmpty',
+  'RedisServerError',
+  'RedisUnavailable',
+  'ServiceError',
+  'StartError',
+  'StateDirError',
+  'UsageError',
+]);
+
+/** undefined: not for people. */
+export function sentenceOf(error: unknown): string | undefined {
+  return error instanceof Error && FOR_PEOPLE.has(error.name) ? error.message : undefined;
+}
+
+/** On standard error, where the person looks; a bug goes to the log. */
+export function complain(error: unknown, log: Log): void {
+  const sentence = sentenceOf(error);
+  if (sentence === undefined) log.error({ err: error }, 'process.start_failed');
+  else process.stderr.write(`gatehouse: ${sentence}\n`);
+}
