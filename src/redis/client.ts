@@ -1,0 +1,249 @@
+// Connections to Redis, single or Cluster, and the one place that says what a failed command means.
+// No client repeats a command by itself. ioredis by default sends an unanswered XADD again after a reconnect, which makes two
+// entries of one; and where a repetition would do no harm, a refusal of it would be taken for one of the command, which may
+// have been carried out the first time (seen in tests: a change answered as not recorded, and there).
+// Invariant: every command settles, at the latest REDIS_TIMEOUT_MS after it was made; nothing waits for Redis to come back,
+// so a Redis that is away is noticed within milliseconds and the door can answer 503.
+// Connections come back by themselves, for ever; a connection that says nothing for too long is made anew.
+import { Cluster, type ClusterOptions, Redis, type RedisOptions } from 'ioredis';
+import { REDIS_TIMEOUT_MS } from '../limits.ts';
+
+/** `url` may name several nodes of a Cluster, separated by commas. */
+export type RedisAddress = { url: string; cluster: boolean };
+export type Commands = Redis | Cluster;
+
+type NodeOptions = RedisOptions & { replyMapping: 'legacy' };
+
+/** Wait before a reconnect: grows to half a second, so that service is back well within 2 s of Redis. */
+const RECONNECT_MS_STEP = 25;
+const RECONNECT_MS_MAX = 500;
+const CONNECT_TIMEOUT_MS = 2_000;
+/** A connection that owes an answer for longer is dead: cut cables send no close. */
+const SILENT_MS_MAX = REDIS_TIMEOUT_MS + 1_000;
+/** While Redis loads its file it is asked this often whether it is done. */
+const LOADING_POLL_MS = 100;
+/** A failover without a redirect to tell of it is noticed within this time. */
+const SLOTS_REFRESH_MS = 2_000;
+const READY_POLL_MS = 25;
+
+/** Redis could not be asked, or would not do it. */
+export class RedisUnavailable extends Error {
+  override name = 'RedisUnavailable';
+  /** The command may have been carried out: nobody knows. False: it was certainly not. */
+  readonly sent: boolean;
+  /** The same command may succeed later. */
+  readonly canRetry: boolean;
+
+  constructor(message: string, options: { sent: boolean; canRetry: boolean; cause?: unknown }) {
+    super(message, { cause: options.cause });
+    this.sent = options.sent;
+    this.canRetry = options.canRetry;
+  }
+}
+
+/** For appends: a connection that carries nothing else. */
+export function connectWriter(address: RedisAddress): Commands {
+  return connect(address);
+}
+
+/** For everything else. Whoever may repeat a command does so himself, and then knows that he did. */
+export function connectCommands(address: RedisAddress): Commands {
+  return connect(address);
+}
+
+/** Resolves once Redis (each master of a Cluster) answers. Throws RedisUnavailable after `timeoutMs`. */
+export async function waitUntilReady(client: Commands, timeoutMs: number): Promise<void> {
+  const deadline = performance.now() + timeoutMs;
+  for (;;) {
+    try {
+      return await askEveryNode(client);
+    } catch (cause) {
+      if (performance.now() >= deadline) {
+        throw new RedisUnavailable(`Redis was not ready within ${timeoutMs} ms`, {
+          sent: false,
+          canRetry: true,
+          cause,
+        });
+      }
+    }
+    await new Promise((resolve) => setTimeout(resolve, READY_POLL_MS));
+  }
+}
+
+/** What a command's failure means, whatever it is: a refusal of a kind not known here counts as a refusal. */
+export function toUnavailable(cause: unknown): RedisUnavailable {
+  return classify(cause) ?? new RedisUnavailable(messageOf(cause), { sent: !isReply(cause), canRetry: false, cause });
+}
+
+/** The same, but lets through what is no sign of Redis being away: an error of our own making, to be dealt with or seen. */
+export function redisError(cause: unknown): unknown {
+  return classify(cause) ?? cause;
+}
+
+/** Replies with which Redis refuses to do a thing for now: nothing was carried out. */
+const REFUSALS_FOR_NOW = new Set([
+  'OOM',
+  'MISCONF',
+  'LOADING',
+  'READONLY',
+  'CLUSTERDOWN',
+  'MASTERDOWN',
+  'NOREPLICAS',
+  'TRYAGAIN',
+  'BUSY',
+  'MOVED',
+  'ASK',
+  'UNBLOCKED',
+  'NOMASTERLINK',
+]);
+/** Replies that need somebody to change a setting. */
+const REFUSALS = new Set(['NOAUTH', 'WRONGPASS', 'NOPERM', 'NOPROTO', 'DENIED']);
+/** ioredis has no codes for these: its own texts, of commands that never reached a socket or that every node refused. */
+const NEVER_SENT = [
+  'Too many Cluster redirections',
+  "Stream isn't writeable",
+  "Cluster isn't ready",
+  'Cluster is ended',
+  'None of startup nodes',
+];
+
+function classify(cause: unknown): RedisUnavailable | undefined {
+  if (cause instanceof RedisUnavailable) return cause;
+  const message = messageOf(cause);
+  if (isReply(cause)) {
+    // An error out of a script carries the code of the command that failed behind its own words, in some versions.
+    const code = /^(?:ERR )?(?:-)?([A-Z]+)/.exec(message)?.[1] ?? '';
+    if (REFUSALS_FOR_NOW.has(code)) return new RedisUnavailable(message, { sent: false, canRetry: true, cause });
+    if (REFUSALS.has(code)) return new RedisUnavailable(message, { sent: false, canRetry: false, cause });
+    return undefined;
+  }
+  if (!isOfTheConnection(cause, message)) return undefined;
+  const sent = !NEVER_SENT.some((text) => message.startsWith(text)) && !isConnectError(cause);
+  return new RedisUnavailable(message, { sent, canRetry: true, cause });
+}
+
+function isReply(cause: unknown): boolean {
+  return cause instanceof Error && cause.name === 'ReplyError';
+}
+
+/** ioredis says it in words alone; this is the only place that reads them. */
+function isOfTheConnection(cause: unknown, message: string): boolean {
+  if (!(cause instanceof Error)) return false;
+  if (
+    cause.name === 'MaxRetriesPerRequestError' ||
+    cause.name === 'AbortError' ||
+    cause.name === 'ClusterAllFailedError'
+  )
+    return true;
+  if (typeof (cause as NodeJS.ErrnoException).code === 'string') return true;
+  return (
+    NEVER_SENT.some((text) => message.startsWith(text)) ||
+    /^(Connection is closed|Command timed out|Socket (closed|timeout)|connect |Cluster is)/.test(message)
+  );
+}
+
+function isConnectError(cause: unknown): boolean {
+  return ['ECONNREFUSED', 'ENOENT', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH'].includes(
+    (cause as NodeJS.ErrnoException).code ?? '',
+  );
+}
+
+function messageOf(cause: unknown): string {
+  return cause instanceof Error ? cause.message : String(cause);
+}
+
+function connect(address: RedisAddress): Commands {
+  const options: NodeOptions = {
+    replyMapping: 'legacy',
+    maxRetriesPerRequest: 0,
+    autoResendUnfulfilledCommands: false,
+    enableOfflineQueue: false,
+    commandTimeout: REDIS_TIMEOUT_MS,
+    socketTimeout: SILENT_MS_MAX,
+    connectTimeout: CONNECT_TIMEOUT_MS,
+    maxLoadingRetryTime: LOADING_POLL_MS,
+    retryStrategy: reconnectMs,
+    disableClientInfo: true,
+  };
+  const client = address.cluster ? connectCluster(address.url, options) : connectSingle(address.url, options);
+  // Each command's own failure says what there is to say; without a listener ioredis prints to the console.
+  client.on('error', () => undefined);
+  return client;
+}
+
+function connectSingle(url: string, options: NodeOptions): Redis {
+  return url.startsWith('unix:')
+    ? new Redis({ ...options, path: url.replace(/^unix:(\/\/)?/, '') })
+    : new Redis(url, options);
+}
+
+function connectCluster(urls: string, redisOptions: NodeOptions): Cluster {
+  const nodes = urls.split(',').map((url) => new URL(url.trim()));
+  const first = nodes[0]!;
+  const tls = first.protocol === 'rediss:';
+  const options: ClusterOptions & { redisOptions: NodeOptions } = {
+    redisOptions: {
+      ...redisOptions,
+      ...(first.username ? { username: decodeURIComponent(first.username) } : {}),
+      ...(first.password ? { password: decodeURIComponent(first.password) } : {}),
+      ...(tls ? { tls: {} } : {}),
+    },
+    enableOfflineQueue: false,
+    // A node that comes back under its address is found again without the slots having changed.
+    clusterNodeRetryStrategy: reconnectMs,
+    clusterRetryStrategy: reconnectMs,
+    // Anything over 0 would send a command that was in flight on a broken connection a second time.
+    retryDelayOnFailover: 0,
+    // A Cluster that is down is 503 at once, like any Redis that is away.
+    retryDelayOnClusterDown: 0,
+    // A redirect is answered before anything is done: following it is no repetition.
+    maxRedirections: 8,
+    ...(tls ? { dnsLookup: (host, done) => done(null, host) } : {}),
+  };
+  const cluster = new Cluster(
+    nodes.map((node) => ({ host: node.hostname.replace(/^\[|\]$/g, ''), port: Number(node.port || 6379) })),
+    options,
+  );
+  // Nodes connect at their first command and refuse others meanwhile: rather before it.
+  cluster.on('+node', (node: Redis) => void openNode(node));
+  followSlots(cluster);
+  return cluster;
+}
+
+/** As ioredis's own slotsRefreshInterval, which goes on for ever if it is refreshing when the client is disconnected. */
+function followSlots(cluster: Cluster): void {
+  let timer: NodeJS.Timeout | undefined;
+  const look = () => {
+    if (cluster.status === 'ready') return cluster.refreshSlotsCache();
+    clearInterval(timer);
+    timer = undefined;
+  };
+  cluster.on('ready', () => {
+    timer ??= setInterval(look, SLOTS_REFRESH_MS).unref();
+  });
+}
+
+/** Only to be called with a node that a Cluster has made. */
+async function openNode(node: Redis): Promise<void> {
+  if (node.status === 'wait') await node.connect().catch(() => undefined);
+}
+
+async function askEveryNode(client: Commands): Promise<void> {
+  if (!(client instanceof Cluster)) {
+    await client.ping();
+    return;
+  }
+  const nodes = client.nodes('master');
+  if (client.status !== 'ready' || nodes.length === 0) throw new Error(`the Cluster's client is ${client.status}`);
+  await Promise.all(
+    nodes.map(async (node) => {
+      await openNode(node);
+      if (!(await node.cluster('INFO')).includes('cluster_state:ok')) throw new Error('the Cluster is down');
+      if (node.status !== 'ready') throw new Error(`node is ${node.status}`);
+    }),
+  );
+}
+
+function reconnectMs(attempt: number): number {
+  return Math.min(attempt * RECONNECT_MS_STEP, RECONNECT_MS_MAX) + Math.floor(Math.random() * RECONNECT_MS_STEP);
+}

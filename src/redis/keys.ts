@@ -1,0 +1,132 @@
+// Every key name in Redis, with its type and its life. Nobody else builds a key.
+// Each key carries a hash tag, so that Redis Cluster keeps together what one command or script touches:
+//   {<prefix>p<N>}  one event partition: its stream, leases, manifests, watermarks, counters of its agents, idempotency records
+//   {<prefix>r<N>}  one registry shard: everything of an account's registry, its journal stream, its account-wide counters
+//   {<prefix>g}     the few keys that are global: account names, pipeline members, migration notes
+// No command or script may name keys of two tags.
+import { createHash } from 'node:crypto';
+
+/** Registry shards. Fixed: an account's shard must never move. 16 spreads over any cluster worth having. */
+export const REGISTRY_SHARDS = 16;
+
+/** FNV-1a, 32 bit: stable over versions and processes, since it decides where things live. */
+export function stableHash(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
+  return hash >>> 0;
+}
+
+export class Keys {
+  readonly prefix: string;
+  readonly partitions: number;
+
+  constructor(options: { prefix: string; partitions: number }) {
+    this.prefix = options.prefix;
+    this.partitions = options.partitions;
+  }
+
+  // -- event partitions ---------------------------------------------------------------------------------------------
+
+  /** The partition of an agent's events: all of one agent's events are in one stream, in order. */
+  partitionOf(account: string, agent: string): number {
+    return stableHash(`${account}/${agent}`) % this.partitions;
+  }
+  /** Stream. Entries leave it when every group has acknowledged them. */
+  events = (partition: number) => this.#p(partition, 'events');
+  /** Stream, bounded: entries that could not be processed, with their reason. */
+  dead = (partition: number) => this.#p(partition, 'dead');
+  /** Hash agent id -> epoch ms of its last accepted event. */
+  lastSeen = (partition: number) => this.#p(partition, 'last-seen');
+  /** String, PEXPIRE: kept request outcome under an Idempotency-Key, 24 h; while running, 10 s. */
+  idempotency = (partition: number, account: string, key: string) =>
+    this.#p(partition, `idem:${account}:${digest(key)}`);
+  /** Hash, PEXPIRE one window: sub-buckets of a rate_limit policy counted per agent. */
+  agentCounter = (partition: number, policy: string, agent: string) => this.#p(partition, `rate:${policy}:${agent}`);
+
+  // -- any stream: per consumer group ----------------------------------------------------------------------------------
+  // `stream` is the key of an events or journal stream; what belongs to it shares its tag.
+
+  /** String `<owner>:<fence>`, PEXPIRE: who reads this stream for this group. */
+  lease = (stream: string, group: string) => `${stream}:lease:${group}`;
+  /** Integer: rises with every change of owner. */
+  fence = (stream: string, group: string) => `${stream}:fence:${group}`;
+  /** String, JSON: the batch that is being written (first and last entry id, attempts), so that a new owner writes the very same. */
+  manifest = (stream: string, group: string) => `${stream}:manifest:${group}`;
+  /** String: id of the last entry whose effects are durable for this group. */
+  watermark = (stream: string, group: string) => `${stream}:watermark:${group}`;
+
+  // -- registry shards -----------------------------------------------------------------------------------------------
+
+  shardOf(account: string): number {
+    return stableHash(account) % REGISTRY_SHARDS;
+  }
+  /** Stream: registry changes on their way to ClickHouse. */
+  journal = (shard: number) => this.#r(shard, 'journal');
+  /** Stream, bounded: journal entries that could not be processed. */
+  journalDead = (shard: number) => this.#r(shard, 'journal:dead');
+  /** Integer: rises with every change in the shard. */
+  revision = (shard: number) => this.#r(shard, 'revision');
+  /** String, PEXPIRE: revision that a commit made, so that a commit sent again is recognised. */
+  commitMarker = (shard: number, token: string) => this.#r(shard, `commit:${token}`);
+  /** Hash account id -> JSON AccountRecord. */
+  accounts = (shard: number) => this.#r(shard, 'accounts');
+  /** String, JSON AgentRecord. */
+  agent = (account: string, agent: string) => this.#a(account, `agent:${agent}`);
+  /** Sorted sets, all scores 0, so that they sort by id, which is by creation. */
+  agentIds = (account: string, status: 'all' | 'active' | 'inactive') => this.#a(account, `agents:${status}`);
+  /** Hash name -> agent id. */
+  agentNames = (account: string) => this.#a(account, 'agent-names');
+  /** Set of the ids of policies and alerts that are scoped to the agent: what its deletion changes. */
+  agentScope = (account: string, agent: string) => this.#a(account, `agent-scope:${agent}`);
+  /** Set of agent ids that were deleted; stays for ever, an id is never used again. */
+  tombstones = (account: string) => this.#a(account, 'tombstones');
+  /** Hash agent id -> JSON of an erasure that is still to be finished. */
+  erasures = (shard: number) => this.#r(shard, 'erasures');
+  /** Hash policy id -> JSON Policy. */
+  policies = (account: string) => this.#a(account, 'policies');
+  policyNames = (account: string) => this.#a(account, 'policy-names');
+  /** Set of the ids of active policies: how many there are is looked at with each change. */
+  activePolicies = (account: string) => this.#a(account, 'policies:active');
+  /** Hash alert id -> JSON AlertRecord. */
+  alerts = (account: string) => this.#a(account, 'alerts');
+  alertNames = (account: string) => this.#a(account, 'alert-names');
+  /** Hash API key id -> JSON ApiKeyRecord: the truth about a key. */
+  apiKeys = (account: string) => this.#a(account, 'api-keys');
+  /** Hash API key id -> epoch ms of last use. */
+  apiKeyUses = (account: string) => this.#a(account, 'api-key-uses');
+  /** String, PEXPIRE: GCRA state of a key's request limit. */
+  requestLimit = (account: string, apiKey: string) => this.#a(account, `limit:${apiKey}`);
+  /** String, PEXPIRE: kept answer of a registry write under an Idempotency-Key. */
+  registryIdempotency = (account: string, key: string) => this.#a(account, `idem:${digest(key)}`);
+  /** Hash, PEXPIRE one window: sub-buckets of a rate_limit policy counted per account or per value of a path. */
+  accountCounter = (account: string, policy: string, value: string) =>
+    this.#a(account, `rate:${policy}:${digest(value)}`);
+
+  /** String `<account>/<api key id>`: where the truth about a key with this SHA-256 (hex) lies. Written before the truth; worthless alone. */
+  apiKeyIndex = (sha256: string) => `{${this.prefix}k${stableHash(sha256) % REGISTRY_SHARDS}}:api-key:${sha256}`;
+
+  // -- global --------------------------------------------------------------------------------------------------------
+
+  /** Hash account name -> account id. */
+  accountNames = () => `{${this.prefix}g}:account-names`;
+  /** Hash process name -> epoch ms of its last sign of life (Redis's clock): who shares the partitions. */
+  members = () => `{${this.prefix}g}:members`;
+
+  /** Pub/sub channel of cache invalidations, beside the tracking of keys. */
+  changes = () => `${this.prefix}changes`;
+
+  #p(partition: number, name: string) {
+    return `{${this.prefix}p${partition}}:${name}`;
+  }
+  #r(shard: number, name: string) {
+    return `{${this.prefix}r${shard}}:${name}`;
+  }
+  #a(account: string, name: string) {
+    return `{${this.prefix}r${this.shardOf(account)}}:${account}:${name}`;
+  }
+}
+
+/** Callers' text never becomes part of a key as it is: its length and its bytes are theirs. */
+function digest(text: string): string {
+  return createHash('sha256').update(text).digest('base64url').slice(0, 27);
+}

@@ -1,0 +1,54 @@
+// A Lua script that Redis knows by its hash: one atomic step over keys of one slot.
+// Sent as EVALSHA; a Redis that has not seen it (new, restarted, failed over) says so before it does anything, and gets the text.
+// Invariant: a script runs at most once per call of `run`, as far as the client given does not repeat commands.
+// Throws RedisUnavailable where Redis is away or refuses for now; any other reply of error comes through as it is: a bug.
+import { createHash } from 'node:crypto';
+import { type Commands, redisError } from './client.ts';
+
+export type ScriptArgument = string | number | Buffer;
+
+export class Script<Reply> {
+  readonly name: string;
+  readonly #lua: string;
+  readonly #sha: string;
+
+  /** `lua` begins with its contract: KEYS, ARGV, result, what it guarantees. */
+  constructor(name: string, lua: string) {
+    this.name = name;
+    this.#lua = lua;
+    this.#sha = createHash('sha1').update(lua).digest('hex');
+  }
+
+  /** Strings in the reply are decoded as UTF-8. */
+  run(client: Commands, keys: readonly string[], args: readonly ScriptArgument[]): Promise<Reply> {
+    return this.#run(
+      () => client.evalsha(this.#sha, keys.length, ...keys, ...args),
+      () => client.eval(this.#lua, keys.length, ...keys, ...args),
+    );
+  }
+
+  /** Strings in the reply stay bytes. */
+  runBuffer(client: Commands, keys: readonly string[], args: readonly ScriptArgument[]): Promise<Reply> {
+    return this.#run(
+      () => client.callBuffer('EVALSHA', this.#sha, keys.length, ...keys, ...args),
+      () => client.callBuffer('EVAL', this.#lua, keys.length, ...keys, ...args),
+    );
+  }
+
+  async #run(byHash: () => Promise<unknown>, byText: () => Promise<unknown>): Promise<Reply> {
+    try {
+      return (await byHash()) as Reply;
+    } catch (error) {
+      if (!isUnknownScript(error)) throw redisError(error);
+    }
+    try {
+      return (await byText()) as Reply;
+    } catch (error) {
+      throw redisError(error);
+    }
+  }
+}
+
+function isUnknownScript(error: unknown): boolean {
+  return error instanceof Error && error.message.startsWith('NOSCRIPT');
+}
