@@ -1,0 +1,101 @@
+// Compiles a policy into a rule (step 8a of the path: when a policy is created or changed, and when a front loads it).
+// Everything that can be wrong is found here and named with its path; a rule that was compiled cannot fail on its own account.
+// In `conditions` every key that is not reserved for the type is a field to match. Words that other types reserve are refused
+// rather than taken for fields: `patterns` on a block_action would otherwise match nothing, silently. A payload field of that
+// name is written `payload.timeout`.
+// Costs up to some 30 ms for the largest policies: see prepareRules in engine.ts for whole sets.
+import type { PolicyType } from '../../schemas/common.ts';
+import type { Policy } from '../../schemas/policy.ts';
+import { unreachable } from '../errors.ts';
+import { CONDITIONS_BYTES_MAX } from '../limits.ts';
+import { type BlockActionTerms, blockAction } from './block-action.ts';
+import { type DataFilterTerms, dataFilter } from './data-filter.ts';
+import { Expression, ExpressionError } from './expression.ts';
+import { compileCondition, type FieldCondition } from './match.ts';
+import { parsePath } from './path.ts';
+import { checkSchema, type PayloadSchema } from './payload-schema.ts';
+import { below, Mistakes } from './policy-error.ts';
+import type { Conditions, PolicyKind } from './policy-kind.ts';
+import { PatternError } from './program.ts';
+import { type RateLimitTerms, rateLimit } from './rate-limit.ts';
+import { type RequireApprovalTerms, requireApproval } from './require-approval.ts';
+
+export type Terms = BlockActionTerms | RequireApprovalTerms | RateLimitTerms | DataFilterTerms;
+
+/** A policy in its compiled form. */
+export type Rule = {
+  policy: Policy;
+  conditions: readonly FieldCondition[];
+  expression: Expression | null;
+  schema: PayloadSchema | null;
+  terms: Terms;
+};
+
+const AT = '/conditions';
+const RESERVED_IN_ALL = ['expression', 'payload_schema'];
+const KINDS: { [T in PolicyType]: PolicyKind<Extract<Terms, { type: T }>> } = {
+  block_action: blockAction,
+  require_approval: requireApproval,
+  rate_limit: rateLimit,
+  data_filter: dataFilter,
+};
+
+/** Throws PolicyError: a stored policy that does not compile any more was made by another version. */
+export function compileRule(policy: Policy): Rule {
+  return { policy, ...compileParts(policy.type, policy.conditions) };
+}
+
+/** Throws PolicyError with every mistake. */
+export function compileParts(type: PolicyType, conditions: unknown): Omit<Rule, 'policy'> {
+  const mistakes = new Mistakes();
+  if (!isConditions(conditions)) mistakes.add(AT, 'must be an object');
+  else if (Buffer.byteLength(JSON.stringify(conditions)) > CONDITIONS_BYTES_MAX)
+    mistakes.add(AT, `must have at most ${CONDITIONS_BYTES_MAX} bytes`);
+  mistakes.throwIfAny();
+  const given = conditions as Conditions;
+  const fields = Object.keys(given).flatMap((key) => compileField(key, given[key], type, mistakes));
+  const expression = compileExpression(given['expression'], mistakes);
+  const schema =
+    given['payload_schema'] === undefined
+      ? null
+      : checkSchema(given['payload_schema'], below(AT, 'payload_schema'), mistakes);
+  const terms = kindOf(type).compile(given, AT, mistakes);
+  mistakes.throwIfAny();
+  return { conditions: fields, expression, schema: schema ?? null, terms: terms! };
+}
+
+function kindOf(type: PolicyType): PolicyKind<Terms> {
+  return Object.hasOwn(KINDS, type) ? KINDS[type] : unreachable(type as never);
+}
+
+function compileField(key: string, value: unknown, type: PolicyType, mistakes: Mistakes): FieldCondition[] {
+  if (RESERVED_IN_ALL.includes(key) || KINDS[type].reserved.includes(key)) return [];
+  const at = below(AT, key);
+  const owner = (Object.keys(KINDS) as PolicyType[]).find((other) => KINDS[other].reserved.includes(key));
+  if (owner !== undefined) {
+    mistakes.add(at, `belongs to ${owner}; to match a field of the payload write payload.${key}`);
+    return [];
+  }
+  const path = parsePath(key);
+  if (typeof path === 'string') {
+    mistakes.add(at, path);
+    return [];
+  }
+  const condition = compileCondition(path, value, at, mistakes);
+  return condition === undefined ? [] : [condition];
+}
+
+function compileExpression(source: unknown, mistakes: Mistakes): Expression | null {
+  if (source === undefined) return null;
+  try {
+    return new Expression(source);
+  } catch (error) {
+    if (!(error instanceof ExpressionError || error instanceof PatternError)) throw error;
+    mistakes.add(below(AT, 'expression'), error.message);
+    return null;
+  }
+}
+
+function isConditions(value: unknown): value is Conditions {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

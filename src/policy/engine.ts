@@ -1,0 +1,418 @@
+// Judges an event by an account's policies (step 8 of the path: after the agent is known, before the event is encoded).
+// judge() is pure and synchronous: which rules match, and which counters have to be asked. Between it and decide() the
+// caller asks the counters; decide() makes the one decision: allowed, blocked or pending, and the text of `policy_result`.
+//
+// What the absence of each thing does (fail closed, loudly):
+//   Redis away         the counters cannot be asked: the caller refuses the submission (503); nothing is decided here
+//   an expression that errors on the event      counts as a match, detail.reason `expression_error`
+//   work over its budget (see budget.ts)        counts as a match, detail.reason `budget`
+//   a rule that throws what it should not       counts as a match, detail.reason `error`, and onRuleError is told
+//   a stored policy that does not compile       the set cannot be made: the caller refuses the account's submissions
+// Nothing else is asked for. The one state kept between events is what automata have learned, which changes no judgement
+// but this: patterns whose automata went over the budget together are tried apart for the next event.
+//
+// Invariant: every rule of the account that can concern an event is judged on it. Rules are indexed by agent, event type
+// and tool, so that those that cannot cost nothing. Where nothing matches nothing is allocated: shared constants are answered.
+import type { AgentRecord } from '../../schemas/agent.ts';
+import {
+  EVENT_TYPES,
+  type EventType,
+  type JsonObject,
+  type Outcome,
+  type PolicyAction,
+  type PolicyType,
+} from '../../schemas/common.ts';
+import type { PolicyMatch, Reason } from '../../schemas/event.ts';
+import type { Policy } from '../../schemas/policy.ts';
+import { BUILD_UNITS, Budget, EXPRESSION_UNITS, FIELD_UNITS, OverBudget, SCAN_UNITS } from './budget.ts';
+import { compileParts, compileRule, type Rule } from './compile.ts';
+import { type DataFilterTerms, needleDetail } from './data-filter.ts';
+import { counterValue, perText, type RateLimitTerms } from './rate-limit.ts';
+import type { Redaction } from './redact.ts';
+import {
+  type Entry,
+  entryOf,
+  type Filter,
+  type Plan,
+  planOf,
+  redactionOf,
+  rulesOfTool,
+  shareScanner,
+} from './rule-index.ts';
+import { FOUND, type Scanner } from './scanner.ts';
+import type { Walker } from './walk.ts';
+
+/** An event as policies see it. `payload` is what JSON.parse made of `payloadText`. */
+export type EventView = {
+  type: EventType;
+  trace_id: string | undefined;
+  agent_id: string;
+  timestamp: string;
+  payload: JsonObject;
+  payloadText: string;
+  agent: AgentRecord;
+};
+
+/** One place to be asked for at one counter. `counterValue` tells the counters of a `per` path apart; '' where there is one only. */
+export type RateCheck = {
+  rule: Rule;
+  policyId: string;
+  counterScope: 'agent' | 'account' | 'value';
+  counterValue: string;
+  threshold: number;
+  windowMs: number;
+  /** Rules without `block`: every event counts, also one that is over. */
+  takesPlaceWhenOver: boolean;
+};
+
+type Detail = PolicyMatch['detail'];
+type Found = { entry: Entry; detail: Detail };
+
+export type Judgement = {
+  readonly rateChecks: readonly RateCheck[];
+  readonly found: readonly Found[];
+  readonly redactions: readonly Redaction[];
+};
+
+export type Decision = {
+  readonly outcome: Outcome;
+  readonly reason: Reason | null;
+  readonly policyId: string | null;
+  readonly approvalId?: string;
+  readonly matches: readonly PolicyMatch[];
+  /** The exact JSON text of `policy_result`. */
+  readonly resultJson: string;
+  readonly redactions: readonly Redaction[];
+};
+
+const NO_CHECKS: readonly RateCheck[] = Object.freeze([]);
+const NO_REDACTIONS: readonly Redaction[] = Object.freeze([]);
+const NOTHING: Judgement = Object.freeze({
+  rateChecks: NO_CHECKS,
+  found: Object.freeze([]),
+  redactions: NO_REDACTIONS,
+});
+
+export const ALLOWED: Decision = Object.freeze({
+  outcome: 'allowed',
+  reason: null,
+  policyId: null,
+  matches: Object.freeze([]),
+  resultJson: '{"outcome":"allowed","reason":null,"policy_id":null,"matches":[]}',
+  redactions: NO_REDACTIONS,
+});
+
+const AGENT_INACTIVE: Decision = Object.freeze({
+  outcome: 'blocked',
+  reason: 'agent_inactive',
+  policyId: null,
+  matches: Object.freeze([]),
+  resultJson: '{"outcome":"blocked","reason":"agent_inactive","policy_id":null,"matches":[]}',
+  redactions: NO_REDACTIONS,
+});
+
+/** What an event of an inactive agent gets: the operator's kill switch (decisions 4). */
+export function agentInactive(): Decision {
+  return AGENT_INACTIVE;
+}
+
+/** `actions` and `agent_id` are checked by the schema and the registry; they are here so that a whole policy can be given. */
+export type PolicyInput = {
+  type: PolicyType;
+  conditions: unknown;
+  actions: PolicyAction | readonly PolicyAction[];
+  agent_id?: string | null;
+};
+
+/** Checks everything about a policy that its schema cannot say. Throws PolicyError with every mistake. */
+export function checkPolicy(input: PolicyInput): void {
+  compileParts(input.type, input.conditions);
+}
+
+export function judge(rules: RuleSet, event: EventView): Judgement {
+  return rules.judge(event);
+}
+
+/** `overLimit[i]` is the answer to `judgement.rateChecks[i]`. */
+export function decide(judgement: Judgement, overLimit: readonly boolean[], mintApprovalId: () => string): Decision {
+  const found = judgement.rateChecks.some((_, i) => overLimit[i]) ? withLimits(judgement, overLimit) : judgement.found;
+  if (found.length === 0) return ALLOWED;
+  const deciding =
+    found.find(({ entry }) => entry.outcome === 'blocked') ?? found.find(({ entry }) => entry.outcome === 'pending');
+  const outcome = deciding?.entry.outcome ?? 'allowed';
+  const reason = deciding === undefined ? null : 'policy';
+  const policyId = deciding?.entry.rule.policy.id ?? null;
+  const approvalId = outcome === 'pending' ? mintApprovalId() : undefined;
+  const head = `{"outcome":"${outcome}","reason":${reason === null ? 'null' : '"policy"'},"policy_id":${policyId === null ? 'null' : `"${policyId}"`}`;
+  const matches = found.map(({ entry, detail }) => `${entry.json}${JSON.stringify(detail)}}`).join();
+  return {
+    outcome,
+    reason,
+    policyId,
+    ...(approvalId === undefined ? {} : { approvalId }),
+    matches: found.map(({ entry, detail }) => ({ ...entry.match, detail })),
+    resultJson: `${head},"matches":[${matches}]${approvalId === undefined ? '' : `,"approval_id":"${approvalId}"`}}`,
+    redactions: judgement.redactions,
+  };
+}
+
+/** The matches with those of the limits that are over, in the order of the policies. */
+function withLimits({ rateChecks, found }: Judgement, overLimit: readonly boolean[]): readonly Found[] {
+  const all = [...found];
+  // A counter is told apart by text of the payload; where a filter found a secret in that, it is not said again.
+  const isSecret = found.some(({ entry }) => entry.rule.terms.type === 'data_filter');
+  rateChecks.forEach((check, i) => {
+    if (!overLimit[i]) return;
+    all.push({ entry: (check as EntryCheck).entry, detail: limitDetail(check, isSecret) });
+  });
+  return all.sort(byOrder);
+}
+
+const VALUE_CHARACTERS_MAX = 100;
+
+function limitDetail({ rule, counterValue: value }: RateCheck, isSecret: boolean): Detail {
+  const terms = rule.terms as RateLimitTerms;
+  const detail: Detail = { threshold: terms.threshold, window_seconds: terms.windowSeconds, per: perText(terms) };
+  if (value === '' || isSecret) return detail;
+  const text = value.startsWith('"') ? (JSON.parse(value) as string) : value;
+  return { ...detail, value: text.length > VALUE_CHARACTERS_MAX ? `${text.slice(0, VALUE_CHARACTERS_MAX)}…` : text };
+}
+
+function byOrder(a: Found, b: Found): number {
+  return a.entry.order - b.entry.order;
+}
+
+type EntryCheck = RateCheck & { entry: Entry };
+
+export type RuleSetOptions = {
+  /** Told of errors inside rules that should not happen. */
+  onRuleError?: (policyId: string, error: unknown) => void;
+  /** Rules that are compiled already, by policy id. */
+  compiled?: ReadonlyMap<string, Rule>;
+};
+
+/** The active policies of an account, ready to judge. One event at a time: judge() does not nest. */
+export class RuleSet {
+  readonly size: number;
+  readonly #entries: Entry[];
+  readonly #onRuleError: (policyId: string, error: unknown) => void;
+  /** Agents that have policies of their own, and for each, and for all others under '', the plan of each event type. */
+  readonly #agents: ReadonlySet<string>;
+  readonly #plans = new Map<string, (Plan | undefined)[]>();
+  /** All data filters that look at the whole payload share one scanner, so that its strings are walked once. */
+  readonly #filter: Filter | null;
+
+  // State of one judgement.
+  readonly #fieldBudget = new Budget(0);
+  readonly #expressionBudget = new Budget(0);
+  #found: Found[] = [];
+  #checks: EntryCheck[] = [];
+  #redactions: Redaction[] = [];
+  readonly #live: Entry[] = [];
+
+  /** Throws PolicyError if a policy does not compile. */
+  constructor(policies: readonly Policy[], options: RuleSetOptions = {}) {
+    const sorted = [...policies].sort((a, b) => (a.id < b.id ? -1 : 1));
+    this.size = sorted.length;
+    this.#onRuleError = options.onRuleError ?? (() => undefined);
+    this.#entries = sorted.map((policy, order) =>
+      entryOf(options.compiled?.get(policy.id) ?? compileRule(policy), order),
+    );
+    this.#agents = new Set(sorted.flatMap((policy) => policy.agent_id ?? []));
+    this.#filter = shareScanner(this.#entries);
+  }
+
+  get rules(): ReadonlyMap<string, Rule> {
+    return new Map(this.#entries.map(({ rule }) => [rule.policy.id, rule]));
+  }
+
+  judge(event: EventView): Judgement {
+    if (this.size === 0) return NOTHING;
+    this.#live.length = 0;
+    const plan = this.#plan(event);
+    this.#fieldBudget.left = FIELD_UNITS;
+    this.#expressionBudget.left = EXPRESSION_UNITS;
+    for (const entry of plan.always) this.#consider(entry, event);
+    if (plan.byTool !== null)
+      for (const entry of rulesOfTool(plan, event.payload['tool'])) this.#consider(entry, event);
+    if (this.#live.length > 0) this.#scan(event);
+    if (this.#found.length === 0 && this.#checks.length === 0) return NOTHING;
+    const judgement: Judgement = {
+      rateChecks: this.#checks.length === 0 ? NO_CHECKS : this.#checks,
+      found: this.#found.sort(byOrder),
+      redactions: this.#redactions.length === 0 ? NO_REDACTIONS : this.#redactions,
+    };
+    this.#found = [];
+    this.#checks = [];
+    this.#redactions = [];
+    return judgement;
+  }
+
+  #plan({ agent_id: agent, type }: EventView): Plan {
+    const key = this.#agents.has(agent) ? agent : '';
+    let plans = this.#plans.get(key);
+    if (plans === undefined) {
+      plans = [];
+      this.#plans.set(key, plans);
+    }
+    const index = EVENT_TYPES.indexOf(type);
+    plans[index] ??= planOf(this.#entries, key, type);
+    return plans[index];
+  }
+
+  /** Notes what a rule makes of the event, or puts a data filter among those that have to look at the payload. */
+  #consider(entry: Entry, event: EventView): void {
+    const { rule } = entry;
+    let detail: Detail | undefined;
+    try {
+      if (!this.#applies(rule, event)) return;
+    } catch (error) {
+      detail = this.#reasonOf(error, rule);
+    }
+    if (rule.terms.type === 'rate_limit') this.#checks.push(this.#checkOf(entry, rule.terms, event));
+    else if (rule.terms.type === 'data_filter' && detail === undefined) this.#live.push(entry);
+    else {
+      this.#found.push({ entry, detail: detail ?? {} });
+      if (rule.terms.type === 'data_filter' && rule.terms.redact) this.#redactions.push(redactionOf(entry, rule.terms));
+    }
+  }
+
+  #applies(rule: Rule, event: EventView): boolean {
+    for (const condition of rule.conditions) if (!condition.test(event, this.#fieldBudget)) return false;
+    if (rule.schema !== null && !rule.schema.test(event.payload, event.payloadText.length, this.#expressionBudget))
+      return false;
+    return rule.expression === null || this.#expressionHolds(rule, event);
+  }
+
+  #expressionHolds(rule: Rule, event: EventView): boolean {
+    try {
+      return rule.expression!.test(event, this.#expressionBudget);
+    } catch (error) {
+      if (error instanceof OverBudget) throw error;
+      throw new ExpressionFailed();
+    }
+  }
+
+  #reasonOf(error: unknown, rule: Rule): Detail {
+    if (error instanceof OverBudget) return { reason: 'budget' };
+    if (error instanceof ExpressionFailed) return { reason: 'expression_error' };
+    this.#onRuleError(rule.policy.id, error);
+    return { reason: 'error' };
+  }
+
+  #checkOf(entry: Entry, terms: RateLimitTerms, event: EventView): EntryCheck {
+    const { per } = terms;
+    return {
+      entry,
+      rule: entry.rule,
+      policyId: entry.rule.policy.id,
+      counterScope: typeof per === 'string' ? per : 'value',
+      counterValue: typeof per === 'string' ? '' : this.#counterValue(entry, per, event),
+      threshold: terms.threshold,
+      windowMs: terms.windowSeconds * 1000,
+      takesPlaceWhenOver: !entry.rule.policy.actions.includes('block'),
+    };
+  }
+
+  #counterValue(entry: Entry, per: Exclude<RateLimitTerms['per'], string>, event: EventView): string {
+    try {
+      return counterValue(per, event, this.#fieldBudget);
+    } catch (error) {
+      this.#reasonOf(error, entry.rule);
+      return '';
+    }
+  }
+
+  /** All live data filters: first those of the whole payload, in one walk, then those of single fields. */
+  #scan(event: EventView): void {
+    let filters = 0;
+    let isShared = false;
+    for (const { filter } of this.#live) {
+      if (filter !== this.#filter) filters++;
+      else isShared = true;
+    }
+    const buildUnits = BUILD_UNITS / (filters + (isShared ? 1 : 0));
+    let units = SCAN_UNITS;
+    if (isShared) units = this.#run(this.#filter!, event, units, buildUnits);
+    if (filters > 0) {
+      for (const { filter } of this.#live)
+        if (filter !== this.#filter) units = this.#run(filter!, event, units, buildUnits);
+    }
+    this.#live.length = 0;
+  }
+
+  /** Runs one scanner for all live rules that have it. Answers the units that are left. */
+  #run(filter: Filter, event: EventView, units: number, buildUnits: number): number {
+    const { scanner, walker, wanted } = filter;
+    wanted.fill(0);
+    for (const entry of this.#live) {
+      if (entry.filter === filter) for (const needle of entry.needles) wanted[needle] = 1;
+    }
+    scanner.begin(units, buildUnits, wanted);
+    walker.begin();
+    const failure = this.#walk(filter, event);
+    let wentOver = false;
+    for (const entry of this.#live) {
+      if (entry.filter === filter && this.#noteFilter(entry, scanner, walker, failure)) wentOver = true;
+    }
+    if (wentOver) scanner.adapt();
+    return scanner.unitsLeft;
+  }
+
+  #walk(filter: Filter, event: EventView): Detail | undefined {
+    try {
+      if (filter.fields === null) filter.walker.walk(event.payload);
+      else for (const path of filter.fields) filter.walker.walkPath(event.payload, path);
+      return undefined;
+    } catch (error) {
+      return this.#reasonOf(error, this.#live.find((entry) => entry.filter === filter)!.rule);
+    }
+  }
+
+  /** True if the filter matched because it could not be settled. */
+  #noteFilter(entry: Entry, scanner: Scanner, walker: Walker, failure: Detail | undefined): boolean {
+    const terms = entry.rule.terms as DataFilterTerms;
+    let index = entry.needles.findIndex((needle) => scanner.found[needle] === FOUND.yes);
+    const isFound = index >= 0;
+    if (!isFound) index = entry.needles.findIndex((needle) => scanner.found[needle] === FOUND.over);
+    if (index < 0 && failure === undefined) return false;
+    let detail = failure ?? {};
+    if (index >= 0) {
+      const { path, isKey } = walker.places[entry.needles[index]!]!;
+      detail = {
+        ...needleDetail(terms, index),
+        path,
+        ...(isKey ? { key: true } : {}),
+        ...(isFound ? {} : { reason: 'budget' }),
+      };
+    }
+    this.#found.push({ entry, detail });
+    if (terms.redact) this.#redactions.push(redactionOf(entry, terms));
+    return !isFound;
+  }
+}
+
+class ExpressionFailed extends Error {}
+
+/** Milliseconds of compiling after which other work is let in. */
+const SLICE_MS = 5;
+
+/** Makes a rule set without holding up the process; keeps what has not changed since `previous`. */
+export async function prepareRules(
+  policies: readonly Policy[],
+  previous?: RuleSet,
+  options: RuleSetOptions = {},
+): Promise<RuleSet> {
+  const before = previous?.rules;
+  const compiled = new Map<string, Rule>();
+  let started = performance.now();
+  for (const policy of policies) {
+    const kept = before?.get(policy.id);
+    const same = kept !== undefined && JSON.stringify(kept.policy.conditions) === JSON.stringify(policy.conditions);
+    compiled.set(policy.id, same ? { ...kept, policy } : compileRule(policy));
+    if (performance.now() - started < SLICE_MS) continue;
+    await new Promise((resolve) => setImmediate(resolve));
+    started = performance.now();
+  }
+  return new RuleSet(policies, { ...options, compiled });
+}

@@ -1,0 +1,212 @@
+// Decides whether one field condition holds for an event (decisions 6.1): a path, and a scalar (equal), an array (any of
+// them) or an object of operators, all of which must hold for one and the same value.
+// Where the path meets an array any element will do; a text operator on an object or array looks at every string value inside.
+// Text is compared decoded and case-sensitive; numbers as JavaScript reads them, so integers over 2^53 may equal their neighbours.
+// A path that leads nowhere equals nothing, so `ne` and `not_in` hold for it: a policy against everything but a list also
+// catches the event that leaves the field out (fail closed). `exists` tells the two apart.
+// Work is counted against the event's budget; OverBudget passes through, and the engine counts it as a match.
+import type { Budget } from './budget.ts';
+import { ITEM_UNITS, type Path, visitPath } from './path.ts';
+import { PlainText } from './plain-text.ts';
+import { below, type Mistakes } from './policy-error.ts';
+import { compilePattern, PatternError } from './program.ts';
+import { TextPattern } from './text-pattern.ts';
+
+/** What of an event the paths can reach. */
+export type Fields = { type: string; trace_id: string | undefined; agent_id: string; payload: object };
+
+type Scalar = string | number | boolean | null;
+type Predicate = (value: unknown, budget: Budget) => boolean;
+
+export const OPERATORS = [
+  'eq',
+  'ne',
+  'in',
+  'not_in',
+  'gt',
+  'gte',
+  'lt',
+  'lte',
+  'contains',
+  'starts_with',
+  'ends_with',
+  'matches',
+  'exists',
+] as const;
+export type Operator = (typeof OPERATORS)[number];
+
+/** Operators that hold where there is no value at all. */
+const HOLD_FOR_NOTHING: ReadonlySet<string> = new Set(['ne', 'not_in']);
+
+export class FieldCondition {
+  readonly path: Path;
+  /** The texts that this condition demands one of, if it does nothing else: what rules are indexed by. */
+  readonly texts: readonly string[] | null;
+  readonly #predicates: readonly Predicate[];
+  readonly #exists: boolean | null;
+  readonly #holdsForNothing: boolean;
+  // State of one test. Tests are synchronous and do not nest.
+  #budget!: Budget;
+  #isThere = false;
+  #hasValue = false;
+  readonly #visit = (value: unknown) => {
+    this.#isThere = true;
+    return this.#accepts(value);
+  };
+
+  constructor(path: Path, operators: ReadonlyMap<Operator, unknown>) {
+    this.path = path;
+    const names = [...operators.keys()].filter((name) => name !== 'exists');
+    this.#exists = (operators.get('exists') as boolean | undefined) ?? null;
+    this.#predicates = names.map((name) => predicate(name, operators.get(name)));
+    this.#holdsForNothing = names.length > 0 && names.every((name) => HOLD_FOR_NOTHING.has(name));
+    this.texts = operators.size === 1 ? textsOf(operators) : null;
+  }
+
+  test(fields: Fields, budget: Budget): boolean {
+    this.#budget = budget;
+    this.#isThere = false;
+    this.#hasValue = false;
+    const root = fields[this.path.root];
+    const held = root !== undefined && visitPath(root, this.path, 0, budget, this.#visit);
+    if (this.#exists !== null && this.#isThere !== this.#exists) return false;
+    return held || this.#exists === false || (!this.#hasValue && this.#holdsForNothing);
+  }
+
+  /** Arrays are looked into, however deep; anything else is one value. */
+  #accepts(value: unknown): boolean {
+    if (Array.isArray(value) && this.#predicates.length > 0) {
+      this.#budget.spend(ITEM_UNITS * value.length);
+      for (const item of value) if (this.#accepts(item)) return true;
+      return false;
+    }
+    this.#hasValue = true;
+    for (const holds of this.#predicates) if (!holds(value, this.#budget)) return false;
+    return true;
+  }
+}
+
+function textsOf(operators: ReadonlyMap<Operator, unknown>): readonly string[] | null {
+  const wanted = operators.has('eq') ? [operators.get('eq')] : operators.get('in');
+  return Array.isArray(wanted) && wanted.every((text) => typeof text === 'string') ? wanted : null;
+}
+
+function predicate(name: Operator, operand: unknown): Predicate {
+  switch (name) {
+    case 'eq':
+      return (value) => value === operand;
+    case 'ne':
+      return (value) => value !== operand;
+    case 'in':
+      return oneOf(operand as Scalar[], true);
+    case 'not_in':
+      return oneOf(operand as Scalar[], false);
+    case 'gt':
+      return (value) => typeof value === 'number' && value > (operand as number);
+    case 'gte':
+      return (value) => typeof value === 'number' && value >= (operand as number);
+    case 'lt':
+      return (value) => typeof value === 'number' && value < (operand as number);
+    case 'lte':
+      return (value) => typeof value === 'number' && value <= (operand as number);
+    case 'contains': {
+      const plain = new PlainText(operand as string);
+      return overText((text, budget) => plain.isIn(text, budget));
+    }
+    case 'starts_with':
+      return overText((text) => text.startsWith(operand as string));
+    case 'ends_with':
+      return overText((text) => text.endsWith(operand as string));
+    case 'matches': {
+      const pattern = new TextPattern(compilePattern(operand));
+      return overText((text, budget) => pattern.test(text, budget));
+    }
+    case 'exists':
+      return () => true; // looked at by the condition itself
+  }
+}
+
+function oneOf(operands: Scalar[], wanted: boolean): Predicate {
+  const set = new Set<unknown>(operands);
+  return (value) => set.has(value) === wanted;
+}
+
+function overText(test: (text: string, budget: Budget) => boolean): Predicate {
+  return function holds(value, budget): boolean {
+    budget.spend(6);
+    if (typeof value === 'string') return test(value, budget);
+    if (typeof value !== 'object' || value === null) return false;
+    if (Array.isArray(value)) return value.some((item) => holds(item, budget));
+    for (const key in value) if (holds((value as Record<string, unknown>)[key], budget)) return true;
+    return false;
+  };
+}
+
+/** Reads the right-hand side of a condition; what is wrong with it goes to `mistakes`, and nothing is answered. */
+export function compileCondition(
+  path: Path,
+  value: unknown,
+  at: string,
+  mistakes: Mistakes,
+): FieldCondition | undefined {
+  const before = mistakes.details.length;
+  const operators = new Map<Operator, unknown>();
+  if (isScalar(value)) operators.set('eq', value);
+  else if (Array.isArray(value)) operators.set('in', value);
+  else for (const [name, operand] of Object.entries(value as object)) operators.set(name as Operator, operand);
+  if (operators.size === 0) mistakes.add(at, `must hold at least one operator of ${OPERATORS.join(', ')}`);
+  for (const [name, operand] of operators) {
+    const sentence = mistakeIn(name, operand, operators);
+    if (sentence !== null) mistakes.add(isScalar(value) || Array.isArray(value) ? at : below(at, name), sentence);
+  }
+  return mistakes.details.length === before ? new FieldCondition(path, operators) : undefined;
+}
+
+function mistakeIn(name: string, operand: unknown, operators: ReadonlyMap<string, unknown>): string | null {
+  switch (name as Operator) {
+    case 'eq':
+    case 'ne':
+      return isScalar(operand) ? null : 'must be a string, a finite number, a boolean or null';
+    case 'in':
+    case 'not_in':
+      if (!Array.isArray(operand) || operand.length === 0) return 'must be an array of at least one value';
+      return operand.every(isScalar) ? null : 'must hold strings, finite numbers, booleans or null only';
+    case 'gt':
+    case 'gte':
+    case 'lt':
+    case 'lte':
+      return typeof operand === 'number' && Number.isFinite(operand) ? null : 'must be a finite number';
+    case 'contains':
+    case 'starts_with':
+    case 'ends_with':
+      return typeof operand === 'string' && operand !== '' ? null : 'must be a string that is not empty';
+    case 'matches':
+      return mistakeInPattern(operand);
+    case 'exists':
+      if (typeof operand !== 'boolean') return 'must be true or false';
+      return operand || operators.size === 1
+        ? null
+        : 'must stand alone: nothing else can hold for a field that is not there';
+    default:
+      return `unknown operator; must be one of ${OPERATORS.join(', ')}`;
+  }
+}
+
+export function mistakeInPattern(source: unknown): string | null {
+  try {
+    compilePattern(source);
+    return null;
+  } catch (error) {
+    if (error instanceof PatternError) return error.message;
+    throw error;
+  }
+}
+
+function isScalar(value: unknown): value is Scalar {
+  return (
+    value === null ||
+    typeof value === 'string' ||
+    typeof value === 'boolean' ||
+    (typeof value === 'number' && Number.isFinite(value))
+  );
+}

@@ -1,0 +1,31 @@
+// What is wrong with a policy that somebody wants to create: every mistake with the path of its place in the request's body.
+// Thrown by checkPolicy before anything is kept; the registry turns it into `validation_failed`. Never thrown while an event is judged.
+import type { ErrorDetail } from '../../schemas/error.ts';
+
+export class PolicyError extends Error {
+  override name = 'PolicyError';
+  readonly details: ErrorDetail[];
+
+  constructor(details: ErrorDetail[]) {
+    super(details.map(({ path, message }) => `${path} ${message}`).join('; '));
+    this.details = details;
+  }
+}
+
+/** Collects the mistakes of one policy, so that its author sees all of them at once. */
+export class Mistakes {
+  readonly details: ErrorDetail[] = [];
+
+  add(path: string, message: string): void {
+    this.details.push({ path, message });
+  }
+
+  throwIfAny(): void {
+    if (this.details.length > 0) throw new PolicyError(this.details);
+  }
+}
+
+/** A JSON pointer one step deeper. */
+export function below(path: string, key: string | number): string {
+  return `${path}/${String(key).replaceAll('~', '~0').replaceAll('/', '~1')}`;
+}

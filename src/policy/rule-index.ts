@@ -1,0 +1,127 @@
+// Lays an account's rules out so that an event meets only those that can concern it (used by engine.ts, made once per set).
+// By agent, event type and tool: what a rule demands of these by plain equality. All data filters that look at the whole
+// payload share one scanner, so that its strings are walked once however many filters there are.
+// Invariant: a rule is left out of a plan only if its own conditions could not hold for any event of that plan.
+import type { EventType, Outcome } from '../../schemas/common.ts';
+import type { PolicyMatch } from '../../schemas/event.ts';
+import type { Rule } from './compile.ts';
+import type { DataFilterTerms } from './data-filter.ts';
+import type { Path } from './path.ts';
+import { isDryRun } from './policy-kind.ts';
+import { Redaction } from './redact.ts';
+import { type Needle, Scanner } from './scanner.ts';
+import { Walker } from './walk.ts';
+
+/** A rule in its set. */
+export type Entry = {
+  rule: Rule;
+  /** Place by creation, which is by id. */
+  order: number;
+  /** What a match of it makes of the event. */
+  outcome: Outcome;
+  match: Omit<PolicyMatch, 'detail'>;
+  /** The text of the match up to its detail. */
+  json: string;
+  /** Where a data filter's needles are in its scanner. */
+  needles: number[];
+  filter: Filter | null;
+  redaction: Redaction | null;
+};
+/** A scanner with its walker. `fields` null: of the whole payload. */
+export class Filter {
+  readonly fields: readonly Path[] | null;
+  readonly scanner: Scanner;
+  readonly walker: Walker;
+  readonly wanted: Uint8Array;
+
+  constructor(needles: readonly Needle[], fields: readonly Path[] | null) {
+    this.fields = fields;
+    this.scanner = new Scanner(needles);
+    this.walker = new Walker(this.scanner);
+    this.wanted = new Uint8Array(needles.length);
+  }
+}
+
+/** The rules that can concern events of one type of one agent. `byTool` are those that demand one of some tools. */
+export type Plan = { always: Entry[]; byTool: Map<string, Entry[]> | null; withTool: Entry[] };
+
+export function entryOf(rule: Rule, order: number): Entry {
+  const { id, name, type, actions, severity } = rule.policy;
+  const match = { policy_id: id, name, type, actions, severity };
+  return {
+    rule,
+    order,
+    outcome: isDryRun(actions)
+      ? 'allowed'
+      : type === 'require_approval'
+        ? 'pending'
+        : actions.includes('block')
+          ? 'blocked'
+          : 'allowed',
+    match,
+    json: `${JSON.stringify(match).slice(0, -1)},"detail":`,
+    needles: [],
+    filter: null,
+    redaction: null,
+  };
+}
+
+/** Gives every data filter its scanner: one for all that look at the whole payload, one each for those that look at fields. */
+export function shareScanner(entries: readonly Entry[]): Filter | null {
+  const needles = new Map<string, { index: number; needle: Needle }>();
+  const sharing: Entry[] = [];
+  for (const entry of entries) {
+    const { terms } = entry.rule;
+    if (terms.type !== 'data_filter') continue;
+    if (terms.fields !== null) {
+      entry.filter = new Filter(terms.needles, terms.fields);
+      entry.needles = terms.needles.map((_, i) => i);
+      continue;
+    }
+    sharing.push(entry);
+    for (const needle of terms.needles)
+      if (!needles.has(needle.key)) needles.set(needle.key, { index: needles.size, needle });
+    entry.needles = terms.needles.map((needle) => needles.get(needle.key)!.index);
+  }
+  if (sharing.length === 0) return null;
+  const filter = new Filter(
+    [...needles.values()].map(({ needle }) => needle),
+    null,
+  );
+  for (const entry of sharing) entry.filter = filter;
+  return filter;
+}
+
+export function redactionOf(entry: Entry, terms: DataFilterTerms): Redaction {
+  entry.redaction ??= new Redaction(terms.needles, terms.fields);
+  return entry.redaction;
+}
+
+export function planOf(entries: readonly Entry[], agent: string, type: EventType): Plan {
+  const plan: Plan = { always: [], byTool: null, withTool: [] };
+  for (const entry of entries) {
+    const { policy, conditions } = entry.rule;
+    if (policy.agent_id !== null && policy.agent_id !== agent) continue;
+    const types = conditions.find(({ path, texts }) => path.root === 'type' && texts !== null)?.texts;
+    if (types !== null && types !== undefined && !types.includes(type)) continue;
+    const tools = conditions.find(
+      ({ path, texts }) => texts !== null && path.root === 'payload' && path.segments.join('.') === 'tool',
+    )?.texts;
+    if (tools === null || tools === undefined) {
+      plan.always.push(entry);
+      continue;
+    }
+    plan.byTool ??= new Map();
+    plan.withTool.push(entry);
+    for (const tool of new Set(tools)) plan.byTool.set(tool, [...(plan.byTool.get(tool) ?? []), entry]);
+  }
+  return plan;
+}
+
+const NO_ENTRIES: readonly Entry[] = Object.freeze([]);
+
+/** A tool that is no plain text (an array: any element will do) is looked at by every rule that names tools. */
+export function rulesOfTool(plan: Plan, tool: unknown): readonly Entry[] {
+  if (typeof tool === 'string') return plan.byTool!.get(tool) ?? NO_ENTRIES;
+  return Array.isArray(tool) ? plan.withTool : NO_ENTRIES;
+}

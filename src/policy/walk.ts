@@ -1,0 +1,122 @@
+// Walks the strings of a payload once for a scanner: values and keys, decoded, whatever their length, in the payload's order.
+// Remembers for each needle where it was settled first, as a JSON pointer that never repeats a secret: a key that itself
+// holds something looked for is written `[redacted]`, and what was found in a key is placed at the object that has it.
+import type { Json, JsonObject } from '../../schemas/common.ts';
+import type { Path } from './path.ts';
+import type { Scanner } from './scanner.ts';
+
+const SEGMENT_CHARACTERS_MAX = 100;
+const POINTER_CHARACTERS_MAX = 500;
+
+export type Place = { path: string; isKey: boolean };
+
+export class Walker {
+  readonly #scanner: Scanner;
+  /** The keys and indexes that lead to the value at hand. */
+  readonly #trail: (string | number)[] = [];
+  #depth = 0;
+  /** For each needle that was settled since `begin`: the first place. */
+  readonly places: Place[] = [];
+  /** Needles whose place has been noted. */
+  readonly #noted: Uint8Array;
+
+  constructor(scanner: Scanner) {
+    this.#scanner = scanner;
+    this.#noted = new Uint8Array(scanner.needles.length);
+  }
+
+  begin(): void {
+    this.#noted.fill(0);
+  }
+
+  /** Walks everything in the payload. */
+  walk(payload: JsonObject): void {
+    this.#depth = 0;
+    this.#visit(payload);
+  }
+
+  /** Walks what a path leads to: an index of an array, or on into every element, as in match.ts. */
+  walkPath(payload: JsonObject, path: Path): void {
+    this.#depth = 0;
+    this.#follow(payload, path, 0);
+  }
+
+  #follow(value: Json, path: Path, at: number): void {
+    if (at === path.segments.length) {
+      this.#visit(value);
+      return;
+    }
+    if (typeof value !== 'object' || value === null) return;
+    const depth = this.#depth++;
+    if (Array.isArray(value)) this.#followItems(value, path, at, depth);
+    else if (Object.hasOwn(value, path.segments[at]!)) {
+      this.#trail[depth] = path.segments[at]!;
+      this.#follow(value[path.segments[at]!]!, path, at + 1);
+    }
+    this.#depth = depth;
+  }
+
+  #followItems(items: Json[], path: Path, at: number, depth: number): void {
+    const index = path.indexes[at]!;
+    items.forEach((item, i) => {
+      if (index >= 0 && i !== index) return;
+      this.#trail[depth] = i;
+      this.#follow(item, path, index < 0 ? at : at + 1);
+    });
+  }
+
+  #visit(value: Json): void {
+    if (typeof value === 'string') {
+      if (this.#scanner.scan(value)) this.#note(false);
+    } else if (typeof value === 'object' && value !== null) {
+      const depth = this.#depth++;
+      if (Array.isArray(value)) this.#visitItems(value, depth);
+      else this.#visitMembers(value, depth);
+      this.#depth = depth;
+    }
+  }
+
+  #visitItems(items: Json[], depth: number): void {
+    for (let i = 0; i < items.length; i++) {
+      const item = items[i]!;
+      if (typeof item !== 'string' && typeof item !== 'object') continue;
+      this.#trail[depth] = i;
+      this.#visit(item);
+    }
+  }
+
+  /** JSON.parse makes own properties only, `__proto__` among them, and nothing else is enumerable. */
+  #visitMembers(members: { [key: string]: Json }, depth: number): void {
+    for (const key in members) {
+      if (this.#scanner.scan(key)) {
+        this.#depth = depth;
+        this.#note(true);
+        this.#depth = depth + 1;
+      }
+      const value = members[key]!;
+      if (typeof value !== 'string' && typeof value !== 'object') continue;
+      this.#trail[depth] = key;
+      this.#visit(value);
+    }
+  }
+
+  #note(isKey: boolean): void {
+    let path: string | undefined;
+    for (let needle = 0; needle < this.#noted.length; needle++) {
+      if (this.#scanner.found[needle] === 0 || this.#noted[needle] === 1) continue;
+      this.#noted[needle] = 1;
+      path ??= this.#pointer();
+      this.places[needle] = { path, isKey };
+    }
+  }
+
+  #pointer(): string {
+    let pointer = '';
+    for (let i = 0; i < this.#depth && pointer.length < POINTER_CHARACTERS_MAX; i++) {
+      const step = this.#trail[i]!;
+      const text = typeof step === 'number' ? String(step) : this.#scanner.holds(step) ? '[redacted]' : step;
+      pointer += `/${text.slice(0, SEGMENT_CHARACTERS_MAX).toWellFormed().replaceAll('~', '~0').replaceAll('/', '~1')}`;
+    }
+    return pointer.slice(0, POINTER_CHARACTERS_MAX);
+  }
+}
