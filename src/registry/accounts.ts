@@ -1,0 +1,183 @@
+// Accounts: whose everything is (decisions 3). Made by the command line, and one, `default`, by the first start.
+// A name lies in a slot of its own and is reserved first; the account, its first admin key and the journal entry are then one
+// commit. A kill between the two leaves a reserved name without an account, which the next caller of that name completes.
+// Invariant: a name leads to one account, an account is made once however many processes start at once, and its first key's
+// text is known to the one caller that made it.
+import type { JournalEntry } from '../../schemas/journal.ts';
+import { isoTime } from '../../schemas/time.ts';
+import { ServiceError } from '../errors.ts';
+import { ID_PREFIXES, isId, mintId } from '../ids.ts';
+import { REGISTRY_SHARDS } from '../redis/keys.ts';
+import { mintApiKey, parseApiKey, sha256Of } from './api-key-text.ts';
+import { type ApiKeyRecord, keyCreation, newApiKey, writeIndex } from './api-keys.ts';
+import { auditLog, SYSTEM, updateDetails } from './audit.ts';
+import { AGAIN, absent, answering, commit, inRounds, is, type RegistryStore } from './commit.ts';
+import type { Actor } from './principal.ts';
+
+export type AccountRecord = {
+  id: string;
+  name: string;
+  /** Requests per second and burst of each of its keys; null: as the settings say. */
+  request_limit: { per_second: number; burst: number } | null;
+  created_at: string;
+  updated_at: string;
+};
+
+const DEFAULT_NAME = 'default';
+const FIRST_KEY_LABEL = 'first admin key';
+const BOOTSTRAP_LABEL = 'bootstrap key';
+
+export class Accounts {
+  readonly #store: RegistryStore;
+  readonly #now: () => number;
+
+  constructor(store: RegistryStore) {
+    this.#store = store;
+    this.#now = store.now ?? Date.now;
+  }
+
+  /** Throws ServiceError name_taken, unavailable. */
+  create(name: string, actor: Actor): Promise<{ account: AccountRecord; firstKey: string }> {
+    return answering(async () => {
+      const key = mintApiKey();
+      const { account, made } = await this.#make(
+        name,
+        { id: mintId('apiKey', this.#now()), label: FIRST_KEY_LABEL, key },
+        actor,
+      );
+      if (!made) throw new ServiceError('name_taken', 'Another account has this name.', { recorded: false });
+      return { account, firstKey: key };
+    });
+  }
+
+  byName(name: string): Promise<AccountRecord | null> {
+    return answering(async () => {
+      const id = await this.#store.redis.hget(this.#store.keys.accountNames(), name);
+      return id === null ? null : this.#get(id);
+    });
+  }
+
+  /** By name. */
+  list(): Promise<AccountRecord[]> {
+    return answering(async () => {
+      const { redis, keys } = this.#store;
+      const shards = Array.from({ length: REGISTRY_SHARDS }, (_, shard) => redis.hvals(keys.accounts(shard)));
+      const accounts = (await Promise.all(shards)).flat().map((text) => JSON.parse(text) as AccountRecord);
+      return accounts.sort((a, b) => (a.name < b.name ? -1 : 1));
+    });
+  }
+
+  /**
+   * Makes the account `default` if it is not there; `key` is its first admin key, if this call made it.
+   * A bootstrap key, also a later one, is made an admin key of the account instead; it must be one that `parseApiKey` takes.
+   */
+  ensureDefault(bootstrapKey?: string): Promise<{ account: string; key?: string }> {
+    return answering(async () => {
+      if (bootstrapKey === undefined) {
+        const key = mintApiKey();
+        const first = { id: mintId('apiKey', this.#now()), label: FIRST_KEY_LABEL, key };
+        const { account, made } = await this.#make(DEFAULT_NAME, first, SYSTEM);
+        return made ? { account: account.id, key } : { account: account.id };
+      }
+      if (parseApiKey(bootstrapKey) === null) throw new Error('the bootstrap key looks like a `gth_` key, and is none');
+      const first = { id: bootstrapId(bootstrapKey), label: BOOTSTRAP_LABEL, key: bootstrapKey };
+      const { account, made } = await this.#make(DEFAULT_NAME, first, SYSTEM);
+      if (!made) await this.#addKey(account.id, first);
+      return { account: account.id };
+    });
+  }
+
+  /** null: no such account. */
+  setRequestLimit(id: string, limit: AccountRecord['request_limit'], actor: Actor): Promise<AccountRecord | null> {
+    return inRounds(async () => {
+      const { keys, redis } = this.#store;
+      const hash = keys.accounts(keys.shardOf(id));
+      const text = isId('account', id) ? await redis.hget(hash, id) : null;
+      if (text === null) return null;
+      const before = JSON.parse(text) as AccountRecord;
+      const at = this.#now();
+      const after: AccountRecord = { ...before, request_limit: limit, updated_at: isoTime(at) };
+      const details = { ...updateDetails(flat(before), flat(after)) };
+      const { refused } = await commit(this.#store, {
+        account: id,
+        at,
+        guards: [is('record', ['hget', hash, id], text)],
+        writes: [['hset', hash, id, JSON.stringify(after)]],
+        changes: [{ kind: 'account', id, record: after }],
+        audit: [auditLog({ action: 'account.updated', type: 'account', id, details }, actor, at)],
+      });
+      return refused === undefined ? after : AGAIN;
+    });
+  }
+
+  async #get(id: string): Promise<AccountRecord | null> {
+    const { keys, redis } = this.#store;
+    const text = await redis.hget(keys.accounts(keys.shardOf(id)), id);
+    return text === null ? null : (JSON.parse(text) as AccountRecord);
+  }
+
+  /** `made`: by this very call, with this first key. */
+  async #make(name: string, first: FirstKey, actor: Actor): Promise<{ account: AccountRecord; made: boolean }> {
+    const { keys } = this.#store;
+    const id = await this.#reserve(name);
+    const existing = await this.#get(id);
+    if (existing !== null) return { account: existing, made: false };
+    const at = this.#now();
+    const account: AccountRecord = { id, name, request_limit: null, created_at: isoTime(at), updated_at: isoTime(at) };
+    const record = adminKey(first, at);
+    await writeIndex(this.#store, id, record);
+    const creation = keyCreation(keys, id, record, actor, at);
+    const hash = keys.accounts(keys.shardOf(id));
+    const changes: JournalEntry['changes'] = [{ kind: 'account', id, record: account }, ...creation.changes];
+    const { refused } = await commit(this.#store, {
+      ...creation,
+      guards: [absent('account', ['hget', hash, id]), ...creation.guards],
+      writes: [['hset', hash, id, JSON.stringify(account)], ...creation.writes],
+      changes,
+    });
+    if (refused === undefined) return { account, made: true };
+    // A bootstrap key's index is the same for all who try; only one of our own making is of no more use.
+    if (first.label !== BOOTSTRAP_LABEL)
+      await this.#store.redis.del(keys.apiKeyIndex(record.sha256)).catch(() => undefined);
+    return { account: (await this.#get(id))!, made: false };
+  }
+
+  /** The id that the name leads to, from now on for ever. */
+  async #reserve(name: string): Promise<string> {
+    const { redis, keys } = this.#store;
+    const id = await redis.hget(keys.accountNames(), name);
+    if (id !== null) return id;
+    await redis.hsetnx(keys.accountNames(), name, mintId('account', this.#now()));
+    return (await redis.hget(keys.accountNames(), name))!;
+  }
+
+  async #addKey(account: string, first: FirstKey): Promise<void> {
+    const { redis, keys } = this.#store;
+    if ((await redis.hget(keys.apiKeys(account), first.id)) !== null) return;
+    const at = this.#now();
+    const record = adminKey(first, at);
+    await writeIndex(this.#store, account, record);
+    // Refused: another process added the very same key.
+    await commit(this.#store, keyCreation(keys, account, record, SYSTEM, at));
+  }
+}
+
+type FirstKey = { id: string; label: string; key: string };
+
+function adminKey({ id, label, key }: FirstKey, at: number): ApiKeyRecord {
+  return newApiKey({ id, label, scope: 'admin', expiresAtMs: null }, key, at);
+}
+
+/** Made of the key, so that all processes that start with it mean the same record. 16 characters of hex are 64 bits of it. */
+function bootstrapId(key: string): string {
+  return `${ID_PREFIXES.apiKey}${'0'.repeat(10)}${sha256Of(key).slice(0, 16)}`;
+}
+
+/** The limit's numbers as fields of their own, so that the audit log shows them. */
+function flat({ request_limit, ...rest }: AccountRecord): object {
+  return {
+    ...rest,
+    requests_per_second: request_limit?.per_second ?? null,
+    requests_burst: request_limit?.burst ?? null,
+  };
+}

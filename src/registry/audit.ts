@@ -1,0 +1,52 @@
+// Makes the audit log entries of registry changes (beside each change; decisions 8).
+// An entry says who did what to which resource, with the request's id; of an update which fields changed, with the old and
+// new value of those that are plain. Invariant: no secret and no address that may hold one (alert targets) is ever in it.
+// `agent_id` stands in the details of what belongs to an agent, so that the agent's erasure finds the entry.
+import type { AuditAction, AuditLog, ResourceType } from '../../schemas/audit-log.ts';
+import { isoTime } from '../../schemas/time.ts';
+import { mintId } from '../ids.ts';
+import type { Actor } from './principal.ts';
+
+export type Audited = { action: AuditAction; type: ResourceType; id: string; details?: Record<string, unknown> };
+
+export const SYSTEM: Actor = { actor: 'system', requestId: '' };
+
+/** Values of these fields never reach the log, only that they changed. */
+const HIDDEN: ReadonlySet<string> = new Set(['target', 'secret', 'sha256']);
+/** Say nothing that the entry itself does not. */
+const UNTOLD: ReadonlySet<string> = new Set(['updated_at']);
+
+export function auditLog({ action, type, id, details }: Audited, actor: Actor, nowMs: number): AuditLog {
+  return {
+    id: mintId('auditLog', nowMs),
+    action,
+    actor: actor.actor,
+    resource_type: type,
+    resource_id: id,
+    details: actor.requestId === '' ? { ...details } : { ...details, request_id: actor.requestId },
+    created_at: isoTime(nowMs),
+  };
+}
+
+/** Names of the fields in which two records differ. */
+export function changedFields(before: object, after: object): string[] {
+  const [old, fresh] = [before as Record<string, unknown>, after as Record<string, unknown>];
+  return [...new Set([...Object.keys(old), ...Object.keys(fresh)])].filter(
+    (field) => !UNTOLD.has(field) && JSON.stringify(old[field]) !== JSON.stringify(fresh[field]),
+  );
+}
+
+/** What an update's entry tells: `changed` names every field, `before` and `after` hold the plain values. */
+export function updateDetails(before: object, after: object): Record<string, unknown> {
+  const changed = changedFields(before, after);
+  return { changed, before: plainValues(before, changed), after: plainValues(after, changed) };
+}
+
+function plainValues(record: object, fields: readonly string[]): Record<string, unknown> {
+  const values = record as Record<string, unknown>;
+  return Object.fromEntries(
+    fields
+      .filter((field) => !HIDDEN.has(field) && (values[field] === null || typeof values[field] !== 'object'))
+      .map((field) => [field, values[field] ?? null]),
+  );
+}

@@ -1,0 +1,236 @@
+// What a front knows of the registry without asking: keys, agents, compiled rules (steps 2, 6 and 7 of the path).
+// Redis says when something changes, and what was made of it is dropped; the next event reads it anew. So a change is in
+// force on every front a network hop after it was made. Behind that stands a check that trusts no notice: every CHECK_MS the
+// revision of each shard in use is read over another connection; if it is ahead of what the notices have told,
+// notices were lost and the whole shard is dropped. Together: in force within a second, whatever is lost.
+// Invariant: what is answered was true at most a second ago. A front that cannot check any more knows nothing any more.
+// Redis away: ServiceError `unavailable`, which at the door is 503: nobody is let in, and no event waved through, on old news.
+import type { AgentRecord } from '../../schemas/agent.ts';
+import type { Policy } from '../../schemas/policy.ts';
+import { ServiceError } from '../errors.ts';
+import { isId } from '../ids.ts';
+import { AGENT_CACHE_MAX, KEY_CACHE_MAX, RULE_CACHE_MAX } from '../limits.ts';
+import { prepareRules, type RuleSet, type RuleSetOptions } from '../policy/engine.ts';
+import { type Commands, connectCommands, type RedisAddress } from '../redis/client.ts';
+import type { Keys } from '../redis/keys.ts';
+import { TrackedReads } from '../redis/tracked-reads.ts';
+import type { AccountRecord } from './accounts.ts';
+import type { ApiKeyRecord } from './api-keys.ts';
+import { type DependsOn, KeyedCache } from './keyed-cache.ts';
+import type { Principal } from './principal.ts';
+
+export type CachedAgent = { record: AgentRecord; account: string };
+
+const CHECK_MS = 500;
+/** A front that starts while Redis is away has 503 to give, so it does not wait for long. */
+const START_MS_MAX = 2_000;
+/** Time for a notice that is on its way to arrive before it counts as lost. With CHECK_MS well under a second. */
+const GRACE_MS = 100;
+
+export class RegistryCache {
+  readonly #keys: Keys;
+  readonly #redis: Commands;
+  readonly #reads: TrackedReads;
+  /** By the key's SHA-256 instead of the index's name: it need not be made up at each request. */
+  readonly #principals = new KeyedCache<Principal>(KEY_CACHE_MAX);
+  readonly #agents = new KeyedCache<CachedAgent>(AGENT_CACHE_MAX);
+  readonly #rules = new KeyedCache<RuleSet>(RULE_CACHE_MAX);
+  readonly #agentPrefixes = new Map<string, string>();
+  /** An account's last set, in force or not. */
+  readonly #former = new Map<string, RuleSet>();
+  readonly #ruleOptions: RuleSetOptions;
+  /** Shards in use -> their revision as far as notices have told; undefined while it is being asked for. */
+  readonly #revisions = new Map<number, number | undefined>();
+  readonly #shardOfRevisionKey = new Map<string, number>();
+  #timer: NodeJS.Timeout | undefined;
+  #checking: Promise<void> | undefined;
+
+  /** Makes two connections of its own, one to read and be told by, one to check by. */
+  constructor(options: { address: RedisAddress; keys: Keys } & Pick<RuleSetOptions, 'onRuleError'>) {
+    this.#keys = options.keys;
+    this.#ruleOptions = options.onRuleError === undefined ? {} : { onRuleError: options.onRuleError };
+    this.#redis = connectCommands(options.address);
+    this.#reads = new TrackedReads(options.address, (key) => this.#invalidated(key));
+  }
+
+  /** Resolves once Redis is there, or after `timeoutMs`: a cache that starts without it goes on trying. */
+  async start(timeoutMs = START_MS_MAX): Promise<void> {
+    this.#timer = setInterval(() => {
+      this.#checking ??= this.#check().finally(() => {
+        this.#checking = undefined;
+      });
+    }, CHECK_MS);
+    await this.#reads.connect(timeoutMs);
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.#checking;
+    this.#reads.close();
+    this.#redis.disconnect();
+  }
+
+  /** By the key's SHA-256 in hex. null: unknown, revoked or expired. */
+  principal(sha256: string): Principal | null | Promise<Principal | null> {
+    const known = this.#principals.get(sha256);
+    if (known !== undefined) return unexpired(known);
+    return this.#principals.load(sha256, (dependsOn) => this.#readPrincipal(sha256, dependsOn)).then(unexpired);
+  }
+
+  /** null: no such agent in this account. */
+  agent(account: string, id: string): CachedAgent | null | Promise<CachedAgent | null> {
+    if (!isId('agent', id)) return null;
+    const key = this.#agentPrefix(account) + id;
+    const known = this.#agents.get(key);
+    if (known !== undefined) return known;
+    return this.#agents.load(key, async () => {
+      this.#use(account);
+      const text = await this.#read(() => this.#reads.get(key));
+      return text === null ? null : { record: JSON.parse(text) as AgentRecord, account };
+    });
+  }
+
+  /** The account's active policies, compiled. */
+  rules(account: string): RuleSet | Promise<RuleSet> {
+    const key = this.#keys.policies(account);
+    const known = this.#rules.get(key);
+    if (known) return known;
+    return this.#rules.load(key, async () => {
+      this.#use(account);
+      const texts = await this.#read(() => this.#reads.hvals(key));
+      return this.#compile(key, texts);
+    }) as Promise<RuleSet>;
+  }
+
+  /** All that comes before the id in the names of an account's agents. */
+  #agentPrefix(account: string): string {
+    let prefix = this.#agentPrefixes.get(account);
+    if (prefix === undefined) {
+      if (this.#agentPrefixes.size >= KEY_CACHE_MAX) this.#agentPrefixes.clear();
+      prefix = this.#keys.agent(account, '');
+      this.#agentPrefixes.set(account, prefix);
+    }
+    return prefix;
+  }
+
+  /** What has not changed since the account's last set is not compiled again. */
+  async #compile(key: string, texts: readonly string[]): Promise<RuleSet> {
+    const policies = texts.map((text) => JSON.parse(text) as Policy).filter(({ status }) => status === 'active');
+    const rules = await prepareRules(policies, this.#former.get(key), this.#ruleOptions);
+    this.#former.delete(key);
+    this.#former.set(key, rules);
+    if (this.#former.size > RULE_CACHE_MAX) this.#former.delete(this.#former.keys().next().value!);
+    return rules;
+  }
+
+  async #readPrincipal(sha256: string, dependsOn: DependsOn): Promise<Principal | null> {
+    const place = await this.#read(() => this.#reads.get(this.#keys.apiKeyIndex(sha256)));
+    if (place === null) return null;
+    const [account, keyId] = place.split('/') as [string, string];
+    const [apiKeys, accounts] = [this.#keys.apiKeys(account), this.#keys.accounts(this.#keys.shardOf(account))];
+    dependsOn(apiKeys);
+    dependsOn(accounts);
+    this.#use(account);
+    const [keyText, accountText] = await this.#read(() =>
+      Promise.all([this.#reads.hget(apiKeys, keyId), this.#reads.hget(accounts, account)]),
+    );
+    // The index leads nowhere: the key is revoked, or was never finished.
+    if (keyText === null || accountText === null) return null;
+    const record = JSON.parse(keyText) as ApiKeyRecord;
+    if (record.sha256 !== sha256) return null;
+    const { request_limit: limit } = JSON.parse(accountText) as AccountRecord;
+    return {
+      account,
+      keyId,
+      scope: record.scope,
+      expiresAtMs: record.expires_at === null ? null : Date.parse(record.expires_at),
+      requestLimit: limit === null ? null : { perSecond: limit.per_second, burst: limit.burst },
+    };
+  }
+
+  async #read<T>(read: () => Promise<T>): Promise<T> {
+    try {
+      return await read();
+    } catch (cause) {
+      throw new ServiceError('unavailable', 'Redis is out of reach; nothing was recorded.', {
+        recorded: false,
+        retryAfterSeconds: 1,
+        internal: cause instanceof Error ? cause.message : String(cause),
+        cause,
+      });
+    }
+  }
+
+  /** Begins to follow the account's shard, before anything of it is read. */
+  #use(account: string): void {
+    const shard = this.#keys.shardOf(account);
+    if (!this.#revisions.has(shard)) this.#follow(shard);
+  }
+
+  /** Reads the revision where notices come from: what it says, all earlier notices have told. */
+  #follow(shard: number): void {
+    const key = this.#keys.revision(shard);
+    this.#shardOfRevisionKey.set(key, shard);
+    this.#revisions.set(shard, undefined);
+    this.#reads.get(key).then(
+      (revision) => {
+        if (this.#revisions.has(shard)) this.#revisions.set(shard, Number(revision ?? 0));
+      },
+      () => this.#dropShard(shard),
+    );
+  }
+
+  #invalidated(key: string | null): void {
+    if (key === null) {
+      this.#dropAll();
+      return;
+    }
+    const shard = this.#shardOfRevisionKey.get(key);
+    if (shard !== undefined) {
+      if (this.#revisions.has(shard)) this.#follow(shard);
+      return;
+    }
+    const end = key.slice(key.lastIndexOf(':') + 1);
+    this.#principals.invalidate(this.#keys.apiKeyIndex(end) === key ? end : key);
+    this.#agents.invalidate(key);
+    this.#rules.invalidate(key);
+  }
+
+  async #check(): Promise<void> {
+    const shards = [...this.#revisions.keys()];
+    try {
+      const texts = await Promise.all(shards.map((shard) => this.#redis.get(this.#keys.revision(shard))));
+      const actual = new Map(shards.map((shard, i) => [shard, Number(texts[i] ?? 0)]));
+      if (!shards.some((shard) => this.#isBehind(shard, actual.get(shard)!))) return;
+      await new Promise((resolve) => setTimeout(resolve, GRACE_MS));
+      for (const shard of shards) if (this.#isBehind(shard, actual.get(shard)!)) this.#dropShard(shard);
+    } catch {
+      this.#dropAll();
+    }
+  }
+
+  #isBehind(shard: number, revision: number): boolean {
+    return this.#revisions.has(shard) && (this.#revisions.get(shard) ?? -1) < revision;
+  }
+
+  #dropShard(shard: number): void {
+    const revision = this.#keys.revision(shard);
+    const tag = revision.slice(0, revision.indexOf('}') + 1);
+    this.#revisions.delete(shard);
+    this.#principals.invalidate(this.#keys.accounts(shard));
+    this.#agents.invalidatePrefix(tag);
+    this.#rules.invalidatePrefix(tag);
+  }
+
+  #dropAll(): void {
+    this.#revisions.clear();
+    this.#principals.clear();
+    this.#agents.clear();
+    this.#rules.clear();
+  }
+}
+
+function unexpired(principal: Principal | null): Principal | null {
+  if (principal === null || principal.expiresAtMs === null) return principal;
+  return Date.now() < principal.expiresAtMs ? principal : null;
+}

@@ -1,0 +1,141 @@
+// One registry change: the step in which a change, its audit record and its journal entry become true together (design 3.6).
+// Optimistic: a resource reads, computes the change here, and commits it under guards that name what it read;
+// if a guard fails somebody was faster, and the resource reads again. Nothing is ever half done: commit.lua does it whole.
+// A commit whose answer was lost is sent once more; its marker tells whether it had been made, so it cannot be made twice.
+// Redis away: ServiceError `unavailable`, with `recorded: 'unknown'` only if the second try had no answer either.
+import { randomBytes } from 'node:crypto';
+import type { AuditLog } from '../../schemas/audit-log.ts';
+import { JOURNAL_FIELD, JOURNAL_VERSION, type JournalEntry } from '../../schemas/journal.ts';
+import { readAsset } from '../assets.ts';
+import { ServiceError } from '../errors.ts';
+import { type Commands, RedisUnavailable, redisError } from '../redis/client.ts';
+import type { Keys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
+
+/** Where the registry lives. `now`: our clock, epoch ms. */
+export type RegistryStore = { redis: Commands; keys: Keys; now?: () => number };
+
+/** Command, its one key, further arguments. */
+export type Words = readonly [command: string, key: string, ...args: (string | number)[]];
+export type Guard = {
+  name: string;
+  test: 'is' | 'absent' | 'present' | 'below';
+  expected: string | number;
+  words: Words;
+};
+
+export type Change = {
+  account: string;
+  at: number;
+  guards: readonly Guard[];
+  writes: readonly Words[];
+  changes: JournalEntry['changes'];
+  audit: AuditLog[];
+  erases?: string;
+};
+
+/** `refused`: the name of the guard that did not hold. */
+export type Committed = { revision: number; refused?: undefined } | { refused: string };
+
+const script = new Script<['done', number] | ['refused', string]>('commit', readAsset('src/redis/commit.lua'));
+
+/** A commit is not sent again later than this, so its marker need not live longer. */
+const MARKER_MS = 60_000;
+/** Time for a broken connection to come back before the second try. */
+const RETRY_AFTER_MS = 150;
+/** Rounds of read and commit. Each lost round is somebody else's success, so a caller out of rounds met a crowd. */
+const ROUNDS_MAX = 20;
+
+export const is = (name: string, words: Words, expected: string): Guard => ({ name, test: 'is', expected, words });
+export const absent = (name: string, words: Words): Guard => ({ name, test: 'absent', expected: '', words });
+export const present = (name: string, words: Words): Guard => ({ name, test: 'present', expected: '', words });
+export const below = (name: string, words: Words, limit: number): Guard => ({
+  name,
+  test: 'below',
+  expected: limit,
+  words,
+});
+
+/** What a round returns to be run again: somebody changed what it had read. */
+export const AGAIN = Symbol('again');
+
+/** Runs rounds of reading and committing until one is through. Whatever it throws is a ServiceError or a bug. */
+export async function inRounds<T>(round: () => Promise<T | typeof AGAIN>): Promise<T> {
+  return answering(async () => {
+    for (let i = 0; i < ROUNDS_MAX; i++) {
+      const result = await round();
+      if (result !== AGAIN) return result;
+    }
+    throw new ServiceError('unavailable', 'Too many changes at the same time; nothing was recorded.', {
+      recorded: false,
+      retryAfterSeconds: 1,
+    });
+  });
+}
+
+/** Runs steps that record nothing by themselves: if Redis is away the caller is told so. */
+export async function answering<T>(steps: () => Promise<T>): Promise<T> {
+  try {
+    return await steps();
+  } catch (error) {
+    if (error instanceof ServiceError) throw error;
+    const cause = redisError(error);
+    throw cause instanceof RedisUnavailable ? unavailable(cause, false) : cause;
+  }
+}
+
+/** Makes the change if its guards hold. Throws ServiceError unavailable. */
+export async function commit({ redis, keys }: RegistryStore, change: Change): Promise<Committed> {
+  const shard = keys.shardOf(change.account);
+  const token = randomBytes(12).toString('base64url');
+  const names = new NamedKeys([keys.journal(shard), keys.revision(shard), keys.commitMarker(shard, token)]);
+  const args: (string | number)[] = [MARKER_MS, JOURNAL_FIELD, journalJson(change), change.guards.length];
+  for (const { name, test, expected, words } of change.guards) args.push(name, test, expected, ...names.indexed(words));
+  for (const words of change.writes) args.push(...names.indexed(words));
+  const [state, value] = await runTwice(() => script.run(redis, names.all, args));
+  return state === 'done' ? { revision: value as number } : { refused: value as string };
+}
+
+async function runTwice<T>(run: () => Promise<T>): Promise<T> {
+  try {
+    return await run();
+  } catch (cause) {
+    if (!(cause instanceof RedisUnavailable)) throw cause;
+    if (!cause.sent) throw unavailable(cause, false);
+  }
+  await new Promise((resolve) => setTimeout(resolve, RETRY_AFTER_MS));
+  try {
+    return await run();
+  } catch (cause) {
+    throw cause instanceof RedisUnavailable ? unavailable(cause, 'unknown') : cause;
+  }
+}
+
+function unavailable(cause: RedisUnavailable, recorded: false | 'unknown'): ServiceError {
+  const message =
+    recorded === false
+      ? 'Redis is out of reach; nothing was recorded.'
+      : 'Redis did not answer; whether anything was recorded is unknown.';
+  return new ServiceError('unavailable', message, { recorded, retryAfterSeconds: 1, internal: cause.message, cause });
+}
+
+/** The script puts `revision` in front. */
+function journalJson({ account, at, changes, audit, erases }: Change): string {
+  const entry: Omit<JournalEntry, 'revision'> = { version: JOURNAL_VERSION, account, at, changes, audit };
+  return JSON.stringify(erases === undefined ? entry : { ...entry, erases });
+}
+
+/** The keys of one script call, each once. */
+class NamedKeys {
+  readonly all: string[];
+
+  constructor(first: string[]) {
+    this.all = first;
+  }
+
+  indexed([command, key, ...args]: Words): (string | number)[] {
+    let index = this.all.indexOf(key);
+    if (index === -1) index = this.all.push(key) - 1;
+    return [args.length + 2, command, index + 1, ...args];
+  }
+}

@@ -1,0 +1,75 @@
+// Creates under an Idempotency-Key (before and around a policy's or alert's commit; decisions 1).
+//   running   a marker with the request's fingerprint, IDEMPOTENCY_RUNNING_MS
+//   done      the answer, IDEMPOTENCY_KEPT_MS, written by the very commit that makes the change: a kill leaves both or neither
+// A failure that recorded nothing takes the marker away; after a lost answer it stays until it expires, since the change may stand.
+// A marker that ran out before the commit makes the commit refuse: a slow request cannot follow its own repetition.
+import { randomBytes } from 'node:crypto';
+import { readAsset } from '../assets.ts';
+import { ServiceError } from '../errors.ts';
+import { IDEMPOTENCY_KEPT_MS, IDEMPOTENCY_RUNNING_MS } from '../limits.ts';
+import { Script } from '../redis/script.ts';
+import { type Guard, is, type RegistryStore, type Words } from './commit.ts';
+
+/** The caller's key, and the hash of the body (hex or base64url). */
+export type Idempotency = { key: string; bodySha256: string };
+/** JSON text of the answer; `replayed`: it is the one kept from the first request. */
+export type Created = { answer: string; replayed: boolean };
+/** What a commit adds so that its answer is kept. */
+export type Keeping = { guards: Guard[]; writes: (answer: string) => Words[] };
+
+export const IDEMPOTENCY_GUARD = 'idempotency';
+
+const begin = new Script<[state: string, answer?: string]>(
+  'stream-idempotency-begin',
+  readAsset('src/redis/stream-idempotency-begin.lua'),
+);
+const release = new Script<number>('lease-release', readAsset('src/redis/lease-release.lua'));
+const NOTHING_KEPT: Keeping = { guards: [], writes: () => [] };
+
+type Request = { account: string; kind: 'policy' | 'alert'; idempotency: Idempotency | undefined };
+
+/** Runs `create` unless its answer is kept already. Throws what it throws, and ServiceError idempotency_conflict, idempotency_in_progress. */
+export async function answerOnce(
+  store: RegistryStore,
+  { account, kind, idempotency }: Request,
+  create: (keeping: Keeping) => Promise<string>,
+): Promise<Created> {
+  if (idempotency === undefined) return { answer: await create(NOTHING_KEPT), replayed: false };
+  const record = store.keys.registryIdempotency(account, idempotency.key);
+  const fingerprint = `${kind}.${idempotency.bodySha256}`;
+  const run = randomBytes(12).toString('base64url');
+  const marker = `running:${fingerprint}:${run}`;
+  const [state, answer] = await begin.run(store.redis, [record], [fingerprint, run, IDEMPOTENCY_RUNNING_MS]);
+  if (state === 'replay') return { answer: answer ?? '', replayed: true };
+  if (state !== 'new') throw refused(state);
+  try {
+    const keeping: Keeping = {
+      guards: [is(IDEMPOTENCY_GUARD, ['get', record], marker)],
+      writes: (kept) => [['set', record, `done:${fingerprint}:${kept}`, 'px', IDEMPOTENCY_KEPT_MS]],
+    };
+    return { answer: await create(keeping), replayed: false };
+  } catch (error) {
+    if (!(error instanceof ServiceError && error.recorded === 'unknown')) {
+      await release.run(store.redis, [record], [marker]).catch(() => undefined);
+    }
+    throw error;
+  }
+}
+
+/** What a caller is told whose marker ran out before the commit. */
+export function tookTooLong(): ServiceError {
+  return new ServiceError('unavailable', 'The request took too long; nothing was recorded.', {
+    recorded: false,
+    retryAfterSeconds: 1,
+  });
+}
+
+function refused(state: string): ServiceError {
+  if (state === 'conflict') {
+    return new ServiceError('idempotency_conflict', 'This Idempotency-Key was used with another request.');
+  }
+  if (state === 'running') {
+    return new ServiceError('idempotency_in_progress', 'The first request with this Idempotency-Key is still running.');
+  }
+  throw new Error(`stream-idempotency-begin answered ${state}`);
+}

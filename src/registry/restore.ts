@@ -1,0 +1,158 @@
+// Rebuilds the registry of an empty Redis from what the journal brought to ClickHouse (`gatehouse registry restore`).
+// Takes every resource at its newest revision, deleted ones too, in any order; makes the records, names, lists, scopes, key
+// index and tombstones, and sets each shard's revision to the highest seen, so that later changes count as newer.
+// Nothing is journalled: ClickHouse has it all. Deleted agents get their erasure again, since it may not have been finished.
+// Refuses a Redis that holds a registry (NotEmpty): a restore that broke off is to be begun again with an empty one.
+import type { AgentRecord } from '../../schemas/agent.ts';
+import type { AlertRecord } from '../../schemas/alert.ts';
+import type { JournalEntry } from '../../schemas/journal.ts';
+import type { Policy } from '../../schemas/policy.ts';
+import type { Keys } from '../redis/keys.ts';
+import { REGISTRY_SHARDS } from '../redis/keys.ts';
+import type { AccountRecord } from './accounts.ts';
+import type { Erasure } from './agents.ts';
+import type { ApiKeyRecord } from './api-keys.ts';
+import { answering, type RegistryStore, type Words } from './commit.ts';
+
+export type RegistryRow = {
+  account: string;
+  kind: JournalEntry['changes'][number]['kind'];
+  id: string;
+  revision: number;
+  /** null: deleted. */
+  record: object | null;
+};
+
+export class NotEmpty extends Error {
+  override name = 'NotEmpty';
+}
+
+/** Commands on their way at once. */
+const COMMANDS_AT_ONCE = 500;
+
+/** Returns how many living resources were restored, by kind. Throws NotEmpty, ServiceError unavailable. */
+export function rebuildRegistry(
+  rows: AsyncIterable<RegistryRow> | Iterable<RegistryRow>,
+  store: RegistryStore,
+): Promise<Record<RegistryRow['kind'], number>> {
+  return answering(async () => {
+    await refuseUnlessEmpty(store);
+    const newest = await newestOf(rows);
+    const counts = { agent: 0, policy: 0, alert: 0, api_key: 0, account: 0 };
+    const revisions = new Map<number, number>();
+    const now = (store.now ?? Date.now)();
+    const writer = new Writer(store);
+    for (const row of newest.values()) {
+      const shard = store.keys.shardOf(row.account);
+      revisions.set(shard, Math.max(revisions.get(shard) ?? 0, row.revision));
+      if (row.record !== null) counts[row.kind]++;
+      await writer.write(writesOf(store.keys, row, newest, now));
+    }
+    await writer.write([...revisions].map(([shard, revision]) => ['set', store.keys.revision(shard), revision]));
+    await writer.end();
+    return counts;
+  });
+}
+
+async function refuseUnlessEmpty({ redis, keys }: RegistryStore): Promise<void> {
+  const kept = [keys.accountNames(), ...Array.from({ length: REGISTRY_SHARDS }, (_, shard) => keys.revision(shard))];
+  for (const key of kept) {
+    if ((await redis.exists(key)) === 1) throw new NotEmpty(`this Redis holds a registry (${key} exists)`);
+  }
+}
+
+async function newestOf(rows: AsyncIterable<RegistryRow> | Iterable<RegistryRow>): Promise<Map<string, RegistryRow>> {
+  const newest = new Map<string, RegistryRow>();
+  for await (const row of rows) {
+    const key = placeOf(row.account, row.kind, row.id);
+    const known = newest.get(key);
+    if (known === undefined || known.revision < row.revision) newest.set(key, row);
+  }
+  return newest;
+}
+
+function writesOf(keys: Keys, row: RegistryRow, newest: ReadonlyMap<string, RegistryRow>, now: number): Words[] {
+  const { account, id, kind } = row;
+  if (row.record === null) return kind === 'agent' ? deletedAgent(keys, account, id, now) : [];
+  const text = JSON.stringify(row.record);
+  const isLiving = (agent: string) => (newest.get(placeOf(account, 'agent', agent))?.record ?? null) !== null;
+  const scope = (agent: string | null): Words[] =>
+    agent !== null && isLiving(agent) ? [['sadd', keys.agentScope(account, agent), id]] : [];
+  switch (kind) {
+    case 'account': {
+      const { name } = row.record as AccountRecord;
+      return [
+        ['hset', keys.accounts(keys.shardOf(id)), id, text],
+        ['hset', keys.accountNames(), name, id],
+      ];
+    }
+    case 'agent': {
+      const { name, status } = row.record as AgentRecord;
+      return [
+        ['set', keys.agent(account, id), text],
+        ['hset', keys.agentNames(account), name, id],
+        ['zadd', keys.agentIds(account, 'all'), 0, id],
+        ['zadd', keys.agentIds(account, status), 0, id],
+      ];
+    }
+    case 'policy': {
+      const { name, status, agent_id } = row.record as Policy;
+      return [
+        ['hset', keys.policies(account), id, text],
+        ['hset', keys.policyNames(account), name, id],
+        ...(status === 'active' ? ([['sadd', keys.activePolicies(account), id]] as Words[]) : []),
+        ...scope(agent_id),
+      ];
+    }
+    case 'alert': {
+      const { name, agent_id } = row.record as AlertRecord;
+      return [
+        ['hset', keys.alerts(account), id, text],
+        ['hset', keys.alertNames(account), name, id],
+        ...scope(agent_id),
+      ];
+    }
+    case 'api_key': {
+      const { sha256 } = row.record as ApiKeyRecord;
+      return [
+        ['set', keys.apiKeyIndex(sha256), `${account}/${id}`],
+        ['hset', keys.apiKeys(account), id, text],
+      ];
+    }
+    default:
+      throw new Error(`unexpected kind ${String(kind)}`);
+  }
+}
+
+function deletedAgent(keys: Keys, account: string, id: string, at: number): Words[] {
+  const erasure: Erasure = { account, at };
+  return [
+    ['sadd', keys.tombstones(account), id],
+    ['hset', keys.erasures(keys.shardOf(account)), id, JSON.stringify(erasure)],
+  ];
+}
+
+function placeOf(account: string, kind: RegistryRow['kind'], id: string): string {
+  return `${account}/${kind}/${id}`;
+}
+
+/** Sends commands as they come, some at once. */
+class Writer {
+  readonly #store: RegistryStore;
+  #sent: Promise<unknown>[] = [];
+
+  constructor(store: RegistryStore) {
+    this.#store = store;
+  }
+
+  async write(commands: readonly Words[]): Promise<void> {
+    for (const [command, key, ...args] of commands) this.#sent.push(this.#store.redis.call(command, key, ...args));
+    if (this.#sent.length >= COMMANDS_AT_ONCE) await this.end();
+  }
+
+  async end(): Promise<void> {
+    const sent = this.#sent;
+    this.#sent = [];
+    await Promise.all(sent);
+  }
+}
