@@ -1,0 +1,122 @@
+// Appends under an Idempotency-Key (in place of the plain append, for requests that carry a key).
+// A record in the partition's own slot says `running` while the first request works and `done` with its outcome afterwards;
+// the entry and the outcome are written by one script, so a retry finds both or neither, whatever was lost on the way.
+// Invariant: per account and key one entry at most. A front that dies frees the key after IDEMPOTENCY_RUNNING_MS;
+// should it wake up after that, its marker is gone and its append is refused.
+// Redis away: ServiceError `unavailable`, `recorded: 'unknown'` only for a lost answer to the append itself.
+import { randomBytes } from 'node:crypto';
+import { ENTRY_FIELD, ENTRY_VERSION } from '../../schemas/entry.ts';
+import { readAsset } from '../assets.ts';
+import { ServiceError } from '../errors.ts';
+import { IDEMPOTENCY_KEPT_MS, IDEMPOTENCY_RUNNING_MS } from '../limits.ts';
+import type { Commands } from '../redis/client.ts';
+import type { Keys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
+import { toServiceError } from './append.ts';
+
+const begin = new Script<[state: string, outcome?: string]>(
+  'stream-idempotency-begin',
+  readAsset('src/redis/stream-idempotency-begin.lua'),
+);
+const appendOnce = new Script<string>('stream-append-once', readAsset('src/redis/stream-append-once.lua'));
+const release = new Script<number>('lease-release', readAsset('src/redis/lease-release.lua'));
+
+export type Begun = { state: 'new'; token: string } | { state: 'replay'; outcome: string };
+export type OnceKey = { partition: number; account: string; key: string };
+
+export class AppendOnce {
+  readonly #redis: Commands;
+  readonly #keys: Keys;
+
+  /** Every step is safe to send again: a client that retries will do. */
+  constructor(options: { redis: Commands; keys: Keys }) {
+    this.#redis = options.redis;
+    this.#keys = options.keys;
+  }
+
+  /** `fingerprint`: hash of what makes the request this one, without `:`. Throws ServiceError idempotency_conflict, idempotency_in_progress, unavailable. */
+  async begin(request: OnceKey & { fingerprint: string }): Promise<Begun> {
+    const token = `${request.fingerprint}:${randomBytes(12).toString('base64url')}`;
+    const [state, outcome] = await this.#run(
+      begin,
+      [this.#record(request)],
+      [...token.split(':'), IDEMPOTENCY_RUNNING_MS],
+      { recorded: false },
+    );
+    switch (state) {
+      case 'new':
+        return { state: 'new', token };
+      case 'replay':
+        return { state: 'replay', outcome: outcome ?? '' };
+      case 'conflict':
+        throw new ServiceError('idempotency_conflict', 'This Idempotency-Key was used with another request.');
+      case 'running':
+        throw new ServiceError(
+          'idempotency_in_progress',
+          'The first request with this Idempotency-Key is still running.',
+        );
+      default:
+        throw new Error(`stream-idempotency-begin answered ${state}`);
+    }
+  }
+
+  /** Appends one entry, or none where there are no events, and keeps `outcome`. Throws ServiceError unavailable. */
+  async append(
+    request: OnceKey & { token: string; agent: string; digests: readonly string[]; rows: Buffer; outcome: string },
+  ): Promise<void> {
+    const { partition, agent, token, digests, rows, outcome } = request;
+    const [fingerprint, run] = token.split(':');
+    const keys = [this.#keys.events(partition), this.#record(request), this.#keys.lastSeen(partition)];
+    const entry = [
+      ENTRY_FIELD.version,
+      ENTRY_VERSION,
+      ENTRY_FIELD.digests,
+      `[${digests.join(',')}]`,
+      ENTRY_FIELD.rows,
+      rows,
+    ];
+    const args = [
+      fingerprint!,
+      run!,
+      outcome,
+      IDEMPOTENCY_KEPT_MS,
+      agent,
+      Date.now(),
+      ...(digests.length > 0 ? entry : []),
+    ];
+    if ((await this.#run(appendOnce, keys, args, {})) === 'appended') return;
+    throw new ServiceError('unavailable', 'The request took too long; nothing was recorded.', {
+      recorded: false,
+      retryAfterSeconds: 1,
+    });
+  }
+
+  /** Frees the key of a request that recorded nothing. */
+  async release(request: OnceKey & { token: string }): Promise<void> {
+    await this.#run(release, [this.#record(request)], [`running:${request.token}`], { recorded: false });
+  }
+
+  #record({ partition, account, key }: OnceKey): string {
+    return this.#keys.idempotency(partition, account, key);
+  }
+
+  /** `recorded: false`: the step records nothing, so a lost answer does no harm. */
+  async #run<Reply>(
+    script: Script<Reply>,
+    keys: string[],
+    args: (string | number | Buffer)[],
+    known: { recorded?: false },
+  ): Promise<Reply> {
+    try {
+      return await script.run(this.#redis, keys, args);
+    } catch (cause) {
+      const error = toServiceError(cause);
+      if (known.recorded === undefined || error.recorded === false) throw error;
+      throw new ServiceError('unavailable', 'Redis did not answer; nothing was recorded.', {
+        recorded: false,
+        retryAfterSeconds: 1,
+        cause,
+      });
+    }
+  }
+}

@@ -1,0 +1,142 @@
+// Dead streams: what could not be processed, with its reason (after a pipeline has given up on it; before a person looks).
+// Beside each event and journal stream lies one, in the same slot, so that parking and acknowledging are one step.
+// A parked entry keeps the fields it had, so re-queueing it is moving it: it becomes a fresh entry for the group that had
+// parked it and no other, and that group asks ClickHouse for its event ids first, so nothing is stored twice.
+// Invariant: nothing that was parked is dropped. A dead stream is bounded at DEAD_ENTRIES_MAX; when it is full the batch that
+// has more to park waits, and its stream with it, until somebody acts on `gatehouse dead list`.
+import { ENTRY_FIELD, type EventDigest } from '../../schemas/entry.ts';
+import { readAsset } from '../assets.ts';
+import type { Commands } from '../redis/client.ts';
+import { type Keys, REGISTRY_SHARDS } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
+import type { ParkedEntry } from './consume.ts';
+
+/** Fields that parking adds: why, when (epoch ms), and the id of the entry it comes from. */
+const PARKED_FIELD = { reason: 'why', at: 'at', from: 'from' } as const;
+const REASON_CHARACTERS_MAX = 500;
+
+const retry = new Script<string | null>('stream-dead-retry', readAsset('src/redis/stream-dead-retry.lua'));
+
+export function parkEntry(parked: {
+  fields: ReadonlyMap<string, string | Buffer>;
+  group: string;
+  from: string;
+  reason: string;
+}): ParkedEntry {
+  const { group, from, reason } = parked;
+  const kept = [...parked.fields].filter(([name]) => name !== ENTRY_FIELD.group).flat();
+  const why = reason.slice(0, REASON_CHARACTERS_MAX);
+  return [
+    ...kept,
+    ENTRY_FIELD.group,
+    group,
+    PARKED_FIELD.reason,
+    why,
+    PARKED_FIELD.at,
+    String(Date.now()),
+    PARKED_FIELD.from,
+    from,
+  ];
+}
+
+export type DeadEntry = {
+  /** Stream it belongs to, and its id in the dead stream. */
+  stream: string;
+  id: string;
+  group: string;
+  reason: string;
+  /** ISO time at which it was parked. */
+  parkedAt: string;
+  /** Id of the entry it comes from. */
+  from: string;
+  bytes: number;
+  /** Ids of its events, where it is an event entry that can be read. */
+  eventIds: string[];
+};
+
+export class DeadEntries {
+  readonly #redis: Commands;
+  /** stream -> its dead stream */
+  readonly #streams = new Map<string, string>();
+
+  constructor(options: { redis: Commands; keys: Keys }) {
+    const { keys } = options;
+    this.#redis = options.redis;
+    for (let partition = 0; partition < keys.partitions; partition++)
+      this.#streams.set(keys.events(partition), keys.dead(partition));
+    for (let shard = 0; shard < REGISTRY_SHARDS; shard++)
+      this.#streams.set(keys.journal(shard), keys.journalDead(shard));
+  }
+
+  async count(): Promise<number> {
+    const lengths = await Promise.all([...this.#streams.values()].map((dead) => this.#redis.xlen(dead)));
+    return lengths.reduce((sum, length) => sum + length, 0);
+  }
+
+  /** The oldest `limit` of each stream. */
+  async list(limit: number): Promise<DeadEntry[]> {
+    const lists = await Promise.all([...this.#streams].map(([stream, dead]) => this.#listOne(stream, dead, limit)));
+    return lists.flat();
+  }
+
+  async #listOne(stream: string, dead: string, limit: number): Promise<DeadEntry[]> {
+    const entries = await this.#redis.xrangeBuffer(dead, '-', '+', 'COUNT', limit);
+    return entries.map(([id, fields]) => describe(stream, id.toString(), fields));
+  }
+
+  /** Re-queues parked entries. Returns how many of them were still there. */
+  async retry(entries: readonly Pick<DeadEntry, 'stream' | 'id'>[]): Promise<number> {
+    const stay = Object.values(PARKED_FIELD);
+    const ids = await Promise.all(
+      entries.map(({ stream, id }) => retry.run(this.#redis, [this.#dead(stream), stream], [id, ...stay])),
+    );
+    return ids.filter((id) => id !== null).length;
+  }
+
+  /** Drops the parked entries all of whose events are of this agent. Returns their number. */
+  async dropAgent(stream: string, agent: string): Promise<number> {
+    const dead = this.#dead(stream);
+    const entries = await this.#redis.xrangeBuffer(dead, '-', '+');
+    const ids = entries.filter(([, fields]) => isOfAgent(digestsOf(fields), agent)).map(([id]) => id.toString());
+    return ids.length === 0 ? 0 : this.#redis.xdel(dead, ...ids);
+  }
+
+  #dead(stream: string): string {
+    const dead = this.#streams.get(stream);
+    if (dead === undefined) throw new Error(`no stream ${stream}`);
+    return dead;
+  }
+}
+
+function describe(stream: string, id: string, fields: readonly Buffer[]): DeadEntry {
+  const text = (name: string) => fieldOf(fields, name)?.toString() ?? '';
+  return {
+    stream,
+    id,
+    group: text(ENTRY_FIELD.group),
+    reason: text(PARKED_FIELD.reason),
+    parkedAt: new Date(Number(text(PARKED_FIELD.at))).toISOString(),
+    from: text(PARKED_FIELD.from),
+    bytes: fields.reduce((sum, field) => sum + field.length, 0),
+    eventIds: digestsOf(fields).map((digest) => digest.id),
+  };
+}
+
+function isOfAgent(digests: readonly EventDigest[], agent: string): boolean {
+  return digests.length > 0 && digests.every((digest) => digest.agent === agent);
+}
+
+/** Empty where they cannot be read: that may be why the entry is here. */
+function digestsOf(fields: readonly Buffer[]): EventDigest[] {
+  try {
+    const digests: unknown = JSON.parse(fieldOf(fields, ENTRY_FIELD.digests)?.toString() ?? '[]');
+    return Array.isArray(digests) ? digests.filter((digest) => typeof digest === 'object' && digest !== null) : [];
+  } catch {
+    return [];
+  }
+}
+
+function fieldOf(fields: readonly Buffer[], name: string): Buffer | undefined {
+  for (let i = 0; i + 1 < fields.length; i += 2) if (fields[i]!.toString('latin1') === name) return fields[i + 1];
+  return undefined;
+}

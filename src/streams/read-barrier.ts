@@ -1,0 +1,114 @@
+// The read barrier: a list that starts after a write was acknowledged shows that write (at the door, before a query).
+// A stream's last entry id at the start of the read is the target; the read goes on once the group's watermark, the last id
+// whose effects are durable, has reached it. What arrived later need not be waited for.
+// All reads of a process share one poll: a stream is asked once per BARRIER_POLL_MS however many reads wait on it.
+// Gives up after READ_WAIT_MS_MAX, or at once if Redis cannot be asked: then the answer is `false` and the read is marked incomplete.
+
+import { readAsset } from '../assets.ts';
+import { BARRIER_POLL_MS, READ_WAIT_MS_MAX } from '../limits.ts';
+import type { Commands } from '../redis/client.ts';
+import type { Keys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
+import type { Group } from './groups.ts';
+import { compareIds } from './stream-id.ts';
+
+const position = new Script<[string, string]>('stream-position', readAsset('src/redis/stream-position.lua'));
+
+/** How far a group is: `watermark` is durable, `last` is the stream's end (equal to `watermark` if nothing is left). */
+export async function positionOf(
+  redis: Commands,
+  keys: Keys,
+  stream: string,
+  group: string,
+): Promise<{ watermark: string; last: string }> {
+  const [watermark, last] = await position.run(redis, [stream, keys.watermark(stream, group)], []);
+  return { watermark, last };
+}
+
+type Waiter = { target: string | undefined; settle: (complete: boolean) => void };
+
+/** One stream and group with somebody waiting on it. Lives until nobody does. */
+class Watch {
+  readonly waiters = new Set<Waiter>();
+  running = false;
+}
+
+export class ReadBarrier {
+  readonly #redis: Commands;
+  readonly #keys: Keys;
+  readonly #waitMs: number;
+  readonly #watches = new Map<string, Watch>();
+
+  constructor(options: { redis: Commands; keys: Keys; waitMs?: number }) {
+    this.#redis = options.redis;
+    this.#keys = options.keys;
+    this.#waitMs = options.waitMs ?? READ_WAIT_MS_MAX;
+  }
+
+  /** Resolves when events acknowledged so far are stored: of one agent, or (null) of all agents. False: not in time. */
+  waitForEvents(account: string, agent: string | null): Promise<boolean> {
+    return this.#waitForEventStreams(account, agent, 'store');
+  }
+
+  /** Resolves when the anomalies of events acknowledged so far are stored. False: not in time. */
+  waitForAnomalies(account: string, agent: string | null): Promise<boolean> {
+    return this.#waitForEventStreams(account, agent, 'anomaly');
+  }
+
+  /** Resolves when registry changes of the account acknowledged so far are stored. False: not in time. */
+  waitForJournal(account: string): Promise<boolean> {
+    return this.#wait(this.#keys.journal(this.#keys.shardOf(account)), 'store');
+  }
+
+  async #waitForEventStreams(account: string, agent: string | null, group: Group): Promise<boolean> {
+    if (agent !== null) return this.#wait(this.#keys.events(this.#keys.partitionOf(account, agent)), group);
+    const all = Array.from({ length: this.#keys.partitions }, (_, partition) =>
+      this.#wait(this.#keys.events(partition), group),
+    );
+    return (await Promise.all(all)).every((complete) => complete);
+  }
+
+  #wait(stream: string, group: Group): Promise<boolean> {
+    const name = `${stream} ${group}`;
+    const watch = this.#watches.get(name) ?? new Watch();
+    this.#watches.set(name, watch);
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => waiter.settle(false), this.#waitMs);
+      const waiter: Waiter = {
+        target: undefined,
+        settle: (complete) => {
+          clearTimeout(timer);
+          watch.waiters.delete(waiter);
+          resolve(complete);
+        },
+      };
+      watch.waiters.add(waiter);
+      if (!watch.running) void this.#run(name, watch, stream, group);
+    });
+  }
+
+  async #run(name: string, watch: Watch, stream: string, group: Group): Promise<void> {
+    watch.running = true;
+    while (watch.waiters.size > 0) {
+      // Only who waited before the question was sent may take its answer for a target.
+      const asked = [...watch.waiters];
+      try {
+        // The end of the stream is for newcomers; for the others the watermark alone will do, which costs Redis nothing.
+        const isNewcomer = asked.some((waiter) => waiter.target === undefined);
+        const { watermark, last } = isNewcomer
+          ? await positionOf(this.#redis, this.#keys, stream, group)
+          : { watermark: (await this.#redis.get(this.#keys.watermark(stream, group))) ?? '0-0', last: '' };
+        for (const waiter of asked) {
+          waiter.target ??= last;
+          if (compareIds(watermark, waiter.target) >= 0) waiter.settle(true);
+        }
+      } catch {
+        for (const waiter of asked) waiter.settle(false);
+      }
+      const newcomers = [...watch.waiters].some((waiter) => waiter.target === undefined);
+      if (watch.waiters.size > 0 && !newcomers) await new Promise((resolve) => setTimeout(resolve, BARRIER_POLL_MS));
+    }
+    watch.running = false;
+    if (this.#watches.get(name) === watch) this.#watches.delete(name);
+  }
+}

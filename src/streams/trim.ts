@@ -1,0 +1,23 @@
+// Trimming: an entry leaves its stream when every group has acknowledged it (after acks; nothing comes after it).
+// MAXLEN would throw away what nobody has read; the script removes what lies below the lowest pending or unread entry
+// of all groups, and nothing while a group that should exist does not.
+// It need not be fenced: whoever runs it, it only removes what is done with. A failed trim is tried again with the next one.
+
+import { readAsset } from '../assets.ts';
+import type { Commands } from '../redis/client.ts';
+import { Script } from '../redis/script.ts';
+
+const trim = new Script<[number, number]>('stream-trim', readAsset('src/redis/stream-trim.lua'));
+
+export type Trimmed = {
+  removed: number;
+  /** A group that should exist is missing: nothing was trimmed. */
+  missing: boolean;
+  /** Groups that nobody here knows; they hold entries back until somebody removes them. */
+  unknownGroups: number;
+};
+
+export async function trimStream(redis: Commands, stream: string, groups: readonly string[]): Promise<Trimmed> {
+  const [removed, unknownGroups] = await trim.run(redis, [stream], [...groups]);
+  return { removed: Math.max(0, removed), missing: removed < 0, unknownGroups };
+}
