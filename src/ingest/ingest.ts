@@ -1,0 +1,220 @@
+// The path of an event through a front, written out; read this file first.
+//
+//   read      body -> submissions: one pass, schema, payload marked         400
+//   agent     known? from the cache that Redis invalidates                  404
+//   once      has this Idempotency-Key been answered?                       409, or the first answer again
+//   backlog   is there room downstream?                                     503
+//   judge     every rule of every event, from memory
+//   count     rate limits of all events of the tick, one round trip         503
+//   decide    allowed, blocked or pending
+//   encode    the row that ClickHouse will be given, and a digest
+//   append    one entry per partition and tick, in Redis's append-only file 503
+//   reply     the events with their policy_result
+//
+// Invariant: a submission ends in exactly one of allowed, blocked, pending (then it is in the stream before the reply) or
+// refused with an error and no trace; only an append whose answer was lost is `recorded: "unknown"`.
+// Knows nothing of HTTP. Whatever fails before the append leaves nothing behind but places taken in rate counters.
+import { createHash } from 'node:crypto';
+import type { AgentRecord } from '../../schemas/agent.ts';
+import type { Outcome } from '../../schemas/common.ts';
+import { isoTime } from '../../schemas/time.ts';
+import { ServiceError } from '../errors.ts';
+import { isId, mintId } from '../ids.ts';
+import { agentInactive, type Decision, decide, type EventView, judge, type RuleSet } from '../policy/engine.ts';
+import type { Keys } from '../redis/keys.ts';
+import type { RegistryCache } from '../registry/cache.ts';
+import type { Appender } from '../streams/append.ts';
+import type { AppendOnce } from '../streams/append-once.ts';
+import type { Backlog } from '../streams/backlog.ts';
+import { type AcceptedEvent, encodeEvents } from './encode.ts';
+import type { RateGate } from './rate-gate.ts';
+import { renderBatch, renderEvent, type Verdict } from './reply.ts';
+import { type Element, isRejected, readBatch, readSubmission, type Submission } from './submission.ts';
+
+export type IngestRequest = {
+  account: string;
+  agentId: string;
+  body: Buffer;
+  requestId: string;
+  idempotencyKey: string | undefined;
+};
+
+export type IngestParts = {
+  cache: Pick<RegistryCache, 'agent' | 'rules'>;
+  gate: Pick<RateGate, 'ask'>;
+  appender: Pick<Appender, 'append'>;
+  once: Pick<AppendOnce, 'begin' | 'append' | 'release'>;
+  backlog: Pick<Backlog, 'full'>;
+  keys: Keys;
+  /** Called once per accepted event, after its append. */
+  onAccepted: (outcome: Outcome) => void;
+  /** Called for a rule that could not be evaluated and so counted as a match (fail closed): `error`, `expression_error`, `budget`. */
+  onUnevaluated: (reason: string) => void;
+};
+
+export class Ingest {
+  readonly #parts: IngestParts;
+
+  constructor(parts: IngestParts) {
+    this.#parts = parts;
+  }
+
+  /** One event (spec 4.5). Answers the JSON text of the Event. */
+  async single(request: IngestRequest): Promise<string> {
+    const submission = readSubmission(request.body, Date.now());
+    const verdicts = await this.#accept(request, [submission]);
+    return renderEvent(request.agentId, submission, verdicts[0]!);
+  }
+
+  /** Up to 100 events (spec 4.7). Answers the JSON text of the results, in the order of submission. */
+  async batch(request: IngestRequest): Promise<string> {
+    const elements = readBatch(request.body, Date.now());
+    const verdicts = await this.#accept(request, elements);
+    return renderBatch(request.agentId, elements, verdicts);
+  }
+
+  async #accept(request: IngestRequest, elements: Element[]): Promise<Verdict[]> {
+    const { account, agentId, idempotencyKey } = request;
+    const agent = await this.#agent(account, agentId);
+    if (idempotencyKey === undefined) {
+      const { events, verdicts } = await this.#decide(request, agent, elements);
+      const { digests, rows } = encodeEvents(events);
+      await this.#parts.appender.append({ account, agent: agentId, digests, rows });
+      this.#count(events);
+      return verdicts;
+    }
+    return this.#acceptOnce(request, agent, elements, idempotencyKey);
+  }
+
+  /** The append and the kept outcome are one atomic step, so a retry finds both or neither. */
+  async #acceptOnce(request: IngestRequest, agent: AgentRecord, elements: Element[], key: string): Promise<Verdict[]> {
+    const { account, agentId } = request;
+    const partition = this.#parts.keys.partitionOf(account, agentId);
+    // The agent is part of what is compared: the same body for another agent is another request.
+    const fingerprint = createHash('sha256').update(agentId).update('\0').update(request.body).digest('base64url');
+    const started = await this.#parts.once.begin({ partition, account, key, fingerprint });
+    if (started.state === 'replay') return JSON.parse(started.outcome) as Verdict[];
+    const { token } = started;
+    try {
+      const { events, verdicts } = await this.#decide(request, agent, elements);
+      const { digests, rows } = encodeEvents(events);
+      await this.#parts.once.append({
+        partition,
+        account,
+        agent: agentId,
+        key,
+        token,
+        digests,
+        rows,
+        outcome: JSON.stringify(verdicts),
+      });
+      this.#count(events);
+      return verdicts;
+    } catch (error) {
+      // After a lost answer the record stays until it expires: the append may have landed, and its outcome with it.
+      if (!(error instanceof ServiceError && error.recorded === 'unknown')) {
+        await this.#parts.once.release({ partition, account, key, token }).catch(() => undefined);
+      }
+      throw error;
+    }
+  }
+
+  async #agent(account: string, agentId: string): Promise<AgentRecord> {
+    const cached = isId('agent', agentId) ? this.#parts.cache.agent(account, agentId) : null;
+    const agent = cached instanceof Promise ? await cached : cached;
+    if (agent === null) throw new ServiceError('not_found', 'No such agent.', { recorded: false });
+    return agent.record;
+  }
+
+  async #decide(
+    request: IngestRequest,
+    agent: AgentRecord,
+    elements: Element[],
+  ): Promise<{ events: AcceptedEvent[]; verdicts: Verdict[] }> {
+    if (this.#parts.backlog.full()) throw backlogFull();
+    const { account, requestId } = request;
+    const judged = agent.status === 'inactive' ? null : await this.#judge(account, agent, elements);
+    const now = Date.now();
+    const events: AcceptedEvent[] = [];
+    const verdicts = elements.map((element, i): Verdict => {
+      if (isRejected(element)) return element;
+      const { decision, countedAt } =
+        judged === null ? { decision: agentInactive(), countedAt: undefined } : judged[i]!;
+      // What a rate limit counted arrived when it was counted: so the events that are kept show that the limit held.
+      const receivedAt = countedAt ?? now;
+      const id = mintId('event', receivedAt); // recovery looks for an id at its own time
+      events.push({ account, agent, id, submission: element, receivedAt, decision, requestId });
+      return { id, occurredAt: element.occurredAt, receivedAt, result: decision.resultJson };
+    });
+    return { events, verdicts };
+  }
+
+  /** A decision for each sound element; rejected ones have a hole. */
+  async #judge(account: string, agent: AgentRecord, elements: Element[]): Promise<Judged[]> {
+    const cached = this.#parts.cache.rules(account);
+    const rules: RuleSet = cached instanceof Promise ? await cached : cached;
+    const judgements = elements.map((element) => (isRejected(element) ? null : judge(rules, new View(element, agent))));
+    const checks = judgements.flatMap((judgement) => judgement?.rateChecks ?? []);
+    const counts = checks.length === 0 ? [] : await this.#parts.gate.ask(account, agent.id, checks);
+    let at = 0;
+    return judgements.map((judgement) => {
+      if (judgement === null) return undefined as never;
+      const own = judgement.rateChecks.length;
+      if (own === 0) return { decision: decide(judgement, NONE_OVER, mintApprovalId), countedAt: undefined };
+      const mine = counts.slice(at, at + own);
+      at += own;
+      const over = mine.map((count) => count.over);
+      const countedAt = Math.max(...mine.map((count) => count.atMs));
+      return { decision: decide(judgement, over, mintApprovalId), countedAt };
+    });
+  }
+
+  #count(events: readonly AcceptedEvent[]): void {
+    for (const { decision } of events) {
+      this.#parts.onAccepted(decision.outcome);
+      for (const { detail } of decision.matches)
+        if (typeof detail['reason'] === 'string') this.#parts.onUnevaluated(detail['reason']);
+    }
+  }
+}
+
+/** `countedAt`: epoch ms, where rate limits counted the event. */
+type Judged = { decision: Decision; countedAt: number | undefined };
+
+const NONE_OVER: readonly boolean[] = [];
+
+function mintApprovalId(): string {
+  return mintId('approval', Date.now());
+}
+
+function backlogFull(): ServiceError {
+  return new ServiceError('unavailable', 'The backlog is full; nothing was recorded.', {
+    recorded: false,
+    retryAfterSeconds: 1,
+  });
+}
+
+/** A submission as policies see it. What few rules ask for is made when asked for. */
+class View implements EventView {
+  readonly type: EventView['type'];
+  readonly trace_id: string | undefined;
+  readonly agent_id: string;
+  readonly payload: EventView['payload'];
+  readonly payloadText: string;
+  readonly agent: AgentRecord;
+  readonly #occurredAt: number;
+
+  constructor(submission: Submission, agent: AgentRecord) {
+    this.type = submission.type;
+    this.trace_id = submission.traceId;
+    this.agent_id = agent.id;
+    this.payload = submission.payload;
+    this.payloadText = submission.payloadText;
+    this.agent = agent;
+    this.#occurredAt = submission.occurredAt;
+  }
+
+  get timestamp(): string {
+    return isoTime(this.#occurredAt);
+  }
+}

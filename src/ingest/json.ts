@@ -1,0 +1,158 @@
+// Reads JSON from the wire without losing or changing a token (step 6 of the path: after the body, before the schema).
+// One pass over the text notes the depth, counts the keys and marks where each event's payload lies; JSON.parse then
+// checks the grammar and makes the values that policies look at. The payload's own bytes are cut out by the marks, so
+// that what is echoed and kept is what was sent: key order, `1.0`, `1e400`, escapes.
+// Ambiguous text is refused (decisions 1): invalid UTF-8, depth over JSON_DEPTH_MAX, a key twice in one object. A key
+// that stands twice makes the parsed value hold fewer keys than the text, which is how it is found, at the cost of a count.
+// Every failure is ServiceError `malformed_json`; nothing here can throw anything else for any input.
+import { isUtf8 } from 'node:buffer';
+import type { Json } from '../../schemas/common.ts';
+import { ServiceError } from '../errors.ts';
+import { JSON_DEPTH_MAX } from '../limits.ts';
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+const OPEN_OBJECT = 0x7b;
+const CLOSE_OBJECT = 0x7d;
+const OPEN_ARRAY = 0x5b;
+const CLOSE_ARRAY = 0x5d;
+
+/** Where the events of a body are: the body itself, or the elements of its array. */
+export type Shape = 'one' | 'many';
+
+export type ParsedJson = { value: Json; text: string };
+/** `payloads[i]`: UTF-16 offsets of the payload of element i (0 for a single event); undefined where it has none. */
+export type MarkedJson = ParsedJson & { payloads: ([start: number, end: number] | undefined)[] };
+
+/** Parses any JSON body. */
+export function parseJson(bytes: Buffer): Json {
+  return parseMarked(bytes, 'one').value;
+}
+
+/** Parses a body of events and marks their payloads. */
+export function parseMarked(bytes: Buffer, shape: Shape): MarkedJson {
+  if (!isUtf8(bytes)) throw malformed('the body is not UTF-8');
+  const text = bytes.toString('utf8');
+  const scan = new Scan(text, shape);
+  scan.run();
+  let value: Json;
+  try {
+    value = JSON.parse(text) as Json;
+  } catch (cause) {
+    throw malformed('the body is not JSON', cause);
+  }
+  if (countKeys(value) !== scan.keys) throw malformed('an object of the body has the same key twice');
+  return { value, text, payloads: scan.payloads };
+}
+
+/** Keys of all objects inside a parsed value. Depth is bounded by the scan that went before. */
+function countKeys(value: Json): number {
+  if (typeof value !== 'object' || value === null) return 0;
+  let count = 0;
+  if (Array.isArray(value)) {
+    for (const item of value) if (typeof item === 'object') count += countKeys(item);
+    return count;
+  }
+  // JSON.parse makes own properties only, `__proto__` among them, so for-in would be right but for the prototype chain.
+  for (const key of Object.keys(value)) {
+    count++;
+    const item = value[key];
+    if (typeof item === 'object') count += countKeys(item!);
+  }
+  return count;
+}
+
+/** The pass over the text. It trusts nothing about the grammar: what it misreads in bad JSON, JSON.parse refuses afterwards. */
+class Scan {
+  keys = 0;
+  readonly payloads: ([number, number] | undefined)[] = [];
+  readonly #text: string;
+  /** Depth at which an event's own keys stand, once known; the root decides between `[…]` and `{"events": […]}`. */
+  #eventDepth: number;
+  readonly #shape: Shape;
+  #element = 0;
+
+  constructor(text: string, shape: Shape) {
+    this.#text = text;
+    this.#shape = shape;
+    this.#eventDepth = shape === 'one' ? 1 : 0;
+  }
+
+  run(): void {
+    const text = this.#text;
+    let depth = 0;
+    let lastString = -1; // start of the latest string, a key if a colon follows
+    let payloadFrom = -1;
+    for (let i = 0; i < text.length; i++) {
+      switch (text.charCodeAt(i)) {
+        case QUOTE:
+          lastString = i;
+          i = this.#stringEnd(i);
+          break;
+        case COLON:
+          this.keys++;
+          if (depth === this.#eventDepth && this.#isPayloadKey(lastString)) payloadFrom = i + 1;
+          break;
+        case OPEN_OBJECT:
+        case OPEN_ARRAY:
+          if (++depth > JSON_DEPTH_MAX) throw malformed(`the body is nested deeper than ${JSON_DEPTH_MAX} levels`);
+          if (depth === 1 && this.#shape === 'many') this.#eventDepth = text.charCodeAt(i) === OPEN_ARRAY ? 2 : 3;
+          break;
+        case CLOSE_OBJECT:
+        case CLOSE_ARRAY:
+          if (payloadFrom >= 0 && depth === this.#eventDepth) {
+            this.payloads[this.#element] = trimmed(text, payloadFrom, i);
+            payloadFrom = -1;
+          }
+          depth--;
+          break;
+        case COMMA:
+          if (depth === this.#eventDepth && payloadFrom >= 0) {
+            this.payloads[this.#element] = trimmed(text, payloadFrom, i);
+            payloadFrom = -1;
+          } else if (depth === this.#eventDepth - 1) this.#element++;
+          break;
+      }
+    }
+  }
+
+  /** Index of the quote that closes the string opened at `open`; the text's end if none does. */
+  #stringEnd(open: number): number {
+    const text = this.#text;
+    for (let from = open + 1; ; ) {
+      const quote = text.indexOf('"', from);
+      if (quote < 0) return text.length;
+      let backslashes = 0;
+      while (text.charCodeAt(quote - 1 - backslashes) === BACKSLASH) backslashes++;
+      if (backslashes % 2 === 0) return quote;
+      from = quote + 1;
+    }
+  }
+
+  /** Is the string that starts there the word `payload`, however it is escaped? */
+  #isPayloadKey(start: number): boolean {
+    if (start < 0) return false;
+    const text = this.#text;
+    if (text.startsWith('payload"', start + 1)) return true;
+    const end = this.#stringEnd(start);
+    const raw = text.slice(start, end + 1);
+    if (!raw.includes('\\') || raw.length > 6 * 'payload'.length + 2) return false;
+    try {
+      return JSON.parse(raw) === 'payload';
+    } catch {
+      return false;
+    }
+  }
+}
+
+function trimmed(text: string, start: number, end: number): [number, number] {
+  while (start < end && text.charCodeAt(start) <= 0x20) start++;
+  while (end > start && text.charCodeAt(end - 1) <= 0x20) end--;
+  return [start, end];
+}
+
+function malformed(message: string, cause?: unknown): ServiceError {
+  return new ServiceError('malformed_json', `${message}.`, { cause, recorded: false });
+}

@@ -1,0 +1,44 @@
+// Renders what a submission is answered with: the event with its `policy_result`, the payload spliced in as the caller's
+// own text (spec 2.3: echoed back as submitted). The verdicts are all that an idempotent retry needs to be given the same
+// bytes again: payloads come from the retry's own body, which is the same by its fingerprint.
+import type { ErrorDetail } from '../../schemas/error.ts';
+import { isoTime } from '../../schemas/time.ts';
+import { type Element, isRejected, type Rejected, type Submission } from './submission.ts';
+
+/** What was decided about one element of a request. `result` is the exact text of `policy_result`. */
+export type Verdict =
+  | { id: string; occurredAt: number; receivedAt: number; result: string }
+  | { rejected: ErrorDetail[] };
+
+export function renderEvent(agentId: string, submission: Submission, verdict: Verdict): string {
+  if ('rejected' in verdict) return renderRejected(verdict.rejected);
+  const trace = submission.traceId === undefined ? '' : `,"trace_id":${JSON.stringify(submission.traceId)}`;
+  return (
+    `{"id":"${verdict.id}","agent_id":"${agentId}","type":"${submission.type}","payload":${submission.payloadText}${trace}` +
+    `,"timestamp":"${isoTime(verdict.occurredAt)}","received_at":"${isoTime(verdict.receivedAt)}","policy_result":${verdict.result}}`
+  );
+}
+
+export function renderBatch(agentId: string, elements: readonly Element[], verdicts: readonly Verdict[]): string {
+  let text = '{"results":[';
+  let total = 0;
+  for (let i = 0; i < elements.length; i++) {
+    const element = elements[i]!;
+    const verdict = verdicts[i]!;
+    if (i > 0) text += ',';
+    if ('rejected' in verdict || isRejected(element)) {
+      // The verdict first: a retry is told what the first request was told, even if its clock has moved on.
+      text += renderRejected('rejected' in verdict ? verdict.rejected : (element as Rejected).rejected);
+    } else {
+      text += renderEvent(agentId, element, verdict);
+      total++;
+    }
+  }
+  return `${text}],"total":${total}}`;
+}
+
+function renderRejected(details: ErrorDetail[]): string {
+  return JSON.stringify({
+    error: { code: 'validation_failed', message: 'The event does not fit its schema.', details },
+  });
+}

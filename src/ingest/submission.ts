@@ -1,0 +1,92 @@
+// Reads submissions out of a body: one event, or the elements of a batch (spec 4.5, 4.7; decisions 5).
+// Before it: the body's bytes. After it: judgement. A submission is either sound or carries the error that takes its place
+// in the reply; a batch without a sound element, or out of bounds, is refused whole.
+import { Compile } from 'typebox/compile';
+import type { EventType, JsonObject } from '../../schemas/common.ts';
+import type { ErrorDetail } from '../../schemas/error.ts';
+import { BATCH_EVENTS_MAX, Submission as SubmissionSchema } from '../../schemas/event.ts';
+import { isoTime, parseTime } from '../../schemas/time.ts';
+import { errorDetails, validationFailed } from '../validation.ts';
+import { type MarkedJson, parseMarked } from './json.ts';
+
+const validator = Compile(SubmissionSchema);
+
+const OCCURRED_AT_MIN = Date.UTC(2000, 0, 1);
+const OCCURRED_AT_AHEAD_MAX_MS = 24 * 60 * 60 * 1000;
+
+/** One event as its caller sent it. `payloadText` is the caller's own JSON text. */
+export type Submission = {
+  type: EventType;
+  payload: JsonObject;
+  payloadText: string;
+  traceId: string | undefined;
+  occurredAt: number;
+};
+export type Rejected = { rejected: ErrorDetail[] };
+export type Element = Submission | Rejected;
+
+export function isRejected(element: Element): element is Rejected {
+  return 'rejected' in element;
+}
+
+export function readSubmission(body: Buffer, nowMs: number): Submission {
+  const parsed = parseMarked(body, 'one');
+  const element = toElement(parsed.value, parsed, 0, '', nowMs);
+  if (isRejected(element)) throw validationFailed('The event does not fit its schema.', element.rejected);
+  return element;
+}
+
+export function readBatch(body: Buffer, nowMs: number): Element[] {
+  const parsed = parseMarked(body, 'many');
+  const { events, base } = eventsOf(parsed.value);
+  const elements = events.map((value, i) => toElement(value, parsed, i, `${base}/${i}`, nowMs));
+  if (elements.every(isRejected)) {
+    const details = elements.flatMap((element) => (element as Rejected).rejected).slice(0, 16);
+    throw validationFailed('No event of the batch fits the schema.', details);
+  }
+  return elements;
+}
+
+/** The reference form `{"events": […]}` or the bare array of the guide. */
+function eventsOf(value: unknown): { events: unknown[]; base: string } {
+  if (Array.isArray(value)) return { events: bounded(value, '/'), base: '' };
+  if (typeof value !== 'object' || value === null) throw badBatch('/', 'must be an object with `events`, or an array');
+  const unknown = Object.keys(value).filter((key) => key !== 'events');
+  if (unknown.length > 0) throw badBatch(`/${unknown[0]}`, 'unknown field');
+  const events = (value as { events?: unknown }).events;
+  if (events === undefined) throw badBatch('/events', 'is required');
+  if (!Array.isArray(events)) throw badBatch('/events', 'must be an array');
+  return { events: bounded(events, '/events'), base: '/events' };
+}
+
+function bounded(events: unknown[], path: string): unknown[] {
+  if (events.length === 0) throw badBatch(path, 'must hold at least 1 event');
+  if (events.length > BATCH_EVENTS_MAX)
+    throw badBatch(path, `must hold at most ${BATCH_EVENTS_MAX} events, holds ${events.length}`);
+  return events;
+}
+
+function badBatch(path: string, message: string) {
+  return validationFailed('The batch does not fit its schema.', [{ path, message }]);
+}
+
+function toElement(value: unknown, parsed: MarkedJson, index: number, path: string, nowMs: number): Element {
+  if (!validator.Check(value)) return { rejected: errorDetails(validator, value, path) };
+  const { type, payload, trace_id: traceId, timestamp } = value;
+  if (traceId !== undefined && !traceId.isWellFormed()) {
+    return { rejected: [{ path: `${path}/trace_id`, message: 'must not hold a lone surrogate' }] };
+  }
+  const occurredAt = timestamp === undefined ? nowMs : parseTime(timestamp)!;
+  if (occurredAt < OCCURRED_AT_MIN || occurredAt > nowMs + OCCURRED_AT_AHEAD_MAX_MS) {
+    const message = `must lie between ${isoTime(OCCURRED_AT_MIN)} and 24 h from now`;
+    return { rejected: [{ path: `${path}/timestamp`, message }] };
+  }
+  const mark = parsed.payloads[index]!;
+  return {
+    type,
+    payload: payload as JsonObject,
+    payloadText: parsed.text.slice(mark[0], mark[1]),
+    traceId,
+    occurredAt,
+  };
+}
