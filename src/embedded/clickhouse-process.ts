@@ -1,0 +1,48 @@
+// Runs the embedded ClickHouse engine as a child of `gatehouse start`: a process of its own, since the engine wants its
+// folder for itself and its threads must not wait behind ours (design 5).
+// Stands before the store pipeline and every query; the rest of the service meets it over HTTP like any ClickHouse.
+// Invariant: it listens on loopback alone and asks for a password, which reaches it over IPC and never by its command line.
+// Failure: a folder that is damaged, foreign or newer ends the start with the engine's own sentence.
+import { assetPath } from '../assets.ts';
+import type { Log } from '../log.ts';
+import { type Child, type Exit, forkChild, type OutputLines } from './child.ts';
+import type { ClickHouseServerOptions } from './clickhouse-server.ts';
+
+/** Every running statement holds a thread of libuv's pool; the default of 4 is shared with file and name look-ups. */
+const ENGINE_THREADS = 16;
+
+export type ClickHouseProcessOptions = {
+  server: ClickHouseServerOptions;
+  env: Record<string, string | undefined>;
+  log: Log;
+};
+
+export function clickhouseUrl(options: { port: number; password: string }): string {
+  return `http://default:${options.password}@127.0.0.1:${options.port}`;
+}
+
+/** Starts the engine; `ready` resolves once it serves. */
+export function launchClickHouse(options: ClickHouseProcessOptions): Child {
+  const child = forkChild(assetPath('build/src/embedded/clickhouse-server-main.js'), [], {
+    name: 'ClickHouse',
+    env: { ...options.env, UV_THREADPOOL_SIZE: String(ENGINE_THREADS) },
+    onLine: (line) => options.log.debug({ line }, 'clickhouse.said'),
+    whenReady: (_process, lines) => whenReadyLine(lines),
+    explain,
+  });
+  child.send(options.server);
+  return child;
+}
+
+function whenReadyLine(lines: OutputLines): Promise<void> {
+  return new Promise((resolve) => {
+    lines((line) => {
+      if (/^\{"ready":true\b/.test(line)) resolve();
+    });
+  });
+}
+
+function explain(lines: string[], exit: Exit): string {
+  const said = lines.findLast((line) => line.trim() !== '');
+  return said ?? `ended with ${exit.signal ?? `status ${exit.code}`}`;
+}

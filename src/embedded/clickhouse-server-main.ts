@@ -1,0 +1,52 @@
+// The process of the embedded ClickHouse engine. `node clickhouse-server-main.js '{"path":"./data/clickhouse","port":0}'`
+// Its one argument is the JSON of ClickHouseServerOptions; without it, they are the first message on its IPC channel, which
+// keeps a password off the command line. Once it serves it prints one line, `{"ready":true,"port":N}`, on stdout.
+// SIGTERM and SIGINT: finish what runs, note that all is well, exit 0. Forked with an IPC channel it leaves the same way when the
+// channel closes, that is when its parent has died: the directory must not stay locked by an orphan.
+// A directory that must not be served: one sentence as the last line on stderr (the engine may have written before it), exit 3. Anything else that prevents the start: one sentence, exit 1.
+// Whoever starts it sets UV_THREADPOOL_SIZE to at least 16: every running statement holds a thread of that pool.
+import { once } from 'node:events';
+import { type ClickHouseServer, type ClickHouseServerOptions, runClickHouseServer } from './clickhouse-server.ts';
+import { DataDirectoryError } from './data-directory.ts';
+
+const EXIT_FAILED = 1;
+const EXIT_REFUSED = 3;
+
+async function main(): Promise<void> {
+  const forked = process.connected;
+  let server: ClickHouseServer;
+  try {
+    server = await runClickHouseServer(readOptions(process.argv[2] ?? (await firstMessage())));
+  } catch (error) {
+    process.stderr.write(`${(error as Error).message.replace(/\s+/g, ' ')}\n`);
+    process.exit(error instanceof DataDirectoryError ? EXIT_REFUSED : EXIT_FAILED);
+  }
+  let leaving = false;
+  const leave = () => {
+    if (leaving) return;
+    leaving = true;
+    server.close().then(
+      () => process.exit(0),
+      (error: unknown) => {
+        process.stderr.write(`${(error as Error).message}\n`);
+        process.exit(EXIT_FAILED);
+      },
+    );
+  };
+  process.on('SIGTERM', leave).on('SIGINT', leave).on('disconnect', leave);
+  if (forked && !process.connected) return leave(); // the parent died while we started
+  process.stdout.write(`${JSON.stringify({ ready: true, port: server.port })}\n`);
+}
+
+async function firstMessage(): Promise<string | undefined> {
+  return process.channel ? JSON.stringify((await once(process, 'message'))[0]) : undefined;
+}
+
+function readOptions(text: string | undefined): ClickHouseServerOptions {
+  const options = JSON.parse(text ?? '{}') as Partial<ClickHouseServerOptions>;
+  if (typeof options.path !== 'string' || typeof options.port !== 'number')
+    throw new Error('usage: clickhouse-server-main {"path": "…", "port": N}');
+  return options as ClickHouseServerOptions;
+}
+
+await main();

@@ -1,0 +1,221 @@
+// The embedded ClickHouse: a small HTTP server on loopback that puts chdb behind the part of ClickHouse's HTTP interface that
+// @clickhouse/client and curl use. A process of its own (clickhouse-server-main.ts), since chdb allows one process per directory;
+// every other process speaks to it as to any ClickHouse and cannot tell.
+// Path of a request: guard -> read the statement -> rows of an insert go to a spool file -> chdb-sessions.ts -> one answer with a true status.
+// Invariants: an insert whose body was cut off is never run; an answer is sent whole or not at all; nothing is served from a directory
+// that data-directory.ts refuses. A reader that goes away has its query killed; a writer's statement is finished, for it may be retried.
+import { createHash, timingSafeEqual } from 'node:crypto';
+import { createWriteStream } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import http from 'node:http';
+import type { AddressInfo } from 'node:net';
+import path from 'node:path';
+import { Transform } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { promisify } from 'node:util';
+import { gzip } from 'node:zlib';
+import { type Answer, Engine } from './chdb-sessions.ts';
+import {
+  addBody,
+  decodedBody,
+  type InsertTarget,
+  insertTarget,
+  isReading,
+  ProtocolError,
+  quoted,
+  readStatement,
+  readWhole,
+  SQL_BYTES_MAX,
+  type Statement,
+  sendError,
+} from './clickhouse-protocol.ts';
+import { DataDirectory } from './data-directory.ts';
+
+export type ClickHouseServerOptions = {
+  /** Data directory; made if it is not there. */
+  path: string;
+  /** 0: any free one. */
+  port: number;
+  host?: string;
+  /** Memory ceiling of the engine. */
+  memoryBytes?: number;
+  /** When set, every request must carry it (basic authentication, any user). */
+  password?: string;
+  writers?: number;
+  readers?: number;
+  queueMax?: number;
+  timeoutSeconds?: number;
+  insertBytesMax?: number;
+  drainMs?: number;
+};
+
+export type ClickHouseServer = { port: number; close(): Promise<void> };
+
+const DEFAULTS = {
+  host: '127.0.0.1',
+  memoryBytes: 4 * 1024 ** 3,
+  writers: 2,
+  readers: 8,
+  queueMax: 1000,
+  timeoutSeconds: 120,
+  insertBytesMax: 512 * 1024 * 1024,
+  drainMs: 20_000,
+};
+
+/** Clients of @clickhouse/client give up an idle socket after 2.5 s; the server must be the more patient side, or requests meet a closing socket. */
+const KEEP_ALIVE_MS = 30_000;
+const CONNECTIONS_MAX = 2000;
+
+type Context = {
+  engine: Engine;
+  directory: DataDirectory;
+  options: Required<Omit<ClickHouseServerOptions, 'password'>>;
+  password: string | undefined;
+};
+
+/** Opens the directory, checks it, listens. Throws DataDirectoryError with one sentence when the directory must not be served. */
+export async function runClickHouseServer(given: ClickHouseServerOptions): Promise<ClickHouseServer> {
+  const options = { ...DEFAULTS, ...given };
+  const directory = DataDirectory.open(options.path);
+  const engine = await Engine.open({ ...options, enginePath: directory.enginePath });
+  try {
+    await directory.check(engine);
+  } catch (error) {
+    await engine.close({ drainMs: 0 });
+    throw error;
+  }
+  const context: Context = { engine, directory, options, password: given.password };
+  const server = http.createServer(
+    { keepAliveTimeout: KEEP_ALIVE_MS },
+    (request, response) => void serve(context, request, response),
+  );
+  server.maxConnections = CONNECTIONS_MAX;
+  await new Promise<void>((resolve, reject) =>
+    server.once('error', reject).listen(options.port, options.host, resolve),
+  );
+  return { port: (server.address() as AddressInfo).port, close: () => close(server, context) };
+}
+
+/** Stops accepting, finishes what runs, notes that all is well, leaves. */
+async function close(server: http.Server, { engine, directory, options }: Context): Promise<void> {
+  const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+  server.closeIdleConnections();
+  await engine.close({ drainMs: options.drainMs, beforeClose: () => directory.seal(engine) });
+  server.closeAllConnections();
+  await closed;
+}
+
+async function serve(context: Context, request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
+  const gone = new AbortController();
+  response.on('close', () => {
+    if (!response.writableFinished) gone.abort();
+  });
+  request.on('error', () => gone.abort());
+  try {
+    guard(context, request);
+    const url = new URL(request.url ?? '/', 'http://localhost');
+    if (url.pathname === '/ping') response.end('Ok.\n');
+    else if (url.pathname !== '/') throw new ProtocolError('BAD_ARGUMENTS', 'there is nothing at this path', 404);
+    else await answerStatement(context, request, response, { url, signal: gone.signal });
+  } catch (error) {
+    sendError(response, error);
+  }
+}
+
+/** Keeps out what a web page in somebody's browser could send to loopback, and callers without the password. */
+function guard({ password }: Context, request: http.IncomingMessage): void {
+  if (request.headers.origin !== undefined || request.headers['sec-fetch-site'] !== undefined) {
+    throw new ProtocolError('AUTHENTICATION_FAILED', 'requests from web pages are refused', 403);
+  }
+  if (request.method !== 'GET' && request.method !== 'POST')
+    throw new ProtocolError('BAD_ARGUMENTS', 'GET and POST only', 405);
+  if (password === undefined || request.url === '/ping') return;
+  const given = Buffer.from(request.headers.authorization?.replace(/^Basic /i, '') ?? '', 'base64')
+    .toString()
+    .replace(/^[^:]*:/, '');
+  const [a, b] = [given, password].map((text) => createHash('sha256').update(text).digest()) as [Buffer, Buffer];
+  if (!timingSafeEqual(a, b)) throw new ProtocolError('AUTHENTICATION_FAILED', 'wrong password', 403);
+}
+
+async function answerStatement(
+  context: Context,
+  request: http.IncomingMessage,
+  response: http.ServerResponse,
+  { url, signal }: { url: URL; signal: AbortSignal },
+): Promise<void> {
+  const statement = readStatement(request.method ?? 'GET', url);
+  const target = insertTarget(statement.sql);
+  if (target) {
+    send(response, await insert(context, request, { statement, target, signal }), { inserted: true });
+    return;
+  }
+  addBody(statement, await readWhole(decodedBody(request), SQL_BYTES_MAX), request.headers['content-type']);
+  if (statement.sql.trim() === '') throw new ProtocolError('SYNTAX_ERROR', 'Empty query', 400);
+  const answer = await execute(context, statement, signal);
+  const compress =
+    url.searchParams.get('enable_http_compression') === '1' &&
+    /\bgzip\b/.test(request.headers['accept-encoding'] ?? '');
+  if (compress) send(response, { ...answer, bytes: await promisify(gzip)(answer.bytes) }, { encoding: 'gzip' });
+  else send(response, answer, {});
+}
+
+function execute({ engine, directory }: Context, statement: Statement, signal: AbortSignal): Promise<Answer> {
+  const run = () => engine.run(statement, 'read', signal);
+  return isReading(statement.sql) || !changesTables(statement.sql) ? run() : directory.changing(engine, run);
+}
+
+/** Anything that could make, drop or rename a table. Too wide does no harm: the marker is then written once more. */
+function changesTables(sql: string): boolean {
+  return /\b(?:CREATE|DROP|RENAME|EXCHANGE|ATTACH|DETACH|UNDROP|REPLACE)\b/i.test(sql);
+}
+
+/** Spools the rows to a file, then has the engine read it: the only way in for binary rows, and memory stays flat for all of them. */
+async function insert(
+  { engine, directory, options }: Context,
+  request: http.IncomingMessage,
+  { statement, target, signal }: { statement: Statement; target: InsertTarget; signal: AbortSignal },
+): Promise<Answer> {
+  const file = path.join(directory.spoolPath, `rows-${process.hrtime.bigint()}-${Math.random().toString(36).slice(2)}`);
+  try {
+    await pipeline(decodedBody(request), limited(options.insertBytesMax), createWriteStream(file, { mode: 0o600 }));
+    if (!request.complete || signal.aborted) throw new ProtocolError('ABORTED', 'the request was cut off');
+    const settings = target.settings === '' ? '' : ` SETTINGS ${target.settings}`;
+    const sql = `${target.head} FROM INFILE ${quoted(file)} COMPRESSION 'none'${settings} FORMAT ${target.format}`;
+    return await engine.run({ ...statement, sql }, 'write', signal);
+  } finally {
+    await rm(file, { force: true });
+  }
+}
+
+function limited(bytesMax: number): Transform {
+  let bytes = 0;
+  return new Transform({
+    transform(chunk: Buffer, _encoding, next) {
+      bytes += chunk.length;
+      if (bytes > bytesMax)
+        next(new ProtocolError('TOO_LARGE_STRING_SIZE', `an insert may have ${bytesMax} bytes`, 413));
+      else next(null, chunk);
+    },
+  });
+}
+
+function send(
+  response: http.ServerResponse,
+  answer: Answer,
+  { encoding, inserted }: { encoding?: string; inserted?: boolean },
+): void {
+  const summary = {
+    read_rows: String(answer.rowsRead),
+    read_bytes: String(answer.bytesRead),
+    written_rows: String(inserted ? answer.rowsRead : 0),
+    written_bytes: String(inserted ? answer.bytesRead : 0),
+    elapsed_ns: String(Math.round(answer.elapsedSeconds * 1e9)),
+  };
+  response.writeHead(200, {
+    'content-type': 'text/plain; charset=UTF-8',
+    'content-length': answer.bytes.length,
+    'x-clickhouse-summary': JSON.stringify(summary),
+    ...(encoding === undefined ? {} : { 'content-encoding': encoding }),
+  });
+  response.end(answer.bytes);
+}

@@ -1,0 +1,247 @@
+// Guards the embedded engine's data directory: decides, before anything is served, whether what lies there is ours, whole and not newer.
+// The engine itself would rather serve less: it sets a broken part aside, or opens empty when a database's metadata is gone.
+// So a marker file beside the data says which tables there were and, after a clean stop, which parts; start compares.
+// Invariant: nothing is served from a directory that lacks anything the marker names. Failure: DataDirectoryError, one sentence with the reason.
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeSync,
+} from 'node:fs';
+import path from 'node:path';
+import type { Engine } from './chdb-sessions.ts';
+
+/** Rises when a directory written now could not be read by an older Gatehouse. */
+export const DIRECTORY_FORMAT = 1;
+const MARKER = 'gatehouse-clickhouse.json';
+const SPOOL = 'spool';
+const SYSTEM_DATABASES = "('system', 'INFORMATION_SCHEMA', 'information_schema', 'default')";
+
+export type Refusal = 'damaged' | 'foreign' | 'newer' | 'busy' | 'unusable';
+
+export class DataDirectoryError extends Error {
+  override name = 'DataDirectoryError';
+  readonly refusal: Refusal;
+
+  constructor(refusal: Refusal, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.refusal = refusal;
+  }
+}
+
+type Marker = {
+  product: 'gatehouse';
+  format: number;
+  /** Version of the engine that last wrote here, e.g. 26.7.2.1. */
+  engine: string;
+  /** `database.table` of everything there was when tables last changed. */
+  tables: string[];
+  databases: string[];
+  /** A statement that changes tables was under way: what is missing may have been dropped by it. */
+  changing: boolean;
+  /** After a clean stop: `database.table/part` of every part; null while running or after a kill. */
+  parts: string[] | null;
+};
+
+export class DataDirectory {
+  readonly path: string;
+  /** Where the engine keeps its own files. */
+  readonly enginePath: string;
+  /** Bodies of inserts on their way into the engine. */
+  readonly spoolPath: string;
+  #marker: Marker;
+  #changes = 0;
+
+  private constructor(directory: string, marker: Marker) {
+    this.path = directory;
+    this.enginePath = path.join(directory, 'engine');
+    this.spoolPath = path.join(directory, SPOOL);
+    this.#marker = marker;
+  }
+
+  /** Opens or makes the directory, as far as that is possible before the engine runs. Throws DataDirectoryError. */
+  static open(given: string): DataDirectory {
+    const directory = path.resolve(given);
+    try {
+      mkdirSync(directory, { recursive: true, mode: 0o700 });
+      if (!statSync(directory).isDirectory()) throw new Error('not a directory');
+    } catch (cause) {
+      throw new DataDirectoryError(
+        'unusable',
+        `${directory} cannot be used as a data directory: ${(cause as Error).message}`,
+        { cause },
+      );
+    }
+    if (/[*?{}]/.test(directory))
+      throw new DataDirectoryError(
+        'unusable',
+        `${directory} cannot be used as a data directory: its name holds one of * ? { }`,
+      );
+    const opened = new DataDirectory(directory, readMarker(directory) ?? freshMarker(directory));
+    if (opened.#marker.databases.length > 0 && !existsSync(opened.enginePath)) {
+      throw new DataDirectoryError('damaged', `${directory} is damaged: its folder "engine" is missing`);
+    }
+    return opened;
+  }
+
+  /** Compares what the engine has opened with what the marker promises. Throws DataDirectoryError. */
+  async check(engine: Engine): Promise<void> {
+    const version = (await engine.ask<{ version: string }>('SELECT version() AS version'))[0]!.version;
+    if (compareVersions(version, this.#marker.engine) < 0) {
+      throw new DataDirectoryError(
+        'newer',
+        `${this.path} is newer: it was written by engine ${this.#marker.engine}, this is ${version}`,
+      );
+    }
+    await this.#checkTables(engine);
+    await this.#checkParts(engine);
+    rmSync(this.spoolPath, { recursive: true, force: true });
+    mkdirSync(this.spoolPath, { mode: 0o700 });
+    this.#write({ ...this.#marker, engine: version, parts: null, changing: false, ...(await tablesOf(engine)) });
+  }
+
+  async #checkTables(engine: Engine): Promise<void> {
+    if (this.#marker.changing) return;
+    const now = await tablesOf(engine);
+    const missing = [
+      ...this.#marker.databases.filter((name) => !now.databases.includes(name)).map((name) => `database ${name}`),
+      ...this.#marker.tables.filter((name) => !now.tables.includes(name)).map((name) => `table ${name}`),
+    ];
+    if (missing.length > 0)
+      throw new DataDirectoryError(
+        'damaged',
+        `${this.path} is damaged: ${few(missing)} had been there and cannot be found`,
+      );
+  }
+
+  async #checkParts(engine: Engine): Promise<void> {
+    // A part that somebody detached on purpose has no reason; whatever the engine set aside by itself has one.
+    const detached = await engine.ask<{ name: string }>(
+      "SELECT concat(database, '.', table, '/', name) AS name FROM system.detached_parts WHERE startsWith(reason, 'broken') OR reason IN ('unexpected', 'covered-by-broken') ORDER BY name LIMIT 20",
+    );
+    if (detached.length > 0) {
+      throw new DataDirectoryError(
+        'damaged',
+        `${this.path} is damaged: the engine set aside broken data, ${few(detached.map((part) => part.name))}`,
+      );
+    }
+    if (this.#marker.parts === null) return;
+    const known = new Set(await partsOf(engine, true));
+    const missing = this.#marker.parts.filter((part) => !known.has(part));
+    if (missing.length > 0)
+      throw new DataDirectoryError('damaged', `${this.path} is damaged: data is missing, ${few(missing)}`);
+  }
+
+  /** Brackets a statement that may create or drop tables, so that the marker never promises what such a statement took away. */
+  async changing<T>(engine: Engine, change: () => Promise<T>): Promise<T> {
+    this.#changes++;
+    if (!this.#marker.changing) this.#write({ ...this.#marker, changing: true });
+    try {
+      return await change();
+    } finally {
+      this.#changes--;
+      if (this.#changes === 0) {
+        const now = await tablesOf(engine);
+        if (this.#changes === 0) this.#write({ ...this.#marker, changing: false, ...now });
+      }
+    }
+  }
+
+  /** Notes every part, so that the next start sees if one has gone. Only after everything has come to rest. */
+  async seal(engine: Engine): Promise<void> {
+    this.#write({ ...this.#marker, parts: await partsOf(engine, false) });
+  }
+
+  #write(marker: Marker): void {
+    this.#marker = marker;
+    writeMarker(this.path, marker);
+  }
+}
+
+function writeMarker(directory: string, marker: Marker): void {
+  const file = path.join(directory, MARKER);
+  const handle = openSync(`${file}.new`, 'w', 0o600);
+  writeSync(handle, `${JSON.stringify(marker, null, 1)}\n`);
+  fsyncSync(handle);
+  closeSync(handle);
+  renameSync(`${file}.new`, file);
+}
+
+/** The marker, or undefined in an empty directory. */
+function readMarker(directory: string): Marker | undefined {
+  const file = path.join(directory, MARKER);
+  if (!existsSync(file)) {
+    const foreign = readdirSync(directory).filter((name) => name !== `${MARKER}.new`);
+    if (foreign.length === 0) return undefined;
+    throw new DataDirectoryError('foreign', `${directory} is foreign: it holds ${few(foreign)} but no ${MARKER}`);
+  }
+  let marker: Marker;
+  try {
+    marker = JSON.parse(readFileSync(file, 'utf8')) as Marker;
+  } catch (cause) {
+    throw new DataDirectoryError('damaged', `${directory} is damaged: ${MARKER} cannot be read`, { cause });
+  }
+  if (marker.product !== 'gatehouse' || !Number.isInteger(marker.format)) {
+    throw new DataDirectoryError('foreign', `${directory} is foreign: ${MARKER} is not Gatehouse's`);
+  }
+  if (marker.format > DIRECTORY_FORMAT) {
+    throw new DataDirectoryError(
+      'newer',
+      `${directory} is newer: its format is ${marker.format}, this program knows ${DIRECTORY_FORMAT}`,
+    );
+  }
+  return marker;
+}
+
+/** Written at once, so that a start that is killed half-way leaves a directory that is ours. */
+function freshMarker(directory: string): Marker {
+  const marker: Marker = {
+    product: 'gatehouse',
+    format: DIRECTORY_FORMAT,
+    engine: '0',
+    tables: [],
+    databases: [],
+    changing: false,
+    parts: null,
+  };
+  writeMarker(directory, marker);
+  return marker;
+}
+
+async function tablesOf(engine: Engine): Promise<{ databases: string[]; tables: string[] }> {
+  const databases = await engine.ask<{ name: string }>(
+    `SELECT name FROM system.databases WHERE name NOT IN ${SYSTEM_DATABASES} ORDER BY name`,
+  );
+  const tables = await engine.ask<{ name: string }>(
+    `SELECT concat(database, '.', name) AS name FROM system.tables WHERE database NOT IN ${SYSTEM_DATABASES} AND NOT is_temporary ORDER BY name`,
+  );
+  return { databases: databases.map((row) => row.name), tables: tables.map((row) => row.name) };
+}
+
+/** Inactive parts are those that a merge or an expiry has just replaced: at a start they still count as found. */
+async function partsOf(engine: Engine, withInactive: boolean): Promise<string[]> {
+  const rows = await engine.ask<{ name: string }>(
+    `SELECT concat(database, '.', table, '/', name) AS name FROM system.parts WHERE database NOT IN ${SYSTEM_DATABASES} ${withInactive ? '' : 'AND active'} ORDER BY name`,
+  );
+  return rows.map((row) => row.name);
+}
+
+function few(names: string[]): string {
+  return names.length <= 3 ? names.join(', ') : `${names.slice(0, 3).join(', ')} and ${names.length - 3} more`;
+}
+
+function compareVersions(a: string, b: string): number {
+  const [left, right] = [a, b].map((version) => version.split('.').map(Number)) as [number[], number[]];
+  for (let i = 0; i < Math.max(left.length, right.length); i++) {
+    const difference = (left[i] ?? 0) - (right[i] ?? 0);
+    if (difference !== 0) return difference;
+  }
+  return 0;
+}

@@ -1,0 +1,132 @@
+// What the supervisor and its workers (fronts, pipelines) say to one another: that a worker is ready, and counts for `/metrics`.
+// Events never pass here: processes meet in streams and tables alone.
+// Invariant: a worker that was forked leaves when its channel closes; a message of an unknown kind is ignored.
+// Failure: counts that do not come in time are left out.
+import type { MetricSet } from '../metrics.ts';
+
+type FromWorker =
+  | { kind: 'ready' }
+  | { kind: 'gather'; id: number }
+  | { kind: 'collected'; id: number; set: MetricSet };
+type ToWorker = { kind: 'collect'; id: number } | { kind: 'gathered'; id: number; sets: MetricSet[] };
+
+/** A scrape must not hang because one process does. */
+const COLLECT_MS_MAX = 500;
+/** The worker waits for the supervisor, who waits for the others. */
+const GATHER_MS_MAX = 2 * COLLECT_MS_MAX;
+
+/** Questions that wait for an answer, each with its own time limit. */
+class Pending<T> {
+  readonly #waiting = new Map<number, (value: T) => void>();
+  #lastId = 0;
+
+  /** Resolves with `fallback` when no answer comes in time. */
+  ask(send: (id: number) => boolean, fallback: T, ms: number): Promise<T> {
+    const id = ++this.#lastId;
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => this.answer(id, fallback), ms);
+      this.#waiting.set(id, (value) => {
+        clearTimeout(timer);
+        this.#waiting.delete(id);
+        resolve(value);
+      });
+      if (!send(id)) this.answer(id, fallback);
+    });
+  }
+
+  answer(id: number, value: T): void {
+    this.#waiting.get(id)?.(value);
+  }
+}
+
+/** A worker's end of the channel; without a supervisor it does nothing and gathers nothing. */
+export class SupervisorLink {
+  readonly #gathering = new Pending<MetricSet[]>();
+
+  /** `collect` gives this process's own counts. */
+  listen(collect: () => Promise<MetricSet>): void {
+    if (!process.connected) return;
+    process.on('message', (message: ToWorker) => {
+      if (message.kind === 'gathered') this.#gathering.answer(message.id, message.sets);
+      if (message.kind === 'collect') {
+        collect().then(
+          (set) => this.#send({ kind: 'collected', id: message.id, set }),
+          () => undefined,
+        );
+      }
+    });
+  }
+
+  sayReady(): void {
+    this.#send({ kind: 'ready' });
+  }
+
+  /** The counts of all other processes that answer in time. */
+  gather(): Promise<MetricSet[]> {
+    return this.#gathering.ask((id) => this.#send({ kind: 'gather', id }), [], GATHER_MS_MAX);
+  }
+
+  #send(message: FromWorker): boolean {
+    if (!process.connected || !process.send) return false;
+    process.send(message, () => undefined);
+    return true;
+  }
+}
+
+export type Peer = { readonly name: string; send(message: object): boolean };
+
+/** The supervisor's end: passes counts between the workers, its own among them. */
+export class WorkerHub {
+  readonly #peers: () => readonly Peer[];
+  readonly #own: () => Promise<MetricSet>;
+  readonly #collecting = new Pending<MetricSet | undefined>();
+
+  constructor(peers: () => readonly Peer[], own: () => Promise<MetricSet>) {
+    this.#peers = peers;
+    this.#own = own;
+  }
+
+  /** Counts of all workers but the one that asks; a worker that asks wants ours as well. */
+  async gather(asker?: string): Promise<MetricSet[]> {
+    const others = this.#peers().filter((peer) => peer.name !== asker);
+    const own = asker === undefined ? [] : [this.#own()];
+    const sets = await Promise.all([...own, ...others.map((peer) => this.#collect(peer))]);
+    return sets.filter((set) => set !== undefined);
+  }
+
+  /** To be called with each message of a worker. */
+  receive(from: Peer, message: unknown): void {
+    const { kind, ...rest } = message as FromWorker;
+    if (kind === 'collected') {
+      const { id, set } = rest as { id: number; set: MetricSet };
+      this.#collecting.answer(id, set);
+    }
+    if (kind === 'gather') {
+      const { id } = rest as { id: number };
+      void this.gather(from.name).then((sets) => from.send({ kind: 'gathered', id, sets } satisfies ToWorker));
+    }
+  }
+
+  #collect(peer: Peer): Promise<MetricSet | undefined> {
+    return this.#collecting.ask(
+      (id) => peer.send({ kind: 'collect', id } satisfies ToWorker),
+      undefined,
+      COLLECT_MS_MAX,
+    );
+  }
+}
+
+export function saysReady(message: unknown): boolean {
+  return (message as FromWorker | undefined)?.kind === 'ready';
+}
+
+/** Settles a worker's `ready`. */
+export function whenWorkerReady(process: {
+  on(event: 'message', listener: (message: unknown) => void): unknown;
+}): Promise<void> {
+  return new Promise((resolve) => {
+    process.on('message', (message) => {
+      if (saysReady(message)) resolve();
+    });
+  });
+}

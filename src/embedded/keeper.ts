@@ -1,0 +1,124 @@
+// Keeps one child running: what ends by itself is started again, after a wait that doubles from 100 ms to 5 s.
+// Stands between the supervisor and each of its children; the children know nothing of one another, so the rest goes on.
+// Invariant: at most one child of a name runs; after `stop` none does, however it was ended.
+// Failure: the first start may fail and says so; later ones are tried for ever, since Redis and ClickHouse may come back late.
+import type { Log } from '../log.ts';
+import { type Child, describeExit } from './child.ts';
+
+const BACKOFF_MS_MIN = 100;
+const BACKOFF_MS_MAX = 5_000;
+/** A child that ran this long has started well; its next end is a new story. */
+const STEADY_MS = 30_000;
+
+export type KeeperOptions = {
+  name: string;
+  launch: () => Child;
+  log: Log;
+  /** A start that takes longer is broken off; undefined: it may take as long as it takes (Redis reading its file). */
+  startMsMax?: number;
+  /** After each start, the first and any later one; `again` tells them apart. */
+  onLaunch?: (again: boolean) => void;
+};
+
+export class Keeper {
+  readonly name: string;
+  readonly #options: KeeperOptions;
+  #child: Child | undefined;
+  #backoffMs = BACKOFF_MS_MIN;
+  #launchedMs = 0;
+  #stopping = false;
+  #wake: () => void = () => undefined;
+  #loop: Promise<void> | undefined;
+
+  constructor(options: KeeperOptions) {
+    this.name = options.name;
+    this.#options = options;
+  }
+
+  get pid(): number | undefined {
+    return this.#child?.pid;
+  }
+
+  /** Resolves when the child is ready for the first time; rejects with ChildFailed when it is not to be had. */
+  async start(): Promise<void> {
+    const child = this.#launch(false);
+    await child.ready;
+    if (!this.#stopping) this.#loop = this.#keep();
+  }
+
+  /** Asks the child to leave; one that has not after `graceMs` is killed. */
+  async stop(graceMs: number): Promise<void> {
+    this.#stopping = true;
+    this.#wake();
+    const child = this.#child;
+    if (!child || child.pid === undefined) return;
+    child.signal('SIGTERM');
+    const timer = setTimeout(() => {
+      this.#options.log.error({ child: this.name, ms: graceMs }, 'child.killed');
+      child.signal('SIGKILL');
+    }, graceMs);
+    await child.exited;
+    clearTimeout(timer);
+    await this.#loop;
+  }
+
+  /** For an end at once: no waiting. */
+  terminate(): void {
+    this.#stopping = true;
+    this.#child?.signal('SIGTERM');
+  }
+
+  send(message: object): boolean {
+    return this.#child?.send(message) ?? false;
+  }
+
+  #launch(again: boolean): Child {
+    const child = this.#options.launch();
+    this.#child = child;
+    this.#launchedMs = performance.now();
+    this.#options.onLaunch?.(again);
+    const { startMsMax } = this.#options;
+    const timer = startMsMax === undefined ? undefined : setTimeout(() => child.signal('SIGKILL'), startMsMax);
+    const settled = () => clearTimeout(timer);
+    child.ready.then(settled, settled);
+    return child;
+  }
+
+  async #keep(): Promise<void> {
+    const { log } = this.#options;
+    for (;;) {
+      const child = this.#child!;
+      const exit = await child.exited;
+      if (this.#stopping) return;
+      const upMs = performance.now() - this.#launchedMs;
+      if (upMs > STEADY_MS) this.#backoffMs = BACKOFF_MS_MIN;
+      log.error(
+        {
+          child: this.name,
+          childPid: child.pid,
+          exit: describeExit(exit),
+          upMs: Math.round(upMs),
+          againInMs: this.#backoffMs,
+        },
+        'child.ended',
+      );
+      await this.#pause(this.#backoffMs);
+      if (this.#stopping) return;
+      this.#backoffMs = Math.min(this.#backoffMs * 2, BACKOFF_MS_MAX);
+      this.#launch(true).ready.then(
+        () => log.info({ child: this.name, childPid: this.pid }, 'child.started_again'),
+        (error) => log.error({ child: this.name, err: error }, 'child.start_failed'),
+      );
+    }
+  }
+
+  #pause(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, ms);
+      this.#wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+}

@@ -1,0 +1,185 @@
+// Runs Debian's redis-server for `gatehouse start`, with its append-only file in the data folder.
+// Stands before everything else: streams, counters and the registry live in it.
+// Invariant: appendonly, noeviction, loopback with a password, and one server per folder. A server that a killed supervisor
+// left behind is found by its process id and ended (it writes everything out first) before a new one opens the files.
+// A cut-off end of the append-only file, as a power cut leaves it, is repaired as Redis does (the broken last command goes);
+// a file that is damaged elsewhere ends the start with a sentence, since only a person can decide what to give up.
+import { execFile } from 'node:child_process';
+import { accessSync, constants, readFileSync, readlinkSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import net from 'node:net';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import type { Log } from '../log.ts';
+import { type Child, type Exit, spawnChild } from './child.ts';
+
+export type RedisServerOptions = {
+  /** The server's own folder; exists. */
+  folder: string;
+  port: number;
+  password: string;
+  appendfsync: 'everysec' | 'always';
+  maxmemory: string;
+  env: Record<string, string | undefined>;
+  log: Log;
+};
+
+export class RedisServerError extends Error {
+  override name = 'RedisServerError';
+}
+
+/** 7.0 brought script flags: draining a full Redis depends on them. */
+const VERSION_MIN = 7;
+const PID_FILE = 'server.pid';
+/** A leftover server writes out what it holds; that takes longer than a moment only when the disk is very slow. */
+const LEFTOVER_MS_MAX = 20_000;
+const PING_EVERY_MS = 25;
+
+export function redisUrl(options: { port: number; password: string }): string {
+  return `redis://:${options.password}@127.0.0.1:${options.port}`;
+}
+
+/** Throws RedisServerError when there is no usable redis-server on the PATH. */
+export async function checkRedisProgram(env: Record<string, string | undefined>): Promise<void> {
+  const advice = 'Install redis-server 7 or newer (Debian: apt-get install redis-server), or set GATEHOUSE_REDIS_URL.';
+  let text: string;
+  try {
+    ({ stdout: text } = await promisify(execFile)('redis-server', ['--version'], { env: env as NodeJS.ProcessEnv }));
+  } catch (cause) {
+    throw new RedisServerError(`redis-server cannot be run. ${advice}`, { cause });
+  }
+  const version = /v=(\d+)/.exec(text)?.[1];
+  if (Number(version) >= VERSION_MIN) return;
+  throw new RedisServerError(`redis-server is too old (${text.trim().slice(0, 80)}). ${advice}`);
+}
+
+/** Starts the server; `ready` resolves at its first PONG, after it has loaded its data. */
+export function launchRedis(options: RedisServerOptions): Child {
+  // Should the supervisor be killed, the kernel tells the server to leave (Linux, setpriv of util-linux).
+  const command = setprivPath(options.env)
+    ? ['setpriv', '--pdeathsig', 'TERM', 'redis-server', '-']
+    : ['redis-server', '-'];
+  const child = spawnChild(command, configuration(options), options.folder, {
+    name: 'Redis',
+    env: options.env,
+    onLine: (line) => options.log.debug({ line }, 'redis.said'),
+    whenReady: (process) => firstPong(options, () => process.exitCode !== null || process.signalCode !== null),
+    explain: (lines, exit) => explain(options.folder, lines, exit),
+  });
+  if (child.pid !== undefined) writeFileSync(path.join(options.folder, PID_FILE), String(child.pid));
+  return child;
+}
+
+/** Ends a server of this folder that still runs; call it before the first launch. Throws RedisServerError if it will not go. */
+export async function endLeftoverRedis(folder: string, log: Log): Promise<void> {
+  const pid = readPid(folder);
+  if (pid !== undefined && worksIn(pid, folder)) {
+    log.warn({ pid }, 'redis.leftover_found');
+    process.kill(pid, 'SIGTERM');
+    const deadline = performance.now() + LEFTOVER_MS_MAX;
+    while (worksIn(pid, folder)) {
+      if (performance.now() > deadline) {
+        throw new RedisServerError(
+          `an earlier redis-server (process ${pid}) still runs in ${folder} and does not end; end it.`,
+        );
+      }
+      await sleep(20);
+    }
+  }
+  rmSync(path.join(folder, PID_FILE), { force: true });
+}
+
+/** Goes to the server's standard input: a password has no place on a command line. */
+function configuration(options: RedisServerOptions): string {
+  return [
+    'bind 127.0.0.1',
+    `port ${options.port}`,
+    `requirepass ${options.password}`,
+    `dir ${JSON.stringify(options.folder)}`,
+    'daemonize no',
+    'appendonly yes',
+    `appendfsync ${options.appendfsync}`,
+    'aof-load-truncated yes',
+    // The append-only file is the whole truth; snapshots beside it would only cost forks.
+    'save ""',
+    `maxmemory ${options.maxmemory}`,
+    // A full Redis refuses; it must never throw an event or a rule away.
+    'maxmemory-policy noeviction',
+    'tcp-backlog 511',
+    'shutdown-timeout 5',
+    '',
+  ].join('\n');
+}
+
+/** Asks until the server answers; while it loads its file it answers LOADING. Gives up only when the server has ended. */
+async function firstPong(options: RedisServerOptions, hasEnded: () => boolean): Promise<void> {
+  while (!hasEnded()) {
+    if (await pongs(options)) return;
+    await sleep(PING_EVERY_MS);
+  }
+  await new Promise(() => undefined); // `ready` is settled by the exit
+}
+
+function pongs(options: { port: number; password: string }): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = net.connect({ host: '127.0.0.1', port: options.port });
+    let heard = '';
+    socket.setTimeout(1_000, () => socket.destroy());
+    socket.on('error', () => undefined);
+    socket.on('close', () => resolve(heard.includes('+PONG')));
+    socket.on('data', (data) => {
+      heard += data.toString('latin1');
+      if ((heard.match(/\r\n/g) ?? []).length >= 2) socket.destroy();
+    });
+    socket.write(`AUTH ${options.password}\r\nPING\r\n`);
+  });
+}
+
+function explain(folder: string, lines: string[], exit: Exit): string {
+  const text = lines.join('\n');
+  if (/(bad file format|unexpected end of file|error) reading the append only file|AOF manifest/i.test(text)) {
+    const manifest = path.join(folder, 'appendonlydir', 'appendonly.aof.manifest');
+    return (
+      `its append-only file in ${folder} is damaged. Nothing was changed. Make a copy of that folder, ` +
+      `repair it with "redis-check-aof --fix '${manifest}'" (it shows what it would cut off), then start again.`
+    );
+  }
+  const said = lines.findLast((line) => /fatal|error|failed|could not|can't/i.test(line)) ?? lines.at(-1);
+  return said
+    ? said.replace(/^\d+:\w \d+ \w+ \d+ [\d:.]+ [.\-*#] /, '')
+    : `ended with status ${exit.code ?? exit.signal}`;
+}
+
+function readPid(folder: string): number | undefined {
+  try {
+    const pid = Number(readFileSync(path.join(folder, PID_FILE), 'utf8'));
+    return Number.isSafeInteger(pid) && pid > 1 ? pid : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whether that process is a redis-server of this folder: by then the id may belong to any other program. */
+function worksIn(pid: number, folder: string): boolean {
+  try {
+    if (!/redis/.test(readFileSync(`/proc/${pid}/comm`, 'utf8'))) return false;
+    return readlinkSync(`/proc/${pid}/cwd`) === realpathSync(folder);
+  } catch {
+    return false;
+  }
+}
+
+function setprivPath(env: Record<string, string | undefined>): string | undefined {
+  if (process.platform !== 'linux') return undefined;
+  return (env.PATH ?? '')
+    .split(path.delimiter)
+    .map((folder) => path.join(folder, 'setpriv'))
+    .find((file) => {
+      try {
+        accessSync(file, constants.X_OK);
+        return true;
+      } catch {
+        return false;
+      }
+    });
+}

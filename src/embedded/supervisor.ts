@@ -1,0 +1,264 @@
+// `gatehouse start`: the whole service on one machine, as a tree of processes under this one.
+//
+//   data folder   taken by a lock                                   in use: the start ends
+//   port          free? the fronts would share it with anybody      taken: the start ends
+//   engines       redis-server and ClickHouse, where no address is given
+//   stores        tables migrated, the account `default` there, the first admin key made
+//   workers       pipelines, and as many fronts as asked for
+//   notice        runtime.json for the commands that run beside us; the address, and the first key, for the person who waits
+//
+// SIGTERM goes the other way: fronts finish what they accepted, then pipelines, then the engines, then the lock.
+// Invariant: a child that ends by itself is started again while the rest goes on, engines on the same port as before.
+// Failure: nothing here is on the path of an event. If this process is killed, its children notice and leave; what they had
+// acknowledged is in Redis's append-only file, and the next start goes on from there.
+import { createHash } from 'node:crypto';
+import os from 'node:os';
+import { assetPath, readAsset } from '../assets.ts';
+import { type Config, environmentWith } from '../config.ts';
+import type { Part } from '../lifecycle.ts';
+import type { Log } from '../log.ts';
+import type { Metrics } from '../metrics.ts';
+import { MetricsServer } from '../metrics-server.ts';
+import { type Child, forkChild } from './child.ts';
+import { clickhouseUrl, launchClickHouse } from './clickhouse-process.ts';
+import { freePort, whyNotFree } from './free-port.ts';
+import { WorkerHub, whenWorkerReady } from './ipc.ts';
+import { Keeper } from './keeper.ts';
+import { checkRedisProgram, endLeftoverRedis, launchRedis, redisUrl } from './redis-server.ts';
+import { StateDir } from './state-dir.ts';
+
+/** What stops the start for a reason that the person at the terminal can mend. */
+export class StartError extends Error {
+  override name = 'StartError';
+}
+
+/** Migrates the tables and makes the account `default`; answers its first admin key if it was made just now. */
+export type PrepareStores = (config: Config, log: Log) => Promise<{ key?: string | undefined }>;
+
+/** Together below lifecycle's 25 s. A front may need 11 s until its idle connections are gone. */
+const GRACE_MS = { fronts: 12_000, pipelines: 6_000, engines: 6_000 };
+const WORKER_START_MS_MAX = 60_000;
+const KEY_FILE = 'admin-key';
+
+export class Supervisor {
+  /** To be started in order. */
+  readonly parts: readonly Part[];
+  /** The engines alone, for a command that needs them while nothing else may run. */
+  readonly engineParts: readonly Part[];
+  readonly #given: Config;
+  readonly #log: Log;
+  readonly #metrics: Metrics;
+  readonly #prepareStores: PrepareStores;
+  readonly #state: StateDir;
+  readonly #hub: WorkerHub;
+  /** As given, completed by the addresses of what we run ourselves. */
+  #config: Config;
+  #engines: Keeper[] = [];
+  #pipelines: Keeper[] = [];
+  #fronts: Keeper[] = [];
+  #newKey: string | undefined;
+  #stopping = false;
+
+  constructor(options: { config: Config; log: Log; metrics: Metrics; prepareStores: PrepareStores }) {
+    this.#given = options.config;
+    this.#config = options.config;
+    this.#log = options.log;
+    this.#metrics = options.metrics;
+    this.#prepareStores = options.prepareStores;
+    this.#state = new StateDir(options.config.dataDir);
+    this.#hub = new WorkerHub(
+      () => [...this.#pipelines, ...this.#fronts],
+      () => options.metrics.collect(),
+    );
+    const folder = { name: 'data folder', start: () => this.#state.lock(), stop: () => this.#state.unlock() };
+    const engines = {
+      name: 'engines',
+      start: () => this.#startEngines(),
+      stop: () => stopAll(this.#engines, GRACE_MS.engines),
+    };
+    this.engineParts = [folder, engines];
+    this.parts = [
+      folder,
+      { name: 'port', start: () => this.#choosePort(), stop: () => undefined },
+      engines,
+      { name: 'stores', start: () => this.#prepare(), stop: () => undefined },
+      { name: 'workers', start: () => this.#startWorkers(), stop: () => this.#stopWorkers() },
+      ...this.#metricsPort(),
+      { name: 'notice', start: () => this.#writeRuntime(), stop: () => this.#removeRuntime() },
+    ];
+  }
+
+  /** The settings, with the addresses of the engines that it runs. */
+  get config(): Config {
+    return this.#config;
+  }
+
+  /** What the person who started us wants to know. */
+  notice(): string {
+    const { host, port } = this.#config;
+    const version = (JSON.parse(readAsset('package.json')) as { version: string }).version;
+    const lines = [`Gatehouse ${version} is ready at ${urlOf(host, port)}`];
+    const keyFile = this.#state.file(KEY_FILE);
+    if (this.#newKey !== undefined) {
+      lines.push(`Admin key of the account "default" (shown this once, kept in ${keyFile}):`, `  ${this.#newKey}`);
+    } else if (this.#given.bootstrapKey !== undefined) {
+      lines.push('Admin key of the account "default": the one in GATEHOUSE_BOOTSTRAP_KEY');
+    } else {
+      lines.push(`Admin key of the account "default": made at the first start, kept in ${keyFile}`);
+    }
+    return `${lines.join('\n')}\n`;
+  }
+
+  /** An end at once: the children are told, nobody waits for them. */
+  abandon(): void {
+    for (const keeper of [...this.#fronts, ...this.#pipelines, ...this.#engines]) keeper.terminate();
+  }
+
+  async #choosePort(): Promise<void> {
+    const { host, port } = this.#given;
+    if (port === 0) {
+      this.#config = { ...this.#config, port: await freePort(host) };
+      return;
+    }
+    const why = await whyNotFree(host, port);
+    if (why === undefined) return;
+    const reason = why === 'EADDRINUSE' ? 'another program listens there' : why;
+    throw new StartError(
+      `cannot listen on ${host}:${port}: ${reason}. GATEHOUSE_PORT and GATEHOUSE_HOST choose another.`,
+    );
+  }
+
+  /** Both at the same time: neither needs the other. */
+  async #startEngines(): Promise<void> {
+    const starting: Promise<void>[] = [];
+    if (this.#given.redisUrl === undefined) starting.push(this.#startRedis());
+    if (this.#given.clickhouseUrl === undefined) starting.push(this.#startClickHouse());
+    await Promise.all(starting);
+  }
+
+  async #startRedis(): Promise<void> {
+    const env = environmentWith();
+    const folder = this.#state.folder('redis');
+    await checkRedisProgram(env);
+    await endLeftoverRedis(folder, this.#log);
+    const address = { port: await freePort(), password: this.#state.secret('redis') };
+    this.#config = { ...this.#config, redisUrl: redisUrl(address), redisCluster: false };
+    const { redisAppendfsync: appendfsync, redisMaxmemory: maxmemory } = this.#given;
+    const log = this.#log.child({ part: 'redis' });
+    const launch = () => launchRedis({ folder, ...address, appendfsync, maxmemory, env, log });
+    await this.#keep(this.#engines, 'redis', launch);
+  }
+
+  async #startClickHouse(): Promise<void> {
+    const server = {
+      path: this.#state.folder('clickhouse'),
+      port: await freePort(),
+      password: this.#state.secret('clickhouse'),
+      memoryBytes: this.#given.clickhouseMemoryBytes,
+    };
+    this.#config = { ...this.#config, clickhouseUrl: clickhouseUrl(server) };
+    const log = this.#log.child({ part: 'clickhouse' });
+    const launch = () => launchClickHouse({ server, env: environmentWith(), log });
+    await this.#keep(this.#engines, 'clickhouse', launch);
+  }
+
+  async #prepare(): Promise<void> {
+    const { key } = await this.#prepareStores(this.#config, this.#log);
+    if (key === undefined || this.#given.bootstrapKey !== undefined) return;
+    this.#newKey = key;
+    this.#state.write(KEY_FILE, `${key}\n`);
+  }
+
+  async #startWorkers(): Promise<void> {
+    const starting = [this.#startWorker(this.#pipelines, 'pipelines', this.#memberName())];
+    for (let n = 1; n <= this.#config.fronts; n++)
+      starting.push(this.#startWorker(this.#fronts, 'front', `front-${n}`));
+    await Promise.all(starting);
+  }
+
+  #startWorker(keepers: Keeper[], command: 'front' | 'pipelines', processName: string): Promise<void> {
+    const { port, redisUrl, redisCluster, clickhouseUrl } = this.#config;
+    const given = { port, redisUrl, redisCluster, clickhouseUrl, processName, bootstrapKey: undefined };
+    const name = command === 'front' ? processName : command;
+    const launch = () =>
+      forkChild(assetPath('build/src/cli.js'), [command], {
+        name,
+        env: environmentWith(given),
+        whenReady: whenWorkerReady,
+        onMessage: (message) => this.#hub.receive({ name, send: (answer) => keeper.send(answer) }, message),
+      });
+    const keeper = this.#keeper(keepers, name, launch, WORKER_START_MS_MAX);
+    return keeper.start();
+  }
+
+  /** Fronts first: nothing new comes in. Then the pipelines, which need both engines. */
+  async #stopWorkers(): Promise<void> {
+    await stopAll(this.#fronts, GRACE_MS.fronts);
+    await stopAll(this.#pipelines, GRACE_MS.pipelines);
+  }
+
+  /** Stable over restarts of this service, and another on every machine and data folder that shares a Redis. */
+  #memberName(): string {
+    const place = createHash('sha256').update(this.#state.path).digest('hex').slice(0, 8);
+    return (
+      this.#given.processName ??
+      `${os
+        .hostname()
+        .replace(/[^A-Za-z0-9_.-]/g, '-')
+        .slice(0, 80)}.${place}`
+    );
+  }
+
+  #keep(keepers: Keeper[], name: string, launch: () => Child): Promise<void> {
+    return this.#keeper(keepers, name, launch).start();
+  }
+
+  #keeper(keepers: Keeper[], name: string, launch: () => Child, startMsMax?: number): Keeper {
+    const onLaunch = (again: boolean) => {
+      if (!again) return;
+      this.#metrics.inc('gatehouse_restarts_total', { child: name });
+      this.#writeRuntime();
+    };
+    const limit = startMsMax === undefined ? {} : { startMsMax };
+    const keeper = new Keeper({ name, launch, log: this.#log, onLaunch, ...limit });
+    keepers.push(keeper);
+    return keeper;
+  }
+
+  #metricsPort(): Part[] {
+    const { host, metricsPort: port } = this.#given;
+    return port === undefined ? [] : [new MetricsServer({ host, port, text: () => this.#metrics.text() })];
+  }
+
+  #writeRuntime(): void {
+    const { host, port, redisUrl, redisCluster, redisPrefix, partitions, clickhouseUrl, clickhouseDatabase } =
+      this.#config;
+    if (redisUrl === undefined || clickhouseUrl === undefined || this.#stopping) return;
+    const children: Record<string, number> = {};
+    for (const { name, pid } of [...this.#engines, ...this.#pipelines, ...this.#fronts]) {
+      if (pid !== undefined) children[name] = pid;
+    }
+    const url = urlOf(host, port);
+    const redis = { redisUrl, redisCluster, redisPrefix, partitions };
+    this.#state.writeRuntime({ pid: process.pid, url, ...redis, clickhouseUrl, clickhouseDatabase, children });
+  }
+
+  #removeRuntime(): void {
+    this.#stopping = true;
+    this.#state.removeRuntime();
+  }
+
+  /** For the supervisor's own `/metrics`. */
+  gather(): ReturnType<WorkerHub['gather']> {
+    return this.#hub.gather();
+  }
+}
+
+async function stopAll(keepers: Keeper[], graceMs: number): Promise<void> {
+  await Promise.all(keepers.map((keeper) => keeper.stop(graceMs)));
+}
+
+function urlOf(host: string, port: number): string {
+  const reached = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host;
+  return `http://${reached.includes(':') ? `[${reached}]` : reached}:${port}`;
+}
