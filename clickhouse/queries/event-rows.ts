@@ -1,0 +1,97 @@
+// Event rows as they come from ClickHouse and go into an answer. The payload is text from end to end: it is put into the answer, never parsed.
+// Lists work in two steps: which events (from a light projection or the primary key, without payloads), then these rows by primary key.
+import type { EventType, Outcome } from '../../schemas/common.ts';
+import type { ClickHouse } from '../client.ts';
+import { isoTime } from './conditions.ts';
+
+export type EventRow = {
+  id: string;
+  agent_id: string;
+  type: EventType;
+  /** '' for none. */
+  trace_id: string;
+  timestamp_ms: number;
+  received_at_ms: number;
+  /** JSON text. */
+  payload: string;
+  outcome: Outcome;
+  reason: string;
+  policy_id: string;
+  approval_id: string;
+  /** JSON text; '' for allowed without a match. */
+  policy_result: string;
+  request_id: string;
+};
+
+/** Where a row is, by primary key. */
+export type EventKey = { agent_id: string; timestamp_ms: number; id: string };
+
+export const KEY_COLUMNS = 'agent_id, toUnixTimestamp64Milli(timestamp) AS timestamp_ms, id';
+
+const ROW_COLUMNS = `id, agent_id, type, trace_id, toUnixTimestamp64Milli(timestamp) AS timestamp_ms,
+  toUnixTimestamp64Milli(received_at) AS received_at_ms, payload, outcome, reason, policy_id, approval_id, policy_result, request_id`;
+/** The same without what can be large. */
+const AUDIT_COLUMNS = `id, agent_id, type, '' AS trace_id, toUnixTimestamp64Milli(timestamp) AS timestamp_ms,
+  toUnixTimestamp64Milli(received_at) AS received_at_ms, '' AS payload, outcome, reason, policy_id, approval_id, '' AS policy_result, request_id`;
+
+/** Rows fetched at once: payloads of 1 MiB, escaped, stay under what the embedded engine answers in one piece. */
+const ROWS_AT_ONCE = 100;
+
+/** Characters of payload in one page. An answer is made in memory, so it must have a bound: this is 64 events of 1 MiB. */
+export const PAGE_PAYLOAD_MAX = 64 * 1024 * 1024;
+
+/** The page holds more than can be answered at once; fewer rows fit. */
+export class PageTooLarge extends Error {
+  override name = 'PageTooLarge';
+}
+
+/**
+ * The rows of these keys, in their order. A row that has gone meanwhile (erased, expired) is left out.
+ * Throws PageTooLarge before more than PAGE_PAYLOAD_MAX and one step of rows are held.
+ */
+export async function rowsByKey(
+  clickhouse: ClickHouse,
+  account: string,
+  keys: readonly EventKey[],
+  { payloads, signal }: { payloads: boolean; signal?: AbortSignal | undefined },
+): Promise<EventRow[]> {
+  const rows = new Map<string, EventRow>();
+  const step = payloads ? ROWS_AT_ONCE : keys.length;
+  let characters = 0;
+  for (let i = 0; i < keys.length; i += step) {
+    for (const row of await fetchRows(clickhouse, account, { keys: keys.slice(i, i + step), payloads, signal })) {
+      rows.set(row.id, row);
+      characters += row.payload.length;
+    }
+    if (characters > PAGE_PAYLOAD_MAX) throw new PageTooLarge(`more than ${PAGE_PAYLOAD_MAX} characters of payload`);
+  }
+  return keys.flatMap((key) => rows.get(key.id) ?? []);
+}
+
+function fetchRows(
+  clickhouse: ClickHouse,
+  account: string,
+  { keys, payloads, signal }: { keys: readonly EventKey[]; payloads: boolean; signal: AbortSignal | undefined },
+): Promise<EventRow[]> {
+  // Plain literals: behind a lambda they would not count as constants, and the primary key would not be used.
+  const times = keys.map((key) => isoTime(key.timestamp_ms).replace('T', ' ').replace('Z', ''));
+  return clickhouse.query<EventRow>(
+    `SELECT ${payloads ? ROW_COLUMNS : AUDIT_COLUMNS} FROM events
+     WHERE account_id = {account:String}
+       AND (agent_id, timestamp, id) IN arrayZip({agents:Array(String)}, {times:Array(DateTime64(3, 'UTC'))}, {ids:Array(String)})`,
+    { account, agents: keys.map((key) => key.agent_id), times, ids: keys.map((key) => key.id) },
+    { settings: { optimize_use_projections: 0 }, ...(signal === undefined ? {} : { signal }) },
+  );
+}
+
+const ALLOWED_RESULT = '{"outcome":"allowed","reason":null,"policy_id":null,"matches":[]}';
+
+/** The Event object of the API as JSON text. */
+export function renderEvent(row: EventRow): string {
+  const trace = row.trace_id === '' ? '' : `"trace_id":${JSON.stringify(row.trace_id)},`;
+  return (
+    `{"id":"${row.id}","agent_id":"${row.agent_id}","type":"${row.type}","payload":${row.payload},${trace}` +
+    `"timestamp":"${isoTime(row.timestamp_ms)}","received_at":"${isoTime(row.received_at_ms)}",` +
+    `"policy_result":${row.policy_result === '' ? ALLOWED_RESULT : row.policy_result}}`
+  );
+}

@@ -1,0 +1,28 @@
+// One event of one agent (GET /v1/agents/{id}/events/{event_id}). The id says when the event arrived, so only the granules of that moment are read.
+import { timeOfId } from '../../src/ids.ts';
+import type { ClickHouse } from '../client.ts';
+import { Conditions, instant } from './conditions.ts';
+import { type EventKey, type EventRow, KEY_COLUMNS, rowsByKey } from './event-rows.ts';
+
+/** Null when the account's agent has no such event. `eventId` must be well formed (isId). */
+export async function getEvent(
+  clickhouse: ClickHouse,
+  account: string,
+  agentId: string,
+  eventId: string,
+): Promise<EventRow | null> {
+  const where = new Conditions(account)
+    .equal('agent_id', agentId)
+    .equal('id', eventId)
+    // The id is minted with the very millisecond of arrival (src/ingest/ingest.ts).
+    .and(`received_at = ${instant('received')}`, { received: timeOfId(eventId) });
+  const keys = await clickhouse.query<EventKey>(
+    `SELECT ${KEY_COLUMNS} FROM events WHERE ${where.sql} LIMIT 1`,
+    where.params,
+    {
+      settings: { preferred_optimize_projection_name: 'by_arrival' },
+    },
+  );
+  const [row] = await rowsByKey(clickhouse, account, keys, { payloads: true });
+  return row ?? null;
+}

@@ -1,0 +1,50 @@
+// Lists anomalies (GET /v1/anomalies; decisions 7), newest first by `timestamp`, equal times by id; totals exact.
+// FINAL: an anomaly that was written twice is one.
+import type { Anomaly } from '../../schemas/anomaly.ts';
+import type { AnomalyKind, Severity } from '../../schemas/common.ts';
+import type { ClickHouse } from '../client.ts';
+import { Conditions, type Excluded, isoTime } from './conditions.ts';
+
+export type AnomalyPage = Excluded & {
+  agentId?: string | undefined;
+  kind?: AnomalyKind | undefined;
+  severity?: Severity | undefined;
+  /** Epoch ms, inclusive. */
+  from?: number | undefined;
+  to?: number | undefined;
+  limit: number;
+  offset: number;
+};
+
+type AnomalyRow = Omit<Anomaly, 'timestamp' | 'created_at'> & { timestamp_ms: number; created_ms: number };
+
+export async function listAnomalies(
+  clickhouse: ClickHouse,
+  account: string,
+  page: AnomalyPage,
+): Promise<{ items: Anomaly[]; total: number }> {
+  const where = new Conditions(account)
+    .equal('agent_id', page.agentId)
+    .exclude('agent_id', page.excludeAgents)
+    .equal('kind', page.kind)
+    .equal('severity', page.severity)
+    .between('timestamp', page.from, page.to);
+  const [rows, [counted]] = await Promise.all([
+    clickhouse.query<AnomalyRow>(
+      `SELECT id, agent_id, event_id, kind, severity, observed, baseline, score, message,
+         toUnixTimestamp64Milli(timestamp) AS timestamp_ms, toUnixTimestamp64Milli(created_at) AS created_ms
+       FROM anomalies FINAL WHERE ${where.sql} ORDER BY timestamp DESC, id DESC LIMIT {limit:UInt64} OFFSET {offset:UInt64}`,
+      { ...where.params, limit: page.limit, offset: page.offset },
+    ),
+    clickhouse.query<{ total: number }>(
+      `SELECT count() AS total FROM anomalies FINAL WHERE ${where.sql}`,
+      where.params,
+    ),
+  ]);
+  const items = rows.map(({ timestamp_ms, created_ms, ...row }) => ({
+    ...row,
+    timestamp: isoTime(timestamp_ms),
+    created_at: isoTime(created_ms),
+  }));
+  return { items, total: counted?.total ?? 0 };
+}

@@ -1,0 +1,206 @@
+// Lists the audit log (GET /v1/audit-logs; spec 2.6, 4.14, decisions 8), newest first, totals exact.
+// Three sources, read as one: every event is an `event.submitted`; a blocked or pending one is a second entry; everything else lies in audit_log.
+// The first two are read off the event rows (projection by_arrival, then the page's rows by primary key), so they are there exactly when
+// the event is, cost nothing at insert, and go with it when its agent is erased.
+import type { AuditLog } from '../../schemas/audit-log.ts';
+import { derivedId } from '../../src/ids.ts';
+import type { ClickHouse, QueryParams } from '../client.ts';
+import { Conditions, type Excluded, isoTime } from './conditions.ts';
+import { type EventRow, rowsByKey } from './event-rows.ts';
+
+export type AuditFilter = Excluded & {
+  action?: string | undefined;
+  actor?: string | undefined;
+  resource_type?: string | undefined;
+  resource_id?: string | undefined;
+  /** Epoch ms, inclusive. */
+  from?: number | undefined;
+  to?: number | undefined;
+};
+export type AuditPage = AuditFilter & { limit: number; offset: number };
+
+type EntrySource = 'submitted' | 'decided' | 'recorded';
+/** One entry of a page before its details are known. `key` is the event's id, or the entry's own for a recorded one. */
+type EntryKey = {
+  source: EntrySource;
+  created_ms: number;
+  log_id: string;
+  key: string;
+  agent_id: string;
+  timestamp_ms: number;
+};
+type RecordedRow = {
+  id: string;
+  action: string;
+  actor: string;
+  resource_type: string;
+  resource_id: string;
+  details: string;
+  created_ms: number;
+};
+type Source = { keys: string; from: string };
+
+/** An event's second entry differs from its first in the lowest bit of the last character: its own inverse, and never equal. */
+const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
+const FLIPPED = '1032547698badcfehgkjnmqpsrvtxwzy';
+
+export async function listAuditLogs(
+  clickhouse: ClickHouse,
+  account: string,
+  page: AuditPage,
+): Promise<{ logs: AuditLog[]; total: number }> {
+  const { sources, params } = sourcesOf(account, page);
+  if (sources.length === 0) return { logs: [], total: 0 };
+  const settings = { preferred_optimize_projection_name: 'by_arrival' };
+  const bounded = sources.map(({ keys }) => `SELECT * FROM (${keys} LIMIT {reach:UInt64})`).join(' UNION ALL ');
+  const [keys, [counted]] = await Promise.all([
+    clickhouse.query<EntryKey>(
+      `SELECT * FROM (${bounded}) ORDER BY created_ms DESC, log_id DESC LIMIT {limit:UInt64} OFFSET {offset:UInt64}`,
+      { ...params, reach: page.limit + page.offset, limit: page.limit, offset: page.offset },
+      { settings },
+    ),
+    clickhouse.query<{ total: number }>(
+      `SELECT sum(n) AS total FROM (${sources.map(({ from }) => `SELECT count() AS n ${from}`).join(' UNION ALL ')})`,
+      params,
+      { settings },
+    ),
+  ]);
+  return { logs: await fillIn(clickhouse, account, keys), total: counted?.total ?? 0 };
+}
+
+/** The id of the entry `event.blocked` or `event.pending` of an event. */
+export function secondEntryId(eventId: string): string {
+  const first = derivedId('auditLog', eventId);
+  return first.slice(0, -1) + FLIPPED[ALPHABET.indexOf(first.at(-1)!)];
+}
+
+function sourcesOf(account: string, filter: AuditFilter): { sources: Source[]; params: QueryParams } {
+  const recorded = recordedConditions(account, filter);
+  const sources: Source[] = [{ from: `FROM audit_log FINAL WHERE ${recorded.sql}`, keys: recordedKeys(recorded) }];
+  const params = { ...recorded.params };
+  const ofEvents = eventConditions(account, filter);
+  if (ofEvents !== null) {
+    Object.assign(params, ofEvents.params);
+    const submitted = `FROM events WHERE ${ofEvents.sql}`;
+    const decided = `${submitted} AND ${decidedCondition(filter.action)}`;
+    if (filter.action === undefined || filter.action === 'event.submitted')
+      sources.push({ from: submitted, keys: eventKeys('submitted', submitted) });
+    if (filter.action !== 'event.submitted') sources.push({ from: decided, keys: eventKeys('decided', decided) });
+  }
+  return { sources, params };
+}
+
+function recordedConditions(account: string, filter: AuditFilter): Conditions {
+  const where = new Conditions(account)
+    .equal('action', filter.action)
+    .equal('actor', filter.actor)
+    .equal('resource_type', filter.resource_type)
+    .equal('resource_id', filter.resource_id)
+    .between('created_at', filter.from, filter.to);
+  const { excludeAgents } = filter;
+  if (excludeAgents === undefined || excludeAgents.length === 0) return where;
+  return where.and("(action = 'agent.deleted' OR about_agent NOT IN {excluded:Array(String)})", {
+    excluded: excludeAgents,
+  });
+}
+
+/** Null where no entry of an event can match. */
+function eventConditions(account: string, filter: AuditFilter): Conditions | null {
+  const { action, actor, resource_type, resource_id } = filter;
+  if (action !== undefined && !['event.submitted', 'event.blocked', 'event.pending'].includes(action)) return null;
+  if (actor !== undefined && !actor.startsWith('agent:')) return null;
+  if (resource_type !== undefined && resource_type !== 'event') return null;
+  return new Conditions(account)
+    .equal('agent_id', actor?.slice('agent:'.length))
+    .equal('id', resource_id)
+    .between('received_at', filter.from, filter.to)
+    .exclude('agent_id', filter.excludeAgents);
+}
+
+function decidedCondition(action: string | undefined): string {
+  if (action === 'event.blocked') return "outcome = 'blocked'";
+  if (action === 'event.pending') return "outcome = 'pending'";
+  return "outcome != 'allowed'";
+}
+
+function recordedKeys(where: Conditions): string {
+  return `SELECT 'recorded' AS source, toUnixTimestamp64Milli(created_at) AS created_ms, id AS log_id, id AS key, '' AS agent_id, toInt64(0) AS timestamp_ms
+    FROM audit_log FINAL WHERE ${where.sql} ORDER BY created_at DESC, id DESC`;
+}
+
+function eventKeys(source: 'submitted' | 'decided', from: string): string {
+  const logId =
+    source === 'submitted'
+      ? "concat('log_', substring(id, 5))"
+      : `concat('log_', substring(id, 5, 25), translate(substring(id, 30, 1), '${ALPHABET}', '${FLIPPED}'))`;
+  return `SELECT '${source}' AS source, toUnixTimestamp64Milli(received_at) AS created_ms, ${logId} AS log_id, id AS key, agent_id,
+    toUnixTimestamp64Milli(timestamp) AS timestamp_ms ${from} ORDER BY received_at DESC, id DESC`;
+}
+
+async function fillIn(clickhouse: ClickHouse, account: string, keys: EntryKey[]): Promise<AuditLog[]> {
+  const eventKeysOf = new Map(
+    keys.filter((key) => key.source !== 'recorded').map((key) => [key.key, { ...key, id: key.key }]),
+  );
+  const recordedIds = keys.filter((key) => key.source === 'recorded');
+  const [events, recorded] = await Promise.all([
+    rowsByKey(clickhouse, account, [...eventKeysOf.values()], { payloads: false }),
+    fetchRecorded(clickhouse, account, recordedIds),
+  ]);
+  const eventById = new Map(events.map((row) => [row.id, row]));
+  const recordedById = new Map(recorded.map((row) => [row.id, row]));
+  return keys.flatMap((key) => {
+    if (key.source === 'recorded') return recordedById.has(key.key) ? [recordedEntry(recordedById.get(key.key)!)] : [];
+    const row = eventById.get(key.key);
+    return row === undefined ? [] : [key.source === 'submitted' ? submittedEntry(row) : decidedEntry(row)];
+  });
+}
+
+async function fetchRecorded(clickhouse: ClickHouse, account: string, keys: EntryKey[]): Promise<RecordedRow[]> {
+  if (keys.length === 0) return [];
+  const times = keys.map((key) => key.created_ms);
+  const where = new Conditions(account)
+    .between('created_at', Math.min(...times), Math.max(...times))
+    .and('id IN {ids:Array(String)}', { ids: keys.map((key) => key.key) });
+  return clickhouse.query<RecordedRow>(
+    `SELECT id, action, actor, resource_type, resource_id, details, toUnixTimestamp64Milli(created_at) AS created_ms FROM audit_log FINAL WHERE ${where.sql}`,
+    where.params,
+  );
+}
+
+function recordedEntry(row: RecordedRow): AuditLog {
+  return {
+    id: row.id,
+    action: row.action as AuditLog['action'],
+    actor: row.actor,
+    resource_type: row.resource_type as AuditLog['resource_type'],
+    resource_id: row.resource_id,
+    details: JSON.parse(row.details) as Record<string, unknown>,
+    created_at: isoTime(row.created_ms),
+  };
+}
+
+function submittedEntry(row: EventRow): AuditLog {
+  const details = { type: row.type, outcome: row.outcome, request_id: row.request_id };
+  return eventEntry(row, { id: derivedId('auditLog', row.id), action: 'event.submitted', details });
+}
+
+function decidedEntry(row: EventRow): AuditLog {
+  const id = secondEntryId(row.id);
+  const policy_id = row.policy_id === '' ? null : row.policy_id;
+  const { approval_id, reason, request_id } = row;
+  return row.outcome === 'pending'
+    ? eventEntry(row, { id, action: 'event.pending', details: { policy_id, approval_id, request_id } })
+    : eventEntry(row, { id, action: 'event.blocked', details: { policy_id, reason, request_id } });
+}
+
+function eventEntry(row: EventRow, { id, action, details }: Pick<AuditLog, 'id' | 'action' | 'details'>): AuditLog {
+  return {
+    id,
+    action,
+    actor: `agent:${row.agent_id}`,
+    resource_type: 'event',
+    resource_id: row.id,
+    details,
+    created_at: isoTime(row.received_at_ms),
+  };
+}

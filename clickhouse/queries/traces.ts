@@ -1,0 +1,117 @@
+// Traces: events that share a trace_id, over all agents of an account (decisions 5). GET /v1/traces lists them, GET /v1/traces/{id} shows one.
+// The list is newest first by when a trace began (that never moves while it goes on), equal times by trace id; totals are exact.
+import type { Trace } from '../../schemas/event.ts';
+import type { ClickHouse } from '../client.ts';
+import { Conditions, type Excluded, isoTime } from './conditions.ts';
+import { type EventKey, type EventRow, KEY_COLUMNS, rowsByKey } from './event-rows.ts';
+
+/** Events that one trace is shown with; `event_count` says how many there are. */
+export const TRACE_EVENTS_MAX = 1_000;
+
+export type TracePage = Excluded & {
+  /** Traces in which this agent took part. */
+  agentId?: string | undefined;
+  /** Epoch ms, inclusive; of the trace's beginning. */
+  from?: number | undefined;
+  to?: number | undefined;
+  limit: number;
+  offset: number;
+};
+
+type TraceRow = {
+  trace_id: string;
+  started_ms: number;
+  ended_ms: number;
+  event_count: number;
+  types: [string, number][];
+  outcome_counts: [string, number][];
+  agents: string[];
+  tokens: number;
+};
+
+const TRACE_COLUMNS = `trace_id, toUnixTimestamp64Milli(min(timestamp)) AS started_ms, toUnixTimestamp64Milli(max(timestamp)) AS ended_ms,
+  count() AS event_count, sumMap([toString(type)], [toUInt64(1)]) AS type_map, sumMap([toString(outcome)], [toUInt64(1)]) AS outcome_map,
+  arrayZip(type_map.1, type_map.2) AS types, arrayZip(outcome_map.1, outcome_map.2) AS outcome_counts,
+  arraySort(groupUniqArray(1000)(agent_id)) AS agents, sum(ifNull(tokens_used, 0)) AS tokens`;
+
+export async function listTraces(
+  clickhouse: ClickHouse,
+  account: string,
+  page: TracePage,
+): Promise<{ items: Trace[]; total: number }> {
+  const where = new Conditions(account).and("trace_id != ''").exclude('agent_id', page.excludeAgents);
+  const having = new Conditions(account).between('began', page.from, page.to);
+  if (page.agentId !== undefined) having.and('countIf(agent_id = {agent:String}) > 0', { agent: page.agentId });
+  // The account in `having` is what Conditions insists on; grouping by it costs nothing.
+  const grouped = `SELECT trace_id, min(timestamp) AS began FROM events WHERE ${where.sql} GROUP BY account_id, trace_id HAVING ${having.sql}`;
+  const params = { ...where.params, ...having.params };
+  const settings = { preferred_optimize_projection_name: 'by_time' };
+  const [ids, [counted]] = await Promise.all([
+    clickhouse.query<{ trace_id: string }>(
+      `SELECT trace_id FROM (${grouped}) ORDER BY began DESC, trace_id DESC LIMIT {limit:UInt64} OFFSET {offset:UInt64}`,
+      { ...params, limit: page.limit, offset: page.offset },
+      { settings },
+    ),
+    clickhouse.query<{ total: number }>(`SELECT count() AS total FROM (${grouped})`, params, { settings }),
+  ]);
+  const wanted = ids.map((row) => row.trace_id);
+  return {
+    items: await describeTraces(clickhouse, account, { wanted, excludeAgents: page.excludeAgents }),
+    total: counted?.total ?? 0,
+  };
+}
+
+/** Null when the account has no event with this trace id. Events in time order, at most TRACE_EVENTS_MAX. */
+export async function getTrace(
+  clickhouse: ClickHouse,
+  account: string,
+  traceId: string,
+  { excludeAgents }: Excluded = {},
+): Promise<{ trace: Trace; events: EventRow[] } | null> {
+  const where = new Conditions(account).equal('trace_id', traceId).exclude('agent_id', excludeAgents);
+  const [traces, keys] = await Promise.all([
+    describeTraces(clickhouse, account, { wanted: [traceId], excludeAgents }),
+    clickhouse.query<EventKey>(
+      `SELECT ${KEY_COLUMNS} FROM events WHERE ${where.sql} ORDER BY timestamp ASC, id ASC LIMIT ${TRACE_EVENTS_MAX}`,
+      where.params,
+      { settings: { optimize_use_projections: 0 } },
+    ),
+  ]);
+  if (traces[0] === undefined) return null;
+  return { trace: traces[0], events: await rowsByKey(clickhouse, account, keys, { payloads: true }) };
+}
+
+/** In the order of `wanted`. */
+async function describeTraces(
+  clickhouse: ClickHouse,
+  account: string,
+  { wanted, excludeAgents }: { wanted: string[] } & Excluded,
+): Promise<Trace[]> {
+  if (wanted.length === 0) return [];
+  const where = new Conditions(account)
+    .and('trace_id IN {traces:Array(String)}', { traces: wanted })
+    .exclude('agent_id', excludeAgents);
+  const rows = await clickhouse.query<TraceRow>(
+    `SELECT ${TRACE_COLUMNS} FROM events WHERE ${where.sql} GROUP BY trace_id`,
+    where.params,
+    {
+      settings: { optimize_use_projections: 0 },
+    },
+  );
+  const byId = new Map(rows.map((row) => [row.trace_id, traceOf(row)]));
+  return wanted.flatMap((id) => byId.get(id) ?? []);
+}
+
+function traceOf(row: TraceRow): Trace {
+  return {
+    trace_id: row.trace_id,
+    started_at: isoTime(row.started_ms),
+    ended_at: isoTime(row.ended_ms),
+    duration_ms: row.ended_ms - row.started_ms,
+    event_count: row.event_count,
+    counts: Object.fromEntries(row.types),
+    outcomes: Object.fromEntries(row.outcome_counts),
+    agents: row.agents,
+    tokens_used: row.tokens,
+  };
+}
