@@ -1,0 +1,349 @@
+// Drains one stream for one pipeline, as long as its lease is held: the loop that every pipeline shares.
+//
+//   collect   read entries until the batch is full, or enough time has gone since the last one and its turn has come
+//   plan      what must be remembered about this batch, so that anybody would write the same rows
+//   manifest  first id, last id, plan: kept in Redis before anything is written elsewhere
+//   apply     the pipeline's effect, tried for ever while the other side is away
+//   ack       parked rows, acknowledgement, watermark, end of the manifest: one step
+//
+// Invariant: one unacknowledged batch a stream, a contiguous range of its entries. A new owner that finds a manifest makes
+// the very same batch of it with the very same plan; what lies behind the manifest was never written by anybody.
+// Nothing is held twice: entries stay in the stream until the ack, and here is at most one batch and one read.
+// Failure: a lost lease ends the drain and drops what it holds; anything else is waited out.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ENTRY_FIELD } from '../schemas/entry.ts';
+import {
+  BATCH_ENTRIES_MAX,
+  INSERT_ROWS_MAX,
+  READ_BYTES_MAX,
+  READ_ENTRIES_MAX,
+  READ_POLL_MS,
+  RETRY_MS_MAX,
+  RETRY_MS_MIN,
+  TOKEN_TRUST_MS,
+} from '../src/limits.ts';
+import type { Log } from '../src/log.ts';
+import type { KeptManifest, ParkedEntry, StreamEntry, StreamReader } from '../src/streams/consume.ts';
+import { parkEntry } from '../src/streams/dead.ts';
+import type { Doorbell } from '../src/streams/doorbell.ts';
+import { type Lease, LeaseLost } from '../src/streams/lease.ts';
+import type { Slots, Ticket } from './slots.ts';
+
+/** A stream entry as a pipeline understands it. */
+export type Decoded<T> = { value: T; rows: number /** Epoch ms at which its oldest part arrived. */; oldestMs: number };
+
+export type Batch<T> = {
+  stream: string;
+  /** Ids of its first and last entry. */
+  first: string;
+  last: string;
+  values: T[];
+  plan: unknown;
+  /** Part of it may have been written already, and no token can be trusted to tell. */
+  suspect: boolean;
+  /** Keeps another plan in the manifest. To be called before an effect that depends on it. */
+  replan(plan: unknown): Promise<void>;
+  /** Throws LeaseLost. To be called right before each effect. */
+  ensureHeld(): Promise<void>;
+};
+
+/** What a pipeline does with a batch. */
+export interface Work<T> {
+  /** Whatever it throws parks the entry with the error's message for a reason. */
+  decode(entry: StreamEntry): Decoded<T>;
+  /** Whether these values lead to anything outside Redis; else the batch is just acknowledged. */
+  hasEffect(values: readonly T[]): boolean;
+  /** JSON; the same for ever once it is in the manifest. */
+  plan(values: readonly T[]): Promise<unknown>;
+  /** Idempotent for the same batch and plan. Returns what cannot be processed. Whatever it throws is tried again. */
+  apply(batch: Batch<T>): Promise<ParkedEntry[]>;
+  /** After the ack: for metrics. */
+  settled(batch: Batch<T>, parked: Parked): void;
+}
+
+/** Numbers of what was parked: returned by `apply`, and entries that could not be decoded. */
+export type Parked = { refused: number; unreadable: number };
+
+export type DrainOptions<T> = {
+  reader: StreamReader;
+  lease: Lease;
+  work: Work<T>;
+  slots: Slots;
+  /** Bytes after which a batch is full. */
+  bytesMax: number;
+  /** Between two batches of a stream lies this much at least: a lone event goes at once, under load batches grow this long. */
+  lingerMs: number;
+  log: Log;
+  doorbell: Doorbell;
+  /** Trims the stream; false: not now. */
+  trim: () => Promise<boolean>;
+};
+
+/** Entries on their way to becoming a batch. */
+class Taken<T> {
+  readonly ids: string[] = [];
+  readonly values: T[] = [];
+  readonly parked: ParkedEntry[] = [];
+  rows = 0;
+  bytes = 0;
+  oldestMs = Number.POSITIVE_INFINITY;
+  retried = false;
+}
+
+export class Drain<T> {
+  readonly #options: DrainOptions<T>;
+  readonly #stop = new AbortController();
+  /** Entries read beyond the batch that is being made. */
+  #ahead: StreamEntry[] = [];
+  #taken: Taken<T> | undefined;
+  #askingSince: number | undefined;
+  /** Monotonic ms of the last acknowledgement that followed an effect. */
+  #writtenAt = Number.NEGATIVE_INFINITY;
+  /** Something was acknowledged since the last trim; true at first, since an earlier owner may have died before its own. */
+  #untrimmed = true;
+  #failingSince: number | undefined;
+
+  constructor(options: DrainOptions<T>) {
+    this.#options = options;
+  }
+
+  /** Resolves after `stop`, rejects with LeaseLost. */
+  async run(): Promise<void> {
+    try {
+      const kept = await this.#patiently(() => this.#options.reader.manifest());
+      if (kept !== null) await this.#recover(kept);
+      while (!this.#stop.signal.aborted) await this.#round();
+    } catch (error) {
+      if (!(error instanceof Stopped)) throw error;
+    }
+  }
+
+  /** Ends the drain after the insert that is running; a batch that is only collected stays in the stream. */
+  stop(): void {
+    this.#stop.abort();
+  }
+
+  /** Epoch ms of the oldest event in hand, or null. */
+  get oldestMs(): number | null {
+    const oldest = this.#taken?.oldestMs ?? Number.POSITIVE_INFINITY;
+    return Number.isFinite(oldest) ? oldest : null;
+  }
+
+  /** ms since a step of Redis was begun that has not succeeded yet, or 0. */
+  get silentMs(): number {
+    return this.#askingSince === undefined ? 0 : performance.now() - this.#askingSince;
+  }
+
+  /** ms since the batch in hand first failed, or 0. */
+  get failingMs(): number {
+    return this.#failingSince === undefined ? 0 : performance.now() - this.#failingSince;
+  }
+
+  async #round(): Promise<void> {
+    const taken = new Taken<T>();
+    this.#taken = taken;
+    try {
+      await this.#collect(taken);
+      if (taken.ids.length > 0) await this.#write(taken, null);
+      if (this.#untrimmed && (await this.#options.trim())) this.#untrimmed = false;
+    } finally {
+      this.#taken = undefined;
+    }
+  }
+
+  /** The batch of an earlier owner: its entries lead the history. */
+  async #recover(kept: KeptManifest): Promise<void> {
+    const taken = new Taken<T>();
+    this.#taken = taken;
+    const { last } = kept.manifest;
+    while (taken.ids.at(-1) !== last) {
+      const entries = await this.#read();
+      if (entries.length === 0) {
+        // Somebody removed entries or the group by hand. What is left is written as if nothing were known about it.
+        this.#options.log.error({ last }, 'manifest.dangling');
+        kept = { ...kept, ageMs: Number.POSITIVE_INFINITY };
+        break;
+      }
+      const end = entries.findIndex((entry) => entry.id === last);
+      this.#take(taken, end < 0 ? entries : entries.slice(0, end + 1));
+      if (end >= 0) this.#ahead = entries.slice(end + 1);
+    }
+    this.#options.log.info(
+      { first: kept.manifest.first, last, attempts: kept.manifest.attempts, ageMs: kept.ageMs },
+      'batch.recovered',
+    );
+    if (taken.ids[0] !== kept.manifest.first) kept = { ...kept, ageMs: Number.POSITIVE_INFINITY };
+    if (taken.ids.length > 0) await this.#write(taken, kept);
+    this.#taken = undefined;
+  }
+
+  /** Fills `taken`; leaves it empty if there is nothing to read. */
+  async #collect(taken: Taken<T>): Promise<void> {
+    this.#take(taken, this.#ahead);
+    this.#ahead = [];
+    while (!this.#full(taken)) {
+      const entries = await this.#read();
+      const bytesBefore = taken.bytes;
+      this.#take(taken, entries);
+      if (taken.ids.length === 0) return this.#options.doorbell.wait(this.#options.reader.stream, this.#stop.signal);
+      // A read that came back full has more behind it: a backlog is drained in full batches.
+      if (entries.length >= READ_ENTRIES_MAX || taken.bytes - bytesBefore >= READ_BYTES_MAX) continue;
+      if (performance.now() >= this.#writtenAt + this.#options.lingerMs) return;
+      if (entries.length === 0) await this.#pause(Math.min(READ_POLL_MS, this.#options.lingerMs) / 2);
+    }
+  }
+
+  #full(taken: Taken<T>): boolean {
+    return (
+      taken.rows >= INSERT_ROWS_MAX || taken.bytes >= this.#options.bytesMax || taken.ids.length >= BATCH_ENTRIES_MAX
+    );
+  }
+
+  #read(): Promise<StreamEntry[]> {
+    return this.#patiently(() => this.#options.reader.read());
+  }
+
+  #take(taken: Taken<T>, entries: readonly StreamEntry[]): void {
+    for (const entry of entries) {
+      taken.ids.push(entry.id);
+      if (entry.fields.size === 0) {
+        this.#options.log.error({ id: entry.id }, 'entry.gone');
+        continue;
+      }
+      // A parked entry that was re-queued is for the group that had parked it; for the others it is old.
+      const retryOf = entry.fields.get(ENTRY_FIELD.group)?.toString();
+      if (retryOf !== undefined && retryOf !== this.#options.reader.group) continue;
+      for (const value of entry.fields.values()) taken.bytes += value.length;
+      taken.retried ||= retryOf !== undefined;
+      this.#decode(taken, entry);
+    }
+  }
+
+  #decode(taken: Taken<T>, entry: StreamEntry): void {
+    try {
+      const { value, rows, oldestMs } = this.#options.work.decode(entry);
+      taken.values.push(value);
+      taken.rows += rows;
+      taken.oldestMs = Math.min(taken.oldestMs, oldestMs);
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      this.#options.log.error({ id: entry.id, reason }, 'entry.parked');
+      taken.parked.push(parkEntry({ fields: entry.fields, group: this.#options.reader.group, from: entry.id, reason }));
+    }
+  }
+
+  async #write(taken: Taken<T>, kept: KeptManifest | null): Promise<void> {
+    const { work, reader } = this.#options;
+    const batch = this.#batch(taken);
+    let refused: ParkedEntry[] = [];
+    if (work.hasEffect(taken.values)) {
+      const ticket = await this.#turn(taken, kept === null);
+      try {
+        batch.last = taken.ids.at(-1)!;
+        refused = await this.#apply(batch, taken, kept, ticket);
+      } finally {
+        ticket.giveBack();
+        this.#writtenAt = performance.now();
+      }
+    }
+    await this.#patiently(() => reader.ack(taken.ids, [...refused, ...taken.parked]));
+    this.#untrimmed = true;
+    work.settled(batch, { refused: refused.length, unreadable: taken.parked.length });
+  }
+
+  #batch(taken: Taken<T>): Batch<T> {
+    return {
+      stream: this.#options.reader.stream,
+      first: taken.ids[0]!,
+      last: taken.ids.at(-1)!,
+      values: taken.values,
+      plan: undefined,
+      suspect: taken.retried,
+      replan: () => Promise.resolve(),
+      ensureHeld: () => this.#options.lease.ensureHeld(),
+    };
+  }
+
+  /** Waits for a place among the inserts; a batch that may still grow does so meanwhile. */
+  async #turn(taken: Taken<T>, mayGrow: boolean): Promise<Ticket> {
+    const ticket = this.#options.slots.queue();
+    try {
+      while (!ticket.granted) {
+        const grows = mayGrow && !this.#full(taken);
+        const entries = grows ? await this.#read() : [];
+        this.#take(taken, entries);
+        if (entries.length === 0) await Promise.race([ticket.turn, this.#pause(READ_POLL_MS)]);
+      }
+      return ticket;
+    } catch (error) {
+      ticket.giveBack();
+      throw error;
+    }
+  }
+
+  async #apply(batch: Batch<T>, taken: Taken<T>, kept: KeptManifest | null, first: Ticket): Promise<ParkedEntry[]> {
+    const { work, reader, log } = this.#options;
+    const attemptsBefore = kept?.manifest.attempts ?? 0;
+    const startedAt = performance.now() - (kept?.ageMs ?? 0);
+    batch.plan = kept?.manifest.plan ?? (await this.#patiently(() => work.plan(taken.values)));
+    batch.replan = async (plan) => {
+      batch.plan = plan;
+      await this.#patiently(() =>
+        reader.keepManifest({ first: batch.first, last: batch.last, attempts: attemptsBefore + 1, plan }),
+      );
+    };
+    await batch.replan(batch.plan);
+    let ticket = first;
+    for (let attempt = 1; ; attempt++) {
+      try {
+        batch.suspect ||= performance.now() - startedAt > TOKEN_TRUST_MS;
+        const parked = await work.apply(batch);
+        this.#failingSince = undefined;
+        return parked;
+      } catch (error) {
+        if (error instanceof LeaseLost || error instanceof Stopped) throw error;
+        this.#failingSince ??= performance.now();
+        log.warn({ err: error, first: batch.first, last: batch.last, attempt }, 'batch.failed');
+      } finally {
+        // Others go on while this batch waits.
+        ticket.giveBack();
+      }
+      await this.#pause(backoffMs(attempt));
+      ticket = await this.#turn(taken, false);
+    }
+  }
+
+  /** Does a step of Redis until it succeeds, the lease is lost or the drain is stopped. */
+  async #patiently<R>(step: () => Promise<R>): Promise<R> {
+    this.#askingSince = performance.now();
+    for (let attempt = 1; ; attempt++) {
+      try {
+        const result = await step();
+        this.#askingSince = undefined;
+        return result;
+      } catch (error) {
+        if (error instanceof LeaseLost) throw error;
+        if (attempt === 1) this.#options.log.warn({ err: error }, 'redis.step_failed');
+      }
+      await this.#pause(backoffMs(attempt));
+    }
+  }
+
+  async #pause(ms: number): Promise<void> {
+    if (this.#stop.signal.aborted) throw new Stopped();
+    try {
+      await sleep(ms, undefined, { signal: this.#stop.signal });
+    } catch {
+      throw new Stopped();
+    }
+  }
+}
+
+/** The drain was asked to stop while it waited. */
+class Stopped extends Error {
+  override name = 'Stopped';
+}
+
+function backoffMs(attempt: number): number {
+  return Math.min(RETRY_MS_MAX, RETRY_MS_MIN * 2 ** Math.min(attempt - 1, 10)) * (0.75 + Math.random() / 2);
+}

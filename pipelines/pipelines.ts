@@ -1,0 +1,325 @@
+// All pipelines of a process: members, leases, drains, erasure (composed here, started by the process's main).
+// Once a second: sign in, learn one's share, give up surplus streams, try for free ones, renew what is held.
+// Every stream of every group is a unit; a unit that is held has one drain. The drains know nothing of each other but the
+// places for inserts, of which there are INSERTS_AT_ONCE_MAX over all of them.
+// Invariant: a unit is drained only under its lease, and released only after its drain has ended.
+// Failure: a drain that breaks is logged, its lease is let go, and it is tried again a second later, here or elsewhere.
+// Redis away: drains wait; a Redis that does not answer at all for READER_STUCK_MS gets a new connection, and readiness fails.
+import { randomBytes } from 'node:crypto';
+import type { ClickHouse } from '../clickhouse/client.ts';
+import { ENTRY_FIELD } from '../schemas/entry.ts';
+import {
+  DRAIN_STOP_MS,
+  INSERT_BYTES_MAX,
+  INSERTS_AT_ONCE_MAX,
+  LEASE_RENEW_MS,
+  MEMBER_MS,
+  MEMBER_SIGN_IN_MS,
+  READ_AHEAD_BYTES_MAX,
+  READER_STUCK_MS,
+  TRIM_INTERVAL_MS,
+} from '../src/limits.ts';
+import type { Log } from '../src/log.ts';
+import type { Metrics } from '../src/metrics.ts';
+import type { Commands } from '../src/redis/client.ts';
+import { type Keys, REGISTRY_SHARDS } from '../src/redis/keys.ts';
+import { StreamReader } from '../src/streams/consume.ts';
+import { Doorbell } from '../src/streams/doorbell.ts';
+import { EVENT_GROUPS, ensureGroups, type Group, JOURNAL_GROUPS } from '../src/streams/groups.ts';
+import { acquireLease, type Lease, LeaseLost } from '../src/streams/lease.ts';
+import { Members } from '../src/streams/members.ts';
+import { trimStream } from '../src/streams/trim.ts';
+import { AnomalyPipeline } from './anomaly/pipeline.ts';
+import { Drain, type Work } from './drain.ts';
+import { Slots } from './slots.ts';
+import { Eraser } from './store/erase.ts';
+import { JournalStore } from './store/journal.ts';
+import { EventStore } from './store/pipeline.ts';
+
+export type PipelinesOptions = {
+  /** A writer's client: reads are not to be repeated behind our back. */
+  redis: Commands;
+  keys: Keys;
+  clickhouse: ClickHouse;
+  metrics: Metrics;
+  log: Log;
+  lingerMs: number;
+  /** Stable name of the process; without one it gets a random one and waits for old leases to run out. */
+  processName?: string | undefined;
+  /** Which pipelines run here. */
+  groups?: readonly Group[];
+};
+
+/** A stream of a pipeline. `share` names the set of units that is shared out among members. */
+type Unit = {
+  share: string;
+  stream: string;
+  dead: string;
+  group: Group;
+  groups: readonly string[];
+  without?: string;
+  work: Work<unknown>;
+  shard?: number;
+};
+
+type Held = { unit: Unit; lease: Lease; drain: Drain<unknown>; ended: Promise<void>; renewedAt: number };
+
+export class Pipelines {
+  readonly #options: PipelinesOptions;
+  readonly #owner: string;
+  readonly #units: Unit[];
+  readonly #members: Members;
+  readonly #eraser: Eraser;
+  readonly #slots = new Slots(INSERTS_AT_ONCE_MAX);
+  readonly #doorbell: Doorbell;
+  readonly #held = new Map<Unit, Held>();
+  readonly #tried = new Set<Unit>();
+  readonly #trimmedAt = new Map<string, number>();
+  #timer: NodeJS.Timeout | undefined;
+  #turn: Promise<void> | undefined;
+  #stopping = false;
+  #signedInAt = performance.now();
+
+  constructor(options: PipelinesOptions) {
+    this.#options = options;
+    this.#owner = options.processName ?? `p-${randomBytes(8).toString('hex')}`;
+    this.#units = unitsOf(options);
+    const shares = [...new Set(this.#units.map((unit) => unit.share))];
+    this.#members = new Members({
+      redis: options.redis,
+      key: options.keys.members(),
+      name: this.#owner,
+      groups: shares,
+    });
+    this.#eraser = new Eraser(options);
+    this.#doorbell = new Doorbell(options.redis);
+  }
+
+  /** Resolves after the first look; what is free is being drained then. */
+  async start(): Promise<void> {
+    const { redis, keys } = this.#options;
+    const streams = new Map(this.#units.map((unit) => [unit.stream, unit.groups]));
+    await Promise.all([...streams].map(([stream, groups]) => ensureGroups(redis, keys, stream, groups)));
+    await this.#tick();
+    this.#timer = setInterval(() => void this.#tick(), MEMBER_SIGN_IN_MS);
+  }
+
+  /** Finishes the inserts that are running, gives up all leases; at the latest after DRAIN_STOP_MS. */
+  async stop(): Promise<void> {
+    this.#stopping = true;
+    clearInterval(this.#timer);
+    await this.#turn;
+    for (const { drain } of this.#held.values()) drain.stop();
+    const ended = Promise.all([...this.#held.values()].map((held) => held.ended));
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise((resolve) => {
+      timer = setTimeout(resolve, DRAIN_STOP_MS);
+    });
+    await Promise.race([ended, late]);
+    clearTimeout(timer);
+    await this.#members.signOut().catch(() => undefined);
+  }
+
+  /** Readiness: does everything that is held make progress? */
+  healthy(): { ok: boolean; reason: string } {
+    const silent = performance.now() - this.#signedInAt;
+    if (silent > MEMBER_MS) return { ok: false, reason: `Redis has not answered for ${seconds(silent)}` };
+    for (const { unit, drain } of this.#held.values()) {
+      if (drain.silentMs > READER_STUCK_MS)
+        return {
+          ok: false,
+          reason: `${unit.stream} ${unit.group}: no answer from Redis for ${seconds(drain.silentMs)}`,
+        };
+      if (drain.failingMs > READER_STUCK_MS)
+        return {
+          ok: false,
+          reason: `${unit.stream} ${unit.group}: a batch has failed for ${seconds(drain.failingMs)}`,
+        };
+    }
+    return { ok: true, reason: '' };
+  }
+
+  /** Streams drained here, as `<group> <stream>`. */
+  held(): string[] {
+    return [...this.#held.keys()].map((unit) => `${unit.group} ${unit.stream}`);
+  }
+
+  #tick(): Promise<void> {
+    this.#turn ??= this.#look().finally(() => {
+      this.#turn = undefined;
+    });
+    return this.#turn;
+  }
+
+  async #look(): Promise<void> {
+    if (this.#stopping) return;
+    try {
+      await this.#members.signIn();
+      this.#signedInAt = performance.now();
+      for (const share of new Set(this.#units.map((unit) => unit.share))) await this.#balance(share);
+      await this.#renew();
+    } catch (error) {
+      this.#options.log.warn({ err: error }, 'pipelines.look_failed');
+      // Renewal is what must not be missed for anything else.
+      await this.#renew();
+      if (performance.now() - this.#signedInAt > READER_STUCK_MS) this.#options.redis.disconnect(true);
+    }
+    this.#report();
+    const shards = [...this.#held.keys()].flatMap((unit) => unit.shard ?? []);
+    void this.#eraser.look(shards);
+  }
+
+  /** Gives up what is over the share, and tries for what is under it. */
+  async #balance(share: string): Promise<void> {
+    const units = this.#units.filter((unit) => unit.share === share);
+    const held = units.filter((unit) => this.#held.has(unit));
+    const wanted = this.#members.share(share, units.length);
+    for (const unit of held.slice(wanted)) this.#held.get(unit)!.drain.stop();
+    const free = units.filter((unit) => !this.#held.has(unit));
+    // All at once where all are wanted, one after the other where they are contended.
+    let missing = wanted - held.length;
+    while (missing > 0 && free.length > 0) {
+      const tried = free.splice(0, missing);
+      const got = await Promise.all(tried.map((unit) => this.#acquire(unit)));
+      missing -= got.filter(Boolean).length;
+    }
+  }
+
+  async #acquire(unit: Unit): Promise<boolean> {
+    const { redis, keys } = this.#options;
+    const leaseKeys = { lease: keys.lease(unit.stream, unit.group), fence: keys.fence(unit.stream, unit.group) };
+    const lease = await acquireLease(redis, leaseKeys, { owner: this.#owner, retake: !this.#tried.has(unit) });
+    this.#tried.add(unit);
+    if (lease === null) return false;
+    const drain = this.#drain(unit, lease);
+    this.#held.set(unit, { unit, lease, drain, ended: this.#run(unit, lease, drain), renewedAt: performance.now() });
+    return true;
+  }
+
+  #drain(unit: Unit, lease: Lease): Drain<unknown> {
+    const { redis, keys, lingerMs, log } = this.#options;
+    return new Drain({
+      reader: new StreamReader(
+        {
+          redis,
+          keys,
+          stream: unit.stream,
+          dead: unit.dead,
+          group: unit.group,
+          groups: unit.groups,
+          ...(unit.without ? { without: unit.without } : {}),
+        },
+        lease,
+      ),
+      lease,
+      work: unit.work,
+      slots: this.#slots,
+      doorbell: this.#doorbell,
+      bytesMax: Math.min(INSERT_BYTES_MAX, this.#bytesMax(unit.share)),
+      lingerMs,
+      log: log.child({ stream: unit.stream, group: unit.group }),
+      trim: () => this.#trim(unit),
+    });
+  }
+
+  /** A stream's part of what may be held at once. Digests and journals are small beside rows. */
+  #bytesMax(share: string): number {
+    const streams = this.#units.filter((unit) => unit.share === share).length;
+    return (READ_AHEAD_BYTES_MAX * (share === 'store' ? 3 / 4 : 1 / 8)) / streams;
+  }
+
+  /** Resolves when the drain has ended, however it did, and the lease is let go. */
+  async #run(unit: Unit, lease: Lease, drain: Drain<unknown>): Promise<void> {
+    const log = this.#options.log.child({ stream: unit.stream, group: unit.group });
+    log.debug({ lease: lease.text }, 'stream.taken');
+    try {
+      await drain.run();
+    } catch (error) {
+      if (error instanceof LeaseLost) log.warn({ lease: lease.text }, 'lease.lost');
+      else log.error({ err: error }, 'drain.broke');
+    }
+    await lease.release().catch(() => undefined);
+    this.#held.delete(unit);
+    log.debug({ lease: lease.text }, 'stream.released');
+  }
+
+  async #renew(): Promise<void> {
+    const due = [...this.#held.values()].filter((held) => performance.now() - held.renewedAt >= LEASE_RENEW_MS);
+    await Promise.all(
+      due.map(async (held) => {
+        try {
+          await held.lease.renew();
+          held.renewedAt = performance.now();
+        } catch (error) {
+          if (error instanceof LeaseLost) held.drain.stop();
+        }
+      }),
+    );
+  }
+
+  /** False: trimmed a moment ago, ask again later. */
+  async #trim(unit: Unit): Promise<boolean> {
+    const now = performance.now();
+    if (now - (this.#trimmedAt.get(unit.stream) ?? 0) < TRIM_INTERVAL_MS) return false;
+    this.#trimmedAt.set(unit.stream, now);
+    try {
+      const { missing, unknownGroups } = await trimStream(this.#options.redis, unit.stream, unit.groups);
+      if (missing) await ensureGroups(this.#options.redis, this.#options.keys, unit.stream, unit.groups);
+      if (unknownGroups > 0) this.#options.log.warn({ stream: unit.stream, unknownGroups }, 'stream.unknown_groups');
+    } catch (error) {
+      this.#options.log.warn({ err: error, stream: unit.stream }, 'stream.trim_failed');
+      return false;
+    }
+    return true;
+  }
+
+  #report(): void {
+    const { metrics } = this.#options;
+    let oldestMs = Date.now();
+    for (const { unit, drain } of this.#held.values()) {
+      if (unit.group === 'store') oldestMs = Math.min(oldestMs, drain.oldestMs ?? oldestMs);
+    }
+    metrics.set('gatehouse_store_lag_seconds', {}, (Date.now() - oldestMs) / 1000);
+    for (const group of EVENT_GROUPS) {
+      const count = [...this.#held.keys()].filter((unit) => unit.group === group).length;
+      metrics.set('gatehouse_partitions_owned', { group }, count);
+    }
+  }
+}
+
+function unitsOf(options: PipelinesOptions): Unit[] {
+  const { keys, groups = EVENT_GROUPS } = options;
+  const partitions = Array.from({ length: keys.partitions }, (_, partition) => partition);
+  const events = (partition: number) => ({
+    stream: keys.events(partition),
+    dead: keys.dead(partition),
+    groups: EVENT_GROUPS,
+  });
+  const units: Unit[] = [];
+  if (groups.includes('store')) {
+    const work = new EventStore(options) as Work<unknown>;
+    for (const partition of partitions) units.push({ share: 'store', group: 'store', work, ...events(partition) });
+    const journal = new JournalStore(options) as Work<unknown>;
+    for (let shard = 0; shard < REGISTRY_SHARDS; shard++) {
+      units.push({
+        share: 'journal',
+        group: 'store',
+        work: journal,
+        stream: keys.journal(shard),
+        dead: keys.journalDead(shard),
+        groups: JOURNAL_GROUPS,
+        shard,
+      });
+    }
+  }
+  if (groups.includes('anomaly')) {
+    const work = new AnomalyPipeline(options) as Work<unknown>;
+    for (const partition of partitions)
+      units.push({ share: 'anomaly', group: 'anomaly', work, without: ENTRY_FIELD.rows, ...events(partition) });
+  }
+  return units;
+}
+
+function seconds(ms: number): string {
+  return `${Math.round(ms / 1000)} s`;
+}

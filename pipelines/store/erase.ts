@@ -1,0 +1,105 @@
+// Erases deleted agents from ClickHouse (after the registry has set the tombstone; run by whoever drains the shard's journal).
+//
+//   mark     where the streams end now: the agent's event stream for every group, the journal for the store
+//   drain    wait until all of them have been acknowledged up to there
+//   erase    delete the agent's rows, drop its parked entries
+//   forget   the erasure and the agent's last sign of life; the tombstone stays
+//
+// Invariant: when the rows are deleted nothing that was appended before the tombstone can still be inserted: it has been
+// acknowledged, and a late twin of an acknowledged insert is dropped by its token. What is appended after the tombstone, by a
+// front that has not heard of it, is dropped by the store pipeline, which looks at the tombstones after it has read.
+// Marks are kept in memory alone: a new owner marks later ends, which is right as well. Two owners at once do the same twice.
+// Anything that fails is tried again at the next look; an erasure leaves its hash only when it is done.
+import type { ClickHouse } from '../../clickhouse/client.ts';
+import { eraseAgent } from '../../clickhouse/queries/erase-agent.ts';
+import type { Log } from '../../src/log.ts';
+import type { Commands } from '../../src/redis/client.ts';
+import type { Keys } from '../../src/redis/keys.ts';
+import { DeadEntries } from '../../src/streams/dead.ts';
+import { EVENT_GROUPS, JOURNAL_GROUPS } from '../../src/streams/groups.ts';
+import { positionOf } from '../../src/streams/read-barrier.ts';
+import { compareIds } from '../../src/streams/stream-id.ts';
+
+/** A stream has to be acknowledged by a group up to `end`. */
+type Mark = { stream: string; group: string; end: string };
+
+export type EraserOptions = {
+  redis: Commands;
+  keys: Keys;
+  clickhouse: ClickHouse;
+  log: Log;
+};
+
+export class Eraser {
+  readonly #options: EraserOptions;
+  readonly #dead: DeadEntries;
+  readonly #marks = new Map<string, Mark[]>();
+  #busy: Promise<void> | undefined;
+
+  constructor(options: EraserOptions) {
+    this.#options = options;
+    this.#dead = new DeadEntries(options);
+  }
+
+  /** Looks at the erasures of these registry shards and does what can be done now. Never rejects; one look at a time. */
+  look(shards: readonly number[]): Promise<void> {
+    this.#busy ??= this.#lookAll(shards).finally(() => {
+      this.#busy = undefined;
+    });
+    return this.#busy;
+  }
+
+  async #lookAll(shards: readonly number[]): Promise<void> {
+    for (const shard of shards) {
+      try {
+        const erasures = await this.#options.redis.hgetall(this.#options.keys.erasures(shard));
+        for (const [agent, text] of Object.entries(erasures)) await this.#erase(shard, agent, text);
+      } catch (error) {
+        this.#options.log.warn({ err: error, shard }, 'erasure.failed');
+      }
+    }
+  }
+
+  async #erase(shard: number, agent: string, text: string): Promise<void> {
+    const { redis, keys, log, clickhouse } = this.#options;
+    const { account } = JSON.parse(text) as { account: string };
+    const marks = this.#marks.get(agent) ?? (await this.#mark(account, agent));
+    this.#marks.set(agent, marks);
+    if (!(await this.#drained(marks))) return;
+    const partition = keys.partitionOf(account, agent);
+    await eraseAgent(clickhouse, account, agent);
+    const parked = await this.#dead.dropAgent(keys.events(partition), agent);
+    await redis.hdel(keys.lastSeen(partition), agent);
+    await redis.hdel(keys.erasures(shard), agent);
+    this.#marks.delete(agent);
+    log.info({ account, agent, parked }, 'agent.erased');
+  }
+
+  async #mark(account: string, agent: string): Promise<Mark[]> {
+    const { redis, keys } = this.#options;
+    const events = keys.events(keys.partitionOf(account, agent));
+    const journal = keys.journal(keys.shardOf(account));
+    const all = [
+      ...EVENT_GROUPS.map((group) => ({ stream: events, group })),
+      ...JOURNAL_GROUPS.map((group) => ({ stream: journal, group })),
+    ];
+    return Promise.all(
+      all.map(async ({ stream, group }) => ({
+        stream,
+        group,
+        end: (await positionOf(redis, keys, stream, group)).last,
+      })),
+    );
+  }
+
+  async #drained(marks: readonly Mark[]): Promise<boolean> {
+    const { redis, keys } = this.#options;
+    const done = await Promise.all(
+      marks.map(
+        async ({ stream, group, end }) =>
+          compareIds((await positionOf(redis, keys, stream, group)).watermark, end) >= 0,
+      ),
+    );
+    return done.every((one) => one);
+  }
+}

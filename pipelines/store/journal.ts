@@ -1,0 +1,145 @@
+// The journal's way into ClickHouse: registry streams -> tables `registry` and `audit_log` (beside the event store).
+// Each entry is one registry change with its audit record, which Redis wrote together; here both are copied.
+// Exactly once: both tables replace rows of equal key, so writing a batch again changes nothing; the tokens spare the parts.
+// Invariant: `registry` keeps the newest revision of each resource, however late or often a change arrives.
+// An agent's erasure is not this file's: its audit records are copied like all others and removed later (erase.ts).
+// An entry of another version is parked; refused rows are parked with their entry.
+
+import { type ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
+import { EntryFormatError } from '../../schemas/entry.ts';
+import { JOURNAL_FIELD, JOURNAL_VERSION, type JournalEntry } from '../../schemas/journal.ts';
+import { PARKED_ROWS_MAX } from '../../src/limits.ts';
+import type { Log } from '../../src/log.ts';
+import type { Metrics } from '../../src/metrics.ts';
+import type { ParkedEntry, StreamEntry } from '../../src/streams/consume.ts';
+import { parkEntry } from '../../src/streams/dead.ts';
+import type { Batch, Decoded, Parked, Work } from '../drain.ts';
+import { TableRefuses } from './insert.ts';
+import { hashOf, monthOf } from './rows.ts';
+
+const GROUP = 'store';
+
+type Change = { id: string; entry: JournalEntry; fields: ReadonlyMap<string, Buffer> };
+type Table = {
+  name: 'registry' | 'audit_log' /** Rows of one partition of the table. */;
+  parts: { part: string; rows: object[]; ids: string[] }[];
+};
+
+export class JournalStore implements Work<Change> {
+  readonly #clickhouse: Pick<ClickHouse, 'insertRows'>;
+  readonly #metrics: Metrics;
+  readonly #log: Log;
+
+  constructor(options: { clickhouse: Pick<ClickHouse, 'insertRows'>; metrics: Metrics; log: Log }) {
+    this.#clickhouse = options.clickhouse;
+    this.#metrics = options.metrics;
+    this.#log = options.log;
+  }
+
+  decode({ id, fields }: StreamEntry): Decoded<Change> {
+    const entry = JSON.parse(fields.get(JOURNAL_FIELD)?.toString() ?? 'null') as JournalEntry | null;
+    if (entry?.version !== JOURNAL_VERSION)
+      throw new EntryFormatError(`journal entry of version ${entry?.version ?? 'none'}, expected ${JOURNAL_VERSION}`);
+    return { value: { id, entry, fields }, rows: entry.changes.length + entry.audit.length, oldestMs: entry.at };
+  }
+
+  hasEffect(changes: readonly Change[]): boolean {
+    return changes.length > 0;
+  }
+
+  async plan(): Promise<null> {
+    return null;
+  }
+
+  async apply(batch: Batch<Change>): Promise<ParkedEntry[]> {
+    try {
+      await this.#insert(batch, batch.values);
+      return [];
+    } catch (error) {
+      if (!isBadData(error)) throw error;
+    }
+    // Rare, and these tables bear repetition: one by one.
+    const parked: ParkedEntry[] = [];
+    for (const change of batch.values) {
+      try {
+        await this.#insert(batch, [change]);
+      } catch (error) {
+        if (!isBadData(error)) throw error;
+        parked.push(
+          parkEntry({ fields: change.fields, group: GROUP, from: change.id, reason: (error as Error).message }),
+        );
+        if (parked.length > PARKED_ROWS_MAX)
+          throw new TableRefuses(`ClickHouse refused ${parked.length} journal entries of one batch`);
+      }
+    }
+    return parked;
+  }
+
+  async #insert(batch: Batch<Change>, changes: readonly Change[]): Promise<void> {
+    for (const { name, parts } of [registryTable(changes), auditTable(changes)]) {
+      for (const { part, rows, ids } of parts) {
+        await batch.ensureHeld();
+        await this.#clickhouse.insertRows(
+          name,
+          rows,
+          `${batch.stream}:${changes[0]!.id}-${changes.at(-1)!.id}:${part}:${hashOf(ids)}`,
+        );
+        this.#metrics.inc('gatehouse_inserts_total', { table: name, result: 'ok' });
+        this.#metrics.inc('gatehouse_stored_rows_total', { table: name }, rows.length);
+      }
+    }
+  }
+
+  settled(batch: Batch<Change>, parked: Parked): void {
+    this.#metrics.inc('gatehouse_batches_total', { pipeline: 'journal' });
+    this.#metrics.inc('gatehouse_parked_rows_total', { table: 'registry' }, parked.refused + parked.unreadable);
+    this.#log.debug(
+      { first: batch.first, last: batch.last, changes: batch.values.length, ...parked },
+      'journal.flushed',
+    );
+  }
+}
+
+function registryTable(changes: readonly Change[]): Table {
+  const rows = changes.flatMap(({ entry }) =>
+    entry.changes.map(({ kind, id, record }) => ({
+      account_id: entry.account,
+      kind,
+      id,
+      revision: entry.revision,
+      at: clickhouseTime(entry.at),
+      record: record === null ? '' : JSON.stringify(record),
+    })),
+  );
+  const ids = rows.map((row) => `${row.kind}/${row.id}/${row.revision}`);
+  return { name: 'registry', parts: rows.length > 0 ? [{ part: 'registry', rows, ids }] : [] };
+}
+
+function auditTable(changes: readonly Change[]): Table {
+  const months = new Map<number, { part: string; rows: object[]; ids: string[] }>();
+  for (const { entry } of changes) {
+    for (const log of entry.audit) {
+      const at = Date.parse(log.created_at);
+      const month = monthOf(at);
+      const part = months.get(month) ?? { part: `audit:${month}`, rows: [], ids: [] };
+      months.set(month, part);
+      part.ids.push(log.id);
+      part.rows.push({
+        ...log,
+        account_id: entry.account,
+        details: JSON.stringify(log.details),
+        created_at: clickhouseTime(at),
+      });
+    }
+  }
+  return { name: 'audit_log', parts: [...months.values()] };
+}
+
+/** `2026-11-20 17:28:00.123`, UTC. */
+export function clickhouseTime(epochMs: number): string {
+  return new Date(epochMs).toISOString().replace('T', ' ').slice(0, -1);
+}
+
+function isBadData(error: unknown): boolean {
+  return error instanceof ClickHouseError && !error.canRetry;
+}

@@ -1,0 +1,185 @@
+// The store pipeline, written out; read this file first. Event streams -> table `events` (step 14 of the path: the last).
+//
+//   decode   entry -> rows, bytes that are never parsed                       else the entry is parked
+//   plan     which agents have been deleted: their rows are dropped           kept in the batch's manifest
+//   suspect  old or taken apart before? ask ClickHouse which rows it has
+//   form     a row whose columns do not end where it ends is parked unsent
+//   insert   one insert a month of arrival, with a token; taken apart only if data is refused
+//   ack      parked rows, acknowledgement, watermark, end of the manifest     (drain.ts)
+//
+// Exactly once, because whatever happens between two steps, the same rows are sent under the same token:
+// - Killed before the manifest: nothing was written; the next owner forms its own batch.
+// - Killed after the manifest, before or after the insert: the next owner reads the manifest, makes the very same batch of
+//   the same entries, and ClickHouse drops what it has by the token.
+// - A paused owner whose insert is still on its way while the next one inserts: same rows, same token, one stays.
+//   If it wakes up before sending, its lease is checked by our own clock right before each insert.
+// - "Token wins over data": ClickHouse drops rows whose token it knows without looking at them. So a token must change when
+//   the rows do; it holds the batch's ids, the month and a hash of the row ids (insert.ts).
+// - An agent deleted between the first owner's insert and the second's: two checks would give two different sets of rows,
+//   hence two tokens, and the neighbours' rows would be stored twice. So the answer of the first check is the plan
+//   in the manifest and the second owner does not ask again. Rows that so slip through are stored before the ack, and
+//   the erasure, which waits for the watermark, deletes them; a late twin of that insert is still dropped by its token.
+// - A manifest older than TOKEN_TRUST_MS: the window of known tokens may have moved on, so ClickHouse is asked which rows
+//   it has. A younger one is deliberately not asked but sent again: the same token also completes what hangs on the
+//   events table (its views), should the kill have torn that.
+// - Data refused: the plan notes `split` before the first half is inserted, and whoever takes over asks first, too.
+// Parked rows are written with the ack in one step. Anything else that fails is tried again for ever: entries wait in the stream.
+
+import { type ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
+import { existingIds } from '../../clickhouse/queries/existing-ids.ts';
+import { ENTRY_FIELD, ENTRY_VERSION } from '../../schemas/entry.ts';
+import { PARKED_ROWS_MAX } from '../../src/limits.ts';
+import type { Log } from '../../src/log.ts';
+import type { Metrics } from '../../src/metrics.ts';
+import type { Commands } from '../../src/redis/client.ts';
+import type { Keys } from '../../src/redis/keys.ts';
+import type { ParkedEntry, StreamEntry } from '../../src/streams/consume.ts';
+import { parkEntry } from '../../src/streams/dead.ts';
+import type { Batch, Decoded, Parked, Work } from '../drain.ts';
+import { deletedAgents } from '../tombstones.ts';
+import { type BadRow, insertRows, TableRefuses } from './insert.ts';
+import { byMonth, isWellFormed, type Row, readRows } from './rows.ts';
+
+const GROUP = 'store';
+const PIECE_BYTES = 256 * 1024;
+
+type Plan = {
+  /** Agents whose rows are dropped. */
+  erased: string[];
+  /** Parts of the batch may have been inserted by themselves. */
+  split?: true;
+};
+
+export type EventStoreOptions = { redis: Commands; keys: Keys; clickhouse: ClickHouse; metrics: Metrics; log: Log };
+
+export class EventStore implements Work<Row[]> {
+  readonly #options: EventStoreOptions;
+
+  constructor(options: EventStoreOptions) {
+    this.#options = options;
+  }
+
+  decode(entry: StreamEntry): Decoded<Row[]> {
+    const rows = readRows(entry.fields);
+    return {
+      value: rows,
+      rows: rows.length,
+      oldestMs: rows.reduce((oldest, row) => Math.min(oldest, row.digest.receivedAt), Date.now()),
+    };
+  }
+
+  hasEffect(values: readonly Row[][]): boolean {
+    return values.some((rows) => rows.length > 0);
+  }
+
+  async plan(values: readonly Row[][]): Promise<Plan> {
+    const { redis, keys } = this.#options;
+    return {
+      erased: await deletedAgents(
+        redis,
+        keys,
+        values.flat().map((row) => row.digest),
+      ),
+    };
+  }
+
+  async apply(batch: Batch<Row[]>): Promise<ParkedEntry[]> {
+    const plan = batch.plan as Plan;
+    const living = livingRows(batch.values, plan);
+    const rows = living.filter((row) => isWellFormed(row.bytes));
+    const bad = malformed(living, rows.length);
+    const existing =
+      batch.suspect || plan.split
+        ? await existingIds(
+            this.#options.clickhouse,
+            rows.map((row) => row.digest.id),
+          )
+        : null;
+    for (const [month, same] of byMonth(rows)) {
+      const inserted = insertRows(same, {
+        tokenPrefix: `${batch.stream}:${batch.first}-${batch.last}:${month}`,
+        insert: (part, token) => this.#insert(batch, part, token),
+        existing,
+        isBadData: (error) => error instanceof ClickHouseError && !error.canRetry,
+        beforeSplit: () => this.#noteSplit(batch, plan),
+      });
+      bad.push(...(await inserted));
+    }
+    return bad.map((one) => parkRow(one, batch));
+  }
+
+  async #insert(batch: Batch<Row[]>, rows: readonly Row[], token: string): Promise<void> {
+    const { clickhouse, metrics } = this.#options;
+    await batch.ensureHeld();
+    const startedAt = performance.now();
+    let result = 'failed';
+    try {
+      await clickhouse.insertEvents(joined(rows), token);
+      result = 'ok';
+    } finally {
+      metrics.inc('gatehouse_inserts_total', { table: 'events', result });
+      metrics.observe('gatehouse_insert_seconds', { table: 'events' }, (performance.now() - startedAt) / 1000);
+    }
+  }
+
+  async #noteSplit(batch: Batch<Row[]>, plan: Plan): Promise<void> {
+    if (plan.split) return;
+    plan.split = true;
+    await batch.replan(plan);
+  }
+
+  settled(batch: Batch<Row[]>, parked: Parked): void {
+    const { metrics, log } = this.#options;
+    const rows = batch.values.reduce((sum, some) => sum + some.length, 0);
+    const living = rows === 0 ? 0 : livingRows(batch.values, batch.plan as Plan).length;
+    // An entry that cannot be read counts as one event: nobody can say how many it holds.
+    metrics.inc('gatehouse_taken_events_total', {}, rows + parked.unreadable);
+    metrics.inc('gatehouse_stored_rows_total', { table: 'events' }, living - parked.refused);
+    metrics.inc('gatehouse_parked_rows_total', { table: 'events' }, parked.refused + parked.unreadable);
+    metrics.inc('gatehouse_erased_rows_total', {}, rows - living);
+    metrics.inc('gatehouse_batches_total', { pipeline: GROUP });
+    log.debug({ first: batch.first, last: batch.last, rows, living, ...parked }, 'batch.flushed');
+  }
+}
+
+/** The rows' bytes in few pieces: copying 8 MB is less than 20,000 writes to a socket. */
+function joined(rows: readonly Row[]): Buffer[] {
+  const pieces: Buffer[] = [];
+  let [piece, bytes]: [Buffer[], number] = [[], 0];
+  for (const row of rows) {
+    piece.push(row.bytes);
+    bytes += row.bytes.length;
+    if (bytes < PIECE_BYTES) continue;
+    pieces.push(Buffer.concat(piece, bytes));
+    [piece, bytes] = [[], 0];
+  }
+  if (bytes > 0) pieces.push(Buffer.concat(piece, bytes));
+  return pieces;
+}
+
+function livingRows(values: readonly Row[][], plan: Plan): Row[] {
+  const rows = values.flat();
+  if (plan.erased.length === 0) return rows;
+  const erased = new Set(plan.erased);
+  return rows.filter((row) => !erased.has(row.digest.agent));
+}
+
+/** Rows that are not even sent. Many of them are no poison: then front and store disagree about the columns. */
+function malformed(rows: readonly Row[], wellFormed: number): BadRow[] {
+  const count = rows.length - wellFormed;
+  if (count === 0) return [];
+  if (count > PARKED_ROWS_MAX)
+    throw new TableRefuses(`${count} rows of one batch do not have the columns that this version writes`);
+  const reason = 'the row does not have the form of its columns';
+  return rows.filter((row) => !isWellFormed(row.bytes)).map((row) => ({ row, reason }));
+}
+
+/** A row alone, as an entry of its own. */
+function parkRow({ row, reason }: BadRow, batch: Batch<Row[]>): ParkedEntry {
+  const fields = new Map<string, string | Buffer>([
+    [ENTRY_FIELD.version, String(ENTRY_VERSION)],
+    [ENTRY_FIELD.digests, JSON.stringify([row.digest])],
+    [ENTRY_FIELD.rows, row.bytes],
+  ]);
+  return parkEntry({ fields, group: GROUP, from: `${batch.first}..${batch.last}`, reason });
+}
