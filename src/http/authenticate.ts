@@ -1,0 +1,88 @@
+// Who is calling, and may they (steps 2 and 3: key -> principal, scope, request limit; 401, 403, 429).
+// Keys are looked up by their hash in the cache that Redis invalidates; most requests are settled without waiting.
+// Invariant: a missing, malformed, unknown, expired or revoked key gets the very same answer, so nothing tells them apart;
+// a scope includes the ones below it; what a route does not allow is refused.
+// Redis away and the key not cached: 503, nobody is let in on trust.
+import type { Scope } from '../../schemas/common.ts';
+import { ServiceError } from '../errors.ts';
+import { KEY_CACHE_MAX } from '../limits.ts';
+import { parseApiKey } from '../registry/api-key-text.ts';
+import type { RegistryCache } from '../registry/cache.ts';
+import type { Principal } from '../registry/principal.ts';
+import type { RequestLimiter } from '../registry/request-limit.ts';
+
+const RANK: Record<Scope, number> = { read: 0, write: 1, admin: 2 };
+
+/**
+ * Hashing a key costs 4 µs, a quarter of what a bare request costs. So the hash of a key that was let in is remembered under
+ * the header it came in, in this process's memory alone; whether the key is still good is asked of the cache every time.
+ */
+export class Authenticator {
+  readonly #cache: Pick<RegistryCache, 'principal'>;
+  readonly #hashes = new Map<string, string>();
+
+  constructor(cache: Pick<RegistryCache, 'principal'>) {
+    this.#cache = cache;
+  }
+
+  /** A plain value where the cache knows the key. Throws or rejects with `invalid_token`, or `unavailable`. */
+  principalOf(authorization: string, nowMs: number): Principal | Promise<Principal> {
+    const sha256 = this.#hashes.get(authorization) ?? hashOf(authorization);
+    if (sha256 === undefined) throw invalidToken();
+    const found = this.#cache.principal(sha256);
+    if (found instanceof Promise)
+      return found.then((principal) => this.#valid(principal, { authorization, sha256, nowMs }));
+    return this.#valid(found, { authorization, sha256, nowMs });
+  }
+
+  #valid(principal: Principal | null, asked: { authorization: string; sha256: string; nowMs: number }): Principal {
+    if (principal === null || (principal.expiresAtMs !== null && principal.expiresAtMs <= asked.nowMs)) {
+      this.#hashes.delete(asked.authorization);
+      throw invalidToken();
+    }
+    if (!this.#hashes.has(asked.authorization)) {
+      if (this.#hashes.size >= KEY_CACHE_MAX) this.#hashes.clear();
+      this.#hashes.set(asked.authorization, asked.sha256);
+    }
+    return principal;
+  }
+}
+
+export function authorize(principal: Principal, scope: Scope): void {
+  if (RANK[principal.scope] >= RANK[scope]) return;
+  throw new ServiceError(
+    'insufficient_scope',
+    `This needs a key with the scope ${scope}; this one has ${principal.scope}.`,
+  );
+}
+
+/** undefined: go on. */
+export function admit(
+  limiter: Pick<RequestLimiter, 'admit'>,
+  principal: Principal,
+  nowMs: number,
+): undefined | Promise<void> {
+  const verdict = limiter.admit(principal, nowMs);
+  if (verdict === true) return undefined;
+  if (verdict instanceof Promise) return verdict.then(within);
+  within(verdict);
+  return undefined;
+}
+
+function within(verdict: true | { retryAfterSeconds: number }): void {
+  if (verdict === true) return;
+  throw new ServiceError('rate_limited', 'The request limit of this key is reached.', {
+    retryAfterSeconds: verdict.retryAfterSeconds,
+    recorded: false,
+  });
+}
+
+/** The scheme in any case, one or more spaces, and the key. undefined: no key can look like this. */
+function hashOf(authorization: string): string | undefined {
+  const key = /^bearer +(\S+)$/i.exec(authorization)?.[1];
+  return key === undefined ? undefined : parseApiKey(key)?.sha256;
+}
+
+function invalidToken(): ServiceError {
+  return new ServiceError('invalid_token', 'The API key is missing, malformed, unknown, expired or revoked.');
+}

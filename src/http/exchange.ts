@@ -1,0 +1,289 @@
+// One request and its answer (around the whole path): whatever happens inside, exactly one answer leaves or none can.
+// uWebSockets.js ends the process when a handler throws or returns without an abort handler, and throws when an answer is
+// touched after its client has gone. So nothing reaches it but through here: the abort handler is set in the constructor,
+// before anything that could fail, and every write to the socket stands in `#write`.
+// Invariant: `send` and `fail` may be called at any time, any number of times, from anywhere; the first one counts.
+// What throws is answered: a ServiceError as what it says, anything else as 500 `internal`, logged with the request id.
+import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
+import type { ErrorDetail } from '../../schemas/error.ts';
+import { ERRORS, type ErrorCode, ServiceError } from '../errors.ts';
+import type { Log } from '../log.ts';
+import type { Head } from './head.ts';
+import type { Reply } from './route.ts';
+
+/** What all exchanges of a server share. */
+export type ExchangeHost = {
+  log: Log;
+  /** True while the server drains: every answer then closes its connection. */
+  draining: boolean;
+  readonly inFlight: Set<Exchange>;
+  /** Called once per exchange; status 0: the client left before its answer. */
+  onDone: (exchange: Exchange, status: number) => void;
+};
+
+/** uWS gathers what a handler writes up to this many bytes; a longer answer leaves at once. */
+const CORK_BUFFER_BYTES = 16 * 1024;
+/** Written as one header, since each call into uWS costs as much as the bytes: fixed text, nobody's but ours. */
+const FIXED_HEADERS = '\r\nX-Content-Type-Options: nosniff\r\nCache-Control: no-store';
+const JSON_TYPE = `application/json${FIXED_HEADERS}`;
+
+const AT_LEISURE = { padding: '', force: false };
+const LINE_END = /[\r\n\0]/;
+const REASONS: Record<number, string> = {
+  200: '200 OK',
+  201: '201 Created',
+  204: '204 No Content',
+  400: '400 Bad Request',
+  401: '401 Unauthorized',
+  403: '403 Forbidden',
+  404: '404 Not Found',
+  405: '405 Method Not Allowed',
+  409: '409 Conflict',
+  413: '413 Payload Too Large',
+  415: '415 Unsupported Media Type',
+  429: '429 Too Many Requests',
+  500: '500 Internal Server Error',
+  503: '503 Service Unavailable',
+};
+
+export class Exchange {
+  readonly startedMs = performance.now();
+  /** `POST /v1/agents/{id}/events`: for metrics and logs; never the caller's own path. */
+  route = 'unknown';
+  requestId = '';
+  /** Is this a write that the handler has begun? Then a failure of unknown kind may have left something behind. */
+  writing: 'no' | 'before' | 'begun' = 'no';
+  isHead = false;
+  /** Is this a submission of events? Then a refusal is counted by its code. */
+  isSubmission = false;
+  /** What the answer says went wrong. */
+  refusedAs: ErrorCode | undefined;
+  /**
+   * The answer asks the client to close. The connection is not torn down under a client that is still sending: it would find
+   * its connection broken and never read the answer. What it sends is read and dropped, for 10 s at most (uWS).
+   */
+  closing = false;
+  /** So does an answer that leaves before the body has arrived: what is left of it is large, or of unknown size. */
+  closeIfEarly = false;
+  /** Runs once when the exchange is over, however it ended. */
+  onOver: (() => void) | undefined;
+
+  readonly #res: HttpResponse;
+  readonly #host: ExchangeHost;
+  #inHandler = true;
+  #over = false;
+  #abort: AbortController | undefined;
+
+  constructor(res: HttpResponse, host: ExchangeHost) {
+    res.onAborted(() => {
+      this.#finish(0);
+      this.#abort?.abort();
+    });
+    this.#res = res;
+    this.#host = host;
+    host.inFlight.add(this);
+  }
+
+  get over(): boolean {
+    return this.#over;
+  }
+
+  /** Fires when the client leaves before its answer. */
+  get signal(): AbortSignal {
+    this.#abort ??= new AbortController();
+    if (this.#over) this.#abort.abort();
+    return this.#abort.signal;
+  }
+
+  /** The handler has returned to uWS: from now on writes must be corked. */
+  leaveHandler(): void {
+    this.#inHandler = false;
+  }
+
+  begin(head: Head): void {
+    this.requestId = head.requestId;
+  }
+
+  /** Calls `onChunk` with a copy of each piece of the body; must be called inside the handler. */
+  onData(onChunk: (chunk: Buffer, isLast: boolean) => void): void {
+    this.#res.onData((chunk, isLast) => {
+      if (this.#over) return;
+      try {
+        // uWS takes the chunk's memory back when this returns.
+        if (isLast) this.closeIfEarly = false;
+        onChunk(Buffer.from(new Uint8Array(chunk)), isLast);
+      } catch (error) {
+        this.fail(error);
+      }
+    });
+  }
+
+  send(reply: Reply): void {
+    if (this.#over) return;
+    const flaw = flawOf(reply);
+    if (flaw !== undefined) {
+      this.fail(new Error(flaw));
+      return;
+    }
+    this.#finish(reply.status);
+    this.#corked(reply, AT_LEISURE);
+  }
+
+  /** Answers an error. Details, `recorded`, `Retry-After` and the log line follow from it. */
+  fail(error: unknown): void {
+    if (this.#over) return;
+    const known = error instanceof ServiceError ? error : internal(error);
+    if (known.status >= 500) this.#logFailure(known);
+    this.send(this.errorReply(known));
+  }
+
+  /**
+   * Answers 400 and closes at once, inside the handler: uWS goes on reading behind an answer that closes, and would execute
+   * what follows, unless the socket is closed before the handler returns. An answer longer than its cork buffer leaves at
+   * once, and then so does the socket; hence the white space. HEAD has no body to be long: its connection is just closed.
+   */
+  refuse(fault: string): void {
+    if (this.#over) return;
+    if (this.isHead) {
+      this.#finish(400);
+      this.#close();
+      return;
+    }
+    const reply = this.errorReply(new ServiceError('validation_failed', `The request is not sound: ${fault}.`));
+    this.closing = true;
+    this.#finish(reply.status);
+    this.#corked(reply, { padding: ' '.repeat(CORK_BUFFER_BYTES), force: true });
+  }
+
+  errorReply(error: ServiceError): Reply {
+    this.refusedAs = error.code;
+    const headers: Record<string, string> = {};
+    if (error.code === 'invalid_token') headers['WWW-Authenticate'] = 'Bearer';
+    if (error.retryAfterSeconds !== undefined || error.status === 429 || error.status === 503) {
+      headers['Retry-After'] = String(Math.max(1, Math.ceil(error.retryAfterSeconds ?? 1)));
+    }
+    return { status: error.status, body: errorBody(error, this.requestId, this.#recorded(error)), headers };
+  }
+
+  /** Nothing is said where nothing can have been kept: reads, and what the caller got wrong. */
+  #recorded(error: ServiceError): false | 'unknown' | undefined {
+    if (error.status < 500 || this.writing === 'no') return undefined;
+    if (this.writing === 'before') return false;
+    return error.recorded ?? 'unknown';
+  }
+
+  #logFailure(error: ServiceError): void {
+    const { code, internal, cause } = error;
+    const fields = { requestId: this.requestId, route: this.route, status: error.status, code, internal, err: cause };
+    if (error.status === 500) this.#host.log.error(fields, 'request.failed');
+    else this.#host.log.warn(fields, 'request.failed');
+  }
+
+  #finish(status: number): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#host.inFlight.delete(this);
+    try {
+      this.onOver?.();
+      this.#host.onDone(this, status);
+    } catch (error) {
+      this.#host.log.error({ err: error, requestId: this.requestId }, 'request.finish_failed');
+    }
+  }
+
+  /** Inside the handler uWS has corked the socket already; later it must be told to gather what is written. */
+  #corked(reply: Reply, how: { padding: string; force: boolean }): void {
+    try {
+      if (this.#inHandler) this.#write(reply, how);
+      else this.#res.cork(() => this.#write(reply, how));
+    } catch (error) {
+      this.#writeFailed(error);
+    }
+  }
+
+  /** A write can fail only by a bug or a socket that is gone; then the connection is the price, never the process. */
+  #writeFailed(error: unknown): void {
+    this.#host.log.error({ err: error, requestId: this.requestId, route: this.route }, 'answer.failed');
+    this.#close();
+  }
+
+  #close(): void {
+    try {
+      this.#res.close();
+    } catch {
+      // It was closed already.
+    }
+  }
+
+  /** `force`: close the connection at once, whatever the client has still to send. */
+  #write(reply: Reply, { padding, force }: { padding: string; force: boolean }): void {
+    const res = this.#res;
+    const asksToClose = !force && (this.closing || this.closeIfEarly || this.#host.draining);
+    const type = reply.contentType === undefined ? JSON_TYPE : `${reply.contentType}${FIXED_HEADERS}`;
+    res.writeStatus(REASONS[reply.status]!);
+    res.writeHeader('X-Request-Id', this.requestId);
+    for (const name in reply.headers) res.writeHeader(name, reply.headers[name]!);
+    if (reply.body !== undefined) res.writeHeader('Content-Type', type);
+    if (asksToClose) res.writeHeader('Connection', 'close');
+    if (reply.body !== undefined && !this.isHead) {
+      res.end(padding === '' ? reply.body : `${reply.body}${padding}`, force);
+      return;
+    }
+    // `endWithoutBody(length)` would leave the request pending for ever and the connection unusable.
+    if (reply.body !== undefined) res.writeHeader('Content-Length', String(Buffer.byteLength(reply.body)));
+    res.endWithoutBody();
+  }
+}
+
+/**
+ * The only way a handler reaches uWS: the abort handler first, and whatever the handler throws or rejects with is answered.
+ */
+export function safe(
+  host: ExchangeHost,
+  handle: (exchange: Exchange, req: HttpRequest) => void | Promise<void>,
+): (res: HttpResponse, req: HttpRequest) => void {
+  return (res, req) => {
+    const exchange = new Exchange(res, host);
+    try {
+      handle(exchange, req)?.catch((error: unknown) => exchange.fail(error));
+    } catch (error) {
+      exchange.fail(error);
+    }
+    exchange.leaveHandler();
+  };
+}
+
+function errorBody(error: ServiceError, requestId: string, recorded: false | 'unknown' | undefined): string {
+  const body: {
+    code: string;
+    message: string;
+    request_id: string;
+    details?: ErrorDetail[];
+    recorded?: false | 'unknown';
+  } = {
+    code: error.code,
+    message: error.message,
+    request_id: requestId,
+  };
+  if (error.details !== undefined && error.details.length > 0) body.details = error.details;
+  if (recorded !== undefined) body.recorded = recorded;
+  return JSON.stringify({ error: body });
+}
+
+function internal(cause: unknown): ServiceError {
+  return new ServiceError('internal', 'Something failed on our side; it is logged with the request id.', { cause });
+}
+
+/** Looked for before the first byte leaves. uWS writes a header as it is given: a line end in a value would begin another one. */
+function flawOf({ status, body, contentType, headers }: Reply): string | undefined {
+  if (REASONS[status] === undefined) return `an answer with status ${status}`;
+  if (body !== undefined && typeof body !== 'string' && !Buffer.isBuffer(body))
+    return 'an answer whose body is no text';
+  for (const value in headers) if (LINE_END.test(headers[value]!)) return `a line end in the header ${value}`;
+  return contentType !== undefined && LINE_END.test(contentType) ? 'a line end in the content type' : undefined;
+}
+
+/** The statuses that errors can have must have a reason phrase: checked when this file loads. */
+for (const { status } of Object.values(ERRORS)) {
+  if (REASONS[status] === undefined) throw new Error(`no reason phrase for ${status}`);
+}

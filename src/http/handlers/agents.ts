@@ -1,0 +1,112 @@
+// Agents: register, list, read, change, delete (spec 4.1-4.4, decisions 4).
+import { Agent, AgentCreate, AgentPatch } from '../../../schemas/agent.ts';
+import { page as pageSchema, STATUSES } from '../../../schemas/common.ts';
+import { isId } from '../../ids.ts';
+import { oneOf, paging, RESOURCE_PAGE } from '../query.ts';
+import { found, json, NO_CONTENT, notFound, page } from '../reply.ts';
+import { jsonBody, type Route, route } from '../route.ts';
+
+const EXAMPLE = {
+  name: 'support-bot',
+  description: 'Answers customers',
+  framework: 'custom',
+  metadata: { team: 'support' },
+};
+
+export const agentRoutes: Route[] = [
+  route({
+    method: 'POST',
+    path: '/v1/agents',
+    scope: 'write',
+    body: jsonBody(AgentCreate, 'agent'),
+    operation: {
+      id: 'registerAgent',
+      tag: 'Agents',
+      summary: 'Register an agent',
+      description: 'Idempotent by name: where an agent of that name exists it is answered as it is, with 200.',
+      answers: {
+        200: { description: 'The agent of that name, which existed already', schema: Agent },
+        201: { description: 'The new agent', schema: Agent },
+      },
+      bodyExample: EXAMPLE,
+    },
+    async handle(call, { registry }) {
+      const { agent, created } = await registry.agents.register(call.account, call.body, call.actor);
+      return json(created ? 201 : 200, agent);
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/v1/agents',
+    scope: 'read',
+    query: { ...paging(RESOURCE_PAGE), status: oneOf('Only agents of this status', STATUSES) },
+    operation: {
+      id: 'listAgents',
+      tag: 'Agents',
+      summary: 'List agents',
+      answers: { 200: { description: 'Agents, newest first', schema: pageSchema(Agent) } },
+    },
+    async handle({ account, query }, { registry }) {
+      const { items, total } = await registry.agents.list(account, query);
+      return page(items, total, query);
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/v1/agents/{id}',
+    scope: 'read',
+    operation: {
+      id: 'getAgent',
+      tag: 'Agents',
+      summary: 'Get an agent',
+      answers: { 200: { description: 'The agent', schema: Agent } },
+    },
+    async handle({ account, params }, { registry }) {
+      const id = agentId(params[0]!);
+      return json(200, found(await registry.agents.get(account, id), 'agent'));
+    },
+  }),
+  route({
+    method: 'PATCH',
+    path: '/v1/agents/{id}',
+    scope: 'write',
+    body: jsonBody(AgentPatch, 'change'),
+    operation: {
+      id: 'updateAgent',
+      tag: 'Agents',
+      summary: 'Change an agent',
+      description:
+        'With `"status": "inactive"` it is the kill switch: the agent\'s events are recorded, each one blocked.',
+      answers: { 200: { description: 'The agent as it is now', schema: Agent } },
+      errors: ['name_taken'],
+      bodyExample: { status: 'inactive' },
+    },
+    async handle({ account, params, body, actor }, { registry }) {
+      const id = agentId(params[0]!);
+      return json(200, found(await registry.agents.patch(account, id, body, actor), 'agent'));
+    },
+  }),
+  route({
+    method: 'DELETE',
+    path: '/v1/agents/{id}',
+    scope: 'write',
+    operation: {
+      id: 'deleteAgent',
+      tag: 'Agents',
+      summary: 'Delete an agent and all that is kept of it',
+      description:
+        'Irreversible: its events, anomalies, agent-scoped policies and audit records go; the id is never used again.',
+      answers: { 204: { description: 'Deleted' } },
+    },
+    async handle({ account, params, actor }, { registry }) {
+      if (!(await registry.agents.remove(account, agentId(params[0]!), actor))) throw notFound('agent');
+      return NO_CONTENT;
+    },
+  }),
+];
+
+/** An id of the wrong form is simply unknown (decisions 1), without a look-up. */
+function agentId(text: string): string {
+  if (!isId('agent', text)) throw notFound('agent');
+  return text;
+}

@@ -1,0 +1,103 @@
+// Alerts: the users' rules of when to be told, as resources (spec 4.8-4.10, decisions 7).
+import { Alert, AlertCreate, AlertCreated, AlertPatch } from '../../../schemas/alert.ts';
+import { page as pageSchema } from '../../../schemas/common.ts';
+import { isId } from '../../ids.ts';
+import { paging, RESOURCE_PAGE } from '../query.ts';
+import { found, json, NO_CONTENT, notFound, page } from '../reply.ts';
+import { jsonBody, type Route, route } from '../route.ts';
+
+export const alertRoutes: Route[] = [
+  route({
+    method: 'POST',
+    path: '/v1/alerts',
+    scope: 'write',
+    body: jsonBody(AlertCreate, 'alert'),
+    idempotency: 'heeded',
+    operation: {
+      id: 'createAlert',
+      tag: 'Alerts',
+      summary: 'Create an alert',
+      description: 'Active at once. For a webhook the answer holds its signing secret, which is shown here only.',
+      answers: { 201: { description: 'The new alert', schema: AlertCreated } },
+      errors: ['name_taken', 'idempotency_conflict', 'idempotency_in_progress'],
+      bodyExample: {
+        name: 'violations to the team',
+        trigger: 'policy_violation',
+        channel: 'email',
+        target: 'oncall@example.com',
+        conditions: { severity: 'high' },
+      },
+    },
+    async handle({ account, body, actor, idempotency }, { registry }) {
+      const { answer } = await registry.alerts.create(account, body, actor, idempotency);
+      return { status: 201, body: answer };
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/v1/alerts',
+    scope: 'read',
+    query: paging(RESOURCE_PAGE),
+    operation: {
+      id: 'listAlerts',
+      tag: 'Alerts',
+      summary: 'List alerts',
+      answers: { 200: { description: 'Alerts, newest first', schema: pageSchema(Alert) } },
+    },
+    async handle({ account, query }, { registry }) {
+      const { items, total } = await registry.alerts.list(account, query);
+      return page(items, total, query);
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/v1/alerts/{id}',
+    scope: 'read',
+    operation: {
+      id: 'getAlert',
+      tag: 'Alerts',
+      summary: 'Get an alert',
+      answers: { 200: { description: 'The alert', schema: Alert } },
+    },
+    async handle({ account, params }, { registry }) {
+      return json(200, found(await registry.alerts.get(account, alertId(params[0]!)), 'alert'));
+    },
+  }),
+  route({
+    method: 'PATCH',
+    path: '/v1/alerts/{id}',
+    scope: 'write',
+    body: jsonBody(AlertPatch, 'change'),
+    operation: {
+      id: 'updateAlert',
+      tag: 'Alerts',
+      summary: 'Change an alert',
+      answers: { 200: { description: 'The alert as it is now', schema: Alert } },
+      errors: ['name_taken'],
+      bodyExample: { status: 'inactive' },
+    },
+    async handle({ account, params, body, actor }, { registry }) {
+      return json(200, found(await registry.alerts.patch(account, alertId(params[0]!), body, actor), 'alert'));
+    },
+  }),
+  route({
+    method: 'DELETE',
+    path: '/v1/alerts/{id}',
+    scope: 'write',
+    operation: {
+      id: 'deleteAlert',
+      tag: 'Alerts',
+      summary: 'Delete an alert',
+      answers: { 204: { description: 'Deleted; it does not fire any more' } },
+    },
+    async handle({ account, params, actor }, { registry }) {
+      if (!(await registry.alerts.remove(account, alertId(params[0]!), actor))) throw notFound('alert');
+      return NO_CONTENT;
+    },
+  }),
+];
+
+function alertId(text: string): string {
+  if (!isId('alert', text)) throw notFound('alert');
+  return text;
+}

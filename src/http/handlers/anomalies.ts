@@ -1,0 +1,39 @@
+// Anomalies: events that were flagged (spec 2.7, decisions 7).
+import { listAnomalies } from '../../../clickhouse/queries/list-anomalies.ts';
+import { Anomaly } from '../../../schemas/anomaly.ts';
+import { ANOMALY_KINDS, page as pageSchema, SEVERITIES } from '../../../schemas/common.ts';
+import { oneOf, paging, RECORD_PAGE, text, time } from '../query.ts';
+import { ask, markIncomplete, page } from '../reply.ts';
+import { type Route, route } from '../route.ts';
+
+export const anomalyRoutes: Route[] = [
+  route({
+    method: 'GET',
+    path: '/v1/anomalies',
+    scope: 'read',
+    query: {
+      ...paging(RECORD_PAGE),
+      agent_id: text('Only anomalies of this agent'),
+      kind: oneOf('Only anomalies of this kind', ANOMALY_KINDS),
+      severity: oneOf('Only anomalies of this severity', SEVERITIES),
+      from: time('Anomalies at or after this time'),
+      to: time('Anomalies at or before this time'),
+    },
+    operation: {
+      id: 'listAnomalies',
+      tag: 'Anomalies',
+      summary: 'List anomalies',
+      answers: { 200: { description: 'Anomalies, newest first', schema: pageSchema(Anomaly) } },
+      canBeIncomplete: true,
+    },
+    async handle({ account, query }, { barrier, clickhouse, registry }) {
+      const { limit, offset, kind, severity, from, to, agent_id: agentId } = query;
+      const complete = await barrier.waitForAnomalies(account, agentId ?? null);
+      const excludeAgents = await registry.agents.erasing(account);
+      const found = await ask(() =>
+        listAnomalies(clickhouse, account, { agentId, kind, severity, from, to, limit, offset, excludeAgents }),
+      );
+      return markIncomplete(page(found.items, found.total, query), complete);
+    },
+  }),
+];

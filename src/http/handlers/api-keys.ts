@@ -1,0 +1,63 @@
+// API keys: create, list, revoke (spec 5, decisions 3). All three need `admin`. The key itself is in the first answer alone.
+import { ApiKey, ApiKeyCreate, ApiKeyCreated } from '../../../schemas/api-key.ts';
+import { page as pageSchema } from '../../../schemas/common.ts';
+import { isId } from '../../ids.ts';
+import { paging, RESOURCE_PAGE } from '../query.ts';
+import { json, NO_CONTENT, notFound, page } from '../reply.ts';
+import { jsonBody, type Route, route } from '../route.ts';
+
+export const apiKeyRoutes: Route[] = [
+  route({
+    method: 'POST',
+    path: '/v1/api-keys',
+    scope: 'admin',
+    body: jsonBody(ApiKeyCreate, 'API key'),
+    idempotency: 'refused',
+    operation: {
+      id: 'createApiKey',
+      tag: 'API keys',
+      summary: 'Create an API key',
+      description:
+        'The full key is in this answer and nowhere else. `Idempotency-Key` is refused here: an answer that holds a key is not kept.',
+      answers: { 201: { description: 'The new key', schema: ApiKeyCreated } },
+      bodyExample: { label: 'analyst', scope: 'read' },
+    },
+    async handle({ account, body, actor }, { registry }) {
+      return json(201, await registry.apiKeys.create(account, body, actor));
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/v1/api-keys',
+    scope: 'admin',
+    query: paging(RESOURCE_PAGE),
+    operation: {
+      id: 'listApiKeys',
+      tag: 'API keys',
+      summary: 'List API keys',
+      answers: {
+        200: { description: 'Keys, newest first, by label and last four characters', schema: pageSchema(ApiKey) },
+      },
+    },
+    async handle({ account, query }, { registry }) {
+      const { items, total } = await registry.apiKeys.list(account, query);
+      return page(items, total, query);
+    },
+  }),
+  route({
+    method: 'DELETE',
+    path: '/v1/api-keys/{id}',
+    scope: 'admin',
+    operation: {
+      id: 'revokeApiKey',
+      tag: 'API keys',
+      summary: 'Revoke an API key',
+      answers: { 204: { description: 'Revoked; refused on every process within a second' } },
+    },
+    async handle({ account, params, actor }, { registry }) {
+      const id = params[0]!;
+      if (!isId('apiKey', id) || !(await registry.apiKeys.revoke(account, id, actor))) throw notFound('API key');
+      return NO_CONTENT;
+    },
+  }),
+];

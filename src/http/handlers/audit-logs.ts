@@ -1,0 +1,46 @@
+// The audit log (spec 4.14, decisions 8): who did what, registry changes and submissions alike.
+
+import Type from 'typebox';
+import { listAuditLogs } from '../../../clickhouse/queries/list-audit-logs.ts';
+import { AUDIT_ACTIONS, AuditLog, RESOURCE_TYPES } from '../../../schemas/audit-log.ts';
+import { oneOf, paging, RECORD_PAGE, text, time } from '../query.ts';
+import { allComplete, ask, json, markIncomplete } from '../reply.ts';
+import { type Route, route } from '../route.ts';
+
+const AuditLogPage = Type.Object({
+  logs: Type.Array(AuditLog),
+  total: Type.Integer({ minimum: 0 }),
+  limit: Type.Integer(),
+  offset: Type.Integer(),
+});
+
+export const auditLogRoutes: Route[] = [
+  route({
+    method: 'GET',
+    path: '/v1/audit-logs',
+    scope: 'read',
+    query: {
+      ...paging(RECORD_PAGE),
+      action: oneOf('Only entries of this action', AUDIT_ACTIONS),
+      actor: text('`agent:<agent_id>`, `key:<key_id>` or `system`'),
+      resource_type: oneOf('Only entries about this kind of resource', RESOURCE_TYPES),
+      resource_id: text('Only entries about this resource'),
+      from: time('Entries at or after this time'),
+      to: time('Entries at or before this time'),
+    },
+    operation: {
+      id: 'listAuditLogs',
+      tag: 'Audit log',
+      summary: 'List the audit log',
+      answers: { 200: { description: 'Entries, newest first', schema: AuditLogPage } },
+      canBeIncomplete: true,
+    },
+    async handle({ account, query }, { barrier, clickhouse, registry }) {
+      const complete = await allComplete([barrier.waitForEvents(account, null), barrier.waitForJournal(account)]);
+      const excludeAgents = await registry.agents.erasing(account);
+      const { logs, total } = await ask(() => listAuditLogs(clickhouse, account, { ...query, excludeAgents }));
+      const { limit, offset } = query;
+      return markIncomplete(json(200, { logs, total, limit, offset }), complete);
+    },
+  }),
+];

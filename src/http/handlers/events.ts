@@ -1,0 +1,169 @@
+// Events: send one or many, list, read one (spec 4.5-4.7, decisions 5).
+// Sending hands the body's bytes to ingest, which does all the rest; lists wait for what was acknowledged before they began.
+import Type from 'typebox';
+import { renderEvent } from '../../../clickhouse/queries/event-rows.ts';
+import { getEvent } from '../../../clickhouse/queries/get-event.ts';
+import { type EventPage, listEvents } from '../../../clickhouse/queries/list-events.ts';
+import { EVENT_TYPES, ORDERS, OUTCOMES, page as pageSchema } from '../../../schemas/common.ts';
+import { BATCH_EVENTS_MAX, Batch, BatchResult, Event, Submission } from '../../../schemas/event.ts';
+import { isId } from '../../ids.ts';
+import { oneOf, paging, RECORD_PAGE, text, time } from '../query.ts';
+import { ask, found, markIncomplete, notFound, textPage } from '../reply.ts';
+import { type Call, eventBody, type Parts, type Reply, type Route, route } from '../route.ts';
+import { knownAgent } from './known-agent.ts';
+
+const SEARCH_CHARACTERS_MAX = 500;
+
+const filters = {
+  ...paging(RECORD_PAGE),
+  type: oneOf('Only events of this type', EVENT_TYPES),
+  from: time('Events at or after this time (`timestamp`)'),
+  to: time('Events at or before this time'),
+  trace_id: text('Only events of this trace'),
+  outcome: oneOf('Only events that the policies decided so', OUTCOMES),
+  model: text('Only events whose `payload.model` is this', 1_000),
+  q: text('Words, or a quoted phrase, in the payload', SEARCH_CHARACTERS_MAX),
+  order: oneOf('By `timestamp`: newest first (desc, the default) or oldest first', ORDERS),
+};
+const timelineFilters = { ...filters, agent_id: text('Only events of this agent') };
+
+const EXAMPLE = {
+  type: 'prompt',
+  trace_id: 'conversation-1',
+  payload: { model: 'gpt-4o', prompt: 'Where is my order?' },
+};
+
+export const eventRoutes: Route[] = [
+  route({
+    method: 'POST',
+    path: '/v1/agents/{id}/events',
+    scope: 'write',
+    body: eventBody('event', Submission),
+    idempotency: 'heeded',
+    operation: {
+      id: 'sendEvent',
+      tag: 'Events',
+      summary: 'Send an event',
+      description:
+        'Judged against the policies before the answer. A blocked event is recorded like any other; its caller must not carry the action out.',
+      answers: { 201: { description: 'The event, with what the policies made of it', schema: Event } },
+      errors: ['idempotency_conflict', 'idempotency_in_progress', 'unavailable'],
+      bodyExample: EXAMPLE,
+    },
+    async handle(call, { ingest }) {
+      return { status: 201, body: await ingest.single(submissionOf(call)) };
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/v1/agents/{id}/events/batch',
+    scope: 'write',
+    body: eventBody('batch', Type.Union([Batch, Type.Array(Submission, { minItems: 1, maxItems: BATCH_EVENTS_MAX })])),
+    idempotency: 'heeded',
+    operation: {
+      id: 'sendEvents',
+      tag: 'Events',
+      summary: 'Send up to 100 events',
+      description:
+        'A bare array of events is taken as well. Judged in the order of submission. An element that does not fit takes an `error` in its place and the others stand; a batch without a sound element is refused.',
+      answers: {
+        200: {
+          description: 'The events in the order of submission; `total` counts the recorded ones',
+          schema: BatchResult,
+        },
+      },
+      errors: ['idempotency_conflict', 'idempotency_in_progress', 'unavailable'],
+      bodyExample: { events: [EXAMPLE] },
+    },
+    async handle(call, { ingest }) {
+      return { status: 200, body: await ingest.batch(submissionOf(call)) };
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/v1/agents/{id}/events',
+    scope: 'read',
+    query: filters,
+    operation: {
+      id: 'listAgentEvents',
+      tag: 'Events',
+      summary: "List an agent's events",
+      answers: { 200: { description: 'Events, newest first', schema: pageSchema(Event) } },
+      canBeIncomplete: true,
+    },
+    async handle(call, parts) {
+      const agentId = call.params[0]!;
+      await knownAgent(parts.registry.agents, call.account, agentId);
+      const complete = await parts.barrier.waitForEvents(call.account, agentId);
+      return answerList(parts, call, { ...pageOf(call.query), agentId }, complete);
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/v1/agents/{id}/events/{event_id}',
+    scope: 'read',
+    operation: {
+      id: 'getEvent',
+      tag: 'Events',
+      summary: 'Get an event',
+      answers: { 200: { description: 'The event', schema: Event } },
+      canBeIncomplete: true,
+    },
+    async handle({ account, params }, { registry, barrier, clickhouse }) {
+      const [agentId, eventId] = [params[0]!, params[1]!];
+      await knownAgent(registry.agents, account, agentId);
+      if (!isId('event', eventId)) throw notFound('event');
+      const complete = await barrier.waitForEvents(account, agentId);
+      const row = await ask(() => getEvent(clickhouse, account, agentId, eventId));
+      return markIncomplete({ status: 200, body: renderEvent(found(row, 'event')) }, complete);
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/v1/events',
+    scope: 'read',
+    query: timelineFilters,
+    operation: {
+      id: 'listEvents',
+      tag: 'Events',
+      summary: "List the account's events",
+      answers: { 200: { description: 'Events of all agents, newest first', schema: pageSchema(Event) } },
+      canBeIncomplete: true,
+    },
+    async handle(call, parts) {
+      const agentId = call.query.agent_id;
+      const complete = await parts.barrier.waitForEvents(call.account, agentId ?? null);
+      const excludeAgents = await parts.registry.agents.erasing(call.account);
+      return answerList(parts, call, { ...pageOf(call.query), agentId, excludeAgents }, complete);
+    },
+  }),
+];
+
+function submissionOf(call: Call<Buffer>) {
+  const { account, params, body, requestId, idempotencyKey } = call;
+  return { account, agentId: params[0]!, body, requestId, idempotencyKey };
+}
+
+type Filters = {
+  limit: number;
+  offset: number;
+  type: EventPage['type'];
+  from: number | undefined;
+  to: number | undefined;
+  trace_id: string | undefined;
+  outcome: EventPage['outcome'];
+  model: string | undefined;
+  q: string | undefined;
+  order: EventPage['order'];
+};
+
+function pageOf({ trace_id: traceId, type, from, to, outcome, model, q, order, limit, offset }: Filters): EventPage {
+  return { traceId, type, from, to, outcome, model, q, order, limit, offset };
+}
+
+async function answerList(parts: Parts, call: Call, page: EventPage, complete: boolean): Promise<Reply> {
+  const { items, total } = await ask(() =>
+    listEvents(parts.clickhouse, call.account, { ...page, signal: call.client.signal }),
+  );
+  return markIncomplete(textPage(items.map(renderEvent), total, page), complete);
+}

@@ -1,0 +1,57 @@
+// For those who run the service (decisions 9): alive, ready, metrics. None needs a key; none tells anything about an account.
+// `/metrics` is left out here where it has a port of its own.
+import Type from 'typebox';
+import { ServiceError } from '../../errors.ts';
+import { METRICS_CONTENT_TYPE } from '../../metrics.ts';
+import { json } from '../reply.ts';
+import { type Route, route } from '../route.ts';
+
+const Status = Type.Object({ status: Type.String() });
+
+export const healthRoutes: Route[] = [
+  route({
+    method: 'GET',
+    path: '/healthz',
+    scope: null,
+    operation: {
+      id: 'getHealth',
+      tag: 'Operations',
+      summary: 'Does the process live?',
+      answers: { 200: { description: 'It does', schema: Status, example: { status: 'ok' } } },
+    },
+    handle: () => json(200, { status: 'ok' }),
+  }),
+  route({
+    method: 'GET',
+    path: '/readyz',
+    scope: null,
+    operation: {
+      id: 'getReadiness',
+      tag: 'Operations',
+      summary: 'Do Redis and ClickHouse answer?',
+      answers: { 200: { description: 'They do', schema: Status, example: { status: 'ready' } } },
+      errors: ['unavailable'],
+    },
+    async handle(_call, { health }) {
+      const away = await health();
+      if (away.length === 0) return json(200, { status: 'ready' });
+      const details = away.map((path) => ({ path, message: 'does not answer' }));
+      throw new ServiceError('unavailable', 'Not ready.', { details, retryAfterSeconds: 1 });
+    },
+  }),
+];
+
+export const metricsRoute: Route = route({
+  method: 'GET',
+  path: '/metrics',
+  scope: null,
+  operation: {
+    id: 'getMetrics',
+    tag: 'Operations',
+    summary: 'Metrics of all processes, for Prometheus',
+    answers: { 200: { description: 'Prometheus text', schema: Type.String(), contentType: 'text/plain' } },
+  },
+  async handle(_call, { metrics }) {
+    return { status: 200, body: await metrics.text(), contentType: METRICS_CONTENT_TYPE };
+  },
+});

@@ -1,0 +1,109 @@
+// Policies: create, list, read, change, delete (spec 4.11-4.13, decisions 6).
+import { POLICY_TYPES, page as pageSchema, STATUSES } from '../../../schemas/common.ts';
+import { Policy, PolicyCreate, PolicyPatch } from '../../../schemas/policy.ts';
+import { isId } from '../../ids.ts';
+import { oneOf, paging, RESOURCE_PAGE, text } from '../query.ts';
+import { found, json, NO_CONTENT, notFound, page } from '../reply.ts';
+import { jsonBody, type Route, route } from '../route.ts';
+
+export const policyRoutes: Route[] = [
+  route({
+    method: 'POST',
+    path: '/v1/policies',
+    scope: 'write',
+    body: jsonBody(PolicyCreate, 'policy'),
+    idempotency: 'heeded',
+    operation: {
+      id: 'createPolicy',
+      tag: 'Policies',
+      summary: 'Create a policy',
+      description: 'In force on every process within a second of the answer.',
+      answers: { 201: { description: 'The new policy', schema: Policy } },
+      errors: ['name_taken', 'idempotency_conflict', 'idempotency_in_progress'],
+      bodyExample: {
+        name: 'no large payments',
+        type: 'block_action',
+        severity: 'high',
+        actions: ['block', 'alert'],
+        conditions: { type: 'tool_call', tool: ['send_money', 'pay'], 'payload.arguments.amount': { gt: 1000 } },
+      },
+    },
+    async handle({ account, body, actor, idempotency }, { registry }) {
+      const { answer } = await registry.policies.create(account, body, actor, idempotency);
+      return { status: 201, body: answer };
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/v1/policies',
+    scope: 'read',
+    query: {
+      ...paging(RESOURCE_PAGE),
+      agent_id: text('Only policies scoped to this agent; left out: global and scoped ones'),
+      type: oneOf('Only policies of this type', POLICY_TYPES),
+      status: oneOf('Only policies of this status', STATUSES),
+    },
+    operation: {
+      id: 'listPolicies',
+      tag: 'Policies',
+      summary: 'List policies',
+      answers: { 200: { description: 'Policies, newest first', schema: pageSchema(Policy) } },
+    },
+    async handle({ account, query }, { registry }) {
+      const { items, total } = await registry.policies.list(account, query);
+      return page(items, total, query);
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/v1/policies/{id}',
+    scope: 'read',
+    operation: {
+      id: 'getPolicy',
+      tag: 'Policies',
+      summary: 'Get a policy',
+      answers: { 200: { description: 'The policy', schema: Policy } },
+    },
+    async handle({ account, params }, { registry }) {
+      return json(200, found(await registry.policies.get(account, policyId(params[0]!)), 'policy'));
+    },
+  }),
+  route({
+    method: 'PATCH',
+    path: '/v1/policies/{id}',
+    scope: 'write',
+    body: jsonBody(PolicyPatch, 'change'),
+    operation: {
+      id: 'updatePolicy',
+      tag: 'Policies',
+      summary: 'Change a policy',
+      description: '`type` and `agent_id` are fixed: another type or scope is another policy.',
+      answers: { 200: { description: 'The policy as it is now', schema: Policy } },
+      errors: ['name_taken'],
+      bodyExample: { actions: ['log'] },
+    },
+    async handle({ account, params, body, actor }, { registry }) {
+      return json(200, found(await registry.policies.patch(account, policyId(params[0]!), body, actor), 'policy'));
+    },
+  }),
+  route({
+    method: 'DELETE',
+    path: '/v1/policies/{id}',
+    scope: 'write',
+    operation: {
+      id: 'deletePolicy',
+      tag: 'Policies',
+      summary: 'Delete a policy',
+      answers: { 204: { description: 'Deleted; events are not judged by it any more' } },
+    },
+    async handle({ account, params, actor }, { registry }) {
+      if (!(await registry.policies.remove(account, policyId(params[0]!), actor))) throw notFound('policy');
+      return NO_CONTENT;
+    },
+  }),
+];
+
+function policyId(text: string): string {
+  if (!isId('policy', text)) throw notFound('policy');
+  return text;
+}

@@ -1,0 +1,107 @@
+// Reads the head of a request (step 1 on the path: before anything else is decided about it).
+// One walk over the headers, since only a walk shows what stands there twice; `getHeader` gives the first alone.
+// Invariant: framing is beyond doubt or the request is faulty. uWebSockets.js takes the first of two Content-Lengths and
+// any Transfer-Encoding for `chunked`; a proxy before us may read them otherwise, and the rest of its bytes would become a
+// request of somebody else's (request smuggling).
+// A faulty head is answered with 400, the connection is closed, and nothing that follows on it is executed.
+import type { HttpRequest } from 'uWebSockets.js';
+
+/** All names and values together. uWebSockets.js bounds a head only where it arrives in several packets. */
+const HEAD_CHARACTERS_MAX = 16 * 1024;
+
+const CALLER_REQUEST_ID = /^[A-Za-z0-9._-]{1,128}$/;
+const LENGTH = /^[0-9]{1,15}$/;
+
+/** Headers are '' where absent; `contentLength` is 0 then, and -1 for a chunked body. */
+export type Head = {
+  authorization: string;
+  contentType: string;
+  contentLength: number;
+  /** undefined where absent: an empty one is a mistake to tell of. */
+  idempotencyKey: string | undefined;
+  requestId: string;
+  /** Why the request must not be trusted; the connection has to be closed. */
+  fault: string | undefined;
+};
+
+/** Must be called before the handler returns: uWS takes `req` back then. */
+export function readHead(req: HttpRequest): Head {
+  head = {
+    authorization: '',
+    contentType: '',
+    contentLength: 0,
+    idempotencyKey: undefined,
+    requestId: '',
+    fault: undefined,
+  };
+  seen = 0;
+  characters = 0;
+  req.forEach(take);
+  if (characters > HEAD_CHARACTERS_MAX) head.fault ??= `the headers are longer than ${HEAD_CHARACTERS_MAX} characters`;
+  if ((seen & LENGTH_AND_ENCODING) === LENGTH_AND_ENCODING) head.fault ??= 'both Content-Length and Transfer-Encoding';
+  if (head.requestId === '') head.requestId = mintRequestId();
+  return head;
+}
+
+// The walk is synchronous, so its state can stand here and its callback be made once (a closure for each request costs 0.3 µs).
+let head: Head;
+let seen: number;
+let characters: number;
+
+/** Headers that may stand once, each with a bit of its own. */
+const HOST = 1;
+const CONTENT_LENGTH = 2;
+const TRANSFER_ENCODING = 4;
+const AUTHORIZATION = 8;
+const CONTENT_TYPE = 16;
+const IDEMPOTENCY_KEY = 32;
+const REQUEST_ID = 64;
+const LENGTH_AND_ENCODING = CONTENT_LENGTH | TRANSFER_ENCODING;
+
+function take(name: string, value: string): void {
+  characters += name.length + value.length;
+  let bit = 0;
+  switch (name) {
+    case 'host':
+      bit = HOST;
+      break;
+    case 'authorization':
+      head.authorization = value;
+      bit = AUTHORIZATION;
+      break;
+    case 'content-type':
+      head.contentType = value;
+      bit = CONTENT_TYPE;
+      break;
+    case 'idempotency-key':
+      head.idempotencyKey = value;
+      bit = IDEMPOTENCY_KEY;
+      break;
+    case 'x-request-id':
+      if (CALLER_REQUEST_ID.test(value)) head.requestId = value;
+      bit = REQUEST_ID;
+      break;
+    case 'content-length':
+      if (LENGTH.test(value)) head.contentLength = Number(value);
+      else head.fault ??= 'the Content-Length is not a number';
+      bit = CONTENT_LENGTH;
+      break;
+    case 'transfer-encoding':
+      if (value.toLowerCase() === 'chunked') head.contentLength = -1;
+      else head.fault ??= 'the Transfer-Encoding is not `chunked`';
+      bit = TRANSFER_ENCODING;
+      break;
+  }
+  if ((seen & bit) !== 0) head.fault ??= `the header ${name} is there twice`;
+  seen |= bit;
+}
+
+// Ours: 8 characters that tell processes apart, then a count. Ten times cheaper than a random one for each request.
+const PROCESS = Math.floor(Math.random() * 36 ** 8)
+  .toString(36)
+  .padStart(8, '0');
+let minted = 0;
+
+function mintRequestId(): string {
+  return `${PROCESS}-${(minted++).toString(36)}`;
+}

@@ -1,0 +1,157 @@
+// Reads the query string, strictly (step 5): each list says which parameters it knows, and anything else is refused, so that
+// a misspelt filter never silently shows more than was asked for.
+// Refused with 400 `validation_failed`, the parameter named: unknown or repeated ones, broken percent escapes, values out of
+// range. `from` after `to` is no error: no event satisfies both, so the list is empty.
+import type { TSchema } from 'typebox';
+import type { ErrorDetail } from '../../schemas/error.ts';
+import { parseTime } from '../../schemas/time.ts';
+import { validationFailed } from '../validation.ts';
+
+/** ClickHouse reads and drops what an offset skips: no list is that long. */
+const OFFSET_MAX = 1_000_000_000;
+const TEXT_CHARACTERS_MAX = 200;
+
+/** One parameter: how it is read, and how the API's description shows it. */
+export type Parameter<T> = {
+  /** Throws a sentence (as Error) for a value that does not fit. */
+  read(text: string): T;
+  /** Where the parameter is absent. */
+  absent: T;
+  schema: Record<string, unknown>;
+  description: string;
+};
+export type Parameters = Record<string, Parameter<unknown>>;
+export type QueryOf<P extends Parameters> = { [K in keyof P]: P[K] extends Parameter<infer T> ? T : never };
+
+class BadValue extends Error {
+  override name = 'BadValue';
+}
+
+export function parseQuery<P extends Parameters>(parameters: P, raw: string): QueryOf<P> {
+  const query: Record<string, unknown> = {};
+  for (const name in parameters) query[name] = parameters[name]!.absent;
+  if (raw === '') return query as QueryOf<P>;
+  const problems: ErrorDetail[] = [];
+  const seen = new Set<string>();
+  for (const part of raw.split('&')) {
+    if (part === '') continue;
+    const problem = readPart(parameters, part, seen, query);
+    if (problem !== undefined) problems.push(problem);
+  }
+  if (problems.length > 0) throw validationFailed('The query string does not fit.', problems.slice(0, 8));
+  return query as QueryOf<P>;
+}
+
+function readPart(
+  parameters: Parameters,
+  part: string,
+  seen: Set<string>,
+  query: Record<string, unknown>,
+): ErrorDetail | undefined {
+  const at = part.indexOf('=');
+  const rawName = at < 0 ? part : part.slice(0, at);
+  const name = decode(rawName);
+  if (name === undefined) return { path: rawName, message: 'has a broken percent escape' };
+  if (!Object.hasOwn(parameters, name)) return { path: name, message: unknownParameter(parameters) };
+  if (seen.has(name)) return { path: name, message: 'is there twice' };
+  seen.add(name);
+  const text = at < 0 ? '' : decode(part.slice(at + 1));
+  if (text === undefined) return { path: name, message: 'has a broken percent escape' };
+  try {
+    query[name] = parameters[name]!.read(text);
+  } catch (error) {
+    if (error instanceof BadValue) return { path: name, message: error.message };
+    throw error;
+  }
+  return undefined;
+}
+
+function unknownParameter(parameters: Parameters): string {
+  const names = Object.keys(parameters);
+  return names.length === 0 ? 'unknown parameter; this takes none' : `unknown parameter; known are ${names.join(', ')}`;
+}
+
+/** Percent escapes must spell UTF-8; `+` is a space, as forms write it. */
+function decode(text: string): string | undefined {
+  try {
+    return decodeURIComponent(text.replaceAll('+', ' '));
+  } catch {
+    return undefined;
+  }
+}
+
+// -- kinds of parameters -----------------------------------------------------------------------------------------------
+
+export function integer(
+  description: string,
+  range: { minimum: number; maximum: number; default: number },
+): Parameter<number> {
+  const { minimum, maximum } = range;
+  return {
+    read(text) {
+      const value = /^-?[0-9]{1,15}$/.test(text) ? Number(text) : Number.NaN;
+      if (!(value >= minimum && value <= maximum))
+        throw new BadValue(`must be an integer from ${minimum} to ${maximum}`);
+      return value;
+    },
+    absent: range.default,
+    schema: { type: 'integer', ...range },
+    description,
+  };
+}
+
+export function oneOf<T extends string>(description: string, values: readonly T[]): Parameter<T | undefined> {
+  return {
+    read(text) {
+      if (!(values as readonly string[]).includes(text)) throw new BadValue(`must be one of ${values.join(', ')}`);
+      return text as T;
+    },
+    absent: undefined,
+    schema: { type: 'string', enum: [...values] },
+    description,
+  };
+}
+
+/** Epoch ms. */
+export function time(description: string): Parameter<number | undefined> {
+  return {
+    read(text) {
+      // An offset's `+` that was not escaped arrives as a space, and a space has no other meaning here.
+      const ms = parseTime(text.replace(' ', '+'));
+      if (ms === null) throw new BadValue('must be an ISO 8601 date-time with an offset or Z');
+      return ms;
+    },
+    absent: undefined,
+    schema: { type: 'string', format: 'date-time' },
+    description,
+  };
+}
+
+export function text(description: string, charactersMax = TEXT_CHARACTERS_MAX): Parameter<string | undefined> {
+  return {
+    read(value) {
+      if (value.length < 1 || value.length > charactersMax)
+        throw new BadValue(`must be 1 to ${charactersMax} characters`);
+      return value;
+    },
+    absent: undefined,
+    schema: { type: 'string', minLength: 1, maxLength: charactersMax },
+    description,
+  };
+}
+
+/** `limit` and `offset` of a list (decisions 1). */
+export function paging(range: { default: number; maximum: number }) {
+  return {
+    limit: integer('Items of a page', { minimum: 1, ...range }),
+    offset: integer('Items skipped', { minimum: 0, maximum: OFFSET_MAX, default: 0 }),
+  };
+}
+
+export const RESOURCE_PAGE = { default: 20, maximum: 100 };
+export const RECORD_PAGE = { default: 50, maximum: 500 };
+
+/** For the API's description. */
+export function querySchema(parameter: Parameter<unknown>): TSchema {
+  return parameter.schema as TSchema;
+}

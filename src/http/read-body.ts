@@ -1,0 +1,122 @@
+// Reads a request's body into one buffer (step 4: after scope and request limit; the bytes may come earlier and wait).
+// Reading begins inside the handler, since uWS drops what nobody listens to; the verdict is taken when its turn comes, so
+// that a caller without a key hears 401 and not 413.
+// Invariant: no more than `bytesMax` are held for a request, and no more than BODY_BYTES_HELD_MAX by the process. A body
+// that is too large is refused at its Content-Length or at the chunk that crosses the bound; the rest is dropped as it comes.
+// A client that leaves, stalls or drips is ended by uWS (10 s, 16 KB/s); what it had sent is dropped then.
+import { ServiceError } from '../errors.ts';
+import { BODY_BYTES_HELD_MAX } from '../limits.ts';
+import type { Exchange } from './exchange.ts';
+
+/** Bytes of bodies that this process holds, from their arrival to the answer. */
+export class BodyBudget {
+  readonly #bytesMax: number;
+  #held = 0;
+
+  constructor(bytesMax = BODY_BYTES_HELD_MAX) {
+    this.#bytesMax = bytesMax;
+  }
+
+  get held(): number {
+    return this.#held;
+  }
+
+  take(bytes: number): boolean {
+    if (this.#held + bytes > this.#bytesMax) return false;
+    this.#held += bytes;
+    return true;
+  }
+
+  give(bytes: number): void {
+    this.#held -= bytes;
+  }
+}
+
+export type BodyOptions = {
+  /** As the head says; -1: unknown, chunked. */
+  contentLength: number;
+  bytesMax: number;
+  budget: BodyBudget;
+};
+
+/**
+ * Begins to read. The promise of `whole()` rejects with `payload_too_large` or `unavailable`; it stays pending for ever when
+ * the client leaves, as nobody is there to answer.
+ */
+export class BodyReader {
+  readonly #exchange: Exchange;
+  readonly #options: BodyOptions;
+  #chunks: Buffer[] = [];
+  #bytes = 0;
+  #body: Buffer | undefined;
+  #refusal: ServiceError | undefined;
+  #settle: (() => void) | undefined;
+
+  constructor(exchange: Exchange, options: BodyOptions) {
+    this.#exchange = exchange;
+    this.#options = options;
+    if (options.contentLength > options.bytesMax) {
+      this.#refuse(tooLarge(options.bytesMax));
+      return;
+    }
+    exchange.onOver = () => this.#drop();
+    exchange.onData((chunk, isLast) => this.#take(chunk, isLast));
+  }
+
+  /** Does it not fit, as far as is known now? */
+  get refusal(): ServiceError | undefined {
+    return this.#refusal;
+  }
+
+  /** The whole body, at once if it is there. */
+  whole(): Buffer | Promise<Buffer> {
+    if (this.#refusal !== undefined) throw this.#refusal;
+    if (this.#body !== undefined) return this.#body;
+    return new Promise((resolve, reject) => {
+      this.#settle = () => {
+        if (this.#refusal !== undefined) reject(this.#refusal);
+        else resolve(this.#body!);
+      };
+    });
+  }
+
+  #take(chunk: Buffer, isLast: boolean): void {
+    if (this.#refusal !== undefined || this.#body !== undefined) return;
+    const { bytesMax, budget } = this.#options;
+    if (this.#bytes + chunk.length > bytesMax) this.#refuse(tooLarge(bytesMax));
+    else if (!budget.take(chunk.length)) this.#refuse(noRoom());
+    else this.#keep(chunk, isLast);
+  }
+
+  #keep(chunk: Buffer, isLast: boolean): void {
+    this.#bytes += chunk.length;
+    this.#chunks.push(chunk);
+    if (!isLast) return;
+    this.#body = this.#chunks.length === 1 ? chunk : Buffer.concat(this.#chunks, this.#bytes);
+    this.#chunks = [];
+    this.#settle?.();
+  }
+
+  /** The rest of the body may be any size: the answer asks to close the connection. */
+  #refuse(error: ServiceError): void {
+    this.#refusal = error;
+    this.#exchange.closing = true;
+    this.#drop();
+    this.#settle?.();
+  }
+
+  #drop(): void {
+    this.#options.budget.give(this.#bytes);
+    this.#bytes = 0;
+    this.#chunks = [];
+  }
+}
+
+export function tooLarge(bytesMax: number): ServiceError {
+  return new ServiceError('payload_too_large', `The body is larger than ${bytesMax} bytes.`, { recorded: false });
+}
+
+function noRoom(): ServiceError {
+  const message = 'Too many bytes of requests are being read at once; nothing was recorded.';
+  return new ServiceError('unavailable', message, { recorded: false, retryAfterSeconds: 1 });
+}

@@ -1,0 +1,62 @@
+// Makes replies (step 12, for everything but submissions, whose text ingest has made already).
+// Rows of events are spliced in as text: a payload is never parsed on its way out.
+// An answer from ClickHouse that did not come is 503: the same request may succeed later.
+import { ClickHouseError } from '../../clickhouse/errors.ts';
+import { PAGE_PAYLOAD_MAX, PageTooLarge } from '../../clickhouse/queries/event-rows.ts';
+import { ServiceError } from '../errors.ts';
+import { validationFailed } from '../validation.ts';
+import type { Reply } from './route.ts';
+
+type Page = { limit: number; offset: number };
+
+export function json(status: number, value: unknown): Reply {
+  return { status, body: JSON.stringify(value) };
+}
+
+export const NO_CONTENT: Reply = { status: 204 };
+
+/** `items` are JSON texts. */
+export function textPage(items: readonly string[], total: number, { limit, offset }: Page): Reply {
+  return { status: 200, body: `{"items":[${items.join(',')}],"total":${total},"limit":${limit},"offset":${offset}}` };
+}
+
+export function page(items: readonly unknown[], total: number, { limit, offset }: Page): Reply {
+  return json(200, { items, total, limit, offset });
+}
+
+/** Marks an answer that may lack writes which were acknowledged before it was asked for (decisions 1). */
+export function markIncomplete(reply: Reply, complete: boolean): Reply {
+  return complete ? reply : { ...reply, headers: { ...reply.headers, 'Gatehouse-Incomplete': 'true' } };
+}
+
+/** The same for a list that waits on several kinds of writes. */
+export function allComplete(waits: Promise<boolean>[]): Promise<boolean> {
+  return Promise.all(waits).then((complete) => complete.every(Boolean));
+}
+
+export function found<T>(value: T | null | undefined, what: string): T {
+  if (value === null || value === undefined) throw notFound(what);
+  return value;
+}
+
+export function notFound(what: string): ServiceError {
+  return new ServiceError('not_found', `No such ${what}.`);
+}
+
+/** Runs a query of ClickHouse for a reader. */
+export async function ask<T>(query: () => Promise<T>): Promise<T> {
+  try {
+    return await query();
+  } catch (cause) {
+    if (cause instanceof PageTooLarge) {
+      const message = `the payloads have more than ${PAGE_PAYLOAD_MAX} characters; ask for fewer (a trace's by /v1/events?trace_id=)`;
+      throw validationFailed('The answer is too large.', [{ path: 'limit', message }]);
+    }
+    if (!(cause instanceof ClickHouseError) || !cause.canRetry) throw cause;
+    throw new ServiceError('unavailable', 'The store of events cannot answer this now.', {
+      retryAfterSeconds: 1,
+      internal: `clickhouse ${cause.codeName}`,
+      cause,
+    });
+  }
+}

@@ -1,0 +1,116 @@
+// What a route is: one row of the table in routes.ts. Registration, 404, 405, HEAD, scopes, body limits, queries and the API's
+// description all follow from it, so that none of them can disagree with another.
+// Invariant: a handler is called with a caller who may, a query that fits, and a body that fits its schema.
+// Idempotency-Key: heeded where `idempotent` says so (decisions 1), refused where a caller who trusts it would be misled
+// (`POST /v1/api-keys`: a retry makes a second key, and an answer that holds a key is not kept), ignored elsewhere, where a
+// repetition changes nothing (registering by name, PATCH, DELETE) or nothing is written.
+import type Type from 'typebox';
+import type { ClickHouse } from '../../clickhouse/client.ts';
+import type { Scope } from '../../schemas/common.ts';
+import type { Config } from '../config.ts';
+import type { ErrorCode } from '../errors.ts';
+import type { Ingest } from '../ingest/ingest.ts';
+import type { Metrics } from '../metrics.ts';
+import type { Agents } from '../registry/agents.ts';
+import type { Alerts } from '../registry/alerts.ts';
+import type { ApiKeys } from '../registry/api-keys.ts';
+import type { Idempotency } from '../registry/idempotency.ts';
+import type { Policies } from '../registry/policies.ts';
+import type { Actor, Principal } from '../registry/principal.ts';
+import type { ReadBarrier } from '../streams/read-barrier.ts';
+import type { Parameters, QueryOf } from './query.ts';
+
+export type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
+
+/** What is away, by name; empty: ready. */
+export type Health = () => Promise<string[]>;
+
+/** What handlers work with. */
+export type Parts = {
+  ingest: Pick<Ingest, 'single' | 'batch'>;
+  registry: { agents: Agents; policies: Policies; alerts: Alerts; apiKeys: ApiKeys };
+  clickhouse: ClickHouse;
+  barrier: Pick<ReadBarrier, 'waitForEvents' | 'waitForJournal' | 'waitForAnomalies'>;
+  metrics: Pick<Metrics, 'text'>;
+  health: Health;
+};
+
+export type Reply = {
+  status: number;
+  /** JSON text, unless `contentType` says otherwise. */
+  body?: string | Buffer;
+  contentType?: string;
+  headers?: Record<string, string>;
+};
+
+/** One authorised, sound request. */
+export type Call<Body = unknown, Query = unknown> = {
+  principal: Principal;
+  account: string;
+  actor: Actor;
+  requestId: string;
+  /** Decoded segments of the path, in order. */
+  params: readonly string[];
+  query: Query;
+  body: Body;
+  idempotencyKey: string | undefined;
+  /** With the body's SHA-256, for creates of the registry. */
+  idempotency: Idempotency | undefined;
+  /** Its signal fires when the client leaves. Made when asked for: few handlers can stop half-way. */
+  client: { readonly signal: AbortSignal };
+};
+
+export type BodySpec<B> =
+  /** Parsed and checked before the handler. `what` completes "The … does not fit its schema.". */
+  | { kind: 'json'; schema: Type.TSchema; what: string; type?: B }
+  /** Handed on as bytes; `schema` describes it. */
+  | { kind: 'event' | 'batch'; schema: Type.TSchema; type?: B };
+
+export type Operation = {
+  id: string;
+  tag: string;
+  summary: string;
+  description?: string;
+  /** Status -> what is answered; no schema: no body. */
+  answers: Record<number, { description: string; schema?: Type.TSchema; contentType?: string; example?: unknown }>;
+  /** Errors beyond those that follow from scope, body, query and path. */
+  errors?: ErrorCode[];
+  bodyExample?: unknown;
+  /** Reads that wait for writes can be incomplete. */
+  canBeIncomplete?: boolean;
+};
+
+export type RouteSpec<B, P extends Parameters> = {
+  method: Method;
+  /** With `{name}` for a parameter. */
+  path: string;
+  /** null: no key needed. */
+  scope: Scope | null;
+  query?: P;
+  body?: BodySpec<B>;
+  idempotency?: 'heeded' | 'refused';
+  operation: Operation;
+  handle(call: Call<B, QueryOf<P>>, parts: Parts): Reply | Promise<Reply>;
+};
+
+export type Route = RouteSpec<unknown, Parameters>;
+
+/** Ties a handler's types to its route's schemas; the table forgets them again. */
+export function route<B = undefined, P extends Parameters = Record<never, never>>(spec: RouteSpec<B, P>): Route {
+  return spec as unknown as Route;
+}
+
+export function jsonBody<S extends Type.TSchema>(schema: S, what: string): BodySpec<Type.Static<S>> {
+  return { kind: 'json', schema, what };
+}
+
+export function eventBody(kind: 'event' | 'batch', schema: Type.TSchema): BodySpec<Buffer> {
+  return { kind, schema };
+}
+
+export function bodyBytesMax(body: BodySpec<unknown> | undefined, config: BodyLimits): number {
+  if (body?.kind === 'event') return config.eventBytesMax;
+  return body?.kind === 'batch' ? config.batchBytesMax : config.bodyBytesMax;
+}
+
+export type BodyLimits = Pick<Config, 'eventBytesMax' | 'batchBytesMax' | 'bodyBytesMax'>;

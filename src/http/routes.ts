@@ -1,0 +1,30 @@
+// The table of routes: every path that the service answers, in the order in which its description lists them.
+// Everything about a route follows from its row (route.ts); a path that is not here is 404.
+import { agentRoutes } from './handlers/agents.ts';
+import { alertRoutes } from './handlers/alerts.ts';
+import { anomalyRoutes } from './handlers/anomalies.ts';
+import { apiKeyRoutes } from './handlers/api-keys.ts';
+import { auditLogRoutes } from './handlers/audit-logs.ts';
+import { eventRoutes } from './handlers/events.ts';
+import { healthRoutes, metricsRoute } from './handlers/operations.ts';
+import { policyRoutes } from './handlers/policies.ts';
+import { traceRoutes } from './handlers/traces.ts';
+import { openApiRoute } from './openapi.ts';
+import type { Route } from './route.ts';
+
+/** `metrics`: false where `/metrics` is served on a port of its own. */
+export function makeRoutes({ metrics }: { metrics: boolean }): Route[] {
+  const routes = [
+    ...agentRoutes,
+    ...eventRoutes,
+    ...traceRoutes,
+    ...policyRoutes,
+    ...alertRoutes,
+    ...anomalyRoutes,
+    ...auditLogRoutes,
+    ...apiKeyRoutes,
+    ...healthRoutes,
+    ...(metrics ? [metricsRoute] : []),
+  ];
+  return [...routes, openApiRoute(routes)];
+}

@@ -1,0 +1,211 @@
+// The HTTP server of a front: uWebSockets.js with the table of routes behind the door.
+// Several fronts listen on one port (SO_REUSEPORT); the kernel shares connections out among them.
+// Invariant: every handler goes through `safe`, so nothing that happens in one can end the process; every request that was
+// taken is answered, at the latest when the sweep finds it (500), or its client has left.
+// Pipelining: uWS takes the next request of a connection only when the last one is answered, and closes the connection on a
+// client that does not wait. So no answer can go to another request; a client that pipelines sends again.
+// Drain: stop accepting, answer what comes with `Connection: close`, and close what is left once nobody asks any more.
+import uWS, { type HttpRequest, type HttpResponse, type TemplatedApp, type us_listen_socket } from 'uWebSockets.js';
+import type { Config } from '../config.ts';
+import { ServiceError } from '../errors.ts';
+import { DRAIN_QUIET_MS, READ_WAIT_MS_MAX, REQUEST_SWEEP_MS } from '../limits.ts';
+import type { Log } from '../log.ts';
+import type { Metrics } from '../metrics.ts';
+import type { RegistryCache } from '../registry/cache.ts';
+import type { RequestLimiter } from '../registry/request-limit.ts';
+import { Authenticator } from './authenticate.ts';
+import { Door, Entry } from './door.ts';
+import { type Exchange, type ExchangeHost, safe } from './exchange.ts';
+import { KeyUses } from './key-uses.ts';
+import { BodyBudget } from './read-body.ts';
+import type { Method, Parts, Route } from './route.ts';
+
+export type ServerOptions = Omit<Parts, 'metrics'> & {
+  config: Pick<
+    Config,
+    'host' | 'port' | 'metricsPort' | 'eventBytesMax' | 'batchBytesMax' | 'bodyBytesMax' | 'queryTimeoutSeconds'
+  >;
+  routes: readonly Route[];
+  cache: Pick<RegistryCache, 'principal'>;
+  limiter: Pick<RequestLimiter, 'admit'>;
+  metrics: Metrics;
+  log: Log;
+};
+
+/** uWS's number for each way to write a method; the table of routes uses the first four. */
+const VERBS = {
+  GET: 'get',
+  POST: 'post',
+  PATCH: 'patch',
+  DELETE: 'del',
+  HEAD: 'head',
+  PUT: 'put',
+  OPTIONS: 'options',
+} as const;
+type Verb = keyof typeof VERBS;
+
+/** Queries of one request run after another at worst twice; the rest is waiting for writes and margin. */
+const ANSWER_MARGIN_MS = 10_000;
+const DRAIN_POLL_MS = 20;
+
+// The header that names uWebSockets and its version tells an attacker more than a caller.
+(uWS as unknown as { _cfg(code: string): void })._cfg('999999990007');
+
+export class Server {
+  readonly #options: ServerOptions;
+  readonly #app: TemplatedApp;
+  readonly #host: ExchangeHost;
+  readonly #door: Door;
+  readonly #keyUses: KeyUses;
+  readonly #answerMsMax: number;
+  #socket: us_listen_socket | undefined;
+  #sweep: NodeJS.Timeout | undefined;
+  #connections = 0;
+  #lastRequestMs = 0;
+
+  constructor(options: ServerOptions) {
+    this.#options = options;
+    this.#answerMsMax = 2 * options.config.queryTimeoutSeconds * 1000 + READ_WAIT_MS_MAX + ANSWER_MARGIN_MS;
+    this.#keyUses = new KeyUses(options.registry.apiKeys);
+    const count = requestCounter(options.metrics);
+    this.#host = {
+      log: options.log,
+      draining: false,
+      inFlight: new Set(),
+      onDone: (exchange, status) => {
+        const nowMs = performance.now();
+        this.#lastRequestMs = nowMs;
+        count(exchange, status, nowMs);
+      },
+    };
+    this.#door = new Door({
+      ...options,
+      authenticator: new Authenticator(options.cache),
+      keyUses: this.#keyUses,
+      budget: new BodyBudget(),
+      limits: options.config,
+    });
+    this.#app = uWS.App();
+    // biome-ignore lint/suspicious/useIterableCallbackReturn: no array's filter, but uWS telling of connections, +1 and -1
+    this.#app.filter((_res, change) => {
+      this.#connections += change as number;
+    });
+    this.#register(options.routes);
+  }
+
+  /** Open connections, for tests and metrics. */
+  get connections(): number {
+    return this.#connections;
+  }
+
+  /** Resolves with the port. Rejects where the address cannot be had. */
+  listen(): Promise<number> {
+    const { host, port } = this.#options.config;
+    this.#keyUses.start();
+    this.#sweep = setInterval(() => this.#failForgotten(), REQUEST_SWEEP_MS);
+    this.#sweep.unref();
+    return new Promise((resolve, reject) => {
+      this.#app.listen(host, port, (socket) => {
+        if (!socket)
+          return reject(new Error(`cannot listen on ${host}:${port}: the address is not ours or the port is taken`));
+        this.#socket = socket;
+        resolve(uWS.us_socket_local_port(socket));
+      });
+    });
+  }
+
+  /** Resolves when what was accepted is answered and every connection is closed. */
+  async drain(): Promise<void> {
+    if (this.#socket !== undefined) uWS.us_listen_socket_close(this.#socket);
+    this.#socket = undefined;
+    this.#host.draining = true;
+    this.#lastRequestMs = performance.now();
+    while (this.#connections > 0 && !this.#isQuiet())
+      await new Promise((resolve) => setTimeout(resolve, DRAIN_POLL_MS));
+    clearInterval(this.#sweep);
+    this.#app.close();
+    await this.#keyUses.stop();
+  }
+
+  #isQuiet(): boolean {
+    return this.#host.inFlight.size === 0 && performance.now() - this.#lastRequestMs > DRAIN_QUIET_MS;
+  }
+
+  /** Each path with each verb: a static segment wins over a parameter only among handlers of the same verb. */
+  #register(routes: readonly Route[]): void {
+    const byPath = new Map<string, Map<Method, Route>>();
+    for (const route of routes) {
+      const methods = byPath.get(route.path) ?? new Map<Method, Route>();
+      methods.set(route.method, route);
+      byPath.set(route.path, methods);
+    }
+    for (const [path, methods] of byPath) this.#registerPath(path.replaceAll(/\{(\w+)\}/g, ':$1'), methods);
+    const unknown = this.#safe((exchange, req) =>
+      this.#door.refuse(exchange, req, new ServiceError('not_found', 'No such path.')),
+    );
+    this.#app.any('/*', unknown);
+  }
+
+  #registerPath(pattern: string, methods: Map<Method, Route>): void {
+    const allow = allowed(methods);
+    const other = this.#safe((exchange, req) => {
+      const error = new ServiceError('method_not_allowed', `This path takes ${allow}.`);
+      this.#door.refuse(exchange, req, error, { Allow: allow });
+    });
+    for (const [verb, name] of Object.entries(VERBS) as [Verb, (typeof VERBS)[Verb]][]) {
+      const route = methods.get((verb === 'HEAD' ? 'GET' : verb) as Method);
+      this.#app[name](pattern, route === undefined ? other : this.#handler(route));
+    }
+    this.#app.any(pattern, other);
+  }
+
+  #handler(route: Route): (res: HttpResponse, req: HttpRequest) => void {
+    const entry = new Entry(route, this.#options.config);
+    return this.#safe((exchange, req) => this.#door.enter(entry, exchange, req));
+  }
+
+  #safe(handle: (exchange: Exchange, req: HttpRequest) => void | Promise<void>) {
+    return safe(this.#host, handle);
+  }
+
+  /** A handler that never settles is a bug; its caller need not wait for us to find it. */
+  #failForgotten(): void {
+    const before = performance.now() - this.#answerMsMax;
+    for (const exchange of this.#host.inFlight) {
+      if (exchange.startedMs < before) exchange.fail(new Error('no answer in time'));
+    }
+  }
+}
+
+function allowed(methods: Map<Method, Route>): string {
+  const names: string[] = [...methods.keys()];
+  if (methods.has('GET')) names.push('HEAD');
+  return names.sort().join(', ');
+}
+
+type RouteCounts = { byStatus: Map<number, { inc(): void }>; seconds: { observe(seconds: number): void } };
+
+/** Counts answers by route and status; a client that left before its answer counts as `aborted`. */
+function requestCounter(metrics: Metrics): (exchange: Exchange, status: number, nowMs: number) => void {
+  const routes = new Map<string, RouteCounts>();
+  const limited = metrics.counter('gatehouse_requests_limited_total', {});
+  return ({ route, startedMs, isSubmission, refusedAs }, status, nowMs) => {
+    let counts = routes.get(route);
+    if (counts === undefined) {
+      counts = { byStatus: new Map(), seconds: metrics.histogram('gatehouse_request_seconds', { route }) };
+      routes.set(route, counts);
+    }
+    let counter = counts.byStatus.get(status);
+    if (counter === undefined) {
+      counter = metrics.counter('gatehouse_requests_total', {
+        route,
+        status: status === 0 ? 'aborted' : String(status),
+      });
+      counts.byStatus.set(status, counter);
+    }
+    counter.inc();
+    if (status === 429) limited.inc();
+    if (isSubmission && refusedAs !== undefined) metrics.inc('gatehouse_rejected_events_total', { code: refusedAs });
+    counts.seconds.observe((nowMs - startedMs) / 1000);
+  };
+}
