@@ -1,0 +1,63 @@
+// `gatehouse migrate` and `gatehouse registry restore`: the tables made as they must be, and the registry made again from them.
+// Migrating is safe at any time and beside others that do the same. Restoring is for a Redis that has lost everything; it
+// refuses one that holds accounts, so that an old copy never covers what is in force.
+import { existsSync } from 'node:fs';
+import { registrySnapshot } from '../../clickhouse/queries/registry-snapshot.ts';
+import type { Config } from '../config.ts';
+import { StateDir } from '../embedded/state-dir.ts';
+import { Supervisor } from '../embedded/supervisor.ts';
+import { Service } from '../lifecycle.ts';
+import { createLog } from '../log.ts';
+import { Metrics } from '../metrics.ts';
+import { waitUntilReady } from '../redis/client.ts';
+import { rebuildRegistry } from '../registry/restore.ts';
+import { makeClickHouse, makeCommands, makeKeys, migrateTables, STORES_READY_MS_MAX } from '../stores.ts';
+import { type Command, exactly, withAddresses } from './context.ts';
+
+export const migrateCommand: Command = async ({ config, args, print }) => {
+  exactly(args, 0, '');
+  const applied = await migrateTables(config.clickhouseUrl === undefined ? withAddresses(config) : config);
+  print(applied.length === 0 ? 'the tables are up to date' : `applied ${applied.join(', ')}`);
+};
+
+export const registryRestore: Command = async (context) => {
+  exactly(context.args, 0, '');
+  await withEngines(context.config, async (config) => {
+    const redis = makeCommands(config);
+    const clickhouse = makeClickHouse(config);
+    try {
+      await waitUntilReady(redis, STORES_READY_MS_MAX);
+      const counts = await rebuildRegistry(registrySnapshot(clickhouse), { redis, keys: makeKeys(config) });
+      context.print(`restored ${JSON.stringify(counts)}`);
+    } finally {
+      redis.disconnect();
+      await clickhouse.close();
+    }
+  });
+};
+
+/**
+ * With the engines that are given, or that run on the data folder; otherwise with those of the data folder, started for this
+ * alone: `gatehouse start` refuses to run on a Redis that has lost its registry.
+ */
+async function withEngines(config: Config, use: (config: Config) => Promise<void>): Promise<void> {
+  const state = new StateDir(config.dataDir);
+  const isGiven = config.redisUrl !== undefined && config.clickhouseUrl !== undefined;
+  if (isGiven || state.readRuntime() !== undefined || !existsSync(state.file('clickhouse'))) {
+    return use(withAddresses(config));
+  }
+  const log = createLog({ level: 'error', processName: 'restore' });
+  const supervisor = new Supervisor({
+    config,
+    log,
+    metrics: new Metrics({ processName: 'restore' }),
+    prepareStores: async () => ({}),
+  });
+  const engines = new Service(supervisor.engineParts, log);
+  await engines.start();
+  try {
+    await use(supervisor.config);
+  } finally {
+    await engines.stop();
+  }
+}
