@@ -1,0 +1,18 @@
+// The part of autocannon that the load generator uses; the package ships no types.
+declare module 'autocannon' {
+  type Options = {
+    url: string;
+    method: 'POST';
+    body: string;
+    headers: Record<string, string>;
+    connections: number;
+    duration: number;
+  };
+  type Result = {
+    requests: { average: number };
+    latency: { p50: number; p99: number };
+    non2xx: number;
+    errors: number;
+  };
+  export default function autocannon(options: Options): Promise<Result>;
+}

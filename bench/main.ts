@@ -1,0 +1,35 @@
+// `npm run bench -- NAME [--option number]`: one command for every measurement. Each line's file opens with its question and method.
+// Exit status 1 where a line makes a promise and the run broke it.
+import { parseArgs } from 'node:util';
+import { durability } from './durability.ts';
+import { freshReads } from './fresh-reads.ts';
+import { inForce } from './in-force.ts';
+import { ingest } from './ingest.ts';
+import { rateLimit } from './rate-limit.ts';
+
+const { positionals, values } = parseArgs({
+  allowPositionals: true,
+  options: {
+    turns: { type: 'string', default: '3' },
+    seconds: { type: 'string', default: '5' },
+    kills: { type: 'string', default: '20' },
+    tries: { type: 'string' },
+  },
+});
+
+const LINES: Record<string, () => Promise<boolean>> = {
+  ingest: () => ingest({ turns: Number(values.turns), seconds: Number(values.seconds) }),
+  durability: () => durability({ kills: Number(values.kills) }),
+  'fresh-reads': () => freshReads({ tries: Number(values.tries ?? 10_000) }),
+  'in-force': () => inForce({ tries: Number(values.tries ?? 100) }),
+  'rate-limit': () => rateLimit({ seconds: Number(values.seconds) }),
+};
+
+const name = positionals[0] ?? '';
+const line = LINES[name];
+if (line === undefined) {
+  process.stderr.write(`usage: npm run bench -- NAME, where NAME is one of: ${Object.keys(LINES).join(', ')}\n`);
+  process.exitCode = 2;
+} else if ((await line()) === false) {
+  process.exitCode = 1;
+}
