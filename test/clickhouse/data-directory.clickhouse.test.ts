@@ -1,0 +1,149 @@
+// The integrity gate of the embedded engine: a directory that is damaged, foreign, newer or in use is refused by name of the reason.
+import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import t from 'tap';
+import { ClickHouse } from '../../clickhouse/client.ts';
+import { EngineRefused, forkEngine, makeFolder } from '../support/clickhouse.ts';
+
+const MARKER = 'gatehouse-clickhouse.json';
+
+/** A directory with one table of two parts, stopped cleanly or killed. */
+async function filled(folder: string, stop: 'SIGTERM' | 'SIGKILL'): Promise<void> {
+  const engine = await forkEngine({ path: folder, port: 0 });
+  const clickhouse = new ClickHouse({ url: engine.url, database: 'default', queryTimeoutSeconds: 15 });
+  await clickhouse.command('CREATE DATABASE kept ENGINE = Atomic');
+  await clickhouse.command('CREATE TABLE kept.t (n UInt32, s String) ENGINE = MergeTree ORDER BY n');
+  await clickhouse.command('CREATE TABLE kept.u (n UInt32) ENGINE = MergeTree ORDER BY n');
+  await clickhouse.command('SYSTEM STOP MERGES');
+  for (let i = 0; i < 2; i++)
+    await clickhouse.insertRows(
+      'kept.t',
+      Array.from({ length: 1000 }, (_, n) => ({ n, s: `row ${n}` })),
+    );
+  await clickhouse.close();
+  await engine.stop(stop);
+}
+
+async function startOn(folder: string): Promise<{ rows: number } | { code: number | null; said: string }> {
+  try {
+    const engine = await forkEngine({ path: folder, port: 0 });
+    const clickhouse = new ClickHouse({ url: engine.url, database: 'default', queryTimeoutSeconds: 15 });
+    const rows = await clickhouse.query<{ n: number }>('SELECT count() AS n FROM kept.t').catch(() => [{ n: -1 }]);
+    await clickhouse.close();
+    await engine.stop('SIGTERM');
+    return { rows: rows[0]!.n };
+  } catch (error) {
+    if (!(error instanceof EngineRefused)) throw error;
+    return { code: error.code, said: error.message };
+  }
+}
+
+/** The folder of a part of kept.t, and the metadata of its database. */
+function find(folder: string, name: RegExp): string {
+  const found = readdirSync(path.join(folder, 'engine'), { recursive: true, encoding: 'utf8' }).find((file) =>
+    name.test(file),
+  );
+  if (found === undefined) throw new Error(`no ${name} below ${folder}`);
+  return path.join(folder, 'engine', found);
+}
+
+// tap's own 30 s are too few on a busy machine.
+t.setTimeout(240_000);
+
+t.test('every damage is refused by name, and an undamaged directory is served whole', async (t) => {
+  const base = path.join(makeFolder(t), 'base');
+  await filled(base, 'SIGTERM');
+  const edit = (folder: string, change: (marker: Record<string, unknown>) => void) => {
+    const file = path.join(folder, MARKER);
+    const marker = JSON.parse(readFileSync(file, 'utf8')) as Record<string, unknown>;
+    change(marker);
+    writeFileSync(file, JSON.stringify(marker));
+  };
+  const damages: [string, (folder: string) => void, RegExp | null][] = [
+    ['none', () => {}, null],
+    ['left over rows of a killed insert', (f) => writeFileSync(path.join(f, 'spool', 'rows-1'), 'x'), null],
+    [
+      'a part cut short',
+      (f) => truncateSync(find(f, /all_2_2_0\/data\.bin$/), 50),
+      /damaged: the engine set aside broken data, kept\.t/,
+    ],
+    [
+      'a part gone',
+      (f) => rmSync(find(f, /all_2_2_0$/), { recursive: true }),
+      /damaged: data is missing, kept\.t\/all_2_2_0/,
+    ],
+    ['metadata of the database gone', (f) => rmSync(find(f, /metadata\/kept\.sql$/)), /damaged: table kept\.t/],
+    ['metadata of a table gone', (f) => rmSync(find(f, /\/u\.sql$/)), /damaged: table kept\.u/],
+    ['metadata of a table empty', (f) => truncateSync(find(f, /\/u\.sql$/), 0), /damaged/],
+    [
+      'the engine folder gone',
+      (f) => rmSync(path.join(f, 'engine'), { recursive: true }),
+      /damaged: its folder "engine" is missing/,
+    ],
+    ['the marker gone', (f) => rmSync(path.join(f, MARKER)), /foreign: it holds .*engine/],
+    ['the marker unreadable', (f) => writeFileSync(path.join(f, MARKER), '{"pro'), /damaged: .* cannot be read/],
+    [
+      'a newer format',
+      (f) =>
+        edit(f, (m) => {
+          m.format = 99;
+        }),
+      /newer: its format is 99/,
+    ],
+    [
+      'a newer engine',
+      (f) =>
+        edit(f, (m) => {
+          m.engine = '99.1.1.1';
+        }),
+      /newer: it was written by engine 99\.1\.1\.1/,
+    ],
+    [
+      "somebody else's marker",
+      (f) =>
+        edit(f, (m) => {
+          m.product = 'other';
+        }),
+      /foreign/,
+    ],
+  ];
+  for (const [name, damage, refusal] of damages) {
+    const folder = path.join(makeFolder(t), 'data');
+    cpSync(base, folder, { recursive: true, verbatimSymlinks: true });
+    damage(folder);
+    const result = await startOn(folder);
+    if (refusal === null) t.same(result, { rows: 2000 }, name);
+    else {
+      t.match(result, { code: 3, said: refusal }, name);
+    }
+    if (refusal === null) t.same(readdirSync(path.join(folder, 'spool')), [], `${name}: nothing is left in the spool`);
+  }
+});
+
+t.test('after a kill the directory is served whole, and a dropped table is not missed', async (t) => {
+  const folder = path.join(makeFolder(t), 'data');
+  await filled(folder, 'SIGKILL');
+  t.same(await startOn(folder), { rows: 2000 });
+  const engine = await forkEngine({ path: folder, port: 0 });
+  const clickhouse = new ClickHouse({ url: engine.url, database: 'default', queryTimeoutSeconds: 15 });
+  await clickhouse.command('DROP TABLE kept.u SYNC');
+  await clickhouse.close();
+  await engine.stop('SIGKILL');
+  t.same(await startOn(folder), { rows: 2000 });
+});
+
+t.test('a foreign directory and a second process are refused', async (t) => {
+  const foreign = path.join(makeFolder(t), 'foreign');
+  mkdirSync(foreign);
+  writeFileSync(path.join(foreign, 'thesis.doc'), 'x');
+  t.match(await startOn(foreign), { code: 3, said: /foreign: it holds thesis\.doc/ });
+  const file = path.join(makeFolder(t), 'file');
+  writeFileSync(file, '');
+  t.match(await startOn(file), { code: 3, said: /cannot be used as a data directory/ });
+
+  const folder = path.join(makeFolder(t), 'data');
+  const engine = await forkEngine({ path: folder, port: 0 });
+  t.match(await startOn(folder), { code: 3, said: /in use by another process/ });
+  await engine.stop('SIGKILL');
+  t.match(await startOn(folder), { rows: -1 }, 'a killed process leaves no lock behind');
+});

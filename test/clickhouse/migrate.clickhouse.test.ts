@@ -1,0 +1,157 @@
+// Migrations: once each, under a lock that frees itself, refused where the database is newer; and the text they become for a cluster.
+import t from 'tap';
+import { ClickHouseError } from '../../clickhouse/client.ts';
+import { type Migration, MigrationError, migrate, readMigrations } from '../../clickhouse/migrate.ts';
+import { PAYLOAD_WORDS } from '../../clickhouse/queries/search.ts';
+import { renderSql, splitStatements } from '../../clickhouse/sql-template.ts';
+import { EVENT_ROW_COLUMNS } from '../../schemas/entry.ts';
+import { startClickHouse } from '../support/clickhouse.ts';
+
+const RETENTION = { retentionDays: 365 };
+const FAST = { heldMs: 1000, renewMs: 100, pollMs: 20 };
+
+// tap's own 30 s are too few on a busy machine.
+t.setTimeout(240_000);
+
+t.test('on the engine', async (t) => {
+  const { makeDatabase } = await startClickHouse(t);
+
+  t.test('each file is applied once, however many processes start at once', async (t) => {
+    const clickhouse = makeDatabase();
+    const names = readMigrations().map((migration) => migration.name);
+    const results = await Promise.all(
+      Array.from({ length: 4 }, () => migrate(clickhouse, { ...RETENTION, lockTiming: FAST })),
+    );
+    t.same(results.flat().sort(), names, 'one of four did the work');
+    t.same(await migrate(clickhouse, RETENTION), [], 'a second run finds nothing to do');
+    const versions = await clickhouse.query<{ version: number }>(
+      'SELECT version FROM migrations WHERE version > 0 ORDER BY version',
+    );
+    t.same(
+      versions.map((row) => row.version),
+      names.map((_, i) => i + 1),
+    );
+  });
+
+  t.test('a changed retention reaches the tables', async (t) => {
+    const clickhouse = makeDatabase();
+    await migrate(clickhouse, RETENTION);
+    await migrate(clickhouse, { retentionDays: 30 });
+    const tables = await clickhouse.query<{ sql: string }>(
+      "SELECT create_table_query AS sql FROM system.tables WHERE database = currentDatabase() AND name IN ('events', 'anomalies')",
+    );
+    for (const { sql } of tables) t.match(sql, /toIntervalDay\(30\)/);
+    t.same(await migrate(clickhouse, { retentionDays: 30 }), []);
+  });
+
+  t.test('a newer database and a changed file are refused', async (t) => {
+    const clickhouse = makeDatabase();
+    const first: Migration = {
+      version: 1,
+      name: '001_first',
+      text: 'CREATE TABLE IF NOT EXISTS {{database}}.a (n UInt8) ENGINE = {{engine:MergeTree}} ORDER BY n;',
+    };
+    const second: Migration = {
+      version: 2,
+      name: '002_second',
+      text: 'CREATE TABLE IF NOT EXISTS {{database}}.b (n UInt8) ENGINE = {{engine:MergeTree}} ORDER BY n;',
+    };
+    t.same(await migrate(clickhouse, { ...RETENTION, migrations: [first] }), ['001_first']);
+    t.same(await migrate(clickhouse, { ...RETENTION, migrations: [first, second] }), ['002_second']);
+    const older = migrate(clickhouse, { ...RETENTION, migrations: [first] });
+    await t.rejects(
+      older,
+      new MigrationError(
+        'the database is newer: it has migration 002_second, this program knows 1; start a newer Gatehouse',
+      ),
+    );
+    const changed = migrate(clickhouse, { ...RETENTION, migrations: [{ ...first, text: `${first.text}\n` }, second] });
+    await t.rejects(changed, { name: 'MigrationError', message: /001_first\.sql was changed/ });
+  });
+
+  t.test('the lock of a dead process frees itself, a living one keeps it', async (t) => {
+    const clickhouse = makeDatabase();
+    const nothing: Migration[] = [];
+    await migrate(clickhouse, { ...RETENTION, migrations: nothing });
+    const hold = async (ms: number) => {
+      const [row] = await clickhouse.query<{ newest: string; now: number }>(
+        "SELECT max(name) AS newest, toUnixTimestamp64Milli(now64(3)) AS now FROM system.tables WHERE database = currentDatabase() AND startsWith(name, 'migration_lock_')",
+      );
+      await clickhouse.command(`ALTER TABLE ${row!.newest} MODIFY COMMENT 'somebody ${row!.now + ms}'`);
+    };
+    await hold(700);
+    const started = performance.now();
+    const one: Migration = {
+      version: 1,
+      name: '001_slow',
+      text: 'CREATE TABLE IF NOT EXISTS {{database}}.a (n UInt8) ENGINE = {{engine:MergeTree}} ORDER BY n;',
+    };
+    t.same(await migrate(clickhouse, { ...RETENTION, migrations: [one], lockTiming: FAST }), ['001_slow']);
+    t.ok(performance.now() - started > 600, 'it waited until the lock had run out');
+    const locks = await clickhouse.query(
+      "SELECT name FROM system.tables WHERE database = currentDatabase() AND startsWith(name, 'migration_lock_')",
+    );
+    t.equal(locks.length, 1, 'locks do not pile up');
+  });
+
+  t.test('a statement that fails is tried again by the next start', async (t) => {
+    const clickhouse = makeDatabase();
+    const broken: Migration = {
+      version: 1,
+      name: '001_broken',
+      text: 'CREATE TABLE IF NOT EXISTS {{database}}.a (n Nonsense) ENGINE = {{engine:MergeTree}} ORDER BY n;',
+    };
+    await t.rejects(migrate(clickhouse, { ...RETENTION, migrations: [broken] }), ClickHouseError);
+    const mended = { ...broken, text: broken.text.replace('Nonsense', 'UInt8') };
+    t.same(await migrate(clickhouse, { ...RETENTION, migrations: [mended], lockTiming: FAST }), ['001_broken']);
+  });
+
+  t.test('the events table has the columns of the entries, in their order, each with a comment', async (t) => {
+    const clickhouse = makeDatabase();
+    await migrate(clickhouse, RETENTION);
+    const columns = await clickhouse.query<{ table: string; name: string; comment: string; kind: string }>(
+      "SELECT table, name, comment, default_kind AS kind FROM system.columns WHERE database = currentDatabase() AND table NOT LIKE 'migration_lock%' ORDER BY table, position",
+    );
+    const given = columns
+      .filter((column) => column.table === 'events' && column.kind === '')
+      .map((column) => column.name);
+    t.same(given, EVENT_ROW_COLUMNS);
+    t.same(
+      columns.filter((column) => column.comment === ''),
+      [],
+      'no column without a comment',
+    );
+  });
+});
+
+t.test('with a cluster every table is replicated and made on all its nodes', async (t) => {
+  const options = { database: 'gatehouse', cluster: 'main', retentionDays: 90 };
+  for (const { name, text } of readMigrations()) {
+    const statements = splitStatements(renderSql(text, options));
+    t.ok(statements.length > 0, name);
+    for (const statement of statements) {
+      t.match(
+        statement,
+        /^CREATE TABLE IF NOT EXISTS gatehouse\.\w+ ON CLUSTER 'main'\s/,
+        `${name}: idempotent, on the cluster`,
+      );
+      t.match(
+        statement,
+        /ENGINE = Replicated\w*MergeTree\('\/clickhouse\/tables\/\{shard\}\/\{database\}\/\{table\}', '\{replica\}'/,
+      );
+      t.notMatch(statement, /non_replicated|\{\{|\}\}/);
+      t.match(statement, /replicated_deduplication_window = \d+/);
+    }
+  }
+  t.equal(
+    renderSql('{{engine:ReplacingMergeTree:revision}}', { ...options, cluster: undefined }),
+    'ReplacingMergeTree(revision)',
+  );
+  t.throws(() => renderSql('{{nonsense}}', options), /unknown placeholder/);
+  t.same(splitStatements("-- a; b\nSELECT ';' ;\nSELECT 2;"), ["SELECT ';'", 'SELECT 2']);
+});
+
+t.test("the search's predicate is the expression of its index, to the letter", async (t) => {
+  const events = readMigrations()[0]!.text;
+  t.ok(events.includes(`INDEX payload_words ${PAYLOAD_WORDS} TYPE text`), 'else the index would never be used');
+});

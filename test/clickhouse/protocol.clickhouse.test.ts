@@ -1,0 +1,354 @@
+// The embedded engine over HTTP, as @clickhouse/client and curl see it: answers, errors, inserts, isolation of requests, kills.
+import http from 'node:http';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ClickHouseLogLevel, createClient, ClickHouseError as ServerError } from '@clickhouse/client';
+import t from 'tap';
+import { ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
+import { migrate } from '../../clickhouse/migrate.ts';
+import { mintId } from '../../src/ids.ts';
+import { type EngineProcess, encodeRow, forkEngine, makeFolder, type TestEvent } from '../support/clickhouse.ts';
+
+const RETENTION = { retentionDays: 365 };
+
+async function ownEngine(t: Parameters<typeof makeFolder>[0], options = {}): Promise<EngineProcess> {
+  const engine = await forkEngine({ path: path.join(makeFolder(t), 'data'), port: 0, ...options });
+  t.teardown(() => engine.stop('SIGTERM'));
+  return engine;
+}
+
+function plainClient(t: Parameters<typeof makeFolder>[0], url: string, more = {}) {
+  const client = createClient({ url, log: { level: ClickHouseLogLevel.OFF }, ...more });
+  t.teardown(() => client.close());
+  return client;
+}
+
+const eventAt = (ms: number, payload = '{}'): TestEvent => ({
+  account_id: 'acc_00000000000000000000000000',
+  agent_id: 'agt_00000000000000000000000000',
+  id: mintId('event', ms),
+  type: 'custom',
+  trace_id: '',
+  timestamp: ms,
+  received_at: ms,
+  payload,
+  search_text: '',
+  outcome: 'allowed',
+  reason: '',
+  policy_id: '',
+  approval_id: '',
+  policy_result: '',
+  model: '',
+  token_count: null,
+  tokens_used: null,
+  request_id: 'r',
+});
+
+// tap's own 30 s are too few on a busy machine.
+t.setTimeout(240_000);
+
+t.test('the ordinary client cannot tell the embedded engine from a server', async (t) => {
+  const { url } = await ownEngine(t);
+  const client = plainClient(t, url);
+  t.equal((await client.ping()).success, true);
+  t.equal((await client.ping({ select: true })).success, true);
+
+  const params = {
+    text: `it's "quoted" \\ back\tslash\nline 🎉 ; DROP TABLE x --`,
+    when: new Date(1_700_000_000_123),
+    list: ["o'ne", 'zwölf'],
+    nothing: null,
+  };
+  const bound = await client.query({
+    query: `SELECT {text:String} AS text, toUnixTimestamp64Milli({when:DateTime64(3)}) AS ms, {list:Array(String)} AS list, {nothing:Nullable(String)} AS nothing`,
+    query_params: params,
+    format: 'JSONEachRow',
+  });
+  t.same(await bound.json(), [{ text: params.text, ms: 1_700_000_000_123, list: params.list, nothing: null }]);
+
+  const ids = Array.from({ length: 20_000 }, (_, i) => `evt_${String(i).padStart(26, '0')}`);
+  const many = plainClient(t, url, { use_multipart_params_auto: true });
+  const counted = await many.query({
+    query: 'SELECT length({ids:Array(String)}) AS n',
+    query_params: { ids },
+    format: 'JSONEachRow',
+  });
+  t.same(await counted.json(), [{ n: 20_000 }], 'parameters too long for an address arrive as multipart');
+
+  await client.command({ query: 'CREATE DATABASE proto ENGINE = Atomic' });
+  const table = plainClient(t, url, { database: 'proto', compression: { request: true, response: true } });
+  await table.command({ query: 'CREATE TABLE t (n Int64, s String) ENGINE = MergeTree ORDER BY n' });
+  const values = Array.from({ length: 1000 }, (_, n) => ({ n, s: `row ${n} ü` }));
+  const inserted = await table.insert({ table: 't', values, format: 'JSONEachRow', columns: ['n', 's'] });
+  t.equal(inserted.summary?.written_rows, '1000');
+  const read = await table.query({ query: 'SELECT * FROM t ORDER BY n', format: 'JSON' });
+  t.same((await read.json<{ n: number; s: string }>()).data, values, 'gzip both ways, JSON with its envelope');
+  const csv = await table.query({ query: 'SELECT n FROM t WHERE n < 2 ORDER BY n', format: 'CSVWithNames' });
+  t.equal(await csv.text(), '"n"\n0\n1\n');
+
+  await t.rejects(client.query({ query: 'SELECT * FROM nowhere' }), { code: '60', type: 'UNKNOWN_TABLE' });
+  await t.rejects(client.query({ query: 'SELEC 1' }), { code: '62' });
+  const error = await client.query({ query: 'SELECT throwIf(number = 5) FROM numbers(10)' }).catch((e: unknown) => e);
+  t.ok(error instanceof ServerError, 'an error is the real ClickHouseError');
+});
+
+t.test('plain HTTP works, and what does not belong here is refused', async (t) => {
+  const { url } = await ownEngine(t);
+  const get = async (query: string, init?: RequestInit) => {
+    const answer = await fetch(`${url}${query}`, init);
+    return {
+      status: answer.status,
+      code: answer.headers.get('x-clickhouse-exception-code'),
+      text: await answer.text(),
+    };
+  };
+  t.same(await get('/?query=SELECT+1'), { status: 200, code: null, text: '1\n' });
+  t.same(await get('/ping'), { status: 200, code: null, text: 'Ok.\n' });
+  t.match(await get('/', { method: 'POST', body: "SELECT 'post' FORMAT JSONEachRow" }), {
+    status: 200,
+    text: /"post"/,
+  });
+  t.match(await get('/?query=CREATE+DATABASE+x'), { code: '164' }, 'GET only reads');
+  t.match(await get('/elsewhere'), { status: 404 });
+  t.match(await get('/'), { status: 400, text: /Empty query/ });
+  t.match(await get('/?query=SELECT+1', { method: 'DELETE' }), { status: 405 });
+  t.match(
+    await get("/?query=SELECT+1&max_threads%3D1%3B+DROP='1'"),
+    { status: 400, code: '115' },
+    'a setting is a name',
+  );
+  t.match(await get('/?query=SELECT+1&no_such_setting=1'), { code: '115' });
+  t.match(await get('/?query=SELECT+1&database=nowhere'), { code: '81' });
+  t.match(
+    await get('/?query=SELECT+1', { headers: { origin: 'https://evil.example' } }),
+    { status: 403 },
+    'no web page',
+  );
+  t.match(
+    await get('/', { method: 'POST', body: 'x', headers: { 'content-encoding': 'br' } }),
+    { status: 400 },
+    'an encoding that is not spoken',
+  );
+});
+
+t.test('settings and parameters of one request never reach another', async (t) => {
+  const { url } = await ownEngine(t);
+  const client = plainClient(t, url);
+  const threads = async (settings = {}) => {
+    const result = await client.query({
+      query: "SELECT toUInt32(getSetting('max_threads')) AS n",
+      format: 'JSONEachRow',
+      clickhouse_settings: settings,
+    });
+    return (await result.json<{ n: number }>())[0]!.n;
+  };
+  const before = await threads();
+  t.equal(await threads({ max_threads: 7 }), 7);
+  t.equal(await threads({ readonly: '1' }), before);
+  t.equal(await threads(), before, 'nothing stayed');
+
+  let wrong = 0;
+  await Promise.all(
+    Array.from({ length: 8 }, async (_, worker) => {
+      for (let i = 0; i < 40; i++) {
+        const x = `${worker}-${i}`;
+        const result = await client.query({
+          query: 'SELECT {x:String} AS x',
+          query_params: { x },
+          format: 'JSONEachRow',
+        });
+        if ((await result.json<{ x: string }>())[0]!.x !== x) wrong++;
+      }
+    }),
+  );
+  t.equal(wrong, 0, '320 concurrent parametrised queries, each with its own answer');
+
+  const session = plainClient(t, url, { session_id: 's1', max_open_connections: 1 });
+  await session.command({ query: 'CREATE TEMPORARY TABLE kept (n UInt8)' });
+  await session.command({ query: 'INSERT INTO kept VALUES (42)', clickhouse_settings: { max_threads: 3 } });
+  const kept = await session.query({
+    query: "SELECT n, toUInt32(getSetting('max_threads')) AS m FROM kept",
+    format: 'JSONEachRow',
+  });
+  t.same(
+    await kept.json(),
+    [{ n: 42, m: before }],
+    'a session_id keeps its temporary table, not the settings of a request',
+  );
+  await t.rejects(client.query({ query: 'SELECT * FROM kept' }), { code: '60' }, 'nobody else sees it');
+  const answer = await fetch(`${url}/?query=SELECT+1&session_id=unknown&session_check=1`);
+  t.equal(answer.headers.get('x-clickhouse-exception-code'), '372');
+  t.equal(await (await fetch(`${url}/?query=SELECT+1&session_id=brief&session_timeout=1`)).text(), '1\n');
+  await sleep(1300);
+  const expired = await fetch(`${url}/?query=SELECT+1&session_id=brief&session_check=1`);
+  t.equal(expired.headers.get('x-clickhouse-exception-code'), '372', 'a session expires');
+});
+
+t.test('event rows go in as RowBinary, once per token, all or none', async (t) => {
+  const { url } = await ownEngine(t);
+  const clickhouse = new ClickHouse({ url, database: 'rows', queryTimeoutSeconds: 15 });
+  t.teardown(() => clickhouse.close());
+  await migrate(clickhouse, RETENTION);
+  const now = Date.now();
+  const payload = JSON.stringify({ prompt: `a\0b\n"ü" 🎉`, response: 'x'.repeat(70_000) });
+  const events = [
+    eventAt(now, payload),
+    { ...eventAt(now), outcome: 'pending' as const, tokens_used: 9_007_199_254_740_991, token_count: 0 },
+  ];
+  for (let i = 0; i < 3; i++) await clickhouse.insertEvents(events.map(encodeRow), 'token-1');
+  const rows = await clickhouse.query<Record<string, unknown>>(
+    'SELECT id, payload, prompt, outcome, tokens_used, token_count, toUnixTimestamp64Milli(received_at) AS ms FROM events ORDER BY outcome',
+  );
+  t.same(rows, [
+    {
+      id: events[0]!.id,
+      payload,
+      prompt: 'a\0b\n"ü" 🎉',
+      outcome: 'allowed',
+      tokens_used: null,
+      token_count: null,
+      ms: now,
+    },
+    {
+      id: events[1]!.id,
+      payload: '{}',
+      prompt: '',
+      outcome: 'pending',
+      tokens_used: 9_007_199_254_740_991,
+      token_count: 0,
+      ms: now,
+    },
+  ]);
+
+  const cut = Buffer.concat(events.map(encodeRow)).subarray(0, -3);
+  const error = await clickhouse.insertEvents([cut], 'token-2').catch((e: unknown) => e);
+  t.ok(error instanceof ClickHouseError);
+  t.match(error, { canRetry: false }, 'rows that do not fit are a data error');
+  t.same(await clickhouse.query('SELECT count() AS n FROM events'), [{ n: 2 }], 'and none of them is there');
+  await clickhouse.insertRows('anomalies', []);
+  const misfit = await clickhouse.insertRows('anomalies', [{ severity: 'terrible' }]).catch((e: unknown) => e);
+  t.match(misfit, { canRetry: false });
+  const tableless = await clickhouse.insertRows('no_such_table', [{ a: 1 }]).catch((e: unknown) => e);
+  t.match(tableless, { canRetry: true, code: 60 });
+
+  const large = Array.from({ length: 100_000 }, () =>
+    encodeRow(eventAt(now, '{"filler":"some three hundred bytes would do"}')),
+  );
+  await clickhouse.insertEvents(large, 'token-3');
+  await clickhouse.insertEvents(large, 'token-3');
+  t.same(await clickhouse.query('SELECT count() AS n FROM events'), [{ n: 100_002 }]);
+  t.same(
+    await clickhouse.query(
+      "SELECT max(rows) AS n FROM system.parts WHERE database = 'rows' AND table = 'events' AND level = 0",
+    ),
+    [{ n: 100_000 }],
+    'one insert is one part',
+  );
+});
+
+t.test('an insert whose body is cut off is not run', async (t) => {
+  const { url, port } = await ownEngine(t);
+  const client = plainClient(t, url);
+  await client.command({ query: 'CREATE DATABASE cut ENGINE = Atomic' });
+  await client.command({ query: 'CREATE TABLE cut.t (n UInt32) ENGINE = MergeTree ORDER BY n' });
+  const request = http.request({ port, method: 'POST', path: '/?query=INSERT+INTO+cut.t+FORMAT+TSV' });
+  request.on('error', () => {});
+  request.write('1\n2\n');
+  await sleep(100);
+  request.destroy();
+  await sleep(200);
+  const counted = await client.query({ query: 'SELECT count() AS n FROM cut.t', format: 'JSONEachRow' });
+  t.same(await counted.json(), [{ n: 0 }]);
+});
+
+t.test('a reader that goes away has its query killed; a slow query is stopped; a full queue is refused', async (t) => {
+  const { url } = await ownEngine(t, { readers: 2, queueMax: 2, timeoutSeconds: 2 });
+  const client = plainClient(t, url, { max_open_connections: 20 });
+  const endless = 'SELECT sum(sipHash64(number)) FROM numbers(1000000000000)';
+  const gone = new AbortController();
+  const aborted = client.query({
+    query: endless,
+    abort_signal: gone.signal,
+    clickhouse_settings: { max_execution_time: 60 },
+  });
+  await sleep(200);
+  gone.abort();
+  await t.rejects(aborted);
+  const waitUntilIdle = async () => {
+    for (let i = 0; i < 50; i++) {
+      const answer = await client.query({ query: 'SELECT count() AS n FROM system.processes', format: 'JSONEachRow' });
+      if ((await answer.json<{ n: number }>())[0]!.n === 1) return true;
+      await sleep(20);
+    }
+    return false;
+  };
+  t.equal(await waitUntilIdle(), true, 'the engine computes nothing for nobody');
+
+  const started = performance.now();
+  await t.rejects(client.query({ query: endless }), { code: '159' });
+  t.ok(performance.now() - started < 6000, 'the default limit of time holds');
+
+  const outcomes = await Promise.allSettled(Array.from({ length: 6 }, () => client.query({ query: endless })));
+  const codes = outcomes.map((outcome) =>
+    outcome.status === 'rejected' ? (outcome.reason as ServerError).code : 'none',
+  );
+  t.equal(codes.filter((code) => code === '202').length, 2, 'two run, two wait, two are refused at once');
+  t.equal(codes.filter((code) => code === '159').length, 4);
+  t.equal(await waitUntilIdle(), true);
+});
+
+t.test('killed in the middle of inserts, the engine has every acknowledged batch once and no torn one', async (t) => {
+  const folder = path.join(makeFolder(t), 'data');
+  let engine = await forkEngine({ path: folder, port: 0 });
+  const options = { port: engine.port, path: folder };
+  t.teardown(() => engine.stop('SIGKILL'));
+  const clickhouse = new ClickHouse({ url: engine.url, database: 'crash', queryTimeoutSeconds: 15 });
+  t.teardown(() => clickhouse.close());
+  await migrate(clickhouse, RETENTION);
+  const ROWS = 500;
+  let batches = 0;
+  let interrupted = 0;
+  let stop = false;
+  const write = async () => {
+    while (!stop) {
+      const number = batches++;
+      const rows = Array.from({ length: ROWS }, () => encodeRow(eventAt(Date.now(), `{"batch":${number}}`)));
+      for (let tries = 0; ; tries++) {
+        try {
+          await clickhouse.insertEvents(rows, `batch-${number}`);
+          break;
+        } catch (error) {
+          if (!(error as ClickHouseError).canRetry) throw error;
+          if (tries === 0) interrupted++;
+          await sleep(20);
+        }
+      }
+    }
+  };
+  const writers = [write(), write()];
+  for (let kill = 0; kill < 4; kill++) {
+    await sleep(400 + kill * 37);
+    await engine.stop('SIGKILL');
+    engine = await forkEngine(options);
+  }
+  await sleep(300);
+  stop = true;
+  await Promise.all(writers);
+  t.ok(interrupted >= 4, `4 kills hit ${interrupted} inserts in flight`);
+  t.same(
+    await clickhouse.query(
+      "SELECT uniqExact(n) AS batches, min(rows) AS least, max(rows) AS most FROM (SELECT JSONExtractInt(payload, 'batch') AS n, count() AS rows FROM events GROUP BY n)",
+    ),
+    [{ batches, least: ROWS, most: ROWS }],
+  );
+});
+
+t.test('SIGTERM lets what runs finish', async (t) => {
+  const engine = await ownEngine(t);
+  const client = plainClient(t, engine.url);
+  const slow = client.query({ query: 'SELECT sleep(1) AS zero', format: 'JSONEachRow' });
+  await sleep(200);
+  const stopped = engine.stop('SIGTERM');
+  t.same(await (await slow).json(), [{ zero: 0 }]);
+  t.equal(await stopped, 0);
+});

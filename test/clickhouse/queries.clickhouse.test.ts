@@ -1,0 +1,565 @@
+// Every query against a plain filter over the same events: items, order, totals and paging agree, and no row of another account or of an
+// excluded agent is ever seen. Then what is particular to each: searching, one event, traces, audit log, anomalies, erasure, recovery.
+import fc from 'fast-check';
+import t from 'tap';
+import type { ClickHouse } from '../../clickhouse/client.ts';
+import { migrate } from '../../clickhouse/migrate.ts';
+import { eraseAgent } from '../../clickhouse/queries/erase-agent.ts';
+import { PageTooLarge, renderEvent } from '../../clickhouse/queries/event-rows.ts';
+import { existingIds } from '../../clickhouse/queries/existing-ids.ts';
+import { getEvent } from '../../clickhouse/queries/get-event.ts';
+import { listAnomalies } from '../../clickhouse/queries/list-anomalies.ts';
+import { listAuditLogs, secondEntryId } from '../../clickhouse/queries/list-audit-logs.ts';
+import { type EventFilter, listEvents } from '../../clickhouse/queries/list-events.ts';
+import { type RegistryRow, registrySnapshot } from '../../clickhouse/queries/registry-snapshot.ts';
+import { parseSearch } from '../../clickhouse/queries/search.ts';
+import { getTrace, listTraces, TRACE_EVENTS_MAX } from '../../clickhouse/queries/traces.ts';
+import { EVENT_TYPES, OUTCOMES } from '../../schemas/common.ts';
+import { derivedId, isId, mintId } from '../../src/ids.ts';
+import { encodeRow, startClickHouse, type TestEvent } from '../support/clickhouse.ts';
+
+const BASE = Date.UTC(2026, 10, 20, 12);
+const WORDS = [
+  'alpha',
+  'Beta',
+  'gamma',
+  'Größe',
+  'send_money',
+  'x-ray',
+  '“quoted”',
+  '今天天气',
+  'naïve',
+  '3.14',
+  'ΟΔΟΣ',
+];
+
+/** A fixed stream of numbers: a failure is the same failure the next time. */
+function numbers(seed: number): (below: number) => number {
+  let state = seed;
+  return (below) => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return Math.floor((state / 2 ** 32) * below);
+  };
+}
+
+const accounts = [mintId('account', BASE), mintId('account', BASE)];
+const agents = Array.from({ length: 5 }, (_, i) => mintId('agent', BASE + i));
+const pick = numbers(7);
+
+function makeEvent(i: number): TestEvent {
+  const received = BASE + Math.floor(i / 7);
+  const outcome = OUTCOMES[Math.max(0, pick(6) - 3)]!;
+  const words = Array.from({ length: 3 }, () => WORDS[pick(WORDS.length)]!);
+  const note = `${words[0]}\n${words[1]} "${words[2]}"`;
+  const payload = JSON.stringify({ note, n: i });
+  return {
+    account_id: accounts[i % 5 === 0 ? 1 : 0]!,
+    agent_id: agents[pick(agents.length)]!,
+    id: mintId('event', received),
+    type: EVENT_TYPES[pick(5)]!,
+    trace_id: pick(3) === 0 ? '' : `trace-${pick(60)}`,
+    // Few different times, so that ties are common.
+    timestamp: BASE - pick(50) * 1000,
+    received_at: received,
+    payload,
+    search_text: '',
+    outcome,
+    reason: outcome === 'blocked' ? (pick(2) === 0 ? 'policy' : 'agent_inactive') : '',
+    policy_id: outcome === 'allowed' ? '' : 'pol_00000000000000000000000000',
+    approval_id: outcome === 'pending' ? 'apr_00000000000000000000000000' : '',
+    policy_result: '',
+    model: ['', 'gpt-4o', 'small'][pick(3)]!,
+    token_count: null,
+    tokens_used: pick(2) === 0 ? null : pick(1000),
+    request_id: `req-${i}`,
+  };
+}
+
+const events = Array.from({ length: 1200 }, (_, i) => makeEvent(i));
+const mine = events.filter((event) => event.account_id === accounts[0]);
+
+const iso = (ms: number) => new Date(ms).toISOString();
+
+function groupBy<T>(items: T[], keyOf: (item: T) => string): Map<string, T[]> {
+  const groups = new Map<string, T[]>();
+  for (const item of items) groups.set(keyOf(item), [...(groups.get(keyOf(item)) ?? []), item]);
+  return groups;
+}
+
+const newestFirst = (a: TestEvent, b: TestEvent) => b.timestamp - a.timestamp || (a.id < b.id ? 1 : -1);
+
+/** The words of a text as the search sees them, one list. */
+const wordsOf = (text: string) =>
+  text
+    .toLowerCase()
+    .replaceAll('ς', 'σ')
+    .split(/[^\p{L}\p{N}]+/u)
+    .filter(Boolean);
+
+function matchesText(event: TestEvent, q: string): boolean {
+  const strings = Object.entries(JSON.parse(event.payload) as object).flatMap(([key, value]) => [key, String(value)]);
+  const words = wordsOf(strings.join(' '));
+  return parseSearch(q).terms.every((term) => {
+    const wanted = term.flatMap(wordsOf);
+    if (wanted.some((word) => /\p{Script=Han}/u.test(word))) return words.some((word) => word.includes(wanted[0]!));
+    return words.some((_, i) => wanted.every((word, k) => words[i + k] === word));
+  });
+}
+
+function expected(filter: EventFilter): TestEvent[] {
+  return mine.filter(
+    (event) =>
+      (filter.agentId === undefined || event.agent_id === filter.agentId) &&
+      !filter.excludeAgents?.includes(event.agent_id) &&
+      (filter.type === undefined || event.type === filter.type) &&
+      (filter.from === undefined || event.timestamp >= filter.from) &&
+      (filter.to === undefined || event.timestamp <= filter.to) &&
+      (filter.traceId === undefined || event.trace_id === filter.traceId) &&
+      (filter.outcome === undefined || event.outcome === filter.outcome) &&
+      (filter.model === undefined || event.model === filter.model) &&
+      (filter.q === undefined || matchesText(event, filter.q)),
+  );
+}
+
+// tap's own 30 s are too few on a busy machine.
+t.setTimeout(240_000);
+
+t.test('queries', async (t) => {
+  const { makeDatabase } = await startClickHouse(t);
+  const clickhouse = makeDatabase();
+  await migrate(clickhouse, { retentionDays: 36_500 });
+  for (let i = 0; i < events.length; i += 200) {
+    await clickhouse.insertEvents(events.slice(i, i + 200).map(encodeRow), `fill-${i}`);
+    // Half of the rows get their text indexes by a merge, the other half has none: the answers must not differ.
+    if (i === 600) await clickhouse.command('OPTIMIZE TABLE events FINAL');
+  }
+  const account = accounts[0]!;
+
+  t.test('a list holds exactly what matches, newest first, whatever the filter, order and page', async (t) => {
+    const sometimes = <T>(value: fc.Arbitrary<T>) => fc.option(value, { nil: undefined, freq: 2 });
+    const page = fc.record({
+      agentId: sometimes(fc.constantFrom(...agents)),
+      excludeAgents: fc.subarray(agents, { maxLength: 2 }),
+      type: sometimes(fc.constantFrom(...EVENT_TYPES)),
+      from: sometimes(fc.integer({ min: 0, max: 50 }).map((n) => BASE - n * 1000)),
+      to: sometimes(fc.integer({ min: 0, max: 50 }).map((n) => BASE - n * 1000)),
+      traceId: sometimes(fc.integer({ min: 0, max: 60 }).map((n) => `trace-${n}`)),
+      outcome: sometimes(fc.constantFrom(...OUTCOMES)),
+      model: sometimes(fc.constantFrom('gpt-4o', 'small', 'none')),
+      q: sometimes(fc.constantFrom(...WORDS, 'ALPHA beta', '"alpha beta"', 'quoted', 'money', 'größe', 'note', 'οδος')),
+      order: fc.constantFrom('asc' as const, 'desc' as const),
+      limit: fc.integer({ min: 1, max: 60 }),
+      offset: fc.constantFrom(0, 0, 3, 200),
+    });
+    const check = async (given: typeof page extends fc.Arbitrary<infer P> ? P : never) => {
+      const all = expected(given).sort(newestFirst);
+      if (given.order === 'asc') all.reverse();
+      const { items, total } = await listEvents(clickhouse, account, given);
+      const ids = all.slice(given.offset, given.offset + given.limit).map((event) => event.id);
+      return total === all.length && items.map((row) => row.id).join() === ids.join();
+    };
+    await fc.assert(fc.asyncProperty(page, check), { numRuns: 60, seed: 11 });
+    t.pass('60 lists');
+  });
+
+  t.test('pages put together are the whole list, each event once', async (t) => {
+    const seen: string[] = [];
+    for (let offset = 0; ; offset += 97) {
+      const { items, total } = await listEvents(clickhouse, account, { limit: 97, offset });
+      t.equal(total, mine.length);
+      seen.push(...items.map((row) => row.id));
+      if (items.length === 0) break;
+    }
+    t.same(
+      seen,
+      [...mine].sort(newestFirst).map((event) => event.id),
+    );
+  });
+
+  t.test('a search finds words whatever their case, script and escapes, and phrases only in order', async (t) => {
+    const agent = mintId('agent', BASE);
+    const texts = {
+      escaped: '{"a":"x\\nHello\\tthere \\"World\\""}',
+      unicode: '{"a":"\\u0048ello w\\u00f6rld"}',
+      phrase: '{"a":"one, two — three"}',
+      mail: '{"a":"user@example.com"}',
+      chinese: '{"a":"今天天气很好。Hello"}',
+      greek: '{"a":"ΟΔΌΣ οδός"}',
+      key: '{"tool_name":"send_money"}',
+      regex: '{"a":"a.b|c (d) [e] 100%"}',
+    };
+    const rows = Object.values(texts).map((payload, i) => ({
+      ...makeEvent(1),
+      agent_id: agent,
+      id: mintId('event', BASE + i),
+      received_at: BASE + i,
+      payload,
+    }));
+    rows[1]!.search_text = 'a\nHello wörld';
+    const other = mintId('account', BASE);
+    await clickhouse.insertEvents(
+      rows.map((row) => encodeRow({ ...row, account_id: other })),
+      'search',
+    );
+    const find = async (q: string) => {
+      const { items } = await listEvents(clickhouse, other, { q, limit: 50, offset: 0, order: 'asc' });
+      const names = Object.keys(texts);
+      return items.map((row) => names[rows.findIndex((given) => given.id === row.id)]!).sort();
+    };
+    const promises: [string, string[]][] = [
+      ['hello', ['chinese', 'escaped', 'unicode']],
+      ['HELLO world', ['escaped']],
+      ['wörld', ['unicode']],
+      ['WÖRLD', ['unicode']],
+      ['nHello', []],
+      ['ello', []],
+      ['"one two"', ['phrase']],
+      ['"two three"', ['phrase']],
+      ['"two one"', []],
+      ['two one', ['phrase']],
+      ['"one two', ['phrase']],
+      ['user@example.com', ['mail']],
+      ['example', ['mail']],
+      ['com.example', []],
+      ['天气', ['chinese']],
+      ['"今天天气很好 hello"', ['chinese']],
+      ['οδός', ['greek']],
+      ['money', ['key']],
+      ['send_money', ['key']],
+      ['tool_name', ['key']],
+      ['a.b', ['regex']],
+      ['a.* .', ['chinese', 'escaped', 'greek', 'mail', 'phrase', 'regex', 'unicode']],
+      ["it's' OR 1=1 --", []],
+      ['\\', []],
+      ['"', []],
+    ];
+    for (const [q, names] of promises) t.same(await find(q), names, q);
+    await clickhouse.command('OPTIMIZE TABLE events FINAL');
+    for (const [q, names] of promises) t.same(await find(q), names, `${q}, from the index`);
+    const explained = await clickhouse.query<{ explain: string }>(
+      `EXPLAIN indexes = 1 SELECT id FROM events WHERE account_id = 'x' AND hasAllTokens(${(await import('../../clickhouse/queries/search.ts')).PAYLOAD_WORDS}, tokens(lowerUTF8('Hello'), 'splitByNonAlpha'))`,
+    );
+    t.match(explained.map((row) => row.explain).join('\n'), /payload_words/, 'the index is used');
+  });
+
+  t.test('one event comes back as it was stored, and nobody else can get it', async (t) => {
+    const event = mine[17]!;
+    const row = await getEvent(clickhouse, account, event.agent_id, event.id);
+    t.equal(row?.payload, event.payload);
+    const rendered = JSON.parse(renderEvent(row!)) as Record<string, unknown>;
+    t.same(
+      Object.keys(rendered).filter((key) => key !== 'trace_id'),
+      ['id', 'agent_id', 'type', 'payload', 'timestamp', 'received_at', 'policy_result'],
+    );
+    t.equal(rendered.timestamp, new Date(event.timestamp).toISOString());
+    t.equal(await getEvent(clickhouse, accounts[1]!, event.agent_id, event.id), null, 'another account');
+    t.equal(
+      await getEvent(clickhouse, account, agents.find((agent) => agent !== event.agent_id)!, event.id),
+      null,
+      'another agent',
+    );
+    t.equal(await getEvent(clickhouse, account, event.agent_id, mintId('event', BASE)), null, 'an unknown id');
+    const text = '{"n":1e400,"big":12345678901234567890,"f":1.0,"k":"\\u0041\\/"}';
+    t.match(renderEvent({ ...row!, payload: text }), text, 'the payload is spliced in as text');
+  });
+
+  t.test('traces: newest first by their beginning, counts exact, events in time order', async (t) => {
+    for (const filter of [
+      {},
+      { agentId: agents[2]! },
+      { excludeAgents: [agents[1]!] },
+      { from: BASE - 48_000, to: BASE - 45_000 },
+    ]) {
+      const groups = groupBy(
+        expected({ excludeAgents: 'excludeAgents' in filter ? filter.excludeAgents! : [] }).filter(
+          (event) => event.trace_id !== '',
+        ),
+        (event) => event.trace_id,
+      );
+      const began = (id: string) => Math.min(...groups.get(id)!.map((event) => event.timestamp));
+      const ids = [...groups.keys()]
+        .filter((id) => !('agentId' in filter) || groups.get(id)!.some((event) => event.agent_id === filter.agentId))
+        .filter((id) => !('from' in filter) || (began(id) >= filter.from! && began(id) <= filter.to!))
+        .sort((a, b) => began(b) - began(a) || (a < b ? 1 : -1));
+      const { items, total } = await listTraces(clickhouse, account, { ...filter, limit: 20, offset: 5 });
+      t.equal(total, ids.length);
+      t.same(
+        items.map((trace) => trace.trace_id),
+        ids.slice(5, 25),
+      );
+      for (const trace of items) {
+        const own = groups.get(trace.trace_id)!;
+        t.equal(trace.event_count, own.length);
+        t.equal(
+          trace.tokens_used,
+          own.reduce((sum, event) => sum + (event.tokens_used ?? 0), 0),
+        );
+        t.same(trace.agents, [...new Set(own.map((event) => event.agent_id))].sort());
+        t.equal(
+          Object.values(trace.counts).reduce((a, b) => a + b, 0),
+          own.length,
+        );
+        t.equal(trace.outcomes.blocked ?? 0, own.filter((event) => event.outcome === 'blocked').length);
+      }
+    }
+    const one = await getTrace(clickhouse, account, 'trace-1');
+    const own = expected({ traceId: 'trace-1' }).sort(newestFirst).reverse();
+    t.same(
+      one?.events.map((row) => row.id),
+      own.map((event) => event.id),
+    );
+    t.equal(one?.trace.duration_ms, own.at(-1)!.timestamp - own[0]!.timestamp);
+    t.equal(await getTrace(clickhouse, account, 'no-such-trace'), null);
+    t.equal(await getTrace(clickhouse, mintId('account', BASE), 'trace-1'), null);
+
+    const long = Array.from({ length: TRACE_EVENTS_MAX + 5 }, (_, i) => ({
+      ...makeEvent(1),
+      account_id: accounts[1]!,
+      id: mintId('event', BASE),
+      received_at: BASE,
+      trace_id: 'long',
+      timestamp: BASE + i,
+    }));
+    await clickhouse.insertEvents(long.map(encodeRow), 'long');
+    const bounded = await getTrace(clickhouse, accounts[1]!, 'long');
+    t.equal(bounded?.events.length, TRACE_EVENTS_MAX);
+    t.equal(bounded?.trace.event_count, TRACE_EVENTS_MAX + 5);
+  });
+
+  t.test('the audit log tells of every event, and of every registry change', async (t) => {
+    const recorded = Array.from({ length: 30 }, (_, i) => ({
+      account_id: account,
+      id: mintId('auditLog', BASE + i * 5),
+      action: i % 3 === 0 ? 'agent.updated' : 'policy.created',
+      actor: `key:${i % 2}`,
+      resource_type: i % 3 === 0 ? 'agent' : 'policy',
+      resource_id: i % 3 === 0 ? agents[i % 5]! : `pol_${i}`,
+      details: JSON.stringify({ n: i }),
+      created_at: BASE + i * 5,
+    }));
+    const rows = recorded.map((row) => ({ ...row, created_at: iso(row.created_at) }));
+    for (let i = 0; i < 2; i++) await clickhouse.insertRows('audit_log', rows);
+    type Entry = {
+      id: string;
+      action: string;
+      actor: string;
+      resource_type: string;
+      resource_id: string;
+      at: number;
+      about: string;
+    };
+    const ofEvents = mine.flatMap((event): Entry[] => {
+      const common = {
+        actor: `agent:${event.agent_id}`,
+        resource_type: 'event',
+        resource_id: event.id,
+        at: event.received_at,
+        about: event.agent_id,
+      };
+      const first = { ...common, id: derivedId('auditLog', event.id), action: 'event.submitted' };
+      return event.outcome === 'allowed'
+        ? [first]
+        : [first, { ...common, id: secondEntryId(event.id), action: `event.${event.outcome}` }];
+    });
+    const ofRegistry = recorded.map(
+      (row): Entry => ({ ...row, at: row.created_at, about: row.resource_type === 'agent' ? row.resource_id : '' }),
+    );
+    const all = [...ofEvents, ...ofRegistry].sort((a, b) => b.at - a.at || (a.id < b.id ? 1 : -1));
+    t.equal(new Set(all.map((entry) => entry.id)).size, all.length, 'every entry has an id of its own');
+    t.ok(all.every((entry) => isId('auditLog', entry.id)));
+    const filters = [
+      {},
+      { action: 'event.submitted' },
+      { action: 'event.blocked' },
+      { action: 'event.pending' },
+      { action: 'policy.created' },
+      { actor: `agent:${agents[3]}` },
+      { actor: 'key:1' },
+      { resource_type: 'event', from: BASE + 20, to: BASE + 60 },
+      { resource_type: 'agent' },
+      { resource_id: mine[40]!.id },
+      { resource_id: "x' OR 1=1" },
+      { from: BASE + 100 },
+      { excludeAgents: [agents[0]!, agents[4]!] },
+      { action: 'event.blocked', actor: 'system' },
+    ];
+    for (const filter of filters) {
+      const wanted = all.filter((entry) =>
+        Object.entries(filter).every(([key, value]) => {
+          if (key === 'from') return entry.at >= Number(value);
+          if (key === 'to') return entry.at <= Number(value);
+          if (key === 'excludeAgents') return !(value as string[]).includes(entry.about);
+          return entry[key as keyof Entry] === value;
+        }),
+      );
+      for (const offset of [0, 37]) {
+        const { logs, total } = await listAuditLogs(clickhouse, account, { ...filter, limit: 50, offset });
+        t.equal(total, wanted.length, JSON.stringify(filter));
+        t.same(
+          logs.map((log) => `${log.id} ${log.action}`),
+          wanted.slice(offset, offset + 50).map((entry) => `${entry.id} ${entry.action}`),
+        );
+      }
+    }
+    const blocked = mine.find((event) => event.outcome === 'blocked')!;
+    const { logs } = await listAuditLogs(clickhouse, account, { resource_id: blocked.id, limit: 50, offset: 0 });
+    t.same(logs.find((log) => log.action === 'event.blocked')?.details, {
+      policy_id: blocked.policy_id,
+      reason: blocked.reason,
+      request_id: blocked.request_id,
+    });
+    t.same(logs.find((log) => log.action === 'event.submitted')?.details, {
+      type: blocked.type,
+      outcome: 'blocked',
+      request_id: blocked.request_id,
+    });
+    t.equal(
+      (await listAuditLogs(clickhouse, mintId('account', BASE), { limit: 50, offset: 0 })).total,
+      0,
+      'no other account sees it',
+    );
+  });
+
+  t.test('anomalies: filtered, newest first, once each', async (t) => {
+    const rows = Array.from({ length: 40 }, (_, i) => ({
+      account_id: account,
+      id: mintId('anomaly', BASE + i),
+      agent_id: agents[i % 5]!,
+      event_id: i % 4 === 0 ? null : mintId('event', BASE + i),
+      kind: i % 4 === 0 ? 'error_rate' : 'blocked_event',
+      severity: ['low', 'medium', 'high', 'critical'][i % 4]!,
+      observed: i % 4 === 0 ? 0.5 : null,
+      baseline: null,
+      score: i / 3,
+      message: `it's ${i}`,
+      timestamp: iso(BASE - (i % 7) * 1000),
+      created_at: iso(BASE + i),
+    }));
+    await clickhouse.insertRows('anomalies', rows, 'a');
+    await clickhouse.insertRows('anomalies', rows.slice(5, 25), 'b');
+    const sorted = [...rows].sort((a, b) =>
+      a.timestamp < b.timestamp ? 1 : a.timestamp > b.timestamp ? -1 : a.id < b.id ? 1 : -1,
+    );
+    for (const [filter, keep] of [
+      [{}, () => true],
+      [{ agentId: agents[1] }, (row) => row.agent_id === agents[1]],
+      [
+        { kind: 'error_rate' as const, excludeAgents: [agents[0]!] },
+        (row) => row.kind === 'error_rate' && row.agent_id !== agents[0],
+      ],
+      [{ severity: 'critical' as const }, (row) => row.severity === 'critical'],
+      [
+        { from: BASE - 3000, to: BASE - 1000 },
+        (row) => row.timestamp >= iso(BASE - 3000) && row.timestamp <= iso(BASE - 1000),
+      ],
+    ] as [Omit<Parameters<typeof listAnomalies>[2], 'limit' | 'offset'>, (row: (typeof rows)[number]) => boolean][]) {
+      const wanted = sorted.filter(keep);
+      const { items, total } = await listAnomalies(clickhouse, account, { ...filter, limit: 10, offset: 2 });
+      t.equal(total, wanted.length);
+      t.same(
+        items.map((item) => item.id),
+        wanted.slice(2, 12).map((row) => row.id),
+      );
+    }
+    const { items } = await listAnomalies(clickhouse, account, { limit: 1, offset: 0 });
+    const { account_id, ...first } = sorted[0]!;
+    t.equal(account_id, account);
+    t.same(items[0], first);
+  });
+
+  t.test('a page with more payload than an answer may hold is refused, a smaller one is not', async (t) => {
+    const owner = mintId('account', BASE);
+    const large = events.slice(0, 66).map((event) => ({
+      ...event,
+      account_id: owner,
+      id: mintId('event', BASE),
+      payload: JSON.stringify({ text: 'x'.repeat(1024 * 1024) }),
+    }));
+    for (let i = 0; i < large.length; i += 11) {
+      await clickhouse.insertEvents(large.slice(i, i + 11).map(encodeRow), `large-${i}`);
+    }
+    await t.rejects(listEvents(clickhouse, owner, { limit: 100, offset: 0 }), PageTooLarge);
+    const { items, total } = await listEvents(clickhouse, owner, { limit: 10, offset: 50 });
+    t.equal(items.length, 10);
+    t.equal(total, 66);
+    await clickhouse.command(`DELETE FROM events WHERE account_id = '${owner}'`);
+  });
+
+  t.test('recovery learns which events are stored', async (t) => {
+    const unknown = Array.from({ length: 50 }, () => mintId('event', BASE));
+    const found = await existingIds(clickhouse, [...unknown, ...events.map((event) => event.id)]);
+    t.same([...found].sort(), events.map((event) => event.id).sort());
+    t.same(await existingIds(clickhouse, []), new Set());
+  });
+
+  t.test('restore reads every resource at its newest revision', async (t) => {
+    const row = (id: string, revision: number, record: object | null) => ({
+      account_id: account,
+      kind: 'policy',
+      id,
+      revision,
+      at: iso(BASE + revision),
+      record: record === null ? '' : JSON.stringify(record),
+    });
+    await clickhouse.insertRows('registry', [row('pol_1', 1, { v: 1 }), row('pol_2', 2, { v: 2 })]);
+    await clickhouse.insertRows('registry', [row('pol_1', 5, { v: 5 }), row('pol_2', 6, null)]);
+    await clickhouse.insertRows('registry', [row('pol_1', 3, { v: 3 })]);
+    const rows: RegistryRow[] = [];
+    for await (const row of registrySnapshot(clickhouse)) rows.push(row);
+    t.same(rows, [
+      { account, kind: 'policy', id: 'pol_1', revision: 5, at: BASE + 5, record: { v: 5 } },
+      { account, kind: 'policy', id: 'pol_2', revision: 6, at: BASE + 6, record: null },
+    ]);
+  });
+
+  t.test(
+    'an erased agent is gone from every list, others are untouched, and erasing again changes nothing',
+    async (t) => {
+      const agent = agents[2]!;
+      const deleted = {
+        account_id: account,
+        id: mintId('auditLog', BASE),
+        action: 'agent.deleted',
+        actor: 'system',
+        resource_type: 'agent',
+        resource_id: agent,
+        details: '{}',
+        created_at: iso(BASE),
+      };
+      await clickhouse.insertRows('audit_log', [deleted]);
+      const of = async (clickhouse: ClickHouse) => ({
+        events: (await listEvents(clickhouse, account, { limit: 1, offset: 0 })).total,
+        timelineOfAgent: (await listEvents(clickhouse, account, { agentId: agent, limit: 1, offset: 0 })).total,
+        anomalies: (await listAnomalies(clickhouse, account, { limit: 1, offset: 0, agentId: agent })).total,
+        audit: (await listAuditLogs(clickhouse, account, { limit: 1, offset: 0, actor: `agent:${agent}` })).total,
+        auditOfAgent: (await listAuditLogs(clickhouse, account, { limit: 9, offset: 0, resource_id: agent })).logs.map(
+          (log) => log.action,
+        ),
+        traces: (await listTraces(clickhouse, account, { limit: 1, offset: 0, agentId: agent })).total,
+        otherAgent: (await listEvents(clickhouse, account, { agentId: agents[3]!, limit: 1, offset: 0 })).total,
+      });
+      const before = await of(clickhouse);
+      t.ok(before.timelineOfAgent > 0 && before.anomalies > 0 && before.audit > 0 && before.traces > 0);
+      const hidden = await listEvents(clickhouse, account, { limit: 1, offset: 0, excludeAgents: [agent] });
+      for (let i = 0; i < 2; i++) {
+        await eraseAgent(clickhouse, account, agent);
+        t.same(await of(clickhouse), {
+          events: hidden.total,
+          timelineOfAgent: 0,
+          anomalies: 0,
+          audit: 0,
+          auditOfAgent: ['agent.deleted'],
+          traces: 0,
+          otherAgent: before.otherAgent,
+        });
+      }
+      t.equal(await getEvent(clickhouse, account, agent, mine.find((event) => event.agent_id === agent)!.id), null);
+      await clickhouse.insertEvents(events.slice(0, 200).map(encodeRow), 'fill-0');
+      t.equal(
+        (await listEvents(clickhouse, account, { agentId: agent, limit: 1, offset: 0 })).total,
+        0,
+        'a batch sent again with its token brings nothing back',
+      );
+    },
+  );
+});

@@ -1,0 +1,484 @@
+// The API as its callers meet it, against the whole service: what each endpoint answers when all is well.
+// Every answer is held against the service's own description as it comes (support/api.ts); in the end each one was seen.
+import t from 'tap';
+import { mintId } from '../../src/ids.ts';
+import { Api } from '../support/api.ts';
+import { pause } from '../support/raw-http.ts';
+import { startService } from '../support/service.ts';
+
+t.setTimeout(240_000);
+
+const service = await startService(t);
+const api = new Api(t, service);
+await api.describe();
+let names = 0;
+const unique = (what: string) => `${what}-${++names}`;
+
+async function newAgent(more: object = {}): Promise<{ id: string; name: string }> {
+  const { json } = await api.post('/v1/agents', { name: unique('agent'), ...more });
+  return json as { id: string; name: string };
+}
+async function newKey(scope: string): Promise<string> {
+  return (await api.post('/v1/api-keys', { label: unique('key'), scope })).json.key as string;
+}
+const event = (payload: object = {}, more: object = {}) => ({ type: 'tool_call', payload, ...more });
+/** A policy is in force on every process within a second (decisions 6). */
+const inForce = () => pause(1_000);
+
+t.test('agents: registered once by name, listed, changed, deleted', async (t) => {
+  const body = {
+    name: unique('bot'),
+    description: 'd',
+    framework: 'custom',
+    metadata: { team: 'a', __proto__key: 'x' },
+  };
+  const made = await api.post('/v1/agents', body);
+  t.match(made, { status: 201, json: { ...body, status: 'active', last_seen_at: null } });
+  const again = await api.post('/v1/agents', { name: body.name, description: 'other' });
+  t.equal(again.status, 200, 'by an existing name: the agent that is there');
+  t.same(again.json, made.json, 'unchanged');
+  const { id } = made.json;
+  t.same((await api.get(`/v1/agents/${id}`)).json, made.json);
+  const other = await newAgent();
+  t.match(
+    (await api.get('/v1/agents?limit=1')).json,
+    { items: [{ id: other.id }], limit: 1, offset: 0 },
+    'newest first',
+  );
+  const [all, active] = [await api.get('/v1/agents'), await api.get('/v1/agents?status=active')];
+  t.same(active.json.total, all.json.total);
+  const patched = await api.patch(`/v1/agents/${id}`, { status: 'inactive', metadata: { team: 'b' } });
+  t.match(patched, { status: 200, json: { id, status: 'inactive', metadata: { team: 'b' }, description: 'd' } });
+  t.match((await api.get('/v1/agents?status=inactive')).json, { items: [{ id }], total: 1 });
+  t.match(await api.patch(`/v1/agents/${id}`, { name: other.name }), {
+    status: 409,
+    json: { error: { code: 'name_taken' } },
+  });
+  t.equal((await api.delete(`/v1/agents/${id}`)).status, 204);
+  for (const path of [
+    `/v1/agents/${id}`,
+    `/v1/agents/${id}/events`,
+    `/v1/agents/${id}/events/${mintId('event', Date.now())}`,
+  ]) {
+    t.equal((await api.get(path)).status, 404, `${path.replace(id, '{id}')} at once`);
+  }
+  t.equal((await api.delete(`/v1/agents/${id}`)).status, 404, 'twice');
+  const fresh = await api.post('/v1/agents', { name: body.name });
+  t.equal(fresh.status, 201, 'the name is free again');
+  t.not(fresh.json.id, id, 'the id never is');
+});
+
+t.test('metadata keeps keys that mean something to JavaScript', async (t) => {
+  const text = `{"name":"${unique('proto')}","metadata":{"__proto__":"p","constructor":"c","toString":"t","":"empty"}}`;
+  const made = await api.post('/v1/agents', text);
+  t.match(made, { status: 201 });
+  t.match(made.text, '"__proto__":"p"');
+  t.match(
+    (await api.get(`/v1/agents/${made.json.id}`)).text,
+    /"metadata":\{"__proto__":"p","constructor":"c","toString":"t","":"empty"\}/,
+  );
+  t.equal(({} as Record<string, unknown>).p, undefined);
+});
+
+t.test('an event is answered, found alone, in lists and in its trace', async (t) => {
+  const { id } = await newAgent();
+  const body = {
+    type: 'completion',
+    payload: { model: 'm-1', response: 'Hello', tokens_used: 7 },
+    trace_id: unique('trace / ü'),
+    timestamp: '2026-01-02T03:04:05.678+01:00',
+  };
+  const sent = await api.post(`/v1/agents/${id}/events`, body, { headers: { 'X-Agent-ID': id } });
+  t.match(sent, {
+    status: 201,
+    json: {
+      agent_id: id,
+      type: 'completion',
+      payload: body.payload,
+      trace_id: body.trace_id,
+      timestamp: '2026-01-02T02:04:05.678Z',
+    },
+  });
+  t.same(sent.json.policy_result, { outcome: 'allowed', reason: null, policy_id: null, matches: [] });
+  const eventId = sent.json.id as string;
+  const read = await api.get(`/v1/agents/${id}/events/${eventId}`);
+  t.equal(read.text, sent.text, 'read back byte for byte');
+  const listed = await api.get(`/v1/agents/${id}/events`);
+  t.equal(listed.text, `{"items":[${sent.text}],"total":1,"limit":50,"offset":0}`);
+  t.match((await api.get(`/v1/events?agent_id=${id}&trace_id=${encodeURIComponent(body.trace_id)}`)).json, {
+    items: [{ id: eventId }],
+    total: 1,
+  });
+  const trace = await api.get(`/v1/traces/${encodeURIComponent(body.trace_id)}`);
+  t.match(trace.json, {
+    trace_id: body.trace_id,
+    event_count: 1,
+    counts: { completion: 1 },
+    agents: [id],
+    tokens_used: 7,
+    events: [{ id: eventId }],
+  });
+  t.match((await api.get(`/v1/traces?agent_id=${id}`)).json, { items: [{ trace_id: body.trace_id }], total: 1 });
+  t.match((await api.get(`/v1/agents/${id}`)).json, { last_seen_at: /^20/ }, 'and the agent was seen');
+  t.match((await api.get(`/v1/audit-logs?resource_id=${eventId}`)).json, {
+    logs: [{ action: 'event.submitted', actor: `agent:${id}` }],
+    total: 1,
+    limit: 50,
+    offset: 0,
+  });
+});
+
+t.test('a batch is answered in the order of submission, and a bad element alone is refused', async (t) => {
+  const { id } = await newAgent();
+  const elements = [event({ n: 0 }), { type: 'shout', payload: {} }, event({ n: 2 }), 'nonsense', event({ n: 4 })];
+  for (const body of [{ events: elements }, elements]) {
+    const sent = await api.post(`/v1/agents/${id}/events/batch`, body);
+    t.equal(sent.status, 200);
+    t.equal(sent.json.total, 3);
+    t.same(
+      sent.json.results.map((one: { payload?: object; error?: { code: string } }) => one.payload ?? one.error?.code),
+      [{ n: 0 }, 'validation_failed', { n: 2 }, 'validation_failed', { n: 4 }],
+    );
+    t.match(sent.json.results[1].error.details[0].path, /\/1\/type$/, 'the details say which');
+  }
+  t.equal((await api.get(`/v1/agents/${id}/events`)).json.total, 6);
+  const order = (await api.get(`/v1/agents/${id}/events?order=asc&limit=2&offset=1`)).json;
+  t.same([order.total, order.limit, order.offset, order.items.length], [6, 2, 1, 2]);
+  for (const body of [
+    { events: [] },
+    [],
+    { events: Array(101).fill(event()) },
+    { events: [{}] },
+    { events: 'x' },
+    {},
+    'text',
+    { events: [event()], more: 1 },
+  ]) {
+    t.match(
+      await api.post(`/v1/agents/${id}/events/batch`, body === 'text' ? '"text"' : body),
+      { status: 400, json: { error: { code: 'validation_failed' } } },
+      JSON.stringify(body).slice(0, 40),
+    );
+  }
+  t.equal(
+    (await api.post(`/v1/agents/${id}/events/batch`, Array(100).fill(event()))).json.total,
+    100,
+    'a hundred are not too many',
+  );
+});
+
+t.test('every token of a payload comes back as it was sent', async (t) => {
+  const { id } = await newAgent();
+  const payloads = [
+    '{"z":1,"a":2,"10":3,"2":4}',
+    '{"n":[1.0,1e400,-0,12345678901234567890,1E+2,0.10000000000000000001]}',
+    '{"s":"\\u0041\\ud800\\/\\u0000\\"","é":"\u2028😀"}',
+    '{"__proto__":{"polluted":true},"constructor":{"prototype":{}},"hasOwnProperty":1}',
+    `${'{"deep":'.repeat(62)}1${'}'.repeat(62)}`,
+    '{"":""}',
+    '{}',
+  ];
+  for (const [i, payload] of payloads.entries()) {
+    const sent = await api.post(`/v1/agents/${id}/events`, `{"payload":${payload},"type":"custom"}`);
+    t.equal(sent.status, 201, `payload ${i}`);
+    t.ok(sent.text.includes(`"payload":${payload},"timestamp"`), 'in the answer');
+    const read = await api.get(`/v1/agents/${id}/events/${sent.json.id}`);
+    t.equal(read.text, sent.text, 'and in later reads');
+  }
+  t.equal(({} as Record<string, unknown>).polluted, undefined);
+});
+
+t.test('policies: created, in force, listed, changed, deleted', async (t) => {
+  const { id: agentId } = await newAgent();
+  const body = {
+    name: unique('policy'),
+    type: 'block_action',
+    agent_id: agentId,
+    conditions: { tool: 'send_money' },
+    actions: 'block',
+    severity: 'high',
+  };
+  const made = await api.post('/v1/policies', body);
+  t.match(made, { status: 201, json: { ...body, actions: ['block'], status: 'active' } });
+  const { id } = made.json;
+  t.match(await api.post('/v1/policies', body), { status: 409, json: { error: { code: 'name_taken' } } });
+  t.same((await api.get(`/v1/policies/${id}`)).json, made.json);
+  await inForce();
+  const blocked = await api.post(`/v1/agents/${agentId}/events`, event({ tool: 'send_money' }));
+  t.match(blocked, {
+    status: 201,
+    json: {
+      policy_result: {
+        outcome: 'blocked',
+        reason: 'policy',
+        policy_id: id,
+        matches: [{ policy_id: id, severity: 'high' }],
+      },
+    },
+  });
+  t.match((await api.get(`/v1/events?outcome=blocked&agent_id=${agentId}`)).json, {
+    items: [{ id: blocked.json.id }],
+    total: 1,
+  });
+  t.match((await api.get(`/v1/anomalies?agent_id=${agentId}`)).json, {
+    items: [{ kind: 'blocked_event', event_id: blocked.json.id }],
+    total: 1,
+  });
+  t.match((await api.get(`/v1/audit-logs?action=event.blocked&actor=agent:${agentId}`)).json, {
+    logs: [{ details: { policy_id: id, reason: 'policy' } }],
+    total: 1,
+  });
+  t.match((await api.get(`/v1/policies?agent_id=${agentId}&type=block_action&status=active`)).json, {
+    items: [{ id }],
+    total: 1,
+  });
+  t.match((await api.get(`/v1/policies?agent_id=${agentId}&type=data_filter`)).json, { items: [], total: 0 });
+  t.match(await api.patch(`/v1/policies/${id}`, { actions: ['log'], severity: null }), {
+    status: 200,
+    json: { id, actions: ['log'], severity: null },
+  });
+  await inForce();
+  t.match(
+    (await api.post(`/v1/agents/${agentId}/events`, event({ tool: 'send_money' }))).json,
+    { policy_result: { outcome: 'allowed', matches: [{ policy_id: id }] } },
+    'log alone never interrupts',
+  );
+  t.equal((await api.delete(`/v1/policies/${id}`)).status, 204);
+  t.equal((await api.get(`/v1/policies/${id}`)).status, 404);
+  const bad: [object, RegExp][] = [
+    [{ conditions: { 'payload.tool': { matches: '(' } } }, /^\/conditions\/payload\.tool/],
+    [{ conditions: { expression: 'event.' } }, /^\/conditions\/expression/],
+    [{ agent_id: mintId('agent', 1) }, /^\/agent_id/],
+    [{ actions: [] }, /^\/actions/],
+    [{ actions: ['block', 'block'] }, /^\/actions/],
+    [{ type: 'rate_limit', conditions: {} }, /^\/conditions/],
+    [{ type: 'other' }, /^\/type/],
+    [{ colour: 'red' }, /^\/colour/],
+  ];
+  for (const [more, path] of bad) {
+    const refused = await api.post('/v1/policies', { ...body, name: unique('policy'), ...more });
+    t.match(
+      refused,
+      { status: 400, json: { error: { code: 'validation_failed', details: [{ path }] } } },
+      JSON.stringify(more),
+    );
+  }
+});
+
+t.test('the kill switch blocks, and records', async (t) => {
+  const { id } = await newAgent();
+  await api.patch(`/v1/agents/${id}`, { status: 'inactive' });
+  await inForce();
+  t.match(await api.post(`/v1/agents/${id}/events`, event()), {
+    status: 201,
+    json: { policy_result: { outcome: 'blocked', reason: 'agent_inactive', matches: [] } },
+  });
+  t.equal((await api.get(`/v1/agents/${id}/events?outcome=blocked`)).json.total, 1);
+});
+
+t.test('alerts: created, listed, changed, deleted', async (t) => {
+  const { id: agentId } = await newAgent();
+  const body = {
+    name: unique('alert'),
+    trigger: 'policy_violation',
+    channel: 'webhook',
+    target: 'https://hooks.example.com/x',
+    conditions: { agent_id: agentId, severity: 'high' },
+    agent_id: mintId('agent', 1),
+  };
+  const made = await api.post('/v1/alerts', body);
+  t.match(made, {
+    status: 201,
+    json: {
+      name: body.name,
+      agent_id: agentId,
+      conditions: body.conditions,
+      throttle_seconds: 0,
+      status: 'active',
+      secret: /^whsec_/,
+    },
+  });
+  const { secret, ...shown } = made.json;
+  t.ok(secret);
+  t.same((await api.get(`/v1/alerts/${shown.id}`)).json, shown, 'the secret is shown once');
+  t.same((await api.get('/v1/alerts')).json, { items: [shown], total: 1, limit: 20, offset: 0 });
+  t.match(await api.patch(`/v1/alerts/${shown.id}`, { status: 'inactive' }), {
+    status: 200,
+    json: { status: 'inactive' },
+  });
+  t.match(await api.post('/v1/alerts', { ...body }), { status: 409, json: { error: { code: 'name_taken' } } });
+  for (const more of [
+    { target: 'http://hooks.example.com/' },
+    { target: 'https://127.0.0.1/' },
+    { channel: 'email', target: 'a@b.co\r\nBcc: x@y.z' },
+    { conditions: { colour: 1 } },
+    { throttle_seconds: -1 },
+  ]) {
+    t.match(
+      await api.post('/v1/alerts', { ...body, name: unique('alert'), ...more }),
+      { status: 400, json: { error: { code: 'validation_failed' } } },
+      JSON.stringify(more),
+    );
+  }
+  t.equal((await api.delete(`/v1/alerts/${shown.id}`)).status, 204);
+  t.equal((await api.get(`/v1/alerts/${shown.id}`)).status, 404);
+  for (const path of [`/v1/alerts/${shown.id}/test`, '/v1/deliveries', '/v1/approvals'])
+    t.equal((await api.get(path)).status, 404, `${path} is not there`);
+});
+
+t.test('API keys: made, shown once, refused as soon as they are revoked', async (t) => {
+  const made = await api.post('/v1/api-keys', {
+    label: 'analyst',
+    scope: 'read',
+    expires_at: '2099-01-01T00:00:00+02:00',
+  });
+  t.match(made, {
+    status: 201,
+    json: { label: 'analyst', scope: 'read', expires_at: '2098-12-31T22:00:00.000Z', key: /^gth_[0-9A-Za-z]{40}$/ },
+  });
+  const { id, key } = made.json;
+  t.equal((await api.get('/v1/agents', { key })).status, 200);
+  const listed = await api.get('/v1/api-keys');
+  t.match(listed.json.items[0], { id, label: 'analyst', hint: key.slice(-4) });
+  t.notMatch(listed.text, key);
+  t.match(await api.post('/v1/agents', { name: 'x' }, { key }), {
+    status: 403,
+    json: { error: { code: 'insufficient_scope' } },
+  });
+  t.match(await api.get('/v1/api-keys', { key: await newKey('write') }), { status: 403 });
+  t.equal((await api.delete(`/v1/api-keys/${id}`)).status, 204);
+  await pause(1_000);
+  const revoked = await api.get('/v1/agents', { key, headers: { 'X-Request-Id': 'same' } });
+  const unknown = await api.get('/v1/agents', { key: `${'u'.repeat(40)}`, headers: { 'X-Request-Id': 'same' } });
+  const malformed = await api.get('/v1/agents', { key: 'nonsense', headers: { 'X-Request-Id': 'same' } });
+  t.equal(revoked.status, 401);
+  t.equal(revoked.text, unknown.text, 'revoked and unknown are the same');
+  t.equal(revoked.text, malformed.text, 'malformed as well');
+  t.match(await api.post('/v1/api-keys', { label: 'x', scope: 'read', expires_at: '2001-01-01T00:00:00Z' }), {
+    status: 400,
+  });
+  t.match(await api.post('/v1/api-keys', { label: 'x', scope: 'read' }, { headers: { 'Idempotency-Key': 'a' } }), {
+    status: 400,
+  });
+});
+
+t.test('an Idempotency-Key gives the first answer again, byte for byte', async (t) => {
+  const { id } = await newAgent();
+  const writes: [string, unknown][] = [
+    [`/v1/agents/${id}/events`, event({ n: 1 })],
+    [`/v1/agents/${id}/events/batch`, [event({ n: 1 }), { bad: 1 }]],
+    ['/v1/policies', { name: unique('policy'), type: 'block_action', conditions: { tool: 'never' }, actions: ['log'] }],
+    [
+      '/v1/alerts',
+      { name: unique('alert'), trigger: 'agent_down', channel: 'webhook', target: 'https://hooks.example.com/y' },
+    ],
+  ];
+  for (const [path, body] of writes) {
+    const headers = { 'Idempotency-Key': unique('once') };
+    const shown = path.replace(id, '{id}');
+    const first = await api.post(path, body, { headers });
+    t.ok(first.status < 300, `${shown} ${first.status}`);
+    const again = await api.post(path, body, { headers });
+    t.same([again.status, again.text], [first.status, first.text], `${shown} again`);
+    t.match(
+      await api.post(path, `${JSON.stringify(body)} `, { headers }),
+      { status: 409, json: { error: { code: 'idempotency_conflict' } } },
+      `${shown} with another body`,
+    );
+    const racing = await Promise.all(
+      [1, 2, 3, 4].map(() =>
+        api.post(
+          path,
+          path.endsWith('s') && !path.includes('agents') ? { ...(body as object), name: `racing-${names}` } : body,
+          { headers: { 'Idempotency-Key': `racing-${path}` } },
+        ),
+      ),
+    );
+    for (const one of racing)
+      t.ok(
+        one.status === first.status || one.json.error.code === 'idempotency_in_progress',
+        `${shown} at the same time: ${one.status}`,
+      );
+    t.equal(
+      new Set(racing.filter((one) => one.status === first.status).map((one) => one.text)).size,
+      1,
+      `${shown}: one answer`,
+    );
+  }
+  t.equal((await api.get(`/v1/agents/${id}/events`)).json.total, 4, 'each recorded once');
+});
+
+t.test('a list that starts after a write shows it', async (t) => {
+  const { id } = await newAgent();
+  for (let n = 1; n <= 20; n++) {
+    await api.post(`/v1/agents/${id}/events`, event({ n }));
+    const { json, headers } = await api.get(`/v1/agents/${id}/events?limit=1`);
+    t.notOk(headers.has('gatehouse-incomplete'));
+    t.match(json, { total: n, items: [{ payload: { n } }] });
+  }
+  t.match((await api.get(`/v1/audit-logs?resource_id=${id}&action=agent.registered`)).json, { total: 1 });
+});
+
+t.test('filters of events', async (t) => {
+  const { id } = await newAgent();
+  const trace = unique('trace');
+  const batch = [
+    {
+      type: 'prompt',
+      payload: { model: 'gpt-4o', prompt: 'where is my order' },
+      timestamp: '2026-01-01T00:00:00Z',
+      trace_id: trace,
+    },
+    {
+      type: 'completion',
+      payload: { model: 'gpt-4o', response: 'let me look for it' },
+      timestamp: '2026-01-01T00:00:01Z',
+      trace_id: trace,
+    },
+    { type: 'error', payload: { message: 'order not found' }, timestamp: '2026-01-01T00:00:02Z' },
+  ];
+  await api.post(`/v1/agents/${id}/events/batch`, batch);
+  const total = async (query: string) => (await api.get(`/v1/agents/${id}/events?${query}`)).json.total as number;
+  const expected: [string, number][] = [
+    ['type=prompt', 1],
+    ['model=gpt-4o', 2],
+    [`trace_id=${trace}`, 2],
+    ['outcome=allowed', 3],
+    ['outcome=pending', 0],
+    ['from=2026-01-01T00:00:01Z', 2],
+    ['to=2026-01-01T00:00:01Z', 2],
+    ['from=2026-01-01T00:00:01Z&to=2026-01-01T00:00:01.000%2B00:00', 1],
+    ['q=order', 2],
+    ['q=%22let%20me%20look%22', 1],
+    ['q=%22look%20let%22', 0],
+    ['q=order&type=error', 1],
+  ];
+  for (const [query, count] of expected) t.equal(await total(query), count, query);
+});
+
+t.test('health, readiness and metrics need no key and tell nothing of accounts', async (t) => {
+  t.match(await api.get('/healthz', { key: null }), { status: 200, json: { status: 'ok' } });
+  t.match(await api.get('/readyz', { key: null }), { status: 200, json: { status: 'ready' } });
+  const { status, text, headers } = await api.get('/metrics', { key: null });
+  t.equal(status, 200);
+  t.match(headers.get('content-type'), /^text\/plain/);
+  t.match(text, /gatehouse_requests_total\{[^}]*route="POST \/v1\/agents\/\{id\}\/events"/);
+  t.match(text, /gatehouse_request_seconds_bucket\{le="\+Inf"/);
+  t.notMatch(text, /agt_|acc_|gth_|evt_/);
+});
+
+t.test('every success that the description has was seen', async (t) => {
+  const document = await new Api(t, service).describe();
+  const all = Object.entries(document.paths).flatMap(([path, operations]) =>
+    Object.entries(operations).flatMap(([method, { responses }]) =>
+      Object.keys(responses)
+        .filter((status) => status < '300')
+        .map((status) => `${method.toUpperCase()} ${path} ${status}`),
+    ),
+  );
+  t.same(
+    all.filter((name) => !api.seen.has(name)),
+    ['GET /v1/openapi.json 200'],
+    'but the description itself, which was read first',
+  );
+});

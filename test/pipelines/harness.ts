@@ -1,0 +1,51 @@
+// What tests of pipelines share: one engine and one Redis a file, a world of keys and tables a test, and counters read by name.
+import type { Test } from 'tap';
+import type { ClickHouse } from '../../clickhouse/client.ts';
+import { migrate } from '../../clickhouse/migrate.ts';
+import { Pipelines, type PipelinesOptions } from '../../pipelines/pipelines.ts';
+import { type MetricName, Metrics } from '../../src/metrics.ts';
+import type { Commands } from '../../src/redis/client.ts';
+import type { Keys } from '../../src/redis/keys.ts';
+import { Appender } from '../../src/streams/append.ts';
+import { connect, freshKeys, silent } from '../streams/harness.ts';
+import type { TestClickHouse } from '../support/clickhouse.ts';
+import type { TestRedis } from '../support/redis.ts';
+
+export type World = { redis: Commands; keys: Keys; clickhouse: ClickHouse; appender: Appender };
+
+export async function makeWorld(
+  t: Test,
+  servers: { redis: TestRedis; clickhouse: TestClickHouse; partitions?: number },
+): Promise<World> {
+  const redis = await connect(t, servers.redis.address);
+  const keys = freshKeys(servers.partitions ?? 2);
+  const clickhouse = servers.clickhouse.makeDatabase();
+  await migrate(clickhouse, { retentionDays: 3_650 });
+  return { redis, keys, clickhouse, appender: new Appender({ redis, keys }) };
+}
+
+export type Running = {
+  pipelines: Pipelines;
+  count: (name: MetricName, labels?: Record<string, string>) => Promise<number>;
+};
+
+/** Starts pipelines; they are stopped with the test. */
+export async function startPipelines(t: Test, world: World, options: Partial<PipelinesOptions> = {}): Promise<Running> {
+  const metrics = new Metrics({ processName: 'test' });
+  const pipelines = new Pipelines({ ...world, metrics, log: silent, lingerMs: 20, ...options });
+  t.teardown(() => pipelines.stop());
+  await pipelines.start();
+  const count = async (name: MetricName, labels: Record<string, string> = {}) => {
+    const set = (await metrics.collect()).find((metric) => metric.name === name);
+    const matching = (set?.values ?? []).filter((sample) =>
+      Object.entries(labels).every(([label, value]) => sample.labels[label] === value),
+    );
+    return matching.reduce((sum, sample) => sum + sample.value, 0);
+  };
+  return { pipelines, count };
+}
+
+/** Ids in the events table, sorted, each as often as it is there. */
+export async function storedIds(clickhouse: ClickHouse): Promise<string[]> {
+  return (await clickhouse.query<{ id: string }>('SELECT id FROM events ORDER BY id')).map(({ id }) => id);
+}

@@ -1,0 +1,359 @@
+// The store pipeline against a real Redis and the real engine: what is appended is stored once, what cannot be is parked,
+// what was deleted never appears, and the registry's journal is copied.
+import t from 'tap';
+import type { JournalEntry } from '../../schemas/journal.ts';
+import { mintId } from '../../src/ids.ts';
+import { DeadEntries } from '../../src/streams/dead.ts';
+import { ReadBarrier } from '../../src/streams/read-barrier.ts';
+import { appendOf, eventually, freshAgent, makeEvent } from '../streams/harness.ts';
+import { startClickHouse } from '../support/clickhouse.ts';
+import { startRedis } from '../support/redis.ts';
+import { makeWorld, startPipelines, storedIds } from './harness.ts';
+
+t.setTimeout(60_000);
+
+const servers = { redis: await startRedis(t), clickhouse: await startClickHouse(t) };
+
+t.test('everything that was appended is stored once, over months and partitions, and leaves its stream', async (t) => {
+  const world = await makeWorld(t, servers);
+  const { appender, clickhouse, keys, redis } = world;
+  const { count } = await startPipelines(t, world);
+  const agents = Array.from({ length: 20 }, freshAgent);
+  const may = Date.UTC(2026, 4, 31, 23, 59, 59, 900);
+  const made = agents.map((agent) =>
+    Array.from({ length: 10 }, (_, i) => makeEvent(agent, { received_at: may + i * 20 })),
+  );
+  await Promise.all(agents.map((agent, i) => appender.append(appendOf(agent, made[i]!))));
+  const ids = made
+    .flat()
+    .map(({ id }) => id)
+    .sort();
+  t.ok(await eventually(async () => (await count('gatehouse_stored_rows_total', { table: 'events' })) >= 200));
+  t.same(await storedIds(clickhouse), ids);
+  t.equal(await count('gatehouse_taken_events_total'), 200);
+  t.ok(
+    await eventually(async () => (await redis.xlen(keys.events(0))) + (await redis.xlen(keys.events(1))) === 0),
+    'trimmed',
+  );
+  const [row] = await clickhouse.query<{ payload: string }>('SELECT payload FROM events LIMIT 1');
+  t.equal(row!.payload, '{"tool":"search","query":"weather"}');
+});
+
+t.test(
+  'a row that the table refuses is parked alone, its 99 neighbours are stored; mended, it is stored once',
+  async (t) => {
+    const world = await makeWorld(t, servers);
+    const { appender, clickhouse, keys, redis } = world;
+    await clickhouse.command(pickyAbout('poison'));
+    const { count } = await startPipelines(t, world);
+    const agent = freshAgent();
+    const made = Array.from({ length: 100 }, (_, i) => makeEvent(agent, i === 50 ? { payload: '{"poison":1}' } : {}));
+    const good = made
+      .filter((_, i) => i !== 50)
+      .map(({ id }) => id)
+      .sort();
+    await appender.append(appendOf(agent, made));
+    t.ok(await eventually(async () => (await count('gatehouse_parked_rows_total', { table: 'events' })) === 1));
+    t.same(await storedIds(clickhouse), good);
+    t.equal(await count('gatehouse_stored_rows_total', { table: 'events' }), 99);
+    t.equal(await count('gatehouse_taken_events_total'), 100);
+    const dead = new DeadEntries({ redis, keys });
+    const [parked, ...more] = await dead.list(10);
+    t.equal(more.length, 0);
+    t.match(parked, { eventIds: [made[50]!.id], group: 'store', reason: /parse/i });
+    await clickhouse.command('ALTER TABLE events DROP COLUMN picky');
+    t.equal(await dead.retry([parked!]), 1);
+    t.equal(await dead.retry([parked!]), 0, 'gone from the dead stream');
+    t.ok(await eventually(async () => (await storedIds(clickhouse)).length === 100));
+    t.equal(await dead.count(), 0);
+  },
+);
+
+t.test(
+  'rows that do not end where they should are parked alone: none is ever read on into its neighbour',
+  async (t) => {
+    const world = await makeWorld(t, { ...servers, partitions: 1 });
+    const { appender, clickhouse } = world;
+    const { count } = await startPipelines(t, world, { groups: ['store'] });
+    const agent = freshAgent();
+    const whole = Array.from({ length: 60 }, () => makeEvent(agent, { tokens_used: 7 }));
+    const odd = Array.from({ length: 20 }, (_, i) => {
+      const { row } = makeEvent(agent);
+      return makeEvent(agent, { row: i % 2 ? row.subarray(0, -1 - i) : Buffer.concat([row, Buffer.alloc(1 + i)]) });
+    });
+    await appender.append(
+      appendOf(
+        agent,
+        [...whole, ...odd].sort((a, b) => (a.id < b.id ? -1 : 1)),
+      ),
+    );
+    t.ok(await eventually(async () => (await count('gatehouse_parked_rows_total', { table: 'events' })) === 20));
+    t.same(await storedIds(clickhouse), whole.map(({ id }) => id).sort());
+  },
+);
+
+t.test(
+  'a table that refuses everything parks nothing: the batch waits and is stored when the table is mended',
+  async (t) => {
+    const world = await makeWorld(t, { ...servers, partitions: 1 });
+    const { appender, clickhouse, keys, redis } = world;
+    await clickhouse.command(pickyAbout('tool'));
+    const { pipelines, count } = await startPipelines(t, world, { groups: ['store'] });
+    const agent = freshAgent();
+    const made = Array.from({ length: 150 }, () => makeEvent(agent));
+    await appender.append(appendOf(agent, made));
+    const failed = () => count('gatehouse_inserts_total', { table: 'events', result: 'failed' });
+    t.ok(await eventually(async () => (await failed()) > 30));
+    t.equal(await new DeadEntries({ redis, keys }).count(), 0);
+    await clickhouse.command('ALTER TABLE events DROP COLUMN picky');
+    t.ok(await eventually(async () => (await storedIds(clickhouse)).length === 150));
+    t.ok(pipelines.healthy().ok);
+  },
+);
+
+/** A column that cannot be computed at insert for payloads that hold a word: ClickHouse refuses such rows as bad data. */
+function pickyAbout(word: string): string {
+  return `ALTER TABLE events ADD COLUMN picky Int64 MATERIALIZED toInt64(if(position(payload, '${word}') > 0, 'x', '1'))`;
+}
+
+t.test('a re-queued entry whose events are stored already changes nothing', async (t) => {
+  const world = await makeWorld(t, { ...servers, partitions: 1 });
+  const { appender, clickhouse, keys, redis } = world;
+  const { count } = await startPipelines(t, world);
+  const agent = freshAgent();
+  const made = Array.from({ length: 10 }, () => makeEvent(agent));
+  await appender.append(appendOf(agent, made));
+  t.ok(await eventually(async () => (await storedIds(clickhouse)).length === 10));
+  const { digests, rows } = appendOf(agent, [...made.slice(3), makeEvent(agent)]);
+  await redis.xadd(
+    keys.dead(0),
+    '*',
+    'v',
+    '1',
+    'd',
+    `[${digests.join(',')}]`,
+    'r',
+    rows,
+    'g',
+    'store',
+    'why',
+    'test',
+    'at',
+    '1',
+    'from',
+    '1-1',
+  );
+  const dead = new DeadEntries({ redis, keys });
+  await dead.retry(await dead.list(1));
+  t.ok(await eventually(async () => (await count('gatehouse_taken_events_total')) === 18));
+  const stored = await storedIds(clickhouse);
+  t.equal(stored.length, 11);
+  t.equal(new Set(stored).size, 11);
+});
+
+t.test('an entry that nobody can read is parked whole, and the next one is stored', async (t) => {
+  const world = await makeWorld(t, { ...servers, partitions: 1 });
+  const { appender, clickhouse, keys, redis } = world;
+  const agent = freshAgent();
+  await redis.xadd(keys.events(0), '*', 'v', '9', 'd', '[]');
+  await redis.xadd(keys.events(0), '*', 'v', '1', 'd', '[null]', 'r', 'abc');
+  await redis.xadd(keys.events(0), '*', 'v', '1', 'd', JSON.stringify([makeEvent(agent).digest]), 'r', 'short');
+  await appender.append(appendOf(agent, [makeEvent(agent)]));
+  const { count } = await startPipelines(t, world);
+  t.ok(await eventually(async () => (await storedIds(clickhouse)).length === 1));
+  t.equal(await count('gatehouse_parked_rows_total', { table: 'events' }), 3);
+  t.ok(
+    await new ReadBarrier({ redis, keys, waitMs: 5_000 }).waitForAnomalies(agent.account, agent.agent),
+    'neither group is held up',
+  );
+  const dead = await new DeadEntries({ redis, keys }).list(10);
+  const reasons = dead.filter(({ group }) => group === 'store').map(({ reason }) => reason);
+  t.match(reasons, [/version 9/, /digest/, /bytes/]);
+});
+
+t.test(
+  'a deleted agent: what is in flight never appears, what is stored goes, and the erasure is forgotten at the end',
+  async (t) => {
+    const world = await makeWorld(t, { ...servers, partitions: 1 });
+    const { appender, clickhouse, keys, redis } = world;
+    const [gone, stays] = [freshAgent(), freshAgent()];
+    const first = await startPipelines(t, world);
+    await appender.append(
+      appendOf(gone, [makeEvent(gone, { outcome: 'blocked', digest: { outcome: 'blocked', reason: 'policy' } })]),
+    );
+    t.ok(await eventually(async () => (await storedIds(clickhouse)).length === 1));
+    await first.pipelines.stop();
+
+    await appender.append(appendOf(gone, [makeEvent(gone), makeEvent(gone)]));
+    const kept = makeEvent(stays);
+    await appender.append(appendOf(stays, [kept]));
+    const shard = keys.shardOf(gone.account);
+    await redis.sadd(keys.tombstones(gone.account), gone.agent);
+    await redis.hset(keys.erasures(shard), gone.agent, JSON.stringify({ account: gone.account, at: Date.now() }));
+    const { count } = await startPipelines(t, world);
+    t.ok(await eventually(async () => (await redis.hlen(keys.erasures(shard))) === 0), 'erased');
+    t.same(await storedIds(clickhouse), [kept.id]);
+    t.same(await clickhouse.query('SELECT id FROM anomalies FINAL'), []);
+    t.equal(await count('gatehouse_erased_rows_total'), 2);
+    t.equal(await redis.hget(keys.lastSeen(0), gone.agent), null);
+    t.equal(await redis.sismember(keys.tombstones(gone.account), gone.agent), 1, 'the tombstone stays');
+
+    // A front that has not heard of it yet.
+    await appender.append(appendOf(gone, [makeEvent(gone)]));
+    t.ok(await eventually(async () => (await count('gatehouse_erased_rows_total')) === 3));
+    t.same(await storedIds(clickhouse), [kept.id]);
+  },
+);
+
+t.test('an agent deleted between two owners of one batch: its neighbours are stored once all the same', async (t) => {
+  const world = await makeWorld(t, { ...servers, partitions: 1 });
+  const { appender, clickhouse, keys, redis } = world;
+  const [gone, stays] = [freshAgent(), freshAgent()];
+  const made = [makeEvent(gone), makeEvent(gone)];
+  const kept = [makeEvent(stays), makeEvent(stays)];
+  await Promise.all([appender.append(appendOf(gone, made)), appender.append(appendOf(stays, kept))]);
+  // The first owner inserts and dies before its ack: it cannot, since its engine answers and then its Redis says no more.
+  const first = await startPipelines(
+    t,
+    { ...world, redis: await refusing(world.redis, 'stream-ack') },
+    { processName: 'same', groups: ['store'] },
+  );
+  t.ok(await eventually(async () => (await storedIds(clickhouse)).length === 4));
+  await first.pipelines.stop();
+  const shard = keys.shardOf(gone.account);
+  await redis.sadd(keys.tombstones(gone.account), gone.agent);
+  await redis.hset(keys.erasures(shard), gone.agent, JSON.stringify({ account: gone.account, at: Date.now() }));
+  const { count } = await startPipelines(t, world, { processName: 'same' });
+  t.ok(await eventually(async () => (await redis.hlen(keys.erasures(shard))) === 0), 'erased');
+  t.same(await storedIds(clickhouse), kept.map(({ id }) => id).sort());
+  t.equal(await count('gatehouse_stored_rows_total', { table: 'events' }), 4);
+});
+
+t.test(
+  'a manifest too old for tokens to be trusted: ClickHouse is asked, and exactly what is missing is stored',
+  async (t) => {
+    const world = await makeWorld(t, { ...servers, partitions: 1 });
+    const { appender, clickhouse, keys, redis } = world;
+    const agent = freshAgent();
+    const made = Array.from({ length: 32 }, () => makeEvent(agent));
+    await appender.append(appendOf(agent, made));
+    const deaf = { ...world, redis: await refusing(redis, 'stream-ack') };
+    const first = await startPipelines(t, deaf, { processName: 'same', groups: ['store'] });
+    t.ok(await eventually(async () => (await storedIds(clickhouse)).length === 32));
+    await first.pipelines.stop();
+    const key = keys.manifest(keys.events(0), 'store');
+    const manifest = (await redis.get(key))!;
+    await redis.set(key, `1000|${manifest.slice(manifest.indexOf('|') + 1)}`);
+    // As if these had never arrived: under their old token they could not come back.
+    await clickhouse.command('DELETE FROM events WHERE id IN {ids:Array(String)}', {
+      ids: [made[3]!.id, made[17]!.id],
+    });
+    t.equal((await storedIds(clickhouse)).length, 30);
+    await startPipelines(t, world, { processName: 'same', groups: ['store'] });
+    t.ok(await eventually(async () => (await redis.exists(key)) === 0));
+    t.same(await storedIds(clickhouse), made.map(({ id }) => id).sort());
+  },
+);
+
+t.test('the journal is copied: newest revision of each resource, each audit record once', async (t) => {
+  const world = await makeWorld(t, servers);
+  const { clickhouse, keys, redis } = world;
+  const account = mintId('account', Date.now());
+  const policy = mintId('policy', Date.now());
+  const entries = [1, 2, 3].map(
+    (revision): JournalEntry => ({
+      version: 1,
+      account,
+      revision,
+      at: Date.now(),
+      changes: [{ kind: 'policy', id: policy, record: revision === 3 ? null : { name: `n${revision}` } }],
+      audit: [
+        {
+          id: mintId('auditLog', Date.now()),
+          action: 'policy.updated',
+          actor: 'key:key_1',
+          resource_type: 'policy',
+          resource_id: policy,
+          details: { name: `n${revision}` },
+          created_at: new Date().toISOString(),
+        },
+      ],
+    }),
+  );
+  const journal = keys.journal(keys.shardOf(account));
+  for (const entry of [...entries, entries[0]!]) await redis.xadd(journal, '*', 'j', JSON.stringify(entry));
+  const { pipelines } = await startPipelines(t, world);
+  const barrier = new ReadBarrier({ redis, keys, waitMs: 10_000 });
+  t.ok(await barrier.waitForJournal(account));
+  const registry = await clickhouse.query<{ id: string; revision: number; record: string }>(
+    'SELECT id, toUInt32(revision) AS revision, record FROM registry FINAL',
+  );
+  t.same(registry, [{ id: policy, revision: 3, record: '' }]);
+  const logs = await clickhouse.query<{ id: string; details: string }>(
+    'SELECT id, details FROM audit_log FINAL ORDER BY details',
+  );
+  t.same(
+    logs,
+    entries.map(({ audit }) => ({ id: audit[0]!.id, details: JSON.stringify(audit[0]!.details) })),
+  );
+  t.ok(pipelines.healthy().ok);
+});
+
+t.test('an event blocked by a policy is an anomaly, once; one blocked by the kill switch is none', async (t) => {
+  const world = await makeWorld(t, servers);
+  const { appender, clickhouse, keys, redis } = world;
+  const agent = freshAgent();
+  const match = {
+    policy_id: 'pol_1',
+    name: 'No transfers',
+    type: 'block_action' as const,
+    actions: ['block' as const],
+    severity: 'critical' as const,
+  };
+  const blocked = { outcome: 'blocked' as const, reason: 'policy' as const, policyId: 'pol_1' };
+  const made = [
+    makeEvent(agent),
+    makeEvent(agent, { outcome: 'blocked', digest: { ...blocked, matches: [match] } }),
+    makeEvent(agent, { outcome: 'blocked', digest: { ...blocked, matches: [{ ...match, severity: null }] } }),
+    makeEvent(agent, { outcome: 'blocked', digest: { outcome: 'blocked', reason: 'agent_inactive' } }),
+  ];
+  const { count } = await startPipelines(t, world);
+  await appender.append(appendOf(agent, made));
+  const barrier = new ReadBarrier({ redis, keys, waitMs: 10_000 });
+  t.ok(await barrier.waitForAnomalies(agent.account, agent.agent));
+  const rows = await clickhouse.query('SELECT * FROM anomalies FINAL ORDER BY severity DESC');
+  t.match(rows, [
+    {
+      account_id: agent.account,
+      agent_id: agent.agent,
+      event_id: made[1]!.id,
+      id: `ano_${made[1]!.id.slice(4)}`,
+      kind: 'blocked_event',
+      severity: 'critical',
+      observed: null,
+      message: 'A tool_call event was blocked by the policy "No transfers" (block_action).',
+    },
+    { event_id: made[2]!.id, severity: 'high' },
+  ]);
+  t.equal(rows.length, 2);
+  t.ok(await eventually(async () => (await count('gatehouse_anomalies_total', { kind: 'blocked_event' })) === 2));
+});
+
+/** A client like this one that drops the calls of one script. */
+async function refusing(redis: import('../../src/redis/client.ts').Commands, script: string) {
+  const { readAsset } = await import('../../src/assets.ts');
+  const { createHash } = await import('node:crypto');
+  const sha = createHash('sha1')
+    .update(readAsset(`src/redis/${script}.lua`))
+    .digest('hex');
+  return new Proxy(redis, {
+    get(target, name) {
+      const value = Reflect.get(target, name) as unknown;
+      if (typeof value !== 'function') return value;
+      return (...args: unknown[]) => {
+        if (name === 'evalsha' && args[0] === sha) return Promise.reject(new Error('Connection is closed.'));
+        return (value as (...args: unknown[]) => unknown).apply(target, args);
+      };
+    },
+  });
+}

@@ -1,0 +1,377 @@
+// Detectors: what they find, what they leave alone, that no candidate is missed, and what redaction leaves of a payload.
+import fc from 'fast-check';
+import { RE2JS } from 're2js';
+import t from 'tap';
+import { Budget } from '../../src/policy/budget.ts';
+import { DETECTOR_NAMES, DETECTORS, type DetectorName } from '../../src/policy/detectors.ts';
+import { decide, judge, RuleSet } from '../../src/policy/engine.ts';
+import { redactPayload } from '../../src/policy/redact.ts';
+import { cpuMs, decideOn, event, policy } from './support.ts';
+
+const seed = Date.now() & 0x7fffffff;
+t.comment(`seed ${seed}`);
+
+function findings(name: DetectorName, text: string): string[] {
+  const found: string[] = [];
+  for (const find of DETECTORS[name].finds) {
+    for (let span = find(text, 0, new Budget(1e9)); span !== null; span = find(text, span.end, new Budget(1e9))) {
+      found.push(text.slice(span.start, span.end));
+    }
+  }
+  return found;
+}
+
+// Made up for these tests; card numbers are the networks' published test numbers.
+const JWT = `${b64({ alg: 'HS256', typ: 'JWT' })}.${b64({ sub: '1234567890', name: 'A' })}.SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c`;
+const KEY_BODY = 'MIIEvQIBADANBgkqhkiG9w0BAQEFAASC\nBKcwggSjAgEAAoIBAQC7';
+
+function b64(value: object): string {
+  return Buffer.from(JSON.stringify(value)).toString('base64url');
+}
+
+/** Text, and what is to be found in it. */
+const FOUND: Record<DetectorName, [string, ...string[]][]> = {
+  email: [
+    ['write to jane.doe+x@mail.example.co.uk.', 'jane.doe+x@mail.example.co.uk'],
+    ["'o'brien@example.com'", "o'brien@example.com"],
+    ['<a@b.co>,c_d@e-f.org;', 'a@b.co', 'c_d@e-f.org'],
+    ['x@y@z.com', 'y@z.com'],
+    ['me@example.com/path and me@example.com.', 'me@example.com', 'me@example.com'],
+  ],
+  phone: [
+    ['+1 415 555 2671', '+1 415 555 2671'],
+    ['call +44 20 7946 0958 now', '+44 20 7946 0958'],
+    ['tel:+14155552671', '+14155552671'],
+    ['(415) 555-2671', '(415) 555-2671'],
+    ['415-555-2671 or 1-415-555-2671', '415-555-2671', '1-415-555-2671'],
+    ['+49 (0)30 123456 2024', '+49 (0)30 123456 2024'],
+  ],
+  credit_card: [
+    ['4111 1111 1111 1111', '4111 1111 1111 1111'],
+    ['card:4111111111111111,', '4111111111111111'],
+    ['card_5555555555554444', '5555555555554444'],
+    ['3782-822463-10005 is Amex', '3782-822463-10005'],
+    ['6011111111111117 3530111333300000 30569309025904', '6011111111111117', '3530111333300000', '30569309025904'],
+  ],
+  iban: [
+    ['DE89370400440532013000', 'DE89370400440532013000'],
+    ['pay GB29 NWBK 6016 1331 9268 19.', 'GB29 NWBK 6016 1331 9268 19'],
+    ['ch9300762011623852957', 'ch9300762011623852957'],
+  ],
+  ssn: [
+    ['123-45-6789', '123-45-6789'],
+    ['SSN: 078 05 1120.', '078 05 1120'],
+  ],
+  ip_address: [
+    ['from 192.168.0.1:8080', '192.168.0.1'],
+    ['10.0.0.255, 8.8.8.8.', '10.0.0.255', '8.8.8.8'],
+    ['2001:db8::8a2e:370:7334', '2001:db8::8a2e:370:7334'],
+    ['[fe80::1ff:fe23:4567:890a%eth0]', 'fe80::1ff:fe23:4567:890a'],
+    ['::ffff:192.168.0.1', '192.168.0.1', '::ffff:192.168.0.1'],
+    ['2001:0db8:0000:0000:0000:ff00:0042:8329/64', '2001:0db8:0000:0000:0000:ff00:0042:8329'],
+  ],
+  api_key: [
+    [`AKIA${'IOSFODNN7EXAMPLE'}`, 'AKIAIOSFODNN7EXAMPLE'],
+    [`token ghp_${'a1B2'.repeat(9)}!`, `ghp_${'a1B2'.repeat(9)}`],
+    [`sk-proj-${'Ab3dEf6h'.repeat(3)}`, `sk-proj-${'Ab3dEf6h'.repeat(3)}`],
+    [`sk_live_${'4eC39HqLyjWDarjt'}`, 'sk_live_4eC39HqLyjWDarjt'],
+    [`xoxb-${'1234567890-abcdefghij'}`, 'xoxb-1234567890-abcdefghij'],
+    [`"api_key": "${'9f8a7b6c5d4e3f2a1b0c'}"`, '9f8a7b6c5d4e3f2a1b0c'],
+    [`CLIENT_SECRET=${'q9W8e7R6t5Y4u3I2o1P0'}`, 'q9W8e7R6t5Y4u3I2o1P0'],
+    [`gth_${'0aB1'.repeat(10)}`, `gth_${'0aB1'.repeat(10)}`],
+  ],
+  jwt: [
+    [`Bearer ${JWT}`, JWT],
+    [`{"t":"${JWT}"}`, JWT],
+  ],
+  private_key: [
+    [
+      `-----BEGIN PRIVATE KEY-----\n${KEY_BODY}\n-----END PRIVATE KEY-----\nrest`,
+      `-----BEGIN PRIVATE KEY-----\n${KEY_BODY}\n-----END PRIVATE KEY-----`,
+    ],
+    [`x -----BEGIN OPENSSH PRIVATE KEY-----\n${KEY_BODY}`, `-----BEGIN OPENSSH PRIVATE KEY-----\n${KEY_BODY}`],
+  ],
+};
+
+/** Ordinary text that must raise no alarm. */
+const CLEAN: Record<DetectorName, string[]> = {
+  email: ['user@localhost', 'npm i @scope/pkg@1.2.3', 'logo@2x.png', '@handle', 'a @ b.com', 'x@.com', '.@a.b'],
+  phone: [
+    '4155552671',
+    '2026-11-20 17:28',
+    '+5',
+    '1+12345678901',
+    '200 300 4000',
+    '192.168.100.1000',
+    '12345678901234',
+    'ISBN 978-3-16-148410-0',
+    '+0200',
+  ],
+  credit_card: [
+    '4111111111111112',
+    '1732123456789',
+    '0.4111111111111111',
+    'a4111111111111111',
+    '123e4567-4111-1111-1111-111111111111',
+    '41111111111111111111',
+    '0000000000000000',
+    '4111 11111111 1111',
+  ],
+  iban: [
+    'DE00370400440532013000',
+    'US133000000121212121212',
+    'XDE89370400440532013000',
+    'DE893704004405320130',
+    'commit de89370400440532013000abcd',
+  ],
+  ssn: [
+    '000-12-3456',
+    '666-12-3456',
+    '900-12-3456',
+    '123-00-4567',
+    '123-45-0000',
+    '123456789',
+    '1123-45-6789',
+    '2023-12-3456',
+    '123-45-6789-1',
+  ],
+  ip_address: [
+    '1.2.3',
+    '256.1.1.1',
+    '1.2.3.4.5',
+    'v1.2.3.4',
+    '01.2.3.4',
+    'std::vector',
+    'a[1::2]',
+    'x::y',
+    '12:34:56',
+    '::',
+    'Ace::bad',
+    '2026-11-20T17:28:00',
+  ],
+  api_key: [
+    'sk-learn-is-a-machine-learning-library',
+    'api_key = os.environ["OPENAI_API_KEY"]',
+    'task-1234567890123456789012',
+    'akiaiosfodnn7example',
+    'your access_token: see the documentation',
+  ],
+  jwt: ['eyJhbGciOiJIUzI1NiJ9', 'eyJub3QiOjF9.eyJhIjoxfQ.x', 'eyJ.eyJ.eyJ', 'monkeyJam.is.fun'],
+  private_key: ['-----BEGIN PUBLIC KEY-----', 'my PRIVATE KEY is safe', '-----BEGIN CERTIFICATE-----'],
+};
+
+t.test('each detector finds what it is named for, and nothing around it', async (t) => {
+  for (const name of DETECTOR_NAMES) {
+    for (const [text, ...expected] of FOUND[name]) t.strictSame(findings(name, text), expected, `${name}: ${text}`);
+  }
+});
+
+t.test('ordinary text, numbers and identifiers raise no alarm', async (t) => {
+  for (const name of DETECTOR_NAMES)
+    for (const text of CLEAN[name]) t.strictSame(findings(name, text), [], `${name}: ${text}`);
+});
+
+t.test('whatever a detector finds, its candidate pattern finds first', async (t) => {
+  const samples = DETECTOR_NAMES.flatMap((name) => FOUND[name].map(([text]) => text));
+  const pieces = fc.array(
+    fc.oneof(
+      fc.constantFrom(...samples),
+      fc.stringMatching(/^[ -~]{0,6}$/),
+      fc.constantFrom('-', ' ', '.', ':', '4111', '00'),
+    ),
+    { maxLength: 6 },
+  );
+  const candidates = Object.fromEntries(DETECTOR_NAMES.map((name) => [name, RE2JS.compile(DETECTORS[name].candidate)]));
+  fc.assert(
+    fc.property(pieces, (parts) => {
+      const text = parts.join('');
+      return DETECTOR_NAMES.every((name) => findings(name, text).length === 0 || candidates[name]!.test(text));
+    }),
+    { seed, numRuns: 2000 },
+  );
+  for (const name of DETECTOR_NAMES) for (const [text] of FOUND[name]) t.ok(candidates[name]!.test(text), text);
+});
+
+t.test('a secret is found however it is written or hidden', async (t) => {
+  const rules = new RuleSet([policy('data_filter', { detectors: ['email', 'iban'], patterns: ['s3cret'] })]);
+  const padding = 'lorem ipsum '.repeat(6_000);
+  const escaped = (text: string) =>
+    [...text].map((c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`).join('');
+  let deep = '"s3cret"';
+  for (let i = 0; i < 60; i++) deep = i % 2 === 0 ? `[${deep}]` : `{"k":${deep}}`;
+  const hidden = [
+    `{"a":"${escaped('me@example.com')}"}`,
+    `{"${escaped('s3cret')}":1}`,
+    `{"me@example.com":null}`,
+    `{"a":"${padding}me@example.com"}`,
+    `{"a":["${padding}",{"b":"s3cret${padding}"}]}`,
+    `{"a":${deep}}`,
+    '{"__proto__":{"x":"s3cret"}}',
+    '{"constructor":"s3cret"}',
+    '{"a":"de89 3704 0044 0532 0130 00"}',
+    '{"a":"\\ud83d s3cret"}',
+    '{"":"s3cret"}',
+    '{"a":"s3cre","b":"s3cret"}',
+  ];
+  for (const text of hidden) t.equal(decideOn(rules, event('custom', text)).outcome, 'blocked', text.slice(0, 60));
+  t.equal(
+    decideOn(rules, event('custom', { a: 's3cre', b: 't', c: ['me@', 'example.com'] })).outcome,
+    'allowed',
+    'strings are apart',
+  );
+});
+
+// -- redaction -------------------------------------------------------------------------------------------------------------
+
+function redacted(conditions: object, text: string): string {
+  const { redactions } = decideOn(
+    new RuleSet([policy('data_filter', { ...conditions, redact: true }, ['log'])]),
+    event('custom', text),
+  );
+  return redactions.length === 0 ? text : redactPayload(text, redactions);
+}
+
+t.test('redaction replaces matches and keeps every other token as it was sent', async (t) => {
+  const cases: [object, string, string][] = [
+    [
+      { detectors: ['email'] },
+      '{"z": 1e400, "a":"to me@example.com!", "n":1.0}',
+      '{"z": 1e400, "a":"to [redacted:email]!", "n":1.0}',
+    ],
+    [
+      { patterns: ['b+'] },
+      '{"a":"\\u0061bb\\n\\/bc\\u0062", "b":12345678901234567890}',
+      '{"a":"\\u0061[redacted:pattern]\\n\\/[redacted:pattern]c[redacted:pattern]", "[redacted:pattern]":12345678901234567890}',
+    ],
+    [
+      { detectors: ['email'] },
+      '{"a@b.co":1,"c@d.co":{"x":"e@f.co"}}',
+      '{"[redacted:email]":1,"[redacted:email]~2":{"x":"[redacted:email]"}}',
+    ],
+    [
+      { detectors: ['email'], patterns: ['me@ex[a-z]*', 'com is'] },
+      '{"a":"me@example.com is me"}',
+      '{"a":"[redacted:email] me"}',
+    ],
+    [
+      { detectors: ['email'], fields: ['a.b'] },
+      '{"a":[{"b":"x@y.zz"},{"c":"x@y.zz"}],"b":"x@y.zz"}',
+      '{"a":[{"b":"[redacted:email]"},{"c":"x@y.zz"}],"b":"x@y.zz"}',
+    ],
+    [{ patterns: ['x'], fields: ['a.1'] }, '{"a":["x","x"]}', '{"a":["x","[redacted:pattern]"]}'],
+    [{ patterns: ['😀+'] }, '{"a":"a😀😀b\\ud83d\\ude00"}', '{"a":"a[redacted:pattern]b[redacted:pattern]"}'],
+    [{ patterns: ['^s.*t$'] }, '{"a":"secret","b":"secrets"}', '{"a":"[redacted:pattern]","b":"secrets"}'],
+    [{ patterns: ['a*'] }, '{"x":"baab"}', '{"x":"b[redacted:pattern]b"}'],
+    [
+      { detectors: ['private_key'] },
+      '{"k":"-----BEGIN PRIVATE KEY-----\\nMIIE\\n-----END PRIVATE KEY-----\\n"}',
+      '{"k":"[redacted:private_key]\\n"}',
+    ],
+  ];
+  for (const [conditions, text, expected] of cases) t.equal(redacted(conditions, text), expected, text);
+});
+
+t.test('what is not matched comes through any redaction byte for byte', async (t) => {
+  const token = fc.oneof(
+    fc.constantFrom(
+      '1e400',
+      '-0.0',
+      '12345678901234567890',
+      'true',
+      'null',
+      '[]',
+      '{}',
+      '"\\u00e9\\"\\\\"',
+      '"plain"',
+      '"a\\/b"',
+    ),
+    fc.string({ unit: 'binary', maxLength: 8 }).map((text) => JSON.stringify(text)),
+    fc.constant('"S@S.SS"'),
+  );
+  const json = fc.letrec<{ json: string }>((tie) => ({
+    json: fc.oneof(
+      { depthSize: 'small', maxDepth: 4 },
+      token,
+      fc.array(tie('json'), { maxLength: 4 }).map((items) => `[ ${items.join(' ,')}]`),
+      fc
+        .array(tie('json'), { maxLength: 4 })
+        .map((items) => `{${items.map((item, i) => `"k${i}" : ${item}`).join(',')} }`),
+    ),
+  })).json;
+  fc.assert(
+    fc.property(fc.array(json, { minLength: 1, maxLength: 4 }), (items) => {
+      const text = `{${items.map((item, i) => `"m${i}":${item}`).join()}}`;
+      const expected = text.replaceAll('"S@S.SS"', '"[redacted:email]"');
+      // Random text may hold an address of its own; then only soundness is asked for.
+      const result = redacted({ detectors: ['email'] }, text);
+      JSON.parse(result);
+      return result === expected || JSON.stringify(items).replaceAll('S@S.SS', '').includes('@');
+    }),
+    { seed, numRuns: 1500 },
+  );
+  t.pass();
+});
+
+t.test('several redactions make one copy', async (t) => {
+  const rules = new RuleSet([
+    policy('data_filter', { detectors: ['email'], redact: true }, ['log']),
+    policy('data_filter', { patterns: ['card'], redact: true }, ['alert']),
+    policy('data_filter', { patterns: ['keep'] }, ['log']),
+  ]);
+  const text = '{"a":"card of me@example.com","b":"keep"}';
+  const { redactions, outcome, matches } = decideOn(rules, event('custom', text));
+  t.equal(outcome, 'allowed');
+  t.equal(matches.length, 3);
+  t.equal(redactPayload(text, redactions), '{"a":"[redacted:pattern] of [redacted:email]","b":"keep"}');
+});
+
+t.test('where places cannot be found in time the rest is replaced whole', async (t) => {
+  const text = JSON.stringify({ a: `x${'ab'.repeat(100_000)}`, b: 'left', c: 1.5 });
+  const copy = redacted({ patterns: ['[ab](?:.*c)?'] }, text);
+  t.strictSame(JSON.parse(copy), {
+    '[redacted:pattern]': '[redacted:pattern]',
+    '[redacted:pattern]~2': '[redacted:pattern]',
+    '[redacted:pattern]~3': 1.5,
+  });
+});
+
+t.test('no text makes detectors cost more than 50 ms, to judge or to redact', async (t) => {
+  const size = 256 * 1024;
+  const seeds = [
+    '1',
+    '4111 ',
+    '+1 ',
+    '+12 345 678 901 234 5 ',
+    '1.1.1.',
+    '999.1.1.1 ',
+    'a@',
+    'a@1.1.1.1.1.1.1.1.1.1 ',
+    '@',
+    'a:',
+    'abcd:',
+    'eyJ',
+    'eyJ.',
+    'eyJhbGciOiJhbGci.eyJ.',
+    'sk-',
+    'api_key=',
+    'api_key=aaaaaaaaaaaaaaaaaaaaaaa ',
+    '-----BEGIN PRIVATE KEY-----',
+    '666-11-2222 ',
+    'DE89 3704 0044 0532 0130 01 ',
+    '4111-1111-1111-1112 ',
+    'AKIA',
+    'a@b.co ',
+  ];
+  const rules = new RuleSet([policy('data_filter', { detectors: [...DETECTOR_NAMES], redact: true })]);
+  let [worst, worstOf] = [0, ''];
+  for (const part of seeds) {
+    const view = event('custom', { t: part.repeat(size / part.length) });
+    const judged = cpuMs(3, () => judge(rules, view));
+    const decision = decide(judge(rules, view), [], String);
+    const copied =
+      decision.redactions.length === 0 ? 0 : cpuMs(3, () => redactPayload(view.payloadText, decision.redactions));
+    if (Math.max(judged, copied) > worst) [worst, worstOf] = [Math.max(judged, copied), part];
+  }
+  t.ok(worst < 50, `worst ${worst.toFixed(1)} ms: ${worstOf}`);
+  t.comment(`worst ${worst.toFixed(1)} ms (${worstOf})`);
+});

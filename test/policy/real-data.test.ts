@@ -1,0 +1,102 @@
+// The recorded work of agents, judged: policies match exactly as many events as they should, and leave the payloads alone.
+import t from 'tap';
+import { RuleSet } from '../../src/policy/engine.ts';
+import { redactPayload } from '../../src/policy/redact.ts';
+import { decideOn, policy, recordedEvents } from './support.ts';
+
+const events = recordedEvents();
+
+const EXPECTED: [number, ReturnType<typeof policy>][] = [
+  [
+    28,
+    policy('block_action', {
+      type: 'tool_call',
+      tool: 'send_money',
+      'payload.arguments.recipient': 'US133000000121212121212',
+    }),
+  ],
+  [
+    22,
+    policy('block_action', {
+      type: 'tool_call',
+      tool: 'send_email',
+      'payload.arguments.recipients': ['jay@google.com', 'mark.black-2134@gmail.com'],
+    }),
+  ],
+  [
+    27,
+    policy('block_action', {
+      type: 'tool_call',
+      tool: 'get_webpage',
+      'payload.arguments.url': { contains: 'true-informations.com' },
+    }),
+  ],
+  [195, policy('data_filter', { patterns: ['<INFORMATION>'] })],
+  [
+    40,
+    policy('block_action', {
+      type: 'completion',
+      'payload.response': { matches: '[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\\.[A-Za-z]{2,}' },
+    }),
+  ],
+  [
+    69,
+    policy('require_approval', {
+      type: 'tool_call',
+      tool: ['book_reservation', 'cancel_reservation', 'send_certificate'],
+    }),
+  ],
+  [
+    337,
+    policy('data_filter', {
+      type: 'tool_call',
+      fields: ['payload.result'],
+      patterns: ['(?:credit_card|gift_card|certificate)_[0-9]{7}'],
+    }),
+  ],
+  [34, policy('block_action', { type: 'completion', tokens_used: { gt: 5000 } })],
+];
+
+t.test(
+  'policies match exactly the events they should, alone and together',
+  { skip: events === null && 'no recorded events beside the project' },
+  async (t) => {
+    const together = new RuleSet(EXPECTED.map(([, one]) => one));
+    const counts = new Map<string, number>();
+    for (const event of events!) {
+      for (const { policy_id, detail } of decideOn(together, event).matches) {
+        counts.set(policy_id, (counts.get(policy_id) ?? 0) + 1);
+        if ('reason' in detail) t.fail(`${policy_id} ${JSON.stringify(detail)}`);
+      }
+    }
+    for (const [expected, one] of EXPECTED) {
+      const alone = new RuleSet([one]);
+      t.equal(
+        events!.filter((event) => decideOn(alone, event).matches.length > 0).length,
+        expected,
+        JSON.stringify(one.conditions),
+      );
+      t.equal(counts.get(one.id), expected, 'together');
+    }
+  },
+);
+
+t.test(
+  'detectors settle every recorded event, and redaction leaves sound payloads without a finding',
+  { skip: events === null && 'no recorded events beside the project' },
+  async (t) => {
+    const detectors = ['email', 'phone', 'credit_card', 'iban', 'ssn', 'ip_address', 'api_key', 'jwt', 'private_key'];
+    const rules = new RuleSet([policy('data_filter', { detectors, patterns: ['(?i)credit card'], redact: true })]);
+    let found = 0;
+    for (const event of events!) {
+      const { matches, redactions } = decideOn(rules, event);
+      if (matches.length === 0) continue;
+      found++;
+      t.notOk('reason' in matches[0]!.detail, 'within the budget');
+      const copy = redactPayload(event.payloadText, redactions);
+      const again = { ...event, payload: JSON.parse(copy), payloadText: copy };
+      if (decideOn(rules, again).matches.length > 0) t.fail(copy);
+    }
+    t.ok(found > 500, `${found} events`);
+  },
+);

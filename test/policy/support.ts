@@ -1,0 +1,91 @@
+// What policy tests share: policies and events in one line, CPU time, the recorded events.
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import type { EventType, JsonObject, PolicyAction, PolicyType } from '../../schemas/common.ts';
+import type { Policy } from '../../schemas/policy.ts';
+import { assetPath } from '../../src/assets.ts';
+import { type Decision, decide, type EventView, judge, RuleSet } from '../../src/policy/engine.ts';
+
+export const AGENT = {
+  id: 'agt_01jd00000000000000000000aa',
+  name: 'assistant',
+  metadata: { team: 'red' },
+  status: 'active' as const,
+  created_at: '2026-01-01T00:00:00.000Z',
+  updated_at: '2026-01-01T00:00:00.000Z',
+};
+
+let minted = 0;
+
+/** Policies in the order of creation. */
+export function policy(
+  type: PolicyType,
+  conditions: object,
+  actions: PolicyAction[] = ['block'],
+  rest: Partial<Policy> = {},
+): Policy {
+  minted++;
+  return {
+    id: `pol_${String(minted).padStart(26, '0')}`,
+    name: `policy ${minted}`,
+    type,
+    agent_id: null,
+    conditions: conditions as Record<string, unknown>,
+    actions,
+    severity: null,
+    status: 'active',
+    created_at: AGENT.created_at,
+    updated_at: AGENT.updated_at,
+    ...rest,
+  };
+}
+
+/** `payload` as an object, or as the text that was sent. */
+export function event(type: EventType, payload: object | string, rest: Partial<EventView> = {}): EventView {
+  const payloadText = typeof payload === 'string' ? payload : JSON.stringify(payload);
+  return {
+    type,
+    trace_id: undefined,
+    agent_id: AGENT.id,
+    timestamp: '2026-11-20T17:28:00.000Z',
+    payload: JSON.parse(payloadText) as JsonObject,
+    payloadText,
+    agent: AGENT,
+    ...rest,
+  };
+}
+
+export function decideOn(rules: RuleSet, view: EventView, over: boolean[] = []): Decision {
+  return decide(judge(rules, view), over, () => 'apr_01jd00000000000000000000aa');
+}
+
+/** Does one policy with these conditions match? */
+export function matches(type: PolicyType, conditions: object, view: EventView): boolean {
+  return decideOn(new RuleSet([policy(type, conditions)]), view).matches.length > 0;
+}
+
+/** CPU ms of the cheapest of a few runs: what the work costs, without what the machine was doing besides. */
+export function cpuMs(runs: number, work: () => void): number {
+  let best = Number.POSITIVE_INFINITY;
+  for (let i = 0; i < runs; i++) {
+    const before = process.cpuUsage();
+    work();
+    const { user, system } = process.cpuUsage(before);
+    best = Math.min(best, (user + system) / 1000);
+  }
+  return best;
+}
+
+/** Recorded work of agents, or null where the folder is not there. */
+export function recordedEvents(): EventView[] | null {
+  const folder = path.join(assetPath('.'), '..', 'shared', 'data');
+  if (!existsSync(folder)) return null;
+  const files = readdirSync(folder).filter((file) => file.endsWith('.ndjson'));
+  return files.sort().flatMap((file) => {
+    const lines = readFileSync(path.join(folder, file), 'utf8').split('\n').filter(Boolean);
+    return lines.map((line) => {
+      const { type, payload, trace_id } = JSON.parse(line) as { type: EventType; payload: object; trace_id: string };
+      return event(type, payload, { trace_id });
+    });
+  });
+}

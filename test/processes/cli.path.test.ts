@@ -1,0 +1,131 @@
+// The command line, as a person calls it: beside a running service, without one, and wrongly.
+import { readFileSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import path from 'node:path';
+import t from 'tap';
+import { assetPath } from '../../src/assets.ts';
+import { launchService, makeDataDir, runCli, startService } from '../support/service.ts';
+
+const VERSION = (JSON.parse(readFileSync(assetPath('package.json'), 'utf8')) as { version: string }).version;
+
+t.test('help and version need no settings', async (t) => {
+  const help = await runCli(['help'], { GATEHOUSE_PORT: 'nonsense' });
+  t.equal(help.code, 0);
+  for (const command of [
+    'start',
+    'front',
+    'pipelines',
+    'migrate',
+    'account create NAME',
+    'dead retry',
+    'registry restore',
+  ]) {
+    t.match(help.stdout, `  ${command}`);
+  }
+  t.same(await runCli([], {}), help, 'nothing asked: help');
+  t.equal((await runCli(['--version'], {})).stdout, `${VERSION}\n`);
+});
+
+t.test('a wrong call is a sentence and status 2', async (t) => {
+  const wrong: [string[], RegExp][] = [
+    [['fly'], /there is no command "fly"; "gatehouse help" lists them/],
+    [['account'], /there is no command "account": account create NAME/],
+    [['account', 'create'], /NAME is missing/],
+    [['account', 'create', 'a', 'b'], /what is "b" meant to be/],
+    [['key', 'create', '--scope', 'king'], /--scope is one of read, write, admin/],
+    [['key', 'create', '--colour', 'red'], /--colour.*usage: gatehouse key create/],
+    [['dead', 'retry'], /name entries, or say --all/],
+    [['dead', 'list', '--limit', '0'], /--limit takes a whole number/],
+    [['start', '--port', '80'], /--port/],
+    [['start', 'here'], /Settings are environment variables/],
+  ];
+  for (const [args, sentence] of wrong) {
+    const { code, stderr, stdout } = await runCli(args, {});
+    t.equal(code, 2, args.join(' '));
+    t.match(stderr, sentence);
+    t.match(stderr, /^gatehouse: [^\n]+\n$/, 'one line');
+    t.equal(stdout, '');
+  }
+  const bad = await runCli(['start'], { GATEHOUSE_PORT: 'http' });
+  t.equal(bad.code, 2);
+  t.match(bad.stderr, /^gatehouse: GATEHOUSE_PORT: "http"/);
+});
+
+t.test('without a service and without addresses the commands say what to do', async (t) => {
+  const dataDir = await makeDataDir();
+  t.teardown(() => rm(dataDir, { recursive: true, force: true }));
+  for (const args of [
+    ['account', 'create', 'x'],
+    ['dead', 'list'],
+    ['migrate'],
+    ['front'],
+    ['pipelines'],
+    ['registry', 'restore'],
+  ]) {
+    const { code, stderr } = await runCli(args, { GATEHOUSE_DATA_DIR: dataDir });
+    t.equal(code, 1, args.join(' '));
+    t.match(stderr, `gatehouse: no Gatehouse runs on ${dataDir}. Start one there (npm start)`);
+  }
+});
+
+t.test('beside a running service they find it by its data folder', async (t) => {
+  const service = await startService(t);
+  const cli = (...args: string[]) => runCli(args, { GATEHOUSE_DATA_DIR: service.dataDir });
+  const ask = (key: string, method: string, where: string, body?: object) =>
+    fetch(service.url + where, {
+      method,
+      headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' },
+      ...(body ? { body: JSON.stringify(body) } : {}),
+    });
+
+  const made = await cli('account', 'create', 'acme');
+  t.equal(made.code, 0, made.stderr);
+  const key = /^key (gth_[A-Za-z0-9]{40})$/m.exec(made.stdout)?.[1] ?? '';
+  t.match(made.stdout, /^account acc_[0-9a-z]{26}$/m);
+  t.equal((await ask(key, 'POST', '/v1/agents', { name: 'first' })).status, 201, 'its key works');
+  const others = (await (await ask(service.key, 'GET', '/v1/agents')).json()) as { total: number };
+  t.equal(others.total, 0, 'and in its own account alone');
+  const again = await cli('account', 'create', 'acme');
+  t.equal(again.code, 1);
+  t.match(again.stderr, /^gatehouse: .*name/);
+
+  const reader = await cli('key', 'create', '--account', 'acme', '--scope', 'read', '--label', 'looks only');
+  const readKey = /^key (gth_[A-Za-z0-9]{40})$/m.exec(reader.stdout)?.[1] ?? '';
+  t.equal((await ask(readKey, 'GET', '/v1/agents')).status, 200);
+  t.equal((await ask(readKey, 'POST', '/v1/agents', { name: 'second' })).status, 403);
+  const stranger = await cli('key', 'create', '--account', 'nobody');
+  t.equal(stranger.code, 2);
+  t.match(stranger.stderr, /there is no account "nobody"/);
+
+  t.match(await cli('migrate'), { code: 0, stdout: 'the tables are up to date\n' });
+  t.match(await cli('dead', 'list'), { code: 0, stdout: '' });
+  t.match(await cli('dead', 'retry', '--all'), { code: 0, stdout: 'put back 0 of 0\n' });
+});
+
+t.test('a Redis that has lost everything is noticed, and its registry made again from ClickHouse', async (t) => {
+  if (process.env.GATEHOUSE_TEST_CLICKHOUSE_URL !== undefined) return void t.pass('with the embedded engines alone');
+  const dataDir = await makeDataDir();
+  t.teardown(() => rm(dataDir, { recursive: true, force: true }));
+  const first = await launchService({ dataDir });
+  const authorization = { Authorization: `Bearer ${first.key}`, 'Content-Type': 'application/json' };
+  const body = JSON.stringify({ name: 'kept' });
+  const made = await fetch(`${first.url}/v1/agents`, { method: 'POST', headers: authorization, body });
+  const { id } = (await made.json()) as { id: string };
+  await (await fetch(`${first.url}/v1/audit-logs`, { headers: authorization })).text(); // waits until the journal is stored
+  await first.stop();
+
+  await rm(path.join(dataDir, 'redis'), { recursive: true });
+  const env = { GATEHOUSE_DATA_DIR: dataDir, GATEHOUSE_PORT: '0', GATEHOUSE_LOG_LEVEL: 'error' };
+  const refused = await runCli(['start'], env);
+  t.equal(refused.code, 1);
+  t.match(refused.stderr, /^gatehouse: Redis holds no account, but ClickHouse holds a registry.*registry restore/);
+  const restored = await runCli(['registry', 'restore'], env);
+  t.match(restored, { code: 0, stdout: /^restored .*"agent":1.*"account":1/ }, restored.stderr);
+  const again = await runCli(['registry', 'restore'], env);
+  t.match(again, { code: 1, stderr: /^gatehouse: this Redis holds a registry/ }, 'not twice');
+
+  const second = await launchService({ dataDir, env: { GATEHOUSE_BOOTSTRAP_KEY: undefined } });
+  t.teardown(() => second.stop());
+  const found = await fetch(`${second.url}/v1/agents/${id}`, { headers: authorization });
+  t.equal(found.status, 200, 'the agent is there, and the key works');
+});

@@ -1,0 +1,242 @@
+// What processes are made of, each alone: the data folder, a kept child, the order of parts, the metrics of several processes.
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import net, { type AddressInfo } from 'node:net';
+import os from 'node:os';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import t, { type Test } from 'tap';
+import { type Child, ChildFailed, forkChild } from '../../src/embedded/child.ts';
+import { whyNotFree } from '../../src/embedded/free-port.ts';
+import { whenWorkerReady } from '../../src/embedded/ipc.ts';
+import { Keeper } from '../../src/embedded/keeper.ts';
+import { isAlive, StateDir } from '../../src/embedded/state-dir.ts';
+import { Service } from '../../src/lifecycle.ts';
+import { createLog } from '../../src/log.ts';
+import { Metrics } from '../../src/metrics.ts';
+
+const log = createLog({ level: 'silent', processName: 'test' });
+
+function folderOf(t: Test): string {
+  const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-parts-'));
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+t.test('a data folder has one holder; a dead holder is taken over', async (t) => {
+  const state = new StateDir(path.join(folderOf(t), 'deep', 'data'));
+  state.lock();
+  t.throws(() => new StateDir(state.path).lock(), /in use by the Gatehouse with process id \d+/);
+  state.unlock();
+  t.notOk(existsSync(state.file('lock')), 'given back');
+
+  const dead = fork(path.join(folderOf(t), 'none.js'), { silent: true });
+  await once(dead, 'exit');
+  writeFileSync(state.file('lock'), JSON.stringify({ pid: dead.pid }));
+  state.lock();
+  t.equal(JSON.parse(readFileSync(state.file('lock'), 'utf8')).pid, process.pid, 'taken over from a dead process');
+
+  writeFileSync(state.file('lock'), JSON.stringify({ pid: process.pid, startedAt: 'another boot/1' }));
+  t.notOk(
+    isAlive({ pid: process.pid, startedAt: 'another boot/1' }),
+    'a process id that is used again is not the holder',
+  );
+  state.lock();
+  writeFileSync(state.file('lock'), 'torn');
+  state.lock();
+  t.pass('a torn lock file is taken over');
+  state.unlock();
+});
+
+t.test('secrets stay the same and are for their owner alone', async (t) => {
+  const state = new StateDir(folderOf(t));
+  const first = state.secret('redis');
+  t.match(first, /^[A-Za-z0-9_-]{32}$/);
+  t.equal(new StateDir(state.path).secret('redis'), first);
+  t.not(state.secret('clickhouse'), first);
+  t.equal(statSync(state.file('secrets.json')).mode & 0o777, 0o600);
+});
+
+t.test('commands find the addresses of a Gatehouse that runs, and of no other', async (t) => {
+  const state = new StateDir(folderOf(t));
+  const runtime = {
+    pid: process.pid,
+    url: 'u',
+    redisUrl: 'r',
+    redisCluster: false,
+    redisPrefix: 'gh-',
+    partitions: 8,
+    clickhouseDatabase: 'gatehouse',
+    clickhouseUrl: 'c',
+    children: {},
+  };
+  t.equal(state.readRuntime(), undefined, 'none');
+  state.lock();
+  state.writeRuntime(runtime);
+  t.same(state.readRuntime(), runtime);
+  t.equal(statSync(state.file('runtime.json')).mode & 0o777, 0o600);
+  state.writeRuntime({ ...runtime, pid: process.ppid });
+  t.equal(state.readRuntime(), undefined, 'written by an earlier one');
+  state.unlock();
+});
+
+t.test('a port that is listened on is not free', async (t) => {
+  const server = net.createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  t.equal(await whyNotFree('127.0.0.1', port), 'EADDRINUSE');
+  server.close();
+  await once(server, 'close');
+  t.equal(await whyNotFree('127.0.0.1', port), undefined);
+});
+
+const READY = `process.send({ kind: 'ready' }); process.on('disconnect', () => process.exit());`;
+
+function launcher(t: Test, script: string): () => Child {
+  const file = path.join(folderOf(t), 'child.cjs');
+  writeFileSync(file, script);
+  return () =>
+    forkChild(file, [], { name: 'child', env: process.env, whenReady: whenWorkerReady, onLine: () => undefined });
+}
+
+t.test('a child that ends is started again; one that is stopped is not', async (t) => {
+  let launches = 0;
+  const keeper = new Keeper({
+    name: 'child',
+    launch: launcher(t, `${READY} setInterval(() => {}, 1000);`),
+    log,
+    onLaunch: () => launches++,
+  });
+  await keeper.start();
+  const first = keeper.pid!;
+  process.kill(first, 'SIGKILL');
+  while (keeper.pid === first) await sleep(10);
+  t.equal(launches, 2);
+  await keeper.stop(5_000);
+  t.notOk(isAlive({ pid: keeper.pid!, startedAt: undefined }), 'gone');
+  await sleep(300);
+  t.equal(launches, 2, 'and it stays so');
+});
+
+t.test('a child that does not heed SIGTERM is killed', async (t) => {
+  const keeper = new Keeper({
+    name: 'child',
+    launch: launcher(t, `process.on('SIGTERM', () => {}); ${READY} setInterval(() => {}, 1000);`),
+    log,
+  });
+  await keeper.start();
+  await keeper.stop(200);
+  t.notOk(isAlive({ pid: keeper.pid!, startedAt: undefined }));
+});
+
+t.test('a first start that fails says why; a start that hangs is broken off', async (t) => {
+  const failing = new Keeper({
+    name: 'child',
+    launch: launcher(t, `console.error('no such planet'); process.exit(3);`),
+    log,
+  });
+  await t.rejects(failing.start(), {
+    name: 'ChildFailed',
+    message: 'child did not start: no such planet',
+    exit: { code: 3 },
+  });
+  const hanging = new Keeper({
+    name: 'child',
+    launch: launcher(t, 'setInterval(() => {}, 1000);'),
+    log,
+    startMsMax: 300,
+  });
+  const error = await hanging.start().catch((error: unknown) => error);
+  t.ok(error instanceof ChildFailed && error.exit.signal === 'SIGKILL');
+});
+
+t.test('a child leaves when the process that forked it is killed', async (t) => {
+  const folder = folderOf(t);
+  writeFileSync(path.join(folder, 'child.cjs'), `${READY} setInterval(() => {}, 1000);`);
+  const parent = path.join(folder, 'parent.cjs');
+  writeFileSync(
+    parent,
+    `const child = require('node:child_process').fork(__dirname + '/child.cjs', { detached: true });
+     child.once('message', () => process.send(child.pid));`,
+  );
+  const forked = fork(parent);
+  const [pid] = (await once(forked, 'message')) as [number];
+  t.ok(isAlive({ pid, startedAt: undefined }));
+  forked.kill('SIGKILL');
+  for (let i = 0; i < 100 && isAlive({ pid, startedAt: undefined }); i++) await sleep(20);
+  t.notOk(isAlive({ pid, startedAt: undefined }));
+});
+
+t.test('parts start in order and stop in the reverse order; one that cannot start stops those before it', async (t) => {
+  const done: string[] = [];
+  const part = (name: string, fails = false) => ({
+    name,
+    start: () => {
+      done.push(`start ${name}`);
+      if (fails) throw new Error(`${name} is broken`);
+    },
+    stop: () => {
+      done.push(`stop ${name}`);
+      if (name === 'b') throw new Error('cannot stop');
+    },
+  });
+  const service = new Service([part('a'), part('b'), part('c')], log);
+  await service.start();
+  await Promise.all([service.stop(), service.stop()]);
+  t.same(
+    done.splice(0),
+    ['start a', 'start b', 'start c', 'stop c', 'stop b', 'stop a'],
+    'a part that cannot stop is passed over',
+  );
+  await t.rejects(new Service([part('a'), part('x', true), part('c')], log).start(), /x is broken/);
+  t.same(done, ['start a', 'start x', 'stop x', 'stop a']);
+});
+
+t.test('metrics of several processes are one text, told apart by their process', async (t) => {
+  const pipelines = new Metrics({ processName: 'pipelines' });
+  pipelines.inc('gatehouse_stored_rows_total', { table: 'events' }, 7);
+  // Over IPC a set arrives as JSON.
+  const front = new Metrics({
+    processName: 'front-1',
+    gather: async () => [JSON.parse(JSON.stringify(await pipelines.collect()))],
+  });
+  front.counter('gatehouse_events_total', { outcome: 'blocked' }).inc(2);
+  front.observe('gatehouse_append_seconds', {}, 0.003);
+  const text = await front.text();
+  t.match(text, '\ngatehouse_events_total{outcome="blocked",process="front-1"} 2\n');
+  t.match(text, '\ngatehouse_stored_rows_total{table="events",process="pipelines"} 7\n');
+  t.match(text, '\ngatehouse_append_seconds_bucket{le="0.005",process="front-1"} 1\n');
+  t.match(text, 'gatehouse_up{process="front-1"} 1\ngatehouse_up{process="pipelines"} 1\n');
+  t.equal(text.match(/# TYPE gatehouse_up gauge/g)?.length, 1, 'each metric is described once');
+
+  const alone = new Metrics({ processName: 'front-1', gather: () => Promise.reject(new Error('gone')) });
+  t.match(await alone.text(), 'gatehouse_up{process="front-1"} 1\n', 'a supervisor that is gone takes nothing with it');
+});
+
+t.test(
+  'a process that does not drain leaves at the second signal, and a signal that comes twice at once counts once',
+  async (t) => {
+    const file = path.join(folderOf(t), 'stuck.mjs');
+    const modules = (name: string) => JSON.stringify(new URL(`../../src/${name}.js`, import.meta.url).href);
+    writeFileSync(
+      file,
+      `import { runProcess, Service } from ${modules('lifecycle')};
+     import { createLog } from ${modules('log')};
+     const log = createLog({ level: 'silent', processName: 'stuck' });
+     const part = { name: 'stuck', start() {}, stop: () => new Promise(() => setInterval(() => {}, 1000)) };
+     await runProcess({ service: new Service([part], log), log, onReady: () => process.send('ready') });
+     setInterval(() => {}, 1000);`,
+    );
+    const child = fork(file);
+    await once(child, 'message');
+    child.kill('SIGTERM');
+    await sleep(50);
+    child.kill('SIGINT');
+    await sleep(1_200);
+    t.equal(child.exitCode, null, 'still draining');
+    child.kill('SIGTERM');
+    const [code] = await once(child, 'exit');
+    t.equal(code, 1);
+  },
+);

@@ -1,0 +1,175 @@
+// The embedded redis-server over its life: started, killed, left behind, its file cut off or damaged.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import t, { type Test } from 'tap';
+import { freePort } from '../../src/embedded/free-port.ts';
+import { checkRedisProgram, endLeftoverRedis, launchRedis, redisUrl } from '../../src/embedded/redis-server.ts';
+import { isAlive } from '../../src/embedded/state-dir.ts';
+import { createLog } from '../../src/log.ts';
+
+const log = createLog({ level: 'silent', processName: 'test' });
+const password = 'a-password-for-tests';
+
+async function optionsIn(folder: string) {
+  mkdirSync(folder, { recursive: true });
+  const rest = { appendfsync: 'everysec', maxmemory: '64mb', env: process.env, log } as const;
+  return { folder, port: await freePort(), password, ...rest };
+}
+
+function folderOf(t: Test): string {
+  const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse redis '));
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** Runs commands against a server that is started for them and stopped after them. */
+async function withServer<T>(folder: string, use: (redis: Redis, pid: number) => Promise<T>): Promise<T> {
+  const options = await optionsIn(folder);
+  const server = launchRedis(options);
+  await server.ready;
+  const redis = new Redis(redisUrl(options), { replyMapping: 'legacy' });
+  try {
+    return await use(redis, server.pid!);
+  } finally {
+    redis.disconnect();
+    server.signal('SIGTERM');
+    await server.exited;
+  }
+}
+
+function lastFile(folder: string): string {
+  const name = readdirSync(path.join(folder, 'appendonlydir'))
+    .filter((file) => file.endsWith('.incr.aof'))
+    .at(-1)!;
+  return path.join(folder, 'appendonlydir', name);
+}
+
+t.test('it keeps what it was told, over a stop and over a kill', async (t) => {
+  const folder = folderOf(t);
+  await withServer(folder, async (redis) => {
+    await redis.set('a', '1');
+    const [, policy] = (await redis.config('GET', 'maxmemory-policy')) as string[];
+    t.equal(policy, 'noeviction');
+    const command = readFileSync(`/proc/${await pidOf(redis)}/cmdline`, 'utf8');
+    t.notMatch(command, password, 'the password is on no command line');
+  });
+  const options = await optionsIn(folder);
+  const killed = launchRedis(options);
+  await killed.ready;
+  const redis = new Redis(redisUrl(options), { replyMapping: 'legacy' });
+  await redis.set('b', '2');
+  redis.disconnect();
+  killed.signal('SIGKILL');
+  await killed.exited;
+  await withServer(folder, async (again) => t.same(await again.mget('a', 'b'), ['1', '2']));
+});
+
+t.test('nobody gets in without the password', async (t) => {
+  const options = await optionsIn(folderOf(t));
+  const server = launchRedis(options);
+  await server.ready;
+  const stranger = new Redis({
+    port: options.port,
+    lazyConnect: true,
+    enableReadyCheck: false,
+    retryStrategy: () => null,
+  });
+  stranger.on('error', () => undefined);
+  await t.rejects(stranger.get('a'), /NOAUTH/);
+  stranger.disconnect();
+  server.signal('SIGTERM');
+  await server.exited;
+});
+
+t.test('a server whose supervisor was killed is gone or ended before another opens its files', async (t) => {
+  for (const setpriv of [true, false]) {
+    const folder = folderOf(t);
+    const pid = await abandoned(t, folder, setpriv);
+    if (setpriv) for (let i = 0; i < 200 && isAlive({ pid, startedAt: undefined }); i++) await sleep(20);
+    else t.ok(isAlive({ pid, startedAt: undefined }), 'without setpriv it lives on');
+    await endLeftoverRedis(folder, log);
+    t.notOk(isAlive({ pid, startedAt: undefined }), `gone (${setpriv ? 'by the kernel' : 'by the next start'})`);
+    await withServer(folder, async (redis) => t.equal(await redis.get('kept'), 'yes'));
+  }
+});
+
+t.test('a leftover process id that belongs to somebody else is left alone', async (t) => {
+  const folder = folderOf(t);
+  writeFileSync(path.join(folder, 'server.pid'), String(process.pid));
+  await endLeftoverRedis(folder, log);
+  t.notOk(existsSync(path.join(folder, 'server.pid')));
+  t.pass('still alive');
+});
+
+t.test('a cut-off end of the file is repaired, losing the broken command alone', async (t) => {
+  const folder = folderOf(t);
+  await withServer(folder, (redis) => redis.mset('a', '1'));
+  await withServer(folder, (redis) => redis.set('b', '2'));
+  const file = lastFile(folder);
+  truncateSync(file, readFileSync(file).length - 3);
+  await withServer(folder, async (redis) => t.same(await redis.mget('a', 'b'), ['1', null]));
+});
+
+t.test('a damaged file ends the start with what to do about it', async (t) => {
+  const folder = folderOf(t);
+  await withServer(folder, (redis) => redis.set('a', '1'));
+  appendFileSync(lastFile(folder), '\0\0\0\0not a command\r\n*1\r\n$4\r\nPING\r\n');
+  const before = readFileSync(lastFile(folder));
+  const server = launchRedis(await optionsIn(folder));
+  await t.rejects(server.ready, {
+    message: /^Redis did not start: its append-only file in .* is damaged.*redis-check-aof --fix/,
+  });
+  t.same(readFileSync(lastFile(folder)), before, 'nothing was changed');
+});
+
+t.test('a machine without redis-server is told what to install', async (t) => {
+  await t.rejects(checkRedisProgram({ PATH: folderOf(t) }), /redis-server cannot be run\. Install redis-server 7/);
+  await checkRedisProgram(process.env);
+});
+
+/** A server whose parent, a process of ours, is killed right after it was ready. Answers its process id. */
+async function abandoned(t: Test, folder: string, setpriv: boolean): Promise<number> {
+  const options = await optionsIn(folder);
+  const module = new URL('../../src/embedded/redis-server.js', import.meta.url).href;
+  const bin = folderOf(t);
+  const program = spawn('sh', ['-c', `ln -s "$(command -v redis-server)" '${bin}/redis-server'`]);
+  await once(program, 'exit');
+  const env = setpriv ? process.env : { ...process.env, PATH: bin };
+  const script = `
+    const { launchRedis } = await import(${JSON.stringify(module)});
+    const quiet = { debug() {}, warn() {}, info() {}, error() {} };
+    const { env: _, log: __, ...options } = ${JSON.stringify({ ...options, env: undefined, log: undefined })};
+    const server = launchRedis({ ...options, env: process.env, log: quiet });
+    await server.ready;
+    process.send(server.pid);`;
+  const parent = spawn(process.execPath, ['--input-type=module', '-e', script], {
+    env,
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  });
+  const [pid] = (await once(parent, 'message')) as [number];
+  const redis = new Redis(redisUrl(options), { replyMapping: 'legacy' });
+  await redis.set('kept', 'yes');
+  redis.disconnect();
+  parent.kill('SIGKILL');
+  await once(parent, 'exit');
+  return pid;
+}
+
+async function pidOf(redis: Redis): Promise<number> {
+  return Number(/process_id:(\d+)/.exec(await redis.info('server'))?.[1]);
+}

@@ -1,0 +1,273 @@
+// `gatehouse start` as a whole: started, started again, refused, its children killed one by one, killed itself, told to leave.
+
+import { once } from 'node:events';
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import net, { type AddressInfo } from 'node:net';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import t, { type Test } from 'tap';
+import { freePort } from '../../src/embedded/free-port.ts';
+import { isAlive } from '../../src/embedded/state-dir.ts';
+import { launchService, makeDataDir, runCli, spawnCli, startService, type TestService } from '../support/service.ts';
+
+/** Promised are 5 s on a machine that does nothing else, where Node takes 0.08 s to say our version. */
+const SECOND_START_MS_MAX = 5_000;
+const VERSION_MS = 80;
+
+async function dataDirOf(t: Test): Promise<string> {
+  const folder = await makeDataDir();
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+type Answer = { status: number; body: Record<string, never> & { id: string; total: number } };
+
+async function call(
+  service: Pick<TestService, 'url' | 'key'>,
+  method: string,
+  where: string,
+  body?: unknown,
+): Promise<Answer> {
+  const response = await fetch(service.url + where, {
+    method,
+    headers: { Authorization: `Bearer ${service.key}`, 'Content-Type': 'application/json' },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  const text = await response.text();
+  return { status: response.status, body: text === '' ? {} : JSON.parse(text) };
+}
+
+async function eventually(
+  t: Test,
+  promise: string,
+  check: () => Promise<boolean> | boolean,
+  ms = 30_000,
+): Promise<void> {
+  const deadline = performance.now() + ms;
+  while (!(await Promise.resolve(check()).catch(() => false))) {
+    if (performance.now() > deadline) return void t.fail(promise);
+    await sleep(50);
+  }
+  t.pass(promise);
+}
+
+t.test(
+  'the first start prints an admin key once and keeps it for its owner alone; the second start finds everything',
+  async (t) => {
+    const dataDir = await dataDirOf(t);
+    const first = await launchService({ dataDir, env: { GATEHOUSE_BOOTSTRAP_KEY: undefined } });
+    const key = /^ {2}(gth_[A-Za-z0-9]{40})$/m.exec(first.printed())?.[1];
+    t.ok(key, 'printed');
+    t.match(first.printed(), `ready at ${first.url}`);
+    t.equal(readFileSync(path.join(dataDir, 'admin-key'), 'utf8'), `${key}\n`);
+    t.equal(statSync(path.join(dataDir, 'admin-key')).mode & 0o777, 0o600);
+    t.equal(statSync(path.join(dataDir, 'runtime.json')).mode & 0o777, 0o600);
+    const made = await call({ url: first.url, key: key! }, 'POST', '/v1/agents', { name: 'kept' });
+    t.equal(made.status, 201);
+    t.equal(
+      (
+        await call({ url: first.url, key: key! }, 'POST', `/v1/agents/${made.body.id}/events`, {
+          type: 'custom',
+          payload: {},
+        })
+      ).status,
+      201,
+    );
+    t.notMatch(await first.log(), key!, 'the key is not in the log');
+    t.same(await first.stop(), { code: 0, signal: null }, 'SIGTERM: it leaves with status 0');
+    t.notOk(existsSync(path.join(dataDir, 'runtime.json')));
+
+    const versionMs = await timed(() => runCli(['version'], {}));
+    let second!: TestService;
+    const tookMs = await timed(async () => {
+      second = await launchService({ dataDir, env: { GATEHOUSE_BOOTSTRAP_KEY: undefined } });
+    });
+    const slowness = Math.max(1, versionMs / VERSION_MS);
+    t.ok(
+      tookMs < SECOND_START_MS_MAX * slowness,
+      `ready in ${Math.round(tookMs)} ms, ${slowness.toFixed(1)} times slowed`,
+    );
+    t.notMatch(second.printed(), /gth_/, 'the key is not shown again');
+    t.match(second.printed(), `kept in ${path.join(dataDir, 'admin-key')}`);
+    t.equal((await call({ url: second.url, key: key! }, 'GET', `/v1/agents/${made.body.id}`)).status, 200);
+    const events = await call({ url: second.url, key: key! }, 'GET', `/v1/agents/${made.body.id}/events`);
+    t.equal(events.body.total, 1);
+    t.same(await second.stop(), { code: 0, signal: null });
+  },
+);
+
+t.test('a start that cannot be is refused with a sentence', async (t) => {
+  const service = await startService(t);
+  const refusedStart = async (env: Record<string, string>) => {
+    const { code, stderr } = await runCli(['start'], { GATEHOUSE_LOG_LEVEL: 'error', ...env });
+    t.equal(code, 1);
+    return stderr;
+  };
+  const second = await refusedStart({ GATEHOUSE_DATA_DIR: service.dataDir, GATEHOUSE_PORT: '0' });
+  t.equal(
+    second,
+    `gatehouse: ${service.dataDir} is in use by the Gatehouse with process id ${service.pid}; stop it first.\n`,
+  );
+  t.equal((await call(service, 'GET', '/v1/agents')).status, 200, 'the first one goes on');
+
+  const { port } = new URL(service.url);
+  const sentence =
+    /^gatehouse: cannot listen on 127\.0\.0\.1:\d+: another program listens there\. GATEHOUSE_PORT and GATEHOUSE_HOST choose another\.\n$/;
+  const shared = await refusedStart({ GATEHOUSE_DATA_DIR: await dataDirOf(t), GATEHOUSE_PORT: port });
+  t.match(shared, sentence, 'a port of another Gatehouse, which the fronts would share without a word');
+
+  const stranger = net.createServer().listen(0, '127.0.0.1');
+  await once(stranger, 'listening');
+  t.teardown(() => stranger.close());
+  const taken = String((stranger.address() as AddressInfo).port);
+  const refused = await refusedStart({ GATEHOUSE_DATA_DIR: await dataDirOf(t), GATEHOUSE_PORT: taken });
+  t.match(refused, sentence, 'a port of any other program');
+
+  const notFolder = path.join(service.dataDir, 'runtime.json', 'data');
+  const unwritable = await refusedStart({ GATEHOUSE_DATA_DIR: notFolder, GATEHOUSE_PORT: '0' });
+  t.match(unwritable, `gatehouse: cannot create the data folder ${notFolder} (ENOTDIR); GATEHOUSE_DATA_DIR names it.`);
+});
+
+t.test('whatever child is killed comes back, the others go on, and no acknowledged event is lost', async (t) => {
+  const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2' } });
+  const agent = (await call(service, 'POST', '/v1/agents', { name: 'survivor' })).body.id;
+  const submit = async (n: number) =>
+    (await call(service, 'POST', `/v1/agents/${agent}/events`, { type: 'custom', payload: { n } })).status === 201;
+  let acknowledged = 0;
+  const names = (await service.children()).map(({ name }) => name);
+  t.match(names.join(' '), /pipelines front-1 front-2$/);
+  for (const name of names) {
+    const before = await service.children();
+    const victim = before.find((child) => child.name === name)!;
+    if (await submit(acknowledged)) acknowledged++;
+    process.kill(victim.pid, 'SIGKILL');
+    await eventually(t, `${name} is there again`, async () => {
+      const now = (await service.children()).find((child) => child.name === name);
+      return now !== undefined && now.pid !== victim.pid;
+    });
+    await eventually(t, `events are taken after ${name} was killed`, async () => {
+      const taken = await submit(acknowledged);
+      if (taken) acknowledged++;
+      return taken;
+    });
+    await eventually(t, 'ready', async () => (await fetch(`${service.url}/readyz`)).ok);
+    const after = await service.children();
+    t.same(
+      after.filter((child) => child.name !== name),
+      before.filter((child) => child.name !== name),
+      'the others were left alone',
+    );
+  }
+  await eventually(t, `all ${acknowledged} acknowledged events are listed`, async () => {
+    const listed = await call(service, 'GET', `/v1/agents/${agent}/events`);
+    return listed.status === 200 && listed.body.total >= acknowledged;
+  });
+});
+
+t.test('one scrape shows all processes, whichever front answers', async (t) => {
+  const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2' } });
+  const agent = (await call(service, 'POST', '/v1/agents', { name: 'counted' })).body.id;
+  const events = Array.from({ length: 5 }, (_, n) => ({ type: 'custom', payload: { n } }));
+  t.equal((await call(service, 'POST', `/v1/agents/${agent}/events/batch`, events)).status, 200);
+  await call(service, 'GET', `/v1/agents/${agent}/events`);
+  for (let i = 0; i < 4; i++) {
+    const response = await fetch(`${service.url}/metrics`, { headers: { Connection: 'close' } });
+    const text = await response.text();
+    for (const process of ['supervisor', 'front-1', 'front-2']) t.match(text, `gatehouse_up{process="${process}"} 1`);
+    t.equal(sum(text, 'gatehouse_accepted_events_total'), 5);
+    t.equal(sum(text, 'gatehouse_stored_rows_total', 'table="events"'), 5, 'accepted is stored');
+  }
+});
+
+t.test('fronts and pipelines run apart from the supervisor, each with its metrics on a port of its own', async (t) => {
+  const service = await startService(t, { env: { GATEHOUSE_METRICS_PORT: String(await freePort()) } });
+  t.equal((await fetch(`${service.url}/metrics`)).status, 404, 'not on the public port');
+  const apart = async (command: string) => {
+    const ports = { GATEHOUSE_PORT: String(await freePort()), GATEHOUSE_METRICS_PORT: String(await freePort()) };
+    const child = spawnCli([command], {
+      GATEHOUSE_DATA_DIR: service.dataDir,
+      GATEHOUSE_PROCESS_NAME: 'apart',
+      ...ports,
+    });
+    t.teardown(() => child.kill('SIGKILL'));
+    const metrics = async () => (await fetch(`http://127.0.0.1:${ports.GATEHOUSE_METRICS_PORT}/metrics`)).text();
+    await eventually(t, `${command} serves its metrics`, async () =>
+      (await metrics()).includes('gatehouse_up{process='),
+    );
+    return { child, metrics, url: `http://127.0.0.1:${ports.GATEHOUSE_PORT}` };
+  };
+  const front = await apart('front');
+  t.equal(
+    (await call({ url: front.url, key: service.key }, 'GET', '/v1/agents')).status,
+    200,
+    'a front beside the first',
+  );
+  const pipelines = await apart('pipelines');
+  await eventually(t, 'a second pipelines process takes its share of the streams', async () => {
+    return sum(await pipelines.metrics(), 'gatehouse_partitions_owned', 'group="store"') === 12; // half of 8 event and 16 journal streams
+  });
+  for (const { child } of [front, pipelines]) {
+    child.kill('SIGTERM');
+    const [code] = await once(child, 'exit');
+    t.equal(code, 0);
+  }
+});
+
+t.test('killed itself, it leaves nothing behind that keeps the next start from its data', async (t) => {
+  const dataDir = await dataDirOf(t);
+  const first = await launchService({ dataDir });
+  const agent = (await call(first, 'POST', '/v1/agents', { name: 'kept' })).body.id;
+  t.equal((await call(first, 'POST', `/v1/agents/${agent}/events`, { type: 'custom', payload: {} })).status, 201);
+  const children = await first.children();
+  process.kill(first.pid, 'SIGKILL');
+  const second = await launchService({ dataDir, env: { GATEHOUSE_BOOTSTRAP_KEY: first.key } });
+  t.teardown(() => second.stop());
+  const events = await call(second, 'GET', `/v1/agents/${agent}/events`);
+  t.equal(events.body.total, 1);
+  await eventually(t, 'all children of the first one are gone', () =>
+    children.every(({ pid }) => !isAlive({ pid, startedAt: undefined })),
+  );
+});
+
+t.test('told to leave under load it answers what it accepted, leaves with status 0, and nothing is lost', async (t) => {
+  const dataDir = await dataDirOf(t);
+  const first = await launchService({ dataDir });
+  const agent = (await call(first, 'POST', '/v1/agents', { name: 'busy' })).body.id;
+  let acknowledged = 0;
+  let refused = 0;
+  let leaving = false;
+  const clients = Array.from({ length: 8 }, async () => {
+    while (!leaving) {
+      const answer = await call(first, 'POST', `/v1/agents/${agent}/events`, { type: 'custom', payload: {} }).catch(
+        () => undefined,
+      );
+      if (answer?.status === 201) acknowledged++;
+      else if (answer !== undefined) refused++;
+      else await sleep(20);
+    }
+  });
+  await sleep(1_000);
+  const startedMs = performance.now();
+  const exit = await first.stop();
+  const tookMs = performance.now() - startedMs;
+  leaving = true;
+  await Promise.all(clients);
+  t.same(exit, { code: 0, signal: null });
+  t.ok(tookMs < 25_000, `left in ${Math.round(tookMs)} ms`);
+  t.equal(refused, 0, `${acknowledged} acknowledged, none refused`);
+  const second = await launchService({ dataDir, env: { GATEHOUSE_BOOTSTRAP_KEY: first.key } });
+  t.teardown(() => second.stop());
+  t.ok((await call(second, 'GET', `/v1/agents/${agent}/events`)).body.total >= acknowledged);
+});
+
+async function timed(action: () => Promise<unknown>): Promise<number> {
+  const startedMs = performance.now();
+  await action();
+  return performance.now() - startedMs;
+}
+
+function sum(text: string, name: string, label = ''): number {
+  const lines = text.split('\n').filter((line) => line.startsWith(`${name}{`) && line.includes(label));
+  return lines.reduce((total, line) => total + Number(line.split(' ').at(-1)), 0);
+}

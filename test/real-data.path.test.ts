@@ -1,0 +1,65 @@
+// The recorded agent runs of ../shared/data, all of them, through the whole service: every event recorded once, every payload
+// read back token by token, and each policy of the demo matches exactly the events that it must.
+import { existsSync, readdirSync } from 'node:fs';
+import path from 'node:path';
+import t from 'tap';
+import { HttpClient } from '../bench/http-client.ts';
+import { POLICIES, replay } from '../bench/replay.ts';
+import { assetPath } from '../src/assets.ts';
+import { parseMarked } from '../src/ingest/json.ts';
+import { startService } from './support/service.ts';
+
+const FOLDER = assetPath('../shared/data');
+const PAGE = 500;
+t.setTimeout(240_000); // 9,218 events there and back, on machines that are shared
+
+t.test(
+  'recorded agent runs are judged and kept as they are',
+  { skip: existsSync(FOLDER) ? false : '../shared/data is not here' },
+  async (t) => {
+    const service = await startService(t);
+    const client = new HttpClient({ ...service, connections: 4 });
+    t.teardown(() => client.close());
+    for (const { name, type, conditions } of POLICIES) {
+      // A dry run for all but the approvals, which must come out pending.
+      await client.json('POST', '/v1/policies', {
+        name,
+        type,
+        conditions,
+        actions: type === 'require_approval' ? ['alert'] : ['log'],
+      });
+    }
+    const files = readdirSync(FOLDER).filter((name) => name.endsWith('.ndjson'));
+    const result = await replay(
+      client,
+      files.map((name) => path.join(FOLDER, name)),
+    );
+
+    for (const { name, matches } of POLICIES)
+      t.equal(result.matches.get(name) ?? 0, matches, `${name}: ${matches} matches`);
+    t.equal(result.interrupted, 69, 'only the approvals interrupt');
+    const listed = await client.json<{ total: number }>('GET', '/v1/events?limit=1');
+    t.equal(listed.total, result.events, `${result.events} events are listed`);
+
+    let same = 0;
+    for (const [name, recorded] of result.recorded) {
+      const kept = await payloadsOf(client, result.agents.get(name)!);
+      t.equal(kept.size, recorded.length, `${name}: ${recorded.length} events`);
+      for (const { id, payloadText } of recorded) if (kept.get(id) === payloadText) same++;
+    }
+    t.equal(same, result.events, 'every payload is read back as it was sent');
+  },
+);
+
+/** Event id -> payload text, over all pages of the agent's list. */
+async function payloadsOf(client: HttpClient, agent: string): Promise<Map<string, string>> {
+  const kept = new Map<string, string>();
+  for (let offset = 0; ; offset += PAGE) {
+    const { status, body } = await client.send('GET', `/v1/agents/${agent}/events?limit=${PAGE}&offset=${offset}`);
+    if (status !== 200) throw new Error(`${status} ${body}`);
+    const { value, text, payloads } = parseMarked(Buffer.from(body), 'many');
+    const { items } = value as { items: { id: string }[] };
+    for (const [i, { id }] of items.entries()) kept.set(id, text.slice(...payloads[i]!));
+    if (items.length < PAGE) return kept;
+  }
+}

@@ -1,0 +1,158 @@
+// What becomes of a command when Redis dies, stalls, fills up or loads: it settles soon, says whether it may have been done,
+// and is never done twice by a writer.
+import { setTimeout as sleep } from 'node:timers/promises';
+import t, { type Test } from 'tap';
+import { REDIS_TIMEOUT_MS } from '../../src/limits.ts';
+import {
+  type Commands,
+  connectCommands,
+  connectWriter,
+  RedisUnavailable,
+  toUnavailable,
+  waitUntilReady,
+} from '../../src/redis/client.ts';
+import { Script } from '../../src/redis/script.ts';
+import { type RedisProcess, startRedis, type TestRedis } from '../support/redis.ts';
+import { startTcpProxy } from '../support/tcp-proxy.ts';
+
+const CLUSTER = process.env.GATEHOUSE_TEST_REDIS_CLUSTER === '1';
+
+async function open(t: Test, client: Commands): Promise<Commands> {
+  t.teardown(() => client.disconnect());
+  await waitUntilReady(client, 10_000);
+  return client;
+}
+
+/** The server that has the key. */
+async function serverOf({ servers }: TestRedis, key: string): Promise<RedisProcess> {
+  if (servers.length === 1) return servers[0]!;
+  for (const server of servers) {
+    const client = connectWriter({ url: `redis://127.0.0.1:${server.port}`, cluster: false });
+    await waitUntilReady(client, 5_000);
+    const error = await client.get(key).then(
+      () => undefined,
+      (error: Error) => error,
+    );
+    client.disconnect();
+    if (error === undefined) return server;
+  }
+  throw new Error(`nobody has ${key}`);
+}
+
+async function failure(promise: Promise<unknown>): Promise<{ error: RedisUnavailable; ms: number }> {
+  const start = performance.now();
+  const error = await promise.then(
+    () => undefined,
+    (error: unknown) => toUnavailable(error),
+  );
+  if (error === undefined) throw new Error('expected a failure');
+  return { error, ms: performance.now() - start };
+}
+
+t.test('a command in flight when Redis dies settles at once, and it is never sent twice', async (t) => {
+  const started = await startRedis(t, { args: ['--appendfsync', 'always'] });
+  const writer = await open(t, connectWriter(started.address));
+  const server = await serverOf(started, 's');
+  for (let round = 1; round <= 3; round++) {
+    // Stopped, Redis has the command in its socket; killed, nobody knows whether it had been done.
+    server.child.kill('SIGSTOP');
+    const sent = failure(writer.xadd('s', '*', 'round', String(round)));
+    await sleep(50);
+    const exited = new Promise((resolve) => server.child.once('exit', resolve));
+    server.child.kill('SIGKILL');
+    const { error, ms } = await sent;
+    t.ok(ms < 1_000, `settled after ${ms.toFixed(0)} ms`);
+    t.match(error, { sent: true, canRetry: true });
+    await exited;
+    const after = await failure(writer.xadd('s', '*', 'never', 'sent'));
+    t.ok(after.ms < 200, `refused after ${after.ms.toFixed(0)} ms while Redis is away`);
+    if (!CLUSTER) t.equal(after.error.sent, false, 'what never reached a socket is certainly not done');
+    await server.restart();
+    await waitUntilReady(writer, 5_000);
+    await writer.xadd('s', '*', 'back', String(round));
+  }
+  await sleep(300);
+  const entries = (await writer.xrange('s', '-', '+')).map(([, fields]) => fields.join(' '));
+  t.same(entries, ['back 1', 'back 2', 'back 3']);
+});
+
+t.test('an answer that is lost on the way makes one entry, not two', async (t) => {
+  const { servers } = await startRedis(t, { single: true });
+  const proxy = await startTcpProxy(t, servers[0]!.port);
+  const writer = await open(t, connectWriter({ url: `redis://127.0.0.1:${proxy.port}`, cluster: false }));
+  const direct = await open(t, connectCommands({ url: `redis://127.0.0.1:${servers[0]!.port}`, cluster: false }));
+  for (let i = 0; i < 5; i++) {
+    proxy.swallowAnswers();
+    const sent = failure(writer.xadd('s', '*', 'n', String(i)));
+    await sleep(30);
+    proxy.cut();
+    t.match((await sent).error, { sent: true });
+    await waitUntilReady(writer, 5_000);
+  }
+  t.equal(await direct.xlen('s'), 5);
+});
+
+t.test('a Redis that stalls is given up in time, and a dead cable is noticed', async (t) => {
+  const { servers } = await startRedis(t, { single: true });
+  const proxy = await startTcpProxy(t, servers[0]!.port);
+  const writer = await open(t, connectWriter({ url: `redis://127.0.0.1:${proxy.port}`, cluster: false }));
+  proxy.swallowAnswers();
+  const { error, ms } = await failure(writer.xadd('s', '*', 'a', 'b'));
+  t.match(error, { sent: true, canRetry: true });
+  t.ok(ms >= REDIS_TIMEOUT_MS - 50 && ms < REDIS_TIMEOUT_MS + 500, `given up after ${ms.toFixed(0)} ms`);
+  proxy.healNew();
+  await waitUntilReady(writer, 5_000);
+  t.pass('a connection that says nothing is made anew');
+});
+
+t.test('what Redis refuses for now is told apart from what is wrong', async (t) => {
+  const { address, servers } = await startRedis(t);
+  const redis = await open(t, connectWriter(address));
+  const nodes = servers.map(({ port }) => connectWriter({ url: `redis://127.0.0.1:${port}`, cluster: false }));
+  for (const node of nodes) await open(t, node);
+  const write = new Script<number>('write', `#!lua\nreturn redis.call('INCR', KEYS[1])`);
+  t.equal(await write.run(redis, ['n'], []), 1);
+  const onAll = (name: string, value: string) => Promise.all(nodes.map((node) => node.config('SET', name, value)));
+
+  await onAll('maxmemory', '1');
+  t.match((await failure(redis.set('k', 'v'))).error, { sent: false, canRetry: true, message: /OOM/ });
+  t.match((await failure(write.run(redis, ['n'], []))).error, { sent: false, canRetry: true, message: /OOM/ });
+  const drain = new Script<number>('drain', `#!lua flags=allow-oom\nreturn redis.call('DEL', KEYS[1])`);
+  t.equal(await drain.run(redis, ['n'], []), 1, 'a script of the drain still runs');
+  await onAll('maxmemory', '0');
+
+  await onAll('min-replicas-to-write', '1');
+  t.match((await failure(redis.set('k', 'v'))).error, { sent: false, canRetry: true, message: /NOREPLICAS/ });
+  t.match((await failure(write.run(redis, ['n'], []))).error, { sent: false, canRetry: true, message: /NOREPLICAS/ });
+  await onAll('min-replicas-to-write', '0');
+
+  await redis.set('text', 'x');
+  const wrong = await redis.incr('text').catch((error: unknown) => error);
+  t.notOk(wrong instanceof RedisUnavailable);
+  await t.rejects(write.run(redis, ['text'], []), { name: 'ReplyError' }, 'a mistake of ours comes through as it is');
+  t.match(toUnavailable(wrong), { sent: false, canRetry: false });
+  const reply = (message: string) => Object.assign(new Error(message), { name: 'ReplyError' });
+  for (const code of ['LOADING', 'MISCONF', 'READONLY', 'CLUSTERDOWN', 'MASTERDOWN', 'TRYAGAIN']) {
+    t.match(toUnavailable(reply(`${code} because`)), { sent: false, canRetry: true }, code);
+  }
+  t.match(toUnavailable(reply('NOAUTH Authentication required.')), { sent: false, canRetry: false });
+});
+
+t.test('a script survives a Redis that has forgotten it', async (t) => {
+  const { address, servers } = await startRedis(t);
+  const redis = await open(t, connectCommands(address));
+  const echo = new Script<[string, null]>('echo', `#!lua\nreturn {ARGV[1], false}`);
+  t.same(await echo.run(redis, ['{a}'], ['ü']), ['ü', null]);
+  for (const { port } of servers) {
+    const node = await open(t, connectCommands({ url: `redis://127.0.0.1:${port}`, cluster: false }));
+    await node.script('FLUSH');
+  }
+  t.same(await echo.runBuffer(redis, ['{a}'], [Buffer.from([255])]), [Buffer.from([255]), null]);
+});
+
+t.test('a client that Redis is not there for says so', async (t) => {
+  const client = connectCommands({ url: 'redis://127.0.0.1:1', cluster: CLUSTER });
+  t.teardown(() => client.disconnect());
+  t.match((await failure(client.get('k'))).error, { sent: false, canRetry: true });
+  await t.rejects(waitUntilReady(client, 100), { name: 'RedisUnavailable', sent: false });
+});

@@ -1,0 +1,261 @@
+// What fronts know of the registry: that they know it without asking, and that no change stays unknown for a second,
+// with notices, without them, with broken cables and with Redis gone.
+import t, { type Test } from 'tap';
+import type { AgentRecord } from '../../schemas/agent.ts';
+import type { RedisAddress } from '../../src/redis/client.ts';
+import { Accounts } from '../../src/registry/accounts.ts';
+import { Agents } from '../../src/registry/agents.ts';
+import { sha256Of } from '../../src/registry/api-key-text.ts';
+import { ApiKeys } from '../../src/registry/api-keys.ts';
+import { RegistryCache } from '../../src/registry/cache.ts';
+import { Policies } from '../../src/registry/policies.ts';
+import { startRedis } from '../support/redis.ts';
+import { startTcpProxy } from '../support/tcp-proxy.ts';
+import { actor, connectStore, eventually, newAccount, type Store } from './harness.ts';
+
+const started = await startRedis(t);
+const { address } = started;
+const store = await connectStore(t, address);
+const agents = new Agents(store);
+const policies = new Policies(store);
+const apiKeys = new ApiKeys(store);
+const accounts = new Accounts(store);
+
+async function startCache(
+  t: Test,
+  at: RedisAddress = address,
+  { keys }: Pick<Store, 'keys'> = store,
+): Promise<RegistryCache> {
+  const cache = new RegistryCache({ address: at, keys });
+  await cache.start();
+  t.teardown(() => cache.close());
+  return cache;
+}
+
+const block = (name: string) => ({
+  name,
+  type: 'block_action' as const,
+  conditions: { tool: 'x' },
+  actions: ['block' as const],
+});
+const statusIn = async (cache: RegistryCache, account: string, id: string) =>
+  (await cache.agent(account, id))?.record.status;
+const isPlain = (value: unknown) => !(value instanceof Promise);
+
+t.test('what was read once is known without asking', async (t) => {
+  const cache = await startCache(t);
+  const { account, firstKey } = await accounts.create('plain', actor);
+  const { agent } = await agents.register(account.id, { name: 'a' }, actor);
+  await policies.create(account.id, block('p'), actor);
+  await policies.create(account.id, { ...block('q'), status: 'inactive' }, actor);
+  const hash = sha256Of(firstKey);
+  t.match(await cache.principal(hash), { account: account.id, scope: 'admin', expiresAtMs: null, requestLimit: null });
+  const { last_seen_at: _, ...record } = agent;
+  t.same(await cache.agent(account.id, agent.id), { record, account: account.id });
+  t.equal((await cache.rules(account.id)).size, 1, 'active policies only');
+  t.ok(
+    isPlain(cache.principal(hash)) && isPlain(cache.agent(account.id, agent.id)) && isPlain(cache.rules(account.id)),
+  );
+  t.equal(cache.rules(account.id), cache.rules(account.id), 'compiled once');
+
+  t.equal(await cache.agent(newAccount(), agent.id), null, 'an agent of another account is unknown');
+  t.equal(await cache.agent(account.id, 'no such id'), null);
+  t.equal((await cache.rules(newAccount())).size, 0);
+  t.equal(await cache.principal(sha256Of('nobody')), null);
+  t.equal(cache.principal(sha256Of('nobody')), null, 'that there is none is known for a while, too');
+});
+
+t.test('a change is in force on two fronts within a second', async (t) => {
+  const caches = [await startCache(t), await startCache(t)];
+  const account = newAccount();
+  const { agent } = await agents.register(account, { name: 'a' }, actor);
+  let slowest = 0;
+  for (let i = 0; i < 50; i++) {
+    const status = i % 2 ? 'active' : 'inactive';
+    await Promise.all(caches.map((cache) => cache.agent(account, agent.id)));
+    await agents.patch(account, agent.id, { status }, actor);
+    const ms = await eventually(async () =>
+      (await Promise.all(caches.map((cache) => statusIn(cache, account, agent.id)))).every((s) => s === status),
+    );
+    slowest = Math.max(slowest, ms);
+    await Promise.all(caches.map((cache) => cache.rules(account)));
+    await policies.create(account, block(`p${i}`), actor);
+    slowest = Math.max(
+      slowest,
+      await eventually(async () =>
+        (await Promise.all(caches.map(async (cache) => (await cache.rules(account)).size))).every(
+          (size) => size === i + 1,
+        ),
+      ),
+    );
+  }
+  t.ok(slowest < 500, `100 changes, the slowest after ${slowest.toFixed(0)} ms`);
+});
+
+t.test('a new key works, a revoked one does not, an expired one neither', async (t) => {
+  const cache = await startCache(t);
+  const { account } = await accounts.create('keys', actor);
+  const key = await apiKeys.create(account.id, { label: 'k', scope: 'read' }, actor);
+  t.match(await cache.principal(sha256Of(key.key)), { keyId: key.id, scope: 'read' });
+  await apiKeys.revoke(account.id, key.id, actor);
+  await eventually(async () => (await cache.principal(sha256Of(key.key))) === null, 1_000);
+
+  const soon = await apiKeys.create(
+    account.id,
+    { label: 's', scope: 'read', expires_at: new Date(Date.now() + 300).toISOString() },
+    actor,
+  );
+  t.ok(await cache.principal(sha256Of(soon.key)));
+  await new Promise((resolve) => setTimeout(resolve, 310));
+  t.equal(cache.principal(sha256Of(soon.key)), null, 'refused at its time, cached or not');
+
+  const used = await apiKeys.create(account.id, { label: 'u', scope: 'read' }, actor);
+  await cache.principal(sha256Of(used.key));
+  await apiKeys.touch(account.id, new Map([[used.id, Date.now()]]));
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  t.ok(isPlain(cache.principal(sha256Of(used.key))), 'use does not make a key unknown');
+  await accounts.setRequestLimit(account.id, { per_second: 7, burst: 9 }, actor);
+  await eventually(async () => (await cache.principal(sha256Of(used.key)))?.requestLimit?.perSecond === 7, 1_000);
+
+  const { keys, redis } = store;
+  await redis.set(keys.apiKeyIndex(sha256Of('half')), `${account.id}/key_half`);
+  t.equal(await cache.principal(sha256Of('half')), null, 'an index without a record is no key');
+});
+
+t.test('a deleted agent is unknown within a second, a registered one known', async (t) => {
+  const cache = await startCache(t);
+  const account = newAccount();
+  const { agent } = await agents.register(account, { name: 'a' }, actor);
+  t.ok(await cache.agent(account, agent.id));
+  await agents.remove(account, agent.id, actor);
+  await eventually(async () => (await cache.agent(account, agent.id)) === null, 1_000);
+});
+
+t.test('a cut connection loses no change', async (t) => {
+  const cache = await startCache(t);
+  const account = newAccount();
+  const { agent } = await agents.register(account, { name: 'a' }, actor);
+  const nodes = started.servers.map(({ port }) => ({ url: `redis://127.0.0.1:${port}`, cluster: false }));
+  const admins = await Promise.all(nodes.map((node) => connectStore(t, node)));
+  for (let i = 0; i < 6; i++) {
+    const status = i % 2 ? 'active' : 'inactive';
+    await eventually(async () => (await statusIn(cache, account, agent.id).catch(() => undefined)) !== undefined);
+    for (const { redis } of admins) await redis.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+    await eventually(() =>
+      agents.patch(account, agent.id, { status }, actor).then(
+        () => true,
+        () => false,
+      ),
+    );
+    const ms = await eventually(
+      async () => (await statusIn(cache, account, agent.id).catch(() => undefined)) === status,
+    );
+    t.ok(ms < 1_000, `in force after ${ms.toFixed(0)} ms`);
+  }
+});
+
+t.test('a change is in force within a second although no notice of it comes', { skip: address.cluster }, async (t) => {
+  let dropping = false;
+  let dropped = 0;
+  const proxy = await startTcpProxy(t, started.servers[0]!.port, (data) => {
+    if (!dropping) return data;
+    const text = data.toString('latin1');
+    dropped += text.match(NOTICE)?.length ?? 0;
+    return Buffer.from(text.replace(NOTICE, ''), 'latin1');
+  });
+  const cache = await startCache(t, { url: `redis://127.0.0.1:${proxy.port}`, cluster: false });
+  const account = newAccount();
+  const { agent } = await agents.register(account, { name: 'a' }, actor);
+  const key = await apiKeys.create(
+    (await accounts.create('deaf', actor)).account.id,
+    { label: 'k', scope: 'read' },
+    actor,
+  );
+  dropping = true;
+  let slowest = 0;
+  for (let i = 0; i < 6; i++) {
+    const status = i % 2 ? 'active' : 'inactive';
+    t.ok(await cache.agent(account, agent.id));
+    await cache.rules(account);
+    await agents.patch(account, agent.id, { status }, actor);
+    await policies.create(account, block(`p${i}`), actor);
+    slowest = Math.max(
+      slowest,
+      await eventually(
+        async () =>
+          (await statusIn(cache, account, agent.id)) === status && (await cache.rules(account)).size === i + 1,
+      ),
+    );
+  }
+  t.ok(slowest > 20, `notices were lost indeed (${dropped})`);
+  t.ok(slowest < 1_000, `the slowest after ${slowest.toFixed(0)} ms`);
+  t.ok(await cache.principal(sha256Of(key.key)));
+  const listed = (await accounts.byName('deaf'))!.id;
+  await apiKeys.revoke(listed, key.id, actor);
+  t.ok((await eventually(async () => (await cache.principal(sha256Of(key.key))) === null)) < 1_000);
+});
+
+t.test('changes of others in the shard do not make a front forget what stands', async (t) => {
+  const cache = await startCache(t);
+  const account = newAccount();
+  const { agent } = await agents.register(account, { name: 'a' }, actor);
+  await cache.agent(account, agent.id);
+  const rules = await cache.rules(account);
+  let neighbour = newAccount();
+  while (store.keys.shardOf(neighbour) !== store.keys.shardOf(account)) neighbour = newAccount();
+  const start = performance.now();
+  for (let i = 0; performance.now() - start < 1_500; i++) {
+    await agents.register(neighbour, { name: `n${i}` }, actor);
+    if (cache.rules(account) !== rules || !isPlain(cache.agent(account, agent.id))) return t.fail('forgotten');
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+  t.pass('three checks, and notices had told of everything');
+});
+
+t.test('many who miss at once ask once', async (t) => {
+  const cache = await startCache(t);
+  const account = newAccount();
+  await policies.create(account, block('p'), actor);
+  const sets = await Promise.all(Array.from({ length: 100 }, () => cache.rules(account)));
+  t.equal(new Set(sets).size, 1);
+});
+
+t.test('a front that Redis is gone for knows nothing, and everything again afterwards', async (t) => {
+  const cache = await startCache(t);
+  const account = newAccount();
+  const { agent } = await agents.register(account, { name: 'a' }, actor);
+  await cache.agent(account, agent.id);
+  const exits = started.servers.map(({ child }) => new Promise((resolve) => child.once('exit', resolve)));
+  for (const { child } of started.servers) child.kill('SIGKILL');
+  await Promise.all(exits);
+  const ms = await eventually(async () => {
+    const start = performance.now();
+    const error = await Promise.resolve(cache.agent(account, agent.id)).then(
+      () => undefined,
+      (error: { code: string }) => error,
+    );
+    if (performance.now() - start > 500) t.fail('waited for Redis');
+    return error?.code === 'unavailable';
+  });
+  t.ok(ms < 1_000, `unavailable after ${ms.toFixed(0)} ms`);
+  await Promise.all(started.servers.map((server) => server.restart()));
+  const back = await eventually(
+    async () => (await Promise.resolve(cache.agent(account, agent.id)).catch(() => undefined)) !== undefined,
+    10_000,
+  );
+  t.ok(back < 4_000, `back after ${back.toFixed(0)} ms`);
+  await eventually(
+    () =>
+      agents.patch(account, agent.id, { status: 'inactive' }, actor).then(
+        () => true,
+        () => false,
+      ),
+    10_000,
+  );
+  await eventually(async () => (await statusIn(cache, account, agent.id).catch(() => undefined)) === 'inactive', 2_000);
+  const record: AgentRecord = (await cache.agent(account, agent.id))!.record;
+  t.equal(record.name, 'a');
+});
+
+/** Notices of invalidation are RESP3 pushes. */
+const NOTICE = />2\r\n\$10\r\ninvalidate\r\n(?:\*1\r\n\$\d+\r\n[^\r]*\r\n|_\r\n)/g;

@@ -1,0 +1,104 @@
+// Registry changes while Redis is killed and answers are lost: what was acknowledged is there with its journal entry, what was
+// refused is not, nothing is there twice, and no half of a change is ever there.
+import { setTimeout as sleep } from 'node:timers/promises';
+import t from 'tap';
+import { ServiceError } from '../../src/errors.ts';
+import { connectCommands, waitUntilReady } from '../../src/redis/client.ts';
+import { Agents } from '../../src/registry/agents.ts';
+import { Policies } from '../../src/registry/policies.ts';
+import { startRedis } from '../support/redis.ts';
+import { startTcpProxy } from '../support/tcp-proxy.ts';
+import { actor, connectStore, journalOf, newAccount } from './harness.ts';
+
+const block = (name: string) => ({
+  name,
+  type: 'block_action' as const,
+  conditions: { tool: 'x' },
+  actions: ['block' as const],
+});
+
+t.test('a change whose answer was lost is found to have been made, and is not made twice', async (t) => {
+  const { servers } = await startRedis(t, { single: true });
+  const proxy = await startTcpProxy(t, servers[0]!.port);
+  const direct = await connectStore(t, { url: `redis://127.0.0.1:${servers[0]!.port}`, cluster: false });
+  const store = await connectStore(t, { url: `redis://127.0.0.1:${proxy.port}`, cluster: false }, direct.keys);
+  const account = newAccount();
+  const [agents, policies] = [new Agents(store), new Policies(store)];
+  await agents.register(account, { name: 'first' }, actor);
+  for (let i = 0; i < 5; i++) {
+    const created = policies.create(account, block(`p${i}`), actor);
+    proxy.swallowAnswers();
+    await sleep(40);
+    proxy.cut();
+    const { id, name } = JSON.parse((await created).answer);
+    t.equal(name, `p${i}`);
+    t.ok(await direct.redis.hexists(direct.keys.policies(account), id));
+    await waitUntilReady(store.redis, 5_000);
+  }
+  t.equal((await journalOf(direct, account)).length, 6);
+  t.equal(await direct.redis.hlen(direct.keys.policies(account)), 5);
+});
+
+t.test('through kills of Redis every acknowledged change is there with its journal entry', async (t) => {
+  const started = await startRedis(t, { args: ['--appendfsync', 'always'] });
+  const store = await connectStore(t, started.address);
+  const account = newAccount();
+  const clients = await Promise.all([1, 2].map(() => connectStore(t, started.address, store.keys)));
+  const made = new Set<string>();
+  const refused = new Set<string>();
+  let unknown = 0;
+  let running = true;
+  const writers = clients.flatMap((client, c) =>
+    [1, 2, 3].map(async (w) => {
+      for (let i = 0; running; i++) {
+        const name = `agent ${c}/${w}/${i}`;
+        try {
+          const { agent } = await new Agents(client).register(account, { name }, actor);
+          made.add(agent.id);
+        } catch (error) {
+          if (!(error instanceof ServiceError) || error.code !== 'unavailable') throw error;
+          if (error.recorded === 'unknown') unknown++;
+          else refused.add(name);
+          await sleep(5);
+        }
+      }
+    }),
+  );
+  // A Cluster takes some seconds to count itself whole again.
+  const kills = started.servers.length > 1 ? 3 : 4;
+  for (let kill = 0; kill < kills; kill++) {
+    await sleep(400);
+    const server = started.servers[kill % started.servers.length]!;
+    const exited = new Promise((resolve) => server.child.once('exit', resolve));
+    server.child.kill('SIGKILL');
+    await exited;
+    await server.restart();
+    await waitUntilReady(store.redis, 10_000);
+  }
+  await sleep(300);
+  running = false;
+  await Promise.all(writers);
+
+  const reader = connectCommands(started.address);
+  t.teardown(() => reader.disconnect());
+  await waitUntilReady(reader, 10_000);
+  const { keys } = store;
+  const kept = await reader.zrange(keys.agentIds(account, 'all'), '0', '-1');
+  const journal = await journalOf({ redis: reader, keys }, account);
+  const journalled = journal.flatMap(({ changes }) => changes.map(({ id }) => id));
+  t.same(
+    [...made].filter((id) => !kept.includes(id)),
+    [],
+    'nothing acknowledged is missing',
+  );
+  t.same([...journalled].sort(), [...kept].sort(), 'each agent has its journal entry, each entry its agent');
+  t.equal(new Set(journalled).size, journalled.length, 'nothing twice');
+  const names = await reader.hgetall(keys.agentNames(account));
+  t.same(Object.values(names).sort(), [...kept].sort(), 'each name has its agent');
+  t.same(
+    [...refused].filter((name) => name in names),
+    [],
+    'what was refused as not recorded is not there',
+  );
+  t.ok(made.size > 100, `${made.size} acknowledged, ${refused.size} refused, ${unknown} unknown`);
+});

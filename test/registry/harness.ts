@@ -1,0 +1,70 @@
+// What tests of the registry share: a Redis of their own with keys of their own, a caller, and the journal read back.
+import type { Test } from 'tap';
+import { JOURNAL_FIELD, type JournalEntry } from '../../schemas/journal.ts';
+import { type ErrorCode, ServiceError } from '../../src/errors.ts';
+import { mintId } from '../../src/ids.ts';
+import { type Commands, connectCommands, type RedisAddress, waitUntilReady } from '../../src/redis/client.ts';
+import { Keys, REGISTRY_SHARDS } from '../../src/redis/keys.ts';
+import type { Actor } from '../../src/registry/principal.ts';
+
+export type Store = { redis: Commands; keys: Keys };
+
+export const actor: Actor = { actor: 'key:key_test', requestId: 'req-1' };
+
+let prefixes = 0;
+
+export function freshKeys(): Keys {
+  return new Keys({ prefix: `t${process.pid}-${++prefixes}-`, partitions: 4 });
+}
+
+export async function connectStore(t: Test, address: RedisAddress, keys = freshKeys()): Promise<Store> {
+  const redis = connectCommands(address);
+  t.teardown(() => redis.disconnect());
+  await waitUntilReady(redis, 10_000);
+  return { redis, keys };
+}
+
+export function newAccount(): string {
+  return mintId('account', Date.now());
+}
+
+/** Every journal entry of an account, oldest first. */
+export async function journalOf({ redis, keys }: Store, account: string): Promise<JournalEntry[]> {
+  const entries = await redis.xrange(keys.journal(keys.shardOf(account)), '-', '+');
+  return entries
+    .map(([, fields]) => JSON.parse(fields[fields.indexOf(JOURNAL_FIELD) + 1]!) as JournalEntry)
+    .filter((entry) => entry.account === account);
+}
+
+export async function wholeJournal({ redis, keys }: Store): Promise<JournalEntry[]> {
+  const shards = Array.from({ length: REGISTRY_SHARDS }, (_, shard) => redis.xrange(keys.journal(shard), '-', '+'));
+  return (await Promise.all(shards)).flat().map(([, fields]) => JSON.parse(fields[1]!) as JournalEntry);
+}
+
+/** Expects a ServiceError; returns it. */
+export async function refusal(
+  t: Test,
+  promise: Promise<unknown>,
+  code: ErrorCode,
+  path?: string,
+): Promise<ServiceError> {
+  try {
+    await promise;
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error;
+    t.equal(error.code, code);
+    if (path !== undefined) t.equal(error.details?.[0]?.path, path);
+    return error;
+  }
+  throw new Error(`expected ${code}, but there was no error`);
+}
+
+/** Waits until `holds`, at most `timeoutMs`; returns the milliseconds it took. */
+export async function eventually(holds: () => boolean | Promise<boolean>, timeoutMs = 5_000): Promise<number> {
+  const start = performance.now();
+  for (;;) {
+    if (await holds()) return performance.now() - start;
+    if (performance.now() - start > timeoutMs) throw new Error(`did not come true within ${timeoutMs} ms`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}

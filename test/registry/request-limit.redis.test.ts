@@ -1,0 +1,101 @@
+// The request limit: what several processes let through together, what a refusal says, and that no token comes from nowhere.
+import t from 'tap';
+import type { Principal, RequestLimit } from '../../src/registry/principal.ts';
+import { RequestLimiter } from '../../src/registry/request-limit.ts';
+import { startRedis } from '../support/redis.ts';
+import { connectStore, newAccount } from './harness.ts';
+
+const started = await startRedis(t);
+const store = await connectStore(t, started.address);
+const { redis, keys } = store;
+
+const DEFAULT: RequestLimit = { perSecond: 1000, burst: 2000 };
+let made = 0;
+
+function principal(requestLimit: RequestLimit | null): Principal {
+  return { account: newAccount(), keyId: `key_${++made}`, scope: 'read', expiresAtMs: null, requestLimit };
+}
+
+t.test('four processes together stay within the bound, and use what there is', async (t) => {
+  const limit = { perSecond: 400, burst: 100 };
+  const block = 20;
+  const caller = principal(limit);
+  const limiters = Array.from({ length: 4 }, () => new RequestLimiter({ redis, keys, limit: DEFAULT }));
+  const admitted: number[] = [];
+  const start = performance.now();
+  const seconds = 2.5;
+  await Promise.all(
+    limiters.map(async (limiter) => {
+      while (performance.now() - start < seconds * 1000) {
+        for (let i = 0; i < 5; i++) if ((await limiter.admit(caller)) === true) admitted.push(performance.now());
+        await new Promise((resolve) => setTimeout(resolve, 1));
+      }
+    }),
+  );
+  admitted.sort((a, b) => a - b);
+  const took = (performance.now() - start) / 1000;
+  t.ok(
+    admitted.length <= limit.burst + took * limit.perSecond + 4 * block,
+    `${admitted.length} in ${took.toFixed(2)} s`,
+  );
+  t.ok(admitted.length >= limit.burst + seconds * limit.perSecond * 0.9, 'hammered, hardly a token is wasted');
+  let worst = 0;
+  for (let from = 0, to = 0; to < admitted.length; to++) {
+    while (admitted[to]! - admitted[from]! > 1000) from++;
+    worst = Math.max(worst, to - from + 1);
+  }
+  t.ok(worst <= limit.burst + limit.perSecond + 4 * block, `at most ${worst} in any second`);
+});
+
+t.test('most requests need no trip', async (t) => {
+  const limiter = new RequestLimiter({ redis, keys, limit: DEFAULT });
+  const caller = principal(null);
+  t.type(limiter.admit(caller), Promise);
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  let plain = 0;
+  for (let i = 0; i < 49; i++) if (limiter.admit(caller) === true) plain++;
+  t.equal(plain, 49, 'the rest of the block');
+  await limiter.admit(caller);
+  await new Promise((resolve) => setTimeout(resolve, 1_100));
+  t.type(limiter.admit(caller), Promise, 'a lease is given up after a second');
+});
+
+t.test('a refusal says when to come back, and is right', async (t) => {
+  const limiter = new RequestLimiter({ redis, keys, limit: DEFAULT });
+  const caller = principal({ perSecond: 2, burst: 3 });
+  const verdicts = await Promise.all(Array.from({ length: 6 }, () => limiter.admit(caller)));
+  t.equal(verdicts.filter((verdict) => verdict === true).length, 3, 'the burst');
+  t.same(verdicts[5], { retryAfterSeconds: 1 });
+  t.same(limiter.admit(caller), { retryAfterSeconds: 1 }, 'until then no trip is made');
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  t.equal(await limiter.admit(caller), true);
+  const slow = principal({ perSecond: 1, burst: 1 });
+  t.equal(await limiter.admit(slow), true);
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  t.same(await new RequestLimiter({ redis, keys, limit: DEFAULT }).admit(slow), { retryAfterSeconds: 1 });
+});
+
+t.test('keys have buckets of their own, and they vanish when they are full', async (t) => {
+  const limiter = new RequestLimiter({ redis, keys, limit: { perSecond: 50, burst: 2 } });
+  const [a, b] = [principal(null), principal(null)];
+  await Promise.all([limiter.admit(a), limiter.admit(a)]);
+  t.equal(await limiter.admit(b), true);
+  t.equal(await redis.exists(keys.requestLimit(a.account, a.keyId)), 1);
+  await new Promise((resolve) => setTimeout(resolve, 150));
+  t.equal(await redis.exists(keys.requestLimit(a.account, a.keyId)), 0);
+});
+
+t.test('a full Redis still admits, one that is away admits nobody', async (t) => {
+  const limiter = new RequestLimiter({ redis, keys, limit: { perSecond: 1, burst: 5 } });
+  const nodes = 'nodes' in redis && typeof redis.nodes === 'function' ? redis.nodes('master') : [redis];
+  for (const node of nodes) await node.call('CONFIG', 'SET', 'maxmemory', '1');
+  t.equal(await limiter.admit(principal(null)), true);
+  for (const node of nodes) await node.call('CONFIG', 'SET', 'maxmemory', '0');
+  for (const { child } of started.servers) child.kill('SIGKILL');
+  await t.rejects(Promise.resolve(limiter.admit(principal(null))), {
+    code: 'unavailable',
+    recorded: false,
+    retryAfterSeconds: 1,
+  });
+  for (const server of started.servers) await server.restart();
+});

@@ -1,0 +1,82 @@
+// Documents against code: what README says is what the code has (settings, errors), and what it promises to show is there.
+// `npm run docs` mends the tables.
+import { existsSync, readFileSync } from 'node:fs';
+import t from 'tap';
+import { TABLE_NAMES, withTables } from '../scripts/docs.ts';
+import { assetPath } from '../src/assets.ts';
+import { describeConfig, readConfig, SETTINGS } from '../src/config.ts';
+import { ERRORS } from '../src/errors.ts';
+import { makeRoutes } from '../src/http/routes.ts';
+
+const README = assetPath('README.md');
+const skip = existsSync(README) ? false : 'README.md is not there yet';
+
+t.test('README shows every endpoint, setting and error as the code has them', { skip }, async (t) => {
+  const text = readFileSync(README, 'utf8');
+  for (const name of TABLE_NAMES) {
+    t.equal(text.split(`<!-- ${name}:begin -->`).length, 2, `README has one table of ${name}`);
+  }
+  t.equal(withTables(text), text, 'its tables are those that npm run docs writes');
+  for (const code of Object.keys(ERRORS)) t.ok(text.includes(`\`${code}\``), `error ${code}`);
+  for (const { env } of Object.values(SETTINGS)) t.ok(text.includes(`\`${env}\``), `setting ${env}`);
+});
+
+t.test('links between documents and to files lead somewhere', async (t) => {
+  for (const document of ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md']) {
+    const file = assetPath(document);
+    if (!existsSync(file)) continue;
+    const links = [...readFileSync(file, 'utf8').matchAll(/\]\((?!https?:|#|mailto:)([^)#\s]+)/g)].map(([, to]) => to!);
+    const broken = links.filter((link) => !existsSync(assetPath(link)));
+    t.same(broken, [], `${document}: ${links.length} links`);
+  }
+});
+
+t.test('every command of package.json that a document names exists', async (t) => {
+  const { scripts } = JSON.parse(readFileSync(assetPath('package.json'), 'utf8')) as { scripts: object };
+  for (const document of ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md']) {
+    const file = assetPath(document);
+    if (!existsSync(file)) continue;
+    const named = [...readFileSync(file, 'utf8').matchAll(/(?:`|^)npm (?:run )?([a-z][a-z:-]*)/gm)].map(
+      ([, name]) => name!,
+    );
+    const unknown = named.filter((name) => !(name in scripts) && !['ci', 'install', 'i'].includes(name));
+    t.same(unknown, [], document);
+  }
+});
+
+t.test('every endpoint of the contract has a route', async (t) => {
+  const contract = [
+    ...['POST /v1/agents', 'GET /v1/agents', 'GET /v1/agents/{}', 'DELETE /v1/agents/{}', 'POST /v1/agents/{}/events'],
+    ...['GET /v1/agents/{}/events', 'POST /v1/agents/{}/events/batch', 'POST /v1/alerts', 'GET /v1/alerts'],
+    ...[
+      'DELETE /v1/alerts/{}',
+      'POST /v1/policies',
+      'GET /v1/policies',
+      'DELETE /v1/policies/{}',
+      'GET /v1/audit-logs',
+    ],
+  ];
+  const routes = makeRoutes({ metrics: true }).map(({ method, path }) => `${method} ${path.replace(/\{\w+\}/g, '{}')}`);
+  t.same(
+    contract.filter((endpoint) => !routes.includes(endpoint)),
+    [],
+    'spec 4',
+  );
+  t.equal(new Set(routes).size, routes.length, 'each once');
+});
+
+t.test('settings are read from the environment alone, and a bad one is named', async (t) => {
+  const defaults = readConfig({});
+  t.equal(defaults.port, 8080);
+  t.equal(defaults.host, '127.0.0.1');
+  t.equal(defaults.redisUrl, undefined);
+  t.ok(Object.isFrozen(defaults));
+  t.throws(() => readConfig({ GATEHOUSE_PORT: '99999' }), /^GATEHOUSE_PORT: "99999"/);
+  t.throws(() => readConfig({ GATEHOUSE_PORT: '80.5' }), /^GATEHOUSE_PORT/);
+  t.throws(() => readConfig({ GATEHOUSE_PROT: '80' }), /^GATEHOUSE_PROT: no such setting/);
+  t.throws(() => readConfig({ GATEHOUSE_BOOTSTRAP_KEY: 'short-secret' }), {
+    message: /^(?!.*short-secret).*GATEHOUSE_BOOTSTRAP_KEY/,
+  });
+  const shown = JSON.stringify(describeConfig(readConfig({ GATEHOUSE_REDIS_URL: 'redis://:hush@127.0.0.1' })));
+  t.notMatch(shown, 'hush', 'what is logged at start holds no secret');
+});

@@ -1,0 +1,222 @@
+// Appending: one entry per partition and tick, what callers are told when Redis refuses or does not answer, and keys
+// that make a request idempotent. Needs redis-server.
+import { once } from 'node:events';
+import t from 'tap';
+import { decodeEntry, rowsOf } from '../../schemas/entry.ts';
+import { ServiceError } from '../../src/errors.ts';
+import type { Commands } from '../../src/redis/client.ts';
+import type { Keys } from '../../src/redis/keys.ts';
+import { Appender } from '../../src/streams/append.ts';
+import { AppendOnce } from '../../src/streams/append-once.ts';
+import { Backlog } from '../../src/streams/backlog.ts';
+import { startRedis } from '../support/redis.ts';
+import { appendOf, connect, eventually, freshAgent, freshKeys, makeEvent } from './harness.ts';
+
+const server = await startRedis(t);
+
+async function idsIn(redis: Commands, keys: Keys): Promise<string[][]> {
+  const ids: string[][] = [];
+  for (let partition = 0; partition < keys.partitions; partition++) {
+    for (const [, fields] of await redis.xrangeBuffer(keys.events(partition), '-', '+')) {
+      const map = new Map<string, Buffer>();
+      for (let i = 0; i < fields.length; i += 2) map.set(fields[i]!.toString(), fields[i + 1]!);
+      const entry = decodeEntry(map);
+      rowsOf(entry);
+      ids.push(entry.digests.map((digest) => digest.id));
+    }
+  }
+  return ids;
+}
+
+async function refusal(promise: Promise<unknown>): Promise<ServiceError> {
+  const error = await promise.then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+  if (!(error instanceof ServiceError)) throw new Error(`expected a ServiceError, got ${String(error)}`);
+  return error;
+}
+
+t.test(
+  'everything that comes in one tick for one partition is one entry, in order, and every caller is told',
+  async (t) => {
+    const redis = await connect(t, server.address);
+    const keys = freshKeys(4);
+    const appender = new Appender({ redis, keys });
+    const agents = Array.from({ length: 12 }, freshAgent);
+    const made = agents.map((agent) => [makeEvent(agent), makeEvent(agent)]);
+    await Promise.all(agents.map((agent, i) => appender.append(appendOf(agent, made[i]!))));
+    const ids = await idsIn(redis, keys);
+    const partitions = new Set(agents.map(({ account, agent }) => keys.partitionOf(account, agent)));
+    t.equal(ids.length, partitions.size, 'one entry for each partition');
+    t.same(
+      ids.flat().sort(),
+      made
+        .flat()
+        .map(({ id }) => id)
+        .sort(),
+      'each event once',
+    );
+    for (const [first, second] of made) {
+      const entry = ids.find((some) => some.includes(first!.id))!;
+      t.equal(entry.indexOf(second!.id), entry.indexOf(first!.id) + 1, 'a request stays together, in its order');
+    }
+    const { account, agent } = agents[0]!;
+    t.ok(Number(await redis.hget(keys.lastSeen(keys.partitionOf(account, agent)), agent)) > 0, 'the agent was seen');
+    t.equal(appender.unackedBytes, 0);
+  },
+);
+
+t.test('under load entries grow instead of queueing, none larger than its bound unless one request is', async (t) => {
+  const redis = await connect(t, server.address);
+  const keys = freshKeys(1);
+  const appender = new Appender({ redis, keys });
+  const agent = freshAgent();
+  const payload = JSON.stringify({ text: 'x'.repeat(10_000) });
+  const made = Array.from({ length: 400 }, () => makeEvent(agent, { payload }));
+  await Promise.all(made.map((event) => appender.append(appendOf(agent, [event]))));
+  const large = makeEvent(agent, { payload: JSON.stringify({ text: 'x'.repeat(1_000_000) }) });
+  await appender.append(appendOf(agent, [large]));
+  const ids = await idsIn(redis, keys);
+  t.same(
+    ids.flat(),
+    [...made, large].map(({ id }) => id),
+    'each event once, in order',
+  );
+  t.ok(Math.max(...ids.map((some) => some.length)) <= 27, 'bounded by bytes');
+  t.ok(ids.length <= 18, `${ids.length} entries for 401 requests`);
+});
+
+t.test('a request without events is done at once; close lets what waits finish and refuses the rest', async (t) => {
+  const redis = await connect(t, server.address);
+  const keys = freshKeys();
+  const appender = new Appender({ redis, keys });
+  const agent = freshAgent();
+  await appender.append(appendOf(agent, []));
+  const waiting = appender.append(appendOf(agent, [makeEvent(agent)]));
+  await appender.close();
+  await waiting;
+  const error = await refusal(appender.append(appendOf(agent, [makeEvent(agent)])));
+  t.match(error, { code: 'unavailable', recorded: false });
+  t.equal((await idsIn(redis, keys)).length, 1);
+});
+
+t.test('over the bound of bytes that wait, an append is refused and nothing is recorded', async (t) => {
+  const redis = await connect(t, server.address);
+  const keys = freshKeys(1);
+  const appender = new Appender({ redis, keys, bytesMax: 10_000 });
+  const agent = freshAgent();
+  const payload = JSON.stringify({ text: 'x'.repeat(6_000) });
+  const first = appender.append(appendOf(agent, [makeEvent(agent, { payload })]));
+  const error = await refusal(appender.append(appendOf(agent, [makeEvent(agent, { payload })])));
+  await first;
+  t.match(error, { code: 'unavailable', recorded: false, retryAfterSeconds: 1 });
+  t.equal((await idsIn(redis, keys)).length, 1);
+  await appender.append(appendOf(agent, [makeEvent(agent, { payload: JSON.stringify({ text: 'x'.repeat(50_000) }) })]));
+});
+
+t.test('a full Redis refuses: recorded is false, and the backlog says so before', async (t) => {
+  const full = await startRedis(t, { args: ['--maxmemory', '40mb'] });
+  const redis = await connect(t, full.address);
+  const keys = freshKeys(1);
+  const appender = new Appender({ redis, keys });
+  const backlog = new Backlog({ redis, keys, entriesMax: 1_000_000, bytesMax: 1024 ** 3 });
+  await backlog.start();
+  t.teardown(() => backlog.stop());
+  t.notOk(backlog.full());
+  const agent = freshAgent();
+  const payload = JSON.stringify({ text: 'x'.repeat(500_000) });
+  let warned = 0;
+  let refused: ServiceError | undefined;
+  for (let i = 0; i < 200 && refused === undefined; i++) {
+    refused = await appender.append(appendOf(agent, [makeEvent(agent, { payload })])).then(
+      () => undefined,
+      (error: ServiceError) => error,
+    );
+    if (i % 10 === 0) await new Promise((resolve) => setTimeout(resolve, 300));
+    if (backlog.full()) warned++;
+  }
+  t.match(refused, { code: 'unavailable', recorded: false });
+  t.ok(warned > 3, 'the backlog was full before Redis was');
+});
+
+t.test('more entries than allowed fill the backlog, and trimming empties it', async (t) => {
+  const redis = await connect(t, server.address);
+  const keys = freshKeys(2);
+  const backlog = new Backlog({ redis, keys, entriesMax: 5, bytesMax: 1024 ** 3 });
+  await backlog.start();
+  t.teardown(() => backlog.stop());
+  for (let i = 0; i < 6; i++) await redis.xadd(keys.events(1), '*', 'v', '1');
+  t.ok(await eventually(() => backlog.full()));
+  t.equal(backlog.state().entries, 6);
+  await redis.xtrim(keys.events(1), 'MAXLEN', 0);
+  t.ok(await eventually(() => !backlog.full()));
+});
+
+t.test(
+  'a Redis that is gone: certain refusals say false, lost answers say unknown, and service returns by itself',
+  async (t) => {
+    const own = await startRedis(t, { single: true });
+    const redis = await connect(t, own.address);
+    const keys = freshKeys(1);
+    const appender = new Appender({ redis, keys });
+    const agent = freshAgent();
+    const process = own.servers[0]!;
+    await appender.append(appendOf(agent, [makeEvent(agent)]));
+    process.child.kill('SIGSTOP');
+    const inFlight = refusal(appender.append(appendOf(agent, [makeEvent(agent)])));
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const exited = once(process.child, 'exit');
+    process.child.kill('SIGKILL');
+    await exited;
+    t.match(await inFlight, { code: 'unavailable', recorded: 'unknown' });
+    t.match(await refusal(appender.append(appendOf(agent, [makeEvent(agent)]))), {
+      code: 'unavailable',
+      recorded: false,
+    });
+    await process.restart();
+    const came = await eventually(() =>
+      appender.append(appendOf(agent, [makeEvent(agent)])).then(
+        () => true,
+        () => false,
+      ),
+    );
+    t.ok(came, 'works again');
+    t.equal((await idsIn(redis, keys)).length, 2, 'nothing was sent twice');
+  },
+);
+
+t.test('an Idempotency-Key: the first outcome again, a conflict, still running, freed', async (t) => {
+  const redis = await connect(t, server.address);
+  const keys = freshKeys(1);
+  const once = new AppendOnce({ redis, keys });
+  const { account, agent } = freshAgent();
+  const at = { partition: 0, account, key: 'order 17' };
+  const { digests, rows } = appendOf({ account, agent }, [makeEvent({ account, agent })]);
+  const begun = await once.begin({ ...at, fingerprint: 'f1' });
+  if (begun.state !== 'new') throw new Error('not new');
+  t.match(await refusal(once.begin({ ...at, fingerprint: 'f1' })), { code: 'idempotency_in_progress' });
+  t.match(await refusal(once.begin({ ...at, fingerprint: 'f2' })), { code: 'idempotency_conflict' });
+  const outcome = '{"id":"evt","text":"a:b\\u0000ü"}';
+  const request = { ...at, token: begun.token, agent, digests, rows, outcome };
+  await once.append(request);
+  await once.append(request);
+  t.equal((await idsIn(redis, keys)).length, 1, 'sent twice, appended once');
+  t.same(await once.begin({ ...at, fingerprint: 'f1' }), { state: 'replay', outcome });
+  t.match(await refusal(once.begin({ ...at, fingerprint: 'f2' })), { code: 'idempotency_conflict' });
+  t.ok((await redis.pttl(keys.idempotency(0, account, 'order 17'))) > 23 * 3600 * 1000, 'kept for a day');
+
+  const other = { ...at, key: 'order 18' };
+  const second = await once.begin({ ...other, fingerprint: 'f1' });
+  if (second.state !== 'new') throw new Error('not new');
+  await once.release({ ...other, token: second.token });
+  const third = await once.begin({ ...other, fingerprint: 'f3' });
+  t.equal(third.state, 'new', 'freed');
+  const late = { ...other, token: second.token, agent, digests, rows, outcome };
+  t.match(
+    await refusal(once.append(late)),
+    { code: 'unavailable', recorded: false },
+    'whoever lost its marker appends nothing',
+  );
+  t.equal((await idsIn(redis, keys)).length, 1);
+});

@@ -1,0 +1,303 @@
+// Leases, fenced reads and acks, fair shares, trimming, the read barrier's arithmetic. Needs redis-server.
+import t from 'tap';
+import { DEAD_ENTRIES_MAX } from '../../src/limits.ts';
+import type { Commands } from '../../src/redis/client.ts';
+import type { Keys } from '../../src/redis/keys.ts';
+import { DeadStreamFull, StreamReader } from '../../src/streams/consume.ts';
+import { DeadEntries, parkEntry } from '../../src/streams/dead.ts';
+import { EVENT_GROUPS, ensureGroups } from '../../src/streams/groups.ts';
+import { acquireLease, type Lease, LeaseLost } from '../../src/streams/lease.ts';
+import { Members, shareOf } from '../../src/streams/members.ts';
+import { positionOf, ReadBarrier } from '../../src/streams/read-barrier.ts';
+import { compareIds } from '../../src/streams/stream-id.ts';
+import { trimStream } from '../../src/streams/trim.ts';
+import { startRedis } from '../support/redis.ts';
+import { connect, eventually, freshKeys } from './harness.ts';
+
+const server = await startRedis(t);
+
+type Stream = { redis: Commands; keys: Keys; stream: string };
+
+function leaseOf(
+  { redis, keys, stream }: Stream,
+  owner: string,
+  options: { group?: string; retake?: boolean } = {},
+): Promise<Lease | null> {
+  const { group = 'store', retake = false } = options;
+  return acquireLease(redis, { lease: keys.lease(stream, group), fence: keys.fence(stream, group) }, { owner, retake });
+}
+
+function readerOf(
+  { redis, keys, stream }: Stream,
+  lease: Lease,
+  options: { group?: string; without?: string } = {},
+): StreamReader {
+  return new StreamReader(
+    { redis, keys, stream, dead: keys.dead(0), group: 'store', groups: EVENT_GROUPS, ...options },
+    lease,
+  );
+}
+
+/** A stream with both groups and entries whose field `n` counts from 0. */
+async function streamWith(redis: Commands, count: number): Promise<Stream & { ids: string[] }> {
+  const keys = freshKeys(1);
+  const stream = keys.events(0);
+  await ensureGroups(redis, keys, stream, EVENT_GROUPS);
+  const ids: string[] = [];
+  for (let n = 0; n < count; n++) ids.push((await redis.xadd(stream, '*', 'n', String(n), 'r', 'x'.repeat(100)))!);
+  return { redis, keys, stream, ids };
+}
+
+t.test(
+  'one owner at a time; its own name takes the lease up at once with a higher fence, and fences the old life off',
+  async (t) => {
+    const world = await streamWith(await connect(t, server.address), 3);
+    const old = (await leaseOf(world, 'a'))!;
+    t.equal(await leaseOf(world, 'b', { retake: true }), null, 'held');
+    t.equal(await leaseOf(world, 'a'), null, 'not without retake: two processes of one name do not take turns');
+    const reader = readerOf(world, old);
+    t.equal((await reader.read()).length, 3);
+    const fresh = (await leaseOf(world, 'a', { retake: true }))!;
+    t.equal(Number(fresh.text.split(':')[1]), Number(old.text.split(':')[1]) + 1);
+    await t.rejects(reader.read(), LeaseLost);
+    await t.rejects(reader.ack(world.ids, []), LeaseLost);
+    await t.rejects(reader.keepManifest({ first: '0-1', last: '0-1', attempts: 1, plan: null }), LeaseLost);
+    await t.rejects(old.renew(), LeaseLost);
+    await old.release();
+    await fresh.renew();
+    t.equal((await world.redis.xpending(world.stream, 'store'))[0], 3, 'nothing was acknowledged');
+    t.same(
+      (await readerOf(world, fresh).read()).map(({ id }) => id),
+      world.ids,
+      'the history comes first',
+    );
+    await fresh.release();
+    t.ok(await leaseOf(world, 'b'), 'free');
+  },
+);
+
+t.test('an answer that is lost is given again; entries come in order, each once', async (t) => {
+  const redis = await connect(t, server.address);
+  const world = await streamWith(redis, 10);
+  const lease = (await leaseOf(world, 'a'))!;
+  const loseOne = losingOneReply(redis);
+  const reader = readerOf({ ...world, redis: loseOne }, lease, { without: 'r' });
+  await t.rejects(reader.read());
+  for (let n = 10; n < 13; n++) world.ids.push((await redis.xadd(world.stream, '*', 'n', String(n)))!);
+  const entries = [...(await reader.read()), ...(await reader.read())];
+  t.same(
+    entries.map(({ id }) => id),
+    world.ids,
+  );
+  t.same(
+    entries.map(({ fields }) => fields.get('n')?.toString()),
+    world.ids.map((_, n) => String(n)),
+  );
+  t.notOk(entries[0]!.fields.has('r'), 'a field left out');
+  await redis.xdel(world.stream, world.ids[4]!);
+  const again = await readerOf(world, lease).read();
+  t.equal(again[4]!.fields.size, 0, 'an entry that vanished while pending is shown as such');
+  t.equal(again.length, 13);
+});
+
+t.test('an ack moves the watermark, forgets the manifest and parks, all or nothing and once', async (t) => {
+  const world = await streamWith(await connect(t, server.address), 5);
+  const { redis, keys, stream, ids } = world;
+  const reader = readerOf(world, (await leaseOf(world, 'a'))!);
+  await reader.read();
+  t.equal(await reader.manifest(), null);
+  await reader.keepManifest({ first: ids[0]!, last: ids[3]!, attempts: 1, plan: { erased: [] } });
+  await new Promise((resolve) => setTimeout(resolve, 30));
+  await reader.keepManifest({ first: ids[0]!, last: ids[3]!, attempts: 2, plan: { erased: ['x'] } });
+  const kept = (await reader.manifest())!;
+  t.same(kept.manifest, { first: ids[0], last: ids[3], attempts: 2, plan: { erased: ['x'] } });
+  t.ok(kept.ageMs >= 30 && kept.ageMs < 5_000, 'a manifest keeps its age');
+  const parked = parkEntry({ fields: new Map([['n', '2']]), group: 'store', from: ids[2]!, reason: 'because' });
+  await reader.ack(ids.slice(0, 4), [parked]);
+  await reader.ack(ids.slice(0, 4), [parked]);
+  t.same(
+    await new DeadEntries({ redis, keys }).list(10).then((list) => list.map(({ reason, from }) => [reason, from])),
+    [['because', ids[2]]],
+  );
+  t.equal(await reader.manifest(), null);
+  t.same(await positionOf(redis, keys, stream, 'store'), { watermark: ids[3], last: ids[4] });
+  await reader.ack(ids.slice(4), []);
+  t.same(await positionOf(redis, keys, stream, 'store'), { watermark: ids[4], last: ids[4] });
+});
+
+t.test('a full dead stream drops nothing: the batch waits until there is room', async (t) => {
+  const world = await streamWith(await connect(t, server.address), 2);
+  const reader = readerOf(world, (await leaseOf(world, 'a'))!);
+  const entries = await reader.read();
+  const dead = world.keys.dead(0);
+  const fill = world.redis.multi();
+  for (let n = 0; n < DEAD_ENTRIES_MAX; n++) fill.xadd(dead, '*', 'n', String(n));
+  await fill.exec();
+  const parked = parkEntry({ fields: entries[0]!.fields, group: 'store', from: entries[0]!.id, reason: 'unfit' });
+  await t.rejects(reader.ack(world.ids, [parked]), DeadStreamFull);
+  t.equal((await world.redis.xpending(world.stream, 'store'))[0], 2, 'nothing was acknowledged');
+  t.equal(await world.redis.xlen(dead), DEAD_ENTRIES_MAX, 'nothing was dropped');
+  await world.redis.xtrim(dead, 'MAXLEN', DEAD_ENTRIES_MAX - 1);
+  await reader.ack(world.ids, [parked]);
+  await reader.ack(world.ids, [parked]);
+  t.equal((await world.redis.xpending(world.stream, 'store'))[0], 0);
+  t.equal(await world.redis.xlen(dead), DEAD_ENTRIES_MAX, 'parked once');
+});
+
+t.test('a group that was destroyed is made again behind its watermark', async (t) => {
+  const world = await streamWith(await connect(t, server.address), 4);
+  const reader = readerOf(world, (await leaseOf(world, 'a'))!);
+  await reader.read();
+  await reader.ack(world.ids.slice(0, 2), []);
+  await world.redis.xgroup('DESTROY', world.stream, 'store');
+  const fresh = readerOf(world, (await leaseOf(world, 'a', { retake: true }))!);
+  t.same(await fresh.read(), [], 'made again');
+  t.same(
+    (await fresh.read()).map(({ id }) => id),
+    world.ids.slice(2),
+  );
+});
+
+t.test('trimming never takes an entry that any group has yet to read or to acknowledge', async (t) => {
+  const world = await streamWith(await connect(t, server.address), 30);
+  const { redis, stream, ids } = world;
+  const store = readerOf(world, (await leaseOf(world, 'a'))!);
+  const anomaly = readerOf(world, (await leaseOf(world, 'a', { group: 'anomaly' }))!, { group: 'anomaly' });
+  const first = async () => (await redis.xrange(stream, '-', '+', 'COUNT', 1))[0]?.[0];
+  await store.read();
+  t.equal((await trimStream(redis, stream, EVENT_GROUPS)).removed, 0, 'the other group has read nothing');
+  await store.ack(ids.slice(0, 20), []);
+  t.equal((await trimStream(redis, stream, EVENT_GROUPS)).removed, 0);
+  await anomaly.read();
+  await anomaly.ack(ids.slice(0, 10), []);
+  t.equal((await trimStream(redis, stream, EVENT_GROUPS)).removed, 10);
+  t.equal(await first(), ids[10], 'the lowest pending entry of both');
+  await redis.xgroup('CREATE', stream, 'somebody', ids[4]!);
+  await anomaly.ack(ids.slice(10), []);
+  await store.ack(ids.slice(20), []);
+  t.same(
+    await trimStream(redis, stream, EVENT_GROUPS),
+    { removed: 0, missing: false, unknownGroups: 1 },
+    'a stranger holds entries back',
+  );
+  await redis.xgroup('DESTROY', stream, 'somebody');
+  await redis.xgroup('DESTROY', stream, 'anomaly');
+  t.match(
+    await trimStream(redis, stream, EVENT_GROUPS),
+    { removed: 0, missing: true },
+    'a missing group holds everything back',
+  );
+  await ensureGroups(redis, world.keys, stream, EVENT_GROUPS);
+  t.equal((await trimStream(redis, stream, EVENT_GROUPS)).removed, 20);
+  t.equal(await redis.xlen(stream), 0);
+  t.same(await trimStream(redis, 'nothing', EVENT_GROUPS), { removed: 0, missing: false, unknownGroups: 0 });
+});
+
+t.test('a full Redis is drained: leases, reads, manifests, acks with parked entries, trims', async (t) => {
+  const full = await startRedis(t, { args: ['--maxmemory', '24mb'] });
+  const redis = await connect(t, full.address);
+  const world = await streamWith(redis, 1);
+  const { stream, keys } = world;
+  const payload = Buffer.alloc(200_000);
+  const fill = () =>
+    redis.xadd(stream, '*', 'r', payload).then(
+      () => true,
+      () => false,
+    );
+  while (await fill());
+  t.notOk(await fill(), 'Redis is full');
+  const lease = (await leaseOf(world, 'a'))!;
+  await lease.renew();
+  const reader = readerOf(world, lease);
+  const members = new Members({ redis, key: keys.members(), name: 'a', groups: ['store'] });
+  await members.signIn();
+  for (;;) {
+    const entries = await reader.read();
+    if (entries.length === 0) break;
+    const ids = entries.map(({ id }) => id);
+    await reader.keepManifest({ first: ids[0]!, last: ids.at(-1)!, attempts: 1, plan: null });
+    await reader.ack(ids, [
+      parkEntry({ fields: new Map([['r', 'x']]), group: 'store', from: ids[0]!, reason: 'test' }),
+    ]);
+  }
+  const anomaly = readerOf(world, (await leaseOf(world, 'a', { group: 'anomaly' }))!, {
+    group: 'anomaly',
+    without: 'r',
+  });
+  for (;;) {
+    const entries = await anomaly.read();
+    if (entries.length === 0) break;
+    await anomaly.ack(
+      entries.map(({ id }) => id),
+      [],
+    );
+  }
+  await trimStream(redis, stream, EVENT_GROUPS);
+  t.equal(await redis.xlen(stream), 0);
+  t.ok(await eventually(fill), 'and takes entries again');
+});
+
+t.test('shares add up to all streams, whatever the number of members', async (t) => {
+  for (const count of [1, 8, 16, 24]) {
+    for (let members = 1; members <= 9; members++) {
+      const shares = Array.from({ length: members }, (_, rank) => shareOf(rank, members, count));
+      t.equal(
+        shares.reduce((a, b) => a + b),
+        count,
+      );
+      t.ok(Math.max(...shares) - Math.min(...shares) <= 1);
+    }
+  }
+  const redis = await connect(t, server.address);
+  const keys = freshKeys(1);
+  const [a, b] = ['a', 'b'].map(
+    (name) => new Members({ redis, key: keys.members(), name, groups: ['store', 'anomaly'] }),
+  );
+  await a!.signIn();
+  t.equal(a!.share('store', 8), 8);
+  await b!.signIn();
+  await a!.signIn();
+  t.same([a!.share('store', 9), b!.share('store', 9), a!.share('anomaly', 9)], [5, 4, 5]);
+  await redis.hset(keys.members(), 'store/b', 1);
+  await a!.signIn();
+  t.equal(a!.share('store', 8), 8, 'a silent member is gone');
+  t.equal(a!.share('anomaly', 8), 4);
+  await b!.signOut();
+  await a!.signIn();
+  t.equal(a!.share('anomaly', 8), 8);
+});
+
+t.test('the barrier waits for what was there when the read began, and for no more', async (t) => {
+  const world = await streamWith(await connect(t, server.address), 3);
+  const { redis, keys, stream, ids } = world;
+  const barrier = new ReadBarrier({ redis, keys, waitMs: 400 });
+  t.equal(await barrier.waitForEvents('acc', 'agt'), false, 'not in time');
+  t.equal(await barrier.waitForJournal('acc'), true, 'nothing there');
+  const reader = readerOf(world, (await leaseOf(world, 'a'))!);
+  await reader.read();
+  const waiting = [barrier.waitForEvents('acc', null), barrier.waitForEvents('acc', 'agt')];
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  await redis.xadd(stream, '*', 'n', 'later');
+  await reader.ack(ids, []);
+  t.same(await Promise.all(waiting), [true, true]);
+  t.equal(await barrier.waitForEvents('acc', 'agt'), false, 'the later one is not stored');
+  t.equal(await barrier.waitForAnomalies('acc', 'agt'), false, 'another group has its own watermark');
+  t.same([compareIds('9-1', '10-0') < 0, compareIds('10-2', '10-10') < 0, compareIds('5-5', '5-5')], [true, true, 0]);
+});
+
+/** A client whose first script call is carried out and its answer lost. */
+function losingOneReply(redis: Commands): Commands {
+  let lost = false;
+  return new Proxy(redis, {
+    get(target, name) {
+      const value = Reflect.get(target, name) as unknown;
+      if (typeof value !== 'function') return value;
+      return async (...args: unknown[]) => {
+        const answer: unknown = await (value as (...args: unknown[]) => unknown).apply(target, args);
+        if (lost || name !== 'callBuffer') return answer;
+        lost = true;
+        throw new Error('Command timed out');
+      };
+    },
+  });
+}

@@ -1,0 +1,111 @@
+// What tests of streams and pipelines share: a Redis of their own, events in the form in which ingest appends them,
+// and a silent log. Rows are encoded by the plain encoder of test/support/clickhouse.ts.
+import { once } from 'node:events';
+import type { Test } from 'tap';
+import type { EventDigest } from '../../schemas/entry.ts';
+import { mintId } from '../../src/ids.ts';
+import type { Log } from '../../src/log.ts';
+import { type Commands, connectWriter, type RedisAddress, waitUntilReady } from '../../src/redis/client.ts';
+import { Keys } from '../../src/redis/keys.ts';
+import type { Append } from '../../src/streams/append.ts';
+import { encodeRow, type TestEvent } from '../support/clickhouse.ts';
+
+export const silent: Log = {
+  error() {},
+  warn() {},
+  info() {},
+  debug() {},
+  child: () => silent,
+  isLevelEnabled: () => false,
+};
+
+let prefixes = 0;
+
+/** Keys nobody else uses. */
+export function freshKeys(partitions = 2): Keys {
+  return new Keys({ prefix: `t${process.pid}-${++prefixes}-`, partitions });
+}
+
+export async function connect(t: Test, address: RedisAddress): Promise<Commands> {
+  const redis = connectWriter(address);
+  t.teardown(async () => {
+    redis.disconnect();
+    if (redis.status !== 'end') await once(redis, 'end').catch(() => undefined);
+  });
+  await waitUntilReady(redis, 10_000);
+  return redis;
+}
+
+export type TestAgent = { account: string; agent: string };
+
+export function freshAgent(): TestAgent {
+  return { account: mintId('account', Date.now()), agent: mintId('agent', Date.now()) };
+}
+
+export type EventOptions = Partial<TestEvent> & { digest?: Partial<EventDigest>; row?: Buffer };
+
+/** One event as ingest would append it. */
+export function makeEvent(
+  { account, agent }: TestAgent,
+  options: EventOptions = {},
+): { id: string; digest: EventDigest; row: Buffer } {
+  const { digest: more, row: given, ...columns } = options;
+  const now = columns.received_at ?? Date.now();
+  const event: TestEvent = {
+    account_id: account,
+    agent_id: agent,
+    id: mintId('event', now),
+    type: 'tool_call',
+    trace_id: '',
+    timestamp: now,
+    received_at: now,
+    payload: '{"tool":"search","query":"weather"}',
+    search_text: '',
+    outcome: 'allowed',
+    reason: '',
+    policy_id: '',
+    approval_id: '',
+    policy_result: '',
+    model: '',
+    token_count: null,
+    tokens_used: null,
+    request_id: 'test',
+    ...columns,
+  };
+  const row = given ?? encodeRow(event);
+  const digest: EventDigest = {
+    account,
+    agent,
+    id: event.id,
+    type: 'tool_call',
+    occurredAt: event.timestamp,
+    receivedAt: now,
+    outcome: event.outcome,
+    rowBytes: row.length,
+    ...more,
+  };
+  return { id: event.id, digest, row };
+}
+
+/** The append of some events of one agent. */
+export function appendOf(
+  { account, agent }: TestAgent,
+  events: readonly { digest: EventDigest; row: Buffer }[],
+): Append {
+  return {
+    account,
+    agent,
+    digests: events.map(({ digest }) => JSON.stringify(digest)),
+    rows: Buffer.concat(events.map(({ row }) => row)),
+  };
+}
+
+/** Polls until `check` gives a truthy value; the last value decides. */
+export async function eventually<T>(check: () => Promise<T> | T, timeoutMs = 10_000): Promise<T> {
+  const until = performance.now() + timeoutMs;
+  for (;;) {
+    const value = await check();
+    if (value || performance.now() > until) return value;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}

@@ -1,0 +1,159 @@
+// A door for tests: the server on the real uWebSockets.js with a few tiny routes behind it. Nothing here needs an engine.
+// Three keys, one of each scope, and one that has expired; handlers that fail in every way there is, or wait for the test.
+import { createHash } from 'node:crypto';
+import type { Test } from 'tap';
+import Type from 'typebox';
+import type { Scope } from '../../schemas/common.ts';
+import { ServiceError } from '../../src/errors.ts';
+import { oneOf, paging } from '../../src/http/query.ts';
+import { eventBody, jsonBody, type Route, route } from '../../src/http/route.ts';
+import { Server, type ServerOptions } from '../../src/http/server.ts';
+import { createLog } from '../../src/log.ts';
+import { Metrics } from '../../src/metrics.ts';
+import { pause } from './raw-http.ts';
+
+export const KEYS: Record<Scope, string> = {
+  read: 'read'.padEnd(40, 'r'),
+  write: 'write'.padEnd(40, 'w'),
+  admin: 'admin'.padEnd(40, 'a'),
+};
+export const EXPIRED = 'expired'.padEnd(40, 'x');
+const principals = new Map(
+  [...Object.entries(KEYS), ['expired', EXPIRED] as const].map(([name, key]) => [
+    createHash('sha256').update(key).digest('hex'),
+    {
+      account: 'acc_1',
+      keyId: `key_${name}`,
+      scope: (name === 'expired' ? 'admin' : name) as Scope,
+      expiresAtMs: name === 'expired' ? 1 : null,
+      requestLimit: null,
+    },
+  ]),
+);
+
+type Waiting = { resolve: (body: string) => void; reject: (error: Error) => void };
+/** Handlers that wait until a test lets them go on, by their `n`. */
+export const waiting = new Map<string, Waiting>();
+const operation = { id: 'x', tag: 'x', summary: 'x', answers: {} };
+
+const routes: Route[] = [
+  route({
+    method: 'GET',
+    path: '/open',
+    scope: null,
+    operation,
+    handle: () => ({ status: 200, body: '{"open":true}' }),
+  }),
+  route({
+    method: 'GET',
+    path: '/things',
+    scope: 'read',
+    query: { ...paging({ default: 20, maximum: 100 }), color: oneOf('', ['red', 'blue']) },
+    operation,
+    handle: ({ query }) => ({ status: 200, body: JSON.stringify(query) }),
+  }),
+  route({
+    method: 'POST',
+    path: '/things',
+    scope: 'write',
+    body: jsonBody(Type.Object({ name: Type.String() }, { additionalProperties: false }), 'thing'),
+    idempotency: 'heeded',
+    operation,
+    handle: ({ body, idempotency }) => ({
+      status: 201,
+      body: JSON.stringify({ name: body.name, key: idempotency?.key ?? null }),
+    }),
+  }),
+  route({
+    method: 'GET',
+    path: '/things/{id}',
+    scope: 'read',
+    operation,
+    handle: ({ params }) => ({ status: 200, body: JSON.stringify({ id: params[0] }) }),
+  }),
+  route({ method: 'DELETE', path: '/things/{id}', scope: 'write', operation, handle: () => ({ status: 204 }) }),
+  route({
+    method: 'POST',
+    path: '/things/{id}/echo',
+    scope: 'write',
+    body: eventBody('event', Type.Object({})),
+    operation,
+    handle: async ({ body }) => ({ status: 200, body }),
+  }),
+  route({
+    method: 'POST',
+    path: '/keys',
+    scope: 'admin',
+    body: jsonBody(Type.Object({}), 'key'),
+    idempotency: 'refused',
+    operation,
+    handle: () => ({ status: 201, body: '{}' }),
+  }),
+  route({ method: 'GET', path: '/fail/{how}', scope: null, operation, handle: ({ requestId }) => fail(requestId) }),
+  route({
+    method: 'POST',
+    path: '/fail/{how}',
+    scope: 'write',
+    body: jsonBody(Type.Object({ how: Type.String() }), 'thing'),
+    operation,
+    handle: ({ body }) => fail(body.how),
+  }),
+];
+
+function fail(how: string) {
+  if (how === 'throws') throw new Error('a secret of ours');
+  if (how === 'rejects') return Promise.reject(new Error('a secret of ours'));
+  if (how === 'throws-nothing') throw undefined;
+  if (how === 'bad-header') return { status: 200, body: '{}', headers: { 'X-Bad': 'a\r\nX-Evil: 1' } };
+  if (how === 'bad-body') return { status: 200, body: 7 as unknown as string };
+  if (how === 'unavailable')
+    throw new ServiceError('unavailable', 'Away.', { recorded: false, retryAfterSeconds: 2.2 });
+  if (how === 'unknown') throw new ServiceError('unavailable', 'Away.', { recorded: 'unknown' });
+  return new Promise<{ status: number; body: string }>((resolve, reject) => {
+    waiting.set(how, { resolve: (body) => resolve({ status: 200, body }), reject });
+  });
+}
+
+export async function startServer(t: Test, more: Partial<ServerOptions> = {}) {
+  const server = new Server({
+    config: {
+      host: '127.0.0.1',
+      port: 0,
+      metricsPort: undefined,
+      eventBytesMax: 100_000,
+      batchBytesMax: 1_000_000,
+      bodyBytesMax: 2_000,
+      queryTimeoutSeconds: 15,
+    },
+    routes,
+    cache: { principal: (sha256: string) => principals.get(sha256) ?? null },
+    limiter: { admit: () => true },
+    registry: { apiKeys: { touch: async () => undefined } },
+    metrics: new Metrics({ processName: 'test' }),
+    log: createLog({ level: 'silent', processName: 'test' }),
+    ...more,
+  } as unknown as ServerOptions);
+  const port = await server.listen();
+  t.teardown(() => server.drain());
+  return { server, port };
+}
+
+export const get = (path: string, { key, headers = '' }: { key?: string; headers?: string } = {}) =>
+  `GET ${path} HTTP/1.1\r\nHost: a\r\n${key === undefined ? '' : `Authorization: Bearer ${key}\r\n`}${headers}\r\n`;
+export const post = (path: string, body: string, { key = KEYS.write, headers = '', length = body.length } = {}) =>
+  `POST ${path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n${headers}Content-Length: ${length}\r\n\r\n${body}`;
+export const method = (name: string, path: string, key?: string) =>
+  get(path, key === undefined ? {} : { key }).replace('GET', name);
+
+/** The client is asked to close: torn down under a client that is still sending, the connection would take the answer with it. */
+export function refusedAndLast(status: number) {
+  return { status, headers: new Map([['connection', 'close']]) };
+}
+
+export async function until(done: () => boolean, timeoutMs = 3_000): Promise<void> {
+  const deadline = performance.now() + timeoutMs;
+  while (!done()) {
+    if (performance.now() > deadline) throw new Error(`waited ${timeoutMs} ms`);
+    await pause(2);
+  }
+}

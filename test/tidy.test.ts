@@ -1,0 +1,207 @@
+// The habits of the house, checked: who may import whom, what every file has, what no file may have (CONTRIBUTING.md).
+// Reads the sources as text. It relies on the formatter: a block ends on the first line that is indented like its first.
+// A line that fails names the file; the sentence of the test says what is wanted instead.
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import t, { type Test } from 'tap';
+import { PROJECT_ROOT } from '../src/assets.ts';
+
+const CODE = ['schemas', 'src', 'pipelines', 'clickhouse', 'bench', 'test', 'scripts'];
+const SERVICE = ['schemas', 'src', 'pipelines', 'clickhouse'];
+const SHARED = /^src\/(assets|config|errors|ids|lifecycle|limits|log|metrics|metrics-server|sentence|validation)\.ts$/;
+
+/**
+ * What the files of a folder may import beside their own folder and the shared ground. First match wins.
+ * Processes are composed in src/{main,start,front,pipelines-process,stores,cli}.ts and src/commands, which may import everything.
+ */
+const ARROWS: [from: RegExp, to: RegExp][] = [
+  [/^schemas\//, /^typebox/],
+  [/^src\/policy\/(rule-cache|counters)\.ts$/, /^(schemas|src\/redis)\//],
+  [/^src\/policy\//, /^schemas\//],
+  [/^src\/redis\//, /^schemas\//],
+  [/^src\/streams\//, /^(schemas|src\/redis)\//],
+  [/^src\/registry\//, /^(schemas|src\/redis|src\/policy)\//],
+  [/^src\/ingest\//, /^(schemas|src\/policy|src\/streams|src\/registry)\/|^src\/redis\/keys\.ts$/],
+  [
+    /^src\/http\//,
+    /^(schemas|src\/http|src\/ingest|src\/registry|clickhouse\/queries)\/|^src\/streams\/read-barrier\.ts$|^src\/redis\/keys\.ts$|^clickhouse\/(client|errors)\.ts$/,
+  ],
+  [/^src\/embedded\//, /^schemas\//],
+  [/^clickhouse\//, /^(schemas|clickhouse)\//],
+  [/^pipelines\/pipelines\.ts$/, /^(schemas|src\/streams|src\/redis|src\/registry|clickhouse|pipelines)\//],
+  [/^pipelines\//, /^(schemas|src\/streams|src\/redis|src\/registry|clickhouse)\/|^pipelines\/[^/]+$/],
+  [
+    /^(src\/(main|front|pipelines-process|cli|start|stores)\.ts$|src\/commands\/)/,
+    /^(schemas|src|pipelines|clickhouse)\//,
+  ],
+  [/^src\/[^/]+$/, /^schemas\//],
+  [/^(bench|test|scripts)\//, /./],
+];
+
+/** Tightened from above, never loosened: the longest function there is, and what nine in ten stay under. */
+const FUNCTION_LINES_MAX = 55;
+const FUNCTION_LINES_P90 = 25;
+const FILE_LINES_MAX = 540;
+
+const IMPORT = /^(?:import|export)\s[^;]*?from '([^']+)'|^import '([^']+)'|\bimport\('([^']+)'\)/gm;
+
+const NOT_OURS = new Set(['node_modules', 'build', 'data', '.git', '.tap']);
+
+type Source = { file: string; text: string; lines: string[]; imports: string[] };
+
+const sources = CODE.flatMap((folder) => filesIn(folder, /\.(ts|mjs)$/)).map(readSource);
+const service = sources.filter(({ file }) => SERVICE.includes(file.split('/')[0]!));
+
+t.test('imports run one way', async (t) => {
+  const wrong = sources.flatMap(({ file, imports }) =>
+    imports.filter((to) => !mayImport(file, to)).map((to) => `${file} imports ${to}`),
+  );
+  t.same(wrong, [], 'nothing is imported against the arrows');
+  const unmatched = sources.filter(({ file }) => !ARROWS.some(([from]) => from.test(file))).map(({ file }) => file);
+  t.same(unmatched, [], 'every folder has its arrows');
+});
+
+t.test('modules are imported by their file, named exports only', async (t) => {
+  await none(t, sources, /^export default\b/m, 'no default exports');
+  await none(t, sources, /^export \* from/m, 'no barrels');
+  await none(t, sources, /from '\.{1,2}\/[^']*(?<!\.(ts|mjs))'/, 'relative imports name the .ts file');
+  await none(t, service, /\bgetInstance\(/, 'no singletons');
+  await none(t, sources, /^ +(private|protected|public) (?!constructor\()/m, '#private instead of the keyword');
+  const misnamed = sources.filter(({ file }) => !/^[a-z0-9]+([-.][a-z0-9]+)*\.(ts|mjs)$/.test(path.basename(file)));
+  t.same(
+    misnamed.map(({ file }) => file),
+    [],
+    'file names are kebab-case',
+  );
+});
+
+t.test('the environment is read in one file', async (t) => {
+  const others = service.filter(({ file }) => file !== 'src/config.ts');
+  await none(t, others, /\bprocess\.env\b/, 'settings come from src/config.ts, handed down');
+});
+
+t.test('every file says what it is', async (t) => {
+  const silent = sources.filter(({ text }) => !/^(#!.*\n)?\/\/ \S.{30,}/.test(text)).map(({ file }) => file);
+  t.same(silent, [], 'sources open with a header comment');
+  const scripts = ['src', 'clickhouse', 'pipelines'].flatMap((folder) => filesIn(folder, /\.(lua|sql)$/));
+  const bare = scripts.filter((file) => !/^(#!.*\n)?-- \S/.test(read(file)));
+  t.same(bare, [], 'Lua and SQL open with their contract');
+});
+
+t.test('functions stay short', async (t) => {
+  const all = sources.flatMap(functionsOf).sort((a, b) => b.lines - a.lines);
+  const long = all
+    .filter(({ lines }) => lines > FUNCTION_LINES_MAX)
+    .map(({ where, lines }) => `${where}: ${lines} lines`);
+  t.same(long, [], `none over ${FUNCTION_LINES_MAX} lines`);
+  t.ok(all[Math.floor(all.length / 10)]!.lines <= FUNCTION_LINES_P90, `nine in ten within ${FUNCTION_LINES_P90} lines`);
+  const longFiles = service.filter(({ lines }) => lines.length > FILE_LINES_MAX).map(({ file }) => file);
+  t.same(longFiles, [], `no file over ${FILE_LINES_MAX} lines`);
+});
+
+t.test('nothing is left lying about', async (t) => {
+  const marks = new RegExp(
+    `\\b(${['TO', 'FIX', 'XX'].map((w, i) => w + ['DO', 'ME', 'X'][i]).join('|')})\\b(?!\\(#\\d+\\))`,
+  );
+  await none(t, sources, marks, 'what is to be done names its issue');
+  await none(
+    t,
+    service,
+    /\bconsole\.(log|error|warn|info|debug)\(/,
+    'the log is the log; the CLI writes to its streams',
+  );
+  await none(t, sources, /\b(test|t)\.only\(|\bdebugger;/, 'no debugging left');
+});
+
+t.test('the repository names no machine and no registry', async (t) => {
+  const files = [...filesIn('.', /\.(ts|mjs|md|json|lua|sql|yml|yaml|sh)$|^\.(npmrc|ci\/run)$/)];
+  const paths = files.filter(
+    (file) => file !== 'test/tidy.test.ts' && /(^|[\s"'`(=])\/(work|home|root|Users)\/[a-z]/m.test(read(file)),
+  );
+  t.same(paths, [], 'no absolute path of a machine');
+  const lock = read('package-lock.json');
+  t.notMatch(lock, /"resolved"\s*:/, 'the lock file is for every registry');
+  t.notMatch(lock, /https?:\/\/[^"]*\.tgz/, 'and holds no address of a package');
+});
+
+t.test('a test says by its name what it needs', async (t) => {
+  const needs: [RegExp, RegExp][] = [
+    [/support\/service\.ts'/, /\.path\.test\.ts$/],
+    [/support\/redis\.ts'/, /\.(redis|path)\.test\.ts$/],
+    [/support\/clickhouse\.ts'/, /\.(clickhouse|path)\.test\.ts$/],
+  ];
+  const tests = sources.filter(({ file }) => file.endsWith('.test.ts'));
+  const wrong = tests.filter(({ file, text }) => {
+    const needed = needs.filter(([use]) => use.test(text));
+    // A test of several engines is named after one of them, or is a path test.
+    return needed.length > 0 && !needed.some(([, name]) => name.test(file));
+  });
+  t.same(
+    wrong.map(({ file }) => file),
+    [],
+    '.redis, .clickhouse or .path',
+  );
+});
+
+function mayImport(file: string, to: string): boolean {
+  if (to.startsWith('node:')) return !file.startsWith('schemas/');
+  const [, allowed] = ARROWS.find(([from]) => from.test(file)) ?? [];
+  if (!allowed) return false;
+  if (/^(bench|test|scripts)\//.test(to)) return /^(bench|test|scripts)\//.test(file);
+  const isLocal = CODE.some((folder) => to.startsWith(`${folder}/`));
+  if (!isLocal) return !file.startsWith('schemas/') || allowed.test(to);
+  const ownFolder =
+    path.dirname(file) === path.dirname(to) && path.dirname(file) !== 'src' && path.dirname(file) !== 'pipelines';
+  const below = to.startsWith(`${path.dirname(file)}/`) && path.dirname(file).split('/').length > 1;
+  const isShared = SHARED.test(to) && !file.startsWith('schemas/');
+  return ownFolder || below || isShared || to.startsWith('schemas/') || allowed.test(to);
+}
+
+function readSource(file: string): Source {
+  const text = read(file);
+  const imports = [...text.matchAll(IMPORT)].map(([, from, bare, dynamic]) =>
+    resolveImport(file, (from ?? bare ?? dynamic)!),
+  );
+  return { file, text, lines: text.split('\n'), imports };
+}
+
+/** A path from the root for our own files, the bare name for the rest. */
+function resolveImport(file: string, to: string): string {
+  return to.startsWith('.') ? path.posix.normalize(path.posix.join(path.posix.dirname(file), to)) : to;
+}
+
+/** Functions and methods with a name and a body of their own; short arrows count to what they stand in. */
+function functionsOf({ file, lines }: Source): { where: string; lines: number }[] {
+  const head =
+    /^(\s*)(?:(?:export |async |static )*(?:function\b.*|(?:#?[a-zA-Z]\w*|constructor)\(.*|(?:get|set) #?\w+\(.*))\{$/;
+  const words = /^\s*(?:if|for|while|switch|catch|return|await|else|do|try)\b/;
+  const isTest = file.startsWith('test/') || file.endsWith('.test.ts');
+  return lines.flatMap((line, at) => {
+    const match = words.test(line) || isTest ? null : head.exec(line);
+    if (!match) return [];
+    const end = lines.findIndex((other, i) => i > at && other.startsWith(`${match[1]}}`));
+    return end < 0 ? [] : [{ where: `${file}:${at + 1}`, lines: end - at + 1 }];
+  });
+}
+
+async function none(t: Test, among: readonly Source[], pattern: RegExp, sentence: string): Promise<void> {
+  const found = among
+    .filter(({ file, text }) => file !== 'test/tidy.test.ts' && pattern.test(text))
+    .map(({ file }) => file);
+  t.same(found, [], sentence);
+}
+
+/** Paths from the root, sorted. */
+function filesIn(folder: string, pattern: RegExp): string[] {
+  const entries = readdirSync(path.join(PROJECT_ROOT, folder), { withFileTypes: true });
+  const found = entries.flatMap((entry) => {
+    const file = path.posix.join(folder, entry.name);
+    if (entry.isDirectory()) return NOT_OURS.has(entry.name) ? [] : filesIn(file, pattern);
+    return pattern.test(file) ? [file] : [];
+  });
+  return found.sort();
+}
+
+function read(file: string): string {
+  return readFileSync(path.join(PROJECT_ROOT, file), 'utf8');
+}
