@@ -25,10 +25,11 @@ import type { Commands } from '../src/redis/client.ts';
 import { type Keys, REGISTRY_SHARDS } from '../src/redis/keys.ts';
 import { StreamReader } from '../src/streams/consume.ts';
 import { Doorbell } from '../src/streams/doorbell.ts';
-import { EVENT_GROUPS, ensureGroups, type Group, JOURNAL_GROUPS } from '../src/streams/groups.ts';
+import { EVENT_GROUPS, ensureGroups, type Group, JOURNAL_GROUPS, SIGNAL_GROUPS } from '../src/streams/groups.ts';
 import { acquireLease, type Lease, LeaseLost } from '../src/streams/lease.ts';
 import { Members } from '../src/streams/members.ts';
 import { trimStream } from '../src/streams/trim.ts';
+import { EventAlerts, SignalAlerts } from './alert/pipeline.ts';
 import { AnomalyPipeline } from './anomaly/pipeline.ts';
 import { Drain, type Work } from './drain.ts';
 import { Slots } from './slots.ts';
@@ -225,7 +226,7 @@ export class Pipelines {
   /** A stream's part of what may be held at once. Digests and journals are small beside rows. */
   #bytesMax(share: string): number {
     const streams = this.#units.filter((unit) => unit.share === share).length;
-    return (READ_AHEAD_BYTES_MAX * (share === 'store' ? 3 / 4 : 1 / 8)) / streams;
+    return (READ_AHEAD_BYTES_MAX * (share === 'store' ? 3 / 4 : 1 / 16)) / streams;
   }
 
   /** Resolves when the drain has ended, however it did, and the lease is let go. */
@@ -316,6 +317,21 @@ function unitsOf(options: PipelinesOptions): Unit[] {
     const work = new AnomalyPipeline(options) as Work<unknown>;
     for (const partition of partitions)
       units.push({ share: 'anomaly', group: 'anomaly', work, without: ENTRY_FIELD.rows, ...events(partition) });
+  }
+  if (groups.includes('alert')) {
+    const onEvents = new EventAlerts() as Work<unknown>;
+    const onSignals = new SignalAlerts() as Work<unknown>;
+    for (const partition of partitions) {
+      units.push({ share: 'alert', group: 'alert', work: onEvents, without: ENTRY_FIELD.rows, ...events(partition) });
+      units.push({
+        share: 'signal',
+        group: 'alert',
+        work: onSignals,
+        stream: keys.signals(partition),
+        dead: keys.signalsDead(partition),
+        groups: SIGNAL_GROUPS,
+      });
+    }
   }
   return units;
 }

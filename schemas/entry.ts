@@ -41,6 +41,8 @@ export type MatchDigest = {
   type: PolicyType;
   actions: PolicyAction[];
   severity: Severity | null;
+  /** Of a rate limit that is over: which counter (hash of policy and value) and its window, so that it is told of once a window. */
+  limit?: { counter: string; windowMs: number };
 };
 
 /** What pipelines other than store need of an event. Times are epoch ms. Optional fields are left out when null or empty. */
@@ -54,7 +56,9 @@ export type EventDigest = {
   outcome: Outcome;
   reason?: Reason;
   policyId?: string;
+  /** Of a pending event: what its approval is opened with. */
   approvalId?: string;
+  approval?: { timeoutSeconds: number; onTimeout: 'deny' | 'approve' };
   traceId?: string;
   tokensUsed?: number;
   matches?: MatchDigest[];

@@ -7,6 +7,9 @@ export const JOURNAL_VERSION = 1;
 /** The single field of a journal entry: the JSON of a JournalEntry. */
 export const JOURNAL_FIELD = 'j';
 
+/** Tables that the journal feeds beside `registry` and `audit_log`; their column `revision` is the entry's. */
+export type JournalTable = 'approvals' | 'deliveries';
+
 export type JournalEntry = {
   version: typeof JOURNAL_VERSION;
   account: string;
@@ -17,6 +20,8 @@ export type JournalEntry = {
   /** The resource after the change, `record: null` after its deletion. One change can touch several (an agent's deletion). */
   changes: { kind: Exclude<ResourceType, 'event' | 'approval'>; id: string; record: object | null }[];
   audit: AuditLog[];
+  /** Rows of what has tables of its own, as their columns stand; one of a higher `revision` replaces one of the same key. */
+  rows?: { table: JournalTable; row: Record<string, unknown> }[];
   /** The agent that this change erases: its rows go, once the streams have drained past the change. */
   erases?: string;
 };

@@ -35,6 +35,10 @@ export class Keys {
   events = (partition: number) => this.#p(partition, 'events');
   /** Stream, bounded: entries that could not be processed, with their reason. */
   dead = (partition: number) => this.#p(partition, 'dead');
+  /** Stream: signals of this partition's agents (and of keys that hash to it) on their way to the alerts. */
+  signals = (partition: number) => this.#p(partition, 'signals');
+  /** Stream, bounded: signal entries that could not be processed. */
+  signalsDead = (partition: number) => this.#p(partition, 'signals:dead');
   /** Hash agent id -> epoch ms of its last accepted event. */
   lastSeen = (partition: number) => this.#p(partition, 'last-seen');
   /** String, PEXPIRE: kept request outcome under an Idempotency-Key, 24 h; while running, 10 s. */

@@ -31,13 +31,19 @@ export type Change = {
   writes: readonly Words[];
   changes: JournalEntry['changes'];
   audit: AuditLog[];
+  rows?: JournalEntry['rows'];
+  /** Made even if Redis is full: for pipelines, on whose progress the emptying depends. A caller's change is refused then. */
+  whenFull?: true;
   erases?: string;
 };
 
 /** `refused`: the name of the guard that did not hold. */
 export type Committed = { revision: number; refused?: undefined } | { refused: string };
 
-const script = new Script<['done', number] | ['refused', string]>('commit', readAsset('src/redis/commit.lua'));
+type Reply = ['done', number] | ['refused', string];
+const text = readAsset('src/redis/commit.lua');
+const script = new Script<Reply>('commit', text);
+const scriptWhenFull = new Script<Reply>('commit-when-full', text.replace('#!lua', '#!lua flags=allow-oom'));
 
 /** A commit is not sent again later than this, so its marker need not live longer. */
 const MARKER_MS = 60_000;
@@ -92,7 +98,7 @@ export async function commit({ redis, keys }: RegistryStore, change: Change): Pr
   const args: (string | number)[] = [MARKER_MS, JOURNAL_FIELD, journalJson(change), change.guards.length];
   for (const { name, test, expected, words } of change.guards) args.push(name, test, expected, ...names.indexed(words));
   for (const words of change.writes) args.push(...names.indexed(words));
-  const [state, value] = await runTwice(() => script.run(redis, names.all, args));
+  const [state, value] = await runTwice(() => (change.whenFull ? scriptWhenFull : script).run(redis, names.all, args));
   return state === 'done' ? { revision: value as number } : { refused: value as string };
 }
 
@@ -120,9 +126,11 @@ function unavailable(cause: RedisUnavailable, recorded: false | 'unknown'): Serv
 }
 
 /** The script puts `revision` in front. */
-function journalJson({ account, at, changes, audit, erases }: Change): string {
+function journalJson({ account, at, changes, audit, rows, erases }: Change): string {
   const entry: Omit<JournalEntry, 'revision'> = { version: JOURNAL_VERSION, account, at, changes, audit };
-  return JSON.stringify(erases === undefined ? entry : { ...entry, erases });
+  if (rows !== undefined) entry.rows = rows;
+  if (erases !== undefined) entry.erases = erases;
+  return JSON.stringify(entry);
 }
 
 /** The keys of one script call, each once. */

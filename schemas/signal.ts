@@ -1,0 +1,39 @@
+// The signal: something happened that an alert may tell people of (decisions 7). It crosses process borders on the signal
+// streams; what the event streams' digests say by themselves (policy matches) becomes a signal where it is consumed.
+// Invariant: `id` names the occurrence. Whoever derives the same signal again, after a crash or from a replayed entry, gives it
+// the same id, and whatever follows from a signal is idempotent by it.
+import type { EventType, Severity, Trigger } from './common.ts';
+
+export const SIGNAL_VERSION = 1;
+/** The single field of a signal entry: the JSON of a SignalEntry. */
+export const SIGNAL_FIELD = 's';
+
+export type Signal = {
+  /** `<trigger>/<what it follows from>`, e.g. `anomaly_detected/ano_01jd…`, `agent_down/agt_01jd…/1763745600000`. */
+  id: string;
+  trigger: Trigger;
+  account: string;
+  /** null: not about one agent (a key that met 429). */
+  agent: string | null;
+  severity: Severity;
+  /** Epoch ms, our clock. */
+  at: number;
+  /** One plain sentence for people. May quote names that callers chose: whoever shows it escapes it. */
+  message: string;
+  /** What it follows from; at least one of them. */
+  event?: { id: string; type: EventType; occurredAt: number; traceId?: string };
+  policies?: { id: string; name: string; type: string; severity: Severity | null }[];
+  anomaly?: {
+    id: string;
+    kind: string;
+    observed: number | null;
+    baseline: number | null;
+    score: number | null;
+  };
+  /** agent_down: since when it has been silent, epoch ms, and the seconds it may be. */
+  silence?: { since: number; heartbeatSeconds: number };
+  /** rate_limit_exceeded by the request limit of a key. */
+  apiKey?: { id: string };
+};
+
+export type SignalEntry = { version: typeof SIGNAL_VERSION; signals: Signal[] };
