@@ -1,0 +1,70 @@
+// What a channel is to the deliveries: a sender of one attempt (between the delivery queue and the channels).
+// Invariant: `send` never rejects, and has ended, however it did, soon after `attempt.signal` fires or `timeoutMs` is over.
+// `Notification.id` is the `webhook-id`: the same in every attempt, by which a receiver tells repetitions apart.
+import type { Channel, Trigger } from '../../schemas/common.ts';
+import type { Signal } from '../../schemas/signal.ts';
+
+/** What is told. `signal`: the only one, or the newest of those that a summary tells of. */
+export type Notification = {
+  /** `dlv_…`, the webhook-id. */
+  id: string;
+  /** Epoch ms. */
+  createdAt: number;
+  alert: { id: string; name: string; trigger: Trigger; channel: Channel };
+  signal: Signal;
+  /** Signals that it tells of: 1, or more in a summary. */
+  count: number;
+  /** Asked for by POST /v1/alerts/{id}/test. */
+  test: boolean;
+};
+
+/** `url`: of a webhook or chat. `address`: of a mail box. The alert's current ones, read right before the attempt. */
+export type Target = { url: string; secret?: string } | { address: string };
+
+export type Attempt = {
+  /** 1 for the first. */
+  number: number;
+  /** Epoch ms: the time that the attempt states, e.g. `webhook-timestamp`. */
+  at: number;
+  timeoutMs: number;
+  /** The process leaves, or the time is over. */
+  signal: AbortSignal;
+};
+
+/** What there is to say of an attempt that did not succeed. Never the other side's text. */
+export const ATTEMPT_ERRORS = [
+  'timeout',
+  'refused',
+  'reset',
+  'private_address',
+  'tls',
+  'dns',
+  'status',
+  'redirect',
+  'rejected',
+  'aborted',
+  'not_configured',
+  'internal',
+] as const;
+export type AttemptError = (typeof ATTEMPT_ERRORS)[number];
+
+export type AttemptResult = {
+  /** `retry`: may go well later. `failed`: never will. `gone`: the target wants no more (410): its alert becomes inactive. */
+  outcome: 'delivered' | 'retry' | 'failed' | 'gone';
+  /** HTTP status, or SMTP reply code; null: no answer. */
+  statusCode: number | null;
+  /** null: it was taken. */
+  error: AttemptError | null;
+  /** What the target asked for (`Retry-After`). */
+  retryAfterMs?: number;
+};
+
+export interface ChannelSender {
+  send(target: Target, notification: Notification, attempt: Attempt): Promise<AttemptResult>;
+}
+
+/** By what concurrency and breakers are counted: the host of a URL; for mail our own server, which is one for all of them. */
+export function hostOf(channel: Channel, target: string): string {
+  if (channel === 'email') return 'smtp';
+  return URL.canParse(target) ? new URL(target).host : 'invalid';
+}
