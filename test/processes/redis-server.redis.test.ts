@@ -1,5 +1,5 @@
 // The embedded redis-server over its life: started, killed, left behind, its file cut off or damaged.
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import {
   appendFileSync,
@@ -58,6 +58,32 @@ function lastFile(folder: string): string {
     .at(-1)!;
   return path.join(folder, 'appendonlydir', name);
 }
+
+t.test('killed while the disk is slow, it has kept all that it acknowledged', async (t) => {
+  if (spawnSync('strace', ['-V']).status !== 0) return void t.pass('skipped: strace, which slows the disk, is missing');
+  const folder = folderOf(t);
+  const options = await optionsIn(folder);
+  const server = launchRedis(options);
+  await server.ready;
+  const slow = ['-f', '-qq', '-o', '/dev/null', '-e', 'trace=fdatasync', '-e', 'inject=fdatasync:delay_enter=1500000'];
+  const strace = spawn('strace', [...slow, '-p', String(server.pid)], { stdio: 'ignore' });
+  t.teardown(() => strace.kill());
+  const redis = new Redis(redisUrl(options), { replyMapping: 'legacy', retryStrategy: () => null, lazyConnect: true });
+  redis.on('error', () => undefined);
+  await redis.connect();
+  const killAt = performance.now() + 3_500;
+  let acknowledged = 0;
+  while (performance.now() < killAt) {
+    await redis.set('n', acknowledged + 1);
+    acknowledged++;
+  }
+  server.signal('SIGKILL');
+  await server.exited;
+  redis.disconnect();
+  await withServer(folder, async (again) => {
+    t.equal(Number(await again.get('n')), acknowledged, `all of ${acknowledged}`);
+  });
+});
 
 t.test('it keeps what it was told, over a stop and over a kill', async (t) => {
   const folder = folderOf(t);

@@ -43,13 +43,13 @@ async function eventually(
   promise: string,
   check: () => Promise<boolean> | boolean,
   ms = 30_000,
-): Promise<void> {
+): Promise<boolean> {
   const deadline = performance.now() + ms;
   while (!(await Promise.resolve(check()).catch(() => false))) {
-    if (performance.now() > deadline) return void t.fail(promise);
+    if (performance.now() > deadline) return t.fail(promise);
     await sleep(50);
   }
-  t.pass(promise);
+  return t.pass(promise);
 }
 
 t.test(
@@ -159,10 +159,13 @@ t.test('whatever child is killed comes back, the others go on, and no acknowledg
       'the others were left alone',
     );
   }
-  await eventually(t, `all ${acknowledged} acknowledged events are listed`, async () => {
-    const listed = await call(service, 'GET', `/v1/agents/${agent}/events`);
-    return listed.status === 200 && listed.body.total >= acknowledged;
+  let listed = '';
+  const isWhole = await eventually(t, `all ${acknowledged} acknowledged events are listed`, async () => {
+    const { status, body } = await call(service, 'GET', `/v1/agents/${agent}/events`);
+    listed = `${status} ${JSON.stringify(body)}`;
+    return status === 200 && body.total >= acknowledged;
   });
+  if (!isWhole) t.comment(listed, (await service.log()).slice(-20_000));
 });
 
 t.test('one scrape shows all processes, whichever front answers', async (t) => {
