@@ -31,6 +31,7 @@ import { Members } from '../src/streams/members.ts';
 import { trimStream } from '../src/streams/trim.ts';
 import { EventAlerts, SignalAlerts } from './alert/pipeline.ts';
 import { AnomalyPipeline } from './anomaly/pipeline.ts';
+import { openApprovals } from './approval/open.ts';
 import { Drain, type Work } from './drain.ts';
 import { Slots } from './slots.ts';
 import { Eraser } from './store/erase.ts';
@@ -319,7 +320,9 @@ function unitsOf(options: PipelinesOptions): Unit[] {
       units.push({ share: 'anomaly', group: 'anomaly', work, without: ENTRY_FIELD.rows, ...events(partition) });
   }
   if (groups.includes('alert')) {
-    const onEvents = new EventAlerts() as Work<unknown>;
+    const onEvents = new EventAlerts({
+      openApprovals: (events) => openApprovals(options, events),
+    }) as Work<unknown>;
     const onSignals = new SignalAlerts() as Work<unknown>;
     for (const partition of partitions) {
       units.push({ share: 'alert', group: 'alert', work: onEvents, without: ENTRY_FIELD.rows, ...events(partition) });
