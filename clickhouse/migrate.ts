@@ -129,6 +129,7 @@ async function changeRetention(
   for (const [table, column] of [
     ['events', 'received_at'],
     ['anomalies', 'created_at'],
+    ['approvals', 'created_at'],
   ]) {
     await lock.check();
     await clickhouse.command(

@@ -1,13 +1,14 @@
-// The journal's way into ClickHouse: registry streams -> tables `registry` and `audit_log` (beside the event store).
+// The journal's way into ClickHouse: registry streams -> tables `registry`, `audit_log`, `approvals`, `deliveries` (beside the event store).
 // Each entry is one registry change with its audit record, which Redis wrote together; here both are copied.
-// Exactly once: both tables replace rows of equal key, so writing a batch again changes nothing; the tokens spare the parts.
-// Invariant: `registry` keeps the newest revision of each resource, however late or often a change arrives.
+// Exactly once: all tables replace rows of equal key, so writing a batch again changes nothing; the tokens spare the parts.
+// Invariant: `registry` keeps the newest revision of each resource, however late or often a change arrives; so do the tables
+// that an entry's `rows` are of. Those come as their columns stand, times as ISO text; account and revision are put in here.
 // An agent's erasure is not this file's: its audit records are copied like all others and removed later (erase.ts).
 // An entry of another version is parked; refused rows are parked with their entry.
 
 import { type ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
 import { EntryFormatError } from '../../schemas/entry.ts';
-import { JOURNAL_FIELD, JOURNAL_VERSION, type JournalEntry } from '../../schemas/journal.ts';
+import { JOURNAL_FIELD, JOURNAL_VERSION, type JournalEntry, type JournalTable } from '../../schemas/journal.ts';
 import { PARKED_ROWS_MAX } from '../../src/limits.ts';
 import type { Log } from '../../src/log.ts';
 import type { Metrics } from '../../src/metrics.ts';
@@ -21,7 +22,8 @@ const GROUP = 'store';
 
 type Change = { id: string; entry: JournalEntry; fields: ReadonlyMap<string, Buffer> };
 type Table = {
-  name: 'registry' | 'audit_log' /** Rows of one partition of the table. */;
+  name: 'registry' | 'audit_log' | JournalTable;
+  /** Rows of one partition of the table. */
   parts: { part: string; rows: object[]; ids: string[] }[];
 };
 
@@ -40,7 +42,8 @@ export class JournalStore implements Work<Change> {
     const entry = JSON.parse(fields.get(JOURNAL_FIELD)?.toString() ?? 'null') as JournalEntry | null;
     if (entry?.version !== JOURNAL_VERSION)
       throw new EntryFormatError(`journal entry of version ${entry?.version ?? 'none'}, expected ${JOURNAL_VERSION}`);
-    return { value: { id, entry, fields }, rows: entry.changes.length + entry.audit.length, oldestMs: entry.at };
+    const rows = entry.changes.length + entry.audit.length + (entry.rows?.length ?? 0);
+    return { value: { id, entry, fields }, rows, oldestMs: entry.at };
   }
 
   hasEffect(changes: readonly Change[]): boolean {
@@ -76,7 +79,7 @@ export class JournalStore implements Work<Change> {
   }
 
   async #insert(batch: Batch<Change>, changes: readonly Change[]): Promise<void> {
-    for (const { name, parts } of [registryTable(changes), auditTable(changes)]) {
+    for (const { name, parts } of [registryTable(changes), auditTable(changes), ...rowTables(changes)]) {
       for (const { part, rows, ids } of parts) {
         await batch.ensureHeld();
         await this.#clickhouse.insertRows(
@@ -133,6 +136,23 @@ function auditTable(changes: readonly Change[]): Table {
     }
   }
   return { name: 'audit_log', parts: [...months.values()] };
+}
+
+/** What entries carry for tables of their own, as it stands. A month of `created_at` is a partition. */
+function rowTables(changes: readonly Change[]): Table[] {
+  const tables = new Map<JournalTable, Map<string, Table['parts'][number]>>();
+  for (const { entry } of changes) {
+    for (const { table, row } of entry.rows ?? []) {
+      const months = tables.get(table) ?? new Map<string, Table['parts'][number]>();
+      tables.set(table, months);
+      const part = `${table}:${String(row['created_at']).slice(0, 'yyyy-mm'.length)}`;
+      const same: Table['parts'][number] = months.get(part) ?? { part, rows: [], ids: [] };
+      months.set(part, same);
+      same.ids.push(`${String(row['id'])}/${entry.revision}`);
+      same.rows.push({ ...row, account_id: entry.account, revision: entry.revision });
+    }
+  }
+  return [...tables].map(([name, months]) => ({ name, parts: [...months.values()] }));
 }
 
 /** `2026-11-20 17:28:00.123`, UTC. */

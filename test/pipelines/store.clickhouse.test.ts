@@ -299,6 +299,67 @@ t.test('the journal is copied: newest revision of each resource, each audit reco
   t.ok(pipelines.healthy().ok);
 });
 
+t.test(
+  'rows that a journal entry carries: the newest revision of each stands, in the order of revisions',
+  async (t) => {
+    const world = await makeWorld(t, servers);
+    const { clickhouse, keys, redis } = world;
+    const account = mintId('account', Date.now());
+    const ids = ['2026-10-31T23:59:59.999Z', '2026-11-01T00:00:00.000Z'].map((created_at) => ({
+      id: mintId('approval', Date.parse(created_at)),
+      created_at,
+    }));
+    const entryOf = (revision: number, status: 'pending' | 'approved'): JournalEntry => ({
+      version: 1,
+      account,
+      revision,
+      at: Date.now(),
+      changes: [],
+      audit: [],
+      rows: ids.map((id) => ({ table: 'approvals', row: approvalRow(id, status) })),
+    });
+    const [opened, decided] = [entryOf(7, 'pending'), entryOf(9, 'approved')];
+    const journal = keys.journal(keys.shardOf(account));
+    for (const entry of [decided, opened, decided]) await redis.xadd(journal, '*', 'j', JSON.stringify(entry));
+    const { count } = await startPipelines(t, world);
+    t.ok(await new ReadBarrier({ redis, keys, waitMs: 10_000 }).waitForJournal(account));
+    const rows = await clickhouse.query(
+      `SELECT account_id, id, status, toString(created_at) AS created_at, toString(decided_at) AS decided_at, comment, toUInt32(revision) AS revision
+     FROM approvals FINAL ORDER BY id`,
+    );
+    const expected = { account_id: account, status: 'approved', comment: 'as "agreed"', revision: 9 };
+    t.same(
+      rows,
+      ids.map(({ id, created_at }) => ({
+        ...expected,
+        id,
+        created_at: created_at.replace('T', ' ').slice(0, -1),
+        decided_at: '2026-11-02 00:00:00.001',
+      })),
+    );
+    t.equal(await count('gatehouse_parked_rows_total'), 0);
+  },
+);
+
+function approvalRow({ id, created_at }: { id: string; created_at: string }, status: 'pending' | 'approved') {
+  const isDecided = status === 'approved';
+  return {
+    id,
+    agent_id: 'agt_1',
+    event_id: 'evt_1',
+    policy_id: 'pol_1',
+    policy_name: 'Payments',
+    status,
+    outcome: isDecided ? 'allowed' : 'pending',
+    on_timeout: 'deny',
+    created_at,
+    expires_at: '2026-12-01T00:00:00.000Z',
+    decided_at: isDecided ? '2026-11-02T00:00:00.001Z' : null,
+    decided_by: isDecided ? 'key:key_1' : null,
+    comment: isDecided ? 'as "agreed"' : null,
+  };
+}
+
 t.test('an event blocked by a policy is an anomaly, once; one blocked by the kill switch is none', async (t) => {
   const world = await makeWorld(t, servers);
   const { appender, clickhouse, keys, redis } = world;
