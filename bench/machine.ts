@@ -1,0 +1,62 @@
+// Says on what a figure was measured. Without it a figure is worth nothing.
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import os from 'node:os';
+import { assetPath } from '../src/assets.ts';
+
+export type Machine = {
+  date: string;
+  commit: string;
+  cpus: number;
+  cpuModel: string;
+  memoryGb: number;
+  system: string;
+  node: string;
+  redis: string;
+  chdb: string;
+  loadTool: string;
+  /** Of the last minute: what else ran. */
+  loadAverage: number;
+};
+
+export function describeMachine(): Machine {
+  const cpus = os.cpus();
+  return {
+    date: new Date().toISOString().slice(0, 16),
+    commit: said('git', ['-C', assetPath('.'), 'rev-parse', '--short', 'HEAD']),
+    cpus: cpus.length,
+    cpuModel: cpus[0]?.model.trim() ?? 'unknown',
+    memoryGb: Math.round(os.totalmem() / 1024 ** 3),
+    system: `${os.type()} ${os.release()}`,
+    node: process.version,
+    redis: /v=([0-9.]+)/.exec(said('redis-server', ['--version']))?.[1] ?? 'unknown',
+    chdb: versionOf('chdb'),
+    loadTool: /^wrk [^ ]+/.exec(said('wrk', ['-v']))?.[0] ?? 'autocannon',
+    loadAverage: Number(os.loadavg()[0]!.toFixed(1)),
+  };
+}
+
+export function machineSentence(machine: Machine): string {
+  const { cpus, cpuModel, memoryGb, system, node, redis, chdb, loadTool, loadAverage, date, commit } = machine;
+  return `${date}, commit ${commit}: ${cpus} CPUs (${cpuModel}), ${memoryGb} GB, ${system}, Node ${node}, redis-server ${redis}, chdb ${chdb}, ${loadTool}; load average at the start ${loadAverage}`;
+}
+
+/** What a command prints; '' where it is not there. wrk prints its version with status 1. */
+function said(command: string, args: string[]): string {
+  try {
+    return execFileSync(command, args, { stdio: ['ignore', 'pipe', 'ignore'] })
+      .toString()
+      .trim();
+  } catch (error) {
+    return String((error as { stdout?: Buffer }).stdout ?? '').trim();
+  }
+}
+
+function versionOf(dependency: string): string {
+  try {
+    const text = readFileSync(assetPath(`node_modules/${dependency}/package.json`), 'utf8');
+    return (JSON.parse(text) as { version: string }).version;
+  } catch {
+    return 'not installed';
+  }
+}

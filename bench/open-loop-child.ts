@@ -1,0 +1,186 @@
+// The process that makes an open-loop load: keep-alive connections over node:net, one request at a time on each.
+// Takes one order (OpenLoad) by message, answers with the samples. It sleeps between ticks of a millisecond: a loop without
+// sleep would take a processor from the server that it measures. How late it was itself is in every sample.
+// Bounds: samples are allotted once from the schedule's count; what is still due or open GRACE_MS after the end is given up.
+import net from 'node:net';
+import { type OpenLoad, type Samples, Schedule } from './open-loop.ts';
+
+const TICK_MS = 1;
+/** Longer than any caller waits. */
+const GRACE_MS = 10_000;
+const CONNECT_AGAIN_MS = 50;
+/** For all connections to be made before the first request is due. */
+const CONNECT_MS = 300;
+const SAMPLES_MAX = 6_000_000;
+const HEAD_END = Buffer.from('\r\n\r\n');
+
+class Recorder {
+  readonly #samples: Omit<Samples, 'unsent'>;
+  count = 0;
+
+  constructor(most: number) {
+    if (most > SAMPLES_MAX) throw new Error(`${most} requests are more than a run may have (${SAMPLES_MAX})`);
+    this.#samples = {
+      dueMs: new Float64Array(most),
+      latencyMs: new Float64Array(most),
+      status: new Uint16Array(most),
+      lateMs: new Float64Array(most),
+    };
+  }
+
+  add(dueMs: number, latencyMs: number, status: number, lateMs: number): void {
+    const i = this.count++;
+    this.#samples.dueMs[i] = dueMs;
+    this.#samples.latencyMs[i] = latencyMs;
+    this.#samples.status[i] = status;
+    this.#samples.lateMs[i] = lateMs;
+  }
+
+  take(unsent: number): Samples {
+    const { dueMs, latencyMs, status, lateMs } = this.#samples;
+    const end = this.count;
+    return {
+      dueMs: dueMs.slice(0, end),
+      latencyMs: latencyMs.slice(0, end),
+      status: status.slice(0, end),
+      lateMs: lateMs.slice(0, end),
+      unsent,
+    };
+  }
+}
+
+type ConnectionEvents = {
+  idle(connection: Connection): void;
+  /** It is being connected anew, and `idle` once it is. */
+  gone(connection: Connection): void;
+  /** Status 0: no answer. */
+  answer(status: number, dueMs: number, lateMs: number): void;
+};
+
+/** One keep-alive connection; knows nothing of HTTP but status and Content-Length, which every answer here has. */
+class Connection {
+  readonly #address: { host: string; port: number };
+  readonly #events: ConnectionEvents;
+  #socket!: net.Socket;
+  #head: Buffer | undefined;
+  #status = 0;
+  #left = 0;
+  #busy = false;
+  #closed = false;
+  #dueMs = 0;
+  #lateMs = 0;
+
+  constructor(address: { host: string; port: number }, events: ConnectionEvents) {
+    this.#address = address;
+    this.#events = events;
+    this.#connect();
+  }
+
+  send(request: Buffer, dueMs: number, lateMs: number): void {
+    this.#busy = true;
+    this.#dueMs = dueMs;
+    this.#lateMs = lateMs;
+    this.#socket.write(request);
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#socket.destroy();
+  }
+
+  #connect(): void {
+    this.#socket = net.connect({ ...this.#address, noDelay: true });
+    this.#head = undefined;
+    this.#left = 0;
+    this.#socket.on('connect', () => this.#events.idle(this));
+    this.#socket.on('data', (chunk) => this.#read(chunk));
+    this.#socket.on('error', () => undefined); // 'close' follows
+    this.#socket.on('close', () => {
+      if (this.#closed) return;
+      if (this.#busy) this.#finish(0);
+      this.#events.gone(this);
+      setTimeout(() => this.#connect(), CONNECT_AGAIN_MS);
+    });
+  }
+
+  #read(chunk: Buffer): void {
+    if (this.#left > 0) {
+      this.#left -= chunk.length;
+    } else {
+      const bytes = this.#head === undefined ? chunk : Buffer.concat([this.#head, chunk]);
+      const end = bytes.indexOf(HEAD_END);
+      if (end < 0) {
+        this.#head = bytes;
+        return;
+      }
+      this.#head = undefined;
+      const head = bytes.toString('latin1', 0, end);
+      this.#status = Number(head.slice(9, 12));
+      const length = Number(/\r\ncontent-length: *(\d+)/i.exec(head)?.[1] ?? 0);
+      this.#left = length - (bytes.length - end - HEAD_END.length);
+    }
+    if (this.#left > 0) return;
+    this.#left = 0;
+    this.#finish(this.#status);
+    this.#events.idle(this);
+  }
+
+  #finish(status: number): void {
+    this.#busy = false;
+    this.#events.answer(status, this.#dueMs, this.#lateMs);
+  }
+}
+
+function run(load: OpenLoad): Promise<Samples> {
+  const startMs = performance.now() + CONNECT_MS;
+  const schedule = new Schedule(load.phases, startMs);
+  const recorder = new Recorder(schedule.count);
+  const requests = load.requests.map((request) => requestBytes(load.url, request));
+  const { hostname, port } = new URL(load.url);
+  const idle: Connection[] = [];
+  /** Since when there has been a free connection: a request that is sent later than that was kept by us. */
+  let idleSinceMs = startMs;
+  const pump = () => {
+    while (idle.length > 0) {
+      const nowMs = performance.now();
+      const dueMs = schedule.take(nowMs);
+      if (dueMs === undefined) return;
+      const request = requests[schedule.taken % requests.length]!;
+      idle.pop()!.send(request, dueMs, nowMs - Math.max(dueMs, idleSinceMs));
+    }
+  };
+  const events: ConnectionEvents = {
+    idle(connection) {
+      if (idle.length === 0) idleSinceMs = performance.now();
+      idle.push(connection);
+      pump();
+    },
+    gone(connection) {
+      const at = idle.indexOf(connection);
+      if (at >= 0) idle.splice(at, 1);
+    },
+    answer: (status, dueMs, lateMs) => recorder.add(dueMs - startMs, performance.now() - dueMs, status, lateMs),
+  };
+  const address = { host: hostname, port: Number(port) };
+  const connections = Array.from({ length: load.connections }, () => new Connection(address, events));
+  return new Promise((resolve) => {
+    const timer = setInterval(() => {
+      pump();
+      const isDone = recorder.count === schedule.count || performance.now() > schedule.endMs + GRACE_MS;
+      if (!isDone) return;
+      clearInterval(timer);
+      for (const connection of connections) connection.close();
+      resolve(recorder.take(schedule.count - recorder.count));
+    }, TICK_MS);
+  });
+}
+
+function requestBytes(url: string, { path, key, body }: OpenLoad['requests'][number]): Buffer {
+  const head = `POST ${path} HTTP/1.1\r\nHost: ${new URL(url).host}\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n`;
+  return Buffer.concat([Buffer.from(head), Buffer.from(body)]);
+}
+
+process.once('message', async (load) => {
+  const samples = await run(load as OpenLoad);
+  process.send!(samples, () => process.disconnect());
+});

@@ -1,0 +1,129 @@
+// Open-loop load: requests are due at a fixed rate whatever the server does, and latency counts from the moment a request was
+// due, not from when it could be sent. So a server that stalls is charged with everything that had to wait behind the stall.
+// The load runs in a process of its own (open-loop-child.ts); this file has its schedule, which is pure, and the order for it.
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { assetPath } from '../src/assets.ts';
+import { percentile, sorted } from './statistics.ts';
+
+export type Phase = { requestsPerSecond: number; seconds: number };
+
+/** When each request of a load is due. Times are ms on the caller's clock. */
+export class Schedule {
+  /** Of the whole load. */
+  readonly count: number;
+  readonly endMs: number;
+  readonly #steps: { first: number; startMs: number; everyMs: number }[] = [];
+  #next = 0;
+  #step = 0;
+
+  constructor(phases: readonly Phase[], startMs: number) {
+    let [first, at] = [0, startMs];
+    for (const { requestsPerSecond, seconds } of phases) {
+      this.#steps.push({ first, startMs: at, everyMs: 1000 / requestsPerSecond });
+      first += Math.round(requestsPerSecond * seconds);
+      at += seconds * 1000;
+    }
+    this.count = first;
+    this.endMs = at;
+  }
+
+  /** Requests handed out so far. */
+  get taken(): number {
+    return this.#next;
+  }
+
+  /** When the next request is due; undefined: there are no more. */
+  get nextMs(): number | undefined {
+    if (this.#next >= this.count) return undefined;
+    while (this.#step + 1 < this.#steps.length && this.#steps[this.#step + 1]!.first <= this.#next) this.#step++;
+    const { first, startMs, everyMs } = this.#steps[this.#step]!;
+    return startMs + (this.#next - first) * everyMs;
+  }
+
+  /** The moment at which the next request was due, if that has come: it is then handed out. */
+  take(nowMs: number): number | undefined {
+    const dueMs = this.nextMs;
+    if (dueMs === undefined || dueMs > nowMs) return undefined;
+    this.#next++;
+    return dueMs;
+  }
+}
+
+export type OpenLoad = {
+  url: string;
+  /** Taken in turn. */
+  requests: { path: string; key: string; body: string }[];
+  phases: Phase[];
+  /** At most so many requests are under way at once; those that find none free wait, and their waiting counts. */
+  connections: number;
+};
+
+/** One entry a request, in the order of their ends. Times in ms; `dueMs` since the load began. */
+export type Samples = {
+  dueMs: Float64Array;
+  latencyMs: Float64Array;
+  /** 0: no answer. */
+  status: Uint16Array;
+  /** By how much the generator itself was late in sending although a connection was free. */
+  lateMs: Float64Array;
+  /** Requests that were due and could not be sent before the load was given up. */
+  unsent: number;
+};
+
+/** Runs the load in a process of its own. The samples lie in memory: 25 bytes a request. */
+export async function openLoad(load: OpenLoad): Promise<Samples> {
+  const child = fork(assetPath('build/bench/open-loop-child.js'), { serialization: 'advanced' });
+  try {
+    child.send(load);
+    const [samples] = (await Promise.race([
+      once(child, 'message'),
+      once(child, 'exit').then(([code]) => {
+        throw new Error(`the load ended with ${code}`);
+      }),
+    ])) as [Samples];
+    return samples;
+  } finally {
+    if (child.connected) child.disconnect();
+  }
+}
+
+export type Summary = {
+  answered: number;
+  refused: number;
+  failed: number;
+  unsent: number;
+  p50Ms: number;
+  p99Ms: number;
+  p999Ms: number;
+  maxMs: number;
+  refusedP99Ms: number;
+  lateP99Ms: number;
+};
+
+/** Of the requests that were due in [fromMs, toMs). Refused: 429 and 503; latency is of those with a 2xx. */
+export function summarize(samples: Samples, fromMs = 0, toMs = Number.POSITIVE_INFINITY): Summary {
+  const { dueMs, latencyMs, status, lateMs, unsent } = samples;
+  const [good, refused, late]: [number[], number[], number[]] = [[], [], []];
+  let failed = 0;
+  for (let i = 0; i < dueMs.length; i++) {
+    if (dueMs[i]! < fromMs || dueMs[i]! >= toMs) continue;
+    late.push(lateMs[i]!);
+    if (status[i]! >= 200 && status[i]! < 300) good.push(latencyMs[i]!);
+    else if (status[i] === 503 || status[i] === 429) refused.push(latencyMs[i]!);
+    else failed++;
+  }
+  const ascending = sorted(good);
+  return {
+    answered: good.length,
+    refused: refused.length,
+    failed,
+    unsent,
+    p50Ms: percentile(ascending, 0.5),
+    p99Ms: percentile(ascending, 0.99),
+    p999Ms: percentile(ascending, 0.999),
+    maxMs: percentile(ascending, 1),
+    refusedP99Ms: percentile(sorted(refused), 0.99),
+    lateP99Ms: percentile(sorted(late), 0.99),
+  };
+}
