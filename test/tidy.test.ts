@@ -20,7 +20,8 @@ const ARROWS: [from: RegExp, to: RegExp][] = [
   [/^src\/policy\//, /^schemas\//],
   [/^src\/redis\//, /^schemas\//],
   [/^src\/streams\//, /^(schemas|src\/redis)\//],
-  [/^src\/registry\//, /^(schemas|src\/redis|src\/policy)\//],
+  [/^src\/egress\//, /^schemas\//],
+  [/^src\/registry\//, /^(schemas|src\/redis|src\/policy|src\/egress)\//],
   [/^src\/ingest\//, /^(schemas|src\/policy|src\/streams|src\/registry)\/|^src\/redis\/keys\.ts$/],
   [
     /^src\/http\//,
@@ -29,7 +30,8 @@ const ARROWS: [from: RegExp, to: RegExp][] = [
   [/^src\/embedded\//, /^schemas\//],
   [/^clickhouse\//, /^(schemas|clickhouse)\//],
   [/^pipelines\/pipelines\.ts$/, /^(schemas|src\/streams|src\/redis|src\/registry|clickhouse|pipelines)\//],
-  [/^pipelines\//, /^(schemas|src\/streams|src\/redis|src\/registry|clickhouse)\/|^pipelines\/[^/]+$/],
+  [/^pipelines\/alert\/channels\//, /^(schemas|src\/registry|src\/egress)\/|^pipelines\/alert\/channel\.ts$/],
+  [/^pipelines\//, /^(schemas|src\/streams|src\/redis|src\/registry|src\/egress|clickhouse)\/|^pipelines\/[^/]+$/],
   [
     /^(src\/(main|front|pipelines-process|cli|start|stores)\.ts$|src\/commands\/)/,
     /^(schemas|src|pipelines|clickhouse)\//,

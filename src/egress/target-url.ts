@@ -1,0 +1,55 @@
+// Whether a URL that a user gave may be asked for (when it is set, and again before each connection).
+// https, no user info, port 443 or 8443, and a host in its one usual spelling: what a URL parser would mend (`127.1`, `0x7f.1`,
+// `%31…`, full-width digits, a trailing dot) is refused before anybody has to know what it would become.
+// Invariant: the URL that is returned is the one that was read; nobody parses the text a second time with another result.
+// A name proves nothing here: its addresses are checked at each connection (guarded-https.ts).
+import { isIP } from 'node:net';
+import { isPublicAddress } from './public-address.ts';
+
+/** Where a service for everybody listens. Others are mostly a way to reach what speaks another protocol (SMTP, Redis). */
+const PORTS: ReadonlySet<number> = new Set([443, 8443]);
+const HTTPS_PORT = 443;
+/** `https://HOST[:PORT]` and what follows, in characters that no parser drops or rewrites. */
+const FORM = /^https:\/\/(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?(?:[/?#]|$)/i;
+/** Local by definition (RFC 6761, 6762, 8375) or by long habit; and names without a dot, which only a local resolver knows. */
+const LOCAL_NAME = /^[^.]+$|(^|\.)(localhost|local|localdomain|internal|home\.arpa)$/;
+
+export type TargetUrl = {
+  url: URL;
+  /** Lower case; an IPv6 address without its brackets. */
+  host: string;
+  port: number;
+  /** The operator named it: any port, any address. */
+  isAllowed: boolean;
+};
+
+/** Hosts that the operator lets through (GATEHOUSE_EGRESS_ALLOWED_HOSTS): `host` for every port of it, or `host:port`. */
+export function allowedHostsOf(setting: string | undefined): ReadonlySet<string> {
+  const entries = (setting ?? '')
+    .toLowerCase()
+    .split(',')
+    .filter((entry) => entry !== '');
+  return new Set(entries.map((entry) => (isIP(entry) === 6 ? bare(new URL(`https://[${entry}]`).hostname) : entry)));
+}
+
+/** What is wrong with it, for whoever set it; or the URL. */
+export function targetUrl(text: string, allowedHosts: ReadonlySet<string>): TargetUrl | string {
+  if (/[^\x21-\x7e]|\\/.test(text) || !/^https:\/\/[^/]/i.test(text) || !URL.canParse(text))
+    return 'must be an https URL';
+  if (/^https:\/\/[^/?#]*@/i.test(text)) return 'must not hold a user name or password';
+  const url = new URL(text);
+  const [, spelt, digits] = FORM.exec(text) ?? [];
+  const port = digits === undefined ? HTTPS_PORT : Number(digits);
+  if (spelt?.toLowerCase() !== url.hostname || spelt.endsWith('.') || port === 0)
+    return 'must name its host in the usual form';
+  const host = bare(url.hostname);
+  const isAllowed = allowedHosts.has(host) || allowedHosts.has(`${host}:${port}`);
+  if (isAllowed) return { url, host, port, isAllowed };
+  if (!(isIP(host) === 0 ? !LOCAL_NAME.test(host) : isPublicAddress(host))) return 'must not name a private address';
+  if (!PORTS.has(port)) return `must use port ${[...PORTS].join(' or ')}`;
+  return { url, host, port, isAllowed };
+}
+
+function bare(hostname: string): string {
+  return hostname.replace(/^\[|\]$/g, '');
+}
