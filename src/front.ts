@@ -13,6 +13,7 @@ import type { Part } from './lifecycle.ts';
 import type { Surroundings } from './main.ts';
 import type { Metrics } from './metrics.ts';
 import { Counters } from './policy/counters.ts';
+import { Accounts } from './registry/accounts.ts';
 import { Agents } from './registry/agents.ts';
 import { Alerts } from './registry/alerts.ts';
 import { ApiKeys } from './registry/api-keys.ts';
@@ -81,6 +82,7 @@ export function frontParts({ config, log, metrics }: Surroundings): Part[] {
 
 function makeRegistry(store: RegistryStore): Parts['registry'] {
   return {
+    accounts: new Accounts(store),
     agents: new Agents(store),
     policies: new Policies(store),
     alerts: new Alerts(store),

@@ -2,6 +2,7 @@
 // else than what is done (GET /v1/openapi.json, decisions 9). Made once, when a server starts.
 // A schema that has a name stands under `components` and is referred to wherever it occurs, inside others too.
 import Type, { type TSchema } from 'typebox';
+import { Account, AccountPatch } from '../../schemas/account.ts';
 import { Agent, AgentCreate, AgentPatch } from '../../schemas/agent.ts';
 import { Alert, AlertCreate, AlertCreated, AlertPatch } from '../../schemas/alert.ts';
 import { Anomaly } from '../../schemas/anomaly.ts';
@@ -25,6 +26,8 @@ import { ERRORS, type ErrorCode } from '../errors.ts';
 import { type Route, route } from './route.ts';
 
 const NAMED: Record<string, TSchema> = {
+  Account,
+  AccountPatch,
   Agent,
   AgentCreate,
   AgentPatch,

@@ -11,6 +11,7 @@ import type { Config } from '../config.ts';
 import type { ErrorCode } from '../errors.ts';
 import type { Ingest } from '../ingest/ingest.ts';
 import type { Metrics } from '../metrics.ts';
+import type { Accounts } from '../registry/accounts.ts';
 import type { Agents } from '../registry/agents.ts';
 import type { Alerts } from '../registry/alerts.ts';
 import type { ApiKeys } from '../registry/api-keys.ts';
@@ -28,7 +29,7 @@ export type Health = () => Promise<string[]>;
 /** What handlers work with. */
 export type Parts = {
   ingest: Pick<Ingest, 'single' | 'batch'>;
-  registry: { agents: Agents; policies: Policies; alerts: Alerts; apiKeys: ApiKeys };
+  registry: { accounts: Accounts; agents: Agents; policies: Policies; alerts: Alerts; apiKeys: ApiKeys };
   clickhouse: ClickHouse;
   barrier: Pick<ReadBarrier, 'waitForEvents' | 'waitForJournal' | 'waitForAnomalies'>;
   metrics: Pick<Metrics, 'text'>;

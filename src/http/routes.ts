@@ -1,5 +1,6 @@
 // The table of routes: every path that the service answers, in the order in which its description lists them.
 // Everything about a route follows from its row (route.ts); a path that is not here is 404.
+import { accountRoutes } from './handlers/account.ts';
 import { agentRoutes } from './handlers/agents.ts';
 import { alertRoutes } from './handlers/alerts.ts';
 import { anomalyRoutes } from './handlers/anomalies.ts';
@@ -23,6 +24,7 @@ export function makeRoutes({ metrics }: { metrics: boolean }): Route[] {
     ...anomalyRoutes,
     ...auditLogRoutes,
     ...apiKeyRoutes,
+    ...accountRoutes,
     ...healthRoutes,
     ...(metrics ? [metricsRoute] : []),
   ];

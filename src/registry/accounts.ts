@@ -3,6 +3,7 @@
 // commit. A kill between the two leaves a reserved name without an account, which the next caller of that name completes.
 // Invariant: a name leads to one account, an account is made once however many processes start at once, and its first key's
 // text is known to the one caller that made it.
+import type { Account, AccountPatch } from '../../schemas/account.ts';
 import type { JournalEntry } from '../../schemas/journal.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../errors.ts';
@@ -10,7 +11,7 @@ import { ID_PREFIXES, isId, mintId } from '../ids.ts';
 import { REGISTRY_SHARDS } from '../redis/keys.ts';
 import { mintApiKey, parseApiKey, sha256Of } from './api-key-text.ts';
 import { type ApiKeyRecord, keyCreation, newApiKey, writeIndex } from './api-keys.ts';
-import { auditLog, SYSTEM, updateDetails } from './audit.ts';
+import { auditLog, changedFields, SYSTEM, updateDetails } from './audit.ts';
 import { AGAIN, absent, answering, commit, inRounds, is, type RegistryStore } from './commit.ts';
 import type { Actor } from './principal.ts';
 
@@ -19,6 +20,8 @@ export type AccountRecord = {
   name: string;
   /** Requests per second and burst of each of its keys; null: as the settings say. */
   request_limit: { per_second: number; burst: number } | null;
+  /** Seconds for which its agents may be silent. Records from before this setting lack it, which is null: the default. */
+  agent_down_seconds?: number | null;
   created_at: string;
   updated_at: string;
 };
@@ -88,16 +91,37 @@ export class Accounts {
   }
 
   /** null: no such account. */
+  get(id: string): Promise<Account | null> {
+    return answering(async () => {
+      const record = await this.#get(id);
+      return record === null ? null : shown(record);
+    });
+  }
+
+  /** What an account's admins may set themselves. null: no such account. */
+  async patch(id: string, body: AccountPatch, actor: Actor): Promise<Account | null> {
+    const after = await this.#change(id, body, actor);
+    return after === null ? null : shown(after);
+  }
+
+  /** null: no such account. */
   setRequestLimit(id: string, limit: AccountRecord['request_limit'], actor: Actor): Promise<AccountRecord | null> {
+    return this.#change(id, { request_limit: limit }, actor);
+  }
+
+  #change(id: string, fields: Partial<AccountRecord>, actor: Actor): Promise<AccountRecord | null> {
     return inRounds(async () => {
       const { keys, redis } = this.#store;
       const hash = keys.accounts(keys.shardOf(id));
       const text = isId('account', id) ? await redis.hget(hash, id) : null;
       if (text === null) return null;
       const before = JSON.parse(text) as AccountRecord;
+      const after: AccountRecord = { ...before, ...fields };
+      const [old, fresh] = [shown(before), shown(after)];
+      if (changedFields(old, fresh).length === 0) return before;
       const at = this.#now();
-      const after: AccountRecord = { ...before, request_limit: limit, updated_at: isoTime(at) };
-      const details = { ...updateDetails(flat(before), flat(after)) };
+      after.updated_at = isoTime(at);
+      const details = updateDetails(old, fresh);
       const { refused } = await commit(this.#store, {
         account: id,
         at,
@@ -173,11 +197,15 @@ function bootstrapId(key: string): string {
   return `${ID_PREFIXES.apiKey}${'0'.repeat(10)}${sha256Of(key).slice(0, 16)}`;
 }
 
-/** The limit's numbers as fields of their own, so that the audit log shows them. */
-function flat({ request_limit, ...rest }: AccountRecord): object {
+/** As the API and the audit log show it: the limit's numbers are fields of their own. */
+function shown({ id, name, request_limit, agent_down_seconds, created_at, updated_at }: AccountRecord): Account {
   return {
-    ...rest,
+    id,
+    name,
+    agent_down_seconds: agent_down_seconds ?? null,
     requests_per_second: request_limit?.per_second ?? null,
     requests_burst: request_limit?.burst ?? null,
+    created_at,
+    updated_at,
   };
 }

@@ -456,6 +456,21 @@ t.test('filters of events', async (t) => {
   for (const [query, count] of expected) t.equal(await total(query), count, query);
 });
 
+t.test('the account shows itself to every key, and is changed by an admin alone', async (t) => {
+  const read = await api.get('/v1/account', { key: await newKey('read') });
+  t.match(read, { status: 200, json: { name: 'default', agent_down_seconds: null, requests_per_second: null } });
+  const change = { agent_down_seconds: 600 };
+  t.match(await api.patch('/v1/account', change, { key: await newKey('write') }), { status: 403 });
+  t.match(await api.patch('/v1/account', change), { status: 200, json: { id: read.json.id, ...change } });
+  for (const bad of [4, 604_801, 7.5, '60', undefined]) {
+    t.match(await api.patch('/v1/account', { agent_down_seconds: bad }), { status: 400 }, `${bad}`);
+  }
+  t.match(await api.patch('/v1/account', { requests_per_second: 1e9 }), { status: 400 }, 'no key raises its own limit');
+  const { logs } = (await api.get('/v1/audit-logs?action=account.updated')).json;
+  t.match(logs[0], { resource_id: read.json.id, details: { after: change } });
+  t.match(await api.patch('/v1/account', { agent_down_seconds: null }), { json: { agent_down_seconds: null } });
+});
+
 t.test('health, readiness and metrics need no key and tell nothing of accounts', async (t) => {
   t.match(await api.get('/healthz', { key: null }), { status: 200, json: { status: 'ok' } });
   t.match(await api.get('/readyz', { key: null }), { status: 200, json: { status: 'ready' } });

@@ -143,7 +143,8 @@ t.test('keys are asked for everywhere but where operators look', async (t) => {
   t.same(open.sort(), ['/healthz', '/metrics', '/readyz']);
   for (const { method, path, scope } of routes) {
     if (scope === null) continue;
-    const wanted = path.startsWith('/v1/api-keys') ? 'admin' : method === 'GET' ? 'read' : 'write';
+    const isAdmins = path.startsWith('/v1/api-keys') || (path === '/v1/account' && method !== 'GET');
+    const wanted = isAdmins ? 'admin' : method === 'GET' ? 'read' : 'write';
     t.equal(scope, wanted, `${method} ${path}`);
   }
 });

@@ -1,0 +1,40 @@
+// The caller's own account: what it is, and what its admins may set (decisions 3). There is no other account to a key, so
+// the path names none. Request limits are shown here and set by the command line alone: a key does not raise its own limit.
+import { Account, AccountPatch } from '../../../schemas/account.ts';
+import { found, json } from '../reply.ts';
+import { jsonBody, type Route, route } from '../route.ts';
+
+export const accountRoutes: Route[] = [
+  route({
+    method: 'GET',
+    path: '/v1/account',
+    scope: 'read',
+    operation: {
+      id: 'getAccount',
+      tag: 'Account',
+      summary: 'Get the account of the key',
+      answers: { 200: { description: 'The account and its settings', schema: Account } },
+    },
+    async handle({ account }, { registry }) {
+      return json(200, found(await registry.accounts.get(account), 'account'));
+    },
+  }),
+  route({
+    method: 'PATCH',
+    path: '/v1/account',
+    scope: 'admin',
+    body: jsonBody(AccountPatch, 'change'),
+    operation: {
+      id: 'updateAccount',
+      tag: 'Account',
+      summary: "Change the account's settings",
+      description:
+        '`agent_down_seconds`: for how long an agent may be silent before `agent_down`, unless its `metadata.heartbeat_seconds` says otherwise; null: 300. In force within a minute.',
+      answers: { 200: { description: 'The account as it is now', schema: Account } },
+      bodyExample: { agent_down_seconds: 600 },
+    },
+    async handle({ account, body, actor }, { registry }) {
+      return json(200, found(await registry.accounts.patch(account, body, actor), 'account'));
+    },
+  }),
+];
