@@ -141,6 +141,10 @@ function digestOf(event: AcceptedEvent, form: StoredForm, rowBytes: number): Eve
   if (decision.reason !== null) digest.reason = decision.reason;
   if (decision.policyId !== null) digest.policyId = decision.policyId;
   if (decision.approvalId !== undefined) digest.approvalId = decision.approvalId;
+  if (decision.approval !== undefined) {
+    const { timeoutSeconds, onTimeout } = decision.approval;
+    digest.approval = { timeoutSeconds, onTimeout };
+  }
   if (submission.traceId !== undefined) digest.traceId = submission.traceId;
   if (form.tokensUsed !== null) digest.tokensUsed = form.tokensUsed;
   if (decision.matches.length > 0) {

@@ -29,6 +29,7 @@ import { compileParts, compileRule, type Rule } from './compile.ts';
 import { type DataFilterTerms, needleDetail } from './data-filter.ts';
 import { counterValue, perText, type RateLimitTerms } from './rate-limit.ts';
 import type { Redaction } from './redact.ts';
+import type { RequireApprovalTerms } from './require-approval.ts';
 import {
   type Entry,
   entryOf,
@@ -74,11 +75,15 @@ export type Judgement = {
   readonly redactions: readonly Redaction[];
 };
 
+export type ApprovalTerms = Pick<RequireApprovalTerms, 'timeoutSeconds' | 'onTimeout'>;
+
 export type Decision = {
   readonly outcome: Outcome;
   readonly reason: Reason | null;
   readonly policyId: string | null;
   readonly approvalId?: string;
+  /** Of the policy that decided, where the outcome is pending: how long the event waits, and what becomes of it then. */
+  readonly approval?: ApprovalTerms;
   readonly matches: readonly PolicyMatch[];
   /** The exact JSON text of `policy_result`. */
   readonly resultJson: string;
@@ -149,7 +154,7 @@ export function decide(judgement: Judgement, overLimit: readonly boolean[], mint
     outcome,
     reason,
     policyId,
-    ...(approvalId === undefined ? {} : { approvalId }),
+    ...(approvalId === undefined ? {} : { approvalId, approval: deciding!.entry.rule.terms as RequireApprovalTerms }),
     matches: found.map(({ entry, detail }) => ({ ...entry.match, detail })),
     resultJson: `${head},"matches":[${matches}]${approvalId === undefined ? '' : `,"approval_id":"${approvalId}"`}}`,
     redactions: judgement.redactions,

@@ -296,6 +296,17 @@ t.test(
   },
 );
 
+t.test('a pending event waits on the terms of the policy that decided, the first of several', async (t) => {
+  const first = policy('require_approval', { timeout: '5m', on_timeout: 'approve' });
+  const second = policy('require_approval', { timeout: '1d' });
+  const plain = policy('require_approval', {});
+  const decision = decideOn(new RuleSet([second, first]), SEND);
+  t.equal(decision.policyId, first.id);
+  t.match(decision.approval, { timeoutSeconds: 300, onTimeout: 'approve' });
+  t.match(decideOn(new RuleSet([plain]), SEND).approval, { timeoutSeconds: 3_600, onTimeout: 'deny' });
+  t.equal(decideOn(new RuleSet([first, policy('block_action', {})]), SEND).approval, undefined);
+});
+
 t.test('where nothing matches nothing is made', async (t) => {
   const rules = new RuleSet([
     policy('block_action', { tool: 'rm' }),
