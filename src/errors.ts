@@ -22,8 +22,13 @@ export const ERRORS = {
     status: 409,
     when: "an alert or policy of that name exists, or an agent is renamed onto another's name",
   },
+  already_decided: { status: 409, when: 'the approval has been decided, by somebody or by its timeout' },
   idempotency_conflict: { status: 409, when: 'the Idempotency-Key was used with another body' },
   idempotency_in_progress: { status: 409, when: 'the first request with this Idempotency-Key is still running' },
+  not_redeliverable: {
+    status: 409,
+    when: 'the delivery is pending or delivered, or its alert was deleted or is inactive',
+  },
   payload_too_large: {
     status: 413,
     when: 'the body is over 1 MiB for one event, 8 MiB for a batch, 64 KiB for anything else',

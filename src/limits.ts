@@ -34,6 +34,21 @@ export const CONDITIONS_BYTES_MAX = 16 * KiB;
 export const PATTERN_CHARACTERS_MAX = 512;
 export const PATTERNS_MAX = 50;
 export const ALERTS_MAX = 1_000;
+
+/** Pending approvals of an account: 10 MB of Redis at 1 KB each, and more than people decide. What comes beyond is denied at once. */
+export const APPROVALS_PENDING_MAX = 10_000;
+/** Decided approvals stay in Redis for callers who come late and for entries that are delivered again; then ClickHouse alone has them. */
+export const APPROVAL_KEPT_MS = 24 * 60 * 60 * 1000;
+/** How long a caller may wait for a decision (decisions 6.3). */
+export const APPROVAL_WAIT_SECONDS_MAX = 60;
+/** Callers that wait for decisions in one front, some KB each; beyond it 503. */
+export const APPROVAL_WAITS_MAX = 5_000;
+/** Decisions are told by pub/sub, which may lose them: what is waited for is looked at this often as well. */
+export const APPROVAL_POLL_MS = 1_000;
+/** How often due approvals are looked for; half of it is the mean delay of a timeout. */
+export const APPROVAL_EXPIRY_POLL_MS = 250;
+/** Approvals of one commit, and of one look at a shard: bounds the scripts and what is held of them. */
+export const APPROVALS_AT_ONCE = 100;
 export const API_KEYS_MAX = 1_000;
 
 /** A read waits this long for its account's writes to be stored (decisions 1). */
@@ -90,6 +105,19 @@ export const READER_STUCK_MS = 10_000;
 /** A stop waits this long for batches that are being written. */
 export const DRAIN_STOP_MS = 25_000;
 
+/** The watch over silent agents looks this often; a look that another process made less than WATCH_TICK_MS_MIN ago will do. */
+export const WATCH_TICK_MS = 1_000;
+export const WATCH_TICK_MS_MIN = 800;
+/** Nobody watched, or no front took events in, for longer than this: a gap, after which every silence is counted anew. */
+export const WATCH_GAP_MS = 5_000;
+/** An agent is looked at this often at least: how late a changed heartbeat may be in force. */
+export const WATCH_LOOK_MS_MAX = 60_000;
+/** Agents looked at in one tick of a partition. With 8 partitions 8,000 a second: at one look a minute that is 480,000 agents. */
+export const WATCH_LOOKS_MAX = 1_000;
+/** Ticks in which the watch goes over all agents that were ever seen, looking for new ones; and the most of one tick. */
+export const WATCH_ROUND_TICKS = 15;
+export const WATCH_NEW_MAX = 2_000;
+
 /** How often a front looks at the backlog. At full speed 250 ms are some 25,000 entries' worth of growth. */
 export const BACKLOG_POLL_MS = 250;
 /** Share of Redis's maxmemory that streams may fill; counters, leases and the drain itself live in the rest (reliability M10). */
@@ -101,4 +129,5 @@ assert(IDEMPOTENCY_RUNNING_MS > 2 * REDIS_TIMEOUT_MS, 'a running record must out
 assert(ENTRY_BYTES_MAX < INSERT_BYTES_MAX, 'an entry must fit into an insert');
 assert(3 * LEASE_RENEW_MS + LEASE_MARGIN_MS < LEASE_MS, 'a lease must survive lost renewals');
 assert(REDIS_TIMEOUT_MS <= LEASE_MARGIN_MS, 'a command must have been answered or given up before its lease runs out');
+assert(WATCH_GAP_MS > 3 * WATCH_TICK_MS, 'a watch must survive lost ticks');
 assert(MEMBER_MS >= LEASE_MS, 'a member must not lose its share before its leases');

@@ -39,8 +39,17 @@ export class Keys {
   signals = (partition: number) => this.#p(partition, 'signals');
   /** Stream, bounded: signal entries that could not be processed. */
   signalsDead = (partition: number) => this.#p(partition, 'signals:dead');
-  /** Hash agent id -> epoch ms of its last accepted event. */
+  /** Hash agent id -> `<epoch ms of its last accepted event>/<account id>`, the front's clock. */
   lastSeen = (partition: number) => this.#p(partition, 'last-seen');
+  /** Hash `since`, `at` (epoch ms, Redis's clock: watched without a gap from when to when), `cursor` over the last-seen hash. */
+  watch = (partition: number) => this.#p(partition, 'watch');
+  /** Sorted set agent id -> epoch ms, Redis's clock, at which the watch looks at it next. */
+  watchDue = (partition: number) => this.#p(partition, 'watch:due');
+  /** Hash agent id -> what the watch remembers of it between two looks; only where there is something. */
+  watchNotes = (partition: number) => this.#p(partition, 'watch:notes');
+  /** String, PEXPIRE 2 minutes: this key's signal of this minute lies in the signal stream. */
+  limitTold = (partition: number, apiKey: string, minute: number) =>
+    this.#p(partition, `limit-told:${apiKey}:${minute}`);
   /** String, PEXPIRE: kept request outcome under an Idempotency-Key, 24 h; while running, 10 s. */
   idempotency = (partition: number, account: string, key: string) =>
     this.#p(partition, `idem:${account}:${digest(key)}`);
@@ -94,6 +103,32 @@ export class Keys {
   /** Hash alert id -> JSON AlertRecord. */
   alerts = (account: string) => this.#a(account, 'alerts');
   alertNames = (account: string) => this.#a(account, 'alert-names');
+  /** Hash delivery id -> JSON DeliveryRecord, from its enqueueing to its end: what waits to be sent. */
+  deliveries = (account: string) => this.#a(account, 'deliveries');
+  /** Sorted set delivery id -> due time, epoch ms by Redis's clock: what waits for one host. A claimed one is due when its claim ends. */
+  deliveryLane = (account: string, lane: string) => this.#a(account, `deliveries:lane:${lane}`);
+  /** Sorted set `<account>/<lane>` -> a time at or before the earliest due one in it. */
+  deliveryLanes = (shard: number) => this.#r(shard, 'deliveries:lanes');
+  /** Hash alert id -> JSON Window: its open throttle window. Goes with the alert. */
+  throttles = (account: string) => this.#a(account, 'throttles');
+  /** Sorted set `<account>/<alert id>` -> end of a throttle window inside which signals were counted. */
+  throttleEnds = (shard: number) => this.#r(shard, 'throttle-ends');
+  /** Hash stream key -> place of its last signal that the account's alerts have been told of. */
+  signalMarks = (account: string) => this.#a(account, 'signals:marks');
+  /** Sorted set signal id -> epoch ms, PEXPIRE, bounded: signals told of lately. */
+  toldSignals = (account: string) => this.#a(account, 'signals:told');
+  /** String, PX one window: id of the signal that told of this rate counter being over. */
+  rateLimitTold = (account: string, counter: string) => this.#a(account, `signals:rate:${digest(counter)}`);
+  /** Hash approval id -> JSON Approval: the pending ones, at most APPROVALS_PENDING_MAX. */
+  approvals = (account: string) => this.#a(account, 'approvals');
+  /** Hash approval id -> JSON Approval: those decided within the last APPROVAL_KEPT_MS, or not yet in ClickHouse. */
+  decidedApprovals = (account: string) => this.#a(account, 'approvals:decided');
+  /** Sorted set `<account>/<approval id>` by epoch ms: when pending ones are decided by timeout. */
+  approvalDeadlines = (shard: number) => this.#r(shard, 'approval-deadlines');
+  /** Sorted set `<account>/<approval id>` by epoch ms: when decided ones were decided. */
+  approvalDecisions = (shard: number) => this.#r(shard, 'approval-decisions');
+  /** Pub/sub channel: `<account>/<approval id>` of a decision, `<account>/<agent id>` of a deleted agent. */
+  approvalNews = (shard: number) => this.#r(shard, 'approval-news');
   /** Hash API key id -> JSON ApiKeyRecord: the truth about a key. */
   apiKeys = (account: string) => this.#a(account, 'api-keys');
   /** Hash API key id -> epoch ms of last use. */
@@ -115,6 +150,9 @@ export class Keys {
   accountNames = () => `{${this.prefix}g}:account-names`;
   /** Hash process name -> epoch ms of its last sign of life (Redis's clock): who shares the partitions. */
   members = () => `{${this.prefix}g}:members`;
+
+  /** Hash `since`, `at` (epoch ms, Redis's clock): events could be handed in without a gap from when to when. */
+  openDoors = () => `{${this.prefix}g}:open-doors`;
 
   /** Pub/sub channel of cache invalidations, beside the tracking of keys. */
   changes = () => `${this.prefix}changes`;

@@ -1,0 +1,341 @@
+// Approvals: what pending events wait for (decisions 6.3). Opened and expired by pipelines, decided by people at the door.
+//
+//   open      pending, with a deadline                                   by pipelines/approval/open.ts
+//   decide    approved or denied                                         by POST /v1/approvals/{id}
+//   expire    what `on_timeout` says, once the deadline is past          by pipelines/approval/expiry.ts
+//   forget    a day after the decision ClickHouse alone knows it
+//
+// Each step is one commit: records, audit entry, row for ClickHouse, and the news to those who wait.
+// Invariant: an approval is in one of two hashes, pending or decided; whoever takes it from the first into the second, under
+// a guard, is the only one ever to decide it. One that is in the second is not opened again, whatever is delivered twice.
+// One whose agent is deleted is unknown from the deletion's answer on, is decided by nobody, and goes with the erasure.
+// Where an account has more pending than anybody could decide, further ones are denied at once: that is said, and safe.
+import type { Approval, ApprovalDecision, ApprovalStatus } from '../../schemas/approval.ts';
+import type { AuditAction, AuditLog } from '../../schemas/audit-log.ts';
+import type { Outcome } from '../../schemas/common.ts';
+import { isoTime } from '../../schemas/time.ts';
+import { ServiceError } from '../errors.ts';
+import { isId } from '../ids.ts';
+import { APPROVALS_AT_ONCE, APPROVALS_PENDING_MAX } from '../limits.ts';
+import type { Keys } from '../redis/keys.ts';
+import { auditLog, SYSTEM } from './audit.ts';
+import {
+  AGAIN,
+  absent,
+  answering,
+  below,
+  type Change,
+  commit,
+  type Guard,
+  inRounds,
+  is,
+  present,
+  type RegistryStore,
+  type Words,
+} from './commit.ts';
+import type { Actor } from './principal.ts';
+
+export type ApprovalsOptions = RegistryStore & { pendingMax?: number };
+
+/** How many were opened, and of them denied for want of room; the others are there already or their agent is gone. */
+export type Opened = { opened: number; overflowed: number };
+
+const OVERFLOW_COMMENT = 'More approvals are pending than an account may have.';
+/** Fields looked at by one step through a hash. */
+const SCAN_COUNT = 500;
+
+export class Approvals {
+  readonly #store: RegistryStore;
+  readonly #keys: Keys;
+  readonly #now: () => number;
+  readonly #pendingMax: number;
+
+  constructor(options: ApprovalsOptions) {
+    this.#store = options;
+    this.#keys = options.keys;
+    this.#now = options.now ?? Date.now;
+    this.#pendingMax = options.pendingMax ?? APPROVALS_PENDING_MAX;
+  }
+
+  /** Of those given, the ones that Redis does not know: neither pending nor decided lately. */
+  async unknown(account: string, approvals: readonly Approval[]): Promise<Approval[]> {
+    if (approvals.length === 0) return [];
+    const known = await this.#texts(
+      account,
+      approvals.map(({ id }) => id),
+    );
+    return approvals.filter((_, i) => known[i] === null);
+  }
+
+  /** Opens what is not there. `approvals` of one account, pending, each with its event's agent. Safe to repeat. */
+  async open(account: string, approvals: readonly Approval[]): Promise<Opened> {
+    const total: Opened = { opened: 0, overflowed: 0 };
+    for (let i = 0; i < approvals.length; i += APPROVALS_AT_ONCE) {
+      const some = await this.unknown(account, approvals.slice(i, i + APPROVALS_AT_ONCE));
+      if (some.length === 0) continue;
+      const { refused } = await commit(this.#store, this.#opening(account, some));
+      if (refused === undefined) total.opened += some.length;
+      // Somebody was faster with one of them, an agent is gone, or there is no room for all: one by one.
+      else for (const one of some) await this.#openOne(account, one, total);
+    }
+    return total;
+  }
+
+  /** From Redis: every pending one, and those decided within a day. null: no such approval, or an older one. */
+  get(account: string, id: string): Promise<Approval | null> {
+    return answering(async () => {
+      if (!isId('approval', id)) return null;
+      const [text] = await this.#texts(account, [id]);
+      if (text === null || text === undefined) return null;
+      const approval = JSON.parse(text) as Approval;
+      return (await this.#agentLives(account, approval.agent_id)) ? approval : null;
+    });
+  }
+
+  /** Of the ids, JSON of those that Redis knows. Cheap, and blind to a deleted agent until its erasure: for polling. */
+  look(account: string, ids: readonly string[]): Promise<(Approval | null)[]> {
+    return answering(async () =>
+      (await this.#texts(account, ids)).map((text) => (text === null ? null : (JSON.parse(text) as Approval))),
+    );
+  }
+
+  /** null: no such approval, or one decided long ago. Throws ServiceError already_decided. */
+  decide(account: string, id: string, body: ApprovalDecision, actor: Actor): Promise<Approval | null> {
+    return inRounds(async () => {
+      if (!isId('approval', id)) return null;
+      const text = await this.#store.redis.hget(this.#keys.approvals(account), id);
+      if (text === null) {
+        const decided = await this.get(account, id);
+        if (decided === null) return null;
+        if (decided.status === 'pending') return AGAIN;
+        throw alreadyDecided();
+      }
+      const at = this.#now();
+      const before = JSON.parse(text) as Approval;
+      // Nobody has come by yet to let it expire: that is done now, so that a deadline holds to the millisecond.
+      const isLate = at >= Date.parse(before.expires_at);
+      const after = isLate ? expired(before, at) : decided(before, body, actor, at);
+      const { refused } = await commit(
+        this.#store,
+        this.#closing(account, { text, after, at }, isLate ? SYSTEM : actor),
+      );
+      if (refused === 'agent') return null;
+      if (refused !== undefined) return AGAIN;
+      if (isLate) throw alreadyDecided();
+      return after;
+    });
+  }
+
+  /** Lets what is due in a shard expire, oldest deadline first. Safe to run anywhere, any number of times at once. */
+  async expireDue(shard: number, max = APPROVALS_AT_ONCE): Promise<{ looked: number; expired: Approval[] }> {
+    const { redis } = this.#store;
+    const deadlines = this.#keys.approvalDeadlines(shard);
+    const at = this.#now();
+    const members = await redis.zrangebyscore(deadlines, '-inf', at, 'LIMIT', 0, max);
+    const done = await Promise.all(members.map((member) => this.#expire(shard, member, at)));
+    return { looked: members.length, expired: done.filter((approval) => approval !== null) };
+  }
+
+  /** Forgets what was decided before `beforeMs`, which the caller knows to be in ClickHouse. */
+  async forget(shard: number, beforeMs: number, max = APPROVALS_AT_ONCE): Promise<number> {
+    const { redis } = this.#store;
+    const decisions = this.#keys.approvalDecisions(shard);
+    const members = await redis.zrangebyscore(decisions, '-inf', `(${beforeMs}`, 'LIMIT', 0, max);
+    for (const [account, ids] of byAccount(members)) await redis.hdel(this.#keys.decidedApprovals(account), ...ids);
+    if (members.length > 0) await redis.zrem(decisions, ...members);
+    return members.length;
+  }
+
+  /** Takes a deleted agent's approvals out of Redis. Idempotent. */
+  async dropAgent(account: string, agent: string): Promise<number> {
+    const shard = this.#keys.shardOf(account);
+    const pending = [this.#keys.approvals(account), this.#keys.approvalDeadlines(shard)] as const;
+    const decisions = [this.#keys.decidedApprovals(account), this.#keys.approvalDecisions(shard)] as const;
+    let dropped = 0;
+    for (const [hash, index] of [pending, decisions]) {
+      const ids = await this.#idsOfAgent(hash, agent);
+      for (let i = 0; i < ids.length; i += SCAN_COUNT) {
+        const some = ids.slice(i, i + SCAN_COUNT);
+        await this.#store.redis.zrem(index, ...some.map((id) => `${account}/${id}`));
+        dropped += await this.#store.redis.hdel(hash, ...some);
+      }
+    }
+    return dropped;
+  }
+
+  async #idsOfAgent(hash: string, agent: string): Promise<string[]> {
+    const ids = new Set<string>();
+    let cursor = '0';
+    do {
+      const [next, fields] = await this.#store.redis.hscan(hash, cursor, 'COUNT', SCAN_COUNT);
+      for (let i = 0; i < fields.length; i += 2) {
+        if ((JSON.parse(fields[i + 1]!) as Approval).agent_id === agent) ids.add(fields[i]!);
+      }
+      cursor = next;
+    } while (cursor !== '0');
+    return [...ids];
+  }
+
+  /** The JSON of each id, or null. Pending first: what moves in between is found in the second hash. */
+  async #texts(account: string, ids: readonly string[]): Promise<(string | null)[]> {
+    const { redis } = this.#store;
+    const [pending, decided] = await Promise.all([
+      redis.hmget(this.#keys.approvals(account), ...ids),
+      redis.hmget(this.#keys.decidedApprovals(account), ...ids),
+    ]);
+    return ids.map((_, i) => decided[i] ?? pending[i] ?? null);
+  }
+
+  async #agentLives(account: string, agent: string): Promise<boolean> {
+    return (await this.#store.redis.exists(this.#keys.agent(account, agent))) === 1;
+  }
+
+  async #openOne(account: string, approval: Approval, total: Opened): Promise<void> {
+    let { refused } = await commit(this.#store, this.#opening(account, [approval]));
+    if (refused === 'full') {
+      const at = this.#now();
+      const denied: Approval = { ...closed(approval, 'denied', 'blocked', at), comment: OVERFLOW_COMMENT };
+      ({ refused } = await commit(this.#store, this.#overflow(account, denied, at)));
+      if (refused === undefined) total.overflowed++;
+    }
+    if (refused === undefined) total.opened++;
+  }
+
+  #opening(account: string, approvals: readonly Approval[]): Change {
+    const pending = this.#keys.approvals(account);
+    const deadlines = this.#keys.approvalDeadlines(this.#keys.shardOf(account));
+    return {
+      ...this.#change(account, this.#now(), approvals),
+      guards: [
+        ...this.#newGuards(account, approvals),
+        below('full', ['hlen', pending], this.#pendingMax - approvals.length + 1),
+      ],
+      writes: approvals.flatMap((approval): Words[] => [
+        ['hset', pending, approval.id, JSON.stringify(approval)],
+        ['zadd', deadlines, Date.parse(approval.expires_at), `${account}/${approval.id}`],
+      ]),
+      audit: [],
+    };
+  }
+
+  #overflow(account: string, denied: Approval, at: number): Change {
+    return {
+      ...this.#change(account, at, [denied]),
+      guards: this.#newGuards(account, [denied]),
+      writes: this.#decisionWrites(account, denied, at),
+      audit: [auditOf(denied, SYSTEM, at)],
+    };
+  }
+
+  /** Neither pending nor decided, and of an agent that lives. */
+  #newGuards(account: string, approvals: readonly Approval[]): Guard[] {
+    const agents = new Set(approvals.map(({ agent_id }) => agent_id));
+    return [
+      ...[...agents].map((agent) => present('agent', ['get', this.#keys.agent(account, agent)])),
+      ...approvals.flatMap(({ id }) => [
+        absent('pending', ['hget', this.#keys.approvals(account), id]),
+        absent('decided', ['hget', this.#keys.decidedApprovals(account), id]),
+      ]),
+    ];
+  }
+
+  /** From pending to decided; `text` is the record that was read. */
+  #closing(account: string, { text, after, at }: { text: string; after: Approval; at: number }, actor: Actor): Change {
+    const pending = this.#keys.approvals(account);
+    const { id } = after;
+    const change: Change = {
+      ...this.#change(account, at, [after]),
+      guards: [
+        present('agent', ['get', this.#keys.agent(account, after.agent_id)]),
+        is('pending', ['hget', pending, id], text),
+      ],
+      writes: [
+        ['hdel', pending, id],
+        ['zrem', this.#keys.approvalDeadlines(this.#keys.shardOf(account)), `${account}/${id}`],
+        ...this.#decisionWrites(account, after, at),
+      ],
+      audit: [auditOf(after, actor, at)],
+    };
+    // A caller is refused while Redis is full, like every caller; time is not.
+    if (actor !== SYSTEM) delete change.whenFull;
+    return change;
+  }
+
+  #decisionWrites(account: string, decided: Approval, at: number): Words[] {
+    const shard = this.#keys.shardOf(account);
+    return [
+      ['hset', this.#keys.decidedApprovals(account), decided.id, JSON.stringify(decided)],
+      ['zadd', this.#keys.approvalDecisions(shard), at, `${account}/${decided.id}`],
+      ['publish', this.#keys.approvalNews(shard), `${account}/${decided.id}`],
+    ];
+  }
+
+  #change(account: string, at: number, approvals: readonly Approval[]) {
+    const rows = approvals.map((row) => ({ table: 'approvals' as const, row }));
+    return { account, at, changes: [], rows, whenFull: true as const };
+  }
+
+  /** null: somebody was faster, or its agent is gone. */
+  async #expire(shard: number, member: string, at: number): Promise<Approval | null> {
+    const [account, id] = member.split('/') as [string, string];
+    const { redis } = this.#store;
+    const text = await redis.hget(this.#keys.approvals(account), id);
+    if (text === null) {
+      // Records and deadlines change together: this one was decided since, or is what a broken erasure left.
+      await redis.zrem(this.#keys.approvalDeadlines(shard), member);
+      return null;
+    }
+    const after = expired(JSON.parse(text) as Approval, at);
+    const { refused } = await commit(this.#store, this.#closing(account, { text, after, at }, SYSTEM));
+    if (refused !== 'agent') return refused === undefined ? after : null;
+    await redis.hdel(this.#keys.approvals(account), id);
+    await redis.zrem(this.#keys.approvalDeadlines(shard), member);
+    return null;
+  }
+}
+
+/** `<account>/<id>` -> ids by account. */
+export function byAccount(members: readonly string[]): Map<string, string[]> {
+  const accounts = new Map<string, string[]>();
+  for (const member of members) {
+    const [account, id] = member.split('/') as [string, string];
+    const ids = accounts.get(account);
+    if (ids === undefined) accounts.set(account, [id]);
+    else ids.push(id);
+  }
+  return accounts;
+}
+
+function decided(before: Approval, { decision, comment }: ApprovalDecision, { actor }: Actor, at: number): Approval {
+  const [status, outcome] =
+    decision === 'approve' ? (['approved', 'allowed'] as const) : (['denied', 'blocked'] as const);
+  return { ...closed(before, status, outcome, at), decided_by: actor, comment: comment ?? null };
+}
+
+function expired(before: Approval, at: number): Approval {
+  return closed(before, 'expired', before.on_timeout === 'approve' ? 'allowed' : 'blocked', at);
+}
+
+/** Decided by nobody in particular. */
+function closed(before: Approval, status: Exclude<ApprovalStatus, 'pending'>, outcome: Outcome, at: number): Approval {
+  return { ...before, status, outcome, decided_at: isoTime(at), decided_by: SYSTEM.actor };
+}
+
+const ACTIONS: Record<Exclude<ApprovalStatus, 'pending'>, AuditAction> = {
+  approved: 'approval.approved',
+  denied: 'approval.denied',
+  expired: 'approval.expired',
+};
+
+function auditOf(approval: Approval, actor: Actor, at: number): AuditLog {
+  const { id, event_id, agent_id, policy_id, outcome, comment } = approval;
+  const action = ACTIONS[approval.status as keyof typeof ACTIONS];
+  const details = { event_id, agent_id, policy_id, outcome, ...(comment === null ? {} : { comment }) };
+  return auditLog({ action, type: 'approval', id, details }, actor, at);
+}
+
+export function alreadyDecided(): ServiceError {
+  return new ServiceError('already_decided', 'This approval has been decided already; it stays as it is.', {
+    recorded: false,
+  });
+}
