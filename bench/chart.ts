@@ -160,7 +160,7 @@ function text(x: number, y: number, content: string, attributes = ''): string {
 
 function svg(height: number, title: string, parts: string[]): string {
   const style =
-    'text{font:12px system-ui,sans-serif;fill:#57606a}.strong{font-weight:600}.small{font-size:10px}' +
+    'text{font:12px system-ui,sans-serif;fill:#6e7781}.strong{font-weight:600}.small{font-size:10px}' +
     '@media(prefers-color-scheme:dark){text{fill:#c9d1d9}}';
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${Math.ceil(height)}" viewBox="0 0 ${WIDTH} ${Math.ceil(height)}" role="img" aria-label="${escaped(title)}">`,
