@@ -17,6 +17,8 @@ import { Accounts } from './registry/accounts.ts';
 import { Agents } from './registry/agents.ts';
 import { Alerts } from './registry/alerts.ts';
 import { ApiKeys } from './registry/api-keys.ts';
+import { ApprovalWaits } from './registry/approval-waits.ts';
+import { Approvals } from './registry/approvals.ts';
 import { RegistryCache } from './registry/cache.ts';
 import type { RegistryStore } from './registry/commit.ts';
 import { Policies } from './registry/policies.ts';
@@ -51,6 +53,8 @@ export function frontParts({ config, log, metrics }: Surroundings): Part[] {
   const gate = new RateGate(new Counters(redis), keys);
   const once = new AppendOnce({ redis, keys });
   const server = new Server({
+  const registry = makeRegistry({ redis, keys });
+  const approvalWaits = new ApprovalWaits({ address: redisAddress(config), keys, approvals: registry.approvals });
     config,
     routes: makeRoutes({ metrics: config.metricsPort === undefined }),
     cache,
@@ -59,7 +63,8 @@ export function frontParts({ config, log, metrics }: Surroundings): Part[] {
       onAccepted: countAccepted(metrics),
       onUnevaluated: (reason) => metrics.inc('gatehouse_unevaluated_rules_total', { reason }),
     }),
-    registry: makeRegistry({ redis, keys }),
+    registry,
+    approvalWaits,
     clickhouse,
     barrier: new ReadBarrier({ redis, keys }),
     limiter: new RequestLimiter({ redis, keys, limit: requestLimit(config) }),
@@ -72,11 +77,21 @@ export function frontParts({ config, log, metrics }: Surroundings): Part[] {
     metrics.set('gatehouse_unacked_bytes', {}, appender.unackedBytes);
   });
   return [
+    metrics.set('gatehouse_approval_waits', {}, approvalWaits.count);
     connectionsPart({ redis: [writer, redis], clickhouse, waitMs: WAIT_MS_MAX, mayBeAway: true, log }),
     { name: 'registry cache', start: () => cache.start(), stop: () => cache.close() },
     { name: 'backlog', start: () => backlog.start(), stop: () => backlog.stop() },
     { name: 'appender', start: () => undefined, stop: () => appender.close() },
-    { name: 'door', start: async () => void (await server.listen()), stop: () => server.drain() },
+    { name: 'approval waits', start: () => approvalWaits.start(), stop: () => approvalWaits.stop() },
+    {
+      name: 'door',
+      start: async () => void (await server.listen()),
+      // Who waits for a decision is told to ask another front: the drain waits for no person.
+      stop: () => {
+        approvalWaits.letGo();
+        return server.drain();
+      },
+    },
   ];
 }
 
@@ -90,6 +105,7 @@ function makeRegistry(store: RegistryStore): Parts['registry'] {
   };
 }
 
+    approvals: new Approvals(store),
 function requestLimit({ requestsPerSecond: perSecond, requestsBurst: burst }: Config): RequestLimit {
   return { perSecond, burst };
 }

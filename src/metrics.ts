@@ -38,6 +38,8 @@ export const METRICS = {
   gatehouse_insert_seconds: { kind: 'histogram', labels: ['table'], help: 'Duration of an insert' },
   gatehouse_store_lag_seconds: { kind: 'gauge', labels: [], help: 'Age of the oldest event that is not yet stored' },
   gatehouse_partitions_owned: { kind: 'gauge', labels: ['group'], help: 'Streams that this process reads' },
+  gatehouse_approvals_total: { kind: 'counter', labels: ['result'], help: 'Approvals opened, expired, and denied because too many were pending' },
+  gatehouse_approval_waits: { kind: 'gauge', labels: [], help: 'Callers that wait for a decision in this process' },
   gatehouse_anomalies_total: { kind: 'counter', labels: ['kind'], help: 'Flagged anomalies' },
   gatehouse_restarts_total: { kind: 'counter', labels: ['child'], help: 'Children that the supervisor started again' },
 } as const satisfies Record<string, MetricSpec>;

@@ -2,6 +2,7 @@
 // Stands behind Redis and before ClickHouse; several share the partitions by leases. Composed here.
 // Invariant: connections first, pipelines second, and let go in the reverse order, so a batch that runs can be finished.
 // Failure: while Redis or ClickHouse is away the drains wait; what is not acknowledged stays in the streams.
+import { ApprovalExpiry } from '../pipelines/approval/expiry.ts';
 import { Pipelines } from '../pipelines/pipelines.ts';
 import type { Part } from './lifecycle.ts';
 import type { Surroundings } from './main.ts';
@@ -20,7 +21,9 @@ export function pipelinesParts({ config, log, metrics }: Surroundings): Part[] {
     processName: config.processName,
   });
   return [
+  const expiry = new ApprovalExpiry({ redis, keys: makeKeys(config), metrics, log: log.child({ part: 'approvals' }) });
     connectionsPart({ redis: [redis], clickhouse, waitMs: STORES_READY_MS_MAX, mayBeAway: false, log }),
     { name: 'pipelines', start: () => pipelines.start(), stop: () => pipelines.stop() },
   ];
 }
+    { name: 'approval expiry', start: () => expiry.start(), stop: () => expiry.stop() },

@@ -3,6 +3,7 @@ import { timeOfId } from '../../src/ids.ts';
 import type { ClickHouse } from '../client.ts';
 import { Conditions, instant } from './conditions.ts';
 import { type EventKey, type EventRow, KEY_COLUMNS, rowsByKey } from './event-rows.ts';
+import { type Settling, withFinalOutcomes } from './final-outcome.ts';
 
 /** Null when the account's agent has no such event. `eventId` must be well formed (isId). */
 export async function getEvent(
@@ -10,6 +11,7 @@ export async function getEvent(
   account: string,
   agentId: string,
   eventId: string,
+  { settle }: Settling = {},
 ): Promise<EventRow | null> {
   const where = new Conditions(account)
     .equal('agent_id', agentId)
@@ -23,6 +25,7 @@ export async function getEvent(
       settings: { preferred_optimize_projection_name: 'by_arrival' },
     },
   );
-  const [row] = await rowsByKey(clickhouse, account, keys, { payloads: true });
+  const rows = await rowsByKey(clickhouse, account, keys, { payloads: true });
+  const [row] = await withFinalOutcomes(clickhouse, account, { rows, settle });
   return row ?? null;
 }

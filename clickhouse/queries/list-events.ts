@@ -1,11 +1,12 @@
 // Lists events of an agent, or of the whole account (GET /v1/agents/{id}/events, GET /v1/events; spec 4.6, decisions 5).
-// Newest first by `timestamp`, equal times by id; `total` counts all that match, exactly.
+// Newest first by `timestamp`, equal times by id; `total` counts all that match, exactly. Outcomes are final ones (final-outcome.ts).
 // An agent's list reads the primary key; the account's timeline the projection by_time; a search or a trace the events themselves, with their indexes.
 import type { ClickHouseSettings } from '@clickhouse/client';
 import type { EventType, Outcome } from '../../schemas/common.ts';
 import type { ClickHouse, QueryOptions } from '../client.ts';
 import { Conditions, type Excluded } from './conditions.ts';
 import { type EventKey, type EventRow, KEY_COLUMNS, rowsByKey } from './event-rows.ts';
+import { type Settling, whereOutcome, withFinalOutcomes } from './final-outcome.ts';
 import { parseSearch, searchCondition } from './search.ts';
 
 export type EventFilter = Excluded & {
@@ -19,19 +20,21 @@ export type EventFilter = Excluded & {
   model?: string | undefined;
   q?: string | undefined;
 };
-export type EventPage = EventFilter & {
-  order?: 'asc' | 'desc' | undefined;
-  limit: number;
-  offset: number;
-  signal?: AbortSignal | undefined;
-};
+export type EventPage = EventFilter &
+  Settling & {
+    order?: 'asc' | 'desc' | undefined;
+    limit: number;
+    offset: number;
+    signal?: AbortSignal | undefined;
+  };
 
 export async function listEvents(
   clickhouse: ClickHouse,
   account: string,
   page: EventPage,
 ): Promise<{ items: EventRow[]; total: number }> {
-  const where = conditionsOf(account, page);
+  const { outcome, settle } = page;
+  const where = await whereOutcome(clickhouse, account, { where: conditionsOf(account, page), outcome, settle });
   const direction = page.order === 'asc' ? 'ASC' : 'DESC';
   const options = optionsOf(page);
   const [keys, [counted]] = await Promise.all([
@@ -47,8 +50,9 @@ export async function listEvents(
       options,
     ),
   ]);
+  const rows = await rowsByKey(clickhouse, account, keys, { payloads: true, signal: page.signal });
   return {
-    items: await rowsByKey(clickhouse, account, keys, { payloads: true, signal: page.signal }),
+    items: await withFinalOutcomes(clickhouse, account, { rows, known: outcome, settle }),
     total: counted?.total ?? 0,
   };
 }
@@ -60,7 +64,6 @@ function conditionsOf(account: string, filter: EventFilter): Conditions {
     .equal('type', filter.type)
     .between('timestamp', filter.from, filter.to)
     .equal('trace_id', filter.traceId)
-    .equal('outcome', filter.outcome)
     .equal('model', filter.model);
   if (filter.q === undefined) return where;
   const { sql, params } = searchCondition(parseSearch(filter.q));

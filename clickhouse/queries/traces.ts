@@ -4,19 +4,21 @@ import type { Trace } from '../../schemas/event.ts';
 import type { ClickHouse } from '../client.ts';
 import { Conditions, type Excluded, isoTime } from './conditions.ts';
 import { type EventKey, type EventRow, KEY_COLUMNS, rowsByKey } from './event-rows.ts';
+import { type Settling, settleCounts, withFinalOutcomes } from './final-outcome.ts';
 
 /** Events that one trace is shown with; `event_count` says how many there are. */
 export const TRACE_EVENTS_MAX = 1_000;
 
-export type TracePage = Excluded & {
-  /** Traces in which this agent took part. */
-  agentId?: string | undefined;
-  /** Epoch ms, inclusive; of the trace's beginning. */
-  from?: number | undefined;
-  to?: number | undefined;
-  limit: number;
-  offset: number;
-};
+export type TracePage = Excluded &
+  Settling & {
+    /** Traces in which this agent took part. */
+    agentId?: string | undefined;
+    /** Epoch ms, inclusive; of the trace's beginning. */
+    from?: number | undefined;
+    to?: number | undefined;
+    limit: number;
+    offset: number;
+  };
 
 type TraceRow = {
   trace_id: string;
@@ -56,7 +58,11 @@ export async function listTraces(
   ]);
   const wanted = ids.map((row) => row.trace_id);
   return {
-    items: await describeTraces(clickhouse, account, { wanted, excludeAgents: page.excludeAgents }),
+    items: await describeTraces(clickhouse, account, {
+      wanted,
+      excludeAgents: page.excludeAgents,
+      settle: page.settle,
+    }),
     total: counted?.total ?? 0,
   };
 }
@@ -66,11 +72,11 @@ export async function getTrace(
   clickhouse: ClickHouse,
   account: string,
   traceId: string,
-  { excludeAgents }: Excluded = {},
+  { excludeAgents, settle }: Excluded & Settling = {},
 ): Promise<{ trace: Trace; events: EventRow[] } | null> {
   const where = new Conditions(account).equal('trace_id', traceId).exclude('agent_id', excludeAgents);
   const [traces, keys] = await Promise.all([
-    describeTraces(clickhouse, account, { wanted: [traceId], excludeAgents }),
+    describeTraces(clickhouse, account, { wanted: [traceId], excludeAgents, settle }),
     clickhouse.query<EventKey>(
       `SELECT ${KEY_COLUMNS} FROM events WHERE ${where.sql} ORDER BY timestamp ASC, id ASC LIMIT ${TRACE_EVENTS_MAX}`,
       where.params,
@@ -78,14 +84,15 @@ export async function getTrace(
     ),
   ]);
   if (traces[0] === undefined) return null;
-  return { trace: traces[0], events: await rowsByKey(clickhouse, account, keys, { payloads: true }) };
+  const rows = await rowsByKey(clickhouse, account, keys, { payloads: true });
+  return { trace: traces[0], events: await withFinalOutcomes(clickhouse, account, { rows, settle }) };
 }
 
 /** In the order of `wanted`. */
 async function describeTraces(
   clickhouse: ClickHouse,
   account: string,
-  { wanted, excludeAgents }: { wanted: string[] } & Excluded,
+  { wanted, excludeAgents, settle }: { wanted: string[] } & Excluded & Settling,
 ): Promise<Trace[]> {
   if (wanted.length === 0) return [];
   const where = new Conditions(account)
@@ -99,7 +106,9 @@ async function describeTraces(
     },
   );
   const byId = new Map(rows.map((row) => [row.trace_id, traceOf(row)]));
-  return wanted.flatMap((id) => byId.get(id) ?? []);
+  const traces = wanted.flatMap((id) => byId.get(id) ?? []);
+  await settleCounts(clickhouse, account, { traces, excludeAgents, settle });
+  return traces;
 }
 
 function traceOf(row: TraceRow): Trace {

@@ -2,7 +2,7 @@
 //
 //   mark     where the streams end now: the agent's event stream for every group, the journal for the store
 //   drain    wait until all of them have been acknowledged up to there
-//   erase    delete the agent's rows, drop its parked entries
+//   erase    delete the agent's rows, drop its parked entries and its approvals
 //   forget   the erasure and the agent's last sign of life; the tombstone stays
 //
 // Invariant: when the rows are deleted nothing that was appended before the tombstone can still be inserted: it has been
@@ -17,6 +17,7 @@ import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import { DeadEntries } from '../../src/streams/dead.ts';
 import { EVENT_GROUPS, JOURNAL_GROUPS } from '../../src/streams/groups.ts';
+import { Approvals } from '../../src/registry/approvals.ts';
 import { positionOf } from '../../src/streams/read-barrier.ts';
 import { compareIds } from '../../src/streams/stream-id.ts';
 
@@ -39,12 +40,14 @@ export class Eraser {
   constructor(options: EraserOptions) {
     this.#options = options;
     this.#dead = new DeadEntries(options);
+  readonly #approvals: Approvals;
   }
 
   /** Looks at the erasures of these registry shards and does what can be done now. Never rejects; one look at a time. */
   look(shards: readonly number[]): Promise<void> {
     this.#busy ??= this.#lookAll(shards).finally(() => {
       this.#busy = undefined;
+    this.#approvals = new Approvals(options);
     });
     return this.#busy;
   }
@@ -78,6 +81,7 @@ export class Eraser {
   async #mark(account: string, agent: string): Promise<Mark[]> {
     const { redis, keys } = this.#options;
     const events = keys.events(keys.partitionOf(account, agent));
+    await this.#approvals.dropAgent(account, agent);
     const journal = keys.journal(keys.shardOf(account));
     const all = [
       ...EVENT_GROUPS.map((group) => ({ stream: events, group })),

@@ -65,6 +65,8 @@ export class Exchange {
   closing = false;
   /** So does an answer that leaves before the body has arrived: what is left of it is large, or of unknown size. */
   closeIfEarly = false;
+  /** What the handler waits for on purpose, in ms: it is not forgotten before that is over. */
+  patienceMs = 0;
   /** Runs once when the exchange is over, however it ended. */
   onOver: (() => void) | undefined;
 

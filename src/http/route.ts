@@ -15,6 +15,8 @@ import type { Accounts } from '../registry/accounts.ts';
 import type { Agents } from '../registry/agents.ts';
 import type { Alerts } from '../registry/alerts.ts';
 import type { ApiKeys } from '../registry/api-keys.ts';
+import type { ApprovalWaits } from '../registry/approval-waits.ts';
+import type { Approvals } from '../registry/approvals.ts';
 import type { Idempotency } from '../registry/idempotency.ts';
 import type { Policies } from '../registry/policies.ts';
 import type { Actor, Principal } from '../registry/principal.ts';
@@ -29,9 +31,20 @@ export type Health = () => Promise<string[]>;
 /** What handlers work with. */
 export type Parts = {
   ingest: Pick<Ingest, 'single' | 'batch'>;
-  registry: { accounts: Accounts; agents: Agents; policies: Policies; alerts: Alerts; apiKeys: ApiKeys };
+  registry: {
+    accounts: Accounts;
+    agents: Agents;
+    policies: Policies;
+    alerts: Alerts;
+    apiKeys: ApiKeys;
+    approvals: Approvals;
+  };
   clickhouse: ClickHouse;
-  barrier: Pick<ReadBarrier, 'waitForEvents' | 'waitForJournal' | 'waitForAnomalies'>;
+  barrier: Pick<
+    ReadBarrier,
+    'waitForEvents' | 'waitForJournal' | 'waitForAnomalies' | 'waitForApprovals' | 'waitForOpenings'
+  >;
+  approvalWaits: Pick<ApprovalWaits, 'wait'>;
   metrics: Pick<Metrics, 'text'>;
   health: Health;
 };
@@ -58,7 +71,10 @@ export type Call<Body = unknown, Query = unknown> = {
   /** With the body's SHA-256, for creates of the registry. */
   idempotency: Idempotency | undefined;
   /** Its signal fires when the client leaves. Made when asked for: few handlers can stop half-way. */
-  client: { readonly signal: AbortSignal };
+  client: {
+    readonly signal: AbortSignal /** A handler that waits on purpose says for how long. */;
+    patienceMs: number;
+  };
 };
 
 export type BodySpec<B> =

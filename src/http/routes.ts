@@ -5,6 +5,7 @@ import { agentRoutes } from './handlers/agents.ts';
 import { alertRoutes } from './handlers/alerts.ts';
 import { anomalyRoutes } from './handlers/anomalies.ts';
 import { apiKeyRoutes } from './handlers/api-keys.ts';
+import { approvalRoutes } from './handlers/approvals.ts';
 import { auditLogRoutes } from './handlers/audit-logs.ts';
 import { eventRoutes } from './handlers/events.ts';
 import { healthRoutes, metricsRoute } from './handlers/operations.ts';
@@ -21,6 +22,7 @@ export function makeRoutes({ metrics }: { metrics: boolean }): Route[] {
     ...traceRoutes,
     ...policyRoutes,
     ...alertRoutes,
+    ...approvalRoutes,
     ...anomalyRoutes,
     ...auditLogRoutes,
     ...apiKeyRoutes,

@@ -60,6 +60,24 @@ export class ReadBarrier {
     return this.#wait(this.#keys.journal(this.#keys.shardOf(account)), 'store');
   }
 
+  /**
+   * Resolves when the approvals of events acknowledged so far are open, and every decision acknowledged so far is stored.
+   * False: not in time.
+   */
+  async waitForApprovals(account: string, agent: string | null): Promise<boolean> {
+    const started = performance.now();
+    const opened = await this.waitForOpenings(account, agent);
+    // Opening is a registry change: it is in the journal once the event streams have been worked through.
+    const left = Math.max(0, this.#waitMs - (performance.now() - started));
+    const stored = await this.#wait(this.#keys.journal(this.#keys.shardOf(account)), 'store', left);
+    return opened && stored;
+  }
+
+  /** Resolves when Redis holds the approvals of events acknowledged so far. False: not in time. */
+  waitForOpenings(account: string, agent: string | null): Promise<boolean> {
+    return this.#waitForEventStreams(account, agent, 'alert');
+  }
+
   async #waitForEventStreams(account: string, agent: string | null, group: Group): Promise<boolean> {
     if (agent !== null) return this.#wait(this.#keys.events(this.#keys.partitionOf(account, agent)), group);
     const all = Array.from({ length: this.#keys.partitions }, (_, partition) =>
@@ -68,12 +86,12 @@ export class ReadBarrier {
     return (await Promise.all(all)).every((complete) => complete);
   }
 
-  #wait(stream: string, group: Group): Promise<boolean> {
+  #wait(stream: string, group: Group, waitMs = this.#waitMs): Promise<boolean> {
     const name = `${stream} ${group}`;
     const watch = this.#watches.get(name) ?? new Watch();
     this.#watches.set(name, watch);
     return new Promise((resolve) => {
-      const timer = setTimeout(() => waiter.settle(false), this.#waitMs);
+      const timer = setTimeout(() => waiter.settle(false), waitMs);
       const waiter: Waiter = {
         target: undefined,
         settle: (complete) => {

@@ -10,6 +10,7 @@ import { isId } from '../../ids.ts';
 import { oneOf, paging, RECORD_PAGE, text, time } from '../query.ts';
 import { ask, found, markIncomplete, notFound, textPage } from '../reply.ts';
 import { type Call, eventBody, type Parts, type Reply, type Route, route } from '../route.ts';
+import { Decisions } from './decisions.ts';
 import { knownAgent } from './known-agent.ts';
 
 const SEARCH_CHARACTERS_MAX = 500;
@@ -20,7 +21,7 @@ const filters = {
   from: time('Events at or after this time (`timestamp`)'),
   to: time('Events at or before this time'),
   trace_id: text('Only events of this trace'),
-  outcome: oneOf('Only events that the policies decided so', OUTCOMES),
+  outcome: oneOf('Only events of this outcome, the final one where an approval was decided', OUTCOMES),
   model: text('Only events whose `payload.model` is this', 1_000),
   q: text('Words, or a quoted phrase, in the payload', SEARCH_CHARACTERS_MAX),
   order: oneOf('By `timestamp`: newest first (desc, the default) or oldest first', ORDERS),
@@ -94,8 +95,8 @@ export const eventRoutes: Route[] = [
     async handle(call, parts) {
       const agentId = call.params[0]!;
       await knownAgent(parts.registry.agents, call.account, agentId);
-      const complete = await parts.barrier.waitForEvents(call.account, agentId);
-      return answerList(parts, call, { ...pageOf(call.query), agentId }, complete);
+      const stored = parts.barrier.waitForEvents(call.account, agentId);
+      return answerList(parts, call, { ...pageOf(call.query), agentId }, stored);
     },
   }),
   route({
@@ -114,8 +115,9 @@ export const eventRoutes: Route[] = [
       await knownAgent(registry.agents, account, agentId);
       if (!isId('event', eventId)) throw notFound('event');
       const complete = await barrier.waitForEvents(account, agentId);
-      const row = await ask(() => getEvent(clickhouse, account, agentId, eventId));
-      return markIncomplete({ status: 200, body: renderEvent(found(row, 'event')) }, complete);
+      const decisions = new Decisions(barrier, account);
+      const row = await ask(() => getEvent(clickhouse, account, agentId, eventId, decisions));
+      return markIncomplete({ status: 200, body: renderEvent(found(row, 'event')) }, complete && decisions.complete);
     },
   }),
   route({
@@ -132,9 +134,9 @@ export const eventRoutes: Route[] = [
     },
     async handle(call, parts) {
       const agentId = call.query.agent_id;
-      const complete = await parts.barrier.waitForEvents(call.account, agentId ?? null);
+      const stored = parts.barrier.waitForEvents(call.account, agentId ?? null);
       const excludeAgents = await parts.registry.agents.erasing(call.account);
-      return answerList(parts, call, { ...pageOf(call.query), agentId, excludeAgents }, complete);
+      return answerList(parts, call, { ...pageOf(call.query), agentId, excludeAgents }, stored);
     },
   }),
 ];
@@ -161,9 +163,13 @@ function pageOf({ trace_id: traceId, type, from, to, outcome, model, q, order, l
   return { traceId, type, from, to, outcome, model, q, order, limit, offset };
 }
 
-async function answerList(parts: Parts, call: Call, page: EventPage, complete: boolean): Promise<Reply> {
+async function answerList(parts: Parts, call: Call, page: EventPage, stored: Promise<boolean>): Promise<Reply> {
+  const decisions = new Decisions(parts.barrier, call.account);
+  // A filter by outcome is going to ask for them: both waits at once.
+  if (page.outcome !== undefined) void decisions.settle();
+  const complete = await stored;
   const { items, total } = await ask(() =>
-    listEvents(parts.clickhouse, call.account, { ...page, signal: call.client.signal }),
+    listEvents(parts.clickhouse, call.account, { ...page, settle: decisions.settle, signal: call.client.signal }),
   );
-  return markIncomplete(textPage(items.map(renderEvent), total, page), complete);
+  return markIncomplete(textPage(items.map(renderEvent), total, page), complete && decisions.complete);
 }

@@ -7,6 +7,7 @@ import { Trace, TraceWithEvents } from '../../../schemas/event.ts';
 import { paging, RECORD_PAGE, text, time } from '../query.ts';
 import { ask, found, markIncomplete, notFound, page } from '../reply.ts';
 import { type Route, route } from '../route.ts';
+import { Decisions } from './decisions.ts';
 
 /** What an event's `trace_id` may be (schemas/event.ts): a longer one names nothing. */
 const TRACE_ID_CHARACTERS_MAX = 200;
@@ -34,10 +35,12 @@ export const traceRoutes: Route[] = [
       // A trace is of many agents: all of them must be there for its counts to be right.
       const complete = await barrier.waitForEvents(account, null);
       const excludeAgents = await registry.agents.erasing(account);
+      const decisions = new Decisions(barrier, account);
+      const { settle } = decisions;
       const { items, total } = await ask(() =>
-        listTraces(clickhouse, account, { limit, offset, from, to, agentId, excludeAgents }),
+        listTraces(clickhouse, account, { limit, offset, from, to, agentId, excludeAgents, settle }),
       );
-      return markIncomplete(page(items, total, query), complete);
+      return markIncomplete(page(items, total, query), complete && decisions.complete);
     },
   }),
   route({
@@ -57,12 +60,14 @@ export const traceRoutes: Route[] = [
       if (traceId.length > TRACE_ID_CHARACTERS_MAX) throw notFound('trace');
       const complete = await barrier.waitForEvents(account, null);
       const excludeAgents = await registry.agents.erasing(account);
+      const decisions = new Decisions(barrier, account);
+      const { settle } = decisions;
       const { trace, events } = found(
-        await ask(() => getTrace(clickhouse, account, traceId, { excludeAgents })),
+        await ask(() => getTrace(clickhouse, account, traceId, { excludeAgents, settle })),
         'trace',
       );
       const body = `${JSON.stringify(trace).slice(0, -1)},"events":[${events.map(renderEvent).join(',')}]}`;
-      return markIncomplete({ status: 200, body }, complete);
+      return markIncomplete({ status: 200, body }, complete && decisions.complete);
     },
   }),
 ];

@@ -1,0 +1,109 @@
+// The final outcome of events that waited for an approval (decisions 6.3): what the table `approvals` says of pending rows.
+// Event rows are never rewritten; every query that shows, filters or counts outcomes comes through here.
+// A decided approval is decided for good, so its row needs no FINAL. Accounts without decisions pay nothing for the filter
+// but one look whether there are any; pages without pending events are not looked at at all.
+// `settle` is called before decisions are read, and only then: the caller waits there for those that were acknowledged.
+import type { Outcome } from '../../schemas/common.ts';
+import type { Trace } from '../../schemas/event.ts';
+import type { ClickHouse } from '../client.ts';
+import { Conditions, type Excluded } from './conditions.ts';
+import type { EventRow } from './event-rows.ts';
+
+export type Settling = { settle?: (() => Promise<void>) | undefined };
+type Final = Exclude<Outcome, 'pending'>;
+
+/** Ids of a page fit into one question. */
+const IDS_AT_ONCE = 1_000;
+
+/** Events whose approval was decided so: a set for `IN`. Needs the parameter `account`. */
+export function decidedAs(outcome: Final): string {
+  return `(SELECT event_id FROM approvals WHERE account_id = {account:String} AND outcome = '${outcome}')`;
+}
+
+/** Adds `outcome = …` as it is now. Without an outcome nothing. */
+export async function whereOutcome(
+  clickhouse: ClickHouse,
+  account: string,
+  { where, outcome, settle }: { where: Conditions; outcome: Outcome | undefined } & Settling,
+): Promise<Conditions> {
+  if (outcome === undefined) return where;
+  await settle?.();
+  const decided = await clickhouse.query<{ outcome: Final }>(
+    "SELECT outcome FROM approvals WHERE account_id = {account:String} AND outcome != 'pending' LIMIT 1 BY outcome",
+    { account },
+  );
+  const outcomes = new Set(decided.map((row) => row.outcome));
+  if (outcome === 'pending') {
+    where.and("outcome = 'pending'");
+    for (const final of outcomes) where.and(`id NOT IN ${decidedAs(final)}`);
+    return where;
+  }
+  return outcomes.has(outcome)
+    ? where.and(`(outcome = '${outcome}' OR outcome = 'pending' AND id IN ${decidedAs(outcome)})`)
+    : where.and(`outcome = '${outcome}'`);
+}
+
+/** Counts of outcomes by trace, as they are now. Each has what the event rows say, and gets what was decided since. */
+export async function settleCounts(
+  clickhouse: ClickHouse,
+  account: string,
+  { traces, excludeAgents, settle }: { traces: Trace[] } & Excluded & Settling,
+): Promise<void> {
+  const waiting = traces.filter((trace) => (trace.outcomes['pending'] ?? 0) > 0);
+  if (waiting.length === 0) return;
+  await settle?.();
+  const where = new Conditions(account)
+    .and('trace_id IN {traces:Array(String)}', { traces: waiting.map((trace) => trace.trace_id) })
+    .and("outcome = 'pending'")
+    .exclude('agent_id', excludeAgents);
+  const counts = await clickhouse.query<{ trace_id: string } & Record<Final, number>>(
+    `SELECT trace_id, countIf(id IN ${decidedAs('allowed')}) AS allowed, countIf(id IN ${decidedAs('blocked')}) AS blocked
+     FROM events WHERE ${where.sql} GROUP BY trace_id`,
+    where.params,
+    { settings: { optimize_use_projections: 0 } },
+  );
+  const byTrace = new Map(counts.map((row) => [row.trace_id, row]));
+  for (const { trace_id, outcomes } of waiting) {
+    for (const final of ['allowed', 'blocked'] as const) {
+      const decided = byTrace.get(trace_id)?.[final] ?? 0;
+      if (decided === 0) continue;
+      outcomes[final] = (outcomes[final] ?? 0) + decided;
+      outcomes['pending'] = outcomes['pending']! - decided;
+    }
+    if (outcomes['pending']! <= 0) delete outcomes['pending'];
+  }
+}
+
+/** The rows with their outcome as it is now; `known` is what a filter has found it to be. */
+export async function withFinalOutcomes(
+  clickhouse: ClickHouse,
+  account: string,
+  { rows, known, settle }: { rows: EventRow[]; known?: Outcome | undefined } & Settling,
+): Promise<EventRow[]> {
+  if (known === 'pending') return rows;
+  if (known !== undefined) return rows.map((row) => (row.outcome === 'pending' ? decidedRow(row, known) : row));
+  const pending = rows.filter((row) => row.outcome === 'pending').map((row) => row.id);
+  if (pending.length === 0) return rows;
+  await settle?.();
+  const finals = new Map<string, Final>();
+  for (let i = 0; i < pending.length; i += IDS_AT_ONCE) {
+    const decided = await clickhouse.query<{ event_id: string; outcome: Final }>(
+      `SELECT event_id, outcome FROM approvals
+       WHERE account_id = {account:String} AND event_id IN {events:Array(String)} AND outcome != 'pending'`,
+      { account, events: pending.slice(i, i + IDS_AT_ONCE) },
+    );
+    for (const { event_id, outcome } of decided) finals.set(event_id, outcome);
+  }
+  return rows.map((row) => {
+    const outcome = finals.get(row.id);
+    return outcome === undefined ? row : decidedRow(row, outcome);
+  });
+}
+
+function decidedRow(row: EventRow, outcome: Final): EventRow {
+  const reason = 'approval';
+  if (row.policy_result === '') return { ...row, outcome, reason };
+  // Key by key as it was answered, but for what the decision changed.
+  const result = { ...(JSON.parse(row.policy_result) as object), outcome, reason };
+  return { ...row, outcome, reason, policy_result: JSON.stringify(result) };
+}

@@ -1,0 +1,75 @@
+// Approvals as ClickHouse knows them: all of them, while Redis holds the pending and the lately decided (GET /v1/approvals; decisions 6.3).
+// Newest first by arrival of the event, equal times by id; totals exact. FINAL: of each approval its newest state.
+import type { Approval, ApprovalStatus } from '../../schemas/approval.ts';
+import type { ClickHouse } from '../client.ts';
+import { Conditions, type Excluded, isoTime } from './conditions.ts';
+
+export type ApprovalPage = Excluded & {
+  status?: ApprovalStatus | undefined;
+  agentId?: string | undefined;
+  limit: number;
+  offset: number;
+};
+
+type ApprovalRow = Omit<Approval, 'created_at' | 'expires_at' | 'decided_at'> & {
+  created_ms: number;
+  expires_ms: number;
+  decided_ms: number | null;
+};
+
+const COLUMNS = `id, agent_id, event_id, policy_id, policy_name, status, outcome, on_timeout, decided_by, comment,
+  toUnixTimestamp64Milli(created_at) AS created_ms, toUnixTimestamp64Milli(expires_at) AS expires_ms,
+  toUnixTimestamp64Milli(decided_at) AS decided_ms`;
+
+export async function listApprovals(
+  clickhouse: ClickHouse,
+  account: string,
+  page: ApprovalPage,
+): Promise<{ items: Approval[]; total: number }> {
+  const where = new Conditions(account)
+    .equal('agent_id', page.agentId)
+    .exclude('agent_id', page.excludeAgents)
+    .equal('status', page.status);
+  const [rows, [counted]] = await Promise.all([
+    clickhouse.query<ApprovalRow>(
+      `SELECT ${COLUMNS} FROM approvals FINAL WHERE ${where.sql}
+       ORDER BY created_at DESC, id DESC LIMIT {limit:UInt64} OFFSET {offset:UInt64}`,
+      { ...where.params, limit: page.limit, offset: page.offset },
+    ),
+    clickhouse.query<{ total: number }>(
+      `SELECT count() AS total FROM approvals FINAL WHERE ${where.sql}`,
+      where.params,
+    ),
+  ]);
+  return { items: rows.map(approvalOf), total: counted?.total ?? 0 };
+}
+
+/** Of these, the ones that were decided. What is pending, Redis knows better. */
+export async function decidedApprovals(
+  clickhouse: ClickHouse,
+  account: string,
+  { ids, excludeAgents }: { ids: readonly string[] } & Excluded,
+): Promise<Approval[]> {
+  if (ids.length === 0) return [];
+  const where = new Conditions(account)
+    .and('id IN {ids:Array(String)}', { ids })
+    .and("status != 'pending'")
+    .exclude('agent_id', excludeAgents);
+  const rows = await clickhouse.query<ApprovalRow>(
+    `SELECT ${COLUMNS} FROM approvals FINAL WHERE ${where.sql}`,
+    where.params,
+  );
+  return rows.map(approvalOf);
+}
+
+function approvalOf({ created_ms, expires_ms, decided_ms, ...row }: ApprovalRow): Approval {
+  const { id, agent_id, event_id, policy_id, policy_name, status, outcome, on_timeout, decided_by, comment } = row;
+  return {
+    ...{ id, agent_id, event_id, policy_id, policy_name, status, outcome, on_timeout },
+    created_at: isoTime(created_ms),
+    expires_at: isoTime(expires_ms),
+    decided_at: decided_ms === null ? null : isoTime(decided_ms),
+    decided_by,
+    comment,
+  };
+}

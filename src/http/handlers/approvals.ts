@@ -1,0 +1,112 @@
+// Approvals: list, wait for one, decide (decisions 6.3).
+// Redis is asked first: it holds what is pending and what was decided within a day. An approval that it does not know may be
+// of an event that was answered a moment ago, so the openings are waited for; then ClickHouse is asked for older decisions.
+// An id that stays unknown is 404, or 503 if the openings are behind: then nobody can say yet that there is no such approval.
+import { decidedApprovals, listApprovals } from '../../../clickhouse/queries/list-approvals.ts';
+import { APPROVAL_STATUSES, Approval, ApprovalDecision } from '../../../schemas/approval.ts';
+import { page as pageSchema } from '../../../schemas/common.ts';
+import { ServiceError } from '../../errors.ts';
+import { isId } from '../../ids.ts';
+import { APPROVAL_WAIT_SECONDS_MAX } from '../../limits.ts';
+import { alreadyDecided } from '../../registry/approvals.ts';
+import { integer, oneOf, paging, RECORD_PAGE, text } from '../query.ts';
+import { ask, found, json, markIncomplete, notFound, page } from '../reply.ts';
+import { jsonBody, type Parts, type Route, route } from '../route.ts';
+
+export const approvalRoutes: Route[] = [
+  route({
+    method: 'GET',
+    path: '/v1/approvals',
+    scope: 'read',
+    query: {
+      ...paging(RECORD_PAGE),
+      status: oneOf('Only approvals in this state', APPROVAL_STATUSES),
+      agent_id: text('Only approvals of events of this agent'),
+    },
+    operation: {
+      id: 'listApprovals',
+      tag: 'Approvals',
+      summary: 'List approvals',
+      answers: { 200: { description: 'Approvals, newest first', schema: pageSchema(Approval) } },
+      canBeIncomplete: true,
+    },
+    async handle({ account, query }, { barrier, clickhouse, registry }) {
+      const { limit, offset, status, agent_id: agentId } = query;
+      const complete = await barrier.waitForApprovals(account, agentId ?? null);
+      const excludeAgents = await registry.agents.erasing(account);
+      const { items, total } = await ask(() =>
+        listApprovals(clickhouse, account, { status, agentId, limit, offset, excludeAgents }),
+      );
+      return markIncomplete(page(items, total, query), complete);
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/v1/approvals/{id}',
+    scope: 'read',
+    query: {
+      wait: integer('Seconds to wait for the decision, if there is none yet', {
+        minimum: 0,
+        maximum: APPROVAL_WAIT_SECONDS_MAX,
+        default: 0,
+      }),
+    },
+    operation: {
+      id: 'getApproval',
+      tag: 'Approvals',
+      summary: 'Get an approval, or wait for its decision',
+      description:
+        'With `wait` the answer comes as soon as the approval is decided, at the latest after so many seconds, then with `status` `pending`: ask again. A front that is told to leave answers so at once.',
+      answers: { 200: { description: 'The approval', schema: Approval } },
+      errors: ['unavailable'],
+    },
+    async handle({ account, params, query, client }, parts) {
+      const approval = await find(parts, account, params[0]!);
+      if (approval.status !== 'pending' || query.wait === 0) return json(200, approval);
+      const waitMs = query.wait * 1000;
+      client.patienceMs = waitMs;
+      return json(200, found(await parts.approvalWaits.wait(account, approval, waitMs, client.signal), 'approval'));
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/v1/approvals/{id}',
+    scope: 'write',
+    body: jsonBody(ApprovalDecision, 'decision'),
+    operation: {
+      id: 'decideApproval',
+      tag: 'Approvals',
+      summary: 'Approve or deny',
+      description: 'Whoever waits is answered, and the event has its final outcome. An approval is decided once.',
+      answers: { 200: { description: 'The approval as it is now', schema: Approval } },
+      errors: ['already_decided', 'unavailable'],
+      bodyExample: { decision: 'approve', comment: 'checked with the customer' },
+    },
+    async handle({ account, params, body, actor }, parts) {
+      const { approvals } = parts.registry;
+      const decided = await approvals.decide(account, params[0]!, body, actor);
+      if (decided !== null) return json(200, decided);
+      const { id, status } = await find(parts, account, params[0]!);
+      if (status !== 'pending') throw alreadyDecided();
+      return json(200, found(await approvals.decide(account, id, body, actor), 'approval'));
+    },
+  }),
+];
+
+/** Throws ServiceError not_found, unavailable. */
+async function find({ barrier, clickhouse, registry }: Parts, account: string, id: string): Promise<Approval> {
+  if (!isId('approval', id)) throw notFound('approval');
+  const known = await registry.approvals.get(account, id);
+  if (known !== null) return known;
+  const complete = await barrier.waitForOpenings(account, null);
+  const opened = await registry.approvals.get(account, id);
+  if (opened !== null) return opened;
+  const excludeAgents = await registry.agents.erasing(account);
+  const [old] = await ask(() => decidedApprovals(clickhouse, account, { ids: [id], excludeAgents }));
+  if (old !== undefined) return old;
+  if (complete) throw notFound('approval');
+  throw new ServiceError('unavailable', 'Whether there is such an approval is not known yet.', {
+    recorded: false,
+    retryAfterSeconds: 1,
+  });
+}

@@ -1,0 +1,156 @@
+// Callers of a front that wait for decisions (GET /v1/approvals/{id}?wait=; decisions 6.3).
+// A decision is published in the very commit that makes it; each front listens on a connection of its own and looks at what
+// is waited for when its name falls. Pub/sub promises nothing, so everything that is waited for is looked at once per
+// APPROVAL_POLL_MS as well. A waiter is entered before the record is read, so no decision falls between the two.
+// Invariant: whoever waits is answered: decided, gone, at the end of the wait, when the front drains; or has left.
+// Bounded: at most `max` waiters; the next one is refused (503). Redis away: waits go on, and end with an error if it stays away.
+import type { Approval } from '../../schemas/approval.ts';
+import { ServiceError } from '../errors.ts';
+import { isId } from '../ids.ts';
+import { APPROVAL_POLL_MS, APPROVAL_WAITS_MAX, APPROVALS_AT_ONCE } from '../limits.ts';
+import { type Commands, connectCommands, type RedisAddress } from '../redis/client.ts';
+import { type Keys, REGISTRY_SHARDS } from '../redis/keys.ts';
+import { type Approvals, byAccount } from './approvals.ts';
+
+export type ApprovalWaitsOptions = {
+  address: RedisAddress;
+  keys: Keys;
+  approvals: Pick<Approvals, 'get' | 'look'>;
+  max?: number;
+  pollMs?: number;
+};
+
+/** null: there is no such approval, or not any more. */
+type Settle = (approval: Approval | null) => void;
+/** All who wait for one approval, `<account>/<id>`. */
+type Waited = { account: string; id: string; pending: Approval; waiters: Set<Settle> };
+
+export class ApprovalWaits {
+  readonly #options: ApprovalWaitsOptions;
+  readonly #max: number;
+  readonly #waited = new Map<string, Waited>();
+  #listener: Commands | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #polling: Promise<void> | undefined;
+  #count = 0;
+  #draining = false;
+
+  constructor(options: ApprovalWaitsOptions) {
+    this.#options = options;
+    this.#max = options.max ?? APPROVAL_WAITS_MAX;
+  }
+
+  /** Callers that wait now. */
+  get count(): number {
+    return this.#count;
+  }
+
+  /** Does not wait for Redis: until it is there, polling does. */
+  start(): void {
+    const { address, keys, pollMs = APPROVAL_POLL_MS } = this.#options;
+    const channels = Array.from({ length: REGISTRY_SHARDS }, (_, shard) => keys.approvalNews(shard));
+    const listener = connectCommands(address);
+    this.#listener = listener;
+    // Also after each reconnect: what was missed meanwhile is found by the next poll.
+    listener.on('ready', () => void listener.subscribe(...channels).catch(() => undefined));
+    listener.on('message', (_channel: string, news: string) => void this.#hear(news));
+    this.#timer = setInterval(() => {
+      // A listener whose cable was cut hears nothing, and so never notices: it has to ask for something.
+      void listener.ping().catch(() => undefined);
+      this.#polling ??= this.#poll().finally(() => {
+        this.#polling = undefined;
+      });
+    }, pollMs);
+  }
+
+  /** Answers everybody who waits with the pending approval, and from now on everybody who comes. */
+  letGo(): void {
+    this.#draining = true;
+    for (const { pending, waiters } of [...this.#waited.values()]) for (const settle of [...waiters]) settle(pending);
+  }
+
+  async stop(): Promise<void> {
+    this.letGo();
+    clearInterval(this.#timer);
+    await this.#polling;
+    this.#listener?.disconnect();
+  }
+
+  /**
+   * Resolves when `pending` has been decided, or after `waitMs`, or when the front drains; null: it is gone. At once when
+   * `signal` fires: then nobody listens. Throws ServiceError unavailable.
+   */
+  async wait(account: string, pending: Approval, waitMs: number, signal: AbortSignal): Promise<Approval | null> {
+    if (this.#draining || signal.aborted) return pending;
+    if (this.#count >= this.#max) {
+      throw new ServiceError('unavailable', 'Too many callers wait for decisions here.', { retryAfterSeconds: 1 });
+    }
+    const { id } = pending;
+    const key = `${account}/${id}`;
+    const waited: Waited = this.#waited.get(key) ?? { account, id, pending, waiters: new Set() };
+    this.#waited.set(key, waited);
+    this.#count++;
+    let settle!: Settle;
+    const settled = new Promise<Approval | null>((resolve) => {
+      settle = resolve;
+    });
+    waited.waiters.add(settle);
+    let isLate = false;
+    const timer = setTimeout(() => {
+      isLate = true;
+      settle(pending);
+    }, waitMs);
+    const leave = () => settle(pending);
+    signal.addEventListener('abort', leave);
+    void this.#look(waited);
+    try {
+      const answer = await settled;
+      return isLate && !signal.aborted ? await this.#options.approvals.get(account, id) : answer;
+    } finally {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', leave);
+      waited.waiters.delete(settle);
+      this.#count--;
+      if (waited.waiters.size === 0) this.#waited.delete(key);
+    }
+  }
+
+  /** A decided approval, or a deleted agent: then any of the account's may be gone. */
+  async #hear(news: string): Promise<void> {
+    const waited = this.#waited.get(news);
+    if (waited !== undefined) return this.#look(waited);
+    const [account, id] = news.split('/') as [string, string];
+    if (!isId('agent', id)) return;
+    const concerned = [...this.#waited.values()].filter(
+      (one) => one.account === account && one.pending.agent_id === id,
+    );
+    await Promise.all(concerned.map((one) => this.#look(one)));
+  }
+
+  async #look(waited: Waited): Promise<void> {
+    try {
+      tell(waited, await this.#options.approvals.get(waited.account, waited.id));
+    } catch {
+      // Redis is away: the next poll tries again.
+    }
+  }
+
+  async #poll(): Promise<void> {
+    for (const [account, ids] of byAccount([...this.#waited.keys()])) {
+      for (let i = 0; i < ids.length; i += APPROVALS_AT_ONCE) {
+        const some = ids.slice(i, i + APPROVALS_AT_ONCE);
+        const found = await this.#options.approvals.look(account, some).catch(() => undefined);
+        if (found === undefined) return;
+        for (const [j, approval] of found.entries()) {
+          const waited = this.#waited.get(`${account}/${some[j]!}`);
+          if (waited !== undefined) tell(waited, approval);
+        }
+      }
+    }
+  }
+}
+
+function tell({ waiters }: Waited, approval: Approval | null): void {
+  if (approval !== null && approval.status === 'pending') return;
+  for (const settle of [...waiters]) settle(approval);
+}
