@@ -52,9 +52,9 @@ export function frontParts({ config, log, metrics }: Surroundings): Part[] {
   const appender = new Appender({ redis: writer, keys, onAppended: countAppended(metrics) });
   const gate = new RateGate(new Counters(redis), keys);
   const once = new AppendOnce({ redis, keys });
-  const server = new Server({
   const registry = makeRegistry({ redis, keys });
   const approvalWaits = new ApprovalWaits({ address: redisAddress(config), keys, approvals: registry.approvals });
+  const server = new Server({
     config,
     routes: makeRoutes({ metrics: config.metricsPort === undefined }),
     cache,
@@ -75,9 +75,9 @@ export function frontParts({ config, log, metrics }: Surroundings): Part[] {
   metrics.sampleBy(() => {
     showBacklog(metrics, backlog);
     metrics.set('gatehouse_unacked_bytes', {}, appender.unackedBytes);
+    metrics.set('gatehouse_approval_waits', {}, approvalWaits.count);
   });
   return [
-    metrics.set('gatehouse_approval_waits', {}, approvalWaits.count);
     connectionsPart({ redis: [writer, redis], clickhouse, waitMs: WAIT_MS_MAX, mayBeAway: true, log }),
     { name: 'registry cache', start: () => cache.start(), stop: () => cache.close() },
     { name: 'backlog', start: () => backlog.start(), stop: () => backlog.stop() },
@@ -102,10 +102,10 @@ function makeRegistry(store: RegistryStore): Parts['registry'] {
     policies: new Policies(store),
     alerts: new Alerts(store),
     apiKeys: new ApiKeys(store),
+    approvals: new Approvals(store),
   };
 }
 
-    approvals: new Approvals(store),
 function requestLimit({ requestsPerSecond: perSecond, requestsBurst: burst }: Config): RequestLimit {
   return { perSecond, burst };
 }

@@ -20,10 +20,10 @@ export function pipelinesParts({ config, log, metrics }: Surroundings): Part[] {
     lingerMs: config.storeLingerMs,
     processName: config.processName,
   });
-  return [
   const expiry = new ApprovalExpiry({ redis, keys: makeKeys(config), metrics, log: log.child({ part: 'approvals' }) });
+  return [
     connectionsPart({ redis: [redis], clickhouse, waitMs: STORES_READY_MS_MAX, mayBeAway: false, log }),
     { name: 'pipelines', start: () => pipelines.start(), stop: () => pipelines.stop() },
+    { name: 'approval expiry', start: () => expiry.start(), stop: () => expiry.stop() },
   ];
 }
-    { name: 'approval expiry', start: () => expiry.start(), stop: () => expiry.stop() },

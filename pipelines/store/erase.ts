@@ -15,9 +15,9 @@ import { eraseAgent } from '../../clickhouse/queries/erase-agent.ts';
 import type { Log } from '../../src/log.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
+import { Approvals } from '../../src/registry/approvals.ts';
 import { DeadEntries } from '../../src/streams/dead.ts';
 import { EVENT_GROUPS, JOURNAL_GROUPS } from '../../src/streams/groups.ts';
-import { Approvals } from '../../src/registry/approvals.ts';
 import { positionOf } from '../../src/streams/read-barrier.ts';
 import { compareIds } from '../../src/streams/stream-id.ts';
 
@@ -34,20 +34,20 @@ export type EraserOptions = {
 export class Eraser {
   readonly #options: EraserOptions;
   readonly #dead: DeadEntries;
+  readonly #approvals: Approvals;
   readonly #marks = new Map<string, Mark[]>();
   #busy: Promise<void> | undefined;
 
   constructor(options: EraserOptions) {
     this.#options = options;
     this.#dead = new DeadEntries(options);
-  readonly #approvals: Approvals;
+    this.#approvals = new Approvals(options);
   }
 
   /** Looks at the erasures of these registry shards and does what can be done now. Never rejects; one look at a time. */
   look(shards: readonly number[]): Promise<void> {
     this.#busy ??= this.#lookAll(shards).finally(() => {
       this.#busy = undefined;
-    this.#approvals = new Approvals(options);
     });
     return this.#busy;
   }
@@ -72,6 +72,7 @@ export class Eraser {
     const partition = keys.partitionOf(account, agent);
     await eraseAgent(clickhouse, account, agent);
     const parked = await this.#dead.dropAgent(keys.events(partition), agent);
+    await this.#approvals.dropAgent(account, agent);
     await redis.hdel(keys.lastSeen(partition), agent);
     await redis.hdel(keys.erasures(shard), agent);
     this.#marks.delete(agent);
@@ -81,7 +82,6 @@ export class Eraser {
   async #mark(account: string, agent: string): Promise<Mark[]> {
     const { redis, keys } = this.#options;
     const events = keys.events(keys.partitionOf(account, agent));
-    await this.#approvals.dropAgent(account, agent);
     const journal = keys.journal(keys.shardOf(account));
     const all = [
       ...EVENT_GROUPS.map((group) => ({ stream: events, group })),

@@ -220,9 +220,9 @@ export class Agents {
         ['sadd', keys.tombstones(account), id],
         ['del', scope],
         ['hset', keys.erasures(keys.shardOf(account)), id, JSON.stringify(erasure)],
-      ],
         // Who waits for an approval of this agent is answered 404 at once.
         ['publish', keys.approvalNews(keys.shardOf(account)), `${account}/${id}`],
+      ],
       changes: [{ kind: 'agent', id, record: null }],
       audit: [auditLog({ action: 'agent.deleted', type: 'agent', id }, actor, at)],
       erases: id,
