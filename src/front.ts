@@ -36,6 +36,7 @@ import {
 import { type Appended, Appender } from './streams/append.ts';
 import { AppendOnce } from './streams/append-once.ts';
 import { Backlog } from './streams/backlog.ts';
+import { OpenDoors } from './streams/open-doors.ts';
 import { ReadBarrier } from './streams/read-barrier.ts';
 
 /** A front that starts while Redis is away has 503 to give, so it does not wait for long. */
@@ -52,6 +53,7 @@ export function frontParts({ config, log, metrics }: Surroundings): Part[] {
   const appender = new Appender({ redis: writer, keys, onAppended: countAppended(metrics) });
   const gate = new RateGate(new Counters(redis), keys);
   const once = new AppendOnce({ redis, keys });
+  const doors = new OpenDoors({ redis, keys, isOpen: () => !backlog.full() });
   const registry = makeRegistry({ redis, keys });
   const approvalWaits = new ApprovalWaits({ address: redisAddress(config), keys, approvals: registry.approvals });
   const server = new Server({
@@ -92,6 +94,7 @@ export function frontParts({ config, log, metrics }: Surroundings): Part[] {
         return server.drain();
       },
     },
+    { name: 'open doors', start: () => doors.start(), stop: () => doors.stop() },
   ];
 }
 

@@ -41,6 +41,8 @@ export const METRICS = {
   gatehouse_approvals_total: { kind: 'counter', labels: ['result'], help: 'Approvals opened, expired, and denied because too many were pending' },
   gatehouse_approval_waits: { kind: 'gauge', labels: [], help: 'Callers that wait for a decision in this process' },
   gatehouse_anomalies_total: { kind: 'counter', labels: ['kind'], help: 'Flagged anomalies' },
+  gatehouse_agents_down_total: { kind: 'counter', labels: [], help: 'Silences of agents that were told of' },
+  gatehouse_pipelines_stuck: { kind: 'gauge', labels: [], help: '1 while a pipelines process makes no progress with something it holds; its log says with what' },
   gatehouse_restarts_total: { kind: 'counter', labels: ['child'], help: 'Children that the supervisor started again' },
 } as const satisfies Record<string, MetricSpec>;
 

@@ -4,6 +4,7 @@
 // Failure: while Redis or ClickHouse is away the drains wait; what is not acknowledged stays in the streams.
 import { ApprovalExpiry } from '../pipelines/approval/expiry.ts';
 import { Pipelines } from '../pipelines/pipelines.ts';
+import { Watcher } from '../pipelines/watch/watcher.ts';
 import type { Part } from './lifecycle.ts';
 import type { Surroundings } from './main.ts';
 import { connectionsPart, makeClickHouse, makeKeys, makeWriter, STORES_READY_MS_MAX } from './stores.ts';
@@ -20,10 +21,13 @@ export function pipelinesParts({ config, log, metrics }: Surroundings): Part[] {
     lingerMs: config.storeLingerMs,
     processName: config.processName,
   });
+  const watcher = new Watcher({ redis, keys: makeKeys(config), metrics, log: log.child({ part: 'watch' }) });
   const expiry = new ApprovalExpiry({ redis, keys: makeKeys(config), metrics, log: log.child({ part: 'approvals' }) });
+  metrics.sampleBy(() => metrics.set('gatehouse_pipelines_stuck', {}, pipelines.healthy().ok ? 0 : 1));
   return [
     connectionsPart({ redis: [redis], clickhouse, waitMs: STORES_READY_MS_MAX, mayBeAway: false, log }),
     { name: 'pipelines', start: () => pipelines.start(), stop: () => pipelines.stop() },
+    { name: 'watch', start: () => watcher.start(), stop: () => watcher.stop() },
     { name: 'approval expiry', start: () => expiry.start(), stop: () => expiry.stop() },
   ];
 }

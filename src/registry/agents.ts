@@ -141,8 +141,9 @@ export class Agents {
       }),
     );
     return records.map((record) => {
-      const ms = seen.get(record.id);
-      return { ...record, last_seen_at: ms === null || ms === undefined ? null : isoTime(Number(ms)) };
+      const value = seen.get(record.id);
+      // `<epoch ms>/<account>`; the time alone in a Redis that is older than the watch.
+      return { ...record, last_seen_at: value ? isoTime(Number.parseInt(value, 10)) : null };
     });
   }
 

@@ -81,7 +81,7 @@ export class AppendOnce {
       outcome,
       IDEMPOTENCY_KEPT_MS,
       agent,
-      Date.now(),
+      `${Date.now()}/${request.account}`,
       ...(digests.length > 0 ? entry : []),
     ];
     if ((await this.#run(appendOnce, keys, args, {})) === 'appended') return;

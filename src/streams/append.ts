@@ -118,9 +118,9 @@ export class Appender {
 
   /** The entry and its agents' last sign of life, in one write: both keys share the partition's tag. */
   #send(partition: number, callers: readonly Caller[]): Promise<unknown> {
-    const lastSeen = new Map<string, number>();
+    const lastSeen = new Map<string, string>();
     const now = Date.now();
-    for (const { append } of callers) lastSeen.set(append.agent, now);
+    for (const { append } of callers) lastSeen.set(append.agent, `${now}/${append.account}`);
     const digests = `[${callers.map(({ append }) => append.digests.join(',')).join(',')}]`;
     const rows =
       callers.length === 1 ? callers[0]!.append.rows : Buffer.concat(callers.map(({ append }) => append.rows));

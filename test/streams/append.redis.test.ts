@@ -62,7 +62,8 @@ t.test(
       t.equal(entry.indexOf(second!.id), entry.indexOf(first!.id) + 1, 'a request stays together, in its order');
     }
     const { account, agent } = agents[0]!;
-    t.ok(Number(await redis.hget(keys.lastSeen(keys.partitionOf(account, agent)), agent)) > 0, 'the agent was seen');
+    const seen = await redis.hget(keys.lastSeen(keys.partitionOf(account, agent)), agent);
+    t.match(seen, new RegExp(`^\\d{13}/${account}$`), 'the agent was seen');
     t.equal(appender.unackedBytes, 0);
   },
 );

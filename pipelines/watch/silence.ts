@@ -1,0 +1,49 @@
+// Judges one agent's silence (from the watch; pure). What it needs to remember of an agent between two looks is a note:
+//
+//   ''         nothing
+//   t<ms>      the silence that began at <ms> has been told of
+//   i          the agent was inactive at the last look
+//   f<ms>      the agent became active again by <ms>: its silence counts from there
+//
+// Invariant: a silence is told of once, whatever its agent's settings become; nobody is down before a full period since its
+// last event, since it became active and since we can watch it without a gap has gone by.
+
+import { AGENT_DOWN_SECONDS } from '../../schemas/account.ts';
+import type { AgentRecord } from '../../schemas/agent.ts';
+import { WATCH_LOOK_MS_MAX } from '../../src/limits.ts';
+
+export type Look = {
+  /** Epoch ms, Redis's clock; so are all times but `seen`, which is a front's. */
+  now: number;
+  /** Since when silence would have been noticed; null: it cannot be now. */
+  watchedSince: number | null;
+  /** When the agent last spoke. */
+  seen: number;
+  note: string;
+  isActive: boolean;
+  heartbeatSeconds: number;
+};
+
+export type Verdict = { isDown: boolean; note: string; nextAt: number };
+
+export function judgeSilence({ now, watchedSince, seen, note, isActive, heartbeatSeconds }: Look): Verdict {
+  const heartbeatMs = heartbeatSeconds * 1_000;
+  // A silence that begins after this look is over its bound only after this, so none is noticed late.
+  const later = now + Math.min(heartbeatMs, WATCH_LOOK_MS_MAX);
+  if (note === `t${seen}`) return { isDown: false, note, nextAt: later };
+  if (!isActive) return { isDown: false, note: 'i', nextAt: later };
+  const activeSince = note === 'i' ? now : note.startsWith('f') ? Number(note.slice(1)) : 0;
+  const kept = activeSince > seen ? `f${activeSince}` : '';
+  if (watchedSince === null) return { isDown: false, note: kept, nextAt: later };
+  const downAt = Math.max(seen, activeSince, watchedSince) + heartbeatMs;
+  if (now > downAt) return { isDown: true, note: `t${seen}`, nextAt: later };
+  return { isDown: false, note: kept, nextAt: Math.min(downAt + 1, later) };
+}
+
+/** The agent's own `heartbeat_seconds` where it is a whole number within bounds, else the account's setting, else the default. */
+export function heartbeatOf({ metadata }: Pick<AgentRecord, 'metadata'>, accountSeconds: number | null): number {
+  const text = Object.hasOwn(metadata, 'heartbeat_seconds') ? metadata['heartbeat_seconds'] : undefined;
+  const seconds = typeof text === 'string' && /^[0-9]{1,9}$/.test(text) ? Number(text) : Number.NaN;
+  if (seconds >= AGENT_DOWN_SECONDS.min && seconds <= AGENT_DOWN_SECONDS.max) return seconds;
+  return accountSeconds ?? AGENT_DOWN_SECONDS.default;
+}

@@ -1,0 +1,54 @@
+// The watch over the whole service: an agent that falls silent is declared down, one that goes on speaking is not.
+import t from 'tap';
+import { SIGNAL_FIELD, type Signal, type SignalEntry } from '../schemas/signal.ts';
+import { readConfig } from '../src/config.ts';
+import { connectCommands, waitUntilReady } from '../src/redis/client.ts';
+import { makeKeys } from '../src/stores.ts';
+import { Api } from './support/api.ts';
+import { pause } from './support/raw-http.ts';
+import { startService } from './support/service.ts';
+
+t.setTimeout(120_000);
+
+t.test('an agent with heartbeat_seconds is declared down when it falls silent', async (t) => {
+  const service = await startService(t, { env: { GATEHOUSE_FRONTS: '1' } });
+  const api = new Api(t, service);
+  await api.describe();
+  const keys = makeKeys(readConfig({}));
+  const { redisUrl: url, redisCluster: cluster } = await service.addresses();
+  const redis = connectCommands({ url, cluster });
+  t.teardown(() => redis.disconnect());
+  await waitUntilReady(redis, 10_000);
+  // A group of our own holds the entries back: else they leave their stream as soon as they have been dealt with.
+  for (let p = 0; p < keys.partitions; p++) await redis.xgroup('CREATE', keys.signals(p), 'test', '$', 'MKSTREAM');
+  const downs = async (): Promise<Signal[]> => {
+    const streams = Array.from({ length: keys.partitions }, (_, p) => redis.xrange(keys.signals(p), '-', '+'));
+    const entries = (await Promise.all(streams)).flat().map(([, fields]) => fields[fields.indexOf(SIGNAL_FIELD) + 1]!);
+    return entries
+      .flatMap((text) => (JSON.parse(text) as SignalEntry).signals)
+      .filter(({ trigger }) => trigger === 'agent_down');
+  };
+
+  const [silent, steady] = await Promise.all(
+    ['silent', 'steady'].map(async (name) => {
+      const made = await api.post('/v1/agents', { name, metadata: { heartbeat_seconds: '20' } });
+      return made.json.id as string;
+    }),
+  );
+  const speak = (id: string) => api.post(`/v1/agents/${id}/events`, { type: 'custom', payload: {} });
+  await speak(silent!);
+  await api.patch(`/v1/agents/${silent}`, { metadata: { heartbeat_seconds: '5' } });
+  let found: Signal[] = [];
+  const until = performance.now() + 60_000;
+  while (found.length === 0 && performance.now() < until) {
+    t.equal((await speak(steady!)).status, 201);
+    await pause(100);
+    found = await downs();
+  }
+  const seen = Date.parse((await api.get(`/v1/agents/${silent}`)).json.last_seen_at);
+  t.match(found, [{ id: `agent_down/${silent}/${seen}`, severity: 'high', silence: { since: seen } }]);
+  t.equal(found.length, 1, 'the other speaks on');
+  const metrics = await api.get('/metrics', { key: null });
+  t.match(metrics.text, /gatehouse_agents_down_total\{process="pipelines"\} 1\n/);
+  t.match(metrics.text, /gatehouse_pipelines_stuck\{process="pipelines"\} 0\n/);
+});
