@@ -2,9 +2,7 @@
 declare module 'autocannon' {
   type Options = {
     url: string;
-    method: 'POST';
-    body: string;
-    headers: Record<string, string>;
+    requests: { method: 'POST'; path: string; body: string; headers: Record<string, string> }[];
     connections: number;
     duration: number;
   };

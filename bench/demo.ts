@@ -1,10 +1,7 @@
 // `npm run demo [-- FILE…]`: replays recorded agent runs against a service of its own on a scratch data directory, with eight
 // policies that only log, and prints what each of them matched. Without files it takes ../shared/data/*.ndjson.
-import { existsSync, readdirSync } from 'node:fs';
-import path from 'node:path';
-import { assetPath } from '../src/assets.ts';
 import { HttpClient } from './http-client.ts';
-import { POLICIES, replay } from './replay.ts';
+import { POLICIES, recordedRuns, replay } from './replay.ts';
 import { startBenchService } from './service.ts';
 
 const files = process.argv.slice(2).length > 0 ? process.argv.slice(2) : recordedRuns();
@@ -30,13 +27,4 @@ try {
 } finally {
   client.close();
   await service.stop();
-}
-
-function recordedRuns(): string[] {
-  const folder = assetPath('../shared/data');
-  if (!existsSync(folder)) return [];
-  return readdirSync(folder)
-    .filter((name) => name.endsWith('.ndjson'))
-    .toSorted()
-    .map((name) => path.join(folder, name));
 }

@@ -4,8 +4,8 @@ import { parseArgs } from 'node:util';
 import { durability } from './durability.ts';
 import { freshReads } from './fresh-reads.ts';
 import { inForce } from './in-force.ts';
-import { ingest } from './ingest.ts';
 import { rateLimit } from './rate-limit.ts';
+import { SUITE_OPTIONS, suiteLines } from './suite.ts';
 
 const { positionals, values } = parseArgs({
   allowPositionals: true,
@@ -14,11 +14,12 @@ const { positionals, values } = parseArgs({
     seconds: { type: 'string', default: '5' },
     kills: { type: 'string', default: '20' },
     tries: { type: 'string' },
+    ...SUITE_OPTIONS,
   },
 });
 
 const LINES: Record<string, () => Promise<boolean>> = {
-  ingest: () => ingest({ turns: Number(values.turns), seconds: Number(values.seconds) }),
+  ...suiteLines(values, positionals.slice(1)),
   durability: () => durability({ kills: Number(values.kills) }),
   'fresh-reads': () => freshReads({ tries: Number(values.tries ?? 10_000) }),
   'in-force': () => inForce({ tries: Number(values.tries ?? 100) }),

@@ -1,8 +1,10 @@
 // Replays recorded agent runs (NDJSON: agent, framework, type, payload, trace_id, timestamp a line) through the batch
 // endpoint, with policies that only log, and counts what each policy matches. Payloads are sent as the file's own text.
 // The demo command and the test on real data both stand on this.
+import { existsSync, readdirSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
+import { assetPath } from '../src/assets.ts';
 import { parseMarked } from '../src/ingest/json.ts';
 import type { HttpClient } from './http-client.ts';
 
@@ -81,6 +83,16 @@ export const POLICIES: { name: string; type: string; conditions: object; matches
   },
 ];
 
+/** Those that lie beside the project, if any do. */
+export function recordedRuns(): string[] {
+  const folder = assetPath('../shared/data');
+  if (!existsSync(folder)) return [];
+  return readdirSync(folder)
+    .filter((name) => name.endsWith('.ndjson'))
+    .toSorted()
+    .map((name) => path.join(folder, name));
+}
+
 export async function readRecorded(file: string): Promise<RecordedEvent[]> {
   const lines = (await readFile(file, 'utf8')).split('\n').filter((line) => line !== '');
   return lines.map((line) => {
@@ -125,7 +137,7 @@ export async function replay(
   return result;
 }
 
-function groupByAgent(events: RecordedEvent[]): Map<string, RecordedEvent[]> {
+export function groupByAgent(events: RecordedEvent[]): Map<string, RecordedEvent[]> {
   const groups = new Map<string, RecordedEvent[]>();
   for (const event of events) {
     const group = groups.get(event.agent);
@@ -135,7 +147,8 @@ function groupByAgent(events: RecordedEvent[]): Map<string, RecordedEvent[]> {
   return groups;
 }
 
-function* batches(events: RecordedEvent[]): Generator<RecordedEvent[]> {
+/** Of one agent's events, as large as a request may be. */
+export function* batches(events: RecordedEvent[]): Generator<RecordedEvent[]> {
   let [batch, bytes]: [RecordedEvent[], number] = [[], 0];
   for (const event of events) {
     if (batch.length === BATCH_EVENTS || (batch.length > 0 && bytes + event.payloadText.length > BATCH_BYTES_MAX)) {

@@ -5,6 +5,7 @@ import path from 'node:path';
 import { assetPath } from '../src/assets.ts';
 import { type Chart, draw, readable } from './chart.ts';
 import { describeMachine, type Machine, machineSentence } from './machine.ts';
+import { rounded } from './statistics.ts';
 
 type Cell = string | number | undefined;
 export type Row = Record<string, Cell>;
@@ -39,11 +40,12 @@ export function hand(findings: Findings, machine: Machine): void {
     writeFileSync(path.join(folder, name), draw(chart));
     return name;
   });
-  const { charts: _drawn, ...rest } = findings;
+  const { charts: _drawn, ...given } = findings;
+  const rest = { ...given, rows: given.rows.map(roundedRow) };
   writeFileSync(path.join(folder, `${findings.line}.json`), `${JSON.stringify({ ...rest, machine }, null, 1)}\n`);
   writeFileSync(path.join(folder, `${findings.line}.md`), markdown(findings, machine, charts));
   process.stdout.write(`\n${table(findings.rows)}\n${(findings.notes ?? []).map((note) => `${note}\n`).join('')}`);
-  process.stdout.write(`${JSON.stringify({ line: findings.line, rows: findings.rows })}\n`);
+  process.stdout.write(`${JSON.stringify({ line: findings.line, rows: rest.rows })}\n`);
 }
 
 export function progress(sentence: string): void {
@@ -61,6 +63,14 @@ function markdown(findings: Findings, machine: Machine, charts: readonly string[
     ...charts.map((name) => `![${line}](results/${name})`),
     '',
   ].join('\n\n');
+}
+
+function roundedRow(row: Row): Row {
+  const cells = Object.entries(row).map(([column, cell]) => [
+    column,
+    typeof cell === 'number' ? rounded(cell, 4) : cell,
+  ]);
+  return Object.fromEntries(cells) as Row;
 }
 
 /** Columns in the order in which rows bring them. */

@@ -1,0 +1,87 @@
+// Contenders in turns: every one of a round before the next round begins, so that what else the machine does falls on all of
+// them alike. Between two turns Gatehouse's backlog is waited for, so that nobody pays for another one's storing.
+// Of each figure the median over the rounds stands.
+import type { Contender } from './contenders.ts';
+import { type LoadResult, post } from './load.ts';
+import { cpuByPart, cpuPerEvent } from './processes.ts';
+import { progress, type Row } from './report.ts';
+import { median } from './statistics.ts';
+
+export type Requests = {
+  requests: { path: string; key: string; body: number }[];
+  bodies: string[];
+  connections: number;
+  /** Mean over the requests. */
+  eventsPerRequest: number;
+};
+
+export type Turn = LoadResult & {
+  eventsPerSecond: number;
+  /** Microseconds of processor time an event, by part: front, redis, pipelines, clickhouse. */
+  cpu: Record<string, number>;
+};
+
+export type Entrant = { name: string; contender: Contender; load: Requests; before?: () => Promise<void> };
+
+export async function takeTurns(
+  entrants: readonly Entrant[],
+  options: { turns: number; seconds: number; settle?: () => Promise<void> },
+): Promise<Map<string, Turn>> {
+  const taken = new Map<string, Turn[]>(entrants.map(({ name }) => [name, []]));
+  for (let turn = 1; turn <= options.turns; turn++) {
+    for (const { name, contender, load, before } of entrants) {
+      await before?.();
+      const result = await oneTurn(contender, load, options.seconds);
+      taken.get(name)!.push(result);
+      progress(`turn ${turn}/${options.turns} ${name}: ${Math.round(result.eventsPerSecond)} events/s`);
+      await options.settle?.();
+    }
+  }
+  return new Map([...taken].map(([name, turns]) => [name, medianTurn(turns)]));
+}
+
+export async function oneTurn(contender: Contender, load: Requests, seconds: number): Promise<Turn> {
+  const processes = await contender.processes();
+  const before = cpuByPart(processes);
+  const requests = load.requests.map((request) => ({ ...request, path: contender.pathPrefix + request.path }));
+  const { bodies, connections, eventsPerRequest } = load;
+  const result = await post({ url: contender.url, requests, bodies, connections, seconds });
+  if (result.failed > 0) progress(`${contender.name}: ${result.failed} requests failed`);
+  const eventsPerSecond = result.requestsPerSecond * eventsPerRequest;
+  return { ...result, eventsPerSecond, cpu: cpuPerEvent(processes, before, eventsPerSecond * seconds) };
+}
+
+function medianTurn(turns: readonly Turn[]): Turn {
+  const of = (pick: (turn: Turn) => number) => median(turns.map(pick));
+  const parts = Object.keys(turns[0]!.cpu);
+  return {
+    tool: turns[0]!.tool,
+    requestsPerSecond: of((turn) => turn.requestsPerSecond),
+    eventsPerSecond: of((turn) => turn.eventsPerSecond),
+    p50Ms: of((turn) => turn.p50Ms),
+    p99Ms: of((turn) => turn.p99Ms),
+    failed: turns.reduce((sum, turn) => sum + turn.failed, 0),
+    cpu: Object.fromEntries(parts.map((part) => [part, of((turn) => turn.cpu[part] ?? 0)])),
+  };
+}
+
+/** The order in which an event meets them. */
+const PARTS = ['front', 'redis', 'pipelines', 'clickhouse'];
+
+/** Columns that every table of turns has; `more` stands behind the speed. */
+export function turnCells(turn: Turn, more: Row = {}): Row {
+  const { eventsPerSecond, p50Ms, p99Ms, failed, cpu } = turn;
+  return {
+    'events/s': eventsPerSecond,
+    ...more,
+    'p50 ms': p50Ms,
+    'p99 ms': p99Ms,
+    ...(failed === 0 ? {} : { failed }),
+    ...cpuCells(cpu),
+  };
+}
+
+export function cpuCells(cpu: Record<string, number>): Row {
+  const present = PARTS.filter((part) => part in cpu);
+  return Object.fromEntries(present.map((part) => [`${part}, CPU µs an event`, cpu[part]!]));
+}
