@@ -65,13 +65,25 @@ export class ClickHouse {
    * all there or not at all. Sent again with the same token they are written once.
    */
   async insertEvents(rows: readonly Buffer[], token: string): Promise<void> {
+    await this.#insertBytes(
+      `events (${EVENT_ROW_COLUMNS.join(', ')})`,
+      rows,
+      insertSettings(token, EVENT_INSERT_SETTINGS),
+    );
+  }
+
+  /** Writes rows given as RowBinary of these columns. `token` as for insertRows. */
+  async insertBinary(table: string, columns: string, rows: readonly Buffer[], token?: string): Promise<void> {
+    await this.#insertBytes(`${table} (${columns})`, rows, insertSettings(token, {}));
+  }
+
+  async #insertBytes(into: string, rows: readonly Buffer[], settings: ClickHouseSettings): Promise<void> {
     if (rows.length === 0) return;
-    const query = `INSERT INTO events (${EVENT_ROW_COLUMNS.join(', ')}) FORMAT RowBinary`;
     const result = await wrapped(() =>
       this.#inserts.exec({
-        query,
+        query: `INSERT INTO ${into} FORMAT RowBinary`,
         values: Readable.from(rows, { objectMode: false }),
-        clickhouse_settings: insertSettings(token, EVENT_INSERT_SETTINGS),
+        clickhouse_settings: settings,
       }),
     );
     result.stream.destroy();
@@ -100,6 +112,21 @@ export class ClickHouse {
         ...(options.settings === undefined ? {} : { clickhouse_settings: options.settings }),
       });
       return result.json<Row>();
+    });
+  }
+
+  /** The rows as RowBinary, all of them: the caller bounds how many. */
+  async queryBinary(sql: string, params: QueryParams = {}, options: QueryOptions = {}): Promise<Buffer> {
+    return wrapped(async () => {
+      const { stream } = await this.#queries.exec({
+        query: `${sql} FORMAT RowBinary`,
+        query_params: params as Record<string, unknown>,
+        ...(options.signal === undefined ? {} : { abort_signal: options.signal }),
+        ...(options.settings === undefined ? {} : { clickhouse_settings: options.settings }),
+      });
+      const pieces: Buffer[] = [];
+      for await (const piece of stream) pieces.push(piece as Buffer);
+      return Buffer.concat(pieces);
     });
   }
 

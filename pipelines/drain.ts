@@ -4,7 +4,7 @@
 //   plan      what must be remembered about this batch, so that anybody would write the same rows
 //   manifest  first id, last id, plan: kept in Redis before anything is written elsewhere
 //   apply     the pipeline's effect, tried for ever while the other side is away
-//   ack       parked rows, acknowledgement, watermark, end of the manifest: one step
+//   ack       parked rows, the pipeline's own writes, acknowledgement, watermark, end of the manifest: one step
 //
 // Invariant: one unacknowledged batch a stream, a contiguous range of its entries. A new owner that finds a manifest makes
 // the very same batch of it with the very same plan; what lies behind the manifest was never written by anybody.
@@ -23,7 +23,7 @@ import {
   TOKEN_TRUST_MS,
 } from '../src/limits.ts';
 import type { Log } from '../src/log.ts';
-import type { KeptManifest, ParkedEntry, StreamEntry, StreamReader } from '../src/streams/consume.ts';
+import type { KeptManifest, ParkedEntry, StreamEntry, StreamReader, Words } from '../src/streams/consume.ts';
 import { parkEntry } from '../src/streams/dead.ts';
 import type { Doorbell } from '../src/streams/doorbell.ts';
 import { type Lease, LeaseLost } from '../src/streams/lease.ts';
@@ -45,6 +45,8 @@ export type Batch<T> = {
   replan(plan: unknown): Promise<void>;
   /** Throws LeaseLost. To be called right before each effect. */
   ensureHeld(): Promise<void>;
+  /** Writes to keys of the stream's slot that are made with the acknowledgement, or not at all. `apply` sets them anew each time. */
+  writes: Words[];
 };
 
 /** What a pipeline does with a batch. */
@@ -246,7 +248,7 @@ export class Drain<T> {
         this.#writtenAt = performance.now();
       }
     }
-    await this.#patiently(() => reader.ack(taken.ids, [...refused, ...taken.parked]));
+    await this.#patiently(() => reader.ack(taken.ids, [...refused, ...taken.parked], batch.writes));
     this.#untrimmed = true;
     work.settled(batch, { refused: refused.length, unreadable: taken.parked.length });
   }
@@ -261,6 +263,7 @@ export class Drain<T> {
       suspect: taken.retried,
       replan: () => Promise.resolve(),
       ensureHeld: () => this.#options.lease.ensureHeld(),
+      writes: [],
     };
   }
 

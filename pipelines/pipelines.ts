@@ -34,6 +34,7 @@ import { AnomalyPipeline } from './anomaly/pipeline.ts';
 import { openApprovals } from './approval/open.ts';
 import { Drain, type Work } from './drain.ts';
 import { Slots } from './slots.ts';
+import { ChainFlusher } from './store/chain-flush.ts';
 import { Eraser } from './store/erase.ts';
 import { JournalStore } from './store/journal.ts';
 import { EventStore } from './store/pipeline.ts';
@@ -71,6 +72,7 @@ export class Pipelines {
   readonly #owner: string;
   readonly #units: Unit[];
   readonly #members: Members;
+  readonly #chains: ChainFlusher;
   readonly #eraser: Eraser;
   readonly #slots = new Slots(INSERTS_AT_ONCE_MAX);
   readonly #doorbell: Doorbell;
@@ -93,7 +95,8 @@ export class Pipelines {
       name: this.#owner,
       groups: shares,
     });
-    this.#eraser = new Eraser(options);
+    this.#chains = new ChainFlusher(options);
+    this.#eraser = new Eraser({ ...options, chains: this.#chains });
     this.#doorbell = new Doorbell(options.redis);
   }
 
@@ -169,6 +172,8 @@ export class Pipelines {
     this.#report();
     const shards = [...this.#held.keys()].flatMap((unit) => unit.shard ?? []);
     void this.#eraser.look(shards);
+    const stored = [...this.#held.keys()].filter(({ group }) => group === 'store');
+    void this.#chains.look(stored.map(({ stream }) => stream));
   }
 
   /** Gives up what is over the share, and tries for what is under it. */

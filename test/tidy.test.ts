@@ -25,13 +25,14 @@ const ARROWS: [from: RegExp, to: RegExp][] = [
   [/^src\/ingest\//, /^(schemas|src\/policy|src\/streams|src\/registry)\/|^src\/redis\/keys\.ts$/],
   [
     /^src\/http\//,
-    /^(schemas|src\/http|src\/ingest|src\/registry|clickhouse\/queries)\/|^src\/streams\/read-barrier\.ts$|^src\/redis\/keys\.ts$|^clickhouse\/(client|errors)\.ts$/,
+    /^(schemas|src\/http|src\/ingest|src\/registry|src\/audit|clickhouse\/queries)\/|^src\/streams\/read-barrier\.ts$|^src\/redis\/keys\.ts$|^clickhouse\/(client|errors)\.ts$/,
   ],
+  [/^src\/audit\//, /^(schemas|src\/redis|clickhouse)\//],
   [/^src\/embedded\//, /^schemas\//],
   [/^clickhouse\//, /^(schemas|clickhouse)\//],
-  [/^pipelines\/pipelines\.ts$/, /^(schemas|src\/streams|src\/redis|src\/registry|clickhouse|pipelines)\//],
+  [/^pipelines\/pipelines\.ts$/, /^(schemas|src\/streams|src\/redis|src\/registry|src\/audit|clickhouse|pipelines)\//],
   [/^pipelines\/alert\/channels\//, /^(schemas|src\/registry|src\/egress)\/|^pipelines\/alert\/channel\.ts$/],
-  [/^pipelines\//, /^(schemas|src\/streams|src\/redis|src\/registry|src\/egress|clickhouse)\/|^pipelines\/[^/]+$/],
+  [/^pipelines\//, /^(schemas|src\/streams|src\/redis|src\/registry|src\/audit|src\/egress|clickhouse)\/|^pipelines\/[^/]+$/],
   [
     /^(src\/(main|front|pipelines-process|cli|start|stores)\.ts$|src\/commands\/)/,
     /^(schemas|src|pipelines|clickhouse)\//,

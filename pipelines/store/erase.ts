@@ -11,7 +11,9 @@
 // Marks are kept in memory alone: a new owner marks later ends, which is right as well. Two owners at once do the same twice.
 // Anything that fails is tried again at the next look; an erasure leaves its hash only when it is done.
 import type { ClickHouse } from '../../clickhouse/client.ts';
+import { blankIds } from '../../clickhouse/queries/chain-blocks.ts';
 import { eraseAgent } from '../../clickhouse/queries/erase-agent.ts';
+import { packAgent } from '../../src/audit/hash.ts';
 import type { Log } from '../../src/log.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
@@ -21,6 +23,9 @@ import { EVENT_GROUPS, JOURNAL_GROUPS } from '../../src/streams/groups.ts';
 import { positionOf } from '../../src/streams/read-barrier.ts';
 import { compareIds } from '../../src/streams/stream-id.ts';
 
+/** What an erasure needs of the chains' flusher (chain-flush.ts). */
+type Chains = { flush(streams: readonly string[]): Promise<void> };
+
 /** A stream has to be acknowledged by a group up to `end`. */
 type Mark = { stream: string; group: string; end: string };
 
@@ -28,6 +33,7 @@ export type EraserOptions = {
   redis: Commands;
   keys: Keys;
   clickhouse: ClickHouse;
+  chains: Chains;
   log: Log;
 };
 
@@ -64,13 +70,16 @@ export class Eraser {
   }
 
   async #erase(shard: number, agent: string, text: string): Promise<void> {
-    const { redis, keys, log, clickhouse } = this.#options;
+    const { redis, keys, log, clickhouse, chains } = this.#options;
     const { account } = JSON.parse(text) as { account: string };
     const marks = this.#marks.get(agent) ?? (await this.#mark(account, agent));
     this.#marks.set(agent, marks);
     if (!(await this.#drained(marks))) return;
     const partition = keys.partitionOf(account, agent);
+    // What the agent's entries have added to the chains was acknowledged with them, so it waits there or is copied already.
+    await chains.flush([keys.events(partition), keys.journal(keys.shardOf(account))]);
     await eraseAgent(clickhouse, account, agent);
+    await blankIds(clickhouse, account, packAgent(agent));
     const parked = await this.#dead.dropAgent(keys.events(partition), agent);
     await this.#approvals.dropAgent(account, agent);
     await redis.hdel(keys.lastSeen(partition), agent);

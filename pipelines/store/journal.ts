@@ -1,5 +1,6 @@
 // The journal's way into ClickHouse: registry streams -> tables `registry`, `audit_log`, `approvals`, `deliveries` (beside the event store).
-// Each entry is one registry change with its audit record, which Redis wrote together; here both are copied.
+// Each entry is one registry change with its audit record, which Redis wrote together; here both are copied, and the
+// records become the next entries of their accounts' audit chains (chain.ts).
 // Exactly once: all tables replace rows of equal key, so writing a batch again changes nothing; the tokens spare the parts.
 // Invariant: `registry` keeps the newest revision of each resource, however late or often a change arrives; so do the tables
 // that an entry's `rows` are of. Those come as their columns stand, times as ISO text; account and revision are put in here.
@@ -9,12 +10,14 @@
 import { type ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
 import { EntryFormatError } from '../../schemas/entry.ts';
 import { JOURNAL_FIELD, JOURNAL_VERSION, type JournalEntry, type JournalTable } from '../../schemas/journal.ts';
+import { agentOf, auditLeaf, packAgent, packId } from '../../src/audit/hash.ts';
 import { PARKED_ROWS_MAX } from '../../src/limits.ts';
 import type { Log } from '../../src/log.ts';
 import type { Metrics } from '../../src/metrics.ts';
 import type { ParkedEntry, StreamEntry } from '../../src/streams/consume.ts';
 import { parkEntry } from '../../src/streams/dead.ts';
 import type { Batch, Decoded, Parked, Work } from '../drain.ts';
+import { type Chained, type ChainOptions, ChainWriter } from './chain.ts';
 import { TableRefuses } from './insert.ts';
 import { hashOf, monthOf } from './rows.ts';
 
@@ -28,12 +31,14 @@ type Table = {
 };
 
 export class JournalStore implements Work<Change> {
-  readonly #clickhouse: Pick<ClickHouse, 'insertRows'>;
+  readonly #clickhouse: ClickHouse;
+  readonly #chain: ChainWriter;
   readonly #metrics: Metrics;
   readonly #log: Log;
 
-  constructor(options: { clickhouse: Pick<ClickHouse, 'insertRows'>; metrics: Metrics; log: Log }) {
+  constructor(options: ChainOptions & { metrics: Metrics; log: Log }) {
     this.#clickhouse = options.clickhouse;
+    this.#chain = new ChainWriter(options);
     this.#metrics = options.metrics;
     this.#log = options.log;
   }
@@ -55,17 +60,24 @@ export class JournalStore implements Work<Change> {
   }
 
   async apply(batch: Batch<Change>): Promise<ParkedEntry[]> {
+    const { stored, parked } = await this.#store(batch);
+    batch.writes = await this.#chain.extend(batch.stream, stored.flatMap(chainedEntries));
+    return parked;
+  }
+
+  async #store(batch: Batch<Change>): Promise<{ stored: readonly Change[]; parked: ParkedEntry[] }> {
     try {
       await this.#insert(batch, batch.values);
-      return [];
+      return { stored: batch.values, parked: [] };
     } catch (error) {
       if (!isBadData(error)) throw error;
     }
     // Rare, and these tables bear repetition: one by one.
-    const parked: ParkedEntry[] = [];
+    const [stored, parked]: [Change[], ParkedEntry[]] = [[], []];
     for (const change of batch.values) {
       try {
         await this.#insert(batch, [change]);
+        stored.push(change);
       } catch (error) {
         if (!isBadData(error)) throw error;
         parked.push(
@@ -75,11 +87,12 @@ export class JournalStore implements Work<Change> {
           throw new TableRefuses(`ClickHouse refused ${parked.length} journal entries of one batch`);
       }
     }
-    return parked;
+    return { stored, parked };
   }
 
+  /** The audit log last: an entry of it is there exactly when its change was stored whole, and so in the chain. */
   async #insert(batch: Batch<Change>, changes: readonly Change[]): Promise<void> {
-    for (const { name, parts } of [registryTable(changes), auditTable(changes), ...rowTables(changes)]) {
+    for (const { name, parts } of [registryTable(changes), ...rowTables(changes), auditTable(changes)]) {
       for (const { part, rows, ids } of parts) {
         await batch.ensureHeld();
         await this.#clickhouse.insertRows(
@@ -101,6 +114,20 @@ export class JournalStore implements Work<Change> {
       'journal.flushed',
     );
   }
+}
+
+/** What a stored change adds to the registry's chain. */
+function chainedEntries({ entry }: Change): Chained[] {
+  return entry.audit.map((log) => {
+    const createdMs = Date.parse(log.created_at);
+    return {
+      account: entry.account,
+      id: packId(log.id),
+      agent: packAgent(agentOf(log, log.details)),
+      leaf: auditLeaf({ ...log, details: JSON.stringify(log.details), createdMs }),
+      atMs: createdMs,
+    };
+  });
 }
 
 function registryTable(changes: readonly Change[]): Table {

@@ -5,7 +5,8 @@
 //   suspect  old or taken apart before? ask ClickHouse which rows it has
 //   form     a row whose columns do not end where it ends is parked unsent
 //   insert   one insert a month of arrival, with a token; taken apart only if data is refused
-//   ack      parked rows, acknowledgement, watermark, end of the manifest     (drain.ts)
+//   chain    what was stored becomes the next entries of its accounts' audit chains     written by the ack (chain.ts)
+//   ack      parked rows, chains, acknowledgement, watermark, end of the manifest     (drain.ts)
 //
 // Exactly once, because whatever happens between two steps, the same rows are sent under the same token:
 // - Killed before the manifest: nothing was written; the next owner forms its own batch.
@@ -28,6 +29,7 @@
 import { type ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
 import { existingIds } from '../../clickhouse/queries/existing-ids.ts';
 import { ENTRY_FIELD, ENTRY_VERSION } from '../../schemas/entry.ts';
+import { eventLeaf, packAgent, packId } from '../../src/audit/hash.ts';
 import { PARKED_ROWS_MAX } from '../../src/limits.ts';
 import type { Log } from '../../src/log.ts';
 import type { Metrics } from '../../src/metrics.ts';
@@ -37,6 +39,7 @@ import type { ParkedEntry, StreamEntry } from '../../src/streams/consume.ts';
 import { parkEntry } from '../../src/streams/dead.ts';
 import type { Batch, Decoded, Parked, Work } from '../drain.ts';
 import { deletedAgents } from '../tombstones.ts';
+import { type Chained, ChainWriter } from './chain.ts';
 import { type BadRow, insertRows, TableRefuses } from './insert.ts';
 import { byMonth, isWellFormed, type Row, readRows } from './rows.ts';
 
@@ -54,9 +57,11 @@ export type EventStoreOptions = { redis: Commands; keys: Keys; clickhouse: Click
 
 export class EventStore implements Work<Row[]> {
   readonly #options: EventStoreOptions;
+  readonly #chain: ChainWriter;
 
   constructor(options: EventStoreOptions) {
     this.#options = options;
+    this.#chain = new ChainWriter(options);
   }
 
   decode(entry: StreamEntry): Decoded<Row[]> {
@@ -105,6 +110,7 @@ export class EventStore implements Work<Row[]> {
       });
       bad.push(...(await inserted));
     }
+    batch.writes = await this.#chain.extend(batch.stream, chainedRows(rows, bad));
     return bad.map((one) => parkRow(one, batch));
   }
 
@@ -162,6 +168,19 @@ function livingRows(values: readonly Row[][], plan: Plan): Row[] {
   if (plan.erased.length === 0) return rows;
   const erased = new Set(plan.erased);
   return rows.filter((row) => !erased.has(row.digest.agent));
+}
+
+/** What the batch has stored, in the order of the stream. */
+function chainedRows(rows: readonly Row[], bad: readonly BadRow[]): Chained[] {
+  const refused = new Set(bad.map(({ row }) => row));
+  const agents = new Map<string, Buffer>();
+  return rows.flatMap((row) => {
+    if (refused.has(row)) return [];
+    const { account, agent: name, id, receivedAt } = row.digest;
+    const agent = agents.get(name) ?? packAgent(name);
+    agents.set(name, agent);
+    return [{ account, id: packId(id), agent, leaf: eventLeaf(row.bytes), atMs: receivedAt }];
+  });
 }
 
 /** Rows that are not even sent. Many of them are no poison: then front and store disagree about the columns. */

@@ -68,6 +68,16 @@ export class Keys {
   /** String: id of the last entry whose effects are durable for this group. */
   watermark = (stream: string, group: string) => `${stream}:watermark:${group}`;
 
+  /** Hash account id -> `<n>:<hash>`: where the account's audit chain of this stream stands. Stays. */
+  chainHeads = (stream: string) => `${stream}:chain:heads`;
+  /** Stream: blocks of the audit chain on their way to ClickHouse. */
+  chainPending = (stream: string) => `${stream}:chain:pending`;
+  /** Name of the chain that this stream's entries are part of: `events-<partition>` or `registry`. */
+  chainOf(stream: string): string {
+    const partition = /p([0-9]+)\}:events$/.exec(stream)?.[1];
+    return partition === undefined ? 'registry' : `events-${partition}`;
+  }
+
   // -- registry shards -----------------------------------------------------------------------------------------------
 
   shardOf(account: string): number {

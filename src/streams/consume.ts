@@ -22,6 +22,9 @@ export type StreamEntry = {
 /** Fields and values of an entry for the dead stream. */
 export type ParkedEntry = (string | Buffer)[];
 
+/** A command of Redis, its one key (of the stream's slot), further arguments. */
+export type Words = readonly [command: string, key: string, ...args: (string | number | Buffer)[]];
+
 /** What a new owner must know to write the very same batch. `plan` belongs to the pipeline. */
 export type Manifest = { first: string; last: string; attempts: number; plan: unknown };
 export type KeptManifest = { manifest: Manifest; ageMs: number };
@@ -101,12 +104,18 @@ export class StreamReader {
     return reply;
   }
 
-  /** After the effect: `ids` in order. Safe to call again after a lost answer. Throws DeadStreamFull. */
-  async ack(ids: readonly string[], parked: readonly ParkedEntry[]): Promise<void> {
+  /** After the effect: `ids` in order, `writes` in the same step. Safe to call again after a lost answer. Throws DeadStreamFull. */
+  async ack(ids: readonly string[], parked: readonly ParkedEntry[], writes: readonly Words[] = []): Promise<void> {
     const { redis, stream, group, dead } = this.#options;
-    const args: (string | number | Buffer)[] = [this.#lease.text, group, DEAD_ENTRIES_MAX, ids.length, ...ids];
+    const counts = [DEAD_ENTRIES_MAX, ids.length, parked.length];
+    const args: (string | number | Buffer)[] = [this.#lease.text, group, ...counts, ...ids];
     for (const entry of parked) args.push(entry.length, ...entry);
-    const acked = await ack.run(redis, [stream, this.#lease.key, this.#manifestKey, this.#watermarkKey, dead], args);
+    const names = [stream, this.#lease.key, this.#manifestKey, this.#watermarkKey, dead];
+    for (const [command, key, ...rest] of writes) {
+      if (!names.includes(key)) names.push(key);
+      args.push(rest.length + 2, command, names.indexOf(key) + 1, ...rest);
+    }
+    const acked = await ack.run(redis, names, args);
     if (acked === null) throw this.#lease.lose();
     if (acked < 0) throw new DeadStreamFull(`${dead} holds ${DEAD_ENTRIES_MAX} entries: see gatehouse dead list`);
   }

@@ -1,0 +1,143 @@
+// Blocks of the audit chain in ClickHouse (table `audit_chain`): written by the flusher of the store pipelines, read by verification,
+// and asked for the newest ones when a chain's head is not to be found in Redis.
+// Bytes from end to end, as RowBinary: a block is mostly hashes.
+import { type ChainBlock, HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';
+import type { ClickHouse } from '../client.ts';
+import { RowBinaryReader, RowBinaryWriter } from '../row-binary.ts';
+
+export type StoredBlock = ChainBlock & { chain: string };
+/** Where a chain ends in ClickHouse. */
+export type ChainEnd = { account: string; n: number; hash: Buffer; fromMs: number };
+
+const COLUMNS = 'account_id, chain, first_n, count, previous, hash, from_at, last_at, leaves, agents, ids, version';
+
+/** Entries and blocks of one page: 2 MiB of contents. */
+const PAGE_ENTRIES_MAX = 32_768;
+const PAGE_BLOCKS_MAX = 4_096;
+/** Accounts asked for at once. */
+const ACCOUNTS_AT_ONCE = 2_000;
+
+/** Written again with more entries a block replaces the shorter one; written again as it was it changes nothing. */
+export function insertBlocks(clickhouse: ClickHouse, blocks: readonly StoredBlock[], token: string): Promise<void> {
+  return clickhouse.insertBinary('audit_chain', COLUMNS, blocks.map(encode), token);
+}
+
+function encode(block: StoredBlock): Buffer {
+  return new RowBinaryWriter()
+    .text(block.account)
+    .text(block.chain)
+    .uint64(block.firstN)
+    .uint32(block.count)
+    .fixed(block.previous)
+    .fixed(block.hash)
+    .uint64(block.fromMs)
+    .uint64(block.lastMs)
+    .fixedArray(block.leaves, HASH_BYTES)
+    .fixedArray(block.agents, ID_BYTES)
+    .fixedArray(block.ids, ID_BYTES)
+    .uint64(block.count)
+    .done();
+}
+
+/** The newest block of each of these accounts in one chain; accounts without a block are left out. */
+export async function chainEnds(
+  clickhouse: ClickHouse,
+  chain: string,
+  accounts: readonly string[],
+): Promise<Map<string, ChainEnd>> {
+  const ends = new Map<string, ChainEnd>();
+  for (let i = 0; i < accounts.length; i += ACCOUNTS_AT_ONCE) {
+    const rows = await clickhouse.query<{ account: string; n: number; hash: string; from_ms: number }>(
+      `SELECT account_id AS account, max(first_n + count - 1) AS n, hex(argMax(hash, first_n + count)) AS hash,
+         argMax(toUnixTimestamp64Milli(from_at), first_n + count) AS from_ms
+       FROM audit_chain WHERE chain = {chain:String} AND account_id IN {accounts:Array(String)} GROUP BY account_id`,
+      { chain, accounts: accounts.slice(i, i + ACCOUNTS_AT_ONCE) },
+    );
+    for (const { account, n, hash, from_ms } of rows)
+      ends.set(account, { account, n, hash: Buffer.from(hash, 'hex'), fromMs: from_ms });
+  }
+  return ends;
+}
+
+/** Names of the account's chains that have a block. */
+export async function chainNames(clickhouse: ClickHouse, account: string): Promise<string[]> {
+  const rows = await clickhouse.query<{ chain: string }>(
+    'SELECT DISTINCT chain FROM audit_chain WHERE account_id = {account:String} ORDER BY chain',
+    { account },
+  );
+  return rows.map(({ chain }) => chain);
+}
+
+/** Number of the first entry of the first block that holds anything which arrived at `fromMs` or later; null: there is none. */
+export async function firstBlockSince(
+  clickhouse: ClickHouse,
+  { account, chain, fromMs }: { account: string; chain: string; fromMs: number },
+): Promise<number | null> {
+  const [row] = await clickhouse.query<{ n: number; found: number }>(
+    `SELECT min(first_n) AS n, count() AS found FROM audit_chain
+     WHERE account_id = {account:String} AND chain = {chain:String} AND last_at >= fromUnixTimestamp64Milli({fromMs:Int64}, 'UTC')`,
+    { account, chain, fromMs },
+  );
+  return row === undefined || row.found === 0 ? null : row.n;
+}
+
+/** The next blocks of a chain whose first number is at least `fromN`, in order; none: that was all. */
+export async function chainPage(
+  clickhouse: ClickHouse,
+  { account, chain, fromN }: { account: string; chain: string; fromN: number },
+): Promise<StoredBlock[]> {
+  const heads = await clickhouse.query<{ n: number; count: number }>(
+    `SELECT first_n AS n, count FROM audit_chain FINAL
+     WHERE account_id = {account:String} AND chain = {chain:String} AND first_n >= {fromN:UInt64} ORDER BY first_n LIMIT ${PAGE_BLOCKS_MAX}`,
+    { account, chain, fromN },
+  );
+  let [entries, blocks] = [0, 0];
+  while (blocks < heads.length && (blocks === 0 || entries + heads[blocks]!.count <= PAGE_ENTRIES_MAX))
+    entries += heads[blocks++]!.count;
+  if (blocks === 0) return [];
+  const bytes = await clickhouse.queryBinary(
+    `SELECT ${COLUMNS} FROM audit_chain FINAL WHERE account_id = {account:String} AND chain = {chain:String}
+       AND first_n BETWEEN {fromN:UInt64} AND {lastN:UInt64} ORDER BY first_n`,
+    { account, chain, fromN, lastN: heads[blocks - 1]!.n },
+  );
+  return decode(bytes);
+}
+
+function decode(bytes: Buffer): StoredBlock[] {
+  const reader = new RowBinaryReader(bytes);
+  const blocks: StoredBlock[] = [];
+  while (!reader.done) {
+    const block = {
+      account: reader.text(),
+      chain: reader.text(),
+      firstN: reader.uint64(),
+      count: reader.uint32(),
+      previous: reader.fixed(HASH_BYTES),
+      hash: reader.fixed(HASH_BYTES),
+      fromMs: reader.uint64(),
+      lastMs: reader.uint64(),
+      leaves: reader.fixedArray(HASH_BYTES),
+      agents: reader.fixedArray(ID_BYTES),
+      ids: reader.fixedArray(ID_BYTES),
+    };
+    reader.uint64();
+    blocks.push(block);
+  }
+  return blocks;
+}
+
+/** Takes the ids of an erased agent's entries out of the account's blocks; the hashes stay. `agent`: its 128 bits. */
+export async function blankIds(clickhouse: ClickHouse, account: string, agent: Buffer): Promise<void> {
+  const params = { account, agent: agent.toString('hex') };
+  const [row] = await clickhouse.query<{ found: number }>(
+    'SELECT count() AS found FROM audit_chain WHERE account_id = {account:String} AND has(agents, toFixedString(unhex({agent:String}), 16))',
+    params,
+  );
+  if (row?.found === 0) return;
+  await clickhouse.command(
+    `ALTER TABLE audit_chain UPDATE ids = arrayMap((id, agent) -> if(agent = toFixedString(unhex({agent:String}), 16), toFixedString('', 16), id), ids, agents)
+     WHERE account_id = {account:String} AND has(agents, toFixedString(unhex({agent:String}), 16)) AND length(ids) = length(agents)`,
+    params,
+    { mutations_sync: '2' },
+  );
+}

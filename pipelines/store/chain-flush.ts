@@ -1,0 +1,123 @@
+// Copies the audit chain's blocks from Redis to ClickHouse (after the acknowledgement that made them; run by the streams' owners).
+// What several batches of several streams have added is one insert, every CHAIN_FLUSH_MS; neighbouring blocks become one row.
+// Invariant: a block leaves Redis after ClickHouse has it, so it is always in at least one of the two.
+// It need not be fenced. Every flush of a stream begins at the oldest block that waits, so two of them write rows of the same
+// beginnings, and of those the longer one stands (table's version); what was inserted may be removed by anybody.
+// Failure: logged, and tried again at the next look; when too many blocks wait, the batches do, too (chain.ts).
+import { createHash } from 'node:crypto';
+import type { ClickHouse } from '../../clickhouse/client.ts';
+import { insertBlocks, type StoredBlock } from '../../clickhouse/queries/chain-blocks.ts';
+import { CHAIN_FIELD, decodeBlocks } from '../../schemas/chain.ts';
+import { CHAIN_BLOCK_ENTRIES_MAX, CHAIN_FLUSH_MS } from '../../src/limits.ts';
+import type { Log } from '../../src/log.ts';
+import type { Metrics } from '../../src/metrics.ts';
+import type { Commands } from '../../src/redis/client.ts';
+import type { Keys } from '../../src/redis/keys.ts';
+
+export type ChainFlusherOptions = { redis: Commands; keys: Keys; clickhouse: ClickHouse; log: Log; metrics: Metrics };
+
+/** Pending entries of a stream taken at once: each holds at most a batch's blocks, 1.3 MB. */
+const ENTRIES_AT_ONCE = 50;
+
+export class ChainFlusher {
+  readonly #options: ChainFlusherOptions;
+  #flushedAt = Number.NEGATIVE_INFINITY;
+  #running: Promise<void> = Promise.resolve();
+  #looking = false;
+
+  constructor(options: ChainFlusherOptions) {
+    this.#options = options;
+  }
+
+  /** Flushes these streams' blocks if it is time. Never rejects; one look at a time. */
+  async look(streams: readonly string[]): Promise<void> {
+    if (this.#looking || performance.now() - this.#flushedAt < CHAIN_FLUSH_MS) return;
+    this.#looking = true;
+    this.#flushedAt = performance.now();
+    try {
+      await this.flush(streams);
+    } catch (error) {
+      this.#options.log.warn({ err: error }, 'chain.flush_failed');
+    } finally {
+      this.#looking = false;
+    }
+  }
+
+  /** Resolves when what waited in these streams at the time of the call is in ClickHouse. */
+  flush(streams: readonly string[]): Promise<void> {
+    const flushed = this.#running.then(() => this.#flushAll(streams));
+    this.#running = flushed.catch(() => undefined);
+    return flushed;
+  }
+
+  async #flushAll(streams: readonly string[]): Promise<void> {
+    let left = [...streams];
+    while (left.length > 0) {
+      const taken = (await Promise.all(left.map((stream) => this.#take(stream)))).filter(({ last }) => last !== '');
+      const blocks = taken.flatMap((one) => one.blocks);
+      if (blocks.length > 0) await this.#insert(blocks);
+      await Promise.all(taken.map(({ stream, last }) => this.#remove(stream, last)));
+      left = taken.filter(({ entries }) => entries === ENTRIES_AT_ONCE).map(({ stream }) => stream);
+    }
+  }
+
+  async #take(stream: string) {
+    const { redis, keys } = this.#options;
+    const entries = await redis.xrangeBuffer(keys.chainPending(stream), '-', '+', 'COUNT', ENTRIES_AT_ONCE);
+    const chain = keys.chainOf(stream);
+    const blocks = entries.flatMap(([, [field, bytes]]) =>
+      field?.toString() === CHAIN_FIELD ? decodeBlocks(bytes!).map((block) => ({ ...block, chain })) : [],
+    );
+    return { stream, blocks: joinBlocks(blocks), last: entries.at(-1)?.[0].toString() ?? '', entries: entries.length };
+  }
+
+  async #insert(blocks: readonly StoredBlock[]): Promise<void> {
+    const { clickhouse, metrics } = this.#options;
+    const token = createHash('sha256');
+    for (const { account, chain, firstN, count } of blocks) token.update(`${account} ${chain} ${firstN} ${count}\n`);
+    await insertBlocks(clickhouse, blocks, `chain:${token.digest('base64url')}`);
+    metrics.inc('gatehouse_inserts_total', { table: 'audit_chain', result: 'ok' });
+    metrics.inc('gatehouse_stored_rows_total', { table: 'audit_chain' }, blocks.length);
+  }
+
+  async #remove(stream: string, last: string): Promise<void> {
+    const [ms, sequence] = last.split('-');
+    const behind = `${ms}-${Number(sequence) + 1}`;
+    await this.#options.redis.xtrim(this.#options.keys.chainPending(stream), 'MINID', behind);
+  }
+}
+
+/** Neighbours of one chain become one block, up to CHAIN_BLOCK_ENTRIES_MAX entries. The order within a chain stays. */
+export function joinBlocks(blocks: readonly StoredBlock[]): StoredBlock[] {
+  const open = new Map<string, StoredBlock[]>();
+  const joined: StoredBlock[] = [];
+  const close = (some: StoredBlock[]) => joined.push(some.length === 1 ? some[0]! : joinAll(some));
+  for (const block of blocks) {
+    const name = `${block.chain} ${block.account}`;
+    const some = open.get(name);
+    const end = some?.at(-1);
+    const size = some === undefined ? 0 : end!.firstN + end!.count - some[0]!.firstN;
+    const fits = end?.hash.equals(block.previous) && end.firstN + end.count === block.firstN;
+    if (some !== undefined && fits && size + block.count <= CHAIN_BLOCK_ENTRIES_MAX) some.push(block);
+    else {
+      if (some !== undefined) close(some);
+      open.set(name, [block]);
+    }
+  }
+  for (const some of open.values()) close(some);
+  return joined;
+}
+
+function joinAll(blocks: readonly StoredBlock[]): StoredBlock {
+  const [first, last] = [blocks[0]!, blocks.at(-1)!];
+  return {
+    ...first,
+    count: last.firstN + last.count - first.firstN,
+    hash: last.hash,
+    fromMs: Math.min(...blocks.map(({ fromMs }) => fromMs)),
+    lastMs: Math.max(...blocks.map(({ lastMs }) => lastMs)),
+    leaves: Buffer.concat(blocks.map(({ leaves }) => leaves)),
+    agents: Buffer.concat(blocks.map(({ agents }) => agents)),
+    ids: Buffer.concat(blocks.map(({ ids }) => ids)),
+  };
+}

@@ -1,0 +1,176 @@
+// The audit chain's growth (after a batch's inserts, before its acknowledgement): what the batch stored becomes the next entries
+// of each account's chain. One writer by lease: the owner of the stream.
+//
+//   heads    where each account's chain of this stream stands, from Redis
+//   newest   of accounts that this process has not chained yet, or whose head went back: where it stands in ClickHouse
+//   extend   a leaf and a hash for each row, in the order of the stream
+//   writes   heads and blocks, made by the acknowledgement itself (stream-ack.lua): all of it or nothing
+//
+// Invariant: the chain holds exactly what was stored. Killed before the ack: the next owner stores the same rows and makes the
+// chain grow by what it did not refuse; nothing had been written. Killed after: the batch is not processed again.
+// Blocks wait in Redis, in the stream's own slot, until the flusher has copied them (chain-flush.ts): an insert of their own for
+// each batch would cost the embedded engine its 30 ms of CPU every time.
+// A Redis that lost its heads, or went back in time: the chain goes on behind its newest block in ClickHouse, with a marker that
+// says which rows may be unknown to it. A chain's first entry is a marker, too: older rows are not its business.
+// Failure: Redis or ClickHouse away: throws, the batch is tried again. Too many blocks waiting: the same, until they are flushed.
+import type { ClickHouse } from '../../clickhouse/client.ts';
+import { type ChainEnd, chainEnds } from '../../clickhouse/queries/chain-blocks.ts';
+import { CHAIN_FIELD, type ChainBlock, encodeBlocks, HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';
+import { genesis, link, MARKER_TAG, packMarker } from '../../src/audit/hash.ts';
+import { timeOfId } from '../../src/ids.ts';
+import { CHAIN_PENDING_MAX } from '../../src/limits.ts';
+import type { Commands } from '../../src/redis/client.ts';
+import type { Keys } from '../../src/redis/keys.ts';
+import type { Words } from '../../src/streams/consume.ts';
+
+/** What is to become an entry. `id` and `agent`: 128 bits each. `atMs`: when it arrived. */
+export type Chained = { account: string; id: Buffer; agent: Buffer; leaf: Buffer; atMs: number };
+
+export type ChainOptions = { redis: Commands; keys: Keys; clickhouse: ClickHouse };
+
+type Head = { n: number; hash: Buffer };
+
+/** Fields of one HSET: bounds what a script unpacks. */
+const FIELDS_AT_ONCE = 1_000;
+/** Accounts whose chains are known to be in step with ClickHouse; past that all are asked for again. */
+const KNOWN_MAX = 200_000;
+
+/** Too many blocks wait for ClickHouse: the batch must wait, too. */
+export class ChainBehind extends Error {
+  override name = 'ChainBehind';
+}
+
+export class ChainWriter {
+  readonly #options: ChainOptions;
+  /** Stream and account -> number of the last entry that was chained here. */
+  readonly #known = new Map<string, number>();
+  #since: Promise<number> | undefined;
+
+  constructor(options: ChainOptions) {
+    this.#options = options;
+  }
+
+  /** The writes that make these entries part of their chains, for the acknowledgement of their batch. */
+  async extend(stream: string, entries: readonly Chained[]): Promise<Words[]> {
+    if (entries.length === 0) return [];
+    const { redis, keys } = this.#options;
+    const byAccount = groupByAccount(entries);
+    const accounts = [...byAccount.keys()];
+    const [kept, pending] = await Promise.all([
+      redis.hmget(keys.chainHeads(stream), ...accounts),
+      redis.xlen(keys.chainPending(stream)),
+    ]);
+    if (pending >= CHAIN_PENDING_MAX)
+      throw new ChainBehind(`${pending} batches' blocks of the audit chain wait for ClickHouse`);
+    const heads = new Map(accounts.map((account, i) => [account, readHead(kept[i] ?? null)]));
+    const ends = await this.#ends(stream, heads);
+    const blocks: ChainBlock[] = [];
+    for (const [account, some] of byAccount)
+      blocks.push(await this.#block(stream, some, { head: heads.get(account)!, end: ends.get(account) }));
+    return this.#words(stream, blocks);
+  }
+
+  /** Where chains stand in ClickHouse that are not known to be in step with it. */
+  async #ends(stream: string, heads: ReadonlyMap<string, Head | null>): Promise<Map<string, ChainEnd>> {
+    const doubtful = [...heads].filter(
+      ([account, head]) => (head?.n ?? -1) !== this.#known.get(`${stream} ${account}`),
+    );
+    if (doubtful.length === 0) return new Map();
+    const accounts = doubtful.map(([account]) => account);
+    return chainEnds(this.#options.clickhouse, this.#options.keys.chainOf(stream), accounts);
+  }
+
+  async #block(
+    stream: string,
+    entries: readonly Chained[],
+    { head, end }: { head: Head | null; end: ChainEnd | undefined },
+  ): Promise<ChainBlock> {
+    const { account } = entries[0]!;
+    const chain = this.#options.keys.chainOf(stream);
+    const isBehind = end !== undefined && end.n > (head?.n ?? 0);
+    const start = isBehind ? end : (head ?? { n: 0, hash: genesis(account, chain) });
+    if (start.n > 0 && !isBehind) return makeBlock(account, start, entries);
+    const atMs = Date.now();
+    const toMs = isBehind || !(await this.#isYounger(account)) ? atMs : 0;
+    return makeBlock(account, start, [
+      markerEntry(account, { atMs, fromMs: isBehind ? end.fromMs : 0, toMs }),
+      ...entries,
+    ]);
+  }
+
+  /** Is the account younger than the chains? Then all of its rows are in them. */
+  async #isYounger(account: string): Promise<boolean> {
+    this.#since ??= chainedSince(this.#options.clickhouse);
+    try {
+      return timeOfId(account) > (await this.#since);
+    } catch (error) {
+      this.#since = undefined;
+      throw error;
+    }
+  }
+
+  #words(stream: string, blocks: readonly ChainBlock[]): Words[] {
+    const { keys } = this.#options;
+    if (this.#known.size > KNOWN_MAX) this.#known.clear();
+    const fields: string[] = [];
+    for (const { account, firstN, count, hash } of blocks) {
+      const n = firstN + count - 1;
+      fields.push(account, `${n}:${hash.toString('hex')}`);
+      // Should the acknowledgement fail, the head is found elsewhere and ClickHouse is asked once more.
+      this.#known.set(`${stream} ${account}`, n);
+    }
+    const words: Words[] = [];
+    for (let i = 0; i < fields.length; i += FIELDS_AT_ONCE)
+      words.push(['hset', keys.chainHeads(stream), ...fields.slice(i, i + FIELDS_AT_ONCE)]);
+    words.push(['xadd', keys.chainPending(stream), '*', CHAIN_FIELD, encodeBlocks(blocks)]);
+    return words;
+  }
+}
+
+/** `<n>:<hash in hex>`. */
+export function readHead(text: string | null): Head | null {
+  if (text === null) return null;
+  const colon = text.indexOf(':');
+  return { n: Number(text.slice(0, colon)), hash: Buffer.from(text.slice(colon + 1), 'hex') };
+}
+
+function groupByAccount(entries: readonly Chained[]): Map<string, Chained[]> {
+  const byAccount = new Map<string, Chained[]>();
+  for (const entry of entries) {
+    const same = byAccount.get(entry.account);
+    if (same === undefined) byAccount.set(entry.account, [entry]);
+    else same.push(entry);
+  }
+  return byAccount;
+}
+
+function markerEntry(account: string, marker: { atMs: number; fromMs: number; toMs: number }): Chained {
+  return { account, agent: MARKER_TAG, ...packMarker(marker), atMs: marker.atMs };
+}
+
+/** The entries behind `head` as one block. */
+export function makeBlock(account: string, head: Head, entries: readonly Chained[]): ChainBlock {
+  const count = entries.length;
+  const leaves = Buffer.allocUnsafe(count * HASH_BYTES);
+  const agents = Buffer.allocUnsafe(count * ID_BYTES);
+  const ids = Buffer.allocUnsafe(count * ID_BYTES);
+  let [fromMs, lastMs] = [Number.POSITIVE_INFINITY, 0];
+  let { hash } = head;
+  for (const [i, entry] of entries.entries()) {
+    entry.leaf.copy(leaves, i * HASH_BYTES);
+    entry.agent.copy(agents, i * ID_BYTES);
+    entry.id.copy(ids, i * ID_BYTES);
+    fromMs = Math.min(fromMs, entry.atMs);
+    lastMs = Math.max(lastMs, entry.atMs);
+    hash = link(hash, head.n + i + 1, { leaves, agents }, i);
+  }
+  return { account, firstN: head.n + 1, count, fromMs, lastMs, previous: head.hash, hash, leaves, agents, ids };
+}
+
+/** Epoch ms at which the chains' table was made. */
+async function chainedSince(clickhouse: ClickHouse): Promise<number> {
+  const [row] = await clickhouse.query<{ at: number }>(
+    "SELECT toUnixTimestamp64Milli(min(applied_at)) AS at FROM migrations WHERE name = '007_audit_chain'",
+  );
+  return row?.at ?? Number.POSITIVE_INFINITY;
+}

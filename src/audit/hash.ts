@@ -1,0 +1,153 @@
+// What the audit chain hashes (before the store's acknowledgement, and again when a chain is verified): pure, one definition for both sides.
+//   leaf of an event     SHA-256 of its row, the very bytes of RowBinary with the columns of schemas/entry.ts
+//   leaf of another entry of the audit log    SHA-256 of 2 and its fields, each with its length in front
+//   leaf of a marker     SHA-256 of 3 and what it says (`packMarker`)
+//   hash n               SHA-256 of 1, hash n-1, n, leaf n, agent n; hash 0 is SHA-256 of 0, the account and the chain's name
+// The first byte keeps the kinds apart: a row begins with the length of its account's id, which is none of these.
+// Each entry has a hash of its own, rather than each batch: 1 us an event more, but then blocks may be cut and joined anywhere
+// and a head can be checked wherever it was taken.
+// An id holds 80 random bits, so the leaf of a row that is gone tells nothing about it.
+import { hash } from 'node:crypto';
+import { HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';
+import { ID_PREFIXES, type IdKind } from '../ids.ts';
+
+export type AuditFields = {
+  id: string;
+  action: string;
+  actor: string;
+  resource_type: string;
+  resource_id: string;
+  /** JSON text. */
+  details: string;
+  createdMs: number;
+};
+
+/** An entry that is none: it says about which rows the chain says nothing. */
+export type Marker = {
+  /** Epoch ms at which it was made. */
+  atMs: number;
+  /** Rows that arrived from `fromMs` up to and not including `toMs` may be unknown to the chain. */
+  fromMs: number;
+  toMs: number;
+};
+
+export const NO_AGENT = Buffer.alloc(ID_BYTES);
+export const NO_ID = Buffer.alloc(ID_BYTES);
+/** Stands where an entry's agent would; no id packs to it, since its time would be the year 10889. */
+export const MARKER_TAG = Buffer.alloc(ID_BYTES, 0xff);
+
+const PREFIX_LENGTH = 4;
+const ID_LENGTH = 26;
+const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
+const VALUE_OF = new Uint8Array(128);
+for (let i = 0; i < ALPHABET.length; i++) VALUE_OF[ALPHABET.charCodeAt(i)] = i;
+const WELL_FORMED = /^[a-z]{3}_[0-7][0-9abcdefghjkmnpqrstvwxyz]{25}$/;
+
+function sha256(bytes: Buffer): Buffer {
+  return hash('sha256', bytes, 'buffer');
+}
+
+export function eventLeaf(row: Buffer): Buffer {
+  return sha256(row);
+}
+
+export function auditLeaf(entry: AuditFields): Buffer {
+  const { id, action, actor, resource_type, resource_id, details, createdMs } = entry;
+  const pieces: Buffer[] = [Buffer.from([2])];
+  for (const field of [id, action, actor, resource_type, resource_id, details, String(createdMs)]) {
+    const text = Buffer.from(field);
+    const length = Buffer.alloc(4);
+    length.writeUInt32BE(text.length);
+    pieces.push(length, text);
+  }
+  return sha256(Buffer.concat(pieces));
+}
+
+export function genesis(account: string, chain: string): Buffer {
+  return sha256(Buffer.from(`\0${account}\n${chain}`));
+}
+
+const linkInput = Buffer.alloc(1 + HASH_BYTES + 8 + HASH_BYTES + ID_BYTES, 1);
+
+/** Hash n. `leaves` and `agents` are packed; `i` is the place of entry n in them. */
+export function link(previous: Buffer, n: number, packed: { leaves: Buffer; agents: Buffer }, i: number): Buffer {
+  previous.copy(linkInput, 1);
+  linkInput.writeUInt32BE(Math.floor(n / 2 ** 32), 1 + HASH_BYTES);
+  linkInput.writeUInt32BE(n % 2 ** 32, 5 + HASH_BYTES);
+  packed.leaves.copy(linkInput, 9 + HASH_BYTES, i * HASH_BYTES, (i + 1) * HASH_BYTES);
+  packed.agents.copy(linkInput, 9 + 2 * HASH_BYTES, i * ID_BYTES, (i + 1) * ID_BYTES);
+  return sha256(linkInput);
+}
+
+/** The 128 bits of an id. One that is not of our form becomes 128 bits of its hash: it can be found again, not read. */
+export function packId(id: string): Buffer {
+  const packed = Buffer.allocUnsafe(ID_BYTES);
+  if (!WELL_FORMED.test(id)) {
+    sha256(Buffer.from(id)).copy(packed, 0, 0, ID_BYTES);
+    return packed;
+  }
+  // 10 characters are 50 bits, of which the first two are nought; then twice 8 characters, 40 bits each.
+  packed.writeUIntBE(numberOf(id, PREFIX_LENGTH, 10), 0, 6);
+  packed.writeUIntBE(numberOf(id, PREFIX_LENGTH + 10, 8), 6, 5);
+  packed.writeUIntBE(numberOf(id, PREFIX_LENGTH + 18, 8), 11, 5);
+  return packed;
+}
+
+export function unpackId(kind: IdKind, packed: Buffer): string {
+  const text = textOf(packed.readUIntBE(0, 6), 10) + textOf(packed.readUIntBE(6, 5), 8);
+  return (ID_PREFIXES[kind] + text + textOf(packed.readUIntBE(11, 5), 8)).slice(0, PREFIX_LENGTH + ID_LENGTH);
+}
+
+/** Epoch ms at which a packed id was minted. */
+export function timeOfPacked(packed: Buffer): number {
+  return packed.readUIntBE(0, 6);
+}
+
+export function packAgent(agent: string): Buffer {
+  return agent === '' ? NO_AGENT : packId(agent);
+}
+
+/** A marker takes an id's place: its time, and the times it is about. */
+export function packMarker({ atMs, fromMs, toMs }: Marker): { id: Buffer; leaf: Buffer } {
+  const id = Buffer.alloc(ID_BYTES);
+  id.writeUIntBE(atMs, 0, 6);
+  // Seconds, rounded outwards, as the room is for 5 bytes each.
+  id.writeUIntBE(Math.floor(fromMs / 1000), 6, 5);
+  id.writeUIntBE(Math.ceil(toMs / 1000), 11, 5);
+  return { id, leaf: markerLeaf(id) };
+}
+
+export function unpackMarker(id: Buffer): Marker {
+  return { atMs: id.readUIntBE(0, 6), fromMs: id.readUIntBE(6, 5) * 1000, toMs: id.readUIntBE(11, 5) * 1000 };
+}
+
+export function markerLeaf(id: Buffer): Buffer {
+  return sha256(Buffer.concat([Buffer.from([3]), id]));
+}
+
+/** Agent that an entry of the audit log tells of and with which it is erased; the column `about_agent` says the same. */
+export function agentOf(
+  entry: Pick<AuditFields, 'action' | 'actor' | 'resource_type' | 'resource_id'>,
+  details: Record<string, unknown>,
+): string {
+  // The record that a deletion was ordered outlives the agent.
+  if (entry.action === 'agent.deleted') return '';
+  if (entry.resource_type === 'agent') return entry.resource_id;
+  if (entry.actor.startsWith('agent:')) return entry.actor.slice('agent:'.length);
+  return typeof details['agent_id'] === 'string' ? details['agent_id'] : '';
+}
+
+function numberOf(text: string, from: number, length: number): number {
+  let value = 0;
+  for (let i = from; i < from + length; i++) value = value * 32 + VALUE_OF[text.charCodeAt(i)]!;
+  return value;
+}
+
+function textOf(value: number, length: number): string {
+  let text = '';
+  for (let rest = value, i = 0; i < length; i++) {
+    text = ALPHABET[rest % 32]! + text;
+    rest = Math.floor(rest / 32);
+  }
+  return text;
+}
