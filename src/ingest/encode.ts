@@ -3,11 +3,13 @@
 // The payload is written once and never parsed again; the store pipeline only moves these bytes.
 // Invariant: `rowBytes` in the digest is the length of the row. Encoding cannot fail: what comes here is checked.
 
+import { createHash } from 'node:crypto';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { JsonObject, Outcome } from '../../schemas/common.ts';
 import type { EventDigest, MatchDigest } from '../../schemas/entry.ts';
-import type { Decision } from '../policy/engine.ts';
+import type { Decision, RateCheck } from '../policy/engine.ts';
 import { redactPayload } from '../policy/redact.ts';
+import { counterName } from './rate-gate.ts';
 import type { Submission } from './submission.ts';
 
 /** An event that has its id, its times and its decision. Times are epoch ms. */
@@ -151,8 +153,21 @@ function digestOf(event: AcceptedEvent, form: StoredForm, rowBytes: number): Eve
     digest.matches = decision.matches.map(
       ({ policy_id, name, type, actions, severity }): MatchDigest => ({ policy_id, name, type, actions, severity }),
     );
+    for (const check of decision.limits ?? []) {
+      const match = digest.matches.find(({ policy_id }) => policy_id === check.policyId);
+      if (match !== undefined) match.limit = limitOf(event, check);
+    }
   }
   return digest;
+}
+
+/** Which counter: a hash, since its name holds text of the payload. 96 bits of it tell a service's counters apart. */
+function limitOf({ account, agent }: AcceptedEvent, check: RateCheck): NonNullable<MatchDigest['limit']> {
+  const name = counterName(account, agent.id, check);
+  return {
+    counter: createHash('sha256').update(name).digest('base64url').slice(0, 16),
+    windowMs: check.windowMs,
+  };
 }
 
 /** Node's own encoders without the argument checks of `write`; the types leave them out. */

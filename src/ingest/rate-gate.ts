@@ -14,6 +14,11 @@ type Waiting = { answers: Count[]; index: number };
 type Group = { check: CounterCheck; waiting: Waiting[] };
 type Asker = { answers: Count[]; resolve: (counts: Count[]) => void; reject: (error: unknown) => void };
 
+/** Told apart by what the key is made of: making one hashes text, and the events of a batch mostly share theirs. */
+export function counterName(account: string, agent: string, check: RateCheck): string {
+  return `${account}/${check.policyId}/${check.windowMs}/${check.counterScope === 'agent' ? agent : check.counterValue}`;
+}
+
 export class RateGate {
   readonly #counters: Pick<Counters, 'take'>;
   readonly #keys: Keys;
@@ -37,8 +42,7 @@ export class RateGate {
   }
 
   #enqueue(account: string, agent: string, check: RateCheck, waiting: Waiting): void {
-    // Told apart by what the key is made of: making one hashes text, and the events of a batch mostly share theirs.
-    const name = `${account}/${check.policyId}/${check.windowMs}/${check.counterScope === 'agent' ? agent : check.counterValue}`;
+    const name = counterName(account, agent, check);
     const group = this.#groups.get(name);
     if (group !== undefined) {
       group.check.count++;

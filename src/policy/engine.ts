@@ -88,6 +88,8 @@ export type Decision = {
   /** The exact JSON text of `policy_result`. */
   readonly resultJson: string;
   readonly redactions: readonly Redaction[];
+  /** The rate limits that are over; left out where none is. */
+  readonly limits?: readonly RateCheck[];
 };
 
 const NO_CHECKS: readonly RateCheck[] = Object.freeze([]);
@@ -140,7 +142,8 @@ export function judge(rules: RuleSet, event: EventView): Judgement {
 
 /** `overLimit[i]` is the answer to `judgement.rateChecks[i]`. */
 export function decide(judgement: Judgement, overLimit: readonly boolean[], mintApprovalId: () => string): Decision {
-  const found = judgement.rateChecks.some((_, i) => overLimit[i]) ? withLimits(judgement, overLimit) : judgement.found;
+  const isOver = judgement.rateChecks.some((_, i) => overLimit[i]);
+  const found = isOver ? withLimits(judgement, overLimit) : judgement.found;
   if (found.length === 0) return ALLOWED;
   const deciding =
     found.find(({ entry }) => entry.outcome === 'blocked') ?? found.find(({ entry }) => entry.outcome === 'pending');
@@ -158,6 +161,7 @@ export function decide(judgement: Judgement, overLimit: readonly boolean[], mint
     matches: found.map(({ entry, detail }) => ({ ...entry.match, detail })),
     resultJson: `${head},"matches":[${matches}]${approvalId === undefined ? '' : `,"approval_id":"${approvalId}"`}}`,
     redactions: judgement.redactions,
+    ...(isOver ? { limits: judgement.rateChecks.filter((_, i) => overLimit[i]) } : {}),
   };
 }
 
