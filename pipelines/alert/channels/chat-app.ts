@@ -6,12 +6,10 @@ import type { GuardedHttps } from '../../../src/egress/guarded-https.ts';
 import type { Attempt, AttemptResult, ChannelSender, Notification, Target } from '../channel.ts';
 import { post } from './post.ts';
 import { describe } from './sentences.ts';
-import { cut } from './text.ts';
+import { BREAK, cut, unlinked } from './text.ts';
 
 /** A section's text may have 3,000; escaping makes at most five of one, and `text` may have 40,000. */
 const BLOCK_CHARACTERS_MAX = 3_000;
-/** Invisible, and no chat sees a mention or an address across it. */
-const BREAK = '\u200b';
 
 export class ChatAppChannel implements ChannelSender {
   readonly #https: GuardedHttps;
@@ -46,21 +44,16 @@ export function chatBody(notification: Notification): ChatBody {
 }
 
 function plain(text: string): PlainText {
-  return { type: 'plain_text', text: cut(unlinked(text), BLOCK_CHARACTERS_MAX), emoji: false };
+  return { type: 'plain_text', text: cut(uncalled(text), BLOCK_CHARACTERS_MAX), emoji: false };
 }
 
 /** For a field that is parsed: `&`, `<` and `>` as chats demand, and nothing left that they would make something of. */
 export function inert(text: string): string {
   const escaped = text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
-  return unlinked(escaped);
+  return uncalled(escaped);
 }
 
-/** Mentions (`@channel`), addresses (`https://…`, `www.…`, `mailto:…`) and links in Markdown (`[text](…)`) come apart. */
-function unlinked(text: string): string {
-  return text
-    .replace(/[@\uff20\ufe6b]/g, `$&${BREAK}`)
-    .replace(/:(?=\/\/)/g, `$&${BREAK}`)
-    .replace(/\b(www)\./gi, `$1${BREAK}.`)
-    .replace(/\b(mailto|tel|sms|javascript|data):/gi, `$1${BREAK}:`)
-    .replace(/\](?=[([])/g, `$&${BREAK}`);
+/** Neither a link nor a mention (`@channel`). */
+function uncalled(text: string): string {
+  return unlinked(text).replace(/[@\uff20\ufe6b]/g, `$&${BREAK}`);
 }

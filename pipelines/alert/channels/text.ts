@@ -6,6 +6,8 @@
 const CONTROLS = /[\p{Cc}\u2028\u2029]+/gu;
 /** Directional marks, embeddings, overrides and isolates: with them `gnp.exe` reads as `exe.png`. */
 const DIRECTION = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+/** Invisible, and no chat or mail program sees a mention or an address across it. */
+export const BREAK = '\u200b';
 
 /** One line of at most `charactersMax` UTF-16 units. */
 export function oneLine(text: string, charactersMax: number): string {
@@ -20,4 +22,13 @@ export function cut(text: string, charactersMax: number): string {
   const last = text.charCodeAt(charactersMax - 2);
   const isHighHalf = last >= 0xd800 && last <= 0xdbff;
   return `${text.slice(0, charactersMax - (isHighHalf ? 2 : 1))}…`;
+}
+
+/** Addresses (`https://…`, `www.…`, `mailto:…`) and links in Markdown (`[text](…)`) come apart: a name must not lead anywhere. */
+export function unlinked(text: string): string {
+  return text
+    .replace(/:(?=\/\/)/g, `$&${BREAK}`)
+    .replace(/\b(www)\./gi, `$1${BREAK}.`)
+    .replace(/\b(mailto|tel|sms|javascript|data):/gi, `$1${BREAK}:`)
+    .replace(/\](?=[([])/g, `$&${BREAK}`);
 }

@@ -1,0 +1,180 @@
+// The e-mail channel: one mail to one box by the operator's own SMTP server (decisions 7; docs/channels.md).
+// Invariant: a mail has one recipient, the alert's target, checked right before; the envelope is given, never derived. What callers
+// chose (names, messages) is text in the two bodies and the end of one encoded Subject line; it makes no header, recipient or
+// part. Message-ID and Date follow from the delivery, so a mail that arrives twice is seen as one by mail programs.
+// Failure: what the server refuses for good about the recipient (5xx to RCPT) has failed; everything else is to be tried again.
+import { createTransport } from 'nodemailer';
+import { isMailAddress } from '../../../src/registry/alert-target.ts';
+import type { Attempt, AttemptError, AttemptResult, ChannelSender, Notification, Target } from '../channel.ts';
+import { describe } from './sentences.ts';
+import { oneLine, unlinked } from './text.ts';
+
+/** Two lines of a header; phones show less. */
+const SUBJECT_CHARACTERS_MAX = 120;
+/** Mails go one after another on a connection; more at once is what mail servers take for spam. */
+const CONNECTIONS_MAX = 4;
+const MAILS_A_CONNECTION_MAX = 100;
+const CONNECT_MS_MAX = 10_000;
+const SILENCE_MS_MAX = 20_000;
+/** Shorter than servers wait before they hang up, or the next mail meets a dead connection. */
+const IDLE_MS_MAX = 30_000;
+const SERVER_ANSWER_BYTES_MAX = 64 * 1024;
+
+export type EmailOptions = { smtpUrl: string; mailFrom: string };
+
+/** What one mail is made of, as nodemailer takes it. */
+export type Mail = {
+  envelope: { from: string; to: [string] };
+  from: { name: string; address: string };
+  to: { name: ''; address: string };
+  subject: string;
+  messageId: string;
+  date: Date;
+  headers: { 'Auto-Submitted': 'auto-generated' };
+  text: string;
+  html: string;
+  xMailer: false;
+  disableFileAccess: true;
+  disableUrlAccess: true;
+};
+
+type Transport = ReturnType<typeof transportOf>;
+
+export class EmailChannel implements ChannelSender {
+  readonly #mailFrom: string;
+  readonly #transport: Transport;
+
+  constructor({ smtpUrl, mailFrom }: EmailOptions) {
+    this.#mailFrom = mailFrom;
+    this.#transport = transportOf(smtpUrl);
+    // Each mail's own failure comes back to it; what befalls an idle connection concerns nobody.
+    this.#transport.on('error', () => undefined);
+  }
+
+  async send(target: Target, notification: Notification, attempt: Attempt): Promise<AttemptResult> {
+    if (!('address' in target)) return { outcome: 'failed', statusCode: null, error: 'not_configured' };
+    if (!isMailAddress(target.address)) return { outcome: 'failed', statusCode: null, error: 'rejected' };
+    const over = new AbortController();
+    const timer = setTimeout(() => over.abort('timeout'), attempt.timeoutMs);
+    const leave = () => over.abort(isTimeout(attempt.signal.reason) ? 'timeout' : 'aborted');
+    if (attempt.signal.aborted) leave();
+    attempt.signal.addEventListener('abort', leave, { once: true });
+    try {
+      const mail = mailOf(notification, target.address, this.#mailFrom);
+      const { response } = await this.#transport.sendMail({ ...mail, signal: over.signal });
+      return { outcome: 'delivered', statusCode: codeOf(response), error: null };
+    } catch (error) {
+      if (over.signal.aborted) return { outcome: 'retry', statusCode: null, error: over.signal.reason };
+      return failureOf(error as SmtpError);
+    } finally {
+      clearTimeout(timer);
+      attempt.signal.removeEventListener('abort', leave);
+    }
+  }
+
+  /** Mails that are being sent fail; whoever sends them again does so by another process. */
+  close(): void {
+    this.#transport.close({ force: true });
+  }
+}
+
+/** TLS where the server offers it, and then with a certificate that is its own; `smtps:` and `?requireTLS=true` insist on it. */
+function transportOf(smtpUrl: string) {
+  return createTransport({
+    url: smtpUrl,
+    pool: true,
+    maxConnections: CONNECTIONS_MAX,
+    maxMessages: MAILS_A_CONNECTION_MAX,
+    maxRequeues: 1,
+    idleTimeout: IDLE_MS_MAX,
+    connectionTimeout: CONNECT_MS_MAX,
+    greetingTimeout: CONNECT_MS_MAX,
+    dnsTimeout: CONNECT_MS_MAX,
+    socketTimeout: SILENCE_MS_MAX,
+    maxResponseSize: SERVER_ANSWER_BYTES_MAX,
+    disableFileAccess: true,
+    disableUrlAccess: true,
+  });
+}
+
+export function mailOf(notification: Notification, address: string, mailFrom: string): Mail {
+  const { headline, message, facts } = describe(notification);
+  const said = unlinked(message);
+  const rows = facts.map(([name, value]): [string, string] => [name, unlinked(value)]);
+  return {
+    envelope: { from: mailFrom, to: [address] },
+    from: { name: 'Gatehouse', address: mailFrom },
+    to: { name: '', address },
+    // A value that looks encoded already would be passed on as it is, and mean what its author encoded.
+    subject: oneLine(`[Gatehouse] ${headline}: ${message}`.replaceAll('=?', '= ?'), SUBJECT_CHARACTERS_MAX),
+    messageId: `<${notification.id}@${mailFrom.slice(mailFrom.indexOf('@') + 1)}>`,
+    date: new Date(notification.createdAt),
+    headers: { 'Auto-Submitted': 'auto-generated' },
+    text: [headline, '', said, '', ...rows.map(([name, value]) => `${name}: ${value}`), ''].join('\n'),
+    html: htmlOf(headline, said, rows),
+    xMailer: false,
+    disableFileAccess: true,
+    disableUrlAccess: true,
+  };
+}
+
+function htmlOf(headline: string, message: string, rows: [string, string][]): string {
+  const table = rows.map(
+    ([name, value]) => `<tr><th align="left">${escaped(name)}</th><td>${escaped(value)}</td></tr>`,
+  );
+  return [
+    '<!doctype html><html><head><meta charset="utf-8"></head><body>',
+    `<p><strong>${escaped(headline)}</strong></p>`,
+    `<p>${escaped(message)}</p>`,
+    `<table>${table.join('')}</table>`,
+    '</body></html>',
+  ].join('\n');
+}
+
+function escaped(text: string): string {
+  const entities = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
+  return text.replace(/[&<>"']/g, (character) => entities[character as keyof typeof entities]);
+}
+
+/** What OpenSSL and node say of a certificate that is not to be trusted. */
+const TLS_CODES = /^(ERR_TLS_|ERR_SSL_|CERT_|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNED_)/;
+
+type SmtpError = { code?: string; originalCode?: string; command?: string; responseCode?: number };
+
+function failureOf({ code, originalCode, command, responseCode }: SmtpError): AttemptResult {
+  if (responseCode !== undefined) {
+    const isForGood = command === 'RCPT TO' && responseCode >= 500 && responseCode < 600;
+    return { outcome: isForGood ? 'failed' : 'retry', statusCode: responseCode, error: 'rejected' };
+  }
+  return { outcome: 'retry', statusCode: null, error: wordOf(code, originalCode) };
+}
+
+function wordOf(code: string | undefined, originalCode: string | undefined): AttemptError {
+  switch (code) {
+    case 'ETIMEDOUT':
+      return 'timeout';
+    case 'EDNS':
+      return 'dns';
+    case 'ETLS':
+      return 'tls';
+    case 'EAUTH':
+    case 'ENOAUTH':
+    case 'EENVELOPE':
+      return 'rejected';
+    case 'ECONNECTION':
+    case 'ESOCKET':
+      if (/^E(CONNREFUSED|HOSTUNREACH|NETUNREACH)$/.test(originalCode ?? '')) return 'refused';
+      return TLS_CODES.test(originalCode ?? '') ? 'tls' : 'reset';
+    default:
+      return 'internal';
+  }
+}
+
+function codeOf(response: string): number | null {
+  const code = Number.parseInt(response, 10);
+  return Number.isInteger(code) ? code : null;
+}
+
+function isTimeout(reason: unknown): boolean {
+  return reason instanceof Error && reason.name === 'TimeoutError';
+}
