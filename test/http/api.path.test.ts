@@ -322,7 +322,7 @@ t.test('alerts: created, listed, changed, deleted', async (t) => {
   }
   t.equal((await api.delete(`/v1/alerts/${shown.id}`)).status, 204);
   t.equal((await api.get(`/v1/alerts/${shown.id}`)).status, 404);
-  for (const path of [`/v1/alerts/${shown.id}/test`, '/v1/deliveries', '/v1/approvals'])
+  for (const path of [`/v1/alerts/${shown.id}/test`, '/v1/deliveries'])
     t.equal((await api.get(path)).status, 404, `${path} is not there`);
 });
 
@@ -469,6 +469,21 @@ t.test('the account shows itself to every key, and is changed by an admin alone'
   const { logs } = (await api.get('/v1/audit-logs?action=account.updated')).json;
   t.match(logs[0], { resource_id: read.json.id, details: { after: change } });
   t.match(await api.patch('/v1/account', { agent_down_seconds: null }), { json: { agent_down_seconds: null } });
+});
+
+t.test('approvals: an event waits, somebody decides (the whole story: approvals.path.test.ts)', async (t) => {
+  const { id } = await newAgent();
+  const terms = { type: 'require_approval', conditions: { tool: 'pay' }, actions: ['block'] };
+  await api.post('/v1/policies', { name: unique('approval'), agent_id: id, ...terms });
+  await inForce();
+  const { json } = await api.post(`/v1/agents/${id}/events`, event({ tool: 'pay' }));
+  const approval = json.policy_result.approval_id as string;
+  t.match((await api.get(`/v1/approvals/${approval}`)).json, { event_id: json.id, status: 'pending' });
+  t.match((await api.post(`/v1/approvals/${approval}`, { decision: 'deny' })).json, { outcome: 'blocked' });
+  t.match((await api.get(`/v1/approvals?agent_id=${id}`)).json, {
+    items: [{ id: approval, status: 'denied' }],
+    total: 1,
+  });
 });
 
 t.test('health, readiness and metrics need no key and tell nothing of accounts', async (t) => {
