@@ -1,15 +1,23 @@
 // The lines of the suite that measure speed, with their default bounds; bench/main.ts has the command line around them.
 // `--turns`, `--seconds`, `--events` bound a line from outside, `--keep` writes its results into bench/results.
+import { endToEnd } from './end-to-end.ts';
+import { fsync } from './fsync.ts';
 import { ingest } from './ingest.ts';
+import { latency } from './latency.ts';
+import { overload } from './overload.ts';
+import { policies } from './policies.ts';
 import { real } from './real.ts';
+import { scale } from './scale.ts';
 
 export const SUITE_OPTIONS = {
   /** Rows of `query`. */
   events: { type: 'string' },
+  /** The most agents of `scale`. */
+  agents: { type: 'string' },
   keep: { type: 'boolean' },
 } as const;
 
-export type SuiteValues = { turns?: string | undefined; seconds?: string | undefined; events?: string | undefined };
+export type SuiteValues = { [name in 'turns' | 'seconds' | 'events' | 'agents']?: string | undefined };
 type Line = () => Promise<boolean>;
 
 /** `arguments_`: what stands behind the line's name. */
@@ -20,5 +28,11 @@ export function suiteLines(values: SuiteValues, arguments_: readonly string[]): 
   return {
     ingest: () => ingest({ turns, seconds: seconds(5) }),
     real: () => real({ turns, seconds: seconds(5), files: [...arguments_] }),
+    'end-to-end': () => endToEnd({ seconds: seconds(60) }),
+    latency: () => latency({ turns, seconds: seconds(10) }),
+    policies: () => policies({ turns, seconds: seconds(4) }),
+    scale: () => scale({ turns, seconds: seconds(3), agents: Number(values.agents ?? 100_000) }),
+    fsync: () => fsync({ turns, seconds: seconds(5) }),
+    overload: () => overload({ seconds: seconds(60) }),
   };
 }

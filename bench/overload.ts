@@ -1,0 +1,161 @@
+// Question: what becomes of the service when three times as much comes as it can bear: what gets through, how are the others
+// refused, does memory stay bounded, and how soon is all well again?
+// Method: the highest rate with a flat backlog is searched as in `end-to-end` (batches of 100, five policies). Then one open
+// loop of three phases: half of that rate, three times of it for a minute, half of it again. The backlog's bound is set to
+// 128 MiB of Redis memory, so that it is reached within seconds and most of the minute is spent at it.
+// Goodput: events answered with 2xx a second in the overload. Recovered: the first second after it from which on, for three
+// seconds, no request is refused and p99 is within twice what it was before.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { whenDrained } from './gauges.ts';
+import { type Samples, summarize } from './open-loop.ts';
+import { rssByPart } from './processes.ts';
+import { beginLine, hand, type Row } from './report.ts';
+import { type BenchService, startBenchService } from './service.ts';
+import { makeAgents, setPolicies } from './setup.ts';
+import { slope } from './statistics.ts';
+import { findSustained, loadOf, type Target } from './sustained.ts';
+import { BATCH_EVENTS, FIVE_POLICIES } from './workload.ts';
+
+const AGENTS = 64;
+const TIMES = 3;
+const BACKLOG_BYTES = 128 * 1024 * 1024;
+const BEFORE_SECONDS = 10;
+const AFTER_SECONDS = 30;
+const WELL_SECONDS = 3;
+/** A search begins here and goes down; twice what two cores have borne in any prototype. */
+const HIGHEST = 120_000;
+const MB = 1024 * 1024;
+
+type Memory = { second: number; front: number; redis: number; pipelines: number; clickhouse: number };
+
+export async function overload(options: { seconds: number }): Promise<boolean> {
+  const machine = beginLine('overload');
+  const env = { GATEHOUSE_FRONTS: '1', GATEHOUSE_BACKLOG_BYTES_MAX: String(BACKLOG_BYTES) };
+  const service = await startBenchService(env);
+  try {
+    const agents = await makeAgents(service, AGENTS);
+    await setPolicies(service, FIVE_POLICIES);
+    const target: Target = { service, agents, eventsPerRequest: BATCH_EVENTS };
+    const most = await findSustained(target, HIGHEST, Math.max(5, options.seconds / 6));
+    const phases = [
+      { requestsPerSecond: (most * 0.5) / BATCH_EVENTS, seconds: BEFORE_SECONDS },
+      { requestsPerSecond: (most * TIMES) / BATCH_EVENTS, seconds: options.seconds },
+      { requestsPerSecond: (most * 0.5) / BATCH_EVENTS, seconds: AFTER_SECONDS },
+    ];
+    const stop = new AbortController();
+    const watched = watchMemory(service, stop.signal);
+    const samples = await loadOf(target, phases);
+    stop.abort();
+    const memory = await watched;
+    const drainedMs = await whenDrained(service);
+    const row = rowOf(samples, memory, most, options.seconds);
+    hand(
+      {
+        line: 'overload',
+        question: 'what does the service do under three times of what it can bear?',
+        command: `npm run bench -- overload --seconds ${options.seconds}`,
+        rows: [row],
+        charts: [memoryChart(memory), goodputChart(samples)],
+        notes: [`The backlog had drained ${(drainedMs / 1000).toFixed(1)} s after the last request.`],
+      },
+      machine,
+    );
+    return true;
+  } finally {
+    await service.stop();
+  }
+}
+
+function rowOf(samples: Samples, memory: readonly Memory[], most: number, seconds: number): Row {
+  const from = BEFORE_SECONDS * 1000;
+  const until = from + seconds * 1000;
+  const before = summarize(samples, 2_000, from);
+  const during = summarize(samples, from, until);
+  const goodput = (during.answered * BATCH_EVENTS) / seconds;
+  // Once the backlog has met its bound; what grew before was room that is there to be used.
+  const settled = memory.filter(({ second }) => second > BEFORE_SECONDS + seconds / 3 && second <= until / 1000);
+  const growth = (part: 'front' | 'redis') => slope(settled.map((at) => [at.second / 60, at[part] / MB]));
+  const largest = (part: 'front' | 'redis') => Math.max(...settled.map((at) => at[part])) / MB;
+  return {
+    'maximum, events/s': most,
+    'offered, events/s': most * TIMES,
+    'goodput, events/s': goodput,
+    'goodput to maximum': goodput / most,
+    'goodput p99 ms': during.p99Ms,
+    'refused requests': during.refused,
+    'refusal p99 ms': during.refusedP99Ms,
+    'failed or unsent': during.failed + during.unsent,
+    'front, most MB': largest('front'),
+    'front, MB a minute': growth('front'),
+    'redis, most MB': largest('redis'),
+    'redis, MB a minute': growth('redis'),
+    'recovered after, s': recoveredAfter(samples, until, before.p99Ms) ?? 'not within the run',
+  };
+}
+
+/** Seconds from the end of the overload. */
+export function recoveredAfter(samples: Samples, endMs: number, p99BeforeMs: number): number | undefined {
+  const isWell = (second: number) => {
+    const from = endMs + second * 1000;
+    const { answered, refused, failed, p99Ms } = summarize(samples, from, from + 1_000);
+    return answered > 0 && refused + failed === 0 && p99Ms <= 2 * p99BeforeMs;
+  };
+  for (let second = 0; second + WELL_SECONDS <= AFTER_SECONDS; second++) {
+    if (Array.from({ length: WELL_SECONDS }, (_, i) => second + i).every(isWell)) return second;
+  }
+  return undefined;
+}
+
+async function watchMemory(service: BenchService, stop: AbortSignal): Promise<Memory[]> {
+  const processes = await service.children();
+  const started = performance.now();
+  const memory: Memory[] = [];
+  while (!stop.aborted) {
+    const rss = rssByPart(processes);
+    const of = (part: string) => rss.get(part) ?? 0;
+    const second = (performance.now() - started) / 1000;
+    memory.push({
+      second,
+      front: of('front'),
+      redis: of('redis'),
+      pipelines: of('pipelines'),
+      clickhouse: of('clickhouse'),
+    });
+    await sleep(1_000, undefined, { signal: stop }).catch(() => undefined);
+  }
+  return memory;
+}
+
+function memoryChart(memory: readonly Memory[]) {
+  const parts = ['front', 'redis', 'pipelines', 'clickhouse'] as const;
+  const series = parts.map((name) => ({ name, points: memory.map((at) => ({ x: at.second, y: at[name] / MB })) }));
+  return {
+    kind: 'lines' as const,
+    title: 'Memory in and after overload',
+    xTitle: 'seconds',
+    yTitle: 'MB resident',
+    series,
+  };
+}
+
+function goodputChart(samples: Samples) {
+  const [good, refused]: [Map<number, number>, Map<number, number>] = [new Map(), new Map()];
+  for (const [i, dueMs] of samples.dueMs.entries()) {
+    const into = samples.status[i]! >= 200 && samples.status[i]! < 300 ? good : refused;
+    const second = Math.floor(dueMs / 1000);
+    into.set(second, (into.get(second) ?? 0) + BATCH_EVENTS);
+  }
+  const seconds = [...new Set([...good.keys(), ...refused.keys()])].toSorted((a, b) => a - b);
+  const line = (name: string, counts: ReadonlyMap<number, number>) => ({
+    name,
+    points: seconds.map((x) => ({ x, y: counts.get(x) ?? 0 })),
+  });
+  const series = [line('taken in', good), line('refused', refused)];
+  return {
+    kind: 'lines' as const,
+    title: 'Goodput in and after overload',
+    xTitle: 'seconds',
+    yTitle: 'events/s',
+    series,
+  };
+}

@@ -1,0 +1,148 @@
+// Question: what does an event cost against the number of policies, of patterns, and against the size of its payload?
+// Method: batches over a closed loop, one thing changed at a time, all settings in turns, medians over the turns. What counts
+// is the processor time of the front per event. Policies beyond the five of every line name other tools, types and models
+// than the events have, as most policies of an account concern most events not at all; patterns are all run over every string.
+import { gatehouse } from './contenders.ts';
+import { whenDrained } from './gauges.ts';
+import { beginLine, hand, type Row } from './report.ts';
+import { startBenchService } from './service.ts';
+import { makeAgents, setPolicies } from './setup.ts';
+import { type Entrant, type Requests, type Turn, takeTurns, turnCells } from './turns.ts';
+import { BATCH_EVENTS, eventsPath, FIVE_POLICIES, PATTERNS, type PolicyOrder, sampleEvent } from './workload.ts';
+
+const POLICY_COUNTS = [0, 5, 20, 100, 200];
+const PATTERN_COUNTS = [0, 5, 50];
+const PAYLOAD_KB = [0.5, 4, 64];
+/** Small enough for 64 KB events; the same for all sizes, so that only the size differs. */
+const SIZED_BATCH = 16;
+const CONNECTIONS = 32;
+const KB = 1024;
+
+type Setting = { about: 'policies' | 'patterns' | 'payload KB'; x: number; policies: PolicyOrder[]; load: Requests };
+
+export async function policies(options: { turns: number; seconds: number }): Promise<boolean> {
+  const machine = beginLine('policies');
+  const service = await startBenchService({ GATEHOUSE_FRONTS: '1' });
+  try {
+    const [agent] = (await makeAgents(service, 1)) as [string];
+    const settings = settingsFor(agent, service.key);
+    const entrants: Entrant[] = settings.map((setting) => ({
+      name: nameOf(setting),
+      contender: gatehouse(service),
+      load: setting.load,
+      before: () => setPolicies(service, setting.policies),
+    }));
+    const settle = async () => void (await whenDrained(service));
+    const results = await takeTurns(entrants, { ...options, settle });
+    const front = (setting: Setting) => results.get(nameOf(setting))!.cpu['front']!;
+    const rows = settings.map((setting) =>
+      rowOf(setting, results.get(nameOf(setting))!, front(fiveOf(settings, setting))),
+    );
+    const charts = (['policies', 'patterns', 'payload KB'] as const).map((about) => {
+      const own = settings.filter((setting) => setting.about === about);
+      return costChart(
+        about,
+        own.map((setting) => ({ x: setting.x, y: front(setting) })),
+      );
+    });
+    const question = 'what does an event cost against policies, patterns and payload?';
+    const command = `npm run bench -- policies --turns ${options.turns} --seconds ${options.seconds}`;
+    hand({ line: 'policies', question, command, rows, charts }, machine);
+    return true;
+  } finally {
+    await service.stop();
+  }
+}
+
+function settingsFor(agent: string, key: string): Setting[] {
+  const batch = loadOf(agent, key, BATCH_EVENTS, (i) => sampleEvent(i));
+  return [
+    ...POLICY_COUNTS.map((x): Setting => ({ about: 'policies', x, policies: policiesOf(x), load: batch })),
+    ...PATTERN_COUNTS.map((x): Setting => ({ about: 'patterns', x, policies: filterOf(x), load: batch })),
+    ...PAYLOAD_KB.map((x): Setting => {
+      const load = loadOf(agent, key, SIZED_BATCH, (i) => eventOfSize(i, x * KB));
+      return { about: 'payload KB', x, policies: FIVE_POLICIES, load };
+    }),
+  ];
+}
+
+function loadOf(agent: string, key: string, count: number, make: (i: number) => object): Requests {
+  return {
+    requests: [{ path: eventsPath(agent, count), key, body: 0 }],
+    bodies: [JSON.stringify({ events: Array.from({ length: count }, (_, i) => make(i)) })],
+    connections: CONNECTIONS,
+    eventsPerRequest: count,
+  };
+}
+
+/** The five of every line, then such as concern other events. */
+function policiesOf(count: number): PolicyOrder[] {
+  const others = Array.from({ length: Math.max(0, count - FIVE_POLICIES.length) }, (_, i): PolicyOrder => {
+    const conditions = [
+      { type: 'tool_call', tool: [`tool-${i}`, `tool-${i}-beta`] },
+      { type: 'completion', model: `model-${i}` },
+      { type: 'tool_call', tool: `transfer-${i}`, 'payload.arguments.amount': { gt: i } },
+      { type: 'prompt', 'payload.prompt': { contains: `word-${i}` } },
+    ][i % 4]!;
+    return { name: `other-${i}`, type: 'block_action', conditions, actions: ['block'] };
+  });
+  return [...FIVE_POLICIES, ...others].slice(0, count);
+}
+
+/** One filter with so many patterns, of the kinds that people write. */
+function filterOf(count: number): PolicyOrder[] {
+  const more = Array.from({ length: 45 }, (_, i) => {
+    return [`secret-${i}-[a-z0-9]{8}`, `ticket ${i}[0-9]{4}`, `[a-z]+@host${i}\\.example`, `(?i)project orion ${i}`][
+      i % 4
+    ]!;
+  });
+  const patterns = [...PATTERNS, ...more].slice(0, count);
+  if (count === 0) return [];
+  return [{ name: 'filter', type: 'data_filter', conditions: { patterns }, actions: ['block'] }];
+}
+
+/** The event of every line with a longer result. */
+function eventOfSize(i: number, bytes: number): object {
+  const event = sampleEvent(i);
+  const { result } = event.payload as { result: string };
+  const more = Math.max(0, bytes - JSON.stringify(event).length);
+  return {
+    ...event,
+    payload: { ...event.payload, result: result + result.repeat(more / result.length + 1).slice(0, more) },
+  };
+}
+
+function nameOf({ about, x }: Setting): string {
+  return `${about} ${x}`;
+}
+
+/** What a setting's cost is set against: five of its kind, or the smallest payload. */
+function fiveOf(settings: readonly Setting[], { about }: Setting): Setting {
+  return settings.find(
+    (setting) => setting.about === about && setting.x === (about === 'payload KB' ? PAYLOAD_KB[0] : 5),
+  )!;
+}
+
+function rowOf({ about, x }: Setting, turn: Turn, five: number): Row {
+  const { 'front, CPU µs an event': front, ...cells } = turnCells(turn);
+  const against =
+    about === 'payload KB'
+      ? { 'front to 0.5 KB': turn.cpu['front']! / five }
+      : { 'front to five': turn.cpu['front']! / five };
+  return {
+    '': `${x} ${about === 'payload KB' ? 'KB of payload' : about}`,
+    'front, CPU µs an event': front,
+    ...against,
+    ...cells,
+  };
+}
+
+function costChart(about: string, points: { x: number; y: number }[]) {
+  return {
+    kind: 'lines' as const,
+    title: `Cost of an event against ${about}`,
+    xTitle: about,
+    yTitle: 'CPU µs of the front an event',
+    series: [{ name: 'front', points }],
+  };
+}
