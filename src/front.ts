@@ -21,6 +21,7 @@ import { ApprovalWaits } from './registry/approval-waits.ts';
 import { Approvals } from './registry/approvals.ts';
 import { RegistryCache } from './registry/cache.ts';
 import type { RegistryStore } from './registry/commit.ts';
+import { Deliveries } from './registry/deliveries.ts';
 import { Policies } from './registry/policies.ts';
 import type { RequestLimit } from './registry/principal.ts';
 import { RequestLimiter } from './registry/request-limit.ts';
@@ -104,6 +105,7 @@ function makeRegistry(store: RegistryStore): Parts['registry'] {
     agents: new Agents(store),
     policies: new Policies(store),
     alerts: new Alerts(store),
+    deliveries: new Deliveries(store),
     apiKeys: new ApiKeys(store),
     approvals: new Approvals(store),
   };

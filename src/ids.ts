@@ -1,6 +1,6 @@
 // Mints and recognises identifiers: prefix + 26 characters of lowercase Crockford base32 (48-bit ms time, 80 random bits).
 // They sort by creation. An identifier of the wrong form is simply unknown (decisions 1): `isId` lets the door answer 404 without a look-up.
-import { randomFillSync } from 'node:crypto';
+import { createHash, randomFillSync } from 'node:crypto';
 
 export const ID_PREFIXES = {
   agent: 'agt_',
@@ -51,6 +51,14 @@ export function isId(kind: IdKind, text: string): boolean {
 /** The id of another kind with the same remainder: how a derived record (an event's audit entry, its anomaly) gets a name that a replay makes again. */
 export function derivedId(kind: IdKind, from: string): string {
   return ID_PREFIXES[kind] + from.slice(PREFIX_LENGTH);
+}
+
+/** The id that follows from `text`: whoever derives it again gets the same one. It sorts by `atMs` like a minted one. */
+export function hashedId(kind: IdKind, atMs: number, text: string): string {
+  let id = ID_PREFIXES[kind] + encodeTime(atMs);
+  for (const byte of createHash('sha256').update(text).digest().subarray(0, RANDOM_CHARACTERS))
+    id += ALPHABET[byte & 31];
+  return id;
 }
 
 /** Epoch ms at which the id was minted. The id must be well formed. */

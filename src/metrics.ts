@@ -43,6 +43,14 @@ export const METRICS = {
   gatehouse_anomalies_total: { kind: 'counter', labels: ['kind'], help: 'Flagged anomalies' },
   gatehouse_agents_down_total: { kind: 'counter', labels: [], help: 'Silences of agents that were told of' },
   gatehouse_pipelines_stuck: { kind: 'gauge', labels: [], help: '1 while a pipelines process makes no progress with something it holds; its log says with what' },
+  gatehouse_signals_total: { kind: 'counter', labels: ['trigger'], help: 'Signals that reached the alerts' },
+  gatehouse_deliveries_total: {
+    kind: 'counter',
+    labels: ['channel', 'result'],
+    help: 'Attempts and ends of deliveries: delivered, retry, failed, cancelled',
+  },
+  gatehouse_deliveries_waiting: { kind: 'gauge', labels: [], help: 'Deliveries in the queue, over all processes' },
+  gatehouse_deliveries_late_seconds: { kind: 'gauge', labels: [], help: 'How long the oldest due delivery has been due' },
   gatehouse_restarts_total: { kind: 'counter', labels: ['child'], help: 'Children that the supervisor started again' },
 } as const satisfies Record<string, MetricSpec>;
 

@@ -2,6 +2,8 @@
 // Stands behind Redis and before ClickHouse; several share the partitions by leases. Composed here.
 // Invariant: connections first, pipelines second, and let go in the reverse order, so a batch that runs can be finished.
 // Failure: while Redis or ClickHouse is away the drains wait; what is not acknowledged stays in the streams.
+import { makeChannels } from '../pipelines/alert/channels/channels.ts';
+import { DeliveryWorker } from '../pipelines/alert/worker.ts';
 import { ApprovalExpiry } from '../pipelines/approval/expiry.ts';
 import { Pipelines } from '../pipelines/pipelines.ts';
 import { Watcher } from '../pipelines/watch/watcher.ts';
@@ -12,6 +14,10 @@ import { connectionsPart, makeClickHouse, makeKeys, makeWriter, STORES_READY_MS_
 export function pipelinesParts({ config, log, metrics }: Surroundings): Part[] {
   const redis = makeWriter(config);
   const clickhouse = makeClickHouse(config);
+  const alertLog = log.child({ part: 'deliveries' });
+  const channels = makeChannels(config, alertLog);
+  const { senders } = channels;
+  const deliveries = new DeliveryWorker({ redis, keys: makeKeys(config), senders, metrics, log: alertLog });
   const pipelines = new Pipelines({
     redis,
     clickhouse,
@@ -20,13 +26,16 @@ export function pipelinesParts({ config, log, metrics }: Surroundings): Part[] {
     log: log.child({ part: 'pipelines' }),
     lingerMs: config.storeLingerMs,
     processName: config.processName,
+    onEnqueued: (lanes) => deliveries.nudge(lanes),
   });
   const watcher = new Watcher({ redis, keys: makeKeys(config), metrics, log: log.child({ part: 'watch' }) });
   const expiry = new ApprovalExpiry({ redis, keys: makeKeys(config), metrics, log: log.child({ part: 'approvals' }) });
   metrics.sampleBy(() => metrics.set('gatehouse_pipelines_stuck', {}, pipelines.healthy().ok ? 0 : 1));
   return [
     connectionsPart({ redis: [redis], clickhouse, waitMs: STORES_READY_MS_MAX, mayBeAway: false, log }),
+    { name: 'channels', start: () => undefined, stop: () => channels.close() },
     { name: 'pipelines', start: () => pipelines.start(), stop: () => pipelines.stop() },
+    deliveries,
     { name: 'watch', start: () => watcher.start(), stop: () => watcher.stop() },
     { name: 'approval expiry', start: () => expiry.start(), stop: () => expiry.stop() },
   ];

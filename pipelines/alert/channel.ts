@@ -4,6 +4,9 @@
 import type { Channel, Trigger } from '../../schemas/common.ts';
 import type { Signal } from '../../schemas/signal.ts';
 
+/** By what concurrency and breakers are counted. It lies with the queue, whose lanes are named after it. */
+export { hostOf } from '../../src/registry/deliveries.ts';
+
 /** What is told. `signal`: the only one, or the newest of those that a summary tells of. */
 export type Notification = {
   /** `dlv_…`, the webhook-id. */
@@ -61,10 +64,4 @@ export type AttemptResult = {
 
 export interface ChannelSender {
   send(target: Target, notification: Notification, attempt: Attempt): Promise<AttemptResult>;
-}
-
-/** By what concurrency and breakers are counted: the host of a URL; for mail our own server, which is one for all of them. */
-export function hostOf(channel: Channel, target: string): string {
-  if (channel === 'email') return 'smtp';
-  return URL.canParse(target) ? new URL(target).host : 'invalid';
 }

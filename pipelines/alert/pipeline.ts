@@ -1,67 +1,135 @@
 // The alert pipeline (step 16 of the path: beside the store). Event streams, digests only, and signal streams.
-// Events: pending ones open approvals; matches become signals. Signals meet the account's alerts and become deliveries.
-import { decodeEntry, type EventDigest } from '../../schemas/entry.ts';
-import { SIGNAL_FIELD, type Signal, type SignalEntry } from '../../schemas/signal.ts';
+// Events: pending ones open approvals; matches become signals. Signals meet the account's alerts and become deliveries (tell.ts).
+// Idempotent by tell.ts, whatever of a batch is replayed. An entry of another version, or one that cannot be read, is parked.
+// Failure: Redis away, the batch waits in its stream and is tried again. ClickHouse is not needed here.
+import { decodeEntry, EntryFormatError, type EventDigest } from '../../schemas/entry.ts';
+import { SIGNAL_FIELD, SIGNAL_VERSION, type Signal, type SignalEntry } from '../../schemas/signal.ts';
+import type { Metrics } from '../../src/metrics.ts';
 import type { ParkedEntry, StreamEntry } from '../../src/streams/consume.ts';
 import { checkDigest } from '../digests.ts';
-import type { Batch, Decoded, Work } from '../drain.ts';
+import type { Batch, Decoded, Parked, Work } from '../drain.ts';
+import { raisesSignals, signalsOf } from './signals-of.ts';
+import { type Placed, Teller, type TellerOptions } from './tell.ts';
 
-export type EventAlertsOptions = {
+export type AlertOptions = TellerOptions & { metrics: Metrics };
+
+export type EventAlertsOptions = AlertOptions & {
   /** Opens the approvals of pending events. Idempotent; handed in, since approvals are another pipeline's business. */
   openApprovals: (events: readonly EventDigest[]) => Promise<void>;
 };
 
-export class EventAlerts implements Work<EventDigest[]> {
+/** What an entry holds, with its id: the order in which signals are told. */
+type Held<T> = { id: string; held: T[] };
+
+export class EventAlerts implements Work<Held<EventDigest>> {
   readonly #options: EventAlertsOptions;
+  readonly #teller: Teller;
 
   constructor(options: EventAlertsOptions) {
     this.#options = options;
+    this.#teller = new Teller(options);
   }
 
-  decode(entry: StreamEntry): Decoded<EventDigest[]> {
+  decode(entry: StreamEntry): Decoded<Held<EventDigest>> {
     const { digests } = decodeEntry(entry.fields);
     for (const digest of digests) checkDigest(digest);
-    return { value: digests, rows: digests.length, oldestMs: digests[0]?.receivedAt ?? Date.now() };
+    return {
+      value: { id: entry.id, held: digests },
+      rows: digests.length,
+      oldestMs: digests[0]?.receivedAt ?? Date.now(),
+    };
   }
 
-  hasEffect(values: readonly EventDigest[][]): boolean {
-    return values.some((digests) => digests.some(isPending));
+  hasEffect(values: readonly Held<EventDigest>[]): boolean {
+    return values.some(({ held }) => held.some((digest) => isPending(digest) || raisesSignals(digest)));
   }
 
   async plan(): Promise<null> {
     return null;
   }
 
-  async apply(batch: Batch<EventDigest[]>): Promise<ParkedEntry[]> {
-    const pending = batch.values.flat().filter(isPending);
+  async apply(batch: Batch<Held<EventDigest>>): Promise<ParkedEntry[]> {
+    const pending = batch.values.flatMap(({ held }) => held.filter(isPending));
     if (pending.length > 0) await this.#options.openApprovals(pending);
+    const signals = batch.values.flatMap(({ id, held }) =>
+      held.flatMap(signalsOf).map((raised, i): Placed => ({ ...raised, place: `${id}/${i}` })),
+    );
+    const { stream, ensureHeld } = batch;
+    await this.#teller.tell({ stream, remember: false, ensureHeld }, signals);
     return [];
   }
 
-  settled(): void {}
+  settled(batch: Batch<Held<EventDigest>>, parked: Parked): void {
+    const { metrics } = this.#options;
+    for (const { held } of batch.values) {
+      for (const { signal } of held.flatMap(signalsOf))
+        metrics.inc('gatehouse_signals_total', { trigger: signal.trigger });
+    }
+    countBatch(metrics, parked);
+  }
+}
+
+export class SignalAlerts implements Work<Held<Signal>> {
+  readonly #metrics: Metrics;
+  readonly #teller: Teller;
+
+  constructor(options: AlertOptions) {
+    this.#metrics = options.metrics;
+    this.#teller = new Teller(options);
+  }
+
+  decode(entry: StreamEntry): Decoded<Held<Signal>> {
+    const read = JSON.parse(entry.fields.get(SIGNAL_FIELD)?.toString() ?? 'null') as SignalEntry | null;
+    if (read?.version !== SIGNAL_VERSION || !Array.isArray(read.signals))
+      throw new EntryFormatError(`signal entry of version ${read?.version ?? 'none'}, expected ${SIGNAL_VERSION}`);
+    for (const signal of read.signals) checkSignal(signal);
+    return {
+      value: { id: entry.id, held: read.signals },
+      rows: read.signals.length,
+      oldestMs: read.signals[0]?.at ?? Date.now(),
+    };
+  }
+
+  hasEffect(values: readonly Held<Signal>[]): boolean {
+    return values.some(({ held }) => held.length > 0);
+  }
+
+  async plan(): Promise<null> {
+    return null;
+  }
+
+  async apply(batch: Batch<Held<Signal>>): Promise<ParkedEntry[]> {
+    const signals = batch.values.flatMap(({ id, held }) =>
+      held.map((signal, i): Placed => ({ signal, place: `${id}/${i}` })),
+    );
+    const { stream, ensureHeld } = batch;
+    await this.#teller.tell({ stream, remember: true, ensureHeld }, signals);
+    return [];
+  }
+
+  settled(batch: Batch<Held<Signal>>, parked: Parked): void {
+    for (const { held } of batch.values) {
+      for (const { trigger } of held) this.#metrics.inc('gatehouse_signals_total', { trigger });
+    }
+    countBatch(this.#metrics, parked);
+  }
 }
 
 function isPending({ approvalId }: EventDigest): boolean {
   return approvalId !== undefined;
 }
 
-export class SignalAlerts implements Work<Signal[]> {
-  decode(entry: StreamEntry): Decoded<Signal[]> {
-    const { signals } = JSON.parse(entry.fields.get(SIGNAL_FIELD)?.toString() ?? '{}') as SignalEntry;
-    return { value: signals, rows: signals.length, oldestMs: signals[0]?.at ?? Date.now() };
-  }
+/** What tell.ts relies on. Throws EntryFormatError. */
+function checkSignal(signal: Signal): void {
+  const sound =
+    typeof signal?.id === 'string' &&
+    typeof signal.account === 'string' &&
+    (signal.agent === null || typeof signal.agent === 'string') &&
+    Number.isSafeInteger(signal.at);
+  if (!sound) throw new EntryFormatError('a signal lacks its id, its account or its time');
+}
 
-  hasEffect(): boolean {
-    return false;
-  }
-
-  async plan(): Promise<null> {
-    return null;
-  }
-
-  async apply(): Promise<ParkedEntry[]> {
-    return [];
-  }
-
-  settled(): void {}
+function countBatch(metrics: Metrics, parked: Parked): void {
+  metrics.inc('gatehouse_batches_total', { pipeline: 'alert' });
+  if (parked.unreadable > 0) metrics.inc('gatehouse_parked_rows_total', { table: 'deliveries' }, parked.unreadable);
 }

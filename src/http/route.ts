@@ -17,6 +17,7 @@ import type { Alerts } from '../registry/alerts.ts';
 import type { ApiKeys } from '../registry/api-keys.ts';
 import type { ApprovalWaits } from '../registry/approval-waits.ts';
 import type { Approvals } from '../registry/approvals.ts';
+import type { Deliveries } from '../registry/deliveries.ts';
 import type { Idempotency } from '../registry/idempotency.ts';
 import type { Policies } from '../registry/policies.ts';
 import type { Actor, Principal } from '../registry/principal.ts';
@@ -36,6 +37,7 @@ export type Parts = {
     agents: Agents;
     policies: Policies;
     alerts: Alerts;
+    deliveries: Deliveries;
     apiKeys: ApiKeys;
     approvals: Approvals;
   };

@@ -7,6 +7,7 @@ import { anomalyRoutes } from './handlers/anomalies.ts';
 import { apiKeyRoutes } from './handlers/api-keys.ts';
 import { approvalRoutes } from './handlers/approvals.ts';
 import { auditLogRoutes } from './handlers/audit-logs.ts';
+import { deliveryRoutes } from './handlers/deliveries.ts';
 import { eventRoutes } from './handlers/events.ts';
 import { healthRoutes, metricsRoute } from './handlers/operations.ts';
 import { policyRoutes } from './handlers/policies.ts';
@@ -22,6 +23,7 @@ export function makeRoutes({ metrics }: { metrics: boolean }): Route[] {
     ...traceRoutes,
     ...policyRoutes,
     ...alertRoutes,
+    ...deliveryRoutes,
     ...approvalRoutes,
     ...anomalyRoutes,
     ...auditLogRoutes,

@@ -116,6 +116,8 @@ export class Alerts {
           ['hdel', hash, id],
           ['hdel', this.#keys.alertNames(account), name],
           ...this.#scopeWrites('srem', account, agent_id, id),
+          ['hdel', this.#keys.throttles(account), id],
+          ['zrem', this.#keys.throttleEnds(this.#keys.shardOf(account)), `${account}/${id}`],
         ],
         changes: [{ kind: 'alert', id, record: null }],
         audit: [

@@ -1,6 +1,7 @@
 // Alerts: the users' rules of when to be told, as resources (spec 4.8-4.10, decisions 7).
 import { Alert, AlertCreate, AlertCreated, AlertPatch } from '../../../schemas/alert.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
+import { Delivery } from '../../../schemas/delivery.ts';
 import { isId } from '../../ids.ts';
 import { paging, RESOURCE_PAGE } from '../query.ts';
 import { found, json, NO_CONTENT, notFound, page } from '../reply.ts';
@@ -78,6 +79,21 @@ export const alertRoutes: Route[] = [
     },
     async handle({ account, params, body, actor }, { registry }) {
       return json(200, found(await registry.alerts.patch(account, alertId(params[0]!), body, actor), 'alert'));
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/v1/alerts/{id}/test',
+    scope: 'write',
+    operation: {
+      id: 'testAlert',
+      tag: 'Alerts',
+      summary: 'Send a test notification',
+      description: 'At once, whatever the throttle and the status of the alert. The delivery shows what became of it.',
+      answers: { 201: { description: 'The delivery of the test notification', schema: Delivery } },
+    },
+    async handle({ account, params }, { registry }) {
+      return json(201, found(await registry.deliveries.test(account, alertId(params[0]!)), 'alert'));
     },
   }),
   route({

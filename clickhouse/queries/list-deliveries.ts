@@ -1,0 +1,86 @@
+// Lists deliveries and gets one (GET /v1/deliveries, /v1/deliveries/{id}; decisions 7), newest first by id; totals exact.
+// FINAL: of a delivery's rows the one of the highest revision stands.
+import type { Channel } from '../../schemas/common.ts';
+import type { Delivery, DeliveryStatus } from '../../schemas/delivery.ts';
+import type { Signal } from '../../schemas/signal.ts';
+import type { ClickHouse } from '../client.ts';
+import { Conditions, type Excluded, isoTime } from './conditions.ts';
+
+export type DeliveryPage = Excluded & {
+  alertId?: string | undefined;
+  agentId?: string | undefined;
+  status?: DeliveryStatus | undefined;
+  channel?: Channel | undefined;
+  limit: number;
+  offset: number;
+};
+
+type TimeColumn = 'next_attempt_at' | 'created_at' | 'updated_at';
+type DeliveryRow = Omit<Delivery, TimeColumn | 'attempts'> & {
+  attempts: string;
+  next_ms: number | null;
+  created_ms: number;
+  updated_ms: number;
+};
+
+const COLUMNS = `id, alert_id, alert_name, agent_id, event_id, trigger, severity, channel, target, status, count, test, attempts,
+  toUnixTimestamp64Milli(next_attempt_at) AS next_ms, toUnixTimestamp64Milli(created_at) AS created_ms,
+  toUnixTimestamp64Milli(updated_at) AS updated_ms`;
+
+export async function listDeliveries(
+  clickhouse: ClickHouse,
+  account: string,
+  page: DeliveryPage,
+): Promise<{ items: Delivery[]; total: number }> {
+  const where = new Conditions(account)
+    .equal('alert_id', page.alertId)
+    .equal('agent_id', page.agentId)
+    .equal('status', page.status)
+    .equal('channel', page.channel);
+  notOf(where, page.excludeAgents);
+  const [rows, [counted]] = await Promise.all([
+    clickhouse.query<DeliveryRow>(
+      `SELECT ${COLUMNS} FROM deliveries FINAL WHERE ${where.sql} ORDER BY id DESC LIMIT {limit:UInt64} OFFSET {offset:UInt64}`,
+      { ...where.params, limit: page.limit, offset: page.offset },
+    ),
+    clickhouse.query<{ total: number }>(
+      `SELECT count() AS total FROM deliveries FINAL WHERE ${where.sql}`,
+      where.params,
+    ),
+  ]);
+  return { items: rows.map(toDelivery), total: counted?.total ?? 0 };
+}
+
+/** With its signal, by which it can be sent again. null: there is none. */
+export async function getDelivery(
+  clickhouse: ClickHouse,
+  account: string,
+  id: string,
+  excludeAgents: readonly string[],
+): Promise<{ delivery: Delivery; signal: Signal } | null> {
+  const where = new Conditions(account).equal('id', id);
+  notOf(where, excludeAgents);
+  const [row] = await clickhouse.query<DeliveryRow & { signal: string }>(
+    `SELECT ${COLUMNS}, signal FROM deliveries FINAL WHERE ${where.sql}`,
+    where.params,
+  );
+  if (row === undefined) return null;
+  const { signal, ...rest } = row;
+  return { delivery: toDelivery(rest), signal: JSON.parse(signal) as Signal };
+}
+
+/** A delivery without an agent is nobody's: NOT IN alone would drop it. */
+function notOf(where: Conditions, agents: readonly string[] | undefined): void {
+  if (agents === undefined || agents.length === 0) return;
+  where.and("ifNull(agent_id, '') NOT IN {excluded:Array(String)}", { excluded: agents });
+}
+
+function toDelivery({ next_ms, created_ms, updated_ms, attempts, ...row }: DeliveryRow): Delivery {
+  return {
+    ...row,
+    attempts: JSON.parse(attempts) as Delivery['attempts'],
+    next_attempt_at: next_ms === null ? null : isoTime(next_ms),
+    created_at: isoTime(created_ms),
+    updated_at: isoTime(updated_ms),
+  };
+}

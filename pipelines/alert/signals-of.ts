@@ -1,0 +1,92 @@
+// What an event's digest says by itself, as signals (first in the alert pipeline's way of an event). Pure.
+//   policy_violation      one per event that has a match with `block` or `alert` among its actions
+//   rate_limit_exceeded   one per rate_limit match of that kind; of a window and counter only the first is told of (suppress.ts)
+// A match that only logs is a dry run and raises nothing.
+// Invariant: a signal's id and content follow from the digest alone, so a replayed event raises the very same signals.
+import { SEVERITIES, type Severity } from '../../schemas/common.ts';
+import type { EventDigest, MatchDigest } from '../../schemas/entry.ts';
+import type { Signal } from '../../schemas/signal.ts';
+
+/** `limit`: told of once per window of this counter. */
+export type Raised = { signal: Signal; limit?: { counter: string; windowMs: number } };
+
+/** Where a rate limit's counter is not told, its signals are told apart by policy, once a minute. */
+const WINDOW_MS_UNKNOWN = 60_000;
+const NAME_CHARACTERS_MAX = 100;
+
+export function signalsOf(event: EventDigest): Raised[] {
+  const told = (event.matches ?? []).filter(interrupts);
+  if (told.length === 0) return [];
+  return [
+    { signal: violation(event, told) },
+    ...told.filter(({ type }) => type === 'rate_limit').map((match) => limitExceeded(event, match)),
+  ];
+}
+
+/** Whether an event can raise anything: asked of every event. */
+export function raisesSignals({ matches }: EventDigest): boolean {
+  return matches?.some(interrupts) ?? false;
+}
+
+export function severityRank(severity: Severity): number {
+  return SEVERITIES.indexOf(severity);
+}
+
+function interrupts({ actions }: MatchDigest): boolean {
+  return actions.includes('block') || actions.includes('alert');
+}
+
+function violation(event: EventDigest, matches: readonly MatchDigest[]): Signal {
+  const severities = matches.map(
+    ({ severity, actions }) => severity ?? (actions.includes('block') ? 'high' : 'medium'),
+  );
+  return {
+    id: `policy_violation/${event.id}`,
+    trigger: 'policy_violation',
+    severity: severities.reduce((a, b) => (severityRank(a) >= severityRank(b) ? a : b)),
+    message: `${named(matches)} ${deed(event)} (${event.type}) of agent ${event.agent}.`,
+    policies: matches.map(asPolicy),
+    ...ofEvent(event),
+  };
+}
+
+function limitExceeded(event: EventDigest, match: MatchDigest): Raised {
+  const signal: Signal = {
+    id: `rate_limit_exceeded/${event.id}/${match.policy_id}`,
+    trigger: 'rate_limit_exceeded',
+    severity: match.severity ?? 'medium',
+    message: `Agent ${event.agent} is over the rate limit of policy "${short(match.name)}".`,
+    policies: [asPolicy(match)],
+    ...ofEvent(event),
+  };
+  return { signal, limit: match.limit ?? { counter: match.policy_id, windowMs: WINDOW_MS_UNKNOWN } };
+}
+
+function ofEvent(event: EventDigest): Pick<Signal, 'account' | 'agent' | 'at' | 'event'> {
+  const { account, agent, id, type, occurredAt, receivedAt, traceId } = event;
+  return {
+    account,
+    agent,
+    at: receivedAt,
+    event: { id, type, occurredAt, ...(traceId === undefined ? {} : { traceId }) },
+  };
+}
+
+function asPolicy({ policy_id, name, type, severity }: MatchDigest): NonNullable<Signal['policies']>[number] {
+  return { id: policy_id, name, type, severity };
+}
+
+function named(matches: readonly MatchDigest[]): string {
+  const others = matches.length - 1;
+  const more = others === 0 ? '' : ` and ${others} other${others === 1 ? '' : 's'}`;
+  return `Policy "${short(matches[0]!.name)}"${more}`;
+}
+
+function deed({ outcome }: EventDigest): string {
+  if (outcome === 'blocked') return 'blocked an event';
+  return outcome === 'pending' ? 'holds an event for approval' : 'matched an event';
+}
+
+function short(name: string): string {
+  return name.length > NAME_CHARACTERS_MAX ? `${name.slice(0, NAME_CHARACTERS_MAX)}…` : name;
+}

@@ -1,0 +1,100 @@
+// Tells of what was counted inside throttle windows, when they end (beside tell.ts, which opens them; run with the worker).
+// Every pipelines process looks; the window itself is the guard of the commit, so one of them tells and the others find it told.
+// Invariant: summary, new window and queue change in one commit: what was counted is in exactly one summary.
+// An alert that was deleted or switched off is told nothing: its window goes. A deleted agent's signal is not quoted.
+import type { AlertRecord } from '../../schemas/alert.ts';
+import type { Signal } from '../../schemas/signal.ts';
+import { REGISTRY_SHARDS } from '../../src/redis/keys.ts';
+import { AGAIN, commit, inRounds, type RegistryStore } from '../../src/registry/commit.ts';
+import {
+  type DeliveryRecord,
+  deliveryRow,
+  enqueueWrites,
+  laneName,
+  newRecord,
+  notErased,
+} from '../../src/registry/deliveries.ts';
+import { Crowds } from './crowds.ts';
+import { deliveryId, windowChange } from './tell.ts';
+import { close, type Window } from './throttle.ts';
+
+/** Ends looked at in one shard and turn; the others are a turn later. */
+const ENDS_PER_LOOK = 100;
+
+/** Returns the lanes, as `<account>/<lane>`, in which a summary is due now. */
+export async function tellSummaries(store: RegistryStore, now: number): Promise<string[]> {
+  const { redis, keys } = store;
+  const shards = Array.from({ length: REGISTRY_SHARDS }, (_, shard) =>
+    redis.zrangebyscore(keys.throttleEnds(shard), '-inf', now, 'LIMIT', 0, ENDS_PER_LOOK),
+  );
+  const lanes: string[] = [];
+  for (const name of (await Promise.all(shards)).flat()) {
+    const [account, alert] = name.split('/') as [string, string];
+    const record = await tellSummary(store, { account, alert, now });
+    if (record !== null) lanes.push(laneName(account, record.lane));
+  }
+  return lanes;
+}
+
+function tellSummary(
+  store: RegistryStore,
+  { account, alert: id, now }: { account: string; alert: string; now: number },
+): Promise<DeliveryRecord | null> {
+  const { redis, keys } = store;
+  return inRounds(async () => {
+    const [text, alertText] = await Promise.all([
+      redis.hget(keys.throttles(account), id),
+      redis.hget(keys.alerts(account), id),
+    ]);
+    if (text === null) {
+      await redis.zrem(keys.throttleEnds(keys.shardOf(account)), `${account}/${id}`);
+      return null;
+    }
+    const before = JSON.parse(text) as Window;
+    if (before.until > now || before.count === 0) return null; // somebody was faster
+    const alert = alertText === null ? null : (JSON.parse(alertText) as AlertRecord);
+    const { window, record } = await next(store, { account, alert, before, now });
+    const { guards, writes } = windowChange(store, account, id, { text, window });
+    if (record !== null) writes.push(...enqueueWrites(keys, record, now));
+    const { refused } = await commit(store, {
+      account,
+      at: now,
+      guards: [...guards, ...notErased(keys, account, record?.signal.agent ?? null)],
+      writes,
+      changes: [],
+      audit: [],
+      rows: record === null ? [] : [deliveryRow(record, { status: 'pending', nextAttemptAt: now, at: now })],
+      whenFull: true,
+    });
+    return refused === undefined ? record : AGAIN;
+  });
+}
+
+async function next(
+  store: RegistryStore,
+  { account, alert, before, now }: { account: string; alert: AlertRecord | null; before: Window; now: number },
+): Promise<{ window: Window | undefined; record: DeliveryRecord | null }> {
+  if (alert === null || alert.status !== 'active') return { window: undefined, record: null };
+  const crowds = await Crowds.of(store, account, [alert]);
+  const { window, summary } = close(before, {
+    windowMs: alert.throttle_seconds * 1000,
+    crowded: crowds.isCrowded(alert),
+    now,
+  });
+  if (summary === undefined) return { window, record: null };
+  const signal = await quotable(store, account, summary.signal);
+  const id = deliveryId(alert, summary.signal, 'summary');
+  return { window, record: newRecord(alert, { id, account, signal, count: summary.count, test: false, now }) };
+}
+
+/** What may still be said of the newest signal: nothing of an agent that has been deleted since. */
+async function quotable({ redis, keys }: RegistryStore, account: string, signal: Signal): Promise<Signal> {
+  if (signal.agent === null || (await redis.sismember(keys.tombstones(account), signal.agent)) === 0) return signal;
+  const { id: _id, agent: _agent, event: _event, anomaly: _anomaly, silence: _silence, ...rest } = signal;
+  return {
+    ...rest,
+    id: `${signal.trigger}/erased`,
+    agent: null,
+    message: 'Signals of an agent that was deleted since.',
+  };
+}

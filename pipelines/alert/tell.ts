@@ -1,0 +1,317 @@
+// The way of a signal (step 16 of the path: signals in, deliveries in the queue). Read this file first.
+//
+//   match      which active alerts of the account it is for
+//   suppress   inside a throttle window it is counted; a rate limit is told of once per window and counter
+//   deliver    a delivery for each alert that is told at once
+//   record     queue, windows, ClickHouse rows and the mark of how far the stream is told: one commit
+//
+// Invariant: a signal is told of or counted once. A stream's signals are told in order, and the mark moves in the commit that
+// tells of them: whatever is replayed lies behind it, and a former owner's commit is refused, since the mark is its guard.
+// Signals of the signal streams can be appended twice by whoever raised them: their ids are remembered as well.
+// Failure: anything thrown leaves the rest of the batch untold; the drain tries it again, and marks tell what is done.
+import type { AlertRecord } from '../../schemas/alert.ts';
+import type { Signal } from '../../schemas/signal.ts';
+import { readAsset } from '../../src/assets.ts';
+import { hashedId } from '../../src/ids.ts';
+import { Script } from '../../src/redis/script.ts';
+import { redisTime } from '../../src/redis/time.ts';
+import {
+  AGAIN,
+  absent,
+  commit,
+  type Guard,
+  inRounds,
+  is,
+  type RegistryStore,
+  type Words,
+} from '../../src/registry/commit.ts';
+import {
+  type DeliveryRecord,
+  deliveryRow,
+  enqueueWrites,
+  laneName,
+  newRecord,
+  notErased,
+} from '../../src/registry/deliveries.ts';
+import { compareIds } from '../../src/streams/stream-id.ts';
+import { Crowds } from './crowds.ts';
+import { matches } from './match.ts';
+import type { Raised } from './signals-of.ts';
+import { take, type Window } from './throttle.ts';
+
+/** `place`: `<entry id>/<number in the entry>`. */
+export type Placed = Raised & { place: string };
+
+export type TellerOptions = RegistryStore & {
+  /** Lanes, as `<account>/<lane>`, in which something is due now. */
+  onEnqueued?: (lanes: readonly string[]) => void;
+};
+
+/** Signals of one account's chunk on their way through the stages; each stage fills in what the next one needs. */
+type Telling = {
+  account: string;
+  stream: string;
+  /** Ids are remembered: signals of the signal streams. */
+  remember: boolean;
+  signals: readonly Placed[];
+  alerts: readonly AlertRecord[];
+  now: number;
+  mark: string | null;
+  matched: { placed: Placed; alert: AlertRecord }[];
+  told: { signal: Signal; alert: AlertRecord }[];
+  /** As read, and as it is to be; by alert id. */
+  windows: Map<string, { text: string | null; window: Window | undefined }>;
+  deliveries: DeliveryRecord[];
+  done: boolean;
+};
+
+const STAGES = ['match', 'suppress', 'deliver', 'record'] as const;
+
+/** Deliveries and counts of one commit: some 300 KB of Redis's time, a few ms. One signal's alerts are never torn apart. */
+const PAIRS_PER_COMMIT = 200;
+/** Remembered ids per account: what one batch of the anomaly pipeline can raise, twice and a half. At some 100 bytes each 5 MB. */
+const TOLD_SIGNALS_MAX = 50_000;
+/** Whoever appends a signal twice does so when a batch is replayed: after a restart, which rarely takes a day. */
+const TOLD_SIGNALS_MS = 24 * 3_600_000;
+
+const oncePerWindow = new Script<number>('once-per-window', readAsset('src/redis/once-per-window.lua'));
+
+export class Teller {
+  readonly #options: TellerOptions;
+  readonly #now: () => number | Promise<number>;
+  readonly #stages: Record<(typeof STAGES)[number], (telling: Telling) => Promise<void> | void> = {
+    match: (telling) => this.#match(telling),
+    suppress: (telling) => this.#suppress(telling),
+    deliver: (telling) => this.#deliver(telling),
+    record: (telling) => this.#record(telling),
+  };
+
+  constructor(options: TellerOptions) {
+    this.#options = options;
+    this.#now = options.now ?? (() => redisTime(options.redis));
+  }
+
+  /** Tells of a stream's signals, in their order. `ensureHeld` is asked before each commit. Returns how many deliveries were made. */
+  async tell(
+    from: { stream: string; remember: boolean; ensureHeld: () => Promise<void> },
+    signals: readonly Placed[],
+  ): Promise<number> {
+    const accounts = new Map<string, Placed[]>();
+    for (const placed of signals) {
+      const found = accounts.get(placed.signal.account);
+      if (found === undefined) accounts.set(placed.signal.account, [placed]);
+      else found.push(placed);
+    }
+    let made = 0;
+    for (const [account, all] of accounts) {
+      const texts = await this.#options.redis.hvals(this.#options.keys.alerts(account));
+      const alerts = texts.map((text) => JSON.parse(text) as AlertRecord);
+      for (const chunk of chunksOf(all, alerts)) {
+        await from.ensureHeld();
+        made += await this.#tellChunk({ account, alerts, signals: chunk, ...from });
+      }
+    }
+    return made;
+  }
+
+  async #tellChunk(from: Pick<Telling, 'account' | 'alerts' | 'signals' | 'stream' | 'remember'>): Promise<number> {
+    const { redis, keys } = this.#options;
+    const telling = await inRounds(async () => {
+      const round: Telling = {
+        ...from,
+        now: await this.#now(),
+        mark: await redis.hget(keys.signalMarks(from.account), from.stream),
+        matched: [],
+        told: [],
+        windows: new Map(),
+        deliveries: [],
+        done: false,
+      };
+      for (const stage of STAGES) await this.#stages[stage](round);
+      return round.done ? round : AGAIN;
+    });
+    const lanes = new Set(telling.deliveries.map(({ account, lane }) => laneName(account, lane)));
+    if (lanes.size > 0) this.#options.onEnqueued?.([...lanes]);
+    return telling.deliveries.length;
+  }
+
+  async #match(telling: Telling): Promise<void> {
+    const { mark, signals, alerts } = telling;
+    const fresh = await this.#untold(
+      telling,
+      signals.filter(({ place }) => mark === null || comparePlaces(place, mark) > 0),
+    );
+    telling.matched = fresh.flatMap((placed) =>
+      alerts.filter((alert) => matches(alert, placed.signal)).map((alert) => ({ placed, alert })),
+    );
+  }
+
+  /** Neither about a deleted agent, nor told of under another entry, nor twice in this one. */
+  async #untold({ account, remember }: Telling, signals: readonly Placed[]): Promise<Placed[]> {
+    if (signals.length === 0) return [];
+    const { redis, keys } = this.#options;
+    const agents = [...new Set(signals.flatMap(({ signal }) => signal.agent ?? []))];
+    const flags = agents.length === 0 ? [] : await redis.smismember(keys.tombstones(account), ...agents);
+    const deleted = new Set(agents.filter((_, i) => flags[i] === 1));
+    const ids = signals.map(({ signal }) => signal.id);
+    const told = remember ? await redis.zmscore(keys.toldSignals(account), ...ids) : [];
+    const seen = new Set<string>();
+    return signals.filter(({ signal }, i) => {
+      if (deleted.has(signal.agent ?? '') || (told[i] ?? null) !== null || seen.has(signal.id)) return false;
+      seen.add(signal.id);
+      return true;
+    });
+  }
+
+  async #suppress(telling: Telling): Promise<void> {
+    const { account, matched, windows, now } = telling;
+    const { redis, keys } = this.#options;
+    const alerts = [...new Set(matched.map(({ alert }) => alert))];
+    if (alerts.length === 0) return;
+    const texts = await redis.hmget(keys.throttles(account), ...alerts.map(({ id }) => id));
+    for (const [i, { id }] of alerts.entries()) {
+      const text = texts[i] ?? null;
+      windows.set(id, { text, window: text === null ? undefined : (JSON.parse(text) as Window) });
+    }
+    const crowds = await Crowds.of(this.#options, account, alerts);
+    const firsts = await this.#firstOfWindow(telling);
+    for (const { placed, alert } of matched) {
+      if (!firsts.has(placed)) continue;
+      const state = windows.get(alert.id)!;
+      const { told, window } = take(state.window, placed.signal, {
+        windowMs: alert.throttle_seconds * 1000,
+        crowded: crowds.isCrowded(alert),
+        now,
+      });
+      state.window = window;
+      if (!told) continue;
+      crowds.add(alert);
+      telling.told.push({ signal: placed.signal, alert });
+    }
+  }
+
+  /** Those that no other signal of their counter's window was before. A replayed one finds itself. */
+  async #firstOfWindow({ account, matched }: Telling): Promise<Set<Placed>> {
+    const { redis, keys } = this.#options;
+    const firsts = new Set<Placed>();
+    for (const placed of new Set(matched.map((pair) => pair.placed))) {
+      const { limit, signal } = placed;
+      const isFirst =
+        limit === undefined ||
+        (await oncePerWindow.run(
+          redis,
+          [keys.rateLimitTold(account, limit.counter)],
+          [signal.id, Math.max(1, Math.ceil(limit.windowMs))],
+        )) === 1;
+      if (isFirst) firsts.add(placed);
+    }
+    return firsts;
+  }
+
+  #deliver(telling: Telling): void {
+    const { account, now } = telling;
+    telling.deliveries = telling.told.map(({ signal, alert }) =>
+      newRecord(alert, { id: deliveryId(alert, signal), account, signal, count: 1, test: false, now }),
+    );
+  }
+
+  async #record(telling: Telling): Promise<void> {
+    const { account, stream, mark, matched, deliveries, windows, now, signals } = telling;
+    telling.done = true;
+    if (matched.length === 0) return;
+    const { keys } = this.#options;
+    const marks = keys.signalMarks(account);
+    const agents = new Set(matched.map(({ placed }) => placed.signal.agent));
+    const guards: Guard[] = [
+      mark === null ? absent('mark', ['hget', marks, stream]) : is('mark', ['hget', marks, stream], mark),
+      ...[...agents].flatMap((agent) => notErased(keys, account, agent)),
+    ];
+    const writes: Words[] = [['hset', marks, stream, signals.at(-1)!.place], ...this.#remember(telling)];
+    for (const [alert, state] of windows) {
+      const change = windowChange(this.#options, account, alert, state);
+      guards.push(...change.guards);
+      writes.push(...change.writes);
+    }
+    writes.push(...deliveries.flatMap((record) => enqueueWrites(keys, record, now)));
+    const { refused } = await commit(this.#options, {
+      account,
+      at: now,
+      guards,
+      writes,
+      changes: [],
+      audit: [],
+      rows: deliveries.map((record) => deliveryRow(record, { status: 'pending', nextAttemptAt: now, at: now })),
+      whenFull: true,
+    });
+    telling.done = refused === undefined;
+  }
+
+  #remember({ account, remember, matched, now }: Telling): Words[] {
+    if (!remember) return [];
+    const told = this.#options.keys.toldSignals(account);
+    const ids = [...new Set(matched.map(({ placed }) => placed.signal.id))];
+    return [
+      ['zadd', told, ...ids.flatMap((id) => [now, id])],
+      ['zremrangebyscore', told, '-inf', now - TOLD_SIGNALS_MS],
+      ['zremrangebyrank', told, 0, -TOLD_SIGNALS_MAX - 1],
+      ['pexpire', told, TOLD_SIGNALS_MS],
+    ];
+  }
+}
+
+/** Guards and writes by which an alert's window becomes another. Nobody else may have changed it meanwhile. */
+export function windowChange(
+  { keys }: Pick<RegistryStore, 'keys'>,
+  account: string,
+  alert: string,
+  { text, window }: { text: string | null; window: Window | undefined },
+): { guards: Guard[]; writes: Words[] } {
+  const hash = keys.throttles(account);
+  const ends = keys.throttleEnds(keys.shardOf(account));
+  const name = `${account}/${alert}`;
+  const guards = [text === null ? absent('window', ['hget', hash, alert]) : is('window', ['hget', hash, alert], text)];
+  if (window === undefined) {
+    return {
+      guards,
+      writes:
+        text === null
+          ? []
+          : [
+              ['hdel', hash, alert],
+              ['zrem', ends, name],
+            ],
+    };
+  }
+  const writes: Words[] = [['hset', hash, alert, JSON.stringify(window)]];
+  // Only an end at which there is something to tell is waited for.
+  writes.push(window.count > 0 ? ['zadd', ends, window.until, name] : ['zrem', ends, name]);
+  return { guards, writes };
+}
+
+/** The same for the same alert and signal, by whomever and however often it is derived. */
+export function deliveryId(alert: AlertRecord, signal: Signal, what = 'signal'): string {
+  return hashedId('delivery', signal.at, `${alert.id}/${what}/${signal.id}`);
+}
+
+/** As many signals to a commit as lead to PAIRS_PER_COMMIT deliveries or counts; what nobody is to be told of is left out. */
+function chunksOf(signals: readonly Placed[], alerts: readonly AlertRecord[]): Placed[][] {
+  const chunks: Placed[][] = [];
+  let pairs = Number.POSITIVE_INFINITY;
+  for (const placed of signals) {
+    const more = alerts.filter((alert) => matches(alert, placed.signal)).length;
+    if (more === 0) continue;
+    if (pairs + more > PAIRS_PER_COMMIT) {
+      chunks.push([]);
+      pairs = 0;
+    }
+    pairs += more;
+    chunks.at(-1)!.push(placed);
+  }
+  return chunks;
+}
+
+function comparePlaces(a: string, b: string): number {
+  const [idA, numberA] = a.split('/') as [string, string];
+  const [idB, numberB] = b.split('/') as [string, string];
+  return compareIds(idA, idB) || Number(numberA) - Number(numberB);
+}

@@ -1,0 +1,301 @@
+// Sends what the delivery queue has due (after tell.ts and summaries.ts; before the channels). Every pipelines process runs one.
+//
+//   claim     due deliveries of a lane, as many as there are places: they come back by themselves if this process dies
+//   look      read the alert again: gone or switched off, it is cancelled; its current target is used. A deleted agent: dropped
+//   send      one attempt, bounded in time
+//   record    result, queue and ClickHouse row in one commit, if the claim still stands
+//
+// Invariant: never more than SENDS_MAX attempts at once, ACCOUNT_SENDS_MAX of one account, LANE_SENDS_MAX to one host of an
+// account. Only what has a place is claimed, so a host that hangs holds its own places and nothing else.
+// At least once: a claim that ran out is sent again, under the same id. Two processes never hold one claim, and a result that
+// comes after its claim has run out is dropped: whoever has claimed it since will write his own.
+// Failure: Redis away, nothing is claimed, and a result is tried until its claim ends.
+import { setMaxListeners } from 'node:events';
+import PQueue from 'p-queue';
+import type { AlertRecord } from '../../schemas/alert.ts';
+import type { Channel } from '../../schemas/common.ts';
+import { readAsset } from '../../src/assets.ts';
+import type { Part } from '../../src/lifecycle.ts';
+import type { Log } from '../../src/log.ts';
+import type { Metrics } from '../../src/metrics.ts';
+import { REGISTRY_SHARDS } from '../../src/redis/keys.ts';
+import { Script } from '../../src/redis/script.ts';
+import { redisTime } from '../../src/redis/time.ts';
+import type { RegistryStore } from '../../src/registry/commit.ts';
+import { addressed, type DeliveryRecord, laneName } from '../../src/registry/deliveries.ts';
+import type { AttemptResult, ChannelSender, Target } from './channel.ts';
+import { QueueGauges } from './gauges.ts';
+import { type Claim, Results } from './results.ts';
+import { Breakers } from './schedule.ts';
+import { tellSummaries } from './summaries.ts';
+
+/** Attempts at once in a process (reliability 6). */
+export const SENDS_MAX = 32;
+/** Of one account: half, so that one with many hosts that hang leaves places to the others. */
+export const ACCOUNT_SENDS_MAX = 16;
+/** To one host of an account. */
+export const LANE_SENDS_MAX = 2;
+/** An attempt's time. Standard Webhooks advises 15 to 30 s; what a receiver does longer it should do later. */
+export const ATTEMPT_MS = 10_000;
+/** A sender that has not ended this long after its time is no longer waited for. */
+const ATTEMPT_GRACE_MS = 2_000;
+/** A claim outlasts an attempt, its grace and several tries to write the result. It is what a kill delays a delivery by. */
+export const CLAIM_MS = 30_000;
+/** How often the queue is looked at. What this process enqueues is sent at once, so only retries and others' orders wait for it. */
+const POLL_MS = 150;
+/** Due lanes read of a shard and look. At most SENDS_MAX of them are busy here, and failing ones are put off. */
+const LANES_PER_LOOK = 256;
+/** A stop waits so long for attempts to end; then they are left to their claims. */
+const STOP_MS = 5_000;
+
+export type WorkerOptions = RegistryStore & {
+  senders: Record<Channel, ChannelSender>;
+  metrics: Metrics;
+  log: Log;
+  attemptMs?: number;
+  /** 0 to 1, for the jitter. */
+  random?: () => number;
+};
+
+const claim = new Script<string[]>('delivery-claim', readAsset('src/redis/delivery-claim.lua'));
+
+export class DeliveryWorker implements Part {
+  readonly name = 'deliveries';
+  readonly #options: WorkerOptions;
+  readonly #now: () => number | Promise<number>;
+  readonly #queue = new PQueue({ concurrency: SENDS_MAX });
+  readonly #lanes = new Map<string, number>();
+  readonly #accounts = new Map<string, number>();
+  readonly #breakers = new Breakers();
+  readonly #results: Results;
+  readonly #gauges: QueueGauges;
+  readonly #stop = new AbortController();
+  /** Lanes that may have something due, in the order in which they get a place. */
+  readonly #ready = new Set<string>();
+  readonly #filling = new Set<Promise<void>>();
+  #stopping = false;
+  #taken = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #looking: Promise<void> | undefined;
+
+  constructor(options: WorkerOptions) {
+    this.#options = options;
+    this.#now = options.now ?? (() => redisTime(options.redis));
+    this.#results = new Results(options);
+    this.#gauges = new QueueGauges(options);
+    // Each attempt hears it twice; more than these would be a leak.
+    setMaxListeners(2 * SENDS_MAX, this.#stop.signal);
+  }
+
+  start(): void {
+    const turn = async () => {
+      await this.look().catch((err) => this.#options.log.warn({ err }, 'deliveries.look_failed'));
+      if (!this.#stop.signal.aborted) this.#timer = setTimeout(turn, POLL_MS);
+    };
+    void turn();
+  }
+
+  /** Waits a while for the attempts that are running; what has not ended by then is left to its claim. */
+  async stop(): Promise<void> {
+    this.#stopping = true;
+    clearTimeout(this.#timer);
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise((resolve) => {
+      timer = setTimeout(resolve, STOP_MS);
+    });
+    await Promise.race([this.idle(), late]);
+    clearTimeout(timer);
+    this.#stop.abort();
+  }
+
+  /** Starts what is due and has a place; one look at a time. Rejects while Redis is away. */
+  look(): Promise<void> {
+    this.#looking ??= this.#look().finally(() => {
+      this.#looking = undefined;
+    });
+    return this.#looking;
+  }
+
+  /** Resolves when nothing is being claimed or sent. */
+  async idle(): Promise<void> {
+    await this.#looking?.catch(() => undefined);
+    while (this.#filling.size > 0 || this.#queue.pending > 0) {
+      await Promise.all(this.#filling);
+      await this.#queue.onIdle();
+    }
+  }
+
+  /** Something has become due in these lanes, as `<account>/<lane>`. */
+  nudge(lanes: readonly string[]): void {
+    for (const lane of lanes) this.#ready.add(lane);
+    this.#pump();
+  }
+
+  async #look(): Promise<void> {
+    const { redis, keys } = this.#options;
+    const now = await this.#now();
+    const summaries = await tellSummaries(this.#options, now);
+    const shards = Array.from({ length: REGISTRY_SHARDS }, (_, shard) =>
+      redis.zrangebyscore(keys.deliveryLanes(shard), '-inf', now, 'LIMIT', 0, LANES_PER_LOOK),
+    );
+    this.nudge([...summaries, ...(await Promise.all(shards)).flat()]);
+    await Promise.all(this.#filling);
+    await this.#gauges.look(now);
+  }
+
+  /** Gives free places to lanes that have something due, in turn: a lane that has had one queues up behind the others. */
+  #pump(): void {
+    for (const name of this.#ready) {
+      if (this.#taken >= SENDS_MAX || this.#stopping) return;
+      if ((this.#accounts.get(accountOf(name)) ?? 0) >= ACCOUNT_SENDS_MAX) continue;
+      this.#ready.delete(name);
+      const filling = this.#fill(name)
+        .catch((err) => this.#options.log.warn({ err }, 'deliveries.claim_failed'))
+        .finally(() => this.#filling.delete(filling));
+      this.#filling.add(filling);
+    }
+  }
+
+  /** Claims as much of a lane as there are places, and sends it. */
+  async #fill(name: string): Promise<void> {
+    // Places are taken before the question is asked, and given back where it brings nothing.
+    const wanted = this.#take(name);
+    if (wanted === 0) return;
+    let claimed: Claim[] = [];
+    try {
+      const now = await this.#now();
+      const running = this.#lanes.get(name)! - wanted;
+      const places = Math.min(wanted, Math.max(0, this.#breakers.places(name, now) - running));
+      if (places > 0) claimed = await this.#claim(name, places, now);
+      else await this.#putOff(name, now);
+    } finally {
+      this.#giveBack(name, wanted - claimed.length);
+    }
+    for (const one of claimed) void this.#queue.add(() => this.#run(name, one));
+    this.#pump();
+  }
+
+  async #claim(name: string, count: number, now: number): Promise<Claim[]> {
+    const { redis, keys } = this.#options;
+    const [account, lane] = name.split('/') as [string, string];
+    const until = now + CLAIM_MS;
+    const names = [
+      keys.deliveryLane(account, lane),
+      keys.deliveryLanes(keys.shardOf(account)),
+      keys.deliveries(account),
+    ];
+    const texts = await claim.run(redis, names, [now, until, count, name]);
+    return texts.map((text) => ({ text, until, record: JSON.parse(text) as DeliveryRecord }));
+  }
+
+  /** A lane whose breaker is open is not looked at until it is asked again: many of them must not hide the others. */
+  async #putOff(name: string, now: number): Promise<void> {
+    const { redis, keys } = this.#options;
+    const until = this.#breakers.openUntil(name, now);
+    if (until === undefined) return;
+    const shard = keys.shardOf(accountOf(name));
+    // A full Redis refuses it: then it is looked at in vain.
+    await redis.zadd(keys.deliveryLanes(shard), 'XX', 'GT', until, name).catch(() => undefined);
+  }
+
+  async #run(name: string, claimed: Claim): Promise<void> {
+    try {
+      await this.#attempt(name, claimed);
+    } catch (err) {
+      // Redis is away: the claim runs out, and it is sent again.
+      this.#options.log.warn({ err, delivery: claimed.record.id }, 'delivery.left_to_its_claim');
+    } finally {
+      this.#giveBack(name, 1);
+    }
+    this.nudge([name]);
+  }
+
+  async #attempt(name: string, claimed: Claim): Promise<void> {
+    const { record } = claimed;
+    const [alert, isErased, at] = await Promise.all([this.#alert(record), this.#isErased(record), this.#now()]);
+    if (isErased) return this.#results.erased(claimed);
+    if (alert === null || (alert.status !== 'active' && !record.test)) return this.#results.cancelled(claimed, at);
+    const where = addressed(alert);
+    if (where.lane !== record.lane) {
+      await this.#results.moved(claimed, { ...record, ...where }, at);
+      return this.nudge([laneName(record.account, where.lane)]);
+    }
+    if (at >= record.endsAt) return this.#results.expired(claimed, at);
+    const startedAt = performance.now();
+    const result = await this.#send({ ...record, ...where }, alert, at);
+    if (this.#stop.signal.aborted) return; // cut short by our own leaving: no attempt
+    const durationMs = Math.round(performance.now() - startedAt);
+    const endedAt = await this.#now();
+    this.#breakers.note(name, result, { isMail: alert.channel === 'email', now: endedAt });
+    await this.#results.attempted(claimed, { record: { ...record, ...where }, result, at, endedAt, durationMs });
+  }
+
+  async #alert({ account, alert }: DeliveryRecord): Promise<AlertRecord | null> {
+    const text = await this.#options.redis.hget(this.#options.keys.alerts(account), alert.id);
+    return text === null ? null : (JSON.parse(text) as AlertRecord);
+  }
+
+  async #isErased({ account, signal }: DeliveryRecord): Promise<boolean> {
+    const { redis, keys } = this.#options;
+    return signal.agent !== null && (await redis.sismember(keys.tombstones(account), signal.agent)) === 1;
+  }
+
+  async #send(record: DeliveryRecord, alert: AlertRecord, at: number): Promise<AttemptResult> {
+    const timeoutMs = this.#options.attemptMs ?? ATTEMPT_MS;
+    const { id, createdAt, signal, count, test, tries } = record;
+    const { name, trigger, channel } = alert;
+    const notification = { id, createdAt, alert: { id: alert.id, name, trigger, channel }, signal, count, test };
+    const signalOfEnd = AbortSignal.any([this.#stop.signal, AbortSignal.timeout(timeoutMs)]);
+    const sent = this.#options.senders[channel]
+      .send(targetOf(alert), notification, { number: tries + 1, at, timeoutMs, signal: signalOfEnd })
+      .catch((err): AttemptResult => {
+        this.#options.log.error({ err, delivery: id, channel }, 'channel.broke');
+        return { outcome: 'retry', statusCode: null, error: 'internal' };
+      });
+    let giveUp = (): void => undefined;
+    const late = new Promise<AttemptResult>((resolve) => {
+      giveUp = () => resolve({ outcome: 'retry', statusCode: null, error: 'timeout' });
+    });
+    const timer = setTimeout(giveUp, timeoutMs + ATTEMPT_GRACE_MS);
+    this.#stop.signal.addEventListener('abort', giveUp, { once: true });
+    try {
+      return await Promise.race([sent, late]);
+    } finally {
+      clearTimeout(timer);
+      this.#stop.signal.removeEventListener('abort', giveUp);
+    }
+  }
+
+  /** Takes what places a lane may have now. */
+  #take(name: string): number {
+    const lane = this.#lanes.get(name) ?? 0;
+    const all = this.#accounts.get(accountOf(name)) ?? 0;
+    const free = Math.min(LANE_SENDS_MAX - lane, ACCOUNT_SENDS_MAX - all, SENDS_MAX - this.#taken);
+    if (free <= 0 || this.#stopping) return 0;
+    this.#giveBack(name, -free);
+    return free;
+  }
+
+  #giveBack(name: string, count: number): void {
+    const counts: [Map<string, number>, string][] = [
+      [this.#lanes, name],
+      [this.#accounts, accountOf(name)],
+    ];
+    for (const [map, key] of counts) {
+      const left = (map.get(key) ?? 0) - count;
+      if (left > 0) map.set(key, left);
+      else map.delete(key);
+    }
+    this.#taken -= count;
+  }
+}
+
+/** Of a lane's name. */
+function accountOf(name: string): string {
+  return name.slice(0, name.indexOf('/'));
+}
+
+function targetOf({ channel, target, secret }: AlertRecord): Target {
+  if (channel === 'email') return { address: target };
+  return secret === undefined ? { url: target } : { url: target, secret };
+}

@@ -1,0 +1,86 @@
+// Deliveries: what became of each notification, and sending a failed one again (decisions 7).
+import { getDelivery, listDeliveries } from '../../../clickhouse/queries/list-deliveries.ts';
+import { CHANNELS, page as pageSchema } from '../../../schemas/common.ts';
+import { DELIVERY_STATUSES, Delivery } from '../../../schemas/delivery.ts';
+import { isId } from '../../ids.ts';
+import { oneOf, paging, RECORD_PAGE, text } from '../query.ts';
+import { ask, found, json, markIncomplete, notFound, page } from '../reply.ts';
+import { type Parts, type Route, route } from '../route.ts';
+
+export const deliveryRoutes: Route[] = [
+  route({
+    method: 'GET',
+    path: '/v1/deliveries',
+    scope: 'read',
+    query: {
+      ...paging(RECORD_PAGE),
+      alert_id: text('Only deliveries of this alert'),
+      agent_id: text('Only deliveries about this agent'),
+      status: oneOf('Only deliveries of this status', DELIVERY_STATUSES),
+      channel: oneOf('Only deliveries by this channel', CHANNELS),
+    },
+    operation: {
+      id: 'listDeliveries',
+      tag: 'Alerts',
+      summary: 'List deliveries of notifications',
+      answers: { 200: { description: 'Deliveries with their attempts, newest first', schema: pageSchema(Delivery) } },
+      canBeIncomplete: true,
+    },
+    async handle({ account, query }, { barrier, clickhouse, registry }) {
+      const { limit, offset, status, channel, alert_id: alertId, agent_id: agentId } = query;
+      const complete = await barrier.waitForJournal(account);
+      const excludeAgents = await registry.agents.erasing(account);
+      const listed = await ask(() =>
+        listDeliveries(clickhouse, account, { alertId, agentId, status, channel, limit, offset, excludeAgents }),
+      );
+      return markIncomplete(page(listed.items, listed.total, query), complete);
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/v1/deliveries/{id}',
+    scope: 'read',
+    operation: {
+      id: 'getDelivery',
+      tag: 'Alerts',
+      summary: 'Get a delivery',
+      answers: { 200: { description: 'The delivery with its attempts', schema: Delivery } },
+      canBeIncomplete: true,
+    },
+    async handle({ account, params }, parts) {
+      const { kept, complete } = await keptDelivery(account, params[0]!, parts);
+      return markIncomplete(json(200, kept.delivery), complete);
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/v1/deliveries/{id}/redeliver',
+    scope: 'write',
+    operation: {
+      id: 'redeliver',
+      tag: 'Alerts',
+      summary: 'Send a failed or cancelled delivery again',
+      description:
+        "Under the same id, which is the `webhook-id`, to the alert's current target. Its attempts begin anew, beside the old ones.",
+      answers: { 200: { description: 'The delivery, pending again', schema: Delivery } },
+      errors: ['not_redeliverable'],
+    },
+    async handle({ account, params }, parts) {
+      const { kept } = await keptDelivery(account, params[0]!, parts);
+      return json(200, await parts.registry.deliveries.redeliver(account, kept));
+    },
+  }),
+];
+
+async function keptDelivery(
+  account: string,
+  id: string,
+  { barrier, clickhouse, registry }: Pick<Parts, 'barrier' | 'clickhouse' | 'registry'>,
+) {
+  // An id of the wrong form is simply unknown (decisions 1), without a look-up.
+  if (!isId('delivery', id)) throw notFound('delivery');
+  const complete = await barrier.waitForJournal(account);
+  const excludeAgents = await registry.agents.erasing(account);
+  const kept = await ask(() => getDelivery(clickhouse, account, id, excludeAgents));
+  return { kept: found(kept, 'delivery'), complete };
+}
