@@ -125,6 +125,10 @@ export const CHAIN_PENDING_MAX = 200;
 /** Entries of a block that was made of several: 512 KiB. */
 export const CHAIN_BLOCK_ENTRIES_MAX = 8_192;
 
+/** A front tells of keys over their limit this often, of so many a minute at most: as many as it holds leases of, halved. */
+export const LIMIT_SIGNALS_FLUSH_MS = 1_000;
+export const LIMIT_SIGNALS_MAX = 10_000;
+
 /** How often a front looks at the backlog. At full speed 250 ms are some 25,000 entries' worth of growth. */
 export const BACKLOG_POLL_MS = 250;
 /** Share of Redis's maxmemory that streams may fill; counters, leases and the drain itself live in the rest (reliability M10). */

@@ -46,11 +46,18 @@ export class RequestLimiter {
   readonly #redis: Commands;
   readonly #keys: Keys;
   readonly #limit: RequestLimit;
+  readonly #onRefused: (account: string, key: string) => void;
   /** Least recently made first; bounded. */
   readonly #leases = new Map<string, Lease>();
 
-  /** `limit`: of keys whose account has none of its own. */
-  constructor(options: { redis: Commands; keys: Keys; limit: RequestLimit }) {
+  /** `limit`: of keys whose account has none of its own. `onRefused`: called for each refusal, so it must cost next to nothing. */
+  constructor(options: {
+    redis: Commands;
+    keys: Keys;
+    limit: RequestLimit;
+    onRefused?: (account: string, key: string) => void;
+  }) {
+    this.#onRefused = options.onRefused ?? (() => undefined);
     this.#redis = options.redis;
     this.#keys = options.keys;
     this.#limit = options.limit;
@@ -64,7 +71,7 @@ export class RequestLimiter {
       lease.tokens--;
       return true;
     }
-    if (now < lease.refusedUntil) return refusedFor(lease.refusedUntil - now);
+    if (now < lease.refusedUntil) return this.#refuse(lease, lease.refusedUntil - now);
     return new Promise((resolve, reject) => {
       lease.waiting.push({ resolve, reject });
       if (!lease.asking) void this.#ask(lease, principal.requestLimit ?? this.#limit);
@@ -118,16 +125,17 @@ export class RequestLimiter {
     lease.expiresAt = now + LEASE_MS;
     if (emptyForMs === undefined) return;
     lease.refusedUntil = now + emptyForMs;
-    for (const waiter of lease.waiting.splice(0)) waiter.resolve(refusedFor(emptyForMs));
+    for (const waiter of lease.waiting.splice(0)) waiter.resolve(this.#refuse(lease, emptyForMs));
+  }
+
+  #refuse({ account, key }: Lease, ms: number): Refused {
+    this.#onRefused(account, key);
+    return { retryAfterSeconds: Math.max(1, Math.ceil(ms / 1000)) };
   }
 }
 
 function blockOf({ perSecond, burst }: RequestLimit): number {
   return Math.max(1, Math.min(Math.floor(perSecond / BLOCKS_PER_SECOND), BLOCK_MAX, burst));
-}
-
-function refusedFor(ms: number): Refused {
-  return { retryAfterSeconds: Math.max(1, Math.ceil(ms / 1000)) };
 }
 
 function unavailable(cause: RedisUnavailable): ServiceError {
