@@ -52,7 +52,7 @@ export const SETTINGS = {
   bodyBytesMax: { env: 'GATEHOUSE_BODY_BYTES_MAX', schema: integer(1024, 16 * MiB), default: String(64 * 1024), description: 'Any other body' },
   smtpUrl: { env: 'GATEHOUSE_SMTP_URL', schema: text({ pattern: '^smtps?://' }), default: undefined, description: 'Mail server for alerts by e-mail, `smtp://user:password@host:port` or `smtps://…`; without it such alerts are refused', secret: true },
   mailFrom: { env: 'GATEHOUSE_MAIL_FROM', schema: text({ pattern: '^[A-Za-z0-9.!#$%&*+/=?^_{|}~-]{1,64}@[A-Za-z0-9.-]{1,189}$' }), default: 'gatehouse@localhost', description: 'Sender of mails' },
-  egressAllowedHosts: { env: 'GATEHOUSE_EGRESS_ALLOWED_HOSTS', schema: text({ pattern: '^[A-Za-z0-9.:_,-]*$' }), default: undefined, description: 'Names of hosts, separated by commas, that webhooks and chats may reach although they are private: for intranets and tests' },
+  egressAllowedHosts: { env: 'GATEHOUSE_EGRESS_ALLOWED_HOSTS', schema: text({ pattern: '^[A-Za-z0-9.:_,-]*$' }), default: undefined, description: 'Hosts, separated by commas, that webhooks and chats may reach although they are private or on another port than 443 and 8443: `host` or `host:port`. For intranets and tests' },
   logLevel: { env: 'GATEHOUSE_LOG_LEVEL', schema: Type.Enum(['silent', 'error', 'warn', 'info', 'debug']), default: 'info', description: 'Least severe level that is logged' },
   processName: { env: 'GATEHOUSE_PROCESS_NAME', schema: text({ pattern: '^[A-Za-z0-9_.-]{1,100}$' }), default: undefined, description: 'Stable name of a pipelines process: one that comes back under its name takes its partitions up at once' },
 } as const satisfies Record<string, Setting>;

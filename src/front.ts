@@ -4,6 +4,7 @@
 // Failure: it opens its door even while Redis is away and answers 503 until it is back; /readyz says what is missing.
 
 import type { Config } from './config.ts';
+import { allowedHostsOf } from './egress/target-url.ts';
 import type { Parts } from './http/route.ts';
 import { makeRoutes } from './http/routes.ts';
 import { Server } from './http/server.ts';
@@ -15,7 +16,7 @@ import type { Metrics } from './metrics.ts';
 import { Counters } from './policy/counters.ts';
 import { Accounts } from './registry/accounts.ts';
 import { Agents } from './registry/agents.ts';
-import { Alerts } from './registry/alerts.ts';
+import { Alerts, type TargetRules } from './registry/alerts.ts';
 import { ApiKeys } from './registry/api-keys.ts';
 import { ApprovalWaits } from './registry/approval-waits.ts';
 import { Approvals } from './registry/approvals.ts';
@@ -37,7 +38,6 @@ import {
 import { type Appended, Appender } from './streams/append.ts';
 import { AppendOnce } from './streams/append-once.ts';
 import { Backlog } from './streams/backlog.ts';
-import { LimitSignals } from './streams/limit-signals.ts';
 import { OpenDoors } from './streams/open-doors.ts';
 import { ReadBarrier } from './streams/read-barrier.ts';
 
@@ -55,9 +55,8 @@ export function frontParts({ config, log, metrics }: Surroundings): Part[] {
   const appender = new Appender({ redis: writer, keys, onAppended: countAppended(metrics) });
   const gate = new RateGate(new Counters(redis), keys);
   const once = new AppendOnce({ redis, keys });
-  const limitSignals = new LimitSignals({ redis, keys });
   const doors = new OpenDoors({ redis, keys, isOpen: () => !backlog.full() });
-  const registry = makeRegistry({ redis, keys });
+  const registry = makeRegistry({ redis, keys }, targetRules(config));
   const approvalWaits = new ApprovalWaits({ address: redisAddress(config), keys, approvals: registry.approvals });
   const server = new Server({
     config,
@@ -72,10 +71,7 @@ export function frontParts({ config, log, metrics }: Surroundings): Part[] {
     approvalWaits,
     clickhouse,
     barrier: new ReadBarrier({ redis, keys }),
-    limiter: new RequestLimiter({
-      ...{ redis, keys, limit: requestLimit(config) },
-      onRefused: (account, key) => limitSignals.note(account, key),
-    }),
+    limiter: new RequestLimiter({ redis, keys, limit: requestLimit(config) }),
     health: () => whatIsAway(redis, clickhouse),
     metrics,
     log: log.child({ part: 'http' }),
@@ -90,7 +86,6 @@ export function frontParts({ config, log, metrics }: Surroundings): Part[] {
     { name: 'registry cache', start: () => cache.start(), stop: () => cache.close() },
     { name: 'backlog', start: () => backlog.start(), stop: () => backlog.stop() },
     { name: 'appender', start: () => undefined, stop: () => appender.close() },
-    { name: 'limit signals', start: () => limitSignals.start(), stop: () => limitSignals.stop() },
     { name: 'approval waits', start: () => approvalWaits.start(), stop: () => approvalWaits.stop() },
     {
       name: 'door',
@@ -105,16 +100,20 @@ export function frontParts({ config, log, metrics }: Surroundings): Part[] {
   ];
 }
 
-function makeRegistry(store: RegistryStore): Parts['registry'] {
+function makeRegistry(store: RegistryStore, rules: TargetRules): Parts['registry'] {
   return {
     accounts: new Accounts(store),
     agents: new Agents(store),
     policies: new Policies(store),
-    alerts: new Alerts(store),
+    alerts: new Alerts({ ...store, ...rules }),
     deliveries: new Deliveries(store),
     apiKeys: new ApiKeys(store),
     approvals: new Approvals(store),
   };
+}
+
+function targetRules({ egressAllowedHosts, smtpUrl }: Config): TargetRules {
+  return { allowedHosts: allowedHostsOf(egressAllowedHosts), hasMail: smtpUrl !== undefined };
 }
 
 function requestLimit({ requestsPerSecond: perSecond, requestsBurst: burst }: Config): RequestLimit {

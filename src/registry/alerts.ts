@@ -41,18 +41,26 @@ const SECRET_BYTES = 32;
 /** Mail boxes and chats are read by people: at most one message a minute unless the alert says otherwise. */
 const THROTTLE_SECONDS = { webhook: 0, email: 60, chat_app: 60 } as const;
 
+export type TargetRules = {
+  /** Hosts that may be targets although they are private (allowedHostsOf). */
+  allowedHosts?: ReadonlySet<string>;
+  /** There is a mail server: without one an alert by e-mail would never tell anybody. */
+  hasMail?: boolean;
+};
+
 export class Alerts {
   readonly #store: RegistryStore;
   readonly #keys: Keys;
   readonly #now: () => number;
   readonly #allowedHosts: ReadonlySet<string>;
+  readonly #hasMail: boolean;
 
-  /** `allowedHosts`: names that may be targets although they are local. */
-  constructor(store: RegistryStore & { allowedHosts?: ReadonlySet<string> }) {
+  constructor(store: RegistryStore & TargetRules) {
     this.#store = store;
     this.#keys = store.keys;
     this.#now = store.now ?? Date.now;
     this.#allowedHosts = store.allowedHosts ?? new Set();
+    this.#hasMail = store.hasMail ?? false;
   }
 
   /** The answer of a webhook holds its secret. Throws ServiceError validation_failed, name_taken, idempotency_…, unavailable. */
@@ -200,6 +208,7 @@ export class Alerts {
 
   #check(after: AlertRecord, before: AlertRecord | undefined): void {
     if (before !== undefined && before.channel === after.channel && before.target === after.target) return;
+    if (after.channel === 'email' && !this.#hasMail) throw invalid('/channel', 'e-mail needs GATEHOUSE_SMTP_URL');
     const problem = targetProblem(after.channel, after.target, this.#allowedHosts);
     if (problem !== undefined) throw invalid('/target', problem);
     if (after.channel === 'webhook' && after.secret === undefined) {

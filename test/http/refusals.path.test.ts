@@ -4,6 +4,7 @@ import t, { type Test } from 'tap';
 import { ERRORS } from '../../src/errors.ts';
 import { makeRoutes } from '../../src/http/routes.ts';
 import { mintId } from '../../src/ids.ts';
+import { PRIVATE_SPELLINGS } from '../egress/spellings.ts';
 import { Api } from '../support/api.ts';
 import { pause, RawConnection, rawExchange } from '../support/raw-http.ts';
 import { runCli, startService, type TestService } from '../support/service.ts';
@@ -53,6 +54,30 @@ t.test('JSON that could be read in two ways is refused', async (t) => {
     }
   }
   t.equal((await api.get(`/v1/agents/${id}/events`)).json.total, 0, 'and nothing was recorded');
+});
+
+t.test('no alert is made that would lead inside, or nowhere', async (t) => {
+  const alert = (channel: string, target: string) => ({
+    name: unique('alert'),
+    trigger: 'agent_down',
+    channel,
+    target,
+  });
+  for (const spelling of PRIVATE_SPELLINGS) {
+    const target = spelling.replace('%s', '8443');
+    for (const channel of ['webhook', 'chat_app']) {
+      const { status, json } = await api.post('/v1/alerts', alert(channel, target));
+      if (status !== 400 || json.error.details[0].path !== '/target') t.fail(`${channel} ${target}: ${status}`);
+    }
+  }
+  t.equal((await api.get('/v1/alerts')).json.total, 0, `${PRIVATE_SPELLINGS.length} spellings, two channels, no alert`);
+  t.match((await api.post('/v1/alerts', alert('email', 'a@b.co'))).json.error, {
+    code: 'validation_failed',
+    details: [{ path: '/channel', message: 'e-mail needs GATEHOUSE_SMTP_URL' }],
+  });
+  t.match((await api.post('/v1/alerts', alert('webhook', 'https://example.com:9443/'))).json.error, {
+    details: [{ path: '/target', message: 'must use port 443 or 8443' }],
+  });
 });
 
 t.test('bad queries are refused by every list, and the parameter is named', async (t) => {
@@ -185,8 +210,8 @@ t.test('nothing of one account can be had with the key of another', async (t) =>
     await api.post('/v1/alerts', {
       name: unique('alert'),
       trigger: 'agent_down',
-      channel: 'email',
-      target: 'a@example.com',
+      channel: 'chat_app',
+      target: 'https://chat.example.com/hook',
       agent_id: agent.id,
     })
   ).json;

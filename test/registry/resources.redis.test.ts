@@ -22,7 +22,7 @@ const other = await connectStore(t, address, store.keys);
 const { redis, keys } = store;
 const agents = new Agents(store);
 const policies = new Policies(store);
-const alerts = new Alerts(store);
+const alerts = new Alerts({ ...store, hasMail: true });
 const apiKeys = new ApiKeys(store);
 const accounts = new Accounts(store);
 const page = { limit: 20, offset: 0 };
@@ -389,6 +389,28 @@ t.test('alerts agree on their scope, and show their secret once', async (t) => {
   t.equal(await alerts.remove(account, mail.id, actor), true);
   t.equal(await alerts.remove(account, mail.id, actor), false);
   t.equal((await alerts.list(account, page)).total, 1);
+});
+
+t.test('an alert is sent where the settings let it', async (t) => {
+  const account = newAccount();
+  const mailless = new Alerts(store);
+  const toBox = { name: 'x', trigger: 'agent_down', channel: 'email', target: 'a@b.co' } as const;
+  await refusal(t, mailless.create(account, toBox, actor), 'validation_failed', '/channel');
+  const mail: AlertRecord = await created(alerts.create(account, toBox, actor));
+  t.match(await mailless.patch(account, mail.id, { throttle_seconds: 5 }, actor), { throttle_seconds: 5 });
+  await refusal(t, mailless.patch(account, mail.id, { target: 'b@b.co' }, actor), 'validation_failed', '/channel');
+  const chat = await created(mailless.create(account, hook('chat', { channel: 'chat_app' }), actor));
+  await refusal(
+    t,
+    mailless.patch(account, chat.id, { channel: 'email', target: 'a@b.co' }, actor),
+    'validation_failed',
+    '/channel',
+  );
+  const inside = new Alerts({ ...store, allowedHosts: new Set(['intranet', 'hooks.corp:9000']) });
+  for (const target of ['https://intranet/', 'https://hooks.corp:9000/x']) {
+    await refusal(t, alerts.create(account, hook(target, { target }), actor), 'validation_failed', '/target');
+    t.match(await created(inside.create(account, hook(target, { target }), actor)), { target });
+  }
 });
 
 t.test('an Idempotency-Key gives the first answer again, byte for byte', async (t) => {
