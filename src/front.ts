@@ -38,6 +38,7 @@ import {
 import { type Appended, Appender } from './streams/append.ts';
 import { AppendOnce } from './streams/append-once.ts';
 import { Backlog } from './streams/backlog.ts';
+import { LimitSignals } from './streams/limit-signals.ts';
 import { OpenDoors } from './streams/open-doors.ts';
 import { ReadBarrier } from './streams/read-barrier.ts';
 
@@ -55,6 +56,7 @@ export function frontParts({ config, log, metrics }: Surroundings): Part[] {
   const appender = new Appender({ redis: writer, keys, onAppended: countAppended(metrics) });
   const gate = new RateGate(new Counters(redis), keys);
   const once = new AppendOnce({ redis, keys });
+  const limitSignals = new LimitSignals({ redis, keys });
   const doors = new OpenDoors({ redis, keys, isOpen: () => !backlog.full() });
   const registry = makeRegistry({ redis, keys }, targetRules(config));
   const approvalWaits = new ApprovalWaits({ address: redisAddress(config), keys, approvals: registry.approvals });
@@ -71,7 +73,10 @@ export function frontParts({ config, log, metrics }: Surroundings): Part[] {
     approvalWaits,
     clickhouse,
     barrier: new ReadBarrier({ redis, keys }),
-    limiter: new RequestLimiter({ redis, keys, limit: requestLimit(config) }),
+    limiter: new RequestLimiter({
+      ...{ redis, keys, limit: requestLimit(config) },
+      onRefused: (account, key) => limitSignals.note(account, key),
+    }),
     health: () => whatIsAway(redis, clickhouse),
     metrics,
     log: log.child({ part: 'http' }),
@@ -86,18 +91,23 @@ export function frontParts({ config, log, metrics }: Surroundings): Part[] {
     { name: 'registry cache', start: () => cache.start(), stop: () => cache.close() },
     { name: 'backlog', start: () => backlog.start(), stop: () => backlog.stop() },
     { name: 'appender', start: () => undefined, stop: () => appender.close() },
+    { name: 'limit signals', start: () => limitSignals.start(), stop: () => limitSignals.stop() },
     { name: 'approval waits', start: () => approvalWaits.start(), stop: () => approvalWaits.stop() },
-    {
-      name: 'door',
-      start: async () => void (await server.listen()),
-      // Who waits for a decision is told to ask another front: the drain waits for no person.
-      stop: () => {
-        approvalWaits.letGo();
-        return server.drain();
-      },
-    },
+    doorPart(server, approvalWaits),
     { name: 'open doors', start: () => doors.start(), stop: () => doors.stop() },
   ];
+}
+
+function doorPart(server: Server, approvalWaits: ApprovalWaits): Part {
+  return {
+    name: 'door',
+    start: async () => void (await server.listen()),
+    // Who waits for a decision is told to ask another front: the drain waits for no person.
+    stop: () => {
+      approvalWaits.letGo();
+      return server.drain();
+    },
+  };
 }
 
 function makeRegistry(store: RegistryStore, rules: TargetRules): Parts['registry'] {
