@@ -51,10 +51,17 @@ export type Batch<T> = {
 
 /** What a pipeline does with a batch. */
 export interface Work<T> {
+  /** A drain begins under this lease: what was remembered under an earlier one is stale. Only for works that have one drain. */
+  begin?(lease: Lease): void;
+  /** The drain has ended, its lease is not let go yet. Must not reject. */
+  end?(): Promise<void>;
   /** Whatever it throws parks the entry with the error's message for a reason. */
   decode(entry: StreamEntry): Decoded<T>;
-  /** Whether these values lead to anything outside Redis; else the batch is just acknowledged. */
-  hasEffect(values: readonly T[]): boolean;
+  /**
+   * Whether these values lead to anything outside Redis; else the batch is just acknowledged. `plan`: of the manifest, if an
+   * earlier owner left one. Whatever it throws is tried again.
+   */
+  hasEffect(values: readonly T[], plan?: unknown): boolean | Promise<boolean>;
   /** JSON; the same for ever once it is in the manifest. */
   plan(values: readonly T[]): Promise<unknown>;
   /** Idempotent for the same batch and plan. Returns what cannot be processed. Whatever it throws is tried again. */
@@ -111,12 +118,15 @@ export class Drain<T> {
 
   /** Resolves after `stop`, rejects with LeaseLost. */
   async run(): Promise<void> {
+    this.#options.work.begin?.(this.#options.lease);
     try {
       const kept = await this.#patiently(() => this.#options.reader.manifest());
       if (kept !== null) await this.#recover(kept);
       while (!this.#stop.signal.aborted) await this.#round();
     } catch (error) {
       if (!(error instanceof Stopped)) throw error;
+    } finally {
+      await this.#options.work.end?.();
     }
   }
 
@@ -238,7 +248,7 @@ export class Drain<T> {
     const { work, reader } = this.#options;
     const batch = this.#batch(taken);
     let refused: ParkedEntry[] = [];
-    if (work.hasEffect(taken.values)) {
+    if (await this.#patiently(async () => work.hasEffect(taken.values, kept?.manifest.plan))) {
       const ticket = await this.#turn(taken, kept === null);
       try {
         batch.last = taken.ids.at(-1)!;

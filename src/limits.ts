@@ -125,6 +125,11 @@ export const CHAIN_PENDING_MAX = 200;
 /** Entries of a block that was made of several: 512 KiB. */
 export const CHAIN_BLOCK_ENTRIES_MAX = 8_192;
 
+/** Baselines in memory, for each partition that is drained here: 1.5 KB each, so 50 MB over 8 partitions. Others are read with their batch. */
+export const BASELINES_MAX = 4_096;
+/** A baseline is forgotten when its agent has been silent for this long; each event's writing prolongs it. */
+export const BASELINE_KEPT_MS = 14 * 24 * 60 * 60 * 1000;
+
 /** A front tells of keys over their limit this often, of so many a minute at most: as many as it holds leases of, halved. */
 export const LIMIT_SIGNALS_FLUSH_MS = 1_000;
 export const LIMIT_SIGNALS_MAX = 10_000;

@@ -50,6 +50,8 @@ export class Keys {
   /** String, PEXPIRE 2 minutes: this key's signal of this minute lies in the signal stream. */
   limitTold = (partition: number, apiKey: string, minute: number) =>
     this.#p(partition, `limit-told:${apiKey}:${minute}`);
+  /** String, binary, PEXPIRE 14 d: what the anomaly pipeline has learnt of an agent; '-' for an hour after its erasure. */
+  baseline = (partition: number, agent: string) => this.#p(partition, `baseline:${agent}`);
   /** String, PEXPIRE: kept request outcome under an Idempotency-Key, 24 h; while running, 10 s. */
   idempotency = (partition: number, account: string, key: string) =>
     this.#p(partition, `idem:${account}:${digest(key)}`);
