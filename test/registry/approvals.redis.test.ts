@@ -1,0 +1,307 @@
+// Approvals in the registry: decided once, whatever comes at the same time, twice, late, or after a deletion.
+// The journal is read back: its rows are what ClickHouse is given, its audit entries are what happened.
+import fc from 'fast-check';
+import t from 'tap';
+import type { Approval } from '../../schemas/approval.ts';
+import { isoTime } from '../../schemas/time.ts';
+import { mintId } from '../../src/ids.ts';
+import { Agents } from '../../src/registry/agents.ts';
+import { ApprovalWaits } from '../../src/registry/approval-waits.ts';
+import { Approvals } from '../../src/registry/approvals.ts';
+import { startRedis } from '../support/redis.ts';
+import { actor, connectStore, eventually, freshKeys, journalOf, newAccount, refusal, type Store } from './harness.ts';
+
+t.setTimeout(120_000);
+
+const server = await startRedis(t);
+const store = await connectStore(t, server.address);
+
+type World = Store & { account: string; agent: string; approvals: Approvals; clock: { ms: number } };
+
+/** An account with one agent, and a clock that the test moves. */
+async function makeWorld({ pendingMax }: { pendingMax?: number } = {}): Promise<World> {
+  const account = newAccount();
+  const { agent } = await new Agents(store).register(account, { name: 'payer' }, actor);
+  const clock = { ms: Date.now() };
+  const approvals = new Approvals({
+    ...store,
+    now: () => clock.ms,
+    ...(pendingMax === undefined ? {} : { pendingMax }),
+  });
+  return { ...store, account, agent: agent.id, approvals, clock };
+}
+
+function request({ agent, clock }: World, more: Partial<Approval> = {}): Approval {
+  return {
+    id: mintId('approval', clock.ms),
+    agent_id: agent,
+    event_id: mintId('event', clock.ms),
+    policy_id: mintId('policy', clock.ms),
+    policy_name: 'Payments',
+    status: 'pending',
+    outcome: 'pending',
+    on_timeout: 'deny',
+    created_at: isoTime(clock.ms),
+    expires_at: isoTime(clock.ms + 60_000),
+    decided_at: null,
+    decided_by: null,
+    comment: null,
+    ...more,
+  };
+}
+
+const shardOf = ({ keys, account }: World) => keys.shardOf(account);
+
+/** Statuses that the journal has brought to ClickHouse, in order, and the audit actions. */
+async function toldOf(world: World, id: string): Promise<{ rows: string[]; audit: string[] }> {
+  const entries = await journalOf(world, world.account);
+  return {
+    rows: entries.flatMap(({ rows = [] }) =>
+      rows.filter(({ row }) => row['id'] === id).map(({ row }) => String(row['status'])),
+    ),
+    audit: entries.flatMap(({ audit }) =>
+      audit.filter(({ resource_id }) => resource_id === id).map(({ action }) => action),
+    ),
+  };
+}
+
+t.test('opened once however often, in batches and alone', async (t) => {
+  const world = await makeWorld();
+  const { account, approvals } = world;
+  const many = Array.from({ length: 250 }, () => request(world));
+  t.same(await approvals.open(account, many.slice(0, 120)), { opened: 120, overflowed: 0 });
+  t.same(await approvals.open(account, many), { opened: 130, overflowed: 0 });
+  const again = await Promise.all([approvals.open(account, many), approvals.open(account, many)]);
+  t.same(
+    again.map(({ opened }) => opened),
+    [0, 0],
+  );
+  const fresh = [...many.slice(0, 3), ...Array.from({ length: 20 }, () => request(world))];
+  const both = await Promise.all([approvals.open(account, fresh), approvals.open(account, fresh.toReversed())]);
+  t.equal(both[0]!.opened + both[1]!.opened, 20, 'at the same time: each by one of them');
+  const entries = await journalOf(world, account);
+  const opened = entries.flatMap(({ rows = [] }) => rows.map(({ row }) => row['id']));
+  t.same(opened.sort(), [...many, ...fresh.slice(3)].map(({ id }) => id).sort(), 'one row each');
+  t.ok(
+    entries.slice(1).every(({ audit }) => audit.length === 0),
+    'the event has its entry already',
+  );
+});
+
+t.test('a decision stands: not again, not by time, not by an entry delivered again', async (t) => {
+  const world = await makeWorld();
+  const { account, approvals, clock } = world;
+  const asked = request(world);
+  await approvals.open(account, [asked]);
+  clock.ms += 1_000;
+  const decided = await approvals.decide(account, asked.id, { decision: 'deny', comment: 'no' }, actor);
+  t.same(decided, {
+    ...asked,
+    ...{ status: 'denied', outcome: 'blocked', decided_at: isoTime(clock.ms), decided_by: actor.actor, comment: 'no' },
+  });
+  await refusal(t, approvals.decide(account, asked.id, { decision: 'approve' }, actor), 'already_decided');
+  t.same(await approvals.open(account, [asked]), { opened: 0, overflowed: 0 });
+  clock.ms += 120_000;
+  t.same((await approvals.expireDue(shardOf(world))).expired, []);
+  t.same(await approvals.get(account, asked.id), decided);
+  t.same(await toldOf(world, asked.id), { rows: ['pending', 'denied'], audit: ['approval.denied'] });
+  t.equal(await approvals.get(newAccount(), asked.id), null, 'nobody else has heard of it');
+  t.equal(await approvals.decide(newAccount(), asked.id, { decision: 'approve' }, actor), null);
+});
+
+t.test('a deadline holds to the millisecond, whether somebody comes by or not', async (t) => {
+  const world = await makeWorld();
+  const { account, approvals, clock } = world;
+  const [strict, lenient, late] = [request(world), request(world, { on_timeout: 'approve' }), request(world)];
+  await approvals.open(account, [strict, lenient, late]);
+  clock.ms += 59_999;
+  t.same(await approvals.expireDue(shardOf(world)), { looked: 0, expired: [] });
+  clock.ms += 1;
+  await refusal(t, approvals.decide(account, late.id, { decision: 'approve' }, actor), 'already_decided');
+  t.match(await approvals.get(account, late.id), { status: 'expired', outcome: 'blocked', decided_by: 'system' });
+  const [one, two] = await Promise.all([approvals.expireDue(shardOf(world)), approvals.expireDue(shardOf(world))]);
+  t.equal(one!.expired.length + two!.expired.length, 2, 'two tickers: each expiry is made once');
+  t.match(await approvals.get(account, strict.id), { status: 'expired', outcome: 'blocked' });
+  t.match(await approvals.get(account, lenient.id), { status: 'expired', outcome: 'allowed' });
+  for (const { id } of [strict, lenient, late]) {
+    t.same(await toldOf(world, id), { rows: ['pending', 'expired'], audit: ['approval.expired'] });
+  }
+});
+
+t.test('more than may be pending: denied at once, and said so', async (t) => {
+  const world = await makeWorld({ pendingMax: 5 });
+  const { account, approvals } = world;
+  const asked = Array.from({ length: 8 }, () => request(world, { on_timeout: 'approve' }));
+  t.same(await approvals.open(account, asked), { opened: 8, overflowed: 3 });
+  t.same(await approvals.open(account, asked), { opened: 0, overflowed: 0 });
+  t.match(await approvals.get(account, asked[4]!.id), { status: 'pending' });
+  const over = await approvals.get(account, asked[5]!.id);
+  t.match(over, { status: 'denied', outcome: 'blocked', decided_by: 'system', comment: /pending/ });
+  t.same(await toldOf(world, asked[5]!.id), { rows: ['denied'], audit: ['approval.denied'] });
+  await approvals.decide(account, asked[0]!.id, { decision: 'approve' }, actor);
+  t.same(await approvals.open(account, [request(world)]), { opened: 1, overflowed: 0 }, 'there is room again');
+});
+
+t.test('a deleted agent: unknown at once, opened and decided by nobody, and nothing is left of it', async (t) => {
+  const world = await makeWorld();
+  const { account, agent, approvals, clock, keys, redis } = world;
+  const [decided, pending, later] = [request(world), request(world), request(world)];
+  await approvals.open(account, [decided, pending]);
+  await approvals.decide(account, decided.id, { decision: 'approve' }, actor);
+  const before = (await journalOf(world, account)).length;
+  await new Agents(store).remove(account, agent, actor);
+  for (const { id } of [decided, pending]) {
+    t.equal(await approvals.get(account, id), null);
+    t.equal(await approvals.decide(account, id, { decision: 'deny' }, actor), null);
+  }
+  t.same(await approvals.open(account, [later]), { opened: 0, overflowed: 0 });
+  clock.ms += 120_000;
+  t.same((await approvals.expireDue(shardOf(world))).expired, []);
+  await approvals.dropAgent(account, agent);
+  t.equal((await journalOf(world, account)).length, before + 1, 'nothing but the deletion was told');
+  for (const key of [keys.approvals(account), keys.decidedApprovals(account)]) t.equal(await redis.exists(key), 0, key);
+  for (const key of [keys.approvalDeadlines(shardOf(world)), keys.approvalDecisions(shardOf(world))]) {
+    t.notOk(
+      (await redis.zrange(key, '0', '-1')).some((member) => member.startsWith(account)),
+      key,
+    );
+  }
+});
+
+t.test('decisions are forgotten by their age', async (t) => {
+  const world = await makeWorld();
+  const { account, approvals, clock } = world;
+  const asked = [request(world), request(world)];
+  await approvals.open(account, asked);
+  await approvals.decide(account, asked[0]!.id, { decision: 'approve' }, actor);
+  clock.ms += 10_000;
+  await approvals.decide(account, asked[1]!.id, { decision: 'approve' }, actor);
+  await approvals.forget(shardOf(world), clock.ms);
+  t.equal(await approvals.get(account, asked[0]!.id), null);
+  t.match(await approvals.get(account, asked[1]!.id), { status: 'approved' });
+});
+
+t.test('while Redis is full time goes on: openings and expiries are made, a person is refused', async (t) => {
+  const own = await startRedis(t);
+  const full = await connectStore(t, own.address);
+  const { agent } = await new Agents(full).register('acc_full', { name: 'payer' }, actor);
+  const clock = { ms: Date.now() };
+  const approvals = new Approvals({ ...full, now: () => clock.ms });
+  const world = { ...full, account: 'acc_full', agent: agent.id, approvals, clock };
+  const [first, second] = [request(world), request(world)];
+  await approvals.open(world.account, [first]);
+  await full.redis.config('SET', 'maxmemory', '1mb');
+  await approvals.open(world.account, [second]);
+  const refused = await refusal(
+    t,
+    approvals.decide(world.account, first.id, { decision: 'approve' }, actor),
+    'unavailable',
+  );
+  t.equal(refused.recorded, false);
+  clock.ms += 60_000;
+  t.equal((await approvals.expireDue(shardOf(world))).expired.length, 2);
+});
+
+t.test('property: whatever happens in whatever order ends in one outcome and one audit entry', async (t) => {
+  const seed = Number(process.env.GATEHOUSE_TEST_SEED ?? Date.now() % 2 ** 31);
+  t.comment(`seed ${seed}`);
+  const step = fc.constantFrom('open', 'approve', 'deny', 'expire', 'wait', 'batch');
+  const run = fc.array(fc.array(step, { minLength: 1, maxLength: 4 }), { minLength: 1, maxLength: 8 });
+  await fc.assert(
+    fc.asyncProperty(run, fc.constantFrom('deny' as const, 'approve' as const), async (turns, on_timeout) => {
+      const world = await makeWorld();
+      const { account, approvals, clock } = world;
+      const asked = request(world, { on_timeout });
+      const won: string[] = [];
+      const steps: Record<string, () => Promise<unknown>> = {
+        open: () => approvals.open(account, [asked]),
+        batch: () => approvals.open(account, [request(world), asked, request(world)]),
+        approve: () => tryDeciding('approve'),
+        deny: () => tryDeciding('deny'),
+        expire: async () => {
+          const { expired } = await approvals.expireDue(shardOf(world));
+          for (const { id } of expired) if (id === asked.id) won.push('expired');
+        },
+        wait: async () => {
+          clock.ms += 25_000;
+        },
+      };
+      const tryDeciding = async (decision: 'approve' | 'deny') => {
+        const done = await approvals.decide(account, asked.id, { decision }, actor).catch(() => null);
+        if (done !== null) won.push(done.status);
+      };
+      for (const turn of turns) await Promise.all(turn.map((name) => steps[name]!()));
+      await approvals.open(account, [asked]);
+      clock.ms += 60_000;
+      await approvals.expireDue(shardOf(world));
+      const end = await approvals.get(account, asked.id);
+      const told = await toldOf(world, asked.id);
+      const outcome =
+        end!.status === 'approved' || (end!.status === 'expired' && on_timeout === 'approve') ? 'allowed' : 'blocked';
+      return (
+        won.length <= 1 &&
+        (won.length === 0 ? end!.status === 'expired' : end!.status === won[0]) &&
+        end!.outcome === outcome &&
+        told.rows.join() === `pending,${end!.status}` &&
+        told.audit.join() === `approval.${end!.status}`
+      );
+    }),
+    { seed, numRuns: 150 },
+  );
+  t.pass();
+});
+
+t.test('who waits is told by pub/sub, is bounded, and is let go by a drain', async (t) => {
+  const world = await makeWorld();
+  const { account, approvals, redis, keys } = world;
+  const waits = new ApprovalWaits({ ...store, address: server.address, approvals, max: 3, pollMs: 50 });
+  // One that listens and never polls.
+  const listening = new ApprovalWaits({ ...store, address: server.address, approvals, pollMs: 3_600_000 });
+  listening.start();
+  t.teardown(() => Promise.all([waits.stop(), listening.stop()]));
+  await eventually(async () => {
+    const counts = (await redis.pubsub('NUMSUB', keys.approvalNews(shardOf(world)))) as [string, number];
+    return counts[1] === 1;
+  });
+  const [first, second] = [request(world), request(world)];
+  await approvals.open(account, [first, second]);
+  const never = new AbortController().signal;
+  const told = listening.wait(account, first, 60_000, never);
+  await approvals.decide(account, first.id, { decision: 'approve' }, actor);
+  t.match(await told, { status: 'approved' }, 'by pub/sub alone');
+  t.match(await waits.wait(account, first, 60_000, never), { status: 'approved' }, 'decided before the wait began');
+
+  waits.start();
+  const gone = new AbortController();
+  const three = [
+    waits.wait(account, second, 60_000, never),
+    waits.wait(account, second, 60_000, never),
+    waits.wait(account, second, 60_000, gone.signal),
+  ];
+  t.equal(waits.count, 3);
+  await refusal(t, waits.wait(account, second, 60_000, never), 'unavailable');
+  gone.abort();
+  await three[2];
+  t.equal(waits.count, 2, 'who leaves makes room');
+  const short = await waits.wait(account, second, 100, never);
+  t.match(short, { status: 'pending' });
+  waits.letGo();
+  for (const answer of await Promise.all(three)) t.match(answer, { id: second.id, status: 'pending' });
+  t.match(await waits.wait(account, second, 60_000, never), { status: 'pending' }, 'who comes later does not wait');
+  t.equal(waits.count, 0);
+});
+
+t.test('a lost notice costs a poll, not the wait', async (t) => {
+  const world = await makeWorld();
+  const { account, approvals, keys, redis } = world;
+  const asked = request(world);
+  await approvals.open(account, [asked]);
+  // A listener on keys of its own: it hears nothing of this account.
+  const deaf = new ApprovalWaits({ keys: freshKeys(), address: server.address, approvals, pollMs: 50 });
+  deaf.start();
+  t.teardown(() => deaf.stop());
+  const told = deaf.wait(account, asked, 60_000, new AbortController().signal);
+  await approvals.decide(account, asked.id, { decision: 'deny' }, actor);
+  t.match(await told, { status: 'denied' });
+  t.equal(await redis.hlen(keys.approvals(account)), 0);
+});
