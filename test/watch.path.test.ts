@@ -1,8 +1,10 @@
-// The watch over the whole service: an agent that falls silent is declared down, one that goes on speaking is not.
+// Signals out of the whole service: an agent that falls silent is declared down, one that goes on speaking is not; a key that
+// meets its request limit is told of.
 import t from 'tap';
 import { SIGNAL_FIELD, type Signal, type SignalEntry } from '../schemas/signal.ts';
 import { readConfig } from '../src/config.ts';
 import { connectCommands, waitUntilReady } from '../src/redis/client.ts';
+import { Accounts } from '../src/registry/accounts.ts';
 import { makeKeys } from '../src/stores.ts';
 import { Api } from './support/api.ts';
 import { pause } from './support/raw-http.ts';
@@ -10,7 +12,7 @@ import { startService } from './support/service.ts';
 
 t.setTimeout(120_000);
 
-t.test('an agent with heartbeat_seconds is declared down when it falls silent', async (t) => {
+t.test('silent agents and keys over their limit are told of', async (t) => {
   const service = await startService(t, { env: { GATEHOUSE_FRONTS: '1' } });
   const api = new Api(t, service);
   await api.describe();
@@ -21,12 +23,11 @@ t.test('an agent with heartbeat_seconds is declared down when it falls silent', 
   await waitUntilReady(redis, 10_000);
   // A group of our own holds the entries back: else they leave their stream as soon as they have been dealt with.
   for (let p = 0; p < keys.partitions; p++) await redis.xgroup('CREATE', keys.signals(p), 'test', '$', 'MKSTREAM');
-  const downs = async (): Promise<Signal[]> => {
+  const signals = async (trigger: Signal['trigger']): Promise<Signal[]> => {
     const streams = Array.from({ length: keys.partitions }, (_, p) => redis.xrange(keys.signals(p), '-', '+'));
     const entries = (await Promise.all(streams)).flat().map(([, fields]) => fields[fields.indexOf(SIGNAL_FIELD) + 1]!);
-    return entries
-      .flatMap((text) => (JSON.parse(text) as SignalEntry).signals)
-      .filter(({ trigger }) => trigger === 'agent_down');
+    const all = entries.flatMap((text) => (JSON.parse(text) as SignalEntry).signals);
+    return all.filter((signal) => signal.trigger === trigger);
   };
 
   const [silent, steady] = await Promise.all(
@@ -43,7 +44,7 @@ t.test('an agent with heartbeat_seconds is declared down when it falls silent', 
   while (found.length === 0 && performance.now() < until) {
     t.equal((await speak(steady!)).status, 201);
     await pause(100);
-    found = await downs();
+    found = await signals('agent_down');
   }
   const seen = Date.parse((await api.get(`/v1/agents/${silent}`)).json.last_seen_at);
   t.match(found, [{ id: `agent_down/${silent}/${seen}`, severity: 'high', silence: { since: seen } }]);
@@ -51,4 +52,19 @@ t.test('an agent with heartbeat_seconds is declared down when it falls silent', 
   const metrics = await api.get('/metrics', { key: null });
   t.match(metrics.text, /gatehouse_agents_down_total\{process="pipelines"\} 1\n/);
   t.match(metrics.text, /gatehouse_pipelines_stuck\{process="pipelines"\} 0\n/);
+
+  const { id: account } = (await api.get('/v1/account')).json;
+  const accounts = new Accounts({ redis, keys });
+  await accounts.setRequestLimit(account, { per_second: 1, burst: 1 }, { actor: 'system', requestId: '' });
+  let limited: Signal[] = [];
+  let met = false;
+  const deadline = performance.now() + 60_000;
+  while (limited.length === 0 && performance.now() < deadline) {
+    met ||= (await api.get('/v1/agents')).status === 429;
+    await pause(100);
+    limited = await signals('rate_limit_exceeded');
+  }
+  t.ok(met, 'a request was answered 429');
+  t.match(limited, [{ account, agent: null, severity: 'medium', apiKey: { id: /^key_/ } }]);
+  t.equal(limited[0]!.id.split('/')[1], limited[0]!.apiKey!.id);
 });
