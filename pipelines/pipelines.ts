@@ -30,6 +30,7 @@ import { acquireLease, type Lease, LeaseLost } from '../src/streams/lease.ts';
 import { Members } from '../src/streams/members.ts';
 import { trimStream } from '../src/streams/trim.ts';
 import { EventAlerts, SignalAlerts } from './alert/pipeline.ts';
+import { Teller } from './alert/tell.ts';
 import { AnomalyPipeline } from './anomaly/pipeline.ts';
 import { openApprovals } from './approval/open.ts';
 import { Drain, type Work } from './drain.ts';
@@ -38,6 +39,11 @@ import { ChainFlusher } from './store/chain-flush.ts';
 import { Eraser } from './store/erase.ts';
 import { JournalStore } from './store/journal.ts';
 import { EventStore } from './store/pipeline.ts';
+
+/** Least time between two batches of an alert's stream: no insert hangs on it, and somebody waits for the notification. */
+const ALERT_LINGER_MS = 20;
+/** Batches of alerts at once: enough that one account's does not wait for another's. */
+const ALERTS_AT_ONCE_MAX = 16;
 
 export type PipelinesOptions = {
   /** A writer's client: reads are not to be repeated behind our back. */
@@ -51,6 +57,8 @@ export type PipelinesOptions = {
   processName?: string | undefined;
   /** Which pipelines run here. */
   groups?: readonly Group[];
+  /** Told of lanes, as `<account>/<lane>`, in which a delivery has become due: whoever sends them need not look. */
+  onEnqueued?: (lanes: readonly string[]) => void;
 };
 
 /** A stream of a pipeline. `share` names the set of units that is shared out among members. */
@@ -75,6 +83,8 @@ export class Pipelines {
   readonly #chains: ChainFlusher;
   readonly #eraser: Eraser;
   readonly #slots = new Slots(INSERTS_AT_ONCE_MAX);
+  /** Alerts write to Redis alone: they do not queue up behind inserts. */
+  readonly #alertSlots = new Slots(ALERTS_AT_ONCE_MAX);
   readonly #doorbell: Doorbell;
   readonly #held = new Map<Unit, Held>();
   readonly #tried = new Set<Unit>();
@@ -205,6 +215,7 @@ export class Pipelines {
 
   #drain(unit: Unit, lease: Lease): Drain<unknown> {
     const { redis, keys, lingerMs, log } = this.#options;
+    const isAlert = unit.group === 'alert';
     return new Drain({
       reader: new StreamReader(
         {
@@ -220,10 +231,10 @@ export class Pipelines {
       ),
       lease,
       work: unit.work,
-      slots: this.#slots,
+      slots: isAlert ? this.#alertSlots : this.#slots,
       doorbell: this.#doorbell,
       bytesMax: Math.min(INSERT_BYTES_MAX, this.#bytesMax(unit.share)),
-      lingerMs,
+      lingerMs: isAlert ? ALERT_LINGER_MS : lingerMs,
       log: log.child({ stream: unit.stream, group: unit.group }),
       trim: () => this.#trim(unit),
     });
@@ -325,10 +336,14 @@ function unitsOf(options: PipelinesOptions): Unit[] {
       units.push({ share: 'anomaly', group: 'anomaly', work, without: ENTRY_FIELD.rows, ...events(partition) });
   }
   if (groups.includes('alert')) {
+    const teller = new Teller(options);
+    const { metrics } = options;
     const onEvents = new EventAlerts({
+      teller,
+      metrics,
       openApprovals: (events) => openApprovals(options, events),
     }) as Work<unknown>;
-    const onSignals = new SignalAlerts() as Work<unknown>;
+    const onSignals = new SignalAlerts({ teller, metrics }) as Work<unknown>;
     for (const partition of partitions) {
       units.push({ share: 'alert', group: 'alert', work: onEvents, without: ENTRY_FIELD.rows, ...events(partition) });
       units.push({

@@ -9,9 +9,10 @@ import type { ParkedEntry, StreamEntry } from '../../src/streams/consume.ts';
 import { checkDigest } from '../digests.ts';
 import type { Batch, Decoded, Parked, Work } from '../drain.ts';
 import { raisesSignals, signalsOf } from './signals-of.ts';
-import { type Placed, Teller, type TellerOptions } from './tell.ts';
+import type { Placed, Teller } from './tell.ts';
 
-export type AlertOptions = TellerOptions & { metrics: Metrics };
+/** `teller`: one for all streams of a process. */
+export type AlertOptions = { teller: Teller; metrics: Metrics };
 
 export type EventAlertsOptions = AlertOptions & {
   /** Opens the approvals of pending events. Idempotent; handed in, since approvals are another pipeline's business. */
@@ -23,11 +24,9 @@ type Held<T> = { id: string; held: T[] };
 
 export class EventAlerts implements Work<Held<EventDigest>> {
   readonly #options: EventAlertsOptions;
-  readonly #teller: Teller;
 
   constructor(options: EventAlertsOptions) {
     this.#options = options;
-    this.#teller = new Teller(options);
   }
 
   decode(entry: StreamEntry): Decoded<Held<EventDigest>> {
@@ -55,7 +54,7 @@ export class EventAlerts implements Work<Held<EventDigest>> {
       held.flatMap(signalsOf).map((raised, i): Placed => ({ ...raised, place: `${id}/${i}` })),
     );
     const { stream, ensureHeld } = batch;
-    await this.#teller.tell({ stream, remember: false, ensureHeld }, signals);
+    await this.#options.teller.tell({ stream, remember: false, ensureHeld }, signals);
     return [];
   }
 
@@ -73,9 +72,9 @@ export class SignalAlerts implements Work<Held<Signal>> {
   readonly #metrics: Metrics;
   readonly #teller: Teller;
 
-  constructor(options: AlertOptions) {
-    this.#metrics = options.metrics;
-    this.#teller = new Teller(options);
+  constructor({ metrics, teller }: AlertOptions) {
+    this.#metrics = metrics;
+    this.#teller = teller;
   }
 
   decode(entry: StreamEntry): Decoded<Held<Signal>> {

@@ -79,6 +79,8 @@ const oncePerWindow = new Script<number>('once-per-window', readAsset('src/redis
 export class Teller {
   readonly #options: TellerOptions;
   readonly #now: () => number | Promise<number>;
+  /** Of accounts that are being told: the end of the last one's turn. At most one a stream. */
+  readonly #turns = new Map<string, Promise<void>>();
   readonly #stages: Record<(typeof STAGES)[number], (telling: Telling) => Promise<void> | void> = {
     match: (telling) => this.#match(telling),
     suppress: (telling) => this.#suppress(telling),
@@ -104,14 +106,40 @@ export class Teller {
     }
     let made = 0;
     for (const [account, all] of accounts) {
-      const texts = await this.#options.redis.hvals(this.#options.keys.alerts(account));
-      const alerts = texts.map((text) => JSON.parse(text) as AlertRecord);
-      for (const chunk of chunksOf(all, alerts)) {
-        await from.ensureHeld();
-        made += await this.#tellChunk({ account, alerts, signals: chunk, ...from });
-      }
+      made += await this.#inTurn(account, () => this.#tellAccount(account, from, all));
     }
     return made;
+  }
+
+  async #tellAccount(
+    account: string,
+    from: { stream: string; remember: boolean; ensureHeld: () => Promise<void> },
+    signals: readonly Placed[],
+  ): Promise<number> {
+    const texts = await this.#options.redis.hvals(this.#options.keys.alerts(account));
+    const alerts = texts.map((text) => JSON.parse(text) as AlertRecord);
+    let made = 0;
+    for (const chunk of chunksOf(signals, alerts)) {
+      await from.ensureHeld();
+      made += await this.#tellChunk({ account, alerts, signals: chunk, ...from });
+    }
+    return made;
+  }
+
+  /** One stream after the other: all of them change the account's windows, and would only refuse each other's commits. */
+  async #inTurn<T>(account: string, work: () => Promise<T>): Promise<T> {
+    const before = this.#turns.get(account) ?? Promise.resolve();
+    const turn = before.then(work);
+    const ended = turn.then(
+      () => undefined,
+      () => undefined,
+    );
+    this.#turns.set(account, ended);
+    try {
+      return await turn;
+    } finally {
+      if (this.#turns.get(account) === ended) this.#turns.delete(account);
+    }
   }
 
   async #tellChunk(from: Pick<Telling, 'account' | 'alerts' | 'signals' | 'stream' | 'remember'>): Promise<number> {

@@ -53,6 +53,7 @@ export type WorkerOptions = RegistryStore & {
   metrics: Metrics;
   log: Log;
   attemptMs?: number;
+  stopMs?: number;
   /** 0 to 1, for the jitter. */
   random?: () => number;
 };
@@ -101,7 +102,7 @@ export class DeliveryWorker implements Part {
     clearTimeout(this.#timer);
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise((resolve) => {
-      timer = setTimeout(resolve, STOP_MS);
+      timer = setTimeout(resolve, this.#options.stopMs ?? STOP_MS);
     });
     await Promise.race([this.idle(), late]);
     clearTimeout(timer);

@@ -75,7 +75,15 @@ export async function makeAlertWorld(t: Test, redis: TestRedis): Promise<AlertWo
   const senders = { webhook: targets, chat_app: targets, email: targets };
   const metrics = new Metrics({ processName: 'test' });
   const another = (options: Partial<WorkerOptions> = {}) => {
-    const worker = new DeliveryWorker({ ...store, senders, metrics, log: silent, random: () => 0.5, ...options });
+    const worker = new DeliveryWorker({
+      ...store,
+      senders,
+      metrics,
+      log: silent,
+      random: () => 0.5,
+      stopMs: 0,
+      ...options,
+    });
     t.teardown(() => worker.stop());
     return worker;
   };
