@@ -18,6 +18,7 @@ import type { Log } from '../../src/log.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import { Approvals } from '../../src/registry/approvals.ts';
+import { dropDeliveriesOf } from '../../src/registry/deliveries.ts';
 import { DeadEntries } from '../../src/streams/dead.ts';
 import { EVENT_GROUPS, JOURNAL_GROUPS } from '../../src/streams/groups.ts';
 import { positionOf } from '../../src/streams/read-barrier.ts';
@@ -82,6 +83,7 @@ export class Eraser {
     await blankIds(clickhouse, account, packAgent(agent));
     const parked = await this.#dead.dropAgent(keys.events(partition), agent);
     await this.#approvals.dropAgent(account, agent);
+    await dropDeliveriesOf({ redis, keys }, account, agent);
     await redis.hdel(keys.lastSeen(partition), agent);
     await redis.hdel(keys.erasures(shard), agent);
     this.#marks.delete(agent);
