@@ -1,0 +1,119 @@
+// From a blocked event to the received message, over the whole service: a webhook that the package's verifier accepts, a chat, a mail
+// by SMTP; and the receiver that docs/channels.md shows, run as it stands there. Receivers have certificates of their own authority.
+import { spawn } from 'node:child_process';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { connect } from 'node:net';
+import path from 'node:path';
+import { Webhook } from 'standardwebhooks';
+import t from 'tap';
+import { assetPath } from '../../src/assets.ts';
+import { freePort } from '../../src/embedded/free-port.ts';
+import { Api } from '../support/api.ts';
+import { authorityFile, certificate } from '../support/certificate.ts';
+import { startReceiver } from '../support/https-receiver.ts';
+import { pause } from '../support/raw-http.ts';
+import { startService } from '../support/service.ts';
+import { startSmtp } from '../support/smtp-server.ts';
+import { decodeWords, headerOf, readMail } from './mail-reader.ts';
+
+t.setTimeout(180_000);
+
+const smtp = await startSmtp(t);
+const hook = await startReceiver(t);
+const chat = await startReceiver(t);
+const inside = await startReceiver(t);
+const port = await freePort();
+const service = await startService(t, {
+  env: {
+    GATEHOUSE_SMTP_URL: smtp.url,
+    GATEHOUSE_MAIL_FROM: 'gatehouse@alerts.example.com',
+    GATEHOUSE_EGRESS_ALLOWED_HOSTS: [hook.port, chat.port, port].map((each) => `localhost:${each}`).join(','),
+    NODE_EXTRA_CA_CERTS: await authorityFile(t),
+  },
+});
+const api = new Api(t, service);
+await api.describe();
+const alert = async (name: string, channel: string, target: string) =>
+  (await api.post('/v1/alerts', { name, trigger: 'policy_violation', channel, target })).json;
+const ends = (holds: () => boolean | Promise<boolean>) => until(holds, 60_000);
+
+t.test('a blocked event reaches all three channels', async (t) => {
+  const { secret } = await alert('to the hook', 'webhook', `${hook.url}/h`);
+  await alert('to the chat', 'chat_app', `${chat.url}/c`);
+  await alert('to the box', 'email', 'oncall@example.com');
+  const { json: agent } = await api.post('/v1/agents', { name: 'billing' });
+  const blocking = {
+    name: 'no <!channel> here',
+    type: 'block_action',
+    conditions: { tool: 'pay' },
+    actions: ['block'],
+  };
+  await api.post('/v1/policies', blocking);
+  await pause(1_000); // in force
+  const sent = await api.post(`/v1/agents/${agent.id}/events`, { type: 'tool_call', payload: { tool: 'pay' } });
+  t.equal(sent.json.policy_result.outcome, 'blocked');
+  t.ok(await ends(() => hook.received.length > 0 && chat.received.length > 0 && smtp.mails.length > 0));
+  const [posted] = hook.received;
+  const content = new Webhook(secret).verify(posted!.body, posted!.headers as Record<string, string>);
+  t.match(content, { type: 'policy_violation', data: { event: { id: sent.json.id }, count: 1 } });
+  const said = JSON.parse(chat.received[0]!.body);
+  t.match(said.text, /^Policy violation \(high\): .*no &lt;!channel&gt; here/);
+  const [mail] = smtp.mails;
+  t.same(mail!.recipients, ['oncall@example.com']);
+  t.match(decodeWords(headerOf(readMail(mail!.raw).headers, 'Subject') ?? ''), /^\[Gatehouse\] Policy violation/);
+  const outcome = async () => (await api.get('/v1/deliveries')).json.items as { status: string; channel: string }[];
+  t.ok(await ends(async () => (await outcome()).filter(({ status }) => status === 'delivered').length === 3));
+});
+
+t.test('the receiver of docs/channels.md accepts a test notification', async (t) => {
+  const text = await readFile(assetPath('docs/channels.md'), 'utf8');
+  const script = /```js\n([\s\S]*?)```/.exec(text)?.[1] ?? '';
+  // Below the packages, so that its import finds them.
+  const folder = await mkdtemp(path.join(assetPath('build'), 'receiver-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const { key, cert } = await certificate();
+  const files = { 'key.pem': key, 'cert.pem': cert, 'receiver.mjs': script };
+  for (const [name, content] of Object.entries(files)) await writeFile(path.join(folder, name), content);
+  const { id, secret } = await alert('to the reader', 'webhook', `https://localhost:${port}/`);
+  const env = { ...process.env, WEBHOOK_SECRET: secret, PORT: String(port) };
+  const child = spawn(process.execPath, ['receiver.mjs'], { cwd: folder, env, stdio: ['ignore', 'pipe', 'inherit'] });
+  t.teardown(() => child.kill());
+  let printed = '';
+  child.stdout.on('data', (data: Buffer) => {
+    printed += data.toString();
+  });
+  t.ok(await ends(() => canConnect(port)), 'it listens');
+  const made = await api.post(`/v1/alerts/${id}/test`, undefined);
+  t.equal(made.status, 201);
+  t.ok(await ends(() => printed.includes('\n')), 'it came');
+  t.match(printed, new RegExp(`^${made.json.id} policy_violation .+\n$`));
+});
+
+t.test('an answer that points inside is not followed', async (t) => {
+  hook.answer = (_request, response) => void response.writeHead(307, { location: inside.url }).end();
+  const { id } = await alert('redirected', 'webhook', `${hook.url}/away`);
+  const { json } = await api.post(`/v1/alerts/${id}/test`, undefined);
+  const attempts = async () => (await api.get(`/v1/deliveries/${json.id}`)).json.attempts as object[];
+  t.ok(await ends(async () => (await attempts()).length > 0));
+  t.match((await attempts())[0], { status_code: 307, error: 'redirect' });
+  t.equal(inside.connections(), 0);
+});
+
+function canConnect(to: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(to, 'localhost', () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.on('error', () => resolve(false));
+  });
+}
+
+async function until(holds: () => boolean | Promise<boolean>, ms: number): Promise<boolean> {
+  const end = performance.now() + ms;
+  while (!(await holds())) {
+    if (performance.now() > end) return false;
+    await pause(50);
+  }
+  return true;
+}
