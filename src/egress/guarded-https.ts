@@ -7,6 +7,7 @@
 import { request as httpsRequest } from 'node:https';
 import { connect, isIP, type Socket } from 'node:net';
 import { type TLSSocket, connect as tlsConnect } from 'node:tls';
+import { Deadline, type Ending } from './deadline.ts';
 import { isPublicAddress } from './public-address.ts';
 import { byNameServers, bySystem, type Resolve } from './resolve.ts';
 import { type TargetUrl, targetUrl } from './target-url.ts';
@@ -21,7 +22,7 @@ const HEAD_BYTES_MAX = 8 * 1024;
 /** Interim answers (1xx) before the answer. */
 const INTERIM_MAX = 10;
 
-export type EgressReason = 'private_address' | 'dns' | 'refused' | 'tls' | 'reset' | 'timeout' | 'aborted';
+export type EgressReason = 'private_address' | 'dns' | 'refused' | 'tls' | 'reset' | Ending;
 
 export class EgressError extends Error {
   override name = 'EgressError';
@@ -70,22 +71,18 @@ export class GuardedHttps {
   async post(text: string, post: Post): Promise<Answer> {
     const target = targetUrl(text, this.#allowedHosts);
     if (typeof target === 'string') throw new EgressError('private_address', { isFinal: true });
-    const over = new AbortController();
-    const timer = setTimeout(() => over.abort(new EgressError('timeout')), post.timeoutMs);
-    const leave = () => over.abort(new EgressError(isTimeout(post.signal.reason) ? 'timeout' : 'aborted'));
-    if (post.signal.aborted) leave();
-    post.signal.addEventListener('abort', leave, { once: true });
+    const deadline = new Deadline(post.timeoutMs, post.signal);
+    const over = deadline.signal;
     let socket: Socket | undefined;
     try {
-      socket = await connectToAny(await this.#addresses(target, over.signal), target, over.signal);
-      return await exchange(await secure(socket, target, this.#ca), target, post, over.signal);
+      socket = await connectToAny(await this.#addresses(target, over), target, over);
+      return await exchange(await secure(socket, target, this.#ca), target, post, over);
     } catch (error) {
-      if (over.signal.aborted) throw over.signal.reason;
+      if (deadline.ending !== undefined) throw new EgressError(deadline.ending);
       throw error instanceof EgressError ? error : new EgressError('reset', { cause: error });
     } finally {
       socket?.destroy();
-      clearTimeout(timer);
-      post.signal.removeEventListener('abort', leave);
+      deadline.end();
     }
   }
 
@@ -173,17 +170,21 @@ function exchange(tls: TLSSocket, { url, host, port }: TargetUrl, post: Post, ov
       signal: over,
     });
     let interim = 0;
-    request.on('error', reject);
-    request.on('close', () => reject(new EgressError('reset')));
+    let answer: Answer | undefined;
+    // What breaks after the head of the answer has come changes nothing: the status is known.
+    const fail = (error: Error): void => (answer === undefined ? reject(error) : resolve(answer));
+    request.on('error', fail);
+    request.on('close', () => fail(new EgressError('reset')));
     request.on('information', () => {
       if (++interim > INTERIM_MAX) request.destroy(new EgressError('reset'));
     });
     request.once('response', (response) => {
-      const answer = { status: response.statusCode ?? 0, retryAfter: response.headers['retry-after'] };
+      const got: Answer = { status: response.statusCode ?? 0, retryAfter: response.headers['retry-after'] };
+      answer = got;
       let bytes = 0;
       const done = (): void => {
         clearTimeout(timer);
-        resolve(answer);
+        resolve(got);
         request.destroy();
       };
       const timer = setTimeout(done, BODY_MS_MAX);
@@ -205,8 +206,4 @@ function orAborted<T>(promise: Promise<T>, over: AbortSignal): Promise<T> {
     over.addEventListener('abort', stop, { once: true });
     promise.then(resolve, reject).finally(() => over.removeEventListener('abort', stop));
   });
-}
-
-function isTimeout(reason: unknown): boolean {
-  return reason instanceof Error && reason.name === 'TimeoutError';
 }

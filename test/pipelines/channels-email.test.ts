@@ -16,7 +16,7 @@ import { aNotification, anAttempt, aSignal } from './notification.ts';
 const FROM = 'gatehouse@alerts.example.com';
 const BOX = 'oncall@example.com';
 const RUNS = Number(process.env.GATEHOUSE_TEST_HOSTILE_STRINGS ?? 200);
-const COMPOSED_RUNS = Math.max(1_000, RUNS);
+const COMPOSED_RUNS = Math.max(500, RUNS);
 const SEED = Number(process.env.GATEHOUSE_TEST_SEED ?? Date.now() % 2 ** 31);
 
 const HEADERS = ['Auto-Submitted', 'Content-Type', 'Date', 'From', 'MIME-Version', 'Message-ID', 'Subject', 'To'];
@@ -119,7 +119,7 @@ t.test('a server that is not there, says nothing, or is left', async (t) => {
   t.match(await running, { outcome: 'retry', error: 'aborted' });
   const cut = channel.send({ address: BOX }, aNotification(), anAttempt());
   setTimeout(() => channel.close(), 50);
-  t.match(await cut, { outcome: 'retry', statusCode: null }, 'a close ends what is being sent');
+  t.match(await cut, { outcome: 'retry', error: 'aborted' }, 'a close ends what is being sent');
 });
 
 t.test('hostile strings are text, in every mail that goes out', async (t) => {

@@ -3,11 +3,13 @@
 
 import { Webhook } from 'standardwebhooks';
 import t from 'tap';
+import { makeChannels } from '../../pipelines/alert/channels/channels.ts';
 import { ChatAppChannel, chatBody, inert } from '../../pipelines/alert/channels/chat-app.ts';
 import { retryAfterMs } from '../../pipelines/alert/channels/post.ts';
 import { cut, oneLine } from '../../pipelines/alert/channels/text.ts';
 import { WebhookChannel, webhookBody } from '../../pipelines/alert/channels/webhook.ts';
 import { GuardedHttps } from '../../src/egress/guarded-https.ts';
+import { createLog } from '../../src/log.ts';
 import { startReceiver } from '../support/https-receiver.ts';
 import { aNotification, anAttempt, aSignal } from './notification.ts';
 
@@ -192,6 +194,28 @@ t.test('a chat is told, and nobody is called or linked by a name', async (t) => 
     }
   }
   t.equal(inert('a & b'), 'a &amp; b');
+});
+
+t.test('the three are made from the settings', async (t) => {
+  const settings = { mailFrom: 'gatehouse@localhost', egressAllowedHosts: undefined, smtpUrl: undefined };
+  const log = createLog({ level: 'silent', processName: 'test' });
+  const channels = makeChannels(settings, log);
+  const mail = await channels.senders.email.send({ address: 'a@b.co' }, aNotification(), anAttempt());
+  t.strictSame(mail, { outcome: 'failed', statusCode: null, error: 'not_configured' });
+  const inside = await startReceiver(t);
+  const target = { url: inside.url, secret: SECRET };
+  for (const name of ['webhook', 'chat_app'] as const) {
+    const refused = await channels.senders[name].send(target, aNotification(), anAttempt());
+    t.match(refused, { outcome: 'failed', error: 'private_address' }, 'no host is let through unless it is named');
+  }
+  const known = makeChannels({ ...settings, egressAllowedHosts: `localhost:${inside.port}` }, log);
+  const met = await known.senders.webhook.send(target, aNotification(), anAttempt());
+  t.match(met, { outcome: 'retry', error: 'tls' }, 'named, but with a certificate that nobody knows');
+  const broken = aNotification({ createdAt: Number.NaN });
+  t.match(await known.senders.webhook.send(target, broken, anAttempt()), { outcome: 'retry', error: 'internal' });
+  t.same(inside.received, []);
+  known.close();
+  channels.close();
 });
 
 t.test('text is cut between characters', async (t) => {

@@ -4,6 +4,7 @@
 // part. Message-ID and Date follow from the delivery, so a mail that arrives twice is seen as one by mail programs.
 // Failure: what the server refuses for good about the recipient (5xx to RCPT) has failed; everything else is to be tried again.
 import { createTransport } from 'nodemailer';
+import { Deadline } from '../../../src/egress/deadline.ts';
 import { isMailAddress } from '../../../src/registry/alert-target.ts';
 import type { Attempt, AttemptError, AttemptResult, ChannelSender, Notification, Target } from '../channel.ts';
 import { describe } from './sentences.ts';
@@ -43,6 +44,7 @@ type Transport = ReturnType<typeof transportOf>;
 export class EmailChannel implements ChannelSender {
   readonly #mailFrom: string;
   readonly #transport: Transport;
+  #isClosed = false;
 
   constructor({ smtpUrl, mailFrom }: EmailOptions) {
     this.#mailFrom = mailFrom;
@@ -54,26 +56,23 @@ export class EmailChannel implements ChannelSender {
   async send(target: Target, notification: Notification, attempt: Attempt): Promise<AttemptResult> {
     if (!('address' in target)) return { outcome: 'failed', statusCode: null, error: 'not_configured' };
     if (!isMailAddress(target.address)) return { outcome: 'failed', statusCode: null, error: 'rejected' };
-    const over = new AbortController();
-    const timer = setTimeout(() => over.abort('timeout'), attempt.timeoutMs);
-    const leave = () => over.abort(isTimeout(attempt.signal.reason) ? 'timeout' : 'aborted');
-    if (attempt.signal.aborted) leave();
-    attempt.signal.addEventListener('abort', leave, { once: true });
+    const deadline = new Deadline(attempt.timeoutMs, attempt.signal);
     try {
       const mail = mailOf(notification, target.address, this.#mailFrom);
-      const { response } = await this.#transport.sendMail({ ...mail, signal: over.signal });
+      const { response } = await this.#transport.sendMail({ ...mail, signal: deadline.signal });
       return { outcome: 'delivered', statusCode: codeOf(response), error: null };
     } catch (error) {
-      if (over.signal.aborted) return { outcome: 'retry', statusCode: null, error: over.signal.reason };
+      const ending = deadline.ending ?? (this.#isClosed ? 'aborted' : undefined);
+      if (ending !== undefined) return { outcome: 'retry', statusCode: null, error: ending };
       return failureOf(error as SmtpError);
     } finally {
-      clearTimeout(timer);
-      attempt.signal.removeEventListener('abort', leave);
+      deadline.end();
     }
   }
 
   /** Mails that are being sent fail; whoever sends them again does so by another process. */
   close(): void {
+    this.#isClosed = true;
     this.#transport.close({ force: true });
   }
 }
@@ -173,8 +172,4 @@ function wordOf(code: string | undefined, originalCode: string | undefined): Att
 function codeOf(response: string): number | null {
   const code = Number.parseInt(response, 10);
   return Number.isInteger(code) ? code : null;
-}
-
-function isTimeout(reason: unknown): boolean {
-  return reason instanceof Error && reason.name === 'TimeoutError';
 }
