@@ -1,0 +1,148 @@
+// Deliveries as callers meet them, over the whole service with receivers by https: test notifications, what a list shows and
+// filters, sending a failed one again, what an agent's deletion takes along, and accounts apart.
+import t from 'tap';
+import { mintId } from '../../src/ids.ts';
+import { Api } from '../support/api.ts';
+import { authorityFile } from '../support/certificate.ts';
+import { startReceiver } from '../support/https-receiver.ts';
+import { pause } from '../support/raw-http.ts';
+import { runCli, startService } from '../support/service.ts';
+
+t.setTimeout(180_000);
+
+const hook = await startReceiver(t);
+const service = await startService(t, {
+  env: {
+    GATEHOUSE_EGRESS_ALLOWED_HOSTS: `localhost:${hook.port}`,
+    NODE_EXTRA_CA_CERTS: await authorityFile(t),
+  },
+});
+const api = new Api(t, service);
+await api.describe();
+let names = 0;
+
+async function newAlert(more: object = {}): Promise<{ id: string }> {
+  const body = {
+    name: `alert ${++names}`,
+    trigger: 'policy_violation',
+    channel: 'webhook',
+    target: `${hook.url}/secret-path`,
+  };
+  return (await api.post('/v1/alerts', { ...body, ...more })).json;
+}
+
+t.test('a test notification is shown at once, and then as delivered', async (t) => {
+  const alert = await newAlert({ status: 'inactive' });
+  const made = await api.post(`/v1/alerts/${alert.id}/test`, undefined);
+  t.match(made, {
+    status: 201,
+    json: { alert_id: alert.id, status: 'pending', test: true, target: hook.url, attempts: [] },
+  });
+  t.notMatch(made.text, 'secret-path');
+  const listed = await api.get(`/v1/deliveries?alert_id=${alert.id}`);
+  t.match(listed, { status: 200, json: { total: 1, limit: 50, offset: 0, items: [{ id: made.json.id }] } });
+  await until(async () => (await api.get(`/v1/deliveries/${made.json.id}`)).json.status === 'delivered');
+  const { json } = await api.get(`/v1/deliveries/${made.json.id}`);
+  t.match(json, { next_attempt_at: null, attempts: [{ status_code: 200, error: null }] });
+  t.equal(hook.received.filter(({ headers }) => headers['webhook-id'] === made.json.id).length, 1);
+  await api.delete(`/v1/alerts/${alert.id}`);
+  t.equal((await api.post(`/v1/alerts/${alert.id}/test`, undefined)).status, 404);
+});
+
+t.test('filters and pages', async (t) => {
+  const alert = await newAlert();
+  const ids: string[] = [];
+  for (let i = 0; i < 3; i++) ids.unshift((await api.post(`/v1/alerts/${alert.id}/test`, undefined)).json.id);
+  const of = async (query: string) => (await api.get(`/v1/deliveries?alert_id=${alert.id}${query}`)).json;
+  t.same(
+    (await of('')).items.map(({ id }: { id: string }) => id),
+    ids,
+    'newest first',
+  );
+  t.match(await of('&limit=1&offset=1'), { total: 3, items: [{ id: ids[1] }] });
+  await until(async () => (await of('&status=delivered')).total === 3);
+  t.equal((await of('&status=failed')).total, 0);
+  t.equal((await of('&channel=email')).total, 0);
+  t.equal((await of(`&agent_id=${mintId('agent', 0)}`)).total, 0);
+  for (const query of ['limit=0', 'limit=501', 'status=lost', 'channel=fax', 'nonsense=1'])
+    t.equal((await api.get(`/v1/deliveries?${query}`)).status, 400, query);
+});
+
+t.test('a failed delivery is sent again under its id; what was delivered is not', async (t) => {
+  hook.answer = (_request, response) => void response.writeHead(410).end();
+  const alert = await newAlert();
+  const { id } = (await api.post(`/v1/alerts/${alert.id}/test`, undefined)).json;
+  await until(async () => (await api.get(`/v1/deliveries/${id}`)).json.status === 'failed');
+  t.match((await api.get(`/v1/alerts/${alert.id}`)).json, { status: 'inactive' }, '410 switched the alert off');
+  const audit = (await api.get(`/v1/audit-logs?resource_id=${alert.id}&action=alert.updated`)).json.logs;
+  t.match(audit, [{ actor: 'system', details: { reason: 'target_gone', delivery_id: id } }]);
+  hook.answer = (_request, response) => void response.end();
+  const again = await api.post(`/v1/deliveries/${id}/redeliver`, undefined);
+  t.match(again, { status: 200, json: { id, status: 'pending', attempts: [{ status_code: 410 }] } });
+  await until(async () => (await api.get(`/v1/deliveries/${id}`)).json.status === 'delivered');
+  const { json } = await api.get(`/v1/deliveries/${id}`);
+  t.equal(json.attempts.length, 2);
+  t.equal(hook.received.filter(({ headers }) => headers['webhook-id'] === id).length, 2);
+  t.match(await api.post(`/v1/deliveries/${id}/redeliver`, undefined), {
+    status: 409,
+    json: { error: { code: 'not_redeliverable' } },
+  });
+});
+
+t.test('unknown deliveries, and those of others, are 404', async (t) => {
+  const alert = await newAlert();
+  const { id } = (await api.post(`/v1/alerts/${alert.id}/test`, undefined)).json;
+  const env = { GATEHOUSE_DATA_DIR: service.dataDir };
+  const printed = await runCli(['account', 'create', 'another'], env);
+  const key = /gth_[A-Za-z0-9]{40}/.exec(printed.stdout)?.[0];
+  t.type(key, 'string', printed.stderr);
+  const other = api.as(key!);
+  for (const path of [`/v1/deliveries/${id}`, `/v1/deliveries/${mintId('delivery', 0)}`, '/v1/deliveries/dlv_x']) {
+    t.equal((await other.get(path)).status, 404, path);
+    t.equal((await other.post(`${path}/redeliver`, undefined)).status, 404, path);
+  }
+  t.equal((await other.post(`/v1/alerts/${alert.id}/test`, undefined)).status, 404);
+  t.equal((await other.get('/v1/deliveries')).json.total, 0);
+});
+
+t.test("an agent's deletion takes its deliveries along, and sends nothing more about it", async (t) => {
+  const agent = (await api.post('/v1/agents', { name: 'short-lived' })).json;
+  const kept = (await api.post('/v1/agents', { name: 'kept' })).json;
+  // Failures of others would open the host's breaker.
+  for (const { id } of (await api.get('/v1/alerts')).json.items) await api.delete(`/v1/alerts/${id}`);
+  const alert = await newAlert();
+  await api.post('/v1/policies', {
+    name: 'no pay',
+    type: 'block_action',
+    conditions: { tool: 'pay' },
+    actions: ['block'],
+  });
+  await pause(1_000); // in force
+  hook.answer = (_request, response) => void response.writeHead(500).end();
+  const pay = { type: 'tool_call', payload: { tool: 'pay' } };
+  for (const { id } of [agent, kept])
+    t.equal((await api.post(`/v1/agents/${id}/events`, pay)).json.policy_result.outcome, 'blocked');
+  const total = async (id: string) => (await api.get(`/v1/deliveries?agent_id=${id}&alert_id=${alert.id}`)).json.total;
+  await until(async () => (await total(agent.id)) === 1 && (await total(kept.id)) === 1);
+  t.match((await api.get(`/v1/deliveries?agent_id=${kept.id}&alert_id=${alert.id}`)).json.items, [
+    { alert_id: alert.id, trigger: 'policy_violation', severity: 'high', status: 'pending', test: false, count: 1 },
+  ]);
+  t.equal((await api.delete(`/v1/agents/${agent.id}`)).status, 204);
+  t.equal(await total(agent.id), 0, 'gone with the answer');
+  t.equal(await total(kept.id), 1);
+  const told = () => hook.received.filter(({ body }) => body.includes(agent.id)).length;
+  const [ofDeleted, ofKept] = [told(), hook.received.filter(({ body }) => body.includes(kept.id)).length];
+  // The first retry comes after 5 s.
+  await until(() => hook.received.filter(({ body }) => body.includes(kept.id)).length > ofKept);
+  await pause(2_000);
+  t.equal(told(), ofDeleted, 'its own retry is not sent');
+  t.equal(await total(agent.id), 0);
+});
+
+async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
+  const end = performance.now() + 60_000;
+  while (!(await holds())) {
+    if (performance.now() > end) throw new Error('did not come true within a minute');
+    await pause(50);
+  }
+}
