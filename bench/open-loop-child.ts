@@ -3,7 +3,7 @@
 // sleep would take a processor from the server that it measures. How late it was itself is in every sample.
 // Bounds: samples are allotted once from the schedule's count; what is still due or open GRACE_MS after the end is given up.
 import net from 'node:net';
-import { type OpenLoad, type Samples, Schedule } from './open-loop.ts';
+import { GIVEN_UP, NO_ANSWER, type OpenLoad, type Samples, Schedule } from './open-loop.ts';
 
 const TICK_MS = 1;
 /** Longer than any caller waits. */
@@ -53,7 +53,6 @@ type ConnectionEvents = {
   idle(connection: Connection): void;
   /** It is being connected anew, and `idle` once it is. */
   gone(connection: Connection): void;
-  /** Status 0: no answer. */
   answer(status: number, dueMs: number, lateMs: number): void;
 };
 
@@ -97,7 +96,7 @@ class Connection {
     this.#socket.on('error', () => undefined); // 'close' follows
     this.#socket.on('close', () => {
       if (this.#closed) return;
-      if (this.#busy) this.#finish(0);
+      if (this.#busy) this.#finish(NO_ANSWER);
       this.#events.gone(this);
       setTimeout(() => this.#connect(), CONNECT_AGAIN_MS);
     });
@@ -137,6 +136,7 @@ function run(load: OpenLoad): Promise<Samples> {
   const recorder = new Recorder(schedule.count);
   const requests = load.requests.map((request) => requestBytes(load.url, request));
   const { hostname, port } = new URL(load.url);
+  const { giveUpMs = Number.POSITIVE_INFINITY } = load;
   const idle: Connection[] = [];
   /** Since when there has been a free connection: a request that is sent later than that was kept by us. */
   let idleSinceMs = startMs;
@@ -145,6 +145,10 @@ function run(load: OpenLoad): Promise<Samples> {
       const nowMs = performance.now();
       const dueMs = schedule.take(nowMs);
       if (dueMs === undefined) return;
+      if (nowMs - dueMs > giveUpMs) {
+        recorder.add(dueMs - startMs, nowMs - dueMs, GIVEN_UP, 0);
+        continue;
+      }
       const request = requests[schedule.taken % requests.length]!;
       idle.pop()!.send(request, dueMs, nowMs - Math.max(dueMs, idleSinceMs));
     }

@@ -57,17 +57,22 @@ export type OpenLoad = {
   phases: Phase[];
   /** At most so many requests are under way at once; those that find none free wait, and their waiting counts. */
   connections: number;
+  /** A caller that has not even found a connection for so long goes away. Without it all wait. */
+  giveUpMs?: number;
 };
+
+/** `status` where there is none. */
+export const NO_ANSWER = 0;
+export const GIVEN_UP = 1;
 
 /** One entry a request, in the order of their ends. Times in ms; `dueMs` since the load began. */
 export type Samples = {
   dueMs: Float64Array;
   latencyMs: Float64Array;
-  /** 0: no answer. */
   status: Uint16Array;
   /** By how much the generator itself was late in sending although a connection was free. */
   lateMs: Float64Array;
-  /** Requests that were due and could not be sent before the load was given up. */
+  /** Requests that were due and had no answer, or were not even sent, when the load ended. */
   unsent: number;
 };
 
@@ -105,12 +110,13 @@ export type Summary = {
 export function summarize(samples: Samples, fromMs = 0, toMs = Number.POSITIVE_INFINITY): Summary {
   const { dueMs, latencyMs, status, lateMs, unsent } = samples;
   const [good, refused, late]: [number[], number[], number[]] = [[], [], []];
-  let failed = 0;
+  let [failed, givenUp] = [0, 0];
   for (let i = 0; i < dueMs.length; i++) {
     if (dueMs[i]! < fromMs || dueMs[i]! >= toMs) continue;
     late.push(lateMs[i]!);
     if (status[i]! >= 200 && status[i]! < 300) good.push(latencyMs[i]!);
     else if (status[i] === 503 || status[i] === 429) refused.push(latencyMs[i]!);
+    else if (status[i] === GIVEN_UP) givenUp++;
     else failed++;
   }
   const ascending = sorted(good);
@@ -118,7 +124,7 @@ export function summarize(samples: Samples, fromMs = 0, toMs = Number.POSITIVE_I
     answered: good.length,
     refused: refused.length,
     failed,
-    unsent,
+    unsent: unsent + givenUp,
     p50Ms: percentile(ascending, 0.5),
     p99Ms: percentile(ascending, 0.99),
     p999Ms: percentile(ascending, 0.999),

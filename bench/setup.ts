@@ -49,15 +49,25 @@ export async function setPolicies(
 }
 
 /** Admin keys of so many new accounts. */
-export async function makeAccounts(service: BenchService, count: number): Promise<string[]> {
+export function makeAccounts(service: BenchService, count: number): Promise<string[]> {
+  const by = { actor: 'system', requestId: 'bench' };
+  return withAccounts(service, (accounts) =>
+    inParallel(count, async (i) => (await accounts.create(`bench-${i}`, by)).firstKey),
+  );
+}
+
+/** The id of the account that the service's key belongs to. */
+export async function defaultAccount(service: BenchService): Promise<string> {
+  return (await withAccounts(service, (accounts) => accounts.byName('default')))!.id;
+}
+
+async function withAccounts<T>(service: BenchService, use: (accounts: Accounts) => Promise<T>): Promise<T> {
   const { redisUrl, redisCluster } = await service.addresses();
   const redis = connectCommands({ url: redisUrl, cluster: redisCluster });
   try {
     await waitUntilReady(redis, 10_000);
     // Prefix and partitions as the service has them by default; an account's keys do not depend on the partitions.
-    const accounts = new Accounts({ redis, keys: new Keys({ prefix: 'gh-', partitions: 8 }) });
-    const by = { actor: 'system', requestId: 'bench' };
-    return await inParallel(count, async (i) => (await accounts.create(`bench-${i}`, by)).firstKey);
+    return await use(new Accounts({ redis, keys: new Keys({ prefix: 'gh-', partitions: 8 }) }));
   } finally {
     redis.disconnect();
   }

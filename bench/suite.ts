@@ -6,6 +6,7 @@ import { ingest } from './ingest.ts';
 import { latency } from './latency.ts';
 import { overload } from './overload.ts';
 import { policies } from './policies.ts';
+import { query } from './query.ts';
 import { real } from './real.ts';
 import { scale } from './scale.ts';
 
@@ -31,6 +32,7 @@ export function suiteLines(values: SuiteValues, arguments_: readonly string[]): 
     'end-to-end': () => endToEnd({ seconds: seconds(60) }),
     latency: () => latency({ turns, seconds: seconds(10) }),
     policies: () => policies({ turns, seconds: seconds(4) }),
+    query: () => query({ events: Number(values.events ?? 10_000_000) }),
     scale: () => scale({ turns, seconds: seconds(3), agents: Number(values.agents ?? 100_000) }),
     fsync: () => fsync({ turns, seconds: seconds(5) }),
     overload: () => overload({ seconds: seconds(60) }),

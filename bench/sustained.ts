@@ -11,6 +11,8 @@ import { bodyOf, eventsPath } from './workload.ts';
 
 /** Growth that is noise: rows come in blocks, so the backlog saws. Share of the rate. */
 const GROWTH_SHARE_MAX = 0.02;
+/** As little as this is no backlog, whatever its slope: rows wait for the next insert. */
+const BACKLOG_SECONDS_SMALL = 0.5;
 /** At the end so many seconds' worth of events may wait: more has grown before the slope was looked at. */
 const BACKLOG_SECONDS_MAX = 2;
 /** Nor may the queue before the door grow: what is due and finds no connection waits, and its waiting counts. */
@@ -40,11 +42,15 @@ export type Trial = {
 };
 
 /** One open loop over all agents in turn; `phases` in requests a second. */
-export function loadOf({ service, agents, eventsPerRequest }: Target, phases: Phase[]): Promise<Samples> {
+export function loadOf(
+  { service, agents, eventsPerRequest }: Target,
+  phases: Phase[],
+  more: { connections?: number; giveUpMs?: number } = {},
+): Promise<Samples> {
   const body = bodyOf(eventsPerRequest);
   const requests = agents.map((agent) => ({ path: eventsPath(agent, eventsPerRequest), key: service.key, body }));
   const connections = eventsPerRequest === 1 ? OPEN_CONNECTIONS.single : OPEN_CONNECTIONS.batch;
-  return openLoad({ url: service.url, requests, phases, connections });
+  return openLoad({ url: service.url, requests, phases, connections, ...more });
 }
 
 /** Runs one rate for so long, and says whether the backlog stayed flat. Leaves the backlog drained. */
@@ -60,9 +66,10 @@ export async function trial(target: Target, eventsPerSecond: number, seconds: nu
   const settled = points.filter(({ second }) => second >= seconds * SETTLE_SHARE);
   const growth = slope(settled.map(({ second, events }) => [second, events]));
   const due = Math.round((eventsPerSecond / eventsPerRequest) * seconds * (1 - SETTLE_SHARE));
+  const [most, last] = [Math.max(...settled.map(({ events }) => events)), settled.at(-1)?.events ?? 0];
   const isFlat =
-    growth <= eventsPerSecond * GROWTH_SHARE_MAX &&
-    (points.at(-1)?.events ?? 0) <= eventsPerSecond * BACKLOG_SECONDS_MAX &&
+    (growth <= eventsPerSecond * GROWTH_SHARE_MAX || most <= eventsPerSecond * BACKLOG_SECONDS_SMALL) &&
+    last <= eventsPerSecond * BACKLOG_SECONDS_MAX &&
     summary.answered >= due * GOOD_SHARE_MIN &&
     summary.p99Ms <= P99_MS_MAX;
   const storedPerSecond = slope(settled.map(({ second, taken }) => [second, taken]));

@@ -1,0 +1,237 @@
+// Question: how long do reads take when there are 10 million events of 1,000 agents?
+// Method: a month of events (bench/history.ts) is written straight into ClickHouse by the store's own insert path; merges are
+// waited for, up to ten minutes, not forced. Then each kind of read is asked a hundred times through the API by one caller, the
+// kinds in turns, each time with another agent, trace, word or time: what is timed is what a caller waits, HTTP included.
+// Rows read: the service's own query functions run on a client that adds up what ClickHouse says it has read.
+// Beside it stands the processor time of the engine for one read. The machine's file cache is warm, as it is in use.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { listAuditLogs } from '../clickhouse/queries/list-audit-logs.ts';
+import { type EventPage, listEvents } from '../clickhouse/queries/list-events.ts';
+import { getTrace } from '../clickhouse/queries/traces.ts';
+import { type History, random, writeHistory } from './history.ts';
+import { HttpClient } from './http-client.ts';
+import { cpuByPart } from './processes.ts';
+import { RecordingClickHouse } from './recording-clickhouse.ts';
+import { beginLine, hand, progress, type Row } from './report.ts';
+import { type BenchService, startBenchService } from './service.ts';
+import { defaultAccount, makeAgents } from './setup.ts';
+import { percentile, sorted } from './statistics.ts';
+
+const AGENTS = 1_000;
+const TRIES = 100;
+/** A kind that is slow is asked less often. */
+const KIND_SECONDS_MAX = 60;
+const ROUNDS = 5;
+const COUNTED_TRIES = 3;
+const MERGE_MS_MAX = 10 * 60_000;
+const PAGE = 50;
+const DEEP_OFFSET = 100_000;
+const DAY_MS = 86_400_000;
+
+type Chance = () => number;
+/** One read: the address that a caller asks, and the same as the service asks ClickHouse. */
+type Read = { path: string; ask: (clickhouse: RecordingClickHouse, account: string) => Promise<unknown> };
+type Kind = { name: string; read: (history: History, chance: Chance) => Read };
+
+export async function query(options: { events: number }): Promise<boolean> {
+  const machine = beginLine('query');
+  const service = await startBenchService({ GATEHOUSE_FRONTS: '1', GATEHOUSE_QUERY_TIMEOUT_SECONDS: '60' });
+  const { clickhouseUrl, clickhouseDatabase } = await service.addresses();
+  const clickhouse = new RecordingClickHouse({ url: clickhouseUrl, database: clickhouseDatabase });
+  try {
+    const agents = await makeAgents(service, AGENTS);
+    const account = await defaultAccount(service);
+    const started = performance.now();
+    const history = await writeHistory(clickhouse, { account, agents, events: options.events });
+    const writtenSeconds = (performance.now() - started) / 1000;
+    const merged = await whenMerged(clickhouse);
+    const kinds = KINDS.filter(({ name }) => !name.includes('offset') || options.events > 20 * DEEP_OFFSET);
+    const times = await askAll(service, history, kinds);
+    const rows: Row[] = [];
+    for (const kind of kinds) rows.push(await rowOf(kind, times.get(kind.name)!, clickhouse, account, history));
+    hand(
+      {
+        line: 'query',
+        question: `how long do reads take over ${options.events} events of ${AGENTS} agents?`,
+        command: `npm run bench -- query --events ${options.events}`,
+        rows,
+        charts: [chartOf(rows)],
+        notes: [
+          `Written at ${Math.round(options.events / writtenSeconds)} events/s, rows made included; ${merged}. Reads of one caller.`,
+        ],
+      },
+      machine,
+    );
+    return true;
+  } finally {
+    await clickhouse.close();
+    await service.stop();
+  }
+}
+
+const one = <T>(of: readonly T[], chance: Chance): T => of[Math.floor(chance() * of.length)]!;
+const iso = (ms: number) => new Date(ms).toISOString();
+
+function agentList(agent: string, more: Partial<EventPage>, parameters: string): Read {
+  return {
+    path: `/v1/agents/${agent}/events?limit=${PAGE}${parameters}`,
+    ask: (clickhouse, account) => listEvents(clickhouse, account, { agentId: agent, limit: PAGE, offset: 0, ...more }),
+  };
+}
+
+function timeline(more: Partial<EventPage>, parameters: string): Read {
+  return {
+    path: `/v1/events?limit=${PAGE}${parameters}`,
+    ask: (clickhouse, account) => listEvents(clickhouse, account, { limit: PAGE, offset: 0, ...more }),
+  };
+}
+
+/** A search in a week of the month. */
+function search({ fromMs }: History, q: string, chance: Chance): Read {
+  const from = Math.floor(fromMs + chance() * 23 * DAY_MS);
+  const to = from + 7 * DAY_MS;
+  return timeline({ q, from, to }, `&q=${encodeURIComponent(q)}&from=${iso(from)}&to=${iso(to)}`);
+}
+
+const KINDS: Kind[] = [
+  { name: 'list of an agent', read: ({ agents }, chance) => agentList(one(agents.slice(1), chance), {}, '') },
+  { name: 'list of the heavy agent', read: ({ agents }) => agentList(agents[0]!, {}, '') },
+  {
+    name: `list of the heavy agent, offset ${DEEP_OFFSET}`,
+    read: ({ agents }) => agentList(agents[0]!, { offset: DEEP_OFFSET }, `&offset=${DEEP_OFFSET}`),
+  },
+  {
+    name: 'list of an agent, one day',
+    read({ agents, fromMs }, chance) {
+      const from = Math.floor(fromMs + chance() * 29 * DAY_MS);
+      const to = from + DAY_MS;
+      return agentList(one(agents, chance), { from, to }, `&from=${iso(from)}&to=${iso(to)}`);
+    },
+  },
+  {
+    name: 'list of an agent, one type',
+    read: ({ agents }, chance) => agentList(one(agents, chance), { type: 'completion' }, '&type=completion'),
+  },
+  { name: 'account timeline', read: () => timeline({}, '') },
+  {
+    name: `account timeline, offset ${DEEP_OFFSET}`,
+    read: () => timeline({ offset: DEEP_OFFSET }, `&offset=${DEEP_OFFSET}`),
+  },
+  {
+    name: 'trace',
+    read({ traces }, chance) {
+      const trace = one(traces, chance);
+      return { path: `/v1/traces/${trace}`, ask: (clickhouse, account) => getTrace(clickhouse, account, trace) };
+    },
+  },
+  {
+    name: 'search of a week, a rare word',
+    read: (history, chance) => search(history, one(history.words.slice(-5_000), chance), chance),
+  },
+  {
+    name: 'search of a week, a common word',
+    read: (history, chance) => search(history, one(history.words.slice(0, 20), chance), chance),
+  },
+  {
+    name: 'search of a week, two words',
+    read(history, chance) {
+      const q = `${one(history.words.slice(0, 500), chance)} ${one(history.words.slice(500, 5_000), chance)}`;
+      return search(history, q, chance);
+    },
+  },
+  {
+    name: 'audit log',
+    read: () => ({
+      path: `/v1/audit-logs?limit=${PAGE}`,
+      ask: (clickhouse, account) => listAuditLogs(clickhouse, account, { limit: PAGE, offset: 0 }),
+    }),
+  },
+  {
+    name: 'audit log of blocked events',
+    read: () => ({
+      path: `/v1/audit-logs?limit=${PAGE}&action=event.blocked`,
+      ask: (clickhouse, account) =>
+        listAuditLogs(clickhouse, account, { limit: PAGE, offset: 0, action: 'event.blocked' }),
+    }),
+  },
+];
+
+type Times = { ms: number[]; cpuMs: number };
+
+/** The kinds in turns, a share of the tries in each round. */
+async function askAll(service: BenchService, history: History, kinds: readonly Kind[]): Promise<Map<string, Times>> {
+  const client = new HttpClient({ ...service, connections: 1 });
+  const chance = random(7);
+  const engine = (await service.children()).filter(({ name }) => name === 'clickhouse');
+  const cpu = () => (cpuByPart(engine).get('clickhouse') ?? 0) * 1000;
+  const times = new Map<string, Times>(kinds.map(({ name }) => [name, { ms: [], cpuMs: 0 }]));
+  try {
+    for (let round = 1; round <= ROUNDS; round++) {
+      for (const { name, read } of kinds) {
+        const own = times.get(name)!;
+        const cpuBefore = cpu();
+        const until = performance.now() + (KIND_SECONDS_MAX * 1000) / ROUNDS;
+        for (let i = 0; i < TRIES / ROUNDS && performance.now() < until; i++) {
+          const started = performance.now();
+          const { status, body } = await client.send('GET', read(history, chance).path);
+          own.ms.push(performance.now() - started);
+          if (status !== 200) throw new Error(`${name}: ${status} ${body.slice(0, 300)}`);
+        }
+        own.cpuMs += cpu() - cpuBefore;
+      }
+      progress(`round ${round} of ${ROUNDS} asked`);
+    }
+  } finally {
+    client.close();
+  }
+  return times;
+}
+
+async function rowOf(
+  { name, read }: Kind,
+  { ms, cpuMs }: Times,
+  clickhouse: RecordingClickHouse,
+  account: string,
+  history: History,
+): Promise<Row> {
+  const chance = random(11);
+  clickhouse.rowsRead = 0;
+  for (let i = 0; i < COUNTED_TRIES; i++) await read(history, chance).ask(clickhouse, account);
+  const ascending = sorted(ms);
+  return {
+    read: name,
+    'p50 ms': percentile(ascending, 0.5),
+    'p99 ms': percentile(ascending, 0.99),
+    'engine, CPU ms': cpuMs / ms.length,
+    'rows read': clickhouse.rowsRead / COUNTED_TRIES,
+    tries: ms.length,
+  };
+}
+
+/** Says how it ended: a read is judged by how many parts it has to look into. */
+async function whenMerged(clickhouse: RecordingClickHouse): Promise<string> {
+  const started = performance.now();
+  let quiet = 0;
+  while (quiet < 3 && performance.now() - started < MERGE_MS_MAX) {
+    await sleep(2_000);
+    const [merges] = await clickhouse.query<{ n: number }>('SELECT count() AS n FROM system.merges');
+    quiet = merges?.n === 0 ? quiet + 1 : 0;
+  }
+  const [parts] = await clickhouse.query<{ n: number; bytes: number; rows: number }>(
+    "SELECT count() AS n, sum(bytes_on_disk) AS bytes, sum(rows) AS rows FROM system.parts WHERE active AND table = 'events' AND database = currentDatabase()",
+  );
+  const seconds = Math.round((performance.now() - started) / 1000);
+  const perRow = ((parts?.bytes ?? 0) / (parts?.rows ?? 1)).toFixed(0);
+  return `merges ${quiet < 3 ? 'still going on' : 'done'} after ${seconds} s, ${parts?.n} parts, ${perRow} bytes of disk a row with indexes and projections`;
+}
+
+function chartOf(rows: readonly Row[]) {
+  const groups = (['p50 ms', 'p99 ms'] as const).map((column) => ({
+    name: column,
+    bars: rows.map((row) => ({
+      name: String(row['read']).replace('search of a week', 'search'),
+      value: Number(row[column]),
+    })),
+  }));
+  return { kind: 'bars' as const, title: 'Reads', unit: 'ms', groups };
+}

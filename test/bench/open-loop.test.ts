@@ -1,0 +1,67 @@
+// The open loop's generator against a real server that stalls: what had to wait behind the stall is charged to it, and nothing
+// is lost. Only least waits are asked for, so a slow machine changes nothing.
+import { once } from 'node:events';
+import http from 'node:http';
+import type { AddressInfo } from 'node:net';
+import t, { type Test } from 'tap';
+import { GIVEN_UP, openLoad, summarize } from '../../bench/open-loop.ts';
+
+const STALL_MS = 1_000;
+
+t.test('latency counts from the moment a request was due, not from when it could be sent', async (t) => {
+  const { url, seen } = await stallingServer(t);
+  const requests = [
+    { path: '/one', key: 'k', body: 'a' },
+    { path: '/two', key: 'k', body: 'ü'.repeat(70_000) },
+  ];
+  const samples = await openLoad({ url, requests, phases: [{ requestsPerSecond: 50, seconds: 1.2 }], connections: 2 });
+  const summary = summarize(samples);
+  t.match(summary, { answered: 60, refused: 0, failed: 0, unsent: 0 });
+  t.equal(seen.get('/one')!.requests + seen.get('/two')!.requests, 60);
+  t.equal(seen.get('/two')!.bytes, 140_000 * seen.get('/two')!.requests, 'bodies arrive whole');
+  const early = [...samples.dueMs.keys()].filter((i) => samples.dueMs[i]! < 400);
+  t.equal(early.length, 20);
+  for (const i of early) {
+    const least = STALL_MS - samples.dueMs[i]! - 50; // the first request came a little before the stall began
+    if (samples.latencyMs[i]! < least)
+      t.fail('a wait behind the stall was left out', { latency: samples.latencyMs[i] });
+  }
+});
+
+t.test('a caller that finds no connection in time goes away, and is counted', async (t) => {
+  const { url } = await stallingServer(t);
+  const requests = [{ path: '/one', key: 'k', body: 'a' }];
+  const phases = [{ requestsPerSecond: 50, seconds: 1 }];
+  const samples = await openLoad({ url, requests, phases, connections: 1, giveUpMs: 100 });
+  const summary = summarize(samples);
+  t.ok(summary.unsent > 0);
+  t.equal(summary.unsent, samples.status.filter((status) => status === GIVEN_UP).length);
+  t.equal(summary.answered + summary.unsent, 50);
+});
+
+/** Answers nothing for STALL_MS after its first request, then everything. */
+async function stallingServer(t: Test) {
+  const seen = new Map<string, { requests: number; bytes: number }>();
+  let until = 0;
+  const server = http.createServer((request, response) => {
+    until ||= performance.now() + STALL_MS;
+    let bytes = 0;
+    request.on('data', (chunk: Buffer) => {
+      bytes += chunk.length;
+    });
+    request.on('end', () => {
+      const known = seen.get(request.url!) ?? { requests: 0, bytes: 0 };
+      seen.set(request.url!, { requests: known.requests + 1, bytes: known.bytes + bytes });
+      const body = 'x'.repeat(100_000);
+      const answer = () => response.writeHead(200, { 'content-length': body.length }).end(body);
+      setTimeout(answer, Math.max(0, until - performance.now()));
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, seen };
+}
