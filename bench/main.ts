@@ -27,10 +27,24 @@ const LINES: Record<string, () => Promise<boolean>> = {
 };
 
 const name = positionals[0] ?? '';
-const line = LINES[name];
-if (line === undefined) {
-  process.stderr.write(`usage: npm run bench -- NAME, where NAME is one of: ${Object.keys(LINES).join(', ')}\n`);
+if (name !== 'all' && LINES[name] === undefined) {
+  process.stderr.write(`usage: npm run bench -- NAME, where NAME is all or one of: ${Object.keys(LINES).join(', ')}\n`);
   process.exitCode = 2;
-} else if ((await line()) === false) {
+} else if (!(await runLines(name === 'all' ? Object.keys(LINES) : [name]))) {
   process.exitCode = 1;
+}
+
+/** One after the other; a line that fails does not keep the others from being run. */
+async function runLines(names: readonly string[]): Promise<boolean> {
+  const failed: string[] = [];
+  for (const each of names) {
+    try {
+      if (!(await LINES[each]!())) failed.push(each);
+    } catch (error) {
+      process.stderr.write(`${each}: ${(error as Error).stack}\n`);
+      failed.push(each);
+    }
+  }
+  if (failed.length > 0) process.stderr.write(`not passed: ${failed.join(', ')}\n`);
+  return failed.length === 0;
 }
