@@ -20,27 +20,31 @@ export function decidedAs(outcome: Final): string {
   return `(SELECT event_id FROM approvals WHERE account_id = {account:String} AND outcome = '${outcome}')`;
 }
 
-/** Adds `outcome = …` as it is now. Without an outcome nothing. */
-export async function whereOutcome(
+/** A filter by outcome. `parts` are disjoint and together all of it: to be counted one by one, each by what it reads least. */
+export type OutcomeFilter = { whole: string; parts: readonly string[] };
+
+/**
+ * `outcome = …` as it is now. Counted as one condition the ids of all rows would be read to look whether they were decided
+ * (370 ms instead of 40 of a million); in parts that is done where rows are pending.
+ */
+export async function outcomeFilter(
   clickhouse: ClickHouse,
   account: string,
-  { where, outcome, settle }: { where: Conditions; outcome: Outcome | undefined } & Settling,
-): Promise<Conditions> {
-  if (outcome === undefined) return where;
+  { outcome, settle }: { outcome: Outcome } & Settling,
+): Promise<OutcomeFilter> {
   await settle?.();
   const decided = await clickhouse.query<{ outcome: Final }>(
     "SELECT outcome FROM approvals WHERE account_id = {account:String} AND outcome != 'pending' LIMIT 1 BY outcome",
     { account },
   );
-  const outcomes = new Set(decided.map((row) => row.outcome));
+  const stored = `outcome = '${outcome}'`;
   if (outcome === 'pending') {
-    where.and("outcome = 'pending'");
-    for (const final of outcomes) where.and(`id NOT IN ${decidedAs(final)}`);
-    return where;
+    const undecided = decided.map((row) => ` AND id NOT IN ${decidedAs(row.outcome)}`).join('');
+    return { whole: stored + undecided, parts: [stored + undecided] };
   }
-  return outcomes.has(outcome)
-    ? where.and(`(outcome = '${outcome}' OR outcome = 'pending' AND id IN ${decidedAs(outcome)})`)
-    : where.and(`outcome = '${outcome}'`);
+  if (!decided.some((row) => row.outcome === outcome)) return { whole: stored, parts: [stored] };
+  const since = `outcome = 'pending' AND id IN ${decidedAs(outcome)}`;
+  return { whole: `(${stored} OR ${since})`, parts: [stored, since] };
 }
 
 /** Counts of outcomes by trace, as they are now. Each has what the event rows say, and gets what was decided since. */

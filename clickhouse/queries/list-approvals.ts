@@ -62,6 +62,37 @@ export async function decidedApprovals(
   return rows.map(approvalOf);
 }
 
+const PAGE_ROWS = 10_000;
+
+/** What is pending in all accounts, for `gatehouse registry restore`; in pages. */
+export async function* pendingApprovals(
+  clickhouse: ClickHouse,
+): AsyncGenerator<{ account: string; approval: Approval }> {
+  let after = { account: '', id: '' };
+  for (;;) {
+    const rows = await clickhouse.query<ApprovalRow & { account: string }>(
+      `SELECT account_id AS account, ${COLUMNS} FROM approvals FINAL
+       WHERE status = 'pending' AND (account_id, id) > ({account:String}, {id:String})
+       ORDER BY account_id, id LIMIT ${PAGE_ROWS}`,
+      after,
+    );
+    for (const row of rows) yield { account: row.account, approval: approvalOf(row) };
+    const last = rows.at(-1);
+    if (last === undefined || rows.length < PAGE_ROWS) return;
+    after = { account: last.account, id: last.id };
+  }
+}
+
+/** The highest revision of each account in the tables that the journal feeds with rows: restored changes must lie above. */
+export function rowRevisions(clickhouse: ClickHouse): Promise<{ account: string; revision: number }[]> {
+  const tables = ['approvals', 'deliveries'].map(
+    (table) => `SELECT account_id, max(revision) AS highest FROM ${table} GROUP BY account_id`,
+  );
+  return clickhouse.query(
+    `SELECT account_id AS account, max(highest) AS revision FROM (${tables.join(' UNION ALL ')}) GROUP BY account_id`,
+  );
+}
+
 function approvalOf({ created_ms, expires_ms, decided_ms, ...row }: ApprovalRow): Approval {
   const { id, agent_id, event_id, policy_id, policy_name, status, outcome, on_timeout, decided_by, comment } = row;
   return {

@@ -6,7 +6,7 @@ import type { EventType, Outcome } from '../../schemas/common.ts';
 import type { ClickHouse, QueryOptions } from '../client.ts';
 import { Conditions, type Excluded } from './conditions.ts';
 import { type EventKey, type EventRow, KEY_COLUMNS, rowsByKey } from './event-rows.ts';
-import { type Settling, whereOutcome, withFinalOutcomes } from './final-outcome.ts';
+import { outcomeFilter, type Settling, withFinalOutcomes } from './final-outcome.ts';
 import { parseSearch, searchCondition } from './search.ts';
 
 export type EventFilter = Excluded & {
@@ -34,18 +34,20 @@ export async function listEvents(
   page: EventPage,
 ): Promise<{ items: EventRow[]; total: number }> {
   const { outcome, settle } = page;
-  const where = await whereOutcome(clickhouse, account, { where: conditionsOf(account, page), outcome, settle });
+  const where = conditionsOf(account, page);
+  const filter = outcome && (await outcomeFilter(clickhouse, account, { outcome, settle }));
+  const count = (part: string) => `SELECT count() AS n FROM events WHERE ${where.sql} AND ${part}`;
   const direction = page.order === 'asc' ? 'ASC' : 'DESC';
   const options = optionsOf(page);
   const [keys, [counted]] = await Promise.all([
     clickhouse.query<EventKey>(
-      `SELECT ${KEY_COLUMNS} FROM events WHERE ${where.sql}
+      `SELECT ${KEY_COLUMNS} FROM events WHERE ${where.sql} AND ${filter?.whole ?? 'true'}
        ORDER BY timestamp ${direction}, id ${direction} LIMIT {limit:UInt64} OFFSET {offset:UInt64}`,
       { ...where.params, limit: page.limit, offset: page.offset },
       options,
     ),
     clickhouse.query<{ total: number }>(
-      `SELECT count() AS total FROM events WHERE ${where.sql}`,
+      `SELECT sum(n) AS total FROM (${(filter?.parts ?? ['true']).map(count).join(' UNION ALL ')})`,
       where.params,
       options,
     ),

@@ -2,6 +2,7 @@
 // Migrating is safe at any time and beside others that do the same. Restoring is for a Redis that has lost everything; it
 // refuses one that holds accounts, so that an old copy never covers what is in force.
 import { existsSync } from 'node:fs';
+import { pendingApprovals, rowRevisions } from '../../clickhouse/queries/list-approvals.ts';
 import { registrySnapshot } from '../../clickhouse/queries/registry-snapshot.ts';
 import type { Config } from '../config.ts';
 import { StateDir } from '../embedded/state-dir.ts';
@@ -11,6 +12,7 @@ import { createLog } from '../log.ts';
 import { Metrics } from '../metrics.ts';
 import { waitUntilReady } from '../redis/client.ts';
 import { rebuildRegistry } from '../registry/restore.ts';
+import { restoreApprovals } from '../registry/restore-approvals.ts';
 import { makeClickHouse, makeCommands, makeKeys, migrateTables, STORES_READY_MS_MAX } from '../stores.ts';
 import { type Command, exactly, withAddresses } from './context.ts';
 
@@ -27,8 +29,11 @@ export const registryRestore: Command = async (context) => {
     const clickhouse = makeClickHouse(config);
     try {
       await waitUntilReady(redis, STORES_READY_MS_MAX);
-      const counts = await rebuildRegistry(registrySnapshot(clickhouse), { redis, keys: makeKeys(config) });
-      context.print(`restored ${JSON.stringify(counts)}`);
+      const store = { redis, keys: makeKeys(config) };
+      const counts = await rebuildRegistry(registrySnapshot(clickhouse), store);
+      const approvals = pendingApprovals(clickhouse);
+      const approval = await restoreApprovals(store, { approvals, revisions: await rowRevisions(clickhouse) });
+      context.print(`restored ${JSON.stringify({ ...counts, approval })}`);
     } finally {
       redis.disconnect();
       await clickhouse.close();

@@ -111,7 +111,8 @@ t.test('a Redis that has lost everything is noticed, and its registry made again
   const body = JSON.stringify({ name: 'kept' });
   const made = await fetch(`${first.url}/v1/agents`, { method: 'POST', headers: authorization, body });
   const { id } = (await made.json()) as { id: string };
-  await (await fetch(`${first.url}/v1/audit-logs`, { headers: authorization })).text(); // waits until the journal is stored
+  const approval = await waitingEvent(first, id);
+  await (await fetch(`${first.url}/v1/approvals`, { headers: authorization })).text(); // waits until the journal is stored
   await first.stop();
 
   await rm(path.join(dataDir, 'redis'), { recursive: true });
@@ -120,7 +121,7 @@ t.test('a Redis that has lost everything is noticed, and its registry made again
   t.equal(refused.code, 1);
   t.match(refused.stderr, /^gatehouse: Redis holds no account, but ClickHouse holds a registry.*registry restore/);
   const restored = await runCli(['registry', 'restore'], env);
-  t.match(restored, { code: 0, stdout: /^restored .*"agent":1.*"account":1/ }, restored.stderr);
+  t.match(restored, { code: 0, stdout: /^restored .*"agent":1.*"account":1.*"approval":1/ }, restored.stderr);
   const again = await runCli(['registry', 'restore'], env);
   t.match(again, { code: 1, stderr: /^gatehouse: this Redis holds a registry/ }, 'not twice');
 
@@ -128,4 +129,29 @@ t.test('a Redis that has lost everything is noticed, and its registry made again
   t.teardown(() => second.stop());
   const found = await fetch(`${second.url}/v1/agents/${id}`, { headers: authorization });
   t.equal(found.status, 200, 'the agent is there, and the key works');
+  const decide = { method: 'POST', headers: authorization, body: JSON.stringify({ decision: 'approve' }) };
+  const decided = await fetch(`${second.url}/v1/approvals/${approval}`, decide);
+  t.equal(decided.status, 200, 'what was pending can be decided');
+  const listed = await fetch(`${second.url}/v1/approvals?status=approved`, { headers: authorization });
+  t.match(
+    await listed.json(),
+    { items: [{ id: approval }], total: 1 },
+    'and the decision replaces what was stored before',
+  );
 });
+
+/** The approval of an event that waits for one. */
+async function waitingEvent({ url, key }: { url: string; key: string }, agent: string): Promise<string> {
+  const headers = { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' };
+  const send = async (path: string, body: object) =>
+    (await fetch(`${url}${path}`, { method: 'POST', headers, body: JSON.stringify(body) })).json();
+  const rule = { type: 'require_approval', conditions: {}, actions: ['block'] };
+  await send('/v1/policies', { name: 'ask first', ...rule });
+  for (;;) {
+    const event = (await send(`/v1/agents/${agent}/events`, { type: 'prompt', payload: {} })) as {
+      policy_result: { approval_id?: string };
+    };
+    if (event.policy_result.approval_id !== undefined) return event.policy_result.approval_id;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}

@@ -1,0 +1,31 @@
+// Puts pending approvals back into an empty Redis (`gatehouse registry restore`, after the registry itself; restore.ts).
+// They keep their deadlines, so one whose time has passed meanwhile expires at once. Decided ones stay in ClickHouse alone:
+// what could deliver their events again was lost with the streams.
+// Raises each shard's revision over that of every row of its journal: a later decision must replace the row that it decides.
+import type { Approval } from '../../schemas/approval.ts';
+import { answering, type RegistryStore } from './commit.ts';
+
+export type PendingRow = { account: string; approval: Approval };
+export type RevisionRow = { account: string; revision: number };
+
+/** Returns how many were put back. Those of deleted agents are not. */
+export function restoreApprovals(
+  { redis, keys }: RegistryStore,
+  rows: { approvals: AsyncIterable<PendingRow> | Iterable<PendingRow>; revisions: readonly RevisionRow[] },
+): Promise<number> {
+  return answering(async () => {
+    for (const { account, revision } of rows.revisions) {
+      const key = keys.revision(keys.shardOf(account));
+      if (Number((await redis.get(key)) ?? 0) < revision) await redis.set(key, revision);
+    }
+    let restored = 0;
+    for await (const { account, approval } of rows.approvals) {
+      if ((await redis.exists(keys.agent(account, approval.agent_id))) === 0) continue;
+      const deadlines = keys.approvalDeadlines(keys.shardOf(account));
+      await redis.hset(keys.approvals(account), approval.id, JSON.stringify(approval));
+      await redis.zadd(deadlines, Date.parse(approval.expires_at), `${account}/${approval.id}`);
+      restored++;
+    }
+    return restored;
+  });
+}
