@@ -1,5 +1,5 @@
 -- The hash chains of the audit log (decisions 8): per account one for registry changes and one for each event partition, in the order of the streams.
--- A row is a block: consecutive entries of a chain. Entry n is bound by hash n = SHA-256(1, hash n-1, n, leaf n, agent n), so blocks may be
+-- A row is a block: consecutive entries of a chain. Entry n is bound by hash n = SHA-256(1, hash n-1, n, leaf n, agent n, time n), so blocks may be
 -- cut anywhere: what was chained within a few seconds is one row. src/audit/hash.ts says what a leaf is.
 -- Replacing by version: a block is written again, as long or longer, when its writer died before it had noted that it was written. Read with FINAL.
 -- Blocks stay for ever: they hold hashes. What they cost, 64 bytes an entry before compression, goes with the events' retention (a little later,
@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS {{database}}.audit_chain{{on_cluster}}
     last_at    DateTime64(3, 'UTC')   COMMENT 'When the latest of the entries arrived, UTC ms; decides when the contents expire' CODEC(Delta, ZSTD(1)),
     leaves     Array(FixedString(32)) COMMENT 'SHA-256 of each row as it was inserted' CODEC(NONE) TTL last_at + toIntervalDay({{retention_days}}) + toIntervalDay(2),
     agents     Array(FixedString(16)) COMMENT 'Agent that each entry tells of, 128 bits of its id; zeros: none. Covered by the hash' CODEC(ZSTD(1)) TTL last_at + toIntervalDay({{retention_days}}) + toIntervalDay(2),
-    ids        Array(FixedString(16)) COMMENT 'Id of each entry''s row, 128 bits: to find it and to name it. Not covered by the hash; zeros once its agent is erased' CODEC(ZSTD(1)) TTL last_at + toIntervalDay({{retention_days}}) + toIntervalDay(2),
+    ids        Array(FixedString(16)) COMMENT 'Id of each entry''s row, 128 bits: to find it and to name it. Its time, the first 48 bits, is covered by the hash; the rest is zeros once its agent is erased' CODEC(ZSTD(1)) TTL last_at + toIntervalDay({{retention_days}}) + toIntervalDay(2),
     version    UInt64                 COMMENT 'The block with the highest one stands'
 )
 ENGINE = {{engine:ReplacingMergeTree:version}}

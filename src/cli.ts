@@ -68,6 +68,18 @@ const COMMANDS: Record<string, Entry> = {
     help: 'make the registry of an empty Redis again from ClickHouse',
     run: async (context) => (await import('./commands/stores.ts')).registryRestore(context),
   },
+  'audit verify': {
+    usage: 'audit verify [--account NAME] [--checkpoint FILE] [--public-key KEY|FILE]',
+    help: 'recompute the audit chain of an account (default), and compare it with a checkpoint kept elsewhere',
+    options: { account: { type: 'string' }, checkpoint: { type: 'string' }, 'public-key': { type: 'string' } },
+    run: async (context) => (await import('./commands/audit.ts')).auditVerify(context),
+  },
+  'audit checkpoint': {
+    usage: 'audit checkpoint [--account NAME]',
+    help: 'print where the audit chain stands, signed, to be kept elsewhere',
+    options: { account: { type: 'string' } },
+    run: async (context) => (await import('./commands/audit.ts')).auditCheckpoint(context),
+  },
   help: { usage: 'help', help: 'show this', say: helpText },
   version: { usage: 'version', help: 'show the version', say: version },
 };

@@ -3,6 +3,7 @@
 // Invariant: the door opens last and closes first; what was accepted is appended and answered before Redis is let go.
 // Failure: it opens its door even while Redis is away and answers 503 until it is back; /readyz says what is missing.
 
+import { AuditVerifier } from './audit/verifier.ts';
 import type { Config } from './config.ts';
 import { allowedHostsOf } from './egress/target-url.ts';
 import type { Parts } from './http/route.ts';
@@ -72,6 +73,7 @@ export function frontParts({ config, log, metrics }: Surroundings): Part[] {
     registry,
     approvalWaits,
     clickhouse,
+    audit: new AuditVerifier({ redis, keys, clickhouse, retentionDays: config.retentionDays }),
     barrier: new ReadBarrier({ redis, keys }),
     limiter: new RequestLimiter({
       ...{ redis, keys, limit: requestLimit(config) },

@@ -10,6 +10,8 @@ export class AddressMissing extends Error {
 
 const FOR_PEOPLE = new Set([
   'AddressMissing',
+  'AuditInvalid',
+  'CheckpointError',
   'ChildFailed',
   'ClickHouseError',
   'ConfigError',

@@ -81,6 +81,19 @@ export async function firstBlockSince(
   return row === undefined || row.found === 0 ? null : row.n;
 }
 
+/** Where the last block ends that begins before entry `n`. */
+export async function blockBefore(
+  clickhouse: ClickHouse,
+  { account, chain, n }: { account: string; chain: string; n: number },
+): Promise<{ n: number; hash: Buffer } | null> {
+  const [row] = await clickhouse.query<{ n: number; hash: string }>(
+    `SELECT first_n + count - 1 AS n, hex(hash) AS hash FROM audit_chain FINAL
+     WHERE account_id = {account:String} AND chain = {chain:String} AND first_n < {n:UInt64} ORDER BY first_n DESC LIMIT 1`,
+    { account, chain, n },
+  );
+  return row === undefined ? null : { n: row.n, hash: Buffer.from(row.hash, 'hex') };
+}
+
 /** The next blocks of a chain whose first number is at least `fromN`, in order; none: that was all. */
 export async function chainPage(
   clickhouse: ClickHouse,
@@ -126,7 +139,7 @@ function decode(bytes: Buffer): StoredBlock[] {
   return blocks;
 }
 
-/** Takes the ids of an erased agent's entries out of the account's blocks; the hashes stay. `agent`: its 128 bits. */
+/** Takes the ids of an erased agent's entries out of the account's blocks, up to their times; the hashes stay. `agent`: its 128 bits. */
 export async function blankIds(clickhouse: ClickHouse, account: string, agent: Buffer): Promise<void> {
   const params = { account, agent: agent.toString('hex') };
   const [row] = await clickhouse.query<{ found: number }>(
@@ -135,7 +148,7 @@ export async function blankIds(clickhouse: ClickHouse, account: string, agent: B
   );
   if (row?.found === 0) return;
   await clickhouse.command(
-    `ALTER TABLE audit_chain UPDATE ids = arrayMap((id, agent) -> if(agent = toFixedString(unhex({agent:String}), 16), toFixedString('', 16), id), ids, agents)
+    `ALTER TABLE audit_chain UPDATE ids = arrayMap((id, agent) -> if(agent = toFixedString(unhex({agent:String}), 16), toFixedString(concat(substring(id, 1, 6), repeat('\\0', 10)), 16), id), ids, agents)
      WHERE account_id = {account:String} AND has(agents, toFixedString(unhex({agent:String}), 16)) AND length(ids) = length(agents)`,
     params,
     { mutations_sync: '2' },

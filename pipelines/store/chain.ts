@@ -162,7 +162,7 @@ export function makeBlock(account: string, head: Head, entries: readonly Chained
     entry.id.copy(ids, i * ID_BYTES);
     fromMs = Math.min(fromMs, entry.atMs);
     lastMs = Math.max(lastMs, entry.atMs);
-    hash = link(hash, head.n + i + 1, { leaves, agents }, i);
+    hash = link(hash, head.n + i + 1, { leaves, agents, ids }, i);
   }
   return { account, firstN: head.n + 1, count, fromMs, lastMs, previous: head.hash, hash, leaves, agents, ids };
 }

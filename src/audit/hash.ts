@@ -2,7 +2,8 @@
 //   leaf of an event     SHA-256 of its row, the very bytes of RowBinary with the columns of schemas/entry.ts
 //   leaf of another entry of the audit log    SHA-256 of 2 and its fields, each with its length in front
 //   leaf of a marker     SHA-256 of 3 and what it says (`packMarker`)
-//   hash n               SHA-256 of 1, hash n-1, n, leaf n, agent n; hash 0 is SHA-256 of 0, the account and the chain's name
+//   hash n               SHA-256 of 1, hash n-1, n, leaf n, agent n, time n; hash 0 is SHA-256 of 0, the account and the chain's name
+// Agent and time are covered, since by them a gap is judged: the row of an erased agent may be missing, and one that has expired.
 // The first byte keeps the kinds apart: a row begins with the length of its account's id, which is none of these.
 // Each entry has a hash of its own, rather than each batch: 1 us an event more, but then blocks may be cut and joined anywhere
 // and a head can be checked wherever it was taken.
@@ -32,10 +33,11 @@ export type Marker = {
 };
 
 export const NO_AGENT = Buffer.alloc(ID_BYTES);
-export const NO_ID = Buffer.alloc(ID_BYTES);
 /** Stands where an entry's agent would; no id packs to it, since its time would be the year 10889. */
 export const MARKER_TAG = Buffer.alloc(ID_BYTES, 0xff);
 
+/** An id begins with its time. */
+const TIME_BYTES = 6;
 const PREFIX_LENGTH = 4;
 const ID_LENGTH = 26;
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
@@ -67,15 +69,18 @@ export function genesis(account: string, chain: string): Buffer {
   return sha256(Buffer.from(`\0${account}\n${chain}`));
 }
 
-const linkInput = Buffer.alloc(1 + HASH_BYTES + 8 + HASH_BYTES + ID_BYTES, 1);
+const linkInput = Buffer.alloc(1 + HASH_BYTES + 8 + HASH_BYTES + ID_BYTES + TIME_BYTES, 1);
 
-/** Hash n. `leaves` and `agents` are packed; `i` is the place of entry n in them. */
-export function link(previous: Buffer, n: number, packed: { leaves: Buffer; agents: Buffer }, i: number): Buffer {
+type Packed = { leaves: Buffer; agents: Buffer; ids: Buffer };
+
+/** Hash n; `i` is the place of entry n in what is packed. */
+export function link(previous: Buffer, n: number, packed: Packed, i: number): Buffer {
   previous.copy(linkInput, 1);
   linkInput.writeUInt32BE(Math.floor(n / 2 ** 32), 1 + HASH_BYTES);
   linkInput.writeUInt32BE(n % 2 ** 32, 5 + HASH_BYTES);
   packed.leaves.copy(linkInput, 9 + HASH_BYTES, i * HASH_BYTES, (i + 1) * HASH_BYTES);
   packed.agents.copy(linkInput, 9 + 2 * HASH_BYTES, i * ID_BYTES, (i + 1) * ID_BYTES);
+  packed.ids.copy(linkInput, 9 + 2 * HASH_BYTES + ID_BYTES, i * ID_BYTES, i * ID_BYTES + TIME_BYTES);
   return sha256(linkInput);
 }
 
@@ -96,6 +101,11 @@ export function packId(id: string): Buffer {
 export function unpackId(kind: IdKind, packed: Buffer): string {
   const text = textOf(packed.readUIntBE(0, 6), 10) + textOf(packed.readUIntBE(6, 5), 8);
   return (ID_PREFIXES[kind] + text + textOf(packed.readUIntBE(11, 5), 8)).slice(0, PREFIX_LENGTH + ID_LENGTH);
+}
+
+/** Of an erased agent's entry only the time is left. */
+export function isBlank(packed: Buffer): boolean {
+  return packed.readUIntBE(TIME_BYTES, 5) === 0 && packed.readUIntBE(TIME_BYTES + 5, 5) === 0;
 }
 
 /** Epoch ms at which a packed id was minted. */

@@ -7,6 +7,7 @@
 import type Type from 'typebox';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import type { Scope } from '../../schemas/common.ts';
+import type { AuditVerifier } from '../audit/verifier.ts';
 import type { Config } from '../config.ts';
 import type { ErrorCode } from '../errors.ts';
 import type { Ingest } from '../ingest/ingest.ts';
@@ -42,6 +43,7 @@ export type Parts = {
     approvals: Approvals;
   };
   clickhouse: ClickHouse;
+  audit: Pick<AuditVerifier, 'verify'>;
   barrier: Pick<
     ReadBarrier,
     'waitForEvents' | 'waitForJournal' | 'waitForAnomalies' | 'waitForApprovals' | 'waitForOpenings'

@@ -3,6 +3,7 @@
 import Type from 'typebox';
 import { listAuditLogs } from '../../../clickhouse/queries/list-audit-logs.ts';
 import { AUDIT_ACTIONS, AuditLog, RESOURCE_TYPES } from '../../../schemas/audit-log.ts';
+import { AuditVerification } from '../../../schemas/audit-verification.ts';
 import { oneOf, paging, RECORD_PAGE, text, time } from '../query.ts';
 import { allComplete, ask, json, markIncomplete } from '../reply.ts';
 import { type Route, route } from '../route.ts';
@@ -13,6 +14,9 @@ const AuditLogPage = Type.Object({
   limit: Type.Integer(),
   offset: Type.Integer(),
 });
+
+/** An answer that takes longer looks like none. */
+const VERIFY_MS_MAX = 8_000;
 
 export const auditLogRoutes: Route[] = [
   route({
@@ -41,6 +45,32 @@ export const auditLogRoutes: Route[] = [
       const { logs, total } = await ask(() => listAuditLogs(clickhouse, account, { ...query, excludeAgents }));
       const { limit, offset } = query;
       return markIncomplete(json(200, { logs, total, limit, offset }), complete);
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/v1/audit-logs/verify',
+    scope: 'read',
+    query: {
+      from: time('Events that arrived at or after this time; registry changes are always verified whole'),
+      to: time('Events that arrived at or before this time'),
+    },
+    operation: {
+      id: 'verifyAuditLogs',
+      tag: 'Audit log',
+      summary: 'Verify the audit chain',
+      description:
+        'Recomputes the hash chains of the account from what is stored, and names the earliest entry that was changed, moved, ' +
+        'added or removed. What takes longer than 8 s is cut off: go on from `continue_from`.',
+      answers: { 200: { description: 'What was found; `valid` says whether all is well', schema: AuditVerification } },
+      canBeIncomplete: true,
+    },
+    async handle({ account, query }, { barrier, audit }) {
+      const settle = () => allComplete([barrier.waitForEvents(account, null), barrier.waitForJournal(account)]);
+      const complete = await settle();
+      const { from: fromMs, to: toMs } = query;
+      const found = await ask(() => audit.verify(account, { fromMs, toMs, settle, budgetMs: VERIFY_MS_MAX }));
+      return markIncomplete(json(200, found), complete && found.unsettled === 0);
     },
   }),
 ];

@@ -1,0 +1,136 @@
+// Walks along one chain and checks that each block is tied to the one before it (the inner half of a verification).
+// Blocks come in pages from wherever they are kept; the cursor recomputes every hash, and compares the hashes that somebody
+// remembers (the head kept in Redis, a checkpoint kept elsewhere) where it passes them.
+// Invariant: what it says about a chain does not depend on the times or the hashes that a block claims for itself.
+// What does not fit is reported, and the walk goes on from what is there, so that the first of several faults can be named.
+import { type ChainBlock, HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';
+import type { Fault } from './faults.ts';
+import { genesis, link, timeOfPacked } from './hash.ts';
+
+export type ReadPage = (chain: string, fromN: number) => Promise<ChainBlock[]>;
+
+/** A hash that the chain had after entry n, by the word of somebody else. */
+export type Remembered = { n: number; hash: Buffer /** Epoch ms. */; atMs: number };
+
+export type CursorOptions = {
+  account: string;
+  chain: string;
+  readPage: ReadPage;
+  remembered: readonly Remembered[];
+  /** Begins behind this entry instead of at the chain's beginning. */
+  start?: { n: number; hash: Buffer } | undefined;
+  /** Contents that arrived before this may have expired; null: none may. */
+  expiredBeforeMs: number | null;
+  onFault: (fault: Fault) => void;
+};
+
+/** A block that was reached, with the time of its earliest entry by its ids. `isEmpty`: its contents have expired. */
+export type Reached = { block: ChainBlock; fromMs: number; isEmpty: boolean };
+
+export class ChainCursor {
+  readonly chain: string;
+  /** Number of the last entry that was reached, and the hash there. */
+  n: number;
+  hash: Buffer;
+  readonly #options: CursorOptions;
+  readonly #remembered: Remembered[];
+  #page: ChainBlock[] = [];
+  #next: Reached | null = null;
+  /** Epoch ms of the latest entries that were reached. */
+  lastMs = 0;
+
+  constructor(options: CursorOptions) {
+    this.#options = options;
+    this.chain = options.chain;
+    this.n = options.start?.n ?? 0;
+    this.hash = options.start?.hash ?? genesis(options.account, options.chain);
+    this.#remembered = options.remembered.filter(({ n }) => n > this.n).sort((a, b) => a.n - b.n);
+  }
+
+  /** The next block, checked, without passing it; null: that was the last one for now. */
+  async peek(): Promise<Reached | null> {
+    this.#next ??= await this.#reach();
+    return this.#next;
+  }
+
+  async take(): Promise<Reached | null> {
+    const reached = await this.peek();
+    this.#next = null;
+    return reached;
+  }
+
+  /** At the chain's end: whoever remembers more entries than there are is right. */
+  end(): void {
+    const beyond = this.#remembered.find(({ n }) => n > this.n);
+    if (beyond !== undefined) this.#fault('head_mismatch', this.n + 1, this.lastMs);
+  }
+
+  async #reach(): Promise<Reached | null> {
+    for (;;) {
+      if (this.#page.length === 0) this.#page = await this.#options.readPage(this.chain, this.n + 1);
+      const block = this.#page.shift();
+      if (block === undefined) return null;
+      // A block that was copied meanwhile is read twice: once in Redis, once in ClickHouse.
+      if (block.firstN + block.count - 1 > this.n) return this.#pass(block);
+    }
+  }
+
+  #pass(block: ChainBlock): Reached {
+    const { firstN, count } = block;
+    const isEmpty = block.leaves.length === 0 && block.agents.length === 0 && block.ids.length === 0;
+    const fromMs = isEmpty ? this.lastMs : earliest(block.ids);
+    const atMs = Number.isFinite(fromMs) ? fromMs : this.lastMs;
+    if (firstN > this.n + 1) this.#fault('missing', this.n + 1, this.lastMs);
+    else if (firstN < this.n + 1) this.#fault('chain_broken', firstN, atMs);
+    const isTied = block.previous.equals(this.hash);
+    const hash = isEmpty ? this.#passEmpty(block) : this.#recompute(block);
+    if (firstN === this.n + 1 && !isTied) this.#fault(hash.equals(block.hash) ? 'moved' : 'chain_broken', firstN, atMs);
+    else if (!hash.equals(block.hash)) this.#fault('chain_broken', firstN, atMs);
+    this.n = firstN + count - 1;
+    this.hash = hash;
+    this.lastMs = Math.max(this.lastMs, atMs);
+    return { block, fromMs: atMs, isEmpty };
+  }
+
+  /** Nothing is left to be recomputed; it may be so only where it can have expired. */
+  #passEmpty({ firstN, count, hash, lastMs }: ChainBlock): Buffer {
+    const { expiredBeforeMs } = this.#options;
+    if (expiredBeforeMs === null || lastMs >= expiredBeforeMs) this.#fault('missing', firstN, this.lastMs);
+    const last = firstN + count - 1;
+    while (this.#remembered[0] !== undefined && this.#remembered[0].n <= last) {
+      const { n, hash: known, atMs } = this.#remembered.shift()!;
+      const isWrong = n === last ? !known.equals(hash) : expiredBeforeMs === null || atMs >= expiredBeforeMs;
+      if (isWrong) this.#fault('head_mismatch', n, this.lastMs);
+    }
+    return hash;
+  }
+
+  #recompute(block: ChainBlock): Buffer {
+    const { firstN, count, leaves, agents, ids } = block;
+    if (leaves.length !== count * HASH_BYTES || agents.length !== count * ID_BYTES || ids.length !== count * ID_BYTES) {
+      this.#fault('chain_broken', firstN, this.lastMs);
+      return block.hash;
+    }
+    let hash = block.previous;
+    for (let i = 0; i < count; i++) {
+      const n = firstN + i;
+      hash = link(hash, n, block, i);
+      while (this.#remembered[0] !== undefined && this.#remembered[0].n <= n) {
+        const { n: known, hash: wanted } = this.#remembered.shift()!;
+        if (known !== n || !wanted.equals(hash))
+          this.#fault('head_mismatch', known, timeOfPacked(ids.subarray(i * ID_BYTES)));
+      }
+    }
+    return hash;
+  }
+
+  #fault(kind: Fault['kind'], position: number, atMs: number): void {
+    this.#options.onFault({ chain: this.chain, position, kind, atMs });
+  }
+}
+
+function earliest(ids: Buffer): number {
+  let least = Number.POSITIVE_INFINITY;
+  for (let at = 0; at + ID_BYTES <= ids.length; at += ID_BYTES) least = Math.min(least, ids.readUIntBE(at, 6));
+  return least;
+}

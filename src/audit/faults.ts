@@ -1,0 +1,41 @@
+// What a verification can find (beside ledger.ts and chain-cursor.ts), and which of several findings comes first.
+// changed       a row is not what was chained
+// missing       an entry of the chain, or its row, is not there, and no erasure or expiry accounts for it
+// added         a row that the chain does not know
+// moved         a piece of the chain stands where another one stood
+// chain_broken  entries of the chain are not those that its hashes were made of
+// head_mismatch the chain is shorter than, or different from, what somebody else remembers of it
+
+import type { FaultKind } from '../../schemas/audit-verification.ts';
+
+export type Fault = {
+  chain: string;
+  /** Number in its chain; absent for a row that has none. */
+  position?: number;
+  kind: FaultKind;
+  /** Epoch ms at which the entry arrived, as far as is known. */
+  atMs: number;
+  /** Id of the row. */
+  id?: string;
+};
+
+/** Findings that are kept: the earliest ones, and a count of all. Bounded, since a table may be wrong as a whole. */
+const KEPT_MAX = 1_000;
+
+export class Faults {
+  count = 0;
+  readonly #kept: Fault[] = [];
+
+  readonly add = (fault: Fault): void => {
+    this.count++;
+    if (this.#kept.length < KEPT_MAX) this.#kept.push(fault);
+  };
+
+  /** The earliest by arrival. */
+  get first(): Fault | null {
+    return this.#kept.reduce<Fault | null>(
+      (first, one) => (first === null || one.atMs < first.atMs ? one : first),
+      null,
+    );
+  }
+}

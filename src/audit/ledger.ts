@@ -1,0 +1,240 @@
+// Compares a table's rows with the chains that were made of them (the outer half of a verification): each chained entry must
+// have its row, unchanged, and each row its entry.
+//
+// Works in windows of arrival time, over all chains of a kind at once: leaves are taken off the chains until a window is full,
+// the window's rows are read and hashed as they come, and what is left over on either side is kept for later: a row may come
+// before its leaf (a retried entry is chained long after it arrived).
+// Invariant: memory is bounded by a window, and by how much is wrong; past those bounds it stops and says where.
+// Rows that arrived before the retention began are nobody's business: they are on their way out.
+import { type ChainBlock, HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';
+import type { ChainCursor, Reached } from './chain-cursor.ts';
+import type { Faults } from './faults.ts';
+import { isBlank, MARKER_TAG, type Marker, markerLeaf, packId, timeOfPacked, unpackMarker } from './hash.ts';
+
+/** A row as it is now. */
+export type SeenRow = {
+  id: string;
+  agent: string;
+  atMs: number;
+  leaf: Buffer;
+  /** The agent whose deletion this entry records. */
+  deletes?: string;
+};
+
+/** The table. Times: from inclusive, to exclusive. */
+export type RowSource = {
+  rows(fromMs: number, toMs: number, onRow: (row: SeenRow) => void): Promise<void>;
+  /** Wherever they are. `id`: packed. */
+  byId(ids: readonly Buffer[]): Promise<SeenRow[]>;
+};
+
+export type LedgerOptions = {
+  cursors: readonly ChainCursor[];
+  source: RowSource;
+  fromMs: number;
+  toMs: number;
+  /** What arrived before this has expired. */
+  expiredBeforeMs: number;
+  faults: Faults;
+  /** Monotonic ms at which it stops at the next window. */
+  deadlineMs: number;
+};
+
+type Expected = { chain: string; n: number; leaf: Buffer; agent: string; atMs: number; packed: Buffer };
+/** Entries of one agent without a row. */
+type Gap = { count: number; kept: Expected[] };
+
+/** Leaves of a window: its rows are read in one or a few queries. */
+const WINDOW_ENTRIES = 8_192;
+/** Leaves held, whatever the chains say about their times. */
+const EXPECTED_MAX = 400_000;
+const STRAYS_MAX = 100_000;
+const GAPS_MAX = 100_000;
+/** Of an agent's missing entries so many are looked at one by one. */
+const GAP_KEPT_MAX = 200;
+
+export class Ledger {
+  /** Chained entries that were looked at. */
+  entries = 0;
+  expired = 0;
+  /** Agents, packed, whose deletion is on record. */
+  readonly deleted = new Set<string>();
+  /** Rows without an entry so far, by packed id. */
+  readonly strays = new Map<string, SeenRow>();
+  /** Entries without a row, by packed agent; blank ones have no id any more. */
+  readonly gaps = new Map<string, Gap>();
+  readonly blanks = new Map<string, Gap>();
+  readonly markers = new Map<string, Marker[]>();
+  /** Where it stopped, if it did. */
+  stoppedAtMs: number | null = null;
+  readonly cursors: readonly ChainCursor[];
+  readonly #options: LedgerOptions;
+  readonly #expected = new Map<string, Expected>();
+  /** Everything that arrived before this has been compared. */
+  #comparedMs: number;
+
+  constructor(options: LedgerOptions) {
+    this.#options = options;
+    this.cursors = options.cursors;
+    this.#comparedMs = Math.max(options.fromMs, options.expiredBeforeMs);
+  }
+
+  async run(): Promise<void> {
+    const { toMs, deadlineMs, source } = this.#options;
+    while (this.#comparedMs < toMs) {
+      const tooMuch = this.strays.size > STRAYS_MAX || this.gaps.size > GAPS_MAX || this.#expected.size > EXPECTED_MAX;
+      if (tooMuch || performance.now() > deadlineMs) {
+        this.stoppedAtMs = this.#comparedMs;
+        return;
+      }
+      const endMs = await this.#fill();
+      await source.rows(this.#comparedMs, endMs, (row) => this.#see(row));
+      this.#settle(endMs);
+      this.#comparedMs = endMs;
+    }
+  }
+
+  /** Looks for the strays' leaves in what the chains hold by now. Other entries are newer than the comparison. */
+  async catchUp(): Promise<void> {
+    for (const cursor of this.cursors) {
+      for (let reached = await cursor.take(); reached !== null; reached = await cursor.take())
+        this.#takeStrays(cursor.chain, reached.block);
+    }
+  }
+
+  /** Looks once more for the rows of entries that had none: by id, wherever they are now. */
+  async lookAgain(isErased: (agent: string) => boolean): Promise<void> {
+    const { source, faults } = this.#options;
+    for (const [agent, gap] of this.gaps) {
+      if (isErased(agent)) continue;
+      const found = new Map(
+        (await source.byId(gap.kept.map(({ packed }) => packed))).map((row) => [keyOf(packId(row.id)), row]),
+      );
+      for (const one of gap.kept) {
+        const row = found.get(keyOf(one.packed));
+        if (row === undefined) continue;
+        gap.count--;
+        gap.kept = gap.kept.filter((other) => other !== one);
+        this.strays.delete(keyOf(one.packed));
+        if (row.leaf.equals(one.leaf)) continue;
+        faults.add({ chain: one.chain, position: one.n, kind: 'changed', atMs: one.atMs, id: row.id });
+      }
+      if (gap.count === 0) this.gaps.delete(agent);
+    }
+  }
+
+  /** Pulls blocks until the window is full. Returns where it ends. */
+  async #fill(): Promise<number> {
+    const { toMs } = this.#options;
+    for (;;) {
+      const next = await this.#earliest();
+      if (next === null || next.reached.fromMs >= toMs) return toMs;
+      if (this.#expected.size >= WINDOW_ENTRIES && next.reached.fromMs > this.#comparedMs) return next.reached.fromMs;
+      if (this.#expected.size > EXPECTED_MAX) return this.#comparedMs + 1;
+      await next.cursor.take();
+      this.#take(next.cursor, next.reached);
+    }
+  }
+
+  async #earliest(): Promise<{ cursor: ChainCursor; reached: Reached } | null> {
+    let first: { cursor: ChainCursor; reached: Reached } | null = null;
+    for (const cursor of this.cursors) {
+      const reached = await cursor.peek();
+      if (reached !== null && (first === null || reached.fromMs < first.reached.fromMs)) first = { cursor, reached };
+    }
+    return first;
+  }
+
+  #take(cursor: ChainCursor, { block, isEmpty }: Reached): void {
+    if (isEmpty) {
+      this.expired += block.count;
+      return;
+    }
+    const count = Math.min(
+      block.leaves.length / HASH_BYTES,
+      block.agents.length / ID_BYTES,
+      block.ids.length / ID_BYTES,
+    );
+    for (let i = 0; i < count; i++) this.#expect(cursor.chain, block, i);
+  }
+
+  #takeStrays(chain: string, block: ChainBlock): void {
+    for (let i = 0; i < block.ids.length / ID_BYTES; i++) {
+      if (this.strays.has(keyOf(block.ids.subarray(i * ID_BYTES, (i + 1) * ID_BYTES)))) this.#expect(chain, block, i);
+    }
+  }
+
+  #expect(chain: string, block: ChainBlock, i: number): void {
+    const packed = block.ids.subarray(i * ID_BYTES, (i + 1) * ID_BYTES);
+    const tag = block.agents.subarray(i * ID_BYTES, (i + 1) * ID_BYTES);
+    const leaf = block.leaves.subarray(i * HASH_BYTES, (i + 1) * HASH_BYTES);
+    const atMs = timeOfPacked(packed);
+    const n = block.firstN + i;
+    if (tag.equals(MARKER_TAG)) {
+      this.#mark(chain, { n, packed, leaf, atMs });
+      return;
+    }
+    const { fromMs, toMs, expiredBeforeMs } = this.#options;
+    if (atMs < fromMs || atMs >= toMs) return;
+    this.entries++;
+    if (atMs < expiredBeforeMs) {
+      this.expired++;
+      return;
+    }
+    const expected = { chain, n, leaf, agent: keyOf(tag), atMs, packed };
+    const stray = this.strays.get(keyOf(packed));
+    if (isBlank(packed)) addTo(this.blanks, expected);
+    else if (stray !== undefined) {
+      this.strays.delete(keyOf(packed));
+      this.#match(expected, stray);
+    } else if (atMs < this.#comparedMs) addTo(this.gaps, expected);
+    else this.#expected.set(keyOf(packed), expected);
+  }
+
+  #mark(chain: string, { n, packed, leaf, atMs }: { n: number; packed: Buffer; leaf: Buffer; atMs: number }): void {
+    if (!markerLeaf(packed).equals(leaf)) this.#options.faults.add({ chain, position: n, kind: 'chain_broken', atMs });
+    const markers = this.markers.get(chain) ?? [];
+    this.markers.set(chain, [...markers, unpackMarker(packed)]);
+  }
+
+  #see(row: SeenRow): void {
+    const key = keyOf(packId(row.id));
+    const expected = this.#expected.get(key);
+    if (expected === undefined) {
+      // The second row of an id must not take the first one's place.
+      this.strays.set(this.strays.has(key) ? `${key}${this.strays.size}` : key, row);
+      return;
+    }
+    this.#expected.delete(key);
+    this.#match(expected, row);
+  }
+
+  #match(expected: Expected, row: SeenRow): void {
+    const { chain, n, leaf, atMs } = expected;
+    if (!row.leaf.equals(leaf)) this.#options.faults.add({ chain, position: n, kind: 'changed', atMs, id: row.id });
+    else if (row.deletes !== undefined) this.deleted.add(keyOf(packId(row.deletes)));
+  }
+
+  /** What arrived before `endMs` and has no row by now has none. */
+  #settle(endMs: number): void {
+    for (const [key, expected] of this.#expected) {
+      if (expected.atMs >= endMs) continue;
+      this.#expected.delete(key);
+      addTo(this.gaps, expected);
+    }
+  }
+}
+
+function addTo(gaps: Map<string, Gap>, expected: Expected): void {
+  const gap = gaps.get(expected.agent);
+  if (gap === undefined) gaps.set(expected.agent, { count: 1, kept: [expected] });
+  else {
+    gap.count++;
+    if (gap.kept.length < GAP_KEPT_MAX) gap.kept.push(expected);
+  }
+}
+
+/** 16 bytes as a key of a Map. */
+export function keyOf(packed: Buffer): string {
+  return packed.toString('latin1');
+}

@@ -1,0 +1,83 @@
+// Verifies an account's audit chains as they lie in ClickHouse and Redis (behind the endpoint and the command; verify.ts does the work).
+// Failure: ClickHouse or Redis away: throws what they throw; nothing is ever called valid that could not be read.
+import { blockBefore, chainNames, firstBlockSince } from '../../clickhouse/queries/chain-blocks.ts';
+import type { AuditVerification } from '../../schemas/audit-verification.ts';
+import { timeOfId } from '../ids.ts';
+import type { Remembered } from './chain-cursor.ts';
+import { genesis } from './hash.ts';
+import { Blocks, eventSource, readHeads, registrySource, type Stores } from './sources.ts';
+import { REGISTRY_CHAIN, verifyChains } from './verify.ts';
+
+export type VerifyOptions = {
+  /** Epoch ms; events that arrived from here, up to and including there. */
+  fromMs?: number | undefined;
+  toMs?: number | undefined;
+  /** How long it may take for the events, and again for the registry. */
+  budgetMs: number;
+  /** Heads that were kept elsewhere, by chain. */
+  checkpoint?: ReadonlyMap<string, Remembered>;
+  /** Resolves when everything acknowledged so far has been stored. False: not in time. */
+  settle: () => Promise<boolean>;
+};
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+
+export class AuditVerifier {
+  readonly #stores: Stores;
+  readonly #retentionMs: number;
+
+  constructor(options: Stores & { retentionDays: number }) {
+    this.#stores = options;
+    this.#retentionMs = options.retentionDays * DAY_MS;
+  }
+
+  async verify(account: string, options: VerifyOptions): Promise<AuditVerification> {
+    const { clickhouse, keys } = this.#stores;
+    const { fromMs = 0, toMs, budgetMs, checkpoint = new Map<string, Remembered>(), settle } = options;
+    const heads = await readHeads(this.#stores, account);
+    const blocks = new Blocks(this.#stores, account);
+    await blocks.refresh();
+    const chains = new Set([...(await chainNames(clickhouse, account)), ...heads.keys(), ...checkpoint.keys()]);
+    const remembered = [...chains].map((chain) => [chain, present(heads.get(chain), checkpoint.get(chain))] as const);
+    const expiredBeforeMs = Date.now() - this.#retentionMs;
+    return verifyChains(
+      {
+        account,
+        chains: [...chains].sort(),
+        readPage: blocks.readPage,
+        events: eventSource(clickhouse, account),
+        registry: registrySource(clickhouse, account),
+        chainOf: (row) => keys.chainOf(keys.events(keys.partitionOf(account, row.agent))),
+        remembered: new Map(remembered),
+        startOf: (chain, from) => this.#startOf(account, chain, from),
+        settle: async () => {
+          const settled = await settle();
+          await blocks.refresh();
+          return settled;
+        },
+      },
+      {
+        fromMs,
+        toMs: toMs === undefined ? Number.POSITIVE_INFINITY : toMs + 1,
+        expiredBeforeMs,
+        mayHaveExpired: timeOfId(account) < expiredBeforeMs,
+        deadlineMs: performance.now() + budgetMs,
+      },
+    );
+  }
+
+  /** The place behind the block before the first one that matters; what ties the two is checked as everywhere. */
+  async #startOf(account: string, chain: string, fromMs: number): Promise<{ n: number; hash: Buffer }> {
+    if (chain === REGISTRY_CHAIN) return { n: 0, hash: genesis(account, chain) };
+    const { clickhouse } = this.#stores;
+    const fromN = await firstBlockSince(clickhouse, { account, chain, fromMs });
+    // Nothing in ClickHouse: what there is may wait in Redis, behind the last block.
+    const place = fromN ?? Number.MAX_SAFE_INTEGER;
+    const before = await blockBefore(clickhouse, { account, chain, n: place });
+    return before ?? { n: 0, hash: genesis(account, chain) };
+  }
+}
+
+function present(...some: (Remembered | undefined)[]): Remembered[] {
+  return some.filter((one) => one !== undefined);
+}

@@ -1,0 +1,196 @@
+// A whole verification of an account's audit chains (GET /v1/audit-logs/verify, `gatehouse audit verify`), written out.
+//
+//   events     the chains of all event partitions against table `events`
+//   registry   the registry's chain against table `audit_log`; says which agents' deletion is on record. After the events,
+//              since an erasure that begins meanwhile is recorded before it removes anything
+//   settle     rows that no chain knows yet: wait until what was in flight has been chained, and look for them there
+//   look again entries without a row: by id, wherever it is now
+//   judge      a gap of a deleted agent is an erasure; a row from before the chain is unchained; everything else is a fault
+//
+// Invariant: honest work is never a fault, whatever goes on meanwhile. What cannot be decided is counted as `unsettled`.
+// Bounded in memory (ledger.ts) and in time: past its deadline it says from where to go on.
+import type { AuditVerification } from '../../schemas/audit-verification.ts';
+import { isoTime } from '../../schemas/time.ts';
+import { derivedId } from '../ids.ts';
+import { ChainCursor, type ReadPage, type Remembered } from './chain-cursor.ts';
+import { type Fault, Faults } from './faults.ts';
+import { isBlank, unpackId } from './hash.ts';
+import { Ledger, type RowSource, type SeenRow } from './ledger.ts';
+
+export const REGISTRY_CHAIN = 'registry';
+
+/** What is verified: an account's tables and chains, wherever they are. */
+export type Verifiable = {
+  account: string;
+  /** Every chain that has entries, or of which somebody remembers some. */
+  chains: readonly string[];
+  readPage: ReadPage;
+  events: RowSource;
+  registry: RowSource;
+  /** Chain of an event row. */
+  chainOf: (row: SeenRow) => string;
+  /** By chain: heads of Redis, of checkpoints. */
+  remembered: ReadonlyMap<string, readonly Remembered[]>;
+  /** Where to begin with a chain so as to meet everything that arrived at `fromMs` or later. */
+  startOf: (chain: string, fromMs: number) => Promise<{ n: number; hash: Buffer }>;
+  /** Resolves when what was in flight has been chained and `readPage` knows it. False: not in time. */
+  settle: () => Promise<boolean>;
+};
+
+export type VerifyLimits = {
+  /** Events that arrived from here, epoch ms; 0: all. The registry is always verified whole. */
+  fromMs: number;
+  /** Up to here, not included; Infinity: all. */
+  toMs: number;
+  /** What arrived before this is past the retention. */
+  expiredBeforeMs: number;
+  /** May the account have anything that is? */
+  mayHaveExpired: boolean;
+  /** Monotonic ms; the registry may take as long again. */
+  deadlineMs: number;
+};
+
+/** A row may arrive at one front a little before one that was chained earlier. */
+const DISORDER_MS = 60_000;
+
+export async function verifyChains(given: Verifiable, limits: VerifyLimits): Promise<AuditVerification> {
+  const verification = new Verification(given, limits);
+  return verification.run();
+}
+
+class Verification {
+  readonly #given: Verifiable;
+  readonly #limits: VerifyLimits;
+  readonly #faults = new Faults();
+  #unchained = 0;
+  #unsettled = 0;
+  #erased = 0;
+
+  constructor(given: Verifiable, limits: VerifyLimits) {
+    this.#given = given;
+    this.#limits = limits;
+  }
+
+  async run(): Promise<AuditVerification> {
+    const { fromMs, toMs, deadlineMs } = this.#limits;
+    const startedMs = performance.now();
+    const ofEvents = this.#given.chains.filter((chain) => chain !== REGISTRY_CHAIN);
+    const events = this.#ledger(await this.#cursors(ofEvents, fromMs), this.#given.events, {
+      fromMs,
+      toMs,
+      deadlineMs,
+    });
+    await events.run();
+    const registryDeadlineMs = performance.now() + (deadlineMs - startedMs);
+    const whole = { fromMs: 0, toMs: Number.POSITIVE_INFINITY, deadlineMs: registryDeadlineMs };
+    const registry = this.#ledger(await this.#cursors([REGISTRY_CHAIN], 0), this.#given.registry, whole);
+    await registry.run();
+    const ledgers = [events, registry] as const;
+    const settled = await this.#settle(ledgers);
+    for (const ledger of ledgers) {
+      await ledger.lookAgain((agent) => registry.deleted.has(agent));
+      this.#judgeGaps(ledger, registry);
+      this.#judgeStrays(ledger, { isRegistry: ledger === registry, settled });
+      // The end is compared where it was reached.
+      if (ledger.stoppedAtMs === null && !Number.isFinite(ledger === registry ? whole.toMs : toMs))
+        for (const cursor of ledger.cursors) cursor.end();
+    }
+    return this.#answer(events, registry);
+  }
+
+  #ledger(
+    cursors: readonly ChainCursor[],
+    source: RowSource,
+    range: { fromMs: number; toMs: number; deadlineMs: number },
+  ): Ledger {
+    const expiredBeforeMs = source === this.#given.registry ? 0 : this.#limits.expiredBeforeMs;
+    return new Ledger({ cursors, source, expiredBeforeMs, faults: this.#faults, ...range });
+  }
+
+  async #cursors(chains: readonly string[], fromMs: number): Promise<ChainCursor[]> {
+    const { account, readPage, remembered, startOf } = this.#given;
+    const { expiredBeforeMs, mayHaveExpired } = this.#limits;
+    const cursors: ChainCursor[] = [];
+    for (const chain of chains) {
+      const start = fromMs > 0 ? await startOf(chain, fromMs) : undefined;
+      cursors.push(
+        new ChainCursor({
+          ...{ account, chain, readPage, start },
+          remembered: remembered.get(chain) ?? [],
+          expiredBeforeMs: mayHaveExpired && chain !== REGISTRY_CHAIN ? expiredBeforeMs : null,
+          onFault: this.#faults.add,
+        }),
+      );
+    }
+    return cursors;
+  }
+
+  async #settle(ledgers: readonly Ledger[]): Promise<boolean> {
+    if (ledgers.every(({ strays }) => strays.size === 0)) return true;
+    const settled = await this.#given.settle();
+    for (const ledger of ledgers) if (ledger.stoppedAtMs === null) await ledger.catchUp();
+    return settled;
+  }
+
+  /** Entries without a row. */
+  #judgeGaps(ledger: Ledger, registry: Ledger): void {
+    for (const gaps of [ledger.gaps, ledger.blanks]) {
+      for (const [agent, { count, kept }] of gaps) {
+        if (registry.deleted.has(agent)) this.#erased += count;
+        else if (registry.stoppedAtMs !== null) this.#unsettled += count;
+        else {
+          const { chain, n, atMs, packed } = kept[0] ?? { chain: '', n: 0, atMs: 0, packed: Buffer.alloc(16) };
+          const id = isBlank(packed) ? {} : { id: unpackId(chain === REGISTRY_CHAIN ? 'auditLog' : 'event', packed) };
+          this.#faults.add({ chain, position: n, kind: 'missing', atMs, ...id });
+          this.#faults.count += count - 1;
+        }
+      }
+    }
+  }
+
+  /** Rows without an entry. */
+  #judgeStrays(ledger: Ledger, { isRegistry, settled }: { isRegistry: boolean; settled: boolean }): void {
+    for (const row of ledger.strays.values()) {
+      const chain = isRegistry ? REGISTRY_CHAIN : this.#given.chainOf(row);
+      const isExcepted = (ledger.markers.get(chain) ?? []).some(
+        ({ fromMs, toMs }) => row.atMs >= fromMs && row.atMs < toMs,
+      );
+      const lastMs = ledger.cursors.find((cursor) => cursor.chain === chain)?.lastMs ?? 0;
+      // Of a ledger that stopped early the leaf may lie behind the stop.
+      const isOpen = ledger.stoppedAtMs !== null || (!settled && row.atMs > lastMs - DISORDER_MS);
+      if (isExcepted) this.#unchained++;
+      else if (isOpen) this.#unsettled++;
+      else this.#faults.add({ chain, kind: 'added', atMs: row.atMs, id: row.id });
+    }
+  }
+
+  #answer(events: Ledger, registry: Ledger): AuditVerification {
+    const stoppedMs = events.stoppedAtMs ?? (registry.stoppedAtMs === null ? null : this.#limits.fromMs);
+    const cursors = [...registry.cursors, ...events.cursors].filter(({ n }) => n > 0);
+    return {
+      valid: this.#faults.count === 0,
+      entries: events.entries + registry.entries,
+      erased: this.#erased,
+      expired: events.expired + registry.expired,
+      unchained: this.#unchained,
+      unsettled: this.#unsettled,
+      faults: this.#faults.count,
+      first_invalid: shown(this.#faults.first),
+      chains: cursors.map(({ chain, n, hash }) => ({ chain, entries: n, head: hash.toString('hex') })),
+      truncated: stoppedMs !== null,
+      continue_from: stoppedMs === null ? null : isoTime(stoppedMs),
+    };
+  }
+}
+
+function shown(fault: Fault | null): AuditVerification['first_invalid'] {
+  if (fault === null) return null;
+  const { chain, position, kind, atMs, id } = fault;
+  return {
+    chain,
+    position: position ?? null,
+    entry_id: id === undefined ? null : derivedId('auditLog', id),
+    kind,
+    at: isoTime(atMs),
+  };
+}

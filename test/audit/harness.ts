@@ -1,0 +1,68 @@
+// What tests of the audit chain share: a world with pipelines, a registry in it, and its verification.
+import type { Test } from 'tap';
+import type { ClickHouse } from '../../clickhouse/client.ts';
+import type { AuditVerification } from '../../schemas/audit-verification.ts';
+import { AuditVerifier, type VerifyOptions } from '../../src/audit/verifier.ts';
+import { mintId } from '../../src/ids.ts';
+import { Agents } from '../../src/registry/agents.ts';
+import { ReadBarrier } from '../../src/streams/read-barrier.ts';
+import { makeWorld, type World } from '../pipelines/harness.ts';
+import { appendOf, type EventOptions, makeEvent } from '../streams/harness.ts';
+import type { TestClickHouse } from '../support/clickhouse.ts';
+import type { TestRedis } from '../support/redis.ts';
+
+export const ACTOR = { actor: 'key:key_1', requestId: 'test' };
+const BUDGET_MS = 60_000;
+
+export type AuditWorld = World & {
+  agents: Agents;
+  barrier: ReadBarrier;
+  verify: (account: string, options?: Partial<VerifyOptions>) => Promise<AuditVerification>;
+};
+
+export async function makeAuditWorld(
+  t: Test,
+  servers: { redis: TestRedis; clickhouse: TestClickHouse; partitions?: number },
+): Promise<AuditWorld> {
+  const world = await makeWorld(t, servers);
+  const verifier = new AuditVerifier({ ...world, retentionDays: 3_650 });
+  const barrier = new ReadBarrier({ ...world, waitMs: 25_000 });
+  const settle = async () =>
+    (await Promise.all([barrier.waitForEvents('', null), barrier.waitForJournal('')])).every(Boolean);
+  return {
+    ...world,
+    agents: new Agents(world),
+    barrier,
+    verify: (account, options) => verifier.verify(account, { budgetMs: BUDGET_MS, settle, ...options }),
+  };
+}
+
+export function newAccount(): string {
+  return mintId('account', Date.now());
+}
+
+/** Registers an agent of that name and returns its id. */
+export async function newAgent({ agents }: AuditWorld, account: string, name: string): Promise<string> {
+  return (await agents.register(account, { name }, ACTOR)).agent.id;
+}
+
+/** Appends events of one agent; returns their ids. */
+export async function submit(
+  { appender }: World,
+  who: { account: string; agent: string },
+  events: readonly EventOptions[],
+): Promise<string[]> {
+  const made = events.map((options) => makeEvent(who, options));
+  await appender.append(appendOf(who, made));
+  return made.map(({ id }) => id);
+}
+
+/** Everything acknowledged is stored; throws if it is not. */
+export async function settle({ barrier }: AuditWorld, account: string): Promise<void> {
+  const done = await Promise.all([barrier.waitForEvents('', null), barrier.waitForJournal(account)]);
+  if (!done.every(Boolean)) throw new Error('did not drain');
+}
+
+export async function countBlocks(clickhouse: ClickHouse): Promise<number> {
+  return (await clickhouse.query<{ n: number }>('SELECT count() AS n FROM audit_chain FINAL'))[0]!.n;
+}

@@ -1,0 +1,146 @@
+// The audit chain of the whole service: the endpoint, the commands, checkpoints, an erasure, and hands on the tables.
+import { stat, writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import t from 'tap';
+import { ClickHouse } from '../../clickhouse/client.ts';
+import { packAgent } from '../../src/audit/hash.ts';
+import { eventually } from '../streams/harness.ts';
+import { Api } from '../support/api.ts';
+import { type Environment, runCli, startService } from '../support/service.ts';
+
+t.setTimeout(180_000);
+
+const service = await startService(t);
+const api = new Api(t, service);
+await api.describe();
+const env: Environment = { GATEHOUSE_DATA_DIR: service.dataDir };
+const { clickhouseUrl, clickhouseDatabase } = await service.addresses();
+const clickhouse = new ClickHouse({ url: clickhouseUrl, database: clickhouseDatabase, queryTimeoutSeconds: 15 });
+t.teardown(() => clickhouse.close());
+const file = (name: string) => path.join(service.dataDir, name);
+
+async function newAgent(name: string, events: number): Promise<{ id: string; events: string[] }> {
+  const { id } = (await api.post('/v1/agents', { name })).json;
+  const made = Array.from({ length: events }, (_, i) => ({ type: 'prompt', payload: { prompt: `${name} ${i}` } }));
+  const { results } = (await api.post(`/v1/agents/${id}/events/batch`, { events: made })).json;
+  return { id, events: results.map((event: { id: string }) => event.id) };
+}
+
+const kept = await newAgent('kept', 20);
+const goner = await newAgent('goner', 10);
+
+t.test('GET /v1/audit-logs/verify says that all is well, of the caller’s account alone', async (t) => {
+  await api.post('/v1/policies', { name: 'p', type: 'block_action', conditions: { tool: 'x' }, actions: ['block'] });
+  const { status, json } = await api.get('/v1/audit-logs/verify');
+  t.equal(status, 200);
+  t.match(json, {
+    valid: true,
+    erased: 0,
+    unchained: 0,
+    unsettled: 0,
+    faults: 0,
+    first_invalid: null,
+    truncated: false,
+  });
+  t.ok(json.entries >= 33, `${json.entries} entries: 30 events, 2 agents, a policy, a key`);
+  t.ok(json.chains.some(({ chain }: { chain: string }) => chain === 'registry'));
+  const { json: part } = await api.get(`/v1/audit-logs/verify?from=${new Date(Date.now() + 60_000).toISOString()}`);
+  t.match(part, { valid: true });
+  t.ok(part.entries < json.entries, 'events from a later time are none');
+  const made = await runCli(['account', 'create', 'another'], env);
+  const key = /^key (.+)$/m.exec(made.stdout)?.[1];
+  const other = await api.as(key!).get('/v1/audit-logs/verify');
+  t.match(other.json, { valid: true, entries: 1 }, 'its first key and nothing else');
+  t.equal((await api.get('/v1/audit-logs/verify', { key: null })).status, 401);
+});
+
+t.test('a checkpoint is signed with a key of its own, and only a sound one is compared', async (t) => {
+  const made = await runCli(['audit', 'checkpoint'], env);
+  t.equal(made.code, 0, made.stderr);
+  const checkpoint = JSON.parse(made.stdout);
+  await writeFile(file('checkpoint.json'), made.stdout);
+  t.equal((await stat(file('audit-signing-key.pem'))).mode & 0o777, 0o600);
+  const verified = await runCli(['audit', 'verify', '--checkpoint', file('checkpoint.json')], env);
+  t.equal(verified.code, 0, verified.stderr);
+  t.match(JSON.parse(verified.stdout), { valid: true, name: 'default' });
+  const publicKey = ['--public-key', checkpoint.public_key];
+  const named = await runCli(['audit', 'verify', '--checkpoint', file('checkpoint.json'), ...publicKey], env);
+  t.equal(named.code, 0, named.stderr);
+
+  checkpoint.chains[0].entries--;
+  await writeFile(file('forged.json'), JSON.stringify(checkpoint));
+  const forged = await runCli(['audit', 'verify', '--checkpoint', file('forged.json')], env);
+  t.equal(forged.code, 1);
+  t.match(forged.stderr, /signature of the checkpoint is not right/);
+  const otherKey = ['--public-key', 'MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE='];
+  const untrusted = await runCli(['audit', 'verify', '--checkpoint', file('checkpoint.json'), ...otherKey], env);
+  t.match(untrusted, { code: 1, stderr: /another key/ });
+  t.match(await runCli(['audit', 'verify', '--account', 'nobody'], env), { code: 2, stderr: /no account/ });
+});
+
+t.test('an erased agent leaves a gap that verifies, and not its ids', async (t) => {
+  t.equal((await api.delete(`/v1/agents/${goner.id}`)).status, 204);
+  // Before, while and after its rows go.
+  const invalid: unknown[] = [];
+  const erased = await eventually(async () => {
+    const { json } = await api.get('/v1/audit-logs/verify');
+    if (!json.valid) invalid.push(json);
+    return json.erased === 11 ? json : undefined;
+  }, 30_000);
+  t.same(invalid, []);
+  t.match(erased, { valid: true, erased: 11 }, '10 events and its registration');
+  const named = async () => {
+    const [left] = await clickhouse.query<{ blank: number; named: number }>(
+      `SELECT countIf(substring(one.1, 7) = repeat('\\0', 10)) AS blank, count() - blank AS named
+       FROM (SELECT arrayJoin(arrayZip(ids, agents)) AS one FROM audit_chain FINAL) WHERE hex(one.2) = {agent:String}`,
+      { agent: packAgent(goner.id).toString('hex').toUpperCase() },
+    );
+    return left;
+  };
+  t.ok(await eventually(async () => (await named())?.named === 0, 20_000), 'its ids are gone');
+  t.same(await named(), { blank: 11, named: 0 });
+  const verified = await runCli(['audit', 'verify', '--checkpoint', file('checkpoint.json')], env);
+  t.equal(verified.code, 0, `${verified.stderr}${verified.stdout}`);
+});
+
+t.test('a changed payload, a removed row and an added one are named by the endpoint and the command', async (t) => {
+  const victim = kept.events[7]!;
+  const where = `account_id = (SELECT any(account_id) FROM events WHERE id = '${victim}') AND id = '${victim}'`;
+  const [before] = await clickhouse.query<{ payload: string }>(`SELECT payload FROM events WHERE id = '${victim}'`);
+  const edit = (payload: string) =>
+    clickhouse.command(
+      `ALTER TABLE events UPDATE payload = {payload:String} WHERE id = {victim:String}`,
+      { payload, victim },
+      { mutations_sync: '2' },
+    );
+  await edit('{"prompt":"never said"}');
+  const { json } = await api.get('/v1/audit-logs/verify');
+  t.match(json, {
+    valid: false,
+    faults: 1,
+    first_invalid: { kind: 'changed', entry_id: victim.replace('evt_', 'log_') },
+  });
+  const said = await runCli(['audit', 'verify'], env);
+  t.match(said, { code: 1, stderr: /changed/ });
+  t.match(JSON.parse(said.stdout), { valid: false });
+  await edit(before!.payload);
+  t.match((await api.get('/v1/audit-logs/verify')).json, { valid: true }, 'put back as it was, it is as it was');
+
+  await clickhouse.command(
+    `INSERT INTO events (account_id, agent_id, id, type, timestamp, received_at, payload, outcome) SELECT account_id, agent_id, 'evt_${'0'.repeat(26)}', type, timestamp, received_at, payload, outcome FROM events WHERE ${where}`,
+  );
+  t.match((await api.get('/v1/audit-logs/verify')).json, {
+    valid: false,
+    first_invalid: { kind: 'added', position: null },
+  });
+  await clickhouse.command(
+    `DELETE FROM events WHERE id = 'evt_${'0'.repeat(26)}'`,
+    {},
+    { lightweight_deletes_sync: '2' },
+  );
+  await clickhouse.command(`DELETE FROM events WHERE id = '${victim}'`, {}, { lightweight_deletes_sync: '2' });
+  t.match((await api.get('/v1/audit-logs/verify')).json, {
+    valid: false,
+    first_invalid: { kind: 'missing', entry_id: victim.replace('evt_', 'log_') },
+  });
+});
