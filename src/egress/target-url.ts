@@ -13,6 +13,9 @@ const HTTPS_PORT = 443;
 const FORM = /^https:\/\/(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?(?:[/?#]|$)/i;
 /** Local by definition (RFC 6761, 6762, 8375) or by long habit; and names without a dot, which only a local resolver knows. */
 const LOCAL_NAME = /^[^.]+$|(^|\.)(localhost|local|localdomain|internal|home\.arpa)$/;
+/** What the public name system may know: labels of at most 63, the last one of letters, so that none is read as a number. */
+const PUBLIC_NAME = /^(?=.{4,253}$)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)+(?:[a-z]{2,63}|xn--[a-z0-9-]{1,59})$/;
+const UNUSUAL = 'must name its host in the usual form';
 
 export type TargetUrl = {
   url: URL;
@@ -40,12 +43,13 @@ export function targetUrl(text: string, allowedHosts: ReadonlySet<string>): Targ
   const url = new URL(text);
   const [, spelt, digits] = FORM.exec(text) ?? [];
   const port = digits === undefined ? HTTPS_PORT : Number(digits);
-  if (spelt?.toLowerCase() !== url.hostname || spelt.endsWith('.') || port === 0)
-    return 'must name its host in the usual form';
+  if (spelt?.toLowerCase() !== url.hostname || spelt.endsWith('.') || port === 0) return UNUSUAL;
   const host = bare(url.hostname);
   const isAllowed = allowedHosts.has(host) || allowedHosts.has(`${host}:${port}`);
   if (isAllowed) return { url, host, port, isAllowed };
-  if (!(isIP(host) === 0 ? !LOCAL_NAME.test(host) : isPublicAddress(host))) return 'must not name a private address';
+  const isName = isIP(host) === 0;
+  if (isName ? LOCAL_NAME.test(host) : !isPublicAddress(host)) return 'must not name a private address';
+  if (isName && !PUBLIC_NAME.test(host)) return UNUSUAL;
   if (!PORTS.has(port)) return `must use port ${[...PORTS].join(' or ')}`;
   return { url, host, port, isAllowed };
 }

@@ -5,10 +5,12 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { Resolver } from 'node:dns/promises';
 import { once } from 'node:events';
 import net from 'node:net';
+import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { EgressError, GuardedHttps, type Post } from '../../src/egress/guarded-https.ts';
 import { isPublicAddress } from '../../src/egress/public-address.ts';
 import { byNameServers } from '../../src/egress/resolve.ts';
+import { targetUrl } from '../../src/egress/target-url.ts';
 import { targetProblem } from '../../src/registry/alert-target.ts';
 import { type Script, startDns } from '../support/dns-server.ts';
 import { startReceiver } from '../support/https-receiver.ts';
@@ -38,6 +40,61 @@ t.test('no spelling of a private address is connected to', async (t) => {
   }
   t.same(sniffer.attempts(), [], 'nothing was connected to');
   t.equal(sniffer.arrived(), 0);
+});
+
+t.test('what is let through is a public address or a name with a dot, however it is spelt', async (t) => {
+  const seed = Date.now() % 2 ** 31;
+  t.comment(`seed ${seed}`);
+  const pieces = [
+    '%31',
+    '%00',
+    '.',
+    '..',
+    '0x',
+    '0',
+    '@',
+    ':',
+    '[',
+    ']',
+    '\\',
+    '/',
+    '#',
+    '?',
+    '\t',
+    '\n',
+    ' ',
+    '１',
+    '。',
+    '%25',
+    '::',
+  ];
+  const spelling = fc.oneof(
+    fc.constantFrom(...PRIVATE_SPELLINGS),
+    fc.constantFrom('https://example.com:%s/', 'https://8.8.8.8:%s/', 'https://[2606:4700::1111]:%s/'),
+  );
+  const change = fc.tuple(fc.nat(), fc.nat({ max: 2 }), fc.constantFrom(...pieces));
+  let passed = 0;
+  fc.assert(
+    fc.property(spelling, fc.array(change, { maxLength: 3 }), (text, changes) => {
+      const url = changes.reduce(
+        (before, [at, drop, piece]) => {
+          const cut = at % (before.length + 1);
+          return `${before.slice(0, cut)}${piece}${before.slice(cut + drop)}`;
+        },
+        text.replace('%s', '443'),
+      );
+      const target = targetUrl(url, new Set());
+      if (typeof target === 'string') return true;
+      passed++;
+      const { host, port } = target;
+      const isName =
+        /^[a-z0-9_-]+(\.[a-z0-9_-]+)*\.(xn--[a-z0-9-]+|[a-z]+)$/.test(host) && !/localhost$|localdomain$/.test(host);
+      const isUsual = url.toLowerCase().startsWith(`https://${net.isIPv6(host) ? `[${host}]` : host}`);
+      return isUsual && (port === 443 || port === 8443) && (net.isIP(host) === 0 ? isName : isPublicAddress(host));
+    }),
+    { numRuns: 10_000, seed },
+  );
+  t.ok(passed > 100, `${passed} of 10,000 were let through`);
 });
 
 t.test('no answer of a name server leads to a private address', async (t) => {
