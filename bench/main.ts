@@ -6,6 +6,7 @@ import { freshReads } from './fresh-reads.ts';
 import { inForce } from './in-force.ts';
 import { rateLimit } from './rate-limit.ts';
 import { SUITE_OPTIONS, suiteLines } from './suite.ts';
+import { watch } from './watch.ts';
 
 const { positionals, values } = parseArgs({
   allowPositionals: true,
@@ -23,6 +24,7 @@ const LINES: Record<string, () => Promise<boolean>> = {
   durability: () => durability({ kills: Number(values.kills) }),
   'fresh-reads': () => freshReads({ tries: Number(values.tries ?? 10_000) }),
   'in-force': () => inForce({ tries: Number(values.tries ?? 100) }),
+  watch: () => watch({ agents: Number(values.agents ?? 100_000) }),
   'rate-limit': () => rateLimit({ seconds: Number(values.seconds) }),
 };
 

@@ -1,7 +1,7 @@
 // Judges one agent's silence (from the watch; pure). What it needs to remember of an agent between two looks is a note:
 //
 //   ''         nothing
-//   t<ms>      the silence that began at <ms> has been told of
+//   t<ms>/<n>  the silence that began at <ms> has been told of; the watch looks every <n> ms whether it has ended (watch-tick.lua)
 //   i          the agent was inactive at the last look
 //   f<ms>      the agent became active again by <ms>: its silence counts from there
 //
@@ -30,13 +30,13 @@ export function judgeSilence({ now, watchedSince, seen, note, isActive, heartbea
   const heartbeatMs = heartbeatSeconds * 1_000;
   // A silence that begins after this look is over its bound only after this, so none is noticed late.
   const later = now + Math.min(heartbeatMs, WATCH_LOOK_MS_MAX);
-  if (note === `t${seen}`) return { isDown: false, note, nextAt: later };
+  if (note.startsWith(`t${seen}/`)) return { isDown: false, note, nextAt: later };
   if (!isActive) return { isDown: false, note: 'i', nextAt: later };
   const activeSince = note === 'i' ? now : note.startsWith('f') ? Number(note.slice(1)) : 0;
   const kept = activeSince > seen ? `f${activeSince}` : '';
   if (watchedSince === null) return { isDown: false, note: kept, nextAt: later };
   const downAt = Math.max(seen, activeSince, watchedSince) + heartbeatMs;
-  if (now > downAt) return { isDown: true, note: `t${seen}`, nextAt: later };
+  if (now > downAt) return { isDown: true, note: `t${seen}/${later - now}`, nextAt: later };
   return { isDown: false, note: kept, nextAt: Math.min(downAt + 1, later) };
 }
 

@@ -89,13 +89,17 @@ t.test('switched off and on, it is never down while off, nor before a period aft
     (all, heartbeatSeconds) => {
       const { told, timeline } = watch(all, heartbeatSeconds, 6_000_000);
       const heartbeatMs = heartbeatSeconds * 1_000;
+      const spoken = [0, ...timeline.filter(({ does }) => does === 'speak').map(({ at }) => at)];
       if (new Set(told.map(({ since }) => since)).size < told.length) return false;
       return told.every(({ at, since }) => {
         if (at <= since + heartbeatMs) return false;
         return offTimes(timeline).every(({ from, to }) => {
           if (at >= from && at < to) return false;
-          // An off that no look fell into is not known of.
-          const isKnown = to - from > Math.min(heartbeatMs, WATCH_LOOK_MS_MAX) + 2_000;
+          // An off that no look fell into is not known of; and one that begins in a silence which has been told of is not
+          // looked at, so what counts after it is the last event.
+          const last = spoken.findLast((ms) => ms <= from);
+          const isTold = told.some((earlier) => earlier.since === last && earlier.at <= from);
+          const isKnown = !isTold && to - from > Math.min(heartbeatMs, WATCH_LOOK_MS_MAX) + 2_000;
           return !isKnown || at < from || at > to + heartbeatMs;
         });
       });
