@@ -322,8 +322,6 @@ t.test('alerts: created, listed, changed, deleted', async (t) => {
   }
   t.equal((await api.delete(`/v1/alerts/${shown.id}`)).status, 204);
   t.equal((await api.get(`/v1/alerts/${shown.id}`)).status, 404);
-  for (const path of [`/v1/alerts/${shown.id}/test`, '/v1/deliveries'])
-    t.equal((await api.get(path)).status, 404, `${path} is not there`);
 });
 
 t.test('API keys: made, shown once, refused as soon as they are revoked', async (t) => {
@@ -483,6 +481,36 @@ t.test('approvals: an event waits, somebody decides (the whole story: approvals.
   t.match((await api.get(`/v1/approvals?agent_id=${id}`)).json, {
     items: [{ id: approval, status: 'denied' }],
     total: 1,
+  });
+});
+
+t.test('deliveries: told, shown, cancelled, ordered again (the whole story: alert.path.test.ts)', async (t) => {
+  const { id } = await newAgent();
+  const pays = { type: 'block_action', agent_id: id, conditions: { tool: 'pay' }, actions: ['block'] };
+  await api.post('/v1/policies', { name: unique('policy'), ...pays });
+  const hook = { channel: 'webhook', target: 'https://nowhere.invalid/hook' };
+  const body = { name: unique('alert'), trigger: 'policy_violation', agent_id: id, ...hook };
+  const alert = (await api.post('/v1/alerts', body)).json.id as string;
+  t.match(await api.post(`/v1/alerts/${alert}/test`, undefined), {
+    status: 201,
+    json: { alert_id: alert, test: true },
+  });
+  await inForce();
+  await api.post(`/v1/agents/${id}/events`, event({ tool: 'pay' }));
+  const told = async () =>
+    (await api.get(`/v1/deliveries?agent_id=${id}`)).json.items.filter((one: { test: boolean }) => !one.test);
+  for (let i = 0; i < 200 && (await told()).length === 0; i++) await pause(100);
+  const [delivery] = await told();
+  t.match(delivery, { alert_id: alert, trigger: 'policy_violation', status: 'pending' });
+  // Before it is tried again, after 5 s, it is looked whether the alert is still active.
+  await api.patch(`/v1/alerts/${alert}`, { status: 'inactive' });
+  const status = async () => (await api.get(`/v1/deliveries/${delivery.id}`)).json.status as string;
+  for (let i = 0; i < 300 && (await status()) === 'pending'; i++) await pause(100);
+  t.equal(await status(), 'cancelled');
+  await api.patch(`/v1/alerts/${alert}`, { status: 'active' });
+  t.match(await api.post(`/v1/deliveries/${delivery.id}/redeliver`, undefined), {
+    status: 200,
+    json: { status: 'pending' },
   });
 });
 
