@@ -21,6 +21,11 @@ const BAR_GAP = 6;
 const LABEL_WIDTH = 190;
 const VALUE_WIDTH = 90;
 const PLOT = { left: 74, top: 44, width: WIDTH - 74 - 24, height: 260 };
+/** Between the axis and the first point, for its value. */
+const INSET = 18;
+/** Past that values would cover each other; they are in the table. */
+const MARKED_SERIES_MAX = 3;
+const MARKED_POINTS_MAX = 12;
 
 export function draw(chart: Chart): string {
   return chart.kind === 'bars' ? drawBars(chart) : drawLines(chart);
@@ -62,7 +67,7 @@ function drawLines(chart: Lines): string {
     { log: chart.logY === true, fromZero: true },
   );
   const at = (point: { x: number; y: number }) =>
-    [PLOT.left + x.place(point.x) * PLOT.width, PLOT.top + (1 - y.place(point.y)) * PLOT.height] as const;
+    [across(x.place(point.x)), PLOT.top + (1 - y.place(point.y)) * PLOT.height] as const;
   const parts = [...grid(x, y), ...axisTitles(xTitle, yTitle)];
   for (const [i, { name, points: own }] of series.entries()) {
     const path = own.map((point) =>
@@ -71,7 +76,8 @@ function drawLines(chart: Lines): string {
         .join(','),
     );
     parts.push(`<polyline points="${path.join(' ')}" fill="none" stroke="${colour(i)}" stroke-width="2"/>`);
-    if (own.length <= 12) parts.push(...own.map((point) => mark(at(point), point.y, i)));
+    if (series.length <= MARKED_SERIES_MAX && own.length <= MARKED_POINTS_MAX)
+      parts.push(...own.map((point) => mark(at(point), point.y, i)));
     parts.push(...legend(name, i));
   }
   return svg(PLOT.top + PLOT.height + 56 + 18 * Math.ceil(series.length / LEGEND_COLUMNS), title, parts);
@@ -83,6 +89,11 @@ function mark([x, y]: readonly [number, number], value: number, series: number):
     `<circle cx="${x.toFixed(1)}" cy="${y.toFixed(1)}" r="3" fill="${colour(series)}"/>` +
     text(x, y - 7, readable(value), 'class="small" text-anchor="middle"')
   );
+}
+
+/** Where a share of the axis lies. */
+function across(share: number): number {
+  return PLOT.left + INSET + share * (PLOT.width - 2 * INSET);
 }
 
 const LEGEND_COLUMNS = 4;
@@ -129,15 +140,15 @@ function niceStep(least: number): number {
 
 function grid(x: Axis, y: Axis): string[] {
   const bottom = PLOT.top + PLOT.height;
-  const across = y.ticks.flatMap((tick) => {
+  const horizontals = y.ticks.flatMap((tick) => {
     const at = PLOT.top + (1 - y.place(tick)) * PLOT.height;
     return [line(PLOT.left, at, PLOT.left + PLOT.width, at), text(PLOT.left - 8, at + 4, readable(tick), END)];
   });
   const down = x.ticks.flatMap((tick) => {
-    const at = PLOT.left + x.place(tick) * PLOT.width;
+    const at = across(x.place(tick));
     return [line(at, bottom, at, bottom + 4), text(at, bottom + 18, readable(tick), 'text-anchor="middle"')];
   });
-  return [...across, ...down];
+  return [...horizontals, ...down];
 }
 
 const END = 'text-anchor="end"';

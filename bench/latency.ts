@@ -44,7 +44,13 @@ export async function latency(options: { turns: number; seconds: number }): Prom
     );
     const question = 'how long does an answer take at a fixed rate of arrivals?';
     const command = `npm run bench -- latency --turns ${options.turns} --seconds ${options.seconds}`;
-    hand({ line: 'latency', question, command, rows, charts: [chartOf(rows)] }, machine);
+    const charts = KINDS.map(({ kind }) =>
+      chartOf(
+        kind,
+        rows.filter(({ load }) => load === kind),
+      ),
+    );
+    hand({ line: 'latency', question, command, rows, charts }, machine);
     return true;
   } finally {
     await service.stop();
@@ -100,18 +106,14 @@ function rowOf({ kind }: Kind, share: number, most: number, summaries: readonly 
   };
 }
 
-function chartOf(rows: readonly Row[]) {
-  const series = KINDS.flatMap(({ kind }) =>
-    ['p50 ms', 'p99 ms', 'p99.9 ms'].map((column) => ({
-      name: `${kind} ${column}`,
-      points: rows
-        .filter(({ load }) => load === kind)
-        .map((row) => ({ x: Number(row['share of the maximum, %']), y: Number(row[column]) })),
-    })),
-  );
+function chartOf(kind: string, rows: readonly Row[]) {
+  const series = ['p50 ms', 'p99 ms', 'p99.9 ms'].map((column) => ({
+    name: column,
+    points: rows.map((row) => ({ x: Number(row['share of the maximum, %']), y: Number(row[column]) })),
+  }));
   return {
     kind: 'lines' as const,
-    title: 'Latency at a fixed rate of arrivals',
+    title: `Latency at a fixed rate of arrivals, ${kind}`,
     xTitle: 'share of the maximum, %',
     yTitle: 'ms from the moment a request was due',
     logY: true,

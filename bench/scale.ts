@@ -2,9 +2,11 @@
 // Method: one thing changed at a time, the others as in `ingest` (one front, eight partitions); single events and batches of 100
 // over a closed loop, medians over the turns. Fronts and partitions are settings of a start, so each of their turns has a
 // service of its own; agents and accounts are taken in turn by the load, request by request, on one service that has them all.
+// Each has sent an event before its first turn, so that what the front remembers is there.
 // The accounts share a thousand agents out among them; each has the five policies.
 import { gatehouse } from './contenders.ts';
 import { whenDrained } from './gauges.ts';
+import { HttpClient } from './http-client.ts';
 import { rssByPart } from './processes.ts';
 import { beginLine, hand, progress, type Row } from './report.ts';
 import { type BenchService, startBenchService } from './service.ts';
@@ -38,7 +40,8 @@ export async function scale(options: { turns: number; seconds: number; agents: n
       await withService({ fronts, partitions }, async (service) => {
         const senders = (await makeAgents(service, AGENTS)).map((agent) => ({ agent, key: service.key }));
         await setPolicies(service, FIVE_POLICIES);
-        await measure(results, service, `${x} ${about}`, senders, options.seconds);
+        await warm(service, senders);
+        await measure(results, service, `${about} ${x}`, senders, options.seconds);
       });
     }
   }
@@ -79,14 +82,15 @@ async function populations(
   const keys = await makeAccounts(service, ACCOUNT_COUNTS.at(-1)!);
   const ofAccounts = new Map<number, Sender[]>();
   for (const count of ACCOUNT_COUNTS) ofAccounts.set(count, await spread(service, keys.slice(0, count)));
+  for (const senders of [agents, ...ofAccounts.values()]) await warm(service, senders);
   for (let turn = 1; turn <= options.turns; turn++) {
     for (const count of counts) {
       progress(`turn ${turn}/${options.turns}: ${count} agents`);
-      await measure(results, service, `${count} agents`, agents.slice(0, count), options.seconds);
+      await measure(results, service, `agents ${count}`, agents.slice(0, count), options.seconds);
     }
     for (const [count, senders] of ofAccounts) {
       progress(`turn ${turn}/${options.turns}: ${count} accounts`);
-      await measure(results, service, `${count} accounts`, senders, options.seconds);
+      await measure(results, service, `accounts ${count}`, senders, options.seconds);
     }
   }
 }
@@ -103,6 +107,25 @@ async function spread(service: BenchService, keys: readonly string[]): Promise<S
     const account = i % keys.length;
     return { agent: perKey[account]![Math.floor(i / keys.length)]!, key: keys[account]! };
   });
+}
+
+/**
+ * One event of each: a front reads a key, an agent and an account's policies when it first meets them, and a turn of seconds
+ * would else measure just that. Says what the first meetings took.
+ */
+async function warm(service: BenchService, senders: readonly Sender[]): Promise<void> {
+  const clients = new Map<string, HttpClient>();
+  const started = performance.now();
+  await inParallel(senders.length, async (i) => {
+    const { agent, key } = senders[i]!;
+    const client = clients.get(key) ?? new HttpClient({ url: service.url, key, connections: 32 });
+    clients.set(key, client);
+    await client.send('POST', eventsPath(agent, 1), bodyOf(1));
+  });
+  for (const client of clients.values()) client.close();
+  const perSecond = (senders.length / (performance.now() - started)) * 1000;
+  progress(`first events of ${senders.length} agents of ${clients.size} accounts: ${Math.round(perSecond)} a second`);
+  await whenDrained(service);
 }
 
 async function measure(
