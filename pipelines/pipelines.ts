@@ -93,6 +93,7 @@ export class Pipelines {
   #turn: Promise<void> | undefined;
   #stopping = false;
   #signedInAt = performance.now();
+  #wasHealthy = true;
 
   constructor(options: PipelinesOptions) {
     this.#options = options;
@@ -292,7 +293,10 @@ export class Pipelines {
   }
 
   #report(): void {
-    const { metrics } = this.#options;
+    const { metrics, log } = this.#options;
+    const { ok, reason } = this.healthy();
+    if (ok !== this.#wasHealthy) log.warn({ reason }, ok ? 'pipelines.recovered' : 'pipelines.stuck');
+    this.#wasHealthy = ok;
     let oldestMs = Date.now();
     for (const { unit, drain } of this.#held.values()) {
       if (unit.group === 'store') oldestMs = Math.min(oldestMs, drain.oldestMs ?? oldestMs);
