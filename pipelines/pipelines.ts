@@ -335,9 +335,10 @@ function unitsOf(options: PipelinesOptions): Unit[] {
     }
   }
   if (groups.includes('anomaly')) {
-    const work = new AnomalyPipeline(options) as Work<unknown>;
-    for (const partition of partitions)
+    for (const partition of partitions) {
+      const work = new AnomalyPipeline({ ...options, partition }) as Work<unknown>;
       units.push({ share: 'anomaly', group: 'anomaly', work, without: ENTRY_FIELD.rows, ...events(partition) });
+    }
   }
   if (groups.includes('alert')) {
     const teller = new Teller(options);

@@ -1,76 +1,104 @@
-// The anomaly pipeline (step 15 of the path: beside the store). Event streams, digests only -> table `anomalies`.
+// The anomaly pipeline of one partition (step 15 of the path: beside the store). Event stream, digests only -> table
+// `anomalies`, signals `anomaly_detected`.
 //
-//   decode   entry -> digests                                       else the entry is parked
-//   plan     which agents have been deleted: theirs are dropped     kept in the batch's manifest
-//   flag     each kind looks at each digest, in order of arrival
-//   insert   with a token, a month at a time
-//   ack      watermark: a list of anomalies can wait for it         (drain.ts)
+//   decode     entry -> digests                                             else the entry is parked
+//   look       baselines of the batch's agents; each event is counted and judged, in order (hasEffect)
+//   plan       findings, and which of their agents have been deleted        kept in the batch's manifest
+//   insert     with a token, a month at a time
+//   signals    one for each anomaly
+//   save       baselines of flagged agents                                  then the ack and its watermark (drain.ts)
 //
-// Exactly once: an anomaly's id and content follow from what was flagged, and the table replaces rows of equal key.
-// A batch without anomalies is acknowledged and nothing else. An error, also a refusal of rows, is tried again for ever:
-// these rows are our own making, so a refused one is a bug to be mended, not an entry to be set aside.
+// Exactly once: what a detector finds depends on the agent's baseline, which moves on. So findings are made once and kept in the
+// manifest; a new owner that finds one takes its findings from there, and makes the very same rows and signals of them.
+// Killed before the manifest: nothing of the batch is in any kept baseline, and the next owner finds the same again.
+// Killed after it: rows are replaced by equal ones, signals are told apart by their ids, counted entries are not counted twice.
+// `blocked_event` needs no baseline: it follows from the event, and takes no room in the manifest.
+//
+// A batch without anomalies is acknowledged and nothing else; its baselines follow within about a second (keeper.ts).
+// An error, also a refusal of rows, is tried again for ever: these rows are our own making, so a refused one is a bug to be
+// mended, not an entry to be set aside.
 
 import type { ClickHouse } from '../../clickhouse/client.ts';
-import type { Anomaly } from '../../schemas/anomaly.ts';
-import type { AnomalyKind as AnomalyKindName } from '../../schemas/common.ts';
 import { decodeEntry, type EventDigest } from '../../schemas/entry.ts';
-import { derivedId } from '../../src/ids.ts';
 import type { Metrics } from '../../src/metrics.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import type { ParkedEntry, StreamEntry } from '../../src/streams/consume.ts';
+import type { Lease } from '../../src/streams/lease.ts';
+import { appendSignals } from '../../src/streams/signals.ts';
 import { checkDigest } from '../digests.ts';
 import type { Batch, Decoded, Parked, Work } from '../drain.ts';
 import { deletedAgents } from '../tombstones.ts';
 import { blockedEvent } from './blocked-event.ts';
+import type { Finding } from './finding.ts';
+import { Keeper, type Kept } from './keeper.ts';
+import { inEpisode, observe, setEpisode } from './observe.ts';
+import { type Anomalous, signalOf, toAnomalous } from './record.ts';
 
-export type Flag = Pick<Anomaly, 'severity' | 'observed' | 'baseline' | 'score' | 'message'>;
+/** An entry with its place in the stream. */
+export type Arrived = { ms: number; seq: number; digests: EventDigest[] };
 
-/** One kind of anomaly. */
-export type AnomalyKind = { kind: AnomalyKindName; flag(event: EventDigest): Flag | null };
-
-const KINDS: readonly AnomalyKind[] = [blockedEvent];
-
-type Plan = { erased: string[] };
-type AnomalyRow = Omit<Anomaly, 'timestamp' | 'created_at'> & {
-  account_id: string;
-  timestamp: string;
-  created_at: string;
-};
-type Flagged = { row: AnomalyRow; month: string };
+/** What was found at an event; in the manifest. At most three an event, 100 bytes each, of the 20,000 events of a batch. */
+type Found = { event: string } & Finding;
+/** `flagged` is missing in manifests of versions that knew no baselines. */
+type Plan = { erased: string[]; flagged?: Found[] };
 
 export type AnomalyOptions = {
   redis: Commands;
   keys: Keys;
   clickhouse: Pick<ClickHouse, 'insertRows'>;
   metrics: Metrics;
+  partition: number;
 };
 
-export class AnomalyPipeline implements Work<EventDigest[]> {
+export class AnomalyPipeline implements Work<Arrived> {
   readonly #options: AnomalyOptions;
+  readonly #keeper: Keeper;
+  /** Of the batch in hand: values that were looked at, what was found, whether some event was blocked. */
+  #looked = 0;
+  #found: Found[] = [];
+  #blocked = false;
 
   constructor(options: AnomalyOptions) {
     this.#options = options;
+    this.#keeper = new Keeper(options);
   }
 
-  decode(entry: StreamEntry): Decoded<EventDigest[]> {
+  begin(lease: Lease): void {
+    this.#keeper.begin(lease);
+    this.#forgetBatch();
+  }
+
+  end(): Promise<void> {
+    return this.#keeper.end();
+  }
+
+  decode(entry: StreamEntry): Decoded<Arrived> {
     const { digests } = decodeEntry(entry.fields);
     for (const digest of digests) checkDigest(digest);
-    return { value: digests, rows: digests.length, oldestMs: digests[0]?.receivedAt ?? Date.now() };
+    const [ms, seq] = entry.id.split('-').map(Number) as [number, number];
+    return { value: { ms, seq, digests }, rows: digests.length, oldestMs: digests[0]?.receivedAt ?? Date.now() };
   }
 
-  hasEffect(values: readonly EventDigest[][]): boolean {
-    return values.some((digests) => digests.some((digest) => KINDS.some((kind) => kind.flag(digest) !== null)));
+  async hasEffect(values: readonly Arrived[], plan?: unknown): Promise<boolean> {
+    await this.#look(values);
+    if (plan !== undefined) this.#agree((plan as Plan).flagged ?? [], values);
+    return plan !== undefined || this.#blocked || this.#found.length > 0;
   }
 
-  async plan(values: readonly EventDigest[][]): Promise<Plan> {
+  async plan(values: readonly Arrived[]): Promise<Plan> {
+    await this.#look(values);
     const { redis, keys } = this.#options;
-    return { erased: await deletedAgents(redis, keys, values.flat()) };
+    const flagged = this.#found;
+    const ids = new Set(flagged.map(({ event }) => event));
+    const anomalous = eventsOf(values).filter((event) => ids.has(event.id) || blockedEvent(event) !== null);
+    return { erased: await deletedAgents(redis, keys, anomalous), flagged };
   }
 
-  async apply(batch: Batch<EventDigest[]>): Promise<ParkedEntry[]> {
-    const { clickhouse, metrics } = this.#options;
-    for (const [month, rows] of byMonth(flagAll(batch))) {
+  async apply(batch: Batch<Arrived>): Promise<ParkedEntry[]> {
+    const { clickhouse, metrics, redis, keys } = this.#options;
+    const anomalies = anomaliesOf(batch);
+    for (const [month, rows] of byMonth(anomalies)) {
       await batch.ensureHeld();
       await clickhouse.insertRows(
         'anomalies',
@@ -79,60 +107,118 @@ export class AnomalyPipeline implements Work<EventDigest[]> {
       );
       metrics.inc('gatehouse_inserts_total', { table: 'anomalies', result: 'ok' });
     }
+    await batch.ensureHeld();
+    await appendSignals(redis, keys, anomalies.map(signalOf));
+    const flagged = new Set((batch.plan as Plan).flagged?.map(({ event }) => event));
+    if (flagged.size === 0) return [];
+    await this.#keeper.save(eventsOf(batch.values).flatMap(({ id, agent }) => (flagged.has(id) ? agent : [])));
     return [];
   }
 
-  settled(batch: Batch<EventDigest[]>, parked: Parked): void {
+  settled(batch: Batch<Arrived>, parked: Parked): void {
     const { metrics } = this.#options;
     metrics.inc('gatehouse_batches_total', { pipeline: 'anomaly' });
     if (parked.unreadable > 0) metrics.inc('gatehouse_parked_rows_total', { table: 'anomalies' }, parked.unreadable);
+    this.#forgetBatch();
+    this.#keeper.settled();
     if (batch.plan === undefined) return;
-    for (const { row } of flagAll(batch)) {
+    for (const { row } of anomaliesOf(batch)) {
       metrics.inc('gatehouse_anomalies_total', { kind: row.kind });
       metrics.inc('gatehouse_stored_rows_total', { table: 'anomalies' });
     }
   }
-}
 
-function flagAll(batch: Batch<EventDigest[]>): Flagged[] {
-  const erased = new Set((batch.plan as Plan).erased);
-  const flagged: Flagged[] = [];
-  for (const event of batch.values.flat()) {
-    if (erased.has(event.agent)) continue;
-    for (const { kind, flag } of KINDS) {
-      const found = flag(event);
-      if (found !== null) flagged.push(toRow(event, kind, found));
+  /** Counts and judges what was not looked at yet. Whatever it throws has counted nothing. */
+  async #look(values: readonly Arrived[]): Promise<void> {
+    const fresh = values.slice(this.#looked);
+    const agents = new Set<string>();
+    for (const { digests } of fresh) for (const { agent } of digests) agents.add(agent);
+    await this.#keeper.load(agents);
+    for (const value of fresh) this.#count(value);
+    this.#looked = values.length;
+  }
+
+  #count({ ms, seq, digests }: Arrived): void {
+    let kept: Kept | undefined;
+    let included = false;
+    // Entries hold what one front took in one tick: often many events of one agent, side by side.
+    const begun = new Set<Kept>();
+    for (const event of digests) {
+      this.#blocked ||= blockedEvent(event) !== null;
+      if (kept?.agent !== event.agent) {
+        kept = this.#keeper.get(event.agent)!;
+        const { entryMs, entrySeq } = kept.baseline;
+        included = !begun.has(kept) && (ms < entryMs || (ms === entryMs && seq <= entrySeq));
+        if (!included) this.#begin(kept, ms, seq, begun);
+      }
+      if (!included) this.#observe(kept, event);
     }
   }
-  return flagged;
+
+  #begin(kept: Kept, ms: number, seq: number, begun: Set<Kept>): void {
+    begun.add(kept);
+    kept.baseline.entryMs = ms;
+    kept.baseline.entrySeq = seq;
+    this.#keeper.changed(kept);
+  }
+
+  #observe(kept: Kept, event: EventDigest): void {
+    const before = inEpisode(kept.baseline);
+    const findings = observe(kept.baseline, event);
+    if (before && !inEpisode(kept.baseline)) this.#keeper.hurry(kept);
+    for (const finding of findings) this.#found.push({ event: event.id, ...finding });
+  }
+
+  /**
+   * What an earlier owner found counts, also where its baselines were a second ahead of those that it kept: an episode that it
+   * flagged is on, one that it did not flag will be when the next event says so.
+   */
+  #agree(flagged: readonly Found[], values: readonly Arrived[]): void {
+    const agents = new Map(eventsOf(values).map(({ id, agent }) => [id, agent]));
+    const name = ({ event, kind }: Found) => `${agents.get(event)} ${kind}`;
+    const [said, found] = [new Set(flagged.map(name)), new Set(this.#found.map(name))];
+    const settle = (findings: readonly Found[], others: ReadonlySet<string>, isOn: boolean) => {
+      for (const one of findings) {
+        const kept = this.#keeper.get(agents.get(one.event) ?? '');
+        if (kept !== undefined && !others.has(name(one))) setEpisode(kept.baseline, one.kind, isOn);
+      }
+    };
+    settle(flagged, found, true);
+    settle(this.#found, said, false);
+  }
+
+  #forgetBatch(): void {
+    this.#looked = 0;
+    this.#found = [];
+    this.#blocked = false;
+  }
 }
 
-/** Everything in it comes from the event, its time of flagging too: whoever flags it again writes the same row. */
-function toRow(event: EventDigest, kind: AnomalyKindName, flag: Flag): Flagged {
-  const row = {
-    account_id: event.account,
-    id: derivedId('anomaly', event.id),
-    agent_id: event.agent,
-    event_id: event.id,
-    kind,
-    ...flag,
-    timestamp: sqlTime(event.occurredAt),
-    created_at: sqlTime(event.receivedAt),
-  };
-  return { row, month: row.created_at.slice(0, 7) };
+function eventsOf(values: readonly Arrived[]): EventDigest[] {
+  return values.flatMap(({ digests }) => digests);
 }
 
-function byMonth(flagged: readonly Flagged[]): Map<string, AnomalyRow[]> {
-  const months = new Map<string, AnomalyRow[]>();
-  for (const { row, month } of flagged) {
+function anomaliesOf(batch: Batch<Arrived>): Anomalous[] {
+  const { erased, flagged = [] } = batch.plan as Plan;
+  const gone = new Set(erased);
+  const findings = new Map<string, Found[]>();
+  for (const found of flagged) findings.set(found.event, [...(findings.get(found.event) ?? []), found]);
+  const anomalies: Anomalous[] = [];
+  for (const event of eventsOf(batch.values)) {
+    if (gone.has(event.agent)) continue;
+    const blocked = blockedEvent(event);
+    if (blocked !== null) anomalies.push(toAnomalous(event, blocked));
+    for (const finding of findings.get(event.id) ?? []) anomalies.push(toAnomalous(event, finding));
+  }
+  return anomalies;
+}
+
+function byMonth(anomalies: readonly Anomalous[]): Map<string, Anomalous['row'][]> {
+  const months = new Map<string, Anomalous['row'][]>();
+  for (const { row, month } of anomalies) {
     const rows = months.get(month);
     if (rows === undefined) months.set(month, [row]);
     else rows.push(row);
   }
   return months;
-}
-
-/** `2026-11-20 17:28:00.123`, UTC. */
-function sqlTime(epochMs: number): string {
-  return new Date(epochMs).toISOString().replace('T', ' ').slice(0, -1);
 }

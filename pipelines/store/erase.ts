@@ -23,6 +23,7 @@ import { DeadEntries } from '../../src/streams/dead.ts';
 import { EVENT_GROUPS, JOURNAL_GROUPS } from '../../src/streams/groups.ts';
 import { positionOf } from '../../src/streams/read-barrier.ts';
 import { compareIds } from '../../src/streams/stream-id.ts';
+import { forgetBaseline } from '../forget-baseline.ts';
 
 /** What an erasure needs of the chains' flusher (chain-flush.ts). */
 type Chains = { flush(streams: readonly string[]): Promise<void> };
@@ -84,6 +85,7 @@ export class Eraser {
     const parked = await this.#dead.dropAgent(keys.events(partition), agent);
     await this.#approvals.dropAgent(account, agent);
     await dropDeliveriesOf({ redis, keys }, account, agent);
+    await forgetBaseline(redis, keys, account, agent);
     await redis.hdel(keys.lastSeen(partition), agent);
     await redis.hdel(keys.erasures(shard), agent);
     this.#marks.delete(agent);

@@ -1,0 +1,69 @@
+// What is written of an anomaly: its row and its signal (between the plan and the insert). Pure.
+// Everything in them comes from the event and what was found at it, their ids and times too: whoever makes them again makes the
+// same ones. Ids of an event's anomalies differ by kind.
+import type { Anomaly } from '../../schemas/anomaly.ts';
+import type { EventDigest } from '../../schemas/entry.ts';
+import type { Signal } from '../../schemas/signal.ts';
+import { derivedId, hashedId, timeOfId } from '../../src/ids.ts';
+import type { Blocked } from './blocked-event.ts';
+import { type Finding, sentenceOf, severityOf } from './finding.ts';
+
+export type AnomalyRow = Omit<Anomaly, 'timestamp' | 'created_at'> & {
+  account_id: string;
+  timestamp: string;
+  created_at: string;
+};
+export type Anomalous = { row: AnomalyRow; month: string; event: EventDigest };
+
+export function toAnomalous(event: EventDigest, found: Finding | Blocked): Anomalous {
+  const isRate = found.kind === 'error_rate' || found.kind === 'volume_spike';
+  const told = found.kind === 'blocked_event' ? found : tell(found);
+  const row: AnomalyRow = {
+    account_id: event.account,
+    id: idOf(event, found.kind),
+    agent_id: event.agent,
+    // A rate is not one event's doing.
+    event_id: isRate ? null : event.id,
+    kind: found.kind,
+    ...told,
+    // Rates are of arrivals; what one event did happened when its caller says.
+    timestamp: sqlTime(isRate ? event.receivedAt : event.occurredAt),
+    created_at: sqlTime(event.receivedAt),
+  };
+  return { row, month: row.created_at.slice(0, 7), event };
+}
+
+export function signalOf({ row, event }: Anomalous): Signal {
+  const matches = row.kind === 'blocked_event' ? (event.matches ?? []) : [];
+  const policies = matches.map(({ policy_id: id, name, type, severity }) => ({ id, name, type, severity }));
+  const { id: eventId, type, occurredAt, traceId } = event;
+  return {
+    id: `anomaly_detected/${row.id}`,
+    trigger: 'anomaly_detected',
+    account: event.account,
+    agent: event.agent,
+    severity: row.severity,
+    at: event.receivedAt,
+    message: row.message,
+    ...(row.event_id === null
+      ? {}
+      : { event: { id: eventId, type, occurredAt, ...(traceId === undefined ? {} : { traceId }) } }),
+    ...(policies.length === 0 ? {} : { policies }),
+    anomaly: { id: row.id, kind: row.kind, observed: row.observed, baseline: row.baseline, score: row.score },
+  };
+}
+
+function tell(finding: Finding) {
+  const { observed, baseline, score } = finding;
+  return { severity: severityOf(finding), observed, baseline, score, message: sentenceOf(finding) };
+}
+
+function idOf(event: EventDigest, kind: Anomaly['kind']): string {
+  if (kind === 'blocked_event') return derivedId('anomaly', event.id);
+  return hashedId('anomaly', timeOfId(event.id), `${kind}/${event.id}`);
+}
+
+/** `2026-11-20 17:28:00.123`, UTC. */
+function sqlTime(epochMs: number): string {
+  return new Date(epochMs).toISOString().replace('T', ' ').slice(0, -1);
+}
