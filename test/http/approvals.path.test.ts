@@ -4,7 +4,7 @@ import t from 'tap';
 import { mintId } from '../../src/ids.ts';
 import { type Answer, Api } from '../support/api.ts';
 import { pause } from '../support/raw-http.ts';
-import { startService } from '../support/service.ts';
+import { launchService, runCli, startService } from '../support/service.ts';
 
 t.setTimeout(240_000);
 
@@ -343,4 +343,57 @@ t.test("a deleted agent's approvals are unknown at once, decided by nobody, and 
     logs: { details: { agent_id: string } }[];
   };
   t.notOk(logs.some(({ details }) => details.agent_id === agent.id));
+});
+
+t.test("another account's approvals are unknown", async (t) => {
+  const { redisUrl, redisCluster, clickhouseUrl, clickhouseDatabase } = await service.addresses();
+  const created = await runCli(['account', 'create', 'others'], {
+    GATEHOUSE_REDIS_URL: redisUrl,
+    GATEHOUSE_REDIS_CLUSTER: String(redisCluster),
+    GATEHOUSE_CLICKHOUSE_URL: clickhouseUrl,
+    GATEHOUSE_CLICKHOUSE_DATABASE: clickhouseDatabase,
+  });
+  const key = /gth_[A-Za-z0-9]{40}/.exec(created.stdout)?.[0];
+  t.ok(key, created.stderr);
+  const others = api.as(key!);
+  const agent = await payingAgent();
+  const { approval } = await pay(agent.id);
+  t.equal((await others.get(`/v1/approvals/${approval}`)).status, 404);
+  t.equal((await others.get(`/v1/approvals/${approval}?wait=60`)).status, 404, 'and not waited for');
+  t.equal((await others.post(`/v1/approvals/${approval}`, { decision: 'approve' })).status, 404);
+  t.match((await others.get('/v1/approvals')).json, { items: [], total: 0 });
+  const theirs = await payingAgent({}, others);
+  const event = await pay(theirs.id, {}, others);
+  t.match((await others.get('/v1/approvals')).json, { items: [{ id: event.approval }], total: 1 });
+  t.equal((await decide(event.approval, 'deny')).status, 404);
+  t.match((await api.get(`/v1/approvals/${approval}`)).json, { status: 'pending' });
+});
+
+t.test('a restart: who waits is answered, what is pending stays pending and is decided after', async (t) => {
+  const isOurs = process.env.GATEHOUSE_TEST_REDIS_CLUSTER === undefined;
+  if (!isOurs || process.env.GATEHOUSE_TEST_CLICKHOUSE_URL !== undefined)
+    return void t.pass('with our own engines alone');
+  const agent = await payingAgent({ timeout: '1h' });
+  const [one, two] = [await pay(agent.id), await pay(agent.id)];
+  const waiting = api.get(`/v1/approvals/${one.approval}?wait=60`);
+  t.equal((await decide(two.approval, 'deny')).status, 200);
+  await whileWaiting(1);
+  const left = service.stop();
+  t.match(
+    await waiting,
+    { status: 200, json: { id: one.approval, status: 'pending' } },
+    'long before the wait is over',
+  );
+  t.match(await left, { code: 0 });
+  const { dataDir, key } = service;
+  const second = await launchService({ dataDir, env: { GATEHOUSE_BOOTSTRAP_KEY: key } });
+  t.teardown(() => second.stop());
+  const after = new Api(t, second);
+  t.match((await after.get(`/v1/approvals/${two.approval}?wait=60`)).json, { status: 'denied' });
+  t.match(await after.post(`/v1/approvals/${one.approval}`, { decision: 'approve' }), { status: 200 });
+  const { items } = (await after.get(`/v1/agents/${agent.id}/events`)).json;
+  const outcomes = Object.fromEntries(
+    items.map((item: { id: string; policy_result: { outcome: string } }) => [item.id, item.policy_result.outcome]),
+  );
+  t.match(outcomes, { [one.id]: 'allowed', [two.id]: 'blocked' });
 });
