@@ -1,6 +1,7 @@
 // `npm run bench -- NAME [--option number]`: one command for every measurement. Each line's file opens with its question and method.
 // Exit status 1 where a line makes a promise and the run broke it.
 import { parseArgs } from 'node:util';
+import { alerts } from './alerts.ts';
 import { durability } from './durability.ts';
 import { freshReads } from './fresh-reads.ts';
 import { inForce } from './in-force.ts';
@@ -21,6 +22,7 @@ const { positionals, values } = parseArgs({
 
 const LINES: Record<string, () => Promise<boolean>> = {
   ...suiteLines(values, positionals.slice(1)),
+  alerts: () => alerts({ events: Number(values.tries ?? 300), kills: Number(values.kills) }),
   durability: () => durability({ kills: Number(values.kills) }),
   'fresh-reads': () => freshReads({ tries: Number(values.tries ?? 10_000) }),
   'in-force': () => inForce({ tries: Number(values.tries ?? 100) }),
