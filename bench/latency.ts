@@ -1,16 +1,16 @@
 // Question: how long does an answer take at a tenth, a half and four fifths of what the machine can do?
 // Method: the maximum is found by a closed loop in the same run (64 connections for single events, 32 for batches of 100),
 // then an open loop sends at a fixed share of it, single and batch, in turns: latency counts from the moment a request was due.
-// Five policies, full echo, the store running behind. The generator ticks every millisecond, so about half a millisecond of
-// every figure is its own; by how much it was late itself stands beside.
-import { gatehouse } from './contenders.ts';
+// Five policies, full echo, the store running behind. What the generator itself adds shows in the same load on a bare echo
+// (JSON.parse and JSON.stringify), which stands beside: it ticks every millisecond and shares the machine's processors.
+import { type Contender, echoes, gatehouse } from './contenders.ts';
 import { whenDrained } from './gauges.ts';
-import { type Summary, summarize } from './open-loop.ts';
+import { openLoad, type Summary, summarize } from './open-loop.ts';
 import { beginLine, hand, progress, type Row } from './report.ts';
 import { type BenchService, startBenchService } from './service.ts';
 import { makeAgents, setPolicies } from './setup.ts';
 import { median } from './statistics.ts';
-import { loadOf } from './sustained.ts';
+import { loadOf, OPEN_CONNECTIONS } from './sustained.ts';
 import { takeTurns } from './turns.ts';
 import { bodyOf, eventsPath, FIVE_POLICIES, KINDS, type Kind } from './workload.ts';
 
@@ -22,6 +22,7 @@ const WARM_SECONDS = 1;
 export async function latency(options: { turns: number; seconds: number }): Promise<boolean> {
   const machine = beginLine('latency');
   const service = await startBenchService({ GATEHOUSE_FRONTS: '1' });
+  const [, echo] = await echoes();
   try {
     const agents = await makeAgents(service, AGENTS);
     await setPolicies(service, FIVE_POLICIES);
@@ -39,9 +40,14 @@ export async function latency(options: { turns: number; seconds: number }): Prom
         }
       }
     }
-    const rows = KINDS.flatMap((kind) =>
-      SHARES.map((share) => rowOf(kind, share, most.get(kind.kind)!, taken.get(`${kind.kind} ${share}`)!)),
-    );
+    const rows: Row[] = [];
+    for (const kind of KINDS) {
+      for (const share of SHARES) {
+        const eventsPerSecond = most.get(kind.kind)! * share;
+        const control = await ofEcho(echo, kind, eventsPerSecond, options.seconds);
+        rows.push(rowOf(kind, share, eventsPerSecond, taken.get(`${kind.kind} ${share}`)!, control));
+      }
+    }
     const question = 'how long does an answer take at a fixed rate of arrivals?';
     const command = `npm run bench -- latency --turns ${options.turns} --seconds ${options.seconds}`;
     const charts = KINDS.map(({ kind }) =>
@@ -53,6 +59,7 @@ export async function latency(options: { turns: number; seconds: number }): Prom
     hand({ line: 'latency', question, command, rows, charts }, machine);
     return true;
   } finally {
+    await echo.stop();
     await service.stop();
   }
 }
@@ -90,18 +97,37 @@ async function atShare(
   return summarize(samples, WARM_SECONDS * 1000);
 }
 
-function rowOf({ kind }: Kind, share: number, most: number, summaries: readonly Summary[]): Row {
+/** The same load on a server that does next to nothing: what is left is the generator and the machine. */
+async function ofEcho(
+  { url, pathPrefix }: Contender,
+  { kind, events }: Kind,
+  eventsPerSecond: number,
+  seconds: number,
+): Promise<Summary> {
+  const requests = [{ path: `${pathPrefix}/events`, key: 'none', body: bodyOf(events) }];
+  const phases = [{ requestsPerSecond: eventsPerSecond / events, seconds: seconds / 2 + WARM_SECONDS }];
+  return summarize(await openLoad({ url, requests, phases, connections: OPEN_CONNECTIONS[kind] }), WARM_SECONDS * 1000);
+}
+
+function rowOf(
+  { kind }: Kind,
+  share: number,
+  eventsPerSecond: number,
+  summaries: readonly Summary[],
+  control: Summary,
+): Row {
   const of = (pick: (summary: Summary) => number) => median(summaries.map(pick));
   const lost = of(({ failed, refused, unsent }) => failed + refused + unsent);
   return {
     load: kind,
     'share of the maximum, %': share * 100,
-    'events/s': most * share,
+    'events/s': eventsPerSecond,
     'p50 ms': of(({ p50Ms }) => p50Ms),
     'p99 ms': of(({ p99Ms }) => p99Ms),
     'p99.9 ms': of(({ p999Ms }) => p999Ms),
     'longest ms': of(({ maxMs }) => maxMs),
-    'generator late, p99 ms': of(({ lateP99Ms }) => lateP99Ms),
+    'echo, p50 ms': control.p50Ms,
+    'echo, p99 ms': control.p99Ms,
     ...(lost > 0 ? { 'not answered well': lost } : {}),
   };
 }
