@@ -45,6 +45,12 @@ const COMMANDS: Record<string, Entry> = {
     help: 'make an account and print its first admin key',
     run: async (context) => (await import('./commands/accounts.ts')).accountCreate(context),
   },
+  'account limit': {
+    usage: 'account limit NAME --per-second N --burst N | --default',
+    help: 'set the request limit of each key of an account, or go by the settings again',
+    options: { 'per-second': { type: 'string' }, burst: { type: 'string' }, default: { type: 'boolean' } },
+    run: async (context) => (await import('./commands/accounts.ts')).accountLimit(context),
+  },
   'key create': {
     usage: 'key create [--account NAME] [--scope read|write|admin] [--label TEXT]',
     help: 'make an API key (of the account default, admin) and print it',

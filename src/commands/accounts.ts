@@ -1,14 +1,15 @@
-// `gatehouse account create` and `gatehouse key create`: what the API cannot do for a caller who has no key yet.
+// `gatehouse account create` and `gatehouse key create`: what the API cannot do for a caller who has no key yet; and
+// `gatehouse account limit`, which no key may do for itself.
 // A key is printed once and kept nowhere; only its hash is in the registry.
 // Invariant: each is one audited change by the actor `system`, the same as through the API.
 import { randomUUID } from 'node:crypto';
 import { SCOPES, type Scope } from '../../schemas/common.ts';
 import { type Commands, waitUntilReady } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
-import { Accounts } from '../registry/accounts.ts';
+import { type AccountRecord, Accounts } from '../registry/accounts.ts';
 import { ApiKeys } from '../registry/api-keys.ts';
 import { makeCommands, makeKeys, STORES_READY_MS_MAX } from '../stores.ts';
-import { type Command, type Context, exactly, UsageError, withAddresses } from './context.ts';
+import { type Command, type Context, exactly, UsageError, wholeNumber, withAddresses } from './context.ts';
 
 export const accountCreate: Command = async (context) => {
   exactly(context.args, 1, 'NAME');
@@ -19,6 +20,34 @@ export const accountCreate: Command = async (context) => {
     context.print(`key ${firstKey}`);
   });
 };
+
+export const accountLimit: Command = async (context) => {
+  exactly(context.args, 1, 'NAME');
+  const name = context.args[0]!;
+  const limit = limitOf(context.options);
+  await withRegistry(context, async (given) => {
+    const accounts = new Accounts(given);
+    const account = await accounts.byName(name);
+    if (account === null) throw new UsageError(`there is no account "${name}"`);
+    await accounts.setRequestLimit(account.id, limit, system());
+    context.print(limit === null ? 'by the settings' : `${limit.per_second} a second, burst ${limit.burst}`);
+  });
+};
+
+/** The bounds of the settings that stand in for it. */
+const PER_SECOND = { min: 1, max: 1_000_000 };
+const BURST = { min: 1, max: 10_000_000 };
+
+function limitOf(options: Context['options']): AccountRecord['request_limit'] {
+  const { 'per-second': perSecond, burst, default: isDefault } = options;
+  if (isDefault === true && perSecond === undefined && burst === undefined) return null;
+  if (isDefault === true || perSecond === undefined || burst === undefined)
+    throw new UsageError('name both --per-second and --burst, or say --default');
+  return {
+    per_second: wholeNumber(String(perSecond), 'per-second', PER_SECOND),
+    burst: wholeNumber(String(burst), 'burst', BURST),
+  };
+}
 
 export const keyCreate: Command = async (context) => {
   exactly(context.args, 0, '');

@@ -17,6 +17,7 @@ t.test('help and version need no settings', async (t) => {
     'pipelines',
     'migrate',
     'account create NAME',
+    'account limit NAME',
     'dead retry',
     'registry restore',
   ]) {
@@ -32,6 +33,8 @@ t.test('a wrong call is a sentence and status 2', async (t) => {
     [['account'], /there is no command "account": account create NAME/],
     [['account', 'create'], /NAME is missing/],
     [['account', 'create', 'a', 'b'], /what is "b" meant to be/],
+    [['account', 'limit', 'a', '--burst', '5'], /name both --per-second and --burst, or say --default/],
+    [['account', 'limit', 'a', '--per-second', '0', '--burst', '5'], /--per-second takes a whole number from 1/],
     [['key', 'create', '--scope', 'king'], /--scope is one of read, write, admin/],
     [['key', 'create', '--colour', 'red'], /--colour.*usage: gatehouse key create/],
     [['dead', 'retry'], /name entries, or say --all/],
@@ -96,6 +99,14 @@ t.test('beside a running service they find it by its data folder', async (t) => 
   const stranger = await cli('key', 'create', '--account', 'nobody');
   t.equal(stranger.code, 2);
   t.match(stranger.stderr, /there is no account "nobody"/);
+
+  const limited = await cli('account', 'limit', 'acme', '--per-second', '7', '--burst', '70');
+  t.match(limited, { code: 0, stdout: '7 a second, burst 70\n' }, limited.stderr);
+  const account = await (await ask(readKey, 'GET', '/v1/account')).json();
+  t.match(account, { name: 'acme', requests_per_second: 7, requests_burst: 70 });
+  t.match(await cli('account', 'limit', 'acme', '--default'), { code: 0, stdout: 'by the settings\n' });
+  t.match(await (await ask(readKey, 'GET', '/v1/account')).json(), { requests_per_second: null });
+  t.match(await cli('account', 'limit', 'nobody', '--default'), { code: 2, stderr: /there is no account "nobody"/ });
 
   t.match(await cli('migrate'), { code: 0, stdout: 'the tables are up to date\n' });
   t.match(await cli('dead', 'list'), { code: 0, stdout: '' });
