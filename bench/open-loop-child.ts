@@ -1,6 +1,6 @@
 // The process that makes an open-loop load: keep-alive connections over node:net, one request at a time on each.
 // Takes one order (OpenLoad) by message, answers with the samples. It sleeps between ticks of a millisecond: a loop without
-// sleep would take a processor from the server that it measures. How late it was itself is in every sample.
+// sleep would take a processor from the server that it measures. So half a millisecond of every latency is its own.
 // Bounds: samples are allotted once from the schedule's count; what is still due or open GRACE_MS after the end is given up.
 import net from 'node:net';
 import { GIVEN_UP, NO_ANSWER, type OpenLoad, type Samples, Schedule } from './open-loop.ts';
@@ -24,26 +24,23 @@ class Recorder {
       dueMs: new Float64Array(most),
       latencyMs: new Float64Array(most),
       status: new Uint16Array(most),
-      lateMs: new Float64Array(most),
     };
   }
 
-  add(dueMs: number, latencyMs: number, status: number, lateMs: number): void {
+  add(dueMs: number, latencyMs: number, status: number): void {
     const i = this.count++;
     this.#samples.dueMs[i] = dueMs;
     this.#samples.latencyMs[i] = latencyMs;
     this.#samples.status[i] = status;
-    this.#samples.lateMs[i] = lateMs;
   }
 
   take(unsent: number): Samples {
-    const { dueMs, latencyMs, status, lateMs } = this.#samples;
+    const { dueMs, latencyMs, status } = this.#samples;
     const end = this.count;
     return {
       dueMs: dueMs.slice(0, end),
       latencyMs: latencyMs.slice(0, end),
       status: status.slice(0, end),
-      lateMs: lateMs.slice(0, end),
       unsent,
     };
   }
@@ -53,7 +50,7 @@ type ConnectionEvents = {
   idle(connection: Connection): void;
   /** It is being connected anew, and `idle` once it is. */
   gone(connection: Connection): void;
-  answer(status: number, dueMs: number, lateMs: number): void;
+  answer(status: number, dueMs: number): void;
 };
 
 /** One keep-alive connection; knows nothing of HTTP but status and Content-Length, which every answer here has. */
@@ -67,7 +64,6 @@ class Connection {
   #busy = false;
   #closed = false;
   #dueMs = 0;
-  #lateMs = 0;
 
   constructor(address: { host: string; port: number }, events: ConnectionEvents) {
     this.#address = address;
@@ -75,10 +71,9 @@ class Connection {
     this.#connect();
   }
 
-  send(request: Buffer, dueMs: number, lateMs: number): void {
+  send(request: Buffer, dueMs: number): void {
     this.#busy = true;
     this.#dueMs = dueMs;
-    this.#lateMs = lateMs;
     this.#socket.write(request);
   }
 
@@ -126,7 +121,7 @@ class Connection {
 
   #finish(status: number): void {
     this.#busy = false;
-    this.#events.answer(status, this.#dueMs, this.#lateMs);
+    this.#events.answer(status, this.#dueMs);
   }
 }
 
@@ -138,24 +133,21 @@ function run(load: OpenLoad): Promise<Samples> {
   const { hostname, port } = new URL(load.url);
   const { giveUpMs = Number.POSITIVE_INFINITY } = load;
   const idle: Connection[] = [];
-  /** Since when there has been a free connection: a request that is sent later than that was kept by us. */
-  let idleSinceMs = startMs;
   const pump = () => {
     while (idle.length > 0) {
       const nowMs = performance.now();
       const dueMs = schedule.take(nowMs);
       if (dueMs === undefined) return;
       if (nowMs - dueMs > giveUpMs) {
-        recorder.add(dueMs - startMs, nowMs - dueMs, GIVEN_UP, 0);
+        recorder.add(dueMs - startMs, nowMs - dueMs, GIVEN_UP);
         continue;
       }
       const request = requests[schedule.taken % requests.length]!;
-      idle.pop()!.send(request, dueMs, nowMs - Math.max(dueMs, idleSinceMs));
+      idle.pop()!.send(request, dueMs);
     }
   };
   const events: ConnectionEvents = {
     idle(connection) {
-      if (idle.length === 0) idleSinceMs = performance.now();
       idle.push(connection);
       pump();
     },
@@ -163,7 +155,7 @@ function run(load: OpenLoad): Promise<Samples> {
       const at = idle.indexOf(connection);
       if (at >= 0) idle.splice(at, 1);
     },
-    answer: (status, dueMs, lateMs) => recorder.add(dueMs - startMs, performance.now() - dueMs, status, lateMs),
+    answer: (status, dueMs) => recorder.add(dueMs - startMs, performance.now() - dueMs, status),
   };
   const address = { host: hostname, port: Number(port) };
   const connections = Array.from({ length: load.connections }, () => new Connection(address, events));

@@ -70,7 +70,6 @@ t.test('a summary takes latency from what succeeded, and counts the rest', async
     dueMs: Float64Array.of(0, 10, 20, 30, 2_000),
     latencyMs: Float64Array.of(1, 2, 3, 4, 500),
     status: Uint16Array.of(200, 201, 503, 0, 200),
-    lateMs: Float64Array.of(0, 0, 0, 1, 0),
     unsent: 7,
   };
   const first = summarize(samples, 0, 1_000);
