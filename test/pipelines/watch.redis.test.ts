@@ -294,12 +294,12 @@ t.test('many agents fall silent at once: all are told of, a bounded number a tic
   const text = (await redis.get(world.keys.agent(world.account, first.id)))!;
   const ids = [first.id];
   for (let i = 1; i < 3_000; i++) ids.push(`agt_${String(i).padStart(26, '0')}`);
-  const write = redis.pipeline();
-  for (const id of ids) {
-    write.set(world.keys.agent(world.account, id), text.replace(first.id, id));
-    write.hset(world.keys.lastSeen(world.keys.partitionOf(world.account, id)), id, `${world.now}/${world.account}`);
-  }
-  await write.exec();
+  await Promise.all(
+    ids.flatMap((id) => [
+      redis.set(world.keys.agent(world.account, id), text.replace(first.id, id)),
+      redis.hset(world.keys.lastSeen(world.keys.partitionOf(world.account, id)), id, `${world.now}/${world.account}`),
+    ]),
+  );
   let most = 0;
   let before = 0;
   await world.pass(40, async () => {
