@@ -1,0 +1,122 @@
+// Baselines between memory and Redis: fenced by the lease, one read for a batch of agents, bounded, written while Redis is full,
+// and at most once a second.
+import t, { type Test } from 'tap';
+import { BASELINE_BYTES } from '../../pipelines/anomaly/baseline.ts';
+import { Keeper } from '../../pipelines/anomaly/keeper.ts';
+import { forgetBaseline } from '../../pipelines/forget-baseline.ts';
+import { BASELINE_KEPT_MS, BASELINES_MAX } from '../../src/limits.ts';
+import type { Commands } from '../../src/redis/client.ts';
+import type { Keys } from '../../src/redis/keys.ts';
+import { acquireLease, type Lease, LeaseLost } from '../../src/streams/lease.ts';
+import { connect, eventually, freshAgent, freshKeys } from '../streams/harness.ts';
+import { startRedis } from '../support/redis.ts';
+
+t.setTimeout(60_000);
+
+const server = await startRedis(t);
+
+type Setting = { redis: Commands; keys: Keys };
+
+async function leaseOf({ redis, keys }: Setting, owner: string): Promise<Lease> {
+  const stream = keys.events(0);
+  const names = { lease: keys.lease(stream, 'anomaly'), fence: keys.fence(stream, 'anomaly') };
+  return (await acquireLease(redis, names, { owner, retake: false }))!;
+}
+
+async function setting(t: Test, address = server.address): Promise<Setting & { keeper: Keeper; lease: Lease }> {
+  const redis = await connect(t, address);
+  const keys = freshKeys(1);
+  const keeper = new Keeper({ redis, keys, partition: 0 });
+  const lease = await leaseOf({ redis, keys }, 'one');
+  keeper.begin(lease);
+  t.teardown(() => keeper.end());
+  return { redis, keys, keeper, lease };
+}
+
+async function count(keeper: Keeper, agents: readonly string[], by = 1): Promise<void> {
+  await keeper.load(new Set(agents));
+  for (const agent of agents) {
+    keeper.get(agent)!.baseline.completions += by;
+    keeper.changed(keeper.get(agent)!);
+  }
+}
+
+t.test('a former owner overwrites nothing', async (t) => {
+  const { redis, keys, keeper, lease } = await setting(t);
+  await count(keeper, ['agt_a'], 5);
+  await keeper.save(['agt_a']);
+  await count(keeper, ['agt_a'], 1);
+  await redis.del(lease.key);
+  const second = new Keeper({ redis, keys, partition: 0 });
+  second.begin(await leaseOf({ redis, keys }, 'two'));
+  await count(second, ['agt_a'], 100);
+  await second.save(['agt_a']);
+  await t.rejects(keeper.save(['agt_a']), LeaseLost);
+  keeper.settled();
+  await keeper.end();
+  const third = new Keeper({ redis, keys, partition: 0 });
+  third.begin(lease);
+  await third.load(new Set(['agt_a']));
+  t.equal(third.get('agt_a')!.baseline.completions, 105);
+});
+
+t.test('nothing is written in the middle of a batch; after it at once, then once a second', async (t) => {
+  const { redis, keys, keeper } = await setting(t);
+  const key = keys.baseline(0, 'agt_b');
+  await count(keeper, ['agt_b']);
+  await new Promise((resolve) => setTimeout(resolve, 1_200));
+  t.equal(await redis.exists(key), 0, 'its manifest may not be written yet');
+  keeper.settled();
+  t.ok(await eventually(async () => (await redis.strlen(key)) === BASELINE_BYTES));
+  t.ok((await redis.pttl(key)) > BASELINE_KEPT_MS - 60_000);
+  const first = await redis.getBuffer(key);
+  await count(keeper, ['agt_b']);
+  keeper.settled();
+  t.same(await redis.getBuffer(key), first, 'not again within the second');
+  t.ok(
+    await eventually(async () => !(await redis.getBuffer(key))!.equals(first!)),
+    'but after it, without another batch',
+  );
+});
+
+t.test('5,000 agents of one batch are a handful of reads, and only so many stay in memory', async (t) => {
+  const { redis, keys, lease } = await setting(t);
+  let reads = 0;
+  const counted = new Proxy(redis, {
+    get(target, name) {
+      if (name === 'mgetBuffer') reads++;
+      const value = Reflect.get(target, name) as unknown;
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
+  }) as Commands;
+  const keeper = new Keeper({ redis: counted, keys, partition: 0 });
+  keeper.begin(lease);
+  t.teardown(() => keeper.end());
+  const agents = Array.from({ length: 5_000 }, () => freshAgent().agent);
+  await count(keeper, agents);
+  t.equal(reads, 10);
+  keeper.settled();
+  t.ok(await eventually(() => keeper.size <= BASELINES_MAX, 20_000), `${keeper.size} in memory`);
+  await keeper.end();
+  const there = await redis.exists(...agents.map((agent) => keys.baseline(0, agent)));
+  t.equal(there, 5_000, 'all in Redis');
+  await count(keeper, agents.slice(0, 10), 1);
+  t.equal(keeper.get(agents[0]!)!.baseline.completions, 2, 'read again when needed');
+});
+
+t.test('a full Redis takes baselines and marks; a mark is never overwritten', async (t) => {
+  const own = await startRedis(t, { single: true });
+  const { redis, keys, keeper } = await setting(t, own.address);
+  await count(keeper, ['agt_c', 'agt_d']);
+  await redis.config('SET', 'maxmemory', '1');
+  await t.rejects(redis.set(keys.lastSeen(0), 'x'), /OOM/);
+  await keeper.save(['agt_c', 'agt_d']);
+  t.equal(await redis.strlen(keys.baseline(0, 'agt_c')), BASELINE_BYTES);
+  await forgetBaseline(redis, keys, 'acc_1', 'agt_c');
+  await keeper.save(['agt_c', 'agt_d']);
+  t.equal(await redis.get(keys.baseline(0, 'agt_c')), '-');
+  const other = new Keeper({ redis, keys, partition: 0 });
+  other.begin(await leaseOf({ redis, keys }, 'one').catch(() => undefined as never));
+  await other.load(new Set(['agt_c']));
+  t.equal(other.get('agt_c')!.baseline.completions, 0, 'a mark is no baseline');
+});
