@@ -2,6 +2,7 @@
 // Exit status 1 where a line makes a promise and the run broke it.
 import { parseArgs } from 'node:util';
 import { alerts } from './alerts.ts';
+import { anomalies } from './anomalies.ts';
 import { durability } from './durability.ts';
 import { freshReads } from './fresh-reads.ts';
 import { inForce } from './in-force.ts';
@@ -16,6 +17,7 @@ const { positionals, values } = parseArgs({
     seconds: { type: 'string', default: '5' },
     kills: { type: 'string', default: '20' },
     tries: { type: 'string' },
+    hours: { type: 'string', default: '10000' },
     ...SUITE_OPTIONS,
   },
 });
@@ -23,6 +25,7 @@ const { positionals, values } = parseArgs({
 const LINES: Record<string, () => Promise<boolean>> = {
   ...suiteLines(values, positionals.slice(1)),
   alerts: () => alerts({ events: Number(values.tries ?? 300), kills: Number(values.kills) }),
+  anomalies: () => anomalies({ hours: Number(values.hours), agents: Number(values.agents ?? 4) }),
   durability: () => durability({ kills: Number(values.kills) }),
   'fresh-reads': () => freshReads({ tries: Number(values.tries ?? 10_000) }),
   'in-force': () => inForce({ tries: Number(values.tries ?? 100) }),
