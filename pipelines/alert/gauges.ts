@@ -7,7 +7,7 @@ import type { RegistryStore } from '../../src/registry/commit.ts';
 /** A scrape is rarely more frequent. */
 const INTERVAL_MS = 5_000;
 /** Lanes counted of a shard: beyond it the length is a lower bound. */
-const LANES_MAX = 1_000;
+const LANES_MAX = 200;
 
 export class QueueGauges {
   readonly #options: RegistryStore & { metrics: Metrics };
@@ -24,20 +24,12 @@ export class QueueGauges {
     let waiting = 0;
     let oldest = now;
     for (let shard = 0; shard < REGISTRY_SHARDS; shard++) {
-      const lanes = await redis.zrangebyscore(
-        keys.deliveryLanes(shard),
-        '-inf',
-        '+inf',
-        'WITHSCORES',
-        'LIMIT',
-        0,
-        LANES_MAX,
-      );
-      for (let i = 0; i < lanes.length; i += 2) {
-        const [account, lane] = lanes[i]!.split('/') as [string, string];
-        waiting += await redis.zcard(keys.deliveryLane(account, lane));
-        oldest = Math.min(oldest, Number(lanes[i + 1]));
-      }
+      const range = ['-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, LANES_MAX] as const;
+      const lanes = await redis.zrangebyscore(keys.deliveryLanes(shard), ...range);
+      if (lanes.length > 0) oldest = Math.min(oldest, Number(lanes[1]));
+      const names = lanes.filter((_, i) => i % 2 === 0).map((name) => name.split('/') as [string, string]);
+      const counts = await Promise.all(names.map(([account, lane]) => redis.zcard(keys.deliveryLane(account, lane))));
+      waiting += counts.reduce((sum, count) => sum + count, 0);
     }
     metrics.set('gatehouse_deliveries_waiting', {}, waiting);
     metrics.set('gatehouse_deliveries_late_seconds', {}, (now - oldest) / 1000);

@@ -13,6 +13,7 @@ import {
   laneName,
   newRecord,
   notErased,
+  withoutAgent,
 } from '../../src/registry/deliveries.ts';
 import { Crowds } from './crowds.ts';
 import { deliveryId, windowChange } from './tell.ts';
@@ -83,18 +84,12 @@ async function next(
   });
   if (summary === undefined) return { window, record: null };
   const signal = await quotable(store, account, summary.signal);
-  const id = deliveryId(alert, summary.signal, 'summary');
+  const id = deliveryId(alert, summary.signal, `summary ${before.until}`);
   return { window, record: newRecord(alert, { id, account, signal, count: summary.count, test: false, now }) };
 }
 
 /** What may still be said of the newest signal: nothing of an agent that has been deleted since. */
 async function quotable({ redis, keys }: RegistryStore, account: string, signal: Signal): Promise<Signal> {
   if (signal.agent === null || (await redis.sismember(keys.tombstones(account), signal.agent)) === 0) return signal;
-  const { id: _id, agent: _agent, event: _event, anomaly: _anomaly, silence: _silence, ...rest } = signal;
-  return {
-    ...rest,
-    id: `${signal.trigger}/erased`,
-    agent: null,
-    message: 'Signals of an agent that was deleted since.',
-  };
+  return withoutAgent(signal);
 }

@@ -15,7 +15,18 @@ import { ServiceError } from '../errors.ts';
 import { isId, mintId } from '../ids.ts';
 import type { Keys } from '../redis/keys.ts';
 import { redisTime } from '../redis/time.ts';
-import { absent, answering, below, commit, type Guard, is, type RegistryStore, type Words } from './commit.ts';
+import {
+  AGAIN,
+  absent,
+  answering,
+  below,
+  commit,
+  type Guard,
+  inRounds,
+  is,
+  type RegistryStore,
+  type Words,
+} from './commit.ts';
 
 const HOUR_MS = 3_600_000;
 /** A delivery has ended by then: its schedule takes 75 h 35 min, with jitter 83 h; the rest is for waits behind a breaker. */
@@ -159,13 +170,17 @@ export function deliveryRow(record: DeliveryRecord, state: DeliveryState): NonNu
   };
 }
 
+/** A signal without anything about its agent, which was deleted: of those that a summary counts it may be the one to be quoted. */
+export function withoutAgent({ trigger, account, severity, at }: Signal): Signal {
+  const message = 'Signals of an agent that was deleted since.';
+  return { id: `${trigger}/erased`, trigger, account, agent: null, severity, at, message };
+}
+
 /** Takes everything of a deleted agent out of the queue (at its erasure). A claim that is running finds nothing to record. */
-export async function dropDeliveriesOf(
-  { redis, keys }: RegistryStore,
-  account: string,
-  agent: string,
-): Promise<number> {
+export async function dropDeliveriesOf(store: RegistryStore, account: string, agent: string): Promise<number> {
+  const { redis, keys } = store;
   const hash = keys.deliveries(account);
+  await forgetQuoted(store, account, agent);
   let dropped = 0;
   let cursor = '0';
   do {
@@ -180,6 +195,30 @@ export async function dropDeliveriesOf(
     }
   } while (cursor !== '0');
   return dropped;
+}
+
+/** Throttle windows keep the newest signal that they counted; the count stays. */
+async function forgetQuoted(store: RegistryStore, account: string, agent: string): Promise<void> {
+  const { redis, keys } = store;
+  const hash = keys.throttles(account);
+  for (const id of await redis.hkeys(hash)) {
+    await inRounds(async () => {
+      const text = await redis.hget(hash, id);
+      const window = text === null ? null : (JSON.parse(text) as { signal: Signal | null });
+      if (text === null || window?.signal?.agent !== agent) return true;
+      const kept = JSON.stringify({ ...window, signal: withoutAgent(window.signal) });
+      const { refused } = await commit(store, {
+        account,
+        at: Date.now(),
+        guards: [is('window', ['hget', hash, id], text)],
+        writes: [['hset', hash, id, kept]],
+        changes: [],
+        audit: [],
+        whenFull: true,
+      });
+      return refused === undefined ? true : AGAIN;
+    });
+  }
 }
 
 /** What callers may order: a test notification, and a failed delivery once more. */

@@ -6,6 +6,7 @@ import { type Placed, Teller } from '../../pipelines/alert/tell.ts';
 import type { Signal } from '../../schemas/signal.ts';
 import { mintId } from '../../src/ids.ts';
 import { Agents } from '../../src/registry/agents.ts';
+import { dropDeliveriesOf } from '../../src/registry/deliveries.ts';
 import { actor } from '../registry/harness.ts';
 import { startRedis } from '../support/redis.ts';
 import { type AlertWorld, makeAlertWorld, makeSignal } from './alert-harness.ts';
@@ -92,6 +93,8 @@ t.test('a summary quotes the newest signal, and nothing of an agent that was del
   t.match(world.targets.got[1]!.notification, { count: 2, signal: signals[2] });
   await world.tell(signals.map((signal) => ({ ...signal, id: `${signal.id}-again` })));
   await new Agents(world).remove(world.account, agent.id, actor);
+  await dropDeliveriesOf(world, world.account, agent.id);
+  t.notMatch(JSON.stringify(await world.redis.hvals(world.keys.throttles(world.account))), agent.id, 'nor kept');
   world.clock.now += 60_000;
   await world.settle();
   const last = world.targets.got.at(-1)!.notification;
