@@ -14,6 +14,8 @@ const COLUMNS = 'account_id, chain, first_n, count, previous, hash, from_at, las
 /** Entries and blocks of one page: 2 MiB of contents. */
 const PAGE_ENTRIES_MAX = 32_768;
 const PAGE_BLOCKS_MAX = 4_096;
+/** No block is longer: neither a batch, nor what several batches were joined to. */
+const BLOCK_ENTRIES_MAX = 32_768;
 /** Accounts asked for at once. */
 const ACCOUNTS_AT_ONCE = 2_000;
 
@@ -94,15 +96,19 @@ export async function blockBefore(
   return row === undefined ? null : { n: row.n, hash: Buffer.from(row.hash, 'hex') };
 }
 
-/** The next blocks of a chain whose first number is at least `fromN`, in order; none: that was all. */
+/**
+ * The next blocks of a chain that reach entry `fromN` or lie behind it, in order; none: that was all. The first one may begin before:
+ * a block that is written again may have become longer since its beginning was read.
+ */
 export async function chainPage(
   clickhouse: ClickHouse,
   { account, chain, fromN }: { account: string; chain: string; fromN: number },
 ): Promise<StoredBlock[]> {
   const heads = await clickhouse.query<{ n: number; count: number }>(
     `SELECT first_n AS n, count FROM audit_chain FINAL
-     WHERE account_id = {account:String} AND chain = {chain:String} AND first_n >= {fromN:UInt64} ORDER BY first_n LIMIT ${PAGE_BLOCKS_MAX}`,
-    { account, chain, fromN },
+     WHERE account_id = {account:String} AND chain = {chain:String} AND first_n >= {least:UInt64} AND first_n + count > {fromN:UInt64}
+     ORDER BY first_n LIMIT ${PAGE_BLOCKS_MAX}`,
+    { account, chain, fromN, least: Math.max(0, fromN - BLOCK_ENTRIES_MAX) },
   );
   let [entries, blocks] = [0, 0];
   while (blocks < heads.length && (blocks === 0 || entries + heads[blocks]!.count <= PAGE_ENTRIES_MAX))
@@ -110,8 +116,8 @@ export async function chainPage(
   if (blocks === 0) return [];
   const bytes = await clickhouse.queryBinary(
     `SELECT ${COLUMNS} FROM audit_chain FINAL WHERE account_id = {account:String} AND chain = {chain:String}
-       AND first_n BETWEEN {fromN:UInt64} AND {lastN:UInt64} ORDER BY first_n`,
-    { account, chain, fromN, lastN: heads[blocks - 1]!.n },
+       AND first_n BETWEEN {firstN:UInt64} AND {lastN:UInt64} ORDER BY first_n`,
+    { account, chain, firstN: heads[0]!.n, lastN: heads[blocks - 1]!.n },
   );
   return decode(bytes);
 }

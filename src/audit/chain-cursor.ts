@@ -75,7 +75,8 @@ export class ChainCursor {
     }
   }
 
-  #pass(block: ChainBlock): Reached {
+  #pass(given: ChainBlock): Reached {
+    const block = this.#rest(given);
     const { firstN, count } = block;
     const isEmpty = block.leaves.length === 0 && block.agents.length === 0 && block.ids.length === 0;
     const fromMs = isEmpty ? this.lastMs : earliest(block.ids);
@@ -90,6 +91,25 @@ export class ChainCursor {
     this.hash = hash;
     this.lastMs = Math.max(this.lastMs, atMs);
     return { block, fromMs: atMs, isEmpty };
+  }
+
+  /**
+   * Of a block that begins before this place, and leads to it by its own hashes, what lies behind: somebody has written it again,
+   * longer, since its beginning was read.
+   */
+  #rest(block: ChainBlock): ChainBlock {
+    const { firstN, count, leaves, agents, ids } = block;
+    const known = this.n + 1 - firstN;
+    if (known <= 0 || leaves.length !== count * HASH_BYTES || ids.length !== count * ID_BYTES) return block;
+    let hash = block.previous;
+    for (let i = 0; i < known; i++) hash = link(hash, firstN + i, block, i);
+    if (!hash.equals(this.hash)) return block;
+    return {
+      ...{ ...block, firstN: this.n + 1, count: count - known, previous: hash },
+      leaves: leaves.subarray(known * HASH_BYTES),
+      agents: agents.subarray(known * ID_BYTES),
+      ids: ids.subarray(known * ID_BYTES),
+    };
   }
 
   /** Nothing is left to be recomputed; it may be so only where it can have expired. */

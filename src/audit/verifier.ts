@@ -5,7 +5,7 @@ import type { AuditVerification } from '../../schemas/audit-verification.ts';
 import { timeOfId } from '../ids.ts';
 import type { Remembered } from './chain-cursor.ts';
 import { genesis } from './hash.ts';
-import { Blocks, eventSource, readHeads, registrySource, type Stores } from './sources.ts';
+import { Blocks, eventSource, readHeads, registrySource, type Stores, streamsOf } from './sources.ts';
 import { REGISTRY_CHAIN, verifyChains } from './verify.ts';
 
 export type VerifyOptions = {
@@ -37,7 +37,9 @@ export class AuditVerifier {
     const heads = await readHeads(this.#stores, account);
     const blocks = new Blocks(this.#stores, account);
     await blocks.refresh();
-    const chains = new Set([...(await chainNames(clickhouse, account)), ...heads.keys(), ...checkpoint.keys()]);
+    // All that there can be: one may get its first entry while we look.
+    const possible = streamsOf(keys, account).map((stream) => keys.chainOf(stream));
+    const chains = new Set([...possible, ...(await chainNames(clickhouse, account)), ...checkpoint.keys()]);
     const remembered = [...chains].map((chain) => [chain, present(heads.get(chain), checkpoint.get(chain))] as const);
     const expiredBeforeMs = Date.now() - this.#retentionMs;
     return verifyChains(

@@ -1,10 +1,17 @@
 // The chain over the real engines: what is stored is chained, honest work is never a fault, and what is done to the tables is found.
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
 import t from 'tap';
+import { assetPath } from '../../src/assets.ts';
+import { mintId } from '../../src/ids.ts';
 import { startPipelines } from '../pipelines/harness.ts';
-import { eventually } from '../streams/harness.ts';
+import type { VictimOptions } from '../pipelines/victim.ts';
+import { makeEvent } from '../streams/harness.ts';
 import { startClickHouse } from '../support/clickhouse.ts';
 import { startRedis } from '../support/redis.ts';
 import { countBlocks, makeAuditWorld, newAccount, newAgent, settle, submit } from './harness.ts';
+import { workHonestly } from './honest.ts';
+import { Random } from './tampering.ts';
 
 t.setTimeout(180_000);
 
@@ -52,9 +59,121 @@ t.test('blocks wait in Redis, are copied, and verify the same before, while and 
     await settle(world, account);
     t.match(await world.verify(account), { valid: true, entries: 4 + 3 * i });
   }
-  t.ok(await eventually(async () => (await countBlocks(world.clickhouse)) >= 2, 20_000), 'copied');
+  await world.flush();
+  t.ok((await countBlocks(world.clickhouse)) >= 2, 'copied');
   const pending = world.keys.chainPending(world.keys.events(world.keys.partitionOf(account, agent)));
-  t.ok(await eventually(async () => (await world.redis.xlen(pending)) === 0, 20_000), 'nothing waits any more');
+  t.equal(await world.redis.xlen(pending), 0, 'nothing waits any more');
   t.match(await world.verify(account), { valid: true, entries: 16 });
   t.equal((await world.verify(newAccount())).chains.length, 0, 'another account has no chain');
 });
+
+t.test(
+  'honest work is never called a fault: changes, events, erasures, restarts, verified all the while',
+  async (t) => {
+    const world = await makeAuditWorld(t, servers);
+    let running = await startPipelines(t, world, { processName: 'honest' });
+    const seed = Date.now() % 1_000_000;
+    const result = await workHonestly(world, {
+      ...{ operations: 240, accounts: 2, restartEvery: 80, random: new Random(seed) },
+      restart: async () => {
+        await running.pipelines.stop();
+        running = await startPipelines(t, world, { processName: 'honest' });
+      },
+    });
+    t.same(result.alarms, [], `${result.verifications} verifications meanwhile, seed ${seed}`);
+    for (const found of result.last) t.match(found, { valid: true, unchained: 0, unsettled: 0 });
+    t.ok((result.operations['erase'] ?? 0) > 0, JSON.stringify(result.operations));
+  },
+);
+
+t.test(
+  'a store process killed around its inserts and its flushes, 3 times: the chain holds what is stored',
+  async (t) => {
+    const world = await makeAuditWorld(t, servers);
+    const account = newAccount();
+    const agents = await Promise.all(['a', 'b', 'c'].map((name) => newAgent(world, account, name)));
+    let [on, sent] = [true, 0];
+    const writing = agents.map(async (agent) => {
+      while (on) {
+        const ids = await submit(world, { account, agent }, [{}, {}, {}]);
+        sent += ids.length;
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+    });
+    const { prefix, partitions } = world.keys;
+    const options: VictimOptions = {
+      redis: servers.redis.address,
+      clickhouse: { url: servers.clickhouse.url, database: world.clickhouse.database },
+      keys: { prefix, partitions },
+      name: 'victim',
+      die: { before: 0.1, after: 0.2 },
+    };
+    for (let kill = 0; kill < 3; kill++) {
+      const child = fork(assetPath('build/test/pipelines/victim.js'), [JSON.stringify(options)]);
+      t.teardown(() => child.kill('SIGKILL'));
+      await once(child, 'exit');
+    }
+    on = false;
+    await Promise.all(writing);
+    await startPipelines(t, world, { processName: 'victim' });
+    await settle(world, account);
+    t.match(
+      await world.verify(account),
+      { valid: true, entries: sent + agents.length, unchained: 0 },
+      `${sent} events`,
+    );
+  },
+);
+
+t.test('a Redis that lost its chains goes on behind what ClickHouse has, and says what may be unknown', async (t) => {
+  const world = await makeAuditWorld(t, { ...servers, partitions: 1 });
+  const { redis, keys } = world;
+  const first = await startPipelines(t, world);
+  const account = newAccount();
+  const agent = await newAgent(world, account, 'one');
+  const stream = keys.events(0);
+  await submit(world, { account, agent }, [{}, {}, {}]);
+  await settle(world, account);
+  await world.flush();
+  await submit(world, { account, agent }, [{}, {}]);
+  await settle(world, account);
+  await first.pipelines.stop();
+  // On a machine that is slow enough they have been copied meanwhile, and nothing is lost with Redis.
+  const lost = (await redis.xlen(keys.chainPending(stream))) === 0 ? 0 : 2;
+  await redis.del(keys.chainHeads(stream), keys.chainPending(stream));
+  if (lost > 0) t.match((await world.verify(account)).first_invalid, { kind: 'added' }, 'nothing excuses them yet');
+  await startPipelines(t, world);
+  await submit(world, { account, agent }, [{}, {}, {}, {}]);
+  await settle(world, account);
+  t.match(await world.verify(account), { valid: true, entries: 10 - lost, unchained: lost });
+});
+
+t.test(
+  'rows that were stored before there were chains are no fault; a row slipped in beside them later is told',
+  async (t) => {
+    const world = await makeAuditWorld(t, servers);
+    // An account older than the tables.
+    const account = mintId('account', Date.now() - 3_600_000);
+    const agent = await newAgent(world, account, 'old');
+    const old = [1, 2, 3].map((i) => makeEvent({ account, agent }, { received_at: Date.now() - 1_800_000 + i }));
+    await world.clickhouse.insertEvents(
+      old.map(({ row }) => row),
+      'before',
+    );
+    await startPipelines(t, world);
+    await submit(world, { account, agent }, [{}, {}]);
+    await settle(world, account);
+    t.match(await world.verify(account), { valid: true, entries: 3, unchained: 3 });
+    const young = newAccount();
+    const other = await newAgent(world, young, 'young');
+    await submit(world, { account: young, agent: other }, [{}]);
+    await settle(world, young);
+    const slipped = makeEvent({ account: young, agent: other }, { received_at: Date.now() - 1_800_000 });
+    await world.clickhouse.insertEvents([slipped.row], 'slipped');
+    t.match(
+      await world.verify(young),
+      { valid: false, first_invalid: { kind: 'added' } },
+      'an account with chains from its first day',
+    );
+  },
+);

@@ -1,13 +1,16 @@
 // What tests of the audit chain share: a world with pipelines, a registry in it, and its verification.
 import type { Test } from 'tap';
 import type { ClickHouse } from '../../clickhouse/client.ts';
+import { ChainFlusher } from '../../pipelines/store/chain-flush.ts';
 import type { AuditVerification } from '../../schemas/audit-verification.ts';
 import { AuditVerifier, type VerifyOptions } from '../../src/audit/verifier.ts';
 import { mintId } from '../../src/ids.ts';
+import { Metrics } from '../../src/metrics.ts';
+import { REGISTRY_SHARDS } from '../../src/redis/keys.ts';
 import { Agents } from '../../src/registry/agents.ts';
 import { ReadBarrier } from '../../src/streams/read-barrier.ts';
 import { makeWorld, type World } from '../pipelines/harness.ts';
-import { appendOf, type EventOptions, makeEvent } from '../streams/harness.ts';
+import { appendOf, type EventOptions, makeEvent, silent } from '../streams/harness.ts';
 import type { TestClickHouse } from '../support/clickhouse.ts';
 import type { TestRedis } from '../support/redis.ts';
 
@@ -17,6 +20,8 @@ const BUDGET_MS = 60_000;
 export type AuditWorld = World & {
   agents: Agents;
   barrier: ReadBarrier;
+  /** Copies the blocks that wait, without waiting for their time. */
+  flush: () => Promise<void>;
   verify: (account: string, options?: Partial<VerifyOptions>) => Promise<AuditVerification>;
 };
 
@@ -29,8 +34,15 @@ export async function makeAuditWorld(
   const barrier = new ReadBarrier({ ...world, waitMs: 25_000 });
   const settle = async () =>
     (await Promise.all([barrier.waitForEvents('', null), barrier.waitForJournal('')])).every(Boolean);
+  const { keys } = world;
+  const flusher = new ChainFlusher({ ...world, log: silent, metrics: new Metrics({ processName: 'test' }) });
+  const streams = [
+    ...Array.from({ length: keys.partitions }, (_, partition) => keys.events(partition)),
+    ...Array.from({ length: REGISTRY_SHARDS }, (_, shard) => keys.journal(shard)),
+  ];
   return {
     ...world,
+    flush: () => flusher.flush(streams),
     agents: new Agents(world),
     barrier,
     verify: (account, options) => verifier.verify(account, { budgetMs: BUDGET_MS, settle, ...options }),

@@ -40,6 +40,14 @@ class DoomedClickHouse extends ClickHouse {
     // Inserted, not acknowledged.
     if (Math.random() < (die?.after ?? 0)) process.kill(process.pid, 'SIGKILL');
   }
+
+  /** Blocks of the audit chain: before they are sent, and before Redis forgets them. */
+  override async insertBinary(table: string, columns: string, rows: readonly Buffer[], token?: string): Promise<void> {
+    const { die } = this.#victim;
+    if (Math.random() < (die?.before ?? 0)) process.kill(process.pid, 'SIGKILL');
+    await super.insertBinary(table, columns, rows, token);
+    if (Math.random() < (die?.after ?? 0)) process.kill(process.pid, 'SIGKILL');
+  }
 }
 
 const options = JSON.parse(process.argv[2]!) as VictimOptions;
