@@ -15,9 +15,10 @@ type Final = Exclude<Outcome, 'pending'>;
 /** Ids of a page fit into one question. */
 const IDS_AT_ONCE = 1_000;
 
-/** Events whose approval was decided so: a set for `IN`. Needs the parameter `account`. */
-export function decidedAs(outcome: Final): string {
-  return `(SELECT event_id FROM approvals WHERE account_id = {account:String} AND outcome = '${outcome}')`;
+/** Events whose approval was decided, so or in any way: a set for `IN`. Needs the parameter `account`. */
+function decidedAs(outcome: Final | 'either'): string {
+  const test = outcome === 'either' ? "outcome != 'pending'" : `outcome = '${outcome}'`;
+  return `(SELECT event_id FROM approvals WHERE account_id = {account:String} AND ${test})`;
 }
 
 /** A filter by outcome. `parts` are disjoint and together all of it: to be counted one by one, each by what it reads least. */
@@ -39,8 +40,8 @@ export async function outcomeFilter(
   );
   const stored = `outcome = '${outcome}'`;
   if (outcome === 'pending') {
-    const undecided = decided.map((row) => ` AND id NOT IN ${decidedAs(row.outcome)}`).join('');
-    return { whole: stored + undecided, parts: [stored + undecided] };
+    const undecided = decided.length === 0 ? stored : `${stored} AND id NOT IN ${decidedAs('either')}`;
+    return { whole: undecided, parts: [undecided] };
   }
   if (!decided.some((row) => row.outcome === outcome)) return { whole: stored, parts: [stored] };
   const since = `outcome = 'pending' AND id IN ${decidedAs(outcome)}`;
