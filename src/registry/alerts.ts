@@ -7,25 +7,12 @@ import { randomBytes } from 'node:crypto';
 import type { Alert, AlertCreate, AlertPatch, AlertRecord } from '../../schemas/alert.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../errors.ts';
-import { isId, mintId } from '../ids.ts';
+import { mintId } from '../ids.ts';
 import { ALERTS_MAX } from '../limits.ts';
 import type { Keys } from '../redis/keys.ts';
 import { validationFailed } from '../validation.ts';
 import { targetProblem } from './alert-target.ts';
-import { auditLog, changedFields, updateDetails } from './audit.ts';
-import {
-  AGAIN,
-  absent,
-  answering,
-  below,
-  commit,
-  type Guard,
-  inRounds,
-  is,
-  present,
-  type RegistryStore,
-  type Words,
-} from './commit.ts';
+import { answering, type RegistryStore, type Words } from './commit.ts';
 import {
   answerOnce,
   type Created,
@@ -35,6 +22,7 @@ import {
   tookTooLong,
 } from './idempotency.ts';
 import { type Listed, type Page, pageOf } from './lists.ts';
+import { NamedRecords, ofAgent } from './named-records.ts';
 import type { Actor } from './principal.ts';
 
 const SECRET_BYTES = 32;
@@ -51,14 +39,19 @@ export type TargetRules = {
 export class Alerts {
   readonly #store: RegistryStore;
   readonly #keys: Keys;
-  readonly #now: () => number;
+  readonly #records: NamedRecords<AlertRecord>;
   readonly #allowedHosts: ReadonlySet<string>;
   readonly #hasMail: boolean;
 
   constructor(store: RegistryStore & TargetRules) {
     this.#store = store;
     this.#keys = store.keys;
-    this.#now = store.now ?? Date.now;
+    this.#records = new NamedRecords(store, {
+      kind: 'alert',
+      hash: this.#keys.alerts,
+      names: this.#keys.alertNames,
+      max: ALERTS_MAX,
+    });
     this.#allowedHosts = store.allowedHosts ?? new Set();
     this.#hasMail = store.hasMail ?? false;
   }
@@ -73,137 +66,42 @@ export class Alerts {
   }
 
   get(account: string, id: string): Promise<Alert | null> {
-    return answering(async () => {
-      const text = await this.#text(account, id);
-      return text === null ? null : shown(JSON.parse(text) as AlertRecord);
-    });
+    return answering(async () => shownIfAny(await this.#records.get(account, id)));
   }
 
   /** Newest first. */
   list(account: string, page: Page): Promise<Listed<Alert>> {
-    return answering(async () => {
-      const texts = await this.#store.redis.hvals(this.#keys.alerts(account));
-      return pageOf(
-        texts.map((text) => shown(JSON.parse(text) as AlertRecord)),
-        page,
-      );
-    });
+    return answering(async () => pageOf((await this.#records.all(account)).map(shown), page));
   }
 
   /** null: no such alert. */
-  patch(account: string, id: string, body: AlertPatch, actor: Actor): Promise<Alert | null> {
-    return inRounds(async () => {
-      const text = await this.#text(account, id);
-      if (text === null) return null;
-      const before = JSON.parse(text) as AlertRecord;
+  async patch(account: string, id: string, body: AlertPatch, actor: Actor): Promise<Alert | null> {
+    const edited = (before: AlertRecord): AlertRecord => {
       const after = merged(before, body);
-      if (changedFields(before, after).length === 0) return shown(before);
       this.#check(after, before);
-      const at = this.#now();
-      after.updated_at = isoTime(at);
-      const refused = await this.#update(account, { text, before, after, at }, actor);
-      if (refused === undefined) return shown(after);
-      if (refused === 'record') return AGAIN;
-      throw refusal(refused, body);
-    });
+      return after;
+    };
+    const edit = { edited, refusal: (guard: string) => refusal(guard, body) };
+    return shownIfAny(await this.#records.change(account, id, edit, actor));
   }
 
-  /** false: no such alert. */
+  /** false: no such alert. What was held back for it goes with it. */
   remove(account: string, id: string, actor: Actor): Promise<boolean> {
-    return inRounds(async () => {
-      const text = await this.#text(account, id);
-      if (text === null) return false;
-      const { name, agent_id } = JSON.parse(text) as AlertRecord;
-      const hash = this.#keys.alerts(account);
-      const at = this.#now();
-      const { refused } = await commit(this.#store, {
-        account,
-        at,
-        guards: [is('record', ['hget', hash, id], text)],
-        writes: [
-          ['hdel', hash, id],
-          ['hdel', this.#keys.alertNames(account), name],
-          ...this.#scopeWrites('srem', account, agent_id, id),
-          ['hdel', this.#keys.throttles(account), id],
-          ['zrem', this.#keys.throttleEnds(this.#keys.shardOf(account)), `${account}/${id}`],
-        ],
-        changes: [{ kind: 'alert', id, record: null }],
-        audit: [
-          auditLog({ action: 'alert.deleted', type: 'alert', id, details: { name, ...ofAgent(agent_id) } }, actor, at),
-        ],
-      });
-      return refused === undefined ? true : AGAIN;
-    });
-  }
-
-  async #text(account: string, id: string): Promise<string | null> {
-    return isId('alert', id) ? this.#store.redis.hget(this.#keys.alerts(account), id) : null;
+    const writes: Words[] = [
+      ['hdel', this.#keys.throttles(account), id],
+      ['zrem', this.#keys.throttleEnds(this.#keys.shardOf(account)), `${account}/${id}`],
+    ];
+    return this.#records.remove(account, id, writes, actor);
   }
 
   async #create(account: string, body: AlertCreate, actor: Actor, keeping: Keeping): Promise<string> {
-    const at = this.#now();
-    const record = newRecord(body, at);
+    const atMs = (this.#store.now ?? Date.now)();
+    const record = newRecord(body, atMs);
     this.#check(record, undefined);
-    const { id, name, trigger, channel, agent_id } = record;
-    if (agent_id !== null && !isId('agent', agent_id)) throw refusal('agent', body);
-    const answer = JSON.stringify(record);
-    const [hash, names] = [this.#keys.alerts(account), this.#keys.alertNames(account)];
-    const details = { name, trigger, channel, ...ofAgent(agent_id) };
-    const { refused } = await commit(this.#store, {
-      account,
-      at,
-      guards: [
-        ...keeping.guards,
-        ...this.#agentGuards(account, agent_id),
-        absent('name', ['hget', names, name]),
-        below('full', ['hlen', hash], ALERTS_MAX),
-      ],
-      writes: [
-        ['hset', hash, id, answer],
-        ['hset', names, name, id],
-        ...this.#scopeWrites('sadd', account, agent_id, id),
-        ...keeping.writes(answer),
-      ],
-      changes: [{ kind: 'alert', id, record }],
-      audit: [auditLog({ action: 'alert.created', type: 'alert', id, details }, actor, at)],
-    });
+    const { trigger, channel } = record;
+    const refused = await this.#records.add(account, record, { keeping, details: { trigger, channel }, atMs }, actor);
     if (refused !== undefined) throw refusal(refused, body);
-    return answer;
-  }
-
-  /** The name of the guard that did not hold. */
-  async #update(
-    account: string,
-    change: { text: string; before: AlertRecord; after: AlertRecord; at: number },
-    actor: Actor,
-  ): Promise<string | undefined> {
-    const { text, before, after, at } = change;
-    const { id } = before;
-    const hash = this.#keys.alerts(account);
-    const guards: Guard[] = [is('record', ['hget', hash, id], text)];
-    const writes: Words[] = [['hset', hash, id, JSON.stringify(after)]];
-    if (after.name !== before.name) {
-      const names = this.#keys.alertNames(account);
-      guards.push(absent('name', ['hget', names, after.name]));
-      writes.push(['hdel', names, before.name], ['hset', names, after.name, id]);
-    }
-    const activated = after.status === 'active' && before.status !== 'active';
-    if (after.agent_id !== before.agent_id || activated) {
-      if (after.agent_id !== null && !isId('agent', after.agent_id)) return 'agent';
-      guards.push(...this.#agentGuards(account, after.agent_id));
-      writes.push(...this.#scopeWrites('srem', account, before.agent_id, id));
-      writes.push(...this.#scopeWrites('sadd', account, after.agent_id, id));
-    }
-    const details = { ...updateDetails(before, after), ...ofAgent(after.agent_id ?? before.agent_id) };
-    const { refused } = await commit(this.#store, {
-      account,
-      at,
-      guards,
-      writes,
-      changes: [{ kind: 'alert', id, record: after }],
-      audit: [auditLog({ action: 'alert.updated', type: 'alert', id, details }, actor, at)],
-    });
-    return refused;
+    return JSON.stringify(record);
   }
 
   #check(after: AlertRecord, before: AlertRecord | undefined): void {
@@ -214,14 +112,6 @@ export class Alerts {
     if (after.channel === 'webhook' && after.secret === undefined) {
       throw invalid('/channel', 'an alert is made a webhook at its creation, where its secret is shown');
     }
-  }
-
-  #agentGuards(account: string, agent: string | null): Guard[] {
-    return agent === null ? [] : [present('agent', ['get', this.#keys.agent(account, agent)])];
-  }
-
-  #scopeWrites(command: 'sadd' | 'srem', account: string, agent: string | null, id: string): Words[] {
-    return agent === null ? [] : [[command, this.#keys.agentScope(account, agent), id]];
   }
 }
 
@@ -255,8 +145,8 @@ function shown({ secret: _secret, ...alert }: AlertRecord): Alert {
   return alert;
 }
 
-function ofAgent(agent: string | null): { agent_id?: string } {
-  return agent === null ? {} : { agent_id: agent };
+function shownIfAny(record: AlertRecord | null): Alert | null {
+  return record === null ? null : shown(record);
 }
 
 function invalid(path: string, message: string): ServiceError {

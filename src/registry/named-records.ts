@@ -1,0 +1,196 @@
+// Records that have a name and may belong to an agent: what policies and alerts share (inside their classes, on commit.ts).
+// Each kind has a hash of records, a hash of names, and an audit entry with every change; the agent's own set says what its
+// deletion changes. What only one kind has goes with a change as further guards and writes.
+// Invariant: a name belongs to one record of the account at most, and a scope names an agent that exists when it is set.
+import type { Status } from '../../schemas/common.ts';
+import { isoTime } from '../../schemas/time.ts';
+import { isId } from '../ids.ts';
+import { auditLog, changedFields, updateDetails } from './audit.ts';
+import {
+  AGAIN,
+  absent,
+  below,
+  commit,
+  type Guard,
+  inRounds,
+  is,
+  present,
+  type RegistryStore,
+  type Words,
+} from './commit.ts';
+import type { Keeping } from './idempotency.ts';
+import type { Actor } from './principal.ts';
+
+export type Named = { id: string; name: string; agent_id: string | null; status: Status; updated_at: string };
+
+export type NamedKind = {
+  kind: 'policy' | 'alert';
+  hash: (account: string) => string;
+  names: (account: string) => string;
+  /** Records of an account. */
+  max: number;
+};
+
+/** What a kind adds to a change. */
+export type More = { guards?: readonly Guard[]; writes?: readonly Words[] };
+export type Addition = More & { keeping: Keeping; details: object; atMs: number };
+export type Edit<R> = {
+  /** The record as it is to be; throws what is wrong with it. */
+  edited: (before: R) => R;
+  more?: (before: R, after: R) => More;
+  /** What to throw for the guard `name`, `agent` or one of `more` that did not hold. */
+  refusal: (guard: string) => Error;
+};
+
+export class NamedRecords<R extends Named> {
+  readonly #store: RegistryStore;
+  readonly #kind: NamedKind;
+  readonly #now: () => number;
+
+  constructor(store: RegistryStore, kind: NamedKind) {
+    this.#store = store;
+    this.#kind = kind;
+    this.#now = store.now ?? Date.now;
+  }
+
+  async get(account: string, id: string): Promise<R | null> {
+    const text = await this.#text(account, id);
+    return text === null ? null : (JSON.parse(text) as R);
+  }
+
+  async all(account: string): Promise<R[]> {
+    const texts = await this.#store.redis.hvals(this.#kind.hash(account));
+    return texts.map((text) => JSON.parse(text) as R);
+  }
+
+  /** Answers the name of the guard that did not hold: `name`, `agent`, `full`, the kept answer's, or one of the addition's. */
+  async add(account: string, record: R, addition: Addition, actor: Actor): Promise<string | undefined> {
+    const { kind, hash, names, max } = this.#kind;
+    const { id, name, agent_id: agent } = record;
+    const { keeping, details, atMs: at, guards = [], writes = [] } = addition;
+    if (agent !== null && !isId('agent', agent)) return 'agent';
+    const text = JSON.stringify(record);
+    const { refused } = await commit(this.#store, {
+      account,
+      at,
+      guards: [
+        ...keeping.guards,
+        ...this.#agentGuards(account, agent),
+        absent('name', ['hget', names(account), name]),
+        below('full', ['hlen', hash(account)], max),
+        ...guards,
+      ],
+      writes: [
+        ['hset', hash(account), id, text],
+        ['hset', names(account), name, id],
+        ...this.#scopeWrites('sadd', account, agent, id),
+        ...writes,
+        ...keeping.writes(text),
+      ],
+      changes: [{ kind, id, record }],
+      audit: [
+        auditLog(
+          { action: `${kind}.created`, type: kind, id, details: { name, ...details, ...ofAgent(agent) } },
+          actor,
+          at,
+        ),
+      ],
+    });
+    return refused;
+  }
+
+  /** null: no such record. */
+  change(account: string, id: string, edit: Edit<R>, actor: Actor): Promise<R | null> {
+    return inRounds(async () => {
+      const text = await this.#text(account, id);
+      if (text === null) return null;
+      const before = JSON.parse(text) as R;
+      const after = edit.edited(before);
+      if (changedFields(before, after).length === 0) return before;
+      const at = this.#now();
+      after.updated_at = isoTime(at);
+      const refused = await this.#update(account, { text, before, after, at, ...edit.more?.(before, after) }, actor);
+      if (refused === undefined) return after;
+      if (refused === 'record') return AGAIN;
+      throw edit.refusal(refused);
+    });
+  }
+
+  /** false: no such record. */
+  remove(account: string, id: string, writes: readonly Words[], actor: Actor): Promise<boolean> {
+    return inRounds(async () => {
+      const text = await this.#text(account, id);
+      if (text === null) return false;
+      const { kind, hash, names } = this.#kind;
+      const { name, agent_id: agent } = JSON.parse(text) as R;
+      const at = this.#now();
+      const { refused } = await commit(this.#store, {
+        account,
+        at,
+        guards: [is('record', ['hget', hash(account), id], text)],
+        writes: [
+          ['hdel', hash(account), id],
+          ['hdel', names(account), name],
+          ...this.#scopeWrites('srem', account, agent, id),
+          ...writes,
+        ],
+        changes: [{ kind, id, record: null }],
+        audit: [
+          auditLog({ action: `${kind}.deleted`, type: kind, id, details: { name, ...ofAgent(agent) } }, actor, at),
+        ],
+      });
+      return refused === undefined ? true : AGAIN;
+    });
+  }
+
+  async #text(account: string, id: string): Promise<string | null> {
+    return isId(this.#kind.kind, id) ? this.#store.redis.hget(this.#kind.hash(account), id) : null;
+  }
+
+  /** The name of the guard that did not hold. */
+  async #update(
+    account: string,
+    change: More & { text: string; before: R; after: R; at: number },
+    actor: Actor,
+  ): Promise<string | undefined> {
+    const { kind, hash, names } = this.#kind;
+    const { text, before, after, at } = change;
+    const { id } = before;
+    const guards: Guard[] = [is('record', ['hget', hash(account), id], text)];
+    const writes: Words[] = [['hset', hash(account), id, JSON.stringify(after)]];
+    if (after.name !== before.name) {
+      guards.push(absent('name', ['hget', names(account), after.name]));
+      writes.push(['hdel', names(account), before.name], ['hset', names(account), after.name, id]);
+    }
+    const isActivated = after.status === 'active' && before.status !== 'active';
+    if (after.agent_id !== before.agent_id || isActivated) {
+      if (after.agent_id !== null && !isId('agent', after.agent_id)) return 'agent';
+      guards.push(...this.#agentGuards(account, after.agent_id));
+      writes.push(...this.#scopeWrites('srem', account, before.agent_id, id));
+      writes.push(...this.#scopeWrites('sadd', account, after.agent_id, id));
+    }
+    const details = { ...updateDetails(before, after), ...ofAgent(after.agent_id ?? before.agent_id) };
+    const { refused } = await commit(this.#store, {
+      account,
+      at,
+      guards: [...guards, ...(change.guards ?? [])],
+      writes: [...writes, ...(change.writes ?? [])],
+      changes: [{ kind, id, record: after }],
+      audit: [auditLog({ action: `${kind}.updated`, type: kind, id, details }, actor, at)],
+    });
+    return refused;
+  }
+
+  #agentGuards(account: string, agent: string | null): Guard[] {
+    return agent === null ? [] : [present('agent', ['get', this.#store.keys.agent(account, agent)])];
+  }
+
+  #scopeWrites(command: 'sadd' | 'srem', account: string, agent: string | null, id: string): Words[] {
+    return agent === null ? [] : [[command, this.#store.keys.agentScope(account, agent), id]];
+  }
+}
+
+/** For details and conditions: `agent_id` where there is one. */
+export function ofAgent(agent: string | null): { agent_id?: string } {
+  return agent === null ? {} : { agent_id: agent };
+}
