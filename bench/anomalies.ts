@@ -102,12 +102,24 @@ function tryOne(result: Found, kept: Buffer, from: number, seed: number): void {
   }
 }
 
-/** Whether the counts that decisions ask for are there at all in ten seconds (99 times in 100), at this rate and shape. */
+/**
+ * Rates (events a second) from which on a spike is to be found within ten seconds. Below, fewer than 50 events or too few errors
+ * for their tail lie in ten seconds at all; a daily rhythm is asked at its lowest too, and clusters know less than lone events.
+ */
+const PROMISED_FROM: Record<Shape, { error_rate: number; volume_spike: number }> = {
+  constant: { error_rate: 5, volume_spike: 1 },
+  daily: { error_rate: 20, volume_spike: 3 },
+  // Asked in the evening and at night, at 2 % of these rates.
+  workday: { error_rate: Number.POSITIVE_INFINITY, volume_spike: Number.POSITIVE_INFINITY },
+  bursty: { error_rate: 20, volume_spike: 10 },
+  'log-normal': { error_rate: 5, volume_spike: 1 },
+  pareto: { error_rate: 5, volume_spike: 1 },
+};
+
+/** A tenfold is no news to an agent whose own completions differ by more: heavy tails promise nothing of token spikes. */
 export function isPromised({ kind, rate, shape }: Pick<Found, 'kind' | 'rate' | 'shape'>): boolean {
   if (kind === 'token_spike') return shape !== 'log-normal' && shape !== 'pareto';
-  // Below: fewer than 5 errors, or than 50 events, in ten seconds. Workdays are asked at night as well, at 2 % of their rate.
-  const least = { error_rate: 3, volume_spike: 1 }[kind] * (shape === 'bursty' ? 3 : 1) * (shape === 'daily' ? 5 : 1);
-  return shape === 'workday' ? false : rate >= least;
+  return rate >= PROMISED_FROM[shape][kind];
 }
 
 export async function anomalies(options: { hours: number; agents: number }): Promise<boolean> {

@@ -9,8 +9,8 @@ export const BASELINE_VERSION = 1;
 /** The newest slices: the current one and the five before it, so between 50 and 60 s. */
 export const SLICES = 6;
 export const SLICE_SECONDS = 10;
-/** Largest log token counts kept of each of two generations: enough for the tail's slope to be known to a fifth. */
-export const TOPS = 24;
+/** Largest log token counts kept of each of two generations: enough for the tail's slope to be known to a sixth. */
+export const TOPS = 40;
 /** Token spikes held back before they are believed (token-spike.ts). */
 export const HELD = 5;
 const HOURS = 24;
@@ -80,15 +80,15 @@ export const AT = {
   sliceErrors: 16,
   hours: 22,
   tops: 46,
-  topsBefore: 70,
-  held: 94,
+  topsBefore: 86,
+  held: 126,
 } as const;
 const LIST_LENGTH = Object.values(LIST).reduce((sum, length) => sum + length, 0);
 
 const WIDE_AT = 1;
 const NARROW_AT = WIDE_AT + 8 * WIDE.length;
 const LIST_AT = NARROW_AT + 4 * NARROW.length;
-/** 579 bytes. */
+/** 705 bytes. */
 export const BASELINE_BYTES = LIST_AT + 4 * LIST_LENGTH;
 
 export class Baseline {

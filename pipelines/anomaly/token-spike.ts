@@ -6,7 +6,7 @@
 //   multiple at least twice the usual
 //   tail     beyond the point that the agent's own tail would pass by chance 0.002 times a day
 // A score of 4 alone would not do: one in 30,000 of log-normal tokens passes it, and one in 30 of Pareto ones. So the tail is
-// learnt: the largest 24 log values of the last 20,000 to 40,000 completions give its slope (Hill's estimator, as Weissman
+// learnt: the largest 40 log values of the last 20,000 to 40,000 completions give its slope (Hill's estimator, as Weissman
 // extrapolates it), and the few values behind the slope are allowed for (an exponential tail with a slope known from k values
 // is predicted by a Lomax one: β·k·((pN/k)^(−1/k) − 1) beyond the k-th value). A light tail has a steep slope and a near limit.
 //
