@@ -23,6 +23,7 @@ type DeliveryRow = Omit<Delivery, TimeColumn | 'attempts'> & {
   updated_ms: number;
 };
 
+const PAGE_ROWS = 5_000;
 const COLUMNS = `id, alert_id, alert_name, agent_id, event_id, trigger, severity, channel, target, status, count, test, attempts,
   toUnixTimestamp64Milli(next_attempt_at) AS next_ms, toUnixTimestamp64Milli(created_at) AS created_ms,
   toUnixTimestamp64Milli(updated_at) AS updated_ms`;
@@ -67,6 +68,25 @@ export async function getDelivery(
   if (row === undefined) return null;
   const { signal, ...rest } = row;
   return { delivery: toDelivery(rest), signal: JSON.parse(signal) as Signal };
+}
+
+/** What still waited when the queue was lost, of all accounts, with its signal: for `gatehouse registry restore`. */
+export async function* pendingDeliveries(
+  clickhouse: ClickHouse,
+): AsyncGenerator<{ account: string; delivery: Delivery; signal: Signal }> {
+  let after = { account: '', id: '' };
+  for (;;) {
+    const rows = await clickhouse.query<DeliveryRow & { account: string; signal: string }>(
+      `SELECT account_id AS account, ${COLUMNS}, signal FROM deliveries FINAL
+       WHERE (account_id, id) > ({account:String}, {id:String}) AND status = 'pending' ORDER BY account_id, id LIMIT ${PAGE_ROWS}`,
+      after,
+    );
+    for (const { account, signal, ...row } of rows)
+      yield { account, delivery: toDelivery(row), signal: JSON.parse(signal) as Signal };
+    const last = rows.at(-1);
+    if (last === undefined || rows.length < PAGE_ROWS) return;
+    after = { account: last.account, id: last.id };
+  }
 }
 
 /** A delivery without an agent is nobody's: NOT IN alone would drop it. */

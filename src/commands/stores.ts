@@ -3,6 +3,7 @@
 // refuses one that holds accounts, so that an old copy never covers what is in force.
 import { existsSync } from 'node:fs';
 import { pendingApprovals, rowRevisions } from '../../clickhouse/queries/list-approvals.ts';
+import { pendingDeliveries } from '../../clickhouse/queries/list-deliveries.ts';
 import { registrySnapshot } from '../../clickhouse/queries/registry-snapshot.ts';
 import type { Config } from '../config.ts';
 import { StateDir } from '../embedded/state-dir.ts';
@@ -13,6 +14,7 @@ import { Metrics } from '../metrics.ts';
 import { waitUntilReady } from '../redis/client.ts';
 import { rebuildRegistry } from '../registry/restore.ts';
 import { restoreApprovals } from '../registry/restore-approvals.ts';
+import { restoreDeliveries } from '../registry/restore-deliveries.ts';
 import { makeClickHouse, makeCommands, makeKeys, migrateTables, STORES_READY_MS_MAX } from '../stores.ts';
 import { type Command, exactly, withAddresses } from './context.ts';
 
@@ -33,7 +35,8 @@ export const registryRestore: Command = async (context) => {
       const counts = await rebuildRegistry(registrySnapshot(clickhouse), store);
       const approvals = pendingApprovals(clickhouse);
       const approval = await restoreApprovals(store, { approvals, revisions: await rowRevisions(clickhouse) });
-      context.print(`restored ${JSON.stringify({ ...counts, approval })}`);
+      const delivery = await restoreDeliveries(store, pendingDeliveries(clickhouse));
+      context.print(`restored ${JSON.stringify({ ...counts, approval, delivery })}`);
     } finally {
       redis.disconnect();
       await clickhouse.close();

@@ -4,7 +4,8 @@ import type { AttemptResult } from '../../pipelines/alert/channel.ts';
 import { BREAKER_OPEN_MS, RETRY_MS } from '../../pipelines/alert/schedule.ts';
 import { ACCOUNT_SENDS_MAX, CLAIM_MS, LANE_SENDS_MAX, SENDS_MAX } from '../../pipelines/alert/worker.ts';
 import { Agents } from '../../src/registry/agents.ts';
-import { Deliveries, dropDeliveriesOf, LANE_WAITING_MAX } from '../../src/registry/deliveries.ts';
+import { Deliveries, dropDeliveriesOf, LANE_WAITING_MAX, laneOf } from '../../src/registry/deliveries.ts';
+import { restoreDeliveries } from '../../src/registry/restore-deliveries.ts';
 import { actor, eventually, journalOf, refusal } from '../registry/harness.ts';
 import { startRedis } from '../support/redis.ts';
 import { DELIVERED, FAILS, GONE, later, makeAlertWorld, makeSignal } from './alert-harness.ts';
@@ -340,4 +341,39 @@ t.test('more than a host may have waiting is counted and told in summaries', asy
     'every signal is told of',
   );
   t.equal(told.size, LANE_WAITING_MAX + 1);
+});
+
+t.test('a queue that was lost is made again from the rows of ClickHouse', async (t) => {
+  const world = await makeAlertWorld(t, redis);
+  const [alert, deleted] = [await world.alert({}), await world.alert({})];
+  for (const { target } of [alert, deleted]) world.targets.answers.set(target, () => FAILS);
+  await world.tell([makeSignal(world.account)]);
+  await world.settle();
+  await world.alerts.remove(world.account, deleted.id, actor);
+  const rows = (await journalOf(world, world.account)).flatMap(({ rows }) => rows ?? []);
+  const newest = [...new Map(rows.map(({ row }) => [row['id'], row])).values()];
+  const { keys, account } = world;
+  const lanes = [alert, deleted].map(({ channel, target }) => keys.deliveryLane(account, laneOf(channel, target)));
+  for (const key of [keys.deliveries(account), ...lanes]) t.equal(await world.redis.del(key), 1);
+  const iso = (text: unknown) => `${String(text).replace(' ', 'T')}Z`;
+  const kept = newest.map((row) => ({
+    account: world.account,
+    delivery: {
+      ...row,
+      attempts: JSON.parse(String(row['attempts'])),
+      created_at: iso(row['created_at']),
+      next_attempt_at: iso(row['next_attempt_at']),
+    } as never,
+    signal: JSON.parse(String(row['signal'])),
+  }));
+  t.equal(await restoreDeliveries(world, kept), 2);
+  world.targets.answers.clear();
+  await world.settle();
+  t.equal(world.targets.got.length, 2, 'not before their time');
+  world.clock.now += RETRY_MS[0]!;
+  await world.settle();
+  t.equal(world.targets.got.length, 3);
+  t.equal(world.targets.got[2]!.attempt.number, 2, 'with the attempts that it has had');
+  t.same(world.targets.ids(alert.target), [world.targets.ids(alert.target)[0], world.targets.ids(alert.target)[0]]);
+  t.same(Object.values(await world.statuses()).sort(), ['cancelled', 'delivered']);
 });

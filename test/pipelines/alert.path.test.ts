@@ -1,6 +1,8 @@
 // Deliveries as callers meet them, over the whole service with receivers by https: test notifications, what a list shows and
 // filters, sending a failed one again, what an agent's deletion takes along, and accounts apart.
 import t from 'tap';
+import { ClickHouse } from '../../clickhouse/client.ts';
+import { pendingDeliveries } from '../../clickhouse/queries/list-deliveries.ts';
 import { mintId } from '../../src/ids.ts';
 import { Api } from '../support/api.ts';
 import { authorityFile } from '../support/certificate.ts';
@@ -127,6 +129,16 @@ t.test("an agent's deletion takes its deliveries along, and sends nothing more a
   t.match((await api.get(`/v1/deliveries?agent_id=${kept.id}&alert_id=${alert.id}`)).json.items, [
     { alert_id: alert.id, trigger: 'policy_violation', severity: 'high', status: 'pending', test: false, count: 1 },
   ]);
+  const { clickhouseUrl: url, clickhouseDatabase: database } = await service.addresses();
+  const clickhouse = new ClickHouse({ url, database, queryTimeoutSeconds: 15 });
+  t.teardown(() => clickhouse.close());
+  const waiting = [];
+  for await (const { delivery, signal } of pendingDeliveries(clickhouse)) waiting.push([delivery.status, signal.agent]);
+  t.same(
+    waiting.sort(),
+    [agent.id, kept.id].sort().map((id) => ['pending', id]),
+    'what a lost queue is made of again',
+  );
   t.equal((await api.delete(`/v1/agents/${agent.id}`)).status, 204);
   t.equal(await total(agent.id), 0, 'gone with the answer');
   t.equal(await total(kept.id), 1);
