@@ -3,6 +3,7 @@
 import { parseArgs } from 'node:util';
 import { alerts } from './alerts.ts';
 import { anomalies } from './anomalies.ts';
+import { audit } from './audit.ts';
 import { durability } from './durability.ts';
 import { freshReads } from './fresh-reads.ts';
 import { inForce } from './in-force.ts';
@@ -26,6 +27,7 @@ const LINES: Record<string, () => Promise<boolean>> = {
   ...suiteLines(values, positionals.slice(1)),
   alerts: () => alerts({ events: Number(values.tries ?? 300), kills: Number(values.kills) }),
   anomalies: () => anomalies({ hours: Number(values.hours), agents: Number(values.agents ?? 4) }),
+  audit: () => audit({ tamperings: Number(values.tries ?? 1_000), operations: 10 * Number(values.tries ?? 1_000) }),
   durability: () => durability({ kills: Number(values.kills) }),
   'fresh-reads': () => freshReads({ tries: Number(values.tries ?? 10_000) }),
   'in-force': () => inForce({ tries: Number(values.tries ?? 100) }),
