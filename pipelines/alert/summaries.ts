@@ -4,6 +4,7 @@
 // An alert that was deleted or switched off is told nothing: its window goes. A deleted agent's signal is not quoted.
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { Signal } from '../../schemas/signal.ts';
+import type { Log } from '../../src/log.ts';
 import { REGISTRY_SHARDS } from '../../src/redis/keys.ts';
 import { AGAIN, commit, inRounds, type RegistryStore } from '../../src/registry/commit.ts';
 import {
@@ -23,16 +24,21 @@ import { close, type Window } from './throttle.ts';
 const ENDS_PER_LOOK = 100;
 
 /** Returns the lanes, as `<account>/<lane>`, in which a summary is due now. */
-export async function tellSummaries(store: RegistryStore, now: number): Promise<string[]> {
-  const { redis, keys } = store;
+export async function tellSummaries(store: RegistryStore & { log: Log }, now: number): Promise<string[]> {
+  const { redis, keys, log } = store;
   const shards = Array.from({ length: REGISTRY_SHARDS }, (_, shard) =>
     redis.zrangebyscore(keys.throttleEnds(shard), '-inf', now, 'LIMIT', 0, ENDS_PER_LOOK),
   );
   const lanes: string[] = [];
   for (const name of (await Promise.all(shards)).flat()) {
     const [account, alert] = name.split('/') as [string, string];
-    const record = await tellSummary(store, { account, alert, now });
-    if (record !== null) lanes.push(laneName(account, record.lane));
+    try {
+      const record = await tellSummary(store, { account, alert, now });
+      if (record !== null) lanes.push(laneName(account, record.lane));
+    } catch (err) {
+      // One window that cannot be told now must not keep the others, nor the retries that are due.
+      log.warn({ err, account, alert }, 'summary.failed');
+    }
   }
   return lanes;
 }
