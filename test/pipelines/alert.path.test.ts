@@ -3,7 +3,11 @@
 import t from 'tap';
 import { ClickHouse } from '../../clickhouse/client.ts';
 import { pendingDeliveries } from '../../clickhouse/queries/list-deliveries.ts';
+import type { Signal } from '../../schemas/signal.ts';
 import { mintId } from '../../src/ids.ts';
+import { connectCommands, waitUntilReady } from '../../src/redis/client.ts';
+import { Keys } from '../../src/redis/keys.ts';
+import { appendSignals } from '../../src/streams/signals.ts';
 import { Api } from '../support/api.ts';
 import { authorityFile } from '../support/certificate.ts';
 import { startReceiver } from '../support/https-receiver.ts';
@@ -105,6 +109,28 @@ t.test('unknown deliveries, and those of others, are 404', async (t) => {
   }
   t.equal((await other.post(`/v1/alerts/${alert.id}/test`, undefined)).status, 404);
   t.equal((await other.get('/v1/deliveries')).json.total, 0);
+});
+
+t.test('signals of the signal streams are told, and one that was appended twice is told once', async (t) => {
+  const alert = await newAlert({ trigger: 'anomaly_detected', conditions: { severity: 'medium' } });
+  const account = (await api.get('/v1/account')).json.id as string;
+  const { redisUrl, redisCluster } = await service.addresses();
+  const redis = connectCommands({ url: redisUrl, cluster: redisCluster });
+  t.teardown(() => redis.disconnect());
+  await waitUntilReady(redis, 10_000);
+  const keys = new Keys({ prefix: 'gh-', partitions: 8 });
+  const signal = (id: string, severity: Signal['severity']): Signal => ({
+    ...{ id: `anomaly_detected/${id}`, trigger: 'anomaly_detected', account, agent: mintId('agent', 1), severity },
+    ...{ at: Date.now(), message: `Anomaly ${id}.` },
+  });
+  const [low, high] = [signal('low', 'low'), signal('high', 'high')];
+  for (let i = 0; i < 3; i++) await appendSignals(redis, keys, [low, high]);
+  const told = () => hook.received.filter(({ body }) => body.includes(alert.id));
+  await until(() => told().length > 0);
+  await appendSignals(redis, keys, [signal('last', 'critical')]);
+  await until(() => told().some(({ body }) => body.includes('Anomaly last')));
+  t.equal(told().length, 2);
+  t.match((await api.get(`/v1/deliveries?alert_id=${alert.id}`)).json, { total: 2 });
 });
 
 t.test("an agent's deletion takes its deliveries along, and sends nothing more about it", async (t) => {
