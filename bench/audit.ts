@@ -163,9 +163,13 @@ function cost(): Row[] {
   const agent = packAgent(mintId('agent', Date.now()));
   const row = Buffer.alloc(500, 'x');
   const ids = Array.from({ length: COST_ROWS }, () => mintId('event', Date.now()));
+  const make = () => {
+    const entries = ids.map((id) => ({ account, id: packId(id), agent, leaf: eventLeaf(row), atMs: 1 }));
+    makeBlock(account, { n: 0, hash: genesis(account, 'events-0') }, entries);
+  };
+  make(); // as it is in a process that has been at it for a while
   const begun = process.cpuUsage();
-  const entries = ids.map((id) => ({ account, id: packId(id), agent, leaf: eventLeaf(row), atMs: 1 }));
-  makeBlock(account, { n: 0, hash: genesis(account, 'events-0') }, entries);
+  make();
   return [{ what: 'an entry of a row of 500 bytes, us of CPU', done: COST_ROWS, us: microseconds(begun) / COST_ROWS }];
 }
 

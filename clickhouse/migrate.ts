@@ -126,21 +126,20 @@ async function changeRetention(
   { database, cluster, retentionDays }: TemplateOptions,
   lock: Lock,
 ): Promise<void> {
-  for (const [table, column] of [
-    ['events', 'received_at'],
-    ['anomalies', 'created_at'],
-    ['approvals', 'created_at'],
+  const days = 'toIntervalDay({{retention_days}})';
+  // The chain's contents outlive the events, as in 007_audit_chain.sql.
+  const contents = ['leaves', 'agents', 'ids'].map(
+    (name) => `MODIFY COLUMN ${name} TTL last_at + ${days} + toIntervalDay(2)`,
+  );
+  for (const [table, change] of [
+    ['events', `MODIFY TTL received_at + ${days}`],
+    ['anomalies', `MODIFY TTL created_at + ${days}`],
+    ['approvals', `MODIFY TTL created_at + ${days}`],
+    ['audit_chain', contents.join(', ')],
   ]) {
     await lock.check();
     await clickhouse.command(
-      renderSql(
-        `ALTER TABLE {{database}}.${table}{{on_cluster}} MODIFY TTL ${column} + toIntervalDay({{retention_days}})`,
-        {
-          database,
-          cluster,
-          retentionDays,
-        },
-      ),
+      renderSql(`ALTER TABLE {{database}}.${table}{{on_cluster}} ${change}`, { database, cluster, retentionDays }),
       {},
       { materialize_ttl_after_modify: 0 },
     );

@@ -75,9 +75,14 @@ const COMMANDS: Record<string, Entry> = {
     run: async (context) => (await import('./commands/stores.ts')).registryRestore(context),
   },
   'audit verify': {
-    usage: 'audit verify [--account NAME] [--checkpoint FILE] [--public-key KEY|FILE]',
+    usage: 'audit verify [--account NAME] [--checkpoint FILE] [--public-key KEY|FILE] [--from TIME]',
     help: 'recompute the audit chain of an account (default), and compare it with a checkpoint kept elsewhere',
-    options: { account: { type: 'string' }, checkpoint: { type: 'string' }, 'public-key': { type: 'string' } },
+    options: {
+      account: { type: 'string' },
+      checkpoint: { type: 'string' },
+      'public-key': { type: 'string' },
+      from: { type: 'string' },
+    },
     run: async (context) => (await import('./commands/audit.ts')).auditVerify(context),
   },
   'audit checkpoint': {

@@ -1,5 +1,5 @@
 // Copies the audit chain's blocks from Redis to ClickHouse (after the acknowledgement that made them; run by the streams' owners).
-// What several batches of several streams have added is one insert, every CHAIN_FLUSH_MS; neighbouring blocks become one row.
+// What several batches of several streams have added is one insert, every CHAIN_FLUSH_MS or when there is much; neighbouring blocks become one row.
 // Invariant: a block leaves Redis after ClickHouse has it, so it is always in at least one of the two.
 // It need not be fenced. Every flush of a stream begins at the oldest block that waits, so two of them write rows of the same
 // beginnings, and of those the longer one stands (table's version); what was inserted may be removed by anybody.
@@ -8,7 +8,7 @@ import { createHash } from 'node:crypto';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { insertBlocks, type StoredBlock } from '../../clickhouse/queries/chain-blocks.ts';
 import { CHAIN_FIELD, decodeBlocks } from '../../schemas/chain.ts';
-import { CHAIN_BLOCK_ENTRIES_MAX, CHAIN_FLUSH_MS } from '../../src/limits.ts';
+import { CHAIN_BLOCK_ENTRIES_MAX, CHAIN_FLUSH_MS, CHAIN_PENDING_MAX } from '../../src/limits.ts';
 import type { Log } from '../../src/log.ts';
 import type { Metrics } from '../../src/metrics.ts';
 import type { Commands } from '../../src/redis/client.ts';
@@ -31,16 +31,24 @@ export class ChainFlusher {
 
   /** Flushes these streams' blocks if it is time. Never rejects; one look at a time. */
   async look(streams: readonly string[]): Promise<void> {
-    if (this.#looking || performance.now() - this.#flushedAt < CHAIN_FLUSH_MS) return;
+    if (this.#looking) return;
     this.#looking = true;
-    this.#flushedAt = performance.now();
     try {
+      if (performance.now() - this.#flushedAt < CHAIN_FLUSH_MS && !(await this.#isMuch(streams))) return;
+      this.#flushedAt = performance.now();
       await this.flush(streams);
     } catch (error) {
       this.#options.log.warn({ err: error }, 'chain.flush_failed');
     } finally {
       this.#looking = false;
     }
+  }
+
+  /** Many small batches: some stream is on its way to where its batches would have to wait. */
+  async #isMuch(streams: readonly string[]): Promise<boolean> {
+    const { redis, keys } = this.#options;
+    const waiting = await Promise.all(streams.map((stream) => redis.xlen(keys.chainPending(stream))));
+    return Math.max(0, ...waiting) > CHAIN_PENDING_MAX / 4;
   }
 
   /** Resolves when what waited in these streams at the time of the call is in ClickHouse. */

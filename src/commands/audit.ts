@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { chainEnds, chainNames } from '../../clickhouse/queries/chain-blocks.ts';
 import type { AuditVerification } from '../../schemas/audit-verification.ts';
-import { isoTime } from '../../schemas/time.ts';
+import { isoTime, parseTime } from '../../schemas/time.ts';
 import {
   type ChainHead,
   type Checkpoint,
@@ -62,12 +62,12 @@ export const auditVerify: Command = async (context) => {
       throw new CheckpointError(`the checkpoint is of the account "${checkpoint.name}", not of "${account.name}"`);
     const barrier = new ReadBarrier({ ...stores, waitMs: SETTLE_MS });
     const settle = () => settled(barrier, account.id);
+    const fromMs = givenTime(context.options['from']);
     await settle();
     const verification = await new AuditVerifier({ ...stores, retentionDays: config.retentionDays }).verify(
       account.id,
       {
-        budgetMs: Number.POSITIVE_INFINITY,
-        settle,
+        ...{ budgetMs: Number.POSITIVE_INFINITY, settle, fromMs },
         ...(checkpoint === undefined ? {} : { checkpoint: rememberedOf(checkpoint) }),
       },
     );
@@ -112,6 +112,13 @@ async function storedHeads(clickhouse: ClickHouse, account: string): Promise<Cha
     if (end !== undefined) heads.push({ chain, entries: end.n, head: end.hash.toString('hex') });
   }
   return heads;
+}
+
+function givenTime(text: string | boolean | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const ms = parseTime(String(text));
+  if (ms === null) throw new UsageError('--from takes an ISO 8601 date-time with an offset or Z');
+  return ms;
 }
 
 function givenCheckpoint({ options }: Context, config: Config): Checkpoint | undefined {
