@@ -132,7 +132,13 @@ export class AnomalyPipeline implements Work<Arrived> {
   async #look(values: readonly Arrived[]): Promise<void> {
     const fresh = values.slice(this.#looked);
     const agents = new Set<string>();
-    for (const { digests } of fresh) for (const { agent } of digests) agents.add(agent);
+    let last = '';
+    for (const { digests } of fresh) {
+      for (const { agent } of digests) {
+        if (agent !== last) agents.add(agent);
+        last = agent;
+      }
+    }
     await this.#keeper.load(agents);
     for (const value of fresh) this.#count(value);
     this.#looked = values.length;
