@@ -14,12 +14,14 @@ import { actor, connectStore, eventually, freshKeys, journalOf, newAccount, refu
 t.setTimeout(120_000);
 
 const server = await startRedis(t);
-const store = await connectStore(t, server.address);
+const { redis } = await connectStore(t, server.address);
 
 type World = Store & { account: string; agent: string; approvals: Approvals; clock: { ms: number } };
 
 /** An account with one agent, and a clock that the test moves. */
 async function makeWorld({ pendingMax }: { pendingMax?: number } = {}): Promise<World> {
+  // Keys of its own: deadlines lie beside each other in a shard, and each world has its own time.
+  const store = { redis, keys: freshKeys() };
   const account = newAccount();
   const { agent } = await new Agents(store).register(account, { name: 'payer' }, actor);
   const clock = { ms: Date.now() };
@@ -149,7 +151,7 @@ t.test('a deleted agent: unknown at once, opened and decided by nobody, and noth
   await approvals.open(account, [decided, pending]);
   await approvals.decide(account, decided.id, { decision: 'approve' }, actor);
   const before = (await journalOf(world, account)).length;
-  await new Agents(store).remove(account, agent, actor);
+  await new Agents(world).remove(account, agent, actor);
   for (const { id } of [decided, pending]) {
     t.equal(await approvals.get(account, id), null);
     t.equal(await approvals.decide(account, id, { decision: 'deny' }, actor), null);
@@ -251,14 +253,18 @@ t.test('property: whatever happens in whatever order ends in one outcome and one
   t.pass();
 });
 
-t.test('who waits is told by pub/sub, is bounded, and is let go by a drain', async (t) => {
+t.test('who waits is told by pub/sub, of a decision and of a deleted agent', async (t) => {
   const world = await makeWorld();
   const { account, approvals, redis, keys } = world;
-  const waits = new ApprovalWaits({ ...store, address: server.address, approvals, max: 3, pollMs: 50 });
+  let looks = 0;
+  const counted: Pick<Approvals, 'get' | 'look'> = {
+    get: (...args) => approvals.get(...args).finally(() => looks++),
+    look: (...args) => approvals.look(...args),
+  };
   // One that listens and never polls.
-  const listening = new ApprovalWaits({ ...store, address: server.address, approvals, pollMs: 3_600_000 });
+  const listening = new ApprovalWaits({ address: server.address, keys, approvals: counted, pollMs: 3_600_000 });
   listening.start();
-  t.teardown(() => Promise.all([waits.stop(), listening.stop()]));
+  t.teardown(() => listening.stop());
   await eventually(async () => {
     const counts = (await redis.pubsub('NUMSUB', keys.approvalNews(shardOf(world)))) as [string, number];
     return counts[1] === 1;
@@ -267,10 +273,24 @@ t.test('who waits is told by pub/sub, is bounded, and is let go by a drain', asy
   await approvals.open(account, [first, second]);
   const never = new AbortController().signal;
   const told = listening.wait(account, first, 60_000, never);
+  await eventually(() => looks >= 1);
   await approvals.decide(account, first.id, { decision: 'approve' }, actor);
   t.match(await told, { status: 'approved' }, 'by pub/sub alone');
-  t.match(await waits.wait(account, first, 60_000, never), { status: 'approved' }, 'decided before the wait began');
+  t.match(await listening.wait(account, first, 60_000, never), { status: 'approved' }, 'decided before the wait began');
+  const forsaken = listening.wait(account, second, 60_000, never);
+  await eventually(() => looks >= 4);
+  await new Agents(world).remove(account, world.agent, actor);
+  t.equal(await forsaken, null, 'its agent is gone');
+});
 
+t.test('waits are bounded, and let go by a drain', async (t) => {
+  const world = await makeWorld();
+  const { account, approvals, keys } = world;
+  const waits = new ApprovalWaits({ address: server.address, keys, approvals, max: 3, pollMs: 50 });
+  t.teardown(() => waits.stop());
+  const second = request(world);
+  await approvals.open(account, [second]);
+  const never = new AbortController().signal;
   waits.start();
   const gone = new AbortController();
   const three = [
