@@ -73,64 +73,18 @@ async function tamperInMemory(count: number, seed: number): Promise<{ done: numb
 }
 
 type Undo = () => Promise<unknown>;
+type TableHand = (id: string) => Promise<Undo>;
 
 async function tamperWithTables(t: Test, world: AuditWorld): Promise<{ done: number; found: number }> {
-  const { clickhouse } = world;
   const { pipelines } = await startPipelines(t, world);
   const account = newAccount();
   const agent = await newAgent(world, account, 'table');
-  const ids = await submit(
-    world,
-    { account, agent },
-    Array.from({ length: 200 }, (_, i) => ({ payload: `{"n":${i}}` })),
-  );
+  const events = Array.from({ length: 200 }, (_, i) => ({ payload: `{"n":${i}}` }));
+  const ids = await submit(world, { account, agent }, events);
   await settle(world, account);
   await world.flush();
   await pipelines.stop();
-  const now = { mutations_sync: '2', lightweight_deletes_sync: '2' } as const;
-  const run = (sql: string, params = {}) => clickhouse.command(sql, params, now);
-  const columns = EVENT_ROW_COLUMNS.join(', ');
-  const hands: ((id: string) => Promise<Undo>)[] = [
-    async (id) => {
-      const [row] = await clickhouse.query<{ payload: string }>('SELECT payload FROM events WHERE id = {id:String}', {
-        id,
-      });
-      const set = (payload: string) =>
-        run('ALTER TABLE events UPDATE payload = {payload:String} WHERE id = {id:String}', { payload, id });
-      await set('{}');
-      return () => set(row!.payload);
-    },
-    async (id) => {
-      const bytes = await clickhouse.queryBinary(`SELECT ${columns} FROM events WHERE id = {id:String}`, { id });
-      await run('DELETE FROM events WHERE id = {id:String}', { id });
-      return () => clickhouse.insertEvents([bytes], mintId('event', Date.now()));
-    },
-    async (id) => {
-      const copy = mintId('event', Date.now());
-      await run(
-        `INSERT INTO events (${columns}) SELECT ${columns.replace('agent_id, id,', 'agent_id, {copy:String},')} FROM events WHERE id = {id:String}`,
-        { id, copy },
-      );
-      return () => run('DELETE FROM events WHERE id = {copy:String}', { copy });
-    },
-    async () => {
-      const flip = () =>
-        run(
-          "ALTER TABLE audit_chain UPDATE agents = arrayReverse(agents), leaves = arrayReverse(leaves), ids = arrayReverse(ids) WHERE chain != 'registry'",
-        );
-      await flip();
-      return flip;
-    },
-    async () => {
-      const set = (actor: string) =>
-        run('ALTER TABLE audit_log UPDATE actor = {actor:String} WHERE account_id = {account:String}', {
-          actor,
-          account,
-        });
-      await set('key:somebody_else');
-      return () => set('key:key_1');
-    },
-  ];
+  const hands = tableHands(world, account);
   let [done, found] = [0, 0];
   for (let i = 0; i < TABLE_ROUNDS * hands.length; i++) {
     const undo = await hands[i % hands.length]!(ids[(i * 37) % ids.length]!);
@@ -140,6 +94,45 @@ async function tamperWithTables(t: Test, world: AuditWorld): Promise<{ done: num
     if (!(await world.verify(account)).valid) throw new Error('what was put back does not verify');
   }
   return { done, found };
+}
+
+/** Edit, delete and insert an event; turn blocks round; edit an entry of the audit log. */
+function tableHands({ clickhouse }: AuditWorld, account: string): TableHand[] {
+  const columns = EVENT_ROW_COLUMNS.join(', ');
+  const others = columns.replace('agent_id, id,', 'agent_id, {copy:String},');
+  const now = { mutations_sync: '2', lightweight_deletes_sync: '2' } as const;
+  const run = (sql: string, params = {}) => clickhouse.command(sql, params, now);
+  const setPayload = (id: string, payload: string) =>
+    run('ALTER TABLE events UPDATE payload = {payload:String} WHERE id = {id:String}', { payload, id });
+  const setActor = (actor: string) =>
+    run('ALTER TABLE audit_log UPDATE actor = {actor:String} WHERE account_id = {account:String}', { actor, account });
+  const turnRound = () =>
+    run(
+      "ALTER TABLE audit_chain UPDATE agents = arrayReverse(agents), leaves = arrayReverse(leaves), ids = arrayReverse(ids) WHERE chain != 'registry'",
+    );
+  const bytesOf = (id: string) =>
+    clickhouse.queryBinary(`SELECT ${columns} FROM events WHERE id = {id:String}`, { id });
+  const remove = (id: string) => run('DELETE FROM events WHERE id = {id:String}', { id });
+  return [
+    async (id) => {
+      const sql = 'SELECT payload FROM events WHERE id = {id:String}';
+      const [row] = await clickhouse.query<{ payload: string }>(sql, { id });
+      await setPayload(id, '{}');
+      return () => setPayload(id, row!.payload);
+    },
+    async (id) => {
+      const bytes = await bytesOf(id);
+      await remove(id);
+      return () => clickhouse.insertEvents([bytes], mintId('event', Date.now()));
+    },
+    async (id) => {
+      const copy = mintId('event', Date.now());
+      await run(`INSERT INTO events (${columns}) SELECT ${others} FROM events WHERE id = {id:String}`, { id, copy });
+      return () => remove(copy);
+    },
+    () => turnRound().then(() => turnRound),
+    () => setActor('key:somebody_else').then(() => () => setActor('key:key_1')),
+  ];
 }
 
 async function work(t: Test, world: AuditWorld, operations: number, seed: number) {
