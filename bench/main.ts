@@ -25,7 +25,7 @@ const { positionals, values } = parseArgs({
 
 const LINES: Record<string, () => Promise<boolean>> = {
   ...suiteLines(values, positionals.slice(1)),
-  alerts: () => alerts({ events: Number(values.tries ?? 300), kills: Number(values.kills) }),
+  alerts: () => alerts({ events: Number(values.tries ?? 300), kills: Number(values.kills), part: positionals[1] }),
   anomalies: () => anomalies({ hours: Number(values.hours), agents: Number(values.agents ?? 4) }),
   audit: () => audit({ tamperings: Number(values.tries ?? 1_000), operations: 10 * Number(values.tries ?? 1_000) }),
   durability: () => durability({ kills: Number(values.kills) }),
