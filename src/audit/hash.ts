@@ -45,8 +45,9 @@ const VALUE_OF = new Uint8Array(128);
 for (let i = 0; i < ALPHABET.length; i++) VALUE_OF[ALPHABET.charCodeAt(i)] = i;
 const WELL_FORMED = /^[a-z]{3}_[0-7][0-9abcdefghjkmnpqrstvwxyz]{25}$/;
 
+/** By way of a string: a Buffer straight from OpenSSL has memory of its own, and costs as much as the hash. */
 function sha256(bytes: Buffer): Buffer {
-  return hash('sha256', bytes, 'buffer');
+  return Buffer.from(hash('sha256', bytes, 'binary'), 'latin1');
 }
 
 export function eventLeaf(row: Buffer): Buffer {
