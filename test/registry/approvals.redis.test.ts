@@ -1,6 +1,7 @@
 // Approvals in the registry: decided once, whatever comes at the same time, twice, late, or after a deletion.
 // The journal is read back: its rows are what ClickHouse is given, its audit entries are what happened.
 import fc from 'fast-check';
+import { Cluster } from 'ioredis';
 import t from 'tap';
 import type { Approval } from '../../schemas/approval.ts';
 import { isoTime } from '../../schemas/time.ts';
@@ -195,7 +196,8 @@ t.test('while Redis is full time goes on: openings and expiries are made, a pers
   const world = { ...full, account: 'acc_full', agent: agent.id, approvals, clock };
   const [first, second] = [request(world), request(world)];
   await approvals.open(world.account, [first]);
-  await full.redis.config('SET', 'maxmemory', '1mb');
+  const nodes = full.redis instanceof Cluster ? full.redis.nodes('master') : [full.redis];
+  for (const node of nodes) await node.config('SET', 'maxmemory', '1mb');
   await approvals.open(world.account, [second]);
   const refused = await refusal(
     t,
