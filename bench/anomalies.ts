@@ -93,7 +93,7 @@ function tryOne(result: Found, kept: Buffer, from: number, seed: number): void {
   for (let event = traffic.next(); event.receivedAt < until; event = traffic.next()) {
     const isFound = observe(baseline, event).some((finding) => finding.kind === kind);
     if (isFound) {
-      const delay = event.receivedAt / 1000 - from;
+      const delay = Math.round(event.receivedAt - from * 1000) / 1000;
       result.found++;
       result.delays.push(delay);
       if (delay <= SOON_SECONDS) result.soon++;
@@ -129,7 +129,7 @@ export async function anomalies(options: { hours: number; agents: number }): Pro
     const { days, events, alarms, agents } = steady(shape, options.hours, 1);
     const perDay = Object.fromEntries(KINDS.map((kind) => [kind, alarms[kind] / days]));
     kept &&= Object.values(perDay).every((rate) => rate <= FALSE_PER_DAY_MAX);
-    const microseconds = ((performance.now() - started) * 1000) / events;
+    const microseconds = Math.round(((performance.now() - started) * 1e5) / events) / 100;
     say({ line: 'anomalies', part: 'steady', shape, agents, days, events, alarms, perDay, microseconds });
   }
   for (const shape of Object.keys(SHAPES) as Shape[]) {
