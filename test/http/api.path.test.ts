@@ -417,6 +417,12 @@ t.test('a list that starts after a write shows it', async (t) => {
   t.match((await api.get(`/v1/audit-logs?resource_id=${id}&action=agent.registered`)).json, { total: 1 });
 });
 
+t.test('the audit log verifies (the whole story: test/audit/service.path.test.ts)', async (t) => {
+  const { id } = await newAgent();
+  await api.post(`/v1/agents/${id}/events`, event());
+  t.match((await api.get('/v1/audit-logs/verify')).json, { valid: true, first_invalid: null });
+});
+
 t.test('filters of events', async (t) => {
   const { id } = await newAgent();
   const trace = unique('trace');
