@@ -5,8 +5,8 @@
 //   send      one attempt, bounded in time
 //   record    result, queue and ClickHouse row in one commit, if the claim still stands
 //
-// Invariant: never more than SENDS_MAX attempts at once, ACCOUNT_SENDS_MAX of one account, LANE_SENDS_MAX to one host of an
-// account. Only what has a place is claimed, so a host that hangs holds its own places and nothing else.
+// Invariant: never more than SENDS_MAX attempts at once, ACCOUNT_SENDS_MAX of one account, HOST_SENDS_MAX to one host, LANE_SENDS_MAX
+// to one host of an account. Only what has a place is claimed, so a host that hangs holds its own places and nothing else.
 // At least once: a claim that ran out is sent again, under the same id. Two processes never hold one claim, and a result that
 // comes after its claim has run out is dropped: whoever has claimed it since will write his own.
 // Failure: Redis away, nothing is claimed, and a result is tried until its claim ends.
@@ -15,6 +15,7 @@ import PQueue from 'p-queue';
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { Channel } from '../../schemas/common.ts';
 import { readAsset } from '../../src/assets.ts';
+import { Deadline } from '../../src/egress/deadline.ts';
 import type { Part } from '../../src/lifecycle.ts';
 import type { Log } from '../../src/log.ts';
 import type { Metrics } from '../../src/metrics.ts';
@@ -33,6 +34,8 @@ import { tellSummaries } from './summaries.ts';
 export const SENDS_MAX = 32;
 /** Of one account: half, so that one with many hosts that hang leaves places to the others. */
 export const ACCOUNT_SENDS_MAX = 16;
+/** To one host, whoever's: many accounts share a chat's host, and all of them the mail server, which may hang for all at once. */
+export const HOST_SENDS_MAX = 8;
 /** To one host of an account. */
 export const LANE_SENDS_MAX = 2;
 /** An attempt's time. Standard Webhooks advises 15 to 30 s; what a receiver does longer it should do later. */
@@ -43,8 +46,8 @@ const ATTEMPT_GRACE_MS = 2_000;
 export const CLAIM_MS = 30_000;
 /** How often the queue is looked at. What this process enqueues is sent at once, so only retries and others' orders wait for it. */
 const POLL_MS = 150;
-/** Due lanes read of a shard and look. At most SENDS_MAX of them are busy here, and failing ones are put off. */
-const LANES_PER_LOOK = 256;
+/** Due lanes read of a shard and look. Where there are more, the next look reads on: hosts of one account that hang hide no other's. */
+export const LANES_PER_LOOK = 256;
 /** A stop waits so long for attempts to end; then they are left to their claims. */
 const STOP_MS = 5_000;
 
@@ -67,6 +70,7 @@ export class DeliveryWorker implements Part {
   readonly #queue = new PQueue({ concurrency: SENDS_MAX });
   readonly #lanes = new Map<string, number>();
   readonly #accounts = new Map<string, number>();
+  readonly #hosts = new Map<string, number>();
   readonly #breakers = new Breakers();
   readonly #results: Results;
   readonly #gauges: QueueGauges;
@@ -74,6 +78,8 @@ export class DeliveryWorker implements Part {
   /** Lanes that may have something due, in the order in which they get a place. */
   readonly #ready = new Set<string>();
   readonly #filling = new Set<Promise<void>>();
+  /** How many of a shard's due lanes the looks before have read. */
+  readonly #readOf = new Array<number>(REGISTRY_SHARDS).fill(0);
   #stopping = false;
   #taken = 0;
   #timer: NodeJS.Timeout | undefined;
@@ -91,7 +97,7 @@ export class DeliveryWorker implements Part {
   start(): void {
     const turn = async () => {
       await this.look().catch((err) => this.#options.log.warn({ err }, 'deliveries.look_failed'));
-      if (!this.#stop.signal.aborted) this.#timer = setTimeout(turn, POLL_MS);
+      if (!this.#stopping) this.#timer = setTimeout(turn, POLL_MS);
     };
     void turn();
   }
@@ -133,15 +139,20 @@ export class DeliveryWorker implements Part {
   }
 
   async #look(): Promise<void> {
-    const { redis, keys } = this.#options;
     const now = await this.#now();
     const summaries = await tellSummaries(this.#options, now);
-    const shards = Array.from({ length: REGISTRY_SHARDS }, (_, shard) =>
-      redis.zrangebyscore(keys.deliveryLanes(shard), '-inf', now, 'LIMIT', 0, LANES_PER_LOOK),
-    );
+    const shards = Array.from({ length: REGISTRY_SHARDS }, (_, shard) => this.#dueLanes(shard, now));
     this.nudge([...summaries, ...(await Promise.all(shards)).flat()]);
     await Promise.all(this.#filling);
     await this.#gauges.look(now);
+  }
+
+  async #dueLanes(shard: number, now: number): Promise<string[]> {
+    const { redis, keys } = this.#options;
+    const from = this.#readOf[shard]!;
+    const lanes = await redis.zrangebyscore(keys.deliveryLanes(shard), '-inf', now, 'LIMIT', from, LANES_PER_LOOK);
+    this.#readOf[shard] = lanes.length < LANES_PER_LOOK ? 0 : from + LANES_PER_LOOK;
+    return lanes;
   }
 
   /** Gives free places to lanes that have something due, in turn: a lane that has had one queues up behind the others. */
@@ -149,6 +160,7 @@ export class DeliveryWorker implements Part {
     for (const name of this.#ready) {
       if (this.#taken >= SENDS_MAX || this.#stopping) return;
       if ((this.#accounts.get(accountOf(name)) ?? 0) >= ACCOUNT_SENDS_MAX) continue;
+      if ((this.#hosts.get(hostOf(name)) ?? 0) >= HOST_SENDS_MAX) continue;
       this.#ready.delete(name);
       const filling = this.#fill(name)
         .catch((err) => this.#options.log.warn({ err }, 'deliveries.claim_failed'))
@@ -246,9 +258,10 @@ export class DeliveryWorker implements Part {
     const { id, createdAt, signal, count, test, tries } = record;
     const { name, trigger, channel } = alert;
     const notification = { id, createdAt, alert: { id: alert.id, name, trigger, channel }, signal, count, test };
-    const signalOfEnd = AbortSignal.any([this.#stop.signal, AbortSignal.timeout(timeoutMs)]);
+    // Not AbortSignal.any: each one made of a signal that lives on leaves something behind there, 130 bytes an attempt.
+    const deadline = new Deadline(timeoutMs, this.#stop.signal);
     const sent = this.#options.senders[channel]
-      .send(targetOf(alert), notification, { number: tries + 1, at, timeoutMs, signal: signalOfEnd })
+      .send(targetOf(alert), notification, { number: tries + 1, at, timeoutMs, signal: deadline.signal })
       .catch((err): AttemptResult => {
         this.#options.log.error({ err, delivery: id, channel }, 'channel.broke');
         return { outcome: 'retry', statusCode: null, error: 'internal' };
@@ -263,6 +276,7 @@ export class DeliveryWorker implements Part {
       return await Promise.race([sent, late]);
     } finally {
       clearTimeout(timer);
+      deadline.end();
       this.#stop.signal.removeEventListener('abort', giveUp);
     }
   }
@@ -271,7 +285,8 @@ export class DeliveryWorker implements Part {
   #take(name: string): number {
     const lane = this.#lanes.get(name) ?? 0;
     const all = this.#accounts.get(accountOf(name)) ?? 0;
-    const free = Math.min(LANE_SENDS_MAX - lane, ACCOUNT_SENDS_MAX - all, SENDS_MAX - this.#taken);
+    const host = HOST_SENDS_MAX - (this.#hosts.get(hostOf(name)) ?? 0);
+    const free = Math.min(LANE_SENDS_MAX - lane, ACCOUNT_SENDS_MAX - all, host, SENDS_MAX - this.#taken);
     if (free <= 0 || this.#stopping) return 0;
     this.#giveBack(name, -free);
     return free;
@@ -281,6 +296,7 @@ export class DeliveryWorker implements Part {
     const counts: [Map<string, number>, string][] = [
       [this.#lanes, name],
       [this.#accounts, accountOf(name)],
+      [this.#hosts, hostOf(name)],
     ];
     for (const [map, key] of counts) {
       const left = (map.get(key) ?? 0) - count;
@@ -294,6 +310,11 @@ export class DeliveryWorker implements Part {
 /** Of a lane's name. */
 function accountOf(name: string): string {
   return name.slice(0, name.indexOf('/'));
+}
+
+/** Of a lane's name: the digest of its host, the same in all accounts. */
+function hostOf(name: string): string {
+  return name.slice(name.indexOf('/') + 1);
 }
 
 function targetOf({ channel, target, secret }: AlertRecord): Target {

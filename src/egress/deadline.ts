@@ -32,7 +32,7 @@ export class Deadline {
 
   readonly #leave = (): void => {
     const { reason } = this.#outer;
-    const ending: Ending = reason instanceof Error && reason.name === 'TimeoutError' ? 'timeout' : 'aborted';
-    this.#over.abort(ending);
+    const isLate = reason === 'timeout' || (reason instanceof Error && reason.name === 'TimeoutError');
+    this.#over.abort((isLate ? 'timeout' : 'aborted') satisfies Ending);
   };
 }

@@ -55,7 +55,7 @@ export type AlertWorld = RegistryStore & {
   worker: DeliveryWorker;
   /** Looks and waits until nothing is running, as often as something was sent. */
   settle(): Promise<void>;
-  alert(body: Partial<AlertCreate>): Promise<AlertRecord>;
+  alert(body: Partial<AlertCreate>, owner?: string): Promise<AlertRecord>;
   /** Tells signals as one entry of a stream. */
   tell(signals: readonly Signal[], options?: { stream?: string; remember?: boolean; entry?: string }): Promise<number>;
   another(options?: Partial<WorkerOptions>): DeliveryWorker;
@@ -99,9 +99,9 @@ export async function makeAlertWorld(t: Test, redis: TestRedis): Promise<AlertWo
         await worker.idle();
       }
     },
-    async alert(body) {
+    async alert(body, owner = account) {
       const { answer } = await alerts.create(
-        account,
+        owner,
         {
           name: `alert ${++names}`,
           trigger: 'policy_violation',

@@ -2,11 +2,18 @@
 import t from 'tap';
 import type { AttemptResult } from '../../pipelines/alert/channel.ts';
 import { BREAKER_OPEN_MS, RETRY_MS } from '../../pipelines/alert/schedule.ts';
-import { ACCOUNT_SENDS_MAX, CLAIM_MS, LANE_SENDS_MAX, SENDS_MAX } from '../../pipelines/alert/worker.ts';
+import {
+  ACCOUNT_SENDS_MAX,
+  CLAIM_MS,
+  HOST_SENDS_MAX,
+  LANE_SENDS_MAX,
+  LANES_PER_LOOK,
+  SENDS_MAX,
+} from '../../pipelines/alert/worker.ts';
 import { Agents } from '../../src/registry/agents.ts';
 import { Deliveries, dropDeliveriesOf, LANE_WAITING_MAX, laneOf } from '../../src/registry/deliveries.ts';
 import { restoreDeliveries } from '../../src/registry/restore-deliveries.ts';
-import { actor, eventually, journalOf, refusal } from '../registry/harness.ts';
+import { actor, eventually, journalOf, newAccount, refusal } from '../registry/harness.ts';
 import { startRedis } from '../support/redis.ts';
 import { DELIVERED, FAILS, GONE, later, makeAlertWorld, makeSignal } from './alert-harness.ts';
 
@@ -225,6 +232,42 @@ t.test('never more at once than there are places: of a host, of an account, of a
   const perHost = new Map<string, number>();
   for (const { target } of world.targets.got) perHost.set(target, (perHost.get(target) ?? 0) + 1);
   t.equal(Math.max(...perHost.values()), LANE_SENDS_MAX);
+});
+
+t.test('a host that hangs for many accounts, as a mail server may, keeps places from nobody else', async (t) => {
+  const world = await makeAlertWorld(t, redis);
+  const target = 'https://shared.example.com/hook';
+  world.targets.answers.set(target, never);
+  for (let i = 0; i < SENDS_MAX; i++) {
+    const account = newAccount();
+    await world.alert({ target }, account);
+    await world.tell(Array.from({ length: LANE_SENDS_MAX }, () => makeSignal(account)));
+  }
+  await world.worker.look();
+  await eventually(() => world.targets.running > 0);
+  const sound = await world.alert({});
+  await world.tell([makeSignal(world.account)]);
+  world.worker.start();
+  await eventually(() => world.targets.ids(sound.target).length === 1, 8_000);
+  t.ok(world.targets.mostRunning <= HOST_SENDS_MAX + 1, `${world.targets.mostRunning} at once`);
+});
+
+t.test('more hosts of one account that hang than a look reads do not hide those of another', async (t) => {
+  const world = await makeAlertWorld(t, redis);
+  const { account, keys } = world;
+  let other = newAccount();
+  while (keys.shardOf(other) !== keys.shardOf(account)) other = newAccount();
+  for (let i = 0; i < LANES_PER_LOOK + ACCOUNT_SENDS_MAX + 10; i++) {
+    const { target } = await world.alert({});
+    world.targets.answers.set(target, never);
+  }
+  await world.tell([makeSignal(account)]);
+  world.clock.now += 1;
+  const sound = await world.alert({}, other);
+  await world.tell([makeSignal(other)]);
+  for (let look = 0; look < 2; look++) await world.worker.look();
+  await eventually(() => world.targets.ids(sound.target).length === 1, 8_000);
+  t.equal(world.targets.mostRunning, ACCOUNT_SENDS_MAX + 1);
 });
 
 t.test('one target that hangs and one that fails among fifty keep none of the others from being told', async (t) => {
