@@ -38,8 +38,14 @@ export function createLog(options: { level: LogLevel; processName: string }): Lo
   );
 }
 
-/** What is known to go away and come back (a `canRetry` of its own says so) is told without its stack: many parts notice at once. */
-function describeError(error: unknown): unknown {
-  if (!(error instanceof Error) || !('canRetry' in error)) return pino.stdSerializers.err(error as Error);
-  return { type: error.name, message: error.message };
+/**
+ * What is known to go away and come back (a `canRetry` of its own says so) is told without its stack: many parts notice at once.
+ * Redis's client hangs the refused command on its errors, with all that was to be written: secrets, payloads. Its name is enough.
+ */
+export function describeError(error: unknown): unknown {
+  if (error instanceof Error && 'canRetry' in error) return { type: error.name, message: error.message };
+  const described: unknown = pino.stdSerializers.err(error as Error);
+  if (!(error instanceof Error) || !('command' in error)) return described;
+  const { command } = error as { command: string | { name?: string } };
+  return { ...(described as object), command: typeof command === 'string' ? command : command?.name };
 }

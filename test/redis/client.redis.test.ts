@@ -3,6 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { REDIS_TIMEOUT_MS } from '../../src/limits.ts';
+import { describeError } from '../../src/log.ts';
 import {
   type Commands,
   connectCommands,
@@ -136,6 +137,15 @@ t.test('what Redis refuses for now is told apart from what is wrong', async (t) 
     t.match(toUnavailable(reply(`${code} because`)), { sent: false, canRetry: true }, code);
   }
   t.match(toUnavailable(reply('NOAUTH Authentication required.')), { sent: false, canRetry: false });
+});
+
+t.test('what was to be written is not in the log line of its refusal', async (t) => {
+  const redis = await startRedis(t);
+  const client = await open(t, connectWriter(redis.address));
+  await client.set('{a}text', 'x');
+  const error = await client.hset('{a}text', 'alert', '{"secret":"whsec_c2VjcmV0"}').catch((error: unknown) => error);
+  t.match(describeError(error), { message: /^WRONGTYPE/, command: 'hset' });
+  t.notMatch(JSON.stringify(describeError(error)), /whsec_/);
 });
 
 t.test('a script survives a Redis that has forgotten it', async (t) => {
