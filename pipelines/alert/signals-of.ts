@@ -13,6 +13,8 @@ export type Raised = { signal: Signal; limit?: { counter: string; windowMs: numb
 /** Where a rate limit's counter is not told, its signals are told apart by policy, once a minute. */
 const WINDOW_MS_UNKNOWN = 60_000;
 const NAME_CHARACTERS_MAX = 100;
+/** Policies that a signal names: no channel shows more. An event may match 200, and each delivery that waits holds its signal. */
+const POLICIES_MAX = 20;
 
 export function signalsOf(event: EventDigest): Raised[] {
   const told = (event.matches ?? []).filter(interrupts);
@@ -45,7 +47,7 @@ function violation(event: EventDigest, matches: readonly MatchDigest[]): Signal 
     trigger: 'policy_violation',
     severity: severities.reduce((a, b) => (severityRank(a) >= severityRank(b) ? a : b)),
     message: `${named(matches)} ${deed(event)} (${event.type}) of agent ${event.agent}.`,
-    policies: matches.map(asPolicy),
+    policies: matches.slice(0, POLICIES_MAX).map(asPolicy),
     ...ofEvent(event),
   };
 }

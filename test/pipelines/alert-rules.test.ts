@@ -58,6 +58,9 @@ t.test('one policy_violation per event, of the highest severity among the matche
     trigger: 'policy_violation',
   });
   t.equal(several[0]!.policies!.length, 2, 'the dry run is not told of');
+  const many = one(Array.from({ length: 200 }, (_, i) => match({ policy_id: `pol_${i}`, name: 'é'.repeat(200) })));
+  t.match(many[0]!.message, /and 199 others/);
+  t.ok(Buffer.byteLength(JSON.stringify(many)) < 12_000, 'a delivery that waits holds it');
 });
 
 t.test('a signal follows from its event alone', async (t) => {

@@ -46,7 +46,8 @@ function factsOf({ id, signal, count }: Notification): Described['facts'] {
   if (event?.traceId !== undefined) facts.push(['Trace', oneLine(event.traceId, WORD_CHARACTERS_MAX)]);
   for (const policy of policies.slice(0, POLICIES_SHOWN_MAX))
     facts.push(['Policy', `${oneLine(policy.name, NAME_CHARACTERS_MAX)} (${policy.id})`]);
-  if (policies.length > POLICIES_SHOWN_MAX) facts.push(['Policies', `${policies.length} in all`]);
+  // How many there are the message says: a signal names some of them.
+  if (policies.length > POLICIES_SHOWN_MAX) facts.push(['Policy', '…']);
   if (anomaly !== undefined) facts.push(['Anomaly', numbersOf(anomaly)]);
   if (silence !== undefined) facts.push(['Silent since', isoTime(silence.since)]);
   if (apiKey !== undefined) facts.push(['API key', oneLine(apiKey.id, WORD_CHARACTERS_MAX)]);
