@@ -18,6 +18,9 @@ type Document = {
   paths: Record<string, Record<string, { responses: Record<string, { content?: Record<string, object> }> }>>;
 };
 
+/** A machine on which everything takes its time is not what these tests are about; `bench -- fresh-reads` is. */
+const BEHIND_MS_MAX = 30_000;
+
 export class Api {
   readonly url: string;
   readonly #t: Test;
@@ -53,11 +56,14 @@ export class Api {
     this.#ajv.addSchema({ $id: 'api', ...document });
   }
 
-  /** Strings and Buffers are sent as they are, anything else as JSON. */
+  /** Strings and Buffers are sent as they are, anything else as JSON. An answer that says it is behind is asked for again. */
   async call(method: string, path: string, options: CallOptions = {}): Promise<Answer> {
-    const answer = await this.#send(method, path, options);
-    if (this.#document !== undefined) this.#check(method, path, answer);
-    return answer;
+    const deadline = performance.now() + BEHIND_MS_MAX;
+    for (;;) {
+      const answer = await this.#send(method, path, options);
+      if (this.#document !== undefined) this.#check(method, path, answer);
+      if (!answer.headers.has('gatehouse-incomplete') || performance.now() > deadline) return answer;
+    }
   }
 
   get = (path: string, options?: CallOptions) => this.call('GET', path, options);
