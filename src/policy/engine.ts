@@ -34,6 +34,7 @@ import {
   type Entry,
   entryOf,
   type Filter,
+  numberLiterals,
   type Plan,
   planOf,
   redactionOf,
@@ -52,6 +53,16 @@ export type EventView = {
   payload: JsonObject;
   payloadText: string;
   agent: AgentRecord;
+};
+
+/** An event of which only the text has been looked at. */
+export type TextView = {
+  type: EventType;
+  agent_id: string;
+  /** `payload.tool` if it is text, undefined if there is none; null: it is anything else. */
+  tool(): string | undefined | null;
+  /** Does this one of the set's literals occur in a key or string of the payload? */
+  has(literal: number): boolean;
 };
 
 /** One place to be asked for at one counter. `counterValue` tells the counters of a `per` path apart; '' where there is one only. */
@@ -208,6 +219,8 @@ export class RuleSet {
   /** Agents that have policies of their own, and for each, and for all others under '', the plan of each event type. */
   readonly #agents: ReadonlySet<string>;
   readonly #plans = new Map<string, (Plan | undefined)[]>();
+  /** What the gates of the rules speak of: to be looked for in an event's text before `judgeByText`. */
+  readonly literals: readonly string[];
   /** All data filters that look at the whole payload share one scanner, so that its strings are walked once. */
   readonly #filter: Filter | null;
 
@@ -229,6 +242,7 @@ export class RuleSet {
     );
     this.#agents = new Set(sorted.flatMap((policy) => policy.agent_id ?? []));
     this.#filter = shareScanner(this.#entries);
+    this.literals = numberLiterals(this.#entries);
   }
 
   get rules(): ReadonlyMap<string, Rule> {
@@ -257,7 +271,30 @@ export class RuleSet {
     return judgement;
   }
 
-  #plan({ agent_id: agent, type }: EventView): Plan {
+  /**
+   * Judges by what is known without reading the payload. null: some rule may match, `judge` must say.
+   * Agrees with `judge` wherever it answers.
+   */
+  judgeByText(event: TextView): Judgement | null {
+    if (this.size === 0) return NOTHING;
+    const plan = this.#plan(event);
+    for (const entry of plan.always) if (mayMatch(entry, event)) return null;
+    if (plan.byTool !== null) {
+      const tool = event.tool();
+      if (tool === null) return null;
+      for (const entry of rulesOfTool(plan, tool)) if (mayMatch(entry, event)) return null;
+    }
+    plan.counted ??= this.#countedBy(plan);
+    return plan.counted;
+  }
+
+  /** Rate limits that count every event of a plan, whatever is in it. */
+  #countedBy({ always }: Plan): Judgement {
+    const checks = always.filter(countsAll).map((entry) => this.#checkOf(entry, entry.rule.terms as RateLimitTerms));
+    return checks.length === 0 ? NOTHING : { rateChecks: checks, found: [], redactions: NO_REDACTIONS };
+  }
+
+  #plan({ agent_id: agent, type }: Pick<EventView, 'agent_id' | 'type'>): Plan {
     const key = this.#agents.has(agent) ? agent : '';
     let plans = this.#plans.get(key);
     if (plans === undefined) {
@@ -309,14 +346,15 @@ export class RuleSet {
     return { reason: 'error' };
   }
 
-  #checkOf(entry: Entry, terms: RateLimitTerms, event: EventView): EntryCheck {
+  /** `event` may be left out where the counter is not told apart by what is in it. */
+  #checkOf(entry: Entry, terms: RateLimitTerms, event?: EventView): EntryCheck {
     const { per } = terms;
     return {
       entry,
       rule: entry.rule,
       policyId: entry.rule.policy.id,
       counterScope: typeof per === 'string' ? per : 'value',
-      counterValue: typeof per === 'string' ? '' : this.#counterValue(entry, per, event),
+      counterValue: typeof per === 'string' ? '' : this.#counterValue(entry, per, event!),
       threshold: terms.threshold,
       windowMs: terms.windowSeconds * 1000,
       takesPlaceWhenOver: !entry.rule.policy.actions.includes('block'),
@@ -402,6 +440,29 @@ export class RuleSet {
 }
 
 class ExpressionFailed extends Error {}
+
+/** Whether a rule could match an event of which only the literals are known. What counts all is no match. */
+function mayMatch(entry: Entry, event: TextView): boolean {
+  const { gate } = entry;
+  if (gate === null) return !countsAll(entry);
+  for (const demand of gate) {
+    let isMet = false;
+    for (const literal of demand) if (event.has(literal)) isMet = true;
+    if (!isMet) return false;
+  }
+  return true;
+}
+
+/** A rate limit without conditions whose counter needs nothing of the payload. */
+function countsAll({ rule }: Entry): boolean {
+  const { terms, conditions, schema, expression } = rule;
+  if (terms.type !== 'rate_limit' || typeof terms.per !== 'string') return false;
+  return (
+    schema === null &&
+    expression === null &&
+    conditions.every(({ path, texts }) => path.root === 'type' && texts !== null)
+  );
+}
 
 /** Milliseconds of compiling after which other work is let in. */
 const SLICE_MS = 5;

@@ -6,6 +6,7 @@
 // catches the event that leaves the field out (fail closed). `exists` tells the two apart.
 // Work is counted against the event's budget; OverBudget passes through, and the engine counts it as a match.
 import type { Budget } from './budget.ts';
+import { type Demand, demandsOf } from './gate.ts';
 import { ITEM_UNITS, type Path, visitPath } from './path.ts';
 import { PlainText } from './plain-text.ts';
 import { below, type Mistakes } from './policy-error.ts';
@@ -42,6 +43,8 @@ export class FieldCondition {
   readonly path: Path;
   /** The texts that this condition demands one of, if it does nothing else: what rules are indexed by. */
   readonly texts: readonly string[] | null;
+  /** What must stand in the payload for it to hold: see gate.ts. */
+  readonly demands: readonly Demand[];
   readonly #predicates: readonly Predicate[];
   readonly #exists: boolean | null;
   readonly #holdsForNothing: boolean;
@@ -61,6 +64,7 @@ export class FieldCondition {
     this.#predicates = names.map((name) => predicate(name, operators.get(name)));
     this.#holdsForNothing = names.length > 0 && names.every((name) => HOLD_FOR_NOTHING.has(name));
     this.texts = operators.size === 1 ? textsOf(operators) : null;
+    this.demands = demandsOf(path, operators);
   }
 
   test(fields: Fields, budget: Budget): boolean {

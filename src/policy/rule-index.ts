@@ -6,6 +6,8 @@ import type { EventType, Outcome } from '../../schemas/common.ts';
 import type { PolicyMatch } from '../../schemas/event.ts';
 import type { Rule } from './compile.ts';
 import type { DataFilterTerms } from './data-filter.ts';
+import type { Judgement } from './engine.ts';
+import { gateOf } from './gate.ts';
 import type { Path } from './path.ts';
 import { isDryRun } from './policy-kind.ts';
 import { Redaction } from './redact.ts';
@@ -26,6 +28,8 @@ export type Entry = {
   needles: number[];
   filter: Filter | null;
   redaction: Redaction | null;
+  /** What must stand in the payload for the rule to match, by the numbers of the set's literals; null: nothing is known. */
+  gate: readonly (readonly number[])[] | null;
 };
 /** A scanner with its walker. `fields` null: of the whole payload. */
 export class Filter {
@@ -43,7 +47,13 @@ export class Filter {
 }
 
 /** The rules that can concern events of one type of one agent. `byTool` are those that demand one of some tools. */
-export type Plan = { always: Entry[]; byTool: Map<string, Entry[]> | null; withTool: Entry[] };
+export type Plan = {
+  always: Entry[];
+  byTool: Map<string, Entry[]> | null;
+  withTool: Entry[];
+  /** What an event meets that no rule can match: the limits that count all. Made when first asked for. */
+  counted?: Judgement;
+};
 
 export function entryOf(rule: Rule, order: number): Entry {
   const { id, name, type, actions, severity } = rule.policy;
@@ -63,6 +73,7 @@ export function entryOf(rule: Rule, order: number): Entry {
     needles: [],
     filter: null,
     redaction: null,
+    gate: null,
   };
 }
 
@@ -90,6 +101,24 @@ export function shareScanner(entries: readonly Entry[]): Filter | null {
   );
   for (const entry of sharing) entry.filter = filter;
   return filter;
+}
+
+/** Literals of a set: as many as have a bit in what the search for them answers (ingest/plain.ts). */
+export const LITERALS_MAX = 512;
+
+/** Gives every entry its gate. Returns the literals that the gates speak of, by number. */
+export function numberLiterals(entries: readonly Entry[]): string[] {
+  const numbers = new Map<string, number>();
+  for (const entry of entries) {
+    const { conditions, terms } = entry.rule;
+    const gate = gateOf({ conditions, needles: terms.type === 'data_filter' ? terms.needles : null });
+    if (gate === null) continue;
+    const fresh = new Set(gate.flat().filter((literal) => !numbers.has(literal)));
+    if (numbers.size + fresh.size > LITERALS_MAX) continue;
+    for (const literal of fresh) numbers.set(literal, numbers.size);
+    entry.gate = gate.map((demand) => demand.map((literal) => numbers.get(literal)!));
+  }
+  return [...numbers.keys()];
 }
 
 export function redactionOf(entry: Entry, terms: DataFilterTerms): Redaction {
