@@ -85,7 +85,9 @@ function installRedis() {
 
 function build(stamp) {
   say('building …');
-  run([process.execPath, 'node_modules/typescript/bin/tsc', '-p', '.'], 'The build failed; see the messages above.');
+  const failed = 'The build failed; see the messages above.';
+  run([process.execPath, 'node_modules/typescript/bin/tsc', '-p', '.'], failed);
+  run([process.execPath, 'scripts/build-wasm.mjs'], failed);
   removeOrphans('build');
   writeFileSync(BUILD_STAMP, stamp);
 }

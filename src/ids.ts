@@ -19,8 +19,9 @@ export type IdKind = keyof typeof ID_PREFIXES;
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
 const REMAINDER = /^[0-7][0-9abcdefghjkmnpqrstvwxyz]{25}$/;
 const PREFIX_LENGTH = 4;
-const TIME_CHARACTERS = 10;
+export const ID_TIME_CHARACTERS = 10;
 const RANDOM_CHARACTERS = 16;
+export const ID_CHARACTERS = PREFIX_LENGTH + ID_TIME_CHARACTERS + RANDOM_CHARACTERS;
 
 // One system call for many ids: randomness is drawn in blocks, a byte gives one character (its low five bits).
 const pool = Buffer.allocUnsafe(RANDOM_CHARACTERS * 512);
@@ -32,7 +33,7 @@ let lastTime = '';
 export function mintId(kind: IdKind, nowMs: number): string {
   if (nowMs !== lastMs) {
     lastMs = nowMs;
-    lastTime = encodeTime(nowMs);
+    lastTime = idTime(nowMs);
   }
   if (poolAt === pool.length) {
     randomFillSync(pool);
@@ -55,7 +56,7 @@ export function derivedId(kind: IdKind, from: string): string {
 
 /** The id that follows from `text`: whoever derives it again gets the same one. It sorts by `atMs` like a minted one. */
 export function hashedId(kind: IdKind, atMs: number, text: string): string {
-  let id = ID_PREFIXES[kind] + encodeTime(atMs);
+  let id = ID_PREFIXES[kind] + idTime(atMs);
   for (const byte of createHash('sha256').update(text).digest().subarray(0, RANDOM_CHARACTERS))
     id += ALPHABET[byte & 31];
   return id;
@@ -64,13 +65,14 @@ export function hashedId(kind: IdKind, atMs: number, text: string): string {
 /** Epoch ms at which the id was minted. The id must be well formed. */
 export function timeOfId(id: string): number {
   let ms = 0;
-  for (let i = PREFIX_LENGTH; i < PREFIX_LENGTH + TIME_CHARACTERS; i++) ms = ms * 32 + ALPHABET.indexOf(id[i]!);
+  for (let i = PREFIX_LENGTH; i < PREFIX_LENGTH + ID_TIME_CHARACTERS; i++) ms = ms * 32 + ALPHABET.indexOf(id[i]!);
   return ms;
 }
 
-function encodeTime(ms: number): string {
+/** The characters of an id that tell its time. */
+export function idTime(ms: number): string {
   let text = '';
-  for (let i = 0; i < TIME_CHARACTERS; i++) {
+  for (let i = 0; i < ID_TIME_CHARACTERS; i++) {
     text = ALPHABET[ms % 32]! + text;
     ms = Math.floor(ms / 32);
   }

@@ -171,7 +171,7 @@ function limitOf({ account, agent }: AcceptedEvent, check: RateCheck): NonNullab
 }
 
 /** Node's own encoders without the argument checks of `write`; the types leave them out. */
-type FastBuffer = Buffer & {
+export type FastBuffer = Buffer & {
   latin1Write(text: string, offset: number): number;
   utf8Write(text: string, offset: number): number;
 };

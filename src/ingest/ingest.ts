@@ -17,19 +17,29 @@
 import { createHash } from 'node:crypto';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Outcome } from '../../schemas/common.ts';
-import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../errors.ts';
 import { isId, mintId } from '../ids.ts';
-import { agentInactive, type Decision, decide, type EventView, judge, type RuleSet } from '../policy/engine.ts';
+import {
+  agentInactive,
+  type Decision,
+  decide,
+  type Judgement,
+  judge,
+  type RateCheck,
+  type RuleSet,
+} from '../policy/engine.ts';
 import type { Keys } from '../redis/keys.ts';
 import type { RegistryCache } from '../registry/cache.ts';
 import type { Appender } from '../streams/append.ts';
 import type { AppendOnce } from '../streams/append-once.ts';
 import type { Backlog } from '../streams/backlog.ts';
 import { type AcceptedEvent, encodeEvents } from './encode.ts';
+import type { Shape } from './json.ts';
+import { PlainPath, type PlainRead } from './plain-path.ts';
 import type { RateGate } from './rate-gate.ts';
 import { renderBatch, renderEvent, type Verdict } from './reply.ts';
-import { type Element, isRejected, readBatch, readSubmission, type Submission } from './submission.ts';
+import { type Element, isRejected, readBatch, readSubmission } from './submission.ts';
+import { View } from './view.ts';
 
 export type IngestRequest = {
   account: string;
@@ -54,23 +64,53 @@ export type IngestParts = {
 
 export class Ingest {
   readonly #parts: IngestParts;
+  readonly #plain: PlainPath | null;
 
-  constructor(parts: IngestParts) {
+  /** `plain`: null makes every event take the ordinary path. */
+  constructor(parts: IngestParts, plain: PlainPath | null = new PlainPath()) {
     this.#parts = parts;
+    this.#plain = plain;
   }
 
   /** One event (spec 4.5). Answers the JSON text of the Event. */
-  async single(request: IngestRequest): Promise<string> {
+  async single(request: IngestRequest): Promise<string | Buffer> {
+    const plain = this.#readPlain(request, 'one');
+    if (plain !== undefined) return this.#acceptPlain(request, 'one', plain);
     const submission = readSubmission(request.body, Date.now());
     const verdicts = await this.#accept(request, [submission]);
     return renderEvent(request.agentId, submission, verdicts[0]!);
   }
 
   /** Up to 100 events (spec 4.7). Answers the JSON text of the results, in the order of submission. */
-  async batch(request: IngestRequest): Promise<string> {
+  async batch(request: IngestRequest): Promise<string | Buffer> {
+    const plain = this.#readPlain(request, 'many');
+    if (plain !== undefined) return this.#acceptPlain(request, 'many', plain);
     const elements = readBatch(request.body, Date.now());
     const verdicts = await this.#accept(request, elements);
     return renderBatch(request.agentId, elements, verdicts);
+  }
+
+  /** undefined: the ordinary path must see it. Whatever has to be fetched first or refused is its business, too. */
+  #readPlain(request: IngestRequest, shape: Shape): AtHand | undefined {
+    const { account, agentId, idempotencyKey } = request;
+    if (this.#plain === null || idempotencyKey !== undefined || !isId('agent', agentId)) return undefined;
+    const agent = this.#parts.cache.agent(account, agentId);
+    if (agent === null || agent instanceof Promise || agent.record.status === 'inactive') return undefined;
+    const rules = this.#parts.cache.rules(account);
+    if (rules instanceof Promise) return undefined;
+    const read = this.#plain.read(request.body, shape, rules, Date.now());
+    return read === undefined ? undefined : { agent: agent.record, rules, read };
+  }
+
+  async #acceptPlain(request: IngestRequest, shape: Shape, { agent, rules, read }: AtHand): Promise<Buffer> {
+    const { account, agentId } = request;
+    if (this.#parts.backlog.full()) throw backlogFull();
+    const judged = await this.#settle(account, agentId, this.#plain!.judge(read, agent, rules));
+    const written = this.#plain!.write(request, shape, { agent, read, judged, now: Date.now() });
+    const { digests, rows, reply } = written;
+    await this.#parts.appender.append({ account, agent: agentId, digests: [digests], events: judged.length, rows });
+    for (const { decision } of judged) this.#count(decision);
+    return reply;
   }
 
   async #accept(request: IngestRequest, elements: Element[]): Promise<Verdict[]> {
@@ -80,7 +120,7 @@ export class Ingest {
       const { events, verdicts } = await this.#decide(request, agent, elements);
       const { digests, rows } = encodeEvents(events);
       await this.#parts.appender.append({ account, agent: agentId, digests, rows });
-      this.#count(events);
+      for (const { decision } of events) this.#count(decision);
       return verdicts;
     }
     return this.#acceptOnce(request, agent, elements, idempotencyKey);
@@ -108,7 +148,7 @@ export class Ingest {
         rows,
         outcome: JSON.stringify(verdicts),
       });
-      this.#count(events);
+      for (const { decision } of events) this.#count(decision);
       return verdicts;
     } catch (error) {
       // After a lost answer the record stays until it expires: the append may have landed, and its outcome with it.
@@ -154,32 +194,42 @@ export class Ingest {
     const cached = this.#parts.cache.rules(account);
     const rules: RuleSet = cached instanceof Promise ? await cached : cached;
     const judgements = elements.map((element) => (isRejected(element) ? null : judge(rules, new View(element, agent))));
-    const checks = judgements.flatMap((judgement) => judgement?.rateChecks ?? []);
-    const counts = checks.length === 0 ? [] : await this.#parts.gate.ask(account, agent.id, checks);
+    return this.#settle(account, agent.id, judgements);
+  }
+
+  /** Asks for what the judgements leave to counters; null stays a hole. */
+  async #settle(account: string, agentId: string, judgements: readonly (Judgement | null)[]): Promise<Judged[]> {
+    const checks: RateCheck[] = [];
+    for (const judgement of judgements)
+      if (judgement !== null) for (const check of judgement.rateChecks) checks.push(check);
+    const counts = checks.length === 0 ? [] : await this.#parts.gate.ask(account, agentId, checks);
     let at = 0;
     return judgements.map((judgement) => {
       if (judgement === null) return undefined as never;
       const own = judgement.rateChecks.length;
       if (own === 0) return { decision: decide(judgement, NONE_OVER, mintApprovalId), countedAt: undefined };
-      const mine = counts.slice(at, at + own);
-      at += own;
-      const over = mine.map((count) => count.over);
-      const countedAt = Math.max(...mine.map((count) => count.atMs));
+      const over: boolean[] = [];
+      let countedAt = 0;
+      for (const end = at + own; at < end; at++) {
+        over.push(counts[at]!.over);
+        countedAt = Math.max(countedAt, counts[at]!.atMs);
+      }
       return { decision: decide(judgement, over, mintApprovalId), countedAt };
     });
   }
 
-  #count(events: readonly AcceptedEvent[]): void {
-    for (const { decision } of events) {
-      this.#parts.onAccepted(decision.outcome);
-      for (const { detail } of decision.matches)
-        if (typeof detail['reason'] === 'string') this.#parts.onUnevaluated(detail['reason']);
-    }
+  #count(decision: Decision): void {
+    this.#parts.onAccepted(decision.outcome);
+    for (const { detail } of decision.matches)
+      if (typeof detail['reason'] === 'string') this.#parts.onUnevaluated(detail['reason']);
   }
 }
 
+/** A plain body, with what it is judged by. */
+type AtHand = { agent: AgentRecord; rules: RuleSet; read: PlainRead };
+
 /** `countedAt`: epoch ms, where rate limits counted the event. */
-type Judged = { decision: Decision; countedAt: number | undefined };
+export type Judged = { decision: Decision; countedAt: number | undefined };
 
 const NONE_OVER: readonly boolean[] = [];
 
@@ -192,29 +242,4 @@ function backlogFull(): ServiceError {
     recorded: false,
     retryAfterSeconds: 1,
   });
-}
-
-/** A submission as policies see it. What few rules ask for is made when asked for. */
-class View implements EventView {
-  readonly type: EventView['type'];
-  readonly trace_id: string | undefined;
-  readonly agent_id: string;
-  readonly payload: EventView['payload'];
-  readonly payloadText: string;
-  readonly agent: AgentRecord;
-  readonly #occurredAt: number;
-
-  constructor(submission: Submission, agent: AgentRecord) {
-    this.type = submission.type;
-    this.trace_id = submission.traceId;
-    this.agent_id = agent.id;
-    this.payload = submission.payload;
-    this.payloadText = submission.payloadText;
-    this.agent = agent;
-    this.#occurredAt = submission.occurredAt;
-  }
-
-  get timestamp(): string {
-    return isoTime(this.#occurredAt);
-  }
 }

@@ -34,24 +34,27 @@ export class RateGate {
   ask(account: string, agent: string, checks: readonly RateCheck[]): Promise<Count[]> {
     return new Promise((resolve, reject) => {
       const answers = new Array<Count>(checks.length);
+      let group: Group | undefined;
       checks.forEach((check, index) => {
-        this.#enqueue(account, agent, check, { answers, index });
+        // The events of a batch mostly meet the very same limit.
+        if (group === undefined || check !== checks[index - 1]) group = this.#groupOf(account, agent, check);
+        group.check.count++;
+        group.waiting.push({ answers, index });
       });
       if (this.#askers.push({ answers, resolve, reject }) === 1) setImmediate(() => void this.#flush());
     });
   }
 
-  #enqueue(account: string, agent: string, check: RateCheck, waiting: Waiting): void {
+  #groupOf(account: string, agent: string, check: RateCheck): Group {
     const name = counterName(account, agent, check);
-    const group = this.#groups.get(name);
-    if (group !== undefined) {
-      group.check.count++;
-      group.waiting.push(waiting);
-      return;
+    let group = this.#groups.get(name);
+    if (group === undefined) {
+      const { threshold, windowMs, takesPlaceWhenOver } = check;
+      const key = this.#keyOf(account, agent, check);
+      group = { check: { key, threshold, windowMs, takesPlaceWhenOver, count: 0 }, waiting: [] };
+      this.#groups.set(name, group);
     }
-    const { threshold, windowMs, takesPlaceWhenOver } = check;
-    const key = this.#keyOf(account, agent, check);
-    this.#groups.set(name, { check: { key, threshold, windowMs, takesPlaceWhenOver, count: 1 }, waiting: [waiting] });
+    return group;
   }
 
   async #flush(): Promise<void> {
@@ -63,8 +66,12 @@ export class RateGate {
       const taken = await this.#counters.take(groups.map((group) => group.check));
       groups.forEach((group, g) => {
         const { granted, atMs } = taken[g]!;
+        const [under, over] = [
+          { over: false, atMs },
+          { over: true, atMs },
+        ];
         group.waiting.forEach(({ answers, index }, place) => {
-          answers[index] = { over: place >= granted, atMs };
+          answers[index] = place < granted ? under : over;
         });
       });
       for (const { resolve, answers } of askers) resolve(answers);

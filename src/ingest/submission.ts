@@ -70,6 +70,11 @@ function badBatch(path: string, message: string) {
   return validationFailed('The batch does not fit its schema.', [{ path, message }]);
 }
 
+/** Whether an event may have happened then. */
+export function isTimely(occurredAt: number, nowMs: number): boolean {
+  return occurredAt >= OCCURRED_AT_MIN && occurredAt <= nowMs + OCCURRED_AT_AHEAD_MAX_MS;
+}
+
 function toElement(value: unknown, parsed: MarkedJson, index: number, path: string, nowMs: number): Element {
   if (!validator.Check(value)) return { rejected: errorDetails(validator, value, path) };
   const { type, payload, trace_id: traceId, timestamp } = value;
@@ -77,7 +82,7 @@ function toElement(value: unknown, parsed: MarkedJson, index: number, path: stri
     return { rejected: [{ path: `${path}/trace_id`, message: 'must not hold a lone surrogate' }] };
   }
   const occurredAt = timestamp === undefined ? nowMs : parseTime(timestamp)!;
-  if (occurredAt < OCCURRED_AT_MIN || occurredAt > nowMs + OCCURRED_AT_AHEAD_MAX_MS) {
+  if (!isTimely(occurredAt, nowMs)) {
     const message = `must lie between ${isoTime(OCCURRED_AT_MIN)} and 24 h from now`;
     return { rejected: [{ path: `${path}/timestamp`, message }] };
   }

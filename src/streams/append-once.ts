@@ -12,7 +12,7 @@ import { IDEMPOTENCY_KEPT_MS, IDEMPOTENCY_RUNNING_MS } from '../limits.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
-import { toServiceError } from './append.ts';
+import { type Append, toServiceError } from './append.ts';
 
 const begin = new Script<[state: string, outcome?: string]>(
   'stream-idempotency-begin',
@@ -62,7 +62,7 @@ export class AppendOnce {
 
   /** Appends one entry, or none where there are no events, and keeps `outcome`. Throws ServiceError unavailable. */
   async append(
-    request: OnceKey & { token: string; agent: string; digests: readonly string[]; rows: Buffer; outcome: string },
+    request: OnceKey & { token: string; agent: string; digests: Append['digests']; rows: Buffer; outcome: string },
   ): Promise<void> {
     const { partition, agent, token, digests, rows, outcome } = request;
     const [fingerprint, run] = token.split(':');

@@ -11,8 +11,17 @@ import { APPENDS_IN_FLIGHT_MAX, ENTRY_BYTES_MAX, UNACKED_BYTES_MAX } from '../li
 import { type Commands, toUnavailable } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 
-/** Events of one request, all of one agent: digests as JSON texts, rows end to end in the same order. */
-export type Append = { account: string; agent: string; digests: readonly string[]; rows: Buffer };
+/**
+ * Events of one request, all of one agent: digests as JSON texts, rows end to end in the same order. A text may hold the
+ * digests of several events, separated by commas; then `events` says how many there are.
+ */
+export type Append = {
+  account: string;
+  agent: string;
+  digests: readonly (string | Buffer)[];
+  rows: Buffer;
+  events?: number;
+};
 
 type Caller = { append: Append; bytes: number; resolve: () => void; reject: (error: ServiceError) => void };
 
@@ -27,6 +36,9 @@ class Partition {
 }
 
 const VERSION = String(ENTRY_VERSION);
+/** Of a usual digest; what waits for Redis is bounded by it and the rows. */
+const DIGEST_BYTES = 200;
+const [OPEN, COMMA, CLOSE] = [Buffer.from('['), Buffer.from(','), Buffer.from(']')];
 
 /** What became of one entry. */
 export type Appended = { events: number; seconds: number; ok: boolean };
@@ -60,7 +72,7 @@ export class Appender {
   /** Rejects with ServiceError `unavailable`, and with nothing else. */
   append(append: Append): Promise<void> {
     if (append.digests.length === 0) return Promise.resolve();
-    const bytes = append.rows.length + 200 * append.digests.length;
+    const bytes = append.rows.length + DIGEST_BYTES * countOf(append);
     if (this.#closed) return Promise.reject(refused('The process is stopping; nothing was recorded.'));
     // A lone append always has room, however large: the door bounds it.
     if (this.#bytes + bytes > this.#bytesMax && this.#bytes > 0)
@@ -106,7 +118,7 @@ export class Appender {
       const sentMs = performance.now();
       const settled = (error: ServiceError | undefined) => {
         this.#done(partition, callers, error);
-        const events = callers.reduce((sum, { append }) => sum + append.digests.length, 0);
+        const events = callers.reduce((sum, { append }) => sum + countOf(append), 0);
         this.#onAppended({ events, seconds: (performance.now() - sentMs) / 1000, ok: error === undefined });
       };
       this.#send(partition.number, callers).then(
@@ -121,7 +133,7 @@ export class Appender {
     const lastSeen = new Map<string, string>();
     const now = Date.now();
     for (const { append } of callers) lastSeen.set(append.agent, `${now}/${append.account}`);
-    const digests = `[${callers.map(({ append }) => append.digests.join(',')).join(',')}]`;
+    const digests = joined(callers.flatMap(({ append }) => append.digests));
     const rows =
       callers.length === 1 ? callers[0]!.append.rows : Buffer.concat(callers.map(({ append }) => append.rows));
     const sent = this.#redis.xadd(
@@ -150,6 +162,19 @@ export class Appender {
     if (partition.waiting.length > 0) this.#flush(partition);
     if (this.#callers === 0) this.#onEmpty?.();
   }
+}
+
+function countOf({ digests, events }: Append): number {
+  return events ?? digests.length;
+}
+
+/** A JSON array of all digests. Bytes stay bytes: they are the larger part. */
+function joined(digests: readonly (string | Buffer)[]): Buffer {
+  const parts: Buffer[] = [];
+  for (const digest of digests) {
+    parts.push(parts.length === 0 ? OPEN : COMMA, typeof digest === 'string' ? Buffer.from(digest) : digest);
+  }
+  return Buffer.concat([...parts, CLOSE]);
 }
 
 /** As many waiting callers as one entry holds, at least one. */

@@ -1,0 +1,144 @@
+// The way of plain events through a front: the steps of ingest.ts, without making values of what no rule asks for.
+// A body that is not plain is left alone (`undefined`) and takes the ordinary path, and so does each single event that some
+// rule may match: it is judged, encoded and rendered there, and put in its place among the others.
+// Invariant: whichever path an event takes, outcome, matches, reply and stored row are the same (test/ingest/plain.test.ts).
+import type { AgentRecord } from '../../schemas/agent.ts';
+import type { EventType, JsonObject } from '../../schemas/common.ts';
+import { EVENT_TYPES } from '../../schemas/common.ts';
+import { parseTime } from '../../schemas/time.ts';
+import { mintId } from '../ids.ts';
+import { ALLOWED, type Decision, type Judgement, judge, type RuleSet, type TextView } from '../policy/engine.ts';
+import { encodeEvents } from './encode.ts';
+import type { IngestRequest, Judged } from './ingest.ts';
+import type { Shape } from './json.ts';
+import { BITS_WORD, FLAG, fitsDigits, type PlainBody, PlainEvents, RECORD_WORDS, WORD } from './plain.ts';
+import { renderEvent } from './reply.ts';
+import { isTimely, type Submission } from './submission.ts';
+import { View } from './view.ts';
+
+/** A plain body, and when its events happened (epoch ms). */
+export type PlainRead = { body: PlainBody; occurredAt: Float64Array };
+export type PlainWritten = { rows: Buffer; digests: Buffer; reply: Buffer };
+
+const BEFORE = { one: Buffer.alloc(0), many: Buffer.from('{"results":[') };
+
+export class PlainPath {
+  readonly #events = new PlainEvents();
+  readonly #text = new PlainText();
+
+  /** undefined: not plain. */
+  read(bytes: Buffer, shape: Shape, rules: RuleSet, nowMs: number): PlainRead | undefined {
+    const body = this.#events.read(bytes, shape, rules.literals);
+    if (body === null) return undefined;
+    const occurredAt = new Float64Array(body.events);
+    for (let i = 0; i < body.events; i++) {
+      const at = occurredAtOf(body, i, nowMs);
+      if (at === null || !isTimely(at, nowMs)) return undefined;
+      occurredAt[i] = at;
+    }
+    return { body, occurredAt };
+  }
+
+  judge({ body, occurredAt }: PlainRead, agent: AgentRecord, rules: RuleSet): Judgement[] {
+    const text = this.#text.of(body, agent.id);
+    const judgements: Judgement[] = [];
+    for (let i = 0; i < body.events; i++) {
+      text.event = i;
+      const judgement = rules.judgeByText(text);
+      judgements.push(judgement ?? judge(rules, new View(submissionOf(body, i, occurredAt[i]!), agent)));
+    }
+    return judgements;
+  }
+
+  /** Everything of it happens at once: the memory below is shared by all requests. `now`: when uncounted events arrived. */
+  write(
+    request: IngestRequest,
+    shape: Shape,
+    { agent, read, judged, now }: { agent: AgentRecord; read: PlainRead; judged: readonly Judged[]; now: number },
+  ): PlainWritten {
+    const { body, occurredAt } = read;
+    this.#events.begin(body, request);
+    for (let i = 0; i < body.events; i++) {
+      const { decision, countedAt } = judged[i]!;
+      const receivedAt = countedAt ?? now;
+      const at = occurredAt[i]!;
+      if (decision === ALLOWED && isSimple(body, i) && fitsDigits(at) && fitsDigits(receivedAt))
+        this.#events.allow(i, at, receivedAt);
+      else this.#events.insert(made(request, agent, submissionOf(body, i, at), { decision, receivedAt }));
+    }
+    return this.#events.finish(BEFORE[shape], shape === 'one' ? BEFORE.one : Buffer.from(`],"total":${body.events}}`));
+  }
+}
+
+/** What the ordinary path makes of one event. */
+function made(
+  { account, requestId, agentId }: IngestRequest,
+  agent: AgentRecord,
+  submission: Submission,
+  { decision, receivedAt }: { decision: Decision; receivedAt: number },
+): { row: Buffer; digest: string; reply: string } {
+  const id = mintId('event', receivedAt);
+  const { rows, digests } = encodeEvents([{ account, agent, id, submission, receivedAt, decision, requestId }]);
+  const verdict = { id, occurredAt: submission.occurredAt, receivedAt, result: decision.resultJson };
+  return { row: rows, digest: digests[0]!, reply: renderEvent(agentId, submission, verdict) };
+}
+
+/** Its row holds nothing that has to be decoded. */
+function isSimple({ records }: PlainBody, event: number): boolean {
+  return (records[event * RECORD_WORDS + WORD.flags]! & (FLAG.escapedUnicode | FLAG.oddColumn)) === 0;
+}
+
+function occurredAtOf({ bytes, records }: PlainBody, event: number, nowMs: number): number | null {
+  const at = event * RECORD_WORDS;
+  const start = records[at + WORD.time]!;
+  return start === 0 ? nowMs : parseTime(bytes.toString('latin1', start, records[at + WORD.timeEnd]!));
+}
+
+/** The event's values, for what has to look at them. */
+function submissionOf({ bytes, records }: PlainBody, event: number, occurredAt: number): Submission {
+  const at = event * RECORD_WORDS;
+  const payloadText = bytes.toString('utf8', records[at + WORD.payload]!, records[at + WORD.payloadEnd]!);
+  const trace = records[at + WORD.trace]!;
+  return {
+    type: EVENT_TYPES[records[at + WORD.type]!]!,
+    payload: JSON.parse(payloadText) as JsonObject,
+    payloadText,
+    traceId: trace === 0 ? undefined : bytes.toString('latin1', trace, records[at + WORD.traceEnd]!),
+    occurredAt,
+  };
+}
+
+/** The event at hand as the rules' gates see it. */
+class PlainText implements TextView {
+  event = 0;
+  agent_id = '';
+  #body!: PlainBody;
+
+  of(body: PlainBody, agentId: string): this {
+    this.#body = body;
+    this.agent_id = agentId;
+    return this;
+  }
+
+  get type(): EventType {
+    return EVENT_TYPES[this.#word(WORD.type)]!;
+  }
+
+  tool(): string | undefined | null {
+    const flags = this.#word(WORD.flags);
+    if ((flags & FLAG.oddTool) !== 0) return null;
+    return (flags & FLAG.tool) === 0
+      ? undefined
+      : this.#body.bytes.toString('latin1', this.#word(WORD.tool), this.#word(WORD.toolEnd));
+  }
+
+  /** Where text is escaped as \u anything may stand: then everything does. */
+  has(literal: number): boolean {
+    if ((this.#word(WORD.flags) & FLAG.escapedUnicode) !== 0) return true;
+    return ((this.#word(BITS_WORD + (literal >> 5)) >>> (literal & 31)) & 1) === 1;
+  }
+
+  #word(word: number): number {
+    return this.#body.records[this.event * RECORD_WORDS + word]!;
+  }
+}

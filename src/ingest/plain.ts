@@ -1,0 +1,326 @@
+// Reads and writes plain events by WebAssembly (wasm/; in place of json.ts, submission.ts, encode.ts and reply.ts for them):
+// one pass over the body's bytes checks it, marks each event's fields and looks for the account's literals; a second one
+// writes row, digest and reply of each event that nothing has matched. Text never becomes a JavaScript string on the way.
+// Plain is what that code is sure to understand: sound JSON whose every element fits the schema, keys without escapes, none
+// twice. Anything else is `null` here and is left to the ordinary path, which also says what is wrong with it.
+// Invariant: for a plain event both paths give the same row, digest and reply (test/ingest/plain.test.ts compares them).
+// One instance serves all requests of a process: its memory holds the body that was read last. Whoever has waited since takes
+// it up again (`begin`). Memory grows with the largest body, whose size the door bounds.
+import assert from 'node:assert';
+import { isUtf8 } from 'node:buffer';
+import { randomFillSync } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { EVENT_TYPES } from '../../schemas/common.ts';
+import { BATCH_EVENTS_MAX } from '../../schemas/event.ts';
+import { isoTime } from '../../schemas/time.ts';
+import { assetPath } from '../assets.ts';
+import { ID_CHARACTERS, ID_PREFIXES, ID_TIME_CHARACTERS, idTime } from '../ids.ts';
+import { ALLOWED } from '../policy/engine.ts';
+import { LITERAL_CHARACTERS_MAX } from '../policy/gate.ts';
+import { LITERALS_MAX } from '../policy/rule-index.ts';
+import type { FastBuffer } from './encode.ts';
+import { literalTable } from './literal-table.ts';
+
+type Exports = {
+  placeKeyHashes(at: number): void;
+  placeRecords(at: number): void;
+  placeScratch(at: number): void;
+  useLiterals(at: number): void;
+  scan(at: number, length: number, many: number): number;
+  begin(blocks: number, times: number, random: number, rows: number, digests: number, reply: number): void;
+  emit(event: number, body: number, first: number): void;
+  moveTo(rows: number, digests: number, reply: number): void;
+  rowsEnd(): number;
+  digestsEnd(): number;
+  replyEnd(): number;
+};
+
+/** Of what Node has, which its types leave out. */
+declare const WebAssembly: {
+  Memory: new (size: { initial: number }) => Memory;
+  Module: new (bytes: Buffer) => object;
+  Instance: new (module: object, imports: { env: { memory: Memory } }) => { exports: object };
+};
+type Memory = { readonly buffer: ArrayBuffer; grow(pages: number): number };
+
+const PAGE = 64 * 1024;
+/** Bytes of an event's record, and of the bits in it that tell which literals occur. */
+const RECORD_BYTES = 128;
+export const RECORD_WORDS = RECORD_BYTES / 4;
+/** Word of a record from which on the bits lie. */
+export const BITS_WORD = 16;
+/** Words of a record that hold offsets into the body, and bits of its flags. */
+export const WORD = {
+  type: 0,
+  payload: 1,
+  payloadEnd: 2,
+  trace: 3,
+  traceEnd: 4,
+  time: 5,
+  timeEnd: 6,
+  flags: 7,
+  tool: 8,
+  toolEnd: 9,
+} as const;
+export const FLAG = { escapedUnicode: 1, tool: 2, oddTool: 4, oddColumn: 16 } as const;
+
+/** Vectors are read whole, so a few bytes of ours follow whatever is read. */
+const SLACK = 64;
+const KEY_HASHES_AT = 1024;
+const RECORDS_AT = KEY_HASHES_AT + 65 * 64 * 4;
+const SCRATCH_AT = RECORDS_AT + RECORD_BYTES * BATCH_EVENTS_MAX;
+const BLOCKS_AT = SCRATCH_AT + SLACK;
+const BLOCKS = 27;
+const TIMES_AT = BLOCKS_AT + BLOCKS * 8;
+const RANDOM_AT = TIMES_AT + 128;
+const RANDOM_PER_ID = 16;
+const TEXTS_AT = RANDOM_AT + RANDOM_PER_ID * BATCH_EVENTS_MAX;
+/** Literals of the accounts that were served last; when it is full it is begun anew. */
+const TABLES_AT = 64 * 1024;
+const TABLES_END = TABLES_AT + 960 * 1024;
+const BODY_AT = TABLES_END;
+/** What an event takes in row, digest or reply beside its payload: ids, names, times, a request id and a trace id of 200. */
+const AROUND_BYTES_MAX = 1024;
+
+assert((RECORD_BYTES - 4 * BITS_WORD) * 8 >= LITERALS_MAX, 'every literal of a set needs a bit');
+assert(LITERALS_MAX * (4 * LITERAL_CHARACTERS_MAX + 16) < TABLES_END - TABLES_AT, 'a set of literals must fit');
+
+export type PlainBody = {
+  readonly bytes: Buffer;
+  readonly events: number;
+  /** RECORD_WORDS words an event: see WORD. */
+  readonly records: Int32Array;
+};
+
+/** What is the same for all events of a request. */
+export type PlainRequest = { account: string; agentId: string; requestId: string };
+
+/** The texts that go between what differs from event to event, by number: see `emit` in wasm/. */
+const TEXT = {
+  rowHead: 0,
+  rowTail: 1,
+  digestHead: 2,
+  replyHead: 3,
+  trace: 4,
+  time: 5,
+  rowType: 6,
+  digestType: 11,
+  receivedAt: 16,
+  outcome: 17,
+  digestTrace: 18,
+  tokensUsed: 19,
+  replyType: 20,
+  replyReceived: 25,
+  replyTail: 26,
+} as const;
+
+export class PlainEvents {
+  readonly #memory = new WebAssembly.Memory({ initial: (BODY_AT + 4 * PAGE) / PAGE });
+  readonly #wasm: Exports;
+  #bytes: FastBuffer;
+  #words: Int32Array;
+  #view: DataView;
+  #tablesEnd = TABLES_AT;
+  #tables = new Map<readonly string[], number>();
+  /** The body that lies in memory. */
+  #current: PlainBody | undefined;
+  #textsEnd = TEXTS_AT;
+  readonly #fixedEnd: number;
+  /** Where the ids' ten characters of time lie in the texts. */
+  readonly #idTimes = [0, 0, 0];
+  readonly #times = [Number.NaN, Number.NaN];
+  readonly #starts = { rows: 0, digests: 0, reply: 0 };
+  #parts = noParts();
+  #written = 0;
+
+  constructor() {
+    const module = new WebAssembly.Module(readFileSync(assetPath('build/src/ingest/plain.wasm')));
+    this.#wasm = new WebAssembly.Instance(module, { env: { memory: this.#memory } }).exports as unknown as Exports;
+    this.#bytes = Buffer.from(this.#memory.buffer) as FastBuffer;
+    this.#words = new Int32Array(this.#memory.buffer);
+    this.#view = new DataView(this.#memory.buffer);
+    this.#wasm.placeKeyHashes(KEY_HASHES_AT);
+    this.#wasm.placeRecords(RECORDS_AT);
+    this.#wasm.placeScratch(SCRATCH_AT);
+    this.#putFixedTexts();
+    this.#fixedEnd = this.#textsEnd;
+  }
+
+  /** null: not plain. `literals`: what to look for in the payloads, at most LITERALS_MAX; the same array means the same ones. */
+  read(bytes: Buffer, shape: 'one' | 'many', literals: readonly string[]): PlainBody | null {
+    if (!isUtf8(bytes)) return null;
+    this.#current = undefined;
+    this.#load(bytes);
+    this.#wasm.useLiterals(literals.length === 0 ? 0 : this.#tableOf(literals));
+    const events = this.#wasm.scan(BODY_AT, bytes.length, shape === 'many' ? 1 : 0);
+    if (events === 0) return null;
+    const from = RECORDS_AT / 4;
+    const records = this.#words.slice(from, from + events * RECORD_WORDS);
+    this.#current = { bytes, events, records };
+    return this.#current;
+  }
+
+  /** Begins to write the events of a body, which may have been read some time ago. */
+  begin(body: PlainBody, { account, agentId, requestId }: PlainRequest): void {
+    const rows = align(BODY_AT + body.bytes.length + SLACK);
+    const digests = align(rows + body.bytes.length + body.events * AROUND_BYTES_MAX + SLACK);
+    const reply = align(digests + body.events * AROUND_BYTES_MAX + SLACK);
+    this.#grow(reply + body.bytes.length + body.events * AROUND_BYTES_MAX + SLACK);
+    if (this.#current !== body) {
+      this.#load(body.bytes);
+      this.#words.set(body.records, RECORDS_AT / 4);
+      this.#current = body;
+    }
+    this.#textsEnd = this.#fixedEnd;
+    const id = `${ID_PREFIXES.event}${'0'.repeat(ID_TIME_CHARACTERS)}`;
+    this.#put(TEXT.rowHead, `${varText(account)}${varText(agentId)}${String.fromCharCode(ID_CHARACTERS)}${id}`, 0);
+    this.#put(TEXT.digestHead, `{"account":"${account}","agent":"${agentId}","id":"${id}`, 1);
+    this.#put(TEXT.replyHead, `{"id":"${id}`, 2);
+    this.#put(TEXT.rowTail, varText(requestId));
+    EVENT_TYPES.forEach((type, i) => {
+      this.#put(TEXT.replyType + i, `","agent_id":"${agentId}","type":"${type}","payload":`);
+    });
+    this.#times.fill(Number.NaN);
+    randomFillSync(this.#bytes, RANDOM_AT, RANDOM_PER_ID * body.events);
+    Object.assign(this.#starts, { rows, digests, reply });
+    this.#parts = noParts();
+    this.#written = 0;
+    this.#wasm.begin(BLOCKS_AT, TIMES_AT, RANDOM_AT, rows, digests, reply);
+  }
+
+  /** Writes an event that is allowed without a match. Times are epoch ms, `fitsDigits` both. */
+  allow(event: number, occurredAt: number, receivedAt: number): void {
+    if (this.#times[0] !== occurredAt) this.#putTime(0, occurredAt);
+    if (this.#times[1] !== receivedAt) {
+      this.#putTime(1, receivedAt);
+      const text = idTime(receivedAt);
+      for (const at of this.#idTimes) this.#bytes.latin1Write(text, at);
+    }
+    this.#wasm.emit(event, BODY_AT, this.#written++ === 0 ? 1 : 0);
+  }
+
+  /** Puts what the ordinary path has made of an event in its place. */
+  insert({ row, digest, reply }: { row: Buffer; digest: string; reply: string }): void {
+    this.#cut();
+    const comma = this.#written++ === 0 ? '' : ',';
+    this.#parts.rows.push(row);
+    this.#parts.digests.push(Buffer.from(comma + digest));
+    this.#parts.reply.push(Buffer.from(comma + reply));
+  }
+
+  /** What has been written since `begin`, copied out: rows end to end, digests and replies separated by commas. */
+  finish(before: Buffer, after: Buffer): { rows: Buffer; digests: Buffer; reply: Buffer } {
+    const { rows, digests, reply } = this.#parts;
+    const last = this.#views();
+    this.#parts = noParts();
+    return {
+      rows: Buffer.concat([...rows, last.rows]),
+      digests: Buffer.concat([...digests, last.digests]),
+      reply: Buffer.concat([before, ...reply, last.reply, after]),
+    };
+  }
+
+  /** Takes out what has been written, so that something else can follow it. */
+  #cut(): void {
+    const { rows, digests, reply } = this.#views();
+    if (rows.length === 0) return;
+    this.#parts.rows.push(Buffer.from(rows));
+    this.#parts.digests.push(Buffer.from(digests));
+    this.#parts.reply.push(Buffer.from(reply));
+    this.#wasm.moveTo(this.#starts.rows, this.#starts.digests, this.#starts.reply);
+  }
+
+  #views(): { rows: Buffer; digests: Buffer; reply: Buffer } {
+    const { rows, digests, reply } = this.#starts;
+    return {
+      rows: this.#bytes.subarray(rows, this.#wasm.rowsEnd()),
+      digests: this.#bytes.subarray(digests, this.#wasm.digestsEnd()),
+      reply: this.#bytes.subarray(reply, this.#wasm.replyEnd()),
+    };
+  }
+
+  #load(bytes: Buffer): void {
+    this.#grow(BODY_AT + bytes.length + SLACK);
+    this.#bytes.set(bytes, BODY_AT);
+  }
+
+  #grow(end: number): void {
+    const missing = end - this.#bytes.length;
+    if (missing <= 0) return;
+    this.#memory.grow(Math.ceil(missing / PAGE));
+    this.#bytes = Buffer.from(this.#memory.buffer) as FastBuffer;
+    this.#words = new Int32Array(this.#memory.buffer);
+    this.#view = new DataView(this.#memory.buffer);
+  }
+
+  #tableOf(literals: readonly string[]): number {
+    const known = this.#tables.get(literals);
+    if (known !== undefined) return known;
+    let table = literalTable(literals, this.#tablesEnd);
+    if (this.#tablesEnd + table.length > TABLES_END) {
+      this.#tables.clear();
+      this.#tablesEnd = TABLES_AT;
+      table = literalTable(literals, this.#tablesEnd);
+    }
+    const at = this.#tablesEnd;
+    this.#bytes.set(table, at);
+    this.#tables.set(literals, at);
+    this.#tablesEnd = align(at + table.length);
+    return at;
+  }
+
+  #putFixedTexts(): void {
+    EVENT_TYPES.forEach((type, i) => {
+      this.#put(TEXT.rowType + i, varText(type));
+      this.#put(TEXT.digestType + i, `","type":"${type}","occurredAt":`);
+    });
+    this.#put(TEXT.receivedAt, ',"receivedAt":');
+    this.#put(TEXT.outcome, ',"outcome":"allowed","rowBytes":');
+    this.#put(TEXT.digestTrace, ',"traceId":"');
+    this.#put(TEXT.tokensUsed, ',"tokensUsed":');
+    this.#put(TEXT.trace, ',"trace_id":"');
+    this.#put(TEXT.time, ',"timestamp":"');
+    this.#put(TEXT.replyReceived, '","received_at":"');
+    this.#put(TEXT.replyTail, `","policy_result":${ALLOWED.resultJson}}`);
+  }
+
+  /** `idTime`: which of the places of an id's time lies at the text's end. */
+  #put(number: number, text: string, idTime?: number): void {
+    const at = this.#textsEnd;
+    this.#view.setUint32(BLOCKS_AT + number * 8, at, true);
+    this.#view.setUint32(BLOCKS_AT + number * 8 + 4, text.length, true);
+    assert(at + text.length <= TABLES_AT, 'the texts have outgrown their place');
+    this.#bytes.latin1Write(text, at);
+    this.#textsEnd = at + text.length;
+    if (idTime !== undefined) this.#idTimes[idTime] = this.#textsEnd - ID_TIME_CHARACTERS;
+  }
+
+  #putTime(which: 0 | 1, ms: number): void {
+    const at = TIMES_AT + which * 48;
+    this.#view.setBigInt64(at, BigInt(ms), true);
+    this.#bytes.latin1Write(String(ms), at + 8);
+    this.#bytes.latin1Write(isoTime(ms), at + 24);
+    this.#times[which] = ms;
+  }
+}
+
+/** Whether the digits of a time are as many as `emit` writes: from 2001 to 2286. */
+export function fitsDigits(ms: number): boolean {
+  return ms >= 1e12 && ms < 1e13;
+}
+
+type Parts = { rows: Buffer[]; digests: Buffer[]; reply: Buffer[] };
+
+function noParts(): Parts {
+  return { rows: [], digests: [], reply: [] };
+}
+
+/** Short ASCII text behind its length, as RowBinary has it. */
+function varText(text: string): string {
+  assert(text.length < 128 + 1, 'ids and request ids are short');
+  return text.length < 128 ? String.fromCharCode(text.length) + text : `\x80\x01${text}`;
+}
+
+function align(at: number): number {
+  return (at + 15) & ~15;
+}

@@ -1,0 +1,29 @@
+// A submission as policies see it (between reading and judgement). What few rules ask for is made when asked for.
+import type { AgentRecord } from '../../schemas/agent.ts';
+import { isoTime } from '../../schemas/time.ts';
+import type { EventView } from '../policy/engine.ts';
+import type { Submission } from './submission.ts';
+
+export class View implements EventView {
+  readonly type: EventView['type'];
+  readonly trace_id: string | undefined;
+  readonly agent_id: string;
+  readonly payload: EventView['payload'];
+  readonly payloadText: string;
+  readonly agent: AgentRecord;
+  readonly #occurredAt: number;
+
+  constructor(submission: Submission, agent: AgentRecord) {
+    this.type = submission.type;
+    this.trace_id = submission.traceId;
+    this.agent_id = agent.id;
+    this.payload = submission.payload;
+    this.payloadText = submission.payloadText;
+    this.agent = agent;
+    this.#occurredAt = submission.occurredAt;
+  }
+
+  get timestamp(): string {
+    return isoTime(this.#occurredAt);
+  }
+}

@@ -1,0 +1,169 @@
+// Writes row, digest and reply of an event that nothing has matched, from its record and texts that lie ready.
+import { F_COUNT, F_USED, FLAGS, MODEL, PAYLOAD, recordOf, TOKEN_COUNT, TOKENS_USED, TRACE } from './record';
+
+const QUOTE: u32 = 0x22;
+// What is the same for all events of a request lies ready in blocks: u32 place, u32 length each.
+const ROW_HEAD: usize = 0;
+const ROW_TAIL: usize = 1;
+const DIGEST_HEAD: usize = 2;
+const REPLY_HEAD: usize = 3;
+const REPLY_TRACE: usize = 4;
+const REPLY_TIME: usize = 5;
+const ROW_TYPE: usize = 6; // one for each type
+const DIGEST_TYPE: usize = 11;
+const RECEIVED_AT: usize = 16;
+const OUTCOME: usize = 17;
+const DIGEST_TRACE: usize = 18;
+const DIGEST_USED: usize = 19;
+const REPLY_TYPE: usize = 20;
+const REPLY_RECEIVED: usize = 25;
+const REPLY_TAIL: usize = 26;
+
+let blocks: usize = 0;
+/** Two times, 48 bytes each: i64 ms, 13 digits, 24 characters of ISO. */
+let times: usize = 0;
+let random: usize = 0;
+let rows: usize = 0;
+let digests: usize = 0;
+let reply: usize = 0;
+
+export function begin(blocksAt: usize, timesAt: usize, randomAt: usize, rowsAt: usize, digestsAt: usize, replyAt: usize): void {
+  blocks = blocksAt;
+  times = timesAt;
+  random = randomAt;
+  rows = rowsAt;
+  digests = digestsAt;
+  reply = replyAt;
+}
+export function rowsEnd(): usize { return rows; }
+export function digestsEnd(): usize { return digests; }
+export function replyEnd(): usize { return reply; }
+export function moveTo(rowsAt: usize, digestsAt: usize, replyAt: usize): void { rows = rowsAt; digests = digestsAt; reply = replyAt; }
+
+@inline function block(to: usize, n: usize): usize {
+  const length = <usize>load<u32>(blocks + n * 8, 4);
+  memory.copy(to, <usize>load<u32>(blocks + n * 8), length);
+  return to + length;
+}
+
+@inline function bytes(to: usize, from: usize, length: usize): usize {
+  memory.copy(to, from, length);
+  return to + length;
+}
+
+@inline function varint(to: usize, n: u32): usize {
+  while (n > 127) { store<u8>(to++, (n & 127) | 128); n >>>= 7; }
+  store<u8>(to++, n);
+  return to;
+}
+
+/** 16 characters of base32 out of as many random bytes. */
+@inline function id(to: usize): usize {
+  const v = v128.and(v128.load(random), i8x16.splat(31));
+  // 0-9 a-h j k m n p-t v-z: the alphabet in two tables of 16
+  const head = i8x16.swizzle(i8x16(0x30, 0x31, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37, 0x38, 0x39, 0x61, 0x62, 0x63, 0x64, 0x65, 0x66), v);
+  const tail = i8x16.swizzle(i8x16(0x67, 0x68, 0x6a, 0x6b, 0x6d, 0x6e, 0x70, 0x71, 0x72, 0x73, 0x74, 0x76, 0x77, 0x78, 0x79, 0x7a), i8x16.sub(v, i8x16.splat(16)));
+  v128.store(to, v128.or(head, tail));
+  return to + 16;
+}
+
+function decimal(to: usize, n: u64): usize {
+  if (n == 0) { store<u8>(to, 0x30); return to + 1; }
+  let length: usize = 0;
+  for (let m = n; m != 0; m /= 10) length++;
+  let at = to + length;
+  while (n != 0) { const q = n / 10; store<u8>(--at, 0x30 + <u32>(n - q * 10)); n = q; }
+  return to + length;
+}
+
+/** Writes the row, the digest and the reply of event `n` of the last scan, which nothing has matched. */
+export function emit(n: i32, base: usize, first: bool): void {
+  const r = recordOf(n);
+  const idAt = writeRow(r, base);
+  if (!first) {
+    store<u8>(digests++, 0x2c);
+    store<u8>(reply++, 0x2c);
+  }
+  writeDigest(r, base, idAt);
+  writeReply(r, base, idAt);
+}
+
+let rowLength: usize = 0;
+
+/** RowBinary, the columns in the order of schemas/entry.ts. Returns where the random part of the id lies. */
+function writeRow(r: usize, base: usize): usize {
+  const flags = load<i32>(r, FLAGS);
+  let to = block(rows, ROW_HEAD);
+  const idAt = to;
+  to = id(to);
+  random += 16;
+  to = block(to, ROW_TYPE + <usize>load<u32>(r));
+  to = varied(to, r, base, TRACE);
+  to = bytes(to, times, 8);
+  to = bytes(to, times + 48, 8);
+  to = varied(to, r, base, PAYLOAD);
+  // search_text '', outcome allowed, and four empty texts: reason, policy_id, approval_id, policy_result
+  store<u32>(to, 0x00000100);
+  store<u16>(to, 0, 4);
+  to = varied(to + 6, r, base, MODEL);
+  to = count(to, r + TOKEN_COUNT, (flags & F_COUNT) != 0);
+  to = count(to, r + TOKENS_USED, (flags & F_USED) != 0);
+  to = block(to, ROW_TAIL);
+  rowLength = to - rows;
+  rows = to;
+  return idAt;
+}
+
+function writeDigest(r: usize, base: usize, idAt: usize): void {
+  let to = block(digests, DIGEST_HEAD);
+  to = bytes(to, idAt, 16);
+  to = block(to, DIGEST_TYPE + <usize>load<u32>(r));
+  to = bytes(to, times + 8, 13);
+  to = block(to, RECEIVED_AT);
+  to = bytes(to, times + 56, 13);
+  to = block(to, OUTCOME);
+  to = decimal(to, rowLength);
+  if (lengthOf(r, TRACE) != 0) to = quoted(block(to, DIGEST_TRACE), r, base, TRACE);
+  if (load<i32>(r, FLAGS) & F_USED) to = decimal(block(to, DIGEST_USED), <u64>load<f64>(r, TOKENS_USED));
+  store<u8>(to++, 0x7d);
+  digests = to;
+}
+
+function writeReply(r: usize, base: usize, idAt: usize): void {
+  let to = block(reply, REPLY_HEAD);
+  to = bytes(to, idAt, 16);
+  to = block(to, REPLY_TYPE + <usize>load<u32>(r));
+  to = bytes(to, base + <usize>load<u32>(r, PAYLOAD), lengthOf(r, PAYLOAD));
+  if (lengthOf(r, TRACE) != 0) to = quoted(block(to, REPLY_TRACE), r, base, TRACE);
+  to = block(to, REPLY_TIME);
+  to = bytes(to, times + 24, 24);
+  to = block(to, REPLY_RECEIVED);
+  to = bytes(to, times + 72, 24);
+  to = block(to, REPLY_TAIL);
+  reply = to;
+}
+
+@inline function lengthOf(r: usize, field: usize): usize {
+  return <usize>(load<u32>(r + field, 4) - load<u32>(r + field));
+}
+
+/** A field's bytes behind their length. */
+@inline function varied(to: usize, r: usize, base: usize, field: usize): usize {
+  const length = lengthOf(r, field);
+  return bytes(varint(to, <u32>length), base + <usize>load<u32>(r + field), length);
+}
+
+/** A field's bytes, and the quote that closes them. */
+@inline function quoted(to: usize, r: usize, base: usize, field: usize): usize {
+  to = bytes(to, base + <usize>load<u32>(r + field), lengthOf(r, field));
+  store<u8>(to, QUOTE);
+  return to + 1;
+}
+
+/** Nullable(Int64). */
+@inline function count(to: usize, at: usize, isThere: bool): usize {
+  store<u8>(to, isThere ? 0 : 1);
+  if (!isThere) return to + 1;
+  store<i64>(to, <i64>load<f64>(at), 1);
+  return to + 9;
+}

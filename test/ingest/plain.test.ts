@@ -1,0 +1,351 @@
+// The plain path against the ordinary one, which is the reference: whatever body and policies they are given, they answer,
+// record and refuse the same. GATEHOUSE_TEST_EVENTS=100000 sets how many generated events are compared (default 3,000).
+import fc from 'fast-check';
+import t from 'tap';
+import type { AgentRecord } from '../../schemas/agent.ts';
+import { EVENT_TYPES } from '../../schemas/common.ts';
+import type { Policy } from '../../schemas/policy.ts';
+import { ServiceError } from '../../src/errors.ts';
+import { Ingest, type IngestParts } from '../../src/ingest/ingest.ts';
+import { PlainPath } from '../../src/ingest/plain-path.ts';
+import { RateGate } from '../../src/ingest/rate-gate.ts';
+import { RuleSet } from '../../src/policy/engine.ts';
+import { PolicyError } from '../../src/policy/policy-error.ts';
+import { Keys } from '../../src/redis/keys.ts';
+import type { Append } from '../../src/streams/append.ts';
+
+const EVENTS = Number(process.env['GATEHOUSE_TEST_EVENTS'] ?? 3_000);
+const EVENTS_PER_BODY = 6;
+const NOW = Date.UTC(2026, 10, 20, 17, 28, 0, 123);
+const account = 'acc_01jd5x0f6w3q8z5n7r2k9v4t1m';
+const agentId = 'agt_01jd5x0f6w3q8z5n7r2k9v4t1m';
+const agent = { id: agentId, name: 'one', status: 'active', metadata: { team: 'red' } } as unknown as AgentRecord;
+
+/** Words that policies ask for and payloads hold, so that they meet. */
+const WORDS = [
+  'amount',
+  'tool',
+  'send_money',
+  'rm',
+  'ab',
+  'a',
+  'sk-0123',
+  'päss',
+  '@',
+  'x/y',
+  '"q"',
+  '\\',
+  'line\nend',
+  '😀',
+  '😀!',
+  '7',
+  'secret',
+  'SECRET',
+  '',
+];
+const word = fc.constantFrom(...WORDS);
+const text = fc.oneof(
+  word,
+  fc.array(word, { maxLength: 4 }).map((words) => words.join(' ')),
+  fc.string({ unit: 'binary', maxLength: 12 }),
+  fc.constant('a@example.com 4111 1111 1111 1111'),
+);
+const NAMES = [
+  'tool',
+  'model',
+  'token_count',
+  'tokens_used',
+  'arguments',
+  'amount',
+  'constructor',
+  '__proto__',
+  '0',
+  'päss',
+  '',
+];
+const key = fc.oneof({ weight: 60, arbitrary: fc.constantFrom(...NAMES) }, { weight: 1, arbitrary: word });
+const number = fc.oneof(fc.integer(), fc.double({ noNaN: true, noDefaultInfinity: true }), fc.constantFrom(0, 5, 1e21));
+const value = fc.letrec((tie) => ({
+  value: fc.oneof(
+    { depthSize: 'small', withCrossShrink: true },
+    text,
+    number,
+    fc.boolean(),
+    fc.constant(null),
+    tie('array'),
+    tie('object'),
+  ),
+  array: fc.array(tie('value'), { maxLength: 4 }),
+  object: fc.array(fc.tuple(key, tie('value')), { maxLength: 5 }).map((pairs) => Object.fromEntries(pairs)),
+})).value;
+const payload = fc.array(fc.tuple(key, value), { maxLength: 6 }).map((pairs) => Object.fromEntries(pairs));
+const time = fc.constantFrom(
+  '2026-11-20T17:28:00.123Z',
+  '2001-01-01T00:00:00+01:00',
+  '1999-01-01T00:00:00Z',
+  '2000-06-01T00:00:00Z',
+  'yesterday',
+  '2026-11-22T00:00:00Z',
+);
+const trace = fc.oneof(
+  fc.constantFrom('t-1', '0b7c1c1e-0000-4000-8000-000000000001', 'ü', ''),
+  fc.string({ maxLength: 8 }),
+);
+const submission = fc.record(
+  {
+    type: fc.oneof(
+      { weight: 9, arbitrary: fc.constantFrom<string>(...EVENT_TYPES) },
+      { weight: 1, arbitrary: fc.constant('other') },
+    ),
+    payload,
+    trace_id: trace,
+    timestamp: time,
+    extra: fc.constant(1),
+  },
+  { requiredKeys: ['type', 'payload'], noNullPrototype: true },
+);
+/** Mostly plain ones: else few bodies would be read by the plain path at all. */
+const plainSubmission = fc.record(
+  { type: fc.constantFrom<string>(...EVENT_TYPES), payload, trace_id: fc.constantFrom('t-1', 'abc') },
+  { requiredKeys: ['type', 'payload'], noNullPrototype: true },
+);
+const events = fc.oneof(
+  { weight: 5, arbitrary: fc.array(plainSubmission, { minLength: 1, maxLength: 2 * EVENTS_PER_BODY }) },
+  { weight: 2, arbitrary: fc.array(submission, { maxLength: 2 * EVENTS_PER_BODY }) },
+);
+
+const operators = fc.oneof(
+  word,
+  fc.array(word, { minLength: 1, maxLength: 3 }),
+  number,
+  fc.record({ gt: fc.constant(3) }),
+  fc.record({ ne: word }),
+  fc.record({ not_in: fc.array(word, { minLength: 1, maxLength: 2 }) }),
+  fc.record({ exists: fc.boolean() }),
+  fc.record({ contains: word }),
+  fc.record({ starts_with: word }),
+  fc.record({ ends_with: word }),
+  fc.record({
+    matches: fc.constantFrom(
+      '^a',
+      'sk-[0-9]+',
+      '(?i)secret',
+      'send_(money|note)',
+      '[a-z]+@',
+      'x*',
+      '\\bab\\b',
+      '(ab)+ ',
+      'p.ss',
+    ),
+  }),
+);
+const fields = fc.array(
+  fc.tuple(
+    fc.constantFrom(
+      'type',
+      'tool',
+      'payload.tool',
+      'amount',
+      'arguments.amount',
+      'payload.arguments',
+      'arguments.0',
+      'trace_id',
+      'päss',
+      'model',
+    ),
+    operators,
+  ),
+  { maxLength: 2 },
+);
+const own = fc.oneof(
+  fc.constant({ type: 'block_action', conditions: {} }),
+  fc.constant({ type: 'require_approval', conditions: { timeout: '5m' } }),
+  fc.record({
+    type: fc.constant('rate_limit'),
+    conditions: fc.record({
+      threshold: fc.constantFrom(1, 3, 1000),
+      window: fc.constant('1m'),
+      per: fc.constantFrom('agent', 'account', 'payload.tool'),
+    }),
+  }),
+  fc.record({
+    type: fc.constant('data_filter'),
+    conditions: fc.oneof(
+      fc.record({
+        patterns: fc.array(
+          fc.constantFrom(
+            'secret',
+            'sk-[0-9]+',
+            '[0-9]{4} ',
+            'a b',
+            '^rm$',
+            '(?i)Ab',
+            '😀',
+            'x/y',
+            'line.end',
+            '(?s)line.end',
+          ),
+          { minLength: 1, maxLength: 3 },
+        ),
+        redact: fc.boolean(),
+      }),
+      fc.record({
+        detectors: fc.constantFrom(['email'], ['credit_card', 'email'], ['private_key', 'jwt']),
+        redact: fc.boolean(),
+      }),
+      fc.record({ patterns: fc.constant(['secret']), fields: fc.constant(['arguments']) }),
+    ),
+  }),
+  fc.constant({
+    type: 'block_action',
+    conditions: { expression: 'event.type == "error" || agent.metadata.team == "blue"' },
+  }),
+  fc.constant({ type: 'block_action', conditions: { payload_schema: { type: 'object', required: ['tool'] } } }),
+);
+const policies = fc.array(fc.tuple(own, fields, fc.constantFrom(['block'], ['alert'], ['log'], ['block', 'alert'])), {
+  maxLength: 6,
+});
+
+/** How the same values are written: white space, escapes, the form of the body, and now and then a flaw. */
+/** In one of six. */
+function maybe<T>(arbitrary: fc.Arbitrary<T>): fc.Arbitrary<T | null> {
+  return fc.oneof({ weight: 5, arbitrary: fc.constant(null) }, { weight: 1, arbitrary });
+}
+
+const style = fc.record({
+  space: fc.constantFrom('', ' ', '\n', '\t '),
+  escape: fc.constantFrom('none', 'slash', 'unicode'),
+  wrapped: fc.boolean(),
+  flaw: maybe(fc.tuple(fc.nat(), fc.constantFrom('', '"', '}', ',', '\\', '\u0001', '{"a":1,"a":2}', '01', '\xff'))),
+});
+type Style = typeof style extends fc.Arbitrary<infer S> ? S : never;
+
+function written(value: unknown, { space, escape: escaping }: Style): string {
+  if (typeof value === 'string') {
+    let json = JSON.stringify(value);
+    if (escaping === 'slash') json = json.replaceAll('/', '\\/');
+    if (escaping === 'unicode')
+      json = json.replace(/[a-e]/g, (c) => (json.includes('\\') ? c : `\\u00${c.charCodeAt(0).toString(16)}`));
+    return json;
+  }
+  const how = { space, escape: escaping } as Style;
+  if (Array.isArray(value))
+    return `[${space}${value.map((item) => written(item, how)).join(`${space},${space}`)}${space}]`;
+  if (typeof value === 'object' && value !== null) {
+    const members = Object.entries(value).map(
+      ([name, item]) => `${JSON.stringify(name)}${space}:${space}${written(item, how)}`,
+    );
+    return `{${space}${members.join(`${space},`)}${space}}`;
+  }
+  return Object.is(value, -0) ? '-0' : JSON.stringify(value);
+}
+
+function flawed(body: string, flaw: Style['flaw']): Buffer {
+  if (flaw === null) return Buffer.from(body);
+  const at = flaw[0] % (body.length + 1);
+  return flaw[1] === '\xff'
+    ? Buffer.concat([Buffer.from(body.slice(0, at)), Buffer.from([0xff]), Buffer.from(body.slice(at))])
+    : Buffer.from(body.slice(0, at) + flaw[1] + body.slice(at));
+}
+
+type Seen = { answer: string; appended: string };
+
+/** The same parts for both; whatever is random in what they make is blotted out. */
+async function take(rules: RuleSet, body: Buffer, shape: 'single' | 'batch', plain: PlainPath | null): Promise<Seen> {
+  const appended: Append[] = [];
+  const places = new Map<string, number>();
+  const take: IngestParts['gate'] = new RateGate(
+    {
+      take: async (checks) =>
+        checks.map(({ key, threshold, count }) => {
+          const before = places.get(key) ?? 0;
+          places.set(key, before + count);
+          return { granted: Math.max(0, Math.min(count, threshold - before)), atMs: NOW + 7 };
+        }),
+    },
+    new Keys({ prefix: '', partitions: 1 }),
+  );
+  const parts = {
+    cache: { agent: () => ({ record: agent }), rules: () => rules },
+    gate: take,
+    appender: { append: async (append: Append) => void appended.push(append) },
+    backlog: { full: () => false },
+    onAccepted: () => undefined,
+    onUnevaluated: () => undefined,
+  } as unknown as IngestParts;
+  const ingest = new Ingest(parts, plain);
+  const request = { account, agentId, body, requestId: 'r-1', idempotencyKey: undefined };
+  let answer: string;
+  try {
+    answer = blotted(Buffer.from(await ingest[shape](request)));
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error;
+    answer = JSON.stringify([error.code, error.details, error.message]);
+  }
+  const entry = appended.map(
+    ({ digests, rows }) => `${digests.map((digest) => digest.toString()).join(',')} ${rows.toString('latin1')}`,
+  );
+  return { answer, appended: blotted(Buffer.from(entry.join('\n'))) };
+}
+
+function blotted(text: Buffer): string {
+  return text.toString().replace(/(evt|apr)_[0-9a-hjkmnp-tv-z]{26}/g, (id) => `${id.slice(0, 14)}…`);
+}
+
+t.test('both paths answer, record and refuse the same', async (t) => {
+  const clock = Date.now;
+  Date.now = () => NOW;
+  t.teardown(() => {
+    Date.now = clock;
+  });
+  const plain = new PlainPath();
+  const counts = { events: 0, bodies: 0, plain: 0 };
+  const seed = Number(process.env['GATEHOUSE_TEST_SEED'] ?? Math.floor(clock() % 2 ** 31));
+  t.comment(`seed ${seed}`);
+  await fc.assert(
+    fc.asyncProperty(policies, events, style, async (given, submissions, how) => {
+      const rules = ruleSet(given);
+      if (rules === null) return;
+      const list = written(submissions, how);
+      const shape = submissions.length === 1 ? 'single' : 'batch';
+      const body = flawed(
+        shape === 'single' ? written(submissions[0], how) : how.wrapped ? `{"events":${list}}` : list,
+        how.flaw,
+      );
+      counts.bodies++;
+      counts.events += submissions.length;
+      const read = plain.read(body, shape === 'single' ? 'one' : 'many', rules, NOW);
+      if (read !== undefined) counts.plain += submissions.length;
+      const expected = await take(rules, body, shape, null);
+      const seen = await take(rules, body, shape, plain);
+      if (seen.answer !== expected.answer || seen.appended !== expected.appended)
+        throw new Error(
+          `body ${body.toString('latin1')}\nordinary ${expected.answer}\n${expected.appended}\nplain ${seen.answer}\n${seen.appended}`,
+        );
+    }),
+    { numRuns: Math.ceil(EVENTS / EVENTS_PER_BODY), seed },
+  );
+  t.comment(JSON.stringify(counts));
+  t.ok(counts.plain > counts.events / 3, `${counts.plain} of ${counts.events} events were plain`);
+});
+
+function ruleSet(
+  given: [{ type: string; conditions: object }, [string, unknown][], readonly string[]][],
+): RuleSet | null {
+  const made = given.map(([{ type, conditions }, fields, actions], i) => ({
+    id: `pol_${String(i).padStart(26, '0')}`,
+    name: `p${i}`,
+    type,
+    agent_id: null,
+    conditions: { ...Object.fromEntries(fields), ...conditions },
+    actions,
+    severity: null,
+    status: 'active',
+  }));
+  try {
+    return new RuleSet(made as unknown as Policy[]);
+  } catch (error) {
+    if (error instanceof PolicyError) return null;
+    throw error;
+  }
+}
