@@ -31,7 +31,15 @@ const WRITE_AGAIN_MS = 1_000;
 const WRITES_MAX = 15;
 
 /** `at` and `endedAt`: epoch ms by the queue's clock. */
-type Attempted = { record: DeliveryRecord; result: AttemptResult; at: number; endedAt: number; durationMs: number };
+type Attempted = {
+  record: DeliveryRecord;
+  /** Where it was sent, whole. */
+  sentTo: string;
+  result: AttemptResult;
+  at: number;
+  endedAt: number;
+  durationMs: number;
+};
 type Ending = { claim: Claim; record: DeliveryRecord; state: DeliveryState };
 /** What else the commit changes. */
 type Also = Pick<Change, 'changes' | 'audit'> & { guards: Guard[]; writes: Words[] };
@@ -62,7 +70,7 @@ export class Results {
     await this.#write({ claim, record, state: { status: 'pending', nextAttemptAt: at, at } });
   }
 
-  async attempted(claim: Claim, { record: before, result, at, endedAt, durationMs }: Attempted): Promise<void> {
+  async attempted(claim: Claim, { record: before, sentTo, result, at, endedAt, durationMs }: Attempted): Promise<void> {
     const { outcome, statusCode, error, retryAfterMs } = result;
     const attempt: DeliveryAttempt = {
       at: isoTime(at),
@@ -81,7 +89,7 @@ export class Results {
         : null;
     const status = outcome === 'delivered' ? 'delivered' : next === null ? 'failed' : 'pending';
     const ending: Ending = { claim, record, state: { status, nextAttemptAt: next, at: endedAt } };
-    await (outcome === 'gone' ? this.#writeGone(ending) : this.#write(ending));
+    await (outcome === 'gone' ? this.#writeGone(ending, sentTo) : this.#write(ending));
     this.#count(record, status === 'pending' ? 'retry' : status);
     this.#options.log.info(
       {
@@ -102,15 +110,15 @@ export class Results {
     );
   }
 
-  /** 410: the target wants no more, so its alert is switched off, in the system's name. Somebody may change it meanwhile. */
-  async #writeGone(ending: Ending): Promise<void> {
+  /** 410: the target wants no more, so its alert is switched off, in the system's name, unless it has left that target meanwhile. */
+  async #writeGone(ending: Ending, sentTo: string): Promise<void> {
     const { redis, keys } = this.#options;
     const { account, alert } = ending.record;
     const hash = keys.alerts(account);
     for (let round = 0; round < WRITES_MAX; round++) {
       const text = await redis.hget(hash, alert.id);
       const before = text === null ? null : (JSON.parse(text) as AlertRecord);
-      if (text === null || before === null || before.status === 'inactive') {
+      if (text === null || before === null || before.status === 'inactive' || before.target !== sentTo) {
         await this.#write(ending);
         return;
       }

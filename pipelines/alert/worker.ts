@@ -240,7 +240,8 @@ export class DeliveryWorker implements Part {
     const durationMs = Math.round(performance.now() - startedAt);
     const endedAt = await this.#now();
     this.#breakers.note(name, result, { isMail: alert.channel === 'email', now: endedAt });
-    await this.#results.attempted(claimed, { record: { ...record, ...where }, result, at, endedAt, durationMs });
+    const attempted = { record: { ...record, ...where }, sentTo: alert.target, result, at, endedAt, durationMs };
+    await this.#results.attempted(claimed, attempted);
   }
 
   async #alert({ account, alert }: DeliveryRecord): Promise<AlertRecord | null> {

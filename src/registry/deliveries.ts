@@ -240,11 +240,15 @@ export class Deliveries {
       if (alert === null) return null;
       const now = await this.#now();
       const id = mintId('delivery', now);
+      const isErased =
+        alert.agent_id !== null &&
+        (await this.#store.redis.sismember(this.#keys.tombstones(account), alert.agent_id)) === 1;
       const signal: Signal = {
         id: `test/${id}`,
         trigger: alert.trigger,
         account,
-        agent: alert.agent_id,
+        // The alert of an agent that was deleted is still there, and its target can be tried.
+        agent: isErased ? null : alert.agent_id,
         severity: alert.conditions.severity ?? 'low',
         at: now,
         message: 'This is a test notification: nothing has happened.',

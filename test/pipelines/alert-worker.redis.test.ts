@@ -114,6 +114,22 @@ t.test('410 turns the alert inactive, with an audit record of the system, and th
   t.match(told[0], { actor: 'system', resource_id: alert.id, details: { reason: 'target_gone', changed: ['status'] } });
 });
 
+t.test('410 of a target that the alert has left meanwhile does not switch it off', async (t) => {
+  const world = await makeAlertWorld(t, redis);
+  const alert = await world.alert({});
+  const answer = later<AttemptResult>();
+  world.targets.answers.set(alert.target, () => answer.promise);
+  await world.tell([makeSignal(world.account)]);
+  await world.worker.look();
+  await eventually(() => world.targets.got.length === 1);
+  // The same host: only the path is another.
+  await world.alerts.patch(world.account, alert.id, { target: `${alert.target}-new` }, actor);
+  answer.resolve(GONE);
+  await world.worker.idle();
+  t.same(Object.values(await world.statuses()), ['failed']);
+  t.equal((await world.alerts.get(world.account, alert.id))?.status, 'active');
+});
+
 t.test('nothing is sent for an alert that was deleted or switched off while it waited', async (t) => {
   const world = await makeAlertWorld(t, redis);
   const [gone, off] = [await world.alert({}), await world.alert({})];
@@ -280,6 +296,9 @@ t.test('one target that hangs and one that fails among fifty keep none of the ot
   for (let i = 0; i < 4; i++) await world.tell([makeSignal(world.account)]);
   world.worker.start();
   await eventually(() => sound.every(({ target }) => world.targets.ids(target).length === 4), 20_000);
+  // Its second place comes with the next look, where the account had but one left at first.
+  await eventually(() => world.targets.ids(hanging!.target).length >= LANE_SENDS_MAX, 20_000);
+  await world.worker.look();
   t.equal(world.targets.ids(hanging!.target).length, LANE_SENDS_MAX, 'the one that hangs holds its own places');
 });
 
@@ -361,6 +380,17 @@ t.test('after the deletion of an agent nothing about it is sent or recorded', as
   t.equal((await journalOf(world, world.account)).length, before, 'and no row');
   await dropDeliveriesOf(world, world.account, agent.id);
   t.equal(await world.redis.hlen(world.keys.deliveries(world.account)), 0);
+});
+
+t.test('an alert whose agent was deleted can still be tried, without naming the agent', async (t) => {
+  const world = await makeAlertWorld(t, redis);
+  const agents = new Agents(world);
+  const { agent } = await agents.register(world.account, { name: 'a' }, actor);
+  const alert = await world.alert({ agent_id: agent.id });
+  const deliveries = new Deliveries(world);
+  t.match(await deliveries.test(world.account, alert.id), { agent_id: agent.id });
+  await agents.remove(world.account, agent.id, actor);
+  t.match(await deliveries.test(world.account, alert.id), { agent_id: null, test: true });
 });
 
 t.test('more than a host may have waiting is counted and told in summaries', async (t) => {
