@@ -7,6 +7,8 @@ import type { EventType, Severity, Trigger } from './common.ts';
 export const SIGNAL_VERSION = 1;
 /** The single field of a signal entry: the JSON of a SignalEntry. */
 export const SIGNAL_FIELD = 's';
+/** Policies that a signal names: no channel shows more. An event may match 200, and each delivery that waits holds its signal. */
+export const SIGNAL_POLICIES_MAX = 20;
 
 export type Signal = {
   /** `<trigger>/<what it follows from>`, e.g. `anomaly_detected/ano_01jd…`, `agent_down/agt_01jd…/1763745600000`. */

@@ -5,7 +5,7 @@
 // Invariant: a signal's id and content follow from the digest alone, so a replayed event raises the very same signals.
 import { SEVERITIES, type Severity } from '../../schemas/common.ts';
 import type { EventDigest, MatchDigest } from '../../schemas/entry.ts';
-import type { Signal } from '../../schemas/signal.ts';
+import { SIGNAL_POLICIES_MAX, type Signal } from '../../schemas/signal.ts';
 
 /** `limit`: told of once per window of this counter. */
 export type Raised = { signal: Signal; limit?: { counter: string; windowMs: number } };
@@ -13,8 +13,6 @@ export type Raised = { signal: Signal; limit?: { counter: string; windowMs: numb
 /** Where a rate limit's counter is not told, its signals are told apart by policy, once a minute. */
 const WINDOW_MS_UNKNOWN = 60_000;
 const NAME_CHARACTERS_MAX = 100;
-/** Policies that a signal names: no channel shows more. An event may match 200, and each delivery that waits holds its signal. */
-const POLICIES_MAX = 20;
 
 export function signalsOf(event: EventDigest): Raised[] {
   const told = (event.matches ?? []).filter(interrupts);
@@ -47,7 +45,7 @@ function violation(event: EventDigest, matches: readonly MatchDigest[]): Signal 
     trigger: 'policy_violation',
     severity: severities.reduce((a, b) => (severityRank(a) >= severityRank(b) ? a : b)),
     message: `${named(matches)} ${deed(event)} (${event.type}) of agent ${event.agent}.`,
-    policies: matches.slice(0, POLICIES_MAX).map(asPolicy),
+    policies: matches.slice(0, SIGNAL_POLICIES_MAX).map(asPolicy),
     ...ofEvent(event),
   };
 }

@@ -3,7 +3,7 @@
 // same ones. Ids of an event's anomalies differ by kind.
 import type { Anomaly } from '../../schemas/anomaly.ts';
 import type { EventDigest } from '../../schemas/entry.ts';
-import type { Signal } from '../../schemas/signal.ts';
+import { SIGNAL_POLICIES_MAX, type Signal } from '../../schemas/signal.ts';
 import { derivedId, hashedId, timeOfId } from '../../src/ids.ts';
 import type { Blocked } from './blocked-event.ts';
 import { type Finding, sentenceOf, severityOf } from './finding.ts';
@@ -34,7 +34,7 @@ export function toAnomalous(event: EventDigest, found: Finding | Blocked): Anoma
 }
 
 export function signalOf({ row, event }: Anomalous): Signal {
-  const matches = row.kind === 'blocked_event' ? (event.matches ?? []) : [];
+  const matches = row.kind === 'blocked_event' ? (event.matches ?? []).slice(0, SIGNAL_POLICIES_MAX) : [];
   const policies = matches.map(({ policy_id: id, name, type, severity }) => ({ id, name, type, severity }));
   const { id: eventId, type, occurredAt, traceId } = event;
   return {
