@@ -17,6 +17,7 @@ import type { ClickHouse } from '../../clickhouse/client.ts';
 import { type ChainEnd, chainEnds } from '../../clickhouse/queries/chain-blocks.ts';
 import { CHAIN_FIELD, type ChainBlock, encodeBlocks, HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';
 import { genesis, link, MARKER_TAG, packMarker } from '../../src/audit/hash.ts';
+import { REGISTRY_CHAIN } from '../../src/audit/verify.ts';
 import { timeOfId } from '../../src/ids.ts';
 import { CHAIN_PENDING_MAX } from '../../src/limits.ts';
 import type { Commands } from '../../src/redis/client.ts';
@@ -34,6 +35,9 @@ type Head = { n: number; hash: Buffer };
 const FIELDS_AT_ONCE = 1_000;
 /** Accounts whose chains are known to be in step with ClickHouse; past that all are asked for again. */
 const KNOWN_MAX = 200_000;
+
+/** A time that the tables can hold, also with the longest retention added. */
+const NEVER_MS = Date.parse('2200-01-01T00:00:00Z');
 
 /** Too many blocks wait for ClickHouse: the batch must wait, too. */
 export class ChainBehind extends Error {
@@ -89,13 +93,12 @@ export class ChainWriter {
     const chain = this.#options.keys.chainOf(stream);
     const isBehind = end !== undefined && end.n > (head?.n ?? 0);
     const start = isBehind ? end : (head ?? { n: 0, hash: genesis(account, chain) });
-    if (start.n > 0 && !isBehind) return makeBlock(account, start, entries);
     const atMs = Date.now();
+    const keptFrom = chain === REGISTRY_CHAIN ? NEVER_MS : atMs;
+    if (start.n > 0 && !isBehind) return keptSince(keptFrom, makeBlock(account, start, entries));
     const toMs = isBehind || !(await this.#isYounger(account)) ? atMs : 0;
-    return makeBlock(account, start, [
-      markerEntry(account, { atMs, fromMs: isBehind ? end.fromMs : 0, toMs }),
-      ...entries,
-    ]);
+    const marker = markerEntry(account, { atMs, fromMs: isBehind ? end.fromMs : 0, toMs });
+    return keptSince(keptFrom, makeBlock(account, start, [marker, ...entries]));
   }
 
   /** Is the account younger than the chains? Then all of its rows are in them. */
@@ -146,6 +149,14 @@ function groupByAccount(entries: readonly Chained[]): Map<string, Chained[]> {
 
 function markerEntry(account: string, marker: { atMs: number; fromMs: number; toMs: number }): Chained {
   return { account, agent: MARKER_TAG, ...packMarker(marker), atMs: marker.atMs };
+}
+
+/**
+ * A block's contents expire by its `lastMs`. Those of the registry never do, as the audit log never does. Those of events not before
+ * what was chained earlier, also where the rows are old ones that had been parked: so what has expired is always a chain's beginning.
+ */
+function keptSince(ms: number, block: ChainBlock): ChainBlock {
+  return { ...block, lastMs: Math.max(block.lastMs, ms) };
 }
 
 /** The entries behind `head` as one block. */

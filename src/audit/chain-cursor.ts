@@ -24,6 +24,9 @@ export type CursorOptions = {
   onFault: (fault: Fault) => void;
 };
 
+/** For so long a chain's end is taken for its end: most chains of an account are short, and each question is a query. */
+const END_KNOWN_MS = 1_000;
+
 /** A block that was reached, with the time of its earliest entry by its ids. `isEmpty`: its contents have expired. */
 export type Reached = { block: ChainBlock; fromMs: number; isEmpty: boolean };
 
@@ -38,6 +41,10 @@ export class ChainCursor {
   #next: Reached | null = null;
   /** Epoch ms of the latest entries that were reached. */
   lastMs = 0;
+  /** Epoch ms: what lies behind this place was chained later than that. */
+  #chainedAfterMs = 0;
+  /** Monotonic ms at which the chain's end was met. */
+  #endMetMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: CursorOptions) {
     this.#options = options;
@@ -45,12 +52,20 @@ export class ChainCursor {
     this.n = options.start?.n ?? 0;
     this.hash = options.start?.hash ?? genesis(options.account, options.chain);
     this.#remembered = options.remembered.filter(({ n }) => n > this.n).sort((a, b) => a.n - b.n);
+    for (const { n, atMs } of options.remembered) if (n <= this.n) this.#noteTime(atMs);
   }
 
   /** The next block, checked, without passing it; null: that was the last one for now. */
   async peek(): Promise<Reached | null> {
-    this.#next ??= await this.#reach();
+    if (this.#next !== null || performance.now() - this.#endMetMs < END_KNOWN_MS) return this.#next;
+    this.#next = await this.#reach();
+    if (this.#next === null) this.#endMetMs = performance.now();
     return this.#next;
+  }
+
+  /** There may be more by now. */
+  goOn(): void {
+    this.#endMetMs = Number.NEGATIVE_INFINITY;
   }
 
   async take(): Promise<Reached | null> {
@@ -78,7 +93,7 @@ export class ChainCursor {
   #pass(given: ChainBlock): Reached {
     const block = this.#rest(given);
     const { firstN, count } = block;
-    const isEmpty = block.leaves.length === 0 && block.agents.length === 0 && block.ids.length === 0;
+    const isEmpty = isEmptyBlock(block);
     const fromMs = isEmpty ? this.lastMs : earliest(block.ids);
     const atMs = Number.isFinite(fromMs) ? fromMs : this.lastMs;
     if (firstN > this.n + 1) this.#fault('missing', this.n + 1, this.lastMs);
@@ -95,11 +110,13 @@ export class ChainCursor {
 
   /**
    * Of a block that begins before this place, and leads to it by its own hashes, what lies behind: somebody has written it again,
-   * longer, since its beginning was read.
+   * longer, since its beginning was read, or two have copied the same blocks at once. One that has expired cannot show the way.
    */
   #rest(block: ChainBlock): ChainBlock {
     const { firstN, count, leaves, agents, ids } = block;
     const known = this.n + 1 - firstN;
+    if (known > 0 && isEmptyBlock(block))
+      return { ...block, firstN: this.n + 1, count: count - known, previous: this.hash };
     if (known <= 0 || leaves.length !== count * HASH_BYTES || ids.length !== count * ID_BYTES) return block;
     let hash = block.previous;
     for (let i = 0; i < known; i++) hash = link(hash, firstN + i, block, i);
@@ -112,15 +129,20 @@ export class ChainCursor {
     };
   }
 
-  /** Nothing is left to be recomputed; it may be so only where it can have expired. */
+  /**
+   * Nothing is left to be recomputed; it may be so only where it can have expired. What a block says of its own time is not
+   * enough: blocks expire in the order in which they were chained, so nothing that lies behind a younger entry has expired.
+   */
   #passEmpty({ firstN, count, hash, lastMs }: ChainBlock): Buffer {
     const { expiredBeforeMs } = this.#options;
-    if (expiredBeforeMs === null || lastMs >= expiredBeforeMs) this.#fault('missing', firstN, this.lastMs);
+    const youngestMs = Math.max(lastMs, this.#chainedAfterMs);
+    if (expiredBeforeMs === null || youngestMs >= expiredBeforeMs) this.#fault('missing', firstN, this.lastMs);
     const last = firstN + count - 1;
     while (this.#remembered[0] !== undefined && this.#remembered[0].n <= last) {
       const { n, hash: known, atMs } = this.#remembered.shift()!;
       const isWrong = n === last ? !known.equals(hash) : expiredBeforeMs === null || atMs >= expiredBeforeMs;
       if (isWrong) this.#fault('head_mismatch', n, this.lastMs);
+      this.#noteTime(atMs);
     }
     return hash;
   }
@@ -135,8 +157,10 @@ export class ChainCursor {
     for (let i = 0; i < count; i++) {
       const n = firstN + i;
       hash = link(hash, n, block, i);
+      this.#noteTime(timeOfPacked(ids.subarray(i * ID_BYTES)));
       while (this.#remembered[0] !== undefined && this.#remembered[0].n <= n) {
-        const { n: known, hash: wanted } = this.#remembered.shift()!;
+        const { n: known, hash: wanted, atMs } = this.#remembered.shift()!;
+        this.#noteTime(atMs);
         if (known !== n || !wanted.equals(hash))
           this.#fault('head_mismatch', known, timeOfPacked(ids.subarray(i * ID_BYTES)));
       }
@@ -144,9 +168,17 @@ export class ChainCursor {
     return hash;
   }
 
+  #noteTime(atMs: number): void {
+    if (atMs > this.#chainedAfterMs) this.#chainedAfterMs = atMs;
+  }
+
   #fault(kind: Fault['kind'], position: number, atMs: number): void {
     this.#options.onFault({ chain: this.chain, position, kind, atMs });
   }
+}
+
+function isEmptyBlock({ leaves, agents, ids }: ChainBlock): boolean {
+  return leaves.length === 0 && agents.length === 0 && ids.length === 0;
 }
 
 function earliest(ids: Buffer): number {

@@ -97,6 +97,7 @@ export class Ledger {
   /** Looks for the strays' leaves in what the chains hold by now. Other entries are newer than the comparison. */
   async catchUp(): Promise<void> {
     for (const cursor of this.cursors) {
+      cursor.goOn();
       for (let reached = await cursor.take(); reached !== null; reached = await cursor.take())
         this.#takeStrays(cursor.chain, reached.block);
     }
@@ -226,12 +227,13 @@ export class Ledger {
 }
 
 function addTo(gaps: Map<string, Gap>, expected: Expected): void {
-  const gap = gaps.get(expected.agent);
-  if (gap === undefined) gaps.set(expected.agent, { count: 1, kept: [expected] });
-  else {
-    gap.count++;
-    if (gap.kept.length < GAP_KEPT_MAX) gap.kept.push(expected);
-  }
+  const gap = gaps.get(expected.agent) ?? { count: 0, kept: [] };
+  gaps.set(expected.agent, gap);
+  gap.count++;
+  // Copies: a view would hold on to its whole page, and gaps are kept to the end.
+  const { leaf, packed } = expected;
+  if (gap.kept.length < GAP_KEPT_MAX)
+    gap.kept.push({ ...expected, leaf: Buffer.from(leaf), packed: Buffer.from(packed) });
 }
 
 /** 16 bytes as a key of a Map. */

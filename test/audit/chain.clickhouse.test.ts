@@ -2,6 +2,8 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import t from 'tap';
+import { migrate } from '../../clickhouse/migrate.ts';
+import { chainPage, insertBlocks } from '../../clickhouse/queries/chain-blocks.ts';
 import { assetPath } from '../../src/assets.ts';
 import { mintId } from '../../src/ids.ts';
 import { startPipelines } from '../pipelines/harness.ts';
@@ -177,3 +179,37 @@ t.test(
     );
   },
 );
+
+t.test('the contents of old blocks of events expire, those of the registry never do', async (t) => {
+  const world = await makeAuditWorld(t, servers);
+  await startPipelines(t, world);
+  const { clickhouse } = world;
+  const account = newAccount();
+  const agent = await newAgent(world, account, 'old');
+  await submit(world, { account, agent }, [{ received_at: Date.now() - 40 * 24 * 3_600_000 }]);
+  await settle(world, account);
+  await world.flush();
+  await migrate(clickhouse, { retentionDays: 1 });
+  const contents = async () => {
+    await clickhouse.command('OPTIMIZE TABLE audit_chain FINAL');
+    return clickhouse.query<{ kind: string; leaves: number; ids: number }>(
+      "SELECT if(chain = 'registry', chain, 'events') AS kind, length(leaves) AS leaves, length(ids) AS ids FROM audit_chain FINAL ORDER BY kind",
+    );
+  };
+  const [events, registry] = await contents();
+  t.match(events, { kind: 'events', leaves: 2, ids: 2 }, 'counted from when they were chained');
+  t.match(registry, { kind: 'registry', leaves: 2, ids: 2 });
+  const { keys } = world;
+  const pages = ['registry', keys.chainOf(keys.events(keys.partitionOf(account, agent)))].map(async (chain) => {
+    const [block] = await chainPage(clickhouse, { account, chain, fromN: 1 });
+    return { ...block!, lastMs: block!.lastMs - 4 * 24 * 3_600_000 };
+  });
+  const older = await Promise.all(pages);
+  await clickhouse.command('TRUNCATE TABLE audit_chain');
+  await insertBlocks(clickhouse, older, 'four days later');
+  const later = await contents();
+  t.match(later, [
+    { kind: 'events', leaves: 0, ids: 0 },
+    { kind: 'registry', leaves: 2, ids: 2 },
+  ]);
+});

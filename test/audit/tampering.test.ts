@@ -1,6 +1,8 @@
 // Tamperings with an audit trail in memory: each is found, and a trail that nobody touched is not complained of.
 import t from 'tap';
-import { HANDS, makeTrail, Random, rewrite, verifyTrail } from './tampering.ts';
+import type { ChainBlock } from '../../schemas/chain.ts';
+import { packId } from '../../src/audit/hash.ts';
+import { HANDS, makeTrail, Random, rewrite, type Trail, verifyTrail } from './tampering.ts';
 
 const EACH = 12;
 const seed = Number(process.env.SEED ?? Date.now() % 1_000_000);
@@ -55,4 +57,78 @@ t.test('the entry that was touched is the one that is named', async (t) => {
     chain: 'events-1',
     entry_id: row.id.replace('evt_', 'log_'),
   });
+});
+
+const NOTHING = Buffer.alloc(0);
+
+/** What ClickHouse leaves of a block whose contents have expired; `lastMs` is its own word. */
+function emptied(block: ChainBlock, lastMs = block.lastMs): ChainBlock {
+  return { ...block, lastMs, leaves: NOTHING, agents: NOTHING, ids: NOTHING };
+}
+
+/** Lets the first half of a chain of events expire. Returns where the retention begins and how many blocks are empty. */
+function expireHalf(trail: Trail, chain: string): { expiredBeforeMs: number; empty: number } {
+  const blocks = trail.blocks.get(chain)!;
+  const empty = blocks.length >> 1;
+  const expiredBeforeMs = Math.max(...blocks.slice(0, empty).map(({ lastMs }) => lastMs)) + 1;
+  trail.blocks.set(
+    chain,
+    blocks.map((block, i) => (i < empty ? emptied(block) : block)),
+  );
+  trail.rows.set(
+    chain,
+    trail.rows.get(chain)!.filter(({ atMs }) => atMs >= expiredBeforeMs),
+  );
+  return { expiredBeforeMs, empty };
+}
+
+t.test('what has expired is no fault, also where two have copied the same blocks', async (t) => {
+  for (let i = 0; i < EACH; i++) {
+    const trail = makeTrail(new Random(seed + i));
+    const { expiredBeforeMs, empty } = expireHalf(trail, 'events-0');
+    t.match(await verifyTrail(trail, { expiredBeforeMs }), { valid: true, first_invalid: null });
+    const blocks = trail.blocks.get('events-0')!;
+    const before = blocks.findLastIndex((_, j) => j < empty - 1 && blocks[j + 1]!.count > 1);
+    blocks[before] = { ...blocks[before]!, count: blocks[before]!.count + 1 };
+    t.match(await verifyTrail(trail, { expiredBeforeMs }), { valid: true, first_invalid: null });
+  }
+});
+
+t.test(
+  'a block among younger ones that was given out as expired is missing, whatever it says of its time',
+  async (t) => {
+    for (let i = 0; i < EACH; i++) {
+      const random = new Random(seed + i);
+      const trail = makeTrail(random);
+      const { expiredBeforeMs, empty } = expireHalf(trail, 'events-0');
+      const blocks = trail.blocks.get('events-0')!;
+      const at = empty + 1 + random.below(blocks.length - empty - 1);
+      const ids = new Set(idsOf(blocks[at]!));
+      trail.rows.set(
+        'events-0',
+        trail.rows.get('events-0')!.filter(({ id }) => !ids.has(packId(id).toString('hex'))),
+      );
+      blocks[at] = emptied(blocks[at]!, 1);
+      for (const withCheckpoint of [true, false]) {
+        const found = await verifyTrail(trail, { expiredBeforeMs, withCheckpoint });
+        t.match(found, { valid: false, first_invalid: { kind: 'missing', chain: 'events-0' } });
+      }
+    }
+  },
+);
+
+function idsOf({ ids, count }: ChainBlock): string[] {
+  return Array.from({ length: count }, (_, i) => ids.toString('hex', i * 16, (i + 1) * 16));
+}
+
+t.test('the end of a chain is asked for once, not with each block of the others', async (t) => {
+  const trail = makeTrail(new Random(seed), 3_000);
+  trail.blocks.set('events-7', []);
+  const reads = new Map<string, number>();
+  const found = await verifyTrail(trail, {}, (chain) => reads.set(chain, (reads.get(chain) ?? 0) + 1));
+  t.equal(found.valid, true);
+  const blocks = [...trail.blocks.values()].flat().length;
+  const seconds = 10;
+  t.ok(blocks > 3 * seconds, `${blocks} blocks`);
+  t.ok(reads.get('events-7')! <= seconds, `${reads.get('events-7')} questions for a chain without a block`);
 });

@@ -158,7 +158,12 @@ function erase(trail: Trail, agent: string): void {
   }
 }
 
-export function verifyTrail(trail: Trail, { withCheckpoint = true } = {}): Promise<AuditVerification> {
+/** `expiredBeforeMs`: as in an account that is older than the retention. */
+export function verifyTrail(
+  trail: Trail,
+  { withCheckpoint = true, expiredBeforeMs }: { withCheckpoint?: boolean; expiredBeforeMs?: number } = {},
+  onRead: (chain: string) => void = () => undefined,
+): Promise<AuditVerification> {
   const { account, rows, blocks, checkpoint, heads } = trail;
   const chains = [...new Set([...blocks.keys(), ...checkpoint.keys()])].sort();
   const ofEvents = () => [...rows].filter(([chain]) => chain !== REGISTRY_CHAIN).flatMap(([, some]) => some);
@@ -170,8 +175,11 @@ export function verifyTrail(trail: Trail, { withCheckpoint = true } = {}): Promi
     {
       account,
       chains,
-      readPage: async (chain, fromN) =>
-        (blocks.get(chain) ?? []).filter(({ firstN }) => firstN >= fromN).sort((a, b) => a.firstN - b.firstN),
+      readPage: async (chain, fromN) => {
+        onRead(chain);
+        const behind = (blocks.get(chain) ?? []).filter(({ firstN, count }) => firstN + count > fromN);
+        return behind.sort((a, b) => a.firstN - b.firstN);
+      },
       events: sourceOf(ofEvents),
       registry: sourceOf(() => rows.get(REGISTRY_CHAIN)!),
       chainOf: (row) => [...rows].find(([, some]) => some.some(({ id }) => id === row.id))?.[0] ?? 'events-0',
@@ -182,8 +190,8 @@ export function verifyTrail(trail: Trail, { withCheckpoint = true } = {}): Promi
     {
       fromMs: 0,
       toMs: Number.POSITIVE_INFINITY,
-      expiredBeforeMs: 0,
-      mayHaveExpired: false,
+      expiredBeforeMs: expiredBeforeMs ?? 0,
+      mayHaveExpired: expiredBeforeMs !== undefined,
       deadlineMs: Number.POSITIVE_INFINITY,
     },
   );
