@@ -16,8 +16,10 @@ import type { Keys } from '../../src/redis/keys.ts';
 
 export type ChainFlusherOptions = { redis: Commands; keys: Keys; clickhouse: ClickHouse; log: Log; metrics: Metrics };
 
-/** Pending entries of a stream taken at once: each holds at most a batch's blocks, 1.3 MB. */
-const ENTRIES_AT_ONCE = 50;
+/** Pending entries of a stream read at once: each holds at most a batch's blocks, 1.3 MB. */
+const ENTRIES_AT_ONCE = 8;
+/** Of one insert, over all streams: five times what 5 s at full speed leave. What piled up while inserts failed goes in several. */
+const INSERT_BYTES = 32 * 1024 * 1024;
 
 export class ChainFlusher {
   readonly #options: ChainFlusherOptions;
@@ -61,22 +63,35 @@ export class ChainFlusher {
   async #flushAll(streams: readonly string[]): Promise<void> {
     let left = [...streams];
     while (left.length > 0) {
-      const taken = (await Promise.all(left.map((stream) => this.#take(stream)))).filter(({ last }) => last !== '');
+      const bytesMax = INSERT_BYTES / left.length;
+      const taken = (await Promise.all(left.map((stream) => this.#take(stream, bytesMax)))).filter(
+        ({ last }) => last !== '',
+      );
       const blocks = taken.flatMap((one) => one.blocks);
       if (blocks.length > 0) await this.#insert(blocks);
       await Promise.all(taken.map(({ stream, last }) => this.#remove(stream, last)));
-      left = taken.filter(({ entries }) => entries === ENTRIES_AT_ONCE).map(({ stream }) => stream);
+      left = taken.filter(({ isMore }) => isMore).map(({ stream }) => stream);
     }
   }
 
-  async #take(stream: string) {
+  /** The oldest that wait in a stream, up to `bytesMax` and one reading. */
+  async #take(stream: string, bytesMax: number) {
     const { redis, keys } = this.#options;
-    const entries = await redis.xrangeBuffer(keys.chainPending(stream), '-', '+', 'COUNT', ENTRIES_AT_ONCE);
     const chain = keys.chainOf(stream);
-    const blocks = entries.flatMap(([, [field, bytes]]) =>
-      field?.toString() === CHAIN_FIELD ? decodeBlocks(bytes!).map((block) => ({ ...block, chain })) : [],
-    );
-    return { stream, blocks: joinBlocks(blocks), last: entries.at(-1)?.[0].toString() ?? '', entries: entries.length };
+    const blocks: StoredBlock[] = [];
+    let [last, bytes, isMore] = ['', 0, true];
+    while (isMore && bytes < bytesMax) {
+      const from = last === '' ? '-' : `(${last}`;
+      const entries = await redis.xrangeBuffer(keys.chainPending(stream), from, '+', 'COUNT', ENTRIES_AT_ONCE);
+      for (const [id, [field, value]] of entries) {
+        last = id.toString();
+        if (field?.toString() !== CHAIN_FIELD) continue;
+        bytes += value!.length;
+        for (const block of decodeBlocks(value!)) blocks.push({ ...block, chain });
+      }
+      isMore = entries.length === ENTRIES_AT_ONCE;
+    }
+    return { stream, blocks: joinBlocks(blocks), last, isMore };
   }
 
   async #insert(blocks: readonly StoredBlock[]): Promise<void> {
