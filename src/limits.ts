@@ -125,6 +125,9 @@ export const CHAIN_PENDING_MAX = 200;
 /** Entries of a block that was made of several: 512 KiB. */
 export const CHAIN_BLOCK_ENTRIES_MAX = 8_192;
 
+/** Verifications of audit chains that a front does at once: each reads 32 MB at a time and holds as many entries again. */
+export const VERIFICATIONS_MAX = 2;
+
 /** Baselines in memory, for each partition that is drained here: 1.5 KB each, so 50 MB over 8 partitions. Others are read with their batch. */
 export const BASELINES_MAX = 4_096;
 /** A baseline is forgotten when its agent has been silent for this long; each event's writing prolongs it. */

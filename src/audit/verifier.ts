@@ -1,8 +1,12 @@
 // Verifies an account's audit chains as they lie in ClickHouse and Redis (behind the endpoint and the command; verify.ts does the work).
+// Bounded: one verification an account and VERIFICATIONS_MAX in all at once, since each holds up to 100 MB and most of a core; the
+// next one is refused (503).
 // Failure: ClickHouse or Redis away: throws what they throw; nothing is ever called valid that could not be read.
 import { blockBefore, chainNames, firstBlockSince } from '../../clickhouse/queries/chain-blocks.ts';
 import type { AuditVerification } from '../../schemas/audit-verification.ts';
+import { ServiceError } from '../errors.ts';
 import { timeOfId } from '../ids.ts';
+import { VERIFICATIONS_MAX } from '../limits.ts';
 import type { Remembered } from './chain-cursor.ts';
 import { genesis } from './hash.ts';
 import { Blocks, eventSource, readHeads, registrySource, type Stores, streamsOf } from './sources.ts';
@@ -25,13 +29,29 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 export class AuditVerifier {
   readonly #stores: Stores;
   readonly #retentionMs: number;
+  readonly #verifying = new Set<string>();
 
   constructor(options: Stores & { retentionDays: number }) {
     this.#stores = options;
     this.#retentionMs = options.retentionDays * DAY_MS;
   }
 
+  /** Throws ServiceError unavailable where too many are at it. */
   async verify(account: string, options: VerifyOptions): Promise<AuditVerification> {
+    const isBusy = this.#verifying.has(account);
+    if (isBusy || this.#verifying.size >= VERIFICATIONS_MAX) {
+      const who = isBusy ? 'of this account' : 'of other accounts';
+      throw new ServiceError('unavailable', `A verification ${who} is still running here.`, { retryAfterSeconds: 5 });
+    }
+    this.#verifying.add(account);
+    try {
+      return await this.#verify(account, options);
+    } finally {
+      this.#verifying.delete(account);
+    }
+  }
+
+  async #verify(account: string, options: VerifyOptions): Promise<AuditVerification> {
     const { clickhouse, keys } = this.#stores;
     const { fromMs = 0, toMs, budgetMs, checkpoint = new Map<string, Remembered>(), settle } = options;
     const heads = await readHeads(this.#stores, account);
