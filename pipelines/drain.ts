@@ -251,7 +251,9 @@ export class Drain<T> {
     if (await this.#patiently(async () => work.hasEffect(taken.values, kept?.manifest.plan))) {
       const ticket = await this.#turn(taken, kept === null);
       try {
+        // It may have grown while it waited.
         batch.last = taken.ids.at(-1)!;
+        batch.suspect = taken.retried;
         refused = await this.#apply(batch, taken, kept, ticket);
       } finally {
         ticket.giveBack();
