@@ -1,7 +1,7 @@
 // The alert pipeline (step 16 of the path: beside the store). Event streams, digests only, and signal streams.
 // Events: pending ones open approvals; matches become signals. Signals meet the account's alerts and become deliveries (tell.ts).
 // Idempotent by tell.ts, whatever of a batch is replayed. An entry of another version, or one that cannot be read, is parked.
-// Failure: Redis away, the batch waits in its stream and is tried again. ClickHouse is not needed here.
+// Failure: Redis away, the batch waits in its stream and is tried again. ClickHouse is needed for old pending events alone (open.ts).
 import { decodeEntry, EntryFormatError, type EventDigest } from '../../schemas/entry.ts';
 import { SIGNAL_FIELD, SIGNAL_VERSION, type Signal, type SignalEntry } from '../../schemas/signal.ts';
 import type { Metrics } from '../../src/metrics.ts';

@@ -2,7 +2,7 @@
 // pipelines process, beside the pipelines).
 // No lease: an expiry is a commit that holds only while the approval is still pending, so any number of processes may look at
 // the same ones. Each look takes the oldest deadlines of each shard, so a flood of them is worked off in order.
-// A decision is forgotten in Redis a day after it was made, and only once its shard's journal has been stored past it.
+// A decision is forgotten in Redis an hour after it was made, and only once its shard's journal has been stored past it.
 // Anything that fails is tried again at the next look; a Redis that is away makes approvals expire later, never twice.
 import { APPROVAL_EXPIRY_POLL_MS, APPROVAL_KEPT_MS, APPROVALS_AT_ONCE } from '../../src/limits.ts';
 import type { Log } from '../../src/log.ts';
@@ -54,7 +54,7 @@ export class ApprovalExpiry {
     await Promise.all(SHARDS.map((shard) => this.#expire(shard)));
   }
 
-  /** Forgets what has been decided for a day and is stored. Rejects where Redis cannot be asked. */
+  /** Forgets what has been decided for an hour and is stored. Rejects where Redis cannot be asked. */
   async forget(): Promise<number> {
     const { redis, keys } = this.#options;
     let forgotten = 0;

@@ -1,7 +1,7 @@
 // Opens the approvals of pending events (from the alert pipeline: event streams, group `alert`).
 // Everything in an approval comes from the event's digest, so whoever opens it again would write the same.
-// Idempotent: an approval that Redis knows, pending or decided, is left alone. Redis forgets decisions after a day, so of
-// events that are nearly that old ClickHouse is asked as well; nothing is forgotten before it is there (expiry.ts).
+// Idempotent: an approval that Redis knows, pending or decided, is left alone. Redis forgets decisions after an hour, so of
+// events half that old ClickHouse is asked as well; nothing is forgotten before it is there (expiry.ts).
 // An event whose agent is deleted opens nothing. Whatever this throws is tried again by the drain.
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { decidedApprovals } from '../../clickhouse/queries/list-approvals.ts';
@@ -17,8 +17,8 @@ export type OpenOptions = ApprovalsOptions & {
   metrics: Pick<Metrics, 'inc'>;
 };
 
-/** A decision is younger than its event; this much is left for clocks that disagree. */
-const SURE_MS = APPROVAL_KEPT_MS - 60 * 60 * 1000;
+/** A decision is younger than its event; half of the time is left for clocks that disagree. */
+const SURE_MS = APPROVAL_KEPT_MS / 2;
 /** Of a digest that a front wrote before digests had terms: the defaults of a policy. */
 const TERMS = { timeoutSeconds: 3_600, onTimeout: 'deny' } as const;
 

@@ -3,7 +3,7 @@
 //   open      pending, with a deadline                                   by pipelines/approval/open.ts
 //   decide    approved or denied                                         by POST /v1/approvals/{id}
 //   expire    what `on_timeout` says, once the deadline is past          by pipelines/approval/expiry.ts
-//   forget    a day after the decision ClickHouse alone knows it
+//   forget    an hour after the decision ClickHouse alone knows it
 //
 // Each step is one commit: records, audit entry, row for ClickHouse, and the news to those who wait.
 // Invariant: an approval is in one of two hashes, pending or decided; whoever takes it from the first into the second, under
@@ -81,7 +81,7 @@ export class Approvals {
     return total;
   }
 
-  /** From Redis: every pending one, and those decided within a day. null: no such approval, or an older one. */
+  /** From Redis: every pending one, and those decided within the hour. null: no such approval, or an older one. */
   get(account: string, id: string): Promise<Approval | null> {
     return answering(async () => {
       if (!isId('approval', id)) return null;

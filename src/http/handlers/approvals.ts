@@ -1,5 +1,5 @@
 // Approvals: list, wait for one, decide (decisions 6.3).
-// Redis is asked first: it holds what is pending and what was decided within a day. An approval that it does not know may be
+// Redis is asked first: it holds what is pending and what was decided within the hour. An approval that it does not know may be
 // of an event that was answered a moment ago, so the openings are waited for; then ClickHouse is asked for older decisions.
 // An id that stays unknown is 404, or 503 if the openings are behind: then nobody can say yet that there is no such approval.
 import { decidedApprovals, listApprovals } from '../../../clickhouse/queries/list-approvals.ts';
