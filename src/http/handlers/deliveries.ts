@@ -2,6 +2,7 @@
 import { getDelivery, listDeliveries } from '../../../clickhouse/queries/list-deliveries.ts';
 import { CHANNELS, page as pageSchema } from '../../../schemas/common.ts';
 import { DELIVERY_STATUSES, Delivery } from '../../../schemas/delivery.ts';
+import { ServiceError } from '../../errors.ts';
 import { isId } from '../../ids.ts';
 import { oneOf, paging, RECORD_PAGE, text } from '../query.ts';
 import { ask, found, json, markIncomplete, notFound, page } from '../reply.ts';
@@ -66,7 +67,14 @@ export const deliveryRoutes: Route[] = [
       errors: ['not_redeliverable'],
     },
     async handle({ account, params }, parts) {
-      const { kept } = await keptDelivery(account, params[0]!, parts);
+      const { kept, complete } = await keptDelivery(account, params[0]!, parts);
+      // What it was may be past: it may have been ordered and delivered since.
+      if (!complete) {
+        throw new ServiceError('unavailable', 'What has become of the delivery is not known yet.', {
+          recorded: false,
+          retryAfterSeconds: 1,
+        });
+      }
       return json(200, await parts.registry.deliveries.redeliver(account, kept));
     },
   }),
