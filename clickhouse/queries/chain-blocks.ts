@@ -16,8 +16,10 @@ const PAGE_ENTRIES_MAX = 32_768;
 const PAGE_BLOCKS_MAX = 4_096;
 /** No block is longer: neither a batch, nor what several batches were joined to. */
 const BLOCK_ENTRIES_MAX = 32_768;
-/** Accounts asked for at once. */
+/** Accounts asked for at once; of those whose chains are long fewer, so that only their ends are read. */
 const ACCOUNTS_AT_ONCE = 2_000;
+const LONG_AT_ONCE = 10;
+const LONG_ENTRIES = 100_000;
 
 /** Written again with more entries a block replaces the shorter one; written again as it was it changes nothing. */
 export function insertBlocks(clickhouse: ClickHouse, blocks: readonly StoredBlock[], token: string): Promise<void> {
@@ -41,19 +43,32 @@ function encode(block: StoredBlock): Buffer {
     .done();
 }
 
-/** The newest block of each of these accounts in one chain; accounts without a block are left out. */
+/**
+ * Where one chain ends for each of these accounts; accounts that have nothing from there on are left out. `accounts`: account -> number
+ * of an entry that the end is not before, 0: not known. It spares reading all of the blocks there ever were.
+ */
 export async function chainEnds(
   clickhouse: ClickHouse,
   chain: string,
-  accounts: readonly string[],
+  accounts: ReadonlyMap<string, number>,
 ): Promise<Map<string, ChainEnd>> {
   const ends = new Map<string, ChainEnd>();
-  for (let i = 0; i < accounts.length; i += ACCOUNTS_AT_ONCE) {
+  // The longest together, so that what is read of them all is little.
+  const all = [...accounts].sort(([, a], [, b]) => b - a);
+  let long = all.filter(([, n]) => n > LONG_ENTRIES).length;
+  while (all.length > 0) {
+    const some = all.splice(0, long > 0 ? Math.min(long, LONG_AT_ONCE) : ACCOUNTS_AT_ONCE);
+    long -= some.length;
     const rows = await clickhouse.query<{ account: string; n: number; hash: string; from_ms: number }>(
       `SELECT account_id AS account, max(first_n + count - 1) AS n, hex(argMax(hash, first_n + count)) AS hash,
          argMax(toUnixTimestamp64Milli(from_at), first_n + count) AS from_ms
-       FROM audit_chain WHERE chain = {chain:String} AND account_id IN {accounts:Array(String)} GROUP BY account_id`,
-      { chain, accounts: accounts.slice(i, i + ACCOUNTS_AT_ONCE) },
+       FROM audit_chain WHERE chain = {chain:String} AND account_id IN {accounts:Array(String)} AND first_n >= {least:UInt64}
+       GROUP BY account_id`,
+      {
+        chain,
+        accounts: some.map(([account]) => account),
+        least: Math.max(0, some.at(-1)![1] - BLOCK_ENTRIES_MAX),
+      },
     );
     for (const { account, n, hash, from_ms } of rows)
       ends.set(account, { account, n, hash: Buffer.from(hash, 'hex'), fromMs: from_ms });

@@ -80,7 +80,7 @@ export class ChainWriter {
       ([account, head]) => (head?.n ?? -1) !== this.#known.get(`${stream} ${account}`),
     );
     if (doubtful.length === 0) return new Map();
-    const accounts = doubtful.map(([account]) => account);
+    const accounts = new Map(doubtful.map(([account, head]) => [account, head?.n ?? 0]));
     return chainEnds(this.#options.clickhouse, this.#options.keys.chainOf(stream), accounts);
   }
 

@@ -108,7 +108,7 @@ async function flushedHeads(stores: Stores, account: string): Promise<ChainHead[
 async function storedHeads(clickhouse: ClickHouse, account: string): Promise<ChainHead[]> {
   const heads: ChainHead[] = [];
   for (const chain of await chainNames(clickhouse, account)) {
-    const end = (await chainEnds(clickhouse, chain, [account])).get(account);
+    const end = (await chainEnds(clickhouse, chain, new Map([[account, 0]]))).get(account);
     if (end !== undefined) heads.push({ chain, entries: end.n, head: end.hash.toString('hex') });
   }
   return heads;
