@@ -75,7 +75,8 @@ export class Approvals {
       if (some.length === 0) continue;
       const { refused } = await commit(this.#store, this.#opening(account, some));
       if (refused === undefined) total.opened += some.length;
-      // Somebody was faster with one of them, an agent is gone, or there is no room for all: one by one.
+      else if (refused === 'full' && (await this.#denyAll(account, some, total))) continue;
+      // Somebody was faster with one of them, an agent is gone, or there is room for some: one by one.
       else for (const one of some) await this.#openOne(account, one, total);
     }
     return total;
@@ -193,12 +194,20 @@ export class Approvals {
   async #openOne(account: string, approval: Approval, total: Opened): Promise<void> {
     let { refused } = await commit(this.#store, this.#opening(account, [approval]));
     if (refused === 'full') {
-      const at = this.#now();
-      const denied: Approval = { ...closed(approval, 'denied', 'blocked', at), comment: OVERFLOW_COMMENT };
-      ({ refused } = await commit(this.#store, this.#overflow(account, denied, at)));
+      ({ refused } = await commit(this.#store, this.#overflow(account, [approval])));
       if (refused === undefined) total.overflowed++;
     }
     if (refused === undefined) total.opened++;
+  }
+
+  /** Where there is no room at all: in one commit, since a flood must not hold up what others wait for. False: nothing was done. */
+  async #denyAll(account: string, approvals: readonly Approval[], total: Opened): Promise<boolean> {
+    if ((await this.#store.redis.hlen(this.#keys.approvals(account))) < this.#pendingMax) return false;
+    const { refused } = await commit(this.#store, this.#overflow(account, approvals));
+    if (refused !== undefined) return false;
+    total.opened += approvals.length;
+    total.overflowed += approvals.length;
+    return true;
   }
 
   #opening(account: string, approvals: readonly Approval[]): Change {
@@ -218,12 +227,16 @@ export class Approvals {
     };
   }
 
-  #overflow(account: string, denied: Approval, at: number): Change {
+  #overflow(account: string, approvals: readonly Approval[]): Change {
+    const at = this.#now();
+    const denied = approvals.map(
+      (approval): Approval => ({ ...closed(approval, 'denied', 'blocked', at), comment: OVERFLOW_COMMENT }),
+    );
     return {
-      ...this.#change(account, at, [denied]),
-      guards: this.#newGuards(account, [denied]),
-      writes: this.#decisionWrites(account, denied, at),
-      audit: [auditOf(denied, SYSTEM, at)],
+      ...this.#change(account, at, denied),
+      guards: this.#newGuards(account, denied),
+      writes: denied.flatMap((one) => this.#decisionWrites(account, one, at)),
+      audit: denied.map((one) => auditOf(one, SYSTEM, at)),
     };
   }
 

@@ -144,6 +144,10 @@ t.test('more than may be pending: denied at once, and said so', async (t) => {
   const over = await approvals.get(account, asked[5]!.id);
   t.match(over, { status: 'denied', outcome: 'blocked', decided_by: 'system', comment: /pending/ });
   t.same(await toldOf(world, asked[5]!.id), { rows: ['denied'], audit: ['approval.denied'] });
+  const flood = Array.from({ length: 30 }, () => request(world));
+  t.same(await approvals.open(account, flood), { opened: 30, overflowed: 30 });
+  t.same(await approvals.open(account, [...flood, request(world)]), { opened: 1, overflowed: 1 });
+  for (const { id } of flood) t.same(await toldOf(world, id), { rows: ['denied'], audit: ['approval.denied'] });
   await approvals.decide(account, asked[0]!.id, { decision: 'approve' }, actor);
   t.same(await approvals.open(account, [request(world)]), { opened: 1, overflowed: 0 }, 'there is room again');
 });
