@@ -1,10 +1,11 @@
 // Dead streams: what could not be processed, with its reason (after a pipeline has given up on it; before a person looks).
-// Beside each event and journal stream lies one, in the same slot, so that parking and acknowledging are one step.
+// Beside each event, signal and journal stream lies one, in the same slot, so that parking and acknowledging are one step.
 // A parked entry keeps the fields it had, so re-queueing it is moving it: it becomes a fresh entry for the group that had
 // parked it and no other, and that group asks ClickHouse for its event ids first, so nothing is stored twice.
 // Invariant: nothing that was parked is dropped. A dead stream is bounded at DEAD_ENTRIES_MAX; when it is full the batch that
 // has more to park waits, and its stream with it, until somebody acts on `gatehouse dead list`.
 import { ENTRY_FIELD, type EventDigest } from '../../schemas/entry.ts';
+import { SIGNAL_FIELD, type Signal } from '../../schemas/signal.ts';
 import { readAsset } from '../assets.ts';
 import type { Commands } from '../redis/client.ts';
 import { type Keys, REGISTRY_SHARDS } from '../redis/keys.ts';
@@ -62,8 +63,10 @@ export class DeadEntries {
   constructor(options: { redis: Commands; keys: Keys }) {
     const { keys } = options;
     this.#redis = options.redis;
-    for (let partition = 0; partition < keys.partitions; partition++)
+    for (let partition = 0; partition < keys.partitions; partition++) {
       this.#streams.set(keys.events(partition), keys.dead(partition));
+      this.#streams.set(keys.signals(partition), keys.signalsDead(partition));
+    }
     for (let shard = 0; shard < REGISTRY_SHARDS; shard++)
       this.#streams.set(keys.journal(shard), keys.journalDead(shard));
   }
@@ -93,11 +96,13 @@ export class DeadEntries {
     return ids.filter((id) => id !== null).length;
   }
 
-  /** Drops the parked entries all of whose events are of this agent. Returns their number. */
+  /** Drops a stream's parked entries all of whose events or signals are of this agent. Returns their number. */
   async dropAgent(stream: string, agent: string): Promise<number> {
     const dead = this.#dead(stream);
     const entries = await this.#redis.xrangeBuffer(dead, '-', '+');
-    const ids = entries.filter(([, fields]) => isOfAgent(digestsOf(fields), agent)).map(([id]) => id.toString());
+    const ids = entries
+      .filter(([, fields]) => isOfAgent([...digestsOf(fields), ...signalsOf(fields)], agent))
+      .map(([id]) => id.toString());
     return ids.length === 0 ? 0 : this.#redis.xdel(dead, ...ids);
   }
 
@@ -122,17 +127,29 @@ function describe(stream: string, id: string, fields: readonly Buffer[]): DeadEn
   };
 }
 
-function isOfAgent(digests: readonly EventDigest[], agent: string): boolean {
-  return digests.length > 0 && digests.every((digest) => digest.agent === agent);
+function isOfAgent(told: readonly { agent: string | null }[], agent: string): boolean {
+  return told.length > 0 && told.every((one) => one.agent === agent);
 }
 
 /** Empty where they cannot be read: that may be why the entry is here. */
 function digestsOf(fields: readonly Buffer[]): EventDigest[] {
+  return objectsIn(jsonOf(fields, ENTRY_FIELD.digests)) as EventDigest[];
+}
+
+function signalsOf(fields: readonly Buffer[]): Signal[] {
+  const entry = jsonOf(fields, SIGNAL_FIELD) as { signals?: unknown } | null;
+  return objectsIn(entry?.signals) as Signal[];
+}
+
+function objectsIn(value: unknown): object[] {
+  return Array.isArray(value) ? value.filter((one) => typeof one === 'object' && one !== null) : [];
+}
+
+function jsonOf(fields: readonly Buffer[], name: string): unknown {
   try {
-    const digests: unknown = JSON.parse(fieldOf(fields, ENTRY_FIELD.digests)?.toString() ?? '[]');
-    return Array.isArray(digests) ? digests.filter((digest) => typeof digest === 'object' && digest !== null) : [];
+    return JSON.parse(fieldOf(fields, name)?.toString() ?? 'null');
   } catch {
-    return [];
+    return null;
   }
 }
 

@@ -1,5 +1,6 @@
 // Leases, fenced reads and acks, fair shares, trimming, the read barrier's arithmetic. Needs redis-server.
 import t from 'tap';
+import { SIGNAL_FIELD, SIGNAL_VERSION } from '../../schemas/signal.ts';
 import { DEAD_ENTRIES_MAX } from '../../src/limits.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
@@ -126,6 +127,23 @@ t.test('an ack moves the watermark, forgets the manifest and parks, all or nothi
   t.same(await positionOf(redis, keys, stream, 'store'), { watermark: ids[3], last: ids[4] });
   await reader.ack(ids.slice(4), []);
   t.same(await positionOf(redis, keys, stream, 'store'), { watermark: ids[4], last: ids[4] });
+});
+
+t.test('parked signals are shown, put back, and dropped with their agent', async (t) => {
+  const redis = await connect(t, server.address);
+  const keys = freshKeys(2);
+  const dead = new DeadEntries({ redis, keys });
+  const park = (agents: readonly (string | null)[]) => {
+    const text = JSON.stringify({ version: SIGNAL_VERSION + 1, signals: agents.map((agent) => ({ agent })) });
+    const fields = new Map([[SIGNAL_FIELD, text]]);
+    return redis.xadd(keys.signalsDead(1), '*', ...parkEntry({ fields, group: 'alert', from: '1-1', reason: 'newer' }));
+  };
+  for (const agents of [['agt_1', 'agt_1'], ['agt_1', 'agt_2'], [null]]) await park(agents);
+  t.match(await dead.list(10), [{ stream: keys.signals(1), group: 'alert', reason: 'newer' }, {}, {}]);
+  t.equal(await dead.dropAgent(keys.signals(1), 'agt_1'), 1);
+  t.equal(await dead.retry(await dead.list(10)), 2);
+  t.equal(await redis.xlen(keys.signals(1)), 2);
+  t.equal(await dead.count(), 0);
 });
 
 t.test('a full dead stream drops nothing: the batch waits until there is room', async (t) => {
