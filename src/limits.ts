@@ -46,6 +46,8 @@ export const APPROVAL_KEPT_MS = 60 * 60 * 1000;
 export const APPROVAL_WAIT_SECONDS_MAX = 60;
 /** Callers that wait for decisions in one front, some KB each; beyond it 503. */
 export const APPROVAL_WAITS_MAX = 5_000;
+/** Of one account: half, so that its waits leave room for those of others. */
+export const APPROVAL_WAITS_OF_ACCOUNT_MAX = APPROVAL_WAITS_MAX / 2;
 /** Decisions are told by pub/sub, which may lose them: what is waited for is looked at this often as well. */
 export const APPROVAL_POLL_MS = 1_000;
 /** How often due approvals are looked for; half of it is the mean delay of a timeout. */

@@ -3,11 +3,11 @@
 // is waited for when its name falls. Pub/sub promises nothing, so everything that is waited for is looked at once per
 // APPROVAL_POLL_MS as well. A waiter is entered before the record is read, so no decision falls between the two.
 // Invariant: whoever waits is answered: decided, gone, at the end of the wait, when the front drains; or has left.
-// Bounded: at most `max` waiters; the next one is refused (503). Redis away: waits go on, and end with an error if it stays away.
+// Bounded: at most `max` waiters, `accountMax` of one account; the next one is refused (503). Redis away: waits go on, and end with an error if it stays away.
 import type { Approval } from '../../schemas/approval.ts';
 import { ServiceError } from '../errors.ts';
 import { isId } from '../ids.ts';
-import { APPROVAL_POLL_MS, APPROVAL_WAITS_MAX, APPROVALS_AT_ONCE } from '../limits.ts';
+import { APPROVAL_POLL_MS, APPROVAL_WAITS_MAX, APPROVAL_WAITS_OF_ACCOUNT_MAX, APPROVALS_AT_ONCE } from '../limits.ts';
 import { type Commands, connectCommands, type RedisAddress } from '../redis/client.ts';
 import { type Keys, REGISTRY_SHARDS } from '../redis/keys.ts';
 import { type Approvals, byAccount } from './approvals.ts';
@@ -17,6 +17,7 @@ export type ApprovalWaitsOptions = {
   keys: Keys;
   approvals: Pick<Approvals, 'get' | 'look'>;
   max?: number;
+  accountMax?: number;
   pollMs?: number;
 };
 
@@ -28,7 +29,10 @@ type Waited = { account: string; id: string; pending: Approval; waiters: Set<Set
 export class ApprovalWaits {
   readonly #options: ApprovalWaitsOptions;
   readonly #max: number;
+  readonly #accountMax: number;
   readonly #waited = new Map<string, Waited>();
+  /** Waiters of each account that has any. */
+  readonly #counts = new Map<string, number>();
   #listener: Commands | undefined;
   #timer: NodeJS.Timeout | undefined;
   #polling: Promise<void> | undefined;
@@ -38,6 +42,7 @@ export class ApprovalWaits {
   constructor(options: ApprovalWaitsOptions) {
     this.#options = options;
     this.#max = options.max ?? APPROVAL_WAITS_MAX;
+    this.#accountMax = options.accountMax ?? APPROVAL_WAITS_OF_ACCOUNT_MAX;
   }
 
   /** Callers that wait now. */
@@ -82,14 +87,14 @@ export class ApprovalWaits {
    */
   async wait(account: string, pending: Approval, waitMs: number, signal: AbortSignal): Promise<Approval | null> {
     if (this.#draining || signal.aborted) return pending;
-    if (this.#count >= this.#max) {
+    if (this.#count >= this.#max || (this.#counts.get(account) ?? 0) >= this.#accountMax) {
       throw new ServiceError('unavailable', 'Too many callers wait for decisions here.', { retryAfterSeconds: 1 });
     }
     const { id } = pending;
     const key = `${account}/${id}`;
     const waited: Waited = this.#waited.get(key) ?? { account, id, pending, waiters: new Set() };
     this.#waited.set(key, waited);
-    this.#count++;
+    this.#enter(account, 1);
     let settle!: Settle;
     const settled = new Promise<Approval | null>((resolve) => {
       settle = resolve;
@@ -110,9 +115,16 @@ export class ApprovalWaits {
       clearTimeout(timer);
       signal.removeEventListener('abort', leave);
       waited.waiters.delete(settle);
-      this.#count--;
+      this.#enter(account, -1);
       if (waited.waiters.size === 0) this.#waited.delete(key);
     }
+  }
+
+  #enter(account: string, more: 1 | -1): void {
+    this.#count += more;
+    const count = (this.#counts.get(account) ?? 0) + more;
+    if (count > 0) this.#counts.set(account, count);
+    else this.#counts.delete(account);
   }
 
   /** A decided approval, or a deleted agent: then any of the account's may be gone. */

@@ -296,10 +296,36 @@ t.test('who waits is told by pub/sub, of a decision and of a deleted agent', asy
   t.equal(await forsaken, null, 'its agent is gone');
 });
 
+t.test('the waits of one account leave room for those of others', async (t) => {
+  const world = await makeWorld();
+  const { account, approvals, keys } = world;
+  const waits = new ApprovalWaits({ address: server.address, keys, approvals, max: 3, accountMax: 2 });
+  t.teardown(() => waits.stop());
+  const never = new AbortController().signal;
+  const gone = new AbortController();
+  const pending = request(world);
+  await approvals.open(account, [pending]);
+  const own = [waits.wait(account, pending, WAIT_MS, never), waits.wait(account, pending, WAIT_MS, gone.signal)];
+  await refusal(t, waits.wait(account, pending, WAIT_MS, never), 'unavailable');
+  const other = { ...(await makeWorld()), keys };
+  const theirs = new Approvals({ redis, keys });
+  const { agent } = await new Agents(other).register(other.account, { name: 'payer' }, actor);
+  const asked = request({ ...other, agent: agent.id });
+  await theirs.open(other.account, [asked]);
+  own.push(waits.wait(other.account, asked, WAIT_MS, never));
+  t.equal(waits.count, 3, 'theirs still waits');
+  gone.abort();
+  await own[1];
+  own.push(waits.wait(account, pending, WAIT_MS, never));
+  t.equal(waits.count, 3, 'who leaves makes room for his account');
+  waits.letGo();
+  t.match(await Promise.all(own), Array(4).fill({ status: 'pending' }));
+});
+
 t.test('waits are bounded, and let go by a drain', async (t) => {
   const world = await makeWorld();
   const { account, approvals, keys } = world;
-  const waits = new ApprovalWaits({ address: server.address, keys, approvals, max: 3, pollMs: 50 });
+  const waits = new ApprovalWaits({ address: server.address, keys, approvals, max: 3, pollMs: 50, accountMax: 3 });
   t.teardown(() => waits.stop());
   const second = request(world);
   await approvals.open(account, [second]);
