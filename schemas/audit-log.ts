@@ -37,3 +37,15 @@ export const AuditLog = Type.Object({
   created_at: ResponseTime,
 });
 export type AuditLog = Type.Static<typeof AuditLog>;
+
+/** Agent that an entry of the audit log tells of and with which it is erased; the column `about_agent` says the same. */
+export function agentOf(
+  entry: { action: string; actor: string; resource_type: string; resource_id: string },
+  details: Record<string, unknown>,
+): string {
+  // The record that a deletion was ordered outlives the agent.
+  if (entry.action === 'agent.deleted') return '';
+  if (entry.resource_type === 'agent') return entry.resource_id;
+  if (entry.actor.startsWith('agent:')) return entry.actor.slice('agent:'.length);
+  return typeof details['agent_id'] === 'string' ? details['agent_id'] : '';
+}

@@ -82,9 +82,9 @@ export class Eraser {
     await chains.flush([keys.events(partition), keys.journal(keys.shardOf(account))]);
     await eraseAgent(clickhouse, account, agent);
     await blankIds(clickhouse, account, packAgent(agent));
-    const parked =
-      (await this.#dead.dropAgent(keys.events(partition), agent)) +
-      (await this.#dead.dropAgent(keys.signals(partition), agent));
+    const streams = [keys.events(partition), keys.signals(partition), keys.journal(keys.shardOf(account))];
+    let parked = 0;
+    for (const stream of streams) parked += await this.#dead.dropAgent(stream, agent);
     await this.#approvals.dropAgent(account, agent);
     await dropDeliveriesOf({ redis, keys }, account, agent);
     await forgetBaseline(redis, keys, account, agent);

@@ -8,9 +8,10 @@
 // An entry of another version is parked; refused rows are parked with their entry.
 
 import { type ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
+import { agentOf } from '../../schemas/audit-log.ts';
 import { EntryFormatError } from '../../schemas/entry.ts';
 import { JOURNAL_FIELD, JOURNAL_VERSION, type JournalEntry, type JournalTable } from '../../schemas/journal.ts';
-import { agentOf, auditLeaf, packAgent, packId } from '../../src/audit/hash.ts';
+import { auditLeaf, packAgent, packId } from '../../src/audit/hash.ts';
 import { PARKED_ROWS_MAX } from '../../src/limits.ts';
 import type { Log } from '../../src/log.ts';
 import type { Metrics } from '../../src/metrics.ts';

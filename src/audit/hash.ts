@@ -136,18 +136,6 @@ export function markerLeaf(id: Buffer): Buffer {
   return sha256(Buffer.concat([Buffer.from([3]), id]));
 }
 
-/** Agent that an entry of the audit log tells of and with which it is erased; the column `about_agent` says the same. */
-export function agentOf(
-  entry: Pick<AuditFields, 'action' | 'actor' | 'resource_type' | 'resource_id'>,
-  details: Record<string, unknown>,
-): string {
-  // The record that a deletion was ordered outlives the agent.
-  if (entry.action === 'agent.deleted') return '';
-  if (entry.resource_type === 'agent') return entry.resource_id;
-  if (entry.actor.startsWith('agent:')) return entry.actor.slice('agent:'.length);
-  return typeof details['agent_id'] === 'string' ? details['agent_id'] : '';
-}
-
 function numberOf(text: string, from: number, length: number): number {
   let value = 0;
   for (let i = from; i < from + length; i++) value = value * 32 + VALUE_OF[text.charCodeAt(i)]!;

@@ -4,7 +4,9 @@
 // parked it and no other, and that group asks ClickHouse for its event ids first, so nothing is stored twice.
 // Invariant: nothing that was parked is dropped. A dead stream is bounded at DEAD_ENTRIES_MAX; when it is full the batch that
 // has more to park waits, and its stream with it, until somebody acts on `gatehouse dead list`.
+import { agentOf } from '../../schemas/audit-log.ts';
 import { ENTRY_FIELD, type EventDigest } from '../../schemas/entry.ts';
+import { JOURNAL_FIELD, type JournalEntry } from '../../schemas/journal.ts';
 import { SIGNAL_FIELD, type Signal } from '../../schemas/signal.ts';
 import { readAsset } from '../assets.ts';
 import type { Commands } from '../redis/client.ts';
@@ -96,12 +98,12 @@ export class DeadEntries {
     return ids.filter((id) => id !== null).length;
   }
 
-  /** Drops a stream's parked entries all of whose events or signals are of this agent. Returns their number. */
+  /** Drops a stream's parked entries all of whose events, signals or changes are of this agent. Returns their number. */
   async dropAgent(stream: string, agent: string): Promise<number> {
     const dead = this.#dead(stream);
     const entries = await this.#redis.xrangeBuffer(dead, '-', '+');
     const ids = entries
-      .filter(([, fields]) => isOfAgent([...digestsOf(fields), ...signalsOf(fields)], agent))
+      .filter(([, fields]) => isOfAgent([...digestsOf(fields), ...signalsOf(fields), ...toldInJournal(fields)], agent))
       .map(([id]) => id.toString());
     return ids.length === 0 ? 0 : this.#redis.xdel(dead, ...ids);
   }
@@ -139,6 +141,19 @@ function digestsOf(fields: readonly Buffer[]): EventDigest[] {
 function signalsOf(fields: readonly Buffer[]): Signal[] {
   const entry = jsonOf(fields, SIGNAL_FIELD) as { signals?: unknown } | null;
   return objectsIn(entry?.signals) as Signal[];
+}
+
+/** What a journal entry tells of. The deletion itself is the account's, not the agent's: a change without a record is of nobody. */
+function toldInJournal(fields: readonly Buffer[]): { agent: string | null }[] {
+  const entry = jsonOf(fields, JOURNAL_FIELD) as Partial<JournalEntry> | null;
+  const changes = objectsIn(entry?.changes) as JournalEntry['changes'];
+  const audit = objectsIn(entry?.audit) as JournalEntry['audit'];
+  const rows = objectsIn(entry?.rows) as NonNullable<JournalEntry['rows']>;
+  return [
+    ...changes.map(({ kind, id, record }) => ({ agent: kind === 'agent' && record !== null ? id : null })),
+    ...audit.map((log) => ({ agent: agentOf(log, log.details ?? {}) })),
+    ...rows.map(({ row }) => ({ agent: typeof row?.['agent_id'] === 'string' ? row['agent_id'] : null })),
+  ];
 }
 
 function objectsIn(value: unknown): object[] {

@@ -4,12 +4,12 @@
 
 import { type Chained, makeBlock } from '../../pipelines/store/chain.ts';
 import { joinBlocks } from '../../pipelines/store/chain-flush.ts';
+import { agentOf } from '../../schemas/audit-log.ts';
 import type { AuditVerification } from '../../schemas/audit-verification.ts';
 import { type ChainBlock, HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';
 import type { Remembered } from '../../src/audit/chain-cursor.ts';
 import {
   type AuditFields,
-  agentOf,
   auditLeaf,
   eventLeaf,
   genesis,

@@ -1,5 +1,6 @@
 // Leases, fenced reads and acks, fair shares, trimming, the read barrier's arithmetic. Needs redis-server.
 import t from 'tap';
+import { JOURNAL_FIELD, JOURNAL_VERSION } from '../../schemas/journal.ts';
 import { SIGNAL_FIELD, SIGNAL_VERSION } from '../../schemas/signal.ts';
 import { DEAD_ENTRIES_MAX } from '../../src/limits.ts';
 import type { Commands } from '../../src/redis/client.ts';
@@ -144,6 +145,30 @@ t.test('parked signals are shown, put back, and dropped with their agent', async
   t.equal(await dead.retry(await dead.list(10)), 2);
   t.equal(await redis.xlen(keys.signals(1)), 2);
   t.equal(await dead.count(), 0);
+});
+
+t.test('parked registry changes are dropped with the agent that they tell of, its deletion is not', async (t) => {
+  const redis = await connect(t, server.address);
+  const keys = freshKeys(1);
+  const dead = new DeadEntries({ redis, keys });
+  const park = (action: string, record: object | null, more: object[] = []) => {
+    const audit = [{ action, actor: 'key:key_1', resource_type: 'agent', resource_id: 'agt_1', details: {} }, ...more];
+    const entry = { version: JOURNAL_VERSION, changes: [{ kind: 'agent', id: 'agt_1', record }], audit };
+    const fields = new Map([[JOURNAL_FIELD, JSON.stringify(entry)]]);
+    return redis.xadd(keys.journalDead(3), '*', ...parkEntry({ fields, group: 'store', from: '1-1', reason: 'x' }));
+  };
+  await park('agent.updated', { name: 'a' });
+  const kept = [
+    await park('agent.deleted', null),
+    await park('agent.updated', { name: 'a' }, [
+      { action: 'policy.updated', actor: 'key:key_1', resource_type: 'policy', resource_id: 'pol_1', details: {} },
+    ]),
+  ];
+  t.equal(await dead.dropAgent(keys.journal(3), 'agt_1'), 1);
+  t.same(
+    (await dead.list(10)).map(({ id }) => id),
+    kept,
+  );
 });
 
 t.test('a full dead stream drops nothing: the batch waits until there is room', async (t) => {
