@@ -66,13 +66,15 @@ t.test('nothing is written in the middle of a batch; after it at once, then once
   await count(keeper, ['agt_b']);
   await new Promise((resolve) => setTimeout(resolve, 1_200));
   t.equal(await redis.exists(key), 0, 'its manifest may not be written yet');
+  const flushedAt = performance.now();
   keeper.settled();
   t.ok(await eventually(async () => (await redis.strlen(key)) === BASELINE_BYTES));
   t.ok((await redis.pttl(key)) > BASELINE_KEPT_MS - 60_000);
   const first = await redis.getBuffer(key);
   await count(keeper, ['agt_b']);
   keeper.settled();
-  t.same(await redis.getBuffer(key), first, 'not again within the second');
+  // On a machine that stood still meanwhile it may be time already.
+  if (performance.now() - flushedAt < 1_000) t.same(await redis.getBuffer(key), first, 'not again within the second');
   t.ok(
     await eventually(async () => !(await redis.getBuffer(key))!.equals(first!)),
     'but after it, without another batch',
