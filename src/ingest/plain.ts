@@ -74,7 +74,9 @@ const BLOCKS = 27;
 const TIMES_AT = BLOCKS_AT + BLOCKS * 8;
 const RANDOM_AT = TIMES_AT + 128;
 const RANDOM_PER_ID = 16;
-const TEXTS_AT = RANDOM_AT + RANDOM_PER_ID * BATCH_EVENTS_MAX;
+/** Drawn at once: a draw costs 4 µs however little it is, a quarter of a single event. */
+const RANDOM_BYTES = 1_000 * RANDOM_PER_ID;
+const TEXTS_AT = RANDOM_AT + RANDOM_BYTES;
 /** Literals of the accounts that were served last; when it is full it is begun anew. */
 const TABLES_AT = 64 * 1024;
 const TABLES_END = TABLES_AT + 960 * 1024;
@@ -132,6 +134,7 @@ export class PlainEvents {
   readonly #starts = { rows: 0, digests: 0, reply: 0 };
   #parts = noParts();
   #written = 0;
+  #randomUsed = RANDOM_BYTES;
 
   constructor() {
     const module = new WebAssembly.Module(readFileSync(assetPath('build/src/ingest/plain.wasm')));
@@ -181,11 +184,10 @@ export class PlainEvents {
       this.#put(TEXT.replyType + i, `","agent_id":"${agentId}","type":"${type}","payload":`);
     });
     this.#times.fill(Number.NaN);
-    randomFillSync(this.#bytes, RANDOM_AT, RANDOM_PER_ID * body.events);
     Object.assign(this.#starts, { rows, digests, reply });
     this.#parts = noParts();
     this.#written = 0;
-    this.#wasm.begin(BLOCKS_AT, TIMES_AT, RANDOM_AT, rows, digests, reply);
+    this.#wasm.begin(BLOCKS_AT, TIMES_AT, this.#randomness(body.events), rows, digests, reply);
   }
 
   /** Writes an event that is allowed without a match. Times are epoch ms, `fitsDigits` both. */
@@ -237,6 +239,18 @@ export class PlainEvents {
       digests: this.#bytes.subarray(digests, this.#wasm.digestsEnd()),
       reply: this.#bytes.subarray(reply, this.#wasm.replyEnd()),
     };
+  }
+
+  /** Where random bytes for so many ids lie that no id was made of yet. */
+  #randomness(ids: number): number {
+    const needed = ids * RANDOM_PER_ID;
+    if (this.#randomUsed + needed > RANDOM_BYTES) {
+      randomFillSync(this.#bytes, RANDOM_AT, RANDOM_BYTES);
+      this.#randomUsed = 0;
+    }
+    const at = RANDOM_AT + this.#randomUsed;
+    this.#randomUsed += needed;
+    return at;
   }
 
   #load(bytes: Buffer): void {

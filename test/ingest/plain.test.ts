@@ -9,7 +9,7 @@ import { ServiceError } from '../../src/errors.ts';
 import { Ingest, type IngestParts } from '../../src/ingest/ingest.ts';
 import { PlainPath } from '../../src/ingest/plain-path.ts';
 import { RateGate } from '../../src/ingest/rate-gate.ts';
-import { RuleSet } from '../../src/policy/engine.ts';
+import { ALLOWED, RuleSet } from '../../src/policy/engine.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
 import { Keys } from '../../src/redis/keys.ts';
 import type { Append } from '../../src/streams/append.ts';
@@ -291,6 +291,21 @@ async function take(rules: RuleSet, body: Buffer, shape: 'single' | 'batch', pla
 function blotted(text: Buffer): string {
   return text.toString().replace(/(evt|apr)_[0-9a-hjkmnp-tv-z]{26}/g, (id) => `${id.slice(0, 14)}…`);
 }
+
+t.test('no id is made twice, however many bodies one draw of randomness serves', async (t) => {
+  const rules = new RuleSet([]);
+  const plain = new PlainPath();
+  const bytes = Buffer.from(JSON.stringify(Array.from({ length: 70 }, () => ({ type: 'prompt', payload: {} }))));
+  const ids = new Set<string>();
+  for (let body = 0; body < 60; body++) {
+    const read = plain.read(bytes, 'many', rules, NOW)!;
+    const judged = plain.judge(read, agent, rules).map(() => ({ decision: ALLOWED, countedAt: NOW }));
+    const request = { account, agentId, body: bytes, requestId: 'r', idempotencyKey: undefined };
+    const { reply } = plain.write(request, 'many', { agent, read, judged, now: NOW });
+    for (const [id] of reply.toString().matchAll(/evt_[0-9a-z]{26}/g)) ids.add(id);
+  }
+  t.equal(ids.size, 60 * 70);
+});
 
 t.test('both paths answer, record and refuse the same', async (t) => {
   const clock = Date.now;
