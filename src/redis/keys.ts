@@ -182,5 +182,12 @@ export class Keys {
 
 /** Callers' text never becomes part of a key as it is: its length and its bytes are theirs. */
 function digest(text: string): string {
+  return text === '' ? NOTHING : hashed(text);
+}
+
+function hashed(text: string): string {
   return createHash('sha256').update(text).digest('base64url').slice(0, 27);
 }
+
+/** Counters of a whole account have no value to be told apart by; every event meets them. */
+const NOTHING = hashed('');
