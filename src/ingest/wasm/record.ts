@@ -16,7 +16,6 @@ export const EVENTS_MAX: i32 = 100;
 export const F_U: i32 = 1; // `\u` stands in the payload's text
 export const F_TOOL: i32 = 2; // payload.tool is plain text
 export const F_TOOL_ODD: i32 = 4; // it is anything else
-export const F_MODEL: i32 = 8;
 export const F_ODD: i32 = 16; // a column of the row cannot be drawn from here
 export const F_COUNT: i32 = 32;
 export const F_USED: i32 = 64;

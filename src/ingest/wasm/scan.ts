@@ -7,7 +7,6 @@ import {
   BITS,
   EVENTS_MAX,
   F_COUNT,
-  F_MODEL,
   F_ODD,
   F_TOOL,
   F_TOOL_ODD,
@@ -265,7 +264,6 @@ function column(name: usize, length: usize, from: usize, r: usize, base: usize):
     if (!is4(name, 0x65646f6d) || load<u8>(name, 4) != 0x6c) return; // model
     if (load<u8>(from) != 0x22) return; // no text, no model
     if (p - from - 2 > 200 || !plain(from + 1, p - 1)) { flags |= F_ODD; return; }
-    flags |= F_MODEL;
     place(r + MODEL, from + 1 - base, p - 1 - base);
   } else if (length == 11) {
     if (is4(name, 0x656b6f74) && is4(name + 4, 0x6f635f6e) && is4(name + 7, 0x746e756f)) whole(from, r, TOKEN_COUNT, F_COUNT); // token_count
