@@ -4,6 +4,7 @@ import type { Anomaly } from '../../schemas/anomaly.ts';
 import type { AnomalyKind, Severity } from '../../schemas/common.ts';
 import type { ClickHouse } from '../client.ts';
 import { Conditions, type Excluded, isoTime } from './conditions.ts';
+import { pageOf } from './page-of.ts';
 
 export type AnomalyPage = Excluded & {
   agentId?: string | undefined;
@@ -18,6 +19,9 @@ export type AnomalyPage = Excluded & {
 
 type AnomalyRow = Omit<Anomaly, 'timestamp' | 'created_at'> & { timestamp_ms: number; created_ms: number };
 
+const COLUMNS = `id, agent_id, event_id, kind, severity, observed, baseline, score, message,
+  toUnixTimestamp64Milli(timestamp) AS timestamp_ms, toUnixTimestamp64Milli(created_at) AS created_ms`;
+
 export async function listAnomalies(
   clickhouse: ClickHouse,
   account: string,
@@ -29,22 +33,18 @@ export async function listAnomalies(
     .equal('kind', page.kind)
     .equal('severity', page.severity)
     .between('timestamp', page.from, page.to);
-  const [rows, [counted]] = await Promise.all([
-    clickhouse.query<AnomalyRow>(
-      `SELECT id, agent_id, event_id, kind, severity, observed, baseline, score, message,
-         toUnixTimestamp64Milli(timestamp) AS timestamp_ms, toUnixTimestamp64Milli(created_at) AS created_ms
-       FROM anomalies FINAL WHERE ${where.sql} ORDER BY timestamp DESC, id DESC LIMIT {limit:UInt64} OFFSET {offset:UInt64}`,
-      { ...where.params, limit: page.limit, offset: page.offset },
-    ),
-    clickhouse.query<{ total: number }>(
-      `SELECT count() AS total FROM anomalies FINAL WHERE ${where.sql}`,
-      where.params,
-    ),
-  ]);
+  const { rows, total } = await pageOf<AnomalyRow>(clickhouse, {
+    table: 'anomalies',
+    columns: COLUMNS,
+    where,
+    orderBy: 'timestamp DESC, id DESC',
+    limit: page.limit,
+    offset: page.offset,
+  });
   const items = rows.map(({ timestamp_ms, created_ms, ...row }) => ({
     ...row,
     timestamp: isoTime(timestamp_ms),
     created_at: isoTime(created_ms),
   }));
-  return { items, total: counted?.total ?? 0 };
+  return { items, total };
 }

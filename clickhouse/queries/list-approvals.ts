@@ -3,6 +3,7 @@
 import type { Approval, ApprovalStatus } from '../../schemas/approval.ts';
 import type { ClickHouse } from '../client.ts';
 import { Conditions, type Excluded, isoTime } from './conditions.ts';
+import { pageOf } from './page-of.ts';
 
 export type ApprovalPage = Excluded & {
   status?: ApprovalStatus | undefined;
@@ -30,18 +31,15 @@ export async function listApprovals(
     .equal('agent_id', page.agentId)
     .exclude('agent_id', page.excludeAgents)
     .equal('status', page.status);
-  const [rows, [counted]] = await Promise.all([
-    clickhouse.query<ApprovalRow>(
-      `SELECT ${COLUMNS} FROM approvals FINAL WHERE ${where.sql}
-       ORDER BY created_at DESC, id DESC LIMIT {limit:UInt64} OFFSET {offset:UInt64}`,
-      { ...where.params, limit: page.limit, offset: page.offset },
-    ),
-    clickhouse.query<{ total: number }>(
-      `SELECT count() AS total FROM approvals FINAL WHERE ${where.sql}`,
-      where.params,
-    ),
-  ]);
-  return { items: rows.map(approvalOf), total: counted?.total ?? 0 };
+  const { rows, total } = await pageOf<ApprovalRow>(clickhouse, {
+    table: 'approvals',
+    columns: COLUMNS,
+    where,
+    orderBy: 'created_at DESC, id DESC',
+    limit: page.limit,
+    offset: page.offset,
+  });
+  return { items: rows.map(approvalOf), total };
 }
 
 /** Of these, the ones that were decided. What is pending, Redis knows better. */

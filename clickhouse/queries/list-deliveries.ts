@@ -5,6 +5,7 @@ import type { Delivery, DeliveryStatus } from '../../schemas/delivery.ts';
 import type { Signal } from '../../schemas/signal.ts';
 import type { ClickHouse } from '../client.ts';
 import { Conditions, type Excluded, isoTime } from './conditions.ts';
+import { pageOf } from './page-of.ts';
 
 export type DeliveryPage = Excluded & {
   alertId?: string | undefined;
@@ -39,17 +40,15 @@ export async function listDeliveries(
     .equal('status', page.status)
     .equal('channel', page.channel);
   notOf(where, page.excludeAgents);
-  const [rows, [counted]] = await Promise.all([
-    clickhouse.query<DeliveryRow>(
-      `SELECT ${COLUMNS} FROM deliveries FINAL WHERE ${where.sql} ORDER BY id DESC LIMIT {limit:UInt64} OFFSET {offset:UInt64}`,
-      { ...where.params, limit: page.limit, offset: page.offset },
-    ),
-    clickhouse.query<{ total: number }>(
-      `SELECT count() AS total FROM deliveries FINAL WHERE ${where.sql}`,
-      where.params,
-    ),
-  ]);
-  return { items: rows.map(toDelivery), total: counted?.total ?? 0 };
+  const { rows, total } = await pageOf<DeliveryRow>(clickhouse, {
+    table: 'deliveries',
+    columns: COLUMNS,
+    where,
+    orderBy: 'id DESC',
+    limit: page.limit,
+    offset: page.offset,
+  });
+  return { items: rows.map(toDelivery), total };
 }
 
 /** With its signal, by which it can be sent again. null: there is none. */
