@@ -75,6 +75,7 @@ export function frontParts({ config, log, metrics }: Surroundings): Part[] {
     clickhouse,
     audit: new AuditVerifier({ redis, keys, clickhouse, retentionDays: config.retentionDays }),
     barrier: new ReadBarrier({ redis, keys }),
+    backlogFull: () => backlog.full(),
     limiter: new RequestLimiter({
       ...{ redis, keys, limit: requestLimit(config) },
       onRefused: (account, key) => limitSignals.note(account, key),

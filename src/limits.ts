@@ -8,6 +8,11 @@ const MiB = 1024 * KiB;
 export const JSON_DEPTH_MAX = 64;
 /** Raw events waiting in a front for Redis. 64 MiB is 100 ms of the fastest ingestion measured (600 MB/s); beyond it Redis is in trouble and 503 is kinder. */
 export const UNACKED_BYTES_MAX = 64 * MiB;
+/**
+ * Submissions that a front has in hand, from their body to their answer: a quarter of a second of the fastest single events
+ * measured (60,000/s), and 50 MB at 3 KB each beside the bodies, which have a bound of their own.
+ */
+export const SUBMISSIONS_IN_HAND_MAX = 16_384;
 /** Appends in flight per partition: one travels while the next one fills. More only makes entries smaller (performance.md, "what moved the needle"). */
 export const APPENDS_IN_FLIGHT_MAX = 2;
 /** Bytes of rows in one stream entry. Past 256 KiB latency grows for nothing; an event larger than that goes alone. */

@@ -6,6 +6,7 @@
 //   key       whose?                                                   401
 //   scope     enough?                                                  403
 //   limit     within the request limit?                                429
+//   load      submissions: is there time for it?                       503
 //   body      bounded, JSON                                            413, 415
 //   sound     query, Idempotency-Key, JSON, schema                     400
 //   handler                                                            404, 409, 503, or success
@@ -26,6 +27,7 @@ import { type Authenticator, admit, authorize } from './authenticate.ts';
 import type { Exchange } from './exchange.ts';
 import { type Head, readHead } from './head.ts';
 import type { KeyUses } from './key-uses.ts';
+import type { LoadShedding, ShedReason } from './load-shedding.ts';
 import { type Parameters, parseQuery, type QueryOf } from './query.ts';
 import { type BodyBudget, BodyReader } from './read-body.ts';
 import { type BodyLimits, bodyBytesMax, type Call, type Parts, type Route } from './route.ts';
@@ -36,9 +38,12 @@ export type DoorParts = Parts & {
   keyUses: Pick<KeyUses, 'note'>;
   budget: BodyBudget;
   limits: BodyLimits;
+  shedding: LoadShedding;
 };
 
 const IDEMPOTENCY_KEY = /^[\x20-\x7e]{1,255}$/;
+/** In turn: those who were refused together shall not come back together. */
+const RETRY_AFTER = [{ 'Retry-After': '1' }, { 'Retry-After': '2' }, { 'Retry-After': '3' }];
 const NO_BODY = Buffer.alloc(0);
 
 /** A route made ready once: names, parameter places, compiled schema. */
@@ -67,6 +72,7 @@ export class Entry {
 
 export class Door {
   readonly #parts: DoorParts;
+  #shed = 0;
 
   constructor(parts: DoorParts) {
     this.#parts = parts;
@@ -128,7 +134,9 @@ export class Door {
     const admitted = admit(limiter, principal, nowMs);
     if (admitted !== undefined) await admitted;
     keyUses.note(principal, nowMs);
+    if (entry.isSubmission && this.#sheds(exchange, principal.account)) return;
     const bytes = await this.#bodyOf(request);
+    if (entry.isSubmission && this.#sheds(exchange, principal.account)) return;
     const call: SoundCall = {
       principal,
       account: principal.account,
@@ -145,8 +153,19 @@ export class Door {
       call.idempotency = fingerprint(call.idempotencyKey, bytes);
     }
     if (exchange.over) return; // the client has left: nothing begins that nobody waits for
+    if (entry.isSubmission) exchange.waitsSinceMs = this.#parts.shedding.take(principal.account, bytes.length);
     if (entry.writes) exchange.writing = 'begun';
     exchange.send(await route.handle(call, this.#parts));
+  }
+
+  /** Answers a submission for which there is no time. No error is made and nothing is logged for each: it must cost little. */
+  #sheds(exchange: Exchange, account: string): boolean {
+    const reason = this.#parts.shedding.refuses(account);
+    if (reason === undefined) return false;
+    exchange.refusedAs = 'unavailable';
+    const headers = RETRY_AFTER[this.#shed++ % RETRY_AFTER.length]!;
+    exchange.send({ status: 503, body: shedBody(reason, exchange.requestId), headers });
+    return true;
   }
 
   /** Refuses what is too large before what is no JSON: the order in which the caller can do something about it. */
@@ -233,6 +252,12 @@ function badIdempotencyKey(message: string): ServiceError {
 
 function fingerprint(key: string, bytes: Buffer): Idempotency {
   return { key, bodySha256: createHash('sha256').update(bytes).digest('hex') };
+}
+
+/** As `errorReply` of the exchange writes it. A request id has nothing in it that JSON would escape. */
+function shedBody(reason: ShedReason, requestId: string): string {
+  const message = reason === 'backlog' ? 'The backlog is full' : 'More is coming in than can be done';
+  return `{"error":{"code":"unavailable","message":"${message}; nothing was recorded.","request_id":"${requestId}","recorded":false}}`;
 }
 
 function bodyOfNoUse(bytesMax: number): ServiceError {

@@ -56,6 +56,8 @@ export class Exchange {
   isHead = false;
   /** Is this a submission of events? Then a refusal is counted by its code. */
   isSubmission = false;
+  /** Of a submission that was taken in hand: it is given back when the exchange is over. */
+  waitsSinceMs: number | undefined;
   /** What the answer says went wrong. */
   refusedAs: ErrorCode | undefined;
   /**

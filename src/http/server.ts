@@ -17,6 +17,7 @@ import { Authenticator } from './authenticate.ts';
 import { Door, Entry } from './door.ts';
 import { type Exchange, type ExchangeHost, safe } from './exchange.ts';
 import { KeyUses } from './key-uses.ts';
+import { LoadShedding, type ShedReason } from './load-shedding.ts';
 import { BodyBudget } from './read-body.ts';
 import type { Method, Parts, Route } from './route.ts';
 
@@ -28,6 +29,8 @@ export type ServerOptions = Omit<Parts, 'metrics'> & {
   routes: readonly Route[];
   cache: Pick<RegistryCache, 'principal'>;
   limiter: Pick<RequestLimiter, 'admit'>;
+  /** Is there no room downstream? */
+  backlogFull: () => boolean;
   metrics: Metrics;
   log: Log;
 };
@@ -68,6 +71,7 @@ export class Server {
     this.#answerMsMax = 2 * options.config.queryTimeoutSeconds * 1000 + READ_WAIT_MS_MAX + ANSWER_MARGIN_MS;
     this.#keyUses = new KeyUses(options.registry.apiKeys);
     const count = requestCounter(options.metrics);
+    const shedding = makeShedding(options);
     this.#host = {
       log: options.log,
       draining: false,
@@ -75,6 +79,7 @@ export class Server {
       onDone: (exchange, status) => {
         const nowMs = performance.now();
         this.#lastRequestMs = nowMs;
+        if (exchange.waitsSinceMs !== undefined) shedding.giveBack(exchange.waitsSinceMs, isServed(status));
         count(exchange, status, nowMs);
       },
     };
@@ -84,6 +89,7 @@ export class Server {
       keyUses: this.#keyUses,
       budget: new BodyBudget(),
       limits: options.config,
+      shedding,
     });
     this.#app = uWS.App();
     // biome-ignore lint/suspicious/useIterableCallbackReturn: no array's filter, but uWS telling of connections, +1 and -1
@@ -181,6 +187,32 @@ function allowed(methods: Map<Method, Route>): string {
   const names: string[] = [...methods.keys()];
   if (methods.has('GET')) names.push('HEAD');
   return names.sort().join(', ');
+}
+
+function isServed(status: number): boolean {
+  return status === 200 || status === 201;
+}
+
+function makeShedding({ backlogFull, metrics, log }: ServerOptions): LoadShedding {
+  const counter = (reason: ShedReason) => metrics.counter('gatehouse_shed_requests_total', { reason });
+  const shed = {
+    backlog: counter('backlog'),
+    count: counter('count'),
+    overdue: counter('overdue'),
+    wait: counter('wait'),
+    turn: counter('turn'),
+  };
+  const shedding = new LoadShedding({
+    backlogFull,
+    onShed: (reason) => shed[reason].inc(),
+    onStrain: (strained, refused) => log.warn({ refused }, strained ? 'load.strained' : 'load.calm_again'),
+  });
+  metrics.sampleBy(() => {
+    metrics.set('gatehouse_strained', {}, shedding.strained ? 1 : 0);
+    metrics.set('gatehouse_submissions_in_hand', {}, shedding.inHand);
+    metrics.set('gatehouse_longest_wait_seconds', {}, shedding.takeLongestWaitMs() / 1000);
+  });
+  return shedding;
 }
 
 type RouteCounts = { byStatus: Map<number, { inc(): void }>; seconds: { observe(seconds: number): void } };

@@ -263,3 +263,36 @@ t.test('a draining server takes nothing new, answers what it has, and closes', a
   await drained;
   t.equal(server.connections, 0);
 });
+
+t.test('a submission for which there is no time is refused before its body; what else comes is served', async (t) => {
+  let full = true;
+  const metrics = new Metrics({ processName: 'test' });
+  const { port } = await startServer(t, { backlogFull: () => full, metrics });
+  const connection = await RawConnection.open(port);
+  const head = (headers = '') => post('/things/x/echo', '', { length: 60_000, headers });
+  connection.write(head('X-Request-Id: r-1\r\n'));
+  const [refusal] = await connection.waitForAnswers(1);
+  t.match(refusal, { status: 503, headers: new Map([['x-request-id', 'r-1']]) });
+  t.match(Number(refusal!.headers.get('retry-after')), 1);
+  t.same(JSON.parse(refusal!.body), {
+    error: {
+      code: 'unavailable',
+      message: 'The backlog is full; nothing was recorded.',
+      request_id: 'r-1',
+      recorded: false,
+    },
+  });
+  connection.write(`${'x'.repeat(60_000)}${get('/things', { key: KEYS.read })}`);
+  t.equal((await connection.waitForAnswers(2))[1]?.status, 200, 'its body flows past, and a read is served');
+  connection.write(post('/things', '{"name":"a"}'));
+  t.equal((await connection.waitForAnswers(3))[2]?.status, 201, 'so is a write of the registry');
+  connection.write(post('/things/x/echo', '{}', { key: 'nobody' }));
+  t.equal((await connection.waitForAnswers(4))[3]?.status, 401, 'who may not is told that first');
+  full = false;
+  connection.write(post('/things/x/echo', '{"a":1}'));
+  t.equal((await connection.waitForAnswers(5))[4]?.body, '{"a":1}');
+  const text = await metrics.text();
+  t.match(text, /gatehouse_shed_requests_total\{[^}]*reason="backlog"[^}]*\} 1\n/);
+  t.match(text, /gatehouse_submissions_in_hand\{[^}]*\} 0\n/, 'and nothing is left in hand');
+  connection.destroy();
+});

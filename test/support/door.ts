@@ -128,6 +128,7 @@ export async function startServer(t: Test, more: Partial<ServerOptions> = {}) {
     routes,
     cache: { principal: (sha256: string) => principals.get(sha256) ?? null },
     limiter: { admit: () => true },
+    backlogFull: () => false,
     registry: { apiKeys: { touch: async () => undefined } },
     metrics: new Metrics({ processName: 'test' }),
     log: createLog({ level: 'silent', processName: 'test' }),

@@ -1,0 +1,213 @@
+// Load shedding under a driven clock: when a front turns strict, whom it refuses then, and when it is calm again.
+import t from 'tap';
+import { FairShares } from '../../src/http/fair-shares.ts';
+import {
+  CALM_MS,
+  IN_HAND_MIN,
+  LoadShedding,
+  type LoadSheddingOptions,
+  OF_TURN_MIN,
+  OVERDUE_MS,
+  STANDING_MS,
+  TURN_MS_MAX,
+  WAIT_MS_MAX,
+} from '../../src/http/load-shedding.ts';
+
+/** A front whose event loop is turned by hand. */
+class Front {
+  nowMs = 10_000;
+  full = false;
+  readonly inHand: number[] = [];
+  readonly strains: boolean[] = [];
+  readonly shedding: LoadShedding;
+  #endTurn: (() => void) | undefined;
+
+  constructor(more: Partial<LoadSheddingOptions> = {}) {
+    this.shedding = new LoadShedding({
+      backlogFull: () => this.full,
+      onStrain: (strained) => this.strains.push(strained),
+      now: () => this.nowMs,
+      afterTurn: (callback) => {
+        this.#endTurn = callback;
+      },
+      ...more,
+    });
+  }
+
+  /** One submission comes; the reason if it is refused. */
+  comes(account = 'a', bytes = 50_000) {
+    const reason = this.shedding.refuses(account);
+    if (reason === undefined) this.inHand.push(this.shedding.take(account, bytes));
+    return reason;
+  }
+
+  endTurn() {
+    this.#endTurn?.();
+    this.#endTurn = undefined;
+  }
+
+  /** The oldest are answered first. */
+  answers(count: number, served = true) {
+    for (const sinceMs of this.inHand.splice(0, count)) this.shedding.giveBack(sinceMs, served);
+  }
+}
+
+/** A server of `perSecond` that is sent `offered`, by ms; how many were let in and refused, and the longest wait of those let in. */
+function run(front: Front, { perSecond, offered, seconds }: { perSecond: number; offered: number; seconds: number }) {
+  const result = { taken: 0, refused: 0, longestMs: 0 };
+  let [come, done] = [0, 0];
+  for (const endMs = front.nowMs + seconds * 1000; front.nowMs < endMs; front.nowMs++) {
+    for (come += offered / 1000; come >= 1; come--) {
+      if (front.comes() === undefined) result.taken++;
+      else result.refused++;
+    }
+    done = Math.min(done + perSecond / 1000, 50);
+    for (; done >= 1 && front.inHand.length > 0; done--) {
+      result.longestMs = Math.max(result.longestMs, front.nowMs - front.inHand[0]!);
+      front.answers(1);
+    }
+    front.endTurn();
+  }
+  return result;
+}
+
+t.test(
+  'three times what can be done: as much as can be done is let in, and waits no longer than the bound',
+  async (t) => {
+    const front = new Front();
+    run(front, { perSecond: 1000, offered: 3000, seconds: 4 });
+    t.ok(front.shedding.strained);
+    const { taken, refused, longestMs } = run(front, { perSecond: 1000, offered: 3000, seconds: 10 });
+    t.ok(taken > 9_500 && taken < 10_500, `${taken} of 10,000 that could be done`);
+    t.equal(taken + refused, 30_000);
+    t.ok(longestMs <= WAIT_MS_MAX + 10, `${longestMs} ms`);
+    t.same(front.strains, [true], 'and it does not come and go');
+  },
+);
+
+t.test('once less comes than can be done, nobody is refused, and it is calm again', async (t) => {
+  const front = new Front();
+  run(front, { perSecond: 1000, offered: 3000, seconds: 5 });
+  run(front, { perSecond: 1000, offered: 500, seconds: 1 });
+  const after = run(front, { perSecond: 1000, offered: 500, seconds: 4 });
+  t.equal(after.refused, 0);
+  t.same(front.strains, [true, false]);
+  t.notOk(front.shedding.strained);
+});
+
+t.test('a pause is no overload: nobody is refused before, in or after it', async (t) => {
+  const front = new Front();
+  for (let i = 0; i < 20; i++) {
+    t.equal(run(front, { perSecond: 1000, offered: 500, seconds: 1 }).refused, 0);
+    t.equal(run(front, { perSecond: 0, offered: 500, seconds: 0.3 }).refused, 0, 'nothing is answered for 300 ms');
+    front.nowMs += 150; // and now the whole process stands
+  }
+  t.same(front.strains, []);
+});
+
+t.test('when nothing at all is answered, the front takes no more', async (t) => {
+  const front = new Front();
+  const { taken, refused } = run(front, { perSecond: 0, offered: 1000, seconds: 3 });
+  t.ok(Math.abs(taken - OVERDUE_MS) < 10, `${taken} came before it was overdue`);
+  t.equal(taken + refused, 3000);
+  t.equal(front.comes(), 'overdue');
+});
+
+t.test('one long turn of the loop is enough to turn strict in the midst of it', async (t) => {
+  const front = new Front();
+  let refused = 0;
+  // A thousand sockets are ready at once, and each costs a millisecond.
+  for (let i = 0; i < 1000; i++, front.nowMs++) if (front.comes() !== undefined) refused++;
+  t.ok(refused > 700, `${refused} refused`);
+  front.endTurn();
+  front.answers(1000);
+  const turnMs = front.nowMs;
+  for (let i = 0; i < 100; i++, front.nowMs++) front.comes();
+  t.equal(front.inHand.length, TURN_MS_MAX + 1, `strained, a turn takes what comes in ${TURN_MS_MAX} ms`);
+  t.equal(front.nowMs - turnMs, 100);
+});
+
+t.test('a few are taken whatever the clock says', async (t) => {
+  const front = new Front();
+  run(front, { perSecond: 100, offered: 1000, seconds: 3 });
+  t.ok(front.shedding.strained);
+  front.answers(front.inHand.length - 10);
+  front.nowMs += CALM_MS / 2; // ten are left, long since due
+  for (let i = 0; i < OF_TURN_MIN; i++, front.nowMs += TURN_MS_MAX * 2) t.equal(front.comes(), undefined);
+  t.equal(front.comes(), 'turn', 'a slow turn takes a few');
+  front.endTurn();
+  front.answers(front.inHand.length);
+  const { taken } = run(front, { perSecond: 0, offered: 1000, seconds: 0.3 });
+  t.ok(taken >= IN_HAND_MIN, 'and so does a front that answers nothing');
+});
+
+t.test('the backlog and the count are hard bounds, in calm too', async (t) => {
+  const front = new Front({ inHandMax: 3 });
+  front.full = true;
+  t.equal(front.comes(), 'backlog');
+  front.full = false;
+  t.same([front.comes(), front.comes(), front.comes(), front.comes()], [undefined, undefined, undefined, 'count']);
+  front.answers(1);
+  t.equal(front.comes(), undefined);
+  t.equal(front.shedding.inHand, 3);
+  t.same(front.strains, []);
+});
+
+t.test('refusals and failures of others say nothing of the queue', async (t) => {
+  const front = new Front();
+  for (let ms = 0; ms < 4 * STANDING_MS; ms += 10, front.nowMs += 10) {
+    front.comes();
+    if (front.inHand.length > 50) {
+      front.answers(1); // after half a second
+      front.comes();
+      const failed = front.inHand.pop()!; // at once
+      front.shedding.giveBack(failed, false);
+    }
+    front.endTurn();
+  }
+  t.ok(front.shedding.strained);
+});
+
+t.test('what waited is told once', async (t) => {
+  const front = new Front();
+  front.comes();
+  front.endTurn();
+  front.nowMs += 70;
+  t.equal(front.shedding.takeLongestWaitMs(), 0, 'still in hand');
+  front.answers(1);
+  t.equal(front.shedding.takeLongestWaitMs(), 70, 'answered');
+  front.nowMs += CALM_MS;
+  t.equal(front.shedding.takeLongestWaitMs(), 0);
+});
+
+t.test('a flood of one account leaves the others what they ask for', async (t) => {
+  const front = new Front();
+  run(front, { perSecond: 1000, offered: 3000, seconds: 4 });
+  const counts = { flood: [0, 0], small: [0, 0], tiny: [0, 0] };
+  let done = 0;
+  const comes = (account: keyof typeof counts) => {
+    counts[account][front.comes(account) === undefined ? 0 : 1]!++;
+  };
+  for (const endMs = front.nowMs + 10_000; front.nowMs < endMs; front.nowMs++) {
+    for (let i = 0; i < 5; i++) comes('flood');
+    if (front.nowMs % 4 === 0) comes('small');
+    if (front.nowMs % 100 === 0) comes('tiny');
+    for (done += 1; done >= 1 && front.inHand.length > 0; done--) front.answers(1);
+    front.endTurn();
+  }
+  t.ok(counts.small[1]! < 60, `${counts.small[1]} of 2,500 refused to an account that asks for a quarter`);
+  t.ok(counts.tiny[1]! <= 3, `${counts.tiny[1]} of 100 refused to one that asks for little`);
+  t.ok(counts.flood[0]! > 6_500, `the flood has the rest: ${counts.flood[0]}`);
+});
+
+t.test('shares are even among those who ask, and bounded in memory', async (t) => {
+  const shares = new FairShares();
+  t.notOk(shares.isOwed('a', 0), 'nothing is known yet');
+  shares.note('a', 10_000);
+  t.notOk(shares.isOwed('b', 0));
+  t.ok(shares.isOwed('b', 300), 'of the last window half was for b');
+  shares.note('b', 10_000);
+  t.notOk(shares.isOwed('b', 300), 'which it has had now');
+  for (let i = 0; i < 20_000; i++) shares.isOwed(`many-${i}`, 301);
+  t.notOk(shares.isOwed('one more', 302), 'past the bound there are no shares');
+});
