@@ -203,6 +203,8 @@ export class RegistryCache {
       const actual = new Map(shards.map((shard, i) => [shard, Number(texts[i] ?? 0)]));
       if (!shards.some((shard) => this.#isBehind(shard, actual.get(shard)!))) return;
       await new Promise((resolve) => setTimeout(resolve, GRACE_MS));
+      // A process that was given no time meanwhile has its notices waiting behind this timer: they are read first.
+      await new Promise((resolve) => setImmediate(resolve));
       for (const shard of shards) if (this.#isBehind(shard, actual.get(shard)!)) this.#dropShard(shard);
     } catch {
       this.#dropAll();
