@@ -11,8 +11,6 @@ import { startService } from './support/service.ts';
 
 const FOLDER = assetPath('../shared/data');
 const PAGE = 500;
-t.setTimeout(240_000); // 9,218 events there and back, on machines that are shared
-
 t.test(
   'recorded agent runs are judged and kept as they are',
   { skip: existsSync(FOLDER) ? false : '../shared/data is not here' },

@@ -15,8 +15,6 @@ import { countBlocks, makeAuditWorld, newAccount, newAgent, settle, submit } fro
 import { workHonestly } from './honest.ts';
 import { Random } from './tampering.ts';
 
-t.setTimeout(180_000);
-
 const servers = { redis: await startRedis(t), clickhouse: await startClickHouse(t) };
 
 const HOSTILE = [

@@ -31,7 +31,7 @@ export async function makeAuditWorld(
 ): Promise<AuditWorld> {
   const world = await makeWorld(t, servers);
   const verifier = new AuditVerifier({ ...world, retentionDays: 3_650 });
-  const barrier = new ReadBarrier({ ...world, waitMs: 25_000 });
+  const barrier = new ReadBarrier({ ...world, waitMs: 60_000 });
   const settle = async () =>
     (await Promise.all([barrier.waitForEvents('', null), barrier.waitForJournal('')])).every(Boolean);
   const { keys } = world;

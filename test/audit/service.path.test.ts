@@ -8,14 +8,12 @@ import { eventually } from '../streams/harness.ts';
 import { Api } from '../support/api.ts';
 import { type Environment, runCli, startService } from '../support/service.ts';
 
-t.setTimeout(180_000);
-
 const service = await startService(t);
 const api = new Api(t, service);
 await api.describe();
 const env: Environment = { GATEHOUSE_DATA_DIR: service.dataDir };
 const { clickhouseUrl, clickhouseDatabase } = await service.addresses();
-const clickhouse = new ClickHouse({ url: clickhouseUrl, database: clickhouseDatabase, queryTimeoutSeconds: 15 });
+const clickhouse = new ClickHouse({ url: clickhouseUrl, database: clickhouseDatabase, queryTimeoutSeconds: 60 });
 t.teardown(() => clickhouse.close());
 const file = (name: string) => path.join(service.dataDir, name);
 

@@ -96,7 +96,7 @@ t.test('the baseline decides as Gatehouse does on the events and policies of the
 
 async function decisionsOfGatehouse(address: { url: string; cluster: boolean }) {
   const redis = connectCommands(address);
-  await waitUntilReady(redis, 10_000);
+  await waitUntilReady(redis, 60_000);
   const counters = new Counters(redis);
   const rules = new RuleSet(policies);
   const decisions = [];

@@ -121,9 +121,6 @@ function expected(filter: EventFilter): TestEvent[] {
   );
 }
 
-// tap's own 30 s are too few on a busy machine.
-t.setTimeout(240_000);
-
 t.test('queries', async (t) => {
   const { makeDatabase } = await startClickHouse(t);
   const clickhouse = makeDatabase();

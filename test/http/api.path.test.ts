@@ -6,8 +6,6 @@ import { Api } from '../support/api.ts';
 import { pause } from '../support/raw-http.ts';
 import { startService } from '../support/service.ts';
 
-t.setTimeout(240_000);
-
 const service = await startService(t);
 const api = new Api(t, service);
 await api.describe();

@@ -6,8 +6,6 @@ import { type Answer, Api } from '../support/api.ts';
 import { pause } from '../support/raw-http.ts';
 import { launchService, runCli, startService } from '../support/service.ts';
 
-t.setTimeout(240_000);
-
 const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2' } });
 const api = new Api(t, service);
 await api.describe();

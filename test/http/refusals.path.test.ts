@@ -9,8 +9,6 @@ import { Api } from '../support/api.ts';
 import { pause, RawConnection, rawExchange } from '../support/raw-http.ts';
 import { runCli, startService, type TestService } from '../support/service.ts';
 
-t.setTimeout(240_000);
-
 const service = await startService(t, {
   env: { GATEHOUSE_REQUESTS_PER_SECOND: '200', GATEHOUSE_REQUESTS_BURST: '600', GATEHOUSE_QUERY_TIMEOUT_SECONDS: '2' },
 });

@@ -264,7 +264,7 @@ t.test('a host that hangs for many accounts, as a mail server may, keeps places 
   const sound = await world.alert({});
   await world.tell([makeSignal(world.account)]);
   world.worker.start();
-  await eventually(() => world.targets.ids(sound.target).length === 1, 8_000);
+  await eventually(() => world.targets.ids(sound.target).length === 1);
   t.ok(world.targets.mostRunning <= HOST_SENDS_MAX + 1, `${world.targets.mostRunning} at once`);
 });
 
@@ -282,7 +282,7 @@ t.test('more hosts of one account that hang than a look reads do not hide those 
   const sound = await world.alert({}, other);
   await world.tell([makeSignal(other)]);
   for (let look = 0; look < 2; look++) await world.worker.look();
-  await eventually(() => world.targets.ids(sound.target).length === 1, 8_000);
+  await eventually(() => world.targets.ids(sound.target).length === 1);
   t.equal(world.targets.mostRunning, ACCOUNT_SENDS_MAX + 1);
 });
 
@@ -295,9 +295,9 @@ t.test('one target that hangs and one that fails among fifty keep none of the ot
   world.targets.answers.set(failing!.target, () => FAILS);
   for (let i = 0; i < 4; i++) await world.tell([makeSignal(world.account)]);
   world.worker.start();
-  await eventually(() => sound.every(({ target }) => world.targets.ids(target).length === 4), 20_000);
+  await eventually(() => sound.every(({ target }) => world.targets.ids(target).length === 4));
   // Its second place comes with the next look, where the account had but one left at first.
-  await eventually(() => world.targets.ids(hanging!.target).length >= LANE_SENDS_MAX, 20_000);
+  await eventually(() => world.targets.ids(hanging!.target).length >= LANE_SENDS_MAX);
   await world.worker.look();
   t.equal(world.targets.ids(hanging!.target).length, LANE_SENDS_MAX, 'the one that hangs holds its own places');
 });

@@ -14,8 +14,6 @@ import { startReceiver } from '../support/https-receiver.ts';
 import { pause } from '../support/raw-http.ts';
 import { runCli, startService } from '../support/service.ts';
 
-t.setTimeout(180_000);
-
 const hook = await startReceiver(t);
 const service = await startService(t, {
   env: {
@@ -117,7 +115,7 @@ t.test('signals of the signal streams are told, and one that was appended twice 
   const { redisUrl, redisCluster } = await service.addresses();
   const redis = connectCommands({ url: redisUrl, cluster: redisCluster });
   t.teardown(() => redis.disconnect());
-  await waitUntilReady(redis, 10_000);
+  await waitUntilReady(redis, 60_000);
   const keys = new Keys({ prefix: 'gh-', partitions: 8 });
   const signal = (id: string, severity: Signal['severity']): Signal => ({
     ...{ id: `anomaly_detected/${id}`, trigger: 'anomaly_detected', account, agent: mintId('agent', 1), severity },
@@ -156,7 +154,7 @@ t.test("an agent's deletion takes its deliveries along, and sends nothing more a
     { alert_id: alert.id, trigger: 'policy_violation', severity: 'high', status: 'pending', test: false, count: 1 },
   ]);
   const { clickhouseUrl: url, clickhouseDatabase: database } = await service.addresses();
-  const clickhouse = new ClickHouse({ url, database, queryTimeoutSeconds: 15 });
+  const clickhouse = new ClickHouse({ url, database, queryTimeoutSeconds: 60 });
   t.teardown(() => clickhouse.close());
   const waiting = [];
   for await (const { delivery, signal } of pendingDeliveries(clickhouse)) waiting.push([delivery.status, signal.agent]);

@@ -11,8 +11,6 @@ import { binomialTail, countTail } from '../../pipelines/anomaly/tails.ts';
 import { dispersionOf, levelOf } from '../../pipelines/anomaly/volume-spike.ts';
 import type { EventType } from '../../schemas/common.ts';
 
-t.setTimeout(120_000);
-
 const START = Date.UTC(2026, 5, 1, 12) / 1000;
 
 /** One agent and its clock, in seconds. */

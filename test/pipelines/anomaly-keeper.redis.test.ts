@@ -11,8 +11,6 @@ import { acquireLease, type Lease, LeaseLost } from '../../src/streams/lease.ts'
 import { connect, eventually, freshAgent, freshKeys } from '../streams/harness.ts';
 import { startRedis } from '../support/redis.ts';
 
-t.setTimeout(60_000);
-
 const server = await startRedis(t);
 
 type Setting = { redis: Commands; keys: Keys };
@@ -74,7 +72,8 @@ t.test('nothing is written in the middle of a batch; after it at once, then once
   await count(keeper, ['agt_b']);
   keeper.settled();
   // On a machine that stood still meanwhile it may be time already.
-  if (performance.now() - flushedAt < 1_000) t.same(await redis.getBuffer(key), first, 'not again within the second');
+  const second = await redis.getBuffer(key);
+  if (performance.now() - flushedAt < 1_000) t.same(second, first, 'not again within the second');
   t.ok(
     await eventually(async () => !(await redis.getBuffer(key))!.equals(first!)),
     'but after it, without another batch',
@@ -98,7 +97,7 @@ t.test('5,000 agents of one batch are a handful of reads, and only so many stay 
   await count(keeper, agents);
   t.equal(reads, 10);
   keeper.settled();
-  t.ok(await eventually(() => keeper.size <= BASELINES_MAX, 20_000), `${keeper.size} in memory`);
+  t.ok(await eventually(() => keeper.size <= BASELINES_MAX), `${keeper.size} in memory`);
   await keeper.end();
   const there = await redis.exists(...agents.map((agent) => keys.baseline(0, agent)));
   t.equal(there, 5_000, 'all in Redis');

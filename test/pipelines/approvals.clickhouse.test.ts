@@ -16,8 +16,6 @@ import { startClickHouse } from '../support/clickhouse.ts';
 import { startRedis } from '../support/redis.ts';
 import { makeWorld, startPipelines, type World } from './harness.ts';
 
-t.setTimeout(120_000);
-
 const servers = { redis: await startRedis(t), clickhouse: await startClickHouse(t) };
 const actor: Actor = { actor: 'key:key_test', requestId: 'req-1' };
 
@@ -51,7 +49,7 @@ const optionsOf = (world: World, now = Date.now) => ({
   metrics: new Metrics({ processName: 'test' }),
   log: silent,
 });
-const barrierOf = (world: World) => new ReadBarrier({ ...world, waitMs: 10_000 });
+const barrierOf = (world: World) => new ReadBarrier({ ...world, waitMs: 60_000 });
 
 t.test('killed between the opening and its acknowledgement: what is delivered again opens nothing', async (t) => {
   const world = await makeWorld(t, servers);

@@ -16,8 +16,6 @@ import { startService } from '../support/service.ts';
 import { startSmtp } from '../support/smtp-server.ts';
 import { decodeWords, headerOf, readMail } from './mail-reader.ts';
 
-t.setTimeout(180_000);
-
 const smtp = await startSmtp(t);
 const hook = await startReceiver(t);
 const chat = await startReceiver(t);

@@ -10,8 +10,6 @@ import { startClickHouse } from '../support/clickhouse.ts';
 import { startRedis } from '../support/redis.ts';
 import { makeWorld, startPipelines, storedIds } from './harness.ts';
 
-t.setTimeout(60_000);
-
 const servers = { redis: await startRedis(t), clickhouse: await startClickHouse(t) };
 
 t.test('everything that was appended is stored once, over months and partitions, and leaves its stream', async (t) => {
@@ -164,7 +162,7 @@ t.test('an entry that nobody can read is parked whole, and the next one is store
   // Parked with the acknowledgement, which comes after the insert.
   t.ok(await eventually(async () => (await count('gatehouse_parked_rows_total', { table: 'events' })) === 3));
   t.ok(
-    await new ReadBarrier({ redis, keys, waitMs: 5_000 }).waitForAnomalies(agent.account, agent.agent),
+    await new ReadBarrier({ redis, keys, waitMs: 60_000 }).waitForAnomalies(agent.account, agent.agent),
     'neither group is held up',
   );
   const dead = await new DeadEntries({ redis, keys }).list(10);
@@ -284,7 +282,7 @@ t.test('the journal is copied: newest revision of each resource, each audit reco
   const journal = keys.journal(keys.shardOf(account));
   for (const entry of [...entries, entries[0]!]) await redis.xadd(journal, '*', 'j', JSON.stringify(entry));
   const { pipelines } = await startPipelines(t, world);
-  const barrier = new ReadBarrier({ redis, keys, waitMs: 10_000 });
+  const barrier = new ReadBarrier({ redis, keys, waitMs: 60_000 });
   t.ok(await barrier.waitForJournal(account));
   const registry = await clickhouse.query<{ id: string; revision: number; record: string }>(
     'SELECT id, toUInt32(revision) AS revision, record FROM registry FINAL',
@@ -323,7 +321,7 @@ t.test(
     const journal = keys.journal(keys.shardOf(account));
     for (const entry of [decided, opened, decided]) await redis.xadd(journal, '*', 'j', JSON.stringify(entry));
     const { count } = await startPipelines(t, world);
-    t.ok(await new ReadBarrier({ redis, keys, waitMs: 10_000 }).waitForJournal(account));
+    t.ok(await new ReadBarrier({ redis, keys, waitMs: 60_000 }).waitForJournal(account));
     const rows = await clickhouse.query(
       `SELECT account_id, id, status, toString(created_at) AS created_at, toString(decided_at) AS decided_at, comment, toUInt32(revision) AS revision
      FROM approvals FINAL ORDER BY id`,
@@ -381,7 +379,7 @@ t.test('an event blocked by a policy is an anomaly, once; one blocked by the kil
   ];
   const { count } = await startPipelines(t, world);
   await appender.append(appendOf(agent, made));
-  const barrier = new ReadBarrier({ redis, keys, waitMs: 10_000 });
+  const barrier = new ReadBarrier({ redis, keys, waitMs: 60_000 });
   t.ok(await barrier.waitForAnomalies(agent.account, agent.agent));
   const rows = await clickhouse.query('SELECT * FROM anomalies FINAL ORDER BY severity DESC');
   t.match(rows, [

@@ -22,7 +22,7 @@ class DoomedClickHouse extends ClickHouse {
   readonly #victim: VictimOptions;
 
   constructor(victim: VictimOptions) {
-    super({ ...victim.clickhouse, queryTimeoutSeconds: 15 });
+    super({ ...victim.clickhouse, queryTimeoutSeconds: 60 });
     this.#victim = victim;
   }
 
@@ -52,7 +52,7 @@ class DoomedClickHouse extends ClickHouse {
 
 const options = JSON.parse(process.argv[2]!) as VictimOptions;
 const redis = connectWriter(options.redis);
-await waitUntilReady(redis, 10_000);
+await waitUntilReady(redis, 60_000);
 const metrics = new Metrics({ processName: options.name });
 const pipelines = new Pipelines({
   redis,

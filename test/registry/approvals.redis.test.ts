@@ -12,8 +12,6 @@ import { Approvals } from '../../src/registry/approvals.ts';
 import { startRedis } from '../support/redis.ts';
 import { actor, connectStore, eventually, freshKeys, journalOf, newAccount, refusal, type Store } from './harness.ts';
 
-t.setTimeout(60_000);
-
 /** Past the end of the test: who is told by the end of the wait alone is told too late. */
 const WAIT_MS = 600_000;
 

@@ -9,6 +9,7 @@ import { sha256Of } from '../../src/registry/api-key-text.ts';
 import { ApiKeys } from '../../src/registry/api-keys.ts';
 import { RegistryCache } from '../../src/registry/cache.ts';
 import { Policies } from '../../src/registry/policies.ts';
+import { OwnTime, undisturbed } from '../support/own-time.ts';
 import { startRedis } from '../support/redis.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { actor, connectStore, eventually, newAccount, type Store } from './harness.ts';
@@ -41,6 +42,9 @@ const block = (name: string) => ({
 const statusIn = async (cache: RegistryCache, account: string, id: string) =>
   (await cache.agent(account, id))?.record.status;
 const isPlain = (value: unknown) => !(value instanceof Promise);
+const ping = () => store.redis.ping();
+/** Ms until it holds, as we and Redis had them. */
+const msUntil = (holds: () => boolean | Promise<boolean>) => eventually(holds, ping);
 
 t.test('what was read once is known without asking', async (t) => {
   const cache = await startCache(t);
@@ -74,7 +78,7 @@ t.test('a change is in force on two fronts within a second', async (t) => {
     const status = i % 2 ? 'active' : 'inactive';
     await Promise.all(caches.map((cache) => cache.agent(account, agent.id)));
     await agents.patch(account, agent.id, { status }, actor);
-    const ms = await eventually(async () =>
+    const ms = await msUntil(async () =>
       (await Promise.all(caches.map((cache) => statusIn(cache, account, agent.id)))).every((s) => s === status),
     );
     slowest = Math.max(slowest, ms);
@@ -82,14 +86,15 @@ t.test('a change is in force on two fronts within a second', async (t) => {
     await policies.create(account, block(`p${i}`), actor);
     slowest = Math.max(
       slowest,
-      await eventually(async () =>
+      await msUntil(async () =>
         (await Promise.all(caches.map(async (cache) => (await cache.rules(account)).size))).every(
           (size) => size === i + 1,
         ),
       ),
     );
   }
-  t.ok(slowest < 500, `100 changes, the slowest after ${slowest.toFixed(0)} ms`);
+  // The check that trusts no notice comes every 500 ms: with notices it is far quicker.
+  t.ok(slowest < 200, `100 changes, the slowest after ${slowest} ms`);
 });
 
 t.test('a new key works, a revoked one does not, an expired one neither', async (t) => {
@@ -98,14 +103,15 @@ t.test('a new key works, a revoked one does not, an expired one neither', async 
   const key = await apiKeys.create(account.id, { label: 'k', scope: 'read' }, actor);
   t.match(await cache.principal(sha256Of(key.key)), { keyId: key.id, scope: 'read' });
   await apiKeys.revoke(account.id, key.id, actor);
-  await eventually(async () => (await cache.principal(sha256Of(key.key))) === null, 1_000);
+  const revokedMs = await msUntil(async () => (await cache.principal(sha256Of(key.key))) === null);
+  t.ok(revokedMs < 1_000, `revoked after ${revokedMs} ms`);
 
-  const soon = await apiKeys.create(
-    account.id,
-    { label: 's', scope: 'read', expires_at: new Date(Date.now() + 300).toISOString() },
-    actor,
-  );
-  t.ok(await cache.principal(sha256Of(soon.key)));
+  const { soon, before } = await undisturbed(290, async () => {
+    const expires_at = new Date(Date.now() + 300).toISOString();
+    const soon = await apiKeys.create(account.id, { label: 's', scope: 'read', expires_at }, actor);
+    return { soon, before: await cache.principal(sha256Of(soon.key)) };
+  });
+  t.match(before, { keyId: soon.id }, 'known until then');
   await new Promise((resolve) => setTimeout(resolve, 310));
   t.equal(cache.principal(sha256Of(soon.key)), null, 'refused at its time, cached or not');
 
@@ -115,7 +121,10 @@ t.test('a new key works, a revoked one does not, an expired one neither', async 
   await new Promise((resolve) => setTimeout(resolve, 50));
   t.ok(isPlain(cache.principal(sha256Of(used.key))), 'use does not make a key unknown');
   await accounts.setRequestLimit(account.id, { per_second: 7, burst: 9 }, actor);
-  await eventually(async () => (await cache.principal(sha256Of(used.key)))?.requestLimit?.perSecond === 7, 1_000);
+  const limitedMs = await msUntil(
+    async () => (await cache.principal(sha256Of(used.key)))?.requestLimit?.perSecond === 7,
+  );
+  t.ok(limitedMs < 1_000, `limited after ${limitedMs} ms`);
 
   const { keys, redis } = store;
   await redis.set(keys.apiKeyIndex(sha256Of('half')), `${account.id}/key_half`);
@@ -128,7 +137,8 @@ t.test('a deleted agent is unknown within a second, a registered one known', asy
   const { agent } = await agents.register(account, { name: 'a' }, actor);
   t.ok(await cache.agent(account, agent.id));
   await agents.remove(account, agent.id, actor);
-  await eventually(async () => (await cache.agent(account, agent.id)) === null, 1_000);
+  const ms = await msUntil(async () => (await cache.agent(account, agent.id)) === null);
+  t.ok(ms < 1_000, `unknown after ${ms} ms`);
 });
 
 t.test('a cut connection loses no change', async (t) => {
@@ -149,8 +159,9 @@ t.test('a cut connection loses no change', async (t) => {
     );
     const ms = await eventually(
       async () => (await statusIn(cache, account, agent.id).catch(() => undefined)) === status,
+      () => ping().catch(() => undefined),
     );
-    t.ok(ms < 1_000, `in force after ${ms.toFixed(0)} ms`);
+    t.ok(ms < 1_000, `in force after ${ms} ms`);
   }
 });
 
@@ -172,6 +183,7 @@ t.test('a change is in force within a second although no notice of it comes', { 
     actor,
   );
   dropping = true;
+  const start = performance.now();
   let slowest = 0;
   for (let i = 0; i < 6; i++) {
     const status = i % 2 ? 'active' : 'inactive';
@@ -181,18 +193,21 @@ t.test('a change is in force within a second although no notice of it comes', { 
     await policies.create(account, block(`p${i}`), actor);
     slowest = Math.max(
       slowest,
-      await eventually(
+      await msUntil(
         async () =>
           (await statusIn(cache, account, agent.id)) === status && (await cache.rules(account)).size === i + 1,
       ),
     );
   }
-  t.ok(slowest > 20, `notices were lost indeed (${dropped})`);
-  t.ok(slowest < 1_000, `the slowest after ${slowest.toFixed(0)} ms`);
+  // Each but the first began right after a check, and waited for the next.
+  const allMs = performance.now() - start;
+  t.ok(allMs > 2_000 && dropped > 0, `notices were lost indeed: ${dropped}, ${allMs.toFixed(0)} ms for six changes`);
+  t.ok(slowest < 1_000, `the slowest after ${slowest} ms`);
   t.ok(await cache.principal(sha256Of(key.key)));
   const listed = (await accounts.byName('deaf'))!.id;
   await apiKeys.revoke(listed, key.id, actor);
-  t.ok((await eventually(async () => (await cache.principal(sha256Of(key.key))) === null)) < 1_000);
+  const revokedMs = await msUntil(async () => (await cache.principal(sha256Of(key.key))) === null);
+  t.ok(revokedMs < 1_000, `revoked after ${revokedMs} ms`);
 });
 
 t.test('changes of others in the shard do not make a front forget what stands', async (t) => {
@@ -200,16 +215,24 @@ t.test('changes of others in the shard do not make a front forget what stands', 
   const account = newAccount();
   const { agent } = await agents.register(account, { name: 'a' }, actor);
   await cache.agent(account, agent.id);
-  const rules = await cache.rules(account);
+  let rules = await cache.rules(account);
   let neighbour = newAccount();
   while (store.keys.shardOf(neighbour) !== store.keys.shardOf(account)) neighbour = newAccount();
-  const start = performance.now();
-  for (let i = 0; performance.now() - start < 1_500; i++) {
-    await agents.register(neighbour, { name: `n${i}` }, actor);
-    if (cache.rules(account) !== rules || !isPlain(cache.agent(account, agent.id))) return t.fail('forgotten');
+  // Counted are turns in which neither we nor Redis stood still: where one does a notice may come late, and count as lost.
+  let [calm, forgotten, registered] = [0, 0, 0];
+  for (let last = performance.now(); calm < 1_500 && forgotten < 10; ) {
+    await agents.register(neighbour, { name: `n${registered++}` }, actor);
     await new Promise((resolve) => setTimeout(resolve, 5));
+    const turnMs = performance.now() - last;
+    last = performance.now();
+    calm = turnMs < 60 ? calm + turnMs : 0;
+    if (cache.rules(account) === rules && isPlain(cache.agent(account, agent.id))) continue;
+    if (calm > 700) break;
+    [calm, forgotten] = [0, forgotten + 1];
+    rules = await cache.rules(account);
+    await cache.agent(account, agent.id);
   }
-  t.pass('three checks, and notices had told of everything');
+  t.ok(calm >= 1_500, `three checks, and notices had told of everything: for ${calm.toFixed(0)} ms`);
 });
 
 t.test('many who miss at once ask once', async (t) => {
@@ -229,30 +252,28 @@ t.test('a front that Redis is gone for knows nothing, and everything again after
   for (const { child } of started.servers) child.kill('SIGKILL');
   await Promise.all(exits);
   const ms = await eventually(async () => {
-    const start = performance.now();
+    const time = new OwnTime();
     const error = await Promise.resolve(cache.agent(account, agent.id)).then(
       () => undefined,
       (error: { code: string }) => error,
     );
-    if (performance.now() - start > 500) t.fail('waited for Redis');
+    const waitedMs = time.stop();
+    if (waitedMs > 500) t.fail(`waited ${waitedMs} ms for Redis`);
     return error?.code === 'unavailable';
   });
-  t.ok(ms < 1_000, `unavailable after ${ms.toFixed(0)} ms`);
+  t.ok(ms < 1_000, `unavailable after ${ms} ms`);
   await Promise.all(started.servers.map((server) => server.restart()));
   const back = await eventually(
     async () => (await Promise.resolve(cache.agent(account, agent.id)).catch(() => undefined)) !== undefined,
-    10_000,
   );
-  t.ok(back < 4_000, `back after ${back.toFixed(0)} ms`);
-  await eventually(
-    () =>
-      agents.patch(account, agent.id, { status: 'inactive' }, actor).then(
-        () => true,
-        () => false,
-      ),
-    10_000,
+  t.ok(back < 4_000, `back after ${back} ms`);
+  await eventually(() =>
+    agents.patch(account, agent.id, { status: 'inactive' }, actor).then(
+      () => true,
+      () => false,
+    ),
   );
-  await eventually(async () => (await statusIn(cache, account, agent.id).catch(() => undefined)) === 'inactive', 2_000);
+  await eventually(async () => (await statusIn(cache, account, agent.id).catch(() => undefined)) === 'inactive');
   const record: AgentRecord = (await cache.agent(account, agent.id))!.record;
   t.equal(record.name, 'a');
 });

@@ -8,7 +8,7 @@ import { Agents } from '../../src/registry/agents.ts';
 import { Policies } from '../../src/registry/policies.ts';
 import { startRedis } from '../support/redis.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
-import { actor, connectStore, journalOf, newAccount } from './harness.ts';
+import { actor, connectStore, eventually, journalOf, newAccount } from './harness.ts';
 
 const block = (name: string) => ({
   name,
@@ -25,22 +25,32 @@ t.test('a change whose answer was lost is found to have been made, and is not ma
   const account = newAccount();
   const [agents, policies] = [new Agents(store), new Policies(store)];
   await agents.register(account, { name: 'first' }, actor);
-  for (let i = 0; i < 5; i++) {
+  let found = 0;
+  for (let i = 0; i < 50 && found < 5; i++) {
     const created = policies.create(account, block(`p${i}`), actor);
     proxy.swallowAnswers();
     await sleep(40);
     proxy.cut();
-    const { id, name } = JSON.parse((await created).answer);
+    const made = await created.catch((error: ServiceError) => error);
+    await waitUntilReady(store.redis, 60_000);
+    // Where the machine stood still the connection was not back in time, and nobody is told what is not known.
+    if (made instanceof ServiceError) {
+      t.equal(made.recorded, 'unknown', made.message);
+      continue;
+    }
+    const { id, name } = JSON.parse(made.answer);
     t.equal(name, `p${i}`);
     t.ok(await direct.redis.hexists(direct.keys.policies(account), id));
-    await waitUntilReady(store.redis, 5_000);
+    found++;
   }
-  t.equal((await journalOf(direct, account)).length, 6);
-  t.equal(await direct.redis.hlen(direct.keys.policies(account)), 5);
+  t.equal(found, 5, 'found to have been made');
+  const kept = await direct.redis.hlen(direct.keys.policies(account));
+  t.ok(kept >= 5, `${kept} policies`);
+  t.equal((await journalOf(direct, account)).length, 1 + kept, 'none twice');
 });
 
 t.test('through kills of Redis every acknowledged change is there with its journal entry', async (t) => {
-  const started = await startRedis(t, { args: ['--appendfsync', 'always'] });
+  const started = await startRedis(t);
   const store = await connectStore(t, started.address);
   const account = newAccount();
   const clients = await Promise.all([1, 2].map(() => connectStore(t, started.address, store.keys)));
@@ -68,20 +78,21 @@ t.test('through kills of Redis every acknowledged change is there with its journ
   const kills = started.servers.length > 1 ? 3 : 4;
   for (let kill = 0; kill < kills; kill++) {
     await sleep(400);
+    await eventually(() => made.size > 30 * (kill + 1));
     const server = started.servers[kill % started.servers.length]!;
     const exited = new Promise((resolve) => server.child.once('exit', resolve));
     server.child.kill('SIGKILL');
     await exited;
     await server.restart();
-    await waitUntilReady(store.redis, 10_000);
+    await waitUntilReady(store.redis, 60_000);
   }
-  await sleep(300);
+  await eventually(() => made.size > 30 * (kills + 1));
   running = false;
   await Promise.all(writers);
 
   const reader = connectCommands(started.address);
   t.teardown(() => reader.disconnect());
-  await waitUntilReady(reader, 10_000);
+  await waitUntilReady(reader, 60_000);
   const { keys } = store;
   const kept = await reader.zrange(keys.agentIds(account, 'all'), '0', '-1');
   const journal = await journalOf({ redis: reader, keys }, account);

@@ -1,9 +1,11 @@
 // The request limit: what several processes let through together, what a refusal says, and that no token comes from nowhere.
+import { once } from 'node:events';
 import t from 'tap';
 import type { Principal, RequestLimit } from '../../src/registry/principal.ts';
 import { RequestLimiter } from '../../src/registry/request-limit.ts';
+import { undisturbed } from '../support/own-time.ts';
 import { startRedis } from '../support/redis.ts';
-import { connectStore, newAccount } from './harness.ts';
+import { connectStore, eventually, newAccount } from './harness.ts';
 
 const started = await startRedis(t);
 const store = await connectStore(t, started.address);
@@ -24,10 +26,15 @@ t.test('four processes together stay within the bound, and use what there is', a
   const admitted: number[] = [];
   const start = performance.now();
   const seconds = 2.5;
+  // While a machine stands still the bucket fills to its burst and no further: what runs over then nobody has wasted.
+  const tries = { last: start, runOver: 0 };
   await Promise.all(
     limiters.map(async (limiter) => {
       while (performance.now() - start < seconds * 1000) {
-        for (let i = 0; i < 5; i++) if ((await limiter.admit(caller)) === true) admitted.push(performance.now());
+        while ((await limiter.admit(caller)) === true) admitted.push(performance.now());
+        const now = performance.now();
+        tries.runOver += Math.max(0, ((now - tries.last) / 1000) * limit.perSecond - limit.burst / 2);
+        tries.last = now;
         await new Promise((resolve) => setTimeout(resolve, 1));
       }
     }),
@@ -38,7 +45,8 @@ t.test('four processes together stay within the bound, and use what there is', a
     admitted.length <= limit.burst + took * limit.perSecond + 4 * block,
     `${admitted.length} in ${took.toFixed(2)} s`,
   );
-  t.ok(admitted.length >= limit.burst + seconds * limit.perSecond * 0.9, 'hammered, hardly a token is wasted');
+  const least = limit.burst + seconds * limit.perSecond * 0.9 - tries.runOver;
+  t.ok(admitted.length >= least, `hammered, hardly a token is wasted: ${admitted.length} of at least ${least | 0}`);
   let worst = 0;
   for (let from = 0, to = 0; to < admitted.length; to++) {
     while (admitted[to]! - admitted[from]! > 1000) from++;
@@ -50,8 +58,9 @@ t.test('four processes together stay within the bound, and use what there is', a
 t.test('most requests need no trip', async (t) => {
   const limiter = new RequestLimiter({ redis, keys, limit: DEFAULT });
   const caller = principal(null);
-  t.type(limiter.admit(caller), Promise);
-  await new Promise((resolve) => setTimeout(resolve, 50));
+  const first = limiter.admit(caller);
+  t.type(first, Promise);
+  await first;
   let plain = 0;
   for (let i = 0; i < 49; i++) if (limiter.admit(caller) === true) plain++;
   t.equal(plain, 49, 'the rest of the block');
@@ -62,27 +71,37 @@ t.test('most requests need no trip', async (t) => {
 
 t.test('a refusal says when to come back, and is right', async (t) => {
   const limiter = new RequestLimiter({ redis, keys, limit: DEFAULT });
-  const caller = principal({ perSecond: 2, burst: 3 });
-  const verdicts = await Promise.all(Array.from({ length: 6 }, () => limiter.admit(caller)));
+  const { caller, verdicts, again } = await undisturbed(400, async () => {
+    const caller = principal({ perSecond: 2, burst: 3 });
+    const verdicts = await Promise.all(Array.from({ length: 6 }, () => limiter.admit(caller)));
+    return { caller, verdicts, again: limiter.admit(caller) };
+  });
   t.equal(verdicts.filter((verdict) => verdict === true).length, 3, 'the burst');
   t.same(verdicts[5], { retryAfterSeconds: 1 });
-  t.same(limiter.admit(caller), { retryAfterSeconds: 1 }, 'until then no trip is made');
+  t.same(again, { retryAfterSeconds: 1 }, 'until then no trip is made');
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   t.equal(await limiter.admit(caller), true);
-  const slow = principal({ perSecond: 1, burst: 1 });
-  t.equal(await limiter.admit(slow), true);
-  await new Promise((resolve) => setTimeout(resolve, 300));
-  t.same(await new RequestLimiter({ redis, keys, limit: DEFAULT }).admit(slow), { retryAfterSeconds: 1 });
+  const slow = await undisturbed(900, async () => {
+    const caller = principal({ perSecond: 1, burst: 1 });
+    const first = await limiter.admit(caller);
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    return [first, await new RequestLimiter({ redis, keys, limit: DEFAULT }).admit(caller)];
+  });
+  t.same(slow, [true, { retryAfterSeconds: 1 }], 'every process is told the same');
 });
 
 t.test('keys have buckets of their own, and they vanish when they are full', async (t) => {
-  const limiter = new RequestLimiter({ redis, keys, limit: { perSecond: 50, burst: 2 } });
-  const [a, b] = [principal(null), principal(null)];
-  await Promise.all([limiter.admit(a), limiter.admit(a)]);
-  t.equal(await limiter.admit(b), true);
-  t.equal(await redis.exists(keys.requestLimit(a.account, a.keyId)), 1);
-  await new Promise((resolve) => setTimeout(resolve, 150));
-  t.equal(await redis.exists(keys.requestLimit(a.account, a.keyId)), 0);
+  const limiter = new RequestLimiter({ redis, keys, limit: { perSecond: 2, burst: 2 } });
+  const { key, other, there } = await undisturbed(800, async () => {
+    const [a, b] = [principal(null), principal(null)];
+    await Promise.all([limiter.admit(a), limiter.admit(a)]);
+    const key = keys.requestLimit(a.account, a.keyId);
+    return { key, other: await limiter.admit(b), there: await redis.exists(key) };
+  });
+  t.same([other, there], [true, 1]);
+  t.ok((await redis.pttl(key)) <= 1_001);
+  await eventually(async () => (await redis.exists(key)) === 0);
+  t.pass('gone by itself');
 });
 
 t.test('a full Redis still admits, one that is away admits nobody', async (t) => {
@@ -91,7 +110,9 @@ t.test('a full Redis still admits, one that is away admits nobody', async (t) =>
   for (const node of nodes) await node.call('CONFIG', 'SET', 'maxmemory', '1');
   t.equal(await limiter.admit(principal(null)), true);
   for (const node of nodes) await node.call('CONFIG', 'SET', 'maxmemory', '0');
+  const exits = started.servers.map(({ child }) => once(child, 'exit'));
   for (const { child } of started.servers) child.kill('SIGKILL');
+  await Promise.all(exits);
   await t.rejects(Promise.resolve(limiter.admit(principal(null))), {
     code: 'unavailable',
     recorded: false,

@@ -116,7 +116,7 @@ t.test('an ack moves the watermark, forgets the manifest and parks, all or nothi
   await reader.keepManifest({ first: ids[0]!, last: ids[3]!, attempts: 2, plan: { erased: ['x'] } });
   const kept = (await reader.manifest())!;
   t.same(kept.manifest, { first: ids[0], last: ids[3], attempts: 2, plan: { erased: ['x'] } });
-  t.ok(kept.ageMs >= 30 && kept.ageMs < 5_000, 'a manifest keeps its age');
+  t.ok(kept.ageMs >= 30 && kept.ageMs < 600_000, `a manifest keeps its age: ${kept.ageMs} ms`);
   const parked = parkEntry({ fields: new Map([['n', '2']]), group: 'store', from: ids[2]!, reason: 'because' });
   await reader.ack(ids.slice(0, 4), [parked]);
   await reader.ack(ids.slice(0, 4), [parked]);
@@ -321,7 +321,8 @@ t.test('the barrier waits for what was there when the read began, and for no mor
   t.equal(await barrier.waitForJournal('acc'), true, 'nothing there');
   const reader = readerOf(world, (await leaseOf(world, 'a'))!);
   await reader.read();
-  const waiting = [barrier.waitForEvents('acc', null), barrier.waitForEvents('acc', 'agt')];
+  const patient = new ReadBarrier({ redis, keys, waitMs: 60_000 });
+  const waiting = [patient.waitForEvents('acc', null), patient.waitForEvents('acc', 'agt')];
   await new Promise((resolve) => setTimeout(resolve, 50));
   await redis.xadd(stream, '*', 'n', 'later');
   await reader.ack(ids, []);

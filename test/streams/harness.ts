@@ -9,6 +9,7 @@ import { type Commands, connectWriter, type RedisAddress, waitUntilReady } from 
 import { Keys } from '../../src/redis/keys.ts';
 import type { Append } from '../../src/streams/append.ts';
 import { encodeRow, type TestEvent } from '../support/clickhouse.ts';
+import { patient } from '../support/redis.ts';
 
 export const silent: Log = {
   error() {},
@@ -27,12 +28,12 @@ export function freshKeys(partitions = 2): Keys {
 }
 
 export async function connect(t: Test, address: RedisAddress): Promise<Commands> {
-  const redis = connectWriter(address);
+  const redis = patient(connectWriter(address));
   t.teardown(async () => {
     redis.disconnect();
     if (redis.status !== 'end') await once(redis, 'end').catch(() => undefined);
   });
-  await waitUntilReady(redis, 10_000);
+  await waitUntilReady(redis, 60_000);
   return redis;
 }
 
@@ -100,8 +101,8 @@ export function appendOf(
   };
 }
 
-/** Polls until `check` gives a truthy value; the last value decides. */
-export async function eventually<T>(check: () => Promise<T> | T, timeoutMs = 10_000): Promise<T> {
+/** Polls until `check` gives a truthy value; the last value decides. The bound is for what never comes, not for a slow machine. */
+export async function eventually<T>(check: () => Promise<T> | T, timeoutMs = 90_000): Promise<T> {
   const until = performance.now() + timeoutMs;
   for (;;) {
     const value = await check();

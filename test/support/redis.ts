@@ -1,5 +1,7 @@
 // The real Redis for tests: one redis-server child in a folder of its own; with GATEHOUSE_TEST_REDIS_CLUSTER=1 a Cluster of
-// three masters, so that any test can be run against both. Append-only file as in the service. Everything goes with the test.
+// three masters, so that any test can be run against both. Everything goes with the test.
+// The append-only file is written before each answer and never synced: tests kill Redis, not the machine, and what was written
+// outlives that. With syncs a slow disk held answers back for seconds (`always`), or put writes off (`everysec`, lost by a kill).
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -8,10 +10,14 @@ import os from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
+import { Redis } from 'ioredis';
 import type { Test } from 'tap';
-import type { RedisAddress } from '../../src/redis/client.ts';
+import type { Commands, RedisAddress } from '../../src/redis/client.ts';
 
 const MASTERS = 3;
+/** A machine that does nothing for some seconds is not what these tests are about. */
+const PATIENCE_MS = 60_000;
+const START_MS_MAX = 60_000;
 
 export type TestRedis = {
   address: RedisAddress;
@@ -38,38 +44,53 @@ export async function startRedis(t: Test, options: { args?: string[]; single?: b
   return { address: { url: hosts.map((host) => `redis://${host}`).join(','), cluster }, servers };
 }
 
+/** For tests that are not about time: the client waits a minute for an answer where the service gives up after seconds. */
+export function patient<T extends Commands>(client: T): T {
+  if (client instanceof Redis)
+    Object.assign(client.options, { commandTimeout: PATIENCE_MS, socketTimeout: PATIENCE_MS + 1_000 });
+  return client;
+}
+
 async function startServer(t: Test, args: readonly string[]): Promise<RedisProcess> {
   const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-redis-'));
-  const port = await freePort();
-  const start = async () => {
-    const own = [
-      '--port',
-      String(port),
-      '--dir',
-      folder,
-      '--appendonly',
-      'yes',
-      '--save',
-      '',
-      '--maxmemory-policy',
-      'noeviction',
-    ];
-    const child = spawn('redis-server', [...own, ...args], { stdio: 'ignore' });
-    await firstPong(port);
-    return child;
-  };
-  const server: RedisProcess = {
-    port,
-    child: await start(),
-    restart: async () => {
-      server.child = await start();
-    },
-  };
+  const server = await launchOnFreePort(['--dir', folder, ...WRITES, ...args]);
   t.teardown(async () => {
     await end(server.child);
     rmSync(folder, { recursive: true, force: true });
   });
   return server;
+}
+
+// biome-ignore format: a setting a line
+const WRITES = [
+  '--appendonly', 'yes',
+  '--appendfsync', 'no',
+  '--save', '',
+  '--maxmemory-policy', 'noeviction',
+];
+
+/** Another program may take a port between our look and the server's: then it is tried on the next one. */
+async function launchOnFreePort(args: readonly string[]): Promise<RedisProcess> {
+  for (let tries = 1; ; tries++) {
+    const port = await freePort();
+    const start = async () => {
+      const child = spawn('redis-server', ['--port', String(port), ...args], { stdio: 'ignore' });
+      await untilItAnswers(child, port);
+      return child;
+    };
+    try {
+      const server: RedisProcess = {
+        port,
+        child: await start(),
+        restart: async () => {
+          server.child = await start();
+        },
+      };
+      return server;
+    } catch (error) {
+      if (tries === 5) throw error;
+    }
+  }
 }
 
 async function end(child: ChildProcess): Promise<void> {
@@ -80,12 +101,17 @@ async function end(child: ChildProcess): Promise<void> {
   await exited;
 }
 
-async function firstPong(port: number): Promise<void> {
-  for (let tries = 0; tries < 400; tries++) {
-    if ((await say(port, 'PING\r\n')).startsWith('+PONG')) return;
+/** This very process, not one that has the port already; and done with loading. */
+async function untilItAnswers(child: ChildProcess, port: number): Promise<void> {
+  const until = performance.now() + START_MS_MAX;
+  while (performance.now() < until) {
+    if (child.exitCode !== null || child.signalCode !== null) break;
+    const info = await say(port, 'INFO server\r\n');
+    if (info.includes(`process_id:${child.pid}\r\n`) && (await say(port, 'PING\r\n')).startsWith('+PONG')) return;
     await sleep(25);
   }
-  throw new Error(`redis-server on ${port} does not answer`);
+  child.kill('SIGKILL');
+  throw new Error(`redis-server on ${port} does not answer (exit ${child.exitCode})`);
 }
 
 function say(port: number, text: string): Promise<string> {
@@ -96,6 +122,7 @@ function say(port: number, text: string): Promise<string> {
       resolve(data.toString());
     });
     socket.once('error', () => resolve(''));
+    socket.once('close', () => resolve(''));
   });
 }
 
