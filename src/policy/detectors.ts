@@ -31,7 +31,8 @@ export const DETECTORS: Record<DetectorName, Detector> = {
   phone: {
     name: 'phone',
     literal: null,
-    candidate: '\\+[1-9][0-9 ().-]{6}|[2-9][0-9]{2}\\)[ .-]?[2-9][0-9]{2}|[2-9][0-9]{2}[.-][2-9][0-9]{2}[.-][0-9]{4}',
+    candidate:
+      '\\+\\(?[1-9][0-9 ().-]{6}|[2-9][0-9]{2}\\)[ .-]?[2-9][0-9]{2}|[2-9][0-9]{2}[.-][2-9][0-9]{2}[ .-][0-9]{4}',
     finds: [findLocalPhone, findInternationalPhone],
   },
   credit_card: { name: 'credit_card', literal: null, candidate: '(?:[0-9][ -]?){12}[0-9]', finds: [findCard] },

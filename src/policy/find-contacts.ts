@@ -79,6 +79,7 @@ function isLocal(unit: number): boolean {
 const LOCAL_PHONE = /(?<!\w)(?:1[ .-])?(?:\([2-9]\d{2}\)[ .-]?|[2-9]\d{2}[.-])[2-9]\d{2}[ .-]\d{4}(?!\w)/g;
 const PHONE_DIGITS_MIN = 8;
 const PHONE_DIGITS_MAX = 15;
+const ZERO = 48;
 
 export function findLocalPhone(text: string, from: number, budget: Budget): Span | null {
   return firstOf(LOCAL_PHONE, text, from, budget, (_, start, end) => {
@@ -95,8 +96,13 @@ export function findInternationalPhone(text: string, from: number, budget: Budge
   return null;
 }
 
-/** The longest row of groups behind a `+` that can be a number; what follows it may be something else. */
+/**
+ * The longest row of groups behind a `+` that can be a number; what follows it may be something else. It begins right there, or in
+ * a bracket: `a + 41…` is arithmetic.
+ */
 function internationalEnd(text: string, plus: number): number {
+  const first = text.charCodeAt(text[plus + 1] === '(' ? plus + 2 : plus + 1);
+  if (!isDigit(first) || first === ZERO) return -1;
   let digits = '';
   let end = -1;
   for (let i = plus + 1; digits.length <= PHONE_DIGITS_MAX; i++) {

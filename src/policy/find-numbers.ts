@@ -82,7 +82,7 @@ function ibanEnd(text: string, start: number): number {
   for (; iban.length < length; i++) {
     const unit = text.charCodeAt(i);
     if (isAlphanumeric(unit)) iban += text[i];
-    else if (unit !== 32 || iban.length % 4 !== 0) return -1;
+    else if (unit !== 32 || iban.length % 4 !== 0 || text.charCodeAt(i - 1) === 32) return -1;
   }
   return !isAlphanumeric(text.charCodeAt(i)) && mod97(iban.toUpperCase()) === 1 ? i : -1;
 }
