@@ -38,7 +38,9 @@ export async function workHonestly(world: AuditWorld, options: HonestOptions): P
   const watch = watching(world, accounts, result);
   for (let i = 0; i < operations; i++) {
     const account = random.of(accounts);
-    const name = await operate(world, { account, random, result, number: i });
+    // Seldom enough none is drawn; one there must be.
+    const mustErase = i > operations / 2 && result.operations['erase'] === undefined;
+    const name = await operate(world, { account, random, result, number: i, mustErase });
     result.operations[name] = (result.operations[name] ?? 0) + 1;
     if (i % restartEvery === restartEvery - 1) await restart();
     if (i % 97 === 0) account.checkpoint = await readHeads(world, account.id);
@@ -51,12 +53,11 @@ export async function workHonestly(world: AuditWorld, options: HonestOptions): P
   return result;
 }
 
-async function operate(
-  world: AuditWorld,
-  { account, random, result, number }: { account: Account; random: Random; result: HonestResult; number: number },
-): Promise<string> {
+type Operation = { account: Account; random: Random; result: HonestResult; number: number; mustErase: boolean };
+
+async function operate(world: AuditWorld, { account, random, result, number, mustErase }: Operation): Promise<string> {
   const { agents } = account;
-  const what = random.below(100);
+  const what = mustErase && agents.length > 1 ? 20 : random.below(100);
   if (agents.length === 0 || (what < 6 && agents.length < AGENTS_MAX)) {
     agents.push(await newAgent(world, account.id, `agent ${number}`));
     return 'register';

@@ -1,7 +1,7 @@
 // Tamperings with an audit trail in memory: each is found, and a trail that nobody touched is not complained of.
 import t from 'tap';
-import type { ChainBlock } from '../../schemas/chain.ts';
-import { packId } from '../../src/audit/hash.ts';
+import { type ChainBlock, ID_BYTES } from '../../schemas/chain.ts';
+import { packId, timeOfPacked } from '../../src/audit/hash.ts';
 import { HANDS, makeTrail, Random, rewrite, type Trail, verifyTrail } from './tampering.ts';
 
 const EACH = 12;
@@ -100,9 +100,11 @@ t.test(
     for (let i = 0; i < EACH; i++) {
       const random = new Random(seed + i);
       const trail = makeTrail(random);
-      const { expiredBeforeMs, empty } = expireHalf(trail, 'events-0');
+      const { expiredBeforeMs } = expireHalf(trail, 'events-0');
       const blocks = trail.blocks.get('events-0')!;
-      const at = empty + 1 + random.below(blocks.length - empty - 1);
+      // Behind an entry that has not expired: what lies before the first of those may have expired as well.
+      const young = blocks.findIndex((block) => timesOf(block).some((atMs) => atMs >= expiredBeforeMs));
+      const at = young + 1 + random.below(blocks.length - young - 1);
       const ids = new Set(idsOf(blocks[at]!));
       trail.rows.set(
         'events-0',
@@ -117,6 +119,11 @@ t.test(
   },
 );
 
+/** When its entries were made; none once its contents are gone. */
+function timesOf({ ids }: ChainBlock): number[] {
+  return Array.from({ length: ids.length / ID_BYTES }, (_, i) => timeOfPacked(ids.subarray(i * ID_BYTES)));
+}
+
 function idsOf({ ids, count }: ChainBlock): string[] {
   return Array.from({ length: count }, (_, i) => ids.toString('hex', i * 16, (i + 1) * 16));
 }
@@ -125,10 +132,12 @@ t.test('the end of a chain is asked for once, not with each block of the others'
   const trail = makeTrail(new Random(seed), 3_000);
   trail.blocks.set('events-7', []);
   const reads = new Map<string, number>();
+  const start = performance.now();
   const found = await verifyTrail(trail, {}, (chain) => reads.set(chain, (reads.get(chain) ?? 0) + 1));
   t.equal(found.valid, true);
   const blocks = [...trail.blocks.values()].flat().length;
-  const seconds = 10;
-  t.ok(blocks > 3 * seconds, `${blocks} blocks`);
-  t.ok(reads.get('events-7')! <= seconds, `${reads.get('events-7')} questions for a chain without a block`);
+  // It is known for a second.
+  const asks = 2 + (performance.now() - start) / 1_000;
+  t.ok(blocks > 30, `${blocks} blocks`);
+  t.ok(reads.get('events-7')! <= Math.max(asks, 10), `${reads.get('events-7')} questions for a chain without a block`);
 });
