@@ -15,7 +15,7 @@ const SAMPLES_MAX = 6_000_000;
 const HEAD_END = Buffer.from('\r\n\r\n');
 
 class Recorder {
-  readonly #samples: Omit<Samples, 'unsent'>;
+  readonly #samples: Omit<Samples, 'unsent' | 'cpuSeconds'>;
   count = 0;
 
   constructor(most: number) {
@@ -37,11 +37,13 @@ class Recorder {
   take(unsent: number): Samples {
     const { dueMs, latencyMs, status } = this.#samples;
     const end = this.count;
+    const { user, system } = process.cpuUsage();
     return {
       dueMs: dueMs.slice(0, end),
       latencyMs: latencyMs.slice(0, end),
       status: status.slice(0, end),
       unsent,
+      cpuSeconds: (user + system) / 1e6,
     };
   }
 }

@@ -72,6 +72,8 @@ export type Samples = {
   status: Uint16Array;
   /** Requests that were due and had no answer, or were not even sent, when the load ended. */
   unsent: number;
+  /** Processor time of the generator, seconds: it shares the machine with what it measures. */
+  cpuSeconds: number;
 };
 
 /** Runs the load in a process of its own. The samples lie in memory: 18 bytes a request. */
@@ -100,6 +102,7 @@ export type Summary = {
   p99Ms: number;
   p999Ms: number;
   maxMs: number;
+  refusedP50Ms: number;
   refusedP99Ms: number;
 };
 
@@ -115,7 +118,7 @@ export function summarize(samples: Samples, fromMs = 0, toMs = Number.POSITIVE_I
     else if (status[i] === GIVEN_UP) givenUp++;
     else failed++;
   }
-  const ascending = sorted(good);
+  const [ascending, ascendingRefused] = [sorted(good), sorted(refused)];
   return {
     answered: good.length,
     refused: refused.length,
@@ -125,6 +128,7 @@ export function summarize(samples: Samples, fromMs = 0, toMs = Number.POSITIVE_I
     p99Ms: percentile(ascending, 0.99),
     p999Ms: percentile(ascending, 0.999),
     maxMs: percentile(ascending, 1),
-    refusedP99Ms: percentile(sorted(refused), 0.99),
+    refusedP50Ms: percentile(ascendingRefused, 0.5),
+    refusedP99Ms: percentile(ascendingRefused, 0.99),
   };
 }

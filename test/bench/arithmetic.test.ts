@@ -71,6 +71,7 @@ t.test('a summary takes latency from what succeeded, and counts the rest', async
     latencyMs: Float64Array.of(1, 2, 3, 4, 500),
     status: Uint16Array.of(200, 201, 503, 0, 200),
     unsent: 7,
+    cpuSeconds: 1,
   };
   const first = summarize(samples, 0, 1_000);
   t.match(first, { answered: 2, refused: 1, failed: 1, unsent: 7, p50Ms: 1, p99Ms: 2, maxMs: 2, refusedP99Ms: 3 });
