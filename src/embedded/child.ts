@@ -5,6 +5,7 @@
 import { type ChildProcess, fork, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
+import { giveWay } from './give-way.ts';
 
 export type Exit = { code: number | null; signal: NodeJS.Signals | null };
 
@@ -36,6 +37,8 @@ export type ChildOptions = {
   /** Everything that the child prints, a line at a time; without it its standard error is ours. */
   onLine?: (line: string) => void;
   onMessage?: (message: unknown) => void;
+  /** It gives way to others on the processor. */
+  givesWay?: boolean;
   /** Turns the last words of a child that did not get ready into a sentence for people. */
   explain?: (lastLines: string[], exit: Exit) => string;
 };
@@ -57,6 +60,7 @@ export function forkChild(module: string, args: string[], options: ChildOptions)
     serialization: 'json',
     execArgv: [...process.execArgv, `--max-semi-space-size=${SEMI_SPACE_MB}`],
   });
+  if (options.givesWay && child.pid !== undefined) giveWay(child.pid);
   return watch(child, options);
 }
 

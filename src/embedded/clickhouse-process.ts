@@ -25,6 +25,7 @@ export function clickhouseUrl(options: { port: number; password: string }): stri
 export function launchClickHouse(options: ClickHouseProcessOptions): Child {
   const child = forkChild(assetPath('build/src/embedded/clickhouse-server-main.js'), [], {
     name: 'ClickHouse',
+    givesWay: true,
     env: { ...options.env, UV_THREADPOOL_SIZE: String(ENGINE_THREADS) },
     onLine: (line) => options.log.debug({ line }, 'clickhouse.said'),
     whenReady: (_process, lines) => whenReadyLine(lines),

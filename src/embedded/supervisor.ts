@@ -183,6 +183,7 @@ export class Supervisor {
     const launch = () =>
       forkChild(assetPath('build/src/cli.js'), [command], {
         name,
+        givesWay: command === 'pipelines',
         env: environmentWith(given),
         whenReady: whenWorkerReady,
         onMessage: (message) => this.#hub.receive({ name, send: (answer) => keeper.send(answer) }, message),

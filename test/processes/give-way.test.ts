@@ -1,0 +1,29 @@
+// Giving way: a child runs at a lower priority from its start on, with every thread that it makes; nobody is in trouble without.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import os from 'node:os';
+import t from 'tap';
+import { giveWay, NICE } from '../../src/embedded/give-way.ts';
+
+t.test('a child gives way, and so do the threads that it starts', { skip: process.platform !== 'linux' }, async (t) => {
+  const script = `
+    const { readdirSync, readFileSync } = require('node:fs');
+    process.stdin.once('data', () => {
+      const nice = (id) => readFileSync('/proc/self/task/' + id + '/stat', 'utf8').split(') ').at(-1).split(' ')[16];
+      new (require('node:worker_threads').Worker)('setTimeout(() => undefined, 1e6)', { eval: true }).on('online', () => {
+        console.log([...new Set(readdirSync('/proc/self/task').map(nice))].join());
+        process.exit();
+      });
+    });`;
+  const child = spawn(process.execPath, ['-e', script], { stdio: ['pipe', 'pipe', 'inherit'], detached: true });
+  giveWay(child.pid!);
+  t.equal(os.getPriority(child.pid), NICE);
+  child.stdin.end('go');
+  const [nices] = (await once(child.stdout, 'data')) as [Buffer];
+  // Those that Node makes at its start may have been there already, on a machine that stands still for a moment.
+  t.ok(nices.toString().trim().split(',').includes(String(NICE)), `threads run at ${nices}`);
+});
+
+t.test('what cannot be set is let be', async (t) => {
+  t.doesNotThrow(() => giveWay(2 ** 22 + 1), 'no such process');
+});
