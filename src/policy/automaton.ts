@@ -103,7 +103,7 @@ export class Automaton {
 
   /**
    * Which patterns occur in the text: sets `found[pattern]` to 1. Stops early once `missing` patterns have been set that
-   * were 0 before. Answers how many are still missing. Throws OverBudget.
+   * were 0 before. Answers how many are still missing, below 0 where several more were found at once. Throws OverBudget.
    */
   search(text: string, found: Uint8Array, missing: number, budget: Budget): number {
     const scan = ++this.#scan;
@@ -120,7 +120,7 @@ export class Automaton {
         const next = this.#next(at, this.#classAt(text, i, unit));
         at = next < 0 ? NEWS - next : next;
         if (next < 0) missing = this.#note(at, scan, found, missing);
-        if (missing === 0) return 0;
+        if (missing <= 0) return missing;
         i += isHigh(unit) && isLow(text, i + 1) ? 2 : 1;
       }
     }

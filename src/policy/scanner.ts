@@ -209,7 +209,8 @@ class Group {
   /** A detector's candidate is enough here: this decides what may be shown of a key. */
   holds(text: string, budget: Budget): boolean {
     if (text.length < this.lengthMin) return false;
-    return this.#automaton.search(text, new Uint8Array(this.members.length), 1, budget) === 0;
+    // Fewer than none missing: several were found at once.
+    return this.#automaton.search(text, new Uint8Array(this.members.length), 1, budget) <= 0;
   }
 
   /** True if something new was hit. */

@@ -390,6 +390,11 @@ t.test('a data filter says where, never what', async (t) => {
     pattern: 0,
     path: '/[redacted]/x',
   });
+  const twoEndTogether = ['secret\\d', 'a[mn]ple', '[mn]ple'];
+  t.strictSame(where({ 'an example': { x: 'secret7' } }, { patterns: twoEndTogether }), {
+    pattern: 0,
+    path: '/[redacted]/x',
+  });
   t.strictSame(where('{"a":"me\\u0040example.com"}'), { detector: 'email', path: '/a' });
   t.strictSame(where({ a: [{ b: 'x1' }, { b: 'x2' }] }, { patterns: ['x2'], fields: ['a.b'] }), {
     pattern: 0,
