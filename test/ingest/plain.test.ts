@@ -1,25 +1,15 @@
-// The plain path against the ordinary one, which is the reference: whatever body and policies they are given, they answer,
-// record and refuse the same. GATEHOUSE_TEST_EVENTS=100000 sets how many generated events are compared (default 3,000).
+// The plain path against the ordinary one: whatever body and policies they are given, they answer, record and refuse the
+// same, to the byte. (reference.test.ts holds both against a reference of its own.) GATEHOUSE_TEST_EVENTS=100000 sets how many generated events are compared (default 3,000).
 import fc from 'fast-check';
 import t from 'tap';
-import type { AgentRecord } from '../../schemas/agent.ts';
 import { EVENT_TYPES } from '../../schemas/common.ts';
-import type { Policy } from '../../schemas/policy.ts';
 import { ServiceError } from '../../src/errors.ts';
-import { Ingest, type IngestParts } from '../../src/ingest/ingest.ts';
 import { PlainPath } from '../../src/ingest/plain-path.ts';
-import { RateGate } from '../../src/ingest/rate-gate.ts';
 import { ALLOWED, RuleSet } from '../../src/policy/engine.ts';
-import { PolicyError } from '../../src/policy/policy-error.ts';
-import { Keys } from '../../src/redis/keys.ts';
-import type { Append } from '../../src/streams/append.ts';
+import { account, agent, agentId, blotted, NOW, policiesOf, requestId, ruleSet, type Seen, take } from './support.ts';
 
 const EVENTS = Number(process.env['GATEHOUSE_TEST_EVENTS'] ?? 3_000);
 const EVENTS_PER_BODY = 6;
-const NOW = Date.UTC(2026, 10, 20, 17, 28, 0, 123);
-const account = 'acc_01jd5x0f6w3q8z5n7r2k9v4t1m';
-const agentId = 'agt_01jd5x0f6w3q8z5n7r2k9v4t1m';
-const agent = { id: agentId, name: 'one', status: 'active', metadata: { team: 'red' } } as unknown as AgentRecord;
 
 /** Words that policies ask for and payloads hold, so that they meet. */
 const WORDS = [
@@ -248,48 +238,11 @@ function flawed(body: string, flaw: Style['flaw']): Buffer {
     : Buffer.from(body.slice(0, at) + flaw[1] + body.slice(at));
 }
 
-type Seen = { answer: string; appended: string };
-
-/** The same parts for both; whatever is random in what they make is blotted out. */
-async function take(rules: RuleSet, body: Buffer, shape: 'single' | 'batch', plain: PlainPath | null): Promise<Seen> {
-  const appended: Append[] = [];
-  const places = new Map<string, number>();
-  const take: IngestParts['gate'] = new RateGate(
-    {
-      take: async (checks) =>
-        checks.map(({ key, threshold, count }) => {
-          const before = places.get(key) ?? 0;
-          places.set(key, before + count);
-          return { granted: Math.max(0, Math.min(count, threshold - before)), atMs: NOW + 7 };
-        }),
-    },
-    new Keys({ prefix: '', partitions: 1 }),
-  );
-  const parts = {
-    cache: { agent: () => ({ record: agent }), rules: () => rules },
-    gate: take,
-    appender: { append: async (append: Append) => void appended.push(append) },
-    backlog: { full: () => false },
-    onAccepted: () => undefined,
-    onUnevaluated: () => undefined,
-  } as unknown as IngestParts;
-  const ingest = new Ingest(parts, plain);
-  const request = { account, agentId, body, requestId: 'r-1', idempotencyKey: undefined };
-  let answer: string;
-  try {
-    answer = blotted(Buffer.from(await ingest[shape](request)));
-  } catch (error) {
-    if (!(error instanceof ServiceError)) throw error;
-    answer = JSON.stringify([error.code, error.details, error.message]);
-  }
-  const entry = appended.map(
-    ({ digests, rows }) => `${digests.map((digest) => digest.toString()).join(',')} ${rows.toString('latin1')}`,
-  );
-  return { answer, appended: blotted(Buffer.from(entry.join('\n'))) };
-}
-
-function blotted(text: Buffer): string {
-  return text.toString().replace(/(evt|apr)_[0-9a-hjkmnp-tv-z]{26}/g, (id) => `${id.slice(0, 14)}…`);
+/** What is compared; whatever is random in it is blotted out. */
+function told({ answer, digests, rows }: Seen): { answer: string; appended: string } {
+  const said =
+    answer instanceof ServiceError ? JSON.stringify([answer.code, answer.details, answer.message]) : blotted(answer);
+  return { answer: said, appended: blotted(`${digests} ${rows.toString('latin1')}`) };
 }
 
 t.test('no id is made twice, however many bodies one draw of randomness serves', async (t) => {
@@ -300,7 +253,7 @@ t.test('no id is made twice, however many bodies one draw of randomness serves',
   for (let body = 0; body < 60; body++) {
     const read = plain.read(bytes, 'many', rules, NOW)!;
     const judged = plain.judge(read, agent, rules).map(() => ({ decision: ALLOWED, countedAt: NOW }));
-    const request = { account, agentId, body: bytes, requestId: 'r', idempotencyKey: undefined };
+    const request = { account, agentId, body: bytes, requestId, idempotencyKey: undefined };
     const { reply } = plain.write(request, 'many', { agent, read, judged, now: NOW });
     for (const [id] of reply.toString().matchAll(/evt_[0-9a-z]{26}/g)) ids.add(id);
   }
@@ -319,7 +272,7 @@ t.test('both paths answer, record and refuse the same', async (t) => {
   t.comment(`seed ${seed}`);
   await fc.assert(
     fc.asyncProperty(policies, events, style, async (given, submissions, how) => {
-      const rules = ruleSet(given);
+      const rules = ruleSet(policiesOf(given.map(orderOf)));
       if (rules === null) return;
       const list = written(submissions, how);
       const shape = submissions.length === 1 ? 'single' : 'batch';
@@ -331,8 +284,8 @@ t.test('both paths answer, record and refuse the same', async (t) => {
       counts.events += submissions.length;
       const read = plain.read(body, shape === 'single' ? 'one' : 'many', rules, NOW);
       if (read !== undefined) counts.plain += submissions.length;
-      const expected = await take(rules, body, shape, null);
-      const seen = await take(rules, body, shape, plain);
+      const expected = told(await take(rules, body, shape, null));
+      const seen = told(await take(rules, body, shape, plain));
       if (seen.answer !== expected.answer || seen.appended !== expected.appended)
         throw new Error(
           `body ${body.toString('latin1')}\nordinary ${expected.answer}\n${expected.appended}\nplain ${seen.answer}\n${seen.appended}`,
@@ -344,23 +297,10 @@ t.test('both paths answer, record and refuse the same', async (t) => {
   t.ok(counts.plain > counts.events / 3, `${counts.plain} of ${counts.events} events were plain`);
 });
 
-function ruleSet(
-  given: [{ type: string; conditions: object }, [string, unknown][], readonly string[]][],
-): RuleSet | null {
-  const made = given.map(([{ type, conditions }, fields, actions], i) => ({
-    id: `pol_${String(i).padStart(26, '0')}`,
-    name: `p${i}`,
-    type,
-    agent_id: null,
-    conditions: { ...Object.fromEntries(fields), ...conditions },
-    actions,
-    severity: null,
-    status: 'active',
-  }));
-  try {
-    return new RuleSet(made as unknown as Policy[]);
-  } catch (error) {
-    if (error instanceof PolicyError) return null;
-    throw error;
-  }
+function orderOf([{ type, conditions }, fields, actions]: [
+  { type: string; conditions: object },
+  [string, unknown][],
+  readonly string[],
+]) {
+  return { type, conditions: { ...Object.fromEntries(fields), ...conditions }, actions };
 }

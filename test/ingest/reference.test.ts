@@ -1,0 +1,133 @@
+// Ingestion against a plain, slow reference (test/reference), which shares no code with it: the plain path and the ordinary
+// path must both answer, store and tell the pipelines what the reference says, for generated bodies and policies.
+// GATEHOUSE_TEST_EVENTS=100000 sets how many events are compared (default 3,000), GATEHOUSE_TEST_SEED repeats a run.
+import fc from 'fast-check';
+import t from 'tap';
+import { EVENT_ROW_COLUMNS } from '../../schemas/entry.ts';
+import { ServiceError } from '../../src/errors.ts';
+import { PlainPath } from '../../src/ingest/plain-path.ts';
+import { body, MEANINGS, orders, TIMES } from '../reference/generate.ts';
+import { readText } from '../reference/json.ts';
+import { decoded, type Taken, takePlainly, UnknownTime, type World } from '../reference/take.ts';
+import {
+  account,
+  agentId,
+  blotted,
+  COUNTED_AT,
+  NOW,
+  policiesOf,
+  requestId,
+  ruleSet,
+  type Seen,
+  take,
+} from './support.ts';
+
+const EVENTS = Number(process.env['GATEHOUSE_TEST_EVENTS'] ?? 3_000);
+const EVENTS_PER_BODY = 6.5;
+const world = { account, agentId, requestId, now: NOW, countedAt: COUNTED_AT, meanings: MEANINGS, times: TIMES };
+
+const clock = Date.now;
+t.before(() => {
+  Date.now = () => NOW;
+});
+t.after(() => {
+  Date.now = clock;
+});
+
+t.test('plain path, ordinary path and the reference agree', async (t) => {
+  const plain = new PlainPath();
+  const counts = {
+    bodies: 0,
+    events: 0,
+    refused: 0,
+    plain: 0,
+    blocked: 0,
+    pending: 0,
+    allowed: 0,
+    matches: 0,
+    redacted: 0,
+  };
+  const seed = Number(process.env['GATEHOUSE_TEST_SEED'] ?? Math.floor(clock() % 2 ** 31));
+  t.comment(`seed ${seed}`);
+  await fc.assert(
+    fc.asyncProperty(orders(agentId), body, async (given, { bytes, shape, events }) => {
+      const policies = policiesOf(given);
+      const rules = ruleSet(policies);
+      if (rules === null) return;
+      const expected = reference(bytes, shape, { ...world, policies });
+      if (expected === null) return;
+      const [ordinary, fast] = [await take(rules, bytes, shape, null), await take(rules, bytes, shape, plain)];
+      compare('the ordinary path', taken(ordinary, shape), expected, bytes);
+      compare('the plain path', taken(fast, shape), expected, bytes);
+      counts.bodies++;
+      counts.events += events;
+      if (plain.read(bytes, shape === 'single' ? 'one' : 'many', rules, NOW) !== undefined) counts.plain += events;
+      counts.refused += events - expected.stored.length;
+      for (const { row } of expected.stored) {
+        counts[(['allowed', 'blocked', 'pending'] as const)[(row['outcome'] as number) - 1]!]++;
+        if (row['policy_result'] !== '') counts.matches++;
+        if ((row['payload'] as string).includes('[redacted:')) counts.redacted++;
+      }
+    }),
+    { numRuns: Math.ceil(EVENTS / EVENTS_PER_BODY), seed },
+  );
+  t.comment(JSON.stringify(counts));
+  t.ok(counts.plain > counts.events / 4, `${counts.plain} of ${counts.events} events were plain`);
+  t.ok(counts.blocked > EVENTS / 20 && counts.allowed > EVENTS / 10 && counts.redacted > 0, 'every outcome occurs');
+});
+
+/** null: a flaw made a time that the reference does not know. */
+function reference(bytes: Buffer, shape: 'single' | 'batch', world: World): Taken | null {
+  try {
+    return takePlainly(bytes, shape, world);
+  } catch (error) {
+    if (error instanceof UnknownTime) return null;
+    throw error;
+  }
+}
+
+function compare(who: string, seen: Taken, expected: Taken, bytes: Buffer): void {
+  const [is, wanted] = [seen, expected].map((taken) => JSON.stringify(taken, null, 1)) as [string, string];
+  if (is === wanted) return;
+  const [a, b] = [is.split('\n'), wanted.split('\n')];
+  const line = a.findIndex((text, i) => text !== b[i]);
+  throw new Error(`${who}, line ${line}\nis     ${a[line]}\nwanted ${b[line]}\nbody ${bytes.toString()}`);
+}
+
+/** What ingestion did, in the reference's form. */
+function taken({ answer, digests, rows }: Seen, shape: 'single' | 'batch'): Taken {
+  const stored = JSON.parse(blotted(JSON.stringify(decoded(rows, digests, EVENT_ROW_COLUMNS)))) as Taken['stored'];
+  const ordered = stored.map(({ row, digest }) => ({ row, digest: inOrder(digest) }));
+  if (answer instanceof ServiceError) return { answers: answer.code, stored: ordered };
+  const text = blotted(answer);
+  const root = readText(text, 100);
+  if (shape === 'single') return { answers: [text], stored: ordered };
+  const results = root.kind === 'object' ? root.members[0]!.value : root;
+  const items = results.kind === 'array' ? results.items : [];
+  const answers = items.map(({ start, end }) => {
+    const item = text.slice(start, end);
+    return item.startsWith('{"error":{"code":"validation_failed"') ? null : item;
+  });
+  if (text.slice(results.end) !== `,"total":${answers.filter((item) => item !== null).length}}`)
+    throw new Error(`the total is wrong: ${text.slice(results.end)}`);
+  return { answers, stored: ordered };
+}
+
+const DIGEST = [
+  'account',
+  'agent',
+  'id',
+  'type',
+  'occurredAt',
+  'receivedAt',
+  'outcome',
+  'reason',
+  'policyId',
+  'approvalId',
+].concat(['approval', 'traceId', 'tokensUsed', 'matches']);
+
+/** The order of a digest's fields says nothing; a field that the reference does not know would be lost, so it throws. */
+function inOrder(digest: Record<string, unknown>): Record<string, unknown> {
+  for (const key of Object.keys(digest)) if (!DIGEST.includes(key)) throw new Error(`digest has ${key}`);
+  return Object.fromEntries(DIGEST.filter((key) => key in digest).map((key) => [key, digest[key]]));
+}

@@ -1,0 +1,105 @@
+// What tests of ingestion share: the parts around it without Redis, one agent, a standing clock.
+// Counters grant as Redis would if no time passed; each body begins with none taken.
+import type { AgentRecord } from '../../schemas/agent.ts';
+import type { Policy } from '../../schemas/policy.ts';
+import { ServiceError } from '../../src/errors.ts';
+import { Ingest, type IngestParts } from '../../src/ingest/ingest.ts';
+import type { PlainPath } from '../../src/ingest/plain-path.ts';
+import { RateGate } from '../../src/ingest/rate-gate.ts';
+import { RuleSet } from '../../src/policy/engine.ts';
+import { PolicyError } from '../../src/policy/policy-error.ts';
+import { Keys } from '../../src/redis/keys.ts';
+import type { Append } from '../../src/streams/append.ts';
+
+export const NOW = Date.UTC(2026, 10, 20, 17, 28, 0, 123);
+/** By the counters' clock. */
+export const COUNTED_AT = NOW + 7;
+export const account = 'acc_01jd5x0f6w3q8z5n7r2k9v4t1m';
+export const agentId = 'agt_01jd5x0f6w3q8z5n7r2k9v4t1m';
+export const agent = {
+  id: agentId,
+  name: 'one',
+  status: 'active',
+  metadata: { team: 'red' },
+} as unknown as AgentRecord;
+export const requestId = 'r-1';
+
+export type Seen = { answer: string | ServiceError; digests: string; rows: Buffer };
+
+/** Submits a body to ingestion as it is in a front. `plain`: null takes the ordinary path. */
+export async function take(
+  rules: RuleSet,
+  body: Buffer,
+  shape: 'single' | 'batch',
+  plain: PlainPath | null,
+): Promise<Seen> {
+  const appended: Append[] = [];
+  const parts = {
+    cache: { agent: () => ({ record: agent }), rules: () => rules },
+    gate: freshGate(),
+    appender: { append: async (append: Append) => void appended.push(append) },
+    backlog: { full: () => false },
+    onAccepted: () => undefined,
+    onUnevaluated: () => undefined,
+  } as unknown as IngestParts;
+  let answer: Seen['answer'];
+  try {
+    const request = { account, agentId, body, requestId, idempotencyKey: undefined };
+    answer = (await new Ingest(parts, plain)[shape](request)).toString();
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error;
+    answer = error;
+  }
+  return {
+    answer,
+    digests: appended.map(({ digests }) => digests.map((digest) => digest.toString()).join(',')).join(','),
+    rows: Buffer.concat(appended.map(({ rows }) => rows)),
+  };
+}
+
+function freshGate(): RateGate {
+  const places = new Map<string, number>();
+  const counters: ConstructorParameters<typeof RateGate>[0] = {
+    take: async (checks) =>
+      checks.map(({ key, threshold, count }) => {
+        const before = places.get(key) ?? 0;
+        places.set(key, before + count);
+        return { granted: Math.max(0, Math.min(count, threshold - before)), atMs: COUNTED_AT };
+      }),
+  };
+  return new RateGate(counters, new Keys({ prefix: '', partitions: 1 }));
+}
+
+/** Whatever is random in what was made. */
+export function blotted(text: string): string {
+  return text.replace(/(evt|apr)_[0-9a-hjkmnp-tv-z]{26}/g, (id) => `${id.slice(0, 14)}…`);
+}
+
+export type PolicyOrder = {
+  type: string;
+  conditions: object;
+  actions: readonly string[];
+  agent_id?: string | null;
+  severity?: string | null;
+};
+
+export function policiesOf(orders: readonly PolicyOrder[]): Policy[] {
+  return orders.map((order, i) => ({
+    id: `pol_${String(i).padStart(26, '0')}`,
+    name: `p${i}`,
+    agent_id: null,
+    severity: null,
+    status: 'active',
+    ...order,
+  })) as unknown as Policy[];
+}
+
+/** null: one of them would have been refused. */
+export function ruleSet(policies: readonly Policy[]): RuleSet | null {
+  try {
+    return new RuleSet(policies);
+  } catch (error) {
+    if (error instanceof PolicyError) return null;
+    throw error;
+  }
+}

@@ -1,0 +1,293 @@
+// Judges an event by policies the plain way, for the reference: a loop over all policies, one condition after the other, as
+// docs/policies.md and decisions 6 say it; no index, no gates, no automata, no budgets. Shares no code with src/policy.
+// Expressions come with their meaning beside them (`MEANINGS` of the test), schemas are given to ajv as it is.
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import type { JsonObject } from '../../schemas/common.ts';
+import type { PolicyMatch } from '../../schemas/event.ts';
+import type { Policy } from '../../schemas/policy.ts';
+import { detected, mayHold, occurs } from './patterns.ts';
+
+export type Sent = { type: string; trace_id: string | undefined; agent_id: string; payload: JsonObject };
+/** What an expression comes to; throws where its evaluation ends in an error. */
+export type Meaning = (event: Sent) => boolean;
+/** Events that each counter has seen. */
+export type Counters = Map<string, number>;
+
+export type Verdict = {
+  outcome: 'allowed' | 'blocked' | 'pending';
+  deciding: Policy | null;
+  matches: PolicyMatch[];
+  /** Matched filters that redact. */
+  redacting: Policy[];
+  /** Was any counter asked? */
+  counted: boolean;
+};
+
+type Found = { policy: Policy; detail: PolicyMatch['detail'] };
+
+export class Judge {
+  readonly #policies: readonly Policy[];
+  readonly #meanings: ReadonlyMap<string, Meaning>;
+  readonly #ajv = new Ajv2020({ strict: false, ownProperties: true, logger: false });
+
+  constructor(policies: readonly Policy[], meanings: ReadonlyMap<string, Meaning>) {
+    this.#policies = policies;
+    this.#meanings = meanings;
+  }
+
+  judge(event: Sent, counters: Counters): Verdict {
+    const found: Found[] = [];
+    const limits: Found[] = [];
+    let counted = false;
+    for (const policy of this.#policies) {
+      if (policy.status !== 'active' || (policy.agent_id !== null && policy.agent_id !== event.agent_id)) continue;
+      const detail = this.#matches(policy, event);
+      if (detail === null) continue;
+      if (policy.type !== 'rate_limit') found.push({ policy, detail });
+      else {
+        counted = true;
+        const over = overLimit(policy, event, counters);
+        if (over !== null) limits.push({ policy, detail: over });
+      }
+    }
+    // What tells counters apart is text of the payload: not said again where a filter found something.
+    if (found.some(({ policy }) => policy.type === 'data_filter'))
+      for (const { detail } of limits) delete detail['value'];
+    const all = [...found, ...limits].sort((a, b) => (a.policy.id < b.policy.id ? -1 : 1));
+    const deciding =
+      all.find(({ policy }) => meant(policy) === 'blocked') ?? all.find(({ policy }) => meant(policy) === 'pending');
+    return {
+      outcome: deciding === undefined ? 'allowed' : meant(deciding.policy),
+      deciding: deciding?.policy ?? null,
+      matches: all.map(({ policy: { id, name, type, actions, severity }, detail }) => {
+        return { policy_id: id, name, type, actions, severity, detail };
+      }),
+      redacting: found.map(({ policy }) => policy).filter(({ conditions }) => conditions['redact'] === true),
+      counted,
+    };
+  }
+
+  /** null: it does not match. */
+  #matches(policy: Policy, event: Sent): PolicyMatch['detail'] | null {
+    const { conditions } = policy;
+    for (const [key, value] of Object.entries(conditions)) {
+      if (!RESERVED[policy.type].includes(key) && !fieldHolds(key, value, event)) return null;
+    }
+    const schema = conditions['payload_schema'];
+    if (schema !== undefined && this.#ajv.validate(schema as object, event.payload)) return null;
+    const expression = conditions['expression'];
+    if (expression !== undefined) {
+      let holds: boolean;
+      try {
+        holds = this.#meanings.get(expression as string)!(event);
+      } catch {
+        return { reason: 'expression_error' };
+      }
+      if (!holds) return null;
+    }
+    return policy.type === 'data_filter' ? this.#filter(policy, event) : {};
+  }
+
+  #filter({ conditions }: Policy, event: Sent): PolicyMatch['detail'] | null {
+    const fields = fieldsOf(conditions);
+    const hidden = needlesOf(
+      fields === null
+        ? this.#policies.filter((other) => other.type === 'data_filter' && fieldsOf(other.conditions) === null)
+        : [{ conditions }],
+    );
+    for (const needle of needlesOf([{ conditions }])) {
+      for (const { text, trail, isKey } of stringsOf(event.payload, fields)) {
+        if (!holds(needle, text)) continue;
+        const place = { path: pointer(trail, hidden), ...(isKey ? { key: true } : {}) };
+        return 'pattern' in needle ? { pattern: needle.number, ...place } : { detector: needle.detector, ...place };
+      }
+    }
+    return null;
+  }
+}
+
+const RESERVED: Record<Policy['type'], string[]> = {
+  block_action: ['expression', 'payload_schema'],
+  require_approval: ['expression', 'payload_schema', 'timeout', 'on_timeout'],
+  rate_limit: ['expression', 'payload_schema', 'threshold', 'window', 'per'],
+  data_filter: ['expression', 'payload_schema', 'patterns', 'detectors', 'fields', 'redact'],
+};
+
+/** What a match of a policy makes of the event. */
+function meant({ type, actions }: Policy): Verdict['outcome'] {
+  if (actions.every((action) => action === 'log')) return 'allowed';
+  if (type === 'require_approval') return 'pending';
+  return actions.includes('block') ? 'blocked' : 'allowed';
+}
+
+// -- fields -------------------------------------------------------------------------------------------------------------------
+
+function fieldHolds(key: string, wanted: unknown, event: Sent): boolean {
+  const operators = Array.isArray(wanted)
+    ? { in: wanted }
+    : typeof wanted === 'object' && wanted !== null
+      ? wanted
+      : { eq: wanted };
+  const at = valuesAt(key, event);
+  const { exists, ...others } = operators as Record<string, unknown>;
+  if (exists !== undefined && exists !== at.length > 0) return false;
+  const names = Object.entries(others);
+  if (names.length === 0) return true;
+  const values = at.flatMap(flattened);
+  if (values.length === 0) return names.every(([name]) => name === 'ne' || name === 'not_in');
+  return values.some((value) => names.every(([name, operand]) => operatorHolds(name, operand, value)));
+}
+
+/** What a path leads to: nothing, one value, or several where it met arrays. */
+function valuesAt(key: string, event: Sent): unknown[] {
+  const segments = key.split('.');
+  if (!['type', 'trace_id', 'agent_id', 'payload'].includes(segments[0]!)) segments.unshift('payload');
+  const root = event[segments[0] as keyof Sent];
+  return root === undefined ? [] : follow(root, segments.slice(1));
+}
+
+function follow(value: unknown, segments: readonly string[]): unknown[] {
+  const [first, ...rest] = segments;
+  if (first === undefined) return [value];
+  if (typeof value !== 'object' || value === null) return [];
+  if (!Array.isArray(value)) return Object.hasOwn(value, first) ? follow((value as JsonObject)[first], rest) : [];
+  if (!isIndex(first)) return value.flatMap((item) => follow(item, segments));
+  return Number(first) < value.length ? follow(value[Number(first)], rest) : [];
+}
+
+export function isIndex(segment: string): boolean {
+  return /^(0|[1-9]\d{0,6})$/.test(segment);
+}
+
+function flattened(value: unknown): unknown[] {
+  return Array.isArray(value) ? value.flatMap(flattened) : [value];
+}
+
+function operatorHolds(name: string, operand: unknown, value: unknown): boolean {
+  const isNumber = typeof value === 'number';
+  const someText = (test: (text: string) => boolean) => textsIn(value).some(test);
+  switch (name) {
+    case 'eq':
+      return value === operand;
+    case 'ne':
+      return value !== operand;
+    case 'in':
+      return (operand as unknown[]).includes(value);
+    case 'not_in':
+      return !(operand as unknown[]).includes(value);
+    case 'gt':
+      return isNumber && value > (operand as number);
+    case 'gte':
+      return isNumber && value >= (operand as number);
+    case 'lt':
+      return isNumber && value < (operand as number);
+    case 'lte':
+      return isNumber && value <= (operand as number);
+    case 'contains':
+      return someText((text) => text.includes(operand as string));
+    case 'starts_with':
+      return someText((text) => text.startsWith(operand as string));
+    case 'ends_with':
+      return someText((text) => text.endsWith(operand as string));
+    case 'matches':
+      return someText((text) => occurs(operand as string, text));
+  }
+  throw new Error(`no operator ${name}`);
+}
+
+function textsIn(value: unknown): string[] {
+  if (typeof value === 'string') return [value];
+  return typeof value === 'object' && value !== null ? Object.values(value).flatMap(textsIn) : [];
+}
+
+// -- filters ------------------------------------------------------------------------------------------------------------------
+
+/** null: the whole payload. */
+function fieldsOf(conditions: Policy['conditions']): string[] | null {
+  const fields = conditions['fields'] as string[] | undefined;
+  return fields === undefined || fields.includes('payload') ? null : fields;
+}
+
+export type NeedleOrder = { pattern: string; number: number } | { detector: string };
+
+/** Patterns in their order, then detectors in theirs. */
+export function needlesOf(policies: readonly Pick<Policy, 'conditions'>[]): NeedleOrder[] {
+  return policies.flatMap(({ conditions }) => [
+    ...((conditions['patterns'] as string[] | undefined) ?? []).map((pattern, number) => ({ pattern, number })),
+    ...((conditions['detectors'] as string[] | undefined) ?? []).map((detector) => ({ detector })),
+  ]);
+}
+
+function holds(needle: NeedleOrder, text: string): boolean {
+  return 'pattern' in needle ? occurs(needle.pattern, text) : detected(needle.detector, text).length > 0;
+}
+
+type Step = string | number;
+type Place = { text: string; trail: Step[]; isKey: boolean };
+
+/** All keys and strings, or those inside of what the fields lead to. */
+function stringsOf(payload: JsonObject, fields: readonly string[] | null): Place[] {
+  if (fields === null) return stringsIn(payload, []);
+  return fields.flatMap((field) => {
+    const segments = field.split('.');
+    return stringsUnder(payload, segments[0] === 'payload' ? segments.slice(1) : segments, []);
+  });
+}
+
+function stringsUnder(value: unknown, segments: readonly string[], trail: Step[]): Place[] {
+  const [first, ...rest] = segments;
+  if (first === undefined) return stringsIn(value, trail);
+  if (typeof value !== 'object' || value === null) return [];
+  if (!Array.isArray(value))
+    return Object.hasOwn(value, first) ? stringsUnder((value as JsonObject)[first], rest, [...trail, first]) : [];
+  return value.flatMap((item, i) => {
+    if (isIndex(first)) return i === Number(first) ? stringsUnder(item, rest, [...trail, i]) : [];
+    return stringsUnder(item, segments, [...trail, i]);
+  });
+}
+
+function stringsIn(value: unknown, trail: Step[]): Place[] {
+  if (typeof value === 'string') return [{ text: value, trail, isKey: false }];
+  if (typeof value !== 'object' || value === null) return [];
+  if (Array.isArray(value)) return value.flatMap((item, i) => stringsIn(item, [...trail, i]));
+  return Object.entries(value).flatMap(([key, item]) => [
+    { text: key, trail, isKey: true },
+    ...stringsIn(item, [...trail, key]),
+  ]);
+}
+
+/** A key that may itself be what is looked for is not shown. */
+function pointer(trail: readonly Step[], hidden: readonly NeedleOrder[]): string {
+  const steps = trail.map((step) => {
+    if (typeof step === 'number') return String(step);
+    const isSecret = hidden.some((needle) =>
+      'pattern' in needle ? occurs(needle.pattern, step) : mayHold(needle.detector, step),
+    );
+    const shown = isSecret ? '[redacted]' : step.slice(0, 100).toWellFormed();
+    return shown.replaceAll('~', '~0').replaceAll('/', '~1');
+  });
+  return steps
+    .map((step) => `/${step}`)
+    .join('')
+    .slice(0, 500);
+}
+
+// -- limits -------------------------------------------------------------------------------------------------------------------
+
+/** Counts the event; what is said of it if it is one too many. No time passes between the events of a test. */
+function overLimit({ id, conditions, actions }: Policy, event: Sent, counters: Counters): Found['detail'] | null {
+  const { threshold, window, per = 'agent' } = conditions as { threshold: number; window: string; per?: string };
+  const byPath = per !== 'agent' && per !== 'account';
+  const values = byPath ? valuesAt(per, event) : [];
+  const value = values.length === 0 ? null : values.length === 1 ? values[0] : values;
+  const name = JSON.stringify([id, values.length === 0, value]);
+  const before = counters.get(name) ?? 0;
+  if (before < threshold || !actions.includes('block')) counters.set(name, before + 1);
+  if (before < threshold) return null;
+  const seconds = Number.parseInt(window, 10) * { s: 1, m: 60, h: 3600, d: 86_400 }[window.at(-1) as 's']!;
+  const named = byPath && !/^(type|trace_id|agent_id|payload)(\.|$)/.test(per) ? `payload.${per}` : per;
+  const detail: Found['detail'] = { threshold, window_seconds: seconds, per: named };
+  if (values.length === 0) return detail;
+  const text = typeof value === 'string' ? value : JSON.stringify(value);
+  return { ...detail, value: text.length > 100 ? `${text.slice(0, 100)}…` : text };
+}

@@ -1,0 +1,117 @@
+// The stored copy of a redacted payload the plain way, for the reference: string by string over the tree of its text, every
+// match of every filter that applies there replaced. Shares no code with src/policy/redact.ts.
+import type { Policy } from '../../schemas/policy.ts';
+import { type Node, type StringNode, unitsOf } from './json.ts';
+import { isIndex, needlesOf } from './judge.ts';
+import { detected, type Place, placesOf } from './patterns.ts';
+
+type Named = Place & { name: string };
+type Edit = { start: number; end: number; text: string };
+
+/** `text` is what `payload`'s offsets point into. */
+export function redacted(text: string, payload: Node, filters: readonly Policy[]): string {
+  const edits: Edit[] = [];
+  edit(payload, filters.map(scopeOf), { text, edits });
+  let copy = '';
+  let from = payload.start;
+  for (const { start, end, text: instead } of edits) {
+    copy += text.slice(from, start) + instead;
+    from = end;
+  }
+  return copy + text.slice(from, payload.end);
+}
+
+/** A filter with the paths that still have to be followed to where it applies; an empty one: it applies here and below. */
+type Scope = { filter: Policy; paths: string[][] };
+
+function scopeOf(filter: Policy): Scope {
+  const fields = filter.conditions['fields'] as string[] | undefined;
+  if (fields === undefined) return { filter, paths: [[]] };
+  return {
+    filter,
+    paths: fields.map((field) => {
+      const segments = field.split('.');
+      return segments[0] === 'payload' ? segments.slice(1) : segments;
+    }),
+  };
+}
+
+function below({ filter, paths }: Scope, step: string | number): Scope {
+  return {
+    filter,
+    paths: paths.flatMap((path) => {
+      const [first, ...rest] = path;
+      if (first === undefined) return [path];
+      if (typeof step === 'string') return first === step ? [rest] : [];
+      if (!isIndex(first)) return [path];
+      return Number(first) === step ? [rest] : [];
+    }),
+  };
+}
+
+function edit(node: Node, scopes: readonly Scope[], into: { text: string; edits: Edit[] }): void {
+  if (node.kind === 'string') editString(node, scopes, into, null);
+  else if (node.kind === 'array')
+    node.items.forEach((item, i) => {
+      edit(
+        item,
+        scopes.map((scope) => below(scope, i)),
+        into,
+      );
+    });
+  else if (node.kind === 'object') {
+    const taken = new Set<string>();
+    for (const { key, value } of node.members) {
+      editString(key, scopes, into, taken);
+      edit(
+        value,
+        scopes.map((scope) => below(scope, key.text)),
+        into,
+      );
+    }
+  }
+}
+
+/** `taken`: what keys of the same object have become. */
+function editString(
+  node: StringNode,
+  scopes: readonly Scope[],
+  { text, edits }: { text: string; edits: Edit[] },
+  taken: Set<string> | null,
+): void {
+  const here = scopes.filter(({ paths }) => paths.some((path) => path.length === 0)).map(({ filter }) => filter);
+  const raw = text.slice(node.start + 1, node.end - 1);
+  const spans = merged(
+    needlesOf(here).flatMap((needle) => {
+      if ('pattern' in needle)
+        return placesOf(needle.pattern, node.text).map((place) => ({ ...place, name: 'pattern' }));
+      return detected(needle.detector, node.text).map((place) => ({ ...place, name: needle.detector }));
+    }),
+  );
+  const units = unitsOf(raw);
+  let body = '';
+  let from = 0;
+  for (const { start, end, name } of spans) {
+    body += `${units.slice(from, start).join('')}[redacted:${name}]`;
+    from = end;
+  }
+  body += units.slice(from).join('');
+  if (taken !== null && body.includes('[redacted:')) {
+    let distinct = body;
+    for (let i = 2; taken.has(distinct); i++) distinct = `${body}~${i}`;
+    body = distinct;
+    taken.add(body);
+  }
+  if (body !== raw) edits.push({ start: node.start + 1, end: node.end - 1, text: body });
+}
+
+/** Overlapping ones become one, under the name of the first, or of the longer one where they start together. */
+function merged(spans: Named[]): Named[] {
+  const kept: Named[] = [];
+  for (const span of [...spans].sort((a, b) => a.start - b.start || b.end - a.end)) {
+    const last = kept.at(-1);
+    if (last !== undefined && span.start < last.end) last.end = Math.max(last.end, span.end);
+    else kept.push({ ...span });
+  }
+  return kept;
+}

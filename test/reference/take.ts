@@ -1,0 +1,254 @@
+// What becomes of a body the plain way: the answer, and what is stored and told to the pipelines, as one value that can be
+// compared (`decoded` makes the same of what the service appended). The reference of test/ingest/reference.test.ts.
+import type { JsonObject } from '../../schemas/common.ts';
+import type { Policy } from '../../schemas/policy.ts';
+import { type Node, readBytes, readText } from './json.ts';
+import { Judge, type Meaning, type Verdict } from './judge.ts';
+import { redacted } from './redact.ts';
+
+export type World = {
+  account: string;
+  agentId: string;
+  requestId: string;
+  /** Epoch ms: of the front, and of the counters. */
+  now: number;
+  countedAt: number;
+  policies: readonly Policy[];
+  meanings: ReadonlyMap<string, Meaning>;
+  /** Epoch ms of the timestamps that tests send; null for those that are to be refused. */
+  times: ReadonlyMap<string, number | null>;
+};
+
+export type Stored = { row: Record<string, unknown>; digest: Record<string, unknown> };
+/** `answers`: the text of each event, or null for one that was refused; a word if the body was refused whole. */
+export type Taken = { answers: string | (string | null)[]; stored: Stored[] };
+
+/** A timestamp that the reference was not told the meaning of: a flaw can make one. */
+export class UnknownTime extends Error {}
+
+const TYPES = ['prompt', 'completion', 'tool_call', 'error', 'custom'];
+
+export function takePlainly(body: Buffer, shape: 'single' | 'batch', world: World): Taken {
+  let read: { text: string; root: Node };
+  try {
+    read = readBytes(body);
+  } catch {
+    return { answers: 'malformed_json', stored: [] };
+  }
+  const { text, root } = read;
+  const elements = shape === 'single' ? [root] : elementsOf(root);
+  if (elements === null || !elements.some((element) => isSound(element, world)))
+    return { answers: 'validation_failed', stored: [] };
+  const judge = new Judge(world.policies, world.meanings);
+  const counters = new Map<string, number>();
+  const stored: Stored[] = [];
+  const answers = elements.map((element) => {
+    if (!isSound(element, world)) return null;
+    const one = new Accepted(element, text, world);
+    one.verdict = judge.judge({ ...one, agent_id: world.agentId }, counters);
+    stored.push(one.stored());
+    return one.answer();
+  });
+  return { answers, stored };
+}
+
+function elementsOf(root: Node): Node[] | null {
+  let list = root;
+  if (root.kind === 'object') {
+    const [only, ...more] = root.members;
+    if (only?.key.text !== 'events' || more.length > 0) return null;
+    list = only.value;
+  }
+  return list.kind === 'array' && list.items.length >= 1 && list.items.length <= 100 ? list.items : null;
+}
+
+type ObjectNode = Node & { kind: 'object' };
+
+function member(node: ObjectNode, name: string): Node | undefined {
+  return node.members.find(({ key }) => key.text === name)?.value;
+}
+
+function isSound(node: Node, { times }: World): node is ObjectNode {
+  if (node.kind !== 'object') return false;
+  if (node.members.some(({ key }) => !['type', 'payload', 'trace_id', 'timestamp'].includes(key.text))) return false;
+  const [type, payload, trace, time] = ['type', 'payload', 'trace_id', 'timestamp'].map((name) => member(node, name));
+  if (type?.kind !== 'string' || !TYPES.includes(type.text) || payload?.kind !== 'object') return false;
+  if (trace !== undefined) {
+    if (trace.kind !== 'string' || !trace.text.isWellFormed()) return false;
+    const length = [...trace.text].length;
+    if (length < 1 || length > 200) return false;
+  }
+  if (time === undefined) return true;
+  if (time.kind !== 'string') return false;
+  if (!times.has(time.text)) throw new UnknownTime();
+  return times.get(time.text) !== null;
+}
+
+class Accepted {
+  readonly type: string;
+  readonly payload: JsonObject;
+  readonly trace_id: string | undefined;
+  verdict!: Verdict;
+  readonly #world: World;
+  readonly #text: string;
+  readonly #node: Node;
+  readonly #occurredAt: number;
+
+  constructor(node: ObjectNode, text: string, world: World) {
+    this.#world = world;
+    this.#text = text;
+    this.#node = member(node, 'payload')!;
+    this.type = (member(node, 'type') as { text: string }).text;
+    this.payload = JSON.parse(this.#payloadText) as JsonObject;
+    this.trace_id = (member(node, 'trace_id') as { text: string } | undefined)?.text;
+    const time = member(node, 'timestamp') as { text: string } | undefined;
+    this.#occurredAt = time === undefined ? world.now : world.times.get(time.text)!;
+  }
+
+  get #payloadText(): string {
+    return this.#text.slice(this.#node.start, this.#node.end);
+  }
+
+  get #receivedAt(): number {
+    return this.verdict.counted ? this.#world.countedAt : this.#world.now;
+  }
+
+  get #result(): object {
+    const { outcome, deciding, matches } = this.verdict;
+    const reason = deciding === null ? null : 'policy';
+    const result = { outcome, reason, policy_id: deciding?.id ?? null, matches };
+    return outcome === 'pending' ? { ...result, approval_id: blotted('apr', this.#world.now) } : result;
+  }
+
+  answer(): string {
+    const trace = this.trace_id === undefined ? '' : `,"trace_id":${JSON.stringify(this.trace_id)}`;
+    const [at, received] = [this.#occurredAt, this.#receivedAt].map((ms) => new Date(ms).toISOString());
+    return (
+      `{"id":"${blotted('evt', this.#receivedAt)}","agent_id":"${this.#world.agentId}","type":"${this.type}",` +
+      `"payload":${this.#payloadText}${trace},"timestamp":"${at}","received_at":"${received}",` +
+      `"policy_result":${JSON.stringify(this.#result)}}`
+    );
+  }
+
+  stored(): Stored {
+    const { account, agentId, requestId, now } = this.#world;
+    const { outcome, deciding, matches, redacting } = this.verdict;
+    const kept = redacting.length === 0 ? this.#payloadText : redacted(this.#text, this.#node, redacting);
+    readText(kept); // the copy is sound, too: no key twice
+    const values = JSON.parse(kept) as JsonObject;
+    const ids = { id: blotted('evt', this.#receivedAt), approval: outcome === 'pending' ? blotted('apr', now) : '' };
+    const row = {
+      account_id: account,
+      agent_id: agentId,
+      id: ids.id,
+      type: this.type,
+      trace_id: this.trace_id ?? '',
+      timestamp: this.#occurredAt,
+      received_at: this.#receivedAt,
+      payload: kept,
+      search_text: kept.includes('\\u') ? lines(values).join('\n').toWellFormed() : '',
+      outcome: { allowed: 1, blocked: 2, pending: 3 }[outcome],
+      reason: deciding === null ? '' : 'policy',
+      policy_id: deciding?.id ?? '',
+      approval_id: ids.approval,
+      policy_result: matches.length === 0 ? '' : JSON.stringify(this.#result),
+      model: typeof values['model'] === 'string' && values['model'].length <= 200 ? values['model'].toWellFormed() : '',
+      token_count: count(values['token_count']),
+      tokens_used: count(values['tokens_used']),
+      request_id: requestId,
+    };
+    return { row, digest: this.#digest(row) };
+  }
+
+  #digest(row: { id: string; tokens_used: number | null; approval_id: string }): Record<string, unknown> {
+    const { outcome, deciding, matches } = this.verdict;
+    const { timeout, on_timeout: onTimeout = 'deny' } = deciding?.conditions ?? {};
+    return {
+      account: this.#world.account,
+      agent: this.#world.agentId,
+      id: row.id,
+      type: this.type,
+      occurredAt: this.#occurredAt,
+      receivedAt: this.#receivedAt,
+      outcome,
+      ...(deciding === null ? {} : { reason: 'policy', policyId: deciding.id }),
+      ...(outcome === 'pending'
+        ? { approvalId: row.approval_id, approval: { timeoutSeconds: timeout === '5m' ? 300 : 3600, onTimeout } }
+        : {}),
+      ...(this.trace_id === undefined ? {} : { traceId: this.trace_id }),
+      ...(row.tokens_used === null ? {} : { tokensUsed: row.tokens_used }),
+      ...(matches.length === 0
+        ? {}
+        : {
+            matches: matches.map(({ detail, ...match }) => {
+              const windowMs = detail['window_seconds'];
+              return windowMs === undefined ? match : { ...match, limit: { windowMs: 1000 * (windowMs as number) } };
+            }),
+          }),
+    };
+  }
+}
+
+function count(value: unknown): number | null {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value + 0 : null;
+}
+
+function lines(value: unknown): string[] {
+  if (value === null) return [];
+  if (typeof value !== 'object') return [String(value)];
+  if (Array.isArray(value)) return value.flatMap(lines);
+  return Object.entries(value).flatMap(([key, item]) => [key, ...lines(item)]);
+}
+
+const DIGITS = '0123456789abcdefghjkmnpqrstvwxyz';
+
+/** An id's prefix and time; what is random in it is blotted out. */
+function blotted(prefix: string, ms: number): string {
+  let time = '';
+  for (let i = 0, rest = ms; i < 10; i++, rest = Math.floor(rest / 32)) time = DIGITS[rest % 32] + time;
+  return `${prefix}_${time}…`;
+}
+
+// -- what the service did, in the same form ------------------------------------------------------------------------------------
+
+const NUMBERS = new Set(['timestamp', 'received_at']);
+const COUNTS = new Set(['token_count', 'tokens_used']);
+
+/** Rows and digests of an entry; ids have been blotted out nowhere yet. */
+export function decoded(rows: Buffer, digests: string, columns: readonly string[]): Stored[] {
+  let at = 0;
+  const stored = (
+    JSON.parse(`[${digests}]`) as { rowBytes: number; matches?: { limit?: { counter?: string } }[] }[]
+  ).map(({ rowBytes, ...digest }) => {
+    for (const { limit } of digest.matches ?? []) delete limit?.counter;
+    const row = decodedRow(rows.subarray(at, at + rowBytes), columns);
+    at += rowBytes;
+    return { row, digest };
+  });
+  if (at !== rows.length) throw new Error(`${rows.length} bytes of rows, the digests say ${at}`);
+  return stored;
+}
+
+function decodedRow(bytes: Buffer, columns: readonly string[]): Record<string, unknown> {
+  let at = 0;
+  const row: Record<string, unknown> = {};
+  for (const column of columns) {
+    if (COUNTS.has(column) && bytes[at++] === 1) row[column] = null;
+    else if (COUNTS.has(column) || NUMBERS.has(column)) {
+      row[column] = Number(bytes.readBigInt64LE(at));
+      at += 8;
+    } else if (column === 'outcome') row[column] = bytes[at++];
+    else {
+      let length = 0;
+      for (let shift = 0; ; shift += 7) {
+        const byte = bytes[at++]!;
+        length += (byte & 127) * 2 ** shift;
+        if (byte < 128) break;
+      }
+      row[column] = bytes.toString('utf8', at, at + length);
+      at += length;
+    }
+  }
+  if (at !== bytes.length) throw new Error(`a row of ${bytes.length} bytes holds ${at}`);
+  return row;
+}
