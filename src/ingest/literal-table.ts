@@ -1,45 +1,70 @@
 // Lays literals out for the search in wasm/find.ts (made once per set of rules): a fingerprint of three bytes of each literal, in
-// eight buckets, looked for sixteen places at a time by nibble masks; where one shows, the bucket's literals are compared.
-// The fingerprint is taken where a literal is rarest, since each place where it shows by chance costs a comparison.
-// Layout: six masks of 16 bytes (low and high nibble of each byte of the fingerprint), eight pairs of u16 (first, count) that
-// say which entries are a bucket's, then entries of 12 bytes (u32 place of the text, u16 length, u16 offset of the
-// fingerprint, u32 number of the literal), then the texts.
+// eight buckets, looked for sixteen places at a time by nibble masks; where one shows, a hash of the three bytes that stand
+// there leads to the literals that have just this fingerprint, however many others there are.
+// The fingerprint is taken where a literal is rarest, since each place where it shows by chance costs a look-up.
+// wasm/find.ts describes the layout.
 
 const BUCKETS = 8;
 const FINGERPRINT = 3;
 const MASKS_BYTES = 2 * FINGERPRINT * 16;
-const ENTRIES_AT = MASKS_BYTES + BUCKETS * 4;
-const ENTRY_BYTES = 12;
+const SHIFT_AT = MASKS_BYTES;
+const SHORT_AT = SHIFT_AT + 4;
+const ENTRIES_PLACE_AT = SHORT_AT + 4;
+const HEADS_AT = ENTRIES_PLACE_AT + 8;
+const ENTRY_BYTES = 16;
+/** Literals of two bytes and of one have keys of their own. */
+const KEY_OF_SHORT = [0, 0x02000000, 0x01000000];
+const HASH = 0x9e3779b1;
 
 /** The most common bytes of JSON texts, the most common first. */
 const COMMON = Buffer.from(' etaoinsrhldcu"mpgfy,.w:b_v0123456789k-TASICEPRjxqzLNDMO/');
 
-type Literal = { bytes: Buffer; number: number; offset: number };
+type Literal = { bytes: Buffer; number: number; offset: number; key: number; hash: number };
 
 /** The table's bytes, to be placed at `at`. */
 export function literalTable(literals: readonly string[], at: number): Buffer {
-  const parsed = literals.map((text, number): Literal => {
-    const bytes = Buffer.from(text);
-    return { bytes, number, offset: rarestPlace(bytes) };
-  });
+  const bits = Math.max(4, Math.ceil(Math.log2(2 * literals.length)));
+  const parsed = literals.map((text, number) => literalOf(text, number, 32 - bits));
+  const heads = 2 ** bits * 4;
+  const entriesAt = HEADS_AT + heads;
+  const head = Buffer.alloc(entriesAt + parsed.length * ENTRY_BYTES);
   // Neighbours in order share bytes, so a bucket's masks stay narrow.
   parsed.sort((a, b) => Buffer.compare(a.bytes.subarray(a.offset), b.bytes.subarray(b.offset)));
-  const head = Buffer.alloc(ENTRIES_AT + parsed.length * ENTRY_BYTES);
+  parsed.forEach((literal, i) => {
+    addToMasks(head, literal, Math.floor((i * BUCKETS) / parsed.length));
+  });
+  head.writeUInt32LE(32 - bits, SHIFT_AT);
+  head.writeUInt32LE(
+    parsed.reduce((lengths, { bytes }) => lengths | (bytes.length < FINGERPRINT ? bytes.length : 0), 0),
+    SHORT_AT,
+  );
+  head.writeUInt32LE(at + entriesAt, ENTRIES_PLACE_AT);
+  parsed.sort((a, b) => a.hash - b.hash);
   let textAt = at + head.length;
   parsed.forEach((literal, i) => {
-    const bucket = Math.floor((i * BUCKETS) / parsed.length);
-    addToMasks(head, literal, bucket);
-    const countAt = MASKS_BYTES + bucket * 4 + 2;
-    if (head.readUInt16LE(countAt) === 0) head.writeUInt16LE(i, countAt - 2);
-    head.writeUInt16LE(head.readUInt16LE(countAt) + 1, countAt);
-    const entry = ENTRIES_AT + i * ENTRY_BYTES;
-    head.writeUInt32LE(textAt, entry);
-    head.writeUInt16LE(literal.bytes.length, entry + 4);
-    head.writeUInt16LE(literal.offset, entry + 6);
-    head.writeUInt32LE(literal.number, entry + 8);
+    const headAt = HEADS_AT + literal.hash * 4;
+    if (head.readUInt16LE(headAt + 2) === 0) head.writeUInt16LE(i, headAt);
+    head.writeUInt16LE(head.readUInt16LE(headAt + 2) + 1, headAt + 2);
+    writeEntry(head, entriesAt + i * ENTRY_BYTES, literal, textAt);
     textAt += literal.bytes.length;
   });
   return Buffer.concat([head, ...parsed.map(({ bytes }) => bytes)]);
+}
+
+function literalOf(text: string, number: number, shift: number): Literal {
+  const bytes = Buffer.from(text);
+  const offset = rarestPlace(bytes);
+  const length = Math.min(FINGERPRINT, bytes.length);
+  const key = bytes.readUIntLE(offset, length) | (KEY_OF_SHORT[length] ?? 0);
+  return { bytes, number, offset, key, hash: Math.imul(key, HASH) >>> shift };
+}
+
+function writeEntry(head: Buffer, entry: number, { key, bytes, offset, number }: Literal, textAt: number): void {
+  head.writeUInt32LE(key, entry);
+  head.writeUInt32LE(textAt, entry + 4);
+  head.writeUInt16LE(bytes.length, entry + 8);
+  head.writeUInt16LE(offset, entry + 10);
+  head.writeUInt32LE(number, entry + 12);
 }
 
 /** A literal that is shorter than the fingerprint leaves the rest of it open. */

@@ -24,7 +24,6 @@ import { literalTable } from './literal-table.ts';
 type Exports = {
   placeKeyHashes(at: number): void;
   placeRecords(at: number): void;
-  placeScratch(at: number): void;
   useLiterals(at: number): void;
   scan(at: number, length: number, many: number): number;
   begin(blocks: number, times: number, random: number, rows: number, digests: number, reply: number): void;
@@ -68,8 +67,7 @@ export const FLAG = { escapedUnicode: 1, tool: 2, oddTool: 4, oddColumn: 16 } as
 const SLACK = 64;
 const KEY_HASHES_AT = 1024;
 const RECORDS_AT = KEY_HASHES_AT + 65 * 64 * 4;
-const SCRATCH_AT = RECORDS_AT + RECORD_BYTES * BATCH_EVENTS_MAX;
-const BLOCKS_AT = SCRATCH_AT + SLACK;
+const BLOCKS_AT = RECORDS_AT + RECORD_BYTES * BATCH_EVENTS_MAX + SLACK;
 const BLOCKS = 27;
 const TIMES_AT = BLOCKS_AT + BLOCKS * 8;
 const RANDOM_AT = TIMES_AT + 128;
@@ -85,7 +83,7 @@ const BODY_AT = TABLES_END;
 const AROUND_BYTES_MAX = 1024;
 
 assert((RECORD_BYTES - 4 * BITS_WORD) * 8 >= LITERALS_MAX, 'every literal of a set needs a bit');
-assert(LITERALS_MAX * (4 * LITERAL_CHARACTERS_MAX + 16) < TABLES_END - TABLES_AT, 'a set of literals must fit');
+assert(LITERALS_MAX * (4 * LITERAL_CHARACTERS_MAX + 64) < TABLES_END - TABLES_AT, 'a set of literals must fit');
 
 export type PlainBody = {
   readonly bytes: Buffer;
@@ -144,7 +142,6 @@ export class PlainEvents {
     this.#view = new DataView(this.#memory.buffer);
     this.#wasm.placeKeyHashes(KEY_HASHES_AT);
     this.#wasm.placeRecords(RECORDS_AT);
-    this.#wasm.placeScratch(SCRATCH_AT);
     this.#putFixedTexts();
     this.#fixedEnd = this.#textsEnd;
   }

@@ -6,6 +6,7 @@ import { EVENT_TYPES } from '../../schemas/common.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { PlainPath } from '../../src/ingest/plain-path.ts';
 import { ALLOWED, RuleSet } from '../../src/policy/engine.ts';
+import { cpuMs } from '../policy/support.ts';
 import { account, agent, agentId, blotted, NOW, policiesOf, requestId, ruleSet, type Seen, take } from './support.ts';
 
 const EVENTS = Number(process.env['GATEHOUSE_TEST_EVENTS'] ?? 3_000);
@@ -258,6 +259,33 @@ t.test('no id is made twice, however many bodies one draw of randomness serves',
     for (const [id] of reply.toString().matchAll(/evt_[0-9a-z]{26}/g)) ids.add(id);
   }
   t.equal(ids.size, 60 * 70);
+});
+
+t.test('literals that a payload nearly holds everywhere cost no more than others, and hide no match', async (t) => {
+  // All are looked for at the same three bytes, being the rarest.
+  const wanted = Array.from(
+    { length: 200 },
+    (_, i) => `${'~'.repeat(30)}${i.toString(2).replaceAll('0', 'e').replaceAll('1', 't')} `,
+  );
+  const order = (text: string) => ({
+    type: 'block_action',
+    conditions: { text: { contains: text } },
+    actions: ['log'],
+  });
+  const rules = ruleSet(policiesOf([...wanted, '~', '~~', 'q'].map((text) => order(text))))!;
+  const plain = new PlainPath();
+  const body = (characters: number) =>
+    Buffer.from(JSON.stringify({ type: 'prompt', payload: { text: `${'~'.repeat(characters)}${wanted[9]}` } }));
+  const large = body(900_000);
+  const ms = cpuMs(3, () => void plain.read(large, 'one', rules, NOW));
+  t.ok(ms < 50, `${ms.toFixed(1)} ms`);
+  t.comment(`${ms.toFixed(1)} ms of CPU to read 900 KB`);
+  const read = plain.read(body(2_000), 'one', rules, NOW)!;
+  const [judgement] = plain.judge(read, agent, rules);
+  t.strictSame(
+    judgement!.found.map(({ entry }) => entry.rule.policy.name),
+    ['p9', 'p200', 'p201'],
+  );
 });
 
 t.test('both paths answer, record and refuse the same', async (t) => {

@@ -1,10 +1,24 @@
 // Looks for many literals in a stretch of bytes, sixteen places at a time (after the payload has been checked, per event).
-// The literals: fingerprints of three bytes each in eight buckets, as nibble masks (16 bytes a half, six of them), then
-// 8 pairs of u16: first, count of a bucket's literals in the list, then the list: u32 place of the bytes, u16 length,
-// u16 how far before the fingerprint the literal begins, u32 number.
+// A table (../literal-table.ts): nibble masks of the literals' fingerprints, three bytes each in eight buckets (16 bytes a half,
+// six of them); u32 shift of the hash, u32 which short lengths there are, u32 place of the entries, u32 unused; the hash's
+// heads, u16 first, u16 count; the entries: u32 key, u32 place of the text, u16 length, u16 how far before the fingerprint the
+// literal begins, u32 number. Where the masks show something, the hash of what stands there leads to the literals.
+// Work is bounded by the length of the stretch: past that every literal counts as found, and the engine looks closer.
 let masks: usize = 0;
 let literals: bool = false;
-let scratch: usize = 0;
+/** What may still be compared in this stretch. */
+let left: i32 = 0;
+
+const SHIFT: usize = 96;
+const SHORT: usize = 100;
+const ENTRIES: usize = 104;
+const HEADS: usize = 112;
+/** Keys of literals of two bytes and of one, beside those of three. */
+const KEY_TWO: u32 = 0x01000000;
+const KEY_ONE: u32 = 0x02000000;
+const LEFT_MIN: i32 = 4096;
+/** Words of bits in a record. */
+const BITS_WORDS: i32 = 16;
 
 export function useLiterals(at: usize): void {
   masks = at;
@@ -14,10 +28,12 @@ export function useLiterals(at: usize): void {
 /** Sets the bits of the literals that stand between `from` and `to`. */
 export function find(from: usize, to: usize, bits: usize): void {
   if (!literals) return;
+  left = LEFT_MIN + <i32>(to - from);
   const lo0 = v128.load(masks), hi0 = v128.load(masks, 16);
   const lo1 = v128.load(masks, 32), hi1 = v128.load(masks, 48);
   const lo2 = v128.load(masks, 64), hi2 = v128.load(masks, 80);
   const low = i8x16.splat(15);
+  const short = load<u32>(masks, SHORT);
   for (let at = from; at < to; at += 16) {
     const a = v128.load(at), b = v128.load(at, 1), c = v128.load(at, 2);
     let m = v128.and(i8x16.swizzle(lo0, v128.and(a, low)), i8x16.swizzle(hi0, i8x16.shr_u(a, 4)));
@@ -25,35 +41,40 @@ export function find(from: usize, to: usize, bits: usize): void {
     m = v128.and(m, v128.and(i8x16.swizzle(lo2, v128.and(c, low)), i8x16.swizzle(hi2, i8x16.shr_u(c, 4))));
     if (!v128.any_true(m)) continue;
     let set = <u32>i8x16.bitmask(i8x16.ne(m, i8x16.splat(0)));
-    v128.store(scratch, m);
     while (set != 0) {
-      const i = <usize>ctz(set);
+      const here = at + <usize>ctz(set);
       set &= set - 1;
-      candidates(at + i, <u32>load<u8>(scratch + i), from, to, bits);
+      const key = load<u32>(here) & 0xffffff;
+      lookUp(here, key, from, to, bits);
+      if ((short & 2) != 0) lookUp(here, (key & 0xffff) | KEY_TWO, from, to, bits);
+      if ((short & 1) != 0) lookUp(here, (key & 0xff) | KEY_ONE, from, to, bits);
+    }
+    if (left < 0) {
+      memory.fill(bits, 0xff, BITS_WORDS * 4);
+      return;
     }
   }
 }
 
-function candidates(at: usize, buckets: u32, from: usize, to: usize, bits: usize): void {
-  while (buckets != 0) {
-    const bucket = <usize>ctz(buckets);
-    buckets &= buckets - 1;
-    const first = <usize>load<u16>(masks + 96 + bucket * 4);
-    const count = <usize>load<u16>(masks + 96 + bucket * 4, 2);
-    for (let i = first; i < first + count; i++) {
-      const entry = masks + 128 + i * 12;
-      const start = at - <usize>load<u16>(entry, 6);
-      const length = <usize>load<u16>(entry, 4);
-      if (start < from || start + length > to) continue;
-      if (memory.compare(start, <usize>load<u32>(entry), length) != 0) continue;
-      const number = <u32>load<u32>(entry, 8);
-      const word = bits + <usize>((number >> 5) << 2);
-      store<u32>(word, load<u32>(word) | (1 << (number & 31)));
-    }
-  }
+@inline function lookUp(at: usize, key: u32, from: usize, to: usize, bits: usize): void {
+  const head = masks + HEADS + (<usize>((key * 0x9e3779b1) >> load<u32>(masks, SHIFT)) << 2);
+  const count = <usize>load<u16>(head, 2);
+  if (count != 0) candidates(at, key, <usize>load<u16>(head), count, from, to, bits);
 }
 
-/** 16 bytes to work in. */
-export function placeScratch(at: usize): void {
-  scratch = at;
+function candidates(at: usize, key: u32, first: usize, count: usize, from: usize, to: usize, bits: usize): void {
+  const entries = <usize>load<u32>(masks, ENTRIES);
+  for (let i = first; i < first + count; i++) {
+    const entry = entries + (i << 4);
+    left--;
+    if (load<u32>(entry) != key) continue;
+    const start = at - <usize>load<u16>(entry, 10);
+    const length = <usize>load<u16>(entry, 8);
+    if (start < from || start + length > to) continue;
+    left -= <i32>(length >> 3);
+    if (memory.compare(start, <usize>load<u32>(entry, 4), length) != 0) continue;
+    const number = <u32>load<u32>(entry, 12);
+    const word = bits + <usize>((number >> 5) << 2);
+    store<u32>(word, load<u32>(word) | (1 << (number & 31)));
+  }
 }

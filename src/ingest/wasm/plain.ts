@@ -1,6 +1,6 @@
 // The plain path's work on bytes, compiled to WebAssembly (AssemblyScript, build-wasm.mjs). src/ingest/plain.ts lays out the
 // memory, calls what is exported here and says what the results mean. Nothing here allocates.
-export { placeScratch, useLiterals } from './find';
+export { useLiterals } from './find';
 export { placeRecords } from './record';
 export { placeKeyHashes, scan } from './scan';
 export { begin, digestsEnd, emit, moveTo, replyEnd, rowsEnd } from './write';
