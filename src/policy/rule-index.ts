@@ -110,8 +110,10 @@ export const LITERALS_MAX = 512;
 export function numberLiterals(entries: readonly Entry[]): string[] {
   const numbers = new Map<string, number>();
   for (const entry of entries) {
-    const { conditions, terms } = entry.rule;
-    const gate = gateOf({ conditions, needles: terms.type === 'data_filter' ? terms.needles : null });
+    const { conditions, terms, expression, schema } = entry.rule;
+    // An expression or a schema that cannot be evaluated is a match whether or not a needle is there.
+    const needs = terms.type === 'data_filter' && expression === null && schema === null ? terms.needles : null;
+    const gate = gateOf({ conditions, needles: needs });
     if (gate === null) continue;
     const fresh = new Set(gate.flat().filter((literal) => !numbers.has(literal)));
     if (numbers.size + fresh.size > LITERALS_MAX) continue;

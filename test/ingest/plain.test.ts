@@ -288,6 +288,16 @@ t.test('literals that a payload nearly holds everywhere cost no more than others
   );
 });
 
+t.test('an expression that errors is a match on both paths, whatever else the rule looks for', async (t) => {
+  const conditions = { detectors: ['email'], expression: 'event.payload.text.matches("sk-[0-9]+")' };
+  const rules = ruleSet(policiesOf([{ type: 'data_filter', conditions, actions: ['block'] }]))!;
+  const body = Buffer.from('{"type":"prompt","payload":{}}');
+  for (const plain of [null, new PlainPath()]) {
+    const { answer } = told(await take(rules, body, 'single', plain));
+    t.match(answer, /"outcome":"blocked".*expression_error/);
+  }
+});
+
 t.test('both paths answer, record and refuse the same', async (t) => {
   const clock = Date.now;
   Date.now = () => NOW;
