@@ -1,6 +1,6 @@
 // Ingestion against a plain, slow reference (test/reference), which shares no code with it: the plain path and the ordinary
 // path must both answer, store and tell the pipelines what the reference says, for generated bodies and policies.
-// GATEHOUSE_TEST_EVENTS=100000 sets how many events are compared (default 3,000), GATEHOUSE_TEST_SEED repeats a run.
+// GATEHOUSE_TEST_EVENTS=100000 sets how many events are compared (default 800), GATEHOUSE_TEST_SEED repeats a run.
 import fc from 'fast-check';
 import t from 'tap';
 import { EVENT_ROW_COLUMNS } from '../../schemas/entry.ts';
@@ -22,7 +22,7 @@ import {
   take,
 } from './support.ts';
 
-const EVENTS = Number(process.env['GATEHOUSE_TEST_EVENTS'] ?? 3_000);
+const EVENTS = Number(process.env['GATEHOUSE_TEST_EVENTS'] ?? 800);
 const EVENTS_PER_BODY = 6.5;
 const world = { account, agentId, requestId, now: NOW, countedAt: COUNTED_AT, meanings: MEANINGS, times: TIMES };
 
