@@ -17,6 +17,8 @@ export const SUBMISSIONS_IN_HAND_MAX = 16_384;
 export const APPENDS_IN_FLIGHT_MAX = 2;
 /** Bytes of rows in one stream entry. Past 256 KiB latency grows for nothing; an event larger than that goes alone. */
 export const ENTRY_BYTES_MAX = 256 * KiB;
+/** Between two notes of who was seen in a partition. Heartbeats are tens of seconds, and a write with each entry costs as much as the entry. */
+export const LAST_SEEN_MS = 200;
 /** Bodies held by a front, from the first byte to the answer: 16 of the largest batches, or 2,000 of the largest other bodies. */
 export const BODY_BYTES_HELD_MAX = 128 * MiB;
 /** How often a front looks for requests that nobody will answer any more. */

@@ -4,16 +4,18 @@
 // so entries grow by themselves under load and latency stays low without it.
 // Order holds per agent, because the partition is a hash of the agent; nothing is promised across agents.
 // An append resolves once Redis holds the entry, and is never sent twice: the writer's client neither queues nor repeats.
+// Agents' last signs of life follow within LAST_SEEN_MS.
 // If Redis refused, nothing was recorded; if its answer was lost, nobody knows (`recorded: 'unknown'`).
-import { ENTRY_FIELD, ENTRY_VERSION } from '../../schemas/entry.ts';
 import { ServiceError } from '../errors.ts';
-import { APPENDS_IN_FLIGHT_MAX, ENTRY_BYTES_MAX, UNACKED_BYTES_MAX } from '../limits.ts';
+import { APPENDS_IN_FLIGHT_MAX, ENTRY_BYTES_MAX, LAST_SEEN_MS, UNACKED_BYTES_MAX } from '../limits.ts';
 import { type Commands, toUnavailable } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
+import { Slabs } from '../slabs.ts';
+import { EntryBuffer } from './entry-buffer.ts';
 
 /**
  * Events of one request, all of one agent: digests as JSON texts, rows end to end in the same order. A text may hold the
- * digests of several events, separated by commas; then `events` says how many there are.
+ * digests of several events, separated by commas; then `events` says how many there are. Bytes are copied at once.
  */
 export type Append = {
   account: string;
@@ -23,22 +25,28 @@ export type Append = {
   events?: number;
 };
 
-type Caller = { append: Append; bytes: number; resolve: () => void; reject: (error: ServiceError) => void };
+type Caller = { resolve: () => void; reject: (error: ServiceError) => void };
+/** What goes to Redis together. */
+type Entry = { buffer: EntryBuffer; callers: Caller[]; events: number };
 
 class Partition {
   readonly number: number;
-  waiting: Caller[] = [];
+  /** In order; the last one is being filled. */
+  waiting: Entry[] = [];
   inFlight = 0;
+  /** Agent -> its account: agents of whose events Redis has not been told yet. */
+  seen = new Map<string, string>();
+  /** Monotonic ms at which Redis was told last. */
+  toldMs = Number.NEGATIVE_INFINITY;
+  telling: NodeJS.Timeout | undefined;
 
   constructor(number: number) {
     this.number = number;
   }
 }
 
-const VERSION = String(ENTRY_VERSION);
-/** Of a usual digest; what waits for Redis is bounded by it and the rows. */
+/** Of a usual digest. */
 const DIGEST_BYTES = 200;
-const [OPEN, COMMA, CLOSE] = [Buffer.from('['), Buffer.from(','), Buffer.from(']')];
 
 /** What became of one entry. */
 export type Appended = { events: number; seconds: number; ok: boolean };
@@ -48,6 +56,7 @@ export class Appender {
   readonly #keys: Keys;
   readonly #partitions: Partition[];
   readonly #bytesMax: number;
+  readonly #slabs: Slabs;
   #bytes = 0;
   #callers = 0;
   #scheduled = false;
@@ -61,7 +70,9 @@ export class Appender {
     keys: Keys;
     bytesMax?: number;
     onAppended?: (appended: Appended) => void;
+    slabs?: Slabs;
   }) {
+    this.#slabs = options.slabs ?? new Slabs();
     this.#onAppended = options.onAppended ?? (() => undefined);
     this.#redis = options.redis;
     this.#keys = options.keys;
@@ -72,21 +83,35 @@ export class Appender {
   /** Rejects with ServiceError `unavailable`, and with nothing else. */
   append(append: Append): Promise<void> {
     if (append.digests.length === 0) return Promise.resolve();
-    const bytes = append.rows.length + DIGEST_BYTES * countOf(append);
+    const events = append.events ?? append.digests.length;
+    const bytes = append.rows.length + DIGEST_BYTES * events;
     if (this.#closed) return Promise.reject(refused('The process is stopping; nothing was recorded.'));
     // A lone append always has room, however large: the door bounds it.
     if (this.#bytes + bytes > this.#bytesMax && this.#bytes > 0)
       return Promise.reject(refused('Too much is waiting to be recorded; nothing was recorded.'));
-    this.#bytes += bytes;
+    const partition = this.#partitions[this.#keys.partitionOf(append.account, append.agent)]!;
+    const entry = this.#entryFor(partition, bytes);
+    const before = entry.buffer.length;
+    entry.buffer.add(append.rows, append.digests);
+    entry.events += events;
+    this.#bytes += entry.buffer.length - before;
     this.#callers++;
-    return new Promise((resolve, reject) => {
-      const partition = this.#partitions[this.#keys.partitionOf(append.account, append.agent)]!;
-      partition.waiting.push({ append, bytes, resolve, reject });
-      if (!this.#scheduled) {
-        this.#scheduled = true;
-        setImmediate(this.#flushAll);
-      }
-    });
+    partition.seen.set(append.agent, append.account);
+    if (!this.#scheduled) {
+      this.#scheduled = true;
+      setImmediate(this.#flushAll);
+    }
+    return new Promise((resolve, reject) => entry.callers.push({ resolve, reject }));
+  }
+
+  /** The partition's last entry if there is room for so many bytes, else a new one. */
+  #entryFor(partition: Partition, bytes: number): Entry {
+    const last = partition.waiting.at(-1);
+    if (last !== undefined && last.buffer.length + bytes <= ENTRY_BYTES_MAX) return last;
+    const buffer = new EntryBuffer(this.#slabs, this.#keys.events(partition.number), bytes);
+    const entry = { buffer, callers: [], events: 0 };
+    partition.waiting.push(entry);
+    return entry;
   }
 
   /** Bytes that wait for Redis. */
@@ -102,6 +127,12 @@ export class Appender {
         this.#onEmpty = resolve;
       });
     }
+    for (const partition of this.#partitions) {
+      clearTimeout(partition.telling);
+      partition.telling = undefined;
+      partition.toldMs = Number.NEGATIVE_INFINITY;
+      this.#tellSeen(partition, performance.now());
+    }
   }
 
   readonly #flushAll = (): void => {
@@ -113,79 +144,52 @@ export class Appender {
 
   #flush(partition: Partition): void {
     while (partition.waiting.length > 0 && partition.inFlight < APPENDS_IN_FLIGHT_MAX) {
-      const callers = takeEntry(partition);
+      const entry = partition.waiting.shift()!;
       partition.inFlight++;
       const sentMs = performance.now();
       const settled = (error: ServiceError | undefined) => {
-        this.#done(partition, callers, error);
-        const events = callers.reduce((sum, { append }) => sum + countOf(append), 0);
+        const { events } = entry;
+        this.#done(partition, entry, error);
         this.#onAppended({ events, seconds: (performance.now() - sentMs) / 1000, ok: error === undefined });
       };
-      this.#send(partition.number, callers).then(
+      (this.#redis.sendCommand(entry.buffer.command()) as Promise<unknown>).then(
         () => settled(undefined),
         (error: unknown) => settled(toServiceError(error)),
       );
+      this.#tellSeen(partition, sentMs);
     }
   }
 
-  /** The entry and its agents' last sign of life, in one write: both keys share the partition's tag. */
-  #send(partition: number, callers: readonly Caller[]): Promise<unknown> {
-    const lastSeen = new Map<string, string>();
+  /** Worth nothing by itself: if it fails the events stand, and the next ones say it again. So it need not go with each entry. */
+  #tellSeen(partition: Partition, nowMs: number): void {
+    if (partition.telling !== undefined) return;
+    const early = partition.toldMs + LAST_SEEN_MS - nowMs;
+    if (early > 0) {
+      partition.telling = setTimeout(() => {
+        partition.telling = undefined;
+        this.#tellSeen(partition, performance.now());
+      }, early).unref();
+      return;
+    }
+    if (partition.seen.size === 0) return;
     const now = Date.now();
-    for (const { append } of callers) lastSeen.set(append.agent, `${now}/${append.account}`);
-    const digests = joined(callers.flatMap(({ append }) => append.digests));
-    const rows =
-      callers.length === 1 ? callers[0]!.append.rows : Buffer.concat(callers.map(({ append }) => append.rows));
-    const sent = this.#redis.xadd(
-      this.#keys.events(partition),
-      '*',
-      ENTRY_FIELD.version,
-      VERSION,
-      ENTRY_FIELD.digests,
-      digests,
-      ENTRY_FIELD.rows,
-      rows,
-    );
-    // Worth nothing by itself: if it fails the events stand, and the next ones say it again.
-    this.#redis.hset(this.#keys.lastSeen(partition), lastSeen).catch(() => undefined);
-    return sent;
+    const seen = new Map([...partition.seen].map(([agent, account]) => [agent, `${now}/${account}`]));
+    this.#redis.hset(this.#keys.lastSeen(partition.number), seen).catch(() => undefined);
+    partition.seen = new Map();
+    partition.toldMs = nowMs;
   }
 
-  #done(partition: Partition, callers: readonly Caller[], error: ServiceError | undefined): void {
+  #done(partition: Partition, { buffer, callers }: Entry, error: ServiceError | undefined): void {
     partition.inFlight--;
-    for (const caller of callers) {
-      this.#bytes -= caller.bytes;
-      if (error === undefined) caller.resolve();
-      else caller.reject(error);
-    }
+    this.#bytes -= buffer.length;
     this.#callers -= callers.length;
+    if (error === undefined) {
+      for (const { resolve } of callers) resolve();
+      buffer.release();
+    } else for (const { reject } of callers) reject(error);
     if (partition.waiting.length > 0) this.#flush(partition);
     if (this.#callers === 0) this.#onEmpty?.();
   }
-}
-
-function countOf({ digests, events }: Append): number {
-  return events ?? digests.length;
-}
-
-/** A JSON array of all digests. Bytes stay bytes: they are the larger part. */
-function joined(digests: readonly (string | Buffer)[]): Buffer {
-  const parts: Buffer[] = [];
-  for (const digest of digests) {
-    parts.push(parts.length === 0 ? OPEN : COMMA, typeof digest === 'string' ? Buffer.from(digest) : digest);
-  }
-  return Buffer.concat([...parts, CLOSE]);
-}
-
-/** As many waiting callers as one entry holds, at least one. */
-function takeEntry(partition: Partition): Caller[] {
-  const { waiting } = partition;
-  let count = 1;
-  let bytes = waiting[0]!.bytes;
-  while (count < waiting.length && bytes + waiting[count]!.bytes <= ENTRY_BYTES_MAX) bytes += waiting[count++]!.bytes;
-  if (count === waiting.length) partition.waiting = [];
-  else return waiting.splice(0, count);
-  return waiting;
 }
 
 function refused(message: string): ServiceError {

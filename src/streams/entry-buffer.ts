@@ -1,0 +1,113 @@
+// A stream entry while it fills (inside Appender): the bytes of its XADD as they go to Redis, so that rows and digests are
+// copied once, from where they were made to what the socket sends. ioredis would put each argument into a Buffer of its own
+// and all of them into another.
+//
+//   | room for the head | rows, request by request | digests, moved here when the entry is closed |
+//
+// Invariant: nothing of the callers' memory is held; once `command` was called nothing is added any more.
+// Failure: memory runs back to the pool by `release` alone, and only when Redis has answered: until then a socket may read it.
+import assert from 'node:assert';
+import { Command } from 'ioredis';
+import { ENTRY_FIELD, ENTRY_VERSION } from '../../schemas/entry.ts';
+import type { Slabs } from '../slabs.ts';
+
+/** An XADD whose bytes lie ready. Its key is an argument, too, since a Cluster is asked by it. */
+class EntryCommand extends Command {
+  readonly #bytes: Buffer;
+
+  constructor(key: string, bytes: Buffer) {
+    super('xadd', [key], { replyEncoding: 'latin1' });
+    this.#bytes = bytes;
+  }
+
+  override toWritable(): Buffer {
+    return this.#bytes;
+  }
+}
+
+const VERSION = String(ENTRY_VERSION);
+/** Of a length, in digits, and the line ends around it. */
+const LENGTH_BYTES_MAX = 16;
+/** Between rows and digests, and behind them. */
+const AROUND_DIGESTS_BYTES_MAX = 48;
+const [COMMA, OPEN, CLOSE] = [0x2c, 0x5b, 0x5d];
+
+export class EntryBuffer {
+  readonly #slabs: Slabs;
+  readonly #key: string;
+  /** All of the command that comes before the length of the rows. */
+  readonly #head: string;
+  readonly #rowsAt: number;
+  #bytes: Buffer;
+  #end: number;
+  #digests: Buffer;
+  #digestsEnd = 0;
+
+  /** `bytes`: of what is going to be added first. */
+  constructor(slabs: Slabs, key: string, bytes: number) {
+    this.#slabs = slabs;
+    this.#key = key;
+    this.#head =
+      `*9\r\n$4\r\nXADD\r\n${bulk(key)}${bulk('*')}` +
+      `${bulk(ENTRY_FIELD.version)}${bulk(VERSION)}${bulk(ENTRY_FIELD.rows)}`;
+    this.#rowsAt = Buffer.byteLength(this.#head) + LENGTH_BYTES_MAX;
+    this.#end = this.#rowsAt;
+    this.#bytes = slabs.take(this.#rowsAt + bytes);
+    this.#digests = slabs.take(bytes / 2);
+  }
+
+  /** Of rows and digests. */
+  get length(): number {
+    return this.#end - this.#rowsAt + this.#digestsEnd;
+  }
+
+  /** Both are copied. A text may hold several digests, separated by commas. */
+  add(rows: Buffer, digests: readonly (string | Buffer)[]): void {
+    const end = this.#end + rows.length;
+    if (end > this.#bytes.length) this.#bytes = this.#slabs.grow(this.#bytes, this.#end, end);
+    this.#bytes.set(rows, this.#end);
+    this.#end = end;
+    for (const digest of digests) this.#addDigest(digest);
+  }
+
+  #addDigest(digest: string | Buffer): void {
+    // A UTF-16 unit is at most three bytes of UTF-8.
+    const longest = this.#digestsEnd + 1 + (typeof digest === 'string' ? 3 : 1) * digest.length;
+    if (longest > this.#digests.length) this.#digests = this.#slabs.grow(this.#digests, this.#digestsEnd, longest);
+    this.#digests[this.#digestsEnd++] = this.#digestsEnd === 1 ? OPEN : COMMA;
+    if (typeof digest === 'string') this.#digestsEnd += this.#digests.write(digest, this.#digestsEnd);
+    else {
+      this.#digests.set(digest, this.#digestsEnd);
+      this.#digestsEnd += digest.length;
+    }
+  }
+
+  /** Closes the entry. */
+  command(): Command {
+    const needed = this.#end + this.#digestsEnd + AROUND_DIGESTS_BYTES_MAX;
+    if (needed > this.#bytes.length) this.#bytes = this.#slabs.grow(this.#bytes, this.#end, needed);
+    const bytes = this.#bytes;
+    const head = `${this.#head}$${this.#end - this.#rowsAt}\r\n`;
+    const start = this.#rowsAt - head.length;
+    assert(start >= 0, 'no room for the head');
+    bytes.write(head, start, 'latin1');
+    let at = this.#end;
+    at += bytes.write(`\r\n${bulk(ENTRY_FIELD.digests)}$${this.#digestsEnd + 1}\r\n`, at, 'latin1');
+    bytes.set(this.#digests.subarray(0, this.#digestsEnd), at);
+    at += this.#digestsEnd;
+    bytes[at++] = CLOSE;
+    at += bytes.write('\r\n', at, 'latin1');
+    return new EntryCommand(this.#key, bytes.subarray(start, at));
+  }
+
+  /** Redis has answered the command: nobody reads its bytes any more. */
+  release(): void {
+    this.#slabs.give(this.#bytes);
+    this.#slabs.give(this.#digests);
+  }
+}
+
+/** ASCII, as Redis's protocol has it. */
+function bulk(text: string): string {
+  return `$${text.length}\r\n${text}\r\n`;
+}
