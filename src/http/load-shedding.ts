@@ -10,9 +10,10 @@
 //   calm       Everybody comes in, within the hard bounds (count, backlog, nothing answered for OVERDUE_MS). Pauses (collector,
 //              disk, a neighbour on the processor) make some waits long and are forgiven: a queue that drains is no overload.
 //   strained   begins when, for STANDING_MS, not one submission was answered that had waited less than WAIT_MS_MAX: the queue
-//              stands (CoDel's sign). Then no more are in hand than are served in WAIT_MS_MAX at the best rate of late, and no
-//              turn takes more than what comes in its first TURN_MS_MAX. The one bounds the wait of those who are let in, the
-//              other of those who are refused. A few are taken in any case, so that a slow machine goes on working.
+//              stands (CoDel's sign); or when so many were met in one turn that it has lasted for CALM_TURN_MS_MAX. Then no
+//              more are in hand than are served in WAIT_MS_MAX at the best rate of late, and no turn takes more than what it
+//              meets in its first TURN_MS_MAX. The one bounds the wait of those who are let in, the other of those who are
+//              refused. A few are taken in any case, so that a slow machine goes on working.
 //              (The age of the oldest in hand as the bound, tried first, lets in three times too much before it notices.)
 //   calm again once nobody had to be refused for CALM_MS.
 //
@@ -26,8 +27,10 @@ import { FairShares } from './fair-shares.ts';
 
 /** In overload those who are let in wait about so long: several times what a batch takes at full load. */
 export const WAIT_MS_MAX = 200;
-/** A turn that has lasted so long takes no more: those who are still in their sockets shall hear soon. */
-export const TURN_MS_MAX = 10;
+/** A turn that has lasted so long takes no more: those who are still in their sockets shall hear soon. Eight batches of 100. */
+export const TURN_MS_MAX = 5;
+/** In calm a turn may last so long with IN_HAND_MIN taken: it takes a pause of 200 ms at half load to get there. */
+export const CALM_TURN_MS_MAX = 100;
 /** Rates and shortest waits are taken so often; the best of a second's counts, since a pause says nothing of what can be done. */
 const WINDOW_MS = 125;
 const RATES_KEPT = 8;
@@ -147,7 +150,7 @@ export class LoadShedding {
     if (this.#options.backlogFull()) return 'backlog';
     if (this.#inHand >= this.#inHandMax) return 'count';
     if (this.#inHand >= IN_HAND_MIN && nowMs - this.#answeredMs > OVERDUE_MS) return 'overdue';
-    if (!this.#strained && turnMs > WAIT_MS_MAX && this.#takenInTurn >= IN_HAND_MIN) this.#strain(nowMs);
+    if (!this.#strained && turnMs > CALM_TURN_MS_MAX && this.#takenInTurn >= IN_HAND_MIN) this.#strain(nowMs);
     if (!this.#strained) return undefined;
     if (this.#takenInTurn >= OF_TURN_MIN && turnMs > TURN_MS_MAX * factor) return 'turn';
     return this.#inHand >= this.#inHandStrained * factor ? 'wait' : undefined;
