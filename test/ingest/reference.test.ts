@@ -72,8 +72,8 @@ t.test('plain path, ordinary path and the reference agree', async (t) => {
     { numRuns: Math.ceil(EVENTS / EVENTS_PER_BODY), seed },
   );
   t.comment(JSON.stringify(counts));
-  t.ok(counts.plain > counts.events / 4, `${counts.plain} of ${counts.events} events were plain`);
-  t.ok(counts.blocked > EVENTS / 20 && counts.allowed > EVENTS / 10 && counts.redacted > 0, 'every outcome occurs');
+  t.ok(counts.plain > counts.events / 10, `${counts.plain} of ${counts.events} events were plain`);
+  t.ok(counts.blocked > EVENTS / 100 && counts.allowed > EVENTS / 20 && counts.redacted > 0, 'every outcome occurs');
 });
 
 /** null: a flaw made a time that the reference does not know. */
