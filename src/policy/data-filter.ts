@@ -4,11 +4,11 @@
 // Blocks with `block` among its actions; `alert` alone tells and lets pass.
 import { PATTERNS_MAX } from '../limits.ts';
 import { DETECTOR_NAMES, DETECTORS, type DetectorName } from './detectors.ts';
-import { mistakeInPattern } from './match.ts';
+import { readPattern } from './match.ts';
 import { type Path, parsePath } from './path.ts';
 import { below, type Mistakes } from './policy-error.ts';
 import type { Conditions, PolicyKind } from './policy-kind.ts';
-import { compilePattern } from './program.ts';
+import type { Pattern } from './program.ts';
 import { detectorNeedle, type Needle, patternNeedle } from './scanner.ts';
 
 /** `needles` are the patterns in their order, then the detectors in theirs. `fields` null: the whole payload. */
@@ -49,15 +49,13 @@ export function needleDetail(terms: DataFilterTerms, index: number): { detector:
 
 function readPatterns(value: unknown, at: string, mistakes: Mistakes): Needle[] {
   const list = readList(value, at, PATTERNS_MAX, mistakes);
-  let isSound = true;
+  const patterns: Pattern[] = [];
   list.forEach((source, i) => {
-    const sentence = mistakeInPattern(source);
-    if (sentence === null) return;
-    isSound = false;
-    mistakes.add(below(at, i), sentence);
+    const pattern = readPattern(source);
+    if (typeof pattern === 'string') mistakes.add(below(at, i), pattern);
+    else patterns.push(pattern);
   });
-  if (!isSound) return [];
-  const patterns = list.map(compilePattern);
+  if (patterns.length < list.length) return [];
   const instructions = patterns.reduce(
     (sum, pattern) => sum + (pattern.literal === null ? pattern.instructions.length : 0),
     0,

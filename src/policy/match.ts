@@ -10,7 +10,7 @@ import { type Demand, demandsOf } from './gate.ts';
 import { ITEM_UNITS, type Path, visitPath } from './path.ts';
 import { PlainText } from './plain-text.ts';
 import { below, type Mistakes } from './policy-error.ts';
-import { compilePattern, PatternError } from './program.ts';
+import { compilePattern, type Pattern, PatternError } from './program.ts';
 import { TextPattern } from './text-pattern.ts';
 
 /** What of an event the paths can reach. */
@@ -196,14 +196,19 @@ function mistakeIn(name: string, operand: unknown, operators: ReadonlyMap<string
   }
 }
 
-export function mistakeInPattern(source: unknown): string | null {
+/** The pattern, or what is wrong with it. */
+export function readPattern(source: unknown): Pattern | string {
   try {
-    compilePattern(source);
-    return null;
+    return compilePattern(source);
   } catch (error) {
     if (error instanceof PatternError) return error.message;
     throw error;
   }
+}
+
+function mistakeInPattern(source: unknown): string | null {
+  const pattern = readPattern(source);
+  return typeof pattern === 'string' ? pattern : null;
 }
 
 function isScalar(value: unknown): value is Scalar {

@@ -31,18 +31,31 @@ export type Entry = {
   /** What must stand in the payload for the rule to match, by the numbers of the set's literals; null: nothing is known. */
   gate: readonly (readonly number[])[] | null;
 };
-/** A scanner with its walker. `fields` null: of the whole payload. */
+/**
+ * A scanner with its walker, made when the first event has to be looked at: laying patterns out costs more than all else of a
+ * set, and where gates are shut nobody asks. `fields` null: of the whole payload.
+ */
 export class Filter {
   readonly fields: readonly Path[] | null;
-  readonly scanner: Scanner;
-  readonly walker: Walker;
   readonly wanted: Uint8Array;
+  readonly #needles: readonly Needle[];
+  #walker: Walker | undefined;
+  #scanner: Scanner | undefined;
 
   constructor(needles: readonly Needle[], fields: readonly Path[] | null) {
     this.fields = fields;
-    this.scanner = new Scanner(needles);
-    this.walker = new Walker(this.scanner);
     this.wanted = new Uint8Array(needles.length);
+    this.#needles = needles;
+  }
+
+  get scanner(): Scanner {
+    this.#scanner ??= new Scanner(this.#needles);
+    return this.#scanner;
+  }
+
+  get walker(): Walker {
+    this.#walker ??= new Walker(this.scanner);
+    return this.#walker;
   }
 }
 
