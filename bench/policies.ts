@@ -1,9 +1,12 @@
 // Question: what does an event cost against the number of policies, of patterns, and against the size of its payload?
-// Method: batches over a closed loop, one thing changed at a time, all settings in turns, medians over the turns. What counts
-// is the processor time of the front per event. Policies beyond the five of every line name other tools, types and models
+// Method: batches over a closed loop, one thing changed at a time, all settings in turns, medians over the turns; a first turn
+// warms up and is not counted, else the settings that come first pay for the compiler. What counts is the processor time of the
+// front per event, and beside it what judging costs by itself (policies-inside.ts), since the front's is mostly its sockets'.
+// Few connections, so that large bodies are not measured by the memory that waits with them. Policies beyond the five of every line name other tools, types and models
 // than the events have, as most policies of an account concern most events not at all; patterns are all run over every string.
 import { gatehouse } from './contenders.ts';
 import { whenDrained } from './gauges.ts';
+import { costsInside, type Inside } from './policies-inside.ts';
 import { beginLine, hand, type Row } from './report.ts';
 import { startBenchService } from './service.ts';
 import { makeAgents, setPolicies } from './setup.ts';
@@ -15,7 +18,8 @@ const PATTERN_COUNTS = [0, 5, 50];
 const PAYLOAD_KB = [0.5, 4, 64];
 /** Small enough for 64 KB events; the same for all sizes, so that only the size differs. */
 const SIZED_BATCH = 16;
-const CONNECTIONS = 32;
+const CONNECTIONS = 8;
+const WARM_UP_SECONDS = 1;
 const KB = 1024;
 
 type Setting = { about: 'policies' | 'patterns' | 'payload KB'; x: number; policies: PolicyOrder[]; load: Requests };
@@ -33,11 +37,17 @@ export async function policies(options: { turns: number; seconds: number }): Pro
       before: () => setPolicies(service, setting.policies),
     }));
     const settle = async () => void (await whenDrained(service));
+    const inside = costsInside(
+      settings.map(({ policies, load }) => ({ policies, body: load.bodies[0]!, events: load.eventsPerRequest })),
+    );
+    await takeTurns(entrants, { turns: 1, seconds: WARM_UP_SECONDS, settle });
     const results = await takeTurns(entrants, { ...options, settle });
     const front = (setting: Setting) => results.get(nameOf(setting))!.cpu['front']!;
-    const rows = settings.map((setting) =>
-      rowOf(setting, results.get(nameOf(setting))!, front(fiveOf(settings, setting))),
-    );
+    const rows = settings.map((setting, i) => {
+      const five = fiveOf(settings, setting);
+      const own = { inside: inside[i]!, five: inside[settings.indexOf(five)]! };
+      return rowOf(setting, results.get(nameOf(setting))!, front(five), own);
+    });
     const charts = (['policies', 'patterns', 'payload KB'] as const).map((about) => {
       const own = settings.filter((setting) => setting.about === about);
       return costChart(
@@ -123,7 +133,12 @@ function fiveOf(settings: readonly Setting[], { about }: Setting): Setting {
   )!;
 }
 
-function rowOf({ about, x }: Setting, turn: Turn, five: number): Row {
+function rowOf(
+  { about, x }: Setting,
+  turn: Turn,
+  five: number,
+  { inside, five: fiveInside }: { inside: Inside; five: Inside },
+): Row {
   const { 'front, CPU µs an event': front, ...cells } = turnCells(turn);
   const against =
     about === 'payload KB'
@@ -133,6 +148,9 @@ function rowOf({ about, x }: Setting, turn: Turn, five: number): Row {
     '': `${x} ${about === 'payload KB' ? 'KB of payload' : about}`,
     'front, CPU µs an event': front,
     ...against,
+    'read and judge, ns an event': inside.plainNs,
+    [`that to ${about === 'payload KB' ? '0.5 KB' : 'five'}`]: inside.plainNs / fiveInside.plainNs,
+    'judge parsed values, ns an event': inside.valuesNs,
     ...cells,
   };
 }

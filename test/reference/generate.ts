@@ -13,13 +13,13 @@ const WORDS = [
   'send_money',
   'secret',
   'SECRET',
-  'sk-0123',
+  'sk-0123!',
   'päss',
   'x/y',
   '"q"',
   '\\',
   'line\nend',
-].concat(['😀', '😀!', '7', '', '@', 'abab', 'b.a', '\ud83d', '\ude00x', '\u0000', 'ſecret', 'K', '\u2028', 'a~b']);
+].concat(['😀', '😀!', '7', '', '@', 'abab', 'a. ', '\ud83d', '\ude00x', '\u0000', 'ſecret', 'K', '\u2028', 'a~b']);
 const KEYS = ['tool', 'model', 'token_count', 'tokens_used', 'arguments', 'amount', 'text', 'list', '0', '1'].concat([
   'constructor',
   '__proto__',
