@@ -151,15 +151,15 @@ function countAppended(metrics: Metrics): (appended: Appended) => void {
   };
 }
 
-function countAccepted(metrics: Metrics): (outcome: 'allowed' | 'blocked' | 'pending') => void {
+function countAccepted(metrics: Metrics): (outcome: 'allowed' | 'blocked' | 'pending', events: number) => void {
   const all = metrics.counter('gatehouse_accepted_events_total', {});
   const byOutcome = {
     allowed: metrics.counter('gatehouse_events_total', { outcome: 'allowed' }),
     blocked: metrics.counter('gatehouse_events_total', { outcome: 'blocked' }),
     pending: metrics.counter('gatehouse_events_total', { outcome: 'pending' }),
   };
-  return (outcome) => {
-    all.inc();
-    byOutcome[outcome].inc();
+  return (outcome, events) => {
+    all.inc(events);
+    byOutcome[outcome].inc(events);
   };
 }

@@ -22,6 +22,7 @@ import { ServiceError } from '../errors.ts';
 import { parseJson } from '../ingest/json.ts';
 import type { Idempotency } from '../registry/idempotency.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
+import { Slabs } from '../slabs.ts';
 import { errorDetails, validationFailed } from '../validation.ts';
 import { type Authenticator, admit, authorize } from './authenticate.ts';
 import type { Exchange } from './exchange.ts';
@@ -73,6 +74,7 @@ export class Entry {
 export class Door {
   readonly #parts: DoorParts;
   #shed = 0;
+  readonly #slabs = new Slabs();
 
   constructor(parts: DoorParts) {
     this.#parts = parts;
@@ -119,6 +121,7 @@ export class Door {
       contentLength: head.contentLength,
       bytesMax: entry.bytesMax,
       budget: this.#parts.budget,
+      slabs: this.#slabs,
     });
   }
 
@@ -155,7 +158,11 @@ export class Door {
     if (exchange.over) return; // the client has left: nothing begins that nobody waits for
     if (entry.isSubmission) exchange.waitsSinceMs = this.#parts.shedding.take(principal.account, bytes.length);
     if (entry.writes) exchange.writing = 'begun';
-    exchange.send(await route.handle(call, this.#parts));
+    try {
+      exchange.send(await route.handle(call, this.#parts));
+    } finally {
+      request.body?.release();
+    }
   }
 
   /** Answers a submission for which there is no time. No error is made and nothing is logged for each: it must cost little. */

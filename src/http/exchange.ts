@@ -108,14 +108,13 @@ export class Exchange {
     this.requestId = head.requestId;
   }
 
-  /** Calls `onChunk` with a copy of each piece of the body; must be called inside the handler. */
-  onData(onChunk: (chunk: Buffer, isLast: boolean) => void): void {
+  /** Calls `onChunk` with each piece of the body, which is gone when that returns; must be called inside the handler. */
+  onData(onChunk: (chunk: Uint8Array, isLast: boolean) => void): void {
     this.#res.onData((chunk, isLast) => {
       if (this.#over) return;
       try {
-        // uWS takes the chunk's memory back when this returns.
         if (isLast) this.closeIfEarly = false;
-        onChunk(Buffer.from(new Uint8Array(chunk)), isLast);
+        onChunk(new Uint8Array(chunk), isLast);
       } catch (error) {
         this.fail(error);
       }
@@ -123,14 +122,14 @@ export class Exchange {
   }
 
   send(reply: Reply): void {
-    if (this.#over) return;
-    const flaw = flawOf(reply);
-    if (flaw !== undefined) {
-      this.fail(new Error(flaw));
-      return;
+    if (!this.#over) {
+      const flaw = flawOf(reply);
+      if (flaw === undefined) {
+        this.#finish(reply.status);
+        this.#corked(reply, AT_LEISURE);
+      } else this.fail(new Error(flaw));
     }
-    this.#finish(reply.status);
-    this.#corked(reply, AT_LEISURE);
+    reply.onSent?.();
   }
 
   /** Answers an error. Details, `recorded`, `Retry-After` and the log line follow from it. */
@@ -225,9 +224,12 @@ export class Exchange {
     const asksToClose = !force && (this.closing || this.closeIfEarly || this.#host.draining);
     const type = reply.contentType === undefined ? JSON_TYPE : `${reply.contentType}${FIXED_HEADERS}`;
     res.writeStatus(REASONS[reply.status]!);
-    res.writeHeader('X-Request-Id', this.requestId);
+    // Each call into uWS costs as much as what it writes, so the two headers of nearly every answer are one.
+    res.writeHeader(
+      'X-Request-Id',
+      reply.body === undefined ? this.requestId : `${this.requestId}\r\nContent-Type: ${type}`,
+    );
     for (const name in reply.headers) res.writeHeader(name, reply.headers[name]!);
-    if (reply.body !== undefined) res.writeHeader('Content-Type', type);
     if (asksToClose) res.writeHeader('Connection', 'close');
     if (reply.body !== undefined && !this.isHead) {
       res.end(padding === '' ? reply.body : `${reply.body}${padding}`, force);

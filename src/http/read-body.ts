@@ -1,11 +1,13 @@
 // Reads a request's body into one buffer (step 4: after scope and request limit; the bytes may come earlier and wait).
 // Reading begins inside the handler, since uWS drops what nobody listens to; the verdict is taken when its turn comes, so
 // that a caller without a key hears 401 and not 413.
+// The bytes are copied once, from uWS's memory into a slab that goes back when the handler has settled (`release`).
 // Invariant: no more than `bytesMax` are held for a request, and no more than BODY_BYTES_HELD_MAX by the process. A body
 // that is too large is refused at its Content-Length or at the chunk that crosses the bound; the rest is dropped as it comes.
 // A client that leaves, stalls or drips is ended by uWS (10 s, 16 KB/s); what it had sent is dropped then.
 import { ServiceError } from '../errors.ts';
 import { BODY_BYTES_HELD_MAX } from '../limits.ts';
+import type { Slabs } from '../slabs.ts';
 import type { Exchange } from './exchange.ts';
 
 /** Bytes of bodies that this process holds, from their arrival to the answer. */
@@ -37,7 +39,11 @@ export type BodyOptions = {
   contentLength: number;
   bytesMax: number;
   budget: BodyBudget;
+  slabs: Slabs;
 };
+
+/** Taken for a body of unknown length; it grows. */
+const CHUNKED_BYTES = 16 * 1024;
 
 /**
  * Begins to read. The promise of `whole()` rejects with `payload_too_large` or `unavailable`; it stays pending for ever when
@@ -46,7 +52,7 @@ export type BodyOptions = {
 export class BodyReader {
   readonly #exchange: Exchange;
   readonly #options: BodyOptions;
-  #chunks: Buffer[] = [];
+  #slab: Buffer | undefined;
   #bytes = 0;
   #body: Buffer | undefined;
   #refusal: ServiceError | undefined;
@@ -80,7 +86,13 @@ export class BodyReader {
     });
   }
 
-  #take(chunk: Buffer, isLast: boolean): void {
+  /** Nobody reads the body any more. To be called once the handler has settled. */
+  release(): void {
+    if (this.#body !== undefined) this.#giveBack();
+  }
+
+  /** `chunk` is uWS's own memory and gone when this returns. */
+  #take(chunk: Uint8Array, isLast: boolean): void {
     if (this.#refusal !== undefined || this.#body !== undefined) return;
     const { bytesMax, budget } = this.#options;
     if (this.#bytes + chunk.length > bytesMax) this.#refuse(tooLarge(bytesMax));
@@ -88,12 +100,15 @@ export class BodyReader {
     else this.#keep(chunk, isLast);
   }
 
-  #keep(chunk: Buffer, isLast: boolean): void {
-    this.#bytes += chunk.length;
-    this.#chunks.push(chunk);
+  #keep(chunk: Uint8Array, isLast: boolean): void {
+    const { contentLength, slabs } = this.#options;
+    const end = this.#bytes + chunk.length;
+    this.#slab ??= slabs.take(Math.max(end, contentLength < 0 ? CHUNKED_BYTES : contentLength));
+    if (end > this.#slab.length) this.#slab = slabs.grow(this.#slab, this.#bytes, end);
+    this.#slab.set(chunk, this.#bytes);
+    this.#bytes = end;
     if (!isLast) return;
-    this.#body = this.#chunks.length === 1 ? chunk : Buffer.concat(this.#chunks, this.#bytes);
-    this.#chunks = [];
+    this.#body = this.#slab.subarray(0, end);
     this.#settle?.();
   }
 
@@ -105,10 +120,16 @@ export class BodyReader {
     this.#settle?.();
   }
 
+  /** Whoever has been given the whole body may still read it; a part of one is nobody's. */
   #drop(): void {
     this.#options.budget.give(this.#bytes);
     this.#bytes = 0;
-    this.#chunks = [];
+    if (this.#body === undefined) this.#giveBack();
+  }
+
+  #giveBack(): void {
+    if (this.#slab !== undefined) this.#options.slabs.give(this.#slab);
+    this.#slab = undefined;
   }
 }
 

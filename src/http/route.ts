@@ -59,6 +59,8 @@ export type Reply = {
   body?: string | Buffer;
   contentType?: string;
   headers?: Record<string, string>;
+  /** Runs when nobody reads `body` any more: it was handed to the socket, or the client has left. */
+  onSent?: (() => void) | undefined;
 };
 
 /** One authorised, sound request. */

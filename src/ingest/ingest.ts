@@ -19,15 +19,7 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Outcome } from '../../schemas/common.ts';
 import { ServiceError } from '../errors.ts';
 import { isId, mintId } from '../ids.ts';
-import {
-  agentInactive,
-  type Decision,
-  decide,
-  type Judgement,
-  judge,
-  type RateCheck,
-  type RuleSet,
-} from '../policy/engine.ts';
+import { agentInactive, type Decision, judge, type RuleSet } from '../policy/engine.ts';
 import type { Keys } from '../redis/keys.ts';
 import type { RegistryCache } from '../registry/cache.ts';
 import type { Appender } from '../streams/append.ts';
@@ -38,6 +30,7 @@ import type { Shape } from './json.ts';
 import { PlainPath, type PlainRead } from './plain-path.ts';
 import type { RateGate } from './rate-gate.ts';
 import { renderBatch, renderEvent, type Verdict } from './reply.ts';
+import { type Judged, settle } from './settle.ts';
 import { type Element, isRejected, readBatch, readSubmission } from './submission.ts';
 import { View } from './view.ts';
 
@@ -49,6 +42,9 @@ export type IngestRequest = {
   idempotencyKey: string | undefined;
 };
 
+/** JSON text. `release`: to be called when nobody reads the body any more; left out where the collector may see to it. */
+export type Answer = { body: string | Buffer; release?: (() => void) | undefined };
+
 export type IngestParts = {
   cache: Pick<RegistryCache, 'agent' | 'rules'>;
   gate: Pick<RateGate, 'ask'>;
@@ -56,8 +52,8 @@ export type IngestParts = {
   once: Pick<AppendOnce, 'begin' | 'append' | 'release'>;
   backlog: Pick<Backlog, 'full'>;
   keys: Keys;
-  /** Called once per accepted event, after its append. */
-  onAccepted: (outcome: Outcome) => void;
+  /** Called after their append, for so many neighbours of a request at once. */
+  onAccepted: (outcome: Outcome, events: number) => void;
   /** Called for a rule that could not be evaluated and so counted as a match (fail closed): `error`, `expression_error`, `budget`. */
   onUnevaluated: (reason: string) => void;
 };
@@ -73,21 +69,27 @@ export class Ingest {
   }
 
   /** One event (spec 4.5). Answers the JSON text of the Event. */
-  async single(request: IngestRequest): Promise<string | Buffer> {
+  single(request: IngestRequest): Promise<Answer> {
     const plain = this.#readPlain(request, 'one');
-    if (plain !== undefined) return this.#acceptPlain(request, 'one', plain);
-    const submission = readSubmission(request.body, Date.now());
-    const verdicts = await this.#accept(request, [submission]);
-    return renderEvent(request.agentId, submission, verdicts[0]!);
+    return plain === undefined ? this.#acceptOne(request) : this.#acceptPlain(request, 'one', plain);
   }
 
   /** Up to 100 events (spec 4.7). Answers the JSON text of the results, in the order of submission. */
-  async batch(request: IngestRequest): Promise<string | Buffer> {
+  batch(request: IngestRequest): Promise<Answer> {
     const plain = this.#readPlain(request, 'many');
-    if (plain !== undefined) return this.#acceptPlain(request, 'many', plain);
+    return plain === undefined ? this.#acceptMany(request) : this.#acceptPlain(request, 'many', plain);
+  }
+
+  async #acceptOne(request: IngestRequest): Promise<Answer> {
+    const submission = readSubmission(request.body, Date.now());
+    const verdicts = await this.#accept(request, [submission]);
+    return { body: renderEvent(request.agentId, submission, verdicts[0]!) };
+  }
+
+  async #acceptMany(request: IngestRequest): Promise<Answer> {
     const elements = readBatch(request.body, Date.now());
     const verdicts = await this.#accept(request, elements);
-    return renderBatch(request.agentId, elements, verdicts);
+    return { body: renderBatch(request.agentId, elements, verdicts) };
   }
 
   /** undefined: the ordinary path must see it. Whatever has to be fetched first or refused is its business, too. */
@@ -102,15 +104,19 @@ export class Ingest {
     return read === undefined ? undefined : { agent: agent.record, rules, read };
   }
 
-  async #acceptPlain(request: IngestRequest, shape: Shape, { agent, rules, read }: AtHand): Promise<Buffer> {
+  async #acceptPlain(request: IngestRequest, shape: Shape, { agent, rules, read }: AtHand): Promise<Answer> {
     const { account, agentId } = request;
-    if (this.#parts.backlog.full()) throw backlogFull();
-    const judged = await this.#settle(account, agentId, this.#plain!.judge(read, agent, rules));
-    const written = this.#plain!.write(request, shape, { agent, read, judged, now: Date.now() });
-    const { digests, rows, reply } = written;
-    await this.#parts.appender.append({ account, agent: agentId, digests: [digests], events: judged.length, rows });
-    for (const { decision } of judged) this.#count(decision);
-    return reply;
+    try {
+      if (this.#parts.backlog.full()) throw backlogFull();
+      const judgements = this.#plain!.judge(read, agent, rules);
+      const judged = await settle(this.#parts.gate, account, agentId, judgements);
+      const { digests, rows, answer } = this.#plain!.write(request, shape, { agent, read, judged, now: Date.now() });
+      await this.#parts.appender.append({ account, agent: agentId, digests: [digests], events: judged.length, rows });
+      this.#count(judged);
+      return answer;
+    } finally {
+      this.#plain!.release(read);
+    }
   }
 
   async #accept(request: IngestRequest, elements: Element[]): Promise<Verdict[]> {
@@ -120,7 +126,7 @@ export class Ingest {
       const { events, verdicts } = await this.#decide(request, agent, elements);
       const { digests, rows } = encodeEvents(events);
       await this.#parts.appender.append({ account, agent: agentId, digests, rows });
-      for (const { decision } of events) this.#count(decision);
+      this.#count(events);
       return verdicts;
     }
     return this.#acceptOnce(request, agent, elements, idempotencyKey);
@@ -148,7 +154,7 @@ export class Ingest {
         rows,
         outcome: JSON.stringify(verdicts),
       });
-      for (const { decision } of events) this.#count(decision);
+      this.#count(events);
       return verdicts;
     } catch (error) {
       // After a lost answer the record stays until it expires: the append may have landed, and its outcome with it.
@@ -194,48 +200,24 @@ export class Ingest {
     const cached = this.#parts.cache.rules(account);
     const rules: RuleSet = cached instanceof Promise ? await cached : cached;
     const judgements = elements.map((element) => (isRejected(element) ? null : judge(rules, new View(element, agent))));
-    return this.#settle(account, agent.id, judgements);
+    return settle(this.#parts.gate, account, agent.id, judgements);
   }
 
-  /** Asks for what the judgements leave to counters; null stays a hole. */
-  async #settle(account: string, agentId: string, judgements: readonly (Judgement | null)[]): Promise<Judged[]> {
-    const checks: RateCheck[] = [];
-    for (const judgement of judgements)
-      if (judgement !== null) for (const check of judgement.rateChecks) checks.push(check);
-    const counts = checks.length === 0 ? [] : await this.#parts.gate.ask(account, agentId, checks);
-    let at = 0;
-    return judgements.map((judgement) => {
-      if (judgement === null) return undefined as never;
-      const own = judgement.rateChecks.length;
-      if (own === 0) return { decision: decide(judgement, NONE_OVER, mintApprovalId), countedAt: undefined };
-      const over: boolean[] = [];
-      let countedAt = 0;
-      for (const end = at + own; at < end; at++) {
-        over.push(counts[at]!.over);
-        countedAt = Math.max(countedAt, counts[at]!.atMs);
-      }
-      return { decision: decide(judgement, over, mintApprovalId), countedAt };
-    });
-  }
-
-  #count(decision: Decision): void {
-    this.#parts.onAccepted(decision.outcome);
-    for (const { detail } of decision.matches)
-      if (typeof detail['reason'] === 'string') this.#parts.onUnevaluated(detail['reason']);
+  #count(judged: readonly { decision: Decision }[]): void {
+    let from = 0;
+    for (let i = 1; i <= judged.length; i++) {
+      const { decision } = judged[from]!;
+      if (i < judged.length && judged[i]!.decision === decision) continue;
+      this.#parts.onAccepted(decision.outcome, i - from);
+      for (const { detail } of decision.matches)
+        if (typeof detail['reason'] === 'string') this.#parts.onUnevaluated(detail['reason']);
+      from = i;
+    }
   }
 }
 
 /** A plain body, with what it is judged by. */
 type AtHand = { agent: AgentRecord; rules: RuleSet; read: PlainRead };
-
-/** `countedAt`: epoch ms, where rate limits counted the event. */
-export type Judged = { decision: Decision; countedAt: number | undefined };
-
-const NONE_OVER: readonly boolean[] = [];
-
-function mintApprovalId(): string {
-  return mintId('approval', Date.now());
-}
 
 function backlogFull(): ServiceError {
   return new ServiceError('unavailable', 'The backlog is full; nothing was recorded.', {

@@ -9,18 +9,18 @@ import { parseTime } from '../../schemas/time.ts';
 import { mintId } from '../ids.ts';
 import { ALLOWED, type Decision, type Judgement, judge, type RuleSet, type TextView } from '../policy/engine.ts';
 import { encodeEvents } from './encode.ts';
-import type { IngestRequest, Judged } from './ingest.ts';
+import type { Answer, IngestRequest } from './ingest.ts';
 import type { Shape } from './json.ts';
 import { BITS_WORD, FLAG, fitsDigits, type PlainBody, PlainEvents, RECORD_WORDS, WORD } from './plain.ts';
 import { renderEvent } from './reply.ts';
+import type { Judged } from './settle.ts';
 import { isTimely, type Submission } from './submission.ts';
 import { View } from './view.ts';
 
 /** A plain body, and when its events happened (epoch ms). */
 export type PlainRead = { body: PlainBody; occurredAt: Float64Array };
-export type PlainWritten = { rows: Buffer; digests: Buffer; reply: Buffer };
-
-const BEFORE = { one: Buffer.alloc(0), many: Buffer.from('{"results":[') };
+/** `rows` and `digests` stand until the next body is read or written: whoever keeps them copies them at once. */
+export type PlainWritten = { rows: Buffer; digests: Buffer; answer: Answer };
 
 export class PlainPath {
   readonly #events = new PlainEvents();
@@ -57,16 +57,23 @@ export class PlainPath {
     { agent, read, judged, now }: { agent: AgentRecord; read: PlainRead; judged: readonly Judged[]; now: number },
   ): PlainWritten {
     const { body, occurredAt } = read;
-    this.#events.begin(body, request);
+    const events = this.#events;
+    events.begin(body, request, shape);
     for (let i = 0; i < body.events; i++) {
       const { decision, countedAt } = judged[i]!;
       const receivedAt = countedAt ?? now;
       const at = occurredAt[i]!;
       if (decision === ALLOWED && isSimple(body, i) && fitsDigits(at) && fitsDigits(receivedAt))
-        this.#events.allow(i, at, receivedAt);
-      else this.#events.insert(made(request, agent, submissionOf(body, i, at), { decision, receivedAt }));
+        events.allow(i, at, receivedAt);
+      else events.insert(made(request, agent, submissionOf(body, i, at), { decision, receivedAt }));
     }
-    return this.#events.finish(BEFORE[shape], shape === 'one' ? BEFORE.one : Buffer.from(`],"total":${body.events}}`));
+    const { rows, digests, reply, release } = events.finish();
+    return { rows, digests, answer: { body: reply, release } };
+  }
+
+  /** Nobody asks about these events any more. */
+  release({ body }: PlainRead): void {
+    this.#events.release(body);
   }
 }
 

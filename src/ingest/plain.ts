@@ -18,7 +18,9 @@ import { ID_CHARACTERS, ID_PREFIXES, ID_TIME_CHARACTERS, idTime } from '../ids.t
 import { ALLOWED } from '../policy/engine.ts';
 import { LITERAL_CHARACTERS_MAX } from '../policy/gate.ts';
 import { LITERALS_MAX } from '../policy/rule-index.ts';
+import { Slabs } from '../slabs.ts';
 import type { FastBuffer } from './encode.ts';
+import type { Shape } from './json.ts';
 import { literalTable } from './literal-table.ts';
 
 type Exports = {
@@ -65,10 +67,11 @@ export const FLAG = { escapedUnicode: 1, tool: 2, oddTool: 4, oddColumn: 16 } as
 
 /** Vectors are read whole, so a few bytes of ours follow whatever is read. */
 const SLACK = 64;
+const TWO_32 = 2 ** 32;
 const KEY_HASHES_AT = 1024;
 const RECORDS_AT = KEY_HASHES_AT + 65 * 64 * 4;
 const BLOCKS_AT = RECORDS_AT + RECORD_BYTES * BATCH_EVENTS_MAX + SLACK;
-const BLOCKS = 27;
+const BLOCKS = 28;
 const TIMES_AT = BLOCKS_AT + BLOCKS * 8;
 const RANDOM_AT = TIMES_AT + 128;
 const RANDOM_PER_ID = 16;
@@ -90,7 +93,12 @@ export type PlainBody = {
   readonly events: number;
   /** RECORD_WORDS words an event: see WORD. */
   readonly records: Int32Array;
+  /** The memory of the records. */
+  readonly slab: Buffer;
 };
+
+/** `rows` and `digests` stand until the next body is read or begun; `reply` until `release`. */
+export type Written = { rows: Buffer; digests: Buffer; reply: Buffer; release: (() => void) | undefined };
 
 /** What is the same for all events of a request. */
 export type PlainRequest = { account: string; agentId: string; requestId: string };
@@ -112,14 +120,16 @@ const TEXT = {
   replyType: 20,
   replyReceived: 25,
   replyTail: 26,
+  replyAgent: 27,
 } as const;
+
+const REPLY_OPEN = { one: '', many: '{"results":[' };
 
 export class PlainEvents {
   readonly #memory = new WebAssembly.Memory({ initial: (BODY_AT + 4 * PAGE) / PAGE });
   readonly #wasm: Exports;
   #bytes: FastBuffer;
   #words: Int32Array;
-  #view: DataView;
   #tablesEnd = TABLES_AT;
   #tables = new Map<readonly string[], number>();
   /** The body that lies in memory. */
@@ -129,8 +139,12 @@ export class PlainEvents {
   /** Where the ids' ten characters of time lie in the texts. */
   readonly #idTimes = [0, 0, 0];
   readonly #times = [Number.NaN, Number.NaN];
+  /** The last time of arrival as ids have it. */
+  #idTime = '0'.repeat(ID_TIME_CHARACTERS);
   readonly #starts = { rows: 0, digests: 0, reply: 0 };
-  #parts = noParts();
+  readonly #slabs = new Slabs();
+  #shape: Shape = 'one';
+  #parts: Parts | undefined;
   #written = 0;
   #randomUsed = RANDOM_BYTES;
 
@@ -139,7 +153,6 @@ export class PlainEvents {
     this.#wasm = new WebAssembly.Instance(module, { env: { memory: this.#memory } }).exports as unknown as Exports;
     this.#bytes = Buffer.from(this.#memory.buffer) as FastBuffer;
     this.#words = new Int32Array(this.#memory.buffer);
-    this.#view = new DataView(this.#memory.buffer);
     this.#wasm.placeKeyHashes(KEY_HASHES_AT);
     this.#wasm.placeRecords(RECORDS_AT);
     this.#putFixedTexts();
@@ -147,21 +160,29 @@ export class PlainEvents {
   }
 
   /** null: not plain. `literals`: what to look for in the payloads, at most LITERALS_MAX; the same array means the same ones. */
-  read(bytes: Buffer, shape: 'one' | 'many', literals: readonly string[]): PlainBody | null {
+  read(bytes: Buffer, shape: Shape, literals: readonly string[]): PlainBody | null {
     if (!isUtf8(bytes)) return null;
     this.#current = undefined;
     this.#load(bytes);
     this.#wasm.useLiterals(literals.length === 0 ? 0 : this.#tableOf(literals));
     const events = this.#wasm.scan(BODY_AT, bytes.length, shape === 'many' ? 1 : 0);
     if (events === 0) return null;
-    const from = RECORDS_AT / 4;
-    const records = this.#words.slice(from, from + events * RECORD_WORDS);
-    this.#current = { bytes, events, records };
+    const bytesOfRecords = events * RECORD_BYTES;
+    const slab = this.#slabs.take(bytesOfRecords);
+    slab.set(this.#bytes.subarray(RECORDS_AT, RECORDS_AT + bytesOfRecords));
+    const records = new Int32Array(slab.buffer, slab.byteOffset, bytesOfRecords / 4);
+    this.#current = { bytes, events, records, slab };
     return this.#current;
   }
 
+  /** To be called once for every body that was read, when nobody asks about it any more. */
+  release(body: PlainBody): void {
+    if (this.#current === body) this.#current = undefined;
+    this.#slabs.give(body.slab);
+  }
+
   /** Begins to write the events of a body, which may have been read some time ago. */
-  begin(body: PlainBody, { account, agentId, requestId }: PlainRequest): void {
+  begin(body: PlainBody, request: PlainRequest, shape: Shape): void {
     const rows = align(BODY_AT + body.bytes.length + SLACK);
     const digests = align(rows + body.bytes.length + body.events * AROUND_BYTES_MAX + SLACK);
     const reply = align(digests + body.events * AROUND_BYTES_MAX + SLACK);
@@ -171,20 +192,41 @@ export class PlainEvents {
       this.#words.set(body.records, RECORDS_AT / 4);
       this.#current = body;
     }
-    this.#textsEnd = this.#fixedEnd;
-    const id = `${ID_PREFIXES.event}${'0'.repeat(ID_TIME_CHARACTERS)}`;
-    this.#put(TEXT.rowHead, `${varText(account)}${varText(agentId)}${String.fromCharCode(ID_CHARACTERS)}${id}`, 0);
-    this.#put(TEXT.digestHead, `{"account":"${account}","agent":"${agentId}","id":"${id}`, 1);
-    this.#put(TEXT.replyHead, `{"id":"${id}`, 2);
-    this.#put(TEXT.rowTail, varText(requestId));
-    EVENT_TYPES.forEach((type, i) => {
-      this.#put(TEXT.replyType + i, `","agent_id":"${agentId}","type":"${type}","payload":`);
-    });
-    this.#times.fill(Number.NaN);
-    Object.assign(this.#starts, { rows, digests, reply });
-    this.#parts = noParts();
+    this.#putRequest(request);
+    this.#starts.rows = rows;
+    this.#starts.digests = digests;
+    this.#starts.reply = reply;
+    this.#shape = shape;
+    this.#parts = undefined;
     this.#written = 0;
-    this.#wasm.begin(BLOCKS_AT, TIMES_AT, this.#randomness(body.events), rows, digests, reply);
+    const opened = REPLY_OPEN[shape];
+    if (opened !== '') this.#bytes.latin1Write(opened, reply);
+    this.#wasm.begin(BLOCKS_AT, TIMES_AT, this.#randomness(body.events), rows, digests, reply + opened.length);
+  }
+
+  /** One text, written at once: a call for each of its parts was half of what a single event cost here. */
+  #putRequest({ account, agentId, requestId }: PlainRequest): void {
+    const id = ID_PREFIXES.event + this.#idTime;
+    const rowHead = `${varText(account)}${varText(agentId)}${String.fromCharCode(ID_CHARACTERS)}${id}`;
+    const digestHead = `{"account":"${account}","agent":"${agentId}","id":"${id}`;
+    const replyHead = `{"id":"${id}`;
+    const replyAgent = `","agent_id":"${agentId}`;
+    const rowTail = varText(requestId);
+    const at = this.#fixedEnd;
+    const digestAt = at + rowHead.length;
+    const replyAt = digestAt + digestHead.length;
+    const agentAt = replyAt + replyHead.length;
+    const tailAt = agentAt + replyAgent.length;
+    assert(tailAt + rowTail.length <= TABLES_AT, 'the texts have outgrown their place');
+    this.#bytes.latin1Write(rowHead + digestHead + replyHead + replyAgent + rowTail, at);
+    this.#place(TEXT.rowHead, at, rowHead.length);
+    this.#place(TEXT.digestHead, digestAt, digestHead.length);
+    this.#place(TEXT.replyHead, replyAt, replyHead.length);
+    this.#place(TEXT.replyAgent, agentAt, replyAgent.length);
+    this.#place(TEXT.rowTail, tailAt, rowTail.length);
+    this.#idTimes[0] = digestAt - ID_TIME_CHARACTERS;
+    this.#idTimes[1] = replyAt - ID_TIME_CHARACTERS;
+    this.#idTimes[2] = agentAt - ID_TIME_CHARACTERS;
   }
 
   /** Writes an event that is allowed without a match. Times are epoch ms, `fitsDigits` both. */
@@ -192,41 +234,48 @@ export class PlainEvents {
     if (this.#times[0] !== occurredAt) this.#putTime(0, occurredAt);
     if (this.#times[1] !== receivedAt) {
       this.#putTime(1, receivedAt);
-      const text = idTime(receivedAt);
-      for (const at of this.#idTimes) this.#bytes.latin1Write(text, at);
+      this.#idTime = idTime(receivedAt);
+      for (const at of this.#idTimes) this.#bytes.latin1Write(this.#idTime, at);
     }
     this.#wasm.emit(event, BODY_AT, this.#written++ === 0 ? 1 : 0);
   }
 
   /** Puts what the ordinary path has made of an event in its place. */
   insert({ row, digest, reply }: { row: Buffer; digest: string; reply: string }): void {
-    this.#cut();
+    const parts = this.#cut();
     const comma = this.#written++ === 0 ? '' : ',';
-    this.#parts.rows.push(row);
-    this.#parts.digests.push(Buffer.from(comma + digest));
-    this.#parts.reply.push(Buffer.from(comma + reply));
+    parts.rows.push(row);
+    parts.digests.push(Buffer.from(comma + digest));
+    parts.reply.push(Buffer.from(comma + reply));
   }
 
-  /** What has been written since `begin`, copied out: rows end to end, digests and replies separated by commas. */
-  finish(before: Buffer, after: Buffer): { rows: Buffer; digests: Buffer; reply: Buffer } {
-    const { rows, digests, reply } = this.#parts;
-    const last = this.#views();
-    this.#parts = noParts();
-    return {
-      rows: Buffer.concat([...rows, last.rows]),
-      digests: Buffer.concat([...digests, last.digests]),
-      reply: Buffer.concat([before, ...reply, last.reply, after]),
-    };
+  /** What has been written since `begin`: rows end to end, digests separated by commas, the whole reply. */
+  finish(): Written {
+    if (this.#shape === 'many') {
+      const end = this.#wasm.replyEnd();
+      const written = this.#bytes.latin1Write(`],"total":${this.#written}}`, end);
+      this.#wasm.moveTo(this.#wasm.rowsEnd(), this.#wasm.digestsEnd(), end + written);
+    }
+    if (this.#parts !== undefined) {
+      const { rows, digests, reply } = this.#cut();
+      const [allRows, allDigests, allReply] = [rows, digests, reply].map((parts) => Buffer.concat(parts));
+      return { rows: allRows!, digests: allDigests!, reply: allReply!, release: undefined };
+    }
+    const { rows, digests, reply } = this.#views();
+    const slab = this.#slabs.take(reply.length);
+    slab.set(reply);
+    return { rows, digests, reply: slab.subarray(0, reply.length), release: () => this.#slabs.give(slab) };
   }
 
   /** Takes out what has been written, so that something else can follow it. */
-  #cut(): void {
+  #cut(): Parts {
+    this.#parts ??= { rows: [], digests: [], reply: [] };
     const { rows, digests, reply } = this.#views();
-    if (rows.length === 0) return;
     this.#parts.rows.push(Buffer.from(rows));
     this.#parts.digests.push(Buffer.from(digests));
     this.#parts.reply.push(Buffer.from(reply));
     this.#wasm.moveTo(this.#starts.rows, this.#starts.digests, this.#starts.reply);
+    return this.#parts;
   }
 
   #views(): { rows: Buffer; digests: Buffer; reply: Buffer } {
@@ -261,7 +310,6 @@ export class PlainEvents {
     this.#memory.grow(Math.ceil(missing / PAGE));
     this.#bytes = Buffer.from(this.#memory.buffer) as FastBuffer;
     this.#words = new Int32Array(this.#memory.buffer);
-    this.#view = new DataView(this.#memory.buffer);
   }
 
   #tableOf(literals: readonly string[]): number {
@@ -291,26 +339,33 @@ export class PlainEvents {
     this.#put(TEXT.tokensUsed, ',"tokensUsed":');
     this.#put(TEXT.trace, ',"trace_id":"');
     this.#put(TEXT.time, ',"timestamp":"');
+    EVENT_TYPES.forEach((type, i) => {
+      this.#put(TEXT.replyType + i, `","type":"${type}","payload":`);
+    });
     this.#put(TEXT.replyReceived, '","received_at":"');
     this.#put(TEXT.replyTail, `","policy_result":${ALLOWED.resultJson}}`);
   }
 
-  /** `idTime`: which of the places of an id's time lies at the text's end. */
-  #put(number: number, text: string, idTime?: number): void {
+  #put(number: number, text: string): void {
     const at = this.#textsEnd;
-    this.#view.setUint32(BLOCKS_AT + number * 8, at, true);
-    this.#view.setUint32(BLOCKS_AT + number * 8 + 4, text.length, true);
     assert(at + text.length <= TABLES_AT, 'the texts have outgrown their place');
     this.#bytes.latin1Write(text, at);
+    this.#place(number, at, text.length);
     this.#textsEnd = at + text.length;
-    if (idTime !== undefined) this.#idTimes[idTime] = this.#textsEnd - ID_TIME_CHARACTERS;
   }
 
+  #place(number: number, at: number, length: number): void {
+    const word = BLOCKS_AT / 4 + 2 * number;
+    this.#words[word] = at;
+    this.#words[word + 1] = length;
+  }
+
+  /** i64, 13 digits, 24 characters of ISO: see wasm/write.ts. */
   #putTime(which: 0 | 1, ms: number): void {
     const at = TIMES_AT + which * 48;
-    this.#view.setBigInt64(at, BigInt(ms), true);
-    this.#bytes.latin1Write(String(ms), at + 8);
-    this.#bytes.latin1Write(isoTime(ms), at + 24);
+    this.#words[at / 4] = (ms % TWO_32) | 0;
+    this.#words[at / 4 + 1] = ms / TWO_32;
+    this.#bytes.latin1Write(`${ms}   ${isoTime(ms)}`, at + 8);
     this.#times[which] = ms;
   }
 }
@@ -321,10 +376,6 @@ export function fitsDigits(ms: number): boolean {
 }
 
 type Parts = { rows: Buffer[]; digests: Buffer[]; reply: Buffer[] };
-
-function noParts(): Parts {
-  return { rows: [], digests: [], reply: [] };
-}
 
 /** Short ASCII text behind its length, as RowBinary has it. */
 function varText(text: string): string {

@@ -7,10 +7,12 @@ import type { CounterCheck, Counters } from '../policy/counters.ts';
 import type { RateCheck } from '../policy/engine.ts';
 import type { Keys } from '../redis/keys.ts';
 
-/** What the counters said to one check: is its event over the threshold, and when was it counted (epoch ms, Redis's clock)? */
-export type Count = { over: boolean; atMs: number };
+/** Places at one counter, for as many events. */
+export type Ask = { check: RateCheck; places: number };
+/** How many of the places are within the threshold, first come first; and when they were counted (epoch ms, Redis's clock). */
+export type Count = { granted: number; atMs: number };
 
-type Waiting = { answers: Count[]; index: number };
+type Waiting = { answers: Count[]; index: number; places: number };
 type Group = { check: CounterCheck; waiting: Waiting[] };
 type Asker = { answers: Count[]; resolve: (counts: Count[]) => void; reject: (error: unknown) => void };
 
@@ -30,16 +32,14 @@ export class RateGate {
     this.#keys = keys;
   }
 
-  /** In the order of the checks. Rejects with ServiceError `unavailable`. */
-  ask(account: string, agent: string, checks: readonly RateCheck[]): Promise<Count[]> {
+  /** In the order of what is asked. Rejects with ServiceError `unavailable`. */
+  ask(account: string, agent: string, asks: readonly Ask[]): Promise<Count[]> {
     return new Promise((resolve, reject) => {
-      const answers = new Array<Count>(checks.length);
-      let group: Group | undefined;
-      checks.forEach((check, index) => {
-        // The events of a batch mostly meet the very same limit.
-        if (group === undefined || check !== checks[index - 1]) group = this.#groupOf(account, agent, check);
-        group.check.count++;
-        group.waiting.push({ answers, index });
+      const answers = new Array<Count>(asks.length);
+      asks.forEach(({ check, places }, index) => {
+        const group = this.#groupOf(account, agent, check);
+        group.check.count += places;
+        group.waiting.push({ answers, index, places });
       });
       if (this.#askers.push({ answers, resolve, reject }) === 1) setImmediate(() => void this.#flush());
     });
@@ -66,13 +66,11 @@ export class RateGate {
       const taken = await this.#counters.take(groups.map((group) => group.check));
       groups.forEach((group, g) => {
         const { granted, atMs } = taken[g]!;
-        const [under, over] = [
-          { over: false, atMs },
-          { over: true, atMs },
-        ];
-        group.waiting.forEach(({ answers, index }, place) => {
-          answers[index] = place < granted ? under : over;
-        });
+        let left = granted;
+        for (const { answers, index, places } of group.waiting) {
+          answers[index] = { granted: Math.min(places, left), atMs };
+          left -= answers[index].granted;
+        }
       });
       for (const { resolve, answers } of askers) resolve(answers);
     } catch (cause) {

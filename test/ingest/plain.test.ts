@@ -4,8 +4,10 @@ import fc from 'fast-check';
 import t from 'tap';
 import { EVENT_TYPES } from '../../schemas/common.ts';
 import { ServiceError } from '../../src/errors.ts';
+import { Ingest, type IngestParts } from '../../src/ingest/ingest.ts';
 import { PlainPath } from '../../src/ingest/plain-path.ts';
 import { ALLOWED, RuleSet } from '../../src/policy/engine.ts';
+import type { Append } from '../../src/streams/append.ts';
 import { cpuMs } from '../policy/support.ts';
 import { account, agent, agentId, blotted, NOW, policiesOf, requestId, ruleSet, type Seen, take } from './support.ts';
 
@@ -255,8 +257,8 @@ t.test('no id is made twice, however many bodies one draw of randomness serves',
     const read = plain.read(bytes, 'many', rules, NOW)!;
     const judged = plain.judge(read, agent, rules).map(() => ({ decision: ALLOWED, countedAt: NOW }));
     const request = { account, agentId, body: bytes, requestId, idempotencyKey: undefined };
-    const { reply } = plain.write(request, 'many', { agent, read, judged, now: NOW });
-    for (const [id] of reply.toString().matchAll(/evt_[0-9a-z]{26}/g)) ids.add(id);
+    const { answer } = plain.write(request, 'many', { agent, read, judged, now: NOW });
+    for (const [id] of answer.body.toString().matchAll(/evt_[0-9a-z]{26}/g)) ids.add(id);
   }
   t.equal(ids.size, 60 * 70);
 });
@@ -342,3 +344,54 @@ function orderOf([{ type, conditions }, fields, actions]: [
 ]) {
   return { type, conditions: { ...Object.fromEntries(fields), ...conditions }, actions };
 }
+
+t.test('requests whose steps interleave keep to their own bytes', async (t) => {
+  const plain = new PlainPath();
+  const rules = ruleSet(
+    policiesOf([{ type: 'rate_limit', conditions: { threshold: 1_000_000, window: '1m' }, actions: ['block'] }]),
+  )!;
+  const kept: string[] = [];
+  const soon = () => new Promise<void>((resolve) => setTimeout(resolve, Math.random() * 4));
+  const parts = {
+    cache: { agent: () => ({ record: agent }), rules: () => rules },
+    gate: {
+      ask: async (_account: string, _agent: string, asks: { places: number }[]) => {
+        await soon();
+        return asks.map(({ places }) => ({ granted: places, atMs: NOW }));
+      },
+    },
+    appender: {
+      append: async ({ rows, digests }: Append) => {
+        kept.push(rows.toString('latin1') + digests.map(String).join());
+        await soon();
+      },
+    },
+    backlog: { full: () => false },
+    onAccepted: () => undefined,
+    onUnevaluated: () => undefined,
+  } as unknown as IngestParts;
+  const ingest = new Ingest(parts, plain);
+  const one = async (i: number) => {
+    const payloads = Array.from({ length: 1 + (i % 7) }, (_, k) => ({
+      mark: `<${i}.${k}>`,
+      text: 'x'.repeat((i * 37) % 900),
+    }));
+    const body = Buffer.from(JSON.stringify(payloads.map((payload) => ({ type: 'prompt', payload }))));
+    const answer = await ingest.batch({ account, agentId, body, requestId: `r-${i}`, idempotencyKey: undefined });
+    body.fill(0xff); // as the next request would
+    await soon();
+    const { results } = JSON.parse(answer.body.toString()) as { results: { payload: unknown }[] };
+    t.same(
+      results.map(({ payload }) => payload),
+      payloads,
+      `request ${i} is answered with its own`,
+    );
+    if (typeof answer.body !== 'string') answer.body.fill(0xff);
+    answer.release?.();
+    return payloads;
+  };
+  const sent = await Promise.all(Array.from({ length: 200 }, (_, i) => soon().then(() => one(i))));
+  for (const { mark } of sent.flat()) {
+    t.equal(kept.filter((text) => text.includes(mark)).length, 1, `${mark} is recorded once`);
+  }
+});

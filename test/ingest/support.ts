@@ -37,7 +37,11 @@ export async function take(
   const parts = {
     cache: { agent: () => ({ record: agent }), rules: () => rules },
     gate: freshGate(),
-    appender: { append: async (append: Append) => void appended.push(append) },
+    // What it is given stands only until the next body is read.
+    appender: {
+      append: async ({ rows, digests, ...append }: Append) =>
+        void appended.push({ ...append, rows: Buffer.from(rows), digests: digests.map(String) }),
+    },
     backlog: { full: () => false },
     onAccepted: () => undefined,
     onUnevaluated: () => undefined,
@@ -45,7 +49,9 @@ export async function take(
   let answer: Seen['answer'];
   try {
     const request = { account, agentId, body, requestId, idempotencyKey: undefined };
-    answer = (await new Ingest(parts, plain)[shape](request)).toString();
+    const { body: text, release } = await new Ingest(parts, plain)[shape](request);
+    answer = text.toString();
+    release?.();
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
     answer = error;

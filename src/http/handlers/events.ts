@@ -7,6 +7,7 @@ import { type EventPage, listEvents } from '../../../clickhouse/queries/list-eve
 import { EVENT_TYPES, ORDERS, OUTCOMES, page as pageSchema } from '../../../schemas/common.ts';
 import { BATCH_EVENTS_MAX, Batch, BatchResult, Event, Submission } from '../../../schemas/event.ts';
 import { isId } from '../../ids.ts';
+import type { Answer } from '../../ingest/ingest.ts';
 import { oneOf, paging, RECORD_PAGE, text, time } from '../query.ts';
 import { ask, found, markIncomplete, notFound, textPage } from '../reply.ts';
 import { type Call, eventBody, type Parts, type Reply, type Route, route } from '../route.ts';
@@ -51,9 +52,7 @@ export const eventRoutes: Route[] = [
       errors: ['idempotency_conflict', 'idempotency_in_progress', 'unavailable'],
       bodyExample: EXAMPLE,
     },
-    async handle(call, { ingest }) {
-      return { status: 201, body: await ingest.single(submissionOf(call)) };
-    },
+    handle: (call, { ingest }) => answered(201, ingest.single(submissionOf(call))),
   }),
   route({
     method: 'POST',
@@ -76,9 +75,7 @@ export const eventRoutes: Route[] = [
       errors: ['idempotency_conflict', 'idempotency_in_progress', 'unavailable'],
       bodyExample: { events: [EXAMPLE] },
     },
-    async handle(call, { ingest }) {
-      return { status: 200, body: await ingest.batch(submissionOf(call)) };
-    },
+    handle: (call, { ingest }) => answered(200, ingest.batch(submissionOf(call))),
   }),
   route({
     method: 'GET',
@@ -140,6 +137,11 @@ export const eventRoutes: Route[] = [
     },
   }),
 ];
+
+/** No `async`: a frame more is 0.3 µs of every event that comes alone. */
+function answered(status: number, accepted: Promise<Answer>): Promise<Reply> {
+  return accepted.then(({ body, release }) => ({ status, body, onSent: release }));
+}
 
 function submissionOf(call: Call<Buffer>) {
   const { account, params, body, requestId, idempotencyKey } = call;

@@ -18,6 +18,7 @@ const DIGEST_USED: usize = 19;
 const REPLY_TYPE: usize = 20;
 const REPLY_RECEIVED: usize = 25;
 const REPLY_TAIL: usize = 26;
+const REPLY_AGENT: usize = 27;
 
 let blocks: usize = 0;
 /** Two times, 48 bytes each: i64 ms, 13 digits, 24 characters of ISO. */
@@ -132,6 +133,7 @@ function writeDigest(r: usize, base: usize, idAt: usize): void {
 function writeReply(r: usize, base: usize, idAt: usize): void {
   let to = block(reply, REPLY_HEAD);
   to = bytes(to, idAt, 16);
+  to = block(to, REPLY_AGENT);
   to = block(to, REPLY_TYPE + <usize>load<u32>(r));
   to = bytes(to, base + <usize>load<u32>(r, PAYLOAD), lengthOf(r, PAYLOAD));
   if (lengthOf(r, TRACE) != 0) to = quoted(block(to, REPLY_TRACE), r, base, TRACE);

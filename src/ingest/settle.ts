@@ -1,0 +1,74 @@
+// From judgements to decisions (steps 8 and 9 of the path): asks the counters for what the rules leave to them, then decides.
+// Neighbours that were judged by the very same words (most of a batch: nothing found, the same limits) are one run: they ask
+// for their places together and share one decision, so the cost of a batch is that of its runs, not of its events.
+// Invariant: the k-th event of a run has the k-th of its places, as if each had asked alone in the order of submission.
+// Failure: whatever the gate rejects with; nothing is decided then.
+import { mintId } from '../ids.ts';
+import { type Decision, decide, type Judgement } from '../policy/engine.ts';
+import type { Ask, Count, RateGate } from './rate-gate.ts';
+
+/** `countedAt`: epoch ms, where rate limits counted the event. */
+export type Judged = { decision: Decision; countedAt: number | undefined };
+
+type Run = { judgement: Judgement | null; events: number };
+
+/** A decision for each judgement; null stays a hole. */
+export async function settle(
+  gate: Pick<RateGate, 'ask'>,
+  account: string,
+  agentId: string,
+  judgements: readonly (Judgement | null)[],
+): Promise<Judged[]> {
+  const runs = runsOf(judgements);
+  const asks: Ask[] = [];
+  for (const { judgement, events } of runs)
+    if (judgement !== null) for (const check of judgement.rateChecks) asks.push({ check, places: events });
+  const counts = asks.length === 0 ? [] : await gate.ask(account, agentId, asks);
+  const judged: Judged[] = [];
+  let at = 0;
+  for (const { judgement, events } of runs) {
+    const own = judgement === null ? 0 : judgement.rateChecks.length;
+    decideRun(judged, judgement, events, own === counts.length ? counts : counts.slice(at, at + own));
+    at += own;
+  }
+  return judged;
+}
+
+function runsOf(judgements: readonly (Judgement | null)[]): Run[] {
+  const runs: Run[] = [];
+  let last: Run | undefined;
+  for (const judgement of judgements) {
+    if (last !== undefined && last.judgement === judgement) last.events++;
+    else {
+      last = { judgement, events: 1 };
+      runs.push(last);
+    }
+  }
+  return runs;
+}
+
+function decideRun(judged: Judged[], judgement: Judgement | null, events: number, counts: readonly Count[]): void {
+  let countedAt: number | undefined;
+  let granted = events;
+  for (const count of counts) {
+    countedAt = Math.max(countedAt ?? 0, count.atMs);
+    granted = Math.min(granted, count.granted);
+  }
+  let shared: Judged | undefined;
+  for (let i = 0; i < events; i++) {
+    if (judgement === null) judged.push(undefined as never);
+    else if (i < granted && judgement.found.length === 0) {
+      shared ??= { decision: decide(judgement, NONE_OVER, mintApprovalId), countedAt };
+      judged.push(shared);
+    } else {
+      const over = counts.map((count) => i >= count.granted);
+      judged.push({ decision: decide(judgement, over, mintApprovalId), countedAt });
+    }
+  }
+}
+
+const NONE_OVER: readonly boolean[] = [];
+
+function mintApprovalId(): string {
+  return mintId('approval', Date.now());
+}
