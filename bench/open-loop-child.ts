@@ -9,6 +9,7 @@ const TICK_MS = 1;
 /** Longer than any caller waits. */
 const GRACE_MS = 10_000;
 const CONNECT_AGAIN_MS = 50;
+const IDLE_MS_MAX = 8_000;
 /** For all connections to be made before the first request is due. */
 const CONNECT_MS = 300;
 const SAMPLES_MAX = 6_000_000;
@@ -66,6 +67,7 @@ class Connection {
   #busy = false;
   #closed = false;
   #dueMs = 0;
+  #idleMs = 0;
 
   constructor(address: { host: string; port: number }, events: ConnectionEvents) {
     this.#address = address;
@@ -79,6 +81,18 @@ class Connection {
     this.#socket.write(request);
   }
 
+  /** Servers close what is idle for some ten seconds; a sound client uses no connection that may be closing. */
+  isStale(nowMs: number): boolean {
+    return nowMs - this.#idleMs > IDLE_MS_MAX;
+  }
+
+  /** Connects anew; `idle` follows. */
+  renew(): void {
+    this.#socket.removeAllListeners('close');
+    this.#socket.destroy();
+    this.#connect();
+  }
+
   close(): void {
     this.#closed = true;
     this.#socket.destroy();
@@ -88,7 +102,7 @@ class Connection {
     this.#socket = net.connect({ ...this.#address, noDelay: true });
     this.#head = undefined;
     this.#left = 0;
-    this.#socket.on('connect', () => this.#events.idle(this));
+    this.#socket.on('connect', () => this.#isIdle());
     this.#socket.on('data', (chunk) => this.#read(chunk));
     this.#socket.on('error', () => undefined); // 'close' follows
     this.#socket.on('close', () => {
@@ -118,6 +132,11 @@ class Connection {
     if (this.#left > 0) return;
     this.#left = 0;
     this.#finish(this.#status);
+    this.#isIdle();
+  }
+
+  #isIdle(): void {
+    this.#idleMs = performance.now();
     this.#events.idle(this);
   }
 
@@ -138,6 +157,8 @@ function run(load: OpenLoad): Promise<Samples> {
   const pump = () => {
     while (idle.length > 0) {
       const nowMs = performance.now();
+      while (idle.at(-1)?.isStale(nowMs)) idle.pop()!.renew();
+      if (idle.length === 0) return;
       const dueMs = schedule.take(nowMs);
       if (dueMs === undefined) return;
       if (nowMs - dueMs > giveUpMs) {

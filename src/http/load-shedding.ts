@@ -9,7 +9,7 @@
 //              turn to the answer: the queue before us, the judging, the counters and the append are all in it.
 //   calm       Everybody comes in, within the hard bounds (count, backlog, nothing answered for OVERDUE_MS). Pauses (collector,
 //              disk, a neighbour on the processor) make some waits long and are forgiven: a queue that drains is no overload.
-//   strained   begins when, for STANDING_MS, not one submission was answered that had waited less than WAIT_MS_MAX: the queue
+//   strained   begins when, for STANDING_MS, not one submission was answered that had waited less than LONG_MS: the queue
 //              stands (CoDel's sign); or when so many were met in one turn that it has lasted for CALM_TURN_MS_MAX. Then no
 //              more are in hand than are served in WAIT_MS_MAX at the best rate of late, and no turn takes more than what it
 //              meets in its first TURN_MS_MAX. The one bounds the wait of those who are let in, the other of those who are
@@ -25,22 +25,24 @@
 import { SUBMISSIONS_IN_HAND_MAX } from '../limits.ts';
 import { FairShares } from './fair-shares.ts';
 
-/** In overload those who are let in wait about so long: several times what a batch takes at full load. */
+/** A wait that nobody who waits for an answer wants; a closed loop of 64 callers is far from it unless each batch takes 8 ms. */
+export const LONG_MS = 500;
+/** While it refuses, those who are let in wait about so long: several times what a batch takes at full load. */
 export const WAIT_MS_MAX = 200;
 /** A turn that has lasted so long takes no more: those who are still in their sockets shall hear soon. Eight batches of 100. */
 export const TURN_MS_MAX = 5;
-/** In calm a turn may last so long with IN_HAND_MIN taken: it takes a pause of 200 ms at half load to get there. */
+/** In calm a turn may last so long with IN_HAND_MIN taken: it takes a pause of 200 ms at half of the load to get there. */
 export const CALM_TURN_MS_MAX = 100;
 /** Rates and shortest waits are taken so often; the best of a second's counts, since a pause says nothing of what can be done. */
 const WINDOW_MS = 125;
 const RATES_KEPT = 8;
-/** A queue that has not been short for so long stands. Longer than collections and most stalls of a disk. */
-export const STANDING_MS = 500;
+/** A queue that has not been short for so long stands. What gathers in a stall of half a second at half of the load is gone sooner. */
+export const STANDING_MS = 250;
 export const CALM_MS = 1_000;
 /** Nothing was answered for so long: more work in hand would only be lost with it. */
 export const OVERDUE_MS = 1_000;
-/** Taken whatever the clock says, in all and in one turn. */
-export const IN_HAND_MIN = 32;
+/** Taken whatever the clock says, in all and in one turn: fewer callers than these are no overload, however slow the machine. */
+export const IN_HAND_MIN = 64;
 export const OF_TURN_MIN = 4;
 /** An account that is owed its share is refused only past this multiple of both bounds. */
 const OWED_FACTOR = 2;
@@ -172,7 +174,7 @@ export class LoadShedding {
 
   #closeWindow(nowMs: number): void {
     // With nobody in hand there is no queue, whatever was long ago. A window in which nobody was served says nothing.
-    if (this.#shortestMs <= WAIT_MS_MAX || this.#inHand === 0) this.#longWindows = 0;
+    if (this.#shortestMs <= LONG_MS || this.#inHand === 0) this.#longWindows = 0;
     else if (this.#served > 0) this.#longWindows++;
     if (!this.#strained && this.#longWindows * WINDOW_MS >= STANDING_MS) this.#strain(nowMs);
     this.#rates[this.#windows++ % RATES_KEPT] = this.#served / (nowMs - this.#windowMs);
