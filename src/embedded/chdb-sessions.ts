@@ -23,7 +23,8 @@ export type EngineOptions = {
   timeoutSeconds: number;
 };
 
-export type Answer = { bytes: Uint8Array; rowsRead: number; bytesRead: number; elapsedSeconds: number };
+/** `rows`, `rowBytes`: of the answer, or of what was inserted. What was read for it chdb does not say. */
+export type Answer = { bytes: Uint8Array; rows: number; rowBytes: number; elapsedSeconds: number };
 
 /** A result is held in memory on its way out. */
 const RESULT_BYTES_MAX = 256 * 1024 * 1024;
@@ -160,8 +161,8 @@ export class Engine {
       const result = await running;
       return {
         bytes: result.bytes(),
-        rowsRead: result.rowsRead,
-        bytesRead: result.bytesRead,
+        rows: result.rowsRead,
+        rowBytes: result.bytesRead,
         elapsedSeconds: result.elapsed,
       };
     } finally {

@@ -65,6 +65,8 @@ const DEFAULTS = {
 /** Clients of @clickhouse/client give up an idle socket after 2.5 s; the server must be the more patient side, or requests meet a closing socket. */
 const KEEP_ALIVE_MS = 30_000;
 const CONNECTIONS_MAX = 2000;
+/** Three numbers with their names. */
+const STATISTICS_BYTES_MAX = 256;
 
 type Context = {
   engine: Engine;
@@ -155,7 +157,7 @@ async function answerStatement(
   const compress =
     url.searchParams.get('enable_http_compression') === '1' &&
     /\bgzip\b/.test(request.headers['accept-encoding'] ?? '');
-  if (compress) send(response, { ...answer, bytes: await promisify(gzip)(answer.bytes) }, { encoding: 'gzip' });
+  if (compress) send(response, answer, { gzipped: await promisify(gzip)(answer.bytes) });
   else send(response, answer, {});
 }
 
@@ -202,20 +204,33 @@ function limited(bytesMax: number): Transform {
 function send(
   response: http.ServerResponse,
   answer: Answer,
-  { encoding, inserted }: { encoding?: string; inserted?: boolean },
+  { gzipped, inserted }: { gzipped?: Uint8Array; inserted?: boolean },
 ): void {
+  const read = inserted ? { rows: answer.rows, bytes: answer.rowBytes } : readStatistics(answer.bytes);
   const summary = {
-    read_rows: String(answer.rowsRead),
-    read_bytes: String(answer.bytesRead),
-    written_rows: String(inserted ? answer.rowsRead : 0),
-    written_bytes: String(inserted ? answer.bytesRead : 0),
+    ...(read === null ? {} : { read_rows: String(read.rows), read_bytes: String(read.bytes) }),
+    written_rows: String(inserted ? answer.rows : 0),
+    written_bytes: String(inserted ? answer.rowBytes : 0),
+    result_rows: String(inserted ? 0 : answer.rows),
+    result_bytes: String(inserted ? 0 : answer.rowBytes),
     elapsed_ns: String(Math.round(answer.elapsedSeconds * 1e9)),
   };
   response.writeHead(200, {
     'content-type': 'text/plain; charset=UTF-8',
-    'content-length': answer.bytes.length,
+    'content-length': (gzipped ?? answer.bytes).length,
     'x-clickhouse-summary': JSON.stringify(summary),
-    ...(encoding === undefined ? {} : { 'content-encoding': encoding }),
+    ...(gzipped === undefined ? {} : { 'content-encoding': 'gzip' }),
   });
-  response.end(answer.bytes);
+  response.end(gzipped ?? answer.bytes);
+}
+
+/**
+ * What a query has read: chdb tells only in the statistics that end an answer in FORMAT JSON or JSONCompact. Null: not known, and then
+ * the summary is silent about it.
+ */
+function readStatistics(bytes: Uint8Array): { rows: string; bytes: string } | null {
+  const tail = Buffer.from(bytes.subarray(-STATISTICS_BYTES_MAX)).toString('latin1');
+  const found =
+    /"statistics":\s*\{\s*"elapsed":[^,{}]*,\s*"rows_read":\s*(\d+),\s*"bytes_read":\s*(\d+)\s*\}\s*\}\s*$/.exec(tail);
+  return found && { rows: found[1]!, bytes: found[2]! };
 }

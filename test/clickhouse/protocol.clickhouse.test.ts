@@ -80,6 +80,11 @@ t.test('the ordinary client cannot tell the embedded engine from a server', asyn
   t.equal(inserted.summary?.written_rows, '1000');
   const read = await table.query({ query: 'SELECT * FROM t ORDER BY n', format: 'JSON' });
   t.same((await read.json<{ n: number; s: string }>()).data, values, 'gzip both ways, JSON with its envelope');
+  const counting = 'SELECT countIf(n < 7) AS n FROM t';
+  const told = (await table.exec({ query: `${counting} FORMAT JSON` })).summary;
+  t.match(told, { read_rows: '1000', result_rows: '1' }, 'what was read, not what was answered');
+  const silent = (await table.exec({ query: `${counting} FORMAT JSONEachRow` })).summary;
+  t.equal(silent?.read_rows, undefined, 'where chdb does not tell, nothing is said');
   const csv = await table.query({ query: 'SELECT n FROM t WHERE n < 2 ORDER BY n', format: 'CSVWithNames' });
   t.equal(await csv.text(), '"n"\n0\n1\n');
 
