@@ -1,27 +1,27 @@
-// Makes a month of events for the line `query`, and writes them straight into ClickHouse by the store pipeline's own way: rows
-// encoded by src/ingest/encode.ts, inserts of INSERT_ROWS_MAX rows of one month each, with a token.
+// Makes a month of events for the line `query` inside ClickHouse, by INSERT … SELECT from numbers: a program beside it that made and sent
+// ten million rows would take longer than all that is measured. The rows are such as the service writes (src/ingest/encode.ts).
+// Most come in large inserts, as what merges have made of a month; the last ones in inserts of the store pipeline's size and with its
+// settings, so that the newest parts are small, many, and without text indexes, as they are in use.
 // Five hundred conversations are open at any time, each a trace of one agent with twenty events; one agent in a thousand has a
-// twentieth of everything. Words are drawn so that few are common and most are rare. The same seed gives the same month.
-import type { ClickHouse } from '../clickhouse/client.ts';
-import type { AgentRecord } from '../schemas/agent.ts';
-import type { EventType, JsonObject } from '../schemas/common.ts';
-import { mintId } from '../src/ids.ts';
-import { type AcceptedEvent, encodeEvents } from '../src/ingest/encode.ts';
+// twentieth of everything. Words are drawn so that few are common and most are rare. The same account and agents give the same month.
+import { type ClickHouse, EVENT_INSERT_SETTINGS } from '../clickhouse/client.ts';
+import { EVENT_ROW_COLUMNS } from '../schemas/entry.ts';
 import { INSERT_ROWS_MAX } from '../src/limits.ts';
-import { ALLOWED, type Decision } from '../src/policy/engine.ts';
 import { progress } from './report.ts';
 
-export const HISTORY_DAYS = 30;
-export const TRACE_EVENTS = 20;
-export const HEAVY_SHARE = 0.05;
+const HISTORY_DAYS = 30;
+const TRACE_EVENTS = 20;
 const OPEN_TRACES = 500;
 const VOCABULARY = 20_000;
 const WORDS_AN_EVENT = 40;
-const BLOCKED_SHARE = 0.01;
-const INSERTS_AT_ONCE = 2;
+const TRACES_MAX = 10_000;
+/** As many as fit into the memory of an engine of 4 GiB while they are sorted and indexed. */
+const BULK_ROWS = 500_000;
+/** What the pipeline has written since merges last came by. */
+const RECENT_INSERTS = 10;
 const DAY_MS = 86_400_000;
 const MODELS = ['gpt-4o', 'gpt-4o-mini', 'claude-sonnet', 'llama-3-70b'];
-const TYPES: EventType[] = ['prompt', 'completion', 'tool_call', 'tool_call', 'completion', 'tool_call', 'custom'];
+const TYPES = ['prompt', 'completion', 'tool_call', 'tool_call', 'completion', 'tool_call', 'custom'];
 
 export type History = {
   events: number;
@@ -34,8 +34,6 @@ export type History = {
   words: string[];
 };
 
-type Conversation = { agent: AgentRecord; trace: string; left: number };
-
 /** Numbers of 0 up to 1, the same for the same seed (mulberry32). */
 export function random(seed: number): () => number {
   let state = seed >>> 0;
@@ -47,113 +45,80 @@ export function random(seed: number): () => number {
   };
 }
 
-/** The account and its agents must be there; the first agent is the heavy one. */
+/** The account and its agents must be there; the first agent is the heavy one. `clickhouse` must bear statements of minutes. */
 export async function writeHistory(
   clickhouse: ClickHouse,
   given: { account: string; agents: readonly string[]; events: number },
 ): Promise<History> {
-  const generator = new Generator(given.account, given.agents);
+  const { account, agents, events } = given;
+  const words = vocabulary(random(20261121));
   const toMs = Date.now();
   const fromMs = toMs - HISTORY_DAYS * DAY_MS;
-  const everyMs = (toMs - fromMs) / given.events;
-  const running = new Set<Promise<void>>();
+  const rows = rowsOf(agents, words); // too long for parameters, and all of it letters and digits
+  const params = { account, fromMs, everyMs: (toMs - fromMs) / events };
+  const bulk = Math.max(0, events - RECENT_INSERTS * INSERT_ROWS_MAX);
   const started = performance.now();
-  for (let first = 0; first < given.events; first += INSERT_ROWS_MAX) {
-    const count = Math.min(INSERT_ROWS_MAX, given.events - first);
-    const events = Array.from({ length: count }, (_, i) => generator.next(Math.floor(fromMs + (first + i) * everyMs)));
-    for (const month of byMonth(events)) {
-      const { rows } = encodeEvents(month);
-      const insert = clickhouse.insertEvents([rows], `bench-${month[0]!.id}`).finally(() => running.delete(insert));
-      running.add(insert);
-    }
-    if (running.size >= INSERTS_AT_ONCE) await Promise.race(running);
-    if ((first / INSERT_ROWS_MAX) % 25 === 24) {
-      const perSecond = ((first + count) / (performance.now() - started)) * 1000;
-      progress(`${first + count} of ${given.events} events written, ${Math.round(perSecond)} a second`);
-    }
+  for (let first = 0; first < events; ) {
+    const count = first < bulk ? Math.min(BULK_ROWS, bulk - first) : Math.min(INSERT_ROWS_MAX, events - first);
+    await clickhouse.command(
+      `INSERT INTO events (${EVENT_ROW_COLUMNS.join(', ')}) ${rows}`,
+      { ...params, first, count },
+      first < bulk ? BULK_SETTINGS : EVENT_INSERT_SETTINGS,
+    );
+    first += count;
+    const perSecond = (first / (performance.now() - started)) * 1000;
+    if (count === BULK_ROWS) progress(`${first} of ${events} events written, ${Math.round(perSecond)} a second`);
   }
-  await Promise.all(running);
-  const { traces, words } = generator;
-  return { events: given.events, fromMs, toMs, agents: [...given.agents], traces, words };
+  const whole = Math.min(TRACES_MAX, Math.floor(events / (OPEN_TRACES * TRACE_EVENTS)) * OPEN_TRACES);
+  const traces = await clickhouse.query<{ id: string }>(
+    `SELECT ${traceOf('number')} AS id FROM numbers({whole:UInt64})`,
+    { whole },
+  );
+  return { events, fromMs, toMs, agents: [...agents], traces: traces.map(({ id }) => id), words };
 }
 
-/** An insert has rows of one month only (clickhouse/client.ts). */
-function byMonth(events: AcceptedEvent[]): AcceptedEvent[][] {
-  const months = new Map<string, AcceptedEvent[]>();
-  for (const event of events) {
-    const month = new Date(event.receivedAt).toISOString().slice(0, 7);
-    const own = months.get(month);
-    if (own === undefined) months.set(month, [event]);
-    else own.push(event);
-  }
-  return [...months.values()];
-}
-
-class Generator {
-  readonly traces: string[] = [];
-  readonly words: string[];
-  readonly #random = random(20261121);
-  readonly #account: string;
-  readonly #agents: AgentRecord[];
-  readonly #open: Conversation[];
-  #events = 0;
-  #traces = 0;
-
-  constructor(account: string, agents: readonly string[]) {
-    this.#account = account;
-    this.#agents = agents.map((id) => ({ id }) as AgentRecord);
-    this.words = vocabulary(this.#random);
-    this.#open = Array.from({ length: OPEN_TRACES }, () => this.#begin());
-  }
-
-  next(atMs: number): AcceptedEvent {
-    const slot = this.#events++ % OPEN_TRACES;
-    const open = this.#open[slot]!;
-    const type = open.left === TRACE_EVENTS ? 'prompt' : TYPES[Math.floor(this.#random() * TYPES.length)]!;
-    const payload = this.#payload(type);
-    if (--open.left === 0) {
-      if (this.traces.length < 10_000) this.traces.push(open.trace);
-      this.#open[slot] = this.#begin();
-    }
-    const submission = { type, payload, payloadText: JSON.stringify(payload), traceId: open.trace, occurredAt: atMs };
-    return {
-      account: this.#account,
-      agent: open.agent,
-      id: mintId('event', atMs),
-      submission,
-      receivedAt: atMs,
-      decision: this.#random() < BLOCKED_SHARE ? BLOCKED : ALLOWED,
-      requestId: `bench-${this.#events}`,
-    };
-  }
-
-  #begin(): Conversation {
-    const heavy = this.#random() < HEAVY_SHARE;
-    const agent = this.#agents[heavy ? 0 : Math.floor(this.#random() * this.#agents.length)]!;
-    return { agent, trace: `trace-${String(++this.#traces).padStart(9, '0')}`, left: TRACE_EVENTS };
-  }
-
-  #payload(type: EventType): JsonObject {
-    const words: string[] = new Array(WORDS_AN_EVENT);
-    for (let i = 0; i < WORDS_AN_EVENT; i++) words[i] = this.words[Math.floor(this.#random() ** 3 * VOCABULARY)]!;
-    const text = words.join(' ');
-    const model = MODELS[Math.floor(this.#random() * MODELS.length)]!;
-    const tokens = 100 + Math.floor(this.#random() * 4_000);
-    if (type === 'prompt') return { model, prompt: text };
-    if (type === 'completion') return { model, response: text, tokens_used: tokens };
-    return { tool: `tool_${tokens % 40}`, arguments: { reference: tokens * 7 }, result: text, status: 'ok' };
-  }
-}
-
-const BLOCKED: Decision = {
-  outcome: 'blocked',
-  reason: 'policy',
-  policyId: 'pol_01jd5x0f6w3q8z5n7r2k9v4t1m',
-  matches: [],
-  resultJson:
-    '{"outcome":"blocked","reason":"policy","policy_id":"pol_01jd5x0f6w3q8z5n7r2k9v4t1m","matches":[{"policy_id":"pol_01jd5x0f6w3q8z5n7r2k9v4t1m","name":"tools","type":"block_action","actions":["block"],"severity":null,"detail":{}}]}',
-  redactions: [],
+/** One part an insert, its indexes built at once. */
+const BULK_SETTINGS = {
+  max_threads: 2,
+  max_insert_threads: '1',
+  min_insert_block_size_rows: String(BULK_ROWS),
+  min_insert_block_size_bytes: '0',
 };
+
+/** A number of 0 up to `below` that follows from the expression `of`; different for every `salt`. */
+const drawn = (salt: number, of: string, below: number) => `cityHash64(${salt}, ${of}) % ${below}`;
+
+function traceOf(conversation: string): string {
+  return `toString(reinterpretAsUUID(sipHash128(${conversation})))`;
+}
+
+// The alphabet of an id (src/ids.ts) beside that of base32Encode.
+const AS_ID = "'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567', '0123456789abcdefghjkmnpqrstvwxyz'";
+const TIME_CHARACTERS = 'substring(base32Encode(reverse(reinterpretAsFixedString(bitShiftLeft(ms, 14)))), 1, 10)';
+const RANDOM_CHARACTERS = "base32Encode(substring(sipHash128('event', i), 1, 10))";
+const TEXT = `arrayStringConcat(arrayMap(k -> words[1 + toUInt32(${VOCABULARY} * pow(cityHash64(i, k) / 18446744073709551616., 3))], range(${WORDS_AN_EVENT})), ' ')`;
+const POLICY = 'pol_01jd5x0f6w3q8z5n7r2k9v4t1m';
+const BLOCKED = `{"outcome":"blocked","reason":"policy","policy_id":"${POLICY}","matches":[{"policy_id":"${POLICY}","name":"tools","type":"block_action","actions":["block"],"severity":null,"detail":{}}]}`;
+
+/** In the order of EVENT_ROW_COLUMNS. */
+const rowsOf = (agents: readonly string[], words: readonly string[]) => `
+WITH splitByChar(' ', '${agents.join(' ')}') AS agents, splitByChar(' ', '${words.join(' ')}') AS words
+SELECT {account:String}, agents[if(${drawn(1, 'conversation', 20)} = 0, 1, 1 + ${drawn(2, 'conversation', 1_000_000)} % length(agents))],
+  concat('evt_', translate(concat(${TIME_CHARACTERS}, ${RANDOM_CHARACTERS}), ${AS_ID})),
+  type, ${traceOf('conversation')}, at, at,
+  multiIf(type = 'prompt', concat('{"model":"', model, '","prompt":"', text, '"}'),
+    type = 'completion', concat('{"model":"', model, '","response":"', text, '","tokens_used":', toString(tokens), '}'),
+    concat('{"tool":"tool_', toString(tokens % 40), '","arguments":{"reference":', toString(tokens * 7), '},"result":"', text, '","status":"ok"}')),
+  '', if(blocked, 'blocked', 'allowed'), if(blocked, 'policy', ''), if(blocked, '${POLICY}', ''), '', if(blocked, '${BLOCKED}', ''),
+  if(type IN ('prompt', 'completion'), model, ''), NULL, if(type = 'completion', tokens, NULL), concat('bench-', toString(i))
+FROM (
+  SELECT number AS i, intDiv(i, ${OPEN_TRACES * TRACE_EVENTS}) * ${OPEN_TRACES} + i % ${OPEN_TRACES} AS conversation,
+    toUInt64({fromMs:Float64} + i * {everyMs:Float64}) AS ms, fromUnixTimestamp64Milli(toInt64(ms), 'UTC') AS at,
+    if(intDiv(i, ${OPEN_TRACES}) % ${TRACE_EVENTS} = 0, 'prompt', ['${TYPES.join("', '")}'][1 + ${drawn(3, 'i', TYPES.length)}]) AS type,
+    ['${MODELS.join("', '")}'][1 + ${drawn(4, 'i', MODELS.length)}] AS model,
+    toInt64(100 + ${drawn(5, 'i', 4_000)}) AS tokens, ${drawn(6, 'i', 100)} = 0 AS blocked, ${TEXT} AS text
+  FROM numbers({first:UInt64}, {count:UInt64})
+)`;
 
 function vocabulary(next: () => number): string[] {
   const consonants = 'bcdfghjklmnprstvz';

@@ -1,19 +1,22 @@
 // Question: how long do reads take when there are 10 million events of 1,000 agents?
-// Method: a month of events (bench/history.ts) is written straight into ClickHouse by the store's own insert path; merges are
-// waited for, up to ten minutes, not forced. Then each kind of read is asked a hundred times through the API by one caller, the
+// Method: a month of events (bench/history.ts) is written straight into ClickHouse; merges are waited for, up to ten minutes, not
+// forced. `--data FOLDER` keeps the service's folder, and takes it up again where it holds as many events. Then each kind of read is asked a hundred times through the API by one caller, the
 // kinds in turns, each time with another agent, trace, word or time: what is timed is what a caller waits, HTTP included.
 // Rows read: the service's own query functions run on a client that adds up what ClickHouse says it has read.
 // Beside it stands the processor time of the engine for one read. The machine's file cache is warm, as it is in use.
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { listAuditLogs } from '../clickhouse/queries/list-audit-logs.ts';
 import { type EventPage, listEvents } from '../clickhouse/queries/list-events.ts';
 import { getTrace } from '../clickhouse/queries/traces.ts';
+import { launchService, type TestService } from '../test/support/service.ts';
 import { type History, random, writeHistory } from './history.ts';
 import { HttpClient } from './http-client.ts';
 import { cpuByPart } from './processes.ts';
 import { RecordingClickHouse } from './recording-clickhouse.ts';
 import { beginLine, hand, progress, type Row } from './report.ts';
-import { type BenchService, startBenchService } from './service.ts';
+import { startBenchService } from './service.ts';
 import { defaultAccount, makeAgents } from './setup.ts';
 import { percentile, sorted } from './statistics.ts';
 
@@ -33,17 +36,21 @@ type Chance = () => number;
 type Read = { path: string; ask: (clickhouse: RecordingClickHouse, account: string) => Promise<unknown> };
 type Kind = { name: string; read: (history: History, chance: Chance) => Read };
 
-export async function query(options: { events: number }): Promise<boolean> {
+export async function query(options: { events: number; data?: string | undefined }): Promise<boolean> {
   const machine = beginLine('query');
-  const service = await startBenchService({ GATEHOUSE_FRONTS: '1', GATEHOUSE_QUERY_TIMEOUT_SECONDS: '60' });
+  const kept = keptIn(options);
+  const env = { GATEHOUSE_FRONTS: '1', GATEHOUSE_QUERY_TIMEOUT_SECONDS: '60' };
+  const service =
+    options.data === undefined
+      ? await startBenchService(env)
+      : await launchService({
+          dataDir: options.data,
+          env: { GATEHOUSE_LOG_LEVEL: 'warn', ...env, ...(kept && { GATEHOUSE_BOOTSTRAP_KEY: kept.key }) },
+        });
   const { clickhouseUrl, clickhouseDatabase } = await service.addresses();
   const clickhouse = new RecordingClickHouse({ url: clickhouseUrl, database: clickhouseDatabase });
   try {
-    const agents = await makeAgents(service, AGENTS);
-    const account = await defaultAccount(service);
-    const started = performance.now();
-    const history = await writeHistory(clickhouse, { account, agents, events: options.events });
-    const writtenSeconds = (performance.now() - started) / 1000;
+    const { account, history, seconds } = kept ?? (await makeMonth(service, clickhouse, options));
     const merged = await whenMerged(clickhouse);
     const kinds = KINDS.filter(({ name }) => !name.includes('offset') || options.events > 20 * DEEP_OFFSET);
     const times = await askAll(service, history, kinds);
@@ -57,7 +64,7 @@ export async function query(options: { events: number }): Promise<boolean> {
         rows,
         charts: [chartOf(rows)],
         notes: [
-          `Written at ${Math.round(options.events / writtenSeconds)} events/s, rows made included; ${merged}. Reads of one caller.`,
+          `Written at ${Math.round(options.events / seconds)} events/s, rows made included; ${merged}. Reads of one caller.`,
         ],
       },
       machine,
@@ -67,6 +74,37 @@ export async function query(options: { events: number }): Promise<boolean> {
     await clickhouse.close();
     await service.stop();
   }
+}
+
+/** What has to be known of a folder that was kept. */
+type Month = { key: string; account: string; history: History; seconds: number };
+const monthFile = (folder: string) => path.join(folder, 'month.json');
+
+/** Undefined: the month has to be made. */
+function keptIn({ events, data }: { events: number; data?: string | undefined }): Month | undefined {
+  if (data === undefined) return undefined;
+  mkdirSync(data, { recursive: true });
+  if (!existsSync(monthFile(data))) {
+    if (readdirSync(data).length > 0) throw new Error(`${data} holds something, but not a whole month of this line`);
+    return undefined;
+  }
+  const month = JSON.parse(readFileSync(monthFile(data), 'utf8')) as Month;
+  if (month.history.events !== events) throw new Error(`${data} holds ${month.history.events} events, not ${events}`);
+  return month;
+}
+
+async function makeMonth(
+  service: TestService,
+  recording: RecordingClickHouse,
+  { events, data }: { events: number; data?: string | undefined },
+): Promise<Month> {
+  const agents = await makeAgents(service, AGENTS);
+  const account = await defaultAccount(service);
+  const started = performance.now();
+  const history = await writeHistory(recording, { account, agents, events });
+  const month = { key: service.key, account, history, seconds: (performance.now() - started) / 1000 };
+  if (data !== undefined) writeFileSync(monthFile(data), JSON.stringify(month));
+  return month;
 }
 
 const one = <T>(of: readonly T[], chance: Chance): T => of[Math.floor(chance() * of.length)]!;
@@ -159,7 +197,7 @@ const KINDS: Kind[] = [
 type Times = { ms: number[]; cpuMs: number };
 
 /** The kinds in turns, a share of the tries in each round. */
-async function askAll(service: BenchService, history: History, kinds: readonly Kind[]): Promise<Map<string, Times>> {
+async function askAll(service: TestService, history: History, kinds: readonly Kind[]): Promise<Map<string, Times>> {
   const client = new HttpClient({ ...service, connections: 1 });
   const chance = random(7);
   const engine = (await service.children()).filter(({ name }) => name === 'clickhouse');

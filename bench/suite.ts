@@ -15,10 +15,12 @@ export const SUITE_OPTIONS = {
   events: { type: 'string' },
   /** The most agents of `scale`. */
   agents: { type: 'string' },
+  /** Folder in which `query` keeps its rows, to take them up again. */
+  data: { type: 'string' },
   keep: { type: 'boolean' },
 } as const;
 
-export type SuiteValues = { [name in 'turns' | 'seconds' | 'events' | 'agents']?: string | undefined };
+export type SuiteValues = { [name in 'turns' | 'seconds' | 'events' | 'agents' | 'data']?: string | undefined };
 type Line = () => Promise<boolean>;
 
 /** `arguments_`: what stands behind the line's name. */
@@ -32,7 +34,7 @@ export function suiteLines(values: SuiteValues, arguments_: readonly string[]): 
     'end-to-end': () => endToEnd({ seconds: seconds(60) }),
     latency: () => latency({ turns, seconds: seconds(10) }),
     policies: () => policies({ turns, seconds: seconds(4) }),
-    query: () => query({ events: Number(values.events ?? 10_000_000) }),
+    query: () => query({ events: Number(values.events ?? 10_000_000), data: values.data }),
     scale: () => scale({ turns, seconds: seconds(3), agents: Number(values.agents ?? 100_000) }),
     fsync: () => fsync({ turns, seconds: seconds(5) }),
     overload: () => overload({ seconds: seconds(60) }),
