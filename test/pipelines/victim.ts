@@ -14,8 +14,8 @@ export type VictimOptions = {
   name: string;
   /** Chance of death at each insert, and where. */
   die?: { before: number; after: number };
-  /** Inserts wait this long before they are sent. */
-  insertDelayMs?: number;
+  /** Inserts wait for the word `go on` before they are sent. */
+  insertsWait?: boolean;
 };
 
 class DoomedClickHouse extends ClickHouse {
@@ -27,9 +27,9 @@ class DoomedClickHouse extends ClickHouse {
   }
 
   override async insertEvents(rows: readonly Buffer[], token: string): Promise<void> {
-    const { die, insertDelayMs } = this.#victim;
+    const { die, insertsWait } = this.#victim;
     process.send?.('insert');
-    if (insertDelayMs) await new Promise((resolve) => setTimeout(resolve, insertDelayMs));
+    if (insertsWait) await toldToGoOn;
     // Manifest written, insert not.
     if (Math.random() < (die?.before ?? 0)) process.kill(process.pid, 'SIGKILL');
     // Mid-insert: some of these are on their way when the end comes.
@@ -37,6 +37,7 @@ class DoomedClickHouse extends ClickHouse {
     if (Math.random() < (die?.after ?? 0) / 2)
       setTimeout(() => process.kill(process.pid, 'SIGKILL'), Math.random() * 20);
     await inserting;
+    process.send?.('inserted');
     // Inserted, not acknowledged.
     if (Math.random() < (die?.after ?? 0)) process.kill(process.pid, 'SIGKILL');
   }
@@ -44,12 +45,16 @@ class DoomedClickHouse extends ClickHouse {
   /** Blocks of the audit chain: before they are sent, and before Redis forgets them. */
   override async insertBinary(table: string, columns: string, rows: readonly Buffer[], token?: string): Promise<void> {
     const { die } = this.#victim;
+    process.send?.('insert of blocks');
     if (Math.random() < (die?.before ?? 0)) process.kill(process.pid, 'SIGKILL');
     await super.insertBinary(table, columns, rows, token);
     if (Math.random() < (die?.after ?? 0)) process.kill(process.pid, 'SIGKILL');
   }
 }
 
+const toldToGoOn = new Promise<void>((resolve) => {
+  process.on('message', (message) => message === 'go on' && resolve());
+});
 const options = JSON.parse(process.argv[2]!) as VictimOptions;
 const redis = connectWriter(options.redis);
 await waitUntilReady(redis, 60_000);

@@ -151,7 +151,7 @@ export function refusedAndLast(status: number) {
   return { status, headers: new Map([['connection', 'close']]) };
 }
 
-export async function until(done: () => boolean, timeoutMs = 3_000): Promise<void> {
+export async function until(done: () => boolean, timeoutMs = 60_000): Promise<void> {
   const deadline = performance.now() + timeoutMs;
   while (!done()) {
     if (performance.now() > deadline) throw new Error(`waited ${timeoutMs} ms`);

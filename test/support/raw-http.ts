@@ -59,12 +59,12 @@ export class RawConnection {
   }
 
   /** Resolves when that many answers are there, or the connection is closed; throws after `timeoutMs`. */
-  async waitForAnswers(count: number, timeoutMs = 5_000): Promise<readonly RawAnswer[]> {
+  async waitForAnswers(count: number, timeoutMs = 60_000): Promise<readonly RawAnswer[]> {
     await this.#until(() => this.#answers.length >= count || this.#closed, timeoutMs, `${count} answers`);
     return this.#answers;
   }
 
-  async waitForClose(timeoutMs = 5_000): Promise<void> {
+  async waitForClose(timeoutMs = 60_000): Promise<void> {
     await this.#until(() => this.#closed, timeoutMs, 'a close');
   }
 

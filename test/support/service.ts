@@ -41,7 +41,7 @@ export type ServiceOptions = {
   dataDir?: string;
 };
 
-const READY_MS_MAX = 60_000;
+const READY_MS_MAX = 180_000;
 /** A little over the 25 s that the service gives itself. */
 const STOP_MS_MAX = 30_000;
 
@@ -155,7 +155,7 @@ async function whenReady(child: ChildProcess, state: StateDir, logFile: string):
 }
 
 async function answers(url: string): Promise<boolean> {
-  return fetch(url, { signal: AbortSignal.timeout(2_000) }).then(
+  return fetch(url, { signal: AbortSignal.timeout(10_000) }).then(
     (response) => response.ok,
     () => false,
   );
