@@ -15,6 +15,9 @@ const SOURCES = ['schemas', 'src', 'pipelines', 'clickhouse', 'bench', 'test', '
 const BUILD_STAMP = 'build/.stamp';
 const TAP_STAMP = 'node_modules/.gatehouse-tap';
 const NODE_MAJOR_MIN = 20;
+/** A registry or a mirror that hiccups is asked again. */
+const FETCH_TRIES = 3;
+const FETCH_PAUSE_MS = 10_000;
 
 class SetupError extends Error {}
 
@@ -48,7 +51,7 @@ function installPackages() {
   say('installing the packages of package-lock.json (npm ci) …');
   // Under `npm start` the very npm that runs us is used; development packages are needed, since they build.
   const npm = process.env.npm_execpath ? [process.execPath, process.env.npm_execpath] : ['npm'];
-  run([...npm, 'ci', '--include=dev', '--include=optional'], 'npm ci failed; see its messages above.');
+  run([...npm, 'ci', '--include=dev', '--include=optional'], 'npm ci failed; see its messages above.', FETCH_TRIES);
 }
 
 /** A service that is given its Redis by address needs no program of its own; the tests always do. */
@@ -79,7 +82,7 @@ function installRedis() {
     apt-get -q -o DPkg::Lock::Timeout=120 install -y --no-install-recommends redis-server
     if [ -d /run/systemd/system ]; then systemctl disable redis-server.service || true
     else update-rc.d redis-server disable >/dev/null 2>&1 || true; fi`;
-  run([...asRoot, 'sh', '-c', script], `apt-get could not install redis-server. ${byHand}`);
+  run([...asRoot, 'sh', '-c', script], `apt-get could not install redis-server. ${byHand}`, FETCH_TRIES);
   if (!onPath('redis-server')) throw new SetupError(`redis-server is still not on the PATH. ${byHand}`);
 }
 
@@ -137,9 +140,13 @@ function onPath(program) {
   });
 }
 
-function run([program, ...args], sentence) {
+function run([program, ...args], sentence, tries = 1) {
   const { status, error } = spawnSync(program, args, { stdio: ['inherit', 2, 2] });
-  if (error || status !== 0) throw new SetupError(error ? `${sentence} (${error.message})` : sentence);
+  if (!error && status === 0) return;
+  if (error || tries === 1) throw new SetupError(error ? `${sentence} (${error.message})` : sentence);
+  say('that failed; once more in a moment …');
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, FETCH_PAUSE_MS);
+  run([program, ...args], sentence, tries - 1);
 }
 
 function read(file) {
