@@ -218,21 +218,23 @@ t.test('changes of others in the shard do not make a front forget what stands', 
   let rules = await cache.rules(account);
   let neighbour = newAccount();
   while (store.keys.shardOf(neighbour) !== store.keys.shardOf(account)) neighbour = newAccount();
-  // Counted are turns in which neither we nor Redis stood still: where one does a notice may come late, and count as lost.
-  let [calm, forgotten, registered] = [0, 0, 0];
-  for (let last = performance.now(); calm < 1_500 && forgotten < 10; ) {
+  // Where we or Redis stood still a notice may come late, and count as lost: that is no fault, and costs a read.
+  let [calmMs, sinceStillMs, registered] = [0, 0, 0];
+  const faults: string[] = [];
+  const end = performance.now() + 20_000;
+  for (let last = performance.now(); calmMs < 1_500 && last < end; ) {
     await agents.register(neighbour, { name: `n${registered++}` }, actor);
     await new Promise((resolve) => setTimeout(resolve, 5));
     const turnMs = performance.now() - last;
-    last = performance.now();
-    calm = turnMs < 60 ? calm + turnMs : 0;
+    last += turnMs;
+    sinceStillMs = turnMs < 60 ? sinceStillMs + turnMs : 0;
+    if (turnMs < 60) calmMs += turnMs;
     if (cache.rules(account) === rules && isPlain(cache.agent(account, agent.id))) continue;
-    if (calm > 700) break;
-    [calm, forgotten] = [0, forgotten + 1];
+    if (sinceStillMs > 700) faults.push(`forgotten ${sinceStillMs.toFixed(0)} ms after anything stood still`);
     rules = await cache.rules(account);
     await cache.agent(account, agent.id);
   }
-  t.ok(calm >= 1_500, `three checks, and notices had told of everything: for ${calm.toFixed(0)} ms`);
+  t.same(faults, [], `notices had told of everything, over ${calmMs.toFixed(0)} ms`);
 });
 
 t.test('many who miss at once ask once', async (t) => {
