@@ -12,6 +12,7 @@ import { assetPath } from '../src/assets.ts';
 import { freePort } from '../src/embedded/free-port.ts';
 import type { Watched } from './processes.ts';
 import type { BenchService } from './service.ts';
+import type { Around } from './turns.ts';
 import type { PolicyOrder } from './workload.ts';
 
 export type Contender = {
@@ -30,6 +31,30 @@ export function gatehouse(service: BenchService): Contender {
     pathPrefix: '',
     processes: () => service.children(),
     stop: async () => void (await service.stop()),
+  };
+}
+
+/**
+ * The same service as if its pipelines and ClickHouse had machines of their own: they are halted while `load` runs, and catch
+ * up from the streams afterwards. What is left on the machine is what takes an event in: the front and Redis.
+ */
+export function wayIn(service: BenchService): Contender & { around: Around } {
+  const signal = async (name: NodeJS.Signals) => {
+    const behind = (await service.children()).filter((child) => /^(pipelines|clickhouse)/.test(child.name));
+    for (const { pid } of behind) process.kill(pid, name);
+  };
+  return {
+    ...gatehouse(service),
+    name: 'Gatehouse, the way in',
+    processes: async () => (await service.children()).filter((child) => /^(front|redis)/.test(child.name)),
+    async around(load) {
+      await signal('SIGSTOP');
+      try {
+        return await load();
+      } finally {
+        await signal('SIGCONT');
+      }
+    },
   };
 }
 

@@ -3,23 +3,28 @@
 // Method: one front, real Redis (append-only file, everysec) and ClickHouse behind it, events of about 500 bytes, five
 // policies an event, full echo; single events over 64 connections, batches of 100 over 32. All contenders take turns in one
 // run; medians over the turns. CPU per event from /proc, by process, since it is steadier than time on shared machines.
+// Gatehouse runs twice: whole, and with its pipelines and ClickHouse halted during the load, which then shares the machine
+// with the front and Redis alone, as the baseline's does (that stores nothing). What came in is stored before the next turn.
 import type { Chart } from './chart.ts';
-import { baseline, type Contender, echoes, gatehouse } from './contenders.ts';
+import { baseline, type Contender, echoes, gatehouse, wayIn } from './contenders.ts';
 import { whenDrained } from './gauges.ts';
 import { beginLine, hand, type Row } from './report.ts';
 import { startBenchService } from './service.ts';
 import { makeAgents, setPolicies } from './setup.ts';
-import { type Entrant, type Turn, takeTurns, turnCells } from './turns.ts';
+import { type Around, type Entrant, type Turn, takeTurns, turnCells } from './turns.ts';
 import { bodyOf, eventsPath, FIVE_POLICIES, KINDS, type Kind } from './workload.ts';
+
+/** For all that comes in while nothing is taken out: a turn of 10 s at 500,000 events a second. */
+const ROOM = { GATEHOUSE_REDIS_MAXMEMORY: '8gb', GATEHOUSE_BACKLOG_BYTES_MAX: String(5 * 1024 ** 3) };
 
 export async function ingest(options: { turns: number; seconds: number }): Promise<boolean> {
   const machine = beginLine('ingest');
-  const service = await startBenchService({ GATEHOUSE_FRONTS: '1' });
+  const service = await startBenchService({ GATEHOUSE_FRONTS: '1', ...ROOM });
   const contenders: Contender[] = [];
   try {
     const [agent] = (await makeAgents(service, 1)) as [string];
     await setPolicies(service, FIVE_POLICIES);
-    contenders.push(...(await echoes()), gatehouse(service));
+    contenders.push(...(await echoes()), wayIn(service), gatehouse(service));
     contenders.push(await baseline({ key: service.key, agents: [agent], policies: FIVE_POLICIES }));
     const entrants = KINDS.flatMap((kind) => contenders.map((c) => entrantOf(c, kind, agent, service.key)));
     const results = await takeTurns(entrants, { ...options, settle: async () => void (await whenDrained(service)) });
@@ -29,7 +34,7 @@ export async function ingest(options: { turns: number; seconds: number }): Promi
     hand({ line: 'ingest', question, command, rows, charts: chartsOf(contenders, results) }, machine);
     return true;
   } finally {
-    for (const contender of contenders.filter(({ name }) => name !== 'Gatehouse')) await contender.stop();
+    for (const contender of contenders.filter(({ name }) => !name.startsWith('Gatehouse'))) await contender.stop();
     await service.stop();
   }
 }
@@ -41,7 +46,8 @@ function entrantOf(contender: Contender, kind: Kind, agent: string, key: string)
     connections: kind.connections,
     eventsPerRequest: kind.events,
   };
-  return { name: `${kind.kind}: ${contender.name}`, contender, load };
+  const { around } = contender as { around?: Around };
+  return { name: `${kind.kind}: ${contender.name}`, contender, load, ...(around && { around }) };
 }
 
 /** A row a contender, with its ratios to those it is compared with. */

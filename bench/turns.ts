@@ -21,7 +21,16 @@ export type Turn = LoadResult & {
   cpu: Record<string, number>;
 };
 
-export type Entrant = { name: string; contender: Contender; load: Requests; before?: () => Promise<void> };
+/** Runs a turn's load while something is so that else is not. */
+export type Around = <T>(load: () => Promise<T>) => Promise<T>;
+
+export type Entrant = {
+  name: string;
+  contender: Contender;
+  load: Requests;
+  before?: () => Promise<void>;
+  around?: Around;
+};
 
 export async function takeTurns(
   entrants: readonly Entrant[],
@@ -29,9 +38,9 @@ export async function takeTurns(
 ): Promise<Map<string, Turn>> {
   const taken = new Map<string, Turn[]>(entrants.map(({ name }) => [name, []]));
   for (let turn = 1; turn <= options.turns; turn++) {
-    for (const { name, contender, load, before } of entrants) {
+    for (const { name, contender, load, before, around = justSo } of entrants) {
       await before?.();
-      const result = await oneTurn(contender, load, options.seconds);
+      const result = await around(() => oneTurn(contender, load, options.seconds));
       taken.get(name)!.push(result);
       progress(`turn ${turn}/${options.turns} ${name}: ${Math.round(result.eventsPerSecond)} events/s`);
       await options.settle?.();
@@ -39,6 +48,8 @@ export async function takeTurns(
   }
   return new Map([...taken].map(([name, turns]) => [name, medianTurn(turns)]));
 }
+
+const justSo: Around = (load) => load();
 
 export async function oneTurn(contender: Contender, load: Requests, seconds: number): Promise<Turn> {
   const processes = await contender.processes();
