@@ -30,6 +30,7 @@ import {
   sendError,
 } from './clickhouse-protocol.ts';
 import { DataDirectory } from './data-directory.ts';
+import { lowerMerges } from './merge-priority.ts';
 
 export type ClickHouseServerOptions = {
   /** Data directory; made if it is not there. */
@@ -95,7 +96,12 @@ export async function runClickHouseServer(given: ClickHouseServerOptions): Promi
   await new Promise<void>((resolve, reject) =>
     server.once('error', reject).listen(options.port, options.host, resolve),
   );
-  return { port: (server.address() as AddressInfo).port, close: () => close(server, context) };
+  const leaveMerges = lowerMerges();
+  const closeAll = () => {
+    leaveMerges();
+    return close(server, context);
+  };
+  return { port: (server.address() as AddressInfo).port, close: closeAll };
 }
 
 /** Stops accepting, finishes what runs, notes that all is well, leaves. */

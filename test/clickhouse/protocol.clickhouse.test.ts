@@ -1,5 +1,7 @@
 // The embedded engine over HTTP, as @clickhouse/client and curl see it: answers, errors, inserts, isolation of requests, kills.
+import { readdirSync, readFileSync } from 'node:fs';
 import http from 'node:http';
+import os from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ClickHouseLogLevel, createClient, ClickHouseError as ServerError } from '@clickhouse/client';
@@ -363,4 +365,22 @@ t.test('SIGTERM lets what runs finish', async (t) => {
   const stopped = engine.stop('SIGTERM');
   t.same(await (await slow).json(), [{ zero: 0 }]);
   t.equal(await stopped, 0);
+});
+
+t.test('merges run at a lower priority than inserts and queries', { skip: process.platform !== 'linux' }, async (t) => {
+  const { child } = await ownEngine(t);
+  const tasks = readdirSync(`/proc/${child.pid}/task`).map((task) => ({
+    name: readFileSync(`/proc/${child.pid}/task/${task}/comm`, 'utf8').trim(),
+    nice: os.getPriority(Number(task)),
+  }));
+  const merges = tasks.filter(({ name }) => name === 'MergeMutate');
+  t.ok(merges.length > 0, 'the threads of merges are there');
+  t.ok(
+    merges.every(({ nice }) => nice === 10),
+    'and give way',
+  );
+  t.ok(
+    tasks.filter(({ name }) => name !== 'MergeMutate').every(({ nice }) => nice < 10),
+    'nobody else does',
+  );
 });
