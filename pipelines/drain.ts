@@ -23,10 +23,12 @@ import {
   TOKEN_TRUST_MS,
 } from '../src/limits.ts';
 import type { Log } from '../src/log.ts';
-import type { KeptManifest, ParkedEntry, StreamEntry, StreamReader, Words } from '../src/streams/consume.ts';
+import type { KeptManifest, ParkedEntry, StreamReader, Words } from '../src/streams/consume.ts';
 import { parkEntry } from '../src/streams/dead.ts';
 import type { Doorbell } from '../src/streams/doorbell.ts';
 import { type Lease, LeaseLost } from '../src/streams/lease.ts';
+import { compareIds } from '../src/streams/stream-id.ts';
+import type { StreamEntry } from '../src/streams/window.ts';
 import type { Slots, Ticket } from './slots.ts';
 
 /** A stream entry as a pipeline understands it. */
@@ -126,6 +128,7 @@ export class Drain<T> {
     } catch (error) {
       if (!(error instanceof Stopped)) throw error;
     } finally {
+      this.#options.reader.close();
       await this.#options.work.end?.();
     }
   }
@@ -170,15 +173,15 @@ export class Drain<T> {
     const { last } = kept.manifest;
     while (taken.ids.at(-1) !== last) {
       const entries = await this.#read();
-      if (entries.length === 0) {
+      const beyond = entries.findIndex(({ id }) => compareIds(id, last) > 0);
+      this.#take(taken, beyond < 0 ? entries : entries.slice(0, beyond));
+      if (beyond >= 0) this.#ahead = entries.slice(beyond);
+      if (taken.ids.at(-1) !== last && (beyond >= 0 || entries.length === 0)) {
         // Somebody removed entries or the group by hand. What is left is written as if nothing were known about it.
         this.#options.log.error({ last }, 'manifest.dangling');
         kept = { ...kept, ageMs: Number.POSITIVE_INFINITY };
         break;
       }
-      const end = entries.findIndex((entry) => entry.id === last);
-      this.#take(taken, end < 0 ? entries : entries.slice(0, end + 1));
-      if (end >= 0) this.#ahead = entries.slice(end + 1);
     }
     this.#options.log.info(
       { first: kept.manifest.first, last, attempts: kept.manifest.attempts, ageMs: kept.ageMs },
@@ -218,10 +221,6 @@ export class Drain<T> {
   #take(taken: Taken<T>, entries: readonly StreamEntry[]): void {
     for (const entry of entries) {
       taken.ids.push(entry.id);
-      if (entry.fields.size === 0) {
-        this.#options.log.error({ id: entry.id }, 'entry.gone');
-        continue;
-      }
       // A parked entry that was re-queued is for the group that had parked it; for the others it is old.
       const retryOf = entry.fields.get(ENTRY_FIELD.group)?.toString();
       if (retryOf !== undefined && retryOf !== this.#options.reader.group) continue;
@@ -260,7 +259,7 @@ export class Drain<T> {
         this.#writtenAt = performance.now();
       }
     }
-    await this.#patiently(() => reader.ack(taken.ids, [...refused, ...taken.parked], batch.writes));
+    await this.#patiently(() => reader.ack(taken.ids.at(-1)!, [...refused, ...taken.parked], batch.writes));
     this.#untrimmed = true;
     work.settled(batch, { refused: refused.length, unreadable: taken.parked.length });
   }
