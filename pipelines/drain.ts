@@ -31,6 +31,12 @@ import { compareIds } from '../src/streams/stream-id.ts';
 import type { StreamEntry } from '../src/streams/window.ts';
 import type { Slots, Ticket } from './slots.ts';
 
+/**
+ * After a batch without effect the next one is not closed for so long: under load events come in small entries without end, and each
+ * acknowledgement costs as much as the events of one.
+ */
+const QUIET_LINGER_MS = 50;
+
 /** A stream entry as a pipeline understands it. */
 export type Decoded<T> = { value: T; rows: number /** Epoch ms at which its oldest part arrived. */; oldestMs: number };
 
@@ -108,8 +114,8 @@ export class Drain<T> {
   #ahead: StreamEntry[] = [];
   #taken: Taken<T> | undefined;
   #askingSince: number | undefined;
-  /** Monotonic ms of the last acknowledgement that followed an effect. */
-  #writtenAt = Number.NEGATIVE_INFINITY;
+  /** Monotonic ms before which no batch is closed that is not full. */
+  #dueAt = Number.NEGATIVE_INFINITY;
   /** Something was acknowledged since the last trim; true at first, since an earlier owner may have died before its own. */
   #untrimmed = true;
   #failingSince: number | undefined;
@@ -197,15 +203,21 @@ export class Drain<T> {
     this.#take(taken, this.#ahead);
     this.#ahead = [];
     while (!this.#full(taken)) {
-      const entries = await this.#read();
-      const bytesBefore = taken.bytes;
-      this.#take(taken, entries);
+      const read = await this.#readInto(taken);
       if (taken.ids.length === 0) return this.#options.doorbell.wait(this.#options.reader.stream, this.#stop.signal);
-      // A read that came back full has more behind it: a backlog is drained in full batches.
-      if (entries.length >= READ_ENTRIES_MAX || taken.bytes - bytesBefore >= READ_BYTES_MAX) continue;
-      if (performance.now() >= this.#writtenAt + this.#options.lingerMs) return;
-      if (entries.length === 0) await this.#pause(Math.min(READ_POLL_MS, this.#options.lingerMs) / 2);
+      if (read === 'full') continue;
+      const leftMs = this.#dueAt - performance.now();
+      if (leftMs <= 0) return;
+      await this.#pause(Math.min(leftMs, READ_POLL_MS / 2));
     }
+  }
+
+  /** Full: there is more behind it, so a backlog is drained in full batches. */
+  async #readInto(taken: Taken<T>): Promise<'full' | 'some'> {
+    const entries = await this.#read();
+    const bytesBefore = taken.bytes;
+    this.#take(taken, entries);
+    return entries.length >= READ_ENTRIES_MAX || taken.bytes - bytesBefore >= READ_BYTES_MAX ? 'full' : 'some';
   }
 
   #full(taken: Taken<T>): boolean {
@@ -256,9 +268,9 @@ export class Drain<T> {
         refused = await this.#apply(batch, taken, kept, ticket);
       } finally {
         ticket.giveBack();
-        this.#writtenAt = performance.now();
+        this.#dueAt = performance.now() + this.#options.lingerMs;
       }
-    }
+    } else this.#dueAt = performance.now() + Math.min(QUIET_LINGER_MS, this.#options.lingerMs);
     await this.#patiently(() => reader.ack(taken.ids.at(-1)!, [...refused, ...taken.parked], batch.writes));
     this.#untrimmed = true;
     work.settled(batch, { refused: refused.length, unreadable: taken.parked.length });
@@ -284,9 +296,8 @@ export class Drain<T> {
     try {
       while (!ticket.granted) {
         const grows = mayGrow && !this.#full(taken);
-        const entries = grows ? await this.#read() : [];
-        this.#take(taken, entries);
-        if (entries.length === 0) await Promise.race([ticket.turn, this.#pause(READ_POLL_MS)]);
+        const read = grows ? await this.#readInto(taken) : 'some';
+        if (read === 'some') await Promise.race([ticket.turn, this.#pause(READ_POLL_MS)]);
       }
       return ticket;
     } catch (error) {

@@ -13,7 +13,8 @@ import os from 'node:os';
 /** The engine's name for threads of its pool of merges and mutations. */
 const THREAD_NAME = 'MergeMutate';
 const TASKS = '/proc/self/task';
-const NICE = 10;
+/** The engine itself runs at 5 (give-way.ts). */
+const NICE = 15;
 /** The pool may grow, and its threads may be made late. */
 const LOOK_EVERY_MS = 5_000;
 

@@ -376,11 +376,11 @@ t.test('merges run at a lower priority than inserts and queries', { skip: proces
   const merges = tasks.filter(({ name }) => name === 'MergeMutate');
   t.ok(merges.length > 0, 'the threads of merges are there');
   t.ok(
-    merges.every(({ nice }) => nice === 10),
+    merges.every(({ nice }) => nice === 15),
     'and give way',
   );
   t.ok(
-    tasks.filter(({ name }) => name !== 'MergeMutate').every(({ nice }) => nice < 10),
+    tasks.filter(({ name }) => name !== 'MergeMutate').every(({ nice }) => nice < 15),
     'nobody else does',
   );
 });
