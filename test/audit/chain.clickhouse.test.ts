@@ -11,6 +11,7 @@ import type { VictimOptions } from '../pipelines/victim.ts';
 import { makeEvent } from '../streams/harness.ts';
 import { startClickHouse } from '../support/clickhouse.ts';
 import { startRedis } from '../support/redis.ts';
+import { SEED } from '../support/seed.ts';
 import { countBlocks, makeAuditWorld, newAccount, newAgent, settle, submit } from './harness.ts';
 import { workHonestly } from './honest.ts';
 import { Random } from './tampering.ts';
@@ -72,7 +73,7 @@ t.test(
   async (t) => {
     const world = await makeAuditWorld(t, servers);
     let running = await startPipelines(t, world, { processName: 'honest' });
-    const seed = Date.now() % 1_000_000;
+    const seed = SEED;
     const result = await workHonestly(world, {
       ...{ operations: 240, accounts: 2, restartEvery: 80, random: new Random(seed) },
       restart: async () => {

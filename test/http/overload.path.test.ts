@@ -6,8 +6,6 @@ import t from 'tap';
 import { Api } from '../support/api.ts';
 import { startService } from '../support/service.ts';
 
-t.setTimeout(240_000);
-
 const CALLERS = 300;
 const EVENTS = 100;
 const FLOOD_MS = 4_000;
@@ -81,17 +79,25 @@ t.test('what is too much is refused and leaves no trace; the rest is recorded; t
   const taken = answers.filter(({ status }) => status === 200);
   t.equal(taken.length + refused.length, answers.length, 'there are no other answers');
   t.ok(taken.length > 0 && refused.length > 0, `${taken.length} taken, ${refused.length} refused`);
+  // A Redis that was given no time for three seconds leaves an append unknown; whoever is told so may find it there.
+  let unknown = 0;
   for (const { retryAfter, body } of refused) {
     const { error } = JSON.parse(body) as { error: { code: string; recorded: unknown } };
-    if (!/^[1-9]\d*$/.test(retryAfter ?? '') || error.code !== 'unavailable' || error.recorded !== false)
+    if (
+      !/^[1-9]\d*$/.test(retryAfter ?? '') ||
+      error.code !== 'unavailable' ||
+      ![false, 'unknown'].includes(error.recorded as never)
+    )
       t.fail(`a refusal with Retry-After ${retryAfter}: ${body}`);
+    if (error.recorded === 'unknown') unknown++;
   }
   let total = 0;
   for (const giveUp = performance.now() + 120_000; performance.now() < giveUp; await sleep(200)) {
     total = (await api.get(`/v1/agents/${id}/events?limit=1`)).json.total as number;
     if (total >= taken.length * EVENTS) break;
   }
-  t.equal(total, taken.length * EVENTS, 'as many are there as were acknowledged');
+  const [least, most] = [taken.length * EVENTS, (taken.length + unknown) * EVENTS];
+  t.ok(total >= least && total <= most, `${total} are there, ${least} were acknowledged, ${unknown} answers unknown`);
   t.equal(await gauge('gatehouse_submissions_in_hand'), 0);
   for (const giveUp = performance.now() + 60_000; (await gauge('gatehouse_strained')) !== 0; await sleep(200)) {
     if (performance.now() > giveUp) return t.fail('it is strained for ever');

@@ -9,6 +9,7 @@ import { PlainPath } from '../../src/ingest/plain-path.ts';
 import { ALLOWED, RuleSet } from '../../src/policy/engine.ts';
 import type { Append } from '../../src/streams/append.ts';
 import { cpuMs } from '../policy/support.ts';
+import { SEED } from '../support/seed.ts';
 import { account, agent, agentId, blotted, NOW, policiesOf, requestId, ruleSet, type Seen, take } from './support.ts';
 
 const EVENTS = Number(process.env['GATEHOUSE_TEST_EVENTS'] ?? 3_000);
@@ -308,7 +309,7 @@ t.test('both paths answer, record and refuse the same', async (t) => {
   });
   const plain = new PlainPath();
   const counts = { events: 0, bodies: 0, plain: 0 };
-  const seed = Number(process.env['GATEHOUSE_TEST_SEED'] ?? Math.floor(clock() % 2 ** 31));
+  const seed = SEED;
   t.comment(`seed ${seed}`);
   await fc.assert(
     fc.asyncProperty(policies, events, style, async (given, submissions, how) => {

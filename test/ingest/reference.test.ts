@@ -9,6 +9,7 @@ import { PlainPath } from '../../src/ingest/plain-path.ts';
 import { body, MEANINGS, orders, TIMES } from '../reference/generate.ts';
 import { readText } from '../reference/json.ts';
 import { decoded, type Taken, takePlainly, UnknownTime, type World } from '../reference/take.ts';
+import { SEED } from '../support/seed.ts';
 import {
   account,
   agentId,
@@ -47,7 +48,7 @@ t.test('plain path, ordinary path and the reference agree', async (t) => {
     matches: 0,
     redacted: 0,
   };
-  const seed = Number(process.env['GATEHOUSE_TEST_SEED'] ?? Math.floor(clock() % 2 ** 31));
+  const seed = SEED;
   t.comment(`seed ${seed}`);
   await fc.assert(
     fc.asyncProperty(orders(agentId), body, async (given, { bytes, shape, events }) => {

@@ -9,6 +9,7 @@ import type { Notification } from '../../pipelines/alert/channel.ts';
 import { EmailChannel, mailOf } from '../../pipelines/alert/channels/email.ts';
 import { isMailAddress, targetProblem } from '../../src/registry/alert-target.ts';
 import { certificate } from '../support/certificate.ts';
+import { SEED } from '../support/seed.ts';
 import { startSmtp } from '../support/smtp-server.ts';
 import { decodeWords, headerOf, readMail } from './mail-reader.ts';
 import { aNotification, anAttempt, aSignal } from './notification.ts';
@@ -17,7 +18,6 @@ const FROM = 'gatehouse@alerts.example.com';
 const BOX = 'oncall@example.com';
 const RUNS = Number(process.env.GATEHOUSE_TEST_HOSTILE_STRINGS ?? 200);
 const COMPOSED_RUNS = Math.max(500, RUNS);
-const SEED = Number(process.env.GATEHOUSE_TEST_SEED ?? Date.now() % 2 ** 31);
 
 const HEADERS = ['Auto-Submitted', 'Content-Type', 'Date', 'From', 'MIME-Version', 'Message-ID', 'Subject', 'To'];
 const PART_HEADERS = ['Content-Transfer-Encoding', 'Content-Type'];

@@ -7,8 +7,9 @@ import { type CounterCheck, Counters } from '../../src/policy/counters.ts';
 import { type Commands, connectCommands, RedisUnavailable, waitUntilReady } from '../../src/redis/client.ts';
 import { OwnTime } from '../support/own-time.ts';
 import { patient, startRedis } from '../support/redis.ts';
+import { SEED } from '../support/seed.ts';
 
-const seed = Date.now() & 0x7fffffff;
+const seed = SEED;
 t.comment(`seed ${seed}`);
 
 const redis = await startRedis(t);

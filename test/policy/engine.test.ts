@@ -4,9 +4,10 @@ import t from 'tap';
 import type { PolicyAction, PolicyType } from '../../schemas/common.ts';
 import { ALLOWED, agentInactive, checkPolicy, decide, judge, prepareRules, RuleSet } from '../../src/policy/engine.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
+import { SEED } from '../support/seed.ts';
 import { AGENT, cpuMs, decideOn, event, matches, policy } from './support.ts';
 
-const seed = Date.now() & 0x7fffffff;
+const seed = SEED;
 t.comment(`seed ${seed}`);
 
 const SEND = event('tool_call', {
