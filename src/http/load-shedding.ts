@@ -173,9 +173,10 @@ export class LoadShedding {
   };
 
   #closeWindow(nowMs: number): void {
-    // With nobody in hand there is no queue, whatever was long ago. A window in which nobody was served says nothing.
+    // With nobody in hand there is no queue, whatever was long ago. A window in which nobody was served says nothing by
+    // itself, but behind a long one it is no better than that.
     if (this.#shortestMs <= LONG_MS || this.#inHand === 0) this.#longWindows = 0;
-    else if (this.#served > 0) this.#longWindows++;
+    else if (this.#served > 0 || this.#longWindows > 0) this.#longWindows++;
     if (!this.#strained && this.#longWindows * WINDOW_MS >= STANDING_MS) this.#strain(nowMs);
     this.#rates[this.#windows++ % RATES_KEPT] = this.#served / (nowMs - this.#windowMs);
     this.#inHandStrained = Math.max(IN_HAND_MIN, Math.max(...this.#rates) * WAIT_MS_MAX);
