@@ -3,9 +3,17 @@
 // An agent's list reads the primary key; the account's timeline the projection by_time; a search or a trace the events themselves, with their indexes.
 import type { ClickHouseSettings } from '@clickhouse/client';
 import type { EventType, Outcome } from '../../schemas/common.ts';
-import type { ClickHouse, QueryOptions } from '../client.ts';
+import type { ClickHouse, QueryOptions, QueryParams } from '../client.ts';
 import { Conditions, type Excluded } from './conditions.ts';
-import { type EventKey, type EventRow, KEY_COLUMNS, rowsByKey } from './event-rows.ts';
+import {
+  checkSize,
+  type EventKey,
+  type EventRow,
+  KEY_COLUMNS,
+  ROW_COLUMNS,
+  ROWS_AT_ONCE,
+  rowsByKey,
+} from './event-rows.ts';
 import { outcomeFilter, type Settling, withFinalOutcomes } from './final-outcome.ts';
 import { parseSearch, searchCondition } from './search.ts';
 
@@ -28,6 +36,12 @@ export type EventPage = EventFilter &
     signal?: AbortSignal | undefined;
   };
 
+/**
+ * Up to here an agent's page is read in one step: the engine sorts by the key and reads the rest for the page's rows alone. It does so for
+ * ten thousand rows at most, skipped ones included; behind that it would read payloads in order to skip them.
+ */
+const ONE_STEP_OFFSET_MAX = 5_000;
+
 export async function listEvents(
   clickhouse: ClickHouse,
   account: string,
@@ -36,27 +50,54 @@ export async function listEvents(
   const { outcome, settle } = page;
   const where = conditionsOf(account, page);
   const filter = outcome && (await outcomeFilter(clickhouse, account, { outcome, settle }));
+  const matching = { sql: `${where.sql} AND ${filter?.whole ?? 'true'}`, params: where.params };
   const count = (part: string) => `SELECT count() AS n FROM events WHERE ${where.sql} AND ${part}`;
-  const direction = page.order === 'asc' ? 'ASC' : 'DESC';
-  const options = optionsOf(page);
-  const [keys, [counted]] = await Promise.all([
-    clickhouse.query<EventKey>(
-      `SELECT ${KEY_COLUMNS} FROM events WHERE ${where.sql} AND ${filter?.whole ?? 'true'}
-       ORDER BY timestamp ${direction}, id ${direction} LIMIT {limit:UInt64} OFFSET {offset:UInt64}`,
-      { ...where.params, limit: page.limit, offset: page.offset },
-      options,
-    ),
+  const [rows, [counted]] = await Promise.all([
+    isOneStep(page)
+      ? wholeRows(clickhouse, page, matching)
+      : keysOf(clickhouse, page, matching).then((keys) =>
+          rowsByKey(clickhouse, account, keys, { payloads: true, signal: page.signal }),
+        ),
     clickhouse.query<{ total: number }>(
       `SELECT sum(n) AS total FROM (${(filter?.parts ?? ['true']).map(count).join(' UNION ALL ')})`,
       where.params,
-      options,
+      optionsOf(page),
     ),
   ]);
-  const rows = await rowsByKey(clickhouse, account, keys, { payloads: true, signal: page.signal });
   return {
     items: await withFinalOutcomes(clickhouse, account, { rows, known: outcome, settle }),
     total: counted?.total ?? 0,
   };
+}
+
+type Matching = { sql: string; params: QueryParams };
+
+function isOneStep({ agentId, q, limit, offset }: EventPage): boolean {
+  return agentId !== undefined && q === undefined && limit <= ROWS_AT_ONCE && offset <= ONE_STEP_OFFSET_MAX;
+}
+
+async function wholeRows(clickhouse: ClickHouse, page: EventPage, matching: Matching): Promise<EventRow[]> {
+  const rows = await queryPage<EventRow>(clickhouse, page, { columns: ROW_COLUMNS, matching });
+  checkSize(rows.reduce((sum, row) => sum + row.payload.length, 0));
+  return rows;
+}
+
+function keysOf(clickhouse: ClickHouse, page: EventPage, matching: Matching): Promise<EventKey[]> {
+  return queryPage<EventKey>(clickhouse, page, { columns: KEY_COLUMNS, matching });
+}
+
+function queryPage<Row>(
+  clickhouse: ClickHouse,
+  page: EventPage,
+  { columns, matching }: { columns: string; matching: Matching },
+): Promise<Row[]> {
+  const direction = page.order === 'asc' ? 'ASC' : 'DESC';
+  return clickhouse.query<Row>(
+    `SELECT ${columns} FROM events WHERE ${matching.sql}
+     ORDER BY timestamp ${direction}, id ${direction} LIMIT {limit:UInt64} OFFSET {offset:UInt64}`,
+    { ...matching.params, limit: page.limit, offset: page.offset },
+    optionsOf(page),
+  );
 }
 
 function conditionsOf(account: string, filter: EventFilter): Conditions {
@@ -73,10 +114,7 @@ function conditionsOf(account: string, filter: EventFilter): Conditions {
 }
 
 function optionsOf(page: EventPage): QueryOptions {
-  return {
-    settings: settingsOf(page),
-    ...(page.signal === undefined ? {} : { signal: page.signal }),
-  };
+  return { settings: settingsOf(page), ...(page.signal === undefined ? {} : { signal: page.signal }) };
 }
 
 function settingsOf({ agentId, q, traceId }: EventFilter): ClickHouseSettings {
