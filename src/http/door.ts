@@ -21,6 +21,7 @@ import { Compile, type Validator } from 'typebox/compile';
 import { ServiceError } from '../errors.ts';
 import { parseJson } from '../ingest/json.ts';
 import type { Idempotency } from '../registry/idempotency.ts';
+import type { Principal } from '../registry/principal.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
 import { Slabs } from '../slabs.ts';
 import { errorDetails, validationFailed } from '../validation.ts';
@@ -125,27 +126,35 @@ export class Door {
     });
   }
 
-  async #serve(request: Request): Promise<void> {
+  /** Up to the body. Most requests wait for nothing on the way. */
+  #serve(request: Request): void | Promise<void> {
     const { entry, exchange, head } = request;
-    const { route } = entry;
-    if (route.scope === null) return exchange.send(await route.handle(publicCall(exchange), this.#parts));
+    const { scope, handle } = entry.route;
+    if (scope === null) return after(handle(publicCall(exchange), this.#parts), (reply) => exchange.send(reply));
     const nowMs = Date.now();
-    const { authenticator, limiter, keyUses } = this.#parts;
-    const found = authenticator.principalOf(head.authorization, nowMs);
-    const principal = found instanceof Promise ? await found : found;
-    authorize(principal, route.scope);
-    const admitted = admit(limiter, principal, nowMs);
-    if (admitted !== undefined) await admitted;
-    keyUses.note(principal, nowMs);
-    if (entry.isSubmission && this.#sheds(exchange, principal.account)) return;
-    const bytes = await this.#bodyOf(request);
+    const { authenticator, limiter } = this.#parts;
+    return after(authenticator.principalOf(head.authorization, nowMs), (principal) => {
+      authorize(principal, scope);
+      return after(admit(limiter, principal, nowMs), () => this.#takeIn(request, principal, nowMs));
+    });
+  }
+
+  #takeIn(request: Request, principal: Principal, nowMs: number): void | Promise<void> {
+    this.#parts.keyUses.note(principal, nowMs);
+    if (request.entry.isSubmission && this.#sheds(request.exchange, principal.account)) return;
+    return after(this.#bodyOf(request), (bytes) => this.#hand(request, principal, bytes));
+  }
+
+  #hand(request: Request, principal: Principal, bytes: Buffer): void | Promise<void> {
+    const { entry, exchange, head, params } = request;
+    const { route } = entry;
     if (entry.isSubmission && this.#sheds(exchange, principal.account)) return;
     const call: SoundCall = {
       principal,
       account: principal.account,
       actor: { actor: `key:${principal.keyId}`, requestId: exchange.requestId },
       requestId: exchange.requestId,
-      params: request.params,
+      params,
       query: parseQuery(entry.query, request.rawQuery),
       idempotencyKey: idempotencyKeyOf(route, head),
       idempotency: undefined,
@@ -158,10 +167,14 @@ export class Door {
     if (exchange.over) return; // the client has left: nothing begins that nobody waits for
     if (entry.isSubmission) exchange.waitsSinceMs = this.#parts.shedding.take(principal.account, bytes.length);
     if (entry.writes) exchange.writing = 'begun';
+    return this.#answer(request, call);
+  }
+
+  async #answer({ entry, exchange, body }: Request, call: SoundCall): Promise<void> {
     try {
-      exchange.send(await route.handle(call, this.#parts));
+      exchange.send(await entry.route.handle(call, this.#parts));
     } finally {
-      request.body?.release();
+      body?.release();
     }
   }
 
@@ -187,6 +200,11 @@ export class Door {
     }
     return body.whole();
   }
+}
+
+/** Goes on at once where there is nothing to wait for: an `await` more is 0.3 µs and half a kilobyte of every single event. */
+function after<T, R>(value: T | Promise<T>, next: (value: T) => R | Promise<R>): R | Promise<R> {
+  return value instanceof Promise ? value.then(next) : next(value);
 }
 
 type SoundCall = Call<unknown, QueryOf<Parameters>>;

@@ -109,7 +109,8 @@ export class Ingest {
     try {
       if (this.#parts.backlog.full()) throw backlogFull();
       const judgements = this.#plain!.judge(read, agent, rules);
-      const judged = await settle(this.#parts.gate, account, agentId, judgements);
+      const settled = settle(this.#parts.gate, account, agentId, judgements);
+      const judged = settled instanceof Promise ? await settled : settled;
       const { digests, rows, answer } = this.#plain!.write(request, shape, { agent, read, judged, now: Date.now() });
       await this.#parts.appender.append({ account, agent: agentId, digests: [digests], events: judged.length, rows });
       this.#count(judged);

@@ -12,18 +12,22 @@ export type Judged = { decision: Decision; countedAt: number | undefined };
 
 type Run = { judgement: Judgement | null; events: number };
 
-/** A decision for each judgement; null stays a hole. */
-export async function settle(
+/** A decision for each judgement; null stays a hole. A plain value where no counter has to be asked. */
+export function settle(
   gate: Pick<RateGate, 'ask'>,
   account: string,
   agentId: string,
   judgements: readonly (Judgement | null)[],
-): Promise<Judged[]> {
+): Judged[] | Promise<Judged[]> {
   const runs = runsOf(judgements);
   const asks: Ask[] = [];
   for (const { judgement, events } of runs)
     if (judgement !== null) for (const check of judgement.rateChecks) asks.push({ check, places: events });
-  const counts = asks.length === 0 ? [] : await gate.ask(account, agentId, asks);
+  if (asks.length === 0) return decideRuns(runs, []);
+  return gate.ask(account, agentId, asks).then((counts) => decideRuns(runs, counts));
+}
+
+function decideRuns(runs: readonly Run[], counts: readonly Count[]): Judged[] {
   const judged: Judged[] = [];
   let at = 0;
   for (const { judgement, events } of runs) {
