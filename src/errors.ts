@@ -48,6 +48,8 @@ export type ServiceErrorOptions = {
   /** On a failed write: was anything kept? Left out where nothing could have been. */
   recorded?: false | 'unknown';
   retryAfterSeconds?: number;
+  /** `not_found` of what may have been written and is not stored yet (decisions 1). */
+  incomplete?: boolean;
   /** For the log only. */
   internal?: string;
   cause?: unknown;
@@ -59,6 +61,7 @@ export class ServiceError extends Error {
   readonly details: ErrorDetail[] | undefined;
   readonly recorded: false | 'unknown' | undefined;
   readonly retryAfterSeconds: number | undefined;
+  readonly incomplete: boolean;
   readonly internal: string | undefined;
 
   constructor(code: ErrorCode, message: string, options: ServiceErrorOptions = {}) {
@@ -67,6 +70,7 @@ export class ServiceError extends Error {
     this.details = options.details;
     this.recorded = options.recorded;
     this.retryAfterSeconds = options.retryAfterSeconds;
+    this.incomplete = options.incomplete ?? false;
     this.internal = options.internal;
   }
 

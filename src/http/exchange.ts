@@ -165,6 +165,7 @@ export class Exchange {
     if (error.retryAfterSeconds !== undefined || error.status === 429 || error.status === 503) {
       headers['Retry-After'] = String(Math.max(1, Math.ceil(error.retryAfterSeconds ?? 1)));
     }
+    if (error.incomplete) headers['Gatehouse-Incomplete'] = 'true';
     return { status: error.status, body: errorBody(error, this.requestId, this.#recorded(error)), headers };
   }
 

@@ -160,7 +160,7 @@ function operation(one: Route): object {
     ...(one.scope === null ? { security: [] } : { 'x-required-scope': one.scope }),
     parameters: parameters(one),
     ...(one.body ? { requestBody: requestBody(one, bodyExample) } : {}),
-    responses: { ...responses, ...errorResponses(errorsOf(one)) },
+    responses: { ...responses, ...errorResponses(errorsOf(one), canBeIncomplete ?? false) },
   };
 }
 
@@ -204,19 +204,22 @@ function errorsOf(one: Route): Set<ErrorCode> {
   return codes;
 }
 
-function errorResponses(codes: Set<ErrorCode>): Record<string, object> {
+function errorResponses(codes: Set<ErrorCode>, canBeIncomplete: boolean): Record<string, object> {
   const byStatus = new Map<number, ErrorCode[]>();
   for (const code of Object.keys(ERRORS) as ErrorCode[]) {
     if (codes.has(code)) byStatus.set(ERRORS[code].status, [...(byStatus.get(ERRORS[code].status) ?? []), code]);
   }
-  return Object.fromEntries([...byStatus].map(([status, of]) => [String(status), errorResponse(status, of)]));
+  return Object.fromEntries(
+    [...byStatus].map(([status, of]) => [String(status), errorResponse(status, of, canBeIncomplete)]),
+  );
 }
 
-function errorResponse(status: number, codes: ErrorCode[]): object {
+function errorResponse(status: number, codes: ErrorCode[], canBeIncomplete: boolean): object {
   const headers: Record<string, object> = { 'X-Request-Id': REQUEST_ID_HEADER };
   if (status === 401) headers['WWW-Authenticate'] = { schema: { type: 'string', const: 'Bearer' } };
   if (status === 429 || status === 503)
     headers['Retry-After'] = { description: 'Seconds', schema: { type: 'integer', minimum: 1 } };
+  if (status === 404 && canBeIncomplete) headers['Gatehouse-Incomplete'] = INCOMPLETE_HEADER;
   return {
     description: codes.map((code) => `\`${code}\`: ${ERRORS[code].when}`).join('; '),
     headers,

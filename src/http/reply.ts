@@ -34,13 +34,16 @@ export function allComplete(waits: Promise<boolean>[]): Promise<boolean> {
   return Promise.all(waits).then((complete) => complete.every(Boolean));
 }
 
-export function found<T>(value: T | null | undefined, what: string): T {
-  if (value === null || value === undefined) throw notFound(what);
+/** `complete`: false where what was written before may not be stored yet; then the 404 says so. */
+export function found<T>(value: T | null | undefined, what: string, complete = true): T {
+  if (value === null || value === undefined) throw notFound(what, complete);
   return value;
 }
 
-export function notFound(what: string): ServiceError {
-  return new ServiceError('not_found', `No such ${what}.`);
+export function notFound(what: string, complete = true): ServiceError {
+  return complete
+    ? new ServiceError('not_found', `No such ${what}.`)
+    : new ServiceError('not_found', `No such ${what}, or it is not stored yet.`, { incomplete: true });
 }
 
 /** Runs a query of ClickHouse for a reader. */

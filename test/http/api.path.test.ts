@@ -103,7 +103,7 @@ t.test('an event is answered, found alone, in lists and in its trace', async (t)
   });
   t.same(sent.json.policy_result, { outcome: 'allowed', reason: null, policy_id: null, matches: [] });
   const eventId = sent.json.id as string;
-  const read = await api.shown(`/v1/agents/${id}/events/${eventId}`);
+  const read = await api.get(`/v1/agents/${id}/events/${eventId}`);
   t.equal(read.text, sent.text, 'read back byte for byte');
   const listed = await api.get(`/v1/agents/${id}/events`);
   t.equal(listed.text, `{"items":[${sent.text}],"total":1,"limit":50,"offset":0}`);
@@ -184,7 +184,7 @@ t.test('every token of a payload comes back as it was sent', async (t) => {
     const sent = await api.post(`/v1/agents/${id}/events`, `{"payload":${payload},"type":"custom"}`);
     t.equal(sent.status, 201, `payload ${i}`);
     t.ok(sent.text.includes(`"payload":${payload},"timestamp"`), 'in the answer');
-    const read = await api.shown(`/v1/agents/${id}/events/${sent.json.id}`);
+    const read = await api.get(`/v1/agents/${id}/events/${sent.json.id}`);
     t.equal(read.text, sent.text, 'and in later reads');
   }
   t.equal(({} as Record<string, unknown>).polluted, undefined);

@@ -178,7 +178,7 @@ const FOUND = { allowed: 0, blocked: 0, pending: 0 };
 
 /** What the event is wherever outcomes are shown. */
 async function outcomesOf(agent: string, id: string, trace: string) {
-  const single = (await api.shown(`/v1/agents/${agent}/events/${id}`)).json.policy_result;
+  const single = (await api.get(`/v1/agents/${agent}/events/${id}`)).json.policy_result;
   const found: Record<string, unknown> = { single: `${single.outcome} ${single.reason}` };
   const listed = (await api.get(`/v1/agents/${agent}/events`)).json.items;
   found['listed'] = listed[0].policy_result.outcome;

@@ -93,12 +93,6 @@ export class Api {
     }
   }
 
-  /** A single thing that was acknowledged: 404 for as long as the stores are behind. */
-  shown = (path: string) =>
-    this.until(
-      () => this.get(path),
-      ({ status }) => status !== 404,
-    );
   get = (path: string, options?: CallOptions) => this.call('GET', path, options);
   post = (path: string, body: unknown, options?: CallOptions) => this.call('POST', path, { ...options, body });
   patch = (path: string, body: unknown, options?: CallOptions) => this.call('PATCH', path, { ...options, body });

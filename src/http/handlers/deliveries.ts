@@ -90,5 +90,5 @@ async function keptDelivery(
   const complete = await barrier.waitForJournal(account);
   const excludeAgents = await registry.agents.erasing(account);
   const kept = await ask(() => getDelivery(clickhouse, account, id, excludeAgents));
-  return { kept: found(kept, 'delivery'), complete };
+  return { kept: found(kept, 'delivery', complete), complete };
 }

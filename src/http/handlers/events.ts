@@ -114,7 +114,10 @@ export const eventRoutes: Route[] = [
       const complete = await barrier.waitForEvents(account, agentId);
       const decisions = new Decisions(barrier, account);
       const row = await ask(() => getEvent(clickhouse, account, agentId, eventId, decisions));
-      return markIncomplete({ status: 200, body: renderEvent(found(row, 'event')) }, complete && decisions.complete);
+      return markIncomplete(
+        { status: 200, body: renderEvent(found(row, 'event', complete)) },
+        complete && decisions.complete,
+      );
     },
   }),
   route({

@@ -65,6 +65,7 @@ export const traceRoutes: Route[] = [
       const { trace, events } = found(
         await ask(() => getTrace(clickhouse, account, traceId, { excludeAgents, settle })),
         'trace',
+        complete,
       );
       const body = `${JSON.stringify(trace).slice(0, -1)},"events":[${events.map(renderEvent).join(',')}]}`;
       return markIncomplete({ status: 200, body }, complete && decisions.complete);
