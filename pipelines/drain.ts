@@ -23,19 +23,11 @@ import {
   TOKEN_TRUST_MS,
 } from '../src/limits.ts';
 import type { Log } from '../src/log.ts';
-import type { KeptManifest, ParkedEntry, StreamReader, Words } from '../src/streams/consume.ts';
+import type { KeptManifest, ParkedEntry, StreamEntry, StreamReader, Words } from '../src/streams/consume.ts';
 import { parkEntry } from '../src/streams/dead.ts';
 import type { Doorbell } from '../src/streams/doorbell.ts';
 import { type Lease, LeaseLost } from '../src/streams/lease.ts';
-import { compareIds } from '../src/streams/stream-id.ts';
-import type { StreamEntry } from '../src/streams/window.ts';
 import type { Slots, Ticket } from './slots.ts';
-
-/**
- * After a batch without effect the next one is not closed for so long: under load events come in small entries without end, and each
- * acknowledgement costs as much as the events of one.
- */
-const QUIET_LINGER_MS = 50;
 
 /** A stream entry as a pipeline understands it. */
 export type Decoded<T> = { value: T; rows: number /** Epoch ms at which its oldest part arrived. */; oldestMs: number };
@@ -114,8 +106,8 @@ export class Drain<T> {
   #ahead: StreamEntry[] = [];
   #taken: Taken<T> | undefined;
   #askingSince: number | undefined;
-  /** Monotonic ms before which no batch is closed that is not full. */
-  #dueAt = Number.NEGATIVE_INFINITY;
+  /** Monotonic ms of the last acknowledgement that followed an effect. */
+  #writtenAt = Number.NEGATIVE_INFINITY;
   /** Something was acknowledged since the last trim; true at first, since an earlier owner may have died before its own. */
   #untrimmed = true;
   #failingSince: number | undefined;
@@ -134,7 +126,6 @@ export class Drain<T> {
     } catch (error) {
       if (!(error instanceof Stopped)) throw error;
     } finally {
-      this.#options.reader.close();
       await this.#options.work.end?.();
     }
   }
@@ -179,15 +170,15 @@ export class Drain<T> {
     const { last } = kept.manifest;
     while (taken.ids.at(-1) !== last) {
       const entries = await this.#read();
-      const beyond = entries.findIndex(({ id }) => compareIds(id, last) > 0);
-      this.#take(taken, beyond < 0 ? entries : entries.slice(0, beyond));
-      if (beyond >= 0) this.#ahead = entries.slice(beyond);
-      if (taken.ids.at(-1) !== last && (beyond >= 0 || entries.length === 0)) {
+      if (entries.length === 0) {
         // Somebody removed entries or the group by hand. What is left is written as if nothing were known about it.
         this.#options.log.error({ last }, 'manifest.dangling');
         kept = { ...kept, ageMs: Number.POSITIVE_INFINITY };
         break;
       }
+      const end = entries.findIndex((entry) => entry.id === last);
+      this.#take(taken, end < 0 ? entries : entries.slice(0, end + 1));
+      if (end >= 0) this.#ahead = entries.slice(end + 1);
     }
     this.#options.log.info(
       { first: kept.manifest.first, last, attempts: kept.manifest.attempts, ageMs: kept.ageMs },
@@ -203,21 +194,15 @@ export class Drain<T> {
     this.#take(taken, this.#ahead);
     this.#ahead = [];
     while (!this.#full(taken)) {
-      const read = await this.#readInto(taken);
+      const entries = await this.#read();
+      const bytesBefore = taken.bytes;
+      this.#take(taken, entries);
       if (taken.ids.length === 0) return this.#options.doorbell.wait(this.#options.reader.stream, this.#stop.signal);
-      if (read === 'full') continue;
-      const leftMs = this.#dueAt - performance.now();
-      if (leftMs <= 0) return;
-      await this.#pause(Math.min(leftMs, READ_POLL_MS / 2));
+      // A read that came back full has more behind it: a backlog is drained in full batches.
+      if (entries.length >= READ_ENTRIES_MAX || taken.bytes - bytesBefore >= READ_BYTES_MAX) continue;
+      if (performance.now() >= this.#writtenAt + this.#options.lingerMs) return;
+      if (entries.length === 0) await this.#pause(Math.min(READ_POLL_MS, this.#options.lingerMs) / 2);
     }
-  }
-
-  /** Full: there is more behind it, so a backlog is drained in full batches. */
-  async #readInto(taken: Taken<T>): Promise<'full' | 'some'> {
-    const entries = await this.#read();
-    const bytesBefore = taken.bytes;
-    this.#take(taken, entries);
-    return entries.length >= READ_ENTRIES_MAX || taken.bytes - bytesBefore >= READ_BYTES_MAX ? 'full' : 'some';
   }
 
   #full(taken: Taken<T>): boolean {
@@ -233,6 +218,10 @@ export class Drain<T> {
   #take(taken: Taken<T>, entries: readonly StreamEntry[]): void {
     for (const entry of entries) {
       taken.ids.push(entry.id);
+      if (entry.fields.size === 0) {
+        this.#options.log.error({ id: entry.id }, 'entry.gone');
+        continue;
+      }
       // A parked entry that was re-queued is for the group that had parked it; for the others it is old.
       const retryOf = entry.fields.get(ENTRY_FIELD.group)?.toString();
       if (retryOf !== undefined && retryOf !== this.#options.reader.group) continue;
@@ -268,10 +257,10 @@ export class Drain<T> {
         refused = await this.#apply(batch, taken, kept, ticket);
       } finally {
         ticket.giveBack();
-        this.#dueAt = performance.now() + this.#options.lingerMs;
+        this.#writtenAt = performance.now();
       }
-    } else this.#dueAt = performance.now() + Math.min(QUIET_LINGER_MS, this.#options.lingerMs);
-    await this.#patiently(() => reader.ack(taken.ids.at(-1)!, [...refused, ...taken.parked], batch.writes));
+    }
+    await this.#patiently(() => reader.ack(taken.ids, [...refused, ...taken.parked], batch.writes));
     this.#untrimmed = true;
     work.settled(batch, { refused: refused.length, unreadable: taken.parked.length });
   }
@@ -296,8 +285,9 @@ export class Drain<T> {
     try {
       while (!ticket.granted) {
         const grows = mayGrow && !this.#full(taken);
-        const read = grows ? await this.#readInto(taken) : 'some';
-        if (read === 'some') await Promise.race([ticket.turn, this.#pause(READ_POLL_MS)]);
+        const entries = grows ? await this.#read() : [];
+        this.#take(taken, entries);
+        if (entries.length === 0) await Promise.race([ticket.turn, this.#pause(READ_POLL_MS)]);
       }
       return ticket;
     } catch (error) {

@@ -30,7 +30,6 @@ import {
   sendError,
 } from './clickhouse-protocol.ts';
 import { DataDirectory } from './data-directory.ts';
-import { lowerMerges } from './merge-priority.ts';
 
 export type ClickHouseServerOptions = {
   /** Data directory; made if it is not there. */
@@ -96,12 +95,7 @@ export async function runClickHouseServer(given: ClickHouseServerOptions): Promi
   await new Promise<void>((resolve, reject) =>
     server.once('error', reject).listen(options.port, options.host, resolve),
   );
-  const leaveMerges = lowerMerges();
-  const closeAll = () => {
-    leaveMerges();
-    return close(server, context);
-  };
-  return { port: (server.address() as AddressInfo).port, close: closeAll };
+  return { port: (server.address() as AddressInfo).port, close: () => close(server, context) };
 }
 
 /** Stops accepting, finishes what runs, notes that all is well, leaves. */

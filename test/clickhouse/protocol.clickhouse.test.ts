@@ -1,7 +1,5 @@
 // The embedded engine over HTTP, as @clickhouse/client and curl see it: answers, errors, inserts, isolation of requests, kills.
-import { readdirSync, readFileSync } from 'node:fs';
 import http from 'node:http';
-import os from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ClickHouseLogLevel, createClient, ClickHouseError as ServerError } from '@clickhouse/client';
@@ -365,31 +363,4 @@ t.test('SIGTERM lets what runs finish', async (t) => {
   const stopped = engine.stop('SIGTERM');
   t.same(await (await slow).json(), [{ zero: 0 }]);
   t.equal(await stopped, 0);
-});
-
-t.test('merges run at a lower priority than inserts and queries', { skip: process.platform !== 'linux' }, async (t) => {
-  const { url, child } = await ownEngine(t);
-  const client = plainClient(t, url);
-  await client.command({ query: 'CREATE TABLE t (n Int64) ENGINE = MergeTree ORDER BY n' });
-  for (const n of [1, 2]) await client.insert({ table: 't', values: [{ n }], format: 'JSONEachRow' });
-  await client.command({ query: 'OPTIMIZE TABLE t FINAL' });
-  const folder = `/proc/${child.pid}/task`;
-  const threads = () =>
-    readdirSync(folder).flatMap((task) => {
-      try {
-        const isMerge = readFileSync(`${folder}/${task}/comm`, 'utf8').trim() === 'MergeMutate';
-        return [{ isMerge, nice: os.getPriority(Number(task)) }];
-      } catch {
-        return []; // it has just ended
-      }
-    });
-  const merges = () => threads().filter(({ isMerge }) => isMerge);
-  // The pool makes its threads when it needs them, and they are looked for every five seconds.
-  const areLow = () => merges().length > 0 && merges().every(({ nice }) => nice === 15);
-  for (let i = 0; i < 600 && !areLow(); i++) await sleep(100);
-  t.ok(areLow(), `${merges().length} threads of merges give way`);
-  t.ok(
-    threads().every(({ isMerge, nice }) => isMerge || nice < 15),
-    'nobody else does',
-  );
 });
