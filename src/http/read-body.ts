@@ -42,8 +42,8 @@ export type BodyOptions = {
   slabs: Slabs;
 };
 
-/** Taken for a body of unknown length; it grows. */
-const CHUNKED_BYTES = 16 * 1024;
+/** Taken ahead of what has arrived, at most: a Content-Length is a claim, and memory is for bytes that are here. It grows. */
+const AHEAD_BYTES_MAX = 64 * 1024;
 
 /**
  * Begins to read. The promise of `whole()` rejects with `payload_too_large` or `unavailable`; it stays pending for ever when
@@ -103,7 +103,8 @@ export class BodyReader {
   #keep(chunk: Uint8Array, isLast: boolean): void {
     const { contentLength, slabs } = this.#options;
     const end = this.#bytes + chunk.length;
-    this.#slab ??= slabs.take(Math.max(end, contentLength < 0 ? CHUNKED_BYTES : contentLength));
+    const ahead = contentLength < 0 ? AHEAD_BYTES_MAX : Math.min(contentLength, AHEAD_BYTES_MAX);
+    this.#slab ??= slabs.take(Math.max(end, ahead));
     if (end > this.#slab.length) this.#slab = slabs.grow(this.#slab, this.#bytes, end);
     this.#slab.set(chunk, this.#bytes);
     this.#bytes = end;
