@@ -9,7 +9,8 @@ import { allowedHostsOf } from './egress/target-url.ts';
 import type { Parts } from './http/route.ts';
 import { makeRoutes } from './http/routes.ts';
 import { Server } from './http/server.ts';
-import { Ingest } from './ingest/ingest.ts';
+import { Ingest, type IngestParts } from './ingest/ingest.ts';
+import { PlainPath } from './ingest/plain-path.ts';
 import { RateGate } from './ingest/rate-gate.ts';
 import type { Part } from './lifecycle.ts';
 import type { Surroundings } from './main.ts';
@@ -27,6 +28,7 @@ import { Deliveries } from './registry/deliveries.ts';
 import { Policies } from './registry/policies.ts';
 import type { RequestLimit } from './registry/principal.ts';
 import { RequestLimiter } from './registry/request-limit.ts';
+import { Slabs } from './slabs.ts';
 import {
   connectionsPart,
   makeClickHouse,
@@ -54,7 +56,8 @@ export function frontParts({ config, log, metrics }: Surroundings): Part[] {
   const cache = new RegistryCache({ address: redisAddress(config), keys });
   const { backlogEntriesMax: entriesMax, backlogBytesMax: bytesMax } = config;
   const backlog = new Backlog({ redis, keys, entriesMax, bytesMax });
-  const appender = new Appender({ redis: writer, keys, onAppended: countAppended(metrics) });
+  const slabs = new Slabs();
+  const appender = new Appender({ redis: writer, keys, slabs, onAppended: countAppended(metrics) });
   const gate = new RateGate(new Counters(redis), keys);
   const once = new AppendOnce({ redis, keys });
   const limitSignals = new LimitSignals({ redis, keys });
@@ -62,14 +65,10 @@ export function frontParts({ config, log, metrics }: Surroundings): Part[] {
   const registry = makeRegistry({ redis, keys }, targetRules(config));
   const approvalWaits = new ApprovalWaits({ address: redisAddress(config), keys, approvals: registry.approvals });
   const server = new Server({
-    config,
+    ...{ config, slabs },
     routes: makeRoutes({ metrics: config.metricsPort === undefined }),
     cache,
-    ingest: new Ingest({
-      ...{ cache, gate, appender, once, backlog, keys },
-      onAccepted: countAccepted(metrics),
-      onUnevaluated: (reason) => metrics.inc('gatehouse_unevaluated_rules_total', { reason }),
-    }),
+    ingest: makeIngest({ cache, gate, appender, once, backlog, keys }, slabs, metrics),
     registry,
     approvalWaits,
     clickhouse,
@@ -99,6 +98,11 @@ export function frontParts({ config, log, metrics }: Surroundings): Part[] {
     doorPart(server, approvalWaits),
     { name: 'open doors', start: () => doors.start(), stop: () => doors.stop() },
   ];
+}
+
+function makeIngest(parts: Omit<IngestParts, 'onAccepted' | 'onUnevaluated'>, slabs: Slabs, metrics: Metrics): Ingest {
+  const onUnevaluated = (reason: string) => metrics.inc('gatehouse_unevaluated_rules_total', { reason });
+  return new Ingest({ ...parts, onAccepted: countAccepted(metrics), onUnevaluated }, new PlainPath(slabs));
 }
 
 function doorPart(server: Server, approvalWaits: ApprovalWaits): Part {

@@ -1,9 +1,13 @@
 // Memory for bytes that are here as long as a request or an entry is: taken, filled, given back, taken again.
 // A fresh Buffer of this size is memory beside the JavaScript heap, and V8 answers every few megabytes of it with a
 // collection: a quarter of a front's main thread in batches went there, and as much again in its helpers.
+// One pool serves a whole front (bodies, entries, replies, records): what is taken is counted by nobody here, since those who
+// take have bounds of their own; the pool bounds what lies unused. `take` never waits and never fails.
 // Invariant: a slab has one holder. Whoever cannot be sure that nobody reads it any more (a socket that failed, a request that
 // broke off) does not give it back; the collector takes it then.
-// Bounded: at most KEPT_BYTES_MAX lie here unused; what is larger than SLAB_BYTES_MAX is made and dropped.
+// Bounded: at most KEPT_BYTES_MAX lie here unused; what is larger than SLAB_BYTES_MAX is made and dropped. At the bound room is
+// made by dropping slabs of the size that nobody has asked for the longest: else a burst of large bodies would fill the pool for
+// good, and everybody who needs small ones would be without.
 import assert from 'node:assert';
 
 const SLAB_BYTES_MIN = 1024;
@@ -15,6 +19,9 @@ const KEPT_BYTES_MAX = 32 * 1024 * 1024;
 
 export class Slabs {
   readonly #free: Buffer[][] = Array.from({ length: CLASSES }, () => []);
+  /** When each size was asked for last, by the count of all that was asked for. */
+  readonly #askedAt = new Float64Array(CLASSES);
+  #asked = 0;
   readonly #keptMax: number;
   #kept = 0;
 
@@ -31,6 +38,7 @@ export class Slabs {
   take(bytes: number): Buffer {
     const at = classOf(bytes);
     if (at >= CLASSES) return Buffer.allocUnsafeSlow(bytes);
+    this.#askedAt[at] = ++this.#asked;
     const slab = this.#free[at]!.pop();
     if (slab === undefined) return Buffer.allocUnsafeSlow(SLAB_BYTES_MIN << at);
     this.#kept -= slab.length;
@@ -39,11 +47,22 @@ export class Slabs {
 
   /** The very Buffer that `take` gave, once, when nobody reads it any more. */
   give(slab: Buffer): void {
-    if (slab.length > SLAB_BYTES_MAX || this.#kept + slab.length > this.#keptMax) return;
+    if (slab.length > SLAB_BYTES_MAX) return;
     const at = classOf(slab.length);
     assert(slab.length === SLAB_BYTES_MIN << at, 'not a slab');
+    while (this.#kept + slab.length > this.#keptMax) if (!this.#dropOlderThan(at)) return;
     this.#free[at]!.push(slab);
     this.#kept += slab.length;
+  }
+
+  /** Drops one of the size that was asked for longest ago; false: there is none that was asked for before this one. */
+  #dropOlderThan(at: number): boolean {
+    let oldest = at;
+    for (let i = 0; i < CLASSES; i++)
+      if (this.#free[i]!.length > 0 && this.#askedAt[i]! < this.#askedAt[oldest]!) oldest = i;
+    if (oldest === at) return false;
+    this.#kept -= this.#free[oldest]!.pop()!.length;
+    return true;
   }
 
   /** A longer one with the same `used` bytes; the shorter one goes back. */

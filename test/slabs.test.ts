@@ -29,6 +29,28 @@ t.test('what lies unused is bounded, and the largest are not kept', (t) => {
   t.end();
 });
 
+t.test('sizes that nobody asks for any more make room for those that are in use', (t) => {
+  const slabs = new Slabs(64 * 1024);
+  const burst = [1, 2].map(() => slabs.take(32 * 1024));
+  for (const slab of burst) slabs.give(slab);
+  t.equal(slabs.kept, 64 * 1024, 'full of large ones');
+  const small = Array.from({ length: 16 }, () => slabs.take(4 * 1024));
+  for (const slab of small) slabs.give(slab);
+  t.equal(slabs.kept, 64 * 1024, 'still at its bound');
+  const again = new Set(small.map(() => slabs.take(4 * 1024)));
+  t.ok(
+    small.every((slab) => again.has(slab)),
+    'every small one was kept',
+  );
+  for (const slab of again) slabs.give(slab);
+  slabs.give(burst[0]!);
+  t.ok(
+    small.every(() => again.has(slabs.take(4 * 1024))),
+    'and a large one that comes back late displaces none of them',
+  );
+  t.end();
+});
+
 t.test('what has grown holds what was written, and the shorter one is free', (t) => {
   const slabs = new Slabs();
   const short = slabs.take(1_000);

@@ -23,7 +23,7 @@ import { parseJson } from '../ingest/json.ts';
 import type { Idempotency } from '../registry/idempotency.ts';
 import type { Principal } from '../registry/principal.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
-import { Slabs } from '../slabs.ts';
+import type { Slabs } from '../slabs.ts';
 import { errorDetails, validationFailed } from '../validation.ts';
 import { type Authenticator, admit, authorize } from './authenticate.ts';
 import type { Exchange } from './exchange.ts';
@@ -39,6 +39,7 @@ export type DoorParts = Parts & {
   limiter: Pick<RequestLimiter, 'admit'>;
   keyUses: Pick<KeyUses, 'note'>;
   budget: BodyBudget;
+  slabs: Slabs;
   limits: BodyLimits;
   shedding: LoadShedding;
 };
@@ -75,7 +76,6 @@ export class Entry {
 export class Door {
   readonly #parts: DoorParts;
   #shed = 0;
-  readonly #slabs = new Slabs();
 
   constructor(parts: DoorParts) {
     this.#parts = parts;
@@ -122,7 +122,7 @@ export class Door {
       contentLength: head.contentLength,
       bytesMax: entry.bytesMax,
       budget: this.#parts.budget,
-      slabs: this.#slabs,
+      slabs: this.#parts.slabs,
     });
   }
 

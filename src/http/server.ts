@@ -13,6 +13,7 @@ import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { RegistryCache } from '../registry/cache.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
+import type { Slabs } from '../slabs.ts';
 import { Authenticator } from './authenticate.ts';
 import { Door, Entry } from './door.ts';
 import { type Exchange, type ExchangeHost, safe } from './exchange.ts';
@@ -29,6 +30,8 @@ export type ServerOptions = Omit<Parts, 'metrics'> & {
   routes: readonly Route[];
   cache: Pick<RegistryCache, 'principal'>;
   limiter: Pick<RequestLimiter, 'admit'>;
+  /** For bodies: the front's own. */
+  slabs: Slabs;
   /** Is there no room downstream? */
   backlogFull: () => boolean;
   metrics: Metrics;

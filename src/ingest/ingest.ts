@@ -27,7 +27,7 @@ import type { AppendOnce } from '../streams/append-once.ts';
 import type { Backlog } from '../streams/backlog.ts';
 import { type AcceptedEvent, encodeEvents } from './encode.ts';
 import type { Shape } from './json.ts';
-import { PlainPath, type PlainRead } from './plain-path.ts';
+import type { PlainPath, PlainRead } from './plain-path.ts';
 import type { RateGate } from './rate-gate.ts';
 import { renderBatch, renderEvent, type Verdict } from './reply.ts';
 import { type Judged, settle } from './settle.ts';
@@ -63,7 +63,7 @@ export class Ingest {
   readonly #plain: PlainPath | null;
 
   /** `plain`: null makes every event take the ordinary path. */
-  constructor(parts: IngestParts, plain: PlainPath | null = new PlainPath()) {
+  constructor(parts: IngestParts, plain: PlainPath | null) {
     this.#parts = parts;
     this.#plain = plain;
   }

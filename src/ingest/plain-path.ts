@@ -8,6 +8,7 @@ import { EVENT_TYPES } from '../../schemas/common.ts';
 import { parseTime } from '../../schemas/time.ts';
 import { mintId } from '../ids.ts';
 import { ALLOWED, type Decision, type Judgement, judge, type RuleSet, type TextView } from '../policy/engine.ts';
+import { Slabs } from '../slabs.ts';
 import { encodeEvents } from './encode.ts';
 import type { Answer, IngestRequest } from './ingest.ts';
 import type { Shape } from './json.ts';
@@ -23,8 +24,12 @@ export type PlainRead = { body: PlainBody; occurredAt: Float64Array };
 export type PlainWritten = { rows: Buffer; digests: Buffer; answer: Answer };
 
 export class PlainPath {
-  readonly #events = new PlainEvents();
+  readonly #events: PlainEvents;
   readonly #text = new PlainText();
+
+  constructor(slabs = new Slabs()) {
+    this.#events = new PlainEvents(slabs);
+  }
 
   /** undefined: not plain. */
   read(bytes: Buffer, shape: Shape, rules: RuleSet, nowMs: number): PlainRead | undefined {

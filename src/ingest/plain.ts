@@ -18,7 +18,7 @@ import { ID_CHARACTERS, ID_PREFIXES, ID_TIME_CHARACTERS, idTime } from '../ids.t
 import { ALLOWED } from '../policy/engine.ts';
 import { LITERAL_CHARACTERS_MAX } from '../policy/gate.ts';
 import { LITERALS_MAX } from '../policy/rule-index.ts';
-import { Slabs } from '../slabs.ts';
+import type { Slabs } from '../slabs.ts';
 import type { FastBuffer } from './encode.ts';
 import type { Shape } from './json.ts';
 import { literalTable } from './literal-table.ts';
@@ -142,13 +142,14 @@ export class PlainEvents {
   /** The last time of arrival as ids have it. */
   #idTime = '0'.repeat(ID_TIME_CHARACTERS);
   readonly #starts = { rows: 0, digests: 0, reply: 0 };
-  readonly #slabs = new Slabs();
+  readonly #slabs: Slabs;
   #shape: Shape = 'one';
   #parts: Parts | undefined;
   #written = 0;
   #randomUsed = RANDOM_BYTES;
 
-  constructor() {
+  constructor(slabs: Slabs) {
+    this.#slabs = slabs;
     const module = new WebAssembly.Module(readFileSync(assetPath('build/src/ingest/plain.wasm')));
     this.#wasm = new WebAssembly.Instance(module, { env: { memory: this.#memory } }).exports as unknown as Exports;
     this.#bytes = Buffer.from(this.#memory.buffer) as FastBuffer;

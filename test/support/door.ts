@@ -10,6 +10,7 @@ import { eventBody, jsonBody, type Route, route } from '../../src/http/route.ts'
 import { Server, type ServerOptions } from '../../src/http/server.ts';
 import { createLog } from '../../src/log.ts';
 import { Metrics } from '../../src/metrics.ts';
+import { Slabs } from '../../src/slabs.ts';
 import { pause } from './raw-http.ts';
 
 export const KEYS: Record<Scope, string> = {
@@ -130,6 +131,7 @@ export async function startServer(t: Test, more: Partial<ServerOptions> = {}) {
     limiter: { admit: () => true },
     backlogFull: () => false,
     registry: { apiKeys: { touch: async () => undefined } },
+    slabs: new Slabs(),
     metrics: new Metrics({ processName: 'test' }),
     log: createLog({ level: 'silent', processName: 'test' }),
     ...more,
