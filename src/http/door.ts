@@ -145,10 +145,22 @@ export class Door {
     return after(this.#bodyOf(request), (bytes) => this.#hand(request, principal, bytes));
   }
 
+  /** The body is let go of wherever the handler does not get it. */
   #hand(request: Request, principal: Principal, bytes: Buffer): void | Promise<void> {
+    let call: SoundCall | undefined;
+    try {
+      call = this.#begin(request, principal, bytes);
+    } finally {
+      if (call === undefined) request.body?.release();
+    }
+    return call === undefined ? undefined : this.#answer(request, call);
+  }
+
+  /** undefined: it has been answered, or nobody waits for it any more. */
+  #begin(request: Request, principal: Principal, bytes: Buffer): SoundCall | undefined {
     const { entry, exchange, head, params } = request;
     const { route } = entry;
-    if (entry.isSubmission && this.#sheds(exchange, principal.account)) return;
+    if (entry.isSubmission && this.#sheds(exchange, principal.account)) return undefined;
     const call: SoundCall = {
       principal,
       account: principal.account,
@@ -164,10 +176,10 @@ export class Door {
     if (call.idempotencyKey !== undefined && entry.validator !== undefined) {
       call.idempotency = fingerprint(call.idempotencyKey, bytes);
     }
-    if (exchange.over) return; // the client has left: nothing begins that nobody waits for
+    if (exchange.over) return undefined; // the client has left: nothing begins that nobody waits for
     if (entry.isSubmission) exchange.waitsSinceMs = this.#parts.shedding.take(principal.account, bytes.length);
     if (entry.writes) exchange.writing = 'begun';
-    return this.#answer(request, call);
+    return call;
   }
 
   async #answer({ entry, exchange, body }: Request, call: SoundCall): Promise<void> {

@@ -1,7 +1,8 @@
 // Reads a request's body into one buffer (step 4: after scope and request limit; the bytes may come earlier and wait).
 // Reading begins inside the handler, since uWS drops what nobody listens to; the verdict is taken when its turn comes, so
 // that a caller without a key hears 401 and not 413.
-// The bytes are copied once, from uWS's memory into a slab that goes back when the handler has settled (`release`).
+// The bytes are copied once, from uWS's memory into a slab that goes back when the handler has settled (`release`), or when the
+// exchange is over before anybody was given them.
 // Invariant: no more than `bytesMax` are held for a request, and no more than BODY_BYTES_HELD_MAX by the process. A body
 // that is too large is refused at its Content-Length or at the chunk that crosses the bound; the rest is dropped as it comes.
 // A client that leaves, stalls or drips is ended by uWS (10 s, 16 KB/s); what it had sent is dropped then.
@@ -55,6 +56,8 @@ export class BodyReader {
   #slab: Buffer | undefined;
   #bytes = 0;
   #body: Buffer | undefined;
+  /** Has somebody been given the whole body, who may read it even when the exchange is over? */
+  #isRead = false;
   #refusal: ServiceError | undefined;
   #settle: (() => void) | undefined;
 
@@ -77,18 +80,23 @@ export class BodyReader {
   /** The whole body, at once if it is there. */
   whole(): Buffer | Promise<Buffer> {
     if (this.#refusal !== undefined) throw this.#refusal;
-    if (this.#body !== undefined) return this.#body;
+    if (this.#body !== undefined) return this.#read(this.#body);
     return new Promise((resolve, reject) => {
       this.#settle = () => {
         if (this.#refusal !== undefined) reject(this.#refusal);
-        else resolve(this.#body!);
+        else resolve(this.#read(this.#body!));
       };
     });
   }
 
-  /** Nobody reads the body any more. To be called once the handler has settled. */
+  #read(body: Buffer): Buffer {
+    this.#isRead = true;
+    return body;
+  }
+
+  /** Nobody reads the body any more. To be called once by whoever was given it. */
   release(): void {
-    if (this.#body !== undefined) this.#giveBack();
+    if (this.#isRead) this.#giveBack();
   }
 
   /** `chunk` is uWS's own memory and gone when this returns. */
@@ -121,11 +129,11 @@ export class BodyReader {
     this.#settle?.();
   }
 
-  /** Whoever has been given the whole body may still read it; a part of one is nobody's. */
+  /** Whoever has been given the whole body may still read it; before that it is nobody's. */
   #drop(): void {
     this.#options.budget.give(this.#bytes);
     this.#bytes = 0;
-    if (this.#body === undefined) this.#giveBack();
+    if (!this.#isRead) this.#giveBack();
   }
 
   #giveBack(): void {

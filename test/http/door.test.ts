@@ -2,6 +2,7 @@
 import t from 'tap';
 import type { ServerOptions } from '../../src/http/server.ts';
 import { Metrics } from '../../src/metrics.ts';
+import { Slabs } from '../../src/slabs.ts';
 import { EXPIRED, get, KEYS, method, post, startServer, until, waiting } from '../support/door.ts';
 import { pause, RawConnection, rawExchange } from '../support/raw-http.ts';
 
@@ -294,5 +295,63 @@ t.test('a submission for which there is no time is refused before its body; what
   const text = await metrics.text();
   t.match(text, /gatehouse_shed_requests_total\{[^}]*reason="backlog"[^}]*\} 1\n/);
   t.match(text, /gatehouse_submissions_in_hand\{[^}]*\} 0\n/, 'and nothing is left in hand');
+  connection.destroy();
+});
+
+t.test('the memory of a body goes back to the pool however its request ends', async (t) => {
+  const slabs = new Slabs();
+  let full = false;
+  const { port, server } = await startServer(t, { slabs, backlogFull: () => full });
+  const text = JSON.stringify({ name: 'n'.repeat(1_500) });
+  const status = async (...pieces: string[]) =>
+    (
+      await rawExchange(
+        port,
+        pieces.flatMap((piece) => [piece, 20]),
+      )
+    ).answers[0]?.status;
+  t.equal(await status(post('/things/a/echo', text)), 200);
+  const kept = slabs.kept;
+  t.ok(kept > 1_500, `${kept} bytes lie there to be used again`);
+  const goesBack = (what: string) => t.equal(slabs.kept, kept, what);
+
+  const late = await RawConnection.open(port);
+  late.write(post('/things/a/echo', '', { length: text.length }));
+  await pause(20);
+  full = true;
+  late.write(text);
+  t.equal((await late.waitForAnswers(1))[0]?.status, 503);
+  goesBack('a submission for which there is no time when its body is there');
+  late.destroy();
+  t.equal(await status(post('/things/a/echo', text)), 503);
+  goesBack('one that is refused at its head');
+  full = false;
+  t.equal(await status(post('/things', text, { headers: 'Idempotency-Key: \u00e4\r\n' })), 400);
+  goesBack('a key of no use');
+  t.equal(await status(post('/things', `${text}}`)), 400);
+  goesBack('no JSON');
+  t.equal(await status(post('/fail/x', `{"how":"throws","more":"${'n'.repeat(1_200)}"}`)), 500);
+  goesBack('a handler that throws');
+  const leaver = await RawConnection.open(port);
+  leaver.write(post('/things/a/echo', text).slice(0, -10));
+  await until(() => slabs.kept === 0);
+  leaver.destroy();
+  await until(() => server.connections === 0);
+  goesBack('a client that leaves in the midst of it');
+});
+
+t.test('a body that is there before it is known whose it is goes back, too', async (t) => {
+  const slabs = new Slabs();
+  let decide: (() => void) | undefined;
+  const cache = { principal: () => new Promise<null>((resolve) => (decide = () => resolve(null))) };
+  const { port } = await startServer(t, { slabs, cache });
+  const connection = await RawConnection.open(port);
+  connection.write(post('/things', '{"name":"a"}'));
+  await until(() => decide !== undefined);
+  await pause(20);
+  t.equal(slabs.kept, 0);
+  decide!();
+  t.equal((await connection.waitForAnswers(1))[0]?.status, 401);
+  t.ok(slabs.kept > 0);
   connection.destroy();
 });
