@@ -6,7 +6,8 @@ import type { Meaning } from './judge.ts';
 import { FINDINGS } from './patterns.ts';
 
 const DETECTORS = Object.keys(FINDINGS);
-const WORDS = [
+/** Words that policies ask for and payloads hold, so that they meet. */
+export const WORDS = [
   'rm',
   'ab',
   'a',
@@ -20,16 +21,18 @@ const WORDS = [
   '\\',
   'line\nend',
 ].concat(['😀', '😀!', '7', '', '@', 'abab', 'a. ', '\ud83d', '\ude00x', '\u0000', 'ſecret', 'K', '\u2028', 'a~b']);
-const KEYS = ['tool', 'model', 'token_count', 'tokens_used', 'arguments', 'amount', 'text', 'list', '0', '1'].concat([
-  'constructor',
-  '__proto__',
-  'päss',
-  '',
-  'tokens_use',
-  'toString',
-  'type',
-  'payload',
-]);
+export const KEYS = [
+  'tool',
+  'model',
+  'token_count',
+  'tokens_used',
+  'arguments',
+  'amount',
+  'text',
+  'list',
+  '0',
+  '1',
+].concat(['constructor', '__proto__', 'päss', '', 'tokens_use', 'toString', 'type', 'payload']);
 /** Such as redaction could make equal, must not show, or has to cut. */
 const ODD_KEYS = [
   ...WORDS,

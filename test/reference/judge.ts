@@ -122,7 +122,8 @@ function meant({ type, actions }: Policy): Verdict['outcome'] {
 
 // -- fields -------------------------------------------------------------------------------------------------------------------
 
-function fieldHolds(key: string, wanted: unknown, event: Sent): boolean {
+/** One condition on a field: `key` as policies name it. */
+export function fieldHolds(key: string, wanted: unknown, event: Sent): boolean {
   const operators = Array.isArray(wanted)
     ? { in: wanted }
     : typeof wanted === 'object' && wanted !== null
