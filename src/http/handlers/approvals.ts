@@ -1,7 +1,8 @@
 // Approvals: list, wait for one, decide (decisions 6.3).
 // Redis is asked first: it holds what is pending and what was decided within the hour. An approval that it does not know may be
 // of an event that was answered a moment ago, so the openings are waited for; then ClickHouse is asked for older decisions.
-// An id that stays unknown is 404, or 503 if the openings are behind: then nobody can say yet that there is no such approval.
+// An id that stays unknown is 404. If the openings are behind, nobody can say yet that there is no such approval: then the 404 of
+// a read says that it may be incomplete (decisions 1), and a decision is refused with 503, since nobody shall take it for void.
 import { decidedApprovals, listApprovals } from '../../../clickhouse/queries/list-approvals.ts';
 import { APPROVAL_STATUSES, Approval, ApprovalDecision } from '../../../schemas/approval.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
@@ -10,7 +11,7 @@ import { isId } from '../../ids.ts';
 import { APPROVAL_WAIT_SECONDS_MAX } from '../../limits.ts';
 import { alreadyDecided } from '../../registry/approvals.ts';
 import { integer, oneOf, paging, RECORD_PAGE, text } from '../query.ts';
-import { ask, found, json, markIncomplete, notFound, page } from '../reply.ts';
+import { ask, found, json, markIncomplete, page } from '../reply.ts';
 import { jsonBody, type Parts, type Route, route } from '../route.ts';
 
 export const approvalRoutes: Route[] = [
@@ -59,9 +60,11 @@ export const approvalRoutes: Route[] = [
         'With `wait` the answer comes as soon as the approval is decided, at the latest after so many seconds, then with `status` `pending`: ask again. A front that is told to leave answers so at once.',
       answers: { 200: { description: 'The approval', schema: Approval } },
       errors: ['unavailable'],
+      canBeIncomplete: true,
     },
     async handle({ account, params, query, client }, parts) {
-      const approval = await find(parts, account, params[0]!);
+      const { known, complete } = await find(parts, account, params[0]!);
+      const approval = found(known, 'approval', complete);
       if (approval.status !== 'pending' || query.wait === 0) return json(200, approval);
       const waitMs = query.wait * 1000;
       client.patienceMs = waitMs;
@@ -86,26 +89,34 @@ export const approvalRoutes: Route[] = [
       const { approvals } = parts.registry;
       const decided = await approvals.decide(account, params[0]!, body, actor);
       if (decided !== null) return json(200, decided);
-      const { id, status } = await find(parts, account, params[0]!);
+      const { known, complete } = await find(parts, account, params[0]!);
+      if (!complete && known === null) throw notKnownYet();
+      const { id, status } = found(known, 'approval');
       if (status !== 'pending') throw alreadyDecided();
       return json(200, found(await approvals.decide(account, id, body, actor), 'approval'));
     },
   }),
 ];
 
-/** Throws ServiceError not_found, unavailable. */
-async function find({ barrier, clickhouse, registry }: Parts, account: string, id: string): Promise<Approval> {
-  if (!isId('approval', id)) throw notFound('approval');
+/** `complete`: false where it may have been opened by an event whose opening is on its way. Throws ServiceError unavailable. */
+async function find(
+  { barrier, clickhouse, registry }: Parts,
+  account: string,
+  id: string,
+): Promise<{ known: Approval | null; complete: boolean }> {
+  if (!isId('approval', id)) return { known: null, complete: true };
   const known = await registry.approvals.get(account, id);
-  if (known !== null) return known;
+  if (known !== null) return { known, complete: true };
   const complete = await barrier.waitForOpenings(account, null);
   const opened = await registry.approvals.get(account, id);
-  if (opened !== null) return opened;
+  if (opened !== null) return { known: opened, complete };
   const excludeAgents = await registry.agents.erasing(account);
   const [old] = await ask(() => decidedApprovals(clickhouse, account, { ids: [id], excludeAgents }));
-  if (old !== undefined) return old;
-  if (complete) throw notFound('approval');
-  throw new ServiceError('unavailable', 'Whether there is such an approval is not known yet.', {
+  return { known: old ?? null, complete };
+}
+
+function notKnownYet(): ServiceError {
+  return new ServiceError('unavailable', 'Whether there is such an approval is not known yet.', {
     recorded: false,
     retryAfterSeconds: 1,
   });
