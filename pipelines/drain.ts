@@ -8,6 +8,8 @@
 //
 // Invariant: one unacknowledged batch a stream, a contiguous range of its entries. A new owner that finds a manifest makes
 // the very same batch of it with the very same plan; what lies behind the manifest was never written by anybody.
+// Contiguous, because each read begins right behind the last entry in hand, and that place is kept nowhere: it is read off what is
+// in hand (`#place`). A batch that has not as many entries as its manifest says is trusted no further than what ClickHouse has.
 // Nothing is held twice: entries stay in the stream until the ack, and here is at most one batch and one read.
 // Failure: a lost lease ends the drain and drops what it holds; anything else is waited out.
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -15,19 +17,26 @@ import { ENTRY_FIELD } from '../schemas/entry.ts';
 import {
   BATCH_ENTRIES_MAX,
   INSERT_ROWS_MAX,
-  READ_BYTES_MAX,
-  READ_ENTRIES_MAX,
   READ_POLL_MS,
   RETRY_MS_MAX,
   RETRY_MS_MIN,
   TOKEN_TRUST_MS,
 } from '../src/limits.ts';
 import type { Log } from '../src/log.ts';
-import type { KeptManifest, ParkedEntry, StreamEntry, StreamReader, Words } from '../src/streams/consume.ts';
+import type { KeptManifest, ParkedEntry, StreamReader, Words } from '../src/streams/consume.ts';
 import { parkEntry } from '../src/streams/dead.ts';
 import type { Doorbell } from '../src/streams/doorbell.ts';
 import { type Lease, LeaseLost } from '../src/streams/lease.ts';
+import { compareIds } from '../src/streams/stream-id.ts';
+import type { Found, StreamEntry } from '../src/streams/window.ts';
 import type { Slots, Ticket } from './slots.ts';
+
+/**
+ * After a batch without effect the next one is not closed for so long: under load events come in small entries without end, and each
+ * acknowledgement costs as much as the events of one.
+ */
+const QUIET_LINGER_MS = 50;
+const NOTHING: Found = { entries: [], isEnd: true };
 
 /** A stream entry as a pipeline understands it. */
 export type Decoded<T> = { value: T; rows: number /** Epoch ms at which its oldest part arrived. */; oldestMs: number };
@@ -104,10 +113,12 @@ export class Drain<T> {
   readonly #stop = new AbortController();
   /** Entries read beyond the batch that is being made. */
   #ahead: StreamEntry[] = [];
+  /** The last entry that this group has acknowledged. */
+  #acknowledged = '0-0';
   #taken: Taken<T> | undefined;
   #askingSince: number | undefined;
-  /** Monotonic ms of the last acknowledgement that followed an effect. */
-  #writtenAt = Number.NEGATIVE_INFINITY;
+  /** Monotonic ms before which no batch is closed that is not full. */
+  #dueAt = Number.NEGATIVE_INFINITY;
   /** Something was acknowledged since the last trim; true at first, since an earlier owner may have died before its own. */
   #untrimmed = true;
   #failingSince: number | undefined;
@@ -121,11 +132,13 @@ export class Drain<T> {
     this.#options.work.begin?.(this.#options.lease);
     try {
       const kept = await this.#patiently(() => this.#options.reader.manifest());
+      this.#acknowledged = await this.#patiently(() => this.#options.reader.place());
       if (kept !== null) await this.#recover(kept);
       while (!this.#stop.signal.aborted) await this.#round();
     } catch (error) {
       if (!(error instanceof Stopped)) throw error;
     } finally {
+      this.#options.reader.close();
       await this.#options.work.end?.();
     }
   }
@@ -167,24 +180,23 @@ export class Drain<T> {
   async #recover(kept: KeptManifest): Promise<void> {
     const taken = new Taken<T>();
     this.#taken = taken;
-    const { last } = kept.manifest;
+    const { first, last, entries: count } = kept.manifest;
     while (taken.ids.at(-1) !== last) {
-      const entries = await this.#read();
-      if (entries.length === 0) {
-        // Somebody removed entries or the group by hand. What is left is written as if nothing were known about it.
-        this.#options.log.error({ last }, 'manifest.dangling');
-        kept = { ...kept, ageMs: Number.POSITIVE_INFINITY };
-        break;
-      }
-      const end = entries.findIndex((entry) => entry.id === last);
-      this.#take(taken, end < 0 ? entries : entries.slice(0, end + 1));
-      if (end >= 0) this.#ahead = entries.slice(end + 1);
+      const { entries } = await this.#read(taken);
+      const beyond = entries.findIndex(({ id }) => compareIds(id, last) > 0);
+      this.#take(taken, beyond < 0 ? entries : entries.slice(0, beyond));
+      if (beyond >= 0) this.#ahead = entries.slice(beyond);
+      if (beyond >= 0 || entries.length === 0) break;
     }
-    this.#options.log.info(
-      { first: kept.manifest.first, last, attempts: kept.manifest.attempts, ageMs: kept.ageMs },
-      'batch.recovered',
-    );
-    if (taken.ids[0] !== kept.manifest.first) kept = { ...kept, ageMs: Number.POSITIVE_INFINITY };
+    const same =
+      taken.ids[0] === first && taken.ids.at(-1) === last && taken.ids.length === (count ?? taken.ids.length);
+    const { attempts } = kept.manifest;
+    this.#options.log.info({ first, last, entries: taken.ids.length, attempts, ageMs: kept.ageMs }, 'batch.recovered');
+    if (!same) {
+      // Somebody removed entries or the group by hand. What is left is written as if nothing were known about it.
+      this.#options.log.error({ first, last, entries: count, found: taken.ids.length }, 'manifest.dangling');
+      kept = { ...kept, ageMs: Number.POSITIVE_INFINITY };
+    }
     if (taken.ids.length > 0) await this.#write(taken, kept);
     this.#taken = undefined;
   }
@@ -194,14 +206,14 @@ export class Drain<T> {
     this.#take(taken, this.#ahead);
     this.#ahead = [];
     while (!this.#full(taken)) {
-      const entries = await this.#read();
-      const bytesBefore = taken.bytes;
+      const { entries, isEnd } = await this.#read(taken);
       this.#take(taken, entries);
       if (taken.ids.length === 0) return this.#options.doorbell.wait(this.#options.reader.stream, this.#stop.signal);
-      // A read that came back full has more behind it: a backlog is drained in full batches.
-      if (entries.length >= READ_ENTRIES_MAX || taken.bytes - bytesBefore >= READ_BYTES_MAX) continue;
-      if (performance.now() >= this.#writtenAt + this.#options.lingerMs) return;
-      if (entries.length === 0) await this.#pause(Math.min(READ_POLL_MS, this.#options.lingerMs) / 2);
+      // More lies behind it: a backlog is drained in full batches.
+      if (!isEnd) continue;
+      const leftMs = this.#dueAt - performance.now();
+      if (leftMs <= 0) return;
+      await this.#pause(Math.min(leftMs, READ_POLL_MS / 2));
     }
   }
 
@@ -211,17 +223,19 @@ export class Drain<T> {
     );
   }
 
-  #read(): Promise<StreamEntry[]> {
-    return this.#patiently(() => this.#options.reader.read());
+  /** What comes behind all that is in hand. */
+  #read(taken: Taken<T>): Promise<Found> {
+    const place = this.#place(taken);
+    return this.#patiently(() => this.#options.reader.read(place));
+  }
+
+  #place(taken: Taken<T>): string {
+    return this.#ahead.at(-1)?.id ?? taken.ids.at(-1) ?? this.#acknowledged;
   }
 
   #take(taken: Taken<T>, entries: readonly StreamEntry[]): void {
     for (const entry of entries) {
       taken.ids.push(entry.id);
-      if (entry.fields.size === 0) {
-        this.#options.log.error({ id: entry.id }, 'entry.gone');
-        continue;
-      }
       // A parked entry that was re-queued is for the group that had parked it; for the others it is old.
       const retryOf = entry.fields.get(ENTRY_FIELD.group)?.toString();
       if (retryOf !== undefined && retryOf !== this.#options.reader.group) continue;
@@ -257,10 +271,11 @@ export class Drain<T> {
         refused = await this.#apply(batch, taken, kept, ticket);
       } finally {
         ticket.giveBack();
-        this.#writtenAt = performance.now();
+        this.#dueAt = performance.now() + this.#options.lingerMs;
       }
-    }
-    await this.#patiently(() => reader.ack(taken.ids, [...refused, ...taken.parked], batch.writes));
+    } else this.#dueAt = performance.now() + Math.min(QUIET_LINGER_MS, this.#options.lingerMs);
+    await this.#patiently(() => reader.ack(taken.ids.at(-1)!, [...refused, ...taken.parked], batch.writes));
+    this.#acknowledged = taken.ids.at(-1)!;
     this.#untrimmed = true;
     work.settled(batch, { refused: refused.length, unreadable: taken.parked.length });
   }
@@ -285,9 +300,9 @@ export class Drain<T> {
     try {
       while (!ticket.granted) {
         const grows = mayGrow && !this.#full(taken);
-        const entries = grows ? await this.#read() : [];
+        const { entries, isEnd } = grows ? await this.#read(taken) : NOTHING;
         this.#take(taken, entries);
-        if (entries.length === 0) await Promise.race([ticket.turn, this.#pause(READ_POLL_MS)]);
+        if (isEnd) await Promise.race([ticket.turn, this.#pause(READ_POLL_MS)]);
       }
       return ticket;
     } catch (error) {
@@ -299,12 +314,13 @@ export class Drain<T> {
   async #apply(batch: Batch<T>, taken: Taken<T>, kept: KeptManifest | null, first: Ticket): Promise<ParkedEntry[]> {
     const { work, reader, log } = this.#options;
     const attemptsBefore = kept?.manifest.attempts ?? 0;
+    const entries = taken.ids.length;
     const startedAt = performance.now() - (kept?.ageMs ?? 0);
     batch.plan = kept?.manifest.plan ?? (await this.#patiently(() => work.plan(taken.values)));
     batch.replan = async (plan) => {
       batch.plan = plan;
       await this.#patiently(() =>
-        reader.keepManifest({ first: batch.first, last: batch.last, attempts: attemptsBefore + 1, plan }),
+        reader.keepManifest({ first: batch.first, last: batch.last, entries, attempts: attemptsBefore + 1, plan }),
       );
     };
     await batch.replan(batch.plan);

@@ -16,6 +16,7 @@ import {
   MEMBER_MS,
   MEMBER_SIGN_IN_MS,
   READ_AHEAD_BYTES_MAX,
+  READ_WINDOW_BYTES_MAX,
   READER_STUCK_MS,
   TRIM_INTERVAL_MS,
 } from '../src/limits.ts';
@@ -29,6 +30,7 @@ import { EVENT_GROUPS, ensureGroups, type Group, JOURNAL_GROUPS, SIGNAL_GROUPS }
 import { acquireLease, type Lease, LeaseLost } from '../src/streams/lease.ts';
 import { Members } from '../src/streams/members.ts';
 import { trimStream } from '../src/streams/trim.ts';
+import { StreamWindow } from '../src/streams/window.ts';
 import { EventAlerts, SignalAlerts } from './alert/pipeline.ts';
 import { Teller } from './alert/tell.ts';
 import { AnomalyPipeline } from './anomaly/pipeline.ts';
@@ -89,6 +91,8 @@ export class Pipelines {
   readonly #held = new Map<Unit, Held>();
   readonly #tried = new Set<Unit>();
   readonly #trimmedAt = new Map<string, number>();
+  /** Of streams that several groups of this process read. */
+  readonly #windows = new Map<string, StreamWindow>();
   #timer: NodeJS.Timeout | undefined;
   #turn: Promise<void> | undefined;
   #stopping = false;
@@ -227,6 +231,7 @@ export class Pipelines {
           group: unit.group,
           groups: unit.groups,
           ...(unit.without ? { without: unit.without } : {}),
+          ...(unit.groups.length > 1 ? { window: this.#window(unit.stream) } : {}),
         },
         lease,
       ),
@@ -239,6 +244,14 @@ export class Pipelines {
       log: log.child({ stream: unit.stream, group: unit.group }),
       trim: () => this.#trim(unit),
     });
+  }
+
+  #window(stream: string): StreamWindow {
+    const { redis, keys } = this.#options;
+    const bytesMax = READ_WINDOW_BYTES_MAX / keys.partitions;
+    const window = this.#windows.get(stream) ?? new StreamWindow({ redis, stream, bytesMax });
+    this.#windows.set(stream, window);
+    return window;
   }
 
   /** A stream's part of what may be held at once. Digests and journals are small beside rows. */

@@ -90,9 +90,14 @@ export const MEMBER_SIGN_IN_MS = 1_000;
 
 /** An idle stream is asked for entries this often; half of it is the mean wait of a lone event. */
 export const READ_POLL_MS = 50;
-/** One read: a script that runs for about a millisecond and an answer that fits into a socket's buffers. */
+/** What a reader is given at once. */
 export const READ_ENTRIES_MAX = 500;
 export const READ_BYTES_MAX = 2 * MiB;
+/** Entries asked for at once: at first, and most. Four of the largest that are joined are a megabyte. */
+export const READ_COUNT_MIN = 4;
+export const READ_COUNT_MAX = 128;
+/** Entries that one group of a process has read and another has not yet, over all streams: a second at 60,000 events/s. */
+export const READ_WINDOW_BYTES_MAX = 48 * MiB;
 /** What a pipelines process holds of its streams at once: three quarters for the store's, each shared out evenly. */
 export const READ_AHEAD_BYTES_MAX = 128 * MiB;
 /** Entries of one batch: bounds the ids of an acknowledgement. */

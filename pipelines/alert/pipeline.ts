@@ -2,11 +2,12 @@
 // Events: pending ones open approvals; matches become signals. Signals meet the account's alerts and become deliveries (tell.ts).
 // Idempotent by tell.ts, whatever of a batch is replayed. An entry of another version, or one that cannot be read, is parked.
 // Failure: Redis away, the batch waits in its stream and is tried again. ClickHouse is needed for old pending events alone (open.ts).
-import { decodeEntry, EntryFormatError, type EventDigest } from '../../schemas/entry.ts';
+import { EntryFormatError, type EventDigest } from '../../schemas/entry.ts';
 import { SIGNAL_FIELD, SIGNAL_VERSION, type Signal, type SignalEntry } from '../../schemas/signal.ts';
 import type { Metrics } from '../../src/metrics.ts';
-import type { ParkedEntry, StreamEntry } from '../../src/streams/consume.ts';
-import { checkDigest } from '../digests.ts';
+import type { ParkedEntry } from '../../src/streams/consume.ts';
+import type { StreamEntry } from '../../src/streams/window.ts';
+import { readEntry } from '../digests.ts';
 import type { Batch, Decoded, Parked, Work } from '../drain.ts';
 import { raisesSignals, signalsOf } from './signals-of.ts';
 import type { Placed, Teller } from './tell.ts';
@@ -30,8 +31,7 @@ export class EventAlerts implements Work<Held<EventDigest>> {
   }
 
   decode(entry: StreamEntry): Decoded<Held<EventDigest>> {
-    const { digests } = decodeEntry(entry.fields);
-    for (const digest of digests) checkDigest(digest);
+    const { digests } = readEntry(entry.fields);
     return {
       value: { id: entry.id, held: digests },
       rows: digests.length,

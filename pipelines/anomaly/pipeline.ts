@@ -19,14 +19,15 @@
 // mended, not an entry to be set aside.
 
 import type { ClickHouse } from '../../clickhouse/client.ts';
-import { decodeEntry, type EventDigest } from '../../schemas/entry.ts';
+import type { EventDigest } from '../../schemas/entry.ts';
 import type { Metrics } from '../../src/metrics.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
-import type { ParkedEntry, StreamEntry } from '../../src/streams/consume.ts';
+import type { ParkedEntry } from '../../src/streams/consume.ts';
 import type { Lease } from '../../src/streams/lease.ts';
 import { appendSignals } from '../../src/streams/signals.ts';
-import { checkDigest } from '../digests.ts';
+import type { StreamEntry } from '../../src/streams/window.ts';
+import { readEntry } from '../digests.ts';
 import type { Batch, Decoded, Parked, Work } from '../drain.ts';
 import { deletedAgents } from '../tombstones.ts';
 import { blockedEvent } from './blocked-event.ts';
@@ -74,8 +75,7 @@ export class AnomalyPipeline implements Work<Arrived> {
   }
 
   decode(entry: StreamEntry): Decoded<Arrived> {
-    const { digests } = decodeEntry(entry.fields);
-    for (const digest of digests) checkDigest(digest);
+    const { digests } = readEntry(entry.fields);
     const [ms, seq] = entry.id.split('-').map(Number) as [number, number];
     return { value: { ms, seq, digests }, rows: digests.length, oldestMs: digests[0]?.receivedAt ?? Date.now() };
   }

@@ -3,15 +3,14 @@
 // so that whoever forms the batch again forms the same inserts.
 // An entry whose digests do not fit its rows throws EntryFormatError.
 import { createHash } from 'node:crypto';
-import { decodeEntry, EVENT_ROW_COLUMNS, type EventDigest, rowsOf } from '../../schemas/entry.ts';
-import { checkDigest } from '../digests.ts';
+import { EVENT_ROW_COLUMNS, type EventDigest, rowsOf } from '../../schemas/entry.ts';
+import { readEntry } from '../digests.ts';
 
 export type Row = { digest: EventDigest; bytes: Buffer };
 
 /** Rows of one stream entry. */
 export function readRows(fields: ReadonlyMap<string, Buffer>): Row[] {
-  const entry = decodeEntry(fields);
-  for (const digest of entry.digests) checkDigest(digest);
+  const entry = readEntry(fields);
   const bytes = rowsOf(entry);
   return entry.digests.map((digest, i) => ({ digest, bytes: bytes[i]! }));
 }

@@ -1,25 +1,35 @@
 #!lua flags=allow-oom
--- Ends a batch: parks what could not be processed, acknowledges its entries, moves the watermark, forgets the manifest. All or nothing.
+-- Ends a batch: parks what could not be processed, moves the group and its watermark behind it, forgets the manifest. All or nothing.
 -- KEYS[1] stream   KEYS[2] lease   KEYS[3] manifest   KEYS[4] watermark   KEYS[5] dead stream   KEYS[6..] keys that writes name by index
--- ARGV[1] the lease's text   ARGV[2] group   ARGV[3] most entries in the dead stream   ARGV[4] number of ids
--- ARGV[5] number of parked entries   ARGV[6..] ids in order,
---   then for each parked entry: number of its fields and values, fields and values
+-- ARGV[1] the lease's text   ARGV[2] group   ARGV[3] most entries in the dead stream   ARGV[4] id of the batch's last entry
+-- ARGV[5] number of parked entries   ARGV[6..] for each parked entry: number of its fields and values, fields and values
 --   then up to the end the pipeline's own writes, each: number of words, words (a command, the index of its key in KEYS, arguments)
 -- Result: false if the lease is lost, -1 if the dead stream has no room for what is to be parked (nothing changed in both cases),
---   else the number of entries acknowledged.
--- Guarantees: run a second time for the same batch it acknowledges 0, parks nothing and writes nothing. Nothing that was parked is ever dropped.
+--   0 if the batch had been ended before, else 1. An error that begins with NOGROUP: the group is not there, nothing changed.
+-- Guarantees: run a second time for the same batch it parks nothing and writes nothing. Nothing that was parked is ever dropped.
+-- Entries that a reader of an earlier version had left pending are acknowledged on the way.
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return false end
-local ids, parked = tonumber(ARGV[4]), tonumber(ARGV[5])
-local pending = redis.pcall('XPENDING', KEYS[1], ARGV[2], ARGV[6], ARGV[6], 1)
-if pending.err or #pending == 0 then return 0 end
-if parked > 0 and redis.call('XLEN', KEYS[5]) + parked > tonumber(ARGV[3]) then return -1 end
-local acked = 0
-local at = 6
-while at < 6 + ids do
-  local last = math.min(at + 999, 5 + ids)
-  acked = acked + redis.call('XACK', KEYS[1], ARGV[2], unpack(ARGV, at, last))
-  at = last + 1
+local function parts(id)
+  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
+  return tonumber(ms), tonumber(seq)
 end
+local last = ARGV[4]
+local ms, seq = parts(last)
+local doneMs, doneSeq = parts(redis.call('GET', KEYS[4]) or '0-0')
+if doneMs > ms or (doneMs == ms and doneSeq >= seq) then return 0 end
+local parked = tonumber(ARGV[5])
+if parked > 0 and redis.call('XLEN', KEYS[5]) + parked > tonumber(ARGV[3]) then return -1 end
+local moved = redis.pcall('XGROUP', 'SETID', KEYS[1], ARGV[2], last)
+if moved.err then return moved end
+local pending = redis.call('XPENDING', KEYS[1], ARGV[2])
+while pending[1] > 0 do
+  local some = redis.call('XPENDING', KEYS[1], ARGV[2], '-', last, 1000)
+  if #some == 0 then break end
+  local ids = {}
+  for i, one in ipairs(some) do ids[i] = one[1] end
+  redis.call('XACK', KEYS[1], ARGV[2], unpack(ids))
+end
+local at = 6
 for _ = 1, parked do
   local size = tonumber(ARGV[at])
   redis.call('XADD', KEYS[5], '*', unpack(ARGV, at + 1, at + size))
@@ -30,6 +40,6 @@ while at <= #ARGV do
   redis.call(ARGV[at + 1], KEYS[tonumber(ARGV[at + 2])], unpack(ARGV, at + 3, at + words))
   at = at + words + 1
 end
-redis.call('SET', KEYS[4], ARGV[5 + ids])
+redis.call('SET', KEYS[4], last)
 redis.call('DEL', KEYS[3])
-return acked
+return 1

@@ -1,8 +1,8 @@
-// The consumer groups of each stream and the one consumer in them (before the first read; after the streams' keys).
-// A group has one reader at a time, the owner of its lease, so all owners read as the same consumer: what an owner left
-// unacknowledged is simply "own history" to the next one, nothing is claimed, and no consumer names pile up.
+// The consumer groups of each stream (before the first read; after the streams' keys).
+// A group has one reader at a time, the owner of its lease, so it has no consumers: it is a place in the stream, behind which
+// everything is still to be done, and the acknowledgement moves it.
 // Invariant: a stream is trimmed only when every group named here exists; a group starts behind its watermark, a new one at
-// the stream's very beginning. A group that vanished makes reads fail with NOGROUP; the reader makes it again.
+// the stream's very beginning. A group that vanished makes acknowledgements fail with NOGROUP; the reader makes it again.
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 
@@ -13,8 +13,6 @@ export const SIGNAL_GROUPS = ['alert'] as const;
 /** Pipelines that read journal streams. */
 export const JOURNAL_GROUPS = ['store'] as const;
 export type Group = (typeof EVENT_GROUPS)[number];
-
-export const CONSUMER = 'owner';
 
 /** Makes the groups of a stream, and the stream, where they are missing. */
 export async function ensureGroups(

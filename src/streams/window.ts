@@ -1,0 +1,161 @@
+// What a process has just read of one stream, for all groups that are drained here (under consume.ts, over Redis).
+// The groups of a stream want the same entries within a second of each other: read once, they cost Redis and us a third, and
+// what is made of an entry's bytes (pipelines/digests.ts) is made once.
+// Reads are plain XRANGEs, outside of any script: a reply on its way through Lua is copied and hashed byte by byte, 2 us an event
+// over three groups. Reading changes nothing and needs no fence; every step that does is fenced (consume.ts).
+//
+//   the foremost reader extends the window at its end; others find there what they have not read yet
+//   who asks for what lies behind its end begins a new window; who has fallen behind its beginning reads for himself
+//
+// Invariant: the window is a run of the stream without gaps: it holds every entry behind `#from` up to its last one. Why that holds:
+// - New entries only come in behind all others, so what a read found between two ids stays all that there is between them.
+// - What a read finds is appended only where it was made right behind the window's last entry, else the window begins anew with it.
+//   That is looked at when the answer is here, not when it was asked for: readers at several places may have asked meanwhile.
+// - A read that fails appends nothing. No reader's place is kept here to read on from, only to know what nobody needs any more: each
+//   call says behind which entry it wants to go on, so nothing can be skipped by an answer that never reached the caller.
+// What is removed in between has been acknowledged by every group (trim.ts), so nobody who asks for it holds a lease any more.
+// Bounded: what all readers have passed is dropped, and beyond `bytesMax` the oldest. A read has READ_BYTES_MAX by the size of the
+// last read's entries, four entries at the least; after a pause of a second nothing is known of their size.
+// Failure: whatever the client throws, to all who waited for that read; the next one asks for the same.
+import { READ_BYTES_MAX, READ_COUNT_MAX, READ_COUNT_MIN, READ_ENTRIES_MAX } from '../limits.ts';
+import type { Commands } from '../redis/client.ts';
+import { compareIds } from './stream-id.ts';
+
+export type StreamEntry = { id: string; fields: ReadonlyMap<string, Buffer> };
+
+/** In order, beginning with the first entry behind the place asked for. `isEnd`: there was no more at the time. */
+export type Found = { entries: StreamEntry[]; isEnd: boolean };
+
+/** The end that one reader met a moment ago is the end for those who follow him. */
+const END_KNOWN_MS = 10;
+/** After this long an entry's usual size is not known any more. */
+const SIZE_KNOWN_MS = 1_000;
+
+export class StreamWindow {
+  readonly #redis: Commands;
+  readonly #stream: string;
+  readonly #bytesMax: number;
+  /** Id of the last entry that each reader has been given: only to know what may be dropped. */
+  readonly #places = new Map<object, string>();
+  /** The window lies behind this id. */
+  #from = '0-0';
+  #entries: StreamEntry[] = [];
+  #bytes = 0;
+  #extending: { from: string; found: Promise<Found> } | undefined;
+  #count = READ_COUNT_MIN;
+  #readAt = Number.NEGATIVE_INFINITY;
+  #endMetAt = Number.NEGATIVE_INFINITY;
+
+  constructor(options: { redis: Commands; stream: string; bytesMax: number }) {
+    this.#redis = options.redis;
+    this.#stream = options.stream;
+    this.#bytesMax = options.bytesMax;
+  }
+
+  /** Bytes held here. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Some of the entries behind `place`, from the next one on; at least one if there are any. */
+  async after(reader: object, place: string): Promise<Found> {
+    this.#places.set(reader, place);
+    const held = this.#heldAfter(place);
+    if (held !== undefined && held.entries.length > 0) return held;
+    if (compareIds(place, this.#from) < 0) return this.#read(place);
+    if (this.#extending?.from !== place) this.#extending = { from: place, found: this.#extend(place) };
+    return this.#extending.found;
+  }
+
+  /** This reader has been given everything up to `place`. */
+  pass(reader: object, place: string): void {
+    this.#places.set(reader, place);
+    this.#drop();
+  }
+
+  /** This reader wants nothing any more. */
+  leave(reader: object): void {
+    this.#places.delete(reader);
+    this.#drop();
+  }
+
+  /** Undefined where the window does not reach `place`. */
+  #heldAfter(place: string): Found | undefined {
+    if (compareIds(place, this.#from) < 0) return undefined;
+    let [low, high] = [0, this.#entries.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (compareIds(this.#entries[middle]!.id, place) <= 0) low = middle + 1;
+      else high = middle;
+    }
+    let [end, bytes] = [low, 0];
+    while (end < this.#entries.length && end - low < READ_ENTRIES_MAX && bytes < READ_BYTES_MAX)
+      bytes += bytesOf(this.#entries[end++]!);
+    const isEnd = end === this.#entries.length && performance.now() - this.#endMetAt < END_KNOWN_MS;
+    return { entries: this.#entries.slice(low, end), isEnd };
+  }
+
+  async #extend(place: string): Promise<Found> {
+    try {
+      const found = await this.#read(place);
+      const end = this.#entries.at(-1)?.id ?? this.#from;
+      if (end !== place) {
+        this.#from = place;
+        this.#entries = [];
+        this.#bytes = 0;
+      }
+      for (const entry of found.entries) {
+        this.#entries.push(entry);
+        this.#bytes += bytesOf(entry);
+      }
+      this.#endMetAt = found.isEnd ? performance.now() : Number.NEGATIVE_INFINITY;
+      this.#drop();
+      return found;
+    } finally {
+      if (this.#extending?.from === place) this.#extending = undefined;
+    }
+  }
+
+  async #read(place: string): Promise<Found> {
+    const now = performance.now();
+    if (now - this.#readAt > SIZE_KNOWN_MS) this.#count = READ_COUNT_MIN;
+    this.#readAt = now;
+    const count = this.#count;
+    const range = [this.#stream, `(${place}`, '+', 'COUNT', count];
+    const reply = (await this.#redis.callBuffer('XRANGE', ...range)) as [Buffer, Buffer[]][];
+    const entries = reply.map(([id, fields]) => ({ id: id.toString('latin1'), fields: toMap(fields) }));
+    if (entries.length > 0) {
+      const largest = entries.reduce((most, entry) => Math.max(most, bytesOf(entry)), 1);
+      this.#count = Math.min(READ_COUNT_MAX, Math.max(READ_COUNT_MIN, Math.floor(READ_BYTES_MAX / largest)));
+    }
+    return { entries, isEnd: entries.length < count };
+  }
+
+  /** What every reader has passed, and what is too much. */
+  #drop(): void {
+    let passed: string | undefined;
+    for (const place of this.#places.values())
+      if (passed === undefined || compareIds(place, passed) < 0) passed = place;
+    let count = 0;
+    for (const entry of this.#entries) {
+      const isPassed = passed === undefined || compareIds(entry.id, passed) <= 0;
+      if (!isPassed && this.#bytes <= this.#bytesMax) break;
+      this.#bytes -= bytesOf(entry);
+      this.#from = entry.id;
+      count++;
+    }
+    this.#entries.splice(0, count);
+  }
+}
+
+function bytesOf({ fields }: StreamEntry): number {
+  let bytes = 0;
+  for (const value of fields.values()) bytes += value.length;
+  return bytes;
+}
+
+function toMap(fields: readonly Buffer[]): ReadonlyMap<string, Buffer> {
+  const map = new Map<string, Buffer>();
+  for (let i = 0; i + 1 < fields.length; i += 2) map.set(fields[i]!.toString('latin1'), fields[i + 1]!);
+  return map;
+}

@@ -1,0 +1,119 @@
+// One stream's batches through Drain and EventStore, with a real Redis and a real engine, where something fails in between: each case
+// puts the failure at one certain place, where kills of whole processes (crash.clickhouse.test.ts) would find it once in many runs.
+import t, { type Test } from 'tap';
+import { ClickHouse } from '../../clickhouse/client.ts';
+import { Drain } from '../../pipelines/drain.ts';
+import { Slots } from '../../pipelines/slots.ts';
+import { EventStore } from '../../pipelines/store/pipeline.ts';
+import { Metrics } from '../../src/metrics.ts';
+import type { Commands } from '../../src/redis/client.ts';
+import { StreamReader } from '../../src/streams/consume.ts';
+import { Doorbell } from '../../src/streams/doorbell.ts';
+import { EVENT_GROUPS, ensureGroups } from '../../src/streams/groups.ts';
+import { acquireLease, LeaseLost } from '../../src/streams/lease.ts';
+import { positionOf } from '../../src/streams/read-barrier.ts';
+import { appendOf, eventually, freshAgent, makeEvent, silent } from '../streams/harness.ts';
+import { startClickHouse } from '../support/clickhouse.ts';
+import { startRedis } from '../support/redis.ts';
+import { makeWorld, storedIds, type World } from './harness.ts';
+
+const servers = { redis: await startRedis(t), clickhouse: await startClickHouse(t), partitions: 1 };
+
+/** More entries than are read at once. Returns the ids of their events. */
+async function appendMany(world: World, entries: number): Promise<string[]> {
+  await ensureGroups(world.redis, world.keys, world.keys.events(0), EVENT_GROUPS);
+  const ids: string[] = [];
+  for (let n = 0; n < entries; n++) {
+    const agent = freshAgent();
+    const events = Array.from({ length: 3 }, () => makeEvent(agent));
+    await world.appender.append(appendOf(agent, events));
+    ids.push(...events.map(({ id }) => id));
+  }
+  return ids.sort();
+}
+
+/** The owner of the stream from now on. */
+async function ownerOf(world: World): Promise<Drain<unknown>> {
+  const { redis, keys } = world;
+  const stream = keys.events(0);
+  const leaseKeys = { lease: keys.lease(stream, 'store'), fence: keys.fence(stream, 'store') };
+  const lease = (await acquireLease(redis, leaseKeys, { owner: 'owner', retake: true }))!;
+  const metrics = new Metrics({ processName: 'test' });
+  return new Drain<unknown>({
+    reader: new StreamReader({ redis, keys, stream, dead: keys.dead(0), group: 'store', groups: EVENT_GROUPS }, lease),
+    lease,
+    work: new EventStore({ ...world, metrics, log: silent }) as never,
+    slots: new Slots(1),
+    bytesMax: 32 * 1024 * 1024,
+    lingerMs: 20,
+    log: silent,
+    doorbell: new Doorbell(redis),
+    trim: () => Promise.resolve(true),
+  });
+}
+
+/** Runs an owner until everything is acknowledged. */
+async function drainAll(world: World): Promise<void> {
+  const drain = await ownerOf(world);
+  const ended = drain.run();
+  const done = await eventually(async () => {
+    const { watermark, last } = await positionOf(world.redis, world.keys, world.keys.events(0), 'store');
+    return watermark === last && last !== '0-0';
+  });
+  drain.stop();
+  await ended;
+  if (!done) throw new Error('did not drain');
+}
+
+/** Of the reads of a stream's entries every so many-th fails, after it was carried out. */
+function losingReads(redis: Commands, every: number): Commands {
+  let reads = 0;
+  return new Proxy(redis, {
+    get(target, name) {
+      const value = Reflect.get(target, name) as unknown;
+      if (typeof value !== 'function') return value;
+      if (name !== 'callBuffer') return value.bind(target);
+      return async (command: string, ...args: unknown[]) => {
+        const answer: unknown = await value.call(target, command, ...args);
+        if (command === 'XRANGE' && ++reads % every === 0) throw new Error('Connection is closed.');
+        return answer;
+      };
+    },
+  });
+}
+
+/** Its first insert is carried out, and then its owner is gone. */
+class LastWords extends ClickHouse {
+  override async insertEvents(rows: readonly Buffer[], token: string): Promise<void> {
+    await super.insertEvents(rows, token);
+    throw new LeaseLost('gone between insert and acknowledgement');
+  }
+}
+
+function anotherClient(t: Test, world: World): LastWords {
+  const { database } = world.clickhouse;
+  const clickhouse = new LastWords({ url: servers.clickhouse.url, database, queryTimeoutSeconds: 60 });
+  t.teardown(() => clickhouse.close());
+  return clickhouse;
+}
+
+t.test('where reads fail in between, nothing is skipped', async (t) => {
+  const world = await makeWorld(t, servers);
+  const ids = await appendMany(world, 1_000);
+  await drainAll({ ...world, redis: losingReads(world.redis, 3) });
+  t.same(await storedIds(world.clickhouse), ids);
+});
+
+t.test('where reads fail in between, the next owner makes the very same batch of a manifest', async (t) => {
+  const world = await makeWorld(t, servers);
+  const ids = await appendMany(world, 1_000);
+  const first = await ownerOf({ ...world, clickhouse: anotherClient(t, world) });
+  await t.rejects(first.run(), LeaseLost);
+  t.same(await storedIds(world.clickhouse), ids, 'inserted and not acknowledged');
+  await appendMany(world, 3);
+  // Not the first entries: their absence would have been noticed.
+  await drainAll({ ...world, redis: losingReads(world.redis, 7) });
+  const stored = await storedIds(world.clickhouse);
+  t.equal(new Set(stored).size, stored.length, 'nothing twice');
+  t.equal(stored.length, ids.length + 9, 'nothing missing');
+});
