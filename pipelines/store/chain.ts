@@ -165,15 +165,17 @@ export function makeBlock(account: string, head: Head, entries: readonly Chained
   const leaves = Buffer.allocUnsafe(count * HASH_BYTES);
   const agents = Buffer.allocUnsafe(count * ID_BYTES);
   const ids = Buffer.allocUnsafe(count * ID_BYTES);
+  const packed = { leaves, agents, ids };
   let [fromMs, lastMs] = [Number.POSITIVE_INFINITY, 0];
-  let { hash } = head;
+  // One piece of memory for the hash on its way: `head` keeps its own.
+  const hash = Buffer.from(head.hash);
   for (const [i, entry] of entries.entries()) {
     entry.leaf.copy(leaves, i * HASH_BYTES);
     entry.agent.copy(agents, i * ID_BYTES);
     entry.id.copy(ids, i * ID_BYTES);
     fromMs = Math.min(fromMs, entry.atMs);
     lastMs = Math.max(lastMs, entry.atMs);
-    hash = link(hash, head.n + i + 1, { leaves, agents, ids }, i);
+    link(hash, head.n + i + 1, packed, i, hash);
   }
   return { account, firstN: head.n + 1, count, fromMs, lastMs, previous: head.hash, hash, leaves, agents, ids };
 }

@@ -46,6 +46,8 @@ import { byMonth, isWellFormed, type Row, readRows } from './rows.ts';
 
 const GROUP = 'store';
 const PIECE_BYTES = 256 * 1024;
+/** From here on a piece of its own is cheaper than a copy. */
+const PIECE_BYTES_MIN = 16 * 1024;
 
 type Plan = {
   /** Agents whose rows are dropped. */
@@ -149,19 +151,45 @@ export class EventStore implements Work<Row[]> {
   }
 }
 
-/** The rows' bytes in few pieces: copying 8 MB is less than 20,000 writes to a socket. */
+/**
+ * The rows' bytes in few pieces. Rows that lie side by side, as they do in their entry, go as they lie; small pieces are joined,
+ * since copying 8 MB is less than 20,000 writes to a socket.
+ */
 function joined(rows: readonly Row[]): Buffer[] {
   const pieces: Buffer[] = [];
-  let [piece, bytes]: [Buffer[], number] = [[], 0];
-  for (const row of rows) {
-    piece.push(row.bytes);
-    bytes += row.bytes.length;
-    if (bytes < PIECE_BYTES) continue;
-    pieces.push(Buffer.concat(piece, bytes));
-    [piece, bytes] = [[], 0];
+  let [small, bytes]: [Buffer[], number] = [[], 0];
+  const close = () => {
+    if (bytes > 0) pieces.push(Buffer.concat(small, bytes));
+    [small, bytes] = [[], 0];
+  };
+  for (const run of runsOf(rows)) {
+    if (run.length >= PIECE_BYTES_MIN) {
+      close();
+      pieces.push(run);
+      continue;
+    }
+    small.push(run);
+    bytes += run.length;
+    if (bytes >= PIECE_BYTES) close();
   }
-  if (bytes > 0) pieces.push(Buffer.concat(piece, bytes));
+  close();
   return pieces;
+}
+
+/** Neighbours in memory as one. */
+function runsOf(rows: readonly Row[]): Buffer[] {
+  const runs: Buffer[] = [];
+  let [memory, start, end]: [ArrayBufferLike | undefined, number, number] = [undefined, 0, 0];
+  for (const { bytes } of rows) {
+    if (bytes.buffer === memory && bytes.byteOffset === end) {
+      end += bytes.length;
+      continue;
+    }
+    if (memory !== undefined) runs.push(Buffer.from(memory, start, end - start));
+    [memory, start, end] = [bytes.buffer, bytes.byteOffset, bytes.byteOffset + bytes.length];
+  }
+  if (memory !== undefined) runs.push(Buffer.from(memory, start, end - start));
+  return runs;
 }
 
 function livingRows(values: readonly Row[][], plan: Plan): Row[] {

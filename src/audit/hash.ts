@@ -74,15 +74,22 @@ const linkInput = Buffer.alloc(1 + HASH_BYTES + 8 + HASH_BYTES + ID_BYTES + TIME
 
 type Packed = { leaves: Buffer; agents: Buffer; ids: Buffer };
 
-/** Hash n; `i` is the place of entry n in what is packed. */
-export function link(previous: Buffer, n: number, packed: Packed, i: number): Buffer {
+/** Hash n; `i` is the place of entry n in what is packed. `to`: where it is written, may be `previous`. */
+export function link(
+  previous: Buffer,
+  n: number,
+  packed: Packed,
+  i: number,
+  to = Buffer.allocUnsafe(HASH_BYTES),
+): Buffer {
   previous.copy(linkInput, 1);
   linkInput.writeUInt32BE(Math.floor(n / 2 ** 32), 1 + HASH_BYTES);
   linkInput.writeUInt32BE(n % 2 ** 32, 5 + HASH_BYTES);
   packed.leaves.copy(linkInput, 9 + HASH_BYTES, i * HASH_BYTES, (i + 1) * HASH_BYTES);
   packed.agents.copy(linkInput, 9 + 2 * HASH_BYTES, i * ID_BYTES, (i + 1) * ID_BYTES);
   packed.ids.copy(linkInput, 9 + 2 * HASH_BYTES + ID_BYTES, i * ID_BYTES, i * ID_BYTES + TIME_BYTES);
-  return sha256(linkInput);
+  to.write(hash('sha256', linkInput, 'binary'), 0, HASH_BYTES, 'latin1');
+  return to;
 }
 
 /** The 128 bits of an id. One that is not of our form becomes 128 bits of its hash: it can be found again, not read. */
