@@ -1,7 +1,8 @@
 // The one way to ClickHouse: @clickhouse/client over HTTP, whether the embedded engine or a server answers.
 // The store pipeline inserts through it; clickhouse/queries ask through it. Values are bound as parameters, never spliced into SQL.
 // Invariant: an insert with a token takes effect at most once, however often it is sent (the tables keep the last tokens); async_insert is
-// off, so that an answer means stored. Every failure is a ClickHouseError that says whether to try again. Payloads are never logged: the client's own log is off.
+// off, so that an answer means stored. But where an engine was killed during a try before, the answer may come from its token alone
+// (pipelines/store/verify.ts). Every failure is a ClickHouseError that says whether to try again. Payloads are never logged: the client's own log is off.
 import { Readable } from 'node:stream';
 import {
   type ClickHouseClient,
@@ -175,8 +176,9 @@ function makeClient({ url, database }: ClickHouseOptions, timeoutSeconds: number
 }
 
 function insertSettings(token: string | undefined, more: ClickHouseSettings): ClickHouseSettings {
+  // Without a token rows would be known by a hash of theirs.
   const deduplication: ClickHouseSettings =
-    token === undefined ? {} : { insert_deduplicate: 1, insert_deduplication_token: token };
+    token === undefined ? { insert_deduplicate: 0 } : { insert_deduplicate: 1, insert_deduplication_token: token };
   return { ...more, async_insert: 0, date_time_input_format: 'best_effort', ...deduplication };
 }
 

@@ -50,6 +50,8 @@ export type Batch<T> = {
   plan: unknown;
   /** Part of it may have been written already, and no token can be trusted to tell. */
   suspect: boolean;
+  /** An earlier try may have reached the other side, and nobody has heard what became of it. */
+  tried: boolean;
   /** Keeps another plan in the manifest. To be called before an effect that depends on it. */
   replan(plan: unknown): Promise<void>;
   /** Throws LeaseLost. To be called right before each effect. */
@@ -288,6 +290,7 @@ export class Drain<T> {
       values: taken.values,
       plan: undefined,
       suspect: taken.retried,
+      tried: false,
       replan: () => Promise.resolve(),
       ensureHeld: () => this.#options.lease.ensureHeld(),
       writes: [],
@@ -316,6 +319,7 @@ export class Drain<T> {
     const attemptsBefore = kept?.manifest.attempts ?? 0;
     const entries = taken.ids.length;
     const startedAt = performance.now() - (kept?.ageMs ?? 0);
+    batch.tried = kept !== null;
     batch.plan = kept?.manifest.plan ?? (await this.#patiently(() => work.plan(taken.values)));
     batch.replan = async (plan) => {
       batch.plan = plan;
@@ -333,6 +337,7 @@ export class Drain<T> {
         return parked;
       } catch (error) {
         if (error instanceof LeaseLost || error instanceof Stopped) throw error;
+        batch.tried = true;
         this.#failingSince ??= performance.now();
         log.warn({ err: error, first: batch.first, last: batch.last, attempt }, 'batch.failed');
       } finally {

@@ -22,7 +22,7 @@ const LONG_AT_ONCE = 10;
 const LONG_ENTRIES = 100_000;
 
 /** Written again with more entries a block replaces the shorter one; written again as it was it changes nothing. */
-export function insertBlocks(clickhouse: ClickHouse, blocks: readonly StoredBlock[], token: string): Promise<void> {
+export function insertBlocks(clickhouse: ClickHouse, blocks: readonly StoredBlock[], token?: string): Promise<void> {
   return clickhouse.insertBinary('audit_chain', COLUMNS, blocks.map(encode), token);
 }
 

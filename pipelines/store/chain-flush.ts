@@ -23,6 +23,8 @@ const INSERT_BYTES = 32 * 1024 * 1024;
 
 export class ChainFlusher {
   readonly #options: ChainFlusherOptions;
+  /** A flush before, of this process or of one that died, may have left its token behind without its rows (verify.ts). */
+  #tried = true;
   #flushedAt = Number.NEGATIVE_INFINITY;
   #running: Promise<void> = Promise.resolve();
   #looking = false;
@@ -98,7 +100,14 @@ export class ChainFlusher {
     const { clickhouse, metrics } = this.#options;
     const token = createHash('sha256');
     for (const { account, chain, firstN, count } of blocks) token.update(`${account} ${chain} ${firstN} ${count}\n`);
-    await insertBlocks(clickhouse, blocks, `chain:${token.digest('base64url')}`);
+    try {
+      await insertBlocks(clickhouse, blocks, `chain:${token.digest('base64url')}`);
+      if (this.#tried) await insertBlocks(clickhouse, blocks);
+      this.#tried = false;
+    } catch (error) {
+      this.#tried = true;
+      throw error;
+    }
     metrics.inc('gatehouse_inserts_total', { table: 'audit_chain', result: 'ok' });
     metrics.inc('gatehouse_stored_rows_total', { table: 'audit_chain' }, blocks.length);
   }

@@ -1,7 +1,8 @@
 // The journal's way into ClickHouse: registry streams -> tables `registry`, `audit_log`, `approvals`, `deliveries` (beside the event store).
 // Each entry is one registry change with its audit record, which Redis wrote together; here both are copied, and the
 // records become the next entries of their accounts' audit chains (chain.ts).
-// Exactly once: all tables replace rows of equal key, so writing a batch again changes nothing; the tokens spare the parts.
+// Exactly once: all tables replace rows of equal key, so writing a batch again changes nothing; the tokens spare the parts. After a
+// try without an answer a token may be known whose rows are not there (verify.ts): then the rows go once more without one.
 // Invariant: `registry` keeps the newest revision of each resource, however late or often a change arrives; so do the tables
 // that an entry's `rows` are of. Those come as their columns stand, times as ISO text; account and revision are put in here.
 // An agent's erasure is not this file's: its audit records are copied like all others and removed later (erase.ts).
@@ -97,11 +98,9 @@ export class JournalStore implements Work<Change> {
     for (const { name, parts } of [registryTable(changes), ...rowTables(changes), auditTable(changes)]) {
       for (const { part, rows, ids } of parts) {
         await batch.ensureHeld();
-        await this.#clickhouse.insertRows(
-          name,
-          rows,
-          `${batch.stream}:${changes[0]!.id}-${changes.at(-1)!.id}:${part}:${hashOf(ids)}`,
-        );
+        const token = `${batch.stream}:${changes[0]!.id}-${changes.at(-1)!.id}:${part}:${hashOf(ids)}`;
+        await this.#clickhouse.insertRows(name, rows, token);
+        if (batch.tried) await this.#clickhouse.insertRows(name, rows);
         this.#metrics.inc('gatehouse_inserts_total', { table: name, result: 'ok' });
         this.#metrics.inc('gatehouse_stored_rows_total', { table: name }, rows.length);
       }

@@ -23,11 +23,14 @@
 // - A manifest older than TOKEN_TRUST_MS: the window of known tokens may have moved on, so ClickHouse is asked which rows
 //   it has. A younger one is deliberately not asked but sent again: the same token also completes what hangs on the
 //   events table (its views), should the kill have torn that.
+// - An engine killed between the token's log and the part knows a token whose rows it does not have. So where a try has ended
+//   without an answer, rows are asked for after the insert, and what is not there is inserted under another token (verify.ts).
 // - Data refused: the plan notes `split` before the first half is inserted, and whoever takes over asks first, too.
 // Parked rows are written with the ack in one step. Anything else that fails is tried again for ever: entries wait in the stream.
 
 import { type ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
 import { existingIds } from '../../clickhouse/queries/existing-ids.ts';
+import { insertTwins } from '../../clickhouse/queries/insert-twins.ts';
 import { ENTRY_FIELD, ENTRY_VERSION } from '../../schemas/entry.ts';
 import { eventLeaf, packAgent, packId } from '../../src/audit/hash.ts';
 import { PARKED_ROWS_MAX } from '../../src/limits.ts';
@@ -43,6 +46,7 @@ import { deletedAgents } from '../tombstones.ts';
 import { type Chained, ChainWriter } from './chain.ts';
 import { type BadRow, insertRows, TableRefuses } from './insert.ts';
 import { byMonth, isWellFormed, type Row, readRows } from './rows.ts';
+import { insertLost } from './verify.ts';
 
 const GROUP = 'store';
 const PIECE_BYTES = 256 * 1024;
@@ -96,25 +100,47 @@ export class EventStore implements Work<Row[]> {
     const living = livingRows(batch.values, plan);
     const rows = living.filter((row) => isWellFormed(row.bytes));
     const bad = malformed(living, rows.length);
-    const existing =
-      batch.suspect || plan.split
-        ? await existingIds(
-            this.#options.clickhouse,
-            rows.map((row) => row.digest.id),
-          )
-        : null;
+    const existing = batch.suspect || plan.split ? await this.#existing(rows) : null;
     for (const [month, same] of byMonth(rows)) {
-      const inserted = insertRows(same, {
-        tokenPrefix: `${batch.stream}:${batch.first}-${batch.last}:${month}`,
-        insert: (part, token) => this.#insert(batch, part, token),
-        existing,
-        isBadData: (error) => error instanceof ClickHouseError && !error.canRetry,
-        beforeSplit: () => this.#noteSplit(batch, plan),
-      });
-      bad.push(...(await inserted));
+      const tokenPrefix = `${batch.stream}:${batch.first}-${batch.last}:${month}`;
+      const refused = await this.#insertRows(batch, same, { tokenPrefix, existing });
+      bad.push(...refused);
+      if (batch.tried) bad.push(...(await this.#insertLost(batch, without(same, refused), tokenPrefix)));
     }
     batch.writes = await this.#chain.extend(batch.stream, chainedRows(rows, bad));
     return bad.map((one) => parkRow(one, batch));
+  }
+
+  #existing(rows: readonly Row[]): Promise<Set<string>> {
+    return existingIds(
+      this.#options.clickhouse,
+      rows.map((row) => row.digest.id),
+    );
+  }
+
+  #insertRows(
+    batch: Batch<Row[]>,
+    rows: readonly Row[],
+    how: { tokenPrefix: string; existing: ReadonlySet<string> | null },
+  ): Promise<BadRow[]> {
+    return insertRows(rows, {
+      ...how,
+      insert: (part, token) => this.#insert(batch, part, token),
+      isBadData: (error) => error instanceof ClickHouseError && !error.canRetry,
+      beforeSplit: () => this.#noteSplit(batch, batch.plan as Plan),
+    });
+  }
+
+  #insertLost(batch: Batch<Row[]>, rows: readonly Row[], tokenPrefix: string): Promise<BadRow[]> {
+    const { clickhouse, log } = this.#options;
+    const { first, last } = batch;
+    return insertLost(rows, {
+      tokenPrefix,
+      existing: (some) => this.#existing(some),
+      twins: (prefix) => insertTwins(clickhouse, prefix),
+      insert: (some, prefix) => this.#insertRows(batch, some, { tokenPrefix: prefix, existing: null }),
+      lost: (count, round) => log.error({ first, last, rows: count, round }, 'insert.token_without_rows'),
+    });
   }
 
   async #insert(batch: Batch<Row[]>, rows: readonly Row[], token: string): Promise<void> {
@@ -190,6 +216,12 @@ function runsOf(rows: readonly Row[]): Buffer[] {
   }
   if (memory !== undefined) runs.push(Buffer.from(memory, start, end - start));
   return runs;
+}
+
+function without(rows: readonly Row[], bad: readonly BadRow[]): readonly Row[] {
+  if (bad.length === 0) return rows;
+  const refused = new Set(bad.map(({ row }) => row));
+  return rows.filter((row) => !refused.has(row));
 }
 
 function livingRows(values: readonly Row[][], plan: Plan): Row[] {

@@ -1,10 +1,13 @@
 // One stream's batches through Drain and EventStore, with a real Redis and a real engine, where something fails in between: each case
 // puts the failure at one certain place, where kills of whole processes (crash.clickhouse.test.ts) would find it once in many runs.
+import { rmSync } from 'node:fs';
+import path from 'node:path';
 import t, { type Test } from 'tap';
-import { ClickHouse } from '../../clickhouse/client.ts';
+import { ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
 import { Drain } from '../../pipelines/drain.ts';
 import { Slots } from '../../pipelines/slots.ts';
 import { EventStore } from '../../pipelines/store/pipeline.ts';
+import { freePort } from '../../src/embedded/free-port.ts';
 import { Metrics } from '../../src/metrics.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import { StreamReader } from '../../src/streams/consume.ts';
@@ -13,7 +16,7 @@ import { EVENT_GROUPS, ensureGroups } from '../../src/streams/groups.ts';
 import { acquireLease, LeaseLost } from '../../src/streams/lease.ts';
 import { positionOf } from '../../src/streams/read-barrier.ts';
 import { appendOf, eventually, freshAgent, makeEvent, silent } from '../streams/harness.ts';
-import { startClickHouse } from '../support/clickhouse.ts';
+import { type EngineProcess, forkEngine, makeFolder, startClickHouse } from '../support/clickhouse.ts';
 import { startRedis } from '../support/redis.ts';
 import { makeWorld, storedIds, type World } from './harness.ts';
 
@@ -116,4 +119,71 @@ t.test('where reads fail in between, the next owner makes the very same batch of
   const stored = await storedIds(world.clickhouse);
   t.equal(new Set(stored).size, stored.length, 'nothing twice');
   t.equal(stored.length, ids.length + 9, 'nothing missing');
+});
+
+/**
+ * The engine is killed under the first `tears` inserts that store something, between the two last steps of an insert: what it writes is
+ * its log of tokens first and the part's name second. The kill comes after both, and the second is undone.
+ */
+class TornEngine extends ClickHouse {
+  engine: EngineProcess;
+  tears = 0;
+  /** Inserts that were answered and stored nothing. */
+  fromToken = 0;
+  readonly #restart: () => Promise<EngineProcess>;
+  readonly #failure: () => Error;
+
+  constructor(engine: EngineProcess, restart: () => Promise<EngineProcess>, failure: () => Error) {
+    super({ url: engine.url, database: 'gatehouse', queryTimeoutSeconds: 60 });
+    this.engine = engine;
+    this.#restart = restart;
+    this.#failure = failure;
+  }
+
+  override async insertEvents(rows: readonly Buffer[], token: string): Promise<void> {
+    await super.insertEvents(rows, token);
+    const parts = await this.query<{ path: string }>(
+      "SELECT path FROM system.parts WHERE database = currentDatabase() AND table = 'events' AND active",
+    );
+    if (parts.length === 0) this.fromToken++;
+    if (parts.length === 0 || this.tears === 0) return;
+    this.tears--;
+    await this.engine.stop('SIGKILL');
+    for (const part of parts) rmSync(part.path, { recursive: true });
+    this.engine = await this.#restart();
+    throw this.#failure();
+  }
+}
+
+async function tornWorld(t: Test, tears: number, failure: () => Error): Promise<World & { clickhouse: TornEngine }> {
+  const options = { path: path.join(makeFolder(t), 'data'), port: await freePort() };
+  const clickhouse = new TornEngine(await forkEngine(options), () => forkEngine(options), failure);
+  t.teardown(async () => {
+    await clickhouse.close();
+    await clickhouse.engine.stop('SIGKILL');
+  });
+  const { url } = clickhouse.engine;
+  const world = await makeWorld(t, { ...servers, clickhouse: { url, makeDatabase: () => clickhouse } });
+  clickhouse.tears = tears;
+  return { ...world, clickhouse };
+}
+
+for (const tears of [1, 2]) {
+  t.test(`an engine is killed ${tears} times between token and part: the rows are stored all the same`, async (t) => {
+    const noAnswer = () => new ClickHouseError('no answer', { code: null });
+    const world = await tornWorld(t, tears, noAnswer);
+    const ids = await appendMany(world, 20);
+    await drainAll(world);
+    t.ok(world.clickhouse.fromToken >= tears, 'tokens were known without their rows');
+    t.same(await storedIds(world.clickhouse), ids);
+  });
+}
+
+t.test('the engine and the owner are killed between token and part: the next owner stores the rows', async (t) => {
+  const world = await tornWorld(t, 1, () => new LeaseLost('gone with the engine'));
+  const ids = await appendMany(world, 20);
+  await t.rejects((await ownerOf(world)).run(), LeaseLost);
+  t.same(await storedIds(world.clickhouse), []);
+  await drainAll(world);
+  t.same(await storedIds(world.clickhouse), ids);
 });
