@@ -47,8 +47,8 @@ export type BodyOptions = {
 const AHEAD_BYTES_MAX = 64 * 1024;
 
 /**
- * Begins to read. The promise of `whole()` rejects with `payload_too_large` or `unavailable`; it stays pending for ever when
- * the client leaves, as nobody is there to answer.
+ * Begins to read. What does not fit is refused with `payload_too_large` or `unavailable`. Nobody is called when the client
+ * leaves, as nobody is there to answer.
  */
 export class BodyReader {
   readonly #exchange: Exchange;
@@ -59,7 +59,7 @@ export class BodyReader {
   /** Has somebody been given the whole body, who may read it even when the exchange is over? */
   #isRead = false;
   #refusal: ServiceError | undefined;
-  #settle: (() => void) | undefined;
+  #onWhole: ((body: Buffer) => void) | undefined;
 
   constructor(exchange: Exchange, options: BodyOptions) {
     this.#exchange = exchange;
@@ -77,16 +77,11 @@ export class BodyReader {
     return this.#refusal;
   }
 
-  /** The whole body, at once if it is there. */
-  whole(): Buffer | Promise<Buffer> {
+  /** Hands on the whole body, at once if it is there. What does not fit is thrown, or later answered by the exchange. */
+  whole(onWhole: (body: Buffer) => void): void {
     if (this.#refusal !== undefined) throw this.#refusal;
-    if (this.#body !== undefined) return this.#read(this.#body);
-    return new Promise((resolve, reject) => {
-      this.#settle = () => {
-        if (this.#refusal !== undefined) reject(this.#refusal);
-        else resolve(this.#read(this.#body!));
-      };
-    });
+    if (this.#body !== undefined) onWhole(this.#read(this.#body));
+    else this.#onWhole = onWhole;
   }
 
   #read(body: Buffer): Buffer {
@@ -118,7 +113,7 @@ export class BodyReader {
     this.#bytes = end;
     if (!isLast) return;
     this.#body = this.#slab.subarray(0, end);
-    this.#settle?.();
+    this.#onWhole?.(this.#read(this.#body));
   }
 
   /** The rest of the body may be any size: the answer asks to close the connection. */
@@ -126,7 +121,7 @@ export class BodyReader {
     this.#refusal = error;
     this.#exchange.closing = true;
     this.#drop();
-    this.#settle?.();
+    if (this.#onWhole !== undefined) this.#exchange.fail(error);
   }
 
   /** Whoever has been given the whole body may still read it; before that it is nobody's. */

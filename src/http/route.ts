@@ -10,7 +10,7 @@ import type { Scope } from '../../schemas/common.ts';
 import type { AuditVerifier } from '../audit/verifier.ts';
 import type { Config } from '../config.ts';
 import type { ErrorCode } from '../errors.ts';
-import type { Ingest } from '../ingest/ingest.ts';
+import type { Caller, Ingest } from '../ingest/ingest.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Accounts } from '../registry/accounts.ts';
 import type { Agents } from '../registry/agents.ts';
@@ -113,8 +113,11 @@ export type RouteSpec<B, P extends Parameters> = {
   body?: BodySpec<B>;
   idempotency?: 'heeded' | 'refused';
   operation: Operation;
-  handle(call: Call<B, QueryOf<P>>, parts: Parts): Reply | Promise<Reply>;
-};
+} & (
+  | { handle(call: Call<B, QueryOf<P>>, parts: Parts): Reply | Promise<Reply>; submit?: undefined }
+  /** Submissions of events: `caller` is told what came of it. */
+  | { submit(call: Call<B, QueryOf<P>>, parts: Parts, caller: Caller): void; handle?: undefined }
+);
 
 export type Route = RouteSpec<unknown, Parameters>;
 

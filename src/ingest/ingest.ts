@@ -27,7 +27,8 @@ import type { AppendOnce } from '../streams/append-once.ts';
 import type { Backlog } from '../streams/backlog.ts';
 import { type AcceptedEvent, encodeEvents } from './encode.ts';
 import type { Shape } from './json.ts';
-import type { PlainPath, PlainRead } from './plain-path.ts';
+import type { PlainPath } from './plain-path.ts';
+import { type AtHand, backlogFull, PlainSubmission, type PlainWay } from './plain-submission.ts';
 import type { RateGate } from './rate-gate.ts';
 import { renderBatch, renderEvent, type Verdict } from './reply.ts';
 import { type Judged, settle } from './settle.ts';
@@ -45,10 +46,13 @@ export type IngestRequest = {
 /** JSON text. `release`: to be called when nobody reads the body any more; left out where the collector may see to it. */
 export type Answer = { body: string | Buffer; release?: (() => void) | undefined };
 
+/** Who waits for a submission. One of the two is called, once, perhaps before the submission's call returns. */
+export type Caller = { accepted(answer: Answer): void; refused(error: unknown): void };
+
 export type IngestParts = {
   cache: Pick<RegistryCache, 'agent' | 'rules'>;
   gate: Pick<RateGate, 'ask'>;
-  appender: Pick<Appender, 'append'>;
+  appender: Pick<Appender, 'append' | 'appendFor'>;
   once: Pick<AppendOnce, 'begin' | 'append' | 'release'>;
   backlog: Pick<Backlog, 'full'>;
   keys: Keys;
@@ -60,24 +64,31 @@ export type IngestParts = {
 
 export class Ingest {
   readonly #parts: IngestParts;
-  readonly #plain: PlainPath | null;
+  /** null: every event takes the ordinary path. */
+  readonly #way: PlainWay | null;
 
   /** `plain`: null makes every event take the ordinary path. */
   constructor(parts: IngestParts, plain: PlainPath | null) {
     this.#parts = parts;
-    this.#plain = plain;
+    this.#way = plain === null ? null : { parts, plain, count: (judged) => this.#count(judged) };
   }
 
-  /** One event (spec 4.5). Answers the JSON text of the Event. */
-  single(request: IngestRequest): Promise<Answer> {
-    const plain = this.#readPlain(request, 'one');
-    return plain === undefined ? this.#acceptOne(request) : this.#acceptPlain(request, 'one', plain);
+  /** One event (spec 4.5). The answer is the JSON text of the Event. */
+  single(request: IngestRequest, caller: Caller): void {
+    const atHand = this.#readPlain(request, 'one');
+    if (atHand !== undefined) this.#submit({ request, shape: 'one', atHand, caller });
+    else tell(caller, this.#acceptOne(request));
   }
 
-  /** Up to 100 events (spec 4.7). Answers the JSON text of the results, in the order of submission. */
-  batch(request: IngestRequest): Promise<Answer> {
-    const plain = this.#readPlain(request, 'many');
-    return plain === undefined ? this.#acceptMany(request) : this.#acceptPlain(request, 'many', plain);
+  /** Up to 100 events (spec 4.7). The answer is the JSON text of the results, in the order of submission. */
+  batch(request: IngestRequest, caller: Caller): void {
+    const atHand = this.#readPlain(request, 'many');
+    if (atHand !== undefined) this.#submit({ request, shape: 'many', atHand, caller });
+    else tell(caller, this.#acceptMany(request));
+  }
+
+  #submit(submission: ConstructorParameters<typeof PlainSubmission>[1]): void {
+    new PlainSubmission(this.#way!, submission).begin();
   }
 
   async #acceptOne(request: IngestRequest): Promise<Answer> {
@@ -95,29 +106,13 @@ export class Ingest {
   /** undefined: the ordinary path must see it. Whatever has to be fetched first or refused is its business, too. */
   #readPlain(request: IngestRequest, shape: Shape): AtHand | undefined {
     const { account, agentId, idempotencyKey } = request;
-    if (this.#plain === null || idempotencyKey !== undefined || !isId('agent', agentId)) return undefined;
+    if (this.#way === null || idempotencyKey !== undefined || !isId('agent', agentId)) return undefined;
     const agent = this.#parts.cache.agent(account, agentId);
     if (agent === null || agent instanceof Promise || agent.record.status === 'inactive') return undefined;
     const rules = this.#parts.cache.rules(account);
     if (rules instanceof Promise) return undefined;
-    const read = this.#plain.read(request.body, shape, rules, Date.now());
+    const read = this.#way.plain.read(request.body, shape, rules, Date.now());
     return read === undefined ? undefined : { agent: agent.record, rules, read };
-  }
-
-  async #acceptPlain(request: IngestRequest, shape: Shape, { agent, rules, read }: AtHand): Promise<Answer> {
-    const { account, agentId } = request;
-    try {
-      if (this.#parts.backlog.full()) throw backlogFull();
-      const judgements = this.#plain!.judge(read, agent, rules);
-      const settled = settle(this.#parts.gate, account, agentId, judgements);
-      const judged = settled instanceof Promise ? await settled : settled;
-      const { digests, rows, answer } = this.#plain!.write(request, shape, { agent, read, judged, now: Date.now() });
-      await this.#parts.appender.append({ account, agent: agentId, digests: [digests], events: judged.length, rows });
-      this.#count(judged);
-      return answer;
-    } finally {
-      this.#plain!.release(read);
-    }
   }
 
   async #accept(request: IngestRequest, elements: Element[]): Promise<Verdict[]> {
@@ -217,12 +212,6 @@ export class Ingest {
   }
 }
 
-/** A plain body, with what it is judged by. */
-type AtHand = { agent: AgentRecord; rules: RuleSet; read: PlainRead };
-
-function backlogFull(): ServiceError {
-  return new ServiceError('unavailable', 'The backlog is full; nothing was recorded.', {
-    recorded: false,
-    retryAfterSeconds: 1,
-  });
+function tell(caller: Caller, answer: Promise<Answer>): void {
+  answer.then((made) => caller.accepted(made)).catch((error: unknown) => caller.refused(error));
 }

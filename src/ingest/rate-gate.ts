@@ -3,7 +3,7 @@
 // limit reached at element 7 of a batch blocks element 8 onwards.
 // Invariant: no check is answered without Redis. If the counters cannot be asked, every waiting submission is refused (fail closed).
 import { ServiceError } from '../errors.ts';
-import type { CounterCheck, Counters } from '../policy/counters.ts';
+import type { CounterCheck, Counters, Taken } from '../policy/counters.ts';
 import type { RateCheck } from '../policy/engine.ts';
 import type { Keys } from '../redis/keys.ts';
 
@@ -12,9 +12,16 @@ export type Ask = { check: RateCheck; places: number };
 /** How many of the places are within the threshold, first come first; and when they were counted (epoch ms, Redis's clock). */
 export type Count = { granted: number; atMs: number };
 
+/** Who asked. One of the two is called, once, after `ask` has returned; neither may throw, for others wait behind it. */
+export type Asker = {
+  /** In the order of what was asked. */
+  counted(counts: readonly Count[]): void;
+  refused(error: ServiceError): void;
+};
+
 type Waiting = { answers: Count[]; index: number; places: number };
 type Group = { check: CounterCheck; waiting: Waiting[] };
-type Asker = { answers: Count[]; resolve: (counts: Count[]) => void; reject: (error: unknown) => void };
+type Asked = { answers: Count[]; asker: Asker };
 
 /** Told apart by what the key is made of: making one hashes text, and the events of a batch mostly share theirs. */
 export function counterName(account: string, agent: string, check: RateCheck): string {
@@ -25,27 +32,40 @@ export class RateGate {
   readonly #counters: Pick<Counters, 'take'>;
   readonly #keys: Keys;
   #groups = new Map<string, Group>();
-  #askers: Asker[] = [];
+  #asked: Asked[] = [];
+  /** The group that was asked for last in this tick, by what: most events of a tick share it, and its name takes making. */
+  #lastCheck: RateCheck | undefined;
+  #lastAgent = '';
+  #lastGroup: Group | undefined;
 
   constructor(counters: Pick<Counters, 'take'>, keys: Keys) {
     this.#counters = counters;
     this.#keys = keys;
   }
 
-  /** In the order of what is asked. Rejects with ServiceError `unavailable`. */
-  ask(account: string, agent: string, asks: readonly Ask[]): Promise<Count[]> {
-    return new Promise((resolve, reject) => {
-      const answers = new Array<Count>(asks.length);
-      asks.forEach(({ check, places }, index) => {
-        const group = this.#groupOf(account, agent, check);
-        group.check.count += places;
-        group.waiting.push({ answers, index, places });
-      });
-      if (this.#askers.push({ answers, resolve, reject }) === 1) setImmediate(() => void this.#flush());
-    });
+  /** Refuses with ServiceError `unavailable`, and with nothing else. */
+  ask(account: string, agent: string, asks: readonly Ask[], asker: Asker): void {
+    const answers = new Array<Count>(asks.length);
+    for (let index = 0; index < asks.length; index++) {
+      const { check, places } = asks[index]!;
+      const group = this.#groupOf(account, agent, check);
+      group.check.count += places;
+      group.waiting.push({ answers, index, places });
+    }
+    if (this.#asked.push({ answers, asker }) === 1) setImmediate(this.#flush);
   }
 
+  /** A check belongs to one account, so the same check again is the same counter, but for those that count by agent. */
   #groupOf(account: string, agent: string, check: RateCheck): Group {
+    if (check === this.#lastCheck && (check.counterScope !== 'agent' || agent === this.#lastAgent))
+      return this.#lastGroup!;
+    this.#lastCheck = check;
+    this.#lastAgent = agent;
+    this.#lastGroup = this.#groupNamed(account, agent, check);
+    return this.#lastGroup;
+  }
+
+  #groupNamed(account: string, agent: string, check: RateCheck): Group {
     const name = counterName(account, agent, check);
     let group = this.#groups.get(name);
     if (group === undefined) {
@@ -57,31 +77,24 @@ export class RateGate {
     return group;
   }
 
-  async #flush(): Promise<void> {
+  readonly #flush = (): void => {
     const groups = [...this.#groups.values()];
-    const askers = this.#askers;
+    const asked = this.#asked;
     this.#groups = new Map();
-    this.#askers = [];
-    try {
-      const taken = await this.#counters.take(groups.map((group) => group.check));
-      groups.forEach((group, g) => {
-        const { granted, atMs } = taken[g]!;
-        let left = granted;
-        for (const { answers, index, places } of group.waiting) {
-          answers[index] = { granted: Math.min(places, left), atMs };
-          left -= answers[index].granted;
-        }
-      });
-      for (const { resolve, answers } of askers) resolve(answers);
-    } catch (cause) {
-      const error = new ServiceError('unavailable', 'A rate limit could not be checked; nothing was recorded.', {
-        cause,
-        recorded: false,
-        retryAfterSeconds: 1,
-      });
-      for (const { reject } of askers) reject(error);
-    }
-  }
+    this.#asked = [];
+    this.#lastCheck = undefined;
+    this.#lastGroup = undefined;
+    this.#counters.take(groups.map((group) => group.check)).then(
+      (taken) => {
+        for (const [g, group] of groups.entries()) share(group, taken[g]!);
+        for (const { asker, answers } of asked) asker.counted(answers);
+      },
+      (cause: unknown) => {
+        const error = notChecked(cause);
+        for (const { asker } of asked) asker.refused(error);
+      },
+    );
+  };
 
   /** The window is part of the name: a policy whose window changes starts on counters of the new width. */
   #keyOf(account: string, agent: string, check: RateCheck): string {
@@ -91,4 +104,21 @@ export class RateGate {
     }
     return this.#keys.accountCounter(account, policy, check.counterValue);
   }
+}
+
+function share({ waiting }: Group, { granted, atMs }: Taken): void {
+  let left = granted;
+  for (const { answers, index, places } of waiting) {
+    const own = Math.min(places, left);
+    answers[index] = { granted: own, atMs };
+    left -= own;
+  }
+}
+
+function notChecked(cause: unknown): ServiceError {
+  return new ServiceError('unavailable', 'A rate limit could not be checked; nothing was recorded.', {
+    cause,
+    recorded: false,
+    retryAfterSeconds: 1,
+  });
 }

@@ -10,7 +10,8 @@ import type { Ask, Count, RateGate } from './rate-gate.ts';
 /** `countedAt`: epoch ms, where rate limits counted the event. */
 export type Judged = { decision: Decision; countedAt: number | undefined };
 
-type Run = { judgement: Judgement | null; events: number };
+/** Neighbours with one judgement; null: a hole. */
+export type Run = { judgement: Judgement | null; events: number };
 
 /** A decision for each judgement; null stays a hole. A plain value where no counter has to be asked. */
 export function settle(
@@ -20,14 +21,23 @@ export function settle(
   judgements: readonly (Judgement | null)[],
 ): Judged[] | Promise<Judged[]> {
   const runs = runsOf(judgements);
+  const asks = asksOf(runs);
+  if (asks.length === 0) return decideRuns(runs, []);
+  return new Promise<readonly Count[]>((counted, refused) => {
+    gate.ask(account, agentId, asks, { counted, refused });
+  }).then((counts) => decideRuns(runs, counts));
+}
+
+/** What the rules of all runs leave to the counters. */
+export function asksOf(runs: readonly Run[]): Ask[] {
   const asks: Ask[] = [];
   for (const { judgement, events } of runs)
     if (judgement !== null) for (const check of judgement.rateChecks) asks.push({ check, places: events });
-  if (asks.length === 0) return decideRuns(runs, []);
-  return gate.ask(account, agentId, asks).then((counts) => decideRuns(runs, counts));
+  return asks;
 }
 
-function decideRuns(runs: readonly Run[], counts: readonly Count[]): Judged[] {
+/** `counts`: the answers to `asksOf(runs)`. */
+export function decideRuns(runs: readonly Run[], counts: readonly Count[]): Judged[] {
   const judged: Judged[] = [];
   let at = 0;
   for (const { judgement, events } of runs) {
@@ -38,7 +48,7 @@ function decideRuns(runs: readonly Run[], counts: readonly Count[]): Judged[] {
   return judged;
 }
 
-function runsOf(judgements: readonly (Judgement | null)[]): Run[] {
+export function runsOf(judgements: readonly (Judgement | null)[]): Run[] {
   const runs: Run[] = [];
   let last: Run | undefined;
   for (const judgement of judgements) {

@@ -25,9 +25,13 @@ export type Append = {
   events?: number;
 };
 
-type Caller = { resolve: () => void; reject: (error: ServiceError) => void };
+/**
+ * Who waits for an append. One of the two is called, once; `refused` perhaps before `appendFor` returns. Neither may throw,
+ * for others wait behind it.
+ */
+export type AppendCaller = { appended(): void; refused(error: ServiceError): void };
 /** What goes to Redis together. */
-type Entry = { buffer: EntryBuffer; callers: Caller[]; events: number };
+type Entry = { buffer: EntryBuffer; callers: AppendCaller[]; events: number };
 
 class Partition {
   readonly number: number;
@@ -82,13 +86,26 @@ export class Appender {
 
   /** Rejects with ServiceError `unavailable`, and with nothing else. */
   append(append: Append): Promise<void> {
-    if (append.digests.length === 0) return Promise.resolve();
+    return new Promise((appended, refused) => this.appendFor(append, { appended, refused }));
+  }
+
+  /** The same without a promise, which each event that comes alone would pay for. */
+  appendFor(append: Append, caller: AppendCaller): void {
+    if (append.digests.length === 0) {
+      caller.appended();
+      return;
+    }
     const events = append.events ?? append.digests.length;
     const bytes = append.rows.length + DIGEST_BYTES * events;
-    if (this.#closed) return Promise.reject(refused('The process is stopping; nothing was recorded.'));
+    if (this.#closed) {
+      caller.refused(refusal('The process is stopping; nothing was recorded.'));
+      return;
+    }
     // A lone append always has room, however large: the door bounds it.
-    if (this.#bytes + bytes > this.#bytesMax && this.#bytes > 0)
-      return Promise.reject(refused('Too much is waiting to be recorded; nothing was recorded.'));
+    if (this.#bytes + bytes > this.#bytesMax && this.#bytes > 0) {
+      caller.refused(refusal('Too much is waiting to be recorded; nothing was recorded.'));
+      return;
+    }
     const partition = this.#partitions[this.#keys.partitionOf(append.account, append.agent)]!;
     const entry = this.#entryFor(partition, bytes);
     const before = entry.buffer.length;
@@ -101,7 +118,7 @@ export class Appender {
       this.#scheduled = true;
       setImmediate(this.#flushAll);
     }
-    return new Promise((resolve, reject) => entry.callers.push({ resolve, reject }));
+    entry.callers.push(caller);
   }
 
   /** The partition's last entry if there is room for so many bytes, else a new one. */
@@ -183,16 +200,16 @@ export class Appender {
     partition.inFlight--;
     this.#bytes -= buffer.length;
     this.#callers -= callers.length;
-    if (error === undefined) {
-      for (const { resolve } of callers) resolve();
-      buffer.release();
-    } else for (const { reject } of callers) reject(error);
+    if (error === undefined) buffer.release();
+    // Redis first: it works while the callers are answered.
     if (partition.waiting.length > 0) this.#flush(partition);
+    if (error === undefined) for (const caller of callers) caller.appended();
+    else for (const caller of callers) caller.refused(error);
     if (this.#callers === 0) this.#onEmpty?.();
   }
 }
 
-function refused(message: string): ServiceError {
+function refusal(message: string): ServiceError {
   return new ServiceError('unavailable', message, { recorded: false, retryAfterSeconds: 1 });
 }
 

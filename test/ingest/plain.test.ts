@@ -8,12 +8,25 @@ import { EVENT_TYPES } from '../../schemas/common.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { Ingest, type IngestParts } from '../../src/ingest/ingest.ts';
 import { PlainPath } from '../../src/ingest/plain-path.ts';
+import type { Asker } from '../../src/ingest/rate-gate.ts';
 import { ALLOWED, RuleSet } from '../../src/policy/engine.ts';
-import type { Append } from '../../src/streams/append.ts';
+import type { Append, AppendCaller } from '../../src/streams/append.ts';
 import { cpuMs } from '../policy/support.ts';
 import { KEYS, orders, WORDS } from '../reference/generate.ts';
 import { SEED } from '../support/seed.ts';
-import { account, agent, agentId, blotted, NOW, policiesOf, requestId, ruleSet, type Seen, take } from './support.ts';
+import {
+  account,
+  agent,
+  agentId,
+  blotted,
+  NOW,
+  policiesOf,
+  requestId,
+  ruleSet,
+  type Seen,
+  submitted,
+  take,
+} from './support.ts';
 
 const EVENTS = Number(process.env['GATEHOUSE_TEST_EVENTS'] ?? 3_000);
 const EVENTS_PER_BODY = 6;
@@ -224,15 +237,13 @@ t.test('requests whose steps interleave keep to their own bytes', async (t) => {
   const parts = {
     cache: { agent: () => ({ record: agent }), rules: () => rules },
     gate: {
-      ask: async (_account: string, _agent: string, asks: { places: number }[]) => {
-        await soon();
-        return asks.map(({ places }) => ({ granted: places, atMs: NOW }));
-      },
+      ask: (_account: string, _agent: string, asks: { places: number }[], asker: Asker) =>
+        void soon().then(() => asker.counted(asks.map(({ places }) => ({ granted: places, atMs: NOW })))),
     },
     appender: {
-      append: async ({ rows, digests }: Append) => {
+      appendFor: ({ rows, digests }: Append, caller: AppendCaller) => {
         kept.push(rows.toString('latin1') + digests.map(String).join());
-        await soon();
+        void soon().then(() => caller.appended());
       },
     },
     backlog: { full: () => false },
@@ -246,7 +257,8 @@ t.test('requests whose steps interleave keep to their own bytes', async (t) => {
       text: 'x'.repeat((i * 37) % 900),
     }));
     const body = Buffer.from(JSON.stringify(payloads.map((payload) => ({ type: 'prompt', payload }))));
-    const answer = await ingest.batch({ account, agentId, body, requestId: `r-${i}`, idempotencyKey: undefined });
+    const request = { account, agentId, body, requestId: `r-${i}`, idempotencyKey: undefined };
+    const answer = await submitted(ingest, 'batch', request);
     body.fill(0xff); // as the next request would
     await soon();
     const { results } = JSON.parse(answer.body.toString()) as { results: { payload: unknown }[] };

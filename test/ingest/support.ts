@@ -3,13 +3,13 @@
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { ServiceError } from '../../src/errors.ts';
-import { Ingest, type IngestParts } from '../../src/ingest/ingest.ts';
+import { type Answer, Ingest, type IngestParts, type IngestRequest } from '../../src/ingest/ingest.ts';
 import type { PlainPath } from '../../src/ingest/plain-path.ts';
 import { RateGate } from '../../src/ingest/rate-gate.ts';
 import { RuleSet } from '../../src/policy/engine.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
 import { Keys } from '../../src/redis/keys.ts';
-import type { Append } from '../../src/streams/append.ts';
+import type { Append, AppendCaller } from '../../src/streams/append.ts';
 
 export const NOW = Date.UTC(2026, 10, 20, 17, 28, 0, 123);
 /** By the counters' clock. */
@@ -39,8 +39,11 @@ export async function take(
     gate: freshGate(),
     // What it is given stands only until the next body is read.
     appender: {
-      append: async ({ rows, digests, ...append }: Append) =>
-        void appended.push({ ...append, rows: Buffer.from(rows), digests: digests.map(String) }),
+      append: async (append: Append) => void appended.push(copied(append)),
+      appendFor: (append: Append, caller: AppendCaller) => {
+        appended.push(copied(append));
+        caller.appended();
+      },
     },
     backlog: { full: () => false },
     onAccepted: () => undefined,
@@ -49,7 +52,7 @@ export async function take(
   let answer: Seen['answer'];
   try {
     const request = { account, agentId, body, requestId, idempotencyKey: undefined };
-    const { body: text, release } = await new Ingest(parts, plain)[shape](request);
+    const { body: text, release } = await submitted(new Ingest(parts, plain), shape, request);
     answer = text.toString();
     release?.();
   } catch (error) {
@@ -61,6 +64,15 @@ export async function take(
     digests: appended.map(({ digests }) => digests.map((digest) => digest.toString()).join(',')).join(','),
     rows: Buffer.concat(appended.map(({ rows }) => rows)),
   };
+}
+
+/** As a promise. */
+export function submitted(ingest: Ingest, shape: 'single' | 'batch', request: IngestRequest): Promise<Answer> {
+  return new Promise((accepted, refused) => ingest[shape](request, { accepted, refused }));
+}
+
+function copied({ rows, digests, ...append }: Append): Append {
+  return { ...append, rows: Buffer.from(rows), digests: digests.map(String) };
 }
 
 function freshGate(): RateGate {

@@ -7,7 +7,6 @@ import { type EventPage, listEvents } from '../../../clickhouse/queries/list-eve
 import { EVENT_TYPES, ORDERS, OUTCOMES, page as pageSchema } from '../../../schemas/common.ts';
 import { BATCH_EVENTS_MAX, Batch, BatchResult, Event, Submission } from '../../../schemas/event.ts';
 import { isId } from '../../ids.ts';
-import type { Answer } from '../../ingest/ingest.ts';
 import { oneOf, paging, RECORD_PAGE, text, time } from '../query.ts';
 import { ask, found, markIncomplete, notFound, textPage } from '../reply.ts';
 import { type Call, eventBody, type Parts, type Reply, type Route, route } from '../route.ts';
@@ -52,7 +51,7 @@ export const eventRoutes: Route[] = [
       errors: ['idempotency_conflict', 'idempotency_in_progress', 'unavailable'],
       bodyExample: EXAMPLE,
     },
-    handle: (call, { ingest }) => answered(201, ingest.single(submissionOf(call))),
+    submit: (call, { ingest }, caller) => ingest.single(submissionOf(call), caller),
   }),
   route({
     method: 'POST',
@@ -75,7 +74,7 @@ export const eventRoutes: Route[] = [
       errors: ['idempotency_conflict', 'idempotency_in_progress', 'unavailable'],
       bodyExample: { events: [EXAMPLE] },
     },
-    handle: (call, { ingest }) => answered(200, ingest.batch(submissionOf(call))),
+    submit: (call, { ingest }, caller) => ingest.batch(submissionOf(call), caller),
   }),
   route({
     method: 'GET',
@@ -140,11 +139,6 @@ export const eventRoutes: Route[] = [
     },
   }),
 ];
-
-/** No `async`: a frame more is 0.3 µs of every event that comes alone. */
-function answered(status: number, accepted: Promise<Answer>): Promise<Reply> {
-  return accepted.then(({ body, release }) => ({ status, body, onSent: release }));
-}
 
 function submissionOf(call: Call<Buffer>) {
   const { account, params, body, requestId, idempotencyKey } = call;
