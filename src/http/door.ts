@@ -15,25 +15,18 @@
 // Everything that can fail does so by throwing; `safe` answers it.
 
 import type { HttpRequest } from 'uWebSockets.js';
-import { createHash } from 'node:crypto';
-import type Type from 'typebox';
-import { Compile, type Validator } from 'typebox/compile';
 import { ServiceError } from '../errors.ts';
-import type { Answer, Caller } from '../ingest/ingest.ts';
-import { parseJson } from '../ingest/json.ts';
-import type { Idempotency } from '../registry/idempotency.ts';
 import type { Principal } from '../registry/principal.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
 import type { Slabs } from '../slabs.ts';
-import { errorDetails, validationFailed } from '../validation.ts';
 import { type Authenticator, admit, authorize } from './authenticate.ts';
 import type { Exchange } from './exchange.ts';
 import { type Head, readHead } from './head.ts';
 import type { KeyUses } from './key-uses.ts';
 import type { LoadShedding, ShedReason } from './load-shedding.ts';
-import { type Parameters, parseQuery, type QueryOf } from './query.ts';
 import { type BodyBudget, BodyReader } from './read-body.ts';
-import { type BodyLimits, bodyBytesMax, type Call, type Parts, type Route } from './route.ts';
+import { type Entry, Request } from './request.ts';
+import type { BodyLimits, Parts, Route } from './route.ts';
 
 export type DoorParts = Parts & {
   authenticator: Authenticator;
@@ -45,37 +38,9 @@ export type DoorParts = Parts & {
   shedding: LoadShedding;
 };
 
-const IDEMPOTENCY_KEY = /^[\x20-\x7e]{1,255}$/;
 /** In turn: those who were refused together shall not come back together. */
 const RETRY_AFTER = [{ 'Retry-After': '1' }, { 'Retry-After': '2' }, { 'Retry-After': '3' }];
 const NO_BODY = Buffer.alloc(0);
-
-/** A route made ready once: names, parameter places, compiled schema. */
-export class Entry {
-  readonly route: Route;
-  /** For metrics and logs. */
-  readonly name: string;
-  readonly parameterCount: number;
-  readonly validator: Validator | undefined;
-  readonly query: Parameters;
-  readonly bytesMax: number;
-  readonly writes: boolean;
-  readonly isSubmission: boolean;
-  /** With which submissions are answered. */
-  readonly successStatus: number;
-
-  constructor(route: Route, limits: BodyLimits) {
-    this.route = route;
-    this.name = `${route.method} ${route.path}`;
-    this.parameterCount = route.path.split('{').length - 1;
-    this.validator = route.body?.kind === 'json' ? Compile(route.body.schema as Type.TSchema) : undefined;
-    this.query = route.query ?? {};
-    this.bytesMax = bodyBytesMax(route.body, limits);
-    this.writes = route.method !== 'GET';
-    this.isSubmission = route.body?.kind === 'event' || route.body?.kind === 'batch';
-    this.successStatus = Number(Object.keys(route.operation.answers)[0]);
-  }
-}
 
 export class Door {
   readonly #parts: DoorParts;
@@ -98,7 +63,7 @@ export class Door {
     for (let i = 0; i < entry.parameterCount; i++) params.push(decodeSegment(req.getParameter(i)));
     const rawQuery = req.getQuery() ?? '';
     const body = this.#beginBody(entry, exchange, head);
-    return this.#serve({ entry, exchange, head, params, rawQuery, body });
+    return this.#serve(new Request({ entry, exchange, head, params, rawQuery, reader: body }));
   }
 
   /** A path that nobody knows, or a method that its path does not have. */
@@ -132,8 +97,8 @@ export class Door {
 
   /** Up to the body. Most requests wait for nothing on the way, and pay for no promise then. */
   #serve(request: Request): void | Promise<void> {
-    const { entry, exchange, head } = request;
-    if (entry.route.scope === null) return this.#answer(request, publicCall(exchange));
+    const { entry, head } = request;
+    if (entry.route.scope === null) return this.#answer(request);
     const nowMs = Date.now();
     const found = this.#parts.authenticator.principalOf(head.authorization, nowMs);
     if (found instanceof Promise) return found.then((principal) => this.#admit(request, principal, nowMs));
@@ -142,84 +107,70 @@ export class Door {
 
   #admit(request: Request, principal: Principal, nowMs: number): void | Promise<void> {
     authorize(principal, request.entry.route.scope!);
+    request.principal = principal;
     const admitted = admit(this.#parts.limiter, principal, nowMs);
-    if (admitted !== undefined) return admitted.then(() => this.#takeIn(request, principal, nowMs));
-    this.#takeIn(request, principal, nowMs);
+    if (admitted !== undefined) return admitted.then(() => this.#takeIn(request, nowMs));
+    this.#takeIn(request, nowMs);
     return undefined;
   }
 
-  #takeIn(request: Request, principal: Principal, nowMs: number): void {
+  #takeIn(request: Request, nowMs: number): void {
+    const { entry, exchange, head, reader, principal } = request;
     this.#parts.keyUses.note(principal, nowMs);
-    const { entry, exchange, head, body } = request;
     if (entry.isSubmission && this.#sheds(exchange, principal.account)) return;
     // What is too large is refused before what is no JSON: the order in which the caller can do something about it.
-    if (body === undefined) {
+    if (reader === undefined) {
       if (head.contentLength > entry.bytesMax) throw bodyOfNoUse(entry.bytesMax);
-      this.#hand(request, principal, NO_BODY);
+      this.#hand(request, NO_BODY);
       return;
     }
-    if (body.refusal !== undefined) throw body.refusal;
+    if (reader.refusal !== undefined) throw reader.refusal;
     if (!isJson(head.contentType)) {
       throw new ServiceError('unsupported_media_type', 'The body must be application/json.', { recorded: false });
     }
-    body.whole((bytes) => this.#hand(request, principal, bytes));
+    reader.whole((bytes) => this.#hand(request, bytes));
   }
 
   /** The body is let go of wherever the handler does not get it. */
-  #hand(request: Request, principal: Principal, bytes: Buffer): void {
-    let call: SoundCall | undefined;
+  #hand(request: Request, bytes: Buffer): void {
+    let begun = false;
     try {
-      call = this.#begin(request, principal, bytes);
+      begun = this.#begin(request, bytes);
     } finally {
-      if (call === undefined) request.body?.release();
+      if (!begun) request.letGo();
     }
-    if (call === undefined) return;
-    if (request.entry.route.submit === undefined) void this.#answer(request, call);
-    else this.#submit(request, call, request.entry.route.submit);
+    if (!begun) return;
+    const { submit } = request.entry.route;
+    if (submit === undefined) void this.#answer(request);
+    else this.#submit(request, submit);
   }
 
-  #submit(request: Request, call: SoundCall, submit: NonNullable<Route['submit']>): void {
-    const submitter = new Submitter(request);
-    try {
-      submit(call, this.#parts, submitter);
-    } catch (error) {
-      submitter.refused(error);
-    }
-  }
-
-  /** undefined: it has been answered, or nobody waits for it any more. */
-  #begin(request: Request, principal: Principal, bytes: Buffer): SoundCall | undefined {
-    const { entry, exchange, head, params } = request;
-    const { route } = entry;
-    if (entry.isSubmission && this.#sheds(exchange, principal.account)) return undefined;
-    const call: SoundCall = {
-      principal,
-      account: principal.account,
-      actor: { actor: `key:${principal.keyId}`, requestId: exchange.requestId },
-      requestId: exchange.requestId,
-      params,
-      query: parseQuery(entry.query, request.rawQuery),
-      idempotencyKey: idempotencyKeyOf(route, head),
-      idempotency: undefined,
-      body: entry.validator === undefined ? bytes : readJson(entry.validator, route, bytes),
-      client: exchange,
-    };
-    if (call.idempotencyKey !== undefined && entry.validator !== undefined) {
-      call.idempotency = fingerprint(call.idempotencyKey, bytes);
-    }
-    if (exchange.over) return undefined; // the client has left: nothing begins that nobody waits for
+  /** False: it has been answered, or nobody waits for it any more. */
+  #begin(request: Request, bytes: Buffer): boolean {
+    const { entry, exchange, principal } = request;
+    if (entry.isSubmission && this.#sheds(exchange, principal.account)) return false;
+    request.makeSound(bytes);
+    if (exchange.over) return false; // the client has left: nothing begins that nobody waits for
     if (entry.isSubmission) exchange.waitsSinceMs = this.#parts.shedding.take(principal.account, bytes.length);
     if (entry.writes) exchange.writing = 'begun';
-    return call;
+    return true;
   }
 
-  async #answer({ entry, exchange, body }: Request, call: SoundCall): Promise<void> {
+  #submit(request: Request, submit: NonNullable<Route['submit']>): void {
     try {
-      exchange.send(await entry.route.handle!(call, this.#parts));
+      submit(request, this.#parts, request);
     } catch (error) {
-      exchange.fail(error);
+      request.refused(error);
+    }
+  }
+
+  async #answer(request: Request): Promise<void> {
+    try {
+      request.exchange.send(await request.entry.route.handle!(request, this.#parts));
+    } catch (error) {
+      request.exchange.fail(error);
     } finally {
-      body?.release();
+      request.letGo();
     }
   }
 
@@ -232,52 +183,6 @@ export class Door {
     exchange.send({ status: 503, body: shedBody(reason, exchange.requestId), headers });
     return true;
   }
-}
-
-/** Answers a submission of events once it is told what came of it. */
-class Submitter implements Caller {
-  readonly #request: Request;
-
-  constructor(request: Request) {
-    this.#request = request;
-  }
-
-  accepted({ body, release }: Answer): void {
-    const { entry, exchange } = this.#request;
-    exchange.send({ status: entry.successStatus, body, onSent: release });
-    this.#request.body?.release();
-  }
-
-  refused(error: unknown): void {
-    this.#request.exchange.fail(error);
-    this.#request.body?.release();
-  }
-}
-
-type SoundCall = Call<unknown, QueryOf<Parameters>>;
-
-type Request = {
-  entry: Entry;
-  exchange: Exchange;
-  head: Head;
-  params: string[];
-  rawQuery: string;
-  body: BodyReader | undefined;
-};
-
-function publicCall(exchange: Exchange): SoundCall {
-  return {
-    principal: undefined as never,
-    account: '',
-    actor: undefined as never,
-    requestId: exchange.requestId,
-    params: [],
-    query: {},
-    body: undefined,
-    idempotencyKey: undefined,
-    idempotency: undefined,
-    client: exchange,
-  };
 }
 
 /** May the rest of this body flow past while the connection goes on? Else the answer asks to close it. */
@@ -300,30 +205,6 @@ function isJson(contentType: string): boolean {
   if (contentType === 'application/json' || contentType === '') return true;
   const end = contentType.indexOf(';');
   return (end < 0 ? contentType : contentType.slice(0, end)).trim().toLowerCase() === 'application/json';
-}
-
-function readJson(validator: Validator, route: Route, bytes: Buffer): unknown {
-  const value = parseJson(bytes);
-  if (validator.Check(value)) return value;
-  const what = route.body?.kind === 'json' ? route.body.what : 'body';
-  throw validationFailed(`The ${what} does not fit its schema.`, errorDetails(validator, value));
-}
-
-function idempotencyKeyOf(route: Route, head: Head): string | undefined {
-  const key = head.idempotencyKey;
-  if (key === undefined || route.idempotency === undefined) return undefined;
-  if (route.idempotency === 'refused')
-    throw badIdempotencyKey('is not supported here: a retry would create a second one');
-  if (!IDEMPOTENCY_KEY.test(key)) throw badIdempotencyKey('must be 1 to 255 printable ASCII characters');
-  return key;
-}
-
-function badIdempotencyKey(message: string): ServiceError {
-  return validationFailed('The Idempotency-Key cannot be used.', [{ path: 'Idempotency-Key', message }]);
-}
-
-function fingerprint(key: string, bytes: Buffer): Idempotency {
-  return { key, bodySha256: createHash('sha256').update(bytes).digest('hex') };
 }
 
 /** As `errorReply` of the exchange writes it. A request id has nothing in it that JSON would escape. */

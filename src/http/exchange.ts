@@ -21,6 +21,14 @@ export type ExchangeHost = {
   onDone: (exchange: Exchange, status: number) => void;
 };
 
+/** Takes a body in. */
+export type BodySink = {
+  /** `chunk` is uWS's own memory and gone when this returns. */
+  take(chunk: Uint8Array, isLast: boolean): void;
+  /** The exchange is over, however it ended: nothing more comes. Called once. */
+  end(): void;
+};
+
 /** uWS gathers what a handler writes up to this many bytes; a longer answer leaves at once. */
 const CORK_BUFFER_BYTES = 16 * 1024;
 /** Written as one header, since each call into uWS costs as much as the bytes: fixed text, nobody's but ours. */
@@ -69,11 +77,9 @@ export class Exchange {
   closeIfEarly = false;
   /** What the handler waits for on purpose, in ms: it is not forgotten before that is over. */
   patienceMs = 0;
-  /** Runs once when the exchange is over, however it ended. */
-  onOver: (() => void) | undefined;
-
   readonly #res: HttpResponse;
   readonly #host: ExchangeHost;
+  #sink: BodySink | undefined = undefined;
   #inHandler = true;
   #over = false;
   #abort: AbortController | undefined;
@@ -108,13 +114,14 @@ export class Exchange {
     this.requestId = head.requestId;
   }
 
-  /** Calls `onChunk` with each piece of the body, which is gone when that returns; must be called inside the handler. */
-  onData(onChunk: (chunk: Uint8Array, isLast: boolean) => void): void {
+  /** Hands each piece of the body to the sink; must be called inside the handler. */
+  readInto(sink: BodySink): void {
+    this.#sink = sink;
     this.#res.onData((chunk, isLast) => {
       if (this.#over) return;
       try {
         if (isLast) this.closeIfEarly = false;
-        onChunk(new Uint8Array(chunk), isLast);
+        sink.take(new Uint8Array(chunk), isLast);
       } catch (error) {
         this.fail(error);
       }
@@ -188,7 +195,7 @@ export class Exchange {
     this.#over = true;
     this.#host.inFlight.delete(this);
     try {
-      this.onOver?.();
+      this.#sink?.end();
       this.#host.onDone(this, status);
     } catch (error) {
       this.#host.log.error({ err: error, requestId: this.requestId }, 'request.finish_failed');

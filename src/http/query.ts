@@ -27,7 +27,12 @@ class BadValue extends Error {
   override name = 'BadValue';
 }
 
+/** Of the routes that take none, submissions of events among them. */
+export const NO_PARAMETERS: Parameters = Object.freeze({});
+const NOTHING = Object.freeze({});
+
 export function parseQuery<P extends Parameters>(parameters: P, raw: string): QueryOf<P> {
+  if (raw === '' && parameters === NO_PARAMETERS) return NOTHING as QueryOf<P>;
   const query: Record<string, unknown> = {};
   for (const name in parameters) query[name] = parameters[name]!.absent;
   if (raw === '') return query as QueryOf<P>;

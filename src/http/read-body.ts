@@ -9,7 +9,7 @@
 import { ServiceError } from '../errors.ts';
 import { BODY_BYTES_HELD_MAX } from '../limits.ts';
 import type { Slabs } from '../slabs.ts';
-import type { Exchange } from './exchange.ts';
+import type { BodySink, Exchange } from './exchange.ts';
 
 /** Bytes of bodies that this process holds, from their arrival to the answer. */
 export class BodyBudget {
@@ -50,7 +50,7 @@ const AHEAD_BYTES_MAX = 64 * 1024;
  * Begins to read. What does not fit is refused with `payload_too_large` or `unavailable`. Nobody is called when the client
  * leaves, as nobody is there to answer.
  */
-export class BodyReader {
+export class BodyReader implements BodySink {
   readonly #exchange: Exchange;
   readonly #options: BodyOptions;
   #slab: Buffer | undefined;
@@ -68,8 +68,7 @@ export class BodyReader {
       this.#refuse(tooLarge(options.bytesMax));
       return;
     }
-    exchange.onOver = () => this.#drop();
-    exchange.onData((chunk, isLast) => this.#take(chunk, isLast));
+    exchange.readInto(this);
   }
 
   /** Does it not fit, as far as is known now? */
@@ -94,8 +93,7 @@ export class BodyReader {
     if (this.#isRead) this.#giveBack();
   }
 
-  /** `chunk` is uWS's own memory and gone when this returns. */
-  #take(chunk: Uint8Array, isLast: boolean): void {
+  take(chunk: Uint8Array, isLast: boolean): void {
     if (this.#refusal !== undefined || this.#body !== undefined) return;
     const { bytesMax, budget } = this.#options;
     if (this.#bytes + chunk.length > bytesMax) this.#refuse(tooLarge(bytesMax));
@@ -120,12 +118,12 @@ export class BodyReader {
   #refuse(error: ServiceError): void {
     this.#refusal = error;
     this.#exchange.closing = true;
-    this.#drop();
+    this.end();
     if (this.#onWhole !== undefined) this.#exchange.fail(error);
   }
 
   /** Whoever has been given the whole body may still read it; before that it is nobody's. */
-  #drop(): void {
+  end(): void {
     this.#options.budget.give(this.#bytes);
     this.#bytes = 0;
     if (!this.#isRead) this.#giveBack();

@@ -15,11 +15,12 @@ import type { RegistryCache } from '../registry/cache.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
 import type { Slabs } from '../slabs.ts';
 import { Authenticator } from './authenticate.ts';
-import { Door, Entry } from './door.ts';
+import { Door } from './door.ts';
 import { type Exchange, type ExchangeHost, safe } from './exchange.ts';
 import { KeyUses } from './key-uses.ts';
 import { LoadShedding, type ShedReason } from './load-shedding.ts';
 import { BodyBudget } from './read-body.ts';
+import { Entry } from './request.ts';
 import type { Method, Parts, Route } from './route.ts';
 
 export type ServerOptions = Omit<Parts, 'metrics'> & {

@@ -106,7 +106,7 @@ export class Ingest {
   /** undefined: the ordinary path must see it. Whatever has to be fetched first or refused is its business, too. */
   #readPlain(request: IngestRequest, shape: Shape): AtHand | undefined {
     const { account, agentId, idempotencyKey } = request;
-    if (this.#way === null || idempotencyKey !== undefined || !isId('agent', agentId)) return undefined;
+    if (this.#way === null || idempotencyKey !== undefined) return undefined;
     const agent = this.#parts.cache.agent(account, agentId);
     if (agent === null || agent instanceof Promise || agent.record.status === 'inactive') return undefined;
     const rules = this.#parts.cache.rules(account);

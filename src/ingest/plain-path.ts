@@ -19,7 +19,7 @@ import { isTimely, type Submission } from './submission.ts';
 import { View } from './view.ts';
 
 /** A plain body, and when its events happened (epoch ms). */
-export type PlainRead = { body: PlainBody; occurredAt: Float64Array };
+export type PlainRead = { body: PlainBody; occurredAt: readonly number[] };
 /** `rows` and `digests` stand until the next body is read or written: whoever keeps them copies them at once. */
 export type PlainWritten = { rows: Buffer; digests: Buffer; answer: Answer };
 
@@ -35,11 +35,11 @@ export class PlainPath {
   read(bytes: Buffer, shape: Shape, rules: RuleSet, nowMs: number): PlainRead | undefined {
     const body = this.#events.read(bytes, shape, rules.literals);
     if (body === null) return undefined;
-    const occurredAt = new Float64Array(body.events);
+    const occurredAt: number[] = [];
     for (let i = 0; i < body.events; i++) {
       const at = occurredAtOf(body, i, nowMs);
       if (at === null || !isTimely(at, nowMs)) return undefined;
-      occurredAt[i] = at;
+      occurredAt.push(at);
     }
     return { body, occurredAt };
   }

@@ -48,6 +48,9 @@ const PAGE = 64 * 1024;
 /** Bytes of an event's record, and of the bits in it that tell which literals occur. */
 const RECORD_BYTES = 128;
 export const RECORD_WORDS = RECORD_BYTES / 4;
+/** Arrays of records are as long as 1, 2, 4, … 128 events need, and of each length so many words are kept: half a megabyte. */
+const RECORD_CLASSES = 8;
+const RECORD_WORDS_KEPT_MAX = 128 * 1024;
 /** Word of a record from which on the bits lie. */
 export const BITS_WORD = 16;
 /** Words of a record that hold offsets into the body, and bits of its flags. */
@@ -84,6 +87,8 @@ const TABLES_END = TABLES_AT + 960 * 1024;
 const BODY_AT = TABLES_END;
 /** What an event takes in row, digest or reply beside its payload: ids, names, times, a request id and a trace id of 200. */
 const AROUND_BYTES_MAX = 1024;
+/** What `#putRequest` writes beside ids. */
+const REQUEST_TEXTS_BYTES = 200;
 
 assert((RECORD_BYTES - 4 * BITS_WORD) * 8 >= LITERALS_MAX, 'every literal of a set needs a bit');
 assert(LITERALS_MAX * (4 * LITERAL_CHARACTERS_MAX + 64) < TABLES_END - TABLES_AT, 'a set of literals must fit');
@@ -91,10 +96,8 @@ assert(LITERALS_MAX * (4 * LITERAL_CHARACTERS_MAX + 64) < TABLES_END - TABLES_AT
 export type PlainBody = {
   readonly bytes: Buffer;
   readonly events: number;
-  /** RECORD_WORDS words an event: see WORD. */
+  /** RECORD_WORDS words an event, and perhaps more behind them: see WORD. */
   readonly records: Int32Array;
-  /** The memory of the records. */
-  readonly slab: Buffer;
 };
 
 /** `rows` and `digests` stand until the next body is read or begun; `reply` until `release`. */
@@ -143,6 +146,7 @@ export class PlainEvents {
   #idTime = '0'.repeat(ID_TIME_CHARACTERS);
   readonly #starts = { rows: 0, digests: 0, reply: 0 };
   readonly #slabs: Slabs;
+  readonly #records = new Records();
   #shape: Shape = 'one';
   #parts: Parts | undefined;
   #written = 0;
@@ -168,18 +172,16 @@ export class PlainEvents {
     this.#wasm.useLiterals(literals.length === 0 ? 0 : this.#tableOf(literals));
     const events = this.#wasm.scan(BODY_AT, bytes.length, shape === 'many' ? 1 : 0);
     if (events === 0) return null;
-    const bytesOfRecords = events * RECORD_BYTES;
-    const slab = this.#slabs.take(bytesOfRecords);
-    slab.set(this.#bytes.subarray(RECORDS_AT, RECORDS_AT + bytesOfRecords));
-    const records = new Int32Array(slab.buffer, slab.byteOffset, bytesOfRecords / 4);
-    this.#current = { bytes, events, records, slab };
+    const records = this.#records.take(events);
+    for (let i = 0; i < events * RECORD_WORDS; i++) records[i] = this.#words[RECORDS_AT / 4 + i]!;
+    this.#current = { bytes, events, records };
     return this.#current;
   }
 
   /** To be called once for every body that was read, when nobody asks about it any more. */
   release(body: PlainBody): void {
     if (this.#current === body) this.#current = undefined;
-    this.#slabs.give(body.slab);
+    this.#records.give(body.records);
   }
 
   /** Begins to write the events of a body, which may have been read some time ago. */
@@ -190,7 +192,7 @@ export class PlainEvents {
     this.#grow(reply + body.bytes.length + body.events * AROUND_BYTES_MAX + SLACK);
     if (this.#current !== body) {
       this.#load(body.bytes);
-      this.#words.set(body.records, RECORDS_AT / 4);
+      for (let i = 0; i < body.events * RECORD_WORDS; i++) this.#words[RECORDS_AT / 4 + i] = body.records[i]!;
       this.#current = body;
     }
     this.#putRequest(request);
@@ -205,29 +207,53 @@ export class PlainEvents {
     this.#wasm.begin(BLOCKS_AT, TIMES_AT, this.#randomness(body.events), rows, digests, reply + opened.length);
   }
 
-  /** One text, written at once: a call for each of its parts was half of what a single event cost here. */
+  /** Character by character: a call for each text, or one for all of them put together, costs several times as much. */
   #putRequest({ account, agentId, requestId }: PlainRequest): void {
-    const id = ID_PREFIXES.event + this.#idTime;
-    const rowHead = `${varText(account)}${varText(agentId)}${String.fromCharCode(ID_CHARACTERS)}${id}`;
-    const digestHead = `{"account":"${account}","agent":"${agentId}","id":"${id}`;
-    const replyHead = `{"id":"${id}`;
-    const replyAgent = `","agent_id":"${agentId}`;
-    const rowTail = varText(requestId);
-    const at = this.#fixedEnd;
-    const digestAt = at + rowHead.length;
-    const replyAt = digestAt + digestHead.length;
-    const agentAt = replyAt + replyHead.length;
-    const tailAt = agentAt + replyAgent.length;
-    assert(tailAt + rowTail.length <= TABLES_AT, 'the texts have outgrown their place');
-    this.#bytes.latin1Write(rowHead + digestHead + replyHead + replyAgent + rowTail, at);
-    this.#place(TEXT.rowHead, at, rowHead.length);
-    this.#place(TEXT.digestHead, digestAt, digestHead.length);
-    this.#place(TEXT.replyHead, replyAt, replyHead.length);
-    this.#place(TEXT.replyAgent, agentAt, replyAgent.length);
-    this.#place(TEXT.rowTail, tailAt, rowTail.length);
-    this.#idTimes[0] = digestAt - ID_TIME_CHARACTERS;
-    this.#idTimes[1] = replyAt - ID_TIME_CHARACTERS;
-    this.#idTimes[2] = agentAt - ID_TIME_CHARACTERS;
+    const most = 2 * account.length + 3 * agentId.length + requestId.length + REQUEST_TEXTS_BYTES;
+    assert(this.#fixedEnd + most <= TABLES_AT, 'the texts have outgrown their place');
+    const row = this.#fixedEnd;
+    let at = this.#putShort(agentId, this.#putShort(account, row));
+    this.#bytes[at++] = ID_CHARACTERS;
+    at = this.#putEventId(at, 0);
+    this.#place(TEXT.rowHead, row, at - row);
+    const digest = at;
+    at = this.#putText(
+      agentId,
+      this.#putText('","agent":"', this.#putText(account, this.#putText('{"account":"', at))),
+    );
+    at = this.#putEventId(this.#putText('","id":"', at), 1);
+    this.#place(TEXT.digestHead, digest, at - digest);
+    const reply = at;
+    at = this.#putEventId(this.#putText('{"id":"', at), 2);
+    this.#place(TEXT.replyHead, reply, at - reply);
+    const agent = at;
+    at = this.#putText(agentId, this.#putText('","agent_id":"', at));
+    this.#place(TEXT.replyAgent, agent, at - agent);
+    this.#place(TEXT.rowTail, at, this.#putShort(requestId, at) - at);
+  }
+
+  /** Prefix and time of the events' ids; answers where the text ends. `which`: of the places to be rewritten with the time. */
+  #putEventId(at: number, which: 0 | 1 | 2): number {
+    const end = this.#putText(this.#idTime, this.#putText(ID_PREFIXES.event, at));
+    this.#idTimes[which] = end - ID_TIME_CHARACTERS;
+    return end;
+  }
+
+  #putText(text: string, at: number): number {
+    const bytes = this.#bytes;
+    for (let i = 0; i < text.length; i++) bytes[at + i] = text.charCodeAt(i);
+    return at + text.length;
+  }
+
+  /** ASCII behind its length, as RowBinary has it. */
+  #putShort(text: string, at: number): number {
+    assert(text.length < 128 + 1, 'ids and request ids are short');
+    if (text.length < 128) this.#bytes[at++] = text.length;
+    else {
+      this.#bytes[at++] = 0x80;
+      this.#bytes[at++] = 1;
+    }
+    return this.#putText(text, at);
   }
 
   /** Writes an event that is allowed without a match. Times are epoch ms, `fitsDigits` both. */
@@ -331,7 +357,7 @@ export class PlainEvents {
 
   #putFixedTexts(): void {
     EVENT_TYPES.forEach((type, i) => {
-      this.#put(TEXT.rowType + i, varText(type));
+      this.#put(TEXT.rowType + i, String.fromCharCode(type.length) + type);
       this.#put(TEXT.digestType + i, `","type":"${type}","occurredAt":`);
     });
     this.#put(TEXT.receivedAt, ',"receivedAt":');
@@ -371,18 +397,33 @@ export class PlainEvents {
   }
 }
 
+/** Records that wait for use again, so that reading a body allocates nothing but what tells of it. */
+class Records {
+  readonly #free: Int32Array[][] = Array.from({ length: RECORD_CLASSES }, () => []);
+
+  /** At least so many. What stands in them is anybody's. */
+  take(events: number): Int32Array {
+    const at = recordClass(events);
+    return this.#free[at]!.pop() ?? new Int32Array(RECORD_WORDS << at);
+  }
+
+  /** The very array that `take` gave, once. */
+  give(records: Int32Array): void {
+    const free = this.#free[recordClass(records.length / RECORD_WORDS)]!;
+    if ((free.length + 1) * records.length <= RECORD_WORDS_KEPT_MAX) free.push(records);
+  }
+}
+
+function recordClass(events: number): number {
+  return 32 - Math.clz32(events - 1);
+}
+
 /** Whether the digits of a time are as many as `emit` writes: from 2001 to 2286. */
 export function fitsDigits(ms: number): boolean {
   return ms >= 1e12 && ms < 1e13;
 }
 
 type Parts = { rows: Buffer[]; digests: Buffer[]; reply: Buffer[] };
-
-/** Short ASCII text behind its length, as RowBinary has it. */
-function varText(text: string): string {
-  assert(text.length < 128 + 1, 'ids and request ids are short');
-  return text.length < 128 ? String.fromCharCode(text.length) + text : `\x80\x01${text}`;
-}
 
 function align(at: number): number {
   return (at + 15) & ~15;

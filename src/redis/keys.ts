@@ -9,9 +9,9 @@ import { createHash } from 'node:crypto';
 /** Registry shards. Fixed: an account's shard must never move. 16 spreads over any cluster worth having. */
 export const REGISTRY_SHARDS = 16;
 
-/** FNV-1a, 32 bit: stable over versions and processes, since it decides where things live. */
-export function stableHash(text: string): number {
-  let hash = 0x811c9dc5;
+/** FNV-1a, 32 bit: stable over versions and processes, since it decides where things live. `before`: the hash of what stands before. */
+export function stableHash(text: string, before = 0x811c9dc5): number {
+  let hash = before;
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
   return hash >>> 0;
 }
@@ -29,7 +29,7 @@ export class Keys {
 
   /** The partition of an agent's events: all of one agent's events are in one stream, in order. */
   partitionOf(account: string, agent: string): number {
-    return stableHash(`${account}/${agent}`) % this.partitions;
+    return stableHash(agent, stableHash('/', stableHash(account))) % this.partitions;
   }
   /** Stream. Entries leave it when every group has acknowledged them. */
   events = (partition: number) => this.#p(partition, 'events');

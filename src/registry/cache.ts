@@ -27,6 +27,9 @@ const START_MS_MAX = 2_000;
 /** Time for a notice that is on its way to arrive before it counts as lost. With CHECK_MS well under a second. */
 const GRACE_MS = 100;
 
+/** Of an account's policies, and all that comes before the id in the names of its agents. */
+type Names = { policies: string; agentPrefix: string };
+
 export class RegistryCache {
   readonly #keys: Keys;
   readonly #redis: Commands;
@@ -35,7 +38,7 @@ export class RegistryCache {
   readonly #principals = new KeyedCache<Principal>(KEY_CACHE_MAX);
   readonly #agents = new KeyedCache<CachedAgent>(AGENT_CACHE_MAX);
   readonly #rules = new KeyedCache<RuleSet>(RULE_CACHE_MAX);
-  readonly #agentPrefixes = new Map<string, string>();
+  readonly #names = new Map<string, Names>();
   /** An account's last set, in force or not. */
   readonly #former = new Map<string, RuleSet>();
   readonly #ruleOptions: RuleSetOptions;
@@ -80,7 +83,7 @@ export class RegistryCache {
   /** null: no such agent in this account. */
   agent(account: string, id: string): CachedAgent | null | Promise<CachedAgent | null> {
     if (!isId('agent', id)) return null;
-    const key = this.#agentPrefix(account) + id;
+    const key = this.#namesOf(account).agentPrefix + id;
     const known = this.#agents.get(key);
     if (known !== undefined) return known;
     return this.#agents.load(key, async () => {
@@ -92,7 +95,7 @@ export class RegistryCache {
 
   /** The account's active policies, compiled. */
   rules(account: string): RuleSet | Promise<RuleSet> {
-    const key = this.#keys.policies(account);
+    const key = this.#namesOf(account).policies;
     const known = this.#rules.get(key);
     if (known) return known;
     return this.#rules.load(key, async () => {
@@ -102,15 +105,15 @@ export class RegistryCache {
     }) as Promise<RuleSet>;
   }
 
-  /** All that comes before the id in the names of an account's agents. */
-  #agentPrefix(account: string): string {
-    let prefix = this.#agentPrefixes.get(account);
-    if (prefix === undefined) {
-      if (this.#agentPrefixes.size >= KEY_CACHE_MAX) this.#agentPrefixes.clear();
-      prefix = this.#keys.agent(account, '');
-      this.#agentPrefixes.set(account, prefix);
+  /** Made once: each event asks by them. */
+  #namesOf(account: string): Names {
+    let names = this.#names.get(account);
+    if (names === undefined) {
+      if (this.#names.size >= KEY_CACHE_MAX) this.#names.clear();
+      names = { policies: this.#keys.policies(account), agentPrefix: this.#keys.agent(account, '') };
+      this.#names.set(account, names);
     }
-    return prefix;
+    return names;
   }
 
   /** What has not changed since the account's last set is not compiled again. */
