@@ -87,8 +87,8 @@ const TABLES_END = TABLES_AT + 960 * 1024;
 const BODY_AT = TABLES_END;
 /** What an event takes in row, digest or reply beside its payload: ids, names, times, a request id and a trace id of 200. */
 const AROUND_BYTES_MAX = 1024;
-/** What `#putRequest` writes beside ids. */
-const REQUEST_TEXTS_BYTES = 200;
+/** What stands around the ids of a request, its own id of 128 characters with it. */
+const REQUEST_TEXTS_BYTES = 320;
 
 assert((RECORD_BYTES - 4 * BITS_WORD) * 8 >= LITERALS_MAX, 'every literal of a set needs a bit');
 assert(LITERALS_MAX * (4 * LITERAL_CHARACTERS_MAX + 64) < TABLES_END - TABLES_AT, 'a set of literals must fit');
@@ -142,6 +142,10 @@ export class PlainEvents {
   /** Where the ids' ten characters of time lie in the texts. */
   readonly #idTimes = [0, 0, 0];
   readonly #times = [Number.NaN, Number.NaN];
+  /** The request whose texts lie ready, and where what differs from request to request lies in them. */
+  #account = '';
+  #agentId = '';
+  #placesOf = { account: [0, 0], agentId: [0, 0, 0], requestId: 0 };
   /** The last time of arrival as ids have it. */
   #idTime = '0'.repeat(ID_TIME_CHARACTERS);
   readonly #starts = { rows: 0, digests: 0, reply: 0 };
@@ -207,29 +211,51 @@ export class PlainEvents {
     this.#wasm.begin(BLOCKS_AT, TIMES_AT, this.#randomness(body.events), rows, digests, reply + opened.length);
   }
 
-  /** Character by character: a call for each text, or one for all of them put together, costs several times as much. */
+  /**
+   * Character by character: a call for each text, or one for all of them put together, costs several times as much. What is
+   * the same as for the request before stays: nearly all of it, as ids are of one length.
+   */
   #putRequest({ account, agentId, requestId }: PlainRequest): void {
-    const most = 2 * account.length + 3 * agentId.length + requestId.length + REQUEST_TEXTS_BYTES;
+    if (account.length !== this.#account.length || agentId.length !== this.#agentId.length)
+      this.#layOut(account, agentId);
+    const { account: accountAt, agentId: agentAt, requestId: requestAt } = this.#placesOf;
+    if (account !== this.#account) for (const at of accountAt) this.#putText(account, at);
+    if (agentId !== this.#agentId) for (const at of agentAt) this.#putText(agentId, at);
+    this.#account = account;
+    this.#agentId = agentId;
+    this.#place(TEXT.rowTail, requestAt, this.#putShort(requestId, requestAt) - requestAt);
+  }
+
+  /** Puts the texts around an account and an agent whose ids are so long, and notes where these go. */
+  #layOut({ length: account }: string, { length: agent }: string): void {
+    const most = 2 * account + 3 * agent + REQUEST_TEXTS_BYTES;
     assert(this.#fixedEnd + most <= TABLES_AT, 'the texts have outgrown their place');
+    assert(account < 128 && agent < 128, 'ids are short');
+    const places = { account: [0, 0], agentId: [0, 0, 0], requestId: 0 };
     const row = this.#fixedEnd;
-    let at = this.#putShort(agentId, this.#putShort(account, row));
-    this.#bytes[at++] = ID_CHARACTERS;
-    at = this.#putEventId(at, 0);
+    places.account[0] = this.#putByte(account, row);
+    places.agentId[0] = this.#putByte(agent, places.account[0] + account);
+    let at = this.#putEventId(this.#putByte(ID_CHARACTERS, places.agentId[0] + agent), 0);
     this.#place(TEXT.rowHead, row, at - row);
     const digest = at;
-    at = this.#putText(
-      agentId,
-      this.#putText('","agent":"', this.#putText(account, this.#putText('{"account":"', at))),
-    );
-    at = this.#putEventId(this.#putText('","id":"', at), 1);
+    places.account[1] = this.#putText('{"account":"', at);
+    places.agentId[1] = this.#putText('","agent":"', places.account[1] + account);
+    at = this.#putEventId(this.#putText('","id":"', places.agentId[1] + agent), 1);
     this.#place(TEXT.digestHead, digest, at - digest);
     const reply = at;
     at = this.#putEventId(this.#putText('{"id":"', at), 2);
     this.#place(TEXT.replyHead, reply, at - reply);
-    const agent = at;
-    at = this.#putText(agentId, this.#putText('","agent_id":"', at));
-    this.#place(TEXT.replyAgent, agent, at - agent);
-    this.#place(TEXT.rowTail, at, this.#putShort(requestId, at) - at);
+    places.agentId[2] = this.#putText('","agent_id":"', at);
+    places.requestId = places.agentId[2] + agent;
+    this.#place(TEXT.replyAgent, at, places.requestId - at);
+    this.#placesOf = places;
+    this.#account = '';
+    this.#agentId = '';
+  }
+
+  #putByte(byte: number, at: number): number {
+    this.#bytes[at] = byte;
+    return at + 1;
   }
 
   /** Prefix and time of the events' ids; answers where the text ends. `which`: of the places to be rewritten with the time. */
@@ -247,7 +273,7 @@ export class PlainEvents {
 
   /** ASCII behind its length, as RowBinary has it. */
   #putShort(text: string, at: number): number {
-    assert(text.length < 128 + 1, 'ids and request ids are short');
+    assert(text.length < 128 + 1, 'request ids are short');
     if (text.length < 128) this.#bytes[at++] = text.length;
     else {
       this.#bytes[at++] = 0x80;
