@@ -15,7 +15,7 @@ import { type Around, type Entrant, type Turn, takeTurns, turnCells } from './tu
 import { bodyOf, eventsPath, FIVE_POLICIES, KINDS, type Kind } from './workload.ts';
 
 /** For all that comes in while nothing is taken out: a turn of 10 s at 500,000 events a second. */
-const ROOM = { GATEHOUSE_REDIS_MAXMEMORY: '8gb', GATEHOUSE_BACKLOG_BYTES_MAX: String(5 * 1024 ** 3) };
+export const ROOM = { GATEHOUSE_REDIS_MAXMEMORY: '8gb', GATEHOUSE_BACKLOG_BYTES_MAX: String(5 * 1024 ** 3) };
 
 export async function ingest(options: { turns: number; seconds: number }): Promise<boolean> {
   const machine = beginLine('ingest');
@@ -46,8 +46,12 @@ function entrantOf(contender: Contender, kind: Kind, agent: string, key: string)
     connections: kind.connections,
     eventsPerRequest: kind.events,
   };
+  return entrant(contender, kind.kind, load);
+}
+
+export function entrant(contender: Contender, kind: string, load: Entrant['load']): Entrant {
   const { around } = contender as { around?: Around };
-  return { name: `${kind.kind}: ${contender.name}`, contender, load, ...(around && { around }) };
+  return { name: `${kind}: ${contender.name}`, contender, load, ...(around && { around }) };
 }
 
 /** A row a contender, with its ratios to those it is compared with. */

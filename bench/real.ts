@@ -2,9 +2,9 @@
 // Method: recorded agent runs (NDJSON as bench/replay.ts reads it), sent in their order in turn, single and in batches of up
 // to 100 events of one agent, without their old timestamps; the same contenders, policies and turns as `ingest`.
 import path from 'node:path';
-import { baseline, type Contender, echoes, gatehouse } from './contenders.ts';
+import { baseline, type Contender, echoes, gatehouse, wayIn } from './contenders.ts';
 import { whenDrained } from './gauges.ts';
-import { chartsOf, compared } from './ingest.ts';
+import { chartsOf, compared, entrant, ROOM } from './ingest.ts';
 import { batches, groupByAgent, type RecordedEvent, readRecorded, recordedRuns } from './replay.ts';
 import { beginLine, hand, progress } from './report.ts';
 import { startBenchService } from './service.ts';
@@ -23,19 +23,17 @@ export async function real(options: { turns: number; seconds: number; files: str
   }
   const machine = beginLine('real');
   const events = (await Promise.all(files.map(readRecorded))).flat().slice(0, EVENTS_MAX);
-  const service = await startBenchService({ GATEHOUSE_FRONTS: '1' });
+  const service = await startBenchService({ GATEHOUSE_FRONTS: '1', ...ROOM });
   const contenders: Contender[] = [];
   try {
     const names = [...new Set(events.map(({ agent }) => agent))];
     const ids = await makeAgents(service, names.length);
     const agents = new Map(names.map((name, i) => [name, ids[i]!]));
     await setPolicies(service, FIVE_POLICIES);
-    contenders.push(...(await echoes()), gatehouse(service));
+    contenders.push(...(await echoes()), wayIn(service), gatehouse(service));
     contenders.push(await baseline({ key: service.key, agents: ids, policies: FIVE_POLICIES }));
     const loads = KINDS.map((kind) => loadOf(events, agents, service.key, kind));
-    const entrants = KINDS.flatMap(({ kind }, i) =>
-      contenders.map((contender) => ({ name: `${kind}: ${contender.name}`, contender, load: loads[i]! })),
-    );
+    const entrants = KINDS.flatMap(({ kind }, i) => contenders.map((contender) => entrant(contender, kind, loads[i]!)));
     const results = await takeTurns(entrants, { ...options, settle: async () => void (await whenDrained(service)) });
     const bytes = events.reduce((sum, { payloadText }) => sum + Buffer.byteLength(payloadText), 0);
     const named = options.files.length > 0 ? ` ${options.files.map((file) => path.basename(file)).join(' ')}` : '';
@@ -52,7 +50,7 @@ export async function real(options: { turns: number; seconds: number; files: str
     hand(findings, machine);
     return true;
   } finally {
-    for (const contender of contenders.filter(({ name }) => name !== 'Gatehouse')) await contender.stop();
+    for (const contender of contenders.filter(({ name }) => !name.startsWith('Gatehouse'))) await contender.stop();
     await service.stop();
   }
 }
