@@ -27,6 +27,7 @@ import type { LoadShedding, ShedReason } from './load-shedding.ts';
 import { type BodyBudget, BodyReader } from './read-body.ts';
 import { type Entry, Request } from './request.ts';
 import type { BodyLimits, Parts, Route } from './route.ts';
+import type { Turns } from './turns.ts';
 
 export type DoorParts = Parts & {
   authenticator: Authenticator;
@@ -36,6 +37,7 @@ export type DoorParts = Parts & {
   slabs: Slabs;
   limits: BodyLimits;
   shedding: LoadShedding;
+  turns: Turns;
 };
 
 /** In turn: those who were refused together shall not come back together. */
@@ -140,9 +142,9 @@ export class Door {
       if (!begun) request.letGo();
     }
     if (!begun) return;
-    const { submit } = request.entry.route;
-    if (submit === undefined) void this.#answer(request);
-    else this.#submit(request, submit);
+    const { turns } = this.#parts;
+    if (!request.entry.isSubmission || turns.isFree) this.#start(request);
+    else turns.put(() => this.#start(request));
   }
 
   /** False: it has been answered, or nobody waits for it any more. */
@@ -150,10 +152,22 @@ export class Door {
     const { entry, exchange, principal } = request;
     if (entry.isSubmission && this.#sheds(exchange, principal.account)) return false;
     request.makeSound(bytes);
-    if (exchange.over) return false; // the client has left: nothing begins that nobody waits for
-    if (entry.isSubmission) exchange.waitsSinceMs = this.#parts.shedding.take(principal.account, bytes.length);
-    if (entry.writes) exchange.writing = 'begun';
+    if (exchange.over) return false;
+    if (entry.isSubmission) exchange.taken = this.#parts.shedding.take(principal.account, bytes.length);
     return true;
+  }
+
+  /** Does not throw: what goes wrong is answered. */
+  #start(request: Request): void {
+    const { entry, exchange } = request;
+    if (exchange.over) {
+      request.letGo(); // the client has left: nothing begins that nobody waits for
+      return;
+    }
+    if (entry.writes) exchange.writing = 'begun';
+    const { submit } = entry.route;
+    if (submit === undefined) void this.#answer(request);
+    else this.#submit(request, submit);
   }
 
   #submit(request: Request, submit: NonNullable<Route['submit']>): void {

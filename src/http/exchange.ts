@@ -9,6 +9,7 @@ import type { ErrorDetail } from '../../schemas/error.ts';
 import { ERRORS, type ErrorCode, ServiceError } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { Head } from './head.ts';
+import type { Taken } from './load-shedding.ts';
 import type { Reply } from './route.ts';
 
 /** What all exchanges of a server share. */
@@ -65,7 +66,7 @@ export class Exchange {
   /** Is this a submission of events? Then a refusal is counted by its code. */
   isSubmission = false;
   /** Of a submission that was taken in hand: it is given back when the exchange is over. */
-  waitsSinceMs: number | undefined;
+  taken: Taken | undefined;
   /** What the answer says went wrong. */
   refusedAs: ErrorCode | undefined;
   /**

@@ -1,19 +1,17 @@
 // Who is owed a place in a strained front (asked by load-shedding.ts before it refuses).
 // What was let in during the last window is divided evenly among the accounts that asked in it; an account that has had less
 // than that in this window is owed. So an account that asks for little is let in while one that floods is refused, and among
-// many that flood each gets about the same. Work is reckoned in bytes, with something for each request.
+// many that flood each gets about the same. Work is reckoned as load-shedding.ts does.
 // Approximate on purpose: a window is short, the share is that of the last one, and each front reckons for itself.
 // Bound: ACCOUNTS_MAX accounts a window; those beyond it are treated alike, as if there were no shares.
 
 const WINDOW_MS = 250;
 /** Names and numbers, some 100 bytes each: 1 MB. */
 const ACCOUNTS_MAX = 10_000;
-/** A request of few bytes costs as much as so many more. */
-const REQUEST_BYTES = 4_096;
 
 export class FairShares {
   #windowMs = Number.NEGATIVE_INFINITY;
-  /** Let in during this window, in bytes; 0 for one that has only asked. */
+  /** Work let in during this window; 0 for one that has only asked. */
   #had = new Map<string, number>();
   #total = 0;
   #share = 0;
@@ -29,8 +27,7 @@ export class FairShares {
   }
 
   /** It has been let in. */
-  note(account: string, bytes: number): void {
-    const work = REQUEST_BYTES + Math.max(bytes, 0);
+  note(account: string, work: number): void {
     const had = this.#had.get(account);
     if (had !== undefined) this.#had.set(account, had + work);
     this.#total += work;

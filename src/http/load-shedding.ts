@@ -6,15 +6,18 @@
 //
 //   measure    A request that waits in its socket is invisible until the event loop comes to it. But whatever one turn of
 //              the loop meets was there when the turn began, or came in it. So `wait` is counted from the beginning of the
-//              turn to the answer: the queue before us, the judging, the counters and the append are all in it.
+//              turn to the answer: the queue before us, the judging, the counters and the append are all in it. Turns are kept
+//              short (turns.ts), so that little is invisible and a refusal is heard soon.
+//   work       What is in hand is reckoned in bytes of bodies, with something for each request: a batch of 100 costs a front
+//              ten times a single event.
 //   calm       Everybody comes in, within the hard bounds (count, backlog, nothing answered for OVERDUE_MS). Pauses (collector,
 //              disk, a neighbour on the processor) make some waits long and are forgiven: a queue that drains is no overload.
-//   strained   begins when, for STANDING_MS, not one submission was answered that had waited less than LONG_MS: the queue
-//              stands (CoDel's sign); or when so many were met in one turn that it has lasted for CALM_TURN_MS_MAX. Then no
-//              more are in hand than are served in WAIT_MS_MAX at the best rate of late, and no turn takes more than what it
-//              meets in its first TURN_MS_MAX. The one bounds the wait of those who are let in, the other of those who are
-//              refused. A few are taken in any case, so that a slow machine goes on working.
-//              (The age of the oldest in hand as the bound, tried first, lets in three times too much before it notices.)
+//   strained   begins when more is in hand than CALM_WORK_MAX, which a burst does not reach and a flood reaches at once; or
+//              when, for STANDING_MS, not one submission was answered that had waited less than LONG_MS: the queue stands
+//              (CoDel's sign). Then no more work is in hand than is done in WAIT_MS_MAX at the best rate of late. A few are
+//              taken in any case, so that a slow machine goes on working. (The age of the oldest as the bound, tried first,
+//              lets in three times too much before it notices; somebody who waits 100 ms for his work to begin, as a sign,
+//              refused callers of a closed loop of 256 batches, all of whom could be served.)
 //   calm again once nobody had to be refused for CALM_MS.
 //
 // Each account has a share: one that was let in less than an even share lately is refused last (fair-shares.ts).
@@ -24,16 +27,22 @@
 // Failure: nothing here waits or asks anybody, and the state is a few numbers.
 import { SUBMISSIONS_IN_HAND_MAX } from '../limits.ts';
 import { FairShares } from './fair-shares.ts';
+import type { Turns } from './turns.ts';
 
+/** Beside its bytes a request costs as much as so many more: 40 µs for a single event, 350 for a batch of 100 (50 KB). */
+const REQUEST_WORK = 4_096;
+/**
+ * Work in hand that is no overload, whatever the rate of late: 300 batches of 100, or 3,500 single events, a seventh of a second
+ * of a front at full load. Where a front has lately done more in WAIT_MS_MAX, it may have that in hand.
+ * It bounds memory, too: with reply and entry a batch takes up to five times its body. Without it the first half second of a
+ * flood was let in whole: a thousand batches, 390 MB, and all who came meanwhile heard nothing.
+ */
+export const CALM_WORK_MAX = 16 * 1024 * 1024;
 /** A wait that nobody who waits for an answer wants; a closed loop of 64 callers is far from it unless each batch takes 8 ms. */
 export const LONG_MS = 500;
 /** While it refuses, those who are let in wait about so long: several times what a batch takes at full load. */
 export const WAIT_MS_MAX = 200;
-/** A turn that has lasted so long takes no more: those who are still in their sockets shall hear soon. Eight batches of 100. */
-export const TURN_MS_MAX = 5;
-/** In calm a turn may last so long with IN_HAND_MIN taken: it takes a pause of 200 ms at half of the load to get there. */
-export const CALM_TURN_MS_MAX = 100;
-/** Rates and shortest waits are taken so often; the best of a second's counts, since a pause says nothing of what can be done. */
+/** The rate of work and the shortest waits are taken so often; the best of a second's counts, since a pause says nothing of what can be done. */
 const WINDOW_MS = 125;
 const RATES_KEPT = 8;
 /** A queue that has not been short for so long stands. What gathers in a stall of half a second at half of the load is gone sooner. */
@@ -41,13 +50,12 @@ export const STANDING_MS = 250;
 export const CALM_MS = 1_000;
 /** Nothing was answered for so long: more work in hand would only be lost with it. */
 export const OVERDUE_MS = 1_000;
-/** Taken whatever the clock says, in all and in one turn: fewer callers than these are no overload, however slow the machine. */
+/** Taken whatever the clock says: fewer callers than these are no overload, however slow the machine. */
 export const IN_HAND_MIN = 64;
-export const OF_TURN_MIN = 4;
-/** An account that is owed its share is refused only past this multiple of both bounds. */
+/** An account that is owed its share is refused only past this multiple of the bound. */
 const OWED_FACTOR = 2;
 
-export type ShedReason = 'backlog' | 'count' | 'overdue' | 'wait' | 'turn';
+export type ShedReason = 'backlog' | 'count' | 'overdue' | 'wait';
 
 export type LoadSheddingOptions = {
   /** Is there no room downstream? */
@@ -55,35 +63,37 @@ export type LoadSheddingOptions = {
   onShed?: (reason: ShedReason) => void;
   /** For the log: the strain has begun, or has ended after so many refusals. */
   onStrain?: (strained: boolean, refused: number) => void;
+  turns: Pick<Turns, 'beganMs'>;
   inHandMax?: number;
   /** Monotonic, ms. */
   now?: () => number;
-  /** Calls back when the event loop has been through the sockets that were ready. */
-  afterTurn?: (callback: () => void) => void;
 };
+
+/** What was taken in hand, until it is given back. */
+export type Taken = { sinceMs: number; work: number };
 
 export class LoadShedding {
   readonly #options: LoadSheddingOptions;
   readonly #inHandMax: number;
   readonly #now: () => number;
-  readonly #afterTurn: (callback: () => void) => void;
   readonly #shares = new FairShares();
-  /** When the present turn of the loop began; undefined between turns. */
-  #turnMs: number | undefined;
-  #takenInTurn = 0;
   #inHand = 0;
+  /** In hand. */
+  #work = 0;
   #answeredMs = 0;
   #strained = false;
   #refused = 0;
   #refusedMs = 0;
-  /** Of the window that is open: its beginning, how many were served in it, and the shortest wait of these. */
+  /** Of the window that is open: its beginning, how many were served in it, their work, and the shortest wait of them. */
   #windowMs = 0;
   #served = 0;
+  #workDone = 0;
   #shortestMs = Number.POSITIVE_INFINITY;
-  /** Served a ms in each of the last windows. */
+  /** Work done a ms in each of the last windows. */
   readonly #rates = new Array<number>(RATES_KEPT).fill(0);
   #windows = 0;
-  #inHandStrained = IN_HAND_MIN;
+  /** Work that is done in WAIT_MS_MAX at the best of these rates. */
+  #workOfWait = 0;
   /** Windows in a row in which nobody waited a short time. */
   #longWindows = 0;
   #longestMs = 0;
@@ -92,7 +102,6 @@ export class LoadShedding {
     this.#options = options;
     this.#inHandMax = options.inHandMax ?? SUBMISSIONS_IN_HAND_MAX;
     this.#now = options.now ?? (() => performance.now());
-    this.#afterTurn = options.afterTurn ?? setImmediate;
   }
 
   get inHand(): number {
@@ -113,8 +122,9 @@ export class LoadShedding {
   /** undefined: come in. Cheap; asked at the head, and again when the body is there. */
   refuses(account: string): ShedReason | undefined {
     const nowMs = this.#now();
-    const turnMs = nowMs - this.#turnAt(nowMs);
-    const reason = this.#reason(nowMs, turnMs, this.#strained && this.#shares.isOwed(account, nowMs) ? OWED_FACTOR : 1);
+    this.#options.turns.beganMs(nowMs);
+    if (nowMs - this.#windowMs >= WINDOW_MS) this.#closeWindow(nowMs);
+    const reason = this.#reason(nowMs, this.#strained && this.#shares.isOwed(account, nowMs) ? OWED_FACTOR : 1);
     if (reason === undefined) {
       if (this.#strained && nowMs - this.#refusedMs > CALM_MS) this.#calmDown();
       return undefined;
@@ -125,52 +135,41 @@ export class LoadShedding {
     return reason;
   }
 
-  /** A submission whose body is there is taken in hand. `bytes`: of the body. Answers since when it has waited. */
-  take(account: string, bytes: number): number {
+  /** A submission whose body is there is taken in hand. `bytes`: of the body. */
+  take(account: string, bytes: number): Taken {
     const nowMs = this.#now();
-    const sinceMs = this.#turnAt(nowMs);
+    const sinceMs = this.#options.turns.beganMs(nowMs);
+    const work = REQUEST_WORK + bytes;
     if (this.#inHand === 0) this.#answeredMs = nowMs;
-    if (this.#strained) this.#shares.note(account, bytes);
-    this.#takenInTurn++;
+    if (this.#strained) this.#shares.note(account, work);
     this.#inHand++;
-    return sinceMs;
+    this.#work += work;
+    return { sinceMs, work };
   }
 
   /** Its exchange is over. `served`: with success; a refusal is quick and says nothing of the queue. */
-  giveBack(sinceMs: number, served: boolean): void {
+  giveBack({ sinceMs, work }: Taken, served: boolean): void {
     const nowMs = this.#now();
     this.#inHand--;
+    this.#work -= work;
     this.#answeredMs = nowMs;
     if (!served) return;
     this.#served++;
+    this.#workDone += work;
     const waitedMs = nowMs - sinceMs;
     if (waitedMs < this.#shortestMs) this.#shortestMs = waitedMs;
     if (waitedMs > this.#longestMs) this.#longestMs = waitedMs;
   }
 
-  #reason(nowMs: number, turnMs: number, factor: number): ShedReason | undefined {
+  #reason(nowMs: number, factor: number): ShedReason | undefined {
     if (this.#options.backlogFull()) return 'backlog';
     if (this.#inHand >= this.#inHandMax) return 'count';
-    if (this.#inHand >= IN_HAND_MIN && nowMs - this.#answeredMs > OVERDUE_MS) return 'overdue';
-    if (!this.#strained && turnMs > CALM_TURN_MS_MAX && this.#takenInTurn >= IN_HAND_MIN) this.#strain(nowMs);
+    if (this.#inHand < IN_HAND_MIN) return undefined;
+    if (nowMs - this.#answeredMs > OVERDUE_MS) return 'overdue';
+    if (!this.#strained && this.#work >= Math.max(CALM_WORK_MAX, this.#workOfWait)) this.#strain(nowMs);
     if (!this.#strained) return undefined;
-    if (this.#takenInTurn >= OF_TURN_MIN && turnMs > TURN_MS_MAX * factor) return 'turn';
-    return this.#inHand >= this.#inHandStrained * factor ? 'wait' : undefined;
+    return this.#inHand >= IN_HAND_MIN * factor && this.#work >= this.#workOfWait * factor ? 'wait' : undefined;
   }
-
-  /** When the present turn began; the first submission of a turn begins it. */
-  #turnAt(nowMs: number): number {
-    if (this.#turnMs !== undefined) return this.#turnMs;
-    if (nowMs - this.#windowMs >= WINDOW_MS) this.#closeWindow(nowMs);
-    this.#turnMs = nowMs;
-    this.#takenInTurn = 0;
-    this.#afterTurn(this.#endTurn);
-    return nowMs;
-  }
-
-  readonly #endTurn = (): void => {
-    this.#turnMs = undefined;
-  };
 
   #closeWindow(nowMs: number): void {
     // With nobody in hand there is no queue, whatever was long ago. A window in which nobody was served says nothing by
@@ -178,10 +177,11 @@ export class LoadShedding {
     if (this.#shortestMs <= LONG_MS || this.#inHand === 0) this.#longWindows = 0;
     else if (this.#served > 0 || this.#longWindows > 0) this.#longWindows++;
     if (!this.#strained && this.#longWindows * WINDOW_MS >= STANDING_MS) this.#strain(nowMs);
-    this.#rates[this.#windows++ % RATES_KEPT] = this.#served / (nowMs - this.#windowMs);
-    this.#inHandStrained = Math.max(IN_HAND_MIN, Math.max(...this.#rates) * WAIT_MS_MAX);
+    this.#rates[this.#windows++ % RATES_KEPT] = this.#workDone / (nowMs - this.#windowMs);
+    this.#workOfWait = Math.max(...this.#rates) * WAIT_MS_MAX;
     this.#windowMs = nowMs;
     this.#served = 0;
+    this.#workDone = 0;
     this.#shortestMs = Number.POSITIVE_INFINITY;
   }
 

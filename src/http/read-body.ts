@@ -126,7 +126,9 @@ export class BodyReader implements BodySink {
   end(): void {
     this.#options.budget.give(this.#bytes);
     this.#bytes = 0;
-    if (!this.#isRead) this.#giveBack();
+    if (this.#isRead) return;
+    this.#giveBack();
+    this.#body = undefined;
   }
 
   #giveBack(): void {

@@ -22,6 +22,7 @@ import { LoadShedding, type ShedReason } from './load-shedding.ts';
 import { BodyBudget } from './read-body.ts';
 import { Entry } from './request.ts';
 import type { Method, Parts, Route } from './route.ts';
+import { Turns } from './turns.ts';
 
 export type ServerOptions = Omit<Parts, 'metrics'> & {
   config: Pick<
@@ -33,6 +34,8 @@ export type ServerOptions = Omit<Parts, 'metrics'> & {
   limiter: Pick<RequestLimiter, 'admit'>;
   /** For bodies: the front's own. */
   slabs: Slabs;
+  /** For tests, which make submissions wait. */
+  turns?: Turns;
   /** Is there no room downstream? */
   backlogFull: () => boolean;
   metrics: Metrics;
@@ -75,7 +78,8 @@ export class Server {
     this.#answerMsMax = 2 * options.config.queryTimeoutSeconds * 1000 + READ_WAIT_MS_MAX + ANSWER_MARGIN_MS;
     this.#keyUses = new KeyUses(options.registry.apiKeys);
     const count = requestCounter(options.metrics);
-    const shedding = makeShedding(options);
+    const turns = options.turns ?? new Turns();
+    const shedding = makeShedding(options, turns);
     this.#host = {
       log: options.log,
       draining: false,
@@ -83,7 +87,7 @@ export class Server {
       onDone: (exchange, status) => {
         const nowMs = performance.now();
         this.#lastRequestMs = nowMs;
-        if (exchange.waitsSinceMs !== undefined) shedding.giveBack(exchange.waitsSinceMs, isServed(status));
+        if (exchange.taken !== undefined) shedding.giveBack(exchange.taken, isServed(status));
         count(exchange, status, nowMs);
       },
     };
@@ -94,6 +98,7 @@ export class Server {
       budget: new BodyBudget(),
       limits: options.config,
       shedding,
+      turns,
     });
     this.#app = uWS.App();
     // biome-ignore lint/suspicious/useIterableCallbackReturn: no array's filter, but uWS telling of connections, +1 and -1
@@ -197,17 +202,17 @@ function isServed(status: number): boolean {
   return status === 200 || status === 201;
 }
 
-function makeShedding({ backlogFull, metrics, log }: ServerOptions): LoadShedding {
+function makeShedding({ backlogFull, metrics, log }: ServerOptions, turns: Turns): LoadShedding {
   const counter = (reason: ShedReason) => metrics.counter('gatehouse_shed_requests_total', { reason });
   const shed = {
     backlog: counter('backlog'),
     count: counter('count'),
     overdue: counter('overdue'),
     wait: counter('wait'),
-    turn: counter('turn'),
   };
   const shedding = new LoadShedding({
     backlogFull,
+    turns,
     onShed: (reason) => shed[reason].inc(),
     onStrain: (strained, refused) => log.warn({ refused }, strained ? 'load.strained' : 'load.calm_again'),
   });

@@ -1,6 +1,7 @@
 // The door: the order of checks, what each refusal says, what every answer has, what a failing handler comes to, the drain.
 import t from 'tap';
 import type { ServerOptions } from '../../src/http/server.ts';
+import { SLICE_MS, Turns } from '../../src/http/turns.ts';
 import { Metrics } from '../../src/metrics.ts';
 import { Slabs } from '../../src/slabs.ts';
 import { EXPIRED, get, KEYS, method, post, startServer, until, waiting } from '../support/door.ts';
@@ -338,6 +339,28 @@ t.test('the memory of a body goes back to the pool however its request ends', as
   leaver.destroy();
   await until(() => server.connections === 0);
   goesBack('a client that leaves in the midst of it');
+});
+
+t.test('work that has to wait for its turn is done in it, and is not begun for a client who has left', async (t) => {
+  const slabs = new Slabs();
+  let [nowMs, ends] = [0, [] as (() => void)[]];
+  const turns = new Turns({ now: () => nowMs, afterTurn: (callback) => ends.push(callback) });
+  const { port, server } = await startServer(t, { slabs, turns });
+  turns.beganMs(nowMs);
+  nowMs += SLICE_MS; // the turn has done its slice
+  const [stays, leaves] = [await RawConnection.open(port), await RawConnection.open(port)];
+  leaves.write(post('/things/x/echo', '{"who":"leaves"}'));
+  await until(() => turns.waitingSinceMs !== undefined);
+  stays.write(post('/things/x/echo', '{"who":"stays"}'));
+  const registry = await rawExchange(port, [post('/things', '{"name":"a"}')]);
+  t.equal(registry.answers[0]?.status, 201, 'what is no submission does not wait');
+  leaves.destroy();
+  await until(() => server.connections === 1);
+  const kept = slabs.kept;
+  while (turns.waitingSinceMs !== undefined) for (const end of ends.splice(0)) end();
+  t.equal((await stays.waitForAnswers(1))[0]?.body, '{"who":"stays"}');
+  t.equal(slabs.kept, kept + 2 * 1024, 'and the memory of both bodies goes back');
+  stays.destroy();
 });
 
 t.test('a body that is there before it is known whose it is goes back, too', async (t) => {

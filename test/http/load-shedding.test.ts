@@ -3,13 +3,13 @@ import t from 'tap';
 import { FairShares } from '../../src/http/fair-shares.ts';
 import {
   CALM_MS,
+  CALM_WORK_MAX,
   IN_HAND_MIN,
   LoadShedding,
   type LoadSheddingOptions,
-  OF_TURN_MIN,
   OVERDUE_MS,
   STANDING_MS,
-  TURN_MS_MAX,
+  type Taken,
   WAIT_MS_MAX,
 } from '../../src/http/load-shedding.ts';
 
@@ -17,19 +17,17 @@ import {
 class Front {
   nowMs = 10_000;
   full = false;
-  readonly inHand: number[] = [];
+  readonly inHand: Taken[] = [];
   readonly strains: boolean[] = [];
   readonly shedding: LoadShedding;
-  #endTurn: (() => void) | undefined;
+  #turnMs: number | undefined;
 
   constructor(more: Partial<LoadSheddingOptions> = {}) {
     this.shedding = new LoadShedding({
       backlogFull: () => this.full,
       onStrain: (strained) => this.strains.push(strained),
       now: () => this.nowMs,
-      afterTurn: (callback) => {
-        this.#endTurn = callback;
-      },
+      turns: this,
       ...more,
     });
   }
@@ -41,29 +39,36 @@ class Front {
     return reason;
   }
 
+  beganMs(nowMs: number) {
+    this.#turnMs ??= nowMs;
+    return this.#turnMs;
+  }
+
   endTurn() {
-    this.#endTurn?.();
-    this.#endTurn = undefined;
+    this.#turnMs = undefined;
   }
 
   /** The oldest are answered first. */
   answers(count: number, served = true) {
-    for (const sinceMs of this.inHand.splice(0, count)) this.shedding.giveBack(sinceMs, served);
+    for (const taken of this.inHand.splice(0, count)) this.shedding.giveBack(taken, served);
   }
 }
 
 /** A server of `perSecond` that is sent `offered`, by ms; how many were let in and refused, and the longest wait of those let in. */
-function run(front: Front, { perSecond, offered, seconds }: { perSecond: number; offered: number; seconds: number }) {
+function run(
+  front: Front,
+  { perSecond, offered, seconds, bytes }: { perSecond: number; offered: number; seconds: number; bytes?: number },
+) {
   const result = { taken: 0, refused: 0, longestMs: 0 };
   let [come, done] = [0, 0];
   for (const endMs = front.nowMs + seconds * 1000; front.nowMs < endMs; front.nowMs++) {
     for (come += offered / 1000; come >= 1; come--) {
-      if (front.comes() === undefined) result.taken++;
+      if (front.comes('a', bytes) === undefined) result.taken++;
       else result.refused++;
     }
     done = Math.min(done + perSecond / 1000, 50);
     for (; done >= 1 && front.inHand.length > 0; done--) {
-      result.longestMs = Math.max(result.longestMs, front.nowMs - front.inHand[0]!);
+      result.longestMs = Math.max(result.longestMs, front.nowMs - front.inHand[0]!.sinceMs);
       front.answers(1);
     }
     front.endTurn();
@@ -107,38 +112,49 @@ t.test('a pause is no overload: nobody is refused before, in or after it', async
 
 t.test('when nothing at all is answered, the front takes no more', async (t) => {
   const front = new Front();
-  const { taken, refused } = run(front, { perSecond: 0, offered: 1000, seconds: 3 });
+  const { taken, refused } = run(front, { perSecond: 0, offered: 1000, seconds: 3, bytes: 500 });
   t.ok(Math.abs(taken - OVERDUE_MS) < 10, `${taken} came before it was overdue`);
   t.equal(taken + refused, 3000);
   t.equal(front.comes(), 'overdue');
 });
 
-t.test('one long turn of the loop is enough to turn strict in the midst of it', async (t) => {
+t.test('a flood is noticed at once, by the work that is in hand', async (t) => {
   const front = new Front();
-  let refused = 0;
-  // A thousand sockets are ready at once, and each costs a millisecond.
-  for (let i = 0; i < 1000; i++, front.nowMs++) if (front.comes() !== undefined) refused++;
-  t.ok(refused > 850, `${refused} refused`);
-  front.endTurn();
-  front.answers(1000);
-  const turnMs = front.nowMs;
-  for (let i = 0; i < 100; i++, front.nowMs++) front.comes();
-  t.equal(front.inHand.length, TURN_MS_MAX + 1, `strained, a turn takes what comes in ${TURN_MS_MAX} ms`);
-  t.equal(front.nowMs - turnMs, 100);
+  const bytes = 50_000;
+  let first: string | undefined;
+  for (; first === undefined && front.inHand.length < 1_000; front.nowMs += 0.1) first = front.comes('a', bytes);
+  t.equal(first, 'wait');
+  const work = front.inHand.length * bytes;
+  t.ok(work > 0.9 * CALM_WORK_MAX && work <= CALM_WORK_MAX, `${work} bytes were let in`);
+  t.same(front.strains, [true]);
+
+  const singles = new Front();
+  for (let i = 0; i < 3_000; i++) singles.comes('a', 500);
+  t.equal(singles.inHand.length, 3_000, 'as many single events are no flood');
+
+  const few = new Front();
+  for (let i = 0; i < IN_HAND_MIN + 10; i++) few.comes('a', 1_000_000);
+  t.equal(few.inHand.length, IN_HAND_MIN, 'a few callers are let in, whatever they bring');
+});
+
+t.test('a front that has lately done more may have more in hand', async (t) => {
+  const front = new Front();
+  const bytes = 100_000;
+  run(front, { perSecond: 2_000, offered: 2_000, seconds: 2, bytes });
+  t.same(front.strains, []);
+  while (front.comes('a', bytes) === undefined && front.inHand.length < 1_000);
+  const work = front.inHand.length * bytes;
+  const ofWait = 2 * WAIT_MS_MAX * bytes;
+  t.ok(work > 0.9 * ofWait && work < 1.2 * ofWait, `${work} bytes, and ${ofWait} are done in ${WAIT_MS_MAX} ms`);
 });
 
 t.test('a few are taken whatever the clock says', async (t) => {
   const front = new Front();
   run(front, { perSecond: 100, offered: 1000, seconds: 3 });
   t.ok(front.shedding.strained);
-  front.answers(front.inHand.length - 10);
-  front.nowMs += CALM_MS / 2; // ten are left, long since due
-  for (let i = 0; i < OF_TURN_MIN; i++, front.nowMs += TURN_MS_MAX * 2) t.equal(front.comes(), undefined);
-  t.equal(front.comes(), 'turn', 'a slow turn takes a few');
-  front.endTurn();
   front.answers(front.inHand.length);
   const { taken } = run(front, { perSecond: 0, offered: 1000, seconds: 0.3 });
-  t.ok(taken >= IN_HAND_MIN, 'and so does a front that answers nothing');
+  t.ok(taken >= IN_HAND_MIN, `${taken} by a front that answers nothing`);
 });
 
 t.test('the backlog and the count are hard bounds, in calm too', async (t) => {

@@ -1,0 +1,84 @@
+// Turns under a driven clock: what a turn meets is begun in its first slice or waits, in order, a slice a turn.
+import t from 'tap';
+import { SLICE_MS, Turns } from '../../src/http/turns.ts';
+
+/** A loop that is turned by hand; each work takes `workMs`. */
+class Loop {
+  nowMs = 1_000;
+  readonly done: number[] = [];
+  readonly turns: Turns;
+  #ends: (() => void)[] = [];
+
+  constructor() {
+    this.turns = new Turns({ now: () => this.nowMs, afterTurn: (callback) => this.#ends.push(callback) });
+  }
+
+  /** As the door does it. */
+  comes(i: number, workMs: number) {
+    const work = () => {
+      this.done.push(i);
+      this.nowMs += workMs;
+    };
+    if (this.turns.isFree) work();
+    else this.turns.put(work);
+  }
+
+  /** Answers whether the loop would go on without anything coming. */
+  endTurn(): boolean {
+    for (const end of this.#ends.splice(0)) end();
+    return this.#ends.length > 0;
+  }
+}
+
+t.test('an ordinary turn does everything at once', async (t) => {
+  const loop = new Loop();
+  for (let turn = 0; turn < 10; turn++) {
+    for (let i = 0; i < 10; i++) loop.comes(10 * turn + i, SLICE_MS / 11);
+    t.equal(loop.done.length, 10 * (turn + 1));
+    t.equal(loop.turns.waitingSinceMs, undefined);
+    t.notOk(loop.endTurn(), 'and the loop may sleep');
+  }
+});
+
+t.test('a turn that meets a flood does a slice of it; the rest follows in order, a slice a turn', async (t) => {
+  const loop = new Loop();
+  const startMs = loop.nowMs;
+  for (let i = 0; i < 100; i++) loop.comes(i, 1);
+  t.equal(loop.done.length, SLICE_MS, 'the first slice');
+  t.equal(loop.turns.waitingSinceMs, startMs + SLICE_MS);
+  t.ok(loop.endTurn());
+  t.equal(loop.done.length, SLICE_MS, 'and no more in this turn');
+  for (let i = 100; i < 103; i++) loop.comes(i, 1);
+  t.equal(loop.done.length, SLICE_MS, 'who comes later is not served before');
+  let turns = 1;
+  while (loop.endTurn()) turns++;
+  t.equal(turns, Math.ceil((103 - SLICE_MS) / SLICE_MS));
+  t.same(
+    loop.done,
+    Array.from({ length: 103 }, (_, i) => i),
+    'each once, in order',
+  );
+  t.equal(loop.turns.waitingSinceMs, undefined);
+  loop.comes(103, 1);
+  t.equal(loop.done.length, 104, 'and then at once again');
+});
+
+t.test('a work that is longer than a slice does not stop the others', async (t) => {
+  const loop = new Loop();
+  for (let i = 0; i < 4; i++) loop.comes(i, 10 * SLICE_MS);
+  t.same(loop.done, [0]);
+  loop.endTurn();
+  for (let i = 1; i < 4; i++) {
+    t.equal(loop.endTurn(), i < 3);
+    t.equal(loop.done.length, i + 1);
+  }
+});
+
+t.test('a turn begins with whoever it meets first', async (t) => {
+  const loop = new Loop();
+  t.equal(loop.turns.beganMs(loop.nowMs), 1_000);
+  loop.nowMs += 3;
+  t.equal(loop.turns.beganMs(loop.nowMs), 1_000);
+  loop.endTurn();
+  t.equal(loop.turns.beganMs(loop.nowMs), 1_003);
+});
