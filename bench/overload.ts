@@ -10,12 +10,11 @@
 // Goodput: events answered with 2xx a second within the overload. Recovered: the first second after it from which on, for three
 // seconds, no request is refused and p99 is within twice what it was before. The generator takes its processor time from the
 // service's two cores; its share is told.
-import { setTimeout as sleep } from 'node:timers/promises';
 import { whenDrained } from './gauges.ts';
+import { MB, type Memory, memoryChart, watchMemory } from './memory-watch.ts';
 import { type Samples, summarize } from './open-loop.ts';
-import { rssByPart } from './processes.ts';
 import { beginLine, hand, progress, type Row } from './report.ts';
-import { type BenchService, startBenchService } from './service.ts';
+import { startBenchService } from './service.ts';
 import { makeAgents, setPolicies } from './setup.ts';
 import { slope } from './statistics.ts';
 import { loadOf, type Target } from './sustained.ts';
@@ -23,7 +22,7 @@ import { BATCH_EVENTS, FIVE_POLICIES } from './workload.ts';
 
 const AGENTS = 64;
 const TIMES = 3;
-const BACKLOG_BYTES = 256 * 1024 * 1024;
+const BACKLOG_BYTES = 256 * MB;
 /** Many callers: with few the queue would form in the generator, and the service would never be asked for more than it can. */
 const CONNECTIONS = 1_000;
 const GIVE_UP_MS = 10_000;
@@ -33,9 +32,6 @@ const WELL_SECONDS = 3;
 /** The closed loop: requests are always due, and those that find no connection at once are not missed. */
 const CLOSED = { connections: 64, requestsPerSecond: 5_000, giveUpMs: 1, seconds: 10 };
 const WARM_SECONDS = 3;
-const MB = 1024 * 1024;
-
-type Memory = { second: number; front: number; redis: number; pipelines: number; clickhouse: number };
 
 export async function overload(options: { seconds: number }): Promise<boolean> {
   const machine = beginLine('overload');
@@ -65,7 +61,7 @@ export async function overload(options: { seconds: number }): Promise<boolean> {
         question: 'what does the service do under three times of what it can bear?',
         command: `npm run bench -- overload --seconds ${options.seconds}`,
         rows: [row],
-        charts: [memoryChart(memory), goodputChart(samples)],
+        charts: [memoryChart(memory, 'Memory in and after overload'), goodputChart(samples)],
         notes: [
           `The generator took ${(generator * 100).toFixed(0)} % of a core. The backlog had drained ${(drainedMs / 1000).toFixed(1)} s after the last request.`,
         ],
@@ -146,38 +142,6 @@ export function recoveredAfter(samples: Samples, endMs: number, p99BeforeMs: num
     if (Array.from({ length: WELL_SECONDS }, (_, i) => second + i).every(isWell)) return second;
   }
   return undefined;
-}
-
-async function watchMemory(service: BenchService, stop: AbortSignal): Promise<Memory[]> {
-  const processes = await service.children();
-  const started = performance.now();
-  const memory: Memory[] = [];
-  while (!stop.aborted) {
-    const rss = rssByPart(processes);
-    const of = (part: string) => rss.get(part) ?? 0;
-    const second = (performance.now() - started) / 1000;
-    memory.push({
-      second,
-      front: of('front'),
-      redis: of('redis'),
-      pipelines: of('pipelines'),
-      clickhouse: of('clickhouse'),
-    });
-    await sleep(1_000, undefined, { signal: stop }).catch(() => undefined);
-  }
-  return memory;
-}
-
-function memoryChart(memory: readonly Memory[]) {
-  const parts = ['front', 'redis', 'pipelines', 'clickhouse'] as const;
-  const series = parts.map((name) => ({ name, points: memory.map((at) => ({ x: at.second, y: at[name] / MB })) }));
-  return {
-    kind: 'lines' as const,
-    title: 'Memory in and after overload',
-    xTitle: 'seconds',
-    yTitle: 'MB resident',
-    series,
-  };
 }
 
 function goodputChart(samples: Samples) {

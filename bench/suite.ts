@@ -4,6 +4,7 @@ import { endToEnd } from './end-to-end.ts';
 import { fsync } from './fsync.ts';
 import { ingest } from './ingest.ts';
 import { latency } from './latency.ts';
+import { memory } from './memory.ts';
 import { overload } from './overload.ts';
 import { policies } from './policies.ts';
 import { query } from './query.ts';
@@ -37,6 +38,7 @@ export function suiteLines(values: SuiteValues, arguments_: readonly string[]): 
     query: () => query({ events: Number(values.events ?? 10_000_000), data: values.data }),
     scale: () => scale({ turns, seconds: seconds(3), agents: Number(values.agents ?? 100_000) }),
     fsync: () => fsync({ turns, seconds: seconds(5) }),
+    memory: () => memory({ seconds: seconds(600) }),
     overload: () => overload({ seconds: seconds(60) }),
   };
 }
