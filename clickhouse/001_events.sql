@@ -2,13 +2,21 @@
 -- Sorted for an agent's list; partitioned and expired by arrival, so that a caller's clock can neither scatter partitions nor hide from retention.
 -- A retried batch carries the token of the first try and vanishes (deduplication window below): that is what makes "exactly once" cheap.
 --
--- What it costs, CPU a row of 475 bytes in inserts of 10,000, embedded engine, 2 shared cores (ratios are steadier than figures):
---   columns alone 8.5 us · prompt and response by JSONExtractString +2 · two projections +2 · small indexes under 1 · fsync nothing measurable
---   text indexes built at insert +18, and again by every merge; so inserts leave them out (clickhouse/client.ts) and merges build them:
---   13-14 us an insert; all merges included 38 us instead of 46 (18 without text indexes, 27 with payload_words alone), over 300,000 rows.
+-- What it costs, CPU a row, embedded engine, 2 shared cores, next to the table as it was in the same run (ratios are steadier than figures):
+--   a stream of inserts of 1,500 rows of 475 bytes with few different words, merges included: 47 us instead of 59; of 3,000 rows with
+--   forty words each: 74 instead of 94. Columns alone are 8.5 us of it in large inserts, two projections 2.7, and every file of a part
+--   costs: an insert makes 37 (20 of them the projections'), so one minmax index has all ranges.
+--   Words are gathered where a row is merged for the first time, 20 us a row; later merges join what is there for 1.5. So inserts leave
+--   text indexes out (clickhouse/client.ts), and until then rows are searched one by one, 3.5 us a row, with the same result.
+--   prompt and response have token bloom filters, 1.5 us a row, where text indexes cost 9 to 27: the API searches whole payloads.
+--   merge_selector_base 10 rewrites a row 1.7 times where 5 did 2.9 times, over 225,000 rows, and leaves 12 parts instead of 6.
+--   Statistics of columns (auto_statistics_types) no read uses: every merge made them.
 --   account_id and agent_id with a dictionary: 17 us instead of 20 an insert, and account-wide reads in 60 % of the CPU.
--- Parts that no merge has touched yet are searched row by row, 3.5 us a row, with the same result.
+-- Granules of 1,024 rows, for reads of an agent's page and of a week: 8,192 rows of one agent are most of a month. Merges cost the same.
 -- A bloom filter finds a trace's granules: 15 ms instead of 170 with a trace_id column in a projection, 1,000,000 rows.
+-- Merges write their parts to the disk before the old ones go, which the embedded engine does within half a minute: else a power
+-- failure could take rows that had been synced when they were inserted. 5 % of all it costs.
+-- No setting may leave projections out of inserts: parts with and without them are never merged with each other.
 
 CREATE TABLE IF NOT EXISTS {{database}}.events{{on_cluster}}
 (
@@ -33,13 +41,11 @@ CREATE TABLE IF NOT EXISTS {{database}}.events{{on_cluster}}
     prompt        String MATERIALIZED JSONExtractString(payload, 'prompt') COMMENT 'payload.prompt where it is text, decoded; empty: none' CODEC(ZSTD(1)),
     response      String MATERIALIZED JSONExtractString(payload, 'response') COMMENT 'payload.response where it is text, decoded; empty: none' CODEC(ZSTD(1)),
 
-    INDEX received_at_range received_at TYPE minmax GRANULARITY 1,
+    INDEX ranges (received_at, timestamp, token_count, tokens_used) TYPE minmax GRANULARITY 1,
     INDEX trace_bloom trace_id TYPE bloom_filter(0.001) GRANULARITY 1,
     INDEX model_set model TYPE set(100) GRANULARITY 1,
-    INDEX token_count_range token_count TYPE minmax GRANULARITY 1,
-    INDEX tokens_used_range tokens_used TYPE minmax GRANULARITY 1,
-    INDEX prompt_words lowerUTF8(prompt) TYPE text(tokenizer = 'splitByNonAlpha'),
-    INDEX response_words lowerUTF8(response) TYPE text(tokenizer = 'splitByNonAlpha'),
+    INDEX prompt_words lowerUTF8(prompt) TYPE tokenbf_v1(4096, 3, 0) GRANULARITY 1,
+    INDEX response_words lowerUTF8(response) TYPE tokenbf_v1(4096, 3, 0) GRANULARITY 1,
     INDEX payload_words lowerUTF8(replaceRegexpAll(if(empty(search_text), replaceRegexpAll(payload, '\\\\["\\\\/bfnrt]', ' '), search_text), '[\\x{80}-\\x{BF}\\x{2000}-\\x{2BFF}\\x{3000}-\\x{303F}\\x{FE10}-\\x{FE1F}\\x{FE30}-\\x{FE6F}\\x{FF00}-\\x{FF0F}\\x{FF1A}-\\x{FF20}\\x{FF3B}-\\x{FF40}\\x{FF5B}-\\x{FF65}\\x{1F000}-\\x{1FAFF}]', ' ')) TYPE text(tokenizer = 'splitByNonAlpha'),
 
     PROJECTION by_time
@@ -57,4 +63,6 @@ ENGINE = {{engine:MergeTree}}
 PARTITION BY toYYYYMM(received_at)
 ORDER BY (account_id, agent_id, timestamp, id)
 TTL received_at + toIntervalDay({{retention_days}})
-SETTINGS {{deduplication_window:10000}}, lightweight_mutation_projection_mode = 'rebuild', max_compress_block_size = 65536, fsync_after_insert = 1;
+SETTINGS {{deduplication_window:10000}}, lightweight_mutation_projection_mode = 'rebuild', max_compress_block_size = 65536,
+    index_granularity = 1024, auto_statistics_types = '', merge_selector_base = 10,
+    fsync_after_insert = 1, min_rows_to_fsync_after_merge = 1, fsync_part_directory = 1;

@@ -18,4 +18,4 @@ CREATE TABLE IF NOT EXISTS {{database}}.audit_log{{on_cluster}}
 ENGINE = {{engine:ReplacingMergeTree}}
 PARTITION BY toYYYYMM(created_at)
 ORDER BY (account_id, created_at, id)
-SETTINGS {{deduplication_window:1000}}, fsync_after_insert = 1;
+SETTINGS {{deduplication_window:1000}}, fsync_after_insert = 1, min_rows_to_fsync_after_merge = 1, fsync_part_directory = 1;

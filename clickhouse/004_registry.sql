@@ -12,4 +12,4 @@ CREATE TABLE IF NOT EXISTS {{database}}.registry{{on_cluster}}
 )
 ENGINE = {{engine:ReplacingMergeTree:revision}}
 ORDER BY (account_id, kind, id)
-SETTINGS {{deduplication_window:1000}}, fsync_after_insert = 1;
+SETTINGS {{deduplication_window:1000}}, fsync_after_insert = 1, min_rows_to_fsync_after_merge = 1, fsync_part_directory = 1;

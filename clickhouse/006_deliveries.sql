@@ -28,4 +28,4 @@ ENGINE = {{engine:ReplacingMergeTree:revision}}
 PARTITION BY toYYYYMM(created_at)
 ORDER BY (account_id, id)
 TTL created_at + toIntervalDay({{retention_days}})
-SETTINGS {{deduplication_window:1000}}, fsync_after_insert = 1;
+SETTINGS {{deduplication_window:1000}}, fsync_after_insert = 1, min_rows_to_fsync_after_merge = 1, fsync_part_directory = 1;

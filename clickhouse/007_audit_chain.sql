@@ -22,4 +22,4 @@ CREATE TABLE IF NOT EXISTS {{database}}.audit_chain{{on_cluster}}
 )
 ENGINE = {{engine:ReplacingMergeTree:version}}
 ORDER BY (account_id, chain, first_n)
-SETTINGS {{deduplication_window:1000}}, fsync_after_insert = 1;
+SETTINGS {{deduplication_window:1000}}, fsync_after_insert = 1, min_rows_to_fsync_after_merge = 1, fsync_part_directory = 1;

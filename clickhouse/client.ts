@@ -36,11 +36,11 @@ const CONNECTIONS_MAX = 32;
 const IDLE_SOCKET_MS = 2_000;
 
 /**
- * Text indexes are built by merges, not at insert: an insert then costs 14 us of CPU a row instead of 32, and insert and merges together
- * 38 instead of 46, since a merge builds them anyway. Until a part has been merged its rows are searched one by one, with the same result.
+ * Indexes over words, and the set of models, are built by merges, not at insert: an insert then costs 14 us of CPU a row instead of 32, and
+ * makes fewer files. Until a part has been merged its rows are looked at one by one, with the same result.
  */
 export const EVENT_INSERT_SETTINGS: ClickHouseSettings = {
-  exclude_materialize_skip_indexes_on_insert: 'prompt_words,response_words,payload_words',
+  exclude_materialize_skip_indexes_on_insert: 'model_set,prompt_words,response_words,payload_words',
 };
 
 export class ClickHouse {

@@ -239,6 +239,23 @@ t.test('queries', async (t) => {
     t.match(explained.map((row) => row.explain).join('\n'), /payload_words/, 'the index is used');
   });
 
+  t.test('each common key of a payload is a column with an index that serves it', async (t) => {
+    for (const [condition, index] of [
+      ["hasToken(lowerUTF8(prompt), 'alpha')", 'prompt_words'],
+      ["hasToken(lowerUTF8(response), 'alpha')", 'response_words'],
+      ["model = 'gpt-4o'", 'model_set'],
+      ['token_count > 10', 'ranges'],
+      ['tokens_used > 10', 'ranges'],
+    ] as const) {
+      const explained = await clickhouse.query<{ explain: string }>(
+        `EXPLAIN indexes = 1 SELECT id FROM events WHERE account_id = {account:String} AND ${condition}`,
+        { account },
+        { settings: { optimize_use_projections: 0 } },
+      );
+      t.match(explained.map((row) => row.explain).join('\n'), new RegExp(`Name: ${index}`), condition);
+    }
+  });
+
   t.test('one event comes back as it was stored, and nobody else can get it', async (t) => {
     const event = mine[17]!;
     const row = await getEvent(clickhouse, account, event.agent_id, event.id);
