@@ -65,6 +65,8 @@ const DEFAULTS = {
 /** Clients of @clickhouse/client give up an idle socket after 2.5 s; the server must be the more patient side, or requests meet a closing socket. */
 const KEEP_ALIVE_MS = 30_000;
 const CONNECTIONS_MAX = 2000;
+/** Pieces of a body that arrive while one is being written go to the file together. */
+const SPOOL_BUFFER_BYTES = 1024 * 1024;
 /** Three numbers with their names. */
 const STATISTICS_BYTES_MAX = 256;
 
@@ -179,7 +181,11 @@ async function insert(
 ): Promise<Answer> {
   const file = path.join(directory.spoolPath, `rows-${process.hrtime.bigint()}-${Math.random().toString(36).slice(2)}`);
   try {
-    await pipeline(decodedBody(request), limited(options.insertBytesMax), createWriteStream(file, { mode: 0o600 }));
+    await pipeline(
+      decodedBody(request),
+      limited(options.insertBytesMax),
+      createWriteStream(file, { mode: 0o600, highWaterMark: SPOOL_BUFFER_BYTES }),
+    );
     if (!request.complete || signal.aborted) throw new ProtocolError('ABORTED', 'the request was cut off');
     const settings = target.settings === '' ? '' : ` SETTINGS ${target.settings}`;
     const sql = `${target.head} FROM INFILE ${quoted(file)} COMPRESSION 'none'${settings} FORMAT ${target.format}`;
@@ -192,6 +198,7 @@ async function insert(
 function limited(bytesMax: number): Transform {
   let bytes = 0;
   return new Transform({
+    highWaterMark: SPOOL_BUFFER_BYTES,
     transform(chunk: Buffer, _encoding, next) {
       bytes += chunk.length;
       if (bytes > bytesMax)
