@@ -42,7 +42,9 @@ export async function takeTurns(
       await before?.();
       const result = await around(() => oneTurn(contender, load, options.seconds));
       taken.get(name)!.push(result);
-      progress(`turn ${turn}/${options.turns} ${name}: ${Math.round(result.eventsPerSecond)} events/s`);
+      progress(
+        `turn ${turn}/${options.turns} ${name}: ${Math.round(result.eventsPerSecond)} events/s, front ${result.cpu['front']?.toFixed(2)} µs an event`,
+      );
       await options.settle?.();
     }
   }
