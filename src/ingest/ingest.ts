@@ -75,20 +75,18 @@ export class Ingest {
 
   /** One event (spec 4.5). The answer is the JSON text of the Event. */
   single(request: IngestRequest, caller: Caller): void {
-    const atHand = this.#readPlain(request, 'one');
-    if (atHand !== undefined) this.#submit({ request, shape: 'one', atHand, caller });
-    else tell(caller, this.#acceptOne(request));
+    this.#submit(request, 'one', caller);
   }
 
   /** Up to 100 events (spec 4.7). The answer is the JSON text of the results, in the order of submission. */
   batch(request: IngestRequest, caller: Caller): void {
-    const atHand = this.#readPlain(request, 'many');
-    if (atHand !== undefined) this.#submit({ request, shape: 'many', atHand, caller });
-    else tell(caller, this.#acceptMany(request));
+    this.#submit(request, 'many', caller);
   }
 
-  #submit(submission: ConstructorParameters<typeof PlainSubmission>[1]): void {
-    new PlainSubmission(this.#way!, submission).begin();
+  #submit(request: IngestRequest, shape: Shape, caller: Caller): void {
+    const atHand = this.#readPlain(request, shape);
+    if (atHand !== undefined) new PlainSubmission(this.#way!, { request, shape, atHand, caller }).begin();
+    else tell(caller, shape === 'one' ? this.#acceptOne(request) : this.#acceptMany(request));
   }
 
   async #acceptOne(request: IngestRequest): Promise<Answer> {
