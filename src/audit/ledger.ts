@@ -49,6 +49,7 @@ const WINDOW_ENTRIES = 8_192;
 /** Leaves held, whatever the chains say about their times. */
 const EXPECTED_MAX = 400_000;
 const STRAYS_MAX = 100_000;
+const STRAYS_AT_ONCE = 1_000;
 const GAPS_MAX = 100_000;
 /** Of an agent's missing entries so many are looked at one by one. */
 const GAP_KEPT_MAX = 200;
@@ -121,6 +122,20 @@ export class Ledger {
         faults.add({ chain: one.chain, position: one.n, kind: 'changed', atMs: one.atMs, id: row.id });
       }
       if (gap.count === 0) this.gaps.delete(agent);
+    }
+  }
+
+  /**
+   * Drops strays whose rows are gone: an erasure that ended since they were seen has removed them, and has taken their ids out of the
+   * blocks before the chains were caught up with. It removes rows before ids, so a row that is there now has its id in its chain.
+   */
+  async forgetErased(): Promise<void> {
+    const keys = [...this.strays.keys()];
+    for (let i = 0; i < keys.length; i += STRAYS_AT_ONCE) {
+      const some = keys.slice(i, i + STRAYS_AT_ONCE);
+      const ids = some.map((key) => packId(this.strays.get(key)!.id));
+      const there = new Set((await this.#options.source.byId(ids)).map(({ id }) => id));
+      for (const key of some) if (!there.has(this.strays.get(key)!.id)) this.strays.delete(key);
     }
   }
 

@@ -4,7 +4,7 @@
 //   registry   the registry's chain against table `audit_log`; says which agents' deletion is on record. After the events,
 //              since an erasure that begins meanwhile is recorded before it removes anything
 //   settle     rows that no chain knows yet: wait until what was in flight has been chained, and look for them there
-//   look again entries without a row: by id, wherever it is now
+//   look again entries without a row, and rows without an entry: by id, wherever they are now
 //   judge      a gap of a deleted agent is an erasure; a row from before the chain is unchained; everything else is a fault
 //
 // Invariant: honest work is never a fault, whatever goes on meanwhile. What cannot be decided is counted as `unsettled`.
@@ -89,6 +89,7 @@ class Verification {
     const settled = await this.#settle(ledgers);
     for (const ledger of ledgers) {
       await ledger.lookAgain((agent) => registry.deleted.has(agent));
+      await ledger.forgetErased();
       this.#judgeGaps(ledger, registry);
       this.#judgeStrays(ledger, { isRegistry: ledger === registry, settled });
       // The end is compared where it was reached.

@@ -2,8 +2,9 @@
 import t from 'tap';
 import { type ChainBlock, ID_BYTES } from '../../schemas/chain.ts';
 import { packId, timeOfPacked } from '../../src/audit/hash.ts';
+import { mintId } from '../../src/ids.ts';
 import { SEED } from '../support/seed.ts';
-import { HANDS, makeTrail, Random, rewrite, type Trail, verifyTrail } from './tampering.ts';
+import { erase, HANDS, makeTrail, Random, rewrite, type Trail, verifyTrail } from './tampering.ts';
 
 const EACH = 12;
 const seed = SEED % 1_000_000;
@@ -59,6 +60,29 @@ t.test('the entry that was touched is the one that is named', async (t) => {
     entry_id: row.id.replace('evt_', 'log_'),
   });
 });
+
+for (const chain of ['events-0', 'registry']) {
+  t.test(`an erasure between a row and its entry is no fault, a row that stays is one (${chain})`, async (t) => {
+    for (const isAdded of [false, true]) {
+      const trail = makeTrail(new Random(seed));
+      const [rows, blocks] = [trail.rows.get(chain)!, trail.blocks.get(chain)!];
+      const { agent } =
+        chain === 'registry' ? rows.find(({ entry }) => entry?.action === 'agent.updated')! : rows.at(-1)!;
+      const added = rows.find((row) => row.agent !== agent && row.agent !== '')!;
+      if (isAdded) rows.push({ ...added, id: mintId(chain === 'registry' ? 'auditLog' : 'event', added.atMs) });
+      // The rows are stored; their entries are on their way.
+      trail.blocks.set(chain, blocks.slice(0, 1));
+      trail.heads.clear();
+      const settle = async () => {
+        trail.blocks.set(chain, blocks);
+        erase(trail, agent);
+        return true;
+      };
+      const found = await verifyTrail(trail, { withCheckpoint: false, settle });
+      t.match(found, isAdded ? { valid: false, faults: 1, first_invalid: { kind: 'added', chain } } : { valid: true });
+    }
+  });
+}
 
 const NOTHING = Buffer.alloc(0);
 

@@ -143,7 +143,7 @@ function blocksOf(account: string, chain: string, entries: readonly Chained[], r
 }
 
 /** As the service erases: the rows go, and of the ids all but the time. */
-function erase(trail: Trail, agent: string): void {
+export function erase(trail: Trail, agent: string): void {
   const tag = packAgent(agent);
   for (const [chain, rows] of trail.rows)
     trail.rows.set(
@@ -158,10 +158,16 @@ function erase(trail: Trail, agent: string): void {
   }
 }
 
-/** `expiredBeforeMs`: as in an account that is older than the retention. */
+export type TrailOptions = {
+  withCheckpoint?: boolean;
+  /** As in an account that is older than the retention. */
+  expiredBeforeMs?: number;
+  settle?: () => Promise<boolean>;
+};
+
 export function verifyTrail(
   trail: Trail,
-  { withCheckpoint = true, expiredBeforeMs }: { withCheckpoint?: boolean; expiredBeforeMs?: number } = {},
+  { withCheckpoint = true, expiredBeforeMs, settle = async () => true }: TrailOptions = {},
   onRead: (chain: string) => void = () => undefined,
 ): Promise<AuditVerification> {
   const { account, rows, blocks, checkpoint, heads } = trail;
@@ -185,7 +191,7 @@ export function verifyTrail(
       chainOf: (row) => [...rows].find(([, some]) => some.some(({ id }) => id === row.id))?.[0] ?? 'events-0',
       remembered: new Map(remembered),
       startOf: async (chain) => ({ n: 0, hash: genesis(account, chain) }),
-      settle: async () => true,
+      settle,
     },
     {
       fromMs: 0,
