@@ -31,11 +31,6 @@ import { compareIds } from '../src/streams/stream-id.ts';
 import type { Found, StreamEntry } from '../src/streams/window.ts';
 import type { Slots, Ticket } from './slots.ts';
 
-/**
- * After a batch without effect the next one is not closed for so long: under load events come in small entries without end, and each
- * acknowledgement costs as much as the events of one.
- */
-const QUIET_LINGER_MS = 50;
 const NOTHING: Found = { entries: [], isEnd: true };
 
 /** A stream entry as a pipeline understands it. */
@@ -93,6 +88,11 @@ export type DrainOptions<T> = {
   bytesMax: number;
   /** Between two batches of a stream lies this much at least: a lone event goes at once, under load batches grow this long. */
   lingerMs: number;
+  /**
+   * The same after a batch without effect: under load events come in small entries without end, and each read and acknowledgement costs
+   * as much as the events of one.
+   */
+  quietLingerMs: number;
   log: Log;
   doorbell: Doorbell;
   /** Trims the stream; false: not now. */
@@ -215,7 +215,8 @@ export class Drain<T> {
       if (!isEnd) continue;
       const leftMs = this.#dueAt - performance.now();
       if (leftMs <= 0) return;
-      await this.#pause(Math.min(leftMs, READ_POLL_MS / 2));
+      // What comes meanwhile is read at once when it is time: a look every now and then would cost a round trip each.
+      await this.#pause(leftMs);
     }
   }
 
@@ -275,7 +276,7 @@ export class Drain<T> {
         ticket.giveBack();
         this.#dueAt = performance.now() + this.#options.lingerMs;
       }
-    } else this.#dueAt = performance.now() + Math.min(QUIET_LINGER_MS, this.#options.lingerMs);
+    } else this.#dueAt = performance.now() + this.#options.quietLingerMs;
     await this.#patiently(() => reader.ack(taken.ids.at(-1)!, [...refused, ...taken.parked], batch.writes));
     this.#acknowledged = taken.ids.at(-1)!;
     this.#untrimmed = true;

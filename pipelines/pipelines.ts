@@ -44,6 +44,8 @@ import { EventStore } from './store/pipeline.ts';
 
 /** Least time between two batches of an alert's stream: no insert hangs on it, and somebody waits for the notification. */
 const ALERT_LINGER_MS = 20;
+/** The same after a batch in which there was nothing to tell or to find, of all that is not stored: an approval opens that much later at most. */
+const QUIET_LINGER_MS = 100;
 /** Batches of alerts at once: enough that one account's does not wait for another's. */
 const ALERTS_AT_ONCE_MAX = 16;
 
@@ -241,6 +243,7 @@ export class Pipelines {
       doorbell: this.#doorbell,
       bytesMax: Math.min(INSERT_BYTES_MAX, this.#bytesMax(unit.share)),
       lingerMs: isAlert ? ALERT_LINGER_MS : lingerMs,
+      quietLingerMs: Math.min(QUIET_LINGER_MS, lingerMs),
       log: log.child({ stream: unit.stream, group: unit.group }),
       trim: () => this.#trim(unit),
     });

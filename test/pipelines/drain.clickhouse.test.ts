@@ -49,6 +49,7 @@ async function ownerOf(world: World): Promise<Drain<unknown>> {
     slots: new Slots(1),
     bytesMax: 32 * 1024 * 1024,
     lingerMs: 20,
+    quietLingerMs: 20,
     log: silent,
     doorbell: new Doorbell(redis),
     trim: () => Promise.resolve(true),
