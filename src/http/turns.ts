@@ -5,14 +5,19 @@
 // were judged where it is met, a turn that meets three times as many as the last one lasts three times as long: turns of 80 and
 // then 250 ms were what a flood made of the first half second, and callers heard a refusal as late as that. So a turn does
 // the work of the submissions that it meets in its first SLICE_MS; the others are only read (30 µs instead of 350 for a batch of
-// 100) and wait here, and each turn does a slice of what waits. Under an ordinary load nothing ever waits here.
+// 100) and wait here, and each turn does a slice of what waits, a short one if it is many. Waiting costs a batch about a tenth of its
+// work (it is kept, and comes back when it is cold), so a slice is as long as what 50 ordinary callers bring at once.
 //
 // Invariant: in the order of arrival; each work is run exactly once; a turn does one slice, and at least one work if any waits.
 // Bounded by those who are let in (load-shedding.ts).
 // Failure: nothing here waits or asks anybody. A work must not throw; one that does is a bug and ends the process, as anywhere.
 
-/** A tenth of what a refusal may take. 14 batches of 100, or 120 single events. */
-export const SLICE_MS = 5;
+/** 55 batches of 100, or 500 single events. */
+export const SLICE_MS = 20;
+/** While many wait: a tenth of what a refusal may take. */
+export const CROWDED_SLICE_MS = 5;
+/** So many are no ordinary load: what more than two slices bring. */
+const CROWD = 64;
 
 export type TurnsOptions = {
   /** Monotonic, ms. */
@@ -20,8 +25,6 @@ export type TurnsOptions = {
   /** Calls back when the event loop has been through the sockets that were ready. */
   afterTurn?: (callback: () => void) => void;
 };
-
-type Waiting = { sinceMs: number; work: () => void };
 
 export class Turns {
   readonly #now: () => number;
@@ -32,7 +35,7 @@ export class Turns {
   /** Has the present turn done its slice where it met them? */
   #hasWorked = false;
   /** From `#first` on; what is before it has been done. */
-  #waiting: Waiting[] = [];
+  #waiting: (() => void)[] = [];
   #first = 0;
 
   constructor(options: TurnsOptions = {}) {
@@ -49,14 +52,14 @@ export class Turns {
     return this.#beganMs;
   }
 
-  /** Since when the one that is next has waited for its work to begin; undefined: nobody waits. */
-  get waitingSinceMs(): number | undefined {
-    return this.#waiting[this.#first]?.sinceMs;
+  /** How many wait for their work to begin. */
+  get waiting(): number {
+    return this.#waiting.length - this.#first;
   }
 
   /** May work begin at once, and then does? Else it has to be `put`. */
   get isFree(): boolean {
-    if (this.#first < this.#waiting.length) return false;
+    if (this.waiting > 0) return false;
     const nowMs = this.#now();
     if (nowMs - this.beganMs(nowMs) >= SLICE_MS) return false;
     this.#hasWorked = true;
@@ -65,7 +68,7 @@ export class Turns {
 
   /** Runs it in one of the next turns. */
   put(work: () => void): void {
-    this.#waiting.push({ sinceMs: this.#now(), work });
+    this.#waiting.push(work);
     this.#awaitEnd();
   }
 
@@ -85,8 +88,8 @@ export class Turns {
 
   #slice(): void {
     if (this.#waiting.length === 0) return;
-    const untilMs = this.#now() + SLICE_MS;
-    do this.#waiting[this.#first++]!.work();
+    const untilMs = this.#now() + (this.waiting > CROWD ? CROWDED_SLICE_MS : SLICE_MS);
+    do this.#waiting[this.#first++]!();
     while (this.#first < this.#waiting.length && this.#now() < untilMs);
     this.#waiting.splice(0, this.#first);
     this.#first = 0;

@@ -350,14 +350,14 @@ t.test('work that has to wait for its turn is done in it, and is not begun for a
   nowMs += SLICE_MS; // the turn has done its slice
   const [stays, leaves] = [await RawConnection.open(port), await RawConnection.open(port)];
   leaves.write(post('/things/x/echo', '{"who":"leaves"}'));
-  await until(() => turns.waitingSinceMs !== undefined);
+  await until(() => turns.waiting > 0);
   stays.write(post('/things/x/echo', '{"who":"stays"}'));
   const registry = await rawExchange(port, [post('/things', '{"name":"a"}')]);
   t.equal(registry.answers[0]?.status, 201, 'what is no submission does not wait');
   leaves.destroy();
   await until(() => server.connections === 1);
   const kept = slabs.kept;
-  while (turns.waitingSinceMs !== undefined) for (const end of ends.splice(0)) end();
+  while (turns.waiting > 0) for (const end of ends.splice(0)) end();
   t.equal((await stays.waitForAnswers(1))[0]?.body, '{"who":"stays"}');
   t.equal(slabs.kept, kept + 2 * 1024, 'and the memory of both bodies goes back');
   stays.destroy();

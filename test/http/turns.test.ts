@@ -1,6 +1,6 @@
 // Turns under a driven clock: what a turn meets is begun in its first slice or waits, in order, a slice a turn.
 import t from 'tap';
-import { SLICE_MS, Turns } from '../../src/http/turns.ts';
+import { CROWDED_SLICE_MS, SLICE_MS, Turns } from '../../src/http/turns.ts';
 
 /** A loop that is turned by hand; each work takes `workMs`. */
 class Loop {
@@ -35,32 +35,47 @@ t.test('an ordinary turn does everything at once', async (t) => {
   for (let turn = 0; turn < 10; turn++) {
     for (let i = 0; i < 10; i++) loop.comes(10 * turn + i, SLICE_MS / 11);
     t.equal(loop.done.length, 10 * (turn + 1));
-    t.equal(loop.turns.waitingSinceMs, undefined);
+    t.equal(loop.turns.waiting, 0);
     t.notOk(loop.endTurn(), 'and the loop may sleep');
   }
 });
 
-t.test('a turn that meets a flood does a slice of it; the rest follows in order, a slice a turn', async (t) => {
+t.test('a turn that meets more than a slice does that; the rest follows in order, a slice a turn', async (t) => {
   const loop = new Loop();
-  const startMs = loop.nowMs;
-  for (let i = 0; i < 100; i++) loop.comes(i, 1);
+  for (let i = 0; i < 60; i++) loop.comes(i, 1);
   t.equal(loop.done.length, SLICE_MS, 'the first slice');
-  t.equal(loop.turns.waitingSinceMs, startMs + SLICE_MS);
+  t.equal(loop.turns.waiting, 60 - SLICE_MS);
   t.ok(loop.endTurn());
   t.equal(loop.done.length, SLICE_MS, 'and no more in this turn');
-  for (let i = 100; i < 103; i++) loop.comes(i, 1);
+  for (let i = 60; i < 63; i++) loop.comes(i, 1);
   t.equal(loop.done.length, SLICE_MS, 'who comes later is not served before');
   let turns = 1;
   while (loop.endTurn()) turns++;
-  t.equal(turns, Math.ceil((103 - SLICE_MS) / SLICE_MS));
+  t.equal(turns, Math.ceil((63 - SLICE_MS) / SLICE_MS));
   t.same(
     loop.done,
-    Array.from({ length: 103 }, (_, i) => i),
+    Array.from({ length: 63 }, (_, i) => i),
     'each once, in order',
   );
-  t.equal(loop.turns.waitingSinceMs, undefined);
-  loop.comes(103, 1);
-  t.equal(loop.done.length, 104, 'and then at once again');
+  t.equal(loop.turns.waiting, 0);
+  loop.comes(63, 1);
+  t.equal(loop.done.length, 64, 'and then at once again');
+});
+
+t.test('while a crowd waits slices are short, so that those behind it are heard soon', async (t) => {
+  const loop = new Loop();
+  for (let i = 0; i < 1_000; i++) loop.comes(i, 1);
+  loop.endTurn();
+  const lengths: number[] = [];
+  for (let before = loop.done.length; loop.turns.waiting > 0; before = loop.done.length) {
+    loop.endTurn();
+    lengths.push(loop.done.length - before);
+  }
+  t.equal(loop.done.length, 1_000);
+  const short = lengths.filter((length) => length === CROWDED_SLICE_MS).length;
+  t.ok(short > 180, `${short} short slices`);
+  t.same(lengths.slice(0, short), new Array(short).fill(CROWDED_SLICE_MS), 'and longer ones when it has gone');
+  t.equal(lengths[short], SLICE_MS);
 });
 
 t.test('a work that is longer than a slice does not stop the others', async (t) => {
