@@ -37,8 +37,8 @@ export type ChildOptions = {
   /** Everything that the child prints, a line at a time; without it its standard error is ours. */
   onLine?: (line: string) => void;
   onMessage?: (message: unknown) => void;
-  /** It gives way to others on the processor. */
-  givesWay?: boolean;
+  /** It gives way to others on the processor: its nice value (give-way.ts). */
+  nice?: number;
   /** Turns the last words of a child that did not get ready into a sentence for people. */
   explain?: (lastLines: string[], exit: Exit) => string;
 };
@@ -63,7 +63,7 @@ export function forkChild(module: string, args: string[], options: ChildOptions)
     serialization: 'json',
     execArgv: [...process.execArgv, `--max-semi-space-size=${SEMI_SPACE_MB}`],
   });
-  if (options.givesWay && child.pid !== undefined) giveWay(child.pid);
+  if (options.nice !== undefined && child.pid !== undefined) giveWay(child.pid, options.nice);
   return watch(child, options);
 }
 

@@ -7,6 +7,7 @@ import { assetPath } from '../assets.ts';
 import type { Log } from '../log.ts';
 import { type Child, type Exit, forkChild, type OutputLines } from './child.ts';
 import type { ClickHouseServerOptions } from './clickhouse-server.ts';
+import { NICE } from './give-way.ts';
 
 /** Every running statement holds a thread of libuv's pool; the default of 4 is shared with file and name look-ups. */
 const ENGINE_THREADS = 16;
@@ -25,7 +26,7 @@ export function clickhouseUrl(options: { port: number; password: string }): stri
 export function launchClickHouse(options: ClickHouseProcessOptions): Child {
   const child = forkChild(assetPath('build/src/embedded/clickhouse-server-main.js'), [], {
     name: 'ClickHouse',
-    givesWay: true,
+    nice: NICE.clickhouse,
     env: { ...options.env, UV_THREADPOOL_SIZE: String(ENGINE_THREADS) },
     onLine: (line) => options.log.debug({ line }, 'clickhouse.said'),
     whenReady: (_process, lines) => whenReadyLine(lines),

@@ -22,6 +22,7 @@ import { MetricsServer } from '../metrics-server.ts';
 import { type Child, forkChild } from './child.ts';
 import { clickhouseUrl, launchClickHouse } from './clickhouse-process.ts';
 import { freePort, whyNotFree } from './free-port.ts';
+import { NICE } from './give-way.ts';
 import { WorkerHub, whenWorkerReady } from './ipc.ts';
 import { Keeper } from './keeper.ts';
 import { checkRedisProgram, endLeftoverRedis, launchRedis, redisUrl } from './redis-server.ts';
@@ -183,7 +184,7 @@ export class Supervisor {
     const launch = () =>
       forkChild(assetPath('build/src/cli.js'), [command], {
         name,
-        givesWay: command === 'pipelines',
+        ...(command === 'pipelines' ? { nice: NICE.pipelines } : {}),
         env: environmentWith(given),
         whenReady: whenWorkerReady,
         onMessage: (message) => this.#hub.receive({ name, send: (answer) => keeper.send(answer) }, message),
