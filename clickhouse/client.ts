@@ -165,8 +165,8 @@ function makeClient({ url, database }: ClickHouseOptions, timeoutSeconds: number
     log: { level: ClickHouseLogLevel.OFF },
     clickhouse_settings: {
       max_execution_time: timeoutSeconds,
-      // Counting by ranges of the primary key alone is wrong where rows of 1 MiB make granules of ten rows: 96 of 66 were
-      // counted in every third try, and never without it.
+      // Counting by ranges of the primary key alone is wrong in tables with projections (engine 26.7): 207 of 124 rows, in every other
+      // random table, of small rows and of large ones; never in tables without, and never without it.
       optimize_use_implicit_projections: 0,
       output_format_json_quote_64bit_integers: 0,
       // Errors come with a status instead of in the middle of rows.

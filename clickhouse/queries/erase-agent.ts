@@ -1,6 +1,7 @@
 // Takes everything of one agent out of the tables (spec 4.4, decisions 4): its events (and with them their audit entries), anomalies, deliveries, approvals, audit
 // entries that tell of it, and what the registry said of it. The bare `agent.deleted` stays, as does the registry's note that it is deleted.
-// Idempotent. Returns once no query sees the rows; their bytes go with the merges that follow.
+// Idempotent. Returns once no query sees the rows. Their bytes go with the merges that follow; those of events with `rewriteErased`, which
+// also gives the parts their projections back: until then a timeline reads such parts row by row, with the same result.
 // Before it: the tombstone is set and the streams have drained past it, so no row of the agent can come after.
 import type { ClickHouse } from '../client.ts';
 
@@ -17,4 +18,27 @@ export async function eraseAgent(clickhouse: ClickHouse, account: string, agentI
   for (const deletion of DELETIONS) {
     await clickhouse.command(deletion, { account, agent: agentId }, { lightweight_deletes_sync: '2' });
   }
+}
+
+/** What is to be done about erased rows of `events`: `masked`: there are parts that hold some; `running`: a rewrite or another mutation has not ended. */
+export async function erasedRows(clickhouse: ClickHouse): Promise<'none' | 'masked' | 'running'> {
+  const of = "database = currentDatabase() AND table = 'events'";
+  const [row] = await clickhouse.query<{ running: number; masked: number }>(
+    `SELECT (SELECT count() FROM system.mutations WHERE ${of} AND NOT is_done) AS running,
+       (SELECT count() FROM system.parts WHERE ${of} AND active AND has_lightweight_delete) AS masked`,
+  );
+  if (Number(row?.running ?? 0) > 0) return 'running';
+  return Number(row?.masked ?? 0) > 0 ? 'masked' : 'none';
+}
+
+/**
+ * Has ClickHouse rewrite the parts of `events` that hold erased rows, without them and with projections: about 4 µs of CPU a row. Returns at
+ * once. All in one statement, since projections that are made of rows with a mask hold the masked ones, too.
+ */
+export async function rewriteErased(clickhouse: ClickHouse): Promise<void> {
+  await clickhouse.command(
+    'ALTER TABLE events APPLY DELETED MASK, MATERIALIZE PROJECTION by_time, MATERIALIZE PROJECTION by_arrival',
+    {},
+    { mutations_sync: '0' },
+  );
 }

@@ -4,6 +4,7 @@
 //   drain    wait until all of them have been acknowledged up to there
 //   erase    delete the agent's rows, drop its parked entries and its approvals
 //   forget   the erasure and the agent's last sign of life; the tombstone stays
+//   rewrite  now and then, by whoever has the first shard: the parts that held the rows (erase-agent.ts)
 //
 // Invariant: when the rows are deleted nothing that was appended before the tombstone can still be inserted: it has been
 // acknowledged, and a late twin of an acknowledged insert is dropped by its token. What is appended after the tombstone, by a
@@ -12,7 +13,7 @@
 // Anything that fails is tried again at the next look; an erasure leaves its hash only when it is done.
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { blankIds } from '../../clickhouse/queries/chain-blocks.ts';
-import { eraseAgent } from '../../clickhouse/queries/erase-agent.ts';
+import { eraseAgent, erasedRows, rewriteErased } from '../../clickhouse/queries/erase-agent.ts';
 import { packAgent } from '../../src/audit/hash.ts';
 import type { Log } from '../../src/log.ts';
 import type { Commands } from '../../src/redis/client.ts';
@@ -31,6 +32,11 @@ type Chains = { flush(streams: readonly string[]): Promise<void> };
 /** A stream has to be acknowledged by a group up to `end`. */
 type Mark = { stream: string; group: string; end: string };
 
+/** Between two looks for parts to be rewritten. A rewrite reads and writes them whole, so erasures share one. */
+const REWRITE_LOOK_MS = 30_000;
+/** After a rewrite, so many times as long as it took: at most a twentieth of the time goes into them, however large the table is. */
+const REWRITE_PAUSE_FACTOR = 20;
+
 export type EraserOptions = {
   redis: Commands;
   keys: Keys;
@@ -45,6 +51,9 @@ export class Eraser {
   readonly #approvals: Approvals;
   readonly #marks = new Map<string, Mark[]>();
   #busy: Promise<void> | undefined;
+  /** Monotonic ms: not before this is it looked whether there is something to be rewritten. */
+  #rewriteAt = Number.NEGATIVE_INFINITY;
+  #rewritingSince: number | undefined;
 
   constructor(options: EraserOptions) {
     this.#options = options;
@@ -68,6 +77,28 @@ export class Eraser {
       } catch (error) {
         this.#options.log.warn({ err: error, shard }, 'erasure.failed');
       }
+    }
+    if (shards.includes(0)) await this.#rewrite();
+  }
+
+  async #rewrite(): Promise<void> {
+    const nowMs = performance.now();
+    if (nowMs < this.#rewriteAt) return;
+    this.#rewriteAt = nowMs + REWRITE_LOOK_MS;
+    const { clickhouse, log } = this.#options;
+    try {
+      const found = await erasedRows(clickhouse);
+      if (found === 'running') return;
+      if (this.#rewritingSince !== undefined) {
+        this.#rewriteAt = nowMs + REWRITE_PAUSE_FACTOR * (nowMs - this.#rewritingSince);
+        this.#rewritingSince = undefined;
+      } else if (found === 'masked') {
+        this.#rewritingSince = nowMs;
+        log.info({}, 'erasure.rewriting');
+        await rewriteErased(clickhouse);
+      }
+    } catch (error) {
+      log.warn({ err: error }, 'erasure.rewrite_failed');
     }
   }
 
