@@ -7,6 +7,7 @@
 import { gatehouse } from './contenders.ts';
 import { whenDrained } from './gauges.ts';
 import { HttpClient } from './http-client.ts';
+import { MB } from './memory-watch.ts';
 import { rssByPart } from './processes.ts';
 import { beginLine, hand, progress, type Row } from './report.ts';
 import { type BenchService, startBenchService } from './service.ts';
@@ -25,7 +26,6 @@ const STARTS = [
 const AGENT_COUNTS = [10, 1_000, 100_000];
 const ACCOUNT_COUNTS = [1, 100, 1_000];
 const AGENTS = 1_000;
-const MB = 1024 * 1024;
 
 type Sender = { agent: string; key: string };
 type Outcome = { turn: Turn; frontMb: number };
