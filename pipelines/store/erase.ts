@@ -13,7 +13,7 @@
 // Anything that fails is tried again at the next look; an erasure leaves its hash only when it is done.
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { blankIds } from '../../clickhouse/queries/chain-blocks.ts';
-import { eraseAgent, erasedRows, rewriteErased } from '../../clickhouse/queries/erase-agent.ts';
+import { eraseAgent, partsToRewrite, rewriteErased } from '../../clickhouse/queries/erase-agent.ts';
 import { packAgent } from '../../src/audit/hash.ts';
 import type { Log } from '../../src/log.ts';
 import type { Commands } from '../../src/redis/client.ts';
@@ -87,12 +87,12 @@ export class Eraser {
     this.#rewriteAt = nowMs + REWRITE_LOOK_MS;
     const { clickhouse, log } = this.#options;
     try {
-      const found = await erasedRows(clickhouse);
+      const found = await partsToRewrite(clickhouse);
       if (found === 'running') return;
       if (this.#rewritingSince !== undefined) {
         this.#rewriteAt = nowMs + REWRITE_PAUSE_FACTOR * (nowMs - this.#rewritingSince);
         this.#rewritingSince = undefined;
-      } else if (found === 'masked') {
+      } else if (found === 'some') {
         this.#rewritingSince = nowMs;
         log.info({}, 'erasure.rewriting');
         await rewriteErased(clickhouse);

@@ -16,7 +16,7 @@
 export const SLICE_MS = 20;
 /** While many wait: a tenth of what a refusal may take. */
 export const CROWDED_SLICE_MS = 5;
-/** So many are no ordinary load: what more than two slices bring. */
+/** So many waiting are no ordinary load. */
 const CROWD = 64;
 
 export type TurnsOptions = {
