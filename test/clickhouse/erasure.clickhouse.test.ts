@@ -9,7 +9,7 @@ import { listEvents } from '../../clickhouse/queries/list-events.ts';
 import { listTraces } from '../../clickhouse/queries/traces.ts';
 import { mintId } from '../../src/ids.ts';
 import { eventually } from '../streams/harness.ts';
-import { encodeRow, startClickHouse, type TestEvent } from '../support/clickhouse.ts';
+import { encodeRow, plainEvent, startClickHouse } from '../support/clickhouse.ts';
 
 const BASE = Date.UTC(2026, 10, 20, 12);
 const INSERTS = 3;
@@ -18,28 +18,14 @@ const EVENTS = 4_000;
 const account = mintId('account', BASE);
 const agents = Array.from({ length: 4 }, (_, i) => mintId('agent', BASE + i));
 
-function makeEvent(i: number): TestEvent {
-  const received = BASE + i;
-  return {
+function rowOf(i: number): Buffer {
+  const event = {
     account_id: account,
     agent_id: agents[i % agents.length]!,
-    id: mintId('event', received),
-    type: 'prompt',
+    received_at: BASE + i,
     trace_id: `trace-${i % 100}-${i % agents.length}`,
-    timestamp: received,
-    received_at: received,
-    payload: `{"n":${i}}`,
-    search_text: '',
-    outcome: 'allowed',
-    reason: '',
-    policy_id: '',
-    approval_id: '',
-    policy_result: '',
-    model: '',
-    token_count: null,
-    tokens_used: null,
-    request_id: '',
   };
+  return encodeRow(plainEvent(event));
 }
 
 async function seen(clickhouse: ClickHouse) {
@@ -62,7 +48,7 @@ t.test('nothing counts the events of an erased agent, whether its parts have bee
   const clickhouse = makeDatabase();
   await migrate(clickhouse, { retentionDays: 365 });
   for (let i = 0; i < INSERTS; i++) {
-    const rows = Array.from({ length: EVENTS }, (_, k) => encodeRow(makeEvent(i * EVENTS + k)));
+    const rows = Array.from({ length: EVENTS }, (_, k) => rowOf(i * EVENTS + k));
     await clickhouse.insertEvents(rows, `insert-${i}`);
   }
   const whole = INSERTS * EVENTS;

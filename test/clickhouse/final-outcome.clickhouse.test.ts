@@ -14,7 +14,7 @@ import { type EventFilter, listEvents } from '../../clickhouse/queries/list-even
 import { getTrace, listTraces } from '../../clickhouse/queries/traces.ts';
 import { OUTCOMES, type Outcome } from '../../schemas/common.ts';
 import { derivedId, mintId } from '../../src/ids.ts';
-import { encodeRow, startClickHouse, type TestEvent } from '../support/clickhouse.ts';
+import { encodeRow, plainEvent, startClickHouse, type TestEvent } from '../support/clickhouse.ts';
 
 const BASE = Date.UTC(2026, 10, 20, 12);
 const TRACES = 40;
@@ -42,7 +42,7 @@ function makeEvent(i: number): Known {
     matches: [{ name: 'a "b"' }],
     approval_id: approvalId,
   };
-  const event: TestEvent = {
+  const event = plainEvent({
     account_id: accounts[pick(4) === 0 ? 1 : 0]!,
     agent_id: agents[pick(3)]!,
     id,
@@ -51,17 +51,13 @@ function makeEvent(i: number): Known {
     timestamp: BASE - pick(50) * 1000,
     received_at: received,
     payload: `{"n":${i},"text":"${['alpha', 'beta'][pick(2)]}"}`,
-    search_text: '',
     outcome,
     reason: outcome === 'allowed' ? '' : 'policy',
     policy_id: outcome === 'allowed' ? '' : 'pol_1',
     approval_id: approvalId,
     policy_result: outcome === 'allowed' ? '' : JSON.stringify(result),
-    model: '',
-    token_count: null,
-    tokens_used: null,
     request_id: 'r',
-  };
+  });
   return { event, final: outcome === 'pending' && pick(3) === 0 ? OUTCOMES[pick(2)]! : outcome };
 }
 

@@ -7,8 +7,14 @@ import t from 'tap';
 import { ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
 import { migrate } from '../../clickhouse/migrate.ts';
 import { freePort } from '../../src/embedded/free-port.ts';
-import { mintId } from '../../src/ids.ts';
-import { type EngineProcess, encodeRow, forkEngine, makeFolder, type TestEvent } from '../support/clickhouse.ts';
+import {
+  type EngineProcess,
+  encodeRow,
+  forkEngine,
+  makeFolder,
+  plainEvent,
+  type TestEvent,
+} from '../support/clickhouse.ts';
 
 const RETENTION = { retentionDays: 365 };
 
@@ -24,26 +30,14 @@ function plainClient(t: Parameters<typeof makeFolder>[0], url: string, more = {}
   return client;
 }
 
-const eventAt = (ms: number, payload = '{}'): TestEvent => ({
-  account_id: 'acc_00000000000000000000000000',
-  agent_id: 'agt_00000000000000000000000000',
-  id: mintId('event', ms),
-  type: 'custom',
-  trace_id: '',
-  timestamp: ms,
-  received_at: ms,
-  payload,
-  search_text: '',
-  outcome: 'allowed',
-  reason: '',
-  policy_id: '',
-  approval_id: '',
-  policy_result: '',
-  model: '',
-  token_count: null,
-  tokens_used: null,
-  request_id: 'r',
-});
+const eventAt = (ms: number, payload = '{}'): TestEvent =>
+  plainEvent({
+    account_id: 'acc_00000000000000000000000000',
+    agent_id: 'agt_00000000000000000000000000',
+    received_at: ms,
+    payload,
+    request_id: 'r',
+  });
 
 t.test('the ordinary client cannot tell the embedded engine from a server', async (t) => {
   const { url } = await ownEngine(t);

@@ -8,7 +8,7 @@ import type { Log } from '../../src/log.ts';
 import { type Commands, connectWriter, type RedisAddress, waitUntilReady } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
 import type { Append } from '../../src/streams/append.ts';
-import { encodeRow, type TestEvent } from '../support/clickhouse.ts';
+import { encodeRow, plainEvent, type TestEvent } from '../support/clickhouse.ts';
 import { patient } from '../support/redis.ts';
 
 export const silent: Log = {
@@ -52,27 +52,15 @@ export function makeEvent(
 ): { id: string; digest: EventDigest; row: Buffer } {
   const { digest: more, row: given, ...columns } = options;
   const now = columns.received_at ?? Date.now();
-  const event: TestEvent = {
+  const event = plainEvent({
     account_id: account,
     agent_id: agent,
-    id: mintId('event', now),
-    type: 'tool_call',
-    trace_id: '',
-    timestamp: now,
     received_at: now,
+    type: 'tool_call',
     payload: '{"tool":"search","query":"weather"}',
-    search_text: '',
-    outcome: 'allowed',
-    reason: '',
-    policy_id: '',
-    approval_id: '',
-    policy_result: '',
-    model: '',
-    token_count: null,
-    tokens_used: null,
     request_id: 'test',
     ...columns,
-  };
+  });
   const row = given ?? encodeRow(event);
   const digest: EventDigest = {
     account,

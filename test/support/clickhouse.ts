@@ -10,6 +10,7 @@ import { ClickHouse } from '../../clickhouse/client.ts';
 import { EVENT_ROW_COLUMNS } from '../../schemas/entry.ts';
 import { assetPath } from '../../src/assets.ts';
 import type { ClickHouseServerOptions } from '../../src/embedded/clickhouse-server.ts';
+import { mintId } from '../../src/ids.ts';
 
 export type TestClickHouse = { url: string; makeDatabase(options?: { queryTimeoutSeconds?: number }): ClickHouse };
 
@@ -109,6 +110,30 @@ export type TestEvent = {
   tokens_used: number | null;
   request_id: string;
 };
+
+/** An allowed event in which nothing stands but what is given; it happened when it arrived. */
+export function plainEvent(
+  given: Partial<TestEvent> & Pick<TestEvent, 'account_id' | 'agent_id' | 'received_at'>,
+): TestEvent {
+  return {
+    id: mintId('event', given.received_at),
+    type: 'custom',
+    trace_id: '',
+    timestamp: given.received_at,
+    payload: '{}',
+    search_text: '',
+    outcome: 'allowed',
+    reason: '',
+    policy_id: '',
+    approval_id: '',
+    policy_result: '',
+    model: '',
+    token_count: null,
+    tokens_used: null,
+    request_id: '',
+    ...given,
+  };
+}
 
 /** RowBinary, written plainly from the table's own definition: the service's encoder is tested against this one. */
 export function encodeRow(event: TestEvent): Buffer {
