@@ -37,7 +37,8 @@ export async function partsToRewrite(clickhouse: ClickHouse): Promise<'none' | '
 }
 
 /**
- * Has ClickHouse rewrite these parts, without erased rows and with projections: about 4 µs of CPU a row. Returns at once. All in one statement, since projections that are made of rows with a mask hold the masked ones, too.
+ * Has ClickHouse rewrite these parts, without erased rows and with projections: about 4 µs of CPU a row. Returns at once. All in one
+ * statement, since projections that are made of rows with a mask hold the masked ones, too.
  */
 export async function rewriteErased(clickhouse: ClickHouse): Promise<void> {
   await clickhouse.command(

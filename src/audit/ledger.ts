@@ -49,7 +49,6 @@ const WINDOW_ENTRIES = 8_192;
 /** Leaves held, whatever the chains say about their times. */
 const EXPECTED_MAX = 400_000;
 const STRAYS_MAX = 100_000;
-const STRAYS_AT_ONCE = 1_000;
 const GAPS_MAX = 100_000;
 /** Of an agent's missing entries so many are looked at one by one. */
 const GAP_KEPT_MAX = 200;
@@ -130,13 +129,9 @@ export class Ledger {
    * blocks before the chains were caught up with. It removes rows before ids, so a row that is there now has its id in its chain.
    */
   async forgetErased(): Promise<void> {
-    const keys = [...this.strays.keys()];
-    for (let i = 0; i < keys.length; i += STRAYS_AT_ONCE) {
-      const some = keys.slice(i, i + STRAYS_AT_ONCE);
-      const ids = some.map((key) => packId(this.strays.get(key)!.id));
-      const there = new Set((await this.#options.source.byId(ids)).map(({ id }) => id));
-      for (const key of some) if (!there.has(this.strays.get(key)!.id)) this.strays.delete(key);
-    }
+    const ids = [...this.strays.values()].map(({ id }) => packId(id));
+    const there = new Set((await this.#options.source.byId(ids)).map(({ id }) => id));
+    for (const [key, { id }] of this.strays) if (!there.has(id)) this.strays.delete(key);
   }
 
   /** Pulls blocks until the window is full. Returns where it ends. */
