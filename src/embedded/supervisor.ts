@@ -21,7 +21,7 @@ import type { Metrics } from '../metrics.ts';
 import { MetricsServer } from '../metrics-server.ts';
 import { type Child, forkChild } from './child.ts';
 import { clickhouseUrl, launchClickHouse } from './clickhouse-process.ts';
-import { freePort, whyNotFree } from './free-port.ts';
+import { freePort, onFreePort, whyNotFree } from './free-port.ts';
 import { NICE } from './give-way.ts';
 import { WorkerHub, whenWorkerReady } from './ipc.ts';
 import { Keeper } from './keeper.ts';
@@ -142,25 +142,29 @@ export class Supervisor {
     const folder = this.#state.folder('redis');
     await checkRedisProgram(env);
     await endLeftoverRedis(folder, this.#log);
-    const address = { port: await freePort(), password: this.#state.secret('redis') };
-    this.#config = { ...this.#config, redisUrl: redisUrl(address), redisCluster: false };
+    const password = this.#state.secret('redis');
     const { redisAppendfsync: appendfsync, redisMaxmemory: maxmemory } = this.#given;
     const log = this.#log.child({ part: 'redis' });
-    const launch = () => launchRedis({ folder, ...address, appendfsync, maxmemory, env, log });
-    await this.#keep(this.#engines, 'redis', launch);
+    await onFreePort((port) => {
+      this.#config = { ...this.#config, redisUrl: redisUrl({ port, password }), redisCluster: false };
+      const launch = () => launchRedis({ folder, port, password, appendfsync, maxmemory, env, log });
+      return this.#startEngine('redis', launch);
+    });
   }
 
   async #startClickHouse(): Promise<void> {
-    const server = {
+    const folder = {
       path: this.#state.folder('clickhouse'),
-      port: await freePort(),
       password: this.#state.secret('clickhouse'),
       memoryBytes: this.#given.clickhouseMemoryBytes,
     };
-    this.#config = { ...this.#config, clickhouseUrl: clickhouseUrl(server) };
     const log = this.#log.child({ part: 'clickhouse' });
-    const launch = () => launchClickHouse({ server, env: environmentWith(), log });
-    await this.#keep(this.#engines, 'clickhouse', launch);
+    await onFreePort((port) => {
+      const server = { ...folder, port };
+      this.#config = { ...this.#config, clickhouseUrl: clickhouseUrl(server) };
+      const launch = () => launchClickHouse({ server, env: environmentWith(), log });
+      return this.#startEngine('clickhouse', launch);
+    });
   }
 
   async #prepare(): Promise<void> {
@@ -211,8 +215,14 @@ export class Supervisor {
     );
   }
 
-  #keep(keepers: Keeper[], name: string, launch: () => Child): Promise<void> {
-    return this.#keeper(keepers, name, launch).start();
+  async #startEngine(name: string, launch: () => Child): Promise<void> {
+    const keeper = this.#keeper(this.#engines, name, launch);
+    try {
+      await keeper.start();
+    } catch (error) {
+      this.#engines = this.#engines.filter((each) => each !== keeper);
+      throw error;
+    }
   }
 
   #keeper(keepers: Keeper[], name: string, launch: () => Child, startMsMax?: number): Keeper {

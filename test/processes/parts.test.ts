@@ -1,14 +1,16 @@
 // What processes are made of, each alone: the data folder, a kept child, the order of parts, the metrics of several processes.
-import { fork } from 'node:child_process';
+import { execFile, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import net, { type AddressInfo } from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
+import { assetPath } from '../../src/assets.ts';
 import { type Child, ChildFailed, forkChild } from '../../src/embedded/child.ts';
-import { whyNotFree } from '../../src/embedded/free-port.ts';
+import { freePort, onFreePort, whyNotFree } from '../../src/embedded/free-port.ts';
 import { whenWorkerReady } from '../../src/embedded/ipc.ts';
 import { Keeper } from '../../src/embedded/keeper.ts';
 import { isAlive, StateDir } from '../../src/embedded/state-dir.ts';
@@ -89,6 +91,57 @@ t.test('a port that is listened on is not free', async (t) => {
   server.close();
   await once(server, 'close');
   t.equal(await whyNotFree('127.0.0.1', port), undefined);
+});
+
+function listenOn(port: number): Promise<net.Server> {
+  return new Promise((resolve, reject) => {
+    const server = net.createServer();
+    server.once('error', reject).listen({ port, host: '127.0.0.1' }, () => resolve(server));
+  });
+}
+
+t.test('a port that was taken between look and launch is given up for another', async (t) => {
+  const servers: net.Server[] = [];
+  t.teardown(() => servers.forEach((server) => void server.close()));
+  const launchOn = async (port: number) => {
+    if (servers.length < 2) servers.push(await listenOn(port)); // a stranger is faster, twice
+    const server = await listenOn(port);
+    servers.push(server);
+    return port;
+  };
+  const port = await onFreePort(launchOn);
+  t.equal(await whyNotFree('127.0.0.1', port), 'EADDRINUSE', 'ours listens there');
+  t.equal(servers.length, 3);
+
+  let launches = 0;
+  const always = onFreePort(async (port) => {
+    launches++;
+    servers.push(await listenOn(port));
+    await listenOn(port);
+  });
+  await t.rejects(always, { code: 'EADDRINUSE' }, 'somebody who is always faster');
+  t.equal(launches, 3);
+
+  launches = 0;
+  const broken = onFreePort(async () => {
+    launches++;
+    throw new Error('its folder is damaged');
+  });
+  await t.rejects(broken, { message: 'its folder is damaged' });
+  t.equal(launches, 1, 'what fails on a free port fails for another reason');
+});
+
+t.test('processes that run beside each other look for ports apart', async (t) => {
+  const script = `import { freePort } from ${JSON.stringify(assetPath('build/src/embedded/free-port.js'))};
+    console.log(await freePort(), await freePort(), await freePort());`;
+  const drawn = await Promise.all(
+    Array.from({ length: 6 }, async () => {
+      const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', script]);
+      return stdout.trim().split(' ');
+    }),
+  );
+  const ports = [...drawn.flat(), String(await freePort())];
+  t.equal(new Set(ports).size, 19);
 });
 
 const READY = `process.send({ kind: 'ready' }); process.on('disconnect', () => process.exit());`;

@@ -1,7 +1,7 @@
 // `gatehouse start` as a whole: started, started again, refused, its children killed one by one, killed itself, told to leave.
 
 import { once } from 'node:events';
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import net, { type AddressInfo } from 'node:net';
 import path from 'node:path';
@@ -148,6 +148,31 @@ t.test('a start that cannot be is refused with a sentence', async (t) => {
   const notFolder = path.join(service.dataDir, 'runtime.json', 'data');
   const unwritable = await refusedStart({ GATEHOUSE_DATA_DIR: notFolder, GATEHOUSE_PORT: '0' });
   t.match(unwritable, `gatehouse: cannot create the data folder ${notFolder} (ENOTDIR); GATEHOUSE_DATA_DIR names it.`);
+});
+
+/** Loaded into the supervisor: takes the second and the third port that it looks up the moment it has looked. */
+const FASTER_STRANGER = `
+import net from 'node:net';
+const listen = net.Server.prototype.listen;
+let looks = 0;
+if (process.argv[2] === 'start') {
+  net.Server.prototype.listen = function (options, ...rest) {
+    const isTaken = options?.exclusive && (++looks === 2 || looks === 3);
+    if (isTaken) this.once('close', () => listen.call(net.createServer().unref(), options));
+    return listen.call(this, options, ...rest);
+  };
+}`;
+
+t.test('engines whose ports were taken just after they were looked up start on others', async (t) => {
+  const file = path.join(await dataDirOf(t), 'faster-stranger.mjs');
+  writeFileSync(file, FASTER_STRANGER);
+  const service = await startService(t, { env: { NODE_OPTIONS: `--import ${file}` } });
+  t.equal((await call(service, 'GET', '/v1/agents')).status, 200);
+  const names = (await service.children()).map(({ name }) => name);
+  t.same(names.sort(), ['clickhouse', 'front-1', 'pipelines', 'redis'], 'each once');
+  const { redisUrl, clickhouseUrl } = await service.addresses();
+  const [own, redis, clickhouse] = [service.url, redisUrl, clickhouseUrl].map((url) => Number(new URL(url).port));
+  t.ok(redis! > own! + 2 && clickhouse! > own! + 2, "the two ports behind the public one are the stranger's");
 });
 
 t.test('whatever child is killed comes back, the others go on, and no acknowledged event is lost', async (t) => {

@@ -135,9 +135,9 @@ async function formCluster(hosts: readonly string[]): Promise<void> {
 }
 
 async function freePort(): Promise<number> {
-  // Below the ephemeral range, with room for the bus port of a Cluster node (port + 10000).
+  // Below the ports of the embedded engines (free-port.ts). The bus of a Cluster node lies 10,000 above, among them.
   for (;;) {
-    const port = 12_000 + Math.floor(Math.random() * 10_000);
+    const port = 12_000 + Math.floor(Math.random() * 8_000);
     const server = net.createServer();
     const free = await new Promise<boolean>((resolve) => {
       server.once('error', () => resolve(false));
