@@ -16,6 +16,8 @@
 -- A bloom filter finds a trace's granules: 15 ms instead of 170 with a trace_id column in a projection, 1,000,000 rows.
 -- Merges write their parts to the disk before the old ones go, which the embedded engine does within half a minute: else a power
 -- failure could take rows that had been synced when they were inserted. 5 % of all it costs.
+-- counts holds the totals that lists and the audit log answer: 12 ms for an account of 10 million rows, where reading a column of them took
+-- 37. It costs an insert 1 ms of CPU (of 18), a large one 0.9 us a row, and 0.05 bytes a row on disk.
 -- No setting may leave projections out of inserts: parts with and without them are never merged with each other.
 -- An erasure drops the projections of the parts that it touches, and they are made anew afterwards (queries/erase-agent.ts). With 'rebuild'
 -- the engine makes them with the erased rows in them (26.7, ClickHouse issue 111791): timelines and audit log went on counting these.
@@ -59,6 +61,11 @@ CREATE TABLE IF NOT EXISTS {{database}}.events{{on_cluster}}
     (
         SELECT account_id, received_at, id, agent_id, timestamp, outcome
         ORDER BY account_id, received_at, id
+    ),
+    PROJECTION counts
+    (
+        SELECT account_id, agent_id, type, outcome, count()
+        GROUP BY account_id, agent_id, type, outcome
     )
 )
 ENGINE = {{engine:MergeTree}}

@@ -14,6 +14,9 @@ const DELETIONS = [
   "DELETE FROM registry WHERE account_id = {account:String} AND kind = 'agent' AND id = {agent:String} AND record != ''",
 ];
 
+/** All that `events` has (001_events.sql). A DELETE drops them together, so one stands for all. */
+const PROJECTIONS = ['by_time', 'by_arrival', 'counts'] as const;
+
 export async function eraseAgent(clickhouse: ClickHouse, account: string, agentId: string): Promise<void> {
   for (const deletion of DELETIONS) {
     await clickhouse.command(deletion, { account, agent: agentId }, { lightweight_deletes_sync: '2' });
@@ -29,7 +32,7 @@ export async function partsToRewrite(clickhouse: ClickHouse): Promise<'none' | '
   const [row] = await clickhouse.query<{ running: number; parts: number }>(
     `SELECT (SELECT count() FROM system.mutations WHERE ${of} AND NOT is_done) AS running,
        (SELECT countIf(has_lightweight_delete OR rows > 0 AND name NOT IN
-          (SELECT parent_name FROM system.projection_parts WHERE ${of} AND active AND name = 'by_time'))
+          (SELECT parent_name FROM system.projection_parts WHERE ${of} AND active AND name = '${PROJECTIONS[0]}'))
         FROM system.parts WHERE ${of} AND active) AS parts`,
   );
   if (Number(row?.running ?? 0) > 0) return 'running';
@@ -42,7 +45,7 @@ export async function partsToRewrite(clickhouse: ClickHouse): Promise<'none' | '
  */
 export async function rewriteErased(clickhouse: ClickHouse): Promise<void> {
   await clickhouse.command(
-    'ALTER TABLE events APPLY DELETED MASK, MATERIALIZE PROJECTION by_time, MATERIALIZE PROJECTION by_arrival',
+    `ALTER TABLE events APPLY DELETED MASK, ${PROJECTIONS.map((name) => `MATERIALIZE PROJECTION ${name}`).join(', ')}`,
     {},
     { mutations_sync: '0' },
   );

@@ -1,6 +1,6 @@
 // Lists the audit log (GET /v1/audit-logs; spec 2.6, 4.14, decisions 8), newest first, totals exact.
 // Three sources, read as one: every event is an `event.submitted`; a blocked or pending one is a second entry; everything else lies in audit_log.
-// The first two are read off the event rows (projection by_arrival, then the page's rows by primary key), so they are there exactly when
+// The first two are read off the event rows (projection by_arrival, then the page's rows by primary key; totals from counts), so they are there exactly when
 // the event is, cost nothing at insert, and go with it when its agent is erased.
 import type { AuditLog } from '../../schemas/audit-log.ts';
 import { derivedId } from '../../src/ids.ts';
@@ -51,18 +51,19 @@ export async function listAuditLogs(
 ): Promise<{ logs: AuditLog[]; total: number }> {
   const { sources, params } = sourcesOf(account, page);
   if (sources.length === 0) return { logs: [], total: 0 };
-  const settings = { preferred_optimize_projection_name: 'by_arrival' };
+  const byArrival = { preferred_optimize_projection_name: 'by_arrival' };
+  const isKept = [page.from, page.to, page.resource_id].every((filter) => filter === undefined);
   const bounded = sources.map(({ keys }) => `SELECT * FROM (${keys} LIMIT {reach:UInt64})`).join(' UNION ALL ');
   const [keys, [counted]] = await Promise.all([
     clickhouse.query<EntryKey>(
       `SELECT * FROM (${bounded}) ORDER BY created_ms DESC, log_id DESC LIMIT {limit:UInt64} OFFSET {offset:UInt64}`,
       { ...params, reach: page.limit + page.offset, limit: page.limit, offset: page.offset },
-      { settings },
+      { settings: byArrival },
     ),
     clickhouse.query<{ total: number }>(
       `SELECT sum(n) AS total FROM (${sources.map(({ from }) => `SELECT count() AS n ${from}`).join(' UNION ALL ')})`,
       params,
-      { settings },
+      { settings: isKept ? { preferred_optimize_projection_name: 'counts' } : byArrival },
     ),
   ]);
   return { logs: await fillIn(clickhouse, account, keys), total: counted?.total ?? 0 };

@@ -1,6 +1,7 @@
 // Lists events of an agent, or of the whole account (GET /v1/agents/{id}/events, GET /v1/events; spec 4.6, decisions 5).
 // Newest first by `timestamp`, equal times by id; `total` counts all that match, exactly. Outcomes are final ones (final-outcome.ts).
-// An agent's list reads the primary key; the account's timeline the projection by_time; a search or a trace the events themselves, with their indexes.
+// An agent's list reads the primary key; the account's timeline the projection by_time; a search or a trace the events themselves, with their
+// indexes. Totals of agents, types and outcomes are read off the projection counts.
 import type { ClickHouseSettings } from '@clickhouse/client';
 import type { EventType, Outcome } from '../../schemas/common.ts';
 import type { ClickHouse, QueryOptions, QueryParams } from '../client.ts';
@@ -61,7 +62,7 @@ export async function listEvents(
     clickhouse.query<{ total: number }>(
       `SELECT sum(n) AS total FROM (${(filter?.parts ?? ['true']).map(count).join(' UNION ALL ')})`,
       where.params,
-      optionsOf(page),
+      optionsOf(page, countSettings(page)),
     ),
   ]);
   return {
@@ -113,8 +114,15 @@ function conditionsOf(account: string, filter: EventFilter): Conditions {
   return where.and(sql, params);
 }
 
-function optionsOf(page: EventPage): QueryOptions {
-  return { settings: settingsOf(page), ...(page.signal === undefined ? {} : { signal: page.signal }) };
+function optionsOf(page: EventPage, settings = settingsOf(page)): QueryOptions {
+  return { settings, ...(page.signal === undefined ? {} : { signal: page.signal }) };
+}
+
+/** The projection `counts` knows agents, types and outcomes; whatever else is asked for is counted where the page is read. */
+function countSettings(page: EventPage): ClickHouseSettings {
+  const { q, traceId, model, from, to } = page;
+  const isKept = [q, traceId, model, from, to].every((filter) => filter === undefined);
+  return isKept ? { preferred_optimize_projection_name: 'counts' } : settingsOf(page);
 }
 
 function settingsOf({ agentId, q, traceId }: EventFilter): ClickHouseSettings {

@@ -24,6 +24,7 @@ function rowOf(i: number): Buffer {
     agent_id: agents[i % agents.length]!,
     received_at: BASE + i,
     trace_id: `trace-${i % 100}-${i % agents.length}`,
+    outcome: i % 8 < 4 ? ('allowed' as const) : ('blocked' as const),
   };
   return encodeRow(plainEvent(event));
 }
@@ -33,7 +34,13 @@ async function seen(clickhouse: ClickHouse) {
   const timeline = await listEvents(clickhouse, account, page);
   const since = await listEvents(clickhouse, account, { ...page, from: BASE + EVENTS });
   const audit = await listAuditLogs(clickhouse, account, page);
+  const ofLast = await listEvents(clickhouse, account, { ...page, agentId: agents.at(-1)! });
+  const blocked = await listEvents(clickhouse, account, { ...page, outcome: 'blocked' });
+  const ofFirst = await listEvents(clickhouse, account, { ...page, agentId: agents[0]!, type: 'custom' });
   return {
+    ofFirst: ofFirst.total,
+    ofLast: ofLast.total,
+    blocked: blocked.total,
     timeline: timeline.total,
     items: timeline.items.length,
     since: since.total,
@@ -53,10 +60,13 @@ t.test('nothing counts the events of an erased agent, whether its parts have bee
   }
   const whole = INSERTS * EVENTS;
   const expected = (left: number) => ({
+    ofFirst: left === 1 ? whole / agents.length : 0,
+    ofLast: whole / agents.length,
+    blocked: (whole * left) / 2,
     timeline: whole * left,
     items: 50,
     since: (whole - EVENTS) * left,
-    audit: whole * left,
+    audit: whole * left * 1.5, // a blocked event has two entries
     logs: 50,
     traces: 100 * left,
   });
@@ -73,7 +83,7 @@ t.test('nothing counts the events of an erased agent, whether its parts have bee
   }
   // As a merge of two parts that lost theirs leaves it.
   await clickhouse.command(
-    'ALTER TABLE events CLEAR PROJECTION by_time, CLEAR PROJECTION by_arrival',
+    'ALTER TABLE events CLEAR PROJECTION by_time, CLEAR PROJECTION by_arrival, CLEAR PROJECTION counts',
     {},
     { mutations_sync: '2' },
   );
