@@ -106,9 +106,8 @@ export async function withFinalOutcomes(
 }
 
 function decidedRow(row: EventRow, outcome: Final): EventRow {
-  const reason = 'approval';
-  if (row.policy_result === '') return { ...row, outcome, reason };
+  if (row.policy_result === '') return { ...row, outcome };
   // Key by key as it was answered, but for what the decision changed.
-  const result = { ...(JSON.parse(row.policy_result) as object), outcome, reason };
-  return { ...row, outcome, reason, policy_result: JSON.stringify(result) };
+  const result = { ...(JSON.parse(row.policy_result) as object), outcome, reason: 'approval' };
+  return { ...row, outcome, policy_result: JSON.stringify(result) };
 }

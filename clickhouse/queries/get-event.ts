@@ -25,7 +25,7 @@ export async function getEvent(
       settings: { preferred_optimize_projection_name: 'by_arrival' },
     },
   );
-  const rows = await rowsByKey(clickhouse, account, keys, { payloads: true });
+  const rows = await rowsByKey(clickhouse, account, keys);
   const [row] = await withFinalOutcomes(clickhouse, account, { rows, settle });
   return row ?? null;
 }

@@ -6,7 +6,7 @@ import type { AuditLog } from '../../schemas/audit-log.ts';
 import { derivedId } from '../../src/ids.ts';
 import type { ClickHouse, QueryParams } from '../client.ts';
 import { Conditions, type Excluded, isoTime } from './conditions.ts';
-import { type EventRow, rowsByKey } from './event-rows.ts';
+import { type AuditedRow, auditedByKey } from './event-rows.ts';
 
 export type AuditFilter = Excluded & {
   action?: string | undefined;
@@ -144,7 +144,7 @@ async function fillIn(clickhouse: ClickHouse, account: string, keys: EntryKey[])
   );
   const recordedIds = keys.filter((key) => key.source === 'recorded');
   const [events, recorded] = await Promise.all([
-    rowsByKey(clickhouse, account, [...eventKeysOf.values()], { payloads: false }),
+    auditedByKey(clickhouse, account, [...eventKeysOf.values()]),
     fetchRecorded(clickhouse, account, recordedIds),
   ]);
   const eventById = new Map(events.map((row) => [row.id, row]));
@@ -180,12 +180,12 @@ function recordedEntry(row: RecordedRow): AuditLog {
   };
 }
 
-function submittedEntry(row: EventRow): AuditLog {
+function submittedEntry(row: AuditedRow): AuditLog {
   const details = { type: row.type, outcome: row.outcome, request_id: row.request_id };
   return eventEntry(row, { id: derivedId('auditLog', row.id), action: 'event.submitted', details });
 }
 
-function decidedEntry(row: EventRow): AuditLog {
+function decidedEntry(row: AuditedRow): AuditLog {
   const id = secondEntryId(row.id);
   const policy_id = row.policy_id === '' ? null : row.policy_id;
   const { approval_id, reason, request_id } = row;
@@ -194,7 +194,7 @@ function decidedEntry(row: EventRow): AuditLog {
     : eventEntry(row, { id, action: 'event.blocked', details: { policy_id, reason, request_id } });
 }
 
-function eventEntry(row: EventRow, { id, action, details }: Pick<AuditLog, 'id' | 'action' | 'details'>): AuditLog {
+function eventEntry(row: AuditedRow, { id, action, details }: Pick<AuditLog, 'id' | 'action' | 'details'>): AuditLog {
   return {
     id,
     action,

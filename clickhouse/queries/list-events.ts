@@ -56,9 +56,7 @@ export async function listEvents(
   const [rows, [counted]] = await Promise.all([
     isOneStep(page)
       ? wholeRows(clickhouse, page, matching)
-      : keysOf(clickhouse, page, matching).then((keys) =>
-          rowsByKey(clickhouse, account, keys, { payloads: true, signal: page.signal }),
-        ),
+      : keysOf(clickhouse, page, matching).then((keys) => rowsByKey(clickhouse, account, keys, page.signal)),
     clickhouse.query<{ total: number }>(
       `SELECT sum(n) AS total FROM (${(filter?.parts ?? ['true']).map(count).join(' UNION ALL ')})`,
       where.params,

@@ -94,7 +94,7 @@ export async function getTrace(
     keys.length > 0 && keys.length <= TRACE_EVENTS_MAX
       ? summed()
       : describeTraces(clickhouse, account, { wanted: keys.length > 0 ? [traceId] : [], excludeAgents, settle }),
-    rowsByKey(clickhouse, account, keys.slice(0, TRACE_EVENTS_MAX), { payloads: true }),
+    rowsByKey(clickhouse, account, keys.slice(0, TRACE_EVENTS_MAX)),
   ]);
   if (traces[0] === undefined) return null;
   return { trace: traces[0], events: await withFinalOutcomes(clickhouse, account, { rows, settle }) };

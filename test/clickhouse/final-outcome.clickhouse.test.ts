@@ -112,7 +112,8 @@ function expected(account: string, filter: EventFilter): Known[] {
     .sort((a, b) => b.event.timestamp - a.event.timestamp || (a.event.id < b.event.id ? 1 : -1));
 }
 
-const shown = (row: EventRow) => [row.id, row.outcome, row.reason];
+const answered = (result: string) => (result === '' ? '' : (JSON.parse(result) as { reason: string }).reason);
+const shown = (row: EventRow) => [row.id, row.outcome, answered(row.policy_result)];
 const reasonOf = ({ event, final }: Known) => (final === event.outcome ? event.reason : 'approval');
 
 const FILTERS: EventFilter[] = [
