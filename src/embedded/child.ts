@@ -52,6 +52,12 @@ const LAST_LINES = 30;
  * 64 a front held up to 334 MB under overload, and is no faster now that its bytes lie in slabs.
  */
 const SEMI_SPACE_MB = 32;
+/**
+ * The old generation is collected when it has grown by this share since the last time. Left to itself V8 lets it grow up to fourfold: a
+ * front that had met 100,000 agents held 330 MB, of which 79 were in use; so it holds 230, and an event costs the same.
+ */
+const HEAP_GROWS_PERCENT = 50;
+const HEAP = [`--max-semi-space-size=${SEMI_SPACE_MB}`, `--heap-growing-percent=${HEAP_GROWS_PERCENT}`];
 
 /** A Node process of this build, with an IPC channel: it leaves by itself when the supervisor is gone. */
 export function forkChild(module: string, args: string[], options: ChildOptions): Child {
@@ -61,7 +67,7 @@ export function forkChild(module: string, args: string[], options: ChildOptions)
     stdio: ['ignore', piped, piped, 'ipc'],
     detached: true,
     serialization: 'json',
-    execArgv: [...process.execArgv, `--max-semi-space-size=${SEMI_SPACE_MB}`],
+    execArgv: [...process.execArgv, ...HEAP],
   });
   if (options.nice !== undefined && child.pid !== undefined) giveWay(child.pid, options.nice);
   return watch(child, options);
