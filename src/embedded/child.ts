@@ -37,6 +37,8 @@ export type ChildOptions = {
   /** Everything that the child prints, a line at a time; without it its standard error is ours. */
   onLine?: (line: string) => void;
   onMessage?: (message: unknown) => void;
+  /** Settings of V8, as on Node's command line. */
+  v8?: readonly string[];
   /** It gives way to others on the processor: its nice value (give-way.ts). */
   nice?: number;
   /** Turns the last words of a child that did not get ready into a sentence for people. */
@@ -52,13 +54,6 @@ const LAST_LINES = 30;
  * 64 a front held up to 334 MB under overload, and is no faster now that its bytes lie in slabs.
  */
 const SEMI_SPACE_MB = 32;
-/**
- * The old generation is collected when it has grown by this share since the last time. Left to itself V8 lets it grow up to fourfold: a
- * front that had met 100,000 agents held 330 MB, of which 79 were in use; so it holds 230, and an event costs the same.
- */
-const HEAP_GROWS_PERCENT = 50;
-const HEAP = [`--max-semi-space-size=${SEMI_SPACE_MB}`, `--heap-growing-percent=${HEAP_GROWS_PERCENT}`];
-
 /** A Node process of this build, with an IPC channel: it leaves by itself when the supervisor is gone. */
 export function forkChild(module: string, args: string[], options: ChildOptions): Child {
   const piped = options.onLine ? 'pipe' : 'inherit';
@@ -67,7 +62,7 @@ export function forkChild(module: string, args: string[], options: ChildOptions)
     stdio: ['ignore', piped, piped, 'ipc'],
     detached: true,
     serialization: 'json',
-    execArgv: [...process.execArgv, ...HEAP],
+    execArgv: [...process.execArgv, `--max-semi-space-size=${SEMI_SPACE_MB}`, ...(options.v8 ?? [])],
   });
   if (options.nice !== undefined && child.pid !== undefined) giveWay(child.pid, options.nice);
   return watch(child, options);

@@ -40,6 +40,12 @@ export type PrepareStores = (config: Config, log: Log) => Promise<{ key?: string
 const GRACE_MS = { fronts: 12_000, pipelines: 6_000, engines: 6_000 };
 const WORKER_START_MS_MAX = 60_000;
 const KEY_FILE = 'admin-key';
+/**
+ * A front's old generation is collected when it has grown by half. Left to itself V8 lets it grow up to fourfold: a front that had met
+ * 100,000 agents held 330 MB, of which 79 were in use; so it holds 230, and an event costs the same. What the pipelines
+ * read is old before it goes: collected so often it cost them 3 us an event more.
+ */
+const FRONT_HEAP = ['--heap-growing-percent=50'];
 
 export class Supervisor {
   /** To be started in order. */
@@ -188,7 +194,7 @@ export class Supervisor {
     const launch = () =>
       forkChild(assetPath('build/src/cli.js'), [command], {
         name,
-        ...(command === 'pipelines' ? { nice: NICE.pipelines } : {}),
+        ...(command === 'pipelines' ? { nice: NICE.pipelines } : { v8: FRONT_HEAP }),
         env: environmentWith(given),
         whenReady: whenWorkerReady,
         onMessage: (message) => this.#hub.receive({ name, send: (answer) => keeper.send(answer) }, message),
