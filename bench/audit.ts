@@ -11,7 +11,7 @@
 import type { Test } from 'tap';
 import { makeBlock } from '../pipelines/store/chain.ts';
 import { EVENT_ROW_COLUMNS } from '../schemas/entry.ts';
-import { eventLeaf, genesis, packAgent, packId } from '../src/audit/hash.ts';
+import { genesis, packAgent } from '../src/audit/hash.ts';
 import { mintId } from '../src/ids.ts';
 import { type AuditWorld, makeAuditWorld, newAccount, newAgent, settle, submit } from '../test/audit/harness.ts';
 import { workHonestly } from '../test/audit/honest.ts';
@@ -157,7 +157,7 @@ function cost(): Row[] {
   const row = Buffer.alloc(500, 'x');
   const ids = Array.from({ length: COST_ROWS }, () => mintId('event', Date.now()));
   const make = () => {
-    const entries = ids.map((id) => ({ account, id: packId(id), agent, leaf: eventLeaf(row), atMs: 1 }));
+    const entries = ids.map((id) => ({ account, id, agent, row, atMs: 1 }));
     makeBlock(account, { n: 0, hash: genesis(account, 'events-0') }, entries);
   };
   make(); // as it is in a process that has been at it for a while

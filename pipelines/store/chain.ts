@@ -16,7 +16,7 @@
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { type ChainEnd, chainEnds } from '../../clickhouse/queries/chain-blocks.ts';
 import { CHAIN_FIELD, type ChainBlock, encodeBlocks, HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';
-import { genesis, link, MARKER_TAG, packMarker } from '../../src/audit/hash.ts';
+import { genesis, link, MARKER_TAG, packMarker, putEventLeaf, putId } from '../../src/audit/hash.ts';
 import { REGISTRY_CHAIN } from '../../src/audit/verify.ts';
 import { timeOfId } from '../../src/ids.ts';
 import { CHAIN_PENDING_MAX } from '../../src/limits.ts';
@@ -24,8 +24,14 @@ import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import type { Words } from '../../src/streams/consume.ts';
 
-/** What is to become an entry. `id` and `agent`: 128 bits each. `atMs`: when it arrived. */
-export type Chained = { account: string; id: Buffer; agent: Buffer; leaf: Buffer; atMs: number };
+/**
+ * What is to become an entry. `agent`: 128 bits; `id`: the text of one, or 128 bits. `row`: of an event, its leaf is made where it is
+ * written; of anything else the `leaf` itself. `atMs`: when it arrived.
+ */
+export type Chained = { account: string; id: string | Buffer; agent: Buffer; atMs: number } & (
+  | { row: Buffer; leaf?: undefined }
+  | { row?: undefined; leaf: Buffer }
+);
 
 export type ChainOptions = { redis: Commands; keys: Keys; clickhouse: ClickHouse };
 
@@ -170,9 +176,12 @@ export function makeBlock(account: string, head: Head, entries: readonly Chained
   // One piece of memory for the hash on its way: `head` keeps its own.
   const hash = Buffer.from(head.hash);
   for (const [i, entry] of entries.entries()) {
-    entry.leaf.copy(leaves, i * HASH_BYTES);
-    entry.agent.copy(agents, i * ID_BYTES);
-    entry.id.copy(ids, i * ID_BYTES);
+    const { id, agent, row, leaf } = entry;
+    if (row === undefined) leaves.set(leaf, i * HASH_BYTES);
+    else putEventLeaf(row, leaves, i * HASH_BYTES);
+    agents.set(agent, i * ID_BYTES);
+    if (typeof id === 'string') putId(id, ids, i * ID_BYTES);
+    else ids.set(id, i * ID_BYTES);
     fromMs = Math.min(fromMs, entry.atMs);
     lastMs = Math.max(lastMs, entry.atMs);
     link(hash, head.n + i + 1, packed, i, hash);

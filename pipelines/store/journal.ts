@@ -12,7 +12,7 @@ import { type ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
 import { agentOf } from '../../schemas/audit-log.ts';
 import { EntryFormatError } from '../../schemas/entry.ts';
 import { JOURNAL_FIELD, JOURNAL_VERSION, type JournalEntry, type JournalTable } from '../../schemas/journal.ts';
-import { auditLeaf, packAgent, packId } from '../../src/audit/hash.ts';
+import { auditLeaf, packAgent } from '../../src/audit/hash.ts';
 import { PARKED_ROWS_MAX } from '../../src/limits.ts';
 import type { Log } from '../../src/log.ts';
 import type { Metrics } from '../../src/metrics.ts';
@@ -123,7 +123,7 @@ function chainedEntries({ entry }: Change): Chained[] {
     const createdMs = Date.parse(log.created_at);
     return {
       account: entry.account,
-      id: packId(log.id),
+      id: log.id,
       agent: packAgent(agentOf(log, log.details)),
       leaf: auditLeaf({ ...log, details: JSON.stringify(log.details), createdMs }),
       atMs: createdMs,

@@ -32,7 +32,7 @@ import { type ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
 import { existingIds } from '../../clickhouse/queries/existing-ids.ts';
 import { insertTwins } from '../../clickhouse/queries/insert-twins.ts';
 import { ENTRY_FIELD, ENTRY_VERSION } from '../../schemas/entry.ts';
-import { eventLeaf, packAgent, packId } from '../../src/audit/hash.ts';
+import { packAgent } from '../../src/audit/hash.ts';
 import { PARKED_ROWS_MAX } from '../../src/limits.ts';
 import type { Log } from '../../src/log.ts';
 import type { Metrics } from '../../src/metrics.ts';
@@ -233,14 +233,15 @@ function livingRows(values: readonly Row[][], plan: Plan): Row[] {
 
 /** What the batch has stored, in the order of the stream. */
 function chainedRows(rows: readonly Row[], bad: readonly BadRow[]): Chained[] {
-  const refused = new Set(bad.map(({ row }) => row));
   const agents = new Map<string, Buffer>();
-  return rows.flatMap((row) => {
-    if (refused.has(row)) return [];
-    const { account, agent: name, id, receivedAt } = row.digest;
-    const agent = agents.get(name) ?? packAgent(name);
-    agents.set(name, agent);
-    return [{ account, id: packId(id), agent, leaf: eventLeaf(row.bytes), atMs: receivedAt }];
+  return without(rows, bad).map(({ digest, bytes }) => {
+    const { account, id, receivedAt } = digest;
+    let agent = agents.get(digest.agent);
+    if (agent === undefined) {
+      agent = packAgent(digest.agent);
+      agents.set(digest.agent, agent);
+    }
+    return { account, id, agent, row: bytes, atMs: receivedAt };
   });
 }
 

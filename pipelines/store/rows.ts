@@ -2,7 +2,7 @@
 // Invariant: rows keep the order of the stream, and every grouping of them depends on nothing but the rows themselves,
 // so that whoever forms the batch again forms the same inserts.
 // An entry whose digests do not fit its rows throws EntryFormatError.
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { EVENT_ROW_COLUMNS, type EventDigest, rowsOf } from '../../schemas/entry.ts';
 import { readEntry } from '../digests.ts';
 
@@ -79,7 +79,7 @@ export function monthOf(epochMs: number): number {
 
 /** Short hash of identities in their order. */
 export function hashOf(ids: Iterable<string>): string {
-  const hash = createHash('sha256');
-  for (const id of ids) hash.update(id).update('\n');
-  return hash.digest('base64url').slice(0, 22);
+  let text = '';
+  for (const id of ids) text += `${id}\n`;
+  return hash('sha256', text, 'base64url').slice(0, 22);
 }

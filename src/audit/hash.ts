@@ -54,6 +54,11 @@ export function eventLeaf(row: Buffer): Buffer {
   return sha256(row);
 }
 
+/** The same, written where it belongs. */
+export function putEventLeaf(row: Buffer, to: Buffer, at: number): void {
+  to.write(hash('sha256', row, 'binary'), at, HASH_BYTES, 'latin1');
+}
+
 export function auditLeaf(entry: AuditFields): Buffer {
   const { id, action, actor, resource_type, resource_id, details, createdMs } = entry;
   const pieces: Buffer[] = [Buffer.from([2])];
@@ -70,7 +75,14 @@ export function genesis(account: string, chain: string): Buffer {
   return sha256(Buffer.from(`\0${account}\n${chain}`));
 }
 
-const linkInput = Buffer.alloc(1 + HASH_BYTES + 8 + HASH_BYTES + ID_BYTES + TIME_BYTES, 1);
+const LINK_AT = {
+  previous: 1,
+  n: 1 + HASH_BYTES,
+  leaf: 9 + HASH_BYTES,
+  agent: 9 + 2 * HASH_BYTES,
+  time: 9 + 2 * HASH_BYTES + ID_BYTES,
+};
+const linkInput = Buffer.alloc(LINK_AT.time + TIME_BYTES, 1);
 
 type Packed = { leaves: Buffer; agents: Buffer; ids: Buffer };
 
@@ -82,12 +94,14 @@ export function link(
   i: number,
   to = Buffer.allocUnsafe(HASH_BYTES),
 ): Buffer {
-  previous.copy(linkInput, 1);
-  linkInput.writeUInt32BE(Math.floor(n / 2 ** 32), 1 + HASH_BYTES);
-  linkInput.writeUInt32BE(n % 2 ** 32, 5 + HASH_BYTES);
-  packed.leaves.copy(linkInput, 9 + HASH_BYTES, i * HASH_BYTES, (i + 1) * HASH_BYTES);
-  packed.agents.copy(linkInput, 9 + 2 * HASH_BYTES, i * ID_BYTES, (i + 1) * ID_BYTES);
-  packed.ids.copy(linkInput, 9 + 2 * HASH_BYTES + ID_BYTES, i * ID_BYTES, i * ID_BYTES + TIME_BYTES);
+  const { leaves, agents, ids } = packed;
+  // Byte by byte: calls that copy so little cost more than what they copy.
+  for (let k = 0; k < HASH_BYTES; k++) linkInput[LINK_AT.previous + k] = previous[k]!;
+  linkInput.writeUInt32BE(Math.floor(n / 2 ** 32), LINK_AT.n);
+  linkInput.writeUInt32BE(n % 2 ** 32, LINK_AT.n + 4);
+  for (let k = 0; k < HASH_BYTES; k++) linkInput[LINK_AT.leaf + k] = leaves[i * HASH_BYTES + k]!;
+  for (let k = 0; k < ID_BYTES; k++) linkInput[LINK_AT.agent + k] = agents[i * ID_BYTES + k]!;
+  for (let k = 0; k < TIME_BYTES; k++) linkInput[LINK_AT.time + k] = ids[i * ID_BYTES + k]!;
   to.write(hash('sha256', linkInput, 'binary'), 0, HASH_BYTES, 'latin1');
   return to;
 }
@@ -95,15 +109,20 @@ export function link(
 /** The 128 bits of an id. One that is not of our form becomes 128 bits of its hash: it can be found again, not read. */
 export function packId(id: string): Buffer {
   const packed = Buffer.allocUnsafe(ID_BYTES);
+  putId(id, packed, 0);
+  return packed;
+}
+
+/** The same, written where it belongs. */
+export function putId(id: string, to: Buffer, at: number): void {
   if (!WELL_FORMED.test(id)) {
-    sha256(Buffer.from(id)).copy(packed, 0, 0, ID_BYTES);
-    return packed;
+    sha256(Buffer.from(id)).copy(to, at, 0, ID_BYTES);
+    return;
   }
   // 10 characters are 50 bits, of which the first two are nought; then twice 8 characters, 40 bits each.
-  packed.writeUIntBE(numberOf(id, PREFIX_LENGTH, 10), 0, 6);
-  packed.writeUIntBE(numberOf(id, PREFIX_LENGTH + 10, 8), 6, 5);
-  packed.writeUIntBE(numberOf(id, PREFIX_LENGTH + 18, 8), 11, 5);
-  return packed;
+  to.writeUIntBE(numberOf(id, PREFIX_LENGTH, 10), at, 6);
+  to.writeUIntBE(numberOf(id, PREFIX_LENGTH + 10, 8), at + 6, 5);
+  to.writeUIntBE(numberOf(id, PREFIX_LENGTH + 18, 8), at + 11, 5);
 }
 
 export function unpackId(kind: IdKind, packed: Buffer): string {

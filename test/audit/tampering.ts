@@ -355,7 +355,10 @@ export function rewrite(trail: Trail, random: Random): void {
   rememberEnd(trail, chain);
 }
 
-function entriesOf(trail: Trail, chain: string): Chained[] {
+/** As they lie in the blocks. */
+type Packed = Extract<Chained, { leaf: Buffer }> & { id: Buffer };
+
+function entriesOf(trail: Trail, chain: string): Packed[] {
   return trail.blocks.get(chain)!.flatMap(({ account, count, leaves, agents, ids }) =>
     Array.from({ length: count }, (_, i) => {
       const id = Buffer.from(ids.subarray(i * ID_BYTES, (i + 1) * ID_BYTES));
