@@ -1,33 +1,58 @@
 #!lua
--- Takes places at the counter of a rate_limit policy: an exact sliding window out of 60 sub-buckets, counted conservatively.
--- KEYS[1] counter (hash sub-bucket number -> places taken in it), PEXPIRE a little over one window
--- ARGV[1] threshold   ARGV[2] window in ms   ARGV[3] places asked for   ARGV[4] '1': what is over takes a place, too
--- Result: {how many of the places asked for are within the threshold, first come first; epoch ms at which they were counted}.
+-- Takes places at counters of rate_limit policies: each an exact sliding window out of 60 sub-buckets, counted conservatively.
+-- KEYS counters: hash sub-bucket number -> places taken in it, `newest` -> the last of them, `sum` -> all places in it; PEXPIRE a little
+-- over one window
+-- ARGV four for each key: threshold   window in ms   places asked for   '1': what is over takes a place, too
+-- Result: for each key how many of the places asked for are within the threshold, first come first; then the epoch ms at which they
+-- were counted.
 -- Guarantees: never more than the threshold are granted in any window, by Redis's clock; a place frees at most 1/60 of the
 -- window late, since the oldest sub-bucket counts whole until it lies outside whole: sub-buckets b-60 to b are summed.
 -- The clock never runs backwards here: a step back of less than a window stays in the newest sub-bucket; after a longer one
 -- all places count as taken just now, so that the counter is right again one window later.
--- A Redis that is full refuses this script, and with it the event: nothing passes uncounted.
-local threshold, window, asked = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+-- Costs four commands while the newest sub-bucket is in use, however many there are: `sum` is kept, and what leaves the window is taken off it.
+-- A Redis that is full refuses this script, and with it the events: nothing passes uncounted.
 local time = redis.call('TIME')
-local bucket = math.floor((time[1] * 1000000 + time[2]) * 60 / (window * 1000))
-local kept = redis.call('HGETALL', KEYS[1])
-local newest = bucket
-for i = 1, #kept, 2 do newest = math.max(newest, tonumber(kept[i])) end
-local rebase = newest > bucket + 60
-if not rebase then bucket = newest end
+local us = time[1] * 1000000 + time[2]
 
-local taken, gone = 0, {}
-for i = 1, #kept, 2 do
-  if rebase or tonumber(kept[i]) >= bucket - 60 then taken = taken + tonumber(kept[i + 1]) end
-  if rebase or tonumber(kept[i]) < bucket - 60 then gone[#gone + 1] = kept[i] end
+local function field(number) return string.format('%.0f', number) end
+
+local function take(key, threshold, window, asked, isAllTaken)
+  local bucket = math.floor(us * 60 / (window * 1000))
+  local kept = redis.call('HMGET', key, 'newest', 'sum')
+  local newest = tonumber(kept[1]) or bucket
+  local taken, gone = tonumber(kept[2] or 0), {}
+  local rebase = newest > bucket + 60
+  if not rebase then bucket = math.max(bucket, newest) end
+  local isNew = not kept[1] or rebase or bucket - newest > 60
+  if isNew then
+    if not rebase then taken = 0 end
+  elseif bucket > newest then
+    local left = {}
+    for number = newest - 60, bucket - 61 do left[#left + 1] = field(number) end
+    for i, places in ipairs(redis.call('HMGET', key, unpack(left))) do
+      if places then
+        taken = taken - tonumber(places)
+        gone[#gone + 1] = left[i]
+      end
+    end
+  end
+  local granted = math.max(0, math.min(asked, threshold - taken))
+  local places = isAllTaken and asked or granted
+  if rebase then places = places + taken end
+  if places == 0 then return granted end
+  if isNew then redis.call('DEL', key) end
+  if #gone > 0 then redis.call('HDEL', key, unpack(gone)) end
+  redis.call('HINCRBY', key, field(bucket), field(places))
+  redis.call('HSET', key, 'newest', field(bucket), 'sum', field(rebase and places or taken + places))
+  -- From a sub-bucket's first place on: that outlives its last one's window.
+  if isNew or bucket > newest then redis.call('PEXPIRE', key, field(math.ceil(window * 61 / 60) + 1)) end
+  return granted
 end
-local granted = math.max(0, math.min(asked, threshold - taken))
-local places = ARGV[4] == '1' and asked or granted
-if rebase then places = places + taken end
-if places > 0 then
-  if #gone > 0 then redis.call('HDEL', KEYS[1], unpack(gone)) end
-  redis.call('HINCRBY', KEYS[1], string.format('%.0f', bucket), string.format('%.0f', places))
-  redis.call('PEXPIRE', KEYS[1], string.format('%.0f', math.ceil(window * 61 / 60) + 1))
+
+local result = {}
+for i = 1, #KEYS do
+  local at = 4 * (i - 1)
+  result[i] = take(KEYS[i], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), ARGV[at + 4] == '1')
 end
-return { granted, math.floor(time[1] * 1000 + time[2] / 1000) }
+result[#KEYS + 1] = math.floor(time[1] * 1000 + time[2] / 1000)
+return result

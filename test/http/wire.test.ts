@@ -4,7 +4,7 @@ import t from 'tap';
 import { BodyBudget } from '../../src/http/read-body.ts';
 import { get, KEYS, method, post, refusedAndLast, startServer, until, waiting } from '../support/door.ts';
 import { pause, RawConnection, rawExchange } from '../support/raw-http.ts';
-import { SEED } from '../support/seed.ts';
+import { randomFrom, SEED } from '../support/seed.ts';
 
 /** Requests with random damage; 100,000 were run once by hand. */
 const FUZZED = 2_000;
@@ -362,14 +362,4 @@ function mutated(text: string, random: () => number): string {
     else text = text.slice(0, at) + words[Math.floor(random() * words.length)]! + text.slice(at);
   }
   return text;
-}
-
-/** Mulberry32: the same numbers for the same seed. */
-function randomFrom(seed: number): () => number {
-  return () => {
-    seed = (seed + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(seed ^ (seed >>> 15), seed | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
 }

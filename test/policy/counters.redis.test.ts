@@ -3,11 +3,11 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import t from 'tap';
-import { type CounterCheck, Counters } from '../../src/policy/counters.ts';
+import { type CounterCheck, Counters, type Taken } from '../../src/policy/counters.ts';
 import { type Commands, connectCommands, RedisUnavailable, waitUntilReady } from '../../src/redis/client.ts';
 import { OwnTime } from '../support/own-time.ts';
 import { patient, startRedis } from '../support/redis.ts';
-import { SEED } from '../support/seed.ts';
+import { randomFrom, SEED } from '../support/seed.ts';
 
 const seed = SEED;
 t.comment(`seed ${seed}`);
@@ -61,6 +61,56 @@ t.test('any sequence of calls inside one window is counted like a plain number',
   t.pass();
 });
 
+t.test('many counters asked for at once are counted each by itself, whatever they share', async (t) => {
+  const ask = fc.record({
+    counter: fc.nat(150),
+    count: fc.integer({ min: 1, max: 4 }),
+  });
+  const rounds = fc.array(fc.array(ask, { minLength: 1, maxLength: 300, size: 'max' }), { minLength: 1, maxLength: 4 });
+  let run = 0;
+  await fc.assert(
+    fc.asyncProperty(rounds, async (asked) => {
+      run++;
+      const taken = new Map<number, number>();
+      for (const round of asked) {
+        const checks = round.map(({ counter, count }) => ({
+          key: `{many${run}-${counter % 3}}:rate:${counter}`,
+          threshold: 1 + (counter % 7),
+          windowMs: 60_000 + counter,
+          count,
+          takesPlaceWhenOver: counter % 2 === 0,
+        }));
+        const expected = round.map(({ counter, count }, i) => {
+          const before = taken.get(counter) ?? 0;
+          const granted = Math.max(0, Math.min(count, checks[i]!.threshold - before));
+          taken.set(counter, before + (checks[i]!.takesPlaceWhenOver ? count : granted));
+          return granted;
+        });
+        if (JSON.stringify(await take(checks)) !== JSON.stringify(expected)) return false;
+      }
+      return true;
+    }),
+    { seed, numRuns: 40 },
+  );
+  t.pass();
+});
+
+t.test('counters of one hash tag go in one call, so many at most that Redis is not held up', async (t) => {
+  const single = await startRedis(t, { single: true });
+  const own = patient(connectCommands(single.address));
+  t.teardown(() => own.disconnect());
+  await waitUntilReady(own, 60_000);
+  const mine = new Counters(own);
+  await mine.take([check()]); // the script is known from here on
+  const calls = async () =>
+    Number(/cmdstat_evalsha:calls=(\d+)/.exec((await own.call('INFO', 'commandstats')) as string)![1]);
+  const before = await calls();
+  const of = (tag: string, count: number) =>
+    Array.from({ length: count }, (_, i) => ({ ...check(), key: `{${tag}}:rate:${i}` }));
+  t.strictSame(new Set(await take([...of('p1', 120), ...of('p2', 50), ...of('r1', 1)], mine)), new Set([1]));
+  t.equal((await calls()) - before, 3 + 1 + 1);
+});
+
 t.test('a place is free again one window later, at most a sixtieth late; what is over takes none', async (t) => {
   // All by Redis's clock, which counted: when an answer arrives is the machine's affair.
   const { refusedAt, startedAt, grantedAt } = await untilFree();
@@ -84,6 +134,34 @@ async function untilFree(): Promise<{ startedAt: number; refusedAt: number[]; gr
     if (refusedAt.length > 20 || tries === 20) return found;
   }
 }
+
+/** One counter with sub-buckets of 10 ms, of which the answer's time says exactly which one it was. */
+async function followed(random: () => number, ms: number): Promise<string[]> {
+  const windowMs = 600;
+  const one = check({ threshold: 1 + Math.floor(random() * 40), windowMs, takesPlaceWhenOver: random() < 0.5 });
+  const buckets = new Map<number, number>();
+  const wrong: string[] = [];
+  for (const until = performance.now() + ms; performance.now() < until; ) {
+    const count = 1 + Math.floor(random() * 5);
+    const [{ granted, atMs }] = (await counters.take([{ ...one, count }])) as [Taken];
+    const bucket = Math.floor((atMs * 60) / windowMs);
+    let taken = 0;
+    for (const [number, places] of buckets) if (number >= bucket - 60) taken += places;
+    const expected = Math.max(0, Math.min(count, one.threshold - taken));
+    if (granted !== expected) wrong.push(`${granted} of ${count} at ${atMs}, ${taken} taken of ${one.threshold}`);
+    buckets.set(bucket, (buckets.get(bucket) ?? 0) + (one.takesPlaceWhenOver ? count : expected));
+    const rest = random();
+    if (rest < 0.02) await sleep(500 + random() * 300);
+    else if (rest < 0.5) await sleep(random() * 60);
+  }
+  return wrong;
+}
+
+t.test('a counter that is used on and off counts what a plain list of all places says', async (t) => {
+  const random = randomFrom(seed);
+  const wrong = await Promise.all(Array.from({ length: 24 }, () => followed(random, 4_000)));
+  t.strictSame(wrong.flat(), []);
+});
 
 t.test('where every event counts, a limit stays reached while events keep coming', async (t) => {
   const one = check({ threshold: 2, windowMs: 1000, takesPlaceWhenOver: true });
@@ -145,7 +223,7 @@ t.test('a counter expires a little after its window', async (t) => {
 t.test('a clock that was set back takes all places as of now, and is right again a window later', async (t) => {
   const one = check({ threshold: 3, windowMs: 1000 });
   const ahead = Math.floor(((Date.now() + 3_600_000) * 60) / 1000);
-  await client.hset(one.key, String(ahead), '3');
+  await client.hset(one.key, String(ahead), '3', 'newest', String(ahead), 'sum', '3');
   t.strictSame(await take([one]), [0]);
   t.equal(await client.hexists(one.key, String(ahead)), 0);
   await sleep(1_100);

@@ -3,3 +3,13 @@
 const given = process.env.GATEHOUSE_TEST_SEED;
 
 export const SEED = given === 'random' ? Date.now() % 2 ** 31 : Number(given ?? 20_261_121);
+
+/** From 0 to below 1. Mulberry32: the same numbers for the same seed. */
+export function randomFrom(seed: number): () => number {
+  return () => {
+    seed = (seed + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(seed ^ (seed >>> 15), seed | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
