@@ -54,6 +54,7 @@ const LAST_LINES = 30;
  * 64 a front held up to 334 MB under overload, and is no faster now that its bytes lie in slabs.
  */
 const SEMI_SPACE_MB = 32;
+
 /** A Node process of this build, with an IPC channel: it leaves by itself when the supervisor is gone. */
 export function forkChild(module: string, args: string[], options: ChildOptions): Child {
   const piped = options.onLine ? 'pipe' : 'inherit';
