@@ -46,8 +46,14 @@ for (let i = 0; i < ALPHABET.length; i++) VALUE_OF[ALPHABET.charCodeAt(i)] = i;
 const WELL_FORMED = /^[a-z]{3}_[0-7][0-9abcdefghjkmnpqrstvwxyz]{25}$/;
 
 /** By way of a string: a Buffer straight from OpenSSL has memory of its own, and costs as much as the hash. */
+function putSha256(bytes: Buffer, to: Buffer, at: number): void {
+  to.write(hash('sha256', bytes, 'binary'), at, HASH_BYTES, 'latin1');
+}
+
 function sha256(bytes: Buffer): Buffer {
-  return Buffer.from(hash('sha256', bytes, 'binary'), 'latin1');
+  const digest = Buffer.allocUnsafe(HASH_BYTES);
+  putSha256(bytes, digest, 0);
+  return digest;
 }
 
 export function eventLeaf(row: Buffer): Buffer {
@@ -56,7 +62,7 @@ export function eventLeaf(row: Buffer): Buffer {
 
 /** The same, written where it belongs. */
 export function putEventLeaf(row: Buffer, to: Buffer, at: number): void {
-  to.write(hash('sha256', row, 'binary'), at, HASH_BYTES, 'latin1');
+  putSha256(row, to, at);
 }
 
 export function auditLeaf(entry: AuditFields): Buffer {
@@ -102,7 +108,7 @@ export function link(
   for (let k = 0; k < HASH_BYTES; k++) linkInput[LINK_AT.leaf + k] = leaves[i * HASH_BYTES + k]!;
   for (let k = 0; k < ID_BYTES; k++) linkInput[LINK_AT.agent + k] = agents[i * ID_BYTES + k]!;
   for (let k = 0; k < TIME_BYTES; k++) linkInput[LINK_AT.time + k] = ids[i * ID_BYTES + k]!;
-  to.write(hash('sha256', linkInput, 'binary'), 0, HASH_BYTES, 'latin1');
+  putSha256(linkInput, to, 0);
   return to;
 }
 
