@@ -22,6 +22,7 @@ import {
 import type { RowSource, SeenRow } from '../../src/audit/ledger.ts';
 import { REGISTRY_CHAIN, verifyChains } from '../../src/audit/verify.ts';
 import { mintId } from '../../src/ids.ts';
+import { randomFrom } from '../support/seed.ts';
 
 /** A row of a table: what is hashed, and by what it is found. */
 export type Row = { id: string; agent: string; atMs: number; bytes: Buffer; entry?: AuditFields };
@@ -36,19 +37,15 @@ export type Trail = {
 };
 
 export class Random {
-  #state: number;
+  readonly #next: () => number;
 
   constructor(seed: number) {
-    this.#state = seed >>> 0;
+    this.#next = randomFrom(seed);
   }
 
-  /** 0 to below `count`. mulberry32. */
+  /** 0 to below `count`. */
   below(count: number): number {
-    this.#state = (this.#state + 0x6d2b79f5) >>> 0;
-    let t = this.#state;
-    t = Math.imul(t ^ (t >>> 15), t | 1);
-    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-    return ((((t ^ (t >>> 14)) >>> 0) / 2 ** 32) * count) | 0;
+    return (this.#next() * count) | 0;
   }
 
   of<T>(some: readonly T[]): T {
