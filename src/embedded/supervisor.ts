@@ -159,14 +159,14 @@ export class Supervisor {
   }
 
   async #startClickHouse(): Promise<void> {
-    const folder = {
+    const settings = {
       path: this.#state.folder('clickhouse'),
       password: this.#state.secret('clickhouse'),
       memoryBytes: this.#given.clickhouseMemoryBytes,
     };
     const log = this.#log.child({ part: 'clickhouse' });
     await onFreePort((port) => {
-      const server = { ...folder, port };
+      const server = { ...settings, port };
       this.#config = { ...this.#config, clickhouseUrl: clickhouseUrl(server) };
       const launch = () => launchClickHouse({ server, env: environmentWith(), log });
       return this.#startEngine('clickhouse', launch);
