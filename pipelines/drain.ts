@@ -29,7 +29,8 @@ import type { Doorbell } from '../src/streams/doorbell.ts';
 import { type Lease, LeaseLost } from '../src/streams/lease.ts';
 import { compareIds } from '../src/streams/stream-id.ts';
 import type { Found, StreamEntry } from '../src/streams/window.ts';
-import type { Slots, Ticket } from './slots.ts';
+import type { Joint } from './joint.ts';
+import type { Load, Places, Ticket } from './slots.ts';
 
 const NOTHING: Found = { entries: [], isEnd: true };
 
@@ -47,6 +48,8 @@ export type Batch<T> = {
   suspect: boolean;
   /** An earlier try may have reached the other side, and nobody has heard what became of it. */
   tried: boolean;
+  /** At the first try: the others that have a place with it. */
+  joint: Joint<unknown> | undefined;
   /** Keeps another plan in the manifest. To be called before an effect that depends on it. */
   replan(plan: unknown): Promise<void>;
   /** Throws LeaseLost. To be called right before each effect. */
@@ -68,8 +71,8 @@ export interface Work<T> {
    * earlier owner left one. Whatever it throws is tried again.
    */
   hasEffect(values: readonly T[], plan?: unknown): boolean | Promise<boolean>;
-  /** JSON; the same for ever once it is in the manifest. */
-  plan(values: readonly T[]): Promise<unknown>;
+  /** JSON; the same for ever once it is in the manifest. `joint`: that of the batch. */
+  plan(values: readonly T[], joint?: Joint<unknown>): Promise<unknown>;
   /** Idempotent for the same batch and plan. Returns what cannot be processed. Whatever it throws is tried again. */
   apply(batch: Batch<T>): Promise<ParkedEntry[]>;
   /** After the ack: for metrics. */
@@ -83,7 +86,7 @@ export type DrainOptions<T> = {
   reader: StreamReader;
   lease: Lease;
   work: Work<T>;
-  slots: Slots;
+  slots: Places;
   /** Bytes after which a batch is full. */
   bytesMax: number;
   /** Between two batches of a stream lies this much at least: a lone event goes at once, under load batches grow this long. */
@@ -271,6 +274,9 @@ export class Drain<T> {
         // It may have grown while it waited.
         batch.last = taken.ids.at(-1)!;
         batch.suspect = taken.retried;
+        // What came in while the place was given may be old.
+        if (taken.retried) ticket.joint?.leave();
+        else batch.joint = ticket.joint;
         refused = await this.#apply(batch, taken, kept, ticket);
       } finally {
         ticket.giveBack();
@@ -292,15 +298,34 @@ export class Drain<T> {
       plan: undefined,
       suspect: taken.retried,
       tried: false,
+      joint: undefined,
       replan: () => Promise.resolve(),
       ensureHeld: () => this.#options.lease.ensureHeld(),
       writes: [],
     };
   }
 
-  /** Waits for a place among the inserts; a batch that may still grow does so meanwhile. */
+  #load(taken: Taken<T>, alone: boolean): Load {
+    const isFull = () => this.#full(taken);
+    return {
+      get alone() {
+        return alone || taken.retried;
+      },
+      get rows() {
+        return taken.rows;
+      },
+      get bytes() {
+        return taken.bytes;
+      },
+      get isFull() {
+        return isFull();
+      },
+    };
+  }
+
+  /** Waits for a place among the inserts; a batch that may still grow does so meanwhile, and may get it with others. */
   async #turn(taken: Taken<T>, mayGrow: boolean): Promise<Ticket> {
-    const ticket = this.#options.slots.queue();
+    const ticket = this.#options.slots.queue(this.#load(taken, !mayGrow));
     try {
       while (!ticket.granted) {
         const grows = mayGrow && !this.#full(taken);
@@ -321,7 +346,7 @@ export class Drain<T> {
     const entries = taken.ids.length;
     const startedAt = performance.now() - (kept?.ageMs ?? 0);
     batch.tried = kept !== null;
-    batch.plan = kept?.manifest.plan ?? (await this.#patiently(() => work.plan(taken.values)));
+    batch.plan = kept?.manifest.plan ?? (await this.#patiently(() => work.plan(taken.values, batch.joint)));
     batch.replan = async (plan) => {
       batch.plan = plan;
       await this.#patiently(() =>
@@ -339,6 +364,7 @@ export class Drain<T> {
       } catch (error) {
         if (error instanceof LeaseLost || error instanceof Stopped) throw error;
         batch.tried = true;
+        batch.joint = undefined;
         this.#failingSince ??= performance.now();
         log.warn({ err: error, first: batch.first, last: batch.last, attempt }, 'batch.failed');
       } finally {

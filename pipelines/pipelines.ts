@@ -1,16 +1,18 @@
 // All pipelines of a process: members, leases, drains, erasure (composed here, started by the process's main).
 // Once a second: sign in, learn one's share, give up surplus streams, try for free ones, renew what is held.
 // Every stream of every group is a unit; a unit that is held has one drain. The drains know nothing of each other but the
-// places for inserts, of which there are INSERTS_AT_ONCE_MAX over all of them.
+// places for inserts, of which there are INSERTS_AT_ONCE_MAX over all of them; those of events leave together (departures.ts).
 // Invariant: a unit is drained only under its lease, and released only after its drain has ended.
 // Failure: a drain that breaks is logged, its lease is let go, and it is tried again a second later, here or elsewhere.
 // Redis away: drains wait; a Redis that does not answer at all for READER_STUCK_MS gets a new connection, and readiness fails.
 import { randomBytes } from 'node:crypto';
 import type { ClickHouse } from '../clickhouse/client.ts';
+import { isPlainTable } from '../clickhouse/queries/insert-twins.ts';
 import { ENTRY_FIELD } from '../schemas/entry.ts';
 import {
   DRAIN_STOP_MS,
   INSERT_BYTES_MAX,
+  INSERT_ROWS_MAX,
   INSERTS_AT_ONCE_MAX,
   LEASE_RENEW_MS,
   MEMBER_MS,
@@ -35,6 +37,7 @@ import { EventAlerts, SignalAlerts } from './alert/pipeline.ts';
 import { Teller } from './alert/tell.ts';
 import { AnomalyPipeline } from './anomaly/pipeline.ts';
 import { openApprovals } from './approval/open.ts';
+import { Departures } from './departures.ts';
 import { Drain, type Work } from './drain.ts';
 import { Slots } from './slots.ts';
 import { ChainFlusher } from './store/chain-flush.ts';
@@ -86,6 +89,9 @@ export class Pipelines {
   readonly #members: Members;
   readonly #chains: ChainFlusher;
   readonly #eraser: Eraser;
+  /** Events of several streams are one insert, once it is known that the table bears it (store/joint-insert.ts). */
+  readonly #departures: Departures;
+  #isPlainTable: boolean | undefined;
   readonly #slots = new Slots(INSERTS_AT_ONCE_MAX);
   /** Alerts write to Redis alone: they do not queue up behind inserts. */
   readonly #alertSlots = new Slots(ALERTS_AT_ONCE_MAX);
@@ -115,6 +121,13 @@ export class Pipelines {
     this.#chains = new ChainFlusher(options);
     this.#eraser = new Eraser({ ...options, chains: this.#chains });
     this.#doorbell = new Doorbell(options.redis);
+    this.#departures = new Departures({
+      atOnceMax: INSERTS_AT_ONCE_MAX,
+      lingerMs: options.lingerMs,
+      rowsMax: INSERT_ROWS_MAX,
+      bytesMax: INSERT_BYTES_MAX,
+      mayJoin: () => this.#isPlainTable ?? false,
+    });
   }
 
   /** Resolves after the first look; what is free is being drained then. */
@@ -191,6 +204,15 @@ export class Pipelines {
     void this.#eraser.look(shards);
     const stored = [...this.#held.keys()].filter(({ group }) => group === 'store');
     void this.#chains.look(stored.map(({ stream }) => stream));
+    if (stored.length > 1) void this.#learnTable();
+  }
+
+  async #learnTable(): Promise<void> {
+    try {
+      this.#isPlainTable ??= await isPlainTable(this.#options.clickhouse);
+    } catch {
+      // Until it is known every batch goes by itself.
+    }
   }
 
   /** Gives up what is over the share, and tries for what is under it. */
@@ -239,7 +261,7 @@ export class Pipelines {
       ),
       lease,
       work: unit.work,
-      slots: isAlert ? this.#alertSlots : this.#slots,
+      slots: isAlert ? this.#alertSlots : unit.share === 'store' ? this.#departures : this.#slots,
       doorbell: this.#doorbell,
       bytesMax: Math.min(INSERT_BYTES_MAX, this.#bytesMax(unit.share)),
       lingerMs: isAlert ? ALERT_LINGER_MS : lingerMs,

@@ -1,7 +1,23 @@
 // Places for inserts that run at once, over all streams of a process (between a batch and its insert).
 // First come, first served: a stream that has had its turn queues up behind the others, so a busy one cannot starve them.
 // Invariant: never more than `count` places are taken. A ticket that is given back before its turn frees nothing.
-export class Slots {
+import type { Joint } from './joint.ts';
+
+/** What waits for a place; it may grow meanwhile. */
+export type Load = {
+  readonly rows: number;
+  readonly bytes: number;
+  readonly isFull: boolean;
+  /** It goes with nobody. */
+  readonly alone: boolean;
+};
+
+export interface Places {
+  /** Queues up; `ticket.granted` tells, `ticket.turn` waits. Every ticket must be given back. */
+  queue(load: Load): Ticket;
+}
+
+export class Slots implements Places {
   #free: number;
   readonly #queue: Ticket[] = [];
 
@@ -9,7 +25,6 @@ export class Slots {
     this.#free = count;
   }
 
-  /** Queues up; `ticket.granted` tells, `ticket.turn` waits. Every ticket must be given back. */
   queue(): Ticket {
     const ticket = new Ticket(this.#giveBack);
     this.#queue.push(ticket);
@@ -34,6 +49,8 @@ export class Slots {
 export class Ticket {
   readonly turn: Promise<void>;
   granted = false;
+  /** Whoever got the place with others takes the step with them. */
+  joint?: Joint<unknown>;
   #resolve!: () => void;
   #returned = false;
   readonly #giveBack: (ticket: Ticket) => void;
@@ -45,8 +62,9 @@ export class Ticket {
     });
   }
 
-  grant(): void {
+  grant(joint?: Joint<unknown>): void {
     this.granted = true;
+    if (joint !== undefined) this.joint = joint;
     this.#resolve();
   }
 

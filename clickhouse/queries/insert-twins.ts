@@ -17,3 +17,12 @@ export async function insertTwins(clickhouse: ClickHouse, tokenPrefix: string): 
   );
   return { running: Number(row?.running ?? 0), tokensAreTrue: Number(row?.replicated ?? 0) > 0 };
 }
+
+/** Whether events lie in a plain table of one engine: what it has stored, it shows. Throws where there is no table. */
+export async function isPlainTable(clickhouse: ClickHouse): Promise<boolean> {
+  const [row] = await clickhouse.query<{ engine: string }>(
+    "SELECT engine FROM system.tables WHERE database = currentDatabase() AND name = 'events'",
+  );
+  if (row === undefined) throw new Error('there is no table events');
+  return row.engine === 'MergeTree';
+}

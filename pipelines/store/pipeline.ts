@@ -5,6 +5,7 @@
 //   suspect  old or taken apart before? ask ClickHouse which rows it has
 //   form     a row whose columns do not end where it ends is parked unsent
 //   insert   one insert a month of arrival, with a token; taken apart only if data is refused
+//            under load together with other streams' batches: one insert of all their rows (joint-insert.ts)
 //   chain    what was stored becomes the next entries of its accounts' audit chains     written by the ack (chain.ts)
 //   ack      parked rows, chains, acknowledgement, watermark, end of the manifest     (drain.ts)
 //
@@ -25,6 +26,7 @@
 //   events table (its views), should the kill have torn that.
 // - An engine killed between the token's log and the part knows a token whose rows it does not have. So where a try has ended
 //   without an answer, rows are asked for after the insert, and what is not there is inserted under another token (verify.ts).
+// - Inserted with others: the manifest names the joint's token, and whoever does not know how that insert ended claims it first.
 // - Data refused: the plan notes `split` before the first half is inserted, and whoever takes over asks first, too.
 // Parked rows are written with the ack in one step. Anything else that fails is tried again for ever: entries wait in the stream.
 
@@ -42,9 +44,11 @@ import type { ParkedEntry } from '../../src/streams/consume.ts';
 import { parkEntry } from '../../src/streams/dead.ts';
 import type { StreamEntry } from '../../src/streams/window.ts';
 import type { Batch, Decoded, Parked, Work } from '../drain.ts';
+import type { Joint } from '../joint.ts';
 import { deletedAgents } from '../tombstones.ts';
 import { type Chained, ChainWriter } from './chain.ts';
 import { type BadRow, insertRows, TableRefuses } from './insert.ts';
+import { claimToken, insertTogether, type JointPart } from './joint-insert.ts';
 import { byMonth, isWellFormed, type Row, readRows } from './rows.ts';
 import { insertLost } from './verify.ts';
 
@@ -58,6 +62,8 @@ type Plan = {
   erased: string[];
   /** Parts of the batch may have been inserted by themselves. */
   split?: true;
+  /** Token of the insert that holds this batch's rows and others'. */
+  joint?: string;
 };
 
 export type EventStoreOptions = { redis: Commands; keys: Keys; clickhouse: ClickHouse; metrics: Metrics; log: Log };
@@ -84,31 +90,53 @@ export class EventStore implements Work<Row[]> {
     return values.some((rows) => rows.length > 0);
   }
 
-  async plan(values: readonly Row[][]): Promise<Plan> {
+  async plan(values: readonly Row[][], joint?: Joint<unknown>): Promise<Plan> {
     const { redis, keys } = this.#options;
-    return {
-      erased: await deletedAgents(
-        redis,
-        keys,
-        values.flat().map((row) => row.digest),
-      ),
-    };
+    const digests = values.flat().map((row) => row.digest);
+    const erased = await deletedAgents(redis, keys, digests);
+    return joint === undefined ? { erased } : { erased, joint: joint.token };
   }
 
   async apply(batch: Batch<Row[]>): Promise<ParkedEntry[]> {
-    const plan = batch.plan as Plan;
-    const living = livingRows(batch.values, plan);
+    const living = livingRows(batch.values, batch.plan as Plan);
     const rows = living.filter((row) => isWellFormed(row.bytes));
     const bad = malformed(living, rows.length);
-    const existing = batch.suspect || plan.split ? await this.#existing(rows) : null;
+    if (!(await this.#insertedWithOthers(batch, rows))) bad.push(...(await this.#insertAlone(batch, rows)));
+    batch.writes = await this.#chain.extend(batch.stream, chainedRows(rows, bad));
+    return bad.map((one) => parkRow(one, batch));
+  }
+
+  /** The way of most batches under load. False: the manifest speaks of no other batch any more, and this one goes on by itself. */
+  async #insertedWithOthers(batch: Batch<Row[]>, rows: readonly Row[]): Promise<boolean> {
+    const { joint: token, ...alone } = batch.plan as Plan;
+    if (token === undefined) return false;
+    const insert = {
+      token,
+      insert: (some: readonly Row[], monthly: string) => this.#insert(batch, some, monthly),
+      isBadData,
+    };
+    const joint = batch.joint as Joint<JointPart> | undefined;
+    const part = { rows, ensureHeld: batch.ensureHeld };
+    const outcome = joint ? await joint.join(part, (parts) => insertTogether(parts, insert)) : 'unknown';
+    if (outcome === 'done') return true;
+    if (outcome === 'unknown' && !batch.suspect) {
+      const twins = (prefix: string) => insertTwins(this.#options.clickhouse, prefix);
+      await claimToken(rows, { ...insert, twins });
+    }
+    await batch.replan(outcome === 'alone' ? alone : { ...alone, split: true });
+    return false;
+  }
+
+  async #insertAlone(batch: Batch<Row[]>, rows: readonly Row[]): Promise<BadRow[]> {
+    const bad: BadRow[] = [];
+    const existing = batch.suspect || (batch.plan as Plan).split ? await this.#existing(rows) : null;
     for (const [month, same] of byMonth(rows)) {
       const tokenPrefix = `${batch.stream}:${batch.first}-${batch.last}:${month}`;
       const refused = await this.#insertRows(batch, same, { tokenPrefix, existing });
       bad.push(...refused);
       if (batch.tried) bad.push(...(await this.#insertLost(batch, without(same, refused), tokenPrefix)));
     }
-    batch.writes = await this.#chain.extend(batch.stream, chainedRows(rows, bad));
-    return bad.map((one) => parkRow(one, batch));
+    return bad;
   }
 
   #existing(rows: readonly Row[]): Promise<Set<string>> {
@@ -126,7 +154,7 @@ export class EventStore implements Work<Row[]> {
     return insertRows(rows, {
       ...how,
       insert: (part, token) => this.#insert(batch, part, token),
-      isBadData: (error) => error instanceof ClickHouseError && !error.canRetry,
+      isBadData,
       beforeSplit: () => this.#noteSplit(batch, batch.plan as Plan),
     });
   }
@@ -217,6 +245,8 @@ function runsOf(rows: readonly Row[]): Buffer[] {
   if (memory !== undefined) runs.push(Buffer.from(memory, start, end - start));
   return runs;
 }
+
+const isBadData = (error: unknown) => error instanceof ClickHouseError && !error.canRetry;
 
 function without(rows: readonly Row[], bad: readonly BadRow[]): readonly Row[] {
   if (bad.length === 0) return rows;

@@ -61,12 +61,18 @@ async function notThere(rows: readonly Row[], { existing }: VerifyOptions): Prom
   return rows.filter(({ digest }) => !there.has(digest.id));
 }
 
-/** Resolves once no insert of this batch is running. */
 async function tokensAreTrue({ twins, tokenPrefix }: VerifyOptions): Promise<boolean> {
+  return (await whenQuiet(tokenPrefix, twins)).tokensAreTrue;
+}
+
+/** Resolves once no insert under such a token is running, or none could be misleading. Throws StillInserting. */
+export async function whenQuiet(
+  tokenPrefix: string,
+  twins: (tokenPrefix: string) => Promise<InsertTwins>,
+): Promise<InsertTwins> {
   for (const until = performance.now() + WAIT_MS_MAX; performance.now() < until; await sleep(POLL_MS)) {
     const found = await twins(tokenPrefix);
-    if (found.tokensAreTrue) return true;
-    if (found.running === 0) return false;
+    if (found.tokensAreTrue || found.running === 0) return found;
   }
   throw new StillInserting(`inserts of ${tokenPrefix} are still running`);
 }

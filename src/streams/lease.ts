@@ -48,6 +48,7 @@ export class Lease {
 
   /** Right before a step outside Redis. Throws LeaseLost if the lease may be another's by now. */
   async ensureHeld(): Promise<void> {
+    if (this.#lost) throw this.lose();
     if (performance.now() - this.#confirmedAt > LEASE_MS - LEASE_MARGIN_MS) await this.renew();
   }
 

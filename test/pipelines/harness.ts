@@ -49,3 +49,8 @@ export async function startPipelines(t: Test, world: World, options: Partial<Pip
 export async function storedIds(clickhouse: ClickHouse): Promise<string[]> {
   return (await clickhouse.query<{ id: string }>('SELECT id FROM events ORDER BY id')).map(({ id }) => id);
 }
+
+/** A column that cannot be computed at insert for payloads that hold a word: ClickHouse refuses such rows as bad data. */
+export function pickyAbout(word: string): string {
+  return `ALTER TABLE events ADD COLUMN picky Int64 MATERIALIZED toInt64(if(position(payload, '${word}') > 0, 'x', '1'))`;
+}

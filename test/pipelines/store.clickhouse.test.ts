@@ -8,7 +8,7 @@ import { ReadBarrier } from '../../src/streams/read-barrier.ts';
 import { appendOf, eventually, freshAgent, makeEvent } from '../streams/harness.ts';
 import { startClickHouse } from '../support/clickhouse.ts';
 import { startRedis } from '../support/redis.ts';
-import { makeWorld, startPipelines, storedIds } from './harness.ts';
+import { makeWorld, pickyAbout, startPipelines, storedIds } from './harness.ts';
 
 const servers = { redis: await startRedis(t), clickhouse: await startClickHouse(t) };
 
@@ -108,11 +108,6 @@ t.test(
     t.ok(await eventually(() => pipelines.healthy().ok), 'healthy again');
   },
 );
-
-/** A column that cannot be computed at insert for payloads that hold a word: ClickHouse refuses such rows as bad data. */
-function pickyAbout(word: string): string {
-  return `ALTER TABLE events ADD COLUMN picky Int64 MATERIALIZED toInt64(if(position(payload, '${word}') > 0, 'x', '1'))`;
-}
 
 t.test('a re-queued entry whose events are stored already changes nothing', async (t) => {
   const world = await makeWorld(t, { ...servers, partitions: 1 });
