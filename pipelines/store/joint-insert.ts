@@ -6,6 +6,7 @@
 //   alone     nothing was sent, or ClickHouse refused the rows as they were sent: the batch takes the token out of its manifest and goes on
 //             as if it had been alone from the start
 //   unknown   no answer, a lease that ran out meanwhile, a new owner with an old manifest:
+//     ask       which rows are there? All of them, most often: then they are stored. Else
 //     claim     the batch sends its own rows under the joint's token. Now that token is known, and the joint insert, should it still be on
 //               its way, will be dropped; either it was first, or this was, or another batch's claim
 //     wait      an insert under that token that still runs may have logged it and not shown its rows yet: until none does

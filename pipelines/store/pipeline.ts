@@ -119,11 +119,17 @@ export class EventStore implements Work<Row[]> {
     const part = { rows, ensureHeld: batch.ensureHeld };
     const outcome = joint ? await joint.join(part, (parts) => insertTogether(parts, insert)) : 'unknown';
     if (outcome === 'done') return true;
-    if (outcome === 'unknown' && !batch.suspect) {
+    if (outcome === 'alone') {
+      await batch.replan(alone);
+      return false;
+    }
+    // Most often it was carried out.
+    if ((await this.#existing(rows)).size === rows.length) return true;
+    if (!batch.suspect) {
       const twins = (prefix: string) => insertTwins(this.#options.clickhouse, prefix);
       await claimToken(rows, { ...insert, twins });
     }
-    await batch.replan(outcome === 'alone' ? alone : { ...alone, split: true });
+    await batch.replan({ ...alone, split: true });
     return false;
   }
 
@@ -134,7 +140,9 @@ export class EventStore implements Work<Row[]> {
       const tokenPrefix = `${batch.stream}:${batch.first}-${batch.last}:${month}`;
       const refused = await this.#insertRows(batch, same, { tokenPrefix, existing });
       bad.push(...refused);
-      if (batch.tried) bad.push(...(await this.#insertLost(batch, without(same, refused), tokenPrefix)));
+      if (!batch.tried) continue;
+      const answered = without(same, refused).filter((row) => !existing?.has(row.digest.id));
+      bad.push(...(await this.#insertLost(batch, answered, tokenPrefix)));
     }
     return bad;
   }
