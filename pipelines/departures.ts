@@ -7,7 +7,11 @@
 //   taken              what comes waits for the next, and grows meanwhile
 //   enough for one     a full batch, or more than one insert may hold: goes beside the one that runs, `atOnceMax` at most
 //
-// Invariant: never more than `atOnceMax` companies are on their way; a company has its place until its last ticket is given back.
+//   a member is stuck  its company is no longer waited for after STUCK_MS: a shard of Redis that does not answer, or a statement that takes
+//                      its time, must not keep the streams of the others here. Each stream has one batch, which bounds them all
+//
+// Invariant: never more than `atOnceMax` companies are on their way, stuck ones aside; a company has its place until its last ticket is
+// given back.
 // First come, first served. A batch that must go alone (a retry, a recovery) has a place of its own, as everybody has where
 // `mayJoin` says no.
 import { Joint } from './joint.ts';
@@ -15,6 +19,8 @@ import { type Load, type Places, Ticket } from './slots.ts';
 
 /** Streams that came home together read their next batches one after the other; a few of them may have nothing to read. */
 const GATHER_MS = 50;
+/** Ten times what a large insert takes beside merges. */
+const STUCK_MS = 5_000;
 
 export type DeparturesOptions = {
   atOnceMax: number;
@@ -23,16 +29,18 @@ export type DeparturesOptions = {
   rowsMax: number;
   bytesMax: number;
   mayJoin: () => boolean;
+  /** For tests. */
+  stuckMs?: number;
 };
 
 type Waiting = { ticket: Ticket; load: Load; since: number };
-type Company = { members: number; joint?: Joint<unknown> };
+type Company = { members: number; leftAt: number; joint?: Joint<unknown> };
 
 export class Departures implements Places {
   readonly #options: DeparturesOptions;
   #waiting: Waiting[] = [];
-  readonly #companies = new Map<Ticket, Company>();
-  #running = 0;
+  readonly #companyOf = new Map<Ticket, Company>();
+  readonly #away = new Set<Company>();
   #cameHomeAt = Number.NEGATIVE_INFINITY;
   #lastMembers = 1;
   #timer: NodeJS.Timeout | undefined;
@@ -50,12 +58,12 @@ export class Departures implements Places {
 
   readonly #giveBack = (ticket: Ticket): void => {
     ticket.joint?.leave();
-    const company = this.#companies.get(ticket);
+    const company = this.#companyOf.get(ticket);
     if (company === undefined) this.#waiting = this.#waiting.filter((one) => one.ticket !== ticket);
     else {
-      this.#companies.delete(ticket);
+      this.#companyOf.delete(ticket);
       if (--company.members > 0) return;
-      this.#running--;
+      this.#away.delete(company);
       this.#cameHomeAt = performance.now();
     }
     this.#look();
@@ -63,18 +71,24 @@ export class Departures implements Places {
 
   #look(): void {
     clearTimeout(this.#timer);
-    while (this.#waiting.length > 0 && this.#running < this.#options.atOnceMax) {
+    while (this.#waiting.length > 0) {
       const { members, isEnough } = this.#nextCompany();
-      if (!isEnough) {
-        if (this.#running > 0) return;
-        const leftMs = this.#departsAt() - performance.now();
-        if (leftMs > 0) {
-          this.#timer = setTimeout(() => this.#look(), leftMs);
-          return;
-        }
+      const leavesAt = this.#placeAt(isEnough ? this.#options.atOnceMax : 1);
+      const leftMs = (isEnough ? leavesAt : Math.max(leavesAt, this.#departsAt())) - performance.now();
+      if (leftMs > 0) {
+        this.#timer = setTimeout(() => this.#look(), leftMs);
+        return;
       }
       this.#depart(members);
     }
+  }
+
+  /** When fewer than `places` companies are away that are not stuck, unless one comes home before; in the past: now. */
+  #placeAt(places: number): number {
+    const { stuckMs = STUCK_MS } = this.#options;
+    // In the order in which they left.
+    const stuckAt = [...this.#away].map(({ leftAt }) => leftAt + stuckMs);
+    return stuckAt[stuckAt.length - places] ?? Number.NEGATIVE_INFINITY;
   }
 
   /** Those in front that fit into one insert; enough: waiting for more of them has no use. */
@@ -102,14 +116,14 @@ export class Departures implements Places {
   }
 
   #depart(members: readonly Waiting[]): void {
-    const company: Company = { members: members.length };
+    const company: Company = { members: members.length, leftAt: performance.now() };
     if (members.length > 1) company.joint = new Joint(members.length);
     this.#lastMembers = members.length;
-    this.#running++;
+    this.#away.add(company);
     const gone = new Set(members);
     this.#waiting = this.#waiting.filter((one) => !gone.has(one));
     for (const { ticket } of members) {
-      this.#companies.set(ticket, company);
+      this.#companyOf.set(ticket, company);
       ticket.grant(company.joint);
     }
   }

@@ -120,6 +120,26 @@ t.test('a batch that must go alone has a place of its own, and so have all where
   t.equal(tickets[2]!.joint, undefined);
 });
 
+t.test('a company with a stuck member is waited for no longer than bearable', async (t) => {
+  const places = departures({ stuckMs: 200 });
+  const stuck = places.queue(load());
+  const full = places.queue(load({ isFull: true }));
+  const leftAt = performance.now();
+  const waiting = [places.queue(load()), places.queue(load())];
+  await sleep(100);
+  t.notOk(waiting[0]!.granted);
+  await Promise.all(waiting.map(({ turn }) => turn));
+  t.ok(performance.now() - leftAt >= 195, 'both places were taken by then');
+  t.equal(waiting[0]!.joint, waiting[1]!.joint);
+  stuck.giveBack();
+  full.giveBack();
+  const next = places.queue(load());
+  await sleep(20);
+  t.notOk(next.granted, 'the company that left last is still away');
+  for (const ticket of waiting) ticket.giveBack();
+  await next.turn;
+});
+
 t.test(
   'a ticket that is given back before its turn frees nothing, and its joint is broken if it had one',
   async (t) => {
