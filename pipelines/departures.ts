@@ -19,7 +19,7 @@ import { type Load, type Places, Ticket } from './slots.ts';
 
 /** Streams that came home together read their next batches one after the other; a few of them may have nothing to read. */
 const GATHER_MS = 50;
-/** Ten times what a large insert takes beside merges. */
+/** Many times what a large insert takes beside merges. */
 const STUCK_MS = 5_000;
 
 export type DeparturesOptions = {
@@ -33,7 +33,7 @@ export type DeparturesOptions = {
   stuckMs?: number;
 };
 
-type Waiting = { ticket: Ticket; load: Load; since: number };
+type Waiting = { ticket: Ticket; load: () => Load; since: number };
 type Company = { members: number; leftAt: number; joint?: Joint<unknown> };
 
 export class Departures implements Places {
@@ -49,7 +49,7 @@ export class Departures implements Places {
     this.#options = options;
   }
 
-  queue(load: Load): Ticket {
+  queue(load: () => Load): Ticket {
     const ticket = new Ticket(this.#giveBack);
     this.#waiting.push({ ticket, load, since: performance.now() });
     this.#look();
@@ -94,18 +94,20 @@ export class Departures implements Places {
   /** Those in front that fit into one insert; enough: waiting for more of them has no use. */
   #nextCompany(): { members: Waiting[]; isEnough: boolean } {
     const { rowsMax, bytesMax, mayJoin } = this.#options;
-    const [first, ...others] = this.#waiting as [Waiting, ...Waiting[]];
-    if (first.load.alone || !mayJoin()) return { members: [first], isEnough: true };
-    const members = [first];
-    let { rows, bytes } = first.load;
-    for (const one of others) {
-      if (one.load.alone) continue;
-      rows += one.load.rows;
-      bytes += one.load.bytes;
-      if (rows > rowsMax || bytes > bytesMax) return { members, isEnough: true };
+    const members: Waiting[] = [];
+    let [rows, bytes, isEnough] = [0, 0, false];
+    for (const one of this.#waiting) {
+      const load = one.load();
+      const goesAlone = load.alone || !mayJoin();
+      if (members.length === 0 && goesAlone) return { members: [one], isEnough: true };
+      if (goesAlone) continue;
+      rows += load.rows;
+      bytes += load.bytes;
+      if (members.length > 0 && (rows > rowsMax || bytes > bytesMax)) return { members, isEnough: true };
       members.push(one);
+      isEnough ||= load.isFull;
     }
-    return { members, isEnough: members.some(({ load }) => load.isFull) };
+    return { members, isEnough };
   }
 
   #departsAt(): number {

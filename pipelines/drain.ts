@@ -30,7 +30,7 @@ import { type Lease, LeaseLost } from '../src/streams/lease.ts';
 import { compareIds } from '../src/streams/stream-id.ts';
 import type { Found, StreamEntry } from '../src/streams/window.ts';
 import type { Joint } from './joint.ts';
-import type { Load, Places, Ticket } from './slots.ts';
+import type { Places, Ticket } from './slots.ts';
 
 const NOTHING: Found = { entries: [], isEnd: true };
 
@@ -305,27 +305,14 @@ export class Drain<T> {
     };
   }
 
-  #load(taken: Taken<T>, alone: boolean): Load {
-    const isFull = () => this.#full(taken);
-    return {
-      get alone() {
-        return alone || taken.retried;
-      },
-      get rows() {
-        return taken.rows;
-      },
-      get bytes() {
-        return taken.bytes;
-      },
-      get isFull() {
-        return isFull();
-      },
-    };
-  }
-
   /** Waits for a place among the inserts; a batch that may still grow does so meanwhile, and may get it with others. */
   async #turn(taken: Taken<T>, mayGrow: boolean): Promise<Ticket> {
-    const ticket = this.#options.slots.queue(this.#load(taken, !mayGrow));
+    const ticket = this.#options.slots.queue(() => ({
+      rows: taken.rows,
+      bytes: taken.bytes,
+      isFull: this.#full(taken),
+      alone: !mayGrow || taken.retried,
+    }));
     try {
       while (!ticket.granted) {
         const grows = mayGrow && !this.#full(taken);

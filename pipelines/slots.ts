@@ -3,18 +3,18 @@
 // Invariant: never more than `count` places are taken. A ticket that is given back before its turn frees nothing.
 import type { Joint } from './joint.ts';
 
-/** What waits for a place; it may grow meanwhile. */
+/** What waits for a place. */
 export type Load = {
-  readonly rows: number;
-  readonly bytes: number;
-  readonly isFull: boolean;
+  rows: number;
+  bytes: number;
+  isFull: boolean;
   /** It goes with nobody. */
-  readonly alone: boolean;
+  alone: boolean;
 };
 
 export interface Places {
-  /** Queues up; `ticket.granted` tells, `ticket.turn` waits. Every ticket must be given back. */
-  queue(load: Load): Ticket;
+  /** Queues up; `ticket.granted` tells, `ticket.turn` waits. Every ticket must be given back. `load`: it may grow meanwhile. */
+  queue(load: () => Load): Ticket;
 }
 
 export class Slots implements Places {

@@ -18,8 +18,8 @@ function departures(options: Partial<DeparturesOptions> = {}): Departures {
   });
 }
 
-function load(more: Partial<Load> = {}): Load {
-  return { rows: 10, bytes: 10, isFull: false, alone: false, ...more };
+function load(more: Partial<Load> = {}): () => Load {
+  return () => ({ rows: 10, bytes: 10, isFull: false, alone: false, ...more });
 }
 
 t.test('a lone batch goes at once, and alone', async (t) => {

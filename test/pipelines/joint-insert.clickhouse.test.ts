@@ -89,7 +89,7 @@ async function startOwners(
     bytesMax: INSERT_BYTES_MAX,
     mayJoin: () => true,
   });
-  const hold = [places, places].map((one) => one.queue({ rows: 0, bytes: 0, isFull: false, alone: true }));
+  const hold = [places, places].map((one) => one.queue(() => ({ rows: 0, bytes: 0, isFull: false, alone: true })));
   const store = new EventStore({
     ...world,
     redis,
