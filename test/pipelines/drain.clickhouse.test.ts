@@ -4,21 +4,15 @@ import { rmSync } from 'node:fs';
 import path from 'node:path';
 import t, { type Test } from 'tap';
 import { ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
-import { Drain } from '../../pipelines/drain.ts';
 import { Slots } from '../../pipelines/slots.ts';
-import { EventStore } from '../../pipelines/store/pipeline.ts';
 import { freePort } from '../../src/embedded/free-port.ts';
-import { Metrics } from '../../src/metrics.ts';
 import type { Commands } from '../../src/redis/client.ts';
-import { StreamReader } from '../../src/streams/consume.ts';
-import { Doorbell } from '../../src/streams/doorbell.ts';
 import { EVENT_GROUPS, ensureGroups } from '../../src/streams/groups.ts';
-import { acquireLease, LeaseLost } from '../../src/streams/lease.ts';
-import { positionOf } from '../../src/streams/read-barrier.ts';
-import { appendOf, eventually, freshAgent, makeEvent, silent } from '../streams/harness.ts';
+import { LeaseLost } from '../../src/streams/lease.ts';
+import { appendOf, freshAgent, makeEvent } from '../streams/harness.ts';
 import { type EngineProcess, forkEngine, makeFolder, startClickHouse } from '../support/clickhouse.ts';
 import { startRedis } from '../support/redis.ts';
-import { makeWorld, storedIds, type World } from './harness.ts';
+import { makeWorld, ownerOf, storedIds, type World, whenDrained } from './harness.ts';
 
 const servers = { redis: await startRedis(t), clickhouse: await startClickHouse(t), partitions: 1 };
 
@@ -35,38 +29,14 @@ async function appendMany(world: World, entries: number): Promise<string[]> {
   return ids.sort();
 }
 
-/** The owner of the stream from now on. */
-async function ownerOf(world: World): Promise<Drain<unknown>> {
-  const { redis, keys } = world;
-  const stream = keys.events(0);
-  const leaseKeys = { lease: keys.lease(stream, 'store'), fence: keys.fence(stream, 'store') };
-  const lease = (await acquireLease(redis, leaseKeys, { owner: 'owner', retake: true }))!;
-  const metrics = new Metrics({ processName: 'test' });
-  return new Drain<unknown>({
-    reader: new StreamReader({ redis, keys, stream, dead: keys.dead(0), group: 'store', groups: EVENT_GROUPS }, lease),
-    lease,
-    work: new EventStore({ ...world, metrics, log: silent }) as never,
-    slots: new Slots(1),
-    bytesMax: 32 * 1024 * 1024,
-    lingerMs: 20,
-    quietLingerMs: 20,
-    log: silent,
-    doorbell: new Doorbell(redis),
-    trim: () => Promise.resolve(true),
-  });
-}
+const aloneOf = async (world: World) => (await ownerOf(world, { slots: new Slots(1) })).drain;
 
 /** Runs an owner until everything is acknowledged. */
 async function drainAll(world: World): Promise<void> {
-  const drain = await ownerOf(world);
+  const drain = await aloneOf(world);
   const ended = drain.run();
-  const done = await eventually(async () => {
-    const { watermark, last } = await positionOf(world.redis, world.keys, world.keys.events(0), 'store');
-    return watermark === last && last !== '0-0';
-  });
-  drain.stop();
+  await whenDrained(world).finally(() => drain.stop());
   await ended;
-  if (!done) throw new Error('did not drain');
 }
 
 /** Of the reads of a stream's entries every so many-th fails, after it was carried out. */
@@ -111,7 +81,7 @@ t.test('where reads fail in between, nothing is skipped', async (t) => {
 t.test('where reads fail in between, the next owner makes the very same batch of a manifest', async (t) => {
   const world = await makeWorld(t, servers);
   const ids = await appendMany(world, 1_000);
-  const first = await ownerOf({ ...world, clickhouse: anotherClient(t, world) });
+  const first = await aloneOf({ ...world, clickhouse: anotherClient(t, world) });
   await t.rejects(first.run(), LeaseLost);
   t.same(await storedIds(world.clickhouse), ids, 'inserted and not acknowledged');
   await appendMany(world, 3);
@@ -183,7 +153,7 @@ for (const tears of [1, 2]) {
 t.test('the engine and the owner are killed between token and part: the next owner stores the rows', async (t) => {
   const world = await tornWorld(t, 1, () => new LeaseLost('gone with the engine'));
   const ids = await appendMany(world, 20);
-  await t.rejects((await ownerOf(world)).run(), LeaseLost);
+  await t.rejects((await aloneOf(world)).run(), LeaseLost);
   t.same(await storedIds(world.clickhouse), []);
   await drainAll(world);
   t.same(await storedIds(world.clickhouse), ids);

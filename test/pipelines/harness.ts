@@ -2,12 +2,21 @@
 import type { Test } from 'tap';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { migrate } from '../../clickhouse/migrate.ts';
+import { Drain } from '../../pipelines/drain.ts';
 import { Pipelines, type PipelinesOptions } from '../../pipelines/pipelines.ts';
+import type { Places } from '../../pipelines/slots.ts';
+import { EventStore } from '../../pipelines/store/pipeline.ts';
+import { INSERT_BYTES_MAX } from '../../src/limits.ts';
 import { type MetricName, Metrics } from '../../src/metrics.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import { Appender } from '../../src/streams/append.ts';
-import { connect, freshKeys, silent } from '../streams/harness.ts';
+import { StreamReader } from '../../src/streams/consume.ts';
+import { Doorbell } from '../../src/streams/doorbell.ts';
+import { EVENT_GROUPS } from '../../src/streams/groups.ts';
+import { acquireLease, type Lease } from '../../src/streams/lease.ts';
+import { positionOf } from '../../src/streams/read-barrier.ts';
+import { connect, eventually, freshKeys, silent } from '../streams/harness.ts';
 import type { TestClickHouse } from '../support/clickhouse.ts';
 import type { TestRedis } from '../support/redis.ts';
 
@@ -53,4 +62,43 @@ export async function storedIds(clickhouse: ClickHouse): Promise<string[]> {
 /** A column that cannot be computed at insert for payloads that hold a word: ClickHouse refuses such rows as bad data. */
 export function pickyAbout(word: string): string {
   return `ALTER TABLE events ADD COLUMN picky Int64 MATERIALIZED toInt64(if(position(payload, '${word}') > 0, 'x', '1'))`;
+}
+
+export type StoreOwner = { lease: Lease; drain: Drain<unknown> };
+
+/** The owner of an event stream from now on, for the store. */
+export async function ownerOf(
+  world: World,
+  { partition = 0, owner = 'owner', slots }: { partition?: number; owner?: string; slots: Places },
+): Promise<StoreOwner> {
+  const { redis, keys } = world;
+  const stream = keys.events(partition);
+  const leaseKeys = { lease: keys.lease(stream, 'store'), fence: keys.fence(stream, 'store') };
+  const lease = (await acquireLease(redis, leaseKeys, { owner, retake: true }))!;
+  const metrics = new Metrics({ processName: 'test' });
+  const drain = new Drain<unknown>({
+    reader: new StreamReader(
+      { redis, keys, stream, dead: keys.dead(partition), group: 'store', groups: EVENT_GROUPS },
+      lease,
+    ),
+    lease,
+    work: new EventStore({ ...world, metrics, log: silent }) as never,
+    slots,
+    bytesMax: INSERT_BYTES_MAX,
+    lingerMs: 20,
+    quietLingerMs: 20,
+    log: silent,
+    doorbell: new Doorbell(redis),
+    trim: () => Promise.resolve(true),
+  });
+  return { lease, drain };
+}
+
+/** Until the store has acknowledged everything in its stream. */
+export async function whenDrained(world: World, partition = 0): Promise<void> {
+  const done = await eventually(async () => {
+    const { watermark, last } = await positionOf(world.redis, world.keys, world.keys.events(partition), 'store');
+    return watermark === last && last !== '0-0';
+  });
+  if (!done) throw new Error(`partition ${partition} did not drain`);
 }

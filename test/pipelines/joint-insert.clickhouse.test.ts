@@ -3,22 +3,16 @@
 import t, { type Test } from 'tap';
 import { ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
 import { Departures } from '../../pipelines/departures.ts';
-import { Drain } from '../../pipelines/drain.ts';
 import { claimToken, insertTogether } from '../../pipelines/store/joint-insert.ts';
-import { EventStore } from '../../pipelines/store/pipeline.ts';
 import { INSERT_BYTES_MAX, INSERT_ROWS_MAX } from '../../src/limits.ts';
-import { Metrics } from '../../src/metrics.ts';
 import type { Commands } from '../../src/redis/client.ts';
-import { StreamReader } from '../../src/streams/consume.ts';
 import { DeadEntries } from '../../src/streams/dead.ts';
-import { Doorbell } from '../../src/streams/doorbell.ts';
 import { EVENT_GROUPS, ensureGroups } from '../../src/streams/groups.ts';
-import { acquireLease, type Lease, LeaseLost } from '../../src/streams/lease.ts';
-import { positionOf } from '../../src/streams/read-barrier.ts';
-import { appendOf, eventually, freshAgent, makeEvent, silent, type TestAgent } from '../streams/harness.ts';
+import { LeaseLost } from '../../src/streams/lease.ts';
+import { appendOf, eventually, freshAgent, makeEvent, type TestAgent } from '../streams/harness.ts';
 import { startClickHouse } from '../support/clickhouse.ts';
 import { startRedis } from '../support/redis.ts';
-import { makeWorld, pickyAbout, storedIds, type World } from './harness.ts';
+import { makeWorld, ownerOf, pickyAbout, type StoreOwner, storedIds, type World, whenDrained } from './harness.ts';
 
 const PARTITIONS = 3;
 const servers = { redis: await startRedis(t), clickhouse: await startClickHouse(t), partitions: PARTITIONS };
@@ -49,7 +43,7 @@ class Told extends ClickHouse {
   }
 }
 
-type Owner = { lease: Lease; drain: Drain<unknown>; ended: Promise<unknown> };
+type Owner = StoreOwner & { ended: Promise<unknown> };
 type Case = World & { told: Told; ids: string[]; agents: TestAgent[] };
 
 /** An agent for each partition, with five entries of three events. */
@@ -81,7 +75,6 @@ async function startOwners(
   world: Case,
   { name = 'one', partitions = [0, 1, 2], clickhouse = world.told as ClickHouse, redis = world.redis } = {},
 ): Promise<Owner[]> {
-  const { keys } = world;
   const places = new Departures({
     atOnceMax: 2,
     lingerMs: 20,
@@ -89,36 +82,13 @@ async function startOwners(
     bytesMax: INSERT_BYTES_MAX,
     mayJoin: () => true,
   });
-  const hold = [places, places].map((one) => one.queue(() => ({ rows: 0, bytes: 0, isFull: false, alone: true })));
-  const store = new EventStore({
-    ...world,
-    redis,
-    clickhouse,
-    metrics: new Metrics({ processName: 'test' }),
-    log: silent,
-  });
-  const doorbell = new Doorbell(world.redis);
+  const hold = Array.from({ length: 2 }, () => places.queue(() => ({ rows: 0, bytes: 0, isFull: false, alone: true })));
   const owners = await Promise.all(
     partitions.map(async (partition) => {
-      const stream = keys.events(partition);
-      const leaseKeys = { lease: keys.lease(stream, 'store'), fence: keys.fence(stream, 'store') };
-      const lease = (await acquireLease(world.redis, leaseKeys, { owner: name, retake: true }))!;
-      const reader = new StreamReader(
-        { redis: world.redis, keys, stream, dead: keys.dead(partition), group: 'store', groups: EVENT_GROUPS },
-        lease,
+      const { lease, drain } = await ownerOf(
+        { ...world, redis, clickhouse },
+        { partition, owner: name, slots: places },
       );
-      const drain = new Drain<unknown>({
-        reader,
-        lease,
-        work: store as never,
-        slots: places,
-        bytesMax: INSERT_BYTES_MAX,
-        lingerMs: 20,
-        quietLingerMs: 20,
-        log: silent,
-        doorbell,
-        trim: () => Promise.resolve(true),
-      });
       return { lease, drain, ended: drain.run().catch((error: unknown) => error) };
     }),
   );
@@ -128,14 +98,8 @@ async function startOwners(
   return owners;
 }
 
-async function isDrained(world: World, partition: number): Promise<boolean> {
-  const { watermark, last } = await positionOf(world.redis, world.keys, world.keys.events(partition), 'store');
-  return watermark === last && last !== '0-0';
-}
-
-async function whenDrained(world: World, partitions = [0, 1, 2]): Promise<void> {
-  for (const partition of partitions)
-    if (!(await eventually(() => isDrained(world, partition)))) throw new Error(`partition ${partition} did not drain`);
+async function whenAllDrained(world: World): Promise<void> {
+  for (let partition = 0; partition < PARTITIONS; partition++) await whenDrained(world, partition);
 }
 
 async function stop(owners: readonly Owner[]): Promise<unknown[]> {
@@ -157,7 +121,7 @@ const gone = () => new LeaseLost('gone');
 /** One process that loses no lease. */
 async function drainAll(t: Test, world: Case): Promise<void> {
   const owners = await startOwners(world);
-  await whenDrained(world);
+  await whenAllDrained(world);
   t.same(await stop(owners), [undefined, undefined, undefined]);
 }
 
@@ -235,7 +199,7 @@ for (const where of ['before', 'after'] as const) {
       t.type(plans[0], 'string', 'all manifests name the same insert');
       for (const partition of [2, 0, 1]) {
         const owners = await startOwners(world, { partitions: [partition], clickhouse: world.clickhouse });
-        await whenDrained(world, [partition]);
+        await whenDrained(world, partition);
         await stop(owners);
       }
       t.same(await storedIds(world.clickhouse), world.ids);
@@ -254,12 +218,12 @@ t.test(
       const stream = world.keys.events(1);
       await world.redis.del(world.keys.lease(stream, 'store'));
       others = await startOwners(world, { name: 'two', partitions: [1], clickhouse: world.clickhouse });
-      await whenDrained(world, [1]);
+      await whenDrained(world, 1);
       t.equal((await storedIds(world.clickhouse)).length, 15, 'its rows alone, under the token of all');
       owners[1]!.lease.lose();
     };
     owners = await startOwners(world);
-    await whenDrained(world);
+    await whenAllDrained(world);
     t.type((await stop(owners))[1], LeaseLost);
     await stop(others);
     t.same(await storedIds(world.clickhouse), world.ids);
@@ -302,7 +266,7 @@ t.test('a stream that cannot get on does not hold up the others', async (t) => {
     'two of three are stored while the third is asked about its agents',
   );
   held!();
-  await whenDrained(world);
+  await whenAllDrained(world);
   await stop(owners);
   t.same(await storedIds(world.clickhouse), world.ids);
 });
