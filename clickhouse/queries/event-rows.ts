@@ -1,7 +1,8 @@
 // Event rows as they come from ClickHouse and go into an answer. The payload is text from end to end: it is put into the answer, never parsed.
-// Lists work in two steps: which events (from a light projection or the primary key, without payloads), then these rows by primary key.
-// The first pages of an agent come in one (list-events.ts).
+// Lists work in two steps: the heads of a page's events (from a light projection or the primary key, without payloads), then the rest of
+// these rows by primary key. The first pages of an agent come in one (list-events.ts).
 import type { EventType, Outcome } from '../../schemas/common.ts';
+import { timeOfId } from '../../src/ids.ts';
 import type { ClickHouse } from '../client.ts';
 import { isoTime } from './conditions.ts';
 
@@ -33,11 +34,18 @@ export type EventKey = { agent_id: string; timestamp_ms: number; id: string };
 
 export const KEY_COLUMNS = 'agent_id, toUnixTimestamp64Milli(timestamp) AS timestamp_ms, id';
 
-const TIMES =
-  'toUnixTimestamp64Milli(timestamp) AS timestamp_ms, toUnixTimestamp64Milli(received_at) AS received_at_ms';
-/** Rows of a page lie in many granules, and there each column costs: a timeline of 50 events 57 ms with nine columns, 70 with thirteen. */
-export const ROW_COLUMNS = `id, agent_id, type, trace_id, ${TIMES}, payload, outcome, policy_result`;
-const AUDITED_COLUMNS = `id, agent_id, type, ${TIMES}, outcome, reason, policy_id, approval_id, request_id`;
+/** Its key, what else the projection by_time has of it, and the place in the table at which it was found. */
+export type EventHead = EventKey &
+  Pick<EventRow, 'type' | 'trace_id' | 'outcome'> & { part: string; part_offset: number };
+type EventRest = Pick<EventRow, 'id' | 'payload' | 'policy_result'>;
+
+/** Of a timeline these lie side by side. The rest lies in as many granules as agents, and there each column costs. */
+const OWN_COLUMNS = `${KEY_COLUMNS}, type, trace_id, outcome`;
+export const HEAD_COLUMNS = `${OWN_COLUMNS}, _part AS part, _part_offset AS part_offset`;
+const RECEIVED = 'toUnixTimestamp64Milli(received_at) AS received_at_ms';
+const REST_COLUMNS = 'id, payload, policy_result';
+export const ROW_COLUMNS = `${OWN_COLUMNS}, ${RECEIVED}, payload, policy_result`;
+const AUDITED_COLUMNS = `${KEY_COLUMNS}, type, ${RECEIVED}, outcome, reason, policy_id, approval_id, request_id`;
 
 /** Rows fetched at once: payloads of 1 MiB, escaped, stay under what the embedded engine answers in one piece. */
 export const ROWS_AT_ONCE = 100;
@@ -51,40 +59,74 @@ export class PageTooLarge extends Error {
 }
 
 /**
- * The rows of these keys, in their order. A row that has gone meanwhile (erased, expired) is left out.
+ * The rows of these heads, in their order. A row that has gone meanwhile (erased, expired) is left out.
  * Throws PageTooLarge before more than PAGE_PAYLOAD_MAX and one step of rows are held.
  */
-export async function rowsByKey(
+export async function completeRows(
   clickhouse: ClickHouse,
   account: string,
-  keys: readonly EventKey[],
+  heads: readonly EventHead[],
   signal?: AbortSignal,
 ): Promise<EventRow[]> {
   const rows: EventRow[] = [];
   let characters = 0;
-  for (let i = 0; i < keys.length; i += ROWS_AT_ONCE) {
-    const some = keys.slice(i, i + ROWS_AT_ONCE);
-    for (const row of await fetchRows<EventRow>(clickhouse, account, { keys: some, columns: ROW_COLUMNS, signal })) {
-      rows.push(row);
+  for (let i = 0; i < heads.length; i += ROWS_AT_ONCE) {
+    const some = heads.slice(i, i + ROWS_AT_ONCE);
+    const rest = await restOf(clickhouse, account, some, signal);
+    for (const { part, part_offset, ...head } of some) {
+      const row = rest.get(head.id);
+      if (row === undefined) continue;
+      // An id is minted with the very millisecond of arrival (src/ingest/ingest.ts).
+      rows.push({ ...head, ...row, received_at_ms: timeOfId(head.id) });
       characters += row.payload.length;
     }
     checkSize(characters);
   }
-  return inOrder(keys, rows);
+  return rows;
 }
 
-/** The same for the audit log. */
+/**
+ * By id. Looked for at their places: to find them by key costs as much again as to read them. A part that has been merged since
+ * is not there any more, and what was in it is then looked for by key.
+ */
+async function restOf(
+  clickhouse: ClickHouse,
+  account: string,
+  heads: readonly EventHead[],
+  signal?: AbortSignal,
+): Promise<Map<string, EventRest>> {
+  const placed = await clickhouse.query<EventRest>(
+    `SELECT ${REST_COLUMNS} FROM events
+     WHERE account_id = {account:String} AND _part IN {parts:Array(String)} AND _part_offset IN {offsets:Array(UInt64)}
+       AND id IN {ids:Array(String)}`,
+    {
+      account,
+      parts: [...new Set(heads.map((head) => head.part))],
+      offsets: heads.map((head) => head.part_offset),
+      ids: heads.map((head) => head.id),
+    },
+    { settings: { optimize_use_projections: 0 }, ...(signal === undefined ? {} : { signal }) },
+  );
+  const rest = new Map(placed.map((row) => [row.id, row]));
+  const moved = heads.filter((head) => !rest.has(head.id));
+  for (const row of await fetchRows<EventRest>(clickhouse, account, { keys: moved, columns: REST_COLUMNS, signal }))
+    rest.set(row.id, row);
+  return rest;
+}
+
+/** Undefined: it has gone meanwhile. */
+export async function rowByKey(clickhouse: ClickHouse, account: string, key: EventKey): Promise<EventRow | undefined> {
+  const [row] = await fetchRows<EventRow>(clickhouse, account, { keys: [key], columns: ROW_COLUMNS });
+  return row;
+}
+
+/** What the audit log tells of the events of these keys, in no order. */
 export async function auditedByKey(
   clickhouse: ClickHouse,
   account: string,
   keys: readonly EventKey[],
 ): Promise<AuditedRow[]> {
-  return inOrder(keys, await fetchRows<AuditedRow>(clickhouse, account, { keys, columns: AUDITED_COLUMNS }));
-}
-
-function inOrder<Row extends { id: string }>(keys: readonly EventKey[], rows: readonly Row[]): Row[] {
-  const byId = new Map(rows.map((row) => [row.id, row]));
-  return keys.flatMap((key) => byId.get(key.id) ?? []);
+  return fetchRows<AuditedRow>(clickhouse, account, { keys, columns: AUDITED_COLUMNS });
 }
 
 /** Throws PageTooLarge. */

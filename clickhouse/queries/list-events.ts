@@ -8,12 +8,12 @@ import type { ClickHouse, QueryOptions, QueryParams } from '../client.ts';
 import { Conditions, type Excluded } from './conditions.ts';
 import {
   checkSize,
-  type EventKey,
+  completeRows,
+  type EventHead,
   type EventRow,
-  KEY_COLUMNS,
+  HEAD_COLUMNS,
   ROW_COLUMNS,
   ROWS_AT_ONCE,
-  rowsByKey,
 } from './event-rows.ts';
 import { outcomeFilter, type Settling, withFinalOutcomes } from './final-outcome.ts';
 import { parseSearch, searchCondition } from './search.ts';
@@ -56,7 +56,7 @@ export async function listEvents(
   const [rows, [counted]] = await Promise.all([
     isOneStep(page)
       ? wholeRows(clickhouse, page, matching)
-      : keysOf(clickhouse, page, matching).then((keys) => rowsByKey(clickhouse, account, keys, page.signal)),
+      : headsOf(clickhouse, page, matching).then((heads) => completeRows(clickhouse, account, heads, page.signal)),
     clickhouse.query<{ total: number }>(
       `SELECT sum(n) AS total FROM (${(filter?.parts ?? ['true']).map(count).join(' UNION ALL ')})`,
       where.params,
@@ -81,8 +81,8 @@ async function wholeRows(clickhouse: ClickHouse, page: EventPage, matching: Matc
   return rows;
 }
 
-function keysOf(clickhouse: ClickHouse, page: EventPage, matching: Matching): Promise<EventKey[]> {
-  return queryPage<EventKey>(clickhouse, page, { columns: KEY_COLUMNS, matching });
+function headsOf(clickhouse: ClickHouse, page: EventPage, matching: Matching): Promise<EventHead[]> {
+  return queryPage<EventHead>(clickhouse, page, { columns: HEAD_COLUMNS, matching });
 }
 
 function queryPage<Row>(

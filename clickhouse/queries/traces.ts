@@ -1,10 +1,9 @@
 // Traces: events that share a trace_id, over all agents of an account (decisions 5). GET /v1/traces lists them, GET /v1/traces/{id} shows one.
 // The list is newest first by when a trace began (that never moves while it goes on), equal times by trace id; totals are exact.
-import type { EventType, Outcome } from '../../schemas/common.ts';
 import type { Trace } from '../../schemas/event.ts';
 import type { ClickHouse } from '../client.ts';
 import { Conditions, type Excluded, isoTime } from './conditions.ts';
-import { type EventKey, type EventRow, KEY_COLUMNS, rowsByKey } from './event-rows.ts';
+import { completeRows, type EventHead, type EventRow, HEAD_COLUMNS } from './event-rows.ts';
 import { type Settling, settleCounts, withFinalOutcomes } from './final-outcome.ts';
 
 /** Events that one trace is shown with; `event_count` says how many there are. */
@@ -68,7 +67,7 @@ export async function listTraces(
   };
 }
 
-type TraceKey = EventKey & { type: EventType; outcome: Outcome; tokens: number };
+type TraceHead = EventHead & { tokens: number };
 
 /** Null when the account has no event with this trace id. Events in time order, at most TRACE_EVENTS_MAX. */
 export async function getTrace(
@@ -78,41 +77,41 @@ export async function getTrace(
   { excludeAgents, settle }: Excluded & Settling = {},
 ): Promise<{ trace: Trace; events: EventRow[] } | null> {
   const where = new Conditions(account).equal('trace_id', traceId).exclude('agent_id', excludeAgents);
-  const keys = await clickhouse.query<TraceKey>(
-    `SELECT ${KEY_COLUMNS}, type, outcome, ifNull(tokens_used, 0) AS tokens FROM events WHERE ${where.sql}
+  const heads = await clickhouse.query<TraceHead>(
+    `SELECT ${HEAD_COLUMNS}, ifNull(tokens_used, 0) AS tokens FROM events WHERE ${where.sql}
      ORDER BY timestamp ASC, id ASC LIMIT ${TRACE_EVENTS_MAX + 1}`,
     where.params,
     { settings: { optimize_use_projections: 0 } },
   );
   // A trace that is shown whole has been read whole: no need to ask for its sums.
   const summed = async () => {
-    const trace = sumOf(traceId, keys);
+    const trace = sumOf(traceId, heads);
     await settleCounts(clickhouse, account, { traces: [trace], excludeAgents, settle });
     return [trace];
   };
   const [traces, rows] = await Promise.all([
-    keys.length > 0 && keys.length <= TRACE_EVENTS_MAX
+    heads.length > 0 && heads.length <= TRACE_EVENTS_MAX
       ? summed()
-      : describeTraces(clickhouse, account, { wanted: keys.length > 0 ? [traceId] : [], excludeAgents, settle }),
-    rowsByKey(clickhouse, account, keys.slice(0, TRACE_EVENTS_MAX)),
+      : describeTraces(clickhouse, account, { wanted: heads.length > 0 ? [traceId] : [], excludeAgents, settle }),
+    completeRows(clickhouse, account, heads.slice(0, TRACE_EVENTS_MAX)),
   ]);
   if (traces[0] === undefined) return null;
   return { trace: traces[0], events: await withFinalOutcomes(clickhouse, account, { rows, settle }) };
 }
 
-function sumOf(traceId: string, keys: readonly TraceKey[]): Trace {
-  const times = keys.map((key) => key.timestamp_ms);
+function sumOf(traceId: string, heads: readonly TraceHead[]): Trace {
+  const times = heads.map((head) => head.timestamp_ms);
   const counted = (values: string[]) =>
     [...new Set(values)].sort().map((value): [string, number] => [value, values.filter((v) => v === value).length]);
   return traceOf({
     trace_id: traceId,
     started_ms: Math.min(...times),
     ended_ms: Math.max(...times),
-    event_count: keys.length,
-    types: counted(keys.map((key) => key.type)),
-    outcome_counts: counted(keys.map((key) => key.outcome)),
-    agents: [...new Set(keys.map((key) => key.agent_id))].sort(),
-    tokens: keys.reduce((sum, key) => sum + key.tokens, 0),
+    event_count: heads.length,
+    types: counted(heads.map((head) => head.type)),
+    outcome_counts: counted(heads.map((head) => head.outcome)),
+    agents: [...new Set(heads.map((head) => head.agent_id))].sort(),
+    tokens: heads.reduce((sum, head) => sum + head.tokens, 0),
   });
 }
 
