@@ -1,6 +1,7 @@
 // Question: how long does an answer take at a tenth, a half and four fifths of what the machine can do?
-// Method: the maximum is found by a closed loop in the same run (64 connections for single events, 32 for batches of 100),
-// then an open loop sends at a fixed share of it, single and batch, in turns: latency counts from the moment a request was due.
+// Method: a closed loop in the same run (64 connections for single events, 32 for batches of 100) finds two maxima: what is taken in,
+// which grows the backlog and so lasts until its bound, and what is stored (its events by the time until all of them were), which lasts.
+// Then an open loop sends at a fixed share of each, single and batch, in turns: latency counts from the moment a request was due.
 // Five policies, full echo, the store running behind. What the generator itself adds shows in the same load on a bare echo
 // (JSON.parse and JSON.stringify), which stands beside: it ticks every millisecond and shares the machine's processors.
 import { type Contender, echoes, gatehouse } from './contenders.ts';
@@ -11,10 +12,13 @@ import { type BenchService, startBenchService } from './service.ts';
 import { makeAgents, setPolicies } from './setup.ts';
 import { median } from './statistics.ts';
 import { loadOf, OPEN_CONNECTIONS } from './sustained.ts';
-import { takeTurns } from './turns.ts';
+import { oneTurn } from './turns.ts';
 import { bodyOf, eventsPath, FIVE_POLICIES, KINDS, type Kind } from './workload.ts';
 
 const SHARES = [0.1, 0.5, 0.8];
+type Maximum = 'taken in' | 'stored';
+/** One row: so much of a maximum of a kind. */
+type Setting = { kind: Kind; of: Maximum; share: number; eventsPerSecond: number };
 const AGENTS = 64;
 /** The first part of a load: connections, caches, compiled code. */
 const WARM_SECONDS = 1;
@@ -26,34 +30,25 @@ export async function latency(options: { turns: number; seconds: number }): Prom
   try {
     const agents = await makeAgents(service, AGENTS);
     await setPolicies(service, FIVE_POLICIES);
-    const most = await maxima(service, agents, options);
-    const taken = new Map<string, Summary[]>();
+    const settings = await settingsFor(service, agents, options);
+    const taken = settings.map((): Summary[] => []);
     for (let turn = 1; turn <= options.turns; turn++) {
-      for (const kind of KINDS) {
-        for (const share of SHARES) {
-          const summary = await atShare(service, agents, kind, most.get(kind.kind)! * share, options.seconds);
-          const name = `${kind.kind} ${share}`;
-          taken.set(name, [...(taken.get(name) ?? []), summary]);
-          progress(
-            `turn ${turn}/${options.turns} ${kind.kind} at ${share * 100} %: p99 ${summary.p99Ms.toFixed(1)} ms`,
-          );
-        }
+      for (const [i, setting] of settings.entries()) {
+        const summary = await atRate(service, agents, setting, options.seconds);
+        taken[i]!.push(summary);
+        progress(`turn ${turn}/${options.turns} ${nameOf(setting)}: p99 ${summary.p99Ms.toFixed(1)} ms`);
       }
     }
     const rows: Row[] = [];
-    for (const kind of KINDS) {
-      for (const share of SHARES) {
-        const eventsPerSecond = most.get(kind.kind)! * share;
-        const control = await ofEcho(echo, kind, eventsPerSecond, options.seconds);
-        rows.push(rowOf(kind, share, eventsPerSecond, taken.get(`${kind.kind} ${share}`)!, control));
-      }
+    for (const [i, setting] of settings.entries()) {
+      rows.push(rowOf(setting, taken[i]!, await ofEcho(echo, setting, options.seconds)));
     }
     const question = 'how long does an answer take at a fixed rate of arrivals?';
     const command = `npm run bench -- latency --turns ${options.turns} --seconds ${options.seconds}`;
     const charts = KINDS.map(({ kind }) =>
       chartOf(
         kind,
-        rows.filter(({ load }) => load === kind),
+        rows.filter((row) => row['load'] === kind),
       ),
     );
     hand({ line: 'latency', question, command, rows, charts }, machine);
@@ -64,31 +59,48 @@ export async function latency(options: { turns: number; seconds: number }): Prom
   }
 }
 
-/** Events a second that a closed loop gets through, by kind. */
+async function settingsFor(
+  service: BenchService,
+  agents: readonly string[],
+  { turns, seconds }: { turns: number; seconds: number },
+): Promise<Setting[]> {
+  const found = KINDS.map((kind) => ({ kind, 'taken in': [] as number[], stored: [] as number[] }));
+  for (let turn = 1; turn <= turns; turn++) {
+    for (const { kind, ...most } of found) {
+      const { takenIn, stored } = await maxima(service, agents, kind, Math.min(seconds, 5));
+      most['taken in'].push(takenIn);
+      most.stored.push(stored);
+      progress(
+        `turn ${turn}/${turns} ${kind.kind}: ${Math.round(takenIn)} events/s taken in, ${Math.round(stored)} stored`,
+      );
+    }
+  }
+  return found.flatMap(({ kind, ...most }) =>
+    (['taken in', 'stored'] as const).flatMap((of) =>
+      SHARES.map((share) => ({ kind, of, share, eventsPerSecond: median(most[of]) * share })),
+    ),
+  );
+}
+
+/** Events a second that a closed loop gets through: by the time of the load, and by the time until all were stored. */
 async function maxima(
   service: BenchService,
   agents: readonly string[],
-  options: { turns: number; seconds: number },
-): Promise<Map<string, number>> {
-  const contender = gatehouse(service);
-  const entrants = KINDS.map(({ kind, connections, events }) => {
-    const requests = agents.map((agent) => ({ path: eventsPath(agent, events), key: service.key, body: 0 }));
-    return {
-      name: kind,
-      contender,
-      load: { requests, bodies: [bodyOf(events)], connections, eventsPerRequest: events },
-    };
-  });
-  const settle = async () => void (await whenDrained(service));
-  const found = await takeTurns(entrants, { turns: options.turns, seconds: Math.min(options.seconds, 5), settle });
-  return new Map([...found].map(([kind, { eventsPerSecond }]) => [kind, eventsPerSecond]));
+  { connections, events }: Kind,
+  seconds: number,
+): Promise<{ takenIn: number; stored: number }> {
+  const requests = agents.map((agent) => ({ path: eventsPath(agent, events), key: service.key, body: 0 }));
+  const load = { requests, bodies: [bodyOf(events)], connections, eventsPerRequest: events };
+  const started = performance.now();
+  const { eventsPerSecond } = await oneTurn(gatehouse(service), load, seconds);
+  await whenDrained(service);
+  return { takenIn: eventsPerSecond, stored: (eventsPerSecond * seconds * 1000) / (performance.now() - started) };
 }
 
-async function atShare(
+async function atRate(
   service: BenchService,
   agents: string[],
-  { events }: Kind,
-  eventsPerSecond: number,
+  { kind: { events }, eventsPerSecond }: Setting,
   seconds: number,
 ): Promise<Summary> {
   const phases = [{ requestsPerSecond: eventsPerSecond / events, seconds: seconds + WARM_SECONDS }];
@@ -97,11 +109,12 @@ async function atShare(
   return summarize(samples, WARM_SECONDS * 1000);
 }
 
+const nameOf = ({ kind, of, share }: Setting) => `${kind.kind} at ${share * 100} % of what is ${of}`;
+
 /** The same load on a server that does next to nothing: what is left is the generator and the machine. */
 async function ofEcho(
   { url, pathPrefix }: Contender,
-  { kind, events }: Kind,
-  eventsPerSecond: number,
+  { kind: { kind, events }, eventsPerSecond }: Setting,
   seconds: number,
 ): Promise<Summary> {
   const requests = [{ path: `${pathPrefix}/events`, key: 'none', body: bodyOf(events) }];
@@ -110,9 +123,7 @@ async function ofEcho(
 }
 
 function rowOf(
-  { kind }: Kind,
-  share: number,
-  eventsPerSecond: number,
+  { kind: { kind }, of: maximum, share, eventsPerSecond }: Setting,
   summaries: readonly Summary[],
   control: Summary,
 ): Row {
@@ -120,7 +131,8 @@ function rowOf(
   const lost = of(({ failed, refused, unsent }) => failed + refused + unsent);
   return {
     load: kind,
-    'share of the maximum, %': share * 100,
+    'share, %': share * 100,
+    'of what is': maximum,
     'events/s': eventsPerSecond,
     'p50 ms': of(({ p50Ms }) => p50Ms),
     'p99 ms': of(({ p99Ms }) => p99Ms),
@@ -135,12 +147,12 @@ function rowOf(
 function chartOf(kind: string, rows: readonly Row[]) {
   const series = ['p50 ms', 'p99 ms', 'p99.9 ms'].map((column) => ({
     name: column,
-    points: rows.map((row) => ({ x: Number(row['share of the maximum, %']), y: Number(row[column]) })),
+    points: rows.map((row) => ({ x: Number(row['events/s']), y: Number(row[column]) })).sort((a, b) => a.x - b.x),
   }));
   return {
     kind: 'lines' as const,
     title: `Latency at a fixed rate of arrivals, ${kind}`,
-    xTitle: 'share of the maximum, %',
+    xTitle: 'events/s',
     yTitle: 'ms from the moment a request was due',
     logY: true,
     series,
