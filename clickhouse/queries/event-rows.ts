@@ -1,6 +1,6 @@
 // Event rows as they come from ClickHouse and go into an answer. The payload is text from end to end: it is put into the answer, never parsed.
 // Lists work in two steps: the heads of a page's events (from a light projection or the primary key, without payloads), then the rest of
-// these rows by primary key. The first pages of an agent come in one (list-events.ts).
+// these rows at their places, or by primary key. The first pages of an agent come in one (list-events.ts).
 import type { EventType, Outcome } from '../../schemas/common.ts';
 import { timeOfId } from '../../src/ids.ts';
 import type { ClickHouse } from '../client.ts';
