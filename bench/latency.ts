@@ -48,7 +48,7 @@ export async function latency(options: { turns: number; seconds: number }): Prom
     const charts = KINDS.map(({ kind }) =>
       chartOf(
         kind,
-        rows.filter((row) => row['load'] === kind),
+        rows.filter(({ load }) => load === kind),
       ),
     );
     hand({ line: 'latency', question, command, rows, charts }, machine);

@@ -3,7 +3,7 @@
 // these rows at their places, or by primary key. The first pages of an agent come in one (list-events.ts).
 import type { EventType, Outcome } from '../../schemas/common.ts';
 import { timeOfId } from '../../src/ids.ts';
-import type { ClickHouse } from '../client.ts';
+import type { ClickHouse, QueryOptions } from '../client.ts';
 import { isoTime } from './conditions.ts';
 
 export type EventRow = {
@@ -105,7 +105,7 @@ async function restOf(
       offsets: heads.map((head) => head.part_offset),
       ids: heads.map((head) => head.id),
     },
-    { settings: { optimize_use_projections: 0 }, ...(signal === undefined ? {} : { signal }) },
+    fromRows(signal),
   );
   const rest = new Map(placed.map((row) => [row.id, row]));
   const moved = heads.filter((head) => !rest.has(head.id));
@@ -114,10 +114,13 @@ async function restOf(
   return rest;
 }
 
-/** Undefined: it has gone meanwhile. */
-export async function rowByKey(clickhouse: ClickHouse, account: string, key: EventKey): Promise<EventRow | undefined> {
-  const [row] = await fetchRows<EventRow>(clickhouse, account, { keys: [key], columns: ROW_COLUMNS });
-  return row;
+/** The rows of a few keys, in no order. One that has gone meanwhile is left out. */
+export async function rowsByKey(
+  clickhouse: ClickHouse,
+  account: string,
+  keys: readonly EventKey[],
+): Promise<EventRow[]> {
+  return fetchRows<EventRow>(clickhouse, account, { keys, columns: ROW_COLUMNS });
 }
 
 /** What the audit log tells of the events of these keys, in no order. */
@@ -150,8 +153,13 @@ async function fetchRows<Row>(
        AND timestamp BETWEEN {from:DateTime64(3, 'UTC')} AND {to:DateTime64(3, 'UTC')}
        AND (agent_id, timestamp, id) IN arrayZip({agents:Array(String)}, {times:Array(DateTime64(3, 'UTC'))}, {ids:Array(String)})`,
     { account, from, to, agents: keys.map((key) => key.agent_id), times, ids: keys.map((key) => key.id) },
-    { settings: { optimize_use_projections: 0 }, ...(signal === undefined ? {} : { signal }) },
+    fromRows(signal),
   );
+}
+
+/** Read from the rows themselves: no projection has payloads. */
+function fromRows(signal: AbortSignal | undefined): QueryOptions {
+  return { settings: { optimize_use_projections: 0 }, ...(signal === undefined ? {} : { signal }) };
 }
 
 /** Of texts of one length. */

@@ -2,7 +2,7 @@
 import { timeOfId } from '../../src/ids.ts';
 import type { ClickHouse } from '../client.ts';
 import { Conditions, instant } from './conditions.ts';
-import { type EventKey, type EventRow, KEY_COLUMNS, rowByKey } from './event-rows.ts';
+import { type EventKey, type EventRow, KEY_COLUMNS, rowsByKey } from './event-rows.ts';
 import { type Settling, withFinalOutcomes } from './final-outcome.ts';
 
 /** Null when the account's agent has no such event. `eventId` must be well formed (isId). */
@@ -18,15 +18,14 @@ export async function getEvent(
     .equal('id', eventId)
     // The id is minted with the very millisecond of arrival (src/ingest/ingest.ts).
     .and(`received_at = ${instant('received')}`, { received: timeOfId(eventId) });
-  const [key] = await clickhouse.query<EventKey>(
+  const keys = await clickhouse.query<EventKey>(
     `SELECT ${KEY_COLUMNS} FROM events WHERE ${where.sql} LIMIT 1`,
     where.params,
     {
       settings: { preferred_optimize_projection_name: 'by_arrival' },
     },
   );
-  const found = key && (await rowByKey(clickhouse, account, key));
-  const rows = found === undefined ? [] : [found];
+  const rows = await rowsByKey(clickhouse, account, keys);
   const [row] = await withFinalOutcomes(clickhouse, account, { rows, settle });
   return row ?? null;
 }
