@@ -177,7 +177,7 @@ export class PlainEvents {
     const events = this.#wasm.scan(BODY_AT, bytes.length, shape === 'many' ? 1 : 0);
     if (events === 0) return null;
     const records = this.#records.take(events);
-    for (let i = 0; i < events * RECORD_WORDS; i++) records[i] = this.#words[RECORDS_AT / 4 + i]!;
+    copyWords(records, 0, this.#words, RECORDS_AT / 4, events * RECORD_WORDS);
     this.#current = { bytes, events, records };
     return this.#current;
   }
@@ -196,7 +196,7 @@ export class PlainEvents {
     this.#grow(reply + body.bytes.length + body.events * AROUND_BYTES_MAX + SLACK);
     if (this.#current !== body) {
       this.#load(body.bytes);
-      for (let i = 0; i < body.events * RECORD_WORDS; i++) this.#words[RECORDS_AT / 4 + i] = body.records[i]!;
+      copyWords(this.#words, RECORDS_AT / 4, body.records, 0, body.events * RECORD_WORDS);
       this.#current = body;
     }
     this.#putRequest(request);
@@ -447,6 +447,14 @@ function recordClass(events: number): number {
 /** Whether the digits of a time are as many as `emit` writes: from 2001 to 2286. */
 export function fitsDigits(ms: number): boolean {
   return ms >= 1e12 && ms < 1e13;
+}
+
+/** As many as a call pays for; a single event's are fewer. */
+const WORDS_BY_CALL_MIN = 128;
+
+function copyWords(to: Int32Array, at: number, from: Int32Array, start: number, count: number): void {
+  if (count >= WORDS_BY_CALL_MIN) to.set(from.subarray(start, start + count), at);
+  else for (let i = 0; i < count; i++) to[at + i] = from[start + i]!;
 }
 
 type Parts = { rows: Buffer[]; digests: Buffer[]; reply: Buffer[] };

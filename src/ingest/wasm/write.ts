@@ -41,15 +41,18 @@ export function digestsEnd(): usize { return digests; }
 export function replyEnd(): usize { return reply; }
 export function moveTo(rowsAt: usize, digestsAt: usize, replyAt: usize): void { rows = rowsAt; digests = digestsAt; reply = replyAt; }
 
-@inline function block(to: usize, n: usize): usize {
-  const length = <usize>load<u32>(blocks + n * 8, 4);
-  memory.copy(to, <usize>load<u32>(blocks + n * 8), length);
+/** Up to here a copy goes by vectors; memory.copy is a call out of WebAssembly, dearer than what most texts here need. */
+const VECTORS_MAX: usize = 128;
+
+/** Writes, and reads, up to 15 bytes past the end: what follows is written next, or is the slack behind rows, digests and reply. */
+@inline function bytes(to: usize, from: usize, length: usize): usize {
+  if (length > VECTORS_MAX) memory.copy(to, from, length);
+  else for (let at: usize = 0; at < length; at += 16) v128.store(to + at, v128.load(from + at));
   return to + length;
 }
 
-@inline function bytes(to: usize, from: usize, length: usize): usize {
-  memory.copy(to, from, length);
-  return to + length;
+@inline function block(to: usize, n: usize): usize {
+  return bytes(to, <usize>load<u32>(blocks + n * 8), <usize>load<u32>(blocks + n * 8, 4));
 }
 
 @inline function varint(to: usize, n: u32): usize {
