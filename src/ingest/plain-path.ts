@@ -125,6 +125,7 @@ class PlainText implements TextView {
   event = 0;
   agent_id = '';
   #body!: PlainBody;
+  readonly #tools = new KnownTexts();
 
   of(body: PlainBody, agentId: string): this {
     this.#body = body;
@@ -141,16 +142,43 @@ class PlainText implements TextView {
     if ((flags & FLAG.oddTool) !== 0) return null;
     return (flags & FLAG.tool) === 0
       ? undefined
-      : this.#body.bytes.toString('latin1', this.#word(WORD.tool), this.#word(WORD.toolEnd));
+      : this.#tools.text(this.#body.bytes, this.#word(WORD.tool), this.#word(WORD.toolEnd));
   }
 
   /** Where text is escaped as \u anything may stand: then everything does. */
-  has(literal: number): boolean {
-    if ((this.#word(WORD.flags) & FLAG.escapedUnicode) !== 0) return true;
-    return ((this.#word(BITS_WORD + (literal >> 5)) >>> (literal & 31)) & 1) === 1;
+  hasAny(word: number, mask: number): boolean {
+    return (this.#word(BITS_WORD + word) & mask) !== 0 || (this.#word(WORD.flags) & FLAG.escapedUnicode) !== 0;
   }
 
   #word(word: number): number {
     return this.#body.records[this.event * RECORD_WORDS + word]!;
   }
+}
+
+/** Places of texts that are known, and how long they are at most: 8 KB. */
+const KNOWN_TEXTS = 128;
+const KNOWN_CHARACTERS_MAX = 64;
+
+/**
+ * ASCII texts that come again and again, as tools do: to compare a text's bytes with a string that is there costs a fraction of
+ * making one, and V8 keeps the hash of a string that it has looked up before.
+ */
+class KnownTexts {
+  readonly #texts: string[] = Array.from({ length: KNOWN_TEXTS }, () => '');
+
+  text(bytes: Buffer, start: number, end: number): string {
+    const length = end - start;
+    if (length === 0 || length > KNOWN_CHARACTERS_MAX) return bytes.toString('latin1', start, end);
+    const place = (bytes[start]! + 5 * bytes[end - 1]! + 37 * length) % KNOWN_TEXTS;
+    const known = this.#texts[place]!;
+    if (known.length === length && isText(known, bytes, start)) return known;
+    const text = bytes.toString('latin1', start, end);
+    this.#texts[place] = text;
+    return text;
+  }
+}
+
+function isText(text: string, bytes: Buffer, start: number): boolean {
+  for (let i = 0; i < text.length; i++) if (text.charCodeAt(i) !== bytes[start + i]) return false;
+  return true;
 }

@@ -31,9 +31,11 @@ import { counterValue, perText, type RateLimitTerms } from './rate-limit.ts';
 import type { Redaction } from './redact.ts';
 import type { RequireApprovalTerms } from './require-approval.ts';
 import {
+  countsAll,
   type Entry,
   entryOf,
   type Filter,
+  type LiteralBits,
   numberLiterals,
   type Plan,
   planOf,
@@ -61,8 +63,8 @@ export type TextView = {
   agent_id: string;
   /** `payload.tool` if it is text, undefined if there is none; null: it is anything else. */
   tool(): string | undefined | null;
-  /** Does this one of the set's literals occur in a key or string of the payload? */
-  has(literal: number): boolean;
+  /** Does one of these literals of the set (LiteralBits) occur in a key or string of the payload? */
+  hasAny(word: number, mask: number): boolean;
 };
 
 /** One place to be asked for at one counter. `counterValue` tells the counters of a `per` path apart; '' where there is one only. */
@@ -219,6 +221,9 @@ export class RuleSet {
   /** Agents that have policies of their own, and for each, and for all others under '', the plan of each event type. */
   readonly #agents: ReadonlySet<string>;
   readonly #plans = new Map<string, (Plan | undefined)[]>();
+  /** Of the agent that was asked for last: a request's events are all of one. */
+  #lastAgent: string | undefined;
+  #lastPlans: (Plan | undefined)[] = [];
   /** What the gates of the rules speak of: to be looked for in an event's text before `judgeByText`. */
   readonly literals: readonly string[];
   /** All data filters that look at the whole payload share one scanner, so that its strings are walked once. */
@@ -278,7 +283,8 @@ export class RuleSet {
   judgeByText(event: TextView): Judgement | null {
     if (this.size === 0) return NOTHING;
     const plan = this.#plan(event);
-    for (const entry of plan.always) if (mayMatch(entry, event)) return null;
+    if (plan.hasUngated) return null;
+    for (const entry of plan.gated) if (mayMatch(entry, event)) return null;
     if (plan.byTool !== null) {
       const tool = event.tool();
       if (tool === null) return null;
@@ -295,15 +301,22 @@ export class RuleSet {
   }
 
   #plan({ agent_id: agent, type }: Pick<EventView, 'agent_id' | 'type'>): Plan {
+    const plans = agent === this.#lastAgent ? this.#lastPlans : this.#plansOf(agent);
+    const index = EVENT_TYPES.indexOf(type);
+    plans[index] ??= planOf(this.#entries, this.#agents.has(agent) ? agent : '', type);
+    return plans[index];
+  }
+
+  #plansOf(agent: string): (Plan | undefined)[] {
     const key = this.#agents.has(agent) ? agent : '';
     let plans = this.#plans.get(key);
     if (plans === undefined) {
       plans = [];
       this.#plans.set(key, plans);
     }
-    const index = EVENT_TYPES.indexOf(type);
-    plans[index] ??= planOf(this.#entries, key, type);
-    return plans[index];
+    this.#lastAgent = agent;
+    this.#lastPlans = plans;
+    return plans;
   }
 
   /** Notes what a rule makes of the event, or puts a data filter among those that have to look at the payload. */
@@ -443,25 +456,14 @@ class ExpressionFailed extends Error {}
 
 /** Whether a rule could match an event of which only the literals are known. What counts all is no match. */
 function mayMatch(entry: Entry, event: TextView): boolean {
-  const { gate } = entry;
-  if (gate === null) return !countsAll(entry);
-  for (const demand of gate) {
-    let isMet = false;
-    for (const literal of demand) if (event.has(literal)) isMet = true;
-    if (!isMet) return false;
-  }
+  if (entry.gate === null) return !countsAll(entry);
+  for (const demand of entry.gate) if (!isMet(demand, event)) return false;
   return true;
 }
 
-/** A rate limit without conditions whose counter needs nothing of the payload. */
-function countsAll({ rule }: Entry): boolean {
-  const { terms, conditions, schema, expression } = rule;
-  if (terms.type !== 'rate_limit' || typeof terms.per !== 'string') return false;
-  return (
-    schema === null &&
-    expression === null &&
-    conditions.every(({ path, texts }) => path.root === 'type' && texts !== null)
-  );
+function isMet(demand: readonly LiteralBits[], event: TextView): boolean {
+  for (const { word, mask } of demand) if (event.hasAny(word, mask)) return true;
+  return false;
 }
 
 /** Milliseconds of compiling after which other work is let in. */

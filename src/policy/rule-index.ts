@@ -28,9 +28,11 @@ export type Entry = {
   needles: number[];
   filter: Filter | null;
   redaction: Redaction | null;
-  /** What must stand in the payload for the rule to match, by the numbers of the set's literals; null: nothing is known. */
-  gate: readonly (readonly number[])[] | null;
+  /** What must stand in the payload for the rule to match: of each demand a literal; null: nothing is known. */
+  gate: readonly (readonly LiteralBits[])[] | null;
 };
+/** Some of the set's literals: literal 32 * `word` + k is bit k of `mask`. */
+export type LiteralBits = { readonly word: number; readonly mask: number };
 /**
  * A scanner with its walker, made when the first event has to be looked at: laying patterns out costs more than all else of a
  * set, and where gates are shut nobody asks. `fields` null: of the whole payload.
@@ -62,6 +64,9 @@ export class Filter {
 /** The rules that can concern events of one type of one agent. `byTool` are those that demand one of some tools. */
 export type Plan = {
   always: Entry[];
+  /** Those of `always` that have a gate; and is there another whose match cannot be told without reading the payload? */
+  gated: Entry[];
+  hasUngated: boolean;
   byTool: Map<string, Entry[]> | null;
   withTool: Entry[];
   /** What an event meets that no rule can match: the limits that count all. Made when first asked for. */
@@ -131,9 +136,15 @@ export function numberLiterals(entries: readonly Entry[]): string[] {
     const fresh = new Set(gate.flat().filter((literal) => !numbers.has(literal)));
     if (numbers.size + fresh.size > LITERALS_MAX) continue;
     for (const literal of fresh) numbers.set(literal, numbers.size);
-    entry.gate = gate.map((demand) => demand.map((literal) => numbers.get(literal)!));
+    entry.gate = gate.map((demand) => bitsOf(demand.map((literal) => numbers.get(literal)!)));
   }
   return [...numbers.keys()];
+}
+
+function bitsOf(numbers: readonly number[]): LiteralBits[] {
+  const masks = new Map<number, number>();
+  for (const number of numbers) masks.set(number >> 5, (masks.get(number >> 5) ?? 0) | (1 << (number & 31)));
+  return [...masks].map(([word, mask]) => ({ word, mask }));
 }
 
 export function redactionOf(entry: Entry, terms: DataFilterTerms): Redaction {
@@ -142,7 +153,7 @@ export function redactionOf(entry: Entry, terms: DataFilterTerms): Redaction {
 }
 
 export function planOf(entries: readonly Entry[], agent: string, type: EventType): Plan {
-  const plan: Plan = { always: [], byTool: null, withTool: [] };
+  const plan: Plan = { always: [], gated: [], hasUngated: false, byTool: null, withTool: [] };
   for (const entry of entries) {
     const { policy, conditions } = entry.rule;
     if (policy.agent_id !== null && policy.agent_id !== agent) continue;
@@ -153,6 +164,8 @@ export function planOf(entries: readonly Entry[], agent: string, type: EventType
     )?.texts;
     if (tools === null || tools === undefined) {
       plan.always.push(entry);
+      if (entry.gate !== null) plan.gated.push(entry);
+      else if (!countsAll(entry)) plan.hasUngated = true;
       continue;
     }
     plan.byTool ??= new Map();
@@ -160,6 +173,17 @@ export function planOf(entries: readonly Entry[], agent: string, type: EventType
     for (const tool of new Set(tools)) plan.byTool.set(tool, [...(plan.byTool.get(tool) ?? []), entry]);
   }
   return plan;
+}
+
+/** A rate limit without conditions whose counter needs nothing of the payload. */
+export function countsAll({ rule }: Entry): boolean {
+  const { terms, conditions, schema, expression } = rule;
+  if (terms.type !== 'rate_limit' || typeof terms.per !== 'string') return false;
+  return (
+    schema === null &&
+    expression === null &&
+    conditions.every(({ path, texts }) => path.root === 'type' && texts !== null)
+  );
 }
 
 const NO_ENTRIES: readonly Entry[] = Object.freeze([]);
