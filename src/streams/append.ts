@@ -38,6 +38,8 @@ class Partition {
   /** In order; the last one is being filled. */
   waiting: Entry[] = [];
   inFlight = 0;
+  /** Of the last entry that was sent: what the next one will probably hold, so that it need not grow to it step by step. */
+  lastBytes = 0;
   /** Agent -> its account: agents of whose events Redis has not been told yet. */
   seen = new Map<string, string>();
   /** Monotonic ms at which Redis was told last. */
@@ -125,7 +127,11 @@ export class Appender {
   #entryFor(partition: Partition, bytes: number): Entry {
     const last = partition.waiting.at(-1);
     if (last !== undefined && last.buffer.length + bytes <= ENTRY_BYTES_MAX) return last;
-    const buffer = new EntryBuffer(this.#slabs, this.#keys.events(partition.number), bytes);
+    const buffer = new EntryBuffer(
+      this.#slabs,
+      this.#keys.events(partition.number),
+      Math.max(bytes, partition.lastBytes),
+    );
     const entry = { buffer, callers: [], events: 0 };
     partition.waiting.push(entry);
     return entry;
@@ -163,6 +169,7 @@ export class Appender {
     while (partition.waiting.length > 0 && partition.inFlight < APPENDS_IN_FLIGHT_MAX) {
       const entry = partition.waiting.shift()!;
       partition.inFlight++;
+      partition.lastBytes = entry.buffer.length;
       const sentMs = performance.now();
       const settled = (error: ServiceError | undefined) => {
         const { events } = entry;
