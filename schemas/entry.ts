@@ -6,9 +6,9 @@
 import type { EventType, Outcome, PolicyAction, PolicyType, Severity } from './common.ts';
 import type { Reason } from './event.ts';
 
-export const ENTRY_VERSION = 1;
+export const ENTRY_VERSION = 2;
 /**
- * Field names inside a stream entry: version, digests (JSON array), rows (RowBinary).
+ * Field names inside a stream entry: version, digests (JSON array, see DigestElement), rows (RowBinary).
  * `group` stands only in an entry that was parked and re-queued: the one group that processes it again.
  */
 export const ENTRY_FIELD = { version: 'v', digests: 'd', rows: 'r', group: 'g' } as const;
@@ -65,6 +65,23 @@ export type EventDigest = {
   rowBytes: number;
 };
 
+/**
+ * What stands in the array of digests. Most events are allowed without a match, and of those a digest with names for its fields
+ * was a third of an entry: they are tuples, and whose they are is said once, before the first of a request.
+ */
+export type DigestElement = DigestOwner | AllowedTuple | EventDigest;
+/** Whose tuples follow. */
+export type DigestOwner = readonly [account: string, agent: string];
+export type AllowedTuple = readonly [
+  id: string,
+  type: EventType,
+  occurredAt: number,
+  receivedAt: number,
+  rowBytes: number,
+  traceId?: string | null,
+  tokensUsed?: number,
+];
+
 export type EventEntry = { digests: EventDigest[]; rows: Buffer };
 
 export class EntryFormatError extends Error {
@@ -90,12 +107,39 @@ export function decodeEntry(fields: ReadonlyMap<string, Buffer>): EventEntry {
     throw new EntryFormatError(`entry of version ${version ?? 'none'}, expected ${ENTRY_VERSION}`);
   const text = fields.get(ENTRY_FIELD.digests);
   if (text === undefined) throw new EntryFormatError('entry without digests');
-  let digests: unknown;
+  return { digests: decodeDigests(text.toString()), rows: fields.get(ENTRY_FIELD.rows) ?? Buffer.alloc(0) };
+}
+
+/** The digests of an entry's field. Throws EntryFormatError. What stands inside a digest is not looked at. */
+export function decodeDigests(text: string): EventDigest[] {
+  let elements: unknown;
   try {
-    digests = JSON.parse(text.toString());
+    elements = JSON.parse(text);
   } catch (cause) {
     throw new EntryFormatError('digests are not JSON', { cause });
   }
-  if (!Array.isArray(digests)) throw new EntryFormatError('digests are not an array');
-  return { digests: digests as EventDigest[], rows: fields.get(ENTRY_FIELD.rows) ?? Buffer.alloc(0) };
+  if (!Array.isArray(elements)) throw new EntryFormatError('digests are not an array');
+  const digests: EventDigest[] = [];
+  let owner: DigestOwner | undefined;
+  for (const element of elements as DigestElement[]) {
+    if (!Array.isArray(element)) digests.push(element as EventDigest);
+    else if (isOwner(element)) owner = element;
+    else if (owner === undefined) throw new EntryFormatError('it is not said whose event a tuple is');
+    else digests.push(allowedDigest(owner, element as unknown as AllowedTuple));
+  }
+  return digests;
+}
+
+function isOwner(element: readonly unknown[]): element is DigestOwner {
+  return element.length === 2;
+}
+
+function allowedDigest(
+  [account, agent]: DigestOwner,
+  [id, type, occurredAt, receivedAt, rowBytes, traceId, tokensUsed]: AllowedTuple,
+): EventDigest {
+  const digest: EventDigest = { account, agent, id, type, occurredAt, receivedAt, outcome: 'allowed', rowBytes };
+  if (traceId !== undefined && traceId !== null) digest.traceId = traceId;
+  if (tokensUsed !== undefined) digest.tokensUsed = tokensUsed;
+  return digest;
 }

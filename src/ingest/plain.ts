@@ -74,7 +74,7 @@ const TWO_32 = 2 ** 32;
 const KEY_HASHES_AT = 1024;
 const RECORDS_AT = KEY_HASHES_AT + 65 * 64 * 4;
 const BLOCKS_AT = RECORDS_AT + RECORD_BYTES * BATCH_EVENTS_MAX + SLACK;
-const BLOCKS = 28;
+const BLOCKS = 27;
 const TIMES_AT = BLOCKS_AT + BLOCKS * 8;
 const RANDOM_AT = TIMES_AT + 128;
 const RANDOM_PER_ID = 16;
@@ -116,14 +116,13 @@ const TEXT = {
   time: 5,
   rowType: 6,
   digestType: 11,
-  receivedAt: 16,
-  outcome: 17,
-  digestTrace: 18,
-  tokensUsed: 19,
-  replyType: 20,
-  replyReceived: 25,
-  replyTail: 26,
-  replyAgent: 27,
+  digestOwner: 16,
+  digestTrace: 17,
+  digestNoTrace: 18,
+  replyType: 19,
+  replyReceived: 24,
+  replyTail: 25,
+  replyAgent: 26,
 } as const;
 
 const REPLY_OPEN = { one: '', many: '{"results":[' };
@@ -237,10 +236,13 @@ export class PlainEvents {
     places.agentId[0] = this.#putByte(agent, places.account[0] + account);
     let at = this.#putEventId(this.#putByte(ID_CHARACTERS, places.agentId[0] + agent), 0);
     this.#place(TEXT.rowHead, row, at - row);
+    const owner = at;
+    places.account[1] = this.#putText('["', at);
+    places.agentId[1] = this.#putText('","', places.account[1] + account);
+    at = this.#putText('"]', places.agentId[1] + agent);
+    this.#place(TEXT.digestOwner, owner, at - owner);
     const digest = at;
-    places.account[1] = this.#putText('{"account":"', at);
-    places.agentId[1] = this.#putText('","agent":"', places.account[1] + account);
-    at = this.#putEventId(this.#putText('","id":"', places.agentId[1] + agent), 1);
+    at = this.#putEventId(this.#putText(',["', at), 1);
     this.#place(TEXT.digestHead, digest, at - digest);
     const reply = at;
     at = this.#putEventId(this.#putText('{"id":"', at), 2);
@@ -298,11 +300,11 @@ export class PlainEvents {
     const parts = this.#cut();
     const comma = this.#written++ === 0 ? '' : ',';
     parts.rows.push(row);
-    parts.digests.push(Buffer.from(comma + digest));
+    parts.digests.push(Buffer.from(`,${digest}`));
     parts.reply.push(Buffer.from(comma + reply));
   }
 
-  /** What has been written since `begin`: rows end to end, digests separated by commas, the whole reply. */
+  /** What has been written since `begin`: rows end to end, digests behind their owner and commas between, the whole reply. */
   finish(): Written {
     if (this.#shape === 'many') {
       const end = this.#wasm.replyEnd();
@@ -384,12 +386,10 @@ export class PlainEvents {
   #putFixedTexts(): void {
     EVENT_TYPES.forEach((type, i) => {
       this.#put(TEXT.rowType + i, String.fromCharCode(type.length) + type);
-      this.#put(TEXT.digestType + i, `","type":"${type}","occurredAt":`);
+      this.#put(TEXT.digestType + i, `","${type}",`);
     });
-    this.#put(TEXT.receivedAt, ',"receivedAt":');
-    this.#put(TEXT.outcome, ',"outcome":"allowed","rowBytes":');
-    this.#put(TEXT.digestTrace, ',"traceId":"');
-    this.#put(TEXT.tokensUsed, ',"tokensUsed":');
+    this.#put(TEXT.digestTrace, ',"');
+    this.#put(TEXT.digestNoTrace, ',null');
     this.#put(TEXT.trace, ',"trace_id":"');
     this.#put(TEXT.time, ',"timestamp":"');
     EVENT_TYPES.forEach((type, i) => {

@@ -52,7 +52,7 @@ class Partition {
 }
 
 /** Of a usual digest. */
-const DIGEST_BYTES = 200;
+const DIGEST_BYTES = 130;
 
 /** What became of one entry. */
 export type Appended = { events: number; seconds: number; ok: boolean };

@@ -5,7 +5,7 @@
 // Invariant: nothing that was parked is dropped. A dead stream is bounded at DEAD_ENTRIES_MAX; when it is full the batch that
 // has more to park waits, and its stream with it, until somebody acts on `gatehouse dead list`.
 import { agentOf } from '../../schemas/audit-log.ts';
-import { ENTRY_FIELD, type EventDigest } from '../../schemas/entry.ts';
+import { decodeDigests, ENTRY_FIELD, type EventDigest } from '../../schemas/entry.ts';
 import { JOURNAL_FIELD, type JournalEntry } from '../../schemas/journal.ts';
 import { SIGNAL_FIELD, type Signal } from '../../schemas/signal.ts';
 import { readAsset } from '../assets.ts';
@@ -135,7 +135,12 @@ function isOfAgent(told: readonly { agent: string | null }[], agent: string): bo
 
 /** Empty where they cannot be read: that may be why the entry is here. */
 function digestsOf(fields: readonly Buffer[]): EventDigest[] {
-  return objectsIn(jsonOf(fields, ENTRY_FIELD.digests)) as EventDigest[];
+  const text = fieldOf(fields, ENTRY_FIELD.digests)?.toString();
+  try {
+    return text === undefined ? [] : (objectsIn(decodeDigests(text)) as EventDigest[]);
+  } catch {
+    return [];
+  }
 }
 
 function signalsOf(fields: readonly Buffer[]): Signal[] {

@@ -53,7 +53,7 @@ export class EntryBuffer {
     this.#rowsAt = Buffer.byteLength(this.#head) + LENGTH_BYTES_MAX;
     this.#end = this.#rowsAt;
     this.#bytes = slabs.take(this.#rowsAt + bytes);
-    this.#digests = slabs.take(bytes / 2);
+    this.#digests = slabs.take(bytes / 4);
   }
 
   /** Of rows and digests. */

@@ -5,6 +5,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { EVENT_TYPES } from '../../schemas/common.ts';
+import { decodeDigests } from '../../schemas/entry.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { Ingest, type IngestParts } from '../../src/ingest/ingest.ts';
 import { PlainPath } from '../../src/ingest/plain-path.ts';
@@ -135,7 +136,8 @@ function flawed(body: string, flaw: Style['flaw']): Buffer {
 function told({ answer, digests, rows }: Seen): { answer: string; appended: string } {
   const said =
     answer instanceof ServiceError ? JSON.stringify([answer.code, answer.details, answer.message]) : blotted(answer);
-  return { answer: said, appended: blotted(`${digests} ${rows.toString('latin1')}`) };
+  const recorded = JSON.stringify(decodeDigests(`[${digests}]`));
+  return { answer: said, appended: blotted(`${recorded} ${rows.toString('latin1')}`) };
 }
 
 t.test('no id is made twice, however many bodies one draw of randomness serves', async (t) => {

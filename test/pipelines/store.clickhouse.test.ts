@@ -1,6 +1,7 @@
 // The store pipeline against a real Redis and the real engine: what is appended is stored once, what cannot be is parked,
 // what was deleted never appears, and the registry's journal is copied.
 import t from 'tap';
+import { ENTRY_VERSION } from '../../schemas/entry.ts';
 import type { JournalEntry } from '../../schemas/journal.ts';
 import { mintId } from '../../src/ids.ts';
 import { DeadEntries } from '../../src/streams/dead.ts';
@@ -122,7 +123,7 @@ t.test('a re-queued entry whose events are stored already changes nothing', asyn
     keys.dead(0),
     '*',
     'v',
-    '1',
+    ENTRY_VERSION,
     'd',
     `[${digests.join(',')}]`,
     'r',
@@ -149,20 +150,25 @@ t.test('an entry that nobody can read is parked whole, and the next one is store
   const { appender, clickhouse, keys, redis } = world;
   const agent = freshAgent();
   await redis.xadd(keys.events(0), '*', 'v', '9', 'd', '[]');
-  await redis.xadd(keys.events(0), '*', 'v', '1', 'd', '[null]', 'r', 'abc');
-  await redis.xadd(keys.events(0), '*', 'v', '1', 'd', JSON.stringify([makeEvent(agent).digest]), 'r', 'short');
+  const unsound = [
+    ['[null]', 'abc'],
+    [JSON.stringify([makeEvent(agent).digest]), 'short'],
+    ['[["evt_1","prompt",1,1,3]]', 'abc'],
+  ];
+  for (const [digests, rows] of unsound)
+    await redis.xadd(keys.events(0), '*', 'v', ENTRY_VERSION, 'd', digests!, 'r', rows!);
   await appender.append(appendOf(agent, [makeEvent(agent)]));
   const { count } = await startPipelines(t, world);
   t.ok(await eventually(async () => (await storedIds(clickhouse)).length === 1));
   // Parked with the acknowledgement, which comes after the insert.
-  t.ok(await eventually(async () => (await count('gatehouse_parked_rows_total', { table: 'events' })) === 3));
+  t.ok(await eventually(async () => (await count('gatehouse_parked_rows_total', { table: 'events' })) === 4));
   t.ok(
     await new ReadBarrier({ redis, keys, waitMs: 60_000 }).waitForAnomalies(agent.account, agent.agent),
     'neither group is held up',
   );
   const dead = await new DeadEntries({ redis, keys }).list(10);
   const reasons = dead.filter(({ group }) => group === 'store').map(({ reason }) => reason);
-  t.match(reasons, [/version 9/, /digest/, /bytes/]);
+  t.match(reasons, [/version 9/, /digest/, /bytes/, /whose/]);
 });
 
 t.test(

@@ -1,6 +1,7 @@
 // What becomes of a body the plain way: the answer, and what is stored and told to the pipelines, as one value that can be
 // compared (`decoded` makes the same of what the service appended). The reference of test/ingest/reference.test.ts.
 import type { JsonObject } from '../../schemas/common.ts';
+import { decodeDigests } from '../../schemas/entry.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { type Node, readBytes, readText } from './json.ts';
 import { Judge, type Meaning, type Verdict } from './judge.ts';
@@ -217,10 +218,8 @@ const COUNTS = new Set(['token_count', 'tokens_used']);
 /** Rows and digests of an entry; ids have been blotted out nowhere yet. */
 export function decoded(rows: Buffer, digests: string, columns: readonly string[]): Stored[] {
   let at = 0;
-  const stored = (
-    JSON.parse(`[${digests}]`) as { rowBytes: number; matches?: { limit?: { counter?: string } }[] }[]
-  ).map(({ rowBytes, ...digest }) => {
-    for (const { limit } of digest.matches ?? []) delete limit?.counter;
+  const stored = decodeDigests(`[${digests}]`).map(({ rowBytes, ...digest }) => {
+    for (const { limit } of digest.matches ?? []) delete (limit as { counter?: string } | undefined)?.counter;
     const row = decodedRow(rows.subarray(at, at + rowBytes), columns);
     at += rowBytes;
     return { row, digest };

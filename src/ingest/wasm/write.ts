@@ -2,6 +2,8 @@
 import { F_COUNT, F_USED, FLAGS, MODEL, PAYLOAD, recordOf, TOKEN_COUNT, TOKENS_USED, TRACE } from './record';
 
 const QUOTE: u32 = 0x22;
+const COMMA: u32 = 0x2c;
+const ARRAY_END: u32 = 0x5d;
 // What is the same for all events of a request lies ready in blocks: u32 place, u32 length each.
 const ROW_HEAD: usize = 0;
 const ROW_TAIL: usize = 1;
@@ -11,14 +13,13 @@ const REPLY_TRACE: usize = 4;
 const REPLY_TIME: usize = 5;
 const ROW_TYPE: usize = 6; // one for each type
 const DIGEST_TYPE: usize = 11;
-const RECEIVED_AT: usize = 16;
-const OUTCOME: usize = 17;
-const DIGEST_TRACE: usize = 18;
-const DIGEST_USED: usize = 19;
-const REPLY_TYPE: usize = 20;
-const REPLY_RECEIVED: usize = 25;
-const REPLY_TAIL: usize = 26;
-const REPLY_AGENT: usize = 27;
+const DIGEST_OWNER: usize = 16;
+const DIGEST_TRACE: usize = 17;
+const DIGEST_NO_TRACE: usize = 18;
+const REPLY_TYPE: usize = 19;
+const REPLY_RECEIVED: usize = 24;
+const REPLY_TAIL: usize = 25;
+const REPLY_AGENT: usize = 26;
 
 let blocks: usize = 0;
 /** Two times, 48 bytes each: i64 ms, 13 digits, 24 characters of ISO. */
@@ -33,7 +34,7 @@ export function begin(blocksAt: usize, timesAt: usize, randomAt: usize, rowsAt: 
   times = timesAt;
   random = randomAt;
   rows = rowsAt;
-  digests = digestsAt;
+  digests = block(digestsAt, DIGEST_OWNER);
   reply = replyAt;
 }
 export function rowsEnd(): usize { return rows; }
@@ -84,10 +85,7 @@ function decimal(to: usize, n: u64): usize {
 export function emit(n: i32, base: usize, first: bool): void {
   const r = recordOf(n);
   const idAt = writeRow(r, base);
-  if (!first) {
-    store<u8>(digests++, 0x2c);
-    store<u8>(reply++, 0x2c);
-  }
+  if (!first) store<u8>(reply++, COMMA);
   writeDigest(r, base, idAt);
   writeReply(r, base, idAt);
 }
@@ -118,19 +116,25 @@ function writeRow(r: usize, base: usize): usize {
   return idAt;
 }
 
+/** AllowedTuple of schemas/entry.ts. */
 function writeDigest(r: usize, base: usize, idAt: usize): void {
   let to = block(digests, DIGEST_HEAD);
   to = bytes(to, idAt, 16);
   to = block(to, DIGEST_TYPE + <usize>load<u32>(r));
-  to = bytes(to, times + 8, 13);
-  to = block(to, RECEIVED_AT);
-  to = bytes(to, times + 56, 13);
-  to = block(to, OUTCOME);
+  to = comma(bytes(to, times + 8, 13));
+  to = comma(bytes(to, times + 56, 13));
   to = decimal(to, rowLength);
+  const isCounted = (load<i32>(r, FLAGS) & F_USED) != 0;
   if (lengthOf(r, TRACE) != 0) to = quoted(block(to, DIGEST_TRACE), r, base, TRACE);
-  if (load<i32>(r, FLAGS) & F_USED) to = decimal(block(to, DIGEST_USED), <u64>load<f64>(r, TOKENS_USED));
-  store<u8>(to++, 0x7d);
+  else if (isCounted) to = block(to, DIGEST_NO_TRACE);
+  if (isCounted) to = decimal(comma(to), <u64>load<f64>(r, TOKENS_USED));
+  store<u8>(to++, ARRAY_END);
   digests = to;
+}
+
+@inline function comma(to: usize): usize {
+  store<u8>(to, COMMA);
+  return to + 1;
 }
 
 function writeReply(r: usize, base: usize, idAt: usize): void {
