@@ -9,6 +9,7 @@ import type { ErrorDetail } from '../../schemas/error.ts';
 import { ERRORS, type ErrorCode, ServiceError } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { Head } from './head.ts';
+import type { InFlight } from './in-flight.ts';
 import type { Taken } from './load-shedding.ts';
 import type { Reply } from './route.ts';
 
@@ -17,7 +18,7 @@ export type ExchangeHost = {
   log: Log;
   /** True while the server drains: every answer then closes its connection. */
   draining: boolean;
-  readonly inFlight: Set<Exchange>;
+  readonly inFlight: InFlight<Exchange>;
   /** Called once per exchange; status 0: the client left before its answer. */
   onDone: (exchange: Exchange, status: number) => void;
 };
@@ -57,6 +58,8 @@ const REASONS: Record<number, string> = {
 
 export class Exchange {
   readonly startedMs = performance.now();
+  /** Among those in flight (InFlight). */
+  place = -1;
   /** `POST /v1/agents/{id}/events`: for metrics and logs; never the caller's own path. */
   route = 'unknown';
   requestId = '';
@@ -194,7 +197,7 @@ export class Exchange {
   #finish(status: number): void {
     if (this.#over) return;
     this.#over = true;
-    this.#host.inFlight.delete(this);
+    this.#host.inFlight.remove(this);
     try {
       this.#sink?.end();
       this.#host.onDone(this, status);

@@ -17,6 +17,7 @@ import type { Slabs } from '../slabs.ts';
 import { Authenticator } from './authenticate.ts';
 import { Door } from './door.ts';
 import { type Exchange, type ExchangeHost, safe } from './exchange.ts';
+import { InFlight } from './in-flight.ts';
 import { KeyUses } from './key-uses.ts';
 import { LoadShedding, type ShedReason } from './load-shedding.ts';
 import { BodyBudget } from './read-body.ts';
@@ -83,7 +84,7 @@ export class Server {
     this.#host = {
       log: options.log,
       draining: false,
-      inFlight: new Set(),
+      inFlight: new InFlight(),
       onDone: (exchange, status) => {
         const nowMs = performance.now();
         this.#lastRequestMs = nowMs;
