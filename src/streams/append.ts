@@ -169,7 +169,7 @@ export class Appender {
     while (partition.waiting.length > 0 && partition.inFlight < APPENDS_IN_FLIGHT_MAX) {
       const entry = partition.waiting.shift()!;
       partition.inFlight++;
-      partition.lastBytes = entry.buffer.length;
+      partition.lastBytes = Math.min(entry.buffer.length, ENTRY_BYTES_MAX);
       const sentMs = performance.now();
       const settled = (error: ServiceError | undefined) => {
         const { events } = entry;
