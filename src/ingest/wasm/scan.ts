@@ -147,17 +147,6 @@ function plain(start: usize, stop: usize): bool {
   return <u32>((hash * 0x9e3779b97f4a7c15) >> 32);
 }
 
-/** A key, behind its opening quote. Not twice in its object, as far as its hash can tell. */
-function key(start: usize, depth: i32, count: i32): usize {
-  const p = literal(start);
-  if (p == 0 || count >= KEYS_MAX) return 0;
-  const hash = hashOf(start, p - 1 - start);
-  const row = keyHashes + <usize>(depth * KEYS_MAX) * 4;
-  for (let i = 0; i < count; i++) if (load<u32>(row + <usize>i * 4) == hash) return 0;
-  store<u32>(row + <usize>count * 4, hash);
-  return p;
-}
-
 @inline function digit(c: u32): bool { return c - 0x30 <= 9; }
 
 /** One digit at least. */
@@ -211,14 +200,28 @@ function array(p: usize, depth: i32): usize {
   }
 }
 
-/** The key of the next member, from its first character to behind its closing quote. */
-@inline function keyAt(p: usize): usize {
-  p = space(p);
-  return at(p) == QUOTE ? p + 1 : 0;
+/** The key of the member that was begun last. */
+let keyStart: usize = 0;
+let keyLength: usize = 0;
+
+/** The value of the next member, whose key is not twice in its object, as far as its hash can tell. `count`: of keys before it. */
+function member(p: usize, depth: i32, count: i32): usize {
+  p = named(space(p));
+  if (p == 0 || count >= KEYS_MAX) return 0;
+  const hash = hashOf(keyStart, keyLength);
+  const row = keyHashes + <usize>(depth * KEYS_MAX) * 4;
+  for (let i = 0; i < count; i++) if (load<u32>(row + <usize>i * 4) == hash) return 0;
+  store<u32>(row + <usize>count * 4, hash);
+  return p;
 }
 
-/** Behind the colon that follows a key: the value. */
-@inline function behindColon(p: usize): usize {
+/** The value behind a key and its colon, whatever the key is. */
+@inline function named(p: usize): usize {
+  if (at(p) != QUOTE) return 0;
+  keyStart = p + 1;
+  p = literal(keyStart);
+  if (p == 0) return 0;
+  keyLength = p - 1 - keyStart;
   p = space(p);
   return at(p) == COLON ? space(p + 1) : 0;
 }
@@ -230,11 +233,7 @@ function object(p: usize, depth: i32): usize {
   if (at(p) == OBJECT_END) return p + 1;
   let count = 0;
   while (true) {
-    const start = keyAt(p);
-    if (start == 0) return 0;
-    p = key(start, depth, count++);
-    if (p == 0) return 0;
-    p = behindColon(p);
+    p = member(p, depth, count++);
     if (p == 0) return 0;
     p = value(p, depth);
     if (p == 0) return 0;
@@ -261,15 +260,13 @@ function payload(p: usize, depth: i32, r: usize, base: usize): usize {
   else {
     let count = 0;
     while (true) {
-      const start = keyAt(p);
-      if (start == 0) return 0;
-      const stop = key(start, depth, count++);
-      if (stop == 0) return 0;
-      const content = behindColon(stop);
+      const content = member(p, depth, count++);
       if (content == 0) return 0;
+      const start = keyStart;
+      const length = keyLength;
       p = value(content, depth);
       if (p == 0) return 0;
-      column(start, stop - 1 - start, content, p, r, base);
+      column(start, length, content, p, r, base);
       p = space(p);
       const c = at(p++);
       if (c == OBJECT_END) break;
@@ -324,13 +321,10 @@ function event(p: usize, depth: i32, r: usize, base: usize): usize {
   let count = 0;
   let seen = 0;
   while (true) {
-    const start = keyAt(p);
-    if (start == 0) return 0;
-    const stop = key(start, depth, count++);
-    if (stop == 0) return 0;
-    const content = behindColon(stop);
+    const content = member(p, depth, count++);
     if (content == 0) return 0;
-    const length = stop - 1 - start;
+    const start = keyStart;
+    const length = keyLength;
     if (length == 7 && is4(start, 0x6c796170) && is4(start + 3, 0x64616f6c)) { // payload
       p = payload(content, depth + 1, r, base);
       if (p == 0) return 0;
@@ -391,12 +385,8 @@ export function scan(base: usize, length: usize, many: bool): i32 {
   if (many) {
     const isWrapped = at(p) == OBJECT;
     if (isWrapped) {
-      const start = keyAt(p + 1);
-      if (start == 0) return 0;
-      const stop = literal(start);
-      if (stop - start != 7 || !is4(start, 0x6e657665) || load<u16>(start, 4) != 0x7374) return 0; // events
-      p = behindColon(stop);
-      if (p == 0) return 0;
+      p = named(space(p + 1));
+      if (p == 0 || keyLength != 6 || !is4(keyStart, 0x6e657665) || load<u16>(keyStart, 4) != 0x7374) return 0; // events
     }
     if (at(p) != ARRAY) return 0;
     events = 0;
