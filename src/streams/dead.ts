@@ -135,12 +135,7 @@ function isOfAgent(told: readonly { agent: string | null }[], agent: string): bo
 
 /** Empty where they cannot be read: that may be why the entry is here. */
 function digestsOf(fields: readonly Buffer[]): EventDigest[] {
-  const text = fieldOf(fields, ENTRY_FIELD.digests)?.toString();
-  try {
-    return text === undefined ? [] : (objectsIn(decodeDigests(text)) as EventDigest[]);
-  } catch {
-    return [];
-  }
+  return objectsIn(readOf(fields, ENTRY_FIELD.digests, decodeDigests)) as EventDigest[];
 }
 
 function signalsOf(fields: readonly Buffer[]): Signal[] {
@@ -166,8 +161,13 @@ function objectsIn(value: unknown): object[] {
 }
 
 function jsonOf(fields: readonly Buffer[], name: string): unknown {
+  return readOf(fields, name, JSON.parse);
+}
+
+/** null: there is no such field, or it cannot be read. */
+function readOf(fields: readonly Buffer[], name: string, read: (text: string) => unknown): unknown {
   try {
-    return JSON.parse(fieldOf(fields, name)?.toString() ?? 'null');
+    return read(fieldOf(fields, name)?.toString() ?? 'null');
   } catch {
     return null;
   }
