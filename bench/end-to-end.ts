@@ -5,17 +5,15 @@
 // of that rate one event after another is sent alone and listed at once through the API, over and over until it is there:
 // the time from its answer to the answer that shows it, the query included.
 
-import { gatehouse } from './contenders.ts';
-import { whenDrained } from './gauges.ts';
 import { HttpClient } from './http-client.ts';
 import { cpuByPart, cpuPerEvent } from './processes.ts';
 import { beginLine, hand, progress } from './report.ts';
 import { type BenchService, startBenchService } from './service.ts';
 import { makeAgents, setPolicies } from './setup.ts';
 import { percentile, sorted } from './statistics.ts';
-import { findSustained, loadOf, type Target, type Trial, trial } from './sustained.ts';
-import { cpuCells, oneTurn } from './turns.ts';
-import { BATCH_EVENTS, bodyOf, eventsPath, FIVE_POLICIES } from './workload.ts';
+import { closedLoop, findSustained, loadOf, type Target, type Trial, trial } from './sustained.ts';
+import { cpuCells } from './turns.ts';
+import { BATCH_EVENTS, eventsPath, FIVE_POLICIES, KINDS } from './workload.ts';
 
 const AGENTS = 64;
 const STEP_DOWN = 0.95;
@@ -67,12 +65,10 @@ export async function endToEnd(options: { seconds: number }): Promise<boolean> {
 
 /** Where the search begins: what is taken in while the backlog may grow. */
 async function closedLoopRate({ service, agents }: Target): Promise<number> {
-  const requests = agents.map((agent) => ({ path: eventsPath(agent, BATCH_EVENTS), key: service.key, body: 0 }));
-  const load = { requests, bodies: [bodyOf(BATCH_EVENTS)], connections: 32, eventsPerRequest: BATCH_EVENTS };
-  const { eventsPerSecond } = await oneTurn(gatehouse(service), load, 5);
-  await whenDrained(service);
-  progress(`closed loop: ${Math.round(eventsPerSecond)} events/s taken in`);
-  return eventsPerSecond;
+  const batches = KINDS.find(({ events }) => events === BATCH_EVENTS)!;
+  const { takenIn } = await closedLoop(service, agents, batches, 5);
+  progress(`closed loop: ${Math.round(takenIn)} events/s taken in`);
+  return takenIn;
 }
 
 async function hold(

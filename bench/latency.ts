@@ -4,16 +4,15 @@
 // Then an open loop sends at a fixed share of each, single and batch, in turns: latency counts from the moment a request was due.
 // Five policies, full echo, the store running behind. What the generator itself adds shows in the same load on a bare echo
 // (JSON.parse and JSON.stringify), which stands beside: it ticks every millisecond and shares the machine's processors.
-import { type Contender, echoes, gatehouse } from './contenders.ts';
+import { type Contender, echoes } from './contenders.ts';
 import { whenDrained } from './gauges.ts';
 import { openLoad, type Summary, summarize } from './open-loop.ts';
 import { beginLine, hand, progress, type Row } from './report.ts';
 import { type BenchService, startBenchService } from './service.ts';
 import { makeAgents, setPolicies } from './setup.ts';
 import { median } from './statistics.ts';
-import { loadOf, OPEN_CONNECTIONS } from './sustained.ts';
-import { oneTurn } from './turns.ts';
-import { bodyOf, eventsPath, FIVE_POLICIES, KINDS, type Kind } from './workload.ts';
+import { closedLoop, loadOf, OPEN_CONNECTIONS } from './sustained.ts';
+import { bodyOf, FIVE_POLICIES, KINDS, type Kind } from './workload.ts';
 
 const SHARES = [0.1, 0.5, 0.8];
 type Maximum = 'taken in' | 'stored';
@@ -67,7 +66,7 @@ async function settingsFor(
   const found = KINDS.map((kind) => ({ kind, 'taken in': [] as number[], stored: [] as number[] }));
   for (let turn = 1; turn <= turns; turn++) {
     for (const { kind, ...most } of found) {
-      const { takenIn, stored } = await maxima(service, agents, kind, Math.min(seconds, 5));
+      const { takenIn, stored } = await closedLoop(service, agents, kind, Math.min(seconds, 5));
       most['taken in'].push(takenIn);
       most.stored.push(stored);
       progress(
@@ -80,21 +79,6 @@ async function settingsFor(
       SHARES.map((share) => ({ kind, of, share, eventsPerSecond: median(most[of]) * share })),
     ),
   );
-}
-
-/** Events a second that a closed loop gets through: by the time of the load, and by the time until all were stored. */
-async function maxima(
-  service: BenchService,
-  agents: readonly string[],
-  { connections, events }: Kind,
-  seconds: number,
-): Promise<{ takenIn: number; stored: number }> {
-  const requests = agents.map((agent) => ({ path: eventsPath(agent, events), key: service.key, body: 0 }));
-  const load = { requests, bodies: [bodyOf(events)], connections, eventsPerRequest: events };
-  const started = performance.now();
-  const { eventsPerSecond } = await oneTurn(gatehouse(service), load, seconds);
-  await whenDrained(service);
-  return { takenIn: eventsPerSecond, stored: (eventsPerSecond * seconds * 1000) / (performance.now() - started) };
 }
 
 async function atRate(

@@ -2,12 +2,14 @@
 // it, since the front takes in more than the store can write until the backlog is full. So: an open loop at a given rate, and
 // the question whether the backlog grows; the rate is halved in between until the bounds are close.
 import { setTimeout as sleep } from 'node:timers/promises';
+import { gatehouse } from './contenders.ts';
 import { readGauges, whenDrained } from './gauges.ts';
 import { openLoad, type Phase, type Samples, type Summary, summarize } from './open-loop.ts';
 import { progress } from './report.ts';
 import type { BenchService } from './service.ts';
 import { slope } from './statistics.ts';
-import { bodyOf, eventsPath } from './workload.ts';
+import { oneTurn } from './turns.ts';
+import { bodyOf, eventsPath, type Kind } from './workload.ts';
 
 /**
  * By the trend over a trial the backlog may have grown by so many seconds' worth of events: rows come in blocks, so it saws, and
@@ -52,6 +54,24 @@ export function loadOf(
   const requests = agents.map((agent) => ({ path: eventsPath(agent, eventsPerRequest), key: service.key, body }));
   const connections = eventsPerRequest === 1 ? OPEN_CONNECTIONS.single : OPEN_CONNECTIONS.batch;
   return openLoad({ url: service.url, requests, phases, connections, ...more });
+}
+
+/**
+ * Events a second that a closed loop gets through: by the time of the load, in which the backlog may grow, and by the time until
+ * all were stored.
+ */
+export async function closedLoop(
+  service: BenchService,
+  agents: readonly string[],
+  { connections, events }: Kind,
+  seconds: number,
+): Promise<{ takenIn: number; stored: number }> {
+  const requests = agents.map((agent) => ({ path: eventsPath(agent, events), key: service.key, body: 0 }));
+  const load = { requests, bodies: [bodyOf(events)], connections, eventsPerRequest: events };
+  const started = performance.now();
+  const { eventsPerSecond } = await oneTurn(gatehouse(service), load, seconds);
+  await whenDrained(service);
+  return { takenIn: eventsPerSecond, stored: (eventsPerSecond * seconds * 1000) / (performance.now() - started) };
 }
 
 /** Runs one rate for so long, and says whether the backlog stayed flat. Leaves the backlog drained. */
