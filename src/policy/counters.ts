@@ -5,7 +5,7 @@
 // Invariant: a place is granted by Redis or not at all. Any failure rejects the whole of `take`, whatever was counted; the
 // caller then refuses the submissions (fail closed). Places that were taken meanwhile stay taken: too few pass, never too many.
 import { readAsset } from '../assets.ts';
-import type { Commands } from '../redis/client.ts';
+import { type Commands, sendTogether } from '../redis/client.ts';
 import { Script } from '../redis/script.ts';
 
 export type CounterCheck = {
@@ -35,7 +35,11 @@ export class Counters {
   /** In the order of the checks; of one counter's the earlier comes first. Throws RedisUnavailable. */
   async take(checks: readonly CounterCheck[]): Promise<Taken[]> {
     const taken = new Array<Taken>(checks.length);
-    await Promise.all(callsOf(checks).map((places) => this.#call(checks, places, taken)));
+    const calls: Promise<void>[] = [];
+    sendTogether(this.#redis, () => {
+      for (const places of callsOf(checks)) calls.push(this.#call(checks, places, taken));
+    });
+    await Promise.all(calls);
     return taken;
   }
 

@@ -70,6 +70,22 @@ export async function waitUntilReady(client: Commands, timeoutMs: number): Promi
   }
 }
 
+/**
+ * Commands that `send` makes leave in one write a connection. A write of its own costs a system call each, and on loopback the
+ * receiver's work too, which is more than a small command costs otherwise.
+ */
+export function sendTogether(client: Commands, send: () => void): void {
+  const nodes = client instanceof Cluster ? client.nodes('master') : [client];
+  // Streams of a node that is not connected, or not yet, are not there.
+  const streams = nodes.flatMap((node) => node.stream ?? []);
+  for (const stream of streams) stream.cork();
+  try {
+    send();
+  } finally {
+    for (const stream of streams) stream.uncork();
+  }
+}
+
 /** What a command's failure means, whatever it is: a refusal of a kind not known here counts as a refusal. */
 export function toUnavailable(cause: unknown): RedisUnavailable {
   return classify(cause) ?? new RedisUnavailable(messageOf(cause), { sent: !isReply(cause), canRetry: false, cause });

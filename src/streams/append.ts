@@ -1,14 +1,15 @@
 // Appends events to their partition's stream (step 11 of the path: after the encoding, before the reply).
 // Everything that comes in one tick for one partition goes as one entry: 3-4 times the events per second of an entry each.
 // At most APPENDS_IN_FLIGHT_MAX entries of a partition are on their way; what comes meanwhile makes the next entry larger,
-// so entries grow by themselves under load and latency stays low without it.
+// so entries grow by themselves under load and latency stays low without it. What goes to several partitions at once leaves
+// in one write.
 // Order holds per agent, because the partition is a hash of the agent; nothing is promised across agents.
 // An append resolves once Redis holds the entry, and is never sent twice: the writer's client neither queues nor repeats.
 // Agents' last signs of life follow within LAST_SEEN_MS.
 // If Redis refused, nothing was recorded; if its answer was lost, nobody knows (`recorded: 'unknown'`).
 import { ServiceError } from '../errors.ts';
 import { APPENDS_IN_FLIGHT_MAX, ENTRY_BYTES_MAX, LAST_SEEN_MS, UNACKED_BYTES_MAX } from '../limits.ts';
-import { type Commands, toUnavailable } from '../redis/client.ts';
+import { type Commands, sendTogether, toUnavailable } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { Slabs } from '../slabs.ts';
 import { EntryBuffer } from './entry-buffer.ts';
@@ -30,8 +31,9 @@ export type Append = {
  * for others wait behind it.
  */
 export type AppendCaller = { appended(): void; refused(error: ServiceError): void };
-/** What goes to Redis together. */
+/** What goes to Redis as one. */
 type Entry = { buffer: EntryBuffer; callers: AppendCaller[]; events: number };
+type Answered = { partition: Partition; entry: Entry; sentMs: number; error: ServiceError | undefined };
 
 class Partition {
   readonly number: number;
@@ -66,6 +68,8 @@ export class Appender {
   #bytes = 0;
   #callers = 0;
   #scheduled = false;
+  /** Of this tick. */
+  #answered: Answered[] = [];
   #closed = false;
   #onEmpty: (() => void) | undefined;
   readonly #onAppended: (appended: Appended) => void;
@@ -160,9 +164,11 @@ export class Appender {
 
   readonly #flushAll = (): void => {
     this.#scheduled = false;
-    for (const partition of this.#partitions) {
-      if (partition.waiting.length > 0) this.#flush(partition);
-    }
+    sendTogether(this.#redis, () => {
+      for (const partition of this.#partitions) {
+        if (partition.waiting.length > 0) this.#flush(partition);
+      }
+    });
   };
 
   #flush(partition: Partition): void {
@@ -171,14 +177,9 @@ export class Appender {
       partition.inFlight++;
       partition.lastBytes = Math.min(entry.buffer.length, ENTRY_BYTES_MAX);
       const sentMs = performance.now();
-      const settled = (error: ServiceError | undefined) => {
-        const { events } = entry;
-        this.#done(partition, entry, error);
-        this.#onAppended({ events, seconds: (performance.now() - sentMs) / 1000, ok: error === undefined });
-      };
       (this.#redis.sendCommand(entry.buffer.command()) as Promise<unknown>).then(
-        () => settled(undefined),
-        (error: unknown) => settled(toServiceError(error)),
+        () => this.#note({ partition, entry, sentMs, error: undefined }),
+        (error: unknown) => this.#note({ partition, entry, sentMs, error: toServiceError(error) }),
       );
       this.#tellSeen(partition, sentMs);
     }
@@ -203,17 +204,32 @@ export class Appender {
     partition.toldMs = nowMs;
   }
 
-  #done(partition: Partition, { buffer, callers }: Entry, error: ServiceError | undefined): void {
-    partition.inFlight--;
-    this.#bytes -= buffer.length;
-    this.#callers -= callers.length;
-    if (error === undefined) buffer.release();
-    // Redis first: it works while the callers are answered.
-    if (partition.waiting.length > 0) this.#flush(partition);
-    if (error === undefined) for (const caller of callers) caller.appended();
-    else for (const caller of callers) caller.refused(error);
-    if (this.#callers === 0) this.#onEmpty?.();
+  /** Answers that Redis sent together are dealt with together: a microtask comes after those of all answers that were read. */
+  #note(answered: Answered): void {
+    if (this.#answered.push(answered) === 1) queueMicrotask(this.#afterAnswers);
   }
+
+  readonly #afterAnswers = (): void => {
+    const answered = this.#answered;
+    this.#answered = [];
+    // Redis first: it works while the callers are answered.
+    sendTogether(this.#redis, () => {
+      for (const { partition, entry, error } of answered) {
+        partition.inFlight--;
+        this.#bytes -= entry.buffer.length;
+        this.#callers -= entry.callers.length;
+        if (error === undefined) entry.buffer.release();
+        if (partition.waiting.length > 0) this.#flush(partition);
+      }
+    });
+    for (const { entry, sentMs, error } of answered) {
+      const { callers, events } = entry;
+      if (error === undefined) for (const caller of callers) caller.appended();
+      else for (const caller of callers) caller.refused(error);
+      this.#onAppended({ events, seconds: (performance.now() - sentMs) / 1000, ok: error === undefined });
+    }
+    if (this.#callers === 0) this.#onEmpty?.();
+  };
 }
 
 function refusal(message: string): ServiceError {
