@@ -17,7 +17,15 @@ export type Machine = {
   loadTool: string;
   /** Of the last minute: what else ran. */
   loadAverage: number;
+  /**
+   * µs to touch a page of memory for the first time: a quarter where the memory is the machine's own, several where the machine is a
+   * guest whose host gives a page when it is touched and takes it back soon after. What grows (a backlog, files) pays that.
+   */
+  freshPageUs: number;
 };
+
+const PAGE_BYTES = 4_096;
+const FRESH_PAGES = 16_384;
 
 export function describeMachine(): Machine {
   const cpus = os.cpus();
@@ -33,12 +41,25 @@ export function describeMachine(): Machine {
     chdb: versionOf('chdb'),
     loadTool: /^wrk [^ ]+/.exec(said('wrk', ['-v']))?.[0] ?? 'autocannon',
     loadAverage: Number(os.loadavg()[0]!.toFixed(1)),
+    freshPageUs: Number(freshPageUs().toFixed(1)),
   };
 }
 
 export function machineSentence(machine: Machine): string {
-  const { cpus, cpuModel, memoryGb, system, node, redis, chdb, loadTool, loadAverage, date, commit } = machine;
-  return `${date}, commit ${commit}: ${cpus} CPUs (${cpuModel}), ${memoryGb} GB, ${system}, Node ${node}, redis-server ${redis}, chdb ${chdb}, ${loadTool}; load average at the start ${loadAverage}`;
+  const { cpus, cpuModel, memoryGb, system, node, redis, chdb, loadTool, loadAverage, freshPageUs, date, commit } =
+    machine;
+  return (
+    `${date}, commit ${commit}: ${cpus} CPUs (${cpuModel}), ${memoryGb} GB, ${system}, Node ${node}, redis-server ${redis}, ` +
+    `chdb ${chdb}, ${loadTool}; load average at the start ${loadAverage}, a fresh page of memory ${freshPageUs} µs`
+  );
+}
+
+/** So large a piece is asked of the system anew. */
+function freshPageUs(): number {
+  const bytes = Buffer.allocUnsafeSlow(FRESH_PAGES * PAGE_BYTES);
+  const started = performance.now();
+  for (let at = 0; at < bytes.length; at += PAGE_BYTES) bytes[at] = 1;
+  return ((performance.now() - started) * 1_000) / FRESH_PAGES;
 }
 
 /** What a command prints; '' where it is not there. wrk prints its version with status 1. */
