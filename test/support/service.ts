@@ -182,6 +182,11 @@ function alive(children: Record<string, number>): { name: string; pid: number }[
   });
 }
 
+/** Whether a service has its stores as children of its own; else one of them is given by the environment. */
+export function hasOwnStores(): boolean {
+  return process.env.GATEHOUSE_TEST_REDIS_CLUSTER !== '1' && process.env.GATEHOUSE_TEST_CLICKHOUSE_URL === undefined;
+}
+
 /** The stores that the environment asks the tests to run on. Torn down after the service, which was started later. */
 async function givenStores(t: Test): Promise<Environment> {
   const env: Environment = {};
