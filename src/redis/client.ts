@@ -71,8 +71,8 @@ export async function waitUntilReady(client: Commands, timeoutMs: number): Promi
 }
 
 /**
- * Commands that `send` makes leave in one write a connection. A write of its own costs a system call each, and on loopback the
- * receiver's work too, which is more than a small command costs otherwise.
+ * Commands that `send` makes leave in one write a connection. Each write is a system call, and on loopback does the receiver's
+ * work, too: more than a small command costs otherwise.
  */
 export function sendTogether(client: Commands, send: () => void): void {
   const nodes = client instanceof Cluster ? client.nodes('master') : [client];
