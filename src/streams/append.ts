@@ -177,9 +177,10 @@ export class Appender {
       partition.inFlight++;
       partition.lastBytes = Math.min(entry.buffer.length, ENTRY_BYTES_MAX);
       const sentMs = performance.now();
+      const answered = (error: ServiceError | undefined) => this.#note({ partition, entry, sentMs, error });
       (this.#redis.sendCommand(entry.buffer.command()) as Promise<unknown>).then(
-        () => this.#note({ partition, entry, sentMs, error: undefined }),
-        (error: unknown) => this.#note({ partition, entry, sentMs, error: toServiceError(error) }),
+        () => answered(undefined),
+        (error: unknown) => answered(toServiceError(error)),
       );
       this.#tellSeen(partition, sentMs);
     }
@@ -211,6 +212,7 @@ export class Appender {
 
   readonly #afterAnswers = (): void => {
     const answered = this.#answered;
+    const answeredMs = performance.now();
     this.#answered = [];
     // Redis first: it works while the callers are answered.
     sendTogether(this.#redis, () => {
@@ -226,7 +228,7 @@ export class Appender {
       const { callers, events } = entry;
       if (error === undefined) for (const caller of callers) caller.appended();
       else for (const caller of callers) caller.refused(error);
-      this.#onAppended({ events, seconds: (performance.now() - sentMs) / 1000, ok: error === undefined });
+      this.#onAppended({ events, seconds: (answeredMs - sentMs) / 1000, ok: error === undefined });
     }
     if (this.#callers === 0) this.#onEmpty?.();
   };
