@@ -55,16 +55,23 @@ t.test('what is over is gone with the next minor collection', (t) => {
   const before = oldBytes();
   const inFlight = new InFlight<Placed & { held: number[] }>();
   let flying: (Placed & { held: number[] })[] = [];
-  let made = 0;
-  for (let round = 0; round < 2_000; round++) {
-    const next = Array.from({ length: 32 }, () => ({ place: -1, held: new Array<number>(100).fill(round) }));
-    for (const exchange of next) inFlight.add(exchange);
-    for (const exchange of flying) inFlight.remove(exchange);
-    made += next.length;
-    flying = next;
-    // Once it grows old with what is in flight; later collections come when all that the last one met is over.
-    for (let i = 0; i < (round === 10 ? 2 : round % 50 === 49 ? 1 : 0); i++) collect({ type: 'minor' });
+  const fly = (rounds: number) => {
+    for (let round = 0; round < rounds; round++) {
+      const next = Array.from({ length: 32 }, () => ({ place: -1, held: new Array<number>(100).fill(round) }));
+      for (const exchange of next) inFlight.add(exchange);
+      for (const exchange of flying) inFlight.remove(exchange);
+      flying = next;
+    }
+  };
+  // Two collections make old what is in flight; each later one comes when all that the last one met is over.
+  fly(10);
+  collect({ type: 'minor' });
+  for (let i = 0; i < 40; i++) {
+    collect({ type: 'minor' });
+    fly(50);
   }
+  collect({ type: 'minor' });
+  const made = 32 * (10 + 40 * 50);
   const kept = oldBytes() - before;
   const share = kept / (made * 100 * 8);
   t.ok(
