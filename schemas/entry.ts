@@ -7,6 +7,8 @@ import type { EventType, Outcome, PolicyAction, PolicyType, Severity } from './c
 import type { Reason } from './event.ts';
 
 export const ENTRY_VERSION = 2;
+/** The same with digests and rows packed, each by itself (src/streams/packing.ts). */
+export const PACKED_ENTRY_VERSION = 3;
 /**
  * Field names inside a stream entry: version, digests (JSON array, see DigestElement), rows (RowBinary).
  * `group` stands only in an entry that was parked and re-queued: the one group that processes it again.
@@ -100,9 +102,10 @@ export function rowsOf(entry: EventEntry): Buffer[] {
   return rows;
 }
 
-/** Reads an entry from its stream fields. `rows` may be absent where the reader asked for digests only. */
+/** Reads an entry from its stream fields, unpacked. `rows` may be absent where the reader asked for digests only. */
 export function decodeEntry(fields: ReadonlyMap<string, Buffer>): EventEntry {
   const version = fields.get(ENTRY_FIELD.version)?.toString();
+  if (version === String(PACKED_ENTRY_VERSION)) throw new EntryFormatError('packed entry that cannot be unpacked');
   if (version !== String(ENTRY_VERSION))
     throw new EntryFormatError(`entry of version ${version ?? 'none'}, expected ${ENTRY_VERSION}`);
   const text = fields.get(ENTRY_FIELD.digests);

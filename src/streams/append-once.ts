@@ -5,7 +5,7 @@
 // should it wake up after that, its marker is gone and its append is refused.
 // Redis away: ServiceError `unavailable`, `recorded: 'unknown'` only for a lost answer to the append itself.
 import { randomBytes } from 'node:crypto';
-import { ENTRY_FIELD, ENTRY_VERSION } from '../../schemas/entry.ts';
+import { ENTRY_FIELD } from '../../schemas/entry.ts';
 import { readAsset } from '../assets.ts';
 import { ServiceError } from '../errors.ts';
 import { IDEMPOTENCY_KEPT_MS, IDEMPOTENCY_RUNNING_MS } from '../limits.ts';
@@ -13,6 +13,7 @@ import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
 import { type Append, toServiceError } from './append.ts';
+import { packEntry } from './packing.ts';
 
 const begin = new Script<[state: string, outcome?: string]>(
   'stream-idempotency-begin',
@@ -67,14 +68,6 @@ export class AppendOnce {
     const { partition, agent, token, digests, rows, outcome } = request;
     const [fingerprint, run] = token.split(':');
     const keys = [this.#keys.events(partition), this.#record(request), this.#keys.lastSeen(partition)];
-    const entry = [
-      ENTRY_FIELD.version,
-      ENTRY_VERSION,
-      ENTRY_FIELD.digests,
-      `[${digests.join(',')}]`,
-      ENTRY_FIELD.rows,
-      rows,
-    ];
     const args = [
       fingerprint!,
       run!,
@@ -82,7 +75,7 @@ export class AppendOnce {
       IDEMPOTENCY_KEPT_MS,
       agent,
       `${Date.now()}/${request.account}`,
-      ...(digests.length > 0 ? entry : []),
+      ...(digests.length > 0 ? entryOf(digests, rows) : []),
     ];
     if ((await this.#run(appendOnce, keys, args, {})) === 'appended') return;
     throw new ServiceError('unavailable', 'The request took too long; nothing was recorded.', {
@@ -119,4 +112,10 @@ export class AppendOnce {
       });
     }
   }
+}
+
+/** Fields and values. */
+function entryOf(digests: Append['digests'], rows: Buffer): (string | number | Buffer)[] {
+  const entry = packEntry(Buffer.from(`[${digests.join(',')}]`), rows);
+  return [ENTRY_FIELD.version, entry.version, ENTRY_FIELD.digests, entry.digests, ENTRY_FIELD.rows, entry.rows];
 }

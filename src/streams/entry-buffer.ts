@@ -1,8 +1,8 @@
-// A stream entry while it fills (inside Appender): the bytes of its XADD as they go to Redis, so that rows and digests are
-// copied once, from where they were made to what the socket sends. ioredis would put each argument into a Buffer of its own
-// and all of them into another.
+// A stream entry while it fills (inside Appender), and the bytes of its XADD as they go to Redis. Rows and digests are copied
+// once, from where they were made to what the socket sends, or packed from there (packing.ts). ioredis would put each argument
+// into a Buffer of its own and all of them into another.
 //
-//   | room for the head | rows, request by request | digests, moved here when the entry is closed |
+//   | room for the head | rows, request by request | digests, put here when the entry is closed |
 //
 // Invariant: nothing of the callers' memory is held; once `command` was called nothing is added any more.
 // Failure: memory runs back to the pool by `release` alone, and only when Redis has answered: until then a socket may read it.
@@ -10,6 +10,7 @@ import assert from 'node:assert';
 import { Command } from 'ioredis';
 import { ENTRY_FIELD, ENTRY_VERSION } from '../../schemas/entry.ts';
 import type { Slabs } from '../slabs.ts';
+import { packEntry } from './packing.ts';
 
 /** An XADD whose bytes lie ready. Its key is an argument, too, since a Cluster is asked by it. */
 class EntryCommand extends Command {
@@ -25,7 +26,6 @@ class EntryCommand extends Command {
   }
 }
 
-const VERSION = String(ENTRY_VERSION);
 /** Of a length, in digits, and the line ends around it. */
 const LENGTH_BYTES_MAX = 16;
 /** Between rows and digests, and behind them. */
@@ -35,30 +35,26 @@ const [COMMA, OPEN, CLOSE] = [0x2c, 0x5b, 0x5d];
 export class EntryBuffer {
   readonly #slabs: Slabs;
   readonly #key: string;
-  /** All of the command that comes before the length of the rows. */
-  readonly #head: string;
   readonly #rowsAt: number;
   #bytes: Buffer;
   #end: number;
   #digests: Buffer;
   #digestsEnd = 0;
+  #length = 0;
 
   /** `bytes`: of what is going to be added first. */
   constructor(slabs: Slabs, key: string, bytes: number) {
     this.#slabs = slabs;
     this.#key = key;
-    this.#head =
-      `*9\r\n$4\r\nXADD\r\n${bulk(key)}${bulk('*')}` +
-      `${bulk(ENTRY_FIELD.version)}${bulk(VERSION)}${bulk(ENTRY_FIELD.rows)}`;
-    this.#rowsAt = Buffer.byteLength(this.#head) + LENGTH_BYTES_MAX;
+    this.#rowsAt = headOf(key, ENTRY_VERSION).length + LENGTH_BYTES_MAX;
     this.#end = this.#rowsAt;
     this.#bytes = slabs.take(this.#rowsAt + bytes);
     this.#digests = slabs.take(bytes / 4);
   }
 
-  /** Of rows and digests. */
+  /** Of rows and digests as they were added. */
   get length(): number {
-    return this.#end - this.#rowsAt + this.#digestsEnd;
+    return this.#length;
   }
 
   /** Both are copied. A text may hold several digests, separated by commas. */
@@ -68,11 +64,12 @@ export class EntryBuffer {
     this.#bytes.set(rows, this.#end);
     this.#end = end;
     for (const digest of digests) this.#addDigest(digest);
+    this.#length = this.#end - this.#rowsAt + this.#digestsEnd;
   }
 
   #addDigest(digest: string | Buffer): void {
-    // A UTF-16 unit is at most three bytes of UTF-8.
-    const longest = this.#digestsEnd + 1 + (typeof digest === 'string' ? 3 : 1) * digest.length;
+    // A UTF-16 unit is at most three bytes of UTF-8; before and behind it stands one byte.
+    const longest = this.#digestsEnd + 2 + (typeof digest === 'string' ? 3 : 1) * digest.length;
     if (longest > this.#digests.length) this.#digests = this.#slabs.grow(this.#digests, this.#digestsEnd, longest);
     this.#digests[this.#digestsEnd++] = this.#digestsEnd === 1 ? OPEN : COMMA;
     if (typeof digest === 'string') this.#digestsEnd += this.#digests.write(digest, this.#digestsEnd);
@@ -84,18 +81,34 @@ export class EntryBuffer {
 
   /** Closes the entry. */
   command(): Command {
-    const needed = this.#end + this.#digestsEnd + AROUND_DIGESTS_BYTES_MAX;
+    this.#digests[this.#digestsEnd++] = CLOSE;
+    const rows = this.#bytes.subarray(this.#rowsAt, this.#end);
+    const entry = packEntry(this.#digests.subarray(0, this.#digestsEnd), rows);
+    if (entry.rows !== rows) this.#replaceRows(entry.rows, entry.digests.length);
+    return this.#finish(entry.version, entry.digests);
+  }
+
+  /** The slab that they filled is of no use any more: it need not wait for Redis. */
+  #replaceRows(rows: Buffer, digestsBytes: number): void {
+    this.#slabs.give(this.#bytes);
+    this.#end = this.#rowsAt + rows.length;
+    this.#bytes = this.#slabs.take(this.#end + digestsBytes + AROUND_DIGESTS_BYTES_MAX);
+    this.#bytes.set(rows, this.#rowsAt);
+  }
+
+  /** Head and digests around the rows. */
+  #finish(version: number, digests: Buffer): Command {
+    const needed = this.#end + digests.length + AROUND_DIGESTS_BYTES_MAX;
     if (needed > this.#bytes.length) this.#bytes = this.#slabs.grow(this.#bytes, this.#end, needed);
     const bytes = this.#bytes;
-    const head = `${this.#head}$${this.#end - this.#rowsAt}\r\n`;
+    const head = `${headOf(this.#key, version)}$${this.#end - this.#rowsAt}\r\n`;
     const start = this.#rowsAt - head.length;
     assert(start >= 0, 'no room for the head');
     bytes.write(head, start, 'latin1');
     let at = this.#end;
-    at += bytes.write(`\r\n${bulk(ENTRY_FIELD.digests)}$${this.#digestsEnd + 1}\r\n`, at, 'latin1');
-    bytes.set(this.#digests.subarray(0, this.#digestsEnd), at);
-    at += this.#digestsEnd;
-    bytes[at++] = CLOSE;
+    at += bytes.write(`\r\n${bulk(ENTRY_FIELD.digests)}$${digests.length}\r\n`, at, 'latin1');
+    bytes.set(digests, at);
+    at += digests.length;
     at += bytes.write('\r\n', at, 'latin1');
     return new EntryCommand(this.#key, bytes.subarray(start, at));
   }
@@ -105,6 +118,14 @@ export class EntryBuffer {
     this.#slabs.give(this.#bytes);
     this.#slabs.give(this.#digests);
   }
+}
+
+/** All of the command that comes before the length of the rows; as long for every version. */
+function headOf(key: string, version: number): string {
+  return (
+    `*9\r\n$4\r\nXADD\r\n${bulk(key)}${bulk('*')}` +
+    `${bulk(ENTRY_FIELD.version)}${bulk(String(version))}${bulk(ENTRY_FIELD.rows)}`
+  );
 }
 
 /** ASCII, as Redis's protocol has it. */

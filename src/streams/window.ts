@@ -14,11 +14,13 @@
 // - A read that fails appends nothing. No reader's place is kept here to read on from, only to know what nobody needs any more: each
 //   call says behind which entry it wants to go on, so nothing can be skipped by an answer that never reached the caller.
 // What is removed in between has been acknowledged by every group (trim.ts), so nobody who asks for it holds a lease any more.
+// Entries are unpacked here, once for all groups, so every count of bytes is of what they are in memory.
 // Bounded: what all readers have passed is dropped, and beyond `bytesMax` the oldest. A read has READ_BYTES_MAX by the size of the
 // last read's entries, four entries at the least; after a pause of a second nothing is known of their size.
 // Failure: whatever the client throws, to all who waited for that read; the next one asks for the same.
 import { READ_BYTES_MAX, READ_COUNT_MAX, READ_COUNT_MIN, READ_ENTRIES_MAX } from '../limits.ts';
 import type { Commands } from '../redis/client.ts';
+import { unpackFields } from './packing.ts';
 import { compareIds } from './stream-id.ts';
 
 export type StreamEntry = { id: string; fields: ReadonlyMap<string, Buffer> };
@@ -123,7 +125,7 @@ export class StreamWindow {
     const count = this.#count;
     const range = [this.#stream, `(${place}`, '+', 'COUNT', count];
     const reply = (await this.#redis.callBuffer('XRANGE', ...range)) as [Buffer, Buffer[]][];
-    const entries = reply.map(([id, fields]) => ({ id: id.toString('latin1'), fields: toMap(fields) }));
+    const entries = reply.map(([id, fields]) => ({ id: id.toString('latin1'), fields: unpackFields(toMap(fields)) }));
     if (entries.length > 0) {
       const largest = entries.reduce((most, entry) => Math.max(most, bytesOf(entry)), 1);
       this.#count = Math.min(READ_COUNT_MAX, Math.max(READ_COUNT_MIN, Math.floor(READ_BYTES_MAX / largest)));

@@ -1,5 +1,6 @@
 // Appending: one entry per partition and tick, what callers are told when Redis refuses or does not answer, and keys
 // that make a request idempotent. Needs redis-server.
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import t from 'tap';
 import { decodeEntry, rowsOf } from '../../schemas/entry.ts';
@@ -10,23 +11,31 @@ import type { Keys } from '../../src/redis/keys.ts';
 import { Appender } from '../../src/streams/append.ts';
 import { AppendOnce } from '../../src/streams/append-once.ts';
 import { Backlog } from '../../src/streams/backlog.ts';
+import { PACKED_BYTES_MIN, unpackFields } from '../../src/streams/packing.ts';
 import { startRedis } from '../support/redis.ts';
 import { appendOf, connect, eventually, freshAgent, freshKeys, makeEvent } from './harness.ts';
 
 const server = await startRedis(t);
 
-async function idsIn(redis: Commands, keys: Keys): Promise<string[][]> {
-  const ids: string[][] = [];
+/** Of every entry its fields as they lie in Redis. */
+async function fieldsIn(redis: Commands, keys: Keys): Promise<Map<string, Buffer>[]> {
+  const entries: Map<string, Buffer>[] = [];
   for (let partition = 0; partition < keys.partitions; partition++) {
     for (const [, fields] of await redis.xrangeBuffer(keys.events(partition), '-', '+')) {
       const map = new Map<string, Buffer>();
       for (let i = 0; i < fields.length; i += 2) map.set(fields[i]!.toString(), fields[i + 1]!);
-      const entry = decodeEntry(map);
-      rowsOf(entry);
-      ids.push(entry.digests.map((digest) => digest.id));
+      entries.push(map);
     }
   }
-  return ids;
+  return entries;
+}
+
+async function idsIn(redis: Commands, keys: Keys): Promise<string[][]> {
+  return (await fieldsIn(redis, keys)).map((fields) => {
+    const entry = decodeEntry(unpackFields(fields));
+    rowsOf(entry);
+    return entry.digests.map((digest) => digest.id);
+  });
 }
 
 async function refusal(promise: Promise<unknown>): Promise<ServiceError> {
@@ -107,6 +116,45 @@ t.test('under load entries grow instead of queueing, none larger than its bound 
   t.ok(ids.length <= 18, `${ids.length} entries for 401 requests`);
 });
 
+t.test('what is worth it is packed, by either way in, and gives the very rows and digests back', async (t) => {
+  const redis = await connect(t, server.address);
+  const agent = freshAgent();
+  const text = (characters: number) => 'Zürich – the fare is refunded '.repeat(characters / 30);
+  const payloads = [
+    [text(30)],
+    [text(9_000)],
+    [randomBytes(30_000).toString('base64')],
+    Array.from({ length: 100 }, (_, i) => `${i} ${text(300)}`),
+    // Around the border.
+    ...Array.from({ length: 40 }, (_, i) => [randomBytes(PACKED_BYTES_MIN - 600 + 15 * i).toString('latin1')]),
+  ];
+  const shares: number[] = [];
+  for (const texts of payloads) {
+    const made = texts.map((one) => makeEvent(agent, { payload: JSON.stringify({ text: one }) }));
+    const append = appendOf(agent, made);
+    const [keys, onceKeys] = [freshKeys(1), freshKeys(1)];
+    await new Appender({ redis, keys }).append(append);
+    const once = new AppendOnce({ redis, keys: onceKeys });
+    const request = { partition: 0, account: agent.account, key: 'key' };
+    const { token } = (await once.begin({ ...request, fingerprint: 'print' })) as { token: string };
+    await once.append({ ...request, ...append, token, outcome: 'done' });
+    const [[kept], [keptOnce]] = [await fieldsIn(redis, keys), await fieldsIn(redis, onceKeys)];
+    t.strictSame(new Map(keptOnce), new Map([...kept!].sort()), 'the same by either way');
+    const entry = decodeEntry(unpackFields(kept!));
+    t.ok(entry.rows.equals(append.rows));
+    t.strictSame(
+      entry.digests,
+      made.map(({ digest }) => digest),
+    );
+    const bytes = append.rows.length + append.digests.join(',').length;
+    const lies = kept!.get('d')!.length + kept!.get('r')!.length;
+    t.equal(kept!.get('v')!.toString(), bytes + 2 < PACKED_BYTES_MIN ? '2' : '3', `${bytes} bytes`);
+    shares.push(lies / bytes);
+  }
+  t.ok(shares[1]! < 0.1 && shares[3]! < 0.25, `what repeats itself is a fraction: ${shares[1]}, ${shares[3]}`);
+  t.ok(Math.max(...shares) < 1.02, 'and nothing is much longer');
+});
+
 t.test('a request without events is done at once; close lets what waits finish and refuses the rest', async (t) => {
   const redis = await connect(t, server.address);
   const keys = freshKeys();
@@ -145,7 +193,7 @@ t.test('a full Redis refuses: recorded is false, and the backlog says so before'
   t.teardown(() => backlog.stop());
   t.notOk(backlog.full());
   const agent = freshAgent();
-  const payload = JSON.stringify({ text: 'x'.repeat(500_000) });
+  const payload = JSON.stringify({ text: randomBytes(375_000).toString('base64') });
   let warned = 0;
   let refused: ServiceError | undefined;
   for (let i = 0; i < 200 && refused === undefined; i++) {
