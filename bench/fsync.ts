@@ -8,7 +8,7 @@ import { beginLine, hand } from './report.ts';
 import { type BenchService, startBenchService } from './service.ts';
 import { makeAgents, setPolicies } from './setup.ts';
 import { type Entrant, takeTurns, turnCells } from './turns.ts';
-import { bodyOf, eventsPath, FIVE_POLICIES, KINDS } from './workload.ts';
+import { FIVE_POLICIES, KINDS, requestsOf } from './workload.ts';
 
 const MODES = ['everysec', 'always'] as const;
 
@@ -22,10 +22,9 @@ export async function fsync(options: { turns: number; seconds: number }): Promis
       services.push(service);
       const [agent] = (await makeAgents(service, 1)) as [string];
       await setPolicies(service, FIVE_POLICIES);
-      for (const { kind, connections, events } of KINDS) {
-        const requests = [{ path: eventsPath(agent, events), key: service.key, body: 0 }];
-        const load = { requests, bodies: [bodyOf(events)], connections, eventsPerRequest: events };
-        entrants.push({ name: `${kind}: ${mode}`, contender: gatehouse(service), load });
+      for (const kind of KINDS) {
+        const load = requestsOf([{ agent, key: service.key }], kind);
+        entrants.push({ name: `${kind.kind}: ${mode}`, contender: gatehouse(service), load });
       }
     }
     const settle = async () => void (await Promise.all(services.map(whenDrained)));

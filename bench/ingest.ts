@@ -12,7 +12,7 @@ import { beginLine, hand, type Row } from './report.ts';
 import { startBenchService } from './service.ts';
 import { makeAgents, setPolicies } from './setup.ts';
 import { type Around, type Entrant, type Turn, takeTurns, turnCells } from './turns.ts';
-import { bodyOf, eventsPath, FIVE_POLICIES, KINDS, type Kind } from './workload.ts';
+import { FIVE_POLICIES, KINDS, type Kind, requestsOf } from './workload.ts';
 
 /** For all that comes in while nothing is taken out: a turn of 10 s at 500,000 events a second. */
 export const ROOM = { GATEHOUSE_REDIS_MAXMEMORY: '8gb', GATEHOUSE_BACKLOG_BYTES_MAX: String(5 * 1024 ** 3) };
@@ -40,13 +40,7 @@ export async function ingest(options: { turns: number; seconds: number }): Promi
 }
 
 function entrantOf(contender: Contender, kind: Kind, agent: string, key: string): Entrant {
-  const load = {
-    requests: [{ path: eventsPath(agent, kind.events), key, body: 0 }],
-    bodies: [bodyOf(kind.events)],
-    connections: kind.connections,
-    eventsPerRequest: kind.events,
-  };
-  return entrant(contender, kind.kind, load);
+  return entrant(contender, kind.kind, requestsOf([{ agent, key }], kind));
 }
 
 export function entrant(contender: Contender, kind: string, load: Entrant['load']): Entrant {

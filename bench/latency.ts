@@ -12,7 +12,7 @@ import { type BenchService, startBenchService } from './service.ts';
 import { makeAgents, setPolicies } from './setup.ts';
 import { median } from './statistics.ts';
 import { closedLoop, loadOf, OPEN_CONNECTIONS } from './sustained.ts';
-import { bodyOf, FIVE_POLICIES, KINDS, type Kind } from './workload.ts';
+import { bodiesOf, FIVE_POLICIES, KINDS, type Kind } from './workload.ts';
 
 const SHARES = [0.1, 0.5, 0.8];
 type Maximum = 'taken in' | 'stored';
@@ -101,9 +101,13 @@ async function ofEcho(
   { kind: { kind, events }, eventsPerSecond }: Setting,
   seconds: number,
 ): Promise<Summary> {
-  const requests = [{ path: `${pathPrefix}/events`, key: 'none', body: bodyOf(events) }];
+  const bodies = bodiesOf(events);
+  const requests = bodies.map((_, body) => ({ path: `${pathPrefix}/events`, key: 'none', body }));
   const phases = [{ requestsPerSecond: eventsPerSecond / events, seconds: seconds / 2 + WARM_SECONDS }];
-  return summarize(await openLoad({ url, requests, phases, connections: OPEN_CONNECTIONS[kind] }), WARM_SECONDS * 1000);
+  return summarize(
+    await openLoad({ url, requests, bodies, phases, connections: OPEN_CONNECTIONS[kind] }),
+    WARM_SECONDS * 1000,
+  );
 }
 
 function rowOf(

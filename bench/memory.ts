@@ -12,7 +12,7 @@ import { beginLine, hand, progress, type Row } from './report.ts';
 import { type BenchService, startBenchService } from './service.ts';
 import { makeAgents, setPolicies } from './setup.ts';
 import { slope } from './statistics.ts';
-import { BATCH_EVENTS, bodyOf, eventsPath, FIVE_POLICIES } from './workload.ts';
+import { BATCH_EVENTS, FIVE_POLICIES, requestsOf, sendersOf } from './workload.ts';
 
 const FRONT_MB_MAX = 300;
 const AGENTS = 64;
@@ -62,8 +62,8 @@ async function loaded(service: BenchService, agents: readonly string[], seconds:
     );
   };
   const watched = watchMemory(service, stop.signal, { everySeconds: EVERY_SECONDS, onReading });
-  const requests = agents.map((agent) => ({ path: eventsPath(agent, BATCH_EVENTS), key: service.key, body: 0 }));
-  await post({ url: service.url, requests, bodies: [bodyOf(BATCH_EVENTS)], connections: CONNECTIONS, seconds });
+  const load = requestsOf(sendersOf(agents, service.key), { events: BATCH_EVENTS, connections: CONNECTIONS });
+  await post({ url: service.url, ...load, seconds });
   stop.abort();
   return watched;
 }

@@ -150,7 +150,7 @@ function run(load: OpenLoad): Promise<Samples> {
   const startMs = performance.now() + CONNECT_MS;
   const schedule = new Schedule(load.phases, startMs);
   const recorder = new Recorder(schedule.count);
-  const requests = load.requests.map((request) => requestBytes(load.url, request));
+  const requests = load.requests.map(({ path, key, body }) => requestBytes(load.url, path, key, load.bodies[body]!));
   const { hostname, port } = new URL(load.url);
   const { giveUpMs = Number.POSITIVE_INFINITY } = load;
   const idle: Connection[] = [];
@@ -194,7 +194,7 @@ function run(load: OpenLoad): Promise<Samples> {
   });
 }
 
-function requestBytes(url: string, { path, key, body }: OpenLoad['requests'][number]): Buffer {
+function requestBytes(url: string, path: string, key: string, body: string): Buffer {
   const head = `POST ${path} HTTP/1.1\r\nHost: ${new URL(url).host}\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n`;
   return Buffer.concat([Buffer.from(head), Buffer.from(body)]);
 }

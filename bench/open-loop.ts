@@ -52,8 +52,9 @@ export class Schedule {
 
 export type OpenLoad = {
   url: string;
-  /** Taken in turn. */
-  requests: { path: string; key: string; body: string }[];
+  /** Taken in turn. `body` is an index. */
+  requests: { path: string; key: string; body: number }[];
+  bodies: string[];
   phases: Phase[];
   /** At most so many requests are under way at once; those that find none free wait, and their waiting counts. */
   connections: number;

@@ -10,8 +10,17 @@ import { costsInside, type Inside } from './policies-inside.ts';
 import { beginLine, hand, type Row } from './report.ts';
 import { startBenchService } from './service.ts';
 import { makeAgents, setPolicies } from './setup.ts';
-import { type Entrant, type Requests, type Turn, takeTurns, turnCells } from './turns.ts';
-import { BATCH_EVENTS, eventsPath, FIVE_POLICIES, PATTERNS, type PolicyOrder, sampleEvent } from './workload.ts';
+import { type Entrant, type Turn, takeTurns, turnCells } from './turns.ts';
+import {
+  BATCH_EVENTS,
+  bodiesOf,
+  FIVE_POLICIES,
+  PATTERNS,
+  type PolicyOrder,
+  type Requests,
+  requestsOf,
+  sampleEvent,
+} from './workload.ts';
 
 const POLICY_COUNTS = [0, 5, 20, 100, 200];
 const PATTERN_COUNTS = [0, 5, 50];
@@ -77,12 +86,7 @@ function settingsFor(agent: string, key: string): Setting[] {
 }
 
 function loadOf(agent: string, key: string, count: number, make: (i: number) => object): Requests {
-  return {
-    requests: [{ path: eventsPath(agent, count), key, body: 0 }],
-    bodies: [JSON.stringify({ events: Array.from({ length: count }, (_, i) => make(i)) })],
-    connections: CONNECTIONS,
-    eventsPerRequest: count,
-  };
+  return requestsOf([{ agent, key }], { events: count, connections: CONNECTIONS }, bodiesOf(count, make));
 }
 
 /** The five of every line, then such as concern other events. */
@@ -113,13 +117,8 @@ function filterOf(count: number): PolicyOrder[] {
 
 /** The event of every line with a longer result. */
 function eventOfSize(i: number, bytes: number): object {
-  const event = sampleEvent(i);
-  const { result } = event.payload as { result: string };
-  const more = Math.max(0, bytes - JSON.stringify(event).length);
-  return {
-    ...event,
-    payload: { ...event.payload, result: result + result.repeat(more / result.length + 1).slice(0, more) },
-  };
+  const without = JSON.stringify(sampleEvent(i, 0)).length;
+  return sampleEvent(i, bytes - without);
 }
 
 function nameOf({ about, x }: Setting): string {

@@ -9,8 +9,8 @@ import { batches, groupByAgent, type RecordedEvent, readRecorded, recordedRuns }
 import { beginLine, hand, progress } from './report.ts';
 import { startBenchService } from './service.ts';
 import { makeAgents, setPolicies } from './setup.ts';
-import { type Requests, takeTurns } from './turns.ts';
-import { eventsPath, FIVE_POLICIES, KINDS } from './workload.ts';
+import { takeTurns } from './turns.ts';
+import { eventsPath, FIVE_POLICIES, KINDS, type Requests } from './workload.ts';
 
 /** The generator holds all requests in memory. */
 const EVENTS_MAX = 20_000;

@@ -13,8 +13,8 @@ import { beginLine, hand, progress, type Row } from './report.ts';
 import { type BenchService, startBenchService } from './service.ts';
 import { inParallel, makeAccounts, makeAgents, setPolicies } from './setup.ts';
 import { median } from './statistics.ts';
-import { oneTurn, type Requests, type Turn, turnCells } from './turns.ts';
-import { bodyOf, eventsPath, FIVE_POLICIES, KINDS, type Kind } from './workload.ts';
+import { oneTurn, type Turn, turnCells } from './turns.ts';
+import { eventsPath, FIVE_POLICIES, KINDS, requestsOf, type Sender, sampleEvent } from './workload.ts';
 
 const STARTS = [
   { about: 'fronts', x: 1, fronts: 1, partitions: 8 },
@@ -27,7 +27,6 @@ const AGENT_COUNTS = [10, 1_000, 100_000];
 const ACCOUNT_COUNTS = [1, 100, 1_000];
 const AGENTS = 1_000;
 
-type Sender = { agent: string; key: string };
 type Outcome = { turn: Turn; frontMb: number };
 type Results = Map<string, Outcome[]>;
 
@@ -120,7 +119,7 @@ async function warm(service: BenchService, senders: readonly Sender[]): Promise<
     const { agent, key } = senders[i]!;
     const client = clients.get(key) ?? new HttpClient({ url: service.url, key, connections: 32 });
     clients.set(key, client);
-    await client.send('POST', eventsPath(agent, 1), bodyOf(1));
+    await client.send('POST', eventsPath(agent, 1), JSON.stringify(sampleEvent(i)));
   });
   for (const client of clients.values()) client.close();
   const perSecond = (senders.length / (performance.now() - started)) * 1000;
@@ -136,18 +135,13 @@ async function measure(
   seconds: number,
 ): Promise<void> {
   for (const kind of KINDS) {
-    const turn = await oneTurn(gatehouse(service), loadOf(senders, kind), seconds);
+    const turn = await oneTurn(gatehouse(service), requestsOf(senders, kind), seconds);
     await whenDrained(service);
     const frontMb = (rssByPart(await service.children()).get('front') ?? 0) / MB;
     const full = `${kind.kind}: ${name}`;
     results.set(full, [...(results.get(full) ?? []), { turn, frontMb }]);
     progress(`${full}: ${Math.round(turn.eventsPerSecond)} events/s`);
   }
-}
-
-function loadOf(senders: readonly Sender[], { events, connections }: Kind): Requests {
-  const requests = senders.map(({ agent, key }) => ({ path: eventsPath(agent, events), key, body: 0 }));
-  return { requests, bodies: [bodyOf(events)], connections, eventsPerRequest: events };
 }
 
 function rowOf([name, outcomes]: [string, readonly Outcome[]]): Row {

@@ -9,7 +9,7 @@ import { progress } from './report.ts';
 import type { BenchService } from './service.ts';
 import { slope } from './statistics.ts';
 import { oneTurn } from './turns.ts';
-import { bodyOf, eventsPath, type Kind } from './workload.ts';
+import { type Kind, requestsOf, sendersOf } from './workload.ts';
 
 /**
  * By the trend over a trial the backlog may have grown by so many seconds' worth of events: rows come in blocks, so it saws, and
@@ -50,10 +50,9 @@ export function loadOf(
   phases: Phase[],
   more: { connections?: number; giveUpMs?: number } = {},
 ): Promise<Samples> {
-  const body = bodyOf(eventsPerRequest);
-  const requests = agents.map((agent) => ({ path: eventsPath(agent, eventsPerRequest), key: service.key, body }));
   const connections = eventsPerRequest === 1 ? OPEN_CONNECTIONS.single : OPEN_CONNECTIONS.batch;
-  return openLoad({ url: service.url, requests, phases, connections, ...more });
+  const load = requestsOf(sendersOf(agents, service.key), { events: eventsPerRequest, connections });
+  return openLoad({ url: service.url, ...load, phases, ...more });
 }
 
 /**
@@ -63,11 +62,10 @@ export function loadOf(
 export async function closedLoop(
   service: BenchService,
   agents: readonly string[],
-  { connections, events }: Kind,
+  kind: Kind,
   seconds: number,
 ): Promise<{ takenIn: number; stored: number }> {
-  const requests = agents.map((agent) => ({ path: eventsPath(agent, events), key: service.key, body: 0 }));
-  const load = { requests, bodies: [bodyOf(events)], connections, eventsPerRequest: events };
+  const load = requestsOf(sendersOf(agents, service.key), kind);
   const started = performance.now();
   const { eventsPerSecond } = await oneTurn(gatehouse(service), load, seconds);
   await whenDrained(service);

@@ -6,14 +6,7 @@ import { type LoadResult, post } from './load.ts';
 import { cpuByPart, cpuPerEvent } from './processes.ts';
 import { progress, type Row } from './report.ts';
 import { median } from './statistics.ts';
-
-export type Requests = {
-  requests: { path: string; key: string; body: number }[];
-  bodies: string[];
-  connections: number;
-  /** Mean over the requests. */
-  eventsPerRequest: number;
-};
+import type { Requests } from './workload.ts';
 
 export type Turn = LoadResult & {
   eventsPerSecond: number;

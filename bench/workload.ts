@@ -47,25 +47,107 @@ export const FIVE_POLICIES: PolicyOrder[] = [
   },
 ];
 
-/** About 500 bytes. */
-export function sampleEvent(i: number): { type: string; trace_id: string; payload: Record<string, unknown> } {
+/** As such texts go: parts of sentences that come again, with names, numbers and dates that do not. */
+const PARTS = [
+  'the passenger asks whether the fare can be refunded',
+  'cabin economy, one passenger, two bags',
+  'insurance was not taken',
+  'the change of schedule came after the booking',
+  'the agent looks up the terms of the fare',
+  'a certificate is offered in place of the refund',
+  'payment was made with the gift card on file',
+  'the membership is silver, three free bags',
+  'the flight was cancelled by the airline',
+  'the return leg has not been flown yet',
+  'a basic economy ticket cannot be modified',
+  'the difference in price goes to the original card',
+  'no seats are left in business on that day',
+  'the user confirms with yes',
+  'the date of birth of the second traveller is missing',
+  'the connection would be forty minutes, too short',
+  'the request is outside of what the policy allows',
+  'transfer to a human agent was not asked for',
+  'the reservation was made less than a day ago',
+  'the cheapest option leaves in the early morning',
+] as const;
+const NAMES = [
+  'sofia',
+  'mia',
+  'raj',
+  'noah',
+  'liam',
+  'chen',
+  'ivan',
+  'yara',
+  'omar',
+  'emma',
+  'lucas',
+  'aarav',
+] as const;
+const PLACES = ['MCO', 'CLT', 'JFK', 'SFO', 'ORD', 'DFW', 'SEA', 'IAH', 'PHX', 'DEN', 'LAX', 'BOS'] as const;
+
+/** The same for the same seed (mulberry32). */
+function randomOf(seed: number): (below: number) => number {
+  let state = Math.imul(seed + 1, 0x9e3779b1);
+  return (below) => {
+    state = (state + 0x6d2b79f5) | 0;
+    let t = Math.imul(state ^ (state >>> 15), 1 | state);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) % below;
+  };
+}
+
+/** So many characters, another text for each seed. */
+export function sampleText(seed: number, characters: number): string {
+  const random = randomOf(seed);
+  let text = '';
+  while (text.length < characters) {
+    const [from, to] = [PLACES[random(PLACES.length)], PLACES[random(PLACES.length)]];
+    const date = `2024-0${1 + random(9)}-${10 + random(19)}`;
+    text += `Flight HAT${random(1000)} from ${from} to ${to} on ${date}: ${PARTS[random(PARTS.length)]}; `;
+    text += `${PARTS[random(PARTS.length)]}, $${random(2000)}. `;
+  }
+  return text.slice(0, characters);
+}
+
+/**
+ * About 500 bytes, or more with a longer result. No two are the same: entries of the streams are packed, and copies of one event
+ * would take next to no room. Entries of these become three times shorter, those of recorded agent runs about four times.
+ */
+export function sampleEvent(
+  i: number,
+  resultCharacters = 236,
+): { type: string; trace_id: string; payload: Record<string, unknown> } {
+  const random = randomOf(-1 - i);
+  const hex = (digits: number) =>
+    random(16 ** digits)
+      .toString(16)
+      .padStart(digits, '0');
   return {
     type: 'tool_call',
-    trace_id: `0b7c1c1e-0000-4000-8000-${String(i).padStart(12, '0')}`,
+    trace_id: `${hex(8)}-${hex(4)}-4${hex(3)}-8${hex(3)}-${hex(6)}${hex(6)}`,
     payload: {
       tool: 'get_reservation_details',
-      arguments: { reservation_id: `ZFA04${i % 10}`, user: 'sofia_kim_7287' },
-      result: `Flight HAT${i} from MCO to CLT on 2024-05-22, cabin economy, one passenger, two bags, insurance not taken. The passenger asks whether the fare can be refunded after the change of schedule; the agent looks up the terms of the fare.`,
+      arguments: {
+        reservation_id: `Z${hex(5).toUpperCase()}`,
+        user: `${NAMES[random(NAMES.length)]}_${random(10_000)}`,
+      },
+      result: sampleText(i, resultCharacters),
       status: 'ok',
-      tokens_used: 420 + i,
+      tokens_used: 420 + random(500),
     },
   };
 }
 
-/** One event, or a batch of so many. */
-export function bodyOf(events: number): string {
-  if (events === 1) return JSON.stringify(sampleEvent(0));
-  return JSON.stringify({ events: Array.from({ length: events }, (_, i) => sampleEvent(i)) });
+/** Different ones of a load: a front puts up to ten batches into one entry, and they must not be each other's copies. */
+const BODIES = 64;
+
+/** One event each, or a batch of so many. */
+export function bodiesOf(events: number, event: (i: number) => object = sampleEvent): string[] {
+  return Array.from({ length: BODIES }, (_, body) => {
+    const own = Array.from({ length: events }, (_, i) => event(body * events + i));
+    return JSON.stringify(events === 1 ? own[0] : { events: own });
+  });
 }
 
 /** How the two kinds of load are sent. */
@@ -77,4 +159,32 @@ export type Kind = (typeof KINDS)[number];
 
 export function eventsPath(agent: string, events: number): string {
   return `/v1/agents/${agent}/events${events === 1 ? '' : '/batch'}`;
+}
+
+export type Sender = { agent: string; key: string };
+
+/** Requests to send in turn, and the bodies that they name by index. */
+export type Requests = {
+  requests: { path: string; key: string; body: number }[];
+  bodies: string[];
+  connections: number;
+  /** Mean over the requests. */
+  eventsPerRequest: number;
+};
+
+/** Every sender in turn, every body in turn. */
+export function requestsOf(
+  senders: readonly Sender[],
+  { events, connections }: { events: number; connections: number },
+  bodies = bodiesOf(events),
+): Requests {
+  const requests = Array.from({ length: Math.max(senders.length, bodies.length) }, (_, i) => {
+    const { agent, key } = senders[i % senders.length]!;
+    return { path: eventsPath(agent, events), key, body: i % bodies.length };
+  });
+  return { requests, bodies, connections, eventsPerRequest: events };
+}
+
+export function sendersOf(agents: readonly string[], key: string): Sender[] {
+  return agents.map((agent) => ({ agent, key }));
 }
