@@ -91,6 +91,7 @@ export function frontParts({ config, log, metrics }: Surroundings): Part[] {
   return [
     connectionsPart({ redis: [writer, redis], clickhouse, waitMs: WAIT_MS_MAX, mayBeAway: true, log }),
     { name: 'registry cache', start: () => cache.start(), stop: () => cache.close() },
+    { name: 'rate limits', start: () => undefined, stop: () => gate.close() },
     { name: 'backlog', start: () => backlog.start(), stop: () => backlog.stop() },
     { name: 'appender', start: () => undefined, stop: () => appender.close() },
     { name: 'limit signals', start: () => limitSignals.start(), stop: () => limitSignals.stop() },

@@ -16,12 +16,28 @@ export const SUBMISSIONS_IN_HAND_MAX = 16_384;
 /** Appends in flight per partition: one travels while the next one fills. More only makes entries smaller (performance.md, "what moved the needle"). */
 export const APPENDS_IN_FLIGHT_MAX = 2;
 /**
+ * Fewer bytes than this wait for the answer to what is on its way, this long at most. On one machine an answer takes a few tenths of a
+ * millisecond; a larger write is worth a wake-up of its own.
+ */
+export const APPEND_BYTES_AT_ONCE = 64 * KiB;
+export const APPEND_WAIT_MS = 1;
+/**
  * Bytes of rows in one stream entry; an event larger than that goes alone. An entry costs a sync of its own where every answer waits for
  * one (`always`), and Redis and a front work a tenth less on four times as much at once.
  */
 export const ENTRY_BYTES_MAX = MiB;
 /** Between two notes of who was seen in a partition. Heartbeats are tens of seconds, and a write with each entry costs as much as the entry. */
 export const LAST_SEEN_MS = 200;
+/**
+ * For so long a front holds places of a rate limit in advance, and so much later at the most it gives back what is left. Ten calls a
+ * second and counter cost nothing that shows; a place that is missing elsewhere for longer would be missed.
+ */
+export const HELD_MS = 100;
+export const HELD_BACK_MS = 25;
+/** For fewer a second trip, to give them back, costs more than the trips that they spare. */
+export const HELD_PLACES_MIN = 8;
+/** Counters that a front remembers, to hold places of those that are in use: some 500 bytes each. */
+export const COUNTERS_KNOWN_MAX = 10_000;
 /** Bodies held by a front, from the first byte to the answer: 16 of the largest batches, or 2,000 of the largest other bodies. */
 export const BODY_BYTES_HELD_MAX = 128 * MiB;
 /** How often a front looks for requests that nobody will answer any more. */

@@ -2,9 +2,13 @@
 -- Takes places at counters of rate_limit policies: each an exact sliding window out of 60 sub-buckets, counted conservatively.
 -- KEYS counters: hash sub-bucket number -> places taken in it, `newest` -> the last of them, `sum` -> all places in it; PEXPIRE a little
 -- over one window
--- ARGV four for each key: threshold   window in ms   places asked for   '1': what is over takes a place, too
--- Result: for each key how many of the places asked for are within the threshold, first come first; then the epoch ms at which they
--- were counted.
+-- ARGV seven for each key: threshold   window in ms   places asked for   '1': what is over takes a place, too
+--   places to be held in advance   held ones that come back unused   the sub-bucket in which those were counted
+-- Result: four for each key: how many of the places asked for are within the threshold, first come first; how many are held in
+-- advance, none unless all asked for are granted; the sub-bucket in which both are counted, and for how many ms it lasts. Then the epoch
+-- ms at which they were counted.
+-- What is held counts as taken, and is at most a small share of what is free: held by a few fronts, it must not be what blocks events.
+-- Places come back to the sub-bucket that has them; where that is gone, or holds fewer, they are not taken off anything.
 -- Guarantees: never more than the threshold are granted in any window, by Redis's clock; a place frees at most 1/60 of the
 -- window late, since the oldest sub-bucket counts whole until it lies outside whole: sub-buckets b-60 to b are summed.
 -- The clock never runs backwards here: a step back of less than a window stays in the newest sub-bucket; after a longer one
@@ -16,7 +20,10 @@ local us = time[1] * 1000000 + time[2]
 
 local function field(number) return string.format('%.0f', number) end
 
-local function take(key, threshold, window, asked, isAllTaken)
+-- Of what is free one caller holds at most this part.
+local SHARE = 128
+
+local function take(key, threshold, window, asked, isAllTaken, hold, back, backBucket)
   local bucket = math.floor(us * 60 / (window * 1000))
   local kept = redis.call('HMGET', key, 'newest', 'sum')
   local newest = tonumber(kept[1]) or bucket
@@ -36,23 +43,37 @@ local function take(key, threshold, window, asked, isAllTaken)
       end
     end
   end
+  local isBack = false
+  if back > 0 and not isNew and backBucket >= bucket - 60 then
+    isBack = tonumber(redis.call('HGET', key, field(backBucket)) or 0) >= back
+    if isBack then
+      redis.call('HINCRBY', key, field(backBucket), field(-back))
+      taken = taken - back
+    end
+  end
   local granted = math.max(0, math.min(asked, threshold - taken))
-  local places = isAllTaken and asked or granted
+  local held = 0
+  if hold > 0 and granted == asked then held = math.max(0, math.min(hold, math.floor((threshold - taken - asked) / SHARE))) end
+  local lasts = math.floor(((bucket + 1) * window * 1000 / 60 - us) / 1000)
+  lasts = math.max(0, math.min(lasts, math.ceil(window / 60)))
+  local places = (isAllTaken and asked or granted) + held
   if rebase then places = places + taken end
-  if places == 0 then return granted end
+  if places == 0 and not isBack then return granted, held, bucket, lasts end
   if isNew then redis.call('DEL', key) end
   if #gone > 0 then redis.call('HDEL', key, unpack(gone)) end
   redis.call('HINCRBY', key, field(bucket), field(places))
   redis.call('HSET', key, 'newest', field(bucket), 'sum', field(rebase and places or taken + places))
   -- From a sub-bucket's first place on: that outlives its last one's window.
   if isNew or bucket > newest then redis.call('PEXPIRE', key, field(math.ceil(window * 61 / 60) + 1)) end
-  return granted
+  return granted, held, bucket, lasts
 end
 
 local result = {}
 for i = 1, #KEYS do
-  local at = 4 * (i - 1)
-  result[i] = take(KEYS[i], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), ARGV[at + 4] == '1')
+  local at, to = 7 * (i - 1), 4 * (i - 1)
+  local function number(place) return tonumber(ARGV[at + place]) end
+  result[to + 1], result[to + 2], result[to + 3], result[to + 4] =
+    take(KEYS[i], number(1), number(2), number(3), ARGV[at + 4] == '1', number(5), number(6), number(7))
 end
-result[#KEYS + 1] = math.floor(time[1] * 1000 + time[2] / 1000)
+result[4 * #KEYS + 1] = math.floor(time[1] * 1000 + time[2] / 1000)
 return result

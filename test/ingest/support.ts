@@ -82,7 +82,8 @@ function freshGate(): RateGate {
       checks.map(({ key, threshold, count }) => {
         const before = places.get(key) ?? 0;
         places.set(key, before + count);
-        return { granted: Math.max(0, Math.min(count, threshold - before)), atMs: COUNTED_AT };
+        const granted = Math.max(0, Math.min(count, threshold - before));
+        return { granted, atMs: COUNTED_AT, held: 0, bucket: 0, usableMs: 0 };
       }),
   };
   return new RateGate(counters, new Keys({ prefix: '', partitions: 1 }));

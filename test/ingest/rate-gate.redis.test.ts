@@ -1,0 +1,126 @@
+// Rate limits as fronts ask for them, on a real Redis: places held in advance spare trips, and change nothing in what passes.
+import { setTimeout as sleep } from 'node:timers/promises';
+import t, { type Test } from 'tap';
+import { ServiceError } from '../../src/errors.ts';
+import { mintId } from '../../src/ids.ts';
+import { type Count, RateGate } from '../../src/ingest/rate-gate.ts';
+import { HELD_BACK_MS, HELD_MS } from '../../src/limits.ts';
+import { Counters } from '../../src/policy/counters.ts';
+import type { RateCheck } from '../../src/policy/engine.ts';
+import { type Commands, connectCommands, waitUntilReady } from '../../src/redis/client.ts';
+import { Keys } from '../../src/redis/keys.ts';
+import { patient, startRedis } from '../support/redis.ts';
+
+const server = await startRedis(t, { single: true });
+const keys = new Keys({ prefix: 'gate-', partitions: 2 });
+const account = mintId('account', Date.now());
+const agent = mintId('agent', Date.now());
+const WINDOW_MS = 8_000;
+
+function limit(threshold: number, windowMs = WINDOW_MS): RateCheck {
+  const policyId = mintId('policy', Date.now());
+  const rule = undefined as never; // no one asks a counter for its rule
+  return { rule, policyId, counterScope: 'account', counterValue: '', threshold, windowMs, takesPlaceWhenOver: false };
+}
+
+type Front = { gate: RateGate; redis: Commands };
+
+async function front(t: Test): Promise<Front> {
+  const redis = patient(connectCommands(server.address));
+  t.teardown(() => redis.disconnect());
+  await waitUntilReady(redis, 60_000);
+  return { gate: new RateGate(new Counters(redis), keys), redis };
+}
+
+function ask({ gate }: Front, check: RateCheck, places = 1): Promise<Count> {
+  return new Promise((resolve, refused) => {
+    gate.ask(account, agent, [{ check, places }], { counted: ([count]) => resolve(count!), refused });
+  });
+}
+
+async function taken({ redis }: Front, { policyId, windowMs }: RateCheck): Promise<number> {
+  return Number(await redis.hget(keys.accountCounter(account, `${policyId}/${windowMs}`, ''), 'sum'));
+}
+
+async function calls({ redis }: Front): Promise<number> {
+  return Number(/cmdstat_evalsha:calls=(\d+)/.exec(await redis.info('commandstats'))?.[1] ?? 0);
+}
+
+/** Lone events, one after the other. */
+async function flow(one: Front, check: RateCheck, ms: number): Promise<number> {
+  let events = 0;
+  for (const until = performance.now() + ms; performance.now() < until; events++) {
+    if ((await ask(one, check)).granted !== 1) throw new Error('far below its limit');
+    await sleep(1);
+  }
+  return events;
+}
+
+t.test('a steady flow far below its limit takes few trips, and is counted to the event', async (t) => {
+  const one = await front(t);
+  const check = limit(1_000_000, 60_000);
+  const before = await calls(one);
+  const events = await flow(one, check, 1_000);
+  const spent = (await calls(one)) - before;
+  t.ok(spent < events / 4, `${spent} calls for ${events} events`);
+  t.ok((await taken(one, check)) >= events, 'held counts as taken');
+  await sleep(2 * (HELD_MS + HELD_BACK_MS));
+  t.equal(await taken(one, check), events, 'what was not used is back, though nobody asked again');
+  t.ok((await calls(one)) - before <= spent + 2);
+});
+
+t.test('a gate that closes gives back what it holds', async (t) => {
+  const one = await front(t);
+  const check = limit(1_000_000, 60_000);
+  const events = await flow(one, check, 200);
+  await one.gate.close();
+  t.equal(await taken(one, check), events);
+});
+
+t.test('a limit that comes near is kept and used to the last place, over several fronts', async (t) => {
+  const fronts = await Promise.all(Array.from({ length: 4 }, () => front(t)));
+  const check = limit(6_000);
+  const passed: number[] = [];
+  let over = 0;
+  const hammer = async (one: Front, index: number) => {
+    // For longer than anybody may keep places to himself.
+    for (let overSince = Number.POSITIVE_INFINITY; performance.now() < overSince + 400; ) {
+      const places = 1 + (index % 3);
+      const { granted, atMs } = await ask(one, check, places);
+      passed.push(...Array<number>(granted).fill(atMs));
+      if (granted < places) {
+        over++;
+        overSince = Math.min(overSince, performance.now());
+        await sleep(5);
+      } else if (passed.length % 7 === 0) await sleep(1);
+    }
+  };
+  await Promise.all(fronts.flatMap((one) => Array.from({ length: 3 }, (_, i) => hammer(one, i))));
+  passed.sort((a, b) => a - b);
+  const end = passed[0]! + WINDOW_MS;
+  t.ok(over > 0);
+  t.equal(passed.filter((at) => at < end).length, 6_000, 'not one more, not one less');
+  t.ok((await calls(fronts[0]!)) > 0);
+});
+
+t.test('what is held may be used while Redis is away, and nothing else', async (t) => {
+  const one = await front(t);
+  const check = limit(1_000_000, 60_000);
+  await flow(one, check, 300);
+  const before = await taken(one, check);
+  one.redis.disconnect();
+  let passed = 0;
+  const error = await (async () => {
+    for (;;) {
+      try {
+        await ask(one, check);
+        passed++;
+      } catch (refused) {
+        return refused;
+      }
+    }
+  })();
+  t.ok(error instanceof ServiceError && error.code === 'unavailable' && error.recorded === false);
+  const other = await front(t);
+  t.equal(await taken(other, check), before, `${passed} passed, all of them counted before`);
+});
