@@ -2,13 +2,21 @@
 // Everything that comes in one tick for one partition goes as one entry: 3-4 times the events per second of an entry each.
 // At most APPENDS_IN_FLIGHT_MAX entries of a partition are on their way; what comes meanwhile makes the next entry larger,
 // so entries grow by themselves under load and latency stays low without it. What goes to several partitions at once leaves
-// in one write.
+// in one write, and a little that comes while another write is on its way waits for that one's answer: each write wakes Redis, and
+// each answer wakes us, which costs more than a small entry does.
 // Order holds per agent, because the partition is a hash of the agent; nothing is promised across agents.
 // An append resolves once Redis holds the entry, and is never sent twice: the writer's client neither queues nor repeats.
 // Agents' last signs of life follow within LAST_SEEN_MS.
 // If Redis refused, nothing was recorded; if its answer was lost, nobody knows (`recorded: 'unknown'`).
 import { ServiceError } from '../errors.ts';
-import { APPENDS_IN_FLIGHT_MAX, ENTRY_BYTES_MAX, LAST_SEEN_MS, UNACKED_BYTES_MAX } from '../limits.ts';
+import {
+  APPEND_BYTES_AT_ONCE,
+  APPEND_WAIT_MS,
+  APPENDS_IN_FLIGHT_MAX,
+  ENTRY_BYTES_MAX,
+  LAST_SEEN_MS,
+  UNACKED_BYTES_MAX,
+} from '../limits.ts';
 import { type Commands, sendTogether, toUnavailable } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { Slabs } from '../slabs.ts';
@@ -66,8 +74,12 @@ export class Appender {
   readonly #bytesMax: number;
   readonly #slabs: Slabs;
   #bytes = 0;
+  /** Of them, those that Redis has not answered yet; and how many entries they are. */
+  #bytesInFlight = 0;
+  #inFlight = 0;
   #callers = 0;
   #scheduled = false;
+  #late: NodeJS.Timeout | undefined;
   /** Of this tick. */
   #answered: Answered[] = [];
   #closed = false;
@@ -122,7 +134,7 @@ export class Appender {
     partition.seen.set(append.agent, append.account);
     if (!this.#scheduled) {
       this.#scheduled = true;
-      setImmediate(this.#flushAll);
+      setImmediate(this.#flushSoon);
     }
     entry.callers.push(caller);
   }
@@ -162,8 +174,17 @@ export class Appender {
     }
   }
 
-  readonly #flushAll = (): void => {
+  /** A little waits for the answer that is due anyway, but not for long: that may be a stuck node's of a Cluster. */
+  readonly #flushSoon = (): void => {
     this.#scheduled = false;
+    const waits = this.#inFlight > 0 && this.#bytes - this.#bytesInFlight < APPEND_BYTES_AT_ONCE;
+    if (!waits) this.#flushAll();
+    else this.#late ??= setTimeout(this.#flushAll, APPEND_WAIT_MS);
+  };
+
+  readonly #flushAll = (): void => {
+    clearTimeout(this.#late);
+    this.#late = undefined;
     sendTogether(this.#redis, () => {
       for (const partition of this.#partitions) {
         if (partition.waiting.length > 0) this.#flush(partition);
@@ -175,6 +196,8 @@ export class Appender {
     while (partition.waiting.length > 0 && partition.inFlight < APPENDS_IN_FLIGHT_MAX) {
       const entry = partition.waiting.shift()!;
       partition.inFlight++;
+      this.#inFlight++;
+      this.#bytesInFlight += entry.buffer.length;
       partition.lastBytes = Math.min(entry.buffer.length, ENTRY_BYTES_MAX);
       const sentMs = performance.now();
       const answered = (error: ServiceError | undefined) => this.#note({ partition, entry, sentMs, error });
@@ -214,16 +237,16 @@ export class Appender {
     const answered = this.#answered;
     const answeredMs = performance.now();
     this.#answered = [];
+    for (const { partition, entry, error } of answered) {
+      partition.inFlight--;
+      this.#inFlight--;
+      this.#bytesInFlight -= entry.buffer.length;
+      this.#bytes -= entry.buffer.length;
+      this.#callers -= entry.callers.length;
+      if (error === undefined) entry.buffer.release();
+    }
     // Redis first: it works while the callers are answered.
-    sendTogether(this.#redis, () => {
-      for (const { partition, entry, error } of answered) {
-        partition.inFlight--;
-        this.#bytes -= entry.buffer.length;
-        this.#callers -= entry.callers.length;
-        if (error === undefined) entry.buffer.release();
-        if (partition.waiting.length > 0) this.#flush(partition);
-      }
-    });
+    if (this.#bytes > this.#bytesInFlight) this.#flushAll();
     for (const { entry, sentMs, error } of answered) {
       const { callers, events } = entry;
       if (error === undefined) for (const caller of callers) caller.appended();

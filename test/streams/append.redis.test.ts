@@ -2,17 +2,19 @@
 // that make a request idempotent. Needs redis-server.
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
+import { setImmediate as tick } from 'node:timers/promises';
 import t from 'tap';
 import { decodeEntry, rowsOf } from '../../schemas/entry.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { ENTRY_BYTES_MAX } from '../../src/limits.ts';
-import type { Commands } from '../../src/redis/client.ts';
+import { type Commands, connectWriter, waitUntilReady } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import { Appender } from '../../src/streams/append.ts';
 import { AppendOnce } from '../../src/streams/append-once.ts';
 import { Backlog } from '../../src/streams/backlog.ts';
 import { PACKED_BYTES_MIN, unpackFields } from '../../src/streams/packing.ts';
 import { startRedis } from '../support/redis.ts';
+import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { appendOf, connect, eventually, freshAgent, freshKeys, makeEvent } from './harness.ts';
 
 const server = await startRedis(t);
@@ -93,6 +95,34 @@ t.test('what goes to several partitions at once leaves in one write', async (t) 
     const bytes = 1024 * some.length;
     const spent = (await reads()) - before - 1;
     t.ok(spent <= Math.ceil(bytes / 16_384) + 1, `${some.length} appends: ${spent} reads`);
+  }
+});
+
+t.test('a little that comes while a write is on its way leaves as one, soon, answered or not', async (t) => {
+  const observer = await connect(t, server.address);
+  const proxy = await startTcpProxy(t, server.servers[0]!.port);
+  // Once more where the machine stood still between two ticks for as long as an append waits.
+  for (let tries = 1; ; tries++) {
+    const redis = connectWriter({ url: `redis://127.0.0.1:${proxy.port}`, cluster: false });
+    await waitUntilReady(redis, 60_000);
+    const keys = freshKeys(1);
+    const appender = new Appender({ redis, keys });
+    const agent = freshAgent();
+    const made = Array.from({ length: 4 }, () => makeEvent(agent));
+    const told: Promise<unknown>[] = [];
+    proxy.swallowAnswers();
+    for (const event of made) {
+      told.push(refusal(appender.append(appendOf(agent, [event]))));
+      await tick();
+    }
+    await eventually(async () => (await idsIn(observer, keys)).flat().length === made.length);
+    const entries = (await idsIn(observer, keys)).map((some) => some.length);
+    proxy.cut();
+    redis.disconnect();
+    for (const one of await Promise.all(told)) t.match(one, { recorded: 'unknown' });
+    if (tries < 20 && entries.length > 2) continue;
+    t.strictSame(entries, [1, 3]);
+    return;
   }
 });
 
