@@ -9,7 +9,8 @@ t.test('a child gives way, and so do the threads that it starts', { skip: proces
   const script = `
     const { readdirSync, readFileSync } = require('node:fs');
     process.stdin.once('data', () => {
-      const nice = (id) => readFileSync('/proc/self/task/' + id + '/stat', 'utf8').split(') ').at(-1).split(' ')[16];
+      const stat = (id) => readFileSync('/proc/self/task/' + id + '/stat', 'utf8').split(') ').at(-1).split(' ');
+      const nice = (id) => stat(id)[16] + (stat(id)[38] === '3' ? ' batch' : '');
       new (require('node:worker_threads').Worker)('setTimeout(() => undefined, 1e6)', { eval: true }).on('online', () => {
         console.log([...new Set(readdirSync('/proc/self/task').map(nice))].join());
         process.exit();
@@ -21,7 +22,7 @@ t.test('a child gives way, and so do the threads that it starts', { skip: proces
   child.stdin.end('go');
   const [nices] = (await once(child.stdout, 'data')) as [Buffer];
   // Those that Node makes at its start may have been there already, on a machine that stands still for a moment.
-  t.ok(nices.toString().trim().split(',').includes(String(NICE.clickhouse)), `threads run at ${nices}`);
+  t.ok(nices.toString().trim().split(',').includes(`${NICE.clickhouse} batch`), `threads run at ${nices}`);
 });
 
 t.test('what cannot be set is let be', async (t) => {
