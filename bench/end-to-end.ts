@@ -1,7 +1,7 @@
 // Question: how many events a second go from HTTP to rows in ClickHouse for as long as one likes, and how soon after its answer
 // is an event found?
 // Method: an open loop of batches of 100 (500 bytes, five policies, 64 agents, full echo). The highest rate at which the
-// backlog does not grow is searched by halving, then held for 60 s; where it then grows after all, 5 % less is held. At half
+// backlog does not grow is searched by halving (or given: `--rate`), then held for 60 s; where it then grows after all, 5 % less is held. At half
 // of that rate one event after another is sent alone and listed at once through the API, over and over until it is there:
 // the time from its answer to the answer that shows it, the query included.
 
@@ -21,7 +21,7 @@ const HOLDS_MAX = 6;
 const PROBE_SHARE = 0.25;
 const FIND_MS_MAX = 30_000;
 
-export async function endToEnd(options: { seconds: number }): Promise<boolean> {
+export async function endToEnd(options: { seconds: number; rate?: number }): Promise<boolean> {
   const machine = beginLine('end-to-end');
   const service = await startBenchService({ GATEHOUSE_FRONTS: '1' });
   try {
@@ -30,14 +30,14 @@ export async function endToEnd(options: { seconds: number }): Promise<boolean> {
     const probed = agents.pop()!;
     const target: Target = { service, agents, eventsPerRequest: BATCH_EVENTS };
     const highest = await closedLoopRate(target);
-    const found = await findSustained(target, highest, Math.max(5, options.seconds * PROBE_SHARE));
+    const found = options.rate ?? (await findSustained(target, highest, Math.max(5, options.seconds * PROBE_SHARE)));
     const { held, cpu } = await hold(target, found, options.seconds);
     const times = await findable(target, probed, held.eventsPerSecond / 2, options.seconds / 2);
     hand(
       {
         line: 'end-to-end',
         question: 'what rate does the whole path bear, HTTP to rows in ClickHouse, and how soon is an event found?',
-        command: `npm run bench -- end-to-end --seconds ${options.seconds}`,
+        command: `npm run bench -- end-to-end --seconds ${options.seconds}${options.rate === undefined ? '' : ` --rate ${options.rate}`}`,
         rows: [
           {
             'sustained events/s': held.isFlat ? held.eventsPerSecond : 'none found',

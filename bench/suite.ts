@@ -18,10 +18,14 @@ export const SUITE_OPTIONS = {
   agents: { type: 'string' },
   /** Folder in which `query` keeps its rows, to take them up again. */
   data: { type: 'string' },
+  /** Where `end-to-end` begins to hold, instead of searching for it: events a second. */
+  rate: { type: 'string' },
   keep: { type: 'boolean' },
 } as const;
 
-export type SuiteValues = { [name in 'turns' | 'seconds' | 'events' | 'agents' | 'data']?: string | undefined };
+export type SuiteValues = {
+  [name in 'turns' | 'seconds' | 'events' | 'agents' | 'data' | 'rate']?: string | undefined;
+};
 type Line = () => Promise<boolean>;
 
 /** `arguments_`: what stands behind the line's name. */
@@ -32,7 +36,7 @@ export function suiteLines(values: SuiteValues, arguments_: readonly string[]): 
   return {
     ingest: () => ingest({ turns, seconds: seconds(5) }),
     real: () => real({ turns, seconds: seconds(5), files: [...arguments_] }),
-    'end-to-end': () => endToEnd({ seconds: seconds(60) }),
+    'end-to-end': () => endToEnd({ seconds: seconds(60), ...(values.rate && { rate: Number(values.rate) }) }),
     latency: () => latency({ turns, seconds: seconds(10) }),
     policies: () => policies({ turns, seconds: seconds(4) }),
     query: () => query({ events: Number(values.events ?? 10_000_000), data: values.data }),
