@@ -7,6 +7,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient } from '@clickhouse/client';
 import { HttpClient } from './http-client.ts';
+import { ROOM } from './ingest.ts';
 import { type BenchService, startBenchService } from './service.ts';
 
 const CLIENTS = 24;
@@ -18,7 +19,8 @@ const VICTIMS = ['front', 'pipelines', 'clickhouse', 'redis'] as const;
 type Ledger = { acknowledged: Set<string>; refused: Set<string>; unknown: Set<string>; inFlight: number };
 
 export async function durability(options: { kills: number }): Promise<boolean> {
-  const service = await startBenchService({ GATEHOUSE_FRONTS: '2' });
+  // Room for a backlog: clients that are refused have nothing in flight to be hit.
+  const service = await startBenchService({ GATEHOUSE_FRONTS: '2', ...ROOM });
   const client = new HttpClient({ ...service, connections: CLIENTS });
   try {
     const agents = await Promise.all(Array.from({ length: 12 }, (_, i) => registerAgent(client, `durability-${i}`)));
