@@ -37,7 +37,7 @@ export type ChildOptions = {
   /** Everything that the child prints, a line at a time; without it its standard error is ours. */
   onLine?: (line: string) => void;
   onMessage?: (message: unknown) => void;
-  /** Settings of V8, as on Node's command line. */
+  /** Settings of V8, as on Node's command line (v8.ts). */
   v8?: readonly string[];
   /** It gives way to others on the processor: its nice value (give-way.ts). */
   nice?: number;
@@ -49,12 +49,6 @@ export type ChildOptions = {
 export type OutputLines = (listener: (line: string) => void) => void;
 
 const LAST_LINES = 30;
-/**
- * Young generation of a worker, MB: strings of a batch die young, and at the default of 16 collecting them was 18 % of a front. With
- * 64 a front held up to 334 MB under overload, and is no faster now that its bytes lie in slabs.
- */
-const SEMI_SPACE_MB = 32;
-
 /** A Node process of this build, with an IPC channel: it leaves by itself when the supervisor is gone. */
 export function forkChild(module: string, args: string[], options: ChildOptions): Child {
   const piped = options.onLine ? 'pipe' : 'inherit';
@@ -63,7 +57,7 @@ export function forkChild(module: string, args: string[], options: ChildOptions)
     stdio: ['ignore', piped, piped, 'ipc'],
     detached: true,
     serialization: 'json',
-    execArgv: [...process.execArgv, `--max-semi-space-size=${SEMI_SPACE_MB}`, ...(options.v8 ?? [])],
+    execArgv: [...process.execArgv, ...(options.v8 ?? [])],
   });
   if (options.nice !== undefined && child.pid !== undefined) giveWay(child.pid, options.nice);
   return watch(child, options);

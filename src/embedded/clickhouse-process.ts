@@ -8,6 +8,7 @@ import type { Log } from '../log.ts';
 import { type Child, type Exit, forkChild, type OutputLines } from './child.ts';
 import type { ClickHouseServerOptions } from './clickhouse-server.ts';
 import { NICE } from './give-way.ts';
+import { CLICKHOUSE_V8 } from './v8.ts';
 
 /** Every running statement holds a thread of libuv's pool; the default of 4 is shared with file and name look-ups. */
 const ENGINE_THREADS = 16;
@@ -27,6 +28,7 @@ export function launchClickHouse(options: ClickHouseProcessOptions): Child {
   const child = forkChild(assetPath('build/src/embedded/clickhouse-server-main.js'), [], {
     name: 'ClickHouse',
     nice: NICE.clickhouse,
+    v8: CLICKHOUSE_V8,
     env: { ...options.env, UV_THREADPOOL_SIZE: String(ENGINE_THREADS) },
     onLine: (line) => options.log.debug({ line }, 'clickhouse.said'),
     whenReady: (_process, lines) => whenReadyLine(lines),

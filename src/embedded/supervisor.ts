@@ -27,6 +27,7 @@ import { WorkerHub, whenWorkerReady } from './ipc.ts';
 import { Keeper } from './keeper.ts';
 import { checkRedisProgram, endLeftoverRedis, launchRedis, redisUrl } from './redis-server.ts';
 import { StateDir } from './state-dir.ts';
+import { FRONT_V8, PIPELINES_V8 } from './v8.ts';
 
 /** What stops the start for a reason that the person at the terminal can mend. */
 export class StartError extends Error {
@@ -40,17 +41,6 @@ export type PrepareStores = (config: Config, log: Log) => Promise<{ key?: string
 const GRACE_MS = { fronts: 12_000, pipelines: 6_000, engines: 6_000 };
 const WORKER_START_MS_MAX = 60_000;
 const KEY_FILE = 'admin-key';
-/**
- * How V8 keeps a front's memory.
- * Its old generation is collected when it has grown by half. Left to itself V8 lets it grow up to fourfold: a front that had met
- * 100,000 agents held 330 MB, of which 79 were in use; so it holds 230, and an event costs the same. What the pipelines
- * read is old before it goes: collected so often it cost them 3 us an event more.
- * And everything is young at first. Left to itself V8 learns from the first requests, which outlive collections while much is new, to
- * make some of their objects old at once. Those keep the rest of their request alive after its answer: collections of the young then took
- * 4 to 10 ms instead of one, for as long as the process lived, and old space filled with what was dead.
- */
-const FRONT_V8 = ['--heap-growing-percent=50', '--no-allocation-site-pretenuring'];
-
 export class Supervisor {
   /** To be started in order. */
   readonly parts: readonly Part[];
@@ -198,7 +188,7 @@ export class Supervisor {
     const launch = () =>
       forkChild(assetPath('build/src/cli.js'), [command], {
         name,
-        ...(command === 'pipelines' ? { nice: NICE.pipelines } : { v8: FRONT_V8 }),
+        ...(command === 'pipelines' ? { nice: NICE.pipelines, v8: PIPELINES_V8 } : { v8: FRONT_V8 }),
         env: environmentWith(given),
         whenReady: whenWorkerReady,
         onMessage: (message) => this.#hub.receive({ name, send: (answer) => keeper.send(answer) }, message),
