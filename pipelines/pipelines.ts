@@ -179,6 +179,16 @@ export class Pipelines {
     return [...this.#held.keys()].map((unit) => `${unit.group} ${unit.stream}`);
   }
 
+  /** Age of the oldest event in hand that is not stored yet, or 0. */
+  storeLagMs(): number {
+    const nowMs = Date.now();
+    let oldestMs = nowMs;
+    for (const { unit, drain } of this.#held.values()) {
+      if (unit.group === 'store') oldestMs = Math.min(oldestMs, drain.oldestMs ?? oldestMs);
+    }
+    return nowMs - oldestMs;
+  }
+
   #tick(): Promise<void> {
     this.#turn ??= this.#look().finally(() => {
       this.#turn = undefined;
@@ -335,11 +345,7 @@ export class Pipelines {
     const { ok, reason } = this.healthy();
     if (ok !== this.#wasHealthy) log.warn({ reason }, ok ? 'pipelines.recovered' : 'pipelines.stuck');
     this.#wasHealthy = ok;
-    let oldestMs = Date.now();
-    for (const { unit, drain } of this.#held.values()) {
-      if (unit.group === 'store') oldestMs = Math.min(oldestMs, drain.oldestMs ?? oldestMs);
-    }
-    metrics.set('gatehouse_store_lag_seconds', {}, (Date.now() - oldestMs) / 1000);
+    metrics.set('gatehouse_store_lag_seconds', {}, this.storeLagMs() / 1000);
     for (const group of EVENT_GROUPS) {
       const count = [...this.#held.keys()].filter((unit) => unit.group === group).length;
       metrics.set('gatehouse_partitions_owned', { group }, count);

@@ -10,7 +10,7 @@ import { Metrics } from './metrics.ts';
 import { MetricsServer } from './metrics-server.ts';
 import { complain } from './sentence.ts';
 
-export type Surroundings = { config: Config; log: Log; metrics: Metrics };
+export type Surroundings = { config: Config; log: Log; metrics: Metrics; link: SupervisorLink };
 /** Builds clients, hands them down, and lists the parts in the order of their start. */
 export type MakeParts = (given: Surroundings) => Part[];
 
@@ -22,7 +22,7 @@ export async function runWorker(config: Config, kind: 'front' | 'pipelines', mak
   const log = createLog({ level: config.logLevel, processName });
   const metrics = new Metrics({ processName, gather: () => link.gather() });
   link.listen(() => metrics.collect());
-  const parts = [...makeParts({ config, log, metrics }), ...(isSupervised ? [] : metricsPort(config, metrics))];
+  const parts = [...makeParts({ config, log, metrics, link }), ...(isSupervised ? [] : metricsPort(config, metrics))];
   await runProcess({
     service: new Service(parts, log),
     log,

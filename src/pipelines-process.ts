@@ -7,11 +7,12 @@ import { DeliveryWorker } from '../pipelines/alert/worker.ts';
 import { ApprovalExpiry } from '../pipelines/approval/expiry.ts';
 import { Pipelines } from '../pipelines/pipelines.ts';
 import { Watcher } from '../pipelines/watch/watcher.ts';
+import { BEHIND_SAID_MS } from './embedded/ipc.ts';
 import type { Part } from './lifecycle.ts';
 import type { Surroundings } from './main.ts';
 import { connectionsPart, makeClickHouse, makeKeys, makeWriter, STORES_READY_MS_MAX } from './stores.ts';
 
-export function pipelinesParts({ config, log, metrics }: Surroundings): Part[] {
+export function pipelinesParts({ config, log, metrics, link }: Surroundings): Part[] {
   const redis = makeWriter(config);
   const clickhouse = makeClickHouse(config);
   const alertLog = log.child({ part: 'deliveries' });
@@ -35,8 +36,21 @@ export function pipelinesParts({ config, log, metrics }: Surroundings): Part[] {
     connectionsPart({ redis: [redis], clickhouse, waitMs: STORES_READY_MS_MAX, mayBeAway: false, log }),
     { name: 'channels', start: () => undefined, stop: () => channels.close() },
     { name: 'pipelines', start: () => pipelines.start(), stop: () => pipelines.stop() },
+    saysBehind(() => link.sayBehind(pipelines.storeLagMs())),
     deliveries,
     { name: 'watch', start: () => watcher.start(), stop: () => watcher.stop() },
     { name: 'approval expiry', start: () => expiry.start(), stop: () => expiry.stop() },
   ];
+}
+
+/** The supervisor gives storing as much of the processor as it needs. */
+function saysBehind(say: () => void): Part {
+  let timer: NodeJS.Timeout | undefined;
+  return {
+    name: 'word to the supervisor',
+    start() {
+      timer = setInterval(say, BEHIND_SAID_MS);
+    },
+    stop: () => clearInterval(timer),
+  };
 }

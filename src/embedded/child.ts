@@ -5,7 +5,7 @@
 import { type ChildProcess, fork, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
-import { giveWay } from './give-way.ts';
+import { giveWay, takeShortTurns } from './give-way.ts';
 
 export type Exit = { code: number | null; signal: NodeJS.Signals | null };
 
@@ -39,7 +39,7 @@ export type ChildOptions = {
   onMessage?: (message: unknown) => void;
   /** Settings of V8, as on Node's command line (v8.ts). */
   v8?: readonly string[];
-  /** It gives way to others on the processor: its nice value (give-way.ts). */
+  /** It gives way to others on the processor: its nice value (give-way.ts). Left out: it takes short turns. */
   nice?: number;
   /** Turns the last words of a child that did not get ready into a sentence for people. */
   explain?: (lastLines: string[], exit: Exit) => string;
@@ -59,7 +59,6 @@ export function forkChild(module: string, args: string[], options: ChildOptions)
     serialization: 'json',
     execArgv: [...process.execArgv, ...(options.v8 ?? [])],
   });
-  if (options.nice !== undefined && child.pid !== undefined) giveWay(child.pid, options.nice);
   return watch(child, options);
 }
 
@@ -73,6 +72,7 @@ export function spawnChild(command: string[], stdin: string, cwd: string, option
 }
 
 function watch(child: ChildProcess, options: ChildOptions): Child {
+  if (child.pid !== undefined) shareProcessor(child.pid, options.nice);
   const listeners: ((line: string) => void)[] = [];
   const last: string[] = [];
   const heard = (line: string) => {
@@ -105,6 +105,11 @@ function watch(child: ChildProcess, options: ChildOptions): Child {
     signal: (name) => void child.kill(name),
     send: (message) => child.connected && child.send(message, () => undefined),
   };
+}
+
+function shareProcessor(pid: number, nice: number | undefined): void {
+  if (nice === undefined) takeShortTurns(pid);
+  else giveWay(pid, nice);
 }
 
 export function describeExit(exit: Exit): string {

@@ -1,4 +1,5 @@
-// What the supervisor and its workers (fronts, pipelines) say to one another: that a worker is ready, and counts for `/metrics`.
+// What the supervisor and its workers (fronts, pipelines) say to one another: that a worker is ready, counts for `/metrics`, and
+// how far storing is behind (patience.ts).
 // Events never pass here: processes meet in streams and tables alone.
 // Invariant: a worker that was forked leaves when its channel closes; a message of an unknown kind is ignored.
 // Failure: counts that do not come in time are left out.
@@ -6,10 +7,13 @@ import type { MetricSet } from '../metrics.ts';
 
 type FromWorker =
   | { kind: 'ready' }
+  | { kind: 'behind'; ms: number }
   | { kind: 'gather'; id: number }
   | { kind: 'collected'; id: number; set: MetricSet };
 type ToWorker = { kind: 'collect'; id: number } | { kind: 'gathered'; id: number; sets: MetricSet[] };
 
+/** Pipelines say so often how far storing is behind. */
+export const BEHIND_SAID_MS = 250;
 /** A scrape must not hang because one process does. */
 const COLLECT_MS_MAX = 500;
 /** The worker waits for the supervisor, who waits for the others. */
@@ -61,6 +65,11 @@ export class SupervisorLink {
     this.#send({ kind: 'ready' });
   }
 
+  /** Of pipelines: age of the oldest event that is not stored yet, or 0. */
+  sayBehind(ms: number): void {
+    this.#send({ kind: 'behind', ms });
+  }
+
   /** The counts of all other processes that answer in time. */
   gather(): Promise<MetricSet[]> {
     return this.#gathering.ask((id) => this.#send({ kind: 'gather', id }), [], GATHER_MS_MAX);
@@ -79,11 +88,13 @@ export type Peer = { readonly name: string; send(message: object): boolean };
 export class WorkerHub {
   readonly #peers: () => readonly Peer[];
   readonly #own: () => Promise<MetricSet>;
+  readonly #onBehind: (ms: number) => void;
   readonly #collecting = new Pending<MetricSet | undefined>();
 
-  constructor(peers: () => readonly Peer[], own: () => Promise<MetricSet>) {
+  constructor(peers: () => readonly Peer[], own: () => Promise<MetricSet>, onBehind: (ms: number) => void) {
     this.#peers = peers;
     this.#own = own;
+    this.#onBehind = onBehind;
   }
 
   /** Counts of all workers but the one that asks; a worker that asks wants ours as well. */
@@ -101,6 +112,7 @@ export class WorkerHub {
       const { id, set } = rest as { id: number; set: MetricSet };
       this.#collecting.answer(id, set);
     }
+    if (kind === 'behind') this.#onBehind((rest as { ms: number }).ms);
     if (kind === 'gather') {
       const { id } = rest as { id: number };
       void this.gather(from.name).then((sets) => from.send({ kind: 'gathered', id, sets } satisfies ToWorker));

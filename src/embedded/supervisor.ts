@@ -25,6 +25,7 @@ import { freePort, onFreePort, whyNotFree } from './free-port.ts';
 import { NICE } from './give-way.ts';
 import { WorkerHub, whenWorkerReady } from './ipc.ts';
 import { Keeper } from './keeper.ts';
+import { Patience } from './patience.ts';
 import { checkRedisProgram, endLeftoverRedis, launchRedis, redisUrl } from './redis-server.ts';
 import { StateDir } from './state-dir.ts';
 import { FRONT_V8, PIPELINES_V8 } from './v8.ts';
@@ -52,6 +53,7 @@ export class Supervisor {
   readonly #prepareStores: PrepareStores;
   readonly #state: StateDir;
   readonly #hub: WorkerHub;
+  readonly #patience: Patience;
   /** As given, completed by the addresses of what we run ourselves. */
   #config: Config;
   #engines: Keeper[] = [];
@@ -70,7 +72,9 @@ export class Supervisor {
     this.#hub = new WorkerHub(
       () => [...this.#pipelines, ...this.#fronts],
       () => options.metrics.collect(),
+      (ms) => this.#patience.heard(ms),
     );
+    this.#patience = new Patience({ pidOf: (name) => this.#pidOf(name), log: options.log });
     const folder = { name: 'data folder', start: () => this.#state.lock(), stop: () => this.#state.unlock() };
     const engines = {
       name: 'engines',
@@ -84,6 +88,7 @@ export class Supervisor {
       engines,
       { name: 'stores', start: () => this.#prepare(), stop: () => undefined },
       { name: 'workers', start: () => this.#startWorkers(), stop: () => this.#stopWorkers() },
+      this.#patience,
       ...this.#metricsPort(),
       { name: 'notice', start: () => this.#writeRuntime(), stop: () => this.#removeRuntime() },
     ];
@@ -235,6 +240,10 @@ export class Supervisor {
     const keeper = new Keeper({ name, launch, log: this.#log, onLaunch, ...limit });
     keepers.push(keeper);
     return keeper;
+  }
+
+  #pidOf(name: string): number | undefined {
+    return [...this.#engines, ...this.#pipelines].find((keeper) => keeper.name === name)?.pid;
   }
 
   #metricsPort(): Part[] {

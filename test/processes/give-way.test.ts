@@ -1,9 +1,11 @@
-// Giving way: a child runs at a lower priority from its start on, with every thread that it makes; nobody is in trouble without.
+// Giving way: a child runs at a lower priority from its start on, or takes short turns, with every thread that it makes; nobody is in
+// trouble without.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import os from 'node:os';
 import t from 'tap';
-import { giveWay, NICE } from '../../src/embedded/give-way.ts';
+import { giveWay, NICE, takeShortTurns } from '../../src/embedded/give-way.ts';
 
 t.test('a child gives way, and so do the threads that it starts', { skip: process.platform !== 'linux' }, async (t) => {
   const script = `
@@ -25,6 +27,28 @@ t.test('a child gives way, and so do the threads that it starts', { skip: proces
   t.ok(nices.toString().trim().split(',').includes(`${NICE.clickhouse} batch`), `threads run at ${nices}`);
 });
 
+/** ns that a process may run before another has his turn; undefined: this kernel does not say, or is older than 6.12. */
+function turnNs(pid: number | string): number | undefined {
+  const [major, minor] = os.release().split('.').map(Number);
+  if (process.platform !== 'linux' || major! * 1_000 + minor! < 6_012) return undefined;
+  const said = /^se\.slice\s*:\s*(\d+)/m.exec(readFileSync(`/proc/${pid}/sched`, 'utf8'))?.[1];
+  return said === undefined ? undefined : Number(said);
+}
+
+t.test(
+  'who is waited for takes short turns, and keeps his priority',
+  { skip: turnNs('self') === undefined },
+  async (t) => {
+    const child = spawn('sleep', ['60'], { stdio: 'ignore' });
+    t.teardown(() => child.kill());
+    os.setPriority(child.pid!, 2);
+    takeShortTurns(child.pid!);
+    t.equal(turnNs(child.pid!), 300_000);
+    t.equal(os.getPriority(child.pid), 2);
+  },
+);
+
 t.test('what cannot be set is let be', async (t) => {
   t.doesNotThrow(() => giveWay(2 ** 22 + 1, NICE.pipelines), 'no such process');
+  t.doesNotThrow(() => takeShortTurns(2 ** 22 + 1), 'nor this one');
 });

@@ -8,6 +8,8 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { freePort } from '../../src/embedded/free-port.ts';
+import { NICE } from '../../src/embedded/give-way.ts';
+import { PATIENT_NICE } from '../../src/embedded/patience.ts';
 import { isAlive } from '../../src/embedded/state-dir.ts';
 import {
   hasOwnStores,
@@ -183,6 +185,29 @@ t.test('engines whose ports were taken just after they were looked up start on o
   const [own, redis, clickhouse] = [service.url, redisUrl, clickhouseUrl].map((url) => Number(new URL(url).port));
   t.ok(redis! > own! + 2 && clickhouse! > own! + 2, "the two ports behind the public one are the stranger's");
 });
+
+const NO_GROUPS = !existsSync('/proc/self/autogroup') && 'a kernel without autogroups';
+
+t.test(
+  'pipelines give way further while storing keeps up, and less when they stand still',
+  { skip: NO_GROUPS },
+  async (t) => {
+    const service = await startService(t);
+    const { pid } = (await service.children()).find(({ name }) => name === 'pipelines')!;
+    const nice = () => Number(/nice (-?\d+)/.exec(readFileSync(`/proc/${pid}/autogroup`, 'utf8'))![1]);
+    const agent = (await call(service, 'POST', '/v1/agents', { name: 'busy' })).body.id;
+    await eventually(t, 'they are patient', async () => {
+      await call(service, 'POST', `/v1/agents/${agent}/events`, { type: 'custom', payload: {} });
+      return nice() === PATIENT_NICE.pipelines;
+    });
+    process.kill(pid, 'SIGSTOP');
+    try {
+      await eventually(t, 'they have their usual weight back', () => nice() === NICE.pipelines);
+    } finally {
+      process.kill(pid, 'SIGCONT');
+    }
+  },
+);
 
 t.test('whatever child is killed comes back, the others go on, and no acknowledged event is lost', async (t) => {
   const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2' } });

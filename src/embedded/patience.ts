@@ -1,0 +1,123 @@
+// How far pipelines and ClickHouse give way while they run: further as long as storing keeps up, less when it is behind.
+// A part of the supervisor, beside give-way.ts, which sets where they begin. Pipelines say several times a second how far storing is behind.
+// Why not low for good: on a machine with much other work they would come to stand still, and where fronts have more to do than can be stored
+// the backlog would take longer to bring that to an end. Why not high for good: at half of what can be stored a front or Redis that
+// wakes up finds one of them at work and waits for a tick of the kernel (4 ms): p99 of single events 4.8 instead of 8.3 ms, with short turns.
+// Only the weight of a child's autogroup is changed, since going back needs privileges for anything else. Where the kernel has no
+// autogroups, or a container's group takes their place, they stay where give-way.ts has put them.
+// Invariant: who says nothing for SILENT_MS, or is further behind than BEHIND_MS, has his usual weight back at once.
+// Failure: a weight that cannot be set is tried again, soon where the kernel says so; nothing but latency depends on it.
+import type { Part } from '../lifecycle.ts';
+import type { Log } from '../log.ts';
+import { NICE, setGroupNice } from './give-way.ts';
+import { BEHIND_SAID_MS } from './ipc.ts';
+
+/** A tenth of the usual weight, and a seventieth. */
+export const PATIENT_NICE: typeof NICE = { pipelines: 10, clickhouse: 19 };
+
+/** Usual are 0.2 s, of which 0.1 are GATEHOUSE_STORE_LINGER_MS; the promise is a second. */
+const BEHIND_MS = 1_000;
+const SILENT_MS = 4 * BEHIND_SAID_MS;
+/** They have kept up for so long before they give way further; doubled each time that it did not last. */
+const KEPT_UP_MS = 2_000;
+const KEPT_UP_MS_MAX = 300_000;
+/** Without privileges the kernel takes one change in 100 ms. */
+const AGAIN_MS = 110;
+/** Nothing to store for so long: there is nobody to give way to, and a query of an analyst may meet other work of the machine. */
+const IDLE_MS = 60_000;
+
+export type PatienceOptions = {
+  /** Their processes as they are now. */
+  pidOf: (child: keyof typeof NICE) => number | undefined;
+  log: Log;
+  /** Monotonic ms. */
+  now?: () => number;
+};
+
+export class Patience implements Part {
+  readonly name = 'patience';
+  readonly #options: PatienceOptions;
+  readonly #now: () => number;
+  /** Pid -> what it has, where we could set it. */
+  #set = new Map<number, number>();
+  #isPatient = false;
+  #keptUpMs = KEPT_UP_MS;
+  /** Monotonic ms. */
+  #behindAt = 0;
+  #busyAt = 0;
+  #patientSince = Number.NEGATIVE_INFINITY;
+  #silence: NodeJS.Timeout | undefined;
+  #again: NodeJS.Timeout | undefined;
+  #stopped = true;
+
+  constructor(options: PatienceOptions) {
+    this.#options = options;
+    this.#now = options.now ?? (() => performance.now());
+  }
+
+  start(): void {
+    this.#stopped = false;
+    this.#behindAt = this.#now();
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    clearTimeout(this.#silence);
+    clearTimeout(this.#again);
+    // They end what they have begun.
+    this.#isPatient = false;
+    this.#apply();
+  }
+
+  /** `behindMs`: age of the oldest event that is known and not stored; 0: there is none. */
+  heard(behindMs: number): void {
+    if (this.#stopped) return;
+    const now = this.#now();
+    clearTimeout(this.#silence);
+    this.#silence = setTimeout(this.#hurry, SILENT_MS).unref();
+    if (behindMs > 0) this.#busyAt = now;
+    if (behindMs > BEHIND_MS) this.#hurry();
+    else if (this.#isPatient && now - this.#busyAt > IDLE_MS) this.#become(false);
+    else if (!this.#isPatient && behindMs > 0 && now - this.#behindAt >= this.#keptUpMs) this.#become(true);
+    this.#apply();
+  }
+
+  readonly #hurry = (): void => {
+    const now = this.#now();
+    this.#behindAt = now;
+    if (this.#isPatient) {
+      const lasted = now - this.#patientSince;
+      this.#keptUpMs = lasted < this.#keptUpMs ? Math.min(2 * this.#keptUpMs, KEPT_UP_MS_MAX) : KEPT_UP_MS;
+      this.#become(false);
+    }
+    this.#apply();
+  };
+
+  #become(patient: boolean): void {
+    this.#isPatient = patient;
+    if (patient) this.#patientSince = this.#now();
+    this.#options.log.debug({ patient, keptUpMs: this.#keptUpMs }, 'patience.changed');
+  }
+
+  readonly #apply = (): void => {
+    const set = new Map<number, number>();
+    for (const child of ['pipelines', 'clickhouse'] as const) {
+      const pid = this.#options.pidOf(child);
+      if (pid === undefined) continue;
+      const nice = (this.#isPatient ? PATIENT_NICE : NICE)[child];
+      if (this.#set.get(pid) === nice || this.#trySet(pid, nice)) set.set(pid, nice);
+    }
+    this.#set = set;
+  };
+
+  #trySet(pid: number, nice: number): boolean {
+    try {
+      setGroupNice(pid, nice);
+      return true;
+    } catch (error) {
+      clearTimeout(this.#again);
+      if ((error as NodeJS.ErrnoException).code === 'EAGAIN') this.#again = setTimeout(this.#apply, AGAIN_MS).unref();
+      return false;
+    }
+  }
+}
