@@ -13,6 +13,8 @@ const IDLE_MS_MAX = 8_000;
 /** For all connections to be made before the first request is due. */
 const CONNECT_MS = 300;
 const SAMPLES_MAX = 6_000_000;
+/** One for all: what is read is looked at before the next read. A buffer for each read had cost an eighth of the generator's time. */
+const READ_BUFFER = Buffer.allocUnsafeSlow(65_536);
 const HEAD_END = Buffer.from('\r\n\r\n');
 
 class Recorder {
@@ -99,11 +101,20 @@ class Connection {
   }
 
   #connect(): void {
-    this.#socket = net.connect({ ...this.#address, noDelay: true });
+    this.#socket = net.connect({
+      ...this.#address,
+      noDelay: true,
+      onread: {
+        buffer: READ_BUFFER,
+        callback: (length) => {
+          this.#read(READ_BUFFER.subarray(0, length));
+          return true;
+        },
+      },
+    });
     this.#head = undefined;
     this.#left = 0;
     this.#socket.on('connect', () => this.#isIdle());
-    this.#socket.on('data', (chunk) => this.#read(chunk));
     this.#socket.on('error', () => undefined); // 'close' follows
     this.#socket.on('close', () => {
       if (this.#closed) return;
@@ -120,7 +131,7 @@ class Connection {
       const bytes = this.#head === undefined ? chunk : Buffer.concat([this.#head, chunk]);
       const end = bytes.indexOf(HEAD_END);
       if (end < 0) {
-        this.#head = bytes;
+        this.#head = Buffer.from(bytes); // the buffer is the next reader's
         return;
       }
       this.#head = undefined;
