@@ -1,9 +1,9 @@
 // Question: what does an event cost against the number of policies, of patterns, and against the size of its payload?
-// Method: batches over a closed loop, one thing changed at a time, all settings in turns, medians over the turns; a first turn
-// warms up and is not counted, else the settings that come first pay for the compiler. What counts is the processor time of the
-// front per event, and beside it what judging costs by itself (policies-inside.ts), since the front's is mostly its sockets'.
-// Few connections, so that large bodies are not measured by the memory that waits with them. Policies beyond the five of every line name other tools, types and models
-// than the events have, as most policies of an account concern most events not at all; patterns are all run over every string.
+// Method: batches over a closed loop, one thing changed at a time, all settings in turns, medians over the turns. What
+// counts is the processor time of the front per event, and beside it what judging costs by itself (policies-inside.ts), since the
+// front's is mostly its sockets'. Few connections, so that large bodies are not measured by the memory that waits with them.
+// Policies beyond the five of every line name other tools, types and models than the events have, as most policies of an account
+// concern most events not at all; patterns are all run over every string.
 import { gatehouse } from './contenders.ts';
 import { whenDrained } from './gauges.ts';
 import { costsInside, type Inside } from './policies-inside.ts';
@@ -28,7 +28,6 @@ const PAYLOAD_KB = [0.5, 4, 64];
 /** Small enough for 64 KB events; the same for all sizes, so that only the size differs. */
 const SIZED_BATCH = 16;
 const CONNECTIONS = 8;
-const WARM_UP_SECONDS = 1;
 const KB = 1024;
 
 type Setting = { about: 'policies' | 'patterns' | 'payload KB'; x: number; policies: PolicyOrder[]; load: Requests };
@@ -49,7 +48,6 @@ export async function policies(options: { turns: number; seconds: number }): Pro
     const inside = costsInside(
       settings.map(({ policies, load }) => ({ policies, body: load.bodies[0]!, events: load.eventsPerRequest })),
     );
-    await takeTurns(entrants, { turns: 1, seconds: WARM_UP_SECONDS, settle });
     const results = await takeTurns(entrants, { ...options, settle });
     const front = (setting: Setting) => results.get(nameOf(setting))!.cpu['front']!;
     const rows = settings.map((setting, i) => {
