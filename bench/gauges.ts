@@ -32,7 +32,7 @@ export async function whenDrained(service: BenchService): Promise<number> {
 
 /**
  * Waits until everything accepted is stored and the service has done what comes behind that, ClickHouse's merges above all, or
- * REST_MS_MAX: for turns whose load leaves processors free, which else show how much the turn before has left behind.
+ * REST_MS_MAX. Merges take processor and disk for seconds after the last event was stored, from whoever has the next turn.
  */
 export async function whenAtRest(service: BenchService): Promise<void> {
   await whenDrained(service);

@@ -5,7 +5,7 @@
 // Policies beyond the five of every line name other tools, types and models than the events have, as most policies of an account
 // concern most events not at all; patterns are all run over every string.
 import { gatehouse } from './contenders.ts';
-import { whenDrained } from './gauges.ts';
+import { whenAtRest } from './gauges.ts';
 import { costsInside, type Inside } from './policies-inside.ts';
 import { beginLine, hand, type Row } from './report.ts';
 import { startBenchService } from './service.ts';
@@ -44,7 +44,7 @@ export async function policies(options: { turns: number; seconds: number }): Pro
       load: setting.load,
       before: () => setPolicies(service, setting.policies),
     }));
-    const settle = async () => void (await whenDrained(service));
+    const settle = () => whenAtRest(service);
     const inside = costsInside(
       settings.map(({ policies, load }) => ({ policies, body: load.bodies[0]!, events: load.eventsPerRequest })),
     );
