@@ -3,7 +3,6 @@
 // Method: two whole services side by side that differ in GATEHOUSE_REDIS_APPENDFSYNC alone, in turns, one idle while the other
 // is under load; single events over 64 connections, batches of 100 over 32, five policies. The disk decides much of it.
 import { gatehouse } from './contenders.ts';
-import { whenAtRest } from './gauges.ts';
 import { beginLine, hand } from './report.ts';
 import { type BenchService, startBenchService } from './service.ts';
 import { makeAgents, setPolicies } from './setup.ts';
@@ -27,8 +26,7 @@ export async function fsync(options: { turns: number; seconds: number }): Promis
         entrants.push({ name: `${kind.kind}: ${mode}`, contender: gatehouse(service), load });
       }
     }
-    const settle = async () => void (await Promise.all(services.map(whenAtRest)));
-    const results = await takeTurns(entrants, { ...options, settle });
+    const results = await takeTurns(entrants, { ...options, services });
     const speed = (name: string) => results.get(name)!.eventsPerSecond;
     const rows = KINDS.flatMap(({ kind }) =>
       MODES.map((mode) => ({

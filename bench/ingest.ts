@@ -7,7 +7,6 @@
 // with the front and Redis alone, as the baseline's does (that stores nothing). What came in is stored before the next turn.
 import type { Chart } from './chart.ts';
 import { baseline, type Contender, echoes, gatehouse, wayIn } from './contenders.ts';
-import { whenAtRest } from './gauges.ts';
 import { beginLine, hand, type Row } from './report.ts';
 import { startBenchService } from './service.ts';
 import { makeAgents, setPolicies } from './setup.ts';
@@ -27,7 +26,7 @@ export async function ingest(options: { turns: number; seconds: number }): Promi
     contenders.push(...(await echoes()), wayIn(service), gatehouse(service));
     contenders.push(await baseline({ key: service.key, agents: [agent], policies: FIVE_POLICIES }));
     const entrants = KINDS.flatMap((kind) => contenders.map((c) => entrantOf(c, kind, agent, service.key)));
-    const results = await takeTurns(entrants, { ...options, settle: () => whenAtRest(service) });
+    const results = await takeTurns(entrants, { ...options, services: [service] });
     const question = 'how fast are events taken in, judged by five policies and made durable, side by side in one run?';
     const command = `npm run bench -- ingest --turns ${options.turns} --seconds ${options.seconds}`;
     const rows = KINDS.flatMap(({ kind }) => compared(kind, contenders, results));

@@ -5,7 +5,6 @@
 // Policies beyond the five of every line name other tools, types and models than the events have, as most policies of an account
 // concern most events not at all; patterns are all run over every string.
 import { gatehouse } from './contenders.ts';
-import { whenAtRest } from './gauges.ts';
 import { costsInside, type Inside } from './policies-inside.ts';
 import { beginLine, hand, type Row } from './report.ts';
 import { startBenchService } from './service.ts';
@@ -44,11 +43,10 @@ export async function policies(options: { turns: number; seconds: number }): Pro
       load: setting.load,
       before: () => setPolicies(service, setting.policies),
     }));
-    const settle = () => whenAtRest(service);
     const inside = costsInside(
       settings.map(({ policies, load }) => ({ policies, body: load.bodies[0]!, events: load.eventsPerRequest })),
     );
-    const results = await takeTurns(entrants, { ...options, settle });
+    const results = await takeTurns(entrants, { ...options, services: [service] });
     const front = (setting: Setting) => results.get(nameOf(setting))!.cpu['front']!;
     const rows = settings.map((setting, i) => {
       const five = fiveOf(settings, setting);

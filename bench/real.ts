@@ -3,7 +3,6 @@
 // to 100 events of one agent, without their old timestamps; the same contenders, policies and turns as `ingest`.
 import path from 'node:path';
 import { baseline, type Contender, echoes, gatehouse, wayIn } from './contenders.ts';
-import { whenAtRest } from './gauges.ts';
 import { chartsOf, compared, entrant, ROOM } from './ingest.ts';
 import { batches, groupByAgent, type RecordedEvent, readRecorded, recordedRuns } from './replay.ts';
 import { beginLine, hand, progress } from './report.ts';
@@ -34,7 +33,7 @@ export async function real(options: { turns: number; seconds: number; files: str
     contenders.push(await baseline({ key: service.key, agents: ids, policies: FIVE_POLICIES }));
     const loads = KINDS.map((kind) => loadOf(events, agents, service.key, kind));
     const entrants = KINDS.flatMap(({ kind }, i) => contenders.map((contender) => entrant(contender, kind, loads[i]!)));
-    const results = await takeTurns(entrants, { ...options, settle: () => whenAtRest(service) });
+    const results = await takeTurns(entrants, { ...options, services: [service] });
     const bytes = events.reduce((sum, { payloadText }) => sum + Buffer.byteLength(payloadText), 0);
     const named = options.files.length > 0 ? ` ${options.files.map((file) => path.basename(file)).join(' ')}` : '';
     const findings = {

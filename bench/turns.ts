@@ -1,12 +1,14 @@
 // Contenders in turns: every one of a round before the next round begins, so that what else the machine does falls on all of
-// them alike. Between two turns Gatehouse comes to rest (gauges.ts), so that nobody pays for storing and merging another one's events.
+// them alike. Behind each turn Gatehouse comes to rest, so that nobody pays for storing and merging another one's events.
 // A first round warms up and is not counted: fresh servers pay for V8's compiler, each for so much as it has code, and those
 // that come first in a line pay for the others.
 // Of each figure the median over the rounds stands.
 import type { Contender } from './contenders.ts';
+import { whenAtRest } from './gauges.ts';
 import { type LoadResult, post } from './load.ts';
 import { cpuByPart, cpuPerEvent } from './processes.ts';
 import { progress, type Row } from './report.ts';
+import type { BenchService } from './service.ts';
 import { median } from './statistics.ts';
 import type { Requests } from './workload.ts';
 
@@ -30,25 +32,37 @@ export type Entrant = {
 /** A front's cost per single event falls from 22 to 13 microseconds in the first three seconds of load, and then no further. */
 const WARM_UP_SECONDS = 3;
 
+/** `services`: those of Gatehouse's that stand behind the entrants. */
 export async function takeTurns(
   entrants: readonly Entrant[],
-  options: { turns: number; seconds: number; settle?: () => Promise<void> },
+  { turns, seconds, services }: { turns: number; seconds: number; services: readonly BenchService[] },
 ): Promise<Map<string, Turn>> {
   const taken = new Map<string, Turn[]>(entrants.map(({ name }) => [name, []]));
-  for (let turn = 0; turn <= options.turns; turn++) {
-    const [round, seconds] =
-      turn === 0 ? ['warm-up', WARM_UP_SECONDS] : [`turn ${turn}/${options.turns}`, options.seconds];
-    for (const { name, contender, load, before, around = justSo } of entrants) {
-      await before?.();
-      const result = await around(() => oneTurn(contender, load, seconds));
-      if (turn > 0) taken.get(name)!.push(result);
-      progress(
-        `${round} ${name}: ${Math.round(result.eventsPerSecond)} events/s, front ${result.cpu['front']?.toFixed(2)} µs an event`,
-      );
-      await options.settle?.();
-    }
+  await takeRound('warm-up', entrants, WARM_UP_SECONDS, services);
+  for (let turn = 1; turn <= turns; turn++) {
+    const round = await takeRound(`turn ${turn}/${turns}`, entrants, seconds, services);
+    for (const [name, result] of round) taken.get(name)!.push(result);
   }
-  return new Map([...taken].map(([name, turns]) => [name, medianTurn(turns)]));
+  return new Map([...taken].map(([name, results]) => [name, medianTurn(results)]));
+}
+
+async function takeRound(
+  title: string,
+  entrants: readonly Entrant[],
+  seconds: number,
+  services: readonly BenchService[],
+): Promise<Map<string, Turn>> {
+  const results = new Map<string, Turn>();
+  for (const { name, contender, load, before, around = justSo } of entrants) {
+    await before?.();
+    const result = await around(() => oneTurn(contender, load, seconds));
+    results.set(name, result);
+    progress(
+      `${title} ${name}: ${Math.round(result.eventsPerSecond)} events/s, front ${result.cpu['front']?.toFixed(2)} µs an event`,
+    );
+    await Promise.all(services.map(whenAtRest));
+  }
+  return results;
 }
 
 const justSo: Around = (load) => load();
