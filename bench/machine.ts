@@ -35,7 +35,8 @@ export function describeMachine(): Machine {
     cpus: cpus.length,
     cpuModel: cpus[0]?.model.trim() ?? 'unknown',
     memoryGb: Math.round(os.totalmem() / 1024 ** 3),
-    system: `${os.type()} ${os.release()}`,
+    // Without the name of its build, which says nothing elsewhere.
+    system: `${os.type()} ${/^\d+\.\d+/.exec(os.release())?.[0] ?? os.release()}`,
     node: process.version,
     redis: /v=([0-9.]+)/.exec(said('redis-server', ['--version']))?.[1] ?? 'unknown',
     chdb: versionOf('chdb'),
