@@ -138,9 +138,9 @@ t.test('the description is OpenAPI 3.1 in form', async (t) => {
   }
 });
 
-t.test('keys are asked for everywhere but where operators look', async (t) => {
+t.test('keys are asked for everywhere but where operators look, and for the description', async (t) => {
   const open = routes.filter(({ scope }) => scope === null).map(({ path }) => path);
-  t.same(open.sort(), ['/healthz', '/metrics', '/readyz']);
+  t.same(open.sort(), ['/healthz', '/metrics', '/readyz', '/v1/openapi.json']);
   for (const { method, path, scope } of routes) {
     if (scope === null) continue;
     const isAdmins = path.startsWith('/v1/api-keys') || (path === '/v1/account' && method !== 'GET');

@@ -54,7 +54,7 @@ export class Api {
   }
 
   async describe(): Promise<Document> {
-    const { json } = await this.#send('GET', '/v1/openapi.json', {});
+    const { json } = await this.#send('GET', '/v1/openapi.json', { key: null });
     this.#know(json as Document);
     return json as Document;
   }
