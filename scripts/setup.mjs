@@ -1,34 +1,51 @@
-// Makes a checkout ready to run: packages, redis-server, build. npm runs it before `npm start` and `npm test`.
+// Makes a checkout ready to run: packages, redis-server, build. `npm start` does it first (start.mjs), and npm runs it before
+// `npm test`, `npm run bench` and `npm run demo`.
 // Plain Node without any dependency, since it runs before there are any; a fresh clone needs nothing but Node 20.
-// Each step looks whether it is needed and says what it does; with nothing to do it is silent and takes a fraction of a
-// second. A step that fails ends the whole with a sentence that says what to do by hand.
-//   node scripts/setup.mjs            what `npm start` needs
-//   node scripts/setup.mjs --tests    and what `npm test` needs beyond it
-import { spawnSync } from 'node:child_process';
-import { createHash } from 'node:crypto';
-import { accessSync, constants, existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+// Each step looks whether it is needed and says what it does before it does it; with nothing to do it is silent and takes a
+// fraction of a second. A step that fails ends the whole with a sentence that says what to do by hand.
+// Invariant: it becomes root by no means of its own, and with --no-install it puts nothing on the machine: it says what is missing.
+//   node scripts/setup.mjs                what `npm start` needs
+//   node scripts/setup.mjs --dev          and the packages of development, also where nothing is to be built
+//   node scripts/setup.mjs --tests        and what `npm test` needs beyond that
+//   node scripts/setup.mjs --no-install   the build alone
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { accessSync, constants, existsSync, readFileSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { isBuilt } from './build.mjs';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
-const SOURCES = ['schemas', 'src', 'pipelines', 'clickhouse', 'bench', 'test', 'scripts'];
-const BUILD_STAMP = 'build/.stamp';
 const TAP_STAMP = 'node_modules/.gatehouse-tap';
+const ENGINE = 'node_modules/chdb';
 const NODE_MAJOR_MIN = 20;
 /** A registry or a mirror that hiccups is asked again. */
 const FETCH_TRIES = 3;
 const FETCH_PAUSE_MS = 10_000;
+const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP'];
 
-class SetupError extends Error {}
+/** A person can mend it: the sentence says how. */
+export class SetupError extends Error {}
 
-function main(forTests) {
+/**
+ * Throws SetupError. `forDevelopment`: with the packages that tests and measurements need, though there is nothing to be built;
+ * `forTests`: and the test runner. `mayInstall`: false refuses where something would have to be put on the machine.
+ */
+export async function setUp({ forTests = false, forDevelopment = forTests, mayInstall = true }) {
   process.chdir(ROOT);
   checkNode();
-  if (!packagesAreInstalled()) installPackages();
-  if (needsRedis(forTests) && !onPath('redis-server')) installRedis();
-  const wanted = sourceStamp();
-  if (read(BUILD_STAMP) !== wanted) build(wanted);
-  if (forTests && !existsSync(TAP_STAMP)) buildTap();
+  const isReady = isBuilt();
+  if (!packagesAreInstalled(forDevelopment || !isReady)) await installPackages(mayInstall);
+  if (needsRedis(forTests) && !onPath('redis-server')) await installRedis(mayInstall);
+  if (!isReady) await buildAll();
+  if (forTests && !existsSync(TAP_STAMP)) await buildTap();
+}
+
+/** `npm start -- --no-install` hands it over; `npm start --no-install` is a setting of npm's, which it tells its scripts. */
+export function isNoInstall(args) {
+  return args.includes('--no-install') || ['', 'false'].includes(process.env.npm_config_install);
 }
 
 function checkNode() {
@@ -37,21 +54,37 @@ function checkNode() {
     throw new SetupError(`Node ${NODE_MAJOR_MIN} or newer is needed, this is ${process.version}.`);
 }
 
-/** Compares by content, not by time: a clone, a copy or a touched lock file must not set off an installation. */
-function packagesAreInstalled() {
+/**
+ * Compares by content, not by time: a clone, a copy or a touched lock file must not set off an installation. One for production
+ * (`npm ci --omit=dev --omit=optional`) is whole where nothing is to be built and a ClickHouse is given.
+ */
+function packagesAreInstalled(withDevelopment) {
   const installed = readJson('node_modules/.package-lock.json')?.packages;
   if (!installed) return false;
+  if (needsEngine() && !installed[ENGINE]) return false;
+  const mayLack = ({ dev, devOptional, optional }) => optional || (!withDevelopment && (dev || devOptional));
   return Object.entries(readJson('package-lock.json').packages).every(
     ([folder, wanted]) =>
-      folder === '' || (installed[folder] ? installed[folder].version === wanted.version : wanted.optional === true),
+      folder === '' || (installed[folder] ? installed[folder].version === wanted.version : mayLack(wanted)),
   );
 }
 
-function installPackages() {
-  say('installing the packages of package-lock.json (npm ci) …');
+/** The embedded engine, where there is one for this machine and no server is given. */
+function needsEngine() {
+  const hasOne = process.platform === 'linux' && process.arch === 'x64';
+  return hasOne && !process.env.GATEHOUSE_CLICKHOUSE_URL;
+}
+
+async function installPackages(mayInstall) {
+  const command = 'npm ci --include=dev --include=optional';
+  if (!mayInstall)
+    throw new SetupError(
+      `the packages of package-lock.json are not installed, and --no-install forbids it. Type: ${command}`,
+    );
+  say(`the packages of package-lock.json are not installed: installing them into node_modules (${command}) …`);
   // Under `npm start` the very npm that runs us is used; development packages are needed, since they build.
   const npm = process.env.npm_execpath ? [process.execPath, process.env.npm_execpath] : ['npm'];
-  run([...npm, 'ci', '--include=dev', '--include=optional'], 'npm ci failed; see its messages above.', FETCH_TRIES);
+  await run([...npm, ...command.split(' ').slice(1)], 'npm ci failed; see its messages above.', FETCH_TRIES);
 }
 
 /** A service that is given its Redis by address needs no program of its own; the tests always do. */
@@ -60,15 +93,26 @@ function needsRedis(forTests) {
 }
 
 /**
- * Installs Debian's redis-server, for its program alone: policy-rc.d keeps the package from starting a service, and the
- * service is taken out of the next boot as well. A Redis that already runs is not touched.
+ * Where this runs as root, installs Debian's redis-server, for its program alone: policy-rc.d keeps the package from starting a
+ * service, and the service is taken out of the next boot as well. A Redis that already runs is not touched. Anybody else is told
+ * what to type.
  */
-function installRedis() {
-  const byHand = 'Install redis-server 7 or newer so that it is on the PATH, or set GATEHOUSE_REDIS_URL.';
-  if (!onPath('apt-get')) throw new SetupError(`redis-server is missing and there is no apt-get here. ${byHand}`);
-  const asRoot = process.getuid?.() === 0 ? [] : onPath('sudo') ? ['sudo'] : undefined;
-  if (!asRoot) throw new SetupError(`redis-server is missing, and installing it takes root or sudo. ${byHand}`);
-  say('installing redis-server (apt-get) …');
+async function installRedis(mayInstall) {
+  const orElse = 'or set GATEHOUSE_REDIS_URL to a Redis of yours.';
+  if (!onPath('apt-get'))
+    throw new SetupError(`redis-server is missing. Install version 7 or newer so that it is on the PATH, ${orElse}`);
+  const asRoot = process.getuid?.() === 0;
+  const command = `${asRoot ? '' : 'sudo '}apt-get install --no-install-recommends redis-server`;
+  const byHand = `Type: ${command}   ${orElse}`;
+  if (!mayInstall) throw new SetupError(`redis-server is missing, and --no-install forbids to install it. ${byHand}`);
+  if (!asRoot)
+    throw new SetupError(
+      `redis-server is missing, and installing it takes root, which this does not run as. ${byHand}`,
+    );
+  say(
+    `redis-server is missing and this runs as root: installing Debian's package with apt-get, its program alone, no service ` +
+      '(--no-install refuses instead) …',
+  );
   const script = `
     set -e
     export DEBIAN_FRONTEND=noninteractive
@@ -82,51 +126,23 @@ function installRedis() {
     apt-get -q -o DPkg::Lock::Timeout=120 install -y --no-install-recommends redis-server
     if [ -d /run/systemd/system ]; then systemctl disable redis-server.service || true
     else update-rc.d redis-server disable >/dev/null 2>&1 || true; fi`;
-  run([...asRoot, 'sh', '-c', script], `apt-get could not install redis-server. ${byHand}`, FETCH_TRIES);
+  await run(['sh', '-c', script], `apt-get could not install redis-server. ${byHand}`, FETCH_TRIES);
   if (!onPath('redis-server')) throw new SetupError(`redis-server is still not on the PATH. ${byHand}`);
 }
 
-function build(stamp) {
+async function buildAll() {
   say('building …');
-  const failed = 'The build failed; see the messages above.';
-  run([process.execPath, 'node_modules/typescript/bin/tsc', '-p', '.'], failed);
-  run([process.execPath, 'scripts/build-wasm.mjs'], failed);
-  removeOrphans('build');
-  writeFileSync(BUILD_STAMP, stamp);
+  await run([process.execPath, 'scripts/build.mjs'], 'The build failed; see the messages above.');
 }
 
 /** tap assembles its test class from its plugins; the first run after an installation fails unless that is done before. */
-function buildTap() {
+async function buildTap() {
   say('preparing the test runner …');
-  run([process.execPath, 'node_modules/tap/dist/esm/run.mjs', 'build'], 'tap build failed; see its messages above.');
+  await run(
+    [process.execPath, 'node_modules/tap/dist/esm/run.mjs', 'build'],
+    'tap build failed; see its messages above.',
+  );
   writeFileSync(TAP_STAMP, '');
-}
-
-/** What a renamed or deleted source left in the build would go on being run as a test. */
-function removeOrphans(folder) {
-  for (const file of filesIn(folder, '.js')) {
-    const source = path.relative(folder, file).replace(/\.js$/, '');
-    if (existsSync(`${source}.ts`)) continue;
-    for (const suffix of ['.js', '.js.map']) rmSync(path.join(folder, source + suffix), { force: true });
-  }
-}
-
-/** Names, sizes and times of everything that the build is made of. */
-function sourceStamp() {
-  const files = ['tsconfig.json', 'package-lock.json', ...SOURCES.flatMap((folder) => filesIn(folder, '.ts'))];
-  const hash = createHash('sha256');
-  for (const file of files.sort()) {
-    const { mtimeMs, size } = statSync(file);
-    hash.update(`${file}\0${mtimeMs}\0${size}\n`);
-  }
-  return hash.digest('hex');
-}
-
-function filesIn(folder, suffix) {
-  if (!existsSync(folder)) return [];
-  return readdirSync(folder, { recursive: true })
-    .filter((name) => name.endsWith(suffix))
-    .map((name) => path.join(folder, name));
 }
 
 function onPath(program) {
@@ -140,13 +156,22 @@ function onPath(program) {
   });
 }
 
-function run([program, ...args], sentence, tries = 1) {
-  const { status, error } = spawnSync(program, args, { stdio: ['inherit', 2, 2] });
-  if (!error && status === 0) return;
-  if (error || tries === 1) throw new SetupError(error ? `${sentence} (${error.message})` : sentence);
+/** A signal that is meant for us is handed on: nothing that we started goes on without us. */
+async function run([program, ...args], sentence, tries = 1) {
+  const child = spawn(program, args, { stdio: ['inherit', 2, 2] });
+  const handOn = (signal) => {
+    child.kill(signal);
+    child.once('exit', () => process.exit(128 + os.constants.signals[signal]));
+  };
+  for (const signal of SIGNALS) process.on(signal, handOn);
+  const [status, error] = await once(child, 'exit').catch((cause) => [null, cause]);
+  for (const signal of SIGNALS) process.off(signal, handOn);
+  if (status === 0) return;
+  const isBroken = error instanceof Error;
+  if (isBroken || tries === 1) throw new SetupError(isBroken ? `${sentence} (${error.message})` : sentence);
   say('that failed; once more in a moment …');
-  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, FETCH_PAUSE_MS);
-  run([program, ...args], sentence, tries - 1);
+  await sleep(FETCH_PAUSE_MS);
+  await run([program, ...args], sentence, tries - 1);
 }
 
 function read(file) {
@@ -158,14 +183,18 @@ function readJson(file) {
   return text === undefined ? undefined : JSON.parse(text);
 }
 
-function say(text) {
+/** Says it on standard error; standard output is the service's. */
+export function say(text) {
   process.stderr.write(`setup: ${text}\n`);
 }
 
-try {
-  main(process.argv.includes('--tests'));
-} catch (error) {
-  if (!(error instanceof SetupError)) throw error;
-  say(error.message);
-  process.exitCode = 1;
+if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) {
+  const args = process.argv.slice(2);
+  const forTests = args.includes('--tests');
+  const forDevelopment = forTests || args.includes('--dev');
+  await setUp({ forTests, forDevelopment, mayInstall: !isNoInstall(args) }).catch((error) => {
+    if (!(error instanceof SetupError)) throw error;
+    say(error.message);
+    process.exitCode = 1;
+  });
 }

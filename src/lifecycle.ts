@@ -114,7 +114,7 @@ function leaveOnSignals({ service, log, onKilled }: ProcessOptions): void {
     log.info({ ms: Math.round(performance.now() - firstMs) }, 'process.drained');
     process.exit(0);
   };
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void leave(signal));
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => void leave(signal));
   if (process.channel) process.on('disconnect', () => void leave('disconnect'));
 }
 

@@ -1,0 +1,65 @@
+// `npm run build`: TypeScript and AssemblyScript into `build`, without what renamed or deleted sources had left there, and a
+// stamp that says what it was made of. setup.mjs asks `isBuilt` and builds where the answer is no.
+// The stamp goes by content: a clone or a copy of a checkout together with its `build` is built. Where no sources came along
+// (a container that was given the build alone) there is nothing to compare with.
+// Failure: the compiler's messages and status 1; the old stamp is gone by then, so the next start builds again.
+import { spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const SOURCES = ['schemas', 'src', 'pipelines', 'clickhouse', 'bench', 'test', 'scripts'];
+const SETTINGS = ['tsconfig.json', 'package-lock.json'];
+const BUILD = path.join(ROOT, 'build');
+const STAMP = path.join(BUILD, '.stamp');
+const STEPS = [['node_modules/typescript/bin/tsc', '-p', '.'], ['scripts/build-wasm.mjs']];
+
+/** Is `build` there, and made of the sources as they are? */
+export function isBuilt() {
+  if (!existsSync(path.join(ROOT, 'src', 'cli.ts'))) return existsSync(path.join(BUILD, 'src', 'cli.js'));
+  return existsSync(STAMP) && readFileSync(STAMP, 'utf8') === sourceStamp();
+}
+
+function build() {
+  const stamp = sourceStamp();
+  rmSync(STAMP, { force: true });
+  for (const step of STEPS) {
+    const { status } = spawnSync(process.execPath, step, { cwd: ROOT, stdio: 'inherit' });
+    if (status !== 0) process.exit(1);
+  }
+  removeOrphans();
+  writeFileSync(STAMP, stamp);
+}
+
+/** What a renamed or deleted source left in the build would go on being run as a test. */
+function removeOrphans() {
+  for (const file of filesIn(BUILD, '.js')) {
+    const source = path.relative(BUILD, file).replace(/\.js$/, '');
+    if (existsSync(path.join(ROOT, `${source}.ts`))) continue;
+    for (const suffix of ['.js', '.js.map']) rmSync(path.join(BUILD, source + suffix), { force: true });
+  }
+}
+
+/** Names and contents of everything that the build is made of. */
+function sourceStamp() {
+  const sources = SOURCES.flatMap((folder) => filesIn(path.join(ROOT, folder), '.ts'));
+  const files = [...SETTINGS.map((name) => path.join(ROOT, name)), ...sources].sort();
+  const hash = createHash('sha256');
+  for (const file of files)
+    hash
+      .update(`${path.relative(ROOT, file)}\0`)
+      .update(readFileSync(file))
+      .update('\0');
+  return hash.digest('hex');
+}
+
+function filesIn(folder, suffix) {
+  if (!existsSync(folder)) return [];
+  return readdirSync(folder, { recursive: true })
+    .filter((name) => name.endsWith(suffix))
+    .map((name) => path.join(folder, name));
+}
+
+if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) build();

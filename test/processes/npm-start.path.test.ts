@@ -1,0 +1,111 @@
+// `npm start` as a person starts it and ends it: whatever process is killed, and however, nothing of the service is left.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, readFileSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import t, { type Test } from 'tap';
+import { PROJECT_ROOT } from '../../src/assets.ts';
+import { type Runtime, StateDir } from '../../src/embedded/state-dir.ts';
+import { hasOwnStores, makeDataDir, serviceEnvironment } from '../support/service.ts';
+
+const READY_MS_MAX = 180_000;
+/** A drain may take 25 s, and a parent that is gone is noticed within a second. */
+const GONE_MS_MAX = 60_000;
+
+type Started = { npm: ChildProcess; runtime: Runtime; dataDir: string; said: () => string };
+
+for (const [signal, what] of [
+  ['SIGTERM', 'npm passes it on'],
+  ['SIGINT', 'npm passes it on'],
+  ['SIGHUP', 'npm ends of it, and its child notices'],
+  ['SIGKILL', 'npm passes nothing on, and its child notices'],
+] as const) {
+  t.test(`${signal} to the process of npm start ends the whole service: ${what}`, async (t) => {
+    const { npm, runtime, dataDir, said } = await npmStart(t);
+    t.equal(parentOf(runtime.pid), npm.pid, 'no shell between npm and the service');
+    npm.kill(signal);
+    await allGone(t, [npm.pid!, runtime.pid, ...Object.values(runtime.children)], said);
+    t.notOk(existsSync(path.join(dataDir, 'runtime.json')), 'it has drained');
+  });
+}
+
+t.test('SIGTERM to the service itself ends npm as well', async (t) => {
+  const { npm, runtime, said } = await npmStart(t);
+  process.kill(runtime.pid, 'SIGTERM');
+  await allGone(t, [npm.pid!, runtime.pid, ...Object.values(runtime.children)], said);
+  t.equal(npm.exitCode, 0, 'with the status of a service that has drained');
+});
+
+t.test('what follows -- reaches the command, which says what it does not know', async (t) => {
+  const dataDir = await makeDataDir();
+  t.teardown(() => rm(dataDir, { recursive: true, force: true }));
+  const { npm, said } = run(dataDir, ['start', '--', '--no-install', '--port', '80']);
+  await once(npm, 'close');
+  t.equal(npm.exitCode, 2);
+  t.match(said(), /gatehouse: .*--port.*usage: gatehouse start/);
+});
+
+async function npmStart(t: Test): Promise<Started> {
+  if (!hasOwnStores()) t.comment('with the embedded engines all the same');
+  const dataDir = await makeDataDir();
+  const { npm, said } = run(dataDir, ['start']);
+  const state = new StateDir(dataDir);
+  let runtime: Runtime | undefined;
+  t.teardown(async () => {
+    for (const pid of [npm.pid!, runtime?.pid, ...Object.values(runtime?.children ?? {})]) {
+      if (pid !== undefined && !isGone(pid)) process.kill(pid, 'SIGKILL');
+    }
+    await rm(dataDir, { recursive: true, force: true, maxRetries: 5 });
+  });
+  const deadline = performance.now() + READY_MS_MAX;
+  while (runtime === undefined || !said().includes('is ready at')) {
+    runtime = state.readRuntime();
+    if (npm.exitCode !== null || performance.now() > deadline) throw new Error(`npm start: not ready\n${said()}`);
+    await sleep(50);
+  }
+  return { npm, runtime, dataDir, said };
+}
+
+/** npm as from a shell: nothing of the npm that may run this test, nor of its settings. */
+function run(dataDir: string, args: string[]): { npm: ChildProcess; said: () => string } {
+  const env = serviceEnvironment({ GATEHOUSE_PORT: '0', GATEHOUSE_DATA_DIR: dataDir, GATEHOUSE_LOG_LEVEL: 'warn' });
+  const outside = Object.fromEntries(Object.entries(env).filter(([name]) => !/^npm_/i.test(name)));
+  const npm = spawn('npm', args, { cwd: PROJECT_ROOT, env: outside, stdio: ['ignore', 'pipe', 'pipe'] });
+  let text = '';
+  for (const stream of [npm.stdout, npm.stderr]) stream.on('data', (data: Buffer) => (text += data.toString()));
+  return { npm, said: () => text };
+}
+
+async function allGone(t: Test, pids: number[], said: () => string): Promise<void> {
+  t.ok(pids.length >= 6, `${pids.length} processes: npm, the supervisor, two engines, two workers`);
+  const deadline = performance.now() + GONE_MS_MAX;
+  while (!pids.every(isGone) && performance.now() < deadline) await sleep(50);
+  t.same(pids.filter((pid) => !isGone(pid)).map(commandOf), [], 'nothing is left');
+  t.comment(said().slice(-500));
+}
+
+/** Also where nobody has taken the exit status of an orphan yet. */
+function isGone(pid: number): boolean {
+  const stat = statOf(pid);
+  return stat === undefined || stat[0] === 'Z';
+}
+
+function parentOf(pid: number): number {
+  return Number(statOf(pid)?.[1]);
+}
+
+/** State, parent, … (proc(5)); the command before them may hold blanks and brackets. */
+function statOf(pid: number): string[] | undefined {
+  try {
+    const text = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    return text.slice(text.lastIndexOf(')') + 2).split(' ');
+  } catch {
+    return undefined;
+  }
+}
+
+function commandOf(pid: number): string {
+  return readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ');
+}

@@ -1,0 +1,124 @@
+// The set-up (scripts/setup.mjs) in a checkout made for it: what it installs and for whom, and what it says before and instead.
+// apt-get itself is not run: `sh` on the PATH writes down what it was told, and does what the package would do.
+import { execFile } from 'node:child_process';
+import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import t, { type Test } from 'tap';
+import { assetPath } from '../../src/assets.ts';
+
+const IS_ROOT = process.getuid?.() === 0;
+const NOBODY = 65_534;
+const STORES = { GATEHOUSE_REDIS_URL: 'redis://127.0.0.1:1', GATEHOUSE_CLICKHOUSE_URL: 'http://127.0.0.1:1' };
+
+type LockFile = { packages: Record<string, { dev?: boolean; devOptional?: boolean; optional?: boolean }> };
+type Given = { args?: string[]; env?: Record<string, string>; asNobody?: boolean };
+
+t.test(
+  'as root it says that it installs redis-server, then does; apt-get is told to',
+  { skip: !IS_ROOT },
+  async (t) => {
+    const checkout = makeCheckout(t);
+    const { code, said } = await checkout.setUp({});
+    t.equal(code, 0, said);
+    t.match(said, /^setup: redis-server is missing and this runs as root: installing Debian's package.*\nSH RUNS\n$/);
+    t.match(checkout.ran(), /apt-get .* install -y --no-install-recommends redis-server/);
+    t.same(await checkout.setUp({}), { code: 0, said: '' }, 'once it is there nothing is said or done');
+  },
+);
+
+t.test('anybody else is told what to type, and nothing is run', async (t) => {
+  const checkout = makeCheckout(t);
+  const { code, said } = await checkout.setUp({ asNobody: true });
+  t.equal(code, 1);
+  t.match(said, /^setup: redis-server is missing, and installing it takes root/);
+  t.match(said, 'Type: sudo apt-get install --no-install-recommends redis-server   or set GATEHOUSE_REDIS_URL');
+  t.equal(checkout.ran(), '', 'neither apt-get nor sudo');
+});
+
+t.test('--no-install refuses and says what is missing', async (t) => {
+  const checkout = makeCheckout(t);
+  const forms: Given[] = [
+    { args: ['--no-install'] },
+    { env: { npm_config_install: '' } }, // npm start --no-install
+    { env: { npm_config_install: 'false' } },
+  ];
+  for (const form of forms) {
+    const { code, said } = await checkout.setUp(form);
+    t.equal(code, 1);
+    t.match(said, /^setup: redis-server is missing, and --no-install forbids to install it\. Type: /);
+  }
+  rmSync(path.join(checkout.folder, 'node_modules'), { recursive: true });
+  for (const form of forms) {
+    const { code, said } = await checkout.setUp(form);
+    t.equal(code, 1);
+    t.match(said, /^setup: the packages of package-lock\.json are not installed.*Type: npm ci --include=dev/);
+  }
+  t.equal(checkout.ran(), '');
+  t.notOk(existsSync(path.join(checkout.folder, 'node_modules')));
+});
+
+t.test('an installation for production is whole where it is built and has stores of its own', async (t) => {
+  const checkout = makeCheckout(t);
+  checkout.keepPackages(({ dev, devOptional, optional }) => !dev && !devOptional && !optional);
+  t.same(await checkout.setUp({ env: STORES }), { code: 0, said: '' });
+  const missing = /^setup: the packages of package-lock\.json are not installed/;
+  const { GATEHOUSE_REDIS_URL } = STORES;
+  t.match(
+    await checkout.setUp({ args: ['--no-install'], env: { GATEHOUSE_REDIS_URL } }),
+    { code: 1, said: missing },
+    'not without an engine',
+  );
+  t.match(
+    await checkout.setUp({ args: ['--no-install', '--dev'], env: STORES }),
+    { code: 1, said: missing },
+    'nor for measurements',
+  );
+  rmSync(path.join(checkout.folder, 'build'), { recursive: true });
+  t.match(await checkout.setUp({ args: ['--no-install'], env: STORES }), { code: 1, said: missing }, 'nor to build');
+});
+
+/** What the set-up looks at, without redis-server on the PATH: installed by the lock file, and built. */
+function makeCheckout(t: Test) {
+  const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-setup-'));
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  chmodSync(folder, 0o755);
+  for (const name of ['scripts', 'package.json', 'package-lock.json'])
+    cpSync(assetPath(name), path.join(folder, name), { recursive: true });
+  const lock = JSON.parse(readFileSync(assetPath('package-lock.json'), 'utf8')) as LockFile;
+  const keepPackages = (isKept: (entry: LockFile['packages'][string]) => unknown) => {
+    const packages = Object.fromEntries(Object.entries(lock.packages).filter(([, entry]) => isKept(entry)));
+    mkdirSync(path.join(folder, 'node_modules'), { recursive: true });
+    writeFileSync(path.join(folder, 'node_modules', '.package-lock.json'), JSON.stringify({ packages }));
+  };
+  keepPackages(() => true);
+  mkdirSync(path.join(folder, 'build', 'src'), { recursive: true });
+  writeFileSync(path.join(folder, 'build', 'src', 'cli.js'), '');
+  const bin = path.join(folder, 'bin');
+  mkdirSync(bin);
+  const program = (name: string, text: string) => writeFileSync(path.join(bin, name), text, { mode: 0o755 });
+  program('apt-get', '#!/bin/sh\necho apt-get >> "$0.ran"\n');
+  program('sudo', '#!/bin/sh\necho sudo >> "$0.ran"\n');
+  program(
+    'sh',
+    `#!/bin/sh\necho "SH RUNS" >&2\necho "$2" >> ${bin}/sh.ran\n: > ${bin}/redis-server\n/bin/chmod 755 ${bin}/redis-server\n`,
+  );
+  const ran = () =>
+    ['apt-get', 'sudo', 'sh']
+      .map((name) => path.join(bin, `${name}.ran`))
+      .filter(existsSync)
+      .map((file) => readFileSync(file, 'utf8'))
+      .join('');
+  const setUp = ({ args = [], env = {}, asNobody = false }: Given) =>
+    new Promise<{ code: number; said: string }>((resolve) => {
+      const as = asNobody && IS_ROOT ? { uid: NOBODY, gid: NOBODY } : {};
+      const command = [path.join(folder, 'scripts', 'setup.mjs'), ...args];
+      execFile(
+        process.execPath,
+        command,
+        { cwd: folder, env: { PATH: bin, ...env }, ...as },
+        (error, _stdout, stderr) => resolve({ code: error === null ? 0 : Number(error.code), said: stderr }),
+      );
+    });
+  return { folder, ran, setUp, keepPackages };
+}
