@@ -5,7 +5,33 @@ import Type from 'typebox';
 import './time.ts';
 
 export const EVENT_TYPES = ['prompt', 'completion', 'tool_call', 'error', 'custom'] as const;
-export const FRAMEWORKS = ['provider_a', 'library_b', 'custom'] as const;
+/** What an agent may say it is built with: the contract's literals, then frameworks by the names they go by. */
+export const FRAMEWORKS = [
+  'provider_a',
+  'library_b',
+  'custom',
+  'openai',
+  'openai-agents',
+  'anthropic',
+  'claude-agent-sdk',
+  'claude-code',
+  'langchain',
+  'langgraph',
+  'llamaindex',
+  'crewai',
+  'autogen',
+  'semantic-kernel',
+  'pydantic-ai',
+  'vercel-ai',
+  'google-adk',
+  'mastra',
+  'smolagents',
+  'haystack',
+  'dspy',
+  'strands',
+  'agno',
+  'mcp',
+] as const;
 export const STATUSES = ['active', 'inactive'] as const;
 export const SEVERITIES = ['low', 'medium', 'high', 'critical'] as const;
 export const OUTCOMES = ['allowed', 'blocked', 'pending'] as const;

@@ -25,8 +25,12 @@ export function errorDetails(validator: Pick<Validator, 'Errors'>, value: unknow
   return [...details.values()].slice(0, DETAILS_MAX);
 }
 
+/** `message` is a sentence; a single detail stands in it as well, for whoever shows the sentence alone. */
 export function validationFailed(message: string, details: ErrorDetail[]): ServiceError {
-  return new ServiceError('validation_failed', message, { details, recorded: false });
+  const [only, ...more] = details;
+  const whole =
+    only === undefined || more.length > 0 ? message : `${message.replace(/\.$/, '')}: ${only.path} ${only.message}.`;
+  return new ServiceError('validation_failed', whole, { details, recorded: false });
 }
 
 function detailsOf(error: SchemaError, base: string): ErrorDetail[] {

@@ -27,6 +27,37 @@ const submitUntil = (id: string, payload: object, outcome: string) =>
     ({ json }) => json.policy_result.outcome === outcome,
   );
 
+t.test(
+  'an agent names its framework as the framework names itself; any other name is refused with the list',
+  async (t) => {
+    const names =
+      'provider_a library_b custom openai openai-agents anthropic claude-agent-sdk claude-code langchain langgraph llamaindex ' +
+      'crewai autogen semantic-kernel pydantic-ai vercel-ai google-adk mastra smolagents haystack dspy strands agno mcp';
+    for (const framework of names.split(' ')) {
+      const made = await api.post('/v1/agents', { name: unique('bot'), framework });
+      t.match(made, { status: 201, json: { framework } }, framework);
+      t.equal((await api.get(`/v1/agents/${made.json.id}`)).json.framework, framework);
+    }
+    const agent = await newAgent();
+    t.match((await api.patch(`/v1/agents/${agent.id}`, { framework: 'langgraph' })).json, { framework: 'langgraph' });
+    for (const framework of ['LangGraph', 'lang-chain', 'openai ', '', null, 7]) {
+      for (const refused of [
+        await api.post('/v1/agents', { name: unique('bot'), framework }),
+        await api.patch(`/v1/agents/${agent.id}`, { framework }),
+      ]) {
+        t.match(refused, {
+          status: 400,
+          json: { error: { code: 'validation_failed', details: [{ path: '/framework' }] } },
+        });
+        const { message, details } = refused.json.error;
+        for (const name of names.split(' ')) {
+          if (!details[0].message.includes(name) || !message.includes(name)) t.fail(`${name} is not in: ${message}`);
+        }
+      }
+    }
+  },
+);
+
 t.test('agents: registered once by name, listed, changed, deleted', async (t) => {
   const body = {
     name: unique('bot'),
