@@ -16,11 +16,14 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { isBuilt } from './build.mjs';
+import { prune } from './prune.mjs';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const TAP_STAMP = 'node_modules/.gatehouse-tap';
 const ENGINE = 'node_modules/chdb';
+/** As `engines` in package.json says it. */
 const NODE_MAJOR_MIN = 20;
+const NODE_MINOR_MIN = { 20: 19, 22: 12 };
 /** A registry or a mirror that hiccups is asked again. */
 const FETCH_TRIES = 3;
 const FETCH_PAUSE_MS = 10_000;
@@ -49,9 +52,9 @@ export function isNoInstall(args) {
 }
 
 function checkNode() {
-  const major = Number(process.versions.node.split('.')[0]);
-  if (major < NODE_MAJOR_MIN)
-    throw new SetupError(`Node ${NODE_MAJOR_MIN} or newer is needed, this is ${process.version}.`);
+  const [major, minor] = process.versions.node.split('.').map(Number);
+  if (major < NODE_MAJOR_MIN || minor < (NODE_MINOR_MIN[major] ?? 0))
+    throw new SetupError(`Node.js 20.19, 22.12 or 24 or newer is needed, this is ${process.version}.`);
 }
 
 /**
@@ -85,6 +88,7 @@ async function installPackages(mayInstall) {
   // Under `npm start` the very npm that runs us is used; development packages are needed, since they build.
   const npm = process.env.npm_execpath ? [process.execPath, process.env.npm_execpath] : ['npm'];
   await run([...npm, ...command.split(' ').slice(1)], 'npm ci failed; see its messages above.', FETCH_TRIES);
+  prune(); // npm has done so, unless it is set to run no scripts
 }
 
 /** A service that is given its Redis by address needs no program of its own; the tests always do. */
