@@ -1,6 +1,6 @@
 // The alert: the user's rule of when to be told, and where (spec 2.4, decisions 7). An alert is the rule, not an occurrence.
 import Type from 'typebox';
-import { CHANNELS, Name, ResponseTime, SEVERITIES, STATUSES, TRIGGERS } from './common.ts';
+import { CHANNELS, MAIL_TRANSPORTS, Name, ResponseTime, SEVERITIES, STATUSES, TRIGGERS } from './common.ts';
 
 const Conditions = Type.Object(
   { agent_id: Type.Optional(Type.String()), severity: Type.Optional(Type.Enum([...SEVERITIES])) },
@@ -43,6 +43,10 @@ export const Alert = Type.Object({
   name: Type.String(),
   trigger: Type.Enum([...TRIGGERS]),
   channel: Type.Enum([...CHANNELS]),
+  transport: Type.Union([Type.Enum([...MAIL_TRANSPORTS]), Type.Null()], {
+    description:
+      'How mails of this alert go: `smtp` by the mail server of GATEHOUSE_SMTP_URL, `outbox` without one: as files in the data folder. Null for other channels',
+  }),
   target: Type.String(),
   conditions: Conditions,
   /** `null` when the alert applies to all agents; else equal to `conditions.agent_id`. */
@@ -56,4 +60,5 @@ export type Alert = Type.Static<typeof Alert>;
 
 /** A webhook's signing secret `whsec_…` is shown in the answer that created the alert, and never again. */
 export const AlertCreated = Type.Intersect([Alert, Type.Object({ secret: Type.Optional(Type.String()) })]);
-export type AlertRecord = Alert & { secret?: string };
+/** As it is kept. How mails go is a setting, and so no part of it. */
+export type AlertRecord = Omit<Alert, 'transport'> & { secret?: string };

@@ -40,6 +40,8 @@ export const POLICY_TYPES = ['block_action', 'rate_limit', 'data_filter', 'requi
 export const POLICY_ACTIONS = ['block', 'alert', 'log'] as const;
 export const TRIGGERS = ['policy_violation', 'anomaly_detected', 'agent_down', 'rate_limit_exceeded'] as const;
 export const CHANNELS = ['email', 'chat_app', 'webhook'] as const;
+/** How a mail goes: by an SMTP server, or as a file into the outbox. */
+export const MAIL_TRANSPORTS = ['smtp', 'outbox'] as const;
 export const ANOMALY_KINDS = ['token_spike', 'error_rate', 'volume_spike', 'blocked_event'] as const;
 export const ORDERS = ['asc', 'desc'] as const;
 
@@ -53,6 +55,7 @@ export type PolicyType = (typeof POLICY_TYPES)[number];
 export type PolicyAction = (typeof POLICY_ACTIONS)[number];
 export type Trigger = (typeof TRIGGERS)[number];
 export type Channel = (typeof CHANNELS)[number];
+export type MailTransport = (typeof MAIL_TRANSPORTS)[number];
 export type AnomalyKind = (typeof ANOMALY_KINDS)[number];
 
 /** Any JSON value as JSON.parse makes it. */

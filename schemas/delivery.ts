@@ -2,7 +2,7 @@
 // Invariant: its id is also the `webhook-id`, the same in every attempt. It ends as delivered, failed or cancelled (its alert
 // was deleted or became inactive before it was sent).
 import Type from 'typebox';
-import { CHANNELS, ResponseTime, SEVERITIES, TRIGGERS } from './common.ts';
+import { CHANNELS, MAIL_TRANSPORTS, ResponseTime, SEVERITIES, TRIGGERS } from './common.ts';
 
 export const DELIVERY_STATUSES = ['pending', 'delivered', 'failed', 'cancelled'] as const;
 export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
@@ -32,6 +32,10 @@ export const Delivery = Type.Object({
   /** Signals that it tells of: 1, or more in a summary. */
   count: Type.Integer({ minimum: 1 }),
   test: Type.Boolean({ description: 'Asked for by POST /v1/alerts/{id}/test' }),
+  transport: Type.Union([Type.Enum([...MAIL_TRANSPORTS]), Type.Null()], {
+    description:
+      'How the last attempt sent the mail: `smtp`, or `outbox`, a file in the data folder of the process that sent it. Null before the first attempt, and for other channels',
+  }),
   attempts: Type.Array(DeliveryAttempt),
   next_attempt_at: Type.Union([ResponseTime, Type.Null()]),
   created_at: ResponseTime,

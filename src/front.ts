@@ -13,6 +13,7 @@ import { Ingest, type IngestParts } from './ingest/ingest.ts';
 import { PlainPath } from './ingest/plain-path.ts';
 import { RateGate } from './ingest/rate-gate.ts';
 import type { Part } from './lifecycle.ts';
+import { mailTransportOf } from './mail-transport.ts';
 import type { Surroundings } from './main.ts';
 import type { Metrics } from './metrics.ts';
 import { Counters } from './policy/counters.ts';
@@ -130,8 +131,8 @@ function makeRegistry(store: RegistryStore, rules: TargetRules): Parts['registry
   };
 }
 
-function targetRules({ egressAllowedHosts, smtpUrl }: Config): TargetRules {
-  return { allowedHosts: allowedHostsOf(egressAllowedHosts), hasMail: smtpUrl !== undefined };
+function targetRules(config: Config): TargetRules {
+  return { allowedHosts: allowedHostsOf(config.egressAllowedHosts), mailTransport: mailTransportOf(config) };
 }
 
 function requestLimit({ requestsPerSecond: perSecond, requestsBurst: burst }: Config): RequestLimit {

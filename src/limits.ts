@@ -60,6 +60,10 @@ export const CONDITIONS_BYTES_MAX = 16 * KiB;
 export const PATTERN_CHARACTERS_MAX = 512;
 export const PATTERNS_MAX = 50;
 export const ALERTS_MAX = 1_000;
+/** Mails that the outbox keeps: at 2 to 5 KB each some 50 MB of the data folder. It is for looking at, not an archive: the oldest go. */
+export const OUTBOX_FILES_MAX = 10_000;
+/** Mails written between two readings of the outbox, which take some ms when it is full: by so many others may have overfilled it. */
+export const OUTBOX_READ_EVERY = 100;
 
 /** Pending approvals of an account: 10 MB of Redis at 1 KB each, and more than people decide. What comes beyond is denied at once. */
 export const APPROVALS_PENDING_MAX = 10_000;

@@ -50,9 +50,10 @@ export const METRICS = {
   gatehouse_signals_total: { kind: 'counter', labels: ['trigger'], help: 'Signals that reached the alerts' },
   gatehouse_deliveries_total: {
     kind: 'counter',
-    labels: ['channel', 'result'],
-    help: 'Attempts and ends of deliveries: delivered, retry, failed, cancelled',
+    labels: ['channel', 'transport', 'result'],
+    help: 'Attempts and ends of deliveries: delivered, retry, failed, cancelled; by https, smtp or outbox',
   },
+  gatehouse_outbox_removed_total: { kind: 'counter', labels: [], help: 'Mails removed from the outbox because it was full' },
   gatehouse_deliveries_waiting: { kind: 'gauge', labels: [], help: 'Deliveries in the queue, over all processes' },
   gatehouse_deliveries_late_seconds: { kind: 'gauge', labels: [], help: 'How long the oldest due delivery has been due' },
   gatehouse_restarts_total: { kind: 'counter', labels: ['child'], help: 'Children that the supervisor started again' },

@@ -7,16 +7,20 @@ import { DeliveryWorker } from '../pipelines/alert/worker.ts';
 import { ApprovalExpiry } from '../pipelines/approval/expiry.ts';
 import { Pipelines } from '../pipelines/pipelines.ts';
 import { Watcher } from '../pipelines/watch/watcher.ts';
+import type { Config } from './config.ts';
 import { BEHIND_SAID_MS } from './embedded/ipc.ts';
 import type { Part } from './lifecycle.ts';
+import type { Log } from './log.ts';
+import { outboxFolderOf, outboxWarning } from './mail-transport.ts';
 import type { Surroundings } from './main.ts';
 import { connectionsPart, makeClickHouse, makeKeys, makeWriter, STORES_READY_MS_MAX } from './stores.ts';
 
 export function pipelinesParts({ config, log, metrics, link }: Surroundings): Part[] {
+  warnOfOutbox(config, log);
   const redis = makeWriter(config);
   const clickhouse = makeClickHouse(config);
   const alertLog = log.child({ part: 'deliveries' });
-  const channels = makeChannels(config, alertLog);
+  const channels = makeChannels(config, { log: alertLog, metrics, outbox: outboxFolderOf(config) });
   const { senders } = channels;
   const deliveries = new DeliveryWorker({ redis, keys: makeKeys(config), senders, metrics, log: alertLog });
   const pipelines = new Pipelines({
@@ -41,6 +45,12 @@ export function pipelinesParts({ config, log, metrics, link }: Surroundings): Pa
     { name: 'watch', start: () => watcher.start(), stop: () => watcher.stop() },
     { name: 'approval expiry', start: () => expiry.start(), stop: () => expiry.stop() },
   ];
+}
+
+/** One that is run by itself works with others' stores. Under `gatehouse start` the supervisor knows whose they are, and says it. */
+function warnOfOutbox(config: Config, log: Log): void {
+  const scattered = process.connected ? undefined : outboxWarning(config);
+  if (scattered !== undefined) log.warn(scattered, 'mail.outbox_of_this_machine');
 }
 
 /** The supervisor gives storing as much of the processor as it needs. */

@@ -7,6 +7,7 @@ import { type Config, describeConfig } from './config.ts';
 import { StartError, Supervisor } from './embedded/supervisor.ts';
 import { runProcess, Service } from './lifecycle.ts';
 import { createLog } from './log.ts';
+import { outboxNotice, outboxWarning } from './mail-transport.ts';
 import { Metrics } from './metrics.ts';
 import { waitUntilReady } from './redis/client.ts';
 import { Accounts } from './registry/accounts.ts';
@@ -18,10 +19,12 @@ export async function runStart(config: Config): Promise<void> {
   const metrics = new Metrics({ processName: 'supervisor', gather: () => supervisor.gather() });
   const supervisor = new Supervisor({ config, log, metrics, prepareStores });
   log.info({ settings: describeConfig(config) }, 'process.starting');
+  const scattered = outboxWarning(config);
+  if (scattered !== undefined) log.warn(scattered, 'mail.outbox_of_this_machine');
   await runProcess({
     service: new Service(supervisor.parts, log),
     log,
-    onReady: () => process.stdout.write(supervisor.notice()),
+    onReady: () => process.stdout.write(`${supervisor.notice()}${outboxNotice(config)}`),
     onStartFailed: (error) => complain(error, log),
     onKilled: () => supervisor.abandon(),
   });

@@ -26,7 +26,7 @@ type DeliveryRow = Omit<Delivery, TimeColumn | 'attempts'> & {
 
 const PAGE_ROWS = 5_000;
 const COLUMNS = `id, alert_id, alert_name, agent_id, event_id, trigger, severity, channel, target, status, count, test, attempts,
-  toUnixTimestamp64Milli(next_attempt_at) AS next_ms, toUnixTimestamp64Milli(created_at) AS created_ms,
+  transport, toUnixTimestamp64Milli(next_attempt_at) AS next_ms, toUnixTimestamp64Milli(created_at) AS created_ms,
   toUnixTimestamp64Milli(updated_at) AS updated_ms`;
 
 export async function listDeliveries(

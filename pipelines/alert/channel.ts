@@ -1,7 +1,7 @@
 // What a channel is to the deliveries: a sender of one attempt (between the delivery queue and the channels).
 // Invariant: `send` never rejects, and has ended, however it did, soon after `attempt.signal` fires or `timeoutMs` is over.
 // `Notification.id` is the `webhook-id`: the same in every attempt, by which a receiver tells repetitions apart.
-import type { Channel, Trigger } from '../../schemas/common.ts';
+import type { Channel, MailTransport, Trigger } from '../../schemas/common.ts';
 import type { Signal } from '../../schemas/signal.ts';
 
 /** By what concurrency and breakers are counted. It lies with the queue, whose lanes are named after it. */
@@ -46,6 +46,8 @@ export const ATTEMPT_ERRORS = [
   'redirect',
   'rejected',
   'aborted',
+  'disk_full',
+  'unwritable',
   'not_configured',
   'internal',
 ] as const;
@@ -62,6 +64,10 @@ export type AttemptResult = {
   retryAfterMs?: number;
 };
 
+/** By what a sender sends. */
+export type Transport = 'https' | MailTransport;
+
 export interface ChannelSender {
+  readonly transport: Transport;
   send(target: Target, notification: Notification, attempt: Attempt): Promise<AttemptResult>;
 }

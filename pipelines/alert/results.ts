@@ -4,6 +4,7 @@
 // A commit is tried until the claim ends; then the delivery comes back by itself. A claim that no longer stands writes nothing.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AlertRecord } from '../../schemas/alert.ts';
+import type { Channel } from '../../schemas/common.ts';
 import type { DeliveryAttempt } from '../../schemas/delivery.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../../src/errors.ts';
@@ -20,7 +21,7 @@ import {
   enqueueWrites,
   withAttempt,
 } from '../../src/registry/deliveries.ts';
-import type { AttemptResult } from './channel.ts';
+import type { AttemptResult, ChannelSender } from './channel.ts';
 import { nextAttemptAt } from './schedule.ts';
 
 /** A claimed delivery: its record as it was read, and when the claim ends. */
@@ -44,7 +45,12 @@ type Ending = { claim: Claim; record: DeliveryRecord; state: DeliveryState };
 /** What else the commit changes. */
 type Also = Pick<Change, 'changes' | 'audit'> & { guards: Guard[]; writes: Words[] };
 
-export type ResultsOptions = RegistryStore & { metrics: Metrics; log: Log; random?: () => number };
+export type ResultsOptions = RegistryStore & {
+  senders: Readonly<Record<Channel, ChannelSender>>;
+  metrics: Metrics;
+  log: Log;
+  random?: () => number;
+};
 
 export class Results {
   readonly #options: ResultsOptions;
@@ -72,13 +78,14 @@ export class Results {
 
   async attempted(claim: Claim, { record: before, sentTo, result, at, endedAt, durationMs }: Attempted): Promise<void> {
     const { outcome, statusCode, error, retryAfterMs } = result;
+    const { transport } = this.#options.senders[before.channel];
     const attempt: DeliveryAttempt = {
       at: isoTime(at),
       duration_ms: durationMs,
       status_code: statusCode,
       error: outcome === 'delivered' ? null : (error ?? 'internal'),
     };
-    const record = withAttempt(before, attempt);
+    const record = withAttempt(before, attempt, transport === 'https' ? null : transport);
     const next =
       outcome === 'retry'
         ? nextAttemptAt(
@@ -97,6 +104,7 @@ export class Results {
         account: record.account,
         alert: record.alert.id,
         channel: record.channel,
+        transport,
         attempt: record.tries,
         outcome,
         status,
@@ -183,6 +191,7 @@ export class Results {
   }
 
   #count({ channel }: DeliveryRecord, result: string): void {
-    this.#options.metrics.inc('gatehouse_deliveries_total', { channel, result });
+    const { transport } = this.#options.senders[channel];
+    this.#options.metrics.inc('gatehouse_deliveries_total', { channel, transport, result });
   }
 }

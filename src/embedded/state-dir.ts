@@ -3,7 +3,7 @@
 //   runtime.json  addresses of the running engines, so that `gatehouse account create` finds them (0600: they hold passwords)
 //   admin-key     the first admin key (0600)
 //   secrets.json  passwords of the embedded engines, made at the first start (0600)
-//   redis/, clickhouse/   what the engines keep
+//   redis/, clickhouse/   what the engines keep; outbox/: mails, where no mail server is named (pipelines/alert/channels/outbox.ts)
 // Invariant: at most one live holder on a machine; what a dead one left behind is taken over, never trusted.
 // Failure: a folder that cannot be written is named in the sentence that ends the start.
 import { randomBytes } from 'node:crypto';

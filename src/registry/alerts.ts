@@ -5,6 +5,7 @@
 // when nobody would be shown its secret.
 import { randomBytes } from 'node:crypto';
 import type { Alert, AlertCreate, AlertPatch, AlertRecord } from '../../schemas/alert.ts';
+import type { MailTransport } from '../../schemas/common.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../errors.ts';
 import { mintId } from '../ids.ts';
@@ -32,8 +33,8 @@ const THROTTLE_SECONDS = { webhook: 0, email: 60, chat_app: 60 } as const;
 export type TargetRules = {
   /** Hosts that may be targets although they are private (allowedHostsOf). */
   allowedHosts?: ReadonlySet<string>;
-  /** There is a mail server: without one an alert by e-mail would never tell anybody. */
-  hasMail?: boolean;
+  /** How mails go, which alerts by e-mail show. */
+  mailTransport?: MailTransport;
 };
 
 export class Alerts {
@@ -41,7 +42,7 @@ export class Alerts {
   readonly #keys: Keys;
   readonly #records: NamedRecords<AlertRecord>;
   readonly #allowedHosts: ReadonlySet<string>;
-  readonly #hasMail: boolean;
+  readonly #mailTransport: MailTransport;
 
   constructor(store: RegistryStore & TargetRules) {
     this.#store = store;
@@ -53,7 +54,7 @@ export class Alerts {
       max: ALERTS_MAX,
     });
     this.#allowedHosts = store.allowedHosts ?? new Set();
-    this.#hasMail = store.hasMail ?? false;
+    this.#mailTransport = store.mailTransport ?? 'outbox';
   }
 
   /** The answer of a webhook holds its secret. Throws ServiceError validation_failed, name_taken, idempotency_…, unavailable. */
@@ -66,12 +67,17 @@ export class Alerts {
   }
 
   get(account: string, id: string): Promise<Alert | null> {
-    return answering(async () => shownIfAny(await this.#records.get(account, id)));
+    return answering(async () => this.#shownIfAny(await this.#records.get(account, id)));
   }
 
   /** Newest first. */
   list(account: string, page: Page): Promise<Listed<Alert>> {
-    return answering(async () => pageOf((await this.#records.all(account)).map(shown), page));
+    return answering(async () =>
+      pageOf(
+        (await this.#records.all(account)).map((record) => this.#shown(record)),
+        page,
+      ),
+    );
   }
 
   /** null: no such alert. */
@@ -82,7 +88,7 @@ export class Alerts {
       return after;
     };
     const edit = { edited, refusal: (guard: string) => refusal(guard, body) };
-    return shownIfAny(await this.#records.change(account, id, edit, actor));
+    return this.#shownIfAny(await this.#records.change(account, id, edit, actor));
   }
 
   /** false: no such alert. What was held back for it goes with it. */
@@ -99,19 +105,32 @@ export class Alerts {
     const record = newRecord(body, atMs);
     this.#check(record, undefined);
     const { trigger, channel } = record;
-    const refused = await this.#records.add(account, record, { keeping, details: { trigger, channel }, atMs }, actor);
+    const answer = JSON.stringify(this.#withTransport(record));
+    const addition = { keeping, details: { trigger, channel }, atMs, answer };
+    const refused = await this.#records.add(account, record, addition, actor);
     if (refused !== undefined) throw refusal(refused, body);
-    return JSON.stringify(record);
+    return answer;
   }
 
   #check(after: AlertRecord, before: AlertRecord | undefined): void {
     if (before !== undefined && before.channel === after.channel && before.target === after.target) return;
-    if (after.channel === 'email' && !this.#hasMail) throw invalid('/channel', 'e-mail needs GATEHOUSE_SMTP_URL');
     const problem = targetProblem(after.channel, after.target, this.#allowedHosts);
     if (problem !== undefined) throw invalid('/target', problem);
     if (after.channel === 'webhook' && after.secret === undefined) {
       throw invalid('/channel', 'an alert is made a webhook at its creation, where its secret is shown');
     }
+  }
+
+  #shown({ secret: _secret, ...alert }: AlertRecord): Alert {
+    return this.#withTransport(alert);
+  }
+
+  #shownIfAny(record: AlertRecord | null): Alert | null {
+    return record === null ? null : this.#shown(record);
+  }
+
+  #withTransport<R extends AlertRecord>(record: R): R & Pick<Alert, 'transport'> {
+    return { ...record, transport: record.channel === 'email' ? this.#mailTransport : null };
   }
 }
 
@@ -139,14 +158,6 @@ function merged(before: AlertRecord, body: AlertPatch): AlertRecord {
   const agent = given?.agent_id ?? (scope === undefined ? before.agent_id : scope);
   const { agent_id: _old, ...conditions } = given ?? before.conditions;
   return { ...before, ...rest, conditions: { ...conditions, ...ofAgent(agent) }, agent_id: agent };
-}
-
-function shown({ secret: _secret, ...alert }: AlertRecord): Alert {
-  return alert;
-}
-
-function shownIfAny(record: AlertRecord | null): Alert | null {
-  return record === null ? null : shown(record);
 }
 
 function invalid(path: string, message: string): ServiceError {

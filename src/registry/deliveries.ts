@@ -6,7 +6,7 @@
 // Once an agent is deleted no delivery about it is enqueued or recorded any more: every commit is guarded by the tombstones.
 import { createHash } from 'node:crypto';
 import type { AlertRecord } from '../../schemas/alert.ts';
-import type { Channel } from '../../schemas/common.ts';
+import type { Channel, MailTransport } from '../../schemas/common.ts';
 import type { Delivery, DeliveryAttempt, DeliveryStatus } from '../../schemas/delivery.ts';
 import type { JournalEntry } from '../../schemas/journal.ts';
 import type { Signal } from '../../schemas/signal.ts';
@@ -51,6 +51,8 @@ export type DeliveryRecord = {
   count: number;
   test: boolean;
   attempts: DeliveryAttempt[];
+  /** How the last attempt sent the mail; null: no attempt, or no mail. */
+  transport: MailTransport | null;
   /** Attempts since it was enqueued or ordered again. */
   tries: number;
   /** Epoch ms. */
@@ -61,7 +63,7 @@ export type DeliveryRecord = {
 /** A row of ClickHouse: what is shown, and what sending it again takes. */
 export type KeptDelivery = { delivery: Delivery; signal: Signal };
 
-/** Whom a notification goes to: hosts are counted by it. Mail goes through our own server, which is one for all. */
+/** Whom a notification goes to: hosts are counted by it. Mail goes through our own server, or into one folder: one for all. */
 export function hostOf(channel: Channel, target: string): string {
   if (channel === 'email') return 'smtp';
   return URL.canParse(target) ? new URL(target).host : 'invalid';
@@ -86,6 +88,7 @@ export function newRecord(
     count,
     test,
     attempts: [],
+    transport: null,
     tries: 0,
     createdAt: now,
     endsAt: now + DELIVERY_ENDS_MS,
@@ -124,15 +127,19 @@ export function notErased(keys: Keys, account: string, agent: string | null): Gu
   return agent === null ? [] : [below('erased', ['sismember', keys.tombstones(account), agent], 1)];
 }
 
-export function withAttempt(record: DeliveryRecord, attempt: DeliveryAttempt): DeliveryRecord {
+export function withAttempt(
+  record: DeliveryRecord,
+  attempt: DeliveryAttempt,
+  transport: MailTransport | null,
+): DeliveryRecord {
   const attempts = [...record.attempts, attempt].slice(-ATTEMPTS_SHOWN_MAX);
-  return { ...record, attempts, tries: record.tries + 1 };
+  return { ...record, attempts, transport, tries: record.tries + 1 };
 }
 
 export type DeliveryState = { status: DeliveryStatus; nextAttemptAt: number | null; at: number };
 
 export function shownDelivery(record: DeliveryRecord, { status, nextAttemptAt, at }: DeliveryState): Delivery {
-  const { id, alert, channel, target, signal, count, test, attempts, createdAt } = record;
+  const { id, alert, channel, target, signal, count, test, attempts, transport, createdAt } = record;
   return {
     id,
     alert_id: alert.id,
@@ -147,6 +154,8 @@ export function shownDelivery(record: DeliveryRecord, { status, nextAttemptAt, a
     count,
     test,
     attempts,
+    // One that was enqueued before there was an outbox says nothing.
+    transport: transport ?? null,
     next_attempt_at: nextAttemptAt === null ? null : isoTime(nextAttemptAt),
     created_at: isoTime(createdAt),
     updated_at: isoTime(at),
@@ -267,8 +276,8 @@ export class Deliveries {
       if (alert === null) throw notRedeliverable('Its alert was deleted.');
       if (alert.status !== 'active' && !delivery.test) throw notRedeliverable('Its alert is inactive.');
       const now = await this.#now();
-      const { id, count, test, attempts } = delivery;
-      const record = { ...newRecord(alert, { id, account, signal, count, test, now }), attempts };
+      const { id, count, test, attempts, transport } = delivery;
+      const record = { ...newRecord(alert, { id, account, signal, count, test, now }), attempts, transport };
       record.createdAt = Date.parse(delivery.created_at);
       return this.#enqueue(record, [absent('queued', ['hget', this.#keys.deliveries(account), id])], now);
     });

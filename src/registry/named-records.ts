@@ -33,7 +33,8 @@ export type NamedKind = {
 
 /** What a kind adds to a change. */
 export type More = { guards?: readonly Guard[]; writes?: readonly Words[] };
-export type Addition = More & { keeping: Keeping; details: object; atMs: number };
+/** `answer`: what the caller is told, and a retry is told again; left out: the record as it is kept. */
+export type Addition = More & { keeping: Keeping; details: object; atMs: number; answer?: string };
 export type Edit<R> = {
   /** The record as it is to be; throws what is wrong with it. */
   edited: (before: R) => R;
@@ -67,9 +68,8 @@ export class NamedRecords<R extends Named> {
   async add(account: string, record: R, addition: Addition, actor: Actor): Promise<string | undefined> {
     const { kind, hash, names, max } = this.#kind;
     const { id, name, agent_id: agent } = record;
-    const { keeping, details, atMs: at, guards = [], writes = [] } = addition;
+    const { keeping, details, atMs: at, answer = JSON.stringify(record), guards = [], writes = [] } = addition;
     if (agent !== null && !isId('agent', agent)) return 'agent';
-    const text = JSON.stringify(record);
     const { refused } = await commit(this.#store, {
       account,
       at,
@@ -81,11 +81,11 @@ export class NamedRecords<R extends Named> {
         ...guards,
       ],
       writes: [
-        ['hset', hash(account), id, text],
+        ['hset', hash(account), id, JSON.stringify(record)],
         ['hset', names(account), name, id],
         ...this.#scopeWrites('sadd', account, agent, id),
         ...writes,
-        ...keeping.writes(text),
+        ...keeping.writes(answer),
       ],
       changes: [{ kind, id, record }],
       audit: [

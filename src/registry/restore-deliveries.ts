@@ -29,14 +29,14 @@ export function restoreDeliveries(
     let restored = 0;
     for await (const { account, delivery, signal } of pending) {
       if (signal.agent !== null && (await redis.exists(keys.agent(account, signal.agent))) === 0) continue;
-      const { id, alert_id, alert_name, channel, target, count, test, attempts } = delivery;
+      const { id, alert_id, alert_name, channel, target, count, test, attempts, transport } = delivery;
       const text = await redis.hget(keys.alerts(account), alert_id);
       const record: DeliveryRecord = {
         ...{ id, account, alert: { id: alert_id, name: alert_name } },
         ...(text === null
           ? { channel, target, lane: laneOf(channel, target) }
           : addressed(JSON.parse(text) as AlertRecord)),
-        ...{ signal, count, test, attempts },
+        ...{ signal, count, test, attempts, transport },
         tries: Math.min(attempts.length, TRIES_MAX),
         createdAt: Date.parse(delivery.created_at),
         endsAt: now + DELIVERY_ENDS_MS,

@@ -2,6 +2,7 @@
 import t from 'tap';
 import { ClickHouseError } from '../../clickhouse/client.ts';
 import { type Migration, MigrationError, migrate, readMigrations } from '../../clickhouse/migrate.ts';
+import { listDeliveries } from '../../clickhouse/queries/list-deliveries.ts';
 import { PAYLOAD_WORDS } from '../../clickhouse/queries/search.ts';
 import { renderSql, splitStatements } from '../../clickhouse/sql-template.ts';
 import { EVENT_ROW_COLUMNS } from '../../schemas/entry.ts';
@@ -40,6 +41,25 @@ t.test('on the engine', async (t) => {
     );
     for (const { sql } of tables) t.match(sql, /toIntervalDay\(30\)/);
     t.same(await migrate(clickhouse, { retentionDays: 30 }), []);
+  });
+
+  t.test('deliveries from before there was an outbox are shown, without a word of how they went', async (t) => {
+    const clickhouse = makeDatabase();
+    const before = readMigrations().slice(0, 7);
+    await migrate(clickhouse, { ...RETENTION, migrations: before });
+    const row = {
+      ...{ account_id: 'acc_1', id: 'dlv_1', alert_id: 'alr_1', alert_name: 'a', trigger: 'agent_down', revision: 1 },
+      ...{ severity: 'high', channel: 'email', target: 'a@b.co', status: 'delivered', count: 1, test: false },
+      ...{ attempts: '[]', created_at: '2026-11-20 00:00:00.000', updated_at: '2026-11-20 00:00:00.000', signal: '{}' },
+    };
+    await clickhouse.insertRows('deliveries', [row]);
+    await migrate(clickhouse, RETENTION);
+    await clickhouse.insertRows('deliveries', [{ ...row, id: 'dlv_2', transport: 'outbox' }]);
+    const { items } = await listDeliveries(clickhouse, 'acc_1', { limit: 10, offset: 0 });
+    t.match(items, [
+      { id: 'dlv_2', transport: 'outbox' },
+      { id: 'dlv_1', transport: null },
+    ]);
   });
 
   t.test('a newer database and a changed file are refused', async (t) => {
@@ -131,14 +151,15 @@ t.test('with a cluster every table is replicated and made on all its nodes', asy
     for (const statement of statements) {
       t.match(
         statement,
-        /^CREATE TABLE IF NOT EXISTS gatehouse\.\w+ ON CLUSTER 'main'\s/,
+        /^(CREATE TABLE IF NOT EXISTS gatehouse\.\w+ ON CLUSTER 'main'\s|ALTER TABLE gatehouse\.\w+ ON CLUSTER 'main'\s+ADD COLUMN IF NOT EXISTS\s)/,
         `${name}: idempotent, on the cluster`,
       );
+      t.notMatch(statement, /non_replicated|\{\{|\}\}/);
+      if (statement.startsWith('ALTER')) continue;
       t.match(
         statement,
         /ENGINE = Replicated\w*MergeTree\('\/clickhouse\/tables\/\{shard\}\/\{database\}\/\{table\}', '\{replica\}'/,
       );
-      t.notMatch(statement, /non_replicated|\{\{|\}\}/);
       t.match(statement, /replicated_deduplication_window = \d+/);
     }
   }

@@ -23,6 +23,7 @@ export type Answer = AttemptResult | Promise<AttemptResult>;
 
 /** The other side of all channels. */
 export class Targets implements ChannelSender {
+  readonly transport = 'https';
   readonly got: Got[] = [];
   /** By target; everything else is taken. */
   readonly answers = new Map<string, (got: Got) => Answer>();

@@ -314,6 +314,7 @@ async function play(world: AlertWorld, step: Step, all: Placed[], severities: re
 /** Senders that hand over and never come back. */
 function killing(world: AlertWorld) {
   const sender = {
+    transport: 'https' as const,
     send: async (...args: Parameters<typeof world.targets.send>) => {
       await world.targets.send(...args);
       return new Promise<never>(() => undefined);

@@ -1,6 +1,7 @@
 // What webhooks and chats are sent and what comes of it, against real receivers by https: signed so that the package's own verifier
 // accepts it, the same bytes in every attempt, bounded; every kind of answer as decisions 7 has it.
-
+import { readdir } from 'node:fs/promises';
+import path from 'node:path';
 import { Webhook } from 'standardwebhooks';
 import t from 'tap';
 import { makeChannels } from '../../pipelines/alert/channels/channels.ts';
@@ -10,6 +11,7 @@ import { cut, oneLine } from '../../pipelines/alert/channels/text.ts';
 import { WebhookChannel, webhookBody } from '../../pipelines/alert/channels/webhook.ts';
 import { GuardedHttps } from '../../src/egress/guarded-https.ts';
 import { createLog } from '../../src/log.ts';
+import { Metrics } from '../../src/metrics.ts';
 import { startReceiver } from '../support/https-receiver.ts';
 import { aNotification, anAttempt, aSignal } from './notification.ts';
 
@@ -198,17 +200,28 @@ t.test('a chat is told, and nobody is called or linked by a name', async (t) => 
 
 t.test('the three are made from the settings', async (t) => {
   const settings = { mailFrom: 'gatehouse@localhost', egressAllowedHosts: undefined, smtpUrl: undefined };
-  const log = createLog({ level: 'silent', processName: 'test' });
-  const channels = makeChannels(settings, log);
-  const mail = await channels.senders.email.send({ address: 'a@b.co' }, aNotification(), anAttempt());
-  t.strictSame(mail, { outcome: 'failed', statusCode: null, error: 'not_configured' });
+  const parts = {
+    log: createLog({ level: 'silent', processName: 'test' }),
+    metrics: new Metrics({ processName: 'test' }),
+    outbox: path.join(t.testdir(), 'outbox'),
+  };
+  const channels = makeChannels(settings, parts);
+  const notification = aNotification();
+  const mail = await channels.senders.email.send({ address: 'a@b.co' }, notification, anAttempt());
+  t.strictSame(mail, { outcome: 'delivered', statusCode: null, error: null }, 'without a mail server');
+  t.same(await readdir(parts.outbox), [`${notification.id}.eml`]);
+  const transports = ({ senders }: typeof channels) => Object.values(senders).map(({ transport }) => transport);
+  t.same(transports(channels), ['https', 'https', 'outbox']);
+  const server = makeChannels({ ...settings, smtpUrl: 'smtp://127.0.0.1:1' }, parts);
+  t.same(transports(server), ['https', 'https', 'smtp']);
+  server.close();
   const inside = await startReceiver(t);
   const target = { url: inside.url, secret: SECRET };
   for (const name of ['webhook', 'chat_app'] as const) {
     const refused = await channels.senders[name].send(target, aNotification(), anAttempt());
     t.match(refused, { outcome: 'failed', error: 'private_address' }, 'no host is let through unless it is named');
   }
-  const known = makeChannels({ ...settings, egressAllowedHosts: `localhost:${inside.port}` }, log);
+  const known = makeChannels({ ...settings, egressAllowedHosts: `localhost:${inside.port}` }, parts);
   const met = await known.senders.webhook.send(target, aNotification(), anAttempt());
   t.match(met, { outcome: 'retry', error: 'tls' }, 'named, but with a certificate that nobody knows');
   const broken = aNotification({ createdAt: Number.NaN });

@@ -22,7 +22,7 @@ const other = await connectStore(t, address, store.keys);
 const { redis, keys } = store;
 const agents = new Agents(store);
 const policies = new Policies(store);
-const alerts = new Alerts({ ...store, hasMail: true });
+const alerts = new Alerts({ ...store, mailTransport: 'smtp' });
 const apiKeys = new ApiKeys(store);
 const accounts = new Accounts(store);
 const page = { limit: 20, offset: 0 };
@@ -395,16 +395,18 @@ t.test('an alert is sent where the settings let it', async (t) => {
   const account = newAccount();
   const mailless = new Alerts(store);
   const toBox = { name: 'x', trigger: 'agent_down', channel: 'email', target: 'a@b.co' } as const;
-  await refusal(t, mailless.create(account, toBox, actor), 'validation_failed', '/channel');
-  const mail: AlertRecord = await created(alerts.create(account, toBox, actor));
-  t.match(await mailless.patch(account, mail.id, { throttle_seconds: 5 }, actor), { throttle_seconds: 5 });
-  await refusal(t, mailless.patch(account, mail.id, { target: 'b@b.co' }, actor), 'validation_failed', '/channel');
+  const mail = await created(mailless.create(account, toBox, actor));
+  t.equal(mail.transport, 'outbox', 'without a mail server it goes into the outbox, and says so');
+  t.notOk('transport' in JSON.parse((await redis.hget(keys.alerts(account), mail.id))!), 'which is not kept');
+  t.match(await alerts.get(account, mail.id), { transport: 'smtp' }, 'with one by SMTP, the same alert');
+  t.match(await mailless.patch(account, mail.id, { target: 'b@b.co' }, actor), { transport: 'outbox' });
   const chat = await created(mailless.create(account, hook('chat', { channel: 'chat_app' }), actor));
-  await refusal(
-    t,
-    mailless.patch(account, chat.id, { channel: 'email', target: 'a@b.co' }, actor),
-    'validation_failed',
-    '/channel',
+  t.equal(chat.transport, null, 'other channels have none');
+  const moved = await mailless.patch(account, chat.id, { channel: 'email', target: 'a@b.co' }, actor);
+  t.match(moved, { channel: 'email', transport: 'outbox' });
+  t.same(
+    (await mailless.list(account, page)).items.map(({ transport }) => transport),
+    ['outbox', 'outbox'],
   );
   const inside = new Alerts({ ...store, allowedHosts: new Set(['intranet', 'hooks.corp:9000']) });
   for (const target of ['https://intranet/', 'https://hooks.corp:9000/x']) {

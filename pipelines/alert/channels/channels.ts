@@ -1,15 +1,16 @@
 // The three channels by name, as the deliveries use them, made from the settings (composed in src/pipelines-process.ts).
 // Invariant: a sender never rejects; what a channel did not foresee is logged and is to be tried again, as `internal`.
-// Without GATEHOUSE_SMTP_URL there is no e-mail: alerts of that channel are refused when they are made, and what is still queued
-// from a time when there was one fails as `not_configured`.
+// Without GATEHOUSE_SMTP_URL mails go into the outbox of the data folder; what is queued when that changes goes the new way.
 import type { Channel } from '../../../schemas/common.ts';
 import type { Config } from '../../../src/config.ts';
 import { GuardedHttps } from '../../../src/egress/guarded-https.ts';
 import { allowedHostsOf } from '../../../src/egress/target-url.ts';
 import type { Log } from '../../../src/log.ts';
+import type { Metrics } from '../../../src/metrics.ts';
 import type { ChannelSender } from '../channel.ts';
 import { ChatAppChannel } from './chat-app.ts';
 import { EmailChannel } from './email.ts';
+import { OutboxChannel } from './outbox.ts';
 import { WebhookChannel } from './webhook.ts';
 
 export type Channels = {
@@ -19,26 +20,27 @@ export type Channels = {
 };
 
 type Settings = Pick<Config, 'smtpUrl' | 'mailFrom' | 'egressAllowedHosts'>;
+/** `outbox`: the folder of mails, absolute; used where no mail server is named. */
+type Around = { log: Log; metrics: Metrics; outbox: string };
 
-const NO_SMTP: ChannelSender = {
-  send: async () => ({ outcome: 'failed', statusCode: null, error: 'not_configured' }),
-};
-
-export function makeChannels({ smtpUrl, mailFrom, egressAllowedHosts }: Settings, log: Log): Channels {
+export function makeChannels({ smtpUrl, mailFrom, egressAllowedHosts }: Settings, around: Around): Channels {
+  const { log, metrics, outbox: folder } = around;
   const https = new GuardedHttps({ allowedHosts: allowedHostsOf(egressAllowedHosts) });
-  const email = smtpUrl === undefined ? undefined : new EmailChannel({ smtpUrl, mailFrom });
+  const smtp = smtpUrl === undefined ? undefined : new EmailChannel({ smtpUrl, mailFrom });
+  const email = smtp ?? new OutboxChannel({ folder, mailFrom, metrics, log });
   return {
     senders: {
       webhook: settling(new WebhookChannel(https), log),
       chat_app: settling(new ChatAppChannel(https), log),
-      email: email === undefined ? NO_SMTP : settling(email, log),
+      email: settling(email, log),
     },
-    close: () => email?.close(),
+    close: () => smtp?.close(),
   };
 }
 
 function settling(sender: ChannelSender, log: Log): ChannelSender {
   return {
+    transport: sender.transport,
     send: async (target, notification, attempt) => {
       try {
         return await sender.send(target, notification, attempt);

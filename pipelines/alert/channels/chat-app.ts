@@ -12,6 +12,7 @@ import { BREAK, cut, unlinked } from './text.ts';
 const BLOCK_CHARACTERS_MAX = 3_000;
 
 export class ChatAppChannel implements ChannelSender {
+  readonly transport = 'https';
   readonly #https: GuardedHttps;
 
   constructor(https: GuardedHttps) {

@@ -1,4 +1,5 @@
-// The e-mail channel: one mail to one box by the operator's own SMTP server (decisions 7; docs/channels.md).
+// The e-mail channel: one mail to one box by the operator's own SMTP server (decisions 7; docs/channels.md). What a mail is made
+// of is here as well: without a server outbox.ts writes the same mails to files.
 // Invariant: a mail has one recipient, the alert's target, checked right before; the envelope is given, never derived. What callers
 // chose (names, messages) is text in the two bodies and the end of one encoded Subject line; it makes no header, recipient or
 // part. Message-ID and Date follow from the delivery, so a mail that arrives twice is seen as one by mail programs.
@@ -42,6 +43,7 @@ export type Mail = {
 type Transport = ReturnType<typeof transportOf>;
 
 export class EmailChannel implements ChannelSender {
+  readonly transport = 'smtp';
   readonly #mailFrom: string;
   readonly #transport: Transport;
   #isClosed = false;

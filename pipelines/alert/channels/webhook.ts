@@ -20,6 +20,7 @@ const POLICIES_MAX = 20;
 const NOT_CONFIGURED: AttemptResult = { outcome: 'failed', statusCode: null, error: 'not_configured' };
 
 export class WebhookChannel implements ChannelSender {
+  readonly transport = 'https';
   readonly #https: GuardedHttps;
 
   constructor(https: GuardedHttps) {
