@@ -12,6 +12,7 @@ import { type BlockActionTerms, blockAction } from './block-action.ts';
 import { type DataFilterTerms, dataFilter } from './data-filter.ts';
 import { Expression, ExpressionError } from './expression.ts';
 import { compileCondition, type FieldCondition } from './match.ts';
+import { findWhatNeverHolds } from './never-holds.ts';
 import { parsePath } from './path.ts';
 import { checkSchema, type PayloadSchema } from './payload-schema.ts';
 import { below, Mistakes } from './policy-error.ts';
@@ -45,9 +46,27 @@ export function compileRule(policy: Policy): Rule {
   return { policy, ...compileParts(policy.type, policy.conditions) };
 }
 
-/** Throws PolicyError with every mistake. */
-export function compileParts(type: PolicyType, conditions: unknown): Omit<Rule, 'policy'> {
+/** Checks what somebody wants to be a policy, also for what could never hold. Throws PolicyError with every mistake. */
+export function checkParts(type: PolicyType, conditions: unknown): void {
   const mistakes = new Mistakes();
+  const { conditions: fields } = readParts(type, conditions, mistakes);
+  const reserved = [...RESERVED_IN_ALL, ...kindOf(type).reserved];
+  findWhatNeverHolds(conditions as Conditions, { reserved, fields, at: AT }, mistakes);
+  mistakes.throwIfAny();
+}
+
+/** Throws PolicyError with every mistake. */
+function compileParts(type: PolicyType, conditions: unknown): Omit<Rule, 'policy'> {
+  const mistakes = new Mistakes();
+  const parts = readParts(type, conditions, mistakes);
+  mistakes.throwIfAny();
+  return { ...parts, terms: parts.terms! };
+}
+
+type Parts = Omit<Rule, 'policy' | 'terms'> & { terms: Terms | undefined };
+
+/** Throws PolicyError where the conditions cannot be looked at, one by one. */
+function readParts(type: PolicyType, conditions: unknown, mistakes: Mistakes): Parts {
   if (!isConditions(conditions)) mistakes.add(AT, 'must be an object');
   else if (Buffer.byteLength(JSON.stringify(conditions)) > CONDITIONS_BYTES_MAX)
     mistakes.add(AT, `must have at most ${CONDITIONS_BYTES_MAX} bytes`);
@@ -60,8 +79,7 @@ export function compileParts(type: PolicyType, conditions: unknown): Omit<Rule, 
       ? null
       : checkSchema(given['payload_schema'], below(AT, 'payload_schema'), mistakes);
   const terms = kindOf(type).compile(given, AT, mistakes);
-  mistakes.throwIfAny();
-  return { conditions: fields, expression, schema: schema ?? null, terms: terms! };
+  return { conditions: fields, expression, schema: schema ?? null, terms };
 }
 
 function kindOf(type: PolicyType): PolicyKind<Terms> {
@@ -81,7 +99,7 @@ function compileField(key: string, value: unknown, type: PolicyType, mistakes: M
     mistakes.add(at, path);
     return [];
   }
-  const condition = compileCondition(path, value, at, mistakes);
+  const condition = compileCondition({ key, path }, value, at, mistakes);
   return condition === undefined ? [] : [condition];
 }
 

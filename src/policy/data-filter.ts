@@ -4,7 +4,7 @@
 // Blocks with `block` among its actions; `alert` alone tells and lets pass.
 import { PATTERNS_MAX } from '../limits.ts';
 import { DETECTOR_NAMES, DETECTORS, type DetectorName } from './detectors.ts';
-import { readPattern } from './match.ts';
+import { readPattern } from './operands.ts';
 import { type Path, parsePath } from './path.ts';
 import { below, type Mistakes } from './policy-error.ts';
 import type { Conditions, PolicyKind } from './policy-kind.ts';

@@ -25,7 +25,7 @@ import {
 import type { PolicyMatch, Reason } from '../../schemas/event.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { BUILD_UNITS, Budget, EXPRESSION_UNITS, FIELD_UNITS, OverBudget, SCAN_UNITS } from './budget.ts';
-import { compileParts, compileRule, type Rule } from './compile.ts';
+import { checkParts, compileRule, type Rule } from './compile.ts';
 import { type DataFilterTerms, needleDetail } from './data-filter.ts';
 import { counterValue, perText, type RateLimitTerms } from './rate-limit.ts';
 import type { Redaction } from './redact.ts';
@@ -146,7 +146,7 @@ export type PolicyInput = {
 
 /** Checks everything about a policy that its schema cannot say. Throws PolicyError with every mistake. */
 export function checkPolicy(input: PolicyInput): void {
-  compileParts(input.type, input.conditions);
+  checkParts(input.type, input.conditions);
 }
 
 export function judge(rules: RuleSet, event: EventView): Judgement {

@@ -5,42 +5,31 @@
 // A path that leads nowhere equals nothing, so `ne` and `not_in` hold for it: a policy against everything but a list also
 // catches the event that leaves the field out (fail closed). `exists` tells the two apart.
 // Work is counted against the event's budget; OverBudget passes through, and the engine counts it as a match.
+import { OPERATORS, type Operator } from '../../schemas/condition.ts';
 import type { Budget } from './budget.ts';
 import { type Demand, demandsOf } from './gate.ts';
+import { isScalar, mistakeIn, type Scalar } from './operands.ts';
 import { ITEM_UNITS, type Path, visitPath } from './path.ts';
 import { PlainText } from './plain-text.ts';
 import { below, type Mistakes } from './policy-error.ts';
-import { compilePattern, type Pattern, PatternError } from './program.ts';
+import { compilePattern } from './program.ts';
 import { TextPattern } from './text-pattern.ts';
 
 /** What of an event the paths can reach. */
 export type Fields = { type: string; trace_id: string | undefined; agent_id: string; payload: object };
 
-type Scalar = string | number | boolean | null;
 type Predicate = (value: unknown, budget: Budget) => boolean;
-
-export const OPERATORS = [
-  'eq',
-  'ne',
-  'in',
-  'not_in',
-  'gt',
-  'gte',
-  'lt',
-  'lte',
-  'contains',
-  'starts_with',
-  'ends_with',
-  'matches',
-  'exists',
-] as const;
-export type Operator = (typeof OPERATORS)[number];
 
 /** Operators that hold where there is no value at all. */
 const HOLD_FOR_NOTHING: ReadonlySet<string> = new Set(['ne', 'not_in']);
 
 export class FieldCondition {
+  /** As the policy writes it. */
+  readonly key: string;
   readonly path: Path;
+  readonly operators: ReadonlyMap<Operator, unknown>;
+  /** Written as a scalar or an array instead of an object of operators. */
+  readonly isShort: boolean;
   /** The texts that this condition demands one of, if it does nothing else: what rules are indexed by. */
   readonly texts: readonly string[] | null;
   /** What must stand in the payload for it to hold: see gate.ts. */
@@ -57,8 +46,11 @@ export class FieldCondition {
     return this.#accepts(value);
   };
 
-  constructor(path: Path, operators: ReadonlyMap<Operator, unknown>) {
+  constructor({ key, path, operators, isShort }: Pick<FieldCondition, 'key' | 'path' | 'operators' | 'isShort'>) {
+    this.key = key;
     this.path = path;
+    this.operators = operators;
+    this.isShort = isShort;
     const names = [...operators.keys()].filter((name) => name !== 'exists');
     this.#exists = (operators.get('exists') as boolean | undefined) ?? null;
     this.#predicates = names.map((name) => predicate(name, operators.get(name)));
@@ -146,76 +138,23 @@ function overText(test: (text: string, budget: Budget) => boolean): Predicate {
   };
 }
 
-/** Reads the right-hand side of a condition; what is wrong with it goes to `mistakes`, and nothing is answered. */
+/** Reads the right-hand side of the condition `key`; what is wrong with it goes to `mistakes`, and nothing is answered. */
 export function compileCondition(
-  path: Path,
+  { key, path }: Pick<FieldCondition, 'key' | 'path'>,
   value: unknown,
   at: string,
   mistakes: Mistakes,
 ): FieldCondition | undefined {
   const before = mistakes.details.length;
   const operators = new Map<Operator, unknown>();
+  const isShort = isScalar(value) || Array.isArray(value);
   if (isScalar(value)) operators.set('eq', value);
   else if (Array.isArray(value)) operators.set('in', value);
   else for (const [name, operand] of Object.entries(value as object)) operators.set(name as Operator, operand);
   if (operators.size === 0) mistakes.add(at, `must hold at least one operator of ${OPERATORS.join(', ')}`);
   for (const [name, operand] of operators) {
-    const sentence = mistakeIn(name, operand, operators);
-    if (sentence !== null) mistakes.add(isScalar(value) || Array.isArray(value) ? at : below(at, name), sentence);
+    const sentence = mistakeIn(name, operand, { field: key, isAlone: operators.size === 1 });
+    if (sentence !== null) mistakes.add(isShort ? at : below(at, name), sentence);
   }
-  return mistakes.details.length === before ? new FieldCondition(path, operators) : undefined;
-}
-
-function mistakeIn(name: string, operand: unknown, operators: ReadonlyMap<string, unknown>): string | null {
-  switch (name as Operator) {
-    case 'eq':
-    case 'ne':
-      return isScalar(operand) ? null : 'must be a string, a finite number, a boolean or null';
-    case 'in':
-    case 'not_in':
-      if (!Array.isArray(operand) || operand.length === 0) return 'must be an array of at least one value';
-      return operand.every(isScalar) ? null : 'must hold strings, finite numbers, booleans or null only';
-    case 'gt':
-    case 'gte':
-    case 'lt':
-    case 'lte':
-      return typeof operand === 'number' && Number.isFinite(operand) ? null : 'must be a finite number';
-    case 'contains':
-    case 'starts_with':
-    case 'ends_with':
-      return typeof operand === 'string' && operand !== '' ? null : 'must be a string that is not empty';
-    case 'matches':
-      return mistakeInPattern(operand);
-    case 'exists':
-      if (typeof operand !== 'boolean') return 'must be true or false';
-      return operand || operators.size === 1
-        ? null
-        : 'must stand alone: nothing else can hold for a field that is not there';
-    default:
-      return `unknown operator; must be one of ${OPERATORS.join(', ')}`;
-  }
-}
-
-/** The pattern, or what is wrong with it. */
-export function readPattern(source: unknown): Pattern | string {
-  try {
-    return compilePattern(source);
-  } catch (error) {
-    if (error instanceof PatternError) return error.message;
-    throw error;
-  }
-}
-
-function mistakeInPattern(source: unknown): string | null {
-  const pattern = readPattern(source);
-  return typeof pattern === 'string' ? pattern : null;
-}
-
-function isScalar(value: unknown): value is Scalar {
-  return (
-    value === null ||
-    typeof value === 'string' ||
-    typeof value === 'boolean' ||
-    (typeof value === 'number' && Number.isFinite(value))
-  );
+  return mistakes.details.length === before ? new FieldCondition({ key, path, operators, isShort }) : undefined;
 }

@@ -1,0 +1,18 @@
+// The operators of a policy's conditions (decisions 6.1): one list for the engine that judges, for what a match tells, and for
+// the API's description.
+export const OPERATORS = [
+  'eq',
+  'ne',
+  'in',
+  'not_in',
+  'gt',
+  'gte',
+  'lt',
+  'lte',
+  'contains',
+  'starts_with',
+  'ends_with',
+  'matches',
+  'exists',
+] as const;
+export type Operator = (typeof OPERATORS)[number];
