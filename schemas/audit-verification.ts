@@ -9,7 +9,22 @@ const Nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type
 
 export const AuditVerification = Type.Object({
   valid: Type.Boolean({ description: 'Nothing was found to be changed, moved, added or removed' }),
-  entries: Type.Integer({ description: 'Chained entries that were checked: registry changes and events' }),
+  chained: Type.Integer({
+    description:
+      'Length of all chains together: the sum of `chains[].entries`, and of `entries`, `markers` and `not_checked`',
+  }),
+  markers: Type.Integer({
+    description:
+      "Entries of the chains' own, which tell of no event and no change: the first of each chain, and one wherever a chain went on after a loss",
+  }),
+  not_checked: Type.Integer({
+    description: 'Chained entries outside `from` and `to`, chained while this ran, or left when it was cut off',
+  }),
+  entries: Type.Integer({
+    description:
+      'Chained entries that were checked, events and registry changes: the sum of `intact`, `erased` and `expired` where there are no faults and nothing is unsettled',
+  }),
+  intact: Type.Integer({ description: 'Entries whose rows are there, as they were chained' }),
   erased: Type.Integer({ description: 'Entries of agents whose deletion is on record: the hash alone is left' }),
   expired: Type.Integer({ description: 'Entries past the retention: their rows need not be there' }),
   unchained: Type.Integer({

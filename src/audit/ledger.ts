@@ -54,9 +54,14 @@ const GAPS_MAX = 100_000;
 const GAP_KEPT_MAX = 200;
 
 export class Ledger {
-  /** Chained entries that were looked at. */
+  /** Chained entries that were looked at, markers not among them. */
   entries = 0;
+  /** Of these: their rows are as they were chained. */
+  intact = 0;
+  /** Of these: past the retention. */
   expired = 0;
+  /** Markers that were met. */
+  marked = 0;
   /** Agents, packed, whose deletion is on record. */
   readonly deleted = new Set<string>();
   /** Rows without an entry so far, by packed id. */
@@ -117,8 +122,8 @@ export class Ledger {
         gap.count--;
         gap.kept = gap.kept.filter((other) => other !== one);
         this.strays.delete(keyOf(one.packed));
-        if (row.leaf.equals(one.leaf)) continue;
-        faults.add({ chain: one.chain, position: one.n, kind: 'changed', atMs: one.atMs, id: row.id });
+        if (row.leaf.equals(one.leaf)) this.intact++;
+        else faults.add({ chain: one.chain, position: one.n, kind: 'changed', atMs: one.atMs, id: row.id });
       }
       if (gap.count === 0) this.gaps.delete(agent);
     }
@@ -160,6 +165,7 @@ export class Ledger {
 
   #take(cursor: ChainCursor, { block, isEmpty }: Reached): void {
     if (isEmpty) {
+      this.entries += block.count;
       this.expired += block.count;
       return;
     }
@@ -205,6 +211,7 @@ export class Ledger {
   }
 
   #mark(chain: string, { n, packed, leaf, atMs }: { n: number; packed: Buffer; leaf: Buffer; atMs: number }): void {
+    this.marked++;
     if (!markerLeaf(packed).equals(leaf)) this.#options.faults.add({ chain, position: n, kind: 'chain_broken', atMs });
     const markers = this.markers.get(chain) ?? [];
     this.markers.set(chain, [...markers, unpackMarker(packed)]);
@@ -224,8 +231,12 @@ export class Ledger {
 
   #match(expected: Expected, row: SeenRow): void {
     const { chain, n, leaf, atMs } = expected;
-    if (!row.leaf.equals(leaf)) this.#options.faults.add({ chain, position: n, kind: 'changed', atMs, id: row.id });
-    else if (row.deletes !== undefined) this.deleted.add(keyOf(packId(row.deletes)));
+    if (!row.leaf.equals(leaf)) {
+      this.#options.faults.add({ chain, position: n, kind: 'changed', atMs, id: row.id });
+      return;
+    }
+    this.intact++;
+    if (row.deletes !== undefined) this.deleted.add(keyOf(packId(row.deletes)));
   }
 
   /** What arrived before `endMs` and has no row by now has none. */

@@ -169,9 +169,17 @@ class Verification {
   #answer(events: Ledger, registry: Ledger): AuditVerification {
     const stoppedMs = events.stoppedAtMs ?? (registry.stoppedAtMs === null ? null : this.#limits.fromMs);
     const cursors = [...registry.cursors, ...events.cursors].filter(({ n }) => n > 0);
+    const chained = cursors.reduce((sum, { n }) => sum + n, 0);
+    const entries = events.entries + registry.entries;
+    const markers = events.marked + registry.marked;
     return {
       valid: this.#faults.count === 0,
-      entries: events.entries + registry.entries,
+      chained,
+      markers,
+      // Of a chain that overlaps itself more may have been met than its last number says.
+      not_checked: Math.max(0, chained - markers - entries),
+      entries,
+      intact: events.intact + registry.intact,
       erased: this.#erased,
       expired: events.expired + registry.expired,
       unchained: this.#unchained,

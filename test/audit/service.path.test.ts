@@ -52,6 +52,38 @@ t.test('GET /v1/audit-logs/verify says that all is well, of the caller’s accou
   t.equal((await api.get('/v1/audit-logs/verify', { key: null })).status, 401);
 });
 
+t.test('what it counts adds up, and to the totals of the lists', async (t) => {
+  const total = async (where: string): Promise<number> => (await api.get(where)).json.total;
+  const { json } = await api.get('/v1/audit-logs/verify');
+  t.match(json, { valid: true, unsettled: 0, not_checked: 0, erased: 0, expired: 0 });
+  const lengths = json.chains.map(({ entries }: { entries: number }) => entries);
+  t.equal(sum(lengths), json.chained, 'the chains');
+  t.equal(json.entries + json.markers + json.not_checked, json.chained, 'what they are made of');
+  t.equal(json.markers, json.chains.length, 'each begins with a marker');
+  t.equal(json.intact + json.erased + json.expired, json.entries, 'what was found of the entries');
+  const logs = await total('/v1/audit-logs?limit=1');
+  const ofEvents = await Promise.all(
+    ['event.submitted', 'event.blocked'].map((action) => total(`/v1/audit-logs?action=${action}&limit=1`)),
+  );
+  const events = await total('/v1/events?limit=1');
+  t.equal(events, 30);
+  t.equal(json.intact, events + logs - sum(ofEvents), 'every event, and every entry of the audit log of anything else');
+
+  const future = new Date(Date.now() + 60_000).toISOString();
+  const { json: part } = await api.get(`/v1/audit-logs/verify?from=${future}`);
+  t.equal(part.chained, json.chained);
+  t.equal(part.not_checked, part.chained - part.entries - part.markers);
+  t.ok(part.not_checked >= 30, 'with from the events before it are not checked, and said to be');
+  const said = JSON.parse((await runCli(['audit', 'verify'], env)).stdout);
+  const counts = ({ chained, markers, entries, intact }: Record<string, number>) => ({
+    chained,
+    markers,
+    entries,
+    intact,
+  });
+  t.same(counts(said), counts(json), 'the command says the same');
+});
+
 t.test('a checkpoint is signed with a key of its own, and only a sound one is compared', async (t) => {
   const made = await runCli(['audit', 'checkpoint'], env);
   t.equal(made.code, 0, made.stderr);
@@ -86,6 +118,8 @@ t.test('an erased agent leaves a gap that verifies, and not its ids', async (t) 
     return json.erased === 11 ? json : undefined;
   }, 30_000);
   t.same(invalid, []);
+  t.equal(erased.intact + erased.erased, erased.entries, 'erased entries are entries');
+  t.equal(erased.entries + erased.markers, erased.chained);
   t.match(erased, { valid: true, erased: 11 }, '10 events and its registration');
   const named = async () => {
     const [left] = await clickhouse.query<{ blank: number; named: number }>(
@@ -142,3 +176,7 @@ t.test('a changed payload, a removed row and an added one are named by the endpo
     first_invalid: { kind: 'missing', entry_id: victim.replace('evt_', 'log_') },
   });
 });
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((all, one) => all + one, 0);
+}
