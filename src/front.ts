@@ -9,6 +9,7 @@ import { allowedHostsOf } from './egress/target-url.ts';
 import type { Parts } from './http/route.ts';
 import { makeRoutes } from './http/routes.ts';
 import { Server } from './http/server.ts';
+import { chooseTransport } from './http/transport/choose.ts';
 import { Ingest, type IngestParts } from './ingest/ingest.ts';
 import { PlainPath } from './ingest/plain-path.ts';
 import { RateGate } from './ingest/rate-gate.ts';
@@ -49,7 +50,7 @@ import { ReadBarrier } from './streams/read-barrier.ts';
 /** A front that starts while Redis is away has 503 to give, so it does not wait for long. */
 const WAIT_MS_MAX = 2_000;
 
-export function frontParts({ config, log, metrics }: Surroundings): Part[] {
+export async function frontParts({ config, log, metrics }: Surroundings): Promise<Part[]> {
   const keys = makeKeys(config);
   const writer = makeWriter(config);
   const redis = makeCommands(config);
@@ -66,6 +67,7 @@ export function frontParts({ config, log, metrics }: Surroundings): Part[] {
   const registry = makeRegistry({ redis, keys }, targetRules(config));
   const approvalWaits = new ApprovalWaits({ address: redisAddress(config), keys, approvals: registry.approvals });
   const server = new Server({
+    transport: await chooseTransport(config, log),
     ...{ config, slabs },
     routes: makeRoutes({ metrics: config.metricsPort === undefined }),
     cache,

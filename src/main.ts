@@ -12,7 +12,7 @@ import { complain } from './sentence.ts';
 
 export type Surroundings = { config: Config; log: Log; metrics: Metrics; link: SupervisorLink };
 /** Builds clients, hands them down, and lists the parts in the order of their start. */
-export type MakeParts = (given: Surroundings) => Part[];
+export type MakeParts = (given: Surroundings) => Promise<Part[]>;
 
 export async function runWorker(config: Config, kind: 'front' | 'pipelines', makeParts: MakeParts): Promise<void> {
   // Fronts of one machine are told apart by their names; the name of a pipelines process is for its leases.
@@ -22,7 +22,12 @@ export async function runWorker(config: Config, kind: 'front' | 'pipelines', mak
   const log = createLog({ level: config.logLevel, processName });
   const metrics = new Metrics({ processName, gather: () => link.gather() });
   link.listen(() => metrics.collect());
-  const parts = [...makeParts({ config, log, metrics, link }), ...(isSupervised ? [] : metricsPort(config, metrics))];
+  const given = { config, log, metrics, link };
+  const parts = await makeParts(given).catch((error: unknown) => {
+    complain(error, log);
+    return process.exit(1);
+  });
+  if (!isSupervised) parts.push(...metricsPort(config, metrics));
   await runProcess({
     service: new Service(parts, log),
     log,

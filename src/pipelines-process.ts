@@ -15,7 +15,7 @@ import { outboxFolderOf, outboxWarning } from './mail-transport.ts';
 import type { Surroundings } from './main.ts';
 import { connectionsPart, makeClickHouse, makeKeys, makeWriter, STORES_READY_MS_MAX } from './stores.ts';
 
-export function pipelinesParts({ config, log, metrics, link }: Surroundings): Part[] {
+export async function pipelinesParts({ config, log, metrics, link }: Surroundings): Promise<Part[]> {
   warnOfOutbox(config, log);
   const redis = makeWriter(config);
   const clickhouse = makeClickHouse(config);

@@ -8,6 +8,11 @@ export class AddressMissing extends Error {
   override name = 'AddressMissing';
 }
 
+/** The HTTP server that was asked for cannot serve here. */
+export class TransportRefused extends Error {
+  override name = 'TransportRefused';
+}
+
 const FOR_PEOPLE = new Set([
   'AddressMissing',
   'AuditInvalid',
@@ -22,6 +27,7 @@ const FOR_PEOPLE = new Set([
   'ServiceError',
   'StartError',
   'StateDirError',
+  'TransportRefused',
   'UsageError',
 ]);
 

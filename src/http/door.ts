@@ -11,10 +11,9 @@
 //   sound     query, Idempotency-Key, JSON, schema                     400
 //   handler                                                            404, 409, 503, or success
 //
-// That order is API (decisions 2). The body's bytes are taken in from the start all the same: uWS drops what nobody listens to.
+// That order is API (decisions 2). The body's bytes are taken in from the start all the same: the transport drops what nobody listens to.
 // Everything that can fail does so by throwing; `safe` answers it.
 
-import type { HttpRequest } from 'uWebSockets.js';
 import { ServiceError } from '../errors.ts';
 import type { Principal } from '../registry/principal.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
@@ -27,6 +26,7 @@ import type { LoadShedding, ShedReason } from './load-shedding.ts';
 import { type BodyBudget, BodyReader } from './read-body.ts';
 import { type Entry, Request } from './request.ts';
 import type { BodyLimits, Parts, Route } from './route.ts';
+import type { TransportRequest } from './transport/transport.ts';
 import type { Turns } from './turns.ts';
 
 export type DoorParts = Parts & {
@@ -53,7 +53,7 @@ export class Door {
   }
 
   /** Handles a request of a known path and method. Everything needed of `req` is read before the first wait. */
-  enter(entry: Entry, exchange: Exchange, req: HttpRequest): void | Promise<void> {
+  enter(entry: Entry, exchange: Exchange, req: TransportRequest): void | Promise<void> {
     const head = readHead(req);
     exchange.begin(head);
     exchange.route = entry.name;
@@ -62,14 +62,14 @@ export class Door {
     exchange.isHead = req.getMethod() === 'head';
     if (head.fault !== undefined) return exchange.refuse(head.fault);
     const params: string[] = [];
-    for (let i = 0; i < entry.parameterCount; i++) params.push(decodeSegment(req.getParameter(i)));
+    for (let i = 0; i < entry.parameterCount; i++) params.push(decodeSegment(req.getParameter(i)!));
     const rawQuery = req.getQuery() ?? '';
     const body = this.#beginBody(entry, exchange, head);
     return this.#serve(new Request({ entry, exchange, head, params, rawQuery, reader: body }));
   }
 
   /** A path that nobody knows, or a method that its path does not have. */
-  refuse(exchange: Exchange, req: HttpRequest, error: ServiceError, headers: Record<string, string> = {}): void {
+  refuse(exchange: Exchange, req: TransportRequest, error: ServiceError, headers: Record<string, string> = {}): void {
     const head = readHead(req);
     exchange.begin(head);
     exchange.isHead = req.getMethod() === 'head';

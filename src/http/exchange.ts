@@ -1,17 +1,17 @@
 // One request and its answer (around the whole path): whatever happens inside, exactly one answer leaves or none can.
 // uWebSockets.js ends the process when a handler throws or returns without an abort handler, and throws when an answer is
-// touched after its client has gone. So nothing reaches it but through here: the abort handler is set in the constructor,
+// touched after its client has gone. So nothing reaches the transport but through here: the abort handler is set in the constructor,
 // before anything that could fail, and every write to the socket stands in `#write`.
 // Invariant: `send` and `fail` may be called at any time, any number of times, from anywhere; the first one counts.
 // What throws is answered: a ServiceError as what it says, anything else as 500 `internal`, logged with the request id.
-import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import type { ErrorDetail } from '../../schemas/error.ts';
 import { ERRORS, type ErrorCode, ServiceError } from '../errors.ts';
 import type { Log } from '../log.ts';
-import type { Head } from './head.ts';
+import type { Fault, Head } from './head.ts';
 import type { InFlight } from './in-flight.ts';
 import type { Taken } from './load-shedding.ts';
 import type { Reply } from './route.ts';
+import type { Handler, TransportRequest, TransportResponse } from './transport/transport.ts';
 
 /** What all exchanges of a server share. */
 export type ExchangeHost = {
@@ -25,7 +25,7 @@ export type ExchangeHost = {
 
 /** Takes a body in. */
 export type BodySink = {
-  /** `chunk` is uWS's own memory and gone when this returns. */
+  /** `chunk` is the transport's own memory and gone when this returns. */
   take(chunk: Uint8Array, isLast: boolean): void;
   /** The exchange is over, however it ended: nothing more comes. Called once. */
   end(): void;
@@ -35,7 +35,7 @@ export type BodySink = {
 const CORK_BUFFER_BYTES = 16 * 1024;
 /** Written as one header, since each call into uWS costs as much as the bytes: fixed text, nobody's but ours. */
 const FIXED_HEADERS = '\r\nX-Content-Type-Options: nosniff\r\nCache-Control: no-store';
-const JSON_TYPE = `application/json${FIXED_HEADERS}`;
+export const JSON_TYPE = `application/json${FIXED_HEADERS}`;
 
 const AT_LEISURE = { padding: '', force: false };
 const LINE_END = /[\r\n\0]/;
@@ -48,11 +48,13 @@ const REASONS: Record<number, string> = {
   403: '403 Forbidden',
   404: '404 Not Found',
   405: '405 Method Not Allowed',
+  408: '408 Request Timeout',
   409: '409 Conflict',
   413: '413 Payload Too Large',
   415: '415 Unsupported Media Type',
   429: '429 Too Many Requests',
   500: '500 Internal Server Error',
+  431: '431 Request Header Fields Too Large',
   503: '503 Service Unavailable',
 };
 
@@ -81,14 +83,14 @@ export class Exchange {
   closeIfEarly = false;
   /** What the handler waits for on purpose, in ms: it is not forgotten before that is over. */
   patienceMs = 0;
-  readonly #res: HttpResponse;
+  readonly #res: TransportResponse;
   readonly #host: ExchangeHost;
   #sink: BodySink | undefined = undefined;
   #inHandler = true;
   #over = false;
   #abort: AbortController | undefined;
 
-  constructor(res: HttpResponse, host: ExchangeHost) {
+  constructor(res: TransportResponse, host: ExchangeHost) {
     res.onAborted(() => {
       this.#finish(0);
       this.#abort?.abort();
@@ -109,7 +111,7 @@ export class Exchange {
     return this.#abort.signal;
   }
 
-  /** The handler has returned to uWS: from now on writes must be corked. */
+  /** The handler has returned to the transport: from now on writes must be corked. */
   leaveHandler(): void {
     this.#inHandler = false;
   }
@@ -125,7 +127,7 @@ export class Exchange {
       if (this.#over) return;
       try {
         if (isLast) this.closeIfEarly = false;
-        sink.take(new Uint8Array(chunk), isLast);
+        sink.take(chunk instanceof ArrayBuffer ? new Uint8Array(chunk) : chunk, isLast);
       } catch (error) {
         this.fail(error);
       }
@@ -152,18 +154,19 @@ export class Exchange {
   }
 
   /**
-   * Answers 400 and closes at once, inside the handler: uWS goes on reading behind an answer that closes, and would execute
+   * Answers 400 or 431 and closes at once, inside the handler: uWS goes on reading behind an answer that closes, and would execute
    * what follows, unless the socket is closed before the handler returns. An answer longer than its cork buffer leaves at
    * once, and then so does the socket; hence the white space. HEAD has no body to be long: its connection is just closed.
    */
-  refuse(fault: string): void {
+  refuse({ code, text }: Fault): void {
     if (this.#over) return;
+    const error = new ServiceError(code, `The request is not sound: ${text}.`);
     if (this.isHead) {
-      this.#finish(400);
+      this.#finish(error.status);
       this.#close();
       return;
     }
-    const reply = this.errorReply(new ServiceError('validation_failed', `The request is not sound: ${fault}.`));
+    const reply = this.errorReply(error);
     this.closing = true;
     this.#finish(reply.status);
     this.#corked(reply, { padding: ' '.repeat(CORK_BUFFER_BYTES), force: true });
@@ -254,12 +257,12 @@ export class Exchange {
 }
 
 /**
- * The only way a handler reaches uWS: the abort handler first, and whatever the handler throws or rejects with is answered.
+ * The only way a handler reaches the transport: the abort handler first, and whatever the handler throws or rejects with is answered.
  */
 export function safe(
   host: ExchangeHost,
-  handle: (exchange: Exchange, req: HttpRequest) => void | Promise<void>,
-): (res: HttpResponse, req: HttpRequest) => void {
+  handle: (exchange: Exchange, req: TransportRequest) => void | Promise<void>,
+): Handler {
   return (res, req) => {
     const exchange = new Exchange(res, host);
     try {
@@ -271,7 +274,7 @@ export function safe(
   };
 }
 
-function errorBody(error: ServiceError, requestId: string, recorded: false | 'unknown' | undefined): string {
+export function errorBody(error: ServiceError, requestId: string, recorded: false | 'unknown' | undefined): string {
   const body: {
     code: string;
     message: string;

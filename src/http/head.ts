@@ -3,11 +3,14 @@
 // Invariant: framing is beyond doubt or the request is faulty. uWebSockets.js takes the first of two Content-Lengths and
 // any Transfer-Encoding for `chunked`; a proxy before us may read them otherwise, and the rest of its bytes would become a
 // request of somebody else's (request smuggling).
-// A faulty head is answered with 400, the connection is closed, and nothing that follows on it is executed.
-import type { HttpRequest } from 'uWebSockets.js';
+// A faulty head is answered with 400 (431 where it is too large), the connection is closed, and nothing that follows on it is executed.
+import type { ErrorCode } from '../errors.ts';
+import type { TransportRequest } from './transport/transport.ts';
 
 /** All names and values together. uWebSockets.js bounds a head only where it arrives in several packets. */
 const HEAD_CHARACTERS_MAX = 16 * 1024;
+/** Proxies add a dozen to what a client sends. uWebSockets.js reads 98 at most, and answers nothing to more. */
+const HEADERS_MAX = 90;
 
 const CALLER_REQUEST_ID = /^[A-Za-z0-9._-]{1,128}$/;
 const LENGTH = /^[0-9]{1,15}$/;
@@ -21,11 +24,12 @@ export type Head = {
   idempotencyKey: string | undefined;
   requestId: string;
   /** Why the request must not be trusted; the connection has to be closed. */
-  fault: string | undefined;
+  fault: Fault | undefined;
 };
+export type Fault = { code: ErrorCode; text: string };
 
-/** Must be called before the handler returns: uWS takes `req` back then. */
-export function readHead(req: HttpRequest): Head {
+/** Must be called before the handler returns: the transport takes `req` back then. */
+export function readHead(req: TransportRequest): Head {
   head = {
     authorization: '',
     contentType: '',
@@ -36,9 +40,11 @@ export function readHead(req: HttpRequest): Head {
   };
   seen = 0;
   characters = 0;
+  count = 0;
   req.forEach(take);
-  if (characters > HEAD_CHARACTERS_MAX) head.fault ??= `the headers are longer than ${HEAD_CHARACTERS_MAX} characters`;
-  if ((seen & LENGTH_AND_ENCODING) === LENGTH_AND_ENCODING) head.fault ??= 'both Content-Length and Transfer-Encoding';
+  if (characters > HEAD_CHARACTERS_MAX) tooLarge(`the headers are longer than ${HEAD_CHARACTERS_MAX} characters`);
+  if (count > HEADERS_MAX) tooLarge(`there are more than ${HEADERS_MAX} headers`);
+  if ((seen & LENGTH_AND_ENCODING) === LENGTH_AND_ENCODING) unsound('both Content-Length and Transfer-Encoding');
   if (head.requestId === '') head.requestId = mintRequestId();
   return head;
 }
@@ -47,6 +53,7 @@ export function readHead(req: HttpRequest): Head {
 let head: Head;
 let seen: number;
 let characters: number;
+let count: number;
 
 /** Headers that may stand once, each with a bit of its own. */
 const HOST = 1;
@@ -60,6 +67,7 @@ const LENGTH_AND_ENCODING = CONTENT_LENGTH | TRANSFER_ENCODING;
 
 function take(name: string, value: string): void {
   characters += name.length + value.length;
+  count++;
   let bit = 0;
   switch (name) {
     case 'host':
@@ -83,17 +91,25 @@ function take(name: string, value: string): void {
       break;
     case 'content-length':
       if (LENGTH.test(value)) head.contentLength = Number(value);
-      else head.fault ??= 'the Content-Length is not a number';
+      else unsound('the Content-Length is not a number');
       bit = CONTENT_LENGTH;
       break;
     case 'transfer-encoding':
       if (value.toLowerCase() === 'chunked') head.contentLength = -1;
-      else head.fault ??= 'the Transfer-Encoding is not `chunked`';
+      else unsound('the Transfer-Encoding is not `chunked`');
       bit = TRANSFER_ENCODING;
       break;
   }
-  if ((seen & bit) !== 0) head.fault ??= `the header ${name} is there twice`;
+  if ((seen & bit) !== 0) unsound(`the header ${name} is there twice`);
   seen |= bit;
+}
+
+function unsound(text: string): void {
+  head.fault ??= { code: 'validation_failed', text };
+}
+
+function tooLarge(text: string): void {
+  head.fault ??= { code: 'headers_too_large', text };
 }
 
 // Ours: 8 characters that tell processes apart, then a count. Ten times cheaper than a random one for each request.
@@ -102,6 +118,6 @@ const PROCESS = Math.floor(Math.random() * 36 ** 8)
   .padStart(8, '0');
 let minted = 0;
 
-function mintRequestId(): string {
+export function mintRequestId(): string {
   return `${PROCESS}-${(minted++).toString(36)}`;
 }

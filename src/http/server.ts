@@ -1,11 +1,7 @@
-// The HTTP server of a front: uWebSockets.js with the table of routes behind the door.
-// Several fronts listen on one port (SO_REUSEPORT); the kernel shares connections out among them.
+// The HTTP server of a front: a transport (transport/transport.ts) with the table of routes behind the door.
 // Invariant: every handler goes through `safe`, so nothing that happens in one can end the process; every request that was
 // taken is answered, at the latest when the sweep finds it (500), or its client has left.
-// Pipelining: uWS takes the next request of a connection only when the last one is answered, and closes the connection on a
-// client that does not wait. So no answer can go to another request; a client that pipelines sends again.
 // Drain: stop accepting, answer what comes with `Connection: close`, and close what is left once nobody asks any more.
-import uWS, { type HttpRequest, type HttpResponse, type TemplatedApp, type us_listen_socket } from 'uWebSockets.js';
 import type { Config } from '../config.ts';
 import { ServiceError } from '../errors.ts';
 import { DRAIN_QUIET_MS, READ_WAIT_MS_MAX, REQUEST_SWEEP_MS } from '../limits.ts';
@@ -16,16 +12,20 @@ import type { RequestLimiter } from '../registry/request-limit.ts';
 import type { Slabs } from '../slabs.ts';
 import { Authenticator } from './authenticate.ts';
 import { Door } from './door.ts';
-import { type Exchange, type ExchangeHost, safe } from './exchange.ts';
+import { type Exchange, type ExchangeHost, errorBody, JSON_TYPE, safe } from './exchange.ts';
+import { mintRequestId } from './head.ts';
 import { InFlight } from './in-flight.ts';
 import { KeyUses } from './key-uses.ts';
 import { LoadShedding, type ShedReason } from './load-shedding.ts';
 import { BodyBudget } from './read-body.ts';
 import { Entry } from './request.ts';
 import type { Method, Parts, Route } from './route.ts';
+import { VERBS } from './transport/router.ts';
+import type { Handler, Transport, TransportRequest, Unreadable } from './transport/transport.ts';
 import { Turns } from './turns.ts';
 
 export type ServerOptions = Omit<Parts, 'metrics'> & {
+  transport: Transport;
   config: Pick<
     Config,
     'host' | 'port' | 'metricsPort' | 'eventBytesMax' | 'batchBytesMax' | 'bodyBytesMax' | 'queryTimeoutSeconds'
@@ -43,35 +43,18 @@ export type ServerOptions = Omit<Parts, 'metrics'> & {
   log: Log;
 };
 
-/** uWS's number for each way to write a method; the table of routes uses the first four. */
-const VERBS = {
-  GET: 'get',
-  POST: 'post',
-  PATCH: 'patch',
-  DELETE: 'del',
-  HEAD: 'head',
-  PUT: 'put',
-  OPTIONS: 'options',
-} as const;
-type Verb = keyof typeof VERBS;
-
 /** Queries of one request run after another at worst twice; the rest is waiting for writes and margin. */
 const ANSWER_MARGIN_MS = 10_000;
 const DRAIN_POLL_MS = 20;
 
-// The header that names uWebSockets and its version tells an attacker more than a caller.
-(uWS as unknown as { _cfg(code: string): void })._cfg('999999990007');
-
 export class Server {
   readonly #options: ServerOptions;
-  readonly #app: TemplatedApp;
+  readonly #transport: Transport;
   readonly #host: ExchangeHost;
   readonly #door: Door;
   readonly #keyUses: KeyUses;
   readonly #answerMsMax: number;
-  #socket: us_listen_socket | undefined;
   #sweep: NodeJS.Timeout | undefined;
-  #connections = 0;
   #lastRequestMs = 0;
 
   constructor(options: ServerOptions) {
@@ -101,17 +84,14 @@ export class Server {
       shedding,
       turns,
     });
-    this.#app = uWS.App();
-    // biome-ignore lint/suspicious/useIterableCallbackReturn: no array's filter, but uWS telling of connections, +1 and -1
-    this.#app.filter((_res, change) => {
-      this.#connections += change as number;
-    });
+    this.#transport = options.transport;
+    this.#transport.onUnreadable = answerUnreadable(options.metrics);
     this.#register(options.routes);
   }
 
   /** Open connections, for tests and metrics. */
   get connections(): number {
-    return this.#connections;
+    return this.#transport.connections;
   }
 
   /** Resolves with the port. Rejects where the address cannot be had. */
@@ -120,26 +100,17 @@ export class Server {
     this.#keyUses.start();
     this.#sweep = setInterval(() => this.#failForgotten(), REQUEST_SWEEP_MS);
     this.#sweep.unref();
-    return new Promise((resolve, reject) => {
-      this.#app.listen(host, port, (socket) => {
-        if (!socket)
-          return reject(new Error(`cannot listen on ${host}:${port}: the address is not ours or the port is taken`));
-        this.#socket = socket;
-        resolve(uWS.us_socket_local_port(socket));
-      });
-    });
+    return this.#transport.listen(host, port);
   }
 
   /** Resolves when what was accepted is answered and every connection is closed. */
   async drain(): Promise<void> {
-    if (this.#socket !== undefined) uWS.us_listen_socket_close(this.#socket);
-    this.#socket = undefined;
+    this.#transport.stopListening();
     this.#host.draining = true;
     this.#lastRequestMs = performance.now();
-    while (this.#connections > 0 && !this.#isQuiet())
-      await new Promise((resolve) => setTimeout(resolve, DRAIN_POLL_MS));
+    while (this.connections > 0 && !this.#isQuiet()) await new Promise((resolve) => setTimeout(resolve, DRAIN_POLL_MS));
     clearInterval(this.#sweep);
-    this.#app.close();
+    this.#transport.close();
     await this.#keyUses.stop();
   }
 
@@ -155,11 +126,11 @@ export class Server {
       methods.set(route.method, route);
       byPath.set(route.path, methods);
     }
-    for (const [path, methods] of byPath) this.#registerPath(path.replaceAll(/\{(\w+)\}/g, ':$1'), methods);
+    for (const [path, methods] of byPath) this.#registerPath(path, methods);
     const unknown = this.#safe((exchange, req) =>
       this.#door.refuse(exchange, req, new ServiceError('not_found', 'No such path.')),
     );
-    this.#app.any('/*', unknown);
+    this.#transport.onUnknown(unknown);
   }
 
   #registerPath(pattern: string, methods: Map<Method, Route>): void {
@@ -168,19 +139,19 @@ export class Server {
       const error = new ServiceError('method_not_allowed', `This path takes ${allow}.`);
       this.#door.refuse(exchange, req, error, { Allow: allow });
     });
-    for (const [verb, name] of Object.entries(VERBS) as [Verb, (typeof VERBS)[Verb]][]) {
+    for (const verb of VERBS) {
       const route = methods.get((verb === 'HEAD' ? 'GET' : verb) as Method);
-      this.#app[name](pattern, route === undefined ? other : this.#handler(route));
+      this.#transport.on(verb, pattern, route === undefined ? other : this.#handler(route));
     }
-    this.#app.any(pattern, other);
+    this.#transport.onOther(pattern, other);
   }
 
-  #handler(route: Route): (res: HttpResponse, req: HttpRequest) => void {
+  #handler(route: Route): Handler {
     const entry = new Entry(route, this.#options.config);
     return this.#safe((exchange, req) => this.#door.enter(entry, exchange, req));
   }
 
-  #safe(handle: (exchange: Exchange, req: HttpRequest) => void | Promise<void>) {
+  #safe(handle: (exchange: Exchange, req: TransportRequest) => void | Promise<void>): Handler {
     return safe(this.#host, handle);
   }
 
@@ -191,6 +162,26 @@ export class Server {
       if (exchange.startedMs + exchange.patienceMs < before) exchange.fail(new Error('no answer in time'));
     }
   }
+}
+
+/** Answers what no handler sees, in the form of every error, and counts it. */
+function answerUnreadable(metrics: Metrics): Unreadable {
+  const codes = {
+    400: 'validation_failed',
+    405: 'method_not_allowed',
+    408: 'request_timeout',
+    431: 'headers_too_large',
+  } as const;
+  return (status, fault) => {
+    metrics.inc('gatehouse_requests_total', { route: 'unknown', status: String(status) });
+    const requestId = mintRequestId();
+    const error = new ServiceError(codes[status], `The request is not sound: ${fault}.`);
+    const allow = status === 405 ? [`Allow: ${[...VERBS].sort().join(', ')}`] : [];
+    return {
+      headers: [`X-Request-Id: ${requestId}`, `Content-Type: ${JSON_TYPE}`, ...allow],
+      body: errorBody(error, requestId, undefined),
+    };
+  };
 }
 
 function allowed(methods: Map<Method, Route>): string {

@@ -1,16 +1,15 @@
 // The door: the order of checks, what each refusal says, what every answer has, what a failing handler comes to, the drain.
-import t from 'tap';
 import type { ServerOptions } from '../../src/http/server.ts';
 import { SLICE_MS, Turns } from '../../src/http/turns.ts';
 import { Metrics } from '../../src/metrics.ts';
 import { Slabs } from '../../src/slabs.ts';
-import { EXPIRED, get, KEYS, method, post, startServer, until, waiting } from '../support/door.ts';
+import { EXPIRED, get, KEYS, method, onEach, post, startServer, until, waiting } from '../support/door.ts';
 import { pause, RawConnection, rawExchange } from '../support/raw-http.ts';
 
 const codeOf = (body: string) => (JSON.parse(body) as { error: { code: string } }).error.code;
 
-t.test('a handler that throws, rejects or answers nonsense is answered 500, and the process lives', async (t) => {
-  const { port } = await startServer(t);
+onEach('a handler that throws, rejects or answers nonsense is answered 500, and the process lives', async (t, on) => {
+  const { port } = await startServer(t, { on });
   for (const how of ['throws', 'rejects', 'throws-nothing', 'bad-header', 'bad-body']) {
     const { answers } = await rawExchange(port, [post('/fail/x', JSON.stringify({ how }))]);
     t.equal(answers[0]?.status, 500, how);
@@ -23,8 +22,8 @@ t.test('a handler that throws, rejects or answers nonsense is answered 500, and 
   t.equal(answers[0]?.status, 200, 'and the next request is served');
 });
 
-t.test('a handler that answers late is heard; one whose client has left is not, and nothing breaks', async (t) => {
-  const { port, server } = await startServer(t);
+onEach('a handler that answers late is heard; one whose client has left is not, and nothing breaks', async (t, on) => {
+  const { port, server } = await startServer(t, { on });
   const connection = await RawConnection.open(port);
   connection.write(post('/fail/x', '{"how":"late-1"}'));
   await until(() => waiting.has('late-1'));
@@ -47,7 +46,7 @@ t.test('a handler that answers late is heard; one whose client has left is not, 
   connection.destroy();
 });
 
-t.test('a handler that never answers is answered for', async (t) => {
+onEach('a handler that never answers is answered for', async (t, on) => {
   const config = {
     host: '127.0.0.1',
     port: 0,
@@ -57,7 +56,7 @@ t.test('a handler that never answers is answered for', async (t) => {
     bodyBytesMax: 1000,
     queryTimeoutSeconds: -5.9,
   };
-  const { port } = await startServer(t, { config } as unknown as Partial<ServerOptions>);
+  const { port } = await startServer(t, { on, config } as unknown as Partial<ServerOptions>);
   const connection = await RawConnection.open(port);
   connection.write(post('/fail/x', '{"how":"never"}'));
   const [answer] = await connection.waitForAnswers(1);
@@ -68,9 +67,9 @@ t.test('a handler that never answers is answered for', async (t) => {
   connection.destroy();
 });
 
-t.test('checks come in the order that the contract gives', async (t) => {
+onEach('checks come in the order that the contract gives', async (t, on) => {
   let limit: true | { retryAfterSeconds: number } = true;
-  const { port } = await startServer(t, { limiter: { admit: () => limit } });
+  const { port } = await startServer(t, { on, limiter: { admit: () => limit } });
   const status = async (request: string) => {
     const { answers } = await rawExchange(port, [request]);
     return [answers[0]?.status, answers[0]?.status === 200 ? '' : codeOf(answers[0]!.body)];
@@ -94,10 +93,10 @@ t.test('checks come in the order that the contract gives', async (t) => {
   t.same(await status(post('/things', '{}')), [400, 'validation_failed'], 'then the schema');
 });
 
-t.test('401 is the same whatever is wrong with the key; 403, 405, 429 and 503 say what to do', async (t) => {
+onEach('401 is the same whatever is wrong with the key; 403, 405, 429 and 503 say what to do', async (t, on) => {
   const admit = () => ({ retryAfterSeconds: 3.4 });
-  const limited = await startServer(t, { limiter: { admit } });
-  const { port } = await startServer(t);
+  const limited = await startServer(t, { on, limiter: { admit } });
+  const { port } = await startServer(t, { on });
   const same = new Set<string>();
   const bearers = [
     'Bearer',
@@ -143,8 +142,8 @@ t.test('401 is the same whatever is wrong with the key; 403, 405, 429 and 503 sa
   });
 });
 
-t.test('every answer names its request, says how to be read, and is not kept', async (t) => {
-  const { port } = await startServer(t);
+onEach('every answer names its request, says how to be read, and is not kept', async (t, on) => {
+  const { port } = await startServer(t, { on });
   const mine = (await rawExchange(port, [get('/open', { headers: 'X-Request-Id: My.Own_id-1\r\n' })])).answers[0]!;
   t.equal(mine.headers.get('x-request-id'), 'My.Own_id-1');
   t.match(Object.fromEntries(mine.headers), {
@@ -166,8 +165,8 @@ t.test('every answer names its request, says how to be read, and is not kept', a
   t.equal(ids.size, 6, 'each its own');
 });
 
-t.test('HEAD answers like GET without its body, and the connection goes on', async (t) => {
-  const { port } = await startServer(t);
+onEach('HEAD answers like GET without its body, and the connection goes on', async (t, on) => {
+  const { port } = await startServer(t, { on });
   for (const [path, key, status] of [
     ['/open', undefined, 200],
     ['/things', KEYS.read, 200],
@@ -198,8 +197,8 @@ t.test('HEAD answers like GET without its body, and the connection goes on', asy
   t.notMatch(text.toLowerCase(), /content-length|content-type/, '204 has no body and says so');
 });
 
-t.test('paths are matched whole; their parameters are decoded', async (t) => {
-  const { port } = await startServer(t);
+onEach('paths are matched whole; their parameters are decoded', async (t, on) => {
+  const { port } = await startServer(t, { on });
   const answer = async (path: string) => (await rawExchange(port, [get(path, { key: KEYS.read })])).answers[0]!;
   t.equal((await answer('/things/a%2Fb%20c')).body, '{"id":"a/b c"}');
   t.equal((await answer('/things/%zz')).body, '{"id":"%zz"}', 'a broken escape is a name like any other');
@@ -218,8 +217,8 @@ t.test('paths are matched whole; their parameters are decoded', async (t) => {
   }
 });
 
-t.test('an Idempotency-Key is heeded where it means something, and refused where it would mislead', async (t) => {
-  const { port } = await startServer(t);
+onEach('an Idempotency-Key is heeded where it means something, and refused where it would mislead', async (t, on) => {
+  const { port } = await startServer(t, { on });
   const send = async (path: string, key: string) =>
     (await rawExchange(port, [post(path, '{"name":"a"}', { key: KEYS.admin, headers: `Idempotency-Key: ${key}\r\n` })]))
       .answers[0]!;
@@ -231,9 +230,9 @@ t.test('an Idempotency-Key is heeded where it means something, and refused where
   t.equal((await send('/things/a/echo', 'k')).status, 200, 'ignored elsewhere');
 });
 
-t.test('requests are counted by route and status, never by what the caller wrote', async (t) => {
+onEach('requests are counted by route and status, never by what the caller wrote', async (t, on) => {
   const metrics = new Metrics({ processName: 'test' });
-  const { port } = await startServer(t, { metrics });
+  const { port } = await startServer(t, { on, metrics });
   await rawExchange(port, [get('/things/secret-name', { key: KEYS.read })]);
   await rawExchange(port, [get('/secret-path')]);
   await rawExchange(port, [post('/things/a/echo', 'x'.repeat(100_001))]);
@@ -244,8 +243,8 @@ t.test('requests are counted by route and status, never by what the caller wrote
   t.notMatch(text, 'secret');
 });
 
-t.test('a draining server takes nothing new, answers what it has, and closes', async (t) => {
-  const { port, server } = await startServer(t);
+onEach('a draining server takes nothing new, answers what it has, and closes', async (t, on) => {
+  const { port, server } = await startServer(t, { on });
   const busy = await RawConnection.open(port);
   busy.write(post('/fail/x', '{"how":"draining"}'));
   const idle = await RawConnection.open(port);
@@ -266,43 +265,51 @@ t.test('a draining server takes nothing new, answers what it has, and closes', a
   t.equal(server.connections, 0);
 });
 
-t.test('a submission for which there is no time is refused before its body; what else comes is served', async (t) => {
-  let full = true;
-  const metrics = new Metrics({ processName: 'test' });
-  const { port } = await startServer(t, { backlogFull: () => full, metrics });
-  const connection = await RawConnection.open(port);
-  const head = (headers = '') => post('/things/x/echo', '', { length: 60_000, headers });
-  connection.write(head('X-Request-Id: r-1\r\n'));
-  const [refusal] = await connection.waitForAnswers(1);
-  t.match(refusal, { status: 503, headers: new Map([['x-request-id', 'r-1']]) });
-  t.match(Number(refusal!.headers.get('retry-after')), 1);
-  t.same(JSON.parse(refusal!.body), {
-    error: {
-      code: 'unavailable',
-      message: 'The backlog is full; nothing was recorded.',
-      request_id: 'r-1',
-      recorded: false,
-    },
-  });
-  connection.write(`${'x'.repeat(60_000)}${get('/things', { key: KEYS.read })}`);
-  t.equal((await connection.waitForAnswers(2))[1]?.status, 200, 'its body flows past, and a read is served');
-  connection.write(post('/things', '{"name":"a"}'));
-  t.equal((await connection.waitForAnswers(3))[2]?.status, 201, 'so is a write of the registry');
-  connection.write(post('/things/x/echo', '{}', { key: 'nobody' }));
-  t.equal((await connection.waitForAnswers(4))[3]?.status, 401, 'who may not is told that first');
-  full = false;
-  connection.write(post('/things/x/echo', '{"a":1}'));
-  t.equal((await connection.waitForAnswers(5))[4]?.body, '{"a":1}');
-  const text = await metrics.text();
-  t.match(text, /gatehouse_shed_requests_total\{[^}]*reason="backlog"[^}]*\} 1\n/);
-  t.match(text, /gatehouse_submissions_in_hand\{[^}]*\} 0\n/, 'and nothing is left in hand');
-  connection.destroy();
-});
+onEach(
+  'a submission for which there is no time is refused before its body; what else comes is served',
+  async (t, on) => {
+    let full = true;
+    const metrics = new Metrics({ processName: 'test' });
+    const { port } = await startServer(t, { on, backlogFull: () => full, metrics });
+    const connection = await RawConnection.open(port);
+    const head = (headers = '') => post('/things/x/echo', '', { length: 60_000, headers });
+    connection.write(head('X-Request-Id: r-1\r\n'));
+    const [refusal] = await connection.waitForAnswers(1);
+    t.match(refusal, { status: 503, headers: new Map([['x-request-id', 'r-1']]) });
+    t.match(Number(refusal!.headers.get('retry-after')), 1);
+    t.same(JSON.parse(refusal!.body), {
+      error: {
+        code: 'unavailable',
+        message: 'The backlog is full; nothing was recorded.',
+        request_id: 'r-1',
+        recorded: false,
+      },
+    });
+    t.equal(refusal!.headers.get('connection'), 'close', 'who still has a large body to send is asked to close');
+    connection.write('x'.repeat(60_000));
+    if (on === 'node') await connection.waitForClose();
+    connection.destroy();
+    const other = await RawConnection.open(port);
+    other.write(get('/things', { key: KEYS.read }));
+    t.equal((await other.waitForAnswers(1))[0]?.status, 200, 'a read is served');
+    other.write(post('/things', '{"name":"a"}'));
+    t.equal((await other.waitForAnswers(2))[1]?.status, 201, 'so is a write of the registry');
+    other.write(post('/things/x/echo', '{}', { key: 'nobody' }));
+    t.equal((await other.waitForAnswers(3))[2]?.status, 401, 'who may not is told that first');
+    full = false;
+    other.write(post('/things/x/echo', '{"a":1}'));
+    t.equal((await other.waitForAnswers(4))[3]?.body, '{"a":1}');
+    const text = await metrics.text();
+    t.match(text, /gatehouse_shed_requests_total\{[^}]*reason="backlog"[^}]*\} 1\n/);
+    t.match(text, /gatehouse_submissions_in_hand\{[^}]*\} 0\n/, 'and nothing is left in hand');
+    other.destroy();
+  },
+);
 
-t.test('the memory of a body goes back to the pool however its request ends', async (t) => {
+onEach('the memory of a body goes back to the pool however its request ends', async (t, on) => {
   const slabs = new Slabs();
   let full = false;
-  const { port, server } = await startServer(t, { slabs, backlogFull: () => full });
+  const { port, server } = await startServer(t, { on, slabs, backlogFull: () => full });
   const text = JSON.stringify({ name: 'n'.repeat(1_500) });
   const status = async (...pieces: string[]) =>
     (
@@ -341,33 +348,36 @@ t.test('the memory of a body goes back to the pool however its request ends', as
   goesBack('a client that leaves in the midst of it');
 });
 
-t.test('work that has to wait for its turn is done in it, and is not begun for a client who has left', async (t) => {
-  const slabs = new Slabs();
-  let [nowMs, ends] = [0, [] as (() => void)[]];
-  const turns = new Turns({ now: () => nowMs, afterTurn: (callback) => ends.push(callback) });
-  const { port, server } = await startServer(t, { slabs, turns });
-  turns.beganMs(nowMs);
-  nowMs += SLICE_MS; // the turn has done its slice
-  const [stays, leaves] = [await RawConnection.open(port), await RawConnection.open(port)];
-  leaves.write(post('/things/x/echo', '{"who":"leaves"}'));
-  await until(() => turns.waiting > 0);
-  stays.write(post('/things/x/echo', '{"who":"stays"}'));
-  const registry = await rawExchange(port, [post('/things', '{"name":"a"}')]);
-  t.equal(registry.answers[0]?.status, 201, 'what is no submission does not wait');
-  leaves.destroy();
-  await until(() => server.connections === 1);
-  const kept = slabs.kept;
-  while (turns.waiting > 0) for (const end of ends.splice(0)) end();
-  t.equal((await stays.waitForAnswers(1))[0]?.body, '{"who":"stays"}');
-  t.equal(slabs.kept, kept + 2 * 1024, 'and the memory of both bodies goes back');
-  stays.destroy();
-});
+onEach(
+  'work that has to wait for its turn is done in it, and is not begun for a client who has left',
+  async (t, on) => {
+    const slabs = new Slabs();
+    let [nowMs, ends] = [0, [] as (() => void)[]];
+    const turns = new Turns({ now: () => nowMs, afterTurn: (callback) => ends.push(callback) });
+    const { port, server } = await startServer(t, { on, slabs, turns });
+    turns.beganMs(nowMs);
+    nowMs += SLICE_MS; // the turn has done its slice
+    const [stays, leaves] = [await RawConnection.open(port), await RawConnection.open(port)];
+    leaves.write(post('/things/x/echo', '{"who":"leaves"}'));
+    await until(() => turns.waiting > 0);
+    stays.write(post('/things/x/echo', '{"who":"stays"}'));
+    const registry = await rawExchange(port, [post('/things', '{"name":"a"}')]);
+    t.equal(registry.answers[0]?.status, 201, 'what is no submission does not wait');
+    leaves.destroy();
+    await until(() => server.connections === 1);
+    const kept = slabs.kept;
+    while (turns.waiting > 0) for (const end of ends.splice(0)) end();
+    t.equal((await stays.waitForAnswers(1))[0]?.body, '{"who":"stays"}');
+    t.equal(slabs.kept, kept + 2 * 1024, 'and the memory of both bodies goes back');
+    stays.destroy();
+  },
+);
 
-t.test('a body that is there before it is known whose it is goes back, too', async (t) => {
+onEach('a body that is there before it is known whose it is goes back, too', async (t, on) => {
   const slabs = new Slabs();
   let decide: (() => void) | undefined;
   const cache = { principal: () => new Promise<null>((resolve) => (decide = () => resolve(null))) };
-  const { port } = await startServer(t, { slabs, cache });
+  const { port } = await startServer(t, { on, slabs, cache });
   const connection = await RawConnection.open(port);
   connection.write(post('/things', '{"name":"a"}'));
   await until(() => decide !== undefined);

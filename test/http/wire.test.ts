@@ -1,18 +1,18 @@
 // The door over raw sockets: framing, heads, bodies, pipelining, damage of any kind, clients that idle or drip.
 import { spawn } from 'node:child_process';
-import t from 'tap';
+import tap from 'tap';
 import { BodyBudget } from '../../src/http/read-body.ts';
-import { get, KEYS, method, post, refusedAndLast, startServer, until, waiting } from '../support/door.ts';
+import { get, KEYS, method, onEach, post, refusedAndLast, startServer, until, waiting } from '../support/door.ts';
 import { pause, RawConnection, rawExchange } from '../support/raw-http.ts';
 import { randomFrom, SEED } from '../support/seed.ts';
 
 /** Requests with random damage; 100,000 were run once by hand. */
 const FUZZED = 2_000;
 
-t.test(
+onEach(
   'framing that can be read in two ways is refused, the connection closed, and nothing behind it executed',
-  async (t) => {
-    const { port } = await startServer(t);
+  async (t, on) => {
+    const { port } = await startServer(t, { on });
     const smuggled = get('/open');
     const head = `POST /things HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${KEYS.write}\r\n`;
     const refused: [string, string][] = [
@@ -76,7 +76,9 @@ t.test(
       // To HEAD nothing but headers may be said, and uWS would go on behind them: its connection is closed without a word.
       const isHead = bytes.startsWith('HEAD');
       t.equal(answers.length, isHead ? 0 : 1, `${what}: one answer at most`);
-      if (!isHead) t.match(String(answers[0]?.status), /^(400|505)$/, what);
+      // HTTP/1.0 is served by the server of Node.js: this one has no key.
+      if (!isHead)
+        t.match(String(answers[0]?.status), on === 'node' && what === 'HTTP/1.0' ? '401' : /^(400|505)$/, what);
       t.notMatch(text, '"open"', `${what}: what follows is not executed`);
     }
     for (const value of ['chunked', 'Chunked', '\tchunked ']) {
@@ -88,11 +90,11 @@ t.test(
   },
 );
 
-t.test('a head that uWebSockets.js cannot read, or that is too long, harms nobody', async (t) => {
-  const { port } = await startServer(t);
+onEach('a head that uWebSockets.js cannot read, or that is too long, harms nobody', async (t, on) => {
+  const { port } = await startServer(t, { on });
   const big = `X-Big: ${'x'.repeat(64 * 1024)}\r\n`;
   const whole = await rawExchange(port, [get('/open', { headers: big }) + get('/open')], { answers: 2 });
-  t.same([whole.answers.length, whole.answers[0]?.status, whole.closed], [1, 400, true], '64 KiB in one packet');
+  t.same([whole.answers.length, whole.answers[0]?.status, whole.closed], [1, 431, true], '64 KiB in one packet');
   const split = await rawExchange(port, [get('/open', { headers: big }).slice(0, 40_000), 20, big], { answers: 1 });
   t.match([split.answers[0]?.status, split.closed], [431, true], '64 KiB in several');
   t.equal(
@@ -116,8 +118,8 @@ t.test('a head that uWebSockets.js cannot read, or that is too long, harms nobod
   t.equal((await rawExchange(port, [get('/open')])).answers[0]?.status, 200, 'the server goes on');
 });
 
-t.test('no bytes whatsoever end the process, or are answered as a failure of ours', async (t) => {
-  const { port } = await startServer(t);
+onEach('no bytes whatsoever end the process, or are answered as a failure of ours', async (t, on) => {
+  const { port } = await startServer(t, { on });
   const seed = SEED;
   const random = randomFrom(seed);
   const sound = [
@@ -145,8 +147,8 @@ t.test('no bytes whatsoever end the process, or are answered as a failure of our
   t.equal((await rawExchange(port, [get('/open')])).answers[0]?.status, 200);
 });
 
-t.test('bodies arrive whole, in any pieces, or not at all', async (t) => {
-  const { port, server } = await startServer(t);
+onEach('bodies arrive whole, in any pieces, or not at all', async (t, on) => {
+  const { port, server } = await startServer(t, { on });
   const body = JSON.stringify({ text: 'x'.repeat(50_000) });
   const inPieces = post('/things/a/echo', body)
     .match(/[\s\S]{1,7001}/g)!
@@ -173,8 +175,8 @@ t.test('bodies arrive whole, in any pieces, or not at all', async (t) => {
   t.equal((await rawExchange(port, [get('/open')])).answers[0]?.status, 200, 'one that is cut off bothers nobody');
 });
 
-t.test('a body over its limit is refused as soon as that is known, and its client can read that', async (t) => {
-  const { port } = await startServer(t);
+onEach('a body over its limit is refused as soon as that is known, and its client can read that', async (t, on) => {
+  const { port } = await startServer(t, { on });
   const early = await rawExchange(port, [post('/things', '', { length: 3_000 })]);
   t.match(early.answers[0], refusedAndLast(413), 'at its Content-Length, before a byte of it');
   const chunked = post('/things', '').replace('Content-Length: 0', 'Transfer-Encoding: chunked');
@@ -197,8 +199,8 @@ t.test('a body over its limit is refused as soon as that is known, and its clien
   t.match(unread.answers[0], refusedAndLast(403), 'an early answer to a large body asks to close, too');
 });
 
-t.test('bodies that nobody asked for are dropped, and the next request is read in its place', async (t) => {
-  const { port } = await startServer(t);
+onEach('bodies that nobody asked for are dropped, and the next request is read in its place', async (t, on) => {
+  const { port } = await startServer(t, { on });
   const withBody = get('/open', { headers: 'Content-Length: 5\r\n' });
   t.same(
     (await rawExchange(port, [`${withBody}abcde${get('/open')}`], { answers: 2 })).answers.map((a) => a.status),
@@ -219,7 +221,7 @@ t.test('bodies that nobody asked for are dropped, and the next request is read i
   );
 });
 
-t.test('bytes held for bodies are bounded over the whole process', async (t) => {
+tap.test('bytes held for bodies are bounded over the whole process', async (t) => {
   const budget = new BodyBudget(10);
   t.ok(budget.take(6));
   t.notOk(budget.take(5));
@@ -228,8 +230,8 @@ t.test('bytes held for bodies are bounded over the whole process', async (t) => 
   t.equal(budget.held, 0);
 });
 
-t.test('a content type is JSON or refused', async (t) => {
-  const { port } = await startServer(t);
+onEach('a content type is JSON or refused', async (t, on) => {
+  const { port } = await startServer(t, { on });
   const status = async (type: string) =>
     (await rawExchange(port, [post('/things', '{"name":"a"}', { headers: type })])).answers[0]?.status;
   for (const type of [
@@ -253,8 +255,8 @@ t.test('a content type is JSON or refused', async (t) => {
   }
 });
 
-t.test('an answer never goes to another request', async (t) => {
-  const { port } = await startServer(t);
+onEach('an answer never goes to another request', async (t, on) => {
+  const { port } = await startServer(t, { on });
   const three = [1, 2, 3].map((n) => get('/open', { headers: `X-Request-Id: r${n}\r\n` })).join('');
   const inOrder = await rawExchange(port, [three], { answers: 3 });
   t.same(
@@ -268,14 +270,24 @@ t.test('an answer never goes to another request', async (t) => {
   );
   const connection = await RawConnection.open(port);
   connection.write(mixed.join(''));
-  await connection.waitForClose();
-  t.equal(
-    connection.answers.length,
-    0,
-    'one that must be waited for: the connection of a client that does not wait is closed',
-  );
-  t.notOk(waiting.has('pipelined-2'), 'and what came behind it is not executed');
-  waiting.get('pipelined-1')?.resolve('{}');
+  if (on === 'uws') {
+    await connection.waitForClose();
+    t.equal(
+      connection.answers.length,
+      0,
+      'must be waited for: the connection of a client that does not wait is closed',
+    );
+    t.notOk(waiting.has('pipelined-2'), 'and what came behind it is not executed');
+    waiting.get('pipelined-1')?.resolve('{}');
+  } else {
+    await until(() => waiting.has('pipelined-3'));
+    for (const n of [3, 2, 1]) waiting.get(`pipelined-${n}`)!.resolve(`{"n":${n}}`);
+    const answers = await connection.waitForAnswers(3);
+    const seen = answers.map(({ headers, body }) => `${headers.get('x-request-id')} ${body}`);
+    t.same(seen, ['r1 {"n":1}', 'r2 {"n":2}', 'r3 {"n":3}'], 'must be waited for: in the order of the requests');
+    connection.destroy();
+  }
+  waiting.clear();
 
   const patient = await RawConnection.open(port);
   for (let n = 1; n <= 50; n++) {
@@ -291,8 +303,8 @@ t.test('an answer never goes to another request', async (t) => {
   patient.destroy();
 });
 
-t.test('10,000 idle connections cost little and keep nobody from being served', async (t) => {
-  const { port, server } = await startServer(t);
+onEach('10,000 idle connections cost little and keep nobody from being served', async (t, on) => {
+  const { port, server } = await startServer(t, { on });
   // A process of its own, since each end of a connection is a file descriptor.
   const script = `const net=require('node:net');let open=0,next=0;const go=()=>{if(next>=10000)return;next++;
     const s=net.connect(${port},'127.0.0.1',()=>{open++;go();if(open===10000)console.log('open')});s.on('error',()=>go())};
@@ -315,8 +327,8 @@ t.test('10,000 idle connections cost little and keep nobody from being served', 
   t.ok(user + system < 1_000_000, `served at once: ${(user + system) / 1_000} ms of CPU`);
 });
 
-t.test('a client that sends a byte a second is let go, and so is one that says nothing', async (t) => {
-  const { port } = await startServer(t);
+onEach('a client that sends a byte a second is let go, and so is one that says nothing', async (t, on) => {
+  const { port } = await startServer(t, { on });
   const dripping = await RawConnection.open(port);
   dripping.write(post('/things', '', { length: 1_000 }));
   const silent = await RawConnection.open(port);

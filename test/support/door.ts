@@ -1,13 +1,17 @@
-// A door for tests: the server on the real uWebSockets.js with a few tiny routes behind it. Nothing here needs an engine.
+// A door for tests: the server on a real transport with a few tiny routes behind it. Nothing here needs an engine.
+// Tests that name no transport run on uWebSockets.js where it loads; `onEach` runs a test on every one there is.
 // Three keys, one of each scope, and one that has expired; handlers that fail in every way there is, or wait for the test.
 import { createHash } from 'node:crypto';
-import type { Test } from 'tap';
+import tap, { type Test } from 'tap';
 import Type from 'typebox';
 import type { Scope } from '../../schemas/common.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { oneOf, paging } from '../../src/http/query.ts';
 import { eventBody, jsonBody, type Route, route } from '../../src/http/route.ts';
 import { Server, type ServerOptions } from '../../src/http/server.ts';
+import { NodeTransport } from '../../src/http/transport/node-http.ts';
+import type { Transport } from '../../src/http/transport/transport.ts';
+import { loadUws, UwsTransport } from '../../src/http/transport/uws.ts';
 import { createLog } from '../../src/log.ts';
 import { Metrics } from '../../src/metrics.ts';
 import { Slabs } from '../../src/slabs.ts';
@@ -115,8 +119,20 @@ function fail(how: string) {
   });
 }
 
-export async function startServer(t: Test, more: Partial<ServerOptions> = {}) {
+export type TransportName = Transport['name'];
+/** Those that load here: everywhere the one of Node.js, on the platforms that it has a binary for uWebSockets.js. */
+export const TRANSPORTS: TransportName[] = await loadUws().then(
+  (): TransportName[] => ['uws', 'node'],
+  (): TransportName[] => ['node'],
+);
+
+async function makeTransport(name: TransportName): Promise<Transport> {
+  return name === 'node' ? new NodeTransport({ sharePort: false }) : new UwsTransport(await loadUws());
+}
+
+export async function startServer(t: Test, more: Partial<ServerOptions> & { on?: TransportName } = {}) {
   const server = new Server({
+    transport: await makeTransport(more.on ?? TRANSPORTS[0]!),
     config: {
       host: '127.0.0.1',
       port: 0,
@@ -159,4 +175,9 @@ export async function until(done: () => boolean, timeoutMs = 60_000): Promise<vo
     if (performance.now() > deadline) throw new Error(`waited ${timeoutMs} ms`);
     await pause(2);
   }
+}
+
+/** A test for each transport that loads here. */
+export function onEach(name: string, run: (t: Test, on: TransportName) => Promise<void>): void {
+  for (const on of TRANSPORTS) tap.test(`${name} (${on})`, (t) => run(t, on));
 }
