@@ -30,7 +30,7 @@ export const Agent = Type.Object({
   name: Type.String(),
   description: Type.Optional(Type.String()),
   framework: Type.Optional(Type.Enum([...FRAMEWORKS])),
-  metadata: Type.Record(Type.String(), Type.String()),
+  metadata: Metadata,
   status: Type.Enum([...STATUSES]),
   created_at: ResponseTime,
   updated_at: ResponseTime,

@@ -2,7 +2,7 @@
 import Type from 'typebox';
 import { CHANNELS, MAIL_TRANSPORTS, Name, ResponseTime, SEVERITIES, STATUSES, TRIGGERS } from './common.ts';
 
-const Conditions = Type.Object(
+export const AlertConditions = Type.Object(
   { agent_id: Type.Optional(Type.String()), severity: Type.Optional(Type.Enum([...SEVERITIES])) },
   { additionalProperties: false },
 );
@@ -14,7 +14,7 @@ export const AlertCreate = Type.Object(
     trigger: Type.Enum([...TRIGGERS]),
     channel: Type.Enum([...CHANNELS]),
     target: Type.String({ minLength: 1, maxLength: 2048 }),
-    conditions: Type.Optional(Conditions),
+    conditions: Type.Optional(AlertConditions),
     agent_id: Type.Optional(Type.Union([Type.String(), Type.Null()])),
     throttle_seconds: Type.Optional(ThrottleSeconds),
     status: Type.Optional(Type.Enum([...STATUSES])),
@@ -29,7 +29,7 @@ export const AlertPatch = Type.Object(
     trigger: Type.Optional(Type.Enum([...TRIGGERS])),
     channel: Type.Optional(Type.Enum([...CHANNELS])),
     target: Type.Optional(Type.String({ minLength: 1, maxLength: 2048 })),
-    conditions: Type.Optional(Conditions),
+    conditions: Type.Optional(AlertConditions),
     agent_id: Type.Optional(Type.Union([Type.String(), Type.Null()])),
     throttle_seconds: Type.Optional(ThrottleSeconds),
     status: Type.Optional(Type.Enum([...STATUSES])),
@@ -48,7 +48,7 @@ export const Alert = Type.Object({
       'How mails of this alert go: `smtp` by the mail server of GATEHOUSE_SMTP_URL, `outbox` without one: as files in the data folder. Null for other channels',
   }),
   target: Type.String(),
-  conditions: Conditions,
+  conditions: AlertConditions,
   /** `null` when the alert applies to all agents; else equal to `conditions.agent_id`. */
   agent_id: Type.Union([Type.String(), Type.Null()]),
   throttle_seconds: ThrottleSeconds,
@@ -59,6 +59,6 @@ export const Alert = Type.Object({
 export type Alert = Type.Static<typeof Alert>;
 
 /** A webhook's signing secret `whsec_…` is shown in the answer that created the alert, and never again. */
-export const AlertCreated = Type.Intersect([Alert, Type.Object({ secret: Type.Optional(Type.String()) })]);
+export const AlertCreated = Type.Object({ ...Alert.properties, secret: Type.Optional(Type.String()) });
 /** As it is kept. How mails go is a setting, and so no part of it. */
 export type AlertRecord = Omit<Alert, 'transport'> & { secret?: string };

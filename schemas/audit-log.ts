@@ -38,6 +38,14 @@ export const AuditLog = Type.Object({
 });
 export type AuditLog = Type.Static<typeof AuditLog>;
 
+/** The one list that is not called `items` (spec 4.14). */
+export const AuditLogPage = Type.Object({
+  logs: Type.Array(AuditLog),
+  total: Type.Integer({ minimum: 0 }),
+  limit: Type.Integer(),
+  offset: Type.Integer(),
+});
+
 /** Agent that an entry of the audit log tells of and with which it is erased; the column `about_agent` says the same. */
 export function agentOf(
   entry: { action: string; actor: string; resource_type: string; resource_id: string },

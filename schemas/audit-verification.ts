@@ -7,6 +7,20 @@ export type FaultKind = (typeof FAULT_KINDS)[number];
 
 const Nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
 
+export const AuditFault = Type.Object({
+  chain: Type.String({ description: '`registry`, or `events-<partition>`' }),
+  position: Nullable(Type.Integer({ description: 'Number of the entry in its chain, from 1; null: it has none' })),
+  entry_id: Nullable(Type.String({ description: 'Id of the audit log entry, where it is known' })),
+  kind: Type.Enum([...FAULT_KINDS]),
+  at: ResponseTime,
+});
+
+export const AuditChainHead = Type.Object({
+  chain: Type.String(),
+  entries: Type.Integer({ description: 'Number of the last entry' }),
+  head: Type.String({ description: 'Hash there, hex' }),
+});
+
 export const AuditVerification = Type.Object({
   valid: Type.Boolean({ description: 'Nothing was found to be changed, moved, added or removed' }),
   chained: Type.Integer({
@@ -32,22 +46,8 @@ export const AuditVerification = Type.Object({
   }),
   unsettled: Type.Integer({ description: 'Rows that were still on their way into the chain' }),
   faults: Type.Integer({ description: 'How many faults were found' }),
-  first_invalid: Nullable(
-    Type.Object({
-      chain: Type.String({ description: '`registry`, or `events-<partition>`' }),
-      position: Nullable(Type.Integer({ description: 'Number of the entry in its chain, from 1; null: it has none' })),
-      entry_id: Nullable(Type.String({ description: 'Id of the audit log entry, where it is known' })),
-      kind: Type.Enum([...FAULT_KINDS]),
-      at: ResponseTime,
-    }),
-  ),
-  chains: Type.Array(
-    Type.Object({
-      chain: Type.String(),
-      entries: Type.Integer({ description: 'Number of the last entry' }),
-      head: Type.String({ description: 'Hash there, hex' }),
-    }),
-  ),
+  first_invalid: Nullable(AuditFault),
+  chains: Type.Array(AuditChainHead),
   truncated: Type.Boolean({ description: 'It took too long: the rest is to be asked for, from `continue_from`' }),
   continue_from: Nullable(ResponseTime),
 });

@@ -90,4 +90,4 @@ export const Trace = Type.Object({
 });
 export type Trace = Type.Static<typeof Trace>;
 /** One trace with its events in time order; a trace longer than `events` says so in `event_count`. */
-export const TraceWithEvents = Type.Intersect([Trace, Type.Object({ events: Type.Array(Event) })]);
+export const TraceWithEvents = Type.Object({ ...Trace.properties, events: Type.Array(Event) });

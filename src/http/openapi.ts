@@ -1,89 +1,103 @@
 // Describes the API (OpenAPI 3.1) from the table of routes and the schemas that validate it, so that it cannot say anything
 // else than what is done (GET /v1/openapi.json, decisions 9). Made once, when a server starts.
-// A schema that has a name stands under `components` and is referred to wherever it occurs, inside others too.
-import Type, { type TSchema } from 'typebox';
-import { Account, AccountPatch } from '../../schemas/account.ts';
-import { Agent, AgentCreate, AgentPatch } from '../../schemas/agent.ts';
-import { Alert, AlertCreate, AlertCreated, AlertPatch } from '../../schemas/alert.ts';
-import { Anomaly } from '../../schemas/anomaly.ts';
-import { ApiKey, ApiKeyCreate, ApiKeyCreated } from '../../schemas/api-key.ts';
-import { AuditLog } from '../../schemas/audit-log.ts';
-import { ErrorBody, ErrorDetail } from '../../schemas/error.ts';
-import {
-  Batch,
-  BatchResult,
-  Event,
-  EventError,
-  PolicyMatch,
-  PolicyResult,
-  Submission,
-  Trace,
-  TraceWithEvents,
-} from '../../schemas/event.ts';
-import { Policy, PolicyCreate, PolicyPatch } from '../../schemas/policy.ts';
+// Schemas and their names: openapi-schemas.ts.
+import Type from 'typebox';
+import { exampleId } from '../../schemas/described.ts';
+import { ErrorBody } from '../../schemas/error.ts';
 import { readAsset } from '../assets.ts';
 import { ERRORS, type ErrorCode } from '../errors.ts';
+import { componentSchemas, describedSchema } from './openapi-schemas.ts';
 import { type Route, route } from './route.ts';
-
-const NAMED: Record<string, TSchema> = {
-  Account,
-  AccountPatch,
-  Agent,
-  AgentCreate,
-  AgentPatch,
-  Submission,
-  Batch,
-  Event,
-  EventError,
-  BatchResult,
-  PolicyResult,
-  PolicyMatch,
-  Trace,
-  TraceWithEvents,
-  Policy,
-  PolicyCreate,
-  PolicyPatch,
-  Alert,
-  AlertCreate,
-  AlertCreated,
-  AlertPatch,
-  Anomaly,
-  AuditLog,
-  ApiKey,
-  ApiKeyCreate,
-  ApiKeyCreated,
-  ErrorBody,
-  ErrorDetail,
-};
-const NAMES = new Map(Object.entries(NAMED).map(([name, schema]) => [JSON.stringify(schema), name]));
 
 const IDEMPOTENCY_KEY = {
   name: 'Idempotency-Key',
   in: 'header',
-  description: 'The first answer is kept for 24 h and given again to a retry with the same key and body',
+  description:
+    'Any text of 1 to 255 printable ASCII characters, of your making. The first answer is kept for 24 h and given again, byte for byte, to a retry with the same key and body.',
   schema: { type: 'string', pattern: '^[\\x20-\\x7e]{1,255}$' },
+  example: 'conversation-1-part-1',
 };
 const REQUEST_ID = {
   name: 'X-Request-Id',
   in: 'header',
   description:
-    "Comes back on the answer, and stands in errors, logs and audit entries; left out or of another form: the service's own",
-  schema: { type: 'string', pattern: '^[A-Za-z0-9._-]{1,128}$' },
+    "Names the request: 1 to 128 letters, digits, `.`, `_` or `-`. It comes back on the answer, and stands in errors, logs and audit entries. Left out or of another form: the service's own.",
+  schema: { type: 'string' },
+  example: 'checkout-7f3a',
 };
-const INCOMPLETE_HEADER = {
-  description: '`true` where writes acknowledged before this read may be missing from it',
-  schema: { type: 'string', const: 'true' },
+const HEADERS = {
+  RequestId: {
+    description: 'Names this request: yours, or the one that the service made. Give it when you ask about an answer.',
+    schema: { type: 'string' },
+    example: 'checkout-7f3a',
+  },
+  Incomplete: {
+    description:
+      '`true` where writes acknowledged before this read may be missing from it. Absent: nothing is missing.',
+    schema: { type: 'string', const: 'true' },
+    example: 'true',
+  },
+  RetryAfter: {
+    description: 'Whole seconds after which to come back.',
+    schema: { type: 'integer', minimum: 1 },
+    example: 1,
+  },
+  WwwAuthenticate: {
+    description: 'The scheme to authenticate with.',
+    schema: { type: 'string', const: 'Bearer' },
+    example: 'Bearer',
+  },
 };
-const REQUEST_ID_HEADER = { description: 'Names this request', schema: { type: 'string' } };
+
+/** What an `{id}` of a path is, by the segment before it. */
+const PATH_IDS: Record<string, [prefix: string, what: string]> = {
+  agents: ['agt', 'the agent'],
+  events: ['evt', 'the event'],
+  policies: ['pol', 'the policy'],
+  alerts: ['alr', 'the alert'],
+  deliveries: ['dlv', 'the delivery'],
+  approvals: ['apr', 'the approval'],
+  'api-keys': ['key', 'the API key'],
+};
+
+const TAGS: Record<string, string> = {
+  Agents: 'The AI systems that are watched.',
+  Events: 'What agents do. Each event is judged by the policies before its answer, and kept.',
+  Traces: 'Events that share a `trace_id`, over all agents.',
+  Policies: 'Rules that block, ask a person, alert or record.',
+  Alerts: 'Who is told of which signals, and what became of each notification.',
+  Approvals: 'Pending events that wait for a decision.',
+  Anomalies: 'Unusual behaviour, flagged without configuration.',
+  'Audit log': 'Who did what, in hash chains that can be verified.',
+  'API keys': 'Keys of the account.',
+  Account: 'The account of the key.',
+  Operations: 'For those who run the service.',
+};
+
+const ABOUT = `Gatehouse monitors, governs and audits AI agents.
+
+**Keys.** Send \`Authorization: Bearer <key>\`. \`x-required-scope\` says which scope an operation needs; a key of a scope may do what the
+scopes below it may: \`read\`, \`write\`, \`admin\`.
+
+**Times** are UTC in answers; requests may use any ISO 8601 date-time with an offset or \`Z\`.
+
+**Errors** have one body, \`Error\`. \`x-error-codes\` of an answer lists its codes.
+
+**Lists** show what was acknowledged before they began. If that took too long they say \`Gatehouse-Incomplete: true\`.`;
+
+const Described = Type.Object(
+  { openapi: Type.String({ description: 'Version of the form that the description has.', examples: ['3.1.0'] }) },
+  { additionalProperties: true, description: 'An OpenAPI document.' },
+);
 
 export type OpenApiDocument = {
   openapi: string;
   info: object;
   servers: object[];
   security: object[];
-  tags: { name: string }[];
+  tags: { name: string; description?: string }[];
   paths: Record<string, Record<string, object>>;
-  components: { schemas: Record<string, object>; securitySchemes: object; parameters: object };
+  components: { schemas: Record<string, object>; securitySchemes: object; parameters: object; headers: object };
 };
 
 export function openApiRoute(others: readonly Route[]): Route {
@@ -96,7 +110,7 @@ export function openApiRoute(others: readonly Route[]): Route {
       id: 'getOpenApi',
       tag: 'Operations',
       summary: 'This description',
-      answers: { 200: { description: 'OpenAPI 3.1', schema: Type.Object({}) } },
+      answers: { 200: { description: 'OpenAPI 3.1', schema: Described } },
     },
     handle: () => ({ status: 200, body }),
   });
@@ -114,23 +128,30 @@ export function describeApi(routes: readonly Route[]): OpenApiDocument {
   const { version } = JSON.parse(readAsset('package.json')) as { version: string };
   return {
     openapi: '3.1.0',
-    info: { title: 'Gatehouse', version, license: { name: 'Apache-2.0', identifier: 'Apache-2.0' } },
-    servers: [{ url: '/' }],
+    info: {
+      title: 'Gatehouse',
+      version,
+      description: ABOUT,
+      license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+    },
+    servers: [{ url: '/', description: 'The service that this was asked of' }],
     security: [{ apiKey: [] }],
-    tags: [...new Set(routes.map((one) => one.operation.tag))].map((name) => ({ name })),
+    tags: [...new Set(routes.map((one) => one.operation.tag))].map((name) => ({
+      name,
+      ...(TAGS[name] === undefined ? {} : { description: TAGS[name] }),
+    })),
     paths,
     components: {
-      schemas: Object.fromEntries(
-        Object.entries(NAMED).map(([name, schema]) => [name, referring(plain(schema), false)]),
-      ),
+      schemas: componentSchemas(),
       securitySchemes: {
         apiKey: {
           type: 'http',
           scheme: 'bearer',
-          description: 'An API key; its scope is read, write or admin, each including the ones before',
+          description: 'An API key; its scope is `read`, `write` or `admin`, each including the ones before.',
         },
       },
       parameters: { IdempotencyKey: IDEMPOTENCY_KEY, RequestId: REQUEST_ID },
+      headers: HEADERS,
     },
   };
 }
@@ -141,14 +162,14 @@ function operation(one: Route): object {
   for (const [status, answer] of Object.entries(answers)) {
     const type = answer.contentType ?? 'application/json';
     const media = answer.schema && {
-      schema: referring(plain(answer.schema), true),
+      schema: describedSchema(answer.schema),
       ...(answer.example ? { example: answer.example } : {}),
     };
     responses[status] = {
       description: answer.description,
       headers: {
-        'X-Request-Id': REQUEST_ID_HEADER,
-        ...(canBeIncomplete ? { 'Gatehouse-Incomplete': INCOMPLETE_HEADER } : {}),
+        'X-Request-Id': header('RequestId'),
+        ...(canBeIncomplete ? { 'Gatehouse-Incomplete': header('Incomplete') } : {}),
       },
       ...(media ? { content: { [type]: media } } : {}),
     };
@@ -165,18 +186,22 @@ function operation(one: Route): object {
   };
 }
 
+function header(name: keyof typeof HEADERS): object {
+  return { $ref: `#/components/headers/${name}` };
+}
+
 function parameters(one: Route): object[] {
-  const inPath = [...one.path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
+  const inPath = [...one.path.matchAll(/([^/]+)\/\{(\w+)\}/g)].map(([, collection, name]) => ({
     name,
     in: 'path',
     required: true,
-    schema: { type: 'string' },
+    ...pathParameter(collection!, name!),
   }));
   const inQuery = Object.entries(one.query ?? {}).map(([name, { description, schema }]) => ({
     name,
     in: 'query',
     description,
-    schema,
+    schema: describedSchema(schema),
   }));
   const inHeader = [
     { $ref: '#/components/parameters/RequestId' },
@@ -185,8 +210,22 @@ function parameters(one: Route): object[] {
   return [...inPath, ...inQuery, ...inHeader];
 }
 
+function pathParameter(collection: string, name: string): object {
+  const schema = { type: 'string' };
+  if (name === 'trace_id') {
+    return { description: 'The `trace_id` that the events share, percent-encoded.', schema, example: 'conversation-1' };
+  }
+  const [prefix, what] = PATH_IDS[collection] ?? [];
+  if (prefix === undefined) return { schema };
+  return {
+    description: `Id of ${what}, \`${prefix}_…\`. Any other text is unknown: 404.`,
+    schema,
+    example: exampleId(prefix),
+  };
+}
+
 function requestBody(one: Route, example: unknown): object {
-  const schema = referring(plain(one.body!.schema), true);
+  const schema = describedSchema(one.body!.schema);
   return { required: true, content: { 'application/json': { schema, ...(example === undefined ? {} : { example }) } } };
 }
 
@@ -216,32 +255,15 @@ function errorResponses(codes: Set<ErrorCode>, canBeIncomplete: boolean): Record
 }
 
 function errorResponse(status: number, codes: ErrorCode[], canBeIncomplete: boolean): object {
-  const headers: Record<string, object> = { 'X-Request-Id': REQUEST_ID_HEADER };
-  if (status === 401) headers['WWW-Authenticate'] = { schema: { type: 'string', const: 'Bearer' } };
-  if (status === 429 || status === 503)
-    headers['Retry-After'] = { description: 'Seconds', schema: { type: 'integer', minimum: 1 } };
-  if (status === 404 && canBeIncomplete) headers['Gatehouse-Incomplete'] = INCOMPLETE_HEADER;
   return {
     description: codes.map((code) => `\`${code}\`: ${ERRORS[code].when}`).join('; '),
-    headers,
-    content: { 'application/json': { schema: { $ref: '#/components/schemas/ErrorBody' } } },
+    headers: {
+      'X-Request-Id': header('RequestId'),
+      ...(status === 401 ? { 'WWW-Authenticate': header('WwwAuthenticate') } : {}),
+      ...(status === 429 || status === 503 ? { 'Retry-After': header('RetryAfter') } : {}),
+      ...(status === 404 && canBeIncomplete ? { 'Gatehouse-Incomplete': header('Incomplete') } : {}),
+    },
+    content: { 'application/json': { schema: describedSchema(ErrorBody) } },
+    'x-error-codes': codes,
   };
-}
-
-/** Without what typebox keeps for itself. */
-function plain(schema: TSchema): unknown {
-  return JSON.parse(JSON.stringify(schema));
-}
-
-/** The same schema with `$ref` in the place of each named one; `whole`: it may be a named one itself. */
-function referring(schema: unknown, whole: boolean): object {
-  return refer(schema, whole) as object;
-}
-
-function refer(value: unknown, whole: boolean): unknown {
-  if (Array.isArray(value)) return value.map((item) => refer(item, true));
-  if (typeof value !== 'object' || value === null) return value;
-  const name = whole ? NAMES.get(JSON.stringify(value)) : undefined;
-  if (name !== undefined) return { $ref: `#/components/schemas/${name}` };
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, refer(item, true)]));
 }

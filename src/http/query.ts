@@ -2,7 +2,6 @@
 // a misspelt filter never silently shows more than was asked for.
 // Refused with 400 `validation_failed`, the parameter named: unknown or repeated ones, broken percent escapes, values out of
 // range. `from` after `to` is no error: no event satisfies both, so the list is empty.
-import type { TSchema } from 'typebox';
 import type { ErrorDetail } from '../../schemas/error.ts';
 import { parseTime } from '../../schemas/time.ts';
 import { validationFailed } from '../validation.ts';
@@ -155,8 +154,3 @@ export function paging(range: { default: number; maximum: number }) {
 
 export const RESOURCE_PAGE = { default: 20, maximum: 100 };
 export const RECORD_PAGE = { default: 50, maximum: 500 };
-
-/** For the API's description. */
-export function querySchema(parameter: Parameter<unknown>): TSchema {
-  return parameter.schema as TSchema;
-}

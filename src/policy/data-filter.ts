@@ -2,8 +2,9 @@
 // decoded, and the keys of all objects (a secret must not slip through as a key; on 9,218 recorded events this changed no
 // count), or what the paths in `fields` lead to. With `redact` the stored copy has the matches replaced; see redact.ts.
 // Blocks with `block` among its actions; `alert` alone tells and lets pass.
+import { DETECTOR_NAMES, type DetectorName } from '../../schemas/policy-conditions.ts';
 import { PATTERNS_MAX } from '../limits.ts';
-import { DETECTOR_NAMES, DETECTORS, type DetectorName } from './detectors.ts';
+import { DETECTORS } from './detectors.ts';
 import { readPattern } from './operands.ts';
 import { type Path, parsePath } from './path.ts';
 import { below, type Mistakes } from './policy-error.ts';

@@ -5,23 +5,11 @@
 // touch further letters or digits, and numbers must pass their checksum or carry their usual separators.
 // All are linear: every search moves forwards, a failed try costs a bounded number of characters. No expression here has
 // nested or adjacent unbounded repeats.
+import type { DetectorName } from '../../schemas/policy-conditions.ts';
 import type { Find } from './find.ts';
 import { findEmail, findInternationalPhone, findIpv4, findIpv6, findLocalPhone } from './find-contacts.ts';
 import { findCard, findIban, findSsn } from './find-numbers.ts';
 import { findIssuedKey, findJwt, findNamedKey, findPrivateKey } from './find-secrets.ts';
-
-export const DETECTOR_NAMES = [
-  'email',
-  'phone',
-  'credit_card',
-  'iban',
-  'ssn',
-  'ip_address',
-  'api_key',
-  'jwt',
-  'private_key',
-] as const;
-export type DetectorName = (typeof DETECTOR_NAMES)[number];
 
 /** Several ways to find are apart, so that each goes over a text once, however much the others find. */
 export type Detector = { name: DetectorName; literal: string | null; candidate: string; finds: readonly Find[] };

@@ -2,8 +2,9 @@
 import fc from 'fast-check';
 import { RE2JS } from 're2js';
 import t from 'tap';
+import { DETECTOR_NAMES, type DetectorName } from '../../schemas/policy-conditions.ts';
 import { Budget } from '../../src/policy/budget.ts';
-import { DETECTOR_NAMES, DETECTORS, type DetectorName } from '../../src/policy/detectors.ts';
+import { DETECTORS } from '../../src/policy/detectors.ts';
 import { decide, judge, RuleSet } from '../../src/policy/engine.ts';
 import { redactPayload } from '../../src/policy/redact.ts';
 import { SEED } from '../support/seed.ts';

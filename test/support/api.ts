@@ -1,8 +1,8 @@
-// Calls the API of a service under test and holds every answer against the service's own description (OpenAPI).
-// An answer with a status, a header or a shape that the description does not have is a failed test, wherever it happens.
-import { Ajv2020 } from 'ajv/dist/2020.js';
+// Calls the API of a service under test and holds every answer, and every request that it took, against the service's own
+// description (OpenAPI). An answer with a status, a header or a field that the description does not have is a failed test,
+// wherever it happens, and so is a request that the service takes and the description would refuse.
 import type { Test } from 'tap';
-import { parseTime } from '../../schemas/time.ts';
+import { escaped, OpenApiChecker } from './openapi.ts';
 import { pause } from './raw-http.ts';
 
 export type Answer = {
@@ -21,9 +21,16 @@ export type CallOptions = {
   mayBeAway?: boolean;
 };
 
-type Document = {
-  paths: Record<string, Record<string, { responses: Record<string, { content?: Record<string, object> }> }>>;
+type Body = { content?: Record<string, object> };
+type Operation = {
+  parameters: { $ref?: string; name?: string; in?: string; schema?: object }[];
+  requestBody?: Body;
+  responses: Record<string, Body & { headers?: Record<string, object> }>;
 };
+type Document = { paths: Record<string, Record<string, Operation>> };
+
+/** Headers of answers that mean something to callers; the others are those of every HTTP server. */
+const OURS = /^(x-request-id|retry-after|www-authenticate|allow|etag|link|ratelimit.*|gatehouse-.*)$/;
 
 /** A machine on which everything takes its time is not what these tests are about; `bench -- fresh-reads` is. */
 const BEHIND_MS_MAX = 90_000;
@@ -33,8 +40,10 @@ export class Api {
   readonly url: string;
   readonly #t: Test;
   readonly #key: string;
-  readonly #ajv: Ajv2020;
   #document: Document | undefined;
+  /** Of what the service takes, and, with every object closed, of what it answers. */
+  #requests: OpenApiChecker | undefined;
+  #answers: OpenApiChecker | undefined;
   /** `POST /v1/agents 201` for each kind of answer that was seen. */
   readonly seen = new Set<string>();
 
@@ -42,14 +51,14 @@ export class Api {
     this.#t = t;
     this.url = service.url;
     this.#key = service.key;
-    this.#ajv = new Ajv2020({ strict: false, allErrors: true });
-    this.#ajv.addFormat('date-time', (text) => parseTime(text) !== null);
   }
 
   /** The same service, another key. */
   as(key: string): Api {
     const other = new Api(this.#t, { url: this.url, key });
-    if (this.#document !== undefined) other.#know(this.#document);
+    other.#document = this.#document;
+    other.#requests = this.#requests;
+    other.#answers = this.#answers;
     return other;
   }
 
@@ -61,7 +70,8 @@ export class Api {
 
   #know(document: Document): void {
     this.#document = document;
-    this.#ajv.addSchema({ $id: 'api', ...document });
+    this.#requests = new OpenApiChecker(document);
+    this.#answers = new OpenApiChecker(document, { closed: true });
   }
 
   /**
@@ -72,7 +82,7 @@ export class Api {
     const deadline = performance.now() + BEHIND_MS_MAX;
     for (;;) {
       const answer = await this.#send(method, path, options);
-      if (this.#document !== undefined) this.#check(method, path, answer);
+      if (this.#document !== undefined) this.#check(method, path, options.body, answer);
       const isBehind = answer.headers.has('gatehouse-incomplete');
       const isAway = answer.status === 503 && answer.json?.error?.recorded !== 'unknown' && options.mayBeAway !== true;
       if ((!isBehind && !isAway) || performance.now() > deadline) return answer;
@@ -114,37 +124,69 @@ export class Api {
     return { status: response.status, headers: response.headers, text, json: isJson ? JSON.parse(text) : undefined };
   }
 
-  #check(method: string, path: string, answer: Answer): void {
-    const pathname = path.split('?')[0]!;
-    const template = this.#templateOf(pathname, method.toLowerCase());
+  #check(method: string, path: string, body: unknown, answer: Answer): void {
+    const [pathname, query] = path.split('?') as [string, string?];
+    const verb = method.toLowerCase();
+    const template = this.#templateOf(pathname, verb);
     if (template === undefined) return; // an unknown path, or a method that the path does not have
     const name = `${method} ${template} ${answer.status}`;
     this.seen.add(name);
-    const described = this.#document!.paths[template]![method.toLowerCase()]!.responses[answer.status];
+    const operation = this.#document!.paths[template]![verb]!;
+    const described = operation.responses[answer.status];
     if (described === undefined) {
       this.#t.fail(`${name} is not described`, { answer: answer.text.slice(0, 500) });
       return;
     }
-    if (answer.json === undefined) return;
-    const pointer = [
-      'paths',
-      template,
-      method.toLowerCase(),
-      'responses',
-      String(answer.status),
-      'content',
-      'application/json',
-      'schema',
-    ];
-    const check = this.#ajv.getSchema(
-      `api#/${pointer.map((step) => encodeURIComponent(step.replaceAll('~', '~0').replaceAll('/', '~1'))).join('/')}`,
-    );
-    if (!check) this.#t.fail(`${name} has no schema`);
-    else if (!check(answer.json))
-      this.#t.fail(`${name} is not as described`, {
-        errors: check.errors?.slice(0, 5),
-        answer: answer.text.slice(0, 500),
-      });
+    const pointer = `#/paths/${escaped(template)}/${verb}`;
+    this.#checkHeaders(name, described.headers ?? {}, answer);
+    if (answer.json !== undefined) {
+      const schema = `${pointer}/responses/${answer.status}/content/application~1json/schema`;
+      this.#fits(this.#answers!, schema, answer.json, `${name} is not as described`);
+    }
+    if (answer.status >= 300) return;
+    if (operation.requestBody !== undefined && body !== undefined) {
+      const schema = `${pointer}/requestBody/content/application~1json/schema`;
+      this.#fits(
+        this.#requests!,
+        schema,
+        taken(body, answer.json),
+        `${name}: the request that it took is not as described`,
+      );
+    }
+    this.#checkQuery(name, pointer, operation, new URLSearchParams(query ?? ''));
+  }
+
+  #fits(checker: OpenApiChecker, pointer: string, value: unknown, sentence: string): void {
+    const check = checker.schema(pointer);
+    if (check(value)) return;
+    this.#t.fail(sentence, { errors: check.errors?.slice(0, 5), value: JSON.stringify(value).slice(0, 500) });
+  }
+
+  #checkHeaders(name: string, described: Record<string, object>, { headers }: Answer): void {
+    const known = Object.keys(described).map((header) => header.toLowerCase());
+    for (const header of headers.keys()) {
+      if (OURS.test(header) && !known.includes(header)) this.#t.fail(`${name}: header ${header} is not described`);
+    }
+  }
+
+  #checkQuery(name: string, pointer: string, { parameters }: Operation, query: URLSearchParams): void {
+    for (const [key, text] of query) {
+      const index = parameters.findIndex((one) => one.in === 'query' && one.name === key);
+      if (index < 0) {
+        this.#t.fail(`${name}: parameter ${key} is not described`);
+        continue;
+      }
+      const { type } = parameters[index]!.schema as { type?: string };
+      // `+` that nobody escaped is read as a space, and as an offset's sign where a time is wanted.
+      const value =
+        type === 'integer' ? Number(text) : type === 'array' ? query.getAll(key) : text.replace(/ (?=\d\d:\d\d$)/, '+');
+      this.#fits(
+        this.#requests!,
+        `${pointer}/parameters/${index}/schema`,
+        value,
+        `${name}: ${key} is not as described`,
+      );
+    }
   }
 
   #templateOf(pathname: string, method: string): string | undefined {
@@ -157,4 +199,16 @@ export class Api {
       .sort((a, b) => a.split('{').length - b.split('{').length)
       .find((template) => method in this.#document!.paths[template]!);
   }
+}
+
+/** A body as it was taken: of a batch, without the elements that were refused one by one. */
+function taken(body: unknown, answer: unknown): unknown {
+  const text = Buffer.isBuffer(body) ? body.toString() : body;
+  const value = typeof text === 'string' ? (JSON.parse(text) as unknown) : JSON.parse(JSON.stringify(text));
+  const results = (answer as { results?: object[] } | undefined)?.results;
+  if (results === undefined) return value;
+  const sound = (events: unknown[]) => events.filter((_, i) => !('error' in results[i]!));
+  return Array.isArray(value)
+    ? sound(value)
+    : { ...(value as object), events: sound((value as { events: unknown[] }).events) };
 }

@@ -1,19 +1,10 @@
 // The audit log (spec 4.14, decisions 8): who did what, registry changes and submissions alike.
-
-import Type from 'typebox';
 import { listAuditLogs } from '../../../clickhouse/queries/list-audit-logs.ts';
-import { AUDIT_ACTIONS, AuditLog, RESOURCE_TYPES } from '../../../schemas/audit-log.ts';
+import { AUDIT_ACTIONS, AuditLogPage, RESOURCE_TYPES } from '../../../schemas/audit-log.ts';
 import { AuditVerification } from '../../../schemas/audit-verification.ts';
 import { oneOf, paging, RECORD_PAGE, text, time } from '../query.ts';
 import { allComplete, ask, json, markIncomplete } from '../reply.ts';
 import { type Route, route } from '../route.ts';
-
-const AuditLogPage = Type.Object({
-  logs: Type.Array(AuditLog),
-  total: Type.Integer({ minimum: 0 }),
-  limit: Type.Integer(),
-  offset: Type.Integer(),
-});
 
 /** An answer that takes longer looks like none. */
 const VERIFY_MS_MAX = 8_000;

@@ -1,12 +1,11 @@
 // For those who run the service (decisions 9): alive, ready, metrics. None needs a key; none tells anything about an account.
 // `/metrics` is left out here where it has a port of its own.
 import Type from 'typebox';
+import { ServiceStatus } from '../../../schemas/service-status.ts';
 import { ServiceError } from '../../errors.ts';
 import { METRICS_CONTENT_TYPE } from '../../metrics.ts';
 import { json } from '../reply.ts';
 import { type Route, route } from '../route.ts';
-
-const Status = Type.Object({ status: Type.String() });
 
 export const healthRoutes: Route[] = [
   route({
@@ -17,7 +16,7 @@ export const healthRoutes: Route[] = [
       id: 'getHealth',
       tag: 'Operations',
       summary: 'Does the process live?',
-      answers: { 200: { description: 'It does', schema: Status, example: { status: 'ok' } } },
+      answers: { 200: { description: 'It does', schema: ServiceStatus, example: { status: 'ok' } } },
     },
     handle: () => json(200, { status: 'ok' }),
   }),
@@ -29,7 +28,7 @@ export const healthRoutes: Route[] = [
       id: 'getReadiness',
       tag: 'Operations',
       summary: 'Do Redis and ClickHouse answer?',
-      answers: { 200: { description: 'They do', schema: Status, example: { status: 'ready' } } },
+      answers: { 200: { description: 'They do', schema: ServiceStatus, example: { status: 'ready' } } },
       errors: ['unavailable'],
     },
     async handle(_call, { health }) {

@@ -1,0 +1,298 @@
+// What `conditions` may hold, by the type of the policy, for the API's description (decisions 6.1; docs/policies.md).
+// These forms describe and do not validate. A policy is checked in two stages: its outer form (schemas/policy.ts), then its
+// meaning, by the policy engine when it compiles it. A union's mistakes come out of a validator as one heap of the mistakes of
+// all its members; the engine names the one key that is wrong, and says what to write instead.
+// Invariant: whatever the engine takes fits its form here. test/http/openapi.test.ts holds the two against each other.
+import Type, { type TSchema } from 'typebox';
+import type { PolicyType } from './common.ts';
+
+export const DETECTOR_NAMES = [
+  'email',
+  'phone',
+  'credit_card',
+  'iban',
+  'ssn',
+  'ip_address',
+  'api_key',
+  'jwt',
+  'private_key',
+] as const;
+export type DetectorName = (typeof DETECTOR_NAMES)[number];
+
+/** A schema that stands under this name among the components of the description. */
+export function component(name: string, description?: string): TSchema {
+  return Type.Unsafe({ $ref: `#/components/schemas/${name}`, ...(description === undefined ? {} : { description }) });
+}
+
+export const ConditionScalar = Type.Union([Type.String(), Type.Number(), Type.Boolean(), Type.Null()], {
+  description: 'A value that a field of an event can equal. Text is compared decoded and case-sensitive.',
+  examples: ['send_money'],
+});
+
+const Scalars = (description: string) => Type.Array(ConditionScalar, { minItems: 1, description });
+const Text = (description: string) => Type.String({ minLength: 1, description });
+
+/** One entry an operator of src/policy/match.ts. */
+export const ConditionOperators = Type.Object(
+  {
+    eq: Type.Optional(component('ConditionScalar', 'The field equals this.')),
+    ne: Type.Optional(
+      component('ConditionScalar', 'The field does not equal this. Holds where there is no such field.'),
+    ),
+    in: Type.Optional(Scalars('The field equals one of these.')),
+    not_in: Type.Optional(Scalars('The field equals none of these. Holds where there is no such field.')),
+    gt: Type.Optional(Type.Number({ description: 'The field is a number greater than this.' })),
+    gte: Type.Optional(Type.Number({ description: 'The field is a number greater than or equal to this.' })),
+    lt: Type.Optional(Type.Number({ description: 'The field is a number less than this.' })),
+    lte: Type.Optional(Type.Number({ description: 'The field is a number less than or equal to this.' })),
+    contains: Type.Optional(Text('The field, or a string inside it, contains this text.')),
+    starts_with: Type.Optional(Text('The field, or a string inside it, starts with this text.')),
+    ends_with: Type.Optional(Text('The field, or a string inside it, ends with this text.')),
+    matches: Type.Optional(
+      Text('The field, or a string inside it, matches this RE2 pattern, for example `(?i)refund`.'),
+    ),
+    exists: Type.Optional(
+      Type.Boolean({
+        description: 'true: the field is there. false: it is not; then no other operator may stand beside it.',
+      }),
+    ),
+  },
+  {
+    additionalProperties: false,
+    minProperties: 1,
+    description: 'Operators on one field. All of them must hold for one and the same value.',
+    examples: [{ gt: 1000, lte: 5000 }],
+  },
+);
+
+export const FieldCondition = Type.Union(
+  [ConditionScalar, Scalars('The field equals one of these.'), ConditionOperators],
+  {
+    description:
+      'What a field of the event must be: a value that it equals, a list of values of which it equals one, or operators. Where the path meets an array, any element will do.',
+    examples: ['send_money', ['send_money', 'pay'], { gt: 1000 }],
+  },
+);
+
+const subschema = (description: string) => component('PayloadSchema', description);
+const byName = (description: string) => ({
+  type: 'object',
+  additionalProperties: component('PayloadSchema'),
+  description,
+});
+const list = (description: string) => ({ type: 'array', minItems: 1, items: component('PayloadSchema'), description });
+const number = (description: string) => ({ type: 'number', description });
+const count = (description: string) => ({ type: 'integer', minimum: 0, description });
+const words = (description: string) => ({ type: 'array', items: { type: 'string' }, description });
+const TYPES = ['array', 'boolean', 'integer', 'null', 'number', 'object', 'string'];
+
+/** One entry a keyword of the subset in src/policy/payload-schema.ts. */
+const PAYLOAD_SCHEMA_KEYWORDS = {
+  type: {
+    anyOf: [
+      { type: 'string', enum: TYPES },
+      { type: 'array', minItems: 1, uniqueItems: true, items: { type: 'string', enum: TYPES } },
+    ],
+    description: 'Type of the value, or the types that it may have.',
+  },
+  enum: { type: 'array', items: {}, description: 'The value is one of these.' },
+  const: { description: 'The value is this.' },
+  multipleOf: { type: 'number', exclusiveMinimum: 0, description: 'A number is a multiple of this.' },
+  maximum: number('A number is at most this.'),
+  exclusiveMaximum: number('A number is less than this.'),
+  minimum: number('A number is at least this.'),
+  exclusiveMinimum: number('A number is greater than this.'),
+  maxLength: count('A string has at most so many characters.'),
+  minLength: count('A string has at least so many characters.'),
+  pattern: { type: 'string', description: 'A string matches this RE2 pattern somewhere.' },
+  maxItems: count('An array has at most so many items.'),
+  minItems: count('An array has at least so many items.'),
+  maxContains: count('At most so many items fit `contains`.'),
+  minContains: count('At least so many items fit `contains`.'),
+  maxProperties: count('An object has at most so many keys.'),
+  minProperties: count('An object has at least so many keys.'),
+  required: words('Keys that an object must have.'),
+  dependentRequired: {
+    type: 'object',
+    additionalProperties: { type: 'array', items: { type: 'string' } },
+    description: 'Keys that an object must have where it has another.',
+  },
+  properties: byName('Schemas of the values of an object, by key.'),
+  patternProperties: byName('Schemas of the values of an object, by an RE2 pattern of the key.'),
+  additionalProperties: subschema('Schema of all other values of an object; `false`: there are none.'),
+  propertyNames: subschema('Schema of the keys of an object.'),
+  unevaluatedProperties: subschema('Schema of the values that no other keyword has looked at.'),
+  dependentSchemas: byName('Schemas of the object where it has a key.'),
+  items: subschema('Schema of the items of an array, behind those of `prefixItems`.'),
+  prefixItems: list('Schemas of the first items of an array, in their order.'),
+  contains: subschema('Schema that at least one item of an array fits.'),
+  unevaluatedItems: subschema('Schema of the items that no other keyword has looked at.'),
+  allOf: list('All of these hold.'),
+  anyOf: list('At least one of these holds.'),
+  oneOf: list('Exactly one of these holds.'),
+  not: subschema('This does not hold.'),
+  if: subschema('Where this holds `then` must, else `else`.'),
+  // biome-ignore lint/suspicious/noThenProperty: JSON Schema's word
+  then: subschema('Must hold where `if` does.'),
+  else: subschema('Must hold where `if` does not.'),
+  title: { type: 'string', description: 'For readers alone.' },
+  description: { type: 'string', description: 'For readers alone.' },
+  $comment: { type: 'string', description: 'For readers alone.' },
+  default: { description: 'For readers alone: nothing is filled in.' },
+  examples: { type: 'array', items: {}, description: 'For readers alone.' },
+  deprecated: { type: 'boolean', description: 'For readers alone.' },
+  readOnly: { type: 'boolean', description: 'For readers alone.' },
+  writeOnly: { type: 'boolean', description: 'For readers alone.' },
+  $schema: {
+    type: 'string',
+    const: 'https://json-schema.org/draft/2020-12/schema',
+    description: 'The one dialect that is taken; may be left out.',
+  },
+};
+
+export const PayloadSchema = Type.Unsafe({
+  anyOf: [{ type: 'boolean' }, { type: 'object', additionalProperties: false, properties: PAYLOAD_SCHEMA_KEYWORDS }],
+  description:
+    'A JSON Schema (2020-12) for payloads, of a safe subset: no references, no `uniqueItems`, no `format`; at most 500 nodes and 10 levels.',
+  examples: [{ type: 'object', required: ['model'], properties: { model: { enum: ['gpt-4o', 'gpt-4o-mini'] } } }],
+});
+
+const Duration = (max: string, description: string) =>
+  Type.Union([Type.Integer({ minimum: 1 }), Type.String({ pattern: '^[1-9][0-9]{0,8}[smhd]$' })], {
+    description: `${description} Whole seconds, or a number with \`s\`, \`m\`, \`h\` or \`d\`: \`30s\`, \`5m\`, \`1h\`, \`1d\`. At most ${max}.`,
+    examples: ['1h', 60],
+  });
+const Texts = (description: string, max: number, items: TSchema) =>
+  Type.Array(items, { minItems: 1, maxItems: max, description });
+
+const OF_ALL = {
+  expression: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 4_096,
+      description:
+        'A CEL expression over `event` and `agent` that must be true, of type bool. One that fails on an event counts as a match, with `detail.reason` `expression_error`.',
+      examples: ['event.payload.amount > 1000.0 && agent.metadata.team != "finance"'],
+    }),
+  ),
+  payload_schema: Type.Optional(
+    component('PayloadSchema', 'Matches where the payload does **not** satisfy this schema.'),
+  ),
+};
+
+const OF_TYPE = {
+  block_action: {},
+  rate_limit: {
+    threshold: Type.Integer({
+      minimum: 1,
+      maximum: 1_000_000_000,
+      description: 'So many matching events may come in one window; the next one is over.',
+      examples: [100],
+    }),
+    window: Duration('1 day', 'Length of the sliding window, which ends with the event.'),
+    per: Type.Optional(
+      Type.String({
+        minLength: 1,
+        description:
+          'What is counted apart: `agent` (where it is left out), `account`, or a path into the event such as `payload.tool`.',
+        examples: ['payload.tool'],
+      }),
+    ),
+  },
+  data_filter: {
+    patterns: Type.Optional(
+      Texts(
+        'RE2 patterns to look for in strings. `patterns` or `detectors` must be there.',
+        50,
+        Type.String({ minLength: 1, maxLength: 512 }),
+      ),
+    ),
+    detectors: Type.Optional(
+      Texts(
+        'Kinds of personal data and secrets to look for. `patterns` or `detectors` must be there.',
+        DETECTOR_NAMES.length,
+        Type.Enum([...DETECTOR_NAMES]),
+      ),
+    ),
+    fields: Type.Optional(
+      Texts(
+        'Paths into the payload to look at, such as `payload.prompt`. Left out: every string of the payload, keys too.',
+        50,
+        Type.String({ minLength: 1 }),
+      ),
+    ),
+    redact: Type.Optional(
+      Type.Boolean({
+        description:
+          'true: what is kept of the event has `[redacted:NAME]` in the place of what was found; the answer alone still echoes the payload. Left out: false.',
+      }),
+    ),
+  },
+  require_approval: {
+    timeout: Type.Optional(Duration('30 days', 'For how long the event waits for a decision. Left out: `1h`.')),
+    on_timeout: Type.Optional(
+      Type.Enum(['deny', 'approve'], {
+        description: 'What becomes of the event if nobody decides in time. Left out: `deny`.',
+      }),
+    ),
+  },
+} satisfies Record<PolicyType, Record<string, TSchema>>;
+
+/** Keys of `conditions` that are no fields to match, by type; those of OF_ALL are reserved in every type. */
+export const RESERVED_KEYS = Object.fromEntries(
+  Object.entries(OF_TYPE).map(([type, keys]) => [type, [...Object.keys(keys), ...Object.keys(OF_ALL)]]),
+) as Record<PolicyType, string[]>;
+
+/**
+ * `additionalProperties` does not reach the keys that are named, but generators of types take it for all keys at once. That
+ * `patternProperties` says again what `payload_schema` is makes them write types that a policy fits.
+ */
+function conditionsOf(type: PolicyType, description: string, example: object): TSchema {
+  const others = new Set(Object.values(RESERVED_KEYS).flat());
+  for (const own of RESERVED_KEYS[type]) others.delete(own);
+  const fields = Type.Object({ ...OF_TYPE[type], ...OF_ALL });
+  return Type.Unsafe({
+    ...fields,
+    patternProperties: { '^payload_schema$': component('PayloadSchema') },
+    propertyNames: { not: { enum: [...others] } },
+    additionalProperties: component('FieldCondition'),
+    description: `${description} Every further key is a field to match, and all must hold: \`type\`, \`trace_id\`, \`agent_id\`, a path such as \`payload.arguments.amount\`, or a bare name, which is looked up in the payload (\`tool\` is \`payload.tool\`). A word that another type reserves is refused as a bare name; write \`payload.timeout\`.`,
+    examples: [example],
+  });
+}
+
+/** By the name under which each stands in the description. */
+export const CONDITIONS: Record<PolicyType, { name: string; schema: TSchema }> = {
+  block_action: {
+    name: 'BlockActionConditions',
+    schema: conditionsOf('block_action', 'Matches the events whose fields match. `{}` matches every event.', {
+      type: 'tool_call',
+      tool: ['send_money', 'pay'],
+      'payload.arguments.amount': { gt: 1000 },
+    }),
+  },
+  rate_limit: {
+    name: 'RateLimitConditions',
+    schema: conditionsOf(
+      'rate_limit',
+      'Matches the event that is number `threshold` + 1 or later in a window that ends with it, over all processes.',
+      { threshold: 100, window: '1h', per: 'payload.tool', type: 'tool_call' },
+    ),
+  },
+  data_filter: {
+    name: 'DataFilterConditions',
+    schema: conditionsOf('data_filter', 'Matches where some string of the payload matches a pattern or a detector.', {
+      detectors: ['email', 'api_key'],
+      redact: true,
+    }),
+  },
+  require_approval: {
+    name: 'RequireApprovalConditions',
+    schema: conditionsOf('require_approval', 'Matches the events whose fields match; the outcome is `pending`.', {
+      type: 'tool_call',
+      tool: 'refund',
+      timeout: '15m',
+      on_timeout: 'deny',
+    }),
+  },
+};

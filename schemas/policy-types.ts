@@ -1,0 +1,160 @@
+// Policies and matches as unions by type, for the API's description: each type has its own `conditions` and `detail`.
+// Made from the plain forms in policy.ts and event.ts, which validate; a field that is added there is a field of each type here.
+// Why two forms: see policy-conditions.ts.
+import Type, { type TProperties, type TSchema } from 'typebox';
+import { POLICY_TYPES, type PolicyType } from './common.ts';
+import { PolicyMatch } from './event.ts';
+import { Policy, PolicyCreate, PolicyPatch } from './policy.ts';
+import { CONDITIONS, component, DETECTOR_NAMES } from './policy-conditions.ts';
+
+const NAMES: Record<PolicyType, string> = {
+  block_action: 'BlockAction',
+  rate_limit: 'RateLimit',
+  data_filter: 'DataFilter',
+  require_approval: 'RequireApproval',
+};
+
+const NotEvaluated = (reasons: string[], description: string) =>
+  Type.Optional(Type.Enum(reasons, { description: `${description} Left out: it was evaluated.` }));
+
+const ConditionsDetail = Type.Object(
+  {
+    reason: NotEvaluated(
+      ['expression_error', 'budget', 'error'],
+      'Why the policy counts as matched although it could not be evaluated: its expression failed on the event, the work that one event may cost was used up, or a mistake of ours.',
+    ),
+  },
+  { description: 'What a match says beyond its policy, where the conditions alone decide.', examples: [{}] },
+);
+
+const RateLimitDetail = Type.Object(
+  {
+    threshold: Type.Integer({ description: 'Events that may come in one window.', examples: [100] }),
+    window_seconds: Type.Integer({ description: 'Length of the window in seconds.', examples: [3600] }),
+    per: Type.String({
+      description: '`agent`, `account`, or the path that is counted apart.',
+      examples: ['payload.tool'],
+    }),
+    value: Type.Optional(
+      Type.String({
+        description:
+          'The value at the path `per` whose counter is over, cut at 100 characters. Left out where `per` is no path, the event has no such field, or a data filter found a secret in the event.',
+        examples: ['send_money'],
+      }),
+    ),
+  },
+  {
+    description: 'What a match of a `rate_limit` policy says beyond the policy itself.',
+    examples: [{ threshold: 100, window_seconds: 3600, per: 'payload.tool', value: 'send_money' }],
+  },
+);
+
+const DataFilterDetail = Type.Object(
+  {
+    detector: Type.Optional(
+      Type.Enum([...DETECTOR_NAMES], {
+        description: 'The detector that found something. Left out where a pattern did.',
+      }),
+    ),
+    pattern: Type.Optional(
+      Type.Integer({
+        minimum: 0,
+        description:
+          'Place in `patterns`, from 0, of the pattern that matched. Left out where a detector found something.',
+      }),
+    ),
+    path: Type.Optional(
+      Type.String({
+        description:
+          'JSON Pointer into the payload to the string in which it was found. What was found is never repeated.',
+        examples: ['/messages/0/content'],
+      }),
+    ),
+    key: Type.Optional(Type.Boolean({ description: 'true: it was found in the name of a key. Left out: in a value.' })),
+    reason: NotEvaluated(
+      ['expression_error', 'budget', 'error'],
+      'Why the policy counts as matched although it could not be evaluated to the end.',
+    ),
+  },
+  {
+    description: 'What a match of a `data_filter` policy says beyond the policy itself: the first finding.',
+    examples: [{ detector: 'email', path: '/prompt' }],
+  },
+);
+
+const DETAILS: Record<PolicyType, { name: string; schema: TSchema }> = {
+  block_action: { name: 'ConditionsDetail', schema: ConditionsDetail },
+  rate_limit: { name: 'RateLimitDetail', schema: RateLimitDetail },
+  data_filter: { name: 'DataFilterDetail', schema: DataFilterDetail },
+  require_approval: { name: 'ConditionsDetail', schema: ConditionsDetail },
+};
+
+/** name -> schema, of everything here that stands among the components of the description. */
+export const POLICY_COMPONENTS: Record<string, TSchema> = Object.fromEntries(
+  POLICY_TYPES.flatMap((type) => {
+    const name = NAMES[type];
+    const conditions = {
+      conditions: component(CONDITIONS[type].name, 'When the policy matches, in the form of its type.'),
+    };
+    const detail = { detail: component(DETAILS[type].name, 'What the match says beyond the policy itself.') };
+    return [
+      [CONDITIONS[type].name, CONDITIONS[type].schema],
+      [`${name}Policy`, ofType(Policy, type, conditions)],
+      [`${name}PolicyCreate`, ofType(PolicyCreate, type, conditions)],
+      [DETAILS[type].name, DETAILS[type].schema],
+      [`${name}Match`, ofType(PolicyMatch, type, detail)],
+    ];
+  }),
+);
+
+export const PolicyByType = union('Policy', Policy);
+export const PolicyCreateByType = union('PolicyCreate', PolicyCreate);
+export const PolicyMatchByType = union('Match', PolicyMatch);
+
+/** A change names no type: `conditions` are those of the policy's own. */
+export const PolicyPatchByType = Type.Object(
+  {
+    ...PolicyPatch.properties,
+    conditions: Type.Optional(
+      Type.Union(
+        POLICY_TYPES.map((type) => component(CONDITIONS[type].name)),
+        {
+          description:
+            'The new conditions, whole, of the form that the type of the policy asks for. Left out: as they are.',
+        },
+      ),
+    ),
+  },
+  annotated(PolicyPatch),
+);
+
+type ObjectSchema = TSchema & { properties: TProperties };
+
+/** Description and bounds of an object, without its members. */
+function annotated(schema: ObjectSchema): Record<string, unknown> {
+  const {
+    properties: _p,
+    required: _r,
+    type: _t,
+    examples: _e,
+    ...others
+  } = schema as ObjectSchema & Record<string, unknown>;
+  return others;
+}
+
+function ofType(schema: ObjectSchema, type: PolicyType, more: TProperties): TSchema {
+  const own = { type: Type.Literal(type, { description: `\`${type}\`: which form the other fields have.` }), ...more };
+  // In the order of the plain form.
+  return Type.Object({ ...schema.properties, ...own }, annotated(schema));
+}
+
+function union(suffix: string, plain: ObjectSchema): TSchema {
+  const to = (type: PolicyType) => `#/components/schemas/${NAMES[type]}${suffix}`;
+  const { description, examples } = plain as ObjectSchema & { description?: string; examples?: unknown[] };
+  return Type.Unsafe({
+    oneOf: POLICY_TYPES.map((type) => ({ $ref: to(type) })),
+    discriminator: { propertyName: 'type', mapping: Object.fromEntries(POLICY_TYPES.map((type) => [type, to(type)])) },
+    ...(description === undefined ? {} : { description }),
+    ...(examples === undefined ? {} : { examples }),
+  });
+}

@@ -1,0 +1,266 @@
+// The schemas of the API's description: which have a name, and how one refers to another (beside openapi.ts).
+// A schema that has a name stands under `components` and is referred to wherever it occurs, inside others and in parameters too;
+// what a place says of it by itself (`description`) stays beside the reference.
+// Invariant: one schema has one name. Two names for one form are a mistake of ours and end the start.
+import Type, { type TObject, type TProperties, type TSchema } from 'typebox';
+import { Account, AccountPatch } from '../../schemas/account.ts';
+import { Agent, AgentCreate, AgentPatch } from '../../schemas/agent.ts';
+import { Alert, AlertConditions, AlertCreate, AlertCreated, AlertPatch } from '../../schemas/alert.ts';
+import { Anomaly } from '../../schemas/anomaly.ts';
+import { ApiKey, ApiKeyCreate, ApiKeyCreated } from '../../schemas/api-key.ts';
+import { APPROVAL_STATUSES, Approval, ApprovalDecision } from '../../schemas/approval.ts';
+import { AUDIT_ACTIONS, AuditLog, AuditLogPage, RESOURCE_TYPES } from '../../schemas/audit-log.ts';
+import { AuditChainHead, AuditFault, AuditVerification, FAULT_KINDS } from '../../schemas/audit-verification.ts';
+import {
+  ANOMALY_KINDS,
+  CHANNELS,
+  EVENT_TYPES,
+  FRAMEWORKS,
+  FreeObject,
+  Metadata,
+  ORDERS,
+  OUTCOMES,
+  POLICY_ACTIONS,
+  POLICY_TYPES,
+  page,
+  SCOPES,
+  SEVERITIES,
+  STATUSES,
+  TRIGGERS,
+} from '../../schemas/common.ts';
+import { DELIVERY_STATUSES, Delivery, DeliveryAttempt } from '../../schemas/delivery.ts';
+import { about } from '../../schemas/described.ts';
+import { ErrorBody, ErrorDetail } from '../../schemas/error.ts';
+import {
+  Batch,
+  BatchResult,
+  Event,
+  EventError,
+  PolicyMatch,
+  PolicyResult,
+  REASONS,
+  Submission,
+  Trace,
+  TraceWithEvents,
+} from '../../schemas/event.ts';
+import { Policy, PolicyCreate, PolicyPatch } from '../../schemas/policy.ts';
+import {
+  ConditionOperators,
+  ConditionScalar,
+  DETECTOR_NAMES,
+  FieldCondition,
+  PayloadSchema,
+} from '../../schemas/policy-conditions.ts';
+import {
+  POLICY_COMPONENTS,
+  PolicyByType,
+  PolicyCreateByType,
+  PolicyMatchByType,
+  PolicyPatchByType,
+} from '../../schemas/policy-types.ts';
+import { ServiceStatus } from '../../schemas/service-status.ts';
+import { ERRORS } from '../errors.ts';
+
+/** `shown` in the place of `schema`, where the description says more than the form that validates. */
+type Named = { schema: TSchema; shown?: TSchema };
+
+const of = (schema: TSchema, shown?: TSchema): Named => (shown === undefined ? { schema } : { schema, shown });
+const set = (values: readonly string[], description: string): Named => of(Type.Enum([...values], { description }));
+
+const SETS: Record<string, Named> = {
+  EventType: set(
+    EVENT_TYPES,
+    '`prompt`: input from a user or upstream system. `completion`: output. `tool_call`: an external tool, function or API is called. `error`: an exception or failure. `custom`: anything else.',
+  ),
+  Framework: set(FRAMEWORKS, 'The framework that an agent is built with.'),
+  Status: set(STATUSES, 'Whether it is in force.'),
+  Severity: set(SEVERITIES, 'From the lowest to the highest.'),
+  Outcome: set(
+    OUTCOMES,
+    '`allowed`: go on. `blocked`: the action must not be carried out. `pending`: wait for the decision of the approval.',
+  ),
+  Order: set(ORDERS, '`desc`: newest first. `asc`: oldest first.'),
+  Scope: set(SCOPES, 'What a key may do; each includes what the ones before it may.'),
+  PolicyType: set(POLICY_TYPES, 'The kind of a policy: says which form `conditions` and `detail` have.'),
+  PolicyReason: set(
+    REASONS,
+    '`policy`: a policy decided, `policy_id` says which. `agent_inactive`: the agent is switched off. `approval`: somebody decided, or the time to was over.',
+  ),
+  PolicyAction: set(
+    POLICY_ACTIONS,
+    '`block`: the event is blocked. `alert`: raises the signal `policy_violation`. `log`: the match is recorded; alone it is a dry run.',
+  ),
+  Trigger: set(TRIGGERS, 'The kind of signal that an alert tells of.'),
+  Channel: set(
+    CHANNELS,
+    '`webhook`: a signed POST. `chat_app`: an incoming webhook of a team chat. `email`: a mail by SMTP.',
+  ),
+  AnomalyKind: set(
+    ANOMALY_KINDS,
+    '`token_spike`: far more tokens than usual. `error_rate`: far more errors than usual. `volume_spike`: far more events than usual. `blocked_event`: a policy blocked an event.',
+  ),
+  Detector: set(DETECTOR_NAMES, 'A kind of personal data or secret that a `data_filter` policy finds.'),
+  ApprovalStatus: set(
+    APPROVAL_STATUSES,
+    '`pending`: nobody has decided. `approved`, `denied`: somebody has. `expired`: its time was over; `outcome` says what came of the event.',
+  ),
+  DeliveryStatus: set(
+    DELIVERY_STATUSES,
+    '`pending`: waits for an attempt. `delivered`: the target took it. `failed`: given up. `cancelled`: its alert was deleted or became inactive before.',
+  ),
+  AuditAction: set(AUDIT_ACTIONS, 'What was done.'),
+  ResourceType: set(RESOURCE_TYPES, 'The kind of resource that something was done to.'),
+  AuditFaultKind: set(
+    FAULT_KINDS,
+    '`changed`: the content is another one. `missing`: it is gone. `added`: it was never chained. `moved`: it stands in another place. `chain_broken`: a link does not follow from the one before. `head_mismatch`: the end is not the one that is kept.',
+  ),
+  ErrorCode: set(Object.keys(ERRORS), 'What went wrong, for programs. The set is closed within `/v1`.'),
+};
+
+const NAMED: Record<string, Named> = {
+  ...SETS,
+  Account: of(Account),
+  AccountPatch: of(AccountPatch),
+  Agent: of(Agent),
+  AgentCreate: of(AgentCreate),
+  AgentPatch: of(AgentPatch),
+  AgentPage: of(page(Agent)),
+  Metadata: of(Metadata),
+  Submission: of(Submission),
+  Payload: of(FreeObject),
+  Batch: of(Batch),
+  Event: of(Event),
+  EventError: of(EventError, withCodes(EventError)),
+  EventPage: of(page(Event)),
+  BatchResult: of(BatchResult),
+  PolicyResult: of(PolicyResult),
+  PolicyMatch: of(PolicyMatch, PolicyMatchByType),
+  Trace: of(Trace),
+  TracePage: of(page(Trace)),
+  TraceWithEvents: of(TraceWithEvents),
+  Policy: of(Policy, PolicyByType),
+  PolicyCreate: of(PolicyCreate, PolicyCreateByType),
+  PolicyPatch: of(PolicyPatch, PolicyPatchByType),
+  PolicyPage: of(page(Policy)),
+  ...Object.fromEntries(Object.entries(POLICY_COMPONENTS).map(([name, schema]) => [name, of(schema)])),
+  FieldCondition: of(FieldCondition),
+  ConditionScalar: of(ConditionScalar),
+  ConditionOperators: of(ConditionOperators),
+  PayloadSchema: of(PayloadSchema),
+  Alert: of(Alert),
+  AlertConditions: of(AlertConditions),
+  AlertCreate: of(AlertCreate),
+  AlertCreated: of(AlertCreated),
+  AlertPatch: of(AlertPatch),
+  AlertPage: of(page(Alert)),
+  Delivery: of(Delivery),
+  DeliveryAttempt: of(DeliveryAttempt),
+  DeliveryPage: of(page(Delivery)),
+  Approval: of(Approval),
+  ApprovalDecision: of(ApprovalDecision),
+  ApprovalPage: of(page(Approval)),
+  Anomaly: of(Anomaly),
+  AnomalyPage: of(page(Anomaly)),
+  AuditLog: of(AuditLog),
+  AuditLogPage: of(AuditLogPage),
+  AuditVerification: of(AuditVerification),
+  AuditFault: of(AuditFault),
+  AuditChainHead: of(AuditChainHead),
+  ApiKey: of(ApiKey),
+  ApiKeyCreate: of(ApiKeyCreate),
+  ApiKeyCreated: of(ApiKeyCreated),
+  ApiKeyPage: of(page(ApiKey)),
+  ServiceStatus: of(ServiceStatus),
+  Error: of(ErrorBody, withCodes(ErrorBody)),
+  ErrorDetail: of(ErrorDetail),
+};
+
+/** The table of errors lies beside the service, not beside the forms: here the two meet. */
+function withCodes<E extends TProperties>(body: TObject<{ error: TObject<E> }>): TSchema {
+  const { error } = body.properties;
+  const code = about(SETS['ErrorCode']!.schema, 'What went wrong, for programs.');
+  const { properties, ...others } = error as TObject<E> & { description?: string };
+  const { description } = others;
+  const inner = Type.Object({ ...properties, code }, description === undefined ? {} : { description });
+  const { description: outer } = body as { description?: string };
+  return Type.Object({ error: inner }, outer === undefined ? {} : { description: outer });
+}
+
+type Node = Record<string, unknown>;
+
+/** Their values are data: nothing in them is a schema. */
+const DATA: ReadonlySet<string> = new Set([
+  'enum',
+  'const',
+  'examples',
+  'example',
+  'default',
+  'required',
+  'discriminator',
+]);
+/** What is said of a schema, beside what it is. */
+const ANNOTATIONS: ReadonlySet<string> = new Set(['title', 'description', 'examples', 'default']);
+
+const NAMES = new Map<string, string>();
+for (const [name, { schema }] of Object.entries(NAMED)) {
+  const key = keyOf(schema as Node);
+  if (NAMES.has(key)) throw new Error(`${name} and ${NAMES.get(key)} are one schema`);
+  NAMES.set(key, name);
+}
+
+/** Of `components.schemas`, in the order of NAMED. */
+export function componentSchemas(): Record<string, object> {
+  return Object.fromEntries(
+    Object.entries(NAMED).map(([name, { schema, shown }]) => [name, members((shown ?? schema) as Node)]),
+  );
+}
+
+/** A schema as the description shows it, with a reference in the place of each named one. */
+export function describedSchema(schema: TSchema): object {
+  return refer(schema) as object;
+}
+
+const written = new WeakMap<object, unknown>();
+
+function refer(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(refer);
+  if (typeof value !== 'object' || value === null) return value;
+  const known = written.get(value);
+  if (known !== undefined) return known;
+  const node = value as Node;
+  const name = mayBeNamed(node) ? NAMES.get(keyOf(node)) : undefined;
+  const result = name === undefined ? members(node) : reference(name, node);
+  written.set(value, result);
+  return result;
+}
+
+function reference(name: string, node: Node): Node {
+  const own = (NAMED[name]!.schema as Node)['description'];
+  const said = node['description'] === undefined || node['description'] === own ? {} : annotationsOf(node);
+  return { $ref: `#/components/schemas/${name}`, ...said };
+}
+
+function members(node: Node): Node {
+  const result = Object.fromEntries(
+    Object.entries(node).map(([key, item]) => [key, DATA.has(key) ? item : refer(item)]),
+  );
+  return isSet(node) && node['type'] === undefined ? { type: 'string', ...result } : result;
+}
+
+function annotationsOf(node: Node): Node {
+  return Object.fromEntries(Object.entries(node).filter(([key]) => ANNOTATIONS.has(key)));
+}
+
+function mayBeNamed(node: Node): boolean {
+  return isSet(node) || 'properties' in node || Array.isArray(node['anyOf']) || Array.isArray(node['allOf']);
+}
+
+function isSet(node: Node): boolean {
+  return Array.isArray(node['enum']) && node['enum'].every((one) => typeof one === 'string');
+}
+
+/** What a schema is, whatever is said of it. */
+function keyOf(node: Node): string {
+  if (isSet(node)) return `set ${JSON.stringify(node['enum'])}`;
+  return JSON.stringify(Object.fromEntries(Object.entries(node).filter(([key]) => !ANNOTATIONS.has(key))));
+}
