@@ -33,7 +33,7 @@ export const EVENT_ROW_COLUMNS = [
   'policy_result', // String, JSON; '' for allowed without matches
   'model', // String (LowCardinality), '' for none
   'token_count', // Nullable(Int64)
-  'tokens_used', // Nullable(Int64)
+  'tokens_used', // Nullable(Int64): of the payload's own key, else of a provider's answer in it (src/ingest/token-usage.ts)
   'request_id', // String
 ] as const;
 

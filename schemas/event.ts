@@ -86,7 +86,11 @@ export const Trace = Type.Object({
   counts: Type.Record(Type.String(), Type.Integer()),
   outcomes: Type.Record(Type.String(), Type.Integer()),
   agents: Type.Array(Type.String()),
-  tokens_used: Type.Integer({ minimum: 0 }),
+  tokens_used: Type.Integer({
+    minimum: 0,
+    description:
+      "Of all its events together: payload's `tokens_used`, else what the provider's `usage`, `usageMetadata` or `usage_metadata` there says",
+  }),
 });
 export type Trace = Type.Static<typeof Trace>;
 /** One trace with its events in time order; a trace longer than `events` says so in `event_count`. */

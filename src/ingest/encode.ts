@@ -11,6 +11,7 @@ import type { Decision, RateCheck } from '../policy/engine.ts';
 import { redactPayload } from '../policy/redact.ts';
 import { counterName } from './rate-gate.ts';
 import type { Submission } from './submission.ts';
+import { countOrNull, tokensUsed } from './token-usage.ts';
 
 /** An event that has its id, its times and its decision. Times are epoch ms. */
 export type AcceptedEvent = {
@@ -70,7 +71,7 @@ function storedForm(event: AcceptedEvent): StoredForm {
     searchText,
     model: typeof model === 'string' && model.length <= MODEL_CHARACTERS_MAX ? model : '',
     tokenCount: countOrNull(payload['token_count']),
-    tokensUsed: countOrNull(payload['tokens_used']),
+    tokensUsed: tokensUsed(payload),
     bytesMax: bytesMaxOf(event, text, searchText),
   };
 }
@@ -80,11 +81,6 @@ function bytesMaxOf({ submission, decision, requestId }: AcceptedEvent, text: st
   const short =
     decision.resultJson.length + (submission.traceId?.length ?? 0) + MODEL_CHARACTERS_MAX + requestId.length;
   return Buffer.byteLength(text) + Buffer.byteLength(searchText) + 3 * short + FIXED_BYTES_MAX;
-}
-
-/** Token columns hold whole numbers of 0 or more; anything else stays in the payload alone. */
-function countOrNull(value: unknown): number | null {
-  return Number.isSafeInteger(value) && (value as number) >= 0 ? (value as number) : null;
 }
 
 /** Keys and strings of a value, one a line: what a text search sees of a payload that is written with \u escapes. */

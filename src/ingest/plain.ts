@@ -22,10 +22,12 @@ import type { Slabs } from '../slabs.ts';
 import type { FastBuffer } from './encode.ts';
 import type { Shape } from './json.ts';
 import { literalTable } from './literal-table.ts';
+import { USAGE_COUNTS, usageTable } from './token-usage.ts';
 
 type Exports = {
   placeKeyHashes(at: number): void;
   placeRecords(at: number): void;
+  placeUsage(at: number, shapes: number, names: number): void;
   useLiterals(at: number): void;
   scan(at: number, length: number, many: number): number;
   begin(blocks: number, times: number, random: number, rows: number, digests: number, reply: number): void;
@@ -80,7 +82,10 @@ const RANDOM_AT = TIMES_AT + 128;
 const RANDOM_PER_ID = 16;
 /** Drawn at once: a draw costs 4 µs however little it is, a quarter of a single event. */
 const RANDOM_BYTES = 1_000 * RANDOM_PER_ID;
-const TEXTS_AT = RANDOM_AT + RANDOM_BYTES;
+/** What wasm/usage.ts reads, and its sums. */
+const USAGE_AT = RANDOM_AT + RANDOM_BYTES;
+const USAGE = usageTable();
+const TEXTS_AT = align(USAGE_AT + USAGE.length + SLACK);
 /** Literals of the accounts that were served last; when it is full it is begun anew. */
 const TABLES_AT = 64 * 1024;
 const TABLES_END = TABLES_AT + 960 * 1024;
@@ -163,6 +168,8 @@ export class PlainEvents {
     this.#words = new Int32Array(this.#memory.buffer);
     this.#wasm.placeKeyHashes(KEY_HASHES_AT);
     this.#wasm.placeRecords(RECORDS_AT);
+    this.#bytes.set(USAGE, USAGE_AT);
+    this.#wasm.placeUsage(USAGE_AT, USAGE_COUNTS.shapes, USAGE_COUNTS.names);
     this.#putFixedTexts();
     this.#fixedEnd = this.#textsEnd;
   }

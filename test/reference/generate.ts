@@ -132,8 +132,36 @@ function object(members: fc.Arbitrary<[string, string][]>): fc.Arbitrary<string>
 const deep = fc
   .tuple(fc.constantFrom(1, 20, 58, 60, 61, 62, 63, 64, 70), value)
   .map(([depth, inner]) => `${'['.repeat(depth)}${inner}${']'.repeat(depth)}`);
+/** What providers say of tokens, and what is like it. */
+const COUNTED = [
+  ...['total_tokens', 'totalTokens', 'totalTokenCount', 'total_token_count', 'input_tokens', 'output_tokens'],
+  ...['cache_creation_input_tokens', 'cache_read_input_tokens', 'prompt_tokens', 'completion_tokens', 'inputTokens'],
+  ...['outputTokens', 'cacheReadInputTokens', 'cacheWriteInputTokens', 'promptTokens', 'completionTokens'],
+  ...['promptTokenCount', 'candidatesTokenCount', 'thoughtsTokenCount', 'toolUsePromptTokenCount'],
+  ...['prompt_token_count', 'candidates_token_count', 'thoughts_token_count', 'tool_use_prompt_token_count'],
+  ...['total_token', 'Total_tokens', 'input_tokens_details', 'tokens_used', 'reasoningTokens', 'output_tokenz'],
+];
+const counted = object(
+  fc.array(
+    fc.tuple(
+      fc.constantFrom(...COUNTED).map((name) => JSON.stringify(name)),
+      fc.oneof(
+        { weight: 12, arbitrary: fc.nat(100_000).map(String) },
+        { weight: 1, arbitrary: fc.constantFrom(...NUMBERS) },
+        { weight: 2, arbitrary: fc.constant('null') },
+        { weight: 1, arbitrary: value },
+      ),
+    ),
+    { maxLength: 4 },
+  ),
+);
+const usage = fc.tuple(
+  fc.constantFrom('"usage"', '"usage"', '"usageMetadata"', '"usage_metadata"', '"usages"', '"usage_Metadata"'),
+  fc.oneof({ weight: 9, arbitrary: counted }, { weight: 1, arbitrary: value }),
+);
+const member = fc.tuple(key, fc.oneof({ weight: 60, arbitrary: value }, { weight: 1, arbitrary: deep }));
 const payload = object(
-  fc.array(fc.tuple(key, fc.oneof({ weight: 60, arbitrary: value }, { weight: 1, arbitrary: deep })), { maxLength: 6 }),
+  fc.array(fc.oneof({ weight: 8, arbitrary: member }, { weight: 1, arbitrary: usage }), { maxLength: 6 }),
 );
 
 /** What the timestamps that are sent mean; null: refused. */

@@ -155,7 +155,7 @@ class Accepted {
       policy_result: matches.length === 0 ? '' : JSON.stringify(this.#result),
       model: typeof values['model'] === 'string' && values['model'].length <= 200 ? values['model'].toWellFormed() : '',
       token_count: count(values['token_count']),
-      tokens_used: count(values['tokens_used']),
+      tokens_used: used(values),
       request_id: requestId,
     };
     return { row, digest: this.#digest(row) };
@@ -192,6 +192,37 @@ class Accepted {
 
 function count(value: unknown): number | null {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value + 0 : null;
+}
+
+/** What the event says itself, else what an answer of a provider in it says. */
+function used(values: JsonObject): number | null {
+  const said = values['tokens_used'] ?? null;
+  if (said !== null) return count(said);
+  const answers = [values['usage'], values['usageMetadata'], values['usage_metadata']];
+  return answers.map(usedBy).find((total) => total !== null) ?? null;
+}
+
+function usedBy(usage: unknown): number | null {
+  if (Object.prototype.toString.call(usage) !== '[object Object]') return null;
+  const part = (name: string) => (usage as JsonObject)[name] ?? undefined;
+  const sum = (...names: string[]) => {
+    const parts = names.map(part).filter((one) => one !== undefined);
+    if (parts.length === 0 || parts.some((one) => count(one) === null)) return null;
+    return count(parts.map(Number).reduce((a, b) => a + b, 0));
+  };
+  const totals = ['total_tokens', 'totalTokens', 'totalTokenCount', 'total_token_count'];
+  const snake = (camel: string) => camel.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  const gemini = ['prompt', 'candidates', 'thoughts', 'toolUsePrompt'].map((what) => `${what}TokenCount`);
+  const anthropic = ['input', 'output', 'cache_creation_input', 'cache_read_input'].map((what) => `${what}_tokens`);
+  return (
+    totals.map((name) => sum(name)).find((total) => total !== null) ??
+    sum(...anthropic) ??
+    sum('prompt_tokens', 'completion_tokens') ??
+    sum('inputTokens', 'outputTokens', 'cacheReadInputTokens', 'cacheWriteInputTokens') ??
+    sum('promptTokens', 'completionTokens') ??
+    sum(...gemini) ??
+    sum(...gemini.map(snake))
+  );
 }
 
 function lines(value: unknown): string[] {

@@ -3,4 +3,5 @@
 export { useLiterals } from './find';
 export { placeRecords } from './record';
 export { placeKeyHashes, scan } from './scan';
+export { placeUsage } from './usage';
 export { begin, digestsEnd, emit, moveTo, replyEnd, rowsEnd } from './write';

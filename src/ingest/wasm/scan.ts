@@ -25,6 +25,7 @@ import {
   TOOL,
   TRACE,
 } from './record';
+import { beginUsage, noteUsage, usageTotal } from './usage';
 
 const QUOTE: u32 = 0x22;
 const BACKSLASH: u32 = 0x5c;
@@ -43,6 +44,9 @@ const KEYS_MAX: i32 = 64;
 let end: usize = 0;
 /** Of the event at hand. */
 let flags: i32 = 0;
+/** Its payload has a `tokens_used` that is not null; objects in it that tell of tokens as providers do. */
+let isUsedSaid: bool = false;
+let usages: i32 = 0;
 /** Hashes of the keys of the objects that are open: KEYS_MAX u32 for each depth from 0 to DEPTH_MAX. */
 let keyHashes: usize = 0;
 
@@ -255,6 +259,9 @@ function object(p: usize, depth: i32): usize {
 function payload(p: usize, depth: i32, r: usize, base: usize): usize {
   if (at(p) != OBJECT) return 0;
   const from = p;
+  isUsedSaid = false;
+  usages = 0;
+  beginUsage();
   p = space(p + 1);
   if (at(p) == OBJECT_END) p++;
   else {
@@ -264,7 +271,7 @@ function payload(p: usize, depth: i32, r: usize, base: usize): usize {
       if (content == 0) return 0;
       const start = keyStart;
       const length = keyLength;
-      p = value(content, depth);
+      p = isUsage(start, length) ? usage(content, depth) : value(content, depth);
       if (p == 0) return 0;
       column(start, length, content, p, r, base);
       p = space(p);
@@ -273,8 +280,52 @@ function payload(p: usize, depth: i32, r: usize, base: usize): usize {
       if (c != COMMA) return 0;
     }
   }
+  if (usages > 0 && !isUsedSaid) use(r);
   place(r + PAYLOAD, from - base, p - base);
   return p;
+}
+
+/** usage, usageMetadata, usage_metadata: under these keys a provider's answer tells of tokens (usage.ts). */
+@inline function isUsage(name: usize, length: usize): bool {
+  if (length != 5 && length != 13 && length != 14) return false;
+  if (!is4(name, 0x67617375) || load<u8>(name, 4) != 0x65) return false;
+  if (length == 5) return true;
+  return length == 13
+    ? load<u64>(name, 5) == 0x617461646174654d // Metadata
+    : load<u64>(name, 5) == 0x7461646174656d5f && load<u8>(name, 13) == 0x61; // _metadata
+}
+
+/** Any value; of an object the own members may be counts. */
+function usage(p: usize, depth: i32): usize {
+  if (at(p) != OBJECT) return value(p, depth);
+  usages++;
+  if (++depth > DEPTH_MAX) return 0;
+  p = space(p + 1);
+  if (at(p) == OBJECT_END) return p + 1;
+  let count = 0;
+  while (true) {
+    const content = member(p, depth, count++);
+    if (content == 0) return 0;
+    const start = keyStart;
+    const length = keyLength;
+    p = value(content, depth);
+    if (p == 0) return 0;
+    noteUsage(start, length, content, p);
+    p = space(p);
+    const c = at(p++);
+    if (c == OBJECT_END) return p;
+    if (c != COMMA) return 0;
+  }
+}
+
+/** The tokens that providers tell of become the event's. Of several objects that do so the first counts: that is looked at elsewhere. */
+function use(r: usize): void {
+  const total = usageTotal();
+  if (usages > 1 || total == -2) flags |= F_ODD;
+  else if (total >= 0) {
+    flags |= F_USED;
+    store<f64>(r, total, TOKENS_USED);
+  }
 }
 
 /** A member of the payload, its value from `from` to `to`. */
@@ -292,7 +343,10 @@ function payload(p: usize, depth: i32, r: usize, base: usize): usize {
     place(r + MODEL, from + 1 - base, to - 1 - base);
   } else if (length == 11) {
     if (is4(name, 0x656b6f74) && is4(name + 4, 0x6f635f6e) && is4(name + 7, 0x746e756f)) whole(from, to, r, TOKEN_COUNT, F_COUNT); // token_count
-    else if (is4(name, 0x656b6f74) && is4(name + 4, 0x755f736e) && is4(name + 7, 0x64657375)) whole(from, to, r, TOKENS_USED, F_USED); // tokens_used
+    else if (is4(name, 0x656b6f74) && is4(name + 4, 0x755f736e) && is4(name + 7, 0x64657375)) { // tokens_used
+      isUsedSaid = load<u8>(from) != 0x6e; // not null
+      whole(from, to, r, TOKENS_USED, F_USED);
+    }
   }
 }
 

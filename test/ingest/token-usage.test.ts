@@ -1,0 +1,153 @@
+// Tokens as the answers of providers tell of them: each shape as the provider sends it, read by both paths into row and digest.
+// (That both find the same whatever they are given, reference.test.ts and plain.test.ts show.)
+import t from 'tap';
+import { EVENT_ROW_COLUMNS } from '../../schemas/entry.ts';
+import { FLAG, RECORD_WORDS, WORD } from '../../src/ingest/plain.ts';
+import { PlainPath } from '../../src/ingest/plain-path.ts';
+import { RuleSet } from '../../src/policy/engine.ts';
+import { decoded } from '../reference/take.ts';
+import { NOW, take } from './support.ts';
+
+const rules = new RuleSet([]);
+const plain = new PlainPath();
+
+/** The tokens of an event with this payload, as row and digest have them. */
+async function tokensOf(payload: string, path: PlainPath | null): Promise<unknown> {
+  const { rows, digests } = await take(rules, bodyOf(payload), 'single', path);
+  const [stored] = decoded(rows, digests, EVENT_ROW_COLUMNS);
+  t.equal(stored!.digest['tokensUsed'] ?? null, stored!.row['tokens_used'], 'row and digest agree');
+  return stored!.row['tokens_used'];
+}
+
+function bodyOf(payload: string): Buffer {
+  return Buffer.from(`{"type":"completion","payload":${payload}}`);
+}
+
+/** Read without a value made of it. */
+function isPlain(payload: string): boolean {
+  const read = plain.read(bodyOf(payload), 'one', rules, NOW);
+  if (read === undefined) return false;
+  const flags = read.body.records[WORD.flags]!;
+  t.ok(RECORD_WORDS > WORD.flags);
+  plain.release(read);
+  return (flags & FLAG.oddColumn) === 0;
+}
+
+const SHAPES: [provider: string, payload: string, tokens: number][] = [
+  [
+    'OpenAI, chat',
+    `{"model": "gpt-4o", "usage": {"prompt_tokens": 1117, "completion_tokens": 46, "total_tokens": 1163,
+      "prompt_tokens_details": {"cached_tokens": 1024, "audio_tokens": 0},
+      "completion_tokens_details": {"reasoning_tokens": 0, "total_tokens": 9}}}`,
+    1163,
+  ],
+  [
+    'OpenAI, Responses',
+    `{"usage": {"input_tokens": 328, "input_tokens_details": {"cached_tokens": 12}, "output_tokens": 52,
+      "output_tokens_details": {"reasoning_tokens": 7}, "total_tokens": 380}}`,
+    380,
+  ],
+  ['OpenAI, chat without a total', '{"usage": {"prompt_tokens": 10, "completion_tokens": 5}}', 15],
+  ['OpenAI, embeddings', '{"usage": {"prompt_tokens": 8, "total_tokens": 8}}', 8],
+  [
+    'Anthropic, with its cache',
+    `{"usage": {"input_tokens": 2095, "cache_creation_input_tokens": 300, "cache_read_input_tokens": 1000, "output_tokens": 503,
+      "cache_creation": {"ephemeral_5m_input_tokens": 300}, "service_tier": "standard"}}`,
+    3898,
+  ],
+  [
+    'Anthropic, without',
+    '{"usage":{"input_tokens":12,"output_tokens":6,"cache_creation_input_tokens":null,"cache_read_input_tokens":null}}',
+    18,
+  ],
+  [
+    'Gemini',
+    '{"usageMetadata": {"promptTokenCount": 25, "candidatesTokenCount": 73, "totalTokenCount": 498, "thoughtsTokenCount": 400}}',
+    498,
+  ],
+  [
+    'Gemini without a total',
+    '{"usageMetadata": {"promptTokenCount": 25, "candidatesTokenCount": 73, "thoughtsTokenCount": 400, "cachedContentTokenCount": 20, "toolUsePromptTokenCount": 1}}',
+    499,
+  ],
+  [
+    "Gemini's Python client",
+    '{"usage_metadata": {"prompt_token_count": 4, "candidates_token_count": 6, "total_token_count": 10}}',
+    10,
+  ],
+  ["LangChain's messages", '{"usage_metadata": {"input_tokens": 4, "output_tokens": 6, "total_tokens": 10}}', 10],
+  [
+    'Bedrock, Converse',
+    '{"usage": {"inputTokens": 30, "outputTokens": 628, "totalTokens": 758, "cacheReadInputTokens": 100, "cacheWriteInputTokens": 0}}',
+    758,
+  ],
+  [
+    'Bedrock without a total',
+    '{"usage": {"inputTokens": 30, "outputTokens": 628, "cacheReadInputTokens": 100, "cacheWriteInputTokens": 7}}',
+    765,
+  ],
+  [
+    'Vercel',
+    '{"usage": {"inputTokens": 26, "outputTokens": 500, "totalTokens": 526, "reasoningTokens": 1, "cachedInputTokens": 20}}',
+    526,
+  ],
+  ['Vercel before 5', '{"usage": {"promptTokens": 20, "completionTokens": 30}}', 50],
+];
+
+t.test('each shape of the providers is understood, on both paths', async (t) => {
+  for (const [provider, payload, tokens] of SHAPES) {
+    t.equal(await tokensOf(payload, null), tokens, provider);
+    t.equal(await tokensOf(payload, plain), tokens, `${provider}, the plain path`);
+    t.ok(isPlain(payload), `${provider} does not leave the plain path`);
+  }
+});
+
+t.test('what the event says itself goes first, and what is no count is none', async (t) => {
+  const usage = '"usage": {"total_tokens": 100}';
+  const cases: [payload: string, tokens: number | null][] = [
+    [`{"tokens_used": 7, ${usage}}`, 7],
+    [`{${usage}, "tokens_used": 0}`, 0],
+    [`{"tokens_used": null, ${usage}}`, 100],
+    [`{${usage}, "tokens_used": null}`, 100],
+    [`{"tokens_used": "7", ${usage}}`, null],
+    [`{${usage}, "tokens_used": 7.5}`, null],
+    [`{"token_count": 7, ${usage}}`, 100],
+    ['{"usage": {"total_tokens": -1, "input_tokens": 2, "output_tokens": 3}}', 5],
+    ['{"usage": {"total_tokens": "9", "prompt_tokens": 2}}', 2],
+    ['{"usage": {"input_tokens": 1.5, "output_tokens": 3}}', null],
+    ['{"usage": {"input_tokens": 1e2, "output_tokens": 3.0}}', 103],
+    ['{"usage": {"input_tokens": 9007199254740991, "output_tokens": 1}}', null],
+    ['{"usage": {"total_tokens": 9007199254740991}}', 9007199254740991],
+    ['{"usage": {"total_tokens": 12345678901234567890}}', null],
+    ['{"usage": {"cached_tokens": 1}}', null],
+    ['{"usage": {}}', null],
+    ['{"usage": [{"total_tokens": 1}]}', null],
+    ['{"usage": 12}', null],
+    ['{"usage": null, "usageMetadata": {"totalTokenCount": 3}}', 3],
+    ['{"usage_metadata": {"total_tokens": 1}, "usage": {"total_tokens": 2}}', 2],
+    ['{"usage": {"requests": 1}, "usageMetadata": {"totalTokenCount": 3}}', 3],
+    ['{"response": {"usage": {"total_tokens": 2}}}', null],
+    ['{"Usage": {"total_tokens": 2}}', null],
+  ];
+  for (const [payload, tokens] of cases) {
+    t.equal(await tokensOf(payload, null), tokens, payload);
+    t.equal(await tokensOf(payload, plain), tokens, `${payload}, the plain path`);
+  }
+});
+
+t.test("what one event of a batch tells is no other event's", async (t) => {
+  const payloads = [
+    '{"usage":{"total_tokens":5}}',
+    '{}',
+    '{"usage":{"input_tokens":1,"output_tokens":2}}',
+    '{"usage":{}}',
+  ];
+  const body = Buffer.from(`[${payloads.map((payload) => `{"type":"completion","payload":${payload}}`).join()}]`);
+  for (const path of [null, plain]) {
+    const { rows, digests } = await take(rules, body, 'batch', path);
+    t.same(
+      decoded(rows, digests, EVENT_ROW_COLUMNS).map(({ row }) => row['tokens_used']),
+      [5, null, 3, null],
+    );
+  }
+});
