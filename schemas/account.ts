@@ -2,6 +2,7 @@
 // Request limits are shown and not set here: a key must not raise its own limit, so they are the command line's.
 import Type from 'typebox';
 import { ResponseTime } from './common.ts';
+import { about, exampleId } from './described.ts';
 
 /**
  * Seconds for which an agent may be silent. Under 5 s the watch itself, which looks once a second, would be most of what it
@@ -14,20 +15,41 @@ const AgentDownSeconds = Type.Union([
   Type.Null(),
 ]);
 
-export const AccountPatch = Type.Object({ agent_down_seconds: AgentDownSeconds }, { additionalProperties: false });
+export const AccountPatch = Type.Object(
+  {
+    agent_down_seconds: about(
+      AgentDownSeconds,
+      'Seconds for which an agent may be silent before the signal `agent_down`, from 5 to 604,800 (7 days). An agent with `metadata.heartbeat_seconds` goes by that. null: 300.',
+      600,
+    ),
+  },
+  { additionalProperties: false },
+);
 export type AccountPatch = Type.Static<typeof AccountPatch>;
 
 const OrDefault = Type.Union([Type.Number(), Type.Null()]);
 
 export const Account = Type.Object({
-  id: Type.String(),
-  name: Type.String(),
+  id: about(Type.String(), 'Id of the account.', exampleId('acc')),
+  name: about(Type.String(), 'Name of the account, as the command line gave it.', 'default'),
   /** For agents without `heartbeat_seconds` of their own; null: 300. */
-  agent_down_seconds: AgentDownSeconds,
+  agent_down_seconds: about(
+    AgentDownSeconds,
+    'Seconds for which an agent may be silent before the signal `agent_down`, from 5 to 604,800 (7 days). An agent with `metadata.heartbeat_seconds` goes by that. null: 300.',
+    600,
+  ),
   /** Of each of its keys; null: as the service's settings say. */
-  requests_per_second: OrDefault,
-  requests_burst: OrDefault,
-  created_at: ResponseTime,
-  updated_at: ResponseTime,
+  requests_per_second: about(
+    OrDefault,
+    'Requests that each key may make in a second. null: as the setting GATEHOUSE_REQUESTS_PER_SECOND says.',
+    1000,
+  ),
+  requests_burst: about(
+    OrDefault,
+    'Requests that each key may make at once. null: as the setting GATEHOUSE_REQUESTS_BURST says.',
+    2000,
+  ),
+  created_at: about(ResponseTime, 'When it was made.'),
+  updated_at: about(ResponseTime, 'When it was last changed.'),
 });
 export type Account = Type.Static<typeof Account>;

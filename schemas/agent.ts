@@ -1,13 +1,28 @@
 // The agent: a registered record that stands for one AI system (spec 2.2, decisions 4).
 import Type from 'typebox';
 import { Description, FRAMEWORKS, Metadata, Name, ResponseTime, STATUSES } from './common.ts';
+import { about, exampleId } from './described.ts';
 
 export const AgentCreate = Type.Object(
   {
-    name: Name,
-    description: Type.Optional(Description),
-    framework: Type.Optional(Type.Enum([...FRAMEWORKS])),
-    metadata: Type.Optional(Metadata),
+    name: about(Name, '1 to 200 characters; unique among the agents of the account.', 'support-bot'),
+    description: Type.Optional(
+      about(
+        Description,
+        'What the agent is for. At most 2,000 characters. Left out: there is none.',
+        'Answers customers',
+      ),
+    ),
+    framework: Type.Optional(
+      about(Type.Enum([...FRAMEWORKS]), 'The framework that the agent is built with. Left out: not said.'),
+    ),
+    metadata: Type.Optional(
+      about(
+        Metadata,
+        'Keys and values of your own, text only: at most 100, keys of 200 and values of 2,000 characters. `heartbeat_seconds` says how often the agent is heard. Left out: none.',
+        { team: 'support' },
+      ),
+    ),
   },
   { additionalProperties: false },
 );
@@ -15,26 +30,40 @@ export type AgentCreate = Type.Static<typeof AgentCreate>;
 
 export const AgentPatch = Type.Object(
   {
-    name: Type.Optional(Name),
-    description: Type.Optional(Description),
-    framework: Type.Optional(Type.Enum([...FRAMEWORKS])),
-    metadata: Type.Optional(Metadata),
-    status: Type.Optional(Type.Enum([...STATUSES])),
+    name: Type.Optional(about(Name, 'The new name, unique among the agents. Left out: as it is.', 'support-bot')),
+    description: Type.Optional(about(Description, 'The new description. Left out: as it is.', 'Answers customers')),
+    framework: Type.Optional(about(Type.Enum([...FRAMEWORKS]), 'The new framework. Left out: as it is.')),
+    metadata: Type.Optional(about(Metadata, 'The new metadata, whole. Left out: as it is.', { team: 'support' })),
+    status: Type.Optional(
+      about(
+        Type.Enum([...STATUSES]),
+        '`inactive`: its events are recorded, each one blocked. Left out: as it is.',
+        'inactive',
+      ),
+    ),
   },
   { additionalProperties: false, minProperties: 1 },
 );
 export type AgentPatch = Type.Static<typeof AgentPatch>;
 
 export const Agent = Type.Object({
-  id: Type.String(),
-  name: Type.String(),
-  description: Type.Optional(Type.String()),
-  framework: Type.Optional(Type.Enum([...FRAMEWORKS])),
-  metadata: Metadata,
-  status: Type.Enum([...STATUSES]),
-  created_at: ResponseTime,
-  updated_at: ResponseTime,
-  last_seen_at: Type.Union([ResponseTime, Type.Null()]),
+  id: about(Type.String(), 'Id of the agent.', exampleId('agt')),
+  name: about(Type.String(), 'Unique among the agents of the account.', 'support-bot'),
+  description: Type.Optional(
+    about(Type.String(), 'What the agent is for. Left out: there is none.', 'Answers customers'),
+  ),
+  framework: Type.Optional(
+    about(Type.Enum([...FRAMEWORKS]), 'The framework that the agent is built with. Left out: not said.'),
+  ),
+  metadata: about(Metadata, 'Keys and values as they were given.', { team: 'support' }),
+  status: about(Type.Enum([...STATUSES]), '`inactive`: its events are recorded, each one blocked.'),
+  created_at: about(ResponseTime, 'When it was registered.'),
+  updated_at: about(ResponseTime, 'When it was last changed.'),
+  last_seen_at: about(
+    Type.Union([ResponseTime, Type.Null()]),
+    'When its last event arrived. null: there was none yet.',
+    '2026-11-20T17:28:00.000Z',
+  ),
 });
 export type Agent = Type.Static<typeof Agent>;
 

@@ -2,6 +2,7 @@
 // Invariant: it is decided once, by a person or by its timeout; `outcome` is then the event's final outcome.
 import Type from 'typebox';
 import { OUTCOMES, ResponseTime } from './common.ts';
+import { about, exampleId } from './described.ts';
 
 export const APPROVAL_STATUSES = ['pending', 'approved', 'denied', 'expired'] as const;
 export type ApprovalStatus = (typeof APPROVAL_STATUSES)[number];
@@ -9,26 +10,51 @@ export const ON_TIMEOUT = ['deny', 'approve'] as const;
 
 export const ApprovalDecision = Type.Object(
   {
-    decision: Type.Enum(['approve', 'deny']),
-    comment: Type.Optional(Type.String({ maxLength: 2000 })),
+    decision: about(
+      Type.Enum(['approve', 'deny']),
+      '`approve`: the event becomes `allowed`. `deny`: it becomes `blocked`.',
+    ),
+    comment: Type.Optional(
+      about(
+        Type.String({ maxLength: 2000 }),
+        'Why, for whoever reads it later. At most 2,000 characters. Left out: none.',
+        'checked with the customer',
+      ),
+    ),
   },
   { additionalProperties: false },
 );
 export type ApprovalDecision = Type.Static<typeof ApprovalDecision>;
 
 export const Approval = Type.Object({
-  id: Type.String(),
-  agent_id: Type.String(),
-  event_id: Type.String(),
-  policy_id: Type.String({ description: 'The policy that asked for it' }),
-  policy_name: Type.String(),
-  status: Type.Enum([...APPROVAL_STATUSES]),
-  outcome: Type.Enum([...OUTCOMES], { description: 'What the event ends as; pending until decided' }),
-  on_timeout: Type.Enum([...ON_TIMEOUT]),
-  created_at: ResponseTime,
-  expires_at: ResponseTime,
-  decided_at: Type.Union([ResponseTime, Type.Null()]),
-  decided_by: Type.Union([Type.String({ description: '`key:<key_id>`, or `system` for a timeout' }), Type.Null()]),
-  comment: Type.Union([Type.String(), Type.Null()]),
+  id: about(Type.String(), 'Id of the approval.', exampleId('apr')),
+  agent_id: about(Type.String(), 'The agent that waits.', exampleId('agt')),
+  event_id: about(Type.String(), 'The event that waits.', exampleId('evt')),
+  policy_id: about(
+    Type.String({ description: 'The policy that asked for it' }),
+    'The policy that asked for it.',
+    exampleId('pol'),
+  ),
+  policy_name: about(Type.String(), 'The name that the policy had then.', 'refunds need a person'),
+  status: about(Type.Enum([...APPROVAL_STATUSES]), 'Whether it was decided, and how.'),
+  outcome: about(
+    Type.Enum([...OUTCOMES], { description: 'What the event ends as; pending until decided' }),
+    'What the event ends as; `pending` until it is decided. Act on this, not on `status`.',
+    'pending',
+  ),
+  on_timeout: about(
+    Type.Enum([...ON_TIMEOUT]),
+    'What becomes of the event if nobody decides until `expires_at`.',
+    'deny',
+  ),
+  created_at: about(ResponseTime, 'When the event arrived.'),
+  expires_at: about(ResponseTime, 'Until when it can be decided.'),
+  decided_at: about(Type.Union([ResponseTime, Type.Null()]), 'When it was decided. null: it was not yet.', null),
+  decided_by: about(
+    Type.Union([Type.String({ description: '`key:<key_id>`, or `system` for a timeout' }), Type.Null()]),
+    '`key:<key_id>`, or `system` for a timeout. null: it was not decided yet.',
+    null,
+  ),
+  comment: about(Type.Union([Type.String(), Type.Null()]), 'What was said with the decision. null: nothing.', null),
 });
 export type Approval = Type.Static<typeof Approval>;

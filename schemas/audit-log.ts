@@ -1,6 +1,7 @@
 // The audit log entry (spec 2.6, decisions 8).
 import Type from 'typebox';
 import { ResponseTime } from './common.ts';
+import { about, exampleId } from './described.ts';
 
 export const AUDIT_ACTIONS = [
   'agent.registered',
@@ -28,22 +29,30 @@ export const RESOURCE_TYPES = ['agent', 'event', 'policy', 'alert', 'api_key', '
 export type ResourceType = (typeof RESOURCE_TYPES)[number];
 
 export const AuditLog = Type.Object({
-  id: Type.String(),
-  action: Type.Enum([...AUDIT_ACTIONS]),
-  actor: Type.String({ description: '`agent:<agent_id>` for events, `key:<key_id>` for calls, `system`' }),
-  resource_type: Type.Enum([...RESOURCE_TYPES]),
-  resource_id: Type.String(),
-  details: Type.Record(Type.String(), Type.Unknown()),
-  created_at: ResponseTime,
+  id: about(Type.String(), 'Id of the entry.', exampleId('log')),
+  action: about(Type.Enum([...AUDIT_ACTIONS]), 'What was done.', 'event.blocked'),
+  actor: about(
+    Type.String({ description: '`agent:<agent_id>` for events, `key:<key_id>` for calls, `system`' }),
+    'Who did it: `agent:<agent_id>` for events, `key:<key_id>` for calls, `system`.',
+    `agent:${exampleId('agt')}`,
+  ),
+  resource_type: about(Type.Enum([...RESOURCE_TYPES]), 'The kind of resource that it was done to.', 'event'),
+  resource_id: about(Type.String(), 'Id of that resource.', exampleId('evt')),
+  details: about(
+    Type.Record(Type.String(), Type.Unknown()),
+    'What else there is to say, by the action: of an update `changed`, `before` and `after`, of a blocked event `policy_id` and `reason`; `request_id` of a call.',
+    { policy_id: exampleId('pol'), reason: 'policy' },
+  ),
+  created_at: about(ResponseTime, 'When it was done.'),
 });
 export type AuditLog = Type.Static<typeof AuditLog>;
 
 /** The one list that is not called `items` (spec 4.14). */
 export const AuditLogPage = Type.Object({
-  logs: Type.Array(AuditLog),
-  total: Type.Integer({ minimum: 0 }),
-  limit: Type.Integer(),
-  offset: Type.Integer(),
+  logs: about(Type.Array(AuditLog), 'The entries of this page.'),
+  total: about(Type.Integer({ minimum: 0 }), 'How many entries fit the filters, whatever the page.', 1),
+  limit: about(Type.Integer(), 'How many entries a page holds at most, as asked for or by default.', 50),
+  offset: about(Type.Integer(), 'How many entries were skipped.', 0),
 });
 
 /** Agent that an entry of the audit log tells of and with which it is erased; the column `about_agent` says the same. */

@@ -1,6 +1,7 @@
 // What a verification of the audit chain answers (GET /v1/audit-logs/verify, `gatehouse audit verify`; decisions 8).
 import Type from 'typebox';
 import { ResponseTime } from './common.ts';
+import { about, exampleId } from './described.ts';
 
 export const FAULT_KINDS = ['changed', 'missing', 'added', 'moved', 'chain_broken', 'head_mismatch'] as const;
 export type FaultKind = (typeof FAULT_KINDS)[number];
@@ -8,21 +9,45 @@ export type FaultKind = (typeof FAULT_KINDS)[number];
 const Nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
 
 export const AuditFault = Type.Object({
-  chain: Type.String({ description: '`registry`, or `events-<partition>`' }),
-  position: Nullable(Type.Integer({ description: 'Number of the entry in its chain, from 1; null: it has none' })),
-  entry_id: Nullable(Type.String({ description: 'Id of the audit log entry, where it is known' })),
-  kind: Type.Enum([...FAULT_KINDS]),
-  at: ResponseTime,
+  chain: about(
+    Type.String({ description: '`registry`, or `events-<partition>`' }),
+    '`registry`, or `events-<partition>`.',
+    'events-3',
+  ),
+  position: about(
+    Nullable(Type.Integer({ description: 'Number of the entry in its chain, from 1; null: it has none' })),
+    'Number of the entry in its chain, from 1. null: it has none.',
+    118,
+  ),
+  entry_id: about(
+    Nullable(Type.String({ description: 'Id of the audit log entry, where it is known' })),
+    'Id of the audit log entry. null: it is not known.',
+    exampleId('log'),
+  ),
+  kind: about(Type.Enum([...FAULT_KINDS]), 'What is wrong.'),
+  at: about(ResponseTime, 'When the entry was chained.'),
 });
 
 export const AuditChainHead = Type.Object({
-  chain: Type.String(),
-  entries: Type.Integer({ description: 'Number of the last entry' }),
-  head: Type.String({ description: 'Hash there, hex' }),
+  chain: about(Type.String(), '`registry`, or `events-<partition>`.', 'registry'),
+  entries: about(
+    Type.Integer({ description: 'Number of the last entry' }),
+    'Number of the last entry; 0: the chain is empty.',
+    42,
+  ),
+  head: about(
+    Type.String({ description: 'Hash there, hex' }),
+    'Hash of the last entry, hex.',
+    '9f2c4e7a1b3d5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8',
+  ),
 });
 
 export const AuditVerification = Type.Object({
-  valid: Type.Boolean({ description: 'Nothing was found to be changed, moved, added or removed' }),
+  valid: about(
+    Type.Boolean({ description: 'Nothing was found to be changed, moved, added or removed' }),
+    'true: nothing was found to be changed, moved, added or removed.',
+    true,
+  ),
   chained: Type.Integer({
     description:
       'Length of all chains together: the sum of `chains[].entries`, and of `entries`, `markers` and `not_checked`',
@@ -34,21 +59,45 @@ export const AuditVerification = Type.Object({
   not_checked: Type.Integer({
     description: 'Chained entries outside `from` and `to`, chained while this ran, or left when it was cut off',
   }),
-  entries: Type.Integer({
-    description:
-      'Chained entries that were checked, events and registry changes: the sum of `intact`, `erased` and `expired` where there are no faults and nothing is unsettled',
-  }),
+  entries: about(
+    Type.Integer({
+      description:
+        'Chained entries that were checked, events and registry changes: the sum of `intact`, `erased` and `expired` where there are no faults and nothing is unsettled',
+    }),
+    'Chained entries that were checked: registry changes and events.',
+    42,
+  ),
   intact: Type.Integer({ description: 'Entries whose rows are there, as they were chained' }),
-  erased: Type.Integer({ description: 'Entries of agents whose deletion is on record: the hash alone is left' }),
-  expired: Type.Integer({ description: 'Entries past the retention: their rows need not be there' }),
-  unchained: Type.Integer({
-    description: 'Rows from before the chains, or from a time that a marker in the chain excepts',
-  }),
-  unsettled: Type.Integer({ description: 'Rows that were still on their way into the chain' }),
-  faults: Type.Integer({ description: 'How many faults were found' }),
-  first_invalid: Nullable(AuditFault),
-  chains: Type.Array(AuditChainHead),
-  truncated: Type.Boolean({ description: 'It took too long: the rest is to be asked for, from `continue_from`' }),
-  continue_from: Nullable(ResponseTime),
+  erased: about(
+    Type.Integer({ description: 'Entries of agents whose deletion is on record: the hash alone is left' }),
+    'Entries of agents whose deletion is on record: the hash alone is left.',
+    0,
+  ),
+  expired: about(
+    Type.Integer({ description: 'Entries past the retention: their rows need not be there' }),
+    'Entries past the retention: their rows need not be there.',
+    0,
+  ),
+  unchained: about(
+    Type.Integer({
+      description: 'Rows from before the chains, or from a time that a marker in the chain excepts',
+    }),
+    'Rows from before the chains, or from a time that a marker in the chain excepts.',
+    0,
+  ),
+  unsettled: about(
+    Type.Integer({ description: 'Rows that were still on their way into the chain' }),
+    'Rows that were still on their way into the chain.',
+    0,
+  ),
+  faults: about(Type.Integer({ description: 'How many faults were found' }), 'How many faults were found.', 0),
+  first_invalid: about(Nullable(AuditFault), 'The earliest fault. null: there is none.', null),
+  chains: about(Type.Array(AuditChainHead), 'The chains and where they end.'),
+  truncated: about(
+    Type.Boolean({ description: 'It took too long: the rest is to be asked for, from `continue_from`' }),
+    'true: it took too long, and the rest is to be asked for, from `continue_from`.',
+    false,
+  ),
+  continue_from: about(Nullable(ResponseTime), 'The `from` of the next request. null: all was verified.', null),
 });
 export type AuditVerification = Type.Static<typeof AuditVerification>;

@@ -2,6 +2,7 @@
 // Stands before everything: all other folders import these, and schemas import typebox alone.
 // Invariant: a closed set is written once, here, as a literal array; its type and its JSON Schema follow from it.
 import Type from 'typebox';
+import { about } from './described.ts';
 import './time.ts';
 
 export const EVENT_TYPES = ['prompt', 'completion', 'tool_call', 'error', 'custom'] as const;
@@ -86,9 +87,9 @@ export const FreeObject = Type.Unsafe<Record<string, unknown>>(Type.Object({}, {
 /** The envelope of every list but the audit log's, which says `logs` for `items`. */
 export function page<T extends Type.TSchema>(item: T) {
   return Type.Object({
-    items: Type.Array(item),
-    total: Type.Integer({ minimum: 0 }),
-    limit: Type.Integer(),
-    offset: Type.Integer(),
+    items: about(Type.Array(item), 'The items of this page.'),
+    total: about(Type.Integer({ minimum: 0 }), 'How many fit the filters, whatever the page.', 1),
+    limit: about(Type.Integer(), 'How many items a page holds at most, as asked for or by default.', 20),
+    offset: about(Type.Integer(), 'How many items were skipped.', 0),
   });
 }

@@ -11,15 +11,29 @@ import {
   ResponseTime,
   SEVERITIES,
 } from './common.ts';
+import { about, exampleId } from './described.ts';
+import { ErrorDetail } from './error.ts';
 
 export const BATCH_EVENTS_MAX = 100; // spec 8
 
 export const Submission = Type.Object(
   {
-    type: Type.Enum([...EVENT_TYPES]),
-    payload: FreeObject,
-    trace_id: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
-    timestamp: Type.Optional(RequestTime),
+    type: about(Type.Enum([...EVENT_TYPES]), 'What kind of event it is.'),
+    payload: about(
+      FreeObject,
+      'Any JSON object; it comes back token by token. `model`, `prompt`, `response`, `token_count` and `tokens_used` are indexed.',
+      { model: 'gpt-4o', prompt: 'Where is my order?' },
+    ),
+    trace_id: Type.Optional(
+      about(
+        Type.String({ minLength: 1, maxLength: 200 }),
+        'What the events of one run share, 1 to 200 characters; a UUID is a good form. Left out: it belongs to no trace.',
+        'conversation-1',
+      ),
+    ),
+    timestamp: Type.Optional(
+      about(RequestTime, 'When it happened: from 2000 on, at most 24 h ahead. Left out: now.', '2026-11-20T17:28:00Z'),
+    ),
   },
   { additionalProperties: false },
 );
@@ -27,17 +41,30 @@ export type Submission = Type.Static<typeof Submission>;
 
 /** The reference form; a bare array of submissions is taken as well (spec 4.7). Elements are checked one by one. */
 export const Batch = Type.Object(
-  { events: Type.Array(Submission, { minItems: 1, maxItems: BATCH_EVENTS_MAX }) },
+  {
+    events: about(
+      Type.Array(Submission, { minItems: 1, maxItems: BATCH_EVENTS_MAX }),
+      'The events, 1 to 100. One that does not fit is refused by itself, the others stand.',
+    ),
+  },
   { additionalProperties: false },
 );
 
 export const PolicyMatch = Type.Object({
-  policy_id: Type.String(),
-  name: Type.String(),
-  type: Type.Enum([...POLICY_TYPES]),
-  actions: Type.Array(Type.Enum([...POLICY_ACTIONS])),
-  severity: Type.Union([Type.Enum([...SEVERITIES]), Type.Null()]),
-  detail: FreeObject,
+  policy_id: about(Type.String(), 'The policy that matched.', exampleId('pol')),
+  name: about(Type.String(), 'The name that the policy had then.', 'no large payments'),
+  type: about(Type.Enum([...POLICY_TYPES]), 'The type of the policy.'),
+  actions: about(
+    Type.Array(Type.Enum([...POLICY_ACTIONS])),
+    'The actions of the policy. `log` alone never interrupts.',
+    ['block', 'alert'],
+  ),
+  severity: about(
+    Type.Union([Type.Enum([...SEVERITIES]), Type.Null()]),
+    'The severity of the policy. null: it has none.',
+    'high',
+  ),
+  detail: about(FreeObject, 'What the match says beyond the policy itself.'),
 });
 export type PolicyMatch = Type.Static<typeof PolicyMatch>;
 
@@ -45,53 +72,85 @@ export const REASONS = ['policy', 'agent_inactive', 'approval'] as const;
 export type Reason = (typeof REASONS)[number];
 
 export const PolicyResult = Type.Object({
-  outcome: Type.Enum([...OUTCOMES]),
-  reason: Type.Union([Type.Enum([...REASONS]), Type.Null()]),
-  policy_id: Type.Union([Type.String(), Type.Null()]),
-  matches: Type.Array(PolicyMatch),
-  approval_id: Type.Optional(Type.String()),
+  outcome: about(
+    Type.Enum([...OUTCOMES]),
+    'Whether the action may be carried out: the final outcome, where an approval was decided.',
+  ),
+  reason: about(
+    Type.Union([Type.Enum([...REASONS]), Type.Null()]),
+    'Why it is blocked or pending. null: it is neither.',
+    null,
+  ),
+  policy_id: about(Type.Union([Type.String(), Type.Null()]), 'The policy that decided. null: none did.', null),
+  matches: about(Type.Array(PolicyMatch), 'All policies that matched, also those that only record. Empty: none did.'),
+  approval_id: Type.Optional(about(Type.String(), 'The approval that the event waits or waited for. Left out: none.')),
 });
 export type PolicyResult = Type.Static<typeof PolicyResult>;
 
 export const Event = Type.Object({
-  id: Type.String(),
-  agent_id: Type.String(),
-  type: Type.Enum([...EVENT_TYPES]),
-  payload: FreeObject,
-  trace_id: Type.Optional(Type.String()),
-  timestamp: ResponseTime,
-  received_at: ResponseTime,
-  policy_result: PolicyResult,
+  id: about(Type.String(), 'Id of the event.', exampleId('evt')),
+  agent_id: about(Type.String(), 'The agent that it is of.', exampleId('agt')),
+  type: about(Type.Enum([...EVENT_TYPES]), 'What kind of event it is.'),
+  payload: about(
+    FreeObject,
+    'As it was submitted, token by token; in later reads with what a policy redacted replaced.',
+    { model: 'gpt-4o', prompt: 'Where is my order?' },
+  ),
+  trace_id: Type.Optional(
+    about(Type.String(), 'What the events of one run share. Left out: it belongs to no trace.', 'conversation-1'),
+  ),
+  timestamp: about(ResponseTime, "When it happened, by the caller's word."),
+  received_at: about(ResponseTime, 'When it arrived, by our clock.'),
+  policy_result: about(PolicyResult, 'What the policies made of it.'),
 });
 
 export const EventError = Type.Object({
-  error: Type.Object({
-    code: Type.String(),
-    message: Type.String(),
-    details: Type.Optional(Type.Array(Type.Object({ path: Type.String(), message: Type.String() }))),
-  }),
+  error: Type.Object(
+    {
+      code: about(Type.String(), 'What is wrong with the element, for programs.'),
+      message: about(Type.String(), 'What is wrong, one sentence for people.', 'The event does not fit its schema.'),
+      details: Type.Optional(
+        about(Type.Array(ErrorDetail), 'What is wrong and where; left out where there is nothing to add.'),
+      ),
+    },
+    { description: 'Why the element was refused.' },
+  ),
 });
 
 export const BatchResult = Type.Object({
-  results: Type.Array(Type.Union([Event, EventError])),
-  total: Type.Integer({ minimum: 0 }),
+  results: about(
+    Type.Array(Type.Union([Event, EventError])),
+    'One for each element, in the order of submission: the event, or why it was refused.',
+  ),
+  total: about(Type.Integer({ minimum: 0 }), 'How many events were recorded.', 1),
 });
 
 export const Trace = Type.Object({
-  trace_id: Type.String(),
-  started_at: ResponseTime,
-  ended_at: ResponseTime,
-  duration_ms: Type.Integer({ minimum: 0 }),
-  event_count: Type.Integer({ minimum: 1 }),
-  counts: Type.Record(Type.String(), Type.Integer()),
-  outcomes: Type.Record(Type.String(), Type.Integer()),
-  agents: Type.Array(Type.String()),
-  tokens_used: Type.Integer({
-    minimum: 0,
-    description:
-      "Of all its events together: payload's `tokens_used`, else what the provider's `usage`, `usageMetadata` or `usage_metadata` there says",
+  trace_id: about(Type.String(), 'What its events share.', 'conversation-1'),
+  started_at: about(ResponseTime, 'When its first event happened.'),
+  ended_at: about(ResponseTime, 'When its last event happened.'),
+  duration_ms: about(Type.Integer({ minimum: 0 }), 'From the first event to the last, in ms.', 5200),
+  event_count: about(Type.Integer({ minimum: 1 }), 'How many events it has.', 3),
+  counts: about(Type.Record(Type.String(), Type.Integer()), 'Events by type; a type without events is left out.', {
+    prompt: 1,
+    completion: 1,
+    tool_call: 1,
   }),
+  outcomes: about(
+    Type.Record(Type.String(), Type.Integer()),
+    'Events by outcome; an outcome without events is left out.',
+    { allowed: 2, blocked: 1 },
+  ),
+  agents: about(Type.Array(Type.String()), 'Ids of the agents that took part.', [exampleId('agt')]),
+  tokens_used: about(
+    Type.Integer({ minimum: 0 }),
+    "Tokens of all its events together: a payload's `tokens_used`, else what the provider's `usage`, `usageMetadata` or `usage_metadata` there says.",
+    640,
+  ),
 });
 export type Trace = Type.Static<typeof Trace>;
 /** One trace with its events in time order; a trace longer than `events` says so in `event_count`. */
-export const TraceWithEvents = Type.Object({ ...Trace.properties, events: Type.Array(Event) });
+export const TraceWithEvents = Type.Object({
+  ...Trace.properties,
+  events: about(Type.Array(Event), 'Its events in time order, as many as are shown.'),
+});

@@ -99,10 +99,10 @@ export const POLICY_COMPONENTS: Record<string, TSchema> = Object.fromEntries(
     const detail = { detail: component(DETAILS[type].name, 'What the match says beyond the policy itself.') };
     return [
       [CONDITIONS[type].name, CONDITIONS[type].schema],
-      [`${name}Policy`, ofType(Policy, type, conditions)],
-      [`${name}PolicyCreate`, ofType(PolicyCreate, type, conditions)],
+      [`${name}Policy`, ofType(Policy, type, conditions, `A policy of the type \`${type}\`.`)],
+      [`${name}PolicyCreate`, ofType(PolicyCreate, type, conditions, `A policy of the type \`${type}\` to create.`)],
       [DETAILS[type].name, DETAILS[type].schema],
-      [`${name}Match`, ofType(PolicyMatch, type, detail)],
+      [`${name}Match`, ofType(PolicyMatch, type, detail, `A match of a policy of the type \`${type}\`.`)],
     ];
   }),
 );
@@ -142,10 +142,10 @@ function annotated(schema: ObjectSchema): Record<string, unknown> {
   return others;
 }
 
-function ofType(schema: ObjectSchema, type: PolicyType, more: TProperties): TSchema {
+function ofType(schema: ObjectSchema, type: PolicyType, more: TProperties, description: string): TSchema {
   const own = { type: Type.Literal(type, { description: `\`${type}\`: which form the other fields have.` }), ...more };
   // In the order of the plain form.
-  return Type.Object({ ...schema.properties, ...own }, annotated(schema));
+  return Type.Object({ ...schema.properties, ...own }, { ...annotated(schema), description });
 }
 
 function union(suffix: string, plain: ObjectSchema): TSchema {

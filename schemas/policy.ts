@@ -11,6 +11,7 @@ import {
   SEVERITIES,
   STATUSES,
 } from './common.ts';
+import { about, exampleId } from './described.ts';
 
 const Actions = Type.Array(Type.Enum([...POLICY_ACTIONS]), { minItems: 1, maxItems: 3, uniqueItems: true });
 /** An array of 1-3 different actions; a single string is taken as an array of one. */
@@ -19,14 +20,29 @@ const Conditions = FreeObject;
 
 export const PolicyCreate = Type.Object(
   {
-    name: Name,
-    type: Type.Enum([...POLICY_TYPES]),
-    agent_id: Type.Optional(Type.Union([Type.String(), Type.Null()])),
-    conditions: Conditions,
-    actions: ActionsIn,
-    severity: Type.Optional(Type.Enum([...SEVERITIES])),
-    description: Type.Optional(Description),
-    status: Type.Optional(Type.Enum([...STATUSES])),
+    name: about(Name, '1 to 200 characters; unique among the policies of the account.', 'no large payments'),
+    type: about(Type.Enum([...POLICY_TYPES]), 'The kind of policy.'),
+    agent_id: Type.Optional(
+      about(
+        Type.Union([Type.String(), Type.Null()]),
+        'The one agent whose events it judges. null or left out: all agents.',
+      ),
+    ),
+    conditions: about(Conditions, 'When the policy matches, in the form of its type.'),
+    actions: about(ActionsIn, 'What a match does: 1 to 3 different actions, or one by itself.', ['block', 'alert']),
+    severity: Type.Optional(
+      about(
+        Type.Enum([...SEVERITIES]),
+        'How grave a match is. null or left out: none; signals then have `high` for `block`, `medium` for `alert`.',
+        'high',
+      ),
+    ),
+    description: Type.Optional(
+      about(Description, 'What the policy is for. At most 2,000 characters. Left out: there is none.'),
+    ),
+    status: Type.Optional(
+      about(Type.Enum([...STATUSES]), '`inactive`: events are not judged by it. Left out: `active`.'),
+    ),
   },
   { additionalProperties: false },
 );
@@ -35,28 +51,42 @@ export type PolicyCreate = Type.Static<typeof PolicyCreate>;
 /** `type` and `agent_id` are what a policy is; another type or scope is another policy. */
 export const PolicyPatch = Type.Object(
   {
-    name: Type.Optional(Name),
-    conditions: Type.Optional(Conditions),
-    actions: Type.Optional(ActionsIn),
-    severity: Type.Optional(Type.Union([Type.Enum([...SEVERITIES]), Type.Null()])),
-    description: Type.Optional(Description),
-    status: Type.Optional(Type.Enum([...STATUSES])),
+    name: Type.Optional(about(Name, 'The new name, unique among the policies. Left out: as it is.')),
+    conditions: Type.Optional(about(Conditions, 'The new conditions, whole. Left out: as it is.')),
+    actions: Type.Optional(
+      about(ActionsIn, 'The new actions: 1 to 3 different ones, or one by itself. Left out: as they are.', ['log']),
+    ),
+    severity: Type.Optional(
+      about(Type.Union([Type.Enum([...SEVERITIES]), Type.Null()]), 'The new severity; null: none. Left out: as it is.'),
+    ),
+    description: Type.Optional(about(Description, 'The new description. Left out: as it is.')),
+    status: Type.Optional(
+      about(Type.Enum([...STATUSES]), '`inactive`: events are not judged by it. Left out: as it is.'),
+    ),
   },
   { additionalProperties: false, minProperties: 1 },
 );
 export type PolicyPatch = Type.Static<typeof PolicyPatch>;
 
 export const Policy = Type.Object({
-  id: Type.String(),
-  name: Type.String(),
-  type: Type.Enum([...POLICY_TYPES]),
-  agent_id: Type.Union([Type.String(), Type.Null()]),
-  conditions: Conditions,
-  actions: Actions,
-  severity: Type.Union([Type.Enum([...SEVERITIES]), Type.Null()]),
-  description: Type.Optional(Type.String()),
-  status: Type.Enum([...STATUSES]),
-  created_at: ResponseTime,
-  updated_at: ResponseTime,
+  id: about(Type.String(), 'Id of the policy.', exampleId('pol')),
+  name: about(Type.String(), 'Unique among the policies of the account.', 'no large payments'),
+  type: about(Type.Enum([...POLICY_TYPES]), 'The kind of policy.'),
+  agent_id: about(
+    Type.Union([Type.String(), Type.Null()]),
+    'The one agent whose events it judges. null: all agents.',
+    null,
+  ),
+  conditions: about(Conditions, 'When the policy matches, in the form of its type.'),
+  actions: about(Actions, 'What a match does.', ['block', 'alert']),
+  severity: about(
+    Type.Union([Type.Enum([...SEVERITIES]), Type.Null()]),
+    'How grave a match is. null: signals have `high` for `block`, `medium` for `alert`.',
+    'high',
+  ),
+  description: Type.Optional(about(Type.String(), 'What the policy is for. Left out: there is none.')),
+  status: about(Type.Enum([...STATUSES]), '`inactive`: events are not judged by it.'),
+  created_at: about(ResponseTime, 'When it was made.'),
+  updated_at: about(ResponseTime, 'When it was last changed.'),
 });
 export type Policy = Type.Static<typeof Policy>;

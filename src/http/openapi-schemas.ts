@@ -43,6 +43,14 @@ import {
   Trace,
   TraceWithEvents,
 } from '../../schemas/event.ts';
+import {
+  NotifiedAlert,
+  NotifiedAnomaly,
+  NotifiedEvent,
+  NotifiedPolicy,
+  NotifiedSilence,
+  WEBHOOK_NOTIFICATIONS,
+} from '../../schemas/notification.ts';
 import { Policy, PolicyCreate, PolicyPatch } from '../../schemas/policy.ts';
 import {
   ConditionOperators,
@@ -62,10 +70,14 @@ import { ServiceStatus } from '../../schemas/service-status.ts';
 import { ERRORS } from '../errors.ts';
 
 /** `shown` in the place of `schema`, where the description says more than the form that validates. */
-type Named = { schema: TSchema; shown?: TSchema };
+type Named = { schema: TSchema; shown: TSchema };
 
-const of = (schema: TSchema, shown?: TSchema): Named => (shown === undefined ? { schema } : { schema, shown });
-const set = (values: readonly string[], description: string): Named => of(Type.Enum([...values], { description }));
+const of = (description: string, schema: TSchema, shown = schema): Named => ({
+  schema,
+  shown: about(shown, description),
+});
+const set = (values: readonly string[], description: string): Named => of(description, Type.Enum([...values]));
+const saidOf = (schema: TSchema) => (schema as { description?: string }).description ?? '';
 
 const SETS: Record<string, Named> = {
   EventType: set(
@@ -117,62 +129,86 @@ const SETS: Record<string, Named> = {
   ErrorCode: set(Object.keys(ERRORS), 'What went wrong, for programs. The set is closed within `/v1`.'),
 };
 
+const NOTIFICATIONS: Record<string, Named> = Object.fromEntries(
+  TRIGGERS.map((trigger) => {
+    const words = trigger.split('_').map((word) => word[0]!.toUpperCase() + word.slice(1));
+    const schema = WEBHOOK_NOTIFICATIONS[trigger];
+    return [`${words.join('')}Notification`, of(saidOf(schema), schema)];
+  }),
+);
+
 const NAMED: Record<string, Named> = {
   ...SETS,
-  Account: of(Account),
-  AccountPatch: of(AccountPatch),
-  Agent: of(Agent),
-  AgentCreate: of(AgentCreate),
-  AgentPatch: of(AgentPatch),
-  AgentPage: of(page(Agent)),
-  Metadata: of(Metadata),
-  Submission: of(Submission),
-  Payload: of(FreeObject),
-  Batch: of(Batch),
-  Event: of(Event),
-  EventError: of(EventError, withCodes(EventError)),
-  EventPage: of(page(Event)),
-  BatchResult: of(BatchResult),
-  PolicyResult: of(PolicyResult),
-  PolicyMatch: of(PolicyMatch, PolicyMatchByType),
-  Trace: of(Trace),
-  TracePage: of(page(Trace)),
-  TraceWithEvents: of(TraceWithEvents),
-  Policy: of(Policy, PolicyByType),
-  PolicyCreate: of(PolicyCreate, PolicyCreateByType),
-  PolicyPatch: of(PolicyPatch, PolicyPatchByType),
-  PolicyPage: of(page(Policy)),
-  ...Object.fromEntries(Object.entries(POLICY_COMPONENTS).map(([name, schema]) => [name, of(schema)])),
-  FieldCondition: of(FieldCondition),
-  ConditionScalar: of(ConditionScalar),
-  ConditionOperators: of(ConditionOperators),
-  PayloadSchema: of(PayloadSchema),
-  Alert: of(Alert),
-  AlertConditions: of(AlertConditions),
-  AlertCreate: of(AlertCreate),
-  AlertCreated: of(AlertCreated),
-  AlertPatch: of(AlertPatch),
-  AlertPage: of(page(Alert)),
-  Delivery: of(Delivery),
-  DeliveryAttempt: of(DeliveryAttempt),
-  DeliveryPage: of(page(Delivery)),
-  Approval: of(Approval),
-  ApprovalDecision: of(ApprovalDecision),
-  ApprovalPage: of(page(Approval)),
-  Anomaly: of(Anomaly),
-  AnomalyPage: of(page(Anomaly)),
-  AuditLog: of(AuditLog),
-  AuditLogPage: of(AuditLogPage),
-  AuditVerification: of(AuditVerification),
-  AuditFault: of(AuditFault),
-  AuditChainHead: of(AuditChainHead),
-  ApiKey: of(ApiKey),
-  ApiKeyCreate: of(ApiKeyCreate),
-  ApiKeyCreated: of(ApiKeyCreated),
-  ApiKeyPage: of(page(ApiKey)),
-  ServiceStatus: of(ServiceStatus),
-  Error: of(ErrorBody, withCodes(ErrorBody)),
-  ErrorDetail: of(ErrorDetail),
+  Account: of('The account and its settings.', Account),
+  AccountPatch: of('What to change of the account.', AccountPatch),
+  Agent: of('A registered record that stands for one AI system.', Agent),
+  AgentCreate: of('An agent to register.', AgentCreate),
+  AgentPatch: of('What to change of an agent; at least one field.', AgentPatch),
+  AgentPage: of('A page of agents.', page(Agent)),
+  Metadata: of('Text by key, of your own.', Metadata),
+  Submission: of('An event as it is sent.', Submission),
+  Payload: of(
+    'Any JSON object. It is kept and comes back token by token: key order, `1.0`, `12345678901234567890`.',
+    FreeObject,
+  ),
+  Batch: of('Up to 100 events, judged in their order.', Batch),
+  Event: of('An event, and what the policies made of it.', Event),
+  EventError: of('In the place of an element of a batch that was refused: why.', EventError, withCodes(EventError)),
+  EventPage: of('A page of events.', page(Event)),
+  BatchResult: of('What became of the elements of a batch.', BatchResult),
+  PolicyResult: of('What the policies made of an event.', PolicyResult),
+  PolicyMatch: of('A policy that matched; `type` says which form `detail` has.', PolicyMatch, PolicyMatchByType),
+  Trace: of('Events that share a `trace_id`, in numbers.', Trace),
+  TracePage: of('A page of traces.', page(Trace)),
+  TraceWithEvents: of(
+    'A trace with its events in time order. One with more than are shown says so in `event_count`.',
+    TraceWithEvents,
+  ),
+  Policy: of('A policy; `type` says which form `conditions` have.', Policy, PolicyByType),
+  PolicyCreate: of('A policy to create; `type` says which form `conditions` have.', PolicyCreate, PolicyCreateByType),
+  PolicyPatch: of(
+    'What to change of a policy; at least one field. `type` and `agent_id` are fixed.',
+    PolicyPatch,
+    PolicyPatchByType,
+  ),
+  PolicyPage: of('A page of policies.', page(Policy)),
+  ...Object.fromEntries(Object.entries(POLICY_COMPONENTS).map(([name, schema]) => [name, of(saidOf(schema), schema)])),
+  FieldCondition: of(saidOf(FieldCondition), FieldCondition),
+  ConditionScalar: of(saidOf(ConditionScalar), ConditionScalar),
+  ConditionOperators: of(saidOf(ConditionOperators), ConditionOperators),
+  PayloadSchema: of(saidOf(PayloadSchema), PayloadSchema),
+  Alert: of('A rule of who is told of which signals.', Alert),
+  AlertConditions: of('Which of the signals of its kind an alert tells of. Without a key: all.', AlertConditions),
+  AlertCreate: of('An alert to create.', AlertCreate),
+  AlertCreated: of('The new alert; for a webhook with its signing secret.', AlertCreated),
+  AlertPatch: of('What to change of an alert; at least one field.', AlertPatch),
+  AlertPage: of('A page of alerts.', page(Alert)),
+  Delivery: of('One notification on its way to one target.', Delivery),
+  DeliveryAttempt: of('One attempt to send a notification.', DeliveryAttempt),
+  DeliveryPage: of('A page of deliveries.', page(Delivery)),
+  Approval: of('The decision that a pending event waits for.', Approval),
+  ApprovalDecision: of('A decision. An approval is decided once.', ApprovalDecision),
+  ApprovalPage: of('A page of approvals.', page(Approval)),
+  Anomaly: of('Unusual behaviour of an agent.', Anomaly),
+  AnomalyPage: of('A page of anomalies.', page(Anomaly)),
+  AuditLog: of('An entry of the audit log.', AuditLog),
+  AuditLogPage: of('A page of the audit log. The one list that is called `logs`.', AuditLogPage),
+  AuditVerification: of('What a verification of the audit chain found.', AuditVerification),
+  AuditFault: of('An entry that is not as it was chained.', AuditFault),
+  AuditChainHead: of('Where a chain ends.', AuditChainHead),
+  ApiKey: of('An API key, without the key itself.', ApiKey),
+  ApiKeyCreate: of('An API key to create.', ApiKeyCreate),
+  ApiKeyCreated: of('The new API key, with the key itself.', ApiKeyCreated),
+  ApiKeyPage: of('A page of API keys.', page(ApiKey)),
+  ServiceStatus: of('What a process says of itself.', ServiceStatus),
+  NotifiedAlert: of('The alert that tells.', NotifiedAlert),
+  NotifiedPolicy: of('A policy that matched.', NotifiedPolicy),
+  NotifiedEvent: of('The event that a signal follows from, without its payload.', NotifiedEvent),
+  NotifiedAnomaly: of('An anomaly in numbers.', NotifiedAnomaly),
+  NotifiedSilence: of('The silence of an agent.', NotifiedSilence),
+  ...NOTIFICATIONS,
+  Error: of('What went wrong. Every error has this body.', ErrorBody, withCodes(ErrorBody)),
+  ErrorDetail: of('One thing that is wrong.', ErrorDetail),
 };
 
 /** The table of errors lies beside the service, not beside the forms: here the two meet. */
@@ -182,8 +218,7 @@ function withCodes<E extends TProperties>(body: TObject<{ error: TObject<E> }>):
   const { properties, ...others } = error as TObject<E> & { description?: string };
   const { description } = others;
   const inner = Type.Object({ ...properties, code }, description === undefined ? {} : { description });
-  const { description: outer } = body as { description?: string };
-  return Type.Object({ error: inner }, outer === undefined ? {} : { description: outer });
+  return Type.Object({ error: inner });
 }
 
 type Node = Record<string, unknown>;
@@ -208,11 +243,12 @@ for (const [name, { schema }] of Object.entries(NAMED)) {
   NAMES.set(key, name);
 }
 
+let components: Record<string, object> | undefined;
+
 /** Of `components.schemas`, in the order of NAMED. */
 export function componentSchemas(): Record<string, object> {
-  return Object.fromEntries(
-    Object.entries(NAMED).map(([name, { schema, shown }]) => [name, members((shown ?? schema) as Node)]),
-  );
+  components ??= Object.fromEntries(Object.entries(NAMED).map(([name, { shown }]) => [name, members(shown as Node)]));
+  return components;
 }
 
 /** A schema as the description shows it, with a reference in the place of each named one. */

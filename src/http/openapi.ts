@@ -6,7 +6,9 @@ import { exampleId } from '../../schemas/described.ts';
 import { ErrorBody } from '../../schemas/error.ts';
 import { readAsset } from '../assets.ts';
 import { ERRORS, type ErrorCode } from '../errors.ts';
+import { exampleOf } from './openapi-examples.ts';
 import { componentSchemas, describedSchema } from './openapi-schemas.ts';
+import { describeWebhooks } from './openapi-webhooks.ts';
 import { type Route, route } from './route.ts';
 
 const IDEMPOTENCY_KEY = {
@@ -97,6 +99,7 @@ export type OpenApiDocument = {
   security: object[];
   tags: { name: string; description?: string }[];
   paths: Record<string, Record<string, object>>;
+  webhooks: Record<string, { post: object }>;
   components: { schemas: Record<string, object>; securitySchemes: object; parameters: object; headers: object };
 };
 
@@ -110,6 +113,7 @@ export function openApiRoute(others: readonly Route[]): Route {
       id: 'getOpenApi',
       tag: 'Operations',
       summary: 'This description',
+      description: 'OpenAPI 3.1, made from the schemas that validate requests. Needs no key.',
       answers: { 200: { description: 'OpenAPI 3.1', schema: Described } },
     },
     handle: () => ({ status: 200, body }),
@@ -141,6 +145,7 @@ export function describeApi(routes: readonly Route[]): OpenApiDocument {
       ...(TAGS[name] === undefined ? {} : { description: TAGS[name] }),
     })),
     paths,
+    webhooks: describeWebhooks(),
     components: {
       schemas: componentSchemas(),
       securitySchemes: {
@@ -160,11 +165,8 @@ function operation(one: Route): object {
   const { id, tag, summary, description, answers, bodyExample, canBeIncomplete } = one.operation;
   const responses: Record<string, object> = {};
   for (const [status, answer] of Object.entries(answers)) {
+    const media = answer.schema && mediaType(describedSchema(answer.schema), answer.example);
     const type = answer.contentType ?? 'application/json';
-    const media = answer.schema && {
-      schema: describedSchema(answer.schema),
-      ...(answer.example ? { example: answer.example } : {}),
-    };
     responses[status] = {
       description: answer.description,
       headers: {
@@ -225,8 +227,14 @@ function pathParameter(collection: string, name: string): object {
 }
 
 function requestBody(one: Route, example: unknown): object {
-  const schema = describedSchema(one.body!.schema);
-  return { required: true, content: { 'application/json': { schema, ...(example === undefined ? {} : { example }) } } };
+  const media = mediaType(describedSchema(one.body!.schema), example);
+  const description = `${one.body!.kind === 'json' ? `The ${one.body!.what}` : one.operation.summary}, as JSON.`;
+  return { required: true, description, content: { 'application/json': media } };
+}
+
+function mediaType(schema: object, given: unknown): object {
+  const example = given ?? exampleOf(schema);
+  return { schema, ...(example === undefined ? {} : { example }) };
 }
 
 /** What follows from the row, then what the row adds. */
@@ -263,7 +271,14 @@ function errorResponse(status: number, codes: ErrorCode[], canBeIncomplete: bool
       ...(status === 429 || status === 503 ? { 'Retry-After': header('RetryAfter') } : {}),
       ...(status === 404 && canBeIncomplete ? { 'Gatehouse-Incomplete': header('Incomplete') } : {}),
     },
-    content: { 'application/json': { schema: describedSchema(ErrorBody) } },
+    content: { 'application/json': mediaType(describedSchema(ErrorBody), errorExample(codes[0]!)) },
     'x-error-codes': codes,
+  };
+}
+
+function errorExample(code: ErrorCode): object {
+  const { when } = ERRORS[code];
+  return {
+    error: { code, message: `${when[0]!.toUpperCase()}${when.slice(1)}.`, request_id: HEADERS.RequestId.example },
   };
 }

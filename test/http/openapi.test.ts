@@ -15,7 +15,7 @@ import { checkPolicy } from '../../src/policy/engine.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
 import { rateLimit } from '../../src/policy/rate-limit.ts';
 import { requireApproval } from '../../src/policy/require-approval.ts';
-import { OpenApiChecker } from '../support/openapi.ts';
+import { escaped, OpenApiChecker } from '../support/openapi.ts';
 
 const routes = makeRoutes({ metrics: true });
 const described = JSON.parse(JSON.stringify(describeApi(routes))) as OpenApiDocument;
@@ -96,12 +96,69 @@ t.test('keys are asked for everywhere but where operators look, and for the desc
   }
 });
 
-t.test('examples of bodies fit their schemas', async (t) => {
+t.test('every body and answer has an example, and each fits its schema', async (t) => {
   for (const { method, path, body, operation } of routes) {
     if (body === undefined) continue;
     t.ok(operation.bodyExample, `${method} ${path} has one`);
     t.ok(Compile(body.schema).Check(operation.bodyExample), `${method} ${path}: as it is validated`);
   }
+  // Nothing is made up that is not described.
+  const strict = new OpenApiChecker(described, { closed: true });
+  let count = 0;
+  for (const { at, node } of nodes(described)) {
+    const content = node['content'] as Record<string, { example?: unknown }> | undefined;
+    if (typeof content !== 'object' || content === null) continue;
+    const json = content['application/json'];
+    if (json === undefined) continue;
+    t.ok('example' in json, `${at} has an example`);
+    const check = strict.schema(`${at}/content/application~1json/schema`);
+    t.ok(check(json.example), `${at}: ${JSON.stringify(check.errors?.slice(0, 2))}`);
+    count++;
+  }
+  t.ok(count > 300, `${count} of them`);
+  for (const { at, node } of schemas()) {
+    if (!Array.isArray(node['examples'])) continue;
+    for (const example of node['examples'])
+      t.ok(
+        strict.schema(at)(example),
+        `${at}: ${JSON.stringify(example)} ${JSON.stringify(strict.schema(at).errors?.[0])}`,
+      );
+  }
+});
+
+t.test('every property, parameter, header, body, answer and operation is described', async (t) => {
+  const bare: string[] = [];
+  const needs = (at: string, node: Node) => {
+    if (!isSaid(node['description'])) bare.push(at);
+  };
+  let properties = 0;
+  for (const { at, node } of schemas()) {
+    for (const [name, property] of Object.entries((node['properties'] ?? {}) as Record<string, Node>)) {
+      needs(`${at}/properties/${name}`, property);
+      properties++;
+    }
+  }
+  for (const [name, schema] of Object.entries(described.components.schemas)) needs(name, schema as Node);
+  for (const name of ['parameters', 'headers', 'securitySchemes'] as const) {
+    for (const [key, one] of Object.entries(described.components[name])) needs(`${name}/${key}`, one as Node);
+  }
+  for (const tag of described.tags) needs(`tag ${tag.name}`, tag);
+  type Operation = Node & { parameters: Node[]; requestBody?: Node; responses: Record<string, Node> };
+  const operations = [
+    ...Object.entries(described.paths).flatMap(([path, methods]) =>
+      Object.entries(methods).map(([method, one]) => [`${method} ${path}`, one as Operation] as const),
+    ),
+    ...Object.entries(described.webhooks).map(([name, { post }]) => [name, post as Operation] as const),
+  ];
+  for (const [name, one] of operations) {
+    needs(name, one);
+    for (const parameter of one.parameters)
+      if (!('$ref' in parameter)) needs(`${name} ${parameter['name']}`, parameter);
+    if (one.requestBody !== undefined) needs(`${name} body`, one.requestBody);
+    for (const [status, answer] of Object.entries(one.responses)) needs(`${name} ${status}`, answer);
+  }
+  t.same(bare, [], `${properties} properties`);
+  t.ok(properties > 350, `${properties} properties`);
 });
 
 t.test('the description says what each route answers', async (t) => {
@@ -230,6 +287,19 @@ function mistakes(type: PolicyType, conditions: object): string {
   }
 }
 
+/** Of every schema in the description, those inside others too. */
+function schemas(): { at: string; node: Node }[] {
+  return nodes(described).filter(
+    ({ at }) =>
+      /^#\/components\/schemas\/|\/schema(\/|$)/.test(at) &&
+      !/\/(properties|examples?|mapping)$|\/examples?\//.test(at),
+  );
+}
+
+function isSaid(text: unknown): boolean {
+  return typeof text === 'string' && text.trim().length >= 4;
+}
+
 /** Schemas of all bodies and answers. */
 function bodies(): { at: string; schema: Node }[] {
   return nodes(described).flatMap(({ at, node }) => {
@@ -242,5 +312,5 @@ function bodies(): { at: string; schema: Node }[] {
 function nodes(value: unknown, at = '#'): { at: string; node: Node }[] {
   if (typeof value !== 'object' || value === null) return [];
   const own = Array.isArray(value) ? [] : [{ at, node: value as Node }];
-  return [...own, ...Object.entries(value).flatMap(([key, item]) => nodes(item, `${at}/${key}`))];
+  return [...own, ...Object.entries(value).flatMap(([key, item]) => nodes(item, `${at}/${escaped(key)}`))];
 }

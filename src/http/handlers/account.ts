@@ -13,6 +13,7 @@ export const accountRoutes: Route[] = [
       id: 'getAccount',
       tag: 'Account',
       summary: 'Get the account of the key',
+      description: 'The account that the key belongs to, with its settings. There is no other account to a key.',
       answers: { 200: { description: 'The account and its settings', schema: Account } },
     },
     async handle({ account }, { registry }) {

@@ -44,6 +44,7 @@ export const agentRoutes: Route[] = [
       id: 'listAgents',
       tag: 'Agents',
       summary: 'List agents',
+      description: 'Newest first.',
       answers: { 200: { description: 'Agents, newest first', schema: pageSchema(Agent) } },
     },
     async handle({ account, query }, { registry }) {
@@ -59,6 +60,7 @@ export const agentRoutes: Route[] = [
       id: 'getAgent',
       tag: 'Agents',
       summary: 'Get an agent',
+      description: 'With the time at which its last event arrived.',
       answers: { 200: { description: 'The agent', schema: Agent } },
     },
     async handle({ account, params }, { registry }) {

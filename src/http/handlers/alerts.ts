@@ -43,6 +43,7 @@ export const alertRoutes: Route[] = [
       id: 'listAlerts',
       tag: 'Alerts',
       summary: 'List alerts',
+      description: 'Newest first. The signing secrets of webhooks are not shown.',
       answers: { 200: { description: 'Alerts, newest first', schema: pageSchema(Alert) } },
     },
     async handle({ account, query }, { registry }) {
@@ -58,6 +59,7 @@ export const alertRoutes: Route[] = [
       id: 'getAlert',
       tag: 'Alerts',
       summary: 'Get an alert',
+      description: 'The signing secret of a webhook is not shown.',
       answers: { 200: { description: 'The alert', schema: Alert } },
     },
     async handle({ account, params }, { registry }) {
@@ -73,6 +75,8 @@ export const alertRoutes: Route[] = [
       id: 'updateAlert',
       tag: 'Alerts',
       summary: 'Change an alert',
+      description:
+        'In force within a second. What is left out stays as it is; a change of the channel or the target is checked like a new one.',
       answers: { 200: { description: 'The alert as it is now', schema: Alert } },
       errors: ['name_taken'],
       bodyExample: { status: 'inactive' },
@@ -104,6 +108,7 @@ export const alertRoutes: Route[] = [
       id: 'deleteAlert',
       tag: 'Alerts',
       summary: 'Delete an alert',
+      description: 'It tells nobody anything from now on; deliveries that wait are cancelled.',
       answers: { 204: { description: 'Deleted; it does not fire any more' } },
     },
     async handle({ account, params, actor }, { registry }) {

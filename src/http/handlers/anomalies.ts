@@ -23,6 +23,7 @@ export const anomalyRoutes: Route[] = [
       id: 'listAnomalies',
       tag: 'Anomalies',
       summary: 'List anomalies',
+      description: 'Newest first. Nothing has to be configured for them.',
       answers: { 200: { description: 'Anomalies, newest first', schema: pageSchema(Anomaly) } },
       canBeIncomplete: true,
     },

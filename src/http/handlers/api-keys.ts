@@ -35,6 +35,7 @@ export const apiKeyRoutes: Route[] = [
       id: 'listApiKeys',
       tag: 'API keys',
       summary: 'List API keys',
+      description: 'Newest first, by label and last four characters. The keys themselves are nowhere kept.',
       answers: {
         200: { description: 'Keys, newest first, by label and last four characters', schema: pageSchema(ApiKey) },
       },
@@ -52,6 +53,7 @@ export const apiKeyRoutes: Route[] = [
       id: 'revokeApiKey',
       tag: 'API keys',
       summary: 'Revoke an API key',
+      description: 'Refused on every process within a second. It cannot be taken back.',
       answers: { 204: { description: 'Revoked; refused on every process within a second' } },
     },
     async handle({ account, params, actor }, { registry }) {

@@ -28,6 +28,7 @@ export const approvalRoutes: Route[] = [
       id: 'listApprovals',
       tag: 'Approvals',
       summary: 'List approvals',
+      description: 'Newest first, pending ones and decided ones.',
       answers: { 200: { description: 'Approvals, newest first', schema: pageSchema(Approval) } },
       canBeIncomplete: true,
     },

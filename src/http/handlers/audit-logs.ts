@@ -27,6 +27,7 @@ export const auditLogRoutes: Route[] = [
       id: 'listAuditLogs',
       tag: 'Audit log',
       summary: 'List the audit log',
+      description: 'Newest first: registry changes and submissions of events alike. No call changes an entry.',
       answers: { 200: { description: 'Entries, newest first', schema: AuditLogPage } },
       canBeIncomplete: true,
     },

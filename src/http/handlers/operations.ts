@@ -16,6 +16,7 @@ export const healthRoutes: Route[] = [
       id: 'getHealth',
       tag: 'Operations',
       summary: 'Does the process live?',
+      description: 'Answers as long as the process does. Needs no key.',
       answers: { 200: { description: 'It does', schema: ServiceStatus, example: { status: 'ok' } } },
     },
     handle: () => json(200, { status: 'ok' }),
@@ -28,6 +29,7 @@ export const healthRoutes: Route[] = [
       id: 'getReadiness',
       tag: 'Operations',
       summary: 'Do Redis and ClickHouse answer?',
+      description: '200 where requests can be served, else 503 with what is away in `details`. Needs no key.',
       answers: { 200: { description: 'They do', schema: ServiceStatus, example: { status: 'ready' } } },
       errors: ['unavailable'],
     },
@@ -48,6 +50,8 @@ export const metricsRoute: Route = route({
     id: 'getMetrics',
     tag: 'Operations',
     summary: 'Metrics of all processes, for Prometheus',
+    description:
+      'In the text form of Prometheus. Needs no key; left out here where the setting GATEHOUSE_METRICS_PORT gives them a port of their own.',
     answers: { 200: { description: 'Prometheus text', schema: Type.String(), contentType: 'text/plain' } },
   },
   async handle(_call, { metrics }) {

@@ -47,6 +47,7 @@ export const policyRoutes: Route[] = [
       id: 'listPolicies',
       tag: 'Policies',
       summary: 'List policies',
+      description: 'Newest first.',
       answers: { 200: { description: 'Policies, newest first', schema: pageSchema(Policy) } },
     },
     async handle({ account, query }, { registry }) {
@@ -62,6 +63,7 @@ export const policyRoutes: Route[] = [
       id: 'getPolicy',
       tag: 'Policies',
       summary: 'Get a policy',
+      description: 'As it is in force.',
       answers: { 200: { description: 'The policy', schema: Policy } },
     },
     async handle({ account, params }, { registry }) {
@@ -94,6 +96,7 @@ export const policyRoutes: Route[] = [
       id: 'deletePolicy',
       tag: 'Policies',
       summary: 'Delete a policy',
+      description: 'In force on every process within a second. Approvals that it asked for can still be decided.',
       answers: { 204: { description: 'Deleted; events are not judged by it any more' } },
     },
     async handle({ account, params, actor }, { registry }) {

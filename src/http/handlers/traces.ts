@@ -27,6 +27,7 @@ export const traceRoutes: Route[] = [
       id: 'listTraces',
       tag: 'Traces',
       summary: 'List traces',
+      description: 'By the time of their first event, the latest first.',
       answers: { 200: { description: 'Traces, the latest to begin first', schema: pageSchema(Trace) } },
       canBeIncomplete: true,
     },

@@ -1,0 +1,84 @@
+// From the description to a program: a kept generator makes types of what a real service serves without a key, a program against
+// them compiles as strictly as there is, and does its work on that service (test/client/program.ts).
+import { execFile } from 'node:child_process';
+import { copyFile, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import t from 'tap';
+import { assetPath } from '../../src/assets.ts';
+import { clientTypes } from '../support/openapi-client.ts';
+import { startService } from '../support/service.ts';
+
+const run = promisify(execFile);
+const service = await startService(t);
+const document = (await (await fetch(`${service.url}/v1/openapi.json`)).json()) as object;
+const types = await clientTypes(document);
+
+await mkdir(assetPath('build'), { recursive: true });
+const folder = await mkdtemp(path.join(assetPath('build'), 'client-'));
+t.teardown(() => rm(folder, { recursive: true, force: true }));
+await writeFile(path.join(folder, 'gatehouse.ts'), types);
+await copyFile(assetPath('test/client/program.ts'), path.join(folder, 'program.ts'));
+await writeFile(
+  path.join(folder, 'tsconfig.json'),
+  JSON.stringify({
+    compilerOptions: {
+      target: 'es2023',
+      lib: ['es2023', 'dom', 'dom.iterable'],
+      module: 'nodenext',
+      types: ['node'],
+      strict: true,
+      noUncheckedIndexedAccess: true,
+      exactOptionalPropertyTypes: true,
+      noUnusedLocals: true,
+      verbatimModuleSyntax: true,
+      rewriteRelativeImportExtensions: true,
+      skipLibCheck: true,
+      rootDir: '.',
+      outDir: 'out',
+    },
+    files: ['program.ts'],
+  }),
+);
+
+t.test('the generated types know what the description knows', async (t) => {
+  t.notMatch(types, /\bany\b(?=[;[\]|>)])/, 'nothing is any');
+  const free = types
+    .split('\n')
+    .filter((line) => /\bunknown\b/.test(line.replace(/\/\*.*?\*\/|^\s*\*.*|"unknown"/g, '')));
+  // Payloads, details of the audit log, the description itself, in a JSON Schema what may be any value, and further headers.
+  const allowed =
+    /^\s*(\[key: string\]: unknown;|(enum|examples)\?: unknown\[\];|(const|default)\?: unknown;|\[name: string\]: unknown;)$/;
+  t.same(
+    free.filter((line) => !allowed.test(line)),
+    [],
+    'and unknown only what is free',
+  );
+  t.equal(free.filter((line) => /\[key: string\]/.test(line)).length, 3, 'payload, details, the description');
+});
+
+t.test('a program against them compiles, and works on the service', async (t) => {
+  const tsc = assetPath('node_modules/typescript/bin/tsc');
+  const compiled = await run(process.execPath, [tsc, '-p', folder]).then(
+    () => '',
+    (error: { stdout: string }) => error.stdout,
+  );
+  t.equal(compiled, '', 'without a mistake');
+  const env = { ...process.env, GATEHOUSE_URL: service.url, GATEHOUSE_KEY: service.key };
+  const { stdout } = await run(process.execPath, [path.join(folder, 'out/program.js')], { env });
+  t.same(JSON.parse(stdout), {
+    agent: 'client',
+    created: ['block_action', 'rate_limit 1', 'data_filter email,api_key', 'require_approval'],
+    said: [
+      'blocked: matched',
+      'allowed: nothing',
+      'blocked: 1 in 3600 s by payload.customer of c-1',
+      'allowed: email at /prompt',
+      'pending: matched',
+      'approved: allowed',
+    ],
+    listed: 5,
+    code: 'validation_failed',
+    status: 'ok',
+  });
+});
