@@ -66,6 +66,8 @@ export type PipelinesOptions = {
   groups?: readonly Group[];
   /** Told of lanes, as `<account>/<lane>`, in which a delivery has become due: whoever sends them need not look. */
   onEnqueued?: (lanes: readonly string[]) => void;
+  /** Takes the mails of these deliveries out of the outbox: their agent is being erased. */
+  removeMails?: (deliveryIds: readonly string[]) => Promise<void>;
 };
 
 /** A stream of a pipeline. `share` names the set of units that is shared out among members. */

@@ -3,6 +3,7 @@
 // Invariant: connections first, pipelines second, and let go in the reverse order, so a batch that runs can be finished.
 // Failure: while Redis or ClickHouse is away the drains wait; what is not acknowledged stays in the streams.
 import { makeChannels } from '../pipelines/alert/channels/channels.ts';
+import { removeMails } from '../pipelines/alert/channels/mail-folder.ts';
 import { DeliveryWorker } from '../pipelines/alert/worker.ts';
 import { ApprovalExpiry } from '../pipelines/approval/expiry.ts';
 import { Pipelines } from '../pipelines/pipelines.ts';
@@ -32,6 +33,7 @@ export async function pipelinesParts({ config, log, metrics, link }: Surrounding
     lingerMs: config.storeLingerMs,
     processName: config.processName,
     onEnqueued: (lanes) => deliveries.nudge(lanes),
+    removeMails: (deliveryIds) => removeMails(outboxFolderOf(config), deliveryIds),
   });
   const watcher = new Watcher({ redis, keys: makeKeys(config), metrics, log: log.child({ part: 'watch' }) });
   const expiry = new ApprovalExpiry({ redis, keys: makeKeys(config), metrics, log: log.child({ part: 'approvals' }) });

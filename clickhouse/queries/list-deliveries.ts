@@ -69,6 +69,16 @@ export async function getDelivery(
   return { delivery: toDelivery(rest), signal: JSON.parse(signal) as Signal };
 }
 
+/** Ids of what was written to an outbox about an agent. */
+export async function outboxDeliveriesOf(clickhouse: ClickHouse, account: string, agent: string): Promise<string[]> {
+  const where = new Conditions(account).equal('agent_id', agent).and("transport = 'outbox'");
+  const rows = await clickhouse.query<{ id: string }>(
+    `SELECT id FROM deliveries FINAL WHERE ${where.sql}`,
+    where.params,
+  );
+  return rows.map(({ id }) => id);
+}
+
 /** What still waited when the queue was lost, of all accounts, with its signal: for `gatehouse registry restore`. */
 export async function* pendingDeliveries(
   clickhouse: ClickHouse,

@@ -70,4 +70,6 @@ export type Transport = 'https' | MailTransport;
 export interface ChannelSender {
   readonly transport: Transport;
   send(target: Target, notification: Notification, attempt: Attempt): Promise<AttemptResult>;
+  /** Takes back what was sent, where that can be done: its agent was deleted meanwhile. May reject. */
+  withdraw?(deliveryId: string): Promise<void>;
 }

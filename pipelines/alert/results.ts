@@ -184,8 +184,9 @@ export class Results {
   }
 
   /** Its agent was deleted: nothing is written about it any more. */
-  async erased({ record: { account, id, lane } }: Claim): Promise<void> {
-    const { redis, keys } = this.#options;
+  async erased({ record: { account, id, lane, channel } }: Claim): Promise<void> {
+    const { redis, keys, senders } = this.#options;
+    await senders[channel].withdraw?.(id);
     await redis.hdel(keys.deliveries(account), id);
     await redis.zrem(keys.deliveryLane(account, lane), id);
   }

@@ -2,7 +2,7 @@
 //
 //   mark     where the streams end now: the agent's event stream for every group, the journal for the store
 //   drain    wait until all of them have been acknowledged up to there
-//   erase    delete the agent's rows, drop its parked entries and its approvals
+//   erase    delete the agent's mails in the outbox and its rows, drop its parked entries and its approvals
 //   forget   the erasure and the agent's last sign of life; the tombstone stays
 //   rewrite  now and then, by whoever has the first shard: the parts that held the rows (erase-agent.ts)
 //
@@ -14,6 +14,7 @@
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { blankIds } from '../../clickhouse/queries/chain-blocks.ts';
 import { eraseAgent, partsToRewrite, rewriteErased } from '../../clickhouse/queries/erase-agent.ts';
+import { outboxDeliveriesOf } from '../../clickhouse/queries/list-deliveries.ts';
 import { packAgent } from '../../src/audit/hash.ts';
 import type { Log } from '../../src/log.ts';
 import type { Commands } from '../../src/redis/client.ts';
@@ -42,6 +43,8 @@ export type EraserOptions = {
   keys: Keys;
   clickhouse: ClickHouse;
   chains: Chains;
+  /** Left out: there is no outbox. */
+  removeMails?: (deliveryIds: readonly string[]) => Promise<void>;
   log: Log;
 };
 
@@ -73,7 +76,7 @@ export class Eraser {
     for (const shard of shards) {
       try {
         const erasures = await this.#options.redis.hgetall(this.#options.keys.erasures(shard));
-        for (const [agent, text] of Object.entries(erasures)) await this.#erase(shard, agent, text);
+        for (const [agent, text] of Object.entries(erasures)) await this.#eraseOrWarn(shard, agent, text);
       } catch (error) {
         this.#options.log.warn({ err: error, shard }, 'erasure.failed');
       }
@@ -102,6 +105,15 @@ export class Eraser {
     }
   }
 
+  /** One that fails, as by a mail that cannot be removed, keeps no other from being done. */
+  async #eraseOrWarn(shard: number, agent: string, text: string): Promise<void> {
+    try {
+      await this.#erase(shard, agent, text);
+    } catch (error) {
+      this.#options.log.warn({ err: error, shard, agent }, 'erasure.failed');
+    }
+  }
+
   async #erase(shard: number, agent: string, text: string): Promise<void> {
     const { redis, keys, log, clickhouse, chains } = this.#options;
     const { account } = JSON.parse(text) as { account: string };
@@ -111,6 +123,7 @@ export class Eraser {
     const partition = keys.partitionOf(account, agent);
     // What the agent's entries have added to the chains was acknowledged with them, so it waits there or is copied already.
     await chains.flush([keys.events(partition), keys.journal(keys.shardOf(account))]);
+    await this.#removeMails(account, agent);
     await eraseAgent(clickhouse, account, agent);
     await blankIds(clickhouse, account, packAgent(agent));
     const streams = [keys.events(partition), keys.signals(partition), keys.journal(keys.shardOf(account))];
@@ -123,6 +136,12 @@ export class Eraser {
     await redis.hdel(keys.erasures(shard), agent);
     this.#marks.delete(agent);
     log.info({ account, agent, parked }, 'agent.erased');
+  }
+
+  /** Before the rows that name them. Mails on other machines' disks are out of reach (docs/channels.md). */
+  async #removeMails(account: string, agent: string): Promise<void> {
+    const { clickhouse, removeMails } = this.#options;
+    if (removeMails !== undefined) await removeMails(await outboxDeliveriesOf(clickhouse, account, agent));
   }
 
   async #mark(account: string, agent: string): Promise<Mark[]> {

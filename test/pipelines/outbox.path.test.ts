@@ -124,4 +124,7 @@ t.test('a default start takes alerts by e-mail, and writes their mails to the ou
   t.ok(await ends(async () => (await smtpOnes()).length > 0));
   t.match((await api2.get(`/v1/deliveries/${first!.id}`)).json, { transport: 'outbox', status: 'delivered' });
   t.same(mailsIn(service), before, 'the old files stay');
+
+  t.equal((await api2.delete(`/v1/agents/${agent.id}`)).status, 204);
+  t.ok(await ends(() => mailsIn(service).length === 0), 'until their agent is deleted');
 });

@@ -63,6 +63,11 @@ t.test('a mail is one whole file, for its owner alone, however often it is writt
   t.strictSame(repeated, [DELIVERED, DELIVERED]);
   t.same(readdirSync(folder), [`${notification.id}.eml`], 'one file');
   t.equal(readFileSync(file, 'utf8'), raw, 'with the same bytes');
+  await channel.withdraw(mintId('delivery', 1));
+  t.equal(readdirSync(folder).length, 1);
+  await channel.withdraw(notification.id);
+  await channel.withdraw(notification.id);
+  t.same(readdirSync(folder), [], 'and it can be taken back');
   t.match(await channel.send({ address: 'a@b, c@d' }, notification, anAttempt()), { outcome: 'failed' });
   t.match(await channel.send({ url: 'https://x/' }, notification, anAttempt()), { outcome: 'failed' });
 });

@@ -41,6 +41,7 @@ export function makeChannels({ smtpUrl, mailFrom, egressAllowedHosts }: Settings
 function settling(sender: ChannelSender, log: Log): ChannelSender {
   return {
     transport: sender.transport,
+    ...(sender.withdraw === undefined ? {} : { withdraw: (id) => sender.withdraw!(id) }),
     send: async (target, notification, attempt) => {
       try {
         return await sender.send(target, notification, attempt);

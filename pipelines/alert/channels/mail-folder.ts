@@ -61,14 +61,6 @@ export class MailFolder {
     await this.#trimming;
   }
 
-  /** Takes mails away; those that are not there are none the less gone. Rejects with the file system's error. */
-  async remove(deliveryIds: readonly string[]): Promise<void> {
-    for (const id of deliveryIds) {
-      const name = `${id}.eml`;
-      if (MAIL.test(name)) await removed(path.join(this.#options.folder, name));
-    }
-  }
-
   /** A folder that was just made is on the disk when its parent says so. */
   async #make(): Promise<void> {
     const { folder } = this.#options;
@@ -116,6 +108,14 @@ export class MailFolder {
   }
 }
 
+/** Takes mails out of a folder; those that are not there are gone already. Rejects with the file system's error. */
+export async function removeMails(folder: string, deliveryIds: readonly string[]): Promise<void> {
+  for (const id of deliveryIds) {
+    const name = `${id}.eml`;
+    if (MAIL.test(name)) await removed(path.join(folder, name));
+  }
+}
+
 async function write(file: string, content: Buffer): Promise<void> {
   const handle = await open(file, 'wx', FILE_MODE);
   try {
@@ -151,7 +151,8 @@ async function removed(file: string): Promise<boolean> {
     await unlink(file);
     return true;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false;
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT' || code === 'ENOTDIR') return false;
     throw error;
   }
 }

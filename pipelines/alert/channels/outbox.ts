@@ -10,7 +10,7 @@ import type { Metrics } from '../../../src/metrics.ts';
 import { isMailAddress } from '../../../src/registry/alert-target.ts';
 import type { Attempt, AttemptResult, ChannelSender, Notification, Target } from '../channel.ts';
 import { mailOf } from './email.ts';
-import { MailFolder } from './mail-folder.ts';
+import { MailFolder, removeMails } from './mail-folder.ts';
 
 /** `folder`: absolute. `filesMax`: for tests. */
 export type OutboxOptions = { folder: string; mailFrom: string; metrics: Metrics; log: Log; filesMax?: number };
@@ -48,6 +48,10 @@ export class OutboxChannel implements ChannelSender {
     } finally {
       deadline.end();
     }
+  }
+
+  withdraw(deliveryId: string): Promise<void> {
+    return removeMails(this.#options.folder, [deliveryId]);
   }
 
   #failure({ code, syscall, message }: NodeJS.ErrnoException, delivery: string): AttemptResult {
