@@ -100,7 +100,13 @@ export type OpenApiDocument = {
   tags: { name: string; description?: string }[];
   paths: Record<string, Record<string, object>>;
   webhooks: Record<string, { post: object }>;
-  components: { schemas: Record<string, object>; securitySchemes: object; parameters: object; headers: object };
+  components: {
+    schemas: Record<string, object>;
+    securitySchemes: object;
+    parameters: object;
+    headers: object;
+    responses: object;
+  };
 };
 
 export function openApiRoute(others: readonly Route[]): Route {
@@ -124,9 +130,10 @@ export function openApiRoute(others: readonly Route[]): Route {
 
 export function describeApi(routes: readonly Route[]): OpenApiDocument {
   const paths: OpenApiDocument['paths'] = {};
+  const responses: Record<string, object> = {};
   for (const one of routes) {
     const path = paths[one.path] ?? {};
-    path[one.method.toLowerCase()] = operation(one);
+    path[one.method.toLowerCase()] = operation(one, responses);
     paths[one.path] = path;
   }
   const { version } = JSON.parse(readAsset('package.json')) as { version: string };
@@ -157,11 +164,12 @@ export function describeApi(routes: readonly Route[]): OpenApiDocument {
       },
       parameters: { IdempotencyKey: IDEMPOTENCY_KEY, RequestId: REQUEST_ID },
       headers: HEADERS,
+      responses,
     },
   };
 }
 
-function operation(one: Route): object {
+function operation(one: Route, shared: Record<string, object>): object {
   const { id, tag, summary, description, answers, bodyExample, canBeIncomplete } = one.operation;
   const responses: Record<string, object> = {};
   for (const [status, answer] of Object.entries(answers)) {
@@ -184,8 +192,18 @@ function operation(one: Route): object {
     ...(one.scope === null ? { security: [] } : { 'x-required-scope': one.scope }),
     parameters: parameters(one),
     ...(one.body ? { requestBody: requestBody(one, bodyExample) } : {}),
-    responses: { ...responses, ...errorResponses(errorsOf(one), canBeIncomplete ?? false) },
+    responses: { ...responses, ...referred(errorResponses(errorsOf(one), canBeIncomplete ?? false), shared) },
   };
+}
+
+/** Puts them into `shared`, and a reference in their place. */
+function referred(responses: Record<string, Shared>, shared: Record<string, object>): Record<string, object> {
+  return Object.fromEntries(
+    Object.entries(responses).map(([status, { name, response }]) => {
+      shared[name] = response;
+      return [status, { $ref: `#/components/responses/${name}` }];
+    }),
+  );
 }
 
 function header(name: keyof typeof HEADERS): object {
@@ -252,24 +270,35 @@ function errorsOf(one: Route): Set<ErrorCode> {
   return codes;
 }
 
-function errorResponses(codes: Set<ErrorCode>, canBeIncomplete: boolean): Record<string, object> {
+/** Answers of many operations are the same: each stands once among the components. */
+function errorResponses(codes: Set<ErrorCode>, canBeIncomplete: boolean): Record<string, Shared> {
   const byStatus = new Map<number, ErrorCode[]>();
   for (const code of Object.keys(ERRORS) as ErrorCode[]) {
     if (codes.has(code)) byStatus.set(ERRORS[code].status, [...(byStatus.get(ERRORS[code].status) ?? []), code]);
   }
   return Object.fromEntries(
-    [...byStatus].map(([status, of]) => [String(status), errorResponse(status, of, canBeIncomplete)]),
+    [...byStatus].map(([status, of]) => {
+      const isIncomplete = status === 404 && canBeIncomplete;
+      const name = `${of.map(pascal).join('Or')}${isIncomplete ? 'OrIncomplete' : ''}`;
+      return [String(status), { name, response: errorResponse(status, of, isIncomplete) }];
+    }),
   );
 }
 
-function errorResponse(status: number, codes: ErrorCode[], canBeIncomplete: boolean): object {
+type Shared = { name: string; response: object };
+
+function pascal(code: string): string {
+  return code.replace(/(?:^|_)(\w)/g, (_all, letter: string) => letter.toUpperCase());
+}
+
+function errorResponse(status: number, codes: ErrorCode[], isIncomplete: boolean): object {
   return {
     description: codes.map((code) => `\`${code}\`: ${ERRORS[code].when}`).join('; '),
     headers: {
       'X-Request-Id': header('RequestId'),
       ...(status === 401 ? { 'WWW-Authenticate': header('WwwAuthenticate') } : {}),
       ...(status === 429 || status === 503 ? { 'Retry-After': header('RetryAfter') } : {}),
-      ...(status === 404 && canBeIncomplete ? { 'Gatehouse-Incomplete': header('Incomplete') } : {}),
+      ...(isIncomplete ? { 'Gatehouse-Incomplete': header('Incomplete') } : {}),
     },
     content: { 'application/json': mediaType(describedSchema(ErrorBody), errorExample(codes[0]!)) },
     'x-error-codes': codes,

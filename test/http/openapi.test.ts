@@ -15,7 +15,7 @@ import { checkPolicy } from '../../src/policy/engine.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
 import { rateLimit } from '../../src/policy/rate-limit.ts';
 import { requireApproval } from '../../src/policy/require-approval.ts';
-import { escaped, OpenApiChecker } from '../support/openapi.ts';
+import { at, escaped, OpenApiChecker } from '../support/openapi.ts';
 
 const routes = makeRoutes({ metrics: true });
 const described = JSON.parse(JSON.stringify(describeApi(routes))) as OpenApiDocument;
@@ -115,7 +115,7 @@ t.test('every body and answer has an example, and each fits its schema', async (
     t.ok(check(json.example), `${at}: ${JSON.stringify(check.errors?.slice(0, 2))}`);
     count++;
   }
-  t.ok(count > 300, `${count} of them`);
+  t.ok(count > 60, `${count} of them`);
   for (const { at, node } of schemas()) {
     if (!Array.isArray(node['examples'])) continue;
     for (const example of node['examples'])
@@ -139,7 +139,7 @@ t.test('every property, parameter, header, body, answer and operation is describ
     }
   }
   for (const [name, schema] of Object.entries(described.components.schemas)) needs(name, schema as Node);
-  for (const name of ['parameters', 'headers', 'securitySchemes'] as const) {
+  for (const name of ['parameters', 'headers', 'responses', 'securitySchemes'] as const) {
     for (const [key, one] of Object.entries(described.components[name])) needs(`${name}/${key}`, one as Node);
   }
   for (const tag of described.tags) needs(`tag ${tag.name}`, tag);
@@ -155,7 +155,8 @@ t.test('every property, parameter, header, body, answer and operation is describ
     for (const parameter of one.parameters)
       if (!('$ref' in parameter)) needs(`${name} ${parameter['name']}`, parameter);
     if (one.requestBody !== undefined) needs(`${name} body`, one.requestBody);
-    for (const [status, answer] of Object.entries(one.responses)) needs(`${name} ${status}`, answer);
+    for (const [status, answer] of Object.entries(one.responses))
+      if (!('$ref' in answer)) needs(`${name} ${status}`, answer);
   }
   t.same(bare, [], `${properties} properties`);
   t.ok(properties > 350, `${properties} properties`);
@@ -165,16 +166,14 @@ t.test('the description says what each route answers', async (t) => {
   type Responses = Record<string, { 'x-error-codes'?: string[] }>;
   const responses = (path: string, method: string) =>
     (described.paths[path]![method] as { responses: Responses }).responses;
+  const codes = (path: string, method: string, status: string) =>
+    (at(described, (responses(path, method)[status] as { $ref: string }).$ref) as Responses[string])['x-error-codes'];
   const statuses = (path: string, method: string) => Object.keys(responses(path, method)).map(Number);
   t.same(statuses('/v1/agents', 'post'), [200, 201, 400, 401, 403, 413, 415, 429, 500, 503]);
   t.same(statuses('/v1/policies', 'post'), [201, 400, 401, 403, 409, 413, 415, 429, 500, 503]);
   t.same(statuses('/v1/agents/{id}', 'delete'), [204, 400, 401, 403, 404, 413, 429, 500, 503]);
   t.same(statuses('/healthz', 'get'), [200, 500]);
-  t.same(responses('/v1/policies', 'post')['409']!['x-error-codes'], [
-    'name_taken',
-    'idempotency_conflict',
-    'idempotency_in_progress',
-  ]);
+  t.same(codes('/v1/policies', 'post', '409'), ['name_taken', 'idempotency_conflict', 'idempotency_in_progress']);
   t.same((described.components.schemas['ErrorCode'] as { enum: string[] }).enum, Object.keys(ERRORS), 'a closed set');
 });
 

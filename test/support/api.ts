@@ -2,7 +2,7 @@
 // description (OpenAPI). An answer with a status, a header or a field that the description does not have is a failed test,
 // wherever it happens, and so is a request that the service takes and the description would refuse.
 import type { Test } from 'tap';
-import { escaped, OpenApiChecker } from './openapi.ts';
+import { at, escaped, OpenApiChecker } from './openapi.ts';
 import { pause } from './raw-http.ts';
 
 export type Answer = {
@@ -25,7 +25,7 @@ type Body = { content?: Record<string, object> };
 type Operation = {
   parameters: { $ref?: string; name?: string; in?: string; schema?: object }[];
   requestBody?: Body;
-  responses: Record<string, Body & { headers?: Record<string, object> }>;
+  responses: Record<string, Body & { $ref?: string; headers?: Record<string, object> }>;
 };
 type Document = { paths: Record<string, Record<string, Operation>> };
 
@@ -132,15 +132,17 @@ export class Api {
     const name = `${method} ${template} ${answer.status}`;
     this.seen.add(name);
     const operation = this.#document!.paths[template]![verb]!;
-    const described = operation.responses[answer.status];
-    if (described === undefined) {
+    const found = operation.responses[answer.status];
+    if (found === undefined) {
       this.#t.fail(`${name} is not described`, { answer: answer.text.slice(0, 500) });
       return;
     }
     const pointer = `#/paths/${escaped(template)}/${verb}`;
+    const place = found.$ref ?? `${pointer}/responses/${answer.status}`;
+    const described = at(this.#document, place) as typeof found;
     this.#checkHeaders(name, described.headers ?? {}, answer);
     if (answer.json !== undefined) {
-      const schema = `${pointer}/responses/${answer.status}/content/application~1json/schema`;
+      const schema = `${place}/content/application~1json/schema`;
       this.#fits(this.#answers!, schema, answer.json, `${name} is not as described`);
     }
     if (answer.status >= 300) return;

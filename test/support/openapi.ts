@@ -36,6 +36,11 @@ export class OpenApiChecker {
     return check;
   }
 
+  /** One that was read out of the description. */
+  schemaOf(schema: object): ValidateFunction {
+    return this.#ajv.compile(rewritten(schema, false) as object);
+  }
+
   /** Of every schema in the description that stands by itself. */
   schemaPointers(): string[] {
     const found: string[] = [];
