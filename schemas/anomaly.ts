@@ -12,7 +12,11 @@ export const Anomaly = Type.Object({
     exampleId('evt'),
   ),
   kind: about(Type.Enum([...ANOMALY_KINDS]), 'What was unusual.'),
-  severity: about(Type.Enum([...SEVERITIES]), 'How far from usual; for `blocked_event` that of the policy.', 'high'),
+  severity: about(
+    Type.Enum([...SEVERITIES]),
+    'How far from usual; for `blocked_event` that of the policy, `high` where it has none.',
+    'high',
+  ),
   observed: about(
     Type.Union([Type.Number(), Type.Null()]),
     'What was seen: tokens, a share of errors from 0 to 1, or events in 10 s. null for `blocked_event`.',
@@ -31,7 +35,7 @@ export const Anomaly = Type.Object({
   message: about(
     Type.String(),
     'One sentence for people.',
-    'A completion used 9200 tokens; 410 are usual for this agent.',
+    'A completion used 9,200 tokens; this agent usually uses about 410.',
   ),
   timestamp: about(ResponseTime, 'When it happened: the time of the event, or when the rate was seen.'),
   created_at: about(ResponseTime, 'When it was flagged.'),

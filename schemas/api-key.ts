@@ -37,7 +37,7 @@ export const ApiKey = Type.Object({
   ...fields,
   last_used_at: about(
     Type.Union([ResponseTime, Type.Null()]),
-    'When it was last used, about to the minute. null: never.',
+    'When it was last used, to some seconds. null: never.',
     null,
   ),
   /** The last four characters of the key, to tell keys apart. */

@@ -25,7 +25,7 @@ export const AuditFault = Type.Object({
     exampleId('log'),
   ),
   kind: about(Type.Enum([...FAULT_KINDS]), 'What is wrong.'),
-  at: about(ResponseTime, 'When the entry was chained.'),
+  at: about(ResponseTime, 'About when the entry was chained.'),
 });
 
 export const AuditChainHead = Type.Object({

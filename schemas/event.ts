@@ -75,13 +75,18 @@ export const PolicyResult = Type.Object({
   outcome: about(
     Type.Enum([...OUTCOMES]),
     'Whether the action may be carried out: the final outcome, where an approval was decided.',
+    'blocked',
   ),
   reason: about(
     Type.Union([Type.Enum([...REASONS]), Type.Null()]),
-    'Why it is blocked or pending. null: it is neither.',
-    null,
+    'What the outcome follows from. null: from nothing, it is allowed.',
+    'policy',
   ),
-  policy_id: about(Type.Union([Type.String(), Type.Null()]), 'The policy that decided. null: none did.', null),
+  policy_id: about(
+    Type.Union([Type.String(), Type.Null()]),
+    'The policy that decided. null: none did.',
+    exampleId('pol'),
+  ),
   matches: about(Type.Array(PolicyMatch), 'All policies that matched, also those that only record. Empty: none did.'),
   approval_id: Type.Optional(about(Type.String(), 'The approval that the event waits or waited for. Left out: none.')),
 });
@@ -90,11 +95,11 @@ export type PolicyResult = Type.Static<typeof PolicyResult>;
 export const Event = Type.Object({
   id: about(Type.String(), 'Id of the event.', exampleId('evt')),
   agent_id: about(Type.String(), 'The agent that it is of.', exampleId('agt')),
-  type: about(Type.Enum([...EVENT_TYPES]), 'What kind of event it is.'),
+  type: about(Type.Enum([...EVENT_TYPES]), 'What kind of event it is.', 'tool_call'),
   payload: about(
     FreeObject,
     'As it was submitted, token by token; in later reads with what a policy redacted replaced.',
-    { model: 'gpt-4o', prompt: 'Where is my order?' },
+    { tool: 'send_money', arguments: { amount: 5000 } },
   ),
   trace_id: Type.Optional(
     about(Type.String(), 'What the events of one run share. Left out: it belongs to no trace.', 'conversation-1'),
@@ -128,7 +133,7 @@ export const BatchResult = Type.Object({
 export const Trace = Type.Object({
   trace_id: about(Type.String(), 'What its events share.', 'conversation-1'),
   started_at: about(ResponseTime, 'When its first event happened.'),
-  ended_at: about(ResponseTime, 'When its last event happened.'),
+  ended_at: about(ResponseTime, 'When its last event happened.', '2026-11-20T17:28:05.200Z'),
   duration_ms: about(Type.Integer({ minimum: 0 }), 'From the first event to the last, in ms.', 5200),
   event_count: about(Type.Integer({ minimum: 1 }), 'How many events it has.', 3),
   counts: about(Type.Record(Type.String(), Type.Integer()), 'Events by type; a type without events is left out.', {

@@ -33,7 +33,7 @@ export const PolicyCreate = Type.Object(
     severity: Type.Optional(
       about(
         Type.Enum([...SEVERITIES]),
-        'How grave a match is. null or left out: none; signals then have `high` for `block`, `medium` for `alert`.',
+        'How grave a match is. Left out: not said; signals then have `high` for `block`, `medium` for `alert`.',
         'high',
       ),
     ),
