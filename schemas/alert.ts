@@ -78,10 +78,7 @@ export const Alert = Type.Object({
   trigger: about(Type.Enum([...TRIGGERS]), 'The kind of signal that it tells of.'),
   channel: about(Type.Enum([...CHANNELS]), 'How it tells.', 'webhook'),
   transport: about(
-    Type.Union([Type.Enum([...MAIL_TRANSPORTS]), Type.Null()], {
-      description:
-        'How mails of this alert go: `smtp` by the mail server of GATEHOUSE_SMTP_URL, `outbox` without one: as files in the data folder. Null for other channels',
-    }),
+    Type.Union([Type.Enum([...MAIL_TRANSPORTS]), Type.Null()]),
     'How mails of this alert go: `smtp` by the mail server of GATEHOUSE_SMTP_URL, `outbox` without one: as files in the data folder. null: the channel is another one.',
     null,
   ),

@@ -58,10 +58,7 @@ export const Delivery = Type.Object({
     false,
   ),
   transport: about(
-    Type.Union([Type.Enum([...MAIL_TRANSPORTS]), Type.Null()], {
-      description:
-        'How the last attempt sent the mail: `smtp`, or `outbox`, a file in the data folder of the process that sent it. Null before the first attempt, and for other channels',
-    }),
+    Type.Union([Type.Enum([...MAIL_TRANSPORTS]), Type.Null()]),
     'How the last attempt sent the mail: `smtp`, or `outbox`, a file in the data folder of the process that sent it. null: before the first attempt, and for other channels.',
     null,
   ),
