@@ -11,6 +11,11 @@ export const Anomaly = Type.Object({
     "The event that was flagged. null: a rate (`error_rate`, `volume_spike`), which is not one event's doing.",
     exampleId('evt'),
   ),
+  policy_id: about(
+    Type.Union([Type.String(), Type.Null()]),
+    'Of a `blocked_event`: the policy that blocked it. null: none, or flagged before this was kept.',
+    exampleId('pol'),
+  ),
   kind: about(Type.Enum([...ANOMALY_KINDS]), 'What was unusual.'),
   severity: about(
     Type.Enum([...SEVERITIES]),

@@ -86,6 +86,9 @@ export const APPROVAL_EXPIRY_POLL_MS = 250;
 export const APPROVALS_AT_ONCE = 100;
 export const API_KEYS_MAX = 1_000;
 
+/** Values of one filter of a list: more than a person picks, and each is a comparison for every row. */
+export const FILTER_VALUES_MAX = 20;
+
 /** A read waits this long for its account's writes to be stored (decisions 1). */
 export const READ_WAIT_MS_MAX = 2_000;
 

@@ -6,6 +6,13 @@ import type { QueryParams } from '../client.ts';
 /** Agents that are being erased: their rows are on their way out and must neither appear nor count. */
 export type Excluded = { excludeAgents?: readonly string[] | undefined };
 
+/** What a filter takes: a value, or several of which any will do. */
+export type AnyOf<T extends string> = T | readonly T[];
+
+export function valuesOf<T extends string>(filter: AnyOf<T>): readonly T[] {
+  return typeof filter === 'string' ? [filter] : filter;
+}
+
 export class Conditions {
   readonly #clauses: string[] = [];
   readonly params: QueryParams = {};
@@ -20,9 +27,13 @@ export class Conditions {
     return this;
   }
 
-  /** `column = value`, where a value is given. `column` names the parameter, too. */
-  equal(column: string, value: string | undefined): this {
-    return value === undefined ? this : this.and(`${column} = {${column}:String}`, { [column]: value });
+  /** `column` is the value, or one of the values, where any is given. `column` names the parameter, too. */
+  equal(column: string, filter: AnyOf<string> | undefined): this {
+    if (filter === undefined) return this;
+    const [value = '', ...others] = valuesOf(filter);
+    // One value may be a place in the primary key, by which rows come in the order asked for.
+    if (others.length === 0) return this.and(`${column} = {${column}:String}`, { [column]: value });
+    return this.and(`${column} IN {${column}:Array(String)}`, { [column]: [value, ...others] });
   }
 
   between(column: string, from: number | undefined, to: number | undefined): this {

@@ -4,7 +4,7 @@
 // but one look whether there are any; pages without pending events are not looked at at all.
 // `settle` is called before decisions are read, and only then: the caller waits there for those that were acknowledged.
 import type { Outcome } from '../../schemas/common.ts';
-import type { Trace } from '../../schemas/event.ts';
+import type { Reason, Trace } from '../../schemas/event.ts';
 import type { ClickHouse } from '../client.ts';
 import { Conditions, type Excluded } from './conditions.ts';
 import type { EventRow } from './event-rows.ts';
@@ -31,21 +31,46 @@ export type OutcomeFilter = { whole: string; parts: readonly string[] };
 export async function outcomeFilter(
   clickhouse: ClickHouse,
   account: string,
-  { outcome, settle }: { outcome: Outcome } & Settling,
+  { outcomes, settle }: { outcomes: readonly Outcome[] } & Settling,
 ): Promise<OutcomeFilter> {
+  const decided = await waysDecided(clickhouse, account, settle);
+  const parts = outcomes.flatMap((outcome) => partsOf(outcome, decided));
+  return { whole: `(${parts.map((part) => `(${part})`).join(' OR ')})`, parts };
+}
+
+function partsOf(outcome: Outcome, decided: readonly Final[]): string[] {
+  const stored = `outcome = '${outcome}'`;
+  if (outcome === 'pending') return [decided.length === 0 ? stored : `${stored} AND id NOT IN ${decidedAs('either')}`];
+  return decided.includes(outcome) ? [stored, `outcome = 'pending' AND id IN ${decidedAs(outcome)}`] : [stored];
+}
+
+/** `policy_result.reason` as it is now: a pending event has its policy's, and `approval` once it was decided. */
+export async function reasonFilter(
+  clickhouse: ClickHouse,
+  account: string,
+  { reasons, settle }: { reasons: readonly Reason[] } & Settling,
+): Promise<string> {
+  const decided = await waysDecided(clickhouse, account, settle);
+  const stored = reasons.filter((reason) => reason !== 'approval').map((reason) => `reason = '${reason}'`);
+  const parts = stored.length === 0 ? [] : [`(${stored.join(' OR ')})`];
+  if (decided.length === 0) return parts[0] ?? 'false';
+  if (parts.length > 0) parts[0] += ` AND (outcome != 'pending' OR id NOT IN ${decidedAs('either')})`;
+  if (reasons.includes('approval')) parts.push(`outcome = 'pending' AND id IN ${decidedAs('either')}`);
+  return `(${parts.map((part) => `(${part})`).join(' OR ')})`;
+}
+
+/** The ways in which approvals of the account were decided. */
+async function waysDecided(
+  clickhouse: ClickHouse,
+  account: string,
+  settle: Settling['settle'],
+): Promise<readonly Final[]> {
   await settle?.();
   const decided = await clickhouse.query<{ outcome: Final }>(
     "SELECT outcome FROM approvals WHERE account_id = {account:String} AND outcome != 'pending' LIMIT 1 BY outcome",
     { account },
   );
-  const stored = `outcome = '${outcome}'`;
-  if (outcome === 'pending') {
-    const undecided = decided.length === 0 ? stored : `${stored} AND id NOT IN ${decidedAs('either')}`;
-    return { whole: undecided, parts: [undecided] };
-  }
-  if (!decided.some((row) => row.outcome === outcome)) return { whole: stored, parts: [stored] };
-  const since = `outcome = 'pending' AND id IN ${decidedAs(outcome)}`;
-  return { whole: `(${stored} OR ${since})`, parts: [stored, since] };
+  return decided.map((row) => row.outcome);
 }
 
 /** Counts of outcomes by trace, as they are now. Each has what the event rows say, and gets what was decided since. */

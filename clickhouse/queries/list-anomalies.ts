@@ -3,13 +3,15 @@
 import type { Anomaly } from '../../schemas/anomaly.ts';
 import type { AnomalyKind, Severity } from '../../schemas/common.ts';
 import type { ClickHouse } from '../client.ts';
-import { Conditions, type Excluded, isoTime } from './conditions.ts';
+import { type AnyOf, Conditions, type Excluded, isoTime } from './conditions.ts';
 import { pageOf } from './page-of.ts';
 
 export type AnomalyPage = Excluded & {
-  agentId?: string | undefined;
-  kind?: AnomalyKind | undefined;
-  severity?: Severity | undefined;
+  agentId?: AnyOf<string> | undefined;
+  kind?: AnyOf<AnomalyKind> | undefined;
+  severity?: AnyOf<Severity> | undefined;
+  /** Of the policy that blocked the event. */
+  policyId?: AnyOf<string> | undefined;
   /** Epoch ms, inclusive. */
   from?: number | undefined;
   to?: number | undefined;
@@ -19,7 +21,7 @@ export type AnomalyPage = Excluded & {
 
 type AnomalyRow = Omit<Anomaly, 'timestamp' | 'created_at'> & { timestamp_ms: number; created_ms: number };
 
-const COLUMNS = `id, agent_id, event_id, kind, severity, observed, baseline, score, message,
+const COLUMNS = `id, agent_id, event_id, policy_id, kind, severity, observed, baseline, score, message,
   toUnixTimestamp64Milli(timestamp) AS timestamp_ms, toUnixTimestamp64Milli(created_at) AS created_ms`;
 
 export async function listAnomalies(
@@ -32,6 +34,7 @@ export async function listAnomalies(
     .exclude('agent_id', page.excludeAgents)
     .equal('kind', page.kind)
     .equal('severity', page.severity)
+    .equal('policy_id', page.policyId)
     .between('timestamp', page.from, page.to);
   const { rows, total } = await pageOf<AnomalyRow>(clickhouse, {
     table: 'anomalies',

@@ -2,12 +2,13 @@
 // Newest first by arrival of the event, equal times by id; totals exact. FINAL: of each approval its newest state.
 import type { Approval, ApprovalStatus } from '../../schemas/approval.ts';
 import type { ClickHouse } from '../client.ts';
-import { Conditions, type Excluded, isoTime } from './conditions.ts';
+import { type AnyOf, Conditions, type Excluded, isoTime } from './conditions.ts';
 import { pageOf } from './page-of.ts';
 
 export type ApprovalPage = Excluded & {
-  status?: ApprovalStatus | undefined;
-  agentId?: string | undefined;
+  status?: AnyOf<ApprovalStatus> | undefined;
+  agentId?: AnyOf<string> | undefined;
+  policyId?: AnyOf<string> | undefined;
   limit: number;
   offset: number;
 };
@@ -30,6 +31,7 @@ export async function listApprovals(
   const where = new Conditions(account)
     .equal('agent_id', page.agentId)
     .exclude('agent_id', page.excludeAgents)
+    .equal('policy_id', page.policyId)
     .equal('status', page.status);
   const { rows, total } = await pageOf<ApprovalRow>(clickhouse, {
     table: 'approvals',

@@ -1,23 +1,30 @@
 // Lists the audit log (GET /v1/audit-logs; spec 2.6, 4.14, decisions 8), newest first, totals exact.
+// `q` finds words, as in payloads, in an entry's action, actor, resource id and details.
 // Three sources, read as one: every event is an `event.submitted`; a blocked or pending one is a second entry; everything else lies in audit_log.
 // The first two are read off the event rows (projection by_arrival, then the page's rows by primary key; totals from counts), so they are there exactly when
 // the event is, cost nothing at insert, and go with it when its agent is erased.
+import type { ClickHouseSettings } from '@clickhouse/client';
 import type { AuditLog } from '../../schemas/audit-log.ts';
 import { derivedId } from '../../src/ids.ts';
 import type { ClickHouse, QueryParams } from '../client.ts';
-import { Conditions, type Excluded, isoTime } from './conditions.ts';
+import { type AnyOf, Conditions, type Excluded, isoTime, valuesOf } from './conditions.ts';
 import { type AuditedRow, auditedByKey } from './event-rows.ts';
+import { parseSearch, searchCondition, wordsOf } from './search.ts';
 
+/** Of what may be several, any will do. */
 export type AuditFilter = Excluded & {
-  action?: string | undefined;
-  actor?: string | undefined;
-  resource_type?: string | undefined;
-  resource_id?: string | undefined;
+  action?: AnyOf<string> | undefined;
+  actor?: AnyOf<string> | undefined;
+  resource_type?: AnyOf<string> | undefined;
+  resource_id?: AnyOf<string> | undefined;
+  q?: string | undefined;
+  /** false: without `event.submitted`, of which there is one for every event. */
+  submissions?: boolean | undefined;
   /** Epoch ms, inclusive. */
   from?: number | undefined;
   to?: number | undefined;
 };
-export type AuditPage = AuditFilter & { limit: number; offset: number };
+export type AuditPage = AuditFilter & { order?: 'asc' | 'desc' | undefined; limit: number; offset: number };
 
 type EntrySource = 'submitted' | 'decided' | 'recorded';
 /** One entry of a page before its details are known. `key` is the event's id, or the entry's own for a recorded one. */
@@ -39,6 +46,19 @@ type RecordedRow = {
   created_ms: number;
 };
 type Source = { keys: string; from: string };
+type Order = 'ASC' | 'DESC';
+
+type EventAction = 'event.submitted' | 'event.blocked' | 'event.pending';
+const EVENT_ACTIONS: readonly EventAction[] = ['event.submitted', 'event.blocked', 'event.pending'];
+
+/** What is searched of each source: action, actor, resource id, details. Names of details are searched with them. */
+const RECORDED_TEXT = `concatWithSeparator(' ', action, actor, resource_id, replaceRegexpAll(details, '\\\\\\\\["\\\\\\\\/bfnrt]', ' '))`;
+const EVENT_TEXT = "'agent', agent_id, id, 'outcome', outcome, 'request_id', request_id";
+const SEARCHED: Record<EntrySource, string> = {
+  recorded: RECORDED_TEXT,
+  submitted: `concatWithSeparator(' ', 'event.submitted type', type, ${EVENT_TEXT})`,
+  decided: `concatWithSeparator(' ', concat('event.', outcome), 'policy_id', policy_id, if(outcome = 'pending', 'approval_id', 'reason'), if(outcome = 'pending', approval_id, reason), 'agent', agent_id, id, 'request_id', request_id)`,
+};
 
 /** An event's second entry differs from its first in the lowest bit of the last character: its own inverse, and never equal. */
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
@@ -51,12 +71,15 @@ export async function listAuditLogs(
 ): Promise<{ logs: AuditLog[]; total: number }> {
   const { sources, params } = sourcesOf(account, page);
   if (sources.length === 0) return { logs: [], total: 0 };
-  const byArrival = { preferred_optimize_projection_name: 'by_arrival' };
-  const isKept = [page.from, page.to, page.resource_id].every((filter) => filter === undefined);
+  // The projections have nothing that could be searched.
+  const byArrival: ClickHouseSettings =
+    page.q === undefined ? { preferred_optimize_projection_name: 'by_arrival' } : { optimize_use_projections: 0 };
+  const isKept = [page.from, page.to, page.resource_id, page.q].every((filter) => filter === undefined);
+  const direction = page.order === 'asc' ? 'ASC' : 'DESC';
   const bounded = sources.map(({ keys }) => `SELECT * FROM (${keys} LIMIT {reach:UInt64})`).join(' UNION ALL ');
   const [keys, [counted]] = await Promise.all([
     clickhouse.query<EntryKey>(
-      `SELECT * FROM (${bounded}) ORDER BY created_ms DESC, log_id DESC LIMIT {limit:UInt64} OFFSET {offset:UInt64}`,
+      `SELECT * FROM (${bounded}) ORDER BY created_ms ${direction}, log_id ${direction} LIMIT {limit:UInt64} OFFSET {offset:UInt64}`,
       { ...params, reach: page.limit + page.offset, limit: page.limit, offset: page.offset },
       { settings: byArrival },
     ),
@@ -75,20 +98,26 @@ export function secondEntryId(eventId: string): string {
   return first.slice(0, -1) + FLIPPED[ALPHABET.indexOf(first.at(-1)!)];
 }
 
-function sourcesOf(account: string, filter: AuditFilter): { sources: Source[]; params: QueryParams } {
-  const recorded = recordedConditions(account, filter);
-  const sources: Source[] = [{ from: `FROM audit_log FINAL WHERE ${recorded.sql}`, keys: recordedKeys(recorded) }];
+function sourcesOf(account: string, filter: AuditPage): { sources: Source[]; params: QueryParams } {
+  const order = filter.order === 'asc' ? 'ASC' : 'DESC';
+  const recorded = searched(recordedConditions(account, filter), filter, 'recorded');
+  const from = `FROM audit_log FINAL WHERE ${recorded.sql}`;
+  const sources: Source[] = [{ from, keys: recordedKeys(from, order) }];
   const params = { ...recorded.params };
-  const ofEvents = eventConditions(account, filter);
-  if (ofEvents !== null) {
-    Object.assign(params, ofEvents.params);
-    const submitted = `FROM events WHERE ${ofEvents.sql}`;
-    const decided = `${submitted} AND ${decidedCondition(filter.action)}`;
-    if (filter.action === undefined || filter.action === 'event.submitted')
-      sources.push({ from: submitted, keys: eventKeys('submitted', submitted) });
-    if (filter.action !== 'event.submitted') sources.push({ from: decided, keys: eventKeys('decided', decided) });
+  for (const source of ['submitted', 'decided'] as const) {
+    const where = eventConditions(account, filter, source);
+    if (where === null) continue;
+    const { sql } = searched(where, filter, source);
+    Object.assign(params, where.params);
+    sources.push({ from: `FROM events WHERE ${sql}`, keys: eventKeys(source, `FROM events WHERE ${sql}`, order) });
   }
   return { sources, params };
+}
+
+function searched(where: Conditions, { q }: AuditFilter, source: EntrySource): Conditions {
+  if (q === undefined) return where;
+  const { sql, params } = searchCondition(parseSearch(q), wordsOf(SEARCHED[source]));
+  return where.and(sql, params);
 }
 
 function recordedConditions(account: string, filter: AuditFilter): Conditions {
@@ -105,37 +134,39 @@ function recordedConditions(account: string, filter: AuditFilter): Conditions {
   });
 }
 
-/** Null where no entry of an event can match. */
-function eventConditions(account: string, filter: AuditFilter): Conditions | null {
-  const { action, actor, resource_type, resource_id } = filter;
-  if (action !== undefined && !['event.submitted', 'event.blocked', 'event.pending'].includes(action)) return null;
-  if (actor !== undefined && !actor.startsWith('agent:')) return null;
-  if (resource_type !== undefined && resource_type !== 'event') return null;
-  return new Conditions(account)
-    .equal('agent_id', actor?.slice('agent:'.length))
+/** Null where no entry of this source can match. */
+function eventConditions(account: string, filter: AuditFilter, source: 'submitted' | 'decided'): Conditions | null {
+  const { action, actor, resource_type: type, resource_id, submissions } = filter;
+  const wanted = EVENT_ACTIONS.filter((one) => action === undefined || valuesOf(action).includes(one));
+  const agents =
+    actor && valuesOf(actor).flatMap((one) => (one.startsWith('agent:') ? [one.slice('agent:'.length)] : []));
+  if (agents?.length === 0) return null;
+  if (type !== undefined && !valuesOf(type).includes('event')) return null;
+  const where = new Conditions(account)
+    .equal('agent_id', agents)
     .equal('id', resource_id)
     .between('received_at', filter.from, filter.to)
     .exclude('agent_id', filter.excludeAgents);
+  if (source === 'submitted') return wanted.includes('event.submitted') && submissions !== false ? where : null;
+  const outcomes = wanted
+    .filter((one) => one !== 'event.submitted')
+    .map((one) => `outcome = '${one.slice('event.'.length)}'`);
+  if (outcomes.length === 0) return null;
+  return where.and(outcomes.length === 2 ? "outcome != 'allowed'" : outcomes[0]!);
 }
 
-function decidedCondition(action: string | undefined): string {
-  if (action === 'event.blocked') return "outcome = 'blocked'";
-  if (action === 'event.pending') return "outcome = 'pending'";
-  return "outcome != 'allowed'";
-}
-
-function recordedKeys(where: Conditions): string {
+function recordedKeys(from: string, order: Order): string {
   return `SELECT 'recorded' AS source, toUnixTimestamp64Milli(created_at) AS created_ms, id AS log_id, id AS key, '' AS agent_id, toInt64(0) AS timestamp_ms
-    FROM audit_log FINAL WHERE ${where.sql} ORDER BY created_at DESC, id DESC`;
+    ${from} ORDER BY created_at ${order}, id ${order}`;
 }
 
-function eventKeys(source: 'submitted' | 'decided', from: string): string {
+function eventKeys(source: 'submitted' | 'decided', from: string, order: Order): string {
   const logId =
     source === 'submitted'
       ? "concat('log_', substring(id, 5))"
       : `concat('log_', substring(id, 5, 25), translate(substring(id, 30, 1), '${ALPHABET}', '${FLIPPED}'))`;
   return `SELECT '${source}' AS source, toUnixTimestamp64Milli(received_at) AS created_ms, ${logId} AS log_id, id AS key, agent_id,
-    toUnixTimestamp64Milli(timestamp) AS timestamp_ms ${from} ORDER BY received_at DESC, id DESC`;
+    toUnixTimestamp64Milli(timestamp) AS timestamp_ms ${from} ORDER BY received_at ${order}, id ${order}`;
 }
 
 async function fillIn(clickhouse: ClickHouse, account: string, keys: EntryKey[]): Promise<AuditLog[]> {

@@ -4,14 +4,16 @@ import type { Channel } from '../../schemas/common.ts';
 import type { Delivery, DeliveryStatus } from '../../schemas/delivery.ts';
 import type { Signal } from '../../schemas/signal.ts';
 import type { ClickHouse } from '../client.ts';
-import { Conditions, type Excluded, isoTime } from './conditions.ts';
+import { type AnyOf, Conditions, type Excluded, isoTime, valuesOf } from './conditions.ts';
 import { pageOf } from './page-of.ts';
 
 export type DeliveryPage = Excluded & {
-  alertId?: string | undefined;
-  agentId?: string | undefined;
-  status?: DeliveryStatus | undefined;
-  channel?: Channel | undefined;
+  alertId?: AnyOf<string> | undefined;
+  agentId?: AnyOf<string> | undefined;
+  /** Any of the policies that the delivery tells of. */
+  policyId?: AnyOf<string> | undefined;
+  status?: AnyOf<DeliveryStatus> | undefined;
+  channel?: AnyOf<Channel> | undefined;
   limit: number;
   offset: number;
 };
@@ -39,6 +41,8 @@ export async function listDeliveries(
     .equal('agent_id', page.agentId)
     .equal('status', page.status)
     .equal('channel', page.channel);
+  if (page.policyId !== undefined)
+    where.and('hasAny(policy_ids, {policy_ids:Array(String)})', { policy_ids: valuesOf(page.policyId) });
   notOf(where, page.excludeAgents);
   const { rows, total } = await pageOf<DeliveryRow>(clickhouse, {
     table: 'deliveries',

@@ -3,9 +3,10 @@
 // An agent's list reads the primary key; the account's timeline the projection by_time; a search or a trace the events themselves, with their
 // indexes. Totals of agents, types and outcomes are read off the projection counts.
 import type { ClickHouseSettings } from '@clickhouse/client';
-import type { EventType, Outcome } from '../../schemas/common.ts';
+import type { EventType, Outcome, Severity } from '../../schemas/common.ts';
+import type { Reason } from '../../schemas/event.ts';
 import type { ClickHouse, QueryOptions, QueryParams } from '../client.ts';
-import { Conditions, type Excluded } from './conditions.ts';
+import { type AnyOf, Conditions, type Excluded, valuesOf } from './conditions.ts';
 import {
   checkSize,
   completeRows,
@@ -15,18 +16,24 @@ import {
   ROW_COLUMNS,
   ROWS_AT_ONCE,
 } from './event-rows.ts';
-import { outcomeFilter, type Settling, withFinalOutcomes } from './final-outcome.ts';
+import { outcomeFilter, reasonFilter, type Settling, withFinalOutcomes } from './final-outcome.ts';
 import { parseSearch, searchCondition } from './search.ts';
 
+/** Of what may be several, any will do. */
 export type EventFilter = Excluded & {
-  agentId?: string | undefined;
-  type?: EventType | undefined;
+  agentId?: AnyOf<string> | undefined;
+  type?: AnyOf<EventType> | undefined;
   /** Epoch ms, inclusive; of the event's own `timestamp`. */
   from?: number | undefined;
   to?: number | undefined;
-  traceId?: string | undefined;
-  outcome?: Outcome | undefined;
-  model?: string | undefined;
+  traceId?: AnyOf<string> | undefined;
+  outcome?: AnyOf<Outcome> | undefined;
+  reason?: AnyOf<Reason> | undefined;
+  model?: AnyOf<string> | undefined;
+  /** Of any of the event's matches; so are the two below. */
+  policyId?: AnyOf<string> | undefined;
+  severity?: AnyOf<Severity> | undefined;
+  detector?: AnyOf<string> | undefined;
   q?: string | undefined;
 };
 export type EventPage = EventFilter &
@@ -48,9 +55,12 @@ export async function listEvents(
   account: string,
   page: EventPage,
 ): Promise<{ items: EventRow[]; total: number }> {
-  const { outcome, settle } = page;
+  const { settle } = page;
   const where = conditionsOf(account, page);
-  const filter = outcome && (await outcomeFilter(clickhouse, account, { outcome, settle }));
+  const outcomes = page.outcome && valuesOf(page.outcome);
+  const filter = outcomes && (await outcomeFilter(clickhouse, account, { outcomes, settle }));
+  if (page.reason !== undefined)
+    where.and(await reasonFilter(clickhouse, account, { reasons: valuesOf(page.reason), settle }));
   const matching = { sql: `${where.sql} AND ${filter?.whole ?? 'true'}`, params: where.params };
   const count = (part: string) => `SELECT count() AS n FROM events WHERE ${where.sql} AND ${part}`;
   const [rows, [counted]] = await Promise.all([
@@ -64,7 +74,11 @@ export async function listEvents(
     ),
   ]);
   return {
-    items: await withFinalOutcomes(clickhouse, account, { rows, known: outcome, settle }),
+    items: await withFinalOutcomes(clickhouse, account, {
+      rows,
+      known: outcomes?.length === 1 ? outcomes[0] : undefined,
+      settle,
+    }),
     total: counted?.total ?? 0,
   };
 }
@@ -72,7 +86,13 @@ export async function listEvents(
 type Matching = { sql: string; params: QueryParams };
 
 function isOneStep({ agentId, q, limit, offset }: EventPage): boolean {
-  return agentId !== undefined && q === undefined && limit <= ROWS_AT_ONCE && offset <= ONE_STEP_OFFSET_MAX;
+  return (
+    agentId !== undefined &&
+    valuesOf(agentId).length === 1 &&
+    q === undefined &&
+    limit <= ROWS_AT_ONCE &&
+    offset <= ONE_STEP_OFFSET_MAX
+  );
 }
 
 async function wholeRows(clickhouse: ClickHouse, page: EventPage, matching: Matching): Promise<EventRow[]> {
@@ -107,9 +127,24 @@ function conditionsOf(account: string, filter: EventFilter): Conditions {
     .between('timestamp', filter.from, filter.to)
     .equal('trace_id', filter.traceId)
     .equal('model', filter.model);
+  matchedBy(where, 'policy', filter.policyId);
+  matchedBy(where, 'severity', filter.severity);
+  matchedBy(where, 'detector', filter.detector);
   if (filter.q === undefined) return where;
   const { sql, params } = searchCondition(parseSearch(filter.q));
   return where.and(sql, params);
+}
+
+/** Terms of the column `matched` (009_list_filters.sql). */
+function matchedBy(where: Conditions, of: 'policy' | 'severity' | 'detector', filter: AnyOf<string> | undefined): void {
+  if (filter === undefined) return;
+  where.and(`hasAny(matched, {${of}_terms:Array(String)})`, {
+    [`${of}_terms`]: valuesOf(filter).map((value) => `${of}:${value}`),
+  });
+}
+
+function isByMatch({ policyId, severity, detector, reason }: EventFilter): boolean {
+  return [policyId, severity, detector, reason].some((filter) => filter !== undefined);
 }
 
 function optionsOf(page: EventPage, settings = settingsOf(page)): QueryOptions {
@@ -119,13 +154,14 @@ function optionsOf(page: EventPage, settings = settingsOf(page)): QueryOptions {
 /** The projection `counts` knows agents, types and outcomes; whatever else is asked for is counted where the page is read. */
 function countSettings(page: EventPage): ClickHouseSettings {
   const { q, traceId, model, from, to } = page;
-  const isKept = [q, traceId, model, from, to].every((filter) => filter === undefined);
+  const isKept = [q, traceId, model, from, to].every((filter) => filter === undefined) && !isByMatch(page);
   return isKept ? { preferred_optimize_projection_name: 'counts' } : settingsOf(page);
 }
 
-function settingsOf({ agentId, q, traceId }: EventFilter): ClickHouseSettings {
+function settingsOf(filter: EventFilter): ClickHouseSettings {
+  const { agentId, q, traceId } = filter;
   // The filter that the engine derives from ORDER BY … LIMIT would make it read payloads instead of answering from the text index: 540 ms for 130.
   if (q !== undefined) return { optimize_use_projections: 0, use_top_k_dynamic_filtering: 0 } as ClickHouseSettings;
-  if (agentId !== undefined || traceId !== undefined) return { optimize_use_projections: 0 };
+  if (agentId !== undefined || traceId !== undefined || isByMatch(filter)) return { optimize_use_projections: 0 };
   return { preferred_optimize_projection_name: 'by_time' };
 }

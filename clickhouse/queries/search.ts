@@ -9,6 +9,10 @@ import type { QueryParams } from '../client.ts';
 export const PAYLOAD_WORDS =
   "lowerUTF8(replaceRegexpAll(if(empty(search_text), replaceRegexpAll(payload, '\\\\\\\\[\"\\\\\\\\/bfnrt]', ' '), search_text), '[\\\\x{80}-\\\\x{BF}\\\\x{2000}-\\\\x{2BFF}\\\\x{3000}-\\\\x{303F}\\\\x{FE10}-\\\\x{FE1F}\\\\x{FE30}-\\\\x{FE6F}\\\\x{FF00}-\\\\x{FF0F}\\\\x{FF1A}-\\\\x{FF20}\\\\x{FF3B}-\\\\x{FF40}\\\\x{FF5B}-\\\\x{FF65}\\\\x{1F000}-\\\\x{1FAFF}]', ' '))";
 
+/** Marks outside ASCII that part words, as they stand in PAYLOAD_WORDS. */
+const MARKS =
+  "'[\\\\x{80}-\\\\x{BF}\\\\x{2000}-\\\\x{2BFF}\\\\x{3000}-\\\\x{303F}\\\\x{FE10}-\\\\x{FE1F}\\\\x{FE30}-\\\\x{FE6F}\\\\x{FF00}-\\\\x{FF0F}\\\\x{FF1A}-\\\\x{FF20}\\\\x{FF3B}-\\\\x{FF40}\\\\x{FF5B}-\\\\x{FF65}\\\\x{1F000}-\\\\x{1FAFF}]'";
+
 /** All of ASCII that is neither letter nor digit, and the same marks as in PAYLOAD_WORDS. */
 const SEPARATORS =
   /(?:[^0-9A-Za-z\u{80}-\u{10FFFF}]|[\u{80}-\u{BF}\u{2000}-\u{2BFF}\u{3000}-\u{303F}\u{FE10}-\u{FE1F}\u{FE30}-\u{FE6F}\u{FF00}-\u{FF0F}\u{FF1A}-\u{FF20}\u{FF3B}-\u{FF40}\u{FF5B}-\u{FF65}\u{1F000}-\u{1FAFF}])+/u;
@@ -32,8 +36,13 @@ export function parseSearch(q: string): Search {
   return { terms };
 }
 
-/** The predicate, and its parameters. A search without terms finds nothing. */
-export function searchCondition({ terms }: Search): { sql: string; params: QueryParams } {
+/** Text of ours made ready for a predicate, as PAYLOAD_WORDS does it with a payload. */
+export function wordsOf(text: string): string {
+  return `lowerUTF8(replaceRegexpAll(${text}, ${MARKS}, ' '))`;
+}
+
+/** The predicate over `words`, and its parameters. A search without terms finds nothing. */
+export function searchCondition({ terms }: Search, words = PAYLOAD_WORDS): { sql: string; params: QueryParams } {
   if (terms.length === 0) return { sql: 'false', params: {} };
   const whole = [...new Set(terms.flat().filter((word) => !WITHOUT_SPACES.test(word)))];
   const patterns = terms.filter((words) => words.length > 1 || WITHOUT_SPACES.test(words[0]!)).map(pattern);
@@ -41,11 +50,11 @@ export function searchCondition({ terms }: Search): { sql: string; params: Query
   const clauses: string[] = [];
   for (let i = 0; i < whole.length; i += WORDS_MAX) {
     params[`words${i}`] = whole.slice(i, i + WORDS_MAX).join(' ');
-    clauses.push(`hasAllTokens(${PAYLOAD_WORDS}, tokens(lowerUTF8({words${i}:String}), 'splitByNonAlpha'))`);
+    clauses.push(`hasAllTokens(${words}, tokens(lowerUTF8({words${i}:String}), 'splitByNonAlpha'))`);
   }
   for (const [i, text] of patterns.entries()) {
     params[`pattern${i}`] = text;
-    clauses.push(`match(${PAYLOAD_WORDS}, lowerUTF8({pattern${i}:String}))`);
+    clauses.push(`match(${words}, lowerUTF8({pattern${i}:String}))`);
   }
   return { sql: clauses.join(' AND '), params };
 }

@@ -2,7 +2,7 @@
 // The list is newest first by when a trace began (that never moves while it goes on), equal times by trace id; totals are exact.
 import type { Trace } from '../../schemas/event.ts';
 import type { ClickHouse } from '../client.ts';
-import { Conditions, type Excluded, isoTime } from './conditions.ts';
+import { type AnyOf, Conditions, type Excluded, isoTime, valuesOf } from './conditions.ts';
 import { completeRows, type EventHead, type EventRow, HEAD_COLUMNS } from './event-rows.ts';
 import { type Settling, settleCounts, withFinalOutcomes } from './final-outcome.ts';
 
@@ -11,8 +11,8 @@ export const TRACE_EVENTS_MAX = 1_000;
 
 export type TracePage = Excluded &
   Settling & {
-    /** Traces in which this agent took part. */
-    agentId?: string | undefined;
+    /** Traces in which this agent, or one of these, took part. */
+    agentId?: AnyOf<string> | undefined;
     /** Epoch ms, inclusive; of the trace's beginning. */
     from?: number | undefined;
     to?: number | undefined;
@@ -43,7 +43,8 @@ export async function listTraces(
 ): Promise<{ items: Trace[]; total: number }> {
   const where = new Conditions(account).and("trace_id != ''").exclude('agent_id', page.excludeAgents);
   const having = new Conditions(account).between('began', page.from, page.to);
-  if (page.agentId !== undefined) having.and('countIf(agent_id = {agent:String}) > 0', { agent: page.agentId });
+  if (page.agentId !== undefined)
+    having.and('countIf(agent_id IN {with:Array(String)}) > 0', { with: valuesOf(page.agentId) });
   // The account in `having` is what Conditions insists on; grouping by it costs nothing.
   const grouped = `SELECT trace_id, min(timestamp) AS began FROM events WHERE ${where.sql} GROUP BY account_id, trace_id HAVING ${having.sql}`;
   const params = { ...where.params, ...having.params };

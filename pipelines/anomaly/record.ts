@@ -24,6 +24,7 @@ export function toAnomalous(event: EventDigest, found: Finding | Blocked): Anoma
     agent_id: event.agent,
     // A rate is not one event's doing.
     event_id: isRate ? null : event.id,
+    policy_id: (found.kind === 'blocked_event' && event.policyId) || null,
     kind: found.kind,
     ...told,
     // Rates are of arrivals; what one event did happened when its caller says.

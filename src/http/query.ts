@@ -1,9 +1,11 @@
 // Reads the query string, strictly (step 5): each list says which parameters it knows, and anything else is refused, so that
 // a misspelt filter never silently shows more than was asked for.
-// Refused with 400 `validation_failed`, the parameter named: unknown or repeated ones, broken percent escapes, values out of
-// range. `from` after `to` is no error: no event satisfies both, so the list is empty.
+// A filter may be repeated: any of its values will do. Everything else stands once.
+// Refused with 400 `validation_failed`, the parameter named: unknown ones, two of what stands once, broken percent escapes, values
+// out of range. `from` after `to` is no error: no event satisfies both, so the list is empty.
 import type { ErrorDetail } from '../../schemas/error.ts';
 import { parseTime } from '../../schemas/time.ts';
+import { FILTER_VALUES_MAX } from '../limits.ts';
 import { validationFailed } from '../validation.ts';
 
 /** ClickHouse reads and drops what an offset skips: no list is that long. */
@@ -12,8 +14,10 @@ const TEXT_CHARACTERS_MAX = 200;
 
 /** One parameter: how it is read, and how the API's description shows it. */
 export type Parameter<T> = {
-  /** Throws a sentence (as Error) for a value that does not fit. */
-  read(text: string): T;
+  /** One value. Throws a sentence (as Error) for one that does not fit. */
+  read(text: string): unknown;
+  /** Its values are gathered in a list, each once. */
+  repeats?: true;
   /** Where the parameter is absent. */
   absent: T;
   schema: Record<string, unknown>;
@@ -57,17 +61,25 @@ function readPart(
   const name = decode(rawName);
   if (name === undefined) return { path: rawName, message: 'has a broken percent escape' };
   if (!Object.hasOwn(parameters, name)) return { path: name, message: unknownParameter(parameters) };
-  if (seen.has(name)) return { path: name, message: 'is there twice' };
+  const parameter = parameters[name]!;
+  if (seen.has(name) && !parameter.repeats) return { path: name, message: 'is there twice' };
   seen.add(name);
   const text = at < 0 ? '' : decode(part.slice(at + 1));
   if (text === undefined) return { path: name, message: 'has a broken percent escape' };
   try {
-    query[name] = parameters[name]!.read(text);
+    const value = parameter.read(text);
+    query[name] = parameter.repeats ? gathered(query[name] as unknown[] | undefined, value) : value;
   } catch (error) {
     if (error instanceof BadValue) return { path: name, message: error.message };
     throw error;
   }
   return undefined;
+}
+
+function gathered(before: readonly unknown[] = [], value: unknown): readonly unknown[] {
+  if (before.includes(value)) return before;
+  if (before.length === FILTER_VALUES_MAX) throw new BadValue(`has more than ${FILTER_VALUES_MAX} values`);
+  return [...before, value];
 }
 
 function unknownParameter(parameters: Parameters): string {
@@ -140,6 +152,30 @@ export function text(description: string, charactersMax = TEXT_CHARACTERS_MAX): 
     },
     absent: undefined,
     schema: { type: 'string', minLength: 1, maxLength: charactersMax },
+    description,
+  };
+}
+
+/** A filter that may be repeated: what fits any of its values is shown. */
+export function anyOf<T>(filter: Parameter<T | undefined>): Parameter<readonly T[] | undefined> {
+  return {
+    read: filter.read,
+    repeats: true,
+    absent: undefined,
+    schema: { type: 'array', items: filter.schema, minItems: 1, maxItems: FILTER_VALUES_MAX },
+    description: `${filter.description}. Repeated: any of them`,
+  };
+}
+
+/** `true` or `false`. */
+export function flag(description: string, absent: boolean): Parameter<boolean> {
+  return {
+    read(text) {
+      if (text !== 'true' && text !== 'false') throw new BadValue('must be true or false');
+      return text === 'true';
+    },
+    absent,
+    schema: { type: 'boolean', default: absent },
     description,
   };
 }

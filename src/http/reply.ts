@@ -29,6 +29,11 @@ export function markIncomplete(reply: Reply, complete: boolean): Reply {
   return complete ? reply : { ...reply, headers: { ...reply.headers, 'Gatehouse-Incomplete': 'true' } };
 }
 
+/** The agent whose writes alone a list has to wait for; null: those of all. */
+export function onlyOne(agents: readonly string[] | undefined): string | null {
+  return agents?.length === 1 ? agents[0]! : null;
+}
+
 /** The same for a list that waits on several kinds of writes. */
 export function allComplete(waits: Promise<boolean>[]): Promise<boolean> {
   return Promise.all(waits).then((complete) => complete.every(Boolean));

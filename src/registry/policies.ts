@@ -30,9 +30,9 @@ import { type More, NamedRecords } from './named-records.ts';
 import type { Actor } from './principal.ts';
 
 export type PolicyFilter = {
-  agent_id?: string | undefined;
-  type?: PolicyType | undefined;
-  status?: Status | undefined;
+  agent_id?: readonly string[] | undefined;
+  type?: readonly PolicyType[] | undefined;
+  status?: readonly Status[] | undefined;
 };
 
 export class Policies {
@@ -64,13 +64,13 @@ export class Policies {
     return answering(() => this.#records.get(account, id));
   }
 
-  /** Newest first. `agent_id`: only policies scoped to that agent. */
+  /** Newest first. `agent_id`: only policies scoped to one of these agents. */
   list(account: string, { agent_id, type, status, ...page }: PolicyFilter & Page): Promise<Listed<Policy>> {
     return answering(async () => {
       const fits = (policy: Policy) =>
-        (agent_id === undefined || policy.agent_id === agent_id) &&
-        (type === undefined || policy.type === type) &&
-        (status === undefined || policy.status === status);
+        (agent_id === undefined || (policy.agent_id !== null && agent_id.includes(policy.agent_id))) &&
+        (type === undefined || type.includes(policy.type)) &&
+        (status === undefined || status.includes(policy.status));
       return pageOf((await this.#records.all(account)).filter(fits), page);
     });
   }

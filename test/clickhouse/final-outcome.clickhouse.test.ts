@@ -2,6 +2,7 @@
 // with others. Lists, totals, single events, traces and their counts agree on what each event has become.
 import t, { type Test } from 'tap';
 import { migrate } from '../../clickhouse/migrate.ts';
+import { valuesOf } from '../../clickhouse/queries/conditions.ts';
 import type { EventRow } from '../../clickhouse/queries/event-rows.ts';
 import { getEvent } from '../../clickhouse/queries/get-event.ts';
 import {
@@ -98,13 +99,15 @@ const isInTrace = (id: string) => (known: Known) =>
 function expected(account: string, filter: EventFilter): Known[] {
   return all
     .filter(({ event, final }) => {
-      const { agentId, type, traceId, outcome, q, excludeAgents = [] } = filter;
+      const { agentId, type, traceId, outcome, reason, q, excludeAgents = [] } = filter;
+      const known = { event, final };
       return (
         event.account_id === account &&
         (agentId === undefined || event.agent_id === agentId) &&
-        (type === undefined || event.type === type) &&
+        (type === undefined || (valuesOf(type) as readonly string[]).includes(event.type)) &&
         (traceId === undefined || event.trace_id === traceId) &&
-        (outcome === undefined || final === outcome) &&
+        (outcome === undefined || valuesOf(outcome).includes(final)) &&
+        (reason === undefined || (valuesOf(reason) as readonly string[]).includes(reasonOf(known))) &&
         (q === undefined || event.payload.includes(q)) &&
         !excludeAgents.includes(event.agent_id)
       );
@@ -124,12 +127,20 @@ const FILTERS: EventFilter[] = [
   { q: 'alpha' },
   { agentId: agents[1]!, q: 'beta', type: 'tool_call' },
   { excludeAgents: [agents[2]!] },
+  { reason: 'approval' },
+  { reason: ['policy', 'agent_inactive'], agentId: agents[1]! },
+  { reason: ['policy', 'approval'], type: ['prompt', 'tool_call'] },
 ];
 
 async function compare(t: Test, name: string, filters = FILTERS): Promise<void> {
   for (const account of accounts) {
     for (const base of filters) {
-      for (const outcome of [undefined, ...OUTCOMES]) {
+      for (const outcome of [
+        undefined,
+        ...OUTCOMES,
+        ['pending', 'blocked'] as const,
+        ['allowed', 'blocked'] as const,
+      ]) {
         const filter = { ...base, outcome };
         const wanted = expected(account, filter);
         const { items, total } = await listEvents(clickhouse, account, { ...filter, limit: 60, offset: 3 });
@@ -144,7 +155,7 @@ async function compare(t: Test, name: string, filters = FILTERS): Promise<void> 
 t.test('before anything is decided everything is as it was stored', async (t) => {
   const finals = all.map(({ final }) => final);
   for (const known of all) known.final = known.event.outcome;
-  await compare(t, 'undecided', FILTERS.slice(0, 1));
+  await compare(t, 'undecided', [FILTERS[0]!, ...FILTERS.slice(-3)]);
   await clickhouse.insertRows(
     'approvals',
     asked.map((known, i) => approvalRow(known, i + 1, true)),

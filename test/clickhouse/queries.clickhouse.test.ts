@@ -4,17 +4,18 @@ import fc from 'fast-check';
 import t from 'tap';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { migrate } from '../../clickhouse/migrate.ts';
+import { valuesOf } from '../../clickhouse/queries/conditions.ts';
 import { eraseAgent } from '../../clickhouse/queries/erase-agent.ts';
 import { PageTooLarge, renderEvent } from '../../clickhouse/queries/event-rows.ts';
 import { existingIds } from '../../clickhouse/queries/existing-ids.ts';
 import { getEvent } from '../../clickhouse/queries/get-event.ts';
 import { listAnomalies } from '../../clickhouse/queries/list-anomalies.ts';
-import { listAuditLogs, secondEntryId } from '../../clickhouse/queries/list-audit-logs.ts';
+import { type AuditFilter, listAuditLogs, secondEntryId } from '../../clickhouse/queries/list-audit-logs.ts';
 import { type EventFilter, listEvents } from '../../clickhouse/queries/list-events.ts';
 import { type RegistryRow, registrySnapshot } from '../../clickhouse/queries/registry-snapshot.ts';
 import { parseSearch } from '../../clickhouse/queries/search.ts';
 import { getTrace, listTraces, TRACE_EVENTS_MAX } from '../../clickhouse/queries/traces.ts';
-import { EVENT_TYPES, OUTCOMES } from '../../schemas/common.ts';
+import { EVENT_TYPES, OUTCOMES, SEVERITIES } from '../../schemas/common.ts';
 import { derivedId, isId, mintId } from '../../src/ids.ts';
 import { encodeRow, startClickHouse, type TestEvent } from '../support/clickhouse.ts';
 
@@ -46,12 +47,21 @@ const accounts = [mintId('account', BASE), mintId('account', BASE)];
 const agents = Array.from({ length: 5 }, (_, i) => mintId('agent', BASE + i));
 const pick = numbers(7);
 
+const POLICIES = [0, 1, 2].map((i) => `pol_${String(i).repeat(26)}`);
+const DETECTORS = ['email', 'api_key'];
+
 function makeEvent(i: number): TestEvent {
   const received = BASE + Math.floor(i / 7);
   const outcome = OUTCOMES[Math.max(0, pick(6) - 3)]!;
   const words = Array.from({ length: 3 }, () => WORDS[pick(WORDS.length)]!);
   const note = `${words[0]}\n${words[1]} "${words[2]}"`;
   const payload = JSON.stringify({ note, n: i });
+  const matches = Array.from({ length: outcome === 'allowed' && pick(3) > 0 ? 0 : 1 + pick(2) }, () => ({
+    policy_id: POLICIES[pick(3)]!,
+    name: 'severity:"low"',
+    severity: [null, ...SEVERITIES][pick(5)]!,
+    detail: pick(2) === 0 ? {} : { detector: DETECTORS[pick(2)]!, path: '/note' },
+  }));
   return {
     account_id: accounts[i % 5 === 0 ? 1 : 0]!,
     agent_id: agents[pick(agents.length)]!,
@@ -67,7 +77,7 @@ function makeEvent(i: number): TestEvent {
     reason: outcome === 'blocked' ? (pick(2) === 0 ? 'policy' : 'agent_inactive') : '',
     policy_id: outcome === 'allowed' ? '' : 'pol_00000000000000000000000000',
     approval_id: outcome === 'pending' ? 'apr_00000000000000000000000000' : '',
-    policy_result: '',
+    policy_result: matches.length === 0 ? '' : JSON.stringify({ outcome, matches }),
     model: ['', 'gpt-4o', 'small'][pick(3)]!,
     token_count: null,
     tokens_used: pick(2) === 0 ? null : pick(1000),
@@ -106,20 +116,75 @@ function matchesText(event: TestEvent, q: string): boolean {
   });
 }
 
+const isAnyOf = (filter: string | readonly string[] | undefined, ...has: (string | null | undefined)[]) =>
+  filter === undefined || has.some((value) => typeof value === 'string' && valuesOf(filter).includes(value));
+
 function expected(filter: EventFilter): TestEvent[] {
-  return mine.filter(
-    (event) =>
-      (filter.agentId === undefined || event.agent_id === filter.agentId) &&
+  return mine.filter((event) => {
+    const { matches } = (event.policy_result === '' ? { matches: [] } : JSON.parse(event.policy_result)) as {
+      matches: { policy_id: string; severity: string | null; detail: { detector?: string } }[];
+    };
+    return (
+      isAnyOf(filter.agentId, event.agent_id) &&
       !filter.excludeAgents?.includes(event.agent_id) &&
-      (filter.type === undefined || event.type === filter.type) &&
+      isAnyOf(filter.type, event.type) &&
       (filter.from === undefined || event.timestamp >= filter.from) &&
       (filter.to === undefined || event.timestamp <= filter.to) &&
-      (filter.traceId === undefined || event.trace_id === filter.traceId) &&
-      (filter.outcome === undefined || event.outcome === filter.outcome) &&
-      (filter.model === undefined || event.model === filter.model) &&
-      (filter.q === undefined || matchesText(event, filter.q)),
+      isAnyOf(filter.traceId, event.trace_id) &&
+      isAnyOf(filter.outcome, event.outcome) &&
+      isAnyOf(filter.reason, event.reason) &&
+      isAnyOf(filter.model, event.model) &&
+      isAnyOf(filter.policyId, ...matches.map((match) => match.policy_id)) &&
+      isAnyOf(filter.severity, ...matches.map((match) => match.severity)) &&
+      isAnyOf(filter.detector, ...matches.map((match) => match.detail.detector)) &&
+      (filter.q === undefined || matchesText(event, filter.q))
+    );
+  });
+}
+
+/** Does an entry of the audit log hold the words of a search? */
+function holds(entry: { action: string; actor: string; resource_id: string; details: object }, q: string): boolean {
+  const words = wordsOf(
+    [entry.action, entry.actor, entry.resource_id, JSON.stringify(entry.details).replaceAll('\\n', ' ')].join(' '),
+  );
+  const { terms } = parseSearch(q);
+  return (
+    terms.length > 0 &&
+    terms.every((term) => {
+      const wanted = term.flatMap(wordsOf);
+      return words.some((_, i) => wanted.every((word, k) => words[i + k] === word));
+    })
   );
 }
+
+/** A filter as a list takes it: left out, one value, or several of which any will do. */
+const sometimes = <T>(value: fc.Arbitrary<T>) => fc.option(value, { nil: undefined, freq: 2 });
+const someOf = <T extends string>(values: readonly T[]) =>
+  fc.option(fc.oneof(fc.constantFrom(...values), fc.subarray([...values], { minLength: 1 })), {
+    nil: undefined,
+    freq: 2,
+  });
+/** What a list may be asked for, but where its pages begin. */
+const FILTERS = {
+  agentId: someOf(agents),
+  excludeAgents: fc.subarray(agents, { maxLength: 2 }),
+  type: someOf(EVENT_TYPES),
+  from: sometimes(fc.integer({ min: 0, max: 50 }).map((n) => BASE - n * 1000)),
+  to: sometimes(fc.integer({ min: 0, max: 50 }).map((n) => BASE - n * 1000)),
+  traceId: someOf(['trace-1', 'trace-2', 'trace-60', 'trace-30']),
+  outcome: someOf(OUTCOMES),
+  reason: someOf(['policy', 'agent_inactive'] as const),
+  model: someOf(['gpt-4o', 'small', 'none']),
+  policyId: someOf([...POLICIES, 'none']),
+  severity: someOf(SEVERITIES),
+  detector: someOf([...DETECTORS, 'none']),
+  q: sometimes(fc.constantFrom(...WORDS, 'ALPHA beta', '"alpha beta"', 'quoted', 'money', 'größe', 'note', 'οδος')),
+  order: fc.constantFrom('asc' as const, 'desc' as const),
+};
+/** Few filters at a time, or nothing would be left to list. */
+const listing = fc
+  .tuple(fc.subarray(Object.keys(FILTERS) as (keyof typeof FILTERS)[], { maxLength: 4 }), fc.record(FILTERS))
+  .map(([names, all]) => Object.fromEntries(names.map((name) => [name, all[name]])) as Partial<typeof all>);
 
 t.test('queries', async (t) => {
   const { makeDatabase } = await startClickHouse(t);
@@ -133,21 +198,9 @@ t.test('queries', async (t) => {
   const account = accounts[0]!;
 
   t.test('a list holds exactly what matches, newest first, whatever the filter, order and page', async (t) => {
-    const sometimes = <T>(value: fc.Arbitrary<T>) => fc.option(value, { nil: undefined, freq: 2 });
-    const page = fc.record({
-      agentId: sometimes(fc.constantFrom(...agents)),
-      excludeAgents: fc.subarray(agents, { maxLength: 2 }),
-      type: sometimes(fc.constantFrom(...EVENT_TYPES)),
-      from: sometimes(fc.integer({ min: 0, max: 50 }).map((n) => BASE - n * 1000)),
-      to: sometimes(fc.integer({ min: 0, max: 50 }).map((n) => BASE - n * 1000)),
-      traceId: sometimes(fc.integer({ min: 0, max: 60 }).map((n) => `trace-${n}`)),
-      outcome: sometimes(fc.constantFrom(...OUTCOMES)),
-      model: sometimes(fc.constantFrom('gpt-4o', 'small', 'none')),
-      q: sometimes(fc.constantFrom(...WORDS, 'ALPHA beta', '"alpha beta"', 'quoted', 'money', 'größe', 'note', 'οδος')),
-      order: fc.constantFrom('asc' as const, 'desc' as const),
-      limit: fc.integer({ min: 1, max: 60 }),
-      offset: fc.constantFrom(0, 0, 3, 200),
-    });
+    const page = fc
+      .tuple(listing, fc.record({ limit: fc.integer({ min: 1, max: 60 }), offset: fc.constantFrom(0, 0, 3, 200) }))
+      .map(([filter, place]) => ({ ...filter, ...place }));
     const check = async (given: typeof page extends fc.Arbitrary<infer P> ? P : never) => {
       const all = expected(given).sort(newestFirst);
       if (given.order === 'asc') all.reverse();
@@ -155,8 +208,8 @@ t.test('queries', async (t) => {
       const ids = all.slice(given.offset, given.offset + given.limit).map((event) => event.id);
       return total === all.length && items.map((row) => row.id).join() === ids.join();
     };
-    await fc.assert(fc.asyncProperty(page, check), { numRuns: 60, seed: 11 });
-    t.pass('60 lists');
+    await fc.assert(fc.asyncProperty(page, check), { numRuns: 100, seed: 11 });
+    t.pass('100 lists');
   });
 
   t.test('pages put together are the whole list, each event once', async (t) => {
@@ -348,7 +401,7 @@ t.test('queries', async (t) => {
       actor: `key:${i % 2}`,
       resource_type: i % 3 === 0 ? 'agent' : 'policy',
       resource_id: i % 3 === 0 ? agents[i % 5]! : `pol_${i}`,
-      details: JSON.stringify({ n: i }),
+      details: JSON.stringify({ n: i, name: `The “Großes” plan\n#${i % 4} of pol_${i}` }),
       created_at: BASE + i * 5,
     }));
     const rows = recorded.map((row) => ({ ...row, created_at: iso(row.created_at) }));
@@ -361,6 +414,7 @@ t.test('queries', async (t) => {
       resource_id: string;
       at: number;
       about: string;
+      details: object;
     };
     const ofEvents = mine.flatMap((event): Entry[] => {
       const common = {
@@ -370,19 +424,49 @@ t.test('queries', async (t) => {
         at: event.received_at,
         about: event.agent_id,
       };
-      const first = { ...common, id: derivedId('auditLog', event.id), action: 'event.submitted' };
-      return event.outcome === 'allowed'
-        ? [first]
-        : [first, { ...common, id: secondEntryId(event.id), action: `event.${event.outcome}` }];
+      const { type, outcome, request_id, policy_id, reason, approval_id } = event;
+      const first = {
+        ...common,
+        id: derivedId('auditLog', event.id),
+        action: 'event.submitted',
+        details: { type, outcome, request_id },
+      };
+      if (outcome === 'allowed') return [first];
+      const details = { policy_id, ...(outcome === 'pending' ? { approval_id } : { reason }), request_id };
+      return [first, { ...common, id: secondEntryId(event.id), action: `event.${outcome}`, details }];
     });
     const ofRegistry = recorded.map(
-      (row): Entry => ({ ...row, at: row.created_at, about: row.resource_type === 'agent' ? row.resource_id : '' }),
+      (row): Entry => ({
+        ...row,
+        at: row.created_at,
+        about: row.resource_type === 'agent' ? row.resource_id : '',
+        details: JSON.parse(row.details) as object,
+      }),
     );
     const all = [...ofEvents, ...ofRegistry].sort((a, b) => b.at - a.at || (a.id < b.id ? 1 : -1));
     t.equal(new Set(all.map((entry) => entry.id)).size, all.length, 'every entry has an id of its own');
     t.ok(all.every((entry) => isId('auditLog', entry.id)));
-    const filters = [
+    const filters: AuditFilter[] = [
       {},
+      { action: ['event.submitted', 'agent.updated'] },
+      { action: ['event.blocked', 'event.pending', 'policy.created'] },
+      { actor: ['key:1', `agent:${agents[3]}`, `agent:${agents[1]}`, 'system'] },
+      { resource_type: ['event', 'policy'], resource_id: [mine[40]!.id, mine[41]!.id, 'pol_4'] },
+      { submissions: false },
+      { submissions: false, action: 'event.submitted' },
+      { submissions: false, actor: `agent:${agents[2]}` },
+      { q: 'req-40' },
+      { q: '"large plan"' },
+      { q: '#1 GROSSES' },
+      { q: '"plan 1"' },
+      { q: 'großes' },
+      { q: 'policy_id agent_inactive' },
+      { q: 'event.pending' },
+      { q: 'submitted pending completion' },
+      { q: agents[2]! },
+      { q: 'key:0 policy' },
+      { q: '!!!' },
+      { q: 'blocked', submissions: false },
       { action: 'event.submitted' },
       { action: 'event.blocked' },
       { action: 'event.pending' },
@@ -403,11 +487,18 @@ t.test('queries', async (t) => {
           if (key === 'from') return entry.at >= Number(value);
           if (key === 'to') return entry.at <= Number(value);
           if (key === 'excludeAgents') return !(value as string[]).includes(entry.about);
-          return entry[key as keyof Entry] === value;
+          if (key === 'submissions') return entry.action !== 'event.submitted';
+          if (key === 'q') return holds(entry, String(value));
+          return isAnyOf(value as string, entry[key as 'action']);
         }),
       );
-      for (const offset of [0, 37]) {
-        const { logs, total } = await listAuditLogs(clickhouse, account, { ...filter, limit: 50, offset });
+      for (const [offset, order] of [
+        [0, 'desc'],
+        [37, 'desc'],
+        [5, 'asc'],
+      ] as const) {
+        if (order === 'asc') wanted.reverse();
+        const { logs, total } = await listAuditLogs(clickhouse, account, { ...filter, limit: 50, offset, order });
         t.equal(total, wanted.length, JSON.stringify(filter));
         t.same(
           logs.map((log) => `${log.id} ${log.action}`),
@@ -440,6 +531,7 @@ t.test('queries', async (t) => {
       id: mintId('anomaly', BASE + i),
       agent_id: agents[i % 5]!,
       event_id: i % 4 === 0 ? null : mintId('event', BASE + i),
+      policy_id: i % 4 === 0 ? null : POLICIES[i % 3]!,
       kind: i % 4 === 0 ? 'error_rate' : 'blocked_event',
       severity: ['low', 'medium', 'high', 'critical'][i % 4]!,
       observed: i % 4 === 0 ? 0.5 : null,
@@ -462,6 +554,12 @@ t.test('queries', async (t) => {
         (row) => row.kind === 'error_rate' && row.agent_id !== agents[0],
       ],
       [{ severity: 'critical' as const }, (row) => row.severity === 'critical'],
+      [{ severity: ['critical', 'low'] as const }, (row) => ['critical', 'low'].includes(row.severity)],
+      [{ policyId: POLICIES[1] }, (row) => row.policy_id === POLICIES[1]],
+      [
+        { policyId: POLICIES.slice(1), agentId: agents.slice(2) },
+        (row) => row.policy_id !== null && row.policy_id !== POLICIES[0] && agents.indexOf(row.agent_id) >= 2,
+      ],
       [
         { from: BASE - 3000, to: BASE - 1000 },
         (row) => row.timestamp >= iso(BASE - 3000) && row.timestamp <= iso(BASE - 1000),

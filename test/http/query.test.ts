@@ -2,7 +2,8 @@
 import t from 'tap';
 import { STATUSES } from '../../schemas/common.ts';
 import type { ServiceError } from '../../src/errors.ts';
-import { oneOf, paging, parseQuery, text, time } from '../../src/http/query.ts';
+import { anyOf, flag, oneOf, paging, parseQuery, text, time } from '../../src/http/query.ts';
+import { FILTER_VALUES_MAX } from '../../src/limits.ts';
 
 const parameters = {
   ...paging({ default: 20, maximum: 100 }),
@@ -86,4 +87,32 @@ t.test('whatever does not fit is refused, and named', async (t) => {
     { code: 'validation_failed', details: [{ path: 'x' }] },
     'where nothing is known',
   );
+});
+
+t.test('a filter that may be repeated gathers its values, each once, and not without end', async (t) => {
+  const some = {
+    type: anyOf(oneOf('', STATUSES)),
+    name: anyOf(text('', 10)),
+    on: flag('', true),
+    limit: parameters.limit,
+  };
+  t.same(parseQuery(some, ''), { type: undefined, name: undefined, on: true, limit: 20 });
+  t.same(parseQuery(some, 'type=active&name=a%26b&limit=3&type=inactive&type=active&on=false'), {
+    type: ['active', 'inactive'],
+    name: ['a&b'],
+    on: false,
+    limit: 3,
+  });
+  const names = (count: number) => Array.from({ length: count }, (_, i) => `name=${i}`).join('&');
+  t.equal(parseQuery(some, `${names(FILTER_VALUES_MAX)}&name=0`).name!.length, FILTER_VALUES_MAX);
+  for (const [raw, path] of [
+    [names(FILTER_VALUES_MAX + 1), 'name'],
+    ['type=active&type=other', 'type'],
+    ['name=a&name=', 'name'],
+    ['limit=1&limit=2', 'limit'],
+    ['on=1', 'on'],
+    ['on=true&on=true', 'on'],
+  ] as const) {
+    t.throws(() => parseQuery(some, raw), { code: 'validation_failed', details: [{ path }] }, raw.slice(0, 40));
+  }
 });

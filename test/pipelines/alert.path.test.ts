@@ -67,6 +67,7 @@ t.test('filters and pages', async (t) => {
   await until(async () => (await of('&status=delivered')).total === 3);
   t.equal((await of('&status=failed')).total, 0);
   t.equal((await of('&channel=email')).total, 0);
+  t.equal((await of('&status=failed&status=delivered')).total, 3);
   t.equal((await of(`&agent_id=${mintId('agent', 0)}`)).total, 0);
   for (const query of ['limit=0', 'limit=501', 'status=lost', 'channel=fax', 'nonsense=1'])
     t.equal((await api.get(`/v1/deliveries?${query}`)).status, 400, query);

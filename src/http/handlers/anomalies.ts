@@ -2,8 +2,8 @@
 import { listAnomalies } from '../../../clickhouse/queries/list-anomalies.ts';
 import { Anomaly } from '../../../schemas/anomaly.ts';
 import { ANOMALY_KINDS, page as pageSchema, SEVERITIES } from '../../../schemas/common.ts';
-import { oneOf, paging, RECORD_PAGE, text, time } from '../query.ts';
-import { ask, markIncomplete, page } from '../reply.ts';
+import { anyOf, oneOf, paging, RECORD_PAGE, text, time } from '../query.ts';
+import { ask, markIncomplete, onlyOne, page } from '../reply.ts';
 import { type Route, route } from '../route.ts';
 
 export const anomalyRoutes: Route[] = [
@@ -13,9 +13,10 @@ export const anomalyRoutes: Route[] = [
     scope: 'read',
     query: {
       ...paging(RECORD_PAGE),
-      agent_id: text('Only anomalies of this agent'),
-      kind: oneOf('Only anomalies of this kind', ANOMALY_KINDS),
-      severity: oneOf('Only anomalies of this severity', SEVERITIES),
+      agent_id: anyOf(text('Only anomalies of this agent')),
+      kind: anyOf(oneOf('Only anomalies of this kind', ANOMALY_KINDS)),
+      severity: anyOf(oneOf('Only anomalies of this severity', SEVERITIES)),
+      policy_id: anyOf(text('Only anomalies of events that this policy blocked')),
       from: time('Anomalies at or after this time'),
       to: time('Anomalies at or before this time'),
     },
@@ -28,11 +29,21 @@ export const anomalyRoutes: Route[] = [
       canBeIncomplete: true,
     },
     async handle({ account, query }, { barrier, clickhouse, registry }) {
-      const { limit, offset, kind, severity, from, to, agent_id: agentId } = query;
-      const complete = await barrier.waitForAnomalies(account, agentId ?? null);
+      const { limit, offset, kind, severity, from, to, agent_id: agentId, policy_id: policyId } = query;
+      const complete = await barrier.waitForAnomalies(account, onlyOne(agentId));
       const excludeAgents = await registry.agents.erasing(account);
       const found = await ask(() =>
-        listAnomalies(clickhouse, account, { agentId, kind, severity, from, to, limit, offset, excludeAgents }),
+        listAnomalies(clickhouse, account, {
+          agentId,
+          kind,
+          severity,
+          policyId,
+          from,
+          to,
+          limit,
+          offset,
+          excludeAgents,
+        }),
       );
       return markIncomplete(page(found.items, found.total, query), complete);
     },

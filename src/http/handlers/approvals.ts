@@ -10,8 +10,8 @@ import { ServiceError } from '../../errors.ts';
 import { isId } from '../../ids.ts';
 import { APPROVAL_WAIT_SECONDS_MAX } from '../../limits.ts';
 import { alreadyDecided } from '../../registry/approvals.ts';
-import { integer, oneOf, paging, RECORD_PAGE, text } from '../query.ts';
-import { ask, found, json, markIncomplete, page } from '../reply.ts';
+import { anyOf, integer, oneOf, paging, RECORD_PAGE, text } from '../query.ts';
+import { ask, found, json, markIncomplete, onlyOne, page } from '../reply.ts';
 import { jsonBody, type Parts, type Route, route } from '../route.ts';
 
 export const approvalRoutes: Route[] = [
@@ -21,8 +21,9 @@ export const approvalRoutes: Route[] = [
     scope: 'read',
     query: {
       ...paging(RECORD_PAGE),
-      status: oneOf('Only approvals in this state', APPROVAL_STATUSES),
-      agent_id: text('Only approvals of events of this agent'),
+      status: anyOf(oneOf('Only approvals in this state', APPROVAL_STATUSES)),
+      agent_id: anyOf(text('Only approvals of events of this agent')),
+      policy_id: anyOf(text('Only approvals that this policy asked for')),
     },
     operation: {
       id: 'listApprovals',
@@ -33,11 +34,11 @@ export const approvalRoutes: Route[] = [
       canBeIncomplete: true,
     },
     async handle({ account, query }, { barrier, clickhouse, registry }) {
-      const { limit, offset, status, agent_id: agentId } = query;
-      const complete = await barrier.waitForApprovals(account, agentId ?? null);
+      const { limit, offset, status, agent_id: agentId, policy_id: policyId } = query;
+      const complete = await barrier.waitForApprovals(account, onlyOne(agentId));
       const excludeAgents = await registry.agents.erasing(account);
       const { items, total } = await ask(() =>
-        listApprovals(clickhouse, account, { status, agentId, limit, offset, excludeAgents }),
+        listApprovals(clickhouse, account, { status, agentId, policyId, limit, offset, excludeAgents }),
       );
       return markIncomplete(page(items, total, query), complete);
     },

@@ -2,10 +2,12 @@
 import { listAuditLogs } from '../../../clickhouse/queries/list-audit-logs.ts';
 import { AUDIT_ACTIONS, AuditLogPage, RESOURCE_TYPES } from '../../../schemas/audit-log.ts';
 import { AuditVerification } from '../../../schemas/audit-verification.ts';
-import { oneOf, paging, RECORD_PAGE, text, time } from '../query.ts';
+import { ORDERS } from '../../../schemas/common.ts';
+import { anyOf, flag, oneOf, paging, RECORD_PAGE, text, time } from '../query.ts';
 import { allComplete, ask, json, markIncomplete } from '../reply.ts';
 import { type Route, route } from '../route.ts';
 
+const SEARCH_CHARACTERS_MAX = 500;
 /** An answer that takes longer looks like none. */
 const VERIFY_MS_MAX = 8_000;
 
@@ -16,19 +18,22 @@ export const auditLogRoutes: Route[] = [
     scope: 'read',
     query: {
       ...paging(RECORD_PAGE),
-      action: oneOf('Only entries of this action', AUDIT_ACTIONS),
-      actor: text('`agent:<agent_id>`, `key:<key_id>` or `system`'),
-      resource_type: oneOf('Only entries about this kind of resource', RESOURCE_TYPES),
-      resource_id: text('Only entries about this resource'),
+      action: anyOf(oneOf('Only entries of this action', AUDIT_ACTIONS)),
+      actor: anyOf(text('Only entries of this actor: `agent:<agent_id>`, `key:<key_id>` or `system`')),
+      resource_type: anyOf(oneOf('Only entries about this kind of resource', RESOURCE_TYPES)),
+      resource_id: anyOf(text('Only entries about this resource')),
+      submissions: flag('`false` leaves out `event.submitted`, of which there is one for every event', true),
+      q: text("Words, or a quoted phrase, in an entry's action, actor, resource id or details", SEARCH_CHARACTERS_MAX),
       from: time('Entries at or after this time'),
       to: time('Entries at or before this time'),
+      order: oneOf('By `created_at`: newest first (desc, the default) or oldest first', ORDERS),
     },
     operation: {
       id: 'listAuditLogs',
       tag: 'Audit log',
       summary: 'List the audit log',
-      description: 'Newest first: registry changes and submissions of events alike. No call changes an entry.',
-      answers: { 200: { description: 'Entries, newest first', schema: AuditLogPage } },
+      description: 'Registry changes and submissions of events alike. No call changes an entry.',
+      answers: { 200: { description: 'Entries, newest first unless asked otherwise', schema: AuditLogPage } },
       canBeIncomplete: true,
     },
     async handle({ account, query }, { barrier, clickhouse, registry }) {

@@ -4,7 +4,7 @@ import { CHANNELS, page as pageSchema } from '../../../schemas/common.ts';
 import { DELIVERY_STATUSES, Delivery } from '../../../schemas/delivery.ts';
 import { ServiceError } from '../../errors.ts';
 import { isId } from '../../ids.ts';
-import { oneOf, paging, RECORD_PAGE, text } from '../query.ts';
+import { anyOf, oneOf, paging, RECORD_PAGE, text } from '../query.ts';
 import { ask, found, json, markIncomplete, notFound, page } from '../reply.ts';
 import { type Parts, type Route, route } from '../route.ts';
 
@@ -15,10 +15,11 @@ export const deliveryRoutes: Route[] = [
     scope: 'read',
     query: {
       ...paging(RECORD_PAGE),
-      alert_id: text('Only deliveries of this alert'),
-      agent_id: text('Only deliveries about this agent'),
-      status: oneOf('Only deliveries of this status', DELIVERY_STATUSES),
-      channel: oneOf('Only deliveries by this channel', CHANNELS),
+      alert_id: anyOf(text('Only deliveries of this alert')),
+      agent_id: anyOf(text('Only deliveries about this agent')),
+      policy_id: anyOf(text('Only deliveries that tell of this policy')),
+      status: anyOf(oneOf('Only deliveries of this status', DELIVERY_STATUSES)),
+      channel: anyOf(oneOf('Only deliveries by this channel', CHANNELS)),
     },
     operation: {
       id: 'listDeliveries',
@@ -29,11 +30,20 @@ export const deliveryRoutes: Route[] = [
       canBeIncomplete: true,
     },
     async handle({ account, query }, { barrier, clickhouse, registry }) {
-      const { limit, offset, status, channel, alert_id: alertId, agent_id: agentId } = query;
+      const { limit, offset, status, channel, alert_id: alertId, agent_id: agentId, policy_id: policyId } = query;
       const complete = await barrier.waitForJournal(account);
       const excludeAgents = await registry.agents.erasing(account);
       const listed = await ask(() =>
-        listDeliveries(clickhouse, account, { alertId, agentId, status, channel, limit, offset, excludeAgents }),
+        listDeliveries(clickhouse, account, {
+          alertId,
+          agentId,
+          policyId,
+          status,
+          channel,
+          limit,
+          offset,
+          excludeAgents,
+        }),
       );
       return markIncomplete(page(listed.items, listed.total, query), complete);
     },

@@ -4,11 +4,11 @@ import Type from 'typebox';
 import { renderEvent } from '../../../clickhouse/queries/event-rows.ts';
 import { getEvent } from '../../../clickhouse/queries/get-event.ts';
 import { type EventPage, listEvents } from '../../../clickhouse/queries/list-events.ts';
-import { EVENT_TYPES, ORDERS, OUTCOMES, page as pageSchema } from '../../../schemas/common.ts';
-import { BATCH_EVENTS_MAX, Batch, BatchResult, Event, Submission } from '../../../schemas/event.ts';
+import { EVENT_TYPES, ORDERS, OUTCOMES, page as pageSchema, SEVERITIES } from '../../../schemas/common.ts';
+import { BATCH_EVENTS_MAX, Batch, BatchResult, Event, REASONS, Submission } from '../../../schemas/event.ts';
 import { isId } from '../../ids.ts';
-import { oneOf, paging, RECORD_PAGE, text, time } from '../query.ts';
-import { ask, found, markIncomplete, notFound, textPage } from '../reply.ts';
+import { anyOf, oneOf, paging, type QueryOf, RECORD_PAGE, text, time } from '../query.ts';
+import { ask, found, markIncomplete, notFound, onlyOne, textPage } from '../reply.ts';
 import { type Call, eventBody, type Parts, type Reply, type Route, route } from '../route.ts';
 import { Decisions } from './decisions.ts';
 import { knownAgent } from './known-agent.ts';
@@ -17,16 +17,22 @@ const SEARCH_CHARACTERS_MAX = 500;
 
 const filters = {
   ...paging(RECORD_PAGE),
-  type: oneOf('Only events of this type', EVENT_TYPES),
+  type: anyOf(oneOf('Only events of this type', EVENT_TYPES)),
   from: time('Events at or after this time (`timestamp`)'),
   to: time('Events at or before this time'),
-  trace_id: text('Only events of this trace'),
-  outcome: oneOf('Only events of this outcome, the final one where an approval was decided', OUTCOMES),
-  model: text('Only events whose `payload.model` is this', 1_000),
+  trace_id: anyOf(text('Only events of this trace')),
+  outcome: anyOf(oneOf('Only events of this outcome, the final one where an approval was decided', OUTCOMES)),
+  reason: anyOf(
+    oneOf('Only events with this `policy_result.reason`, `approval` once an approval was decided', REASONS),
+  ),
+  policy_id: anyOf(text('Only events that this policy matched, whatever the outcome')),
+  severity: anyOf(oneOf('Only events that a policy of this severity matched', SEVERITIES)),
+  detector: anyOf(text('Only events in which this detector of a data filter found something')),
+  model: anyOf(text('Only events whose `payload.model` is this', 1_000)),
   q: text('Words, or a quoted phrase, in the payload', SEARCH_CHARACTERS_MAX),
   order: oneOf('By `timestamp`: newest first (desc, the default) or oldest first', ORDERS),
 };
-const timelineFilters = { ...filters, agent_id: text('Only events of this agent') };
+const timelineFilters = { ...filters, agent_id: anyOf(text('Only events of this agent')) };
 
 const EXAMPLE = {
   type: 'prompt',
@@ -136,7 +142,7 @@ export const eventRoutes: Route[] = [
     },
     async handle(call, parts) {
       const agentId = call.query.agent_id;
-      const stored = parts.barrier.waitForEvents(call.account, agentId ?? null);
+      const stored = parts.barrier.waitForEvents(call.account, onlyOne(agentId));
       const excludeAgents = await parts.registry.agents.erasing(call.account);
       return answerList(parts, call, { ...pageOf(call.query), agentId, excludeAgents }, stored);
     },
@@ -148,27 +154,18 @@ function submissionOf(call: Call<Buffer>) {
   return { account, agentId: params[0]!, body, requestId, idempotencyKey };
 }
 
-type Filters = {
-  limit: number;
-  offset: number;
-  type: EventPage['type'];
-  from: number | undefined;
-  to: number | undefined;
-  trace_id: string | undefined;
-  outcome: EventPage['outcome'];
-  model: string | undefined;
-  q: string | undefined;
-  order: EventPage['order'];
-};
-
-function pageOf({ trace_id: traceId, type, from, to, outcome, model, q, order, limit, offset }: Filters): EventPage {
-  return { traceId, type, from, to, outcome, model, q, order, limit, offset };
+function pageOf({ trace_id: traceId, policy_id: policyId, ...rest }: QueryOf<typeof filters>): EventPage {
+  const { type, from, to, outcome, reason, severity, detector, model, q, order, limit, offset } = rest;
+  return {
+    ...{ traceId, policyId, type, from, to, outcome, reason, severity, detector, model, q },
+    ...{ order, limit, offset },
+  };
 }
 
 async function answerList(parts: Parts, call: Call, page: EventPage, stored: Promise<boolean>): Promise<Reply> {
   const decisions = new Decisions(parts.barrier, call.account);
-  // A filter by outcome is going to ask for them: both waits at once.
-  if (page.outcome !== undefined) void decisions.settle();
+  // Filters by outcome and reason are going to ask for them: both waits at once.
+  if (page.outcome !== undefined || page.reason !== undefined) void decisions.settle();
   const complete = await stored;
   const { items, total } = await ask(() =>
     listEvents(parts.clickhouse, call.account, { ...page, settle: decisions.settle, signal: call.client.signal }),

@@ -2,7 +2,7 @@
 import { POLICY_TYPES, page as pageSchema, STATUSES } from '../../../schemas/common.ts';
 import { Policy, PolicyCreate, PolicyPatch } from '../../../schemas/policy.ts';
 import { isId } from '../../ids.ts';
-import { oneOf, paging, RESOURCE_PAGE, text } from '../query.ts';
+import { anyOf, oneOf, paging, RESOURCE_PAGE, text } from '../query.ts';
 import { found, json, NO_CONTENT, notFound, page } from '../reply.ts';
 import { jsonBody, type Route, route } from '../route.ts';
 
@@ -39,9 +39,9 @@ export const policyRoutes: Route[] = [
     scope: 'read',
     query: {
       ...paging(RESOURCE_PAGE),
-      agent_id: text('Only policies scoped to this agent; left out: global and scoped ones'),
-      type: oneOf('Only policies of this type', POLICY_TYPES),
-      status: oneOf('Only policies of this status', STATUSES),
+      agent_id: anyOf(text('Only policies scoped to this agent; left out: global and scoped ones')),
+      type: anyOf(oneOf('Only policies of this type', POLICY_TYPES)),
+      status: anyOf(oneOf('Only policies of this status', STATUSES)),
     },
     operation: {
       id: 'listPolicies',

@@ -4,7 +4,7 @@ import { renderEvent } from '../../../clickhouse/queries/event-rows.ts';
 import { getTrace, listTraces, TRACE_EVENTS_MAX } from '../../../clickhouse/queries/traces.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { Trace, TraceWithEvents } from '../../../schemas/event.ts';
-import { paging, RECORD_PAGE, text, time } from '../query.ts';
+import { anyOf, paging, RECORD_PAGE, text, time } from '../query.ts';
 import { ask, found, markIncomplete, notFound, page } from '../reply.ts';
 import { type Route, route } from '../route.ts';
 import { Decisions } from './decisions.ts';
@@ -19,7 +19,7 @@ export const traceRoutes: Route[] = [
     scope: 'read',
     query: {
       ...paging(RECORD_PAGE),
-      agent_id: text('Only traces in which this agent took part'),
+      agent_id: anyOf(text('Only traces in which this agent took part')),
       from: time('Traces that began at or after this time'),
       to: time('Traces that began at or before this time'),
     },
