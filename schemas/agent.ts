@@ -67,5 +67,16 @@ export const Agent = Type.Object({
 });
 export type Agent = Type.Static<typeof Agent>;
 
+/** Bounds of a heartbeat in seconds, an agent's own and the account's; within a second or two nobody is silent. */
+export const HEARTBEAT_SECONDS = { min: 5, max: 604_800 } as const;
+
+/** What the agent's own `metadata.heartbeat_seconds` says: 0 for no watch, else seconds within bounds; undefined: nothing that counts. */
+export function ownHeartbeat({ metadata }: Pick<Agent, 'metadata'>): number | undefined {
+  const text = Object.hasOwn(metadata, 'heartbeat_seconds') ? metadata['heartbeat_seconds'] : undefined;
+  const seconds = typeof text === 'string' && /^[0-9]{1,9}$/.test(text) ? Number(text) : Number.NaN;
+  const { min, max } = HEARTBEAT_SECONDS;
+  return seconds === 0 || (seconds >= min && seconds <= max) ? seconds : undefined;
+}
+
 /** The agent as the registry keeps it: `last_seen_at` lives beside it, since every event moves it. */
 export type AgentRecord = Omit<Agent, 'last_seen_at'>;

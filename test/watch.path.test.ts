@@ -48,6 +48,12 @@ t.test('silent agents and keys over their limit are told of', async (t) => {
   t.match(found, [{ id: `agent_down/${silent}/${seen}`, severity: 'high', silence: { since: seen } }]);
   t.equal(found.length, 1, 'the other speaks on');
   const metrics = await api.get('/metrics', { key: null });
+  // The signal goes before the note of it.
+  const down = await api.until(
+    () => api.get('/v1/agents?status=down'),
+    ({ json }) => json.total > 0,
+  );
+  t.match(down.json, { items: [{ id: silent, status: 'active' }], total: 1 }, 'listed until it is heard again');
   t.match(metrics.text, /gatehouse_agents_down_total\{process="pipelines"\} 1\n/);
   t.match(metrics.text, /gatehouse_pipelines_stuck\{process="pipelines"\} 0\n/);
 

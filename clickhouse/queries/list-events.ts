@@ -135,7 +135,7 @@ function conditionsOf(account: string, filter: EventFilter): Conditions {
   return where.and(sql, params);
 }
 
-/** Terms of the column `matched` (009_list_filters.sql). */
+/** Terms of the column `matched` (010_list_filters.sql). */
 function matchedBy(where: Conditions, of: 'policy' | 'severity' | 'detector', filter: AnyOf<string> | undefined): void {
   if (filter === undefined) return;
   where.and(`hasAny(matched, {${of}_terms:Array(String)})`, {

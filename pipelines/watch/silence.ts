@@ -2,14 +2,14 @@
 //
 //   ''         nothing
 //   t<ms>/<n>  the silence that began at <ms> has been told of; the watch looks every <n> ms whether it has ended (watch-tick.lua)
-//   i          the agent was inactive at the last look
-//   f<ms>      the agent became active again by <ms>: its silence counts from there
+//   i          the agent was inactive, or its watch was off, at the last look
+//   f<ms>      the agent became active again, or its watch was on again, by <ms>: its silence counts from there
 //
 // Invariant: a silence is told of once, whatever its agent's settings become; nobody is down before a full period since its
 // last event, since it became active and since we can watch it without a gap has gone by.
 
 import { AGENT_DOWN_SECONDS } from '../../schemas/account.ts';
-import type { AgentRecord } from '../../schemas/agent.ts';
+import { type AgentRecord, ownHeartbeat } from '../../schemas/agent.ts';
 import { WATCH_LOOK_MS_MAX } from '../../src/limits.ts';
 
 export type Look = {
@@ -21,12 +21,14 @@ export type Look = {
   seen: number;
   note: string;
   isActive: boolean;
+  /** 0: the watch is off. */
   heartbeatSeconds: number;
 };
 
 export type Verdict = { isDown: boolean; note: string; nextAt: number };
 
 export function judgeSilence({ now, watchedSince, seen, note, isActive, heartbeatSeconds }: Look): Verdict {
+  if (heartbeatSeconds === 0) return { isDown: false, note: 'i', nextAt: now + WATCH_LOOK_MS_MAX };
   const heartbeatMs = heartbeatSeconds * 1_000;
   // A silence that begins after this look is over its bound only after this, so none is noticed late.
   const later = now + Math.min(heartbeatMs, WATCH_LOOK_MS_MAX);
@@ -40,10 +42,7 @@ export function judgeSilence({ now, watchedSince, seen, note, isActive, heartbea
   return { isDown: false, note: kept, nextAt: Math.min(downAt + 1, later) };
 }
 
-/** The agent's own `heartbeat_seconds` where it is a whole number within bounds, else the account's setting, else the default. */
-export function heartbeatOf({ metadata }: Pick<AgentRecord, 'metadata'>, accountSeconds: number | null): number {
-  const text = Object.hasOwn(metadata, 'heartbeat_seconds') ? metadata['heartbeat_seconds'] : undefined;
-  const seconds = typeof text === 'string' && /^[0-9]{1,9}$/.test(text) ? Number(text) : Number.NaN;
-  if (seconds >= AGENT_DOWN_SECONDS.min && seconds <= AGENT_DOWN_SECONDS.max) return seconds;
-  return accountSeconds ?? AGENT_DOWN_SECONDS.default;
+/** The agent's own heartbeat, else the account's setting, else the default. 0: the agent is not watched. */
+export function heartbeatOf(agent: Pick<AgentRecord, 'metadata'>, accountSeconds: number | null): number {
+  return ownHeartbeat(agent) ?? accountSeconds ?? AGENT_DOWN_SECONDS.default;
 }

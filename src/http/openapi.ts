@@ -180,6 +180,12 @@ function operation(one: Route, shared: Record<string, object>): object {
       headers: {
         'X-Request-Id': header('RequestId'),
         ...(canBeIncomplete ? { 'Gatehouse-Incomplete': header('Incomplete') } : {}),
+        ...Object.fromEntries(
+          Object.entries(answer.headers ?? {}).map(([name, description]) => [
+            name,
+            { description, schema: { type: 'string', const: 'true' }, example: 'true' },
+          ]),
+        ),
       },
       ...(media ? { content: { [type]: media } } : {}),
     };

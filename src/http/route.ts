@@ -89,13 +89,22 @@ export type BodySpec<B> =
   /** Handed on as bytes; `schema` describes it. */
   | { kind: 'event' | 'batch'; schema: Type.TSchema; type?: B };
 
+export type AnswerSpec = {
+  description: string;
+  schema?: Type.TSchema;
+  contentType?: string;
+  example?: unknown;
+  /** Those of this answer alone, each with what it says. */
+  headers?: Record<string, string>;
+};
+
 export type Operation = {
   id: string;
   tag: string;
   summary: string;
   description?: string;
   /** Status -> what is answered; no schema: no body. */
-  answers: Record<number, { description: string; schema?: Type.TSchema; contentType?: string; example?: unknown }>;
+  answers: Record<number, AnswerSpec>;
   /** Errors beyond those that follow from scope, body, query and path. */
   errors?: ErrorCode[];
   bodyExample?: unknown;

@@ -4,7 +4,7 @@
 // again: deletion sets a tombstone that stays, which reads and pipelines honour at once.
 // A deletion is one commit: the record, the name, the policies scoped to the agent, its alerts (which become inactive),
 // the tombstone, the erasure that the store pipeline has yet to carry out, and one audit entry with the bare id.
-import type { Agent, AgentCreate, AgentPatch, AgentRecord } from '../../schemas/agent.ts';
+import { type Agent, type AgentCreate, type AgentPatch, type AgentRecord, ownHeartbeat } from '../../schemas/agent.ts';
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { Status } from '../../schemas/common.ts';
 import type { Policy } from '../../schemas/policy.ts';
@@ -25,11 +25,21 @@ import {
   type RegistryStore,
   type Words,
 } from './commit.ts';
-import type { Listed, Page } from './lists.ts';
+import { type Listed, type Page, pageOf } from './lists.ts';
 import type { Actor } from './principal.ts';
 
 /** What lies in the erasures hash until the store pipeline is done with it. */
 export type Erasure = { account: string; at: number };
+
+export type Registered = { agent: Agent; created: boolean; differs: boolean };
+/** Any of the names, and any of the states; `down`: an `agent_down` was raised, and it has not been heard since. */
+export type AgentFilter = {
+  name?: readonly string[] | undefined;
+  status?: readonly (Status | 'down')[] | undefined;
+};
+
+/** One command for so many ids holds Redis up for less than a millisecond. */
+const IDS_AT_ONCE = 1_000;
 
 export class Agents {
   readonly #store: RegistryStore;
@@ -42,15 +52,20 @@ export class Agents {
     this.#now = store.now ?? Date.now;
   }
 
-  /** Idempotent by name: an agent that is there already is returned unchanged. Throws ServiceError unavailable. */
-  register(account: string, body: AgentCreate, actor: Actor): Promise<{ agent: Agent; created: boolean }> {
+  /**
+   * Idempotent by name: an agent that is there already is returned as it is; `differs`: that is not as `body` says.
+   * Throws ServiceError unavailable.
+   */
+  register(account: string, body: AgentCreate, actor: Actor): Promise<Registered> {
     return inRounds(async () => {
       const existing = await this.#byName(account, body.name);
       if (existing === AGAIN) return AGAIN;
-      if (existing !== null) return { agent: existing, created: false };
+      if (existing !== null) return { agent: existing, created: false, differs: differs(existing, body) };
       const record = newRecord(body, this.#now());
       const { refused } = await commit(this.#store, this.#registration(account, record, actor));
-      return refused === undefined ? { agent: { ...record, last_seen_at: null }, created: true } : AGAIN;
+      return refused === undefined
+        ? { agent: { ...record, last_seen_at: null }, created: true, differs: false }
+        : AGAIN;
     });
   }
 
@@ -62,14 +77,14 @@ export class Agents {
   }
 
   /** Newest first; `total` counts all that fit the filter. */
-  list(account: string, { status, limit, offset }: Page & { status?: Status | undefined }): Promise<Listed<Agent>> {
+  list(account: string, { name, status, ...page }: AgentFilter & Page): Promise<Listed<Agent>> {
     return answering(async () => {
       const { redis } = this.#store;
-      const ids = this.#keys.agentIds(account, status ?? 'all');
-      const [total, page] = await Promise.all([redis.zcard(ids), redis.zrevrange(ids, offset, offset + limit - 1)]);
-      const texts = page.length === 0 ? [] : await redis.mget(page.map((id) => this.#keys.agent(account, id)));
-      const records = texts.filter((text) => text !== null).map((text) => JSON.parse(text) as AgentRecord);
-      return { items: await this.#withLastSeen(account, records), total };
+      if (name !== undefined || status?.includes('down')) return this.#listSome(account, { name, status }, page);
+      const { limit, offset } = page;
+      const ids = this.#keys.agentIds(account, status?.length === 1 ? (status[0] as Status) : 'all');
+      const [total, some] = await Promise.all([redis.zcard(ids), redis.zrevrange(ids, offset, offset + limit - 1)]);
+      return { items: await this.#withLastSeen(account, await this.#records(account, some)), total };
     });
   }
 
@@ -112,6 +127,64 @@ export class Agents {
     });
   }
 
+  /** What has no sorted set of its own: the agents that fit are gathered, then cut. */
+  async #listSome(account: string, { name, status }: AgentFilter, page: Page): Promise<Listed<Agent>> {
+    const { redis } = this.#store;
+    const named = name && (await redis.hmget(this.#keys.agentNames(account), ...name)).filter((id) => id !== null);
+    const fitting = new Set<string>(status === undefined ? named : []);
+    for (const one of status ?? []) {
+      const among =
+        named ?? (await redis.zrange(this.#keys.agentIds(account, one === 'down' ? 'all' : one), '0', '-1'));
+      const of = one === 'down' ? await this.#down(account, among) : await this.#inSet(account, one, among);
+      for (const id of of) fitting.add(id);
+    }
+    const { items, total } = pageOf(
+      [...fitting].map((id) => ({ id })),
+      page,
+    );
+    const records = await this.#records(
+      account,
+      items.map(({ id }) => id),
+    );
+    return { items: await this.#withLastSeen(account, records), total };
+  }
+
+  async #inSet(account: string, status: Status, ids: readonly string[]): Promise<string[]> {
+    if (ids.length === 0) return [];
+    const scores = await this.#store.redis.zmscore(this.#keys.agentIds(account, status), ...ids);
+    return ids.filter((_, i) => scores[i] !== null);
+  }
+
+  /**
+   * Those of whom the watch has told that they are silent, and who have not spoken since (pipelines/watch/silence.ts). Not those that
+   * have been stopped or whose watch has been switched off: nobody waits for them.
+   */
+  async #down(account: string, ids: readonly string[]): Promise<string[]> {
+    const { redis } = this.#store;
+    const down: string[] = [];
+    for (const [partition, own] of this.#byPartition(account, ids)) {
+      for (let i = 0; i < own.length; i += IDS_AT_ONCE) {
+        const some = own.slice(i, i + IDS_AT_ONCE);
+        const [notes, seen] = await Promise.all([
+          redis.hmget(this.#keys.watchNotes(partition), ...some),
+          redis.hmget(this.#keys.lastSeen(partition), ...some),
+        ]);
+        const silent = some.filter((_, k) => silenceToldOf(notes[k]) === Number.parseInt(seen[k] ?? '', 10));
+        const watched = (await this.#records(account, silent)).filter(
+          (record) => record.status === 'active' && ownHeartbeat(record) !== 0,
+        );
+        down.push(...watched.map(({ id }) => id));
+      }
+    }
+    return down;
+  }
+
+  /** In this order; one that has been deleted meanwhile is left out. */
+  async #records(account: string, ids: readonly string[]): Promise<AgentRecord[]> {
+    const texts = ids.length === 0 ? [] : await this.#store.redis.mget(ids.map((id) => this.#keys.agent(account, id)));
+    return texts.filter((text) => text !== null).map((text) => JSON.parse(text) as AgentRecord);
+  }
+
   async #text(account: string, id: string): Promise<string | null> {
     return isId('agent', id) ? this.#store.redis.get(this.#keys.agent(account, id)) : null;
   }
@@ -126,13 +199,10 @@ export class Agents {
 
   /** The time of the last event lies with the events' partition: a trip of its own. */
   async #withLastSeen(account: string, records: readonly AgentRecord[]): Promise<Agent[]> {
-    const partitions = new Map<number, string[]>();
-    for (const { id } of records) {
-      const partition = this.#keys.partitionOf(account, id);
-      const ids = partitions.get(partition);
-      if (ids === undefined) partitions.set(partition, [id]);
-      else ids.push(id);
-    }
+    const partitions = this.#byPartition(
+      account,
+      records.map(({ id }) => id),
+    );
     const seen = new Map<string, string | null>();
     await Promise.all(
       [...partitions].map(async ([partition, ids]) => {
@@ -145,6 +215,17 @@ export class Agents {
       // `<epoch ms>/<account>`; the time alone in a Redis that is older than the watch.
       return { ...record, last_seen_at: value ? isoTime(Number.parseInt(value, 10)) : null };
     });
+  }
+
+  #byPartition(account: string, ids: readonly string[]): Map<number, string[]> {
+    const partitions = new Map<number, string[]>();
+    for (const id of ids) {
+      const partition = this.#keys.partitionOf(account, id);
+      const own = partitions.get(partition);
+      if (own === undefined) partitions.set(partition, [id]);
+      else own.push(id);
+    }
+    return partitions;
   }
 
   #registration(account: string, record: AgentRecord, actor: Actor): Change {
@@ -279,6 +360,24 @@ function newRecord(body: AgentCreate, nowMs: number): AgentRecord {
     created_at: isoTime(nowMs),
     updated_at: isoTime(nowMs),
   };
+}
+
+/** Does a registration say anything that the agent of its name is not? What is left out says nothing. */
+function differs(agent: AgentRecord, { description, framework, metadata }: AgentCreate): boolean {
+  if (description !== undefined && description !== agent.description) return true;
+  if (framework !== undefined && framework !== agent.framework) return true;
+  if (metadata === undefined) return false;
+  const keys = Object.keys(metadata);
+  return (
+    keys.length !== Object.keys(agent.metadata).length ||
+    keys.some((key) => !Object.hasOwn(agent.metadata, key) || agent.metadata[key] !== metadata[key])
+  );
+}
+
+/** Of a note of the watch: when the silence began that was told of, epoch ms; undefined: none was. */
+function silenceToldOf(note: string | null | undefined): number | undefined {
+  const began = /^t(\d+)\//.exec(note ?? '')?.[1];
+  return began === undefined ? undefined : Number(began);
 }
 
 function nameTaken(): ServiceError {

@@ -70,6 +70,8 @@ t.test('agents: registered once by name, listed, changed, deleted', async (t) =>
   const again = await api.post('/v1/agents', { name: body.name, description: 'other' });
   t.equal(again.status, 200, 'by an existing name: the agent that is there');
   t.same(again.json, made.json, 'unchanged');
+  t.equal(again.headers.get('gatehouse-unchanged'), 'true', 'and it is said that something else was asked for');
+  t.equal((await api.post('/v1/agents', body)).headers.get('gatehouse-unchanged'), null);
   const { id } = made.json;
   t.same((await api.get(`/v1/agents/${id}`)).json, made.json);
   const other = await newAgent();
@@ -83,6 +85,8 @@ t.test('agents: registered once by name, listed, changed, deleted', async (t) =>
   const patched = await api.patch(`/v1/agents/${id}`, { status: 'inactive', metadata: { team: 'b' } });
   t.match(patched, { status: 200, json: { id, status: 'inactive', metadata: { team: 'b' }, description: 'd' } });
   t.match((await api.get('/v1/agents?status=inactive')).json, { items: [{ id }], total: 1 });
+  t.match((await api.get(`/v1/agents?name=${body.name}&name=nobody`)).json, { items: [{ id }], total: 1 });
+  t.equal((await api.get('/v1/agents?status=down')).json.total, 0);
   t.match(await api.patch(`/v1/agents/${id}`, { name: other.name }), {
     status: 409,
     json: { error: { code: 'name_taken' } },
@@ -515,16 +519,17 @@ t.test('approvals: an event waits, somebody decides (the whole story: approvals.
   const approval = json.policy_result.approval_id as string;
   t.match((await api.get(`/v1/approvals/${approval}`)).json, { event_id: json.id, status: 'pending' });
   t.match((await api.post(`/v1/approvals/${approval}`, { decision: 'deny' })).json, { outcome: 'blocked' });
-  t.match((await api.get(`/v1/approvals?agent_id=${id}`)).json, {
+  t.match((await api.get(`/v1/approvals?agent_id=${id}&policy_id=${json.policy_result.policy_id}`)).json, {
     items: [{ id: approval, status: 'denied' }],
     total: 1,
   });
+  t.match((await api.get(`/v1/events?agent_id=${id}&reason=approval`)).json, { items: [{ id: json.id }], total: 1 });
 });
 
 t.test('deliveries: told, shown, cancelled, ordered again (the whole story: alert.path.test.ts)', async (t) => {
   const { id } = await newAgent();
   const pays = { type: 'block_action', agent_id: id, conditions: { tool: 'pay' }, actions: ['block'] };
-  await api.post('/v1/policies', { name: unique('policy'), ...pays });
+  const policy = (await api.post('/v1/policies', { name: unique('policy'), ...pays })).json;
   const hook = { channel: 'webhook', target: 'https://nowhere.invalid/hook' };
   const body = { name: unique('alert'), trigger: 'policy_violation', agent_id: id, ...hook };
   const alert = (await api.post('/v1/alerts', body)).json.id as string;
@@ -538,6 +543,11 @@ t.test('deliveries: told, shown, cancelled, ordered again (the whole story: aler
   for (let i = 0; i < 900 && (await told()).length === 0; i++) await pause(100);
   const [delivery] = await told();
   t.match(delivery, { alert_id: alert, trigger: 'policy_violation', status: 'pending' });
+  for (const list of ['deliveries', 'anomalies', 'events']) {
+    const of = async (policy: string) => (await api.get(`/v1/${list}?agent_id=${id}&policy_id=${policy}`)).json;
+    t.ok((await of(policy.id)).total > 0, `${list} of the policy`);
+    t.equal((await of(mintId('policy', 0))).total, 0, `${list} of another`);
+  }
   // Before it is tried again, after 5 s, it is looked whether the alert is still active.
   await api.patch(`/v1/alerts/${alert}`, { status: 'inactive' });
   const status = async () => (await api.get(`/v1/deliveries/${delivery.id}`)).json.status as string;

@@ -13,14 +13,31 @@ t.test('heartbeat_seconds counts where it is a whole number within bounds', (t) 
     ['5', 5],
     ['0060', 60],
     ['604800', 604_800],
+    ['0', 0],
+    ['00', 0],
   ] as const) {
     t.equal(of(value, 77), seconds, value);
   }
-  for (const bad of [undefined, '', '4', '0', '-5', '604801', '5.5', '1e3', ' 60', '60s', '١٢', '9'.repeat(400)]) {
+  for (const bad of [undefined, '', '4', '-0', '-5', '604801', '5.5', '1e3', ' 60', '60s', '١٢', '9'.repeat(400)]) {
     t.equal(of(bad), 300, `${bad}: the default`);
     t.equal(of(bad, 77), 77, `${bad}: the account's`);
   }
   t.equal(heartbeatOf({ metadata: Object.create({ heartbeat_seconds: '60' }) }, null), 300, 'its own alone');
+  t.end();
+});
+
+t.test('a watch that is off tells of nothing, and gives a full period when it is on again', (t) => {
+  const look = { watchedSince: 0, seen: 1_000, isActive: true };
+  for (const note of ['', 'i', 'f500', 't1000/60000'] as const) {
+    const { isDown, note: after, nextAt } = judgeSilence({ ...look, now: 9e6, note, heartbeatSeconds: 0 });
+    t.notOk(isDown);
+    t.equal(after, 'i');
+    t.ok(nextAt > 9e6 && nextAt <= 9e6 + WATCH_LOOK_MS_MAX, 'it is looked at again');
+  }
+  const on = judgeSilence({ ...look, now: 9_000_000, note: 'i', heartbeatSeconds: 10 });
+  t.notOk(on.isDown);
+  t.notOk(judgeSilence({ ...look, now: 9_009_000, note: on.note, heartbeatSeconds: 10 }).isDown);
+  t.ok(judgeSilence({ ...look, now: 9_011_000, note: on.note, heartbeatSeconds: 10 }).isDown);
   t.end();
 });
 

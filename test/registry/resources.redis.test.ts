@@ -6,7 +6,7 @@ import type { Policy, PolicyCreate } from '../../schemas/policy.ts';
 import { isId } from '../../src/ids.ts';
 import { ALERTS_MAX, API_KEYS_MAX, IDEMPOTENCY_KEPT_MS, POLICIES_ACTIVE_MAX } from '../../src/limits.ts';
 import { Accounts } from '../../src/registry/accounts.ts';
-import { Agents } from '../../src/registry/agents.ts';
+import { type AgentFilter, Agents } from '../../src/registry/agents.ts';
 import { Alerts } from '../../src/registry/alerts.ts';
 import { parseApiKey, sha256Of } from '../../src/registry/api-key-text.ts';
 import { type ApiKeyRecord, ApiKeys } from '../../src/registry/api-keys.ts';
@@ -105,16 +105,73 @@ t.test('agents are listed newest first, with exact totals', async (t) => {
   );
   await agents.patch(account, ids[3]!, { status: 'inactive' }, actor);
   t.same(
-    (await agents.list(account, { ...page, status: 'inactive' })).items.map(({ id }) => id),
+    (await agents.list(account, { ...page, status: ['inactive'] })).items.map(({ id }) => id),
     [ids[3]],
   );
-  t.equal((await agents.list(account, { ...page, status: 'active' })).total, 24);
+  t.equal((await agents.list(account, { ...page, status: ['active'] })).total, 24);
+  t.equal((await agents.list(account, { ...page, status: ['active', 'inactive'] })).total, 25, 'any of them');
   await redis.hset(keys.lastSeen(keys.partitionOf(account, ids[0]!)), ids[0]!, 1_700_000_000_123);
   t.equal((await agents.get(account, ids[0]!))!.last_seen_at, '2023-11-14T22:13:20.123Z');
   t.equal(
     (await agents.list(account, { ...page, offset: inTime.indexOf(ids[0]!) })).items[0]!.last_seen_at,
     '2023-11-14T22:13:20.123Z',
   );
+});
+
+t.test('agents are found by name, and by what the watch says of them', async (t) => {
+  const account = newAccount();
+  const [first, second, third] = [await named('one'), await named('two'), await named('three')];
+  async function named(name: string) {
+    return (await agents.register(account, { name, metadata: {} }, actor)).agent.id;
+  }
+  const ids = async (filter: AgentFilter, of: Partial<typeof page> = {}) => {
+    const { items, total } = await agents.list(account, { ...page, ...filter, ...of });
+    return { ids: items.map(({ id }) => id), total };
+  };
+  const newestFirst = (...some: string[]) => ({ ids: some.sort().reverse(), total: some.length });
+  t.same(await ids({ name: ['two'] }), newestFirst(second));
+  t.same(await ids({ name: ['On', 'ONE', 'one '] }), newestFirst(), 'the very name');
+  t.same(await ids({ name: ['two', 'one', 'nobody'] }), newestFirst(first, second));
+  t.same(await ids({ name: ['two', 'one'] }, { limit: 1, offset: 1 }), {
+    ids: newestFirst(first, second).ids.slice(1),
+    total: 2,
+  });
+  await agents.patch(account, second, { status: 'inactive' }, actor);
+  t.same(await ids({ name: ['two', 'one'], status: ['inactive'] }), newestFirst(second));
+  t.same(await ids({ status: ['down'] }), newestFirst(), 'nobody was told of');
+  const speaks = (id: string, ms: number) =>
+    redis.hset(keys.lastSeen(keys.partitionOf(account, id)), id, `${ms}/${account}`);
+  for (const id of [first, second, third]) {
+    await speaks(id, 1_000);
+    await redis.hset(keys.watchNotes(keys.partitionOf(account, id)), id, 't1000/60000');
+  }
+  t.same(await ids({ status: ['down'] }), newestFirst(first, third), 'nobody waits for the one that was stopped');
+  t.same(await ids({ status: ['down', 'inactive'] }), newestFirst(first, second, third));
+  t.same(await ids({ status: ['down'], name: ['three', 'two'] }), newestFirst(third));
+  await speaks(third, 2_000);
+  t.same(await ids({ status: ['down'] }), newestFirst(first), 'the other is back');
+  await agents.patch(account, first, { metadata: { heartbeat_seconds: '0' } }, actor);
+  t.same(await ids({ status: ['down'] }), newestFirst(), 'its watch is off');
+});
+
+t.test('a registration that says otherwise than the agent is changes nothing, and says so', async (t) => {
+  const account = newAccount();
+  const as = { name: 'one', description: 'd', framework: 'custom' as const, metadata: { a: '1', b: '2' } };
+  const { agent } = await agents.register(account, as, actor);
+  for (const [body, differs] of [
+    [{}, false],
+    [as, false],
+    [{ metadata: { b: '2', a: '1' } }, false],
+    [{ metadata: { a: '1' } }, true],
+    [{ metadata: { a: '1', b: '3' } }, true],
+    [{ metadata: { a: '1', c: '2' } }, true],
+    [{ metadata: { a: '1', toString: '2' } }, true],
+    [{ description: 'e' }, true],
+    [{ framework: 'library_b' as const }, true],
+  ] as const) {
+    const again = await agents.register(account, { name: 'one', ...body }, actor);
+    t.same(again, { agent, created: false, differs }, JSON.stringify(body));
+  }
 });
 
 t.test('an agent is updated field by field, and its audit entry says what changed', async (t) => {
@@ -270,9 +327,10 @@ t.test('policies are kept as compiled, named once, filtered', async (t) => {
   const ids = async (filter: object) =>
     (await policies.list(account, { ...page, ...filter })).items.map(({ id }) => id);
   t.same(await ids({}), [second.id, first.id].sort().reverse());
-  t.same(await ids({ agent_id: agent.id }), [second.id]);
-  t.same(await ids({ status: 'active' }), [first.id]);
-  t.same(await ids({ type: 'data_filter' }), []);
+  t.same(await ids({ agent_id: [agent.id] }), [second.id]);
+  t.same(await ids({ status: ['active'] }), [first.id]);
+  t.same(await ids({ status: ['active', 'inactive'] }), await ids({}), 'any of them');
+  t.same(await ids({ type: ['data_filter'] }), []);
   t.same(
     await policies.list(account, { limit: 1, offset: 1 }).then(({ total, items }) => [total, items.length]),
     [2, 1],
@@ -318,7 +376,7 @@ t.test('an account has so many active policies and no more, however many writers
   await refusal(t, policies.create(account, block('one more'), actor), 'validation_failed', '/status');
   const idle = await created(policies.create(account, block('idle', { status: 'inactive' }), actor));
   await refusal(t, policies.patch(account, idle.id, { status: 'active' }, actor), 'validation_failed', '/status');
-  const { items } = await policies.list(account, { ...page, status: 'active' });
+  const { items } = await policies.list(account, { ...page, status: ['active'] });
   await policies.patch(account, items[0]!.id, { status: 'inactive' }, actor);
   t.match(await policies.patch(account, idle.id, { status: 'active' }, actor), { status: 'active' });
 });

@@ -2,9 +2,13 @@
 import { Agent, AgentCreate, AgentPatch } from '../../../schemas/agent.ts';
 import { page as pageSchema, STATUSES } from '../../../schemas/common.ts';
 import { isId } from '../../ids.ts';
-import { oneOf, paging, RESOURCE_PAGE } from '../query.ts';
+import { anyOf, oneOf, paging, RESOURCE_PAGE, text } from '../query.ts';
 import { found, json, NO_CONTENT, notFound, page } from '../reply.ts';
-import { jsonBody, type Route, route } from '../route.ts';
+import { jsonBody, type Reply, type Route, route } from '../route.ts';
+
+const STATUS_FILTERS = [...STATUSES, 'down'] as const;
+/** Says that a registration changed nothing, although it differs from what is there (decisions 10.6). */
+const UNCHANGED = 'Gatehouse-Unchanged';
 
 const EXAMPLE = {
   name: 'support-bot',
@@ -25,21 +29,35 @@ export const agentRoutes: Route[] = [
       summary: 'Register an agent',
       description: 'Idempotent by name: where an agent of that name exists it is answered as it is, with 200.',
       answers: {
-        200: { description: 'The agent of that name, which existed already', schema: Agent },
+        200: {
+          description: 'The agent of that name, which existed already',
+          schema: Agent,
+          headers: { [UNCHANGED]: '`true` where the request says otherwise than the agent is: change it by PATCH' },
+        },
         201: { description: 'The new agent', schema: Agent },
       },
       bodyExample: EXAMPLE,
     },
     async handle(call, { registry }) {
-      const { agent, created } = await registry.agents.register(call.account, call.body, call.actor);
-      return json(created ? 201 : 200, agent);
+      const { agent, created, differs } = await registry.agents.register(call.account, call.body, call.actor);
+      const reply: Reply = json(created ? 201 : 200, agent);
+      return differs ? { ...reply, headers: { [UNCHANGED]: 'true' } } : reply;
     },
   }),
   route({
     method: 'GET',
     path: '/v1/agents',
     scope: 'read',
-    query: { ...paging(RESOURCE_PAGE), status: oneOf('Only agents of this status', STATUSES) },
+    query: {
+      ...paging(RESOURCE_PAGE),
+      name: anyOf(text('Only the agent of this very name')),
+      status: anyOf(
+        oneOf(
+          'Only agents of this status; `down`: an `agent_down` was raised, and the agent has not been heard since',
+          STATUS_FILTERS,
+        ),
+      ),
+    },
     operation: {
       id: 'listAgents',
       tag: 'Agents',
