@@ -1,20 +1,22 @@
 // `npm run demo [-- FILE…]`: replays recorded agent runs against a service of its own on a scratch data directory, with eight
-// policies that only log, and prints what each of them matched. Without files it takes ../shared/data/*.ndjson.
+// policies that only log, and prints what each of them matched. Without files it takes ../shared/data/*.ndjson, and where there
+// are none our own short runs, bench/demo-runs.ndjson.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { HttpClient } from './http-client.ts';
-import { POLICIES, recordedRuns, replay } from './replay.ts';
+import { demoRuns, POLICIES, replay } from './replay.ts';
 import { startBenchService } from './service.ts';
 
-const files = process.argv.slice(2).length > 0 ? process.argv.slice(2) : recordedRuns();
-if (files.length === 0) {
-  process.stderr.write('no recorded runs in ../shared/data; name NDJSON files: npm run demo -- FILE…\n');
-  process.exit(2);
-}
+/** Within this policies are in force on every process. */
+const IN_FORCE_MS = 1_000;
+
+const files = process.argv.slice(2).length > 0 ? process.argv.slice(2) : demoRuns();
 const service = await startBenchService({});
 const client = new HttpClient({ ...service, connections: 4 });
 try {
   for (const { name, type, conditions } of POLICIES) {
     await client.json('POST', '/v1/policies', { name, type, conditions, actions: ['log'] });
   }
+  await sleep(IN_FORCE_MS);
   const started = performance.now();
   const result = await replay(client, files, (file, events) => process.stdout.write(`${file}: ${events} events\n`));
   const seconds = (performance.now() - started) / 1000;

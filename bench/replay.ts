@@ -83,14 +83,23 @@ export const POLICIES: { name: string; type: string; conditions: object; matches
   },
 ];
 
+const BESIDE = '../shared/data';
+/** Ten short runs of our own making, in which every policy of the demo matches something. */
+export const OWN_RUNS = 'bench/demo-runs.ndjson';
+
 /** Those that lie beside the project, if any do. */
-export function recordedRuns(): string[] {
-  const folder = assetPath('../shared/data');
+export function recordedRuns(folder = assetPath(BESIDE)): string[] {
   if (!existsSync(folder)) return [];
   return readdirSync(folder)
     .filter((name) => name.endsWith('.ndjson'))
     .toSorted()
     .map((name) => path.join(folder, name));
+}
+
+/** What the demo replays where no file is named: the runs beside the project, or ours. */
+export function demoRuns(folder = assetPath(BESIDE)): string[] {
+  const beside = recordedRuns(folder);
+  return beside.length > 0 ? beside : [assetPath(OWN_RUNS)];
 }
 
 export async function readRecorded(file: string): Promise<RecordedEvent[]> {
