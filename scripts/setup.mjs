@@ -28,6 +28,7 @@ const NODE_MINOR_MIN = { 20: 19, 22: 12 };
 const FETCH_TRIES = 3;
 const FETCH_PAUSE_MS = 10_000;
 const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP'];
+const SIGNAL_EVERY_MS = 5_000;
 
 /** A person can mend it: the sentence says how. */
 export class SetupError extends Error {}
@@ -164,8 +165,10 @@ function onPath(program) {
 async function run([program, ...args], sentence, tries = 1) {
   const child = spawn(program, args, { stdio: ['inherit', 2, 2] });
   const handOn = (signal) => {
-    child.kill(signal);
     child.once('exit', () => process.exit(128 + os.constants.signals[signal]));
+    child.kill(signal);
+    // At the first npm begins to put back what it has installed, for minutes; at the second it ends at once.
+    setInterval(() => child.kill(signal), SIGNAL_EVERY_MS).unref();
   };
   for (const signal of SIGNALS) process.on(signal, handOn);
   const [status, error] = await once(child, 'exit').catch((cause) => [null, cause]);

@@ -1,9 +1,11 @@
 // The set-up (scripts/setup.mjs) in a checkout made for it: what it installs and for whom, and what it says before and instead.
 // apt-get itself is not run: `sh` on the PATH writes down what it was told, and does what the package would do.
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { assetPath } from '../../src/assets.ts';
 
@@ -58,6 +60,21 @@ t.test('--no-install refuses and says what is missing', async (t) => {
   t.notOk(existsSync(path.join(checkout.folder, 'node_modules')));
 });
 
+t.test('ended while npm installs, it takes npm along, which asks to be told twice', async (t) => {
+  const checkout = makeCheckout(t);
+  rmSync(path.join(checkout.folder, 'node_modules'), { recursive: true });
+  const pidFile = path.join(checkout.folder, 'bin', 'npm.pid');
+  const setUp = spawn(process.execPath, [path.join(checkout.folder, 'scripts', 'setup.mjs')], {
+    env: { PATH: path.join(checkout.folder, 'bin') },
+    stdio: 'ignore',
+  });
+  while (!existsSync(pidFile)) await sleep(20);
+  setUp.kill('SIGTERM');
+  await once(setUp, 'exit');
+  t.equal(setUp.exitCode, 128 + os.constants.signals.SIGTERM);
+  t.throws(() => process.kill(Number(readFileSync(pidFile, 'utf8')), 0), { code: 'ESRCH' }, 'npm is gone');
+});
+
 t.test('an installation for production is whole where it is built and has stores of its own', async (t) => {
   const checkout = makeCheckout(t);
   checkout.keepPackages(({ dev, devOptional, optional }) => !dev && !devOptional && !optional);
@@ -98,6 +115,10 @@ function makeCheckout(t: Test) {
   mkdirSync(bin);
   const program = (name: string, text: string) => writeFileSync(path.join(bin, name), text, { mode: 0o755 });
   program('apt-get', '#!/bin/sh\necho apt-get >> "$0.ran"\n');
+  program(
+    'npm',
+    '#!/bin/sh\ntrap \'[ -n "$told" ] && exit 1; told=1\' TERM\necho $$ > "$0.pid.new"; /bin/mv "$0.pid.new" "$0.pid"\nwhile :; do /bin/sleep 0.1; done\n',
+  );
   program('sudo', '#!/bin/sh\necho sudo >> "$0.ran"\n');
   program(
     'sh',
