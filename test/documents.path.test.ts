@@ -19,6 +19,22 @@ const MARK = '@@@ block';
 const TRIES = 3;
 const PAGE_MS_MAX = 120_000;
 
+/**
+ * Also in pipelines and substitutions: an answer that is an error fails the call that got it, and a list that says that it is not
+ * whole yet is asked for again, as its reader would.
+ */
+const CURL = `
+curl() {
+  local head=$(mktemp -p .) status try
+  for try in $(seq 30); do
+    status=0
+    command curl --show-error $MAY_FAIL -D $head "$@" > $head.body || status=$?
+    grep -qi '^gatehouse-incomplete' $head || break
+  done
+  cat $head.body
+  return $status
+}`;
+
 type Block = { line: number; kind: string; text: string };
 type Example = { where: string; script: string; expected: string | undefined };
 type Ran = { output: string; said: string };
@@ -80,8 +96,7 @@ async function run(t: Test, service: TestService, account: string, examples: rea
   const variables = { URL: service.url, KEY: key, ...(isReadme ? {} : { AGENT: await newAgent(service.url, key) }) };
   const script = [
     'exec 2>&1; set -e -o pipefail',
-    // Also in pipelines and substitutions: an answer that is an error fails the call that got it.
-    'curl() { command curl --show-error $MAY_FAIL "$@"; }',
+    CURL,
     ...examples.map(
       ({ script, expected }, i) =>
         `MAY_FAIL=${showsError(expected) ? '' : '--fail-with-body'}\necho; echo '${MARK} ${i}'\n${script}`,
