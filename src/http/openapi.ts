@@ -271,7 +271,8 @@ function errorsOf(one: Route): Set<ErrorCode> {
     add('validation_failed', 'invalid_token', 'insufficient_scope', 'rate_limited', 'unavailable');
   if (one.scope !== null) add('payload_too_large');
   if (one.body) add('malformed_json', 'unsupported_media_type');
-  add('internal');
+  // Of any request, before it is known what it asks for.
+  add('request_timeout', 'headers_too_large', 'internal');
   if (one.path.includes('{')) add('not_found');
   return codes;
 }

@@ -163,8 +163,16 @@ t.test('what is wrong has its row in the table of errors', async (t) => {
     if (code === 'method_not_allowed') t.equal(headers.get('allow'), 'GET, HEAD, POST');
   }
   // The others: idempotency_in_progress is raced for above; already_decided is in approvals.path.test.ts; internal is in
-  // door.test.ts; unavailable below.
-  const covered = [...Object.keys(rows), 'already_decided', 'idempotency_in_progress', 'internal', 'unavailable'];
+  // door.test.ts, headers_too_large in transports.test.ts, request_timeout of the HTTP server itself; unavailable below.
+  const covered = [
+    ...Object.keys(rows),
+    'already_decided',
+    'idempotency_in_progress',
+    'headers_too_large',
+    'internal',
+    'request_timeout',
+    'unavailable',
+  ];
   t.same(covered.sort(), Object.keys(ERRORS).sort());
 });
 

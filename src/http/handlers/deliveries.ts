@@ -77,6 +77,7 @@ export const deliveryRoutes: Route[] = [
         "Under the same id, which is the `webhook-id`, to the alert's current target. Its attempts begin anew, beside the old ones.",
       answers: { 200: { description: 'The delivery, pending again', schema: Delivery } },
       errors: ['not_redeliverable'],
+      canBeIncomplete: true,
     },
     async handle({ account, params }, parts) {
       const { kept, complete } = await keptDelivery(account, params[0]!, parts);
