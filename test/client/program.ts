@@ -100,7 +100,7 @@ function told(match: Schemas['PolicyMatch']): string {
 
 /** A page that lacks nothing of what was sent before. */
 async function eventsOf(agentId: string, offset: number): Promise<Schemas['EventPage']> {
-  const query = { agent_id: agentId, limit: 2, offset };
+  const query = { agent_id: [agentId], limit: 2, offset };
   for (let tries = 1; ; tries++) {
     const answer = await client.GET('/v1/events', { params: { query } });
     if (tries === 30 || answer.response.headers.get('Gatehouse-Incomplete') === null) return sound(answer);
@@ -146,7 +146,7 @@ async function main(): Promise<void> {
     if (page.items.length === 0 || listed.length >= page.total) break;
   }
   // @ts-expect-error there is no such filter
-  const wrong = await client.GET('/v1/events', { params: { query: { outcome: 'denied' } } });
+  const wrong = await client.GET('/v1/events', { params: { query: { outcome: ['denied'] } } });
   const code: Schemas['ErrorCode'] | undefined = wrong.error?.error.code;
   const health = createClient<paths>({ baseUrl });
   const { status } = sound(await health.GET('/healthz'));

@@ -182,9 +182,7 @@ export class Api {
         continue;
       }
       const { type } = parameters[index]!.schema as { type?: string };
-      // `+` that nobody escaped is read as a space, and as an offset's sign where a time is wanted.
-      const value =
-        type === 'integer' ? Number(text) : type === 'array' ? query.getAll(key) : text.replace(/ (?=\d\d:\d\d$)/, '+');
+      const value = parameterValue(type, query, key, text);
       this.#fits(
         this.#requests!,
         `${pointer}/parameters/${index}/schema`,
@@ -216,4 +214,13 @@ function taken(body: unknown, answer: unknown): unknown {
   return Array.isArray(value)
     ? sound(value)
     : { ...(value as object), events: sound((value as { events: unknown[] }).events) };
+}
+
+/** A parameter as what its schema says it is. */
+function parameterValue(type: string | undefined, query: URLSearchParams, key: string, text: string): unknown {
+  if (type === 'integer') return Number(text);
+  if (type === 'boolean') return text === 'true' ? true : text === 'false' ? false : text;
+  if (type === 'array') return query.getAll(key);
+  // `+` that nobody escaped is read as a space, and as an offset's sign where a time is wanted.
+  return text.replace(/ (?=\d\d:\d\d$)/, '+');
 }
