@@ -39,6 +39,8 @@ export const EVENT_ROW_COLUMNS = [
 
 export type MatchDigest = {
   policy_id: string;
+  /** Left out in entries that were written before policies had revisions. */
+  revision?: number;
   name: string;
   type: PolicyType;
   actions: PolicyAction[];

@@ -13,6 +13,7 @@ import {
 } from './common.ts';
 import { about, exampleId } from './described.ts';
 import { ErrorDetail } from './error.ts';
+import { MatchDetail } from './match-detail.ts';
 
 export const BATCH_EVENTS_MAX = 100; // spec 8
 
@@ -52,6 +53,7 @@ export const Batch = Type.Object(
 
 export const PolicyMatch = Type.Object({
   policy_id: about(Type.String(), 'The policy that matched.', exampleId('pol')),
+  revision: about(Type.Integer({ minimum: 1 }), 'The revision that the policy had then.', 3),
   name: about(Type.String(), 'The name that the policy had then.', 'no large payments'),
   type: about(Type.Enum([...POLICY_TYPES]), 'The type of the policy.'),
   actions: about(
@@ -64,7 +66,7 @@ export const PolicyMatch = Type.Object({
     'The severity of the policy. null: it has none.',
     'high',
   ),
-  detail: about(FreeObject, 'What the match says beyond the policy itself.'),
+  detail: about(MatchDetail, 'What the match says beyond the policy itself.'),
 });
 export type PolicyMatch = Type.Static<typeof PolicyMatch>;
 

@@ -32,7 +32,7 @@ export const ConditionScalar = Type.Union([Type.String(), Type.Number(), Type.Bo
 const Scalars = (description: string) => Type.Array(ConditionScalar, { minItems: 1, description });
 const Text = (description: string) => Type.String({ minLength: 1, description });
 
-/** One entry an operator of src/policy/match.ts. */
+/** One entry an operator of condition.ts. */
 export const ConditionOperators = Type.Object(
   {
     eq: Type.Optional(component('ConditionScalar', 'The field equals this.')),

@@ -4,8 +4,9 @@
 import Type, { type TProperties, type TSchema } from 'typebox';
 import { POLICY_TYPES, type PolicyType } from './common.ts';
 import { PolicyMatch } from './event.ts';
+import { ConditionsDetail, DataFilterDetail, RateLimitDetail } from './match-detail.ts';
 import { Policy, PolicyCreate, PolicyPatch } from './policy.ts';
-import { CONDITIONS, component, DETECTOR_NAMES } from './policy-conditions.ts';
+import { CONDITIONS, component } from './policy-conditions.ts';
 
 const NAMES: Record<PolicyType, string> = {
   block_action: 'BlockAction',
@@ -13,74 +14,6 @@ const NAMES: Record<PolicyType, string> = {
   data_filter: 'DataFilter',
   require_approval: 'RequireApproval',
 };
-
-const NotEvaluated = (reasons: string[], description: string) =>
-  Type.Optional(Type.Enum(reasons, { description: `${description} Left out: it was evaluated.` }));
-
-const ConditionsDetail = Type.Object(
-  {
-    reason: NotEvaluated(
-      ['expression_error', 'budget', 'error'],
-      'Why the policy counts as matched although it could not be evaluated: its expression failed on the event, the work that one event may cost was used up, or a mistake of ours.',
-    ),
-  },
-  { description: 'What a match says beyond its policy, where the conditions alone decide.', examples: [{}] },
-);
-
-const RateLimitDetail = Type.Object(
-  {
-    threshold: Type.Integer({ description: 'Events that may come in one window.', examples: [100] }),
-    window_seconds: Type.Integer({ description: 'Length of the window in seconds.', examples: [3600] }),
-    per: Type.String({
-      description: '`agent`, `account`, or the path that is counted apart.',
-      examples: ['payload.tool'],
-    }),
-    value: Type.Optional(
-      Type.String({
-        description:
-          'The value at the path `per` whose counter is over, cut at 100 characters. Left out where `per` is no path, the event has no such field, or a data filter found a secret in the event.',
-        examples: ['send_money'],
-      }),
-    ),
-  },
-  {
-    description: 'What a match of a `rate_limit` policy says beyond the policy itself.',
-    examples: [{ threshold: 100, window_seconds: 3600, per: 'payload.tool', value: 'send_money' }],
-  },
-);
-
-const DataFilterDetail = Type.Object(
-  {
-    detector: Type.Optional(
-      Type.Enum([...DETECTOR_NAMES], {
-        description: 'The detector that found something. Left out where a pattern did.',
-      }),
-    ),
-    pattern: Type.Optional(
-      Type.Integer({
-        minimum: 0,
-        description:
-          'Place in `patterns`, from 0, of the pattern that matched. Left out where a detector found something.',
-      }),
-    ),
-    path: Type.Optional(
-      Type.String({
-        description:
-          'JSON Pointer into the payload to the string in which it was found. What was found is never repeated.',
-        examples: ['/messages/0/content'],
-      }),
-    ),
-    key: Type.Optional(Type.Boolean({ description: 'true: it was found in the name of a key. Left out: in a value.' })),
-    reason: NotEvaluated(
-      ['expression_error', 'budget', 'error'],
-      'Why the policy counts as matched although it could not be evaluated to the end.',
-    ),
-  },
-  {
-    description: 'What a match of a `data_filter` policy says beyond the policy itself: the first finding.',
-    examples: [{ detector: 'email', path: '/prompt' }],
-  },
-);
 
 const DETAILS: Record<PolicyType, { name: string; schema: TSchema }> = {
   block_action: { name: 'ConditionsDetail', schema: ConditionsDetail },

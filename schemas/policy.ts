@@ -70,6 +70,11 @@ export type PolicyPatch = Type.Static<typeof PolicyPatch>;
 
 export const Policy = Type.Object({
   id: about(Type.String(), 'Id of the policy.', exampleId('pol')),
+  revision: about(
+    Type.Integer({ minimum: 1 }),
+    'From 1, raised by each change. The `ETag` of the policy, and what a match names.',
+    3,
+  ),
   name: about(Type.String(), 'Unique among the policies of the account.', 'no large payments'),
   type: about(Type.Enum([...POLICY_TYPES]), 'The kind of policy.'),
   agent_id: about(
@@ -90,3 +95,9 @@ export const Policy = Type.Object({
   updated_at: about(ResponseTime, 'When it was last changed.'),
 });
 export type Policy = Type.Static<typeof Policy>;
+
+/** A policy as it is kept. Those of before there were revisions have none, and are at their first. */
+export function readPolicy(text: string): Policy {
+  const { id, revision = 1, ...rest } = JSON.parse(text) as Policy;
+  return { id, revision, ...rest };
+}

@@ -28,6 +28,7 @@ import {
   STATUSES,
   TRIGGERS,
 } from '../../schemas/common.ts';
+import { OPERATORS } from '../../schemas/condition.ts';
 import { DELIVERY_STATUSES, Delivery, DeliveryAttempt } from '../../schemas/delivery.ts';
 import { about } from '../../schemas/described.ts';
 import { ErrorBody, ErrorDetail } from '../../schemas/error.ts';
@@ -43,6 +44,7 @@ import {
   Trace,
   TraceWithEvents,
 } from '../../schemas/event.ts';
+import { ConditionHeld } from '../../schemas/match-detail.ts';
 import {
   NotifiedAlert,
   NotifiedAnomaly,
@@ -111,6 +113,7 @@ const SETS: Record<string, Named> = {
     ANOMALY_KINDS,
     '`token_spike`: far more tokens than usual. `error_rate`: far more errors than usual. `volume_spike`: far more events than usual. `blocked_event`: a policy blocked an event.',
   ),
+  Operator: set(OPERATORS, 'How a condition compares a field.'),
   Detector: set(DETECTOR_NAMES, 'A kind of personal data or secret that a `data_filter` policy finds.'),
   ApprovalStatus: set(
     APPROVAL_STATUSES,
@@ -175,6 +178,7 @@ const NAMED: Record<string, Named> = {
   ...Object.fromEntries(Object.entries(POLICY_COMPONENTS).map(([name, schema]) => [name, of(saidOf(schema), schema)])),
   FieldCondition: of(saidOf(FieldCondition), FieldCondition),
   ConditionScalar: of(saidOf(ConditionScalar), ConditionScalar),
+  ConditionHeld: of(saidOf(ConditionHeld), ConditionHeld),
   ConditionOperators: of(saidOf(ConditionOperators), ConditionOperators),
   PayloadSchema: of(saidOf(PayloadSchema), PayloadSchema),
   Alert: of('A rule of who is told of which signals.', Alert),

@@ -146,9 +146,7 @@ function digestOf(event: AcceptedEvent, form: StoredForm, rowBytes: number): Eve
   if (submission.traceId !== undefined) digest.traceId = submission.traceId;
   if (form.tokensUsed !== null) digest.tokensUsed = form.tokensUsed;
   if (decision.matches.length > 0) {
-    digest.matches = decision.matches.map(
-      ({ policy_id, name, type, actions, severity }): MatchDigest => ({ policy_id, name, type, actions, severity }),
-    );
+    digest.matches = decision.matches.map(({ detail: _detail, ...match }): MatchDigest => match);
     for (const check of decision.limits ?? []) {
       const match = digest.matches.find(({ policy_id }) => policy_id === check.policyId);
       if (match !== undefined) match.limit = limitOf(event, check);

@@ -204,7 +204,7 @@ export class Ingest {
       if (i < judged.length && judged[i]!.decision === decision) continue;
       this.#parts.onAccepted(decision.outcome, i - from);
       for (const { detail } of decision.matches)
-        if (typeof detail['reason'] === 'string') this.#parts.onUnevaluated(detail['reason']);
+        if (detail.reason !== undefined) this.#parts.onUnevaluated(detail.reason);
       from = i;
     }
   }

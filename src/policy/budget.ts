@@ -25,6 +25,8 @@ export class Budget {
 
 /** Field conditions of all rules together: paths through arrays, text operators. */
 export const FIELD_UNITS = 4_000_000;
+/** Finding the places of conditions of rate limits that are over. Those of other matches have what is left of FIELD_UNITS. */
+export const EXPLAIN_UNITS = 500_000;
 /** CEL expressions and JSON Schemas of all rules together. */
 export const EXPRESSION_UNITS = 2_000_000;
 /** Characters that data filters read, times the automata that read them: 1 MiB through one automaton is a quarter of it. */

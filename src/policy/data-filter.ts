@@ -44,7 +44,7 @@ export const dataFilter: PolicyKind<DataFilterTerms> = {
 };
 
 /** What `detail` calls a needle: the detector, or the pattern's place in `patterns`. */
-export function needleDetail(terms: DataFilterTerms, index: number): { detector: string } | { pattern: number } {
+export function needleDetail(terms: DataFilterTerms, index: number): { detector: DetectorName } | { pattern: number } {
   return index < terms.patterns ? { pattern: index } : { detector: terms.needles[index]!.detector!.name };
 }
 

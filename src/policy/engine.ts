@@ -23,10 +23,12 @@ import {
   type PolicyType,
 } from '../../schemas/common.ts';
 import type { PolicyMatch, Reason } from '../../schemas/event.ts';
+import type { ConditionHeld, DataFilterDetail, RateLimitDetail } from '../../schemas/match-detail.ts';
 import type { Policy } from '../../schemas/policy.ts';
-import { BUILD_UNITS, Budget, EXPRESSION_UNITS, FIELD_UNITS, OverBudget, SCAN_UNITS } from './budget.ts';
+import { BUILD_UNITS, Budget, EXPLAIN_UNITS, EXPRESSION_UNITS, FIELD_UNITS, OverBudget, SCAN_UNITS } from './budget.ts';
 import { checkParts, compileRule, type Rule } from './compile.ts';
 import { type DataFilterTerms, needleDetail } from './data-filter.ts';
+import { conditionsDetail, conditionsHeld, shownCondition } from './explain.ts';
 import { counterValue, perText, type RateLimitTerms } from './rate-limit.ts';
 import type { Redaction } from './redact.ts';
 import type { RequireApprovalTerms } from './require-approval.ts';
@@ -181,30 +183,43 @@ export function decide(judgement: Judgement, overLimit: readonly boolean[], mint
 /** The matches with those of the limits that are over, in the order of the policies. */
 function withLimits({ rateChecks, found }: Judgement, overLimit: readonly boolean[]): readonly Found[] {
   const all = [...found];
-  // A counter is told apart by text of the payload; where a filter found a secret in that, it is not said again.
-  const isSecret = found.some(({ entry }) => entry.rule.terms.type === 'data_filter');
+  const how = { budget: new Budget(EXPLAIN_UNITS), isSecret: found.some(isFilter) };
   rateChecks.forEach((check, i) => {
     if (!overLimit[i]) return;
-    all.push({ entry: (check as EntryCheck).entry, detail: limitDetail(check, isSecret) });
+    const { entry, event } = check as EntryCheck;
+    all.push({ entry, detail: limitDetail(check, conditionsHeld(entry.rule, event, how), how.isSecret) });
   });
   return all.sort(byOrder);
 }
 
 const VALUE_CHARACTERS_MAX = 100;
 
-function limitDetail({ rule, counterValue: value }: RateCheck, isSecret: boolean): Detail {
+/** A counter is told apart by text of the payload; where a filter found a secret in that, it is not said again. */
+function limitDetail({ rule, counterValue: value }: RateCheck, conditions: ConditionHeld[], isSecret: boolean): Detail {
   const terms = rule.terms as RateLimitTerms;
-  const detail: Detail = { threshold: terms.threshold, window_seconds: terms.windowSeconds, per: perText(terms) };
-  if (value === '' || isSecret) return detail;
-  const text = value.startsWith('"') ? (JSON.parse(value) as string) : value;
-  return { ...detail, value: text.length > VALUE_CHARACTERS_MAX ? `${text.slice(0, VALUE_CHARACTERS_MAX)}…` : text };
+  const detail: RateLimitDetail = {
+    threshold: terms.threshold,
+    window_seconds: terms.windowSeconds,
+    per: perText(terms),
+  };
+  if (value !== '' && !isSecret) {
+    const text = value.startsWith('"') ? (JSON.parse(value) as string) : value;
+    detail.value = text.length > VALUE_CHARACTERS_MAX ? `${text.slice(0, VALUE_CHARACTERS_MAX)}…` : text;
+  }
+  if (conditions.length > 0) detail.conditions = conditions;
+  return detail;
+}
+
+function isFilter({ entry }: { entry: Entry }): boolean {
+  return entry.rule.terms.type === 'data_filter';
 }
 
 function byOrder(a: Found, b: Found): number {
   return a.entry.order - b.entry.order;
 }
 
-type EntryCheck = RateCheck & { entry: Entry };
+/** `event`: by which the conditions are explained if the limit is over; null: by the policy alone. */
+type EntryCheck = RateCheck & { entry: Entry; event: EventView | null };
 
 export type RuleSetOptions = {
   /** Told of errors inside rules that should not happen. */
@@ -232,10 +247,13 @@ export class RuleSet {
   // State of one judgement.
   readonly #fieldBudget = new Budget(0);
   readonly #expressionBudget = new Budget(0);
-  #found: Found[] = [];
+  /** `detail` null: the conditions are all that there is to tell. */
+  #found: { entry: Entry; detail: Detail | null }[] = [];
   #checks: EntryCheck[] = [];
   #redactions: Redaction[] = [];
   readonly #live: Entry[] = [];
+  /** The condition that was asked last, should it fail. */
+  #asked = '';
 
   /** Throws PolicyError if a policy does not compile. */
   constructor(policies: readonly Policy[], options: RuleSetOptions = {}) {
@@ -267,13 +285,24 @@ export class RuleSet {
     if (this.#found.length === 0 && this.#checks.length === 0) return NOTHING;
     const judgement: Judgement = {
       rateChecks: this.#checks.length === 0 ? NO_CHECKS : this.#checks,
-      found: this.#found.sort(byOrder),
+      found: this.#explained(event).sort(byOrder),
       redactions: this.#redactions.length === 0 ? NO_REDACTIONS : this.#redactions,
     };
     this.#found = [];
     this.#checks = [];
     this.#redactions = [];
     return judgement;
+  }
+
+  /** Only what matched is explained, with what is left of the work that conditions may do on an event. */
+  #explained(event: EventView): Found[] {
+    const how = { budget: this.#fieldBudget, isSecret: this.#found.some(isFilter) };
+    return this.#found.map(({ entry, detail }): Found => {
+      if (detail !== null && 'reason' in detail && !('path' in detail)) return { entry, detail };
+      const held = conditionsHeld(entry.rule, event, how);
+      if (detail === null) return { entry, detail: conditionsDetail(held) };
+      return { entry, detail: held.length === 0 ? detail : { ...detail, conditions: held } };
+    });
   }
 
   /**
@@ -326,20 +355,25 @@ export class RuleSet {
     try {
       if (!this.#applies(rule, event)) return;
     } catch (error) {
-      detail = this.#reasonOf(error, rule);
+      detail = { reason: this.#reasonOf(error, rule), condition: shownCondition(this.#asked) };
     }
     if (rule.terms.type === 'rate_limit') this.#checks.push(this.#checkOf(entry, rule.terms, event));
     else if (rule.terms.type === 'data_filter' && detail === undefined) this.#live.push(entry);
     else {
-      this.#found.push({ entry, detail: detail ?? {} });
+      this.#found.push({ entry, detail: detail ?? null });
       if (rule.terms.type === 'data_filter' && rule.terms.redact) this.#redactions.push(redactionOf(entry, rule.terms));
     }
   }
 
   #applies(rule: Rule, event: EventView): boolean {
-    for (const condition of rule.conditions) if (!condition.test(event, this.#fieldBudget)) return false;
+    for (const condition of rule.conditions) {
+      this.#asked = condition.key;
+      if (!condition.test(event, this.#fieldBudget)) return false;
+    }
+    this.#asked = 'payload_schema';
     if (rule.schema !== null && !rule.schema.test(event.payload, event.payloadText.length, this.#expressionBudget))
       return false;
+    this.#asked = 'expression';
     return rule.expression === null || this.#expressionHolds(rule, event);
   }
 
@@ -352,11 +386,11 @@ export class RuleSet {
     }
   }
 
-  #reasonOf(error: unknown, rule: Rule): Detail {
-    if (error instanceof OverBudget) return { reason: 'budget' };
-    if (error instanceof ExpressionFailed) return { reason: 'expression_error' };
+  #reasonOf(error: unknown, rule: Rule): NonNullable<Detail['reason']> {
+    if (error instanceof OverBudget) return 'budget';
+    if (error instanceof ExpressionFailed) return 'expression_error';
     this.#onRuleError(rule.policy.id, error);
-    return { reason: 'error' };
+    return 'error';
   }
 
   /** `event` may be left out where the counter is not told apart by what is in it. */
@@ -364,6 +398,7 @@ export class RuleSet {
     const { per } = terms;
     return {
       entry,
+      event: event ?? null,
       rule: entry.rule,
       policyId: entry.rule.policy.id,
       counterScope: typeof per === 'string' ? per : 'value',
@@ -419,24 +454,24 @@ export class RuleSet {
     return scanner.unitsLeft;
   }
 
-  #walk(filter: Filter, event: EventView): Detail | undefined {
+  #walk(filter: Filter, event: EventView): DataFilterDetail | undefined {
     try {
       if (filter.fields === null) filter.walker.walk(event.payload);
       else for (const path of filter.fields) filter.walker.walkPath(event.payload, path);
       return undefined;
     } catch (error) {
-      return this.#reasonOf(error, this.#live.find((entry) => entry.filter === filter)!.rule);
+      return { reason: this.#reasonOf(error, this.#live.find((entry) => entry.filter === filter)!.rule) };
     }
   }
 
   /** True if the filter matched because it could not be settled. */
-  #noteFilter(entry: Entry, scanner: Scanner, walker: Walker, failure: Detail | undefined): boolean {
+  #noteFilter(entry: Entry, scanner: Scanner, walker: Walker, failure: DataFilterDetail | undefined): boolean {
     const terms = entry.rule.terms as DataFilterTerms;
     let index = entry.needles.findIndex((needle) => scanner.found[needle] === FOUND.yes);
     const isFound = index >= 0;
     if (!isFound) index = entry.needles.findIndex((needle) => scanner.found[needle] === FOUND.over);
     if (index < 0 && failure === undefined) return false;
-    let detail = failure ?? {};
+    let detail: DataFilterDetail = failure ?? {};
     if (index >= 0) {
       const { path, isKey } = walker.places[entry.needles[index]!]!;
       detail = {

@@ -11,6 +11,7 @@ import { type Demand, demandsOf } from './gate.ts';
 import { isScalar, mistakeIn, type Scalar } from './operands.ts';
 import { ITEM_UNITS, type Path, visitPath } from './path.ts';
 import { PlainText } from './plain-text.ts';
+import { REDACTED_KEY, type Step } from './pointer.ts';
 import { below, type Mistakes } from './policy-error.ts';
 import { compilePattern } from './program.ts';
 import { TextPattern } from './text-pattern.ts';
@@ -19,6 +20,7 @@ import { TextPattern } from './text-pattern.ts';
 export type Fields = { type: string; trace_id: string | undefined; agent_id: string; payload: object };
 
 type Predicate = (value: unknown, budget: Budget) => boolean;
+type TextTest = (text: string, budget: Budget) => boolean;
 
 /** Operators that hold where there is no value at all. */
 const HOLD_FOR_NOTHING: ReadonlySet<string> = new Set(['ne', 'not_in']);
@@ -35,12 +37,16 @@ export class FieldCondition {
   /** What must stand in the payload for it to hold: see gate.ts. */
   readonly demands: readonly Demand[];
   readonly #predicates: readonly Predicate[];
+  /** What the text operators among them ask of a string. */
+  readonly #texts: ReadonlyMap<Operator, TextTest>;
   readonly #exists: boolean | null;
   readonly #holdsForNothing: boolean;
   // State of one test. Tests are synchronous and do not nest.
   #budget!: Budget;
   #isThere = false;
   #hasValue = false;
+  /** Where somebody asks for the place: the steps that lead to the value at hand. */
+  #trail: Step[] | null = null;
   readonly #visit = (value: unknown) => {
     this.#isThere = true;
     return this.#accepts(value);
@@ -53,32 +59,96 @@ export class FieldCondition {
     this.isShort = isShort;
     const names = [...operators.keys()].filter((name) => name !== 'exists');
     this.#exists = (operators.get('exists') as boolean | undefined) ?? null;
-    this.#predicates = names.map((name) => predicate(name, operators.get(name)));
+    this.#texts = textTestsOf(operators);
+    this.#predicates = names.map((name) => predicate(name, operators.get(name), this.#texts));
     this.#holdsForNothing = names.length > 0 && names.every((name) => HOLD_FOR_NOTHING.has(name));
     this.texts = operators.size === 1 ? textsOf(operators) : null;
     this.demands = demandsOf(path, operators);
   }
 
   test(fields: Fields, budget: Budget): boolean {
+    const found = this.#findsValue(fields, budget);
+    if (this.#exists !== null && this.#isThere !== this.#exists) return false;
+    return found || this.#exists === false || (!this.#hasValue && this.#holdsForNothing);
+  }
+
+  /**
+   * The steps that lead to the value for which it holds, to be asked where `test` says that it does; null: it holds because
+   * nothing is there. Throws OverBudget.
+   */
+  place(fields: Fields, budget: Budget): Step[] | null {
+    const trail: Step[] = [];
+    this.#trail = trail;
+    try {
+      return this.#findsValue(fields, budget) ? trail : null;
+    } finally {
+      this.#trail = null;
+    }
+  }
+
+  /**
+   * The steps from the value at `steps` to the string for which a text operator holds; none where it is the value itself. Keys
+   * that hold what a text operator looks for are not told. Throws OverBudget.
+   */
+  placeInside(operator: Operator, payload: object, steps: readonly Step[], budget: Budget): Step[] {
+    const test = this.#texts.get(operator);
+    if (test === undefined) return [];
+    const trail: Step[] = [];
+    findText(valueAt(payload, steps), test, budget, trail);
+    return trail.map((step) => (typeof step === 'string' && this.#isLookedFor(step, budget) ? REDACTED_KEY : step));
+  }
+
+  /** Is there a value for which all operators hold? */
+  #findsValue(fields: Fields, budget: Budget): boolean {
     this.#budget = budget;
     this.#isThere = false;
     this.#hasValue = false;
     const root = fields[this.path.root];
-    const held = root !== undefined && visitPath(root, this.path, 0, budget, this.#visit);
-    if (this.#exists !== null && this.#isThere !== this.#exists) return false;
-    return held || this.#exists === false || (!this.#hasValue && this.#holdsForNothing);
+    return root !== undefined && visitPath(root, this.path, 0, budget, this.#visit, this.#trail);
   }
 
   /** Arrays are looked into, however deep; anything else is one value. */
   #accepts(value: unknown): boolean {
     if (Array.isArray(value) && this.#predicates.length > 0) {
       this.#budget.spend(ITEM_UNITS * value.length);
-      for (const item of value) if (this.#accepts(item)) return true;
+      for (let i = 0; i < value.length; i++) {
+        this.#trail?.push(i);
+        if (this.#accepts(value[i])) return true;
+        this.#trail?.pop();
+      }
       return false;
     }
     this.#hasValue = true;
     for (const holds of this.#predicates) if (!holds(value, this.#budget)) return false;
     return true;
+  }
+
+  #isLookedFor(key: string, budget: Budget): boolean {
+    return [...this.#texts.values()].some((test) => test(key, budget));
+  }
+}
+
+function valueAt(payload: object, steps: readonly Step[]): unknown {
+  return steps.reduce<unknown>((value, step) => (value as Record<Step, unknown>)[step], payload);
+}
+
+/** The first string inside a value that passes; `trail` takes the steps to it. */
+function findText(value: unknown, test: TextTest, budget: Budget, trail: Step[]): boolean {
+  budget.spend(6);
+  if (typeof value === 'string') return test(value, budget);
+  if (typeof value !== 'object' || value === null) return false;
+  if (Array.isArray(value)) {
+    for (let i = 0; i < value.length; i++) if (step(i, value[i])) return true;
+    return false;
+  }
+  for (const key in value) if (step(key, (value as Record<string, unknown>)[key])) return true;
+  return false;
+
+  function step(key: Step, item: unknown): boolean {
+    trail.push(key);
+    if (findText(item, test, budget, trail)) return true;
+    trail.pop();
+    return false;
   }
 }
 
@@ -87,7 +157,7 @@ function textsOf(operators: ReadonlyMap<Operator, unknown>): readonly string[] |
   return Array.isArray(wanted) && wanted.every((text) => typeof text === 'string') ? wanted : null;
 }
 
-function predicate(name: Operator, operand: unknown): Predicate {
+function predicate(name: Operator, operand: unknown, texts: ReadonlyMap<Operator, TextTest>): Predicate {
   switch (name) {
     case 'eq':
       return (value) => value === operand;
@@ -105,20 +175,44 @@ function predicate(name: Operator, operand: unknown): Predicate {
       return (value) => typeof value === 'number' && value < (operand as number);
     case 'lte':
       return (value) => typeof value === 'number' && value <= (operand as number);
-    case 'contains': {
-      const plain = new PlainText(operand as string);
-      return overText((text, budget) => plain.isIn(text, budget));
-    }
+    case 'contains':
     case 'starts_with':
-      return overText((text) => text.startsWith(operand as string));
     case 'ends_with':
-      return overText((text) => text.endsWith(operand as string));
-    case 'matches': {
-      const pattern = new TextPattern(compilePattern(operand));
-      return overText((text, budget) => pattern.test(text, budget));
-    }
+    case 'matches':
+      return overText(texts.get(name)!);
     case 'exists':
       return () => true; // looked at by the condition itself
+  }
+}
+
+function textTestsOf(operators: ReadonlyMap<Operator, unknown>): ReadonlyMap<Operator, TextTest> {
+  const tests = new Map<Operator, TextTest>();
+  for (const [name, operand] of operators) {
+    const test = textTest(name, operand);
+    if (test !== null) tests.set(name, test);
+  }
+  return tests.size === 0 ? NO_TEXTS : tests;
+}
+
+const NO_TEXTS: ReadonlyMap<Operator, TextTest> = new Map();
+
+/** null: not a text operator. */
+function textTest(name: Operator, operand: unknown): TextTest | null {
+  switch (name) {
+    case 'contains': {
+      const plain = new PlainText(operand as string);
+      return (text, budget) => plain.isIn(text, budget);
+    }
+    case 'starts_with':
+      return (text) => text.startsWith(operand as string);
+    case 'ends_with':
+      return (text) => text.endsWith(operand as string);
+    case 'matches': {
+      const pattern = new TextPattern(compilePattern(operand));
+      return (text, budget) => pattern.test(text, budget);
+    }
+    default:
+      return null;
   }
 }
 
@@ -127,7 +221,7 @@ function oneOf(operands: Scalar[], wanted: boolean): Predicate {
   return (value) => set.has(value) === wanted;
 }
 
-function overText(test: (text: string, budget: Budget) => boolean): Predicate {
+function overText(test: TextTest): Predicate {
   return function holds(value, budget): boolean {
     budget.spend(6);
     if (typeof value === 'string') return test(value, budget);

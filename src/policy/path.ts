@@ -3,6 +3,7 @@
 // any other segment that meets an array goes on into every element. A key that holds a dot cannot be named.
 
 import type { Budget } from './budget.ts';
+import type { Step } from './pointer.ts';
 
 export type PathRoot = 'type' | 'trace_id' | 'agent_id' | 'payload';
 export type Visit = (value: unknown) => boolean;
@@ -37,18 +38,42 @@ export function pathText(path: Path): string {
   return [path.root, ...path.segments].join('.');
 }
 
-/** The values at a path, each given to `visit`; stops when it answers true. */
-export function visitPath(value: unknown, path: Path, at: number, budget: Budget, visit: Visit): boolean {
+/**
+ * The values at a path, each given to `visit`; stops when it answers true. `trail` then holds the steps that lead there: it is
+ * given where somebody asks for the place, and left out where only the answer counts.
+ */
+export function visitPath(
+  value: unknown,
+  path: Path,
+  at: number,
+  budget: Budget,
+  visit: Visit,
+  trail: Step[] | null = null,
+): boolean {
   if (at === path.segments.length) return visit(value);
   if (typeof value !== 'object' || value === null) return false;
   if (Array.isArray(value)) {
     const index = path.indexes[at]!;
-    if (index >= 0) return index < value.length && visitPath(value[index], path, at + 1, budget, visit);
+    if (index >= 0) {
+      if (index >= value.length) return false;
+      trail?.push(index);
+      if (visitPath(value[index], path, at + 1, budget, visit, trail)) return true;
+      trail?.pop();
+      return false;
+    }
     budget.spend(ITEM_UNITS * value.length);
-    for (const item of value) if (typeof item === 'object' && visitPath(item, path, at, budget, visit)) return true;
+    for (let i = 0; i < value.length; i++) {
+      if (typeof value[i] !== 'object') continue;
+      trail?.push(i);
+      if (visitPath(value[i], path, at, budget, visit, trail)) return true;
+      trail?.pop();
+    }
     return false;
   }
   const segment = path.segments[at]!;
   if (!Object.hasOwn(value, segment)) return false;
-  return visitPath((value as Record<string, unknown>)[segment], path, at + 1, budget, visit);
+  trail?.push(segment);
+  if (visitPath((value as Record<string, unknown>)[segment], path, at + 1, budget, visit, trail)) return true;
+  trail?.pop();
+  return false;
 }

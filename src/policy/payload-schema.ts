@@ -7,6 +7,7 @@
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import type { JsonObject } from '../../schemas/common.ts';
 import { Budget, OverBudget } from './budget.ts';
+import type { Step } from './pointer.ts';
 import { below, type Mistakes } from './policy-error.ts';
 import { compilePattern, PatternError } from './program.ts';
 import { TextPattern } from './text-pattern.ts';
@@ -53,8 +54,10 @@ const REFUSED: Record<string, string> = {
 };
 const DIALECT = 'https://json-schema.org/draft/2020-12/schema';
 
+type Validate = ((payload: unknown) => boolean) & { errors?: { instancePath: string; keyword: string }[] | null };
+
 export class PayloadSchema {
-  readonly #validate: (payload: unknown) => boolean;
+  readonly #validate: Validate;
   /** Values inside the schema: no value of a payload is looked at more often. */
   readonly #size: number;
   /** Keywords that read a text to its end; patterns charge for themselves. */
@@ -74,7 +77,7 @@ export class PayloadSchema {
       ownProperties: true,
       code: { regExp: this.#patterns.regExp },
     });
-    this.#validate = ajv.compile(schema as object) as (payload: unknown) => boolean;
+    this.#validate = ajv.compile(schema as object) as Validate;
     this.#size = countJson(schema);
     this.#lengths = JSON.stringify(schema).split(/"m(?:ax|in)Length":/).length - 1;
   }
@@ -87,6 +90,16 @@ export class PayloadSchema {
     budget.spend(this.#cost(isSmall ? payloadCharacters / 8 : countValues(payload, budget), payloadCharacters));
     this.#patterns.budget = budget;
     return !this.#validate(payload);
+  }
+
+  /** What does not satisfy it, to be asked where `test` says so: the steps to the value, and the keyword. Throws OverBudget. */
+  failure(payload: JsonObject, payloadCharacters: number, budget: Budget): { steps: Step[]; keyword: string } | null {
+    if (!this.test(payload, payloadCharacters, budget)) return null;
+    // Of a combination (`anyOf`) the parts come first, and last the whole.
+    const error = this.#validate.errors?.at(-1);
+    if (error === undefined) return null;
+    const steps = error.instancePath.split('/').slice(1);
+    return { steps: steps.map((step) => step.replaceAll('~1', '/').replaceAll('~0', '~')), keyword: error.keyword };
   }
 
   #cost(values: number, characters: number): number {

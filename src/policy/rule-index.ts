@@ -74,8 +74,8 @@ export type Plan = {
 };
 
 export function entryOf(rule: Rule, order: number): Entry {
-  const { id, name, type, actions, severity } = rule.policy;
-  const match = { policy_id: id, name, type, actions, severity };
+  const { id, revision, name, type, actions, severity } = rule.policy;
+  const match = { policy_id: id, revision, name, type, actions, severity };
   return {
     rule,
     order,

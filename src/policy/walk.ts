@@ -3,17 +3,16 @@
 // holds something looked for is written `[redacted]`, and what was found in a key is placed at the object that has it.
 import type { Json, JsonObject } from '../../schemas/common.ts';
 import type { Path } from './path.ts';
+import { pointerOf, type Step } from './pointer.ts';
 import type { Scanner } from './scanner.ts';
-
-const SEGMENT_CHARACTERS_MAX = 100;
-const POINTER_CHARACTERS_MAX = 500;
 
 export type Place = { path: string; isKey: boolean };
 
 export class Walker {
   readonly #scanner: Scanner;
   /** The keys and indexes that lead to the value at hand. */
-  readonly #trail: (string | number)[] = [];
+  readonly #trail: Step[] = [];
+  readonly #isSecret = (key: string) => this.#scanner.holds(key);
   #depth = 0;
   /** For each needle that was settled since `begin`: the first place. */
   readonly places: Place[] = [];
@@ -105,18 +104,8 @@ export class Walker {
     for (let needle = 0; needle < this.#noted.length; needle++) {
       if (this.#scanner.found[needle] === 0 || this.#noted[needle] === 1) continue;
       this.#noted[needle] = 1;
-      path ??= this.#pointer();
+      path ??= pointerOf(this.#trail, this.#depth, this.#isSecret);
       this.places[needle] = { path, isKey };
     }
-  }
-
-  #pointer(): string {
-    let pointer = '';
-    for (let i = 0; i < this.#depth && pointer.length < POINTER_CHARACTERS_MAX; i++) {
-      const step = this.#trail[i]!;
-      const text = typeof step === 'number' ? String(step) : this.#scanner.holds(step) ? '[redacted]' : step;
-      pointer += `/${text.slice(0, SEGMENT_CHARACTERS_MAX).toWellFormed().replaceAll('~', '~0').replaceAll('/', '~1')}`;
-    }
-    return pointer.slice(0, POINTER_CHARACTERS_MAX);
   }
 }

@@ -6,7 +6,7 @@
 // Invariant: what is answered was true at most a second ago. A front that cannot check any more knows nothing any more.
 // Redis away: ServiceError `unavailable`, which at the door is 503: nobody is let in, and no event waved through, on old news.
 import type { AgentRecord } from '../../schemas/agent.ts';
-import type { Policy } from '../../schemas/policy.ts';
+import { readPolicy } from '../../schemas/policy.ts';
 import { ServiceError } from '../errors.ts';
 import { isId } from '../ids.ts';
 import { AGENT_CACHE_MAX, KEY_CACHE_MAX, RULE_CACHE_MAX } from '../limits.ts';
@@ -118,7 +118,7 @@ export class RegistryCache {
 
   /** What has not changed since the account's last set is not compiled again. */
   async #compile(key: string, texts: readonly string[]): Promise<RuleSet> {
-    const policies = texts.map((text) => JSON.parse(text) as Policy).filter(({ status }) => status === 'active');
+    const policies = texts.map(readPolicy).filter(({ status }) => status === 'active');
     const rules = await prepareRules(policies, this.#former.get(key), this.#ruleOptions);
     this.#former.delete(key);
     this.#former.set(key, rules);

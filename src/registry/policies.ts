@@ -116,6 +116,7 @@ export class Policies {
 function newPolicy(body: PolicyCreate, nowMs: number): Policy {
   return {
     id: mintId('policy', nowMs),
+    revision: 1,
     name: body.name,
     type: body.type,
     agent_id: body.agent_id ?? null,

@@ -105,6 +105,7 @@ export type PolicyOrder = {
 export function policiesOf(orders: readonly PolicyOrder[]): Policy[] {
   return orders.map((order, i) => ({
     id: `pol_${String(i).padStart(26, '0')}`,
+    revision: i + 1,
     name: `p${i}`,
     agent_id: null,
     severity: null,

@@ -233,6 +233,7 @@ t.test(
     );
     t.strictSame(decision.matches[2], {
       policy_id: first.id,
+      revision: 1,
       name: 'say "no"',
       type: 'data_filter',
       actions: ['block'],
@@ -369,7 +370,7 @@ t.test('an expression sees the event and its agent', async (t) => {
   for (const expression of yes) {
     t.strictSame(
       decideOn(new RuleSet([policy('block_action', { expression })]), SEND).matches[0]?.detail,
-      {},
+      { condition: 'expression' },
       expression,
     );
   }
@@ -386,7 +387,7 @@ t.test('an expression that errors on an event counts as a match and says so', as
   ]) {
     t.strictSame(
       decideOn(new RuleSet([policy('block_action', { expression })]), SEND).matches[0]?.detail,
-      { reason: 'expression_error' },
+      { reason: 'expression_error', condition: 'expression' },
       expression,
     );
   }
@@ -426,11 +427,14 @@ t.test('an expression over a large payload is ended, and counts as a match', asy
     const ms = cpuMs(2, () => {
       detail = decideOn(rules, view).matches[0]?.detail;
     });
-    t.strictSame(detail, { reason: 'budget' }, expression);
+    t.strictSame(detail, { reason: 'budget', condition: 'expression' }, expression);
     t.ok(ms < 50, `${ms.toFixed(1)} ms`);
   }
   const slow = new RuleSet([policy('block_action', { expression: 'duration(event.payload.text) == duration("1s")' })]);
-  t.strictSame(decideOn(slow, view).matches[0]?.detail, { reason: 'expression_error' });
+  t.strictSame(decideOn(slow, view).matches[0]?.detail, {
+    reason: 'expression_error',
+    condition: 'expression',
+  });
 });
 
 t.test('a schema matches the payload that does not satisfy it', async (t) => {
@@ -477,7 +481,7 @@ t.test('a schema whose cost could be large is not run, and counts as a match', a
     const ms = cpuMs(2, () => {
       detail = decideOn(rules, view).matches[0]?.detail;
     });
-    t.strictSame(detail, { reason: 'budget' });
+    t.strictSame(detail, { reason: 'budget', condition: 'payload_schema' });
     t.ok(ms < 50, `${ms.toFixed(1)} ms`);
   }
   t.notOk(
@@ -518,7 +522,7 @@ t.test('a rule that fails as it should not counts as a match and is told', async
   });
   const decision = decideOn(rules, broken);
   t.equal(decision.outcome, 'blocked');
-  t.strictSame(decision.matches[0]!.detail, { reason: 'error' });
+  t.strictSame(decision.matches[0]!.detail, { reason: 'error', condition: 'tool' });
   t.equal(told[0], one.id);
 });
 

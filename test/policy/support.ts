@@ -27,6 +27,7 @@ export function policy(
   minted++;
   return {
     id: `pol_${String(minted).padStart(26, '0')}`,
+    revision: 1,
     name: `policy ${minted}`,
     type,
     agent_id: null,

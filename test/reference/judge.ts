@@ -23,7 +23,8 @@ export type Verdict = {
   counted: boolean;
 };
 
-type Found = { policy: Policy; detail: PolicyMatch['detail'] };
+type Detail = Record<string, unknown>;
+type Found = { policy: Policy; detail: Detail };
 
 export class Judge {
   readonly #policies: readonly Policy[];
@@ -50,17 +51,18 @@ export class Judge {
         if (over !== null) limits.push({ policy, detail: over });
       }
     }
-    // What tells counters apart is text of the payload: not said again where a filter found something.
-    if (found.some(({ policy }) => policy.type === 'data_filter'))
-      for (const { detail } of limits) delete detail['value'];
+    // What tells counters apart is text of the payload: not said again where a filter found something. Nor are keys inside.
+    const isSecret = found.some(({ policy }) => policy.type === 'data_filter');
+    if (isSecret) for (const { detail } of limits) delete detail['value'];
+    for (const { policy, detail } of [...found, ...limits]) this.#explain(policy, event, detail, isSecret);
     const all = [...found, ...limits].sort((a, b) => (a.policy.id < b.policy.id ? -1 : 1));
     const deciding =
       all.find(({ policy }) => meant(policy) === 'blocked') ?? all.find(({ policy }) => meant(policy) === 'pending');
     return {
       outcome: deciding === undefined ? 'allowed' : meant(deciding.policy),
       deciding: deciding?.policy ?? null,
-      matches: all.map(({ policy: { id, name, type, actions, severity }, detail }) => {
-        return { policy_id: id, name, type, actions, severity, detail };
+      matches: all.map(({ policy: { id, revision, name, type, actions, severity }, detail }) => {
+        return { policy_id: id, revision, name, type, actions, severity, detail: detail as PolicyMatch['detail'] };
       }),
       redacting: found.map(({ policy }) => policy).filter(({ conditions }) => conditions['redact'] === true),
       counted,
@@ -68,7 +70,7 @@ export class Judge {
   }
 
   /** null: it does not match. */
-  #matches(policy: Policy, event: Sent): PolicyMatch['detail'] | null {
+  #matches(policy: Policy, event: Sent): Detail | null {
     const { conditions } = policy;
     for (const [key, value] of Object.entries(conditions)) {
       if (!RESERVED[policy.type].includes(key) && !fieldHolds(key, value, event)) return null;
@@ -81,14 +83,40 @@ export class Judge {
       try {
         holds = this.#meanings.get(expression as string)!(event);
       } catch {
-        return { reason: 'expression_error' };
+        return { reason: 'expression_error', condition: 'expression' };
       }
       if (!holds) return null;
     }
     return policy.type === 'data_filter' ? this.#filter(policy, event) : {};
   }
 
-  #filter({ conditions }: Policy, event: Sent): PolicyMatch['detail'] | null {
+  /** Adds which conditions held, and where. */
+  #explain({ type, conditions }: Policy, event: Sent, detail: Detail, isSecret: boolean): void {
+    if (detail['reason'] !== undefined) return;
+    const held: Detail[] = Object.entries(conditions)
+      .filter(([key]) => !RESERVED[type].includes(key))
+      .flatMap(([key, value]) => heldAt(key, value, event, isSecret));
+    const schema = conditions['payload_schema'];
+    if (schema !== undefined) {
+      this.#ajv.validate(schema as object, event.payload);
+      const { instancePath, keyword } = this.#ajv.errors!.at(-1)!;
+      const steps = instancePath.split('/').slice(1);
+      const path = pointer(
+        steps.map((step) => step.replaceAll('~1', '/').replaceAll('~0', '~')),
+        [],
+      );
+      held.push(isSecret ? { condition: 'payload_schema', keyword } : { condition: 'payload_schema', path, keyword });
+    }
+    if (conditions['expression'] !== undefined) held.push({ condition: 'expression' });
+    const isOwn = type === 'block_action' || type === 'require_approval';
+    if (!isOwn && held.length > 0) detail['conditions'] = held;
+    if (isOwn && held.length === 0) detail['every_event'] = true;
+    if (!isOwn || held.length === 0) return;
+    Object.assign(detail, held.filter(({ path }) => path !== undefined).at(-1) ?? held.at(-1));
+    if (held.length > 1) detail['conditions'] = held;
+  }
+
+  #filter({ conditions }: Policy, event: Sent): Detail | null {
     const fields = fieldsOf(conditions);
     const hidden = needlesOf(
       fields === null
@@ -122,46 +150,97 @@ function meant({ type, actions }: Policy): Verdict['outcome'] {
 
 // -- fields -------------------------------------------------------------------------------------------------------------------
 
+type Step = string | number;
+type At = { value: unknown; trail: Step[] };
+
 /** One condition on a field: `key` as policies name it. */
 export function fieldHolds(key: string, wanted: unknown, event: Sent): boolean {
-  const operators = Array.isArray(wanted)
-    ? { in: wanted }
-    : typeof wanted === 'object' && wanted !== null
-      ? wanted
-      : { eq: wanted };
   const at = valuesAt(key, event);
-  const { exists, ...others } = operators as Record<string, unknown>;
+  const { exists, ...others } = operatorsOf(wanted);
   if (exists !== undefined && exists !== at.length > 0) return false;
   const names = Object.entries(others);
   if (names.length === 0) return true;
   const values = at.flatMap(flattened);
   if (values.length === 0) return names.every(([name]) => name === 'ne' || name === 'not_in');
-  return values.some((value) => names.every(([name, operand]) => operatorHolds(name, operand, value)));
+  return values.some(({ value }) => names.every(([name, operand]) => operatorHolds(name, operand, value)));
+}
+
+function operatorsOf(wanted: unknown): Record<string, unknown> {
+  if (Array.isArray(wanted)) return { in: wanted };
+  return typeof wanted === 'object' && wanted !== null ? (wanted as Record<string, unknown>) : { eq: wanted };
+}
+
+/** Where a condition that holds does so, once for each of its operators. */
+function heldAt(key: string, wanted: unknown, event: Sent, isSecret: boolean): Detail[] {
+  const operators = operatorsOf(wanted);
+  const { exists: _exists, ...others } = operators;
+  const names = Object.entries(others);
+  const found = valuesAt(key, event);
+  const at =
+    names.length === 0
+      ? found[0]
+      : found
+          .flatMap(flattened)
+          .find(({ value }) => names.every(([name, operand]) => operatorHolds(name, operand, value)));
+  const [root, ...segments] = segmentsOf(key);
+  return Object.entries(operators).map(([operator, operand]) => {
+    const entry = { condition: key, operator };
+    if (at === undefined)
+      return { ...entry, ...(root === 'payload' ? { path: pointer(segments, []) } : {}), absent: true };
+    if (root !== 'payload') return entry;
+    const texts = TEXT_OPERATORS.includes(operator) && !isSecret ? stringValuesIn(at.value, at.trail) : [];
+    const text = texts.find(({ value }) => operatorHolds(operator, operand, value));
+    const inside = (text?.trail ?? []).slice(at.trail.length).map((step) => {
+      const isShown =
+        typeof step === 'number' ||
+        !names.some(([name, one]) => TEXT_OPERATORS.includes(name) && operatorHolds(name, one, step));
+      return isShown ? step : '[redacted]';
+    });
+    return { ...entry, path: pointer([...at.trail, ...inside], []) };
+  });
+}
+
+const TEXT_OPERATORS = ['contains', 'starts_with', 'ends_with', 'matches'];
+
+function stringValuesIn(value: unknown, trail: Step[]): At[] {
+  if (typeof value === 'string') return [{ value, trail }];
+  if (typeof value !== 'object' || value === null) return [];
+  if (Array.isArray(value)) return value.flatMap((item, i) => stringValuesIn(item, [...trail, i]));
+  return Object.entries(value).flatMap(([key, item]) => stringValuesIn(item, [...trail, key]));
+}
+
+function segmentsOf(key: string): string[] {
+  const segments = key.split('.');
+  return ['type', 'trace_id', 'agent_id', 'payload'].includes(segments[0]!) ? segments : ['payload', ...segments];
 }
 
 /** What a path leads to: nothing, one value, or several where it met arrays. */
-function valuesAt(key: string, event: Sent): unknown[] {
-  const segments = key.split('.');
-  if (!['type', 'trace_id', 'agent_id', 'payload'].includes(segments[0]!)) segments.unshift('payload');
-  const root = event[segments[0] as keyof Sent];
-  return root === undefined ? [] : follow(root, segments.slice(1));
+function valuesAt(key: string, event: Sent): At[] {
+  const [root, ...segments] = segmentsOf(key);
+  const value = event[root as keyof Sent];
+  return value === undefined ? [] : follow({ value, trail: [] }, segments);
 }
 
-function follow(value: unknown, segments: readonly string[]): unknown[] {
+function follow({ value, trail }: At, segments: readonly string[]): At[] {
   const [first, ...rest] = segments;
-  if (first === undefined) return [value];
+  if (first === undefined) return [{ value, trail }];
   if (typeof value !== 'object' || value === null) return [];
-  if (!Array.isArray(value)) return Object.hasOwn(value, first) ? follow((value as JsonObject)[first], rest) : [];
-  if (!isIndex(first)) return value.flatMap((item) => follow(item, segments));
-  return Number(first) < value.length ? follow(value[Number(first)], rest) : [];
+  if (!Array.isArray(value)) {
+    if (!Object.hasOwn(value, first)) return [];
+    return follow({ value: (value as JsonObject)[first], trail: [...trail, first] }, rest);
+  }
+  if (!isIndex(first)) return value.flatMap((item, i) => follow({ value: item, trail: [...trail, i] }, segments));
+  const index = Number(first);
+  return index < value.length ? follow({ value: value[index], trail: [...trail, index] }, rest) : [];
 }
 
 export function isIndex(segment: string): boolean {
   return /^(0|[1-9]\d{0,6})$/.test(segment);
 }
 
-function flattened(value: unknown): unknown[] {
-  return Array.isArray(value) ? value.flatMap(flattened) : [value];
+function flattened({ value, trail }: At): At[] {
+  if (!Array.isArray(value)) return [{ value, trail }];
+  return value.flatMap((item, i) => flattened({ value: item, trail: [...trail, i] }));
 }
 
 function operatorHolds(name: string, operand: unknown, value: unknown): boolean {
@@ -223,7 +302,6 @@ function holds(needle: NeedleOrder, text: string): boolean {
   return 'pattern' in needle ? occurs(needle.pattern, text) : detected(needle.detector, text).length > 0;
 }
 
-type Step = string | number;
 type Place = { text: string; trail: Step[]; isKey: boolean };
 
 /** All keys and strings, or those inside of what the fields lead to. */
@@ -276,10 +354,10 @@ function pointer(trail: readonly Step[], hidden: readonly NeedleOrder[]): string
 // -- limits -------------------------------------------------------------------------------------------------------------------
 
 /** Counts the event; what is said of it if it is one too many. No time passes between the events of a test. */
-function overLimit({ id, conditions, actions }: Policy, event: Sent, counters: Counters): Found['detail'] | null {
+function overLimit({ id, conditions, actions }: Policy, event: Sent, counters: Counters): Detail | null {
   const { threshold, window, per = 'agent' } = conditions as { threshold: number; window: string; per?: string };
   const byPath = per !== 'agent' && per !== 'account';
-  const values = byPath ? valuesAt(per, event) : [];
+  const values = byPath ? valuesAt(per, event).map((at) => at.value) : [];
   const value = values.length === 0 ? null : values.length === 1 ? values[0] : values;
   const name = JSON.stringify([id, values.length === 0, value]);
   const before = counters.get(name) ?? 0;
@@ -287,7 +365,7 @@ function overLimit({ id, conditions, actions }: Policy, event: Sent, counters: C
   if (before < threshold) return null;
   const seconds = Number.parseInt(window, 10) * { s: 1, m: 60, h: 3600, d: 86_400 }[window.at(-1) as 's']!;
   const named = byPath && !/^(type|trace_id|agent_id|payload)(\.|$)/.test(per) ? `payload.${per}` : per;
-  const detail: Found['detail'] = { threshold, window_seconds: seconds, per: named };
+  const detail: Detail = { threshold, window_seconds: seconds, per: named };
   if (values.length === 0) return detail;
   const text = typeof value === 'string' ? value : JSON.stringify(value);
   return { ...detail, value: text.length > 100 ? `${text.slice(0, 100)}…` : text };

@@ -182,7 +182,7 @@ class Accepted {
         ? {}
         : {
             matches: matches.map(({ detail, ...match }) => {
-              const windowMs = detail['window_seconds'];
+              const windowMs = (detail as Record<string, unknown>)['window_seconds'];
               return windowMs === undefined ? match : { ...match, limit: { windowMs: 1000 * (windowMs as number) } };
             }),
           }),

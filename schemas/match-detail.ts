@@ -1,0 +1,140 @@
+// What a match tells of itself in `detail` (decisions 6.2, 10.7): which condition held, at which place of the payload and with
+// which operator; of a data filter the detector or pattern and where it found something; of a rate limit its counter.
+// Invariant: never the text that was matched or looked for. Keys of a payload stand in a place as they were sent, unless they
+// hold what a filter or operator looks for: then `[redacted]`.
+import Type from 'typebox';
+import { OPERATORS } from './condition.ts';
+import { about } from './described.ts';
+import { DETECTOR_NAMES } from './policy-conditions.ts';
+
+const held = {
+  condition: about(
+    Type.String(),
+    'Key in `conditions` as the policy writes it, cut at 200 characters; `expression` and `payload_schema` among them.',
+    'payload.arguments.amount',
+  ),
+  path: Type.Optional(
+    about(
+      Type.String(),
+      'JSON Pointer into the payload: where it held; of `payload_schema` what does not satisfy it. Left out for `type`, ' +
+        '`trace_id`, `agent_id` and `expression`, and where finding the place is too much work.',
+      '/arguments/amount',
+    ),
+  ),
+  operator: Type.Optional(
+    about(Type.Enum([...OPERATORS]), 'The operator that held. Left out for `payload_schema` and `expression`.', 'gt'),
+  ),
+  keyword: Type.Optional(
+    about(
+      Type.String(),
+      'Keyword of JSON Schema that is not satisfied. Left out unless the condition is `payload_schema`.',
+      'maximum',
+    ),
+  ),
+  absent: Type.Optional(
+    about(Type.Literal(true), 'It held because no value is there. Left out: it held for a value.', true),
+  ),
+};
+
+const HELD_EXAMPLE = { condition: 'payload.arguments.amount', operator: 'gt', path: '/arguments/amount' } as const;
+
+/** One condition that held, with one of its operators. */
+export const ConditionHeld = Type.Object(held, {
+  description: 'A condition of the policy that held, with one of its operators.',
+  examples: [HELD_EXAMPLE],
+});
+export type ConditionHeld = Type.Static<typeof ConditionHeld>;
+
+/** Conditions that a match names: details of 200 policies must still fit into an event's row. */
+export const CONDITIONS_TOLD_MAX = 20;
+
+const conditions = (description: string) =>
+  Type.Optional(about(Type.Array(ConditionHeld, { maxItems: CONDITIONS_TOLD_MAX }), description));
+const reason = Type.Optional(
+  about(
+    Type.Enum(['budget', 'expression_error', 'error']),
+    'Why the policy counts as matched although it could not be evaluated: the work that one event may cost was used up, its ' +
+      'expression failed on the event, or a mistake of ours. Left out: it was evaluated.',
+  ),
+);
+
+/** Of `block_action` and `require_approval`. */
+export const ConditionsDetail = Type.Object(
+  {
+    ...held,
+    condition: Type.Optional(held.condition),
+    every_event: Type.Optional(
+      about(Type.Literal(true), 'The policy has no conditions and matches every event. Left out: it has some.', true),
+    ),
+    conditions: conditions(
+      'All conditions that held, one entry an operator, at most 20. Left out where there is one alone. Above them stands the ' +
+        'last that has a place in the payload.',
+    ),
+    reason,
+  },
+  {
+    description:
+      'What a match says beyond its policy, where the conditions alone decide. With `reason`, `condition` is what could not be evaluated.',
+    examples: [HELD_EXAMPLE],
+  },
+);
+export type ConditionsDetail = Type.Static<typeof ConditionsDetail>;
+
+/** Of `data_filter`. */
+export const DataFilterDetail = Type.Object(
+  {
+    detector: Type.Optional(
+      about(Type.Enum([...DETECTOR_NAMES]), 'The detector that found something. Left out where a pattern did.'),
+    ),
+    pattern: Type.Optional(
+      about(
+        Type.Integer({ minimum: 0 }),
+        'Place in `patterns`, from 0, of the pattern that matched. Left out where a detector found something.',
+      ),
+    ),
+    path: Type.Optional(
+      about(
+        Type.String(),
+        'JSON Pointer into the payload to the string in which it was found. What was found is never repeated.',
+        '/messages/0/content',
+      ),
+    ),
+    key: Type.Optional(about(Type.Literal(true), 'It was found in the name of a key. Left out: in a value.', true)),
+    condition: Type.Optional(
+      about(Type.String(), 'The condition that could not be evaluated. Left out unless that is so.', 'expression'),
+    ),
+    conditions: conditions('The other conditions of the policy, all of which held, at most 20. Left out: it has none.'),
+    reason,
+  },
+  {
+    description: 'What a match of a `data_filter` policy says beyond the policy itself: the first finding.',
+    examples: [{ detector: 'email', path: '/prompt' }],
+  },
+);
+export type DataFilterDetail = Type.Static<typeof DataFilterDetail>;
+
+/** Of `rate_limit`. */
+export const RateLimitDetail = Type.Object(
+  {
+    threshold: about(Type.Integer(), 'Events that may come in one window.', 100),
+    window_seconds: about(Type.Integer(), 'Length of the window in seconds.', 3600),
+    per: about(Type.String(), '`agent`, `account`, or the path that is counted apart.', 'payload.tool'),
+    value: Type.Optional(
+      about(
+        Type.String(),
+        'The value at the path `per` whose counter is over, cut at 100 characters. Left out where `per` is no path, the event has no such field, or a data filter found a secret in the event.',
+        'send_money',
+      ),
+    ),
+    conditions: conditions('The conditions by which the event is counted, at most 20. Left out: every event is.'),
+    reason,
+  },
+  {
+    description: 'What a match of a `rate_limit` policy says beyond the policy itself.',
+    examples: [{ threshold: 100, window_seconds: 3600, per: 'payload.tool', value: 'send_money' }],
+  },
+);
+export type RateLimitDetail = Type.Static<typeof RateLimitDetail>;
+
+export const MatchDetail = Type.Union([ConditionsDetail, DataFilterDetail, RateLimitDetail]);
+export type MatchDetail = Type.Static<typeof MatchDetail>;

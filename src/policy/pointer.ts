@@ -1,0 +1,20 @@
+// Writes the place of a value as a JSON Pointer that is safe to show: bounded, well-formed, and without keys that hold what
+// is looked for. Used where a match tells its place; the keys of a payload are its sender's.
+const SEGMENT_CHARACTERS_MAX = 100;
+const POINTER_CHARACTERS_MAX = 500;
+
+/** What stands in a place instead of a key that holds what is looked for. */
+export const REDACTED_KEY = '[redacted]';
+
+export type Step = string | number;
+
+/** The pointer of the first `depth` steps. Keys that are `isSecret` are written `[redacted]`. */
+export function pointerOf(steps: readonly Step[], depth = steps.length, isSecret?: (key: string) => boolean): string {
+  let pointer = '';
+  for (let i = 0; i < depth && pointer.length < POINTER_CHARACTERS_MAX; i++) {
+    const step = steps[i]!;
+    const text = typeof step === 'number' ? String(step) : isSecret?.(step) ? REDACTED_KEY : step;
+    pointer += `/${text.slice(0, SEGMENT_CHARACTERS_MAX).toWellFormed().replaceAll('~', '~0').replaceAll('/', '~1')}`;
+  }
+  return pointer.slice(0, POINTER_CHARACTERS_MAX);
+}
