@@ -1,6 +1,6 @@
 // The audit log entry (spec 2.6, decisions 8).
 import Type from 'typebox';
-import { ResponseTime } from './common.ts';
+import { PAGE_FIELDS, ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
 
 export const AUDIT_ACTIONS = [
@@ -50,9 +50,7 @@ export type AuditLog = Type.Static<typeof AuditLog>;
 /** The one list that is not called `items` (spec 4.14). */
 export const AuditLogPage = Type.Object({
   logs: about(Type.Array(AuditLog), 'The entries of this page.'),
-  total: about(Type.Integer({ minimum: 0 }), 'How many entries fit the filters, whatever the page.', 1),
-  limit: about(Type.Integer(), 'How many entries a page holds at most, as asked for or by default.', 50),
-  offset: about(Type.Integer(), 'How many entries were skipped.', 0),
+  ...PAGE_FIELDS,
 });
 
 /** Agent that an entry of the audit log tells of and with which it is erased; the column `about_agent` says the same. */

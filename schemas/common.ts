@@ -45,6 +45,8 @@ export const CHANNELS = ['email', 'chat_app', 'webhook'] as const;
 export const MAIL_TRANSPORTS = ['smtp', 'outbox'] as const;
 export const ANOMALY_KINDS = ['token_spike', 'error_rate', 'volume_spike', 'blocked_event'] as const;
 export const ORDERS = ['asc', 'desc'] as const;
+/** How much of its payload an event is listed with (decisions 10.5). */
+export const PAYLOAD_MODES = ['full', 'preview', 'none'] as const;
 
 export type EventType = (typeof EVENT_TYPES)[number];
 export type Framework = (typeof FRAMEWORKS)[number];
@@ -57,6 +59,7 @@ export type PolicyAction = (typeof POLICY_ACTIONS)[number];
 export type Trigger = (typeof TRIGGERS)[number];
 export type Channel = (typeof CHANNELS)[number];
 export type MailTransport = (typeof MAIL_TRANSPORTS)[number];
+export type PayloadMode = (typeof PAYLOAD_MODES)[number];
 export type AnomalyKind = (typeof ANOMALY_KINDS)[number];
 
 /** Any JSON value as JSON.parse makes it. */
@@ -84,12 +87,28 @@ export const Metadata = Type.Unsafe<Record<string, string>>(
 /** Any JSON object, with nothing demanded of it. */
 export const FreeObject = Type.Unsafe<Record<string, unknown>>(Type.Object({}, { additionalProperties: true }));
 
+export const NextCursor = about(
+  Type.Union([Type.String(), Type.Null()]),
+  'Sent as `cursor`, with the same filters and order, it gives the items behind the last one. null: there are none.',
+  null,
+);
+
+/** What stands beside a page's items. */
+export const PAGE_FIELDS = {
+  total: about(
+    Type.Integer({ minimum: 0 }),
+    'How many fit the filters, whatever the page. Behind a cursor: when the list began.',
+    1,
+  ),
+  limit: about(Type.Integer(), 'How many items a page holds at most, as asked for or by default.', 20),
+  offset: about(Type.Integer({ minimum: 0 }), 'How many items of the list come before this page.', 0),
+  next_cursor: NextCursor,
+};
+
 /** The envelope of every list but the audit log's, which says `logs` for `items`. */
 export function page<T extends Type.TSchema>(item: T) {
   return Type.Object({
     items: about(Type.Array(item), 'The items of this page.'),
-    total: about(Type.Integer({ minimum: 0 }), 'How many fit the filters, whatever the page.', 1),
-    limit: about(Type.Integer(), 'How many items a page holds at most, as asked for or by default.', 20),
-    offset: about(Type.Integer(), 'How many items were skipped.', 0),
+    ...PAGE_FIELDS,
   });
 }

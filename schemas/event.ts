@@ -4,6 +4,7 @@ import Type from 'typebox';
 import {
   EVENT_TYPES,
   FreeObject,
+  NextCursor,
   OUTCOMES,
   POLICY_ACTIONS,
   POLICY_TYPES,
@@ -111,6 +112,25 @@ export const Event = Type.Object({
   policy_result: about(PolicyResult, 'What the policies made of it.'),
 });
 
+/** Characters of a payload's text that a preview has. */
+export const PREVIEW_CHARACTERS = 256;
+
+/** An event in a list: with its payload, or as `payload` of the list says with a part of it or none. */
+export const ListedEvent = Type.Object({
+  ...Event.properties,
+  payload: Type.Optional(Event.properties.payload),
+  payload_preview: Type.Optional(
+    about(
+      Type.String(),
+      `With \`payload=preview\`: the first ${PREVIEW_CHARACTERS} characters of the payload's JSON text. It may end anywhere.`,
+      '{"model":"gpt-4o","prompt":"Where is my order?"}',
+    ),
+  ),
+  payload_bytes: Type.Optional(
+    about(Type.Integer({ minimum: 2 }), "With `payload=preview` and `none`: bytes of the payload's JSON text.", 48),
+  ),
+});
+
 export const EventError = Type.Object({
   error: Type.Object(
     {
@@ -156,8 +176,9 @@ export const Trace = Type.Object({
   ),
 });
 export type Trace = Type.Static<typeof Trace>;
-/** One trace with its events in time order; a trace longer than `events` says so in `event_count`. */
+/** One trace with a page of its events in time order; `event_count` says how many there are. */
 export const TraceWithEvents = Type.Object({
   ...Trace.properties,
-  events: about(Type.Array(Event), 'Its events in time order, as many as are shown.'),
+  events: about(Type.Array(ListedEvent), 'Its events in time order, from the first or from behind the cursor.'),
+  next_cursor: NextCursor,
 });

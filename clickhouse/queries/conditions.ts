@@ -1,6 +1,7 @@
 // Builds the WHERE of every query. It cannot be made without an account, so no query can be written that forgets one.
 // Values travel as bound parameters only; `sql` given to `and` is our own text.
 // Times are epoch ms, both bounds inclusive (spec 4.6).
+import type { Position } from '../../schemas/paging.ts';
 import type { QueryParams } from '../client.ts';
 
 /** Agents that are being erased: their rows are on their way out and must neither appear nor count. */
@@ -12,6 +13,8 @@ export type AnyOf<T extends string> = T | readonly T[];
 export function valuesOf<T extends string>(filter: AnyOf<T>): readonly T[] {
   return typeof filter === 'string' ? [filter] : filter;
 }
+
+export type Order = 'asc' | 'desc';
 
 export class Conditions {
   readonly #clauses: string[] = [];
@@ -40,6 +43,23 @@ export class Conditions {
     if (from !== undefined) this.and(`${column} >= ${instant('from')}`, { from });
     if (to !== undefined) this.and(`${column} <= ${instant('to')}`, { to });
     return this;
+  }
+
+  /**
+   * Behind the position in an order by `time` and `id`. The first comparison says nothing new, but it alone is a range that the
+   * primary key and projections know.
+   */
+  after(
+    position: Position | undefined,
+    { time, id, order = 'desc' }: { time: string; id: string; order?: Order | undefined },
+  ): this {
+    if (position === undefined) return this;
+    const behind = order === 'asc' ? '>' : '<';
+    const at = instant('after_at');
+    return this.and(`${time} ${behind}= ${at} AND (${time} ${behind} ${at} OR ${id} ${behind} {after_id:String})`, {
+      after_at: position.at,
+      after_id: position.id,
+    });
   }
 
   exclude(column: string, agents: readonly string[] | undefined): this {

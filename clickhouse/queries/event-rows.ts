@@ -1,7 +1,8 @@
 // Event rows as they come from ClickHouse and go into an answer. The payload is text from end to end: it is put into the answer, never parsed.
 // Lists work in two steps: the heads of a page's events (from a light projection or the primary key, without payloads), then the rest of
 // these rows at their places, or by primary key. The first pages of an agent come in one (list-events.ts).
-import type { EventType, Outcome } from '../../schemas/common.ts';
+import type { EventType, Outcome, PayloadMode } from '../../schemas/common.ts';
+import { PREVIEW_CHARACTERS } from '../../schemas/event.ts';
 import { timeOfId } from '../../src/ids.ts';
 import type { ClickHouse, QueryOptions } from '../client.ts';
 import { isoTime } from './conditions.ts';
@@ -14,8 +15,11 @@ export type EventRow = {
   trace_id: string;
   timestamp_ms: number;
   received_at_ms: number;
-  /** JSON text. */
+  /** JSON text; '' where a list was asked for without. */
   payload: string;
+  /** Where a list was asked for without payloads: bytes of it, and what it begins with if that was asked for. */
+  payload_bytes?: number;
+  payload_preview?: string;
   outcome: Outcome;
   /** JSON text; '' for allowed without a match. */
   policy_result: string;
@@ -37,14 +41,22 @@ export const KEY_COLUMNS = 'agent_id, toUnixTimestamp64Milli(timestamp) AS times
 /** Its key, what else the projection by_time has of it, and the place in the table at which it was found. */
 export type EventHead = EventKey &
   Pick<EventRow, 'type' | 'trace_id' | 'outcome'> & { part: string; part_offset: number };
-type EventRest = Pick<EventRow, 'id' | 'payload' | 'policy_result'>;
+/** The payload is there unless a list was asked for without. */
+type EventRest = Pick<EventRow, 'id' | 'payload_bytes' | 'payload_preview' | 'policy_result'> & { payload?: string };
 
 /** Of a timeline these lie side by side. The rest lies in as many granules as agents, and there each column costs. */
 const OWN_COLUMNS = `${KEY_COLUMNS}, type, trace_id, outcome`;
 export const HEAD_COLUMNS = `${OWN_COLUMNS}, _part AS part, _part_offset AS part_offset`;
 const RECEIVED = 'toUnixTimestamp64Milli(received_at) AS received_at_ms';
-const REST_COLUMNS = 'id, payload, policy_result';
-export const ROW_COLUMNS = `${OWN_COLUMNS}, ${RECEIVED}, payload, policy_result`;
+/** The size is a column of its own on disk, so that without payloads none is read. */
+const PAYLOAD_COLUMNS: Record<PayloadMode, string> = {
+  full: 'payload',
+  preview: `payload.size AS payload_bytes, substringUTF8(payload, 1, ${PREVIEW_CHARACTERS}) AS payload_preview`,
+  none: 'payload.size AS payload_bytes',
+};
+const restColumns = (mode: PayloadMode) => `id, ${PAYLOAD_COLUMNS[mode]}, policy_result`;
+export const rowColumns = (mode: PayloadMode = 'full') =>
+  `${OWN_COLUMNS}, ${RECEIVED}, ${PAYLOAD_COLUMNS[mode]}, policy_result`;
 const AUDITED_COLUMNS = `${KEY_COLUMNS}, type, ${RECEIVED}, outcome, reason, policy_id, approval_id, request_id`;
 
 /** Rows fetched at once: payloads of 1 MiB, escaped, stay under what the embedded engine answers in one piece. */
@@ -66,19 +78,20 @@ export async function completeRows(
   clickhouse: ClickHouse,
   account: string,
   heads: readonly EventHead[],
-  signal?: AbortSignal,
+  how: Reading = {},
 ): Promise<EventRow[]> {
   const rows: EventRow[] = [];
   let characters = 0;
   for (let i = 0; i < heads.length; i += ROWS_AT_ONCE) {
     const some = heads.slice(i, i + ROWS_AT_ONCE);
-    const rest = await restOf(clickhouse, account, some, signal);
+    const rest = await restOf(clickhouse, account, some, how);
     for (const { part, part_offset, ...head } of some) {
       const row = rest.get(head.id);
       if (row === undefined) continue;
       // An id is minted with the very millisecond of arrival (src/ingest/ingest.ts).
-      rows.push({ ...head, ...row, received_at_ms: timeOfId(head.id) });
-      characters += row.payload.length;
+      const whole = { payload: '', ...head, ...row, received_at_ms: timeOfId(head.id) };
+      rows.push(whole);
+      characters += charactersOf(whole);
     }
     checkSize(characters);
   }
@@ -93,10 +106,11 @@ async function restOf(
   clickhouse: ClickHouse,
   account: string,
   heads: readonly EventHead[],
-  signal?: AbortSignal,
+  { payload = 'full', signal }: Reading,
 ): Promise<Map<string, EventRest>> {
+  const columns = restColumns(payload);
   const placed = await clickhouse.query<EventRest>(
-    `SELECT ${REST_COLUMNS} FROM events
+    `SELECT ${columns} FROM events
      WHERE account_id = {account:String} AND _part IN {parts:Array(String)} AND _part_offset IN {offsets:Array(UInt64)}
        AND id IN {ids:Array(String)}`,
     {
@@ -109,7 +123,7 @@ async function restOf(
   );
   const rest = new Map(placed.map((row) => [row.id, row]));
   const moved = heads.filter((head) => !rest.has(head.id));
-  for (const row of await fetchRows<EventRest>(clickhouse, account, { keys: moved, columns: REST_COLUMNS, signal }))
+  for (const row of await fetchRows<EventRest>(clickhouse, account, { keys: moved, columns, signal }))
     rest.set(row.id, row);
   return rest;
 }
@@ -120,7 +134,7 @@ export async function rowsByKey(
   account: string,
   keys: readonly EventKey[],
 ): Promise<EventRow[]> {
-  return fetchRows<EventRow>(clickhouse, account, { keys, columns: ROW_COLUMNS });
+  return fetchRows<EventRow>(clickhouse, account, { keys, columns: rowColumns() });
 }
 
 /** What the audit log tells of the events of these keys, in no order. */
@@ -130,6 +144,12 @@ export async function auditedByKey(
   keys: readonly EventKey[],
 ): Promise<AuditedRow[]> {
   return fetchRows<AuditedRow>(clickhouse, account, { keys, columns: AUDITED_COLUMNS });
+}
+
+export type Reading = { payload?: PayloadMode | undefined; signal?: AbortSignal | undefined };
+
+export function charactersOf({ payload, payload_preview = '' }: Pick<EventRow, 'payload' | 'payload_preview'>): number {
+  return payload.length + payload_preview.length;
 }
 
 /** Throws PageTooLarge. */
@@ -168,11 +188,17 @@ const later = (a: string, b: string) => (a < b ? b : a);
 
 const ALLOWED_RESULT = '{"outcome":"allowed","reason":null,"policy_id":null,"matches":[]}';
 
+function payloadOf({ payload, payload_bytes, payload_preview }: EventRow): string {
+  if (payload_bytes === undefined) return `"payload":${payload}`;
+  const preview = payload_preview === undefined ? '' : `"payload_preview":${JSON.stringify(payload_preview)},`;
+  return `${preview}"payload_bytes":${payload_bytes}`;
+}
+
 /** The Event object of the API as JSON text. */
 export function renderEvent(row: EventRow): string {
   const trace = row.trace_id === '' ? '' : `"trace_id":${JSON.stringify(row.trace_id)},`;
   return (
-    `{"id":"${row.id}","agent_id":"${row.agent_id}","type":"${row.type}","payload":${row.payload},${trace}` +
+    `{"id":"${row.id}","agent_id":"${row.agent_id}","type":"${row.type}",${payloadOf(row)},${trace}` +
     `"timestamp":"${isoTime(row.timestamp_ms)}","received_at":"${isoTime(row.received_at_ms)}",` +
     `"policy_result":${row.policy_result === '' ? ALLOWED_RESULT : row.policy_result}}`
   );

@@ -2,22 +2,22 @@
 // FINAL: an anomaly that was written twice is one.
 import type { Anomaly } from '../../schemas/anomaly.ts';
 import type { AnomalyKind, Severity } from '../../schemas/common.ts';
+import type { Listed, PageStart } from '../../schemas/paging.ts';
 import type { ClickHouse } from '../client.ts';
 import { type AnyOf, Conditions, type Excluded, isoTime } from './conditions.ts';
 import { pageOf } from './page-of.ts';
 
-export type AnomalyPage = Excluded & {
-  agentId?: AnyOf<string> | undefined;
-  kind?: AnyOf<AnomalyKind> | undefined;
-  severity?: AnyOf<Severity> | undefined;
-  /** Of the policy that blocked the event. */
-  policyId?: AnyOf<string> | undefined;
-  /** Epoch ms, inclusive. */
-  from?: number | undefined;
-  to?: number | undefined;
-  limit: number;
-  offset: number;
-};
+export type AnomalyPage = PageStart &
+  Excluded & {
+    agentId?: AnyOf<string> | undefined;
+    kind?: AnyOf<AnomalyKind> | undefined;
+    severity?: AnyOf<Severity> | undefined;
+    /** Of the policy that blocked the event. */
+    policyId?: AnyOf<string> | undefined;
+    /** Epoch ms, inclusive. */
+    from?: number | undefined;
+    to?: number | undefined;
+  };
 
 type AnomalyRow = Omit<Anomaly, 'timestamp' | 'created_at'> & { timestamp_ms: number; created_ms: number };
 
@@ -28,7 +28,7 @@ export async function listAnomalies(
   clickhouse: ClickHouse,
   account: string,
   page: AnomalyPage,
-): Promise<{ items: Anomaly[]; total: number }> {
+): Promise<Listed<Anomaly>> {
   const where = new Conditions(account)
     .equal('agent_id', page.agentId)
     .exclude('agent_id', page.excludeAgents)
@@ -36,18 +36,14 @@ export async function listAnomalies(
     .equal('severity', page.severity)
     .equal('policy_id', page.policyId)
     .between('timestamp', page.from, page.to);
-  const { rows, total } = await pageOf<AnomalyRow>(clickhouse, {
-    table: 'anomalies',
-    columns: COLUMNS,
-    where,
-    orderBy: 'timestamp DESC, id DESC',
-    limit: page.limit,
-    offset: page.offset,
+  const listed = await pageOf<AnomalyRow>(clickhouse, {
+    ...{ table: 'anomalies', columns: COLUMNS, where, time: 'timestamp', page },
+    positionOf: (row) => ({ at: row.timestamp_ms, id: row.id }),
   });
-  const items = rows.map(({ timestamp_ms, created_ms, ...row }) => ({
+  const items = listed.items.map(({ timestamp_ms, created_ms, ...row }) => ({
     ...row,
     timestamp: isoTime(timestamp_ms),
     created_at: isoTime(created_ms),
   }));
-  return { items, total };
+  return { ...listed, items };
 }

@@ -1,17 +1,17 @@
 // Approvals as ClickHouse knows them: all of them, while Redis holds the pending and the lately decided (GET /v1/approvals; decisions 6.3).
 // Newest first by arrival of the event, equal times by id; totals exact. FINAL: of each approval its newest state.
 import type { Approval, ApprovalStatus } from '../../schemas/approval.ts';
+import type { Listed, PageStart } from '../../schemas/paging.ts';
 import type { ClickHouse } from '../client.ts';
 import { type AnyOf, Conditions, type Excluded, isoTime } from './conditions.ts';
 import { pageOf } from './page-of.ts';
 
-export type ApprovalPage = Excluded & {
-  status?: AnyOf<ApprovalStatus> | undefined;
-  agentId?: AnyOf<string> | undefined;
-  policyId?: AnyOf<string> | undefined;
-  limit: number;
-  offset: number;
-};
+export type ApprovalPage = PageStart &
+  Excluded & {
+    status?: AnyOf<ApprovalStatus> | undefined;
+    agentId?: AnyOf<string> | undefined;
+    policyId?: AnyOf<string> | undefined;
+  };
 
 type ApprovalRow = Omit<Approval, 'created_at' | 'expires_at' | 'decided_at'> & {
   created_ms: number;
@@ -27,21 +27,17 @@ export async function listApprovals(
   clickhouse: ClickHouse,
   account: string,
   page: ApprovalPage,
-): Promise<{ items: Approval[]; total: number }> {
+): Promise<Listed<Approval>> {
   const where = new Conditions(account)
     .equal('agent_id', page.agentId)
     .exclude('agent_id', page.excludeAgents)
     .equal('policy_id', page.policyId)
     .equal('status', page.status);
-  const { rows, total } = await pageOf<ApprovalRow>(clickhouse, {
-    table: 'approvals',
-    columns: COLUMNS,
-    where,
-    orderBy: 'created_at DESC, id DESC',
-    limit: page.limit,
-    offset: page.offset,
+  const listed = await pageOf<ApprovalRow>(clickhouse, {
+    ...{ table: 'approvals', columns: COLUMNS, where, time: 'created_at', page },
+    positionOf: (row) => ({ at: row.created_ms, id: row.id }),
   });
-  return { items: rows.map(approvalOf), total };
+  return { ...listed, items: listed.items.map(approvalOf) };
 }
 
 /** Of these, the ones that were decided. What is pending, Redis knows better. */

@@ -5,9 +5,10 @@
 // the event is, cost nothing at insert, and go with it when its agent is erased.
 import type { ClickHouseSettings } from '@clickhouse/client';
 import type { AuditLog } from '../../schemas/audit-log.ts';
+import { cut, type Listed, type PageStart } from '../../schemas/paging.ts';
 import { derivedId } from '../../src/ids.ts';
 import type { ClickHouse, QueryParams } from '../client.ts';
-import { type AnyOf, Conditions, type Excluded, isoTime, valuesOf } from './conditions.ts';
+import { type AnyOf, Conditions, type Excluded, isoTime, type Order, valuesOf } from './conditions.ts';
 import { type AuditedRow, auditedByKey } from './event-rows.ts';
 import { parseSearch, searchCondition, wordsOf } from './search.ts';
 
@@ -24,7 +25,7 @@ export type AuditFilter = Excluded & {
   from?: number | undefined;
   to?: number | undefined;
 };
-export type AuditPage = AuditFilter & { order?: 'asc' | 'desc' | undefined; limit: number; offset: number };
+export type AuditPage = AuditFilter & PageStart & { order?: 'asc' | 'desc' | undefined };
 
 type EntrySource = 'submitted' | 'decided' | 'recorded';
 /** One entry of a page before its details are known. `key` is the event's id, or the entry's own for a recorded one. */
@@ -46,7 +47,6 @@ type RecordedRow = {
   created_ms: number;
 };
 type Source = { keys: string; from: string };
-type Order = 'ASC' | 'DESC';
 
 type EventAction = 'event.submitted' | 'event.blocked' | 'event.pending';
 const EVENT_ACTIONS: readonly EventAction[] = ['event.submitted', 'event.blocked', 'event.pending'];
@@ -64,32 +64,42 @@ const SEARCHED: Record<EntrySource, string> = {
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
 const FLIPPED = '1032547698badcfehgkjnmqpsrvtxwzy';
 
+/** Of the row of each source. */
+const LOG_IDS: Record<EntrySource, string> = {
+  recorded: 'id',
+  submitted: "concat('log_', substring(id, 5))",
+  decided: `concat('log_', substring(id, 5, 25), translate(substring(id, 30, 1), '${ALPHABET}', '${FLIPPED}'))`,
+};
+
 export async function listAuditLogs(
   clickhouse: ClickHouse,
   account: string,
   page: AuditPage,
-): Promise<{ logs: AuditLog[]; total: number }> {
+): Promise<Listed<AuditLog>> {
   const { sources, params } = sourcesOf(account, page);
-  if (sources.length === 0) return { logs: [], total: 0 };
   // The projections have nothing that could be searched.
   const byArrival: ClickHouseSettings =
     page.q === undefined ? { preferred_optimize_projection_name: 'by_arrival' } : { optimize_use_projections: 0 };
   const isKept = [page.from, page.to, page.resource_id, page.q].every((filter) => filter === undefined);
-  const direction = page.order === 'asc' ? 'ASC' : 'DESC';
+  const { order = 'desc' } = page;
   const bounded = sources.map(({ keys }) => `SELECT * FROM (${keys} LIMIT {reach:UInt64})`).join(' UNION ALL ');
-  const [keys, [counted]] = await Promise.all([
+  const count = `SELECT sum(n) AS total FROM (${sources.map(({ from }) => `SELECT count() AS n ${from}`).join(' UNION ALL ')})`;
+  const { limit, offset, after } = page;
+  const [keys, counted] = await Promise.all([
     clickhouse.query<EntryKey>(
-      `SELECT * FROM (${bounded}) ORDER BY created_ms ${direction}, log_id ${direction} LIMIT {limit:UInt64} OFFSET {offset:UInt64}`,
-      { ...params, reach: page.limit + page.offset, limit: page.limit, offset: page.offset },
+      `SELECT * FROM (${bounded}) ORDER BY created_ms ${order}, log_id ${order} LIMIT {limit:UInt64} OFFSET {offset:UInt64}`,
+      { ...params, reach: limit + 1 + offset, limit: limit + 1, offset },
       { settings: byArrival },
     ),
-    clickhouse.query<{ total: number }>(
-      `SELECT sum(n) AS total FROM (${sources.map(({ from }) => `SELECT count() AS n ${from}`).join(' UNION ALL ')})`,
-      params,
-      { settings: isKept ? { preferred_optimize_projection_name: 'counts' } : byArrival },
-    ),
+    after === undefined
+      ? clickhouse.query<{ total: number }>(count, params, {
+          settings: isKept ? { preferred_optimize_projection_name: 'counts' } : byArrival,
+        })
+      : undefined,
   ]);
-  return { logs: await fillIn(clickhouse, account, keys), total: counted?.total ?? 0 };
+  const { rows, next } = cut(keys, limit, (key) => ({ at: key.created_ms, id: key.log_id }));
+  const total = counted === undefined ? null : (counted[0]?.total ?? 0);
+  return { items: await fillIn(clickhouse, account, rows), total, next };
 }
 
 /** The id of the entry `event.blocked` or `event.pending` of an event. */
@@ -99,18 +109,19 @@ export function secondEntryId(eventId: string): string {
 }
 
 function sourcesOf(account: string, filter: AuditPage): { sources: Source[]; params: QueryParams } {
-  const order = filter.order === 'asc' ? 'ASC' : 'DESC';
-  const recorded = searched(recordedConditions(account, filter), filter, 'recorded');
-  const from = `FROM audit_log FINAL WHERE ${recorded.sql}`;
-  const sources: Source[] = [{ from, keys: recordedKeys(from, order) }];
-  const params = { ...recorded.params };
-  for (const source of ['submitted', 'decided'] as const) {
-    const where = eventConditions(account, filter, source);
-    if (where === null) continue;
-    const { sql } = searched(where, filter, source);
+  const { order = 'desc', after } = filter;
+  const params: QueryParams = {};
+  const sources: Source[] = [];
+  const add = (source: EntrySource, where: Conditions | null) => {
+    if (where === null) return;
+    const table = source === 'recorded' ? 'audit_log FINAL' : 'events';
+    const from = `FROM ${table} WHERE ${searched(where, filter, source).sql}`;
+    where.after(after, { time: source === 'recorded' ? 'created_at' : 'received_at', id: LOG_IDS[source], order });
+    sources.push({ from, keys: keysOf(source, `FROM ${table} WHERE ${where.sql}`, order) });
     Object.assign(params, where.params);
-    sources.push({ from: `FROM events WHERE ${sql}`, keys: eventKeys(source, `FROM events WHERE ${sql}`, order) });
-  }
+  };
+  add('recorded', recordedConditions(account, filter));
+  for (const source of ['submitted', 'decided'] as const) add(source, eventConditions(account, filter, source));
   return { sources, params };
 }
 
@@ -155,18 +166,14 @@ function eventConditions(account: string, filter: AuditFilter, source: 'submitte
   return where.and(outcomes.length === 2 ? "outcome != 'allowed'" : outcomes[0]!);
 }
 
-function recordedKeys(from: string, order: Order): string {
-  return `SELECT 'recorded' AS source, toUnixTimestamp64Milli(created_at) AS created_ms, id AS log_id, id AS key, '' AS agent_id, toInt64(0) AS timestamp_ms
-    ${from} ORDER BY created_at ${order}, id ${order}`;
-}
-
-function eventKeys(source: 'submitted' | 'decided', from: string, order: Order): string {
-  const logId =
-    source === 'submitted'
-      ? "concat('log_', substring(id, 5))"
-      : `concat('log_', substring(id, 5, 25), translate(substring(id, 30, 1), '${ALPHABET}', '${FLIPPED}'))`;
-  return `SELECT '${source}' AS source, toUnixTimestamp64Milli(received_at) AS created_ms, ${logId} AS log_id, id AS key, agent_id,
-    toUnixTimestamp64Milli(timestamp) AS timestamp_ms ${from} ORDER BY received_at ${order}, id ${order}`;
+function keysOf(source: EntrySource, from: string, order: Order): string {
+  const key =
+    source === 'recorded'
+      ? "toUnixTimestamp64Milli(created_at) AS created_ms, id AS log_id, id AS key, '' AS agent_id, toInt64(0) AS timestamp_ms"
+      : `toUnixTimestamp64Milli(received_at) AS created_ms, ${LOG_IDS[source]} AS log_id, id AS key, agent_id,
+         toUnixTimestamp64Milli(timestamp) AS timestamp_ms`;
+  const time = source === 'recorded' ? 'created_at' : 'received_at';
+  return `SELECT '${source}' AS source, ${key} ${from} ORDER BY ${time} ${order}, id ${order}`;
 }
 
 async function fillIn(clickhouse: ClickHouse, account: string, keys: EntryKey[]): Promise<AuditLog[]> {

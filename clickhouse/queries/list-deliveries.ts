@@ -2,21 +2,21 @@
 // FINAL: of a delivery's rows the one of the highest revision stands.
 import type { Channel } from '../../schemas/common.ts';
 import type { Delivery, DeliveryStatus } from '../../schemas/delivery.ts';
+import type { Listed, PageStart } from '../../schemas/paging.ts';
 import type { Signal } from '../../schemas/signal.ts';
 import type { ClickHouse } from '../client.ts';
 import { type AnyOf, Conditions, type Excluded, isoTime, valuesOf } from './conditions.ts';
 import { pageOf } from './page-of.ts';
 
-export type DeliveryPage = Excluded & {
-  alertId?: AnyOf<string> | undefined;
-  agentId?: AnyOf<string> | undefined;
-  /** Any of the policies that the delivery tells of. */
-  policyId?: AnyOf<string> | undefined;
-  status?: AnyOf<DeliveryStatus> | undefined;
-  channel?: AnyOf<Channel> | undefined;
-  limit: number;
-  offset: number;
-};
+export type DeliveryPage = PageStart &
+  Excluded & {
+    alertId?: AnyOf<string> | undefined;
+    agentId?: AnyOf<string> | undefined;
+    /** Any of the policies that the delivery tells of. */
+    policyId?: AnyOf<string> | undefined;
+    status?: AnyOf<DeliveryStatus> | undefined;
+    channel?: AnyOf<Channel> | undefined;
+  };
 
 type TimeColumn = 'next_attempt_at' | 'created_at' | 'updated_at';
 type DeliveryRow = Omit<Delivery, TimeColumn | 'attempts'> & {
@@ -35,7 +35,7 @@ export async function listDeliveries(
   clickhouse: ClickHouse,
   account: string,
   page: DeliveryPage,
-): Promise<{ items: Delivery[]; total: number }> {
+): Promise<Listed<Delivery>> {
   const where = new Conditions(account)
     .equal('alert_id', page.alertId)
     .equal('agent_id', page.agentId)
@@ -44,15 +44,11 @@ export async function listDeliveries(
   if (page.policyId !== undefined)
     where.and('hasAny(policy_ids, {policy_ids:Array(String)})', { policy_ids: valuesOf(page.policyId) });
   notOf(where, page.excludeAgents);
-  const { rows, total } = await pageOf<DeliveryRow>(clickhouse, {
-    table: 'deliveries',
-    columns: COLUMNS,
-    where,
-    orderBy: 'id DESC',
-    limit: page.limit,
-    offset: page.offset,
+  const listed = await pageOf<DeliveryRow>(clickhouse, {
+    ...{ table: 'deliveries', columns: COLUMNS, where, page },
+    positionOf: (row) => ({ at: 0, id: row.id }),
   });
-  return { items: rows.map(toDelivery), total };
+  return { ...listed, items: listed.items.map(toDelivery) };
 }
 
 /** With its signal, by which it can be sent again. null: there is none. */

@@ -3,18 +3,21 @@
 // An agent's list reads the primary key; the account's timeline the projection by_time; a search or a trace the events themselves, with their
 // indexes. Totals of agents, types and outcomes are read off the projection counts.
 import type { ClickHouseSettings } from '@clickhouse/client';
-import type { EventType, Outcome, Severity } from '../../schemas/common.ts';
+import type { EventType, Outcome, PayloadMode, Severity } from '../../schemas/common.ts';
 import type { Reason } from '../../schemas/event.ts';
+import { cut, type Listed, type PageStart, type Position } from '../../schemas/paging.ts';
 import type { ClickHouse, QueryOptions, QueryParams } from '../client.ts';
 import { type AnyOf, Conditions, type Excluded, valuesOf } from './conditions.ts';
 import {
+  charactersOf,
   checkSize,
   completeRows,
   type EventHead,
+  type EventKey,
   type EventRow,
   HEAD_COLUMNS,
-  ROW_COLUMNS,
   ROWS_AT_ONCE,
+  rowColumns,
 } from './event-rows.ts';
 import { outcomeFilter, reasonFilter, type Settling, withFinalOutcomes } from './final-outcome.ts';
 import { parseSearch, searchCondition } from './search.ts';
@@ -37,10 +40,10 @@ export type EventFilter = Excluded & {
   q?: string | undefined;
 };
 export type EventPage = EventFilter &
-  Settling & {
+  Settling &
+  PageStart & {
     order?: 'asc' | 'desc' | undefined;
-    limit: number;
-    offset: number;
+    payload?: PayloadMode | undefined;
     signal?: AbortSignal | undefined;
   };
 
@@ -50,28 +53,22 @@ export type EventPage = EventFilter &
  */
 const ONE_STEP_OFFSET_MAX = 5_000;
 
-export async function listEvents(
-  clickhouse: ClickHouse,
-  account: string,
-  page: EventPage,
-): Promise<{ items: EventRow[]; total: number }> {
-  const { settle } = page;
+export async function listEvents(clickhouse: ClickHouse, account: string, page: EventPage): Promise<Listed<EventRow>> {
+  const { settle, after, order } = page;
   const where = conditionsOf(account, page);
   const outcomes = page.outcome && valuesOf(page.outcome);
   const filter = outcomes && (await outcomeFilter(clickhouse, account, { outcomes, settle }));
   if (page.reason !== undefined)
     where.and(await reasonFilter(clickhouse, account, { reasons: valuesOf(page.reason), settle }));
+  const parts = (filter?.parts ?? ['true']).map(
+    (part) => `SELECT count() AS n FROM events WHERE ${where.sql} AND ${part}`,
+  );
+  const counted = after === undefined ? countOf(clickhouse, page, { parts, params: { ...where.params } }) : null;
+  where.after(after, { ...KEY, order });
   const matching = { sql: `${where.sql} AND ${filter?.whole ?? 'true'}`, params: where.params };
-  const count = (part: string) => `SELECT count() AS n FROM events WHERE ${where.sql} AND ${part}`;
-  const [rows, [counted]] = await Promise.all([
-    isOneStep(page)
-      ? wholeRows(clickhouse, page, matching)
-      : headsOf(clickhouse, page, matching).then((heads) => completeRows(clickhouse, account, heads, page.signal)),
-    clickhouse.query<{ total: number }>(
-      `SELECT sum(n) AS total FROM (${(filter?.parts ?? ['true']).map(count).join(' UNION ALL ')})`,
-      where.params,
-      optionsOf(page, countSettings(page)),
-    ),
+  const [{ rows, next }, total] = await Promise.all([
+    isOneStep(page) ? wholeRows(clickhouse, page, matching) : rowsOfHeads(clickhouse, account, { page, matching }),
+    counted,
   ]);
   return {
     items: await withFinalOutcomes(clickhouse, account, {
@@ -79,8 +76,23 @@ export async function listEvents(
       known: outcomes?.length === 1 ? outcomes[0] : undefined,
       settle,
     }),
-    total: counted?.total ?? 0,
+    total,
+    next,
   };
+}
+
+const KEY = { time: 'timestamp', id: 'id' } as const;
+const positionOf = ({ timestamp_ms, id }: EventKey): Position => ({ at: timestamp_ms, id });
+type RowsAndNext = { rows: EventRow[]; next: Position | null };
+
+async function countOf(
+  clickhouse: ClickHouse,
+  page: EventPage,
+  { parts, params }: { parts: readonly string[]; params: QueryParams },
+): Promise<number> {
+  const sql = `SELECT sum(n) AS total FROM (${parts.join(' UNION ALL ')})`;
+  const [counted] = await clickhouse.query<{ total: number }>(sql, params, optionsOf(page, countSettings(page)));
+  return counted?.total ?? 0;
 }
 
 type Matching = { sql: string; params: QueryParams };
@@ -95,14 +107,29 @@ function isOneStep({ agentId, q, limit, offset }: EventPage): boolean {
   );
 }
 
-async function wholeRows(clickhouse: ClickHouse, page: EventPage, matching: Matching): Promise<EventRow[]> {
-  const rows = await queryPage<EventRow>(clickhouse, page, { columns: ROW_COLUMNS, matching });
-  checkSize(rows.reduce((sum, row) => sum + row.payload.length, 0));
-  return rows;
+async function wholeRows(clickhouse: ClickHouse, page: EventPage, matching: Matching): Promise<RowsAndNext> {
+  const columns = rowColumns(page.payload);
+  const read = await queryPage<Omit<EventRow, 'payload'> & { payload?: string }>(clickhouse, page, {
+    columns,
+    matching,
+  });
+  const shown = cut(
+    read.map((row) => ({ payload: '', ...row })),
+    page.limit,
+    positionOf,
+  );
+  checkSize(shown.rows.reduce((sum, row) => sum + charactersOf(row), 0));
+  return shown;
 }
 
-function headsOf(clickhouse: ClickHouse, page: EventPage, matching: Matching): Promise<EventHead[]> {
-  return queryPage<EventHead>(clickhouse, page, { columns: HEAD_COLUMNS, matching });
+async function rowsOfHeads(
+  clickhouse: ClickHouse,
+  account: string,
+  { page, matching }: { page: EventPage; matching: Matching },
+): Promise<RowsAndNext> {
+  const read = await queryPage<EventHead>(clickhouse, page, { columns: HEAD_COLUMNS, matching });
+  const { rows: heads, next } = cut(read, page.limit, positionOf);
+  return { rows: await completeRows(clickhouse, account, heads, page), next };
 }
 
 function queryPage<Row>(
@@ -114,7 +141,7 @@ function queryPage<Row>(
   return clickhouse.query<Row>(
     `SELECT ${columns} FROM events WHERE ${matching.sql}
      ORDER BY timestamp ${direction}, id ${direction} LIMIT {limit:UInt64} OFFSET {offset:UInt64}`,
-    { ...matching.params, limit: page.limit, offset: page.offset },
+    { ...matching.params, limit: page.limit + 1, offset: page.offset },
     optionsOf(page),
   );
 }

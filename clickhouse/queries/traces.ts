@@ -1,23 +1,26 @@
 // Traces: events that share a trace_id, over all agents of an account (decisions 5). GET /v1/traces lists them, GET /v1/traces/{id} shows one.
-// The list is newest first by when a trace began (that never moves while it goes on), equal times by trace id; totals are exact.
+// The list is newest first by when a trace began, equal times by trace id; totals are exact. A beginning moves only by an event that comes
+// late and happened before it: behind a cursor traces are listed as they were when the list began, so none is shown twice.
+// A trace's events come in time order, page by page.
+import type { PayloadMode } from '../../schemas/common.ts';
 import type { Trace } from '../../schemas/event.ts';
+import { cut, type Listed, type PageStart, type Position } from '../../schemas/paging.ts';
 import type { ClickHouse } from '../client.ts';
-import { type AnyOf, Conditions, type Excluded, isoTime, valuesOf } from './conditions.ts';
-import { completeRows, type EventHead, type EventRow, HEAD_COLUMNS } from './event-rows.ts';
+import { type AnyOf, Conditions, type Excluded, instant, isoTime, valuesOf } from './conditions.ts';
+import { completeRows, type EventHead, type EventKey, type EventRow, HEAD_COLUMNS } from './event-rows.ts';
 import { type Settling, settleCounts, withFinalOutcomes } from './final-outcome.ts';
 
-/** Events that one trace is shown with; `event_count` says how many there are. */
+/** Events of a page of one trace; `event_count` says how many there are. */
 export const TRACE_EVENTS_MAX = 1_000;
 
-export type TracePage = Excluded &
+export type TracePage = PageStart &
+  Excluded &
   Settling & {
     /** Traces in which this agent, or one of these, took part. */
     agentId?: AnyOf<string> | undefined;
     /** Epoch ms, inclusive; of the trace's beginning. */
     from?: number | undefined;
     to?: number | undefined;
-    limit: number;
-    offset: number;
   };
 
 type TraceRow = {
@@ -36,54 +39,69 @@ const TRACE_COLUMNS = `trace_id, toUnixTimestamp64Milli(min(timestamp)) AS start
   arrayZip(type_map.1, type_map.2) AS types, arrayZip(outcome_map.1, outcome_map.2) AS outcome_counts,
   arraySort(groupUniqArray(1000)(agent_id)) AS agents, sum(ifNull(tokens_used, 0)) AS tokens`;
 
-export async function listTraces(
-  clickhouse: ClickHouse,
-  account: string,
-  page: TracePage,
-): Promise<{ items: Trace[]; total: number }> {
+export async function listTraces(clickhouse: ClickHouse, account: string, page: TracePage): Promise<Listed<Trace>> {
+  const { limit, offset, after, begunAt } = page;
   const where = new Conditions(account).and("trace_id != ''").exclude('agent_id', page.excludeAgents);
+  if (after !== undefined) {
+    if (begunAt !== undefined) where.and(`received_at <= ${instant('begun')}`, { begun: begunAt });
+    // A trace that began by then has an event of then. Whether an agent took part may have shown later.
+    if (page.agentId === undefined) where.and(`timestamp <= ${instant('after_at')}`);
+  }
   const having = new Conditions(account).between('began', page.from, page.to);
   if (page.agentId !== undefined)
     having.and('countIf(agent_id IN {with:Array(String)}) > 0', { with: valuesOf(page.agentId) });
+  having.after(after, { time: 'began', id: 'trace_id' });
   // The account in `having` is what Conditions insists on; grouping by it costs nothing.
   const grouped = `SELECT trace_id, min(timestamp) AS began FROM events WHERE ${where.sql} GROUP BY account_id, trace_id HAVING ${having.sql}`;
   const params = { ...where.params, ...having.params };
   const settings = { preferred_optimize_projection_name: 'by_time' };
-  const [ids, [counted]] = await Promise.all([
-    clickhouse.query<{ trace_id: string }>(
-      `SELECT trace_id FROM (${grouped}) ORDER BY began DESC, trace_id DESC LIMIT {limit:UInt64} OFFSET {offset:UInt64}`,
-      { ...params, limit: page.limit, offset: page.offset },
+  const [ids, counted] = await Promise.all([
+    clickhouse.query<{ trace_id: string; began_ms: number }>(
+      `SELECT trace_id, toUnixTimestamp64Milli(began) AS began_ms FROM (${grouped})
+       ORDER BY began DESC, trace_id DESC LIMIT {limit:UInt64} OFFSET {offset:UInt64}`,
+      { ...params, limit: limit + 1, offset },
       { settings },
     ),
-    clickhouse.query<{ total: number }>(`SELECT count() AS total FROM (${grouped})`, params, { settings }),
+    after === undefined
+      ? clickhouse.query<{ total: number }>(`SELECT count() AS total FROM (${grouped})`, params, { settings })
+      : undefined,
   ]);
-  const wanted = ids.map((row) => row.trace_id);
+  const { rows, next } = cut(ids, limit, (row) => ({ at: row.began_ms, id: row.trace_id }));
   return {
     items: await describeTraces(clickhouse, account, {
-      wanted,
+      wanted: rows.map((row) => row.trace_id),
       excludeAgents: page.excludeAgents,
       settle: page.settle,
     }),
-    total: counted?.total ?? 0,
+    total: counted === undefined ? null : (counted[0]?.total ?? 0),
+    next,
   };
 }
 
 type TraceHead = EventHead & { tokens: number };
+/** `limit`: TRACE_EVENTS_MAX. */
+export type TraceEvents = Excluded &
+  Settling & { limit?: number; after?: Position | undefined; payload?: PayloadMode | undefined };
+export type TraceWithRows = { trace: Trace; events: EventRow[]; next: Position | null };
 
-/** Null when the account has no event with this trace id. Events in time order, at most TRACE_EVENTS_MAX. */
+/** Null when the account has no event with this trace id. */
 export async function getTrace(
   clickhouse: ClickHouse,
   account: string,
   traceId: string,
-  { excludeAgents, settle }: Excluded & Settling = {},
-): Promise<{ trace: Trace; events: EventRow[] } | null> {
-  const where = new Conditions(account).equal('trace_id', traceId).exclude('agent_id', excludeAgents);
-  const heads = await clickhouse.query<TraceHead>(
+  { excludeAgents, settle, limit = TRACE_EVENTS_MAX, after, payload }: TraceEvents = {},
+): Promise<TraceWithRows | null> {
+  const where = new Conditions(account)
+    .equal('trace_id', traceId)
+    .exclude('agent_id', excludeAgents)
+    .after(after, { time: 'timestamp', id: 'id', order: 'asc' });
+  const read = await clickhouse.query<TraceHead>(
     `SELECT ${HEAD_COLUMNS}, ifNull(tokens_used, 0) AS tokens FROM events WHERE ${where.sql}
-     ORDER BY timestamp ASC, id ASC LIMIT ${TRACE_EVENTS_MAX + 1}`,
-    where.params,
+     ORDER BY timestamp ASC, id ASC LIMIT {limit:UInt64}`,
+    { ...where.params, limit: limit + 1 },
     { settings: { optimize_use_projections: 0 } },
   );
+  const { rows: heads, next } = cut(read, limit, ({ timestamp_ms, id }: EventKey) => ({ at: timestamp_ms, id }));
   // A trace that is shown whole has been read whole: no need to ask for its sums.
   const summed = async () => {
     const trace = sumOf(traceId, heads);
@@ -91,13 +109,13 @@ export async function getTrace(
     return [trace];
   };
   const [traces, rows] = await Promise.all([
-    heads.length > 0 && heads.length <= TRACE_EVENTS_MAX
+    heads.length > 0 && next === null && after === undefined
       ? summed()
-      : describeTraces(clickhouse, account, { wanted: heads.length > 0 ? [traceId] : [], excludeAgents, settle }),
-    completeRows(clickhouse, account, heads.slice(0, TRACE_EVENTS_MAX)),
+      : describeTraces(clickhouse, account, { wanted: [traceId], excludeAgents, settle }),
+    completeRows(clickhouse, account, heads, { payload }),
   ]);
   if (traces[0] === undefined) return null;
-  return { trace: traces[0], events: await withFinalOutcomes(clickhouse, account, { rows, settle }) };
+  return { trace: traces[0], events: await withFinalOutcomes(clickhouse, account, { rows, settle }), next };
 }
 
 function sumOf(traceId: string, heads: readonly TraceHead[]): Trace {

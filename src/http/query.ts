@@ -3,6 +3,7 @@
 // A filter may be repeated: any of its values will do. Everything else stands once.
 // Refused with 400 `validation_failed`, the parameter named: unknown ones, two of what stands once, broken percent escapes, values
 // out of range. `from` after `to` is no error: no event satisfies both, so the list is empty.
+import { PAYLOAD_MODES, type PayloadMode } from '../../schemas/common.ts';
 import type { ErrorDetail } from '../../schemas/error.ts';
 import { parseTime } from '../../schemas/time.ts';
 import { FILTER_VALUES_MAX } from '../limits.ts';
@@ -11,6 +12,8 @@ import { validationFailed } from '../validation.ts';
 /** ClickHouse reads and drops what an offset skips: no list is that long. */
 const OFFSET_MAX = 1_000_000_000;
 const TEXT_CHARACTERS_MAX = 200;
+/** The longest: of a trace whose id is 200 characters that JSON escapes, six times as long, and a third more as base64. */
+const CURSOR_CHARACTERS_MAX = 2_000;
 
 /** One parameter: how it is read, and how the API's description shows it. */
 export type Parameter<T> = {
@@ -18,6 +21,8 @@ export type Parameter<T> = {
   read(text: string): unknown;
   /** Its values are gathered in a list, each once. */
   repeats?: true;
+  /** What it cannot stand beside. */
+  excludes?: string;
   /** Where the parameter is absent. */
   absent: T;
   schema: Record<string, unknown>;
@@ -45,6 +50,10 @@ export function parseQuery<P extends Parameters>(parameters: P, raw: string): Qu
     if (part === '') continue;
     const problem = readPart(parameters, part, seen, query);
     if (problem !== undefined) problems.push(problem);
+  }
+  for (const name of seen) {
+    const other = parameters[name]!.excludes;
+    if (other !== undefined && seen.has(other)) problems.push({ path: name, message: `cannot stand beside ${other}` });
   }
   if (problems.length > 0) throw validationFailed('The query string does not fit.', problems.slice(0, 8));
   return query as QueryOf<P>;
@@ -156,6 +165,18 @@ export function text(description: string, charactersMax = TEXT_CHARACTERS_MAX): 
   };
 }
 
+/** How much of their payloads events are listed with (decisions 10.5). */
+export function payloadMode(): Parameter<PayloadMode> {
+  return {
+    ...oneOf(
+      'Events with their `payload`, with `payload_preview` and `payload_bytes`, or with `payload_bytes` alone',
+      PAYLOAD_MODES,
+    ),
+    absent: 'full',
+    schema: { type: 'string', enum: [...PAYLOAD_MODES], default: 'full' },
+  };
+}
+
 /** A filter that may be repeated: what fits any of its values is shown. */
 export function anyOf<T>(filter: Parameter<T | undefined>): Parameter<readonly T[] | undefined> {
   return {
@@ -180,11 +201,29 @@ export function flag(description: string, absent: boolean): Parameter<boolean> {
   };
 }
 
-/** `limit` and `offset` of a list (decisions 1). */
+/** `limit`, `offset` and `cursor` of a list (decisions 1, 10.5). */
 export function paging(range: { default: number; maximum: number }) {
   return {
+    ...cursorPaging(range),
+    offset: integer('Items skipped. A cursor is the cheaper way to go deep', {
+      minimum: 0,
+      maximum: OFFSET_MAX,
+      default: 0,
+    }),
+  };
+}
+
+/** Of what is read on by cursor alone. */
+export function cursorPaging(range: { default: number; maximum: number }) {
+  return {
     limit: integer('Items of a page', { minimum: 1, ...range }),
-    offset: integer('Items skipped', { minimum: 0, maximum: OFFSET_MAX, default: 0 }),
+    cursor: {
+      ...text(
+        '`next_cursor` of the page before, with the same filters and order: goes on behind its last item. Not beside `offset`',
+        CURSOR_CHARACTERS_MAX,
+      ),
+      excludes: 'offset',
+    },
   };
 }
 

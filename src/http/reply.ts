@@ -3,11 +3,11 @@
 // An answer from ClickHouse that did not come is 503: the same request may succeed later.
 import { ClickHouseError } from '../../clickhouse/errors.ts';
 import { PAGE_PAYLOAD_MAX, PageTooLarge } from '../../clickhouse/queries/event-rows.ts';
+import type { Listed } from '../../schemas/paging.ts';
 import { ServiceError } from '../errors.ts';
 import { validationFailed } from '../validation.ts';
+import { cursorBehind, type OpenPage } from './cursor.ts';
 import type { Reply } from './route.ts';
-
-type Page = { limit: number; offset: number };
 
 export function json(status: number, value: unknown): Reply {
   return { status, body: JSON.stringify(value) };
@@ -16,12 +16,21 @@ export function json(status: number, value: unknown): Reply {
 export const NO_CONTENT: Reply = { status: 204 };
 
 /** `items` are JSON texts. */
-export function textPage(items: readonly string[], total: number, { limit, offset }: Page): Reply {
-  return { status: 200, body: `{"items":[${items.join(',')}],"total":${total},"limit":${limit},"offset":${offset}}` };
+export function textPage(asked: OpenPage, listed: Listed<string>): Reply {
+  const { items, ...fields } = fieldsOf(asked, listed);
+  return { status: 200, body: `{"items":[${items.join(',')}],${JSON.stringify(fields).slice(1)}` };
 }
 
-export function page(items: readonly unknown[], total: number, { limit, offset }: Page): Reply {
-  return json(200, { items, total, limit, offset });
+/** `name`: what the list calls its items. */
+export function page(asked: OpenPage, listed: Listed<unknown>, name = 'items'): Reply {
+  const { items, ...fields } = fieldsOf(asked, listed);
+  return json(200, { [name]: items, ...fields });
+}
+
+function fieldsOf<T>(asked: OpenPage, { items, total: counted, next }: Listed<T>) {
+  const total = asked.total ?? counted ?? 0;
+  const next_cursor = next === null ? null : cursorBehind(asked, items.length, total, next);
+  return { items, total, limit: asked.limit, offset: asked.before, next_cursor };
 }
 
 /** Marks an answer that may lack writes which were acknowledged before it was asked for (decisions 1). */
@@ -57,7 +66,7 @@ export async function ask<T>(query: () => Promise<T>): Promise<T> {
     return await query();
   } catch (cause) {
     if (cause instanceof PageTooLarge) {
-      const message = `the payloads have more than ${PAGE_PAYLOAD_MAX} characters; ask for fewer (a trace's by /v1/events?trace_id=)`;
+      const message = `the payloads have more than ${PAGE_PAYLOAD_MAX} characters; ask for fewer, or for less of each by \`payload\``;
       throw validationFailed('The answer is too large.', [{ path: 'limit', message }]);
     }
     if (!(cause instanceof ClickHouseError) || !cause.canRetry) throw cause;

@@ -7,6 +7,7 @@
 import { type Agent, type AgentCreate, type AgentPatch, type AgentRecord, ownHeartbeat } from '../../schemas/agent.ts';
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { Status } from '../../schemas/common.ts';
+import { cut } from '../../schemas/paging.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../errors.ts';
@@ -25,7 +26,7 @@ import {
   type RegistryStore,
   type Words,
 } from './commit.ts';
-import { type Listed, type Page, pageOf } from './lists.ts';
+import { type Listed, type Page, pageOf, placeOf } from './lists.ts';
 import type { Actor } from './principal.ts';
 
 /** What lies in the erasures hash until the store pipeline is done with it. */
@@ -81,10 +82,15 @@ export class Agents {
     return answering(async () => {
       const { redis } = this.#store;
       if (name !== undefined || status?.includes('down')) return this.#listSome(account, { name, status }, page);
-      const { limit, offset } = page;
+      const { limit, offset, after } = page;
       const ids = this.#keys.agentIds(account, status?.length === 1 ? (status[0] as Status) : 'all');
-      const [total, some] = await Promise.all([redis.zcard(ids), redis.zrevrange(ids, offset, offset + limit - 1)]);
-      return { items: await this.#withLastSeen(account, await this.#records(account, some)), total };
+      const below = after === undefined ? '+' : `(${after.id}`;
+      const [total, some] = await Promise.all([
+        redis.zcard(ids),
+        redis.zrevrangebylex(ids, below, '-', 'LIMIT', offset, limit + 1),
+      ]);
+      const { rows, next } = cut(some, limit, (id) => placeOf({ id }));
+      return { items: await this.#withLastSeen(account, await this.#records(account, rows)), total, next };
     });
   }
 
@@ -138,7 +144,7 @@ export class Agents {
       const of = one === 'down' ? await this.#down(account, among) : await this.#inSet(account, one, among);
       for (const id of of) fitting.add(id);
     }
-    const { items, total } = pageOf(
+    const { items, ...rest } = pageOf(
       [...fitting].map((id) => ({ id })),
       page,
     );
@@ -146,7 +152,7 @@ export class Agents {
       account,
       items.map(({ id }) => id),
     );
-    return { items: await this.#withLastSeen(account, records), total };
+    return { items: await this.#withLastSeen(account, records), ...rest };
   }
 
   async #inSet(account: string, status: Status, ids: readonly string[]): Promise<string[]> {

@@ -1,10 +1,17 @@
 // Pages of the registry's lists (decisions 1: newest first, totals regardless of the page).
 // Ids sort by creation, so newest first is by id, downwards.
-export type Page = { limit: number; offset: number };
-export type Listed<T> = { items: T[]; total: number };
+import { cut, type Listed, type PageStart, type Position } from '../../schemas/paging.ts';
+
+export type { Listed, PageStart as Page } from '../../schemas/paging.ts';
 
 /** For resources of which an account has at most some thousand, read whole and filtered here. */
-export function pageOf<T extends { id: string }>(all: readonly T[], { limit, offset }: Page): Listed<T> {
+export function pageOf<T extends { id: string }>(all: readonly T[], { limit, offset, after }: PageStart): Listed<T> {
   const sorted = [...all].sort((a, b) => (a.id < b.id ? 1 : -1));
-  return { items: sorted.slice(offset, offset + limit), total: sorted.length };
+  const behind = after === undefined ? sorted.slice(offset) : sorted.filter(({ id }) => id < after.id);
+  const { rows, next } = cut(behind.slice(0, limit + 1), limit, placeOf);
+  return { items: rows, total: sorted.length, next };
+}
+
+export function placeOf({ id }: { id: string }): Position {
+  return { at: 0, id };
 }

@@ -45,7 +45,7 @@ async function seen(clickhouse: ClickHouse) {
     items: timeline.items.length,
     since: since.total,
     audit: audit.total,
-    logs: audit.logs.length,
+    logs: audit.items.length,
     traces: (await listTraces(clickhouse, account, page)).total,
   };
 }

@@ -498,7 +498,12 @@ t.test('queries', async (t) => {
         [5, 'asc'],
       ] as const) {
         if (order === 'asc') wanted.reverse();
-        const { logs, total } = await listAuditLogs(clickhouse, account, { ...filter, limit: 50, offset, order });
+        const { items: logs, total } = await listAuditLogs(clickhouse, account, {
+          ...filter,
+          limit: 50,
+          offset,
+          order,
+        });
         t.equal(total, wanted.length, JSON.stringify(filter));
         t.same(
           logs.map((log) => `${log.id} ${log.action}`),
@@ -507,7 +512,7 @@ t.test('queries', async (t) => {
       }
     }
     const blocked = mine.find((event) => event.outcome === 'blocked')!;
-    const { logs } = await listAuditLogs(clickhouse, account, { resource_id: blocked.id, limit: 50, offset: 0 });
+    const { items: logs } = await listAuditLogs(clickhouse, account, { resource_id: blocked.id, limit: 50, offset: 0 });
     t.same(logs.find((log) => log.action === 'event.blocked')?.details, {
       policy_id: blocked.policy_id,
       reason: blocked.reason,
@@ -644,14 +649,14 @@ t.test('queries', async (t) => {
         timelineOfAgent: (await listEvents(clickhouse, account, { agentId: agent, limit: 1, offset: 0 })).total,
         anomalies: (await listAnomalies(clickhouse, account, { limit: 1, offset: 0, agentId: agent })).total,
         audit: (await listAuditLogs(clickhouse, account, { limit: 1, offset: 0, actor: `agent:${agent}` })).total,
-        auditOfAgent: (await listAuditLogs(clickhouse, account, { limit: 9, offset: 0, resource_id: agent })).logs.map(
+        auditOfAgent: (await listAuditLogs(clickhouse, account, { limit: 9, offset: 0, resource_id: agent })).items.map(
           (log) => log.action,
         ),
         traces: (await listTraces(clickhouse, account, { limit: 1, offset: 0, agentId: agent })).total,
         otherAgent: (await listEvents(clickhouse, account, { agentId: agents[3]!, limit: 1, offset: 0 })).total,
       });
       const before = await of(clickhouse);
-      t.ok(before.timelineOfAgent > 0 && before.anomalies > 0 && before.audit > 0 && before.traces > 0);
+      t.ok([before.timelineOfAgent, before.anomalies, before.audit, before.traces].every((total) => total! > 0));
       const hidden = await listEvents(clickhouse, account, { limit: 1, offset: 0, excludeAgents: [agent] });
       for (let i = 0; i < 2; i++) {
         await eraseAgent(clickhouse, account, agent);

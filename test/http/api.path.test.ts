@@ -141,7 +141,7 @@ t.test('an event is answered, found alone, in lists and in its trace', async (t)
   const read = await api.get(`/v1/agents/${id}/events/${eventId}`);
   t.equal(read.text, sent.text, 'read back byte for byte');
   const listed = await api.get(`/v1/agents/${id}/events`);
-  t.equal(listed.text, `{"items":[${sent.text}],"total":1,"limit":50,"offset":0}`);
+  t.equal(listed.text, `{"items":[${sent.text}],"total":1,"limit":50,"offset":0,"next_cursor":null}`);
   t.match((await api.get(`/v1/events?agent_id=${id}&trace_id=${encodeURIComponent(body.trace_id)}`)).json, {
     items: [{ id: eventId }],
     total: 1,
@@ -335,7 +335,7 @@ t.test('alerts: created, listed, changed, deleted', async (t) => {
   const { secret, ...shown } = made.json;
   t.ok(secret);
   t.same((await api.get(`/v1/alerts/${shown.id}`)).json, shown, 'the secret is shown once');
-  t.same((await api.get('/v1/alerts')).json, { items: [shown], total: 1, limit: 20, offset: 0 });
+  t.same((await api.get('/v1/alerts')).json, { items: [shown], total: 1, limit: 20, offset: 0, next_cursor: null });
   t.match(await api.patch(`/v1/alerts/${shown.id}`, { status: 'inactive' }), {
     status: 200,
     json: { status: 'inactive' },

@@ -13,7 +13,7 @@ const parameters = {
 };
 
 t.test('what is not there has its default', async (t) => {
-  const absent = { limit: 20, offset: 0, status: undefined, from: undefined, q: undefined };
+  const absent = { limit: 20, offset: 0, cursor: undefined, status: undefined, from: undefined, q: undefined };
   t.same(parseQuery(parameters, ''), absent);
   t.same(parseQuery(parameters, '&&'), absent);
 });
@@ -23,7 +23,14 @@ t.test('values are read as what they are', async (t) => {
     parameters,
     'limit=100&offset=7&status=active&from=2026-11-20T12:00:00%2B01:00&q=a+b%20%C3%A9',
   );
-  t.same(read, { limit: 100, offset: 7, status: 'active', from: Date.UTC(2026, 10, 20, 11), q: 'a b é' });
+  t.same(read, {
+    limit: 100,
+    offset: 7,
+    cursor: undefined,
+    status: 'active',
+    from: Date.UTC(2026, 10, 20, 11),
+    q: 'a b é',
+  });
   t.equal(
     parseQuery(parameters, 'from=2026-11-20T12:00:00+01:00').from,
     Date.UTC(2026, 10, 20, 11),

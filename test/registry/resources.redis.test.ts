@@ -291,7 +291,7 @@ t.test('nothing can be scoped to an agent while it is deleted and be overlooked'
     );
     const removed = new Agents(other).remove(account, agent.id, actor);
     await Promise.all([...made, removed]);
-    const left = (await policies.list(account, page)).total;
+    const left = (await policies.list(account, page)).total!;
     if (left > 0) t.fail(`${left} policies of a deleted agent`);
     t.equal(await redis.exists(keys.agentScope(account, agent.id)), 0);
     t.equal(await redis.hlen(keys.policyNames(account)), 0);
@@ -675,7 +675,7 @@ t.test("accounts do not see each other's resources", async (t) => {
     alerts.list(theirs, page),
     apiKeys.list(theirs, page),
   ]) {
-    t.same(await list, { items: [], total: 0 });
+    t.same(await list, { items: [], total: 0, next: null });
   }
   await refusal(
     t,

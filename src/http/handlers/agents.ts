@@ -2,6 +2,7 @@
 import { Agent, AgentCreate, AgentPatch } from '../../../schemas/agent.ts';
 import { page as pageSchema, STATUSES } from '../../../schemas/common.ts';
 import { isId } from '../../ids.ts';
+import { openPage } from '../cursor.ts';
 import { anyOf, oneOf, paging, RESOURCE_PAGE, text } from '../query.ts';
 import { found, json, NO_CONTENT, notFound, page } from '../reply.ts';
 import { jsonBody, type Reply, type Route, route } from '../route.ts';
@@ -65,9 +66,9 @@ export const agentRoutes: Route[] = [
       description: 'Newest first.',
       answers: { 200: { description: 'Agents, newest first', schema: pageSchema(Agent) } },
     },
-    async handle({ account, query }, { registry }) {
-      const { items, total } = await registry.agents.list(account, query);
-      return page(items, total, query);
+    async handle(call, { registry }) {
+      const asked = openPage(call, 'agents');
+      return page(asked, await registry.agents.list(call.account, { ...call.query, ...asked }));
     },
   }),
   route({

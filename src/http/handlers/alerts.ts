@@ -3,6 +3,7 @@ import { Alert, AlertCreate, AlertCreated, AlertPatch } from '../../../schemas/a
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { Delivery } from '../../../schemas/delivery.ts';
 import { isId } from '../../ids.ts';
+import { openPage } from '../cursor.ts';
 import { paging, RESOURCE_PAGE } from '../query.ts';
 import { found, json, NO_CONTENT, notFound, page } from '../reply.ts';
 import { jsonBody, type Route, route } from '../route.ts';
@@ -46,9 +47,9 @@ export const alertRoutes: Route[] = [
       description: 'Newest first. The signing secrets of webhooks are not shown.',
       answers: { 200: { description: 'Alerts, newest first', schema: pageSchema(Alert) } },
     },
-    async handle({ account, query }, { registry }) {
-      const { items, total } = await registry.alerts.list(account, query);
-      return page(items, total, query);
+    async handle(call, { registry }) {
+      const asked = openPage(call, 'alerts');
+      return page(asked, await registry.alerts.list(call.account, asked));
     },
   }),
   route({

@@ -2,6 +2,7 @@
 import { listAnomalies } from '../../../clickhouse/queries/list-anomalies.ts';
 import { Anomaly } from '../../../schemas/anomaly.ts';
 import { ANOMALY_KINDS, page as pageSchema, SEVERITIES } from '../../../schemas/common.ts';
+import { openPage } from '../cursor.ts';
 import { anyOf, oneOf, paging, RECORD_PAGE, text, time } from '../query.ts';
 import { ask, markIncomplete, onlyOne, page } from '../reply.ts';
 import { type Route, route } from '../route.ts';
@@ -28,11 +29,13 @@ export const anomalyRoutes: Route[] = [
       answers: { 200: { description: 'Anomalies, newest first', schema: pageSchema(Anomaly) } },
       canBeIncomplete: true,
     },
-    async handle({ account, query }, { barrier, clickhouse, registry }) {
-      const { limit, offset, kind, severity, from, to, agent_id: agentId, policy_id: policyId } = query;
+    async handle(call, { barrier, clickhouse, registry }) {
+      const { account } = call;
+      const { kind, severity, from, to, agent_id: agentId, policy_id: policyId } = call.query;
+      const asked = openPage(call, 'anomalies');
       const complete = await barrier.waitForAnomalies(account, onlyOne(agentId));
       const excludeAgents = await registry.agents.erasing(account);
-      const found = await ask(() =>
+      const listed = await ask(() =>
         listAnomalies(clickhouse, account, {
           agentId,
           kind,
@@ -40,12 +43,11 @@ export const anomalyRoutes: Route[] = [
           policyId,
           from,
           to,
-          limit,
-          offset,
+          ...asked,
           excludeAgents,
         }),
       );
-      return markIncomplete(page(found.items, found.total, query), complete);
+      return markIncomplete(page(asked, listed), complete);
     },
   }),
 ];

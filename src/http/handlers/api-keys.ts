@@ -2,6 +2,7 @@
 import { ApiKey, ApiKeyCreate, ApiKeyCreated } from '../../../schemas/api-key.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { isId } from '../../ids.ts';
+import { openPage } from '../cursor.ts';
 import { paging, RESOURCE_PAGE } from '../query.ts';
 import { json, NO_CONTENT, notFound, page } from '../reply.ts';
 import { jsonBody, type Route, route } from '../route.ts';
@@ -40,9 +41,9 @@ export const apiKeyRoutes: Route[] = [
         200: { description: 'Keys, newest first, by label and last four characters', schema: pageSchema(ApiKey) },
       },
     },
-    async handle({ account, query }, { registry }) {
-      const { items, total } = await registry.apiKeys.list(account, query);
-      return page(items, total, query);
+    async handle(call, { registry }) {
+      const asked = openPage(call, 'api-keys');
+      return page(asked, await registry.apiKeys.list(call.account, asked));
     },
   }),
   route({

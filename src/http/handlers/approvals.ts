@@ -10,6 +10,7 @@ import { ServiceError } from '../../errors.ts';
 import { isId } from '../../ids.ts';
 import { APPROVAL_WAIT_SECONDS_MAX } from '../../limits.ts';
 import { alreadyDecided } from '../../registry/approvals.ts';
+import { openPage } from '../cursor.ts';
 import { anyOf, integer, oneOf, paging, RECORD_PAGE, text } from '../query.ts';
 import { ask, found, json, markIncomplete, onlyOne, page } from '../reply.ts';
 import { jsonBody, type Parts, type Route, route } from '../route.ts';
@@ -33,14 +34,16 @@ export const approvalRoutes: Route[] = [
       answers: { 200: { description: 'Approvals, newest first', schema: pageSchema(Approval) } },
       canBeIncomplete: true,
     },
-    async handle({ account, query }, { barrier, clickhouse, registry }) {
-      const { limit, offset, status, agent_id: agentId, policy_id: policyId } = query;
+    async handle(call, { barrier, clickhouse, registry }) {
+      const { account } = call;
+      const { status, agent_id: agentId, policy_id: policyId } = call.query;
+      const asked = openPage(call, 'approvals');
       const complete = await barrier.waitForApprovals(account, onlyOne(agentId));
       const excludeAgents = await registry.agents.erasing(account);
-      const { items, total } = await ask(() =>
-        listApprovals(clickhouse, account, { status, agentId, policyId, limit, offset, excludeAgents }),
+      const listed = await ask(() =>
+        listApprovals(clickhouse, account, { ...asked, status, agentId, policyId, excludeAgents }),
       );
-      return markIncomplete(page(items, total, query), complete);
+      return markIncomplete(page(asked, listed), complete);
     },
   }),
   route({

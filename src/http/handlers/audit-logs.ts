@@ -3,8 +3,9 @@ import { listAuditLogs } from '../../../clickhouse/queries/list-audit-logs.ts';
 import { AUDIT_ACTIONS, AuditLogPage, RESOURCE_TYPES } from '../../../schemas/audit-log.ts';
 import { AuditVerification } from '../../../schemas/audit-verification.ts';
 import { ORDERS } from '../../../schemas/common.ts';
+import { openPage } from '../cursor.ts';
 import { anyOf, flag, oneOf, paging, RECORD_PAGE, text, time } from '../query.ts';
-import { allComplete, ask, json, markIncomplete } from '../reply.ts';
+import { allComplete, ask, json, markIncomplete, page } from '../reply.ts';
 import { type Route, route } from '../route.ts';
 
 const SEARCH_CHARACTERS_MAX = 500;
@@ -36,12 +37,13 @@ export const auditLogRoutes: Route[] = [
       answers: { 200: { description: 'Entries, newest first unless asked otherwise', schema: AuditLogPage } },
       canBeIncomplete: true,
     },
-    async handle({ account, query }, { barrier, clickhouse, registry }) {
+    async handle(call, { barrier, clickhouse, registry }) {
+      const { account, query } = call;
+      const asked = openPage(call, 'audit-logs');
       const complete = await allComplete([barrier.waitForEvents(account, null), barrier.waitForJournal(account)]);
       const excludeAgents = await registry.agents.erasing(account);
-      const { logs, total } = await ask(() => listAuditLogs(clickhouse, account, { ...query, excludeAgents }));
-      const { limit, offset } = query;
-      return markIncomplete(json(200, { logs, total, limit, offset }), complete);
+      const listed = await ask(() => listAuditLogs(clickhouse, account, { ...query, ...asked, excludeAgents }));
+      return markIncomplete(page(asked, listed, 'logs'), complete);
     },
   }),
   route({

@@ -4,6 +4,7 @@ import { CHANNELS, page as pageSchema } from '../../../schemas/common.ts';
 import { DELIVERY_STATUSES, Delivery } from '../../../schemas/delivery.ts';
 import { ServiceError } from '../../errors.ts';
 import { isId } from '../../ids.ts';
+import { openPage } from '../cursor.ts';
 import { anyOf, oneOf, paging, RECORD_PAGE, text } from '../query.ts';
 import { ask, found, json, markIncomplete, notFound, page } from '../reply.ts';
 import { type Parts, type Route, route } from '../route.ts';
@@ -29,8 +30,10 @@ export const deliveryRoutes: Route[] = [
       answers: { 200: { description: 'Deliveries with their attempts, newest first', schema: pageSchema(Delivery) } },
       canBeIncomplete: true,
     },
-    async handle({ account, query }, { barrier, clickhouse, registry }) {
-      const { limit, offset, status, channel, alert_id: alertId, agent_id: agentId, policy_id: policyId } = query;
+    async handle(call, { barrier, clickhouse, registry }) {
+      const { account } = call;
+      const { status, channel, alert_id: alertId, agent_id: agentId, policy_id: policyId } = call.query;
+      const asked = openPage(call, 'deliveries');
       const complete = await barrier.waitForJournal(account);
       const excludeAgents = await registry.agents.erasing(account);
       const listed = await ask(() =>
@@ -40,12 +43,11 @@ export const deliveryRoutes: Route[] = [
           policyId,
           status,
           channel,
-          limit,
-          offset,
+          ...asked,
           excludeAgents,
         }),
       );
-      return markIncomplete(page(listed.items, listed.total, query), complete);
+      return markIncomplete(page(asked, listed), complete);
     },
   }),
   route({

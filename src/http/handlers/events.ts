@@ -5,9 +5,19 @@ import { renderEvent } from '../../../clickhouse/queries/event-rows.ts';
 import { getEvent } from '../../../clickhouse/queries/get-event.ts';
 import { type EventPage, listEvents } from '../../../clickhouse/queries/list-events.ts';
 import { EVENT_TYPES, ORDERS, OUTCOMES, page as pageSchema, SEVERITIES } from '../../../schemas/common.ts';
-import { BATCH_EVENTS_MAX, Batch, BatchResult, Event, REASONS, Submission } from '../../../schemas/event.ts';
+import {
+  BATCH_EVENTS_MAX,
+  Batch,
+  BatchResult,
+  Event,
+  ListedEvent,
+  REASONS,
+  Submission,
+} from '../../../schemas/event.ts';
+import type { PageStart } from '../../../schemas/paging.ts';
 import { isId } from '../../ids.ts';
-import { anyOf, oneOf, paging, type QueryOf, RECORD_PAGE, text, time } from '../query.ts';
+import { openPage } from '../cursor.ts';
+import { anyOf, oneOf, paging, payloadMode, type QueryOf, RECORD_PAGE, text, time } from '../query.ts';
 import { ask, found, markIncomplete, notFound, onlyOne, textPage } from '../reply.ts';
 import { type Call, eventBody, type Parts, type Reply, type Route, route } from '../route.ts';
 import { Decisions } from './decisions.ts';
@@ -31,6 +41,7 @@ const filters = {
   model: anyOf(text('Only events whose `payload.model` is this', 1_000)),
   q: text('Words, or a quoted phrase, in the payload', SEARCH_CHARACTERS_MAX),
   order: oneOf('By `timestamp`: newest first (desc, the default) or oldest first', ORDERS),
+  payload: payloadMode(),
 };
 const timelineFilters = { ...filters, agent_id: anyOf(text('Only events of this agent')) };
 
@@ -92,14 +103,14 @@ export const eventRoutes: Route[] = [
       tag: 'Events',
       summary: "List an agent's events",
       description: 'By `timestamp`, newest first unless `order` says otherwise.',
-      answers: { 200: { description: 'Events, newest first', schema: pageSchema(Event) } },
+      answers: { 200: { description: 'Events, newest first', schema: pageSchema(ListedEvent) } },
       canBeIncomplete: true,
     },
     async handle(call, parts) {
       const agentId = call.params[0]!;
       await knownAgent(parts.registry.agents, call.account, agentId);
       const stored = parts.barrier.waitForEvents(call.account, agentId);
-      return answerList(parts, call, { ...pageOf(call.query), agentId }, stored);
+      return answerList(parts, call, { ...filtersOf(call.query), agentId }, stored);
     },
   }),
   route({
@@ -137,14 +148,14 @@ export const eventRoutes: Route[] = [
       tag: 'Events',
       summary: "List the account's events",
       description: 'Events of all agents by `timestamp`, newest first unless `order` says otherwise.',
-      answers: { 200: { description: 'Events of all agents, newest first', schema: pageSchema(Event) } },
+      answers: { 200: { description: 'Events of all agents, newest first', schema: pageSchema(ListedEvent) } },
       canBeIncomplete: true,
     },
     async handle(call, parts) {
       const agentId = call.query.agent_id;
       const stored = parts.barrier.waitForEvents(call.account, onlyOne(agentId));
       const excludeAgents = await parts.registry.agents.erasing(call.account);
-      return answerList(parts, call, { ...pageOf(call.query), agentId, excludeAgents }, stored);
+      return answerList(parts, call, { ...filtersOf(call.query), agentId, excludeAgents }, stored);
     },
   }),
 ];
@@ -154,21 +165,30 @@ function submissionOf(call: Call<Buffer>) {
   return { account, agentId: params[0]!, body, requestId, idempotencyKey };
 }
 
-function pageOf({ trace_id: traceId, policy_id: policyId, ...rest }: QueryOf<typeof filters>): EventPage {
-  const { type, from, to, outcome, reason, severity, detector, model, q, order, limit, offset } = rest;
-  return {
-    ...{ traceId, policyId, type, from, to, outcome, reason, severity, detector, model, q },
-    ...{ order, limit, offset },
-  };
+type ListQuery = QueryOf<typeof filters>;
+type Filters = Omit<EventPage, keyof PageStart>;
+
+function filtersOf({ trace_id: traceId, policy_id: policyId, ...rest }: ListQuery): Filters {
+  const { type, from, to, outcome, reason, severity, detector, model, q, order, payload } = rest;
+  return { traceId, policyId, type, from, to, outcome, reason, severity, detector, model, q, order, payload };
 }
 
-async function answerList(parts: Parts, call: Call, page: EventPage, stored: Promise<boolean>): Promise<Reply> {
+async function answerList(
+  parts: Parts,
+  call: Call<unknown, ListQuery>,
+  page: Filters,
+  stored: Promise<boolean>,
+): Promise<Reply> {
+  const asked = openPage(call, call.params.length > 0 ? 'agent-events' : 'events');
   const decisions = new Decisions(parts.barrier, call.account);
   // Filters by outcome and reason are going to ask for them: both waits at once.
   if (page.outcome !== undefined || page.reason !== undefined) void decisions.settle();
   const complete = await stored;
-  const { items, total } = await ask(() =>
-    listEvents(parts.clickhouse, call.account, { ...page, settle: decisions.settle, signal: call.client.signal }),
+  const { settle } = decisions;
+  const { signal } = call.client;
+  const { items, ...listed } = await ask(() =>
+    listEvents(parts.clickhouse, call.account, { ...page, ...asked, settle, signal }),
   );
-  return markIncomplete(textPage(items.map(renderEvent), total, page), complete && decisions.complete);
+  const reply = textPage(asked, { ...listed, items: items.map(renderEvent) });
+  return markIncomplete(reply, complete && decisions.complete);
 }

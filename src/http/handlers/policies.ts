@@ -2,6 +2,7 @@
 import { POLICY_TYPES, page as pageSchema, STATUSES } from '../../../schemas/common.ts';
 import { Policy, PolicyCreate, PolicyPatch } from '../../../schemas/policy.ts';
 import { isId } from '../../ids.ts';
+import { openPage } from '../cursor.ts';
 import { anyOf, oneOf, paging, RESOURCE_PAGE, text } from '../query.ts';
 import { found, json, NO_CONTENT, notFound, page } from '../reply.ts';
 import { jsonBody, type Route, route } from '../route.ts';
@@ -50,9 +51,9 @@ export const policyRoutes: Route[] = [
       description: 'Newest first.',
       answers: { 200: { description: 'Policies, newest first', schema: pageSchema(Policy) } },
     },
-    async handle({ account, query }, { registry }) {
-      const { items, total } = await registry.policies.list(account, query);
-      return page(items, total, query);
+    async handle(call, { registry }) {
+      const asked = openPage(call, 'policies');
+      return page(asked, await registry.policies.list(call.account, { ...call.query, ...asked }));
     },
   }),
   route({

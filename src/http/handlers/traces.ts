@@ -4,7 +4,8 @@ import { renderEvent } from '../../../clickhouse/queries/event-rows.ts';
 import { getTrace, listTraces, TRACE_EVENTS_MAX } from '../../../clickhouse/queries/traces.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { Trace, TraceWithEvents } from '../../../schemas/event.ts';
-import { anyOf, paging, RECORD_PAGE, text, time } from '../query.ts';
+import { cursorBehind, openPage } from '../cursor.ts';
+import { anyOf, cursorPaging, paging, payloadMode, RECORD_PAGE, text, time } from '../query.ts';
 import { ask, found, markIncomplete, notFound, page } from '../reply.ts';
 import { type Route, route } from '../route.ts';
 import { Decisions } from './decisions.ts';
@@ -31,44 +32,56 @@ export const traceRoutes: Route[] = [
       answers: { 200: { description: 'Traces, the latest to begin first', schema: pageSchema(Trace) } },
       canBeIncomplete: true,
     },
-    async handle({ account, query }, { barrier, clickhouse, registry }) {
-      const { limit, offset, from, to, agent_id: agentId } = query;
+    async handle(call, { barrier, clickhouse, registry }) {
+      const { account } = call;
+      const { from, to, agent_id: agentId } = call.query;
+      const asked = openPage(call, 'traces');
       // A trace is of many agents: all of them must be there for its counts to be right.
       const complete = await barrier.waitForEvents(account, null);
       const excludeAgents = await registry.agents.erasing(account);
       const decisions = new Decisions(barrier, account);
       const { settle } = decisions;
-      const { items, total } = await ask(() =>
-        listTraces(clickhouse, account, { limit, offset, from, to, agentId, excludeAgents, settle }),
+      const listed = await ask(() =>
+        listTraces(clickhouse, account, { ...asked, from, to, agentId, excludeAgents, settle }),
       );
-      return markIncomplete(page(items, total, query), complete && decisions.complete);
+      return markIncomplete(page(asked, listed), complete && decisions.complete);
     },
   }),
   route({
     method: 'GET',
     path: '/v1/traces/{trace_id}',
     scope: 'read',
+    query: {
+      ...cursorPaging({ default: TRACE_EVENTS_MAX, maximum: TRACE_EVENTS_MAX }),
+      payload: payloadMode(),
+    },
     operation: {
       id: 'getTrace',
       tag: 'Traces',
       summary: 'Get a trace with its events',
-      description: `Events in time order, at most ${TRACE_EVENTS_MAX}; \`event_count\` says how many there are.`,
+      description: `Events in time order, at most ${TRACE_EVENTS_MAX} in one answer; \`event_count\` says how many there are, \`next_cursor\` goes on.`,
       answers: { 200: { description: 'The trace', schema: TraceWithEvents } },
       canBeIncomplete: true,
     },
-    async handle({ account, params }, { barrier, clickhouse, registry }) {
-      const traceId = params[0]!;
+    async handle(call, { barrier, clickhouse, registry }) {
+      const { account } = call;
+      const traceId = call.params[0]!;
       if (traceId.length > TRACE_ID_CHARACTERS_MAX) throw notFound('trace');
+      const asked = openPage(call, 'trace');
+      const { limit, after } = asked;
+      const { payload } = call.query;
       const complete = await barrier.waitForEvents(account, null);
       const excludeAgents = await registry.agents.erasing(account);
       const decisions = new Decisions(barrier, account);
       const { settle } = decisions;
-      const { trace, events } = found(
-        await ask(() => getTrace(clickhouse, account, traceId, { excludeAgents, settle })),
+      const { trace, events, next } = found(
+        await ask(() => getTrace(clickhouse, account, traceId, { limit, after, payload, excludeAgents, settle })),
         'trace',
         complete,
       );
-      const body = `${JSON.stringify(trace).slice(0, -1)},"events":[${events.map(renderEvent).join(',')}]}`;
+      const cursor = next === null ? null : cursorBehind(asked, events.length, trace.event_count, next);
+      const rows = events.map(renderEvent).join(',');
+      const body = `${JSON.stringify(trace).slice(0, -1)},"events":[${rows}],"next_cursor":${JSON.stringify(cursor)}}`;
       return markIncomplete({ status: 200, body }, complete && decisions.complete);
     },
   }),

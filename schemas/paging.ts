@@ -1,0 +1,35 @@
+// How lists are cut into pages: where a page begins, and what it hands on (decisions 1, 10.5).
+// Stands between the HTTP handlers, who read it off a request, and whoever lists: the registry and the queries of ClickHouse.
+// Invariant: a page behind a position reads on from there by the key that the list is ordered by, so its cost does not grow with
+// its depth, and nothing that was there when the list began is shown twice or passed over, whatever arrives meanwhile.
+
+/** An item's place in a list's order: by time and id, or by id alone. */
+export type Position = {
+  /** Epoch ms; 0 where ids alone give the order. */
+  at: number;
+  id: string;
+};
+
+export type PageStart = {
+  limit: number;
+  /** Items passed over; 0 behind a position. */
+  offset: number;
+  /** The last item of the page before. */
+  after?: Position | undefined;
+  /** When the first page was asked for, epoch ms; for what may move in its list afterwards. */
+  begunAt?: number | undefined;
+};
+
+export type Listed<T> = {
+  items: T[];
+  /** All that match. null behind a position: they were counted when the list began. */
+  total: number | null;
+  /** Of the last item, where more follow. */
+  next: Position | null;
+};
+
+/** Cuts what was read with one more than `limit`: that one says that more follow. */
+export function cut<Row>(rows: readonly Row[], limit: number, positionOf: (row: Row) => Position) {
+  const next = rows.length > limit ? positionOf(rows[limit - 1]!) : null;
+  return { rows: next === null ? [...rows] : rows.slice(0, limit), next };
+}
