@@ -3,6 +3,8 @@
 // forced. `--data FOLDER` keeps the service's folder, and takes it up again where it holds as many events. Then each kind of read is asked a hundred times through the API by one caller, the
 // kinds in turns, each time with another agent, trace, word or time: what is timed is what a caller waits, HTTP included.
 // Rows read: the service's own query functions run on a client that adds up what ClickHouse says it has read.
+// Pages by cursor are read at the beginning, after a tenth and after nine tenths of the events, and beside each the same page by
+// offset: how many times the first page each one takes is said in the notes.
 // Beside it stands the processor time of the engine for one read. The machine's file cache is warm, as it is in use.
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -10,6 +12,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { listAuditLogs } from '../clickhouse/queries/list-audit-logs.ts';
 import { type EventPage, listEvents } from '../clickhouse/queries/list-events.ts';
 import { getTrace } from '../clickhouse/queries/traces.ts';
+import type { Listed, PageStart } from '../schemas/paging.ts';
 import { launchService, type TestService } from '../test/support/service.ts';
 import { type History, random, writeHistory } from './history.ts';
 import { HttpClient } from './http-client.ts';
@@ -52,7 +55,9 @@ export async function query(options: { events: number; data?: string | undefined
   try {
     const { account, history, seconds } = kept ?? (await makeMonth(service, clickhouse, options));
     const merged = await whenMerged(clickhouse);
-    const kinds = KINDS.filter(({ name }) => !name.includes('offset') || options.events > 20 * DEEP_OFFSET);
+    const whole = KINDS.filter(({ name }) => !name.includes('offset') || options.events > 20 * DEEP_OFFSET);
+    const deep = await deepKinds(service, clickhouse, account, options.events);
+    const kinds = [...whole, ...deep];
     const times = await askAll(service, history, kinds);
     const rows: Row[] = [];
     for (const kind of kinds) rows.push(await rowOf(kind, times.get(kind.name)!, clickhouse, account, history));
@@ -64,6 +69,7 @@ export async function query(options: { events: number; data?: string | undefined
         rows,
         charts: [chartOf(rows)],
         notes: [
+          ...ratiosOf(rows),
           `Written at ${Math.round(options.events / seconds)} events/s, rows made included; ${merged}. Reads of one caller.`,
         ],
       },
@@ -74,6 +80,66 @@ export async function query(options: { events: number; data?: string | undefined
     await clickhouse.close();
     await service.stop();
   }
+}
+
+/** Shares of all events after which a page begins; 0: the first page, to which the others are compared. */
+const DEPTHS = [0, 0.1, 0.9];
+const FIRST = 'first page';
+
+type DeepList = {
+  name: string;
+  path: string;
+  ask: (clickhouse: RecordingClickHouse, account: string, page: PageStart) => Promise<Listed<unknown>>;
+};
+const DEEP_LISTS: DeepList[] = [
+  { name: 'timeline', path: '/v1/events', ask: listEvents },
+  { name: 'audit log', path: '/v1/audit-logs', ask: listAuditLogs },
+];
+
+/** Each list at each depth, by cursor and by offset. The cursors are fetched here, once. */
+async function deepKinds(
+  service: TestService,
+  clickhouse: RecordingClickHouse,
+  account: string,
+  events: number,
+): Promise<Kind[]> {
+  const client = new HttpClient({ ...service, connections: 1 });
+  const kinds: Kind[] = [];
+  try {
+    for (const { name, path, ask } of DEEP_LISTS) {
+      for (const depth of DEPTHS.map((share) => Math.floor(share * events))) {
+        const at = depth === 0 ? FIRST : `after ${depth}`;
+        const byOffset = {
+          path: `${path}?limit=${PAGE}&offset=${depth}`,
+          ask: (on: RecordingClickHouse, of: string) => ask(on, of, { limit: PAGE, offset: depth }),
+        };
+        kinds.push({ name: `${name}, ${at}${depth === 0 ? '' : ', offset'}`, read: () => byOffset });
+        if (depth === 0) continue;
+        const { status, body } = await client.send('GET', `${path}?limit=1&offset=${depth - 1}`);
+        if (status !== 200) throw new Error(`${path} at ${depth}: ${status} ${body.slice(0, 300)}`);
+        const { next_cursor: cursor } = JSON.parse(body) as { next_cursor: string };
+        const { next: after } = await ask(clickhouse, account, { limit: 1, offset: depth - 1 });
+        const byCursor = {
+          path: `${path}?limit=${PAGE}&cursor=${cursor}`,
+          ask: (on: RecordingClickHouse, of: string) => ask(on, of, { limit: PAGE, offset: 0, after: after! }),
+        };
+        kinds.push({ name: `${name}, ${at}, cursor`, read: () => byCursor });
+      }
+    }
+  } finally {
+    client.close();
+  }
+  return kinds;
+}
+
+function ratiosOf(rows: readonly Row[]): string[] {
+  const median = (name: string) => Number(rows.find((row) => row['read'] === name)?.['p50 ms']);
+  return rows.flatMap((row) => {
+    const [, list, how] = /^(.+?), (after \d+, (?:cursor|offset))$/.exec(String(row['read'])) ?? [];
+    if (list === undefined) return [];
+    const ratio = Number(row['p50 ms']) / median(`${list}, ${FIRST}`);
+    return [`A page of the ${list}, ${how}: ${ratio.toFixed(2)} times the first page (p50).`];
+  });
 }
 
 /** What has to be known of a folder that was kept. */
