@@ -151,7 +151,7 @@ t.test('with a cluster every table is replicated and made on all its nodes', asy
     for (const statement of statements) {
       t.match(
         statement,
-        /^(CREATE TABLE IF NOT EXISTS gatehouse\.\w+ ON CLUSTER 'main'\s|ALTER TABLE gatehouse\.\w+ ON CLUSTER 'main'\s+(ADD COLUMN IF NOT EXISTS|COMMENT COLUMN IF EXISTS)\s)/,
+        /^(CREATE TABLE IF NOT EXISTS gatehouse\.\w+ ON CLUSTER 'main'\s|ALTER TABLE gatehouse\.\w+ ON CLUSTER 'main'\s+(ADD (COLUMN|INDEX) IF NOT EXISTS|COMMENT COLUMN IF EXISTS)\s)/,
         `${name}: idempotent, on the cluster`,
       );
       t.notMatch(statement, /non_replicated|\{\{|\}\}/);
