@@ -19,7 +19,7 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Outcome } from '../../schemas/common.ts';
 import { ServiceError } from '../errors.ts';
 import { isId, mintId } from '../ids.ts';
-import { agentInactive, type Decision, judge, type RuleSet } from '../policy/engine.ts';
+import { agentInactive, type Decision, type Judgement, judge, type RuleSet } from '../policy/engine.ts';
 import type { Keys } from '../redis/keys.ts';
 import type { RegistryCache } from '../registry/cache.ts';
 import type { Appender } from '../streams/append.ts';
@@ -173,13 +173,12 @@ export class Ingest {
   ): Promise<{ events: AcceptedEvent[]; verdicts: Verdict[] }> {
     if (this.#parts.backlog.full()) throw backlogFull();
     const { account, requestId } = request;
-    const judged = agent.status === 'inactive' ? null : await this.#judge(account, agent, elements);
+    const judged = await this.#judge(account, agent, elements);
     const now = Date.now();
     const events: AcceptedEvent[] = [];
     const verdicts = elements.map((element, i): Verdict => {
       if (isRejected(element)) return element;
-      const { decision, countedAt } =
-        judged === null ? { decision: agentInactive(), countedAt: undefined } : judged[i]!;
+      const { decision, countedAt } = judged[i]!;
       // What a rate limit counted arrived when it was counted: so the events that are kept show that the limit held.
       const receivedAt = countedAt ?? now;
       const id = mintId('event', receivedAt); // recovery looks for an id at its own time
@@ -194,6 +193,7 @@ export class Ingest {
     const cached = this.#parts.cache.rules(account);
     const rules: RuleSet = cached instanceof Promise ? await cached : cached;
     const judgements = elements.map((element) => (isRejected(element) ? null : judge(rules, new View(element, agent))));
+    if (agent.status === 'inactive') return judgements.map(blockedWhole);
     return settle(this.#parts.gate, account, agent.id, judgements);
   }
 
@@ -208,6 +208,11 @@ export class Ingest {
       from = i;
     }
   }
+}
+
+/** Of an agent that is switched off: no counter is asked. */
+function blockedWhole(judgement: Judgement | null): Judged {
+  return judgement === null ? (undefined as never) : { decision: agentInactive(judgement), countedAt: undefined };
 }
 
 function tell(caller: Caller, answer: Promise<Answer>): void {

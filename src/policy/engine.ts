@@ -133,9 +133,9 @@ const AGENT_INACTIVE: Decision = Object.freeze({
   redactions: NO_REDACTIONS,
 });
 
-/** What an event of an inactive agent gets: the operator's kill switch (decisions 4). */
-export function agentInactive(): Decision {
-  return AGENT_INACTIVE;
+/** What an event of an inactive agent gets: the operator's kill switch (decisions 4). What is kept of it is redacted like any other. */
+export function agentInactive({ redactions }: Judgement): Decision {
+  return redactions.length === 0 ? AGENT_INACTIVE : { ...AGENT_INACTIVE, redactions };
 }
 
 /** `actions` and `agent_id` are checked by the schema and the registry; they are here so that a whole policy can be given. */

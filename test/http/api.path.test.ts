@@ -310,6 +310,28 @@ t.test('the kill switch blocks, and records', async (t) => {
   t.equal((await api.get(`/v1/agents/${id}/events?outcome=blocked`)).json.total, 1);
 });
 
+t.test('what an agent sends that is switched off is redacted like anything else', async (t) => {
+  const { id } = await newAgent();
+  await api.post('/v1/policies', {
+    ...{ name: unique('policy'), type: 'data_filter', agent_id: id, actions: ['log'] },
+    conditions: { detectors: ['email'], redact: true },
+  });
+  await api.patch(`/v1/agents/${id}`, { status: 'inactive' });
+  await submitUntil(id, {}, 'blocked');
+  await pause(1_000);
+  const secret = { type: 'prompt', payload: { prompt: 'write to zoe@example.com' } };
+  const { json: one } = await api.post(`/v1/agents/${id}/events`, secret);
+  const { json: many } = await api.post(`/v1/agents/${id}/events/batch`, { events: [secret, secret] });
+  const keyed = { headers: { 'Idempotency-Key': unique('key') } };
+  const { json: once } = await api.post(`/v1/agents/${id}/events`, secret, keyed);
+  for (const event of [one, ...many.results, once]) {
+    t.match(event.policy_result, { outcome: 'blocked', reason: 'agent_inactive', matches: [] });
+    t.equal(event.payload.prompt, 'write to zoe@example.com', 'the answer echoes it');
+    const { json: kept } = await api.get(`/v1/agents/${id}/events/${event.id}`);
+    t.equal(kept.payload.prompt, 'write to [redacted:email]', 'what is kept does not hold it');
+  }
+});
+
 t.test('alerts: created, listed, changed, deleted', async (t) => {
   const { id: agentId } = await newAgent();
   const body = {

@@ -269,7 +269,7 @@ t.test('where nothing matches nothing is made', async (t) => {
 });
 
 t.test('an inactive agent is blocked without a policy', async (t) => {
-  const { outcome, reason, policyId, matches: none, resultJson } = agentInactive();
+  const { outcome, reason, policyId, matches: none, resultJson } = agentInactive(judge(new RuleSet([]), SEND));
   t.strictSame(
     { outcome, reason, policyId, none },
     { outcome: 'blocked', reason: 'agent_inactive', policyId: null, none: [] },
