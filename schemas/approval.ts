@@ -55,6 +55,16 @@ export const Approval = Type.Object({
     '`key:<key_id>`, or `system` for a timeout. null: it was not decided yet.',
     null,
   ),
+  reason: about(
+    Type.Union([Type.Enum(['approval', 'agent_inactive', 'policy']), Type.Null()]),
+    'Why the event ends so. `approval`: it was decided, or the time was over. `agent_inactive`: its agent was switched off before. `policy`: a policy made since blocks it. null: it was not decided yet.',
+    null,
+  ),
+  blocked_by: about(
+    Type.Union([Type.String(), Type.Null()]),
+    'The policy that blocks the event although it was approved. null: none.',
+    null,
+  ),
   comment: about(Type.Union([Type.String(), Type.Null()]), 'What was said with the decision. null: nothing.', null),
 });
 export type Approval = Type.Static<typeof Approval>;

@@ -3,6 +3,8 @@
 // Invariant: the door opens last and closes first; what was accepted is appended and answered before Redis is let go.
 // Failure: it opens its door even while Redis is away and answers 503 until it is back; /readyz says what is missing.
 
+import type { ClickHouse } from '../clickhouse/client.ts';
+import { storedEvents } from '../clickhouse/queries/get-event.ts';
 import { AuditVerifier } from './audit/verifier.ts';
 import type { Config } from './config.ts';
 import { allowedHostsOf } from './egress/target-url.ts';
@@ -22,6 +24,7 @@ import { Accounts } from './registry/accounts.ts';
 import { Agents } from './registry/agents.ts';
 import { Alerts, type TargetRules } from './registry/alerts.ts';
 import { ApiKeys } from './registry/api-keys.ts';
+import type { FetchEvent } from './registry/approval-review.ts';
 import { ApprovalWaits } from './registry/approval-waits.ts';
 import { Approvals } from './registry/approvals.ts';
 import { RegistryCache } from './registry/cache.ts';
@@ -64,7 +67,8 @@ export async function frontParts({ config, log, metrics }: Surroundings): Promis
   const once = new AppendOnce({ redis, keys });
   const limitSignals = new LimitSignals({ redis, keys });
   const doors = new OpenDoors({ redis, keys, isOpen: () => !backlog.full() });
-  const registry = makeRegistry({ redis, keys }, targetRules(config));
+  const barrier = new ReadBarrier({ redis, keys });
+  const registry = makeRegistry({ redis, keys }, eventsOnceStored(clickhouse, barrier), targetRules(config));
   const approvalWaits = new ApprovalWaits({ address: redisAddress(config), keys, approvals: registry.approvals });
   const server = new Server({
     transport: await chooseTransport(config, log),
@@ -76,7 +80,7 @@ export async function frontParts({ config, log, metrics }: Surroundings): Promis
     approvalWaits,
     clickhouse,
     audit: new AuditVerifier({ redis, keys, clickhouse, retentionDays: config.retentionDays }),
-    barrier: new ReadBarrier({ redis, keys }),
+    barrier,
     backlogFull: () => backlog.full(),
     limiter: new RequestLimiter({
       ...{ redis, keys, limit: requestLimit(config) },
@@ -121,7 +125,16 @@ function doorPart(server: Server, approvalWaits: ApprovalWaits): Part {
   };
 }
 
-function makeRegistry(store: RegistryStore, rules: TargetRules): Parts['registry'] {
+/** A person may decide on an event that came a moment ago and is on its way to where it is stored. */
+function eventsOnceStored(clickhouse: ClickHouse, barrier: ReadBarrier): FetchEvent {
+  const fetchStored = storedEvents(clickhouse);
+  return async (account, agent, event) => {
+    await barrier.waitForEvents(account, agent);
+    return fetchStored(account, agent, event);
+  };
+}
+
+function makeRegistry(store: RegistryStore, fetchEvent: FetchEvent, rules: TargetRules): Parts['registry'] {
   return {
     accounts: new Accounts(store),
     agents: new Agents(store),
@@ -129,7 +142,7 @@ function makeRegistry(store: RegistryStore, rules: TargetRules): Parts['registry
     alerts: new Alerts({ ...store, ...rules }),
     deliveries: new Deliveries(store),
     apiKeys: new ApiKeys(store),
-    approvals: new Approvals(store),
+    approvals: new Approvals({ ...store, fetchEvent }),
   };
 }
 

@@ -2,6 +2,7 @@
 // Stands behind Redis and before ClickHouse; several share the partitions by leases. Composed here.
 // Invariant: connections first, pipelines second, and let go in the reverse order, so a batch that runs can be finished.
 // Failure: while Redis or ClickHouse is away the drains wait; what is not acknowledged stays in the streams.
+import { storedEvents } from '../clickhouse/queries/get-event.ts';
 import { makeChannels } from '../pipelines/alert/channels/channels.ts';
 import { removeMails } from '../pipelines/alert/channels/mail-folder.ts';
 import { DeliveryWorker } from '../pipelines/alert/worker.ts';
@@ -36,7 +37,10 @@ export async function pipelinesParts({ config, log, metrics, link }: Surrounding
     removeMails: (deliveryIds) => removeMails(outboxFolderOf(config), deliveryIds),
   });
   const watcher = new Watcher({ redis, keys: makeKeys(config), metrics, log: log.child({ part: 'watch' }) });
-  const expiry = new ApprovalExpiry({ redis, keys: makeKeys(config), metrics, log: log.child({ part: 'approvals' }) });
+  const expiry = new ApprovalExpiry({
+    ...{ redis, keys: makeKeys(config), metrics, log: log.child({ part: 'approvals' }) },
+    fetchEvent: storedEvents(clickhouse),
+  });
   metrics.sampleBy(() => metrics.set('gatehouse_pipelines_stuck', {}, pipelines.healthy().ok ? 0 : 1));
   return [
     connectionsPart({ redis: [redis], clickhouse, waitMs: STORES_READY_MS_MAX, mayBeAway: false, log }),

@@ -111,28 +111,35 @@ export async function withFinalOutcomes(
   { rows, known, settle }: { rows: EventRow[]; known?: Outcome | undefined } & Settling,
 ): Promise<EventRow[]> {
   if (known === 'pending') return rows;
-  if (known !== undefined) return rows.map((row) => (row.outcome === 'pending' ? decidedRow(row, known) : row));
+  // Whatever was allowed was allowed by its approval; what was blocked may say more.
+  if (known === 'allowed')
+    return rows.map((row) => (row.outcome === 'pending' ? decidedRow(row, { outcome: known, ...BY_APPROVAL }) : row));
   const pending = rows.filter((row) => row.outcome === 'pending').map((row) => row.id);
   if (pending.length === 0) return rows;
   await settle?.();
-  const finals = new Map<string, Final>();
+  const finals = new Map<string, Decided>();
   for (let i = 0; i < pending.length; i += IDS_AT_ONCE) {
-    const decided = await clickhouse.query<{ event_id: string; outcome: Final }>(
-      `SELECT event_id, outcome FROM approvals
+    const decided = await clickhouse.query<{ event_id: string } & Decided>(
+      `SELECT event_id, outcome, reason, blocked_by FROM approvals
        WHERE account_id = {account:String} AND event_id IN {events:Array(String)} AND outcome != 'pending'`,
       { account, events: pending.slice(i, i + IDS_AT_ONCE) },
     );
-    for (const { event_id, outcome } of decided) finals.set(event_id, outcome);
+    for (const { event_id, ...final } of decided) finals.set(event_id, final);
   }
   return rows.map((row) => {
-    const outcome = finals.get(row.id);
-    return outcome === undefined ? row : decidedRow(row, outcome);
+    const final = finals.get(row.id);
+    return final === undefined ? row : decidedRow(row, final);
   });
 }
 
-function decidedRow(row: EventRow, outcome: Final): EventRow {
+/** As the approval's row says it; '' for what it does not say. */
+type Decided = { outcome: Final; reason: string; blocked_by: string };
+const BY_APPROVAL = { reason: '', blocked_by: '' };
+
+function decidedRow(row: EventRow, { outcome, reason, blocked_by: policy }: Decided): EventRow {
   if (row.policy_result === '') return { ...row, outcome };
   // Key by key as it was answered, but for what the decision changed.
-  const result = { ...(JSON.parse(row.policy_result) as object), outcome, reason: 'approval' };
+  const said = policy === '' ? {} : { policy_id: policy };
+  const result = { ...(JSON.parse(row.policy_result) as object), outcome, reason: reason || 'approval', ...said };
   return { ...row, outcome, policy_result: JSON.stringify(result) };
 }

@@ -5,6 +5,16 @@ import { Conditions, instant } from './conditions.ts';
 import { type EventKey, type EventRow, KEY_COLUMNS, rowsByKey } from './event-rows.ts';
 import { type Settling, withFinalOutcomes } from './final-outcome.ts';
 
+/** Reads what a policy needs to see of an event that was stored; null: it is not, or not yet. `occurredMs`: epoch ms. */
+export function storedEvents(clickhouse: ClickHouse) {
+  return async (account: string, agentId: string, eventId: string) => {
+    const row = await getEvent(clickhouse, account, agentId, eventId);
+    if (row === null) return null;
+    const { type, trace_id: traceId, timestamp_ms: occurredMs, payload: payloadText } = row;
+    return { type, traceId: traceId === '' ? undefined : traceId, occurredMs, payloadText };
+  };
+}
+
 /** Null when the account's agent has no such event. `eventId` must be well formed (isId). */
 export async function getEvent(
   clickhouse: ClickHouse,

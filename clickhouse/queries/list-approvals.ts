@@ -13,14 +13,17 @@ export type ApprovalPage = PageStart &
     policyId?: AnyOf<string> | undefined;
   };
 
-type ApprovalRow = Omit<Approval, 'created_at' | 'expires_at' | 'decided_at'> & {
+type ApprovalRow = Omit<Approval, 'created_at' | 'expires_at' | 'decided_at' | 'reason' | 'blocked_by'> & {
+  /** '': none, and of rows from before there were reasons. */
+  reason: NonNullable<Approval['reason']> | '';
+  blocked_by: string;
   created_ms: number;
   expires_ms: number;
   decided_ms: number | null;
 };
 
 const COLUMNS = `id, agent_id, event_id, policy_id, policy_name, status, outcome, on_timeout, decided_by, comment,
-  toUnixTimestamp64Milli(created_at) AS created_ms, toUnixTimestamp64Milli(expires_at) AS expires_ms,
+  reason, blocked_by, toUnixTimestamp64Milli(created_at) AS created_ms, toUnixTimestamp64Milli(expires_at) AS expires_ms,
   toUnixTimestamp64Milli(decided_at) AS decided_ms`;
 
 export async function listApprovals(
@@ -97,6 +100,8 @@ function approvalOf({ created_ms, expires_ms, decided_ms, ...row }: ApprovalRow)
     expires_at: isoTime(expires_ms),
     decided_at: decided_ms === null ? null : isoTime(decided_ms),
     decided_by,
+    reason: row.reason !== '' ? row.reason : decided_ms === null ? null : 'approval',
+    blocked_by: row.blocked_by === '' ? null : row.blocked_by,
     comment,
   };
 }

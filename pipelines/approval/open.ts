@@ -68,6 +68,8 @@ function approvalOf(event: EventDigest): Approval {
     expires_at: isoTime(event.receivedAt + timeoutSeconds * 1000),
     decided_at: null,
     decided_by: null,
+    reason: null,
+    blocked_by: null,
     comment: null,
   };
 }

@@ -9,15 +9,19 @@
 // Invariant: an approval is in one of two hashes, pending or decided; whoever takes it from the first into the second, under
 // a guard, is the only one ever to decide it. One that is in the second is not opened again, whatever is delivered twice.
 // One whose agent is deleted is unknown from the deletion's answer on, is decided by nobody, and goes with the erasure.
+// On the way to `allowed` it is settled against the state of that moment (approval-review.ts): the agent must be active, no block
+// policy made since may match, and on a time-out the policy that asked must still be in force.
 // Where an account has more pending than anybody could decide, further ones are denied at once: that is said, and safe.
 import type { Approval, ApprovalDecision, ApprovalStatus } from '../../schemas/approval.ts';
 import type { AuditAction, AuditLog } from '../../schemas/audit-log.ts';
 import type { Outcome } from '../../schemas/common.ts';
+import type { Policy } from '../../schemas/policy.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../errors.ts';
 import { isId } from '../ids.ts';
 import { APPROVALS_AT_ONCE, APPROVALS_PENDING_MAX } from '../limits.ts';
 import type { Keys } from '../redis/keys.ts';
+import { EventNotStored, type FetchEvent, type Review, reviewApproval } from './approval-review.ts';
 import { auditLog, SYSTEM } from './audit.ts';
 import {
   AGAIN,
@@ -35,17 +39,27 @@ import {
 } from './commit.ts';
 import type { Actor } from './principal.ts';
 
-export type ApprovalsOptions = RegistryStore & { pendingMax?: number };
+export type ApprovalsOptions = RegistryStore & {
+  pendingMax?: number;
+  /** For those who settle: where an event is that has to be judged again. */
+  fetchEvent?: FetchEvent | undefined;
+};
 
 /** How many were opened, and of them denied for want of room; the others are there already or their agent is gone. */
 export type Opened = { opened: number; overflowed: number };
 
 const OVERFLOW_COMMENT = 'More approvals are pending than an account may have.';
+const POLICY_GONE_COMMENT = 'The policy that asked is not in force any more.';
+const NEVER_STORED_COMMENT = 'The event could not be judged by the policies made since: it is not stored.';
+/** What cannot be settled now is tried again after this time, behind whatever else is due. */
+const RETRY_MS = 1_000;
+/** An event that is not stored so long after its deadline never will be. */
+const UNSTORED_MS_MAX = 15 * 60_000;
 /** Fields looked at by one step through a hash. */
 const SCAN_COUNT = 500;
 
 export class Approvals {
-  readonly #store: RegistryStore;
+  readonly #store: ApprovalsOptions;
   readonly #keys: Keys;
   readonly #now: () => number;
   readonly #pendingMax: number;
@@ -115,12 +129,16 @@ export class Approvals {
       const before = JSON.parse(text) as Approval;
       // Nobody has come by yet to let it expire: that is done now, so that a deadline holds to the millisecond.
       const isLate = at >= Date.parse(before.expires_at);
-      const after = isLate ? expired(before, at) : decided(before, body, actor, at);
+      const settled = isLate
+        ? await this.#settledByTime(account, before, at)
+        : await this.#settledByPerson(account, before, { body, actor, at });
+      if (settled === null) return null;
+      const { after, agentText } = settled;
       const { refused } = await commit(
         this.#store,
-        this.#closing(account, { text, after, at }, isLate ? SYSTEM : actor),
+        this.#closing(account, { text, after, at, agentText }, isLate ? SYSTEM : actor),
       );
-      if (refused === 'agent') return null;
+      if (refused === 'agent' && agentText === undefined) return null;
       if (refused !== undefined) return AGAIN;
       if (isLate) throw alreadyDecided();
       return after;
@@ -252,16 +270,13 @@ export class Approvals {
     ];
   }
 
-  /** From pending to decided; `text` is the record that was read. */
-  #closing(account: string, { text, after, at }: { text: string; after: Approval; at: number }, actor: Actor): Change {
+  /** From pending to decided; `text` is the record that was read, `agentText` the agent's, where the outcome rests on it. */
+  #closing(account: string, { text, after, at, agentText }: Closing, actor: Actor): Change {
     const pending = this.#keys.approvals(account);
     const { id } = after;
     const change: Change = {
       ...this.#change(account, at, [after]),
-      guards: [
-        present('agent', ['get', this.#keys.agent(account, after.agent_id)]),
-        is('pending', ['hget', pending, id], text),
-      ],
+      guards: [this.#agentGuard(account, after.agent_id, agentText), is('pending', ['hget', pending, id], text)],
       writes: [
         ['hdel', pending, id],
         ['zrem', this.#keys.approvalDeadlines(this.#keys.shardOf(account)), `${account}/${id}`],
@@ -298,13 +313,72 @@ export class Approvals {
       await redis.zrem(this.#keys.approvalDeadlines(shard), member);
       return null;
     }
-    const after = expired(JSON.parse(text) as Approval, at);
-    const { refused } = await commit(this.#store, this.#closing(account, { text, after, at }, SYSTEM));
-    if (refused !== 'agent') return refused === undefined ? after : null;
+    const settled = await this.#settledByTime(account, JSON.parse(text) as Approval, at).catch(
+      async (error: unknown) => {
+        if (!(error instanceof ServiceError)) throw error;
+        await redis.zadd(this.#keys.approvalDeadlines(shard), 'XX', at + RETRY_MS, member);
+        return undefined;
+      },
+    );
+    if (settled === undefined) return null;
+    if (settled !== null) {
+      const { after, agentText } = settled;
+      const { refused } = await commit(this.#store, this.#closing(account, { text, after, at, agentText }, SYSTEM));
+      if (refused === undefined) return after;
+      if (refused !== 'agent' || agentText !== undefined) return null; // the next look finds what has changed
+    }
     await redis.hdel(this.#keys.approvals(account), id);
     await redis.zrem(this.#keys.approvalDeadlines(shard), member);
     return null;
   }
+
+  /** null: its agent is gone. Throws ServiceError agent_inactive, unavailable. */
+  async #settledByPerson(
+    account: string,
+    before: Approval,
+    { body, actor, at }: { body: ApprovalDecision; actor: Actor; at: number },
+  ): Promise<Settled | null> {
+    const after = decided(before, body, actor, at);
+    if (after.outcome !== 'allowed') return { after };
+    const review = await reviewApproval(this.#store, this.#store.fetchEvent, account, before);
+    if (review.verdict === 'agent_inactive') throw agentInactive();
+    return reviewed(after, review);
+  }
+
+  /** null: its agent is gone. Throws ServiceError unavailable: it can be settled later. */
+  async #settledByTime(account: string, before: Approval, at: number): Promise<Settled | null> {
+    const after = expired(before, at);
+    if (after.outcome !== 'allowed') return { after };
+    const denied = (comment: string): Settled => ({ after: { ...after, outcome: 'blocked', comment } });
+    const policy = await this.#store.redis.hget(this.#keys.policies(account), before.policy_id);
+    if (policy === null || (JSON.parse(policy) as Policy).status !== 'active') return denied(POLICY_GONE_COMMENT);
+    try {
+      return reviewed(after, await reviewApproval(this.#store, this.#store.fetchEvent, account, before));
+    } catch (error) {
+      const isOld = at > Date.parse(before.expires_at) + UNSTORED_MS_MAX;
+      if (isOld && error instanceof EventNotStored) return denied(NEVER_STORED_COMMENT);
+      throw error;
+    }
+  }
+
+  /** The agent as it was read, where the outcome rests on it; else that there is one. */
+  #agentGuard(account: string, agent: string, text: string | undefined): Guard {
+    const words: Words = ['get', this.#keys.agent(account, agent)];
+    return text === undefined ? present('agent', words) : is('agent', words, text);
+  }
+}
+
+/** An approval as it is to be; `agentText`: where that rests on the agent's record. */
+type Settled = { after: Approval; agentText?: string | undefined };
+type Closing = Settled & { text: string; at: number };
+
+function reviewed(after: Approval, review: Review): Settled | null {
+  if (review.verdict === 'agent_gone') return null;
+  const { agentText } = review;
+  if (review.verdict === 'allowed') return { after, agentText };
+  if (review.verdict === 'agent_inactive')
+    return { after: { ...after, outcome: 'blocked', reason: 'agent_inactive' }, agentText };
+  return { after: { ...after, outcome: 'blocked', reason: 'policy', blocked_by: review.policyId }, agentText };
 }
 
 /** `<account>/<id>` -> ids by account. */
@@ -331,7 +405,7 @@ function expired(before: Approval, at: number): Approval {
 
 /** Decided by nobody in particular. */
 function closed(before: Approval, status: Exclude<ApprovalStatus, 'pending'>, outcome: Outcome, at: number): Approval {
-  return { ...before, status, outcome, decided_at: isoTime(at), decided_by: SYSTEM.actor };
+  return { ...before, status, outcome, reason: 'approval', decided_at: isoTime(at), decided_by: SYSTEM.actor };
 }
 
 const ACTIONS: Record<Exclude<ApprovalStatus, 'pending'>, AuditAction> = {
@@ -341,10 +415,20 @@ const ACTIONS: Record<Exclude<ApprovalStatus, 'pending'>, AuditAction> = {
 };
 
 function auditOf(approval: Approval, actor: Actor, at: number): AuditLog {
-  const { id, event_id, agent_id, policy_id, outcome, comment } = approval;
+  const { id, event_id, agent_id, policy_id, outcome, reason, blocked_by, comment } = approval;
   const action = ACTIONS[approval.status as keyof typeof ACTIONS];
-  const details = { event_id, agent_id, policy_id, outcome, ...(comment === null ? {} : { comment }) };
+  const details = {
+    ...{ event_id, agent_id, policy_id, outcome },
+    ...(reason === 'approval' ? {} : { reason }),
+    ...(blocked_by === null ? {} : { blocked_by }),
+    ...(comment === null ? {} : { comment }),
+  };
   return auditLog({ action, type: 'approval', id, details }, actor, at);
+}
+
+function agentInactive(): ServiceError {
+  const message = 'The agent is inactive: what waits is not let through. Deny it, or set the agent active first.';
+  return new ServiceError('agent_inactive', message, { recorded: false });
 }
 
 export function alreadyDecided(): ServiceError {

@@ -277,6 +277,41 @@ t.test('two deciders at once: one 200, one 409, fifty times', async (t) => {
   t.equal(logs.filter(({ resource_id }) => resource_id in won).length, 50, `one entry each of ${total}`);
 });
 
+t.test('what happened meanwhile counts: an agent switched off, a policy made since', async (t) => {
+  const off = await payingAgent({ timeout: 3, on_timeout: 'approve' });
+  const [decided, timedOut] = [await pay(off.id), await pay(off.id)];
+  await api.patch(`/v1/agents/${off.id}`, { status: 'inactive' });
+  t.match(await decide(decided.approval, 'approve'), { status: 409, json: { error: { code: 'agent_inactive' } } });
+  const { json: ended } = await api.get(`/v1/approvals/${timedOut.approval}?wait=60`);
+  t.match(ended, { status: 'expired', outcome: 'blocked', reason: 'agent_inactive' });
+  const shown = await api.get(`/v1/agents/${off.id}/events/${timedOut.id}`);
+  t.match(shown.json.policy_result, { outcome: 'blocked', reason: 'agent_inactive' });
+
+  const since = await payingAgent({ timeout: 5, on_timeout: 'approve' });
+  const [byPerson, byTime] = [await pay(since.id), await pay(since.id)];
+  const { json: block } = await api.post('/v1/policies', {
+    ...{ name: `Block of ${since.id}`, type: 'block_action', actions: ['block'], agent_id: since.id },
+    conditions: { 'payload.amount': 5 },
+  });
+  const approved = await decide(byPerson.approval, 'approve');
+  t.match(approved, {
+    status: 200,
+    json: { status: 'approved', outcome: 'blocked', reason: 'policy', blocked_by: block.id },
+  });
+  const { json: late } = await api.get(`/v1/approvals/${byTime.approval}?wait=60`);
+  t.match(late, { status: 'expired', outcome: 'blocked', reason: 'policy', blocked_by: block.id });
+  for (const { id } of [byPerson, byTime]) {
+    const event = await api.get(`/v1/agents/${since.id}/events/${id}`);
+    t.match(event.json.policy_result, { outcome: 'blocked', reason: 'policy', policy_id: block.id });
+  }
+  const listed = (await api.get(`/v1/events?agent_id=${since.id}&outcome=blocked`)).json;
+  t.same(
+    listed.items.map((item: { policy_result: { policy_id: string } }) => item.policy_result.policy_id),
+    [block.id, block.id],
+    'in lists, too',
+  );
+});
+
 t.test('nobody decides: the timeout does, as the policy says', async (t) => {
   const [strict, lenient] = [
     await payingAgent({ timeout: 2 }),

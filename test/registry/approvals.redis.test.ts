@@ -4,11 +4,14 @@ import fc from 'fast-check';
 import { Cluster } from 'ioredis';
 import t from 'tap';
 import type { Approval } from '../../schemas/approval.ts';
+import type { PolicyCreate } from '../../schemas/policy.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { mintId } from '../../src/ids.ts';
 import { Agents } from '../../src/registry/agents.ts';
+import type { StoredEvent } from '../../src/registry/approval-review.ts';
 import { ApprovalWaits } from '../../src/registry/approval-waits.ts';
 import { Approvals } from '../../src/registry/approvals.ts';
+import { Policies } from '../../src/registry/policies.ts';
 import { startRedis } from '../support/redis.ts';
 import { SEED } from '../support/seed.ts';
 import { actor, connectStore, eventually, freshKeys, journalOf, newAccount, refusal, type Store } from './harness.ts';
@@ -19,7 +22,18 @@ const WAIT_MS = 600_000;
 const server = await startRedis(t);
 const { redis } = await connectStore(t, server.address);
 
-type World = Store & { account: string; agent: string; approvals: Approvals; clock: { ms: number } };
+const ASKS: PolicyCreate = { name: 'Payments', type: 'require_approval', conditions: {}, actions: ['block'] };
+
+type World = Store & {
+  account: string;
+  agent: string;
+  /** That asks: in force. */
+  policy: string;
+  approvals: Approvals;
+  clock: { ms: number };
+  /** What is stored of each event, by its id. */
+  stored: Map<string, StoredEvent>;
+};
 
 /** An account with one agent, and a clock that the test moves. */
 async function makeWorld({ pendingMax }: { pendingMax?: number } = {}): Promise<World> {
@@ -27,21 +41,24 @@ async function makeWorld({ pendingMax }: { pendingMax?: number } = {}): Promise<
   const store = { redis, keys: freshKeys() };
   const account = newAccount();
   const { agent } = await new Agents(store).register(account, { name: 'payer' }, actor);
+  const { answer } = await new Policies(store).create(account, ASKS, actor);
   const clock = { ms: Date.now() };
+  const stored = new Map<string, StoredEvent>();
   const approvals = new Approvals({
     ...store,
+    fetchEvent: async (_account, _agent, event) => stored.get(event) ?? null,
     now: () => clock.ms,
     ...(pendingMax === undefined ? {} : { pendingMax }),
   });
-  return { ...store, account, agent: agent.id, approvals, clock };
+  return { ...store, account, agent: agent.id, policy: JSON.parse(answer).id, approvals, clock, stored };
 }
 
-function request({ agent, clock }: World, more: Partial<Approval> = {}): Approval {
+function request({ agent, policy, clock }: World, more: Partial<Approval> = {}): Approval {
   return {
     id: mintId('approval', clock.ms),
     agent_id: agent,
     event_id: mintId('event', clock.ms),
-    policy_id: mintId('policy', clock.ms),
+    policy_id: policy,
     policy_name: 'Payments',
     status: 'pending',
     outcome: 'pending',
@@ -50,6 +67,8 @@ function request({ agent, clock }: World, more: Partial<Approval> = {}): Approva
     expires_at: isoTime(clock.ms + 60_000),
     decided_at: null,
     decided_by: null,
+    reason: null,
+    blocked_by: null,
     comment: null,
     ...more,
   };
@@ -88,7 +107,7 @@ t.test('opened once however often, in batches and alone', async (t) => {
   const opened = entries.flatMap(({ rows = [] }) => rows.map(({ row }) => row['id']));
   t.same(opened.sort(), [...many, ...fresh.slice(3)].map(({ id }) => id).sort(), 'one row each');
   t.ok(
-    entries.slice(1).every(({ audit }) => audit.length === 0),
+    entries.slice(2).every(({ audit }) => audit.length === 0),
     'the event has its entry already',
   );
 });
@@ -102,7 +121,14 @@ t.test('a decision stands: not again, not by time, not by an entry delivered aga
   const decided = await approvals.decide(account, asked.id, { decision: 'deny', comment: 'no' }, actor);
   t.same(decided, {
     ...asked,
-    ...{ status: 'denied', outcome: 'blocked', decided_at: isoTime(clock.ms), decided_by: actor.actor, comment: 'no' },
+    ...{
+      status: 'denied',
+      outcome: 'blocked',
+      reason: 'approval',
+      decided_at: isoTime(clock.ms),
+      decided_by: actor.actor,
+      comment: 'no',
+    },
   });
   await refusal(t, approvals.decide(account, asked.id, { decision: 'approve' }, actor), 'already_decided');
   t.same(await approvals.open(account, [asked]), { opened: 0, overflowed: 0 });
@@ -130,6 +156,106 @@ t.test('a deadline holds to the millisecond, whether somebody comes by or not', 
   t.match(await approvals.get(account, lenient.id), { status: 'expired', outcome: 'allowed' });
   for (const { id } of [strict, lenient, late]) {
     t.same(await toldOf(world, id), { rows: ['pending', 'expired'], audit: ['approval.expired'] });
+  }
+});
+
+t.test('nothing is let through for an agent that was switched off, whoever settles it', async (t) => {
+  const world = await makeWorld();
+  const { account, agent, approvals, clock } = world;
+  const [byPerson, byTime, byLatePerson] = ['deny', 'approve', 'approve'].map((on_timeout) =>
+    request(world, { on_timeout: on_timeout as Approval['on_timeout'] }),
+  ) as [Approval, Approval, Approval];
+  await approvals.open(account, [byPerson, byTime, byLatePerson]);
+  const agents = new Agents(world);
+  await agents.patch(account, agent, { status: 'inactive' }, actor);
+  await refusal(t, approvals.decide(account, byPerson.id, { decision: 'approve' }, actor), 'agent_inactive');
+  t.match(await approvals.get(account, byPerson.id), { status: 'pending' }, 'nothing was decided');
+  t.match(await approvals.decide(account, byPerson.id, { decision: 'deny' }, actor), { outcome: 'blocked' });
+  clock.ms += 60_000;
+  await refusal(t, approvals.decide(account, byLatePerson.id, { decision: 'approve' }, actor), 'already_decided');
+  await approvals.expireDue(shardOf(world));
+  for (const { id } of [byTime, byLatePerson])
+    t.match(await approvals.get(account, id), { status: 'expired', outcome: 'blocked', reason: 'agent_inactive' });
+
+  await agents.patch(account, agent, { status: 'active' }, actor);
+  const again = request(world);
+  await approvals.open(account, [again]);
+  const settled = await approvals.decide(account, again.id, { decision: 'approve' }, actor);
+  t.match(settled, { outcome: 'allowed', reason: 'approval' }, 'switched on again: let through');
+});
+
+t.test('what a policy made since blocks is not let through, and the policy is named', async (t) => {
+  const world = await makeWorld();
+  const { account, approvals, clock, stored } = world;
+  const payment = (amount: number, on_timeout: Approval['on_timeout'] = 'deny') => {
+    const asked = request(world, { on_timeout });
+    const payloadText = `{"tool": "pay", "amount": ${amount}}`;
+    stored.set(asked.event_id, { type: 'tool_call', traceId: undefined, occurredMs: clock.ms, payloadText });
+    return asked;
+  };
+  const [large, small, largeByTime, smallByTime, unstored] = [
+    payment(5_000),
+    payment(5),
+    payment(5_000, 'approve'),
+    payment(5, 'approve'),
+    payment(5),
+  ];
+  stored.delete(unstored.event_id);
+  await approvals.open(account, [large, small, largeByTime, smallByTime, unstored]);
+  const block: PolicyCreate = {
+    name: 'no large payments',
+    type: 'block_action',
+    conditions: { 'payload.amount': { gt: 1_000 } },
+    actions: ['block'],
+  };
+  const { id: policy } = JSON.parse((await new Policies(world).create(account, block, actor)).answer);
+  t.match(await approvals.decide(account, large.id, { decision: 'approve' }, actor), {
+    ...{ status: 'approved', outcome: 'blocked', reason: 'policy', blocked_by: policy, decided_by: actor.actor },
+  });
+  t.match(await approvals.decide(account, small.id, { decision: 'approve' }, actor), {
+    ...{ status: 'approved', outcome: 'allowed', reason: 'approval', blocked_by: null },
+  });
+  const refused = await refusal(
+    t,
+    approvals.decide(account, unstored.id, { decision: 'approve' }, actor),
+    'unavailable',
+  );
+  t.match(refused, { recorded: false }, 'one that cannot be judged yet is let through by nobody');
+  clock.ms += 60_000;
+  await approvals.expireDue(shardOf(world));
+  t.match(await approvals.get(account, largeByTime.id), { outcome: 'blocked', reason: 'policy', blocked_by: policy });
+  t.match(await approvals.get(account, smallByTime.id), { outcome: 'allowed', reason: 'approval', blocked_by: null });
+});
+
+t.test('time lets nothing through that cannot be judged, and gives up on what is never stored', async (t) => {
+  const world = await makeWorld();
+  const { account, approvals, clock } = world;
+  const asked = request(world, { on_timeout: 'approve' });
+  await approvals.open(account, [asked]);
+  const block: PolicyCreate = { name: 'all', type: 'block_action', conditions: {}, actions: ['block'] };
+  await new Policies(world).create(account, block, actor);
+  clock.ms += 60_000;
+  t.same(await approvals.expireDue(shardOf(world)), { looked: 1, expired: [] });
+  t.same(await approvals.expireDue(shardOf(world)), { looked: 0, expired: [] }, 'not tried again at once');
+  t.match(await approvals.get(account, asked.id), { status: 'pending' });
+  clock.ms += 16 * 60_000;
+  t.equal((await approvals.expireDue(shardOf(world))).expired.length, 1);
+  t.match(await approvals.get(account, asked.id), { status: 'expired', outcome: 'blocked', comment: /not stored/ });
+});
+
+t.test('time lets through for a policy that is in force alone', async (t) => {
+  for (const end of ['inactive', 'gone'] as const) {
+    const world = await makeWorld();
+    const { account, policy, approvals, clock } = world;
+    const asked = request(world, { on_timeout: 'approve' });
+    await approvals.open(account, [asked]);
+    const policies = new Policies(world);
+    if (end === 'gone') await policies.remove(account, policy, actor);
+    else await policies.patch(account, policy, { status: 'inactive' }, actor);
+    clock.ms += 60_000;
+    await approvals.expireDue(shardOf(world));
+    const settled = await approvals.get(account, asked.id);
+    t.match(settled, { status: 'expired', outcome: 'blocked', reason: 'approval', comment: /not in force/ }, end);
   }
 });
 
@@ -196,7 +322,8 @@ t.test('while Redis is full time goes on: openings and expiries are made, a pers
   const { agent } = await new Agents(full).register('acc_full', { name: 'payer' }, actor);
   const clock = { ms: Date.now() };
   const approvals = new Approvals({ ...full, now: () => clock.ms });
-  const world = { ...full, account: 'acc_full', agent: agent.id, approvals, clock };
+  const named = { policy: mintId('policy', clock.ms), stored: new Map() };
+  const world = { ...full, ...named, account: 'acc_full', agent: agent.id, approvals, clock };
   const [first, second] = [request(world), request(world)];
   await approvals.open(world.account, [first]);
   const nodes = full.redis instanceof Cluster ? full.redis.nodes('master') : [full.redis];

@@ -85,9 +85,10 @@ export const approvalRoutes: Route[] = [
       id: 'decideApproval',
       tag: 'Approvals',
       summary: 'Approve or deny',
-      description: 'Whoever waits is answered, and the event has its final outcome. An approval is decided once.',
+      description:
+        'Whoever waits is answered, and the event has its final outcome, which may be `blocked` by a policy made since (`blocked_by`). An approval is decided once.',
       answers: { 200: { description: 'The approval as it is now', schema: Approval } },
-      errors: ['already_decided', 'unavailable'],
+      errors: ['agent_inactive', 'already_decided', 'unavailable'],
       bodyExample: { decision: 'approve', comment: 'checked with the customer' },
     },
     async handle({ account, params, body, actor }, parts) {
