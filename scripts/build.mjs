@@ -33,9 +33,9 @@ function build() {
   writeFileSync(STAMP, stamp);
 }
 
-/** What a renamed or deleted source left in the build would go on being run as a test. */
+/** What a renamed or deleted source left in the build would go on being run as a test. Other folders in there are a test's own, which may be running. */
 function removeOrphans() {
-  for (const file of filesIn(BUILD, '.js')) {
+  for (const file of SOURCES.flatMap((folder) => filesIn(path.join(BUILD, folder), '.js'))) {
     const source = path.relative(BUILD, file).replace(/\.js$/, '');
     if (existsSync(path.join(ROOT, `${source}.ts`))) continue;
     for (const suffix of ['.js', '.js.map']) rmSync(path.join(BUILD, source + suffix), { force: true });
