@@ -28,6 +28,8 @@ export const SETTINGS = {
   port: { env: 'GATEHOUSE_PORT', schema: integer(0, 65_535), default: '8080', description: 'Port that the fronts share' },
   metricsPort: { env: 'GATEHOUSE_METRICS_PORT', schema: integer(0, 65_535), default: undefined, description: 'Serve `/metrics` on this port instead of the public one' },
   httpServer: { env: 'GATEHOUSE_HTTP_SERVER', schema: Type.Enum(['auto', 'uws', 'node']), default: 'auto', description: 'HTTP server of the fronts: `uws` (uWebSockets.js), `node` (of Node.js, about half as fast), or `auto`: the first where its binary loads, else the second' },
+  metricsAccountsMax: { env: 'GATEHOUSE_METRICS_ACCOUNTS_MAX', schema: integer(0, 10_000), default: undefined, description: 'Accounts that `/metrics` tells apart in each front, 8 series each; those beyond it, least recently used first, stand under `other`. `0`: all do. Default: 200 with `GATEHOUSE_METRICS_PORT`, else 0, since callers of every account could read it' },
+  metricsPoliciesMax: { env: 'GATEHOUSE_METRICS_POLICIES_MAX', schema: integer(0, 100_000), default: undefined, description: 'The same of policies, 3 series each. Default: 1000 with `GATEHOUSE_METRICS_PORT`, else 0' },
   fronts: { env: 'GATEHOUSE_FRONTS', schema: integer(1, 64), default: '1', description: 'Front processes that `gatehouse start` runs' },
   dataDir: { env: 'GATEHOUSE_DATA_DIR', schema: text({ minLength: 1 }), default: './data', description: 'Where the embedded engines, the first admin key and, without a mail server, the mails of alerts are kept' },
   bootstrapKey: { env: 'GATEHOUSE_BOOTSTRAP_KEY', schema: text({ pattern: '^[A-Za-z0-9_-]{32,200}$' }), default: undefined, description: 'Admin key of the account `default`, instead of a made-up one', secret: true },

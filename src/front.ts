@@ -7,6 +7,7 @@ import type { ClickHouse } from '../clickhouse/client.ts';
 import { storedEvents } from '../clickhouse/queries/get-event.ts';
 import { AuditVerifier } from './audit/verifier.ts';
 import type { Config } from './config.ts';
+import { DependencyGauges } from './dependency-gauges.ts';
 import { allowedHostsOf } from './egress/target-url.ts';
 import type { Parts } from './http/route.ts';
 import { makeRoutes } from './http/routes.ts';
@@ -16,6 +17,7 @@ import { Ingest, type IngestParts } from './ingest/ingest.ts';
 import { PlainPath } from './ingest/plain-path.ts';
 import { RateGate } from './ingest/rate-gate.ts';
 import type { Part } from './lifecycle.ts';
+import { METRICS_ACCOUNTS_MAX, METRICS_POLICIES_MAX, UNACKED_BYTES_MAX } from './limits.ts';
 import { mailTransportOf } from './mail-transport.ts';
 import type { Surroundings } from './main.ts';
 import type { Metrics } from './metrics.ts';
@@ -49,6 +51,7 @@ import { Backlog } from './streams/backlog.ts';
 import { LimitSignals } from './streams/limit-signals.ts';
 import { OpenDoors } from './streams/open-doors.ts';
 import { ReadBarrier } from './streams/read-barrier.ts';
+import { UsageCounts } from './usage-counts.ts';
 
 /** A front that starts while Redis is away has 503 to give, so it does not wait for long. */
 const WAIT_MS_MAX = 2_000;
@@ -58,7 +61,8 @@ export async function frontParts({ config, log, metrics }: Surroundings): Promis
   const writer = makeWriter(config);
   const redis = makeCommands(config);
   const clickhouse = makeClickHouse(config);
-  const cache = new RegistryCache({ address: redisAddress(config), keys });
+  const usage = usageCounts(config, metrics);
+  const cache = new RegistryCache({ address: redisAddress(config), keys, onPolicies: usage.policiesAre });
   const { backlogEntriesMax: entriesMax, backlogBytesMax: bytesMax } = config;
   const backlog = new Backlog({ redis, keys, entriesMax, bytesMax });
   const slabs = new Slabs();
@@ -72,10 +76,10 @@ export async function frontParts({ config, log, metrics }: Surroundings): Promis
   const approvalWaits = new ApprovalWaits({ address: redisAddress(config), keys, approvals: registry.approvals });
   const server = new Server({
     transport: await chooseTransport(config, log),
-    ...{ config, slabs },
+    ...{ config, slabs, onRefused: usage.refused },
     routes: makeRoutes({ metrics: config.metricsPort === undefined }),
     cache,
-    ingest: makeIngest({ cache, gate, appender, once, backlog, keys }, slabs, metrics),
+    ingest: makeIngest({ cache, gate, appender, once, backlog, keys }, { slabs, metrics, usage }),
     registry,
     approvalWaits,
     clickhouse,
@@ -90,11 +94,7 @@ export async function frontParts({ config, log, metrics }: Surroundings): Promis
     metrics,
     log: log.child({ part: 'http' }),
   });
-  metrics.sampleBy(() => {
-    showBacklog(metrics, backlog);
-    metrics.set('gatehouse_unacked_bytes', {}, appender.unackedBytes);
-    metrics.set('gatehouse_approval_waits', {}, approvalWaits.count);
-  });
+  metrics.sampleBy(() => showState(metrics, { backlog, entriesMax, appender, approvalWaits }));
   return [
     connectionsPart({ redis: [writer, redis], clickhouse, waitMs: WAIT_MS_MAX, mayBeAway: true, log }),
     { name: 'registry cache', start: () => cache.start(), stop: () => cache.close() },
@@ -103,14 +103,39 @@ export async function frontParts({ config, log, metrics }: Surroundings): Promis
     { name: 'appender', start: () => undefined, stop: () => appender.close() },
     { name: 'limit signals', start: () => limitSignals.start(), stop: () => limitSignals.stop() },
     { name: 'approval waits', start: () => approvalWaits.start(), stop: () => approvalWaits.stop() },
+    new DependencyGauges({ metrics, redis, clickhouse }),
     doorPart(server, approvalWaits),
     { name: 'open doors', start: () => doors.start(), stop: () => doors.stop() },
   ];
 }
 
-function makeIngest(parts: Omit<IngestParts, 'onAccepted' | 'onUnevaluated'>, slabs: Slabs, metrics: Metrics): Ingest {
+type ToldOfEvents = 'onAccepted' | 'onMatched' | 'onBytes' | 'onUnevaluated';
+
+function makeIngest(
+  parts: Omit<IngestParts, ToldOfEvents>,
+  { slabs, metrics, usage }: { slabs: Slabs; metrics: Metrics; usage: UsageCounts },
+): Ingest {
   const onUnevaluated = (reason: string) => metrics.inc('gatehouse_unevaluated_rules_total', { reason });
-  return new Ingest({ ...parts, onAccepted: countAccepted(metrics), onUnevaluated }, new PlainPath(slabs));
+  const onMatched: IngestParts['onMatched'] = (account, match, of) =>
+    usage.matched(account, { id: match.policy_id, name: match.name, type: match.type }, of);
+  const told = {
+    onAccepted: countAccepted(metrics, usage),
+    onMatched,
+    onBytes: (account: string, bytes: number) => usage.bytes(account, bytes),
+    onUnevaluated,
+  };
+  return new Ingest({ ...parts, ...told }, new PlainPath(slabs));
+}
+
+/** Where callers of every account can ask for `/metrics`, it tells none apart, unless whoever runs the service says so; and never names. */
+function usageCounts({ metricsPort, metricsAccountsMax, metricsPoliciesMax }: Config, metrics: Metrics): UsageCounts {
+  const isApart = metricsPort !== undefined;
+  const usage = new UsageCounts({
+    accountsMax: metricsAccountsMax ?? (isApart ? METRICS_ACCOUNTS_MAX : 0),
+    policiesMax: metricsPoliciesMax ?? (isApart ? METRICS_POLICIES_MAX : 0),
+  });
+  usage.report(metrics, { names: isApart });
+  return usage;
 }
 
 function doorPart(server: Server, approvalWaits: ApprovalWaits): Part {
@@ -154,11 +179,18 @@ function requestLimit({ requestsPerSecond: perSecond, requestsBurst: burst }: Co
   return { perSecond, burst };
 }
 
-function showBacklog(metrics: Metrics, backlog: Backlog): void {
-  const { entries, usedBytes, full } = backlog.state();
+type Shown = { backlog: Backlog; entriesMax: number; appender: Appender; approvalWaits: ApprovalWaits };
+
+function showState(metrics: Metrics, { backlog, entriesMax, appender, approvalWaits }: Shown): void {
+  const { entries, usedBytes, bytesMax, full } = backlog.state();
   metrics.set('gatehouse_backlog_entries', {}, entries);
+  metrics.set('gatehouse_backlog_limit_entries', {}, entriesMax);
   metrics.set('gatehouse_backlog_bytes', {}, usedBytes);
+  metrics.set('gatehouse_backlog_limit_bytes', {}, bytesMax);
   metrics.set('gatehouse_backlog_full', {}, full ? 1 : 0);
+  metrics.set('gatehouse_unacked_bytes', {}, appender.unackedBytes);
+  metrics.set('gatehouse_unacked_limit_bytes', {}, UNACKED_BYTES_MAX);
+  metrics.set('gatehouse_approval_waits', {}, approvalWaits.count);
 }
 
 function countAppended(metrics: Metrics): (appended: Appended) => void {
@@ -172,15 +204,16 @@ function countAppended(metrics: Metrics): (appended: Appended) => void {
   };
 }
 
-function countAccepted(metrics: Metrics): (outcome: 'allowed' | 'blocked' | 'pending', events: number) => void {
+function countAccepted(metrics: Metrics, usage: UsageCounts): IngestParts['onAccepted'] {
   const all = metrics.counter('gatehouse_accepted_events_total', {});
   const byOutcome = {
     allowed: metrics.counter('gatehouse_events_total', { outcome: 'allowed' }),
     blocked: metrics.counter('gatehouse_events_total', { outcome: 'blocked' }),
     pending: metrics.counter('gatehouse_events_total', { outcome: 'pending' }),
   };
-  return (outcome, events) => {
+  return (account, outcome, events) => {
     all.inc(events);
     byOutcome[outcome].inc(events);
+    usage.events(account, outcome, events);
   };
 }

@@ -180,6 +180,10 @@ export const BASELINE_KEPT_MS = 14 * 24 * 60 * 60 * 1000;
 export const LIMIT_SIGNALS_FLUSH_MS = 1_000;
 export const LIMIT_SIGNALS_MAX = 10_000;
 
+/** Accounts and policies that `/metrics` tells apart in each front: 4,600 series, as many as a few hundred kB of text. Settings say otherwise. */
+export const METRICS_ACCOUNTS_MAX = 200;
+export const METRICS_POLICIES_MAX = 1_000;
+
 /** How often a front looks at the backlog. At full speed 250 ms are some 25,000 entries' worth of growth. */
 export const BACKLOG_POLL_MS = 250;
 /** Share of Redis's maxmemory that streams may fill; counters, leases and the drain itself live in the rest (reliability M10). */

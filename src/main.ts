@@ -20,7 +20,7 @@ export async function runWorker(config: Config, kind: 'front' | 'pipelines', mak
   const isSupervised = process.connected;
   const link = new SupervisorLink();
   const log = createLog({ level: config.logLevel, processName });
-  const metrics = new Metrics({ processName, gather: () => link.gather() });
+  const metrics = new Metrics({ processName, kind, gather: () => link.gather() });
   link.listen(() => metrics.collect());
   const given = { config, log, metrics, link };
   const parts = await makeParts(given).catch((error: unknown) => {

@@ -10,12 +10,18 @@ import { ApprovalExpiry } from '../pipelines/approval/expiry.ts';
 import { Pipelines } from '../pipelines/pipelines.ts';
 import { Watcher } from '../pipelines/watch/watcher.ts';
 import type { Config } from './config.ts';
+import { DependencyGauges } from './dependency-gauges.ts';
 import { BEHIND_SAID_MS } from './embedded/ipc.ts';
 import type { Part } from './lifecycle.ts';
 import type { Log } from './log.ts';
 import { outboxFolderOf, outboxWarning } from './mail-transport.ts';
 import type { Surroundings } from './main.ts';
+import type { Metrics } from './metrics.ts';
 import { connectionsPart, makeClickHouse, makeKeys, makeWriter, STORES_READY_MS_MAX } from './stores.ts';
+import { DeadEntries } from './streams/dead.ts';
+
+/** One length a dead stream; what lies there waits for a person. */
+const DEAD_LOOK_MS = 10_000;
 
 export async function pipelinesParts({ config, log, metrics, link }: Surroundings): Promise<Part[]> {
   warnOfOutbox(config, log);
@@ -48,6 +54,8 @@ export async function pipelinesParts({ config, log, metrics, link }: Surrounding
     { name: 'pipelines', start: () => pipelines.start(), stop: () => pipelines.stop() },
     saysBehind(() => link.sayBehind(pipelines.storeLagMs())),
     deliveries,
+    countsDead(new DeadEntries({ redis, keys: makeKeys(config) }), metrics),
+    new DependencyGauges({ metrics, redis, clickhouse }),
     { name: 'watch', start: () => watcher.start(), stop: () => watcher.stop() },
     { name: 'approval expiry', start: () => expiry.start(), stop: () => expiry.stop() },
   ];
@@ -57,6 +65,25 @@ export async function pipelinesParts({ config, log, metrics, link }: Surrounding
 function warnOfOutbox(config: Config, log: Log): void {
   const scattered = process.connected ? undefined : outboxWarning(config);
   if (scattered !== undefined) log.warn(scattered, 'mail.outbox_of_this_machine');
+}
+
+/** While Redis is away the last count stands; `gatehouse_dependency_up` says that it is. */
+function countsDead(dead: DeadEntries, metrics: Metrics): Part {
+  let timer: NodeJS.Timeout | undefined;
+  const look = () => {
+    dead.count().then(
+      (count) => metrics.set('gatehouse_dead_entries', {}, count),
+      () => undefined,
+    );
+  };
+  return {
+    name: 'count of dead entries',
+    start() {
+      timer = setInterval(look, DEAD_LOOK_MS);
+      look();
+    },
+    stop: () => clearInterval(timer),
+  };
 }
 
 /** The supervisor gives storing as much of the processor as it needs. */

@@ -16,7 +16,7 @@ import { makeClickHouse, makeCommands, makeKeys, migrateTables, STORES_READY_MS_
 
 export async function runStart(config: Config): Promise<void> {
   const log = createLog({ level: config.logLevel, processName: 'supervisor' });
-  const metrics = new Metrics({ processName: 'supervisor', gather: () => supervisor.gather() });
+  const metrics = new Metrics({ processName: 'supervisor', kind: 'supervisor', gather: () => supervisor.gather() });
   const supervisor = new Supervisor({ config, log, metrics, prepareStores });
   log.info({ settings: describeConfig(config) }, 'process.starting');
   const scattered = outboxWarning(config);

@@ -209,8 +209,14 @@ export class EventStore implements Work<Row[]> {
     metrics.inc('gatehouse_parked_rows_total', { table: 'events' }, parked.refused + parked.unreadable);
     metrics.inc('gatehouse_erased_rows_total', {}, rows - living);
     metrics.inc('gatehouse_batches_total', { pipeline: GROUP });
+    if (living > 0) metrics.observe('gatehouse_findable_seconds', {}, (Date.now() - oldestOf(batch.values)) / 1000);
     log.debug({ first: batch.first, last: batch.last, rows, living, ...parked }, 'batch.flushed');
   }
+}
+
+/** Epoch ms at which the oldest event arrived; those of an entry came in one tick. */
+function oldestOf(entries: readonly Row[][]): number {
+  return entries.reduce((oldest, rows) => Math.min(oldest, rows[0]?.digest.receivedAt ?? oldest), Date.now());
 }
 
 /**

@@ -2,8 +2,8 @@
 // how far storing is behind (patience.ts).
 // Events never pass here: processes meet in streams and tables alone.
 // Invariant: a worker that was forked leaves when its channel closes; a message of an unknown kind is ignored.
-// Failure: counts that do not come in time are left out.
-import type { MetricSet } from '../metrics.ts';
+// Failure: counts that do not come in time are left out, and `gatehouse_up` of whoever owes them is 0.
+import { downSet, type MetricSet } from '../metrics.ts';
 
 type FromWorker =
   | { kind: 'ready' }
@@ -46,6 +46,7 @@ class Pending<T> {
 /** A worker's end of the channel; without a supervisor it does nothing and gathers nothing. */
 export class SupervisorLink {
   readonly #gathering = new Pending<MetricSet[]>();
+  readonly #isSupervised = process.connected;
 
   /** `collect` gives this process's own counts. */
   listen(collect: () => Promise<MetricSet>): void {
@@ -72,7 +73,8 @@ export class SupervisorLink {
 
   /** The counts of all other processes that answer in time. */
   gather(): Promise<MetricSet[]> {
-    return this.#gathering.ask((id) => this.#send({ kind: 'gather', id }), [], GATHER_MS_MAX);
+    if (!this.#isSupervised) return Promise.resolve([]);
+    return this.#gathering.ask((id) => this.#send({ kind: 'gather', id }), [downSet('supervisor')], GATHER_MS_MAX);
   }
 
   #send(message: FromWorker): boolean {
@@ -89,7 +91,7 @@ export class WorkerHub {
   readonly #peers: () => readonly Peer[];
   readonly #own: () => Promise<MetricSet>;
   readonly #onBehind: (ms: number) => void;
-  readonly #collecting = new Pending<MetricSet | undefined>();
+  readonly #collecting = new Pending<MetricSet>();
 
   constructor(peers: () => readonly Peer[], own: () => Promise<MetricSet>, onBehind: (ms: number) => void) {
     this.#peers = peers;
@@ -101,8 +103,7 @@ export class WorkerHub {
   async gather(asker?: string): Promise<MetricSet[]> {
     const others = this.#peers().filter((peer) => peer.name !== asker);
     const own = asker === undefined ? [] : [this.#own()];
-    const sets = await Promise.all([...own, ...others.map((peer) => this.#collect(peer))]);
-    return sets.filter((set) => set !== undefined);
+    return Promise.all([...own, ...others.map((peer) => this.#collect(peer))]);
   }
 
   /** To be called with each message of a worker. */
@@ -119,12 +120,10 @@ export class WorkerHub {
     }
   }
 
-  #collect(peer: Peer): Promise<MetricSet | undefined> {
-    return this.#collecting.ask(
-      (id) => peer.send({ kind: 'collect', id } satisfies ToWorker),
-      undefined,
-      COLLECT_MS_MAX,
-    );
+  /** Who does not answer is down: it hangs, or is being started again. */
+  #collect(peer: Peer): Promise<MetricSet> {
+    const ask = (id: number) => peer.send({ kind: 'collect', id } satisfies ToWorker);
+    return this.#collecting.ask(ask, downSet(peer.name), COLLECT_MS_MAX);
   }
 }
 

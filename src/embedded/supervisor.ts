@@ -21,6 +21,7 @@ import type { Metrics } from '../metrics.ts';
 import { MetricsServer } from '../metrics-server.ts';
 import { type Child, forkChild } from './child.ts';
 import { clickhouseUrl, launchClickHouse } from './clickhouse-process.ts';
+import { DiskGauges } from './disk-gauges.ts';
 import { freePort, onFreePort, whyNotFree } from './free-port.ts';
 import { NICE } from './give-way.ts';
 import { WorkerHub, whenWorkerReady } from './ipc.ts';
@@ -84,6 +85,7 @@ export class Supervisor {
     this.engineParts = [folder, engines];
     this.parts = [
       folder,
+      new DiskGauges({ folder: this.#state.path, metrics: options.metrics, log: options.log }),
       { name: 'port', start: () => this.#choosePort(), stop: () => undefined },
       engines,
       { name: 'stores', start: () => this.#prepare(), stop: () => undefined },
@@ -231,6 +233,7 @@ export class Supervisor {
   }
 
   #keeper(keepers: Keeper[], name: string, launch: () => Child, startMsMax?: number): Keeper {
+    this.#metrics.inc('gatehouse_restarts_total', { child: name }, 0);
     const onLaunch = (again: boolean) => {
       if (!again) return;
       this.#metrics.inc('gatehouse_restarts_total', { child: name });

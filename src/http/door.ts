@@ -110,6 +110,7 @@ export class Door {
   #admit(request: Request, principal: Principal, nowMs: number): void | Promise<void> {
     authorize(principal, request.entry.route.scope!);
     request.principal = principal;
+    request.exchange.account = principal.account;
     const admitted = admit(this.#parts.limiter, principal, nowMs);
     if (admitted !== undefined) return admitted.then(() => this.#takeIn(request, nowMs));
     this.#takeIn(request, nowMs);

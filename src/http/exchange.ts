@@ -65,6 +65,8 @@ export class Exchange {
   /** `POST /v1/agents/{id}/events`: for metrics and logs; never the caller's own path. */
   route = 'unknown';
   requestId = '';
+  /** Once the key is known. */
+  account: string | undefined;
   /** Is this a write that the handler has begun? Then a failure of unknown kind may have left something behind. */
   writing: 'no' | 'before' | 'begun' = 'no';
   isHead = false;

@@ -26,6 +26,7 @@
 // is given back when its exchange is over, however that happens. A body on its way is not in hand, so slow clients are no load.
 // Failure: nothing here waits or asks anybody, and the state is a few numbers.
 import { SUBMISSIONS_IN_HAND_MAX } from '../limits.ts';
+import { RecentMax } from '../recent-max.ts';
 import { FairShares } from './fair-shares.ts';
 import type { Turns } from './turns.ts';
 
@@ -96,7 +97,7 @@ export class LoadShedding {
   #workOfWait = 0;
   /** Windows in a row in which nobody waited a short time. */
   #longWindows = 0;
-  #longestMs = 0;
+  readonly #longestMs = new RecentMax();
 
   constructor(options: LoadSheddingOptions) {
     this.#options = options;
@@ -112,11 +113,9 @@ export class LoadShedding {
     return this.#strained;
   }
 
-  /** The longest wait of a submission that was served since the last call. */
-  takeLongestWaitMs(): number {
-    const longestMs = this.#longestMs;
-    this.#longestMs = 0;
-    return longestMs;
+  /** The longest wait of a submission that was served in the last minute. */
+  longestWaitMs(): number {
+    return this.#longestMs.max(this.#now());
   }
 
   /** undefined: come in. Cheap; asked at the head, and again when the body is there. */
@@ -158,7 +157,7 @@ export class LoadShedding {
     this.#workDone += work;
     const waitedMs = nowMs - sinceMs;
     if (waitedMs < this.#shortestMs) this.#shortestMs = waitedMs;
-    if (waitedMs > this.#longestMs) this.#longestMs = waitedMs;
+    this.#longestMs.note(waitedMs, nowMs);
   }
 
   #reason(nowMs: number, factor: number): ShedReason | undefined {

@@ -262,7 +262,7 @@ function mediaType(schema: object, given: unknown): object {
 }
 
 /** What follows from the row, then what the row adds. */
-function errorsOf(one: Route): Set<ErrorCode> {
+export function errorsOf(one: Route): Set<ErrorCode> {
   const codes = new Set<ErrorCode>(one.operation.errors ?? []);
   const add = (...more: ErrorCode[]) => {
     for (const code of more) codes.add(code);

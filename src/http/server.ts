@@ -4,7 +4,13 @@
 // Drain: stop accepting, answer what comes with `Connection: close`, and close what is left once nobody asks any more.
 import type { Config } from '../config.ts';
 import { ServiceError } from '../errors.ts';
-import { DRAIN_QUIET_MS, READ_WAIT_MS_MAX, REQUEST_SWEEP_MS } from '../limits.ts';
+import {
+  BODY_BYTES_HELD_MAX,
+  DRAIN_QUIET_MS,
+  READ_WAIT_MS_MAX,
+  REQUEST_SWEEP_MS,
+  SUBMISSIONS_IN_HAND_MAX,
+} from '../limits.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { RegistryCache } from '../registry/cache.ts';
@@ -19,6 +25,7 @@ import { KeyUses } from './key-uses.ts';
 import { LoadShedding, type ShedReason } from './load-shedding.ts';
 import { BodyBudget } from './read-body.ts';
 import { Entry } from './request.ts';
+import { requestCounter } from './request-counts.ts';
 import type { Method, Parts, Route } from './route.ts';
 import { VERBS } from './transport/router.ts';
 import type { Handler, Transport, TransportRequest, Unreadable } from './transport/transport.ts';
@@ -39,6 +46,8 @@ export type ServerOptions = Omit<Parts, 'metrics'> & {
   turns?: Turns;
   /** Is there no room downstream? */
   backlogFull: () => boolean;
+  /** Told of error answers to callers whose account is known. */
+  onRefused?: (account: string, status: number) => void;
   metrics: Metrics;
   log: Log;
 };
@@ -61,7 +70,9 @@ export class Server {
     this.#options = options;
     this.#answerMsMax = 2 * options.config.queryTimeoutSeconds * 1000 + READ_WAIT_MS_MAX + ANSWER_MARGIN_MS;
     this.#keyUses = new KeyUses(options.registry.apiKeys);
-    const count = requestCounter(options.metrics);
+    const { metrics, routes, onRefused = () => undefined } = options;
+    const count = requestCounter(metrics, routes, onRefused);
+    const budget = new BodyBudget();
     const turns = options.turns ?? new Turns();
     const shedding = makeShedding(options, turns);
     this.#host = {
@@ -79,14 +90,19 @@ export class Server {
       ...options,
       authenticator: new Authenticator(options.cache),
       keyUses: this.#keyUses,
-      budget: new BodyBudget(),
+      budget,
       limits: options.config,
       shedding,
       turns,
     });
     this.#transport = options.transport;
-    this.#transport.onUnreadable = answerUnreadable(options.metrics);
-    this.#register(options.routes);
+    this.#transport.onUnreadable = answerUnreadable(metrics);
+    this.#register(routes);
+    metrics.sampleBy(() => {
+      metrics.set('gatehouse_open_connections', {}, this.connections);
+      metrics.set('gatehouse_body_bytes', {}, budget.held);
+      metrics.set('gatehouse_body_limit_bytes', {}, BODY_BYTES_HELD_MAX);
+    });
   }
 
   /** Open connections, for tests and metrics. */
@@ -211,34 +227,8 @@ function makeShedding({ backlogFull, metrics, log }: ServerOptions, turns: Turns
   metrics.sampleBy(() => {
     metrics.set('gatehouse_strained', {}, shedding.strained ? 1 : 0);
     metrics.set('gatehouse_submissions_in_hand', {}, shedding.inHand);
-    metrics.set('gatehouse_longest_wait_seconds', {}, shedding.takeLongestWaitMs() / 1000);
+    metrics.set('gatehouse_submissions_in_hand_limit', {}, SUBMISSIONS_IN_HAND_MAX);
+    metrics.set('gatehouse_longest_wait_seconds', {}, shedding.longestWaitMs() / 1000);
   });
   return shedding;
-}
-
-type RouteCounts = { byStatus: Map<number, { inc(): void }>; seconds: { observe(seconds: number): void } };
-
-/** Counts answers by route and status; a client that left before its answer counts as `aborted`. */
-function requestCounter(metrics: Metrics): (exchange: Exchange, status: number, nowMs: number) => void {
-  const routes = new Map<string, RouteCounts>();
-  const limited = metrics.counter('gatehouse_requests_limited_total', {});
-  return ({ route, startedMs, isSubmission, refusedAs }, status, nowMs) => {
-    let counts = routes.get(route);
-    if (counts === undefined) {
-      counts = { byStatus: new Map(), seconds: metrics.histogram('gatehouse_request_seconds', { route }) };
-      routes.set(route, counts);
-    }
-    let counter = counts.byStatus.get(status);
-    if (counter === undefined) {
-      counter = metrics.counter('gatehouse_requests_total', {
-        route,
-        status: status === 0 ? 'aborted' : String(status),
-      });
-      counts.byStatus.set(status, counter);
-    }
-    counter.inc();
-    if (status === 429) limited.inc();
-    if (isSubmission && refusedAs !== undefined) metrics.inc('gatehouse_rejected_events_total', { code: refusedAs });
-    counts.seconds.observe((nowMs - startedMs) / 1000);
-  };
 }

@@ -17,6 +17,7 @@
 import { createHash } from 'node:crypto';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Outcome } from '../../schemas/common.ts';
+import type { PolicyMatch } from '../../schemas/event.ts';
 import { ServiceError } from '../errors.ts';
 import { isId, mintId } from '../ids.ts';
 import { agentInactive, type Decision, type Judgement, judge, type RuleSet } from '../policy/engine.ts';
@@ -57,7 +58,11 @@ export type IngestParts = {
   backlog: Pick<Backlog, 'full'>;
   keys: Keys;
   /** Called after their append, for so many neighbours of a request at once. */
-  onAccepted: (outcome: Outcome, events: number) => void;
+  onAccepted: (account: string, outcome: Outcome, events: number) => void;
+  /** Called for each policy that matched them. */
+  onMatched: (account: string, match: PolicyMatch, of: { outcome: Outcome; events: number }) => void;
+  /** Called once an accepted submission. */
+  onBytes: (account: string, bytes: number) => void;
   /** Called for a rule that could not be evaluated and so counted as a match (fail closed): `error`, `expression_error`, `budget`. */
   onUnevaluated: (reason: string) => void;
 };
@@ -70,7 +75,7 @@ export class Ingest {
   /** `plain`: null makes every event take the ordinary path. */
   constructor(parts: IngestParts, plain: PlainPath | null) {
     this.#parts = parts;
-    this.#way = plain === null ? null : { parts, plain, count: (judged) => this.#count(judged) };
+    this.#way = plain === null ? null : { parts, plain, count: (request, judged) => this.#count(request, judged) };
   }
 
   /** One event (spec 4.5). The answer is the JSON text of the Event. */
@@ -120,7 +125,7 @@ export class Ingest {
       const { events, verdicts } = await this.#decide(request, agent, elements);
       const { digests, rows } = encodeEvents(events);
       await this.#parts.appender.append({ account, agent: agentId, digests, rows });
-      this.#count(events);
+      this.#count(request, events);
       return verdicts;
     }
     return this.#acceptOnce(request, agent, elements, idempotencyKey);
@@ -148,7 +153,7 @@ export class Ingest {
         rows,
         outcome: JSON.stringify(verdicts),
       });
-      this.#count(events);
+      this.#count(request, events);
       return verdicts;
     } catch (error) {
       // After a lost answer the record stays until it expires: the append may have landed, and its outcome with it.
@@ -197,14 +202,17 @@ export class Ingest {
     return settle(this.#parts.gate, account, agent.id, judgements);
   }
 
-  #count(judged: readonly { decision: Decision }[]): void {
+  #count({ account, body }: IngestRequest, judged: readonly { decision: Decision }[]): void {
+    this.#parts.onBytes(account, body.length);
     let from = 0;
     for (let i = 1; i <= judged.length; i++) {
       const { decision } = judged[from]!;
       if (i < judged.length && judged[i]!.decision === decision) continue;
-      this.#parts.onAccepted(decision.outcome, i - from);
-      for (const { detail } of decision.matches)
-        if (detail.reason !== undefined) this.#parts.onUnevaluated(detail.reason);
+      this.#parts.onAccepted(account, decision.outcome, i - from);
+      for (const match of decision.matches) {
+        this.#parts.onMatched(account, match, { outcome: decision.outcome, events: i - from });
+        if (match.detail.reason !== undefined) this.#parts.onUnevaluated(match.detail.reason);
+      }
       from = i;
     }
   }

@@ -20,7 +20,7 @@ export type AtHand = { agent: AgentRecord; rules: RuleSet; read: PlainRead };
 export type PlainWay = {
   parts: Pick<IngestParts, 'gate' | 'appender' | 'backlog'>;
   plain: PlainPath;
-  count: (judged: readonly Judged[]) => void;
+  count: (request: IngestRequest, judged: readonly Judged[]) => void;
 };
 
 const NO_COUNTS: readonly Count[] = [];
@@ -79,7 +79,7 @@ export class PlainSubmission implements Asker, AppendCaller {
   appended(): void {
     try {
       this.#way.plain.release(this.#atHand.read);
-      this.#way.count(this.#judged);
+      this.#way.count(this.#request, this.#judged);
       this.#caller.accepted(this.#answer!);
     } catch (error) {
       this.#caller.refused(error);

@@ -6,7 +6,7 @@
 // Invariant: what is answered was true at most a second ago. A front that cannot check any more knows nothing any more.
 // Redis away: ServiceError `unavailable`, which at the door is 503: nobody is let in, and no event waved through, on old news.
 import type { AgentRecord } from '../../schemas/agent.ts';
-import { readPolicy } from '../../schemas/policy.ts';
+import { type Policy, readPolicy } from '../../schemas/policy.ts';
 import { ServiceError } from '../errors.ts';
 import { isId } from '../ids.ts';
 import { AGENT_CACHE_MAX, KEY_CACHE_MAX, RULE_CACHE_MAX } from '../limits.ts';
@@ -42,15 +42,23 @@ export class RegistryCache {
   /** An account's last set, in force or not. */
   readonly #former = new Map<string, RuleSet>();
   readonly #ruleOptions: RuleSetOptions;
+  readonly #onPolicies: (account: string, policies: readonly Policy[]) => void;
   /** Shards in use -> their revision as far as notices have told; undefined while it is being asked for. */
   readonly #revisions = new Map<number, number | undefined>();
   readonly #shardOfRevisionKey = new Map<string, number>();
   #timer: NodeJS.Timeout | undefined;
   #checking: Promise<void> | undefined;
 
-  /** Makes two connections of its own, one to read and be told by, one to check by. */
-  constructor(options: { address: RedisAddress; keys: Keys } & Pick<RuleSetOptions, 'onRuleError'>) {
+  /** Makes two connections of its own, one to read and be told by, one to check by. `onPolicies`: told of the active ones. */
+  constructor(
+    options: {
+      address: RedisAddress;
+      keys: Keys;
+      onPolicies?: (account: string, policies: readonly Policy[]) => void;
+    } & Pick<RuleSetOptions, 'onRuleError'>,
+  ) {
     this.#keys = options.keys;
+    this.#onPolicies = options.onPolicies ?? (() => undefined);
     this.#ruleOptions = options.onRuleError === undefined ? {} : { onRuleError: options.onRuleError };
     this.#redis = connectCommands(options.address);
     this.#reads = new TrackedReads(options.address, (key) => this.#invalidated(key));
@@ -101,7 +109,9 @@ export class RegistryCache {
     return this.#rules.load(key, async () => {
       this.#use(account);
       const texts = await this.#read(() => this.#reads.hvals(key));
-      return this.#compile(key, texts);
+      const policies = activeOf(texts);
+      this.#onPolicies(account, policies);
+      return this.#compile(key, policies);
     }) as Promise<RuleSet>;
   }
 
@@ -117,8 +127,7 @@ export class RegistryCache {
   }
 
   /** What has not changed since the account's last set is not compiled again. */
-  async #compile(key: string, texts: readonly string[]): Promise<RuleSet> {
-    const policies = texts.map(readPolicy).filter(({ status }) => status === 'active');
+  async #compile(key: string, policies: readonly Policy[]): Promise<RuleSet> {
     const rules = await prepareRules(policies, this.#former.get(key), this.#ruleOptions);
     this.#former.delete(key);
     this.#former.set(key, rules);
@@ -233,6 +242,10 @@ export class RegistryCache {
     this.#agents.clear();
     this.#rules.clear();
   }
+}
+
+function activeOf(texts: readonly string[]): Policy[] {
+  return texts.map(readPolicy).filter(({ status }) => status === 'active');
 }
 
 function unexpired(principal: Principal | null): Principal | null {

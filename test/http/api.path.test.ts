@@ -590,7 +590,8 @@ t.test('health, readiness and metrics need no key and tell nothing of accounts',
   t.match(headers.get('content-type'), /^text\/plain/);
   t.match(text, /gatehouse_requests_total\{[^}]*route="POST \/v1\/agents\/\{id\}\/events"/);
   t.match(text, /gatehouse_request_seconds_bucket\{le="\+Inf"/);
-  t.notMatch(text, /agt_|acc_|gth_|evt_/);
+  t.match(text, /gatehouse_account_events_total\{account="other",outcome="allowed",process="front-1"\} [1-9]/);
+  t.notMatch(text, /agt_|acc_|gth_|evt_|pol_/);
 });
 
 t.test('the description needs no key, and is the same with one', async (t) => {

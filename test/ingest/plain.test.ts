@@ -250,6 +250,8 @@ t.test('requests whose steps interleave keep to their own bytes', async (t) => {
     },
     backlog: { full: () => false },
     onAccepted: () => undefined,
+    onMatched: () => undefined,
+    onBytes: () => undefined,
     onUnevaluated: () => undefined,
   } as unknown as IngestParts;
   const ingest = new Ingest(parts, plain);

@@ -47,6 +47,8 @@ export async function take(
     },
     backlog: { full: () => false },
     onAccepted: () => undefined,
+    onMatched: () => undefined,
+    onBytes: () => undefined,
     onUnevaluated: () => undefined,
   } as unknown as IngestParts;
   let answer: Seen['answer'];

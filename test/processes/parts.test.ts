@@ -11,12 +11,12 @@ import t, { type Test } from 'tap';
 import { assetPath } from '../../src/assets.ts';
 import { type Child, ChildFailed, forkChild } from '../../src/embedded/child.ts';
 import { freePort, onFreePort, whyNotFree } from '../../src/embedded/free-port.ts';
-import { whenWorkerReady } from '../../src/embedded/ipc.ts';
+import { type Peer, WorkerHub, whenWorkerReady } from '../../src/embedded/ipc.ts';
 import { Keeper } from '../../src/embedded/keeper.ts';
 import { isAlive, StateDir } from '../../src/embedded/state-dir.ts';
 import { Service } from '../../src/lifecycle.ts';
 import { createLog } from '../../src/log.ts';
-import { Metrics } from '../../src/metrics.ts';
+import { Metrics, renderMetrics } from '../../src/metrics.ts';
 
 const log = createLog({ level: 'silent', processName: 'test' });
 
@@ -266,6 +266,44 @@ t.test('metrics of several processes are one text, told apart by their process',
   const alone = new Metrics({ processName: 'front-1', gather: () => Promise.reject(new Error('gone')) });
   t.match(await alone.text(), 'gatehouse_up{process="front-1"} 1\n', 'a supervisor that is gone takes nothing with it');
 });
+
+t.test('a counter is there as 0 from the start, a gauge where it is set, and each process shows its own', async (t) => {
+  const text = async (kind: 'front' | 'pipelines' | 'supervisor') => new Metrics({ processName: kind, kind }).text();
+  const [front, pipelines, supervisor] = await Promise.all([text('front'), text('pipelines'), text('supervisor')]);
+  t.match(front, '\ngatehouse_events_total{outcome="pending",process="front"} 0\n');
+  t.match(front, '\ngatehouse_appends_total{result="failed",process="front"} 0\n');
+  t.match(pipelines, '\ngatehouse_inserts_total{table="events",result="failed",process="pipelines"} 0\n');
+  t.match(
+    pipelines,
+    '\ngatehouse_deliveries_total{channel="email",transport="smtp",result="failed",process="pipelines"} 0\n',
+  );
+  t.match(pipelines, '\ngatehouse_findable_seconds_bucket{le="60",process="pipelines"} 0\n');
+  for (const name of ['gatehouse_events_total', 'gatehouse_backlog_bytes', 'gatehouse_request_seconds'])
+    t.notMatch(pipelines, `TYPE ${name} `);
+  for (const name of ['gatehouse_stored_rows_total', 'gatehouse_store_lag_seconds', 'gatehouse_pipelines_stuck'])
+    t.notMatch(front, `TYPE ${name} `);
+  t.notMatch(supervisor, 'TYPE gatehouse_stored_rows_total');
+  t.match(supervisor, /\ngatehouse_build_info\{version="[^"]+",node="v\d+[^"]*",process="supervisor"\} 1\n/);
+});
+
+t.test(
+  'a process that does not answer is down, and one that nobody can ask for the others says so of the supervisor',
+  async (t) => {
+    const silent: Peer = { name: 'front-2', send: () => true };
+    const gone: Peer = { name: 'pipelines', send: () => false };
+    const own = new Metrics({ processName: 'supervisor' });
+    const hub = new WorkerHub(
+      () => [silent, gone],
+      () => own.collect(),
+      () => undefined,
+    );
+    const text = renderMetrics(await hub.gather('front-1'));
+    t.match(text, 'gatehouse_up{process="supervisor"} 1\n');
+    t.match(text, 'gatehouse_up{process="front-2"} 0\n');
+    t.match(text, 'gatehouse_up{process="pipelines"} 0\n');
+    t.equal(text.match(/# TYPE gatehouse_up gauge/g)?.length, 1);
+  },
+);
 
 t.test(
   'a process that does not drain leaves at the second signal, and a signal that comes twice at once counts once',
