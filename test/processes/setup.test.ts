@@ -95,6 +95,44 @@ t.test('an installation for production is whole where it is built and has stores
   t.match(await checkout.setUp({ args: ['--no-install'], env: STORES }), { code: 1, said: missing }, 'nor to build');
 });
 
+t.test('for the tests it fetches promtool, and does without it where it cannot', async (t) => {
+  const checkout = makeCheckout(t);
+  const { bin, folder } = checkout;
+  writeFileSync(path.join(folder, 'node_modules', '.gatehouse-tap'), '');
+  writeFileSync(path.join(bin, 'redis-server'), '', { mode: 0o755 });
+  const args = ['--tests'];
+  t.same(
+    await checkout.setUp({ args }),
+    {
+      code: 0,
+      said: 'setup: promtool is missing, and there is no apt-get to fetch it by. Metrics and alert rules are checked by the tests alone.\n',
+    },
+    'dpkg and timeout are not on the PATH',
+  );
+  for (const name of ['dpkg', 'timeout']) writeFileSync(path.join(bin, name), '', { mode: 0o755 });
+  t.match(await checkout.setUp({ args: [...args, '--no-install'] }), {
+    code: 0,
+    said: /^setup: promtool is missing, and --no-install forbids to fetch it\. .*\n$/,
+  });
+  t.equal(checkout.ran(), '');
+  const { code, said } = await checkout.setUp({ args });
+  t.equal(code, 0);
+  t.equal(
+    said,
+    "setup: promtool is missing: taking it out of Debian's package prometheus, which is downloaded and not installed …\nSH RUNS\n",
+  );
+  t.match(checkout.ran(), /timeout \d+ apt-get .* download prometheus;/);
+  writeFileSync(path.join(bin, 'sh'), '#!/bin/sh\nexit 1\n', { mode: 0o755 });
+  t.match(
+    await checkout.setUp({ args }),
+    { code: 0, said: /\nsetup: promtool could not be fetched\./ },
+    'the tests go on',
+  );
+  mkdirSync(path.join(folder, 'node_modules', '.promtool'));
+  writeFileSync(path.join(folder, 'node_modules', '.promtool', 'promtool'), '');
+  t.same(await checkout.setUp({ args }), { code: 0, said: '' }, 'once it is there nothing is said or done');
+});
+
 /** What the set-up looks at, without redis-server on the PATH: installed by the lock file, and built. */
 function makeCheckout(t: Test) {
   const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-setup-'));
@@ -141,5 +179,5 @@ function makeCheckout(t: Test) {
         (error, _stdout, stderr) => resolve({ code: error === null ? 0 : Number(error.code), said: stderr }),
       );
     });
-  return { folder, ran, setUp, keepPackages };
+  return { folder, bin, ran, setUp, keepPackages };
 }
