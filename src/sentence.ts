@@ -20,6 +20,7 @@ const FOR_PEOPLE = new Set([
   'ChildFailed',
   'ClickHouseError',
   'ConfigError',
+  'FileLockError',
   'MigrationError',
   'NotEmpty',
   'RedisServerError',

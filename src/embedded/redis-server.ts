@@ -1,7 +1,8 @@
 // Runs Debian's redis-server for `gatehouse start`, with its append-only file in the data folder.
 // Stands before everything else: streams, counters and the registry live in it.
 // Invariant: appendonly, noeviction, loopback with a password, and one server per folder. A server that a killed supervisor
-// left behind is found by its process id and ended (it writes everything out first) before a new one opens the files.
+// left behind is found by its process id and ended (it writes everything out first) before a new one opens the files. One that
+// cannot be seen, in another container that shares the folder, is noticed by the lock that each server holds (file-lock.ts).
 // A cut-off end of the append-only file, as a power cut leaves it, is repaired as Redis does (the broken last command goes);
 // a file that is damaged elsewhere ends the start with a sentence, since only a person can decide what to give up.
 import { execFile } from 'node:child_process';
@@ -32,6 +33,12 @@ export class RedisServerError extends Error {
 /** 7.0 brought script flags: draining a full Redis depends on them. */
 const VERSION_MIN = 7;
 const PID_FILE = 'server.pid';
+/** Locked by the server itself, for as long as it or a child of it that writes lives. */
+const LOCK_FILE = 'server.lock';
+/** A child that rewrites the file notices within a second that its server is gone. */
+const LOCK_WAIT_S_MAX = 20;
+/** What `flock` ends with when it could not have the lock; redis-server ends with 0 or 1. */
+const LOCKED_STATUS = 75;
 /** A leftover server writes out what it holds; that takes longer than a moment only when the disk is very slow. */
 const LEFTOVER_MS_MAX = 20_000;
 const PING_EVERY_MS = 25;
@@ -59,9 +66,18 @@ export async function checkRedisProgram(env: Record<string, string | undefined>)
 /** Starts the server; `ready` resolves at its first PONG, after it has loaded its data. */
 export function launchRedis(options: RedisServerOptions): Child {
   // Should the supervisor be killed, the kernel tells the server to leave (Linux, setpriv of util-linux).
-  const command = setprivPath(options.env)
-    ? ['setpriv', '--pdeathsig', 'TERM', 'redis-server', '-']
-    : ['redis-server', '-'];
+  const server = [
+    'flock',
+    '--no-fork',
+    '-w',
+    String(LOCK_WAIT_S_MAX),
+    '-E',
+    String(LOCKED_STATUS),
+    LOCK_FILE,
+    'redis-server',
+    '-',
+  ];
+  const command = setprivPath(options.env) ? ['setpriv', '--pdeathsig', 'TERM', ...server] : server;
   const child = spawnChild(command, configuration(options), options.folder, {
     name: 'Redis',
     env: options.env,
@@ -154,6 +170,8 @@ function pongs(options: { port: number; password: string }): Promise<boolean> {
 
 function explain(folder: string, lines: string[], exit: Exit): string {
   const text = lines.join('\n');
+  if (exit.code === LOCKED_STATUS)
+    return `another redis-server works in ${folder}, perhaps in another container or on another host that shares it; end it.`;
   if (/(bad file format|unexpected end of file|error) reading the append only file|AOF manifest/i.test(text)) {
     const manifest = path.join(folder, 'appendonlydir', 'appendonly.aof.manifest');
     return (

@@ -1,14 +1,27 @@
 // The data folder of `gatehouse start`: who holds it, and the small files in it that people and commands read.
-//   lock          the process that holds the folder; a second `gatehouse start` on it refuses
+//   lock          locked by the operating system for whoever holds the folder, and says who; a second `gatehouse start` refuses
 //   runtime.json  addresses of the running engines, so that `gatehouse account create` finds them (0600: they hold passwords)
 //   admin-key     the first admin key (0600)
 //   secrets.json  passwords of the embedded engines, made at the first start (0600)
 //   redis/, clickhouse/   what the engines keep; outbox/: mails, where no mail server is named (pipelines/alert/channels/outbox.ts)
-// Invariant: at most one live holder on a machine; what a dead one left behind is taken over, never trusted.
+// Invariant: at most one live holder, in whatever container or on whatever host that shares the folder (file-lock.ts). Who does not
+// get the lock changes nothing in the folder. What a dead holder left behind is taken over, never trusted.
 // Failure: a folder that cannot be written is named in the sentence that ends the start.
 import { randomBytes } from 'node:crypto';
-import { chmodSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  closeSync,
+  ftruncateSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
+import os from 'node:os';
 import path from 'node:path';
+import { FileLockError, isFileLocked, takeFileLock } from './file-lock.ts';
 
 export class StateDirError extends Error {
   override name = 'StateDirError';
@@ -28,40 +41,41 @@ export type Runtime = {
   children: Record<string, number>;
 };
 
-type Holder = { pid: number; startedAt: string | undefined };
+/** In the lock file, for people: a process id means nothing in another container. */
+type Holder = { pid: number; host: string };
+
+/** A command that looks whether a Gatehouse runs here has the lock for some milliseconds, too. */
+const LOCK_TRIES = 5;
+const LOCK_AGAIN_MS = 100;
 
 export class StateDir {
   readonly path: string;
+  /** The open lock file, while we hold the folder. */
+  #lock: number | undefined;
 
   constructor(folder: string) {
     this.path = path.resolve(folder);
   }
 
-  /** Makes the folder if need be and takes it. Throws StateDirError, saying who holds it. */
+  /** Makes the folder if need be and takes it. Throws StateDirError, saying who holds it, or FileLockError. */
   lock(): void {
     this.#try('create', () => mkdirSync(this.path, { recursive: true, mode: 0o700 }));
-    const mine = JSON.stringify({ pid: process.pid, startedAt: startOf(process.pid) } satisfies Holder);
-    const draft = this.file(`lock.${process.pid}`);
-    this.#try('write to', () => writeFileSync(draft, mine));
-    try {
-      for (let attempt = 0; attempt < 5; attempt++) {
-        if (linked(draft, this.file('lock'))) return;
-        const holder = this.#holder();
-        if (holder && isAlive(holder)) {
-          throw new StateDirError(
-            `${this.path} is in use by the Gatehouse with process id ${holder.pid}; stop it first.`,
-          );
-        }
-        this.#setAside(holder);
-      }
-      throw new StateDirError(`${this.path}: cannot take the lock; several Gatehouses are starting here.`);
-    } finally {
-      rmSync(draft, { force: true });
-    }
+    const lock = this.#takeLock();
+    if (lock === undefined) throw new StateDirError(`${this.path} is in use by ${this.#holder()}; stop it first.`);
+    this.#lock = lock;
+    const mine: Holder = { pid: process.pid, host: os.hostname() };
+    this.#try('write to', () => {
+      ftruncateSync(lock);
+      writeSync(lock, JSON.stringify(mine), 0);
+    });
   }
 
+  /** The file stays: whoever has it open waits for its lock, and a new file would be another lock. */
   unlock(): void {
-    if (this.#holder()?.pid === process.pid) rmSync(this.file('lock'), { force: true });
+    if (this.#lock === undefined) return;
+    ftruncateSync(this.#lock);
+    closeSync(this.#lock);
+    this.#lock = undefined;
   }
 
   file(name: string): string {
@@ -96,8 +110,8 @@ export class StateDir {
   /** Addresses of the Gatehouse that runs on this folder; undefined when none does. */
   readRuntime(): Runtime | undefined {
     const runtime = this.#json('runtime.json') as Runtime | undefined;
-    const holder = this.#holder();
-    return runtime && holder && holder.pid === runtime.pid && isAlive(holder) ? runtime : undefined;
+    if (runtime === undefined || (this.#json('lock') as Holder | undefined)?.pid !== runtime.pid) return undefined;
+    return this.#lock !== undefined || isFileLocked(this.file('lock')) ? runtime : undefined;
   }
 
   /** Writes a file that only its owner can read; readers see the old content or the new, never a part. */
@@ -110,78 +124,35 @@ export class StateDir {
     });
   }
 
-  #holder(): Holder | undefined {
-    const holder = this.#json('lock') as Partial<Holder> | undefined;
-    return typeof holder?.pid === 'number' ? { pid: holder.pid, startedAt: holder.startedAt } : undefined;
+  #takeLock(): number | undefined {
+    for (let tries = 1; ; tries++) {
+      const taken = this.#try('write to', () => takeFileLock(this.file('lock')));
+      if (taken !== undefined || tries === LOCK_TRIES) return taken;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, LOCK_AGAIN_MS);
+    }
   }
 
-  /** Of two processes that find the same stale lock one may move the other's fresh one: it is looked at and put back. */
-  #setAside(stale: Holder | undefined): void {
-    const aside = this.file(`lock.stale.${process.pid}`);
-    try {
-      renameSync(this.file('lock'), aside);
-    } catch {
-      return;
-    }
-    const moved = readJson(aside) as Holder | undefined;
-    if (moved && moved.pid !== stale?.pid && isAlive(moved)) linked(aside, this.file('lock'));
-    rmSync(aside, { force: true });
+  #holder(): string {
+    const holder = this.#json('lock') as Partial<Holder> | undefined;
+    if (typeof holder?.pid !== 'number') return 'another Gatehouse';
+    const where = holder.host === os.hostname() ? '' : ` on the host ${holder.host}`;
+    return `the Gatehouse with process id ${holder.pid}${where}`;
   }
 
   #json(name: string): unknown {
     return readJson(this.file(name));
   }
 
-  #try(what: string, action: () => void): void {
+  #try<T>(what: string, action: () => T): T {
     try {
-      action();
+      return action();
     } catch (cause) {
+      if (cause instanceof FileLockError) throw cause;
       const code = (cause as NodeJS.ErrnoException).code ?? 'error';
       throw new StateDirError(`cannot ${what} the data folder ${this.path} (${code}); GATEHOUSE_DATA_DIR names it.`, {
         cause,
       });
     }
-  }
-}
-
-/** A process id is used again some day; together with its start time it is not. */
-export function isAlive(holder: Holder): boolean {
-  try {
-    process.kill(holder.pid, 0);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ESRCH') return false;
-  }
-  const stat = statOf(holder.pid);
-  // It has ended, but its parent has not asked how.
-  if (stat?.[0] === 'Z') return false;
-  return holder.startedAt === undefined || startOf(holder.pid) === holder.startedAt;
-}
-
-/** Linux: boot id and start time of a process in clock ticks. Elsewhere undefined, and the process id alone must do. */
-function startOf(pid: number): string | undefined {
-  const stat = statOf(pid);
-  if (stat === undefined) return undefined;
-  return `${readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()}/${stat[19]}`;
-}
-
-/** Fields of /proc/PID/stat from the state on (its third); the name before it may hold anything. */
-function statOf(pid: number): string[] | undefined {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    return stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-  } catch {
-    return undefined;
-  }
-}
-
-/** A link appears whole or not at all, and only where nothing is yet. */
-function linked(from: string, to: string): boolean {
-  try {
-    linkSync(from, to);
-    return true;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
-    throw error;
   }
 }
 

@@ -1,7 +1,7 @@
 // What processes are made of, each alone: the data folder, a kept child, the order of parts, the metrics of several processes.
-import { execFile, fork } from 'node:child_process';
+import { execFile, fork, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { closeSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import net, { type AddressInfo } from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
@@ -10,13 +10,15 @@ import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
 import { assetPath } from '../../src/assets.ts';
 import { type Child, ChildFailed, forkChild } from '../../src/embedded/child.ts';
+import { isFileLocked, takeFileLock } from '../../src/embedded/file-lock.ts';
 import { freePort, onFreePort, whyNotFree } from '../../src/embedded/free-port.ts';
 import { type Peer, WorkerHub, whenWorkerReady } from '../../src/embedded/ipc.ts';
 import { Keeper } from '../../src/embedded/keeper.ts';
-import { isAlive, StateDir } from '../../src/embedded/state-dir.ts';
+import { StateDir } from '../../src/embedded/state-dir.ts';
 import { Service } from '../../src/lifecycle.ts';
 import { createLog } from '../../src/log.ts';
 import { Metrics, renderMetrics } from '../../src/metrics.ts';
+import { isAlive } from '../support/alive.ts';
 
 const log = createLog({ level: 'silent', processName: 'test' });
 
@@ -26,29 +28,62 @@ function folderOf(t: Test): string {
   return folder;
 }
 
-t.test('a data folder has one holder; a dead holder is taken over', async (t) => {
+t.test('a data folder has one holder; a dead one is taken over', async (t) => {
   const state = new StateDir(path.join(folderOf(t), 'deep', 'data'));
+  const file = state.file('lock');
   state.lock();
-  t.throws(() => new StateDir(state.path).lock(), /in use by the Gatehouse with process id \d+/);
-  state.unlock();
-  t.notOk(existsSync(state.file('lock')), 'given back');
-
-  const dead = fork(path.join(folderOf(t), 'none.js'), { silent: true });
-  await once(dead, 'exit');
-  writeFileSync(state.file('lock'), JSON.stringify({ pid: dead.pid }));
-  state.lock();
-  t.equal(JSON.parse(readFileSync(state.file('lock'), 'utf8')).pid, process.pid, 'taken over from a dead process');
-
-  writeFileSync(state.file('lock'), JSON.stringify({ pid: process.pid, startedAt: 'another boot/1' }));
-  t.notOk(
-    isAlive({ pid: process.pid, startedAt: 'another boot/1' }),
-    'a process id that is used again is not the holder',
+  t.throws(() => new StateDir(state.path).lock(), {
+    message: `${state.path} is in use by the Gatehouse with process id ${process.pid}; stop it first.`,
+  });
+  t.same(
+    JSON.parse(readFileSync(file, 'utf8')),
+    { pid: process.pid, host: os.hostname() },
+    'who was refused wrote nothing',
   );
-  state.lock();
-  writeFileSync(state.file('lock'), 'torn');
-  state.lock();
-  t.pass('a torn lock file is taken over');
   state.unlock();
+  const other = new StateDir(state.path);
+  other.lock();
+  other.unlock();
+
+  const taking = `import { StateDir } from ${JSON.stringify(assetPath('build/src/embedded/state-dir.js'))};
+    new StateDir(process.argv[1]).lock();
+    process.stdout.write('taken');
+    setInterval(() => undefined, 1_000);`;
+  const holder = spawn(process.execPath, ['--input-type=module', '-e', taking, state.path], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  await once(holder.stdout, 'data');
+  t.throws(() => state.lock(), new RegExp(`in use by the Gatehouse with process id ${holder.pid};`));
+  holder.kill('SIGKILL');
+  await once(holder, 'exit');
+  state.lock();
+  t.equal(JSON.parse(readFileSync(file, 'utf8')).pid, process.pid, 'taken over from a dead process, whatever it wrote');
+  state.unlock();
+  writeFileSync(file, 'torn');
+  state.lock();
+  t.pass('a torn file is taken over');
+  state.unlock();
+});
+
+t.test('many that look whether somebody holds the folder are in nobody’s way', async (t) => {
+  const file = path.join(folderOf(t), 'lock');
+  t.notOk(isFileLocked(file), 'no file, no lock');
+  const held = takeFileLock(file)!;
+  t.ok(isFileLocked(file));
+  t.ok(isFileLocked(file), 'asking takes nothing away');
+  t.equal(takeFileLock(file), undefined);
+  closeSync(held);
+  t.notOk(isFileLocked(file));
+});
+
+t.test('without the program that locks nothing is taken, and it is named', async (t) => {
+  const { PATH } = process.env;
+  t.teardown(() => (process.env.PATH = PATH));
+  process.env.PATH = folderOf(t);
+  t.throws(() => new StateDir(folderOf(t)).lock(), {
+    name: 'FileLockError',
+    message: /the program flock .*util-linux/,
+  });
 });
 
 t.test('secrets stay the same and are for their owner alone', async (t) => {
@@ -167,7 +202,7 @@ t.test('a child that ends is started again; one that is stopped is not', async (
   while (keeper.pid === first) await sleep(10);
   t.equal(launches, 2);
   await keeper.stop(5_000);
-  t.notOk(isAlive({ pid: keeper.pid!, startedAt: undefined }), 'gone');
+  t.notOk(isAlive(keeper.pid!), 'gone');
   await sleep(300);
   t.equal(launches, 2, 'and it stays so');
 });
@@ -180,7 +215,7 @@ t.test('a child that does not heed SIGTERM is killed', async (t) => {
   });
   await keeper.start();
   await keeper.stop(200);
-  t.notOk(isAlive({ pid: keeper.pid!, startedAt: undefined }));
+  t.notOk(isAlive(keeper.pid!));
 });
 
 t.test('a first start that fails says why; a start that hangs is broken off', async (t) => {
@@ -215,10 +250,10 @@ t.test('a child leaves when the process that forked it is killed', async (t) => 
   );
   const forked = fork(parent);
   const [pid] = (await once(forked, 'message')) as [number];
-  t.ok(isAlive({ pid, startedAt: undefined }));
+  t.ok(isAlive(pid));
   forked.kill('SIGKILL');
-  for (let i = 0; i < 3_000 && isAlive({ pid, startedAt: undefined }); i++) await sleep(20);
-  t.notOk(isAlive({ pid, startedAt: undefined }));
+  for (let i = 0; i < 3_000 && isAlive(pid); i++) await sleep(20);
+  t.notOk(isAlive(pid));
 });
 
 t.test('parts start in order and stop in the reverse order; one that cannot start stops those before it', async (t) => {

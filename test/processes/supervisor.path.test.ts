@@ -10,7 +10,7 @@ import t, { type Test } from 'tap';
 import { freePort } from '../../src/embedded/free-port.ts';
 import { NICE } from '../../src/embedded/give-way.ts';
 import { PATIENT_NICE } from '../../src/embedded/patience.ts';
-import { isAlive } from '../../src/embedded/state-dir.ts';
+import { isAlive } from '../support/alive.ts';
 import {
   hasOwnStores,
   launchService,
@@ -312,9 +312,7 @@ t.test('killed itself, it leaves nothing behind that keeps the next start from i
   const second = await launchService({ dataDir, env: { GATEHOUSE_BOOTSTRAP_KEY: first.key } });
   t.teardown(() => second.stop());
   t.equal((await whole(second, `/v1/agents/${agent}/events`)).total, 1);
-  await eventually(t, 'all children of the first one are gone', () =>
-    children.every(({ pid }) => !isAlive({ pid, startedAt: undefined })),
-  );
+  await eventually(t, 'all children of the first one are gone', () => children.every(({ pid }) => !isAlive(pid)));
 });
 
 t.test('told to leave under load it answers what it accepted, leaves with status 0, and nothing is lost', async (t) => {
