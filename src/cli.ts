@@ -18,6 +18,8 @@ type Entry = { usage: string; help: string; options?: Options } & (
 );
 
 const USAGE_STATUS = 2;
+/** What `gatehouse start` gives its workers: they leave when it is gone. Not for people, and in no help. */
+const SUPERVISED: Options = { supervised: { type: 'boolean' } };
 
 const COMMANDS: Record<string, Entry> = {
   start: {
@@ -28,12 +30,14 @@ const COMMANDS: Record<string, Entry> = {
   front: {
     usage: 'front',
     help: 'run one front: the HTTP API; several share one port',
-    run: ({ config, args }) => alone(args, () => runFront(withAddresses(config))),
+    options: SUPERVISED,
+    run: ({ config, args, options }) => alone(args, () => runFront(withAddresses(config), options)),
   },
   pipelines: {
     usage: 'pipelines',
     help: 'run one pipelines process; several share the work',
-    run: ({ config, args }) => alone(args, () => runPipelines(withAddresses(config))),
+    options: SUPERVISED,
+    run: ({ config, args, options }) => alone(args, () => runPipelines(withAddresses(config), options)),
   },
   migrate: {
     usage: 'migrate',
@@ -134,18 +138,18 @@ function alone(args: readonly string[], run: () => Promise<void>): Promise<void>
   return run();
 }
 
-async function runFront(config: Config): Promise<void> {
+async function runFront(config: Config, { supervised }: { supervised?: unknown }): Promise<void> {
   (await import('./config.ts')).setHeadBytesMax(); // before uWebSockets.js is loaded, which reads it then
   const [{ runWorker }, { frontParts }] = await Promise.all([import('./main.ts'), import('./front.ts')]);
-  return runWorker(config, 'front', frontParts);
+  return runWorker(config, { kind: 'front', isSupervised: supervised === true }, frontParts);
 }
 
-async function runPipelines(config: Config): Promise<void> {
+async function runPipelines(config: Config, { supervised }: { supervised?: unknown }): Promise<void> {
   const [{ runWorker }, { pipelinesParts }] = await Promise.all([
     import('./main.ts'),
     import('./pipelines-process.ts'),
   ]);
-  return runWorker(config, 'pipelines', pipelinesParts);
+  return runWorker(config, { kind: 'pipelines', isSupervised: supervised === true }, pipelinesParts);
 }
 
 function helpText(): string {
@@ -170,7 +174,8 @@ function version(): string {
 function fail(error: unknown): void {
   const isUsage = error instanceof Error && ['ConfigError', 'UsageError'].includes(error.name);
   process.stderr.write(`gatehouse: ${sentenceOf(error) ?? (error as Error).stack ?? error}\n`);
-  process.exitCode = isUsage ? USAGE_STATUS : 1;
+  // Whatever it has begun: connections, timers and the channel to a supervisor would keep it alive.
+  process.exit(isUsage ? USAGE_STATUS : 1);
 }
 
 await main(process.argv.slice(2)).catch(fail);

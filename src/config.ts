@@ -4,6 +4,7 @@
 import { readFileSync } from 'node:fs';
 import Type from 'typebox';
 import { Compile } from 'typebox/compile';
+import { type AddressKind, complaintOf, secretsOf } from './addresses.ts';
 
 type Setting = {
   env: string;
@@ -12,6 +13,8 @@ type Setting = {
   default: string | undefined;
   description: string;
   secret?: true;
+  /** It holds an address, which is taken apart before anything starts. */
+  address?: AddressKind;
 };
 
 const integer = (minimum: number, maximum: number) => Type.Integer({ minimum, maximum });
@@ -33,12 +36,12 @@ export const SETTINGS = {
   fronts: { env: 'GATEHOUSE_FRONTS', schema: integer(1, 64), default: '1', description: 'Front processes that `gatehouse start` runs' },
   dataDir: { env: 'GATEHOUSE_DATA_DIR', schema: text({ minLength: 1 }), default: './data', description: 'Where the embedded engines, the first admin key and, without a mail server, the mails of alerts are kept' },
   bootstrapKey: { env: 'GATEHOUSE_BOOTSTRAP_KEY', schema: text({ pattern: '^[A-Za-z0-9_-]{32,200}$' }), default: undefined, description: 'Admin key of the account `default`, instead of a made-up one', secret: true },
-  redisUrl: { env: 'GATEHOUSE_REDIS_URL', schema: text({ pattern: '^(rediss?://|unix:)' }), default: undefined, description: 'Redis to use instead of the embedded one; several nodes of a Redis Cluster are separated by commas', secret: true },
+  redisUrl: { env: 'GATEHOUSE_REDIS_URL', schema: text({ pattern: '^(rediss?://|unix:)' }), default: undefined, description: 'Redis to use instead of the embedded one; several nodes of a Redis Cluster are separated by commas', secret: true, address: 'redis' },
   redisCluster: { env: 'GATEHOUSE_REDIS_CLUSTER', schema: Type.Boolean(), default: 'false', description: '`true`: the address is a Redis Cluster' },
   redisPrefix: { env: 'GATEHOUSE_REDIS_PREFIX', schema: text({ pattern: '^[A-Za-z0-9_.-]{0,40}$' }), default: 'gh-', description: 'Begins every key, so that deployments can share a Redis' },
   redisAppendfsync: { env: 'GATEHOUSE_REDIS_APPENDFSYNC', schema: Type.Enum(['everysec', 'always']), default: 'everysec', description: 'When the embedded Redis writes its append-only file to the disk' },
   redisMaxmemory: { env: 'GATEHOUSE_REDIS_MAXMEMORY', schema: text({ pattern: '^[0-9]+(kb|mb|gb)?$' }), default: '2gb', description: 'Memory of the embedded Redis; a full one refuses, it never evicts' },
-  clickhouseUrl: { env: 'GATEHOUSE_CLICKHOUSE_URL', schema: text({ pattern: '^https?://' }), default: undefined, description: 'ClickHouse HTTP address to use instead of the embedded engine', secret: true },
+  clickhouseUrl: { env: 'GATEHOUSE_CLICKHOUSE_URL', schema: text({ pattern: '^https?://' }), default: undefined, description: 'ClickHouse HTTP address to use instead of the embedded engine', secret: true, address: 'clickhouse' },
   clickhouseDatabase: { env: 'GATEHOUSE_CLICKHOUSE_DATABASE', schema: text({ pattern: '^[A-Za-z_][A-Za-z0-9_]{0,62}$' }), default: 'gatehouse', description: 'Database that holds the tables' },
   clickhouseCluster: { env: 'GATEHOUSE_CLICKHOUSE_CLUSTER', schema: text({ pattern: '^[A-Za-z0-9_.-]{1,64}$' }), default: undefined, description: 'Cluster name: migrations then make `Replicated…` tables `ON CLUSTER`' },
   clickhouseMemoryBytes: { env: 'GATEHOUSE_CLICKHOUSE_MEMORY_BYTES', schema: integer(512 * MiB, Number.MAX_SAFE_INTEGER), default: String(4096 * MiB), description: 'Memory ceiling of the embedded engine' },
@@ -53,7 +56,7 @@ export const SETTINGS = {
   eventBytesMax: { env: 'GATEHOUSE_EVENT_BYTES_MAX', schema: integer(1024, 16 * MiB), default: String(1 * MiB), description: 'Body of one event' },
   batchBytesMax: { env: 'GATEHOUSE_BATCH_BYTES_MAX', schema: integer(1024, 64 * MiB), default: String(8 * MiB), description: 'Body of a batch' },
   bodyBytesMax: { env: 'GATEHOUSE_BODY_BYTES_MAX', schema: integer(1024, 16 * MiB), default: String(64 * 1024), description: 'Any other body' },
-  smtpUrl: { env: 'GATEHOUSE_SMTP_URL', schema: text({ pattern: '^smtps?://' }), default: undefined, description: 'Mail server for alerts by e-mail, `smtp://user:password@host:port` or `smtps://…`, for fronts and pipelines alike; without it each mail is written as a file into `outbox` of the data folder', secret: true },
+  smtpUrl: { env: 'GATEHOUSE_SMTP_URL', schema: text({ pattern: '^smtps?://' }), default: undefined, description: 'Mail server for alerts by e-mail, `smtp://user:password@host:port` or `smtps://…`, for fronts and pipelines alike; without it each mail is written as a file into `outbox` of the data folder', secret: true, address: 'smtp' },
   mailFrom: { env: 'GATEHOUSE_MAIL_FROM', schema: text({ pattern: '^[A-Za-z0-9.!#$%&*+/=?^_{|}~-]{1,64}@[A-Za-z0-9.-]{1,189}$' }), default: 'gatehouse@localhost', description: 'Sender of mails' },
   egressAllowedHosts: { env: 'GATEHOUSE_EGRESS_ALLOWED_HOSTS', schema: text({ pattern: '^[A-Za-z0-9.:_,-]*$' }), default: undefined, description: 'Hosts, separated by commas, that webhooks and chats may reach although they are private or on another port than 443 and 8443: `host` or `host:port`. For intranets and tests' },
   logLevel: { env: 'GATEHOUSE_LOG_LEVEL', schema: Type.Enum(['silent', 'error', 'warn', 'info', 'debug']), default: 'info', description: 'Least severe level that is logged' },
@@ -72,7 +75,8 @@ export class ConfigError extends Error {
 }
 
 /** Reads the settings. A variable `NAME_FILE` names a file that holds the value of a secret setting. Throws ConfigError. */
-export function readConfig(env: Readonly<Record<string, string | undefined>> = process.env): Config {
+export function readConfig(environment: Readonly<Record<string, string | undefined>> = process.env): Config {
+  const env = Object.fromEntries(Object.entries(environment).filter(([name, value]) => !isOfOthers(name, value)));
   refuseUnknown(env);
   const config: Record<string, unknown> = {};
   for (const [name, setting] of Object.entries<Setting>(SETTINGS)) {
@@ -81,6 +85,15 @@ export function readConfig(env: Readonly<Record<string, string | undefined>> = p
     config[name] = raw === undefined ? undefined : parse(setting, raw);
   }
   return Object.freeze(config) as Config;
+}
+
+/** What no log may hold: the values of secret settings, and the passwords in them. */
+export function secretsIn(config: Config): string[] {
+  return Object.entries<Setting>(SETTINGS).flatMap(([name, { secret, address }]) => {
+    const value = config[name as SettingName];
+    if (!secret || typeof value !== 'string') return [];
+    return address === undefined ? [value] : secretsOf(value);
+  });
 }
 
 /** Effective settings as they may be logged: secrets show only whether they are set. */
@@ -122,6 +135,8 @@ function parse(setting: Setting, raw: string): unknown {
     const shown = setting.secret ? 'its value' : JSON.stringify(raw);
     throw new ConfigError(`${setting.env}: ${shown} ${validator.Errors(value)[0]?.message ?? 'is not valid'}`);
   }
+  const complaint = setting.address === undefined ? undefined : complaintOf(setting.address, raw);
+  if (complaint !== undefined) throw new ConfigError(`${setting.env}: its value ${complaint}`);
   return value;
 }
 
@@ -140,6 +155,16 @@ function fromFile(setting: Setting, env: Readonly<Record<string, string | undefi
   } catch (cause) {
     throw new ConfigError(`${setting.env}_FILE: cannot read ${JSON.stringify(file)}`, { cause });
   }
+}
+
+/**
+ * Not settings: what a container platform adds to the environment for each service of a name that begins so, and what the
+ * clients of this service go by.
+ */
+function isOfOthers(name: string, value: string | undefined): boolean {
+  if (['GATEHOUSE_URL', 'GATEHOUSE_KEY', 'GATEHOUSE_API_KEY'].includes(name)) return true;
+  if (/_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)$|_PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$/.test(name)) return true;
+  return /_PORT$/.test(name) && /^(tcp|udp|sctp):\/\//.test(value ?? '');
 }
 
 /** A misspelt setting is refused rather than ignored. */

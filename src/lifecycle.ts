@@ -68,6 +68,8 @@ export class Service {
 export type ProcessOptions = {
   service: Service;
   log: Log;
+  /** It leaves when its parent is gone, and may be told so late. Left out: where there is a channel to the parent by now. */
+  isSupervised?: boolean;
   /** Called once all parts run. */
   onReady?: () => void;
   /** Instead of the log, where people look. */
@@ -95,7 +97,7 @@ export async function runProcess(options: ProcessOptions): Promise<void> {
   if (!service.isStopping) options.onReady?.();
 }
 
-function leaveOnSignals({ service, log, onKilled }: ProcessOptions): void {
+function leaveOnSignals({ service, log, isSupervised = process.connected, onKilled }: ProcessOptions): void {
   let firstMs: number | undefined;
   const leave = async (reason: string): Promise<void> => {
     if (firstMs !== undefined) {
@@ -115,7 +117,9 @@ function leaveOnSignals({ service, log, onKilled }: ProcessOptions): void {
     process.exit(0);
   };
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => void leave(signal));
-  if (process.channel) process.on('disconnect', () => void leave('disconnect'));
+  if (!isSupervised) return;
+  process.on('disconnect', () => void leave('disconnect'));
+  if (!process.connected) void leave('disconnect'); // it went before anybody listened
 }
 
 function leaveOnBugs(log: Log): void {

@@ -1,7 +1,8 @@
 // The one way to log: pino, a JSON line each, to standard error; standard output is for people (`gatehouse start`, the CLI).
 // Stands beside everything. Every line names its process and part: `log.child({ part: 'store' })`.
 // Invariant: fixed messages (`batch.flushed`) with fields; never a payload, a key or a secret. The fields that could carry
-// one by mistake are masked as a last net, not as a licence. A write to a stream that nobody reads any more is dropped.
+// one by mistake are masked as a last net, not as a licence, and so are the values of secret settings wherever they stand in a line:
+// libraries repeat addresses in their errors. A write to a stream that nobody reads any more is dropped.
 import { pino } from 'pino';
 import type { Config } from './config.ts';
 
@@ -22,8 +23,14 @@ const MASKED = ['key', 'apiKey', 'authorization', 'password', 'payload', 'secret
  * `processName` is for people: `front-1`, `pipelines`. Errors go into the field `err`.
  * Lines are written at once and in order: what a process says before it dies is what one needs to read (2 µs a line).
  */
-export function createLog(options: { level: LogLevel; processName: string }): Log {
+export function createLog(options: {
+  level: LogLevel;
+  processName: string;
+  /** Masked wherever they stand in a line; see `secretsIn` of config.ts. */
+  secrets?: readonly string[];
+}): Log {
   const destination = pino.destination({ dest: 2, sync: true });
+  const mask = maskOf(options.secrets ?? []);
   destination.on('error', () => undefined);
   return pino(
     {
@@ -33,9 +40,22 @@ export function createLog(options: { level: LogLevel; processName: string }): Lo
       formatters: { level: (label) => ({ level: label }) },
       serializers: { err: describeError },
       redact: { paths: MASKED, censor: '[masked]' },
+      hooks: { streamWrite: mask },
     },
     destination,
   );
+}
+
+/** Shorter ones, a database's number or a word of English, would blacken lines that have nothing to do with them. */
+const SECRET_CHARACTERS_MIN = 6;
+
+function maskOf(secrets: readonly string[]): (line: string) => string {
+  // As they stand in a line of JSON; the longest first, for an address holds its password.
+  const written = [...new Set(secrets)]
+    .filter((secret) => secret.length >= SECRET_CHARACTERS_MIN)
+    .map((secret) => JSON.stringify(secret).slice(1, -1))
+    .sort((a, b) => b.length - a.length);
+  return (line) => written.reduce((text, secret) => text.replaceAll(secret, '[masked]'), line);
 }
 
 /**

@@ -2,7 +2,7 @@
 // Stands between the command line and the composition of each kind (front.ts, pipelines-process.ts).
 // Under `gatehouse start` it says when it is ready, shares its counts, and leaves when the supervisor is gone; alone it serves
 // GATEHOUSE_METRICS_PORT itself.
-import type { Config } from './config.ts';
+import { type Config, secretsIn } from './config.ts';
 import { SupervisorLink } from './embedded/ipc.ts';
 import { type Part, runProcess, Service } from './lifecycle.ts';
 import { createLog, type Log } from './log.ts';
@@ -14,12 +14,20 @@ export type Surroundings = { config: Config; log: Log; metrics: Metrics; link: S
 /** Builds clients, hands them down, and lists the parts in the order of their start. */
 export type MakeParts = (given: Surroundings) => Promise<Part[]>;
 
-export async function runWorker(config: Config, kind: 'front' | 'pipelines', makeParts: MakeParts): Promise<void> {
+/** `isSupervised`: a supervisor forked it, who may have gone since. */
+export async function runWorker(
+  config: Config,
+  { kind, isSupervised }: { kind: 'front' | 'pipelines'; isSupervised: boolean },
+  makeParts: MakeParts,
+): Promise<void> {
+  // Until the parts are there, nothing is to be drained.
+  const leave = () => process.exit(1);
+  if (isSupervised) process.once('disconnect', leave);
+  if (isSupervised && !process.connected) leave();
   // Fronts of one machine are told apart by their names; the name of a pipelines process is for its leases.
   const processName = kind === 'front' ? (config.processName ?? kind) : kind;
-  const isSupervised = process.connected;
   const link = new SupervisorLink();
-  const log = createLog({ level: config.logLevel, processName });
+  const log = createLog({ level: config.logLevel, processName, secrets: secretsIn(config) });
   const metrics = new Metrics({ processName, kind, gather: () => link.gather() });
   link.listen(() => metrics.collect());
   const given = { config, log, metrics, link };
@@ -28,7 +36,9 @@ export async function runWorker(config: Config, kind: 'front' | 'pipelines', mak
     return process.exit(1);
   });
   if (!isSupervised) parts.push(...metricsPort(config, metrics));
+  process.off('disconnect', leave);
   await runProcess({
+    isSupervised,
     service: new Service(parts, log),
     log,
     onReady: () => {

@@ -3,7 +3,7 @@
 // Invariant: standard output is for people, the log goes to standard error.
 // Failure: what a person can mend ends the start with one sentence, anything else with the error in the log.
 import { registrySnapshot } from '../clickhouse/queries/registry-snapshot.ts';
-import { type Config, describeConfig } from './config.ts';
+import { type Config, describeConfig, secretsIn } from './config.ts';
 import { StartError, Supervisor } from './embedded/supervisor.ts';
 import { runProcess, Service } from './lifecycle.ts';
 import { createLog } from './log.ts';
@@ -15,7 +15,7 @@ import { complain } from './sentence.ts';
 import { makeClickHouse, makeCommands, makeKeys, migrateTables, STORES_READY_MS_MAX } from './stores.ts';
 
 export async function runStart(config: Config): Promise<void> {
-  const log = createLog({ level: config.logLevel, processName: 'supervisor' });
+  const log = createLog({ level: config.logLevel, processName: 'supervisor', secrets: secretsIn(config) });
   const metrics = new Metrics({ processName: 'supervisor', kind: 'supervisor', gather: () => supervisor.gather() });
   const supervisor = new Supervisor({ config, log, metrics, prepareStores });
   log.info({ settings: describeConfig(config) }, 'process.starting');

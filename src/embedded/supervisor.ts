@@ -42,6 +42,8 @@ export type PrepareStores = (config: Config, log: Log) => Promise<{ key?: string
 /** Together below lifecycle's 25 s. A front may need 11 s until its idle connections are gone. */
 const GRACE_MS = { fronts: 12_000, pipelines: 6_000, engines: 6_000 };
 const WORKER_START_MS_MAX = 60_000;
+/** Redis reads a gigabyte of its file in some seconds, ClickHouse looks at its tables: who is not ready by then never will be. */
+const ENGINE_START_MS_MAX = 900_000;
 const KEY_FILE = 'admin-key';
 export class Supervisor {
   /** To be started in order. */
@@ -193,7 +195,7 @@ export class Supervisor {
     const given = { port, redisUrl, redisCluster, clickhouseUrl, processName, bootstrapKey: undefined };
     const name = command === 'front' ? processName : command;
     const launch = () =>
-      forkChild(assetPath('build/src/cli.js'), [command], {
+      forkChild(assetPath('build/src/cli.js'), [command, '--supervised'], {
         name,
         ...(command === 'pipelines' ? { nice: NICE.pipelines, v8: PIPELINES_V8 } : { v8: FRONT_V8 }),
         env: environmentWith(given),
@@ -223,7 +225,7 @@ export class Supervisor {
   }
 
   async #startEngine(name: string, launch: () => Child): Promise<void> {
-    const keeper = this.#keeper(this.#engines, name, launch);
+    const keeper = this.#keeper(this.#engines, name, launch, ENGINE_START_MS_MAX);
     try {
       await keeper.start();
     } catch (error) {
@@ -232,15 +234,14 @@ export class Supervisor {
     }
   }
 
-  #keeper(keepers: Keeper[], name: string, launch: () => Child, startMsMax?: number): Keeper {
+  #keeper(keepers: Keeper[], name: string, launch: () => Child, startMsMax: number): Keeper {
     this.#metrics.inc('gatehouse_restarts_total', { child: name }, 0);
     const onLaunch = (again: boolean) => {
       if (!again) return;
       this.#metrics.inc('gatehouse_restarts_total', { child: name });
       this.#writeRuntime();
     };
-    const limit = startMsMax === undefined ? {} : { startMsMax };
-    const keeper = new Keeper({ name, launch, log: this.#log, onLaunch, ...limit });
+    const keeper = new Keeper({ name, launch, log: this.#log, onLaunch, startMsMax });
     keepers.push(keeper);
     return keeper;
   }

@@ -1,0 +1,182 @@
+// The settings, before anything starts: addresses with passwords in them, names that are others', secrets that no log may hold, and
+// a worker that cannot start, or whose supervisor has gone meanwhile.
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync } from 'node:fs';
+import { readFile, rm } from 'node:fs/promises';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import t from 'tap';
+import { complaintOf, secretsOf } from '../../src/addresses.ts';
+import { assetPath } from '../../src/assets.ts';
+import { readConfig, SETTINGS, secretsIn } from '../../src/config.ts';
+import { isAlive } from '../support/alive.ts';
+import { makeDataDir, runCli, startService } from '../support/service.ts';
+
+const PROTOCOL = { redis: 'redis', clickhouse: 'http', smtp: 'smtp' } as const;
+/** As people paste them: from a console that made the password. */
+const PASSWORDS = [
+  'pa/ss',
+  'pa#ss',
+  'pa?ss',
+  'pa@/ss',
+  '50%off',
+  '/ss',
+  '#',
+  '%',
+  'a/b@c',
+  'pa ss/',
+  '1/2',
+  '1?2',
+  '1#2',
+  '0/',
+];
+
+t.test('an address with a password that is not encoded is refused, and one that is encoded is taken', async (t) => {
+  for (const [kind, protocol] of Object.entries(PROTOCOL) as [keyof typeof PROTOCOL, string][]) {
+    for (const password of PASSWORDS) {
+      for (const user of ['user', '']) {
+        const complaint = complaintOf(kind, `${protocol}://${user}:${password}@host.example:1234`);
+        t.match(complaint, /percent-encoded/, `${kind} ${user} ${password}`);
+        const encoded = `${protocol}://${user}:${encodeURIComponent(password)}@host.example:1234`;
+        t.equal(complaintOf(kind, encoded), undefined, `${kind} ${user} ${password}, encoded`);
+        t.ok(secretsOf(encoded).includes(password), 'and known for what it is, to be masked');
+      }
+      t.match(
+        complaintOf(kind, `${protocol}://${password}@host.example`),
+        /percent-encoded|at most|behind its host|names no host/,
+        password,
+      );
+    }
+    t.match(complaintOf(kind, `${protocol}://`), /names no host|cannot be read/);
+    t.match(complaintOf(kind, `${protocol}://host:99999`), /cannot be read/);
+  }
+  t.equal(complaintOf('redis', 'redis://a:1/3,redis://b:2'), undefined);
+  t.match(complaintOf('redis', 'redis://a:1,redis://b:x'), /cannot be read/, 'each of several');
+  t.match(complaintOf('redis', 'redis://a/cache'), /a database by its number/);
+  t.equal(complaintOf('redis', 'unix:/run/redis.sock'), undefined);
+  t.equal(complaintOf('clickhouse', 'https://user:p@host:8443/behind/a/prefix'), undefined);
+});
+
+t.test('each of them ends the start at once, by the name of the setting and never by its value', async (t) => {
+  const withAddress = Object.values(SETTINGS).flatMap((setting) => ('address' in setting ? [setting] : []));
+  t.equal(withAddress.length, 3);
+  const dataDir = await makeDataDir();
+  t.teardown(() => rm(dataDir, { recursive: true, force: true }));
+  for (const { env, address } of withAddress) {
+    for (const password of ['Zauberwort/1', 'Zauberwort#', '50%Zauberwort']) {
+      for (const command of ['start', 'front', 'pipelines', 'migrate']) {
+        const value = `${PROTOCOL[address]}://user:${password}@127.0.0.1:9`;
+        const { code, stdout, stderr } = await runCli([command], { [env]: value, GATEHOUSE_DATA_DIR: dataDir });
+        t.equal(code, 2, `${command} with ${env}`);
+        t.match(stderr, new RegExp(`^gatehouse: ${env}: its value [^\n]+\n$`));
+        t.notMatch(stderr + stdout, /Zauberwort/);
+      }
+    }
+  }
+});
+
+t.test('no secret setting reaches a log', async (t) => {
+  const password = 'Sesam-öffne-dich';
+  const service = await startService(t, {
+    env: {
+      GATEHOUSE_SMTP_URL: `smtp://user:${encodeURIComponent(password)}@127.0.0.1:9`,
+      GATEHOUSE_LOG_LEVEL: 'debug',
+    },
+  });
+  const runtime = await service.addresses();
+  await service.stop();
+  const said = `${await service.log()}${service.printed()}`;
+  t.match(said, /GATEHOUSE_SMTP_URL/, 'the log says what is set');
+  t.notMatch(said, /Sesam|%C3%B6ffne/);
+  t.notMatch(said, new URL(runtime.redisUrl).password, 'nor what was made up for the embedded engines');
+
+  const values = { redisUrl: 'redis://:Zauberwort1@h', bootstrapKey: 'k'.repeat(40) };
+  const config = readConfig({ GATEHOUSE_REDIS_URL: values.redisUrl, GATEHOUSE_BOOTSTRAP_KEY: values.bootstrapKey });
+  const secret = Object.values(SETTINGS).filter((setting) => 'secret' in setting);
+  t.equal(secret.length, 4, 'a new secret setting: is it masked?');
+  t.same(secretsIn(config).sort(), [values.bootstrapKey, values.redisUrl, 'Zauberwort1', 'Zauberwort1'].sort());
+
+  const script = `
+    const { createLog } = await import(${JSON.stringify(assetPath('build/src/log.js'))});
+    const log = createLog({ level: 'info', processName: 'p', secrets: ['redis://:a"b\\\\c@h', 'Zauberwort1', 'abc'] });
+    log.child({ part: 'x' }).error({ err: new TypeError('Invalid URL redis://:a"b\\\\c@h'), deep: { er: ['Zauberwort1'] } }, 'abc');
+    try { new URL('Zauberwort1/nothing'); } catch (err) { log.error({ err }, 'url'); }`;
+  const lines = await printedBy(script);
+  t.notMatch(lines, /a\\"b|Zauberwort/);
+  t.equal(
+    lines.match(/\[masked\]/g)?.length,
+    4,
+    'message and stack of an error, what is deep in a field, what an error holds',
+  );
+  for (const line of lines.trim().split('\n')) t.ok(JSON.parse(line), 'still a line of JSON');
+  t.match(lines, /"msg":"abc"/, 'what is too short to be told from a word stays');
+});
+
+t.test('names that a container platform or a client adds are not settings', async (t) => {
+  const added = {
+    ...{ GATEHOUSE_SERVICE_HOST: '10.0.0.1', GATEHOUSE_SERVICE_PORT: '8080', GATEHOUSE_SERVICE_PORT_HTTP: '8080' },
+    ...{ GATEHOUSE_PORT: 'tcp://10.0.0.1:8080', GATEHOUSE_PORT_8080_TCP: 'tcp://10.0.0.1:8080' },
+    ...{
+      GATEHOUSE_PORT_8080_TCP_PROTO: 'tcp',
+      GATEHOUSE_PORT_8080_TCP_PORT: '8080',
+      GATEHOUSE_PORT_8080_TCP_ADDR: '10.0.0.1',
+    },
+    ...{ GATEHOUSE_METRICS_PORT: 'tcp://10.0.0.2:9090', GATEHOUSE_METRICS_SERVICE_HOST: '10.0.0.2' },
+    ...{
+      GATEHOUSE_REDIS_PORT: 'tcp://10.0.0.3:6379',
+      GATEHOUSE_REDIS_SERVICE_PORT: '6379',
+      GATEHOUSE_REDIS_PORT_6379_TCP_ADDR: '10.0.0.3',
+    },
+    ...{ GATEHOUSE_URL: 'http://gatehouse', GATEHOUSE_KEY: 'gh_x', GATEHOUSE_API_KEY: 'gh_y' },
+  };
+  t.match(readConfig(added), { port: 8080, metricsPort: undefined });
+  t.equal(readConfig({ ...added, GATEHOUSE_PORT: '9000' }).port, 9000, 'a setting stays one');
+  for (const [name, value] of [
+    ['GATEHOUSE_PORT', 'http'],
+    ['GATEHOUSE_PORTS', 'tcp://1.2.3.4:5'],
+    ['GATEHOUSE_REDIS_PORT', '6379'],
+    ['GATEHOUSE_SERVICE', 'x'],
+  ] as const) {
+    t.throws(() => readConfig({ [name]: value }), { name: 'ConfigError', message: new RegExp(`^${name}: `) });
+  }
+});
+
+t.test('a worker that cannot start ends, also when its supervisor has gone', async (t) => {
+  const cli = assetPath('build/src/cli.js');
+  const env = {
+    ...process.env,
+    GATEHOUSE_REDIS_URL: 'redis://127.0.0.1:9',
+    GATEHOUSE_CLICKHOUSE_URL: 'http://127.0.0.1:9',
+  };
+  for (const command of ['front', 'pipelines']) {
+    const dataDir = await makeDataDir();
+    t.teardown(() => rm(dataDir, { recursive: true, force: true }));
+    mkdirSync(dataDir, { recursive: true });
+    // Gone before the worker can have listened, and while it waits for its stores.
+    for (const afterMs of [0, 1_500]) {
+      const child = fork(cli, [command, '--supervised'], {
+        env: { ...env, GATEHOUSE_DATA_DIR: dataDir, GATEHOUSE_PORT: '0' },
+        stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+      });
+      t.teardown(() => child.kill('SIGKILL'));
+      const exit = once(child, 'exit');
+      await sleep(afterMs);
+      child.disconnect();
+      await Promise.race([exit, sleep(20_000)]);
+      t.notOk(isAlive(child.pid!), `${command}: gone ${afterMs} ms after its start`);
+    }
+  }
+});
+
+/** What a module prints to standard error. */
+async function printedBy(script: string): Promise<string> {
+  const dataDir = await makeDataDir();
+  const file = path.join(dataDir, 'said');
+  mkdirSync(dataDir, { recursive: true });
+  const { execFileSync } = await import('node:child_process');
+  execFileSync('sh', ['-c', '"$1" --input-type=module -e "$2" 2> "$3"', 'sh', process.execPath, script, file]);
+  const said = await readFile(file, 'utf8');
+  await rm(dataDir, { recursive: true, force: true });
+  return said;
+}
