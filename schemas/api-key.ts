@@ -1,12 +1,35 @@
-// The API key: a label, one scope, and a secret that is shown once (spec 5, decisions 3).
+// The API key: a label, one scope, what of it the key may use, the agent that it is bound to, and a secret that is shown once
+// (spec 5, decisions 3 and 10.2; docs/keys.md).
 import Type from 'typebox';
-import { Name, RequestTime, ResponseTime, SCOPES } from './common.ts';
+import { Name, PERMISSIONS, type Permission, RequestTime, ResponseTime, SCOPES } from './common.ts';
 import { about, exampleId } from './described.ts';
+
+const Permissions = {
+  items: { type: 'string', enum: [...PERMISSIONS] },
+  minItems: 1,
+  maxItems: PERMISSIONS.length,
+  uniqueItems: true,
+} as const;
 
 export const ApiKeyCreate = Type.Object(
   {
     label: about(Name, '1 to 200 characters: whose key it is.', 'analyst'),
-    scope: about(Type.Enum([...SCOPES]), 'What it may do. Fixed: other permissions need another key.'),
+    scope: about(Type.Enum([...SCOPES]), 'What it may do at most. Fixed: other permissions need another key.'),
+    agent_id: Type.Optional(
+      about(
+        Type.Union([Type.String(), Type.Null()]),
+        'Binds the key to this agent: it submits and reads for that agent alone, and what is of another is unknown to it (404). Not with the scope `admin`. null or left out: bound to none.',
+        null,
+      ),
+    ),
+    // Not a union of an array and null: what is wrong with an array would be told as what is wrong with null, too.
+    permissions: Type.Optional(
+      about(
+        Type.Unsafe<Permission[] | null>({ type: ['array', 'null'], ...Permissions }),
+        'What of its scope the key may use: `submit` (events), `read` (every GET), `decide` (approvals), `configure` (agents, policies, alerts). The scope `read` has `read` alone, `write` all four; not with the scope `admin`, which has all. null or left out: all that the scope has.',
+        null,
+      ),
+    ),
     expires_at: Type.Optional(
       about(Type.Union([RequestTime, Type.Null()]), 'When it stops being taken. null or left out: never.', null),
     ),
@@ -18,7 +41,17 @@ export type ApiKeyCreate = Type.Static<typeof ApiKeyCreate>;
 const fields = {
   id: about(Type.String(), 'Id of the key. It is not the key itself.', exampleId('key')),
   label: about(Type.String(), 'Whose key it is.', 'analyst'),
-  scope: about(Type.Enum([...SCOPES]), 'What it may do.'),
+  scope: about(Type.Enum([...SCOPES]), 'What it may do at most.'),
+  agent_id: about(
+    Type.Union([Type.String(), Type.Null()]),
+    'The agent that the key is bound to. null: to none.',
+    exampleId('agt'),
+  ),
+  permissions: about(
+    Type.Unsafe<Permission[]>({ type: 'array', ...Permissions }),
+    'What of its scope the key may use: as it was made, or all that the scope has.',
+    ['read'],
+  ),
   created_at: about(ResponseTime, 'When it was made.'),
   expires_at: about(Type.Union([ResponseTime, Type.Null()]), 'When it stops being taken. null: never.', null),
 };

@@ -8,6 +8,7 @@ import { pathToFileURL } from 'node:url';
 import { assetPath } from '../src/assets.ts';
 import { SETTINGS } from '../src/config.ts';
 import { ERRORS } from '../src/errors.ts';
+import { SCOPE_OF } from '../src/http/route.ts';
 import { makeRoutes } from '../src/http/routes.ts';
 
 const TABLES: Record<string, () => string> = {
@@ -41,13 +42,14 @@ function settingsTable(): string {
 
 /** In the order in which the API's description lists them. */
 function endpointsTable(): string {
-  const rows = makeRoutes({ metrics: true }).map(({ method, path, scope, operation }) => [
+  const rows = makeRoutes({ metrics: true }).map(({ method, path, needs, operation }) => [
     method,
     `\`${path}\``,
-    scope === null ? '' : `\`${scope}\``,
+    needs === null ? '' : `\`${SCOPE_OF[needs]}\``,
+    needs === null || needs === 'admin' ? '' : `\`${needs}\``,
     operation.summary,
   ]);
-  return table(['Method', 'Path', 'Scope', 'Purpose'], rows);
+  return table(['Method', 'Path', 'Scope', 'Permission', 'Purpose'], rows);
 }
 
 /** One row a status and code, in the order of the statuses. */

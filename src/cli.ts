@@ -56,9 +56,15 @@ const COMMANDS: Record<string, Entry> = {
     run: async (context) => (await import('./commands/accounts.ts')).accountLimit(context),
   },
   'key create': {
-    usage: 'key create [--account NAME] [--scope read|write|admin] [--label TEXT]',
+    usage: 'key create [--account NAME] [--scope read|write|admin] [--agent ID] [--permissions LIST] [--label TEXT]',
     help: 'make an API key (of the account default, admin) and print it',
-    options: { account: { type: 'string' }, scope: { type: 'string' }, label: { type: 'string' } },
+    options: {
+      account: { type: 'string' },
+      scope: { type: 'string' },
+      agent: { type: 'string' },
+      permissions: { type: 'string' },
+      label: { type: 'string' },
+    },
     run: async (context) => (await import('./commands/accounts.ts')).keyCreate(context),
   },
   'dead list': {

@@ -15,7 +15,11 @@ export const ERRORS = {
     status: 401,
     when: 'the Authorization header is missing or malformed, or the key is unknown, expired or revoked',
   },
-  insufficient_scope: { status: 403, when: 'the key is valid, its scope is too low' },
+  insufficient_scope: {
+    status: 403,
+    when: 'the key is valid, but its scope is too low, it lacks the permission, or it is bound to an agent and this concerns the whole account',
+  },
+  own_request: { status: 403, when: "a key bound to an agent decides none of that agent's approvals" },
   not_found: { status: 404, when: 'unknown path or resource; a resource of another account is unknown' },
   method_not_allowed: { status: 405, when: 'the path exists, the method does not; `Allow` says which do' },
   name_taken: {

@@ -77,7 +77,12 @@ async function waysDecided(
 export async function settleCounts(
   clickhouse: ClickHouse,
   account: string,
-  { traces, excludeAgents, settle }: { traces: Trace[] } & Excluded & Settling,
+  {
+    traces,
+    onlyAgent,
+    excludeAgents,
+    settle,
+  }: { traces: Trace[]; onlyAgent?: string | undefined } & Excluded & Settling,
 ): Promise<void> {
   const waiting = traces.filter((trace) => (trace.outcomes['pending'] ?? 0) > 0);
   if (waiting.length === 0) return;
@@ -85,6 +90,7 @@ export async function settleCounts(
   const where = new Conditions(account)
     .and('trace_id IN {traces:Array(String)}', { traces: waiting.map((trace) => trace.trace_id) })
     .and("outcome = 'pending'")
+    .equal('agent_id', onlyAgent)
     .exclude('agent_id', excludeAgents);
   const counts = await clickhouse.query<{ trace_id: string } & Record<Final, number>>(
     `SELECT trace_id, countIf(id IN ${decidedAs('allowed')}) AS allowed, countIf(id IN ${decidedAs('blocked')}) AS blocked

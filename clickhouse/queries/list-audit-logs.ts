@@ -24,6 +24,8 @@ export type AuditFilter = Excluded & {
   /** Epoch ms, inclusive. */
   from?: number | undefined;
   to?: number | undefined;
+  /** Only entries that tell of this agent: those that go with it when it is erased. */
+  aboutAgent?: string | undefined;
 };
 export type AuditPage = AuditFilter & PageStart & { order?: 'asc' | 'desc' | undefined };
 
@@ -138,6 +140,8 @@ function recordedConditions(account: string, filter: AuditFilter): Conditions {
     .equal('resource_type', filter.resource_type)
     .equal('resource_id', filter.resource_id)
     .between('created_at', filter.from, filter.to);
+  // An `agent.deleted` is the account's, not the agent's.
+  if (filter.aboutAgent !== undefined) where.equal('about_agent', filter.aboutAgent).and("action != 'agent.deleted'");
   const { excludeAgents } = filter;
   if (excludeAgents === undefined || excludeAgents.length === 0) return where;
   return where.and("(action = 'agent.deleted' OR about_agent NOT IN {excluded:Array(String)})", {
@@ -147,10 +151,11 @@ function recordedConditions(account: string, filter: AuditFilter): Conditions {
 
 /** Null where no entry of this source can match. */
 function eventConditions(account: string, filter: AuditFilter, source: 'submitted' | 'decided'): Conditions | null {
-  const { action, actor, resource_type: type, resource_id, submissions } = filter;
+  const { action, actor, resource_type: type, resource_id, submissions, aboutAgent } = filter;
   const wanted = EVENT_ACTIONS.filter((one) => action === undefined || valuesOf(action).includes(one));
-  const agents =
+  const actors =
     actor && valuesOf(actor).flatMap((one) => (one.startsWith('agent:') ? [one.slice('agent:'.length)] : []));
+  const agents = aboutAgent === undefined ? actors : [aboutAgent].filter((agent) => actors?.includes(agent) ?? true);
   if (agents?.length === 0) return null;
   if (type !== undefined && !valuesOf(type).includes('event')) return null;
   const where = new Conditions(account)

@@ -13,8 +13,11 @@ import { type Settling, settleCounts, withFinalOutcomes } from './final-outcome.
 /** Events of a page of one trace; `event_count` says how many there are. */
 export const TRACE_EVENTS_MAX = 1_000;
 
+/** `onlyAgent`: as if there were no events of other agents. */
+export type OfAgent = { onlyAgent?: string | undefined };
 export type TracePage = PageStart &
   Excluded &
+  OfAgent &
   Settling & {
     /** Traces in which this agent, or one of these, took part. */
     agentId?: AnyOf<string> | undefined;
@@ -41,7 +44,10 @@ const TRACE_COLUMNS = `trace_id, toUnixTimestamp64Milli(min(timestamp)) AS start
 
 export async function listTraces(clickhouse: ClickHouse, account: string, page: TracePage): Promise<Listed<Trace>> {
   const { limit, offset, after, begunAt } = page;
-  const where = new Conditions(account).and("trace_id != ''").exclude('agent_id', page.excludeAgents);
+  const where = new Conditions(account)
+    .and("trace_id != ''")
+    .equal('agent_id', page.onlyAgent)
+    .exclude('agent_id', page.excludeAgents);
   if (after !== undefined) {
     if (begunAt !== undefined) where.and(`received_at <= ${instant('begun')}`, { begun: begunAt });
     // A trace that began by then has an event of then. Whether an agent took part may have shown later.
@@ -70,6 +76,7 @@ export async function listTraces(clickhouse: ClickHouse, account: string, page: 
   return {
     items: await describeTraces(clickhouse, account, {
       wanted: rows.map((row) => row.trace_id),
+      onlyAgent: page.onlyAgent,
       excludeAgents: page.excludeAgents,
       settle: page.settle,
     }),
@@ -81,6 +88,7 @@ export async function listTraces(clickhouse: ClickHouse, account: string, page: 
 type TraceHead = EventHead & { tokens: number };
 /** `limit`: TRACE_EVENTS_MAX. */
 export type TraceEvents = Excluded &
+  OfAgent &
   Settling & { limit?: number; after?: Position | undefined; payload?: PayloadMode | undefined };
 export type TraceWithRows = { trace: Trace; events: EventRow[]; next: Position | null };
 
@@ -89,10 +97,11 @@ export async function getTrace(
   clickhouse: ClickHouse,
   account: string,
   traceId: string,
-  { excludeAgents, settle, limit = TRACE_EVENTS_MAX, after, payload }: TraceEvents = {},
+  { onlyAgent, excludeAgents, settle, limit = TRACE_EVENTS_MAX, after, payload }: TraceEvents = {},
 ): Promise<TraceWithRows | null> {
   const where = new Conditions(account)
     .equal('trace_id', traceId)
+    .equal('agent_id', onlyAgent)
     .exclude('agent_id', excludeAgents)
     .after(after, { time: 'timestamp', id: 'id', order: 'asc' });
   const read = await clickhouse.query<TraceHead>(
@@ -105,13 +114,13 @@ export async function getTrace(
   // A trace that is shown whole has been read whole: no need to ask for its sums.
   const summed = async () => {
     const trace = sumOf(traceId, heads);
-    await settleCounts(clickhouse, account, { traces: [trace], excludeAgents, settle });
+    await settleCounts(clickhouse, account, { traces: [trace], onlyAgent, excludeAgents, settle });
     return [trace];
   };
   const [traces, rows] = await Promise.all([
     heads.length > 0 && next === null && after === undefined
       ? summed()
-      : describeTraces(clickhouse, account, { wanted: [traceId], excludeAgents, settle }),
+      : describeTraces(clickhouse, account, { wanted: [traceId], onlyAgent, excludeAgents, settle }),
     completeRows(clickhouse, account, heads, { payload }),
   ]);
   if (traces[0] === undefined) return null;
@@ -138,11 +147,12 @@ function sumOf(traceId: string, heads: readonly TraceHead[]): Trace {
 async function describeTraces(
   clickhouse: ClickHouse,
   account: string,
-  { wanted, excludeAgents, settle }: { wanted: string[] } & Excluded & Settling,
+  { wanted, onlyAgent, excludeAgents, settle }: { wanted: string[] } & Excluded & OfAgent & Settling,
 ): Promise<Trace[]> {
   if (wanted.length === 0) return [];
   const where = new Conditions(account)
     .and('trace_id IN {traces:Array(String)}', { traces: wanted })
+    .equal('agent_id', onlyAgent)
     .exclude('agent_id', excludeAgents);
   const rows = await clickhouse.query<TraceRow>(
     `SELECT ${TRACE_COLUMNS} FROM events WHERE ${where.sql} GROUP BY trace_id`,
@@ -153,7 +163,7 @@ async function describeTraces(
   );
   const byId = new Map(rows.map((row) => [row.trace_id, traceOf(row)]));
   const traces = wanted.flatMap((id) => byId.get(id) ?? []);
-  await settleCounts(clickhouse, account, { traces, excludeAgents, settle });
+  await settleCounts(clickhouse, account, { traces, onlyAgent, excludeAgents, settle });
   return traces;
 }
 

@@ -3,7 +3,8 @@
 // A key is printed once and kept nowhere; only its hash is in the registry.
 // Invariant: each is one audited change by the actor `system`, the same as through the API.
 import { randomUUID } from 'node:crypto';
-import { SCOPES, type Scope } from '../../schemas/common.ts';
+import { PERMISSIONS, type Permission, SCOPES, type Scope } from '../../schemas/common.ts';
+import { ServiceError } from '../errors.ts';
 import { type Commands, waitUntilReady } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { type AccountRecord, Accounts } from '../registry/accounts.ts';
@@ -53,18 +54,35 @@ export const keyCreate: Command = async (context) => {
   exactly(context.args, 0, '');
   const { account: name = 'default', scope = 'admin', label = 'made by the command line' } = context.options;
   if (!SCOPES.includes(scope as Scope)) throw new UsageError(`--scope is one of ${SCOPES.join(', ')}`);
+  const permissions = permissionsOf(context.options['permissions']);
+  const agent_id = context.options['agent'] === undefined ? null : String(context.options['agent']);
   await withRegistry(context, async (given) => {
     const account = await new Accounts(given).byName(String(name));
     if (account === null) throw new UsageError(`there is no account "${name}"`);
-    const created = await new ApiKeys(given).create(
-      account.id,
-      { label: String(label), scope: scope as Scope },
-      system(),
-    );
+    const wanted = { label: String(label), scope: scope as Scope, agent_id, permissions };
+    const created = await new ApiKeys(given).create(account.id, wanted, system()).catch((error: unknown) => {
+      throw asUsage(error);
+    });
     context.print(`id ${created.id}`);
     context.print(`key ${created.key}`);
   });
 };
+
+/** `submit,read` */
+function permissionsOf(given: Context['options'][string]): Permission[] | null {
+  if (given === undefined) return null;
+  const names = String(given).split(',');
+  if (new Set(names).size < names.length || !names.every((name) => (PERMISSIONS as readonly string[]).includes(name)))
+    throw new UsageError(`--permissions is a list of different ones of ${PERMISSIONS.join(',')}`);
+  return names as Permission[];
+}
+
+/** What does not go together is said in the words of the command line. */
+function asUsage(error: unknown): unknown {
+  if (!(error instanceof ServiceError) || error.code !== 'validation_failed') return error;
+  const details = (error.details ?? []).map(({ path, message }) => `${path}: ${message}`);
+  return new UsageError([error.message, ...details].join(' '));
+}
 
 function system(): { actor: string; requestId: string } {
   return { actor: 'system', requestId: `cli-${randomUUID()}` };

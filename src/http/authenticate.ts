@@ -1,17 +1,16 @@
-// Who is calling, and may they (steps 2 and 3: key -> principal, scope, request limit; 401, 403, 429).
+// Who is calling, and may they (steps 2 and 3: key -> principal, rights, request limit; 401, 403, 429).
 // Keys are looked up by their hash in the cache that Redis invalidates; most requests are settled without waiting.
 // Invariant: a missing, malformed, unknown, expired or revoked key gets the very same answer, so nothing tells them apart;
-// a scope includes the ones below it; what a route does not allow is refused.
+// what a route needs and a key does not have is refused, and the answer names it. Whose things a key that is bound to an agent
+// may touch is looked at where they are known: request.ts, door.ts.
 // Redis away and the key not cached: 503, nobody is let in on trust.
-import type { Scope } from '../../schemas/common.ts';
 import { ServiceError } from '../errors.ts';
 import { KEY_CACHE_MAX } from '../limits.ts';
 import { parseApiKey } from '../registry/api-key-text.ts';
 import type { RegistryCache } from '../registry/cache.ts';
-import type { Principal } from '../registry/principal.ts';
+import { type Principal, RIGHTS } from '../registry/principal.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
-
-const RANK: Record<Scope, number> = { read: 0, write: 1, admin: 2 };
+import type { Route } from './route.ts';
 
 /**
  * Hashing a key costs 4 µs, a quarter of what a bare request costs. So the hash of a key that was let in is remembered under
@@ -48,12 +47,22 @@ export class Authenticator {
   }
 }
 
-export function authorize(principal: Principal, scope: Scope): void {
-  if (RANK[principal.scope] >= RANK[scope]) return;
-  throw new ServiceError(
-    'insufficient_scope',
-    `This needs a key with the scope ${scope}; this one has ${principal.scope}.`,
-  );
+/** What a key must have to come in here: the sum of RIGHTS, made once for a route. */
+export function rightsFor({ needs, bound }: Pick<Route, 'needs' | 'bound'>): number {
+  return (needs === null ? 0 : RIGHTS[needs]) | (bound === 'refused' ? RIGHTS.account : 0);
+}
+
+/** `rights`: `rightsFor` the route. Throws ServiceError insufficient_scope. */
+export function authorize(principal: Principal, rights: number, route: Pick<Route, 'needs'>): void {
+  if ((principal.rights & rights) === rights) return;
+  throw new ServiceError('insufficient_scope', whatIsMissing(principal, rights & ~principal.rights, route));
+}
+
+function whatIsMissing({ scope, permissions, agentId }: Principal, missing: number, { needs }: Pick<Route, 'needs'>) {
+  if ((missing & RIGHTS.admin) !== 0) return `This needs a key with the scope admin; this one has ${scope}.`;
+  if ((missing & RIGHTS.account) === missing)
+    return `This concerns the whole account; this key is bound to the agent ${agentId}.`;
+  return `This needs the permission ${needs}; this key has the scope ${scope} with ${permissions.join(', ')}.`;
 }
 
 /** undefined: go on. */

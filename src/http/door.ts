@@ -4,11 +4,12 @@
 //   path      known?                                                   404
 //   method    known for this path?                                     405
 //   key       whose?                                                   401
-//   scope     enough?                                                  403
+//   rights    enough?                                                  403
 //   limit     within the request limit?                                429
 //   load      submissions: is there time for it?                       503
 //   body      bounded, JSON                                            413, 415
 //   sound     query, Idempotency-Key, JSON, schema                     400
+//   own       a key bound to an agent: is it that agent's?             404
 //   handler                                                            404, 409, 503, or success
 //
 // That order is API (decisions 2). The body's bytes are taken in from the start all the same: the transport drops what nobody listens to.
@@ -24,8 +25,9 @@ import { type Head, readHead } from './head.ts';
 import type { KeyUses } from './key-uses.ts';
 import type { LoadShedding, ShedReason } from './load-shedding.ts';
 import { type BodyBudget, BodyReader } from './read-body.ts';
+import { notFound } from './reply.ts';
 import { type Entry, Request } from './request.ts';
-import type { BodyLimits, Parts, Route } from './route.ts';
+import type { BodyLimits, Owned, Parts, Route } from './route.ts';
 import type { TransportRequest } from './transport/transport.ts';
 import type { Turns } from './turns.ts';
 
@@ -100,7 +102,7 @@ export class Door {
   /** Up to the body. Most requests wait for nothing on the way, and pay for no promise then. */
   #serve(request: Request): void | Promise<void> {
     const { entry, head } = request;
-    if (entry.route.scope === null) return this.#answer(request);
+    if (entry.route.needs === null) return this.#answer(request);
     const nowMs = Date.now();
     const found = this.#parts.authenticator.principalOf(head.authorization, nowMs);
     if (found instanceof Promise) return found.then((principal) => this.#admit(request, principal, nowMs));
@@ -108,7 +110,8 @@ export class Door {
   }
 
   #admit(request: Request, principal: Principal, nowMs: number): void | Promise<void> {
-    authorize(principal, request.entry.route.scope!);
+    const { rights, route } = request.entry;
+    authorize(principal, rights, route);
     request.principal = principal;
     request.exchange.account = principal.account;
     const admitted = admit(this.#parts.limiter, principal, nowMs);
@@ -180,13 +183,20 @@ export class Door {
   }
 
   async #answer(request: Request): Promise<void> {
+    const { owned, route } = request.entry;
     try {
-      request.exchange.send(await request.entry.route.handle!(request, this.#parts));
+      if (owned !== undefined && request.principal.agentId !== null) await this.#keepTo(owned, request);
+      request.exchange.send(await route.handle!(request, this.#parts));
     } catch (error) {
       request.exchange.fail(error);
     } finally {
       request.letGo();
     }
+  }
+
+  /** To a key that is bound to an agent the things of others are unknown. */
+  async #keepTo(owned: Owned, request: Request): Promise<void> {
+    if ((await owned.agentOf(request, this.#parts)) !== request.principal.agentId) throw notFound(owned.what);
   }
 
   /** Answers a submission for which there is no time. No error is made and nothing is logged for each: it must cost little. */

@@ -9,7 +9,7 @@ import { ERRORS, type ErrorCode } from '../errors.ts';
 import { exampleOf } from './openapi-examples.ts';
 import { componentSchemas, describedSchema } from './openapi-schemas.ts';
 import { describeWebhooks } from './openapi-webhooks.ts';
-import { type Route, route } from './route.ts';
+import { type Route, route, SCOPE_OF } from './route.ts';
 
 const IDEMPOTENCY_KEY = {
   name: 'Idempotency-Key',
@@ -114,7 +114,7 @@ export function openApiRoute(others: readonly Route[]): Route {
     method: 'GET',
     path: '/v1/openapi.json',
     // It tells nothing of an account: whoever generates a client from it, in a build, needs no key for that.
-    scope: null,
+    needs: null,
     operation: {
       id: 'getOpenApi',
       tag: 'Operations',
@@ -159,7 +159,8 @@ export function describeApi(routes: readonly Route[]): OpenApiDocument {
         apiKey: {
           type: 'http',
           scheme: 'bearer',
-          description: 'An API key; its scope is `read`, `write` or `admin`, each including the ones before.',
+          description:
+            'An API key; its scope is `read`, `write` or `admin`, each including the ones before. It may be confined to some permissions of its scope (`submit`, `read`, `decide`, `configure`) and to one agent: what is of other agents is then unknown (404), what concerns the whole account is refused (403).',
         },
       },
       parameters: { IdempotencyKey: IDEMPOTENCY_KEY, RequestId: REQUEST_ID },
@@ -195,7 +196,7 @@ function operation(one: Route, shared: Record<string, object>): object {
     tags: [tag],
     summary,
     ...(description === undefined ? {} : { description }),
-    ...(one.scope === null ? { security: [] } : { 'x-required-scope': one.scope }),
+    ...needed(one),
     parameters: parameters(one),
     ...(one.body ? { requestBody: requestBody(one, bodyExample) } : {}),
     responses: { ...responses, ...referred(errorResponses(errorsOf(one), canBeIncomplete ?? false), shared) },
@@ -214,6 +215,12 @@ function referred(responses: Record<string, Shared>, shared: Record<string, obje
 
 function header(name: keyof typeof HEADERS): object {
   return { $ref: `#/components/headers/${name}` };
+}
+
+/** `x-required-permission` where a permission stands for it: `admin` is a scope alone. */
+function needed({ needs }: Route): object {
+  if (needs === null) return { security: [] };
+  return { 'x-required-scope': SCOPE_OF[needs], ...(needs === 'admin' ? {} : { 'x-required-permission': needs }) };
 }
 
 function parameters(one: Route): object[] {
@@ -267,13 +274,14 @@ export function errorsOf(one: Route): Set<ErrorCode> {
   const add = (...more: ErrorCode[]) => {
     for (const code of more) codes.add(code);
   };
-  if (one.scope !== null)
+  if (one.needs !== null)
     add('validation_failed', 'invalid_token', 'insufficient_scope', 'rate_limited', 'unavailable');
-  if (one.scope !== null) add('payload_too_large');
+  if (one.needs !== null) add('payload_too_large');
   if (one.body) add('malformed_json', 'unsupported_media_type');
   // Of any request, before it is known what it asks for.
   add('request_timeout', 'headers_too_large', 'internal');
-  if (one.path.includes('{')) add('not_found');
+  // In a query: another agent, asked for with a key that is bound to one.
+  if (one.path.includes('{') || one.bound === 'query') add('not_found');
   return codes;
 }
 

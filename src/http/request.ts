@@ -2,7 +2,8 @@
 // One object from head to answer: it is the handler's call, and for a submission of events also the caller who is told what
 // came of it. Several of them, one made of the other, were a tenth of what an event that comes alone allocated.
 // Invariant: `principal` stands before anybody asks for the body, `body` and `query` before the handler is called; the body's
-// memory goes back once, when the answer is made or there is none to make.
+// memory goes back once, when the answer is made or there is none to make. A key that is bound to an agent comes no further than
+// here with another agent in its path or its query.
 import { createHash } from 'node:crypto';
 import type Type from 'typebox';
 import { Compile, type Validator } from 'typebox/compile';
@@ -12,11 +13,13 @@ import { parseJson } from '../ingest/json.ts';
 import type { Idempotency } from '../registry/idempotency.ts';
 import type { Actor, Principal } from '../registry/principal.ts';
 import { errorDetails, validationFailed } from '../validation.ts';
+import { rightsFor } from './authenticate.ts';
 import type { Exchange } from './exchange.ts';
 import type { Head } from './head.ts';
 import { NO_PARAMETERS, type Parameters, parseQuery, type QueryOf } from './query.ts';
 import type { BodyReader } from './read-body.ts';
-import { type BodyLimits, bodyBytesMax, type Call, type Route } from './route.ts';
+import { notFound } from './reply.ts';
+import { type BodyLimits, bodyBytesMax, type Call, type Owned, type Route } from './route.ts';
 
 const IDEMPOTENCY_KEY = /^[\x20-\x7e]{1,255}$/;
 
@@ -26,6 +29,10 @@ export class Entry {
   /** For metrics and logs. */
   readonly name: string;
   readonly parameterCount: number;
+  /** What a key must have: the sum of RIGHTS. */
+  readonly rights: number;
+  /** Where a key that is bound to an agent may touch its own alone. */
+  readonly owned: Owned | undefined;
   readonly validator: Validator | undefined;
   readonly query: Parameters;
   readonly bytesMax: number;
@@ -38,6 +45,9 @@ export class Entry {
     this.route = route;
     this.name = `${route.method} ${route.path}`;
     this.parameterCount = route.path.split('{').length - 1;
+    this.rights = rightsFor(route);
+    this.owned = typeof route.bound === 'object' ? route.bound : undefined;
+    checkBound(route);
     this.validator = route.body?.kind === 'json' ? Compile(route.body.schema as Type.TSchema) : undefined;
     this.query = route.query ?? NO_PARAMETERS;
     this.bytesMax = bodyBytesMax(route.body, limits);
@@ -45,6 +55,14 @@ export class Entry {
     this.isSubmission = route.body?.kind === 'event' || route.body?.kind === 'batch';
     this.successStatus = Number(Object.keys(route.operation.answers)[0]);
   }
+}
+
+/** A row that promises what its path or query does not have is a bug, found when the server starts. */
+function checkBound({ method, path, query, bound }: Route): void {
+  const isSound =
+    (bound !== 'path' || path.startsWith('/v1/agents/{id}')) &&
+    (bound !== 'query' || query?.['agent_id'] !== undefined);
+  if (!isSound) throw new Error(`${method} ${path}: no agent in the ${String(bound)}`);
 }
 
 export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
@@ -75,7 +93,8 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   }
 
   get actor(): Actor {
-    return { actor: `key:${this.principal.keyId}`, requestId: this.requestId };
+    const { keyId, agentId } = this.principal;
+    return { actor: `key:${keyId}`, requestId: this.requestId, boundTo: agentId };
   }
 
   get requestId(): string {
@@ -86,7 +105,7 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
     return this.exchange;
   }
 
-  /** Reads query, Idempotency-Key and body. Throws ServiceError `validation_failed`. */
+  /** Reads query, Idempotency-Key and body. Throws ServiceError validation_failed; not_found for an agent that a bound key may not know. */
   makeSound(bytes: Buffer): void {
     const { route, validator, query } = this.entry;
     this.query = parseQuery(query, this.rawQuery);
@@ -94,6 +113,16 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
     this.body = validator === undefined ? bytes : readJson(validator, route, bytes);
     if (this.idempotencyKey !== undefined && validator !== undefined)
       this.idempotency = fingerprint(this.idempotencyKey, bytes);
+    if (this.principal.agentId !== null) this.#keepTo(this.principal.agentId);
+  }
+
+  #keepTo(agent: string): void {
+    const { route, query } = this.entry;
+    if (route.bound === 'path' && this.params[0] !== agent) throw notFound('agent');
+    if (route.bound !== 'query') return;
+    const asked = this.query['agent_id'];
+    if (asked !== undefined && ![asked].flat().every((one) => one === agent)) throw notFound('agent');
+    this.query = { ...this.query, agent_id: query['agent_id']!.repeats ? [agent] : agent };
   }
 
   accepted({ body, release }: Answer): void {

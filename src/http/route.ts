@@ -1,12 +1,13 @@
-// What a route is: one row of the table in routes.ts. Registration, 404, 405, HEAD, scopes, body limits, queries and the API's
-// description all follow from it, so that none of them can disagree with another.
-// Invariant: a handler is called with a caller who may, a query that fits, and a body that fits its schema.
+// What a route is: one row of the table in routes.ts. Registration, 404, 405, HEAD, permissions, what a key bound to an agent meets,
+// body limits, queries and the API's description all follow from it, so that none of them can disagree with another.
+// Invariant: a handler is called with a caller who may, a query that fits, and a body that fits its schema; called for a key that is
+// bound to an agent, what its path and its `agent_id` name is of that agent. No row can leave out what it needs, or what bound keys meet.
 // Idempotency-Key: heeded where `idempotent` says so (decisions 1), refused where a caller who trusts it would be misled
 // (`POST /v1/api-keys`: a retry makes a second key, and an answer that holds a key is not kept), ignored elsewhere, where a
 // repetition changes nothing (registering by name, PATCH, DELETE) or nothing is written.
 import type Type from 'typebox';
 import type { ClickHouse } from '../../clickhouse/client.ts';
-import type { Scope } from '../../schemas/common.ts';
+import type { Permission, Scope } from '../../schemas/common.ts';
 import type { AuditVerifier } from '../audit/verifier.ts';
 import type { Config } from '../config.ts';
 import type { ErrorCode } from '../errors.ts';
@@ -112,21 +113,56 @@ export type Operation = {
   canBeIncomplete?: boolean;
 };
 
+/** A permission, or the scope `admin`, which no permission stands for: keys and account settings. */
+export type Need = Permission | 'admin';
+
+/** The lowest scope that has it. */
+export const SCOPE_OF: Record<Need, Scope> = {
+  read: 'read',
+  submit: 'write',
+  decide: 'write',
+  configure: 'write',
+  admin: 'admin',
+};
+
+/** What a key that is bound to an agent meets here (docs/keys.md). */
+export type Bound =
+  /** `{id}` of the path is an agent: any but its own is unknown. */
+  | 'path'
+  /** `agent_id` of the query is its own, whether it asks for that or not; any other agent is unknown. */
+  | 'query'
+  /** The path names a thing that may be an agent's: any that is not its own agent's is unknown. */
+  | Owned
+  /** The handler keeps to `principal.agentId`, or the registry to `actor.boundTo`. */
+  | 'handler'
+  /** It concerns the whole account: 403. */
+  | 'refused';
+
+export type Owned = {
+  /** Completes "No such …." */
+  what: string;
+  /** The agent that it belongs to, if to any. Throws ServiceError not_found. */
+  agentOf(call: Pick<Call, 'account' | 'params'>, parts: Parts): Promise<string | null>;
+};
+
 export type RouteSpec<B, P extends Parameters> = {
   method: Method;
   /** With `{name}` for a parameter. */
   path: string;
-  /** null: no key needed. */
-  scope: Scope | null;
   query?: P;
   body?: BodySpec<B>;
   idempotency?: 'heeded' | 'refused';
   operation: Operation;
 } & (
-  | { handle(call: Call<B, QueryOf<P>>, parts: Parts): Reply | Promise<Reply>; submit?: undefined }
-  /** Submissions of events: `caller` is told what came of it. */
-  | { submit(call: Call<B, QueryOf<P>>, parts: Parts, caller: Caller): void; handle?: undefined }
-);
+  | { needs: Need; bound: Bound }
+  /** No key needed. */
+  | { needs: null; bound?: undefined }
+) &
+  (
+    | { handle(call: Call<B, QueryOf<P>>, parts: Parts): Reply | Promise<Reply>; submit?: undefined }
+    /** Submissions of events: `caller` is told what came of it. */
+    | { submit(call: Call<B, QueryOf<P>>, parts: Parts, caller: Caller): void; handle?: undefined }
+  );
 
 export type Route = RouteSpec<unknown, Parameters>;
 

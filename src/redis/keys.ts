@@ -101,7 +101,7 @@ export class Keys {
   agentIds = (account: string, status: 'all' | 'active' | 'inactive') => this.#a(account, `agents:${status}`);
   /** Hash name -> agent id. */
   agentNames = (account: string) => this.#a(account, 'agent-names');
-  /** Set of the ids of policies and alerts that are scoped to the agent: what its deletion changes. */
+  /** Set of the ids of policies and alerts that are scoped to the agent, and of keys that are bound to it: what its deletion changes. */
   agentScope = (account: string, agent: string) => this.#a(account, `agent-scope:${agent}`);
   /** Set of agent ids that were deleted; stays for ever, an id is never used again. */
   tombstones = (account: string) => this.#a(account, 'tombstones');

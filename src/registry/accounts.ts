@@ -189,7 +189,7 @@ export class Accounts {
 type FirstKey = { id: string; label: string; key: string };
 
 function adminKey({ id, label, key }: FirstKey, at: number): ApiKeyRecord {
-  return newApiKey({ id, label, scope: 'admin', expiresAtMs: null }, key, at);
+  return newApiKey({ id, label, scope: 'admin', agentId: null, permissions: null, expiresAtMs: null }, key, at);
 }
 
 /** Made of the key, so that all processes that start with it mean the same record. 16 characters of hex are 64 bits of it. */

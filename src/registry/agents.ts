@@ -2,8 +2,9 @@
 // Each agent is a key of its own, so that fronts can cache and be told of each alone; names and lists lie beside it.
 // Invariant: a name belongs to one agent of the account at most, whoever registers it at the same time; an id is never used
 // again: deletion sets a tombstone that stays, which reads and pipelines honour at once.
-// A deletion is one commit: the record, the name, the policies scoped to the agent, its alerts (which become inactive),
-// the tombstone, the erasure that the store pipeline has yet to carry out, and one audit entry with the bare id.
+// A deletion is one commit: the record, the name, the policies scoped to the agent, its alerts (which become inactive), the
+// keys that are bound to it (which are revoked), the tombstone, the erasure that the store pipeline has yet to carry out, an
+// audit entry with the bare id and one for each key.
 import { type Agent, type AgentCreate, type AgentPatch, type AgentRecord, ownHeartbeat } from '../../schemas/agent.ts';
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { Status } from '../../schemas/common.ts';
@@ -13,6 +14,7 @@ import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../errors.ts';
 import { isId, mintId } from '../ids.ts';
 import type { Keys } from '../redis/keys.ts';
+import { type ApiKeyRecord, dropIndex, orphanDetails, revocationWrites } from './api-keys.ts';
 import { auditLog, changedFields, updateDetails } from './audit.ts';
 import {
   AGAIN,
@@ -27,7 +29,7 @@ import {
   type Words,
 } from './commit.ts';
 import { type Listed, type Page, pageOf, placeOf } from './lists.ts';
-import type { Actor } from './principal.ts';
+import { type Actor, isWithin } from './principal.ts';
 
 /** What lies in the erasures hash until the store pipeline is done with it. */
 export type Erasure = { account: string; at: number };
@@ -37,10 +39,15 @@ export type Registered = { agent: Agent; created: boolean; differs: boolean };
 export type AgentFilter = {
   name?: readonly string[] | undefined;
   status?: readonly (Status | 'down')[] | undefined;
+  /** Nothing but this agent. */
+  only?: string | undefined;
 };
 
 /** One command for so many ids holds Redis up for less than a millisecond. */
 const IDS_AT_ONCE = 1_000;
+
+/** `revoked`: the keys that go with the agent. */
+type Removal = Change & { guards: Guard[]; writes: Words[]; revoked: ApiKeyRecord[] };
 
 export class Agents {
   readonly #store: RegistryStore;
@@ -78,10 +85,11 @@ export class Agents {
   }
 
   /** Newest first; `total` counts all that fit the filter. */
-  list(account: string, { name, status, ...page }: AgentFilter & Page): Promise<Listed<Agent>> {
+  list(account: string, { name, status, only, ...page }: AgentFilter & Page): Promise<Listed<Agent>> {
     return answering(async () => {
       const { redis } = this.#store;
-      if (name !== undefined || status?.includes('down')) return this.#listSome(account, { name, status }, page);
+      if (name !== undefined || only !== undefined || status?.includes('down'))
+        return this.#listSome(account, { name, status, only }, page);
       const { limit, offset, after } = page;
       const ids = this.#keys.agentIds(account, status?.length === 1 ? (status[0] as Status) : 'all');
       const below = after === undefined ? '+' : `(${after.id}`;
@@ -94,12 +102,14 @@ export class Agents {
     });
   }
 
-  /** null: no such agent. Throws ServiceError name_taken. */
+  /** null: no such agent. Throws ServiceError name_taken, and insufficient_scope where a key bound to the agent would start it again. */
   patch(account: string, id: string, body: AgentPatch, actor: Actor): Promise<Agent | null> {
     return inRounds(async () => {
       const text = await this.#text(account, id);
       if (text === null) return null;
       const before = JSON.parse(text) as AgentRecord;
+      if (!isWithin(actor, id)) return null;
+      if (actor.boundTo === id && before.status === 'inactive' && body.status === 'active') throw staysInactive();
       const after = { ...before, ...body };
       if (changedFields(before, after).length > 0) {
         const at = this.#now();
@@ -120,7 +130,9 @@ export class Agents {
       const change = await this.#removal(account, JSON.parse(text) as AgentRecord, text, actor);
       if (change === AGAIN) return AGAIN;
       const { refused } = await commit(this.#store, change);
-      return refused === undefined ? true : AGAIN;
+      if (refused !== undefined) return AGAIN;
+      for (const key of change.revoked) await dropIndex(this.#store, key);
+      return true;
     });
   }
 
@@ -134,10 +146,11 @@ export class Agents {
   }
 
   /** What has no sorted set of its own: the agents that fit are gathered, then cut. */
-  async #listSome(account: string, { name, status }: AgentFilter, page: Page): Promise<Listed<Agent>> {
+  async #listSome(account: string, { name, status, only }: AgentFilter, page: Page): Promise<Listed<Agent>> {
     const { redis } = this.#store;
-    const named = name && (await redis.hmget(this.#keys.agentNames(account), ...name)).filter((id) => id !== null);
-    const fitting = new Set<string>(status === undefined ? named : []);
+    const byName = name && (await redis.hmget(this.#keys.agentNames(account), ...name)).filter((id) => id !== null);
+    const named = only === undefined ? byName : [only].filter((id) => byName?.includes(id) ?? true);
+    const fitting = new Set<string>(status === undefined ? await this.#inSet(account, 'all', named ?? []) : []);
     for (const one of status ?? []) {
       const among =
         named ?? (await redis.zrange(this.#keys.agentIds(account, one === 'down' ? 'all' : one), '0', '-1'));
@@ -155,7 +168,7 @@ export class Agents {
     return { items: await this.#withLastSeen(account, records), ...rest };
   }
 
-  async #inSet(account: string, status: Status, ids: readonly string[]): Promise<string[]> {
+  async #inSet(account: string, status: Status | 'all', ids: readonly string[]): Promise<string[]> {
     if (ids.length === 0) return [];
     const scores = await this.#store.redis.zmscore(this.#keys.agentIds(account, status), ...ids);
     return ids.filter((_, i) => scores[i] !== null);
@@ -286,14 +299,14 @@ export class Agents {
   }
 
   /** The scope's size and each record in it are guarded, so nothing can be scoped to the agent meanwhile and be overlooked. */
-  async #removal(account: string, record: AgentRecord, text: string, actor: Actor): Promise<Change | typeof AGAIN> {
+  async #removal(account: string, record: AgentRecord, text: string, actor: Actor): Promise<Removal | typeof AGAIN> {
     const { id, name, status } = record;
     const keys = this.#keys;
     const at = this.#now();
     const scope = keys.agentScope(account, id);
     const scoped = await this.#store.redis.smembers(scope);
     const erasure: Erasure = { account, at };
-    const change: Change & { guards: Guard[]; writes: Words[] } = {
+    const change: Removal = {
       account,
       at,
       guards: [
@@ -314,24 +327,39 @@ export class Agents {
       changes: [{ kind: 'agent', id, record: null }],
       audit: [auditLog({ action: 'agent.deleted', type: 'agent', id }, actor, at)],
       erases: id,
+      revoked: [],
     };
     for (const member of scoped) {
-      if (!(await this.#releaseScoped(account, member, change))) return AGAIN;
+      const isGone = isId('apiKey', member)
+        ? await this.#revoke(account, member, change, actor)
+        : await this.#releaseScoped(account, member, change);
+      if (isGone) return AGAIN;
     }
     return change;
   }
 
-  /** What becomes of a policy or alert whose agent goes. false: it is gone already. */
-  async #releaseScoped(
-    account: string,
-    id: string,
-    change: Change & { guards: Guard[]; writes: Words[] },
-  ): Promise<boolean> {
+  /** A key that is bound to an agent goes with it. true: it is gone already. */
+  async #revoke(account: string, id: string, change: Removal, actor: Actor): Promise<boolean> {
+    const hash = this.#keys.apiKeys(account);
+    const text = await this.#store.redis.hget(hash, id);
+    if (text === null) return true;
+    const record = JSON.parse(text) as ApiKeyRecord;
+    const details = orphanDetails(record);
+    change.guards.push(is('scoped', ['hget', hash, id], text));
+    change.writes.push(...revocationWrites(this.#keys, account, id));
+    change.changes.push({ kind: 'api_key', id, record: null });
+    change.audit.push(auditLog({ action: 'api_key.revoked', type: 'api_key', id, details }, actor, change.at));
+    change.revoked.push(record);
+    return false;
+  }
+
+  /** What becomes of a policy or alert whose agent goes. true: it is gone already. */
+  async #releaseScoped(account: string, id: string, change: Removal): Promise<boolean> {
     const keys = this.#keys;
     const isPolicy = isId('policy', id);
     const hash = isPolicy ? keys.policies(account) : keys.alerts(account);
     const text = await this.#store.redis.hget(hash, id);
-    if (text === null) return false;
+    if (text === null) return true;
     change.guards.push(is('scoped', ['hget', hash, id], text));
     if (isPolicy) {
       const { name } = JSON.parse(text) as Policy;
@@ -350,7 +378,7 @@ export class Agents {
       change.writes.push(['hset', hash, id, JSON.stringify(alert)]);
       change.changes.push({ kind: 'alert', id, record: alert });
     }
-    return true;
+    return false;
   }
 }
 
@@ -384,6 +412,13 @@ function differs(agent: AgentRecord, { description, framework, metadata }: Agent
 function silenceToldOf(note: string | null | undefined): number | undefined {
   const began = /^t(\d+)\//.exec(note ?? '')?.[1];
   return began === undefined ? undefined : Number(began);
+}
+
+/** The kill switch is the operator's (decisions 4): what the agent's own key may throw, it may not release. */
+function staysInactive(): ServiceError {
+  return new ServiceError('insufficient_scope', 'This agent was stopped; a key bound to it cannot start it again.', {
+    recorded: false,
+  });
 }
 
 function nameTaken(): ServiceError {

@@ -24,7 +24,7 @@ import {
 } from './idempotency.ts';
 import { type Listed, type Page, pageOf } from './lists.ts';
 import { NamedRecords, ofAgent } from './named-records.ts';
-import type { Actor } from './principal.ts';
+import { type Actor, keepWithin } from './principal.ts';
 
 const SECRET_BYTES = 32;
 /** Mail boxes and chats are read by people: at most one message a minute unless the alert says otherwise. */
@@ -59,31 +59,37 @@ export class Alerts {
 
   /** The answer of a webhook holds its secret. Throws ServiceError validation_failed, name_taken, idempotency_…, unavailable. */
   create(account: string, body: AlertCreate, actor: Actor, idempotency?: Idempotency): Promise<Created> {
-    return answering(() =>
-      answerOnce(this.#store, { account, kind: 'alert', idempotency }, (keeping) =>
+    return answering(() => {
+      // Before a kept answer is given again: it may be of another key, and holds a secret.
+      keepWithin(actor, scopeOf(body), { what: 'alert', path: scopePath(body) });
+      return answerOnce(this.#store, { account, kind: 'alert', idempotency }, (keeping) =>
         this.#create(account, body, actor, keeping),
-      ),
-    );
+      );
+    });
   }
 
   get(account: string, id: string): Promise<Alert | null> {
     return answering(async () => this.#shownIfAny(await this.#records.get(account, id)));
   }
 
-  /** Newest first. */
-  list(account: string, page: Page): Promise<Listed<Alert>> {
-    return answering(async () =>
-      pageOf(
-        (await this.#records.all(account)).map((record) => this.#shown(record)),
+  /** Newest first. `agent_id`: only alerts that are scoped to that agent. */
+  list(account: string, { agent_id, ...page }: Page & { agent_id?: string | undefined }): Promise<Listed<Alert>> {
+    return answering(async () => {
+      const all = await this.#records.all(account);
+      return pageOf(
+        all
+          .filter((alert) => agent_id === undefined || alert.agent_id === agent_id)
+          .map((record) => this.#shown(record)),
         page,
-      ),
-    );
+      );
+    });
   }
 
   /** null: no such alert. */
   async patch(account: string, id: string, body: AlertPatch, actor: Actor): Promise<Alert | null> {
     const edited = (before: AlertRecord): AlertRecord => {
       const after = merged(before, body);
+      keepWithin(actor, after.agent_id, { what: 'alert', path: scopePath(body) });
       this.#check(after, before);
       return after;
     };
@@ -135,7 +141,7 @@ export class Alerts {
 }
 
 function newRecord(body: AlertCreate, nowMs: number): AlertRecord {
-  const agent = body.conditions?.agent_id ?? body.agent_id ?? null;
+  const agent = scopeOf(body);
   return {
     id: mintId('alert', nowMs),
     name: body.name,
@@ -150,6 +156,15 @@ function newRecord(body: AlertCreate, nowMs: number): AlertRecord {
     updated_at: isoTime(nowMs),
     ...(body.channel === 'webhook' ? { secret: `whsec_${randomBytes(SECRET_BYTES).toString('base64')}` } : {}),
   };
+}
+
+/** `conditions.agent_id` wins where both are given. */
+function scopeOf(body: AlertCreate): string | null {
+  return body.conditions?.agent_id ?? body.agent_id ?? null;
+}
+
+function scopePath({ conditions }: AlertPatch): string {
+  return conditions?.agent_id === undefined ? '/agent_id' : '/conditions/agent_id';
 }
 
 /** The scope stays unless the patch names one; `agent_id: null` takes it away, from the conditions as well. */
@@ -169,7 +184,7 @@ function refusal(guard: string, body: AlertPatch): ServiceError {
     case 'name':
       return new ServiceError('name_taken', 'Another alert has this name.', { recorded: false });
     case 'agent':
-      return invalid(body.conditions?.agent_id === undefined ? '/agent_id' : '/conditions/agent_id', 'no such agent');
+      return invalid(scopePath(body), 'no such agent');
     case 'full':
       return invalid('/', `an account has at most ${ALERTS_MAX} alerts`);
     case IDEMPOTENCY_GUARD:

@@ -1,10 +1,12 @@
-// API keys as resources (decisions 3): made, listed, revoked. What their text looks like: api-key-text.ts.
+// API keys as resources (decisions 3 and 10.2): made, listed, revoked. What their text looks like: api-key-text.ts; what they
+// may: principal.ts. A key that is bound to an agent is part of its scope, so the agent's deletion revokes it (agents.ts).
 // A key lies in two slots: an index from its hash to `<account>/<key id>`, and with its account the record, which is the truth.
 // Order of a creation: index, then the record with its journal entry. Order of a revocation: the record with its journal
 // entry, then the index. So a kill in between leaves an index that leads nowhere, and never a key that works unrecorded.
 // Invariant: only the SHA-256 of a key is kept; its text is in the answer that created it and nowhere else.
 import type { ApiKey, ApiKeyCreate, ApiKeyCreated } from '../../schemas/api-key.ts';
-import type { Scope } from '../../schemas/common.ts';
+import type { Permission, Scope } from '../../schemas/common.ts';
+import type { ErrorDetail } from '../../schemas/error.ts';
 import { isoTime, parseTime } from '../../schemas/time.ts';
 import { ServiceError } from '../errors.ts';
 import { isId, mintId } from '../ids.ts';
@@ -13,15 +15,32 @@ import type { Keys } from '../redis/keys.ts';
 import { validationFailed } from '../validation.ts';
 import { hintOf, mintApiKey, sha256Of } from './api-key-text.ts';
 import { auditLog } from './audit.ts';
-import { AGAIN, absent, answering, below, type Change, commit, inRounds, is, type RegistryStore } from './commit.ts';
+import {
+  AGAIN,
+  absent,
+  answering,
+  below,
+  type Change,
+  commit,
+  inRounds,
+  is,
+  present,
+  type RegistryStore,
+  type Words,
+} from './commit.ts';
 import { type Listed, type Page, pageOf } from './lists.ts';
-import type { Actor } from './principal.ts';
+import { ofAgent } from './named-records.ts';
+import { type Actor, PERMISSIONS_OF } from './principal.ts';
 
 /** As kept. */
 export type ApiKeyRecord = {
   id: string;
   label: string;
   scope: Scope;
+  /** Records from before keys were bound lack it, which is null: to none. */
+  agent_id?: string | null;
+  /** null, as in records from before there were any: all of the scope. */
+  permissions?: Permission[] | null;
   created_at: string;
   expires_at: string | null;
   hint: string;
@@ -43,18 +62,19 @@ export class ApiKeys {
   create(account: string, body: ApiKeyCreate, actor: Actor): Promise<ApiKeyCreated> {
     return answering(async () => {
       const at = this.#now();
+      const { label, scope, agent_id: agentId = null, permissions = null } = body;
       const expiresAtMs = typeof body.expires_at === 'string' ? parseTime(body.expires_at) : null;
-      if (expiresAtMs !== null && expiresAtMs <= at) throw invalid('/expires_at', 'must be in the future');
+      const problems = rightsProblems(body);
+      if (expiresAtMs !== null && expiresAtMs <= at)
+        problems.push({ path: '/expires_at', message: 'must be in the future' });
+      if (problems.length > 0) throw invalid(problems);
       const key = mintApiKey();
-      const record = newApiKey(
-        { id: mintId('apiKey', at), label: body.label, scope: body.scope, expiresAtMs },
-        key,
-        at,
-      );
+      const made = { id: mintId('apiKey', at), label, scope, agentId, permissions, expiresAtMs };
+      const record = newApiKey(made, key, at);
       await writeIndex(this.#store, account, record);
       await this.#record(account, record, actor, at);
-      const { sha256: _sha256, hint: _hint, ...shown } = record;
-      return { ...shown, key };
+      const { hint: _hint, ...rest } = shown(record);
+      return { ...rest, key };
     });
   }
 
@@ -67,9 +87,9 @@ export class ApiKeys {
         redis.hgetall(this.#keys.apiKeyUses(account)),
       ]);
       const listed = texts.map((text) => {
-        const { sha256: _sha256, hint, ...shown } = JSON.parse(text) as ApiKeyRecord;
-        const usedAt = uses[shown.id];
-        return { ...shown, last_used_at: usedAt === undefined ? null : isoTime(Number(usedAt)), hint };
+        const { hint, ...rest } = shown(JSON.parse(text) as ApiKeyRecord);
+        const usedAt = uses[rest.id];
+        return { ...rest, last_used_at: usedAt === undefined ? null : isoTime(Number(usedAt)), hint };
       });
       return pageOf(listed, page);
     });
@@ -82,21 +102,18 @@ export class ApiKeys {
       const hash = this.#keys.apiKeys(account);
       const text = isId('apiKey', id) ? await redis.hget(hash, id) : null;
       if (text === null) return false;
-      const { label, scope, sha256 } = JSON.parse(text) as ApiKeyRecord;
+      const record = JSON.parse(text) as ApiKeyRecord;
       const at = this.#now();
       const { refused } = await commit(this.#store, {
         account,
         at,
         guards: [is('record', ['hget', hash, id], text)],
-        writes: [
-          ['hdel', hash, id],
-          ['hdel', this.#keys.apiKeyUses(account), id],
-        ],
+        writes: [...revocationWrites(this.#keys, account, id), ...scopeWrites(this.#keys, account, 'srem', record)],
         changes: [{ kind: 'api_key', id, record: null }],
-        audit: [auditLog({ action: 'api_key.revoked', type: 'api_key', id, details: { label, scope } }, actor, at)],
+        audit: [auditLog({ action: 'api_key.revoked', type: 'api_key', id, details: detailsOf(record) }, actor, at)],
       });
       if (refused !== undefined) return AGAIN;
-      await redis.del(this.#keys.apiKeyIndex(sha256)).catch(() => undefined);
+      await dropIndex(this.#store, record);
       return true;
     });
   }
@@ -114,23 +131,32 @@ export class ApiKeys {
     try {
       const guards = [...change.guards, below('full', ['hlen', hash], API_KEYS_MAX)];
       const { refused } = await commit(this.#store, { ...change, guards });
-      if (refused !== undefined) throw invalid('/', `an account has at most ${API_KEYS_MAX} keys`);
+      if (refused === 'agent') throw invalid([{ path: '/agent_id', message: 'no such agent' }]);
+      if (refused !== undefined) throw invalid([{ path: '/', message: `an account has at most ${API_KEYS_MAX} keys` }]);
     } catch (error) {
-      if (!(error instanceof ServiceError && error.recorded === 'unknown')) {
-        await this.#store.redis.del(this.#keys.apiKeyIndex(record.sha256)).catch(() => undefined);
-      }
+      if (!(error instanceof ServiceError && error.recorded === 'unknown')) await dropIndex(this.#store, record);
       throw error;
     }
   }
 }
 
-export type NewApiKey = { id: string; label: string; scope: Scope; expiresAtMs: number | null };
+export type NewApiKey = {
+  id: string;
+  label: string;
+  scope: Scope;
+  agentId: string | null;
+  permissions: Permission[] | null;
+  expiresAtMs: number | null;
+};
 
-export function newApiKey({ id, label, scope, expiresAtMs }: NewApiKey, key: string, nowMs: number): ApiKeyRecord {
+export function newApiKey(made: NewApiKey, key: string, nowMs: number): ApiKeyRecord {
+  const { id, label, scope, agentId, permissions, expiresAtMs } = made;
   return {
     id,
     label,
     scope,
+    agent_id: agentId,
+    permissions,
     created_at: isoTime(nowMs),
     expires_at: expiresAtMs === null ? null : isoTime(expiresAtMs),
     hint: hintOf(key),
@@ -143,19 +169,79 @@ export async function writeIndex({ redis, keys }: RegistryStore, account: string
   await redis.set(keys.apiKeyIndex(record.sha256), `${account}/${record.id}`);
 }
 
+/** In the background of a revocation: an index that stays leads nowhere. */
+export async function dropIndex({ redis, keys }: RegistryStore, { sha256 }: ApiKeyRecord): Promise<void> {
+  await redis.del(keys.apiKeyIndex(sha256)).catch(() => undefined);
+}
+
+/** What a revocation takes away, but for the agent's scope. */
+export function revocationWrites(keys: Keys, account: string, id: string): Words[] {
+  return [
+    ['hdel', keys.apiKeys(account), id],
+    ['hdel', keys.apiKeyUses(account), id],
+  ];
+}
+
 export function keyCreation(keys: Keys, account: string, record: ApiKeyRecord, actor: Actor, at: number): Change {
   const hash = keys.apiKeys(account);
-  const { id, label, scope } = record;
+  const { id, agent_id: agent } = record;
+  const lives: Change['guards'] = agent == null ? [] : [present('agent', ['get', keys.agent(account, agent)])];
   return {
     account,
     at,
-    guards: [absent('id', ['hget', hash, id])],
-    writes: [['hset', hash, id, JSON.stringify(record)]],
+    guards: [absent('id', ['hget', hash, id]), ...lives],
+    writes: [['hset', hash, id, JSON.stringify(record)], ...scopeWrites(keys, account, 'sadd', record)],
     changes: [{ kind: 'api_key', id, record }],
-    audit: [auditLog({ action: 'api_key.created', type: 'api_key', id, details: { label, scope } }, actor, at)],
+    audit: [auditLog({ action: 'api_key.created', type: 'api_key', id, details: detailsOf(record) }, actor, at)],
   };
 }
 
-function invalid(path: string, message: string): ServiceError {
-  return validationFailed('The key cannot be made.', [{ path, message }]);
+/** Of the audit entries. With `agent_id` they belong to the agent, and go with it. */
+function detailsOf(record: ApiKeyRecord): Record<string, unknown> {
+  const { label, scope, permissions } = shown(record);
+  return { label, scope, permissions, ...ofAgent(record.agent_id ?? null) };
+}
+
+/** Of the audit entry of a key whose agent is deleted: the account's record that it was revoked, so it does not go with the agent. */
+export function orphanDetails(record: ApiKeyRecord): Record<string, unknown> {
+  const { agent_id: _gone, ...rest } = detailsOf(record);
+  return { ...rest, reason: 'agent_deleted' };
+}
+
+function scopeWrites(keys: Keys, account: string, command: 'sadd' | 'srem', record: ApiKeyRecord): Words[] {
+  const { id, agent_id: agent } = record;
+  return agent == null ? [] : [[command, keys.agentScope(account, agent), id]];
+}
+
+/** Without what is nobody's to see. */
+function shown({ sha256: _sha256, agent_id, permissions, ...record }: ApiKeyRecord) {
+  const { id, label, scope, created_at, expires_at, hint } = record;
+  const all = permissions ?? [...PERMISSIONS_OF[scope]];
+  return { id, label, scope, agent_id: agent_id ?? null, permissions: all, created_at, expires_at, hint };
+}
+
+/** What does not go together of scope, agent and permissions. */
+function rightsProblems({ scope, agent_id: agent, permissions }: ApiKeyCreate): ErrorDetail[] {
+  if (scope === 'admin') {
+    const problems: ErrorDetail[] = [];
+    if (agent != null)
+      problems.push({
+        path: '/agent_id',
+        message: 'an admin key is bound to no agent, since it could make itself a key that is not; use the scope write',
+      });
+    if (permissions != null)
+      problems.push({ path: '/permissions', message: 'an admin key has all permissions; use the scope write' });
+    return problems;
+  }
+  const problems: ErrorDetail[] = [];
+  if (agent != null && !isId('agent', agent)) problems.push({ path: '/agent_id', message: 'no such agent' });
+  for (const [i, permission] of (permissions ?? []).entries()) {
+    if (PERMISSIONS_OF[scope].includes(permission)) continue;
+    problems.push({ path: `/permissions/${i}`, message: `${permission} is more than the scope ${scope} has` });
+  }
+  return problems;
+}
+
+function invalid(details: ErrorDetail[]): ServiceError {
+  return validationFailed('The key cannot be made.', details);
 }

@@ -37,7 +37,7 @@ import {
   type RegistryStore,
   type Words,
 } from './commit.ts';
-import type { Actor } from './principal.ts';
+import { type Actor, isWithin, ownRequest } from './principal.ts';
 
 export type ApprovalsOptions = RegistryStore & {
   pendingMax?: number;
@@ -114,7 +114,7 @@ export class Approvals {
     );
   }
 
-  /** null: no such approval, or one decided long ago. Throws ServiceError already_decided. */
+  /** null: no such approval, or one decided long ago. Throws ServiceError already_decided, own_request. */
   decide(account: string, id: string, body: ApprovalDecision, actor: Actor): Promise<Approval | null> {
     return inRounds(async () => {
       if (!isId('approval', id)) return null;
@@ -127,6 +127,10 @@ export class Approvals {
       }
       const at = this.#now();
       const before = JSON.parse(text) as Approval;
+      if (actor.boundTo != null) {
+        if (!isWithin(actor, before.agent_id)) return null;
+        throw ownRequest();
+      }
       // Nobody has come by yet to let it expire: that is done now, so that a deadline holds to the millisecond.
       const isLate = at >= Date.parse(before.expires_at);
       const settled = isLate

@@ -17,7 +17,7 @@ import { TrackedReads } from '../redis/tracked-reads.ts';
 import type { AccountRecord } from './accounts.ts';
 import type { ApiKeyRecord } from './api-keys.ts';
 import { type DependsOn, KeyedCache } from './keyed-cache.ts';
-import type { Principal } from './principal.ts';
+import { PERMISSIONS_OF, type Principal, rightsOf } from './principal.ts';
 
 export type CachedAgent = { record: AgentRecord; account: string };
 
@@ -151,10 +151,16 @@ export class RegistryCache {
     const record = JSON.parse(keyText) as ApiKeyRecord;
     if (record.sha256 !== sha256) return null;
     const { request_limit: limit } = JSON.parse(accountText) as AccountRecord;
+    const { scope } = record;
+    const permissions = record.permissions ?? PERMISSIONS_OF[scope];
+    const agentId = record.agent_id ?? null;
     return {
       account,
       keyId,
-      scope: record.scope,
+      scope,
+      permissions,
+      agentId,
+      rights: rightsOf({ scope, permissions, agentId }),
       expiresAtMs: record.expires_at === null ? null : Date.parse(record.expires_at),
       requestLimit: limit === null ? null : { perSecond: limit.per_second, burst: limit.burst },
     };

@@ -1,7 +1,8 @@
 // Records that have a name and may belong to an agent: what policies and alerts share (inside their classes, on commit.ts).
 // Each kind has a hash of records, a hash of names, and an audit entry with every change; the agent's own set says what its
 // deletion changes. What only one kind has goes with a change as further guards and writes.
-// Invariant: a name belongs to one record of the account at most, and a scope names an agent that exists when it is set.
+// Invariant: a name belongs to one record of the account at most, and a scope names an agent that exists when it is set;
+// to an actor who is bound to an agent, what is not scoped to it is unknown. Looked at under the guard of the change itself.
 import type { Status } from '../../schemas/common.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { isId } from '../ids.ts';
@@ -19,7 +20,7 @@ import {
   type Words,
 } from './commit.ts';
 import type { Keeping } from './idempotency.ts';
-import type { Actor } from './principal.ts';
+import { type Actor, isWithin } from './principal.ts';
 
 export type Named = { id: string; name: string; agent_id: string | null; status: Status; updated_at: string };
 
@@ -105,6 +106,7 @@ export class NamedRecords<R extends Named> {
       const text = await this.#text(account, id);
       if (text === null) return null;
       const before = JSON.parse(text) as R;
+      if (!isWithin(actor, before.agent_id)) return null;
       const after = edit.edited(before);
       if (changedFields(before, after).length === 0) return before;
       const at = this.#now();
@@ -123,6 +125,7 @@ export class NamedRecords<R extends Named> {
       if (text === null) return false;
       const { kind, hash, names } = this.#kind;
       const { name, agent_id: agent } = JSON.parse(text) as R;
+      if (!isWithin(actor, agent)) return false;
       const at = this.#now();
       const { refused } = await commit(this.#store, {
         account,

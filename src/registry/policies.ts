@@ -27,7 +27,7 @@ import {
 } from './idempotency.ts';
 import { type Listed, type Page, pageOf } from './lists.ts';
 import { type More, NamedRecords } from './named-records.ts';
-import type { Actor } from './principal.ts';
+import { type Actor, keepWithin } from './principal.ts';
 
 export type PolicyFilter = {
   agent_id?: readonly string[] | undefined;
@@ -53,11 +53,13 @@ export class Policies {
 
   /** Throws ServiceError validation_failed, name_taken, idempotency_conflict, idempotency_in_progress, unavailable. */
   create(account: string, body: PolicyCreate, actor: Actor, idempotency?: Idempotency): Promise<Created> {
-    return answering(() =>
-      answerOnce(this.#store, { account, kind: 'policy', idempotency }, (keeping) =>
+    return answering(() => {
+      // Before a kept answer is given again: it may be of another key.
+      keepWithin(actor, body.agent_id ?? null, { what: 'policy', path: '/agent_id' });
+      return answerOnce(this.#store, { account, kind: 'policy', idempotency }, (keeping) =>
         this.#create(account, body, actor, keeping),
-      ),
-    );
+      );
+    });
   }
 
   get(account: string, id: string): Promise<Policy | null> {

@@ -1,17 +1,70 @@
-// Who calls, and in whose name a change is made (made by the cache from a key's record; carried through every call after it).
-// Invariant: `account` comes from the key alone, never from what a caller says.
-import type { Scope } from '../../schemas/common.ts';
+// Who calls, what they may, and in whose name a change is made (made by the cache from a key's record; carried through every
+// call after it; decisions 3 and 10.2).
+// Invariant: `account` and `agentId` come from the key alone, never from what a caller says. What a key may is one number, made
+// with the principal, so that the check on the path of an event is one comparison of bits.
+import type { Permission, Scope } from '../../schemas/common.ts';
+import { ServiceError } from '../errors.ts';
+import { validationFailed } from '../validation.ts';
 
 export type RequestLimit = { perSecond: number; burst: number };
+
+/** A bit each. `admin`: keys and account settings. `account`: what concerns all agents, which a key bound to one may not. */
+export const RIGHTS = { submit: 1, read: 2, decide: 4, configure: 8, admin: 16, account: 32 } as const;
+
+/** What a scope allows without `permissions`: the contract's meaning. */
+export const PERMISSIONS_OF: Record<Scope, readonly Permission[]> = {
+  read: ['read'],
+  write: ['submit', 'read', 'decide', 'configure'],
+  admin: ['submit', 'read', 'decide', 'configure'],
+};
 
 export type Principal = {
   account: string;
   keyId: string;
   scope: Scope;
+  permissions: readonly Permission[];
+  /** The agent that the key is bound to; null: to none. */
+  agentId: string | null;
+  /** Sum of RIGHTS; follows from the three above. */
+  rights: number;
   expiresAtMs: number | null;
   /** null: the limit of the settings. */
   requestLimit: RequestLimit | null;
 };
 
+export function rightsOf({
+  scope,
+  permissions,
+  agentId,
+}: Pick<Principal, 'scope' | 'permissions' | 'agentId'>): number {
+  let rights = agentId === null ? RIGHTS.account : 0;
+  if (scope === 'admin') rights |= RIGHTS.admin;
+  for (const permission of permissions) rights |= RIGHTS[permission];
+  return rights;
+}
+
 /** `actor` as the audit log shows it: `key:<key id>` or `system`. */
-export type Actor = { actor: string; requestId: string };
+export type Actor = {
+  actor: string;
+  requestId: string;
+  /** The agent of a key that is bound to one: nothing but what is this agent's is changed in its name. */
+  boundTo?: string | null;
+};
+
+/** May the actor change what belongs to `agent` (null: to the whole account)? */
+export function isWithin({ boundTo }: Actor, agent: string | null): boolean {
+  return boundTo === undefined || boundTo === null || boundTo === agent;
+}
+
+/** For what is made, or moved to another agent. Throws ServiceError validation_failed. */
+export function keepWithin(actor: Actor, agent: string | null, { what, path }: { what: string; path: string }): void {
+  if (isWithin(actor, agent)) return;
+  const message = `must be ${actor.boundTo}, the agent that this key is bound to`;
+  throw validationFailed(`The ${what} cannot be kept.`, [{ path, message }]);
+}
+
+export function ownRequest(): ServiceError {
+  return new ServiceError('own_request', 'A key that is bound to an agent does not decide what this agent asks for.', {
+    recorded: false,
+  });
+}

@@ -14,6 +14,8 @@ import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
 import type { Principal, RequestLimit } from './principal.ts';
 
+/** What of a principal its limit goes by. */
+export type Limited = Pick<Principal, 'account' | 'keyId' | 'requestLimit'>;
 export type Refused = { retryAfterSeconds: number };
 
 /** Unused tokens are given up after this long. */
@@ -64,7 +66,7 @@ export class RequestLimiter {
   }
 
   /** A plain `true` while the process holds tokens. Rejects with ServiceError unavailable. */
-  admit(principal: Principal, _nowMs?: number): true | Refused | Promise<true | Refused> {
+  admit(principal: Limited, _nowMs?: number): true | Refused | Promise<true | Refused> {
     const lease = this.#lease(principal);
     const now = performance.now();
     if (lease.tokens > 0 && now < lease.expiresAt && lease.waiting.length === 0) {
@@ -78,7 +80,7 @@ export class RequestLimiter {
     });
   }
 
-  #lease({ account, keyId }: Principal): Lease {
+  #lease({ account, keyId }: Limited): Lease {
     let lease = this.#leases.get(keyId);
     if (lease === undefined) {
       if (this.#leases.size >= KEY_CACHE_MAX) this.#forgetOne();

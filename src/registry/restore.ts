@@ -113,10 +113,11 @@ function writesOf(keys: Keys, row: RegistryRow, newest: ReadonlyMap<string, Regi
       ];
     }
     case 'api_key': {
-      const { sha256 } = row.record as ApiKeyRecord;
+      const { sha256, agent_id = null } = row.record as ApiKeyRecord;
       return [
         ['set', keys.apiKeyIndex(sha256), `${account}/${id}`],
         ['hset', keys.apiKeys(account), id, text],
+        ...scope(agent_id),
       ];
     }
     default:

@@ -8,6 +8,7 @@ import { OPERATORS } from '../../schemas/condition.ts';
 import { ConditionOperators, PayloadSchema, RESERVED_KEYS } from '../../schemas/policy-conditions.ts';
 import { ERRORS } from '../../src/errors.ts';
 import { describeApi, type OpenApiDocument } from '../../src/http/openapi.ts';
+import { SCOPE_OF } from '../../src/http/route.ts';
 import { makeRoutes } from '../../src/http/routes.ts';
 import { blockAction } from '../../src/policy/block-action.ts';
 import { dataFilter } from '../../src/policy/data-filter.ts';
@@ -83,16 +84,18 @@ t.test('what is answered or sent has a name, and no form is written out twice', 
 });
 
 t.test('keys are asked for everywhere but where operators look, and for the description', async (t) => {
-  const open = routes.filter(({ scope }) => scope === null).map(({ path }) => path);
+  const open = routes.filter(({ needs }) => needs === null).map(({ path }) => path);
   t.same(open.sort(), ['/healthz', '/metrics', '/readyz', '/v1/openapi.json']);
-  for (const { method, path, scope } of routes) {
-    const said = described.paths[path]![method.toLowerCase()] as { security?: object[]; 'x-required-scope'?: string };
-    t.same(said.security, scope === null ? [] : undefined, `${method} ${path}`);
-    t.equal(said['x-required-scope'], scope ?? undefined);
-    if (scope === null) continue;
+  for (const { method, path, needs } of routes) {
+    const said = described.paths[path]![method.toLowerCase()] as { security?: object[] } & Record<string, unknown>;
+    t.same(said.security, needs === null ? [] : undefined, `${method} ${path}`);
+    t.equal(said['x-required-scope'], needs === null ? undefined : SCOPE_OF[needs]);
+    t.equal(said['x-required-permission'], needs === null || needs === 'admin' ? undefined : needs);
+    if (needs === null) continue;
     const isAdmins = path.startsWith('/v1/api-keys') || (path === '/v1/account' && method !== 'GET');
     const wanted = isAdmins ? 'admin' : method === 'GET' ? 'read' : 'write';
-    t.equal(scope, wanted, `${method} ${path}`);
+    t.equal(SCOPE_OF[needs], wanted, `${method} ${path}`);
+    if (method === 'GET' && !isAdmins) t.equal(needs, 'read', 'every GET but those of keys is `read`');
   }
 });
 

@@ -1,8 +1,8 @@
 // The request limit: what several processes let through together, what a refusal says, and that no token comes from nowhere.
 import { once } from 'node:events';
 import t from 'tap';
-import type { Principal, RequestLimit } from '../../src/registry/principal.ts';
-import { RequestLimiter } from '../../src/registry/request-limit.ts';
+import type { RequestLimit } from '../../src/registry/principal.ts';
+import { type Limited, RequestLimiter } from '../../src/registry/request-limit.ts';
 import { undisturbed } from '../support/own-time.ts';
 import { startRedis } from '../support/redis.ts';
 import { connectStore, eventually, newAccount } from './harness.ts';
@@ -14,8 +14,8 @@ const { redis, keys } = store;
 const DEFAULT: RequestLimit = { perSecond: 1000, burst: 2000 };
 let made = 0;
 
-function principal(requestLimit: RequestLimit | null): Principal {
-  return { account: newAccount(), keyId: `key_${++made}`, scope: 'read', expiresAtMs: null, requestLimit };
+function principal(requestLimit: RequestLimit | null): Limited {
+  return { account: newAccount(), keyId: `key_${++made}`, requestLimit };
 }
 
 t.test('four processes together stay within the bound, and use what there is', async (t) => {

@@ -543,7 +543,16 @@ t.test('API keys are shown once, listed without their text, revoked', async (t) 
   const account = newAccount();
   const key = await apiKeys.create(account, { label: 'ci', scope: 'write' }, actor);
   t.match(key, { label: 'ci', scope: 'write', expires_at: null });
-  t.same(Object.keys(key).sort(), ['created_at', 'expires_at', 'id', 'key', 'label', 'scope']);
+  t.same(Object.keys(key).sort(), [
+    'agent_id',
+    'created_at',
+    'expires_at',
+    'id',
+    'key',
+    'label',
+    'permissions',
+    'scope',
+  ]);
   const { sha256 } = parseApiKey(key.key)!;
   t.equal(await redis.get(keys.apiKeyIndex(sha256)), `${account}/${key.id}`);
   const expiring = await apiKeys.create(

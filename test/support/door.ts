@@ -14,6 +14,7 @@ import type { Transport } from '../../src/http/transport/transport.ts';
 import { loadUws, UwsTransport } from '../../src/http/transport/uws.ts';
 import { createLog } from '../../src/log.ts';
 import { Metrics } from '../../src/metrics.ts';
+import { PERMISSIONS_OF, rightsOf } from '../../src/registry/principal.ts';
 import { Slabs } from '../../src/slabs.ts';
 import { pause } from './raw-http.ts';
 
@@ -23,13 +24,18 @@ export const KEYS: Record<Scope, string> = {
   admin: 'admin'.padEnd(40, 'a'),
 };
 export const EXPIRED = 'expired'.padEnd(40, 'x');
+/** What a key of this scope has, all of it and bound to no agent. */
+function rightsIn(scope: Scope) {
+  const of = { scope, permissions: PERMISSIONS_OF[scope], agentId: null };
+  return { ...of, rights: rightsOf(of) };
+}
 const principals = new Map(
   [...Object.entries(KEYS), ['expired', EXPIRED] as const].map(([name, key]) => [
     createHash('sha256').update(key).digest('hex'),
     {
       account: 'acc_1',
       keyId: `key_${name}`,
-      scope: (name === 'expired' ? 'admin' : name) as Scope,
+      ...rightsIn((name === 'expired' ? 'admin' : name) as Scope),
       expiresAtMs: name === 'expired' ? 1 : null,
       requestLimit: null,
     },
@@ -45,14 +51,15 @@ const routes: Route[] = [
   route({
     method: 'GET',
     path: '/open',
-    scope: null,
+    needs: null,
     operation,
     handle: () => ({ status: 200, body: '{"open":true}' }),
   }),
   route({
     method: 'GET',
     path: '/things',
-    scope: 'read',
+    needs: 'read',
+    bound: 'handler',
     query: { ...paging({ default: 20, maximum: 100 }), color: oneOf('', ['red', 'blue']) },
     operation,
     handle: ({ query }) => ({ status: 200, body: JSON.stringify(query) }),
@@ -60,7 +67,8 @@ const routes: Route[] = [
   route({
     method: 'POST',
     path: '/things',
-    scope: 'write',
+    needs: 'configure',
+    bound: 'handler',
     body: jsonBody(Type.Object({ name: Type.String() }, { additionalProperties: false }), 'thing'),
     idempotency: 'heeded',
     operation,
@@ -72,15 +80,24 @@ const routes: Route[] = [
   route({
     method: 'GET',
     path: '/things/{id}',
-    scope: 'read',
+    needs: 'read',
+    bound: 'handler',
     operation,
     handle: ({ params }) => ({ status: 200, body: JSON.stringify({ id: params[0] }) }),
   }),
-  route({ method: 'DELETE', path: '/things/{id}', scope: 'write', operation, handle: () => ({ status: 204 }) }),
+  route({
+    method: 'DELETE',
+    path: '/things/{id}',
+    needs: 'configure',
+    bound: 'handler',
+    operation,
+    handle: () => ({ status: 204 }),
+  }),
   route({
     method: 'POST',
     path: '/things/{id}/echo',
-    scope: 'write',
+    needs: 'configure',
+    bound: 'handler',
     body: eventBody('event', Type.Object({})),
     operation,
     handle: async ({ body }) => ({ status: 200, body }),
@@ -88,17 +105,19 @@ const routes: Route[] = [
   route({
     method: 'POST',
     path: '/keys',
-    scope: 'admin',
+    needs: 'admin',
+    bound: 'refused',
     body: jsonBody(Type.Object({}), 'key'),
     idempotency: 'refused',
     operation,
     handle: () => ({ status: 201, body: '{}' }),
   }),
-  route({ method: 'GET', path: '/fail/{how}', scope: null, operation, handle: ({ requestId }) => fail(requestId) }),
+  route({ method: 'GET', path: '/fail/{how}', needs: null, operation, handle: ({ requestId }) => fail(requestId) }),
   route({
     method: 'POST',
     path: '/fail/{how}',
-    scope: 'write',
+    needs: 'configure',
+    bound: 'handler',
     body: jsonBody(Type.Object({ how: Type.String() }), 'thing'),
     operation,
     handle: ({ body }) => fail(body.how),

@@ -8,7 +8,8 @@ export const accountRoutes: Route[] = [
   route({
     method: 'GET',
     path: '/v1/account',
-    scope: 'read',
+    needs: 'read',
+    bound: 'refused',
     operation: {
       id: 'getAccount',
       tag: 'Account',
@@ -23,7 +24,8 @@ export const accountRoutes: Route[] = [
   route({
     method: 'PATCH',
     path: '/v1/account',
-    scope: 'admin',
+    needs: 'admin',
+    bound: 'refused',
     body: jsonBody(AccountPatch, 'change'),
     operation: {
       id: 'updateAccount',

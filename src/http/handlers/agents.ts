@@ -22,7 +22,8 @@ export const agentRoutes: Route[] = [
   route({
     method: 'POST',
     path: '/v1/agents',
-    scope: 'write',
+    needs: 'configure',
+    bound: 'refused',
     body: jsonBody(AgentCreate, 'agent'),
     operation: {
       id: 'registerAgent',
@@ -48,7 +49,8 @@ export const agentRoutes: Route[] = [
   route({
     method: 'GET',
     path: '/v1/agents',
-    scope: 'read',
+    needs: 'read',
+    bound: 'handler',
     query: {
       ...paging(RESOURCE_PAGE),
       name: anyOf(text('Only the agent of this very name')),
@@ -68,13 +70,15 @@ export const agentRoutes: Route[] = [
     },
     async handle(call, { registry }) {
       const asked = openPage(call, 'agents');
-      return page(asked, await registry.agents.list(call.account, { ...call.query, ...asked }));
+      const only = call.principal.agentId ?? undefined;
+      return page(asked, await registry.agents.list(call.account, { ...call.query, ...asked, only }));
     },
   }),
   route({
     method: 'GET',
     path: '/v1/agents/{id}',
-    scope: 'read',
+    needs: 'read',
+    bound: 'path',
     operation: {
       id: 'getAgent',
       tag: 'Agents',
@@ -90,7 +94,8 @@ export const agentRoutes: Route[] = [
   route({
     method: 'PATCH',
     path: '/v1/agents/{id}',
-    scope: 'write',
+    needs: 'configure',
+    bound: 'path',
     body: jsonBody(AgentPatch, 'change'),
     operation: {
       id: 'updateAgent',
@@ -110,7 +115,8 @@ export const agentRoutes: Route[] = [
   route({
     method: 'DELETE',
     path: '/v1/agents/{id}',
-    scope: 'write',
+    needs: 'configure',
+    bound: 'refused',
     operation: {
       id: 'deleteAgent',
       tag: 'Agents',

@@ -6,13 +6,21 @@ import { isId } from '../../ids.ts';
 import { openPage } from '../cursor.ts';
 import { paging, RESOURCE_PAGE } from '../query.ts';
 import { found, json, NO_CONTENT, notFound, page } from '../reply.ts';
-import { jsonBody, type Route, route } from '../route.ts';
+import { jsonBody, type Owned, type Route, route } from '../route.ts';
+
+const ofAlert: Owned = {
+  what: 'alert',
+  async agentOf({ account, params }, { registry }) {
+    return found(await registry.alerts.get(account, params[0]!), 'alert').agent_id;
+  },
+};
 
 export const alertRoutes: Route[] = [
   route({
     method: 'POST',
     path: '/v1/alerts',
-    scope: 'write',
+    needs: 'configure',
+    bound: 'handler',
     body: jsonBody(AlertCreate, 'alert'),
     idempotency: 'heeded',
     operation: {
@@ -38,7 +46,8 @@ export const alertRoutes: Route[] = [
   route({
     method: 'GET',
     path: '/v1/alerts',
-    scope: 'read',
+    needs: 'read',
+    bound: 'handler',
     query: paging(RESOURCE_PAGE),
     operation: {
       id: 'listAlerts',
@@ -49,13 +58,15 @@ export const alertRoutes: Route[] = [
     },
     async handle(call, { registry }) {
       const asked = openPage(call, 'alerts');
-      return page(asked, await registry.alerts.list(call.account, asked));
+      const agent_id = call.principal.agentId ?? undefined;
+      return page(asked, await registry.alerts.list(call.account, { ...asked, agent_id }));
     },
   }),
   route({
     method: 'GET',
     path: '/v1/alerts/{id}',
-    scope: 'read',
+    needs: 'read',
+    bound: ofAlert,
     operation: {
       id: 'getAlert',
       tag: 'Alerts',
@@ -70,7 +81,8 @@ export const alertRoutes: Route[] = [
   route({
     method: 'PATCH',
     path: '/v1/alerts/{id}',
-    scope: 'write',
+    needs: 'configure',
+    bound: ofAlert,
     body: jsonBody(AlertPatch, 'change'),
     operation: {
       id: 'updateAlert',
@@ -89,7 +101,8 @@ export const alertRoutes: Route[] = [
   route({
     method: 'POST',
     path: '/v1/alerts/{id}/test',
-    scope: 'write',
+    needs: 'configure',
+    bound: ofAlert,
     operation: {
       id: 'testAlert',
       tag: 'Alerts',
@@ -104,7 +117,8 @@ export const alertRoutes: Route[] = [
   route({
     method: 'DELETE',
     path: '/v1/alerts/{id}',
-    scope: 'write',
+    needs: 'configure',
+    bound: ofAlert,
     operation: {
       id: 'deleteAlert',
       tag: 'Alerts',

@@ -11,7 +11,8 @@ export const anomalyRoutes: Route[] = [
   route({
     method: 'GET',
     path: '/v1/anomalies',
-    scope: 'read',
+    needs: 'read',
+    bound: 'query',
     query: {
       ...paging(RECORD_PAGE),
       agent_id: anyOf(text('Only anomalies of this agent')),

@@ -11,7 +11,8 @@ export const apiKeyRoutes: Route[] = [
   route({
     method: 'POST',
     path: '/v1/api-keys',
-    scope: 'admin',
+    needs: 'admin',
+    bound: 'refused',
     body: jsonBody(ApiKeyCreate, 'API key'),
     idempotency: 'refused',
     operation: {
@@ -30,7 +31,8 @@ export const apiKeyRoutes: Route[] = [
   route({
     method: 'GET',
     path: '/v1/api-keys',
-    scope: 'admin',
+    needs: 'admin',
+    bound: 'refused',
     query: paging(RESOURCE_PAGE),
     operation: {
       id: 'listApiKeys',
@@ -49,7 +51,8 @@ export const apiKeyRoutes: Route[] = [
   route({
     method: 'DELETE',
     path: '/v1/api-keys/{id}',
-    scope: 'admin',
+    needs: 'admin',
+    bound: 'refused',
     operation: {
       id: 'revokeApiKey',
       tag: 'API keys',

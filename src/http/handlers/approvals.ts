@@ -10,16 +10,26 @@ import { ServiceError } from '../../errors.ts';
 import { isId } from '../../ids.ts';
 import { APPROVAL_WAIT_SECONDS_MAX } from '../../limits.ts';
 import { alreadyDecided } from '../../registry/approvals.ts';
+import { ownRequest } from '../../registry/principal.ts';
 import { openPage } from '../cursor.ts';
 import { anyOf, integer, oneOf, paging, RECORD_PAGE, text } from '../query.ts';
 import { ask, found, json, markIncomplete, onlyOne, page } from '../reply.ts';
-import { jsonBody, type Parts, type Route, route } from '../route.ts';
+import { jsonBody, type Owned, type Parts, type Route, route } from '../route.ts';
+
+const ofApproval: Owned = {
+  what: 'approval',
+  async agentOf({ account, params }, parts) {
+    const { known, complete } = await find(parts, account, params[0]!);
+    return found(known, 'approval', complete).agent_id;
+  },
+};
 
 export const approvalRoutes: Route[] = [
   route({
     method: 'GET',
     path: '/v1/approvals',
-    scope: 'read',
+    needs: 'read',
+    bound: 'query',
     query: {
       ...paging(RECORD_PAGE),
       status: anyOf(oneOf('Only approvals in this state', APPROVAL_STATUSES)),
@@ -49,7 +59,8 @@ export const approvalRoutes: Route[] = [
   route({
     method: 'GET',
     path: '/v1/approvals/{id}',
-    scope: 'read',
+    needs: 'read',
+    bound: ofApproval,
     query: {
       wait: integer('Seconds to wait for the decision, if there is none yet', {
         minimum: 0,
@@ -79,19 +90,22 @@ export const approvalRoutes: Route[] = [
   route({
     method: 'POST',
     path: '/v1/approvals/{id}',
-    scope: 'write',
+    needs: 'decide',
+    bound: ofApproval,
     body: jsonBody(ApprovalDecision, 'decision'),
     operation: {
       id: 'decideApproval',
       tag: 'Approvals',
       summary: 'Approve or deny',
       description:
-        'Whoever waits is answered, and the event has its final outcome, which may be `blocked` by a policy made since (`blocked_by`). An approval is decided once.',
+        'Whoever waits is answered, and the event has its final outcome, which may be `blocked` by a policy made since (`blocked_by`). An approval is decided once. A key that is bound to an agent decides none.',
       answers: { 200: { description: 'The approval as it is now', schema: Approval } },
-      errors: ['agent_inactive', 'already_decided', 'unavailable'],
+      errors: ['own_request', 'agent_inactive', 'already_decided', 'unavailable'],
       bodyExample: { decision: 'approve', comment: 'checked with the customer' },
     },
-    async handle({ account, params, body, actor }, parts) {
+    async handle({ account, principal, params, body, actor }, parts) {
+      // Of its own agent (`bound`), and no others are known to it.
+      if (principal.agentId !== null) throw ownRequest();
       const { approvals } = parts.registry;
       const decided = await approvals.decide(account, params[0]!, body, actor);
       if (decided !== null) return json(200, decided);

@@ -16,7 +16,8 @@ export const auditLogRoutes: Route[] = [
   route({
     method: 'GET',
     path: '/v1/audit-logs',
-    scope: 'read',
+    needs: 'read',
+    bound: 'handler',
     query: {
       ...paging(RECORD_PAGE),
       action: anyOf(oneOf('Only entries of this action', AUDIT_ACTIONS)),
@@ -38,18 +39,22 @@ export const auditLogRoutes: Route[] = [
       canBeIncomplete: true,
     },
     async handle(call, { barrier, clickhouse, registry }) {
-      const { account, query } = call;
+      const { account, principal, query } = call;
       const asked = openPage(call, 'audit-logs');
       const complete = await allComplete([barrier.waitForEvents(account, null), barrier.waitForJournal(account)]);
       const excludeAgents = await registry.agents.erasing(account);
-      const listed = await ask(() => listAuditLogs(clickhouse, account, { ...query, ...asked, excludeAgents }));
+      const aboutAgent = principal.agentId ?? undefined;
+      const listed = await ask(() =>
+        listAuditLogs(clickhouse, account, { ...query, ...asked, aboutAgent, excludeAgents }),
+      );
       return markIncomplete(page(asked, listed, 'logs'), complete);
     },
   }),
   route({
     method: 'GET',
     path: '/v1/audit-logs/verify',
-    scope: 'read',
+    needs: 'read',
+    bound: 'refused',
     query: {
       from: time('Events that arrived at or after this time; registry changes are always verified whole'),
       to: time('Events that arrived at or before this time'),

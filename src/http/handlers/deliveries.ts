@@ -7,13 +7,21 @@ import { isId } from '../../ids.ts';
 import { openPage } from '../cursor.ts';
 import { anyOf, oneOf, paging, RECORD_PAGE, text } from '../query.ts';
 import { ask, found, json, markIncomplete, notFound, page } from '../reply.ts';
-import { type Parts, type Route, route } from '../route.ts';
+import { type Owned, type Parts, type Route, route } from '../route.ts';
+
+const ofDelivery: Owned = {
+  what: 'delivery',
+  async agentOf({ account, params }, parts) {
+    return (await keptDelivery(account, params[0]!, parts)).kept.delivery.agent_id;
+  },
+};
 
 export const deliveryRoutes: Route[] = [
   route({
     method: 'GET',
     path: '/v1/deliveries',
-    scope: 'read',
+    needs: 'read',
+    bound: 'query',
     query: {
       ...paging(RECORD_PAGE),
       alert_id: anyOf(text('Only deliveries of this alert')),
@@ -53,7 +61,8 @@ export const deliveryRoutes: Route[] = [
   route({
     method: 'GET',
     path: '/v1/deliveries/{id}',
-    scope: 'read',
+    needs: 'read',
+    bound: ofDelivery,
     operation: {
       id: 'getDelivery',
       tag: 'Alerts',
@@ -70,7 +79,8 @@ export const deliveryRoutes: Route[] = [
   route({
     method: 'POST',
     path: '/v1/deliveries/{id}/redeliver',
-    scope: 'write',
+    needs: 'configure',
+    bound: ofDelivery,
     operation: {
       id: 'redeliver',
       tag: 'Alerts',

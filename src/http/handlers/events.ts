@@ -55,7 +55,8 @@ export const eventRoutes: Route[] = [
   route({
     method: 'POST',
     path: '/v1/agents/{id}/events',
-    scope: 'write',
+    needs: 'submit',
+    bound: 'path',
     body: eventBody('event', Submission),
     idempotency: 'heeded',
     operation: {
@@ -73,7 +74,8 @@ export const eventRoutes: Route[] = [
   route({
     method: 'POST',
     path: '/v1/agents/{id}/events/batch',
-    scope: 'write',
+    needs: 'submit',
+    bound: 'path',
     body: eventBody('batch', Type.Union([Batch, Type.Array(Submission, { minItems: 1, maxItems: BATCH_EVENTS_MAX })])),
     idempotency: 'heeded',
     operation: {
@@ -96,7 +98,8 @@ export const eventRoutes: Route[] = [
   route({
     method: 'GET',
     path: '/v1/agents/{id}/events',
-    scope: 'read',
+    needs: 'read',
+    bound: 'path',
     query: filters,
     operation: {
       id: 'listAgentEvents',
@@ -116,7 +119,8 @@ export const eventRoutes: Route[] = [
   route({
     method: 'GET',
     path: '/v1/agents/{id}/events/{event_id}',
-    scope: 'read',
+    needs: 'read',
+    bound: 'path',
     operation: {
       id: 'getEvent',
       tag: 'Events',
@@ -141,7 +145,8 @@ export const eventRoutes: Route[] = [
   route({
     method: 'GET',
     path: '/v1/events',
-    scope: 'read',
+    needs: 'read',
+    bound: 'query',
     query: timelineFilters,
     operation: {
       id: 'listEvents',

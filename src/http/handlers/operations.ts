@@ -11,7 +11,7 @@ export const healthRoutes: Route[] = [
   route({
     method: 'GET',
     path: '/healthz',
-    scope: null,
+    needs: null,
     operation: {
       id: 'getHealth',
       tag: 'Operations',
@@ -24,7 +24,7 @@ export const healthRoutes: Route[] = [
   route({
     method: 'GET',
     path: '/readyz',
-    scope: null,
+    needs: null,
     operation: {
       id: 'getReadiness',
       tag: 'Operations',
@@ -45,7 +45,7 @@ export const healthRoutes: Route[] = [
 export const metricsRoute: Route = route({
   method: 'GET',
   path: '/metrics',
-  scope: null,
+  needs: null,
   operation: {
     id: 'getMetrics',
     tag: 'Operations',

@@ -5,13 +5,21 @@ import { isId } from '../../ids.ts';
 import { openPage } from '../cursor.ts';
 import { anyOf, oneOf, paging, RESOURCE_PAGE, text } from '../query.ts';
 import { found, json, NO_CONTENT, notFound, page } from '../reply.ts';
-import { jsonBody, type Route, route } from '../route.ts';
+import { jsonBody, type Owned, type Route, route } from '../route.ts';
+
+const ofPolicy: Owned = {
+  what: 'policy',
+  async agentOf({ account, params }, { registry }) {
+    return found(await registry.policies.get(account, params[0]!), 'policy').agent_id;
+  },
+};
 
 export const policyRoutes: Route[] = [
   route({
     method: 'POST',
     path: '/v1/policies',
-    scope: 'write',
+    needs: 'configure',
+    bound: 'handler',
     body: jsonBody(PolicyCreate, 'policy'),
     idempotency: 'heeded',
     operation: {
@@ -37,7 +45,8 @@ export const policyRoutes: Route[] = [
   route({
     method: 'GET',
     path: '/v1/policies',
-    scope: 'read',
+    needs: 'read',
+    bound: 'query',
     query: {
       ...paging(RESOURCE_PAGE),
       agent_id: anyOf(text('Only policies scoped to this agent; left out: global and scoped ones')),
@@ -59,7 +68,8 @@ export const policyRoutes: Route[] = [
   route({
     method: 'GET',
     path: '/v1/policies/{id}',
-    scope: 'read',
+    needs: 'read',
+    bound: ofPolicy,
     operation: {
       id: 'getPolicy',
       tag: 'Policies',
@@ -74,7 +84,8 @@ export const policyRoutes: Route[] = [
   route({
     method: 'PATCH',
     path: '/v1/policies/{id}',
-    scope: 'write',
+    needs: 'configure',
+    bound: ofPolicy,
     body: jsonBody(PolicyPatch, 'change'),
     operation: {
       id: 'updatePolicy',
@@ -92,7 +103,8 @@ export const policyRoutes: Route[] = [
   route({
     method: 'DELETE',
     path: '/v1/policies/{id}',
-    scope: 'write',
+    needs: 'configure',
+    bound: ofPolicy,
     operation: {
       id: 'deletePolicy',
       tag: 'Policies',

@@ -1,4 +1,5 @@
-// Traces: events that share a trace_id, over all agents of the account (decisions 5).
+// Traces: events that share a trace_id, over all agents of the account (decisions 5). To a key that is bound to an agent a trace is
+// what this agent did in it: its counts, times and events are of this agent alone.
 
 import { renderEvent } from '../../../clickhouse/queries/event-rows.ts';
 import { getTrace, listTraces, TRACE_EVENTS_MAX } from '../../../clickhouse/queries/traces.ts';
@@ -17,7 +18,8 @@ export const traceRoutes: Route[] = [
   route({
     method: 'GET',
     path: '/v1/traces',
-    scope: 'read',
+    needs: 'read',
+    bound: 'query',
     query: {
       ...paging(RECORD_PAGE),
       agent_id: anyOf(text('Only traces in which this agent took part')),
@@ -41,8 +43,9 @@ export const traceRoutes: Route[] = [
       const excludeAgents = await registry.agents.erasing(account);
       const decisions = new Decisions(barrier, account);
       const { settle } = decisions;
+      const onlyAgent = call.principal.agentId ?? undefined;
       const listed = await ask(() =>
-        listTraces(clickhouse, account, { ...asked, from, to, agentId, excludeAgents, settle }),
+        listTraces(clickhouse, account, { ...asked, from, to, agentId, onlyAgent, excludeAgents, settle }),
       );
       return markIncomplete(page(asked, listed), complete && decisions.complete);
     },
@@ -50,7 +53,8 @@ export const traceRoutes: Route[] = [
   route({
     method: 'GET',
     path: '/v1/traces/{trace_id}',
-    scope: 'read',
+    needs: 'read',
+    bound: 'handler',
     query: {
       ...cursorPaging({ default: TRACE_EVENTS_MAX, maximum: TRACE_EVENTS_MAX }),
       payload: payloadMode(),
@@ -74,8 +78,11 @@ export const traceRoutes: Route[] = [
       const excludeAgents = await registry.agents.erasing(account);
       const decisions = new Decisions(barrier, account);
       const { settle } = decisions;
+      const onlyAgent = call.principal.agentId ?? undefined;
       const { trace, events, next } = found(
-        await ask(() => getTrace(clickhouse, account, traceId, { limit, after, payload, excludeAgents, settle })),
+        await ask(() =>
+          getTrace(clickhouse, account, traceId, { limit, after, payload, onlyAgent, excludeAgents, settle }),
+        ),
         'trace',
         complete,
       );
