@@ -68,6 +68,8 @@ export type PipelinesOptions = {
   onEnqueued?: (lanes: readonly string[]) => void;
   /** Takes the mails of these deliveries out of the outbox: their agent is being erased. */
   removeMails?: (deliveryIds: readonly string[]) => Promise<void>;
+  /** False while Redis has lost the registry: what events mean then, and whose they are, is not known. Streams wait. */
+  mayWork?: () => boolean;
 };
 
 /** A stream of a pipeline. `share` names the set of units that is shared out among members. */
@@ -200,6 +202,11 @@ export class Pipelines {
 
   async #look(): Promise<void> {
     if (this.#stopping) return;
+    if (this.#options.mayWork?.() === false) {
+      for (const { drain } of this.#held.values()) drain.stop();
+      this.#signedInAt = performance.now();
+      return;
+    }
     try {
       await this.#members.signIn();
       this.#signedInAt = performance.now();

@@ -3,5 +3,16 @@ import Type from 'typebox';
 import { about } from './described.ts';
 
 export const ServiceStatus = Type.Object({
-  status: about(Type.String(), '`ok`: the process lives. `ready`: Redis and ClickHouse answer as well.', 'ready'),
+  status: about(Type.String(), '`ok`: the process lives.', 'ok'),
+});
+
+export const Readiness = Type.Object({
+  status: about(Type.String(), '`ready`: Redis and ClickHouse answer, and calls can succeed.', 'ready'),
+  degraded: Type.Optional(
+    about(
+      Type.String(),
+      '`redis_not_durable`: Redis would lose what it acknowledges, and the settings allow that.',
+      'redis_not_durable',
+    ),
+  ),
 });

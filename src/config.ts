@@ -38,6 +38,7 @@ export const SETTINGS = {
   bootstrapKey: { env: 'GATEHOUSE_BOOTSTRAP_KEY', schema: text({ pattern: '^[A-Za-z0-9_-]{32,200}$' }), default: undefined, description: 'Admin key of the account `default`, instead of a made-up one', secret: true },
   redisUrl: { env: 'GATEHOUSE_REDIS_URL', schema: text({ pattern: '^(rediss?://|unix:)' }), default: undefined, description: 'Redis to use instead of the embedded one; several nodes of a Redis Cluster are separated by commas', secret: true, address: 'redis' },
   redisCluster: { env: 'GATEHOUSE_REDIS_CLUSTER', schema: Type.Boolean(), default: 'false', description: '`true`: the address is a Redis Cluster' },
+  allowUnsafeRedis: { env: 'GATEHOUSE_ALLOW_UNSAFE_REDIS', schema: Type.Boolean(), default: 'false', description: '`1`: a Redis with `appendonly no` or an evicting policy is used all the same; `/readyz` then says `degraded`' },
   redisPrefix: { env: 'GATEHOUSE_REDIS_PREFIX', schema: text({ pattern: '^[A-Za-z0-9_.-]{0,40}$' }), default: 'gh-', description: 'Begins every key, so that deployments can share a Redis' },
   redisAppendfsync: { env: 'GATEHOUSE_REDIS_APPENDFSYNC', schema: Type.Enum(['everysec', 'always']), default: 'everysec', description: 'When the embedded Redis writes its append-only file to the disk' },
   redisMaxmemory: { env: 'GATEHOUSE_REDIS_MAXMEMORY', schema: text({ pattern: '^[0-9]+(kb|mb|gb)?$' }), default: '2gb', description: 'Memory of the embedded Redis; a full one refuses, it never evicts' },
@@ -143,7 +144,7 @@ function parse(setting: Setting, raw: string): unknown {
 /** Text that is not of the kind stays text, so that the schema refuses it. */
 function fromText(kind: string | undefined, raw: string): unknown {
   if (kind === 'integer') return /^-?[0-9]+$/.test(raw) ? Number(raw) : raw;
-  if (kind === 'boolean') return { true: true, false: false }[raw] ?? raw;
+  if (kind === 'boolean') return { true: true, 1: true, false: false, 0: false }[raw] ?? raw;
   return raw;
 }
 

@@ -36,14 +36,15 @@ import { Policies } from './registry/policies.ts';
 import type { RequestLimit } from './registry/principal.ts';
 import { RequestLimiter } from './registry/request-limit.ts';
 import { Slabs } from './slabs.ts';
+import { readiness } from './stores/readiness.ts';
 import {
   connectionsPart,
   makeClickHouse,
   makeCommands,
   makeKeys,
+  makeRedisWatch,
   makeWriter,
   redisAddress,
-  whatIsAway,
 } from './stores.ts';
 import { type Appended, Appender } from './streams/append.ts';
 import { AppendOnce } from './streams/append-once.ts';
@@ -56,13 +57,14 @@ import { UsageCounts } from './usage-counts.ts';
 /** A front that starts while Redis is away has 503 to give, so it does not wait for long. */
 const WAIT_MS_MAX = 2_000;
 
-export async function frontParts({ config, log, metrics }: Surroundings): Promise<Part[]> {
+export async function frontParts({ config, log, metrics, isSupervised, say }: Surroundings): Promise<Part[]> {
   const keys = makeKeys(config);
   const writer = makeWriter(config);
   const redis = makeCommands(config);
   const clickhouse = makeClickHouse(config);
   const usage = usageCounts(config, metrics);
   const cache = new RegistryCache({ address: redisAddress(config), keys, onPolicies: usage.policiesAre });
+  const watch = makeRedisWatch({ config, log, metrics, isSupervised }, { redis, clickhouse }, () => cache.forgetAll());
   const { backlogEntriesMax: entriesMax, backlogBytesMax: bytesMax } = config;
   const backlog = new Backlog({ redis, keys, entriesMax, bytesMax });
   const slabs = new Slabs();
@@ -70,7 +72,7 @@ export async function frontParts({ config, log, metrics }: Surroundings): Promis
   const gate = new RateGate(new Counters(redis), keys);
   const once = new AppendOnce({ redis, keys });
   const limitSignals = new LimitSignals({ redis, keys });
-  const doors = new OpenDoors({ redis, keys, isOpen: () => !backlog.full() });
+  const doors = new OpenDoors({ redis, keys, isOpen: () => !backlog.full() && watch.trouble === undefined });
   const barrier = new ReadBarrier({ redis, keys });
   const registry = makeRegistry({ redis, keys }, eventsOnceStored(clickhouse, barrier), targetRules(config));
   const approvalWaits = new ApprovalWaits({ address: redisAddress(config), keys, approvals: registry.approvals });
@@ -90,13 +92,15 @@ export async function frontParts({ config, log, metrics }: Surroundings): Promis
       ...{ redis, keys, limit: requestLimit(config) },
       onRefused: (account, key) => limitSignals.note(account, key),
     }),
-    health: () => whatIsAway(redis, clickhouse),
+    health: () => readiness({ redis, clickhouse, watch }),
+    refusal: (writes) => watch.refusal(writes),
     metrics,
     log: log.child({ part: 'http' }),
   });
   metrics.sampleBy(() => showState(metrics, { backlog, entriesMax, appender, approvalWaits }));
   return [
-    connectionsPart({ redis: [writer, redis], clickhouse, waitMs: WAIT_MS_MAX, mayBeAway: true, log }),
+    connectionsPart({ config, redis: [writer, redis], clickhouse, waitMs: WAIT_MS_MAX, mayBeAway: true, say, log }),
+    { name: 'redis watch', start: () => watch.start(), stop: () => watch.stop() },
     { name: 'registry cache', start: () => cache.start(), stop: () => cache.close() },
     { name: 'rate limits', start: () => undefined, stop: () => gate.close() },
     { name: 'backlog', start: () => backlog.start(), stop: () => backlog.stop() },

@@ -183,6 +183,12 @@ export const LIMIT_SIGNALS_MAX = 10_000;
 /** Accounts and policies that `/metrics` tells apart in each front: 4,600 series, as many as a few hundred kB of text. Settings say otherwise. */
 export const METRICS_ACCOUNTS_MAX = 200;
 export const METRICS_POLICIES_MAX = 1_000;
+/** How often a process looks whether Redis still holds the registry: 34 small questions, 40 µs of Redis. */
+export const REGISTRY_LOOK_MS = 1_000;
+/** How often it reads Redis's settings beside reconnects: somebody may change them while Redis runs. */
+export const DURABILITY_LOOK_MS = 30_000;
+/** `/readyz` waits this long for each store: both at once, so it answers within 2 s. */
+export const READY_PROBE_MS = 1_500;
 
 /** How often a front looks at the backlog. At full speed 250 ms are some 25,000 entries' worth of growth. */
 export const BACKLOG_POLL_MS = 250;

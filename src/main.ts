@@ -8,9 +8,18 @@ import { type Part, runProcess, Service } from './lifecycle.ts';
 import { createLog, type Log } from './log.ts';
 import { Metrics } from './metrics.ts';
 import { MetricsServer } from './metrics-server.ts';
-import { complain } from './sentence.ts';
+import { complain, sayToPeople } from './sentence.ts';
 
-export type Surroundings = { config: Config; log: Log; metrics: Metrics; link: SupervisorLink };
+export type Surroundings = {
+  config: Config;
+  log: Log;
+  metrics: Metrics;
+  link: SupervisorLink;
+  /** A supervisor has prepared what this process works with. */
+  isSupervised: boolean;
+  /** While something takes its time. */
+  say: (line: string) => void;
+};
 /** Builds clients, hands them down, and lists the parts in the order of their start. */
 export type MakeParts = (given: Surroundings) => Promise<Part[]>;
 
@@ -30,7 +39,8 @@ export async function runWorker(
   const log = createLog({ level: config.logLevel, processName, secrets: secretsIn(config) });
   const metrics = new Metrics({ processName, kind, gather: () => link.gather() });
   link.listen(() => metrics.collect());
-  const given = { config, log, metrics, link };
+  const say = isSupervised ? (line: string) => log.warn({ line }, 'process.waiting') : sayToPeople;
+  const given = { config, log, metrics, link, isSupervised, say };
   const parts = await makeParts(given).catch((error: unknown) => {
     complain(error, log);
     return process.exit(1);

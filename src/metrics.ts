@@ -102,6 +102,8 @@ export const METRICS = {
   gatehouse_outbox_removed_total: { kind: 'counter', of: 'pipelines', labels: [], help: 'Mails removed from the outbox because it was full' },
   gatehouse_deliveries_waiting: { kind: 'gauge', of: 'pipelines', labels: [], help: 'Deliveries in the queue, over all processes' },
   gatehouse_deliveries_late_seconds: { kind: 'gauge', of: 'pipelines', labels: [], help: 'How long the oldest due delivery has been due' },
+  gatehouse_registry_missing: { kind: 'gauge', of: 'workers', labels: [], help: '1 while Redis holds no registry because it was emptied; calls are refused until it is restored' },
+  gatehouse_redis_not_durable: { kind: 'gauge', of: 'workers', labels: [], help: '1 while Redis would lose what it acknowledges: appendonly no, or an evicting policy' },
   gatehouse_restarts_total: { kind: 'counter', of: 'supervisor', labels: ['child'], help: 'Children that the supervisor started again' },
   gatehouse_disk_free_bytes: { kind: 'gauge', of: 'supervisor', labels: [], help: 'Free bytes of the disk that holds the data folder' },
   gatehouse_disk_size_bytes: { kind: 'gauge', of: 'supervisor', labels: [], help: 'Size of the disk that holds the data folder' },

@@ -2,6 +2,8 @@
 // Stands behind Redis and before ClickHouse; several share the partitions by leases. Composed here.
 // Invariant: connections first, pipelines second, and let go in the reverse order, so a batch that runs can be finished.
 // Failure: while Redis or ClickHouse is away the drains wait; what is not acknowledged stays in the streams.
+
+import type { ClickHouse } from '../clickhouse/client.ts';
 import { storedEvents } from '../clickhouse/queries/get-event.ts';
 import { makeChannels } from '../pipelines/alert/channels/channels.ts';
 import { removeMails } from '../pipelines/alert/channels/mail-folder.ts';
@@ -17,16 +19,26 @@ import type { Log } from './log.ts';
 import { outboxFolderOf, outboxWarning } from './mail-transport.ts';
 import type { Surroundings } from './main.ts';
 import type { Metrics } from './metrics.ts';
-import { connectionsPart, makeClickHouse, makeKeys, makeWriter, STORES_READY_MS_MAX } from './stores.ts';
+import { REGISTRY_MISSING } from './registry/presence.ts';
+import { probeClickHouse } from './stores/readiness.ts';
+import {
+  connectionsPart,
+  makeClickHouse,
+  makeKeys,
+  makeRedisWatch,
+  makeWriter,
+  STORES_READY_MS_MAX,
+} from './stores.ts';
 import { DeadEntries } from './streams/dead.ts';
 
 /** One length a dead stream; what lies there waits for a person. */
 const DEAD_LOOK_MS = 10_000;
 
-export async function pipelinesParts({ config, log, metrics, link }: Surroundings): Promise<Part[]> {
+export async function pipelinesParts({ config, log, metrics, link, isSupervised, say }: Surroundings): Promise<Part[]> {
   warnOfOutbox(config, log);
   const redis = makeWriter(config);
   const clickhouse = makeClickHouse(config);
+  const watch = makeRedisWatch({ config, log, metrics, isSupervised }, { redis, clickhouse });
   const alertLog = log.child({ part: 'deliveries' });
   const channels = makeChannels(config, { log: alertLog, metrics, outbox: outboxFolderOf(config) });
   const { senders } = channels;
@@ -41,6 +53,7 @@ export async function pipelinesParts({ config, log, metrics, link }: Surrounding
     processName: config.processName,
     onEnqueued: (lanes) => deliveries.nudge(lanes),
     removeMails: (deliveryIds) => removeMails(outboxFolderOf(config), deliveryIds),
+    mayWork: () => watch.trouble !== REGISTRY_MISSING,
   });
   const watcher = new Watcher({ redis, keys: makeKeys(config), metrics, log: log.child({ part: 'watch' }) });
   const expiry = new ApprovalExpiry({
@@ -49,7 +62,9 @@ export async function pipelinesParts({ config, log, metrics, link }: Surrounding
   });
   metrics.sampleBy(() => metrics.set('gatehouse_pipelines_stuck', {}, pipelines.healthy().ok ? 0 : 1));
   return [
-    connectionsPart({ redis: [redis], clickhouse, waitMs: STORES_READY_MS_MAX, mayBeAway: false, log }),
+    connectionsPart({ config, redis: [redis], clickhouse, waitMs: STORES_READY_MS_MAX, mayBeAway: false, say, log }),
+    { name: 'redis watch', start: () => watch.start(), stop: () => watch.stop() },
+    { name: 'tables', start: () => sayMissingTables(clickhouse, log), stop: () => undefined },
     { name: 'channels', start: () => undefined, stop: () => channels.close() },
     { name: 'pipelines', start: () => pipelines.start(), stop: () => pipelines.stop() },
     saysBehind(() => link.sayBehind(pipelines.storeLagMs())),
@@ -84,6 +99,12 @@ function countsDead(dead: DeadEntries, metrics: Metrics): Part {
     },
     stop: () => clearInterval(timer),
   };
+}
+
+/** They are waited for like a ClickHouse that is away; nothing is lost meanwhile, but somebody should know. */
+async function sayMissingTables(clickhouse: ClickHouse, log: Log): Promise<void> {
+  const fault = await probeClickHouse(clickhouse);
+  if (fault !== undefined) log.warn({ ...fault }, 'clickhouse.not_ready');
 }
 
 /** The supervisor gives storing as much of the processor as it needs. */

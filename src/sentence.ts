@@ -28,6 +28,7 @@ const FOR_PEOPLE = new Set([
   'ServiceError',
   'StartError',
   'StateDirError',
+  'StoreError',
   'TransportRefused',
   'UsageError',
 ]);
@@ -37,9 +38,14 @@ export function sentenceOf(error: unknown): string | undefined {
   return error instanceof Error && FOR_PEOPLE.has(error.name) ? error.message : undefined;
 }
 
+/** While something takes its time. */
+export function sayToPeople(line: string): void {
+  process.stderr.write(`gatehouse: ${line}\n`);
+}
+
 /** On standard error, where the person looks; a bug goes to the log. */
 export function complain(error: unknown, log: Log): void {
   const sentence = sentenceOf(error);
   if (sentence === undefined) log.error({ err: error }, 'process.start_failed');
-  else process.stderr.write(`gatehouse: ${sentence}\n`);
+  else sayToPeople(sentence);
 }

@@ -2,22 +2,36 @@
 // Stands between the command line and embedded/supervisor.ts. Loads neither the front nor the pipelines: those are children.
 // Invariant: standard output is for people, the log goes to standard error.
 // Failure: what a person can mend ends the start with one sentence, anything else with the error in the log.
-import { registrySnapshot } from '../clickhouse/queries/registry-snapshot.ts';
 import { type Config, describeConfig, secretsIn } from './config.ts';
-import { StartError, Supervisor } from './embedded/supervisor.ts';
+import { Supervisor } from './embedded/supervisor.ts';
 import { runProcess, Service } from './lifecycle.ts';
 import { createLog } from './log.ts';
 import { outboxNotice, outboxWarning } from './mail-transport.ts';
 import { Metrics } from './metrics.ts';
-import { waitUntilReady } from './redis/client.ts';
+import { readDurability } from './redis/durability.ts';
 import { Accounts } from './registry/accounts.ts';
-import { complain } from './sentence.ts';
-import { makeClickHouse, makeCommands, makeKeys, migrateTables, STORES_READY_MS_MAX } from './stores.ts';
+import { complain, sayToPeople } from './sentence.ts';
+import { StoreError } from './stores/faults.ts';
+import { unsafeSentence } from './stores/redis-watch.ts';
+import {
+  clickhouseReady,
+  makeCommands,
+  makeKeys,
+  migrateTables,
+  redisReady,
+  refuseLostRegistry,
+  STORES_READY_MS_MAX,
+} from './stores.ts';
 
 export async function runStart(config: Config): Promise<void> {
   const log = createLog({ level: config.logLevel, processName: 'supervisor', secrets: secretsIn(config) });
   const metrics = new Metrics({ processName: 'supervisor', kind: 'supervisor', gather: () => supervisor.gather() });
-  const supervisor = new Supervisor({ config, log, metrics, prepareStores });
+  const supervisor = new Supervisor({
+    config,
+    log,
+    metrics,
+    prepareStores: (full) => prepareStores(full, config.redisUrl !== undefined),
+  });
   log.info({ settings: describeConfig(config) }, 'process.starting');
   const scattered = outboxWarning(config);
   if (scattered !== undefined) log.warn(scattered, 'mail.outbox_of_this_machine');
@@ -31,30 +45,19 @@ export async function runStart(config: Config): Promise<void> {
 }
 
 /** Tables as they must be, and the account `default`; its first admin key if it was made just now. */
-async function prepareStores(config: Config): Promise<{ key?: string | undefined }> {
+async function prepareStores(config: Config, ownRedis: boolean): Promise<{ key?: string | undefined }> {
   const redis = makeCommands(config);
   try {
-    await Promise.all([migrateTables(config), waitUntilReady(redis, STORES_READY_MS_MAX)]);
-    const accounts = new Accounts({ redis, keys: makeKeys(config) });
-    if ((await accounts.byName('default')) === null) await refuseLostRegistry(config);
-    return await accounts.ensureDefault(config.bootstrapKey);
+    const waiting = { waitMs: STORES_READY_MS_MAX, say: sayToPeople };
+    await Promise.all([redisReady(config, redis, waiting), clickhouseReady(config, waiting)]);
+    const { unsafe, weak, unread } = await readDurability(redis);
+    if (unsafe.length > 0 && !config.allowUnsafeRedis) throw new StoreError(unsafeSentence(unsafe));
+    // The embedded one is synced from outside.
+    for (const warning of ownRedis ? [...unsafe, ...weak, ...unread] : []) sayToPeople(`warning: ${warning}`);
+    await migrateTables(config, sayToPeople);
+    await refuseLostRegistry(config, redis);
+    return await new Accounts({ redis, keys: makeKeys(config) }).ensureDefault(config.bootstrapKey);
   } finally {
     redis.disconnect();
-  }
-}
-
-/** A Redis without accounts beside a ClickHouse that knows some has lost them: a new `default` would hide that. */
-async function refuseLostRegistry(config: Config): Promise<void> {
-  const clickhouse = makeClickHouse(config);
-  try {
-    for await (const { kind } of registrySnapshot(clickhouse)) {
-      if (kind !== 'account') continue;
-      throw new StartError(
-        'Redis holds no account, but ClickHouse holds a registry: Redis has lost its data, or is another one. ' +
-          '"gatehouse registry restore" makes the registry again from ClickHouse.',
-      );
-    }
-  } finally {
-    await clickhouse.close();
   }
 }

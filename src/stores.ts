@@ -2,14 +2,19 @@
 // Stands under the front, the pipelines and the commands. Nothing else makes a client.
 // Invariant: a writer's client never sends a command twice; commands that may be repeated have a connection of their own.
 // Failure: an address that is neither set nor to be found is named in the sentence that ends the command.
-import { ClickHouse } from '../clickhouse/client.ts';
+import { ClickHouse, ClickHouseError } from '../clickhouse/client.ts';
 import { migrate } from '../clickhouse/migrate.ts';
 import type { Config } from './config.ts';
 import type { Part } from './lifecycle.ts';
 import type { Log } from './log.ts';
-import { type Commands, connectCommands, connectWriter, RedisUnavailable, waitUntilReady } from './redis/client.ts';
+import type { Surroundings } from './main.ts';
+import { type Commands, connectCommands, connectErrorOf, connectWriter, waitUntilReady } from './redis/client.ts';
 import { Keys } from './redis/keys.ts';
+import { adoptRegistry, presenceOf } from './registry/presence.ts';
 import { AddressMissing } from './sentence.ts';
+import { clickhouseFault, redisFault, StoreError, shownAddress } from './stores/faults.ts';
+import { RedisWatch } from './stores/redis-watch.ts';
+import { waitForStore } from './stores/waiting.ts';
 
 /** Engines that are being started, here or beside us, are waited for this long. */
 export const STORES_READY_MS_MAX = 30_000;
@@ -39,25 +44,60 @@ export function redisAddress(config: Config): { url: string; cluster: boolean } 
   return { url: config.redisUrl, cluster: config.redisCluster };
 }
 
+export type Waiting = { waitMs: number; say: (line: string) => void };
+
+/** Throws StoreError when the time is over, or at once where user or password is refused. */
+export async function redisReady(config: Config, client: Commands, { waitMs, say }: Waiting): Promise<void> {
+  const store = {
+    ...{ name: 'Redis', address: shownAddress(redisAddress(config).url), setting: 'GATEHOUSE_REDIS_URL' },
+    ask: () => waitUntilReady(client, 0),
+    faultOf: (cause: unknown) => redisFault((cause as Error).cause ?? cause, connectErrorOf(client)),
+  };
+  await waitForStore(store, waitMs, say);
+}
+
+/** The same for ClickHouse; its database need not be there yet. */
+export async function clickhouseReady(config: Config, { waitMs, say }: Waiting): Promise<void> {
+  const server = makeClickHouse({ ...config, clickhouseDatabase: 'default' });
+  const store = {
+    ...{ name: 'ClickHouse', address: shownAddress(config.clickhouseUrl!), setting: 'GATEHOUSE_CLICKHOUSE_URL' },
+    ask: (signal: AbortSignal) => server.query('SELECT 1', {}, { signal }),
+    faultOf: clickhouseFault,
+  };
+  try {
+    await waitForStore(store, waitMs, say);
+  } finally {
+    await server.close();
+  }
+}
+
 /**
- * The connections as the first part of a process. With `waitMs` short it starts even while Redis is away: they come by
- * themselves as soon as it is there.
+ * The connections as the first part of a process. With `mayBeAway` it starts even while Redis is away: they come by themselves as
+ * soon as it is there. Not so where the password is wrong.
  */
-export function connectionsPart(options: {
-  redis: readonly Commands[];
-  clickhouse: ClickHouse;
-  waitMs: number;
-  mayBeAway: boolean;
-  log: Log;
-}): Part {
-  const { redis, clickhouse, waitMs, mayBeAway, log } = options;
+export function connectionsPart(
+  options: Waiting & {
+    config: Config;
+    redis: readonly Commands[];
+    clickhouse: ClickHouse;
+    mayBeAway: boolean;
+    log: Log;
+  },
+): Part {
+  const { config, redis, clickhouse, waitMs, mayBeAway, say, log } = options;
   return {
     name: 'connections',
     async start() {
+      const waits = redis.map((client, i) =>
+        redisReady(config, client, { waitMs, say: i === 0 ? say : () => undefined }),
+      );
       try {
-        await Promise.all(redis.map((client) => waitUntilReady(client, waitMs)));
+        await Promise.all(waits);
       } catch (error) {
-        if (!mayBeAway || !(error instanceof RedisUnavailable)) throw error;
+        await Promise.allSettled(waits);
+        const mayComeBack =
+          error instanceof StoreError && redisFault(error.cause, connectErrorOf(redis[0]!)).kind !== 'credentials';
+        if (!mayBeAway || !mayComeBack) throw error;
         log.warn({ err: error }, 'redis.away_at_start');
       }
     },
@@ -68,15 +108,56 @@ export function connectionsPart(options: {
   };
 }
 
-/** What is away, by name; both are asked at once, and neither for longer than its own time limit. */
-export async function whatIsAway(redis: Commands, clickhouse: ClickHouse): Promise<string[]> {
-  const asked = { redis: waitUntilReady(redis, 0), clickhouse: clickhouse.ping() };
-  const answers = await Promise.allSettled(Object.values(asked));
-  return Object.keys(asked).filter((_, i) => answers[i]!.status === 'rejected');
+/** For a process that works with Redis; `onRestored`: its registry is there again. */
+export function makeRedisWatch(
+  { config, log, metrics, isSupervised }: Pick<Surroundings, 'config' | 'log' | 'metrics' | 'isSupervised'>,
+  stores: { redis: Commands; clickhouse: ClickHouse },
+  onRestored: () => void = () => undefined,
+): RedisWatch {
+  return new RedisWatch({
+    ...{ redis: stores.redis, keys: makeKeys(config), metrics, log: log.child({ part: 'redis' }), onRestored },
+    ...{ allowUnsafe: config.allowUnsafeRedis, mayStartUnsafe: isSupervised },
+    hadRegistry: () => hadRegistry(stores.clickhouse),
+  });
+}
+
+/** Does ClickHouse know an account? Where it has no tables yet it knows none. */
+export async function hadRegistry(clickhouse: ClickHouse): Promise<boolean> {
+  try {
+    const rows = await clickhouse.query(
+      "SELECT id FROM registry FINAL WHERE kind = 'account' AND record != '' LIMIT 1",
+    );
+    return rows.length > 0;
+  } catch (error) {
+    if (error instanceof ClickHouseError && ['UNKNOWN_TABLE', 'UNKNOWN_DATABASE'].includes(error.codeName))
+      return false;
+    throw error;
+  }
+}
+
+/**
+ * Throws StoreError where a registry was there and is there no more: an account that is made in such a Redis would hide the loss.
+ * Answers whether there is one.
+ */
+export async function refuseLostRegistry(config: Config, redis: Commands): Promise<boolean> {
+  const store = { redis, keys: makeKeys(config) };
+  await adoptRegistry(store);
+  if ((await presenceOf(store)).state === 'there') return true;
+  const clickhouse = makeClickHouse(config);
+  try {
+    if (!(await hadRegistry(clickhouse))) return false;
+  } finally {
+    await clickhouse.close();
+  }
+  throw new StoreError(
+    'Redis holds no registry, but ClickHouse does: Redis has lost its data, or is another one. ' +
+      '"gatehouse registry restore" makes the registry again from ClickHouse.',
+  );
 }
 
 /** Brings the tables up to date; waits for a ClickHouse that is still starting. Answers the names of what was applied. */
-export async function migrateTables(config: Config): Promise<string[]> {
+export async function migrateTables(config: Config, say: (line: string) => void): Promise<string[]> {
+  await clickhouseReady(config, { waitMs: STORES_READY_MS_MAX, say });
   const clickhouse = makeClickHouse(config);
   try {
     const { clickhouseCluster: cluster, retentionDays } = config;

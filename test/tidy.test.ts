@@ -30,6 +30,7 @@ const ARROWS: [from: RegExp, to: RegExp][] = [
   ],
   [/^src\/audit\//, /^(schemas|src\/redis|clickhouse)\//],
   [/^src\/embedded\//, /^schemas\//],
+  [/^src\/stores\//, /^(schemas|src\/redis|src\/registry|clickhouse)\//],
   [/^clickhouse\//, /^(schemas|clickhouse)\//],
   [/^pipelines\/pipelines\.ts$/, /^(schemas|src\/streams|src\/redis|src\/registry|src\/audit|clickhouse|pipelines)\//],
   [/^pipelines\/alert\/channels\//, /^(schemas|src\/registry|src\/egress)\/|^pipelines\/alert\/channel\.ts$/],

@@ -4,18 +4,21 @@
 // Invariant: each is one audited change by the actor `system`, the same as through the API.
 import { randomUUID } from 'node:crypto';
 import { PERMISSIONS, type Permission, SCOPES, type Scope } from '../../schemas/common.ts';
+import type { Config } from '../config.ts';
 import { ServiceError } from '../errors.ts';
-import { type Commands, waitUntilReady } from '../redis/client.ts';
+import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { type AccountRecord, Accounts } from '../registry/accounts.ts';
 import { ApiKeys } from '../registry/api-keys.ts';
-import { makeCommands, makeKeys, STORES_READY_MS_MAX } from '../stores.ts';
+import { sayToPeople } from '../sentence.ts';
+import { makeCommands, makeKeys, redisReady, refuseLostRegistry, STORES_READY_MS_MAX } from '../stores.ts';
 import { type Command, type Context, exactly, UsageError, wholeNumber, withAddresses } from './context.ts';
 
 export const accountCreate: Command = async (context) => {
   exactly(context.args, 1, 'NAME');
   const name = context.args[0]!;
-  await withRegistry(context, async (given) => {
+  await withRegistry(context, async (given, config) => {
+    await refuseLostRegistry(config, given.redis);
     const { account, firstKey } = await new Accounts(given).create(name, system());
     context.print(`account ${account.id}`);
     context.print(`key ${firstKey}`);
@@ -90,13 +93,13 @@ function system(): { actor: string; requestId: string } {
 
 async function withRegistry(
   context: Context,
-  use: (given: { redis: Commands; keys: Keys }) => Promise<void>,
+  use: (given: { redis: Commands; keys: Keys }, config: Config) => Promise<void>,
 ): Promise<void> {
   const config = withAddresses(context.config);
   const redis = makeCommands(config);
   try {
-    await waitUntilReady(redis, STORES_READY_MS_MAX);
-    await use({ redis, keys: makeKeys(config) });
+    await redisReady(config, redis, { waitMs: STORES_READY_MS_MAX, say: sayToPeople });
+    await use({ redis, keys: makeKeys(config) }, config);
   } finally {
     redis.disconnect();
   }

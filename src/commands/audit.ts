@@ -25,9 +25,9 @@ import { readHeads, type Stores } from '../audit/sources.ts';
 import { AuditVerifier } from '../audit/verifier.ts';
 import type { Config } from '../config.ts';
 import { CHAIN_FLUSH_MS } from '../limits.ts';
-import { waitUntilReady } from '../redis/client.ts';
 import { Accounts } from '../registry/accounts.ts';
-import { makeClickHouse, makeCommands, makeKeys, STORES_READY_MS_MAX } from '../stores.ts';
+import { sayToPeople } from '../sentence.ts';
+import { makeClickHouse, makeCommands, makeKeys, redisReady, STORES_READY_MS_MAX } from '../stores.ts';
 import { ReadBarrier } from '../streams/read-barrier.ts';
 import { type Command, type Context, exactly, UsageError, withAddresses } from './context.ts';
 
@@ -177,7 +177,7 @@ async function withStores(
   const redis = makeCommands(config);
   const clickhouse = makeClickHouse(config);
   try {
-    await waitUntilReady(redis, STORES_READY_MS_MAX);
+    await redisReady(config, redis, { waitMs: STORES_READY_MS_MAX, say: sayToPeople });
     const keys = makeKeys(config);
     const name = String(context.options.account ?? 'default');
     const account = await new Accounts({ redis, keys }).byName(name);

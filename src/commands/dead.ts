@@ -2,8 +2,8 @@
 // One JSON line an entry, so that other programs can read it; `entry` is the name that `retry` takes.
 // Invariant: an entry is put back once; one that is no longer there is counted and not an error.
 import type { Commands } from '../redis/client.ts';
-import { waitUntilReady } from '../redis/client.ts';
-import { makeCommands, makeKeys, STORES_READY_MS_MAX } from '../stores.ts';
+import { sayToPeople } from '../sentence.ts';
+import { makeCommands, makeKeys, redisReady, STORES_READY_MS_MAX } from '../stores.ts';
 import { DeadEntries, type DeadEntry } from '../streams/dead.ts';
 import { type Command, type Context, exactly, UsageError, wholeNumber, withAddresses } from './context.ts';
 
@@ -46,7 +46,7 @@ async function withDead(context: Context, use: (dead: DeadEntries) => Promise<vo
   const config = withAddresses(context.config);
   const redis: Commands = makeCommands(config);
   try {
-    await waitUntilReady(redis, STORES_READY_MS_MAX);
+    await redisReady(config, redis, { waitMs: STORES_READY_MS_MAX, say: sayToPeople });
     await use(new DeadEntries({ redis, keys: makeKeys(config) }));
   } finally {
     redis.disconnect();

@@ -1,6 +1,6 @@
 // `gatehouse migrate` and `gatehouse registry restore`: the tables made as they must be, and the registry made again from them.
-// Migrating is safe at any time and beside others that do the same. Restoring is for a Redis that has lost everything; it
-// refuses one that holds accounts, so that an old copy never covers what is in force.
+// Migrating is safe at any time and beside others that do the same. Restoring is for a Redis that was emptied; it refuses one
+// that has lost nothing, so that an old copy never covers what is in force. A running service goes on by itself after it.
 import { existsSync } from 'node:fs';
 import { pendingApprovals, rowRevisions } from '../../clickhouse/queries/list-approvals.ts';
 import { pendingDeliveries } from '../../clickhouse/queries/list-deliveries.ts';
@@ -11,16 +11,24 @@ import { Supervisor } from '../embedded/supervisor.ts';
 import { Service } from '../lifecycle.ts';
 import { createLog } from '../log.ts';
 import { Metrics } from '../metrics.ts';
-import { waitUntilReady } from '../redis/client.ts';
 import { rebuildRegistry } from '../registry/restore.ts';
 import { restoreApprovals } from '../registry/restore-approvals.ts';
 import { restoreDeliveries } from '../registry/restore-deliveries.ts';
-import { makeClickHouse, makeCommands, makeKeys, migrateTables, STORES_READY_MS_MAX } from '../stores.ts';
+import { sayToPeople } from '../sentence.ts';
+import {
+  clickhouseReady,
+  makeClickHouse,
+  makeCommands,
+  makeKeys,
+  migrateTables,
+  redisReady,
+  STORES_READY_MS_MAX,
+} from '../stores.ts';
 import { type Command, exactly, withAddresses } from './context.ts';
 
 export const migrateCommand: Command = async ({ config, args, print }) => {
   exactly(args, 0, '');
-  const applied = await migrateTables(config.clickhouseUrl === undefined ? withAddresses(config) : config);
+  const applied = await migrateTables(config.clickhouseUrl === undefined ? withAddresses(config) : config, sayToPeople);
   print(applied.length === 0 ? 'the tables are up to date' : `applied ${applied.join(', ')}`);
 };
 
@@ -30,12 +38,17 @@ export const registryRestore: Command = async (context) => {
     const redis = makeCommands(config);
     const clickhouse = makeClickHouse(config);
     try {
-      await waitUntilReady(redis, STORES_READY_MS_MAX);
+      const waiting = { waitMs: STORES_READY_MS_MAX, say: sayToPeople };
+      await Promise.all([redisReady(config, redis, waiting), clickhouseReady(config, waiting)]);
       const store = { redis, keys: makeKeys(config) };
-      const counts = await rebuildRegistry(registrySnapshot(clickhouse), store);
-      const approvals = pendingApprovals(clickhouse);
-      const approval = await restoreApprovals(store, { approvals, revisions: await rowRevisions(clickhouse) });
-      const delivery = await restoreDeliveries(store, pendingDeliveries(clickhouse));
+      let [approval, delivery] = [0, 0];
+      const counts = await rebuildRegistry(registrySnapshot(clickhouse), store, {
+        async beside(isLost) {
+          delivery = await restoreDeliveries(store, pendingDeliveries(clickhouse), isLost);
+          const rows = { approvals: pendingApprovals(clickhouse), revisions: await rowRevisions(clickhouse) };
+          approval = await restoreApprovals(store, rows, isLost);
+        },
+      });
       context.print(`restored ${JSON.stringify({ ...counts, approval, delivery })}`);
     } finally {
       redis.disconnect();

@@ -3,6 +3,7 @@
 //   head      framing beyond doubt, request id                         400 and close
 //   path      known?                                                   404
 //   method    known for this path?                                     405
+//   store     does Redis hold the registry, and keep what it is given? 503
 //   key       whose?                                                   401
 //   rights    enough?                                                  403
 //   limit     within the request limit?                                429
@@ -40,6 +41,7 @@ export type DoorParts = Parts & {
   limits: BodyLimits;
   shedding: LoadShedding;
   turns: Turns;
+  refusal: (writes: boolean) => ServiceError | undefined;
 };
 
 /** In turn: those who were refused together shall not come back together. */
@@ -103,6 +105,8 @@ export class Door {
   #serve(request: Request): void | Promise<void> {
     const { entry, head } = request;
     if (entry.route.needs === null) return this.#answer(request);
+    const refusal = this.#parts.refusal(entry.writes);
+    if (refusal !== undefined) throw refusal;
     const nowMs = Date.now();
     const found = this.#parts.authenticator.principalOf(head.authorization, nowMs);
     if (found instanceof Promise) return found.then((principal) => this.#admit(request, principal, nowMs));

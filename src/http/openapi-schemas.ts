@@ -69,7 +69,7 @@ import {
   PolicyMatchByType,
   PolicyPatchByType,
 } from '../../schemas/policy-types.ts';
-import { ServiceStatus } from '../../schemas/service-status.ts';
+import { Readiness, ServiceStatus } from '../../schemas/service-status.ts';
 import { ERRORS } from '../errors.ts';
 
 /** `shown` in the place of `schema`, where the description says more than the form that validates. */
@@ -207,6 +207,7 @@ const NAMED: Record<string, Named> = {
   ApiKeyCreated: of('The new API key, with the key itself.', ApiKeyCreated),
   ApiKeyPage: of('A page of API keys.', page(ApiKey)),
   ServiceStatus: of('What a process says of itself.', ServiceStatus),
+  Readiness: of('What a front says of what it needs.', Readiness),
   NotifiedAlert: of('The alert that tells.', NotifiedAlert),
   NotifiedPolicy: of('A policy that matched.', NotifiedPolicy),
   NotifiedEvent: of('The event that a signal follows from, without its payload.', NotifiedEvent),

@@ -28,8 +28,8 @@ import type { Parameters, QueryOf } from './query.ts';
 
 export type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
 
-/** What is away, by name; empty: ready. */
-export type Health = () => Promise<string[]>;
+/** What stands against work, by the store that is at fault; none: ready. `degraded`: ready, but for what was allowed. */
+export type Health = () => Promise<{ faults: { path: string; message: string }[]; degraded?: string }>;
 
 /** What handlers work with. */
 export type Parts = {

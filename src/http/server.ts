@@ -44,6 +44,8 @@ export type ServerOptions = Omit<Parts, 'metrics'> & {
   slabs: Slabs;
   /** For tests, which make submissions wait. */
   turns?: Turns;
+  /** What stands against every call with a key, or every write, whatever it asks for. */
+  refusal: (writes: boolean) => ServiceError | undefined;
   /** Is there no room downstream? */
   backlogFull: () => boolean;
   /** Told of error answers to callers whose account is known. */

@@ -12,6 +12,11 @@ import { REDIS_TIMEOUT_MS } from '../limits.ts';
 export type RedisAddress = { url: string; cluster: boolean };
 export type Commands = Redis | Cluster;
 
+/** The connection to each master; of a single Redis the one there is. */
+export function mastersOf(client: Commands): Redis[] {
+  return client instanceof Cluster ? client.nodes('master') : [client];
+}
+
 type NodeOptions = RedisOptions & { replyMapping: 'legacy' };
 
 /** Wait before a reconnect: grows to half a second, so that service is back well within 2 s of Redis. */
@@ -182,9 +187,25 @@ function connect(address: RedisAddress): Commands {
     disableClientInfo: true,
   };
   const client = address.cluster ? connectCluster(address.url, options) : connectSingle(address.url, options);
-  // Each command's own failure says what there is to say; without a listener ioredis prints to the console.
-  client.on('error', () => undefined);
+  // Each command's own failure says what there is to say, but not why there is no connection; without a listener ioredis prints to
+  // the console.
+  client.on('error', (error: Error) => connectErrors.set(client, innermost(error)));
+  client.on('node error', (error: Error) => connectErrors.set(client, error));
+  client.on('ready', () => connectErrors.delete(client));
   return client;
+}
+
+/** Of the last try to connect, as long as there is no connection. */
+const connectErrors = new WeakMap<Commands, Error>();
+
+/** Why there is no connection; undefined: there is one, or nothing has failed yet. */
+export function connectErrorOf(client: Commands): Error | undefined {
+  return connectErrors.get(client);
+}
+
+/** A Cluster that finds no node says so and keeps what the last node said. */
+function innermost(error: Error & { lastNodeError?: Error | undefined }): Error {
+  return error.lastNodeError ?? error;
 }
 
 function connectSingle(url: string, options: NodeOptions): Redis {

@@ -89,7 +89,7 @@ export class Keys {
   journal = (shard: number) => this.#r(shard, 'journal');
   /** Stream, bounded: journal entries that could not be processed. */
   journalDead = (shard: number) => this.#r(shard, 'journal:dead');
-  /** Integer: rises with every change in the shard. */
+  /** Integer: rises with every change in the shard. There from the founding of the registry on (presence.ts): without it the shard was lost. */
   revision = (shard: number) => this.#r(shard, 'revision');
   /** String, PEXPIRE: revision that a commit made, so that a commit sent again is recognised. */
   commitMarker = (shard: number, token: string) => this.#r(shard, `commit:${token}`);
@@ -156,7 +156,15 @@ export class Keys {
   /** String `<account>/<api key id>`: where the truth about a key with this SHA-256 (hex) lies. Written before the truth; worthless alone. */
   apiKeyIndex = (sha256: string) => `{${this.prefix}k${stableHash(sha256) % REGISTRY_SHARDS}}:api-key:${sha256}`;
 
+  /** String: the shard of the index that this hash lies in was founded. */
+  apiKeyMark = (sha256: string) => this.#indexMark(stableHash(sha256) % REGISTRY_SHARDS);
+  /** Of every shard of the index. */
+  apiKeyMarks = () => Array.from({ length: REGISTRY_SHARDS }, (_, shard) => this.#indexMark(shard));
+
   // -- global --------------------------------------------------------------------------------------------------------
+
+  /** String, ISO time: the registry was founded, whole. Written last. */
+  registryMark = () => `{${this.prefix}g}:registry`;
 
   /** Hash account name -> account id. */
   accountNames = () => `{${this.prefix}g}:account-names`;
@@ -169,6 +177,9 @@ export class Keys {
   /** Pub/sub channel of cache invalidations, beside the tracking of keys. */
   changes = () => `${this.prefix}changes`;
 
+  #indexMark(shard: number) {
+    return `{${this.prefix}k${shard}}:registry`;
+  }
   #p(partition: number, name: string) {
     return `{${this.prefix}p${partition}}:${name}`;
   }

@@ -13,6 +13,7 @@ import { mintApiKey, parseApiKey, sha256Of } from './api-key-text.ts';
 import { type ApiKeyRecord, keyCreation, newApiKey, writeIndex } from './api-keys.ts';
 import { auditLog, changedFields, SYSTEM, updateDetails } from './audit.ts';
 import { AGAIN, absent, answering, commit, inRounds, is, type RegistryStore } from './commit.ts';
+import { foundRegistry, presenceOf } from './presence.ts';
 import type { Actor } from './principal.ts';
 
 export type AccountRecord = {
@@ -143,6 +144,8 @@ export class Accounts {
   /** `made`: by this very call, with this first key. */
   async #make(name: string, first: FirstKey, actor: Actor): Promise<{ account: AccountRecord; made: boolean }> {
     const { keys } = this.#store;
+    // Whoever may have lost a registry is refused before he comes here (stores.ts).
+    if ((await presenceOf(this.#store)).state !== 'there') await foundRegistry(this.#store);
     const id = await this.#reserve(name);
     const existing = await this.#get(id);
     if (existing !== null) return { account: existing, made: false };

@@ -4,7 +4,7 @@
 // revision of each shard in use is read over another connection; if it is ahead of what the notices have told,
 // notices were lost and the whole shard is dropped. Together: in force within a second, whatever is lost.
 // Invariant: what is answered was true at most a second ago. A front that cannot check any more knows nothing any more.
-// Redis away: ServiceError `unavailable`, which at the door is 503: nobody is let in, and no event waved through, on old news.
+// Redis away, or emptied: ServiceError `unavailable`, which at the door is 503: nobody is let in, and no event waved through, on old news.
 import type { AgentRecord } from '../../schemas/agent.ts';
 import { type Policy, readPolicy } from '../../schemas/policy.ts';
 import { ServiceError } from '../errors.ts';
@@ -17,6 +17,7 @@ import { TrackedReads } from '../redis/tracked-reads.ts';
 import type { AccountRecord } from './accounts.ts';
 import type { ApiKeyRecord } from './api-keys.ts';
 import { type DependsOn, KeyedCache } from './keyed-cache.ts';
+import { registryMissing } from './presence.ts';
 import { PERMISSIONS_OF, type Principal, rightsOf } from './principal.ts';
 
 export type CachedAgent = { record: AgentRecord; account: string };
@@ -74,6 +75,11 @@ export class RegistryCache {
     await this.#reads.connect(timeoutMs);
   }
 
+  /** What was made of a registry that has been made anew meanwhile is of no use. */
+  forgetAll(): void {
+    this.#dropAll();
+  }
+
   async close(): Promise<void> {
     clearInterval(this.#timer);
     await this.#checking;
@@ -97,6 +103,7 @@ export class RegistryCache {
     return this.#agents.load(key, async () => {
       this.#use(account);
       const text = await this.#read(() => this.#reads.get(key));
+      if (text === null) await this.#refuseLost(this.#keys.revision(this.#keys.shardOf(account)));
       return text === null ? null : { record: JSON.parse(text) as AgentRecord, account };
     });
   }
@@ -109,6 +116,8 @@ export class RegistryCache {
     return this.#rules.load(key, async () => {
       this.#use(account);
       const texts = await this.#read(() => this.#reads.hvals(key));
+      // Asked behind it, so that rules which were lost before are not taken for none.
+      await this.#refuseLost(this.#keys.revision(this.#keys.shardOf(account)));
       const policies = activeOf(texts);
       this.#onPolicies(account, policies);
       return this.#compile(key, policies);
@@ -137,7 +146,10 @@ export class RegistryCache {
 
   async #readPrincipal(sha256: string, dependsOn: DependsOn): Promise<Principal | null> {
     const place = await this.#read(() => this.#reads.get(this.#keys.apiKeyIndex(sha256)));
-    if (place === null) return null;
+    if (place === null) {
+      await this.#refuseLost(this.#keys.apiKeyMark(sha256));
+      return null;
+    }
     const [account, keyId] = place.split('/') as [string, string];
     const [apiKeys, accounts] = [this.#keys.apiKeys(account), this.#keys.accounts(this.#keys.shardOf(account))];
     dependsOn(apiKeys);
@@ -147,7 +159,10 @@ export class RegistryCache {
       Promise.all([this.#reads.hget(apiKeys, keyId), this.#reads.hget(accounts, account)]),
     );
     // The index leads nowhere: the key is revoked, or was never finished.
-    if (keyText === null || accountText === null) return null;
+    if (keyText === null || accountText === null) {
+      await this.#refuseLost(this.#keys.revision(this.#keys.shardOf(account)));
+      return null;
+    }
     const record = JSON.parse(keyText) as ApiKeyRecord;
     if (record.sha256 !== sha256) return null;
     const { request_limit: limit } = JSON.parse(accountText) as AccountRecord;
@@ -164,6 +179,11 @@ export class RegistryCache {
       expiresAtMs: record.expires_at === null ? null : Date.parse(record.expires_at),
       requestLimit: limit === null ? null : { perSecond: limit.per_second, burst: limit.burst },
     };
+  }
+
+  /** Nothing is unknown in a Redis that was emptied: without this mark what is not there was lost. */
+  async #refuseLost(mark: string): Promise<void> {
+    if ((await this.#read(() => this.#reads.get(mark))) === null) throw registryMissing();
   }
 
   async #read<T>(read: () => Promise<T>): Promise<T> {
@@ -218,7 +238,8 @@ export class RegistryCache {
     const shards = [...this.#revisions.keys()];
     try {
       const texts = await Promise.all(shards.map((shard) => this.#redis.get(this.#keys.revision(shard))));
-      const actual = new Map(shards.map((shard, i) => [shard, Number(texts[i] ?? 0)]));
+      // Without a revision the shard was lost, and what is known of it with it.
+      const actual = new Map(shards.map((shard, i) => [shard, Number(texts[i] ?? Number.POSITIVE_INFINITY)]));
       if (!shards.some((shard) => this.#isBehind(shard, actual.get(shard)!))) return;
       await new Promise((resolve) => setTimeout(resolve, GRACE_MS));
       // A process that was given no time meanwhile has its notices waiting behind this timer: they are read first.

@@ -11,6 +11,7 @@ import { ServiceError } from '../errors.ts';
 import { type Commands, RedisUnavailable, redisError } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
+import { registryMissing } from './presence.ts';
 
 /** Where the registry lives. `now`: our clock, epoch ms. */
 export type RegistryStore = { redis: Commands; keys: Keys; now?: () => number };
@@ -40,7 +41,7 @@ export type Change = {
 /** `refused`: the name of the guard that did not hold. */
 export type Committed = { revision: number; refused?: undefined } | { refused: string };
 
-type Reply = ['done', number] | ['refused', string];
+type Reply = ['done', number] | ['refused', string] | ['lost', number];
 const text = readAsset('src/redis/commit.lua');
 const script = new Script<Reply>('commit', text);
 const scriptWhenFull = new Script<Reply>('commit-when-full', text.replace('#!lua', '#!lua flags=allow-oom'));
@@ -99,6 +100,7 @@ export async function commit({ redis, keys }: RegistryStore, change: Change): Pr
   for (const { name, test, expected, words } of change.guards) args.push(name, test, expected, ...names.indexed(words));
   for (const words of change.writes) args.push(...names.indexed(words));
   const [state, value] = await runTwice(() => (change.whenFull ? scriptWhenFull : script).run(redis, names.all, args));
+  if (state === 'lost') throw registryMissing();
   return state === 'done' ? { revision: value as number } : { refused: value as string };
 }
 

@@ -12,19 +12,22 @@ export type RevisionRow = { account: string; revision: number };
 export function restoreApprovals(
   { redis, keys }: RegistryStore,
   rows: { approvals: AsyncIterable<PendingRow> | Iterable<PendingRow>; revisions: readonly RevisionRow[] },
+  isLost: (account: string) => boolean,
 ): Promise<number> {
   return answering(async () => {
-    for (const { account, revision } of rows.revisions) {
-      const key = keys.revision(keys.shardOf(account));
-      if (Number((await redis.get(key)) ?? 0) < revision) await redis.set(key, revision);
-    }
     let restored = 0;
     for await (const { account, approval } of rows.approvals) {
+      if (!isLost(account)) continue;
       if ((await redis.exists(keys.agent(account, approval.agent_id))) === 0) continue;
       const deadlines = keys.approvalDeadlines(keys.shardOf(account));
       await redis.hset(keys.approvals(account), approval.id, JSON.stringify(approval));
       await redis.zadd(deadlines, Date.parse(approval.expires_at), `${account}/${approval.id}`);
       restored++;
+    }
+    // Last: with its revision a shard counts as there.
+    for (const { account, revision } of rows.revisions) {
+      const key = keys.revision(keys.shardOf(account));
+      if (isLost(account) && Number((await redis.get(key)) ?? -1) < revision) await redis.set(key, revision);
     }
     return restored;
   });

@@ -22,12 +22,14 @@ const TRIES_MAX = 9;
 export function restoreDeliveries(
   store: RegistryStore,
   pending: AsyncIterable<PendingDelivery> | Iterable<PendingDelivery>,
+  isLost: (account: string) => boolean,
 ): Promise<number> {
   const { redis, keys } = store;
   return answering(async () => {
     const now = store.now?.() ?? (await redisTime(redis));
     let restored = 0;
     for await (const { account, delivery, signal } of pending) {
+      if (!isLost(account)) continue;
       if (signal.agent !== null && (await redis.exists(keys.agent(account, signal.agent))) === 0) continue;
       const { id, alert_id, alert_name, channel, target, count, test, attempts, transport } = delivery;
       const text = await redis.hget(keys.alerts(account), alert_id);

@@ -1,18 +1,20 @@
-// Rebuilds the registry of an empty Redis from what the journal brought to ClickHouse (`gatehouse registry restore`).
+// Rebuilds what a Redis has lost of its registry from what the journal brought to ClickHouse (`gatehouse registry restore`).
 // Takes every resource at its newest revision, deleted ones too, in any order; makes the records, names, lists, scopes, key
 // index and tombstones, and sets each shard's revision to the highest seen, so that later changes count as newer.
 // Nothing is journalled: ClickHouse has it all. Deleted agents get their erasure again, since it may not have been finished.
-// Refuses a Redis that holds a registry (NotEmpty): a restore that broke off is to be begun again with an empty one.
+// Shard by shard: what has its mark (presence.ts) is left alone, so that of a Redis Cluster the one lost master is restored, and
+// an old copy never covers what is in force. Marks come last: a restore that broke off is begun again and finds all to be done.
+// Refuses a Redis that has lost nothing (NotEmpty). The processes that wait for it go on by themselves.
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { JournalEntry } from '../../schemas/journal.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import type { Keys } from '../redis/keys.ts';
-import { REGISTRY_SHARDS } from '../redis/keys.ts';
 import type { AccountRecord } from './accounts.ts';
 import type { Erasure } from './agents.ts';
 import type { ApiKeyRecord } from './api-keys.ts';
 import { answering, type RegistryStore, type Words } from './commit.ts';
+import { adoptRegistry, foundRegistry, presenceOf } from './presence.ts';
 
 export type RegistryRow = {
   account: string;
@@ -30,35 +32,64 @@ export class NotEmpty extends Error {
 /** Commands on their way at once. */
 const COMMANDS_AT_ONCE = 500;
 
+export type RestoreOptions = {
+  /** What is to be restored beside the registry before it is marked as there. `isLost`: of this account. */
+  beside?: (isLost: (account: string) => boolean) => Promise<void>;
+};
+
 /** Returns how many living resources were restored, by kind. Throws NotEmpty, ServiceError unavailable. */
 export function rebuildRegistry(
   rows: AsyncIterable<RegistryRow> | Iterable<RegistryRow>,
   store: RegistryStore,
+  options: RestoreOptions = {},
 ): Promise<Record<RegistryRow['kind'], number>> {
   return answering(async () => {
-    await refuseUnlessEmpty(store);
+    const lost = await lostTags(store);
+    const { keys } = store;
+    const isLost = (account: string) => lost.has(tagOf(keys.revision(keys.shardOf(account))));
     const newest = await newestOf(rows);
     const counts = { agent: 0, policy: 0, alert: 0, api_key: 0, account: 0 };
     const revisions = new Map<number, number>();
+    const names: Words[] = [];
     const now = (store.now ?? Date.now)();
     const writer = new Writer(store);
     for (const row of newest.values()) {
-      const shard = store.keys.shardOf(row.account);
+      const shard = keys.shardOf(row.account);
       revisions.set(shard, Math.max(revisions.get(shard) ?? 0, row.revision));
-      if (row.record !== null) counts[row.kind]++;
-      await writer.write(writesOf(store.keys, row, newest, now));
+      if (row.record !== null && isLost(row.account)) counts[row.kind]++;
+      const writes = writesOf(keys, row, newest, now);
+      await writer.write(writes.filter(([, key]) => key !== keys.accountNames() && lost.has(tagOf(key))));
+      names.push(...writes.filter(([, key]) => key === keys.accountNames()));
     }
-    await writer.write([...revisions].map(([shard, revision]) => ['set', store.keys.revision(shard), revision]));
     await writer.end();
+    await options.beside?.(isLost);
+    for (const [shard, revision] of revisions) {
+      if (lost.has(tagOf(keys.revision(shard)))) await raiseRevision(store, shard, revision);
+    }
+    // The names of accounts last of all: with them a registry without marks is taken for one from before there were any.
+    await foundRegistry(store, async () => {
+      await writer.write(names.map(([, key, name, id]) => ['hsetnx', key, name!, id!]));
+      await writer.end();
+    });
     return counts;
   });
 }
 
-async function refuseUnlessEmpty({ redis, keys }: RegistryStore): Promise<void> {
-  const kept = [keys.accountNames(), ...Array.from({ length: REGISTRY_SHARDS }, (_, shard) => keys.revision(shard))];
-  for (const key of kept) {
-    if ((await redis.exists(key)) === 1) throw new NotEmpty(`this Redis holds a registry (${key} exists)`);
-  }
+async function raiseRevision({ redis, keys }: RegistryStore, shard: number, revision: number): Promise<void> {
+  const key = keys.revision(shard);
+  if (Number((await redis.get(key)) ?? -1) < revision) await redis.set(key, revision);
+}
+
+/** Hash tags of what has no mark. */
+async function lostTags(store: RegistryStore): Promise<Set<string>> {
+  await adoptRegistry(store);
+  const { state, lost } = await presenceOf(store);
+  if (state === 'there') throw new NotEmpty('this Redis holds a registry; nothing of it was lost');
+  return new Set(lost.map(tagOf));
+}
+
+function tagOf(key: string): string {
+  return key.slice(0, key.indexOf('}') + 1);
 }
 
 async function newestOf(rows: AsyncIterable<RegistryRow> | Iterable<RegistryRow>): Promise<Map<string, RegistryRow>> {

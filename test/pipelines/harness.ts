@@ -10,6 +10,7 @@ import { INSERT_BYTES_MAX } from '../../src/limits.ts';
 import { type MetricName, Metrics } from '../../src/metrics.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
+import { foundRegistry } from '../../src/registry/presence.ts';
 import { Appender } from '../../src/streams/append.ts';
 import { StreamReader } from '../../src/streams/consume.ts';
 import { Doorbell } from '../../src/streams/doorbell.ts';
@@ -29,7 +30,7 @@ export async function makeWorld(
   const redis = await connect(t, servers.redis.address);
   const keys = freshKeys(servers.partitions ?? 2);
   const clickhouse = servers.clickhouse.makeDatabase();
-  await migrate(clickhouse, { retentionDays: 3_650 });
+  await Promise.all([migrate(clickhouse, { retentionDays: 3_650 }), foundRegistry({ redis, keys })]);
   return { redis, keys, clickhouse, appender: new Appender({ redis, keys }) };
 }
 

@@ -130,7 +130,7 @@ t.test('a Redis that has lost everything is noticed, and its registry made again
   const env = { GATEHOUSE_DATA_DIR: dataDir, GATEHOUSE_PORT: '0', GATEHOUSE_LOG_LEVEL: 'error' };
   const refused = await runCli(['start'], env);
   t.equal(refused.code, 1);
-  t.match(refused.stderr, /^gatehouse: Redis holds no account, but ClickHouse holds a registry.*registry restore/);
+  t.match(refused.stderr, /^gatehouse: Redis holds no registry, but ClickHouse does.*registry restore/);
   const restored = await runCli(['registry', 'restore'], env);
   t.match(restored, { code: 0, stdout: /^restored .*"agent":1.*"account":1.*"approval":1/ }, restored.stderr);
   const again = await runCli(['registry', 'restore'], env);

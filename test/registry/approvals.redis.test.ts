@@ -12,6 +12,7 @@ import type { StoredEvent } from '../../src/registry/approval-review.ts';
 import { ApprovalWaits } from '../../src/registry/approval-waits.ts';
 import { Approvals } from '../../src/registry/approvals.ts';
 import { Policies } from '../../src/registry/policies.ts';
+import { foundRegistry } from '../../src/registry/presence.ts';
 import { startRedis } from '../support/redis.ts';
 import { SEED } from '../support/seed.ts';
 import { actor, connectStore, eventually, freshKeys, journalOf, newAccount, refusal, type Store } from './harness.ts';
@@ -39,6 +40,7 @@ type World = Store & {
 async function makeWorld({ pendingMax }: { pendingMax?: number } = {}): Promise<World> {
   // Keys of its own: deadlines lie beside each other in a shard, and each world has its own time.
   const store = { redis, keys: freshKeys() };
+  await foundRegistry(store);
   const account = newAccount();
   const { agent } = await new Agents(store).register(account, { name: 'payer' }, actor);
   const { answer } = await new Policies(store).create(account, ASKS, actor);

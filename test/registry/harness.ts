@@ -5,6 +5,7 @@ import { type ErrorCode, ServiceError } from '../../src/errors.ts';
 import { mintId } from '../../src/ids.ts';
 import { type Commands, connectCommands, type RedisAddress, waitUntilReady } from '../../src/redis/client.ts';
 import { Keys, REGISTRY_SHARDS } from '../../src/redis/keys.ts';
+import { foundRegistry } from '../../src/registry/presence.ts';
 import type { Actor } from '../../src/registry/principal.ts';
 import { patient } from '../support/redis.ts';
 
@@ -22,6 +23,7 @@ export async function connectStore(t: Test, address: RedisAddress, keys = freshK
   const redis = patient(connectCommands(address));
   t.teardown(() => redis.disconnect());
   await waitUntilReady(redis, 60_000);
+  await foundRegistry({ redis, keys });
   return { redis, keys };
 }
 

@@ -165,6 +165,7 @@ export async function startServer(t: Test, more: Partial<ServerOptions> & { on?:
     cache: { principal: (sha256: string) => principals.get(sha256) ?? null },
     limiter: { admit: () => true },
     backlogFull: () => false,
+    refusal: () => undefined,
     registry: { apiKeys: { touch: async () => undefined } },
     slabs: new Slabs(),
     metrics: new Metrics({ processName: 'test' }),

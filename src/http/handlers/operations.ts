@@ -1,7 +1,7 @@
 // For those who run the service (decisions 9): alive, ready, metrics. None needs a key; none tells anything about an account.
 // `/metrics` is left out here where it has a port of its own.
 import Type from 'typebox';
-import { ServiceStatus } from '../../../schemas/service-status.ts';
+import { Readiness, ServiceStatus } from '../../../schemas/service-status.ts';
 import { ServiceError } from '../../errors.ts';
 import { METRICS_CONTENT_TYPE } from '../../metrics.ts';
 import { json } from '../reply.ts';
@@ -29,14 +29,15 @@ export const healthRoutes: Route[] = [
       id: 'getReadiness',
       tag: 'Operations',
       summary: 'Do Redis and ClickHouse answer?',
-      description: '200 where requests can be served, else 503 with what is away in `details`. Needs no key.',
-      answers: { 200: { description: 'They do', schema: ServiceStatus, example: { status: 'ready' } } },
+      description:
+        'Answers within 2 seconds. What is at fault stands in `details`: the store, and reachability, credentials, schema, ' +
+        'registry_missing (Redis was emptied) or redis_not_durable.',
+      answers: { 200: { description: 'They do', schema: Readiness, example: { status: 'ready' } } },
       errors: ['unavailable'],
     },
     async handle(_call, { health }) {
-      const away = await health();
-      if (away.length === 0) return json(200, { status: 'ready' });
-      const details = away.map((path) => ({ path, message: 'does not answer' }));
+      const { faults: details, degraded } = await health();
+      if (details.length === 0) return json(200, { status: 'ready', ...(degraded === undefined ? {} : { degraded }) });
       throw new ServiceError('unavailable', 'Not ready.', { details, retryAfterSeconds: 1 });
     },
   }),

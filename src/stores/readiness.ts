@@ -1,0 +1,66 @@
+// Can a call succeed? (`/readyz`; decisions 11.12.) Redis and ClickHouse are asked at once, each for at most PROBE_MS, so the
+// answer comes within 2 s whatever hangs, and names what is at fault: reachability, credentials, schema, or the registry.
+// Invariant: no address, user or password is in the answer, which needs no key; the log has the addresses.
+import type { ClickHouse } from '../../clickhouse/client.ts';
+import { schemaFault } from '../../clickhouse/schema-state.ts';
+import { READY_PROBE_MS } from '../limits.ts';
+import { type Commands, connectErrorOf, waitUntilReady } from '../redis/client.ts';
+import { clickhouseFault, type Fault, redisFault } from './faults.ts';
+import type { RedisWatch } from './redis-watch.ts';
+
+/** `faults` empty: ready. `degraded`: ready, but for what was allowed. */
+export type Readiness = { faults: { path: string; message: string }[]; degraded?: string };
+
+export async function readiness(parts: {
+  redis: Commands;
+  clickhouse: ClickHouse;
+  watch: Pick<RedisWatch, 'trouble' | 'reason' | 'degraded'>;
+}): Promise<Readiness> {
+  const { redis, clickhouse, watch } = parts;
+  const [ofRedis, ofClickHouse] = await Promise.all([probeRedis(redis), probeClickHouse(clickhouse)]);
+  const faults: Readiness['faults'] = [];
+  if (ofRedis !== undefined) faults.push({ path: 'redis', message: `${ofRedis.kind}: ${ofRedis.reason}` });
+  else if (watch.trouble !== undefined) faults.push({ path: 'redis', message: `${watch.trouble}: ${watch.reason}` });
+  if (ofClickHouse !== undefined)
+    faults.push({ path: 'clickhouse', message: `${ofClickHouse.kind}: ${ofClickHouse.reason}` });
+  return watch.degraded === undefined ? { faults } : { faults, degraded: watch.degraded };
+}
+
+/** undefined: every master answers. */
+export async function probeRedis(redis: Commands): Promise<Fault | undefined> {
+  return within(
+    async () => {
+      await waitUntilReady(redis, 0);
+      return undefined;
+    },
+    (cause) => redisFault((cause as Error).cause ?? cause, connectErrorOf(redis)),
+  );
+}
+
+/** undefined: it answers, and the tables are as they must be. */
+export async function probeClickHouse(clickhouse: ClickHouse): Promise<Fault | undefined> {
+  return within(async (signal) => {
+    const reason = await schemaFault(clickhouse, signal);
+    return reason === undefined ? undefined : { kind: 'schema', reason };
+  }, clickhouseFault);
+}
+
+async function within(
+  ask: (signal: AbortSignal) => Promise<Fault | undefined>,
+  faultOf: (cause: unknown) => Fault,
+): Promise<Fault | undefined> {
+  const abort = new AbortController();
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<Fault>((resolve) => {
+    timer = setTimeout(resolve, READY_PROBE_MS, {
+      kind: 'reachability',
+      reason: `no answer within ${READY_PROBE_MS / 1000} s`,
+    });
+  });
+  try {
+    return await Promise.race([ask(abort.signal).catch(faultOf), late]);
+  } finally {
+    clearTimeout(timer);
+    abort.abort();
+  }
+}
