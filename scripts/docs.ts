@@ -1,7 +1,9 @@
-// `npm run docs`: writes the tables of README.md that are made from code, between their markers.
+// `npm run docs`: writes what README.md and docs/monitoring.md have from code, between their markers.
 //   <!-- settings:begin --> … <!-- settings:end -->   from SETTINGS in src/config.ts
 //   <!-- endpoints:begin --> … <!-- endpoints:end --> from the routes in src/http/routes.ts
 //   <!-- errors:begin --> … <!-- errors:end -->       from ERRORS in src/errors.ts
+//   <!-- metrics:begin --> … <!-- metrics:end -->     from METRICS in src/metrics.ts
+//   <!-- alerts:begin --> … <!-- alerts:end -->       from ops/prometheus-alerts.yaml
 // A test fails when README and code disagree; this mends it. What is outside the markers is never touched.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
@@ -10,6 +12,7 @@ import { SETTINGS } from '../src/config.ts';
 import { ERRORS } from '../src/errors.ts';
 import { SCOPE_OF } from '../src/http/route.ts';
 import { makeRoutes } from '../src/http/routes.ts';
+import { METRICS, type MetricSpec } from '../src/metrics.ts';
 
 const TABLES: Record<string, () => string> = {
   settings: settingsTable,
@@ -21,14 +24,53 @@ export const TABLE_NAMES = Object.keys(TABLES);
 
 /** The text with every generated table in it as the code has it now. */
 export function withTables(text: string): string {
-  return Object.entries(TABLES).reduce(
-    (result, [name, render]) =>
-      result.replace(
-        new RegExp(`(<!-- ${name}:begin -->\n)[^]*?(<!-- ${name}:end -->)`, 'g'),
-        (_all, begin: string, end: string) => `${begin}${render()}${end}`,
-      ),
-    text,
+  return Object.entries(TABLES).reduce((result, [name, render]) => between(result, name, render), text);
+}
+
+/** The text of docs/monitoring.md with the alerts and metrics as they are now. */
+export function withMonitoring(text: string): string {
+  return between(between(text, 'alerts', alertSections), 'metrics', metricsTable);
+}
+
+function between(text: string, name: string, render: () => string): string {
+  return text.replace(
+    new RegExp(`(<!-- ${name}:begin -->\n)[^]*?(<!-- ${name}:end -->)`, 'g'),
+    (_all, begin: string, end: string) => `${begin}${render()}${end}`,
   );
+}
+
+export type AlertRule = Record<'alert' | 'expr' | 'for' | 'severity' | 'summary' | 'description' | 'runbook', string>;
+
+/** The rules of ops/prometheus-alerts.yaml, which is written with one key a line and texts as in JSON. */
+export function alertRules(): AlertRule[] {
+  const text = readFileSync(assetPath('ops/prometheus-alerts.yaml'), 'utf8');
+  return text
+    .split(/^ {6}- (?=alert: )/m)
+    .slice(1)
+    .map((rule) => {
+      const lines = [...rule.matchAll(/^ *(\w+): (.+)$/gm)];
+      return Object.fromEntries(
+        lines.map(([, key, value]) => [key, value!.startsWith('"') ? JSON.parse(value!) : value]),
+      );
+    });
+}
+
+function alertSections(): string {
+  return alertRules()
+    .map(
+      (rule) => `### ${rule.alert}\n\n${rule.severity}, after ${rule.for}: \`${rule.expr}\`\n\n${rule.description}\n`,
+    )
+    .join('\n');
+}
+
+function metricsTable(): string {
+  const rows = Object.entries<MetricSpec>(METRICS).map(([name, { kind, labels, of = 'every', help }]) => [
+    `\`${name}${labels.length === 0 ? '' : `{${labels.join(',')}}`}\``,
+    kind,
+    of,
+    help,
+  ]);
+  return table(['Metric', 'Kind', 'Process', 'Meaning'], rows);
 }
 
 function settingsTable(): string {
@@ -68,9 +110,14 @@ function escapeCell(text: string): string {
 }
 
 if (process.argv[1] !== undefined && import.meta.url === pathToFileURL(process.argv[1]).href) {
-  const file = assetPath('README.md');
+  write('README.md', withTables);
+  write('docs/monitoring.md', withMonitoring);
+}
+
+function write(name: string, render: (text: string) => string): void {
+  const file = assetPath(name);
   const before = readFileSync(file, 'utf8');
-  const after = withTables(before);
+  const after = render(before);
   if (after !== before) writeFileSync(file, after);
-  process.stdout.write(after === before ? 'README.md is up to date\n' : 'README.md: tables written\n');
+  process.stdout.write(after === before ? `${name} is up to date\n` : `${name}: tables written\n`);
 }

@@ -18,7 +18,7 @@ type Owned = { of?: ProcessKind | 'workers'; labels: readonly string[]; help: st
 /** `known`: for each label all values that it can have (a list where they depend on one another); with them its series are there from the start. */
 type Values = Readonly<Record<string, readonly string[]>>;
 type Known = { known?: Values | readonly Values[] };
-type MetricSpec =
+export type MetricSpec =
   | (Owned & { kind: 'gauge' })
   | (Owned & Known & { kind: 'counter' })
   | (Owned & Known & { kind: 'histogram'; buckets?: readonly number[] });
