@@ -55,6 +55,29 @@ const COMMANDS: Record<string, Entry> = {
     options: { 'per-second': { type: 'string' }, burst: { type: 'string' }, default: { type: 'boolean' } },
     run: async (context) => (await import('./commands/accounts.ts')).accountLimit(context),
   },
+  'account list': {
+    usage: 'account list',
+    help: 'show the accounts, a JSON line each',
+    run: async (context) => (await import('./commands/accounts.ts')).accountList(context),
+  },
+  'account delete': {
+    usage: 'account delete NAME|ID --yes',
+    help: 'delete an account with its keys, agents, policies and alerts, and all that is kept of its agents',
+    options: { yes: { type: 'boolean' } },
+    run: async (context) => (await import('./commands/accounts.ts')).accountDelete(context),
+  },
+  'key list': {
+    usage: 'key list [--account NAME]',
+    help: 'show the API keys of an account (default), without the keys themselves, a JSON line each',
+    options: { account: { type: 'string' } },
+    run: async (context) => (await import('./commands/accounts.ts')).keyList(context),
+  },
+  'key revoke': {
+    usage: 'key revoke KEY_ID [--account NAME]',
+    help: 'end an API key; all fronts know within a second',
+    options: { account: { type: 'string' } },
+    run: async (context) => (await import('./commands/accounts.ts')).keyRevoke(context),
+  },
   'key create': {
     usage: 'key create [--account NAME] [--scope read|write|admin] [--agent ID] [--permissions LIST] [--label TEXT]',
     help: 'make an API key (of the account default, admin) and print it',
@@ -66,6 +89,12 @@ const COMMANDS: Record<string, Entry> = {
       label: { type: 'string' },
     },
     run: async (context) => (await import('./commands/accounts.ts')).keyCreate(context),
+  },
+  doctor: {
+    usage: 'doctor [--json]',
+    help: 'look at settings, versions, data folder, disk, stores and clocks: a yes each, or what to do',
+    options: { json: { type: 'boolean' } },
+    run: async (context) => (await import('./commands/doctor.ts')).doctor(context),
   },
   'dead list': {
     usage: 'dead list [--limit N]',
@@ -108,6 +137,7 @@ const COMMANDS: Record<string, Entry> = {
 async function main(argv: readonly string[]): Promise<void> {
   const print = (line: string) => void process.stdout.write(`${line}\n`);
   const { entry, rest } = find(argv);
+  if (rest.includes('--help') || rest.includes('-h')) return print(`usage: gatehouse ${entry.usage}\n  ${entry.help}`);
   const { positionals, values } = parseOptions(rest, entry);
   if (entry.say !== undefined) return print(entry.say());
   const { readConfig } = await import('./config.ts');

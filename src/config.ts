@@ -88,6 +88,13 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
   return Object.freeze(config) as Config;
 }
 
+/** Variables of settings that are given a value, by name. */
+export function givenSettings(env: Readonly<Record<string, string | undefined>> = process.env): string[] {
+  return Object.values<Setting>(SETTINGS)
+    .map((setting) => setting.env)
+    .filter((name) => (env[name] || env[`${name}_FILE`] || '') !== '');
+}
+
 /** What no log may hold: the values of secret settings, and the passwords in them. */
 export function secretsIn(config: Config): string[] {
   return Object.entries<Setting>(SETTINGS).flatMap(([name, { secret, address }]) => {

@@ -1,14 +1,16 @@
-// `gatehouse account create` and `gatehouse key create`: what the API cannot do for a caller who has no key yet; and
-// `gatehouse account limit`, which no key may do for itself.
+// `gatehouse account …` and `gatehouse key …`: what the API cannot do for a caller who has no key yet, or has lost his, and what no
+// key may do for its own account: limit it, delete it.
 // A key is printed once and kept nowhere; only its hash is in the registry.
 // Invariant: each is one audited change by the actor `system`, the same as through the API.
 import { randomUUID } from 'node:crypto';
 import { PERMISSIONS, type Permission, SCOPES, type Scope } from '../../schemas/common.ts';
 import type { Config } from '../config.ts';
 import { ServiceError } from '../errors.ts';
+import { API_KEYS_MAX } from '../limits.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
-import { type AccountRecord, Accounts } from '../registry/accounts.ts';
+import { removeAccount } from '../registry/account-removal.ts';
+import { type AccountRecord, Accounts, DEFAULT_NAME } from '../registry/accounts.ts';
 import { ApiKeys } from '../registry/api-keys.ts';
 import { sayToPeople } from '../sentence.ts';
 import { makeCommands, makeKeys, redisReady, refuseLostRegistry, STORES_READY_MS_MAX } from '../stores.ts';
@@ -30,13 +32,71 @@ export const accountLimit: Command = async (context) => {
   const name = context.args[0]!;
   const limit = limitOf(context.options);
   await withRegistry(context, async (given) => {
-    const accounts = new Accounts(given);
-    const account = await accounts.byName(name);
-    if (account === null) throw new UsageError(`there is no account "${name}"`);
-    await accounts.setRequestLimit(account.id, limit, system());
+    const account = await accountOf(given, name);
+    await new Accounts(given).setRequestLimit(account.id, limit, system());
     context.print(limit === null ? 'by the settings' : `${limit.per_second} a second, burst ${limit.burst}`);
   });
 };
+
+export const accountList: Command = async (context) => {
+  exactly(context.args, 0, '');
+  await withRegistry(context, async (given) => {
+    for (const { id, name, request_limit, created_at } of await new Accounts(given).list()) {
+      const [keys, agents] = await Promise.all([
+        given.redis.hlen(given.keys.apiKeys(id)),
+        given.redis.zcard(given.keys.agentIds(id, 'all')),
+      ]);
+      context.print(JSON.stringify({ id, name, keys, agents, request_limit, created_at }));
+    }
+  });
+};
+
+export const accountDelete: Command = async (context) => {
+  exactly(context.args, 1, 'NAME or id');
+  const [name] = context.args as [string];
+  await withRegistry(context, async (given) => {
+    const account = await accountOf(given, name);
+    if (context.options['yes'] !== true) {
+      const agents = await given.redis.zcard(given.keys.agentIds(account.id, 'all'));
+      throw new UsageError(
+        `this deletes the account ${account.name} (${account.id}) with its ${agents} agents and all that is kept of them, for ever; add --yes`,
+      );
+    }
+    const removed = await removeAccount(given, account, system()).catch((error: unknown) => {
+      throw asUsage(error);
+    });
+    context.print(`deleted ${JSON.stringify({ account: account.id, ...removed })}`);
+    if (removed.agents > 0) context.print('what is stored of its agents is being erased by the pipelines');
+  });
+};
+
+export const keyList: Command = async (context) => {
+  exactly(context.args, 0, '');
+  await withRegistry(context, async (given) => {
+    const account = await accountOf(given, String(context.options['account'] ?? DEFAULT_NAME));
+    const { items } = await new ApiKeys(given).list(account.id, { limit: API_KEYS_MAX, offset: 0 });
+    for (const key of items) context.print(JSON.stringify(key));
+  });
+};
+
+export const keyRevoke: Command = async (context) => {
+  exactly(context.args, 1, 'the id of a key');
+  const [id] = context.args as [string];
+  await withRegistry(context, async (given) => {
+    const account = await accountOf(given, String(context.options['account'] ?? DEFAULT_NAME));
+    if (!(await new ApiKeys(given).revoke(account.id, id, system())))
+      throw new UsageError(
+        `the account ${account.name} has no key ${id}; "gatehouse key list" shows those that it has`,
+      );
+    context.print(`revoked ${id}`);
+  });
+};
+
+async function accountOf(given: { redis: Commands; keys: Keys }, nameOrId: string): Promise<AccountRecord> {
+  const account = await new Accounts(given).find(nameOrId);
+  if (account !== null) return account;
+  throw new UsageError(`there is no account "${nameOrId}"; "gatehouse account list" shows those that there are`);
+}
 
 /** The bounds of the settings that stand in for it. */
 const PER_SECOND = { min: 1, max: 1_000_000 };
@@ -55,13 +115,12 @@ function limitOf(options: Context['options']): AccountRecord['request_limit'] {
 
 export const keyCreate: Command = async (context) => {
   exactly(context.args, 0, '');
-  const { account: name = 'default', scope = 'admin', label = 'made by the command line' } = context.options;
+  const { account: name = DEFAULT_NAME, scope = 'admin', label = 'made by the command line' } = context.options;
   if (!SCOPES.includes(scope as Scope)) throw new UsageError(`--scope is one of ${SCOPES.join(', ')}`);
   const permissions = permissionsOf(context.options['permissions']);
   const agent_id = context.options['agent'] === undefined ? null : String(context.options['agent']);
   await withRegistry(context, async (given) => {
-    const account = await new Accounts(given).byName(String(name));
-    if (account === null) throw new UsageError(`there is no account "${name}"`);
+    const account = await accountOf(given, String(name));
     const wanted = { label: String(label), scope: scope as Scope, agent_id, permissions };
     const created = await new ApiKeys(given).create(account.id, wanted, system()).catch((error: unknown) => {
       throw asUsage(error);

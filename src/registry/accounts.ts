@@ -27,7 +27,8 @@ export type AccountRecord = {
   updated_at: string;
 };
 
-const DEFAULT_NAME = 'default';
+/** Of the account that every start makes where it is not there. */
+export const DEFAULT_NAME = 'default';
 const FIRST_KEY_LABEL = 'first admin key';
 const BOOTSTRAP_LABEL = 'bootstrap key';
 
@@ -59,6 +60,11 @@ export class Accounts {
       const id = await this.#store.redis.hget(this.#store.keys.accountNames(), name);
       return id === null ? null : this.#get(id);
     });
+  }
+
+  /** By its id or its name. */
+  find(nameOrId: string): Promise<AccountRecord | null> {
+    return isId('account', nameOrId) ? answering(() => this.#get(nameOrId)) : this.byName(nameOrId);
   }
 
   /** By name. */

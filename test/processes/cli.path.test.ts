@@ -2,8 +2,11 @@
 import { readFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
+import { ClickHouse } from '../../clickhouse/client.ts';
 import { assetPath } from '../../src/assets.ts';
+import { Api } from '../support/api.ts';
 import { launchService, makeDataDir, runCli, startService } from '../support/service.ts';
 
 const VERSION = (JSON.parse(readFileSync(assetPath('package.json'), 'utf8')) as { version: string }).version;
@@ -37,6 +40,9 @@ t.test('a wrong call is a sentence and status 2', async (t) => {
     [['account', 'limit', 'a', '--per-second', '0', '--burst', '5'], /--per-second takes a whole number from 1/],
     [['key', 'create', '--scope', 'king'], /--scope is one of read, write, admin/],
     [['key', 'create', '--colour', 'red'], /--colour.*usage: gatehouse key create/],
+    [['account', 'delete'], /NAME or id is missing/],
+    [['key', 'revoke'], /the id of a key is missing/],
+    [['doctor', 'me'], /what is "me" meant to be/],
     [['dead', 'retry'], /name entries, or say --all/],
     [['dead', 'list', '--limit', '0'], /--limit takes a whole number/],
     [['start', '--port', '80'], /--port/],
@@ -59,6 +65,9 @@ t.test('without a service and without addresses the commands say what to do', as
   t.teardown(() => rm(dataDir, { recursive: true, force: true }));
   for (const args of [
     ['account', 'create', 'x'],
+    ['account', 'list'],
+    ['account', 'delete', 'x', '--yes'],
+    ['key', 'list'],
     ['dead', 'list'],
     ['migrate'],
     ['front'],
@@ -68,6 +77,119 @@ t.test('without a service and without addresses the commands say what to do', as
     const { code, stderr } = await runCli(args, { GATEHOUSE_DATA_DIR: dataDir });
     t.equal(code, 1, args.join(' '));
     t.match(stderr, `gatehouse: no Gatehouse runs on ${dataDir}. Start one there (npm start)`);
+  }
+});
+
+t.test('accounts and keys: listed, revoked, deleted with all that is kept', async (t) => {
+  const service = await startService(t);
+  const cli = (...args: string[]) => runCli(args, { GATEHOUSE_DATA_DIR: service.dataDir });
+  const lines = (text: string) =>
+    text
+      .trim()
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => JSON.parse(line));
+  const made = await cli('account', 'create', 'shop');
+  const [, account, key] = /^account (\S+)\nkey (\S+)\n$/.exec(made.stdout) ?? [];
+  const other = /^id (\S+)\nkey (\S+)/.exec(
+    (await cli('key', 'create', '--account', 'shop', '--scope', 'read')).stdout,
+  );
+  const shop = new Api(t, { url: service.url, key: key! });
+  const agent = (await shop.post('/v1/agents', { name: 'seller' })).json.id;
+  const policy = { name: 'p', type: 'block_action', conditions: {}, actions: ['log'] };
+  await shop.post('/v1/policies', policy);
+  await shop.post('/v1/alerts', { name: 'a', trigger: 'policy_violation', channel: 'email', target: 'a@example.com' });
+  const event = (await shop.post(`/v1/agents/${agent}/events`, { type: 'prompt', payload: { prompt: 'hello' } })).json
+    .id;
+  t.equal((await shop.get(`/v1/agents/${agent}/events/${event}`)).status, 200);
+
+  const accounts = lines((await cli('account', 'list')).stdout);
+  t.same(
+    accounts.map(({ name }) => name),
+    ['default', 'shop'],
+  );
+  t.match(accounts[1], { id: account, keys: 2, agents: 1, request_limit: null });
+  const keys = lines((await cli('key', 'list', '--account', 'shop')).stdout);
+  t.same(keys.map(({ scope }) => scope).sort(), ['admin', 'read']);
+  t.notMatch(JSON.stringify(keys), key!, 'without the keys themselves');
+
+  const reader = new Api(t, { url: service.url, key: other![2]! });
+  t.equal((await reader.get('/v1/agents')).status, 200);
+  t.match(await cli('key', 'revoke', other![1]!), { code: 2, stderr: /the account default has no key/ });
+  t.match(await cli('key', 'revoke', other![1]!, '--account', 'shop'), { code: 0, stdout: `revoked ${other![1]}\n` });
+  await reader.until(
+    () => reader.get('/v1/agents'),
+    ({ status }) => status === 401,
+  );
+
+  const refused = await cli('account', 'delete', 'shop');
+  t.match(refused, { code: 2, stderr: /deletes the account shop \(acc_\S+\) with its 1 agents .* add --yes/ });
+  t.equal((await shop.get('/v1/agents')).status, 200, 'nothing was deleted');
+  t.match(await cli('account', 'delete', 'default', '--yes'), { code: 2, stderr: /made again by every start/ });
+  const deleted = await cli('account', 'delete', 'shop', '--yes');
+  t.match(deleted, { code: 0, stdout: /"keys":1,"agents":1,"policies":1,"alerts":1/ });
+  await shop.until(
+    () => shop.get('/v1/agents'),
+    ({ status }) => status === 401,
+  );
+  t.same(
+    lines((await cli('account', 'list')).stdout).map(({ name }) => name),
+    ['default'],
+  );
+  t.match(await cli('account', 'delete', 'shop', '--yes'), { code: 2, stderr: /there is no account "shop"/ });
+  const again = await cli('account', 'create', 'shop');
+  t.equal(again.code, 0, 'the name is free');
+  t.notMatch(again.stdout, account!, 'and means another account');
+
+  const { clickhouseUrl, clickhouseDatabase: database } = await service.addresses();
+  const clickhouse = new ClickHouse({ url: clickhouseUrl, database, queryTimeoutSeconds: 15 });
+  const left = () =>
+    clickhouse.query<{ n: number }>('SELECT count() AS n FROM events WHERE account_id = {account:String}', {
+      account: account!,
+    });
+  for (let i = 0; i < 600 && Number((await left())[0]!.n) > 0; i++) await sleep(100);
+  t.equal(Number((await left())[0]!.n), 0, 'its events are erased');
+  await clickhouse.close();
+});
+
+t.test('doctor: a yes or a cure each', async (t) => {
+  const dataDir = await makeDataDir();
+  t.teardown(() => rm(dataDir, { recursive: true, force: true }));
+  const alone = await runCli(['doctor'], { GATEHOUSE_DATA_DIR: path.join(dataDir, 'none') });
+  t.equal(alone.code, 1);
+  t.match(alone.stdout, /^yes {2}settings +given: GATEHOUSE_DATA_DIR/m);
+  t.match(alone.stdout, /^yes {2}disk +[0-9.]+ of [0-9.]+ GiB free/m);
+  t.match(alone.stdout, /^NO {3}Redis +no address is given, and no Gatehouse runs.*\n +npm start/m);
+
+  const service = await startService(t);
+  const env = { GATEHOUSE_DATA_DIR: service.dataDir };
+  const well = await runCli(['doctor', '--json'], env);
+  const { ok, findings } = JSON.parse(well.stdout);
+  t.match({ ok, code: well.code }, { ok: true, code: 0 }, well.stdout);
+  t.same(
+    findings.map(({ what }: { what: string }) => what),
+    [
+      'settings',
+      'versions',
+      'programs',
+      'data folder',
+      'disk',
+      'Redis',
+      'registry',
+      'clock of Redis',
+      'ClickHouse',
+      'clock of ClickHouse',
+    ],
+  );
+  const redis = (await service.children()).find(({ name }) => name === 'redis')!;
+  process.kill(redis.pid, 'SIGSTOP');
+  try {
+    const hangs = await runCli(['doctor'], env);
+    t.equal(hangs.code, 1);
+    t.match(hangs.stdout, /^NO {3}Redis +.*(answer|ready)/m);
+    t.match(hangs.stdout, /^yes {2}ClickHouse/m);
+  } finally {
+    process.kill(redis.pid, 'SIGCONT');
   }
 });
 

@@ -1,0 +1,88 @@
+// Deletes an account with all that is kept of it (`gatehouse account delete`; no key may do that for itself).
+// In this order: its keys, so that nobody comes in any more; its agents, each with its events, approvals and deliveries, which the
+// pipelines erase as they do for any deleted agent; policies and alerts of the account; its name; at last its record.
+// Invariant: what each step removes is one audited change; the account's audit log stays, as it does for a deleted agent. An id is never used
+// again: the name is given back before the record goes, so that a kill in between leaves a record to be deleted by its id,
+// and never a name that leads to an account of yesterday.
+// Failure: a kill at any place is mended by the same call again. Redis away: ServiceError unavailable.
+import { ServiceError } from '../errors.ts';
+import { type AccountRecord, DEFAULT_NAME } from './accounts.ts';
+import { Agents } from './agents.ts';
+import { Alerts } from './alerts.ts';
+import { ApiKeys } from './api-keys.ts';
+import { auditLog } from './audit.ts';
+import { AGAIN, answering, below, commit, type Guard, inRounds, is, type RegistryStore } from './commit.ts';
+import { Policies } from './policies.ts';
+import type { Actor } from './principal.ts';
+
+/** How many of each went. */
+export type Removed = { keys: number; agents: number; policies: number; alerts: number };
+
+const PAGE = 100;
+
+/** Throws ServiceError validation_failed for the account that every start makes again, unavailable. */
+export async function removeAccount(store: RegistryStore, account: AccountRecord, actor: Actor): Promise<Removed> {
+  if (account.name === DEFAULT_NAME)
+    throw new ServiceError('validation_failed', `The account ${DEFAULT_NAME} is made again by every start; it stays.`);
+  const { id } = account;
+  const parts = {
+    keys: new ApiKeys(store),
+    agents: new Agents(store),
+    policies: new Policies(store),
+    alerts: new Alerts(store),
+  };
+  const removed: Removed = { keys: 0, agents: 0, policies: 0, alerts: 0 };
+  removed.keys = await each(parts.keys, id, (key) => parts.keys.revoke(id, key, actor));
+  removed.agents = await each(parts.agents, id, (agent) => parts.agents.remove(id, agent, actor));
+  removed.policies = await each(parts.policies, id, (policy) => parts.policies.remove(id, policy, actor));
+  removed.alerts = await each(parts.alerts, id, (alert) => parts.alerts.remove(id, alert, actor));
+  await giveNameBack(store, account);
+  await removeRecord(store, account, actor);
+  return removed;
+}
+
+type Kept = { list(account: string, page: { limit: number; offset: number }): Promise<{ items: { id: string }[] }> };
+
+async function each(kept: Kept, account: string, remove: (id: string) => Promise<unknown>): Promise<number> {
+  for (let count = 0; ; ) {
+    const { items } = await kept.list(account, { limit: PAGE, offset: 0 });
+    if (items.length === 0) return count;
+    for (const { id } of items) await remove(id);
+    count += items.length;
+  }
+}
+
+/** In a slot of its own, so not of the commit. A name that leads elsewhere by now is another's. */
+function giveNameBack({ redis, keys }: RegistryStore, { id, name }: AccountRecord): Promise<void> {
+  return answering(async () => {
+    if ((await redis.hget(keys.accountNames(), name)) === id) await redis.hdel(keys.accountNames(), name);
+  });
+}
+
+/** Refused and tried again where something was made meanwhile, by the command line, that would be left behind. */
+function removeRecord(store: RegistryStore, { id }: AccountRecord, actor: Actor): Promise<boolean> {
+  const { keys, redis } = store;
+  return inRounds(async () => {
+    const hash = keys.accounts(keys.shardOf(id));
+    const text = await redis.hget(hash, id);
+    if (text === null) return true;
+    const at = (store.now ?? Date.now)();
+    const empty: Guard[] = [keys.apiKeys(id), keys.policies(id), keys.alerts(id)].map((key) =>
+      below('full', ['hlen', key], 1),
+    );
+    const { refused } = await commit(store, {
+      account: id,
+      at,
+      guards: [is('record', ['hget', hash, id], text), ...empty, below('full', ['zcard', keys.agentIds(id, 'all')], 1)],
+      writes: [['hdel', hash, id]],
+      changes: [{ kind: 'account', id, record: null }],
+      audit: [auditLog({ action: 'account.deleted', type: 'account', id }, actor, at)],
+    });
+    if (refused === 'full')
+      throw new ServiceError('unavailable', 'Something was made in this account meanwhile; delete it again.', {
+        recorded: false,
+        retryAfterSeconds: 1,
+      });
+    return refused === undefined ? true : AGAIN;
+  });
+}
