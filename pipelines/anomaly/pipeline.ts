@@ -27,6 +27,7 @@ import type { ParkedEntry } from '../../src/streams/consume.ts';
 import type { Lease } from '../../src/streams/lease.ts';
 import { appendSignals } from '../../src/streams/signals.ts';
 import type { StreamEntry } from '../../src/streams/window.ts';
+import { countedInsert } from '../counted-insert.ts';
 import { readEntry } from '../digests.ts';
 import type { Batch, Decoded, Parked, Work } from '../drain.ts';
 import { deletedAgents } from '../tombstones.ts';
@@ -101,10 +102,11 @@ export class AnomalyPipeline implements Work<Arrived> {
     for (const [month, rows] of byMonth(anomalies)) {
       await batch.ensureHeld();
       const token = `${batch.stream}:${batch.first}-${batch.last}:anomalies:${month}:${rows.length}`;
-      await clickhouse.insertRows('anomalies', rows, token);
-      // A token may be known whose rows are not there (store/verify.ts); an anomaly that is written twice is one.
-      if (batch.tried) await clickhouse.insertRows('anomalies', rows);
-      metrics.inc('gatehouse_inserts_total', { table: 'anomalies', result: 'ok' });
+      await countedInsert(metrics, 'anomalies', async () => {
+        await clickhouse.insertRows('anomalies', rows, token);
+        // A token may be known whose rows are not there (store/verify.ts); an anomaly that is written twice is one.
+        if (batch.tried) await clickhouse.insertRows('anomalies', rows);
+      });
     }
     await batch.ensureHeld();
     await appendSignals(redis, keys, anomalies.map(signalOf));

@@ -13,6 +13,7 @@ import type { Log } from '../../src/log.ts';
 import type { Metrics } from '../../src/metrics.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
+import { countedInsert } from '../counted-insert.ts';
 
 export type ChainFlusherOptions = { redis: Commands; keys: Keys; clickhouse: ClickHouse; log: Log; metrics: Metrics };
 
@@ -101,14 +102,16 @@ export class ChainFlusher {
     const token = createHash('sha256');
     for (const { account, chain, firstN, count } of blocks) token.update(`${account} ${chain} ${firstN} ${count}\n`);
     try {
-      await insertBlocks(clickhouse, blocks, `chain:${token.digest('base64url')}`);
-      if (this.#tried) await insertBlocks(clickhouse, blocks);
+      const name = `chain:${token.digest('base64url')}`;
+      await countedInsert(metrics, 'audit_chain', async () => {
+        await insertBlocks(clickhouse, blocks, name);
+        if (this.#tried) await insertBlocks(clickhouse, blocks);
+      });
       this.#tried = false;
     } catch (error) {
       this.#tried = true;
       throw error;
     }
-    metrics.inc('gatehouse_inserts_total', { table: 'audit_chain', result: 'ok' });
     metrics.inc('gatehouse_stored_rows_total', { table: 'audit_chain' }, blocks.length);
   }
 

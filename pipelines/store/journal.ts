@@ -19,6 +19,7 @@ import type { Metrics } from '../../src/metrics.ts';
 import type { ParkedEntry } from '../../src/streams/consume.ts';
 import { parkEntry } from '../../src/streams/dead.ts';
 import type { StreamEntry } from '../../src/streams/window.ts';
+import { countedInsert } from '../counted-insert.ts';
 import type { Batch, Decoded, Parked, Work } from '../drain.ts';
 import { type Chained, type ChainOptions, ChainWriter } from './chain.ts';
 import { TableRefuses } from './insert.ts';
@@ -99,9 +100,10 @@ export class JournalStore implements Work<Change> {
       for (const { part, rows, ids } of parts) {
         await batch.ensureHeld();
         const token = `${batch.stream}:${changes[0]!.id}-${changes.at(-1)!.id}:${part}:${hashOf(ids)}`;
-        await this.#clickhouse.insertRows(name, rows, token);
-        if (batch.tried) await this.#clickhouse.insertRows(name, rows);
-        this.#metrics.inc('gatehouse_inserts_total', { table: name, result: 'ok' });
+        await countedInsert(this.#metrics, name, async () => {
+          await this.#clickhouse.insertRows(name, rows, token);
+          if (batch.tried) await this.#clickhouse.insertRows(name, rows);
+        });
         this.#metrics.inc('gatehouse_stored_rows_total', { table: name }, rows.length);
       }
     }

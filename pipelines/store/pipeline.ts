@@ -43,6 +43,7 @@ import type { Keys } from '../../src/redis/keys.ts';
 import type { ParkedEntry } from '../../src/streams/consume.ts';
 import { parkEntry } from '../../src/streams/dead.ts';
 import type { StreamEntry } from '../../src/streams/window.ts';
+import { countedInsert } from '../counted-insert.ts';
 import type { Batch, Decoded, Parked, Work } from '../drain.ts';
 import type { Joint } from '../joint.ts';
 import { deletedAgents } from '../tombstones.ts';
@@ -183,12 +184,9 @@ export class EventStore implements Work<Row[]> {
     const { clickhouse, metrics } = this.#options;
     await batch.ensureHeld();
     const startedAt = performance.now();
-    let result = 'failed';
     try {
-      await clickhouse.insertEvents(joined(rows), token);
-      result = 'ok';
+      await countedInsert(metrics, 'events', () => clickhouse.insertEvents(joined(rows), token));
     } finally {
-      metrics.inc('gatehouse_inserts_total', { table: 'events', result });
       metrics.observe('gatehouse_insert_seconds', { table: 'events' }, (performance.now() - startedAt) / 1000);
     }
   }

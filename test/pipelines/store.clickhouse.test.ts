@@ -256,6 +256,22 @@ t.test(
   },
 );
 
+t.test('an insert that fails is counted whichever table it is for, and so is the one that ends it', async (t) => {
+  const world = await makeWorld(t, servers);
+  const { clickhouse, keys, redis } = world;
+  const account = mintId('account', Date.now());
+  const changes = [{ kind: 'policy' as const, id: mintId('policy', Date.now()), record: { name: 'p' } }];
+  const entry: JournalEntry = { version: 1, account, revision: 1, at: Date.now(), changes, audit: [] };
+  await clickhouse.command('RENAME TABLE registry TO registry_away');
+  const { count } = await startPipelines(t, world);
+  await redis.xadd(keys.journal(keys.shardOf(account)), '*', 'j', JSON.stringify(entry));
+  const inserts = (result: string) => count('gatehouse_inserts_total', { table: 'registry', result });
+  t.ok(await eventually(async () => (await inserts('failed')) > 1));
+  t.equal(await inserts('ok'), 0);
+  await clickhouse.command('RENAME TABLE registry_away TO registry');
+  t.ok(await eventually(async () => (await inserts('ok')) === 1));
+});
+
 t.test('the journal is copied: newest revision of each resource, each audit record once', async (t) => {
   const world = await makeWorld(t, servers);
   const { clickhouse, keys, redis } = world;
