@@ -56,6 +56,8 @@ import { UsageCounts } from './usage-counts.ts';
 
 /** A front that starts while Redis is away has 503 to give, so it does not wait for long. */
 const WAIT_MS_MAX = 2_000;
+/** Accounts are made by hand: a scan of 16 small hashes finds a new one before it has done much. */
+const ACCOUNTS_LOOK_MS = 10_000;
 
 export async function frontParts({ config, log, metrics, isSupervised, say }: Surroundings): Promise<Part[]> {
   const keys = makeKeys(config);
@@ -82,9 +84,7 @@ export async function frontParts({ config, log, metrics, isSupervised, say }: Su
     routes: makeRoutes({ metrics: config.metricsPort === undefined }),
     cache,
     ingest: makeIngest({ cache, gate, appender, once, backlog, keys }, { slabs, metrics, usage }),
-    registry,
-    approvalWaits,
-    clickhouse,
+    ...{ registry, approvalWaits, clickhouse },
     audit: new AuditVerifier({ redis, keys, clickhouse, retentionDays: config.retentionDays }),
     barrier,
     backlogFull: () => backlog.full(),
@@ -108,6 +108,7 @@ export async function frontParts({ config, log, metrics, isSupervised, say }: Su
     { name: 'limit signals', start: () => limitSignals.start(), stop: () => limitSignals.stop() },
     { name: 'approval waits', start: () => approvalWaits.start(), stop: () => approvalWaits.stop() },
     new DependencyGauges({ metrics, redis, clickhouse }),
+    showsAccounts(usage, registry.accounts),
     doorPart(server, approvalWaits),
     { name: 'open doors', start: () => doors.start(), stop: () => doors.stop() },
   ];
@@ -140,6 +141,26 @@ function usageCounts({ metricsPort, metricsAccountsMax, metricsPoliciesMax }: Co
   });
   usage.report(metrics, { names: isApart });
   return usage;
+}
+
+/** An account is there as 0 before its first request, so that a rate over its series has that one, too. While Redis is away nothing is new. */
+function showsAccounts(usage: UsageCounts, accounts: Accounts): Part {
+  let timer: NodeJS.Timeout | undefined;
+  const look = async () => {
+    if (usage.accountsRoom === 0) return;
+    await accounts.someIds(usage.accountsMax).then(
+      (ids) => usage.accountsAre(ids),
+      () => undefined,
+    );
+  };
+  return {
+    name: 'accounts in metrics',
+    start() {
+      timer = setInterval(look, ACCOUNTS_LOOK_MS);
+      void look();
+    },
+    stop: () => clearInterval(timer),
+  };
 }
 
 function doorPart(server: Server, approvalWaits: ApprovalWaits): Part {

@@ -53,7 +53,7 @@ class BoundedCounts<T extends Kept> {
   readonly all = new Map<string, T>();
   readonly other: T;
   folded = 0;
-  readonly #max: number;
+  readonly max: number;
   readonly #now: () => number;
   #turn = 0;
   /** The last one used, forgotten by each reading: bytes and events of a request are told one after the other. */
@@ -66,7 +66,7 @@ class BoundedCounts<T extends Kept> {
   constructor(options: { max: number; other: T; now: () => number }) {
     this.other = options.other;
     this.#last = options.other;
-    this.#max = options.max;
+    this.max = options.max;
     this.#now = options.now;
   }
 
@@ -82,8 +82,12 @@ class BoundedCounts<T extends Kept> {
   /** Shows it as 0 if there is room; nobody makes room for what has not been used. */
   show(id: string, make: () => T): T | undefined {
     const known = this.all.get(id);
-    if (known !== undefined || this.all.size >= this.#max) return known;
+    if (known !== undefined || this.all.size >= this.max) return known;
     return this.#add(id, make(), this.#now());
+  }
+
+  get room(): number {
+    return this.max - this.all.size;
   }
 
   /** Before each reading, which will show all that is left: lets go of what was deleted or has been idle for long. */
@@ -100,8 +104,8 @@ class BoundedCounts<T extends Kept> {
 
   #admit(id: string, make: () => T): T {
     const nowMs = this.#now();
-    if (this.all.size >= this.#max) {
-      if (this.#max === 0 || nowMs - this.#foldedMs < FOLD_MS) return this.other;
+    if (this.all.size >= this.max) {
+      if (this.max === 0 || nowMs - this.#foldedMs < FOLD_MS) return this.other;
       this.#foldedMs = nowMs;
       this.#fold();
     }
@@ -129,7 +133,7 @@ class BoundedCounts<T extends Kept> {
     });
     this.all.delete(id);
     this.#left.set(id, counts.shown);
-    if (this.#left.size > LEFT_FACTOR * this.#max) this.#left.delete(this.#left.keys().next().value!);
+    if (this.#left.size > LEFT_FACTOR * this.max) this.#left.delete(this.#left.keys().next().value!);
     this.folded++;
   }
 }
@@ -165,6 +169,20 @@ export class UsageCounts {
     const reason = status === 429 ? 0 : status === 503 ? 1 : status < 500 ? 2 : 3;
     this.#accounts.use(account, accountCounts).values[REFUSED + reason]!++;
   };
+
+  get accountsMax(): number {
+    return this.#accounts.max;
+  }
+
+  /** How many accounts more can be told apart before any has to make room. */
+  get accountsRoom(): number {
+    return this.#accounts.room;
+  }
+
+  /** Accounts that there are: those that have not been counted yet are shown as 0, as far as there is room. */
+  accountsAre(ids: readonly string[]): void {
+    for (const id of ids) this.#accounts.show(id, accountCounts);
+  }
 
   /** An account's active policies as they are now: new ones are shown as 0, and those that are no more will go. */
   readonly policiesAre = (account: string, policies: readonly KnownPolicy[]): void => {

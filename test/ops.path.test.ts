@@ -53,6 +53,10 @@ t.test(
   async (t) => {
     const port = await freePort();
     const service = await startService(t, { env: { GATEHOUSE_METRICS_PORT: String(port) } });
+    const atFirst = await whenThere(`http://127.0.0.1:${port}/metrics`, [
+      'gatehouse_account_events_total{account="acc_',
+    ]);
+    t.match(atFirst, /gatehouse_account_events_total\{account="acc_\w+",outcome="allowed",process="front-1"\} 0\n/);
     const call = async (url: string, body: object) => {
       const headers = { Authorization: `Bearer ${service.key}`, 'Content-Type': 'application/json' };
       const answer = await fetch(`${service.url}${url}`, { method: 'POST', headers, body: JSON.stringify(body) });
@@ -77,7 +81,8 @@ t.test(
       told[policy_result.outcome]++;
       await sleep(25);
     }
-    const text = await whenWhole(`http://127.0.0.1:${port}/metrics`);
+    const whole = Object.keys(METRICS).map((name) => `# TYPE ${name} `);
+    const text = await whenThere(`http://127.0.0.1:${port}/metrics`, whole);
     const answer = readExposition(text);
     t.same(answer.faults, []);
     for (const name of Object.keys(METRICS)) t.ok(answer.types.has(name), name);
@@ -255,12 +260,12 @@ function checkByPromtool(t: Test, args: readonly string[], input?: string): void
   else t.ok(ran.ok, `promtool ${args[0]} ${args[1]}: ${ran.output}`);
 }
 
-/** The text, once every gauge has been set that some timer sets. */
-async function whenWhole(url: string): Promise<string> {
+/** The text, once all of that is in it: some gauges are set by timers. */
+async function whenThere(url: string, parts: readonly string[]): Promise<string> {
   let text = '';
   for (let n = 0; n < READY_TRIES; n++) {
     text = await (await fetch(url)).text();
-    if (Object.keys(METRICS).every((name) => text.includes(`# TYPE ${name} `))) break;
+    if (parts.every((part) => text.includes(part))) break;
     await sleep(250);
   }
   return text;

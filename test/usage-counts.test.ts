@@ -127,6 +127,18 @@ t.test('a policy is shown as 0 before its first match, under its present name, a
   t.notMatch(await metrics.text(), 'policy="pol_1"', 'nothing was heard of it for a day');
 });
 
+t.test('accounts that there are show up as 0 before their first request, as far as there is room', async (t) => {
+  const { usage, metrics } = world({ accountsMax: 2, policiesMax: 0 });
+  usage.events('acc_1', 'allowed', 5);
+  t.equal(usage.accountsRoom, 1);
+  usage.accountsAre(['acc_1', 'acc_2', 'acc_3']);
+  const text = await metrics.text();
+  t.match(text, 'gatehouse_account_events_total{account="acc_1",outcome="allowed",process="front-1"} 5\n');
+  t.match(text, 'gatehouse_account_events_total{account="acc_2",outcome="allowed",process="front-1"} 0\n');
+  t.notMatch(text, 'acc_3');
+  t.equal(usage.accountsRoom, 0);
+});
+
 t.test('names that users gave are left out where callers can read /metrics', async (t) => {
   const { usage, metrics } = world({ accountsMax: 5, policiesMax: 5 }, false);
   usage.policiesAre('acc_1', [policy('pol_1')]);

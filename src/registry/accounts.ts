@@ -77,6 +77,24 @@ export class Accounts {
     });
   }
 
+  /** Ids of at most `max` accounts, whichever. Throws ServiceError unavailable. */
+  someIds(max: number): Promise<string[]> {
+    return answering(async () => {
+      const { redis, keys } = this.#store;
+      const ids: string[] = [];
+      for (let shard = 0; shard < REGISTRY_SHARDS; shard++) {
+        let cursor = '0';
+        do {
+          if (ids.length >= max) return ids.slice(0, max);
+          const [next, found] = await redis.hscan(keys.accounts(shard), cursor, 'COUNT', max);
+          for (let i = 0; i < found.length; i += 2) ids.push(found[i]!);
+          cursor = next;
+        } while (cursor !== '0');
+      }
+      return ids.slice(0, max);
+    });
+  }
+
   /**
    * Makes the account `default` if it is not there; `key` is its first admin key, if this call made it.
    * A bootstrap key, also a later one, is made an admin key of the account instead; it must be one that `parseApiKey` takes.
