@@ -35,6 +35,10 @@ export const ERRORS = {
     status: 409,
     when: 'the delivery is pending or delivered, or its alert was deleted or is inactive',
   },
+  revision_conflict: {
+    status: 412,
+    when: 'If-Match names a revision that is not the present one: somebody was faster; `details` says which it is',
+  },
   payload_too_large: {
     status: 413,
     when: 'the body is over 1 MiB for one event, 8 MiB for a batch, 64 KiB for anything else',

@@ -50,6 +50,7 @@ const REASONS: Record<number, string> = {
   405: '405 Method Not Allowed',
   408: '408 Request Timeout',
   409: '409 Conflict',
+  412: '412 Precondition Failed',
   413: '413 Payload Too Large',
   415: '415 Unsupported Media Type',
   429: '429 Too Many Requests',

@@ -22,6 +22,7 @@ export type Head = {
   contentLength: number;
   /** undefined where absent: an empty one is a mistake to tell of. */
   idempotencyKey: string | undefined;
+  ifMatch: string | undefined;
   requestId: string;
   /** Why the request must not be trusted; the connection has to be closed. */
   fault: Fault | undefined;
@@ -35,6 +36,7 @@ export function readHead(req: TransportRequest): Head {
     contentType: '',
     contentLength: 0,
     idempotencyKey: undefined,
+    ifMatch: undefined,
     requestId: '',
     fault: undefined,
   };
@@ -63,6 +65,7 @@ const AUTHORIZATION = 8;
 const CONTENT_TYPE = 16;
 const IDEMPOTENCY_KEY = 32;
 const REQUEST_ID = 64;
+const IF_MATCH = 128;
 const LENGTH_AND_ENCODING = CONTENT_LENGTH | TRANSFER_ENCODING;
 
 function take(name: string, value: string): void {
@@ -84,6 +87,10 @@ function take(name: string, value: string): void {
     case 'idempotency-key':
       head.idempotencyKey = value;
       bit = IDEMPOTENCY_KEY;
+      break;
+    case 'if-match':
+      head.ifMatch = value;
+      bit = IF_MATCH;
       break;
     case 'x-request-id':
       if (CALLER_REQUEST_ID.test(value)) head.requestId = value;

@@ -19,6 +19,14 @@ const IDEMPOTENCY_KEY = {
   schema: { type: 'string', pattern: '^[\\x20-\\x7e]{1,255}$' },
   example: 'conversation-1-part-1',
 };
+const IF_MATCH = {
+  name: 'If-Match',
+  in: 'header',
+  description:
+    'The `ETag` that was read: the change is made only if nobody was faster, else 412. Several are separated by commas; `*`, or left out: whatever the revision is.',
+  schema: { type: 'string' },
+  example: '"3"',
+};
 const REQUEST_ID = {
   name: 'X-Request-Id',
   in: 'header',
@@ -38,6 +46,11 @@ const HEADERS = {
       '`true` where writes acknowledged before this read may be missing from it. Absent: nothing is missing.',
     schema: { type: 'string', const: 'true' },
     example: 'true',
+  },
+  ETag: {
+    description: 'The revision, in quotes; for `If-Match`.',
+    schema: { type: 'string' },
+    example: '"3"',
   },
   RetryAfter: {
     description: 'Whole seconds after which to come back.',
@@ -163,7 +176,7 @@ export function describeApi(routes: readonly Route[]): OpenApiDocument {
             'An API key; its scope is `read`, `write` or `admin`, each including the ones before. It may be confined to some permissions of its scope (`submit`, `read`, `decide`, `configure`) and to one agent: what is of other agents is then unknown (404), what concerns the whole account is refused (403).',
         },
       },
-      parameters: { IdempotencyKey: IDEMPOTENCY_KEY, RequestId: REQUEST_ID },
+      parameters: { IdempotencyKey: IDEMPOTENCY_KEY, IfMatch: IF_MATCH, RequestId: REQUEST_ID },
       headers: HEADERS,
       responses,
     },
@@ -180,6 +193,7 @@ function operation(one: Route, shared: Record<string, object>): object {
       description: answer.description,
       headers: {
         'X-Request-Id': header('RequestId'),
+        ...(answer.etag ? { ETag: header('ETag') } : {}),
         ...(canBeIncomplete ? { 'Gatehouse-Incomplete': header('Incomplete') } : {}),
         ...Object.fromEntries(
           Object.entries(answer.headers ?? {}).map(([name, description]) => [
@@ -238,6 +252,7 @@ function parameters(one: Route): object[] {
   }));
   const inHeader = [
     { $ref: '#/components/parameters/RequestId' },
+    ...(one.conditional ? [{ $ref: '#/components/parameters/IfMatch' }] : []),
     ...(one.idempotency === 'heeded' ? [{ $ref: '#/components/parameters/IdempotencyKey' }] : []),
   ];
   return [...inPath, ...inQuery, ...inHeader];
@@ -277,6 +292,7 @@ export function errorsOf(one: Route): Set<ErrorCode> {
   if (one.needs !== null)
     add('validation_failed', 'invalid_token', 'insufficient_scope', 'rate_limited', 'unavailable');
   if (one.needs !== null) add('payload_too_large');
+  if (one.conditional) add('revision_conflict');
   if (one.body) add('malformed_json', 'unsupported_media_type');
   // Of any request, before it is known what it asks for.
   add('request_timeout', 'headers_too_large', 'internal');

@@ -13,6 +13,15 @@ export function json(status: number, value: unknown): Reply {
   return { status, body: JSON.stringify(value) };
 }
 
+/** With the revision as its ETag. */
+export function versioned(value: { revision: number }): Reply {
+  return { ...json(200, value), headers: { ETag: etagOf(value.revision) } };
+}
+
+export function etagOf(revision: number): string {
+  return `"${revision}"`;
+}
+
 export const NO_CONTENT: Reply = { status: 204 };
 
 /** `items` are JSON texts. */

@@ -21,6 +21,7 @@ import type { BodyReader } from './read-body.ts';
 import { notFound } from './reply.ts';
 import { type BodyLimits, bodyBytesMax, type Call, type Owned, type Route } from './route.ts';
 
+const REVISION_TAG = /^ *"([1-9][0-9]{0,14})" *$/;
 const IDEMPOTENCY_KEY = /^[\x20-\x7e]{1,255}$/;
 
 /** A route made ready once: names, parameter places, compiled schema. */
@@ -77,6 +78,7 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   query: QueryOf<Parameters> = NO_QUERY;
   body: unknown = undefined;
   idempotencyKey: string | undefined = undefined;
+  revisions: readonly number[] | undefined = undefined;
   idempotency: Idempotency | undefined = undefined;
 
   constructor(from: Pick<Request, 'entry' | 'exchange' | 'head' | 'params' | 'rawQuery' | 'reader'>) {
@@ -105,11 +107,12 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
     return this.exchange;
   }
 
-  /** Reads query, Idempotency-Key and body. Throws ServiceError validation_failed; not_found for an agent that a bound key may not know. */
+  /** Reads query, Idempotency-Key, If-Match and body. Throws ServiceError validation_failed; not_found for an agent that a bound key may not know. */
   makeSound(bytes: Buffer): void {
     const { route, validator, query } = this.entry;
     this.query = parseQuery(query, this.rawQuery);
     this.idempotencyKey = idempotencyKeyOf(route, this.head);
+    if (this.head.ifMatch !== undefined) this.revisions = revisionsOf(route, this.head.ifMatch);
     this.body = validator === undefined ? bytes : readJson(validator, route, bytes);
     if (this.idempotencyKey !== undefined && validator !== undefined)
       this.idempotency = fingerprint(this.idempotencyKey, bytes);
@@ -157,6 +160,22 @@ function idempotencyKeyOf(route: Route, head: Head): string | undefined {
     throw badIdempotencyKey('is not supported here: a retry would create a second one');
   if (!IDEMPOTENCY_KEY.test(key)) throw badIdempotencyKey('must be 1 to 255 printable ASCII characters');
   return key;
+}
+
+/** `*` is any revision. Reads go on as if there were none; a change of what has no revisions must not pass for a conditional one. */
+function revisionsOf({ method, conditional }: Route, text: string): number[] | undefined {
+  if (method === 'GET') return undefined;
+  if (conditional !== true) throw badIfMatch('is not supported here: this has no revisions');
+  if (text.trim() === '*') return undefined;
+  return text.split(',').map((tag) => {
+    const [, revision] = REVISION_TAG.exec(tag) ?? [];
+    if (revision === undefined) throw badIfMatch('takes a revision as the ETag shows it, "3" with its quotes, or *');
+    return Number(revision);
+  });
+}
+
+function badIfMatch(message: string): ServiceError {
+  return validationFailed('The If-Match cannot be heeded.', [{ path: 'If-Match', message }]);
 }
 
 function badIdempotencyKey(message: string): ServiceError {

@@ -75,6 +75,8 @@ export type Call<Body = unknown, Query = unknown> = {
   query: Query;
   body: Body;
   idempotencyKey: string | undefined;
+  /** If-Match: the change is made only while the thing is at one of these revisions. undefined: at whichever. */
+  revisions: readonly number[] | undefined;
   /** With the body's SHA-256, for creates of the registry. */
   idempotency: Idempotency | undefined;
   /** Its signal fires when the client leaves. Made when asked for: few handlers can stop half-way. */
@@ -97,6 +99,8 @@ export type AnswerSpec = {
   example?: unknown;
   /** Those of this answer alone, each with what it says. */
   headers?: Record<string, string>;
+  /** It carries the revision as its `ETag`. */
+  etag?: true;
 };
 
 export type Operation = {
@@ -152,6 +156,8 @@ export type RouteSpec<B, P extends Parameters> = {
   query?: P;
   body?: BodySpec<B>;
   idempotency?: 'heeded' | 'refused';
+  /** What it changes has revisions: If-Match is heeded. Where it is left out a change with an If-Match is refused. */
+  conditional?: true;
   operation: Operation;
 } & (
   | { needs: Need; bound: Bound }

@@ -51,6 +51,7 @@ export class Alerts {
       kind: 'alert',
       hash: this.#keys.alerts,
       names: this.#keys.alertNames,
+      read: (text) => JSON.parse(text) as AlertRecord,
       max: ALERTS_MAX,
     });
     this.#allowedHosts = store.allowedHosts ?? new Set();
@@ -103,7 +104,7 @@ export class Alerts {
       ['hdel', this.#keys.throttles(account), id],
       ['zrem', this.#keys.throttleEnds(this.#keys.shardOf(account)), `${account}/${id}`],
     ];
-    return this.#records.remove(account, id, writes, actor);
+    return this.#records.remove(account, id, { writes }, actor);
   }
 
   async #create(account: string, body: AlertCreate, actor: Actor, keeping: Keeping): Promise<string> {

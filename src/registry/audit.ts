@@ -1,6 +1,6 @@
 // Makes the audit log entries of registry changes (beside each change; decisions 8).
-// An entry says who did what to which resource, with the request's id; of an update which fields changed, with the old and
-// new value of those that are plain. Invariant: no secret and no address that may hold one (alert targets) is ever in it.
+// An entry says who did what to which resource, with the request's id; of an update which fields changed, with their old and new
+// values. Invariant: no secret and no address that may hold one (alert targets) is ever in it.
 // `agent_id` stands in the details of what belongs to an agent, so that the agent's erasure finds the entry.
 import type { AuditAction, AuditLog, ResourceType } from '../../schemas/audit-log.ts';
 import { isoTime } from '../../schemas/time.ts';
@@ -14,7 +14,7 @@ export const SYSTEM: Actor = { actor: 'system', requestId: '' };
 /** Values of these fields never reach the log, only that they changed. */
 const HIDDEN: ReadonlySet<string> = new Set(['target', 'secret', 'sha256']);
 /** Say nothing that the entry itself does not. */
-const UNTOLD: ReadonlySet<string> = new Set(['updated_at']);
+const UNTOLD: ReadonlySet<string> = new Set(['updated_at', 'revision']);
 
 export function auditLog({ action, type, id, details }: Audited, actor: Actor, nowMs: number): AuditLog {
   return {
@@ -36,17 +36,15 @@ export function changedFields(before: object, after: object): string[] {
   );
 }
 
-/** What an update's entry tells: `changed` names every field, `before` and `after` hold the plain values. */
+/** What an update's entry tells: `changed` names every field, `before` and `after` hold their values. */
 export function updateDetails(before: object, after: object): Record<string, unknown> {
   const changed = changedFields(before, after);
-  return { changed, before: plainValues(before, changed), after: plainValues(after, changed) };
+  return { changed, before: valuesOf(before, changed), after: valuesOf(after, changed) };
 }
 
-function plainValues(record: object, fields: readonly string[]): Record<string, unknown> {
+function valuesOf(record: object, fields: readonly string[]): Record<string, unknown> {
   const values = record as Record<string, unknown>;
   return Object.fromEntries(
-    fields
-      .filter((field) => !HIDDEN.has(field) && (values[field] === null || typeof values[field] !== 'object'))
-      .map((field) => [field, values[field] ?? null]),
+    fields.filter((field) => !HIDDEN.has(field)).map((field) => [field, values[field] ?? null]),
   );
 }

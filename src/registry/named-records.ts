@@ -5,6 +5,7 @@
 // to an actor who is bound to an agent, what is not scoped to it is unknown. Looked at under the guard of the change itself.
 import type { Status } from '../../schemas/common.ts';
 import { isoTime } from '../../schemas/time.ts';
+import { ServiceError } from '../errors.ts';
 import { isId } from '../ids.ts';
 import { auditLog, changedFields, updateDetails } from './audit.ts';
 import {
@@ -22,21 +23,33 @@ import {
 import type { Keeping } from './idempotency.ts';
 import { type Actor, isWithin } from './principal.ts';
 
-export type Named = { id: string; name: string; agent_id: string | null; status: Status; updated_at: string };
+export type Named = {
+  id: string;
+  name: string;
+  agent_id: string | null;
+  status: Status;
+  updated_at: string;
+  /** Of kinds that have revisions: from 1, raised by each change. */
+  revision?: number;
+};
 
-export type NamedKind = {
+export type NamedKind<R> = {
   kind: 'policy' | 'alert';
   hash: (account: string) => string;
   names: (account: string) => string;
+  /** A record from its text, which may be of an older form. */
+  read: (text: string) => R;
   /** Records of an account. */
   max: number;
 };
+/** What the caller has read: the change is made only while the record is at one of these. undefined: at whichever. */
+type Revisions = { revisions?: readonly number[] | undefined };
 
 /** What a kind adds to a change. */
 export type More = { guards?: readonly Guard[]; writes?: readonly Words[] };
 /** `answer`: what the caller is told, and a retry is told again; left out: the record as it is kept. */
 export type Addition = More & { keeping: Keeping; details: object; atMs: number; answer?: string };
-export type Edit<R> = {
+export type Edit<R> = Revisions & {
   /** The record as it is to be; throws what is wrong with it. */
   edited: (before: R) => R;
   more?: (before: R, after: R) => More;
@@ -46,10 +59,10 @@ export type Edit<R> = {
 
 export class NamedRecords<R extends Named> {
   readonly #store: RegistryStore;
-  readonly #kind: NamedKind;
+  readonly #kind: NamedKind<R>;
   readonly #now: () => number;
 
-  constructor(store: RegistryStore, kind: NamedKind) {
+  constructor(store: RegistryStore, kind: NamedKind<R>) {
     this.#store = store;
     this.#kind = kind;
     this.#now = store.now ?? Date.now;
@@ -57,12 +70,12 @@ export class NamedRecords<R extends Named> {
 
   async get(account: string, id: string): Promise<R | null> {
     const text = await this.#text(account, id);
-    return text === null ? null : (JSON.parse(text) as R);
+    return text === null ? null : this.#kind.read(text);
   }
 
   async all(account: string): Promise<R[]> {
     const texts = await this.#store.redis.hvals(this.#kind.hash(account));
-    return texts.map((text) => JSON.parse(text) as R);
+    return texts.map(this.#kind.read);
   }
 
   /** Answers the name of the guard that did not hold: `name`, `agent`, `full`, the kept answer's, or one of the addition's. */
@@ -105,12 +118,14 @@ export class NamedRecords<R extends Named> {
     return inRounds(async () => {
       const text = await this.#text(account, id);
       if (text === null) return null;
-      const before = JSON.parse(text) as R;
+      const before = this.#kind.read(text);
       if (!isWithin(actor, before.agent_id)) return null;
+      keepTo(edit.revisions, before);
       const after = edit.edited(before);
       if (changedFields(before, after).length === 0) return before;
       const at = this.#now();
       after.updated_at = isoTime(at);
+      if (before.revision !== undefined) after.revision = before.revision + 1;
       const refused = await this.#update(account, { text, before, after, at, ...edit.more?.(before, after) }, actor);
       if (refused === undefined) return after;
       if (refused === 'record') return AGAIN;
@@ -119,13 +134,21 @@ export class NamedRecords<R extends Named> {
   }
 
   /** false: no such record. */
-  remove(account: string, id: string, writes: readonly Words[], actor: Actor): Promise<boolean> {
+  remove(
+    account: string,
+    id: string,
+    { writes = [], revisions }: Pick<More, 'writes'> & Revisions,
+    actor: Actor,
+  ): Promise<boolean> {
     return inRounds(async () => {
       const text = await this.#text(account, id);
       if (text === null) return false;
       const { kind, hash, names } = this.#kind;
-      const { name, agent_id: agent } = JSON.parse(text) as R;
+      const before = this.#kind.read(text);
+      const { name, agent_id: agent, revision } = before;
       if (!isWithin(actor, agent)) return false;
+      keepTo(revisions, before);
+      const details = { name, ...(revision === undefined ? {} : { revision }), ...ofAgent(agent) };
       const at = this.#now();
       const { refused } = await commit(this.#store, {
         account,
@@ -138,9 +161,7 @@ export class NamedRecords<R extends Named> {
           ...writes,
         ],
         changes: [{ kind, id, record: null }],
-        audit: [
-          auditLog({ action: `${kind}.deleted`, type: kind, id, details: { name, ...ofAgent(agent) } }, actor, at),
-        ],
+        audit: [auditLog({ action: `${kind}.deleted`, type: kind, id, details }, actor, at)],
       });
       return refused === undefined ? true : AGAIN;
     });
@@ -172,7 +193,11 @@ export class NamedRecords<R extends Named> {
       writes.push(...this.#scopeWrites('srem', account, before.agent_id, id));
       writes.push(...this.#scopeWrites('sadd', account, after.agent_id, id));
     }
-    const details = { ...updateDetails(before, after), ...ofAgent(after.agent_id ?? before.agent_id) };
+    const details = {
+      ...(after.revision === undefined ? {} : { revision: after.revision }),
+      ...updateDetails(before, after),
+      ...ofAgent(after.agent_id ?? before.agent_id),
+    };
     const { refused } = await commit(this.#store, {
       account,
       at,
@@ -196,4 +221,12 @@ export class NamedRecords<R extends Named> {
 /** For details and conditions: `agent_id` where there is one. */
 export function ofAgent(agent: string | null): { agent_id?: string } {
   return agent === null ? {} : { agent_id: agent };
+}
+
+/** Looked at under the guard of the change itself, which holds only while the record stands as it was read. */
+function keepTo(revisions: readonly number[] | undefined, { revision = 1 }: Named): void {
+  if (revisions === undefined || revisions.includes(revision)) return;
+  throw new ServiceError('revision_conflict', `It was changed meanwhile: it is at revision ${revision}.`, {
+    details: [{ path: 'If-Match', message: `the present revision is "${revision}"` }],
+  });
 }

@@ -6,7 +6,7 @@
 
 import type { PolicyAction, PolicyType, Status } from '../../schemas/common.ts';
 import type { ErrorDetail } from '../../schemas/error.ts';
-import type { Policy, PolicyCreate, PolicyPatch } from '../../schemas/policy.ts';
+import { type Policy, type PolicyCreate, type PolicyPatch, readPolicy } from '../../schemas/policy.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../errors.ts';
 import { mintId } from '../ids.ts';
@@ -16,7 +16,7 @@ import { PolicyError } from '../policy/policy-error.ts';
 import type { Keys } from '../redis/keys.ts';
 import { validationFailed } from '../validation.ts';
 import { changedFields } from './audit.ts';
-import { answering, below, type RegistryStore } from './commit.ts';
+import { answering, below, type RegistryStore, type Words } from './commit.ts';
 import {
   answerOnce,
   type Created,
@@ -47,6 +47,7 @@ export class Policies {
       kind: 'policy',
       hash: this.#keys.policies,
       names: this.#keys.policyNames,
+      read: readPolicy,
       max: POLICIES_MAX,
     });
   }
@@ -77,8 +78,13 @@ export class Policies {
     });
   }
 
-  /** null: no such policy. */
-  patch(account: string, id: string, body: PolicyPatch, actor: Actor): Promise<Policy | null> {
+  /** null: no such policy. `revisions`: only while it is at one of these. Throws ServiceError revision_conflict among others. */
+  patch(
+    account: string,
+    id: string,
+    { body, revisions }: { body: PolicyPatch; revisions?: readonly number[] | undefined },
+    actor: Actor,
+  ): Promise<Policy | null> {
     const { actions, ...rest } = body;
     const edited = (before: Policy): Policy => {
       const after: Policy = { ...before, ...rest, ...(actions === undefined ? {} : { actions: asArray(actions) }) };
@@ -88,19 +94,20 @@ export class Policies {
     };
     const more = (before: Policy, after: Policy): More =>
       after.status === before.status ? {} : this.#counted(account, after);
-    return this.#records.change(account, id, { edited, more, refusal }, actor);
+    return this.#records.change(account, id, { edited, more, refusal, revisions }, actor);
   }
 
-  /** false: no such policy. */
-  remove(account: string, id: string, actor: Actor): Promise<boolean> {
-    return this.#records.remove(account, id, [['srem', this.#keys.activePolicies(account), id]], actor);
+  /** false: no such policy. `revisions`: only while it is at one of these. */
+  remove(account: string, id: string, actor: Actor, revisions?: readonly number[]): Promise<boolean> {
+    const writes: Words[] = [['srem', this.#keys.activePolicies(account), id]];
+    return this.#records.remove(account, id, { writes, revisions }, actor);
   }
 
   async #create(account: string, body: PolicyCreate, actor: Actor, keeping: Keeping): Promise<string> {
     const atMs = (this.#store.now ?? Date.now)();
     const policy = newPolicy(body, atMs);
     check(policy);
-    const details = { type: policy.type };
+    const details = { type: policy.type, revision: policy.revision, after: told(policy) };
     const addition = { keeping, details, atMs, ...this.#counted(account, policy) };
     const refused = await this.#records.add(account, policy, addition, actor);
     if (refused !== undefined) throw refusal(refused);
@@ -134,6 +141,11 @@ function newPolicy(body: PolicyCreate, nowMs: number): Policy {
 
 function asArray(actions: PolicyAction | PolicyAction[]): PolicyAction[] {
   return Array.isArray(actions) ? actions : [actions];
+}
+
+/** What a creation's audit entry holds beside the name. */
+function told({ conditions, actions, severity, status }: Policy): object {
+  return { conditions, actions, severity, status };
 }
 
 /** Throws ServiceError validation_failed with what the engine says. */

@@ -253,7 +253,7 @@ t.test('time lets through for a policy that is in force alone', async (t) => {
     await approvals.open(account, [asked]);
     const policies = new Policies(world);
     if (end === 'gone') await policies.remove(account, policy, actor);
-    else await policies.patch(account, policy, { status: 'inactive' }, actor);
+    else await policies.patch(account, policy, { body: { status: 'inactive' } }, actor);
     clock.ms += 60_000;
     await approvals.expireDue(shardOf(world));
     const settled = await approvals.get(account, asked.id);

@@ -191,8 +191,8 @@ t.test('an agent is updated field by field, and its audit entry says what change
   const entry = (await journalOf(store, account)).at(-1)!;
   t.same(entry.audit[0]!.details, {
     changed: ['name', 'metadata', 'status'],
-    before: { name: 'first', status: 'active' },
-    after: { name: 'third', status: 'inactive' },
+    before: { name: 'first', metadata: { a: '1' }, status: 'active' },
+    after: { name: 'third', metadata: { b: '2' }, status: 'inactive' },
     request_id: 'req-1',
   });
   const count = (await journalOf(store, account)).length;
@@ -336,8 +336,13 @@ t.test('policies are kept as compiled, named once, filtered', async (t) => {
     [2, 1],
   );
 
-  await refusal(t, policies.patch(account, second.id, { name: 'one' }, actor), 'name_taken');
-  const patched = await policies.patch(account, second.id, { status: 'active', severity: null, actions: 'log' }, actor);
+  await refusal(t, policies.patch(account, second.id, { body: { name: 'one' } }, actor), 'name_taken');
+  const patched = await policies.patch(
+    account,
+    second.id,
+    { body: { status: 'active', severity: null, actions: 'log' } },
+    actor,
+  );
   t.match(patched, {
     id: second.id,
     status: 'active',
@@ -348,8 +353,9 @@ t.test('policies are kept as compiled, named once, filtered', async (t) => {
   });
   const { details } = (await journalOf(store, account)).at(-1)!.audit[0]!;
   t.match(details, {
+    revision: 2,
     before: { severity: 'high', status: 'inactive' },
-    after: { severity: null, status: 'active' },
+    after: { severity: null, status: 'active', actions: ['log'] },
     agent_id: agent.id,
   });
   t.same((details.changed as string[]).sort(), ['actions', 'severity', 'status']);
@@ -375,10 +381,15 @@ t.test('an account has so many active policies and no more, however many writers
   t.equal((await Promise.all(tries)).filter(Boolean).length, POLICIES_ACTIVE_MAX);
   await refusal(t, policies.create(account, block('one more'), actor), 'validation_failed', '/status');
   const idle = await created(policies.create(account, block('idle', { status: 'inactive' }), actor));
-  await refusal(t, policies.patch(account, idle.id, { status: 'active' }, actor), 'validation_failed', '/status');
+  await refusal(
+    t,
+    policies.patch(account, idle.id, { body: { status: 'active' } }, actor),
+    'validation_failed',
+    '/status',
+  );
   const { items } = await policies.list(account, { ...page, status: ['active'] });
-  await policies.patch(account, items[0]!.id, { status: 'inactive' }, actor);
-  t.match(await policies.patch(account, idle.id, { status: 'active' }, actor), { status: 'active' });
+  await policies.patch(account, items[0]!.id, { body: { status: 'inactive' } }, actor);
+  t.match(await policies.patch(account, idle.id, { body: { status: 'active' } }, actor), { status: 'active' });
 });
 
 t.test('alerts agree on their scope, and show their secret once', async (t) => {
@@ -672,7 +683,7 @@ t.test("accounts do not see each other's resources", async (t) => {
   t.equal(await agents.patch(theirs, agent.id, { name: 'x' }, actor), null);
   t.equal(await agents.remove(theirs, agent.id, actor), false);
   t.equal(await policies.get(theirs, policy.id), null);
-  t.equal(await policies.patch(theirs, policy.id, { name: 'x' }, actor), null);
+  t.equal(await policies.patch(theirs, policy.id, { body: { name: 'x' } }, actor), null);
   t.equal(await policies.remove(theirs, policy.id, actor), false);
   t.equal(await alerts.get(theirs, alert.id), null);
   t.equal(await alerts.patch(theirs, alert.id, { name: 'x' }, actor), null);

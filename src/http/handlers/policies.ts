@@ -4,7 +4,7 @@ import { Policy, PolicyCreate, PolicyPatch } from '../../../schemas/policy.ts';
 import { isId } from '../../ids.ts';
 import { openPage } from '../cursor.ts';
 import { anyOf, oneOf, paging, RESOURCE_PAGE, text } from '../query.ts';
-import { found, json, NO_CONTENT, notFound, page } from '../reply.ts';
+import { etagOf, found, NO_CONTENT, notFound, page, versioned } from '../reply.ts';
 import { jsonBody, type Owned, type Route, route } from '../route.ts';
 
 const ofPolicy: Owned = {
@@ -27,7 +27,7 @@ export const policyRoutes: Route[] = [
       tag: 'Policies',
       summary: 'Create a policy',
       description: 'In force on every process within a second of the answer.',
-      answers: { 201: { description: 'The new policy', schema: Policy } },
+      answers: { 201: { description: 'The new policy', schema: Policy, etag: true } },
       errors: ['name_taken', 'idempotency_conflict', 'idempotency_in_progress'],
       bodyExample: {
         name: 'no large payments',
@@ -39,7 +39,7 @@ export const policyRoutes: Route[] = [
     },
     async handle({ account, body, actor, idempotency }, { registry }) {
       const { answer } = await registry.policies.create(account, body, actor, idempotency);
-      return { status: 201, body: answer };
+      return { status: 201, body: answer, headers: { ETag: etagOf(1) } };
     },
   }),
   route({
@@ -75,10 +75,10 @@ export const policyRoutes: Route[] = [
       tag: 'Policies',
       summary: 'Get a policy',
       description: 'As it is in force.',
-      answers: { 200: { description: 'The policy', schema: Policy } },
+      answers: { 200: { description: 'The policy', schema: Policy, etag: true } },
     },
     async handle({ account, params }, { registry }) {
-      return json(200, found(await registry.policies.get(account, policyId(params[0]!)), 'policy'));
+      return versioned(found(await registry.policies.get(account, policyId(params[0]!)), 'policy'));
     },
   }),
   route({
@@ -86,18 +86,21 @@ export const policyRoutes: Route[] = [
     path: '/v1/policies/{id}',
     needs: 'configure',
     bound: ofPolicy,
+    conditional: true,
     body: jsonBody(PolicyPatch, 'change'),
     operation: {
       id: 'updatePolicy',
       tag: 'Policies',
       summary: 'Change a policy',
-      description: '`type` and `agent_id` are fixed: another type or scope is another policy.',
-      answers: { 200: { description: 'The policy as it is now', schema: Policy } },
+      description:
+        '`type` and `agent_id` are fixed: another type or scope is another policy. A change raises `revision`; one that changes nothing does not.',
+      answers: { 200: { description: 'The policy as it is now', schema: Policy, etag: true } },
       errors: ['name_taken'],
       bodyExample: { actions: ['log'] },
     },
-    async handle({ account, params, body, actor }, { registry }) {
-      return json(200, found(await registry.policies.patch(account, policyId(params[0]!), body, actor), 'policy'));
+    async handle({ account, params, body, revisions, actor }, { registry }) {
+      const id = policyId(params[0]!);
+      return versioned(found(await registry.policies.patch(account, id, { body, revisions }, actor), 'policy'));
     },
   }),
   route({
@@ -105,6 +108,7 @@ export const policyRoutes: Route[] = [
     path: '/v1/policies/{id}',
     needs: 'configure',
     bound: ofPolicy,
+    conditional: true,
     operation: {
       id: 'deletePolicy',
       tag: 'Policies',
@@ -112,8 +116,9 @@ export const policyRoutes: Route[] = [
       description: 'In force on every process within a second. Approvals that it asked for can still be decided.',
       answers: { 204: { description: 'Deleted; events are not judged by it any more' } },
     },
-    async handle({ account, params, actor }, { registry }) {
-      if (!(await registry.policies.remove(account, policyId(params[0]!), actor))) throw notFound('policy');
+    async handle({ account, params, revisions, actor }, { registry }) {
+      const id = policyId(params[0]!);
+      if (!(await registry.policies.remove(account, id, actor, revisions))) throw notFound('policy');
       return NO_CONTENT;
     },
   }),
