@@ -84,7 +84,7 @@ export const keyRevoke: Command = async (context) => {
   const [id] = context.args as [string];
   await withRegistry(context, async (given) => {
     const account = await accountOf(given, String(context.options['account'] ?? DEFAULT_NAME));
-    if (!(await new ApiKeys(given).revoke(account.id, id, system())))
+    if (!(await new ApiKeys(given).revoke(account.id, id, system(), { mayBeLast: true })))
       throw new UsageError(
         `the account ${account.name} has no key ${id}; "gatehouse key list" shows those that it has`,
       );

@@ -32,7 +32,7 @@ export async function removeAccount(store: RegistryStore, account: AccountRecord
     alerts: new Alerts(store),
   };
   const removed: Removed = { keys: 0, agents: 0, policies: 0, alerts: 0 };
-  removed.keys = await each(parts.keys, id, (key) => parts.keys.revoke(id, key, actor));
+  removed.keys = await each(parts.keys, id, (key) => parts.keys.revoke(id, key, actor, { mayBeLast: true }));
   removed.agents = await each(parts.agents, id, (agent) => parts.agents.remove(id, agent, actor));
   removed.policies = await each(parts.policies, id, (policy) => parts.policies.remove(id, policy, actor));
   removed.alerts = await each(parts.alerts, id, (alert) => parts.alerts.remove(id, alert, actor));

@@ -95,8 +95,10 @@ export class ApiKeys {
     });
   }
 
-  /** false: no such key. */
-  revoke(account: string, id: string, actor: Actor): Promise<boolean> {
+  /**
+   * false: no such key. Throws ServiceError last_admin_key, unless `mayBeLast`: that is for the command line, which can make another.
+   */
+  revoke(account: string, id: string, actor: Actor, { mayBeLast = false } = {}): Promise<boolean> {
     return inRounds(async () => {
       const { redis } = this.#store;
       const hash = this.#keys.apiKeys(account);
@@ -104,10 +106,16 @@ export class ApiKeys {
       if (text === null) return false;
       const record = JSON.parse(text) as ApiKeyRecord;
       const at = this.#now();
+      const guards = [is('record', ['hget', hash, id], text)];
+      if (record.scope === 'admin' && !mayBeLast) {
+        const other = await this.#otherAdmin(account, id, at);
+        // It stands while this is done, whoever else revokes keys at the same time.
+        guards.push(is('other', ['hget', hash, other.id], other.text));
+      }
       const { refused } = await commit(this.#store, {
         account,
         at,
-        guards: [is('record', ['hget', hash, id], text)],
+        guards,
         writes: [...revocationWrites(this.#keys, account, id), ...scopeWrites(this.#keys, account, 'srem', record)],
         changes: [{ kind: 'api_key', id, record: null }],
         audit: [auditLog({ action: 'api_key.revoked', type: 'api_key', id, details: detailsOf(record) }, actor, at)],
@@ -115,6 +123,17 @@ export class ApiKeys {
       if (refused !== undefined) return AGAIN;
       await dropIndex(this.#store, record);
       return true;
+    });
+  }
+
+  async #otherAdmin(account: string, id: string, nowMs: number): Promise<{ id: string; text: string }> {
+    for (const text of await this.#store.redis.hvals(this.#keys.apiKeys(account))) {
+      const { id: other, scope, expires_at: expiresAt } = JSON.parse(text) as ApiKeyRecord;
+      const lives = expiresAt === null || Date.parse(expiresAt) > nowMs;
+      if (scope === 'admin' && other !== id && lives) return { id: other, text };
+    }
+    throw new ServiceError('last_admin_key', 'This is the last admin key of the account; make another before.', {
+      recorded: false,
     });
   }
 

@@ -6,7 +6,7 @@ import { makeRoutes } from '../../src/http/routes.ts';
 import { mintId } from '../../src/ids.ts';
 import { type Answer, Api } from '../support/api.ts';
 import { pause } from '../support/raw-http.ts';
-import { startService } from '../support/service.ts';
+import { runCli, startService } from '../support/service.ts';
 
 const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2' } });
 const api = new Api(t, service);
@@ -372,6 +372,32 @@ async function refusedEverywhere(t: Test, bound: Api, agent: string): Promise<vo
   }
   t.equal(running, 10, 'the key is refused on every front');
 }
+
+t.test('the last admin key stays, also when two are revoked at once', async (t) => {
+  const made = await runCli(['account', 'create', unique('account')], { GATEHOUSE_DATA_DIR: service.dataDir });
+  const first = new Api(t, { url: service.url, key: /^key (\S+)$/m.exec(made.stdout)![1]! });
+  const own = async (of: Api) => (await of.get('/v1/api-keys')).json.items as { id: string; scope: string }[];
+  const [only] = await own(first);
+  const refused = await first.delete(`/v1/api-keys/${only!.id}`);
+  t.match(refused, { status: 409, json: { error: { code: 'last_admin_key' } } });
+  const expired = { label: 'short', scope: 'admin', expires_at: new Date(Date.now() + 1_500).toISOString() };
+  await first.post('/v1/api-keys', expired);
+  await first.post('/v1/api-keys', { label: 'not admin', scope: 'write' });
+  await pause(1_600);
+  t.equal((await first.delete(`/v1/api-keys/${only!.id}`)).status, 409, 'one that has expired is none');
+  for (const { id } of await own(first)) if (id !== only!.id) await first.delete(`/v1/api-keys/${id}`);
+
+  let key = first;
+  for (let round = 0; round < 20; round++) {
+    const { json } = await key.post('/v1/api-keys', { label: unique('admin'), scope: 'admin' });
+    const other = new Api(t, { url: service.url, key: json.key });
+    const mine = (await own(key)).find(({ id, scope }) => scope === 'admin' && id !== json.id)!;
+    const answers = await Promise.all([key.delete(`/v1/api-keys/${json.id}`), other.delete(`/v1/api-keys/${mine.id}`)]);
+    // The slower one is told so, or has no key any more.
+    t.equal(answers.filter(({ status }) => status === 204).length, 1, answers.map(({ status }) => status).join(' '));
+    key = answers[0]!.status === 204 ? key : other;
+  }
+});
 
 t.test('a key that is revoked, or whose agent is deleted, is no key any more', async (t) => {
   const { id: agent } = await newAgent();

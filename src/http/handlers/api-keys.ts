@@ -57,8 +57,10 @@ export const apiKeyRoutes: Route[] = [
       id: 'revokeApiKey',
       tag: 'API keys',
       summary: 'Revoke an API key',
-      description: 'Refused on every process within a second. It cannot be taken back.',
+      description:
+        'Refused on every process within a second. It cannot be taken back. The last admin key of an account stays.',
       answers: { 204: { description: 'Revoked; refused on every process within a second' } },
+      errors: ['last_admin_key'],
     },
     async handle({ account, params, actor }, { registry }) {
       const id = params[0]!;
