@@ -10,8 +10,12 @@ import { clientTypes } from '../support/openapi-client.ts';
 import { startService } from '../support/service.ts';
 
 const run = promisify(execFile);
-/** As from a shell: what the test runner hangs on each Node.js process by NODE_OPTIONS does not go with the compiler's modules. */
-const { NODE_OPTIONS: _runner, ...OUTSIDE } = process.env;
+/**
+ * Node.js as from a shell. The test runner puts its module hooks into NODE_OPTIONS of every process that is spawned, whatever
+ * environment it is given; with them the compiler's own modules do not load.
+ */
+const node = (args: string[], env: NodeJS.ProcessEnv = process.env) =>
+  run('sh', ['-c', 'unset NODE_OPTIONS; exec "$0" "$@"', process.execPath, ...args], { env });
 const service = await startService(t);
 const document = (await (await fetch(`${service.url}/v1/openapi.json`)).json()) as object;
 const types = await clientTypes(document);
@@ -46,8 +50,7 @@ await writeFile(
 /** What the compiler says of the program; empty: it is sound. */
 async function compile(): Promise<string> {
   try {
-    const command = [assetPath('node_modules/typescript/bin/tsc'), '-p', folder];
-    return (await run(process.execPath, command, { env: OUTSIDE })).stdout;
+    return (await node([assetPath('node_modules/typescript/bin/tsc'), '-p', folder])).stdout;
   } catch (error) {
     const { stdout, stderr, message } = error as { stdout: string; stderr: string; message: string };
     return stdout || stderr || message;
@@ -73,8 +76,8 @@ t.test('the generated types know what the description knows', async (t) => {
 t.test('a program against them compiles, and works on the service', async (t) => {
   const compiled = await compile();
   t.equal(compiled, '', 'without a mistake');
-  const env = { ...OUTSIDE, GATEHOUSE_URL: service.url, GATEHOUSE_KEY: service.key };
-  const { stdout } = await run(process.execPath, [path.join(folder, 'out/program.js')], { env });
+  const env = { ...process.env, GATEHOUSE_URL: service.url, GATEHOUSE_KEY: service.key };
+  const { stdout } = await node([path.join(folder, 'out/program.js')], env);
   t.same(JSON.parse(stdout), {
     agent: 'client',
     created: ['block_action', 'rate_limit 1', 'data_filter email,api_key', 'require_approval'],
