@@ -17,11 +17,16 @@ export const DeliveryAttempt = Type.Object({
     'HTTP status, or SMTP reply code. null: there was no answer.',
     204,
   ),
-  /** null: it was taken. One word of a closed set, never the other side's text. */
+  /** null: it was taken. One word of a closed set. */
   error: about(
     Type.Union([Type.String(), Type.Null()]),
-    'What went wrong, one word of a closed set (docs/channels.md), never the text of the other side. null: it was taken.',
+    'What went wrong, one word of a closed set (docs/channels.md). null: it was taken.',
     null,
+  ),
+  answer: about(
+    Type.Union([Type.String(), Type.Null()]),
+    'The first 200 characters of what the other side answered, blanks and control characters as single spaces. null: nothing.',
+    'no_service',
   ),
 });
 export type DeliveryAttempt = Type.Static<typeof DeliveryAttempt>;

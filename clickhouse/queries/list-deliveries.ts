@@ -107,7 +107,11 @@ function notOf(where: Conditions, agents: readonly string[] | undefined): void {
 function toDelivery({ next_ms, created_ms, updated_ms, attempts, ...row }: DeliveryRow): Delivery {
   return {
     ...row,
-    attempts: JSON.parse(attempts) as Delivery['attempts'],
+    // Attempts from before answers were kept have none.
+    attempts: (JSON.parse(attempts) as Delivery['attempts']).map((attempt) => ({
+      ...attempt,
+      answer: attempt.answer ?? null,
+    })),
     next_attempt_at: next_ms === null ? null : isoTime(next_ms),
     created_at: isoTime(created_ms),
     updated_at: isoTime(updated_ms),

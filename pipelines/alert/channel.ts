@@ -4,9 +4,6 @@
 import type { Channel, MailTransport, Trigger } from '../../schemas/common.ts';
 import type { Signal } from '../../schemas/signal.ts';
 
-/** By what concurrency and breakers are counted. It lies with the queue, whose lanes are named after it. */
-export { hostOf } from '../../src/registry/deliveries.ts';
-
 /** What is told. `signal`: the only one, or the newest of those that a summary tells of. */
 export type Notification = {
   /** `dlv_…`, the webhook-id. */
@@ -34,7 +31,7 @@ export type Attempt = {
   signal: AbortSignal;
 };
 
-/** What there is to say of an attempt that did not succeed. Never the other side's text. */
+/** What there is to say of an attempt that did not succeed; the other side's own words are in `answer`. */
 export const ATTEMPT_ERRORS = [
   'timeout',
   'refused',
@@ -62,6 +59,10 @@ export type AttemptResult = {
   error: AttemptError | null;
   /** What the target asked for (`Retry-After`). */
   retryAfterMs?: number;
+  /** What it answered, not cut yet. */
+  answer?: string;
+  /** false: no connection could be had, which is the host's fault and not the target's. Left out: there was one. */
+  reached?: false;
 };
 
 /** By what a sender sends. */

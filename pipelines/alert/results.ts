@@ -27,6 +27,8 @@ import { nextAttemptAt } from './schedule.ts';
 /** A claimed delivery: its record as it was read, and when the claim ends. */
 export type Claim = { record: DeliveryRecord; text: string; until: number };
 
+const ANSWER_CHARACTERS = 200;
+
 /** A result that could not be written is tried again this often, until its claim ends. */
 const WRITE_AGAIN_MS = 1_000;
 const WRITES_MAX = 15;
@@ -71,7 +73,7 @@ export class Results {
     await this.#write({ claim, record: claim.record, state: { status: 'failed', nextAttemptAt: null, at } });
   }
 
-  /** Its alert has another host now: it queues up there. */
+  /** Its alert has another target now: it queues up there. */
   async moved(claim: Claim, record: DeliveryRecord, at: number): Promise<void> {
     await this.#write({ claim, record, state: { status: 'pending', nextAttemptAt: at, at } });
   }
@@ -84,6 +86,7 @@ export class Results {
       duration_ms: durationMs,
       status_code: statusCode,
       error: outcome === 'delivered' ? null : (error ?? 'internal'),
+      answer: shownAnswer(result.answer),
     };
     const record = withAttempt(before, attempt, transport === 'https' ? null : transport);
     const next =
@@ -195,4 +198,11 @@ export class Results {
     const { transport } = this.#options.senders[channel];
     this.#options.metrics.inc('gatehouse_deliveries_total', { channel, transport, result });
   }
+}
+
+/** For people: on one line, and no half of a character at its end. null: nothing was said. */
+function shownAnswer(answer: string | undefined): string | null {
+  const text = (answer ?? '').replace(/[\p{Cc}\p{Zl}\p{Zp}\s]+/gu, ' ').trim();
+  const short = [...text.slice(0, 2 * ANSWER_CHARACTERS)].slice(0, ANSWER_CHARACTERS).join('');
+  return short === '' ? null : short;
 }

@@ -1,4 +1,6 @@
-// When a delivery is tried again (decisions 7), and when its host is left alone (used by the worker). Pure but for what it counts.
+// When a delivery is tried again (decisions 7), and when its target or its host is left alone (decisions 11.11; used by the worker).
+// Pure but for what it counts.
+import { hostOfLane } from '../../src/registry/deliveries.ts';
 import type { AttemptResult } from './channel.ts';
 
 const SECOND_MS = 1_000;
@@ -35,44 +37,86 @@ export function nextAttemptAt(
   return at > endsAt ? null : at;
 }
 
-/** Failures on end after which a host is left alone, and for how long before one attempt asks again. */
+/** Failures on end after which a target or a host is left alone, and for how long before one attempt asks again. */
 export const BREAKER_FAILURES = 5;
 export const BREAKER_OPEN_MS = 60 * SECOND_MS;
-/** Hosts remembered as failing, at about 100 bytes each. */
+/** Targets, and hosts, remembered as failing, at about 100 bytes each. */
 const BREAKERS_MAX = 10_000;
 
+type State = { failures: number; probeAt: number };
+
+/** Failures on end by name. The one that failed longest ago is forgotten first: at worst it costs five more attempts. */
+class FailureCounts {
+  readonly #states = new Map<string, State>();
+
+  get(name: string): State | undefined {
+    return this.#states.get(name);
+  }
+
+  clear(name: string): void {
+    this.#states.delete(name);
+  }
+
+  add(name: string, now: number): void {
+    const failures = (this.#states.get(name)?.failures ?? 0) + 1;
+    this.#states.delete(name);
+    this.#states.set(name, { failures, probeAt: now + BREAKER_OPEN_MS });
+    if (this.#states.size > BREAKERS_MAX) this.#states.delete(this.#states.keys().next().value!);
+  }
+}
+
 /**
- * Breakers of all lanes, in this process alone: each process finds out for itself, at the price of five attempts.
+ * Breakers of all targets and hosts, in this process alone: each process finds out for itself, at the price of five attempts.
  *   closed      attempts go out
  *   open        none does until `probeAt`; what is due waits and uses up nothing
  *   half open   from then on one at a time; taken: closed, failed: open again
+ * A target that fails, however it does, opens its own. A host's opens only where no connection can be had: any answer, and a
+ * connection that breaks later, shows that the host lives, and its other targets have nothing to do with it.
+ * Lanes go by `<account>/<lane>`; a target of two accounts is two, a host of two is one.
  */
 export class Breakers {
-  readonly #lanes = new Map<string, { failures: number; probeAt: number }>();
+  readonly #targets = new FailureCounts();
+  readonly #hosts = new FailureCounts();
 
   /** How many attempts may run at once: 0, 1, or as many as one likes. */
-  places(lane: string, now: number): number {
-    const state = this.#lanes.get(lane);
-    if (state === undefined || state.failures < BREAKER_FAILURES) return Number.POSITIVE_INFINITY;
-    return now < state.probeAt ? 0 : 1;
+  places(name: string, now: number): number {
+    return Math.min(...this.#states(name).map((state) => placesOf(state, now)));
+  }
+
+  /** Its host is asked whether it lives: by one attempt, to whichever target. */
+  isHostProbed(name: string, now: number): boolean {
+    return placesOf(this.#hosts.get(hostOf(name)), now) === 1;
+  }
+
+  /** Its last attempt failed, or no connection to its host was had: others go first. */
+  isFailing(name: string): boolean {
+    return this.#states(name).some((state) => state !== undefined);
   }
 
   /** Epoch ms until which an open one stays so; undefined: not open. */
-  openUntil(lane: string, now: number): number | undefined {
-    return this.places(lane, now) === 0 ? this.#lanes.get(lane)!.probeAt : undefined;
+  openUntil(name: string, now: number): number | undefined {
+    const open = this.#states(name).flatMap((state) => (placesOf(state, now) === 0 ? [state!.probeAt] : []));
+    return open.length === 0 ? undefined : Math.max(...open);
   }
 
-  /** An attempt that the host took, refused or answered shows it alive; a host that fails to answer soundly is counted. */
-  note(lane: string, { outcome, statusCode }: AttemptResult, { isMail, now }: { isMail: boolean; now: number }): void {
-    // A mail server that answers is alive, whatever it says of one mail box: all mail goes through it.
-    if (outcome !== 'retry' || (isMail && statusCode !== null)) {
-      this.#lanes.delete(lane);
-      return;
-    }
-    const failures = (this.#lanes.get(lane)?.failures ?? 0) + 1;
-    this.#lanes.delete(lane);
-    this.#lanes.set(lane, { failures, probeAt: now + BREAKER_OPEN_MS });
-    // The one that failed longest ago is forgotten first: at worst it costs five more attempts.
-    if (this.#lanes.size > BREAKERS_MAX) this.#lanes.delete(this.#lanes.keys().next().value!);
+  note(name: string, { outcome, statusCode, reached }: AttemptResult, now: number): void {
+    if (outcome === 'retry') this.#targets.add(name, now);
+    else this.#targets.clear(name);
+    if (statusCode === null && reached === false) this.#hosts.add(hostOf(name), now);
+    else this.#hosts.clear(hostOf(name));
   }
+
+  #states(name: string): [target: State | undefined, host: State | undefined] {
+    return [this.#targets.get(name), this.#hosts.get(hostOf(name))];
+  }
+}
+
+function placesOf(state: State | undefined, now: number): number {
+  if (state === undefined || state.failures < BREAKER_FAILURES) return Number.POSITIVE_INFINITY;
+  return now < state.probeAt ? 0 : 1;
+}
+
+/** Of a lane among all, `<account>/<lane>`. */
+export function hostOf(name: string): string {
+  return hostOfLane(name.slice(name.indexOf('/') + 1));
 }

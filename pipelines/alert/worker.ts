@@ -5,8 +5,10 @@
 //   send      one attempt, bounded in time
 //   record    result, queue and ClickHouse row in one commit, if the claim still stands
 //
-// Invariant: never more than SENDS_MAX attempts at once, ACCOUNT_SENDS_MAX of one account, HOST_SENDS_MAX to one host, LANE_SENDS_MAX
-// to one host of an account. Only what has a place is claimed, so a host that hangs holds its own places and nothing else.
+// Invariant: never more than SENDS_MAX attempts at once, ACCOUNT_SENDS_MAX of one account, HOST_SENDS_MAX to one host,
+// ACCOUNT_HOST_SENDS_MAX to one host of an account, LANE_SENDS_MAX to one target; of each at most half to targets that failed last
+// time. Only what has a place is claimed, so a target that hangs holds its own places and nothing else, and any number of them
+// leaves places to those that answer.
 // At least once: a claim that ran out is sent again, under the same id. Two processes never hold one claim, and a result that
 // comes after its claim has run out is dropped: whoever has claimed it since will write his own.
 // Failure: Redis away, nothing is claimed, and a result is tried until its claim ends.
@@ -27,7 +29,7 @@ import { addressed, type DeliveryRecord, laneName } from '../../src/registry/del
 import type { AttemptResult, ChannelSender, Target } from './channel.ts';
 import { QueueGauges } from './gauges.ts';
 import { type Claim, Results } from './results.ts';
-import { Breakers } from './schedule.ts';
+import { Breakers, hostOf } from './schedule.ts';
 import { tellSummaries } from './summaries.ts';
 
 /** Attempts at once in a process (reliability 6). */
@@ -36,7 +38,9 @@ export const SENDS_MAX = 32;
 export const ACCOUNT_SENDS_MAX = 16;
 /** To one host, whoever's: many accounts share a chat's host, and all of them the mail server, which may hang for all at once. */
 export const HOST_SENDS_MAX = 8;
-/** To one host of an account. */
+/** To one host of an account: half of the host's. */
+export const ACCOUNT_HOST_SENDS_MAX = 4;
+/** To one target. */
 export const LANE_SENDS_MAX = 2;
 /** An attempt's time. Standard Webhooks advises 15 to 30 s; what a receiver does longer it should do later. */
 export const ATTEMPT_MS = 10_000;
@@ -68,20 +72,20 @@ export class DeliveryWorker implements Part {
   readonly #options: WorkerOptions;
   readonly #now: () => number | Promise<number>;
   readonly #queue = new PQueue({ concurrency: SENDS_MAX });
-  readonly #lanes = new Map<string, number>();
-  readonly #accounts = new Map<string, number>();
-  readonly #hosts = new Map<string, number>();
+  readonly #all = new Places();
+  /** Of them, those of targets that failed last time. */
+  readonly #failing = new Places();
   readonly #breakers = new Breakers();
   readonly #results: Results;
   readonly #gauges: QueueGauges;
   readonly #stop = new AbortController();
-  /** Lanes that may have something due, in the order in which they get a place. */
+  /** Lanes that may have something due, in the order in which they get a place; those that failed last time behind the others. */
   readonly #ready = new Set<string>();
+  readonly #readyFailing = new Set<string>();
   readonly #filling = new Set<Promise<void>>();
   /** How many of a shard's due lanes the looks before have read. */
   readonly #readOf = new Array<number>(REGISTRY_SHARDS).fill(0);
   #stopping = false;
-  #taken = 0;
   #timer: NodeJS.Timeout | undefined;
   #looking: Promise<void> | undefined;
 
@@ -134,7 +138,7 @@ export class DeliveryWorker implements Part {
 
   /** Something has become due in these lanes, as `<account>/<lane>`. */
   nudge(lanes: readonly string[]): void {
-    for (const lane of lanes) this.#ready.add(lane);
+    for (const lane of lanes) (this.#breakers.isFailing(lane) ? this.#readyFailing : this.#ready).add(lane);
     this.#pump();
   }
 
@@ -157,38 +161,47 @@ export class DeliveryWorker implements Part {
 
   /** Gives free places to lanes that have something due, in turn: a lane that has had one queues up behind the others. */
   #pump(): void {
-    for (const name of this.#ready) {
-      if (this.#taken >= SENDS_MAX || this.#stopping) return;
-      if ((this.#accounts.get(accountOf(name)) ?? 0) >= ACCOUNT_SENDS_MAX) continue;
-      if ((this.#hosts.get(hostOf(name)) ?? 0) >= HOST_SENDS_MAX) continue;
-      this.#ready.delete(name);
-      const filling = this.#fill(name)
-        .catch((err) => this.#options.log.warn({ err }, 'deliveries.claim_failed'))
-        .finally(() => this.#filling.delete(filling));
-      this.#filling.add(filling);
+    for (const ready of [this.#ready, this.#readyFailing]) {
+      for (const name of ready) {
+        if (this.#all.taken >= SENDS_MAX || this.#stopping) return;
+        const isFailing = ready === this.#readyFailing;
+        if (this.#free(name, isFailing) <= 0) continue;
+        ready.delete(name);
+        const filling = this.#fill(name, isFailing)
+          .catch((err) => this.#options.log.warn({ err }, 'deliveries.claim_failed'))
+          .finally(() => this.#filling.delete(filling));
+        this.#filling.add(filling);
+      }
     }
   }
 
   /** Claims as much of a lane as there are places, and sends it. */
-  async #fill(name: string): Promise<void> {
+  async #fill(name: string, isFailing: boolean): Promise<void> {
     // Places are taken before the question is asked, and given back where it brings nothing.
-    const wanted = this.#take(name);
-    if (wanted === 0) return;
+    const wanted = this.#stopping ? 0 : this.#free(name, isFailing);
+    if (wanted <= 0) return;
+    this.#take(name, isFailing, wanted);
     let claimed: Claim[] = [];
     try {
       const now = await this.#now();
-      const running = this.#lanes.get(name)! - wanted;
-      const places = Math.min(wanted, Math.max(0, this.#breakers.places(name, now) - running));
-      if (places > 0) claimed = await this.#claim(name, places, now);
+      const allowed = this.#breakers.places(name, now);
+      const beside = this.#breakers.isHostProbed(name, now) ? this.#all.toHostOf(name) : this.#all.to(name);
+      const running = allowed === 1 ? beside - wanted : 0;
+      const places = Math.min(wanted, Math.max(0, allowed - running));
+      if (places > 0) claimed = await this.#claim(name, { count: places, isProbe: allowed === 1, now });
       else await this.#putOff(name, now);
     } finally {
-      this.#giveBack(name, wanted - claimed.length);
+      this.#take(name, isFailing, claimed.length - wanted);
     }
-    for (const one of claimed) void this.#queue.add(() => this.#run(name, one));
+    for (const one of claimed) void this.#queue.add(() => this.#run(name, isFailing, one));
     this.#pump();
   }
 
-  async #claim(name: string, count: number, now: number): Promise<Claim[]> {
+  /** A probe takes the newest: the oldest has failed for longest, and it is the newest that people should hear of. */
+  async #claim(
+    name: string,
+    { count, isProbe, now }: { count: number; isProbe: boolean; now: number },
+  ): Promise<Claim[]> {
     const { redis, keys } = this.#options;
     const [account, lane] = name.split('/') as [string, string];
     const until = now + CLAIM_MS;
@@ -197,7 +210,7 @@ export class DeliveryWorker implements Part {
       keys.deliveryLanes(keys.shardOf(account)),
       keys.deliveries(account),
     ];
-    const texts = await claim.run(redis, names, [now, until, count, name]);
+    const texts = await claim.run(redis, names, [now, until, count, name, isProbe ? 'newest' : 'oldest']);
     return texts.map((text) => ({ text, until, record: JSON.parse(text) as DeliveryRecord }));
   }
 
@@ -211,14 +224,14 @@ export class DeliveryWorker implements Part {
     await redis.zadd(keys.deliveryLanes(shard), 'XX', 'GT', until, name).catch(() => undefined);
   }
 
-  async #run(name: string, claimed: Claim): Promise<void> {
+  async #run(name: string, isFailing: boolean, claimed: Claim): Promise<void> {
     try {
       await this.#attempt(name, claimed);
     } catch (err) {
       // Redis is away: the claim runs out, and it is sent again.
       this.#options.log.warn({ err, delivery: claimed.record.id }, 'delivery.left_to_its_claim');
     } finally {
-      this.#giveBack(name, 1);
+      this.#take(name, isFailing, -1);
     }
     this.nudge([name]);
   }
@@ -239,7 +252,7 @@ export class DeliveryWorker implements Part {
     if (this.#stop.signal.aborted) return; // cut short by our own leaving: no attempt
     const durationMs = Math.round(performance.now() - startedAt);
     const endedAt = await this.#now();
-    this.#breakers.note(name, result, { isMail: alert.channel === 'email', now: endedAt });
+    this.#breakers.note(name, result, endedAt);
     const attempted = { record: { ...record, ...where }, sentTo: alert.target, result, at, endedAt, durationMs };
     await this.#results.attempted(claimed, attempted);
   }
@@ -282,40 +295,63 @@ export class DeliveryWorker implements Part {
     }
   }
 
-  /** Takes what places a lane may have now. */
-  #take(name: string): number {
-    const lane = this.#lanes.get(name) ?? 0;
-    const all = this.#accounts.get(accountOf(name)) ?? 0;
-    const host = HOST_SENDS_MAX - (this.#hosts.get(hostOf(name)) ?? 0);
-    const free = Math.min(LANE_SENDS_MAX - lane, ACCOUNT_SENDS_MAX - all, host, SENDS_MAX - this.#taken);
-    if (free <= 0 || this.#stopping) return 0;
-    this.#giveBack(name, -free);
-    return free;
+  /** Places that a lane may take now. */
+  #free(name: string, isFailing: boolean): number {
+    const free = this.#all.free(name, 1);
+    return isFailing ? Math.min(free, this.#failing.free(name, 2)) : free;
   }
 
-  #giveBack(name: string, count: number): void {
-    const counts: [Map<string, number>, string][] = [
-      [this.#lanes, name],
-      [this.#accounts, accountOf(name)],
-      [this.#hosts, hostOf(name)],
-    ];
-    for (const [map, key] of counts) {
-      const left = (map.get(key) ?? 0) - count;
-      if (left > 0) map.set(key, left);
-      else map.delete(key);
-    }
-    this.#taken -= count;
+  /** Below 0: gives back. */
+  #take(name: string, isFailing: boolean, count: number): void {
+    this.#all.take(name, count);
+    if (isFailing) this.#failing.take(name, count);
   }
+}
+
+/** Attempts that run, counted by target, account, host, host of an account, and in all. */
+class Places {
+  taken = 0;
+  readonly #counts = new Map<string, number>();
+
+  /** `share`: by what the bounds are divided. */
+  free(name: string, share: number): number {
+    const bounds = [SENDS_MAX / share - this.taken];
+    for (const [key, max] of boundsOf(name)) bounds.push(Math.ceil(max / share) - (this.#counts.get(key) ?? 0));
+    return Math.min(...bounds);
+  }
+
+  take(name: string, count: number): void {
+    this.taken += count;
+    for (const [key] of boundsOf(name)) {
+      const left = (this.#counts.get(key) ?? 0) + count;
+      if (left > 0) this.#counts.set(key, left);
+      else this.#counts.delete(key);
+    }
+  }
+
+  to(name: string): number {
+    return this.#counts.get(name) ?? 0;
+  }
+
+  toHostOf(name: string): number {
+    return this.#counts.get(`host ${hostOf(name)}`) ?? 0;
+  }
+}
+
+function boundsOf(name: string): [key: string, max: number][] {
+  const account = name.slice(0, name.indexOf('/'));
+  const host = hostOf(name);
+  return [
+    [name, LANE_SENDS_MAX],
+    [account, ACCOUNT_SENDS_MAX],
+    [`host ${host}`, HOST_SENDS_MAX],
+    [`host ${host} of ${account}`, ACCOUNT_HOST_SENDS_MAX],
+  ];
 }
 
 /** Of a lane's name. */
 function accountOf(name: string): string {
   return name.slice(0, name.indexOf('/'));
-}
-
-/** Of a lane's name: the digest of its host, the same in all accounts. */
-function hostOf(name: string): string {
-  return name.slice(name.indexOf('/') + 1);
 }
 
 function targetOf({ channel, target, secret }: AlertRecord): Target {

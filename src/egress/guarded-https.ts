@@ -2,8 +2,8 @@
 // The URL is checked, its name resolved once, and the connection made to one of the addresses that were checked; the socket is
 // asked where it leads before a byte is sent. So neither a spelling nor a name server that changes its mind leads inside.
 // node:https on a socket of ours rather than fetch: no proxy variables, no redirects, no shared connections, nothing in between.
-// Invariant: every stage ends by the one deadline; of an answer only the status and Retry-After are kept, and 4 KiB are read.
-// Failure: an EgressError, whose `reason` is one of a closed set and never the other side's text.
+// Invariant: every stage ends by the one deadline; of an answer the status, Retry-After and its first 4 KiB are kept.
+// Failure: an EgressError, whose `reason` is one of a closed set and never the other side's text; `reached`: a connection was had.
 import { request as httpsRequest } from 'node:https';
 import { connect, isIP, type Socket } from 'node:net';
 import { type TLSSocket, connect as tlsConnect } from 'node:tls';
@@ -15,7 +15,7 @@ import { type TargetUrl, targetUrl } from './target-url.ts';
 /** A name may have many addresses; the first ones that answer nothing must not use up the whole time. */
 const ADDRESSES_TRIED_MAX = 3;
 const CONNECT_MS_MAX = 4_000;
-/** Read for politeness: a receiver that is cut off in the middle of its answer logs an error. */
+/** Read so that people see why, and for politeness: a receiver that is cut off in the middle of its answer logs an error. */
 const BODY_BYTES_MAX = 4 * 1024;
 const BODY_MS_MAX = 1_000;
 const HEAD_BYTES_MAX = 8 * 1024;
@@ -29,11 +29,14 @@ export class EgressError extends Error {
   readonly reason: EgressReason;
   /** It will not go better later: the URL itself is refused. */
   readonly isFinal: boolean;
+  /** The host took the connection, TLS included: what failed is the request. */
+  readonly reached: boolean;
 
-  constructor(reason: EgressReason, options: { isFinal?: boolean; cause?: unknown } = {}) {
+  constructor(reason: EgressReason, options: { isFinal?: boolean; reached?: boolean; cause?: unknown } = {}) {
     super(reason, { cause: options.cause });
     this.reason = reason;
     this.isFinal = options.isFinal ?? false;
+    this.reached = options.reached ?? false;
   }
 }
 
@@ -45,7 +48,8 @@ export type Post = {
   signal: AbortSignal;
 };
 
-export type Answer = { status: number; retryAfter: string | undefined };
+/** `text`: what was read of the body, as UTF-8. */
+export type Answer = { status: number; retryAfter: string | undefined; text: string };
 
 export type GuardedHttpsOptions = {
   /** `host` or `host:port`: may be private, and may use any port. */
@@ -74,11 +78,16 @@ export class GuardedHttps {
     const deadline = new Deadline(post.timeoutMs, post.signal);
     const over = deadline.signal;
     let socket: Socket | undefined;
+    let reached = false;
     try {
       socket = await connectToAny(await this.#addresses(target, over), target, over);
-      return await exchange(await secure(socket, target, this.#ca), target, post, over);
+      const tls = await secure(socket, target, this.#ca);
+      reached = true;
+      return await exchange(tls, target, post, over);
     } catch (error) {
-      if (deadline.ending !== undefined) throw new EgressError(deadline.ending);
+      if (deadline.ending !== undefined) throw new EgressError(deadline.ending, { reached });
+      if (reached)
+        throw new EgressError(error instanceof EgressError ? error.reason : 'reset', { reached, cause: error });
       throw error instanceof EgressError ? error : new EgressError('reset', { cause: error });
     } finally {
       socket?.destroy();
@@ -179,16 +188,19 @@ function exchange(tls: TLSSocket, { url, host, port }: TargetUrl, post: Post, ov
       if (++interim > INTERIM_MAX) request.destroy(new EgressError('reset'));
     });
     request.once('response', (response) => {
-      const got: Answer = { status: response.statusCode ?? 0, retryAfter: response.headers['retry-after'] };
+      const got: Answer = { status: response.statusCode ?? 0, retryAfter: response.headers['retry-after'], text: '' };
       answer = got;
+      const chunks: Buffer[] = [];
       let bytes = 0;
       const done = (): void => {
         clearTimeout(timer);
+        got.text = Buffer.concat(chunks).subarray(0, BODY_BYTES_MAX).toString('utf8');
         resolve(got);
         request.destroy();
       };
       const timer = setTimeout(done, BODY_MS_MAX);
       response.on('data', (chunk: Buffer) => {
+        chunks.push(chunk);
         bytes += chunk.length;
         if (bytes > BODY_BYTES_MAX) done();
       });

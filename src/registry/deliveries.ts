@@ -1,6 +1,6 @@
 // The delivery queue's side in Redis (between the alert pipeline, which enqueues, and the worker, which sends; decisions 7).
-// A delivery that waits is a record in its account's hash and a due time in a lane: one sorted set per account and host, so
-// that a slow host keeps places from nobody, and one account's bad host does no harm to another account.
+// A delivery that waits is a record in its account's hash and a due time in a lane: one sorted set per account and target, so that
+// a target that fails keeps places from nobody, neither from others on its host nor from other accounts.
 // Invariant: record, due time and ClickHouse row change in one commit (commit.ts). A delivery that has ended is in ClickHouse
 // alone, with its signal: from there it can be sent again.
 // Once an agent is deleted no delivery about it is enqueued or recorded any more: every commit is guarded by the tombstones.
@@ -31,9 +31,9 @@ import {
 const HOUR_MS = 3_600_000;
 /** A delivery has ended by then: its schedule takes 75 h 35 min, with jitter 83 h; the rest is for waits behind a breaker. */
 export const DELIVERY_ENDS_MS = 96 * HOUR_MS;
-/** Waiting for one host of an account: a thousand messages are more than anybody reads. Past it signals are counted and told in summaries. */
+/** Waiting for one target of an account: a thousand messages are more than anybody reads. Past it signals are counted and told in summaries. */
 export const LANE_WAITING_MAX = 1_000;
-/** Waiting for all hosts of an account: 20,000 records of some 1.5 KB are 30 MB of Redis. */
+/** Waiting for all targets of an account: 20,000 records of some 1.5 KB are 30 MB of Redis. */
 export const ACCOUNT_WAITING_MAX = 20_000;
 /** Attempts that a record shows: ten of its schedule, and those of earlier rounds that were ordered by hand. */
 const ATTEMPTS_SHOWN_MAX = 30;
@@ -63,15 +63,25 @@ export type DeliveryRecord = {
 /** A row of ClickHouse: what is shown, and what sending it again takes. */
 export type KeptDelivery = { delivery: Delivery; signal: Signal };
 
-/** Whom a notification goes to: hosts are counted by it. Mail goes through our own server, or into one folder: one for all. */
+/** By what connections are counted. Mail goes through our own server, or into one folder: one for all. */
 export function hostOf(channel: Channel, target: string): string {
   if (channel === 'email') return 'smtp';
   return URL.canParse(target) ? new URL(target).host : 'invalid';
 }
 
-/** Callers' text is no part of a key: a lane is named by a digest of its host. */
+/** Callers' text is no part of a key: a lane is named by digests of its host and its target. */
 export function laneOf(channel: Channel, target: string): string {
-  return createHash('sha256').update(hostOf(channel, target)).digest('base64url').slice(0, 16);
+  return `${digestOf(hostOf(channel, target))}.${digestOf(target)}`;
+}
+
+/** Of a lane: the digest of its host, the same in all accounts. Lanes from before there was one a target are named by it alone. */
+export function hostOfLane(lane: string): string {
+  const end = lane.indexOf('.');
+  return end === -1 ? lane : lane.slice(0, end);
+}
+
+function digestOf(text: string): string {
+  return createHash('sha256').update(text).digest('base64url').slice(0, 16);
 }
 
 export function newRecord(
@@ -230,6 +240,36 @@ async function forgetQuoted(store: RegistryStore, account: string, agent: string
   }
 }
 
+/**
+ * When what waits is tried: never in the past. A delivery that is due may wait for a place, or for its target or host to be
+ * asked again; `items` as they are stored, with the time that the last attempt set.
+ */
+export async function withNextAttempts(
+  { redis, keys }: RegistryStore,
+  account: string,
+  items: readonly Delivery[],
+  nowMs: number,
+): Promise<Delivery[]> {
+  const isOverdue = ({ status, next_attempt_at: at }: Delivery) =>
+    status === 'pending' && at !== null && Date.parse(at) < nowMs;
+  const overdue = items.filter(isOverdue);
+  if (overdue.length === 0) return [...items];
+  const texts = await redis.hmget(keys.deliveries(account), ...overdue.map(({ id }) => id));
+  const until = new Map<string, number>();
+  await Promise.all(
+    overdue.map(async ({ id }, i) => {
+      const text = texts[i];
+      if (text === null || text === undefined) return;
+      const { lane } = JSON.parse(text) as DeliveryRecord;
+      const score = await redis.zscore(keys.deliveryLanes(keys.shardOf(account)), laneName(account, lane));
+      until.set(id, Number(score ?? 0));
+    }),
+  );
+  return items.map((item) =>
+    isOverdue(item) ? { ...item, next_attempt_at: isoTime(Math.max(nowMs, until.get(item.id) ?? 0)) } : item,
+  );
+}
+
 /** What callers may order: a test notification, and a failed delivery once more. */
 export class Deliveries {
   readonly #store: RegistryStore;
@@ -240,6 +280,11 @@ export class Deliveries {
     this.#store = store;
     this.#keys = store.keys;
     this.#now = store.now ?? (() => redisTime(store.redis));
+  }
+
+  /** See withNextAttempts. */
+  upToDate(account: string, items: readonly Delivery[]): Promise<Delivery[]> {
+    return answering(async () => withNextAttempts(this.#store, account, items, await this.#now()));
   }
 
   /** Past throttle and status. null: no such alert. Throws ServiceError unavailable. */
@@ -306,7 +351,7 @@ export class Deliveries {
       rows: [deliveryRow(record, state)],
     });
     if (refused === 'full')
-      throw new ServiceError('unavailable', 'Too many notifications wait for this host already.', {
+      throw new ServiceError('unavailable', 'Too many notifications wait for this target already.', {
         recorded: false,
         retryAfterSeconds: 60,
       });

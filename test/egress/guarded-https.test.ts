@@ -29,7 +29,7 @@ t.test('a POST as it was asked for, and a connection of its own each', async (t)
   receiver.answer = (_request, response) => response.writeHead(202, { 'retry-after': '7' }).end('thanks');
   for (let n = 1; n <= 3; n++) {
     const answer = await https.post(`${receiver.url}/hooks/a?b=c%20d#never-sent`, request());
-    t.same(answer, { status: 202, retryAfter: '7' });
+    t.same(answer, { status: 202, retryAfter: '7', text: 'thanks' });
     t.equal(receiver.connections(), n, 'nothing is used again');
   }
   t.match(receiver.received[0], {

@@ -1,6 +1,7 @@
 // The pure parts of alerts: which signals an event raises, which alerts a signal is for, throttle windows, retries, breakers.
 import fc from 'fast-check';
 import t from 'tap';
+import type { AttemptResult } from '../../pipelines/alert/channel.ts';
 import { matches } from '../../pipelines/alert/match.ts';
 import {
   BREAKER_FAILURES,
@@ -15,6 +16,7 @@ import type { AlertRecord } from '../../schemas/alert.ts';
 import { SEVERITIES } from '../../schemas/common.ts';
 import type { EventDigest, MatchDigest } from '../../schemas/entry.ts';
 import { hashedId, isId, mintId, timeOfId } from '../../src/ids.ts';
+import { laneOf } from '../../src/registry/deliveries.ts';
 import { SEED } from '../support/seed.ts';
 import { makeSignal } from './alert-harness.ts';
 
@@ -168,24 +170,53 @@ t.test('retries come with jitter, never after the end, and not more than ten att
   t.equal(nextAttemptAt(2, { ...far, retryAfterMs: 90_000 }, () => 0.5)! - now, RETRY_MS[1]);
 });
 
-t.test('a breaker opens, asks, and closes; a mail server that answers is alive', async (t) => {
-  const breakers = new Breakers();
-  const fails = { outcome: 'retry', statusCode: null, error: 'timeout' } as const;
-  const at = { isMail: false, now: 0 };
-  for (let i = 0; i < BREAKER_FAILURES - 1; i++) breakers.note('a', fails, at);
-  t.equal(breakers.places('a', 0), Number.POSITIVE_INFINITY);
-  breakers.note('a', fails, at);
-  t.equal(breakers.places('a', BREAKER_OPEN_MS - 1), 0);
-  t.equal(breakers.openUntil('a', 0), BREAKER_OPEN_MS);
-  t.equal(breakers.places('b', 0), Number.POSITIVE_INFINITY, 'another host');
-  t.equal(breakers.places('a', BREAKER_OPEN_MS), 1);
-  breakers.note('a', fails, { isMail: false, now: BREAKER_OPEN_MS });
-  t.equal(breakers.places('a', BREAKER_OPEN_MS), 0, 'open again');
-  breakers.note('a', { outcome: 'failed', statusCode: 400, error: 'status' }, at);
-  t.equal(breakers.places('a', 0), Number.POSITIVE_INFINITY, 'an answer shows it alive');
-  for (let i = 0; i < 10; i++) breakers.note('m', { ...fails, statusCode: 451 }, { isMail: true, now: 0 });
-  t.equal(breakers.places('m', 0), Number.POSITIVE_INFINITY);
-});
+t.test(
+  'a breaker opens, asks, and closes: of a target for what it does, of a host where none can connect',
+  async (t) => {
+    const breakers = new Breakers();
+    const free = Number.POSITIVE_INFINITY;
+    const name = (target: string, account = 'acc') =>
+      `${account}/${laneOf('webhook', `https://hooks.example/${target}`)}`;
+    const [a, b, c] = [name('a'), name('b'), name('c', 'other')];
+    const answered = (statusCode: number): AttemptResult => ({ outcome: 'retry', statusCode, error: 'status' });
+    const hangs: AttemptResult = { outcome: 'retry', statusCode: null, error: 'timeout' };
+    const away: AttemptResult = { outcome: 'retry', statusCode: null, error: 'refused', reached: false };
+
+    for (const fails of [answered(400), answered(404), answered(429), answered(302), answered(503), hangs]) {
+      for (let i = 0; i < BREAKER_FAILURES - 1; i++) breakers.note(a, fails, 0);
+      t.equal(breakers.places(a, 0), free);
+      t.ok(breakers.isFailing(a));
+      breakers.note(a, fails, 0);
+      t.equal(breakers.places(a, BREAKER_OPEN_MS - 1), 0);
+      t.equal(breakers.openUntil(a, 0), BREAKER_OPEN_MS);
+      t.same([breakers.places(b, 0), breakers.places(c, 0)], [free, free], 'another target of the host');
+      t.notOk(breakers.isFailing(b));
+      t.equal(breakers.places(a, BREAKER_OPEN_MS), 1);
+      t.notOk(breakers.isHostProbed(a, BREAKER_OPEN_MS));
+      breakers.note(a, fails, BREAKER_OPEN_MS);
+      t.equal(breakers.places(a, BREAKER_OPEN_MS), 0, 'open again');
+      breakers.note(a, { outcome: 'delivered', statusCode: 204, error: null }, 0);
+      t.equal(breakers.places(a, 0), free, 'taken');
+    }
+
+    for (let i = 0; i < BREAKER_FAILURES; i++) breakers.note(i % 2 === 0 ? a : b, away, 0);
+    t.same([breakers.places(a, 0), breakers.places(b, 0), breakers.places(c, 0)], [0, 0, 0], 'nobody gets through');
+    t.equal(breakers.openUntil(c, 0), BREAKER_OPEN_MS);
+    t.ok(breakers.isHostProbed(c, BREAKER_OPEN_MS));
+    breakers.note(a, answered(500), BREAKER_OPEN_MS);
+    t.equal(breakers.places(c, BREAKER_OPEN_MS), free, 'any answer shows that it lives');
+
+    const mail = (box: string) => `acc/${laneOf('email', box)}`;
+    for (let i = 0; i < 10; i++) breakers.note(mail('full@example.com'), answered(452), 0);
+    t.equal(
+      breakers.places(mail('other@example.com'), 0),
+      free,
+      'a mail server that answers is alive, whatever it says of one box',
+    );
+    for (let i = 0; i < 5; i++) breakers.note(mail(`${i}@example.com`), away, 0);
+    t.equal(breakers.places(mail('other@example.com'), 0), 0);
+  },
+);
 
 t.test('a derived id is well formed, sorts by its time, and is the same again', async (t) => {
   const id = hashedId('delivery', 1_763_640_000_000, 'alr_1/evt_1');

@@ -3,6 +3,7 @@ import t from 'tap';
 import type { AttemptResult } from '../../pipelines/alert/channel.ts';
 import { BREAKER_OPEN_MS, RETRY_MS } from '../../pipelines/alert/schedule.ts';
 import {
+  ACCOUNT_HOST_SENDS_MAX,
   ACCOUNT_SENDS_MAX,
   CLAIM_MS,
   HOST_SENDS_MAX,
@@ -17,6 +18,7 @@ import { actor, eventually, journalOf, newAccount, refusal } from '../registry/h
 import { startRedis } from '../support/redis.ts';
 import { DELIVERED, FAILS, GONE, later, makeAlertWorld, makeSignal } from './alert-harness.ts';
 
+const HANGS: AttemptResult = { outcome: 'retry', statusCode: null, error: 'timeout' };
 const HOUR_MS = 3_600_000;
 const redis = await startRedis(t);
 const never = () => new Promise<AttemptResult>(() => undefined);
@@ -183,6 +185,28 @@ t.test('a breaker opens after five failures on end, asks once a minute, and cost
   const statuses = Object.values(await world.statuses());
   t.same(statuses, Array(20).fill('delivered'), 'closed: everything goes out');
   t.equal(world.targets.got.length, 20 + opened + 1, 'each failure was one attempt, and no more');
+});
+
+t.test('four hundred targets that hang leave places to the one on their host that answers', async (t) => {
+  const world = await makeAlertWorld(t, redis);
+  const host = 'https://shared.example.com';
+  const hangs = () => new Promise<AttemptResult>((resolve) => setTimeout(resolve, 10, HANGS));
+  for (let i = 0; i < 400; i++) {
+    const { target } = await world.alert({ target: `${host}/dead/${i}` });
+    world.targets.answers.set(target, hangs);
+  }
+  // Each fails once, and is known for it.
+  await world.tell([makeSignal(world.account)]);
+  for (let looks = 0; looks < 10 && world.targets.got.length < 400; looks++) await world.settle();
+  t.equal(world.targets.got.length, 400);
+  await world.alert({ target: `${host}/alive` });
+  await world.tell([makeSignal(world.account)]);
+  const before = world.targets.got.length;
+  await world.worker.look();
+  await eventually(() => world.targets.ids(`${host}/alive`).length === 1);
+  const ahead = world.targets.got.slice(before).findIndex(({ target }) => target === `${host}/alive`);
+  t.ok(ahead <= ACCOUNT_HOST_SENDS_MAX, `${ahead} dead ones were tried before it`);
+  await world.worker.idle();
 });
 
 t.test('what waits behind a breaker ends after its time', async (t) => {

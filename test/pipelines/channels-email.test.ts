@@ -34,7 +34,10 @@ t.test('a mail as it goes out', async (t) => {
   });
   const once = await channel.send({ address: BOX }, notification, anAttempt());
   const again = await channel.send({ address: BOX }, notification, anAttempt({ number: 2 }));
-  t.same([once, again], Array(2).fill({ outcome: 'delivered', statusCode: 250, error: null }));
+  t.same(
+    [once, again],
+    Array(2).fill({ outcome: 'delivered', statusCode: 250, error: null, answer: '250 OK: message queued' }),
+  );
   t.equal(smtp.sessions(), 1, 'a connection is used again');
   const [first, second] = smtp.mails.map((mail) => ({ ...mail, ...readMail(mail.raw) }));
   t.match(first, { mailFrom: FROM, recipients: [BOX] });
@@ -80,23 +83,34 @@ t.test('the server offers TLS, and asks who we are', async (t) => {
 });
 
 t.test('what the server refuses', async (t) => {
-  const codes: ['mail' | 'recipient' | 'data', number, object][] = [
-    ['recipient', 550, { outcome: 'failed', statusCode: 550, error: 'rejected' }],
-    ['recipient', 553, { outcome: 'failed', statusCode: 553, error: 'rejected' }],
-    ['recipient', 450, { outcome: 'retry', statusCode: 450, error: 'rejected' }],
-    ['mail', 550, { outcome: 'retry', statusCode: 550, error: 'rejected' }],
-    ['mail', 451, { outcome: 'retry', statusCode: 451, error: 'rejected' }],
-    ['data', 554, { outcome: 'retry', statusCode: 554, error: 'rejected' }],
-    ['data', 452, { outcome: 'retry', statusCode: 452, error: 'rejected' }],
+  const codes: [stage: 'mail' | 'recipient' | 'data', code: number, text: string, outcome: string][] = [
+    ['recipient', 550, 'refused by the test', 'failed'],
+    ['recipient', 550, '5.1.1 no such user', 'failed'],
+    ['recipient', 551, 'user not local', 'failed'],
+    ['recipient', 553, 'refused by the test', 'failed'],
+    ['recipient', 556, '5.1.10 takes no mail', 'failed'],
+    ['recipient', 550, '5.7.1 relaying denied', 'retry'],
+    ['recipient', 554, '5.7.1 relay access denied', 'retry'],
+    ['recipient', 554, 'not now', 'retry'],
+    ['recipient', 552, '5.2.2 mailbox full', 'retry'],
+    ['recipient', 450, 'greylisted', 'retry'],
+    ['mail', 550, 'refused by the test', 'retry'],
+    ['mail', 451, 'refused by the test', 'retry'],
+    ['data', 554, '5.7.1 looks like spam', 'retry'],
+    ['data', 550, '5.7.26 unauthenticated', 'retry'],
+    ['data', 452, 'disk full', 'retry'],
   ];
   let now: (typeof codes)[number] | undefined;
-  const smtp = await startSmtp(t, { refuse: (stage) => (stage === now?.[0] ? now[1] : undefined) });
+  const smtp = await startSmtp(t, {
+    refuse: (stage) => (stage === now?.[0] ? { code: now[1], text: now[2] } : undefined),
+  });
   const channel = new EmailChannel({ smtpUrl: smtp.url, mailFrom: FROM });
   t.teardown(() => channel.close());
   for (const code of codes) {
     now = code;
+    const [, statusCode, text, outcome] = code;
     const result = await channel.send({ address: BOX }, aNotification(), anAttempt());
-    t.strictSame(result, code[2], `${code[0]} ${code[1]}`);
+    t.strictSame(result, { outcome, statusCode, error: 'rejected', answer: `${statusCode} ${text}` }, code.join(' '));
   }
   now = undefined;
   t.match(await channel.send({ address: BOX }, aNotification(), anAttempt()), { outcome: 'delivered' }, 'and goes on');

@@ -16,8 +16,8 @@ export type ReceivedMail = {
 
 export type SmtpOptions = {
   certificate?: Certificate;
-  /** SMTP reply code with which a stage is refused; undefined: taken. */
-  refuse?: (stage: 'mail' | 'recipient' | 'data', address: string) => number | undefined;
+  /** SMTP reply with which a stage is refused; undefined: taken. */
+  refuse?: (stage: 'mail' | 'recipient' | 'data', address: string) => { code: number; text: string } | undefined;
   login?: { user: string; password: string };
 };
 
@@ -35,8 +35,8 @@ export async function startSmtp(t: Test, options: SmtpOptions = {}): Promise<Smt
   const named: string[] = [];
   let sessions = 0;
   const refusal = (stage: 'mail' | 'recipient' | 'data', address: string): Error | undefined => {
-    const code = options.refuse?.(stage, address);
-    return code === undefined ? undefined : Object.assign(new Error('refused by the test'), { responseCode: code });
+    const reply = options.refuse?.(stage, address);
+    return reply && Object.assign(new Error(reply.text), { responseCode: reply.code });
   };
   const { certificate, login } = options;
   const settings: SMTPServerOptions = {

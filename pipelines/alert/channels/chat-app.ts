@@ -22,8 +22,37 @@ export class ChatAppChannel implements ChannelSender {
   async send(target: Target, notification: Notification, attempt: Attempt): Promise<AttemptResult> {
     if (!('url' in target)) return { outcome: 'failed', statusCode: null, error: 'not_configured' };
     const body = Buffer.from(JSON.stringify(chatBody(notification)));
-    return post(this.#https, { url: target.url, headers: {}, body }, attempt);
+    const result = await post(this.#https, { url: target.url, headers: {}, body }, attempt);
+    if (result.outcome !== 'delivered' || !saysItFailed(result.answer ?? '')) return result;
+    return { ...result, outcome: 'retry', error: 'rejected' };
   }
+}
+
+/** Fields of JSON by which chats say in a 200 that nothing came of it, and the values that mean that all is well. */
+const VERDICTS: readonly [field: string, isWell: (value: unknown) => boolean][] = [
+  ['ok', (value) => value !== false],
+  ['success', (value) => value !== false],
+  ['error', (value) => value === null || value === '' || value === false],
+  ['errcode', (value) => value === 0],
+  ['code', (value) => value === 0 || typeof value !== 'number'],
+  ['StatusCode', (value) => value === 0],
+];
+
+/** Some chats answer 200 to all that they understood, and say in the text that it went no further. */
+export function saysItFailed(answer: string): boolean {
+  const text = answer.trim();
+  if (text.startsWith('{')) {
+    let said: Record<string, unknown>;
+    try {
+      said = JSON.parse(text) as Record<string, unknown>;
+    } catch {
+      return false;
+    }
+    return VERDICTS.some(([field, isWell]) => Object.hasOwn(said, field) && !isWell(said[field]));
+  }
+  return /^(invalid|no_|missing|unknown|channel_|action_|posting_|user_|team_|token_)[a-z_]+$|\bfail(ed|ure)\b|\berror\b/i.test(
+    text,
+  );
 }
 
 type PlainText = { type: 'plain_text'; text: string; emoji: false };

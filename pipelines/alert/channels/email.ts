@@ -62,10 +62,10 @@ export class EmailChannel implements ChannelSender {
     try {
       const mail = mailOf(notification, target.address, this.#mailFrom);
       const { response } = await this.#transport.sendMail({ ...mail, signal: deadline.signal });
-      return { outcome: 'delivered', statusCode: codeOf(response), error: null };
+      return { outcome: 'delivered', statusCode: codeOf(response), error: null, answer: response };
     } catch (error) {
       const ending = deadline.ending ?? (this.#isClosed ? 'aborted' : undefined);
-      if (ending !== undefined) return { outcome: 'retry', statusCode: null, error: ending };
+      if (ending !== undefined) return { outcome: 'retry', statusCode: null, error: ending, reached: false };
       return failureOf(error as SmtpError);
     } finally {
       deadline.end();
@@ -140,14 +140,27 @@ function escaped(text: string): string {
 /** What OpenSSL and node say of a certificate that is not to be trusted. */
 const TLS_CODES = /^(ERR_TLS_|ERR_SSL_|CERT_|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNED_)/;
 
-type SmtpError = { code?: string; originalCode?: string; command?: string; responseCode?: number };
+type SmtpError = { code?: string; originalCode?: string; command?: string; responseCode?: number; response?: string };
 
-function failureOf({ code, originalCode, command, responseCode }: SmtpError): AttemptResult {
-  if (responseCode !== undefined) {
-    const isForGood = command === 'RCPT TO' && responseCode >= 500 && responseCode < 600;
-    return { outcome: isForGood ? 'failed' : 'retry', statusCode: responseCode, error: 'rejected' };
-  }
-  return { outcome: 'retry', statusCode: null, error: wordOf(code, originalCode) };
+/** The mail server that does not answer is the host of all mails: it was not reached, whatever got lost. */
+function failureOf({ code, originalCode, command, responseCode, response }: SmtpError): AttemptResult {
+  if (responseCode === undefined)
+    return { outcome: 'retry', statusCode: null, error: wordOf(code, originalCode), reached: false };
+  // What is said of the sender says nothing of the box, and is for the operator to set right.
+  const isOfSender = command === 'MAIL FROM' || command?.startsWith('AUTH');
+  const outcome = !isOfSender && isFinal(responseCode, response ?? '') ? 'failed' : 'retry';
+  const answer = response === undefined ? {} : { answer: response };
+  return { outcome, statusCode: responseCode, error: 'rejected', ...answer };
+}
+
+/** Replies that say of a mail box that it is none, where nothing says that it is for a policy of the server's instead. */
+const NO_SUCH_BOX = new Set([550, 551, 553]);
+
+/** decisions 11.11: the address is wrong (5.1.x), or the box is not there. A relay that denies (5.7) may be set right. */
+export function isFinal(code: number, reply: string): boolean {
+  const [, subject] = /\b5\.(\d{1,3})\.\d{1,3}\b/.exec(reply) ?? [];
+  if (code < 500 || code > 599) return false;
+  return subject === '1' || (NO_SUCH_BOX.has(code) && subject !== '7');
 }
 
 function wordOf(code: string | undefined, originalCode: string | undefined): AttemptError {

@@ -14,11 +14,12 @@ export async function post(https: GuardedHttps, message: Message, attempt: Attem
   const all = { 'content-type': 'application/json', 'user-agent': 'Gatehouse', ...headers };
   try {
     const { timeoutMs, signal } = attempt;
-    const { status, retryAfter } = await https.post(url, { headers: all, body, timeoutMs, signal });
-    return resultOf(status, retryAfterMs(retryAfter, attempt.at));
+    const { status, retryAfter, text } = await https.post(url, { headers: all, body, timeoutMs, signal });
+    return { ...resultOf(status, retryAfterMs(retryAfter, attempt.at)), answer: text };
   } catch (error) {
     if (!(error instanceof EgressError)) return { outcome: 'retry', statusCode: null, error: 'internal' };
-    return { outcome: error.isFinal ? 'failed' : 'retry', statusCode: null, error: error.reason };
+    const reached = error.reached || error.isFinal ? {} : ({ reached: false } as const);
+    return { outcome: error.isFinal ? 'failed' : 'retry', statusCode: null, error: error.reason, ...reached };
   }
 }
 

@@ -55,7 +55,8 @@ export const deliveryRoutes: Route[] = [
           excludeAgents,
         }),
       );
-      return markIncomplete(page(asked, listed), complete);
+      const items = await registry.deliveries.upToDate(account, listed.items);
+      return markIncomplete(page(asked, { ...listed, items }), complete);
     },
   }),
   route({
@@ -73,7 +74,8 @@ export const deliveryRoutes: Route[] = [
     },
     async handle({ account, params }, parts) {
       const { kept, complete } = await keptDelivery(account, params[0]!, parts);
-      return markIncomplete(json(200, kept.delivery), complete);
+      const [delivery] = await parts.registry.deliveries.upToDate(account, [kept.delivery]);
+      return markIncomplete(json(200, delivery), complete);
     },
   }),
   route({
