@@ -2,6 +2,7 @@
 // The registry writes the change, its audit log entry and this entry in one atomic step; the store pipeline copies it
 // into ClickHouse (`registry` and `audit_log`), from where `gatehouse registry restore` can rebuild an empty Redis.
 import type { AuditLog, ResourceType } from './audit-log.ts';
+import type { Signal } from './signal.ts';
 
 export const JOURNAL_VERSION = 1;
 /** The single field of a journal entry: the JSON of a JournalEntry. */
@@ -22,6 +23,8 @@ export type JournalEntry = {
   audit: AuditLog[];
   /** Rows of what has tables of its own, as their columns stand (times as ISO text, `created_at` among them); one of a higher `revision` replaces one of the same key. */
   rows?: { table: JournalTable; row: Record<string, unknown> }[];
+  /** What follows from the change and people may want to be told of: handed to the alerts once the change is stored. */
+  signals?: Signal[];
   /** The agent that this change erases: its rows go, once the streams have drained past the change. */
   erases?: string;
 };

@@ -2,7 +2,15 @@
 // The API's description shows these forms under `webhooks`; pipelines/alert/channels/webhook.ts makes the bodies, and tests hold what
 // is really sent against them.
 import Type, { type TSchema } from 'typebox';
-import { ANOMALY_KINDS, EVENT_TYPES, POLICY_TYPES, ResponseTime, SEVERITIES, type Trigger } from './common.ts';
+import {
+  ANOMALY_KINDS,
+  EVENT_TYPES,
+  OUTCOMES,
+  POLICY_TYPES,
+  ResponseTime,
+  SEVERITIES,
+  type Trigger,
+} from './common.ts';
 import { about, exampleId } from './described.ts';
 
 export const NotifiedAlert = Type.Object({
@@ -19,9 +27,23 @@ export const NotifiedPolicy = Type.Object({
 
 export const NotifiedEvent = Type.Object({
   id: about(Type.String(), 'Id of the event. Its payload is never sent.', exampleId('evt')),
-  type: about(Type.Enum([...EVENT_TYPES]), 'What kind of event it is.', 'tool_call'),
-  timestamp: about(ResponseTime, 'When it happened, by the caller.'),
+  type: Type.Optional(
+    about(Type.Enum([...EVENT_TYPES]), 'What kind of event it is. Left out where an approval expired.', 'tool_call'),
+  ),
+  timestamp: Type.Optional(about(ResponseTime, 'When it happened, by the caller. Left out where an approval expired.')),
+  outcome: Type.Optional(
+    about(
+      Type.Enum([...OUTCOMES]),
+      'What was made of it. `pending`: it waits, see `approval`. Left out in notifications of an older version.',
+      'pending',
+    ),
+  ),
   trace_id: Type.Optional(about(Type.String(), 'Its trace, cut at 300 characters. Left out: none.', 'conversation-1')),
+});
+
+export const NotifiedApproval = Type.Object({
+  id: about(Type.String(), 'Id of the approval: decide by `POST /v1/approvals/{id}`.', exampleId('apr')),
+  expires_at: about(ResponseTime, 'When the time is up.'),
 });
 
 const NumberOrNull = Type.Union([Type.Number(), Type.Null()]);
@@ -51,6 +73,11 @@ const signal = {
     'The agent that it is about. null: none, or one that was deleted since.',
     exampleId('agt'),
   ),
+  agent_name: about(
+    Type.Union([Type.String(), Type.Null()]),
+    'Its name, cut at 200 characters. null: as for `agent_id`.',
+    'support-bot',
+  ),
   timestamp: about(ResponseTime, 'When it happened, by our clock.'),
   message: about(
     Type.String(),
@@ -66,7 +93,15 @@ const policies = Type.Optional(
   ),
 );
 const BY_TRIGGER = {
-  policy_violation: { policies },
+  policy_violation: {
+    policies,
+    reason: Type.Optional(
+      about(
+        Type.Literal('approval_expired'),
+        '`approval_expired`: nobody decided in time. Left out: it was raised for the event itself.',
+      ),
+    ),
+  },
   anomaly_detected: {
     policies: Type.Optional(about(Type.Array(NotifiedPolicy), 'For `blocked_event`: the policies that matched.')),
     anomaly: Type.Optional(about(NotifiedAnomaly, 'The anomaly. Left out in a test.')),
@@ -93,6 +128,9 @@ function notification<T extends Trigger, S extends (typeof BY_TRIGGER)[T]>(trigg
           alert: about(NotifiedAlert, 'The alert that tells.'),
           signal: Signal,
           event: Type.Optional(about(NotifiedEvent, 'The event that it follows from. Left out: none.')),
+          approval: Type.Optional(
+            about(NotifiedApproval, 'What the event waits for, or waited for. Left out: nothing.'),
+          ),
           count: about(Type.Integer({ minimum: 1 }), 'Signals that this tells of: 1, or more in a summary.', 1),
           test: Type.Optional(about(Type.Boolean(), 'true: a test notification; nothing has happened. Left out else.')),
         },

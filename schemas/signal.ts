@@ -2,7 +2,7 @@
 // streams; what the event streams' digests say by themselves (policy matches) becomes a signal where it is consumed.
 // Invariant: `id` names the occurrence. Whoever derives the same signal again, after a crash or from a replayed entry, gives it
 // the same id, and whatever follows from a signal is idempotent by it.
-import type { EventType, Severity, Trigger } from './common.ts';
+import type { EventType, Outcome, Severity, Trigger } from './common.ts';
 
 export const SIGNAL_VERSION = 1;
 /** The single field of a signal entry: the JSON of a SignalEntry. */
@@ -23,7 +23,20 @@ export type Signal = {
   /** One plain sentence for people. May quote names that callers chose: whoever shows it escapes it. */
   message: string;
   /** What it follows from; at least one of them. */
-  event?: { id: string; type: EventType; occurredAt: number; traceId?: string };
+  event?: {
+    id: string;
+    /** Left out: of an approval that expired, which does not hold it. */
+    type?: EventType;
+    /** Epoch ms. */
+    occurredAt?: number;
+    traceId?: string;
+    /** Left out in signals from before outcomes were told. */
+    outcome?: Outcome;
+  };
+  /** Of an event that waits, or waited: times are epoch ms. */
+  approval?: { id: string; expiresAt: number };
+  /** Why it was raised, where it was not for the event itself. */
+  reason?: 'approval_expired';
   policies?: { id: string; name: string; type: string; severity: Severity | null }[];
   anomaly?: {
     id: string;

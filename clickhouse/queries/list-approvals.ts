@@ -10,6 +10,7 @@ export type ApprovalPage = PageStart &
   Excluded & {
     status?: AnyOf<ApprovalStatus> | undefined;
     agentId?: AnyOf<string> | undefined;
+    eventId?: AnyOf<string> | undefined;
     policyId?: AnyOf<string> | undefined;
   };
 
@@ -33,6 +34,7 @@ export async function listApprovals(
 ): Promise<Listed<Approval>> {
   const where = new Conditions(account)
     .equal('agent_id', page.agentId)
+    .equal('event_id', page.eventId)
     .exclude('agent_id', page.excludeAgents)
     .equal('policy_id', page.policyId)
     .equal('status', page.status);

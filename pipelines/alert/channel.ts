@@ -12,6 +12,8 @@ export type Notification = {
   createdAt: number;
   alert: { id: string; name: string; trigger: Trigger; channel: Channel };
   signal: Signal;
+  /** What its agent is called now; null: it is about none, or one that is gone. */
+  agentName: string | null;
   /** Signals that it tells of: 1, or more in a summary. */
   count: number;
   /** Asked for by POST /v1/alerts/{id}/test. */

@@ -62,13 +62,16 @@ function limitExceeded(event: EventDigest, match: MatchDigest): Raised {
   return { signal, limit: match.limit ?? { counter: match.policy_id, windowMs: WINDOW_MS_UNKNOWN } };
 }
 
-function ofEvent(event: EventDigest): Pick<Signal, 'account' | 'agent' | 'at' | 'event'> {
-  const { account, agent, id, type, occurredAt, receivedAt, traceId } = event;
+function ofEvent(event: EventDigest): Pick<Signal, 'account' | 'agent' | 'at' | 'event' | 'approval'> {
+  const { account, agent, id, type, occurredAt, receivedAt, outcome, traceId, approvalId, approval } = event;
   return {
     account,
     agent,
     at: receivedAt,
-    event: { id, type, occurredAt, ...(traceId === undefined ? {} : { traceId }) },
+    event: { id, type, occurredAt, outcome, ...(traceId === undefined ? {} : { traceId }) },
+    ...(approvalId === undefined || approval === undefined
+      ? {}
+      : { approval: { id: approvalId, expiresAt: receivedAt + approval.timeoutSeconds * 1000 } }),
   };
 }
 

@@ -14,6 +14,7 @@
 // Failure: Redis away, nothing is claimed, and a result is tried until its claim ends.
 import { setMaxListeners } from 'node:events';
 import PQueue from 'p-queue';
+import type { AgentRecord } from '../../schemas/agent.ts';
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { Channel } from '../../schemas/common.ts';
 import { readAsset } from '../../src/assets.ts';
@@ -238,7 +239,12 @@ export class DeliveryWorker implements Part {
 
   async #attempt(name: string, claimed: Claim): Promise<void> {
     const { record } = claimed;
-    const [alert, isErased, at] = await Promise.all([this.#alert(record), this.#isErased(record), this.#now()]);
+    const [alert, agentName, isErased, at] = await Promise.all([
+      this.#alert(record),
+      this.#agentName(record),
+      this.#isErased(record),
+      this.#now(),
+    ]);
     if (isErased) return this.#results.erased(claimed);
     if (alert === null || (alert.status !== 'active' && !record.test)) return this.#results.cancelled(claimed, at);
     const where = addressed(alert);
@@ -248,7 +254,7 @@ export class DeliveryWorker implements Part {
     }
     if (at >= record.endsAt) return this.#results.expired(claimed, at);
     const startedAt = performance.now();
-    const result = await this.#send({ ...record, ...where }, alert, at);
+    const result = await this.#send({ ...record, ...where }, { alert, agentName }, at);
     if (this.#stop.signal.aborted) return; // cut short by our own leaving: no attempt
     const durationMs = Math.round(performance.now() - startedAt);
     const endedAt = await this.#now();
@@ -262,16 +268,27 @@ export class DeliveryWorker implements Part {
     return text === null ? null : (JSON.parse(text) as AlertRecord);
   }
 
+  async #agentName({ account, signal }: DeliveryRecord): Promise<string | null> {
+    if (signal.agent === null) return null;
+    const text = await this.#options.redis.get(this.#options.keys.agent(account, signal.agent));
+    return text === null ? null : (JSON.parse(text) as AgentRecord).name;
+  }
+
   async #isErased({ account, signal }: DeliveryRecord): Promise<boolean> {
     const { redis, keys } = this.#options;
     return signal.agent !== null && (await redis.sismember(keys.tombstones(account), signal.agent)) === 1;
   }
 
-  async #send(record: DeliveryRecord, alert: AlertRecord, at: number): Promise<AttemptResult> {
+  async #send(
+    record: DeliveryRecord,
+    { alert, agentName }: { alert: AlertRecord; agentName: string | null },
+    at: number,
+  ): Promise<AttemptResult> {
     const timeoutMs = this.#options.attemptMs ?? ATTEMPT_MS;
     const { id, createdAt, signal, count, test, tries } = record;
     const { name, trigger, channel } = alert;
-    const notification = { id, createdAt, alert: { id: alert.id, name, trigger, channel }, signal, count, test };
+    const told = { id: alert.id, name, trigger, channel };
+    const notification = { id, createdAt, alert: told, signal, agentName, count, test };
     // Not AbortSignal.any: each one made of a signal that lives on leaves something behind there, 130 bytes an attempt.
     const deadline = new Deadline(timeoutMs, this.#stop.signal);
     const sent = this.#options.senders[channel]

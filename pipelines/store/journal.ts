@@ -5,6 +5,7 @@
 // try without an answer a token may be known whose rows are not there (verify.ts): then the rows go once more without one.
 // Invariant: `registry` keeps the newest revision of each resource, however late or often a change arrives; so do the tables
 // that an entry's `rows` are of. Those come as their columns stand, times as ISO text; account and revision are put in here.
+// What an entry has to tell goes to the alerts once its rows are stored, again and again if need be: signals bear repetition.
 // An agent's erasure is not this file's: its audit records are copied like all others and removed later (erase.ts).
 // An entry of another version is parked; refused rows are parked with their entry.
 
@@ -16,8 +17,11 @@ import { auditLeaf, packAgent } from '../../src/audit/hash.ts';
 import { PARKED_ROWS_MAX } from '../../src/limits.ts';
 import type { Log } from '../../src/log.ts';
 import type { Metrics } from '../../src/metrics.ts';
+import type { Commands } from '../../src/redis/client.ts';
+import type { Keys } from '../../src/redis/keys.ts';
 import type { ParkedEntry } from '../../src/streams/consume.ts';
 import { parkEntry } from '../../src/streams/dead.ts';
+import { appendSignals } from '../../src/streams/signals.ts';
 import type { StreamEntry } from '../../src/streams/window.ts';
 import { countedInsert } from '../counted-insert.ts';
 import type { Batch, Decoded, Parked, Work } from '../drain.ts';
@@ -35,12 +39,16 @@ type Table = {
 };
 
 export class JournalStore implements Work<Change> {
+  readonly #redis: Commands;
+  readonly #keys: Keys;
   readonly #clickhouse: ClickHouse;
   readonly #chain: ChainWriter;
   readonly #metrics: Metrics;
   readonly #log: Log;
 
   constructor(options: ChainOptions & { metrics: Metrics; log: Log }) {
+    this.#redis = options.redis;
+    this.#keys = options.keys;
     this.#clickhouse = options.clickhouse;
     this.#chain = new ChainWriter(options);
     this.#metrics = options.metrics;
@@ -65,6 +73,8 @@ export class JournalStore implements Work<Change> {
 
   async apply(batch: Batch<Change>): Promise<ParkedEntry[]> {
     const { stored, parked } = await this.#store(batch);
+    const signals = stored.flatMap(({ entry }) => entry.signals ?? []);
+    if (signals.length > 0) await appendSignals(this.#redis, this.#keys, signals);
     batch.writes = await this.#chain.extend(batch.stream, stored.flatMap(chainedEntries));
     return parked;
   }

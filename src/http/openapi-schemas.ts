@@ -49,6 +49,7 @@ import { ConditionHeld } from '../../schemas/match-detail.ts';
 import {
   NotifiedAlert,
   NotifiedAnomaly,
+  NotifiedApproval,
   NotifiedEvent,
   NotifiedPolicy,
   NotifiedSilence,
@@ -210,6 +211,7 @@ const NAMED: Record<string, Named> = {
   Readiness: of('What a front says of what it needs.', Readiness),
   NotifiedAlert: of('The alert that tells.', NotifiedAlert),
   NotifiedPolicy: of('A policy that matched.', NotifiedPolicy),
+  NotifiedApproval: of('The approval that an event waits for.', NotifiedApproval),
   NotifiedEvent: of('The event that a signal follows from, without its payload.', NotifiedEvent),
   NotifiedAnomaly: of('An anomaly in numbers.', NotifiedAnomaly),
   NotifiedSilence: of('The silence of an agent.', NotifiedSilence),

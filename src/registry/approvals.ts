@@ -16,6 +16,7 @@ import type { Approval, ApprovalDecision, ApprovalStatus } from '../../schemas/a
 import type { AuditAction, AuditLog } from '../../schemas/audit-log.ts';
 import type { Outcome } from '../../schemas/common.ts';
 import type { Policy } from '../../schemas/policy.ts';
+import type { Signal } from '../../schemas/signal.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../errors.ts';
 import { isId } from '../ids.ts';
@@ -327,13 +328,23 @@ export class Approvals {
     if (settled === undefined) return null;
     if (settled !== null) {
       const { after, agentText } = settled;
-      const { refused } = await commit(this.#store, this.#closing(account, { text, after, at, agentText }, SYSTEM));
+      const change = this.#closing(account, { text, after, at, agentText }, SYSTEM);
+      const signals = await this.#expirySignals(account, after, at);
+      const { refused } = await commit(this.#store, signals.length === 0 ? change : { ...change, signals });
       if (refused === undefined) return after;
       if (refused !== 'agent' || agentText !== undefined) return null; // the next look finds what has changed
     }
     await redis.hdel(this.#keys.approvals(account), id);
     await redis.zrem(this.#keys.approvalDeadlines(shard), member);
     return null;
+  }
+
+  /** People are told that nobody decided, where the policy that asked tells people; one that is gone tells nobody. */
+  async #expirySignals(account: string, after: Approval, at: number): Promise<Signal[]> {
+    const text = await this.#store.redis.hget(this.#keys.policies(account), after.policy_id);
+    if (text === null) return [];
+    const policy = JSON.parse(text) as Policy;
+    return policy.actions.includes('alert') ? [expirySignal(account, after, policy, at)] : [];
   }
 
   /** null: its agent is gone. Throws ServiceError agent_inactive, unavailable. */
@@ -370,6 +381,24 @@ export class Approvals {
     const words: Words = ['get', this.#keys.agent(account, agent)];
     return text === undefined ? present('agent', words) : is('agent', words, text);
   }
+}
+
+/** Names its occurrence, so told once however often its entry is delivered. */
+function expirySignal(account: string, after: Approval, { id, name, type, severity }: Policy, at: number): Signal {
+  const { agent_id: agent, event_id: event, outcome } = after;
+  return {
+    id: `policy_violation/${after.id}/expired`,
+    trigger: 'policy_violation',
+    account,
+    agent,
+    severity: severity ?? 'medium',
+    at,
+    message: `Nobody decided in time on an event of agent ${agent} that policy "${name.slice(0, 100)}" held: it is ${outcome}.`,
+    reason: 'approval_expired',
+    event: { id: event, outcome },
+    approval: { id: after.id, expiresAt: Date.parse(after.expires_at) },
+    policies: [{ id, name, type, severity }],
+  };
 }
 
 /** An approval as it is to be; `agentText`: where that rests on the agent's record. */

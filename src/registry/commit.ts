@@ -33,6 +33,7 @@ export type Change = {
   changes: JournalEntry['changes'];
   audit: AuditLog[];
   rows?: JournalEntry['rows'];
+  signals?: JournalEntry['signals'];
   /** Made even if Redis is full: for pipelines, on whose progress the emptying depends. A caller's change is refused then. */
   whenFull?: true;
   erases?: string;
@@ -128,9 +129,10 @@ function unavailable(cause: RedisUnavailable, recorded: false | 'unknown'): Serv
 }
 
 /** The script puts `revision` in front. */
-function journalJson({ account, at, changes, audit, rows, erases }: Change): string {
+function journalJson({ account, at, changes, audit, rows, signals, erases }: Change): string {
   const entry: Omit<JournalEntry, 'revision'> = { version: JOURNAL_VERSION, account, at, changes, audit };
   if (rows !== undefined) entry.rows = rows;
+  if (signals !== undefined) entry.signals = signals;
   if (erases !== undefined) entry.erases = erases;
   return JSON.stringify(entry);
 }

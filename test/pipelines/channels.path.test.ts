@@ -65,6 +65,53 @@ t.test('a blocked event reaches all three channels', async (t) => {
   t.ok(await ends(async () => (await outcome()).filter(({ status }) => status === 'delivered').length === 3));
 });
 
+t.test('what waits is told with its approval, its agent and its policy, and so is that nobody decided', async (t) => {
+  const before = { hook: hook.received.length };
+  const box = { channel: 'email', target: 'approver@example.com', throttle_seconds: 0 };
+  await api.post('/v1/alerts', { name: 'to the approver', trigger: 'policy_violation', ...box });
+  const { json: agent } = await api.post('/v1/agents', { name: 'refund-bot' });
+  const { json: policy } = await api.post('/v1/policies', {
+    ...{ name: 'refunds need a person', type: 'require_approval', actions: ['alert'], agent_id: agent.id },
+    conditions: { tool: 'refund', timeout: 3 },
+  });
+  const sent = await api.until(
+    () => api.post(`/v1/agents/${agent.id}/events`, { type: 'tool_call', payload: { tool: 'refund' } }),
+    ({ json }) => json.policy_result.outcome === 'pending',
+  );
+  const approval = sent.json.policy_result.approval_id as string;
+  t.ok(await ends(() => hook.received.length >= before.hook + 2), 'twice: that it waits, and that nobody came');
+  const [waits, expired] = hook.received.slice(before.hook).map(({ body }) => JSON.parse(body));
+  const kept = (await api.get(`/v1/approvals?event_id=${sent.json.id}`)).json;
+  t.match(kept, { total: 1, items: [{ id: approval, event_id: sent.json.id }] });
+  const { expires_at } = kept.items[0];
+  t.match(waits.data, {
+    signal: {
+      agent_id: agent.id,
+      agent_name: 'refund-bot',
+      policies: [{ id: policy.id, name: 'refunds need a person' }],
+    },
+    event: { id: sent.json.id, type: 'tool_call', outcome: 'pending' },
+    approval: { id: approval, expires_at },
+  });
+  t.match(expired, {
+    type: 'policy_violation',
+    data: {
+      signal: { agent_name: 'refund-bot', reason: 'approval_expired', policies: [{ id: policy.id }] },
+      event: { id: sent.json.id, outcome: 'blocked' },
+      approval: { id: approval, expires_at },
+    },
+  });
+  const toApprover = () => smtp.mails.filter(({ recipients }) => recipients.includes(box.target));
+  t.ok(await ends(() => toApprover().length >= 2));
+  const text = readMail(toApprover()[0]!.raw).parts[0]!;
+  t.match(
+    JSON.stringify(text),
+    new RegExp(`refund-bot \\(${agent.id}\\)[^]*Outcome: pending[^]*Approval: ${approval}, until ${expires_at}`),
+  );
+
+  t.equal((await api.get('/v1/approvals?event_id=evt_nonsense')).json.total, 0);
+});
+
 t.test('the receiver of docs/channels.md accepts a test notification', async (t) => {
   const text = await readFile(assetPath('docs/channels.md'), 'utf8');
   const script = /```js\n([\s\S]*?)```/.exec(text)?.[1] ?? '';

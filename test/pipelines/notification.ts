@@ -28,6 +28,7 @@ export function aNotification(more: Partial<Notification> = {}): Notification {
     createdAt: AT + 5,
     alert: { id: mintId('alert', AT), name: 'violations to the team', trigger: signal.trigger, channel: 'webhook' },
     signal,
+    agentName: 'billing',
     count: 1,
     test: false,
     ...more,

@@ -37,12 +37,15 @@ export function describe(notification: Notification): Described {
   };
 }
 
-function factsOf({ id, signal, count }: Notification): Described['facts'] {
-  const { agent, at, event, policies = [], anomaly, silence, apiKey } = signal;
+function factsOf({ id, signal, agentName, count }: Notification): Described['facts'] {
+  const { agent, at, event, approval, policies = [], anomaly, silence, apiKey } = signal;
   const facts: Described['facts'] = [['Time', isoTime(at)]];
   if (count > 1) facts.push(['Signals', String(count)]);
-  if (agent !== null) facts.push(['Agent', oneLine(agent, WORD_CHARACTERS_MAX)]);
-  if (event !== undefined) facts.push(['Event', `${oneLine(event.id, WORD_CHARACTERS_MAX)} (${event.type})`]);
+  if (agent !== null) facts.push(['Agent', withId(agentName, agent)]);
+  if (event !== undefined) facts.push(['Event', eventOf(event)]);
+  if (event?.outcome !== undefined) facts.push(['Outcome', event.outcome]);
+  if (approval !== undefined)
+    facts.push(['Approval', `${oneLine(approval.id, WORD_CHARACTERS_MAX)}, until ${isoTime(approval.expiresAt)}`]);
   if (event?.traceId !== undefined) facts.push(['Trace', oneLine(event.traceId, WORD_CHARACTERS_MAX)]);
   for (const policy of policies.slice(0, POLICIES_SHOWN_MAX))
     facts.push(['Policy', `${oneLine(policy.name, NAME_CHARACTERS_MAX)} (${policy.id})`]);
@@ -53,6 +56,16 @@ function factsOf({ id, signal, count }: Notification): Described['facts'] {
   if (apiKey !== undefined) facts.push(['API key', oneLine(apiKey.id, WORD_CHARACTERS_MAX)]);
   facts.push(['Notification', id]);
   return facts;
+}
+
+function withId(name: string | null, id: string): string {
+  const shown = oneLine(id, WORD_CHARACTERS_MAX);
+  return name === null ? shown : `${oneLine(name, NAME_CHARACTERS_MAX)} (${shown})`;
+}
+
+function eventOf({ id, type }: NonNullable<Notification['signal']['event']>): string {
+  const shown = oneLine(id, WORD_CHARACTERS_MAX);
+  return type === undefined ? shown : `${shown} (${type})`;
 }
 
 function numbersOf({ kind, observed, baseline }: NonNullable<Notification['signal']['anomaly']>): string {

@@ -47,38 +47,42 @@ export function webhookBody(notification: Notification): string {
 }
 
 function bodyOf(notification: Notification, policies: NonNullable<Signal['policies']>): object {
-  const { alert, signal, count, test, createdAt } = notification;
-  const { event } = signal;
+  const { alert, signal, agentName, count, test, createdAt } = notification;
+  const { event, approval } = signal;
   return {
     type: signal.trigger,
     timestamp: isoTime(createdAt),
     data: {
       alert: { id: alert.id, name: cut(alert.name, NAME_CHARACTERS_MAX) },
-      signal: signalOf(signal, policies),
+      signal: signalOf(signal, policies, agentName),
       ...(event === undefined
         ? {}
         : {
             event: {
               id: event.id,
-              type: event.type,
-              timestamp: isoTime(event.occurredAt),
+              ...(event.type === undefined ? {} : { type: event.type }),
+              ...(event.occurredAt === undefined ? {} : { timestamp: isoTime(event.occurredAt) }),
+              ...(event.outcome === undefined ? {} : { outcome: event.outcome }),
               ...(event.traceId === undefined ? {} : { trace_id: cut(event.traceId, WORD_CHARACTERS_MAX) }),
             },
           }),
+      ...(approval === undefined ? {} : { approval: { id: approval.id, expires_at: isoTime(approval.expiresAt) } }),
       count,
       ...(test ? { test } : {}),
     },
   };
 }
 
-function signalOf(signal: Signal, policies: NonNullable<Signal['policies']>): object {
-  const { id, severity, agent, at, message, anomaly, silence, apiKey } = signal;
+function signalOf(signal: Signal, policies: NonNullable<Signal['policies']>, agentName: string | null): object {
+  const { id, severity, agent, at, message, reason, anomaly, silence, apiKey } = signal;
   return {
     id: cut(id, WORD_CHARACTERS_MAX),
     severity,
     agent_id: agent,
+    agent_name: agentName === null ? null : cut(agentName, NAME_CHARACTERS_MAX),
     timestamp: isoTime(at),
     message: cut(message, MESSAGE_CHARACTERS_MAX),
+    ...(reason === undefined ? {} : { reason }),
     ...(signal.policies === undefined ? {} : { policies: policies.map(policyOf) }),
     ...(anomaly === undefined ? {} : { anomaly }),
     ...(silence === undefined

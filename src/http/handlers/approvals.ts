@@ -34,6 +34,7 @@ export const approvalRoutes: Route[] = [
       ...paging(RECORD_PAGE),
       status: anyOf(oneOf('Only approvals in this state', APPROVAL_STATUSES)),
       agent_id: anyOf(text('Only approvals of events of this agent')),
+      event_id: anyOf(text('Only approvals of this event')),
       policy_id: anyOf(text('Only approvals that this policy asked for')),
     },
     operation: {
@@ -46,12 +47,12 @@ export const approvalRoutes: Route[] = [
     },
     async handle(call, { barrier, clickhouse, registry }) {
       const { account } = call;
-      const { status, agent_id: agentId, policy_id: policyId } = call.query;
+      const { status, agent_id: agentId, event_id: eventId, policy_id: policyId } = call.query;
       const asked = openPage(call, 'approvals');
       const complete = await barrier.waitForApprovals(account, onlyOne(agentId));
       const excludeAgents = await registry.agents.erasing(account);
       const listed = await ask(() =>
-        listApprovals(clickhouse, account, { ...asked, status, agentId, policyId, excludeAgents }),
+        listApprovals(clickhouse, account, { ...asked, status, agentId, eventId, policyId, excludeAgents }),
       );
       return markIncomplete(page(asked, listed), complete);
     },
