@@ -107,10 +107,15 @@ export const AlertCreated = Type.Object({
   secret: Type.Optional(
     about(
       Type.String(),
-      'Signs the notifications of a webhook: `whsec_` and Base64. It is in this answer and nowhere else. Left out: the channel is another one.',
+      'Signs the notifications of a webhook: `whsec_` and Base64. It is in this answer and nowhere else; `rotate-secret` makes another. Left out: the channel is another one.',
       'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw',
     ),
   ),
 });
 /** As it is kept. How mails go is a setting, and so no part of it. */
-export type AlertRecord = Omit<Alert, 'transport'> & { secret?: string };
+export type AlertRecord = Omit<Alert, 'transport'> & {
+  secret?: string;
+  /** Secrets that were replaced, the newest first, each until when it still signs (epoch ms). */
+  retired?: { secret: string; until: number }[];
+};
+export type AlertCreated = Type.Static<typeof AlertCreated>;

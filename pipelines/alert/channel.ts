@@ -1,6 +1,7 @@
 // What a channel is to the deliveries: a sender of one attempt (between the delivery queue and the channels).
 // Invariant: `send` never rejects, and has ended, however it did, soon after `attempt.signal` fires or `timeoutMs` is over.
 // `Notification.id` is the `webhook-id`: the same in every attempt, by which a receiver tells repetitions apart.
+import type { AlertRecord } from '../../schemas/alert.ts';
 import type { Channel, MailTransport, Trigger } from '../../schemas/common.ts';
 import type { Signal } from '../../schemas/signal.ts';
 
@@ -21,7 +22,7 @@ export type Notification = {
 };
 
 /** `url`: of a webhook or chat. `address`: of a mail box. The alert's current ones, read right before the attempt. */
-export type Target = { url: string; secret?: string } | { address: string };
+export type Target = { url: string; secret?: string; retired?: AlertRecord['retired'] } | { address: string };
 
 export type Attempt = {
   /** 1 for the first. */

@@ -371,7 +371,8 @@ function accountOf(name: string): string {
   return name.slice(0, name.indexOf('/'));
 }
 
-function targetOf({ channel, target, secret }: AlertRecord): Target {
+function targetOf({ channel, target, secret, retired }: AlertRecord): Target {
   if (channel === 'email') return { address: target };
-  return secret === undefined ? { url: target } : { url: target, secret };
+  if (secret === undefined) return { url: target };
+  return retired === undefined ? { url: target, secret } : { url: target, secret, retired };
 }

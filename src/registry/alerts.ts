@@ -1,10 +1,10 @@
 // Alerts as resources (spec 2.4, 4.8-4.10, decisions 7): who is told of what. Whether one fires is the alert pipeline's business.
 // Invariant: names are unique in the account; `agent_id` and `conditions.agent_id` always agree, and the latter wins where both
 // are given; a scope names an agent that exists when it is set; a target is checked for its channel whenever either changes.
-// A webhook's secret leaves in the answer that created the alert and in no other; so an alert cannot become a webhook later,
+// A webhook's secret leaves in the answer that made it, with the alert or by a rotation, and in no other; so an alert cannot become a webhook later,
 // when nobody would be shown its secret.
 import { randomBytes } from 'node:crypto';
-import type { Alert, AlertCreate, AlertPatch, AlertRecord } from '../../schemas/alert.ts';
+import type { Alert, AlertCreate, AlertCreated, AlertPatch, AlertRecord } from '../../schemas/alert.ts';
 import type { MailTransport } from '../../schemas/common.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../errors.ts';
@@ -27,6 +27,10 @@ import { NamedRecords, ofAgent } from './named-records.ts';
 import { type Actor, keepWithin } from './principal.ts';
 
 const SECRET_BYTES = 32;
+/** For so long a secret that was replaced signs beside the new one: time to change it where it is verified. */
+const RETIRED_MS = 24 * 3_600_000;
+/** Replaced ones that still sign, the newest: each is another signature in a header. */
+const RETIRED_MAX = 3;
 /** Mail boxes and chats are read by people: at most one message a minute unless the alert says otherwise. */
 const THROTTLE_SECONDS = { webhook: 0, email: 60, chat_app: 60 } as const;
 
@@ -98,6 +102,26 @@ export class Alerts {
     return this.#shownIfAny(await this.#records.change(account, id, edit, actor));
   }
 
+  /**
+   * A new secret for a webhook; the one before signs beside it for a day. null: no such alert. Throws ServiceError validation_failed
+   * for a channel that signs nothing.
+   */
+  async rotateSecret(account: string, id: string, actor: Actor): Promise<AlertCreated | null> {
+    const at = (this.#store.now ?? Date.now)();
+    const edited = (before: AlertRecord): AlertRecord => {
+      if (before.secret === undefined)
+        throw validationFailed('The secret cannot be changed.', [
+          { path: '/', message: `an alert by ${before.channel} has none` },
+        ]);
+      const retired = (before.retired ?? []).filter(({ until }) => until > at);
+      const kept = [{ secret: before.secret, until: at + RETIRED_MS }, ...retired].slice(0, RETIRED_MAX);
+      return { ...before, secret: newSecret(), retired: kept };
+    };
+    const edit = { edited, refusal: (guard: string) => refusal(guard, {}) };
+    const record = await this.#records.change(account, id, edit, actor);
+    return record === null ? null : { ...this.#shown(record), secret: record.secret! };
+  }
+
   /** false: no such alert. What was held back for it goes with it. */
   remove(account: string, id: string, actor: Actor): Promise<boolean> {
     const writes: Words[] = [
@@ -128,7 +152,7 @@ export class Alerts {
     }
   }
 
-  #shown({ secret: _secret, ...alert }: AlertRecord): Alert {
+  #shown({ secret: _secret, retired: _retired, ...alert }: AlertRecord): Alert {
     return this.#withTransport(alert);
   }
 
@@ -139,6 +163,10 @@ export class Alerts {
   #withTransport<R extends AlertRecord>(record: R): R & Pick<Alert, 'transport'> {
     return { ...record, transport: record.channel === 'email' ? this.#mailTransport : null };
   }
+}
+
+function newSecret(): string {
+  return `whsec_${randomBytes(SECRET_BYTES).toString('base64')}`;
 }
 
 function newRecord(body: AlertCreate, nowMs: number): AlertRecord {
@@ -155,7 +183,7 @@ function newRecord(body: AlertCreate, nowMs: number): AlertRecord {
     status: body.status ?? 'active',
     created_at: isoTime(nowMs),
     updated_at: isoTime(nowMs),
-    ...(body.channel === 'webhook' ? { secret: `whsec_${randomBytes(SECRET_BYTES).toString('base64')}` } : {}),
+    ...(body.channel === 'webhook' ? { secret: newSecret() } : {}),
   };
 }
 

@@ -14,7 +14,7 @@ export const SYSTEM: Actor = { actor: 'system', requestId: '' };
 /** Values of these fields never reach the log, only that they changed. */
 const HIDDEN: ReadonlySet<string> = new Set(['target', 'secret', 'sha256']);
 /** Say nothing that the entry itself does not. */
-const UNTOLD: ReadonlySet<string> = new Set(['updated_at', 'revision']);
+const UNTOLD: ReadonlySet<string> = new Set(['updated_at', 'revision', 'retired']);
 
 export function auditLog({ action, type, id, details }: Audited, actor: Actor, nowMs: number): AuditLog {
   return {

@@ -555,6 +555,7 @@ t.test('deliveries: told, shown, cancelled, ordered again (the whole story: aler
   const hook = { channel: 'webhook', target: 'https://nowhere.invalid/hook' };
   const body = { name: unique('alert'), trigger: 'policy_violation', agent_id: id, ...hook };
   const alert = (await api.post('/v1/alerts', body)).json.id as string;
+  t.match(await api.post(`/v1/alerts/${alert}/rotate-secret`, undefined), { status: 200, json: { id: alert } });
   t.match(await api.post(`/v1/alerts/${alert}/test`, undefined), {
     status: 201,
     json: { alert_id: alert, test: true },

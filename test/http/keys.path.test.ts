@@ -94,6 +94,7 @@ const ASKS: Record<string, Ask> = {
   'GET /v1/alerts': {},
   'GET /v1/alerts/{id}': { path: '/v1/alerts/:alert' },
   'PATCH /v1/alerts/{id}': { path: '/v1/alerts/:alert', body: () => ({ throttle_seconds: 1 }) },
+  'POST /v1/alerts/{id}/rotate-secret': { path: '/v1/alerts/:alert/rotate-secret' },
   'POST /v1/alerts/{id}/test': { path: '/v1/alerts/:alert/test' },
   'DELETE /v1/alerts/{id}': { path: '/v1/alerts/:alert', made: fresh.alert },
   'GET /v1/deliveries': { path: '/v1/deliveries?agent_id=:agent' },

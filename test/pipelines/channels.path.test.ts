@@ -112,6 +112,39 @@ t.test('what waits is told with its approval, its agent and its policy, and so i
   t.equal((await api.get('/v1/approvals?event_id=evt_nonsense')).json.total, 0);
 });
 
+t.test('a secret is replaced, and for a day both sign', async (t) => {
+  const made = await alert('rotated', 'webhook', `${hook.url}/rotated`);
+  const rotated = await api.post(`/v1/alerts/${made.id}/rotate-secret`, undefined);
+  t.match(rotated, { status: 200, json: { id: made.id, secret: /^whsec_/ } });
+  t.not(rotated.json.secret, made.secret);
+  await api.post(`/v1/alerts/${made.id}/test`, undefined);
+  const told = () => hook.received.filter(({ path: to }) => to === '/rotated');
+  t.ok(await ends(() => told().length > 0));
+  const { headers, body } = told()[0]!;
+  t.match(headers['webhook-signature'], /^v1,\S+ v1,\S+$/);
+  for (const secret of [made.secret, rotated.json.secret])
+    t.ok(new Webhook(secret).verify(body, headers as Record<string, string>), 'whoever knows one of them accepts it');
+  for (let i = 0; i < 5; i++) await api.post(`/v1/alerts/${made.id}/rotate-secret`, undefined);
+  await api.post(`/v1/alerts/${made.id}/test`, undefined);
+  t.ok(await ends(() => told().length > 1));
+  t.equal(
+    told()[1]!.headers['webhook-signature']!.toString().split(' ').length,
+    4,
+    'the last three that were replaced',
+  );
+  const shown = [await api.get(`/v1/alerts/${made.id}`), await api.get(`/v1/audit-logs?resource_id=${made.id}`)];
+  t.notMatch(shown.map(({ text }) => text).join(''), /whsec_|retired/);
+  t.match(shown[1]!.json.logs[0], { action: 'alert.updated', details: { changed: ['secret'] } });
+  const box = (await alert('no secret', 'email', 'oncall@example.com')).id;
+  t.equal((await api.post(`/v1/alerts/${box}/rotate-secret`, undefined)).status, 400);
+  const keyed = { headers: { 'Idempotency-Key': 'once' } };
+  t.equal(
+    (await api.post(`/v1/alerts/${made.id}/rotate-secret`, undefined, keyed)).status,
+    400,
+    'a retry makes another',
+  );
+});
+
 t.test('the receiver of docs/channels.md accepts a test notification', async (t) => {
   const text = await readFile(assetPath('docs/channels.md'), 'utf8');
   const script = /```js\n([\s\S]*?)```/.exec(text)?.[1] ?? '';

@@ -30,7 +30,8 @@ export class WebhookChannel implements ChannelSender {
   async send(target: Target, notification: Notification, attempt: Attempt): Promise<AttemptResult> {
     if (!('url' in target) || target.secret === undefined) return NOT_CONFIGURED;
     const body = webhookBody(notification);
-    const headers = signed(target.secret, notification.id, attempt.at, body);
+    const retired = (target.retired ?? []).filter(({ until }) => until > attempt.at).map(({ secret }) => secret);
+    const headers = signed([target.secret, ...retired], { id: notification.id, atMs: attempt.at, body });
     if (headers === undefined) return NOT_CONFIGURED;
     return post(this.#https, { url: target.url, headers, body: Buffer.from(body) }, attempt);
   }
@@ -96,13 +97,16 @@ function policyOf({ id, name, type, severity }: NonNullable<Signal['policies']>[
   return { id, name: cut(name, NAME_CHARACTERS_MAX), type, severity };
 }
 
-/** undefined: the secret is none. */
-function signed(secret: string, id: string, atMs: number, body: string): Record<string, string> | undefined {
+/** One signature a secret, separated by spaces: a receiver takes what fits. undefined: a secret is none. */
+function signed(
+  secrets: readonly string[],
+  { id, atMs, body }: { id: string; atMs: number; body: string },
+): Record<string, string> | undefined {
   try {
     return {
       'webhook-id': id,
       'webhook-timestamp': String(Math.floor(atMs / 1000)),
-      'webhook-signature': new Webhook(secret).sign(id, new Date(atMs), body),
+      'webhook-signature': secrets.map((secret) => new Webhook(secret).sign(id, new Date(atMs), body)).join(' '),
     };
   } catch {
     return undefined;
