@@ -91,6 +91,18 @@ export function sendTogether(client: Commands, send: () => void): void {
   }
 }
 
+/** What Redis says of a disk on which its append-only file cannot grow (MISCONF). */
+const DISK_FULL = /no space left on device|disk quota exceeded|ENOSPC|EDQUOT/i;
+
+export function isDiskFull(cause: unknown): boolean {
+  return DISK_FULL.test(messageOf(cause));
+}
+
+/** Why nothing can be done there, as the beginning of a sentence for callers and operators. */
+export function troubleOf(cause: unknown): string {
+  return isDiskFull(cause) ? 'The disk that Redis writes to is full' : 'Redis is out of reach';
+}
+
 /** What a command's failure means, whatever it is: a refusal of a kind not known here counts as a refusal. */
 export function toUnavailable(cause: unknown): RedisUnavailable {
   return classify(cause) ?? new RedisUnavailable(messageOf(cause), { sent: !isReply(cause), canRetry: false, cause });

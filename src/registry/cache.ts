@@ -11,7 +11,7 @@ import { ServiceError } from '../errors.ts';
 import { isId } from '../ids.ts';
 import { AGENT_CACHE_MAX, KEY_CACHE_MAX, RULE_CACHE_MAX } from '../limits.ts';
 import { prepareRules, type RuleSet, type RuleSetOptions } from '../policy/engine.ts';
-import { type Commands, connectCommands, type RedisAddress } from '../redis/client.ts';
+import { type Commands, connectCommands, type RedisAddress, troubleOf } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { TrackedReads } from '../redis/tracked-reads.ts';
 import type { AccountRecord } from './accounts.ts';
@@ -190,7 +190,7 @@ export class RegistryCache {
     try {
       return await read();
     } catch (cause) {
-      throw new ServiceError('unavailable', 'Redis is out of reach; nothing was recorded.', {
+      throw new ServiceError('unavailable', `${troubleOf(cause)}; nothing was recorded.`, {
         recorded: false,
         retryAfterSeconds: 1,
         internal: cause instanceof Error ? cause.message : String(cause),

@@ -8,7 +8,7 @@ import type { AuditLog } from '../../schemas/audit-log.ts';
 import { JOURNAL_FIELD, JOURNAL_VERSION, type JournalEntry } from '../../schemas/journal.ts';
 import { readAsset } from '../assets.ts';
 import { ServiceError } from '../errors.ts';
-import { type Commands, RedisUnavailable, redisError } from '../redis/client.ts';
+import { type Commands, RedisUnavailable, redisError, troubleOf } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
 import { registryMissing } from './presence.ts';
@@ -123,7 +123,7 @@ async function runTwice<T>(run: () => Promise<T>): Promise<T> {
 function unavailable(cause: RedisUnavailable, recorded: false | 'unknown'): ServiceError {
   const message =
     recorded === false
-      ? 'Redis is out of reach; nothing was recorded.'
+      ? `${troubleOf(cause)}; nothing was recorded.`
       : 'Redis did not answer; whether anything was recorded is unknown.';
   return new ServiceError('unavailable', message, { recorded, retryAfterSeconds: 1, internal: cause.message, cause });
 }

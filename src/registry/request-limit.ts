@@ -9,7 +9,7 @@
 import { readAsset } from '../assets.ts';
 import { ServiceError } from '../errors.ts';
 import { KEY_CACHE_MAX } from '../limits.ts';
-import { type Commands, RedisUnavailable } from '../redis/client.ts';
+import { type Commands, RedisUnavailable, troubleOf } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
 import type { Principal, RequestLimit } from './principal.ts';
@@ -141,7 +141,7 @@ function blockOf({ perSecond, burst }: RequestLimit): number {
 }
 
 function unavailable(cause: RedisUnavailable): ServiceError {
-  return new ServiceError('unavailable', 'Redis is out of reach; nothing was recorded.', {
+  return new ServiceError('unavailable', `${troubleOf(cause)}; nothing was recorded.`, {
     recorded: false,
     retryAfterSeconds: 1,
     internal: cause.message,

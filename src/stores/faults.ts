@@ -2,6 +2,7 @@
 // Made of the errors of both clients; used by the wait at a start, by `/readyz` and by `gatehouse doctor`.
 // Invariant: an address is shown without user and password, and no value of a setting is.
 import { ClickHouseError } from '../../clickhouse/errors.ts';
+import { isDiskFull } from '../redis/client.ts';
 
 export type FaultKind = 'reachability' | 'credentials' | 'schema' | 'refusal';
 export type Fault = { kind: FaultKind; reason: string };
@@ -23,7 +24,8 @@ export function redisFault(cause: unknown, connectError?: Error): Fault {
   const text = wordsOf(error);
   if (CREDENTIALS.test(text))
     return { kind: 'credentials', reason: `user or password is refused (${text.split(':')[0]})` };
-  if (isReply(error)) return { kind: 'refusal', reason: text };
+  if (isReply(error))
+    return { kind: 'refusal', reason: isDiskFull(error) ? `the disk that it writes to is full (${text})` : text };
   return { kind: 'reachability', reason: reachability(error) };
 }
 

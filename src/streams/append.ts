@@ -17,7 +17,7 @@ import {
   LAST_SEEN_MS,
   UNACKED_BYTES_MAX,
 } from '../limits.ts';
-import { type Commands, sendTogether, toUnavailable } from '../redis/client.ts';
+import { type Commands, isDiskFull, sendTogether, toUnavailable, troubleOf } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { Slabs } from '../slabs.ts';
 import { EntryBuffer } from './entry-buffer.ts';
@@ -270,10 +270,14 @@ export function toServiceError(cause: unknown): ServiceError {
         internal: message,
         cause,
       })
-    : new ServiceError('unavailable', 'Redis refused; nothing was recorded.', {
-        recorded: false,
-        retryAfterSeconds: 1,
-        internal: message,
-        cause,
-      });
+    : new ServiceError(
+        'unavailable',
+        `${isDiskFull(cause) ? troubleOf(cause) : 'Redis refused'}; nothing was recorded.`,
+        {
+          recorded: false,
+          retryAfterSeconds: 1,
+          internal: message,
+          cause,
+        },
+      );
 }

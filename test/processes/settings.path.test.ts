@@ -64,8 +64,8 @@ t.test('each of them ends the start at once, by the name of the setting and neve
   const dataDir = await makeDataDir();
   t.teardown(() => rm(dataDir, { recursive: true, force: true }));
   for (const { env, address } of withAddress) {
-    for (const password of ['Zauberwort/1', 'Zauberwort#', '50%Zauberwort']) {
-      for (const command of ['start', 'front', 'pipelines', 'migrate']) {
+    for (const password of ['Zauberwort/1', '50%Zauberwort']) {
+      for (const command of ['start', password.includes('/') ? 'front' : 'pipelines']) {
         const value = `${PROTOCOL[address]}://user:${password}@127.0.0.1:9`;
         const { code, stdout, stderr } = await runCli([command], { [env]: value, GATEHOUSE_DATA_DIR: dataDir });
         t.equal(code, 2, `${command} with ${env}`);
