@@ -53,3 +53,14 @@ export const Account = Type.Object({
   updated_at: about(ResponseTime, 'When it was last changed.'),
 });
 export type Account = Type.Static<typeof Account>;
+
+export const AccountInForce = Type.Object({
+  ...Account.properties,
+  request_limit: Type.Object(
+    {
+      per_second: about(Type.Number(), 'Requests that each key may make in a second.', 1000),
+      burst: about(Type.Number(), 'Requests that each key may make at once.', 2000),
+    },
+    { description: "In force for each key: the account's own, or that of the settings." },
+  ),
+});

@@ -60,6 +60,8 @@ export type ServiceErrorOptions = {
   /** On a failed write: was anything kept? Left out where nothing could have been. */
   recorded?: false | 'unknown';
   retryAfterSeconds?: number;
+  /** Of `rate_limited`: what was reached. */
+  rateLimit?: { perSecond: number; burst: number };
   /** `not_found` of what may have been written and is not stored yet (decisions 1). */
   incomplete?: boolean;
   /** For the log only. */
@@ -73,6 +75,7 @@ export class ServiceError extends Error {
   readonly details: ErrorDetail[] | undefined;
   readonly recorded: false | 'unknown' | undefined;
   readonly retryAfterSeconds: number | undefined;
+  readonly rateLimit: ServiceErrorOptions['rateLimit'];
   readonly incomplete: boolean;
   readonly internal: string | undefined;
 
@@ -82,6 +85,7 @@ export class ServiceError extends Error {
     this.details = options.details;
     this.recorded = options.recorded;
     this.retryAfterSeconds = options.retryAfterSeconds;
+    this.rateLimit = options.rateLimit;
     this.incomplete = options.incomplete ?? false;
     this.internal = options.internal;
   }

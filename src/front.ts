@@ -94,6 +94,7 @@ export async function frontParts({ config, log, metrics, isSupervised, say }: Su
     }),
     health: () => readiness({ redis, clickhouse, watch }),
     refusal: (writes) => watch.refusal(writes),
+    requestLimit: requestLimit(config),
     metrics,
     log: log.child({ part: 'http' }),
   });

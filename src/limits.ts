@@ -74,6 +74,8 @@ export const APPROVALS_PENDING_MAX = 10_000;
 export const APPROVAL_KEPT_MS = 60 * 60 * 1000;
 /** How long a caller may wait for a decision (decisions 6.3). */
 export const APPROVAL_WAIT_SECONDS_MAX = 60;
+/** A longer wait is answered after so many: proxies give up at 60 s by default, and an answer beats a 504. */
+export const APPROVAL_ANSWERED_SECONDS = 45;
 /** Callers that wait for decisions in one front, some KB each; beyond it 503. */
 export const APPROVAL_WAITS_MAX = 5_000;
 /** Of one account: half, so that its waits leave room for those of others. */

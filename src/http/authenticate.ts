@@ -9,7 +9,7 @@ import { KEY_CACHE_MAX } from '../limits.ts';
 import { parseApiKey } from '../registry/api-key-text.ts';
 import type { RegistryCache } from '../registry/cache.ts';
 import { type Principal, RIGHTS } from '../registry/principal.ts';
-import type { RequestLimiter } from '../registry/request-limit.ts';
+import type { Refused, RequestLimiter } from '../registry/request-limit.ts';
 import type { Route } from './route.ts';
 
 /**
@@ -78,12 +78,12 @@ export function admit(
   return undefined;
 }
 
-function within(verdict: true | { retryAfterSeconds: number }): void {
+function within(verdict: true | Refused): void {
   if (verdict === true) return;
-  throw new ServiceError('rate_limited', 'The request limit of this key is reached.', {
-    retryAfterSeconds: verdict.retryAfterSeconds,
-    recorded: false,
-  });
+  const { limit, retryAfterSeconds } = verdict;
+  const { perSecond, burst } = limit;
+  const message = `The request limit of this key is reached: ${perSecond} a second, ${burst} at once. "gatehouse account limit" changes it.`;
+  throw new ServiceError('rate_limited', message, { retryAfterSeconds, rateLimit: limit, recorded: false });
 }
 
 /** The scheme in any case, one or more spaces, and the key. undefined: no key can look like this. */

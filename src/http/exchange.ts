@@ -183,6 +183,8 @@ export class Exchange {
       headers['Retry-After'] = String(Math.max(1, Math.ceil(error.retryAfterSeconds ?? 1)));
     }
     if (error.incomplete) headers['Gatehouse-Incomplete'] = 'true';
+    if (error.rateLimit !== undefined)
+      Object.assign(headers, rateLimitHeaders(error.rateLimit, headers['Retry-After']!));
     return { status: error.status, body: errorBody(error, this.requestId, this.#recorded(error)), headers };
   }
 
@@ -274,6 +276,14 @@ export function safe(
       exchange.fail(error);
     }
     exchange.leaveHandler();
+  };
+}
+
+/** As draft-ietf-httpapi-ratelimit-headers-10 has them: a full bucket is used up, and is full again after its window. */
+function rateLimitHeaders({ perSecond, burst }: { perSecond: number; burst: number }, seconds: string) {
+  return {
+    'RateLimit-Policy': `"requests";q=${burst};w=${Math.max(1, Math.ceil(burst / perSecond))}`,
+    RateLimit: `"requests";r=0;t=${seconds}`,
   };
 }
 

@@ -93,9 +93,10 @@ function take(name: string, value: string): void {
       bit = IF_MATCH;
       break;
     case 'x-request-id':
-      if (CALLER_REQUEST_ID.test(value)) head.requestId = value;
-      bit = REQUEST_ID;
-      break;
+      // Proxies add one beside a client's: the first counts, and no harm is in a second.
+      if ((seen & REQUEST_ID) === 0 && CALLER_REQUEST_ID.test(value)) head.requestId = value;
+      seen |= REQUEST_ID;
+      return;
     case 'content-length':
       if (LENGTH.test(value)) head.contentLength = Number(value);
       else unsound('the Content-Length is not a number');

@@ -3,7 +3,7 @@
 // what a place says of it by itself (`description`) stays beside the reference.
 // Invariant: one schema has one name. Two names for one form are a mistake of ours and end the start.
 import Type, { type TObject, type TProperties, type TSchema } from 'typebox';
-import { Account, AccountPatch } from '../../schemas/account.ts';
+import { AccountInForce, AccountPatch } from '../../schemas/account.ts';
 import { Agent, AgentCreate, AgentPatch } from '../../schemas/agent.ts';
 import { Alert, AlertConditions, AlertCreate, AlertCreated, AlertPatch } from '../../schemas/alert.ts';
 import { Anomaly } from '../../schemas/anomaly.ts';
@@ -144,7 +144,7 @@ const NOTIFICATIONS: Record<string, Named> = Object.fromEntries(
 
 const NAMED: Record<string, Named> = {
   ...SETS,
-  Account: of('The account and its settings.', Account),
+  Account: of('The account and its settings.', AccountInForce),
   AccountPatch: of('What to change of the account.', AccountPatch),
   Agent: of('A registered record that stands for one AI system.', Agent),
   AgentCreate: of('An agent to register.', AgentCreate),

@@ -57,6 +57,17 @@ const HEADERS = {
     schema: { type: 'integer', minimum: 1 },
     example: 1,
   },
+  RateLimit: {
+    description:
+      'What is left of the limit (`r`) and the seconds until there is more (`t`), as draft-ietf-httpapi-ratelimit-headers-10 has it.',
+    schema: { type: 'string' },
+    example: '"requests";r=0;t=1',
+  },
+  RateLimitPolicy: {
+    description: 'The limit: requests at once (`q`), and the seconds in which they come back (`w`).',
+    schema: { type: 'string' },
+    example: '"requests";q=2000;w=2',
+  },
   WwwAuthenticate: {
     description: 'The scheme to authenticate with.',
     schema: { type: 'string', const: 'Bearer' },
@@ -328,6 +339,7 @@ function errorResponse(status: number, codes: ErrorCode[], isIncomplete: boolean
     headers: {
       'X-Request-Id': header('RequestId'),
       ...(status === 401 ? { 'WWW-Authenticate': header('WwwAuthenticate') } : {}),
+      ...(status === 429 ? { RateLimit: header('RateLimit'), 'RateLimit-Policy': header('RateLimitPolicy') } : {}),
       ...(status === 429 || status === 503 ? { 'Retry-After': header('RetryAfter') } : {}),
       ...(isIncomplete ? { 'Gatehouse-Incomplete': header('Incomplete') } : {}),
     },

@@ -22,7 +22,7 @@ import type { Approvals } from '../registry/approvals.ts';
 import type { Deliveries } from '../registry/deliveries.ts';
 import type { Idempotency } from '../registry/idempotency.ts';
 import type { Policies } from '../registry/policies.ts';
-import type { Actor, Principal } from '../registry/principal.ts';
+import type { Actor, Principal, RequestLimit } from '../registry/principal.ts';
 import type { ReadBarrier } from '../streams/read-barrier.ts';
 import type { Parameters, QueryOf } from './query.ts';
 
@@ -51,6 +51,8 @@ export type Parts = {
   >;
   approvalWaits: Pick<ApprovalWaits, 'wait'>;
   metrics: Pick<Metrics, 'text'>;
+  /** Of keys whose account has no other. */
+  requestLimit: RequestLimit;
   health: Health;
 };
 

@@ -16,7 +16,7 @@ import type { Principal, RequestLimit } from './principal.ts';
 
 /** What of a principal its limit goes by. */
 export type Limited = Pick<Principal, 'account' | 'keyId' | 'requestLimit'>;
-export type Refused = { retryAfterSeconds: number };
+export type Refused = { retryAfterSeconds: number; limit: RequestLimit };
 
 /** Unused tokens are given up after this long. */
 const LEASE_MS = 1_000;
@@ -73,11 +73,16 @@ export class RequestLimiter {
       lease.tokens--;
       return true;
     }
-    if (now < lease.refusedUntil) return this.#refuse(lease, lease.refusedUntil - now);
+    if (now < lease.refusedUntil) return this.#refuse(lease, this.limitOf(principal), lease.refusedUntil - now);
     return new Promise((resolve, reject) => {
       lease.waiting.push({ resolve, reject });
-      if (!lease.asking) void this.#ask(lease, principal.requestLimit ?? this.#limit);
+      if (!lease.asking) void this.#ask(lease, this.limitOf(principal));
     });
+  }
+
+  /** In force for a key: its account's own, or that of the settings. */
+  limitOf({ requestLimit }: Pick<Limited, 'requestLimit'>): RequestLimit {
+    return requestLimit ?? this.#limit;
   }
 
   #lease({ account, keyId }: Limited): Lease {
@@ -106,7 +111,7 @@ export class RequestLimiter {
     try {
       const state = this.#keys.requestLimit(lease.account, lease.key);
       const [taken, untilNextUs] = await gcra.run(this.#redis, [state], [limit.perSecond, limit.burst, wanted]);
-      this.#share(lease, taken, taken < wanted ? untilNextUs / 1000 : undefined);
+      this.#share(lease, { limit, taken, emptyForMs: taken < wanted ? untilNextUs / 1000 : undefined });
     } catch (error) {
       const refused = error instanceof RedisUnavailable ? unavailable(error) : error;
       for (const waiter of lease.waiting.splice(0)) waiter.reject(refused);
@@ -117,7 +122,11 @@ export class RequestLimiter {
   }
 
   /** `emptyForMs`: the bucket has no more, for so long. */
-  #share(lease: Lease, taken: number, emptyForMs: number | undefined): void {
+  #share(
+    lease: Lease,
+    { limit, taken: granted, emptyForMs }: { limit: RequestLimit; taken: number; emptyForMs: number | undefined },
+  ): void {
+    let taken = granted;
     const now = performance.now();
     for (const waiter of lease.waiting.splice(0, taken)) {
       taken--;
@@ -127,12 +136,12 @@ export class RequestLimiter {
     lease.expiresAt = now + LEASE_MS;
     if (emptyForMs === undefined) return;
     lease.refusedUntil = now + emptyForMs;
-    for (const waiter of lease.waiting.splice(0)) waiter.resolve(this.#refuse(lease, emptyForMs));
+    for (const waiter of lease.waiting.splice(0)) waiter.resolve(this.#refuse(lease, limit, emptyForMs));
   }
 
-  #refuse({ account, key }: Lease, ms: number): Refused {
+  #refuse({ account, key }: Lease, limit: RequestLimit, ms: number): Refused {
     this.#onRefused(account, key);
-    return { retryAfterSeconds: Math.max(1, Math.ceil(ms / 1000)) };
+    return { retryAfterSeconds: Math.max(1, Math.ceil(ms / 1000)), limit };
   }
 }
 

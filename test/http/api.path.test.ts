@@ -520,7 +520,15 @@ t.test('filters of events', async (t) => {
 
 t.test('the account shows itself to every key, and is changed by an admin alone', async (t) => {
   const read = await api.get('/v1/account', { key: await newKey('read') });
-  t.match(read, { status: 200, json: { name: 'default', agent_down_seconds: null, requests_per_second: null } });
+  t.match(read, {
+    status: 200,
+    json: {
+      name: 'default',
+      agent_down_seconds: null,
+      requests_per_second: null,
+      request_limit: { per_second: 1_000_000, burst: 10_000_000 },
+    },
+  });
   const change = { agent_down_seconds: 600 };
   t.match(await api.patch('/v1/account', change, { key: await newKey('write') }), { status: 403 });
   t.match(await api.patch('/v1/account', change), { status: 200, json: { id: read.json.id, ...change } });

@@ -2,6 +2,7 @@
 import type { ServerOptions } from '../../src/http/server.ts';
 import { SLICE_MS, Turns } from '../../src/http/turns.ts';
 import { Metrics } from '../../src/metrics.ts';
+import type { Refused } from '../../src/registry/request-limit.ts';
 import { Slabs } from '../../src/slabs.ts';
 import { EXPIRED, get, KEYS, method, onEach, post, startServer, until, waiting } from '../support/door.ts';
 import { pause, RawConnection, rawExchange } from '../support/raw-http.ts';
@@ -68,7 +69,8 @@ onEach('a handler that never answers is answered for', async (t, on) => {
 });
 
 onEach('checks come in the order that the contract gives', async (t, on) => {
-  let limit: true | { retryAfterSeconds: number } = true;
+  const LIMIT = { perSecond: 10, burst: 25 };
+  let limit: true | Refused = true;
   const { port } = await startServer(t, { on, limiter: { admit: () => limit } });
   const status = async (request: string) => {
     const { answers } = await rawExchange(port, [request]);
@@ -83,7 +85,7 @@ onEach('checks come in the order that the contract gives', async (t, on) => {
   t.same(await status(method('PUT', '/things')), [405, 'method_not_allowed'], 'then the method');
   t.same(await status(post('/things', '{', { key: 'unknown', ...bad })), [401, 'invalid_token'], 'then the key');
   t.same(await status(post('/things', '{', { key: KEYS.read, ...bad })), [403, 'insufficient_scope'], 'then its scope');
-  limit = { retryAfterSeconds: 0.1 };
+  limit = { retryAfterSeconds: 0.1, limit: LIMIT };
   t.same(await status(post('/things', '{', bad)), [429, 'rate_limited'], 'then the request limit');
   limit = true;
   t.same(await status(post('/things', 'x'.repeat(3_000), bad)), [413, 'payload_too_large'], 'then the size');
@@ -94,7 +96,7 @@ onEach('checks come in the order that the contract gives', async (t, on) => {
 });
 
 onEach('401 is the same whatever is wrong with the key; 403, 405, 429 and 503 say what to do', async (t, on) => {
-  const admit = () => ({ retryAfterSeconds: 3.4 });
+  const admit = () => ({ retryAfterSeconds: 3.4, limit: { perSecond: 10, burst: 25 } });
   const limited = await startServer(t, { on, limiter: { admit } });
   const { port } = await startServer(t, { on });
   const same = new Set<string>();
@@ -146,6 +148,10 @@ onEach('every answer names its request, says how to be read, and is not kept', a
   const { port } = await startServer(t, { on });
   const mine = (await rawExchange(port, [get('/open', { headers: 'X-Request-Id: My.Own_id-1\r\n' })])).answers[0]!;
   t.equal(mine.headers.get('x-request-id'), 'My.Own_id-1');
+  const twice = get('/open', { headers: 'X-Request-Id: client-1\r\nX-Request-Id: proxy-2\r\n' });
+  const [first] = (await rawExchange(port, [twice])).answers;
+  t.equal(first!.status, 200);
+  t.equal(first!.headers.get('x-request-id'), 'client-1', 'of two the first counts');
   t.match(Object.fromEntries(mine.headers), {
     'content-type': 'application/json',
     'x-content-type-options': 'nosniff',

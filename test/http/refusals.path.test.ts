@@ -159,7 +159,15 @@ t.test('what is wrong has its row in the table of errors', async (t) => {
     t.equal(error.code, code);
     t.equal(error.request_id, headers.get('x-request-id'));
     t.type(error.message, 'string');
-    if (code === 'rate_limited') t.match(headers.get('retry-after'), /^[1-9]\d*$/);
+    if (code === 'rate_limited') {
+      t.match(headers.get('retry-after'), /^[1-9]\d*$/);
+      t.match(headers.get('ratelimit-policy'), /^"requests";q=[1-9]\d*;w=[1-9]\d*$/);
+      t.equal(headers.get('ratelimit'), `"requests";r=0;t=${headers.get('retry-after')}`);
+      t.match(
+        error.message,
+        /^The request limit of this key is reached: \d+ a second, \d+ at once\. "gatehouse account limit" changes it\.$/,
+      );
+    }
     if (code === 'invalid_token') t.equal(headers.get('www-authenticate'), 'Bearer');
     if (code === 'method_not_allowed') t.equal(headers.get('allow'), 'GET, HEAD, POST');
   }

@@ -77,8 +77,8 @@ t.test('a refusal says when to come back, and is right', async (t) => {
     return { caller, verdicts, again: limiter.admit(caller) };
   });
   t.equal(verdicts.filter((verdict) => verdict === true).length, 3, 'the burst');
-  t.same(verdicts[5], { retryAfterSeconds: 1 });
-  t.same(again, { retryAfterSeconds: 1 }, 'until then no trip is made');
+  t.match(verdicts[5], { retryAfterSeconds: 1 });
+  t.match(again, { retryAfterSeconds: 1 }, 'until then no trip is made');
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   t.equal(await limiter.admit(caller), true);
   const slow = await undisturbed(900, async () => {
@@ -87,7 +87,7 @@ t.test('a refusal says when to come back, and is right', async (t) => {
     await new Promise((resolve) => setTimeout(resolve, 300));
     return [first, await new RequestLimiter({ redis, keys, limit: DEFAULT }).admit(caller)];
   });
-  t.same(slow, [true, { retryAfterSeconds: 1 }], 'every process is told the same');
+  t.match(slow, [true, { retryAfterSeconds: 1 }], 'every process is told the same');
 });
 
 t.test('keys have buckets of their own, and they vanish when they are full', async (t) => {

@@ -166,6 +166,7 @@ export async function startServer(t: Test, more: Partial<ServerOptions> & { on?:
     limiter: { admit: () => true },
     backlogFull: () => false,
     refusal: () => undefined,
+    requestLimit: { perSecond: 1_000, burst: 2_000 },
     registry: { apiKeys: { touch: async () => undefined } },
     slabs: new Slabs(),
     metrics: new Metrics({ processName: 'test' }),

@@ -8,7 +8,7 @@ import { APPROVAL_STATUSES, Approval, ApprovalDecision } from '../../../schemas/
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { ServiceError } from '../../errors.ts';
 import { isId } from '../../ids.ts';
-import { APPROVAL_WAIT_SECONDS_MAX } from '../../limits.ts';
+import { APPROVAL_ANSWERED_SECONDS, APPROVAL_WAIT_SECONDS_MAX } from '../../limits.ts';
 import { alreadyDecided } from '../../registry/approvals.ts';
 import { ownRequest } from '../../registry/principal.ts';
 import { openPage } from '../cursor.ts';
@@ -74,7 +74,7 @@ export const approvalRoutes: Route[] = [
       tag: 'Approvals',
       summary: 'Get an approval, or wait for its decision',
       description:
-        'With `wait` the answer comes as soon as the approval is decided, at the latest after so many seconds, then with `status` `pending`: ask again. A front that is told to leave answers so at once.',
+        'With `wait` the answer comes as soon as the approval is decided, at the latest after so many seconds, or 45 where it is more, below the time-outs of proxies; then with `status` `pending`: ask again. A front that is told to leave answers so at once.',
       answers: { 200: { description: 'The approval', schema: Approval } },
       errors: ['unavailable'],
       canBeIncomplete: true,
@@ -83,7 +83,7 @@ export const approvalRoutes: Route[] = [
       const { known, complete } = await find(parts, account, params[0]!);
       const approval = found(known, 'approval', complete);
       if (approval.status !== 'pending' || query.wait === 0) return json(200, approval);
-      const waitMs = query.wait * 1000;
+      const waitMs = Math.min(query.wait, APPROVAL_ANSWERED_SECONDS) * 1000;
       client.patienceMs = waitMs;
       return json(200, found(await parts.approvalWaits.wait(account, approval, waitMs, client.signal), 'approval'));
     },
