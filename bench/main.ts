@@ -1,59 +1,74 @@
-// `npm run bench -- NAME [--option number]`: one command for every measurement. Each line's file opens with its question and method.
-// Exit status 1 where a line makes a promise and the run broke it.
-import { parseArgs } from 'node:util';
+// `npm run bench -- LINE`: one command for every measurement (command-line.ts says which). Each line's file opens with its question and
+// method. Exit status 1 where a line makes a promise and the run broke it, 2 where it was called wrongly.
 import { alerts } from './alerts.ts';
 import { anomalies } from './anomalies.ts';
 import { audit } from './audit.ts';
+import { type Call, CallError, LINES, type LineName, readCall } from './command-line.ts';
 import { durability } from './durability.ts';
+import { endToEnd } from './end-to-end.ts';
 import { freshReads } from './fresh-reads.ts';
+import { fsync } from './fsync.ts';
 import { inForce } from './in-force.ts';
+import { ingest } from './ingest.ts';
+import { latency } from './latency.ts';
+import { memory } from './memory.ts';
+import { overload } from './overload.ts';
+import { policies } from './policies.ts';
+import { query } from './query.ts';
 import { rateLimit } from './rate-limit.ts';
-import { SUITE_OPTIONS, suiteLines } from './suite.ts';
+import { real } from './real.ts';
+import { scale } from './scale.ts';
 import { watch } from './watch.ts';
 
-const { positionals, values } = parseArgs({
-  allowPositionals: true,
-  options: {
-    turns: { type: 'string', default: '3' },
-    seconds: { type: 'string', default: '5' },
-    kills: { type: 'string', default: '20' },
-    tries: { type: 'string' },
-    hours: { type: 'string', default: '10000' },
-    ...SUITE_OPTIONS,
-  },
-});
-
-const LINES: Record<string, () => Promise<boolean>> = {
-  ...suiteLines(values, positionals.slice(1)),
-  alerts: () => alerts({ events: Number(values.tries ?? 300), kills: Number(values.kills), part: positionals[1] }),
-  anomalies: () => anomalies({ hours: Number(values.hours), agents: Number(values.agents ?? 4) }),
-  audit: () => audit({ tamperings: Number(values.tries ?? 1_000), operations: 10 * Number(values.tries ?? 1_000) }),
-  durability: () => durability({ kills: Number(values.kills) }),
-  'fresh-reads': () => freshReads({ tries: Number(values.tries ?? 10_000) }),
-  'in-force': () => inForce({ tries: Number(values.tries ?? 100) }),
-  watch: () => watch({ agents: Number(values.agents ?? 100_000) }),
-  'rate-limit': () => rateLimit({ seconds: Number(values.seconds) }),
-};
-
-const name = positionals[0] ?? '';
-if (name !== 'all' && LINES[name] === undefined) {
-  process.stderr.write(`usage: npm run bench -- NAME, where NAME is all or one of: ${Object.keys(LINES).join(', ')}\n`);
-  process.exitCode = 2;
-} else if (!(await runLines(name === 'all' ? Object.keys(LINES) : [name]))) {
-  process.exitCode = 1;
+/** What the caller set, else what the line says that it needs. */
+function runnersOf({ number, text, operands }: Call): Record<LineName, () => Promise<boolean>> {
+  const of = (line: LineName, option: 'turns' | 'seconds' | 'tries' | 'kills' | 'hours' | 'events' | 'agents') =>
+    number(option) ?? Number((LINES[line].options as Record<string, number>)[option]);
+  const speed = (line: LineName) => ({ turns: of(line, 'turns'), seconds: of(line, 'seconds') });
+  const rate = number('rate');
+  return {
+    ingest: () => ingest(speed('ingest')),
+    real: () => real({ ...speed('real'), files: operands }),
+    'end-to-end': () => endToEnd({ seconds: of('end-to-end', 'seconds'), ...(rate === undefined ? {} : { rate }) }),
+    latency: () => latency(speed('latency')),
+    policies: () => policies(speed('policies')),
+    query: () => query({ events: of('query', 'events'), data: text('data') }),
+    scale: () => scale({ ...speed('scale'), agents: of('scale', 'agents') }),
+    fsync: () => fsync(speed('fsync')),
+    memory: () => memory({ seconds: of('memory', 'seconds') }),
+    overload: () => overload({ seconds: of('overload', 'seconds') }),
+    durability: () => durability({ kills: of('durability', 'kills') }),
+    'fresh-reads': () => freshReads({ tries: of('fresh-reads', 'tries') }),
+    'in-force': () => inForce({ tries: of('in-force', 'tries') }),
+    'rate-limit': () => rateLimit({ seconds: of('rate-limit', 'seconds') }),
+    anomalies: () => anomalies({ hours: of('anomalies', 'hours'), agents: of('anomalies', 'agents') }),
+    alerts: () => alerts({ events: of('alerts', 'tries'), kills: of('alerts', 'kills'), part: operands[0] }),
+    audit: () => audit({ tamperings: of('audit', 'tries'), operations: 10 * of('audit', 'tries') }),
+    watch: () => watch({ agents: of('watch', 'agents') }),
+  };
 }
 
 /** One after the other; a line that fails does not keep the others from being run. */
-async function runLines(names: readonly string[]): Promise<boolean> {
+async function runLines(call: Call): Promise<boolean> {
+  const runners = runnersOf(call);
   const failed: string[] = [];
-  for (const each of names) {
+  for (const line of call.lines) {
     try {
-      if (!(await LINES[each]!())) failed.push(each);
+      if (!(await runners[line]())) failed.push(line);
     } catch (error) {
-      process.stderr.write(`${each}: ${(error as Error).stack}\n`);
-      failed.push(each);
+      process.stderr.write(`${line}: ${(error as Error).stack}\n`);
+      failed.push(line);
     }
   }
   if (failed.length > 0) process.stderr.write(`not passed: ${failed.join(', ')}\n`);
   return failed.length === 0;
+}
+
+try {
+  const call = readCall(process.argv.slice(2), (text) => process.stdout.write(`${text}\n`));
+  if (call !== undefined && !(await runLines(call))) process.exitCode = 1;
+} catch (error) {
+  if (!(error instanceof CallError)) throw error;
+  process.stderr.write(`bench: ${error.message}\n`);
+  process.exitCode = 2;
 }

@@ -46,6 +46,7 @@ export function hand(findings: Findings, machine: Machine): void {
   writeFileSync(path.join(folder, `${findings.line}.md`), markdown(findings, machine, charts));
   process.stdout.write(`\n${table(findings.rows)}\n${(findings.notes ?? []).map((note) => `${note}\n`).join('')}`);
   process.stdout.write(`${JSON.stringify({ line: findings.line, rows: rest.rows })}\n`);
+  process.stdout.write(`JSON, table and charts are in ${folder}\n`);
 }
 
 export function progress(sentence: string): void {
