@@ -1,7 +1,7 @@
 // The command line of the suite as load-testers call it: help, and a sentence for whatever is wrong. No line is run.
 import { execFile } from 'node:child_process';
 import t from 'tap';
-import { LINES } from '../../bench/command-line.ts';
+import { LINES, readCall } from '../../bench/command-line.ts';
 import { assetPath } from '../../src/assets.ts';
 
 function bench(...args: string[]): Promise<{ code: unknown; stdout: string; stderr: string }> {
@@ -19,30 +19,39 @@ t.test('help says which lines there are, and which options each takes', async (t
   const all = await bench('--help');
   t.equal(all.code, 0);
   for (const name of Object.keys(LINES)) t.match(all.stdout, new RegExp(`^  ${name} `, 'm'));
-  const one = await bench('ingest', '--help');
-  t.equal(one.code, 0);
-  t.match(one.stdout, /^npm run bench -- ingest: events a second/);
-  t.match(one.stdout, /^ {2}--seconds +length of a turn, or of the line, in s \(left out: 5\)$/m);
-  t.notMatch(one.stdout, /--kills/);
-  t.match((await bench('real', '--help')).stdout, /real \[NDJSON files\]/);
+  const helpOf = (name: string) => {
+    let said = '';
+    t.equal(
+      readCall([name, '--help'], (text) => {
+        said = text;
+      }),
+      undefined,
+    );
+    return said;
+  };
+  const ingest = helpOf('ingest');
+  t.match(ingest, /^npm run bench -- ingest: events a second/);
+  t.match(ingest, /^ {2}--seconds +length of a turn, or of the line, in s \(left out: 5\)$/m);
+  t.notMatch(ingest, /--kills/);
+  t.match(helpOf('real'), /real \[NDJSON files\]/);
 });
 
 t.test('what is wrong is a sentence and status 2, before anything starts', async (t) => {
   const wrong: [string[], RegExp][] = [
-    [[], /which line\? One of ingest, /],
-    [['ingets'], /there is no line "ingets"; there are ingest, /],
-    [['ingest', '--colour', 'red'], /Unknown option '--colour'; npm run bench -- --help/],
-    [['ingest', '--url', 'http://127.0.0.1:1'], /Unknown option '--url'/],
-    [['ingest', '--kills', '3'], /ingest takes no --kills; it takes --turns, --keep, --seconds/],
-    [['ingest', '--seconds', 'five'], /--seconds takes a whole number above 0/],
-    [['ingest', '--seconds', '0'], /--seconds takes a whole number above 0/],
-    [['ingest', 'now'], /what is "now" meant to be\?/],
+    [[], /^which line\? One of ingest, /],
+    [['ingets'], /^there is no line "ingets"; there are ingest, /],
+    [['ingest', '--colour', 'red'], /^Unknown option '--colour'; npm run bench -- --help/],
+    [['ingest', '--url', 'http://127.0.0.1:1'], /^Unknown option '--url'/],
+    [['ingest', '--kills', '3'], /^ingest takes no --kills; it takes --turns, --keep, --seconds/],
+    [['ingest', '--seconds', 'five'], /^--seconds takes a whole number above 0/],
+    [['ingest', '--seconds', '0'], /^--seconds takes a whole number above 0/],
+    [['ingest', 'now'], /^what is "now" meant to be\?/],
   ];
   for (const [args, sentence] of wrong) {
-    const { code, stdout, stderr } = await bench(...args);
-    t.equal(code, 2, args.join(' '));
-    t.match(stderr, sentence);
-    t.match(stderr, /^bench: [^\n]+\n$/, 'one line');
-    t.equal(stdout, '');
+    t.throws(() => readCall(args, () => t.fail('nothing is printed')), { name: 'CallError', message: sentence });
   }
+  const { code, stdout, stderr } = await bench('ingest', '--kills', '3');
+  t.equal(code, 2);
+  t.match(stderr, /^bench: ingest takes no --kills[^\n]+\n$/, 'one line');
+  t.equal(stdout, '');
 });
