@@ -5,7 +5,7 @@ import semver from 'semver';
 import t from 'tap';
 import { assetPath } from '../src/assets.ts';
 
-type Entry = { engines?: { node?: string } };
+type Entry = { engines?: { node?: string }; hasInstallScript?: boolean };
 
 const readJson = (name: string) => JSON.parse(readFileSync(assetPath(name), 'utf8'));
 
@@ -20,6 +20,18 @@ t.test('every package of the lock file is for every Node.js that we are for: npm
     );
     t.same(against, [], `Node.js ${version}`);
   }
+});
+
+t.test('no package runs a script of its own at an installation', async (t) => {
+  const { packages } = readJson('package-lock.json') as { packages: Record<string, Entry> };
+  const { allowScripts } = readJson('package.json') as { allowScripts: Record<string, boolean> };
+  const names = Object.entries(packages).flatMap(([folder, { hasInstallScript }]) =>
+    hasInstallScript && folder !== ''
+      ? [folder.slice(folder.lastIndexOf('node_modules/') + 'node_modules/'.length)]
+      : [],
+  );
+  t.ok(names.includes('chdb'), 'there are some that would');
+  for (const name of names) t.equal(allowScripts[name], false, name);
 });
 
 t.test('what is installed holds nothing for other systems, and no sources that nobody compiles', async (t) => {

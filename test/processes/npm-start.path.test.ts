@@ -47,6 +47,20 @@ t.test('what follows -- reaches the command, which says what it does not know', 
   t.match(said(), /gatehouse: .*--port.*usage: gatehouse start/);
 });
 
+t.test('npx finds the command in the checkout', async (t) => {
+  const { env } = process;
+  const outside = Object.fromEntries(Object.entries(env).filter(([name]) => !/^npm_/i.test(name)));
+  const npx = spawn('npx', ['gatehouse', 'version'], {
+    cwd: PROJECT_ROOT,
+    env: outside,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let said = '';
+  for (const stream of [npx.stdout, npx.stderr]) stream.on('data', (data: Buffer) => (said += data.toString()));
+  await once(npx, 'close');
+  t.match(said, /^\d+\.\d+\.\d+\n$/);
+});
+
 async function npmStart(t: Test): Promise<Started> {
   if (!hasOwnStores()) t.comment('with the embedded engines all the same');
   const dataDir = await makeDataDir();
