@@ -10,12 +10,12 @@
 //   node scripts/setup.mjs --no-install   the build alone
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { accessSync, constants, existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
-import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { isBuilt } from './build.mjs';
+import { fetchScript, missingPrograms, onPath } from './programs.mjs';
 import { prune } from './prune.mjs';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
@@ -27,8 +27,6 @@ const NODE_MINOR_MIN = { 20: 19, 22: 12 };
 /** A registry or a mirror that hiccups is asked again. */
 const FETCH_TRIES = 3;
 const FETCH_PAUSE_MS = 10_000;
-/** Checks metrics and alert rules; taken out of Debian's package of Prometheus. */
-const PROMTOOL = 'node_modules/.promtool/promtool';
 const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP'];
 const SIGNAL_EVERY_MS = 5_000;
 
@@ -47,7 +45,7 @@ export async function setUp({ forTests = false, forDevelopment = forTests, mayIn
   if (needsRedis(forTests) && !onPath('redis-server')) await installRedis(mayInstall);
   if (!isReady) await buildAll();
   if (forTests && !existsSync(TAP_STAMP)) await buildTap();
-  if (forTests && !onPath('promtool') && !existsSync(PROMTOOL)) await fetchPromtool(mayInstall);
+  if (forTests) await fetchPrograms(mayInstall);
 }
 
 /** `npm start -- --no-install` hands it over; `npm start --no-install` is a setting of npm's, which it tells its scripts. */
@@ -153,47 +151,20 @@ async function buildTap() {
   writeFileSync(TAP_STAMP, '');
 }
 
-/**
- * Unpacks Debian's package of Prometheus (19 MB) for this one program, which is kept beside the packages. That installs nothing and takes
- * no root: where the machine's own lists of packages do not name it, lists are fetched into the same folder. Tests do without it, so what
- * fails here is said and ends nothing; each step has a bound in time.
- */
-async function fetchPromtool(mayInstall) {
-  const instead = 'Metrics and alert rules are checked by the tests alone.';
-  if (!mayInstall) return say(`promtool is missing, and --no-install forbids to fetch it. ${instead}`);
+/** Tests do without them, so what fails here is said and ends nothing. */
+async function fetchPrograms(mayInstall) {
+  const names = missingPrograms();
+  if (names.length === 0) return;
+  const [listed, instead] = [names.join(', '), 'What tests need them for is left out.'];
+  if (!mayInstall) return say(`missing, and --no-install forbids to fetch: ${listed}. ${instead}`);
   if (!['apt-get', 'dpkg', 'timeout'].every(onPath))
-    return say(`promtool is missing, and there is no apt-get to fetch it by. ${instead}`);
-  say("promtool is missing: taking it out of Debian's package prometheus, which is downloaded and not installed …");
-  const script = `
-    set -e
-    folder=$(mktemp -d -p node_modules .promtool-XXXXXX)
-    trap 'rm -rf "$OLDPWD/$folder"' EXIT
-    trap 'exit 130' INT TERM
-    cd "$folder"
-    options='-q -o APT::Sandbox::User=root'
-    if ! timeout 120 apt-get $options download prometheus; then
-      mkdir -p state/lists/partial cache/archives/partial
-      options="$options -o Dir::State=$PWD/state -o Dir::State::status=/var/lib/dpkg/status -o Dir::Cache=$PWD/cache"
-      timeout 120 apt-get $options update
-      timeout 120 apt-get $options download prometheus
-    fi
-    timeout 60 dpkg -x prometheus_*.deb unpacked
-    mkdir -p ../.promtool
-    mv unpacked/usr/bin/promtool ../.promtool/`;
-  await run(['sh', '-c', script], `promtool could not be fetched. ${instead}`).catch((error) => {
+    return say(`missing, and there is no apt-get to fetch by: ${listed}. ${instead}`);
+  say(
+    `missing for the tests: ${listed}: taking them out of Debian's packages, which are downloaded and not installed …`,
+  );
+  await run(['sh', '-c', fetchScript(names)], `Not all of these could be fetched. ${instead}`).catch((error) => {
     if (!(error instanceof SetupError)) throw error;
     say(error.message);
-  });
-}
-
-function onPath(program) {
-  return (process.env.PATH ?? '').split(path.delimiter).some((folder) => {
-    try {
-      accessSync(path.join(folder, program), constants.X_OK);
-      return true;
-    } catch {
-      return false;
-    }
   });
 }
 

@@ -6,9 +6,13 @@ import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rm
 import os from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { pathToFileURL } from 'node:url';
 import t, { type Test } from 'tap';
 import { assetPath } from '../../src/assets.ts';
 
+const { PROGRAMS } = (await import(pathToFileURL(assetPath('scripts/programs.mjs')).href)) as {
+  PROGRAMS: Record<string, { file: string }>;
+};
 const IS_ROOT = process.getuid?.() === 0;
 const NOBODY = 65_534;
 const STORES = { GATEHOUSE_REDIS_URL: 'redis://127.0.0.1:1', GATEHOUSE_CLICKHOUSE_URL: 'http://127.0.0.1:1' };
@@ -95,7 +99,7 @@ t.test('an installation for production is whole where it is built and has stores
   t.match(await checkout.setUp({ args: ['--no-install'], env: STORES }), { code: 1, said: missing }, 'nor to build');
 });
 
-t.test('for the tests it fetches promtool, and does without it where it cannot', async (t) => {
+t.test('for the tests it fetches programs of others, and does without them where it cannot', async (t) => {
   const checkout = makeCheckout(t);
   const { bin, folder } = checkout;
   writeFileSync(path.join(folder, 'node_modules', '.gatehouse-tap'), '');
@@ -105,31 +109,31 @@ t.test('for the tests it fetches promtool, and does without it where it cannot',
     await checkout.setUp({ args }),
     {
       code: 0,
-      said: 'setup: promtool is missing, and there is no apt-get to fetch it by. Metrics and alert rules are checked by the tests alone.\n',
+      said: `setup: missing, and there is no apt-get to fetch by: ${Object.keys(PROGRAMS).join(', ')}. What tests need them for is left out.\n`,
     },
     'dpkg and timeout are not on the PATH',
   );
   for (const name of ['dpkg', 'timeout']) writeFileSync(path.join(bin, name), '', { mode: 0o755 });
   t.match(await checkout.setUp({ args: [...args, '--no-install'] }), {
     code: 0,
-    said: /^setup: promtool is missing, and --no-install forbids to fetch it\. .*\n$/,
+    said: /^setup: missing, and --no-install forbids to fetch: promtool, nginx, .*\n$/,
   });
   t.equal(checkout.ran(), '');
   const { code, said } = await checkout.setUp({ args });
   t.equal(code, 0);
-  t.equal(
-    said,
-    "setup: promtool is missing: taking it out of Debian's package prometheus, which is downloaded and not installed …\nSH RUNS\n",
-  );
-  t.match(checkout.ran(), /timeout \d+ apt-get .* download prometheus;/);
+  t.match(said, /^setup: missing for the tests: promtool, .*, which are downloaded and not installed …\nSH RUNS\n$/);
+  t.match(checkout.ran(), /timeout \d+ apt-get .* download prometheus nginx haproxy .*;/);
   writeFileSync(path.join(bin, 'sh'), '#!/bin/sh\nexit 1\n', { mode: 0o755 });
   t.match(
     await checkout.setUp({ args }),
-    { code: 0, said: /\nsetup: promtool could not be fetched\./ },
+    { code: 0, said: /\nsetup: Not all of these could be fetched\./ },
     'the tests go on',
   );
-  mkdirSync(path.join(folder, 'node_modules', '.promtool'));
-  writeFileSync(path.join(folder, 'node_modules', '.promtool', 'promtool'), '');
+  for (const { file } of Object.values(PROGRAMS)) {
+    const place = path.join(folder, 'node_modules', '.debian', file);
+    mkdirSync(path.dirname(place), { recursive: true });
+    writeFileSync(place, '');
+  }
   t.same(await checkout.setUp({ args }), { code: 0, said: '' }, 'once it is there nothing is said or done');
 });
 

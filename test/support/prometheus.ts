@@ -1,17 +1,15 @@
 // What Prometheus makes of our metrics and rules: its own `promtool`, from the PATH or from where the set-up put it, and for machines
 // without one a reader of the text format that finds the faults which we could make.
 import { spawnSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
-import { assetPath } from '../../src/assets.ts';
+import { programPath } from './programs.ts';
 
-const FETCHED = assetPath('node_modules/.promtool/promtool');
 const RUN_MS_MAX = 120_000;
 
 /** undefined: there is none on this machine. */
 export function promtool(args: readonly string[], input = ''): { ok: boolean; output: string } | undefined {
-  const program = existsSync(FETCHED) ? FETCHED : 'promtool';
+  const program = programPath('promtool');
+  if (program === undefined) return undefined;
   const { status, stdout, stderr, error } = spawnSync(program, args, { input, encoding: 'utf8', timeout: RUN_MS_MAX });
-  if ((error as NodeJS.ErrnoException | undefined)?.code === 'ENOENT') return undefined;
   return { ok: status === 0, output: `${stdout}${stderr}${error?.message ?? ''}` };
 }
 
