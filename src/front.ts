@@ -81,7 +81,7 @@ export async function frontParts({ config, log, metrics, isSupervised, say }: Su
   const server = new Server({
     transport: await chooseTransport(config, log),
     ...{ config, slabs, onRefused: usage.refused },
-    routes: makeRoutes({ metrics: config.metricsPort === undefined }),
+    routes: makeRoutes({ metrics: config.metricsPort === undefined, publicUrl: config.publicUrl }),
     cache,
     ingest: makeIngest({ cache, gate, appender, once, backlog, keys }, { slabs, metrics, usage }),
     ...{ registry, approvalWaits, clickhouse },

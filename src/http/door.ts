@@ -21,6 +21,8 @@ import type { Principal } from '../registry/principal.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
 import type { Slabs } from '../slabs.ts';
 import { type Authenticator, admit, authorize } from './authenticate.ts';
+import type { CallerAddresses } from './caller-address.ts';
+import { type Cors, preflightHeaders } from './cors.ts';
 import type { Exchange } from './exchange.ts';
 import { type Head, readHead } from './head.ts';
 import type { KeyUses } from './key-uses.ts';
@@ -42,6 +44,8 @@ export type DoorParts = Parts & {
   shedding: LoadShedding;
   turns: Turns;
   refusal: (writes: boolean) => ServiceError | undefined;
+  cors: Cors | undefined;
+  callers: CallerAddresses;
 };
 
 /** In turn: those who were refused together shall not come back together. */
@@ -69,7 +73,8 @@ export class Door {
     for (let i = 0; i < entry.parameterCount; i++) params.push(decodeSegment(req.getParameter(i)!));
     const rawQuery = req.getQuery() ?? '';
     const body = this.#beginBody(entry, exchange, head);
-    return this.#serve(new Request({ entry, exchange, head, params, rawQuery, reader: body }));
+    const { callers } = this.#parts;
+    return this.#serve(new Request({ entry, exchange, head, params, rawQuery, reader: body, callers }));
   }
 
   /** A path that nobody knows, or a method that its path does not have. */
@@ -84,6 +89,18 @@ export class Door {
     if (!skippable(head, this.#parts.limits.bodyBytesMax)) exchange.closing = true;
     const reply = exchange.errorReply(error);
     exchange.send({ ...reply, headers: { ...reply.headers, ...headers } });
+  }
+
+  /** What a browser asks before a page of another origin may call: answered where that origin may, else a method like any other. */
+  preflight(exchange: Exchange, req: TransportRequest, methods: string, otherwise: () => void): void {
+    const head = readHead(req);
+    if (head.fault !== undefined || head.requestedMethod === '' || this.#parts.cors?.allows(head.origin) !== true) {
+      otherwise();
+      return;
+    }
+    exchange.begin(head);
+    if (!skippable(head, this.#parts.limits.bodyBytesMax)) exchange.closing = true;
+    exchange.send({ status: 204, headers: preflightHeaders(methods) });
   }
 
   /** undefined: this route takes no body. One that comes anyway is dropped; uWS reads it without keeping it. */

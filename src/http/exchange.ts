@@ -7,6 +7,7 @@
 import type { ErrorDetail } from '../../schemas/error.ts';
 import { ERRORS, type ErrorCode, ServiceError } from '../errors.ts';
 import type { Log } from '../log.ts';
+import type { Cors } from './cors.ts';
 import type { Fault, Head } from './head.ts';
 import type { InFlight } from './in-flight.ts';
 import type { Taken } from './load-shedding.ts';
@@ -21,6 +22,8 @@ export type ExchangeHost = {
   readonly inFlight: InFlight<Exchange>;
   /** Called once per exchange; status 0: the client left before its answer. */
   onDone: (exchange: Exchange, status: number) => void;
+  /** undefined: pages of other origins may not call. */
+  readonly cors: Cors | undefined;
 };
 
 /** Takes a body in. */
@@ -66,6 +69,8 @@ export class Exchange {
   /** `POST /v1/agents/{id}/events`: for metrics and logs; never the caller's own path. */
   route = 'unknown';
   requestId = '';
+  /** Of the page that asks; '' where none does. */
+  origin = '';
   /** Once the key is known. */
   account: string | undefined;
   /** Is this a write that the handler has begun? Then a failure of unknown kind may have left something behind. */
@@ -121,6 +126,12 @@ export class Exchange {
 
   begin(head: Head): void {
     this.requestId = head.requestId;
+    this.origin = head.origin;
+  }
+
+  /** Address of the connection's other end; '' once the exchange is over. */
+  peerAddress(): string {
+    return this.#over ? '' : Buffer.from(this.#res.getRemoteAddressAsText() as ArrayBuffer).toString('latin1');
   }
 
   /** Hands each piece of the body to the sink; must be called inside the handler. */
@@ -250,6 +261,8 @@ export class Exchange {
       reply.body === undefined ? this.requestId : `${this.requestId}\r\nContent-Type: ${type}`,
     );
     for (const name in reply.headers) res.writeHeader(name, reply.headers[name]!);
+    const crossing = this.#host.cors?.headersFor(this.origin);
+    for (const name in crossing) res.writeHeader(name, crossing[name]!);
     if (asksToClose) res.writeHeader('Connection', 'close');
     if (reply.body !== undefined && !this.isHead) {
       res.end(padding === '' ? reply.body : `${reply.body}${padding}`, force);

@@ -24,6 +24,13 @@ export type Head = {
   idempotencyKey: string | undefined;
   ifMatch: string | undefined;
   requestId: string;
+  /** All that there are, in one. */
+  forwardedFor: string;
+  userAgent: string;
+  /** Of the page that asks, where a browser does. */
+  origin: string;
+  /** Of a preflight: the method that the page is about to use. */
+  requestedMethod: string;
   /** Why the request must not be trusted; the connection has to be closed. */
   fault: Fault | undefined;
 };
@@ -38,6 +45,10 @@ export function readHead(req: TransportRequest): Head {
     idempotencyKey: undefined,
     ifMatch: undefined,
     requestId: '',
+    forwardedFor: '',
+    userAgent: '',
+    origin: '',
+    requestedMethod: '',
     fault: undefined,
   };
   seen = 0;
@@ -96,6 +107,18 @@ function take(name: string, value: string): void {
       // Proxies add one beside a client's: the first counts, and no harm is in a second.
       if ((seen & REQUEST_ID) === 0 && CALLER_REQUEST_ID.test(value)) head.requestId = value;
       seen |= REQUEST_ID;
+      return;
+    case 'x-forwarded-for':
+      head.forwardedFor = head.forwardedFor === '' ? value : `${head.forwardedFor},${value}`;
+      return;
+    case 'user-agent':
+      head.userAgent = value;
+      return;
+    case 'origin':
+      head.origin = value;
+      return;
+    case 'access-control-request-method':
+      head.requestedMethod = value;
       return;
     case 'content-length':
       if (LENGTH.test(value)) head.contentLength = Number(value);

@@ -133,7 +133,7 @@ export type OpenApiDocument = {
   };
 };
 
-export function openApiRoute(others: readonly Route[]): Route {
+export function openApiRoute(others: readonly Route[], publicUrl: string | undefined): Route {
   const own: Route = route({
     method: 'GET',
     path: '/v1/openapi.json',
@@ -148,11 +148,12 @@ export function openApiRoute(others: readonly Route[]): Route {
     },
     handle: () => ({ status: 200, body }),
   });
-  const body = JSON.stringify(describeApi([...others, own]));
+  const body = JSON.stringify(describeApi([...others, own], publicUrl));
   return own;
 }
 
-export function describeApi(routes: readonly Route[]): OpenApiDocument {
+/** `publicUrl`: undefined where the service does not know by which address it is reached. */
+export function describeApi(routes: readonly Route[], publicUrl?: string): OpenApiDocument {
   const paths: OpenApiDocument['paths'] = {};
   const responses: Record<string, object> = {};
   for (const one of routes) {
@@ -169,7 +170,11 @@ export function describeApi(routes: readonly Route[]): OpenApiDocument {
       description: ABOUT,
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
-    servers: [{ url: '/', description: 'The service that this was asked of' }],
+    servers: [
+      publicUrl === undefined
+        ? { url: '/', description: 'The service that this was asked of' }
+        : { url: publicUrl.replace(/\/+$/, ''), description: 'The service at its public address' },
+    ],
     security: [{ apiKey: [] }],
     tags: [...new Set(routes.map((one) => one.operation.tag))].map((name) => ({
       name,

@@ -14,6 +14,7 @@ import type { Idempotency } from '../registry/idempotency.ts';
 import type { Actor, Principal } from '../registry/principal.ts';
 import { errorDetails, validationFailed } from '../validation.ts';
 import { rightsFor } from './authenticate.ts';
+import type { CallerAddresses } from './caller-address.ts';
 import type { Exchange } from './exchange.ts';
 import type { Head } from './head.ts';
 import { NO_PARAMETERS, type Parameters, parseQuery, type QueryOf } from './query.ts';
@@ -39,6 +40,8 @@ export class Entry {
   readonly bytesMax: number;
   readonly writes: boolean;
   readonly isSubmission: boolean;
+  /** Does it change something in the name of its caller, and leave an entry in the audit log that tells of the call? */
+  readonly isAudited: boolean;
   /** With which submissions are answered. */
   readonly successStatus: number;
 
@@ -54,6 +57,7 @@ export class Entry {
     this.bytesMax = bodyBytesMax(route.body, limits);
     this.writes = route.method !== 'GET';
     this.isSubmission = route.body?.kind === 'event' || route.body?.kind === 'batch';
+    this.isAudited = this.writes && !this.isSubmission;
     this.successStatus = Number(Object.keys(route.operation.answers)[0]);
   }
 }
@@ -80,8 +84,16 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   idempotencyKey: string | undefined = undefined;
   revisions: readonly number[] | undefined = undefined;
   idempotency: Idempotency | undefined = undefined;
+  /** Where it came from; known while the handler runs, of what is audited. */
+  callerAddress = '';
+  readonly #callers: CallerAddresses;
 
-  constructor(from: Pick<Request, 'entry' | 'exchange' | 'head' | 'params' | 'rawQuery' | 'reader'>) {
+  constructor(
+    from: Pick<Request, 'entry' | 'exchange' | 'head' | 'params' | 'rawQuery' | 'reader'> & {
+      callers: CallerAddresses;
+    },
+  ) {
+    this.#callers = from.callers;
     this.entry = from.entry;
     this.exchange = from.exchange;
     this.head = from.head;
@@ -96,7 +108,8 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
 
   get actor(): Actor {
     const { keyId, agentId } = this.principal;
-    return { actor: `key:${keyId}`, requestId: this.requestId, boundTo: agentId };
+    const { callerAddress: ip, head } = this;
+    return { actor: `key:${keyId}`, requestId: this.requestId, boundTo: agentId, ip, userAgent: head.userAgent };
   }
 
   get requestId(): string {
@@ -109,7 +122,8 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
 
   /** Reads query, Idempotency-Key, If-Match and body. Throws ServiceError validation_failed; not_found for an agent that a bound key may not know. */
   makeSound(bytes: Buffer): void {
-    const { route, validator, query } = this.entry;
+    const { route, validator, query, isAudited } = this.entry;
+    if (isAudited) this.callerAddress = this.#callers.callerOf(this.exchange.peerAddress(), this.head.forwardedFor);
     this.query = parseQuery(query, this.rawQuery);
     this.idempotencyKey = idempotencyKeyOf(route, this.head);
     if (this.head.ifMatch !== undefined) this.revisions = revisionsOf(route, this.head.ifMatch);

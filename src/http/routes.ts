@@ -15,8 +15,14 @@ import { traceRoutes } from './handlers/traces.ts';
 import { openApiRoute } from './openapi.ts';
 import type { Route } from './route.ts';
 
-/** `metrics`: false where `/metrics` is served on a port of its own. */
-export function makeRoutes({ metrics }: { metrics: boolean }): Route[] {
+export type RouteOptions = {
+  /** false where `/metrics` is served on a port of its own. */
+  metrics: boolean;
+  /** By which the service is reached, where that is known. */
+  publicUrl?: string | undefined;
+};
+
+export function makeRoutes({ metrics, publicUrl }: RouteOptions): Route[] {
   const routes = [
     ...agentRoutes,
     ...eventRoutes,
@@ -32,5 +38,5 @@ export function makeRoutes({ metrics }: { metrics: boolean }): Route[] {
     ...healthRoutes,
     ...(metrics ? [metricsRoute] : []),
   ];
-  return [...routes, openApiRoute(routes)];
+  return [...routes, openApiRoute(routes, publicUrl)];
 }

@@ -17,6 +17,8 @@ import type { RegistryCache } from '../registry/cache.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
 import type { Slabs } from '../slabs.ts';
 import { Authenticator } from './authenticate.ts';
+import { CallerAddresses } from './caller-address.ts';
+import { Cors } from './cors.ts';
 import { Door } from './door.ts';
 import { type Exchange, type ExchangeHost, errorBody, JSON_TYPE, safe } from './exchange.ts';
 import { mintRequestId } from './head.ts';
@@ -35,7 +37,15 @@ export type ServerOptions = Omit<Parts, 'metrics'> & {
   transport: Transport;
   config: Pick<
     Config,
-    'host' | 'port' | 'metricsPort' | 'eventBytesMax' | 'batchBytesMax' | 'bodyBytesMax' | 'queryTimeoutSeconds'
+    | 'host'
+    | 'port'
+    | 'metricsPort'
+    | 'eventBytesMax'
+    | 'batchBytesMax'
+    | 'bodyBytesMax'
+    | 'queryTimeoutSeconds'
+    | 'corsOrigins'
+    | 'trustedProxies'
   >;
   routes: readonly Route[];
   cache: Pick<RegistryCache, 'principal'>;
@@ -77,7 +87,10 @@ export class Server {
     const budget = new BodyBudget();
     const turns = options.turns ?? new Turns();
     const shedding = makeShedding(options, turns);
+    const { corsOrigins, trustedProxies } = options.config;
+    const cors = corsOrigins === undefined ? undefined : new Cors(corsOrigins);
     this.#host = {
+      cors,
       log: options.log,
       draining: false,
       inFlight: new InFlight(),
@@ -94,6 +107,8 @@ export class Server {
       keyUses: this.#keyUses,
       budget,
       limits: options.config,
+      cors,
+      callers: new CallerAddresses(trustedProxies),
       shedding,
       turns,
     });
@@ -153,11 +168,19 @@ export class Server {
 
   #registerPath(pattern: string, methods: Map<Method, Route>): void {
     const allow = allowed(methods);
-    const other = this.#safe((exchange, req) => {
+    const refuse = (exchange: Exchange, req: TransportRequest) => {
       const error = new ServiceError('method_not_allowed', `This path takes ${allow}.`);
       this.#door.refuse(exchange, req, error, { Allow: allow });
-    });
+    };
+    const other = this.#safe(refuse);
+    const preflight = this.#safe((exchange, req) =>
+      this.#door.preflight(exchange, req, allow, () => refuse(exchange, req)),
+    );
     for (const verb of VERBS) {
+      if (verb === 'OPTIONS') {
+        this.#transport.on(verb, pattern, preflight);
+        continue;
+      }
       const route = methods.get((verb === 'HEAD' ? 'GET' : verb) as Method);
       this.#transport.on(verb, pattern, route === undefined ? other : this.#handler(route));
     }

@@ -1,5 +1,5 @@
 // Makes the audit log entries of registry changes (beside each change; decisions 8).
-// An entry says who did what to which resource, with the request's id; of an update which fields changed, with their old and new
+// An entry says who did what to which resource, with the request's id, address and program; of an update which fields changed, with their old and new
 // values. Invariant: no secret and no address that may hold one (alert targets) is ever in it.
 // `agent_id` stands in the details of what belongs to an agent, so that the agent's erasure finds the entry.
 import type { AuditAction, AuditLog, ResourceType } from '../../schemas/audit-log.ts';
@@ -10,6 +10,9 @@ import type { Actor } from './principal.ts';
 export type Audited = { action: AuditAction; type: ResourceType; id: string; details?: Record<string, unknown> };
 
 export const SYSTEM: Actor = { actor: 'system', requestId: '' };
+
+/** Real ones have about 150; the rest of a longer one tells nothing. */
+const USER_AGENT_CHARACTERS_MAX = 300;
 
 /** Values of these fields never reach the log, only that they changed. */
 const HIDDEN: ReadonlySet<string> = new Set(['target', 'secret', 'sha256']);
@@ -23,8 +26,17 @@ export function auditLog({ action, type, id, details }: Audited, actor: Actor, n
     actor: actor.actor,
     resource_type: type,
     resource_id: id,
-    details: actor.requestId === '' ? { ...details } : { ...details, request_id: actor.requestId },
+    details: { ...details, ...callOf(actor) },
     created_at: isoTime(nowMs),
+  };
+}
+
+/** What there is to say of the call by which it was done; nothing of what no call did. */
+function callOf({ requestId, ip = '', userAgent = '' }: Actor): Record<string, string> {
+  return {
+    ...(requestId === '' ? {} : { request_id: requestId }),
+    ...(ip === '' ? {} : { ip }),
+    ...(userAgent === '' ? {} : { user_agent: userAgent.slice(0, USER_AGENT_CHARACTERS_MAX) }),
   };
 }
 

@@ -49,6 +49,9 @@ export type Actor = {
   requestId: string;
   /** The agent of a key that is bound to one: nothing but what is this agent's is changed in its name. */
   boundTo?: string | null;
+  /** Where the call came from, and with which program; '' where that is not known. */
+  ip?: string;
+  userAgent?: string;
 };
 
 /** May the actor change what belongs to `agent` (null: to the whole account)? */

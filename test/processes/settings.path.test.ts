@@ -58,8 +58,47 @@ t.test('an address with a password that is not encoded is refused, and one that 
   t.equal(complaintOf('clickhouse', 'https://user:p@host:8443/behind/a/prefix'), undefined);
 });
 
+t.test('origins, proxies and the public address are checked whole', async (t) => {
+  const sound = {
+    GATEHOUSE_CORS_ORIGINS: ['*', 'https://app.example.com', 'http://localhost:5173, https://a.example'],
+    GATEHOUSE_TRUSTED_PROXIES: ['10.0.0.1', '10.0.0.0/8, ::1, fd00::/8'],
+    GATEHOUSE_PUBLIC_URL: ['https://gatehouse.example.com', 'http://10.0.0.1:8080/gatehouse/'],
+  };
+  const unsound = {
+    GATEHOUSE_CORS_ORIGINS: [
+      'https://a.example/',
+      'a.example',
+      'https://a.example/x',
+      '*, https://a.example',
+      'null',
+      ',',
+    ],
+    GATEHOUSE_TRUSTED_PROXIES: ['proxy.example', '10.0.0.0/33', '10.0.0.0/8/8', '::1/129', '10.0.0.1,', '10.0.0.0/'],
+    GATEHOUSE_PUBLIC_URL: [
+      'gatehouse.example',
+      'https://',
+      'https://a.example/?x=1',
+      'https://a.example/#x',
+      'https://me:pw@a.example',
+    ],
+  };
+  for (const [env, values] of Object.entries(sound)) {
+    for (const value of values) t.doesNotThrow(() => readConfig({ [env]: value }), `${env}=${value}`);
+  }
+  for (const [env, values] of Object.entries(unsound)) {
+    for (const value of values)
+      t.throws(
+        () => readConfig({ [env]: value }),
+        { name: 'ConfigError', message: new RegExp(`^${env}: `) },
+        `${env}=${value}`,
+      );
+  }
+});
+
 t.test('each of them ends the start at once, by the name of the setting and never by its value', async (t) => {
-  const withAddress = Object.values(SETTINGS).flatMap((setting) => ('address' in setting ? [setting] : []));
+  const withAddress = Object.values(SETTINGS).flatMap((setting) =>
+    'address' in setting && 'secret' in setting ? [setting] : [],
+  );
   t.equal(withAddress.length, 3);
   const dataDir = await makeDataDir();
   t.teardown(() => rm(dataDir, { recursive: true, force: true }));

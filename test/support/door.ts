@@ -149,7 +149,9 @@ async function makeTransport(name: TransportName): Promise<Transport> {
   return name === 'node' ? new NodeTransport({ sharePort: false }) : new UwsTransport(await loadUws());
 }
 
-export async function startServer(t: Test, more: Partial<ServerOptions> & { on?: TransportName } = {}) {
+type DoorOptions = Partial<ServerOptions> & { on?: TransportName; settings?: Partial<ServerOptions['config']> };
+
+export async function startServer(t: Test, { settings, ...more }: DoorOptions = {}) {
   const server = new Server({
     transport: await makeTransport(more.on ?? TRANSPORTS[0]!),
     config: {
@@ -160,6 +162,7 @@ export async function startServer(t: Test, more: Partial<ServerOptions> & { on?:
       batchBytesMax: 1_000_000,
       bodyBytesMax: 2_000,
       queryTimeoutSeconds: 15,
+      ...settings,
     },
     routes,
     cache: { principal: (sha256: string) => principals.get(sha256) ?? null },

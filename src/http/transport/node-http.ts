@@ -240,6 +240,10 @@ class NodeResponse implements TransportResponse {
     this.#connection = connection;
   }
 
+  getRemoteAddressAsText(): Uint8Array {
+    return Buffer.from(this.#req.socket.remoteAddress ?? '', 'latin1');
+  }
+
   onAborted(handler: () => void): void {
     this.#connection.begin(this, handler);
   }

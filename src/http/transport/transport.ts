@@ -18,6 +18,8 @@ export type TransportRequest = {
 };
 
 export type TransportResponse = {
+  /** Address of the other end of the connection, in ASCII. Not to be asked for once it was answered or has ended. */
+  getRemoteAddressAsText(): ArrayBuffer | Uint8Array;
   /** Must be set before the handler returns. Called if the client leaves before the answer, at most once. */
   onAborted(handler: () => void): unknown;
   /** Must be set before the handler returns. `chunk` belongs to the transport and may be gone when the callback returns. */
