@@ -131,6 +131,13 @@ function notification<T extends Trigger, S extends (typeof BY_TRIGGER)[T]>(trigg
           approval: Type.Optional(
             about(NotifiedApproval, 'What the event waits for, or waited for. Left out: nothing.'),
           ),
+          url: Type.Optional(
+            about(
+              Type.String(),
+              'Where to look at it: the approval, the event or the agent. Left out where the service does not know its public address.',
+              `https://gatehouse.example.com/v1/approvals/${exampleId('apr')}`,
+            ),
+          ),
           count: about(Type.Integer({ minimum: 1 }), 'Signals that this tells of: 1, or more in a summary.', 1),
           test: Type.Optional(about(Type.Boolean(), 'true: a test notification; nothing has happened. Left out else.')),
         },

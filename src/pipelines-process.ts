@@ -42,7 +42,9 @@ export async function pipelinesParts({ config, log, metrics, link, isSupervised,
   const alertLog = log.child({ part: 'deliveries' });
   const channels = makeChannels(config, { log: alertLog, metrics, outbox: outboxFolderOf(config) });
   const { senders } = channels;
-  const deliveries = new DeliveryWorker({ redis, keys: makeKeys(config), senders, metrics, log: alertLog });
+  const deliveries = new DeliveryWorker({
+    ...{ redis, keys: makeKeys(config), senders, metrics, log: alertLog, publicUrl: config.publicUrl },
+  });
   const pipelines = new Pipelines({
     redis,
     clickhouse,

@@ -15,6 +15,8 @@ export type Notification = {
   signal: Signal;
   /** What its agent is called now; null: it is about none, or one that is gone. */
   agentName: string | null;
+  /** Where people look at it. */
+  link?: string | undefined;
   /** Signals that it tells of: 1, or more in a summary. */
   count: number;
   /** Asked for by POST /v1/alerts/{id}/test. */

@@ -29,6 +29,7 @@ import type { RegistryStore } from '../../src/registry/commit.ts';
 import { addressed, type DeliveryRecord, laneName } from '../../src/registry/deliveries.ts';
 import type { AttemptResult, ChannelSender, Target } from './channel.ts';
 import { QueueGauges } from './gauges.ts';
+import { linkOf } from './link.ts';
 import { type Claim, Results } from './results.ts';
 import { Breakers, hostOf } from './schedule.ts';
 import { tellSummaries } from './summaries.ts';
@@ -58,6 +59,8 @@ const STOP_MS = 5_000;
 
 export type WorkerOptions = RegistryStore & {
   senders: Record<Channel, ChannelSender>;
+  /** Of the service, for links. */
+  publicUrl?: string | undefined;
   metrics: Metrics;
   log: Log;
   attemptMs?: number;
@@ -288,7 +291,8 @@ export class DeliveryWorker implements Part {
     const { id, createdAt, signal, count, test, tries } = record;
     const { name, trigger, channel } = alert;
     const told = { id: alert.id, name, trigger, channel };
-    const notification = { id, createdAt, alert: told, signal, agentName, count, test };
+    const link = linkOf(this.#options.publicUrl, signal);
+    const notification = { id, createdAt, alert: told, signal, agentName, link, count, test };
     // Not AbortSignal.any: each one made of a signal that lives on leaves something behind there, 130 bytes an attempt.
     const deadline = new Deadline(timeoutMs, this.#stop.signal);
     const sent = this.#options.senders[channel]

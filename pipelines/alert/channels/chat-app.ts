@@ -1,6 +1,6 @@
 // The chat channel: an incoming webhook that takes `{"text", "blocks"}` (decisions 7; docs/channels.md).
 // Whoever names an agent or a policy must not speak in the name of the alert: no mention, no link, no markup comes out of a
-// name or a message. Blocks are plain text; `text`, which chats parse, is escaped and its mentions and links are broken.
+// name or a message; the one link is ours (link.ts). Blocks are plain text; `text`, which chats parse, is escaped and its mentions and links are broken.
 // Failure: see post.ts.
 import type { GuardedHttps } from '../../../src/egress/guarded-https.ts';
 import type { Attempt, AttemptResult, ChannelSender, Notification, Target } from '../channel.ts';
@@ -64,17 +64,20 @@ export type ChatBody = {
 export function chatBody(notification: Notification): ChatBody {
   const { headline, message, facts } = describe(notification);
   const details = facts.map(([name, value]) => `${name}: ${value}`).join(' · ');
+  const link = notification.link === undefined ? '' : `\n${notification.link}`;
   return {
-    text: inert(`${headline}: ${message}`),
+    text: inert(`${headline}: ${message}`) + link,
     blocks: [
-      { type: 'section', text: plain(`${headline}\n${message}`) },
+      { type: 'section', text: plain(`${headline}\n${message}`, link) },
       { type: 'context', elements: [plain(details)] },
     ],
   };
 }
 
-function plain(text: string): PlainText {
-  return { type: 'plain_text', text: cut(uncalled(text), BLOCK_CHARACTERS_MAX), emoji: false };
+/** `link` is ours and stays whole. */
+function plain(text: string, link = ''): PlainText {
+  const said = cut(uncalled(text), BLOCK_CHARACTERS_MAX - link.length);
+  return { type: 'plain_text', text: `${said}${link}`, emoji: false };
 }
 
 /** For a field that is parsed: `&`, `<` and `>` as chats demand, and nothing left that they would make something of. */

@@ -102,6 +102,7 @@ export function mailOf(notification: Notification, address: string, mailFrom: st
   const { headline, message, facts } = describe(notification);
   const said = unlinked(message);
   const rows = facts.map(([name, value]): [string, string] => [name, unlinked(value)]);
+  const { link } = notification;
   return {
     envelope: { from: mailFrom, to: [address] },
     from: { name: 'Gatehouse', address: mailFrom },
@@ -111,22 +112,33 @@ export function mailOf(notification: Notification, address: string, mailFrom: st
     messageId: `<${notification.id}@${mailFrom.slice(mailFrom.indexOf('@') + 1)}>`,
     date: new Date(notification.createdAt),
     headers: { 'Auto-Submitted': 'auto-generated' },
-    text: [headline, '', said, '', ...rows.map(([name, value]) => `${name}: ${value}`), ''].join('\n'),
-    html: htmlOf(headline, said, rows),
+    text: [
+      headline,
+      '',
+      said,
+      ...(link === undefined ? [] : ['', link]),
+      '',
+      ...rows.map(([name, value]) => `${name}: ${value}`),
+      '',
+    ].join('\n'),
+    html: htmlOf({ headline, said, link }, rows),
     xMailer: false,
     disableFileAccess: true,
     disableUrlAccess: true,
   };
 }
 
-function htmlOf(headline: string, message: string, rows: [string, string][]): string {
+type Said = { headline: string; said: string; link: string | undefined };
+
+function htmlOf({ headline, said, link }: Said, rows: [string, string][]): string {
   const table = rows.map(
     ([name, value]) => `<tr><th align="left">${escaped(name)}</th><td>${escaped(value)}</td></tr>`,
   );
   return [
     '<!doctype html><html><head><meta charset="utf-8"></head><body>',
     `<p><strong>${escaped(headline)}</strong></p>`,
-    `<p>${escaped(message)}</p>`,
+    `<p>${escaped(said)}</p>`,
+    ...(link === undefined ? [] : [`<p><a href="${escaped(link)}">${escaped(link)}</a></p>`]),
     `<table>${table.join('')}</table>`,
     '</body></html>',
   ].join('\n');

@@ -48,7 +48,7 @@ export function webhookBody(notification: Notification): string {
 }
 
 function bodyOf(notification: Notification, policies: NonNullable<Signal['policies']>): object {
-  const { alert, signal, agentName, count, test, createdAt } = notification;
+  const { alert, signal, agentName, link, count, test, createdAt } = notification;
   const { event, approval } = signal;
   return {
     type: signal.trigger,
@@ -68,6 +68,7 @@ function bodyOf(notification: Notification, policies: NonNullable<Signal['polici
             },
           }),
       ...(approval === undefined ? {} : { approval: { id: approval.id, expires_at: isoTime(approval.expiresAt) } }),
+      ...(link === undefined ? {} : { url: link }),
       count,
       ...(test ? { test } : {}),
     },

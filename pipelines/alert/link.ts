@@ -1,0 +1,18 @@
+// Where people look at what a notification tells of (for the deliveries; GATEHOUSE_PUBLIC_URL, decisions 11.12).
+// Invariant: made of the operator's own address and of ids that we minted, never of words of a caller: channels send it as it is, where
+// they break every address that a name or a message holds.
+// Failure: without that setting nobody knows by which address people reach the service, and there is no link.
+import type { Signal } from '../../schemas/signal.ts';
+
+const ID = /^[a-z]{3}_[0-9a-z]{26}$/;
+
+/** What has to be decided before what has happened, and that before whom it is about. undefined: nothing to look at. */
+export function linkOf(publicUrl: string | undefined, { agent, event, approval }: Signal): string | undefined {
+  if (publicUrl === undefined) return undefined;
+  const ids = [agent, event?.id, approval?.id].filter((id) => id !== null && id !== undefined);
+  if (!ids.every((id) => ID.test(id))) return undefined;
+  const base = publicUrl.replace(/\/+$/, '');
+  if (approval !== undefined) return `${base}/v1/approvals/${approval.id}`;
+  if (agent === null) return undefined;
+  return event === undefined ? `${base}/v1/agents/${agent}` : `${base}/v1/agents/${agent}/events/${event.id}`;
+}
