@@ -6,10 +6,13 @@ import { Webhook } from 'standardwebhooks';
 import t from 'tap';
 import { makeChannels } from '../../pipelines/alert/channels/channels.ts';
 import { ChatAppChannel, chatBody, inert } from '../../pipelines/alert/channels/chat-app.ts';
+import { mailOf } from '../../pipelines/alert/channels/email.ts';
 import { retryAfterMs } from '../../pipelines/alert/channels/post.ts';
 import { cut, oneLine } from '../../pipelines/alert/channels/text.ts';
 import { WebhookChannel, webhookBody } from '../../pipelines/alert/channels/webhook.ts';
+import { linkOf } from '../../pipelines/alert/link.ts';
 import { GuardedHttps } from '../../src/egress/guarded-https.ts';
+import { mintId } from '../../src/ids.ts';
 import { createLog } from '../../src/log.ts';
 import { Metrics } from '../../src/metrics.ts';
 import { startReceiver } from '../support/https-receiver.ts';
@@ -230,6 +233,38 @@ t.test('the three are made from the settings', async (t) => {
   t.same(inside.received, []);
   known.close();
   channels.close();
+});
+
+t.test('a notification links to what it tells of, and to nothing that a name says', async (t) => {
+  const signal = aSignal({ message: 'see https://evil.example' });
+  const at = 'https://gatehouse.example.com/in';
+  const of = `${at}/v1/agents/${signal.agent}`;
+  const approval = { id: mintId('approval', 0), expiresAt: 0 };
+  const { event: _event, ...bare } = signal;
+  t.equal(linkOf(`${at}/`, signal), `${of}/events/${signal.event!.id}`);
+  t.equal(
+    linkOf(at, { ...signal, approval }),
+    `${at}/v1/approvals/${approval.id}`,
+    'what is to be decided comes first',
+  );
+  t.equal(linkOf(at, bare), of);
+  t.equal(linkOf(at, { ...bare, agent: null }), undefined);
+  t.equal(linkOf(undefined, signal), undefined);
+  t.equal(linkOf(at, { ...signal, agent: 'agt_../../x' }), undefined);
+  const link = linkOf(at, signal)!;
+  const told = aNotification({ signal, link });
+  t.equal(JSON.parse(webhookBody(told)).data.url, link);
+  const chat = chatBody(told);
+  for (const text of [chat.text, chat.blocks[0].text.text]) {
+    t.ok(text.endsWith(`\n${link}`), text);
+    t.notMatch(text, 'https://evil.example');
+  }
+  const mail = mailOf(told, 'a@b.co', 'c@d.co');
+  t.match(mail.text, `\n${link}\n`);
+  t.match(mail.html, `<a href="${link}">`);
+  t.notMatch(mail.text + mail.html, 'https://evil.example');
+  const without = aNotification({ signal });
+  t.notMatch(webhookBody(without) + chatBody(without).text + mailOf(without, 'a@b.co', 'c@d.co').text, at);
 });
 
 t.test('text is cut between characters', async (t) => {

@@ -24,16 +24,17 @@ export function programEnvironment(more: Record<string, string> = {}): NodeJS.Pr
 
 const READY_MS_MAX = 30_000;
 
+type Started = { args: string[]; port: number; env: Record<string, string> };
+
 /** One that listens on `port` of loopback; ended with the test. Rejects with what it said where it does not come up. */
-export async function startProgram(t: Test, name: string, { args, port }: { args: string[]; port: number }) {
-  const child = spawn(programPath(name)!, args, { env: programEnvironment(), stdio: ['ignore', 'pipe', 'pipe'] });
+export async function startProgram(t: Test, name: string, { args, port, env }: Started): Promise<void> {
+  const child = spawn(programPath(name)!, args, { env: programEnvironment(env), stdio: ['ignore', 'pipe', 'pipe'] });
   let said = '';
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk: Buffer) => (said += chunk.toString()));
   t.teardown(() => end(child));
   for (const until = performance.now() + READY_MS_MAX; !(await answers(port)); await sleep(30)) {
     if (child.exitCode !== null || performance.now() > until) throw new Error(`${name} does not come up: ${said}`);
   }
-  return child;
 }
 
 async function end(child: ChildProcess): Promise<void> {

@@ -1,0 +1,224 @@
+// docs/behind-a-proxy.md, done: each of its configurations in the real nginx, haproxy and caddy, before the whole service. Beside it what
+// the service is told of them: the caller's address in the audit log, the public address.
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import http from 'node:http';
+import { createServer } from 'node:net';
+import os from 'node:os';
+import path from 'node:path';
+import t from 'tap';
+import { assetPath } from '../../src/assets.ts';
+import { programPath, startProgram } from '../support/programs.ts';
+import { pause } from '../support/raw-http.ts';
+import { startService } from '../support/service.ts';
+
+const PUBLIC = 'https://gatehouse.example.com/gatehouse';
+/** On a loopback address that no proxy is trusted to have, as a caller from elsewhere. */
+const CALLER = '127.0.0.2';
+const NAMES = ['nginx', 'haproxy', 'caddy'] as const;
+
+const service = await startService(t, {
+  env: {
+    GATEHOUSE_FRONTS: '2',
+    GATEHOUSE_TRUSTED_PROXIES: '127.0.0.1',
+    GATEHOUSE_PUBLIC_URL: `${PUBLIC}/`,
+  },
+});
+const folder = await mkdtemp(path.join(os.tmpdir(), 'gatehouse-proxies-'));
+t.teardown(() => rm(folder, { recursive: true, force: true }));
+const page = await readFile(assetPath('docs/behind-a-proxy.md'), 'utf8');
+
+/** Its workers would be nobody, who may not read this test's folder. */
+const AS_ROOT = process.getuid?.() === 0 ? ' user root;' : '';
+
+type Asked = { method?: string; body?: unknown; headers?: Record<string, string>; signal?: AbortSignal };
+type Answer = { status: number; json: Record<string, unknown>; text: string };
+const agents = new Map<number, http.Agent>();
+
+/** By a kept connection from CALLER. */
+function ask(port: number, target: string, { method = 'GET', body, headers, signal }: Asked = {}): Promise<Answer> {
+  const agent = agents.get(port) ?? new http.Agent({ keepAlive: true, maxSockets: 8 });
+  agents.set(port, agent);
+  const content = body === undefined ? undefined : Buffer.from(JSON.stringify(body));
+  return new Promise((resolve, reject) => {
+    const request = http.request({
+      ...{ host: '127.0.0.1', port, path: target, method, agent, localAddress: CALLER },
+      ...(signal === undefined ? {} : { signal }),
+      headers: {
+        authorization: `Bearer ${service.key}`,
+        'user-agent': 'caller/1.0',
+        ...(content === undefined ? {} : { 'content-type': 'application/json', 'content-length': content.length }),
+        ...headers,
+      },
+    });
+    request.on('error', reject);
+    request.on('response', (response) => {
+      let text = '';
+      response.setEncoding('utf8').on('data', (chunk) => (text += chunk));
+      response.on('end', () => {
+        const isJson = response.headers['content-type']?.includes('json') === true;
+        resolve({ status: response.statusCode!, json: isJson ? JSON.parse(text) : {}, text });
+      });
+    });
+    request.end(content);
+  });
+}
+t.teardown(() => {
+  for (const agent of agents.values()) agent.destroy();
+});
+
+const direct = Number(new URL(service.url).port);
+const { json: agent } = await ask(direct, '/v1/agents', { method: 'POST', body: { name: 'behind' } });
+const events = `/v1/agents/${agent['id']}/events`;
+const conditions = { tool: 'pay' };
+await ask(direct, '/v1/policies', {
+  method: 'POST',
+  body: { name: 'asks', type: 'require_approval', conditions, actions: ['block'] },
+});
+const { approval, event } = await pending();
+
+for (const name of NAMES) {
+  for (const prefix of ['', '/gatehouse']) {
+    const skip = programPath(name) === undefined ? `there is no ${name} on this machine` : false;
+    t.test(`${name}${prefix && ' under a prefix'}`, { skip }, async (t) => {
+      const port = await freePort();
+      await startProgram(t, name, { args: await argumentsOf(name, prefix, port), port, env: { HOME: folder } });
+      const through = (target: string, asked?: Asked) => ask(port, `${prefix}${target}`, asked);
+
+      const payload = { text: 'x'.repeat(60_000) };
+      const batch = { events: Array.from({ length: 100 }, () => ({ type: 'prompt', payload })) };
+      const taken = await through(`${events}/batch`, { method: 'POST', body: batch });
+      t.equal(taken.status, 200, `a batch of 6 MB: ${taken.text.slice(0, 200)}`);
+
+      const trace = `${name}/7`;
+      await through(events, { method: 'POST', body: { type: 'prompt', trace_id: trace, payload: {} } });
+      const found = await through(`/v1/traces/${encodeURIComponent(trace)}?limit=5`);
+      t.equal(found.status, 200, 'a trace id with a slash');
+
+      t.equal((await through('/metrics')).status, 404, 'no metrics');
+      t.equal((await through('/healthz')).status, 200);
+      const mistake = await through(`${events}?limit=x`);
+      t.match(mistake.json, { error: { code: 'validation_failed', details: [{ path: 'limit' }] } }, 'errors are ours');
+
+      const waited = await through(`/v1/approvals/${approval}?wait=1`);
+      t.match(waited, { status: 200, json: { status: 'pending' } }, 'a wait is answered');
+      const leaving = new AbortController();
+      const left = through(`/v1/approvals/${approval}?wait=40`, { signal: leaving.signal }).catch(() => 'left');
+      await untilWaits(1);
+      leaving.abort();
+      t.equal(await left, 'left');
+      await untilWaits(0);
+
+      const made = await through('/v1/agents', {
+        method: 'POST',
+        body: { name: `${name}${prefix}` },
+        headers: { 'x-forwarded-for': '6.6.6.6' },
+      });
+      t.equal(made.status, 201);
+      const { json } = await through(`/v1/audit-logs?resource_id=${made.json['id']}`);
+      const [entry] = json['logs'] as { details: object }[];
+      t.match(entry!.details, { ip: CALLER, user_agent: 'caller/1.0' }, 'who called, not who handed it on');
+    });
+  }
+}
+
+t.test(
+  'a front that restarts behind a proxy costs no call',
+  { skip: programPath('nginx') === undefined },
+  async (t) => {
+    const port = await freePort();
+    await startProgram(t, 'nginx', { args: await argumentsOf('nginx', '', port), port, env: {} });
+    const front = (await service.children()).find(({ name }) => name === 'front-1')!.pid;
+    const statuses = new Map<number, number>();
+    let isOver = false;
+    const senders = Array.from({ length: 4 }, async () => {
+      while (!isOver) {
+        const { status } = await ask(port, events, { method: 'POST', body: { type: 'prompt', payload: {} } });
+        statuses.set(status, (statuses.get(status) ?? 0) + 1);
+      }
+    });
+    await pause(300);
+    process.kill(front, 'SIGTERM');
+    for (const until = performance.now() + 60_000; performance.now() < until; await pause(100)) {
+      const now = (await service.children()).find(({ name }) => name === 'front-1')?.pid;
+      if (now !== undefined && now !== front) break;
+    }
+    await pause(300);
+    isOver = true;
+    await Promise.all(senders);
+    t.same([...statuses.keys()], [201], JSON.stringify([...statuses]));
+  },
+);
+
+t.test('what is said without a proxy, and by the public address', async (t) => {
+  const forged = { 'x-forwarded-for': '6.6.6.6' };
+  const made = await ask(direct, '/v1/agents', { method: 'POST', body: { name: 'forged' }, headers: forged });
+  const { json } = await ask(direct, `/v1/audit-logs?resource_id=${made.json['id']}`);
+  t.match((json['logs'] as object[])[0], { details: { ip: CALLER } }, 'nobody trusted vouches for the header');
+  const { json: described } = await ask(direct, '/v1/openapi.json');
+  t.same(
+    (described['servers'] as { url: string }[]).map(({ url }) => url),
+    [PUBLIC],
+  );
+  const { json: logs } = await ask(direct, `/v1/audit-logs?resource_id=${event}`);
+  t.notMatch(JSON.stringify(logs['logs']), /"ip"/, 'an event is an agent’s, and known by its request id');
+});
+
+/** The page's configuration, with ports of this test in it. */
+async function argumentsOf(name: (typeof NAMES)[number], prefix: string, port: number): Promise<string[]> {
+  const block = (kind: string) => new RegExp(`\n\`\`\`${kind}\n([\\s\\S]*?)\`\`\``).exec(page)![1]!;
+  const ported = (text: string) =>
+    text
+      .replaceAll('127.0.0.1:8080', `127.0.0.1:${direct}`)
+      .replace('listen 80', `listen 127.0.0.1:${port}`)
+      .replace('bind :80', `bind 127.0.0.1:${port}`)
+      .replaceAll(/^:80 /gm, `http://127.0.0.1:${port} `);
+  const file = path.join(folder, `${name}-${port}`);
+  const whole = ported(configurationOf(block, name, prefix));
+  if (name === 'nginx') {
+    const paths = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((one) => `${one}_temp_path ${file}.${one};`);
+    await writeFile(file, `events {}\nhttp { access_log off; ${paths.join(' ')}\n${whole}\n}`);
+    return ['-e', 'stderr', '-c', file, '-g', `daemon off; pid ${file}.pid; error_log stderr;${AS_ROOT}`];
+  }
+  await writeFile(file, name === 'caddy' ? `{\n  admin off\n}\n${whole}` : whole);
+  return name === 'caddy' ? ['run', '--adapter', 'caddyfile', '--config', file] : ['-db', '-f', file];
+}
+
+function configurationOf(block: (kind: string) => string, name: (typeof NAMES)[number], prefix: string): string {
+  if (prefix === '') return block(name);
+  const changed = block(`${name} prefix`);
+  if (name === 'caddy') return changed;
+  if (name === 'haproxy') return `${block(name)}${changed}`;
+  const [head] = block(name).split('  location = /metrics');
+  return `${head}${changed}}`;
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as { port: number };
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+/** Until so many callers wait for a decision, in both fronts together. */
+async function untilWaits(count: number): Promise<void> {
+  for (const until = performance.now() + 20_000; performance.now() < until; await pause(50)) {
+    const { text } = await ask(direct, '/metrics');
+    const waits = [...text.matchAll(/^gatehouse_approval_waits\{[^}]*\} (\d+)/gm)].map(([, n]) => Number(n));
+    if (waits.reduce((sum, n) => sum + n, 0) === count) return;
+  }
+  throw new Error(`not ${count} waits`);
+}
+
+/** An approval that waits, once the policy is in force. */
+async function pending(): Promise<{ approval: string; event: string }> {
+  for (const until = performance.now() + 60_000; performance.now() < until; await pause(50)) {
+    const { json } = await ask(direct, events, {
+      method: 'POST',
+      body: { type: 'tool_call', payload: { tool: 'pay' } },
+    });
+    const { approval_id: approval } = json['policy_result'] as { approval_id: string | null };
+    if (approval) return { approval, event: json['id'] as string };
+  }
+  throw new Error('no event had to wait');
+}
