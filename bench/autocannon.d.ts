@@ -10,6 +10,9 @@ declare module 'autocannon' {
     requests: { average: number };
     latency: { p50: number; p99: number };
     non2xx: number;
+    /** Seconds. */
+    duration: number;
+    statusCodeStats: Record<string, { count: number }>;
     errors: number;
   };
   export default function autocannon(options: Options): Promise<Result>;

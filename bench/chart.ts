@@ -196,6 +196,6 @@ export function readable(value: number): string {
   return Number(value.toPrecision(3)).toLocaleString('en-US', { maximumFractionDigits: 6 });
 }
 
-function escaped(content: string): string {
+export function escaped(content: string): string {
   return content.replace(/[&<>"]/g, (c) => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' })[c]!);
 }

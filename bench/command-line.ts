@@ -20,8 +20,14 @@ export const OPTIONS = {
   rate: { kind: 'number', unit: 'events/s', about: 'where to begin to hold, instead of searching for it' },
   data: { kind: 'text', about: 'folder in which the rows are kept, to take them up again' },
   keep: { kind: 'flag', about: 'write the result into bench/results, as JSON and as charts' },
+  out: { kind: 'text', about: 'folder for the results; it is made' },
+  url: { kind: 'text', about: 'a service of yours to measure, instead of one that is started' },
+  key: { kind: 'text', about: 'its key; else GATEHOUSE_KEY' },
 } as const satisfies Record<string, Option>;
 export type OptionName = keyof typeof OPTIONS;
+
+/** Options of the call as a whole. */
+const OF_ALL: readonly OptionName[] = ['out', 'url', 'key'];
 
 export type LineSpec = {
   about: string;
@@ -29,6 +35,8 @@ export type LineSpec = {
   options: Partial<Record<OptionName, number | string>>;
   /** What may stand behind its name. */
   operands?: string;
+  /** Its options with `--url`; left out: it looks inside, and measures only a service that it starts. */
+  remote?: Partial<Record<OptionName, number | string>>;
 };
 
 const SPEED = { turns: 3, keep: 'no' };
@@ -36,6 +44,7 @@ export const LINES = {
   ingest: {
     about: 'events a second, single and in batches, against a bare echo and a Fastify server',
     options: { ...SPEED, seconds: 5 },
+    remote: { turns: 3, seconds: 5 },
   },
   real: { about: 'the same with recorded agent runs', options: { ...SPEED, seconds: 5 }, operands: 'NDJSON files' },
   'end-to-end': {
@@ -45,11 +54,13 @@ export const LINES = {
   latency: {
     about: 'answers at 10, 50 and 80 % of the maximum, from when each was due',
     options: { ...SPEED, seconds: 10 },
+    remote: { seconds: 10, rate: '10, 50 and 80 % of the maximum' },
   },
   policies: { about: 'what 5 to 200 policies and patterns cost', options: { ...SPEED, seconds: 4 } },
   query: {
     about: 'lists, traces, searches and the audit log, also at depth',
     options: { events: 10_000_000, data: 'a folder that is removed', keep: 'no' },
+    remote: { tries: 100 },
   },
   scale: {
     about: 'what grows with fronts, partitions, accounts and agents',
@@ -59,7 +70,7 @@ export const LINES = {
   memory: { about: 'memory under load', options: { seconds: 600, keep: 'no' } },
   overload: { about: 'twice the maximum: goodput, refusals, memory', options: { seconds: 60, keep: 'no' } },
   durability: { about: 'kills every part under load; counts what is missing or there twice', options: { kills: 20 } },
-  'fresh-reads': { about: 'lists right after a write', options: { tries: 10_000 } },
+  'fresh-reads': { about: 'lists right after a write', options: { tries: 10_000 }, remote: { tries: 500 } },
   'in-force': { about: 'policy changes over two fronts', options: { tries: 100 } },
   'rate-limit': { about: '500 a second, hammered by four processes', options: { seconds: 5 } },
   anomalies: { about: 'steady traffic, and spikes in it', options: { hours: 10_000, agents: 4 } },
@@ -72,18 +83,32 @@ export const LINES = {
   watch: { about: 'what watched agents cost', options: { agents: 100_000 } },
 } as const satisfies Record<string, LineSpec>;
 export type LineName = keyof typeof LINES;
+export type RemoteLine = 'ingest' | 'latency' | 'query' | 'fresh-reads';
+
+export const REMOTE_LINES = (Object.keys(LINES) as LineName[]).filter(
+  (line): line is RemoteLine => (LINES[line] as LineSpec).remote !== undefined,
+);
 
 export type Call = {
   lines: LineName[];
+  /** As it was typed, without the key. */
+  typed: string;
+  /** A service of the caller's: `lines` are then remote ones. */
+  target: { url: string; key: string } | undefined;
   operands: string[];
   number: (name: OptionName) => number | undefined;
   text: (name: OptionName) => string | undefined;
 };
 
 /** undefined: `help` was printed instead. Throws CallError. */
-export function readCall(args: readonly string[], print: (text: string) => void): Call | undefined {
+export function readCall(
+  args: readonly string[],
+  print: (text: string) => void,
+  env: Readonly<Record<string, string | undefined>> = process.env,
+): Call | undefined {
   const { values, positionals } = parse(args);
-  const [name, ...operands] = positionals;
+  const isRemote = values['url'] !== undefined;
+  const [name = isRemote ? 'all' : undefined, ...operands] = positionals;
   if (name === undefined && values['help'] !== true) throw new CallError(`which line? One of ${lineNames()}, or all`);
   if (name !== undefined && name !== 'all' && !Object.hasOwn(LINES, name))
     throw new CallError(`there is no line "${name}"; there are ${lineNames()}, and all`);
@@ -91,12 +116,20 @@ export function readCall(args: readonly string[], print: (text: string) => void)
     print(name === undefined || name === 'all' ? helpOfAll() : helpOf(name as LineName));
     return undefined;
   }
-  const lines = name === 'all' ? (Object.keys(LINES) as LineName[]) : [name as LineName];
+  const all: readonly LineName[] = isRemote ? REMOTE_LINES : (Object.keys(LINES) as LineName[]);
+  const lines = name === 'all' ? [...all] : [name as LineName];
   const { help: _help, ...given } = values;
-  checkOptions(lines, given);
-  checkOperands(name!, operands);
+  if (isRemote) checkRemote(lines);
+  checkOptions(lines, given, isRemote);
+  checkOperands(isRemote ? 'all' : name!, operands);
+  const target = isRemote ? { url: String(values['url']), key: keyOf(values, env) } : undefined;
   return {
     lines,
+    typed: [
+      'npm run bench --',
+      ...args.map((arg, i) => (args[i - 1] === '--key' ? '…' : arg.replace(/^--key=.*/, '--key=…'))),
+    ].join(' '),
+    target,
     operands,
     number: (option) => (values[option] === undefined ? undefined : Number(values[option])),
     text: (option) => values[option] as string | undefined,
@@ -122,14 +155,38 @@ function parse(args: readonly string[]): { values: Record<string, unknown>; posi
   }
 }
 
-function checkOptions(lines: readonly LineName[], values: Record<string, unknown>): void {
+function checkRemote(lines: readonly LineName[]): void {
+  const inside = lines.find((line) => !(REMOTE_LINES as LineName[]).includes(line));
+  if (inside !== undefined)
+    throw new CallError(
+      `${inside} looks inside the service, so it takes no --url; these do without: ${REMOTE_LINES.join(', ')}`,
+    );
+}
+
+function keyOf(values: Record<string, unknown>, env: Readonly<Record<string, string | undefined>>): string {
+  const key = values['key'] ?? env['GATEHOUSE_KEY'];
+  if (typeof key !== 'string' || key === '')
+    throw new CallError('--url needs a key of that service: --key KEY, or GATEHOUSE_KEY');
+  return key;
+}
+
+function checkOptions(lines: readonly LineName[], values: Record<string, unknown>, isRemote: boolean): void {
+  if (values['keep'] === true && values['out'] !== undefined) throw new CallError('--keep and --out are two folders');
+  if (values['key'] !== undefined && !isRemote) throw new CallError('--key belongs to a --url');
   for (const [name, value] of Object.entries(values)) {
-    if (!lines.some((line) => Object.hasOwn(LINES[line].options, name)))
-      throw new CallError(`${lines[0]} takes no --${name}; it takes ${optionNames(lines[0]!)}`);
+    if (!OF_ALL.includes(name as OptionName) && !lines.some((line) => Object.hasOwn(optionsOf(line, isRemote), name)))
+      throw new CallError(
+        `${lines[0]}${isRemote ? ' of a --url' : ''} takes no --${name}; it takes ${optionNames(lines[0]!, isRemote)}`,
+      );
     const { kind } = OPTIONS[name as OptionName] as Option;
     if (kind === 'number' && !(/^[0-9]{1,9}$/.test(String(value)) && Number(value) > 0))
       throw new CallError(`--${name} takes a whole number above 0`);
   }
+}
+
+function optionsOf(line: LineName, isRemote: boolean): Partial<Record<OptionName, number | string>> {
+  const { options, remote = {} } = LINES[line] as LineSpec;
+  return isRemote ? remote : options;
 }
 
 function checkOperands(name: string, operands: readonly string[]): void {
@@ -145,24 +202,34 @@ function helpOfAll(): string {
     '',
     ...lines,
     `  ${'all'.padEnd(14)}every line, nearly two hours`,
+    '',
+    'npm run bench -- --url URL --key KEY [LINE]',
+    `A service of yours, from outside: ${REMOTE_LINES.join(', ')}; all of them where no line is named. It sends events to an`,
+    'agent that it registers for that, and says at the end how to erase them.',
+    '',
+    'Results are a page (report.html), JSON, tables and charts in build/bench-results, or in the folder that --out names.',
   ].join('\n');
 }
 
 function helpOf(name: LineName): string {
-  const { about, options, operands } = LINES[name] as LineSpec;
-  const rows = (Object.entries(options) as [OptionName, number | string][]).map(([option, byDefault]) => {
-    const { about: what, unit } = OPTIONS[option] as Option;
-    return `  ${`--${option}`.padEnd(12)}${what}${unit === undefined ? '' : `, in ${unit}`} (left out: ${byDefault})`;
-  });
-  return [`npm run bench -- ${name}${operands === undefined ? '' : ` [${operands}]`}: ${about}`, ...rows].join('\n');
+  const { about, operands, remote } = LINES[name] as LineSpec;
+  const rows = (isRemote: boolean) =>
+    (Object.entries(optionsOf(name, isRemote)) as [OptionName, number | string][]).map(([option, byDefault]) => {
+      const { about: what, unit } = OPTIONS[option] as Option;
+      return `  ${`--${option}`.padEnd(12)}${what}${unit === undefined ? '' : `, in ${unit}`} (left out: ${byDefault})`;
+    });
+  return [
+    `npm run bench -- ${name}${operands === undefined ? '' : ` [${operands}]`}: ${about}`,
+    ...rows(false),
+    `  ${'--out'.padEnd(12)}${OPTIONS.out.about} (left out: build/bench-results)`,
+    ...(remote === undefined ? [] : [`With --url URL --key KEY, of a service of yours, it takes`, ...rows(true)]),
+  ].join('\n');
 }
 
 function lineNames(): string {
   return Object.keys(LINES).join(', ');
 }
 
-function optionNames(name: LineName): string {
-  return Object.keys(LINES[name].options)
-    .map((option) => `--${option}`)
-    .join(', ');
+function optionNames(name: LineName, isRemote: boolean): string {
+  return [...Object.keys(optionsOf(name, isRemote)), 'out'].map((option) => `--${option}`).join(', ');
 }

@@ -10,6 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { assetPath } from '../src/assets.ts';
 import { freePort } from '../src/embedded/free-port.ts';
+import { whenEnded } from './ending.ts';
 import type { Watched } from './processes.ts';
 import type { BenchService } from './service.ts';
 import type { Around } from './turns.ts';
@@ -86,7 +87,9 @@ export async function baseline(given: { key: string; agents: string[]; policies:
     '--maxmemory-policy',
     'noeviction',
   ];
+  const strikeFolder = whenEnded(() => rm(folder, { recursive: true, force: true }));
   const redis = spawn('redis-server', [...redisArgs, ...durable], { stdio: 'ignore' });
+  const strikeRedis = whenEnded(() => end(redis));
   const redisUrl = `redis://127.0.0.1:${redisPort}`;
   await whenRedisAnswers(redisUrl);
   const policies = given.policies.map((policy, i) => ({ ...policy, id: `pol_${String(i).padStart(26, '0')}` }));
@@ -104,7 +107,9 @@ export async function baseline(given: { key: string; agents: string[]; policies:
     async stop() {
       await end(child);
       await end(redis);
+      strikeRedis();
       await rm(folder, { recursive: true, force: true });
+      strikeFolder();
     },
   };
 }
@@ -112,6 +117,10 @@ export async function baseline(given: { key: string; agents: string[]; policies:
 async function startServer(args: string[]): Promise<{ child: ChildProcess; port: number }> {
   const env = { ...process.env, NODE_ENV: 'production' };
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'], env });
+  child.once(
+    'exit',
+    whenEnded(() => end(child)),
+  );
   const said = once(child.stdout!, 'data') as Promise<[Buffer]>;
   const ended = once(child, 'exit').then(([code]) => {
     throw new Error(`${args[0]} ended with ${code}`);

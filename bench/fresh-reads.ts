@@ -5,6 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { HttpClient } from './http-client.ts';
 import { startBenchService } from './service.ts';
+import { makeAgents } from './setup.ts';
 
 /** Two of them under load, two probed: few, so that the probes share inserts and the run is over within minutes. */
 const AGENTS = 4;
@@ -27,7 +28,7 @@ class Tally {
     this.left = tries;
   }
 
-  summary(): object {
+  summary() {
     const sorted = this.readMs.toSorted((a, b) => a - b);
     const at = (share: number) => Math.round(sorted[Math.floor((sorted.length - 1) * share)]!);
     const { missing, incomplete, loaded: loadEvents } = this;
@@ -37,27 +38,36 @@ class Tally {
 
 export async function freshReads(options: { tries: number }): Promise<boolean> {
   const service = await startBenchService({ GATEHOUSE_FRONTS: '2' });
+  try {
+    const agents = await makeAgents(service, AGENTS, 'fresh');
+    const found = await measureFresh(service, agents, { ...options, loaders: LOADERS });
+    process.stdout.write(`${JSON.stringify({ line: 'fresh-reads', ...found })}\n`);
+    return found.missing === 0;
+  } finally {
+    await service.stop();
+  }
+}
+
+/** `loaders`: how many of the agents are under load; the others are probed. */
+export async function measureFresh(
+  service: { url: string; key: string },
+  agents: readonly string[],
+  { tries, loaders }: { tries: number; loaders: number },
+): Promise<ReturnType<Tally['summary']>> {
   const client = new HttpClient({ ...service, connections: PROBES + LOADERS });
   const stop = new AbortController();
-  const tally = new Tally(options.tries);
+  const tally = new Tally(tries);
   try {
-    const agents = await Promise.all(Array.from({ length: AGENTS }, (_, i) => register(client, `fresh-${i}`)));
-    const load = agents.slice(0, LOADERS).map((agent) => loadUntil(stop.signal, client, agent, tally));
-    const probed = agents.slice(LOADERS);
+    const load = agents.slice(0, loaders).map((agent) => loadUntil(stop.signal, client, agent, tally));
+    const probed = agents.slice(loaders);
     await Promise.all(Array.from({ length: PROBES }, (_, i) => probe(client, probed[i % probed.length]!, tally)));
     stop.abort();
     await Promise.all(load);
   } finally {
     stop.abort();
     client.close();
-    await service.stop();
   }
-  process.stdout.write(`${JSON.stringify({ line: 'fresh-reads', ...tally.summary() })}\n`);
-  return tally.missing === 0;
-}
-
-async function register(client: HttpClient, name: string): Promise<string> {
-  return (await client.json<{ id: string }>('POST', '/v1/agents', { name })).id;
+  return tally.summary();
 }
 
 async function loadUntil(stop: AbortSignal, client: HttpClient, agent: string, tally: Tally): Promise<void> {

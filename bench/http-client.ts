@@ -1,6 +1,8 @@
 // A plain keep-alive HTTP client for harnesses that must know the fate of every single request.
+// The address may have a path, which is put before every other.
 // `send` resolves with the answer, or rejects where none came whole: then the request's fate is unknown to the caller.
 import http from 'node:http';
+import https from 'node:https';
 
 export type Answer = { status: number; body: string; headers: http.IncomingHttpHeaders };
 
@@ -9,21 +11,23 @@ const ANSWER_TIMEOUT_MS = 15_000;
 export class HttpClient {
   readonly #url: URL;
   readonly #key: string;
+  readonly #by: typeof http | typeof https;
   readonly #agent: http.Agent;
 
   constructor(options: { url: string; key: string; connections: number }) {
     this.#url = new URL(options.url);
     this.#key = options.key;
-    this.#agent = new http.Agent({ keepAlive: true, maxSockets: options.connections, timeout: ANSWER_TIMEOUT_MS });
+    this.#by = this.#url.protocol === 'https:' ? https : http;
+    this.#agent = new this.#by.Agent({ keepAlive: true, maxSockets: options.connections, timeout: ANSWER_TIMEOUT_MS });
   }
 
   send(method: string, path: string, body?: string, headers: Record<string, string> = {}): Promise<Answer> {
     return new Promise((resolve, reject) => {
-      const request = http.request(
+      const request = this.#by.request(
         {
-          host: this.#url.hostname,
+          host: this.#url.hostname.replace(/^\[|\]$/g, ''),
           port: this.#url.port,
-          path,
+          path: this.#url.pathname.replace(/\/+$/, '') + path,
           method,
           agent: this.#agent,
           timeout: ANSWER_TIMEOUT_MS,

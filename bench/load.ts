@@ -1,10 +1,11 @@
-// Closed-loop HTTP load: wrk where it is installed, else autocannon. Bounded in time; loopback only.
+// Closed-loop HTTP load: wrk where it is installed, else autocannon. Bounded in time.
 // One run gives throughput and latency; whoever compares runs them in turns and takes medians.
 import { spawn } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import autocannon from 'autocannon';
+import { ended, whenEnded } from './ending.ts';
 
 export type Load = {
   /** Of the server. */
@@ -22,6 +23,9 @@ export type LoadResult = {
   failed: number;
   tool: 'wrk' | 'autocannon';
 };
+
+/** With the answers by status: where some are refused, their number says nothing of what was done. */
+export type CountedResult = LoadResult & { statuses: Record<string, number>; errors: number; seconds: number };
 
 export async function post(load: Load): Promise<LoadResult> {
   return (await hasWrk()) ? postWithWrk(load) : postWithAutocannon(load);
@@ -65,7 +69,8 @@ end
 
 async function postWithWrk({ url, requests, bodies, connections, seconds }: Load): Promise<LoadResult> {
   const folder = await mkdtemp(path.join(os.tmpdir(), 'gatehouse-wrk-'));
-  try {
+  const removed = () => rm(folder, { recursive: true, force: true });
+  return ended(async () => {
     const script = path.join(folder, 'load.lua');
     await writeFile(path.join(folder, 'bodies'), bodies.join(''));
     await writeFile(path.join(folder, 'lengths'), lines(bodies.map((body) => Buffer.byteLength(body))));
@@ -78,18 +83,22 @@ async function postWithWrk({ url, requests, bodies, connections, seconds }: Load
       p50Ms: milliseconds(/50%\s+([0-9.]+)(us|ms|s)/.exec(text)),
       p99Ms: milliseconds(/99%\s+([0-9.]+)(us|ms|s)/.exec(text)),
       failed: Number(/Non-2xx or 3xx responses: ([0-9]+)/.exec(text)?.[1] ?? 0) + socketErrors(text),
-      tool: 'wrk',
+      tool: 'wrk' as const,
     };
-  } finally {
-    await rm(folder, { recursive: true });
-  }
+  }, removed);
 }
 
 function lines(values: readonly (string | number)[]): string {
   return values.map((value) => `${value}\n`).join('');
 }
 
-async function postWithAutocannon({ url, requests, bodies, connections, seconds }: Load): Promise<LoadResult> {
+export async function postWithAutocannon({
+  url,
+  requests,
+  bodies,
+  connections,
+  seconds,
+}: Load): Promise<CountedResult> {
   const result = await autocannon({
     url,
     connections,
@@ -107,6 +116,9 @@ async function postWithAutocannon({ url, requests, bodies, connections, seconds 
     p99Ms: result.latency.p99,
     failed: result.non2xx + result.errors,
     tool: 'autocannon',
+    statuses: Object.fromEntries(Object.entries(result.statusCodeStats).map(([status, { count }]) => [status, count])),
+    errors: result.errors,
+    seconds: result.duration,
   };
 }
 
@@ -123,11 +135,16 @@ function milliseconds(m: RegExpExecArray | null): number {
 function output(command: string, args: string[]): Promise<string> {
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+    const strike = whenEnded(() => child.kill('SIGKILL'));
     let text = '';
     child.stdout.on('data', (chunk: Buffer) => {
       text += chunk.toString();
     });
     child.on('error', reject);
-    child.on('exit', (code) => (code === 0 ? resolve(text) : reject(new Error(`${command} ended with ${code}`))));
+    child.on('exit', (code) => {
+      strike();
+      if (code === 0) resolve(text);
+      else reject(new Error(`${command} ended with ${code}`));
+    });
   });
 }

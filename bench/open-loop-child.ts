@@ -1,9 +1,10 @@
-// The process that makes an open-loop load: keep-alive connections over node:net, one request at a time on each.
+// The process that makes an open-loop load: keep-alive connections over node:net (node:tls for https), one request at a time on each.
 // Takes one order (OpenLoad) by message, answers with the samples. It sleeps between ticks of a millisecond: a loop without
 // sleep would take a processor from the server that it measures. So half a millisecond of every latency is its own.
 // Bounds: samples are allotted once from the schedule's count; what is still due or open GRACE_MS after the end is given up.
 import net from 'node:net';
-import { GIVEN_UP, NO_ANSWER, type OpenLoad, type Samples, Schedule } from './open-loop.ts';
+import tls from 'node:tls';
+import { GIVEN_UP, NO_ANSWER, type OpenLoad, SAMPLES_MAX, type Samples, Schedule } from './open-loop.ts';
 
 const TICK_MS = 1;
 /** Longer than any caller waits. */
@@ -12,7 +13,6 @@ const CONNECT_AGAIN_MS = 50;
 const IDLE_MS_MAX = 8_000;
 /** For all connections to be made before the first request is due. */
 const CONNECT_MS = 300;
-const SAMPLES_MAX = 6_000_000;
 /** One for all: what is read is looked at before the next read. A buffer for each read had cost an eighth of the generator's time. */
 const READ_BUFFER = Buffer.allocUnsafeSlow(65_536);
 const HEAD_END = Buffer.from('\r\n\r\n');
@@ -51,6 +51,8 @@ class Recorder {
   }
 }
 
+type Address = { host: string; port: number; isSecure: boolean };
+
 type ConnectionEvents = {
   idle(connection: Connection): void;
   /** It is being connected anew, and `idle` once it is. */
@@ -60,7 +62,7 @@ type ConnectionEvents = {
 
 /** One keep-alive connection; knows nothing of HTTP but status and Content-Length, which every answer here has. */
 class Connection {
-  readonly #address: { host: string; port: number };
+  readonly #address: Address;
   readonly #events: ConnectionEvents;
   #socket!: net.Socket;
   #head: Buffer | undefined;
@@ -71,7 +73,7 @@ class Connection {
   #dueMs = 0;
   #idleMs = 0;
 
-  constructor(address: { host: string; port: number }, events: ConnectionEvents) {
+  constructor(address: Address, events: ConnectionEvents) {
     this.#address = address;
     this.#events = events;
     this.#connect();
@@ -101,8 +103,23 @@ class Connection {
   }
 
   #connect(): void {
-    this.#socket = net.connect({
-      ...this.#address,
+    const { isSecure, ...address } = this.#address;
+    this.#socket = isSecure ? this.#openSecure(address) : this.#open(address);
+    this.#head = undefined;
+    this.#left = 0;
+    this.#socket.on(isSecure ? 'secureConnect' : 'connect', () => this.#isIdle());
+    this.#socket.on('error', () => undefined); // 'close' follows
+    this.#socket.on('close', () => {
+      if (this.#closed) return;
+      if (this.#busy) this.#finish(NO_ANSWER);
+      this.#events.gone(this);
+      setTimeout(() => this.#connect(), CONNECT_AGAIN_MS);
+    });
+  }
+
+  #open(address: { host: string; port: number }): net.Socket {
+    return net.connect({
+      ...address,
       noDelay: true,
       onread: {
         buffer: READ_BUFFER,
@@ -112,16 +129,13 @@ class Connection {
         },
       },
     });
-    this.#head = undefined;
-    this.#left = 0;
-    this.#socket.on('connect', () => this.#isIdle());
-    this.#socket.on('error', () => undefined); // 'close' follows
-    this.#socket.on('close', () => {
-      if (this.#closed) return;
-      if (this.#busy) this.#finish(NO_ANSWER);
-      this.#events.gone(this);
-      setTimeout(() => this.#connect(), CONNECT_AGAIN_MS);
-    });
+  }
+
+  #openSecure(address: { host: string; port: number }): net.Socket {
+    const servername = net.isIP(address.host) === 0 ? { servername: address.host } : {};
+    const socket = tls.connect({ ...address, ...servername });
+    socket.setNoDelay(true);
+    return socket.on('data', (chunk: Buffer) => this.#read(chunk));
   }
 
   #read(chunk: Buffer): void {
@@ -162,7 +176,6 @@ function run(load: OpenLoad): Promise<Samples> {
   const schedule = new Schedule(load.phases, startMs);
   const recorder = new Recorder(schedule.count);
   const requests = load.requests.map(({ path, key, body }) => requestBytes(load.url, path, key, load.bodies[body]!));
-  const { hostname, port } = new URL(load.url);
   const { giveUpMs = Number.POSITIVE_INFINITY } = load;
   const idle: Connection[] = [];
   const pump = () => {
@@ -191,7 +204,7 @@ function run(load: OpenLoad): Promise<Samples> {
     },
     answer: (status, dueMs) => recorder.add(dueMs - startMs, performance.now() - dueMs, status),
   };
-  const address = { host: hostname, port: Number(port) };
+  const address = addressOf(load.url);
   const connections = Array.from({ length: load.connections }, () => new Connection(address, events));
   return new Promise((resolve) => {
     const timer = setInterval(() => {
@@ -203,6 +216,12 @@ function run(load: OpenLoad): Promise<Samples> {
       resolve(recorder.take(schedule.count - recorder.count));
     }, TICK_MS);
   });
+}
+
+function addressOf(url: string): Address {
+  const { protocol, hostname, port } = new URL(url);
+  const isSecure = protocol === 'https:';
+  return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || (isSecure ? 443 : 80)), isSecure };
 }
 
 function requestBytes(url: string, path: string, key: string, body: string): Buffer {

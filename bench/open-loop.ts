@@ -4,6 +4,7 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { assetPath } from '../src/assets.ts';
+import { whenEnded } from './ending.ts';
 import { percentile, sorted } from './statistics.ts';
 
 export type Phase = { requestsPerSecond: number; seconds: number };
@@ -50,6 +51,9 @@ export class Schedule {
   }
 }
 
+/** Requests of a run: its samples lie in memory. */
+export const SAMPLES_MAX = 6_000_000;
+
 export type OpenLoad = {
   url: string;
   /** Taken in turn. `body` is an index. */
@@ -80,6 +84,7 @@ export type Samples = {
 /** Runs the load in a process of its own. The samples lie in memory: 18 bytes a request. */
 export async function openLoad(load: OpenLoad): Promise<Samples> {
   const child = fork(assetPath('build/bench/open-loop-child.js'), { serialization: 'advanced' });
+  const strike = whenEnded(() => child.kill('SIGKILL'));
   try {
     child.send(load);
     const [samples] = (await Promise.race([
@@ -90,6 +95,7 @@ export async function openLoad(load: OpenLoad): Promise<Samples> {
     ])) as [Samples];
     return samples;
   } finally {
+    strike();
     if (child.connected) child.disconnect();
   }
 }

@@ -14,6 +14,7 @@ import { type EventPage, listEvents } from '../clickhouse/queries/list-events.ts
 import { getTrace } from '../clickhouse/queries/traces.ts';
 import type { Listed, PageStart } from '../schemas/paging.ts';
 import { launchService, type TestService } from '../test/support/service.ts';
+import { whenEnded } from './ending.ts';
 import { type History, random, writeHistory } from './history.ts';
 import { HttpClient } from './http-client.ts';
 import { cpuByPart } from './processes.ts';
@@ -46,7 +47,7 @@ export async function query(options: { events: number; data?: string | undefined
   const service =
     options.data === undefined
       ? await startBenchService(env)
-      : await launchService({
+      : await launchKept({
           dataDir: options.data,
           env: { GATEHOUSE_LOG_LEVEL: 'warn', ...env, ...(kept && { GATEHOUSE_BOOTSTRAP_KEY: kept.key }) },
         });
@@ -140,6 +141,11 @@ function ratiosOf(rows: readonly Row[]): string[] {
     const ratio = Number(row['p50 ms']) / median(`${list}, ${FIRST}`);
     return [`A page of the ${list}, ${how}: ${ratio.toFixed(2)} times the first page (p50).`];
   });
+}
+
+/** Its folder stays. */
+function launchKept(options: Parameters<typeof launchService>[0]): Promise<TestService> {
+  return launchService({ ...options, onSpawn: whenEnded });
 }
 
 /** What has to be known of a folder that was kept. */

@@ -4,6 +4,7 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
+import { whenEnded } from './ending.ts';
 import { HttpClient } from './http-client.ts';
 import { startBenchService } from './service.ts';
 
@@ -55,6 +56,10 @@ type Order = { url: string; key: string; agent: string; seconds: number };
 /** Runs one client process; answers the `received_at` of what passed, epoch ms. */
 async function hammer(order: Order): Promise<number[]> {
   const child = fork(fileURLToPath(import.meta.url), [AS_HAMMER]);
+  child.once(
+    'exit',
+    whenEnded(() => child.kill('SIGKILL')),
+  );
   child.send(order);
   const [times] = (await once(child, 'message')) as [number[]];
   child.disconnect();

@@ -3,6 +3,7 @@
 // A first round warms up and is not counted: fresh servers pay for V8's compiler, each for so much as it has code, and those
 // that come first in a line pay for the others.
 // Of each figure the median over the rounds stands.
+import { readable } from './chart.ts';
 import type { Contender } from './contenders.ts';
 import { whenAtRest } from './gauges.ts';
 import { type LoadResult, post } from './load.ts';
@@ -14,6 +15,8 @@ import type { Requests } from './workload.ts';
 
 export type Turn = LoadResult & {
   eventsPerSecond: number;
+  /** The slowest and the fastest turn; of one turn itself. */
+  spread: [least: number, most: number];
   /** Microseconds of processor time an event, by part: front, redis, pipelines, clickhouse. */
   cpu: Record<string, number>;
 };
@@ -75,7 +78,8 @@ export async function oneTurn(contender: Contender, load: Requests, seconds: num
   const result = await post({ url: contender.url, requests, bodies, connections, seconds });
   if (result.failed > 0) progress(`${contender.name}: ${result.failed} requests failed`);
   const eventsPerSecond = result.requestsPerSecond * eventsPerRequest;
-  return { ...result, eventsPerSecond, cpu: cpuPerEvent(processes, before, eventsPerSecond * seconds) };
+  const spread: Turn['spread'] = [eventsPerSecond, eventsPerSecond];
+  return { ...result, eventsPerSecond, spread, cpu: cpuPerEvent(processes, before, eventsPerSecond * seconds) };
 }
 
 function medianTurn(turns: readonly Turn[]): Turn {
@@ -85,6 +89,7 @@ function medianTurn(turns: readonly Turn[]): Turn {
     tool: turns[0]!.tool,
     requestsPerSecond: of((turn) => turn.requestsPerSecond),
     eventsPerSecond: of((turn) => turn.eventsPerSecond),
+    spread: spreadOf(turns.map((turn) => turn.eventsPerSecond)),
     p50Ms: of((turn) => turn.p50Ms),
     p99Ms: of((turn) => turn.p99Ms),
     failed: turns.reduce((sum, turn) => sum + turn.failed, 0),
@@ -92,14 +97,23 @@ function medianTurn(turns: readonly Turn[]): Turn {
   };
 }
 
+export function spreadOf(values: readonly number[]): [least: number, most: number] {
+  return [Math.min(...values), Math.max(...values)];
+}
+
+export function spreadText([least, most]: readonly [number, number]): string {
+  return `${readable(least)} to ${readable(most)}`;
+}
+
 /** The order in which an event meets them. */
 const PARTS = ['front', 'redis', 'pipelines', 'clickhouse'];
 
 /** Columns that every table of turns has; `more` stands behind the speed. */
 export function turnCells(turn: Turn, more: Row = {}): Row {
-  const { eventsPerSecond, p50Ms, p99Ms, failed, cpu } = turn;
+  const { eventsPerSecond, spread, p50Ms, p99Ms, failed, cpu } = turn;
   return {
     'events/s': eventsPerSecond,
+    'least and most': spreadText(spread),
     ...more,
     'p50 ms': p50Ms,
     'p99 ms': p99Ms,

@@ -12,6 +12,7 @@ import os from 'node:os';
 import path from 'node:path';
 import t, { type Test } from 'tap';
 import { assetPath } from '../src/assets.ts';
+import { programEnvironment, programPath } from './support/programs.ts';
 import { runCli, startService, type TestService } from './support/service.ts';
 
 const MARK = '@@@ block';
@@ -97,12 +98,13 @@ async function run(t: Test, service: TestService, account: string, examples: rea
   const script = [
     'exec 2>&1; set -e -o pipefail',
     CURL,
+    ...['wrk', 'hey'].map((name) => `${name}() { ${loadToolOf(name)} "$@"; }`),
     ...examples.map(
       ({ script, expected }, i) =>
         `MAY_FAIL=${showsError(expected) ? '' : '--fail-with-body'}\necho; echo '${MARK} ${i}'\n${script}`,
     ),
   ].join('\n');
-  const env = { ...process.env, ...variables, GATEHOUSE_DATA_DIR: service.dataDir };
+  const env = programEnvironment({ ...variables, GATEHOUSE_DATA_DIR: service.dataDir });
   const output = await new Promise<string>((resolve) => {
     execFile('bash', ['-c', script], { cwd: folder, env, timeout: PAGE_MS_MAX }, (error, stdout) =>
       resolve(error === null ? stdout : `${stdout}\n(${error.killed ? 'took too long' : `ended with ${error.code}`})`),
@@ -112,6 +114,12 @@ async function run(t: Test, service: TestService, account: string, examples: rea
     .split(new RegExp(`^${MARK} \\d+\n`, 'm'))
     .slice(1)
     .map((text, i, all) => ({ output: text, said: i === all.length - 1 ? text.slice(-2_000) : '' }));
+}
+
+/** A machine that has none, nor can fetch it, leaves its command out. */
+function loadToolOf(name: string): string {
+  const found = programPath(name);
+  return found ?? `echo 'there is no ${name} here, so no Requests/sec: … requests in … [201]';`;
 }
 
 /** Where a page's files go, and where `npx gatehouse` finds the command as in a checkout. */
@@ -126,7 +134,8 @@ async function workFolder(t: Test): Promise<string> {
     `#!/bin/sh\nexec '${process.execPath}' '${assetPath('build/src/cli.js')}' "$@"\n`,
     { mode: 0o755 },
   );
-  await symlink(assetPath('README.md'), path.join(folder, 'README.md'));
+  await symlink(assetPath('node_modules/.bin/autocannon'), path.join(bin, 'autocannon'));
+  for (const name of ['README.md', 'bench']) await symlink(assetPath(name), path.join(folder, name));
   return folder;
 }
 

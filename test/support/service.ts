@@ -68,8 +68,15 @@ export function serviceEnvironment(given: Environment): Environment {
   return { ...Object.fromEntries(inherited), ...given };
 }
 
+type Launch = {
+  dataDir: string;
+  env?: Environment;
+  /** Told how to stop it as soon as it runs, ready or not. */
+  onSpawn?: (stop: () => Promise<Exit>) => void;
+};
+
 /** Starts it and waits until it is ready. The caller stops it and removes the folder. */
-export async function launchService(options: { dataDir: string; env?: Environment }): Promise<TestService> {
+export async function launchService(options: Launch): Promise<TestService> {
   const { dataDir } = options;
   const key = options.env?.GATEHOUSE_BOOTSTRAP_KEY ?? `test-${randomBytes(24).toString('base64url')}`;
   const env = serviceEnvironment({
@@ -85,6 +92,7 @@ export async function launchService(options: { dataDir: string; env?: Environmen
     env,
     stdio: ['ignore', 'pipe', 'pipe'],
   });
+  options.onSpawn?.(() => stopChild(child));
   let printed = '';
   child.stdout.on('data', (data: Buffer) => {
     printed += data.toString();
