@@ -21,12 +21,23 @@ export const AUDIT_ACTIONS = [
   'approval.expired',
   'api_key.created',
   'api_key.revoked',
+  'session.created',
+  'session.ended',
   'account.updated',
   'account.deleted',
 ] as const;
 export type AuditAction = (typeof AUDIT_ACTIONS)[number];
 
-export const RESOURCE_TYPES = ['agent', 'event', 'policy', 'alert', 'api_key', 'approval', 'account'] as const;
+export const RESOURCE_TYPES = [
+  'agent',
+  'event',
+  'policy',
+  'alert',
+  'api_key',
+  'approval',
+  'session',
+  'account',
+] as const;
 export type ResourceType = (typeof RESOURCE_TYPES)[number];
 
 export const AuditLog = Type.Object({

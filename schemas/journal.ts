@@ -19,7 +19,7 @@ export type JournalEntry = {
   /** Epoch ms of the change. */
   at: number;
   /** The resource after the change, `record: null` after its deletion. One change can touch several (an agent's deletion). */
-  changes: { kind: Exclude<ResourceType, 'event' | 'approval'>; id: string; record: object | null }[];
+  changes: { kind: Exclude<ResourceType, 'event' | 'approval' | 'session'>; id: string; record: object | null }[];
   audit: AuditLog[];
   /** Rows of what has tables of its own, as their columns stand (times as ISO text, `created_at` among them); one of a higher `revision` replaces one of the same key. */
   rows?: { table: JournalTable; row: Record<string, unknown> }[];

@@ -13,11 +13,15 @@ export const ERRORS = {
   },
   invalid_token: {
     status: 401,
-    when: 'the Authorization header is missing or malformed, or the key is unknown, expired or revoked',
+    when: 'the Authorization header is missing or malformed, the key is unknown, expired or revoked, or the session has ended',
   },
   insufficient_scope: {
     status: 403,
     when: 'the key is valid, but its scope is too low, it lacks the permission, or it is bound to an agent and this concerns the whole account',
+  },
+  cross_site_request: {
+    status: 403,
+    when: "a call with a session's cookie that changes something, from a page of another origin or without `Gatehouse-Client`",
   },
   own_request: { status: 403, when: "a key bound to an agent decides none of that agent's approvals" },
   not_found: { status: 404, when: 'unknown path or resource; a resource of another account is unknown' },

@@ -35,6 +35,7 @@ import { Deliveries } from './registry/deliveries.ts';
 import { Policies } from './registry/policies.ts';
 import type { RequestLimit } from './registry/principal.ts';
 import { RequestLimiter } from './registry/request-limit.ts';
+import { Sessions } from './registry/sessions.ts';
 import { Slabs } from './slabs.ts';
 import { readiness } from './stores/readiness.ts';
 import {
@@ -193,6 +194,7 @@ function makeRegistry(store: RegistryStore, fetchEvent: FetchEvent, rules: Targe
     alerts: new Alerts({ ...store, ...rules }),
     deliveries: new Deliveries(store),
     apiKeys: new ApiKeys(store),
+    sessions: new Sessions(store),
     approvals: new Approvals({ ...store, fetchEvent }),
   };
 }

@@ -13,6 +13,7 @@ export const ID_PREFIXES = {
   anomaly: 'ano_',
   approval: 'apr_',
   delivery: 'dlv_',
+  session: 'ses_',
 } as const;
 export type IdKind = keyof typeof ID_PREFIXES;
 

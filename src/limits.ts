@@ -87,6 +87,11 @@ export const APPROVAL_EXPIRY_POLL_MS = 250;
 /** Approvals of one commit, and of one look at a shard: bounds the scripts and what is held of them. */
 export const APPROVALS_AT_ONCE = 100;
 export const API_KEYS_MAX = 1_000;
+/** Browsers signed in with one key: a person has a few. One more ends the oldest, so that no key takes the room of another. */
+export const SESSIONS_A_KEY_MAX = 10;
+/** A session that was not used for so long has ended, and each ends after the second however much it is used. */
+export const SESSION_IDLE_MS = 12 * 3_600_000;
+export const SESSION_MS_MAX = 7 * 24 * 3_600_000;
 
 /** Values of one filter of a list: more than a person picks, and each is a comparison for every row. */
 export const FILTER_VALUES_MAX = 20;

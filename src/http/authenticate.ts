@@ -1,26 +1,30 @@
 // Who is calling, and may they (steps 2 and 3: key -> principal, rights, request limit; 401, 403, 429).
 // Keys are looked up by their hash in the cache that Redis invalidates; most requests are settled without waiting.
-// Invariant: a missing, malformed, unknown, expired or revoked key gets the very same answer, so nothing tells them apart;
+// Invariant: a missing, malformed, unknown, expired or revoked key gets the very same answer, so nothing tells them apart, and so does a
+// session that has ended in whatever way;
 // what a route needs and a key does not have is refused, and the answer names it. Whose things a key that is bound to an agent
 // may touch is looked at where they are known: request.ts, door.ts.
 // Redis away and the key not cached: 503, nobody is let in on trust.
 import { ServiceError } from '../errors.ts';
-import { KEY_CACHE_MAX } from '../limits.ts';
+import { KEY_CACHE_MAX, SESSION_IDLE_MS } from '../limits.ts';
 import { parseApiKey } from '../registry/api-key-text.ts';
 import type { RegistryCache } from '../registry/cache.ts';
 import { type Principal, RIGHTS } from '../registry/principal.ts';
 import type { Refused, RequestLimiter } from '../registry/request-limit.ts';
+import { sessionHashOf } from '../registry/sessions.ts';
 import type { Route } from './route.ts';
 
 /**
  * Hashing a key costs 4 µs, a quarter of what a bare request costs. So the hash of a key that was let in is remembered under
  * the header it came in, in this process's memory alone; whether the key is still good is asked of the cache every time.
  */
+export type Known = Pick<RegistryCache, 'principal' | 'session' | 'sessionUse'>;
+
 export class Authenticator {
-  readonly #cache: Pick<RegistryCache, 'principal'>;
+  readonly #cache: Known;
   readonly #hashes = new Map<string, string>();
 
-  constructor(cache: Pick<RegistryCache, 'principal'>) {
+  constructor(cache: Known) {
     this.#cache = cache;
   }
 
@@ -32,6 +36,20 @@ export class Authenticator {
     if (found instanceof Promise)
       return found.then((principal) => this.#valid(principal, { authorization, sha256, nowMs }));
     return this.#valid(found, { authorization, sha256, nowMs });
+  }
+
+  /** Of the secret in a session's cookie. Rejects with `invalid_token`, or `unavailable`. */
+  async ofSession(secret: string, nowMs: number): Promise<Principal> {
+    const sha256 = sessionHashOf(secret);
+    const found = sha256 === null ? null : await this.#cache.session(sha256);
+    if (found === null || found.principal.expiresAtMs! <= nowMs) throw sessionEnded();
+    const { principal } = found;
+    // Another front may have seen it meanwhile.
+    if (found.usedMs + SESSION_IDLE_MS <= nowMs)
+      found.usedMs = await this.#cache.sessionUse(principal.account, principal.sessionId!);
+    if (found.usedMs + SESSION_IDLE_MS <= nowMs) throw sessionEnded();
+    found.usedMs = nowMs;
+    return principal;
   }
 
   #valid(principal: Principal | null, asked: { authorization: string; sha256: string; nowMs: number }): Principal {
@@ -49,7 +67,7 @@ export class Authenticator {
 
 /** What a key must have to come in here: the sum of RIGHTS, made once for a route. */
 export function rightsFor({ needs, bound }: Pick<Route, 'needs' | 'bound'>): number {
-  return (needs === null ? 0 : RIGHTS[needs]) | (bound === 'refused' ? RIGHTS.account : 0);
+  return (needs === null || needs === 'any' ? 0 : RIGHTS[needs]) | (bound === 'refused' ? RIGHTS.account : 0);
 }
 
 /** `rights`: `rightsFor` the route. Throws ServiceError insufficient_scope. */
@@ -90,6 +108,10 @@ function within(verdict: true | Refused): void {
 function hashOf(authorization: string): string | undefined {
   const key = /^bearer +(\S+)$/i.exec(authorization)?.[1];
   return key === undefined ? undefined : parseApiKey(key)?.sha256;
+}
+
+function sessionEnded(): ServiceError {
+  return new ServiceError('invalid_token', 'This session has ended: sign in again.');
 }
 
 function invalidToken(): ServiceError {

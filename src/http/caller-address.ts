@@ -33,6 +33,11 @@ export class CallerAddresses {
     return caller;
   }
 
+  /** Is the connection one of our own proxies? `peer`: as text. */
+  trusts(peer: string): boolean {
+    return this.#trusted !== undefined && this.#isTrusted(plainAddress(peer));
+  }
+
   #isTrusted(address: string): boolean {
     const version = isIP(address);
     return version !== 0 && this.#trusted!.check(address, version === 4 ? 'ipv4' : 'ipv6');

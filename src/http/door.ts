@@ -21,6 +21,7 @@ import type { Principal } from '../registry/principal.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
 import type { Slabs } from '../slabs.ts';
 import { type Authenticator, admit, authorize } from './authenticate.ts';
+import type { BrowserSessions } from './browser-sessions.ts';
 import type { CallerAddresses } from './caller-address.ts';
 import { type Cors, preflightHeaders } from './cors.ts';
 import type { Exchange } from './exchange.ts';
@@ -38,6 +39,8 @@ export type DoorParts = Parts & {
   authenticator: Authenticator;
   limiter: Pick<RequestLimiter, 'admit'>;
   keyUses: Pick<KeyUses, 'note'>;
+  sessionUses: Pick<KeyUses, 'note'>;
+  browsers: BrowserSessions;
   budget: BodyBudget;
   slabs: Slabs;
   limits: BodyLimits;
@@ -73,8 +76,8 @@ export class Door {
     for (let i = 0; i < entry.parameterCount; i++) params.push(decodeSegment(req.getParameter(i)!));
     const rawQuery = req.getQuery() ?? '';
     const body = this.#beginBody(entry, exchange, head);
-    const { callers } = this.#parts;
-    return this.#serve(new Request({ entry, exchange, head, params, rawQuery, reader: body, callers }));
+    const { callers, browsers } = this.#parts;
+    return this.#serve(new Request({ entry, exchange, head, params, rawQuery, reader: body, callers, browsers }));
   }
 
   /** A path that nobody knows, or a method that its path does not have. */
@@ -94,7 +97,8 @@ export class Door {
   /** What a browser asks before a page of another origin may call: answered where that origin may, else a method like any other. */
   preflight(exchange: Exchange, req: TransportRequest, methods: string, otherwise: () => void): void {
     const head = readHead(req);
-    if (head.fault !== undefined || head.requestedMethod === '' || this.#parts.cors?.allows(head.origin) !== true) {
+    const { origin = '', requestedMethod = '' } = head.browser ?? {};
+    if (head.fault !== undefined || requestedMethod === '' || this.#parts.cors?.allows(origin) !== true) {
       otherwise();
       return;
     }
@@ -121,13 +125,27 @@ export class Door {
   /** Up to the body. Most requests wait for nothing on the way, and pay for no promise then. */
   #serve(request: Request): void | Promise<void> {
     const { entry, head } = request;
-    if (entry.route.needs === null) return this.#answer(request);
+    if (entry.route.needs === null) {
+      if (entry.route.body === undefined) return this.#answer(request);
+      this.#parts.browsers.checkSignIn(head.browser);
+      this.#takeBody(request);
+      return undefined;
+    }
     const refusal = this.#parts.refusal(entry.writes);
     if (refusal !== undefined) throw refusal;
     const nowMs = Date.now();
+    const secret = head.authorization === '' ? this.#parts.browsers.secretOf(head.browser) : undefined;
+    if (secret !== undefined) return this.#serveSession(request, secret, nowMs);
     const found = this.#parts.authenticator.principalOf(head.authorization, nowMs);
     if (found instanceof Promise) return found.then((principal) => this.#admit(request, principal, nowMs));
     return this.#admit(request, found, nowMs);
+  }
+
+  async #serveSession(request: Request, secret: string, nowMs: number): Promise<void> {
+    request.exchange.hasCookie = true;
+    if (request.entry.writes) this.#parts.browsers.checkChange(request.head.browser!);
+    const principal = await this.#parts.authenticator.ofSession(secret, nowMs);
+    await this.#admit(request, principal, nowMs);
   }
 
   #admit(request: Request, principal: Principal, nowMs: number): void | Promise<void> {
@@ -142,9 +160,15 @@ export class Door {
   }
 
   #takeIn(request: Request, nowMs: number): void {
-    const { entry, exchange, head, reader, principal } = request;
-    this.#parts.keyUses.note(principal, nowMs);
+    const { entry, exchange, principal } = request;
+    this.#parts.keyUses.note(principal.account, principal.keyId, nowMs);
+    if (principal.sessionId !== null) this.#parts.sessionUses.note(principal.account, principal.sessionId, nowMs);
     if (entry.isSubmission && this.#sheds(exchange, principal.account)) return;
+    this.#takeBody(request);
+  }
+
+  #takeBody(request: Request): void {
+    const { entry, head, reader } = request;
     // What is too large is refused before what is no JSON: the order in which the caller can do something about it.
     if (reader === undefined) {
       if (head.contentLength > entry.bytesMax) throw bodyOfNoUse(entry.bytesMax);
@@ -206,7 +230,7 @@ export class Door {
   async #answer(request: Request): Promise<void> {
     const { owned, route } = request.entry;
     try {
-      if (owned !== undefined && request.principal.agentId !== null) await this.#keepTo(owned, request);
+      if (owned !== undefined && request.isBound) await this.#keepTo(owned, request);
       request.exchange.send(await route.handle!(request, this.#parts));
     } catch (error) {
       request.exchange.fail(error);

@@ -7,6 +7,7 @@
 import type { ErrorDetail } from '../../schemas/error.ts';
 import { ERRORS, type ErrorCode, ServiceError } from '../errors.ts';
 import type { Log } from '../log.ts';
+import { CLEARED_COOKIES } from './browser-sessions.ts';
 import type { Cors } from './cors.ts';
 import type { Fault, Head } from './head.ts';
 import type { InFlight } from './in-flight.ts';
@@ -71,6 +72,8 @@ export class Exchange {
   requestId = '';
   /** Of the page that asks; '' where none does. */
   origin = '';
+  /** It came with a session's cookie, and goes by it: where that is of no use the answer takes it away. */
+  hasCookie = false;
   /** Once the key is known. */
   account: string | undefined;
   /** Is this a write that the handler has begun? Then a failure of unknown kind may have left something behind. */
@@ -126,7 +129,7 @@ export class Exchange {
 
   begin(head: Head): void {
     this.requestId = head.requestId;
-    this.origin = head.origin;
+    if (head.browser !== undefined) this.origin = head.browser.origin;
   }
 
   /** Address of the connection's other end; '' once the exchange is over. */
@@ -190,6 +193,7 @@ export class Exchange {
     this.refusedAs = error.code;
     const headers: Record<string, string> = {};
     if (error.code === 'invalid_token') headers['WWW-Authenticate'] = 'Bearer';
+    if (error.code === 'invalid_token' && this.hasCookie) headers['Set-Cookie'] = CLEARED_COOKIES;
     if (error.retryAfterSeconds !== undefined || error.status === 429 || error.status === 503) {
       headers['Retry-After'] = String(Math.max(1, Math.ceil(error.retryAfterSeconds ?? 1)));
     }
@@ -326,7 +330,9 @@ function flawOf({ status, body, contentType, headers }: Reply): string | undefin
   if (REASONS[status] === undefined) return `an answer with status ${status}`;
   if (body !== undefined && typeof body !== 'string' && !Buffer.isBuffer(body))
     return 'an answer whose body is no text';
-  for (const value in headers) if (LINE_END.test(headers[value]!)) return `a line end in the header ${value}`;
+  for (const name in headers) {
+    if (headers[name] !== CLEARED_COOKIES && LINE_END.test(headers[name]!)) return `a line end in the header ${name}`;
+  }
   return contentType !== undefined && LINE_END.test(contentType) ? 'a line end in the content type' : undefined;
 }
 

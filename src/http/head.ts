@@ -27,12 +27,24 @@ export type Head = {
   /** All that there are, in one. */
   forwardedFor: string;
   userAgent: string;
-  /** Of the page that asks, where a browser does. */
-  origin: string;
-  /** Of a preflight: the method that the page is about to use. */
-  requestedMethod: string;
+  /** What only browsers send; undefined: nothing of it. */
+  browser: BrowserHead | undefined;
   /** Why the request must not be trusted; the connection has to be closed. */
   fault: Fault | undefined;
+};
+/** '' where absent. */
+export type BrowserHead = {
+  cookie: string;
+  /** Of the page that asks. */
+  origin: string;
+  /** `Sec-Fetch-Site`. */
+  fetchSite: string;
+  /** `Gatehouse-Client`: no page of another origin can send it without being asked about before. */
+  client: string;
+  /** Of a preflight: the method that the page is about to use. */
+  requestedMethod: string;
+  host: string;
+  forwardedProto: string;
 };
 export type Fault = { code: ErrorCode; text: string };
 
@@ -47,14 +59,16 @@ export function readHead(req: TransportRequest): Head {
     requestId: '',
     forwardedFor: '',
     userAgent: '',
-    origin: '',
-    requestedMethod: '',
+    browser: undefined,
     fault: undefined,
   };
   seen = 0;
   characters = 0;
   count = 0;
+  host = '';
+  forwardedProto = '';
   req.forEach(take);
+  if (head.browser !== undefined) Object.assign(head.browser, { host, forwardedProto });
   if (characters > HEAD_CHARACTERS_MAX) tooLarge(`the headers are longer than ${HEAD_CHARACTERS_MAX} characters`);
   if (count > HEADERS_MAX) tooLarge(`there are more than ${HEADERS_MAX} headers`);
   if ((seen & LENGTH_AND_ENCODING) === LENGTH_AND_ENCODING) unsound('both Content-Length and Transfer-Encoding');
@@ -67,6 +81,21 @@ let head: Head;
 let seen: number;
 let characters: number;
 let count: number;
+let host: string;
+let forwardedProto: string;
+
+function browser(): BrowserHead {
+  head.browser ??= {
+    cookie: '',
+    origin: '',
+    fetchSite: '',
+    client: '',
+    requestedMethod: '',
+    host: '',
+    forwardedProto: '',
+  };
+  return head.browser;
+}
 
 /** Headers that may stand once, each with a bit of its own. */
 const HOST = 1;
@@ -85,6 +114,7 @@ function take(name: string, value: string): void {
   let bit = 0;
   switch (name) {
     case 'host':
+      host = value;
       bit = HOST;
       break;
     case 'authorization':
@@ -108,18 +138,6 @@ function take(name: string, value: string): void {
       if ((seen & REQUEST_ID) === 0 && CALLER_REQUEST_ID.test(value)) head.requestId = value;
       seen |= REQUEST_ID;
       return;
-    case 'x-forwarded-for':
-      head.forwardedFor = head.forwardedFor === '' ? value : `${head.forwardedFor},${value}`;
-      return;
-    case 'user-agent':
-      head.userAgent = value;
-      return;
-    case 'origin':
-      head.origin = value;
-      return;
-    case 'access-control-request-method':
-      head.requestedMethod = value;
-      return;
     case 'content-length':
       if (LENGTH.test(value)) head.contentLength = Number(value);
       else unsound('the Content-Length is not a number');
@@ -130,9 +148,41 @@ function take(name: string, value: string): void {
       else unsound('the Transfer-Encoding is not `chunked`');
       bit = TRANSFER_ENCODING;
       break;
+    default:
+      takeOfCaller(name, value);
+      return;
   }
   if ((seen & bit) !== 0) unsound(`the header ${name} is there twice`);
   seen |= bit;
+}
+
+/** Who asks, and from where. None of these decides how the request is read, so one may stand twice. */
+function takeOfCaller(name: string, value: string): void {
+  switch (name) {
+    case 'user-agent':
+      head.userAgent = value;
+      break;
+    case 'x-forwarded-for':
+      head.forwardedFor = head.forwardedFor === '' ? value : `${head.forwardedFor},${value}`;
+      break;
+    case 'x-forwarded-proto':
+      forwardedProto = value;
+      break;
+    case 'origin':
+      browser().origin = value;
+      break;
+    case 'cookie':
+      browser().cookie += `;${value}`;
+      break;
+    case 'sec-fetch-site':
+      browser().fetchSite = value;
+      break;
+    case 'gatehouse-client':
+      browser().client = value;
+      break;
+    case 'access-control-request-method':
+      browser().requestedMethod = value;
+  }
 }
 
 function unsound(text: string): void {

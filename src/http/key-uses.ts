@@ -1,17 +1,18 @@
-// Remembers when keys were last used and writes it down in the background (beside the path; `last_used_at` of a key).
+// Remembers when keys, or sessions, were last used and writes it down in the background (beside the path; `last_used_at`).
 // A request costs a map entry; Redis hears of it every KEY_USES_FLUSH_MS, each key at most once.
 // A flush that fails loses at most that much precision: the next use is noted again.
 import { KEY_USES_FLUSH_MS } from '../limits.ts';
-import type { ApiKeys } from '../registry/api-keys.ts';
-import type { Principal } from '../registry/principal.ts';
+
+/** Takes down last uses: id -> epoch ms. */
+type Touched = { touch(account: string, uses: ReadonlyMap<string, number>): Promise<void> };
 
 export class KeyUses {
-  readonly #apiKeys: Pick<ApiKeys, 'touch'>;
+  readonly #of: Touched;
   #uses = new Map<string, Map<string, number>>();
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(apiKeys: Pick<ApiKeys, 'touch'>) {
-    this.#apiKeys = apiKeys;
+  constructor(of: Touched) {
+    this.#of = of;
   }
 
   start(): void {
@@ -19,19 +20,19 @@ export class KeyUses {
     this.#timer.unref();
   }
 
-  note(principal: Principal, nowMs: number): void {
-    let keys = this.#uses.get(principal.account);
+  note(account: string, id: string, nowMs: number): void {
+    let keys = this.#uses.get(account);
     if (keys === undefined) {
       keys = new Map();
-      this.#uses.set(principal.account, keys);
+      this.#uses.set(account, keys);
     }
-    keys.set(principal.keyId, nowMs);
+    keys.set(id, nowMs);
   }
 
   async flush(): Promise<void> {
     const uses = this.#uses;
     this.#uses = new Map();
-    for (const [account, keys] of uses) await this.#apiKeys.touch(account, keys).catch(() => undefined);
+    for (const [account, keys] of uses) await this.#of.touch(account, keys).catch(() => undefined);
   }
 
   async stop(): Promise<void> {

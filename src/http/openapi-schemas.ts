@@ -71,6 +71,7 @@ import {
   PolicyPatchByType,
 } from '../../schemas/policy-types.ts';
 import { Readiness, ServiceStatus } from '../../schemas/service-status.ts';
+import { ListedSession, Session, SessionCreate } from '../../schemas/session.ts';
 import { ERRORS } from '../errors.ts';
 
 /** `shown` in the place of `schema`, where the description says more than the form that validates. */
@@ -207,6 +208,10 @@ const NAMED: Record<string, Named> = {
   ApiKeyCreate: of('An API key to create.', ApiKeyCreate),
   ApiKeyCreated: of('The new API key, with the key itself.', ApiKeyCreated),
   ApiKeyPage: of('A page of API keys.', page(ApiKey)),
+  SessionCreate: of('What a browser signs in with.', SessionCreate),
+  Session: of('Who calls, by a session or by a key alone.', Session),
+  ListedSession: of('A browser that is signed in.', ListedSession),
+  SessionPage: of('A page of sessions.', page(ListedSession)),
   ServiceStatus: of('What a process says of itself.', ServiceStatus),
   Readiness: of('What a front says of what it needs.', Readiness),
   NotifiedAlert: of('The alert that tells.', NotifiedAlert),

@@ -84,6 +84,7 @@ const PATH_IDS: Record<string, [prefix: string, what: string]> = {
   deliveries: ['dlv', 'the delivery'],
   approvals: ['apr', 'the approval'],
   'api-keys': ['key', 'the API key'],
+  sessions: ['ses', 'the session'],
 };
 
 const TAGS: Record<string, string> = {
@@ -96,6 +97,7 @@ const TAGS: Record<string, string> = {
   Anomalies: 'Unusual behaviour, flagged without configuration.',
   'Audit log': 'Who did what, in hash chains that can be verified.',
   'API keys': 'Keys of the account.',
+  Sessions: 'Browsers that are signed in.',
   Account: 'The account of the key.',
   Operations: 'For those who run the service.',
 };
@@ -175,7 +177,7 @@ export function describeApi(routes: readonly Route[], publicUrl?: string): OpenA
         ? { url: '/', description: 'The service that this was asked of' }
         : { url: publicUrl.replace(/\/+$/, ''), description: 'The service at its public address' },
     ],
-    security: [{ apiKey: [] }],
+    security: [{ apiKey: [] }, { session: [] }],
     tags: [...new Set(routes.map((one) => one.operation.tag))].map((name) => ({
       name,
       ...(TAGS[name] === undefined ? {} : { description: TAGS[name] }),
@@ -185,6 +187,13 @@ export function describeApi(routes: readonly Route[], publicUrl?: string): OpenA
     components: {
       schemas: componentSchemas(),
       securitySchemes: {
+        session: {
+          type: 'apiKey',
+          in: 'cookie',
+          name: '__Host-gatehouse',
+          description:
+            'For pages: the cookie that `POST /v1/session` hands over (`gatehouse` over plain HTTP beyond loopback). Calls that change something must come from a page of this origin and carry `Gatehouse-Client`.',
+        },
         apiKey: {
           type: 'http',
           scheme: 'bearer',
@@ -250,7 +259,10 @@ function header(name: keyof typeof HEADERS): object {
 /** `x-required-permission` where a permission stands for it: `admin` is a scope alone. */
 function needed({ needs }: Route): object {
   if (needs === null) return { security: [] };
-  return { 'x-required-scope': SCOPE_OF[needs], ...(needs === 'admin' ? {} : { 'x-required-permission': needs }) };
+  return {
+    'x-required-scope': SCOPE_OF[needs],
+    ...(needs === 'admin' || needs === 'any' ? {} : { 'x-required-permission': needs }),
+  };
 }
 
 function parameters(one: Route): object[] {
@@ -308,6 +320,7 @@ export function errorsOf(one: Route): Set<ErrorCode> {
   if (one.needs !== null)
     add('validation_failed', 'invalid_token', 'insufficient_scope', 'rate_limited', 'unavailable');
   if (one.needs !== null) add('payload_too_large');
+  if (one.needs !== null && one.method !== 'GET') add('cross_site_request');
   if (one.conditional) add('revision_conflict');
   if (one.body) add('malformed_json', 'unsupported_media_type');
   // Of any request, before it is known what it asks for.

@@ -14,6 +14,7 @@ import type { Idempotency } from '../registry/idempotency.ts';
 import type { Actor, Principal } from '../registry/principal.ts';
 import { errorDetails, validationFailed } from '../validation.ts';
 import { rightsFor } from './authenticate.ts';
+import type { BrowserSessions } from './browser-sessions.ts';
 import type { CallerAddresses } from './caller-address.ts';
 import type { Exchange } from './exchange.ts';
 import type { Head } from './head.ts';
@@ -86,14 +87,19 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   idempotency: Idempotency | undefined = undefined;
   /** Where it came from; known while the handler runs, of what is audited. */
   callerAddress = '';
+  /** Of the connection. */
+  #peer = '';
   readonly #callers: CallerAddresses;
+  readonly #browsers: BrowserSessions;
 
   constructor(
     from: Pick<Request, 'entry' | 'exchange' | 'head' | 'params' | 'rawQuery' | 'reader'> & {
       callers: CallerAddresses;
+      browsers: BrowserSessions;
     },
   ) {
     this.#callers = from.callers;
+    this.#browsers = from.browsers;
     this.entry = from.entry;
     this.exchange = from.exchange;
     this.head = from.head;
@@ -107,13 +113,26 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   }
 
   get actor(): Actor {
-    const { keyId, agentId } = this.principal;
-    const { callerAddress: ip, head } = this;
-    return { actor: `key:${keyId}`, requestId: this.requestId, boundTo: agentId, ip, userAgent: head.userAgent };
+    return this.actorAs(this.principal);
   }
 
   get requestId(): string {
     return this.exchange.requestId;
+  }
+
+  /** To an agent. What needs no key is bound to nothing. */
+  get isBound(): boolean {
+    return this.entry.route.needs !== null && this.principal.agentId !== null;
+  }
+
+  get isSecure(): boolean {
+    return this.#browsers.isSecure(this.head.browser, this.#peer);
+  }
+
+  /** Of somebody who signs in: nobody is known yet. */
+  actorAs({ keyId, agentId }: Principal): Actor {
+    const { callerAddress: ip, head } = this;
+    return { actor: `key:${keyId}`, requestId: this.requestId, boundTo: agentId, ip, userAgent: head.userAgent };
   }
 
   get client(): Exchange {
@@ -123,14 +142,17 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   /** Reads query, Idempotency-Key, If-Match and body. Throws ServiceError validation_failed; not_found for an agent that a bound key may not know. */
   makeSound(bytes: Buffer): void {
     const { route, validator, query, isAudited } = this.entry;
-    if (isAudited) this.callerAddress = this.#callers.callerOf(this.exchange.peerAddress(), this.head.forwardedFor);
+    if (isAudited) {
+      this.#peer = this.exchange.peerAddress();
+      this.callerAddress = this.#callers.callerOf(this.#peer, this.head.forwardedFor);
+    }
     this.query = parseQuery(query, this.rawQuery);
     this.idempotencyKey = idempotencyKeyOf(route, this.head);
     if (this.head.ifMatch !== undefined) this.revisions = revisionsOf(route, this.head.ifMatch);
     this.body = validator === undefined ? bytes : readJson(validator, route, bytes);
     if (this.idempotencyKey !== undefined && validator !== undefined)
       this.idempotency = fingerprint(this.idempotencyKey, bytes);
-    if (this.principal.agentId !== null) this.#keepTo(this.principal.agentId);
+    if (this.isBound) this.#keepTo(this.principal.agentId!);
   }
 
   #keepTo(agent: string): void {

@@ -23,7 +23,9 @@ import type { Deliveries } from '../registry/deliveries.ts';
 import type { Idempotency } from '../registry/idempotency.ts';
 import type { Policies } from '../registry/policies.ts';
 import type { Actor, Principal, RequestLimit } from '../registry/principal.ts';
+import type { Sessions } from '../registry/sessions.ts';
 import type { ReadBarrier } from '../streams/read-barrier.ts';
+import type { Authenticator } from './authenticate.ts';
 import type { Parameters, QueryOf } from './query.ts';
 
 export type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
@@ -42,7 +44,9 @@ export type Parts = {
     deliveries: Deliveries;
     apiKeys: ApiKeys;
     approvals: Approvals;
+    sessions: Sessions;
   };
+  authenticator: Pick<Authenticator, 'principalOf'>;
   clickhouse: ClickHouse;
   audit: Pick<AuditVerifier, 'verify'>;
   barrier: Pick<
@@ -71,7 +75,11 @@ export type Call<Body = unknown, Query = unknown> = {
   principal: Principal;
   account: string;
   actor: Actor;
+  /** The same of a principal that the handler itself has found. */
+  actorAs(principal: Principal): Actor;
   requestId: string;
+  /** Will the browser that asks keep a `Secure` cookie? */
+  isSecure: boolean;
   /** Decoded segments of the path, in order. */
   params: readonly string[];
   query: Query;
@@ -119,8 +127,8 @@ export type Operation = {
   canBeIncomplete?: boolean;
 };
 
-/** A permission, or the scope `admin`, which no permission stands for: keys and account settings. */
-export type Need = Permission | 'admin';
+/** A permission; the scope `admin`, which no permission stands for: keys and account settings; `any`: whatever key. */
+export type Need = Permission | 'admin' | 'any';
 
 /** The lowest scope that has it. */
 export const SCOPE_OF: Record<Need, Scope> = {
@@ -129,6 +137,7 @@ export const SCOPE_OF: Record<Need, Scope> = {
   decide: 'write',
   configure: 'write',
   admin: 'admin',
+  any: 'read',
 };
 
 /** What a key that is bound to an agent meets here (docs/keys.md). */

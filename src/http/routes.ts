@@ -11,6 +11,7 @@ import { deliveryRoutes } from './handlers/deliveries.ts';
 import { eventRoutes } from './handlers/events.ts';
 import { healthRoutes, metricsRoute } from './handlers/operations.ts';
 import { policyRoutes } from './handlers/policies.ts';
+import { sessionRoutes } from './handlers/sessions.ts';
 import { traceRoutes } from './handlers/traces.ts';
 import { openApiRoute } from './openapi.ts';
 import type { Route } from './route.ts';
@@ -34,6 +35,7 @@ export function makeRoutes({ metrics, publicUrl }: RouteOptions): Route[] {
     ...anomalyRoutes,
     ...auditLogRoutes,
     ...apiKeyRoutes,
+    ...sessionRoutes,
     ...accountRoutes,
     ...healthRoutes,
     ...(metrics ? [metricsRoute] : []),

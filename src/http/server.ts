@@ -13,10 +13,10 @@ import {
 } from '../limits.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
-import type { RegistryCache } from '../registry/cache.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
 import type { Slabs } from '../slabs.ts';
-import { Authenticator } from './authenticate.ts';
+import { Authenticator, type Known } from './authenticate.ts';
+import { BrowserSessions } from './browser-sessions.ts';
 import { CallerAddresses } from './caller-address.ts';
 import { Cors } from './cors.ts';
 import { Door } from './door.ts';
@@ -33,7 +33,7 @@ import { VERBS } from './transport/router.ts';
 import type { Handler, Transport, TransportRequest, Unreadable } from './transport/transport.ts';
 import { Turns } from './turns.ts';
 
-export type ServerOptions = Omit<Parts, 'metrics'> & {
+export type ServerOptions = Omit<Parts, 'metrics' | 'authenticator'> & {
   transport: Transport;
   config: Pick<
     Config,
@@ -46,9 +46,10 @@ export type ServerOptions = Omit<Parts, 'metrics'> & {
     | 'queryTimeoutSeconds'
     | 'corsOrigins'
     | 'trustedProxies'
+    | 'publicUrl'
   >;
   routes: readonly Route[];
-  cache: Pick<RegistryCache, 'principal'>;
+  cache: Known;
   limiter: Pick<RequestLimiter, 'admit'>;
   /** For bodies: the front's own. */
   slabs: Slabs;
@@ -74,6 +75,7 @@ export class Server {
   readonly #host: ExchangeHost;
   readonly #door: Door;
   readonly #keyUses: KeyUses;
+  readonly #sessionUses: KeyUses;
   readonly #answerMsMax: number;
   #sweep: NodeJS.Timeout | undefined;
   #lastRequestMs = 0;
@@ -82,12 +84,14 @@ export class Server {
     this.#options = options;
     this.#answerMsMax = 2 * options.config.queryTimeoutSeconds * 1000 + READ_WAIT_MS_MAX + ANSWER_MARGIN_MS;
     this.#keyUses = new KeyUses(options.registry.apiKeys);
+    this.#sessionUses = new KeyUses(options.registry.sessions);
     const { metrics, routes, onRefused = () => undefined } = options;
     const count = requestCounter(metrics, routes, onRefused);
     const budget = new BodyBudget();
     const turns = options.turns ?? new Turns();
     const shedding = makeShedding(options, turns);
-    const { corsOrigins, trustedProxies } = options.config;
+    const { corsOrigins, trustedProxies, publicUrl } = options.config;
+    const callers = new CallerAddresses(trustedProxies);
     const cors = corsOrigins === undefined ? undefined : new Cors(corsOrigins);
     this.#host = {
       cors,
@@ -108,7 +112,9 @@ export class Server {
       budget,
       limits: options.config,
       cors,
-      callers: new CallerAddresses(trustedProxies),
+      callers,
+      sessionUses: this.#sessionUses,
+      browsers: new BrowserSessions({ publicUrl, isTrusted: (peer) => callers.trusts(peer) }),
       shedding,
       turns,
     });
@@ -131,6 +137,7 @@ export class Server {
   listen(): Promise<number> {
     const { host, port } = this.#options.config;
     this.#keyUses.start();
+    this.#sessionUses.start();
     this.#sweep = setInterval(() => this.#failForgotten(), REQUEST_SWEEP_MS);
     this.#sweep.unref();
     return this.#transport.listen(host, port);
@@ -144,7 +151,7 @@ export class Server {
     while (this.connections > 0 && !this.#isQuiet()) await new Promise((resolve) => setTimeout(resolve, DRAIN_POLL_MS));
     clearInterval(this.#sweep);
     this.#transport.close();
-    await this.#keyUses.stop();
+    await Promise.all([this.#keyUses.stop(), this.#sessionUses.stop()]);
   }
 
   #isQuiet(): boolean {

@@ -145,6 +145,10 @@ export class Keys {
   apiKeys = (account: string) => this.#a(account, 'api-keys');
   /** Hash API key id -> epoch ms of last use. */
   apiKeyUses = (account: string) => this.#a(account, 'api-key-uses');
+  /** Hash session id -> JSON SessionRecord: the truth about a browser that is signed in. */
+  sessions = (account: string) => this.#a(account, 'sessions');
+  /** Hash session id -> epoch ms of last use. */
+  sessionUses = (account: string) => this.#a(account, 'session-uses');
   /** String, PEXPIRE: GCRA state of a key's request limit. */
   requestLimit = (account: string, apiKey: string) => this.#a(account, `limit:${apiKey}`);
   /** String, PEXPIRE: kept answer of a registry write under an Idempotency-Key. */
@@ -155,6 +159,9 @@ export class Keys {
 
   /** String `<account>/<api key id>`: where the truth about a key with this SHA-256 (hex) lies. Written before the truth; worthless alone. */
   apiKeyIndex = (sha256: string) => `{${this.prefix}k${stableHash(sha256) % REGISTRY_SHARDS}}:api-key:${sha256}`;
+
+  /** String `<account>/<session id>`, PEXPIRE the session's longest life: where the truth about a session with this SHA-256 (hex) lies. */
+  sessionIndex = (sha256: string) => `{${this.prefix}k${stableHash(sha256) % REGISTRY_SHARDS}}:session:${sha256}`;
 
   /** String: the shard of the index that this hash lies in was founded. */
   apiKeyMark = (sha256: string) => this.#indexMark(stableHash(sha256) % REGISTRY_SHARDS);

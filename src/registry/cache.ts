@@ -19,7 +19,10 @@ import type { ApiKeyRecord } from './api-keys.ts';
 import { type DependsOn, KeyedCache } from './keyed-cache.ts';
 import { registryMissing } from './presence.ts';
 import { PERMISSIONS_OF, type Principal, rightsOf } from './principal.ts';
+import type { SessionRecord } from './sessions.ts';
 
+/** `usedMs`: when the session was last used, as far as is known here; whoever uses it writes it. */
+export type SignedIn = { principal: Principal; usedMs: number };
 export type CachedAgent = { record: AgentRecord; account: string };
 
 const CHECK_MS = 500;
@@ -37,6 +40,8 @@ export class RegistryCache {
   readonly #reads: TrackedReads;
   /** By the key's SHA-256 instead of the index's name: it need not be made up at each request. */
   readonly #principals = new KeyedCache<Principal>(KEY_CACHE_MAX);
+  /** By the SHA-256 of what the cookie holds. */
+  readonly #sessions = new KeyedCache<SignedIn>(KEY_CACHE_MAX);
   readonly #agents = new KeyedCache<CachedAgent>(AGENT_CACHE_MAX);
   readonly #rules = new KeyedCache<RuleSet>(RULE_CACHE_MAX);
   readonly #names = new Map<string, Names>();
@@ -92,6 +97,18 @@ export class RegistryCache {
     const known = this.#principals.get(sha256);
     if (known !== undefined) return unexpired(known);
     return this.#principals.load(sha256, (dependsOn) => this.#readPrincipal(sha256, dependsOn)).then(unexpired);
+  }
+
+  /** By the SHA-256 in hex of what a cookie holds. null: there is no such session, or its key is revoked. */
+  session(sha256: string): SignedIn | null | Promise<SignedIn | null> {
+    const known = this.#sessions.get(sha256);
+    if (known !== undefined) return known;
+    return this.#sessions.load(sha256, (dependsOn) => this.#readSession(sha256, dependsOn));
+  }
+
+  /** Epoch ms of a session's last use on any front; 0: unknown. */
+  async sessionUse(account: string, id: string): Promise<number> {
+    return Number((await this.#read(() => this.#redis.hget(this.#keys.sessionUses(account), id))) ?? 0);
   }
 
   /** null: no such agent in this account. */
@@ -155,21 +172,51 @@ export class RegistryCache {
     dependsOn(apiKeys);
     dependsOn(accounts);
     this.#use(account);
+    const read = await this.#readKey(account, keyId);
+    return read?.record.sha256 === sha256 ? read.principal : null;
+  }
+
+  async #readSession(sha256: string, dependsOn: DependsOn): Promise<SignedIn | null> {
+    const place = await this.#read(() => this.#reads.get(this.#keys.sessionIndex(sha256)));
+    if (place === null) {
+      await this.#refuseLost(this.#keys.apiKeyMark(sha256));
+      return null;
+    }
+    const [account, id] = place.split('/') as [string, string];
+    const sessions = this.#keys.sessions(account);
+    for (const key of [sessions, this.#keys.apiKeys(account), this.#keys.accounts(this.#keys.shardOf(account))])
+      dependsOn(key);
+    this.#use(account);
+    const text = await this.#read(() => this.#reads.hget(sessions, id));
+    if (text === null) {
+      await this.#refuseLost(this.#keys.revision(this.#keys.shardOf(account)));
+      return null;
+    }
+    const session = JSON.parse(text) as SessionRecord;
+    const read = session.sha256 === sha256 ? await this.#readKey(account, session.key_id) : null;
+    if (read === null) return null;
+    const endsMs = Date.parse(session.expires_at);
+    const expiresAtMs = Math.min(endsMs, read.principal.expiresAtMs ?? endsMs);
+    const usedMs = Math.max(await this.sessionUse(account, id), Date.parse(session.created_at));
+    return { principal: { ...read.principal, expiresAtMs, sessionId: id }, usedMs };
+  }
+
+  /** null: the key is revoked, or was never finished. */
+  async #readKey(account: string, keyId: string): Promise<{ record: ApiKeyRecord; principal: Principal } | null> {
+    const [apiKeys, accounts] = [this.#keys.apiKeys(account), this.#keys.accounts(this.#keys.shardOf(account))];
     const [keyText, accountText] = await this.#read(() =>
       Promise.all([this.#reads.hget(apiKeys, keyId), this.#reads.hget(accounts, account)]),
     );
-    // The index leads nowhere: the key is revoked, or was never finished.
     if (keyText === null || accountText === null) {
       await this.#refuseLost(this.#keys.revision(this.#keys.shardOf(account)));
       return null;
     }
     const record = JSON.parse(keyText) as ApiKeyRecord;
-    if (record.sha256 !== sha256) return null;
     const { request_limit: limit } = JSON.parse(accountText) as AccountRecord;
     const { scope } = record;
     const permissions = record.permissions ?? PERMISSIONS_OF[scope];
     const agentId = record.agent_id ?? null;
-    return {
+    const principal: Principal = {
       account,
       keyId,
       scope,
@@ -178,7 +225,9 @@ export class RegistryCache {
       rights: rightsOf({ scope, permissions, agentId }),
       expiresAtMs: record.expires_at === null ? null : Date.parse(record.expires_at),
       requestLimit: limit === null ? null : { perSecond: limit.per_second, burst: limit.burst },
+      sessionId: null,
     };
+    return { record, principal };
   }
 
   /** Nothing is unknown in a Redis that was emptied: without this mark what is not there was lost. */
@@ -230,6 +279,7 @@ export class RegistryCache {
     }
     const end = key.slice(key.lastIndexOf(':') + 1);
     this.#principals.invalidate(this.#keys.apiKeyIndex(end) === key ? end : key);
+    this.#sessions.invalidate(this.#keys.sessionIndex(end) === key ? end : key);
     this.#agents.invalidate(key);
     this.#rules.invalidate(key);
   }
@@ -259,6 +309,7 @@ export class RegistryCache {
     const tag = revision.slice(0, revision.indexOf('}') + 1);
     this.#revisions.delete(shard);
     this.#principals.invalidate(this.#keys.accounts(shard));
+    this.#sessions.invalidate(this.#keys.accounts(shard));
     this.#agents.invalidatePrefix(tag);
     this.#rules.invalidatePrefix(tag);
   }
@@ -266,6 +317,7 @@ export class RegistryCache {
   #dropAll(): void {
     this.#revisions.clear();
     this.#principals.clear();
+    this.#sessions.clear();
     this.#agents.clear();
     this.#rules.clear();
   }

@@ -30,6 +30,8 @@ export type Principal = {
   expiresAtMs: number | null;
   /** null: the limit of the settings. */
   requestLimit: RequestLimit | null;
+  /** The session that the key is used by; null: by itself. */
+  sessionId: string | null;
 };
 
 export function rightsOf({

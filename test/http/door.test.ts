@@ -383,7 +383,8 @@ onEach('a body that is there before it is known whose it is goes back, too', asy
   const slabs = new Slabs();
   let decide: (() => void) | undefined;
   const cache = { principal: () => new Promise<null>((resolve) => (decide = () => resolve(null))) };
-  const { port } = await startServer(t, { on, slabs, cache });
+  const sessions = { session: () => null, sessionUse: async () => 0 };
+  const { port } = await startServer(t, { on, slabs, cache: { ...cache, ...sessions } });
   const connection = await RawConnection.open(port);
   connection.write(post('/things', '{"name":"a"}'));
   await until(() => decide !== undefined);

@@ -116,6 +116,15 @@ const ASKS: Record<string, Ask> = {
     path: '/v1/api-keys/:name',
     made: async () => ({ name: (await newKey({ scope: 'read' })).id }),
   },
+  'GET /v1/session': {},
+  'DELETE /v1/session': {},
+  'GET /v1/sessions': {},
+  'DELETE /v1/sessions/{id}': {
+    path: '/v1/sessions/:name',
+    made: async () => ({
+      name: (await api.call('POST', '/v1/session', { body: { key: service.key }, key: null })).json.id,
+    }),
+  },
   'GET /v1/account': {},
   'PATCH /v1/account': { body: () => ({ agent_down_seconds: 600 }) },
 };
@@ -168,7 +177,9 @@ t.test('every route, every kind of key: what is not permitted is 403 and named, 
       const label = `${nameOf(route)} as ${kind.name}`;
       const { needs } = route;
       const permitted =
-        needs === null || (needs === 'admin' ? kind.scope === 'admin' : kind.permissions.includes(needs));
+        needs === null ||
+        needs === 'any' ||
+        (needs === 'admin' ? kind.scope === 'admin' : kind.permissions.includes(needs));
       const refused = !permitted || (kind.bound && route.bound === 'refused');
       // Where it would be let through things are made for it; a bound key's own agent is not to be deleted.
       const made = refused ? {} : ((await ASKS[nameOf(route)]?.made?.(own.agent)) ?? {});

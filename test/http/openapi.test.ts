@@ -85,17 +85,17 @@ t.test('what is answered or sent has a name, and no form is written out twice', 
 
 t.test('keys are asked for everywhere but where operators look, and for the description', async (t) => {
   const open = routes.filter(({ needs }) => needs === null).map(({ path }) => path);
-  t.same(open.sort(), ['/healthz', '/metrics', '/readyz', '/v1/openapi.json']);
+  t.same(open.sort(), ['/healthz', '/metrics', '/readyz', '/v1/openapi.json', '/v1/session']);
   for (const { method, path, needs } of routes) {
     const said = described.paths[path]![method.toLowerCase()] as { security?: object[] } & Record<string, unknown>;
     t.same(said.security, needs === null ? [] : undefined, `${method} ${path}`);
     t.equal(said['x-required-scope'], needs === null ? undefined : SCOPE_OF[needs]);
-    t.equal(said['x-required-permission'], needs === null || needs === 'admin' ? undefined : needs);
-    if (needs === null) continue;
-    const isAdmins = path.startsWith('/v1/api-keys') || (path === '/v1/account' && method !== 'GET');
+    t.equal(said['x-required-permission'], needs === null || needs === 'admin' || needs === 'any' ? undefined : needs);
+    if (needs === null || needs === 'any') continue;
+    const isAdmins = /^\/v1\/(api-keys|sessions)/.test(path) || (path === '/v1/account' && method !== 'GET');
     const wanted = isAdmins ? 'admin' : method === 'GET' ? 'read' : 'write';
     t.equal(SCOPE_OF[needs], wanted, `${method} ${path}`);
-    if (method === 'GET' && !isAdmins) t.equal(needs, 'read', 'every GET but those of keys is `read`');
+    if (method === 'GET' && !isAdmins) t.equal(needs, 'read', 'every GET but those of keys and sessions is `read`');
   }
 });
 

@@ -2,6 +2,8 @@
 // with notices, without them, with broken cables and with Redis gone.
 import t, { type Test } from 'tap';
 import type { AgentRecord } from '../../schemas/agent.ts';
+import { Authenticator } from '../../src/http/authenticate.ts';
+import { SESSION_IDLE_MS, SESSION_MS_MAX } from '../../src/limits.ts';
 import type { RedisAddress } from '../../src/redis/client.ts';
 import { Accounts } from '../../src/registry/accounts.ts';
 import { Agents } from '../../src/registry/agents.ts';
@@ -9,10 +11,11 @@ import { sha256Of } from '../../src/registry/api-key-text.ts';
 import { ApiKeys } from '../../src/registry/api-keys.ts';
 import { RegistryCache } from '../../src/registry/cache.ts';
 import { Policies } from '../../src/registry/policies.ts';
+import { Sessions } from '../../src/registry/sessions.ts';
 import { OwnTime, undisturbed } from '../support/own-time.ts';
 import { startRedis } from '../support/redis.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
-import { actor, connectStore, eventually, newAccount, type Store } from './harness.ts';
+import { actor, connectStore, eventually, journalOf, newAccount, refusal, type Store } from './harness.ts';
 
 const started = await startRedis(t);
 const { address } = started;
@@ -284,3 +287,42 @@ t.test('a front that Redis is gone for knows nothing, and everything again after
 
 /** Notices of invalidation are RESP3 pushes. */
 const NOTICE = />2\r\n\$10\r\ninvalidate\r\n(?:\*1\r\n\$\d+\r\n[^\r]*\r\n|_\r\n)/g;
+
+t.test('a session that was not used for twelve hours has ended, unless another front has seen it', async (t) => {
+  const cache = await startCache(t);
+  const { firstKey } = await accounts.create('browsers', actor);
+  const principal = (await cache.principal(sha256Of(firstKey)))!;
+  const sessions = new Sessions(store);
+  const { secret, session } = await sessions.create(principal, {
+    ...actor,
+    ip: '192.0.2.7',
+    userAgent: 'x'.repeat(400),
+  });
+  const authenticator = new Authenticator(cache);
+  const begun = Date.parse(session.created_at!);
+  const known = await authenticator.ofSession(secret, begun + SESSION_IDLE_MS - 1);
+  t.match(known, { keyId: principal.keyId, sessionId: session.id, expiresAtMs: begun + SESSION_MS_MAX });
+  const idle = begun + 3 * SESSION_IDLE_MS;
+  await refusal(t, authenticator.ofSession(secret, idle), 'invalid_token');
+  await sessions.touch(principal.account, new Map([[session.id!, idle - 1_000]]));
+  t.equal((await authenticator.ofSession(secret, idle)).sessionId, session.id);
+  await sessions.touch(principal.account, new Map([[session.id!, begun + SESSION_MS_MAX]]));
+  await refusal(t, authenticator.ofSession(secret, begun + SESSION_MS_MAX), 'invalid_token');
+  for (const none of ['', secret.slice(1), `${secret}x`, 'A'.repeat(43)])
+    await refusal(t, authenticator.ofSession(none, begun), 'invalid_token');
+  const { items } = await sessions.list(principal.account, { limit: 10, offset: 0 });
+  t.match(items, [{ id: session.id, ip: '192.0.2.7', user_agent: 'x'.repeat(300) }]);
+  const later = new Sessions({ ...store, now: () => begun + SESSION_MS_MAX + 1 });
+  t.same((await later.list(principal.account, { limit: 10, offset: 0 })).items, [], 'what is over is not listed');
+  await later.create(principal, actor);
+  t.same(
+    await store.redis.hget(store.keys.sessions(principal.account), session.id!),
+    null,
+    'and goes with the next one',
+  );
+  const kept = JSON.stringify([
+    await store.redis.hvals(store.keys.sessions(principal.account)),
+    await journalOf(store, principal.account),
+  ]);
+  t.notMatch(kept, secret, 'its secret is nowhere kept');
+});

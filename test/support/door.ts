@@ -38,6 +38,7 @@ const principals = new Map(
       ...rightsIn((name === 'expired' ? 'admin' : name) as Scope),
       expiresAtMs: name === 'expired' ? 1 : null,
       requestLimit: null,
+      sessionId: null,
     },
   ]),
 );
@@ -170,7 +171,7 @@ export async function startServer(t: Test, { settings, ...more }: DoorOptions = 
     backlogFull: () => false,
     refusal: () => undefined,
     requestLimit: { perSecond: 1_000, burst: 2_000 },
-    registry: { apiKeys: { touch: async () => undefined } },
+    registry: { apiKeys: { touch: async () => undefined }, sessions: { touch: async () => undefined } },
     slabs: new Slabs(),
     metrics: new Metrics({ processName: 'test' }),
     log: createLog({ level: 'silent', processName: 'test' }),
