@@ -9,6 +9,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { COUNTED_BY, countBy, histogramOf } from '../clickhouse/queries/count-events.ts';
 import { listAuditLogs } from '../clickhouse/queries/list-audit-logs.ts';
 import { type EventPage, listEvents } from '../clickhouse/queries/list-events.ts';
 import { getTrace } from '../clickhouse/queries/traces.ts';
@@ -34,6 +35,8 @@ const MERGE_MS_MAX = 10 * 60_000;
 const PAGE = 50;
 const DEEP_OFFSET = 100_000;
 const DAY_MS = 86_400_000;
+
+const HISTOGRAM = { buckets: 60, values: 12, filter: {} };
 
 type Chance = () => number;
 /** One read: the address that a caller asks, and the same as the service asks ClickHouse. */
@@ -248,6 +251,39 @@ const KINDS: Kind[] = [
       const q = `${one(history.words.slice(0, 500), chance)} ${one(history.words.slice(500, 5_000), chance)}`;
       return search(history, q, chance);
     },
+  },
+  {
+    name: 'histogram by outcome',
+    read: () => ({
+      path: '/v1/events/histogram',
+      ask: (clickhouse, account) => histogramOf(clickhouse, account, { ...HISTOGRAM, by: 'outcome' }),
+    }),
+  },
+  {
+    name: 'histogram by agent',
+    read: () => ({
+      path: '/v1/events/histogram?by=agent_id',
+      ask: (clickhouse, account) => histogramOf(clickhouse, account, { ...HISTOGRAM, by: 'agent_id' }),
+    }),
+  },
+  {
+    name: 'histogram of a day',
+    read({ fromMs }, chance) {
+      const from = Math.floor(fromMs + chance() * 29 * DAY_MS);
+      const filter = { from, to: from + DAY_MS };
+      return {
+        path: `/v1/events/histogram?from=${iso(from)}&to=${iso(from + DAY_MS)}`,
+        ask: (clickhouse, account) => histogramOf(clickhouse, account, { ...HISTOGRAM, by: 'outcome', filter }),
+      };
+    },
+  },
+  {
+    name: 'facets',
+    read: () => ({
+      path: '/v1/events/facets',
+      ask: (clickhouse, account) =>
+        Promise.all(COUNTED_BY.map((by) => countBy(clickhouse, account, { by, max: 50, filter: {} }))),
+    }),
   },
   {
     name: 'audit log',

@@ -93,6 +93,13 @@ export const SESSIONS_A_KEY_MAX = 10;
 export const SESSION_IDLE_MS = 12 * 3_600_000;
 export const SESSION_MS_MAX = 7 * 24 * 3_600_000;
 
+/** Buckets of a histogram: as many as a wide screen has room for. */
+export const HISTOGRAM_BUCKETS_MAX = 500;
+/** Values that a histogram tells apart: more colours nobody tells apart. */
+export const HISTOGRAM_VALUES_MAX = 12;
+/** Values of a facet: a list that a person still reads. */
+export const FACET_VALUES_MAX = 50;
+
 /** Values of one filter of a list: more than a person picks, and each is a comparison for every row. */
 export const FILTER_VALUES_MAX = 20;
 

@@ -10,13 +10,13 @@ import { Conditions, type Excluded } from './conditions.ts';
 import type { EventRow } from './event-rows.ts';
 
 export type Settling = { settle?: (() => Promise<void>) | undefined };
-type Final = Exclude<Outcome, 'pending'>;
+export type Final = Exclude<Outcome, 'pending'>;
 
 /** Ids of a page fit into one question. */
 const IDS_AT_ONCE = 1_000;
 
 /** Events whose approval was decided, so or in any way: a set for `IN`. Needs the parameter `account`. */
-function decidedAs(outcome: Final | 'either'): string {
+export function decidedAs(outcome: Final | 'either'): string {
   const test = outcome === 'either' ? "outcome != 'pending'" : `outcome = '${outcome}'`;
   return `(SELECT event_id FROM approvals WHERE account_id = {account:String} AND ${test})`;
 }
@@ -60,7 +60,7 @@ export async function reasonFilter(
 }
 
 /** The ways in which approvals of the account were decided. */
-async function waysDecided(
+export async function waysDecided(
   clickhouse: ClickHouse,
   account: string,
   settle: Settling['settle'],

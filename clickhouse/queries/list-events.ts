@@ -3,11 +3,11 @@
 // An agent's list reads the primary key; the account's timeline the projection by_time; a search or a trace the events themselves, with their
 // indexes. Totals of agents, types and outcomes are read off the projection counts.
 import type { ClickHouseSettings } from '@clickhouse/client';
-import type { EventType, Outcome, PayloadMode, Severity } from '../../schemas/common.ts';
-import type { Reason } from '../../schemas/event.ts';
+import type { PayloadMode } from '../../schemas/common.ts';
 import { cut, type Listed, type PageStart, type Position } from '../../schemas/paging.ts';
 import type { ClickHouse, QueryOptions, QueryParams } from '../client.ts';
-import { type AnyOf, Conditions, type Excluded, valuesOf } from './conditions.ts';
+import { valuesOf } from './conditions.ts';
+import { conditionsOf, type EventFilter, isByMatch, settingsOf } from './event-filter.ts';
 import {
   charactersOf,
   checkSize,
@@ -20,25 +20,7 @@ import {
   rowColumns,
 } from './event-rows.ts';
 import { outcomeFilter, reasonFilter, type Settling, withFinalOutcomes } from './final-outcome.ts';
-import { parseSearch, searchCondition } from './search.ts';
 
-/** Of what may be several, any will do. */
-export type EventFilter = Excluded & {
-  agentId?: AnyOf<string> | undefined;
-  type?: AnyOf<EventType> | undefined;
-  /** Epoch ms, inclusive; of the event's own `timestamp`. */
-  from?: number | undefined;
-  to?: number | undefined;
-  traceId?: AnyOf<string> | undefined;
-  outcome?: AnyOf<Outcome> | undefined;
-  reason?: AnyOf<Reason> | undefined;
-  model?: AnyOf<string> | undefined;
-  /** Of any of the event's matches; so are the two below. */
-  policyId?: AnyOf<string> | undefined;
-  severity?: AnyOf<Severity> | undefined;
-  detector?: AnyOf<string> | undefined;
-  q?: string | undefined;
-};
 export type EventPage = EventFilter &
   Settling &
   PageStart & {
@@ -146,34 +128,6 @@ function queryPage<Row>(
   );
 }
 
-function conditionsOf(account: string, filter: EventFilter): Conditions {
-  const where = new Conditions(account)
-    .equal('agent_id', filter.agentId)
-    .exclude('agent_id', filter.excludeAgents)
-    .equal('type', filter.type)
-    .between('timestamp', filter.from, filter.to)
-    .equal('trace_id', filter.traceId)
-    .equal('model', filter.model);
-  matchedBy(where, 'policy', filter.policyId);
-  matchedBy(where, 'severity', filter.severity);
-  matchedBy(where, 'detector', filter.detector);
-  if (filter.q === undefined) return where;
-  const { sql, params } = searchCondition(parseSearch(filter.q));
-  return where.and(sql, params);
-}
-
-/** Terms of the column `matched` (010_list_filters.sql). */
-function matchedBy(where: Conditions, of: 'policy' | 'severity' | 'detector', filter: AnyOf<string> | undefined): void {
-  if (filter === undefined) return;
-  where.and(`hasAny(matched, {${of}_terms:Array(String)})`, {
-    [`${of}_terms`]: valuesOf(filter).map((value) => `${of}:${value}`),
-  });
-}
-
-function isByMatch({ policyId, severity, detector, reason }: EventFilter): boolean {
-  return [policyId, severity, detector, reason].some((filter) => filter !== undefined);
-}
-
 function optionsOf(page: EventPage, settings = settingsOf(page)): QueryOptions {
   return { settings, ...(page.signal === undefined ? {} : { signal: page.signal }) };
 }
@@ -183,12 +137,4 @@ function countSettings(page: EventPage): ClickHouseSettings {
   const { q, traceId, model, from, to } = page;
   const isKept = [q, traceId, model, from, to].every((filter) => filter === undefined) && !isByMatch(page);
   return isKept ? { preferred_optimize_projection_name: 'counts' } : settingsOf(page);
-}
-
-function settingsOf(filter: EventFilter): ClickHouseSettings {
-  const { agentId, q, traceId } = filter;
-  // The filter that the engine derives from ORDER BY … LIMIT would make it read payloads instead of answering from the text index: 540 ms for 130.
-  if (q !== undefined) return { optimize_use_projections: 0, use_top_k_dynamic_filtering: 0 } as ClickHouseSettings;
-  if (agentId !== undefined || traceId !== undefined || isByMatch(filter)) return { optimize_use_projections: 0 };
-  return { preferred_optimize_projection_name: 'by_time' };
 }

@@ -45,6 +45,7 @@ import {
   Trace,
   TraceWithEvents,
 } from '../../schemas/event.ts';
+import { Facet, Facets, Histogram } from '../../schemas/event-counts.ts';
 import { ConditionHeld } from '../../schemas/match-detail.ts';
 import {
   NotifiedAlert,
@@ -212,6 +213,9 @@ const NAMED: Record<string, Named> = {
   Session: of('Who calls, by a session or by a key alone.', Session),
   ListedSession: of('A browser that is signed in.', ListedSession),
   SessionPage: of('A page of sessions.', page(ListedSession)),
+  Histogram: of('Counts of events over time.', Histogram),
+  Facet: of('Counts of events by the values of one field.', Facet),
+  Facets: of('Counts of events by the values of their fields.', Facets),
   ServiceStatus: of('What a process says of itself.', ServiceStatus),
   Readiness: of('What a front says of what it needs.', Readiness),
   NotifiedAlert: of('The alert that tells.', NotifiedAlert),

@@ -8,6 +8,7 @@ import { apiKeyRoutes } from './handlers/api-keys.ts';
 import { approvalRoutes } from './handlers/approvals.ts';
 import { auditLogRoutes } from './handlers/audit-logs.ts';
 import { deliveryRoutes } from './handlers/deliveries.ts';
+import { eventCountRoutes } from './handlers/event-counts.ts';
 import { eventRoutes } from './handlers/events.ts';
 import { healthRoutes, metricsRoute } from './handlers/operations.ts';
 import { policyRoutes } from './handlers/policies.ts';
@@ -27,6 +28,7 @@ export function makeRoutes({ metrics, publicUrl }: RouteOptions): Route[] {
   const routes = [
     ...agentRoutes,
     ...eventRoutes,
+    ...eventCountRoutes,
     ...traceRoutes,
     ...policyRoutes,
     ...alertRoutes,

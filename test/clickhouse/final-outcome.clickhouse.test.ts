@@ -3,6 +3,8 @@
 import t, { type Test } from 'tap';
 import { migrate } from '../../clickhouse/migrate.ts';
 import { valuesOf } from '../../clickhouse/queries/conditions.ts';
+import { countBy, histogramOf } from '../../clickhouse/queries/count-events.ts';
+import type { EventFilter } from '../../clickhouse/queries/event-filter.ts';
 import type { EventRow } from '../../clickhouse/queries/event-rows.ts';
 import { getEvent } from '../../clickhouse/queries/get-event.ts';
 import {
@@ -11,7 +13,7 @@ import {
   pendingApprovals,
   rowRevisions,
 } from '../../clickhouse/queries/list-approvals.ts';
-import { type EventFilter, listEvents } from '../../clickhouse/queries/list-events.ts';
+import { listEvents } from '../../clickhouse/queries/list-events.ts';
 import { getTrace, listTraces } from '../../clickhouse/queries/traces.ts';
 import { OUTCOMES, type Outcome } from '../../schemas/common.ts';
 import { derivedId, mintId } from '../../src/ids.ts';
@@ -170,6 +172,31 @@ t.test('decided: lists, filters and totals agree with the model', async (t) => {
   await clickhouse.insertRows('approvals', rows);
   await clickhouse.insertRows('approvals', rows.slice(0, 50));
   await compare(t, 'decided');
+});
+
+t.test('decided: counts by outcome and over time agree with the model', async (t) => {
+  for (const base of FILTERS) {
+    for (const outcome of [undefined, 'pending', ['allowed', 'blocked']] as EventFilter['outcome'][]) {
+      const filter = { ...base, outcome };
+      const wanted = expected(accounts[0]!, filter);
+      const countOf = (some: Known[]) =>
+        Object.fromEntries(
+          OUTCOMES.map((one) => [one, some.filter(({ final }) => final === one).length] as const).filter(
+            ([, n]) => n > 0,
+          ),
+        );
+      const label = JSON.stringify(filter);
+      const { values } = await countBy(clickhouse, accounts[0]!, { by: 'outcome', max: 5, filter });
+      t.same(Object.fromEntries(values), countOf(wanted), label);
+      const found = await histogramOf(clickhouse, accounts[0]!, { by: 'outcome', buckets: 9, values: 5, filter });
+      t.equal(found === null, wanted.length === 0, label);
+      for (const [i, { counts }] of found?.buckets.entries() ?? []) {
+        const begin = found!.fromMs + i * found!.bucketMs;
+        const inside = wanted.filter(({ event: { timestamp: at } }) => at >= begin && at < begin + found!.bucketMs);
+        t.same(Object.fromEntries([...counts].filter(([, n]) => n > 0)), countOf(inside), `${label}, bucket ${i}`);
+      }
+    }
+  }
 });
 
 t.test('single events and traces', async (t) => {

@@ -5,19 +5,22 @@ import t from 'tap';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { migrate } from '../../clickhouse/migrate.ts';
 import { valuesOf } from '../../clickhouse/queries/conditions.ts';
+import { bucketsOf, COUNTED_BY, type CountedBy, countBy, histogramOf } from '../../clickhouse/queries/count-events.ts';
 import { eraseAgent } from '../../clickhouse/queries/erase-agent.ts';
+import type { EventFilter } from '../../clickhouse/queries/event-filter.ts';
 import { PageTooLarge, renderEvent } from '../../clickhouse/queries/event-rows.ts';
 import { existingIds } from '../../clickhouse/queries/existing-ids.ts';
 import { getEvent } from '../../clickhouse/queries/get-event.ts';
 import { listAnomalies } from '../../clickhouse/queries/list-anomalies.ts';
 import { type AuditFilter, listAuditLogs, secondEntryId } from '../../clickhouse/queries/list-audit-logs.ts';
-import { type EventFilter, listEvents } from '../../clickhouse/queries/list-events.ts';
+import { listEvents } from '../../clickhouse/queries/list-events.ts';
 import { type RegistryRow, registrySnapshot } from '../../clickhouse/queries/registry-snapshot.ts';
 import { parseSearch } from '../../clickhouse/queries/search.ts';
 import { getTrace, listTraces, TRACE_EVENTS_MAX } from '../../clickhouse/queries/traces.ts';
 import { EVENT_TYPES, OUTCOMES, SEVERITIES } from '../../schemas/common.ts';
 import { derivedId, isId, mintId } from '../../src/ids.ts';
 import { encodeRow, startClickHouse, type TestEvent } from '../support/clickhouse.ts';
+import { SEED } from '../support/seed.ts';
 
 const BASE = Date.UTC(2026, 10, 20, 12);
 const WORDS = [
@@ -142,6 +145,18 @@ function expected(filter: EventFilter): TestEvent[] {
   });
 }
 
+/** How many events have each value, the most frequent first, equal ones by name. */
+function countsOf(events: readonly TestEvent[], by: CountedBy): [value: string, count: number][] {
+  const counts = new Map<string, number>();
+  for (const event of events) {
+    const policies =
+      event.policy_result === '' ? [] : (JSON.parse(event.policy_result).matches as { policy_id: string }[]);
+    const values = by === 'policy_id' ? new Set(policies.map((match) => match.policy_id)) : [event[by]];
+    for (const value of values) counts.set(value, (counts.get(value) ?? 0) + 1);
+  }
+  return [...counts].sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1));
+}
+
 /** Does an entry of the audit log hold the words of a search? */
 function holds(entry: { action: string; actor: string; resource_id: string; details: object }, q: string): boolean {
   const words = wordsOf(
@@ -196,6 +211,59 @@ t.test('queries', async (t) => {
     if (i === 600) await clickhouse.command('OPTIMIZE TABLE events FINAL');
   }
   const account = accounts[0]!;
+
+  t.test('counts by value and over time are those of the list, whatever the filter', async (t) => {
+    const asked = fc.record({
+      filter: listing,
+      by: fc.constantFrom(...COUNTED_BY),
+      buckets: fc.constantFrom(1, 7, 60, 500),
+      max: fc.constantFrom(1, 2, 50),
+    });
+    await fc.assert(
+      fc.asyncProperty(asked, async ({ filter, by, buckets, max }) => {
+        const matching = expected(filter);
+        const wanted = countsOf(matching, by);
+        const counted = await countBy(clickhouse, account, { by, max, filter });
+        t.same(counted.values, wanted.slice(0, max), `${by} ${JSON.stringify(filter)}`);
+        t.equal(
+          counted.other,
+          wanted.slice(max).reduce((sum, [, n]) => sum + n, 0),
+        );
+        const found = await histogramOf(clickhouse, account, { by, buckets, values: max, filter });
+        const hasRange = filter.from !== undefined && filter.to !== undefined && filter.from <= filter.to;
+        if (found === null) return t.ok(matching.length === 0 && !hasRange, 'nothing to count');
+        t.ok(found.buckets.length <= buckets + 1);
+        t.same(
+          found.values,
+          wanted.slice(0, max).map(([value]) => value),
+        );
+        for (const [i, { total, counts }] of found.buckets.entries()) {
+          const begin = found.fromMs + i * found.bucketMs;
+          const inside = matching.filter(({ timestamp: at }) => at >= begin && at < begin + found.bucketMs);
+          t.equal(total, inside.length);
+          const each = countsOf(inside, by).filter(([value]) => by === 'outcome' || found.values.includes(value));
+          t.same(Object.fromEntries(counts), Object.fromEntries(each));
+        }
+        t.equal(
+          found.buckets.reduce((sum, { total }) => sum + total, 0),
+          matching.length,
+          'none is left out',
+        );
+      }),
+      { seed: SEED, numRuns: 60 },
+    );
+  });
+
+  t.test('buckets have lengths that are read off easily, and begin at multiples of them', async (t) => {
+    const of = (fromMs: number, toMs: number, buckets: number) => Object.values(bucketsOf({ fromMs, toMs }, buckets));
+    t.same(of(0, 0, 60), [0, 1, 1], 'one moment');
+    t.same(of(BASE, BASE + 3_600_000 - 1, 60), [BASE, 60_000, 60]);
+    t.same(of(BASE + 1, BASE + 3_600_000, 60), [BASE, 60_000, 61], 'one more where the first begins earlier');
+    t.same(of(BASE, BASE + 61 * 60_000, 60), [BASE, 300_000, 13]);
+    const ages = of(0, 100 * 365 * 86_400_000, 10);
+    t.ok(ages[1]! % (30 * 86_400_000) === 0 && ages[2]! <= 11, 'a century');
+    t.same(of(-5_000, 5_000, 20), [-5_000, 1_000, 11], 'before 1970');
+  });
 
   t.test('a list holds exactly what matches, newest first, whatever the filter, order and page', async (t) => {
     const page = fc

@@ -83,6 +83,8 @@ const ASKS: Record<string, Ask> = {
   'GET /v1/agents/{id}/events': { path: '/v1/agents/:agent/events' },
   'GET /v1/agents/{id}/events/{event_id}': { path: '/v1/agents/:agent/events/:event' },
   'GET /v1/events': { path: '/v1/events?agent_id=:agent' },
+  'GET /v1/events/histogram': { path: '/v1/events/histogram?agent_id=:agent' },
+  'GET /v1/events/facets': { path: '/v1/events/facets?agent_id=:agent' },
   'GET /v1/traces': { path: '/v1/traces?agent_id=:agent' },
   'GET /v1/traces/{trace_id}': { path: '/v1/traces/:trace' },
   'POST /v1/policies': { body: ({ agent }) => ({ name: unique('policy'), agent_id: agent, ...pays }) },

@@ -190,6 +190,56 @@ t.test('lists hold as much of each payload as is asked for', async (t) => {
   t.equal((await api.get('/v1/events?payload=half')).status, 400);
 });
 
+t.test('counts of events stand under the filters of the list, and are those of the list', async (t) => {
+  const total = async (query: string) => (await api.get(`/v1/events?limit=1&${query}`)).json.total as number;
+  for (const query of [
+    '',
+    'outcome=blocked',
+    `policy_id=${policy}`,
+    'type=prompt&type=completion',
+    'q=nothing-has-this',
+  ]) {
+    const { json } = await api.get(`/v1/events/histogram?by=type&buckets=30&${query}`);
+    const buckets = json.buckets as { total: number; counts: Record<string, number> }[];
+    const sum = (of: (one: (typeof buckets)[number]) => number) => buckets.reduce((all, one) => all + of(one), 0);
+    t.equal(
+      sum((one) => one.total),
+      await total(query),
+      query,
+    );
+    t.equal(
+      sum((one) => Object.values(one.counts).reduce((a, b) => a + b, 0)),
+      await total(query),
+      query,
+    );
+  }
+  const { json } = await api.get('/v1/events/facets?outcome=blocked');
+  t.equal(json.total, await total('outcome=blocked'));
+  const of = (facet: string, value: string) =>
+    json[facet].values.find((one: { value: string }) => one.value === value) as { count: number; name?: string };
+  t.equal(of('outcome', 'allowed').count, await total('outcome=allowed'), 'its own filter is left out');
+  t.match(of('policy_id', policy), { count: await total('outcome=blocked'), name: String });
+  t.ok(json.agent_id.values.every(({ name }: { name?: string }) => typeof name === 'string'));
+  t.match((await api.get('/v1/events/histogram?from=2001-01-01T00:00:00Z&to=2001-01-01T00:00:10Z&buckets=10')).json, {
+    from: '2001-01-01T00:00:00.000Z',
+    bucket_ms: 5_000,
+    buckets: [{ total: 0 }, { total: 0 }, { total: 0 }],
+  });
+  t.match((await api.get('/v1/events/histogram?from=2001-01-01T00:00:00Z&to=2000-01-01T00:00:00Z')).json, {
+    from: null,
+  });
+  for (const [name, value] of [
+    ['by', 'colour'],
+    ['buckets', '0'],
+    ['buckets', '501'],
+    ['from', 'noon'],
+    ['limit', '5'],
+  ])
+    t.match((await api.get(`/v1/events/histogram?${name}=${value}`)).json, {
+      error: { code: 'validation_failed', details: [{ path: name }] },
+    });
+});
+
 t.test('events are found by what matched them', async (t) => {
   const total = async (query: string) => (await api.get(`/v1/events?${query}`)).json.total as number;
   const blocked = await total('outcome=blocked');

@@ -4,46 +4,24 @@ import Type from 'typebox';
 import { renderEvent } from '../../../clickhouse/queries/event-rows.ts';
 import { getEvent } from '../../../clickhouse/queries/get-event.ts';
 import { type EventPage, listEvents } from '../../../clickhouse/queries/list-events.ts';
-import { EVENT_TYPES, ORDERS, OUTCOMES, page as pageSchema, SEVERITIES } from '../../../schemas/common.ts';
-import {
-  BATCH_EVENTS_MAX,
-  Batch,
-  BatchResult,
-  Event,
-  ListedEvent,
-  REASONS,
-  Submission,
-} from '../../../schemas/event.ts';
+import { ORDERS, page as pageSchema } from '../../../schemas/common.ts';
+import { BATCH_EVENTS_MAX, Batch, BatchResult, Event, ListedEvent, Submission } from '../../../schemas/event.ts';
 import type { PageStart } from '../../../schemas/paging.ts';
 import { isId } from '../../ids.ts';
 import { openPage } from '../cursor.ts';
-import { anyOf, oneOf, paging, payloadMode, type QueryOf, RECORD_PAGE, text, time } from '../query.ts';
+import { oneOf, paging, payloadMode, type QueryOf, RECORD_PAGE } from '../query.ts';
 import { ask, found, markIncomplete, notFound, onlyOne, textPage } from '../reply.ts';
 import { type Call, eventBody, type Parts, type Reply, type Route, route } from '../route.ts';
 import { Decisions } from './decisions.ts';
+import { agentFilter, eventFilters, filterOf } from './event-filters.ts';
 import { knownAgent } from './known-agent.ts';
 
-const SEARCH_CHARACTERS_MAX = 500;
-
-const filters = {
+const listFilters = {
   ...paging(RECORD_PAGE),
-  type: anyOf(oneOf('Only events of this type', EVENT_TYPES)),
-  from: time('Events at or after this time (`timestamp`)'),
-  to: time('Events at or before this time'),
-  trace_id: anyOf(text('Only events of this trace')),
-  outcome: anyOf(oneOf('Only events of this outcome, the final one where an approval was decided', OUTCOMES)),
-  reason: anyOf(
-    oneOf('Only events with this `policy_result.reason`, `approval` once an approval was decided', REASONS),
-  ),
-  policy_id: anyOf(text('Only events that this policy matched, whatever the outcome')),
-  severity: anyOf(oneOf('Only events that a policy of this severity matched', SEVERITIES)),
-  detector: anyOf(text('Only events in which this detector of a data filter found something')),
-  model: anyOf(text('Only events whose `payload.model` is this', 1_000)),
-  q: text('Words, or a quoted phrase, in the payload', SEARCH_CHARACTERS_MAX),
+  ...eventFilters,
   order: oneOf('By `timestamp`: newest first (desc, the default) or oldest first', ORDERS),
   payload: payloadMode(),
 };
-const timelineFilters = { ...filters, agent_id: anyOf(text('Only events of this agent')) };
 
 const EXAMPLE = {
   type: 'prompt',
@@ -100,7 +78,7 @@ export const eventRoutes: Route[] = [
     path: '/v1/agents/{id}/events',
     needs: 'read',
     bound: 'path',
-    query: filters,
+    query: listFilters,
     operation: {
       id: 'listAgentEvents',
       tag: 'Events',
@@ -113,7 +91,7 @@ export const eventRoutes: Route[] = [
       const agentId = call.params[0]!;
       await knownAgent(parts.registry.agents, call.account, agentId);
       const stored = parts.barrier.waitForEvents(call.account, agentId);
-      return answerList(parts, call, { ...filtersOf(call.query), agentId }, stored);
+      return answerList(parts, call, { ...pageOf(call.query), agentId }, stored);
     },
   }),
   route({
@@ -147,7 +125,7 @@ export const eventRoutes: Route[] = [
     path: '/v1/events',
     needs: 'read',
     bound: 'query',
-    query: timelineFilters,
+    query: { ...listFilters, ...agentFilter },
     operation: {
       id: 'listEvents',
       tag: 'Events',
@@ -160,28 +138,24 @@ export const eventRoutes: Route[] = [
       const agentId = call.query.agent_id;
       const stored = parts.barrier.waitForEvents(call.account, onlyOne(agentId));
       const excludeAgents = await parts.registry.agents.erasing(call.account);
-      return answerList(parts, call, { ...filtersOf(call.query), agentId, excludeAgents }, stored);
+      return answerList(parts, call, { ...pageOf(call.query), agentId, excludeAgents }, stored);
     },
   }),
 ];
+
+function pageOf({ order, payload, ...filters }: QueryOf<typeof listFilters>) {
+  return { ...filterOf(filters), order, payload };
+}
 
 function submissionOf(call: Call<Buffer>) {
   const { account, params, body, requestId, idempotencyKey } = call;
   return { account, agentId: params[0]!, body, requestId, idempotencyKey };
 }
 
-type ListQuery = QueryOf<typeof filters>;
-type Filters = Omit<EventPage, keyof PageStart>;
-
-function filtersOf({ trace_id: traceId, policy_id: policyId, ...rest }: ListQuery): Filters {
-  const { type, from, to, outcome, reason, severity, detector, model, q, order, payload } = rest;
-  return { traceId, policyId, type, from, to, outcome, reason, severity, detector, model, q, order, payload };
-}
-
 async function answerList(
   parts: Parts,
-  call: Call<unknown, ListQuery>,
-  page: Filters,
+  call: Call<unknown, QueryOf<typeof listFilters>>,
+  page: Omit<EventPage, keyof PageStart>,
   stored: Promise<boolean>,
 ): Promise<Reply> {
   const asked = openPage(call, call.params.length > 0 ? 'agent-events' : 'events');

@@ -1,0 +1,181 @@
+// Counts events over time and by their values (GET /v1/events/histogram, GET /v1/events/facets).
+// Every count is exact and speaks of the very rows that a list with the same filters shows: outcomes are final ones (final-outcome.ts).
+// Payloads are not read, unless words are searched for. Bounded: so many buckets, so many values; what is beyond is summed up.
+import type { ClickHouse, QueryParams } from '../client.ts';
+import { type Conditions, instant, valuesOf } from './conditions.ts';
+import { conditionsOf, type EventFilter, settingsOf } from './event-filter.ts';
+import { decidedAs, type Final, outcomeFilter, reasonFilter, type Settling, waysDecided } from './final-outcome.ts';
+
+/** What events are told apart by. `policy_id`: any policy that matched, so that an event may count for several. */
+export const COUNTED_BY = ['outcome', 'type', 'agent_id', 'model', 'policy_id'] as const;
+export type CountedBy = (typeof COUNTED_BY)[number];
+
+const EXPRESSION: Record<CountedBy, string> = {
+  outcome: 'toString(outcome)',
+  type: 'toString(type)',
+  agent_id: 'agent_id',
+  model: 'toString(model)',
+  policy_id: "arrayJoin(arrayMap(t -> substring(t, 8), arrayFilter(t -> startsWith(t, 'policy:'), matched)))",
+};
+
+export type CountFilter = EventFilter & Settling & { signal?: AbortSignal | undefined };
+type Matching = { where: Conditions };
+/** Events of the value that a person sees, and of the others together. */
+export type Counted = { values: [value: string, count: number][]; other: number };
+
+/** The most frequent values first, at most `max`. */
+export async function countBy(
+  clickhouse: ClickHouse,
+  account: string,
+  { by, max, filter }: { by: CountedBy; max: number; filter: CountFilter },
+): Promise<Counted> {
+  const matching = await matchingOf(clickhouse, account, filter);
+  const rows = await ask<{ value: string; n: number; rest: number }>(clickhouse, filter, {
+    sql: `SELECT value, n, sum(n) OVER () AS rest FROM
+            (SELECT ${EXPRESSION[by]} AS value, count() AS n FROM events WHERE ${matching.where.sql} GROUP BY value)
+          ORDER BY n DESC, value LIMIT {max:UInt64}`,
+    params: { ...matching.where.params, max },
+  });
+  const counts = new Map(rows.map(({ value, n }): [string, number] => [value, n]));
+  const total = rows[0]?.rest ?? 0;
+  if (by === 'outcome')
+    for (const { final, n } of await moved(clickhouse, account, { matching, filter })) move(counts, final, n);
+  const values = [...counts].filter(([, n]) => n > 0).sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1));
+  return { values, other: total - values.reduce((sum, [, n]) => sum + n, 0) };
+}
+
+export type Histogram = {
+  fromMs: number;
+  bucketMs: number;
+  /** Values that are told apart, the most frequent first. */
+  values: string[];
+  /** Are there others, which stand in `total` alone? */
+  hasOther: boolean;
+  buckets: { total: number; counts: Map<string, number> }[];
+};
+
+/** null: nothing to count, and no time to show that for. `values`: at most so many are told apart. */
+export async function histogramOf(
+  clickhouse: ClickHouse,
+  account: string,
+  { by, buckets, values: max, filter }: { by: CountedBy; buckets: number; values: number; filter: CountFilter },
+): Promise<Histogram | null> {
+  const matching = await matchingOf(clickhouse, account, filter);
+  const range = await rangeOf(clickhouse, filter, matching);
+  if (range === null) return null;
+  const { startMs, bucketMs, count } = bucketsOf(range, buckets);
+  // What comes in meanwhile, beyond the last bucket, is not counted.
+  matching.where.and(`timestamp >= ${instant('range_from')} AND timestamp <= ${instant('range_to')}`, {
+    range_from: range.fromMs,
+    range_to: range.toMs,
+  });
+  const counted = await countBy(clickhouse, account, { by, max, filter });
+  const values = counted.values.map(([value]) => value);
+  const made = Array.from({ length: count }, () => ({ total: 0, counts: new Map<string, number>() }));
+  const slot = `intDiv(toUnixTimestamp64Milli(timestamp) - {start:Int64}, {width:Int64})`;
+  const params = { ...matching.where.params, start: startMs, width: bucketMs, values };
+  const [totals, rows] = await Promise.all([
+    ask<{ slot: number; n: number }>(clickhouse, filter, {
+      sql: `SELECT ${slot} AS slot, count() AS n FROM events WHERE ${matching.where.sql} GROUP BY slot`,
+      params,
+    }),
+    ask<{ slot: number; value: string; n: number }>(clickhouse, filter, {
+      sql: `SELECT slot, value, n FROM
+              (SELECT ${slot} AS slot, ${EXPRESSION[by]} AS value, count() AS n FROM events WHERE ${matching.where.sql} GROUP BY slot, value)
+            WHERE value IN {values:Array(String)}`,
+      params: { ...params, values: by === 'outcome' ? ['allowed', 'blocked', 'pending'] : values },
+    }),
+  ]);
+  for (const { slot: at, n } of totals) made[at]!.total = n;
+  for (const { slot: at, value, n } of rows) made[at]!.counts.set(value, n);
+  if (by === 'outcome') {
+    for (const { final, n, slot: at } of await moved(clickhouse, account, {
+      matching,
+      filter,
+      slot: { sql: slot, params },
+    }))
+      move(made[at]!.counts, final, n);
+  }
+  return { fromMs: startMs, bucketMs, values, hasOther: counted.other > 0, buckets: made };
+}
+
+async function matchingOf(clickhouse: ClickHouse, account: string, filter: CountFilter): Promise<Matching> {
+  const where = conditionsOf(account, filter);
+  const { settle } = filter;
+  if (filter.reason !== undefined)
+    where.and(await reasonFilter(clickhouse, account, { reasons: valuesOf(filter.reason), settle }));
+  if (filter.outcome !== undefined) {
+    const { whole } = await outcomeFilter(clickhouse, account, { outcomes: valuesOf(filter.outcome), settle });
+    where.and(whole);
+  }
+  return { where };
+}
+
+type Range = { fromMs: number; toMs: number };
+
+/** What was asked for, else from the first to the last event that there is. */
+async function rangeOf(clickhouse: ClickHouse, filter: CountFilter, { where }: Matching): Promise<Range | null> {
+  const { from, to } = filter;
+  if (from !== undefined && to !== undefined) return from <= to ? { fromMs: from, toMs: to } : null;
+  const [extent] = await ask<{ n: number; first_ms: number; last_ms: number }>(clickhouse, filter, {
+    sql: `SELECT count() AS n, toUnixTimestamp64Milli(min(timestamp)) AS first_ms, toUnixTimestamp64Milli(max(timestamp)) AS last_ms
+          FROM events WHERE ${where.sql}`,
+    params: where.params,
+  });
+  if (extent === undefined || extent.n === 0) return null;
+  return { fromMs: from ?? extent.first_ms, toMs: to ?? extent.last_ms };
+}
+
+const SECOND = 1_000;
+const HOUR = 3_600 * SECOND;
+const DAY = 24 * HOUR;
+/** Widths that a person reads off an axis. Above the last: whole multiples of it. */
+const WIDTHS = [1, 5, 10, 50, 100, 500, ...[1, 5, 10, 15, 30, 60, 300, 600, 900, 1_800].map((n) => n * SECOND)].concat(
+  [1, 3, 6, 12].map((n) => n * HOUR),
+  [1, 7, 30].map((n) => n * DAY),
+);
+
+/** As many as asked for at most, and one more where the first begins earlier than the range; each begins at a multiple of its width. */
+export function bucketsOf(
+  { fromMs, toMs }: Range,
+  buckets: number,
+): { startMs: number; bucketMs: number; count: number } {
+  const least = (toMs - fromMs + 1) / buckets;
+  const widest = WIDTHS.at(-1)!;
+  const bucketMs = WIDTHS.find((width) => width >= least) ?? Math.ceil(least / widest) * widest;
+  const startMs = Math.floor(fromMs / bucketMs) * bucketMs;
+  return { startMs, bucketMs, count: Math.floor((toMs - startMs) / bucketMs) + 1 };
+}
+
+type Moved = { final: Final; n: number; slot: number };
+
+/** Events that wait by their row and were decided since. */
+async function moved(
+  clickhouse: ClickHouse,
+  account: string,
+  { matching, filter, slot }: { matching: Matching; filter: CountFilter; slot?: { sql: string; params: QueryParams } },
+): Promise<Moved[]> {
+  const decided = await waysDecided(clickhouse, account, filter.settle);
+  const each = decided.map((final) =>
+    ask<{ slot: number; n: number }>(clickhouse, filter, {
+      sql: `SELECT ${slot?.sql ?? '0'} AS slot, count() AS n FROM events
+            WHERE ${matching.where.sql} AND outcome = 'pending' AND id IN ${decidedAs(final)} GROUP BY slot`,
+      params: { ...matching.where.params, ...slot?.params },
+    }).then((rows) => rows.map((row): Moved => ({ ...row, final }))),
+  );
+  return (await Promise.all(each)).flat();
+}
+
+function move(counts: Map<string, number>, final: Final, n: number): void {
+  counts.set(final, (counts.get(final) ?? 0) + n);
+  counts.set('pending', (counts.get('pending') ?? 0) - n);
+}
+
+function ask<Row>(
+  clickhouse: ClickHouse,
+  filter: CountFilter,
+  { sql, params }: { sql: string; params: QueryParams },
+): Promise<Row[]> {
+  const options = { settings: settingsOf(filter), ...(filter.signal === undefined ? {} : { signal: filter.signal }) };
+  return clickhouse.query<Row>(sql, params, options);
+}

@@ -1,0 +1,61 @@
+// Which events are asked for: the filters of lists, counts and exports, as conditions (GET /v1/events and what stands under it).
+// Outcomes and reasons are final ones, which event rows do not say: they are added by whoever asks (final-outcome.ts).
+import type { ClickHouseSettings } from '@clickhouse/client';
+import type { EventType, Outcome, Severity } from '../../schemas/common.ts';
+import type { Reason } from '../../schemas/event.ts';
+import { type AnyOf, Conditions, type Excluded, valuesOf } from './conditions.ts';
+import { parseSearch, searchCondition } from './search.ts';
+
+/** Of what may be several, any will do. */
+export type EventFilter = Excluded & {
+  agentId?: AnyOf<string> | undefined;
+  type?: AnyOf<EventType> | undefined;
+  /** Epoch ms, inclusive; of the event's own `timestamp`. */
+  from?: number | undefined;
+  to?: number | undefined;
+  traceId?: AnyOf<string> | undefined;
+  outcome?: AnyOf<Outcome> | undefined;
+  reason?: AnyOf<Reason> | undefined;
+  model?: AnyOf<string> | undefined;
+  /** Of any of the event's matches; so are the two below. */
+  policyId?: AnyOf<string> | undefined;
+  severity?: AnyOf<Severity> | undefined;
+  detector?: AnyOf<string> | undefined;
+  q?: string | undefined;
+};
+export function conditionsOf(account: string, filter: EventFilter): Conditions {
+  const where = new Conditions(account)
+    .equal('agent_id', filter.agentId)
+    .exclude('agent_id', filter.excludeAgents)
+    .equal('type', filter.type)
+    .between('timestamp', filter.from, filter.to)
+    .equal('trace_id', filter.traceId)
+    .equal('model', filter.model);
+  matchedBy(where, 'policy', filter.policyId);
+  matchedBy(where, 'severity', filter.severity);
+  matchedBy(where, 'detector', filter.detector);
+  if (filter.q === undefined) return where;
+  const { sql, params } = searchCondition(parseSearch(filter.q));
+  return where.and(sql, params);
+}
+
+/** Terms of the column `matched` (010_list_filters.sql). */
+function matchedBy(where: Conditions, of: 'policy' | 'severity' | 'detector', filter: AnyOf<string> | undefined): void {
+  if (filter === undefined) return;
+  where.and(`hasAny(matched, {${of}_terms:Array(String)})`, {
+    [`${of}_terms`]: valuesOf(filter).map((value) => `${of}:${value}`),
+  });
+}
+
+export function isByMatch({ policyId, severity, detector, reason }: EventFilter): boolean {
+  return [policyId, severity, detector, reason].some((filter) => filter !== undefined);
+}
+
+/** How the engine finds such rows with the least reading. */
+export function settingsOf(filter: EventFilter): ClickHouseSettings {
+  const { agentId, q, traceId } = filter;
+  // The filter that the engine derives from ORDER BY … LIMIT would make it read payloads instead of answering from the text index: 540 ms for 130.
+  if (q !== undefined) return { optimize_use_projections: 0, use_top_k_dynamic_filtering: 0 } as ClickHouseSettings;
+  if (agentId !== undefined || traceId !== undefined || isByMatch(filter)) return { optimize_use_projections: 0 };
+  return { preferred_optimize_projection_name: 'by_time' };
+}

@@ -1,0 +1,144 @@
+// Counts of events under the filters of the list: over time, and by value. They wait for what was acknowledged before they
+// began, as the list does, and say where that is not all there.
+import {
+  COUNTED_BY,
+  type Counted,
+  type CountedBy,
+  type CountFilter,
+  countBy,
+  histogramOf,
+} from '../../../clickhouse/queries/count-events.ts';
+import { type Facet, Facets, Histogram } from '../../../schemas/event-counts.ts';
+import { isoTime } from '../../../schemas/time.ts';
+import { FACET_VALUES_MAX, HISTOGRAM_BUCKETS_MAX, HISTOGRAM_VALUES_MAX } from '../../limits.ts';
+import { integer, oneOf, type QueryOf } from '../query.ts';
+import { ask, json, markIncomplete, onlyOne } from '../reply.ts';
+import { type Call, type Parts, type Route, route } from '../route.ts';
+import { Decisions } from './decisions.ts';
+import { agentFilter, eventFilters, filterOf } from './event-filters.ts';
+
+const filters = { ...eventFilters, ...agentFilter };
+
+export const eventCountRoutes: Route[] = [
+  route({
+    method: 'GET',
+    path: '/v1/events/histogram',
+    needs: 'read',
+    bound: 'query',
+    query: {
+      ...filters,
+      by: { ...oneOf('What the counts tell apart', COUNTED_BY), absent: 'outcome' as CountedBy },
+      buckets: integer('Buckets at most, and one more where the first begins before the range', {
+        minimum: 1,
+        maximum: HISTOGRAM_BUCKETS_MAX,
+        default: 60,
+      }),
+    },
+    operation: {
+      id: 'countEventsOverTime',
+      tag: 'Events',
+      summary: 'Count events over time',
+      description: `By \`timestamp\`, under the filters of the list, exactly. The range is that of \`from\` and \`to\`, else from the first to the last event that there is. Buckets have a length that is read off easily, and begin at multiples of it. The ${HISTOGRAM_VALUES_MAX} most frequent values are told apart.`,
+      answers: { 200: { description: 'Counts, bucket by bucket', schema: Histogram } },
+      canBeIncomplete: true,
+    },
+    handle: (call, parts) =>
+      counted(call, parts, async (filter) => {
+        const { by, buckets } = call.query;
+        const found = await histogramOf(parts.clickhouse, call.account, {
+          ...{ by, buckets, values: HISTOGRAM_VALUES_MAX, filter },
+        });
+        if (found === null) return { by, from: null, bucket_ms: 0, values: [], has_other: false, buckets: [] };
+        const { fromMs, bucketMs, values, hasOther } = found;
+        const shown = found.buckets.map(({ total, counts }, i) => ({
+          at: isoTime(fromMs + i * bucketMs),
+          total,
+          counts: Object.fromEntries([...counts].filter(([, n]) => n > 0)),
+        }));
+        return { by, from: isoTime(fromMs), bucket_ms: bucketMs, values, has_other: hasOther, buckets: shown };
+      }),
+  }),
+  route({
+    method: 'GET',
+    path: '/v1/events/facets',
+    needs: 'read',
+    bound: 'query',
+    query: filters,
+    operation: {
+      id: 'countEventsByValue',
+      tag: 'Events',
+      summary: 'Count events by their values',
+      description:
+        'Under the filters of the list, exactly. Each facet leaves its own filter out, so that it shows what else could be chosen: with `outcome=blocked` the outcomes of all events are counted, and the types of the blocked ones.',
+      answers: { 200: { description: 'Counts by outcome, type, agent, model and policy', schema: Facets } },
+      canBeIncomplete: true,
+    },
+    handle: (call, parts) => counted(call, parts, (filter) => facetsOf(call, parts, filter)),
+  }),
+];
+
+async function counted(
+  call: Call<unknown, QueryOf<typeof filters>>,
+  parts: Parts,
+  count: (filter: CountFilter) => Promise<object>,
+) {
+  const { account, query, client } = call;
+  const { barrier, registry } = parts;
+  const decisions = new Decisions(barrier, account);
+  const stored = barrier.waitForEvents(account, onlyOne(query.agent_id));
+  const excludeAgents = await registry.agents.erasing(account);
+  const complete = await stored;
+  const { settle } = decisions;
+  const filter = { ...filterOf(query), agentId: query.agent_id, excludeAgents, settle, signal: client.signal };
+  const body = await ask(() => count(filter));
+  return markIncomplete(json(200, body), complete && decisions.complete);
+}
+
+/** Without the facet's own filter; a key that is bound to an agent keeps to it. */
+const WITHOUT: Record<CountedBy, (filter: CountFilter) => CountFilter> = {
+  outcome: (filter) => ({ ...filter, outcome: undefined }),
+  type: (filter) => ({ ...filter, type: undefined }),
+  agent_id: (filter) => ({ ...filter, agentId: undefined }),
+  model: (filter) => ({ ...filter, model: undefined }),
+  policy_id: (filter) => ({ ...filter, policyId: undefined }),
+};
+
+async function facetsOf(call: Call, { clickhouse, registry }: Parts, filter: CountFilter): Promise<Facets> {
+  const { account, principal } = call;
+  const facet = async (by: CountedBy): Promise<Counted> => {
+    const keeps = by === 'agent_id' && principal.agentId !== null;
+    const under = keeps ? filter : WITHOUT[by](filter);
+    return countBy(clickhouse, account, { by, max: FACET_VALUES_MAX, filter: under });
+  };
+  const [outcome, type, agents, model, policies, all] = (await Promise.all([
+    ...COUNTED_BY.map(facet),
+    countBy(clickhouse, account, { by: 'outcome', max: FACET_VALUES_MAX, filter }),
+  ] as Promise<Counted>[])) as [Counted, Counted, Counted, Counted, Counted, Counted];
+  const [agentNames, policyNames] = await Promise.all([
+    namesOf(agents, (id) => registry.agents.get(account, id)),
+    namesOf(policies, (id) => registry.policies.get(account, id)),
+  ]);
+  return {
+    ...{ outcome: shown(outcome), type: shown(type), model: shown(model) },
+    ...{ agent_id: shown(agents, agentNames), policy_id: shown(policies, policyNames) },
+    total: all.values.reduce((sum, [, n]) => sum + n, all.other),
+  };
+}
+
+async function namesOf(
+  { values }: Counted,
+  get: (id: string) => Promise<{ name: string } | null>,
+): Promise<Map<string, string>> {
+  const found = await Promise.all(values.map(async ([id]) => [id, (await get(id))?.name] as const));
+  return new Map(found.flatMap(([id, name]) => (name === undefined ? [] : [[id, name] as const])));
+}
+
+function shown({ values, other }: Counted, names = new Map<string, string>()): Facet {
+  return {
+    values: values.map(([value, count]) => {
+      const name = names.get(value);
+      return { value, ...(name === undefined ? {} : { name }), count };
+    }),
+    other,
+  };
+}

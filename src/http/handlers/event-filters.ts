@@ -1,0 +1,45 @@
+// The filters of events, as lists, counts and exports take them in their query (spec 4.6, decisions 5).
+import type { EventFilter } from '../../../clickhouse/queries/event-filter.ts';
+import { EVENT_TYPES, OUTCOMES, SEVERITIES } from '../../../schemas/common.ts';
+import { REASONS } from '../../../schemas/event.ts';
+import { anyOf, oneOf, type QueryOf, text, time } from '../query.ts';
+
+const SEARCH_CHARACTERS_MAX = 500;
+
+/** Of every list, count and export of events. */
+export const eventFilters = {
+  type: anyOf(oneOf('Only events of this type', EVENT_TYPES)),
+  from: time('Events at or after this time (`timestamp`)'),
+  to: time('Events at or before this time'),
+  trace_id: anyOf(text('Only events of this trace')),
+  outcome: anyOf(oneOf('Only events of this outcome, the final one where an approval was decided', OUTCOMES)),
+  reason: anyOf(
+    oneOf('Only events with this `policy_result.reason`, `approval` once an approval was decided', REASONS),
+  ),
+  policy_id: anyOf(text('Only events that this policy matched, whatever the outcome')),
+  severity: anyOf(oneOf('Only events that a policy of this severity matched', SEVERITIES)),
+  detector: anyOf(text('Only events in which this detector of a data filter found something')),
+  model: anyOf(text('Only events whose `payload.model` is this', 1_000)),
+  q: text('Words, or a quoted phrase, in the payload', SEARCH_CHARACTERS_MAX),
+};
+
+/** Beside the others where events of all agents are asked for. */
+export const agentFilter = { agent_id: anyOf(text('Only events of this agent')) };
+
+/** What else stands in the query is not looked at; `agent_id` is the handler's. */
+export function filterOf(query: QueryOf<typeof eventFilters>): EventFilter {
+  const {
+    trace_id: traceId,
+    policy_id: policyId,
+    type,
+    from,
+    to,
+    outcome,
+    reason,
+    severity,
+    detector,
+    model,
+    q,
+  } = query;
+  return { traceId, policyId, type, from, to, outcome, reason, severity, detector, model, q };
+}
