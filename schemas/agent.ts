@@ -67,6 +67,24 @@ export const Agent = Type.Object({
 });
 export type Agent = Type.Static<typeof Agent>;
 
+const Count = Type.Integer({ minimum: 0 });
+
+export const AgentActivity = Type.Object({
+  events_24h: about(Count, 'Its events of the last 24 hours, by `timestamp`.', 42),
+  blocked_24h: about(Count, 'Of them those that were blocked.', 2),
+  hourly: about(
+    Type.Array(Count, { minItems: 24, maxItems: 24 }),
+    'Its events in each of these hours, the oldest first; the last hour ends now.',
+    [0, 0, 0, 0, 0, 0, 0, 0, 3, 5, 2, 1, 0, 4, 6, 5, 3, 2, 1, 0, 0, 4, 5, 1],
+  ),
+});
+export type AgentActivity = Type.Static<typeof AgentActivity>;
+
+export const ListedAgent = Type.Object({
+  ...Agent.properties,
+  activity: Type.Optional(about(AgentActivity, 'What it did in the last day. Left out unless it is asked for.')),
+});
+
 /** Bounds of a heartbeat in seconds, an agent's own and the account's; within a second or two nobody is silent. */
 export const HEARTBEAT_SECONDS = { min: 5, max: 604_800 } as const;
 

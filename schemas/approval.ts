@@ -3,6 +3,7 @@
 import Type from 'typebox';
 import { OUTCOMES, ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
+import { ListedEvent } from './event.ts';
 
 export const APPROVAL_STATUSES = ['pending', 'approved', 'denied', 'expired'] as const;
 export type ApprovalStatus = (typeof APPROVAL_STATUSES)[number];
@@ -68,3 +69,14 @@ export const Approval = Type.Object({
   comment: about(Type.Union([Type.String(), Type.Null()]), 'What was said with the decision. null: nothing.', null),
 });
 export type Approval = Type.Static<typeof Approval>;
+
+export const ListedApproval = Type.Object({
+  ...Approval.properties,
+  event: Type.Optional(
+    about(
+      Type.Union([ListedEvent, Type.Null()]),
+      'The event that waits, or waited. Left out unless it is asked for; null: it is not stored yet, or its agent was deleted.',
+      null,
+    ),
+  ),
+});

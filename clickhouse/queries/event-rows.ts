@@ -133,8 +133,12 @@ export async function rowsByKey(
   clickhouse: ClickHouse,
   account: string,
   keys: readonly EventKey[],
+  { payload, signal }: Reading = {},
 ): Promise<EventRow[]> {
-  return fetchRows<EventRow>(clickhouse, account, { keys, columns: rowColumns() });
+  const rows = await fetchRows<Omit<EventRow, 'payload'> & { payload?: string }>(clickhouse, account, {
+    ...{ keys, columns: rowColumns(payload), signal },
+  });
+  return rows.map((row) => ({ payload: '', ...row }));
 }
 
 /** What the audit log tells of the events of these keys, in no order. */

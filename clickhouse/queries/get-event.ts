@@ -2,7 +2,16 @@
 import { timeOfId } from '../../src/ids.ts';
 import type { ClickHouse } from '../client.ts';
 import { Conditions, instant } from './conditions.ts';
-import { type EventKey, type EventRow, KEY_COLUMNS, rowsByKey } from './event-rows.ts';
+import {
+  charactersOf,
+  checkSize,
+  type EventKey,
+  type EventRow,
+  KEY_COLUMNS,
+  type Reading,
+  ROWS_AT_ONCE,
+  rowsByKey,
+} from './event-rows.ts';
 import { type Settling, withFinalOutcomes } from './final-outcome.ts';
 
 /** Reads what a policy needs to see of an event that was stored; null: it is not, or not yet. `occurredMs`: epoch ms. */
@@ -13,6 +22,37 @@ export function storedEvents(clickhouse: ClickHouse) {
     const { type, trace_id: traceId, timestamp_ms: occurredMs, payload: payloadText } = row;
     return { type, traceId: traceId === '' ? undefined : traceId, occurredMs, payloadText };
   };
+}
+
+/**
+ * Events by their ids, in no order; those that are not stored, or not yet, are left out. `eventIds` must be well formed (isId).
+ * Throws PageTooLarge.
+ */
+export async function getEvents(
+  clickhouse: ClickHouse,
+  account: string,
+  eventIds: readonly string[],
+  { settle, ...how }: Settling & Reading = {},
+): Promise<EventRow[]> {
+  const rows: EventRow[] = [];
+  for (let i = 0; i < eventIds.length; i += ROWS_AT_ONCE) {
+    const some = eventIds.slice(i, i + ROWS_AT_ONCE);
+    const times = some.map(timeOfId);
+    const where = new Conditions(account)
+      .and('id IN {ids:Array(String)}', { ids: some })
+      .and(`received_at BETWEEN ${instant('from')} AND ${instant('to')}`, {
+        from: Math.min(...times),
+        to: Math.max(...times),
+      });
+    const keys = await clickhouse.query<EventKey>(
+      `SELECT ${KEY_COLUMNS} FROM events WHERE ${where.sql}`,
+      where.params,
+      { settings: { preferred_optimize_projection_name: 'by_arrival' } },
+    );
+    rows.push(...(await rowsByKey(clickhouse, account, keys, how)));
+    checkSize(rows.reduce((sum, row) => sum + charactersOf(row), 0));
+  }
+  return withFinalOutcomes(clickhouse, account, { rows, settle });
 }
 
 /** Null when the account's agent has no such event. `eventId` must be well formed (isId). */

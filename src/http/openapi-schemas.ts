@@ -4,11 +4,11 @@
 // Invariant: one schema has one name. Two names for one form are a mistake of ours and end the start.
 import Type, { type TObject, type TProperties, type TSchema } from 'typebox';
 import { AccountInForce, AccountPatch } from '../../schemas/account.ts';
-import { Agent, AgentCreate, AgentPatch } from '../../schemas/agent.ts';
+import { Agent, AgentActivity, AgentCreate, AgentPatch, ListedAgent } from '../../schemas/agent.ts';
 import { Alert, AlertConditions, AlertCreate, AlertCreated, AlertPatch } from '../../schemas/alert.ts';
 import { Anomaly } from '../../schemas/anomaly.ts';
 import { ApiKey, ApiKeyCreate, ApiKeyCreated } from '../../schemas/api-key.ts';
-import { APPROVAL_STATUSES, Approval, ApprovalDecision } from '../../schemas/approval.ts';
+import { APPROVAL_STATUSES, Approval, ApprovalDecision, ListedApproval } from '../../schemas/approval.ts';
 import { AUDIT_ACTIONS, AuditLog, AuditLogPage, RESOURCE_TYPES } from '../../schemas/audit-log.ts';
 import { AuditChainHead, AuditFault, AuditVerification, FAULT_KINDS } from '../../schemas/audit-verification.ts';
 import {
@@ -151,7 +151,9 @@ const NAMED: Record<string, Named> = {
   Agent: of('A registered record that stands for one AI system.', Agent),
   AgentCreate: of('An agent to register.', AgentCreate),
   AgentPatch: of('What to change of an agent; at least one field.', AgentPatch),
-  AgentPage: of('A page of agents.', page(Agent)),
+  ListedAgent: of('An agent in a list, with what it did if that was asked for.', ListedAgent),
+  AgentActivity: of('What an agent did in the last day.', AgentActivity),
+  AgentPage: of('A page of agents.', page(ListedAgent)),
   Metadata: of('Text by key, of your own.', Metadata),
   Submission: of('An event as it is sent.', Submission),
   Payload: of(
@@ -197,7 +199,8 @@ const NAMED: Record<string, Named> = {
   DeliveryPage: of('A page of deliveries.', page(Delivery)),
   Approval: of('The decision that a pending event waits for.', Approval),
   ApprovalDecision: of('A decision. An approval is decided once.', ApprovalDecision),
-  ApprovalPage: of('A page of approvals.', page(Approval)),
+  ListedApproval: of('An approval in a list, with its event if that was asked for.', ListedApproval),
+  ApprovalPage: of('A page of approvals.', page(ListedApproval)),
   Anomaly: of('Unusual behaviour of an agent.', Anomaly),
   AnomalyPage: of('A page of anomalies.', page(Anomaly)),
   AuditLog: of('An entry of the audit log.', AuditLog),

@@ -256,3 +256,50 @@ t.test('events are found by what matched them', async (t) => {
   for (const query of ['severity=dire', 'reason=none', `policy_id=${'x'.repeat(201)}`, 'type=prompt&type=shout'])
     t.equal((await api.get(`/v1/events?${query}`)).status, 400, query);
 });
+
+t.test('agents are listed with what they did in the last day', async (t) => {
+  const agent = (await api.post('/v1/agents', { name: 'active' })).json.id;
+  const idle = (await api.post('/v1/agents', { name: 'idle' })).json.id;
+  const now = Date.now();
+  const send = (hoursAgo: number, payload: object) =>
+    api.post(`/v1/agents/${agent}/events`, {
+      ...{ type: 'custom', payload, timestamp: new Date(now - hoursAgo * 3_600_000).toISOString() },
+    });
+  for (const hoursAgo of [0.1, 0.2, 5.5, 23.4, 25]) await send(hoursAgo, {});
+  await api.patch(`/v1/agents/${agent}`, { status: 'inactive' });
+  await api.until(
+    () => send(1.5, {}),
+    ({ json }) => json.policy_result.outcome === 'blocked',
+  );
+  const { json } = await api.get('/v1/agents?activity=true&limit=100');
+  const of = (id: string) => json.items.find((one: { id: string }) => one.id === id).activity;
+  const { hourly, events_24h: events, blocked_24h: blocked } = of(agent);
+  t.same([hourly[23], hourly[18], hourly[0]], [2, 1, 1], 'by the hour');
+  t.equal(
+    events,
+    hourly.reduce((sum: number, n: number) => sum + n, 0),
+  );
+  t.ok(blocked >= 1 && blocked === hourly[22], 'blocked ones among them');
+  t.same(of(idle), { events_24h: 0, blocked_24h: 0, hourly: Array(24).fill(0) });
+  const plain = (await api.get('/v1/agents?limit=100')).json.items;
+  t.notOk(
+    plain.some((one: object) => 'activity' in one),
+    'only where it is asked for',
+  );
+});
+
+t.test('approvals are listed with the events that they are about', async (t) => {
+  const { json } = await api.get('/v1/approvals?expand=event&limit=100');
+  t.ok(json.items.length > 0);
+  for (const { event, event_id: id, agent_id: agent, outcome } of json.items) {
+    t.match(event, { id, agent_id: agent, policy_result: { outcome } });
+    t.same(event, (await api.get(`/v1/agents/${agent}/events/${id}`)).json, 'as it is by itself');
+  }
+  const light = (await api.get('/v1/approvals?expand=event&payload=none&limit=1')).json.items[0];
+  t.same(
+    Object.keys(light.event).filter((name) => name.startsWith('payload')),
+    ['payload_bytes'],
+  );
+  t.notOk('event' in (await api.get('/v1/approvals?limit=1')).json.items[0]);
+  t.equal((await api.get('/v1/approvals?expand=agent')).status, 400);
+});

@@ -1,11 +1,13 @@
 // Agents: register, list, read, change, delete (spec 4.1-4.4, decisions 4).
-import { Agent, AgentCreate, AgentPatch } from '../../../schemas/agent.ts';
+import { agentActivity } from '../../../clickhouse/queries/agent-activity.ts';
+import { Agent, AgentCreate, AgentPatch, ListedAgent } from '../../../schemas/agent.ts';
 import { page as pageSchema, STATUSES } from '../../../schemas/common.ts';
 import { isId } from '../../ids.ts';
 import { openPage } from '../cursor.ts';
-import { anyOf, oneOf, paging, RESOURCE_PAGE, text } from '../query.ts';
-import { found, json, NO_CONTENT, notFound, page } from '../reply.ts';
+import { anyOf, flag, oneOf, paging, RESOURCE_PAGE, text } from '../query.ts';
+import { ask, found, json, markIncomplete, NO_CONTENT, notFound, page } from '../reply.ts';
 import { jsonBody, type Reply, type Route, route } from '../route.ts';
+import { Decisions } from './decisions.ts';
 
 const STATUS_FILTERS = [...STATUSES, 'down'] as const;
 /** Says that a registration changed nothing, although it differs from what is there (decisions 10.6). */
@@ -60,18 +62,30 @@ export const agentRoutes: Route[] = [
           STATUS_FILTERS,
         ),
       ),
+      activity: flag('With what each agent did in the last 24 hours, hour by hour', false),
     },
     operation: {
       id: 'listAgents',
       tag: 'Agents',
       summary: 'List agents',
-      description: 'Newest first.',
-      answers: { 200: { description: 'Agents, newest first', schema: pageSchema(Agent) } },
+      description:
+        'Newest first. With `activity=true` it waits for events that were acknowledged before, as lists of events do.',
+      answers: { 200: { description: 'Agents, newest first', schema: pageSchema(ListedAgent) } },
+      canBeIncomplete: true,
     },
-    async handle(call, { registry }) {
+    async handle(call, { barrier, clickhouse, registry }) {
+      const { account, query } = call;
       const asked = openPage(call, 'agents');
       const only = call.principal.agentId ?? undefined;
-      return page(asked, await registry.agents.list(call.account, { ...call.query, ...asked, only }));
+      const { items, ...listed } = await registry.agents.list(account, { ...query, ...asked, only });
+      if (!query.activity) return page(asked, { ...listed, items });
+      const decisions = new Decisions(barrier, account);
+      const complete = await barrier.waitForEvents(account, only ?? null);
+      const agents = items.map(({ id }) => id);
+      const { settle } = decisions;
+      const activity = await ask(() => agentActivity(clickhouse, account, { agents, nowMs: Date.now(), settle }));
+      const shown = items.map((agent) => ({ ...agent, activity: activity.get(agent.id) }));
+      return markIncomplete(page(asked, { ...listed, items: shown }), complete && decisions.complete);
     },
   }),
   route({

@@ -3,8 +3,10 @@
 // of an event that was answered a moment ago, so the openings are waited for; then ClickHouse is asked for older decisions.
 // An id that stays unknown is 404. If the openings are behind, nobody can say yet that there is no such approval: then the 404 of
 // a read says that it may be incomplete (decisions 1), and a decision is refused with 503, since nobody shall take it for void.
+import { renderEvent } from '../../../clickhouse/queries/event-rows.ts';
+import { getEvents } from '../../../clickhouse/queries/get-event.ts';
 import { decidedApprovals, listApprovals } from '../../../clickhouse/queries/list-approvals.ts';
-import { APPROVAL_STATUSES, Approval, ApprovalDecision } from '../../../schemas/approval.ts';
+import { APPROVAL_STATUSES, Approval, ApprovalDecision, ListedApproval } from '../../../schemas/approval.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { ServiceError } from '../../errors.ts';
 import { isId } from '../../ids.ts';
@@ -12,9 +14,10 @@ import { APPROVAL_ANSWERED_SECONDS, APPROVAL_WAIT_SECONDS_MAX } from '../../limi
 import { alreadyDecided } from '../../registry/approvals.ts';
 import { ownRequest } from '../../registry/principal.ts';
 import { openPage } from '../cursor.ts';
-import { anyOf, integer, oneOf, paging, RECORD_PAGE, text } from '../query.ts';
-import { ask, found, json, markIncomplete, onlyOne, page } from '../reply.ts';
+import { anyOf, integer, oneOf, paging, payloadMode, RECORD_PAGE, text } from '../query.ts';
+import { ask, found, json, markIncomplete, onlyOne, page, textPage } from '../reply.ts';
 import { jsonBody, type Owned, type Parts, type Route, route } from '../route.ts';
+import { Decisions } from './decisions.ts';
 
 const ofApproval: Owned = {
   what: 'approval',
@@ -36,13 +39,16 @@ export const approvalRoutes: Route[] = [
       agent_id: anyOf(text('Only approvals of events of this agent')),
       event_id: anyOf(text('Only approvals of this event')),
       policy_id: anyOf(text('Only approvals that this policy asked for')),
+      expand: oneOf('`event`: each approval with the event that it is about', ['event']),
+      payload: payloadMode(),
     },
     operation: {
       id: 'listApprovals',
       tag: 'Approvals',
       summary: 'List approvals',
-      description: 'Newest first, pending ones and decided ones.',
-      answers: { 200: { description: 'Approvals, newest first', schema: pageSchema(Approval) } },
+      description:
+        'Newest first, pending ones and decided ones. With `expand=event` what is to be decided stands beside the decision; `payload` says how much of it.',
+      answers: { 200: { description: 'Approvals, newest first', schema: pageSchema(ListedApproval) } },
       canBeIncomplete: true,
     },
     async handle(call, { barrier, clickhouse, registry }) {
@@ -54,7 +60,17 @@ export const approvalRoutes: Route[] = [
       const listed = await ask(() =>
         listApprovals(clickhouse, account, { ...asked, status, agentId, eventId, policyId, excludeAgents }),
       );
-      return markIncomplete(page(asked, listed), complete);
+      if (call.query.expand === undefined) return markIncomplete(page(asked, listed), complete);
+      const stored = await barrier.waitForEvents(account, onlyOne(agentId));
+      const decisions = new Decisions(barrier, account);
+      const ids = listed.items.map(({ event_id: id }) => id);
+      const how = { payload: call.query.payload, settle: decisions.settle, signal: call.client.signal };
+      const events = await ask(() => getEvents(clickhouse, account, ids, how));
+      const texts = new Map(events.map((event) => [event.id, renderEvent(event)]));
+      const items = listed.items.map(
+        (approval) => `${JSON.stringify(approval).slice(0, -1)},"event":${texts.get(approval.event_id) ?? 'null'}}`,
+      );
+      return markIncomplete(textPage(asked, { ...listed, items }), complete && stored && decisions.complete);
     },
   }),
   route({
