@@ -40,7 +40,7 @@ export async function countBy(
   const total = rows[0]?.rest ?? 0;
   if (by === 'outcome')
     for (const { final, n } of await moved(clickhouse, account, { matching, filter })) move(counts, final, n);
-  const values = [...counts].filter(([, n]) => n > 0).sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1));
+  const values = byFrequency(counts);
   return { values, other: total - values.reduce((sum, [, n]) => sum + n, 0) };
 }
 
@@ -53,6 +53,11 @@ export type Histogram = {
   hasOther: boolean;
   buckets: { total: number; counts: Map<string, number> }[];
 };
+
+/** Closed sets: small enough to be counted without asking first which are frequent. */
+const CLOSED: ReadonlySet<CountedBy> = new Set<CountedBy>(['outcome', 'type']);
+/** Stands for all other values. A model that calls itself so counts among them. */
+const REST = "'\\0'";
 
 /** null: nothing to count, and no time to show that for. `values`: at most so many are told apart. */
 export async function histogramOf(
@@ -69,34 +74,65 @@ export async function histogramOf(
     range_from: range.fromMs,
     range_to: range.toMs,
   });
-  const counted = await countBy(clickhouse, account, { by, max, filter });
-  const values = counted.values.map(([value]) => value);
+  const slot = {
+    sql: 'intDiv(toUnixTimestamp64Milli(timestamp) - {start:Int64}, {width:Int64})',
+    params: { start: startMs, width: bucketMs },
+  };
+  const frequent = CLOSED.has(by) ? undefined : await countBy(clickhouse, account, { by, max, filter });
+  const shown = frequent?.values.map(([value]) => value);
   const made = Array.from({ length: count }, () => ({ total: 0, counts: new Map<string, number>() }));
-  const slot = `intDiv(toUnixTimestamp64Milli(timestamp) - {start:Int64}, {width:Int64})`;
-  const params = { ...matching.where.params, start: startMs, width: bucketMs, values };
-  const [totals, rows] = await Promise.all([
-    ask<{ slot: number; n: number }>(clickhouse, filter, {
-      sql: `SELECT ${slot} AS slot, count() AS n FROM events WHERE ${matching.where.sql} GROUP BY slot`,
-      params,
-    }),
-    ask<{ slot: number; value: string; n: number }>(clickhouse, filter, {
-      sql: `SELECT slot, value, n FROM
-              (SELECT ${slot} AS slot, ${EXPRESSION[by]} AS value, count() AS n FROM events WHERE ${matching.where.sql} GROUP BY slot, value)
-            WHERE value IN {values:Array(String)}`,
-      params: { ...params, values: by === 'outcome' ? ['allowed', 'blocked', 'pending'] : values },
-    }),
-  ]);
-  for (const { slot: at, n } of totals) made[at]!.total = n;
-  for (const { slot: at, value, n } of rows) made[at]!.counts.set(value, n);
+  await fill(clickhouse, made, { by, matching, filter, slot, shown });
   if (by === 'outcome') {
-    for (const { final, n, slot: at } of await moved(clickhouse, account, {
-      matching,
-      filter,
-      slot: { sql: slot, params },
-    }))
+    for (const { final, n, slot: at } of await moved(clickhouse, account, { matching, filter, slot }))
       move(made[at]!.counts, final, n);
   }
-  return { fromMs: startMs, bucketMs, values, hasOther: counted.other > 0, buckets: made };
+  const { values, other } = frequent ?? mostFrequent(made, max);
+  const told = new Set(values.map(([value]) => value));
+  for (const { counts } of made)
+    for (const [value, n] of [...counts]) if (n === 0 || !told.has(value)) counts.delete(value);
+  return { fromMs: startMs, bucketMs, values: [...told], hasOther: other > 0, buckets: made };
+}
+
+type Slot = { sql: string; params: QueryParams };
+type Buckets = Histogram['buckets'];
+
+/** One pass over the events, but by policy: an event may count for several, or for none, so totals are a pass of their own. */
+async function fill(
+  clickhouse: ClickHouse,
+  made: Buckets,
+  options: { by: CountedBy; matching: Matching; filter: CountFilter; slot: Slot; shown: string[] | undefined },
+): Promise<void> {
+  const { by, matching, filter, slot, shown } = options;
+  const params = { ...matching.where.params, ...slot.params, ...(shown && { shown }) };
+  const value = shown === undefined ? 'each' : `if(each IN {shown:Array(String)}, each, ${REST})`;
+  const rows = await ask<{ slot: number; value: string; n: number }>(clickhouse, filter, {
+    sql: `SELECT slot, ${value} AS value, count() AS n
+          FROM (SELECT ${slot.sql} AS slot, ${EXPRESSION[by]} AS each FROM events WHERE ${matching.where.sql})
+          GROUP BY slot, value`,
+    params,
+  });
+  for (const { slot: at, value: of, n } of rows) {
+    made[at]!.counts.set(of, n);
+    made[at]!.total += n;
+  }
+  if (by !== 'policy_id') return;
+  const totals = await ask<{ slot: number; n: number }>(clickhouse, filter, {
+    sql: `SELECT ${slot.sql} AS slot, count() AS n FROM events WHERE ${matching.where.sql} GROUP BY slot`,
+    params: { ...matching.where.params, ...slot.params },
+  });
+  for (const bucket of made) bucket.total = 0;
+  for (const { slot: at, n } of totals) made[at]!.total = n;
+}
+
+function mostFrequent(made: Buckets, max: number): Counted {
+  const sums = new Map<string, number>();
+  for (const { counts } of made) for (const [value, n] of counts) sums.set(value, (sums.get(value) ?? 0) + n);
+  const values = byFrequency(sums);
+  return { values: values.slice(0, max), other: values.slice(max).reduce((sum, [, n]) => sum + n, 0) };
+}
+
+function byFrequency(counts: ReadonlyMap<string, number>): Counted['values'] {
+  return [...counts].filter(([, n]) => n > 0).sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1));
 }
 
 async function matchingOf(clickhouse: ClickHouse, account: string, filter: CountFilter): Promise<Matching> {
@@ -117,13 +153,18 @@ type Range = { fromMs: number; toMs: number };
 async function rangeOf(clickhouse: ClickHouse, filter: CountFilter, { where }: Matching): Promise<Range | null> {
   const { from, to } = filter;
   if (from !== undefined && to !== undefined) return from <= to ? { fromMs: from, toMs: to } : null;
-  const [extent] = await ask<{ n: number; first_ms: number; last_ms: number }>(clickhouse, filter, {
-    sql: `SELECT count() AS n, toUnixTimestamp64Milli(min(timestamp)) AS first_ms, toUnixTimestamp64Milli(max(timestamp)) AS last_ms
-          FROM events WHERE ${where.sql}`,
-    params: where.params,
-  });
-  if (extent === undefined || extent.n === 0) return null;
-  return { fromMs: from ?? extent.first_ms, toMs: to ?? extent.last_ms };
+  // The first row in either order is found without reading the others.
+  const [first, last] = await Promise.all(
+    (['ASC', 'DESC'] as const).map((order) =>
+      ask<{ ms: number }>(clickhouse, filter, {
+        sql: `SELECT toUnixTimestamp64Milli(timestamp) AS ms FROM events WHERE ${where.sql} ORDER BY timestamp ${order} LIMIT 1`,
+        params: where.params,
+      }),
+    ),
+  );
+  const [firstMs, lastMs] = [first?.[0]?.ms, last?.[0]?.ms];
+  if (firstMs === undefined || lastMs === undefined) return null;
+  return { fromMs: from ?? firstMs, toMs: to ?? lastMs };
 }
 
 const SECOND = 1_000;
