@@ -101,3 +101,27 @@ export const AuditVerification = Type.Object({
   continue_from: about(Nullable(ResponseTime), 'The `from` of the next request. null: all was verified.', null),
 });
 export type AuditVerification = Type.Static<typeof AuditVerification>;
+
+export const AuditCheckpoint = Type.Object({
+  version: about(Type.Literal(1), 'Form of the checkpoint.'),
+  account: about(Type.String(), 'The account whose chains these are.', exampleId('acc')),
+  name: about(Type.String(), 'Its name.', 'default'),
+  at: about(ResponseTime, 'When it was taken.'),
+  chains: about(Type.Array(AuditChainHead), 'Where each chain stood.'),
+  public_key: about(Type.String(), 'Of the ed25519 key that signed it: DER, base64.', 'MCowBQYDK2VwAyEA…'),
+  signature: about(Type.String(), 'Base64.', 'K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN…'),
+});
+
+export const AuditComparison = Type.Object(
+  {
+    checkpoint: about(AuditCheckpoint, 'A checkpoint that was kept elsewhere, as it was downloaded.'),
+    public_key: Type.Optional(
+      about(
+        Type.String({ minLength: 1, maxLength: 1_000 }),
+        'The public key to trust, PEM or base64, which was kept elsewhere as well. Left out: that of this service.',
+        'MCowBQYDK2VwAyEA…',
+      ),
+    ),
+  },
+  { additionalProperties: false },
+);

@@ -5,6 +5,8 @@
 
 import type { ClickHouse } from '../clickhouse/client.ts';
 import { storedEvents } from '../clickhouse/queries/get-event.ts';
+import { Checkpoints } from './audit/checkpoints.ts';
+import type { Stores } from './audit/sources.ts';
 import { AuditVerifier } from './audit/verifier.ts';
 import type { Config } from './config.ts';
 import { DependencyGauges } from './dependency-gauges.ts';
@@ -86,7 +88,7 @@ export async function frontParts({ config, log, metrics, isSupervised, say }: Su
     cache,
     ingest: makeIngest({ cache, gate, appender, once, backlog, keys }, { slabs, metrics, usage }),
     ...{ registry, approvalWaits, clickhouse },
-    audit: new AuditVerifier({ redis, keys, clickhouse, retentionDays: config.retentionDays }),
+    ...auditParts({ redis, keys, clickhouse }, config),
     barrier,
     backlogFull: () => backlog.full(),
     limiter: new RequestLimiter({
@@ -243,5 +245,12 @@ function countAccepted(metrics: Metrics, usage: UsageCounts): IngestParts['onAcc
     all.inc(events);
     byOutcome[outcome].inc(events);
     usage.events(account, outcome, events);
+  };
+}
+
+function auditParts(stores: Stores, { retentionDays, dataDir }: Config) {
+  return {
+    audit: new AuditVerifier({ ...stores, retentionDays }),
+    checkpoints: new Checkpoints({ ...stores, dataDir }),
   };
 }

@@ -1,27 +1,20 @@
 // `gatehouse audit verify` and `gatehouse audit checkpoint`: the audit chain recomputed, and its heads signed to be kept elsewhere.
 // The checkpoint is taken off ClickHouse, once everything acknowledged is there: so it stays true even if Redis is lost.
 // Exit status of `verify`: 0 valid, 1 anything else; what was found is printed as JSON either way.
-import { randomUUID } from 'node:crypto';
-import { existsSync, linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import path from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
-import type { ClickHouse } from '../../clickhouse/client.ts';
-import { chainEnds, chainNames } from '../../clickhouse/queries/chain-blocks.ts';
+import { existsSync, readFileSync } from 'node:fs';
 import type { AuditVerification } from '../../schemas/audit-verification.ts';
 import { isoTime, parseTime } from '../../schemas/time.ts';
 import {
-  type ChainHead,
   type Checkpoint,
   CheckpointError,
-  makeKeyPem,
-  publicText,
   readCheckpoint,
-  readPrivateKey,
   readPublicKey,
   rememberedOf,
   signCheckpoint,
 } from '../audit/checkpoint.ts';
-import { readHeads, type Stores } from '../audit/sources.ts';
+import { flushedHeads } from '../audit/flushed-heads.ts';
+import { ownPublicKey, signingKey, signingKeyFile } from '../audit/signing-key.ts';
+import type { Stores } from '../audit/sources.ts';
 import { AuditVerifier } from '../audit/verifier.ts';
 import type { Config } from '../config.ts';
 import { CHAIN_FLUSH_MS } from '../limits.ts';
@@ -36,7 +29,6 @@ class AuditInvalid extends Error {
   override name = 'AuditInvalid';
 }
 
-const KEY_FILE = 'audit-signing-key.pem';
 /** What is in flight is stored within seconds, and copied by the next flush. */
 const SETTLE_MS = 30_000;
 const FLUSHED_MS = SETTLE_MS + 4 * CHAIN_FLUSH_MS;
@@ -44,8 +36,12 @@ const FLUSHED_MS = SETTLE_MS + 4 * CHAIN_FLUSH_MS;
 export const auditCheckpoint: Command = async (context) => {
   exactly(context.args, 0, '');
   await withStores(context, async (stores, config, account) => {
-    const chains = await flushedHeads(stores, account.id);
-    const key = readPrivateKey(signingKey(config), 'the signing key');
+    const barrier = new ReadBarrier({ ...stores, waitMs: SETTLE_MS });
+    const chains = await flushedHeads(stores, account.id, {
+      settle: () => settled(barrier, account.id),
+      timeoutMs: FLUSHED_MS,
+    });
+    const key = signingKey(config.dataDir);
     const checkpoint = signCheckpoint(
       { account: account.id, name: account.name, at: isoTime(Date.now()), chains },
       key,
@@ -87,33 +83,6 @@ async function settled(barrier: ReadBarrier, account: string): Promise<boolean> 
   return (await Promise.all([barrier.waitForEvents(account, null), barrier.waitForJournal(account)])).every(Boolean);
 }
 
-/** The chains as ClickHouse has them, once it has what Redis knew at the beginning. */
-async function flushedHeads(stores: Stores, account: string): Promise<ChainHead[]> {
-  await settled(new ReadBarrier({ ...stores, waitMs: SETTLE_MS }), account);
-  const wanted = await readHeads(stores, account);
-  const until = performance.now() + FLUSHED_MS;
-  for (;;) {
-    const heads = await storedHeads(stores.clickhouse, account);
-    const entriesOf = new Map(heads.map(({ chain, entries }) => [chain, entries]));
-    const late = [...wanted].filter(([chain, { n }]) => (entriesOf.get(chain) ?? 0) < n);
-    if (late.length === 0) return heads;
-    if (performance.now() > until)
-      throw new CheckpointError(
-        `${late.length} chains have entries that are not in ClickHouse yet; do the pipelines run?`,
-      );
-    await sleep(500);
-  }
-}
-
-async function storedHeads(clickhouse: ClickHouse, account: string): Promise<ChainHead[]> {
-  const heads: ChainHead[] = [];
-  for (const chain of await chainNames(clickhouse, account)) {
-    const end = (await chainEnds(clickhouse, chain, new Map([[account, 0]]))).get(account);
-    if (end !== undefined) heads.push({ chain, entries: end.n, head: end.hash.toString('hex') });
-  }
-  return heads;
-}
-
 function givenTime(text: string | boolean | undefined): number | undefined {
   if (text === undefined) return undefined;
   const ms = parseTime(String(text));
@@ -133,32 +102,10 @@ function givenCheckpoint({ options }: Context, config: Config): Checkpoint | und
 /** The key that is named, or else our own: never the one that the checkpoint brings along. */
 function trustedKey(given: string | boolean | undefined, config: Config) {
   if (typeof given === 'string') return readPublicKey(existsSync(given) ? readText(given) : given);
-  const file = keyFile(config);
-  if (!existsSync(file))
-    throw new UsageError(`name the public key that is to be trusted (--public-key); there is no ${file}`);
-  return readPublicKey(publicText(readPrivateKey(readText(file), file)));
-}
-
-function keyFile(config: Config): string {
-  return path.resolve(config.dataDir, KEY_FILE);
-}
-
-/** Made on first use; of two first uses at once one key stays. */
-function signingKey(config: Config): string {
-  const file = keyFile(config);
-  if (!existsSync(file)) {
-    mkdirSync(path.dirname(file), { recursive: true, mode: 0o700 });
-    const draft = `${file}.${randomUUID()}`;
-    writeFileSync(draft, makeKeyPem(), { mode: 0o600 });
-    try {
-      linkSync(draft, file);
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-    } finally {
-      rmSync(draft);
-    }
-  }
-  return readText(file);
+  const own = ownPublicKey(config.dataDir);
+  if (own !== undefined) return own;
+  const file = signingKeyFile(config.dataDir);
+  throw new UsageError(`name the public key that is to be trusted (--public-key); there is no ${file}`);
 }
 
 function readText(file: string): string {

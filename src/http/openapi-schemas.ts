@@ -10,7 +10,14 @@ import { Anomaly } from '../../schemas/anomaly.ts';
 import { ApiKey, ApiKeyCreate, ApiKeyCreated } from '../../schemas/api-key.ts';
 import { APPROVAL_STATUSES, Approval, ApprovalDecision, ListedApproval } from '../../schemas/approval.ts';
 import { AUDIT_ACTIONS, AuditLog, AuditLogPage, RESOURCE_TYPES } from '../../schemas/audit-log.ts';
-import { AuditChainHead, AuditFault, AuditVerification, FAULT_KINDS } from '../../schemas/audit-verification.ts';
+import {
+  AuditChainHead,
+  AuditCheckpoint,
+  AuditComparison,
+  AuditFault,
+  AuditVerification,
+  FAULT_KINDS,
+} from '../../schemas/audit-verification.ts';
 import {
   ANOMALY_KINDS,
   CHANNELS,
@@ -206,6 +213,8 @@ const NAMED: Record<string, Named> = {
   AuditLog: of('An entry of the audit log.', AuditLog),
   AuditLogPage: of('A page of the audit log. The one list that is called `logs`.', AuditLogPage),
   AuditVerification: of('What a verification of the audit chain found.', AuditVerification),
+  AuditCheckpoint: of('Where the audit chains of an account stood, signed.', AuditCheckpoint),
+  AuditComparison: of('A checkpoint to verify the audit chain against.', AuditComparison),
   AuditFault: of('An entry that is not as it was chained.', AuditFault),
   AuditChainHead: of('Where a chain ends.', AuditChainHead),
   ApiKey: of('An API key, without the key itself.', ApiKey),

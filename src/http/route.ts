@@ -8,6 +8,7 @@
 import type Type from 'typebox';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import type { Permission, Scope } from '../../schemas/common.ts';
+import type { Checkpoints } from '../audit/checkpoints.ts';
 import type { AuditVerifier } from '../audit/verifier.ts';
 import type { Config } from '../config.ts';
 import type { ErrorCode } from '../errors.ts';
@@ -49,6 +50,7 @@ export type Parts = {
   authenticator: Pick<Authenticator, 'principalOf'>;
   clickhouse: ClickHouse;
   audit: Pick<AuditVerifier, 'verify'>;
+  checkpoints: Pick<Checkpoints, 'take' | 'read'>;
   barrier: Pick<
     ReadBarrier,
     'waitForEvents' | 'waitForJournal' | 'waitForAnomalies' | 'waitForApprovals' | 'waitForOpenings'

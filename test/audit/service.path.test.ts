@@ -106,6 +106,23 @@ t.test('a checkpoint is signed with a key of its own, and only a sound one is co
   const untrusted = await runCli(['audit', 'verify', '--checkpoint', file('checkpoint.json'), ...otherKey], env);
   t.match(untrusted, { code: 1, stderr: /another key/ });
   t.match(await runCli(['audit', 'verify', '--account', 'nobody'], env), { code: 2, stderr: /no account/ });
+
+  const taken = await api.get('/v1/audit-logs/checkpoint');
+  t.match(taken, { status: 200, json: { version: 1, name: 'default', public_key: checkpoint.public_key } });
+  const compare = (given: object, key?: string) =>
+    api.post('/v1/audit-logs/compare', { checkpoint: given, ...(key && { public_key: key }) });
+  t.match(await compare(taken.json), { status: 200, json: { valid: true } }, 'by HTTP, with the key of the service');
+  t.match(await compare(JSON.parse(made.stdout), checkpoint.public_key), { json: { valid: true } }, 'of the command');
+  const bad: [object, string | undefined, RegExp][] = [
+    [checkpoint, undefined, /signature of the checkpoint is not right/],
+    [taken.json, otherKey[1], /another key/],
+    [taken.json, 'nonsense', /not an ed25519 key/],
+  ];
+  for (const [given, key, message] of bad) {
+    const { status, json } = await compare(given, key);
+    t.match({ status, json }, { status: 400, json: { error: { details: [{ path: '/checkpoint', message }] } } });
+  }
+  t.equal((await compare({})).status, 400, 'no checkpoint at all');
 });
 
 t.test('an erased agent leaves a gap that verifies, and not its ids', async (t) => {

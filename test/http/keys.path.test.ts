@@ -112,6 +112,8 @@ const ASKS: Record<string, Ask> = {
   'GET /v1/anomalies': { path: '/v1/anomalies?agent_id=:agent' },
   'GET /v1/audit-logs': {},
   'GET /v1/audit-logs/verify': {},
+  'GET /v1/audit-logs/checkpoint': {},
+  'POST /v1/audit-logs/compare': { body: () => ({ checkpoint }) },
   'POST /v1/api-keys': { body: () => ({ label: unique('key'), scope: 'read' }) },
   'GET /v1/api-keys': {},
   'DELETE /v1/api-keys/{id}': {
@@ -167,6 +169,7 @@ async function kindsOfKeys(): Promise<Kind[]> {
   return made;
 }
 const kinds = await kindsOfKeys();
+const checkpoint = (await api.get('/v1/audit-logs/checkpoint')).json;
 
 t.test('every route of the table is known here', async (t) => {
   const withKey = routes.filter(({ needs }) => needs !== null).map(nameOf);

@@ -93,7 +93,8 @@ t.test('keys are asked for everywhere but where operators look, and for the desc
     t.equal(said['x-required-permission'], needs === null || needs === 'admin' || needs === 'any' ? undefined : needs);
     if (needs === null || needs === 'any') continue;
     const isAdmins = /^\/v1\/(api-keys|sessions)/.test(path) || (path === '/v1/account' && method !== 'GET');
-    const wanted = isAdmins ? 'admin' : method === 'GET' ? 'read' : 'write';
+    const isRead = method === 'GET' || path === '/v1/audit-logs/compare';
+    const wanted = isAdmins ? 'admin' : isRead ? 'read' : 'write';
     t.equal(SCOPE_OF[needs], wanted, `${method} ${path}`);
     if (method === 'GET' && !isAdmins) t.equal(needs, 'read', 'every GET but those of keys and sessions is `read`');
   }

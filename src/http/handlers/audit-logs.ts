@@ -1,16 +1,20 @@
 // The audit log (spec 4.14, decisions 8): who did what, registry changes and submissions alike.
 import { listAuditLogs } from '../../../clickhouse/queries/list-audit-logs.ts';
 import { AUDIT_ACTIONS, AuditLogPage, RESOURCE_TYPES } from '../../../schemas/audit-log.ts';
-import { AuditVerification } from '../../../schemas/audit-verification.ts';
+import { AuditCheckpoint, AuditComparison, AuditVerification } from '../../../schemas/audit-verification.ts';
 import { ORDERS } from '../../../schemas/common.ts';
+import { exampleId } from '../../../schemas/described.ts';
+import type { VerifyOptions } from '../../audit/verifier.ts';
 import { openPage } from '../cursor.ts';
 import { anyOf, flag, oneOf, paging, RECORD_PAGE, text, time } from '../query.ts';
-import { allComplete, ask, json, markIncomplete, page } from '../reply.ts';
-import { type Route, route } from '../route.ts';
+import { allComplete, ask, found, json, markIncomplete, page } from '../reply.ts';
+import { jsonBody, type Parts, type Reply, type Route, route } from '../route.ts';
 
 const SEARCH_CHARACTERS_MAX = 500;
 /** An answer that takes longer looks like none. */
 const VERIFY_MS_MAX = 8_000;
+/** Waiting for the chains to be stored is what a checkpoint does. */
+const CHECKPOINT_PATIENCE_MS = 60_000;
 
 export const auditLogRoutes: Route[] = [
   route({
@@ -69,12 +73,69 @@ export const auditLogRoutes: Route[] = [
       answers: { 200: { description: 'What was found; `valid` says whether all is well', schema: AuditVerification } },
       canBeIncomplete: true,
     },
-    async handle({ account, query }, { barrier, audit }) {
-      const settle = () => allComplete([barrier.waitForEvents(account, null), barrier.waitForJournal(account)]);
-      const complete = await settle();
+    async handle({ account, query }, parts) {
       const { from: fromMs, to: toMs } = query;
-      const found = await ask(() => audit.verify(account, { fromMs, toMs, settle, budgetMs: VERIFY_MS_MAX }));
-      return markIncomplete(json(200, found), complete && found.unsettled === 0);
+      return verified(account, parts, { fromMs, toMs });
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/v1/audit-logs/checkpoint',
+    needs: 'read',
+    bound: 'refused',
+    operation: {
+      id: 'takeAuditCheckpoint',
+      tag: 'Audit log',
+      summary: 'Take a checkpoint of the audit chain',
+      description:
+        'Where the chains stand, signed with the key of this service: keep it, and once the public key, where nobody who runs the service can change them. It waits until everything acknowledged is stored, some seconds.',
+      answers: { 200: { description: 'The checkpoint', schema: AuditCheckpoint } },
+      errors: ['unavailable'],
+    },
+    async handle({ account, client }, { barrier, checkpoints, registry }) {
+      client.patienceMs = CHECKPOINT_PATIENCE_MS;
+      const { name } = found(await registry.accounts.get(account), 'account');
+      return json(200, await ask(() => checkpoints.take({ id: account, name }, () => settled(barrier, account))));
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/v1/audit-logs/compare',
+    needs: 'read',
+    bound: 'refused',
+    body: jsonBody(AuditComparison, 'comparison'),
+    operation: {
+      id: 'compareAuditCheckpoint',
+      tag: 'Audit log',
+      summary: 'Verify the audit chain against a checkpoint',
+      description:
+        'As verifying, and a history that was rewritten since the checkpoint is found as well. Changes nothing. A checkpoint that was altered, is of another account or was signed with another key than the one that is trusted is refused.',
+      answers: { 200: { description: 'What was found; `valid` says whether all is well', schema: AuditVerification } },
+      canBeIncomplete: true,
+      bodyExample: {
+        checkpoint: {
+          ...{ version: 1, account: exampleId('acc'), name: 'default', at: '2026-11-20T17:28:00.000Z' },
+          chains: [{ chain: 'registry', entries: 42, head: '00'.repeat(32) }],
+          ...{ public_key: 'MCowBQYDK2VwAyEA…', signature: 'K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN…' },
+        },
+      },
+    },
+    async handle({ account, body }, parts) {
+      const checkpoint = parts.checkpoints.read(account, body.checkpoint, body.public_key);
+      return verified(account, parts, { checkpoint });
     },
   }),
 ];
+
+function settled(barrier: Parts['barrier'], account: string): Promise<boolean> {
+  return allComplete([barrier.waitForEvents(account, null), barrier.waitForJournal(account)]);
+}
+
+type Verified = Pick<VerifyOptions, 'fromMs' | 'toMs' | 'checkpoint'>;
+
+async function verified(account: string, { audit, barrier }: Parts, options: Verified): Promise<Reply> {
+  const settle = () => settled(barrier, account);
+  const complete = await settle();
+  const result = await ask(() => audit.verify(account, { ...options, settle, budgetMs: VERIFY_MS_MAX }));
+  return markIncomplete(json(200, result), complete && result.unsettled === 0);
+}
