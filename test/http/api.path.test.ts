@@ -479,6 +479,23 @@ t.test('the audit log verifies (the whole story: test/audit/service.path.test.ts
   const { id } = await newAgent();
   await api.post(`/v1/agents/${id}/events`, event());
   t.match((await api.get('/v1/audit-logs/verify')).json, { valid: true, first_invalid: null });
+  const checkpoint = (await api.get('/v1/audit-logs/checkpoint')).json;
+  t.match((await api.post('/v1/audit-logs/compare', { checkpoint })).json, { valid: true, first_invalid: null });
+});
+
+t.test('browsers sign in and out (the whole story: sessions.path.test.ts)', async (t) => {
+  const made = await api.call('POST', '/v1/session', { body: { key: service.key }, key: null });
+  t.match(made, { status: 201, json: { account_name: 'default' } });
+  t.match((await api.get('/v1/session')).json, { id: null, account_id: made.json.account_id });
+  const listed = (await api.get('/v1/sessions')).json.items as { id: string }[];
+  t.ok(listed.some(({ id }) => id === made.json.id));
+  t.equal((await api.call('DELETE', `/v1/sessions/${made.json.id}`)).status, 204);
+  t.equal((await api.call('DELETE', '/v1/session')).status, 204);
+});
+
+t.test('counts of events (the whole story: lists.path.test.ts)', async (t) => {
+  t.ok((await api.get('/v1/events/histogram')).json.buckets.length > 0);
+  t.ok((await api.get('/v1/events/facets')).json.total > 0);
 });
 
 t.test('filters of events', async (t) => {

@@ -171,12 +171,13 @@ t.test('what is wrong has its row in the table of errors', async (t) => {
     if (code === 'invalid_token') t.equal(headers.get('www-authenticate'), 'Bearer');
     if (code === 'method_not_allowed') t.equal(headers.get('allow'), 'GET, HEAD, POST');
   }
-  // The others: idempotency_in_progress is raced for above; already_decided and agent_inactive are in approvals.path.test.ts, own_request and last_admin_key in keys.path.test.ts, revision_conflict in revisions.path.test.ts; internal is in
+  // The others: idempotency_in_progress is raced for above; already_decided and agent_inactive are in approvals.path.test.ts, own_request and last_admin_key in keys.path.test.ts, cross_site_request in sessions.path.test.ts, revision_conflict in revisions.path.test.ts; internal is in
   // door.test.ts, headers_too_large in transports.test.ts, request_timeout of the HTTP server itself; unavailable below.
   const covered = [
     ...Object.keys(rows),
     'agent_inactive',
     'already_decided',
+    'cross_site_request',
     'last_admin_key',
     'own_request',
     'idempotency_in_progress',
