@@ -46,3 +46,28 @@ export const Anomaly = Type.Object({
   created_at: about(ResponseTime, 'When it was flagged.'),
 });
 export type Anomaly = Type.Static<typeof Anomaly>;
+
+const NumberOrNull = Type.Union([Type.Number(), Type.Null()]);
+
+export const SeriesPoint = Type.Object({
+  at: about(ResponseTime, 'When the completion arrived, or when the window begins.'),
+  value: about(NumberOrNull, 'Tokens, share of errors, or events. null: no events in the window, so no share.', 412),
+  event_id: Type.Optional(about(Type.String(), 'The completion. Left out: it is a window.', exampleId('evt'))),
+});
+export type SeriesPoint = Type.Static<typeof SeriesPoint>;
+
+export const AnomalySeries = Type.Object({
+  anomaly: about(Anomaly, 'The anomaly.'),
+  bucket_ms: about(
+    Type.Union([Type.Integer({ minimum: 1 }), Type.Null()]),
+    'Length of a window, in ms. null: the points are single completions, or there are none.',
+    10_000,
+  ),
+  baseline: about(NumberOrNull, 'What was usual when it was flagged. null for `blocked_event`.', 410),
+  threshold: about(
+    NumberOrNull,
+    'Nothing below this is ever flagged: twice the usual, and 50 events in a window of `volume_spike`. null for `blocked_event`.',
+    820,
+  ),
+  points: about(Type.Array(SeriesPoint), 'In the order of time. Empty for `blocked_event`.'),
+});

@@ -1,4 +1,4 @@
-// Lists anomalies (GET /v1/anomalies; decisions 7), newest first by `timestamp`, equal times by id; totals exact.
+// Lists anomalies, and finds one (GET /v1/anomalies; decisions 7), newest first by `timestamp`, equal times by id; totals exact.
 // FINAL: an anomaly that was written twice is one.
 import type { Anomaly } from '../../schemas/anomaly.ts';
 import type { AnomalyKind, Severity } from '../../schemas/common.ts';
@@ -40,10 +40,24 @@ export async function listAnomalies(
     ...{ table: 'anomalies', columns: COLUMNS, where, time: 'timestamp', page },
     positionOf: (row) => ({ at: row.timestamp_ms, id: row.id }),
   });
-  const items = listed.items.map(({ timestamp_ms, created_ms, ...row }) => ({
-    ...row,
-    timestamp: isoTime(timestamp_ms),
-    created_at: isoTime(created_ms),
-  }));
-  return { ...listed, items };
+  return { ...listed, items: listed.items.map(shown) };
+}
+
+/** `id` must be well formed (isId). null: there is none, or its agent is being erased. */
+export async function getAnomaly(
+  clickhouse: ClickHouse,
+  account: string,
+  id: string,
+  { excludeAgents }: Excluded = {},
+): Promise<Anomaly | null> {
+  const where = new Conditions(account).equal('id', id).exclude('agent_id', excludeAgents);
+  const [row] = await clickhouse.query<AnomalyRow>(
+    `SELECT ${COLUMNS} FROM anomalies FINAL WHERE ${where.sql} LIMIT 1`,
+    where.params,
+  );
+  return row === undefined ? null : shown(row);
+}
+
+function shown({ timestamp_ms, created_ms, ...row }: AnomalyRow): Anomaly {
+  return { ...row, timestamp: isoTime(timestamp_ms), created_at: isoTime(created_ms) };
 }

@@ -6,7 +6,7 @@ import Type, { type TObject, type TProperties, type TSchema } from 'typebox';
 import { AccountInForce, AccountPatch } from '../../schemas/account.ts';
 import { Agent, AgentActivity, AgentCreate, AgentPatch, ListedAgent } from '../../schemas/agent.ts';
 import { Alert, AlertConditions, AlertCreate, AlertCreated, AlertPatch } from '../../schemas/alert.ts';
-import { Anomaly } from '../../schemas/anomaly.ts';
+import { Anomaly, AnomalySeries, SeriesPoint } from '../../schemas/anomaly.ts';
 import { ApiKey, ApiKeyCreate, ApiKeyCreated } from '../../schemas/api-key.ts';
 import { APPROVAL_STATUSES, Approval, ApprovalDecision, ListedApproval } from '../../schemas/approval.ts';
 import { AUDIT_ACTIONS, AuditLog, AuditLogPage, RESOURCE_TYPES } from '../../schemas/audit-log.ts';
@@ -210,6 +210,8 @@ const NAMED: Record<string, Named> = {
   ApprovalPage: of('A page of approvals.', page(ListedApproval)),
   Anomaly: of('Unusual behaviour of an agent.', Anomaly),
   AnomalyPage: of('A page of anomalies.', page(Anomaly)),
+  SeriesPoint: of('A completion, or a window of time.', SeriesPoint),
+  AnomalySeries: of('What was seen around an anomaly.', AnomalySeries),
   AuditLog: of('An entry of the audit log.', AuditLog),
   AuditLogPage: of('A page of the audit log. The one list that is called `logs`.', AuditLogPage),
   AuditVerification: of('What a verification of the audit chain found.', AuditVerification),

@@ -83,6 +83,7 @@ const PATH_IDS: Record<string, [prefix: string, what: string]> = {
   alerts: ['alr', 'the alert'],
   deliveries: ['dlv', 'the delivery'],
   approvals: ['apr', 'the approval'],
+  anomalies: ['ano', 'the anomaly'],
   'api-keys': ['key', 'the API key'],
   sessions: ['ses', 'the session'],
 };

@@ -74,7 +74,12 @@ function removeRecord(store: RegistryStore, { id }: AccountRecord, actor: Actor)
       account: id,
       at,
       guards: [is('record', ['hget', hash, id], text), ...empty, below('full', ['zcard', keys.agentIds(id, 'all')], 1)],
-      writes: [['hdel', hash, id]],
+      // Of browsers; they ended with their keys.
+      writes: [
+        ['hdel', hash, id],
+        ['del', keys.sessions(id)],
+        ['del', keys.sessionUses(id)],
+      ],
       changes: [{ kind: 'account', id, record: null }],
       audit: [auditLog({ action: 'account.deleted', type: 'account', id }, actor, at)],
     });

@@ -144,7 +144,7 @@ export class Sessions {
     });
   }
 
-  /** Of this account: those that are over by time, and the oldest of this key where it has as many as it may. */
+  /** Of this account: those that are over by time, what is left of others, and the oldest of this key where it has as many as it may. */
   async #ended(account: string, keyId: string, nowMs: number): Promise<string[]> {
     const { redis, keys } = this.#store;
     const [texts, uses] = await Promise.all([
@@ -156,7 +156,10 @@ export class Sessions {
       hasEnded(expires_at, Number(uses[id] ?? Date.parse(created_at)), nowMs);
     const over = records.filter(isOver).map(({ id }) => id);
     const own = records.filter((record) => record.key_id === keyId && !isOver(record)).map(({ id }) => id);
-    return [...over, ...own.sort().slice(0, Math.max(0, own.length - SESSIONS_A_KEY_MAX + 1))];
+    // A use that was noted as its session ended.
+    const known = new Set(records.map(({ id }) => id));
+    const left = Object.keys(uses).filter((id) => !known.has(id));
+    return [...over, ...left, ...own.sort().slice(0, Math.max(0, own.length - SESSIONS_A_KEY_MAX + 1))];
   }
 
   #removal(account: string, id: string): Words[] {

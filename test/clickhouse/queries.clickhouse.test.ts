@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { migrate } from '../../clickhouse/migrate.ts';
+import { anomalySeries } from '../../clickhouse/queries/anomaly-series.ts';
 import { valuesOf } from '../../clickhouse/queries/conditions.ts';
 import { bucketsOf, COUNTED_BY, type CountedBy, countBy, histogramOf } from '../../clickhouse/queries/count-events.ts';
 import { eraseAgent } from '../../clickhouse/queries/erase-agent.ts';
@@ -11,15 +12,16 @@ import type { EventFilter } from '../../clickhouse/queries/event-filter.ts';
 import { PageTooLarge, renderEvent } from '../../clickhouse/queries/event-rows.ts';
 import { existingIds } from '../../clickhouse/queries/existing-ids.ts';
 import { getEvent } from '../../clickhouse/queries/get-event.ts';
-import { listAnomalies } from '../../clickhouse/queries/list-anomalies.ts';
+import { getAnomaly, listAnomalies } from '../../clickhouse/queries/list-anomalies.ts';
 import { type AuditFilter, listAuditLogs, secondEntryId } from '../../clickhouse/queries/list-audit-logs.ts';
 import { listEvents } from '../../clickhouse/queries/list-events.ts';
 import { type RegistryRow, registrySnapshot } from '../../clickhouse/queries/registry-snapshot.ts';
 import { parseSearch } from '../../clickhouse/queries/search.ts';
 import { getTrace, listTraces, TRACE_EVENTS_MAX } from '../../clickhouse/queries/traces.ts';
+import type { Anomaly } from '../../schemas/anomaly.ts';
 import { EVENT_TYPES, OUTCOMES, SEVERITIES } from '../../schemas/common.ts';
 import { derivedId, isId, mintId } from '../../src/ids.ts';
-import { encodeRow, startClickHouse, type TestEvent } from '../support/clickhouse.ts';
+import { encodeRow, plainEvent, startClickHouse, type TestEvent } from '../support/clickhouse.ts';
 import { SEED } from '../support/seed.ts';
 
 const BASE = Date.UTC(2026, 10, 20, 12);
@@ -650,6 +652,14 @@ t.test('queries', async (t) => {
     const { account_id, ...first } = sorted[0]!;
     t.equal(account_id, account);
     t.same(items[0], first);
+    const { id, agent_id: of } = first;
+    t.same(await getAnomaly(clickhouse, account, id), first, 'one by its id');
+    t.equal(await getAnomaly(clickhouse, accounts[1]!, id), null, "not another account's");
+    t.equal(
+      await getAnomaly(clickhouse, account, id, { excludeAgents: [of] }),
+      null,
+      'nor of an agent that is being erased',
+    );
   });
 
   t.test('a page with more payload than an answer may hold is refused, a smaller one is not', async (t) => {
@@ -747,4 +757,55 @@ t.test('queries', async (t) => {
       );
     },
   );
+
+  t.test('what was seen around an anomaly is what its detector counted', async (t) => {
+    const [account, agent] = [mintId('account', BASE), mintId('agent', BASE)];
+    const seen = BASE + 3_600_000;
+    const made = Array.from({ length: 400 }, (_, i) =>
+      plainEvent({
+        ...{ account_id: account, agent_id: i % 9 === 0 ? agents[0]! : agent, received_at: seen - (395 - i) * 7_000 },
+        type: (['completion', 'error', 'prompt'] as const)[i % 3]!,
+        // Its own word for when it happened does not count.
+        timestamp: BASE - i,
+        tokens_used: i % 4 === 0 ? null : 1_000 + i,
+      }),
+    );
+    await clickhouse.insertEvents(made.map(encodeRow), 'around');
+    const own = made.filter((event) => event.agent_id === agent);
+    const time = { timestamp: new Date(seen).toISOString(), created_at: new Date(seen).toISOString() };
+    const of = (kind: Anomaly['kind']) =>
+      anomalySeries(clickhouse, account, {
+        ...{ id: mintId('anomaly', seen), agent_id: agent, event_id: null, policy_id: null, kind, severity: 'low' },
+        ...{ observed: 9, baseline: 1, score: 1, message: '', ...time },
+      });
+
+    const completions = own.filter((event) => event.type === 'completion' && event.tokens_used !== null);
+    const before = completions.filter((event) => event.received_at <= seen).slice(-101);
+    const after = completions.filter((event) => event.received_at > seen).slice(0, 20);
+    t.ok(before.length > 50 && after.length > 0);
+    const tokens = [...before, ...after].map(({ id, received_at: at, tokens_used: value }) => ({
+      ...{ at: new Date(at).toISOString(), value, event_id: id },
+    }));
+    t.same(await of('token_spike'), { bucketMs: null, points: tokens });
+
+    for (const [kind, width, length] of [
+      ['error_rate', 60_000, 90],
+      ['volume_spike', 10_000, 90],
+    ] as const) {
+      const { bucketMs, points } = await of(kind);
+      t.same([bucketMs, points.length], [width, length], kind);
+      t.ok(
+        points.some(({ at }) => Date.parse(at) + width - 1 === seen),
+        'a window ends where it was seen',
+      );
+      for (const { at, value } of points) {
+        const from = Date.parse(at);
+        const inside = own.filter((event) => event.received_at >= from && event.received_at < from + width);
+        const errors = inside.filter((event) => event.type === 'error').length;
+        const share = inside.length === 0 ? null : errors / inside.length;
+        t.equal(value, kind === 'volume_spike' ? inside.length : share, `${kind} ${at}`);
+      }
+    }
+    t.same(await of('blocked_event'), { bucketMs: null, points: [] });
+  });
 });

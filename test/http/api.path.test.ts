@@ -260,6 +260,11 @@ t.test('policies: created, in force, listed, changed, deleted', async (t) => {
     items: [{ kind: 'blocked_event', event_id: blocked.json.id }],
     total: 1,
   });
+  const anomaly = (await api.get(`/v1/anomalies?agent_id=${agentId}`)).json.items[0];
+  t.same((await api.get(`/v1/anomalies/${anomaly.id}`)).json, anomaly);
+  t.same((await api.get(`/v1/anomalies/${anomaly.id}/series`)).json, {
+    ...{ anomaly, bucket_ms: null, baseline: null, threshold: null, points: [] },
+  });
   t.match((await api.get(`/v1/audit-logs?action=event.blocked&actor=agent:${agentId}`)).json, {
     logs: [{ details: { policy_id: id, reason: 'policy' } }],
     total: 1,

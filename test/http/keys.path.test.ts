@@ -17,7 +17,7 @@ const routes = makeRoutes({ metrics: true });
 const nameOf = ({ method, path }: Route) => `${method} ${path}`;
 
 type Things = Record<
-  'agent' | 'name' | 'event' | 'trace' | 'policy' | 'alert' | 'approval' | 'delivery' | 'secret',
+  'agent' | 'name' | 'event' | 'trace' | 'policy' | 'alert' | 'approval' | 'delivery' | 'anomaly' | 'secret',
   string
 >;
 const PAY = { type: 'tool_call', payload: { tool: 'pay' } };
@@ -55,9 +55,14 @@ async function thingsOf(trace: string): Promise<Things> {
     () => api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool: 'stop' } }),
     ({ json }) => json.policy_result.outcome === 'blocked',
   );
+  const found = await api.until(
+    () => api.get(`/v1/anomalies?agent_id=${agent}`),
+    ({ json }) => json.total > 0,
+  );
+  const anomaly = found.json.items[0].id as string;
   const event = await api.post(`/v1/agents/${agent}/events`, { ...PAY, trace_id: trace, payload: { secret } });
   const delivery = (await api.post(`/v1/alerts/${alert}/test`, undefined)).json.id as string;
-  return { agent, name, event: event.json.id, trace, policy, alert, approval, delivery, secret };
+  return { agent, name, event: event.json.id, trace, policy, alert, approval, delivery, anomaly, secret };
 }
 
 /** What may be asked of a route about the things of an agent. `made`: things of its own for requests that use them up. */
@@ -110,6 +115,8 @@ const ASKS: Record<string, Ask> = {
     made: newApproval,
   },
   'GET /v1/anomalies': { path: '/v1/anomalies?agent_id=:agent' },
+  'GET /v1/anomalies/{id}': { path: '/v1/anomalies/:anomaly' },
+  'GET /v1/anomalies/{id}/series': { path: '/v1/anomalies/:anomaly/series' },
   'GET /v1/audit-logs': {},
   'GET /v1/audit-logs/verify': {},
   'GET /v1/audit-logs/checkpoint': {},
@@ -211,7 +218,7 @@ t.test(
     const nobodys: Things = {
       ...{ agent: mintId('agent', 1), name: mintId('apiKey', 1), event: mintId('event', 1), trace: 'no such trace' },
       ...{ policy: mintId('policy', 1), alert: mintId('alert', 1), approval: mintId('approval', 1) },
-      ...{ delivery: mintId('delivery', 1), secret: 'x' },
+      ...{ delivery: mintId('delivery', 1), anomaly: mintId('anomaly', 1), secret: 'x' },
     };
     const secrets = [other.agent, other.name, other.event, other.policy, other.alert, other.approval, other.delivery];
     const { api: bound } = await newKey({ scope: 'write', agent_id: own.agent });

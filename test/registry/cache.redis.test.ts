@@ -314,7 +314,9 @@ t.test('a session that was not used for twelve hours has ended, unless another f
   t.match(items, [{ id: session.id, ip: '192.0.2.7', user_agent: 'x'.repeat(300) }]);
   const later = new Sessions({ ...store, now: () => begun + SESSION_MS_MAX + 1 });
   t.same((await later.list(principal.account, { limit: 10, offset: 0 })).items, [], 'what is over is not listed');
+  await sessions.touch(principal.account, new Map([['ses_of_nobody', begun]]));
   await later.create(principal, actor);
+  t.equal(await store.redis.hlen(store.keys.sessionUses(principal.account)), 1, 'nor is anything left of its use');
   t.same(
     await store.redis.hget(store.keys.sessions(principal.account), session.id!),
     null,

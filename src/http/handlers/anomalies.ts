@@ -1,11 +1,21 @@
 // Anomalies: events that were flagged (spec 2.7, decisions 7).
-import { listAnomalies } from '../../../clickhouse/queries/list-anomalies.ts';
-import { Anomaly } from '../../../schemas/anomaly.ts';
+import { anomalySeries } from '../../../clickhouse/queries/anomaly-series.ts';
+import { getAnomaly, listAnomalies } from '../../../clickhouse/queries/list-anomalies.ts';
+import { Anomaly, AnomalySeries } from '../../../schemas/anomaly.ts';
 import { ANOMALY_KINDS, page as pageSchema, SEVERITIES } from '../../../schemas/common.ts';
+import { isId } from '../../ids.ts';
 import { openPage } from '../cursor.ts';
 import { anyOf, oneOf, paging, RECORD_PAGE, text, time } from '../query.ts';
-import { ask, markIncomplete, onlyOne, page } from '../reply.ts';
-import { type Route, route } from '../route.ts';
+import { ask, found, json, markIncomplete, notFound, onlyOne, page } from '../reply.ts';
+import { type Owned, type Parts, type Route, route } from '../route.ts';
+
+/** Events in a window of ten seconds, of which fewer are no spike (docs/anomalies.md). */
+const VOLUME_LEAST = 50;
+
+const ofAnomaly: Owned = {
+  what: 'anomaly',
+  agentOf: async ({ account, params }, parts) => (await known(parts, account, params[0]!)).agent_id,
+};
 
 export const anomalyRoutes: Route[] = [
   route({
@@ -51,4 +61,53 @@ export const anomalyRoutes: Route[] = [
       return markIncomplete(page(asked, listed), complete);
     },
   }),
+  route({
+    method: 'GET',
+    path: '/v1/anomalies/{id}',
+    needs: 'read',
+    bound: ofAnomaly,
+    operation: {
+      id: 'getAnomaly',
+      tag: 'Anomalies',
+      summary: 'Get an anomaly',
+      answers: { 200: { description: 'The anomaly', schema: Anomaly } },
+      canBeIncomplete: true,
+    },
+    async handle({ account, params }, parts) {
+      return json(200, await known(parts, account, params[0]!));
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/v1/anomalies/{id}/series',
+    needs: 'read',
+    bound: ofAnomaly,
+    operation: {
+      id: 'getAnomalySeries',
+      tag: 'Anomalies',
+      summary: 'Get what was seen around an anomaly',
+      description:
+        'To draw it: the tokens of the completions before and behind it, the share of errors by the minute for an hour before and half an hour after, or the events in ten seconds for ten minutes before and five after. Recomputed from the events that are still kept.',
+      answers: { 200: { description: 'The points, with what was usual', schema: AnomalySeries } },
+      canBeIncomplete: true,
+    },
+    async handle({ account, params }, parts) {
+      const { barrier, clickhouse } = parts;
+      const anomaly = await known(parts, account, params[0]!);
+      const complete = await barrier.waitForEvents(account, anomaly.agent_id);
+      const { bucketMs, points } = await ask(() => anomalySeries(clickhouse, account, anomaly));
+      const { baseline, kind } = anomaly;
+      const least = kind === 'volume_spike' ? VOLUME_LEAST : 0;
+      const threshold = baseline === null ? null : Math.max(2 * baseline, least);
+      return markIncomplete(json(200, { anomaly, bucket_ms: bucketMs, baseline, threshold, points }), complete);
+    },
+  }),
 ];
+
+/** Throws ServiceError not_found. */
+async function known({ barrier, clickhouse, registry }: Parts, account: string, id: string): Promise<Anomaly> {
+  if (!isId('anomaly', id)) throw notFound('anomaly');
+  const complete = await barrier.waitForAnomalies(account, null);
+  const excludeAgents = await registry.agents.erasing(account);
+  return found(await ask(() => getAnomaly(clickhouse, account, id, { excludeAgents })), 'anomaly', complete);
+}
