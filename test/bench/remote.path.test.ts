@@ -117,7 +117,7 @@ t.test('every line from outside: figures that the service confirms, and one page
   for (const [line, args] of Object.entries({
     latency: ['--seconds', '1', '--rate', '300'],
     query: ['--tries', '3'],
-    'fresh-reads': ['--tries', '20'],
+    'fresh-reads': ['--tries', '8'],
   })) {
     const { code, stderr, stdout } = await one(line, ...args);
     t.equal(code, 0, `${line}: ${stderr}`);
@@ -131,7 +131,7 @@ t.test('every line from outside: figures that the service confirms, and one page
     'as many as were due',
   );
   t.equal((await rowsOf(out, 'query')).length, 8);
-  t.match(await rowsOf(out, 'fresh-reads'), [{ tries: 20, missing: 0 }]);
+  t.match(await rowsOf(out, 'fresh-reads'), [{ tries: 8, missing: 0 }]);
 
   const page = await readFile(path.join(out, 'report.html'), 'utf8');
   t.match(page, /^<!doctype html>/);

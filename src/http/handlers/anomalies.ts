@@ -70,6 +70,7 @@ export const anomalyRoutes: Route[] = [
       id: 'getAnomaly',
       tag: 'Anomalies',
       summary: 'Get an anomaly',
+      description: 'As it stands in the list.',
       answers: { 200: { description: 'The anomaly', schema: Anomaly } },
       canBeIncomplete: true,
     },

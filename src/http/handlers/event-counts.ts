@@ -11,6 +11,7 @@ import {
 import { type Facet, Facets, Histogram } from '../../../schemas/event-counts.ts';
 import { isoTime } from '../../../schemas/time.ts';
 import { FACET_VALUES_MAX, HISTOGRAM_BUCKETS_MAX, HISTOGRAM_VALUES_MAX } from '../../limits.ts';
+import { validationFailed } from '../../validation.ts';
 import { integer, oneOf, type QueryOf } from '../query.ts';
 import { ask, json, markIncomplete, onlyOne } from '../reply.ts';
 import { type Call, type Parts, type Route, route } from '../route.ts';
@@ -44,7 +45,9 @@ export const eventCountRoutes: Route[] = [
     },
     handle: (call, parts) =>
       counted(call, parts, async (filter) => {
-        const { by, buckets } = call.query;
+        const { by, buckets, from, to } = call.query;
+        if (from !== undefined && to !== undefined && from > to)
+          throw validationFailed('The query string does not fit.', [{ path: 'from', message: 'must not be after to' }]);
         const found = await histogramOf(parts.clickhouse, call.account, {
           ...{ by, buckets, values: HISTOGRAM_VALUES_MAX, filter },
         });
