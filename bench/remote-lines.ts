@@ -41,6 +41,7 @@ export async function ingestOf(remote: Remote, options: RemoteOptions): Promise<
       'least and most': spreadText(spreadOf(taken[i]!.map((one) => one.eventsPerSecond))),
       'p50 ms': of((one) => one.p50Ms),
       'p99 ms': of((one) => one.p99Ms),
+      'events in all': taken[i]!.reduce((sum, one) => sum + one.accepted, 0),
       'refused, %': of((one) => one.refusedShare * 100),
       failed: of((one) => one.failed),
     };
@@ -136,7 +137,15 @@ function readsOf(agent: string, trace: string): Record<string, string> {
   };
 }
 
-type Closed = { eventsPerSecond: number; refusedShare: number; p50Ms: number; p99Ms: number; failed: number };
+/** `accepted` counts events. */
+type Closed = {
+  eventsPerSecond: number;
+  accepted: number;
+  refusedShare: number;
+  p50Ms: number;
+  p99Ms: number;
+  failed: number;
+};
 
 async function closedLoop(remote: Remote, kind: Kind, seconds: number): Promise<Closed> {
   const load = loadOf(remote, kind);
@@ -146,6 +155,7 @@ async function closedLoop(remote: Remote, kind: Kind, seconds: number): Promise<
   if (all === 0) throw new Error(`${remote.origin} answered nothing within ${seconds} s`);
   return {
     eventsPerSecond: (accepted * kind.events) / result.seconds,
+    accepted: accepted * kind.events,
     refusedShare: refused / all,
     ...{ p50Ms: result.p50Ms, p99Ms: result.p99Ms, failed: other },
   };
