@@ -5,7 +5,7 @@
 // Failure: the compiler's messages and status 1; the old stamp is gone by then, so the next start builds again.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 
@@ -30,7 +30,13 @@ function build() {
     if (status !== 0) process.exit(1);
   }
   removeOrphans();
+  // npm makes a command executable after it has linked it; a second npx that comes between the two must find it so.
+  for (const command of Object.values(commands())) chmodSync(path.join(ROOT, command), 0o755);
   writeFileSync(STAMP, stamp);
+}
+
+function commands() {
+  return JSON.parse(readFileSync(path.join(ROOT, 'package.json'), 'utf8')).bin;
 }
 
 /** What a renamed or deleted source left in the build would go on being run as a test. Other folders in there are a test's own, which may be running. */
