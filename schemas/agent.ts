@@ -1,6 +1,8 @@
 // The agent: a registered record that stands for one AI system (spec 2.2, decisions 4).
+
 import Type from 'typebox';
-import { Description, FRAMEWORKS, Metadata, Name, ResponseTime, STATUSES } from './common.ts';
+import { FRAMEWORKS, STATUSES } from './closed-sets.ts';
+import { Description, Metadata, Name, ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
 
 export const AgentCreate = Type.Object(

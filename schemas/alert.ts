@@ -1,6 +1,8 @@
 // The alert: the user's rule of when to be told, and where (spec 2.4, decisions 7). An alert is the rule, not an occurrence.
+
 import Type from 'typebox';
-import { CHANNELS, MAIL_TRANSPORTS, Name, ResponseTime, SEVERITIES, STATUSES, TRIGGERS } from './common.ts';
+import { CHANNELS, MAIL_TRANSPORTS, SEVERITIES, STATUSES, TRIGGERS } from './closed-sets.ts';
+import { Name, ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
 
 export const AlertConditions = Type.Object(

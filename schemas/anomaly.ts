@@ -1,6 +1,8 @@
 // The anomaly: a flagged event (spec 2.7, decisions 7).
+
 import Type from 'typebox';
-import { ANOMALY_KINDS, ResponseTime, SEVERITIES } from './common.ts';
+import { ANOMALY_KINDS, SEVERITIES } from './closed-sets.ts';
+import { ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
 
 export const Anomaly = Type.Object({

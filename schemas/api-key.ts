@@ -1,7 +1,9 @@
 // The API key: a label, one scope, what of it the key may use, the agent that it is bound to, and a secret that is shown once
 // (spec 5, decisions 3 and 10.2; docs/keys.md).
+
 import Type from 'typebox';
-import { Name, PERMISSIONS, type Permission, RequestTime, ResponseTime, SCOPES } from './common.ts';
+import { PERMISSIONS, type Permission, SCOPES } from './closed-sets.ts';
+import { Name, RequestTime, ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
 
 const Permissions = {

@@ -1,13 +1,11 @@
 // The approval: a person's decision that a pending event waits for (decisions 6.3).
 // Invariant: it is decided once, by a person or by its timeout; `outcome` is then the event's final outcome.
+
 import Type from 'typebox';
-import { OUTCOMES, ResponseTime } from './common.ts';
+import { APPROVAL_STATUSES, ON_TIMEOUT, OUTCOMES } from './closed-sets.ts';
+import { ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
 import { ListedEvent } from './event.ts';
-
-export const APPROVAL_STATUSES = ['pending', 'approved', 'denied', 'expired'] as const;
-export type ApprovalStatus = (typeof APPROVAL_STATUSES)[number];
-export const ON_TIMEOUT = ['deny', 'approve'] as const;
 
 export const ApprovalDecision = Type.Object(
   {

@@ -1,44 +1,9 @@
 // The audit log entry (spec 2.6, decisions 8).
+
 import Type from 'typebox';
+import { AUDIT_ACTIONS, RESOURCE_TYPES } from './closed-sets.ts';
 import { PAGE_FIELDS, ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
-
-export const AUDIT_ACTIONS = [
-  'agent.registered',
-  'agent.updated',
-  'agent.deleted',
-  'policy.created',
-  'policy.updated',
-  'policy.deleted',
-  'alert.created',
-  'alert.updated',
-  'alert.deleted',
-  'event.submitted',
-  'event.blocked',
-  'event.pending',
-  'approval.approved',
-  'approval.denied',
-  'approval.expired',
-  'api_key.created',
-  'api_key.revoked',
-  'session.created',
-  'session.ended',
-  'account.updated',
-  'account.deleted',
-] as const;
-export type AuditAction = (typeof AUDIT_ACTIONS)[number];
-
-export const RESOURCE_TYPES = [
-  'agent',
-  'event',
-  'policy',
-  'alert',
-  'api_key',
-  'approval',
-  'session',
-  'account',
-] as const;
-export type ResourceType = (typeof RESOURCE_TYPES)[number];
 
 export const AuditLog = Type.Object({
   id: about(Type.String(), 'Id of the entry.', exampleId('log')),

@@ -1,10 +1,9 @@
 // What a verification of the audit chain answers (GET /v1/audit-logs/verify, `gatehouse audit verify`; decisions 8).
+
 import Type from 'typebox';
+import { FAULT_KINDS } from './closed-sets.ts';
 import { ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
-
-export const FAULT_KINDS = ['changed', 'missing', 'added', 'moved', 'chain_broken', 'head_mismatch'] as const;
-export type FaultKind = (typeof FAULT_KINDS)[number];
 
 const Nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
 

@@ -1,68 +1,9 @@
-// The words every resource shares: identifiers, times, closed sets, and the form of a page.
+// The words every resource shares: identifiers, times and the form of a page (closed sets: closed-sets.ts).
 // Stands before everything: all other folders import these, and schemas import typebox alone.
-// Invariant: a closed set is written once, here, as a literal array; its type and its JSON Schema follow from it.
+// Invariant: what two schemas share is written once, here.
 import Type from 'typebox';
 import { about } from './described.ts';
 import './time.ts';
-
-export const EVENT_TYPES = ['prompt', 'completion', 'tool_call', 'error', 'custom'] as const;
-/** What an agent may say it is built with: the contract's literals, then frameworks by the names they go by. */
-export const FRAMEWORKS = [
-  'provider_a',
-  'library_b',
-  'custom',
-  'openai',
-  'openai-agents',
-  'anthropic',
-  'claude-agent-sdk',
-  'claude-code',
-  'langchain',
-  'langgraph',
-  'llamaindex',
-  'crewai',
-  'autogen',
-  'semantic-kernel',
-  'pydantic-ai',
-  'vercel-ai',
-  'google-adk',
-  'mastra',
-  'smolagents',
-  'haystack',
-  'dspy',
-  'strands',
-  'agno',
-  'mcp',
-] as const;
-export const STATUSES = ['active', 'inactive'] as const;
-export const SEVERITIES = ['low', 'medium', 'high', 'critical'] as const;
-export const OUTCOMES = ['allowed', 'blocked', 'pending'] as const;
-export const SCOPES = ['read', 'write', 'admin'] as const;
-export const PERMISSIONS = ['submit', 'read', 'decide', 'configure'] as const;
-export const POLICY_TYPES = ['block_action', 'rate_limit', 'data_filter', 'require_approval'] as const;
-export const POLICY_ACTIONS = ['block', 'alert', 'log'] as const;
-export const TRIGGERS = ['policy_violation', 'anomaly_detected', 'agent_down', 'rate_limit_exceeded'] as const;
-export const CHANNELS = ['email', 'chat_app', 'webhook'] as const;
-/** How a mail goes: by an SMTP server, or as a file into the outbox. */
-export const MAIL_TRANSPORTS = ['smtp', 'outbox'] as const;
-export const ANOMALY_KINDS = ['token_spike', 'error_rate', 'volume_spike', 'blocked_event'] as const;
-export const ORDERS = ['asc', 'desc'] as const;
-/** How much of its payload an event is listed with (decisions 10.5). */
-export const PAYLOAD_MODES = ['full', 'preview', 'none'] as const;
-
-export type EventType = (typeof EVENT_TYPES)[number];
-export type Framework = (typeof FRAMEWORKS)[number];
-export type Status = (typeof STATUSES)[number];
-export type Severity = (typeof SEVERITIES)[number];
-export type Outcome = (typeof OUTCOMES)[number];
-export type Scope = (typeof SCOPES)[number];
-export type Permission = (typeof PERMISSIONS)[number];
-export type PolicyType = (typeof POLICY_TYPES)[number];
-export type PolicyAction = (typeof POLICY_ACTIONS)[number];
-export type Trigger = (typeof TRIGGERS)[number];
-export type Channel = (typeof CHANNELS)[number];
-export type MailTransport = (typeof MAIL_TRANSPORTS)[number];
-export type PayloadMode = (typeof PAYLOAD_MODES)[number];
-export type AnomalyKind = (typeof ANOMALY_KINDS)[number];
 
 /** Any JSON value as JSON.parse makes it. */
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };

@@ -1,12 +1,11 @@
 // The delivery: the record of one notification to one target, with its attempts (decisions 7).
 // Invariant: its id is also the `webhook-id`, the same in every attempt. It ends as delivered, failed or cancelled (its alert
 // was deleted or became inactive before it was sent).
-import Type from 'typebox';
-import { CHANNELS, MAIL_TRANSPORTS, ResponseTime, SEVERITIES, TRIGGERS } from './common.ts';
-import { about, exampleId } from './described.ts';
 
-export const DELIVERY_STATUSES = ['pending', 'delivered', 'failed', 'cancelled'] as const;
-export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
+import Type from 'typebox';
+import { CHANNELS, DELIVERY_STATUSES, MAIL_TRANSPORTS, SEVERITIES, TRIGGERS } from './closed-sets.ts';
+import { ResponseTime } from './common.ts';
+import { about, exampleId } from './described.ts';
 
 export const DeliveryAttempt = Type.Object({
   at: about(ResponseTime, 'When it was begun.'),

@@ -3,8 +3,7 @@
 // Invariant: the concatenated RowBinary rows lie in the order of the digests, and each digest says how many bytes its row has,
 // so a pipeline can cut, drop or bisect rows without parsing one.
 // An entry of another version, or one whose lengths do not add up, throws EntryFormatError: the pipeline parks it.
-import type { EventType, Outcome, PolicyAction, PolicyType, Severity } from './common.ts';
-import type { Reason } from './event.ts';
+import type { EventType, Outcome, PolicyAction, PolicyType, Reason, Severity } from './closed-sets.ts';
 
 export const ENTRY_VERSION = 2;
 /** The same with digests and rows packed, each by itself (src/streams/packing.ts). */

@@ -1,17 +1,9 @@
 // The event: as a caller submits it, as it is answered, and as it is listed (spec 2.3, 4.5-4.7, decisions 5).
 // Invariant: `payload` is free and comes back token by token as it was sent; everything beside it is checked.
+
 import Type from 'typebox';
-import {
-  EVENT_TYPES,
-  FreeObject,
-  NextCursor,
-  OUTCOMES,
-  POLICY_ACTIONS,
-  POLICY_TYPES,
-  RequestTime,
-  ResponseTime,
-  SEVERITIES,
-} from './common.ts';
+import { EVENT_TYPES, OUTCOMES, POLICY_ACTIONS, POLICY_TYPES, REASONS, SEVERITIES } from './closed-sets.ts';
+import { FreeObject, NextCursor, RequestTime, ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
 import { ErrorDetail } from './error.ts';
 import { MatchDetail } from './match-detail.ts';
@@ -70,9 +62,6 @@ export const PolicyMatch = Type.Object({
   detail: about(MatchDetail, 'What the match says beyond the policy itself.'),
 });
 export type PolicyMatch = Type.Static<typeof PolicyMatch>;
-
-export const REASONS = ['policy', 'agent_inactive', 'approval'] as const;
-export type Reason = (typeof REASONS)[number];
 
 export const PolicyResult = Type.Object({
   outcome: about(

@@ -1,7 +1,9 @@
 // What crosses a process border on the registry's journal streams: one entry per registry change, with its audit record.
 // The registry writes the change, its audit log entry and this entry in one atomic step; the store pipeline copies it
 // into ClickHouse (`registry` and `audit_log`), from where `gatehouse registry restore` can rebuild an empty Redis.
-import type { AuditLog, ResourceType } from './audit-log.ts';
+
+import type { AuditLog } from './audit-log.ts';
+import type { ResourceType } from './closed-sets.ts';
 import type { Signal } from './signal.ts';
 
 export const JOURNAL_VERSION = 1;

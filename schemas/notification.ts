@@ -1,16 +1,10 @@
 // What a webhook is sent (docs/channels.md; decisions 7): one form for each trigger, told apart by `type`.
 // The API's description shows these forms under `webhooks`; pipelines/alert/channels/webhook.ts makes the bodies, and tests hold what
 // is really sent against them.
+
 import Type, { type TSchema } from 'typebox';
-import {
-  ANOMALY_KINDS,
-  EVENT_TYPES,
-  OUTCOMES,
-  POLICY_TYPES,
-  ResponseTime,
-  SEVERITIES,
-  type Trigger,
-} from './common.ts';
+import { ANOMALY_KINDS, EVENT_TYPES, OUTCOMES, POLICY_TYPES, SEVERITIES, type Trigger } from './closed-sets.ts';
+import { ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
 
 export const NotifiedAlert = Type.Object({

@@ -3,21 +3,9 @@
 // meaning, by the policy engine when it compiles it. A union's mistakes come out of a validator as one heap of the mistakes of
 // all its members; the engine names the one key that is wrong, and says what to write instead.
 // Invariant: whatever the engine takes fits its form here. test/http/openapi.test.ts holds the two against each other.
-import Type, { type TSchema } from 'typebox';
-import type { PolicyType } from './common.ts';
 
-export const DETECTOR_NAMES = [
-  'email',
-  'phone',
-  'credit_card',
-  'iban',
-  'ssn',
-  'ip_address',
-  'api_key',
-  'jwt',
-  'private_key',
-] as const;
-export type DetectorName = (typeof DETECTOR_NAMES)[number];
+import Type, { type TSchema } from 'typebox';
+import { DETECTOR_NAMES, type PolicyType } from './closed-sets.ts';
 
 /** A schema that stands under this name among the components of the description. */
 export function component(name: string, description?: string): TSchema {

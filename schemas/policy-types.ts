@@ -1,8 +1,10 @@
 // Policies and matches as unions by type, for the API's description: each type has its own `conditions` and `detail`.
 // Made from the plain forms in policy.ts and event.ts, which validate; a field that is added there is a field of each type here.
 // Why two forms: see policy-conditions.ts.
+
 import Type, { type TProperties, type TSchema } from 'typebox';
-import { POLICY_TYPES, type PolicyType } from './common.ts';
+import { POLICY_TYPES, type PolicyType } from './closed-sets.ts';
+
 import { PolicyMatch } from './event.ts';
 import { ConditionsDetail, DataFilterDetail, RateLimitDetail } from './match-detail.ts';
 import { Policy, PolicyCreate, PolicyPatch } from './policy.ts';

@@ -1,16 +1,9 @@
 // The policy: a rule that blocks, asks, alerts or logs (spec 2.5, decisions 6).
 // `conditions` is checked in two stages: its outer form here, its meaning by the policy engine when it compiles it.
+
 import Type from 'typebox';
-import {
-  Description,
-  FreeObject,
-  Name,
-  POLICY_ACTIONS,
-  POLICY_TYPES,
-  ResponseTime,
-  SEVERITIES,
-  STATUSES,
-} from './common.ts';
+import { POLICY_ACTIONS, POLICY_TYPES, SEVERITIES, STATUSES } from './closed-sets.ts';
+import { Description, FreeObject, Name, ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
 
 const Actions = Type.Array(Type.Enum([...POLICY_ACTIONS]), { minItems: 1, maxItems: 3, uniqueItems: true });

@@ -2,7 +2,7 @@
 // streams; what the event streams' digests say by themselves (policy matches) becomes a signal where it is consumed.
 // Invariant: `id` names the occurrence. Whoever derives the same signal again, after a crash or from a replayed entry, gives it
 // the same id, and whatever follows from a signal is idempotent by it.
-import type { EventType, Outcome, Severity, Trigger } from './common.ts';
+import type { EventType, Outcome, Severity, Trigger } from './closed-sets.ts';
 
 export const SIGNAL_VERSION = 1;
 /** The single field of a signal entry: the JSON of a SignalEntry. */

@@ -1,7 +1,9 @@
 // How mails of alerts go, which follows from the settings: by the SMTP server of GATEHOUSE_SMTP_URL or, without one, as files into the
 // outbox of the data folder (shown by the alerts' API, used by the channels, told to whoever starts Gatehouse; decisions 10.1).
+
 import path from 'node:path';
-import type { MailTransport } from '../schemas/common.ts';
+import type { MailTransport } from '../schemas/closed-sets.ts';
+
 import type { Config } from './config.ts';
 
 export function mailTransportOf({ smtpUrl }: Pick<Config, 'smtpUrl'>): MailTransport {

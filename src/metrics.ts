@@ -5,9 +5,11 @@
 // from the start, as 0, wherever its label values are known (a rate over a counter that begins with its first case misses that
 // case); a gauge is shown by the process that sets it. What grows with use, accounts and policies, is bounded (usage-counts.ts).
 // Failure: processes that do not answer in time are missing from that scrape but for `gatehouse_up`, which is 0 for them.
+
 import v8 from 'node:v8';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
-import { ANOMALY_KINDS, OUTCOMES, TRIGGERS } from '../schemas/common.ts';
+import { ANOMALY_KINDS, OUTCOMES, TRIGGERS } from '../schemas/closed-sets.ts';
+
 import { readAsset } from './assets.ts';
 import { ERRORS } from './errors.ts';
 import { watchEventLoop } from './event-loop-delay.ts';

@@ -6,8 +6,8 @@
 // GONE_KEPT_MS later, so that the last scrape has its end; what is not used for IDLE_KEPT_MS goes as well, and begins anew at 0.
 // On the hot path an account costs a look-up a request, a policy one for each match; text is made when somebody reads.
 // Nothing here can fail.
-import type { Outcome } from '../schemas/common.ts';
-import { OUTCOMES } from '../schemas/common.ts';
+
+import { OUTCOMES, type Outcome } from '../schemas/closed-sets.ts';
 import type { Metrics, Sample } from './metrics.ts';
 
 /** Twenty scrapes at the usual 30 s. */

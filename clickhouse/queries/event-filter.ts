@@ -1,8 +1,9 @@
 // Which events are asked for: the filters of lists, counts and exports, as conditions (GET /v1/events and what stands under it).
 // Outcomes and reasons are final ones, which event rows do not say: they are added by whoever asks (final-outcome.ts).
+
 import type { ClickHouseSettings } from '@clickhouse/client';
-import type { EventType, Outcome, Severity } from '../../schemas/common.ts';
-import type { Reason } from '../../schemas/event.ts';
+import type { EventType, Outcome, Reason, Severity } from '../../schemas/closed-sets.ts';
+
 import { type AnyOf, Conditions, type Excluded, valuesOf } from './conditions.ts';
 import { parseSearch, searchCondition } from './search.ts';
 

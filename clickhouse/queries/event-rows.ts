@@ -1,7 +1,8 @@
 // Event rows as they come from ClickHouse and go into an answer. The payload is text from end to end: it is put into the answer, never parsed.
 // Lists work in two steps: the heads of a page's events (from a light projection or the primary key, without payloads), then the rest of
 // these rows at their places, or by primary key. The first pages of an agent come in one (list-events.ts).
-import type { EventType, Outcome, PayloadMode } from '../../schemas/common.ts';
+
+import type { EventType, Outcome, PayloadMode } from '../../schemas/closed-sets.ts';
 import { PREVIEW_CHARACTERS } from '../../schemas/event.ts';
 import { timeOfId } from '../../src/ids.ts';
 import type { ClickHouse, QueryOptions } from '../client.ts';

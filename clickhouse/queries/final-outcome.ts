@@ -3,8 +3,9 @@
 // A decided approval is decided for good, so its row needs no FINAL. Accounts without decisions pay nothing for the filter
 // but one look whether there are any; pages without pending events are not looked at at all.
 // `settle` is called before decisions are read, and only then: the caller waits there for those that were acknowledged.
-import type { Outcome } from '../../schemas/common.ts';
-import type { Reason, Trace } from '../../schemas/event.ts';
+
+import type { Outcome, Reason } from '../../schemas/closed-sets.ts';
+import type { Trace } from '../../schemas/event.ts';
 import type { ClickHouse } from '../client.ts';
 import { Conditions, type Excluded } from './conditions.ts';
 import type { EventRow } from './event-rows.ts';

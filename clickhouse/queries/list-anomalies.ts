@@ -1,7 +1,9 @@
 // Lists anomalies, and finds one (GET /v1/anomalies; decisions 7), newest first by `timestamp`, equal times by id; totals exact.
 // FINAL: an anomaly that was written twice is one.
+
 import type { Anomaly } from '../../schemas/anomaly.ts';
-import type { AnomalyKind, Severity } from '../../schemas/common.ts';
+import type { AnomalyKind, Severity } from '../../schemas/closed-sets.ts';
+
 import type { Listed, PageStart } from '../../schemas/paging.ts';
 import type { ClickHouse } from '../client.ts';
 import { type AnyOf, Conditions, type Excluded, isoTime } from './conditions.ts';

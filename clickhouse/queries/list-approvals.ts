@@ -1,6 +1,8 @@
 // Approvals as ClickHouse knows them: all of them, while Redis holds the pending and the lately decided (GET /v1/approvals; decisions 6.3).
 // Newest first by arrival of the event, equal times by id; totals exact. FINAL: of each approval its newest state.
-import type { Approval, ApprovalStatus } from '../../schemas/approval.ts';
+
+import type { Approval } from '../../schemas/approval.ts';
+import type { ApprovalStatus } from '../../schemas/closed-sets.ts';
 import type { Listed, PageStart } from '../../schemas/paging.ts';
 import type { ClickHouse } from '../client.ts';
 import { type AnyOf, Conditions, type Excluded, isoTime } from './conditions.ts';

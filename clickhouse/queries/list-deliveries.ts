@@ -1,7 +1,8 @@
 // Lists deliveries and gets one (GET /v1/deliveries, /v1/deliveries/{id}; decisions 7), newest first by id; totals exact.
 // FINAL: of a delivery's rows the one of the highest revision stands.
-import type { Channel } from '../../schemas/common.ts';
-import type { Delivery, DeliveryStatus } from '../../schemas/delivery.ts';
+
+import type { Channel, DeliveryStatus } from '../../schemas/closed-sets.ts';
+import type { Delivery } from '../../schemas/delivery.ts';
 import type { Listed, PageStart } from '../../schemas/paging.ts';
 import type { Signal } from '../../schemas/signal.ts';
 import type { ClickHouse } from '../client.ts';

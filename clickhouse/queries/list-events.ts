@@ -2,8 +2,10 @@
 // Newest first by `timestamp`, equal times by id; `total` counts all that match, exactly. Outcomes are final ones (final-outcome.ts).
 // An agent's list reads the primary key; the account's timeline the projection by_time; a search or a trace the events themselves, with their
 // indexes. Totals of agents, types and outcomes are read off the projection counts.
+
 import type { ClickHouseSettings } from '@clickhouse/client';
-import type { PayloadMode } from '../../schemas/common.ts';
+import type { PayloadMode } from '../../schemas/closed-sets.ts';
+
 import { cut, type Listed, type PageStart, type Position } from '../../schemas/paging.ts';
 import type { ClickHouse, QueryOptions, QueryParams } from '../client.ts';
 import { valuesOf } from './conditions.ts';

@@ -2,7 +2,8 @@
 // The list is newest first by when a trace began, equal times by trace id; totals are exact. A beginning moves only by an event that comes
 // late and happened before it: behind a cursor traces are listed as they were when the list began, so none is shown twice.
 // A trace's events come in time order, page by page.
-import type { PayloadMode } from '../../schemas/common.ts';
+
+import type { PayloadMode } from '../../schemas/closed-sets.ts';
 import type { Trace } from '../../schemas/event.ts';
 import { cut, type Listed, type PageStart, type Position } from '../../schemas/paging.ts';
 import type { ClickHouse } from '../client.ts';

@@ -1,8 +1,10 @@
 // What a channel is to the deliveries: a sender of one attempt (between the delivery queue and the channels).
 // Invariant: `send` never rejects, and has ended, however it did, soon after `attempt.signal` fires or `timeoutMs` is over.
 // `Notification.id` is the `webhook-id`: the same in every attempt, by which a receiver tells repetitions apart.
+
 import type { AlertRecord } from '../../schemas/alert.ts';
-import type { Channel, MailTransport, Trigger } from '../../schemas/common.ts';
+import type { Channel, MailTransport, Trigger } from '../../schemas/closed-sets.ts';
+
 import type { Signal } from '../../schemas/signal.ts';
 
 /** What is told. `signal`: the only one, or the newest of those that a summary tells of. */

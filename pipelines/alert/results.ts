@@ -2,9 +2,11 @@
 // it is gone, its alert, in one commit under the claim's guards.
 // Invariant: a delivery ends as delivered, failed or cancelled, once; what is to be tried again has its next time in the queue.
 // A commit is tried until the claim ends; then the delivery comes back by itself. A claim that no longer stands writes nothing.
+
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AlertRecord } from '../../schemas/alert.ts';
-import type { Channel } from '../../schemas/common.ts';
+import type { Channel } from '../../schemas/closed-sets.ts';
+
 import type { DeliveryAttempt } from '../../schemas/delivery.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../../src/errors.ts';

@@ -3,7 +3,8 @@
 //   rate_limit_exceeded   one per rate_limit match of that kind; of a window and counter only the first is told of (suppress.ts)
 // A match that only logs is a dry run and raises nothing.
 // Invariant: a signal's id and content follow from the digest alone, so a replayed event raises the very same signals.
-import { SEVERITIES, type Severity } from '../../schemas/common.ts';
+
+import { SEVERITIES, type Severity } from '../../schemas/closed-sets.ts';
 import type { EventDigest, MatchDigest } from '../../schemas/entry.ts';
 import { SIGNAL_POLICIES_MAX, type Signal } from '../../schemas/signal.ts';
 

@@ -12,11 +12,13 @@
 // At least once: a claim that ran out is sent again, under the same id. Two processes never hold one claim, and a result that
 // comes after its claim has run out is dropped: whoever has claimed it since will write his own.
 // Failure: Redis away, nothing is claimed, and a result is tried until its claim ends.
+
 import { setMaxListeners } from 'node:events';
 import PQueue from 'p-queue';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { AlertRecord } from '../../schemas/alert.ts';
-import type { Channel } from '../../schemas/common.ts';
+import type { Channel } from '../../schemas/closed-sets.ts';
+
 import { readAsset } from '../../src/assets.ts';
 import { Deadline } from '../../src/egress/deadline.ts';
 import type { Part } from '../../src/lifecycle.ts';

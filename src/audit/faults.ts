@@ -5,8 +5,7 @@
 // moved         a piece of the chain stands where another one stood
 // chain_broken  entries of the chain are not those that its hashes were made of
 // head_mismatch the chain is shorter than, or different from, what somebody else remembers of it
-
-import type { FaultKind } from '../../schemas/audit-verification.ts';
+import type { FaultKind } from '../../schemas/closed-sets.ts';
 
 export type Fault = {
   chain: string;

@@ -2,8 +2,10 @@
 // key may do for its own account: limit it, delete it.
 // A key is printed once and kept nowhere; only its hash is in the registry.
 // Invariant: each is one audited change by the actor `system`, the same as through the API.
+
 import { randomUUID } from 'node:crypto';
-import { PERMISSIONS, type Permission, SCOPES, type Scope } from '../../schemas/common.ts';
+import { PERMISSIONS, type Permission, SCOPES, type Scope } from '../../schemas/closed-sets.ts';
+
 import type { Config } from '../config.ts';
 import { ServiceError } from '../errors.ts';
 import { API_KEYS_MAX } from '../limits.ts';

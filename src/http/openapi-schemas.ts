@@ -2,41 +2,46 @@
 // A schema that has a name stands under `components` and is referred to wherever it occurs, inside others and in parameters too;
 // what a place says of it by itself (`description`) stays beside the reference.
 // Invariant: one schema has one name. Two names for one form are a mistake of ours and end the start.
+
 import Type, { type TObject, type TProperties, type TSchema } from 'typebox';
 import { AccountInForce, AccountPatch } from '../../schemas/account.ts';
 import { Agent, AgentActivity, AgentCreate, AgentPatch, ListedAgent } from '../../schemas/agent.ts';
 import { Alert, AlertConditions, AlertCreate, AlertCreated, AlertPatch } from '../../schemas/alert.ts';
 import { Anomaly, AnomalySeries, SeriesPoint } from '../../schemas/anomaly.ts';
 import { ApiKey, ApiKeyCreate, ApiKeyCreated } from '../../schemas/api-key.ts';
-import { APPROVAL_STATUSES, Approval, ApprovalDecision, ListedApproval } from '../../schemas/approval.ts';
-import { AUDIT_ACTIONS, AuditLog, AuditLogPage, RESOURCE_TYPES } from '../../schemas/audit-log.ts';
+import { Approval, ApprovalDecision, ListedApproval } from '../../schemas/approval.ts';
+import { AuditLog, AuditLogPage } from '../../schemas/audit-log.ts';
 import {
   AuditChainHead,
   AuditCheckpoint,
   AuditComparison,
   AuditFault,
   AuditVerification,
-  FAULT_KINDS,
 } from '../../schemas/audit-verification.ts';
 import {
   ANOMALY_KINDS,
+  APPROVAL_STATUSES,
+  AUDIT_ACTIONS,
   CHANNELS,
+  DELIVERY_STATUSES,
+  DETECTOR_NAMES,
   EVENT_TYPES,
+  FAULT_KINDS,
   FRAMEWORKS,
-  FreeObject,
-  Metadata,
   ORDERS,
   OUTCOMES,
   POLICY_ACTIONS,
   POLICY_TYPES,
-  page,
+  REASONS,
+  RESOURCE_TYPES,
   SCOPES,
   SEVERITIES,
   STATUSES,
   TRIGGERS,
-} from '../../schemas/common.ts';
+} from '../../schemas/closed-sets.ts';
+import { FreeObject, Metadata, page } from '../../schemas/common.ts';
 import { OPERATORS } from '../../schemas/condition.ts';
-import { DELIVERY_STATUSES, Delivery, DeliveryAttempt } from '../../schemas/delivery.ts';
+import { Delivery, DeliveryAttempt } from '../../schemas/delivery.ts';
 import { about } from '../../schemas/described.ts';
 import { ErrorBody, ErrorDetail } from '../../schemas/error.ts';
 import {
@@ -47,7 +52,6 @@ import {
   ListedEvent,
   PolicyMatch,
   PolicyResult,
-  REASONS,
   Submission,
   Trace,
   TraceWithEvents,
@@ -64,13 +68,7 @@ import {
   WEBHOOK_NOTIFICATIONS,
 } from '../../schemas/notification.ts';
 import { Policy, PolicyCreate, PolicyPatch } from '../../schemas/policy.ts';
-import {
-  ConditionOperators,
-  ConditionScalar,
-  DETECTOR_NAMES,
-  FieldCondition,
-  PayloadSchema,
-} from '../../schemas/policy-conditions.ts';
+import { ConditionOperators, ConditionScalar, FieldCondition, PayloadSchema } from '../../schemas/policy-conditions.ts';
 import {
   POLICY_COMPONENTS,
   PolicyByType,

@@ -1,6 +1,7 @@
 // The `webhooks` of the API's description: what alerts of the channel `webhook` send, by trigger (docs/channels.md).
 // The forms: schemas/notification.ts.
-import { TRIGGERS, type Trigger } from '../../schemas/common.ts';
+
+import { TRIGGERS, type Trigger } from '../../schemas/closed-sets.ts';
 import { exampleId } from '../../schemas/described.ts';
 import { WEBHOOK_NOTIFICATIONS } from '../../schemas/notification.ts';
 import { exampleOf } from './openapi-examples.ts';

@@ -3,7 +3,8 @@
 // A filter may be repeated: any of its values will do. Everything else stands once.
 // Refused with 400 `validation_failed`, the parameter named: unknown ones, two of what stands once, broken percent escapes, values
 // out of range. `from` after `to` is no error: no event satisfies both, so the list is empty.
-import { PAYLOAD_MODES, type PayloadMode } from '../../schemas/common.ts';
+
+import { PAYLOAD_MODES, type PayloadMode } from '../../schemas/closed-sets.ts';
 import type { ErrorDetail } from '../../schemas/error.ts';
 import { parseTime } from '../../schemas/time.ts';
 import { FILTER_VALUES_MAX } from '../limits.ts';

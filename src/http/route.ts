@@ -5,9 +5,11 @@
 // Idempotency-Key: heeded where `idempotent` says so (decisions 1), refused where a caller who trusts it would be misled
 // (`POST /v1/api-keys`: a retry makes a second key, and an answer that holds a key is not kept), ignored elsewhere, where a
 // repetition changes nothing (registering by name, PATCH, DELETE) or nothing is written.
+
 import type Type from 'typebox';
 import type { ClickHouse } from '../../clickhouse/client.ts';
-import type { Permission, Scope } from '../../schemas/common.ts';
+import type { Permission, Scope } from '../../schemas/closed-sets.ts';
+
 import type { Checkpoints } from '../audit/checkpoints.ts';
 import type { AuditVerifier } from '../audit/verifier.ts';
 import type { Config } from '../config.ts';

@@ -5,7 +5,8 @@
 
 import { createHash } from 'node:crypto';
 import type { AgentRecord } from '../../schemas/agent.ts';
-import type { JsonObject, Outcome } from '../../schemas/common.ts';
+import type { Outcome } from '../../schemas/closed-sets.ts';
+import type { JsonObject } from '../../schemas/common.ts';
 import type { EventDigest, MatchDigest } from '../../schemas/entry.ts';
 import type { Decision, RateCheck } from '../policy/engine.ts';
 import { redactPayload } from '../policy/redact.ts';

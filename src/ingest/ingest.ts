@@ -14,9 +14,11 @@
 // Invariant: a submission ends in exactly one of allowed, blocked, pending (then it is in the stream before the reply) or
 // refused with an error and no trace; only an append whose answer was lost is `recorded: "unknown"`.
 // Knows nothing of HTTP. Whatever fails before the append leaves nothing behind but places taken in rate counters.
+
 import { createHash } from 'node:crypto';
 import type { AgentRecord } from '../../schemas/agent.ts';
-import type { Outcome } from '../../schemas/common.ts';
+import type { Outcome } from '../../schemas/closed-sets.ts';
+
 import type { PolicyMatch } from '../../schemas/event.ts';
 import { ServiceError } from '../errors.ts';
 import { isId, mintId } from '../ids.ts';

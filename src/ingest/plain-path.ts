@@ -2,9 +2,11 @@
 // A body that is not plain is left alone (`undefined`) and takes the ordinary path, and so does each single event that some
 // rule may match: it is judged, encoded and rendered there, and put in its place among the others.
 // Invariant: whichever path an event takes, outcome, matches, reply and stored row are the same (test/ingest/plain.test.ts).
+
 import type { AgentRecord } from '../../schemas/agent.ts';
-import type { EventType, JsonObject } from '../../schemas/common.ts';
-import { EVENT_TYPES } from '../../schemas/common.ts';
+import { EVENT_TYPES, type EventType } from '../../schemas/closed-sets.ts';
+import type { JsonObject } from '../../schemas/common.ts';
+
 import { parseTime } from '../../schemas/time.ts';
 import { mintId } from '../ids.ts';
 import { ALLOWED, type Decision, type Judgement, judge, type RuleSet, type TextView } from '../policy/engine.ts';

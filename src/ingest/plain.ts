@@ -6,11 +6,13 @@
 // Invariant: for a plain event both paths give the same row, digest and reply (test/ingest/plain.test.ts compares them).
 // One instance serves all requests of a process: its memory holds the body that was read last. Whoever has waited since takes
 // it up again (`begin`). Memory grows with the largest body, whose size the door bounds.
+
 import assert from 'node:assert';
 import { isUtf8 } from 'node:buffer';
 import { randomFillSync } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { EVENT_TYPES } from '../../schemas/common.ts';
+import { EVENT_TYPES } from '../../schemas/closed-sets.ts';
+
 import { BATCH_EVENTS_MAX } from '../../schemas/event.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { assetPath } from '../assets.ts';

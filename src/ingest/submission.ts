@@ -1,8 +1,10 @@
 // Reads submissions out of a body: one event, or the elements of a batch (spec 4.5, 4.7; decisions 5).
 // Before it: the body's bytes. After it: judgement. A submission is either sound or carries the error that takes its place
 // in the reply; a batch without a sound element, or out of bounds, is refused whole.
+
 import { Compile } from 'typebox/compile';
-import type { EventType, JsonObject } from '../../schemas/common.ts';
+import type { EventType } from '../../schemas/closed-sets.ts';
+import type { JsonObject } from '../../schemas/common.ts';
 import type { ErrorDetail } from '../../schemas/error.ts';
 import { BATCH_EVENTS_MAX, Submission as SubmissionSchema } from '../../schemas/event.ts';
 import { isoTime, parseTime } from '../../schemas/time.ts';

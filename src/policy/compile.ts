@@ -4,7 +4,8 @@
 // rather than taken for fields: `patterns` on a block_action would otherwise match nothing, silently. A payload field of that
 // name is written `payload.timeout`.
 // Costs up to some 30 ms for the largest policies: see prepareRules in engine.ts for whole sets.
-import type { PolicyType } from '../../schemas/common.ts';
+
+import type { PolicyType } from '../../schemas/closed-sets.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { unreachable } from '../errors.ts';
 import { CONDITIONS_BYTES_MAX } from '../limits.ts';

@@ -2,7 +2,8 @@
 // decoded, and the keys of all objects (a secret must not slip through as a key; on 9,218 recorded events this changed no
 // count), or what the paths in `fields` lead to. With `redact` the stored copy has the matches replaced; see redact.ts.
 // Blocks with `block` among its actions; `alert` alone tells and lets pass.
-import { DETECTOR_NAMES, type DetectorName } from '../../schemas/policy-conditions.ts';
+
+import { DETECTOR_NAMES, type DetectorName } from '../../schemas/closed-sets.ts';
 import { PATTERNS_MAX } from '../limits.ts';
 import { DETECTORS } from './detectors.ts';
 import { readPattern } from './operands.ts';

@@ -5,7 +5,8 @@
 // touch further letters or digits, and numbers must pass their checksum or carry their usual separators.
 // All are linear: every search moves forwards, a failed try costs a bounded number of characters. No expression here has
 // nested or adjacent unbounded repeats.
-import type { DetectorName } from '../../schemas/policy-conditions.ts';
+
+import type { DetectorName } from '../../schemas/closed-sets.ts';
 import type { Find } from './find.ts';
 import { findEmail, findInternationalPhone, findIpv4, findIpv6, findLocalPhone } from './find-contacts.ts';
 import { findCard, findIban, findSsn } from './find-numbers.ts';

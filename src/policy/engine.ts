@@ -13,16 +13,18 @@
 //
 // Invariant: every rule of the account that can concern an event is judged on it. Rules are indexed by agent, event type
 // and tool, so that those that cannot cost nothing. Where nothing matches nothing is allocated: shared constants are answered.
+
 import type { AgentRecord } from '../../schemas/agent.ts';
 import {
   EVENT_TYPES,
   type EventType,
-  type JsonObject,
   type Outcome,
   type PolicyAction,
   type PolicyType,
-} from '../../schemas/common.ts';
-import type { PolicyMatch, Reason } from '../../schemas/event.ts';
+  type Reason,
+} from '../../schemas/closed-sets.ts';
+import type { JsonObject } from '../../schemas/common.ts';
+import type { PolicyMatch } from '../../schemas/event.ts';
 import type { ConditionHeld, DataFilterDetail, RateLimitDetail } from '../../schemas/match-detail.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { BUILD_UNITS, Budget, EXPLAIN_UNITS, EXPRESSION_UNITS, FIELD_UNITS, OverBudget, SCAN_UNITS } from './budget.ts';

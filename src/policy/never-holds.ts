@@ -4,7 +4,8 @@
 // closed set, and operators that no value of `type`, `trace_id` or `agent_id` satisfies. What is written with its prefix
 // (`payload.windows`) is taken as what it says.
 // Policies that were kept before are not asked: they are judged as ever, since an account's events must not wait on this.
-import { EVENT_TYPES, OUTCOMES } from '../../schemas/common.ts';
+
+import { EVENT_TYPES, OUTCOMES } from '../../schemas/closed-sets.ts';
 import { Budget, FIELD_UNITS } from './budget.ts';
 import { isOneEditAway, meant, shownValue } from './did-you-mean.ts';
 import type { FieldCondition } from './match.ts';

@@ -1,6 +1,7 @@
 // What the four policy types have in common: the keys they reserve in `conditions`, how they read them, and what a match does.
 // One file per type fills this in; compile.ts reads conditions with it, engine.ts judges with it.
-import type { PolicyAction } from '../../schemas/common.ts';
+
+import type { PolicyAction } from '../../schemas/closed-sets.ts';
 import type { Mistakes } from './policy-error.ts';
 
 export type Conditions = Readonly<Record<string, unknown>>;

@@ -2,7 +2,8 @@
 // By agent, event type and tool: what a rule demands of these by plain equality. All data filters that look at the whole
 // payload share one scanner, so that its strings are walked once however many filters there are.
 // Invariant: a rule is left out of a plan only if its own conditions could not hold for any event of that plan.
-import type { EventType, Outcome } from '../../schemas/common.ts';
+
+import type { EventType, Outcome } from '../../schemas/closed-sets.ts';
 import type { PolicyMatch } from '../../schemas/event.ts';
 import type { Rule } from './compile.ts';
 import type { DataFilterTerms } from './data-filter.ts';

@@ -5,9 +5,11 @@
 // A deletion is one commit: the record, the name, the policies scoped to the agent, its alerts (which become inactive), the
 // keys that are bound to it (which are revoked), the tombstone, the erasure that the store pipeline has yet to carry out, an
 // audit entry with the bare id and one for each key.
+
 import { type Agent, type AgentCreate, type AgentPatch, type AgentRecord, ownHeartbeat } from '../../schemas/agent.ts';
 import type { AlertRecord } from '../../schemas/alert.ts';
-import type { Status } from '../../schemas/common.ts';
+import type { Status } from '../../schemas/closed-sets.ts';
+
 import { cut } from '../../schemas/paging.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { isoTime } from '../../schemas/time.ts';

@@ -2,7 +2,8 @@
 // E-mail: one plain addr-spec and nothing else, since mail libraries have been led astray by every other form.
 // Webhooks and chat: a URL that src/egress lets through. Names are looked up, and their addresses checked, at each connection
 // by whoever delivers: a name proves nothing here.
-import type { Channel } from '../../schemas/common.ts';
+
+import type { Channel } from '../../schemas/closed-sets.ts';
 import { targetUrl } from '../egress/target-url.ts';
 import { unreachable } from '../errors.ts';
 

@@ -3,9 +3,11 @@
 // are given; a scope names an agent that exists when it is set; a target is checked for its channel whenever either changes.
 // A webhook's secret leaves in the answer that made it, with the alert or by a rotation, and in no other; so an alert cannot become a webhook later,
 // when nobody would be shown its secret.
+
 import { randomBytes } from 'node:crypto';
 import type { Alert, AlertCreate, AlertCreated, AlertPatch, AlertRecord } from '../../schemas/alert.ts';
-import type { MailTransport } from '../../schemas/common.ts';
+import type { MailTransport } from '../../schemas/closed-sets.ts';
+
 import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../errors.ts';
 import { mintId } from '../ids.ts';

@@ -4,8 +4,10 @@
 // Order of a creation: index, then the record with its journal entry. Order of a revocation: the record with its journal
 // entry, then the index. So a kill in between leaves an index that leads nowhere, and never a key that works unrecorded.
 // Invariant: only the SHA-256 of a key is kept; its text is in the answer that created it and nowhere else.
+
 import type { ApiKey, ApiKeyCreate, ApiKeyCreated } from '../../schemas/api-key.ts';
-import type { Permission, Scope } from '../../schemas/common.ts';
+import type { Permission, Scope } from '../../schemas/closed-sets.ts';
+
 import type { ErrorDetail } from '../../schemas/error.ts';
 import { isoTime, parseTime } from '../../schemas/time.ts';
 import { ServiceError } from '../errors.ts';

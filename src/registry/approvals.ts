@@ -12,9 +12,11 @@
 // On the way to `allowed` it is settled against the state of that moment (approval-review.ts): the agent must be active, no block
 // policy made since may match, and on a time-out the policy that asked must still be in force.
 // Where an account has more pending than anybody could decide, further ones are denied at once: that is said, and safe.
-import type { Approval, ApprovalDecision, ApprovalStatus } from '../../schemas/approval.ts';
-import type { AuditAction, AuditLog } from '../../schemas/audit-log.ts';
-import type { Outcome } from '../../schemas/common.ts';
+
+import type { Approval, ApprovalDecision } from '../../schemas/approval.ts';
+import type { AuditLog } from '../../schemas/audit-log.ts';
+import type { ApprovalStatus, AuditAction, Outcome } from '../../schemas/closed-sets.ts';
+
 import type { Policy } from '../../schemas/policy.ts';
 import type { Signal } from '../../schemas/signal.ts';
 import { isoTime } from '../../schemas/time.ts';

@@ -2,7 +2,9 @@
 // An entry says who did what to which resource, with the request's id, address and program; of an update which fields changed, with their old and new
 // values. Invariant: no secret and no address that may hold one (alert targets) is ever in it.
 // `agent_id` stands in the details of what belongs to an agent, so that the agent's erasure finds the entry.
-import type { AuditAction, AuditLog, ResourceType } from '../../schemas/audit-log.ts';
+
+import type { AuditLog } from '../../schemas/audit-log.ts';
+import type { AuditAction, ResourceType } from '../../schemas/closed-sets.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { mintId } from '../ids.ts';
 import type { Actor } from './principal.ts';

@@ -4,10 +4,12 @@
 // Invariant: record, due time and ClickHouse row change in one commit (commit.ts). A delivery that has ended is in ClickHouse
 // alone, with its signal: from there it can be sent again.
 // Once an agent is deleted no delivery about it is enqueued or recorded any more: every commit is guarded by the tombstones.
+
 import { createHash } from 'node:crypto';
 import type { AlertRecord } from '../../schemas/alert.ts';
-import type { Channel, MailTransport } from '../../schemas/common.ts';
-import type { Delivery, DeliveryAttempt, DeliveryStatus } from '../../schemas/delivery.ts';
+import type { Channel, DeliveryStatus, MailTransport } from '../../schemas/closed-sets.ts';
+
+import type { Delivery, DeliveryAttempt } from '../../schemas/delivery.ts';
 import type { JournalEntry } from '../../schemas/journal.ts';
 import type { Signal } from '../../schemas/signal.ts';
 import { isoTime } from '../../schemas/time.ts';

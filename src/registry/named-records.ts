@@ -3,7 +3,8 @@
 // deletion changes. What only one kind has goes with a change as further guards and writes.
 // Invariant: a name belongs to one record of the account at most, and a scope names an agent that exists when it is set;
 // to an actor who is bound to an agent, what is not scoped to it is unknown. Looked at under the guard of the change itself.
-import type { Status } from '../../schemas/common.ts';
+
+import type { Status } from '../../schemas/closed-sets.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../errors.ts';
 import { isId } from '../ids.ts';

@@ -4,7 +4,7 @@
 // a policy is scoped to an agent that exists, or to none, and goes with its agent.
 // A change reaches the fronts by the invalidation of the account's policies, within a second.
 
-import type { PolicyAction, PolicyType, Status } from '../../schemas/common.ts';
+import type { PolicyAction, PolicyType, Status } from '../../schemas/closed-sets.ts';
 import type { ErrorDetail } from '../../schemas/error.ts';
 import { type Policy, type PolicyCreate, type PolicyPatch, readPolicy } from '../../schemas/policy.ts';
 import { isoTime } from '../../schemas/time.ts';

@@ -2,7 +2,8 @@
 // call after it; decisions 3 and 10.2).
 // Invariant: `account` and `agentId` come from the key alone, never from what a caller says. What a key may is one number, made
 // with the principal, so that the check on the path of an event is one comparison of bits.
-import type { Permission, Scope } from '../../schemas/common.ts';
+
+import type { Permission, Scope } from '../../schemas/closed-sets.ts';
 import { ServiceError } from '../errors.ts';
 import { validationFailed } from '../validation.ts';
 

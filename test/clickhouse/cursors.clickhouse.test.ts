@@ -1,6 +1,7 @@
 // Lists read by cursor, while rows arrive: whatever comes in between two pages, before, behind or beside the place where the
 // reader stands, each item that was there when the list began is shown once and in order. And a page that lies deep is as cheap
 // as the first.
+
 import t, { type Test } from 'tap';
 import { RecordingClickHouse } from '../../bench/recording-clickhouse.ts';
 import { migrate } from '../../clickhouse/migrate.ts';
@@ -10,7 +11,8 @@ import { listAuditLogs } from '../../clickhouse/queries/list-audit-logs.ts';
 import { listDeliveries } from '../../clickhouse/queries/list-deliveries.ts';
 import { listEvents } from '../../clickhouse/queries/list-events.ts';
 import { getTrace, listTraces } from '../../clickhouse/queries/traces.ts';
-import { OUTCOMES } from '../../schemas/common.ts';
+import { OUTCOMES } from '../../schemas/closed-sets.ts';
+
 import type { Listed, PageStart } from '../../schemas/paging.ts';
 import { mintId } from '../../src/ids.ts';
 import { encodeRow, plainEvent, startClickHouse, type TestEvent } from '../support/clickhouse.ts';

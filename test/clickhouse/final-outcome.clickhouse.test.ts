@@ -1,5 +1,6 @@
 // Final outcomes against a plain model: 3,000 events of two accounts, a third of the pending ones decided, each filter alone and
 // with others. Lists, totals, single events, traces and their counts agree on what each event has become.
+
 import t, { type Test } from 'tap';
 import { migrate } from '../../clickhouse/migrate.ts';
 import { valuesOf } from '../../clickhouse/queries/conditions.ts';
@@ -15,7 +16,8 @@ import {
 } from '../../clickhouse/queries/list-approvals.ts';
 import { listEvents } from '../../clickhouse/queries/list-events.ts';
 import { getTrace, listTraces } from '../../clickhouse/queries/traces.ts';
-import { OUTCOMES, type Outcome } from '../../schemas/common.ts';
+import { OUTCOMES, type Outcome } from '../../schemas/closed-sets.ts';
+
 import { derivedId, mintId } from '../../src/ids.ts';
 import { encodeRow, plainEvent, startClickHouse, type TestEvent } from '../support/clickhouse.ts';
 

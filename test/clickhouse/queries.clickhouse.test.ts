@@ -1,5 +1,6 @@
 // Every query against a plain filter over the same events: items, order, totals and paging agree, and no row of another account or of an
 // excluded agent is ever seen. Then what is particular to each: searching, one event, traces, audit log, anomalies, erasure, recovery.
+
 import fc from 'fast-check';
 import t from 'tap';
 import type { ClickHouse } from '../../clickhouse/client.ts';
@@ -19,7 +20,8 @@ import { type RegistryRow, registrySnapshot } from '../../clickhouse/queries/reg
 import { parseSearch } from '../../clickhouse/queries/search.ts';
 import { getTrace, listTraces, TRACE_EVENTS_MAX } from '../../clickhouse/queries/traces.ts';
 import type { Anomaly } from '../../schemas/anomaly.ts';
-import { EVENT_TYPES, OUTCOMES, SEVERITIES } from '../../schemas/common.ts';
+import { EVENT_TYPES, OUTCOMES, SEVERITIES } from '../../schemas/closed-sets.ts';
+
 import { derivedId, isId, mintId } from '../../src/ids.ts';
 import { encodeRow, plainEvent, startClickHouse, type TestEvent } from '../support/clickhouse.ts';
 import { SEED } from '../support/seed.ts';

@@ -1,9 +1,11 @@
 // The API's description, held against the table of routes, the schemas it is made from, and what the policy engine takes.
 // What is checked here needs no service; that real requests and answers fit is checked wherever a test calls one (support/api.ts).
+
 import { Validator } from '@seriousme/openapi-schema-validator';
 import t from 'tap';
 import { Compile } from 'typebox/compile';
-import { POLICY_TYPES, type PolicyType } from '../../schemas/common.ts';
+import { POLICY_TYPES, type PolicyType } from '../../schemas/closed-sets.ts';
+
 import { OPERATORS } from '../../schemas/condition.ts';
 import { ConditionOperators, PayloadSchema, RESERVED_KEYS } from '../../schemas/policy-conditions.ts';
 import { ERRORS } from '../../src/errors.ts';

@@ -1,6 +1,8 @@
 // Query strings, read strictly: what is not there has its default, and whatever does not fit is refused and named.
+
 import t from 'tap';
-import { STATUSES } from '../../schemas/common.ts';
+import { STATUSES } from '../../schemas/closed-sets.ts';
+
 import type { ServiceError } from '../../src/errors.ts';
 import { anyOf, flag, oneOf, paging, parseQuery, text, time } from '../../src/http/query.ts';
 import { FILTER_VALUES_MAX } from '../../src/limits.ts';

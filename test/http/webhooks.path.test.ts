@@ -1,9 +1,11 @@
 // What webhooks are really sent, against the description: a notification of each trigger and its test, out of the whole service,
 // fits the form that the description's `webhooks` has for it, closed, with the headers that it names and a signature that verifies.
+
 import { Webhook } from 'standardwebhooks';
 import t, { type Test } from 'tap';
 import { webhookBody } from '../../pipelines/alert/channels/webhook.ts';
-import { TRIGGERS, type Trigger } from '../../schemas/common.ts';
+import { TRIGGERS, type Trigger } from '../../schemas/closed-sets.ts';
+
 import { mintId } from '../../src/ids.ts';
 import { aNotification, aSignal } from '../pipelines/notification.ts';
 import { Api } from '../support/api.ts';

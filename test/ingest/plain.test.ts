@@ -2,9 +2,11 @@
 // same, to the byte, errors and their details, too. (reference.test.ts holds both against a reference of its own.) Policies are those
 // of the reference; bodies are made of values here, so that any number a double holds stands in them.
 // GATEHOUSE_TEST_EVENTS=100000 sets how many generated events are compared (default 3,000).
+
 import fc from 'fast-check';
 import t from 'tap';
-import { EVENT_TYPES } from '../../schemas/common.ts';
+import { EVENT_TYPES } from '../../schemas/closed-sets.ts';
+
 import { decodeDigests } from '../../schemas/entry.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { Ingest, type IngestParts } from '../../src/ingest/ingest.ts';

@@ -1,4 +1,5 @@
 // The pure parts of alerts: which signals an event raises, which alerts a signal is for, throttle windows, retries, breakers.
+
 import fc from 'fast-check';
 import t from 'tap';
 import type { AttemptResult } from '../../pipelines/alert/channel.ts';
@@ -13,7 +14,8 @@ import {
 import { raisesSignals, signalsOf } from '../../pipelines/alert/signals-of.ts';
 import { CROWDED_WINDOW_MS, close, take, type Window } from '../../pipelines/alert/throttle.ts';
 import type { AlertRecord } from '../../schemas/alert.ts';
-import { SEVERITIES } from '../../schemas/common.ts';
+import { SEVERITIES } from '../../schemas/closed-sets.ts';
+
 import type { EventDigest, MatchDigest } from '../../schemas/entry.ts';
 import { hashedId, isId, mintId, timeOfId } from '../../src/ids.ts';
 import { laneOf } from '../../src/registry/deliveries.ts';

@@ -1,6 +1,7 @@
 // The detectors by themselves, under the arrivals' own clock: what speaks, what stays silent, when an episode is over, what late
 // and silent agents do to the windows, and that a kept baseline goes on where it stopped. Ends with a short run of the simulation
 // that the bench line `anomalies` runs at length, with the same seeds each time.
+
 import t from 'tap';
 import { injected, isPromised, steady } from '../../bench/anomalies.ts';
 import { random, SHAPES, type Shape } from '../../bench/anomaly-traffic.ts';
@@ -9,7 +10,7 @@ import { type Finding, sentenceOf, severityOf } from '../../pipelines/anomaly/fi
 import { observe } from '../../pipelines/anomaly/observe.ts';
 import { binomialTail, countTail } from '../../pipelines/anomaly/tails.ts';
 import { dispersionOf, levelOf } from '../../pipelines/anomaly/volume-spike.ts';
-import type { EventType } from '../../schemas/common.ts';
+import type { EventType } from '../../schemas/closed-sets.ts';
 
 const START = Date.UTC(2026, 5, 1, 12) / 1000;
 

@@ -1,8 +1,10 @@
 // Detectors: what they find, what they leave alone, that no candidate is missed, and what redaction leaves of a payload.
+
 import fc from 'fast-check';
 import { RE2JS } from 're2js';
 import t from 'tap';
-import { DETECTOR_NAMES, type DetectorName } from '../../schemas/policy-conditions.ts';
+import { DETECTOR_NAMES, type DetectorName } from '../../schemas/closed-sets.ts';
+
 import { Budget } from '../../src/policy/budget.ts';
 import { DETECTORS } from '../../src/policy/detectors.ts';
 import { decide, judge, RuleSet } from '../../src/policy/engine.ts';

@@ -1,7 +1,9 @@
 // Judging and deciding: conditions, outcomes, details, expressions, schemas, and what is refused when a policy is created.
+
 import fc from 'fast-check';
 import t from 'tap';
-import type { PolicyAction, PolicyType } from '../../schemas/common.ts';
+import type { PolicyAction, PolicyType } from '../../schemas/closed-sets.ts';
+
 import { ALLOWED, agentInactive, checkPolicy, decide, judge, prepareRules, RuleSet } from '../../src/policy/engine.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
 import { fieldHolds } from '../reference/judge.ts';

@@ -1,8 +1,10 @@
 // What a match tells of itself: which condition held, at which place of the payload, with which operator, and never the text
 // that was matched. (That places are right on any payload: test/ingest/reference.test.ts, against a plain judge.)
+
 import t from 'tap';
 import { Value } from 'typebox/value';
-import type { PolicyAction, PolicyType } from '../../schemas/common.ts';
+import type { PolicyAction, PolicyType } from '../../schemas/closed-sets.ts';
+
 import { CONDITIONS_TOLD_MAX, MatchDetail } from '../../schemas/match-detail.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { type EventView, judge, RuleSet } from '../../src/policy/engine.ts';

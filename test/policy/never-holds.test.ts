@@ -1,8 +1,10 @@
 // Conditions that could never hold are refused when a policy is created or changed, and the author is told what was meant.
 // Those that were kept before are judged as ever.
+
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
-import { EVENT_TYPES, type PolicyType } from '../../schemas/common.ts';
+import { EVENT_TYPES, type PolicyType } from '../../schemas/closed-sets.ts';
+
 import { isOneEditAway } from '../../src/policy/did-you-mean.ts';
 import { checkPolicy, RuleSet } from '../../src/policy/engine.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';

@@ -1,7 +1,9 @@
 // What policy tests share: policies and events in one line, CPU time, the recorded events.
+
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
-import type { EventType, JsonObject, PolicyAction, PolicyType } from '../../schemas/common.ts';
+import type { EventType, PolicyAction, PolicyType } from '../../schemas/closed-sets.ts';
+import type { JsonObject } from '../../schemas/common.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { assetPath } from '../../src/assets.ts';
 import { type Decision, decide, type EventView, judge, RuleSet } from '../../src/policy/engine.ts';

@@ -1,10 +1,12 @@
 // A door for tests: the server on a real transport with a few tiny routes behind it. Nothing here needs an engine.
 // Tests that name no transport run on uWebSockets.js where it loads; `onEach` runs a test on every one there is.
 // Three keys, one of each scope, and one that has expired; handlers that fail in every way there is, or wait for the test.
+
 import { createHash } from 'node:crypto';
 import tap, { type Test } from 'tap';
 import Type from 'typebox';
-import type { Scope } from '../../schemas/common.ts';
+import type { Scope } from '../../schemas/closed-sets.ts';
+
 import { ServiceError } from '../../src/errors.ts';
 import { oneOf, paging } from '../../src/http/query.ts';
 import { eventBody, jsonBody, type Route, route } from '../../src/http/route.ts';

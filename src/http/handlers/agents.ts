@@ -1,7 +1,9 @@
 // Agents: register, list, read, change, delete (spec 4.1-4.4, decisions 4).
+
 import { agentActivity } from '../../../clickhouse/queries/agent-activity.ts';
 import { Agent, AgentCreate, AgentPatch, ListedAgent } from '../../../schemas/agent.ts';
-import { page as pageSchema, STATUSES } from '../../../schemas/common.ts';
+import { STATUSES } from '../../../schemas/closed-sets.ts';
+import { page as pageSchema } from '../../../schemas/common.ts';
 import { isId } from '../../ids.ts';
 import { openPage } from '../cursor.ts';
 import { anyOf, flag, oneOf, paging, RESOURCE_PAGE, text } from '../query.ts';

@@ -1,8 +1,10 @@
 // Anomalies: events that were flagged (spec 2.7, decisions 7).
+
 import { anomalySeries } from '../../../clickhouse/queries/anomaly-series.ts';
 import { getAnomaly, listAnomalies } from '../../../clickhouse/queries/list-anomalies.ts';
 import { Anomaly, AnomalySeries } from '../../../schemas/anomaly.ts';
-import { ANOMALY_KINDS, page as pageSchema, SEVERITIES } from '../../../schemas/common.ts';
+import { ANOMALY_KINDS, SEVERITIES } from '../../../schemas/closed-sets.ts';
+import { page as pageSchema } from '../../../schemas/common.ts';
 import { isId } from '../../ids.ts';
 import { openPage } from '../cursor.ts';
 import { anyOf, oneOf, paging, RECORD_PAGE, text, time } from '../query.ts';

@@ -3,10 +3,12 @@
 // of an event that was answered a moment ago, so the openings are waited for; then ClickHouse is asked for older decisions.
 // An id that stays unknown is 404. If the openings are behind, nobody can say yet that there is no such approval: then the 404 of
 // a read says that it may be incomplete (decisions 1), and a decision is refused with 503, since nobody shall take it for void.
+
 import { renderEvent } from '../../../clickhouse/queries/event-rows.ts';
 import { getEvents } from '../../../clickhouse/queries/get-event.ts';
 import { decidedApprovals, listApprovals } from '../../../clickhouse/queries/list-approvals.ts';
-import { APPROVAL_STATUSES, Approval, ApprovalDecision, ListedApproval } from '../../../schemas/approval.ts';
+import { Approval, ApprovalDecision, ListedApproval } from '../../../schemas/approval.ts';
+import { APPROVAL_STATUSES } from '../../../schemas/closed-sets.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { ServiceError } from '../../errors.ts';
 import { isId } from '../../ids.ts';

@@ -1,8 +1,10 @@
 // The audit log (spec 4.14, decisions 8): who did what, registry changes and submissions alike.
+
 import { listAuditLogs } from '../../../clickhouse/queries/list-audit-logs.ts';
-import { AUDIT_ACTIONS, AuditLogPage, RESOURCE_TYPES } from '../../../schemas/audit-log.ts';
+import { AuditLogPage } from '../../../schemas/audit-log.ts';
 import { AuditCheckpoint, AuditComparison, AuditVerification } from '../../../schemas/audit-verification.ts';
-import { ORDERS } from '../../../schemas/common.ts';
+import { AUDIT_ACTIONS, ORDERS, RESOURCE_TYPES } from '../../../schemas/closed-sets.ts';
+
 import { exampleId } from '../../../schemas/described.ts';
 import type { VerifyOptions } from '../../audit/verifier.ts';
 import { openPage } from '../cursor.ts';

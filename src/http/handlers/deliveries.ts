@@ -1,7 +1,9 @@
 // Deliveries: what became of each notification, and sending a failed one again (decisions 7).
+
 import { getDelivery, listDeliveries } from '../../../clickhouse/queries/list-deliveries.ts';
-import { CHANNELS, page as pageSchema } from '../../../schemas/common.ts';
-import { DELIVERY_STATUSES, Delivery } from '../../../schemas/delivery.ts';
+import { CHANNELS, DELIVERY_STATUSES } from '../../../schemas/closed-sets.ts';
+import { page as pageSchema } from '../../../schemas/common.ts';
+import { Delivery } from '../../../schemas/delivery.ts';
 import { ServiceError } from '../../errors.ts';
 import { isId } from '../../ids.ts';
 import { openPage } from '../cursor.ts';

@@ -1,7 +1,8 @@
 // The filters of events, as lists, counts and exports take them in their query (spec 4.6, decisions 5).
+
 import type { EventFilter } from '../../../clickhouse/queries/event-filter.ts';
-import { EVENT_TYPES, OUTCOMES, SEVERITIES } from '../../../schemas/common.ts';
-import { REASONS } from '../../../schemas/event.ts';
+import { EVENT_TYPES, OUTCOMES, REASONS, SEVERITIES } from '../../../schemas/closed-sets.ts';
+
 import { anyOf, oneOf, type QueryOf, text, time } from '../query.ts';
 
 const SEARCH_CHARACTERS_MAX = 500;

@@ -1,10 +1,12 @@
 // Events: send one or many, list, read one (spec 4.5-4.7, decisions 5).
 // Sending hands the body's bytes to ingest, which does all the rest; lists wait for what was acknowledged before they began.
+
 import Type from 'typebox';
 import { renderEvent } from '../../../clickhouse/queries/event-rows.ts';
 import { getEvent } from '../../../clickhouse/queries/get-event.ts';
 import { type EventPage, listEvents } from '../../../clickhouse/queries/list-events.ts';
-import { ORDERS, page as pageSchema } from '../../../schemas/common.ts';
+import { ORDERS } from '../../../schemas/closed-sets.ts';
+import { page as pageSchema } from '../../../schemas/common.ts';
 import { BATCH_EVENTS_MAX, Batch, BatchResult, Event, ListedEvent, Submission } from '../../../schemas/event.ts';
 import type { PageStart } from '../../../schemas/paging.ts';
 import { isId } from '../../ids.ts';

@@ -1,5 +1,6 @@
 // Policies: create, list, read, change, delete (spec 4.11-4.13, decisions 6).
-import { POLICY_TYPES, page as pageSchema, STATUSES } from '../../../schemas/common.ts';
+import { POLICY_TYPES, STATUSES } from '../../../schemas/closed-sets.ts';
+import { page as pageSchema } from '../../../schemas/common.ts';
 import { Policy, PolicyCreate, PolicyPatch } from '../../../schemas/policy.ts';
 import { isId } from '../../ids.ts';
 import { openPage } from '../cursor.ts';

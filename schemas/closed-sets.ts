@@ -1,0 +1,140 @@
+// The closed sets of the interface: what a field may be, where that is a list.
+// Stands before everything. It imports nothing: the dashboard reads it in the browser, where a library of schemas would cost more than
+// a screen.
+// Invariant: a closed set is written once, here, as a literal array; its type and its JSON Schema follow from it.
+
+export const EVENT_TYPES = ['prompt', 'completion', 'tool_call', 'error', 'custom'] as const;
+export type EventType = (typeof EVENT_TYPES)[number];
+
+/** What an agent may say it is built with: the contract's literals, then frameworks by the names they go by. */
+export const FRAMEWORKS = [
+  'provider_a',
+  'library_b',
+  'custom',
+  'openai',
+  'openai-agents',
+  'anthropic',
+  'claude-agent-sdk',
+  'claude-code',
+  'langchain',
+  'langgraph',
+  'llamaindex',
+  'crewai',
+  'autogen',
+  'semantic-kernel',
+  'pydantic-ai',
+  'vercel-ai',
+  'google-adk',
+  'mastra',
+  'smolagents',
+  'haystack',
+  'dspy',
+  'strands',
+  'agno',
+  'mcp',
+] as const;
+export type Framework = (typeof FRAMEWORKS)[number];
+
+export const STATUSES = ['active', 'inactive'] as const;
+export type Status = (typeof STATUSES)[number];
+
+export const SEVERITIES = ['low', 'medium', 'high', 'critical'] as const;
+export type Severity = (typeof SEVERITIES)[number];
+
+export const OUTCOMES = ['allowed', 'blocked', 'pending'] as const;
+export type Outcome = (typeof OUTCOMES)[number];
+
+export const SCOPES = ['read', 'write', 'admin'] as const;
+export type Scope = (typeof SCOPES)[number];
+
+export const PERMISSIONS = ['submit', 'read', 'decide', 'configure'] as const;
+export type Permission = (typeof PERMISSIONS)[number];
+
+export const POLICY_TYPES = ['block_action', 'rate_limit', 'data_filter', 'require_approval'] as const;
+export type PolicyType = (typeof POLICY_TYPES)[number];
+
+export const POLICY_ACTIONS = ['block', 'alert', 'log'] as const;
+export type PolicyAction = (typeof POLICY_ACTIONS)[number];
+
+export const TRIGGERS = ['policy_violation', 'anomaly_detected', 'agent_down', 'rate_limit_exceeded'] as const;
+export type Trigger = (typeof TRIGGERS)[number];
+
+export const CHANNELS = ['email', 'chat_app', 'webhook'] as const;
+export type Channel = (typeof CHANNELS)[number];
+
+/** How a mail goes: by an SMTP server, or as a file into the outbox. */
+export const MAIL_TRANSPORTS = ['smtp', 'outbox'] as const;
+export type MailTransport = (typeof MAIL_TRANSPORTS)[number];
+
+export const ANOMALY_KINDS = ['token_spike', 'error_rate', 'volume_spike', 'blocked_event'] as const;
+export type AnomalyKind = (typeof ANOMALY_KINDS)[number];
+
+export const ORDERS = ['asc', 'desc'] as const;
+
+/** How much of its payload an event is listed with (decisions 10.5). */
+export const PAYLOAD_MODES = ['full', 'preview', 'none'] as const;
+export type PayloadMode = (typeof PAYLOAD_MODES)[number];
+
+export const REASONS = ['policy', 'agent_inactive', 'approval'] as const;
+export type Reason = (typeof REASONS)[number];
+
+export const APPROVAL_STATUSES = ['pending', 'approved', 'denied', 'expired'] as const;
+export type ApprovalStatus = (typeof APPROVAL_STATUSES)[number];
+
+export const ON_TIMEOUT = ['deny', 'approve'] as const;
+
+export const DELIVERY_STATUSES = ['pending', 'delivered', 'failed', 'cancelled'] as const;
+export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
+
+export const AUDIT_ACTIONS = [
+  'agent.registered',
+  'agent.updated',
+  'agent.deleted',
+  'policy.created',
+  'policy.updated',
+  'policy.deleted',
+  'alert.created',
+  'alert.updated',
+  'alert.deleted',
+  'event.submitted',
+  'event.blocked',
+  'event.pending',
+  'approval.approved',
+  'approval.denied',
+  'approval.expired',
+  'api_key.created',
+  'api_key.revoked',
+  'session.created',
+  'session.ended',
+  'account.updated',
+  'account.deleted',
+] as const;
+export type AuditAction = (typeof AUDIT_ACTIONS)[number];
+
+export const RESOURCE_TYPES = [
+  'agent',
+  'event',
+  'policy',
+  'alert',
+  'api_key',
+  'approval',
+  'session',
+  'account',
+] as const;
+export type ResourceType = (typeof RESOURCE_TYPES)[number];
+
+export const FAULT_KINDS = ['changed', 'missing', 'added', 'moved', 'chain_broken', 'head_mismatch'] as const;
+export type FaultKind = (typeof FAULT_KINDS)[number];
+
+export const DETECTOR_NAMES = [
+  'email',
+  'phone',
+  'credit_card',
+  'iban',
+  'ssn',
+  'ip_address',
+  'api_key',
+  'jwt',
+  'private_key',
+] as const;
+export type DetectorName = (typeof DETECTOR_NAMES)[number];
