@@ -21,6 +21,15 @@ function sound<T>(answer: { data?: T; error?: Schemas['Error'] }): Known<T> {
   return answer.data as Known<T>;
 }
 
+/** Tried again while the service says that nothing was recorded: the event may still be on its way into the store. */
+async function decided<T>(decide: () => Promise<{ data?: T; error?: Schemas['Error'] }>): Promise<Known<T>> {
+  for (let tries = 30; ; tries--) {
+    const answer = await decide();
+    if (answer.error?.error.recorded !== false || tries === 0) return sound(answer);
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+  }
+}
+
 /** One of each type. */
 const policies: Schemas['PolicyCreate'][] = [
   {
@@ -136,7 +145,7 @@ async function main(): Promise<void> {
     if (result.approval_id === undefined) continue;
     const path = { id: result.approval_id };
     const body = { decision: 'approve', comment: 'checked' } as const;
-    const approval = sound(await client.POST('/v1/approvals/{id}', { params: { path }, body }));
+    const approval = await decided(() => client.POST('/v1/approvals/{id}', { params: { path }, body }));
     said.push(`${approval.status}: ${approval.outcome}`);
   }
   const listed: string[] = [];
