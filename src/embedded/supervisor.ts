@@ -107,7 +107,8 @@ export class Supervisor {
   notice(): string {
     const { host, port } = this.#config;
     const version = (JSON.parse(readAsset('package.json')) as { version: string }).version;
-    const lines = [`Gatehouse ${version} is ready at ${urlOf(host, port)}`];
+    const url = urlOf(host, port);
+    const lines = [`Gatehouse ${version} is ready at ${url}`];
     const keyFile = this.#state.file(KEY_FILE);
     if (this.#newKey !== undefined) {
       lines.push(`Admin key of the account "default" (shown this once, kept in ${keyFile}):`, `  ${this.#newKey}`);
@@ -116,6 +117,8 @@ export class Supervisor {
     } else {
       lines.push(`Admin key of the account "default": made at the first start, kept in ${keyFile}`);
     }
+    // The fragment stays in the browser, and the page wipes it at once.
+    lines.push(`Dashboard: ${url}/ui/${this.#newKey === undefined ? '' : `#key=${this.#newKey}   (signs in)`}`);
     return `${lines.join('\n')}\n`;
   }
 

@@ -28,10 +28,12 @@ import type { Exchange } from './exchange.ts';
 import { type Head, readHead } from './head.ts';
 import type { KeyUses } from './key-uses.ts';
 import type { LoadShedding, ShedReason } from './load-shedding.ts';
+import type { Asked } from './pages.ts';
 import { type BodyBudget, BodyReader } from './read-body.ts';
 import { notFound } from './reply.ts';
 import { type Entry, Request } from './request.ts';
-import type { BodyLimits, Owned, Parts, Route } from './route.ts';
+import { PAGES_ROUTE } from './request-counts.ts';
+import type { BodyLimits, Owned, Parts, Reply, Route } from './route.ts';
 import type { TransportRequest } from './transport/transport.ts';
 import type { Turns } from './turns.ts';
 
@@ -92,6 +94,25 @@ export class Door {
     if (!skippable(head, this.#parts.limits.bodyBytesMax)) exchange.closing = true;
     const reply = exchange.errorReply(error);
     exchange.send({ ...reply, headers: { ...reply.headers, ...headers } });
+  }
+
+  /** A page of the dashboard or a file of one: nobody is asked who they are. */
+  page(exchange: Exchange, req: TransportRequest, answer: (asked: Asked, name: string) => Reply): void {
+    const head = readHead(req);
+    exchange.begin(head);
+    exchange.route = PAGES_ROUTE;
+    exchange.isHead = req.getMethod() === 'head';
+    if (head.fault !== undefined) {
+      exchange.refuse(head.fault);
+      return;
+    }
+    if (!skippable(head, this.#parts.limits.bodyBytesMax)) exchange.closing = true;
+    const asked = { acceptEncoding: '', ifNoneMatch: '' };
+    req.forEach((name, value) => {
+      if (name === 'accept-encoding') asked.acceptEncoding = value;
+      if (name === 'if-none-match') asked.ifNoneMatch = value;
+    });
+    exchange.send(answer(asked, decodeSegment(req.getParameter(0) ?? '')));
   }
 
   /** What a browser asks before a page of another origin may call: answered where that origin may, else a method like any other. */

@@ -38,7 +38,8 @@ export type BodySink = {
 /** uWS gathers what a handler writes up to this many bytes; a longer answer leaves at once. */
 const CORK_BUFFER_BYTES = 16 * 1024;
 /** Written as one header, since each call into uWS costs as much as the bytes: fixed text, nobody's but ours. */
-const FIXED_HEADERS = '\r\nX-Content-Type-Options: nosniff\r\nCache-Control: no-store';
+const NO_SNIFFING = '\r\nX-Content-Type-Options: nosniff\r\nCache-Control: ';
+const FIXED_HEADERS = `${NO_SNIFFING}no-store`;
 export const JSON_TYPE = `application/json${FIXED_HEADERS}`;
 
 const AT_LEISURE = { padding: '', force: false };
@@ -47,6 +48,8 @@ const REASONS: Record<number, string> = {
   200: '200 OK',
   201: '201 Created',
   204: '204 No Content',
+  302: '302 Found',
+  304: '304 Not Modified',
   400: '400 Bad Request',
   401: '401 Unauthorized',
   403: '403 Forbidden',
@@ -257,7 +260,7 @@ export class Exchange {
   #write(reply: Reply, { padding, force }: { padding: string; force: boolean }): void {
     const res = this.#res;
     const asksToClose = !force && (this.closing || this.closeIfEarly || this.#host.draining);
-    const type = reply.contentType === undefined ? JSON_TYPE : `${reply.contentType}${FIXED_HEADERS}`;
+    const type = reply.contentType === undefined ? JSON_TYPE : typeOf(reply.contentType, reply.cacheControl);
     res.writeStatus(REASONS[reply.status]!);
     // Each call into uWS costs as much as what it writes, so the two headers of nearly every answer are one.
     res.writeHeader(
@@ -276,6 +279,10 @@ export class Exchange {
     if (reply.body !== undefined) res.writeHeader('Content-Length', String(Buffer.byteLength(reply.body)));
     res.endWithoutBody();
   }
+}
+
+function typeOf(contentType: string, cacheControl = 'no-store'): string {
+  return `${contentType}${NO_SNIFFING}${cacheControl}`;
 }
 
 /**

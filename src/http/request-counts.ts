@@ -10,6 +10,9 @@ import type { Route } from './route.ts';
 type Seconds = { observe(seconds: number): void };
 type RouteCounts = { byStatus: Map<number, { inc(): void }>; seconds: Seconds; longPolls: Seconds | undefined };
 
+/** All pages of the dashboard and their files. */
+export const PAGES_ROUTE = 'GET /ui';
+const PAGES = { name: PAGES_ROUTE, statuses: [200, 302, 304, 404], waits: false };
 /** A path that is not in the table. */
 const UNKNOWN = { name: 'unknown', statuses: [400, 404, 405], waits: false };
 
@@ -22,7 +25,7 @@ export function requestCounter(
   countRefused: (account: string, status: number) => void,
 ): CountRequest {
   const counts = new Map<string, RouteCounts>();
-  for (const { name, statuses, waits } of [...routes.map(knownOf), UNKNOWN])
+  for (const { name, statuses, waits } of [...routes.map(knownOf), PAGES, UNKNOWN])
     counts.set(name, countsOf(metrics, name, statuses, waits));
   const limited = metrics.counter('gatehouse_requests_limited_total', {});
   return ({ route, startedMs, patienceMs, isSubmission, refusedAs, account }, status, nowMs) => {

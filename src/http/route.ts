@@ -69,6 +69,8 @@ export type Reply = {
   /** JSON text, unless `contentType` says otherwise. */
   body?: string | Buffer;
   contentType?: string;
+  /** Left out: nothing may keep it. */
+  cacheControl?: string;
   headers?: Record<string, string>;
   /** Runs when nobody reads `body` any more: it was handed to the socket, or the client has left. */
   onSent?: (() => void) | undefined;

@@ -25,10 +25,11 @@ import { mintRequestId } from './head.ts';
 import { InFlight } from './in-flight.ts';
 import { KeyUses } from './key-uses.ts';
 import { LoadShedding, type ShedReason } from './load-shedding.ts';
+import { type Asked, Pages, redirectTo } from './pages.ts';
 import { BodyBudget } from './read-body.ts';
 import { Entry } from './request.ts';
 import { requestCounter } from './request-counts.ts';
-import type { Method, Parts, Route } from './route.ts';
+import type { Method, Parts, Reply, Route } from './route.ts';
 import { VERBS } from './transport/router.ts';
 import type { Handler, Transport, TransportRequest, Unreadable } from './transport/transport.ts';
 import { Turns } from './turns.ts';
@@ -167,6 +168,7 @@ export class Server {
       byPath.set(route.path, methods);
     }
     for (const [path, methods] of byPath) this.#registerPath(path, methods);
+    this.#registerPages(new Pages());
     const unknown = this.#safe((exchange, req) =>
       this.#door.refuse(exchange, req, new ServiceError('not_found', 'No such path.')),
     );
@@ -175,10 +177,7 @@ export class Server {
 
   #registerPath(pattern: string, methods: Map<Method, Route>): void {
     const allow = allowed(methods);
-    const refuse = (exchange: Exchange, req: TransportRequest) => {
-      const error = new ServiceError('method_not_allowed', `This path takes ${allow}.`);
-      this.#door.refuse(exchange, req, error, { Allow: allow });
-    };
+    const refuse = (exchange: Exchange, req: TransportRequest) => this.#refuseMethod(exchange, req, allow);
     const other = this.#safe(refuse);
     const preflight = this.#safe((exchange, req) =>
       this.#door.preflight(exchange, req, allow, () => refuse(exchange, req)),
@@ -192,6 +191,27 @@ export class Server {
       this.#transport.on(verb, pattern, route === undefined ? other : this.#handler(route));
     }
     this.#transport.onOther(pattern, other);
+  }
+
+  #registerPages(pages: Pages): void {
+    const answers: Record<string, (asked: Asked, name: string) => Reply> = {
+      '/': () => redirectTo('ui/'),
+      '/ui': () => redirectTo('ui/'),
+      '/ui/': (asked) => pages.shell(asked),
+      '/ui/{screen}': (asked) => pages.shell(asked),
+      '/ui/assets/{file}': (asked, name) => pages.file(name, asked),
+    };
+    for (const [path, answer] of Object.entries(answers)) {
+      const show = this.#safe((exchange, req) => this.#door.page(exchange, req, answer));
+      const other = this.#safe((exchange, req) => this.#refuseMethod(exchange, req, 'GET, HEAD'));
+      for (const verb of VERBS) this.#transport.on(verb, path, verb === 'GET' || verb === 'HEAD' ? show : other);
+      this.#transport.onOther(path, other);
+    }
+  }
+
+  #refuseMethod(exchange: Exchange, req: TransportRequest, allow: string): void {
+    const error = new ServiceError('method_not_allowed', `This path takes ${allow}.`);
+    this.#door.refuse(exchange, req, error, { Allow: allow });
   }
 
   #handler(route: Route): Handler {

@@ -1,0 +1,16 @@
+// The page begins here: who is signed in, then the screen that the address names.
+import { render } from 'preact';
+import { useEffect } from 'preact/hooks';
+import { openSession, session } from './data/session.ts';
+import './parts/colours.ts';
+import 'uplot/dist/uPlot.min.css';
+import { Shell } from './parts/shell.tsx';
+import { SignIn } from './screens/sign-in.tsx';
+
+function App() {
+  useEffect(() => void openSession(), []);
+  if (session.value === undefined) return <p class="quiet waiting">Loading …</p>;
+  return session.value === null ? <SignIn /> : <Shell />;
+}
+
+render(<App />, document.getElementById('app')!);

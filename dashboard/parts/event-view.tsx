@@ -1,0 +1,80 @@
+// One event, whole: why it was decided so, its payload, and ways on. Beside a list, or as a screen of its own.
+
+import { useAgentNames } from '../data/agents.ts';
+import { call } from '../data/api.ts';
+import { useRead } from '../data/queries.ts';
+import { hrefOf } from '../data/router.ts';
+import type { WholeEvent } from '../data/types.ts';
+import { AgentLink, CopyButton, Time } from './buttons.tsx';
+import { Payload } from './payload.tsx';
+import { quoted, Reading, serviceUrl } from './states.tsx';
+import { placesOf, Why } from './why.tsx';
+
+export function EventView({ agentId, id }: { agentId: string; id: string }) {
+  const reading = useRead<WholeEvent>(`v1/agents/${encodeURIComponent(agentId)}/events/${encodeURIComponent(id)}`);
+  const names = useAgentNames();
+  const event = reading.value;
+  return (
+    <article class="event" aria-label="Event">
+      <Reading of={reading}>
+        {event !== undefined && <Whole event={event} agentName={names.get(event.agent_id)} />}
+      </Reading>
+    </article>
+  );
+}
+
+function Whole({ event, agentName }: { event: WholeEvent; agentName: string | undefined }) {
+  return (
+    <>
+      <dl class="facts">
+        <dt>Event</dt>
+        <dd>
+          <code>{event.id}</code>
+        </dd>
+        <dt>Type</dt>
+        <dd>{event.type}</dd>
+        <dt>Agent</dt>
+        <dd>
+          <AgentLink id={event.agent_id} name={agentName} />
+        </dd>
+        {event.trace_id !== undefined && (
+          <>
+            <dt>Trace</dt>
+            <dd>
+              <a href={hrefOf('trace', { id: event.trace_id })}>{event.trace_id}</a>
+            </dd>
+          </>
+        )}
+        <dt>Happened</dt>
+        <dd>
+          <Time at={event.timestamp} millis />
+        </dd>
+        <dt>Received</dt>
+        <dd>
+          <Time at={event.received_at} millis />
+        </dd>
+      </dl>
+      <Why event={event} />
+      <h3>Payload</h3>
+      <Payload text={event.payload.text} marked={placesOf(event)} />
+      <div class="bar">
+        <CopyButton text={() => curlOf(event)} label="Copy as curl" />
+        <a href={hrefOf('audit', { resource_id: event.id })}>Audit entries</a>
+        <a href={hrefOf('deliveries', { agent_id: event.agent_id })}>Deliveries of the agent</a>
+        <a href={hrefOf('event', { agent_id: event.agent_id, id: event.id })}>Open by itself</a>
+      </div>
+    </>
+  );
+}
+
+/** Sends the same once more, token by token. */
+function curlOf({ agent_id: agent, type, trace_id: trace, payload }: WholeEvent): string {
+  const more = trace === undefined ? '' : `,"trace_id":${JSON.stringify(trace)}`;
+  const body = `{"type":"${type}"${more},"payload":${payload.text}}`;
+  return `curl -X POST ${serviceUrl()}/v1/agents/${agent}/events -H "Authorization: Bearer $GATEHOUSE_KEY" -H 'Content-Type: application/json' -d ${quoted(body)}`;
+}
+
+/** For policies: the event as it was submitted. */
+export async function readEvent(agentId: string, id: string): Promise<WholeEvent> {
+  return (await call<WholeEvent>('GET', `v1/agents/${agentId}/events/${id}`)).value;
+}

@@ -1,0 +1,185 @@
+// Filters of a list as chips and a menu with counts, and its range of time. All of it stands in the address.
+import { place, setParams } from '../data/router.ts';
+import { inputOf, ofInput, RANGES, rangeOf, zone, zoneName } from '../data/time.ts';
+
+export type Choice = { value: string; name?: string | undefined; count?: number | undefined };
+export type FilterSpec = {
+  /** Name of the parameter. */
+  name: string;
+  label: string;
+  choices: readonly Choice[];
+};
+
+/** `specs`: what can be chosen from; `chipsFor`: further parameters that are shown as chips where they are set. */
+export function Filters({ specs, chipsFor = [] }: { specs: readonly FilterSpec[]; chipsFor?: readonly string[] }) {
+  const { params } = place.value;
+  const nameOf = (parameter: string, value: string) =>
+    specs.find(({ name }) => name === parameter)?.choices.find((choice) => choice.value === value)?.name ?? value;
+  const chips = [...specs.map(({ name }) => name), ...chipsFor].flatMap((name) =>
+    params.getAll(name).map((value) => ({ name, value })),
+  );
+  return (
+    <div class="filters">
+      {specs.map((spec) => (
+        <FilterMenu key={spec.name} {...spec} />
+      ))}
+      {chips.map(({ name, value }) => (
+        <button
+          key={`${name}=${value}`}
+          type="button"
+          class="chip"
+          aria-label={`Remove the filter ${name} ${nameOf(name, value)}`}
+          onClick={() => setParams({ [name]: params.getAll(name).filter((other) => other !== value), id: undefined })}
+        >
+          {name}: {nameOf(name, value) || '(none)'} ×
+        </button>
+      ))}
+      {chips.length > 1 && (
+        <button
+          type="button"
+          class="link"
+          onClick={() =>
+            setParams({ ...Object.fromEntries(chips.map(({ name }) => [name, undefined])), id: undefined })
+          }
+        >
+          Clear all
+        </button>
+      )}
+    </div>
+  );
+}
+
+function FilterMenu({ name, label, choices }: FilterSpec) {
+  const { params } = place.value;
+  const chosen = params.getAll(name);
+  return (
+    <details class="menu">
+      <summary>
+        {label}
+        {chosen.length > 0 && <span class="count">{chosen.length}</span>}
+      </summary>
+      <fieldset>
+        <legend class="hidden">{label}</legend>
+        {choices.length === 0 && <p class="quiet">Nothing to choose from.</p>}
+        {choices.map(({ value, name: shown, count }) => (
+          <label key={value}>
+            <input
+              type="checkbox"
+              checked={chosen.includes(value)}
+              onChange={({ currentTarget }) =>
+                setParams({
+                  [name]: currentTarget.checked ? [...chosen, value] : chosen.filter((other) => other !== value),
+                  id: undefined,
+                })
+              }
+            />
+            <span class="grow">{shown ?? (value === '' ? '(none)' : value)}</span>
+            {count !== undefined && <span class="quiet">{count.toLocaleString('en')}</span>}
+          </label>
+        ))}
+      </fieldset>
+    </details>
+  );
+}
+
+/** `whole`: what no range at all is called. */
+export function TimeRange({ whole = 'All time' }: { whole?: string }) {
+  const { params } = place.value;
+  zone.value;
+  const { from, to } = rangeOf(params);
+  const isFixed = params.get('range') === null && (params.has('from') || params.has('to'));
+  const set = (name: 'from' | 'to', text: string) => {
+    const other = name === 'from' ? 'to' : 'from';
+    const kept = { from, to }[other];
+    setParams({ [name]: ofInput(text), [other]: kept, range: undefined, id: undefined });
+  };
+  return (
+    <div class="range">
+      <label>
+        <span class="hidden">Range of time</span>
+        <select
+          value={isFixed ? 'fixed' : (params.get('range') ?? '')}
+          onChange={({ currentTarget }) => {
+            const chosen = currentTarget.value;
+            if (chosen === 'fixed')
+              setParams({ range: undefined, from: from ?? new Date(Date.now() - 86_400_000).toISOString(), to });
+            else setParams({ range: chosen, from: undefined, to: undefined, id: undefined });
+          }}
+        >
+          <option value="">{whole}</option>
+          {Object.keys(RANGES).map((range) => (
+            <option key={range} value={range}>
+              Last {range}
+            </option>
+          ))}
+          <option value="fixed">From … to …</option>
+        </select>
+      </label>
+      {isFixed && (
+        <>
+          <label>
+            <span class="hidden">From ({zoneName()})</span>
+            <input
+              type="datetime-local"
+              step="1"
+              value={from === undefined ? '' : inputOf(from)}
+              onChange={({ currentTarget }) => set('from', currentTarget.value)}
+            />
+          </label>
+          <span aria-hidden="true">–</span>
+          <label>
+            <span class="hidden">To ({zoneName()})</span>
+            <input
+              type="datetime-local"
+              step="1"
+              value={to === undefined ? '' : inputOf(to)}
+              onChange={({ currentTarget }) => set('to', currentTarget.value)}
+            />
+          </label>
+        </>
+      )}
+    </div>
+  );
+}
+
+/** Words to search for, kept in the address as `q`. */
+export function Search({ label }: { label: string }) {
+  const { params } = place.value;
+  return (
+    <form
+      class="search"
+      role="search"
+      onSubmit={(event) => {
+        event.preventDefault();
+        const words = new FormData(event.currentTarget).get('q');
+        setParams({ q: String(words ?? '').trim() || undefined, id: undefined });
+      }}
+    >
+      <label>
+        <span class="hidden">{label}</span>
+        <input
+          type="search"
+          name="q"
+          key={params.get('q') ?? ''}
+          defaultValue={params.get('q') ?? ''}
+          placeholder={label}
+          maxLength={500}
+        />
+      </label>
+    </form>
+  );
+}
+
+/** Freezes a relative range, so that the link shows the same to whoever opens it later. */
+export function shareUrl(): string {
+  const { params, screen } = place.value;
+  const frozen = new URLSearchParams(params);
+  if (frozen.has('range')) {
+    const { from } = rangeOf(params);
+    frozen.delete('range');
+    if (from !== undefined) frozen.set('from', from);
+    frozen.set('to', new Date().toISOString());
+  }
+  const query = frozen.toString();
+  return new URL(`./${screen}${query === '' ? '' : `?${query}`}`, location.href).href;
+}

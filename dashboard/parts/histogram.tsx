@@ -1,0 +1,147 @@
+// Events over time, stacked, drawn by uPlot; a stretch that is marked becomes the range. Beside it stands the same as a table.
+import { useEffect, useRef } from 'preact/hooks';
+import uPlot from 'uplot';
+import { axisText, zone } from '../data/time.ts';
+import type { EventHistogram } from '../data/types.ts';
+import { Time } from './buttons.tsx';
+import { colourOf, dark } from './colours.ts';
+
+const HEIGHT_PX = 130;
+
+export type HistogramProps = { data: EventHistogram; onRange: (fromIso: string, toIso: string) => void };
+
+export function Histogram({ data, onRange }: HistogramProps) {
+  const box = useRef<HTMLDivElement>(null);
+  const latest = useRef(onRange);
+  latest.current = onRange;
+  useEffect(() => {
+    const element = box.current;
+    if (element === null || data.from === null) return undefined;
+    const plot = new uPlot(optionsOf(data, element.clientWidth, latest), stackOf(data), element);
+    const watch = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height: HEIGHT_PX }));
+    watch.observe(element);
+    return () => {
+      watch.disconnect();
+      plot.destroy();
+    };
+  }, [data, zone.value, dark.value]);
+  const names = namesOf(data);
+  return (
+    <figure class="histogram" aria-label={`Events over time by ${data.by}`}>
+      <div class="bar">
+        <span class="legend">
+          {names.map((name) => (
+            <span key={name}>
+              <i class="swatch" style={{ background: colourOf(data.by, name, names.indexOf(name)) }} />
+              {name === '' ? '(none)' : name}
+            </span>
+          ))}
+        </span>
+      </div>
+      <div ref={box} aria-hidden="true" class="plot" />
+      <details>
+        <summary>The same as a table</summary>
+        <section class="scroll" tabIndex={0} aria-label="Counts">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">From</th>
+                {names.map((name) => (
+                  <th key={name} scope="col">
+                    {name === '' ? '(none)' : name}
+                  </th>
+                ))}
+                <th scope="col">All</th>
+              </tr>
+            </thead>
+            <tbody>
+              {data.buckets.map((bucket) => (
+                <tr key={bucket.at}>
+                  <th scope="row">
+                    <Time at={bucket.at} />
+                  </th>
+                  {names.map((name) => (
+                    <td key={name}>{bucket.counts[name] ?? 0}</td>
+                  ))}
+                  <td>{bucket.total}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </section>
+      </details>
+    </figure>
+  );
+}
+
+/** Values in a steady order, so that a colour keeps its meaning. */
+function namesOf({ by, values }: EventHistogram): string[] {
+  const order = ['allowed', 'pending', 'blocked'];
+  return by === 'outcome' ? [...values].sort((a, b) => order.indexOf(a) - order.indexOf(b)) : values;
+}
+
+/** The tallest first: each series is drawn from the ground, and the next one over it. */
+function stackOf(data: EventHistogram): uPlot.AlignedData {
+  const at = data.buckets.map((bucket) => Date.parse(bucket.at) / 1000);
+  const names = namesOf(data);
+  const sums = data.buckets.map(() => 0);
+  const series = names.map((name) => data.buckets.map((bucket, i) => (sums[i]! += bucket.counts[name] ?? 0)));
+  return [at, ...series.reverse()];
+}
+
+function optionsOf(data: EventHistogram, width: number, latest: { current: HistogramProps['onRange'] }): uPlot.Options {
+  const names = namesOf(data);
+  const bars = uPlot.paths.bars!({ size: [0.9, 60], align: 1 });
+  const ink = dark.value ? '#a9b4c4' : '#4a5568';
+  const grid = { stroke: dark.value ? '#2c3646' : '#e4e8ee', width: 1 };
+  const bucketMs = data.bucket_ms;
+  return {
+    width,
+    height: HEIGHT_PX,
+    legend: { show: false },
+    cursor: { y: false, drag: { x: true, y: false, setScale: false } },
+    scales: {
+      x: { time: true, range: (_plot, min, max) => [min, Math.max(max, min) + bucketMs / 1000] },
+      y: { range: (_plot, _min, max) => [0, Math.max(1, max * 1.05)] },
+    },
+    tzDate: (seconds) =>
+      zone.value === 'utc' ? uPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC') : new Date(seconds * 1000),
+    axes: [
+      {
+        stroke: ink,
+        grid: { show: false },
+        ticks: grid,
+        values: (_plot, at, _i, _space, step) => at.map((one) => axisText(one, step)),
+      },
+      {
+        stroke: ink,
+        grid,
+        ticks: { show: false },
+        size: 52,
+        incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 1e4, 1e5, 1e6],
+      },
+    ],
+    series: [
+      {},
+      ...names
+        .map((name, i) => ({
+          label: name,
+          fill: colourOf(data.by, name, i),
+          width: 0,
+          paths: bars,
+          points: { show: false },
+        }))
+        .reverse(),
+    ],
+    hooks: {
+      setSelect: [
+        (plot) => {
+          const { left, width: wide } = plot.select;
+          if (wide < 4) return;
+          const at = (px: number) => Math.floor((plot.posToVal(px, 'x') * 1000) / bucketMs) * bucketMs;
+          latest.current(new Date(at(left)).toISOString(), new Date(at(left + wide) + bucketMs - 1).toISOString());
+        },
+      ],
+    },
+  };
+}

@@ -1,0 +1,101 @@
+// Ctrl K: to a screen, an agent, a policy by its name, or to whatever an id names.
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { useAgentNames } from '../data/agents.ts';
+import { useRead } from '../data/queries.ts';
+import { go, hrefOf } from '../data/router.ts';
+import { isBound } from '../data/session.ts';
+import type { Page, Policy } from '../data/types.ts';
+import { SCREENS } from '../screens/routes.ts';
+
+type Target = { title: string; kind: string; href: string };
+const SHOWN_MAX = 12;
+
+export function Palette({ onClose }: { onClose: () => void }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const [words, setWords] = useState('');
+  const [at, setAt] = useState(0);
+  const names = useAgentNames();
+  const policies = useRead<Page<Policy>>(isBound() ? undefined : 'v1/policies?limit=100');
+  useEffect(() => dialog.current?.showModal(), []);
+  const all: Target[] = [
+    ...byId(words.trim()),
+    ...SCREENS.filter(({ listed }) => listed).map(({ path, title }) => ({ title, kind: 'screen', href: hrefOf(path) })),
+    ...[...names].map(([id, title]) => ({ title, kind: 'agent', href: hrefOf('events', { agent_id: id }) })),
+    ...(policies.value?.items ?? []).map(({ id, name }) => ({
+      title: name,
+      kind: 'policy',
+      href: hrefOf('policies', { id }),
+    })),
+  ];
+  const wanted = words.trim().toLowerCase();
+  const shown = all
+    .filter(({ title, kind }) => kind === 'id' || title.toLowerCase().includes(wanted))
+    .slice(0, SHOWN_MAX);
+  const take = (target: Target | undefined) => {
+    if (target === undefined) return;
+    dialog.current?.close();
+    go(target.href);
+  };
+  return (
+    <dialog ref={dialog} class="palette" onClose={onClose} aria-label="Go to">
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          take(shown[at]);
+        }}
+      >
+        <input
+          role="combobox"
+          aria-expanded="true"
+          aria-controls="palette-list"
+          aria-activedescendant={shown[at] === undefined ? undefined : `palette-${at}`}
+          aria-label="A screen, an agent, a policy, or an id"
+          placeholder="A screen, an agent, a policy, or an id"
+          value={words}
+          onInput={({ currentTarget }) => {
+            setWords(currentTarget.value);
+            setAt(0);
+          }}
+          onKeyDown={(event) => {
+            const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+            if (step === undefined) return;
+            event.preventDefault();
+            setAt((n) => Math.max(0, Math.min(shown.length - 1, n + step)));
+          }}
+        />
+      </form>
+      <div id="palette-list" role="listbox" aria-label="Places">
+        {shown.map((target, i) => (
+          // biome-ignore lint/a11y/useKeyWithClickEvents: the field above takes the keys
+          // biome-ignore lint/a11y/useFocusableInteractive: the field above keeps the focus
+          <div
+            key={target.kind + target.href}
+            id={`palette-${i}`}
+            role="option"
+            aria-selected={i === at}
+            onClick={() => take(target)}
+          >
+            {target.title} <span class="quiet">{target.kind}</span>
+          </div>
+        ))}
+      </div>
+      {shown.length === 0 && <p class="quiet">Nothing is called so.</p>}
+    </dialog>
+  );
+}
+
+/** Ids say what they name; an event needs its agent, so it is looked for in the audit log. */
+function byId(text: string): Target[] {
+  const kind = /^([a-z]{3})_\w+$/.exec(text)?.[1] ?? '';
+  const href = {
+    evt: hrefOf('audit', { resource_id: text }),
+    agt: hrefOf('events', { agent_id: text }),
+    pol: hrefOf('policies', { id: text }),
+    apr: hrefOf('approvals', { id: text, status: 'all' }),
+    ano: hrefOf('anomalies', { id: text }),
+    dlv: hrefOf('deliveries', { id: text }),
+    log: hrefOf('audit', { id: text, submissions: 'all' }),
+  }[kind];
+  if (href !== undefined) return [{ title: text, kind: 'id', href }];
+  return /^\S{8,}$/.test(text) ? [{ title: `Trace ${text}`, kind: 'id', href: hrefOf('trace', { id: text }) }] : [];
+}

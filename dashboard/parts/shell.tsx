@@ -1,0 +1,173 @@
+// What is around every screen: navigation, the zone that times are in, the palette and the list of keys.
+import { signal } from '@preact/signals';
+import type { ComponentType } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { ApiError } from '../data/api.ts';
+import { useLive } from '../data/live.ts';
+import { changed, useRead } from '../data/queries.ts';
+import { go, hrefOf, onLinkClick, place } from '../data/router.ts';
+import { isBound, session } from '../data/session.ts';
+import { switchZone, zoneName } from '../data/time.ts';
+import type { Approval, Page } from '../data/types.ts';
+import { SCREENS, type Screen } from '../screens/routes.ts';
+import { Announcements } from './announce.tsx';
+import { Dialog } from './dialog.tsx';
+import { inForce, useKeys } from './keys.ts';
+import { Palette } from './palette.tsx';
+import { Empty, Problem } from './states.tsx';
+
+const overlay = signal<'palette' | 'keys' | undefined>(undefined);
+
+export function Shell() {
+  const { screen } = place.value;
+  const found = SCREENS.find(({ path }) => path === screen);
+  const waiting = useWaiting();
+  useTitle(found, waiting);
+  useShortcuts();
+  return (
+    // biome-ignore lint/a11y/useKeyWithClickEvents: clicks on links alone are handled here, and Enter on a link is a click
+    // biome-ignore lint/a11y/noStaticElementInteractions: see above
+    <div class="shell" onClick={onLinkClick}>
+      <a class="skip" href="#main">
+        Skip to the content
+      </a>
+      <header class="top">
+        <a class="brand" href={hrefOf('events')}>
+          Gatehouse
+        </a>
+        <nav aria-label="Screens">
+          <ul>
+            {SCREENS.filter(({ listed }) => listed).map(({ path, title }) => (
+              <li key={path}>
+                <a
+                  href={hrefOf(path)}
+                  aria-current={path === screen || `${path.slice(0, -1)}` === screen ? 'page' : undefined}
+                >
+                  {title}
+                  {path === 'approvals' && waiting > 0 && <span class="count">{waiting}</span>}
+                </a>
+              </li>
+            ))}
+          </ul>
+        </nav>
+        <button type="button" onClick={() => (overlay.value = 'palette')}>
+          Go to … <kbd>Ctrl K</kbd>
+        </button>
+        <button type="button" title="Switch between local time and UTC" onClick={switchZone}>
+          {zoneName()}
+        </button>
+        <span class="quiet account" title={session.value?.key_label}>
+          {session.value?.account_name}
+        </span>
+      </header>
+      <main id="main" tabIndex={-1}>
+        {found === undefined ? (
+          <Empty title="No such screen">
+            <a href={hrefOf('events')}>Events</a>
+          </Empty>
+        ) : (
+          <Loaded key={found.path} screen={found} />
+        )}
+      </main>
+      <Announcements />
+      {overlay.value === 'palette' && <Palette onClose={() => (overlay.value = undefined)} />}
+      {overlay.value === 'keys' && <Keys onClose={() => (overlay.value = undefined)} />}
+    </div>
+  );
+}
+
+function Loaded({ screen }: { screen: Screen }) {
+  const [Component, setComponent] = useState<ComponentType>();
+  const [error, setError] = useState<ApiError>();
+  const load = () => {
+    setError(undefined);
+    screen.load().then(
+      (found) => setComponent(() => found),
+      () =>
+        setError(
+          new ApiError(
+            0,
+            'unreachable',
+            'A part of the page could not be loaded. The service may have been updated: reload the page.',
+          ),
+        ),
+    );
+  };
+  useEffect(load, []);
+  if (screen.account && isBound())
+    return (
+      <Empty title="Not for this key">
+        The key that you signed in with is bound to one agent; this concerns the whole account.
+      </Empty>
+    );
+  if (error !== undefined) return <Problem error={error} retry={load} />;
+  return Component === undefined ? <p class="quiet waiting">Loading …</p> : <Component />;
+}
+
+/** Approvals that wait, for the badge of the tab. */
+function useWaiting(): number {
+  const path = 'v1/approvals?status=pending&limit=1';
+  const { value } = useRead<Page<Approval>>(path, { everyMs: 30_000 });
+  useLive('topics=approvals', { onRow: () => changed(path), onGap: () => changed(path) });
+  return value?.total ?? 0;
+}
+
+function useTitle(screen: Screen | undefined, waiting: number): void {
+  useEffect(() => {
+    document.title = `${waiting > 0 ? `(${waiting}) ` : ''}${screen?.title ?? 'Gatehouse'} · Gatehouse`;
+  }, [screen, waiting]);
+}
+
+function useShortcuts(): void {
+  const [isGo, setGo] = useState(false);
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => {
+      if (event.key.toLowerCase() === 'k' && (event.ctrlKey || event.metaKey)) {
+        event.preventDefault();
+        overlay.value = 'palette';
+      }
+    };
+    addEventListener('keydown', onKey);
+    return () => removeEventListener('keydown', onKey);
+  }, []);
+  useEffect(() => {
+    if (!isGo) return undefined;
+    const onKey = (event: KeyboardEvent) => {
+      setGo(false);
+      const screen = SCREENS.find(({ key }) => key === event.key);
+      if (screen === undefined) return;
+      event.preventDefault();
+      event.stopImmediatePropagation();
+      go(hrefOf(screen.path));
+    };
+    addEventListener('keydown', onKey, { capture: true, once: true });
+    return () => removeEventListener('keydown', onKey, { capture: true });
+  }, [isGo]);
+  useKeys({
+    '?': { does: 'List of keys', run: () => (overlay.value = 'keys') },
+    g: { does: 'Go to a screen: g, then its letter', run: () => setGo(true) },
+    '/': { does: 'Search', run: () => document.querySelector<HTMLInputElement>('main input[type=search]')?.focus() },
+  });
+}
+
+function Keys({ onClose }: { onClose: () => void }) {
+  const tables = [...inForce].flatMap((table) => Object.entries(table));
+  return (
+    <Dialog title="Keys" onClose={onClose}>
+      <dl class="facts">
+        {[
+          ['Ctrl K', 'Go to a screen, an agent, a policy, or an id'],
+          ...tables.map(([key, { does }]) => [key, does]),
+          ...SCREENS.filter(({ key }) => key !== undefined).map(({ key, title }) => [`g ${key}`, title]),
+        ].map(([key, does]) => (
+          <div key={key}>
+            <dt>
+              <kbd>{key}</kbd>
+            </dt>
+            <dd>{does}</dd>
+          </div>
+        ))}
+      </dl>
+    </Dialog>
+  );
+}

@@ -1,0 +1,82 @@
+// Rows of one height in a box that scrolls (@tanstack/virtual-core): only those in view are in the page.
+// The box can be reached and scrolled by keys, and says how many rows there are to those who cannot see it.
+import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from '@tanstack/virtual-core';
+import type { ComponentChildren } from 'preact';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
+
+export type VirtualRowsProps = {
+  count: number;
+  rowPx: number;
+  label: string;
+  /** undefined: as high as there is room. */
+  heightPx?: number;
+  /** Scrolled to when it changes. */
+  showIndex?: number;
+  row: (index: number) => ComponentChildren;
+  /** The last row is near. */
+  onEnd?: () => void;
+  /** Is the first row in view? Told when that changes. */
+  onTop?: (atTop: boolean) => void;
+};
+
+const OVERSCAN = 8;
+
+export function VirtualRows({ count, rowPx, label, heightPx, showIndex, row, onEnd, onTop }: VirtualRowsProps) {
+  const box = useRef<HTMLElement>(null);
+  const [, again] = useState(0);
+  const rows = useMemo(
+    () =>
+      new Virtualizer<HTMLElement, HTMLElement>({
+        count,
+        getScrollElement: () => box.current,
+        estimateSize: () => rowPx,
+        overscan: OVERSCAN,
+        scrollToFn: elementScroll,
+        observeElementRect,
+        observeElementOffset,
+        initialRect: { width: 800, height: heightPx ?? 800 },
+        onChange: () => again((n) => n + 1),
+      }),
+    [],
+  );
+  rows.setOptions({ ...rows.options, count, estimateSize: () => rowPx });
+  useLayoutEffect(() => {
+    const stop = rows._didMount();
+    rows._willUpdate();
+    return stop;
+  }, [rows]);
+  useLayoutEffect(() => rows._willUpdate());
+  useLayoutEffect(() => rows.measure(), [count, rowPx]);
+  useEffect(() => {
+    if (showIndex !== undefined && showIndex < count) rows.scrollToIndex(showIndex, { align: 'auto' });
+  }, [showIndex, count]);
+  const shown = rows.getVirtualItems();
+  const last = shown.at(-1)?.index ?? 0;
+  useEffect(() => {
+    if (last >= count - OVERSCAN * 2) onEnd?.();
+  }, [last, count]);
+  const atTop = (rows.scrollOffset ?? 0) < rowPx;
+  useEffect(() => onTop?.(atTop), [atTop]);
+  return (
+    <section
+      ref={box}
+      class="rows"
+      aria-label={label}
+      tabIndex={0}
+      style={heightPx === undefined ? {} : { height: `${heightPx}px` }}
+    >
+      <ul style={{ height: `${rows.getTotalSize()}px` }}>
+        {shown.map(({ index, start }) => (
+          <li
+            key={index}
+            aria-setsize={count}
+            aria-posinset={index + 1}
+            style={{ transform: `translateY(${start}px)`, height: `${rowPx}px` }}
+          >
+            {row(index)}
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}

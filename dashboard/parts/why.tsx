@@ -1,0 +1,143 @@
+// Why an event was blocked, or waits: each policy at its revision, the condition that held and where, the counter, what was redacted.
+// A place is a link into the payload below. What a policy asks for is read from the policy, while its revision is still the same.
+
+import { useRead } from '../data/queries.ts';
+import { hrefOf } from '../data/router.ts';
+import type { ConditionHeld, Policy, PolicyMatch, WholeEvent } from '../data/types.ts';
+import { Outcome, Severity } from './buttons.tsx';
+
+type Detail = {
+  condition?: string;
+  operator?: string;
+  path?: string;
+  keyword?: string;
+  absent?: true;
+  every_event?: true;
+  conditions?: ConditionHeld[];
+  reason?: string;
+  detector?: string;
+  pattern?: number;
+  key?: true;
+  threshold?: number;
+  window_seconds?: number;
+  per?: string;
+  value?: string;
+};
+
+/** Pointers into the payload that matches name. */
+export function placesOf({ policy_result: { matches } }: Pick<WholeEvent, 'policy_result'>): string[] {
+  const details = matches.map(({ detail }) => detail as Detail);
+  const all = details.flatMap(({ path, conditions = [] }) => [path, ...conditions.map((one) => one.path)]);
+  return [...new Set(all.filter((path): path is string => path !== undefined))];
+}
+
+export function Why({ event }: { event: Pick<WholeEvent, 'policy_result' | 'agent_id'> }) {
+  const { outcome, reason, policy_id: decided, matches, approval_id: approval } = event.policy_result;
+  return (
+    <section class="why" aria-label="Why">
+      <h3>
+        Why <Outcome outcome={outcome} />
+      </h3>
+      <p>{sentenceOf(outcome, reason, matches.length)}</p>
+      {reason === 'agent_inactive' && (
+        <p>
+          <a href={hrefOf('agents', { q: event.agent_id })}>Look at the agent</a>
+        </p>
+      )}
+      {approval !== undefined && (
+        <p>
+          <a href={hrefOf('approvals', { id: approval, status: 'all' })}>The approval {approval}</a>
+        </p>
+      )}
+      {matches.length > 0 && (
+        <ul class="matches">
+          {matches.map((match) => (
+            <Match key={match.policy_id} match={match} decided={match.policy_id === decided} />
+          ))}
+        </ul>
+      )}
+    </section>
+  );
+}
+
+function sentenceOf(outcome: string, reason: string | null, matches: number): string {
+  if (reason === 'agent_inactive') return 'The agent is switched off: whatever it sends is blocked and recorded.';
+  if (outcome === 'pending') return 'A policy asks for an approval, and nobody has decided yet.';
+  if (reason === 'approval') return `A person decided, or the time for it was over: the event is ${outcome}.`;
+  if (outcome === 'blocked') return 'A policy that blocks matched.';
+  return matches === 0 ? 'No policy matched.' : 'The policies that matched only record or alert.';
+}
+
+function Match({ match, decided }: { match: PolicyMatch; decided: boolean }) {
+  const { value: policy } = useRead<Policy>(`v1/policies/${match.policy_id}`);
+  const same = policy !== undefined && policy.revision === match.revision ? policy : undefined;
+  const detail = match.detail as Detail;
+  const held = detail.conditions ?? (detail.condition === undefined ? [] : [detail as ConditionHeld]);
+  return (
+    <li class={decided ? 'decided' : ''}>
+      <p>
+        <a href={hrefOf('policies', { id: match.policy_id })}>{match.name}</a>{' '}
+        <span class="quiet">
+          revision {match.revision}
+          {policy !== undefined && same === undefined ? `, now at ${policy.revision}` : ''} · {match.type} ·{' '}
+          {match.actions.join(', ')}
+        </span>{' '}
+        <Severity severity={match.severity} /> {decided && <strong>decided</strong>}
+      </p>
+      <ul>
+        {detail.reason !== undefined && <li>{FAILED[detail.reason] ?? detail.reason}</li>}
+        {detail.every_event && <li>It has no conditions and matches every event.</li>}
+        {detail.threshold !== undefined && (
+          <li>
+            More than {detail.threshold.toLocaleString('en')} events in {detail.window_seconds} s for each {detail.per}
+            {detail.value === undefined ? '' : `; here ${detail.per} is `}
+            {detail.value !== undefined && <code>{detail.value}</code>}
+          </li>
+        )}
+        {(detail.detector !== undefined || detail.pattern !== undefined) && (
+          <li>
+            Found: {detail.detector ?? `pattern ${detail.pattern}`}
+            {detail.key ? ' in the name of a key' : ''} <Place path={detail.path} />
+            {same?.conditions['redact'] === true && '. What was found is redacted in everything that is kept.'}
+          </li>
+        )}
+        {held.map((one) => (
+          <Held key={one.condition + (one.operator ?? '')} held={one} policy={same} />
+        ))}
+      </ul>
+    </li>
+  );
+}
+
+const FAILED: Record<string, string> = {
+  budget: 'It counts as matched: the work that one event may cost was used up.',
+  expression_error: 'It counts as matched: its expression failed on this event.',
+  error: 'It counts as matched: evaluating it failed by a mistake of the service.',
+};
+
+function Held({ held, policy }: { held: ConditionHeld; policy: Policy | undefined }) {
+  const asked = policy?.conditions[held.condition];
+  const operand =
+    held.operator !== undefined && asked !== null && typeof asked === 'object' && !Array.isArray(asked)
+      ? (asked as Record<string, unknown>)[held.operator]
+      : asked;
+  const isLong = held.condition === 'payload_schema';
+  return (
+    <li>
+      <code>{held.condition}</code> {held.operator ?? ''}
+      {held.keyword === undefined ? '' : `does not satisfy ${held.keyword}`}{' '}
+      {operand !== undefined && !isLong && <code>{JSON.stringify(operand)}</code>}
+      {held.absent ? ' (no value is there) ' : ' '}
+      <Place path={held.path} />
+    </li>
+  );
+}
+
+function Place({ path }: { path: string | undefined }) {
+  if (path === undefined) return null;
+  return (
+    <>
+      at <code class="place">{path === '' ? 'the whole payload' : path}</code>
+    </>
+  );
+}

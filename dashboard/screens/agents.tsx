@@ -1,0 +1,183 @@
+// Agents: whether they live, what they did in the last day, and the switch that stops them.
+
+import { useState } from 'preact/hooks';
+import { FRAMEWORKS } from '../../schemas/closed-sets.ts';
+import { call } from '../data/api.ts';
+import { changed, useList } from '../data/queries.ts';
+import { hrefOf, place } from '../data/router.ts';
+import { isBound, may } from '../data/session.ts';
+import type { Agent } from '../data/types.ts';
+import { announce } from '../parts/announce.tsx';
+import { Time } from '../parts/buttons.tsx';
+import { Dialog, Field, textOf } from '../parts/dialog.tsx';
+import { Search } from '../parts/filters.tsx';
+import { Sparkline } from '../parts/sparkline.tsx';
+import { Empty, Reading, serviceUrl } from '../parts/states.tsx';
+
+export function Agents() {
+  const { params } = place.value;
+  const list = useList<Agent>('v1/agents?activity=true', { everyMs: 30_000 });
+  const [dialog, setDialog] = useState<'register' | Agent>();
+  const words = (params.get('q') ?? '').toLowerCase();
+  const shown = list.items.filter(({ name, id }) => name.toLowerCase().includes(words) || id === words);
+  return (
+    <div class="screen scrolls">
+      <header class="bar">
+        <h1 class="grow">Agents</h1>
+        <Search label="Part of a name" />
+        {may('configure') && !isBound() && (
+          <button type="button" class="primary" onClick={() => setDialog('register')}>
+            Register an agent
+          </button>
+        )}
+      </header>
+      <Reading of={list} {...(list.items.length === 0 ? { empty: <NoAgents /> } : {})}>
+        <table class="wide">
+          <thead>
+            <tr>
+              <th scope="col">Agent</th>
+              <th scope="col">Status</th>
+              <th scope="col">Last sign of life</th>
+              <th scope="col">Last 24 hours</th>
+              <th scope="col">Events</th>
+              <th scope="col">Blocked</th>
+              {may('configure') && <th scope="col">Switch</th>}
+            </tr>
+          </thead>
+          <tbody>
+            {shown.map((agent) => (
+              <Row key={agent.id} agent={agent} onSwitch={() => setDialog(agent)} />
+            ))}
+          </tbody>
+        </table>
+        {shown.length === 0 && <p class="quiet">No agent has “{words}” in its name.</p>}
+        {list.hasMore && (
+          <button type="button" onClick={list.more}>
+            More of {list.total.toLocaleString('en')}
+          </button>
+        )}
+      </Reading>
+      {dialog === 'register' && <Register onClose={() => setDialog(undefined)} />}
+      {typeof dialog === 'object' && <Switch agent={dialog} onClose={() => setDialog(undefined)} />}
+    </div>
+  );
+}
+
+function Row({ agent, onSwitch }: { agent: Agent; onSwitch: () => void }) {
+  const { activity, last_seen_at: seen } = agent;
+  return (
+    <tr>
+      <th scope="row">
+        <a href={hrefOf('events', { agent_id: agent.id })}>{agent.name}</a>
+        <div class="quiet">
+          <code>{agent.id}</code> {agent.framework ?? ''}
+        </div>
+      </th>
+      <td>
+        <span class={`badge ${agent.status}`}>{agent.status}</span>
+      </td>
+      <td>{seen === null ? 'never' : <Time at={seen} ago />}</td>
+      <td>
+        {activity !== undefined && (
+          <Sparkline hourly={activity.hourly} label={`${activity.events_24h} events in the last 24 hours`} />
+        )}
+      </td>
+      <td>{activity?.events_24h.toLocaleString('en')}</td>
+      <td>
+        {activity !== undefined && activity.blocked_24h > 0 ? (
+          <a href={hrefOf('events', { agent_id: agent.id, outcome: 'blocked', range: '24h' })}>
+            {activity.blocked_24h.toLocaleString('en')}
+          </a>
+        ) : (
+          activity?.blocked_24h
+        )}
+      </td>
+      {may('configure') && (
+        <td>
+          <button
+            type="button"
+            class={agent.status === 'active' ? 'danger' : ''}
+            onClick={onSwitch}
+            aria-label={`Switch ${agent.name} ${agent.status === 'active' ? 'off' : 'on'}`}
+          >
+            Switch {agent.status === 'active' ? 'off' : 'on'}
+          </button>
+        </td>
+      )}
+    </tr>
+  );
+}
+
+function Switch({ agent, onClose }: { agent: Agent; onClose: () => void }) {
+  const isOn = agent.status === 'active';
+  return (
+    <Dialog
+      title={`Switch ${agent.name} ${isOn ? 'off' : 'on'}`}
+      action={isOn ? 'Switch off' : 'Switch on'}
+      danger={isOn}
+      onClose={onClose}
+      onAct={async () => {
+        await call('PATCH', `v1/agents/${agent.id}`, { body: { status: isOn ? 'inactive' : 'active' } });
+        announce(`${agent.name} is switched ${isOn ? 'off' : 'on'}.`);
+        changed('v1/agents');
+      }}
+    >
+      {isOn ? (
+        <ul>
+          <li>From the next second on, every event of this agent is answered as blocked, on every process.</li>
+          <li>Its events are still recorded, redacted as its policies ask.</li>
+          <li>What waits for approval will be blocked, whatever is decided and whatever its time-out says.</li>
+          <li>Nothing is deleted. Switching it on again undoes this for events that come then.</li>
+        </ul>
+      ) : (
+        <p>From the next second on, its events are judged by the policies again.</p>
+      )}
+    </Dialog>
+  );
+}
+
+function Register({ onClose }: { onClose: () => void }) {
+  return (
+    <Dialog
+      title="Register an agent"
+      action="Register"
+      onClose={onClose}
+      onAct={async (form) => {
+        const description = textOf(form, 'description');
+        const framework = textOf(form, 'framework');
+        const name = textOf(form, 'name');
+        await call('POST', 'v1/agents', {
+          body: { name, ...(description === '' ? {} : { description }), ...(framework === '' ? {} : { framework }) },
+        });
+        announce(`${name} is registered.`);
+        changed('v1/agents');
+      }}
+    >
+      <Field label="Name" hint="Unique in the account. Registering a name again gives the same agent.">
+        <input name="name" required maxLength={200} />
+      </Field>
+      <Field label="What it is for">
+        <input name="description" maxLength={2000} />
+      </Field>
+      <Field label="Framework">
+        <select name="framework">
+          <option value="">not said</option>
+          {FRAMEWORKS.map((name) => (
+            <option key={name}>{name}</option>
+          ))}
+        </select>
+      </Field>
+    </Dialog>
+  );
+}
+
+function NoAgents() {
+  return (
+    <Empty
+      title="No agents yet"
+      curl={`curl -X POST ${serviceUrl()}/v1/agents -H "Authorization: Bearer $GATEHOUSE_KEY" -H 'Content-Type: application/json' -d '{"name":"first-agent"}'`}
+    >
+      <p>Register one here, or from where it runs:</p>
+    </Empty>
+  );
+}

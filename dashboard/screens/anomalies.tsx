@@ -1,0 +1,201 @@
+// The anomalies feed, and one of them open: the sentence, what was observed against what is usual, and the events behind it.
+import { ANOMALY_KINDS, SEVERITIES } from '../../schemas/closed-sets.ts';
+import { useAgentNames } from '../data/agents.ts';
+import { query } from '../data/api.ts';
+import { useLive } from '../data/live.ts';
+import { changed, useList, useRead } from '../data/queries.ts';
+import { hrefOf, place, setParams } from '../data/router.ts';
+import { rangeOf } from '../data/time.ts';
+import type { Anomaly, Series } from '../data/types.ts';
+import { AgentLink, CopyButton, EventLink, Severity, Time } from '../parts/buttons.tsx';
+import { ExportMenu } from '../parts/export.tsx';
+import { Filters, shareUrl, TimeRange } from '../parts/filters.tsx';
+import { useKeys } from '../parts/keys.ts';
+import { SeriesChart } from '../parts/series-chart.tsx';
+import { Empty, Reading } from '../parts/states.tsx';
+import { VirtualRows } from '../parts/virtual-rows.tsx';
+
+/** Half of the stretch of events that is linked to around an anomaly. */
+const AROUND_MS = 300_000;
+
+export function Anomalies() {
+  const { params } = place.value;
+  const names = useAgentNames();
+  const filters = Object.fromEntries(
+    ['kind', 'severity', 'agent_id', 'policy_id'].map((name) => [name, params.getAll(name)]),
+  );
+  const asked = query({ ...filters, ...rangeOf(params) });
+  const list = useList<Anomaly>(`v1/anomalies${asked}`);
+  useLive(params.has('live') ? 'topics=anomalies' : undefined, {
+    onRow: () => changed('v1/anomalies'),
+    onGap: () => changed('v1/anomalies'),
+  });
+  const open = list.items.findIndex(({ id }) => id === params.get('id'));
+  const show = (index: number) => {
+    const next = list.items[index];
+    if (next !== undefined) setParams({ id: next.id }, { replace: params.has('id') });
+  };
+  useKeys({
+    j: { does: 'Next anomaly', run: () => show(open + 1) },
+    k: { does: 'Previous anomaly', run: () => show(Math.max(0, open - 1)) },
+    Escape: { does: 'Close the anomaly', run: () => setParams({ id: undefined }) },
+  });
+  const values = (all: readonly string[]) => all.map((value) => ({ value }));
+  return (
+    <div class={`screen ${params.has('id') ? 'split' : ''}`}>
+      <section class="main" aria-label="Anomalies">
+        <header class="bar">
+          <h1 class="grow">Anomalies</h1>
+          <TimeRange />
+          <button
+            type="button"
+            aria-pressed={params.has('live')}
+            onClick={() => setParams({ live: params.has('live') ? undefined : '1' })}
+          >
+            Live
+          </button>
+          <ExportMenu path={`v1/anomalies/export${asked}`} name="anomalies" />
+          <CopyButton text={shareUrl} label="Share" />
+        </header>
+        <Filters
+          specs={[
+            { name: 'kind', label: 'Kind', choices: values(ANOMALY_KINDS) },
+            { name: 'severity', label: 'Severity', choices: values(SEVERITIES) },
+            { name: 'agent_id', label: 'Agent', choices: [...names].map(([value, name]) => ({ value, name })) },
+          ]}
+          chipsFor={['policy_id']}
+        />
+        <Reading
+          of={list}
+          {...(list.items.length === 0
+            ? {
+                empty: (
+                  <Empty title="Nothing unusual">
+                    <p>
+                      Token use, error rates and volumes are learned for each agent by themselves; what leaves the
+                      usual, and every blocked event, is shown here.
+                    </p>
+                  </Empty>
+                ),
+              }
+            : {})}
+        >
+          <p class="quiet">{list.total.toLocaleString('en')} anomalies</p>
+          <VirtualRows
+            label="Anomalies, newest first"
+            count={list.items.length}
+            rowPx={36}
+            {...(open >= 0 ? { showIndex: open } : {})}
+            onEnd={list.more}
+            row={(index) => {
+              const anomaly = list.items[index]!;
+              const next = new URLSearchParams(params);
+              next.set('id', anomaly.id);
+              return (
+                <a
+                  class={`anomaly-line ${index === open ? 'open' : ''}`}
+                  href={hrefOf('anomalies', next)}
+                  aria-current={index === open ? 'true' : undefined}
+                >
+                  <Time at={anomaly.timestamp} />
+                  <Severity severity={anomaly.severity} />
+                  <span class="type">{anomaly.kind}</span>
+                  <span class="cut">{names.get(anomaly.agent_id) ?? anomaly.agent_id}</span>
+                  <span class="cut">{anomaly.message}</span>
+                </a>
+              );
+            }}
+          />
+        </Reading>
+      </section>
+      {params.has('id') && (
+        <aside class="side" aria-label="Open anomaly">
+          <div class="bar end">
+            <button type="button" onClick={() => setParams({ id: undefined })}>
+              Close
+            </button>
+          </div>
+          <One id={params.get('id')!} />
+        </aside>
+      )}
+    </div>
+  );
+}
+
+function One({ id }: { id: string }) {
+  const series = useRead<Series>(`v1/anomalies/${encodeURIComponent(id)}/series`);
+  const names = useAgentNames();
+  return (
+    <Reading of={series}>
+      {series.value !== undefined && <Shown series={series.value} name={names.get(series.value.anomaly.agent_id)} />}
+    </Reading>
+  );
+}
+
+function Shown({ series, name }: { series: Series; name: string | undefined }) {
+  const { anomaly } = series;
+  const at = Date.parse(anomaly.timestamp);
+  return (
+    <>
+      <h2>{anomaly.message}</h2>
+      <dl class="facts">
+        <dt>Kind</dt>
+        <dd>
+          {anomaly.kind} <Severity severity={anomaly.severity} />
+        </dd>
+        <dt>Agent</dt>
+        <dd>
+          <AgentLink id={anomaly.agent_id} name={name} />
+        </dd>
+        <dt>At</dt>
+        <dd>
+          <Time at={anomaly.timestamp} millis />
+        </dd>
+        {anomaly.observed !== null && (
+          <>
+            <dt>Observed</dt>
+            <dd>{anomaly.observed.toLocaleString('en')}</dd>
+          </>
+        )}
+        {anomaly.baseline !== null && (
+          <>
+            <dt>Usual</dt>
+            <dd>{anomaly.baseline.toLocaleString('en')}</dd>
+          </>
+        )}
+        {anomaly.score !== null && (
+          <>
+            <dt>Score</dt>
+            <dd>{anomaly.score.toFixed(1)}</dd>
+          </>
+        )}
+      </dl>
+      {series.points.length > 0 && <SeriesChart series={series} />}
+      <p>
+        {anomaly.event_id !== null && (
+          <>
+            <EventLink agentId={anomaly.agent_id} id={anomaly.event_id}>
+              The event
+            </EventLink>{' '}
+            ·{' '}
+          </>
+        )}
+        <a
+          href={hrefOf('events', {
+            agent_id: anomaly.agent_id,
+            from: new Date(at - AROUND_MS).toISOString(),
+            to: new Date(at + AROUND_MS).toISOString(),
+          })}
+        >
+          Events around it
+        </a>
+        {anomaly.policy_id !== null && (
+          <>
+            {' '}
+            · <a href={hrefOf('policies', { id: anomaly.policy_id })}>The policy</a>
+          </>
+        )}
+      </p>
+    </>
+  );
+}

@@ -1,0 +1,271 @@
+// The inbox of what waits for a person, the payload beside it. Three keys decide: choose, a or d, Enter.
+// Of two who decide one wins; the other is told who was faster.
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { useAgentNames } from '../data/agents.ts';
+import { ApiError, call, query } from '../data/api.ts';
+import { useLive } from '../data/live.ts';
+import { changed, useList, useRead } from '../data/queries.ts';
+import { hrefOf, place, setParams } from '../data/router.ts';
+import { may } from '../data/session.ts';
+import { countdownText } from '../data/time.ts';
+import type { Approval, ApprovalRow, Page } from '../data/types.ts';
+import { announce } from '../parts/announce.tsx';
+import { EventLink, Outcome, Time, useNow } from '../parts/buttons.tsx';
+import { useKeys } from '../parts/keys.ts';
+import { Payload } from '../parts/payload.tsx';
+import { Empty, Problem, Reading } from '../parts/states.tsx';
+import { placesOf, Why } from '../parts/why.tsx';
+
+type Choice = 'approve' | 'deny';
+
+export function Approvals() {
+  const { params } = place.value;
+  const status = params.get('status') ?? 'pending';
+  const path = `v1/approvals${query({ status: status === 'all' ? undefined : status, expand: 'event', payload: 'full' })}`;
+  const list = useList<ApprovalRow>(path, { everyMs: 15_000, limit: 50 });
+  useLive('topics=approvals', { onRow: () => changed('v1/approvals'), onGap: () => changed('v1/approvals') });
+  const chosen = list.items.find(({ id }) => id === params.get('id')) ?? list.items[0];
+  const at = chosen === undefined ? -1 : list.items.indexOf(chosen);
+  const [choice, setChoice] = useState<Choice>();
+  const show = (index: number) => {
+    const next = list.items[index];
+    if (next !== undefined) setParams({ id: next.id }, { replace: true });
+    setChoice(undefined);
+  };
+  useKeys({
+    j: { does: 'Next approval', run: () => show(at + 1) },
+    k: { does: 'Previous approval', run: () => show(Math.max(0, at - 1)) },
+    ...(may('decide') && chosen?.status === 'pending'
+      ? {
+          a: { does: 'Approve, then Enter', run: () => setChoice('approve') },
+          d: { does: 'Deny, then Enter', run: () => setChoice('deny') },
+        }
+      : {}),
+    Escape: { does: 'Take the choice back', run: () => setChoice(undefined) },
+  });
+  return (
+    <div class="screen split even">
+      <section class="main" aria-label="Approvals">
+        <header class="bar">
+          <h1 class="grow">Approvals</h1>
+          <label>
+            <span class="hidden">Which approvals</span>
+            <select
+              value={status}
+              onChange={({ currentTarget }) =>
+                setParams({
+                  status: currentTarget.value === 'pending' ? undefined : currentTarget.value,
+                  id: undefined,
+                })
+              }
+            >
+              <option value="pending">Waiting</option>
+              <option value="approved">Approved</option>
+              <option value="denied">Denied</option>
+              <option value="expired">Expired</option>
+              <option value="all">All</option>
+            </select>
+          </label>
+        </header>
+        <Reading of={list} {...(list.items.length === 0 ? { empty: <Nothing status={status} /> } : {})}>
+          <ul class="inbox">
+            {list.items.map((approval) => (
+              <Line key={approval.id} approval={approval} isOpen={approval === chosen} />
+            ))}
+          </ul>
+          {list.hasMore && (
+            <button type="button" onClick={list.more}>
+              More of {list.total.toLocaleString('en')}
+            </button>
+          )}
+        </Reading>
+      </section>
+      {chosen !== undefined && (
+        <aside class="side" aria-label="What is to be decided">
+          <Decision key={chosen.id} approval={chosen} choice={choice} onChoice={setChoice} />
+        </aside>
+      )}
+    </div>
+  );
+}
+
+function Nothing({ status }: { status: string }) {
+  return (
+    <Empty title={status === 'pending' ? 'Nothing waits for you' : 'None of these'}>
+      <p>
+        Events wait here when a policy of the type <code>require_approval</code> matches them.{' '}
+        <a href={hrefOf('policies')}>Policies</a>
+      </p>
+    </Empty>
+  );
+}
+
+function Line({ approval, isOpen }: { approval: ApprovalRow; isOpen: boolean }) {
+  const names = useAgentNames();
+  const now = useNow();
+  const { params } = place.value;
+  const next = new URLSearchParams(params);
+  next.set('id', approval.id);
+  return (
+    <li>
+      <a href={hrefOf('approvals', next)} class={isOpen ? 'open' : ''} aria-current={isOpen ? 'true' : undefined}>
+        <strong>{names.get(approval.agent_id) ?? approval.agent_id}</strong> {approval.policy_name}
+        <div class="quiet">
+          {approval.status === 'pending' ? (
+            <>
+              {countdownText(approval.expires_at, now)} left, then{' '}
+              {approval.on_timeout === 'deny' ? 'denied' : 'approved'}
+            </>
+          ) : (
+            <>
+              {approval.status} <Time at={approval.decided_at ?? approval.expires_at} ago />
+            </>
+          )}
+        </div>
+      </a>
+    </li>
+  );
+}
+
+type DecisionProps = {
+  approval: ApprovalRow;
+  choice: Choice | undefined;
+  onChoice: (choice: Choice | undefined) => void;
+};
+
+function Decision({ approval, choice, onChoice }: DecisionProps) {
+  const now = useNow();
+  const { event } = approval;
+  const isOpen = approval.status === 'pending' && Date.parse(approval.expires_at) > now;
+  return (
+    <>
+      <h2>{approval.policy_name}</h2>
+      {approval.status === 'pending' ? (
+        <p>
+          <strong class="countdown">{countdownText(approval.expires_at, now)}</strong> left. If nobody decides until{' '}
+          <Time at={approval.expires_at} />, it is{' '}
+          {approval.on_timeout === 'deny' ? 'denied: the event is blocked' : 'approved: the event is allowed'}.
+        </p>
+      ) : (
+        <p>
+          {approval.status} by <code>{approval.decided_by}</code>{' '}
+          {approval.decided_at !== null && <Time at={approval.decided_at} />}. The event is{' '}
+          <Outcome outcome={approval.outcome} />. {approval.comment !== null && <q>{approval.comment}</q>}
+        </p>
+      )}
+      {isOpen && may('decide') && <Decide approval={approval} choice={choice} onChoice={onChoice} />}
+      {event === null && <p class="quiet">The event is not stored yet, or its agent was deleted.</p>}
+      {event !== null && event !== undefined && (
+        <>
+          <p>
+            <EventLink agentId={event.agent_id} id={event.id}>
+              The event
+            </EventLink>{' '}
+            · {event.type}
+            {event.trace_id !== undefined && (
+              <>
+                {' '}
+                · <a href={hrefOf('trace', { id: event.trace_id })}>its trace</a>
+              </>
+            )}
+          </p>
+          <Payload text={event.payload.text} marked={placesOf(event)} />
+          <Why event={event} />
+        </>
+      )}
+      <Past approval={approval} />
+    </>
+  );
+}
+
+function Decide({ approval, choice, onChoice }: DecisionProps) {
+  const [comment, setComment] = useState('');
+  const [error, setError] = useState<ApiError>();
+  const [busy, setBusy] = useState(false);
+  const confirm = useRef<HTMLButtonElement>(null);
+  useEffect(() => {
+    if (choice !== undefined) confirm.current?.focus();
+  }, [choice]);
+  const decide = async (event: SubmitEvent) => {
+    event.preventDefault();
+    if (busy || choice === undefined) return;
+    setBusy(true);
+    setError(undefined);
+    try {
+      await call('POST', `v1/approvals/${approval.id}`, {
+        body: { decision: choice, ...(comment === '' ? {} : { comment }) },
+      });
+      announce(choice === 'approve' ? 'Approved.' : 'Denied.');
+      changed('v1/approvals', 'v1/events', 'v1/agents');
+    } catch (refusal) {
+      setError(
+        refusal instanceof ApiError && refusal.status === 409
+          ? await whoWasFaster(approval.id, refusal)
+          : (refusal as ApiError),
+      );
+      changed('v1/approvals');
+    } finally {
+      setBusy(false);
+      onChoice(undefined);
+    }
+  };
+  return (
+    <form class="decide" onSubmit={decide}>
+      {error !== undefined && <Problem error={error} />}
+      <label class="field">
+        <span>Comment, kept with the decision</span>
+        <input value={comment} maxLength={2000} onInput={({ currentTarget }) => setComment(currentTarget.value)} />
+      </label>
+      <div class="bar">
+        <button type="button" aria-pressed={choice === 'approve'} onClick={() => onChoice('approve')}>
+          Approve <kbd>a</kbd>
+        </button>
+        <button type="button" aria-pressed={choice === 'deny'} onClick={() => onChoice('deny')}>
+          Deny <kbd>d</kbd>
+        </button>
+        {choice !== undefined && (
+          <button ref={confirm} type="submit" class={choice === 'approve' ? 'primary' : 'danger'} aria-busy={busy}>
+            Yes, {choice} <kbd>Enter</kbd>
+          </button>
+        )}
+      </div>
+    </form>
+  );
+}
+
+async function whoWasFaster(id: string, refusal: ApiError): Promise<ApiError> {
+  try {
+    const { status, decided_by: by, comment } = (await call<Approval>('GET', `v1/approvals/${id}`)).value;
+    const said = comment === null ? '' : ` “${comment}”`;
+    return new ApiError(409, refusal.code, `It was ${status} by ${by} before.${said}`, refusal.requestId);
+  } catch {
+    return refusal;
+  }
+}
+
+/** How the like was decided: the last ones that the same policy asked for. */
+function Past({ approval }: { approval: ApprovalRow }) {
+  const past = useRead<Page<Approval>>(
+    approval.policy_id === null
+      ? undefined
+      : `v1/approvals${query({ policy_id: approval.policy_id, status: ['approved', 'denied', 'expired'], limit: 5 })}`,
+  );
+  const items = (past.value?.items ?? []).filter(({ id }) => id !== approval.id);
+  if (items.length === 0) return null;
+  return (
+    <section aria-label="Past decisions">
+      <h3>How the like was decided</h3>
+      <ul>
+        {items.map(({ id, status, decided_by: by, decided_at: at, comment, agent_id: agent, event_id: event }) => (
+          <li key={id}>
+            {status} by <code>{by}</code> {at !== null && <Time at={at} ago />} ·{' '}
+            <EventLink agentId={agent} id={event}>
+              event
+            </EventLink>{' '}
+            {comment !== null && <q>{comment}</q>}
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}

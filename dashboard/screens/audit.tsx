@@ -1,0 +1,242 @@
+// The audit log: who did what, verified while one looks, and compared with a checkpoint that was kept elsewhere.
+import { useState } from 'preact/hooks';
+import { AUDIT_ACTIONS, RESOURCE_TYPES } from '../../schemas/closed-sets.ts';
+import { type ApiError, call, query, read } from '../data/api.ts';
+import { useList } from '../data/queries.ts';
+import { hrefOf, place, setParams } from '../data/router.ts';
+import { rangeOf } from '../data/time.ts';
+import type { AuditLog, Verification } from '../data/types.ts';
+import { CopyButton, Time } from '../parts/buttons.tsx';
+import { Dialog, Field } from '../parts/dialog.tsx';
+import { ExportMenu } from '../parts/export.tsx';
+import { Filters, Search, shareUrl, TimeRange } from '../parts/filters.tsx';
+import { Payload } from '../parts/payload.tsx';
+import { Empty, Problem, Reading } from '../parts/states.tsx';
+import { VirtualRows } from '../parts/virtual-rows.tsx';
+
+const NAMES = ['action', 'actor', 'resource_type', 'resource_id'];
+
+export function Audit() {
+  const { params } = place.value;
+  const [dialog, setDialog] = useState<'verify' | 'compare'>();
+  const filters = Object.fromEntries(NAMES.map((name) => [name, params.getAll(name)]));
+  const all =
+    params.has('submissions') || params.getAll('action').includes('event.submitted') || params.has('resource_id');
+  const asked = query({
+    ...filters,
+    q: params.get('q') ?? undefined,
+    ...rangeOf(params),
+    submissions: all ? undefined : false,
+  });
+  const list = useList<AuditLog>(`v1/audit-logs${asked}`, { name: 'logs' });
+  const open = list.items.find(({ id }) => id === params.get('id'));
+  const values = (of: readonly string[]) => of.map((value) => ({ value }));
+  return (
+    <div class={`screen ${open === undefined ? '' : 'split'}`}>
+      <section class="main" aria-label="Audit log">
+        <header class="bar">
+          <h1 class="grow">Audit log</h1>
+          <Search label="Words in an entry" />
+          <TimeRange />
+          <button type="button" onClick={() => setDialog('verify')}>
+            Verify
+          </button>
+          <a class="button" href="../v1/audit-logs/checkpoint" download="gatehouse-checkpoint.json">
+            Checkpoint
+          </a>
+          <button type="button" onClick={() => setDialog('compare')}>
+            Compare
+          </button>
+          <ExportMenu path={`v1/audit-logs/export${asked}`} name="audit-log" />
+          <CopyButton text={shareUrl} label="Share" />
+        </header>
+        <Filters
+          specs={[
+            { name: 'action', label: 'Action', choices: values(AUDIT_ACTIONS) },
+            { name: 'resource_type', label: 'Resource', choices: values(RESOURCE_TYPES) },
+          ]}
+          chipsFor={['actor', 'resource_id']}
+        />
+        <label class="by">
+          <input
+            type="checkbox"
+            checked={all}
+            onChange={({ currentTarget }) => setParams({ submissions: currentTarget.checked ? 'all' : undefined })}
+          />{' '}
+          with every event that was submitted
+        </label>
+        <Reading
+          of={list}
+          {...(list.items.length === 0
+            ? { empty: <Empty title="No entries here">Nothing fits these filters.</Empty> }
+            : {})}
+        >
+          <p class="quiet">{list.total.toLocaleString('en')} entries</p>
+          <VirtualRows
+            label="Entries, newest first"
+            count={list.items.length}
+            rowPx={34}
+            onEnd={list.more}
+            row={(index) => {
+              const entry = list.items[index]!;
+              const next = new URLSearchParams(params);
+              next.set('id', entry.id);
+              return (
+                <a
+                  class={`audit-line ${entry === open ? 'open' : ''}`}
+                  href={hrefOf('audit', next)}
+                  aria-current={entry === open ? 'true' : undefined}
+                >
+                  <Time at={entry.created_at} millis />
+                  <span>{entry.action}</span>
+                  <span class="cut">{entry.actor}</span>
+                  <span class="cut">{entry.resource_id}</span>
+                </a>
+              );
+            }}
+          />
+        </Reading>
+      </section>
+      {open !== undefined && (
+        <aside class="side" aria-label="Open entry">
+          <div class="bar end">
+            <button type="button" onClick={() => setParams({ id: undefined })}>
+              Close
+            </button>
+          </div>
+          <h2>{open.action}</h2>
+          <dl class="facts">
+            <dt>Entry</dt>
+            <dd>
+              <code>{open.id}</code>
+            </dd>
+            <dt>By</dt>
+            <dd>
+              <a href={hrefOf('audit', { actor: open.actor })}>{open.actor}</a>
+            </dd>
+            <dt>On</dt>
+            <dd>
+              {open.resource_type} <a href={hrefOf('audit', { resource_id: open.resource_id })}>{open.resource_id}</a>
+            </dd>
+            <dt>At</dt>
+            <dd>
+              <Time at={open.created_at} millis />
+            </dd>
+          </dl>
+          <Payload text={JSON.stringify(open.details)} />
+        </aside>
+      )}
+      {dialog === 'verify' && <Verify onClose={() => setDialog(undefined)} />}
+      {dialog === 'compare' && <Compare onClose={() => setDialog(undefined)} />}
+    </div>
+  );
+}
+
+/** Goes on from where the service cut off, until all of it is verified. */
+function Verify({ onClose }: { onClose: () => void }) {
+  const [parts, setParts] = useState<Verification[]>([]);
+  const [error, setError] = useState<ApiError>();
+  const [busy, setBusy] = useState(false);
+  const run = async () => {
+    setBusy(true);
+    setError(undefined);
+    setParts([]);
+    try {
+      for (let from: string | undefined, more = true; more; ) {
+        const { value } = await read<Verification>(`v1/audit-logs/verify${query({ from })}`);
+        setParts((before) => [...before, value]);
+        more = value.valid && value.truncated && value.continue_from !== null;
+        from = value.continue_from ?? undefined;
+      }
+    } catch (refusal) {
+      setError(refusal as ApiError);
+    } finally {
+      setBusy(false);
+    }
+  };
+  const chained = parts[0]?.chained ?? 0;
+  const checked = parts.reduce((sum, { entries }) => sum + entries, 0);
+  return (
+    <Dialog title="Verify the audit log" onClose={onClose}>
+      <p>The hash chains are computed anew from what is stored. What was changed, moved, added or removed is named.</p>
+      {error !== undefined && <Problem error={error} retry={run} />}
+      {(busy || parts.length > 0) && (
+        <progress
+          value={busy ? Math.min(checked, chained) : 1}
+          max={busy ? Math.max(1, chained) : 1}
+          aria-label="Verified"
+        />
+      )}
+      <p role="status">
+        {checked.toLocaleString('en')} of {chained.toLocaleString('en')} entries checked.
+      </p>
+      {!busy && parts.length > 0 && <Found parts={parts} />}
+      <button type="button" class="primary" onClick={run} aria-busy={busy} disabled={busy}>
+        {parts.length > 0 ? 'Verify again' : 'Verify now'}
+      </button>
+    </Dialog>
+  );
+}
+
+function Found({ parts }: { parts: readonly Verification[] }) {
+  const fault = parts.find(({ first_invalid: first }) => first !== null)?.first_invalid;
+  if (fault === undefined || fault === null)
+    return (
+      <p class="good">
+        <strong>Nothing was changed, moved, added or removed.</strong>
+      </p>
+    );
+  return (
+    <div class="problem" role="alert">
+      <p>
+        <strong>{parts.reduce((sum, { faults }) => sum + faults, 0)} faults.</strong> The first: {fault.kind} in{' '}
+        {fault.chain}
+        {fault.position === null ? '' : `, entry ${fault.position}`}, about <Time at={fault.at} />.
+      </p>
+      <p>
+        {fault.entry_id !== null && <code>{fault.entry_id}</code>}{' '}
+        <a
+          href={hrefOf('audit', {
+            submissions: 'all',
+            from: new Date(Date.parse(fault.at) - 60_000).toISOString(),
+            to: new Date(Date.parse(fault.at) + 60_000).toISOString(),
+            ...(fault.entry_id === null ? {} : { id: fault.entry_id }),
+          })}
+        >
+          Entries around it
+        </a>
+      </p>
+    </div>
+  );
+}
+
+function Compare({ onClose }: { onClose: () => void }) {
+  const [found, setFound] = useState<Verification>();
+  return (
+    <Dialog
+      title="Compare with a checkpoint"
+      action="Compare"
+      onClose={onClose}
+      stay
+      onAct={async (form) => {
+        setFound(undefined);
+        const text = await (form.get('checkpoint') as File).text();
+        const key = String(form.get('public_key') ?? '').trim();
+        const more = key === '' ? '' : `,"public_key":${JSON.stringify(key)}`;
+        setFound(
+          (await call<Verification>('POST', 'v1/audit-logs/compare', { rawBody: `{"checkpoint":${text}${more}}` }))
+            .value,
+        );
+      }}
+    >
+      <p>A history that was rewritten since the checkpoint is found, even if its chains are sound.</p>
+      <Field label="The checkpoint file">
+        <input type="file" name="checkpoint" required accept="application/json,.json" />
+      </Field>
+      <Field label="Public key to trust" hint="That of this service, where it is left empty.">
+        <input name="public_key" maxLength={1000} />
+      </Field>
+      {found !== undefined && <Found parts={[found]} />}
+    </Dialog>
+  );
+}

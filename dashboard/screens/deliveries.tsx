@@ -1,0 +1,240 @@
+// Deliveries of notifications: every attempt and what was answered; one, or all that are filtered, can be sent again.
+import { useState } from 'preact/hooks';
+import { CHANNELS, DELIVERY_STATUSES } from '../../schemas/closed-sets.ts';
+import { useAgentNames } from '../data/agents.ts';
+import { ApiError, call, query, read } from '../data/api.ts';
+import { useLive } from '../data/live.ts';
+import { changed, useList, useRead } from '../data/queries.ts';
+import { hrefOf, place, setParams } from '../data/router.ts';
+import { isBound, may } from '../data/session.ts';
+import type { Alert, Delivery, Page } from '../data/types.ts';
+import { announce } from '../parts/announce.tsx';
+import { EventLink, Severity, Time } from '../parts/buttons.tsx';
+import { Dialog } from '../parts/dialog.tsx';
+import { ExportMenu } from '../parts/export.tsx';
+import { Filters } from '../parts/filters.tsx';
+import { Empty, Reading } from '../parts/states.tsx';
+import { VirtualRows } from '../parts/virtual-rows.tsx';
+
+/** Sent again at once from here; a script takes it from there. */
+const REDELIVER_MAX = 500;
+
+export function Deliveries() {
+  const { params } = place.value;
+  const names = ['status', 'channel', 'alert_id', 'agent_id', 'policy_id'];
+  const asked = query(Object.fromEntries(names.map((name) => [name, params.getAll(name)])));
+  const list = useList<Delivery>(`v1/deliveries${asked}`);
+  const alerts = useRead<Page<Alert>>('v1/alerts?limit=100');
+  const agents = useAgentNames();
+  useLive(params.has('live') ? 'topics=deliveries' : undefined, {
+    onRow: () => changed('v1/deliveries'),
+    onGap: () => changed('v1/deliveries'),
+  });
+  const [isAll, setAll] = useState(false);
+  const id = params.get('id');
+  const values = (all: readonly string[]) => all.map((value) => ({ value }));
+  const named = (all: readonly { id: string; name: string }[]) => all.map(({ id: value, name }) => ({ value, name }));
+  return (
+    <div class={`screen ${id === null ? '' : 'split'}`}>
+      <section class="main" aria-label="Deliveries">
+        <header class="bar">
+          <h1 class="grow">Deliveries</h1>
+          <a href={hrefOf('alerts')}>Alerts</a>
+          <button
+            type="button"
+            aria-pressed={params.has('live')}
+            onClick={() => setParams({ live: params.has('live') ? undefined : '1' })}
+          >
+            Live
+          </button>
+          {may('configure') && !isBound() && list.items.length > 0 && (
+            <button type="button" onClick={() => setAll(true)}>
+              Send all of these again
+            </button>
+          )}
+          <ExportMenu path={`v1/deliveries/export${asked}`} name="deliveries" />
+        </header>
+        <Filters
+          specs={[
+            { name: 'status', label: 'Status', choices: values(DELIVERY_STATUSES) },
+            { name: 'channel', label: 'Channel', choices: values(CHANNELS) },
+            { name: 'alert_id', label: 'Alert', choices: named(alerts.value?.items ?? []) },
+            { name: 'agent_id', label: 'Agent', choices: [...agents].map(([value, name]) => ({ value, name })) },
+          ]}
+          chipsFor={['policy_id']}
+        />
+        <Reading
+          of={list}
+          {...(list.items.length === 0
+            ? { empty: <Empty title="No deliveries here">Nobody was told anything by these filters.</Empty> }
+            : {})}
+        >
+          <p class="quiet">{list.total.toLocaleString('en')} deliveries</p>
+          <VirtualRows
+            label="Deliveries, newest first"
+            count={list.items.length}
+            rowPx={36}
+            onEnd={list.more}
+            row={(index) => {
+              const delivery = list.items[index]!;
+              const next = new URLSearchParams(params);
+              next.set('id', delivery.id);
+              return (
+                <a
+                  class={`delivery-line ${delivery.id === id ? 'open' : ''}`}
+                  href={hrefOf('deliveries', next)}
+                  aria-current={delivery.id === id ? 'true' : undefined}
+                >
+                  <Time at={delivery.created_at} />
+                  <span class={`badge ${delivery.status}`}>{delivery.status}</span>
+                  <span class="cut">{delivery.alert_name}</span>
+                  <span>{delivery.trigger}</span>
+                  <span>{delivery.channel}</span>
+                  <span class="cut">{delivery.target}</span>
+                  <span>{delivery.attempts.length} tries</span>
+                </a>
+              );
+            }}
+          />
+        </Reading>
+      </section>
+      {id !== null && (
+        <aside class="side" aria-label="Open delivery">
+          <div class="bar end">
+            <button type="button" onClick={() => setParams({ id: undefined })}>
+              Close
+            </button>
+          </div>
+          <One key={id} id={id} />
+        </aside>
+      )}
+      {isAll && <SendAll asked={asked} total={list.total} onClose={() => setAll(false)} />}
+    </div>
+  );
+}
+
+function One({ id }: { id: string }) {
+  const reading = useRead<Delivery>(`v1/deliveries/${encodeURIComponent(id)}`);
+  const delivery = reading.value;
+  const [isAgain, setAgain] = useState(false);
+  return (
+    <Reading of={reading}>
+      {delivery !== undefined && (
+        <>
+          <h2>{delivery.alert_name}</h2>
+          <dl class="facts">
+            <dt>Status</dt>
+            <dd>
+              <span class={`badge ${delivery.status}`}>{delivery.status}</span>
+            </dd>
+            <dt>Tells of</dt>
+            <dd>
+              {delivery.trigger} <Severity severity={delivery.severity} />{' '}
+              {delivery.count > 1 && `(${delivery.count} in one)`}
+              {delivery.test && ' (a test)'}
+            </dd>
+            <dt>To</dt>
+            <dd>
+              {delivery.channel} {delivery.target}
+            </dd>
+            {delivery.next_attempt_at !== null && (
+              <>
+                <dt>Next try</dt>
+                <dd>
+                  <Time at={delivery.next_attempt_at} />
+                </dd>
+              </>
+            )}
+          </dl>
+          {delivery.event_id !== null && delivery.agent_id !== null && (
+            <p>
+              <EventLink agentId={delivery.agent_id} id={delivery.event_id}>
+                The event
+              </EventLink>
+            </p>
+          )}
+          <h3>Attempts</h3>
+          {delivery.attempts.length === 0 ? (
+            <p class="quiet">None yet.</p>
+          ) : (
+            <table>
+              <thead>
+                <tr>
+                  <th scope="col">At</th>
+                  <th scope="col">Took</th>
+                  <th scope="col">Answer</th>
+                </tr>
+              </thead>
+              <tbody>
+                {delivery.attempts.map((attempt) => (
+                  <tr key={attempt.at}>
+                    <th scope="row">
+                      <Time at={attempt.at} millis />
+                    </th>
+                    <td>{attempt.duration_ms} ms</td>
+                    <td>
+                      {attempt.status_code ?? ''} {attempt.error ?? ''}{' '}
+                      {attempt.answer !== null && <code>{attempt.answer}</code>}
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          )}
+          {may('configure') && (
+            <button type="button" onClick={() => setAgain(true)}>
+              Send again
+            </button>
+          )}
+          {isAgain && (
+            <Dialog
+              title="Send again"
+              action="Send again"
+              onClose={() => setAgain(false)}
+              onAct={async () => {
+                await call('POST', `v1/deliveries/${id}/redeliver`);
+                announce('It is on its way.');
+                changed('v1/deliveries');
+              }}
+            >
+              <p>The same notification goes to {delivery.target} once more.</p>
+            </Dialog>
+          )}
+        </>
+      )}
+    </Reading>
+  );
+}
+
+/** One after another, so that a target is not flooded; what fails is counted and said. */
+function SendAll({ asked, total, onClose }: { asked: string; total: number; onClose: () => void }) {
+  const [done, setDone] = useState(0);
+  const count = Math.min(total, REDELIVER_MAX);
+  return (
+    <Dialog
+      title="Send all of these again"
+      action={`Send ${count.toLocaleString('en')}`}
+      onClose={onClose}
+      onAct={async () => {
+        const { value } = await read<Page<Delivery>>(
+          `v1/deliveries${asked}${asked === '' ? '?' : '&'}limit=${REDELIVER_MAX}`,
+        );
+        let failed = 0;
+        for (const { id } of value.items) {
+          await call('POST', `v1/deliveries/${id}/redeliver`).catch(() => failed++);
+          setDone((n) => n + 1);
+        }
+        changed('v1/deliveries');
+        if (failed > 0)
+          throw new ApiError(0, 'some_failed', `${failed} of ${value.items.length} could not be sent again.`);
+        announce(`${value.items.length} are on their way.`);
+      }}
+    >
+      <p>
+        {count.toLocaleString('en')} notifications go out once more
+        {total > count ? `, the newest of ${total.toLocaleString('en')}` : ''}.
+      </p>
+      {done > 0 && <progress value={done} max={count} aria-label="Sent again" />}
+    </Dialog>
+  );
+}

@@ -1,0 +1,213 @@
+// The timeline: events of the account, newest first, with what there is of each kind over time, and one of them open beside the list.
+import { useEffect, useMemo, useState } from 'preact/hooks';
+import { useAgentNames } from '../data/agents.ts';
+import { query } from '../data/api.ts';
+import { useLive } from '../data/live.ts';
+import { client, useList, useRead } from '../data/queries.ts';
+import { hrefOf, place, setParams } from '../data/router.ts';
+import { rangeOf } from '../data/time.ts';
+import type { EventFacets, EventHistogram, EventRow } from '../data/types.ts';
+import { announce } from '../parts/announce.tsx';
+import { CopyButton } from '../parts/buttons.tsx';
+import { EVENT_ROW_PX, EventLine } from '../parts/event-rows.tsx';
+import { EventView } from '../parts/event-view.tsx';
+import { ExportMenu } from '../parts/export.tsx';
+import { type FilterSpec, Filters, Search, shareUrl, TimeRange } from '../parts/filters.tsx';
+import { Histogram } from '../parts/histogram.tsx';
+import { useKeys } from '../parts/keys.ts';
+import { Empty, Reading, serviceUrl } from '../parts/states.tsx';
+import { VirtualRows } from '../parts/virtual-rows.tsx';
+
+const FACETS = ['outcome', 'type', 'agent_id', 'model', 'policy_id'] as const;
+const LABELS: Record<(typeof FACETS)[number], string> = {
+  outcome: 'Outcome',
+  type: 'Type',
+  agent_id: 'Agent',
+  model: 'Model',
+  policy_id: 'Policy',
+};
+/** Filters without counts; they stand in addresses that other screens link to. */
+const MORE = ['trace_id', 'severity', 'detector', 'reason'] as const;
+/** Rows that came while the list was not at its top; past this the list is read anew. */
+const NEW_MAX = 1_000;
+
+export function filtersOf(params: URLSearchParams): Record<string, string | string[] | undefined> {
+  const names = [...FACETS, ...MORE];
+  return { ...Object.fromEntries(names.map((name) => [name, params.getAll(name)])), q: params.get('q') ?? undefined };
+}
+
+export function Events() {
+  const { params } = place.value;
+  const range = rangeOf(params);
+  const filter = query({ ...filtersOf(params), ...range });
+  const list = useList<EventRow>(`v1/events${query({ ...filtersOf(params), ...range, payload: 'preview' })}`);
+  const by = params.get('by') ?? 'outcome';
+  const histogram = useRead<EventHistogram>(`v1/events/histogram${query({ ...filtersOf(params), ...range, by })}`);
+  const facets = useRead<EventFacets>(`v1/events/facets${filter}`);
+  const names = useAgentNames();
+  const [isTop, setTop] = useState(true);
+  const live = useLiveRows(params, list.items, isTop);
+  const { rows } = live;
+  const open = rows.findIndex(({ id }) => id === params.get('id'));
+  const show = (index: number) => {
+    const row = rows[index];
+    if (row !== undefined) setParams({ id: row.id, of: row.agent_id }, { replace: params.has('id') });
+  };
+  useKeys({
+    j: { does: 'Next event', run: () => show(open + 1) },
+    k: { does: 'Previous event', run: () => show(Math.max(0, open - 1)) },
+    Escape: { does: 'Close the event', run: () => setParams({ id: undefined, of: undefined }) },
+    l: { does: 'Follow what comes in', run: () => setParams({ live: params.has('live') ? undefined : '1' }) },
+  });
+  const hasFilters = filter !== '';
+  return (
+    <div class={`screen ${params.has('id') ? 'split' : ''}`}>
+      <section class="main" aria-label="Events">
+        <header class="bar">
+          <h1 class="grow">Events</h1>
+          <Search label="Words in the payload" />
+          <TimeRange />
+          <button
+            type="button"
+            aria-pressed={params.has('live')}
+            onClick={() => setParams({ live: params.has('live') ? undefined : '1' })}
+          >
+            Live
+          </button>
+          <ExportMenu path={`v1/events/export${filter}`} name="events" />
+          <CopyButton text={shareUrl} label="Share" />
+        </header>
+        <Filters specs={specsOf(facets.value)} chipsFor={MORE} />
+        <label class="by">
+          Told apart by{' '}
+          <select
+            value={by}
+            onChange={({ currentTarget }) =>
+              setParams({ by: currentTarget.value === 'outcome' ? undefined : currentTarget.value })
+            }
+          >
+            {FACETS.map((name) => (
+              <option key={name} value={name}>
+                {LABELS[name].toLowerCase()}
+              </option>
+            ))}
+          </select>
+        </label>
+        {histogram.value !== undefined && histogram.value.buckets.length > 0 && (
+          <Histogram
+            data={histogram.value}
+            onRange={(from, to) => setParams({ from, to, range: undefined, id: undefined })}
+          />
+        )}
+        {live.waiting > 0 && (
+          <button type="button" class="primary new" onClick={live.take}>
+            {live.waiting.toLocaleString('en')} new
+          </button>
+        )}
+        <Reading of={list} {...(rows.length === 0 ? { empty: hasFilters ? <NothingFits /> : <NoEvents /> } : {})}>
+          <p class="quiet" aria-live="polite">
+            {(facets.value?.total ?? list.total).toLocaleString('en')} events
+          </p>
+          <VirtualRows
+            label="Events, newest first"
+            count={rows.length}
+            rowPx={EVENT_ROW_PX}
+            {...(open >= 0 ? { showIndex: open } : {})}
+            onEnd={list.more}
+            onTop={setTop}
+            row={(index) => {
+              const event = rows[index]!;
+              const next = new URLSearchParams(params);
+              next.set('id', event.id);
+              next.set('of', event.agent_id);
+              return (
+                <EventLine
+                  event={event}
+                  href={hrefOf('events', next)}
+                  agentName={names.get(event.agent_id) ?? event.agent_id}
+                  isOpen={index === open}
+                />
+              );
+            }}
+          />
+        </Reading>
+      </section>
+      {params.has('id') && (
+        <aside class="side" aria-label="Open event">
+          <div class="bar end">
+            <button type="button" onClick={() => setParams({ id: undefined, of: undefined })}>
+              Close
+            </button>
+          </div>
+          <EventView key={params.get('id')} id={params.get('id')!} agentId={params.get('of') ?? ''} />
+        </aside>
+      )}
+    </div>
+  );
+}
+
+function specsOf(facets: EventFacets | undefined): FilterSpec[] {
+  return FACETS.map((name) => ({ name, label: LABELS[name], choices: facets?.[name].values ?? [] }));
+}
+
+/** The list with what has come in since. It does not move while somebody has scrolled, or has an event open. */
+function useLiveRows(params: URLSearchParams, items: readonly EventRow[], isTop: boolean) {
+  const isLive = params.has('live');
+  const filter = query(filtersOf(params));
+  const [come, setCome] = useState<EventRow[]>([]);
+  const [held, setHeld] = useState<EventRow[]>([]);
+  const isFrozen = !isTop || params.has('id');
+  useEffect(() => {
+    setCome([]);
+    setHeld([]);
+  }, [filter, isLive, items[0]?.id]);
+  const again = () => {
+    void client.invalidateQueries({ predicate: ({ queryKey }) => String(queryKey[1] ?? '').startsWith('v1/events') });
+  };
+  useLive(isLive ? `topics=events&payload=preview${filter === '' ? '' : `&${filter.slice(1)}`}` : undefined, {
+    onRow: (_topic, row) => {
+      const event = row as EventRow;
+      (isFrozen ? setHeld : setCome)((rows) => [event, ...rows].slice(0, NEW_MAX));
+    },
+    onGap: () => {
+      announce('More came in than is shown one by one: the list is read anew.');
+      again();
+    },
+  });
+  const rows = useMemo(() => {
+    const known = new Set(items.map(({ id }) => id));
+    return [...come.filter(({ id }) => !known.has(id)), ...items];
+  }, [come, items]);
+  return {
+    rows,
+    waiting: held.length,
+    take: () => {
+      setCome((before) => [...held, ...before]);
+      setHeld([]);
+      setParams({ id: undefined, of: undefined });
+      document.querySelector('.rows')?.scrollTo({ top: 0 });
+    },
+  };
+}
+
+function NothingFits() {
+  return (
+    <Empty title="Nothing fits these filters">
+      <p>Take one away, or ask for a longer time.</p>
+    </Empty>
+  );
+}
+
+function NoEvents() {
+  const url = serviceUrl();
+  const curl = `AGENT=$(curl -s -X POST ${url}/v1/agents -H "Authorization: Bearer $GATEHOUSE_KEY" -H 'Content-Type: application/json' -d '{"name":"first-agent"}' | sed 's/.*"id":"\\(agt_[^"]*\\)".*/\\1/')
+curl -X POST ${url}/v1/agents/$AGENT/events -H "Authorization: Bearer $GATEHOUSE_KEY" -H 'Content-Type: application/json' -d '{"type":"prompt","payload":{"prompt":"Hello"}}'`;
+  return (
+    <Empty title="No events yet" curl={curl}>
+      <p>
+        An agent sends its events over HTTP. Register one and send the first, with a key that may write in{' '}
+        <code>GATEHOUSE_KEY</code>:
+      </p>
+    </Empty>
+  );
+}

@@ -1,0 +1,118 @@
+// Policies: what they ask for, how often they matched in the last day, and an editor that marks what the service does not take.
+import { useState } from 'preact/hooks';
+import { useAgentNames } from '../data/agents.ts';
+import { query } from '../data/api.ts';
+import { useList, useRead } from '../data/queries.ts';
+import { hrefOf, place, setParams } from '../data/router.ts';
+import { isBound, may } from '../data/session.ts';
+import type { EventFacets, Policy } from '../data/types.ts';
+import { Severity, Time } from '../parts/buttons.tsx';
+import { Search } from '../parts/filters.tsx';
+import { PolicyEditor } from '../parts/policy-editor.tsx';
+import { PolicyView } from '../parts/policy-view.tsx';
+import { Empty, Reading } from '../parts/states.tsx';
+
+const DAY_MS = 86_400_000;
+/** So that the same question is asked once in a minute. */
+const CUT_MS = 60_000;
+
+export function Policies() {
+  const { params } = place.value;
+  const list = useList<Policy>('v1/policies');
+  const [isNew, setNew] = useState(false);
+  const from = new Date(Math.floor((Date.now() - DAY_MS) / CUT_MS) * CUT_MS).toISOString();
+  const hits = useRead<EventFacets>(`v1/events/facets${query({ from })}`);
+  const counts = new Map(hits.value?.policy_id.values.map(({ value, count }) => [value, count]));
+  const words = (params.get('q') ?? '').toLowerCase();
+  const shown = list.items.filter(({ name }) => name.toLowerCase().includes(words));
+  const id = params.get('id');
+  return (
+    <div class={`screen ${id === null ? '' : 'split even'}`}>
+      <section class="main scrolls" aria-label="Policies">
+        <header class="bar">
+          <h1 class="grow">Policies</h1>
+          <Search label="Part of a name" />
+          {may('configure') && !isBound() && (
+            <button type="button" class="primary" onClick={() => setNew(true)}>
+              New policy
+            </button>
+          )}
+        </header>
+        <Reading of={list} {...(list.items.length === 0 ? { empty: <NoPolicies /> } : {})}>
+          <table class="wide">
+            <thead>
+              <tr>
+                <th scope="col">Policy</th>
+                <th scope="col">Type</th>
+                <th scope="col">Actions</th>
+                <th scope="col">Status</th>
+                <th scope="col">Matches in 24 h</th>
+                <th scope="col">Changed</th>
+              </tr>
+            </thead>
+            <tbody>
+              {shown.map((policy) => (
+                <tr key={policy.id} class={policy.id === id ? 'open' : ''}>
+                  <th scope="row">
+                    <a href={hrefOf('policies', { id: policy.id })}>{policy.name}</a>{' '}
+                    <Severity severity={policy.severity} />
+                    <div class="quiet">revision {policy.revision}</div>
+                  </th>
+                  <td>{policy.type}</td>
+                  <td>{policy.actions.join(', ')}</td>
+                  <td>
+                    <span class={`badge ${policy.status}`}>{policy.status}</span>
+                  </td>
+                  <td>
+                    {hits.error !== undefined ? (
+                      'not known'
+                    ) : (
+                      <a href={hrefOf('events', { policy_id: policy.id, range: '24h' })}>
+                        {(counts.get(policy.id) ?? 0).toLocaleString('en')}
+                      </a>
+                    )}
+                  </td>
+                  <td>
+                    <Time at={policy.updated_at} ago />
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+          {list.hasMore && (
+            <button type="button" onClick={list.more}>
+              More of {list.total.toLocaleString('en')}
+            </button>
+          )}
+        </Reading>
+      </section>
+      {id !== null && (
+        <aside class="side" aria-label="Open policy">
+          <div class="bar end">
+            <button type="button" onClick={() => setParams({ id: undefined })}>
+              Close
+            </button>
+          </div>
+          <PolicyView key={id} id={id} />
+        </aside>
+      )}
+      {isNew && <NewPolicy onClose={() => setNew(false)} />}
+    </div>
+  );
+}
+
+function NewPolicy({ onClose }: { onClose: () => void }) {
+  const names = useAgentNames();
+  return <PolicyEditor agents={names} onClose={onClose} />;
+}
+
+function NoPolicies() {
+  return (
+    <Empty title="No policies yet">
+      <p>
+        A policy says which events are blocked, wait for a person, are counted, or are looked through for secrets. Begin
+        with the action <code>log</code>: it records what would have matched, and stops nobody.
+      </p>
+    </Empty>
+  );
+}

@@ -1,0 +1,72 @@
+// The list of traces: runs of agents, the newest first.
+import { useAgentNames } from '../data/agents.ts';
+import { query } from '../data/api.ts';
+import { useList } from '../data/queries.ts';
+import { hrefOf, place } from '../data/router.ts';
+import { rangeOf, spanText } from '../data/time.ts';
+import type { Trace } from '../data/types.ts';
+import { Outcome, Time } from '../parts/buttons.tsx';
+import { Filters, TimeRange } from '../parts/filters.tsx';
+import { Empty, Reading } from '../parts/states.tsx';
+import { VirtualRows } from '../parts/virtual-rows.tsx';
+
+export function Traces() {
+  const { params } = place.value;
+  const names = useAgentNames();
+  const agents = params.getAll('agent_id');
+  const list = useList<Trace>(`v1/traces${query({ ...rangeOf(params), agent_id: agents })}`);
+  const choices = [...names].map(([value, name]) => ({ value, name }));
+  return (
+    <div class="screen">
+      <header class="bar">
+        <h1 class="grow">Traces</h1>
+        <TimeRange />
+      </header>
+      <Filters specs={[{ name: 'agent_id', label: 'Agent', choices }]} />
+      <Reading
+        of={list}
+        {...(list.items.length === 0
+          ? {
+              empty: (
+                <Empty title="No traces here">
+                  <p>
+                    A trace is what events with the same <code>trace_id</code> are. Send one with each event of a run.
+                  </p>
+                </Empty>
+              ),
+            }
+          : {})}
+      >
+        <p class="quiet">{list.total.toLocaleString('en')} traces</p>
+        <VirtualRows
+          label="Traces, newest first"
+          count={list.items.length}
+          rowPx={34}
+          onEnd={list.more}
+          row={(index) => {
+            const trace = list.items[index]!;
+            return (
+              <a class="trace-line" href={hrefOf('trace', { id: trace.trace_id })}>
+                <Time at={trace.started_at} />
+                <span class="cut">{trace.trace_id}</span>
+                <span class="cut">{trace.agents.map((id) => names.get(id) ?? id).join(', ')}</span>
+                <span>{trace.event_count} events</span>
+                <span>{spanText(trace.duration_ms)}</span>
+                <span>{trace.tokens_used.toLocaleString('en')} tokens</span>
+                <span>
+                  {Object.entries(trace.outcomes)
+                    .filter(([outcome]) => outcome !== 'allowed')
+                    .map(([outcome, count]) => (
+                      <span key={outcome}>
+                        {count} <Outcome outcome={outcome} />{' '}
+                      </span>
+                    ))}
+                </span>
+              </a>
+            );
+          }}
+        />
+      </Reading>
+    </div>
+  );
+}
