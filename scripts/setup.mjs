@@ -23,7 +23,7 @@ const TAP_STAMP = 'node_modules/.gatehouse-tap';
 const ENGINE = 'node_modules/chdb';
 /** As `engines` in package.json says it. */
 const NODE_MAJOR_MIN = 20;
-const NODE_MINOR_MIN = { 20: 19, 22: 12 };
+const NODE_MINOR_MIN = { 20: 19, 22: 13 };
 /** A registry or a mirror that hiccups is asked again. */
 const FETCH_TRIES = 3;
 const FETCH_PAUSE_MS = 10_000;
@@ -56,7 +56,7 @@ export function isNoInstall(args) {
 function checkNode() {
   const [major, minor] = process.versions.node.split('.').map(Number);
   if (major < NODE_MAJOR_MIN || minor < (NODE_MINOR_MIN[major] ?? 0))
-    throw new SetupError(`Node.js 20.19, 22.12 or 24 or newer is needed, this is ${process.version}.`);
+    throw new SetupError(`Node.js 20.19, 22.13 or 24 or newer is needed, this is ${process.version}.`);
 }
 
 /**

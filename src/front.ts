@@ -11,6 +11,8 @@ import { AuditVerifier } from './audit/verifier.ts';
 import type { Config } from './config.ts';
 import { DependencyGauges } from './dependency-gauges.ts';
 import { allowedHostsOf } from './egress/target-url.ts';
+import { BodySlots } from './http/body-slots.ts';
+import { Live } from './http/live.ts';
 import type { Parts } from './http/route.ts';
 import { makeRoutes } from './http/routes.ts';
 import { Server } from './http/server.ts';
@@ -54,6 +56,7 @@ import { AppendOnce } from './streams/append-once.ts';
 import { Backlog } from './streams/backlog.ts';
 import { LimitSignals } from './streams/limit-signals.ts';
 import { OpenDoors } from './streams/open-doors.ts';
+import { Progress } from './streams/progress.ts';
 import { ReadBarrier } from './streams/read-barrier.ts';
 import { UsageCounts } from './usage-counts.ts';
 
@@ -87,9 +90,9 @@ export async function frontParts({ config, log, metrics, isSupervised, say }: Su
     routes: makeRoutes({ metrics: config.metricsPort === undefined, publicUrl: config.publicUrl }),
     cache,
     ingest: makeIngest({ cache, gate, appender, once, backlog, keys }, { slabs, metrics, usage }),
-    ...{ registry, approvalWaits, clickhouse },
+    ...{ registry, approvalWaits, clickhouse, barrier },
     ...auditParts({ redis, keys, clickhouse }, config),
-    barrier,
+    ...lastingAnswers({ redis, keys, clickhouse, registry, log }),
     backlogFull: () => backlog.full(),
     limiter: new RequestLimiter({
       ...{ redis, keys, limit: requestLimit(config) },
@@ -116,6 +119,15 @@ export async function frontParts({ config, log, metrics, isSupervised, say }: Su
     doorPart(server, approvalWaits),
     { name: 'open doors', start: () => doors.start(), stop: () => doors.stop() },
   ];
+}
+
+type LastingParts = RegistryStore & { clickhouse: ClickHouse; registry: Parts['registry']; log: Surroundings['log'] };
+
+/** Streams and exports. */
+function lastingAnswers({ redis, keys, clickhouse, registry, log }: LastingParts) {
+  const progress = new Progress({ redis, keys });
+  const erasing = (account: string) => registry.agents.erasing(account);
+  return { bodies: new BodySlots(), live: new Live({ clickhouse, progress, erasing, log }) };
 }
 
 type ToldOfEvents = 'onAccepted' | 'onMatched' | 'onBytes' | 'onUnevaluated';

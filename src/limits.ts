@@ -42,6 +42,28 @@ export const COUNTERS_KNOWN_MAX = 10_000;
 export const BODY_BYTES_HELD_MAX = 128 * MiB;
 /** How often a front looks for requests that nobody will answer any more. */
 export const REQUEST_SWEEP_MS = 1_000;
+/** A client that takes nothing of a body that comes in parts for so long is cut off (dashboard streams, exports). */
+export const PART_TAKEN_MS_MAX = 10_000;
+/** Bodies that come in parts at once: each holds a connection, a buffer of up to a few MB, and one query at a time. */
+export const BODIES_IN_PARTS_MAX = 32;
+export const BODIES_IN_PARTS_ACCOUNT_MAX = 8;
+/** Rows of an export that are read at once: a few MB of usual events, and 500 queries for a million. */
+export const EXPORT_ROWS_AT_ONCE = 2_000;
+/** Who follows live is told twice a second at most; so often Redis is asked how far the pipelines are. */
+export const LIVE_EVERY_MS = 500;
+export const PROGRESS_EVERY_MS = 200;
+/** From an event's arrival at a front to its append; a healthy front appends within 10 ms. What takes longer is told late or not at all. */
+export const ARRIVAL_LAG_MS = 300;
+/** Rows that are told one by one at a time; what is more is told as a number. */
+export const LIVE_ROWS_MAX = 200;
+/** Balancers and proxies end connections on which nothing comes for 30 to 60 s. */
+export const LIVE_HEARTBEAT_MS = 15_000;
+/** A reader who has not taken so much is cut off: it is read anew faster than it is caught up with. */
+export const LIVE_UNREAD_BYTES_MAX = 256 * KiB;
+/** Past this, reading the list anew is cheaper than telling what came in between. */
+export const LIVE_RESUME_MS_MAX = 10 * 60_000;
+/** A key or a session that has ended is noticed within this time on a stream, as it is on calls. */
+export const LIVE_CHECK_MS = 500;
 /** A draining front waits this long without a request before it closes the connections that are left. */
 export const DRAIN_QUIET_MS = 1_000;
 /** When a key was last used is written down this often. */

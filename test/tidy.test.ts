@@ -26,7 +26,7 @@ const ARROWS: [from: RegExp, to: RegExp][] = [
   [/^src\/ingest\//, /^(schemas|src\/policy|src\/streams|src\/registry)\/|^src\/redis\/keys\.ts$/],
   [
     /^src\/http\//,
-    /^(schemas|src\/http|src\/ingest|src\/registry|src\/audit|clickhouse\/queries)\/|^src\/streams\/read-barrier\.ts$|^src\/redis\/keys\.ts$|^clickhouse\/(client|errors)\.ts$/,
+    /^(schemas|src\/http|src\/ingest|src\/registry|src\/audit|clickhouse\/queries)\/|^src\/streams\/(read-barrier|progress)\.ts$|^src\/redis\/keys\.ts$|^clickhouse\/(client|errors)\.ts$/,
   ],
   [/^src\/audit\//, /^(schemas|src\/redis|clickhouse)\//],
   [/^src\/embedded\//, /^schemas\//],

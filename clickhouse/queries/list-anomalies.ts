@@ -21,9 +21,9 @@ export type AnomalyPage = PageStart &
     to?: number | undefined;
   };
 
-type AnomalyRow = Omit<Anomaly, 'timestamp' | 'created_at'> & { timestamp_ms: number; created_ms: number };
+export type AnomalyRow = Omit<Anomaly, 'timestamp' | 'created_at'> & { timestamp_ms: number; created_ms: number };
 
-const COLUMNS = `id, agent_id, event_id, policy_id, kind, severity, observed, baseline, score, message,
+export const ANOMALY_COLUMNS = `id, agent_id, event_id, policy_id, kind, severity, observed, baseline, score, message,
   toUnixTimestamp64Milli(timestamp) AS timestamp_ms, toUnixTimestamp64Milli(created_at) AS created_ms`;
 
 export async function listAnomalies(
@@ -39,10 +39,10 @@ export async function listAnomalies(
     .equal('policy_id', page.policyId)
     .between('timestamp', page.from, page.to);
   const listed = await pageOf<AnomalyRow>(clickhouse, {
-    ...{ table: 'anomalies', columns: COLUMNS, where, time: 'timestamp', page },
+    ...{ table: 'anomalies', columns: ANOMALY_COLUMNS, where, time: 'timestamp', page },
     positionOf: (row) => ({ at: row.timestamp_ms, id: row.id }),
   });
-  return { ...listed, items: listed.items.map(shown) };
+  return { ...listed, items: listed.items.map(anomalyOf) };
 }
 
 /** `id` must be well formed (isId). null: there is none, or its agent is being erased. */
@@ -54,12 +54,12 @@ export async function getAnomaly(
 ): Promise<Anomaly | null> {
   const where = new Conditions(account).equal('id', id).exclude('agent_id', excludeAgents);
   const [row] = await clickhouse.query<AnomalyRow>(
-    `SELECT ${COLUMNS} FROM anomalies FINAL WHERE ${where.sql} LIMIT 1`,
+    `SELECT ${ANOMALY_COLUMNS} FROM anomalies FINAL WHERE ${where.sql} LIMIT 1`,
     where.params,
   );
-  return row === undefined ? null : shown(row);
+  return row === undefined ? null : anomalyOf(row);
 }
 
-function shown({ timestamp_ms, created_ms, ...row }: AnomalyRow): Anomaly {
+export function anomalyOf({ timestamp_ms, created_ms, ...row }: AnomalyRow): Anomaly {
   return { ...row, timestamp: isoTime(timestamp_ms), created_at: isoTime(created_ms) };
 }

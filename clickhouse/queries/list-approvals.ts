@@ -16,7 +16,7 @@ export type ApprovalPage = PageStart &
     policyId?: AnyOf<string> | undefined;
   };
 
-type ApprovalRow = Omit<Approval, 'created_at' | 'expires_at' | 'decided_at' | 'reason' | 'blocked_by'> & {
+export type ApprovalRow = Omit<Approval, 'created_at' | 'expires_at' | 'decided_at' | 'reason' | 'blocked_by'> & {
   /** '': none, and of rows from before there were reasons. */
   reason: NonNullable<Approval['reason']> | '';
   blocked_by: string;
@@ -25,7 +25,7 @@ type ApprovalRow = Omit<Approval, 'created_at' | 'expires_at' | 'decided_at' | '
   decided_ms: number | null;
 };
 
-const COLUMNS = `id, agent_id, event_id, policy_id, policy_name, status, outcome, on_timeout, decided_by, comment,
+export const APPROVAL_COLUMNS = `id, agent_id, event_id, policy_id, policy_name, status, outcome, on_timeout, decided_by, comment,
   reason, blocked_by, toUnixTimestamp64Milli(created_at) AS created_ms, toUnixTimestamp64Milli(expires_at) AS expires_ms,
   toUnixTimestamp64Milli(decided_at) AS decided_ms`;
 
@@ -41,7 +41,7 @@ export async function listApprovals(
     .equal('policy_id', page.policyId)
     .equal('status', page.status);
   const listed = await pageOf<ApprovalRow>(clickhouse, {
-    ...{ table: 'approvals', columns: COLUMNS, where, time: 'created_at', page },
+    ...{ table: 'approvals', columns: APPROVAL_COLUMNS, where, time: 'created_at', page },
     positionOf: (row) => ({ at: row.created_ms, id: row.id }),
   });
   return { ...listed, items: listed.items.map(approvalOf) };
@@ -59,7 +59,7 @@ export async function decidedApprovals(
     .and("status != 'pending'")
     .exclude('agent_id', excludeAgents);
   const rows = await clickhouse.query<ApprovalRow>(
-    `SELECT ${COLUMNS} FROM approvals FINAL WHERE ${where.sql}`,
+    `SELECT ${APPROVAL_COLUMNS} FROM approvals FINAL WHERE ${where.sql}`,
     where.params,
   );
   return rows.map(approvalOf);
@@ -74,7 +74,7 @@ export async function* pendingApprovals(
   let after = { account: '', id: '' };
   for (;;) {
     const rows = await clickhouse.query<ApprovalRow & { account: string }>(
-      `SELECT account_id AS account, ${COLUMNS} FROM approvals FINAL
+      `SELECT account_id AS account, ${APPROVAL_COLUMNS} FROM approvals FINAL
        WHERE status = 'pending' AND (account_id, id) > ({account:String}, {id:String})
        ORDER BY account_id, id LIMIT ${PAGE_ROWS}`,
       after,
@@ -96,7 +96,7 @@ export function rowRevisions(clickhouse: ClickHouse): Promise<{ account: string;
   );
 }
 
-function approvalOf({ created_ms, expires_ms, decided_ms, ...row }: ApprovalRow): Approval {
+export function approvalOf({ created_ms, expires_ms, decided_ms, ...row }: ApprovalRow): Approval {
   const { id, agent_id, event_id, policy_id, policy_name, status, outcome, on_timeout, decided_by, comment } = row;
   return {
     ...{ id, agent_id, event_id, policy_id, policy_name, status, outcome, on_timeout },

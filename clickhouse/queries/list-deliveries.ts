@@ -20,7 +20,7 @@ export type DeliveryPage = PageStart &
   };
 
 type TimeColumn = 'next_attempt_at' | 'created_at' | 'updated_at';
-type DeliveryRow = Omit<Delivery, TimeColumn | 'attempts'> & {
+export type DeliveryRow = Omit<Delivery, TimeColumn | 'attempts'> & {
   attempts: string;
   next_ms: number | null;
   created_ms: number;
@@ -28,7 +28,7 @@ type DeliveryRow = Omit<Delivery, TimeColumn | 'attempts'> & {
 };
 
 const PAGE_ROWS = 5_000;
-const COLUMNS = `id, alert_id, alert_name, agent_id, event_id, trigger, severity, channel, target, status, count, test, attempts,
+export const DELIVERY_COLUMNS = `id, alert_id, alert_name, agent_id, event_id, trigger, severity, channel, target, status, count, test, attempts,
   transport, toUnixTimestamp64Milli(next_attempt_at) AS next_ms, toUnixTimestamp64Milli(created_at) AS created_ms,
   toUnixTimestamp64Milli(updated_at) AS updated_ms`;
 
@@ -46,10 +46,10 @@ export async function listDeliveries(
     where.and('hasAny(policy_ids, {policy_ids:Array(String)})', { policy_ids: valuesOf(page.policyId) });
   notOf(where, page.excludeAgents);
   const listed = await pageOf<DeliveryRow>(clickhouse, {
-    ...{ table: 'deliveries', columns: COLUMNS, where, page },
+    ...{ table: 'deliveries', columns: DELIVERY_COLUMNS, where, page },
     positionOf: (row) => ({ at: 0, id: row.id }),
   });
-  return { ...listed, items: listed.items.map(toDelivery) };
+  return { ...listed, items: listed.items.map(deliveryOf) };
 }
 
 /** With its signal, by which it can be sent again. null: there is none. */
@@ -62,12 +62,12 @@ export async function getDelivery(
   const where = new Conditions(account).equal('id', id);
   notOf(where, excludeAgents);
   const [row] = await clickhouse.query<DeliveryRow & { signal: string }>(
-    `SELECT ${COLUMNS}, signal FROM deliveries FINAL WHERE ${where.sql}`,
+    `SELECT ${DELIVERY_COLUMNS}, signal FROM deliveries FINAL WHERE ${where.sql}`,
     where.params,
   );
   if (row === undefined) return null;
   const { signal, ...rest } = row;
-  return { delivery: toDelivery(rest), signal: JSON.parse(signal) as Signal };
+  return { delivery: deliveryOf(rest), signal: JSON.parse(signal) as Signal };
 }
 
 /** Ids of what was written to an outbox about an agent. */
@@ -87,12 +87,12 @@ export async function* pendingDeliveries(
   let after = { account: '', id: '' };
   for (;;) {
     const rows = await clickhouse.query<DeliveryRow & { account: string; signal: string }>(
-      `SELECT account_id AS account, ${COLUMNS}, signal FROM deliveries FINAL
+      `SELECT account_id AS account, ${DELIVERY_COLUMNS}, signal FROM deliveries FINAL
        WHERE (account_id, id) > ({account:String}, {id:String}) AND status = 'pending' ORDER BY account_id, id LIMIT ${PAGE_ROWS}`,
       after,
     );
     for (const { account, signal, ...row } of rows)
-      yield { account, delivery: toDelivery(row), signal: JSON.parse(signal) as Signal };
+      yield { account, delivery: deliveryOf(row), signal: JSON.parse(signal) as Signal };
     const last = rows.at(-1);
     if (last === undefined || rows.length < PAGE_ROWS) return;
     after = { account: last.account, id: last.id };
@@ -105,7 +105,7 @@ function notOf(where: Conditions, agents: readonly string[] | undefined): void {
   where.and("ifNull(agent_id, '') NOT IN {excluded:Array(String)}", { excluded: agents });
 }
 
-function toDelivery({ next_ms, created_ms, updated_ms, attempts, ...row }: DeliveryRow): Delivery {
+export function deliveryOf({ next_ms, created_ms, updated_ms, attempts, ...row }: DeliveryRow): Delivery {
   return {
     ...row,
     // Attempts from before answers were kept have none.

@@ -157,6 +157,8 @@ export class Door {
     const nowMs = Date.now();
     const secret = head.authorization === '' ? this.#parts.browsers.secretOf(head.browser) : undefined;
     if (secret !== undefined) return this.#serveSession(request, secret, nowMs);
+    if (entry.lasts)
+      request.reauthenticate = async () => this.#parts.authenticator.principalOf(head.authorization, Date.now());
     const found = this.#parts.authenticator.principalOf(head.authorization, nowMs);
     if (found instanceof Promise) return found.then((principal) => this.#admit(request, principal, nowMs));
     return this.#admit(request, found, nowMs);
@@ -165,6 +167,7 @@ export class Door {
   async #serveSession(request: Request, secret: string, nowMs: number): Promise<void> {
     request.exchange.hasCookie = true;
     if (request.entry.writes) this.#parts.browsers.checkChange(request.head.browser!);
+    request.reauthenticate = () => this.#parts.authenticator.ofSession(secret, Date.now());
     const principal = await this.#parts.authenticator.ofSession(secret, nowMs);
     await this.#admit(request, principal, nowMs);
   }

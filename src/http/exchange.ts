@@ -6,7 +6,9 @@
 // What throws is answered: a ServiceError as what it says, anything else as 500 `internal`, logged with the request id.
 import type { ErrorDetail } from '../../schemas/error.ts';
 import { ERRORS, type ErrorCode, ServiceError } from '../errors.ts';
+import { PART_TAKEN_MS_MAX } from '../limits.ts';
 import type { Log } from '../log.ts';
+import { BodyParts } from './body-parts.ts';
 import { CLEARED_COOKIES } from './browser-sessions.ts';
 import type { Cors } from './cors.ts';
 import type { Fault, Head } from './head.ts';
@@ -23,6 +25,8 @@ export type ExchangeHost = {
   readonly inFlight: InFlight<Exchange>;
   /** Called once per exchange; status 0: the client left before its answer. */
   onDone: (exchange: Exchange, status: number) => void;
+  /** Answers whose bodies come in parts, while they do. */
+  readonly bodies: Set<BodyParts>;
   /** undefined: pages of other origins may not call. */
   readonly cors: Cors | undefined;
 };
@@ -103,11 +107,13 @@ export class Exchange {
   #inHandler = true;
   #over = false;
   #abort: AbortController | undefined;
+  #parts: BodyParts | undefined;
 
   constructor(res: TransportResponse, host: ExchangeHost) {
     res.onAborted(() => {
       this.#finish(0);
       this.#abort?.abort();
+      this.#parts?.left();
     });
     this.#res = res;
     this.#host = host;
@@ -159,10 +165,30 @@ export class Exchange {
       const flaw = flawOf(reply);
       if (flaw === undefined) {
         this.#finish(reply.status);
-        this.#corked(reply, AT_LEISURE);
+        if (reply.parts === undefined || this.isHead) this.#corked(reply, AT_LEISURE);
+        else return void this.#sendParts(reply, reply.parts);
       } else this.fail(new Error(flaw));
     }
     reply.onSent?.();
+  }
+
+  async #sendParts(reply: Reply, write: NonNullable<Reply['parts']>): Promise<void> {
+    const parts = new BodyParts(this.#res, PART_TAKEN_MS_MAX);
+    this.#parts = parts;
+    this.#host.bodies.add(parts);
+    try {
+      this.#res.cork(() => this.#writeHead(reply, this.#host.draining));
+      if (this.#host.draining) parts.abort('draining');
+      await write(parts);
+      parts.end();
+    } catch (error) {
+      parts.cut();
+      if (parts.signal.aborted && error === parts.signal.reason) return;
+      this.#host.log.error({ err: error, requestId: this.requestId, route: this.route }, 'answer.cut');
+    } finally {
+      this.#host.bodies.delete(parts);
+      reply.onSent?.();
+    }
   }
 
   /** Answers an error. Details, `recorded`, `Retry-After` and the log line follow from it. */
@@ -259,18 +285,7 @@ export class Exchange {
   /** `force`: close the connection at once, whatever the client has still to send. */
   #write(reply: Reply, { padding, force }: { padding: string; force: boolean }): void {
     const res = this.#res;
-    const asksToClose = !force && (this.closing || this.closeIfEarly || this.#host.draining);
-    const type = reply.contentType === undefined ? JSON_TYPE : typeOf(reply.contentType, reply.cacheControl);
-    res.writeStatus(REASONS[reply.status]!);
-    // Each call into uWS costs as much as what it writes, so the two headers of nearly every answer are one.
-    res.writeHeader(
-      'X-Request-Id',
-      reply.body === undefined ? this.requestId : `${this.requestId}\r\nContent-Type: ${type}`,
-    );
-    for (const name in reply.headers) res.writeHeader(name, reply.headers[name]!);
-    const crossing = this.#host.cors?.headersFor(this.origin);
-    for (const name in crossing) res.writeHeader(name, crossing[name]!);
-    if (asksToClose) res.writeHeader('Connection', 'close');
+    this.#writeHead(reply, !force && (this.closing || this.closeIfEarly || this.#host.draining));
     if (reply.body !== undefined && !this.isHead) {
       res.end(padding === '' ? reply.body : `${reply.body}${padding}`, force);
       return;
@@ -278,6 +293,23 @@ export class Exchange {
     // `endWithoutBody(length)` would leave the request pending for ever and the connection unusable.
     if (reply.body !== undefined) res.writeHeader('Content-Length', String(Buffer.byteLength(reply.body)));
     res.endWithoutBody();
+  }
+
+  #writeHead(reply: Reply, asksToClose: boolean): void {
+    const res = this.#res;
+    const type = reply.contentType === undefined ? JSON_TYPE : typeOf(reply.contentType, reply.cacheControl);
+    res.writeStatus(REASONS[reply.status]!);
+    // Each call into uWS costs as much as what it writes, so the two headers of nearly every answer are one.
+    res.writeHeader(
+      'X-Request-Id',
+      reply.body === undefined && reply.parts === undefined
+        ? this.requestId
+        : `${this.requestId}\r\nContent-Type: ${type}`,
+    );
+    for (const name in reply.headers) res.writeHeader(name, reply.headers[name]!);
+    const crossing = this.#host.cors?.headersFor(this.origin);
+    for (const name in crossing) res.writeHeader(name, crossing[name]!);
+    if (asksToClose) res.writeHeader('Connection', 'close');
   }
 }
 

@@ -43,6 +43,8 @@ export type BrowserHead = {
   client: string;
   /** Of a preflight: the method that the page is about to use. */
   requestedMethod: string;
+  /** Of a stream that broke off: the id of the last row that arrived. */
+  lastEventId: string;
   host: string;
   forwardedProto: string;
 };
@@ -91,6 +93,7 @@ function browser(): BrowserHead {
     fetchSite: '',
     client: '',
     requestedMethod: '',
+    lastEventId: '',
     host: '',
     forwardedProto: '',
   };
@@ -179,6 +182,9 @@ function takeOfCaller(name: string, value: string): void {
       break;
     case 'gatehouse-client':
       browser().client = value;
+      break;
+    case 'last-event-id':
+      browser().lastEventId = value;
       break;
     case 'access-control-request-method':
       browser().requestedMethod = value;

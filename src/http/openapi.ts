@@ -99,6 +99,7 @@ const TAGS: Record<string, string> = {
   'Audit log': 'Who did what, in hash chains that can be verified.',
   'API keys': 'Keys of the account.',
   Sessions: 'Browsers that are signed in.',
+  Stream: 'What comes in, live.',
   Account: 'The account of the key.',
   Operations: 'For those who run the service.',
 };

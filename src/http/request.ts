@@ -7,7 +7,7 @@
 import { createHash } from 'node:crypto';
 import type Type from 'typebox';
 import { Compile, type Validator } from 'typebox/compile';
-import type { ServiceError } from '../errors.ts';
+import { ServiceError } from '../errors.ts';
 import type { Answer, Caller } from '../ingest/ingest.ts';
 import { parseJson } from '../ingest/json.ts';
 import type { Idempotency } from '../registry/idempotency.ts';
@@ -43,6 +43,7 @@ export class Entry {
   readonly isSubmission: boolean;
   /** Does it change something in the name of its caller, and leave an entry in the audit log that tells of the call? */
   readonly isAudited: boolean;
+  readonly lasts: boolean;
   /** With which submissions are answered. */
   readonly successStatus: number;
 
@@ -58,6 +59,7 @@ export class Entry {
     this.bytesMax = bodyBytesMax(route.body, limits);
     this.writes = route.method !== 'GET';
     this.isSubmission = route.body?.kind === 'event' || route.body?.kind === 'batch';
+    this.lasts = route.lasts === true;
     this.isAudited = this.writes && !this.isSubmission;
     this.successStatus = Number(Object.keys(route.operation.answers)[0]);
   }
@@ -85,6 +87,8 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   idempotencyKey: string | undefined = undefined;
   revisions: readonly number[] | undefined = undefined;
   idempotency: Idempotency | undefined = undefined;
+  /** Finds the principal once more. Rejects as at the door. */
+  reauthenticate: () => Promise<Principal> = async () => this.principal;
   /** Where it came from; known while the handler runs, of what is audited. */
   callerAddress = '';
   /** Of the connection. */
@@ -123,6 +127,20 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   /** To an agent. What needs no key is bound to nothing. */
   get isBound(): boolean {
     return this.entry.route.needs !== null && this.principal.agentId !== null;
+  }
+
+  get lastEventId(): string {
+    return this.head.browser?.lastEventId ?? '';
+  }
+
+  async isStillAllowed(): Promise<boolean> {
+    try {
+      const principal = await this.reauthenticate();
+      return principal.keyId === this.principal.keyId;
+    } catch (error) {
+      // While the registry cannot be asked nobody is turned away.
+      return !(error instanceof ServiceError && error.status === 401);
+    }
   }
 
   get isSecure(): boolean {

@@ -29,6 +29,9 @@ import type { Actor, Principal, RequestLimit } from '../registry/principal.ts';
 import type { Sessions } from '../registry/sessions.ts';
 import type { ReadBarrier } from '../streams/read-barrier.ts';
 import type { Authenticator } from './authenticate.ts';
+import type { BodyParts } from './body-parts.ts';
+import type { BodySlots } from './body-slots.ts';
+import type { Live } from './live.ts';
 import type { Parameters, QueryOf } from './query.ts';
 
 export type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
@@ -58,6 +61,8 @@ export type Parts = {
     'waitForEvents' | 'waitForJournal' | 'waitForAnomalies' | 'waitForApprovals' | 'waitForOpenings'
   >;
   approvalWaits: Pick<ApprovalWaits, 'wait'>;
+  bodies: Pick<BodySlots, 'take'>;
+  live: Pick<Live, 'follow'>;
   metrics: Pick<Metrics, 'text'>;
   /** Of keys whose account has no other. */
   requestLimit: RequestLimit;
@@ -72,6 +77,8 @@ export type Reply = {
   /** Left out: nothing may keep it. */
   cacheControl?: string;
   headers?: Record<string, string>;
+  /** In place of `body`: writes it, part by part. What it throws cuts the connection. */
+  parts?: (parts: BodyParts) => Promise<void>;
   /** Runs when nobody reads `body` any more: it was handed to the socket, or the client has left. */
   onSent?: (() => void) | undefined;
 };
@@ -86,6 +93,10 @@ export type Call<Body = unknown, Query = unknown> = {
   requestId: string;
   /** Will the browser that asks keep a `Secure` cookie? */
   isSecure: boolean;
+  /** Of a stream that is taken up again; '' : from now on. */
+  lastEventId: string;
+  /** Would this call be taken now? Asked over and over by answers that last. */
+  isStillAllowed(): Promise<boolean>;
   /** Decoded segments of the path, in order. */
   params: readonly string[];
   query: Query;
@@ -173,6 +184,8 @@ export type RouteSpec<B, P extends Parameters> = {
   query?: P;
   body?: BodySpec<B>;
   idempotency?: 'heeded' | 'refused';
+  /** Its answer goes on for as long as the reader likes. */
+  lasts?: true;
   /** What it changes has revisions: If-Match is heeded. Where it is left out a change with an If-Match is refused. */
   conditional?: true;
   operation: Operation;

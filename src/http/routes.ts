@@ -13,6 +13,7 @@ import { eventRoutes } from './handlers/events.ts';
 import { healthRoutes, metricsRoute } from './handlers/operations.ts';
 import { policyRoutes } from './handlers/policies.ts';
 import { sessionRoutes } from './handlers/sessions.ts';
+import { streamRoutes } from './handlers/stream.ts';
 import { traceRoutes } from './handlers/traces.ts';
 import { openApiRoute } from './openapi.ts';
 import type { Route } from './route.ts';
@@ -39,6 +40,7 @@ export function makeRoutes({ metrics, publicUrl }: RouteOptions): Route[] {
     ...apiKeyRoutes,
     ...sessionRoutes,
     ...accountRoutes,
+    ...streamRoutes,
     ...healthRoutes,
     ...(metrics ? [metricsRoute] : []),
   ];

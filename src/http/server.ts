@@ -99,6 +99,7 @@ export class Server {
       log: options.log,
       draining: false,
       inFlight: new InFlight(),
+      bodies: new Set(),
       onDone: (exchange, status) => {
         const nowMs = performance.now();
         this.#lastRequestMs = nowMs;
@@ -148,6 +149,7 @@ export class Server {
   async drain(): Promise<void> {
     this.#transport.stopListening();
     this.#host.draining = true;
+    for (const body of this.#host.bodies) body.abort('draining');
     this.#lastRequestMs = performance.now();
     while (this.connections > 0 && !this.#isQuiet()) await new Promise((resolve) => setTimeout(resolve, DRAIN_POLL_MS));
     clearInterval(this.#sweep);

@@ -639,6 +639,19 @@ t.test('the description needs no key, and is the same with one', async (t) => {
   );
 });
 
+t.test('answers that come in parts', async (t) => {
+  for (const list of ['events', 'audit-logs', 'anomalies', 'deliveries'])
+    t.equal((await api.get(`/v1/${list}/export`)).status, 200, `${list} as a file`);
+  const leaving = new AbortController();
+  const headers = { authorization: `Bearer ${service.key}` };
+  const { status, headers: said } = await fetch(`${service.url}/v1/stream?topics=events`, {
+    ...{ headers, signal: leaving.signal },
+  });
+  t.same([status, said.get('content-type')], [200, 'text/event-stream']);
+  api.seen.add('GET /v1/stream 200'); // it does not end, so it is not read whole
+  leaving.abort();
+});
+
 t.test('every success that the description has was seen', async (t) => {
   const document = await new Api(t, service).describe();
   const all = Object.entries(document.paths).flatMap(([path, operations]) =>

@@ -75,6 +75,12 @@ const ASKS: Record<string, Ask> = {
   'POST /v1/agents': { body: () => ({ name: unique('agent') }) },
   'GET /v1/agents': {},
   'GET /v1/agents/{id}': { path: '/v1/agents/:agent' },
+  // An answer that lasts is not asked for here: what it refuses is (stream.path.test.ts has the rest).
+  'GET /v1/stream': { path: '/v1/stream?topics=none' },
+  'GET /v1/events/export': { path: '/v1/events/export?type=prompt' },
+  'GET /v1/audit-logs/export': { path: '/v1/audit-logs/export?action=agent.deleted' },
+  'GET /v1/anomalies/export': {},
+  'GET /v1/deliveries/export': {},
   'PATCH /v1/agents/{id}': { path: '/v1/agents/:agent', body: () => ({ description: unique('text') }) },
   'DELETE /v1/agents/{id}': {
     path: '/v1/agents/:agent',

@@ -5,11 +5,13 @@ import { getAnomaly, listAnomalies } from '../../../clickhouse/queries/list-anom
 import { Anomaly, AnomalySeries } from '../../../schemas/anomaly.ts';
 import { ANOMALY_KINDS, SEVERITIES } from '../../../schemas/closed-sets.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
+import type { PageStart } from '../../../schemas/paging.ts';
 import { isId } from '../../ids.ts';
 import { openPage } from '../cursor.ts';
-import { anyOf, oneOf, paging, RECORD_PAGE, text, time } from '../query.ts';
+import { EXPORT_ANSWER, exported, exportParameters } from '../export.ts';
+import { anyOf, oneOf, paging, type QueryOf, RECORD_PAGE, text, time } from '../query.ts';
 import { ask, found, json, markIncomplete, notFound, onlyOne, page } from '../reply.ts';
-import { type Owned, type Parts, type Route, route } from '../route.ts';
+import { type Call, type Owned, type Parts, type Route, route } from '../route.ts';
 
 /** Events in a window of ten seconds, of which fewer are no spike (docs/anomalies.md). */
 const VOLUME_LEAST = 50;
@@ -19,21 +21,22 @@ const ofAnomaly: Owned = {
   agentOf: async ({ account, params }, parts) => (await known(parts, account, params[0]!)).agent_id,
 };
 
+const anomalyFilters = {
+  agent_id: anyOf(text('Only anomalies of this agent')),
+  kind: anyOf(oneOf('Only anomalies of this kind', ANOMALY_KINDS)),
+  severity: anyOf(oneOf('Only anomalies of this severity', SEVERITIES)),
+  policy_id: anyOf(text('Only anomalies of events that this policy blocked')),
+  from: time('Anomalies at or after this time'),
+  to: time('Anomalies at or before this time'),
+};
+
 export const anomalyRoutes: Route[] = [
   route({
     method: 'GET',
     path: '/v1/anomalies',
     needs: 'read',
     bound: 'query',
-    query: {
-      ...paging(RECORD_PAGE),
-      agent_id: anyOf(text('Only anomalies of this agent')),
-      kind: anyOf(oneOf('Only anomalies of this kind', ANOMALY_KINDS)),
-      severity: anyOf(oneOf('Only anomalies of this severity', SEVERITIES)),
-      policy_id: anyOf(text('Only anomalies of events that this policy blocked')),
-      from: time('Anomalies at or after this time'),
-      to: time('Anomalies at or before this time'),
-    },
+    query: { ...paging(RECORD_PAGE), ...anomalyFilters },
     operation: {
       id: 'listAnomalies',
       tag: 'Anomalies',
@@ -42,25 +45,34 @@ export const anomalyRoutes: Route[] = [
       answers: { 200: { description: 'Anomalies, newest first', schema: pageSchema(Anomaly) } },
       canBeIncomplete: true,
     },
-    async handle(call, { barrier, clickhouse, registry }) {
-      const { account } = call;
-      const { kind, severity, from, to, agent_id: agentId, policy_id: policyId } = call.query;
+    async handle(call, parts) {
       const asked = openPage(call, 'anomalies');
-      const complete = await barrier.waitForAnomalies(account, onlyOne(agentId));
-      const excludeAgents = await registry.agents.erasing(account);
-      const listed = await ask(() =>
-        listAnomalies(clickhouse, account, {
-          agentId,
-          kind,
-          severity,
-          policyId,
-          from,
-          to,
-          ...asked,
-          excludeAgents,
-        }),
-      );
-      return markIncomplete(page(asked, listed), complete);
+      const { complete, read } = await anomaliesOf(call, parts);
+      const listed = await ask(() => read(asked));
+      return markIncomplete(page(asked, listed), await complete);
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/v1/anomalies/export',
+    needs: 'read',
+    bound: 'query',
+    query: { ...anomalyFilters, ...exportParameters },
+    operation: {
+      id: 'exportAnomalies',
+      tag: 'Anomalies',
+      summary: 'Export anomalies',
+      description: 'Every anomaly of the filters, as the list has them, as one file.',
+      answers: EXPORT_ANSWER,
+      canBeIncomplete: true,
+    },
+    async handle(call, parts) {
+      return exported<Anomaly>(call, parts, {
+        ...{ list: 'anomalies', name: 'anomalies', text: JSON.stringify, columns: ANOMALY_COLUMNS },
+        ...(await anomaliesOf(call, parts)),
+        positionOf: ({ timestamp, id }) => ({ at: Date.parse(timestamp), id }),
+        cells: (anomaly) => ANOMALY_COLUMNS.map((name) => anomaly[name]),
+      });
     },
   }),
   route({
@@ -113,4 +125,22 @@ async function known({ barrier, clickhouse, registry }: Parts, account: string, 
   const complete = await barrier.waitForAnomalies(account, null);
   const excludeAgents = await registry.agents.erasing(account);
   return found(await ask(() => getAnomaly(clickhouse, account, id, { excludeAgents })), 'anomaly', complete);
+}
+
+const ANOMALY_COLUMNS = [
+  ...(['id', 'timestamp', 'created_at', 'agent_id', 'event_id', 'policy_id', 'kind', 'severity'] as const),
+  ...(['observed', 'baseline', 'score', 'message'] as const),
+];
+
+/** Every read waits for the anomalies of what was acknowledged before. */
+async function anomaliesOf(
+  { account, query }: Call<unknown, QueryOf<typeof anomalyFilters>>,
+  { barrier, clickhouse, registry }: Parts,
+) {
+  const { kind, severity, from, to, agent_id: agentId, policy_id: policyId } = query;
+  const complete = barrier.waitForAnomalies(account, onlyOne(agentId));
+  await complete;
+  const excludeAgents = await registry.agents.erasing(account);
+  const filter = { agentId, kind, severity, policyId, from, to, excludeAgents };
+  return { complete, read: (start: PageStart) => listAnomalies(clickhouse, account, { ...filter, ...start }) };
 }

@@ -1,16 +1,18 @@
 // The audit log (spec 4.14, decisions 8): who did what, registry changes and submissions alike.
 
 import { listAuditLogs } from '../../../clickhouse/queries/list-audit-logs.ts';
-import { AuditLogPage } from '../../../schemas/audit-log.ts';
+import { type AuditLog, AuditLogPage } from '../../../schemas/audit-log.ts';
 import { AuditCheckpoint, AuditComparison, AuditVerification } from '../../../schemas/audit-verification.ts';
 import { AUDIT_ACTIONS, ORDERS, RESOURCE_TYPES } from '../../../schemas/closed-sets.ts';
 
 import { exampleId } from '../../../schemas/described.ts';
+import type { PageStart } from '../../../schemas/paging.ts';
 import type { VerifyOptions } from '../../audit/verifier.ts';
 import { openPage } from '../cursor.ts';
-import { anyOf, flag, oneOf, paging, RECORD_PAGE, text, time } from '../query.ts';
+import { EXPORT_ANSWER, exported, exportParameters } from '../export.ts';
+import { anyOf, flag, oneOf, paging, type QueryOf, RECORD_PAGE, text, time } from '../query.ts';
 import { allComplete, ask, found, json, markIncomplete, page } from '../reply.ts';
-import { jsonBody, type Parts, type Reply, type Route, route } from '../route.ts';
+import { type Call, jsonBody, type Parts, type Reply, type Route, route } from '../route.ts';
 
 const SEARCH_CHARACTERS_MAX = 500;
 /** An answer that takes longer looks like none. */
@@ -18,24 +20,25 @@ const VERIFY_MS_MAX = 8_000;
 /** Waiting for the chains to be stored is what a checkpoint does. */
 const CHECKPOINT_PATIENCE_MS = 60_000;
 
+const auditFilters = {
+  action: anyOf(oneOf('Only entries of this action', AUDIT_ACTIONS)),
+  actor: anyOf(text('Only entries of this actor: `agent:<agent_id>`, `key:<key_id>` or `system`')),
+  resource_type: anyOf(oneOf('Only entries about this kind of resource', RESOURCE_TYPES)),
+  resource_id: anyOf(text('Only entries about this resource')),
+  submissions: flag('`false` leaves out `event.submitted`, of which there is one for every event', true),
+  q: text("Words, or a quoted phrase, in an entry's action, actor, resource id or details", SEARCH_CHARACTERS_MAX),
+  from: time('Entries at or after this time'),
+  to: time('Entries at or before this time'),
+  order: oneOf('By `created_at`: newest first (desc, the default) or oldest first', ORDERS),
+};
+
 export const auditLogRoutes: Route[] = [
   route({
     method: 'GET',
     path: '/v1/audit-logs',
     needs: 'read',
     bound: 'handler',
-    query: {
-      ...paging(RECORD_PAGE),
-      action: anyOf(oneOf('Only entries of this action', AUDIT_ACTIONS)),
-      actor: anyOf(text('Only entries of this actor: `agent:<agent_id>`, `key:<key_id>` or `system`')),
-      resource_type: anyOf(oneOf('Only entries about this kind of resource', RESOURCE_TYPES)),
-      resource_id: anyOf(text('Only entries about this resource')),
-      submissions: flag('`false` leaves out `event.submitted`, of which there is one for every event', true),
-      q: text("Words, or a quoted phrase, in an entry's action, actor, resource id or details", SEARCH_CHARACTERS_MAX),
-      from: time('Entries at or after this time'),
-      to: time('Entries at or before this time'),
-      order: oneOf('By `created_at`: newest first (desc, the default) or oldest first', ORDERS),
-    },
+    query: { ...paging(RECORD_PAGE), ...auditFilters },
     operation: {
       id: 'listAuditLogs',
       tag: 'Audit log',
@@ -44,16 +47,35 @@ export const auditLogRoutes: Route[] = [
       answers: { 200: { description: 'Entries, newest first unless asked otherwise', schema: AuditLogPage } },
       canBeIncomplete: true,
     },
-    async handle(call, { barrier, clickhouse, registry }) {
-      const { account, principal, query } = call;
+    async handle(call, parts) {
       const asked = openPage(call, 'audit-logs');
-      const complete = await allComplete([barrier.waitForEvents(account, null), barrier.waitForJournal(account)]);
-      const excludeAgents = await registry.agents.erasing(account);
-      const aboutAgent = principal.agentId ?? undefined;
-      const listed = await ask(() =>
-        listAuditLogs(clickhouse, account, { ...query, ...asked, aboutAgent, excludeAgents }),
-      );
-      return markIncomplete(page(asked, listed, 'logs'), complete);
+      const { complete, read } = await entriesOf(call, parts);
+      const listed = await ask(() => read(asked));
+      return markIncomplete(page(asked, listed, 'logs'), await complete);
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/v1/audit-logs/export',
+    needs: 'read',
+    bound: 'handler',
+    query: { ...auditFilters, ...exportParameters },
+    operation: {
+      id: 'exportAuditLogs',
+      tag: 'Audit log',
+      summary: 'Export the audit log',
+      description: 'Every entry of the filters, as the list has them, as one file.',
+      answers: EXPORT_ANSWER,
+      canBeIncomplete: true,
+    },
+    async handle(call, parts) {
+      return exported<AuditLog>(call, parts, {
+        ...{ list: 'audit-logs', name: 'audit-log', text: JSON.stringify, columns: AUDIT_COLUMNS },
+        ...(await entriesOf(call, parts)),
+        positionOf: ({ created_at, id }) => ({ at: Date.parse(created_at), id }),
+        cells: (entry) =>
+          AUDIT_COLUMNS.map((name) => (name === 'details' ? JSON.stringify(entry.details) : entry[name])),
+      });
     },
   }),
   route({
@@ -140,4 +162,17 @@ async function verified(account: string, { audit, barrier }: Parts, options: Ver
   const complete = await settle();
   const result = await ask(() => audit.verify(account, { ...options, settle, budgetMs: VERIFY_MS_MAX }));
   return markIncomplete(json(200, result), complete && result.unsettled === 0);
+}
+
+const AUDIT_COLUMNS = ['id', 'created_at', 'action', 'actor', 'resource_type', 'resource_id', 'details'] as const;
+
+async function entriesOf(
+  { account, principal, query }: Call<unknown, QueryOf<typeof auditFilters>>,
+  { barrier, clickhouse, registry }: Parts,
+) {
+  const complete = allComplete([barrier.waitForEvents(account, null), barrier.waitForJournal(account)]);
+  await complete;
+  const excludeAgents = await registry.agents.erasing(account);
+  const filter = { ...query, aboutAgent: principal.agentId ?? undefined, excludeAgents };
+  return { complete, read: (start: PageStart) => listAuditLogs(clickhouse, account, { ...filter, ...start }) };
 }

@@ -4,12 +4,14 @@ import { getDelivery, listDeliveries } from '../../../clickhouse/queries/list-de
 import { CHANNELS, DELIVERY_STATUSES } from '../../../schemas/closed-sets.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { Delivery } from '../../../schemas/delivery.ts';
+import type { PageStart } from '../../../schemas/paging.ts';
 import { ServiceError } from '../../errors.ts';
 import { isId } from '../../ids.ts';
 import { openPage } from '../cursor.ts';
-import { anyOf, oneOf, paging, RECORD_PAGE, text } from '../query.ts';
+import { EXPORT_ANSWER, exported, exportParameters } from '../export.ts';
+import { anyOf, oneOf, paging, type QueryOf, RECORD_PAGE, text } from '../query.ts';
 import { ask, found, json, markIncomplete, notFound, page } from '../reply.ts';
-import { type Owned, type Parts, type Route, route } from '../route.ts';
+import { type Call, type Owned, type Parts, type Route, route } from '../route.ts';
 
 const ofDelivery: Owned = {
   what: 'delivery',
@@ -18,20 +20,21 @@ const ofDelivery: Owned = {
   },
 };
 
+const deliveryFilters = {
+  alert_id: anyOf(text('Only deliveries of this alert')),
+  agent_id: anyOf(text('Only deliveries about this agent')),
+  policy_id: anyOf(text('Only deliveries that tell of this policy')),
+  status: anyOf(oneOf('Only deliveries of this status', DELIVERY_STATUSES)),
+  channel: anyOf(oneOf('Only deliveries by this channel', CHANNELS)),
+};
+
 export const deliveryRoutes: Route[] = [
   route({
     method: 'GET',
     path: '/v1/deliveries',
     needs: 'read',
     bound: 'query',
-    query: {
-      ...paging(RECORD_PAGE),
-      alert_id: anyOf(text('Only deliveries of this alert')),
-      agent_id: anyOf(text('Only deliveries about this agent')),
-      policy_id: anyOf(text('Only deliveries that tell of this policy')),
-      status: anyOf(oneOf('Only deliveries of this status', DELIVERY_STATUSES)),
-      channel: anyOf(oneOf('Only deliveries by this channel', CHANNELS)),
-    },
+    query: { ...paging(RECORD_PAGE), ...deliveryFilters },
     operation: {
       id: 'listDeliveries',
       tag: 'Alerts',
@@ -40,25 +43,35 @@ export const deliveryRoutes: Route[] = [
       answers: { 200: { description: 'Deliveries with their attempts, newest first', schema: pageSchema(Delivery) } },
       canBeIncomplete: true,
     },
-    async handle(call, { barrier, clickhouse, registry }) {
-      const { account } = call;
-      const { status, channel, alert_id: alertId, agent_id: agentId, policy_id: policyId } = call.query;
+    async handle(call, parts) {
       const asked = openPage(call, 'deliveries');
-      const complete = await barrier.waitForJournal(account);
-      const excludeAgents = await registry.agents.erasing(account);
-      const listed = await ask(() =>
-        listDeliveries(clickhouse, account, {
-          alertId,
-          agentId,
-          policyId,
-          status,
-          channel,
-          ...asked,
-          excludeAgents,
-        }),
-      );
-      const items = await registry.deliveries.upToDate(account, listed.items);
-      return markIncomplete(page(asked, { ...listed, items }), complete);
+      const { complete, read } = await deliveriesOf(call, parts);
+      const listed = await ask(() => read(asked));
+      return markIncomplete(page(asked, listed), await complete);
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/v1/deliveries/export',
+    needs: 'read',
+    bound: 'query',
+    query: { ...deliveryFilters, ...exportParameters },
+    operation: {
+      id: 'exportDeliveries',
+      tag: 'Alerts',
+      summary: 'Export deliveries of notifications',
+      description: 'Every delivery of the filters, as the list has them, as one file.',
+      answers: EXPORT_ANSWER,
+      canBeIncomplete: true,
+    },
+    async handle(call, parts) {
+      return exported<Delivery>(call, parts, {
+        ...{ list: 'deliveries', name: 'deliveries', text: JSON.stringify, columns: DELIVERY_COLUMNS },
+        ...(await deliveriesOf(call, parts)),
+        positionOf: ({ id }) => ({ at: 0, id }),
+        cells: (delivery) =>
+          DELIVERY_COLUMNS.map((name) => (name === 'attempts' ? JSON.stringify(delivery.attempts) : delivery[name])),
+      });
     },
   }),
   route({
@@ -120,4 +133,35 @@ async function keptDelivery(
   const excludeAgents = await registry.agents.erasing(account);
   const kept = await ask(() => getDelivery(clickhouse, account, id, excludeAgents));
   return { kept: found(kept, 'delivery', complete), complete };
+}
+
+const DELIVERY_COLUMNS = [
+  ...([
+    'id',
+    'created_at',
+    'updated_at',
+    'alert_id',
+    'alert_name',
+    'agent_id',
+    'event_id',
+    'trigger',
+    'severity',
+  ] as const),
+  ...(['channel', 'transport', 'target', 'status', 'count', 'test', 'next_attempt_at', 'attempts'] as const),
+];
+
+async function deliveriesOf(
+  { account, query }: Call<unknown, QueryOf<typeof deliveryFilters>>,
+  { barrier, clickhouse, registry }: Parts,
+) {
+  const { status, channel, alert_id: alertId, agent_id: agentId, policy_id: policyId } = query;
+  const complete = barrier.waitForJournal(account);
+  await complete;
+  const excludeAgents = await registry.agents.erasing(account);
+  const filter = { alertId, agentId, policyId, status, channel, excludeAgents };
+  const read = async (start: PageStart) => {
+    const listed = await listDeliveries(clickhouse, account, { ...filter, ...start });
+    return { ...listed, items: await registry.deliveries.upToDate(account, listed.items) };
+  };
+  return { complete, read };
 }

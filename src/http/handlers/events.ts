@@ -2,15 +2,26 @@
 // Sending hands the body's bytes to ingest, which does all the rest; lists wait for what was acknowledged before they began.
 
 import Type from 'typebox';
-import { renderEvent } from '../../../clickhouse/queries/event-rows.ts';
+import { type EventRow, renderEvent } from '../../../clickhouse/queries/event-rows.ts';
 import { getEvent } from '../../../clickhouse/queries/get-event.ts';
 import { type EventPage, listEvents } from '../../../clickhouse/queries/list-events.ts';
 import { ORDERS } from '../../../schemas/closed-sets.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
-import { BATCH_EVENTS_MAX, Batch, BatchResult, Event, ListedEvent, Submission } from '../../../schemas/event.ts';
+import {
+  BATCH_EVENTS_MAX,
+  Batch,
+  BatchResult,
+  Event,
+  ListedEvent,
+  type PolicyResult,
+  Submission,
+} from '../../../schemas/event.ts';
 import type { PageStart } from '../../../schemas/paging.ts';
+import { isoTime } from '../../../schemas/time.ts';
 import { isId } from '../../ids.ts';
+import type { Cell } from '../csv.ts';
 import { openPage } from '../cursor.ts';
+import { EXPORT_ANSWER, exported, exportParameters } from '../export.ts';
 import { oneOf, paging, payloadMode, type QueryOf, RECORD_PAGE } from '../query.ts';
 import { ask, found, markIncomplete, notFound, onlyOne, textPage } from '../reply.ts';
 import { type Call, eventBody, type Parts, type Reply, type Route, route } from '../route.ts';
@@ -143,7 +154,52 @@ export const eventRoutes: Route[] = [
       return answerList(parts, call, { ...pageOf(call.query), agentId, excludeAgents }, stored);
     },
   }),
+  route({
+    method: 'GET',
+    path: '/v1/events/export',
+    needs: 'read',
+    bound: 'query',
+    query: { ...eventFilters, ...agentFilter, ...exportParameters, order: listFilters.order, payload: payloadMode() },
+    operation: {
+      id: 'exportEvents',
+      tag: 'Events',
+      summary: "Export the account's events",
+      description: 'Every event of the filters, as the list has them, as one file.',
+      answers: EXPORT_ANSWER,
+      canBeIncomplete: true,
+    },
+    async handle(call, parts) {
+      const { account, query } = call;
+      const { barrier, clickhouse, registry } = parts;
+      const excludeAgents = await registry.agents.erasing(account);
+      const { settle } = new Decisions(barrier, account);
+      const { order, payload, agent_id: agentId } = query;
+      const page = { ...filterOf(query), order, payload, agentId, excludeAgents, settle };
+      return exported<EventRow>(call, parts, {
+        ...{ list: 'events', name: 'events', text: renderEvent, columns: EVENT_COLUMNS, cells: cellsOfEvent },
+        complete: barrier.waitForEvents(account, onlyOne(agentId)),
+        read: (start, signal) => listEvents(clickhouse, account, { ...page, ...start, signal }),
+        positionOf: ({ timestamp_ms, id }) => ({ at: timestamp_ms, id }),
+      });
+    },
+  }),
 ];
+
+const EVENT_COLUMNS = [
+  ...['id', 'agent_id', 'type', 'timestamp', 'received_at', 'trace_id', 'outcome', 'reason', 'policy_id'],
+  ...['approval_id', 'matches', 'payload', 'payload_bytes'],
+];
+
+function cellsOfEvent(row: EventRow): Cell[] {
+  const result = row.policy_result === '' ? undefined : (JSON.parse(row.policy_result) as PolicyResult);
+  return [
+    ...[row.id, row.agent_id, row.type, isoTime(row.timestamp_ms), isoTime(row.received_at_ms), row.trace_id],
+    ...[result?.outcome ?? 'allowed', result?.reason, result?.policy_id, result?.approval_id],
+    result === undefined || result.matches.length === 0 ? '' : JSON.stringify(result.matches),
+    row.payload_preview ?? row.payload,
+    row.payload_bytes,
+  ];
+}
 
 function pageOf({ order, payload, ...filters }: QueryOf<typeof listFilters>) {
   return { ...filterOf(filters), order, payload };

@@ -25,6 +25,7 @@ export class NodeConnection {
   #receiveByMs = Number.POSITIVE_INFINITY;
   #sendByMs = Number.POSITIVE_INFINITY;
   #sending = 0;
+  #parts = 0;
   #isClosing = false;
 
   constructor(socket: Socket) {
@@ -79,6 +80,29 @@ export class NodeConnection {
   sent(): void {
     this.#sending--;
     if (this.#sending === 0) this.#sendByMs = Number.POSITIVE_INFINITY;
+  }
+
+  /** An answer whose body comes in parts has begun: its request waits on, so that it is told if the client leaves. */
+  streaming(): void {
+    this.#sending++;
+  }
+
+  /** A part is on its way. Between parts there may be any time. */
+  writing(): void {
+    this.#parts++;
+    if (this.#parts === 1) this.taken();
+  }
+
+  written(): void {
+    this.#parts--;
+    if (this.#parts === 0) this.#sendByMs = Number.POSITIVE_INFINITY;
+    else this.taken();
+  }
+
+  /** The last part has been given. */
+  streamed(request: object): void {
+    this.#waiting.delete(request);
+    this.sent();
   }
 
   isLate(nowMs: number): boolean {

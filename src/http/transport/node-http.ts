@@ -231,6 +231,8 @@ class NodeResponse implements TransportResponse {
   readonly #res: ServerResponse;
   readonly #connection: NodeConnection;
   readonly #headers: string[] = [];
+  #onWritable: (() => boolean) | undefined;
+  #hasParts = false;
   #status = 500;
   #reason = '';
 
@@ -279,11 +281,34 @@ class NodeResponse implements TransportResponse {
   }
 
   end(body: string | Buffer, close = false): void {
+    if (this.#hasParts) {
+      this.#connection.streamed(this);
+      this.#res.end(body);
+      return;
+    }
     if (close) this.#headers.push('Connection', 'close');
     // The caller takes its memory back when this returns, and the socket may be read late.
     const bytes = Buffer.from(body as string);
     this.#begin(['Date', new Date().toUTCString(), 'Content-Length', String(bytes.length)]);
     this.#send(bytes, 0);
+  }
+
+  write(part: string | Uint8Array): boolean {
+    if (!this.#hasParts) {
+      this.#hasParts = true;
+      const framing = this.#req.httpVersionMinor === 0 ? [] : ['Transfer-Encoding', 'chunked'];
+      this.#head(['Date', new Date().toUTCString(), ...framing]);
+      this.#connection.streaming();
+      this.#res.on('drain', () => this.#onWritable?.());
+    }
+    this.#connection.writing();
+    return this.#res.write(part, (error) => {
+      if (!error) this.#connection.written();
+    });
+  }
+
+  onWritable(handler: () => boolean): void {
+    this.#onWritable = handler;
   }
 
   endWithoutBody(): void {
@@ -297,14 +322,18 @@ class NodeResponse implements TransportResponse {
 
   /** Node.js adds no header of its own to these: `Date` is there, and `Connection` was taken away. */
   #begin(last: string[]): void {
+    this.#head(last);
+    this.#connection.answered(this);
+    this.#res.on('finish', () => this.#connection.sent());
+  }
+
+  #head(last: string[]): void {
     const res = this.#res;
     const headers = [...this.#headers, ...last];
     if (this.#req.httpVersionMinor === 0) headers.push('Connection', 'close');
     res.sendDate = false;
     res.removeHeader('Connection');
     res.writeHead(this.#status, this.#reason, headers);
-    this.#connection.answered(this);
-    res.on('finish', () => this.#connection.sent());
   }
 
   /** A large answer goes out in pieces, since only a piece that was taken whole shows that its client still reads. */

@@ -32,6 +32,10 @@ export type TransportResponse = {
   writeHeader(name: string, value: string): unknown;
   /** Adds Date and Content-Length. `close`: the connection ends behind the answer, and nothing that follows on it is handled. */
   end(body: string | Buffer, close?: boolean): unknown;
+  /** A part of a body whose length nobody knows; `end('')` ends it. False: it is kept, and `onWritable` tells when it was taken. */
+  write(part: string | Uint8Array): boolean;
+  /** Set once, before `write`. Called whenever what was kept has been taken; answers true. */
+  onWritable(handler: () => boolean): unknown;
   /** For answers to HEAD and with status 204; the caller has written a Content-Length where there is to be one. */
   endWithoutBody(): unknown;
   /** Ends the connection without an answer. Throws or does nothing where it has ended. */

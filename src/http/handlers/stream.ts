@@ -1,0 +1,212 @@
+// GET /v1/stream: what comes in, as server-sent events (live.ts reads it; docs/dashboard.md says how it is followed).
+// Each row has an id that says what was told so far; a reader that comes back with the last one it has (`Last-Event-ID`, as browsers do by
+// themselves) goes on behind it, at whichever front.
+// Invariant: who may no longer read is told nothing from LIVE_CHECK_MS on. A reader that takes nothing holds LIVE_UNREAD_BYTES_MAX at most.
+import { createHash } from 'node:crypto';
+import Type from 'typebox';
+import type { PayloadMode } from '../../../schemas/closed-sets.ts';
+import { LIVE_CHECK_MS, LIVE_HEARTBEAT_MS, LIVE_RESUME_MS_MAX, LIVE_UNREAD_BYTES_MAX } from '../../limits.ts';
+import { validationFailed } from '../../validation.ts';
+import type { BodyParts } from '../body-parts.ts';
+import { type LivePlace, type Question, TOPICS, type Told } from '../live.ts';
+import { payloadMode, type QueryOf, text } from '../query.ts';
+import { ask } from '../reply.ts';
+import { type Call, type Parts, type Route, route } from '../route.ts';
+import { agentFilter, eventFilters, filterOf } from './event-filters.ts';
+
+const { from: _from, to: _to, ...filters } = eventFilters;
+const CURSOR_CHARACTERS_MAX = 500;
+
+const parameters = {
+  topics: {
+    ...text('What to be told of, separated by commas: `events`, `approvals`, `anomalies`, `deliveries`'),
+    absent: undefined,
+  },
+  ...filters,
+  ...agentFilter,
+  payload: {
+    ...payloadMode(),
+    absent: 'none' as PayloadMode,
+    schema: { type: 'string', enum: ['none', 'preview'], default: 'none' },
+  },
+  cursor: text(
+    'Id of the last row that arrived, for programs; browsers send it as `Last-Event-ID`',
+    CURSOR_CHARACTERS_MAX,
+  ),
+};
+
+export const streamRoutes: Route[] = [
+  route({
+    method: 'GET',
+    path: '/v1/stream',
+    needs: 'read',
+    bound: 'query',
+    query: parameters,
+    lasts: true,
+    operation: {
+      id: 'followLive',
+      tag: 'Stream',
+      summary: 'Follow what comes in',
+      description:
+        'Server-sent events, about a second behind. `ready` says that it begins; `events`, `approvals`, `anomalies` and `deliveries` are rows as the lists have them, an approval and a delivery again with each change; `skipped` says how many of a topic were not told one by one; `reset` that a resume came too late, and the lists are to be read anew. A comment comes every 15 s. The filters are those of the list of events; the other topics heed those that they have.',
+      answers: {
+        200: {
+          description: 'What comes in, until the reader leaves',
+          contentType: 'text/event-stream',
+          schema: Type.String(),
+          example: 'id: WzEs…\nevent: approvals\ndata: {"id":"apr_01jd5x0f6w3q8z5n7r2k9v4t1m","status":"pending"}\n\n',
+        },
+      },
+      errors: ['unavailable'],
+    },
+    async handle(call, parts) {
+      const question = questionOf(call);
+      const digest = digestOf(question);
+      const from = placeOf(call.lastEventId || call.query.cursor, digest);
+      const giveBack = parts.bodies.take(call.account);
+      return {
+        status: 200,
+        contentType: 'text/event-stream',
+        onSent: giveBack,
+        parts: (body) => new Reader(body, call, digest).follow(parts, question, from),
+      };
+    },
+  }),
+];
+
+function questionOf(call: Call<unknown, QueryOf<typeof parameters>>): Question {
+  const { topics: asked, payload, agent_id: agentId } = call.query;
+  const names = [...new Set((asked ?? '').split(',').filter((name) => name !== ''))];
+  const unknown = names.find((name) => !(TOPICS as readonly string[]).includes(name));
+  if (names.length === 0 || unknown !== undefined)
+    throw validationFailed('The query string does not fit.', [
+      { path: 'topics', message: `must be one or more of ${TOPICS.join(', ')}, separated by commas` },
+    ]);
+  if (payload === 'full')
+    throw validationFailed('The query string does not fit.', [
+      { path: 'payload', message: 'must be one of none, preview' },
+    ]);
+  const topics = TOPICS.filter((topic) => names.includes(topic));
+  return {
+    account: call.account,
+    topics,
+    filter: { ...filterOf(call.query as never), agentId },
+    payload,
+  };
+}
+
+class Reader {
+  readonly #body: BodyParts;
+  readonly #call: Call;
+  readonly #digest: string;
+  #unread = '';
+  #wake: () => void = () => undefined;
+
+  constructor(body: BodyParts, call: Call, digest: string) {
+    this.#body = body;
+    this.#call = call;
+    this.#digest = digest;
+  }
+
+  /** Resolves when the reader may read no more or the process ends; rejects when it has left or is too slow. */
+  async follow({ live }: Parts, question: Question, from: LivePlace | 'late' | undefined): Promise<void> {
+    const { signal } = this.#body;
+    signal.addEventListener('abort', () => this.#wake(), { once: true });
+    this.#send('retry: 1000\n\n');
+    if (from === 'late') this.#send('event: reset\ndata: {}\n\n');
+    const place = from === 'late' ? undefined : from;
+    const told = (one: Told) => this.#tell(one);
+    const begin = await ask(() => live.follow(question, { place, signal, tell: told }));
+    this.#send(`id: ${idOf(begin, this.#digest)}\nevent: ready\ndata: {}\n\n`);
+    await this.#handOut();
+  }
+
+  async #handOut(): Promise<void> {
+    const { signal } = this.#body;
+    let heartbeatMs = performance.now() + LIVE_HEARTBEAT_MS;
+    while (!signal.aborted && (await this.#call.isStillAllowed())) {
+      const unread = this.#unread;
+      this.#unread = '';
+      if (unread !== '') await this.#body.put(unread);
+      if (performance.now() > heartbeatMs) {
+        heartbeatMs += LIVE_HEARTBEAT_MS;
+        this.#send(':\n\n');
+      }
+      if (this.#unread !== '') continue;
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, LIVE_CHECK_MS);
+        this.#wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
+    }
+    // Drained, or no longer allowed: a sound end, and the browser comes back by itself.
+    if (signal.aborted && signal.reason !== 'draining') throw signal.reason;
+  }
+
+  #tell(told: Told): void {
+    const id = `id: ${idOf(told.place, this.#digest)}\n`;
+    if ('text' in told) this.#send(`${id}event: ${told.topic}\ndata: ${told.text}\n\n`);
+    else this.#send(`${id}event: skipped\ndata: {"topic":"${told.topic}","count":${told.skipped}}\n\n`);
+  }
+
+  #send(text: string): void {
+    this.#unread += text;
+    if (this.#unread.length > LIVE_UNREAD_BYTES_MAX) this.#body.abort('too_slow');
+    this.#wake();
+  }
+}
+
+// -- ids ------------------------------------------------------------------------------------------------------------
+
+const VERSION = 1;
+
+function digestOf(question: Question): string {
+  return createHash('sha256').update(JSON.stringify(question)).digest('base64url').slice(0, 12);
+}
+
+function idOf({ events, anomalies, approvals, deliveries }: LivePlace, digest: string): string {
+  const fields = [VERSION, digest, Date.now(), events.at, events.id, anomalies.at, anomalies.id, approvals, deliveries];
+  return Buffer.from(JSON.stringify(fields)).toString('base64url');
+}
+
+/** Throws ServiceError validation_failed. */
+function placeOf(id: string | undefined, digest: string): LivePlace | 'late' | undefined {
+  if (id === undefined || id === '') return undefined;
+  const fields = fieldsOf(id);
+  if (fields === undefined) throw badCursor('is not the id of a row that a stream has told');
+  const [, of, toldMs, eventsAt, eventsId, anomaliesAt, anomaliesId, approvals, deliveries] = fields;
+  if (of !== digest) throw badCursor('is of another stream, or of other topics or filters; begin again without it');
+  if (Date.now() - (toldMs as number) > LIVE_RESUME_MS_MAX) return 'late';
+  return {
+    events: { at: eventsAt as number, id: eventsId as string },
+    anomalies: { at: anomaliesAt as number, id: anomaliesId as string },
+    approvals: approvals as number,
+    deliveries: deliveries as number,
+  };
+}
+
+const KINDS = ['number', 'string', 'number', 'number', 'string', 'number', 'string', 'number', 'number'];
+
+function fieldsOf(id: string): unknown[] | undefined {
+  try {
+    const fields = JSON.parse(Buffer.from(id, 'base64url').toString()) as unknown;
+    const isOurs =
+      Array.isArray(fields) &&
+      fields[0] === VERSION &&
+      fields.length === KINDS.length &&
+      fields.every((field, i) => typeof field === KINDS[i] && (typeof field !== 'number' || isWhole(field)));
+    return isOurs ? fields : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isWhole(value: number): boolean {
+  return Number.isSafeInteger(value) && value >= 0;
+}
+
+function badCursor(message: string) {
+  return validationFailed('The stream cannot go on from there.', [{ path: 'cursor', message }]);
+}

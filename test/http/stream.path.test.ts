@@ -1,0 +1,185 @@
+// Following live, against the whole service with two fronts' worth of restarts: every row once, in order, whoever is killed meanwhile.
+import http from 'node:http';
+import t, { type Test } from 'tap';
+import { Api } from '../support/api.ts';
+import { pause } from '../support/raw-http.ts';
+import { startService, type TestService } from '../support/service.ts';
+
+type Message = { id: string; event: string; data: string };
+type Follower = { messages: Message[]; lastId: () => string; ended: Promise<string>; stop: () => void; status: number };
+
+const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2' } });
+const api = new Api(t, service);
+const agent = (await api.post('/v1/agents', { name: 'live' })).json.id as string;
+const other = (await api.post('/v1/agents', { name: 'other' })).json.id as string;
+const send = (of: string, n: number, type = 'custom') => api.post(`/v1/agents/${of}/events`, { type, payload: { n } });
+const WAIT_MS = 60_000;
+
+t.test('rows of each topic, as the lists have them', async (t) => {
+  const all = await follow(t, 'topics=events,approvals,anomalies,deliveries&payload=preview');
+  const mine = await follow(t, `topics=events&agent_id=${other}`);
+  const holds = { type: 'require_approval', conditions: { tool: 'ask' }, actions: ['block'] };
+  await api.post('/v1/policies', { name: 'ask first', ...holds });
+  await api.until(
+    () => api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool: 'ask' } }),
+    ({ json }) => json.policy_result.outcome === 'pending',
+  );
+  await send(other, 1);
+  await api.post('/v1/agents/none', {}).catch(() => undefined);
+  const approval = await until(() => rowOf(all, 'approvals'));
+  t.match(approval, { status: 'pending', agent_id: agent });
+  const own = await until(() => rowOf(mine, 'events'));
+  t.equal(own['agent_id'], other, 'only what was asked for');
+  t.same([own['payload'], own['payload_bytes']], [undefined, 7], 'without the payload');
+  const [listed] = (await api.get(`/v1/events?agent_id=${other}&limit=1&payload=preview`)).json.items;
+  t.same(await until(() => rowOf(all, 'events', listed.id)), listed, 'as the list has it');
+  await api.post(`/v1/approvals/${approval['id']}`, { decision: 'approve' });
+  await until(() => all.messages.find(({ data }) => data.includes(`"${approval['id']}"`) && data.includes('approved')));
+  for (const one of [all, mine]) one.stop();
+});
+
+t.test('nothing is lost or told twice while fronts are killed', async (t) => {
+  let follower = await follow(t, `topics=events&agent_id=${agent}`);
+  const told: number[] = [];
+  const take = (from: Follower) => {
+    for (const { event, data } of from.messages.splice(0)) if (event === 'events') told.push(bytesOf(data));
+  };
+  const acknowledged: number[] = [];
+  let isOver = false;
+  const sending = (async () => {
+    // Each event has a size of its own, by which it is known.
+    for (let n = 100; !isOver; n++) {
+      const payload = { text: 'x'.repeat(n) };
+      const sent = await api.post(`/v1/agents/${agent}/events`, { type: 'custom', payload }).catch(() => undefined);
+      if (sent?.status === 201) acknowledged.push(JSON.stringify(payload).length);
+      await pause(20);
+    }
+  })();
+  for (let kill = 0; kill < 6; kill++) {
+    await pause(500);
+    const fronts = (await service.children()).filter(({ name }) => name.startsWith('front'));
+    if (fronts.length > 1) process.kill(fronts[kill % fronts.length]!.pid, 'SIGKILL');
+    const why = await Promise.race([follower.ended, pause(400)]);
+    if (why === undefined) continue;
+    const id = follower.lastId();
+    take(follower);
+    follower = await follow(t, `topics=events&agent_id=${agent}`, id);
+  }
+  isOver = true;
+  await sending;
+  await until(() => {
+    take(follower);
+    return acknowledged.every((bytes) => told.includes(bytes)) || undefined;
+  });
+  follower.stop();
+  t.same([...new Set(told)].length, told.length, 'none is told twice');
+  const later = told.filter((bytes) => acknowledged.includes(bytes));
+  t.same(later, acknowledged, `${later.length} in order`);
+});
+
+t.test('more than is told one by one is told as a number', async (t) => {
+  const follower = await follow(t, `topics=events&agent_id=${other}`);
+  const batch = Array.from({ length: 100 }, (_, n) => ({ type: 'custom', payload: { n } }));
+  await Promise.all(Array.from({ length: 12 }, () => api.post(`/v1/agents/${other}/events/batch`, batch)));
+  const counted = () =>
+    follower.messages.reduce(
+      (sum, { event, data }) => sum + (event === 'events' ? 1 : event === 'skipped' ? JSON.parse(data).count : 0),
+      0,
+    );
+  await until(() => counted() >= 1_200 || undefined);
+  t.equal(counted(), 1_200, 'rows and skipped ones together');
+  t.ok(follower.messages.some(({ event }) => event === 'skipped'));
+  follower.stop();
+});
+
+t.test('it ends with the key, and at a drain; a late resume is told to begin anew', async (t) => {
+  const { json } = await api.post('/v1/api-keys', { label: 'short', scope: 'read' });
+  const follower = await follow(t, 'topics=events', undefined, json.key);
+  await api.delete(`/v1/api-keys/${json.id}`);
+  const revoked = performance.now();
+  t.equal(await follower.ended, 'end', 'a sound end');
+  t.comment(`${(performance.now() - revoked).toFixed(0)} ms after the key was revoked`);
+  const live = await follow(t, 'topics=events');
+  const fields = JSON.parse(Buffer.from(live.lastId(), 'base64url').toString());
+  live.stop();
+  fields[2] -= 11 * 60_000;
+  const late = await follow(t, 'topics=events', Buffer.from(JSON.stringify(fields)).toString('base64url'));
+  t.ok(late.messages.some(({ event }) => event === 'reset'));
+  for (const [query = '', path] of [
+    ['', 'topics'],
+    ['?topics=weather', 'topics'],
+    ['?topics=events&type=x', 'type'],
+    ['?topics=events&payload=full', 'payload'],
+    ['?topics=events&cursor=abc', 'cursor'],
+    [`?topics=approvals&cursor=${late.lastId()}`, 'cursor'],
+  ]) {
+    const { status, json } = await api.get(`/v1/stream${query}`);
+    t.match({ status, json }, { status: 400, json: { error: { details: [{ path }] } } }, query);
+  }
+  const stopping = performance.now();
+  const stopped = service.stop();
+  t.equal(await late.ended, 'end', 'at once, soundly');
+  t.ok(performance.now() - stopping < 5_000);
+  await stopped;
+});
+
+function bytesOf(data: string): number {
+  return (JSON.parse(data) as { payload_bytes: number }).payload_bytes;
+}
+
+function rowOf({ messages }: Follower, topic: string, id?: string): Record<string, unknown> | undefined {
+  const found = messages.find(
+    ({ event, data }) => event === topic && (id === undefined || data.includes(`"id":"${id}"`)),
+  );
+  return found && JSON.parse(found.data);
+}
+
+async function until<T>(look: () => T | undefined): Promise<T> {
+  for (const deadline = performance.now() + WAIT_MS; performance.now() < deadline; await pause(20)) {
+    const found = look();
+    if (found !== undefined) return found;
+  }
+  throw new Error('it did not come');
+}
+
+/** From `lastId` on; connects again while no front takes the connection. Resolves when it is told that it begins. */
+async function follow(t: Test, query: string, lastId?: string, key = service.key): Promise<Follower> {
+  for (const deadline = performance.now() + WAIT_MS; ; await pause(50)) {
+    const follower = await connect(service, { query, lastId, key }).catch(() => undefined);
+    if (follower !== undefined) {
+      t.teardown(follower.stop);
+      const ready = () => follower.messages.find(({ event }) => event === 'ready');
+      const isReady = await Promise.race([until(ready).then(() => true), follower.ended.then(() => false)]);
+      if (isReady) return follower;
+    }
+    if (performance.now() > deadline) throw new Error('no front takes the stream');
+  }
+}
+
+type Asked = { query: string; lastId: string | undefined; key: string };
+
+function connect({ url }: TestService, { query, lastId, key }: Asked): Promise<Follower> {
+  return new Promise((resolve, reject) => {
+    const headers = { authorization: `Bearer ${key}`, ...(lastId === undefined ? {} : { 'last-event-id': lastId }) };
+    const request = http.get(`${url}/v1/stream?${query}`, { headers, agent: false });
+    request.on('error', reject).on('response', (response) => {
+      const messages: Message[] = [];
+      let id = lastId ?? '';
+      let text = '';
+      response.setEncoding('utf8').on('data', (chunk: string) => {
+        const blocks = (text + chunk).split('\n\n');
+        text = blocks.pop()!;
+        for (const block of blocks) {
+          const field = (name: string) => new RegExp(`^${name}: (.*)$`, 'm').exec(block)?.[1] ?? '';
+          if (field('id') !== '') id = field('id');
+          if (field('event') !== '') messages.push({ id, event: field('event'), data: field('data') });
+        }
+      });
+      const ended = new Promise<string>((end) => {
+        response.on('end', () => end('end')).on('error', () => end('cut'));
+      });
+      const stop = () => void response.destroy();
+      resolve({ messages, lastId: () => id, ended, stop, status: response.statusCode! });
+    });
+  });
+}
