@@ -119,7 +119,7 @@ async function run(t: Test, service: TestService, account: string, examples: rea
 /** A machine that has none, nor can fetch it, leaves its command out. */
 function loadToolOf(name: string): string {
   const found = programPath(name);
-  return found ?? `echo 'there is no ${name} here, so no Requests/sec: … requests in … [201]';`;
+  return found ?? `echo 'there is no ${name} here, so no Requests/sec: … requests in … [201]'`;
 }
 
 /** Where a page's files go, and where `npx gatehouse` finds the command as in a checkout. */
