@@ -46,6 +46,7 @@ export async function setUp({ forTests = false, forDevelopment = forTests, mayIn
   if (!isReady) await buildAll();
   if (forTests && !existsSync(TAP_STAMP)) await buildTap();
   if (forTests) await fetchPrograms(mayInstall);
+  if (forTests && !onPath('chromium')) await installBrowser(mayInstall);
 }
 
 /** `npm start -- --no-install` hands it over; `npm start --no-install` is a setting of npm's, which it tells its scripts. */
@@ -163,6 +164,25 @@ async function fetchPrograms(mayInstall) {
     `missing for the tests: ${listed}: taking them out of Debian's packages, which are downloaded and not installed …`,
   );
   await run(['sh', '-c', fetchScript(names)], `Not all of these could be fetched. ${instead}`).catch((error) => {
+    if (!(error instanceof SetupError)) throw error;
+    say(error.message);
+  });
+}
+
+/** Debian's, with the font that it draws with. It starts no service. Tests do without it, too. */
+async function installBrowser(mayInstall) {
+  const instead = 'What tests need it for is left out.';
+  const packages = 'chromium fonts-dejavu-core';
+  if (!mayInstall) return say(`chromium is missing, and --no-install forbids to install it. ${instead}`);
+  if (process.getuid?.() !== 0 || !onPath('apt-get'))
+    return say(`chromium is missing. ${instead} To have it: sudo apt-get install ${packages}`);
+  say("chromium is missing for the tests and this runs as root: installing Debian's package with apt-get …");
+  const script = `
+    set -e
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get -q -o DPkg::Lock::Timeout=120 update || true
+    apt-get -q -o DPkg::Lock::Timeout=120 install -y --no-install-recommends ${packages}`;
+  await run(['sh', '-c', script], `apt-get could not install chromium. ${instead}`).catch((error) => {
     if (!(error instanceof SetupError)) throw error;
     say(error.message);
   });

@@ -37,7 +37,7 @@ export function PolicyEditor({ policy, agents, onClose }: EditorProps) {
       ...(policy === undefined ? { type, agent_id: textOf(form, 'agent_id') || null } : {}),
       conditions: conditionsOf(text),
       actions,
-      severity: severity === '' ? null : severity,
+      ...(severity !== '' ? { severity } : policy === undefined ? {} : { severity: null }),
       ...(description === '' && policy === undefined ? {} : { description }),
     };
     try {

@@ -98,7 +98,7 @@ function Row({ agent, onSwitch }: { agent: Agent; onSwitch: () => void }) {
             type="button"
             class={agent.status === 'active' ? 'danger' : ''}
             onClick={onSwitch}
-            aria-label={`Switch ${agent.name} ${agent.status === 'active' ? 'off' : 'on'}`}
+            aria-label={`Switch ${agent.status === 'active' ? 'off' : 'on'} ${agent.name}`}
           >
             Switch {agent.status === 'active' ? 'off' : 'on'}
           </button>

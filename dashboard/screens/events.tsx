@@ -169,6 +169,7 @@ function useLiveRows(params: URLSearchParams, items: readonly EventRow[], isTop:
       const event = row as EventRow;
       (isFrozen ? setHeld : setCome)((rows) => [event, ...rows].slice(0, NEW_MAX));
     },
+    onReady: again,
     onGap: () => {
       announce('More came in than is shown one by one: the list is read anew.');
       again();

@@ -10,11 +10,15 @@ import { assetPath } from '../../src/assets.ts';
 type Programs = {
   programPath(name: string): string | undefined;
   librariesPath(): string;
+  onPath(name: string): string | undefined;
 };
 const programs = (await import(pathToFileURL(assetPath('scripts/programs.mjs')).href)) as Programs;
 
 /** undefined: there is none on this machine. */
 export const programPath = programs.programPath;
+
+/** Absolute; undefined: it is not on the PATH. */
+export const programOnPath = programs.onPath;
 
 /** With the libraries of those that were fetched, and without the test runner's hooks. */
 export function programEnvironment(more: Record<string, string> = {}): NodeJS.ProcessEnv {

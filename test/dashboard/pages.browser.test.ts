@@ -1,0 +1,213 @@
+// Every screen of the dashboard, empty and full, light and dark: it can be read and used by everybody (axe, WCAG 2.2 AA), it says what
+// is the case when a store is away, it works behind a path prefix, and its first load is small. The full one is real agent runs.
+import { once } from 'node:events';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { createServer, request } from 'node:http';
+import { createRequire } from 'node:module';
+import type { AddressInfo } from 'node:net';
+import path from 'node:path';
+import type { Page } from 'playwright-core';
+import t, { type Test } from 'tap';
+import { HttpClient } from '../../bench/http-client.ts';
+import { POLICIES, replay } from '../../bench/replay.ts';
+import { assetPath } from '../../src/assets.ts';
+import { Api } from '../support/api.ts';
+import { browserTest, signIn, skip } from '../support/browser.ts';
+import { startService, type TestService } from '../support/service.ts';
+
+const RUNS = assetPath('../shared/data');
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const FIRST_LOAD_BYTES_MAX = 80_000;
+const FIRST_LOAD_REQUESTS_MAX = 6;
+/** Its heading, by which it is known to be there. */
+const SCREENS = {
+  ...{ events: 'Events', traces: 'Traces', agents: 'Agents', approvals: 'Approvals', policies: 'Policies' },
+  ...{ anomalies: 'Anomalies', alerts: 'Alerts', deliveries: 'Deliveries', audit: 'Audit log', settings: 'Settings' },
+};
+
+async function pages(): Promise<void> {
+  const service = await startService(t, { env: { GATEHOUSE_QUERY_TIMEOUT_SECONDS: '5' } });
+  const api = new Api(t, service);
+
+  browserTest('the first load is small, and from nowhere else', {}, async (t, open) => {
+    const { page } = await open();
+    const loaded: string[] = [];
+    const sized: Promise<number>[] = [];
+    page.on('requestfinished', (one) => {
+      if (!new URL(one.url()).pathname.startsWith('/ui')) return;
+      loaded.push(one.url());
+      sized.push(one.sizes().then(({ responseBodySize }) => responseBodySize));
+    });
+    await signIn(page, service);
+    await page.getByRole('heading', { name: 'No events yet' }).waitFor();
+    const bytes = (await Promise.all(sized)).reduce((sum, one) => sum + one, 0);
+    t.ok(bytes > 0 && bytes <= FIRST_LOAD_BYTES_MAX, `${bytes} bytes as they were sent`);
+    t.ok(loaded.length <= FIRST_LOAD_REQUESTS_MAX, `${loaded.length} requests`);
+    const again = await (await fetch(`${service.url}/ui/`)).text();
+    for (const [, asset = ''] of again.matchAll(/(?:src|href)="\.\/(assets\/[^"]+)"/g)) {
+      const { headers } = await fetch(`${service.url}/ui/${asset}`);
+      t.match(headers.get('cache-control'), /immutable/, asset);
+      t.match(headers.get('content-encoding'), /br|gzip/);
+    }
+  });
+
+  browserTest('an empty installation teaches what to do next', {}, async (t, open) => {
+    const { page } = await open();
+    await signIn(page, service);
+    await page.getByText(/^AGENT=\$\(curl/).waitFor();
+    await everyScreen(t, page, service, 'empty');
+  });
+
+  t.test('agents have run', async (t) => {
+    await fill(t, service, api);
+  });
+
+  browserTest('every screen shows real runs, and everybody can use it', {}, async (t, open) => {
+    const { page } = await open();
+    await signIn(page, service);
+    await everyScreen(t, page, service, 'full');
+    await page.goto(`${service.url}/ui/events?outcome=blocked`);
+    await page.getByRole('region', { name: 'Events, newest first' }).getByRole('link').first().click();
+    await page.getByRole('region', { name: 'Why' }).waitFor();
+    await axe(t, page, 'an open event');
+    await page.getByRole('button', { name: /Go to/ }).click();
+    await axe(t, page, 'the palette');
+    await page.keyboard.press('Escape');
+    await page.getByText('The same as a table').click();
+    t.ok((await page.getByRole('table').first().getByRole('row').count()) > 1, 'the chart has its table');
+    await page.goto(`${service.url}/ui/anomalies`);
+    await page.getByRole('region', { name: 'Anomalies, newest first' }).getByRole('link').first().click();
+    await page.getByRole('complementary', { name: 'Open anomaly' }).getByRole('heading').first().waitFor();
+    await axe(t, page, 'an open anomaly');
+    await page.goto(`${service.url}/ui/audit`);
+    await page.getByRole('button', { name: 'Verify' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Verify now' }).click();
+    await page.getByText('Nothing was changed, moved, added or removed.').waitFor();
+    await axe(t, page, 'the audit log, verified');
+  });
+
+  browserTest('behind a path prefix it works without a setting', { mayFail: /401/ }, async (t, open) => {
+    const front = createServer((req, res) => {
+      if (!req.url!.startsWith('/gate/')) return void res.writeHead(404).end();
+      const onward = request(new URL(req.url!.slice('/gate'.length), service.url), {
+        method: req.method,
+        headers: req.headers,
+      });
+      onward.on('response', (answer) => answer.pipe(res.writeHead(answer.statusCode!, answer.headers)));
+      onward.on('error', () => res.destroy());
+      return void req.pipe(onward);
+    });
+    front.listen(0, '127.0.0.1');
+    await once(front, 'listening');
+    try {
+      const url = `http://127.0.0.1:${(front.address() as AddressInfo).port}/gate`;
+      const { page } = await open();
+      await page.goto(`${url}/`);
+      t.equal(page.url(), `${url}/ui/`);
+      await signIn(page, { url, key: service.key });
+      for (const [screen, heading] of Object.entries(SCREENS)) {
+        await page.getByRole('navigation').getByRole('link', { name: heading }).click();
+        await page.getByRole('heading', { name: heading, exact: true, level: 1 }).waitFor();
+        t.match(page.url(), new RegExp(`^${url}/ui/${screen}`));
+      }
+      await page.close();
+    } finally {
+      front.closeAllConnections();
+      front.close();
+    }
+  });
+
+  browserTest(
+    'with ClickHouse away it says what is the case, and goes on when it is back',
+    { mayFail: /503|timeout/i },
+    async (t, open) => {
+      const { page } = await open();
+      await signIn(page, service);
+      await page.getByRole('region', { name: 'Events, newest first' }).getByRole('link').first().waitFor();
+      const engine = (await service.children()).find(({ name }) => name === 'clickhouse')!;
+      process.kill(engine.pid, 'SIGSTOP');
+      try {
+        await page.getByRole('link', { name: 'Traces' }).click();
+        await page
+          .getByRole('alert')
+          .getByText(/Events are still taken and kept|Ask for a shorter time/)
+          .first()
+          .waitFor();
+        t.ok(await page.getByRole('button', { name: 'Try again' }).first().isVisible());
+      } finally {
+        process.kill(engine.pid, 'SIGCONT');
+      }
+      await page.getByRole('button', { name: 'Try again' }).first().click();
+      await page.getByRole('region', { name: 'Traces, newest first' }).getByRole('link').first().waitFor();
+    },
+  );
+}
+
+async function everyScreen(t: Test, page: Page, service: TestService, what: string): Promise<void> {
+  for (const [screen, heading] of Object.entries(SCREENS)) {
+    await page.goto(`${service.url}/ui/${screen}`);
+    await page.getByRole('heading', { name: heading, exact: true, level: 1 }).waitFor();
+    await page.locator('main .waiting').first().waitFor({ state: 'detached' });
+    for (const colorScheme of ['light', 'dark'] as const) {
+      await page.emulateMedia({ colorScheme });
+      await axe(t, page, `${screen}, ${what}, ${colorScheme}`);
+    }
+  }
+  await page.emulateMedia({ colorScheme: 'light' });
+}
+
+type Violation = { id: string; nodes: { html: string; failureSummary: string }[] };
+
+async function axe(t: Test, page: Page, what: string): Promise<void> {
+  await page.evaluate(AXE);
+  const tags = JSON.stringify(['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']);
+  const found = await page.evaluate<Violation[]>(
+    `axe.run(document, { runOnly: { type: 'tag', values: ${tags} } }).then(({ violations }) => violations)`,
+  );
+  const told = found.map(
+    ({ id, nodes }) => `${id}: ${nodes[0]!.html.slice(0, 200)} ${nodes[0]!.failureSummary.slice(0, 300)}`,
+  );
+  t.same(told, [], what);
+}
+
+/** Real runs where they are at hand; a few events made up of the same kinds elsewhere. */
+async function fill(t: Test, service: TestService, api: Api): Promise<void> {
+  for (const policy of POLICIES) {
+    const { name, type, conditions } = policy;
+    const actions = type === 'data_filter' ? ['log'] : ['block'];
+    await api.post('/v1/policies', { name, type, conditions, actions, severity: 'high' });
+  }
+  await api.post('/v1/alerts', {
+    name: 'violations',
+    trigger: 'policy_violation',
+    channel: 'email',
+    target: 'team@example.com',
+  });
+  const agent = (await api.post('/v1/agents', { name: 'by hand' })).json.id;
+  await api.post('/v1/policies', {
+    name: 'no paying',
+    type: 'block_action',
+    conditions: { tool: 'pay' },
+    actions: ['block', 'alert'],
+  });
+  await api.until(
+    () => api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', trace_id: 'by-hand', payload: { tool: 'pay' } }),
+    ({ json }) => json.policy_result.outcome === 'blocked',
+  );
+  if (!existsSync(RUNS)) return t.comment('../shared/data is not here: events of our own');
+  const client = new HttpClient({ ...service, connections: 4 });
+  const files = readdirSync(RUNS).filter((name) =>
+    /^(openllmetry|privacylens|swe-agent|tau-bench)\.ndjson$/.test(name),
+  );
+  const { events } = await replay(
+    client,
+    files.map((name) => path.join(RUNS, name)),
+  );
+  client.close();
+  t.ok(events > 1_000, `${events} events of real runs`);
+  await api.get('/v1/events?limit=1');
+  await api.get('/v1/anomalies?limit=1');
+}
+
+if (skip !== false) t.plan(0, skip);
+else await pages();

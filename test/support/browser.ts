@@ -1,0 +1,80 @@
+// A real browser for tests of the dashboard: Debian's chromium, driven by playwright-core. One browser a file, a context a test.
+// Invariant: whatever the page itself finds wrong fails the test: an error on its console, an error that nobody caught, a report of the
+// content security policy, a request to anybody else, an answer of 500.
+import { type Browser, type BrowserContext, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import t, { type Test } from 'tap';
+import { programOnPath } from './programs.ts';
+
+const EXECUTABLE = programOnPath('chromium');
+/** As a whole test file does without one. */
+export const skip = EXECUTABLE === undefined ? 'there is no chromium on this machine' : false;
+
+/** What reaches out by itself is switched off. */
+const ARGUMENTS = [
+  ...['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking'],
+  ...['--disable-component-update', '--disable-sync', '--disable-dev-shm-usage'],
+];
+/** For what a busy machine does late; nothing waits for a time. */
+const WAIT_MS = 60_000;
+
+const CONTEXT: BrowserContextOptions = {
+  ...{ viewport: { width: 1360, height: 860 }, locale: 'en-GB', timezoneId: 'Europe/Berlin', colorScheme: 'light' },
+};
+
+let running: Promise<Browser> | undefined;
+
+function browser(): Promise<Browser> {
+  if (running === undefined) {
+    running = chromium.launch({ executablePath: EXECUTABLE!, args: ARGUMENTS });
+    t.teardown(async () => (await running)?.close());
+  }
+  return running;
+}
+
+export type Open = (options?: BrowserContextOptions) => Promise<{ page: Page; context: BrowserContext }>;
+export type Meant = {
+  /** What the page may complain of: calls that are meant to be refused. */
+  mayFail?: RegExp;
+};
+
+/** A test with pages in contexts of their own; whatever one of them complained of fails it. */
+export function browserTest(name: string, { mayFail }: Meant, run: (t: Test, open: Open) => Promise<void>): void {
+  t.test(name, async (t) => {
+    const contexts: BrowserContext[] = [];
+    const faults: string[] = [];
+    const note = (fault: string) => {
+      if (mayFail?.test(fault) !== true) faults.push(fault);
+    };
+    try {
+      await run(t, async (options = {}) => {
+        const context = await (await browser()).newContext({ ...CONTEXT, ...options });
+        contexts.push(context);
+        context.setDefaultTimeout(WAIT_MS);
+        const page = await context.newPage();
+        watch(page, note);
+        return { page, context };
+      });
+    } finally {
+      for (const context of contexts) await context.close();
+    }
+    t.same(faults, [], 'the page has nothing to complain of');
+  });
+}
+
+function watch(page: Page, note: (fault: string) => void): void {
+  page.on('console', (message) => {
+    if (['error', 'warning'].includes(message.type()))
+      note(`console: ${message.text()} ${message.location().url ?? ''}`);
+  });
+  page.on('pageerror', (error) => note(`page: ${error.stack ?? error.message}`));
+  page.on('request', (request) => {
+    const { hostname, protocol } = new URL(request.url());
+    if (protocol !== 'blob:' && !['127.0.0.1', 'localhost'].includes(hostname)) note(`request: ${request.url()}`);
+  });
+}
+
+/** Signs in by the link that `npm start` prints, and waits for the first screen. */
+export async function signIn(page: Page, service: { url: string; key: string }): Promise<void> {
+  await page.goto(`${service.url}/ui/#key=${service.key}`);
+  await page.getByRole('navigation', { name: 'Screens' }).waitFor();
+}
