@@ -136,7 +136,7 @@ t.test('the repository names no machine and no registry', async (t) => {
 
 t.test('a test says by its name what it needs', async (t) => {
   const needs: [RegExp, RegExp][] = [
-    [/support\/service\.ts'/, /\.path\.test\.ts$/],
+    [/support\/service\.ts'/, /\.(path|browser)\.test\.ts$/],
     [/support\/redis\.ts'/, /\.(redis|path)\.test\.ts$/],
     [/support\/clickhouse\.ts'/, /\.(clickhouse|path)\.test\.ts$/],
   ];

@@ -183,7 +183,8 @@ t.test('engines whose ports were taken just after they were looked up start on o
   t.same(names.sort(), ['clickhouse', 'front-1', 'pipelines', 'redis'], 'each once');
   const { redisUrl, clickhouseUrl } = await service.addresses();
   const [own, redis, clickhouse] = [service.url, redisUrl, clickhouseUrl].map((url) => Number(new URL(url).port));
-  t.ok(redis! > own! + 2 && clickhouse! > own! + 2, "the two ports behind the public one are the stranger's");
+  const strangers = [own! + 1, own! + 2];
+  t.notOk(strangers.includes(redis!) || strangers.includes(clickhouse!), "the two ports behind it are the stranger's");
 });
 
 const NO_GROUPS = !existsSync('/proc/self/autogroup') && 'a kernel without autogroups';
