@@ -1,7 +1,7 @@
 // The page begins here: who is signed in, then the screen that the address names.
 import { render } from 'preact';
 import { useEffect } from 'preact/hooks';
-import { openSession, session } from './data/session.ts';
+import { openSession, session } from './core/session.ts';
 import './parts/colours.ts';
 import 'uplot/dist/uPlot.min.css';
 import { Shell } from './parts/shell.tsx';

@@ -1,8 +1,8 @@
 // Small controls that every screen uses.
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { hrefOf } from '../data/router.ts';
-import { agoText, timeText, zone, zoneName } from '../data/time.ts';
+import { hrefOf } from '../core/router.ts';
+import { agoText, timeText, zone, zoneName } from '../core/time.ts';
 import { announce } from './announce.tsx';
 
 export function CopyButton({ text, label }: { text: string | (() => string); label: string }) {

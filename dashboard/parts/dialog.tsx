@@ -1,7 +1,7 @@
 // A form in a native dialog: focus stays inside, Escape closes it, what the service refuses is shown where it is.
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { ApiError } from '../data/api.ts';
+import type { ApiError } from '../core/api.ts';
 import { Problem } from './states.tsx';
 
 export type DialogProps = {

@@ -1,5 +1,5 @@
 // Rows of events, as lists of events and traces show them: one height, nothing that reaches for the payload.
-import type { EventRow } from '../data/types.ts';
+import type { EventRow } from '../core/types.ts';
 import { Outcome, Time } from './buttons.tsx';
 
 export const EVENT_ROW_PX = 34;

@@ -1,10 +1,10 @@
 // One event, whole: why it was decided so, its payload, and ways on. Beside a list, or as a screen of its own.
 
-import { useAgentNames } from '../data/agents.ts';
-import { call } from '../data/api.ts';
-import { useRead } from '../data/queries.ts';
-import { hrefOf } from '../data/router.ts';
-import type { WholeEvent } from '../data/types.ts';
+import { useAgentNames } from '../core/agents.ts';
+import { call } from '../core/api.ts';
+import { useRead } from '../core/queries.ts';
+import { hrefOf } from '../core/router.ts';
+import type { WholeEvent } from '../core/types.ts';
 import { AgentLink, CopyButton, Time } from './buttons.tsx';
 import { Payload } from './payload.tsx';
 import { quoted, Reading, serviceUrl } from './states.tsx';

@@ -1,6 +1,6 @@
 // Filters of a list as chips and a menu with counts, and its range of time. All of it stands in the address.
-import { place, setParams } from '../data/router.ts';
-import { inputOf, ofInput, RANGES, rangeOf, zone, zoneName } from '../data/time.ts';
+import { place, setParams } from '../core/router.ts';
+import { inputOf, ofInput, RANGES, rangeOf, zone, zoneName } from '../core/time.ts';
 
 export type Choice = { value: string; name?: string | undefined; count?: number | undefined };
 export type FilterSpec = {

@@ -1,8 +1,8 @@
 // Events over time, stacked, drawn by uPlot; a stretch that is marked becomes the range. Beside it stands the same as a table.
 import { useEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
-import { axisText, zone } from '../data/time.ts';
-import type { EventHistogram } from '../data/types.ts';
+import { axisText, zone } from '../core/time.ts';
+import type { EventHistogram } from '../core/types.ts';
 import { Time } from './buttons.tsx';
 import { colourOf, dark } from './colours.ts';
 

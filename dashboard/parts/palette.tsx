@@ -1,10 +1,10 @@
 // Ctrl K: to a screen, an agent, a policy by its name, or to whatever an id names.
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { useAgentNames } from '../data/agents.ts';
-import { useRead } from '../data/queries.ts';
-import { go, hrefOf } from '../data/router.ts';
-import { isBound } from '../data/session.ts';
-import type { Page, Policy } from '../data/types.ts';
+import { useAgentNames } from '../core/agents.ts';
+import { useRead } from '../core/queries.ts';
+import { go, hrefOf } from '../core/router.ts';
+import { isBound } from '../core/session.ts';
+import type { Page, Policy } from '../core/types.ts';
 import { SCREENS } from '../screens/routes.ts';
 
 type Target = { title: string; kind: string; href: string };

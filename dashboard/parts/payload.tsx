@@ -1,8 +1,8 @@
 // A payload, line by line as it was sent: searchable, with the places that a policy found lit up.
 // Only the lines in view are in the page, so a payload of a million lines costs what a small one does.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { KIND, type Layout, type Line, layOut, lineAt, lineOf, linesWith } from '../data/tokens.ts';
-import workerUrl from '../data/tokens-worker.ts?worker&url';
+import { KIND, type Layout, type Line, layOut, lineAt, lineOf, linesWith } from '../core/tokens.ts';
+import workerUrl from '../core/tokens-worker.ts?worker&url';
 import { CopyButton } from './buttons.tsx';
 import { VirtualRows } from './virtual-rows.tsx';
 

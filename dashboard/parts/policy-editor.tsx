@@ -2,10 +2,10 @@
 // line of that place is marked. A new policy begins with the action `log`, which stops nobody.
 import { useRef, useState } from 'preact/hooks';
 import { POLICY_ACTIONS, POLICY_TYPES, type PolicyType, SEVERITIES } from '../../schemas/closed-sets.ts';
-import { ApiError, call } from '../data/api.ts';
-import { changed } from '../data/queries.ts';
-import { layOut, lineAt, lineOf } from '../data/tokens.ts';
-import type { Policy } from '../data/types.ts';
+import { ApiError, call } from '../core/api.ts';
+import { changed } from '../core/queries.ts';
+import { layOut, lineAt, lineOf } from '../core/tokens.ts';
+import type { Policy } from '../core/types.ts';
 import { announce } from './announce.tsx';
 import { Dialog, Field, textOf } from './dialog.tsx';
 

@@ -1,11 +1,11 @@
 // One policy: what it asks for, switching and changing it, and its history as the audit log tells it.
 import { useState } from 'preact/hooks';
-import { useAgentNames } from '../data/agents.ts';
-import { call, query } from '../data/api.ts';
-import { changed, useRead } from '../data/queries.ts';
-import { hrefOf, setParams } from '../data/router.ts';
-import { may } from '../data/session.ts';
-import type { AuditLog, Policy } from '../data/types.ts';
+import { useAgentNames } from '../core/agents.ts';
+import { call, query } from '../core/api.ts';
+import { changed, useRead } from '../core/queries.ts';
+import { hrefOf, setParams } from '../core/router.ts';
+import { may } from '../core/session.ts';
+import type { AuditLog, Policy } from '../core/types.ts';
 import { announce } from './announce.tsx';
 import { Severity, Time } from './buttons.tsx';
 import { Dialog } from './dialog.tsx';

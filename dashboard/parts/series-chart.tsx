@@ -1,8 +1,8 @@
 // What was observed against what was usual, drawn by uPlot: the points, the baseline, the threshold, the anomaly itself marked.
 import { useEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
-import { axisText, zone } from '../data/time.ts';
-import type { Series } from '../data/types.ts';
+import { axisText, zone } from '../core/time.ts';
+import type { Series } from '../core/types.ts';
 import { Time } from './buttons.tsx';
 import { dark } from './colours.ts';
 

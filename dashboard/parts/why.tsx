@@ -1,9 +1,9 @@
 // Why an event was blocked, or waits: each policy at its revision, the condition that held and where, the counter, what was redacted.
 // A place is a link into the payload below. What a policy asks for is read from the policy, while its revision is still the same.
 
-import { useRead } from '../data/queries.ts';
-import { hrefOf } from '../data/router.ts';
-import type { ConditionHeld, Policy, PolicyMatch, WholeEvent } from '../data/types.ts';
+import { useRead } from '../core/queries.ts';
+import { hrefOf } from '../core/router.ts';
+import type { ConditionHeld, Policy, PolicyMatch, WholeEvent } from '../core/types.ts';
 import { Outcome, Severity } from './buttons.tsx';
 
 type Detail = {

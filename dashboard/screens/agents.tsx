@@ -2,11 +2,11 @@
 
 import { useState } from 'preact/hooks';
 import { FRAMEWORKS } from '../../schemas/closed-sets.ts';
-import { call } from '../data/api.ts';
-import { changed, useList } from '../data/queries.ts';
-import { hrefOf, place } from '../data/router.ts';
-import { isBound, may } from '../data/session.ts';
-import type { Agent } from '../data/types.ts';
+import { call } from '../core/api.ts';
+import { changed, useList } from '../core/queries.ts';
+import { hrefOf, place } from '../core/router.ts';
+import { isBound, may } from '../core/session.ts';
+import type { Agent } from '../core/types.ts';
 import { announce } from '../parts/announce.tsx';
 import { Time } from '../parts/buttons.tsx';
 import { Dialog, Field, textOf } from '../parts/dialog.tsx';

@@ -1,12 +1,12 @@
 // Alerts: who is told of what, by which channel.
 import { useState } from 'preact/hooks';
 import { CHANNELS, SEVERITIES, TRIGGERS } from '../../schemas/closed-sets.ts';
-import { useAgentNames } from '../data/agents.ts';
-import { call } from '../data/api.ts';
-import { changed, useList } from '../data/queries.ts';
-import { hrefOf } from '../data/router.ts';
-import { isBound, may } from '../data/session.ts';
-import type { Alert, NewAlert } from '../data/types.ts';
+import { useAgentNames } from '../core/agents.ts';
+import { call } from '../core/api.ts';
+import { changed, useList } from '../core/queries.ts';
+import { hrefOf } from '../core/router.ts';
+import { isBound, may } from '../core/session.ts';
+import type { Alert, NewAlert } from '../core/types.ts';
 import { announce } from '../parts/announce.tsx';
 import { CopyButton, Time } from '../parts/buttons.tsx';
 import { Dialog, Field, textOf } from '../parts/dialog.tsx';

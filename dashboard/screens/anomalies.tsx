@@ -1,12 +1,12 @@
 // The anomalies feed, and one of them open: the sentence, what was observed against what is usual, and the events behind it.
 import { ANOMALY_KINDS, SEVERITIES } from '../../schemas/closed-sets.ts';
-import { useAgentNames } from '../data/agents.ts';
-import { query } from '../data/api.ts';
-import { useLive } from '../data/live.ts';
-import { changed, useList, useRead } from '../data/queries.ts';
-import { hrefOf, place, setParams } from '../data/router.ts';
-import { rangeOf } from '../data/time.ts';
-import type { Anomaly, Series } from '../data/types.ts';
+import { useAgentNames } from '../core/agents.ts';
+import { query } from '../core/api.ts';
+import { useLive } from '../core/live.ts';
+import { changed, useList, useRead } from '../core/queries.ts';
+import { hrefOf, place, setParams } from '../core/router.ts';
+import { rangeOf } from '../core/time.ts';
+import type { Anomaly, Series } from '../core/types.ts';
 import { AgentLink, CopyButton, EventLink, Severity, Time } from '../parts/buttons.tsx';
 import { ExportMenu } from '../parts/export.tsx';
 import { Filters, shareUrl, TimeRange } from '../parts/filters.tsx';

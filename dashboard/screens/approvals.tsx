@@ -1,14 +1,14 @@
 // The inbox of what waits for a person, the payload beside it. Three keys decide: choose, a or d, Enter.
 // Of two who decide one wins; the other is told who was faster.
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { useAgentNames } from '../data/agents.ts';
-import { ApiError, call, query } from '../data/api.ts';
-import { useLive } from '../data/live.ts';
-import { changed, useList, useRead } from '../data/queries.ts';
-import { hrefOf, place, setParams } from '../data/router.ts';
-import { may } from '../data/session.ts';
-import { countdownText } from '../data/time.ts';
-import type { Approval, ApprovalRow, Page } from '../data/types.ts';
+import { useAgentNames } from '../core/agents.ts';
+import { ApiError, call, query } from '../core/api.ts';
+import { useLive } from '../core/live.ts';
+import { changed, useList, useRead } from '../core/queries.ts';
+import { hrefOf, place, setParams } from '../core/router.ts';
+import { may } from '../core/session.ts';
+import { countdownText } from '../core/time.ts';
+import type { Approval, ApprovalRow, Page } from '../core/types.ts';
 import { announce } from '../parts/announce.tsx';
 import { EventLink, Outcome, Time, useNow } from '../parts/buttons.tsx';
 import { useKeys } from '../parts/keys.ts';

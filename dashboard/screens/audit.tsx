@@ -1,11 +1,11 @@
 // The audit log: who did what, verified while one looks, and compared with a checkpoint that was kept elsewhere.
 import { useState } from 'preact/hooks';
 import { AUDIT_ACTIONS, RESOURCE_TYPES } from '../../schemas/closed-sets.ts';
-import { type ApiError, call, query, read } from '../data/api.ts';
-import { useList } from '../data/queries.ts';
-import { hrefOf, place, setParams } from '../data/router.ts';
-import { rangeOf } from '../data/time.ts';
-import type { AuditLog, Verification } from '../data/types.ts';
+import { type ApiError, call, query, read } from '../core/api.ts';
+import { useList } from '../core/queries.ts';
+import { hrefOf, place, setParams } from '../core/router.ts';
+import { rangeOf } from '../core/time.ts';
+import type { AuditLog, Verification } from '../core/types.ts';
 import { CopyButton, Time } from '../parts/buttons.tsx';
 import { Dialog, Field } from '../parts/dialog.tsx';
 import { ExportMenu } from '../parts/export.tsx';

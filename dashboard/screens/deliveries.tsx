@@ -1,13 +1,13 @@
 // Deliveries of notifications: every attempt and what was answered; one, or all that are filtered, can be sent again.
 import { useState } from 'preact/hooks';
 import { CHANNELS, DELIVERY_STATUSES } from '../../schemas/closed-sets.ts';
-import { useAgentNames } from '../data/agents.ts';
-import { ApiError, call, query, read } from '../data/api.ts';
-import { useLive } from '../data/live.ts';
-import { changed, useList, useRead } from '../data/queries.ts';
-import { hrefOf, place, setParams } from '../data/router.ts';
-import { isBound, may } from '../data/session.ts';
-import type { Alert, Delivery, Page } from '../data/types.ts';
+import { useAgentNames } from '../core/agents.ts';
+import { ApiError, call, query, read } from '../core/api.ts';
+import { useLive } from '../core/live.ts';
+import { changed, useList, useRead } from '../core/queries.ts';
+import { hrefOf, place, setParams } from '../core/router.ts';
+import { isBound, may } from '../core/session.ts';
+import type { Alert, Delivery, Page } from '../core/types.ts';
 import { announce } from '../parts/announce.tsx';
 import { EventLink, Severity, Time } from '../parts/buttons.tsx';
 import { Dialog } from '../parts/dialog.tsx';

@@ -1,5 +1,5 @@
 // One event by itself: what links lead to.
-import { hrefOf, place } from '../data/router.ts';
+import { hrefOf, place } from '../core/router.ts';
 import { EventView } from '../parts/event-view.tsx';
 import { Empty } from '../parts/states.tsx';
 

@@ -1,12 +1,12 @@
 // The timeline: events of the account, newest first, with what there is of each kind over time, and one of them open beside the list.
 import { useEffect, useMemo, useState } from 'preact/hooks';
-import { useAgentNames } from '../data/agents.ts';
-import { query } from '../data/api.ts';
-import { useLive } from '../data/live.ts';
-import { client, useList, useRead } from '../data/queries.ts';
-import { hrefOf, place, setParams } from '../data/router.ts';
-import { rangeOf } from '../data/time.ts';
-import type { EventFacets, EventHistogram, EventRow } from '../data/types.ts';
+import { useAgentNames } from '../core/agents.ts';
+import { query } from '../core/api.ts';
+import { useLive } from '../core/live.ts';
+import { client, useList, useRead } from '../core/queries.ts';
+import { hrefOf, place, setParams } from '../core/router.ts';
+import { rangeOf } from '../core/time.ts';
+import type { EventFacets, EventHistogram, EventRow } from '../core/types.ts';
 import { announce } from '../parts/announce.tsx';
 import { CopyButton } from '../parts/buttons.tsx';
 import { EVENT_ROW_PX, EventLine } from '../parts/event-rows.tsx';

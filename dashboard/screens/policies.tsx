@@ -1,11 +1,11 @@
 // Policies: what they ask for, how often they matched in the last day, and an editor that marks what the service does not take.
 import { useState } from 'preact/hooks';
-import { useAgentNames } from '../data/agents.ts';
-import { query } from '../data/api.ts';
-import { useList, useRead } from '../data/queries.ts';
-import { hrefOf, place, setParams } from '../data/router.ts';
-import { isBound, may } from '../data/session.ts';
-import type { EventFacets, Policy } from '../data/types.ts';
+import { useAgentNames } from '../core/agents.ts';
+import { query } from '../core/api.ts';
+import { useList, useRead } from '../core/queries.ts';
+import { hrefOf, place, setParams } from '../core/router.ts';
+import { isBound, may } from '../core/session.ts';
+import type { EventFacets, Policy } from '../core/types.ts';
 import { Severity, Time } from '../parts/buttons.tsx';
 import { Search } from '../parts/filters.tsx';
 import { PolicyEditor } from '../parts/policy-editor.tsx';

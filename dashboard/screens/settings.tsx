@@ -1,12 +1,12 @@
 // API keys, browsers that are signed in, and the account.
 import { useState } from 'preact/hooks';
 import { PERMISSIONS, SCOPES } from '../../schemas/closed-sets.ts';
-import { useAgentNames } from '../data/agents.ts';
-import { call } from '../data/api.ts';
-import { changed, useList, useRead } from '../data/queries.ts';
-import { isAdmin, session, signOut } from '../data/session.ts';
-import { ofInput, zoneName } from '../data/time.ts';
-import type { Account, ApiKey, ApiKeyCreated, BrowserSession } from '../data/types.ts';
+import { useAgentNames } from '../core/agents.ts';
+import { call } from '../core/api.ts';
+import { changed, useList, useRead } from '../core/queries.ts';
+import { isAdmin, session, signOut } from '../core/session.ts';
+import { ofInput, zoneName } from '../core/time.ts';
+import type { Account, ApiKey, ApiKeyCreated, BrowserSession } from '../core/types.ts';
 import { announce } from '../parts/announce.tsx';
 import { CopyButton, Time } from '../parts/buttons.tsx';
 import { setTheme, type Theme, theme } from '../parts/colours.ts';

@@ -1,7 +1,7 @@
 // Signing in: an API key is handed over once, and a cookie that no script can read comes back.
 import { useState } from 'preact/hooks';
-import type { ApiError } from '../data/api.ts';
-import { openSession, sessionError, signIn } from '../data/session.ts';
+import type { ApiError } from '../core/api.ts';
+import { openSession, sessionError, signIn } from '../core/session.ts';
 import { Problem } from '../parts/states.tsx';
 
 const isPlain = location.protocol === 'http:' && !/^(localhost|127\.|\[::1\])/.test(location.hostname);

@@ -1,11 +1,11 @@
 // One trace: its events in the order of time, with the gaps between them, a call beside its result. First the skeleton; a body is read
 // when it is opened. Only what the agent sent is shown: an event has a time and no length, so nothing is drawn as a span.
 import { useMemo } from 'preact/hooks';
-import { useAgentNames } from '../data/agents.ts';
-import { type List, useList, useRead } from '../data/queries.ts';
-import { hrefOf, place, setParams } from '../data/router.ts';
-import { spanText } from '../data/time.ts';
-import type { EventRow, Trace as TraceOf } from '../data/types.ts';
+import { useAgentNames } from '../core/agents.ts';
+import { type List, useList, useRead } from '../core/queries.ts';
+import { hrefOf, place, setParams } from '../core/router.ts';
+import { spanText } from '../core/time.ts';
+import type { EventRow, Trace as TraceOf } from '../core/types.ts';
 import { CopyButton, Outcome, Time } from '../parts/buttons.tsx';
 import { EventView } from '../parts/event-view.tsx';
 import { shareUrl } from '../parts/filters.tsx';

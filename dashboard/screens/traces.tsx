@@ -1,10 +1,10 @@
 // The list of traces: runs of agents, the newest first.
-import { useAgentNames } from '../data/agents.ts';
-import { query } from '../data/api.ts';
-import { useList } from '../data/queries.ts';
-import { hrefOf, place } from '../data/router.ts';
-import { rangeOf, spanText } from '../data/time.ts';
-import type { Trace } from '../data/types.ts';
+import { useAgentNames } from '../core/agents.ts';
+import { query } from '../core/api.ts';
+import { useList } from '../core/queries.ts';
+import { hrefOf, place } from '../core/router.ts';
+import { rangeOf, spanText } from '../core/time.ts';
+import type { Trace } from '../core/types.ts';
 import { Outcome, Time } from '../parts/buttons.tsx';
 import { Filters, TimeRange } from '../parts/filters.tsx';
 import { Empty, Reading } from '../parts/states.tsx';

@@ -1,0 +1,80 @@
+// Reads an answer of the service without touching payloads: a payload stays the text that it is, because JSON.parse would turn `1.0`
+// into 1, `12345678901234567890` into 12345678901234567000 and `1e400` into Infinity.
+// Everything else of the answer is parsed as usual. Failure: text that is no JSON throws SyntaxError, as JSON.parse does.
+
+/** A JSON value as text. */
+export type RawJson = { text: string };
+
+const QUOTE = 34;
+const BACKSLASH = 92;
+const OPEN = new Set([91, 123]);
+const CLOSE = new Set([93, 125]);
+
+/** Values of keys named `payload`, at any depth, come as RawJson. */
+export function parseKeepingPayloads(text: string): unknown {
+  const kept: string[] = [];
+  let out = '';
+  let copied = 0;
+  for (let at = 0; at < text.length; ) {
+    if (text.charCodeAt(at) !== QUOTE) {
+      at++;
+      continue;
+    }
+    const end = endOfString(text, at);
+    const colon = end - at === 9 && text.startsWith('"payload"', at) ? colonBehind(text, end) : -1;
+    if (colon < 0) {
+      at = end;
+      continue;
+    }
+    const from = skipSpace(text, colon + 1);
+    const to = endOfValue(text, from);
+    out += `${text.slice(copied, from)}{"payload":${kept.length}}`;
+    kept.push(text.slice(from, to));
+    copied = to;
+    at = to;
+  }
+  // The number that stands for a payload is met before the object around it.
+  return JSON.parse(out + text.slice(copied), (key, value) => {
+    if (key !== 'payload') return value;
+    return typeof value === 'number' ? value : { text: kept[(value as { payload: number }).payload] };
+  });
+}
+
+/** Behind the closing quote; `at` is the opening one. */
+export function endOfString(text: string, at: number): number {
+  for (let from = at + 1; ; ) {
+    const quote = text.indexOf('"', from);
+    if (quote < 0) return text.length;
+    let slashes = 0;
+    while (text.charCodeAt(quote - 1 - slashes) === BACKSLASH) slashes++;
+    if (slashes % 2 === 0) return quote + 1;
+    from = quote + 1;
+  }
+}
+
+export function skipSpace(text: string, at: number): number {
+  while (at < text.length && text.charCodeAt(at) <= 32) at++;
+  return at;
+}
+
+function colonBehind(text: string, at: number): number {
+  const next = skipSpace(text, at);
+  return text[next] === ':' ? next : -1;
+}
+
+function endOfValue(text: string, from: number): number {
+  const first = text.charCodeAt(from);
+  if (first === QUOTE) return endOfString(text, from);
+  if (!OPEN.has(first)) return from + /^[^,\]}\s]*/.exec(text.slice(from, from + 64))![0].length;
+  for (let at = from, depth = 0; at < text.length; ) {
+    const code = text.charCodeAt(at);
+    if (code === QUOTE) {
+      at = endOfString(text, at);
+      continue;
+    }
+    if (OPEN.has(code)) depth++;
+    if (CLOSE.has(code) && --depth === 0) return at + 1;
+    at++;
+  }
+  return text.length;
+}

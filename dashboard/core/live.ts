@@ -1,0 +1,89 @@
+// What comes in, as it comes in (server-sent events of `v1/stream`). One stream for all tabs that ask for the same: the tab that holds
+// the lock reads it and tells the others. A page that is hidden lets go of it.
+// Invariant: no row is told twice to a page in order; what could not be told one by one is told as a gap, and the list is read anew.
+// Failure: the browser reconnects with the id of the last row, by itself; where the service has gone, the list says so when it is read.
+import { useEffect, useRef } from 'preact/hooks';
+
+export type Topic = 'events' | 'approvals' | 'anomalies' | 'deliveries';
+type Told = { topic: Topic | 'gap' | 'ready'; row: unknown };
+
+export type LiveHandlers = {
+  onRow: (topic: Topic, row: unknown) => void;
+  onGap: () => void;
+  /** It is told from now on: what came since the list was read is not in either. */
+  onReady?: () => void;
+};
+
+const TOPICS: readonly Topic[] = ['events', 'approvals', 'anomalies', 'deliveries'];
+
+/** `ask`: the stream's query, without `?`; undefined: nothing is followed. */
+export function useLive(ask: string | undefined, handlers: LiveHandlers): void {
+  const latest = useRef(handlers);
+  latest.current = handlers;
+  useEffect(() => {
+    if (ask === undefined) return undefined;
+    const tell = ({ topic, row }: Told) => {
+      if (topic === 'gap') latest.current.onGap();
+      else if (topic === 'ready') latest.current.onReady?.();
+      else latest.current.onRow(topic, row);
+    };
+    let stop: (() => void) | undefined;
+    const follow = () => {
+      if (document.hidden) {
+        stop?.();
+        stop = undefined;
+      } else if (stop === undefined) {
+        stop = join(ask, tell);
+        latest.current.onReady?.();
+      }
+    };
+    const onVisible = () => {
+      const hadStopped = stop === undefined;
+      follow();
+      if (hadStopped && !document.hidden) latest.current.onGap();
+    };
+    follow();
+    document.addEventListener('visibilitychange', onVisible);
+    return () => {
+      document.removeEventListener('visibilitychange', onVisible);
+      stop?.();
+    };
+  }, [ask]);
+}
+
+/** Hears what the tab that leads tells; becomes that tab when the lock is free. */
+function join(ask: string, tell: (told: Told) => void): () => void {
+  const channel = new BroadcastChannel(`gatehouse:${ask}`);
+  channel.onmessage = ({ data }: MessageEvent<Told>) => tell(data);
+  const ended = new AbortController();
+  navigator.locks
+    .request(`gatehouse:${ask}`, { signal: ended.signal }, () =>
+      lead(ask, ended.signal, (told) => {
+        tell(told);
+        channel.postMessage(told);
+      }),
+    )
+    .catch(() => undefined);
+  return () => {
+    ended.abort();
+    channel.close();
+  };
+}
+
+/** Resolves when `signal` fires. */
+function lead(ask: string, signal: AbortSignal, tell: (told: Told) => void): Promise<void> {
+  const source = new EventSource(`../v1/stream?${ask}`);
+  for (const topic of TOPICS) {
+    source.addEventListener(topic, ({ data }: MessageEvent<string>) => tell({ topic, row: JSON.parse(data) }));
+  }
+  source.addEventListener('ready', () => tell({ topic: 'ready', row: null }));
+  for (const gap of ['skipped', 'reset']) source.addEventListener(gap, () => tell({ topic: 'gap', row: null }));
+  return new Promise((resolve) => {
+    const end = () => {
+      source.close();
+      resolve();
+    };
+    if (signal.aborted) end();
+    else signal.addEventListener('abort', end);
+  });
+}

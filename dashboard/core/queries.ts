@@ -1,0 +1,142 @@
+// Reads with a memory (@tanstack/query-core), as hooks: one value, or pages of a list that grow as they are scrolled.
+// Invariant: what is on screen stays there while it is read again; an error never takes it away.
+// Failure: an ApiError in `error`, and `retry` to ask again. A refusal (4xx) is not asked again by itself.
+import {
+  type InfiniteData,
+  InfiniteQueryObserver,
+  type InfiniteQueryObserverResult,
+  QueryClient,
+  QueryObserver,
+  type QueryObserverResult,
+} from '@tanstack/query-core';
+import { useEffect, useMemo, useState } from 'preact/hooks';
+import { type Answer, ApiError, read } from './api.ts';
+import type { Page } from './types.ts';
+
+/** Pages of a list that are kept: scrolling further lets go of the first ones' memory by starting anew at a time, not by paging on. */
+const PAGES_MAX = 200;
+export const PAGE_ROWS = 100;
+
+export const client = new QueryClient({
+  defaultOptions: {
+    queries: {
+      staleTime: 5_000,
+      gcTime: 120_000,
+      retry: false, // what is wrong is said at once, with a button that asks again
+      refetchOnWindowFocus: true,
+    },
+  },
+});
+
+export type Read<T> = {
+  value: T | undefined;
+  error: ApiError | undefined;
+  /** Nothing is there yet. */
+  waiting: boolean;
+  /** It is being read, again or for the first time. */
+  busy: boolean;
+  incomplete: boolean;
+  etag: string | null;
+  retry: () => void;
+};
+
+/** `path` undefined: nothing is asked for. `everyMs`: asked again while the page is seen. */
+export function useRead<T>(path: string | undefined, { everyMs }: { everyMs?: number } = {}): Read<T> {
+  const options = {
+    queryKey: [path ?? ''],
+    queryFn: ({ signal }: { signal: AbortSignal }) => read<T>(path!, signal),
+    enabled: path !== undefined,
+    refetchInterval: everyMs ?? (false as const),
+  };
+  const observer = useMemo(() => new QueryObserver<Answer<T>, Error>(client, options), []);
+  const result = useObserver(observer, options) as QueryObserverResult<Answer<T>>;
+  return {
+    value: result.data?.value,
+    error: asApiError(result.error),
+    waiting: result.isPending && path !== undefined,
+    busy: result.isFetching,
+    incomplete: result.data?.incomplete ?? false,
+    etag: result.data?.etag ?? null,
+    retry: () => void observer.refetch(),
+  };
+}
+
+export type List<T> = {
+  items: readonly T[];
+  total: number;
+  error: ApiError | undefined;
+  waiting: boolean;
+  busy: boolean;
+  incomplete: boolean;
+  hasMore: boolean;
+  more: () => void;
+  retry: () => void;
+};
+
+/** `path` with the filters, without `limit` and `cursor`. `name`: what the list calls its items. */
+export function useList<T>(
+  path: string | undefined,
+  { everyMs, name = 'items', limit = PAGE_ROWS }: { everyMs?: number; name?: string; limit?: number } = {},
+): List<T> {
+  const options = {
+    queryKey: ['list', path ?? '', limit],
+    queryFn: ({ signal, pageParam }: { signal: AbortSignal; pageParam: unknown }) => {
+      const cursor = pageParam === '' ? '' : `&cursor=${encodeURIComponent(String(pageParam))}`;
+      return read<Page<T>>(`${path}${path!.includes('?') ? '&' : '?'}limit=${limit}${cursor}`, signal);
+    },
+    initialPageParam: '',
+    getNextPageParam: (last: Answer<Page<T>>, all: unknown[]) =>
+      all.length < PAGES_MAX ? last.value.next_cursor : null,
+    enabled: path !== undefined,
+    refetchInterval: everyMs ?? (false as const),
+  };
+  const observer = useMemo(() => new InfiniteQueryObserver(client, options), []);
+  const result = useObserver(observer, options) as InfiniteQueryObserverResult<InfiniteData<Answer<Page<T>>>>;
+  const pages = result.data?.pages;
+  const items = useMemo(
+    () => (pages ?? []).flatMap(({ value }) => (value as unknown as Record<string, T[]>)[name]!),
+    [pages],
+  );
+  return {
+    items,
+    total: pages?.[0]?.value.total ?? 0,
+    error: asApiError(result.error),
+    waiting: result.isPending && path !== undefined,
+    busy: result.isFetching,
+    incomplete: pages?.some((page) => page.incomplete) ?? false,
+    hasMore: result.hasNextPage,
+    more: () => {
+      if (result.hasNextPage && !result.isFetching) void observer.fetchNextPage();
+    },
+    retry: () => void observer.refetch(),
+  };
+}
+
+/** What was changed is read again wherever it is on screen. */
+export function changed(...prefixes: string[]): void {
+  void client.invalidateQueries({
+    predicate: ({ queryKey }) => {
+      const path = String(queryKey[0] === 'list' ? queryKey[1] : queryKey[0]);
+      return prefixes.some((prefix) => path.startsWith(prefix));
+    },
+  });
+}
+
+type Observer = {
+  setOptions(options: never): void;
+  getCurrentResult(): unknown;
+  subscribe(tell: () => void): () => void;
+};
+
+function useObserver(observer: Observer, options: { queryKey: unknown[]; enabled: boolean }): unknown {
+  const [, again] = useState(0);
+  const key = JSON.stringify([options.queryKey, options.enabled]);
+  useMemo(() => observer.setOptions(options as never), [key]);
+  useEffect(() => observer.subscribe(() => again((n) => n + 1)), [observer]);
+  return observer.getCurrentResult();
+}
+
+function asApiError(error: unknown): ApiError | undefined {
+  if (error === null || error === undefined) return undefined;
+  return error instanceof ApiError ? error : new ApiError(0, 'internal', String(error));
+}

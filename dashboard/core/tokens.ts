@@ -1,0 +1,159 @@
+// Lays a payload's JSON text out in lines, one a scalar, a bracket or a key, without ever making a value of it: what is shown of a
+// line is a piece of the text as it was sent. Runs on the page for small payloads and in tokens-worker.ts for large ones.
+// Lines are numbers in one array (FIELDS each), so that the worker hands over a million of them without copying.
+// Invariant: every character of the text that is no white space belongs to exactly one line. Linear in the text.
+// Failure: text that is no JSON (it cannot be, the service has checked it) ends the layout where it stops making sense.
+import { endOfString, skipSpace } from './json.ts';
+
+/** Of a line: depth, start and end of its key (-1: none), start and end of its value, kind, line of what it stands in, place in it. */
+export const FIELDS = 8;
+export const KIND = { open: 0, close: 1, text: 2, number: 3, word: 4, empty: 5 } as const;
+
+export type Layout = {
+  text: string;
+  /** FIELDS numbers a line. */
+  lines: Int32Array;
+  count: number;
+};
+
+export function layOut(text: string): Layout {
+  let lines = new Int32Array(1024 * FIELDS);
+  let count = 0;
+  const put = (...fields: number[]) => {
+    if ((count + 1) * FIELDS > lines.length) {
+      const larger = new Int32Array(lines.length * 2);
+      larger.set(lines);
+      lines = larger;
+    }
+    lines.set(fields, count++ * FIELDS);
+  };
+  /** Lines that are open, and how many members each has had. */
+  const parents: number[] = [];
+  const members: number[] = [];
+  let keyFrom = -1;
+  let keyTo = -1;
+  for (let at = skipSpace(text, 0); at < text.length; at = skipSpace(text, at)) {
+    const depth = parents.length;
+    const parent = depth === 0 ? -1 : parents[depth - 1]!;
+    const char = text[at]!;
+    if (char === ',') {
+      members[depth - 1]!++;
+      at++;
+      continue;
+    }
+    if (char === '}' || char === ']') {
+      const opened = parents.pop() ?? -1;
+      members.pop();
+      put(depth - 1, -1, -1, at, at + 1, KIND.close, opened, 0);
+      at++;
+      continue;
+    }
+    const inObject = parent >= 0 && text[lines[parent * FIELDS + 3]!] === '{';
+    if (inObject && keyFrom < 0) {
+      keyFrom = at;
+      keyTo = endOfString(text, at);
+      at = skipSpace(text, keyTo) + 1; // behind the colon
+      continue;
+    }
+    const place = members[depth - 1] ?? 0;
+    if (char === '{' || char === '[') {
+      const closing = skipSpace(text, at + 1);
+      const isEmpty = text[closing] === '}' || text[closing] === ']';
+      put(depth, keyFrom, keyTo, at, isEmpty ? closing + 1 : at + 1, isEmpty ? KIND.empty : KIND.open, parent, place);
+      if (!isEmpty) {
+        parents.push(count - 1);
+        members.push(0);
+      }
+      at = isEmpty ? closing + 1 : at + 1;
+    } else {
+      const end = char === '"' ? endOfString(text, at) : endOfWord(text, at);
+      const kind = char === '"' ? KIND.text : /[-0-9]/.test(char) ? KIND.number : KIND.word;
+      put(depth, keyFrom, keyTo, at, end, kind, parent, place);
+      at = end;
+    }
+    keyFrom = -1;
+    keyTo = -1;
+  }
+  return { text, lines: lines.slice(0, count * FIELDS), count };
+}
+
+function endOfWord(text: string, at: number): number {
+  let end = at;
+  while (end < text.length && !',]} \n\r\t'.includes(text[end]!)) end++;
+  return Math.max(end, at + 1);
+}
+
+const field = ({ lines }: Layout, line: number, which: number) => lines[line * FIELDS + which]!;
+
+export type Line = {
+  depth: number;
+  /** As it was sent, with its quotes; '' : none. */
+  key: string;
+  from: number;
+  to: number;
+  kind: number;
+  /** Does another member follow? Then a comma is shown. */
+  comma: boolean;
+};
+
+export function lineOf(layout: Layout, line: number): Line {
+  const keyFrom = field(layout, line, 1);
+  const to = field(layout, line, 4);
+  return {
+    depth: field(layout, line, 0),
+    key: keyFrom < 0 ? '' : layout.text.slice(keyFrom, field(layout, line, 2)),
+    from: field(layout, line, 3),
+    to,
+    kind: field(layout, line, 5),
+    comma: layout.text[skipSpace(layout.text, to)] === ',',
+  };
+}
+
+/** The line of the value at a JSON Pointer; -1: there is none. Of repeated keys the last, as the service reads them. */
+export function lineAt(layout: Layout, pointer: string): number {
+  let parent = 0;
+  for (const part of pointer.split('/').slice(1)) {
+    const wanted = part.replaceAll('~1', '/').replaceAll('~0', '~');
+    const isArray = layout.text[field(layout, parent, 3)] === '[';
+    let found = -1;
+    for (let line = parent + 1; line < layout.count; line++) {
+      if (field(layout, line, 6) !== parent) {
+        if (field(layout, line, 0) <= field(layout, parent, 0)) break;
+        continue;
+      }
+      if (field(layout, line, 5) === KIND.close) break;
+      if (isArray ? String(field(layout, line, 7)) === wanted : keyText(layout, line) === wanted) found = line;
+    }
+    if (found < 0) return -1;
+    parent = found;
+  }
+  return parent;
+}
+
+function keyText(layout: Layout, line: number): string {
+  const quoted = layout.text.slice(field(layout, line, 1), field(layout, line, 2));
+  try {
+    return JSON.parse(quoted) as string;
+  } catch {
+    return quoted;
+  }
+}
+
+/** Lines in whose key or value the words stand, whatever their case; at most `max`. */
+export function linesWith(layout: Layout, words: string, max = 10_000): number[] {
+  const found: number[] = [];
+  const haystack = layout.text.toLowerCase();
+  const needle = words.toLowerCase();
+  if (needle === '' || haystack.length !== layout.text.length) return found;
+  let line = 0;
+  for (let at = haystack.indexOf(needle); at >= 0 && found.length < max; at = haystack.indexOf(needle, at + 1)) {
+    while (line + 1 < layout.count && startOf(layout, line + 1) <= at) line++;
+    if (found.at(-1) !== line) found.push(line);
+  }
+  return found;
+}
+
+function startOf(layout: Layout, line: number): number {
+  const key = field(layout, line, 1);
+  return key < 0 ? field(layout, line, 3) : key;
+}

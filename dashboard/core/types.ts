@@ -1,0 +1,41 @@
+// The shapes of the interface, from the very schemas that the service checks by. Types alone: nothing of them reaches the browser.
+import type { Static } from 'typebox';
+import type { ListedAgent } from '../../schemas/agent.ts';
+import type { AlertCreated } from '../../schemas/alert.ts';
+import type { AnomalySeries } from '../../schemas/anomaly.ts';
+import type { ListedApproval } from '../../schemas/approval.ts';
+import type { AuditVerification } from '../../schemas/audit-verification.ts';
+import type { Event, ListedEvent, TraceWithEvents } from '../../schemas/event.ts';
+import type { Facets, Histogram } from '../../schemas/event-counts.ts';
+import type { ListedSession, Session } from '../../schemas/session.ts';
+import type { RawJson } from './json.ts';
+
+export type { Account } from '../../schemas/account.ts';
+export type { Alert } from '../../schemas/alert.ts';
+export type { Anomaly } from '../../schemas/anomaly.ts';
+export type { ApiKey, ApiKeyCreated } from '../../schemas/api-key.ts';
+export type { Approval } from '../../schemas/approval.ts';
+export type { AuditLog } from '../../schemas/audit-log.ts';
+export type { Delivery } from '../../schemas/delivery.ts';
+export type { PolicyMatch, Trace } from '../../schemas/event.ts';
+export type { ConditionHeld } from '../../schemas/match-detail.ts';
+export type { Policy } from '../../schemas/policy.ts';
+
+type Raw<T> = Omit<T, 'payload'> & { payload: RawJson };
+
+/** With its payload as text, token by token as it was sent. */
+export type WholeEvent = Raw<Static<typeof Event>>;
+export type EventRow = Omit<Static<typeof ListedEvent>, 'payload'>;
+export type ApprovalRow = Omit<Static<typeof ListedApproval>, 'event'> & { event?: WholeEvent | null };
+export type TraceOfEvents = Omit<Static<typeof TraceWithEvents>, 'events'> & { events: EventRow[] };
+export type Agent = Static<typeof ListedAgent>;
+export type Series = Static<typeof AnomalySeries>;
+export type NewAlert = AlertCreated;
+export type Verification = Static<typeof AuditVerification>;
+export type EventFacets = Static<typeof Facets>;
+export type EventHistogram = Static<typeof Histogram>;
+export type SignedIn = Static<typeof Session>;
+export type BrowserSession = Static<typeof ListedSession>;
+
+/** A page of a list. */
+export type Page<T> = { items: T[]; total: number; limit: number; offset: number; next_cursor: string | null };
