@@ -101,9 +101,9 @@ t.test('an installation for production is whole where it is built and has stores
 
 t.test('for the tests it fetches programs of others, and does without them where it cannot', async (t) => {
   const checkout = makeCheckout(t);
-  const { bin, folder } = checkout;
-  writeFileSync(path.join(folder, 'node_modules', '.gatehouse-tap'), '');
-  writeFileSync(path.join(bin, 'redis-server'), '', { mode: 0o755 });
+  const { bin } = checkout;
+  checkout.beReadyForTests();
+  writeFileSync(path.join(bin, 'chromium'), '', { mode: 0o755 });
   const args = ['--tests'];
   t.same(
     await checkout.setUp({ args }),
@@ -129,11 +129,37 @@ t.test('for the tests it fetches programs of others, and does without them where
     { code: 0, said: /\nsetup: Not all of these could be fetched\./ },
     'the tests go on',
   );
-  for (const { file } of Object.values(PROGRAMS)) {
-    const place = path.join(folder, 'node_modules', '.debian', file);
-    mkdirSync(path.dirname(place), { recursive: true });
-    writeFileSync(place, '');
-  }
+  checkout.havePrograms();
+  t.same(await checkout.setUp({ args }), { code: 0, said: '' }, 'once it is there nothing is said or done');
+});
+
+t.test('for the tests in a browser it installs chromium as root, and does without where it cannot', async (t) => {
+  const checkout = makeCheckout(t);
+  const { bin } = checkout;
+  checkout.beReadyForTests();
+  checkout.havePrograms();
+  const args = ['--tests'];
+  t.match(await checkout.setUp({ args: [...args, '--no-install'] }), {
+    code: 0,
+    said: /^setup: chromium is missing, and --no-install forbids to install it\. What tests need it for is left out\.\n$/,
+  });
+  t.match(await checkout.setUp({ args, asNobody: true }), {
+    code: 0,
+    said: /^setup: chromium is missing\. .* To have it: sudo apt-get install chromium fonts-dejavu-core\n$/,
+  });
+  t.equal(checkout.ran(), '');
+  if (!IS_ROOT) return;
+  const { code, said } = await checkout.setUp({ args });
+  t.equal(code, 0);
+  t.match(said, /^setup: chromium is missing for the tests and this runs as root: .*\nSH RUNS\n$/);
+  t.match(checkout.ran(), /apt-get .* install -y --no-install-recommends chromium fonts-dejavu-core/);
+  writeFileSync(path.join(bin, 'sh'), '#!/bin/sh\nexit 1\n', { mode: 0o755 });
+  t.match(
+    await checkout.setUp({ args }),
+    { code: 0, said: /\nsetup: apt-get could not install chromium\./ },
+    'the tests go on',
+  );
+  writeFileSync(path.join(bin, 'chromium'), '', { mode: 0o755 });
   t.same(await checkout.setUp({ args }), { code: 0, said: '' }, 'once it is there nothing is said or done');
 });
 
@@ -183,5 +209,16 @@ function makeCheckout(t: Test) {
         (error, _stdout, stderr) => resolve({ code: error === null ? 0 : Number(error.code), said: stderr }),
       );
     });
-  return { folder, bin, ran, setUp, keepPackages };
+  const beReadyForTests = () => {
+    writeFileSync(path.join(folder, 'node_modules', '.gatehouse-tap'), '');
+    writeFileSync(path.join(bin, 'redis-server'), '', { mode: 0o755 });
+  };
+  const havePrograms = () => {
+    for (const { file } of Object.values(PROGRAMS)) {
+      const place = path.join(folder, 'node_modules', '.debian', file);
+      mkdirSync(path.dirname(place), { recursive: true });
+      writeFileSync(place, '');
+    }
+  };
+  return { folder, bin, ran, setUp, keepPackages, beReadyForTests, havePrograms };
 }
