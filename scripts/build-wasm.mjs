@@ -1,4 +1,4 @@
-// Builds what is written in AssemblyScript, after the TypeScript: `src/ingest/wasm` becomes `build/src/ingest/plain.wasm`.
+// Builds what is written in AssemblyScript, after the TypeScript: `src/ingest/wasm` becomes `build/service/plain.wasm`.
 // Part of `npm run build` and of the set-up; a failure ends with the compiler's messages and status 1.
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -9,7 +9,7 @@ process.chdir(fileURLToPath(new URL('..', import.meta.url)));
 /** Memory comes from whoever loads the module; no allocator, no collector: addresses are laid out by hand. */
 const OPTIONS = ['-O3', '--noAssert', '--runtime', 'stub', '--importMemory', '--noExportMemory'];
 const FEATURES = ['--enable', 'simd', '--enable', 'bulk-memory'];
-const TO = path.join('build', 'src', 'ingest', 'plain.wasm');
+const TO = path.join('build', 'service', 'plain.wasm');
 
 const { error, stderr } = await main(['src/ingest/wasm/plain.ts', '-o', TO, ...OPTIONS, ...FEATURES]);
 if (error !== null) {

@@ -17,6 +17,7 @@ const BUILD = path.join(ROOT, 'build');
 const STAMP = path.join(BUILD, '.stamp');
 const STEPS = [
   ['node_modules/typescript/bin/tsc', '-p', '.'],
+  ['scripts/build-service.mjs'],
   ['scripts/build-wasm.mjs'],
   ['node_modules/vite/bin/vite.js', 'build', '--config', 'dashboard/vite.config.mjs'],
 ];
@@ -24,7 +25,7 @@ const PAGES = path.join(BUILD, 'dashboard');
 
 /** Is `build` there, and made of the sources as they are? */
 export function isBuilt() {
-  if (!existsSync(path.join(ROOT, 'src', 'cli.ts'))) return existsSync(path.join(BUILD, 'src', 'cli.js'));
+  if (!existsSync(path.join(ROOT, 'src', 'cli.ts'))) return existsSync(path.join(BUILD, 'service', 'cli.js'));
   return existsSync(STAMP) && readFileSync(STAMP, 'utf8') === sourceStamp();
 }
 

@@ -3,7 +3,7 @@
 // A signal that npm passes on (SIGTERM, SIGINT) reaches it, and whoever ends the process that `npm start &` printed ends it all.
 // Invariant: it does not outlive the npm that started it. A killed npm (`kill -9`, SIGHUP) passes nothing on, so the parent is
 // looked at every second; when it is another one, this is told to leave as by SIGTERM. Where no npm stands above
-// (`node build/src/cli.js start`) nobody looks: a parent that has gone is then the usual thing.
+// (`node build/service/cli.js start`) nobody looks: a parent that has gone is then the usual thing.
 // Failure: a step of the set-up that fails ends it with a sentence and status 1.
 import { isNoInstall, SetupError, say, setUp } from './setup.mjs';
 
@@ -20,7 +20,7 @@ try {
   process.exit(1);
 }
 process.argv.splice(2, args.length, 'start', ...args.filter((arg) => arg !== NO_INSTALL));
-await import('../build/src/cli.js');
+await import('../build/service/cli.js');
 
 function leaveWithNpm() {
   if (process.env.npm_lifecycle_event !== 'start') return;

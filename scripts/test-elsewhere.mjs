@@ -23,7 +23,7 @@ else {
 
 async function onOwnEngine() {
   const data = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-engine-'));
-  const main = path.join(root, 'build', 'src', 'embedded', 'clickhouse-server-main.js');
+  const main = path.join(root, 'build', 'service', 'clickhouse-server-main.js');
   const options = JSON.stringify({ path: path.join(data, 'clickhouse'), port: 0 });
   const engine = spawn(process.execPath, [main, options], {
     env: { ...process.env, UV_THREADPOOL_SIZE: '16' },

@@ -131,7 +131,7 @@ async function workFolder(t: Test): Promise<string> {
   await writeFile(path.join(folder, 'package.json'), '{"private": true}');
   await writeFile(
     path.join(bin, 'gatehouse'),
-    `#!/bin/sh\nexec '${process.execPath}' '${assetPath('build/src/cli.js')}' "$@"\n`,
+    `#!/bin/sh\nexec '${process.execPath}' '${assetPath('build/service/cli.js')}' "$@"\n`,
     { mode: 0o755 },
   );
   await symlink(assetPath('node_modules/.bin/autocannon'), path.join(bin, 'autocannon'));

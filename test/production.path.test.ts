@@ -18,7 +18,7 @@ import { serviceEnvironment } from './support/service.ts';
 /** What an image is made of (docs/deploy.md). */
 const SHIPPED = [
   ...['package.json', 'package-lock.json', '.npmrc', 'scripts', 'clickhouse', 'src/redis'],
-  ...['schemas', 'src', 'pipelines', 'clickhouse'].map((folder) => `build/${folder}`),
+  ...['build/service', 'build/dashboard'],
 ];
 const INSTALL = ['ci', '--omit=dev', '--omit=optional'];
 const DISK_MB_MAX = 80;
@@ -37,7 +37,10 @@ t.test('an installation for production is small, and runs on stores of its own',
 
   const env = await stores(t);
   const cli = (...args: string[]) =>
-    promisify(execFile)(process.execPath, ['build/src/cli.js', ...args], { cwd: folder, env: serviceEnvironment(env) });
+    promisify(execFile)(process.execPath, ['build/service/cli.js', ...args], {
+      cwd: folder,
+      env: serviceEnvironment(env),
+    });
   await cli('migrate');
   const { stdout } = await cli('account', 'create', 'shop');
   const key = /^key (\S+)$/m.exec(stdout)![1]!;
@@ -98,7 +101,7 @@ async function stores(t: Test): Promise<Record<string, string>> {
 type Running = { child: ChildProcess; said: () => string };
 
 function run(t: Test, cwd: string, command: string, env: Record<string, string>): Running {
-  const child = spawn(process.execPath, ['build/src/cli.js', command], { cwd, env: serviceEnvironment(env) });
+  const child = spawn(process.execPath, ['build/service/cli.js', command], { cwd, env: serviceEnvironment(env) });
   let text = '';
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (data: Buffer) => (text += data.toString()));
   t.teardown(async () => {

@@ -25,7 +25,7 @@ export function clickhouseUrl(options: { port: number; password: string }): stri
 
 /** Starts the engine; `ready` resolves once it serves. */
 export function launchClickHouse(options: ClickHouseProcessOptions): Child {
-  const child = forkChild(assetPath('build/src/embedded/clickhouse-server-main.js'), [], {
+  const child = forkChild(assetPath('build/service/clickhouse-server-main.js'), [], {
     name: 'ClickHouse',
     nice: NICE.clickhouse,
     v8: CLICKHOUSE_V8,

@@ -198,7 +198,7 @@ export class Supervisor {
     const given = { port, redisUrl, redisCluster, clickhouseUrl, processName, bootstrapKey: undefined };
     const name = command === 'front' ? processName : command;
     const launch = () =>
-      forkChild(assetPath('build/src/cli.js'), [command, '--supervised'], {
+      forkChild(assetPath('build/service/cli.js'), [command, '--supervised'], {
         name,
         ...(command === 'pipelines' ? { nice: NICE.pipelines, v8: PIPELINES_V8 } : { v8: FRONT_V8 }),
         env: environmentWith(given),

@@ -164,7 +164,7 @@ export class PlainEvents {
 
   constructor(slabs: Slabs) {
     this.#slabs = slabs;
-    const module = new WebAssembly.Module(readFileSync(assetPath('build/src/ingest/plain.wasm')));
+    const module = new WebAssembly.Module(readFileSync(assetPath('build/service/plain.wasm')));
     this.#wasm = new WebAssembly.Instance(module, { env: { memory: this.#memory } }).exports as unknown as Exports;
     this.#bytes = Buffer.from(this.#memory.buffer) as FastBuffer;
     this.#words = new Int32Array(this.#memory.buffer);

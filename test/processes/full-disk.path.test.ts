@@ -24,7 +24,7 @@ t.test('it is called a full disk, loses nothing, and goes on when there is room'
   const mounted = 'mount -t tmpfs -o size=16m none "$1/redis" && exec "$2" "$3" start 2> "$4"';
   const child = spawn(
     'unshare',
-    ['-rm', 'sh', '-c', mounted, 'sh', dataDir, process.execPath, assetPath('build/src/cli.js'), log],
+    ['-rm', 'sh', '-c', mounted, 'sh', dataDir, process.execPath, assetPath('build/service/cli.js'), log],
     {
       env: serviceEnvironment({
         GATEHOUSE_DATA_DIR: dataDir,

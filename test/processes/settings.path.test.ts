@@ -189,7 +189,7 @@ t.test('names that a container platform or a client adds are not settings', asyn
 });
 
 t.test('a worker that cannot start ends, also when its supervisor has gone', async (t) => {
-  const cli = assetPath('build/src/cli.js');
+  const cli = assetPath('build/service/cli.js');
   const env = {
     ...process.env,
     GATEHOUSE_REDIS_URL: 'redis://127.0.0.1:9',

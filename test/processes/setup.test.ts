@@ -177,8 +177,8 @@ function makeCheckout(t: Test) {
     writeFileSync(path.join(folder, 'node_modules', '.package-lock.json'), JSON.stringify({ packages }));
   };
   keepPackages(() => true);
-  mkdirSync(path.join(folder, 'build', 'src'), { recursive: true });
-  writeFileSync(path.join(folder, 'build', 'src', 'cli.js'), '');
+  mkdirSync(path.join(folder, 'build', 'service'), { recursive: true });
+  writeFileSync(path.join(folder, 'build', 'service', 'cli.js'), '');
   const bin = path.join(folder, 'bin');
   mkdirSync(bin);
   const program = (name: string, text: string) => writeFileSync(path.join(bin, name), text, { mode: 0o755 });

@@ -81,7 +81,7 @@ function sentences(said: string): string {
 }
 
 function inNamespace(args: string[], env: Record<string, string>) {
-  return run('unshare', ['-rpf', '--mount-proc', process.execPath, assetPath('build/src/cli.js'), ...args], env);
+  return run('unshare', ['-rpf', '--mount-proc', process.execPath, assetPath('build/service/cli.js'), ...args], env);
 }
 
 function run(program: string, args: string[], env: Record<string, string> = {}) {

@@ -61,7 +61,7 @@ export type EngineProcess = {
 
 /** Starts an engine process and waits until it serves. Rejects with what it said when it will not. */
 export async function forkEngine(options: ClickHouseServerOptions): Promise<EngineProcess> {
-  const child = fork(assetPath('build/src/embedded/clickhouse-server-main.js'), [JSON.stringify(options)], {
+  const child = fork(assetPath('build/service/clickhouse-server-main.js'), [JSON.stringify(options)], {
     env: { ...process.env, UV_THREADPOOL_SIZE: '16' },
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
   });

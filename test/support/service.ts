@@ -88,7 +88,7 @@ export async function launchService(options: Launch): Promise<TestService> {
     GATEHOUSE_DATA_DIR: dataDir,
   });
   const logFile = path.join(dataDir, 'service.log');
-  const child = spawn(process.execPath, [assetPath('build/src/cli.js'), 'start'], {
+  const child = spawn(process.execPath, [assetPath('build/service/cli.js'), 'start'], {
     env,
     stdio: ['ignore', 'pipe', 'pipe'],
   });
@@ -123,7 +123,7 @@ export async function launchService(options: Launch): Promise<TestService> {
 
 /** A front or pipelines process of its own; the caller tells it to leave. */
 export function spawnCli(args: string[], env: Environment): ChildProcess {
-  return spawn(process.execPath, [assetPath('build/src/cli.js'), ...args], {
+  return spawn(process.execPath, [assetPath('build/service/cli.js'), ...args], {
     env: serviceEnvironment(env),
     stdio: ['ignore', 'ignore', 'pipe'],
   });
@@ -131,7 +131,7 @@ export function spawnCli(args: string[], env: Environment): ChildProcess {
 
 /** Runs the command line to its end. */
 export async function runCli(args: string[], env: Environment): Promise<Exit & { stdout: string; stderr: string }> {
-  const child = spawn(process.execPath, [assetPath('build/src/cli.js'), ...args], {
+  const child = spawn(process.execPath, [assetPath('build/service/cli.js'), ...args], {
     env: serviceEnvironment(env),
     stdio: ['ignore', 'pipe', 'pipe'],
   });
