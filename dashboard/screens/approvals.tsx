@@ -11,6 +11,7 @@ import { countdownText } from '../core/time.ts';
 import type { Approval, ApprovalRow, Page } from '../core/types.ts';
 import { announce } from '../parts/announce.tsx';
 import { EventLink, Outcome, Time, useNow } from '../parts/buttons.tsx';
+import { EventView } from '../parts/event-view.tsx';
 import { useKeys } from '../parts/keys.ts';
 import { Payload } from '../parts/payload.tsx';
 import { Empty, Problem, Reading } from '../parts/states.tsx';
@@ -20,11 +21,17 @@ type Choice = 'approve' | 'deny';
 
 export function Approvals() {
   const { params } = place.value;
+  const id = params.get('id');
   const status = params.get('status') ?? 'pending';
   const path = `v1/approvals${query({ status: status === 'all' ? undefined : status, expand: 'event', payload: 'full' })}`;
   const list = useList<ApprovalRow>(path, { everyMs: 15_000, limit: 50 });
   useLive('topics=approvals', { onRow: () => changed('v1/approvals'), onGap: () => changed('v1/approvals') });
-  const chosen = list.items.find(({ id }) => id === params.get('id')) ?? list.items[0];
+  const named = list.items.find((one) => one.id === id);
+  // A link may name one that is decided by now, or far down the list.
+  const alone = useRead<ApprovalRow>(
+    id === null || named !== undefined || list.waiting ? undefined : `v1/approvals/${encodeURIComponent(id)}`,
+  );
+  const chosen = named ?? (id === null ? list.items[0] : alone.value);
   const at = chosen === undefined ? -1 : list.items.indexOf(chosen);
   const [choice, setChoice] = useState<Choice>();
   const show = (index: number) => {
@@ -83,6 +90,11 @@ export function Approvals() {
       {chosen !== undefined && (
         <aside class="side" aria-label="What is to be decided">
           <Decision key={chosen.id} approval={chosen} choice={choice} onChoice={setChoice} />
+        </aside>
+      )}
+      {chosen === undefined && id !== null && (
+        <aside class="side" aria-label="What is to be decided">
+          <Reading of={alone}>{null}</Reading>
         </aside>
       )}
     </div>
@@ -155,6 +167,7 @@ function Decision({ approval, choice, onChoice }: DecisionProps) {
       )}
       {isOpen && may('decide') && <Decide approval={approval} choice={choice} onChoice={onChoice} />}
       {event === null && <p class="quiet">The event is not stored yet, or its agent was deleted.</p>}
+      {event === undefined && <EventView id={approval.event_id} agentId={approval.agent_id} />}
       {event !== null && event !== undefined && (
         <>
           <p>
@@ -182,10 +195,13 @@ function Decide({ approval, choice, onChoice }: DecisionProps) {
   const [comment, setComment] = useState('');
   const [error, setError] = useState<ApiError>();
   const [busy, setBusy] = useState(false);
+  const form = useRef<HTMLFormElement>(null);
   const confirm = useRef<HTMLButtonElement>(null);
   useEffect(() => {
     if (choice !== undefined) confirm.current?.focus();
   }, [choice]);
+  // From the moment of the choice on, also where the button has not got the focus yet.
+  useKeys(choice === undefined ? {} : { Enter: { does: `Yes, ${choice}`, run: () => form.current?.requestSubmit() } });
   const decide = async (event: SubmitEvent) => {
     event.preventDefault();
     if (busy || choice === undefined) return;
@@ -196,6 +212,8 @@ function Decide({ approval, choice, onChoice }: DecisionProps) {
         body: { decision: choice, ...(comment === '' ? {} : { comment }) },
       });
       announce(choice === 'approve' ? 'Approved.' : 'Denied.');
+      // The next one that waits comes up by itself.
+      setParams({ id: undefined }, { replace: true });
       changed('v1/approvals', 'v1/events', 'v1/agents');
     } catch (refusal) {
       setError(
@@ -210,7 +228,7 @@ function Decide({ approval, choice, onChoice }: DecisionProps) {
     }
   };
   return (
-    <form class="decide" onSubmit={decide}>
+    <form ref={form} class="decide" onSubmit={decide}>
       {error !== undefined && <Problem error={error} />}
       <label class="field">
         <span>Comment, kept with the decision</span>

@@ -54,6 +54,7 @@ async function flows(): Promise<void> {
     await page.getByRole('region', { name: 'Events, newest first' }).getByRole('link').first().click();
     const why = page.getByRole('region', { name: 'Why' });
     await why.getByText('revision 1').waitFor();
+    await why.getByText('1000').waitFor(); // what the policy asks for is read from the policy
     const told = (await why.allInnerTexts()).join();
     for (const part of [
       'no large payments',
@@ -96,7 +97,7 @@ async function flows(): Promise<void> {
     const address = page.url();
     t.match(address, /outcome=blocked.*range=24h.*id=evt_/);
     const outline = async (of: Page) => {
-      await of.getByRole('region', { name: 'Why' }).getByText('revision 1').waitFor();
+      await of.getByRole('region', { name: 'Why' }).getByText('1000').waitFor();
       await of.getByRole('button', { name: 'Remove the filter outcome blocked' }).waitFor();
       return of.getByRole('region', { name: 'Why' }).ariaSnapshot();
     };

@@ -145,7 +145,7 @@ t.test('for the tests in a browser it installs chromium as root, and does withou
   });
   t.match(await checkout.setUp({ args, asNobody: true }), {
     code: 0,
-    said: /^setup: chromium is missing\. .* To have it: sudo apt-get install chromium fonts-dejavu-core\n$/,
+    said: /^setup: chromium is missing\. .* To have it: sudo apt-get install chromium fonts-dejavu-core\n/,
   });
   t.equal(checkout.ran(), '');
   if (!IS_ROOT) return;
