@@ -129,7 +129,7 @@ function notification<T extends Trigger, S extends (typeof BY_TRIGGER)[T]>(trigg
             about(
               Type.String(),
               'Where to look at it: the approval, the event or the agent. Left out where the service does not know its public address.',
-              `https://gatehouse.example.com/v1/approvals/${exampleId('apr')}`,
+              `https://gatehouse.example.com/ui/approvals?id=${exampleId('apr')}`,
             ),
           ),
           count: about(Type.Integer({ minimum: 1 }), 'Signals that this tells of: 1, or more in a summary.', 1),

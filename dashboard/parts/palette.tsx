@@ -84,14 +84,14 @@ export function Palette({ onClose }: { onClose: () => void }) {
   );
 }
 
-/** Ids say what they name; an event needs its agent, so it is looked for in the audit log. */
+/** Ids say what they name. */
 function byId(text: string): Target[] {
   const kind = /^([a-z]{3})_\w+$/.exec(text)?.[1] ?? '';
   const href = {
-    evt: hrefOf('audit', { resource_id: text }),
+    evt: hrefOf('event', { id: text }),
     agt: hrefOf('events', { agent_id: text }),
     pol: hrefOf('policies', { id: text }),
-    apr: hrefOf('approvals', { id: text, status: 'all' }),
+    apr: hrefOf('approvals', { id: text }),
     ano: hrefOf('anomalies', { id: text }),
     dlv: hrefOf('deliveries', { id: text }),
     log: hrefOf('audit', { id: text, submissions: 'all' }),

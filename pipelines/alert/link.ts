@@ -1,4 +1,4 @@
-// Where people look at what a notification tells of (for the deliveries; GATEHOUSE_PUBLIC_URL, decisions 11.12).
+// Where people look at what a notification tells of: a page of the dashboard (for the deliveries; GATEHOUSE_PUBLIC_URL, decisions 11.12).
 // Invariant: made of the operator's own address and of ids that we minted, never of words of a caller: channels send it as it is, where
 // they break every address that a name or a message holds.
 // Failure: without that setting nobody knows by which address people reach the service, and there is no link.
@@ -11,8 +11,8 @@ export function linkOf(publicUrl: string | undefined, { agent, event, approval }
   if (publicUrl === undefined) return undefined;
   const ids = [agent, event?.id, approval?.id].filter((id) => id !== null && id !== undefined);
   if (!ids.every((id) => ID.test(id))) return undefined;
-  const base = publicUrl.replace(/\/+$/, '');
-  if (approval !== undefined) return `${base}/v1/approvals/${approval.id}`;
+  const pages = `${publicUrl.replace(/\/+$/, '')}/ui`;
+  if (approval !== undefined) return `${pages}/approvals?id=${approval.id}`;
   if (agent === null) return undefined;
-  return event === undefined ? `${base}/v1/agents/${agent}` : `${base}/v1/agents/${agent}/events/${event.id}`;
+  return event === undefined ? `${pages}/agents?q=${agent}` : `${pages}/event?agent_id=${agent}&id=${event.id}`;
 }

@@ -238,16 +238,15 @@ t.test('the three are made from the settings', async (t) => {
 t.test('a notification links to what it tells of, and to nothing that a name says', async (t) => {
   const signal = aSignal({ message: 'see https://evil.example' });
   const at = 'https://gatehouse.example.com/in';
-  const of = `${at}/v1/agents/${signal.agent}`;
   const approval = { id: mintId('approval', 0), expiresAt: 0 };
   const { event: _event, ...bare } = signal;
-  t.equal(linkOf(`${at}/`, signal), `${of}/events/${signal.event!.id}`);
+  t.equal(linkOf(`${at}/`, signal), `${at}/ui/event?agent_id=${signal.agent}&id=${signal.event!.id}`);
   t.equal(
     linkOf(at, { ...signal, approval }),
-    `${at}/v1/approvals/${approval.id}`,
+    `${at}/ui/approvals?id=${approval.id}`,
     'what is to be decided comes first',
   );
-  t.equal(linkOf(at, bare), of);
+  t.equal(linkOf(at, bare), `${at}/ui/agents?q=${signal.agent}`);
   t.equal(linkOf(at, { ...bare, agent: null }), undefined);
   t.equal(linkOf(undefined, signal), undefined);
   t.equal(linkOf(at, { ...signal, agent: 'agt_../../x' }), undefined);
@@ -261,7 +260,7 @@ t.test('a notification links to what it tells of, and to nothing that a name say
   }
   const mail = mailOf(told, 'a@b.co', 'c@d.co');
   t.match(mail.text, `\n${link}\n`);
-  t.match(mail.html, `<a href="${link}">`);
+  t.match(mail.html, `<a href="${link.replace('&', '&amp;')}">`);
   t.notMatch(mail.text + mail.html, 'https://evil.example');
   const without = aNotification({ signal });
   t.notMatch(webhookBody(without) + chatBody(without).text + mailOf(without, 'a@b.co', 'c@d.co').text, at);
