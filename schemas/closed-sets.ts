@@ -56,6 +56,10 @@ export type PolicyType = (typeof POLICY_TYPES)[number];
 export const POLICY_ACTIONS = ['block', 'alert', 'log'] as const;
 export type PolicyAction = (typeof POLICY_ACTIONS)[number];
 
+/** What an evaluation says of each policy. */
+export const EVALUATION_RESULTS = ['matched', 'not_matched', 'counted'] as const;
+export type EvaluationResult = (typeof EVALUATION_RESULTS)[number];
+
 export const TRIGGERS = ['policy_violation', 'anomaly_detected', 'agent_down', 'rate_limit_exceeded'] as const;
 export type Trigger = (typeof TRIGGERS)[number];
 

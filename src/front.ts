@@ -37,6 +37,7 @@ import { RegistryCache } from './registry/cache.ts';
 import type { RegistryStore } from './registry/commit.ts';
 import { Deliveries } from './registry/deliveries.ts';
 import { Policies } from './registry/policies.ts';
+import { PolicyEvaluations } from './registry/policy-evaluation.ts';
 import type { RequestLimit } from './registry/principal.ts';
 import { RequestLimiter } from './registry/request-limit.ts';
 import { Sessions } from './registry/sessions.ts';
@@ -205,6 +206,7 @@ function makeRegistry(store: RegistryStore, fetchEvent: FetchEvent, rules: Targe
     accounts: new Accounts(store),
     agents: new Agents(store),
     policies: new Policies(store),
+    evaluations: new PolicyEvaluations(store, fetchEvent),
     alerts: new Alerts({ ...store, ...rules }),
     deliveries: new Deliveries(store),
     apiKeys: new ApiKeys(store),

@@ -20,6 +20,7 @@ export type { Delivery } from '../../schemas/delivery.ts';
 export type { PolicyMatch, Trace } from '../../schemas/event.ts';
 export type { ConditionHeld } from '../../schemas/match-detail.ts';
 export type { Policy } from '../../schemas/policy.ts';
+export type { PolicyEvaluated as Evaluated } from '../../schemas/policy-evaluation.ts';
 
 type Raw<T> = Omit<T, 'payload'> & { payload: RawJson };
 

@@ -1,9 +1,9 @@
 // One event, whole: why it was decided so, its payload, and ways on. Beside a list, or as a screen of its own.
 
 import { useAgentNames } from '../core/agents.ts';
-import { call } from '../core/api.ts';
 import { useRead } from '../core/queries.ts';
 import { hrefOf } from '../core/router.ts';
+import { isBound, may } from '../core/session.ts';
 import type { WholeEvent } from '../core/types.ts';
 import { AgentLink, CopyButton, Time } from './buttons.tsx';
 import { Payload } from './payload.tsx';
@@ -61,6 +61,11 @@ function Whole({ event, agentName }: { event: WholeEvent; agentName: string | un
         <CopyButton text={() => curlOf(event)} label="Copy as curl" />
         <a href={hrefOf('audit', { resource_id: event.id })}>Audit entries</a>
         <a href={hrefOf('deliveries', { agent_id: event.agent_id })}>Deliveries of the agent</a>
+        {may('configure') && !isBound() && (
+          <a href={hrefOf('policies', { new: '1', agent_id: event.agent_id, event_id: event.id })}>
+            Try a policy on it
+          </a>
+        )}
         <a href={hrefOf('event', { agent_id: event.agent_id, id: event.id })}>Open by itself</a>
       </div>
     </>
@@ -72,9 +77,4 @@ function curlOf({ agent_id: agent, type, trace_id: trace, payload }: WholeEvent)
   const more = trace === undefined ? '' : `,"trace_id":${JSON.stringify(trace)}`;
   const body = `{"type":"${type}"${more},"payload":${payload.text}}`;
   return `curl -X POST ${serviceUrl()}/v1/agents/${agent}/events -H "Authorization: Bearer $GATEHOUSE_KEY" -H 'Content-Type: application/json' -d ${quoted(body)}`;
-}
-
-/** For policies: the event as it was submitted. */
-export async function readEvent(agentId: string, id: string): Promise<WholeEvent> {
-  return (await call<WholeEvent>('GET', `v1/agents/${agentId}/events/${id}`)).value;
 }

@@ -5,9 +5,10 @@ import { POLICY_ACTIONS, POLICY_TYPES, type PolicyType, SEVERITIES } from '../..
 import { ApiError, call } from '../core/api.ts';
 import { changed } from '../core/queries.ts';
 import { layOut, lineAt, lineOf } from '../core/tokens.ts';
-import type { Policy } from '../core/types.ts';
+import type { Evaluated, Policy } from '../core/types.ts';
 import { announce } from './announce.tsx';
 import { Dialog, Field, textOf } from './dialog.tsx';
+import { type Tried, TryPolicy } from './try-policy.tsx';
 
 const STARTS: Record<PolicyType, string> = {
   block_action:
@@ -19,35 +20,52 @@ const STARTS: Record<PolicyType, string> = {
 };
 
 type Mistake = { path: string; message: string; line: number };
-type EditorProps = { policy?: Policy; agents: ReadonlyMap<string, string>; onClose: () => void };
+type EditorProps = {
+  policy?: Policy;
+  agents: ReadonlyMap<string, string>;
+  /** The event to try it on; left out: the newest. */
+  tried?: Tried | undefined;
+  onClose: () => void;
+};
 
-export function PolicyEditor({ policy, agents, onClose }: EditorProps) {
+export function PolicyEditor({ policy, agents, tried, onClose }: EditorProps) {
   const [type, setType] = useState<PolicyType>(policy?.type ?? 'block_action');
   const [text, setText] = useState(
     policy === undefined ? STARTS.block_action : JSON.stringify(policy.conditions, null, 2),
   );
   const [mistakes, setMistakes] = useState<Mistake[]>([]);
-  const save = async (form: FormData) => {
+  /** `place`: of the policy in what is sent. */
+  const marking = async <T,>(place: string, act: () => Promise<T>): Promise<T> => {
     setMistakes([]);
-    const actions = form.getAll('actions').map(String);
+    try {
+      return await act();
+    } catch (error) {
+      if (error instanceof ApiError)
+        setMistakes(
+          error.details.map(({ path, message }) => {
+            const own = path.startsWith(place) ? path.slice(place.length) : path;
+            return { path: own, message, line: lineIn(text, own) };
+          }),
+        );
+      throw error;
+    }
+  };
+  const save = async (form: FormData) => {
     const severity = textOf(form, 'severity');
     const description = textOf(form, 'description');
     const body = {
       name: textOf(form, 'name'),
       ...(policy === undefined ? { type, agent_id: textOf(form, 'agent_id') || null } : {}),
-      conditions: conditionsOf(text),
-      actions,
+      actions: actionsOf(form),
       ...(severity !== '' ? { severity } : policy === undefined ? {} : { severity: null }),
       ...(description === '' && policy === undefined ? {} : { description }),
     };
-    try {
-      if (policy === undefined) await call('POST', 'v1/policies', { body });
-      else await call('PATCH', `v1/policies/${policy.id}`, { body, headers: { 'If-Match': `"${policy.revision}"` } });
-    } catch (error) {
-      if (error instanceof ApiError)
-        setMistakes(error.details.map((detail) => ({ ...detail, line: lineIn(text, detail.path) })));
-      throw error;
-    }
+    await marking('', async () => {
+      const whole = { ...body, conditions: conditionsOf(text) };
+      if (policy === undefined) return call('POST', 'v1/policies', { body: whole });
+      const headers = { 'If-Match': `"${policy.revision}"` };
+      return call('PATCH', `v1/policies/${policy.id}`, { body: whole, headers });
+    });
     announce(`${body.name} is saved.`);
     changed('v1/policies', 'v1/audit-logs');
   };
@@ -118,6 +136,17 @@ export function PolicyEditor({ policy, agents, onClose }: EditorProps) {
       <Field label="What it is for">
         <input name="description" maxLength={2000} defaultValue={policy?.description ?? ''} />
       </Field>
+      <TryPolicy
+        tried={tried}
+        ask={(event, form) =>
+          marking('/policies/0', async () => {
+            const name = textOf(form, 'name');
+            const draft = { type, conditions: conditionsOf(text), actions: actionsOf(form) };
+            const policies = [{ ...draft, ...(name === '' ? {} : { name }) }];
+            return (await call<Evaluated>('POST', 'v1/policies/evaluate', { body: { event, policies } })).value;
+          })
+        }
+      />
     </Dialog>
   );
 }
@@ -166,6 +195,10 @@ function Conditions({
       </ul>
     </div>
   );
+}
+
+function actionsOf(form: FormData): string[] {
+  return form.getAll('actions').map(String);
 }
 
 /** Throws ApiError naming the place, as the service would. */

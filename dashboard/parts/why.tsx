@@ -46,7 +46,7 @@ export function Why({ event }: { event: Pick<WholeEvent, 'policy_result' | 'agen
       )}
       {approval !== undefined && (
         <p>
-          <a href={hrefOf('approvals', { id: approval, status: 'all' })}>The approval {approval}</a>
+          <a href={hrefOf('approvals', { id: approval })}>The approval {approval}</a>
         </p>
       )}
       {matches.length > 0 && (
@@ -68,19 +68,29 @@ function sentenceOf(outcome: string, reason: string | null, matches: number): st
   return matches === 0 ? 'No policy matched.' : 'The policies that matched only record or alert.';
 }
 
-function Match({ match, decided }: { match: PolicyMatch; decided: boolean }) {
-  const { value: policy } = useRead<Policy>(`v1/policies/${match.policy_id}`);
+/** `isDraft`: of a policy that is not kept, so there is nothing to read about it. */
+export function Match({
+  match,
+  decided,
+  isDraft = false,
+}: {
+  match: PolicyMatch;
+  decided: boolean;
+  isDraft?: boolean;
+}) {
+  const { value: policy } = useRead<Policy>(isDraft ? undefined : `v1/policies/${match.policy_id}`);
   const same = policy !== undefined && policy.revision === match.revision ? policy : undefined;
   const detail = match.detail as Detail;
   const held = detail.conditions ?? (detail.condition === undefined ? [] : [detail as ConditionHeld]);
   return (
     <li class={decided ? 'decided' : ''}>
       <p>
-        <a href={hrefOf('policies', { id: match.policy_id })}>{match.name}</a>{' '}
+        {isDraft ? match.name : <a href={hrefOf('policies', { id: match.policy_id })}>{match.name}</a>}{' '}
         <span class="quiet">
-          revision {match.revision}
-          {policy !== undefined && same === undefined ? `, now at ${policy.revision}` : ''} · {match.type} ·{' '}
-          {match.actions.join(', ')}
+          {!isDraft && `revision ${match.revision}`}
+          {policy !== undefined && same === undefined ? `, now at ${policy.revision}` : ''}
+          {isDraft ? '' : ' · '}
+          {match.type} · {match.actions.join(', ')}
         </span>{' '}
         <Severity severity={match.severity} /> {decided && <strong>decided</strong>}
       </p>

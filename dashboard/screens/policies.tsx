@@ -1,8 +1,7 @@
 // Policies: what they ask for, how often they matched in the last day, and an editor that marks what the service does not take.
-import { useState } from 'preact/hooks';
 import { useAgentNames } from '../core/agents.ts';
 import { query } from '../core/api.ts';
-import { useList, useRead } from '../core/queries.ts';
+import { useList, useRead, useWhole } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
 import { isBound, may } from '../core/session.ts';
 import type { EventFacets, Policy } from '../core/types.ts';
@@ -19,11 +18,12 @@ const CUT_MS = 60_000;
 export function Policies() {
   const { params } = place.value;
   const list = useList<Policy>('v1/policies');
-  const [isNew, setNew] = useState(false);
+  const isNew = params.get('new') !== null;
   const from = new Date(Math.floor((Date.now() - DAY_MS) / CUT_MS) * CUT_MS).toISOString();
   const hits = useRead<EventFacets>(`v1/events/facets${query({ from })}`);
   const counts = new Map(hits.value?.policy_id.values.map(({ value, count }) => [value, count]));
   const words = (params.get('q') ?? '').toLowerCase();
+  useWhole(list, words !== '');
   const shown = list.items.filter(({ name }) => name.toLowerCase().includes(words));
   const id = params.get('id');
   return (
@@ -33,7 +33,7 @@ export function Policies() {
           <h1 class="grow">Policies</h1>
           <Search label="Part of a name" />
           {may('configure') && !isBound() && (
-            <button type="button" class="primary" onClick={() => setNew(true)}>
+            <button type="button" class="primary" onClick={() => setParams({ new: '1' })}>
               New policy
             </button>
           )}
@@ -96,14 +96,23 @@ export function Policies() {
           <PolicyView key={id} id={id} />
         </aside>
       )}
-      {isNew && <NewPolicy onClose={() => setNew(false)} />}
+      {isNew && may('configure') && !isBound() && <NewPolicy />}
     </div>
   );
 }
 
-function NewPolicy({ onClose }: { onClose: () => void }) {
+/** `agent_id` and `event_id` of the address: the event to try it on. */
+function NewPolicy() {
   const names = useAgentNames();
-  return <PolicyEditor agents={names} onClose={onClose} />;
+  const { params } = place.value;
+  const [agentId, id] = [params.get('agent_id'), params.get('event_id')];
+  return (
+    <PolicyEditor
+      agents={names}
+      tried={agentId === null || id === null ? undefined : { agent_id: agentId, id }}
+      onClose={() => setParams({ new: undefined, agent_id: undefined, event_id: undefined }, { replace: true })}
+    />
+  );
 }
 
 function NoPolicies() {

@@ -25,6 +25,7 @@ import {
   CHANNELS,
   DELIVERY_STATUSES,
   DETECTOR_NAMES,
+  EVALUATION_RESULTS,
   EVENT_TYPES,
   FAULT_KINDS,
   FRAMEWORKS,
@@ -70,6 +71,13 @@ import {
 import { Policy, PolicyCreate, PolicyPatch } from '../../schemas/policy.ts';
 import { ConditionOperators, ConditionScalar, FieldCondition, PayloadSchema } from '../../schemas/policy-conditions.ts';
 import {
+  EvaluatedEvent,
+  JudgedPolicy,
+  PolicyDraft,
+  PolicyEvaluated,
+  PolicyEvaluation,
+} from '../../schemas/policy-evaluation.ts';
+import {
   POLICY_COMPONENTS,
   PolicyByType,
   PolicyCreateByType,
@@ -113,6 +121,7 @@ const SETS: Record<string, Named> = {
     POLICY_ACTIONS,
     '`block`: the event is blocked. `alert`: raises the signal `policy_violation`. `log`: the match is recorded; alone it is a dry run.',
   ),
+  EvaluationResult: set(EVALUATION_RESULTS, 'What an evaluation says of a policy.'),
   Trigger: set(TRIGGERS, 'The kind of signal that an alert tells of.'),
   Channel: set(
     CHANNELS,
@@ -187,6 +196,14 @@ const NAMED: Record<string, Named> = {
     PolicyPatchByType,
   ),
   PolicyPage: of('A page of policies.', page(Policy)),
+  PolicyDraft: of('A policy that need not exist, to be tried.', PolicyDraft),
+  EvaluatedEvent: of(
+    'An event to be judged: one that was recorded, by its id, or one that is made up.',
+    EvaluatedEvent,
+  ),
+  PolicyEvaluation: of('An event, and the policies to judge it by.', PolicyEvaluation),
+  JudgedPolicy: of('What one policy said.', JudgedPolicy),
+  PolicyEvaluated: of('What the policies said.', PolicyEvaluated),
   ...Object.fromEntries(Object.entries(POLICY_COMPONENTS).map(([name, schema]) => [name, of(saidOf(schema), schema)])),
   FieldCondition: of(saidOf(FieldCondition), FieldCondition),
   ConditionScalar: of(saidOf(ConditionScalar), ConditionScalar),

@@ -25,6 +25,7 @@ import type { Approvals } from '../registry/approvals.ts';
 import type { Deliveries } from '../registry/deliveries.ts';
 import type { Idempotency } from '../registry/idempotency.ts';
 import type { Policies } from '../registry/policies.ts';
+import type { PolicyEvaluations } from '../registry/policy-evaluation.ts';
 import type { Actor, Principal, RequestLimit } from '../registry/principal.ts';
 import type { Sessions } from '../registry/sessions.ts';
 import type { ReadBarrier } from '../streams/read-barrier.ts';
@@ -46,6 +47,7 @@ export type Parts = {
     accounts: Accounts;
     agents: Agents;
     policies: Policies;
+    evaluations: PolicyEvaluations;
     alerts: Alerts;
     deliveries: Deliveries;
     apiKeys: ApiKeys;

@@ -63,7 +63,8 @@ function blocks({ type, actions, status, agent_id: scope }: Policy, agent: strin
   );
 }
 
-function viewOf({ type, traceId, occurredMs, payloadText }: StoredEvent, agent: AgentRecord): EventView {
+/** A stored event as policies see it. */
+export function viewOf({ type, traceId, occurredMs, payloadText }: StoredEvent, agent: AgentRecord): EventView {
   const payload = JSON.parse(payloadText) as JsonObject;
   return {
     ...{ type, payload, payloadText, agent },

@@ -89,7 +89,7 @@ export class Policies {
     const edited = (before: Policy): Policy => {
       const after: Policy = { ...before, ...rest, ...(actions === undefined ? {} : { actions: asArray(actions) }) };
       const changed = changedFields(before, after);
-      if (changed.includes('conditions') || changed.includes('actions')) check(after);
+      if (changed.includes('conditions') || changed.includes('actions')) checkCompiles(after);
       return after;
     };
     const more = (before: Policy, after: Policy): More =>
@@ -106,7 +106,7 @@ export class Policies {
   async #create(account: string, body: PolicyCreate, actor: Actor, keeping: Keeping): Promise<string> {
     const atMs = (this.#store.now ?? Date.now)();
     const policy = newPolicy(body, atMs);
-    check(policy);
+    checkCompiles(policy);
     const details = { type: policy.type, revision: policy.revision, after: told(policy) };
     const addition = { keeping, details, atMs, ...this.#counted(account, policy) };
     const refused = await this.#records.add(account, policy, addition, actor);
@@ -148,13 +148,14 @@ function told({ conditions, actions, severity, status }: Policy): object {
   return { conditions, actions, severity, status };
 }
 
-/** Throws ServiceError validation_failed with what the engine says. */
-function check({ type, conditions, actions, agent_id }: Policy): void {
+/** Throws ServiceError validation_failed with what the engine says. `place`: of the policy in the request. */
+export function checkCompiles({ type, conditions, actions, agent_id }: Policy, place = ''): void {
   try {
     checkPolicy({ type, conditions, actions, agent_id });
   } catch (error) {
     if (!(error instanceof PolicyError)) throw error;
-    throw validationFailed('The policy does not compile.', error.details);
+    const details = error.details.map((detail) => ({ ...detail, path: place + detail.path }));
+    throw validationFailed('The policy does not compile.', details);
   }
 }
 

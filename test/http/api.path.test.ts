@@ -225,6 +225,74 @@ t.test('every token of a payload comes back as it was sent', async (t) => {
   t.equal(({} as Record<string, unknown>).polluted, undefined);
 });
 
+t.test('policies are tried on an event: nothing is recorded, and no counter moves', async (t) => {
+  const { id: agentId } = await newAgent();
+  const block = { type: 'block_action', conditions: { tool: 'pay' }, actions: ['block'] };
+  const limit = { type: 'rate_limit', conditions: { tool: 'pay', threshold: 1, window: '1h' }, actions: ['block'] };
+  const filter = { type: 'data_filter', conditions: { detectors: ['email'], redact: true }, actions: ['log'] };
+  const event = { agent_id: agentId, type: 'tool_call', payload: { tool: 'pay', to: 'a@example.com' } };
+  const evaluate = (body: object) => api.post('/v1/policies/evaluate', body);
+  const inForce = (await api.post('/v1/policies', { name: unique('policy'), agent_id: agentId, ...limit })).json;
+  t.match(await evaluate({ event }), {
+    status: 200,
+    json: {
+      policy_result: { outcome: 'allowed', reason: null, policy_id: null },
+      judged: [{ policy_id: inForce.id, name: inForce.name, result: 'counted' }],
+    },
+  });
+  const drafts = await evaluate({ event, policies: [block, { ...filter, name: 'addresses' }, limit] });
+  t.match(drafts.json, {
+    policy_result: {
+      outcome: 'blocked',
+      policy_id: '/policies/0',
+      matches: [
+        { policy_id: '/policies/0', revision: 1, detail: { condition: 'tool', operator: 'eq', path: '/tool' } },
+        { name: 'addresses', detail: { detector: 'email', path: '/to' } },
+      ],
+    },
+    judged: [
+      { policy_id: '/policies/0', result: 'matched' },
+      { policy_id: '/policies/1', name: 'addresses', result: 'matched' },
+      { policy_id: '/policies/2', result: 'counted' },
+    ],
+  });
+  t.match(
+    (await evaluate({ event: { ...event, type: 'prompt', payload: {} }, policies: [block] })).json,
+    { policy_result: { outcome: 'allowed' }, judged: [{ result: 'not_matched' }] },
+    'what does not match is said, too',
+  );
+  t.match((await api.get(`/v1/events?agent_id=${agentId}`)).json, { total: 0 }, 'nothing was recorded');
+  // The limit is one event in an hour: had an evaluation moved its counter, this one would be blocked.
+  const sent = await submitUntil(agentId, { tool: 'pay' }, 'allowed');
+  t.match(
+    (await evaluate({ event: { agent_id: agentId, id: sent.json.id }, policies: [block] })).json,
+    { policy_result: { outcome: 'blocked' } },
+    'a recorded event is named by its id',
+  );
+  await api.patch(`/v1/agents/${agentId}`, { status: 'inactive' });
+  t.match((await evaluate({ event })).json, { policy_result: { outcome: 'blocked', reason: 'agent_inactive' } });
+  t.match((await evaluate({ event, policies: [filter] })).json, { policy_result: { outcome: 'allowed' } });
+  const bad: [object, number, string][] = [
+    [{ event: { agent_id: agentId } }, 400, '/event/type'],
+    [{ event: { agent_id: agentId, type: 'prompt' } }, 400, '/event/payload'],
+    [{ event: { ...event, id: sent.json.id } }, 400, '/event/type'],
+    [{ event: { ...event, colour: 1 } }, 400, '/event/colour'],
+    [{ event, policies: [] }, 400, '/policies'],
+    [{ event, policies: [block, { ...block, conditions: { tool: { gt: 'x' } } }] }, 400, '/policies/1/conditions/tool'],
+  ];
+  for (const [body, status, path] of bad) {
+    const { status: got, json } = await evaluate(body);
+    t.equal(got, status, path);
+    t.match(json.error.details[0].path, path);
+  }
+  const unknown = { ...event, agent_id: mintId('agent', 1) };
+  t.match(await evaluate({ event: unknown }), { status: 404, json: { error: { message: 'No such agent.' } } });
+  t.match(await evaluate({ event: { agent_id: agentId, id: mintId('event', 1) } }), {
+    status: 404,
+    json: { error: { message: 'No such event.' } },
+  });
+});
+
 t.test('policies: created, in force, listed, changed, deleted', async (t) => {
   const { id: agentId } = await newAgent();
   const body = {

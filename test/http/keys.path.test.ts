@@ -99,6 +99,9 @@ const ASKS: Record<string, Ask> = {
   'GET /v1/traces': { path: '/v1/traces?agent_id=:agent' },
   'GET /v1/traces/{trace_id}': { path: '/v1/traces/:trace' },
   'POST /v1/policies': { body: ({ agent }) => ({ name: unique('policy'), agent_id: agent, ...pays }) },
+  'POST /v1/policies/evaluate': {
+    body: ({ agent }) => ({ event: { agent_id: agent, type: 'custom', payload: {} } }),
+  },
   'GET /v1/policies': { path: '/v1/policies?agent_id=:agent' },
   'GET /v1/policies/{id}': { path: '/v1/policies/:policy' },
   'PATCH /v1/policies/{id}': { path: '/v1/policies/:policy', body: () => ({ severity: 'low' }) },

@@ -1,11 +1,14 @@
 // Policies: create, list, read, change, delete (spec 4.11-4.13, decisions 6).
 import { POLICY_TYPES, STATUSES } from '../../../schemas/closed-sets.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
+import { exampleId } from '../../../schemas/described.ts';
 import { Policy, PolicyCreate, PolicyPatch } from '../../../schemas/policy.ts';
+import { PolicyEvaluated, PolicyEvaluation } from '../../../schemas/policy-evaluation.ts';
 import { isId } from '../../ids.ts';
+import { isWithin } from '../../registry/principal.ts';
 import { openPage } from '../cursor.ts';
 import { anyOf, oneOf, paging, RESOURCE_PAGE, text } from '../query.ts';
-import { etagOf, found, NO_CONTENT, notFound, page, versioned } from '../reply.ts';
+import { etagOf, found, json, NO_CONTENT, notFound, page, versioned } from '../reply.ts';
 import { jsonBody, type Owned, type Route, route } from '../route.ts';
 
 const ofPolicy: Owned = {
@@ -64,6 +67,44 @@ export const policyRoutes: Route[] = [
     async handle(call, { registry }) {
       const asked = openPage(call, 'policies');
       return page(asked, await registry.policies.list(call.account, { ...call.query, ...asked }));
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/v1/policies/evaluate',
+    needs: 'configure',
+    bound: 'handler',
+    body: jsonBody(PolicyEvaluation, 'evaluation'),
+    idempotency: 'refused',
+    operation: {
+      id: 'evaluatePolicies',
+      tag: 'Policies',
+      summary: 'Judge an event without recording it',
+      description:
+        'By the policies in force, or by some that need not exist. Nothing is recorded and no counter moves: a rate limit says `counted`.',
+      answers: { 200: { description: 'What the policies say', schema: PolicyEvaluated } },
+      errors: ['not_found'],
+      bodyExample: {
+        event: {
+          agent_id: exampleId('agt'),
+          type: 'tool_call',
+          payload: { tool: 'send_money', arguments: { amount: 5000 } },
+        },
+        policies: [
+          {
+            type: 'block_action',
+            conditions: { type: 'tool_call', 'payload.arguments.amount': { gt: 1000 } },
+            actions: ['block'],
+          },
+        ],
+      },
+    },
+    async handle({ account, body, actor }, { registry }) {
+      if (!isWithin(actor, body.event.agent_id)) throw notFound('agent');
+      const answer = await registry.evaluations.evaluate(account, body);
+      if (answer === 'no_agent') throw notFound('agent');
+      if (answer === 'no_event') throw notFound('event');
+      return json(200, answer);
     },
   }),
   route({

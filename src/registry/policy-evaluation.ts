@@ -1,0 +1,121 @@
+// What policies would say of an event (POST /v1/policies/evaluate): those in force, or some that need not exist.
+// The engine is the front's own; what is left out is whatever an accepted event leaves behind.
+// Invariant: nothing is recorded and no counter is asked or moved, so a rate limit says `counted` and never matches. Of a recorded event
+// what is stored is judged: a place that was redacted is seen as its mark.
+// Failure: an event that is not stored (yet) is `not_found`; ClickHouse away is told as for every read.
+import type { AgentRecord } from '../../schemas/agent.ts';
+import type { EvaluationResult } from '../../schemas/closed-sets.ts';
+import type { PolicyResult } from '../../schemas/event.ts';
+import type { Policy } from '../../schemas/policy.ts';
+import {
+  EvaluatedEvent,
+  type PolicyDraft,
+  type PolicyEvaluated,
+  type PolicyEvaluation,
+} from '../../schemas/policy-evaluation.ts';
+import { isoTime } from '../../schemas/time.ts';
+import { isId } from '../ids.ts';
+import { agentInactive, decide, type Judgement, judge, prepareRules } from '../policy/engine.ts';
+import { validationFailed } from '../validation.ts';
+import { type FetchEvent, type StoredEvent, viewOf } from './approval-review.ts';
+import { answering, type RegistryStore } from './commit.ts';
+import { checkCompiles } from './policies.ts';
+
+const MADE_UP = (Object.keys(EvaluatedEvent.properties) as (keyof EvaluatedEvent)[]).filter(
+  (name) => name !== 'agent_id' && name !== 'id',
+);
+
+export type Evaluated = PolicyEvaluated | 'no_agent' | 'no_event';
+
+export class PolicyEvaluations {
+  readonly #store: RegistryStore;
+  readonly #fetchEvent: FetchEvent;
+
+  constructor(store: RegistryStore, fetchEvent: FetchEvent) {
+    this.#store = store;
+    this.#fetchEvent = fetchEvent;
+  }
+
+  /** Throws ServiceError validation_failed, unavailable. */
+  evaluate(account: string, { event: asked, policies: given }: PolicyEvaluation): Promise<Evaluated> {
+    return answering(async () => {
+      const { redis, keys } = this.#store;
+      checkEvent(asked);
+      const drafts = given?.map(policyOf);
+      const agentId = asked.agent_id;
+      const agentText = isId('agent', agentId) ? await redis.get(keys.agent(account, agentId)) : null;
+      if (agentText === null) return 'no_agent';
+      const agent = JSON.parse(agentText) as AgentRecord;
+      const event = await this.#eventOf(account, asked);
+      if (event === null) return 'no_event';
+      const policies = drafts ?? (await this.#inForce(account, agentId));
+      const judgement = judge(await prepareRules(policies), viewOf(event, agent));
+      // A draft is tried for what it says; that the agent is switched off would hide it.
+      const isOff = drafts === undefined && agent.status === 'inactive';
+      return { policy_result: resultOf(judgement, isOff), judged: judgedBy(policies, judgement) };
+    });
+  }
+
+  async #eventOf(account: string, { agent_id: agent, id, ...madeUp }: EvaluatedEvent): Promise<StoredEvent | null> {
+    if (id !== undefined) return isId('event', id) ? this.#fetchEvent(account, agent, id) : null;
+    const { type, payload, trace_id: traceId, timestamp } = madeUp;
+    return {
+      type: type!,
+      traceId,
+      occurredMs: timestamp === undefined ? Date.now() : Date.parse(timestamp),
+      payloadText: JSON.stringify(payload),
+    };
+  }
+
+  async #inForce(account: string, agent: string): Promise<Policy[]> {
+    const texts = await this.#store.redis.hvals(this.#store.keys.policies(account));
+    return texts
+      .map((text) => JSON.parse(text) as Policy)
+      .filter(({ status, agent_id: scope }) => status === 'active' && (scope === null || scope === agent));
+  }
+}
+
+/** Recorded or made up, and not both. */
+function checkEvent(event: EvaluatedEvent): void {
+  const wrong = (path: string, message: string) =>
+    validationFailed('The evaluation cannot be made.', [{ path: `/event/${path}`, message }]);
+  if (event.id !== undefined) {
+    const both = MADE_UP.find((name) => event[name] !== undefined);
+    if (both !== undefined) throw wrong(both, 'an event that is named by its id has its own');
+    return;
+  }
+  for (const name of ['type', 'payload'] as const)
+    if (event[name] === undefined) throw wrong(name, 'is needed, or the id of a recorded event');
+}
+
+/** Throws ServiceError validation_failed where it does not compile. */
+function policyOf({ name, type, conditions, actions, severity }: PolicyDraft, i: number): Policy {
+  const place = `/policies/${i}`;
+  const now = isoTime(Date.now());
+  const policy: Policy = {
+    id: place,
+    revision: 1,
+    name: name ?? place,
+    ...{ type, conditions, actions: [actions].flat() },
+    agent_id: null,
+    severity: severity ?? null,
+    status: 'active',
+    created_at: now,
+    updated_at: now,
+  };
+  checkCompiles(policy, place);
+  return policy;
+}
+
+function resultOf(judgement: Judgement, isOff: boolean): PolicyResult {
+  const { outcome, reason, policyId, matches } = isOff ? agentInactive(judgement) : decide(judgement, [], () => '');
+  return { outcome, reason, policy_id: policyId, matches: [...matches] };
+}
+
+function judgedBy(policies: readonly Policy[], { found, rateChecks }: Judgement): PolicyEvaluated['judged'] {
+  const results = new Map<string, EvaluationResult>([
+    ...rateChecks.map(({ policyId }) => [policyId, 'counted'] as const),
+    ...found.map(({ entry }) => [entry.rule.policy.id, 'matched'] as const),
+  ]);
+  return policies.map(({ id, name }) => ({ policy_id: id, name, result: results.get(id) ?? 'not_matched' }));
+}
