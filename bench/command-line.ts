@@ -62,6 +62,10 @@ export const LINES = {
     options: { events: 10_000_000, data: 'a folder that is removed', keep: 'no' },
     remote: { tries: 100 },
   },
+  dashboard: {
+    about: "from a click to the rows in a real browser, a large payload, what followers cost, an export's memory",
+    options: { events: 10_000_000, data: 'a folder that is removed', keep: 'no' },
+  },
   scale: {
     about: 'what grows with fronts, partitions, accounts and agents',
     options: { ...SPEED, seconds: 3, agents: 100_000 },
@@ -201,7 +205,7 @@ function helpOfAll(): string {
     'Each line starts a service of its own on loopback, and removes it. bench/README.md says what was measured.',
     '',
     ...lines,
-    `  ${'all'.padEnd(14)}every line, nearly two hours`,
+    `  ${'all'.padEnd(14)}every line, more than two hours`,
     '',
     'npm run bench -- --url URL --key KEY [LINE]',
     `A service of yours, from outside: ${REMOTE_LINES.join(', ')}; all of them where no line is named. It sends events to an`,

@@ -24,6 +24,8 @@ function runnersOf({ number, text, operands }: Call): Record<LineName, () => Pro
     latency: async () => (await import('./latency.ts')).latency(speed('latency')),
     policies: async () => (await import('./policies.ts')).policies(speed('policies')),
     query: async () => (await import('./query.ts')).query({ events: of('query', 'events'), data: text('data') }),
+    dashboard: async () =>
+      (await import('./dashboard.ts')).dashboard({ events: of('dashboard', 'events'), data: text('data') }),
     scale: async () => (await import('./scale.ts')).scale({ ...speed('scale'), agents: of('scale', 'agents') }),
     fsync: async () => (await import('./fsync.ts')).fsync(speed('fsync')),
     memory: async () => (await import('./memory.ts')).memory({ seconds: of('memory', 'seconds') }),

@@ -1,37 +1,28 @@
 // Question: how long do reads take when there are 10 million events of 1,000 agents?
-// Method: a month of events (bench/history.ts) is written straight into ClickHouse; merges are waited for, up to ten minutes, not
-// forced. `--data FOLDER` keeps the service's folder, and takes it up again where it holds as many events. Then each kind of read is asked a hundred times through the API by one caller, the
-// kinds in turns, each time with another agent, trace, word or time: what is timed is what a caller waits, HTTP included.
+// Method: on a month of events (month.ts) each kind of read is asked a hundred times through the API by one caller, the kinds in turns, each time with another agent, trace, word or time: what is timed is what a caller waits, HTTP included.
 // Rows read: the service's own query functions run on a client that adds up what ClickHouse says it has read.
 // Pages by cursor are read at the beginning, after a tenth and after nine tenths of the events, and beside each the same page by
 // offset: how many times the first page each one takes is said in the notes.
 // Beside it stands the processor time of the engine for one read. The machine's file cache is warm, as it is in use.
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import path from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { COUNTED_BY, countBy, histogramOf } from '../clickhouse/queries/count-events.ts';
 import { listAuditLogs } from '../clickhouse/queries/list-audit-logs.ts';
 import { type EventPage, listEvents } from '../clickhouse/queries/list-events.ts';
 import { getTrace } from '../clickhouse/queries/traces.ts';
 import type { Listed, PageStart } from '../schemas/paging.ts';
-import { launchService, type TestService } from '../test/support/service.ts';
-import { whenEnded } from './ending.ts';
-import { type History, random, writeHistory } from './history.ts';
+import type { TestService } from '../test/support/service.ts';
+import { type History, random } from './history.ts';
 import { HttpClient } from './http-client.ts';
+import { MONTH_AGENTS, type MonthOptions, startOnMonth } from './month.ts';
 import { cpuByPart } from './processes.ts';
-import { RecordingClickHouse } from './recording-clickhouse.ts';
+import type { RecordingClickHouse } from './recording-clickhouse.ts';
 import { beginLine, hand, progress, type Row } from './report.ts';
-import { startBenchService } from './service.ts';
-import { defaultAccount, makeAgents } from './setup.ts';
 import { percentile, sorted } from './statistics.ts';
 
-const AGENTS = 1_000;
 const TRIES = 100;
 /** A kind that is slow is asked less often. */
 const KIND_SECONDS_MAX = 60;
 const ROUNDS = 5;
 const COUNTED_TRIES = 3;
-const MERGE_MS_MAX = 10 * 60_000;
 const PAGE = 50;
 const DEEP_OFFSET = 100_000;
 const DAY_MS = 86_400_000;
@@ -43,22 +34,10 @@ type Chance = () => number;
 type Read = { path: string; ask: (clickhouse: RecordingClickHouse, account: string) => Promise<unknown> };
 type Kind = { name: string; read: (history: History, chance: Chance) => Read };
 
-export async function query(options: { events: number; data?: string | undefined }): Promise<boolean> {
+export async function query(options: MonthOptions): Promise<boolean> {
   const machine = beginLine('query');
-  const kept = keptIn(options);
-  const env = { GATEHOUSE_FRONTS: '1', GATEHOUSE_QUERY_TIMEOUT_SECONDS: '60' };
-  const service =
-    options.data === undefined
-      ? await startBenchService(env)
-      : await launchKept({
-          dataDir: options.data,
-          env: { GATEHOUSE_LOG_LEVEL: 'warn', ...env, ...(kept && { GATEHOUSE_BOOTSTRAP_KEY: kept.key }) },
-        });
-  const { clickhouseUrl, clickhouseDatabase } = await service.addresses();
-  const clickhouse = new RecordingClickHouse({ url: clickhouseUrl, database: clickhouseDatabase });
+  const { service, clickhouse, account, history, seconds, merged } = await startOnMonth(options);
   try {
-    const { account, history, seconds } = kept ?? (await makeMonth(service, clickhouse, options));
-    const merged = await whenMerged(clickhouse);
     const whole = KINDS.filter(({ name }) => !name.includes('offset') || options.events > 20 * DEEP_OFFSET);
     const deep = await deepKinds(service, clickhouse, account, options.events);
     const kinds = [...whole, ...deep];
@@ -68,7 +47,7 @@ export async function query(options: { events: number; data?: string | undefined
     hand(
       {
         line: 'query',
-        question: `how long do reads take over ${options.events} events of ${AGENTS} agents?`,
+        question: `how long do reads take over ${options.events} events of ${MONTH_AGENTS} agents?`,
         command: `npm run bench -- query --events ${options.events}`,
         rows,
         charts: [chartOf(rows)],
@@ -144,42 +123,6 @@ function ratiosOf(rows: readonly Row[]): string[] {
     const ratio = Number(row['p50 ms']) / median(`${list}, ${FIRST}`);
     return [`A page of the ${list}, ${how}: ${ratio.toFixed(2)} times the first page (p50).`];
   });
-}
-
-/** Its folder stays. */
-function launchKept(options: Parameters<typeof launchService>[0]): Promise<TestService> {
-  return launchService({ ...options, onSpawn: whenEnded });
-}
-
-/** What has to be known of a folder that was kept. */
-type Month = { key: string; account: string; history: History; seconds: number };
-const monthFile = (folder: string) => path.join(folder, 'month.json');
-
-/** Undefined: the month has to be made. */
-function keptIn({ events, data }: { events: number; data?: string | undefined }): Month | undefined {
-  if (data === undefined) return undefined;
-  mkdirSync(data, { recursive: true });
-  if (!existsSync(monthFile(data))) {
-    if (readdirSync(data).length > 0) throw new Error(`${data} holds something, but not a whole month of this line`);
-    return undefined;
-  }
-  const month = JSON.parse(readFileSync(monthFile(data), 'utf8')) as Month;
-  if (month.history.events !== events) throw new Error(`${data} holds ${month.history.events} events, not ${events}`);
-  return month;
-}
-
-async function makeMonth(
-  service: TestService,
-  recording: RecordingClickHouse,
-  { events, data }: { events: number; data?: string | undefined },
-): Promise<Month> {
-  const agents = await makeAgents(service, AGENTS);
-  const account = await defaultAccount(service);
-  const started = performance.now();
-  const history = await writeHistory(recording, { account, agents, events });
-  const month = { key: service.key, account, history, seconds: (performance.now() - started) / 1000 };
-  if (data !== undefined) writeFileSync(monthFile(data), JSON.stringify(month));
-  return month;
 }
 
 const one = <T>(of: readonly T[], chance: Chance): T => of[Math.floor(chance() * of.length)]!;
@@ -352,23 +295,6 @@ async function rowOf(
     'rows read': clickhouse.rowsRead / COUNTED_TRIES,
     tries: ms.length,
   };
-}
-
-/** Says how it ended: a read is judged by how many parts it has to look into. */
-async function whenMerged(clickhouse: RecordingClickHouse): Promise<string> {
-  const started = performance.now();
-  let quiet = 0;
-  while (quiet < 3 && performance.now() - started < MERGE_MS_MAX) {
-    await sleep(2_000);
-    const [merges] = await clickhouse.query<{ n: number }>('SELECT count() AS n FROM system.merges');
-    quiet = merges?.n === 0 ? quiet + 1 : 0;
-  }
-  const [parts] = await clickhouse.query<{ n: number; bytes: number; rows: number }>(
-    "SELECT count() AS n, sum(bytes_on_disk) AS bytes, sum(rows) AS rows FROM system.parts WHERE active AND table = 'events' AND database = currentDatabase()",
-  );
-  const seconds = Math.round((performance.now() - started) / 1000);
-  const perRow = ((parts?.bytes ?? 0) / (parts?.rows ?? 1)).toFixed(0);
-  return `merges ${quiet < 3 ? 'still going on' : 'done'} after ${seconds} s, ${parts?.n} parts, ${perRow} bytes of disk a row with indexes and projections`;
 }
 
 function chartOf(rows: readonly Row[]) {

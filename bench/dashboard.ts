@@ -1,0 +1,280 @@
+// Question: how long does a person wait for the dashboard over 10 million events, and what do its open pages cost the service?
+// Method: Debian's chromium, driven by playwright-core, on the machine that the service runs on, against a month of events (month.ts).
+//   first rows   a new browser profile that is signed in goes to the address; until the first row is in the page
+//   filter       the address changes on the open page; until the rows of the new filter are drawn. Each time another agent, type or outcome
+//   histogram    the same change; from the request to the last byte of its answer, by the browser's own clock
+//   big payload  an event of just under 1 MiB is opened on the open page; until its first line is drawn, and the longest task meanwhile
+//   followers    processor time of the front while a trickle of events comes in, with and without open streams
+//   export       about a tenth of the events by the export, as NDJSON: rows against the filter's count, and the front's memory before and at most
+// Bounds (dashboard.md 6): first rows 300 ms p50 and 600 p99, filter 150 p50, histogram 300; payload 200 ms and no task over 50;
+// a follower 2 % of a core; the export exact, and 32 MB. The line fails by counts, not by times.
+import { once } from 'node:events';
+import http from 'node:http';
+import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+import { programOnPath } from '../test/support/programs.ts';
+import type { TestService } from '../test/support/service.ts';
+import { HttpClient } from './http-client.ts';
+import { MB, watchMemory } from './memory-watch.ts';
+import { type MonthOptions, startOnMonth } from './month.ts';
+import { cpuByPart } from './processes.ts';
+import { beginLine, hand, progress, type Row } from './report.ts';
+import { percentile, sorted } from './statistics.ts';
+
+const COLD_TRIES = 40;
+const FILTER_TRIES = 60;
+const PAYLOAD_TRIES = 20;
+/** Under the limit of a body, and of an event. */
+const PAYLOAD_BYTES = 1024 * 1024 - 1_024;
+const FOLLOWERS = 8;
+const FOLLOW_SECONDS = 20;
+const TRICKLE_PER_SECOND = 50;
+const DAY_MS = 86_400_000;
+/** Of a month of 30. */
+const EXPORT_DAYS = 3;
+const WAIT_MS = 60_000;
+
+type Samples = { what: string; bound: string; ms: number[] };
+
+export async function dashboard(options: MonthOptions): Promise<boolean> {
+  const machine = beginLine('dashboard');
+  const executablePath = programOnPath('chromium');
+  if (executablePath === undefined) throw new Error('there is no chromium on this machine: npm test installs it');
+  const { service, clickhouse, history, merged } = await startOnMonth(options);
+  const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu'] });
+  try {
+    const opened = await openPage(browser, service);
+    const cold = await coldTimes(opened.context, browser, service);
+    const { filter, histogram } = await filterTimes(opened.page, history.agents);
+    const payload = await payloadTimes(opened.page, service);
+    await opened.context.close();
+    const followers = await followerCost(service);
+    const exported = await exportOf(service, history.fromMs);
+    const rows: Row[] = [
+      ...[cold, filter, histogram, payload.opened].map(rowOf),
+      { what: 'longest task meanwhile', 'p50 ms': payload.longestMs, bound: '50' },
+    ];
+    const isWhole = exported.rows === exported.total && exported.twice === 0;
+    hand(
+      {
+        line: 'dashboard',
+        question: `how long does a person wait for the pages over ${options.events} events, and what do they cost?`,
+        command: `npm run bench -- dashboard --events ${options.events}`,
+        rows,
+        notes: [
+          `A follower costs the front ${(followers * 100).toFixed(2)} % of a core (${FOLLOWERS} of one filter, ${TRICKLE_PER_SECOND} events/s; bound 2 %).`,
+          `Export: ${exported.rows} rows of ${exported.total}, ${exported.twice} twice, in ${exported.seconds.toFixed(1)} s; the front took ${exported.moreMb.toFixed(0)} MB more (bound 32).`,
+          `Events: ${merged}. Browser, service and stores share the machine's cores.`,
+        ],
+      },
+      machine,
+    );
+    return isWhole;
+  } finally {
+    await browser.close();
+    await clickhouse.close();
+    await service.stop();
+  }
+}
+
+function rowOf({ what, bound, ms }: Samples): Row {
+  const ascending = sorted(ms);
+  return {
+    what,
+    'p50 ms': percentile(ascending, 0.5),
+    'p99 ms': percentile(ascending, 0.99),
+    bound,
+    tries: ms.length,
+  };
+}
+
+async function openPage(browser: Browser, service: TestService): Promise<{ page: Page; context: BrowserContext }> {
+  const context = await browser.newContext();
+  context.setDefaultTimeout(WAIT_MS);
+  const page = await context.newPage();
+  await page.goto(`${service.url}/ui/#key=${service.key}`);
+  await page.locator('.event-line').first().waitFor();
+  return { page, context };
+}
+
+/** With nothing in its cache; the session is that of `signedIn`. */
+async function coldTimes(signedIn: BrowserContext, browser: Browser, service: TestService): Promise<Samples> {
+  const ms: number[] = [];
+  const storageState = await signedIn.storageState();
+  for (let i = 0; i < COLD_TRIES; i++) {
+    const context = await browser.newContext({ storageState });
+    const page = await context.newPage();
+    await page.addInitScript(MARK_FIRST_ROW);
+    await page.goto(`${service.url}/ui/events`);
+    ms.push(await page.evaluate<number>('window.firstRow'));
+    await context.close();
+  }
+  progress('first rows measured');
+  return { what: 'cold navigation to the first rows', bound: '300, p99 600', ms };
+}
+
+/** Resolves with the milliseconds from the navigation on to the frame that has a row. Text, since it runs in the page. */
+const MARK_FIRST_ROW = `
+  window.firstRow = new Promise((resolve) => {
+    const look = () => document.querySelector('.event-line') ? resolve(performance.now()) : requestAnimationFrame(look);
+    requestAnimationFrame(look);
+  });`;
+
+/** Changes the address as a click on a filter does; resolves when the rows are others, with what the histogram's request took. */
+const CHANGE_FILTER = `async (href) => {
+  const first = () => document.querySelector('.event-line')?.getAttribute('href')?.match(/id=(evt_\\w+)/)?.[1];
+  const before = first();
+  performance.clearResourceTimings();
+  const begun = performance.now();
+  history.pushState(null, '', href);
+  dispatchEvent(new PopStateEvent('popstate'));
+  const frame = () => new Promise((done) => requestAnimationFrame(done));
+  while (first() === before || first() === undefined) await frame();
+  const rows = performance.now() - begun;
+  const asked = () => performance.getEntriesByType('resource').find(({ name }) => name.includes('/histogram'));
+  while (asked() === undefined) await frame();
+  return { rows, histogram: asked().duration };
+}`;
+
+async function filterTimes(page: Page, agents: readonly string[]): Promise<{ filter: Samples; histogram: Samples }> {
+  const filter: number[] = [];
+  const histogram: number[] = [];
+  const types = ['prompt', 'completion', 'tool_call', 'error'];
+  for (let i = 0; i < FILTER_TRIES; i++) {
+    // Never twice the same: what was read a moment ago would come from the page's memory.
+    const agent = `agent_id=${agents[(i * 37) % agents.length]}`;
+    const asked = [`./events?${agent}`, `./events?${agent}&outcome=allowed`, `./events?${agent}&type=${types[i % 4]}`];
+    const took = await page.evaluate<{ rows: number; histogram: number }>(
+      `(${CHANGE_FILTER})(${JSON.stringify(asked[i % 3])})`,
+    );
+    filter.push(took.rows);
+    histogram.push(took.histogram);
+    await page.waitForLoadState('networkidle');
+  }
+  progress('filters measured');
+  return {
+    filter: { what: 'a filter to its rows', bound: '150', ms: filter },
+    histogram: { what: 'its histogram', bound: '300', ms: histogram },
+  };
+}
+
+/** Opens the event that `href` names; resolves when a line of its payload is drawn, with the longest task until then. */
+const OPEN_PAYLOAD = `async (href) => {
+  let longest = 0;
+  const tasks = new PerformanceObserver((list) => { for (const { duration } of list.getEntries()) longest = Math.max(longest, duration); });
+  tasks.observe({ type: 'longtask' });
+  const frame = () => new Promise((done) => requestAnimationFrame(done));
+  history.pushState(null, '', './settings');
+  dispatchEvent(new PopStateEvent('popstate'));
+  while (document.querySelector('.payload') !== null) await frame();
+  longest = 0;
+  const begun = performance.now();
+  history.pushState(null, '', href);
+  dispatchEvent(new PopStateEvent('popstate'));
+  while (document.querySelector('.payload code') === null) await frame();
+  const opened = performance.now() - begun;
+  for (let i = 0; i < 5; i++) await frame();
+  tasks.disconnect();
+  return { opened, longest };
+}`;
+
+async function payloadTimes(page: Page, service: TestService): Promise<{ opened: Samples; longestMs: number }> {
+  const ms: number[] = [];
+  let longestMs = 0;
+  const client = new HttpClient({ ...service, connections: 1 });
+  try {
+    const agent = (await client.json<{ id: string }>('POST', '/v1/agents', { name: `large-${Date.now()}` })).id;
+    const rows = Array.from({ length: 8_000 }, (_, i) => ({ n: i, name: `item ${i}`, note: 'x'.repeat(80) }));
+    const text = JSON.stringify({ rows });
+    const payload = text.length > PAYLOAD_BYTES ? { rows: rows.slice(0, 7_500) } : { rows };
+    for (let i = 0; i < PAYLOAD_TRIES; i++) {
+      const event = await client.json<{ id: string }>('POST', `/v1/agents/${agent}/events`, {
+        type: 'custom',
+        payload: { i, ...payload },
+      });
+      await client.json('GET', `/v1/agents/${agent}/events?limit=1&payload=none`); // waits until it is stored
+      const took = await page.evaluate<{ opened: number; longest: number }>(
+        `(${OPEN_PAYLOAD})(${JSON.stringify(`./event?agent_id=${agent}&id=${event.id}`)})`,
+      );
+      ms.push(took.opened);
+      longestMs = Math.max(longestMs, took.longest);
+    }
+  } finally {
+    client.close();
+  }
+  progress('payloads measured');
+  return { opened: { what: 'an event of 1 MiB', bound: '200', ms }, longestMs };
+}
+
+/** Share of a core that one follower costs the front. */
+async function followerCost(service: TestService): Promise<number> {
+  const client = new HttpClient({ ...service, connections: 4 });
+  try {
+    const agent = (await client.json<{ id: string }>('POST', '/v1/agents', { name: `trickle-${Date.now()}` })).id;
+    const front = (await service.children()).filter(({ name }) => name.startsWith('front'));
+    const usedDuring = async () => {
+      const before = cpuByPart(front).get('front')!;
+      const until = performance.now() + FOLLOW_SECONDS * 1_000;
+      while (performance.now() < until) {
+        await client.send('POST', `/v1/agents/${agent}/events`, '{"type":"custom","payload":{}}');
+        await sleep(1_000 / TRICKLE_PER_SECOND);
+      }
+      return (cpuByPart(front).get('front')! - before) / FOLLOW_SECONDS;
+    };
+    await usedDuring(); // warms up
+    const without = await usedDuring();
+    const streams = await Promise.all(Array.from({ length: FOLLOWERS }, () => follow(service)));
+    const withThem = await usedDuring();
+    for (const stream of streams) stream.destroy();
+    progress(
+      `front: ${(without * 100).toFixed(2)} % of a core without, ${(withThem * 100).toFixed(2)} % with followers`,
+    );
+    return (withThem - without) / FOLLOWERS;
+  } finally {
+    client.close();
+  }
+}
+
+async function follow({ url, key }: TestService): Promise<http.ClientRequest> {
+  const request = http.get(`${url}/v1/stream?topics=events&payload=preview`, {
+    headers: { authorization: `Bearer ${key}` },
+  });
+  request.on('error', () => undefined);
+  const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+  if (response.statusCode !== 200) throw new Error(`the stream answers ${response.statusCode}`);
+  response.on('error', () => undefined);
+  response.resume();
+  return request;
+}
+
+type Exported = { rows: number; total: number; twice: number; seconds: number; moreMb: number };
+
+async function exportOf(service: TestService, fromMs: number): Promise<Exported> {
+  const range = `from=${new Date(fromMs).toISOString()}&to=${new Date(fromMs + EXPORT_DAYS * DAY_MS).toISOString()}`;
+  const client = new HttpClient({ ...service, connections: 1 });
+  const { total } = await client.json<{ total: number }>('GET', `/v1/events?limit=1&payload=none&${range}`);
+  client.close();
+  const stop = new AbortController();
+  const memory = watchMemory(service, stop.signal, { everySeconds: 0.1 });
+  await sleep(2_000);
+  const started = performance.now();
+  const request = http.get(`${service.url}/v1/events/export?format=ndjson&${range}`, {
+    headers: { authorization: `Bearer ${service.key}` },
+  });
+  const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+  if (response.statusCode !== 200) throw new Error(`the export answers ${response.statusCode}`);
+  const ids = new Set<string>();
+  let rows = 0;
+  for await (const line of createInterface({ input: response })) {
+    rows++;
+    ids.add(line.slice(0, 40)); // an event begins with its id
+    if (rows % 100_000 === 0) progress(`${rows} rows exported`);
+  }
+  const seconds = (performance.now() - started) / 1_000;
+  stop.abort();
+  const readings = await memory;
+  const before = Math.max(...readings.filter(({ second }) => second < 1.9).map(({ front }) => front));
+  const most = Math.max(...readings.map(({ front }) => front));
+  return { rows, total, twice: rows - ids.size, seconds, moreMb: (most - before) / MB };
+}
