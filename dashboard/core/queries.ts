@@ -112,6 +112,13 @@ export function useList<T>(
   };
 }
 
+/** Reads a list to its end while `isNeeded`: what is looked for in the page may stand on any of its pages. */
+export function useWhole({ hasMore, busy, error, more, items }: List<unknown>, isNeeded: boolean): void {
+  useEffect(() => {
+    if (isNeeded && hasMore && !busy && error === undefined) more();
+  }, [isNeeded, hasMore, busy, items.length]);
+}
+
 /** What was changed is read again wherever it is on screen. */
 export function changed(...prefixes: string[]): void {
   void client.invalidateQueries({

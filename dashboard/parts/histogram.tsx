@@ -95,13 +95,14 @@ function optionsOf(data: EventHistogram, width: number, latest: { current: Histo
   const ink = dark.value ? '#a9b4c4' : '#4a5568';
   const grid = { stroke: dark.value ? '#2c3646' : '#e4e8ee', width: 1 };
   const bucketMs = data.bucket_ms;
+  const [first = 0, last = first] = [data.buckets[0], data.buckets.at(-1)].map((one) => Date.parse(one!.at) / 1000);
   return {
     width,
     height: HEIGHT_PX,
     legend: { show: false },
     cursor: { y: false, drag: { x: true, y: false, setScale: false } },
     scales: {
-      x: { time: true, range: (_plot, min, max) => [min, Math.max(max, min) + bucketMs / 1000] },
+      x: { time: true, range: () => [first, last + bucketMs / 1000] },
       y: { range: (_plot, _min, max) => [0, Math.max(1, max * 1.05)] },
     },
     tzDate: (seconds) =>

@@ -3,7 +3,7 @@
 import { useState } from 'preact/hooks';
 import { FRAMEWORKS } from '../../schemas/closed-sets.ts';
 import { call } from '../core/api.ts';
-import { changed, useList } from '../core/queries.ts';
+import { changed, useList, useWhole } from '../core/queries.ts';
 import { hrefOf, place } from '../core/router.ts';
 import { isBound, may } from '../core/session.ts';
 import type { Agent } from '../core/types.ts';
@@ -19,6 +19,7 @@ export function Agents() {
   const list = useList<Agent>('v1/agents?activity=true', { everyMs: 30_000 });
   const [dialog, setDialog] = useState<'register' | Agent>();
   const words = (params.get('q') ?? '').toLowerCase();
+  useWhole(list, words !== '');
   const shown = list.items.filter(({ name, id }) => name.toLowerCase().includes(words) || id === words);
   return (
     <div class="screen scrolls">
@@ -50,7 +51,9 @@ export function Agents() {
             ))}
           </tbody>
         </table>
-        {shown.length === 0 && <p class="quiet">No agent has “{words}” in its name.</p>}
+        {shown.length === 0 && (
+          <p class="quiet">{list.hasMore ? 'Looking …' : `No agent has “${words}” in its name.`}</p>
+        )}
         {list.hasMore && (
           <button type="button" onClick={list.more}>
             More of {list.total.toLocaleString('en')}

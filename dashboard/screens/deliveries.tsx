@@ -18,6 +18,8 @@ import { VirtualRows } from '../parts/virtual-rows.tsx';
 
 /** Sent again at once from here; a script takes it from there. */
 const REDELIVER_MAX = 500;
+/** What can be sent again: the others are delivered, or still under way. */
+const AGAIN = new Set(['failed', 'cancelled']);
 
 export function Deliveries() {
   const { params } = place.value;
@@ -181,7 +183,7 @@ function One({ id }: { id: string }) {
               </tbody>
             </table>
           )}
-          {may('configure') && (
+          {may('configure') && AGAIN.has(delivery.status) && (
             <button type="button" onClick={() => setAgain(true)}>
               Send again
             </button>
@@ -213,26 +215,27 @@ function SendAll({ asked, total, onClose }: { asked: string; total: number; onCl
   return (
     <Dialog
       title="Send all of these again"
-      action={`Send ${count.toLocaleString('en')}`}
+      action="Send them"
       onClose={onClose}
       onAct={async () => {
         const { value } = await read<Page<Delivery>>(
           `v1/deliveries${asked}${asked === '' ? '?' : '&'}limit=${REDELIVER_MAX}`,
         );
+        const ended = value.items.filter(({ status }) => AGAIN.has(status));
         let failed = 0;
-        for (const { id } of value.items) {
+        for (const { id } of ended) {
           await call('POST', `v1/deliveries/${id}/redeliver`).catch(() => failed++);
           setDone((n) => n + 1);
         }
         changed('v1/deliveries');
-        if (failed > 0)
-          throw new ApiError(0, 'some_failed', `${failed} of ${value.items.length} could not be sent again.`);
-        announce(`${value.items.length} are on their way.`);
+        if (failed > 0) throw new ApiError(0, 'some_failed', `${failed} of ${ended.length} could not be sent again.`);
+        announce(`${ended.length} are on their way.`);
       }}
     >
       <p>
-        {count.toLocaleString('en')} notifications go out once more
-        {total > count ? `, the newest of ${total.toLocaleString('en')}` : ''}.
+        Of {count.toLocaleString('en')} notifications
+        {total > count ? `, the newest of ${total.toLocaleString('en')},` : ''} those that failed or were cancelled go
+        out once more.
       </p>
       {done > 0 && <progress value={done} max={count} aria-label="Sent again" />}
     </Dialog>
