@@ -129,7 +129,8 @@ const CHANGE_FILTER = `async (href) => {
   const begun = performance.now();
   history.pushState(null, '', href);
   dispatchEvent(new PopStateEvent('popstate'));
-  const frame = () => new Promise((done) => requestAnimationFrame(done));
+  const frame = () => new Promise((done, fail) =>
+    performance.now() - begun > 30_000 ? fail(new Error('no rows of ' + href)) : requestAnimationFrame(done));
   while (first() === before || first() === undefined) await frame();
   const rows = performance.now() - begun;
   const asked = () => performance.getEntriesByType('resource').find(({ name }) => name.includes('/histogram'));

@@ -123,8 +123,10 @@ class Feed {
       place = next;
     }
     if (signal.aborted) return place;
-    this.#followers.add(tell);
-    signal.addEventListener('abort', () => this.#followers.delete(tell), { once: true });
+    // Who comes from another front may have been told what this feed has not come to yet.
+    const follower = isBehind(this.#place, place) ? tellingBehind(place, tell) : tell;
+    this.#followers.add(follower);
+    signal.addEventListener('abort', () => this.#followers.delete(follower), { once: true });
     if (!this.#isRunning) void this.#run();
     return place;
   }
@@ -252,12 +254,25 @@ function movedTo(place: LivePlace, { events, anomalies }: { events: number; anom
 /** Sorts behind every id: what arrived in that millisecond has been told. */
 const AFTER_ALL_IDS = '~';
 
+/** In any topic. */
 function isBehind(one: LivePlace, other: LivePlace): boolean {
-  const before = (a: Position, b: Position) => a.at < b.at || (a.at === b.at && a.id < b.id);
-  return (
-    before(one.events, other.events) ||
-    before(one.anomalies, other.anomalies) ||
-    one.approvals < other.approvals ||
-    one.deliveries < other.deliveries
-  );
+  return TOPICS.some((topic) => isBefore(one[topic], other[topic]));
+}
+
+function isBefore(one: Position | number, other: Position | number): boolean {
+  if (typeof one === 'number' || typeof other === 'number') return one < other;
+  return one.at < other.at || (one.at === other.at && one.id < other.id);
+}
+
+/** Leaves out what was told up to `from`; no place that it tells lies before that. */
+function tellingBehind(from: LivePlace, tell: (told: Told) => void): (told: Told) => void {
+  return (told) => {
+    const { topic, place } = told;
+    if (isBefore(from[topic], place[topic])) tell({ ...told, place: latest(from, place) });
+  };
+}
+
+function latest(one: LivePlace, other: LivePlace): LivePlace {
+  const of = <T extends Topic>(topic: T) => (isBefore(one[topic], other[topic]) ? other : one)[topic];
+  return { events: of('events'), anomalies: of('anomalies'), approvals: of('approvals'), deliveries: of('deliveries') };
 }
