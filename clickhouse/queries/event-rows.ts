@@ -6,6 +6,7 @@ import type { EventType, Outcome, PayloadMode } from '../../schemas/closed-sets.
 import { PREVIEW_CHARACTERS } from '../../schemas/event.ts';
 import { timeOfId } from '../../src/ids.ts';
 import type { ClickHouse, QueryOptions } from '../client.ts';
+import { ClickHouseError } from '../errors.ts';
 import { isoTime } from './conditions.ts';
 
 export type EventRow = {
@@ -63,6 +64,10 @@ const AUDITED_COLUMNS = `${KEY_COLUMNS}, type, ${RECEIVED}, outcome, reason, pol
 /** Rows fetched at once: payloads of 1 MiB, escaped, stay under what the embedded engine answers in one piece. */
 export const ROWS_AT_ONCE = 100;
 
+/** What a larger step may bring, unescaped; and what a row has beside its payload. */
+const ANSWER_BYTES_MAX = 32 * 1024 * 1024;
+const ROW_BYTES = 500;
+
 /** Characters of payload in one page. An answer is made in memory, so it must have a bound: this is 64 events of 1 MiB. */
 export const PAGE_PAYLOAD_MAX = 64 * 1024 * 1024;
 
@@ -83,9 +88,9 @@ export async function completeRows(
 ): Promise<EventRow[]> {
   const rows: EventRow[] = [];
   let characters = 0;
-  for (let i = 0; i < heads.length; i += ROWS_AT_ONCE) {
-    const some = heads.slice(i, i + ROWS_AT_ONCE);
-    const rest = await restOf(clickhouse, account, some, how);
+  for (let from = 0; from < heads.length; ) {
+    const { some, rest } = await someOf(clickhouse, account, { heads, from, atOnce: atOnceBy(characters, from), how });
+    from += some.length;
     for (const { part, part_offset, ...head } of some) {
       const row = rest.get(head.id);
       if (row === undefined) continue;
@@ -100,6 +105,32 @@ export async function completeRows(
 }
 
 /**
+ * How many rows come next: as many as are sound whatever they hold, and where those so far were small, all that is left. A row of a timeline costs
+ * the granule that it lies in, and many at once share granules.
+ */
+function atOnceBy(characters: number, rows: number): number {
+  const average = rows === 0 ? Number.POSITIVE_INFINITY : characters / rows;
+  return Math.max(ROWS_AT_ONCE, Math.floor(ANSWER_BYTES_MAX / 4 / (average + ROW_BYTES)));
+}
+
+type Some = { heads: readonly EventHead[]; from: number; atOnce: number; how: Reading };
+
+/** More than ROWS_AT_ONCE only if their answer is not too large after all; that is for the engine to say. */
+async function someOf(clickhouse: ClickHouse, account: string, { heads, from, atOnce, how }: Some) {
+  const some = heads.slice(from, from + atOnce);
+  if (some.length > ROWS_AT_ONCE) {
+    try {
+      const bounded = { ...how, bytesMax: ANSWER_BYTES_MAX };
+      return { some, rest: await restOf(clickhouse, account, some, bounded) };
+    } catch (error) {
+      if (!(error instanceof ClickHouseError && error.codeName === 'TOO_MANY_ROWS_OR_BYTES')) throw error;
+    }
+  }
+  const few = some.slice(0, ROWS_AT_ONCE);
+  return { some: few, rest: await restOf(clickhouse, account, few, how) };
+}
+
+/**
  * By id. Looked for at their places: to find them by key costs as much again as to read them. A part that has been merged since
  * is not there any more, and what was in it is then looked for by key.
  */
@@ -107,7 +138,7 @@ async function restOf(
   clickhouse: ClickHouse,
   account: string,
   heads: readonly EventHead[],
-  { payload = 'full', signal }: Reading,
+  { payload = 'full', signal, bytesMax }: Reading & { bytesMax?: number },
 ): Promise<Map<string, EventRest>> {
   const columns = restColumns(payload);
   const placed = await clickhouse.query<EventRest>(
@@ -120,11 +151,11 @@ async function restOf(
       offsets: heads.map((head) => head.part_offset),
       ids: heads.map((head) => head.id),
     },
-    fromRows(signal),
+    fromRows(signal, bytesMax),
   );
   const rest = new Map(placed.map((row) => [row.id, row]));
   const moved = heads.filter((head) => !rest.has(head.id));
-  for (const row of await fetchRows<EventRest>(clickhouse, account, { keys: moved, columns, signal }))
+  for (const row of await fetchRows<EventRest>(clickhouse, account, { keys: moved, columns, signal, bytesMax }))
     rest.set(row.id, row);
   return rest;
 }
@@ -165,7 +196,12 @@ export function checkSize(characters: number): void {
 async function fetchRows<Row>(
   clickhouse: ClickHouse,
   account: string,
-  { keys, columns, signal }: { keys: readonly EventKey[]; columns: string; signal?: AbortSignal | undefined },
+  {
+    keys,
+    columns,
+    signal,
+    bytesMax,
+  }: { keys: readonly EventKey[]; columns: string; signal?: AbortSignal | undefined; bytesMax?: number | undefined },
 ): Promise<Row[]> {
   if (keys.length === 0) return [];
   // Plain literals: behind a lambda they would not count as constants, and the primary key would not be used.
@@ -178,13 +214,15 @@ async function fetchRows<Row>(
        AND timestamp BETWEEN {from:DateTime64(3, 'UTC')} AND {to:DateTime64(3, 'UTC')}
        AND (agent_id, timestamp, id) IN arrayZip({agents:Array(String)}, {times:Array(DateTime64(3, 'UTC'))}, {ids:Array(String)})`,
     { account, from, to, agents: keys.map((key) => key.agent_id), times, ids: keys.map((key) => key.id) },
-    fromRows(signal),
+    fromRows(signal, bytesMax),
   );
 }
 
 /** Read from the rows themselves: no projection has payloads. */
-function fromRows(signal: AbortSignal | undefined): QueryOptions {
-  return { settings: { optimize_use_projections: 0 }, ...(signal === undefined ? {} : { signal }) };
+function fromRows(signal: AbortSignal | undefined, bytesMax?: number): QueryOptions {
+  const bound =
+    bytesMax === undefined ? {} : { max_result_bytes: String(bytesMax), result_overflow_mode: 'throw' as const };
+  return { settings: { optimize_use_projections: 0, ...bound }, ...(signal === undefined ? {} : { signal }) };
 }
 
 /** Of texts of one length. */

@@ -679,6 +679,18 @@ t.test('queries', async (t) => {
     const { items, total } = await listEvents(clickhouse, owner, { limit: 10, offset: 50 });
     t.equal(items.length, 10);
     t.equal(total, 66);
+    // Small ones are newer: by them the rest would be read at once, which is more than one step may bring.
+    const small = events.slice(0, 130).map((event) => ({
+      ...{ ...event, account_id: owner, id: mintId('event', BASE), payload: '{}' },
+      timestamp: BASE + 86_400_000,
+    }));
+    await clickhouse.insertEvents(small.map(encodeRow), 'small');
+    const mixed = await listEvents(clickhouse, owner, { limit: 180, offset: 0 });
+    t.same(
+      mixed.items.map(({ payload }) => payload.length > 1_000),
+      Array.from({ length: 180 }, (_, i) => i >= 130),
+      'small ones, then large ones, all of them whole',
+    );
     await clickhouse.command(`DELETE FROM events WHERE account_id = '${owner}'`);
   });
 
