@@ -1,10 +1,12 @@
 // Question: how long does a person wait for the dashboard over 10 million events, and what do its open pages cost the service?
 // Method: Debian's chromium, driven by playwright-core, on the machine that the service runs on, against a month of events (month.ts).
-//   first rows   a new browser profile that is signed in goes to the address; until the first row is in the page
+//   first rows   a new browser profile that is signed in goes to the address, the machine being at rest; until the first row is in the page.
+//                Beside it the same list asked for by a program: what is more is the browser, on the same two cores
 //   filter       the address changes on the open page; until the rows of the new filter are drawn. Each time another agent, type or outcome
 //   histogram    the same change; from the request to the last byte of its answer, by the browser's own clock
 //   big payload  an event of just under 1 MiB is opened on the open page; until its first line is drawn, and the longest task meanwhile
 //   followers    processor time of the front while a trickle of events comes in, with and without open streams
+//   ingest       the whole service under load, alone and with two tails and a page on every screen, in turns
 //   export       about a tenth of the events by the export, as NDJSON: rows against the filter's count, and the front's memory before and at most
 // Bounds (dashboard.md 6): first rows 300 ms p50 and 600 p99, filter 150 p50, histogram 300; payload 200 ms and no task over 50;
 // a follower 2 % of a core; the export exact, and 32 MB. The line fails by counts, not by times.
@@ -15,14 +17,21 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
 import { programOnPath } from '../test/support/programs.ts';
 import type { TestService } from '../test/support/service.ts';
+import { gatehouse } from './contenders.ts';
 import { HttpClient } from './http-client.ts';
+import { ROOM } from './ingest.ts';
 import { MB, watchMemory } from './memory-watch.ts';
 import { type MonthOptions, startOnMonth } from './month.ts';
 import { cpuByPart } from './processes.ts';
 import { beginLine, hand, progress, type Row } from './report.ts';
+import { startBenchService } from './service.ts';
+import { makeAgents, setPolicies } from './setup.ts';
 import { percentile, sorted } from './statistics.ts';
+import { type Around, type Entrant, spreadText, takeTurns } from './turns.ts';
+import { FIVE_POLICIES, KINDS, requestsOf } from './workload.ts';
 
 const COLD_TRIES = 40;
+const REST_MS = 500;
 const FILTER_TRIES = 60;
 const PAYLOAD_TRIES = 20;
 /** Under the limit of a body, and of an event. */
@@ -44,17 +53,20 @@ export async function dashboard(options: MonthOptions): Promise<boolean> {
   const { service, clickhouse, history, merged } = await startOnMonth(options);
   const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu'] });
   try {
-    const opened = await openPage(browser, service);
+    const opened = await signedIn(browser, service);
+    await opened.page.locator('.event-line').first().waitFor();
     const cold = await coldTimes(opened.context, browser, service);
+    const list = await listTimes(service);
     const { filter, histogram } = await filterTimes(opened.page, history.agents);
     const payload = await payloadTimes(opened.page, service);
     await opened.context.close();
     const followers = await followerCost(service);
     const exported = await exportOf(service, history.fromMs);
     const rows: Row[] = [
-      ...[cold, filter, histogram, payload.opened].map(rowOf),
+      ...[cold, list, filter, histogram, payload.opened].map(rowOf),
       { what: 'longest task meanwhile', 'p50 ms': payload.longestMs, bound: '50' },
     ];
+    const beside = await ingestBeside(browser);
     const isWhole = exported.rows === exported.total && exported.twice === 0;
     hand(
       {
@@ -63,6 +75,7 @@ export async function dashboard(options: MonthOptions): Promise<boolean> {
         command: `npm run bench -- dashboard --events ${options.events}`,
         rows,
         notes: [
+          ...beside,
           `A follower costs the front ${(followers * 100).toFixed(2)} % of a core (${FOLLOWERS} of one filter, ${TRICKLE_PER_SECOND} events/s; bound 2 %).`,
           `Export: ${exported.rows} rows of ${exported.total}, ${exported.twice} twice, in ${exported.seconds.toFixed(1)} s; the front took ${exported.moreMb.toFixed(0)} MB more (bound 32).`,
           `Events: ${merged}. Browser, service and stores share the machine's cores.`,
@@ -89,29 +102,43 @@ function rowOf({ what, bound, ms }: Samples): Row {
   };
 }
 
-async function openPage(browser: Browser, service: TestService): Promise<{ page: Page; context: BrowserContext }> {
+async function signedIn(browser: Browser, service: TestService): Promise<{ page: Page; context: BrowserContext }> {
   const context = await browser.newContext();
   context.setDefaultTimeout(WAIT_MS);
   const page = await context.newPage();
   await page.goto(`${service.url}/ui/#key=${service.key}`);
-  await page.locator('.event-line').first().waitFor();
+  await page.getByRole('navigation', { name: 'Screens' }).waitFor();
   return { page, context };
 }
 
-/** With nothing in its cache; the session is that of `signedIn`. */
-async function coldTimes(signedIn: BrowserContext, browser: Browser, service: TestService): Promise<Samples> {
+/** With nothing in its cache; the session is that of `from`. */
+async function coldTimes(from: BrowserContext, browser: Browser, service: TestService): Promise<Samples> {
   const ms: number[] = [];
-  const storageState = await signedIn.storageState();
+  const storageState = await from.storageState();
   for (let i = 0; i < COLD_TRIES; i++) {
     const context = await browser.newContext({ storageState });
     const page = await context.newPage();
     await page.addInitScript(MARK_FIRST_ROW);
     await page.goto(`${service.url}/ui/events`);
     ms.push(await page.evaluate<number>('window.firstRow'));
+    await page.waitForLoadState('networkidle');
     await context.close();
+    await sleep(REST_MS);
   }
   progress('first rows measured');
   return { what: 'cold navigation to the first rows', bound: '300, p99 600', ms };
+}
+
+async function listTimes(service: TestService): Promise<Samples> {
+  const client = new HttpClient({ ...service, connections: 1 });
+  const ms: number[] = [];
+  for (let i = 0; i < COLD_TRIES; i++) {
+    const begun = performance.now();
+    await client.json('GET', '/v1/events?payload=preview&limit=50');
+    ms.push(performance.now() - begun);
+  }
+  client.close();
+  return { what: 'the same list, by a program', bound: '', ms };
 }
 
 /** Resolves with the milliseconds from the navigation on to the frame that has a row. Text, since it runs in the page. */
@@ -141,11 +168,11 @@ const CHANGE_FILTER = `async (href) => {
 async function filterTimes(page: Page, agents: readonly string[]): Promise<{ filter: Samples; histogram: Samples }> {
   const filter: number[] = [];
   const histogram: number[] = [];
-  const types = ['prompt', 'completion', 'tool_call', 'error'];
+  const types = ['prompt', 'completion'];
   for (let i = 0; i < FILTER_TRIES; i++) {
     // Never twice the same: what was read a moment ago would come from the page's memory.
     const agent = `agent_id=${agents[(i * 37) % agents.length]}`;
-    const asked = [`./events?${agent}`, `./events?${agent}&outcome=allowed`, `./events?${agent}&type=${types[i % 4]}`];
+    const asked = [`./events?${agent}`, `./events?${agent}&outcome=allowed`, `./events?${agent}&type=${types[i % 2]}`];
     const took = await page.evaluate<{ rows: number; histogram: number }>(
       `(${CHANGE_FILTER})(${JSON.stringify(asked[i % 3])})`,
     );
@@ -235,6 +262,65 @@ async function followerCost(service: TestService): Promise<number> {
   } finally {
     client.close();
   }
+}
+
+const SCREENS = [
+  'events?live=1',
+  'traces',
+  'agents',
+  'approvals',
+  'policies',
+  'anomalies',
+  'alerts',
+  'deliveries',
+  'audit',
+];
+const TURNS = { turns: 3, seconds: 5 };
+
+/** What open pages cost a service that takes in all that it can: a sentence for each kind of load. */
+async function ingestBeside(browser: Browser): Promise<string[]> {
+  const service = await startBenchService({ GATEHOUSE_FRONTS: '1', ...ROOM });
+  try {
+    const [agent] = (await makeAgents(service, 1)) as [string];
+    await setPolicies(service, FIVE_POLICIES);
+    const withPages: Around = async (load) => {
+      const contexts = await Promise.all(
+        [SCREENS, SCREENS.slice(0, 1)].map((screens) => pagesOn(browser, service, screens)),
+      );
+      try {
+        return await load();
+      } finally {
+        for (const context of contexts) await context.close();
+      }
+    };
+    const entrants = KINDS.flatMap((kind): Entrant[] => {
+      const load = requestsOf([{ agent, key: service.key }], kind);
+      return [
+        { name: `${kind.kind}: alone`, contender: gatehouse(service), load },
+        { name: `${kind.kind}: with pages`, contender: gatehouse(service), load, around: withPages },
+      ];
+    });
+    const results = await takeTurns(entrants, { ...TURNS, services: [service] });
+    return KINDS.map(({ kind }) => {
+      const told = (how: string) => {
+        const { eventsPerSecond, spread, cpu } = results.get(`${kind}: ${how}`)!;
+        return `${Math.round(eventsPerSecond)} events/s (${spreadText(spread)}), front ${cpu['front']?.toFixed(1)} µs an event`;
+      };
+      return `Ingest, ${kind}: alone ${told('alone')}; with two tails and ${SCREENS.length} pages ${told('with pages')}.`;
+    });
+  } finally {
+    await service.stop();
+  }
+}
+
+async function pagesOn(browser: Browser, service: TestService, screens: readonly string[]): Promise<BrowserContext> {
+  const { page, context } = await signedIn(browser, service);
+  for (const [i, screen] of screens.entries()) {
+    const own = i === 0 ? page : await context.newPage();
+    await own.goto(`${service.url}/ui/${screen}`);
+    await own.getByRole('heading', { level: 1 }).waitFor();
+  }
+  return context;
 }
 
 async function follow({ url, key }: TestService): Promise<http.ClientRequest> {

@@ -1,10 +1,11 @@
 // The page begins here: who is signed in, then the screen that the address names.
 import { render } from 'preact';
 import { useEffect } from 'preact/hooks';
-import { openSession, session } from './core/session.ts';
+import { openSession, session, wasSignedIn } from './core/session.ts';
 import './parts/colours.ts';
 import 'uplot/dist/uPlot.min.css';
 import { Shell } from './parts/shell.tsx';
+import { warmEvents } from './screens/events.tsx';
 import { SignIn } from './screens/sign-in.tsx';
 
 function App() {
@@ -13,4 +14,5 @@ function App() {
   return session.value === null ? <SignIn /> : <Shell />;
 }
 
+if (wasSignedIn() && !location.hash.startsWith('#key=')) warmEvents();
 render(<App />, document.getElementById('app')!);

@@ -3,7 +3,7 @@ import { type Read, useRead } from './queries.ts';
 import type { Agent, Page } from './types.ts';
 
 export function useAgents(): Read<Page<Agent>> {
-  return useRead<Page<Agent>>('v1/agents?limit=100');
+  return useRead<Page<Agent>>('v1/agents?limit=100', { behind: true });
 }
 
 export function useAgentNames(): ReadonlyMap<string, string> {

@@ -15,7 +15,8 @@ import type { Page } from './types.ts';
 
 /** Pages of a list that are kept: scrolling further lets go of the first ones' memory by starting anew at a time, not by paging on. */
 const PAGES_MAX = 200;
-export const PAGE_ROWS = 100;
+/** Two screens full: a page of twice as many takes a third longer. */
+export const PAGE_ROWS = 50;
 
 export const client = new QueryClient({
   defaultOptions: {
@@ -40,13 +41,47 @@ export type Read<T> = {
   retry: () => void;
 };
 
-/** `path` undefined: nothing is asked for. `everyMs`: asked again while the page is seen. */
-export function useRead<T>(path: string | undefined, { everyMs }: { everyMs?: number } = {}): Read<T> {
+/** Reads that somebody waits for; the others go behind them, for the stores have few cores for all. */
+let inFront = 0;
+const releases: (() => void)[] = [];
+
+async function goInFront<T>(run: () => Promise<T>): Promise<T> {
+  inFront++;
+  try {
+    return await run();
+  } finally {
+    inFront--;
+    if (inFront === 0) for (const release of releases.splice(0)) release();
+  }
+}
+
+/** After a moment, in which the screen says what it reads. A read in front has a deadline, so this ends. */
+async function goBehind<T>(run: () => Promise<T>): Promise<T> {
+  await new Promise((resolve) => setTimeout(resolve, BEHIND_MS));
+  while (inFront > 0) await new Promise<void>((resolve) => releases.push(resolve));
+  return run();
+}
+
+const BEHIND_MS = 30;
+
+type ReadOptions = {
+  /** Asked again while the page is seen. */
+  everyMs?: number;
+  /** Not what the screen is there for: lets lists go first. */
+  behind?: boolean;
+  /** Shows what was there until the new is there, where the path changes. */
+  keeps?: boolean;
+};
+
+/** `path` undefined: nothing is asked for. */
+export function useRead<T>(path: string | undefined, { everyMs, behind, keeps }: ReadOptions = {}): Read<T> {
+  const order = behind === true ? goBehind : goInFront;
   const options = {
     queryKey: [path ?? ''],
-    queryFn: ({ signal }: { signal: AbortSignal }) => read<T>(path!, signal),
+    queryFn: ({ signal }: { signal: AbortSignal }) => order(() => read<T>(path!, signal)),
     enabled: path !== undefined,
     refetchInterval: everyMs ?? (false as const),
+    ...(keeps === true ? { placeholderData: (before: Answer<T> | undefined) => before } : {}),
   };
   const observer = useMemo(() => new QueryObserver<Answer<T>, Error>(client, options), []);
   const result = useObserver(observer, options) as QueryObserverResult<Answer<T>>;
@@ -73,18 +108,30 @@ export type List<T> = {
   retry: () => void;
 };
 
+function pagesOf<T>(path: string | undefined, limit: number) {
+  return {
+    queryKey: ['list', path ?? '', limit],
+    queryFn: ({ signal, pageParam }: { signal: AbortSignal; pageParam: unknown }) => {
+      const cursor = pageParam === '' ? '' : `&cursor=${encodeURIComponent(String(pageParam))}`;
+      const at = `${path}${path!.includes('?') ? '&' : '?'}limit=${limit}${cursor}`;
+      return goInFront(() => read<Page<T>>(at, signal));
+    },
+    initialPageParam: '',
+  };
+}
+
+/** Begins to read a list before its screen is there. */
+export function warmList(path: string): void {
+  void client.prefetchInfiniteQuery(pagesOf(path, PAGE_ROWS));
+}
+
 /** `path` with the filters, without `limit` and `cursor`. `name`: what the list calls its items. */
 export function useList<T>(
   path: string | undefined,
   { everyMs, name = 'items', limit = PAGE_ROWS }: { everyMs?: number; name?: string; limit?: number } = {},
 ): List<T> {
   const options = {
-    queryKey: ['list', path ?? '', limit],
-    queryFn: ({ signal, pageParam }: { signal: AbortSignal; pageParam: unknown }) => {
-      const cursor = pageParam === '' ? '' : `&cursor=${encodeURIComponent(String(pageParam))}`;
-      return read<Page<T>>(`${path}${path!.includes('?') ? '&' : '?'}limit=${limit}${cursor}`, signal);
-    },
-    initialPageParam: '',
+    ...pagesOf<T>(path, limit),
     getNextPageParam: (last: Answer<Page<T>>, all: unknown[]) =>
       all.length < PAGES_MAX ? last.value.next_cursor : null,
     enabled: path !== undefined,

@@ -1,5 +1,5 @@
 // Who is signed in. A key is exchanged for a cookie that no script can read; the key is kept nowhere.
-import { computed, signal } from '@preact/signals';
+import { computed, effect, signal } from '@preact/signals';
 import type { Permission } from '../../schemas/closed-sets.ts';
 import { type ApiError, call, signedIn, whenSignedOut } from './api.ts';
 import { client } from './queries.ts';
@@ -8,6 +8,17 @@ import type { SignedIn } from './types.ts';
 /** undefined: not known yet. null: nobody. */
 export const session = signal<SignedIn | null | undefined>(undefined);
 export const sessionError = signal<ApiError | undefined>(undefined);
+
+/** Whether somebody was signed in when the page was last open: then it begins to read before it knows that they still are. */
+const HINT = 'gatehouse-signed-in';
+export function wasSignedIn(): boolean {
+  return localStorage.getItem(HINT) !== null;
+}
+effect(() => {
+  if (session.value === undefined) return;
+  if (session.value === null) localStorage.removeItem(HINT);
+  else localStorage.setItem(HINT, '1');
+});
 
 whenSignedOut(() => {
   if (session.value !== undefined) session.value = null;

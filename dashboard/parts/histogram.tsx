@@ -1,6 +1,6 @@
 // Events over time, stacked, drawn by uPlot; a stretch that is marked becomes the range. Beside it stands the same as a table.
 import { useEffect, useRef } from 'preact/hooks';
-import uPlot from 'uplot';
+import type uPlot from 'uplot';
 import { axisText, zone } from '../core/time.ts';
 import type { EventHistogram } from '../core/types.ts';
 import { Time } from './buttons.tsx';
@@ -17,12 +17,19 @@ export function Histogram({ data, onRange }: HistogramProps) {
   useEffect(() => {
     const element = box.current;
     if (element === null || data.from === null) return undefined;
-    const plot = new uPlot(optionsOf(data, element.clientWidth, latest), stackOf(data), element);
-    const watch = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height: HEIGHT_PX }));
+    let plot: uPlot | undefined;
+    const watch = new ResizeObserver(() => plot?.setSize({ width: element.clientWidth, height: HEIGHT_PX }));
     watch.observe(element);
+    let isGone = false;
+    // Comes when it is needed: rows are on screen before there is anything to draw.
+    void import('uplot').then(({ default: Plot }) => {
+      if (!isGone)
+        plot = new Plot(optionsOf(data, Plot, { width: element.clientWidth, latest }), stackOf(data), element);
+    });
     return () => {
+      isGone = true;
       watch.disconnect();
-      plot.destroy();
+      plot?.destroy();
     };
   }, [data, zone.value, dark.value]);
   const names = namesOf(data);
@@ -89,9 +96,11 @@ function stackOf(data: EventHistogram): uPlot.AlignedData {
   return [at, ...series.reverse()];
 }
 
-function optionsOf(data: EventHistogram, width: number, latest: { current: HistogramProps['onRange'] }): uPlot.Options {
+type Drawn = { width: number; latest: { current: HistogramProps['onRange'] } };
+
+function optionsOf(data: EventHistogram, Plot: typeof uPlot, { width, latest }: Drawn): uPlot.Options {
   const names = namesOf(data);
-  const bars = uPlot.paths.bars!({ size: [0.9, 60], align: 1 });
+  const bars = Plot.paths.bars!({ size: [0.9, 60], align: 1 });
   const ink = dark.value ? '#a9b4c4' : '#4a5568';
   const grid = { stroke: dark.value ? '#2c3646' : '#e4e8ee', width: 1 };
   const bucketMs = data.bucket_ms;
@@ -106,7 +115,7 @@ function optionsOf(data: EventHistogram, width: number, latest: { current: Histo
       y: { range: (_plot, _min, max) => [0, Math.max(1, max * 1.05)] },
     },
     tzDate: (seconds) =>
-      zone.value === 'utc' ? uPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC') : new Date(seconds * 1000),
+      zone.value === 'utc' ? Plot.tzDate(new Date(seconds * 1000), 'Etc/UTC') : new Date(seconds * 1000),
     axes: [
       {
         stroke: ink,

@@ -107,7 +107,7 @@ function Loaded({ screen }: { screen: Screen }) {
 /** Approvals that wait, for the badge of the tab. */
 function useWaiting(): number {
   const path = 'v1/approvals?status=pending&limit=1';
-  const { value } = useRead<Page<Approval>>(path, { everyMs: 30_000 });
+  const { value } = useRead<Page<Approval>>(path, { everyMs: 30_000, behind: true });
   useLive('topics=approvals', { onRow: () => changed(path), onGap: () => changed(path) });
   return value?.total ?? 0;
 }

@@ -1,9 +1,9 @@
 // The timeline: events of the account, newest first, with what there is of each kind over time, and one of them open beside the list.
-import { useEffect, useMemo, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { useAgentNames } from '../core/agents.ts';
 import { query } from '../core/api.ts';
 import { useLive } from '../core/live.ts';
-import { client, useList, useRead } from '../core/queries.ts';
+import { client, useList, useRead, warmList } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
 import { rangeOf } from '../core/time.ts';
 import type { EventFacets, EventHistogram, EventRow } from '../core/types.ts';
@@ -30,20 +30,34 @@ const LABELS: Record<(typeof FACETS)[number], string> = {
 const MORE = ['trace_id', 'severity', 'detector', 'reason'] as const;
 /** Rows that came while the list was not at its top; past this the list is read anew. */
 const NEW_MAX = 1_000;
+const GAP_EVERY_MS = 5_000;
 
 export function filtersOf(params: URLSearchParams): Record<string, string | string[] | undefined> {
   const names = [...FACETS, ...MORE];
   return { ...Object.fromEntries(names.map((name) => [name, params.getAll(name)])), q: params.get('q') ?? undefined };
 }
 
+function listOf(params: URLSearchParams): string {
+  return `v1/events${query({ ...filtersOf(params), ...rangeOf(params), payload: 'preview' })}`;
+}
+
+/** Where this screen is opened first, its rows are asked for before it is drawn. */
+export function warmEvents(): void {
+  if (place.value.screen === 'events') warmList(listOf(place.value.params));
+}
+
 export function Events() {
   const { params } = place.value;
   const range = rangeOf(params);
   const filter = query({ ...filtersOf(params), ...range });
-  const list = useList<EventRow>(`v1/events${query({ ...filtersOf(params), ...range, payload: 'preview' })}`);
+  const list = useList<EventRow>(listOf(params));
   const by = params.get('by') ?? 'outcome';
-  const histogram = useRead<EventHistogram>(`v1/events/histogram${query({ ...filtersOf(params), ...range, by })}`);
-  const facets = useRead<EventFacets>(`v1/events/facets${filter}`);
+  const counted = { behind: true, keeps: true };
+  const histogram = useRead<EventHistogram>(
+    `v1/events/histogram${query({ ...filtersOf(params), ...range, by })}`,
+    counted,
+  );
+  const facets = useRead<EventFacets>(`v1/events/facets${filter}`, counted);
   const names = useAgentNames();
   const [isTop, setTop] = useState(true);
   const live = useLiveRows(params, list.items, isTop);
@@ -156,6 +170,7 @@ function useLiveRows(params: URLSearchParams, items: readonly EventRow[], isTop:
   const filter = query(filtersOf(params));
   const [come, setCome] = useState<EventRow[]>([]);
   const [held, setHeld] = useState<EventRow[]>([]);
+  const gapAt = useRef(Number.NEGATIVE_INFINITY);
   const isFrozen = !isTop || params.has('id');
   useEffect(() => {
     setCome([]);
@@ -171,6 +186,9 @@ function useLiveRows(params: URLSearchParams, items: readonly EventRow[], isTop:
     },
     onReady: again,
     onGap: () => {
+      // Under a flood there is a gap twice a second, and reading anew is work for the stores.
+      if (performance.now() - gapAt.current < GAP_EVERY_MS) return;
+      gapAt.current = performance.now();
       announce('More came in than is shown one by one: the list is read anew.');
       again();
     },
