@@ -3,8 +3,9 @@
 // `detail.reason` `expression_error`: `has()` is there to ask first. Numbers of a payload are doubles, as CEL has it for JSON;
 // beside CEL's own operators, `+ - * /` also take a double and an int together.
 // What bounds the work: limits on the expression's form, and a meter in every node of its syntax tree. A node charges its
-// evaluation to the event's budget, functions and operators also the size of what they read; over it the evaluation is
-// ended and counts as a match. `matches()` takes an RE2 literal and runs on our automaton, never on RegExp.
+// evaluation to the event's budget, functions and operators also the size of what they read, and before they make it the size of what
+// they make, so that the budget bounds memory as well as time; over it the evaluation is ended and counts as a match.
+// A function that is not listed here with what it makes is refused. `matches()` takes an RE2 literal and runs on our automaton, never on RegExp.
 // The library's interpreter keeps its state in the tree: one expression must not be evaluated inside another, and is not.
 import { Environment } from '@marcbachmann/cel-js';
 import type { AgentRecord } from '../../schemas/agent.ts';
@@ -26,8 +27,39 @@ const SEARCH_LINEAR_MAX = 250;
 const SEARCH_UNITS = 6;
 /** The library reads a duration in quadratic time. */
 const DURATION_CHARACTERS_MAX = 100;
-/** Always naive (`lastIndexOf`), or making values that the meter has not seen (`json`). */
-const REFUSED: ReadonlySet<string> = new Set(['json', 'lastIndexOf']);
+/** Every piece is a value of its own. */
+const PIECE_UNITS = 20;
+
+type Makes = (operands: readonly unknown[]) => number;
+const nothing: Makes = () => 0;
+const characters = (value: unknown) => (typeof value === 'string' ? value.length : 0);
+/** Units for what a function makes, beyond what it reads: a unit for a character or byte. Text in capitals may have three times as many. */
+const MAKES: ReadonlyMap<string, Makes> = new Map<string, Makes>([
+  ...['bool', 'contains', 'double', 'duration', 'dyn', 'endsWith', 'indexOf', 'int', 'size', 'startsWith'].map(none),
+  ...['at', 'substring', 'timestamp', 'trim', 'type', 'uint', 'matches'].map(none),
+  ...['Date', 'DayOfMonth', 'DayOfWeek', 'DayOfYear', 'FullYear', 'Hours'].map((part) => none(`get${part}`)),
+  ...['Milliseconds', 'Minutes', 'Month', 'Seconds'].map((part) => none(`get${part}`)),
+  // Macros: each step of theirs is charged as a node of its own.
+  ...['all', 'bind', 'exists', 'exists_one', 'filter', 'has', 'map'].map(none),
+  ['string', ([value]) => (value instanceof Uint8Array ? value.length : 0)],
+  ['bytes', ([text]) => 3 * characters(text)],
+  ['hex', ([bytes]) => 2 * (bytes as Uint8Array).length],
+  ['base64', ([bytes]) => 2 * (bytes as Uint8Array).length],
+  ['lowerAscii', ([text]) => characters(text)],
+  ['upperAscii', ([text]) => 3 * characters(text)],
+  ['split', ([text, by]) => PIECE_UNITS * (1 + Math.floor(characters(text) / Math.max(1, characters(by))))],
+  ['join', ([list, by]) => joinedCharacters(list as readonly unknown[], characters(by))],
+]);
+
+function none(name: string): [string, Makes] {
+  return [name, nothing];
+}
+
+function joinedCharacters(list: readonly unknown[], by: number): number {
+  let sum = by * Math.max(0, list.length - 1);
+  for (const item of list) sum += characters(item);
+  return sum;
+}
 
 export type ExpressionEvent = {
   type: string;
@@ -198,17 +230,21 @@ class Meter {
     comprehension.condition = (soFar) => this.#budget.left >= 0 && (condition === undefined || condition(soFar));
   }
 
-  /** Functions read their arguments as a whole; what they make is no larger than what they read. */
+  /** Functions read their arguments as a whole. */
   #meterCall(node: Node): number {
     const [name, second, third] = node.args as [string, unknown, unknown];
-    if (REFUSED.has(name)) throw new ExpressionError(`${name}() is not offered`);
+    const makes = MAKES.get(name);
+    if (makes === undefined) throw new ExpressionError(`${name}() is not offered`);
     const operands = (node.op === 'rcall' ? [second, ...(third as unknown[])] : (second as unknown[])).filter(isNode);
     const search = SEARCHES.has(name);
     let longest = 0;
+    const values: unknown[] = [];
     // Evaluated last to first: the texts to search for before the text to search in.
     operands.forEach((operand, i) => {
       this.#weighResult(operand, (value, budget) => {
         weigh(value, budget);
+        values[i] = value;
+        if (i === 0) budget.spend(makes(values));
         if (name === 'duration' && typeof value === 'string' && value.length > DURATION_CHARACTERS_MAX) {
           throw new ExpressionError('duration() needs a short text');
         }

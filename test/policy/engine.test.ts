@@ -410,6 +410,8 @@ t.test('an expression over a large payload is ended, and counts as a match', asy
     object: Object.fromEntries(list.map((name) => [name, 1])),
     text: randomText(400_000),
     other: [...list],
+    narrow: 'a'.repeat(40_000),
+    wide: '\u0100'.repeat(40_000),
   });
   const hostile = [
     'event.payload.list.all(a, event.payload.list.exists(b, b == a + "x"))',
@@ -422,6 +424,14 @@ t.test('an expression over a large payload is ended, and counts as a match', asy
     'false || event.payload.list.exists(a, event.payload.list.exists(b, b == a + "x")) || false',
     'event.payload.text.split("").size() == 1 && event.payload.text.split("").map(x, event.payload.text.split("")).size() == 1',
     'event.payload.list.exists(a, timestamp("2026-01-01T00:00:00Z").getHours("Europe/Paris") == 77)',
+    // What is made is more than what is read: 60,000 times a separator of 40,000 characters, in one byte each and in two.
+    ...['narrow', 'wide'].map((by) => {
+      const joined = `event.payload.list.join(event.payload.${by})`;
+      return `[${Array.from({ length: 8 }, () => joined).join()}].size() > 100000`;
+    }),
+    'event.payload.text.split("").join(event.payload.narrow).size() > 1',
+    'event.payload.list.all(a, bytes(event.payload.wide).hex().size() > 1)',
+    'event.payload.list.all(a, event.payload.wide.upperAscii().size() > 1)',
   ];
   for (const expression of hostile) {
     const rules = new RuleSet([policy('block_action', { expression })]);
@@ -437,6 +447,26 @@ t.test('an expression over a large payload is ended, and counts as a match', asy
     reason: 'expression_error',
     condition: 'expression',
   });
+});
+
+t.test('an expression has the functions whose work is known, and no others', async (t) => {
+  const taken = [
+    'event.payload.a.join("-") == "x"',
+    '"a".upperAscii() == "A"',
+    'bytes("a").hex() == "61"',
+    'has(event.payload.b)',
+  ];
+  for (const expression of taken)
+    t.doesNotThrow(
+      () => checkPolicy({ type: 'block_action', conditions: { expression }, actions: ['log'] }),
+      expression,
+    );
+  for (const expression of ['"a".lastIndexOf("a") == 0', 'bytes("{}").json() == {}'])
+    t.throws(
+      () => checkPolicy({ type: 'block_action', conditions: { expression }, actions: ['log'] }),
+      /is not offered/,
+      expression,
+    );
 });
 
 t.test('a schema matches the payload that does not satisfy it', async (t) => {
