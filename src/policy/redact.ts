@@ -257,16 +257,25 @@ class Copy {
   }
 }
 
-/** Keeps the keys of one object apart that redaction would make equal. Others cannot be: the payload's own were different. */
+/**
+ * Keeps the keys of one object apart that redaction would make equal. Others cannot be: the payload's own were different.
+ * Each key goes on from the number that its last one got, so n equal keys are n steps.
+ */
 class RedactedKeys {
-  #taken: Set<string> | null = null;
+  /** Key to the number that is tried next. */
+  #taken: Map<string, number> | null = null;
 
   distinct(key: string): string {
     if (!key.includes('[redacted:')) return key;
-    this.#taken ??= new Set();
+    this.#taken ??= new Map();
+    let next = this.#taken.get(key);
     let distinct = key;
-    for (let i = 2; this.#taken.has(distinct); i++) distinct = `${key}~${i}`;
-    this.#taken.add(distinct);
+    if (next !== undefined) {
+      do distinct = `${key}~${next++}`;
+      while (this.#taken.has(distinct));
+      this.#taken.set(key, next);
+    }
+    this.#taken.set(distinct, 2);
     return distinct;
   }
 }

@@ -280,6 +280,21 @@ t.test('redaction replaces matches and keeps every other token as it was sent', 
   for (const [conditions, text, expected] of cases) t.equal(redacted(conditions, text), expected, text);
 });
 
+t.test('keys that redaction makes equal are kept apart in linear time', async (t) => {
+  const keyed = (n: number) => `{${Array.from({ length: n }, (_, i) => `"a${i}@example.com":${i}`).join()}}`;
+  const ms = (n: number) => cpuMs(3, () => redacted({ detectors: ['email'] }, keyed(n)));
+  const names = Object.keys(JSON.parse(redacted({ detectors: ['email'] }, keyed(3_000))));
+  t.same(names.slice(0, 3), ['[redacted:email]', '[redacted:email]~2', '[redacted:email]~3']);
+  t.equal(names.length, 3_000, 'none is lost');
+  t.same(
+    redacted({ detectors: ['email'] }, '{"a@b.co":1,"[redacted:email]~2":2,"c@d.co":3,"e@f.co":4}'),
+    '{"[redacted:email]":1,"[redacted:email]~2":2,"[redacted:email]~3":3,"[redacted:email]~4":4}',
+    'beside what looks like one of them',
+  );
+  const [few, many] = [ms(2_000), ms(8_000)];
+  t.ok(many < 10 * few, `2,000 keys take ${few.toFixed(1)} ms, 8,000 take ${many.toFixed(1)}`);
+});
+
 t.test('what is not matched comes through any redaction byte for byte', async (t) => {
   const token = fc.oneof(
     fc.constantFrom(
