@@ -74,7 +74,7 @@ export async function frontParts({ config, log, metrics, isSupervised, say }: Su
   const usage = usageCounts(config, metrics);
   const cache = new RegistryCache({ address: redisAddress(config), keys, onPolicies: usage.policiesAre });
   const watch = makeRedisWatch({ config, log, metrics, isSupervised }, { redis, clickhouse }, () => cache.forgetAll());
-  const { backlogEntriesMax: entriesMax, backlogBytesMax: bytesMax } = config;
+  const { backlogEntriesMax: entriesMax, backlogBytesMax: bytesMax, eventBytesMax } = config;
   const backlog = new Backlog({ redis, keys, entriesMax, bytesMax });
   const slabs = new Slabs();
   const appender = new Appender({ redis: writer, keys, slabs, onAppended: countAppended(metrics) });
@@ -90,7 +90,7 @@ export async function frontParts({ config, log, metrics, isSupervised, say }: Su
     ...{ config, slabs, onRefused: usage.refused },
     routes: makeRoutes({ metrics: config.metricsPort === undefined, publicUrl: config.publicUrl }),
     cache,
-    ingest: makeIngest({ cache, gate, appender, once, backlog, keys }, { slabs, metrics, usage }),
+    ingest: makeIngest({ cache, gate, appender, once, backlog, keys, eventBytesMax }, { slabs, metrics, usage }),
     ...{ registry, approvalWaits, clickhouse, barrier },
     ...auditParts({ redis, keys, clickhouse }, config),
     ...lastingAnswers({ redis, keys, clickhouse, registry, log }),

@@ -59,6 +59,8 @@ export type IngestParts = {
   once: Pick<AppendOnce, 'begin' | 'append' | 'release'>;
   backlog: Pick<Backlog, 'full'>;
   keys: Keys;
+  /** Bytes of one event, wherever it comes. */
+  eventBytesMax: number;
   /** Called after their append, for so many neighbours of a request at once. */
   onAccepted: (account: string, outcome: Outcome, events: number) => void;
   /** Called for each policy that matched them. */
@@ -103,7 +105,7 @@ export class Ingest {
   }
 
   async #acceptMany(request: IngestRequest): Promise<Answer> {
-    const elements = readBatch(request.body, Date.now());
+    const elements = readBatch(request.body, Date.now(), this.#parts.eventBytesMax);
     const verdicts = await this.#accept(request, elements);
     return { body: renderBatch(request.agentId, elements, verdicts) };
   }
@@ -116,7 +118,7 @@ export class Ingest {
     if (agent === null || agent instanceof Promise || agent.record.status === 'inactive') return undefined;
     const rules = this.#parts.cache.rules(account);
     if (rules instanceof Promise) return undefined;
-    const read = this.#way.plain.read(request.body, shape, rules, Date.now());
+    const read = this.#way.plain.read(request.body, shape, rules, Date.now(), this.#parts.eventBytesMax);
     return read === undefined ? undefined : { agent: agent.record, rules, read };
   }
 
@@ -160,7 +162,7 @@ export class Ingest {
     } catch (error) {
       // After a lost answer the record stays until it expires: the append may have landed, and its outcome with it.
       if (!(error instanceof ServiceError && error.recorded === 'unknown')) {
-        await this.#parts.once.release({ partition, account, key, token }).catch(() => undefined);
+        await this.#parts.once.release({ partition, account, key, token });
       }
       throw error;
     }

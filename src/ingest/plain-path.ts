@@ -33,10 +33,20 @@ export class PlainPath {
     this.#events = new PlainEvents(slabs);
   }
 
-  /** undefined: not plain. */
-  read(bytes: Buffer, shape: Shape, rules: RuleSet, nowMs: number): PlainRead | undefined {
+  /** undefined: not plain, or it holds an event of more than `eventBytesMax`. */
+  read(
+    bytes: Buffer,
+    shape: Shape,
+    rules: RuleSet,
+    nowMs: number,
+    eventBytesMax = bytes.length,
+  ): PlainRead | undefined {
     const body = this.#events.read(bytes, shape, rules.literals);
     if (body === null) return undefined;
+    if (bytes.length > eventBytesMax && holdsLarger(body, eventBytesMax)) {
+      this.#events.release(body);
+      return undefined;
+    }
     const occurredAt: number[] = [];
     for (let i = 0; i < body.events; i++) {
       const at = occurredAtOf(body, i, nowMs);
@@ -95,6 +105,12 @@ function made(
   const { rows, digests } = encodeEvents([{ account, agent, id, submission, receivedAt, decision, requestId }]);
   const verdict = { id, occurredAt: submission.occurredAt, receivedAt, result: decision.resultJson };
   return { row: rows, digest: digests[0]!, reply: renderEvent(agentId, submission, verdict) };
+}
+
+function holdsLarger({ events, records }: PlainBody, bytesMax: number): boolean {
+  for (let at = 0; at < events * RECORD_WORDS; at += RECORD_WORDS)
+    if (records[at + WORD.payloadEnd]! - records[at + WORD.payload]! > bytesMax) return true;
+  return false;
 }
 
 /** Its row holds nothing that has to be decoded. */

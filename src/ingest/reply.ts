@@ -1,17 +1,14 @@
 // Renders what a submission is answered with: the event with its `policy_result`, the payload spliced in as the caller's
 // own text (spec 2.3: echoed back as submitted). The verdicts are all that an idempotent retry needs to be given the same
 // bytes again: payloads come from the retry's own body, which is the same by its fingerprint.
-import type { ErrorDetail } from '../../schemas/error.ts';
 import { isoTime } from '../../schemas/time.ts';
-import { type Element, isRejected, type Rejected, type Submission } from './submission.ts';
+import { type Element, EVENT_TOO_LARGE, isRejected, type Rejected, type Submission } from './submission.ts';
 
 /** What was decided about one element of a request. `result` is the exact text of `policy_result`. */
-export type Verdict =
-  | { id: string; occurredAt: number; receivedAt: number; result: string }
-  | { rejected: ErrorDetail[] };
+export type Verdict = { id: string; occurredAt: number; receivedAt: number; result: string } | Rejected;
 
 export function renderEvent(agentId: string, submission: Submission, verdict: Verdict): string {
-  if ('rejected' in verdict) return renderRejected(verdict.rejected);
+  if ('rejected' in verdict) return renderRejected(verdict);
   const trace = submission.traceId === undefined ? '' : `,"trace_id":${JSON.stringify(submission.traceId)}`;
   return (
     `{"id":"${verdict.id}","agent_id":"${agentId}","type":"${submission.type}","payload":${submission.payloadText}${trace}` +
@@ -28,7 +25,7 @@ export function renderBatch(agentId: string, elements: readonly Element[], verdi
     if (i > 0) text += ',';
     if ('rejected' in verdict || isRejected(element)) {
       // The verdict first: a retry is told what the first request was told, even if its clock has moved on.
-      text += renderRejected('rejected' in verdict ? verdict.rejected : (element as Rejected).rejected);
+      text += renderRejected('rejected' in verdict ? verdict : (element as Rejected));
     } else {
       text += renderEvent(agentId, element, verdict);
       total++;
@@ -37,8 +34,9 @@ export function renderBatch(agentId: string, elements: readonly Element[], verdi
   return `${text}],"total":${total}}`;
 }
 
-function renderRejected(details: ErrorDetail[]): string {
-  return JSON.stringify({
-    error: { code: 'validation_failed', message: 'The event does not fit its schema.', details },
-  });
+function renderRejected({ rejected: details, tooLarge }: Rejected): string {
+  const [code, message] = tooLarge
+    ? ['payload_too_large', EVENT_TOO_LARGE]
+    : ['validation_failed', 'The event does not fit its schema.'];
+  return JSON.stringify({ error: { code, message, details } });
 }

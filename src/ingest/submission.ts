@@ -8,6 +8,7 @@ import type { JsonObject } from '../../schemas/common.ts';
 import type { ErrorDetail } from '../../schemas/error.ts';
 import { BATCH_EVENTS_MAX, Submission as SubmissionSchema } from '../../schemas/event.ts';
 import { isoTime, parseTime } from '../../schemas/time.ts';
+import { ServiceError } from '../errors.ts';
 import { errorDetails, validationFailed } from '../validation.ts';
 import { type MarkedJson, parseMarked } from './json.ts';
 
@@ -24,7 +25,8 @@ export type Submission = {
   traceId: string | undefined;
   occurredAt: number;
 };
-export type Rejected = { rejected: ErrorDetail[] };
+/** `tooLarge`: for that alone. */
+export type Rejected = { rejected: ErrorDetail[]; tooLarge?: true };
 export type Element = Submission | Rejected;
 
 export function isRejected(element: Element): element is Rejected {
@@ -38,16 +40,31 @@ export function readSubmission(body: Buffer, nowMs: number): Submission {
   return element;
 }
 
-export function readBatch(body: Buffer, nowMs: number): Element[] {
+/** `eventBytesMax`: what the payload of one element may take, as a body of its own may. */
+export function readBatch(body: Buffer, nowMs: number, eventBytesMax: number): Element[] {
   const parsed = parseMarked(body, 'many');
   const { events, base } = eventsOf(parsed.value);
-  const elements = events.map((value, i) => toElement(value, parsed, i, `${base}/${i}`, nowMs));
-  if (elements.every(isRejected)) {
-    const details = elements.flatMap((element) => (element as Rejected).rejected).slice(0, 16);
+  const mayBeLarge = body.length > eventBytesMax;
+  const elements = events.map((value, i): Element => {
+    const path = `${base}/${i}`;
+    const element = toElement(value, parsed, i, path, nowMs);
+    if (!mayBeLarge || isRejected(element) || Buffer.byteLength(element.payloadText) <= eventBytesMax) return element;
+    return {
+      rejected: [{ path: `${path}/payload`, message: `is larger than ${eventBytesMax} bytes` }],
+      tooLarge: true,
+    };
+  });
+  const rejected = elements.filter(isRejected);
+  if (rejected.length === elements.length) {
+    const details = rejected.flatMap((element) => element.rejected).slice(0, 16);
+    if (rejected.every(({ tooLarge }) => tooLarge))
+      throw new ServiceError('payload_too_large', EVENT_TOO_LARGE, { details, recorded: false });
     throw validationFailed('No event of the batch fits the schema.', details);
   }
   return elements;
 }
+
+export const EVENT_TOO_LARGE = 'The event is larger than one may be.';
 
 /** The reference form `{"events": […]}` or the bare array of the guide. */
 function eventsOf(value: unknown): { events: unknown[]; base: string } {

@@ -172,7 +172,7 @@ t.test('what is wrong has its row in the table of errors', async (t) => {
     if (code === 'method_not_allowed') t.equal(headers.get('allow'), 'GET, HEAD, POST');
   }
   // The others: idempotency_in_progress is raced for above; already_decided and agent_inactive are in approvals.path.test.ts, own_request and last_admin_key in keys.path.test.ts, cross_site_request in sessions.path.test.ts, revision_conflict in revisions.path.test.ts; internal is in
-  // door.test.ts, headers_too_large in transports.test.ts, request_timeout of the HTTP server itself; unavailable below.
+  // door.test.ts, headers_too_large in transports.test.ts, length_required in wire.test.ts, request_timeout of the HTTP server itself; unavailable below.
   const covered = [
     ...Object.keys(rows),
     'agent_inactive',
@@ -182,6 +182,7 @@ t.test('what is wrong has its row in the table of errors', async (t) => {
     'own_request',
     'idempotency_in_progress',
     'headers_too_large',
+    'length_required',
     'internal',
     'request_timeout',
     'revision_conflict',
@@ -207,9 +208,21 @@ t.test('sizes: 1 MiB for an event, 8 MiB for a batch, 64 KiB for anything else',
       .status,
     413,
   );
+  // What is too large by itself is too large among others, with and without an Idempotency-Key (which takes the ordinary path).
+  const large = { type: 'custom', payload: { text: 'x'.repeat(1024 * 1024) } };
+  for (const headers of [{}, { 'Idempotency-Key': 'large' }]) {
+    const small = { type: 'custom', payload: { n: 1 } };
+    const mixed = await api.post(`/v1/agents/${id}/events/batch`, [small, large, small], { headers });
+    t.match(mixed, { status: 200, json: { total: 2, results: [{ type: 'custom' }, {}, { type: 'custom' }] } });
+    t.match(mixed.json.results[1].error, { code: 'payload_too_large', details: [{ path: '/1/payload' }] });
+  }
+  t.match(await api.post(`/v1/agents/${id}/events/batch`, { events: [large, large] }), {
+    status: 413,
+    json: { error: { code: 'payload_too_large', details: [{ path: '/events/0/payload' }, {}] } },
+  });
   t.equal((await api.post('/v1/agents', ' '.repeat(64 * 1024 + 1))).status, 413);
   const { json, text } = await api.get(`/v1/agents/${id}/events`);
-  t.equal(json.total, 9, 'large ones are read back');
+  t.equal(json.total, 13, 'large ones are read back');
   t.ok(text.length > 9 * 1024 * 1024 - 1024);
 });
 

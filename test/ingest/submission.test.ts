@@ -4,6 +4,7 @@ import { renderBatch, renderEvent } from '../../src/ingest/reply.ts';
 import { isRejected, readBatch, readSubmission } from '../../src/ingest/submission.ts';
 
 const NOW = Date.UTC(2026, 10, 20, 12);
+const MIB = 1024 * 1024;
 const bytes = (value: unknown) => Buffer.from(typeof value === 'string' ? value : JSON.stringify(value));
 const event = (more: object = {}) => ({ type: 'prompt', payload: { prompt: 'hi' }, ...more });
 
@@ -40,9 +41,9 @@ t.test('times with any offset are understood', async (t) => {
 });
 
 t.test('both forms of a batch are taken, 1 to 100 events', async (t) => {
-  t.equal(readBatch(bytes([event()]), NOW).length, 1);
-  t.equal(readBatch(bytes({ events: [event(), event()] }), NOW).length, 2);
-  t.equal(readBatch(bytes(Array(100).fill(event())), NOW).length, 100);
+  t.equal(readBatch(bytes([event()]), NOW, MIB).length, 1);
+  t.equal(readBatch(bytes({ events: [event(), event()] }), NOW, MIB).length, 2);
+  t.equal(readBatch(bytes(Array(100).fill(event())), NOW, MIB).length, 100);
   for (const body of [
     [],
     { events: [] },
@@ -52,16 +53,16 @@ t.test('both forms of a batch are taken, 1 to 100 events', async (t) => {
     { events: [event()], more: 1 },
     7,
   ]) {
-    t.throws(() => readBatch(bytes(body), NOW), { code: 'validation_failed' });
+    t.throws(() => readBatch(bytes(body), NOW, MIB), { code: 'validation_failed' });
   }
 });
 
 t.test('an unfit element fails alone; a batch of nothing else is refused', async (t) => {
-  const elements = readBatch(bytes({ events: [event(), { type: 'x', payload: {} }, 5, event()] }), NOW);
+  const elements = readBatch(bytes({ events: [event(), { type: 'x', payload: {} }, 5, event()] }), NOW, MIB);
   t.same(elements.map(isRejected), [false, true, true, false]);
   t.match(elements[1], { rejected: [{ path: '/events/1/type' }] });
-  t.match(readBatch(bytes([event(), null]), NOW)[1], { rejected: [{ path: '/1' }] });
-  t.throws(() => readBatch(bytes([{ type: 'x', payload: {} }]), NOW), {
+  t.match(readBatch(bytes([event(), null]), NOW, MIB)[1], { rejected: [{ path: '/1' }] });
+  t.throws(() => readBatch(bytes([{ type: 'x', payload: {} }]), NOW, MIB), {
     code: 'validation_failed',
     details: [{ path: '/0/type' }],
   });
@@ -75,7 +76,7 @@ t.test('replies hold the payload token by token', async (t) => {
   t.ok(text.includes(`"payload":${payload},`));
   t.match(JSON.parse(text), { id: 'evt_1', agent_id: 'agt_1', trace_id: 't"1', timestamp: '2026-11-20T12:00:00.000Z' });
 
-  const elements = readBatch(bytes(`[{"type":"error","payload":${payload}},1]`), NOW);
+  const elements = readBatch(bytes(`[{"type":"error","payload":${payload}},1]`), NOW, MIB);
   const batch = renderBatch('agt_1', elements, [verdict, elements[1] as never]);
   t.ok(batch.includes(`"payload":${payload},`));
   const answer = JSON.parse(batch);
