@@ -3,7 +3,8 @@
 // the entry and the outcome are written by one script, so a retry finds both or neither, whatever was lost on the way.
 // Invariant: per account and key one entry at most. A front that dies frees the key after IDEMPOTENCY_RUNNING_MS;
 // should it wake up after that, its marker is gone and its append is refused.
-// Redis away: ServiceError `unavailable`, `recorded: 'unknown'` only for a lost answer to the append itself.
+// Redis away: ServiceError `unavailable`, `recorded: 'unknown'` only for a lost answer to the append itself. A key whose request was told
+// that nothing was recorded is freed as soon as Redis answers again, so that a retry need not wait for its marker to end.
 import { randomBytes } from 'node:crypto';
 import { ENTRY_FIELD } from '../../schemas/entry.ts';
 import { readAsset } from '../assets.ts';
@@ -25,9 +26,15 @@ const release = new Script<number>('lease-release', readAsset('src/redis/lease-r
 export type Begun = { state: 'new'; token: string } | { state: 'replay'; outcome: string };
 export type OnceKey = { partition: number; account: string; key: string };
 
+/** Keys that wait to be freed, some 300 bytes each; any more end by themselves. */
+const TO_FREE_MAX = 10_000;
+const FREE_EVERY_MS = 250;
+
 export class AppendOnce {
   readonly #redis: Commands;
   readonly #keys: Keys;
+  readonly #toFree = new Map<string, { request: OnceKey & { token: string }; untilMs: number }>();
+  #freeing = false;
 
   /** Every step is safe to send again: a client that retries will do. */
   constructor(options: { redis: Commands; keys: Keys }) {
@@ -38,12 +45,13 @@ export class AppendOnce {
   /** `fingerprint`: hash of what makes the request this one, without `:`. Throws ServiceError idempotency_conflict, idempotency_in_progress, unavailable. */
   async begin(request: OnceKey & { fingerprint: string }): Promise<Begun> {
     const token = `${request.fingerprint}:${randomBytes(12).toString('base64url')}`;
-    const [state, outcome] = await this.#run(
-      begin,
-      [this.#record(request)],
-      [...token.split(':'), IDEMPOTENCY_RUNNING_MS],
-      { recorded: false },
-    );
+    const args = [...token.split(':'), IDEMPOTENCY_RUNNING_MS];
+    const begun = this.#run(begin, [this.#record(request)], args, { recorded: false });
+    // Redis may still do what it did not answer to.
+    const [state, outcome] = await begun.catch((error: unknown) => {
+      void this.release({ ...request, token });
+      throw error;
+    });
     switch (state) {
       case 'new':
         return { state: 'new', token };
@@ -84,9 +92,35 @@ export class AppendOnce {
     });
   }
 
-  /** Frees the key of a request that recorded nothing. */
+  /** Frees the key of a request that recorded nothing: now, or once Redis answers. */
   async release(request: OnceKey & { token: string }): Promise<void> {
-    await this.#run(release, [this.#record(request)], [`running:${request.token}`], { recorded: false });
+    try {
+      await this.#release(request);
+    } catch {
+      if (this.#toFree.size >= TO_FREE_MAX) return;
+      this.#toFree.set(request.token, { request, untilMs: performance.now() + IDEMPOTENCY_RUNNING_MS });
+      if (!this.#freeing) void this.#free();
+    }
+  }
+
+  #release(request: OnceKey & { token: string }): Promise<number> {
+    return release.run(this.#redis, [this.#record(request)], [`running:${request.token}`]);
+  }
+
+  async #free(): Promise<void> {
+    this.#freeing = true;
+    while (this.#toFree.size > 0) {
+      await new Promise((resolve) => setTimeout(resolve, FREE_EVERY_MS).unref());
+      for (const [token, { request, untilMs }] of this.#toFree) {
+        try {
+          await this.#release(request);
+        } catch {
+          if (performance.now() < untilMs) break; // Redis is away: for all of them
+        }
+        this.#toFree.delete(token);
+      }
+    }
+    this.#freeing = false;
   }
 
   #record({ partition, account, key }: OnceKey): string {

@@ -2,7 +2,7 @@
 // that make a request idempotent. Needs redis-server.
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { setImmediate as tick } from 'node:timers/promises';
+import { setTimeout as sleep, setImmediate as tick } from 'node:timers/promises';
 import t from 'tap';
 import { decodeEntry, rowsOf } from '../../schemas/entry.ts';
 import { ServiceError } from '../../src/errors.ts';
@@ -329,3 +329,29 @@ t.test('an Idempotency-Key: the first outcome again, a conflict, still running, 
   );
   t.equal((await idsIn(redis, keys)).length, 1);
 });
+
+t.test('who was told that nothing was recorded may begin again as soon as Redis answers', async (t) => {
+  const redis = connectWriter(server.address);
+  t.teardown(() => redis.disconnect());
+  await waitUntilReady(redis, 60_000);
+  const admin = await connect(t, server.address);
+  const keys = freshKeys(1);
+  const once = new AppendOnce({ redis, keys });
+  const at = { partition: 0, account: freshAgent().account, key: 'order 19', fingerprint: 'f1' };
+  await admin.call('CLIENT', 'PAUSE', '5000', 'ALL');
+  const during = refusal(once.begin(at));
+  t.match(await during, { code: 'unavailable', recorded: false }, 'no answer while it is paused');
+  const started = await pttlWhenAnswered(redis, keys.idempotency(0, at.account, at.key));
+  t.ok(started < 0, 'Redis has done it since, and it is freed');
+  t.match(await once.begin(at), { state: 'new' });
+});
+
+/** Once there is no marker, or so long later that it would end by itself soon. */
+async function pttlWhenAnswered(redis: Commands, key: string): Promise<number> {
+  const until = performance.now() + 8_000;
+  for (;;) {
+    const left = await redis.pttl(key).catch(() => Number.NaN);
+    if (left < 0 || performance.now() > until) return left;
+    await sleep(100);
+  }
+}
