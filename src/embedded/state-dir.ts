@@ -1,4 +1,5 @@
 // The data folder of `gatehouse start`: who holds it, and the small files in it that people and commands read.
+// The folder is its owner's alone (0700); one with wider rights is narrowed.
 //   lock          locked by the operating system for whoever holds the folder, and says who; a second `gatehouse start` refuses
 //   runtime.json  addresses of the running engines, so that `gatehouse account create` finds them (0600: they hold passwords)
 //   admin-key     the first admin key (0600)
@@ -16,6 +17,7 @@ import {
   readFileSync,
   renameSync,
   rmSync,
+  statSync,
   writeFileSync,
   writeSync,
 } from 'node:fs';
@@ -47,6 +49,8 @@ type Holder = { pid: number; host: string };
 /** A command that looks whether a Gatehouse runs here has the lock for some milliseconds, too. */
 const LOCK_TRIES = 5;
 const LOCK_AGAIN_MS = 100;
+/** Rights of the group and of everybody. */
+const OTHERS = 0o077;
 
 export class StateDir {
   readonly path: string;
@@ -60,6 +64,7 @@ export class StateDir {
   /** Makes the folder if need be and takes it. Throws StateDirError, saying who holds it, or FileLockError. */
   lock(): void {
     this.#try('create', () => mkdirSync(this.path, { recursive: true, mode: 0o700 }));
+    this.#narrow();
     const lock = this.#takeLock();
     if (lock === undefined) throw new StateDirError(`${this.path} is in use by ${this.#holder()}; stop it first.`);
     this.#lock = lock;
@@ -122,6 +127,13 @@ export class StateDir {
       chmodSync(draft, 0o600);
       renameSync(draft, this.file(name));
     });
+  }
+
+  /** Passwords and keys lie in it: a folder that others may read is closed to them. One that is another's is not ours to change. */
+  #narrow(): void {
+    const { mode, uid } = this.#try('look at', () => statSync(this.path));
+    if ((mode & OTHERS) === 0 || uid !== process.getuid?.()) return;
+    this.#try('close to others', () => chmodSync(this.path, mode & 0o700));
   }
 
   #takeLock(): number | undefined {

@@ -45,6 +45,8 @@ const WORKER_START_MS_MAX = 60_000;
 /** Redis reads a gigabyte of its file in some seconds, ClickHouse looks at its tables: who is not ready by then never will be. */
 const ENGINE_START_MS_MAX = 900_000;
 const KEY_FILE = 'admin-key';
+const REWRITE_MS = 5_000;
+
 export class Supervisor {
   /** To be started in order. */
   readonly parts: readonly Part[];
@@ -64,6 +66,7 @@ export class Supervisor {
   #fronts: Keeper[] = [];
   #newKey: string | undefined;
   #stopping = false;
+  #rewriting: NodeJS.Timeout | undefined;
 
   constructor(options: { config: Config; log: Log; metrics: Metrics; prepareStores: PrepareStores }) {
     this.#given = options.config;
@@ -242,7 +245,7 @@ export class Supervisor {
     const onLaunch = (again: boolean) => {
       if (!again) return;
       this.#metrics.inc('gatehouse_restarts_total', { child: name });
-      this.#writeRuntime();
+      this.#rewriteRuntime();
     };
     const keeper = new Keeper({ name, launch, log: this.#log, onLaunch, startMsMax });
     keepers.push(keeper);
@@ -271,8 +274,21 @@ export class Supervisor {
     this.#state.writeRuntime({ pid: process.pid, url, ...redis, clickhouseUrl, clickhouseDatabase, children });
   }
 
+  /** For children that were started again. A full disk keeps none of them from running: the file is written when there is room. */
+  #rewriteRuntime(): void {
+    clearTimeout(this.#rewriting);
+    try {
+      this.#writeRuntime();
+    } catch (error) {
+      this.#log.warn({ err: error }, 'runtime.not_written');
+      this.#rewriting = setTimeout(() => this.#rewriteRuntime(), REWRITE_MS);
+      this.#rewriting.unref();
+    }
+  }
+
   #removeRuntime(): void {
     this.#stopping = true;
+    clearTimeout(this.#rewriting);
     this.#state.removeRuntime();
   }
 

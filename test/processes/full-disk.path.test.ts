@@ -1,14 +1,13 @@
 // A disk that is full, in these words: what callers, `/readyz` and the log say of it, and that all goes on once there is room again.
-// The whole service; the folder of its Redis is a small disk of its own, in a mount namespace.
+// The whole service on small disks of its own, in a mount namespace: its Redis's folder alone, or all of its data folder.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { readFile, rm } from 'node:fs/promises';
 import path from 'node:path';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { assetPath } from '../../src/assets.ts';
 import { freePort } from '../../src/embedded/free-port.ts';
-import { StateDir } from '../../src/embedded/state-dir.ts';
 import { pause } from '../support/raw-http.ts';
 import { makeDataDir, serviceEnvironment } from '../support/service.ts';
 
@@ -17,42 +16,8 @@ const ENDS_MS_MAX = 60_000;
 const FULL = /The disk that Redis writes to is full; nothing was recorded\./;
 
 t.test('it is called a full disk, loses nothing, and goes on when there is room', async (t) => {
-  const dataDir = await makeDataDir();
-  const log = path.join(dataDir, 'service.log');
-  mkdirSync(path.join(dataDir, 'redis'), { recursive: true });
-  const port = await freePort();
-  const mounted = 'mount -t tmpfs -o size=16m none "$1/redis" && exec "$2" "$3" start 2> "$4"';
-  const child = spawn(
-    'unshare',
-    ['-rm', 'sh', '-c', mounted, 'sh', dataDir, process.execPath, assetPath('build/service/cli.js'), log],
-    {
-      env: serviceEnvironment({
-        GATEHOUSE_DATA_DIR: dataDir,
-        GATEHOUSE_PORT: String(port),
-        GATEHOUSE_BOOTSTRAP_KEY: KEY,
-      }),
-      stdio: 'ignore',
-    },
-  );
-  t.teardown(async () => {
-    child.kill('SIGTERM');
-    if (child.exitCode === null) await once(child, 'exit');
-    await rm(dataDir, { recursive: true, force: true });
-  });
-  const url = `http://127.0.0.1:${port}`;
-  const ask = async (method: string, where: string, body?: object) => {
-    const headers = { Authorization: `Bearer ${KEY}`, 'Content-Type': 'application/json' };
-    const response = await fetch(url + where, { method, headers, ...(body ? { body: JSON.stringify(body) } : {}) });
-    return { status: response.status, text: await response.text() };
-  };
-  const state = new StateDir(dataDir);
-  t.ok(await until(() => state.readRuntime() !== undefined), 'it runs');
-  const agent = JSON.parse((await ask('POST', '/v1/agents', { name: 'writer' })).text).id;
-  const send = () =>
-    ask('POST', `/v1/agents/${agent}/events`, { type: 'prompt', payload: { prompt: 'x'.repeat(10_000) } });
-  t.equal((await send()).status, 201);
-
-  const filler = `/proc/${child.pid}/root${dataDir}/redis/filler`;
+  const { inside, log, ask, send } = await startOnDisk(t, { folder: 'redis', megabytes: 16 });
+  const filler = inside('redis/filler');
   fill(filler);
   let refused = await send();
   for (let i = 0; i < 200 && refused.status === 201; i++) refused = await send();
@@ -63,18 +28,87 @@ t.test('it is called a full disk, loses nothing, and goes on when there is room'
   const ready = await ask('GET', '/readyz');
   t.equal(ready.status, 503);
   t.match(ready.text, /"path":"redis","message":"refusal: the disk that it writes to is full/);
-  t.ok(await until(async () => /No space left on device/.test(await readFile(log, 'utf8'))), 'and the log');
+  t.ok(await until(() => isAbout(log, 'No space left on device')), 'and the log');
 
   rmSync(filler);
   t.ok(await until(async () => (await send()).status === 201), 'there is room again');
   t.ok(await until(async () => (await ask('GET', '/readyz')).status === 200));
 });
 
+t.test('whoever ends while the disk is full is started again, and nothing else ends', async (t) => {
+  const { child, inside, log, ask, send, children } = await startOnDisk(t, { folder: '', megabytes: 192 });
+  const filler = inside('filler');
+  fill(filler);
+  const before = children();
+  for (const name of ['front-1', 'pipelines', 'clickhouse']) process.kill(before[name]!, 'SIGKILL');
+  t.ok(await until(() => isAbout(log, 'runtime.not_written')), 'the file that names its processes cannot be written');
+  t.ok(await until(async () => (await ask('GET', '/healthz').catch(() => undefined))?.status === 200), 'a new front');
+  t.equal(child.exitCode, null, 'the supervisor runs');
+  rmSync(filler);
+  t.ok(await until(async () => (await send().catch(() => undefined))?.status === 201), 'there is room again');
+  t.ok(await until(async () => (await ask('GET', '/readyz').catch(() => undefined))?.status === 200));
+  t.ok(
+    await until(() => ['front-1', 'pipelines', 'clickhouse'].every((name) => children()[name] !== before[name])),
+    'the file names those that run now',
+  );
+});
+
+type Disk = { folder: string; megabytes: number };
+
+/** One front; `folder` of its data folder is a disk of so many megabytes, which others see as `inside` says. */
+async function startOnDisk(t: Test, { folder, megabytes }: Disk) {
+  const outside = await makeDataDir();
+  const dataDir = path.join(outside, 'data');
+  const log = path.join(outside, 'service.log');
+  mkdirSync(path.join(dataDir, folder), { recursive: true, mode: 0o700 });
+  const port = await freePort();
+  const mounted = 'mount -t tmpfs -o size=$5m,mode=700 none "$1" && exec "$2" "$3" start 2> "$4"';
+  const program = [process.execPath, assetPath('build/service/cli.js'), log, String(megabytes)];
+  const child = spawn('unshare', ['-rm', 'sh', '-c', mounted, 'sh', path.join(dataDir, folder), ...program], {
+    env: serviceEnvironment({
+      GATEHOUSE_DATA_DIR: dataDir,
+      GATEHOUSE_PORT: String(port),
+      GATEHOUSE_BOOTSTRAP_KEY: KEY,
+      GATEHOUSE_FRONTS: '1',
+    }),
+    stdio: 'ignore',
+  });
+  t.teardown(async () => {
+    child.kill('SIGTERM');
+    if (child.exitCode === null) await once(child, 'exit');
+    await rm(outside, { recursive: true, force: true });
+  });
+  const ask = async (method: string, where: string, body?: object) => {
+    const headers = { Authorization: `Bearer ${KEY}`, 'Content-Type': 'application/json' };
+    const sent = { method, headers, ...(body ? { body: JSON.stringify(body) } : {}) };
+    const response = await fetch(`http://127.0.0.1:${port}${where}`, sent);
+    return { status: response.status, text: await response.text() };
+  };
+  const inside = (name: string) => path.join(`/proc/${child.pid}/root${dataDir}`, name);
+  const children = (): Record<string, number> => {
+    try {
+      return JSON.parse(readFileSync(inside('runtime.json'), 'utf8')).children;
+    } catch {
+      return {};
+    }
+  };
+  t.ok(await until(() => Object.keys(children()).length > 0), 'it runs');
+  const agent = JSON.parse((await ask('POST', '/v1/agents', { name: 'writer' })).text).id;
+  const send = () =>
+    ask('POST', `/v1/agents/${agent}/events`, { type: 'prompt', payload: { prompt: 'x'.repeat(10_000) } });
+  t.equal((await send()).status, 201);
+  return { child, inside, log, ask, send, children };
+}
+
+async function isAbout(log: string, words: string): Promise<boolean> {
+  return (await readFile(log, 'utf8')).includes(words);
+}
+
 /** Up to the last byte. */
 function fill(file: string): void {
   for (const size of [2 ** 20, 2 ** 16, 2 ** 12]) {
     try {
-      for (let i = 0; i < 64; i++) writeFileSync(file, Buffer.alloc(size), { flag: 'a' });
+      for (let i = 0; i < 512; i++) writeFileSync(file, Buffer.alloc(size), { flag: 'a' });
     } catch {
       // Full for pieces of this size.
     }

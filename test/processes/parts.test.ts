@@ -1,7 +1,7 @@
 // What processes are made of, each alone: the data folder, a kept child, the order of parts, the metrics of several processes.
 import { execFile, fork, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { closeSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import net, { type AddressInfo } from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
@@ -27,6 +27,18 @@ function folderOf(t: Test): string {
   t.teardown(() => rmSync(folder, { recursive: true, force: true }));
   return folder;
 }
+
+t.test("a data folder is its owner's alone, also one that was there with wider rights", async (t) => {
+  const rightsOf = (folder: string) => statSync(folder).mode & 0o777;
+  const [made, wide] = [path.join(folderOf(t), 'made'), path.join(folderOf(t), 'wide')];
+  mkdirSync(wide, { mode: 0o755 });
+  for (const folder of [made, wide]) {
+    const state = new StateDir(folder);
+    state.lock();
+    t.equal(rightsOf(folder), 0o700, path.basename(folder));
+    state.unlock();
+  }
+});
 
 t.test('a data folder has one holder; a dead one is taken over', async (t) => {
   const state = new StateDir(path.join(folderOf(t), 'deep', 'data'));
