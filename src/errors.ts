@@ -44,12 +44,13 @@ export const ERRORS = {
     status: 412,
     when: 'If-Match names a revision that is not the present one: somebody was faster; `details` says which it is',
   },
+  length_required: { status: 411, when: 'a body without a Content-Length (`Transfer-Encoding` is not taken)' },
   payload_too_large: {
     status: 413,
     when: 'the body is over 1 MiB for one event, 8 MiB for a batch, 64 KiB for anything else',
   },
   headers_too_large: { status: 431, when: 'more than 90 headers, or more than 16 KiB of them' },
-  unsupported_media_type: { status: 415, when: 'a body that is not application/json' },
+  unsupported_media_type: { status: 415, when: 'a body that is not application/json, or is compressed' },
   rate_limited: { status: 429, when: 'over the request limit of the key; `Retry-After` says when to come back' },
   internal: { status: 500, when: 'our fault; logged with the request id' },
   unavailable: {

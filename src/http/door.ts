@@ -200,9 +200,8 @@ export class Door {
       return;
     }
     if (reader.refusal !== undefined) throw reader.refusal;
-    if (!isJson(head.contentType)) {
-      throw new ServiceError('unsupported_media_type', 'The body must be application/json.', { recorded: false });
-    }
+    if (!isJson(head.contentType)) throw unsupported('The body must be application/json.');
+    if (!isPlain(head.contentEncoding)) throw unsupported('The body must not be compressed (Content-Encoding).');
     reader.whole((bytes) => this.#hand(request, bytes));
   }
 
@@ -281,7 +280,7 @@ export class Door {
 
 /** May the rest of this body flow past while the connection goes on? Else the answer asks to close it. */
 function skippable(head: Head, bytesMax: number): boolean {
-  return head.contentLength >= 0 && head.contentLength <= bytesMax;
+  return head.contentLength <= bytesMax;
 }
 
 /** A segment that is no UTF-8 names nothing: kept as it is, it will be unknown like any other name that does not exist. */
@@ -299,6 +298,14 @@ function isJson(contentType: string): boolean {
   if (contentType === 'application/json' || contentType === '') return true;
   const end = contentType.indexOf(';');
   return (end < 0 ? contentType : contentType.slice(0, end)).trim().toLowerCase() === 'application/json';
+}
+
+function isPlain(contentEncoding: string): boolean {
+  return contentEncoding === '' || contentEncoding.toLowerCase() === 'identity';
+}
+
+function unsupported(message: string): ServiceError {
+  return new ServiceError('unsupported_media_type', message, { recorded: false });
 }
 
 /** As `errorReply` of the exchange writes it. A request id has nothing in it that JSON would escape. */

@@ -66,6 +66,7 @@ const REASONS: Record<number, string> = {
   415: '415 Unsupported Media Type',
   429: '429 Too Many Requests',
   500: '500 Internal Server Error',
+  411: '411 Length Required',
   431: '431 Request Header Fields Too Large',
   503: '503 Service Unavailable',
 };
@@ -200,7 +201,7 @@ export class Exchange {
   }
 
   /**
-   * Answers 400 or 431 and closes at once, inside the handler: uWS goes on reading behind an answer that closes, and would execute
+   * Answers 400, 411 or 431 and closes at once, inside the handler: uWS goes on reading behind an answer that closes, and would execute
    * what follows, unless the socket is closed before the handler returns. An answer longer than its cork buffer leaves at
    * once, and then so does the socket; hence the white space. HEAD has no body to be long: its connection is just closed.
    */

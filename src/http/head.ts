@@ -1,9 +1,11 @@
 // Reads the head of a request (step 1 on the path: before anything else is decided about it).
 // One walk over the headers, since only a walk shows what stands there twice; `getHeader` gives the first alone.
-// Invariant: framing is beyond doubt or the request is faulty. uWebSockets.js takes the first of two Content-Lengths and
-// any Transfer-Encoding for `chunked`; a proxy before us may read them otherwise, and the rest of its bytes would become a
-// request of somebody else's (request smuggling).
-// A faulty head is answered with 400 (431 where it is too large), the connection is closed, and nothing that follows on it is executed.
+// Invariant: framing is beyond doubt or the request is faulty: a body has one Content-Length, and no Transfer-Encoding. uWebSockets.js
+// takes the first of two Content-Lengths, any Transfer-Encoding for `chunked`, and chunks for what they are not (`:` in a size is a digit, a
+// trailer is the next request); a proxy before us reads them otherwise, and the rest of its bytes would become a request of somebody
+// else's (request smuggling). So it never gets to read a chunk.
+// A faulty head is answered with 400 (411 for a Transfer-Encoding, 431 where it is too large), the connection is closed, and nothing that
+// follows on it is executed.
 import type { ErrorCode } from '../errors.ts';
 import type { TransportRequest } from './transport/transport.ts';
 
@@ -15,10 +17,12 @@ const HEADERS_MAX = 90;
 const CALLER_REQUEST_ID = /^[A-Za-z0-9._-]{1,128}$/;
 const LENGTH = /^[0-9]{1,15}$/;
 
-/** Headers are '' where absent; `contentLength` is 0 then, and -1 for a chunked body. */
+/** Headers are '' where absent; `contentLength` is 0 then. */
 export type Head = {
   authorization: string;
   contentType: string;
+  /** Of the body; several in one. */
+  contentEncoding: string;
   contentLength: number;
   /** undefined where absent: an empty one is a mistake to tell of. */
   idempotencyKey: string | undefined;
@@ -55,6 +59,7 @@ export function readHead(req: TransportRequest): Head {
   head = {
     authorization: '',
     contentType: '',
+    contentEncoding: '',
     contentLength: 0,
     idempotencyKey: undefined,
     ifMatch: undefined,
@@ -73,7 +78,6 @@ export function readHead(req: TransportRequest): Head {
   if (head.browser !== undefined) Object.assign(head.browser, { host, forwardedProto });
   if (characters > HEAD_CHARACTERS_MAX) tooLarge(`the headers are longer than ${HEAD_CHARACTERS_MAX} characters`);
   if (count > HEADERS_MAX) tooLarge(`there are more than ${HEADERS_MAX} headers`);
-  if ((seen & LENGTH_AND_ENCODING) === LENGTH_AND_ENCODING) unsound('both Content-Length and Transfer-Encoding');
   if (head.requestId === '') head.requestId = mintRequestId();
   return head;
 }
@@ -103,13 +107,11 @@ function browser(): BrowserHead {
 /** Headers that may stand once, each with a bit of its own. */
 const HOST = 1;
 const CONTENT_LENGTH = 2;
-const TRANSFER_ENCODING = 4;
-const AUTHORIZATION = 8;
-const CONTENT_TYPE = 16;
-const IDEMPOTENCY_KEY = 32;
-const REQUEST_ID = 64;
-const IF_MATCH = 128;
-const LENGTH_AND_ENCODING = CONTENT_LENGTH | TRANSFER_ENCODING;
+const AUTHORIZATION = 4;
+const CONTENT_TYPE = 8;
+const IDEMPOTENCY_KEY = 16;
+const REQUEST_ID = 32;
+const IF_MATCH = 64;
 
 function take(name: string, value: string): void {
   characters += name.length + value.length;
@@ -146,11 +148,15 @@ function take(name: string, value: string): void {
       else unsound('the Content-Length is not a number');
       bit = CONTENT_LENGTH;
       break;
+    case 'content-encoding':
+      head.contentEncoding += value;
+      return;
     case 'transfer-encoding':
-      if (value.toLowerCase() === 'chunked') head.contentLength = -1;
-      else unsound('the Transfer-Encoding is not `chunked`');
-      bit = TRANSFER_ENCODING;
-      break;
+      head.fault ??= {
+        code: 'length_required',
+        text: 'a body comes with a Content-Length, not with a Transfer-Encoding',
+      };
+      return;
     default:
       takeOfCaller(name, value);
       return;

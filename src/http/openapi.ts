@@ -326,7 +326,7 @@ export function errorsOf(one: Route): Set<ErrorCode> {
   if (one.conditional) add('revision_conflict');
   if (one.body) add('malformed_json', 'unsupported_media_type');
   // Of any request, before it is known what it asks for.
-  add('request_timeout', 'headers_too_large', 'internal');
+  add('request_timeout', 'length_required', 'headers_too_large', 'internal');
   // In a query: another agent, asked for with a key that is bound to one.
   if (one.path.includes('{') || one.bound === 'query') add('not_found');
   return codes;

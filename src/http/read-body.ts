@@ -36,7 +36,7 @@ export class BodyBudget {
 }
 
 export type BodyOptions = {
-  /** As the head says; -1: unknown, chunked. */
+  /** As the head says. */
   contentLength: number;
   bytesMax: number;
   budget: BodyBudget;
@@ -104,8 +104,7 @@ export class BodyReader implements BodySink {
   #keep(chunk: Uint8Array, isLast: boolean): void {
     const { contentLength, slabs } = this.#options;
     const end = this.#bytes + chunk.length;
-    const ahead = contentLength < 0 ? AHEAD_BYTES_MAX : Math.min(contentLength, AHEAD_BYTES_MAX);
-    this.#slab ??= slabs.take(Math.max(end, ahead));
+    this.#slab ??= slabs.take(Math.max(end, Math.min(contentLength, AHEAD_BYTES_MAX)));
     if (end > this.#slab.length) this.#slab = slabs.grow(this.#slab, this.#bytes, end);
     this.#slab.set(chunk, this.#bytes);
     this.#bytes = end;

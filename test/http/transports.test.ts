@@ -84,23 +84,6 @@ t.test('the server of Node.js answers what uWebSockets.js does not take, at once
   });
 });
 
-t.test('a chunked body with a trailer is one request, and one that breaks half-way is refused', async (t) => {
-  const { port } = await startServer(t, { on: 'node' });
-  const chunked = post('/things', '').replace('Content-Length: 0', 'Transfer-Encoding: chunked');
-  const trailer = `0\r\nA: GET /open HTTP/1.1\r\n\r\n`;
-  const connection = await RawConnection.open(port);
-  connection.write(`${chunked}c\r\n{"name":"a"}\r\n${trailer}${get('/things')}`);
-  const answers = await connection.waitForAnswers(2);
-  t.same(
-    answers.map(({ status }) => status),
-    [201, 401],
-    'the request behind it is answered, the words of the trailer are not',
-  );
-  connection.destroy();
-  const broken = await rawExchange(port, [chunked, 5, 'zz\r\n{}\r\n']);
-  t.match([broken.answers[0]?.status, broken.closed], [400, true], 'a chunk without a size');
-});
-
 t.test('a client that does not wait may be 64 requests ahead; one more ends its connection', async (t) => {
   const { port } = await startServer(t, { on: 'node' });
   const ask = (n: number) => post('/fail/x', `{"how":"ahead-${n}"}`);

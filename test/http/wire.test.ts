@@ -27,20 +27,6 @@ onEach(
       ['a hexadecimal length', `${head}Content-Length: 0x2\r\n\r\n{}${smuggled}`],
       ['an empty length', `${head}Content-Length: \r\n\r\n${smuggled}`],
       ['an enormous length', `${head}Content-Length: 99999999999999999999\r\n\r\n{}${smuggled}`],
-      ['length and encoding', `${head}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n${smuggled}`],
-      ['encoding and length', `${head}Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n${smuggled}`],
-      ['an encoding that is not chunked', `${head}Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n${smuggled}`],
-      ['identity', `${head}Transfer-Encoding: identity\r\n\r\n${smuggled}`],
-      ['two encodings', `${head}Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n${smuggled}`],
-      ['chunked twice', `${head}Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n${smuggled}`],
-      [
-        'chunked in two headers',
-        `${head}Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n${smuggled}`,
-      ],
-      [
-        'chunked and identity in two headers',
-        `${head}Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n${smuggled}`,
-      ],
       ['two hosts', `${head}Host: b\r\nContent-Length: 2\r\n\r\n{}${smuggled}`],
       ['two keys', `${head}Authorization: Bearer ${KEYS.admin}\r\nContent-Length: 2\r\n\r\n{}${smuggled}`],
       [
@@ -63,11 +49,6 @@ onEach(
         'two lengths on HEAD',
         `HEAD /things HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nContent-Length: 9\r\n\r\n${smuggled}`,
       ],
-      ['a bad chunk size', `${head}Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n${smuggled}`],
-      [
-        'a chunk that overflows',
-        `${head}Transfer-Encoding: chunked\r\n\r\nffffffffffffffff1\r\n{}\r\n0\r\n\r\n${smuggled}`,
-      ],
       ['HTTP/1.0', `POST /things HTTP/1.0\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}${smuggled}`],
     ];
     for (const [what, bytes] of refused) {
@@ -81,14 +62,58 @@ onEach(
         t.match(String(answers[0]?.status), on === 'node' && what === 'HTTP/1.0' ? '401' : /^(400|505)$/, what);
       t.notMatch(text, '"open"', `${what}: what follows is not executed`);
     }
-    for (const value of ['chunked', 'Chunked', '\tchunked ']) {
-      const { answers } = await rawExchange(port, [
-        `${head}Transfer-Encoding: ${value}\r\n\r\nc\r\n{"name":"ok"}\r\n0\r\n\r\n`.replace('c\r\n{', 'd\r\n{'),
-      ]);
-      t.equal(answers[0]?.status, 201, `exactly one ${JSON.stringify(value)} is sound`);
-    }
   },
 );
+
+/** What proxies and servers have read in two ways. Each is one request by the standard, or none. */
+const CHUNKED = [
+  '0\r\n\r\n',
+  '2\r\n{}\r\n0\r\n\r\n',
+  // Trailers, the second of them what is executed where they are not read.
+  '2\r\n{}\r\n0\r\nA: b\r\n\r\n',
+  '0\r\nA:GET /open HTTP/1.1\r\nHost: a\r\n\r\n',
+  // Sizes with what stands behind 9 in ASCII, with signs, blanks, an extension, too many digits, none.
+  ...[':', ';', '<', '=', '>', '?', '@', '0x2', '+2', '-2', ' 2', '2 ', '2\t', '2;a=b', '2;"\r\n"', 'zz', ''].map(
+    (size) => `${size}\r\n{}\r\n0\r\n\r\n`,
+  ),
+  'ffffffffffffffff1\r\n{}\r\n0\r\n\r\n',
+  '00000000000000000000002\r\n{}\r\n0\r\n\r\n',
+  // Ends of lines that are none.
+  '2\n{}\r\n0\r\n\r\n',
+  '2\r\n{}0\r\n\r\n',
+  '2\r\n{}\n0\n\n',
+  '2\r{}\r\n0\r\n\r\n',
+];
+const ENCODINGS = [
+  ...['chunked', 'Chunked', '\tchunked ', 'xchunked', 'identity', 'gzip, chunked', 'chunked, chunked'],
+  ...['chunked\r\nTransfer-Encoding: chunked', 'chunked\r\nTransfer-Encoding: identity', 'chunked;a=b', ''],
+];
+
+onEach('a Transfer-Encoding is refused before a chunk is read, and nothing behind it is executed', async (t, on) => {
+  const { port } = await startServer(t, { on });
+  const smuggled = get('/open');
+  const head = `POST /things HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${KEYS.write}\r\n`;
+  const heads = [
+    ...ENCODINGS.map((encoding) => `${head}Transfer-Encoding: ${encoding}\r\n\r\n`),
+    `${head}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n`,
+    `${head}Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n`,
+    `${head}tRANSFER-eNCODING: chunked\r\n\r\n`,
+  ];
+  const requests = [
+    ...heads.map((one) => `${one}0\r\n\r\n${smuggled}`),
+    ...CHUNKED.map((body) => `${heads[0]}${body}${smuggled}`),
+  ];
+  for (const bytes of requests) {
+    const what = JSON.stringify(bytes.slice(head.length, -smuggled.length));
+    const { answers, closed, text } = await rawExchange(port, [bytes], { answers: 2 });
+    t.same([answers.length, closed], [1, true], `${what}: one answer, and closed`);
+    // 400 and 501: a library says itself what it cannot read at all.
+    t.match(String(answers[0]?.status), /^(411|400|501)$/, what);
+    t.notMatch(text, '"open"', `${what}: what follows is not executed`);
+    const inPieces = await rawExchange(port, [bytes.slice(0, -smuggled.length), 5, smuggled], { answers: 2 });
+    t.notMatch(inPieces.text, '"open"', `${what}: nor in a packet of its own`);
+  }
+});
 
 onEach('a head that uWebSockets.js cannot read, or that is too long, harms nobody', async (t, on) => {
   const { port } = await startServer(t, { on });
@@ -154,13 +179,6 @@ onEach('bodies arrive whole, in any pieces, or not at all', async (t, on) => {
     .match(/[\s\S]{1,7001}/g)!
     .flatMap((piece) => [piece, 3]);
   t.equal((await rawExchange(port, inPieces)).answers[0]?.body, body, 'in pieces');
-  const chunks = body.match(/.{1,9999}/g)!.map((chunk) => `${chunk.length.toString(16)}\r\n${chunk}\r\n`);
-  const chunked = post('/things/a/echo', '').replace('Content-Length: 0', 'Transfer-Encoding: chunked');
-  t.equal(
-    (await rawExchange(port, [chunked, 5, ...chunks.flatMap((chunk) => [chunk, 2]), '0\r\n\r\n'])).answers[0]?.body,
-    body,
-    'chunked',
-  );
   t.match(
     (await rawExchange(port, [post('/things', '')])).answers[0],
     { status: 400, body: /malformed_json/ },
@@ -179,14 +197,6 @@ onEach('a body over its limit is refused as soon as that is known, and its clien
   const { port } = await startServer(t, { on });
   const early = await rawExchange(port, [post('/things', '', { length: 3_000 })]);
   t.match(early.answers[0], refusedAndLast(413), 'at its Content-Length, before a byte of it');
-  const chunked = post('/things', '').replace('Content-Length: 0', 'Transfer-Encoding: chunked');
-  const late = await rawExchange(port, [
-    chunked,
-    `700\r\n${' '.repeat(0x700)}\r\n`,
-    10,
-    `700\r\n${' '.repeat(0x700)}\r\n`,
-  ]);
-  t.match(late.answers[0], refusedAndLast(413), 'at the chunk that crosses it');
   const exact = JSON.stringify({ name: 'n'.repeat(2_000 - '{"name":""}'.length) });
   t.equal((await rawExchange(port, [post('/things', exact)])).answers[0]?.status, 201, 'the limit itself fits');
   t.equal((await rawExchange(port, [post('/things', `${exact} `)])).answers[0]?.status, 413, 'one byte more does not');
@@ -252,6 +262,10 @@ onEach('a content type is JSON or refused', async (t, on) => {
     'json',
   ]) {
     t.equal(await status(`Content-Type: ${type}\r\n`), 415, type);
+  }
+  t.equal(await status('Content-Encoding: identity\r\n'), 201);
+  for (const encoding of ['gzip', 'identity, gzip', 'br', 'identity\r\nContent-Encoding: gzip', 'x']) {
+    t.equal(await status(`Content-Encoding: ${encoding}\r\n`), 415, `a body in ${encoding} is not taken for JSON`);
   }
 });
 
