@@ -1,6 +1,6 @@
 // A form in a native dialog: focus stays inside, Escape closes it, what the service refuses is shown where it is.
 import type { ComponentChildren } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { ApiError } from '../core/api.ts';
 import { Problem } from './states.tsx';
 
@@ -20,7 +20,7 @@ export function Dialog({ title, onClose, children, action, danger = false, onAct
   const dialog = useRef<HTMLDialogElement>(null);
   const [error, setError] = useState<ApiError>();
   const [busy, setBusy] = useState(false);
-  useEffect(() => dialog.current?.showModal(), []);
+  useLayoutEffect(() => dialog.current?.showModal(), []);
   const act = async (event: SubmitEvent) => {
     event.preventDefault();
     if (busy || onAct === undefined) return;

@@ -1,5 +1,5 @@
 // Ctrl K: to a screen, an agent, a policy by its name, or to whatever an id names.
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { useAgentNames } from '../core/agents.ts';
 import { useRead } from '../core/queries.ts';
 import { go, hrefOf } from '../core/router.ts';
@@ -16,7 +16,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
   const [at, setAt] = useState(0);
   const names = useAgentNames();
   const policies = useRead<Page<Policy>>(isBound() ? undefined : 'v1/policies?limit=100');
-  useEffect(() => dialog.current?.showModal(), []);
+  useLayoutEffect(() => dialog.current?.showModal(), []);
   const all: Target[] = [
     ...byId(words.trim()),
     ...SCREENS.filter(({ listed }) => listed).map(({ path, title }) => ({ title, kind: 'screen', href: hrefOf(path) })),
