@@ -42,6 +42,11 @@ export const COUNTERS_KNOWN_MAX = 10_000;
 export const BODY_BYTES_HELD_MAX = 128 * MiB;
 /** How often a front looks for requests that nobody will answer any more. */
 export const REQUEST_SWEEP_MS = 1_000;
+/**
+ * A process whose loop has not turned for so long is ended and started anew. Ten times what the worst request that is known to pass costs, and
+ * longer than any caller waits.
+ */
+export const LOOP_STILL_MS_MAX = 15_000;
 /** A client that takes nothing of a body that comes in parts for so long is cut off (dashboard streams, exports). */
 export const PART_TAKEN_MS_MAX = 10_000;
 /** Bodies that come in parts at once: each holds a connection, a buffer of up to a few MB, and one query at a time. */

@@ -9,6 +9,7 @@ import { createLog, type Log } from './log.ts';
 import { Metrics } from './metrics.ts';
 import { MetricsServer } from './metrics-server.ts';
 import { complain, sayToPeople } from './sentence.ts';
+import { StallGuard } from './stall-guard.ts';
 
 export type Surroundings = {
   config: Config;
@@ -46,6 +47,7 @@ export async function runWorker(
     return process.exit(1);
   });
   if (!isSupervised) parts.push(...metricsPort(config, metrics));
+  parts.push(new StallGuard({ processName, log }));
   process.off('disconnect', leave);
   await runProcess({
     isSupervised,

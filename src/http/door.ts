@@ -16,6 +16,7 @@
 // That order is API (decisions 2). The body's bytes are taken in from the start all the same: the transport drops what nobody listens to.
 // Everything that can fail does so by throwing; `safe` answers it.
 
+import { currentWork } from '../current-work.ts';
 import { ServiceError } from '../errors.ts';
 import type { Principal } from '../registry/principal.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
@@ -223,6 +224,7 @@ export class Door {
   #begin(request: Request, bytes: Buffer): boolean {
     const { entry, exchange, principal } = request;
     if (entry.isSubmission && this.#sheds(exchange, principal.account)) return false;
+    currentWork.note(exchange.account ?? '', entry.route.path, bytes.length);
     request.makeSound(bytes);
     if (exchange.over) return false;
     if (entry.isSubmission) exchange.taken = this.#parts.shedding.take(principal.account, bytes.length);
