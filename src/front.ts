@@ -42,7 +42,7 @@ import type { RequestLimit } from './registry/principal.ts';
 import { RequestLimiter } from './registry/request-limit.ts';
 import { Sessions } from './registry/sessions.ts';
 import { Slabs } from './slabs.ts';
-import { readiness } from './stores/readiness.ts';
+import { readiness, refusalOf } from './stores/readiness.ts';
 import {
   connectionsPart,
   makeClickHouse,
@@ -66,7 +66,7 @@ const WAIT_MS_MAX = 2_000;
 /** Accounts are made by hand: a scan of 16 small hashes finds a new one before it has done much. */
 const ACCOUNTS_LOOK_MS = 10_000;
 
-export async function frontParts({ config, log, metrics, isSupervised, say }: Surroundings): Promise<Part[]> {
+export async function frontParts({ config, log, metrics, link, isSupervised, say }: Surroundings): Promise<Part[]> {
   const keys = makeKeys(config);
   const writer = makeWriter(config);
   const redis = makeCommands(config);
@@ -99,8 +99,8 @@ export async function frontParts({ config, log, metrics, isSupervised, say }: Su
       ...{ redis, keys, limit: requestLimit(config) },
       onRefused: (account, key) => limitSignals.note(account, key),
     }),
-    health: () => readiness({ redis, clickhouse, watch }),
-    refusal: (writes) => watch.refusal(writes),
+    health: () => readiness({ redis, clickhouse, watch, room: link.room }),
+    refusal: (writes) => watch.refusal(writes) ?? (writes ? refusalOf(link.room) : undefined),
     requestLimit: requestLimit(config),
     metrics,
     log: log.child({ part: 'http' }),

@@ -1,16 +1,20 @@
-// What the supervisor and its workers (fronts, pipelines) say to one another: that a worker is ready, counts for `/metrics`, and
-// how far storing is behind (patience.ts).
+// What the supervisor and its workers (fronts, pipelines) say to one another: that a worker is ready, counts for `/metrics`, how far
+// storing is behind (patience.ts), and whether the disk has room (disk-room.ts).
 // Events never pass here: processes meet in streams and tables alone.
 // Invariant: a worker that was forked leaves when its channel closes; a message of an unknown kind is ignored.
 // Failure: counts that do not come in time are left out, and `gatehouse_up` of whoever owes them is 0.
 import { downSet, type MetricSet } from '../metrics.ts';
+import type { Room } from '../room.ts';
 
 type FromWorker =
   | { kind: 'ready' }
   | { kind: 'behind'; ms: number }
   | { kind: 'gather'; id: number }
   | { kind: 'collected'; id: number; set: MetricSet };
-type ToWorker = { kind: 'collect'; id: number } | { kind: 'gathered'; id: number; sets: MetricSet[] };
+type ToWorker =
+  | { kind: 'collect'; id: number }
+  | { kind: 'gathered'; id: number; sets: MetricSet[] }
+  | { kind: 'room'; room: Room };
 
 /** Pipelines say so often how far storing is behind. */
 export const BEHIND_SAID_MS = 250;
@@ -47,12 +51,19 @@ class Pending<T> {
 export class SupervisorLink {
   readonly #gathering = new Pending<MetricSet[]>();
   readonly #isSupervised = process.connected;
+  #room: Room | undefined;
+
+  /** Of the disk that the embedded Redis writes to; undefined: nobody has said. */
+  get room(): Room | undefined {
+    return this.#room;
+  }
 
   /** `collect` gives this process's own counts. */
   listen(collect: () => Promise<MetricSet>): void {
     if (!process.connected) return;
     process.on('message', (message: ToWorker) => {
       if (message.kind === 'gathered') this.#gathering.answer(message.id, message.sets);
+      if (message.kind === 'room') this.#room = message.room;
       if (message.kind === 'collect') {
         collect().then(
           (set) => this.#send({ kind: 'collected', id: message.id, set }),
@@ -91,12 +102,24 @@ export class WorkerHub {
   readonly #peers: () => readonly Peer[];
   readonly #own: () => Promise<MetricSet>;
   readonly #onBehind: (ms: number) => void;
+  readonly #onReady: (peer: Peer) => void;
   readonly #collecting = new Pending<MetricSet>();
 
-  constructor(peers: () => readonly Peer[], own: () => Promise<MetricSet>, onBehind: (ms: number) => void) {
-    this.#peers = peers;
-    this.#own = own;
-    this.#onBehind = onBehind;
+  constructor(options: {
+    peers: () => readonly Peer[];
+    own: () => Promise<MetricSet>;
+    onBehind: (ms: number) => void;
+    onReady?: (peer: Peer) => void;
+  }) {
+    this.#peers = options.peers;
+    this.#own = options.own;
+    this.#onBehind = options.onBehind;
+    this.#onReady = options.onReady ?? (() => undefined);
+  }
+
+  /** To all workers, or to one that has become ready. */
+  tellRoom(room: Room, peers: readonly Peer[] = this.#peers()): void {
+    for (const peer of peers) peer.send({ kind: 'room', room } satisfies ToWorker);
   }
 
   /** Counts of all workers but the one that asks; a worker that asks wants ours as well. */
@@ -113,6 +136,7 @@ export class WorkerHub {
       const { id, set } = rest as { id: number; set: MetricSet };
       this.#collecting.answer(id, set);
     }
+    if (kind === 'ready') this.#onReady(from);
     if (kind === 'behind') this.#onBehind((rest as { ms: number }).ms);
     if (kind === 'gather') {
       const { id } = rest as { id: number };

@@ -105,10 +105,24 @@ export class Keeper {
       await this.#pause(this.#backoffMs);
       if (this.#stopping) return;
       this.#backoffMs = Math.min(this.#backoffMs * 2, BACKOFF_MS_MAX);
-      this.#launch(true).ready.then(
-        () => log.info({ child: this.name, childPid: this.pid }, 'child.started_again'),
-        (error) => log.error({ child: this.name, err: error }, 'child.start_failed'),
-      );
+      await this.#launchAgain();
+    }
+  }
+
+  /** Until there is a process: a machine without room or processes may have them later. */
+  async #launchAgain(): Promise<void> {
+    const { log } = this.#options;
+    const failed = (error: unknown) => log.error({ child: this.name, err: error }, 'child.start_failed');
+    while (!this.#stopping) {
+      try {
+        const { ready } = this.#launch(true);
+        ready.then(() => log.info({ child: this.name, childPid: this.pid }, 'child.started_again'), failed);
+        return;
+      } catch (error) {
+        failed(error);
+      }
+      await this.#pause(this.#backoffMs);
+      this.#backoffMs = Math.min(this.#backoffMs * 2, BACKOFF_MS_MAX);
     }
   }
 

@@ -85,9 +85,18 @@ export function launchRedis(options: RedisServerOptions): Child {
     whenReady: (process) => firstPong(options, () => process.exitCode !== null || process.signalCode !== null),
     explain: (lines, exit) => explain(options.folder, lines, exit),
   });
-  if (child.pid !== undefined) writeFileSync(path.join(options.folder, PID_FILE), String(child.pid));
+  if (child.pid !== undefined) notePid(options, child.pid);
   if (options.appendfsync === 'everysec') syncWhileItRuns(child, options);
   return child;
+}
+
+/** For the next supervisor, where this one is killed. On a full disk the server comes first: it ends with us by the kernel's word. */
+function notePid({ folder, log }: RedisServerOptions, pid: number): void {
+  try {
+    writeFileSync(path.join(folder, PID_FILE), String(pid));
+  } catch (error) {
+    log.warn({ err: error }, 'redis.pid_not_noted');
+  }
 }
 
 function syncWhileItRuns(child: Child, { folder, log }: RedisServerOptions): void {

@@ -22,6 +22,7 @@ import { MetricsServer } from '../metrics-server.ts';
 import { type Child, forkChild } from './child.ts';
 import { clickhouseUrl, launchClickHouse } from './clickhouse-process.ts';
 import { DiskGauges } from './disk-gauges.ts';
+import { DiskRoom } from './disk-room.ts';
 import { freePort, onFreePort, whyNotFree } from './free-port.ts';
 import { NICE } from './give-way.ts';
 import { WorkerHub, whenWorkerReady } from './ipc.ts';
@@ -59,6 +60,7 @@ export class Supervisor {
   readonly #state: StateDir;
   readonly #hub: WorkerHub;
   readonly #patience: Patience;
+  readonly #room: DiskRoom;
   /** As given, completed by the addresses of what we run ourselves. */
   #config: Config;
   #engines: Keeper[] = [];
@@ -75,11 +77,17 @@ export class Supervisor {
     this.#metrics = options.metrics;
     this.#prepareStores = options.prepareStores;
     this.#state = new StateDir(options.config.dataDir);
-    this.#hub = new WorkerHub(
-      () => [...this.#pipelines, ...this.#fronts],
-      () => options.metrics.collect(),
-      (ms) => this.#patience.heard(ms),
-    );
+    this.#hub = new WorkerHub({
+      peers: () => [...this.#pipelines, ...this.#fronts],
+      own: () => options.metrics.collect(),
+      onBehind: (ms) => this.#patience.heard(ms),
+      onReady: (peer) => this.#hub.tellRoom(this.#room.room, [peer]),
+    });
+    this.#room = new DiskRoom({
+      folder: this.#state.file('redis'),
+      onChange: (room) => this.#hub.tellRoom(room),
+      log: options.log,
+    });
     this.#patience = new Patience({ pidOf: (name) => this.#pidOf(name), log: options.log });
     const folder = { name: 'data folder', start: () => this.#state.lock(), stop: () => this.#state.unlock() };
     const engines = {
@@ -94,6 +102,7 @@ export class Supervisor {
       { name: 'port', start: () => this.#choosePort(), stop: () => undefined },
       engines,
       { name: 'stores', start: () => this.#prepare(), stop: () => undefined },
+      ...(this.#given.redisUrl === undefined ? [this.#room] : []),
       { name: 'workers', start: () => this.#startWorkers(), stop: () => this.#stopWorkers() },
       this.#patience,
       ...this.#metricsPort(),

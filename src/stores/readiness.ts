@@ -3,10 +3,15 @@
 // Invariant: no address, user or password is in the answer, which needs no key; the log has the addresses.
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { schemaFault } from '../../clickhouse/schema-state.ts';
+import { ServiceError } from '../errors.ts';
 import { READY_PROBE_MS } from '../limits.ts';
 import { type Commands, connectErrorOf, waitUntilReady } from '../redis/client.ts';
+import { noRoomText, type Room } from '../room.ts';
 import { clickhouseFault, type Fault, redisFault } from './faults.ts';
 import type { RedisWatch } from './redis-watch.ts';
+
+/** Making room takes somebody. */
+const NO_ROOM_RETRY_S = 10;
 
 /** `faults` empty: ready. `degraded`: ready, but for what was allowed. */
 export type Readiness = { faults: { path: string; message: string }[]; degraded?: string };
@@ -15,15 +20,29 @@ export async function readiness(parts: {
   redis: Commands;
   clickhouse: ClickHouse;
   watch: Pick<RedisWatch, 'trouble' | 'reason' | 'degraded'>;
+  /** Of the embedded Redis's disk, where a supervisor looks after it. */
+  room?: Room | undefined;
 }): Promise<Readiness> {
-  const { redis, clickhouse, watch } = parts;
+  const { redis, clickhouse, watch, room } = parts;
   const [ofRedis, ofClickHouse] = await Promise.all([probeRedis(redis), probeClickHouse(clickhouse)]);
   const faults: Readiness['faults'] = [];
   if (ofRedis !== undefined) faults.push({ path: 'redis', message: `${ofRedis.kind}: ${ofRedis.reason}` });
   else if (watch.trouble !== undefined) faults.push({ path: 'redis', message: `${watch.trouble}: ${watch.reason}` });
   if (ofClickHouse !== undefined)
     faults.push({ path: 'clickhouse', message: `${ofClickHouse.kind}: ${ofClickHouse.reason}` });
+  if (room?.isLow) faults.push({ path: 'disk', message: noRoomText(room) });
   return watch.degraded === undefined ? { faults } : { faults, degraded: watch.degraded };
+}
+
+/** undefined: there is room. */
+export function refusalOf(room: Room | undefined): ServiceError | undefined {
+  if (!room?.isLow) return undefined;
+  const options = { recorded: false, retryAfterSeconds: NO_ROOM_RETRY_S } as const;
+  return new ServiceError(
+    'unavailable',
+    `The disk is nearly full (${noRoomText(room)}); nothing was recorded.`,
+    options,
+  );
 }
 
 /** undefined: every master answers. */

@@ -339,11 +339,7 @@ t.test(
     const silent: Peer = { name: 'front-2', send: () => true };
     const gone: Peer = { name: 'pipelines', send: () => false };
     const own = new Metrics({ processName: 'supervisor' });
-    const hub = new WorkerHub(
-      () => [silent, gone],
-      () => own.collect(),
-      () => undefined,
-    );
+    const hub = new WorkerHub({ peers: () => [silent, gone], own: () => own.collect(), onBehind: () => undefined });
     const text = renderMetrics(await hub.gather('front-1'));
     t.match(text, 'gatehouse_up{process="supervisor"} 1\n');
     t.match(text, 'gatehouse_up{process="front-2"} 0\n');

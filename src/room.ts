@@ -1,0 +1,10 @@
+// Whether the disk that the embedded Redis writes to has room, as the supervisor (embedded/disk-room.ts) tells its fronts.
+
+/** `freeBytes`: null or infinite before the first look. */
+export type Room = { isLow: boolean; freeBytes: number; reserveBytes: number };
+
+/** Part of a sentence. */
+export function noRoomText({ freeBytes, reserveBytes }: Room): string {
+  const mb = (bytes: number) => Math.floor(bytes / 1024 ** 2);
+  return `${mb(freeBytes)} MB are free, and ${mb(reserveBytes)} are kept to finish what was accepted`;
+}
