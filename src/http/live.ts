@@ -141,7 +141,8 @@ class Feed {
       revisionOf('approvals'),
       revisionOf('deliveries'),
     ]);
-    const at = (untilMs: number) => ({ at: untilMs, id: '' });
+    // Behind all of that millisecond: who joins is told what he lacks up to its end.
+    const at = (untilMs: number) => ({ at: untilMs, id: AFTER_ALL_IDS });
     return { events: at(reached.events), anomalies: at(reached.anomalies), approvals, deliveries };
   }
 
@@ -207,7 +208,7 @@ class Feed {
     const filter = { ...this.#question.filter, excludeAgents: await erasing(account) };
     const max = LIVE_ROWS_MAX;
     const since = (topic: 'events' | 'anomalies') => ({ after: from[topic], untilMs: to[topic].at, max, filter });
-    const isAhead = (topic: 'events' | 'anomalies') => this.#has(topic) && to[topic].at > from[topic].at;
+    const isAhead = (topic: 'events' | 'anomalies') => this.#has(topic) && isBefore(from[topic], to[topic]);
     const [events, anomalies, approvals, deliveries] = await Promise.all([
       isAhead('events') ? arrivedEvents(clickhouse, account, { ...since('events'), payload }) : NOTHING,
       isAhead('anomalies') ? flaggedAnomalies(clickhouse, account, since('anomalies')) : NOTHING,
@@ -240,6 +241,14 @@ class Feed {
       place = { ...place, deliveries: at };
       told.push({ topic: 'deliveries', text: JSON.stringify(row), place });
     }
+    // What was changed up to there and is not asked for has been passed, too.
+    const passed = (topic: 'approvals' | 'deliveries', rows: number) =>
+      rows < max ? Math.max(place[topic], to[topic]) : place[topic];
+    place = {
+      ...place,
+      approvals: passed('approvals', approvals.rows.length),
+      deliveries: passed('deliveries', deliveries.rows.length),
+    };
     return { told, place };
   }
 }

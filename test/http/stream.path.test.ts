@@ -75,6 +75,23 @@ t.test('nothing is lost or told twice over 20 kills of a front', async (t) => {
   t.same(later, acknowledged, `${later.length} in order`);
 });
 
+t.test('who comes back to what others have changed meanwhile is told that it begins', async (t) => {
+  const mine = await follow(t, `topics=events,approvals&agent_id=${other}`);
+  await send(other, 7);
+  await until(() => rowOf(mine, 'events'));
+  const id = mine.lastId();
+  mine.stop();
+  // A change of an approval that this reader did not ask for.
+  const { json } = await api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool: 'ask' } });
+  await api.post(`/v1/approvals/${json.policy_result.approval_id}`, { decision: 'deny' });
+  await api.get('/v1/approvals?status=denied'); // waits until it is stored
+  const again = await follow(t, `topics=events,approvals&agent_id=${other}`, id);
+  await send(other, 8);
+  await until(() => rowOf(again, 'events'));
+  t.equal(again.messages.filter(({ event }) => event === 'events').length, 1, 'only what is new');
+  again.stop();
+});
+
 t.test('more than is told one by one is told as a number', async (t) => {
   const follower = await follow(t, `topics=events&agent_id=${other}`);
   const batch = Array.from({ length: 100 }, (_, n) => ({ type: 'custom', payload: { n } }));
