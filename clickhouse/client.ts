@@ -13,6 +13,7 @@ import {
 } from '@clickhouse/client';
 import { EVENT_ROW_COLUMNS } from '../schemas/entry.ts';
 import { ClickHouseError } from './errors.ts';
+import type { FairQueue } from './fair-queue.ts';
 
 export { ClickHouseError } from './errors.ts';
 
@@ -22,6 +23,8 @@ export type ClickHouseOptions = {
   database: string;
   /** Queries are stopped after that by ClickHouse, and a little later by us. */
   queryTimeoutSeconds: number;
+  /** Accounts take turns with what they ask; left out: everything is asked at once. */
+  fair?: FairQueue;
 };
 
 export type QueryParams = Record<string, string | number | boolean | null | readonly string[] | readonly number[]>;
@@ -104,6 +107,13 @@ export class ClickHouse {
   }
 
   async query<Row>(sql: string, params: QueryParams = {}, options: QueryOptions = {}): Promise<Row[]> {
+    const ask = () => this.#ask<Row>(sql, params, options);
+    const { fair } = this.#options;
+    const account = params['account']; // every query that is made for one has it (queries/conditions.ts)
+    return fair === undefined || typeof account !== 'string' ? ask() : fair.run(account, options.signal, ask);
+  }
+
+  #ask<Row>(sql: string, params: QueryParams, options: QueryOptions): Promise<Row[]> {
     return wrapped(async () => {
       const result = await this.#queries.query({
         query: sql,

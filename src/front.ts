@@ -3,7 +3,9 @@
 // Invariant: the door opens last and closes first; what was accepted is appended and answered before Redis is let go.
 // Failure: it opens its door even while Redis is away and answers 503 until it is back; /readyz says what is missing.
 
+import os from 'node:os';
 import type { ClickHouse } from '../clickhouse/client.ts';
+import { FairQueue } from '../clickhouse/fair-queue.ts';
 import { storedEvents } from '../clickhouse/queries/get-event.ts';
 import { Checkpoints } from './audit/checkpoints.ts';
 import type { Stores } from './audit/sources.ts';
@@ -63,6 +65,9 @@ import { UsageCounts } from './usage-counts.ts';
 
 /** A front that starts while Redis is away has 503 to give, so it does not wait for long. */
 const WAIT_MS_MAX = 2_000;
+/** A list asks three things at once. With more of one account under way than there are processors another's list waits for it. */
+const READS_OF_ACCOUNT = Math.max(4, os.availableParallelism());
+const READS = { max: 4 * READS_OF_ACCOUNT, accountMax: READS_OF_ACCOUNT, waitingMax: 64 };
 /** Accounts are made by hand: a scan of 16 small hashes finds a new one before it has done much. */
 const ACCOUNTS_LOOK_MS = 10_000;
 
@@ -70,7 +75,7 @@ export async function frontParts({ config, log, metrics, link, isSupervised, say
   const keys = makeKeys(config);
   const writer = makeWriter(config);
   const redis = makeCommands(config);
-  const clickhouse = makeClickHouse(config);
+  const clickhouse = makeClickHouse(config, new FairQueue(READS));
   const usage = usageCounts(config, metrics);
   const cache = new RegistryCache({ address: redisAddress(config), keys, onPolicies: usage.policiesAre });
   const watch = makeRedisWatch({ config, log, metrics, isSupervised }, { redis, clickhouse }, () => cache.forgetAll());

@@ -3,6 +3,7 @@
 // Invariant: a writer's client never sends a command twice; commands that may be repeated have a connection of their own.
 // Failure: an address that is neither set nor to be found is named in the sentence that ends the command.
 import { ClickHouse, ClickHouseError } from '../clickhouse/client.ts';
+import type { FairQueue } from '../clickhouse/fair-queue.ts';
 import { migrate } from '../clickhouse/migrate.ts';
 import type { Config } from './config.ts';
 import type { Part } from './lifecycle.ts';
@@ -23,10 +24,11 @@ export function makeKeys(config: Config): Keys {
   return new Keys({ prefix: config.redisPrefix, partitions: config.partitions });
 }
 
-export function makeClickHouse(config: Config): ClickHouse {
+/** `fair`: for what is asked in the name of accounts. */
+export function makeClickHouse(config: Config, fair?: FairQueue): ClickHouse {
   const { clickhouseUrl: url, clickhouseDatabase: database, queryTimeoutSeconds } = config;
   if (url === undefined) throw new AddressMissing('GATEHOUSE_CLICKHOUSE_URL is not set');
-  return new ClickHouse({ url, database, queryTimeoutSeconds });
+  return new ClickHouse({ url, database, queryTimeoutSeconds, ...(fair && { fair }) });
 }
 
 /** For commands that must not be sent twice. */

@@ -1,7 +1,7 @@
 // Makes replies (step 12, for everything but submissions, whose text ingest has made already).
 // Rows of events are spliced in as text: a payload is never parsed on its way out.
 // An answer from ClickHouse that did not come is 503: the same request may succeed later.
-import { ClickHouseError } from '../../clickhouse/errors.ts';
+import { ClickHouseError, QueueFull } from '../../clickhouse/errors.ts';
 import { PAGE_PAYLOAD_MAX, PageTooLarge } from '../../clickhouse/queries/event-rows.ts';
 import type { Listed } from '../../schemas/paging.ts';
 import { ServiceError } from '../errors.ts';
@@ -78,6 +78,11 @@ export async function ask<T>(query: () => Promise<T>): Promise<T> {
       const message = `the payloads have more than ${PAGE_PAYLOAD_MAX} characters; ask for fewer, or for less of each by \`payload\``;
       throw validationFailed('The answer is too large.', [{ path: 'limit', message }]);
     }
+    if (cause instanceof QueueFull)
+      throw new ServiceError('unavailable', `The account asks for too much at once: ${cause.message}.`, {
+        retryAfterSeconds: 1,
+        cause,
+      });
     if (!(cause instanceof ClickHouseError) || !cause.canRetry) throw cause;
     throw new ServiceError('unavailable', 'The store of events cannot answer this now.', {
       retryAfterSeconds: 1,
