@@ -3,7 +3,8 @@
 // that a caller without a key hears 401 and not 413.
 // The bytes are copied once, from uWS's memory into a slab that goes back when the handler has settled (`release`), or when the
 // exchange is over before anybody was given them.
-// Invariant: no more than `bytesMax` are held for a request, and no more than BODY_BYTES_HELD_MAX by the process. A body
+// Invariant: no more than `bytesMax` are held for a request, no more than BODY_BYTES_HELD_MAX by the process, and no account's large bodies
+// take the room of the others'. A body
 // that is too large is refused at its Content-Length or at the chunk that crosses the bound; the rest is dropped as it comes.
 // A client that leaves, stalls or drips is ended by uWS (10 s, 16 KB/s); what it had sent is dropped then.
 import { ServiceError } from '../errors.ts';
@@ -11,9 +12,14 @@ import { BODY_BYTES_HELD_MAX } from '../limits.ts';
 import type { Slabs } from '../slabs.ts';
 import type { BodySink, Exchange } from './exchange.ts';
 
-/** Bytes of bodies that this process holds, from their arrival to the answer. */
+/**
+ * Bytes of bodies that this process holds, from their arrival to the answer. The first half is whoever's comes; in the other half an account
+ * may hold large bodies up to an even share of a half among those that hold some, so one that lets many of them trickle in leaves room for
+ * the others. Small bodies are counted in the sum alone.
+ */
 export class BodyBudget {
   readonly #bytesMax: number;
+  readonly #large = new Map<string, number>();
   #held = 0;
 
   constructor(bytesMax = BODY_BYTES_HELD_MAX) {
@@ -24,14 +30,30 @@ export class BodyBudget {
     return this.#held;
   }
 
-  take(bytes: number): boolean {
-    if (this.#held + bytes > this.#bytesMax) return false;
-    this.#held += bytes;
+  /** `account`: of a large body; '' where it is not known yet. */
+  take(bytes: number, account?: string): boolean {
+    const held = this.#held + bytes;
+    if (held > this.#bytesMax || (account !== undefined && !this.#takeShare(bytes, account, held))) return false;
+    this.#held = held;
     return true;
   }
 
-  give(bytes: number): void {
+  /** As they were taken. */
+  give(bytes: number, account?: string): void {
     this.#held -= bytes;
+    if (account === undefined) return;
+    const left = (this.#large.get(account) ?? 0) - bytes;
+    if (left > 0) this.#large.set(account, left);
+    else this.#large.delete(account);
+  }
+
+  #takeShare(bytes: number, account: string, held: number): boolean {
+    const own = this.#large.get(account) ?? 0;
+    const accounts = this.#large.size + (this.#large.has(account) ? 0 : 1);
+    const half = this.#bytesMax / 2;
+    if (held > half && own + bytes > half / accounts) return false;
+    this.#large.set(account, own + bytes);
+    return true;
   }
 }
 
@@ -45,6 +67,8 @@ export type BodyOptions = {
 
 /** Taken ahead of what has arrived, at most: a Content-Length is a claim, and memory is for bytes that are here. It grows. */
 const AHEAD_BYTES_MAX = 64 * 1024;
+/** From here on a body counts for its account. */
+const LARGE_BYTES = 64 * 1024;
 
 /**
  * Begins to read. What does not fit is refused with `payload_too_large` or `unavailable`. Nobody is called when the client
@@ -55,6 +79,8 @@ export class BodyReader implements BodySink {
   readonly #options: BodyOptions;
   #slab: Buffer | undefined;
   #bytes = 0;
+  /** For whom they are held; undefined: a small body, or none of it is here. */
+  #account: string | undefined;
   #body: Buffer | undefined;
   /** Has somebody been given the whole body, who may read it even when the exchange is over? */
   #isRead = false;
@@ -95,10 +121,24 @@ export class BodyReader implements BodySink {
 
   take(chunk: Uint8Array, isLast: boolean): void {
     if (this.#refusal !== undefined || this.#body !== undefined) return;
-    const { bytesMax, budget } = this.#options;
+    const { bytesMax, budget, contentLength } = this.#options;
+    if (contentLength > LARGE_BYTES) this.#countFor(this.#exchange.account ?? '');
+    if (this.#refusal !== undefined) return;
     if (this.#bytes + chunk.length > bytesMax) this.#refuse(tooLarge(bytesMax));
-    else if (!budget.take(chunk.length)) this.#refuse(noRoom());
+    else if (!budget.take(chunk.length, this.#account)) this.#refuse(noRoom());
     else this.#keep(chunk, isLast);
+  }
+
+  /** Who sends it is known from the moment on in which it is let in. */
+  #countFor(account: string): void {
+    if (account === this.#account) return;
+    const { budget } = this.#options;
+    budget.give(this.#bytes, this.#account);
+    this.#account = account;
+    if (!budget.take(this.#bytes, account)) {
+      this.#bytes = 0;
+      this.#refuse(noRoom());
+    }
   }
 
   #keep(chunk: Uint8Array, isLast: boolean): void {
@@ -123,7 +163,7 @@ export class BodyReader implements BodySink {
 
   /** Whoever has been given the whole body may still read it; before that it is nobody's. */
   end(): void {
-    this.#options.budget.give(this.#bytes);
+    this.#options.budget.give(this.#bytes, this.#account);
     this.#bytes = 0;
     if (this.#isRead) return;
     this.#giveBack();

@@ -240,6 +240,24 @@ tap.test('bytes held for bodies are bounded over the whole process', async (t) =
   t.equal(budget.held, 0);
 });
 
+tap.test('large bodies of one account leave room for those of others', async (t) => {
+  const budget = new BodyBudget(100);
+  for (let i = 0; i < 5; i++) t.ok(budget.take(10, 'a'), 'the first half is whoever comes');
+  t.notOk(budget.take(10, 'a'), 'an account alone has a half of it');
+  t.ok(budget.take(20, 'b'), 'another has room');
+  t.notOk(budget.take(10, 'b'), 'up to its share among two');
+  t.ok(budget.take(10, 'c'));
+  t.ok(budget.take(15), 'small bodies take what is there');
+  t.notOk(budget.take(15), 'and no more');
+  budget.give(15);
+  budget.give(50, 'a');
+  t.ok(budget.take(10, 'b'), 'what is given back is free for others');
+  budget.give(30, 'b');
+  budget.give(10, 'c');
+  t.equal(budget.held, 0);
+  t.ok(budget.take(50, 'd') && !budget.take(1, 'd'), 'nothing is left of those that have gone');
+});
+
 onEach('a content type is JSON or refused', async (t, on) => {
   const { port } = await startServer(t, { on });
   const status = async (type: string) =>
