@@ -2,7 +2,7 @@
 // The folder is its owner's alone (0700); one with wider rights is narrowed.
 //   lock          locked by the operating system for whoever holds the folder, and says who; a second `gatehouse start` refuses
 //   runtime.json  addresses of the running engines, so that `gatehouse account create` finds them (0600: they hold passwords)
-//   admin-key     the first admin key (0600)
+//   admin-key     the first admin key (0600); one of before, where the account `default` had to be made again, is admin-key.1
 //   secrets.json  passwords of the embedded engines, made at the first start (0600)
 //   redis/, clickhouse/   what the engines keep; outbox/: mails, where no mail server is named (pipelines/alert/channels/outbox.ts)
 // Invariant: at most one live holder, in whatever container or on whatever host that shares the folder (file-lock.ts). Who does not
@@ -12,6 +12,7 @@ import { randomBytes } from 'node:crypto';
 import {
   chmodSync,
   closeSync,
+  existsSync,
   ftruncateSync,
   mkdirSync,
   readFileSync,
@@ -134,6 +135,17 @@ export class StateDir {
     const { mode, uid } = this.#try('look at', () => statSync(this.path));
     if ((mode & OTHERS) === 0 || uid !== process.getuid?.()) return;
     this.#try('close to others', () => chmodSync(this.path, mode & 0o700));
+  }
+
+  /** Gives a file another name, if it is there; answers that name. Nothing is overwritten. */
+  setAside(name: string): string | undefined {
+    if (!existsSync(this.file(name))) return undefined;
+    for (let n = 1; ; n++) {
+      const other = `${name}.${n}`;
+      if (existsSync(this.file(other))) continue;
+      this.#try('write to', () => renameSync(this.file(name), this.file(other)));
+      return other;
+    }
   }
 
   #takeLock(): number | undefined {

@@ -195,6 +195,9 @@ export class Supervisor {
     const { key } = await this.#prepareStores(this.#config, this.#log);
     if (key === undefined || this.#given.bootstrapKey !== undefined) return;
     this.#newKey = key;
+    // A key that is there may be of a registry that is to be put back: it is kept beside the new one.
+    const former = this.#state.setAside(KEY_FILE);
+    if (former !== undefined) this.#log.warn({ kept: former }, 'admin_key.former_kept');
     this.#state.write(KEY_FILE, `${key}\n`);
   }
 

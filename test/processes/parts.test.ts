@@ -40,6 +40,19 @@ t.test("a data folder is its owner's alone, also one that was there with wider r
   }
 });
 
+t.test('a file that is set aside is overwritten by nothing', async (t) => {
+  const state = new StateDir(folderOf(t));
+  t.equal(state.setAside('admin-key'), undefined, 'there is none');
+  for (const n of [1, 2]) {
+    state.write('admin-key', `key ${n}`);
+    t.equal(state.setAside('admin-key'), `admin-key.${n}`);
+  }
+  t.same(
+    [1, 2].map((n) => readFileSync(state.file(`admin-key.${n}`), 'utf8')),
+    ['key 1', 'key 2'],
+  );
+});
+
 t.test('a data folder has one holder; a dead one is taken over', async (t) => {
   const state = new StateDir(path.join(folderOf(t), 'deep', 'data'));
   const file = state.file('lock');

@@ -2,13 +2,13 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { assetPath } from '../../src/assets.ts';
 
 const STILL_MS_MAX = 1_000;
 
 /** A process with a guard, which runs `then` once the guard is up. */
-function guarded(then: string) {
+function guarded(t: Test, then: string) {
   const of = (name: string) => JSON.stringify(assetPath(`build/src/${name}.js`));
   const script = `
     const { StallGuard } = await import(${of('stall-guard')});
@@ -22,13 +22,14 @@ function guarded(then: string) {
     process.stdout.write('up');
     ${then}`;
   const child = spawn(process.execPath, ['--input-type=module', '-e', script], { stdio: ['ignore', 'pipe', 'pipe'] });
+  t.teardown(() => child.kill('SIGKILL'));
   let said = '';
   child.stderr.on('data', (data: Buffer) => (said += data.toString()));
   return { child, said: () => said };
 }
 
 t.test('a thread that stands still is ended, and what it had begun is in the log', async (t) => {
-  const { child, said } = guarded('for (;;);');
+  const { child, said } = guarded(t, 'for (;;);');
   const [, signal] = await once(child, 'close');
   t.equal(signal, 'SIGKILL');
   t.match(JSON.parse(said()), {
@@ -48,8 +49,7 @@ t.test('one that is busy by turns, or was stopped for longer, goes on', async (t
       await new Promise((done) => setTimeout(done, 300));
     }
     process.stdout.write('done');`;
-  const { child, said } = guarded(turns);
-  t.teardown(() => child.kill('SIGKILL'));
+  const { child, said } = guarded(t, turns);
   await once(child.stdout, 'data');
   child.kill('SIGSTOP');
   await sleep(3 * STILL_MS_MAX);
