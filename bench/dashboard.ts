@@ -5,6 +5,7 @@
 //   filter       the address changes on the open page; until the rows of the new filter are drawn. Each time another agent, type or outcome
 //   histogram    the same change; from the request to the last byte of its answer, by the browser's own clock
 //   big payload  an event of just under 1 MiB is opened on the open page; until its first line is drawn, and the longest task meanwhile
+//   live         one event at a time, at uneven moments; from its acknowledgement until it is a row of the open page that follows
 //   followers    processor time of the front while a trickle of events comes in, with and without open streams
 //   ingest       the whole service under load, alone and with two tails and a page on every screen, in turns
 //   export       about a tenth of the events by the export, as NDJSON: rows against the filter's count, and the front's memory before and at most
@@ -34,6 +35,7 @@ const COLD_TRIES = 40;
 const REST_MS = 500;
 const FILTER_TRIES = 60;
 const PAYLOAD_TRIES = 20;
+const LIVE_TRIES = 60;
 /** Under the limit of a body, and of an event. */
 const PAYLOAD_BYTES = 1024 * 1024 - 1_024;
 const FOLLOWERS = 8;
@@ -59,11 +61,12 @@ export async function dashboard(options: MonthOptions): Promise<boolean> {
     const list = await listTimes(service);
     const { filter, histogram } = await filterTimes(opened.page, history.agents);
     const payload = await payloadTimes(opened.page, service);
+    const live = await liveTimes(opened.page, service);
     await opened.context.close();
     const followers = await followerCost(service);
     const exported = await exportOf(service, history.fromMs);
     const rows: Row[] = [
-      ...[cold, list, filter, histogram, payload.opened].map(rowOf),
+      ...[cold, list, filter, histogram, payload.opened, live].map(rowOf),
       { what: 'longest task meanwhile', 'p50 ms': payload.longestMs, bound: '50' },
     ];
     const beside = await ingestBeside(browser);
@@ -96,6 +99,7 @@ function rowOf({ what, bound, ms }: Samples): Row {
   return {
     what,
     'p50 ms': percentile(ascending, 0.5),
+    'p95 ms': percentile(ascending, 0.95),
     'p99 ms': percentile(ascending, 0.99),
     bound,
     tries: ms.length,
@@ -233,6 +237,34 @@ async function payloadTimes(page: Page, service: TestService): Promise<{ opened:
   }
   progress('payloads measured');
   return { opened: { what: 'an event of 1 MiB', bound: '200', ms }, longestMs };
+}
+
+/** Resolves with the moment, by the clock of the machine, at which the page has a row with these words. */
+const SEEN = `(words) => new Promise((resolve) => {
+  const look = () => document.querySelector('.rows')?.textContent.includes(words) ? resolve(Date.now()) : requestAnimationFrame(look);
+  look();
+})`;
+
+async function liveTimes(page: Page, service: TestService): Promise<Samples> {
+  const client = new HttpClient({ ...service, connections: 1 });
+  const ms: number[] = [];
+  try {
+    const agent = (await client.json<{ id: string }>('POST', '/v1/agents', { name: `live-${Date.now()}` })).id;
+    await page.goto(`${service.url}/ui/events?live=1&agent_id=${agent}`);
+    await page.getByRole('heading', { name: 'Events' }).waitFor();
+    for (let i = 0; i < LIVE_TRIES; i++) {
+      const words = `mark ${i} of ${LIVE_TRIES}`;
+      const seen = page.evaluate<number>(`(${SEEN})(${JSON.stringify(words)})`);
+      await client.json('POST', `/v1/agents/${agent}/events`, { type: 'prompt', payload: { prompt: words } });
+      const acknowledged = Date.now();
+      ms.push(Math.max(0, (await seen) - acknowledged));
+      await sleep(137 + ((i * 83) % 500));
+    }
+  } finally {
+    client.close();
+  }
+  progress('live measured');
+  return { what: 'acknowledged to on screen', bound: 'p95 1000', ms };
 }
 
 /** Share of a core that one follower costs the front. */
