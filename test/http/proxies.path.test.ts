@@ -8,7 +8,7 @@ import path from 'node:path';
 import t from 'tap';
 import { assetPath } from '../../src/assets.ts';
 import { programPath, startProgram } from '../support/programs.ts';
-import { pause } from '../support/raw-http.ts';
+import { pause, rawExchange } from '../support/raw-http.ts';
 import { startService } from '../support/service.ts';
 
 const PUBLIC = 'https://gatehouse.example.com/gatehouse';
@@ -107,6 +107,17 @@ for (const name of NAMES) {
       t.equal((await through('/healthz')).status, 200);
       const mistake = await through(`${events}?limit=x`);
       t.match(mistake.json, { error: { code: 'validation_failed', details: [{ path: 'limit' }] } }, 'errors are ours');
+
+      // A trailer that a careless reader takes for the next request. Whether the proxy refuses it, sends a length in its place, or hands it
+      // on and it is refused here: nothing but the one request is answered.
+      const head = `Host: 127.0.0.1:${port}\r\nAuthorization: Bearer ${service.key}\r\n`;
+      const body = '{"type":"prompt","payload":{}}';
+      const chunked =
+        `POST ${prefix}${events} HTTP/1.1\r\n${head}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n` +
+        `${body.length.toString(16)}\r\n${body}\r\n0\r\nA:GET /v1/account HTTP/1.1\r\n${head}\r\n`;
+      const { answers, text } = await rawExchange(port, [chunked], { settleMs: 300 });
+      t.match(answers[0]?.status, /^(201|400|411|501|502)$/, `a chunked body with a trailer: ${answers[0]?.status}`);
+      t.notMatch(text, /agent_down_seconds/, 'the words of the trailer are not answered');
 
       const waited = await through(`/v1/approvals/${approval}?wait=1`);
       t.match(waited, { status: 200, json: { status: 'pending' } }, 'a wait is answered');
