@@ -43,6 +43,7 @@ try {
   await takeEvents(page);
   await page.goto(`${service.url}/ui/approvals`);
   await page.getByRole('region', { name: 'Payload' }).waitFor();
+  await page.getByText('travel-desk').first().waitFor(); // names come behind the list
   await take(page, 'approvals');
 } finally {
   await browser.close();
