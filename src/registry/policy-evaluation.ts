@@ -6,7 +6,7 @@
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { EvaluationResult } from '../../schemas/closed-sets.ts';
 import type { PolicyResult } from '../../schemas/event.ts';
-import type { Policy } from '../../schemas/policy.ts';
+import { type Policy, readPolicy } from '../../schemas/policy.ts';
 import {
   EvaluatedEvent,
   type PolicyDraft,
@@ -70,7 +70,7 @@ export class PolicyEvaluations {
   async #inForce(account: string, agent: string): Promise<Policy[]> {
     const texts = await this.#store.redis.hvals(this.#store.keys.policies(account));
     return texts
-      .map((text) => JSON.parse(text) as Policy)
+      .map(readPolicy)
       .filter(({ status, agent_id: scope }) => status === 'active' && (scope === null || scope === agent));
   }
 }
