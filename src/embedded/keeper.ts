@@ -102,27 +102,26 @@ export class Keeper {
         },
         'child.ended',
       );
-      await this.#pause(this.#backoffMs);
-      if (this.#stopping) return;
-      this.#backoffMs = Math.min(this.#backoffMs * 2, BACKOFF_MS_MAX);
-      await this.#launchAgain();
+      // Until there is a process: a machine without room or processes may have them later.
+      do {
+        await this.#pause(this.#backoffMs);
+        if (this.#stopping) return;
+        this.#backoffMs = Math.min(this.#backoffMs * 2, BACKOFF_MS_MAX);
+      } while (!this.#launchAgain());
     }
   }
 
-  /** Until there is a process: a machine without room or processes may have them later. */
-  async #launchAgain(): Promise<void> {
+  /** Whether there is a process; it may fail to become ready all the same. */
+  #launchAgain(): boolean {
     const { log } = this.#options;
     const failed = (error: unknown) => log.error({ child: this.name, err: error }, 'child.start_failed');
-    while (!this.#stopping) {
-      try {
-        const { ready } = this.#launch(true);
-        ready.then(() => log.info({ child: this.name, childPid: this.pid }, 'child.started_again'), failed);
-        return;
-      } catch (error) {
-        failed(error);
-      }
-      await this.#pause(this.#backoffMs);
-      this.#backoffMs = Math.min(this.#backoffMs * 2, BACKOFF_MS_MAX);
+    try {
+      const { ready } = this.#launch(true);
+      ready.then(() => log.info({ child: this.name, childPid: this.pid }, 'child.started_again'), failed);
+      return true;
+    } catch (error) {
+      failed(error);
+      return false;
     }
   }
 
