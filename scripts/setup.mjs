@@ -99,6 +99,13 @@ function needsRedis(forTests) {
   return forTests || !process.env.GATEHOUSE_REDIS_URL;
 }
 
+/** Lines of a shell script. A list that cannot be brought up to date may still hold what is asked for. */
+function aptInstall(packages) {
+  return `export DEBIAN_FRONTEND=noninteractive
+    apt-get -q -o DPkg::Lock::Timeout=120 update || true
+    apt-get -q -o DPkg::Lock::Timeout=120 install -y --no-install-recommends ${packages}`;
+}
+
 /**
  * Where this runs as root, installs Debian's redis-server, for its program alone: policy-rc.d keeps the package from starting a
  * service, and the service is taken out of the next boot as well. A Redis that already runs is not touched. Anybody else is told
@@ -122,15 +129,13 @@ async function installRedis(mayInstall) {
   );
   const script = `
     set -e
-    export DEBIAN_FRONTEND=noninteractive
     if [ ! -e /usr/sbin/policy-rc.d ]; then
       trap 'rm -f /usr/sbin/policy-rc.d' EXIT
       trap 'exit 130' INT TERM
       printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d
       chmod 755 /usr/sbin/policy-rc.d
     fi
-    apt-get -q -o DPkg::Lock::Timeout=120 update || true
-    apt-get -q -o DPkg::Lock::Timeout=120 install -y --no-install-recommends redis-server
+    ${aptInstall('redis-server')}
     if [ -d /run/systemd/system ]; then systemctl disable redis-server.service || true
     else update-rc.d redis-server disable >/dev/null 2>&1 || true; fi`;
   await run(['sh', '-c', script], `apt-get could not install redis-server. ${byHand}`, FETCH_TRIES);
@@ -163,10 +168,7 @@ async function fetchPrograms(mayInstall) {
   say(
     `missing for the tests: ${listed}: taking them out of Debian's packages, which are downloaded and not installed …`,
   );
-  await run(['sh', '-c', fetchScript(names)], `Not all of these could be fetched. ${instead}`).catch((error) => {
-    if (!(error instanceof SetupError)) throw error;
-    say(error.message);
-  });
+  await run(['sh', '-c', fetchScript(names)], `Not all of these could be fetched. ${instead}`).catch(sayOnly);
 }
 
 /** Debian's, with the font that it draws with. It starts no service. Tests do without it, too. */
@@ -177,15 +179,14 @@ async function installBrowser(mayInstall) {
   if (process.getuid?.() !== 0 || !onPath('apt-get'))
     return say(`chromium is missing. ${instead} To have it: sudo apt-get install ${packages}`);
   say("chromium is missing for the tests and this runs as root: installing Debian's package with apt-get …");
-  const script = `
-    set -e
-    export DEBIAN_FRONTEND=noninteractive
-    apt-get -q -o DPkg::Lock::Timeout=120 update || true
-    apt-get -q -o DPkg::Lock::Timeout=120 install -y --no-install-recommends ${packages}`;
-  await run(['sh', '-c', script], `apt-get could not install chromium. ${instead}`).catch((error) => {
-    if (!(error instanceof SetupError)) throw error;
-    say(error.message);
-  });
+  const script = `set -e; ${aptInstall(packages)}`;
+  await run(['sh', '-c', script], `apt-get could not install chromium. ${instead}`).catch(sayOnly);
+}
+
+/** For what can be done without. */
+function sayOnly(error) {
+  if (!(error instanceof SetupError)) throw error;
+  say(error.message);
 }
 
 /** A signal that is meant for us is handed on: nothing that we started goes on without us. */
@@ -227,8 +228,7 @@ if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) 
   const forTests = args.includes('--tests');
   const forDevelopment = forTests || args.includes('--dev');
   await setUp({ forTests, forDevelopment, mayInstall: !isNoInstall(args) }).catch((error) => {
-    if (!(error instanceof SetupError)) throw error;
-    say(error.message);
+    sayOnly(error);
     process.exitCode = 1;
   });
 }
