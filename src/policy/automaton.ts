@@ -284,13 +284,12 @@ export class Automaton {
   }
 
   #consume(closure: Int32Array, cls: number): void {
-    const { ops, outs, takes, classes } = this.program;
+    const { ops, outs, takes, rows } = this.program;
     for (const pc of closure) {
       if (this.#predecessors === null) {
-        if (ops[pc] === DO.rune && takes[pc * classes + cls] === 1) this.#add(outs[pc]!);
+        if (ops[pc] === DO.rune && takes[rows[pc]! + cls] === 1) this.#add(outs[pc]!);
       } else {
-        for (const before of this.#predecessors.reading[pc]!)
-          if (takes[before * classes + cls] === 1) this.#add(before);
+        for (const before of this.#predecessors.reading[pc]!) if (takes[rows[before]! + cls] === 1) this.#add(before);
       }
     }
   }

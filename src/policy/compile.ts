@@ -15,6 +15,7 @@ import { Expression, ExpressionError } from './expression.ts';
 import { compileCondition, type FieldCondition } from './match.ts';
 import { findWhatNeverHolds } from './never-holds.ts';
 import { parsePath } from './path.ts';
+import { forOnePolicy } from './pattern-allowance.ts';
 import { checkSchema, type PayloadSchema } from './payload-schema.ts';
 import { below, Mistakes } from './policy-error.ts';
 import type { Conditions, PolicyKind } from './policy-kind.ts';
@@ -73,6 +74,10 @@ function readParts(type: PolicyType, conditions: unknown, mistakes: Mistakes): P
     mistakes.add(AT, `must have at most ${CONDITIONS_BYTES_MAX} bytes`);
   mistakes.throwIfAny();
   const given = conditions as Conditions;
+  return forOnePolicy(() => readEach(type, given, mistakes));
+}
+
+function readEach(type: PolicyType, given: Conditions, mistakes: Mistakes): Parts {
   const fields = Object.keys(given).flatMap((key) => compileField(key, given[key], type, mistakes));
   const expression = compileExpression(given['expression'], mistakes);
   const schema =

@@ -11,8 +11,8 @@ import { Environment } from '@marcbachmann/cel-js';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { JsonObject } from '../../schemas/common.ts';
 import { type Budget, OVER_BUDGET, OverBudget } from './budget.ts';
-import { compilePattern } from './program.ts';
-import { TextPattern } from './text-pattern.ts';
+import { policyPattern } from './pattern-allowance.ts';
+import { textPatternOf } from './text-pattern.ts';
 
 const CHARACTERS_MAX = 4_096;
 const LIMITS = { maxAstNodes: 500, maxDepth: 32, maxListElements: 200, maxMapEntries: 50, maxCallArguments: 8 };
@@ -214,7 +214,7 @@ class Meter {
       node.op === 'rcall' ? [parts[1] as Node, (parts[2] as Node[])[0]] : [undefined, undefined];
     if (receiver === undefined || literal?.op !== 'value')
       throw new ExpressionError('matches() must be given a pattern in quotes');
-    const pattern = new TextPattern(compilePattern(literal.args));
+    const pattern = textPatternOf(policyPattern(literal.args));
     node.setMeta('evaluate', ((evaluator, _self, context) => {
       this.#budget.spend(NODE_UNITS);
       const text = evaluator.run(receiver, context);

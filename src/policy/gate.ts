@@ -5,6 +5,7 @@
 // Invariant: sound, never complete. A rule whose gate is shut cannot match; of one whose gate is open nothing is known.
 // A literal holds only characters that JSON writes as themselves unless it writes them as \u: so it is looked for in the bytes.
 import type { Path } from './path.ts';
+import { policyPattern } from './pattern-allowance.ts';
 import { compilePattern, type Pattern } from './program.ts';
 import type { Needle } from './scanner.ts';
 
@@ -28,7 +29,7 @@ export function demandsOf(path: Path, operators: ReadonlyMap<string, unknown>): 
   const texts = [...operators].map(([name, operand]) => {
     const wanted = Array.isArray(operand) ? operand : [operand];
     if (!wanted.every((text) => typeof text === 'string')) return null;
-    if (name === 'matches') return anyOf(wanted.map((source) => literalOf(compilePattern(source))));
+    if (name === 'matches') return anyOf(wanted.map((source) => literalOf(policyPattern(source))));
     return ASK_FOR_TEXT.has(name) ? anyOf(wanted) : null;
   });
   return [...keys, ...texts].filter((demand) => demand !== null);

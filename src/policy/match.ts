@@ -10,11 +10,11 @@ import type { Budget } from './budget.ts';
 import { type Demand, demandsOf } from './gate.ts';
 import { isScalar, mistakeIn, type Scalar } from './operands.ts';
 import { ITEM_UNITS, type Path, visitPath } from './path.ts';
+import { policyPattern } from './pattern-allowance.ts';
 import { PlainText } from './plain-text.ts';
 import { REDACTED_KEY, type Step } from './pointer.ts';
 import { below, type Mistakes } from './policy-error.ts';
-import { compilePattern } from './program.ts';
-import { TextPattern } from './text-pattern.ts';
+import { textPatternOf } from './text-pattern.ts';
 
 /** What of an event the paths can reach. */
 export type Fields = { type: string; trace_id: string | undefined; agent_id: string; payload: object };
@@ -208,7 +208,7 @@ function textTest(name: Operator, operand: unknown): TextTest | null {
     case 'ends_with':
       return (text) => text.endsWith(operand as string);
     case 'matches': {
-      const pattern = new TextPattern(compilePattern(operand));
+      const pattern = textPatternOf(policyPattern(operand));
       return (text, budget) => pattern.test(text, budget);
     }
     default:

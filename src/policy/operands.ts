@@ -2,7 +2,8 @@
 // sound). A mistake says what the author may have meant: the policy would otherwise be refused, or worse kept, for a slip.
 import { OPERATORS, type Operator } from '../../schemas/condition.ts';
 import { meant, shownValue } from './did-you-mean.ts';
-import { compilePattern, type Pattern, PatternError } from './program.ts';
+import { policyPattern } from './pattern-allowance.ts';
+import { type Pattern, PatternError } from './program.ts';
 
 export type Scalar = string | number | boolean | null;
 
@@ -49,7 +50,7 @@ export function mistakeIn(
 /** The pattern, or what is wrong with it. */
 export function readPattern(source: unknown): Pattern | string {
   try {
-    return compilePattern(source);
+    return policyPattern(source);
   } catch (error) {
     if (error instanceof PatternError) return error.message;
     throw error;

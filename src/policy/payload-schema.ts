@@ -7,10 +7,11 @@
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import type { JsonObject } from '../../schemas/common.ts';
 import { Budget, OverBudget } from './budget.ts';
+import { policyPattern } from './pattern-allowance.ts';
 import type { Step } from './pointer.ts';
 import { below, type Mistakes } from './policy-error.ts';
-import { compilePattern, PatternError } from './program.ts';
-import { TextPattern } from './text-pattern.ts';
+import { PatternError } from './program.ts';
+import { textPatternOf } from './text-pattern.ts';
 
 export const SCHEMA_NODES_MAX = 500;
 export const SCHEMA_DEPTH_MAX = 10;
@@ -112,7 +113,7 @@ class BudgetedPatterns {
   budget = new Budget(0);
   readonly regExp: ((source: string) => { test(text: string): boolean }) & { code: string } = Object.assign(
     (source: string) => {
-      const pattern = new TextPattern(compilePattern(source));
+      const pattern = textPatternOf(policyPattern(source));
       return { test: (text: string) => pattern.test(text, this.budget) };
     },
     { code: 'new RegExp' },
@@ -196,7 +197,7 @@ class Walk {
 
   #pattern(source: unknown, at: string): void {
     try {
-      compilePattern(source);
+      policyPattern(source);
     } catch (error) {
       if (!(error instanceof PatternError)) throw error;
       this.#mistake(at, error.message);

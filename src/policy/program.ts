@@ -79,7 +79,8 @@ export const DO = { split: 1, look: 2, rune: 3, match: 4, fail: 5 } as const;
 /**
  * Patterns side by side. Instruction `i` does `ops[i]`; `outs[i]` follows, `args[i]` is the second way of a split, the bits of a
  * look, or which pattern a match belongs to. Characters fall into `classes` classes; rune instruction `i` takes class `c`
- * if `takes[i * classes + c]` is 1.
+ * if `takes[rows[i] + c]` is 1. Instructions that take the same characters have the same row: `\p{L}{300}` has one, and laying it
+ * out costs one instruction's work.
  */
 export class Program {
   readonly size: number;
@@ -91,6 +92,7 @@ export class Program {
   readonly looks: boolean;
   readonly classes: number;
   readonly takes: Uint8Array;
+  readonly rows: Int32Array;
   /** Class of each of the first 256 code points. */
   readonly latin: Uint16Array;
   /** Classes of the basic plane, 256 code points a page, made when a text first needs them. */
@@ -113,14 +115,18 @@ export class Program {
     this.starts = Int32Array.from(patterns, (pattern, p) => bases[p]! + skip(pattern.instructions, pattern.start));
     this.looks = this.ops.includes(DO.look);
     this.#bounds = intervals(patterns, this.looks);
-    const { classOfInterval, classes } = this.#partition(all);
+    const distinct = new DistinctRunes();
+    const runeSets = all.map((instruction, i) => (this.ops[i] === DO.rune ? distinct.numberOf(instruction) : 0));
+    const { classOfInterval, classes } = this.#partition(distinct.all);
     this.#classOfInterval = classOfInterval;
     this.classes = classes;
     this.latin = Uint16Array.from({ length: 256 }, (_, rune) => this.#search(rune));
+    this.rows = Int32Array.from(runeSets, (set) => set * classes);
     this.kinds = new Uint8Array(classes);
-    this.takes = new Uint8Array(this.size * classes);
+    this.takes = new Uint8Array(distinct.all.length * classes);
     // One code point speaks for its class: the first interval of each class is the one that made it.
-    for (let cls = 0; cls < classes; cls++) this.#describeClass(all, this.#bounds[classOfInterval.indexOf(cls)]!, cls);
+    for (let cls = 0; cls < classes; cls++)
+      this.#describeClass(distinct.all, this.#bounds[classOfInterval.indexOf(cls)]!, cls);
   }
 
   classOf(rune: number): number {
@@ -151,7 +157,7 @@ export class Program {
   }
 
   /** Puts intervals into one class that no instruction tells apart. */
-  #partition(all: readonly Instruction[]): { classOfInterval: Uint16Array; classes: number } {
+  #partition(runeSets: readonly Instruction[]): { classOfInterval: Uint16Array; classes: number } {
     const { length } = this.#bounds;
     const classOfInterval = new Uint16Array(length);
     let classes = 1;
@@ -167,22 +173,15 @@ export class Program {
       }
     };
     if (this.looks) for (const kind of [KIND.newline, KIND.word]) refine((rune) => kindOf(rune) === kind);
-    const seen = new Set<string>();
-    all.forEach((instruction, i) => {
-      if (this.ops[i] !== DO.rune) return;
-      const key = `${instruction.runes.length === 1 ? instruction.arg : ''}:${instruction.runes.join()}`;
-      if (seen.has(key)) return;
-      seen.add(key);
-      refine((rune) => instruction.matchRune(rune));
-    });
+    for (const instruction of runeSets) refine((rune) => instruction.matchRune(rune));
     return { classOfInterval, classes };
   }
 
-  #describeClass(all: readonly Instruction[], rune: number, cls: number): void {
+  #describeClass(runeSets: readonly Instruction[], rune: number, cls: number): void {
     this.kinds[cls] = this.looks ? kindOf(rune) : KIND.other;
-    for (let i = 0; i < this.size; i++) {
-      if (this.ops[i] === DO.rune && all[i]!.matchRune(rune)) this.takes[i * this.classes + cls] = 1;
-    }
+    runeSets.forEach((instruction, set) => {
+      if (instruction.matchRune(rune)) this.takes[set * this.classes + cls] = 1;
+    });
   }
 
   #search(rune: number): number {
@@ -196,6 +195,55 @@ export class Program {
     }
     return this.#classOfInterval[lo - 1]!;
   }
+}
+
+/** Instructions that take different characters, numbered. Looked up by a hash: as text, `\p{L}` alone is 8 KB. */
+class DistinctRunes {
+  readonly all: Instruction[] = [];
+  /** Repeats share the array of what they take. */
+  readonly #byArray = new Map<Int32Array, number[]>();
+  readonly #byHash = new Map<number, number[]>();
+
+  numberOf(instruction: Instruction): number {
+    const { runes } = instruction;
+    let numbers = this.#byArray.get(runes);
+    if (numbers === undefined) {
+      numbers = [];
+      this.#byArray.set(runes, numbers);
+    }
+    const variant = variantOf(instruction);
+    numbers[variant] ??= this.#numberOfContent(instruction);
+    return numbers[variant];
+  }
+
+  #numberOfContent(instruction: Instruction): number {
+    const hash = hashOf(instruction);
+    const alike = this.#byHash.get(hash) ?? [];
+    const known = alike.find((number) => takeTheSame(this.all[number]!, instruction));
+    if (known !== undefined) return known;
+    const number = this.all.push(instruction) - 1;
+    alike.push(number);
+    this.#byHash.set(hash, alike);
+    return number;
+  }
+}
+
+function takeTheSame(a: Instruction, b: Instruction): boolean {
+  if (a.runes.length !== b.runes.length || variantOf(a) !== variantOf(b)) return false;
+  for (let i = 0; i < a.runes.length; i++) if (a.runes[i] !== b.runes[i]) return false;
+  return true;
+}
+
+/** What is said beside the characters (case folding) counts for single ones alone. */
+function variantOf({ runes, arg }: Instruction): number {
+  return runes.length === 1 ? arg : 0;
+}
+
+function hashOf(instruction: Instruction): number {
+  let hash = variantOf(instruction);
+  const { runes } = instruction;
+  for (let i = 0; i < runes.length; i++) hash = (Math.imul(hash, 31) + runes[i]!) | 0;
+  return hash;
 }
 
 /** The instruction that really follows: captures and no-ops do nothing. */

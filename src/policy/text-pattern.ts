@@ -8,6 +8,18 @@ import { type Pattern, Program } from './program.ts';
 /** Units for building states that one test may take: a tenth of a scan's, since a policy may hold many. */
 const TEST_BUILD_UNITS = BUILD_UNITS / 10;
 
+const made = new WeakMap<Pattern, TextPattern>();
+
+/** One for each pattern: what many fields are asked by is laid out once. */
+export function textPatternOf(pattern: Pattern): TextPattern {
+  let one = made.get(pattern);
+  if (one === undefined) {
+    one = new TextPattern(pattern);
+    made.set(pattern, one);
+  }
+  return one;
+}
+
 export class TextPattern {
   readonly source: string;
   readonly #literal: PlainText | null;

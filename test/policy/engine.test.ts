@@ -596,7 +596,19 @@ t.test('every mistake of a policy is named with its path', async (t) => {
     ['data_filter', { patterns: 'x' }, '/conditions/patterns', /array/],
     ['data_filter', { patterns: ['ok', '('] }, '/conditions/patterns/1', /RE2/],
     ['data_filter', { patterns: Array(51).fill('x') }, '/conditions/patterns', /at most 50/],
-    ['data_filter', { patterns: Array(10).fill('(?:[a-z]{40}x){20}') }, '/conditions/patterns', /large together/],
+    [
+      'data_filter',
+      { patterns: Array.from({ length: 10 }, (_, i) => `(?:[a-z]{40}x){20}${i}`) },
+      '/conditions/patterns/7',
+      /large together/,
+    ],
+    ['block_action', fieldsWith(20, (i) => `\\p{L}{300}${i}`), '/conditions/f17/matches', /large together/],
+    [
+      'block_action',
+      { expression: Array.from({ length: 40 }, (_, i) => `event.payload.a.matches("\\\\pL{300}${i}")`).join('||') },
+      '/conditions/expression',
+      /large together/,
+    ],
     ['data_filter', { detectors: ['passport'] }, '/conditions/detectors/0', /one of email/],
     ['data_filter', { detectors: ['email'], fields: ['type'] }, '/conditions/fields/0', /payload/],
     ['data_filter', { detectors: ['email'], redact: 'yes' }, '/conditions/redact', /true or false/],
@@ -650,6 +662,35 @@ t.test('every mistake of a policy is named with its path', async (t) => {
       t.match(detail?.message, sentence, `${path}: ${JSON.stringify(error.details)}`);
     }
   }
+});
+
+function fieldsWith(fields: number, pattern: (field: number) => string): object {
+  return Object.fromEntries(Array.from({ length: fields }, (_, i) => [`f${i}`, { matches: pattern(i) }]));
+}
+
+t.test('no policy takes long to compile, nor to be laid out', async (t) => {
+  const classes = Array.from({ length: 50 }, (_, i) => `(?i)${'[\\p{L}\\p{N}]'.repeat(22)}${i}`);
+  const costly: [PolicyType, object][] = [
+    ['block_action', fieldsWith(450, () => '\\p{L}{300}')],
+    ['block_action', fieldsWith(400, (i) => `\\p{L}{300}${i}`)],
+    ['data_filter', { patterns: classes }],
+    ['data_filter', { patterns: Array.from({ length: 50 }, (_, i) => `\\p{L}{100}${i}`) }],
+  ];
+  for (const [type, conditions] of costly) {
+    const compiled = cpuMs(1, () => {
+      try {
+        checkPolicy({ type, conditions, actions: ['block'], agent_id: null });
+      } catch (error) {
+        if (!(error instanceof PolicyError)) throw error;
+      }
+    });
+    t.ok(compiled < 1_000, `${JSON.stringify(conditions).slice(0, 60)} took ${compiled} ms`); // seconds before there was a bound
+  }
+  const policies = Array.from({ length: 100 }, (_, i) =>
+    policy('data_filter', { patterns: Array.from({ length: 50 }, (_, j) => `\\p{L}{${20 + j}}${i}`) }),
+  );
+  const laidOut = cpuMs(1, () => judge(new RuleSet(policies), event('prompt', { a: 'x'.repeat(1_000) })));
+  t.ok(laidOut < 5_000, `laying 5,000 patterns out took ${laidOut} ms`); // 18,000 before
 });
 
 function nested(depth: number): object {
