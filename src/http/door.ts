@@ -217,7 +217,7 @@ export class Door {
     if (!begun) return;
     const { turns } = this.#parts;
     if (!request.entry.isSubmission || turns.isFree) this.#start(request);
-    else turns.put(() => this.#start(request));
+    else turns.put(request.account, () => this.#start(request));
   }
 
   /** False: it has been answered, or nobody waits for it any more. */

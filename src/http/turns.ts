@@ -8,7 +8,11 @@
 // 100) and wait here, and each turn does a slice of what waits, a short one if it is many. Waiting costs a batch about a tenth of its
 // work (it is kept, and comes back when it is cold), so a slice is as long as what 50 ordinary callers bring at once.
 //
-// Invariant: in the order of arrival; each work is run exactly once; a turn does one slice, and at least one work if any waits.
+// What waits has one line for each account, and the lines take turns: who sends one event waits for one work of each other account, not for
+// the sixteen batches of a megabyte that another has sent before.
+//
+// Invariant: an account's are done in the order of arrival; each work is run exactly once; a turn does one slice, and at least one work if any
+// waits.
 // Bounded by those who are let in (load-shedding.ts).
 // Failure: nothing here waits or asks anybody. A work must not throw; one that does is a bug and ends the process, as anywhere.
 
@@ -34,9 +38,9 @@ export class Turns {
   #isEndAwaited = false;
   /** Has the present turn done its slice where it met them? */
   #hasWorked = false;
-  /** From `#first` on; what is before it has been done. */
-  #waiting: (() => void)[] = [];
-  #first = 0;
+  /** Accounts of whose works some wait; the first one's turn is next. */
+  readonly #lines = new Map<string, Line>();
+  #waiting = 0;
 
   constructor(options: TurnsOptions = {}) {
     this.#now = options.now ?? (() => performance.now());
@@ -54,7 +58,7 @@ export class Turns {
 
   /** How many wait for their work to begin. */
   get waiting(): number {
-    return this.#waiting.length - this.#first;
+    return this.#waiting;
   }
 
   /** May work begin at once, and then does? Else it has to be `put`. */
@@ -67,8 +71,14 @@ export class Turns {
   }
 
   /** Runs it in one of the next turns. */
-  put(work: () => void): void {
-    this.#waiting.push(work);
+  put(account: string, work: () => void): void {
+    let line = this.#lines.get(account);
+    if (line === undefined) {
+      line = new Line();
+      this.#lines.set(account, line);
+    }
+    line.put(work);
+    this.#waiting++;
     this.#awaitEnd();
   }
 
@@ -83,15 +93,53 @@ export class Turns {
     this.#beganMs = undefined;
     if (!this.#hasWorked) this.#slice();
     this.#hasWorked = false;
-    if (this.#waiting.length > 0) this.#awaitEnd();
+    if (this.#waiting > 0) this.#awaitEnd();
   };
 
   #slice(): void {
-    if (this.#waiting.length === 0) return;
+    if (this.#waiting === 0) return;
     const untilMs = this.#now() + (this.waiting > CROWD ? CROWDED_SLICE_MS : SLICE_MS);
-    do this.#waiting[this.#first++]!();
-    while (this.#first < this.#waiting.length && this.#now() < untilMs);
-    this.#waiting.splice(0, this.#first);
-    this.#first = 0;
+    do this.#next();
+    while (this.#waiting > 0 && this.#now() < untilMs);
+  }
+
+  /** One work of the account whose turn it is. */
+  #next(): void {
+    const [[account, line]] = this.#lines as unknown as [[string, Line]];
+    this.#waiting--;
+    const work = line.take();
+    if (line.isEmpty) this.#lines.delete(account);
+    else if (this.#lines.size > 1) {
+      this.#lines.delete(account);
+      this.#lines.set(account, line);
+    }
+    work();
   }
 }
+
+/** Works of one account, in order. */
+class Line {
+  /** From `#first` on; what is before it has been done. */
+  #works: (() => void)[] = [];
+  #first = 0;
+
+  get isEmpty(): boolean {
+    return this.#first === this.#works.length;
+  }
+
+  put(work: () => void): void {
+    this.#works.push(work);
+  }
+
+  take(): () => void {
+    const work = this.#works[this.#first++]!;
+    if (this.#first > DONE_MAX) {
+      this.#works = this.#works.slice(this.#first);
+      this.#first = 0;
+    }
+    return work;
+  }
+}
+
+/** Places of works that have been done, before a line that never empties lets go of them. */
+const DONE_MAX = 1_024;

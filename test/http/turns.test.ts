@@ -14,13 +14,13 @@ class Loop {
   }
 
   /** As the door does it. */
-  comes(i: number, workMs: number) {
+  comes(i: number, workMs: number, account = 'a') {
     const work = () => {
       this.done.push(i);
       this.nowMs += workMs;
     };
     if (this.turns.isFree) work();
-    else this.turns.put(work);
+    else this.turns.put(account, work);
   }
 
   /** Answers whether the loop would go on without anything coming. */
@@ -96,4 +96,32 @@ t.test('a turn begins with whoever it meets first', async (t) => {
   t.equal(loop.turns.beganMs(loop.nowMs), 1_000);
   loop.endTurn();
   t.equal(loop.turns.beganMs(loop.nowMs), 1_003);
+});
+
+t.test('accounts take turns, each in its own order', async (t) => {
+  const loop = new Loop();
+  for (let i = 0; i < 5; i++) loop.comes(i, SLICE_MS / 2); // two are done where they are met
+  for (let i = 0; i < 40; i++) loop.comes(100 + i, 1, 'b');
+  loop.comes(1_000, 1, 'c');
+  while (loop.endTurn());
+  t.equal(loop.done.length, 46);
+  t.same(loop.done.slice(0, 7), [0, 1, 2, 100, 1_000, 3, 101], 'the one of c waits for one of each other');
+  for (const range of [loop.done.filter((i) => i < 100), loop.done.filter((i) => i >= 100 && i < 1_000)])
+    t.same(
+      range,
+      [...range].sort((a, b) => a - b),
+    );
+});
+
+t.test('a line that never empties keeps nothing of what was done', async (t) => {
+  const loop = new Loop();
+  for (let i = 0; i < 5_000; i++) {
+    loop.comes(i, SLICE_MS);
+    if (i % 2 === 1) loop.endTurn();
+  }
+  while (loop.endTurn());
+  t.same(
+    loop.done,
+    Array.from({ length: 5_000 }, (_, i) => i),
+  );
 });
