@@ -73,6 +73,10 @@ export const LINES = {
   fsync: { about: 'what it costs to sync each write to the disk', options: { ...SPEED, seconds: 5 } },
   memory: { about: 'memory under load', options: { seconds: 600, keep: 'no' } },
   overload: { about: 'twice the maximum: goodput, refusals, memory', options: { seconds: 60, keep: 'no' } },
+  neighbour: {
+    about: 'what one account notices of the worst that another can do',
+    options: { seconds: 8, keep: 'no' },
+  },
   durability: { about: 'kills every part under load; counts what is missing or there twice', options: { kills: 20 } },
   'fresh-reads': { about: 'lists right after a write', options: { tries: 10_000 }, remote: { tries: 500 } },
   'in-force': { about: 'policy changes over two fronts', options: { tries: 100 } },

@@ -1,0 +1,111 @@
+// Question: what does one account notice of the worst that another can do?
+// Method: an open loop sends single events of one account, 200 a second, from a process of its own; latency counts from the moment each was
+// due. Beside it another account does one thing over and over, as often as it is answered, so many at once: the costliest events, policies,
+// searches and connections that its bounds allow. First nothing, to compare with: generator, attacker and service share the machine.
+// The attacker gives way on the processor (nice): it stands for machines of its own.
+// Promise: p99 under 50 ms, and no answer but success. An attacker may be refused, slowed, or answered late; how often it was served is told.
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { assetPath } from '../src/assets.ts';
+import { whenEnded } from './ending.ts';
+import { attacks, type Counts, type Target } from './neighbour-attacks.ts';
+import { openLoad, type Summary, summarize } from './open-loop.ts';
+import { beginLine, hand, progress, type Row } from './report.ts';
+import { type BenchService, startBenchService } from './service.ts';
+import { makeAccounts, makeAgents, setPolicies } from './setup.ts';
+import { bodiesOf, FIVE_POLICIES, type PolicyOrder } from './workload.ts';
+
+const P99_MS_MAX = 50;
+const VICTIM_RATE = 200;
+const VICTIM_CONNECTIONS = 16;
+const WARM_SECONDS = 1;
+
+export async function neighbour({ seconds }: { seconds: number }): Promise<boolean> {
+  const machine = beginLine('neighbour');
+  const service = await startBenchService({ GATEHOUSE_FRONTS: '1' });
+  try {
+    const all = attacks();
+    const [victimKey, ...keys] = await makeAccounts(service, all.length + 1);
+    const victim = { ...service, key: victimKey! };
+    const agents = await makeAgents(victim, 8, 'victim');
+    await setPolicies(victim, FIVE_POLICIES);
+    const rows: Row[] = [];
+    for (const [i, attack] of all.entries()) {
+      const summary = await measured(service, {
+        victim,
+        agents,
+        attack: i,
+        policies: attack.policies,
+        key: keys[i]!,
+        seconds,
+      });
+      const row = rowOf(attack.name, summary);
+      progress(`${attack.name}: p50 ${row['p50 ms']}, p99 ${row['p99 ms']} ms`);
+      rows.push(row);
+    }
+    const question = 'what does one account notice of the worst that another can do?';
+    hand(
+      { line: 'neighbour', question, command: `npm run bench -- neighbour --seconds ${seconds}`, rows, charts: [] },
+      machine,
+    );
+    return rows.every((row) => Number(row['p99 ms']) < P99_MS_MAX && row['not answered well'] === 0);
+  } finally {
+    await service.stop();
+  }
+}
+
+type Setting = {
+  victim: { url: string; key: string };
+  agents: readonly string[];
+  attack: number;
+  policies: PolicyOrder[] | undefined;
+  key: string;
+  seconds: number;
+};
+
+async function measured(
+  service: BenchService,
+  { victim, agents, attack, policies, key, seconds }: Setting,
+): Promise<[Summary, Counts]> {
+  const attacker = { url: service.url, key };
+  const [agent] = await makeAgents(attacker, 1, 'attacker');
+  if (policies !== undefined) await setPolicies(attacker, policies);
+  const end = beginAttack({ url: service.url, key, agent: agent!, attack });
+  await sleep(1_000); // the first of its events builds what the policies need
+  const bodies = bodiesOf(1);
+  const requests = bodies.map((_, body) => ({
+    path: `/v1/agents/${agents[body % agents.length]}/events`,
+    ...{ key: victim.key, body },
+  }));
+  const phases = [{ requestsPerSecond: VICTIM_RATE, seconds: seconds + WARM_SECONDS }];
+  const load = { url: victim.url, requests, bodies, phases, connections: VICTIM_CONNECTIONS };
+  const summary = summarize(await openLoad(load), WARM_SECONDS * 1000);
+  return [summary, await end()];
+}
+
+function rowOf(name: string, [summary, attacker]: [Summary, Counts]): Row {
+  const { p50Ms, p99Ms, maxMs, failed, refused, unsent } = summary;
+  return {
+    'another account': name,
+    'p50 ms': p50Ms,
+    'p99 ms': p99Ms,
+    'longest ms': maxMs,
+    'not answered well': failed + refused + unsent,
+    'its own: served': attacker.served,
+    refused: attacker.refused,
+  };
+}
+
+/** Answers how to end it. */
+function beginAttack(target: Target): () => Promise<Counts> {
+  const child = fork(assetPath('build/bench/neighbour-attacks.js'), ['attack']);
+  const strike = whenEnded(() => child.kill('SIGKILL'));
+  child.send(target);
+  return async () => {
+    child.send('end');
+    const [counts] = (await once(child, 'message')) as [Counts];
+    strike();
+    return counts;
+  };
+}
