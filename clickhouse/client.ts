@@ -12,8 +12,8 @@ import {
   ClickHouseError as ServerError,
 } from '@clickhouse/client';
 import { EVENT_ROW_COLUMNS } from '../schemas/entry.ts';
+import type { FairQueue } from '../src/fair-queue.ts';
 import { ClickHouseError } from './errors.ts';
-import type { FairQueue } from './fair-queue.ts';
 
 export { ClickHouseError } from './errors.ts';
 

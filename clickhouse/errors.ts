@@ -66,12 +66,3 @@ export class ClickHouseError extends Error {
     this.canRetry = known?.canRetry ?? true;
   }
 }
-
-/** Not asked: the account has as many reads waiting as it may (fair-queue.ts). */
-export class QueueFull extends ClickHouseError {
-  override name = 'QueueFull';
-
-  constructor(waitingMax: number) {
-    super(`${waitingMax} reads of the account wait already`, { code: null, codeName: 'QUEUE_FULL' });
-  }
-}

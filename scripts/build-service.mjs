@@ -9,7 +9,12 @@ import { fileURLToPath } from 'node:url';
 import { rolldown } from 'rolldown';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
-const ENTRIES = ['src/cli.ts', 'src/embedded/clickhouse-server-main.ts', 'src/stall-guard-thread.ts'];
+const ENTRIES = [
+  'src/cli.ts',
+  'src/embedded/clickhouse-server-main.ts',
+  'src/stall-guard-thread.ts',
+  'src/ingest/judging-thread.ts',
+];
 /** They load files that lie beside their own. */
 const AS_PACKAGES = ['uWebSockets.js', 'chdb', 'lz4-wasm-nodejs'];
 

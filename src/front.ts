@@ -5,7 +5,6 @@
 
 import os from 'node:os';
 import type { ClickHouse } from '../clickhouse/client.ts';
-import { FairQueue } from '../clickhouse/fair-queue.ts';
 import { storedEvents } from '../clickhouse/queries/get-event.ts';
 import { Checkpoints } from './audit/checkpoints.ts';
 import type { Stores } from './audit/sources.ts';
@@ -13,6 +12,7 @@ import { AuditVerifier } from './audit/verifier.ts';
 import type { Config } from './config.ts';
 import { DependencyGauges } from './dependency-gauges.ts';
 import { allowedHostsOf } from './egress/target-url.ts';
+import { FairQueue } from './fair-queue.ts';
 import { BodySlots } from './http/body-slots.ts';
 import { Live } from './http/live.ts';
 import type { Parts } from './http/route.ts';
@@ -20,6 +20,7 @@ import { makeRoutes } from './http/routes.ts';
 import { Server } from './http/server.ts';
 import { chooseTransport } from './http/transport/choose.ts';
 import { Ingest, type IngestParts } from './ingest/ingest.ts';
+import { type JudgingParts, JudgingWorker } from './ingest/judging-worker.ts';
 import { PlainPath } from './ingest/plain-path.ts';
 import { RateGate } from './ingest/rate-gate.ts';
 import type { Part } from './lifecycle.ts';
@@ -27,7 +28,9 @@ import { METRICS_ACCOUNTS_MAX, METRICS_POLICIES_MAX, UNACKED_BYTES_MAX } from '.
 import { mailTransportOf } from './mail-transport.ts';
 import type { Surroundings } from './main.ts';
 import type { Metrics } from './metrics.ts';
+import { Allowances } from './policy/allowance.ts';
 import { Counters } from './policy/counters.ts';
+import type { PolicyWork } from './policy/policy-work.ts';
 import { Accounts } from './registry/accounts.ts';
 import { Agents } from './registry/agents.ts';
 import { Alerts, type TargetRules } from './registry/alerts.ts';
@@ -68,6 +71,9 @@ const WAIT_MS_MAX = 2_000;
 /** A list asks three things at once. With more of one account under way than there are processors another's list waits for it. */
 const READS_OF_ACCOUNT = Math.max(4, os.availableParallelism());
 const READS = { max: 4 * READS_OF_ACCOUNT, accountMax: READS_OF_ACCOUNT, waitingMax: 64 };
+/** Bodies that are read and recorded within some 2 ms; larger ones make others wait, and are judged in the judging thread. */
+const PLAIN_BYTES_MAX = 256 * 1024;
+const PARSED_BYTES_MAX = 64 * 1024;
 /** Accounts are made by hand: a scan of 16 small hashes finds a new one before it has done much. */
 const ACCOUNTS_LOOK_MS = 10_000;
 
@@ -88,22 +94,22 @@ export async function frontParts({ config, log, metrics, link, isSupervised, say
   const limitSignals = new LimitSignals({ redis, keys });
   const doors = new OpenDoors({ redis, keys, isOpen: () => !backlog.full() && watch.trouble === undefined });
   const barrier = new ReadBarrier({ redis, keys });
-  const registry = makeRegistry({ redis, keys }, eventsOnceStored(clickhouse, barrier), targetRules(config));
+  const parts = { gate, appender, once, keys, eventBytesMax, ...toldOfEvents(metrics, usage) };
+  const judging = makeJudging(parts, { log, metrics });
+  const store = { redis, keys };
+  const registry = makeRegistry(store, eventsOnceStored(clickhouse, barrier), targetRules(config), judging);
   const approvalWaits = new ApprovalWaits({ address: redisAddress(config), keys, approvals: registry.approvals });
   const server = new Server({
     transport: await chooseTransport(config, log),
     ...{ config, slabs, onRefused: usage.refused },
     routes: makeRoutes({ metrics: config.metricsPort === undefined, publicUrl: config.publicUrl }),
     cache,
-    ingest: makeIngest({ cache, gate, appender, once, backlog, keys, eventBytesMax }, { slabs, metrics, usage }),
+    ingest: new Ingest({ ...parts, cache, backlog, apart: apartBy(judging) }, new PlainPath(slabs)),
     ...{ registry, approvalWaits, clickhouse, barrier },
     ...auditParts({ redis, keys, clickhouse }, config),
     ...lastingAnswers({ redis, keys, clickhouse, registry, log }),
     backlogFull: () => backlog.full(),
-    limiter: new RequestLimiter({
-      ...{ redis, keys, limit: requestLimit(config) },
-      onRefused: (account, key) => limitSignals.note(account, key),
-    }),
+    limiter: makeLimiter({ redis, keys }, config, limitSignals),
     health: () => readiness({ redis, clickhouse, watch, room: link.room }),
     refusal: (writes) => watch.refusal(writes) ?? (writes ? refusalOf(link.room) : undefined),
     requestLimit: requestLimit(config),
@@ -111,6 +117,7 @@ export async function frontParts({ config, log, metrics, link, isSupervised, say
     log: log.child({ part: 'http' }),
   });
   metrics.sampleBy(() => showState(metrics, { backlog, entriesMax, appender, approvalWaits }));
+  const keptUp = [judging, approvalWaitsPart(approvalWaits), new DependencyGauges({ metrics, redis, clickhouse })];
   return [
     connectionsPart({ config, redis: [writer, redis], clickhouse, waitMs: WAIT_MS_MAX, mayBeAway: true, say, log }),
     { name: 'redis watch', start: () => watch.start(), stop: () => watch.stop() },
@@ -119,8 +126,7 @@ export async function frontParts({ config, log, metrics, link, isSupervised, say
     { name: 'backlog', start: () => backlog.start(), stop: () => backlog.stop() },
     { name: 'appender', start: () => undefined, stop: () => appender.close() },
     { name: 'limit signals', start: () => limitSignals.start(), stop: () => limitSignals.stop() },
-    { name: 'approval waits', start: () => approvalWaits.start(), stop: () => approvalWaits.stop() },
-    new DependencyGauges({ metrics, redis, clickhouse }),
+    ...keptUp,
     showsAccounts(usage, registry.accounts),
     doorPart(server, approvalWaits),
     { name: 'open doors', start: () => doors.start(), stop: () => doors.stop() },
@@ -138,20 +144,30 @@ function lastingAnswers({ redis, keys, clickhouse, registry, log }: LastingParts
 
 type ToldOfEvents = 'onAccepted' | 'onMatched' | 'onBytes' | 'onUnevaluated';
 
-function makeIngest(
-  parts: Omit<IngestParts, ToldOfEvents>,
-  { slabs, metrics, usage }: { slabs: Slabs; metrics: Metrics; usage: UsageCounts },
-): Ingest {
-  const onUnevaluated = (reason: string) => metrics.inc('gatehouse_unevaluated_rules_total', { reason });
+function toldOfEvents(metrics: Metrics, usage: UsageCounts): Pick<IngestParts, ToldOfEvents> {
+  const onUnevaluated = (reason: string, times: number) =>
+    metrics.inc('gatehouse_unevaluated_rules_total', { reason }, times);
   const onMatched: IngestParts['onMatched'] = (account, match, of) =>
     usage.matched(account, { id: match.policy_id, name: match.name, type: match.type }, of);
-  const told = {
+  return {
     onAccepted: countAccepted(metrics, usage),
     onMatched,
     onBytes: (account: string, bytes: number) => usage.bytes(account, bytes),
     onUnevaluated,
   };
-  return new Ingest({ ...parts, ...told }, new PlainPath(slabs));
+}
+
+function apartBy(worker: JudgingWorker): NonNullable<IngestParts['apart']> {
+  return { worker, allowances: new Allowances(), plainBytesMax: PLAIN_BYTES_MAX, parsedBytesMax: PARSED_BYTES_MAX };
+}
+
+function makeJudging(
+  parts: Omit<JudgingParts, 'log' | 'onWork'>,
+  { log, metrics }: Pick<Surroundings, 'log' | 'metrics'>,
+): JudgingWorker {
+  const onWork: JudgingParts['onWork'] = (kind, result) =>
+    metrics.inc('gatehouse_judging_thread_works_total', { kind, result });
+  return new JudgingWorker({ ...parts, log: log.child({ part: 'judging' }), onWork });
 }
 
 /** Where callers of every account can ask for `/metrics`, it tells none apart, unless whoever runs the service says so; and never names. */
@@ -185,6 +201,15 @@ function showsAccounts(usage: UsageCounts, accounts: Accounts): Part {
   };
 }
 
+function makeLimiter(store: RegistryStore, config: Config, limitSignals: LimitSignals): RequestLimiter {
+  const onRefused = (account: string, key: string) => limitSignals.note(account, key);
+  return new RequestLimiter({ ...store, limit: requestLimit(config), onRefused });
+}
+
+function approvalWaitsPart(approvalWaits: ApprovalWaits): Part {
+  return { name: 'approval waits', start: () => approvalWaits.start(), stop: () => approvalWaits.stop() };
+}
+
 function doorPart(server: Server, approvalWaits: ApprovalWaits): Part {
   return {
     name: 'door',
@@ -206,17 +231,22 @@ function eventsOnceStored(clickhouse: ClickHouse, barrier: ReadBarrier): FetchEv
   };
 }
 
-function makeRegistry(store: RegistryStore, fetchEvent: FetchEvent, rules: TargetRules): Parts['registry'] {
+function makeRegistry(
+  store: RegistryStore,
+  fetchEvent: FetchEvent,
+  rules: TargetRules,
+  work: PolicyWork,
+): Parts['registry'] {
   return {
     accounts: new Accounts(store),
     agents: new Agents(store),
-    policies: new Policies(store),
-    evaluations: new PolicyEvaluations(store, fetchEvent),
+    policies: new Policies(store, work),
+    evaluations: new PolicyEvaluations(store, fetchEvent, work),
     alerts: new Alerts({ ...store, ...rules }),
     deliveries: new Deliveries(store),
     apiKeys: new ApiKeys(store),
     sessions: new Sessions(store),
-    approvals: new Approvals({ ...store, fetchEvent }),
+    approvals: new Approvals({ ...store, fetchEvent, work }),
   };
 }
 

@@ -60,6 +60,7 @@ export const METRICS = {
   gatehouse_folded_series_total: { kind: 'counter', of: 'front', labels: ['kind'], help: 'Accounts and policies whose series went into other because there are more than the bound' },
   gatehouse_unevaluated_rules_total: { kind: 'counter', of: 'front', labels: ['reason'], known: { reason: ['error', 'expression_error', 'budget'] }, help: 'Rules that could not be evaluated on an event and so counted as a match' },
   gatehouse_rejected_events_total: { kind: 'counter', of: 'front', labels: ['code'], known: { code: Object.keys(ERRORS) }, help: 'Requests of submissions refused whole, by error code' },
+  gatehouse_judging_thread_works_total: { kind: 'counter', of: 'front', labels: ['kind', 'result'], known: { kind: ['events', 'policy'], result: ['done', 'refused'] }, help: 'Works of the thread that judges what takes long: submissions, and checks and trials of policies' },
   gatehouse_shed_requests_total: { kind: 'counter', of: 'front', labels: ['reason'], help: 'Submissions refused at their head because the front or what is behind it was behind' },
   gatehouse_strained: { kind: 'gauge', of: 'front', labels: [], help: '1 while a front refuses submissions because it is behind' },
   gatehouse_submissions_in_hand: { kind: 'gauge', of: 'front', labels: [], help: 'Submissions in a front, from their body to their answer' },

@@ -11,8 +11,8 @@
 import assert from 'node:assert';
 
 const SLAB_BYTES_MIN = 1024;
-const CLASSES = 12;
-/** Larger ones are rare (bodies of several megabytes), and each would hold the room of a thousand usual ones. */
+/** The largest is that of a whole batch: made anew for each, eight of them at a time had V8 collect for 30 ms again and again. */
+const CLASSES = 14;
 export const SLAB_BYTES_MAX = SLAB_BYTES_MIN << (CLASSES - 1);
 /**
  * What a front has in use when a flood of batches begins (120 MB: 430 of them in hand, with replies and entries). In ordinary full use it is
@@ -27,10 +27,13 @@ export class Slabs {
   readonly #askedAt = new Float64Array(CLASSES);
   #asked = 0;
   readonly #keptMax: number;
+  readonly #allocate: (bytes: number) => Buffer;
   #kept = 0;
 
-  constructor(keptMax = KEPT_BYTES_MAX) {
+  /** `allocate`: of memory that other threads see, too, where they are to read it. */
+  constructor(keptMax = KEPT_BYTES_MAX, allocate: (bytes: number) => Buffer = Buffer.allocUnsafeSlow) {
     this.#keptMax = keptMax;
+    this.#allocate = allocate;
   }
 
   /** Bytes that lie here unused. */
@@ -41,10 +44,10 @@ export class Slabs {
   /** At least so long. What stands in it is anybody's. */
   take(bytes: number): Buffer {
     const at = classOf(bytes);
-    if (at >= CLASSES) return Buffer.allocUnsafeSlow(bytes);
+    if (at >= CLASSES) return this.#allocate(bytes);
     this.#askedAt[at] = ++this.#asked;
     const slab = this.#free[at]!.pop();
-    if (slab === undefined) return Buffer.allocUnsafeSlow(SLAB_BYTES_MIN << at);
+    if (slab === undefined) return this.#allocate(SLAB_BYTES_MIN << at);
     this.#kept -= slab.length;
     return slab;
   }
@@ -76,6 +79,10 @@ export class Slabs {
     this.give(slab);
     return longer;
   }
+}
+
+export function sharedMemory(bytes: number): Buffer {
+  return Buffer.from(new SharedArrayBuffer(bytes));
 }
 
 function classOf(bytes: number): number {

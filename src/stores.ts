@@ -3,9 +3,9 @@
 // Invariant: a writer's client never sends a command twice; commands that may be repeated have a connection of their own.
 // Failure: an address that is neither set nor to be found is named in the sentence that ends the command.
 import { ClickHouse, ClickHouseError } from '../clickhouse/client.ts';
-import type { FairQueue } from '../clickhouse/fair-queue.ts';
 import { migrate } from '../clickhouse/migrate.ts';
 import type { Config } from './config.ts';
+import type { FairQueue } from './fair-queue.ts';
 import type { Part } from './lifecycle.ts';
 import type { Log } from './log.ts';
 import type { Surroundings } from './main.ts';

@@ -23,6 +23,8 @@ export type ExchangeHost = {
   /** True while the server drains: every answer then closes its connection. */
   draining: boolean;
   readonly inFlight: InFlight<Exchange>;
+  /** What was taken in hand is done elsewhere, before the exchange is over. */
+  onApart: (taken: Taken) => void;
   /** Called once per exchange; status 0: the client left before its answer. */
   onDone: (exchange: Exchange, status: number) => void;
   /** Answers whose bodies come in parts, while they do. */
@@ -119,6 +121,12 @@ export class Exchange {
     this.#res = res;
     this.#host = host;
     host.inFlight.add(this);
+  }
+
+  /** What was taken in hand is done elsewhere. */
+  setApart(): void {
+    if (this.taken !== undefined) this.#host.onApart(this.taken);
+    this.taken = undefined;
   }
 
   get over(): boolean {

@@ -9,7 +9,7 @@
 // A client that leaves, stalls or drips is ended by uWS (10 s, 16 KB/s); what it had sent is dropped then.
 import { ServiceError } from '../errors.ts';
 import { BODY_BYTES_HELD_MAX } from '../limits.ts';
-import type { Slabs } from '../slabs.ts';
+import { Slabs, sharedMemory } from '../slabs.ts';
 import type { BodySink, Exchange } from './exchange.ts';
 
 /**
@@ -67,6 +67,11 @@ export type BodyOptions = {
 
 /** Taken ahead of what has arrived, at most: a Content-Length is a claim, and memory is for bytes that are here. It grows. */
 const AHEAD_BYTES_MAX = 64 * 1024;
+/** From here on a body is judged in the judging thread in any case, and lies in memory that it sees: copying 8 MB takes up to 50 ms. */
+const SHARED_BYTES_MIN = 256 * 1024;
+/** Unused memory of eight bodies. */
+const SHARED_KEPT_BYTES_MAX = 64 * 1024 * 1024;
+const sharedSlabs = new Slabs(SHARED_KEPT_BYTES_MAX, sharedMemory);
 /** From here on a body counts for its account. */
 const LARGE_BYTES = 64 * 1024;
 
@@ -77,6 +82,7 @@ const LARGE_BYTES = 64 * 1024;
 export class BodyReader implements BodySink {
   readonly #exchange: Exchange;
   readonly #options: BodyOptions;
+  readonly #slabs: Slabs;
   #slab: Buffer | undefined;
   #bytes = 0;
   /** For whom they are held; undefined: a small body, or none of it is here. */
@@ -90,6 +96,7 @@ export class BodyReader implements BodySink {
   constructor(exchange: Exchange, options: BodyOptions) {
     this.#exchange = exchange;
     this.#options = options;
+    this.#slabs = options.contentLength > SHARED_BYTES_MIN ? sharedSlabs : options.slabs;
     if (options.contentLength > options.bytesMax) {
       this.#refuse(tooLarge(options.bytesMax));
       return;
@@ -142,10 +149,10 @@ export class BodyReader implements BodySink {
   }
 
   #keep(chunk: Uint8Array, isLast: boolean): void {
-    const { contentLength, slabs } = this.#options;
+    const { contentLength } = this.#options;
     const end = this.#bytes + chunk.length;
-    this.#slab ??= slabs.take(Math.max(end, Math.min(contentLength, AHEAD_BYTES_MAX)));
-    if (end > this.#slab.length) this.#slab = slabs.grow(this.#slab, this.#bytes, end);
+    this.#slab ??= this.#slabs.take(Math.max(end, Math.min(contentLength, AHEAD_BYTES_MAX)));
+    if (end > this.#slab.length) this.#slab = this.#slabs.grow(this.#slab, this.#bytes, end);
     this.#slab.set(chunk, this.#bytes);
     this.#bytes = end;
     if (!isLast) return;
@@ -171,7 +178,7 @@ export class BodyReader implements BodySink {
   }
 
   #giveBack(): void {
-    if (this.#slab !== undefined) this.#options.slabs.give(this.#slab);
+    if (this.#slab !== undefined) this.#slabs.give(this.#slab);
     this.#slab = undefined;
   }
 }

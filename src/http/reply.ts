@@ -1,10 +1,11 @@
 // Makes replies (step 12, for everything but submissions, whose text ingest has made already).
 // Rows of events are spliced in as text: a payload is never parsed on its way out.
 // An answer from ClickHouse that did not come is 503: the same request may succeed later.
-import { ClickHouseError, QueueFull } from '../../clickhouse/errors.ts';
+import { ClickHouseError } from '../../clickhouse/errors.ts';
 import { PAGE_PAYLOAD_MAX, PageTooLarge } from '../../clickhouse/queries/event-rows.ts';
 import type { Listed } from '../../schemas/paging.ts';
 import { ServiceError } from '../errors.ts';
+import { QueueFull } from '../fair-queue.ts';
 import { validationFailed } from '../validation.ts';
 import { cursorBehind, type OpenPage } from './cursor.ts';
 import type { Reply } from './route.ts';

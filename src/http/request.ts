@@ -192,6 +192,14 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
     this.letGo();
   }
 
+  setApart(): void {
+    this.exchange.setApart();
+  }
+
+  get isGone(): boolean {
+    return this.exchange.over;
+  }
+
   /** Nobody reads the body any more. */
   letGo(): void {
     this.reader?.release();

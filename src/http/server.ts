@@ -100,6 +100,7 @@ export class Server {
       draining: false,
       inFlight: new InFlight(),
       bodies: new Set(),
+      onApart: (taken) => shedding.giveBack(taken, false),
       onDone: (exchange, status) => {
         const nowMs = performance.now();
         this.#lastRequestMs = nowMs;

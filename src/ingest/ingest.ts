@@ -22,6 +22,7 @@ import type { Outcome } from '../../schemas/closed-sets.ts';
 import type { PolicyMatch } from '../../schemas/event.ts';
 import { ServiceError } from '../errors.ts';
 import { isId, mintId } from '../ids.ts';
+import { type Allowances, TooLong } from '../policy/allowance.ts';
 import { agentInactive, type Decision, type Judgement, judge, type RuleSet } from '../policy/engine.ts';
 import type { Keys } from '../redis/keys.ts';
 import type { RegistryCache } from '../registry/cache.ts';
@@ -30,6 +31,7 @@ import type { AppendOnce } from '../streams/append-once.ts';
 import type { Backlog } from '../streams/backlog.ts';
 import { type AcceptedEvent, encodeEvents } from './encode.ts';
 import type { Shape } from './json.ts';
+import type { JudgingWorker } from './judging-worker.ts';
 import type { PlainPath } from './plain-path.ts';
 import { type AtHand, backlogFull, PlainSubmission, type PlainWay } from './plain-submission.ts';
 import type { RateGate } from './rate-gate.ts';
@@ -50,7 +52,16 @@ export type IngestRequest = {
 export type Answer = { body: string | Buffer; release?: (() => void) | undefined };
 
 /** Who waits for a submission. One of the two is called, once, perhaps before the submission's call returns. */
-export type Caller = { accepted(answer: Answer): void; refused(error: unknown): void };
+export type Caller = {
+  accepted(answer: Answer): void;
+  refused(error: unknown): void;
+  /** Called where the submission leaves the loop that answers: it is no measure of how far that is behind. */
+  setApart(): void;
+  /** Does nobody wait any more? */
+  readonly isGone: boolean;
+};
+
+export type MatchedPolicy = Pick<PolicyMatch, 'policy_id' | 'name' | 'type'>;
 
 export type IngestParts = {
   cache: Pick<RegistryCache, 'agent' | 'rules'>;
@@ -64,11 +75,23 @@ export type IngestParts = {
   /** Called after their append, for so many neighbours of a request at once. */
   onAccepted: (account: string, outcome: Outcome, events: number) => void;
   /** Called for each policy that matched them. */
-  onMatched: (account: string, match: PolicyMatch, of: { outcome: Outcome; events: number }) => void;
+  onMatched: (account: string, match: MatchedPolicy, of: { outcome: Outcome; events: number }) => void;
   /** Called once an accepted submission. */
   onBytes: (account: string, bytes: number) => void;
   /** Called for a rule that could not be evaluated and so counted as a match (fail closed): `error`, `expression_error`, `budget`. */
-  onUnevaluated: (reason: string) => void;
+  onUnevaluated: (reason: string, times: number) => void;
+  /** Where what takes long is judged, and how much is not long. Left out: everything is judged here, to its end. */
+  apart?: Apart;
+  /** Called between the events of a batch; resolves when others have had their turn. Left out: it is judged in one go. */
+  pause?: () => Promise<void> | undefined;
+};
+
+export type Apart = {
+  worker: Pick<JudgingWorker, 'submit'>;
+  allowances: Pick<Allowances, 'begin'>;
+  /** Larger bodies go there whatever is in them: of plain events, and of those that have to be parsed. */
+  plainBytesMax: number;
+  parsedBytesMax: number;
 };
 
 export class Ingest {
@@ -79,7 +102,14 @@ export class Ingest {
   /** `plain`: null makes every event take the ordinary path. */
   constructor(parts: IngestParts, plain: PlainPath | null) {
     this.#parts = parts;
-    this.#way = plain === null ? null : { parts, plain, count: (request, judged) => this.#count(request, judged) };
+    this.#way =
+      plain === null
+        ? null
+        : {
+            ...{ parts, plain, allowances: parts.apart?.allowances },
+            count: (request, judged) => this.#count(request, judged),
+            setApart: (request, shape, caller) => this.#setApart(request, shape, caller),
+          };
   }
 
   /** One event (spec 4.5). The answer is the JSON text of the Event. */
@@ -93,9 +123,35 @@ export class Ingest {
   }
 
   #submit(request: IngestRequest, shape: Shape, caller: Caller): void {
-    const atHand = this.#readPlain(request, shape);
+    const { apart } = this.#parts;
+    const { length } = request.body;
+    const atHand = apart !== undefined && length > apart.plainBytesMax ? undefined : this.#readPlain(request, shape);
     if (atHand !== undefined) new PlainSubmission(this.#way!, { request, shape, atHand, caller }).begin();
-    else tell(caller, shape === 'one' ? this.#acceptOne(request) : this.#acceptMany(request));
+    else if (apart !== undefined && length > apart.parsedBytesMax) this.#setApart(request, shape, caller);
+    else this.#tell(request, shape, caller);
+  }
+
+  #tell(request: IngestRequest, shape: Shape, caller: Caller): void {
+    (shape === 'one' ? this.#acceptOne(request) : this.#acceptMany(request))
+      .then((made) => caller.accepted(made))
+      .catch((error: unknown) => {
+        if (error instanceof TooLong) this.#setApart(request, shape, caller);
+        else caller.refused(error);
+      });
+  }
+
+  /** Nothing of the submission is left: it begins anew in the judging thread. */
+  #setApart(request: IngestRequest, shape: Shape, caller: Caller): void {
+    caller.setApart();
+    this.#judgedBy(request)
+      .then((by) => this.#parts.apart!.worker.submit({ request, shape, ...by }, caller))
+      .catch((error: unknown) => caller.refused(error));
+  }
+
+  async #judgedBy({ account, agentId }: IngestRequest): Promise<{ agent: AgentRecord; rules: RuleSet }> {
+    if (this.#parts.backlog.full()) throw backlogFull();
+    const agent = await this.#agent(account, agentId);
+    return { agent, rules: await this.#parts.cache.rules(account) };
   }
 
   async #acceptOne(request: IngestRequest): Promise<Answer> {
@@ -201,7 +257,13 @@ export class Ingest {
   async #judge(account: string, agent: AgentRecord, elements: Element[]): Promise<Judged[]> {
     const cached = this.#parts.cache.rules(account);
     const rules: RuleSet = cached instanceof Promise ? await cached : cached;
-    const judgements = elements.map((element) => (isRejected(element) ? null : judge(rules, new View(element, agent))));
+    const allowance = this.#parts.apart?.allowances.begin(account, performance.now());
+    const judgements: (Judgement | null)[] = [];
+    for (const element of elements) {
+      judgements.push(isRejected(element) ? null : judge(rules, new View(element, agent), allowance));
+      const others = this.#parts.pause?.();
+      if (others !== undefined) await others;
+    }
     if (agent.status === 'inactive') return judgements.map(blockedWhole);
     return settle(this.#parts.gate, account, agent.id, judgements);
   }
@@ -215,7 +277,7 @@ export class Ingest {
       this.#parts.onAccepted(account, decision.outcome, i - from);
       for (const match of decision.matches) {
         this.#parts.onMatched(account, match, { outcome: decision.outcome, events: i - from });
-        if (match.detail.reason !== undefined) this.#parts.onUnevaluated(match.detail.reason);
+        if (match.detail.reason !== undefined) this.#parts.onUnevaluated(match.detail.reason, 1);
       }
       from = i;
     }
@@ -225,8 +287,4 @@ export class Ingest {
 /** Of an agent that is switched off: no counter is asked. */
 function blockedWhole(judgement: Judgement | null): Judged {
   return judgement === null ? (undefined as never) : { decision: agentInactive(judgement), countedAt: undefined };
-}
-
-function tell(caller: Caller, answer: Promise<Answer>): void {
-  answer.then((made) => caller.accepted(made)).catch((error: unknown) => caller.refused(error));
 }

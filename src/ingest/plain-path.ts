@@ -9,6 +9,7 @@ import type { JsonObject } from '../../schemas/common.ts';
 
 import { parseTime } from '../../schemas/time.ts';
 import { mintId } from '../ids.ts';
+import type { Allowance } from '../policy/allowance.ts';
 import { ALLOWED, type Decision, type Judgement, judge, type RuleSet, type TextView } from '../policy/engine.ts';
 import { Slabs } from '../slabs.ts';
 import { encodeEvents } from './encode.ts';
@@ -56,13 +57,14 @@ export class PlainPath {
     return { body, occurredAt };
   }
 
-  judge({ body, occurredAt }: PlainRead, agent: AgentRecord, rules: RuleSet): Judgement[] {
+  /** Throws TooLong where there is an allowance and it is not enough. */
+  judge({ body, occurredAt }: PlainRead, agent: AgentRecord, rules: RuleSet, allowance?: Allowance): Judgement[] {
     const text = this.#text.of(body, agent.id);
     const judgements: Judgement[] = [];
     for (let i = 0; i < body.events; i++) {
       text.event = i;
       const judgement = rules.judgeByText(text);
-      judgements.push(judgement ?? judge(rules, new View(submissionOf(body, i, occurredAt[i]!), agent)));
+      judgements.push(judgement ?? judge(rules, new View(submissionOf(body, i, occurredAt[i]!), agent), allowance));
     }
     return judgements;
   }

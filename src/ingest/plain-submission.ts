@@ -5,6 +5,7 @@
 // Failure: what is refused before the append leaves nothing behind but places taken in rate counters.
 import type { AgentRecord } from '../../schemas/agent.ts';
 import { ServiceError } from '../errors.ts';
+import { type Allowances, TooLong } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import type { AppendCaller } from '../streams/append.ts';
 import type { Answer, Caller, IngestParts, IngestRequest } from './ingest.ts';
@@ -20,7 +21,10 @@ export type AtHand = { agent: AgentRecord; rules: RuleSet; read: PlainRead };
 export type PlainWay = {
   parts: Pick<IngestParts, 'gate' | 'appender' | 'backlog'>;
   plain: PlainPath;
+  allowances: Pick<Allowances, 'begin'> | undefined;
   count: (request: IngestRequest, judged: readonly Judged[]) => void;
+  /** What takes too long here is judged elsewhere, from its beginning. */
+  setApart: (request: IngestRequest, shape: Shape, caller: Caller) => void;
 };
 
 const NO_COUNTS: readonly Count[] = [];
@@ -51,7 +55,9 @@ export class PlainSubmission implements Asker, AppendCaller {
       const { parts, plain } = this.#way;
       const { read, agent, rules } = this.#atHand;
       if (parts.backlog.full()) throw backlogFull();
-      this.#runs = runsOf(plain.judge(read, agent, rules));
+      const allowance =
+        rules.size === 0 ? undefined : this.#way.allowances?.begin(this.#request.account, performance.now());
+      this.#runs = runsOf(plain.judge(read, agent, rules, allowance));
       const asks = asksOf(this.#runs);
       if (asks.length > 0) parts.gate.ask(this.#request.account, this.#request.agentId, asks, this);
       else this.counted(NO_COUNTS);
@@ -88,6 +94,10 @@ export class PlainSubmission implements Asker, AppendCaller {
 
   refused(error: unknown): void {
     this.#way.plain.release(this.#atHand.read);
+    if (error instanceof TooLong) {
+      this.#way.setApart(this.#request, this.#shape, this.#caller);
+      return;
+    }
     this.#answer?.release?.();
     this.#caller.refused(error);
   }

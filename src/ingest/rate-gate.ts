@@ -11,8 +11,10 @@ import type { RateCheck } from '../policy/engine.ts';
 import { HeldPlaces, type HoldAsked } from '../policy/held-places.ts';
 import type { Keys } from '../redis/keys.ts';
 
+/** Which counter, and what it may hold. */
+export type CounterRef = Omit<RateCheck, 'rule'>;
 /** Places at one counter, for as many events. */
-export type Ask = { check: RateCheck; places: number };
+export type Ask = { check: CounterRef; places: number };
 /** How many of the places are within the threshold, first come first; and when they were counted (epoch ms, Redis's clock). */
 export type Count = { granted: number; atMs: number };
 
@@ -32,7 +34,7 @@ type Group = { counter: Counter; waiting: Waiting[]; check: CounterCheck; held: 
 class Counter {
   readonly key: string;
   /** As the newest rule has it: the places that are held, and where, are the same. */
-  check: RateCheck;
+  check: CounterRef;
   readonly held = new HeldPlaces();
   /** Of this tick. */
   waiting: Waiting[] = [];
@@ -41,14 +43,14 @@ class Counter {
   /** Runs while something is held. */
   timer: NodeJS.Timeout | undefined;
 
-  constructor(key: string, check: RateCheck) {
+  constructor(key: string, check: CounterRef) {
     this.key = key;
     this.check = check;
   }
 }
 
 /** Told apart by what the key is made of: making one hashes text, and the events of a batch mostly share theirs. */
-export function counterName(account: string, agent: string, check: RateCheck): string {
+export function counterName(account: string, agent: string, check: CounterRef): string {
   return `${account}/${check.policyId}/${check.windowMs}/${check.counterScope === 'agent' ? agent : check.counterValue}`;
 }
 
@@ -60,7 +62,7 @@ export class RateGate {
   #due: Counter[] = [];
   #asked: Asked[] = [];
   /** The counter that was asked for last, by what: most events share it, and its name takes making. */
-  #lastCheck: RateCheck | undefined;
+  #lastCheck: CounterRef | undefined;
   #lastAgent = '';
   #lastCounter: Counter | undefined;
 
@@ -103,7 +105,7 @@ export class RateGate {
   }
 
   /** A check belongs to one account, so the same check again is the same counter, but for those that count by agent. */
-  #counterOf(account: string, agent: string, check: RateCheck): Counter {
+  #counterOf(account: string, agent: string, check: CounterRef): Counter {
     if (check === this.#lastCheck && (check.counterScope !== 'agent' || agent === this.#lastAgent))
       return this.#lastCounter!;
     const counter = this.#counterNamed(account, agent, check);
@@ -114,7 +116,7 @@ export class RateGate {
     return counter;
   }
 
-  #counterNamed(account: string, agent: string, check: RateCheck): Counter {
+  #counterNamed(account: string, agent: string, check: CounterRef): Counter {
     const name = counterName(account, agent, check);
     let counter = this.#known.get(name);
     if (counter === undefined) {
@@ -164,7 +166,7 @@ export class RateGate {
   }
 
   /** The window is part of the name: a policy whose window changes starts on counters of the new width. */
-  #keyOf(account: string, agent: string, check: RateCheck): string {
+  #keyOf(account: string, agent: string, check: CounterRef): string {
     const policy = `${check.policyId}/${check.windowMs}`;
     if (check.counterScope === 'agent') {
       return this.#keys.agentCounter(this.#keys.partitionOf(account, agent), policy, agent);

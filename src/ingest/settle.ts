@@ -4,7 +4,8 @@
 // Invariant: the k-th event of a run has the k-th of its places, as if each had asked alone in the order of submission.
 // Failure: whatever the gate rejects with; nothing is decided then.
 import { mintId } from '../ids.ts';
-import { type Decision, decide, type Judgement } from '../policy/engine.ts';
+import { decide } from '../policy/decide.ts';
+import type { Decision, Judgement } from '../policy/engine.ts';
 import type { Ask, Count, RateGate } from './rate-gate.ts';
 
 /** `countedAt`: epoch ms, where rate limits counted the event. */

@@ -3,7 +3,7 @@
 // In `conditions` every key that is not reserved for the type is a field to match. Words that other types reserve are refused
 // rather than taken for fields: `patterns` on a block_action would otherwise match nothing, silently. A payload field of that
 // name is written `payload.timeout`.
-// Costs up to some 30 ms for the largest policies: see prepareRules in engine.ts for whole sets.
+// Costs up to some 60 ms for the largest policies: see prepare-rules.ts for whole sets.
 
 import type { PolicyType } from '../../schemas/closed-sets.ts';
 import type { Policy } from '../../schemas/policy.ts';
@@ -19,7 +19,7 @@ import { forOnePolicy } from './pattern-allowance.ts';
 import { checkSchema, type PayloadSchema } from './payload-schema.ts';
 import { below, Mistakes } from './policy-error.ts';
 import type { Conditions, PolicyKind } from './policy-kind.ts';
-import { PatternError } from './program.ts';
+import { type Pattern, PatternError } from './program.ts';
 import { type RateLimitTerms, rateLimit } from './rate-limit.ts';
 import { type RequireApprovalTerms, requireApproval } from './require-approval.ts';
 
@@ -44,8 +44,8 @@ const KINDS: { [T in PolicyType]: PolicyKind<Extract<Terms, { type: T }>> } = {
 };
 
 /** Throws PolicyError: a stored policy that does not compile any more was made by another version. */
-export function compileRule(policy: Policy): Rule {
-  return { policy, ...compileParts(policy.type, policy.conditions) };
+export function compileRule(policy: Policy, compiled?: ReadonlyMap<string, Pattern>): Rule {
+  return { policy, ...compileParts(policy.type, policy.conditions, compiled) };
 }
 
 /** Checks what somebody wants to be a policy, also for what could never hold. Throws PolicyError with every mistake. */
@@ -58,9 +58,13 @@ export function checkParts(type: PolicyType, conditions: unknown): void {
 }
 
 /** Throws PolicyError with every mistake. */
-function compileParts(type: PolicyType, conditions: unknown): Omit<Rule, 'policy'> {
+function compileParts(
+  type: PolicyType,
+  conditions: unknown,
+  compiled?: ReadonlyMap<string, Pattern>,
+): Omit<Rule, 'policy'> {
   const mistakes = new Mistakes();
-  const parts = readParts(type, conditions, mistakes);
+  const parts = readParts(type, conditions, mistakes, compiled);
   mistakes.throwIfAny();
   return { ...parts, terms: parts.terms! };
 }
@@ -68,13 +72,18 @@ function compileParts(type: PolicyType, conditions: unknown): Omit<Rule, 'policy
 type Parts = Omit<Rule, 'policy' | 'terms'> & { terms: Terms | undefined };
 
 /** Throws PolicyError where the conditions cannot be looked at, one by one. */
-function readParts(type: PolicyType, conditions: unknown, mistakes: Mistakes): Parts {
+function readParts(
+  type: PolicyType,
+  conditions: unknown,
+  mistakes: Mistakes,
+  compiled?: ReadonlyMap<string, Pattern>,
+): Parts {
   if (!isConditions(conditions)) mistakes.add(AT, 'must be an object');
   else if (Buffer.byteLength(JSON.stringify(conditions)) > CONDITIONS_BYTES_MAX)
     mistakes.add(AT, `must have at most ${CONDITIONS_BYTES_MAX} bytes`);
   mistakes.throwIfAny();
   const given = conditions as Conditions;
-  return forOnePolicy(() => readEach(type, given, mistakes));
+  return forOnePolicy(() => readEach(type, given, mistakes), compiled);
 }
 
 function readEach(type: PolicyType, given: Conditions, mistakes: Mistakes): Parts {

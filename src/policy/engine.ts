@@ -25,13 +25,14 @@ import {
 } from '../../schemas/closed-sets.ts';
 import type { JsonObject } from '../../schemas/common.ts';
 import type { PolicyMatch } from '../../schemas/event.ts';
-import type { ConditionHeld, DataFilterDetail, RateLimitDetail } from '../../schemas/match-detail.ts';
+import type { DataFilterDetail } from '../../schemas/match-detail.ts';
 import type { Policy } from '../../schemas/policy.ts';
-import { BUILD_UNITS, Budget, EXPLAIN_UNITS, EXPRESSION_UNITS, FIELD_UNITS, OverBudget, SCAN_UNITS } from './budget.ts';
+import { type Allowance, TOO_LONG } from './allowance.ts';
+import { BUILD_UNITS, Budget, EXPRESSION_UNITS, FIELD_UNITS, OverBudget, SCAN_UNITS } from './budget.ts';
 import { checkParts, compileRule, type Rule } from './compile.ts';
 import { type DataFilterTerms, needleDetail } from './data-filter.ts';
 import { conditionsDetail, conditionsHeld, shownCondition } from './explain.ts';
-import { counterValue, perText, type RateLimitTerms } from './rate-limit.ts';
+import { counterValue, type RateLimitTerms } from './rate-limit.ts';
 import type { Redaction } from './redact.ts';
 import type { RequireApprovalTerms } from './require-approval.ts';
 import {
@@ -46,6 +47,7 @@ import {
   redactionOf,
   rulesOfTool,
   shareScanner,
+  weightOf,
 } from './rule-index.ts';
 import { FOUND, type Scanner } from './scanner.ts';
 import type { Walker } from './walk.ts';
@@ -83,8 +85,8 @@ export type RateCheck = {
   takesPlaceWhenOver: boolean;
 };
 
-type Detail = PolicyMatch['detail'];
-type Found = { entry: Entry; detail: Detail };
+export type Detail = PolicyMatch['detail'];
+export type Found = { entry: Entry; detail: Detail };
 
 export type Judgement = {
   readonly rateChecks: readonly RateCheck[];
@@ -153,75 +155,21 @@ export function checkPolicy(input: PolicyInput): void {
   checkParts(input.type, input.conditions);
 }
 
-export function judge(rules: RuleSet, event: EventView): Judgement {
-  return rules.judge(event);
+/** Throws TooLong where there is an allowance and it is not enough. */
+export function judge(rules: RuleSet, event: EventView, allowance?: Allowance): Judgement {
+  return rules.judge(event, allowance);
 }
 
-/** `overLimit[i]` is the answer to `judgement.rateChecks[i]`. */
-export function decide(judgement: Judgement, overLimit: readonly boolean[], mintApprovalId: () => string): Decision {
-  const isOver = judgement.rateChecks.some((_, i) => overLimit[i]);
-  const found = isOver ? withLimits(judgement, overLimit) : judgement.found;
-  if (found.length === 0) return ALLOWED;
-  const deciding =
-    found.find(({ entry }) => entry.outcome === 'blocked') ?? found.find(({ entry }) => entry.outcome === 'pending');
-  const outcome = deciding?.entry.outcome ?? 'allowed';
-  const reason = deciding === undefined ? null : 'policy';
-  const policyId = deciding?.entry.rule.policy.id ?? null;
-  const approvalId = outcome === 'pending' ? mintApprovalId() : undefined;
-  const head = `{"outcome":"${outcome}","reason":${reason === null ? 'null' : '"policy"'},"policy_id":${policyId === null ? 'null' : `"${policyId}"`}`;
-  const matches = found.map(({ entry, detail }) => `${entry.json}${JSON.stringify(detail)}}`).join();
-  return {
-    outcome,
-    reason,
-    policyId,
-    ...(approvalId === undefined ? {} : { approvalId, approval: deciding!.entry.rule.terms as RequireApprovalTerms }),
-    matches: found.map(({ entry, detail }) => ({ ...entry.match, detail })),
-    resultJson: `${head},"matches":[${matches}]${approvalId === undefined ? '' : `,"approval_id":"${approvalId}"`}}`,
-    redactions: judgement.redactions,
-    ...(isOver ? { limits: judgement.rateChecks.filter((_, i) => overLimit[i]) } : {}),
-  };
-}
-
-/** The matches with those of the limits that are over, in the order of the policies. */
-function withLimits({ rateChecks, found }: Judgement, overLimit: readonly boolean[]): readonly Found[] {
-  const all = [...found];
-  const how = { budget: new Budget(EXPLAIN_UNITS), isSecret: found.some(isFilter) };
-  rateChecks.forEach((check, i) => {
-    if (!overLimit[i]) return;
-    const { entry, event } = check as EntryCheck;
-    all.push({ entry, detail: limitDetail(check, conditionsHeld(entry.rule, event, how), how.isSecret) });
-  });
-  return all.sort(byOrder);
-}
-
-const VALUE_CHARACTERS_MAX = 100;
-
-/** A counter is told apart by text of the payload; where a filter found a secret in that, it is not said again. */
-function limitDetail({ rule, counterValue: value }: RateCheck, conditions: ConditionHeld[], isSecret: boolean): Detail {
-  const terms = rule.terms as RateLimitTerms;
-  const detail: RateLimitDetail = {
-    threshold: terms.threshold,
-    window_seconds: terms.windowSeconds,
-    per: perText(terms),
-  };
-  if (value !== '' && !isSecret) {
-    const text = value.startsWith('"') ? (JSON.parse(value) as string) : value;
-    detail.value = text.length > VALUE_CHARACTERS_MAX ? `${text.slice(0, VALUE_CHARACTERS_MAX)}…` : text;
-  }
-  if (conditions.length > 0) detail.conditions = conditions;
-  return detail;
-}
-
-function isFilter({ entry }: { entry: Entry }): boolean {
+export function isFilter({ entry }: { entry: Entry }): boolean {
   return entry.rule.terms.type === 'data_filter';
 }
 
-function byOrder(a: Found, b: Found): number {
+export function byOrder(a: Found, b: Found): number {
   return a.entry.order - b.entry.order;
 }
 
 /** `event`: by which the conditions are explained if the limit is over; null: by the policy alone. */
-type EntryCheck = RateCheck & { entry: Entry; event: EventView | null };
+export type EntryCheck = RateCheck & { entry: Entry; event: EventView | null };
 
 export type RuleSetOptions = {
   /** Told of errors inside rules that should not happen. */
@@ -246,7 +194,11 @@ export class RuleSet {
   /** All data filters that look at the whole payload share one scanner, so that its strings are walked once. */
   readonly #filter: Filter | null;
 
+  /** Laying the patterns of its filters out would hold up the loop that answers. */
+  readonly #isLarge: boolean;
+
   // State of one judgement.
+  #scanned = 0;
   readonly #fieldBudget = new Budget(0);
   readonly #expressionBudget = new Budget(0);
   /** `detail` null: the conditions are all that there is to tell. */
@@ -268,31 +220,64 @@ export class RuleSet {
     this.#agents = new Set(sorted.flatMap((policy) => policy.agent_id ?? []));
     this.#filter = shareScanner(this.#entries);
     this.literals = numberLiterals(this.#entries);
+    this.#isLarge = weightOf(this.#entries) > LAID_OUT_INSTRUCTIONS_MAX;
+  }
+
+  /** In the order of their ids. */
+  get policies(): Policy[] {
+    return this.#entries.map(({ rule }) => rule.policy);
   }
 
   get rules(): ReadonlyMap<string, Rule> {
     return new Map(this.#entries.map(({ rule }) => [rule.policy.id, rule]));
   }
 
-  judge(event: EventView): Judgement {
+  /** Throws TooLong where there is an allowance and it is not enough. */
+  judge(event: EventView, allowance?: Allowance): Judgement {
     if (this.size === 0) return NOTHING;
-    this.#live.length = 0;
+    try {
+      return allowance === undefined ? this.#judge(event, WHOLE_BUDGET) : this.#judgeWithin(event, allowance);
+    } finally {
+      this.#live.length = 0;
+      if (this.#found.length > 0) this.#found = [];
+      if (this.#checks.length > 0) this.#checks = [];
+      if (this.#redactions.length > 0) this.#redactions = [];
+    }
+  }
+
+  #judge(event: EventView, units: Units): Judgement {
     const plan = this.#plan(event);
-    this.#fieldBudget.left = FIELD_UNITS;
-    this.#expressionBudget.left = EXPRESSION_UNITS;
+    this.#fieldBudget.left = units.field;
+    this.#expressionBudget.left = units.expression;
     for (const entry of plan.always) this.#consider(entry, event);
     if (plan.byTool !== null)
       for (const entry of rulesOfTool(plan, event.payload['tool'])) this.#consider(entry, event);
-    if (this.#live.length > 0) this.#scan(event);
+    if (this.#live.length > 0) this.#scan(event, units);
     if (this.#found.length === 0 && this.#checks.length === 0) return NOTHING;
-    const judgement: Judgement = {
+    return {
       rateChecks: this.#checks.length === 0 ? NO_CHECKS : this.#checks,
       found: this.#explained(event).sort(byOrder),
       redactions: this.#redactions.length === 0 ? NO_REDACTIONS : this.#redactions,
     };
-    this.#found = [];
-    this.#checks = [];
-    this.#redactions = [];
+  }
+
+  /** With less than the whole budgets. A judgement for which that was too little is thrown away: it is none. */
+  #judgeWithin(event: EventView, allowance: Allowance): Judgement {
+    const most = Math.max(0, allowance.left);
+    const units: Units = {
+      field: Math.min(FIELD_UNITS, most),
+      expression: Math.min(EXPRESSION_UNITS, most),
+      scan: Math.min(SCAN_UNITS, most),
+      build: Math.min(BUILD_UNITS, most),
+      isWhole: false,
+    };
+    this.#scanned = 0;
+    const judgement = this.#judge(event, units);
+    const [field, expression] = [this.#fieldBudget.left, this.#expressionBudget.left];
+    allowance.spend(
+      units.field - field + units.expression - expression + this.#scanned + redactionUnits(event, judgement),
+    );
+    if (field < 0 || expression < 0) throw TOO_LONG;
     return judgement;
   }
 
@@ -421,37 +406,38 @@ export class RuleSet {
   }
 
   /** All live data filters: first those of the whole payload, in one walk, then those of single fields. */
-  #scan(event: EventView): void {
+  #scan(event: EventView, given: Units): void {
+    if (!given.isWhole && this.#isLarge) throw TOO_LONG;
     let filters = 0;
     let isShared = false;
     for (const { filter } of this.#live) {
       if (filter !== this.#filter) filters++;
       else isShared = true;
     }
-    const buildUnits = BUILD_UNITS / (filters + (isShared ? 1 : 0));
-    let units = SCAN_UNITS;
-    if (isShared) units = this.#run(this.#filter!, event, units, buildUnits);
+    const share = { ...given, build: given.build / (filters + (isShared ? 1 : 0)) };
+    if (isShared) share.scan = this.#run(this.#filter!, event, share);
     if (filters > 0) {
-      for (const { filter } of this.#live)
-        if (filter !== this.#filter) units = this.#run(filter!, event, units, buildUnits);
+      for (const { filter } of this.#live) if (filter !== this.#filter) share.scan = this.#run(filter!, event, share);
     }
-    this.#live.length = 0;
+    this.#scanned += given.scan - share.scan;
   }
 
   /** Runs one scanner for all live rules that have it. Answers the units that are left. */
-  #run(filter: Filter, event: EventView, units: number, buildUnits: number): number {
+  #run(filter: Filter, event: EventView, { scan, build, isWhole }: Units): number {
     const { scanner, walker, wanted } = filter;
     wanted.fill(0);
     for (const entry of this.#live) {
       if (entry.filter === filter) for (const needle of entry.needles) wanted[needle] = 1;
     }
-    scanner.begin(units, buildUnits, wanted);
+    scanner.begin(scan, build, wanted);
     walker.begin();
     const failure = this.#walk(filter, event);
     let wentOver = false;
     for (const entry of this.#live) {
       if (entry.filter === filter && this.#noteFilter(entry, scanner, walker, failure)) wentOver = true;
     }
+    this.#scanned += scanner.buildUnitsUsed;
+    if (wentOver && !isWhole) throw TOO_LONG;
     if (wentOver) scanner.adapt();
     return scanner.unitsLeft;
   }
@@ -489,6 +475,27 @@ export class RuleSet {
   }
 }
 
+/** What an event may cost. `isWhole`: these are its budgets, and what goes over them counts as a match. */
+type Units = { field: number; expression: number; scan: number; build: number; isWhole: boolean };
+
+const WHOLE_BUDGET: Units = {
+  field: FIELD_UNITS,
+  expression: EXPRESSION_UNITS,
+  scan: SCAN_UNITS,
+  build: BUILD_UNITS,
+  isWhole: true,
+};
+/** 20 ms, once a set. */
+const LAID_OUT_INSTRUCTIONS_MAX = 12_000;
+/** Finding the places of a match reads the payload twice for each needle. */
+const REDACTION_UNITS = 2;
+
+function redactionUnits(event: EventView, { redactions }: Judgement): number {
+  let needles = 0;
+  for (const redaction of redactions) needles += redaction.needles;
+  return needles * REDACTION_UNITS * event.payloadText.length;
+}
+
 class ExpressionFailed extends Error {}
 
 /** Whether a rule could match an event of which only the literals are known. What counts all is no match. */
@@ -501,27 +508,4 @@ function mayMatch(entry: Entry, event: TextView): boolean {
 function isMet(demand: readonly LiteralBits[], event: TextView): boolean {
   for (const { word, mask } of demand) if (event.hasAny(word, mask)) return true;
   return false;
-}
-
-/** Milliseconds of compiling after which other work is let in. */
-const SLICE_MS = 5;
-
-/** Makes a rule set without holding up the process; keeps what has not changed since `previous`. */
-export async function prepareRules(
-  policies: readonly Policy[],
-  previous?: RuleSet,
-  options: RuleSetOptions = {},
-): Promise<RuleSet> {
-  const before = previous?.rules;
-  const compiled = new Map<string, Rule>();
-  let started = performance.now();
-  for (const policy of policies) {
-    const kept = before?.get(policy.id);
-    const same = kept !== undefined && JSON.stringify(kept.policy.conditions) === JSON.stringify(policy.conditions);
-    compiled.set(policy.id, same ? { ...kept, policy } : compileRule(policy));
-    if (performance.now() - started < SLICE_MS) continue;
-    await new Promise((resolve) => setImmediate(resolve));
-    started = performance.now();
-  }
-  return new RuleSet(policies, { ...options, compiled });
 }

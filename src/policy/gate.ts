@@ -70,9 +70,16 @@ function literalOfNeedle({ pattern, detector }: Needle): string | null {
   return detector!.literal ?? literalOf(compilePattern(detector!.candidate));
 }
 
-/** The longest text that every match of a pattern holds; null: none, or too costly to find. */
-function literalOf(pattern: Pattern): string | null {
-  return pattern.literal ?? mandatoryText(pattern);
+const literals = new WeakMap<Pattern, string | null>();
+
+/** The longest text that every match of a pattern holds; null: none, or too costly to find. Looked for once: it costs as much as compiling. */
+export function literalOf(pattern: Pattern): string | null {
+  let literal = literals.get(pattern);
+  if (literal === undefined) {
+    literal = pattern.literal ?? mandatoryText(pattern);
+    literals.set(pattern, literal);
+  }
+  return literal;
 }
 
 const INSTRUCTIONS_LOOKED_AT_MAX = 500;

@@ -12,14 +12,21 @@ const CLASS_BORDERS = 32;
 class Allowance {
   left = POLICY_INSTRUCTIONS_MAX;
   readonly patterns = new Map<string, Pattern>();
+  readonly compiled: ReadonlyMap<string, Pattern>;
+
+  constructor(compiled: ReadonlyMap<string, Pattern>) {
+    this.compiled = compiled;
+  }
 }
+
+const NONE: ReadonlyMap<string, Pattern> = new Map();
 
 let current: Allowance | undefined;
 
-/** Runs `compile`, which compiles one policy. */
-export function forOnePolicy<T>(compile: () => T): T {
+/** Runs `compile`, which compiles one policy. `compiled`: patterns that have been compiled for it already. */
+export function forOnePolicy<T>(compile: () => T, compiled = NONE): T {
   const before = current;
-  current = new Allowance();
+  current = new Allowance(compiled);
   try {
     return compile();
   } finally {
@@ -34,11 +41,27 @@ export function policyPattern(source: unknown): Pattern {
   if (known !== undefined) return known;
   // The rest of a policy that has gone over is not looked at: each pattern of it could cost as much as all that are allowed.
   if (current.left < 0) throw tooLarge();
-  const pattern = compilePattern(source);
+  const pattern = current.compiled.get(source) ?? compilePattern(source);
   current.left -= costOf(pattern);
   if (current.left < 0) throw tooLarge();
   current.patterns.set(source, pattern);
   return pattern;
+}
+
+const PATTERN_KEYS: ReadonlySet<string> = new Set(['patterns', 'matches', 'pattern']);
+
+/** Texts in a policy's conditions that are patterns, by where they stand: for compiling them one by one. Those of expressions are left out. */
+export function patternSources(conditions: unknown): string[] {
+  const sources = new Set<string>();
+  const visit = (value: unknown, isPattern: boolean): void => {
+    if (typeof value === 'string') {
+      if (isPattern) sources.add(value);
+    } else if (Array.isArray(value)) for (const item of value) visit(item, isPattern);
+    else if (typeof value === 'object' && value !== null)
+      for (const [key, item] of Object.entries(value)) visit(item, PATTERN_KEYS.has(key));
+  };
+  visit(conditions, false);
+  return [...sources];
 }
 
 function tooLarge(): PatternError {

@@ -25,6 +25,10 @@ export class Redaction {
     this.#wanted = new Uint8Array(needles.length).fill(1);
   }
 
+  get needles(): number {
+    return this.#wanted.length;
+  }
+
   /** Adds the places of all matches in the text. Throws OverBudget. */
   spans(text: string, budget: Budget, spans: NamedSpan[]): void {
     budget.spend(STRING_UNITS);

@@ -51,6 +51,10 @@ export class Filter {
     this.#needles = needles;
   }
 
+  get weight(): number {
+    return this.#needles.reduce((sum, { pattern }) => sum + (pattern?.instructions.length ?? DETECTOR_INSTRUCTIONS), 0);
+  }
+
   get scanner(): Scanner {
     this.#scanner ??= new Scanner(this.#needles);
     return this.#scanner;
@@ -61,6 +65,9 @@ export class Filter {
     return this.#walker;
   }
 }
+
+/** The candidates of the nine have 500 together. */
+const DETECTOR_INSTRUCTIONS = 60;
 
 /** The rules that can concern events of one type of one agent. `byTool` are those that demand one of some tools. */
 export type Plan = {
@@ -120,6 +127,14 @@ export function shareScanner(entries: readonly Entry[]): Filter | null {
   );
   for (const entry of sharing) entry.filter = filter;
   return filter;
+}
+
+/** Instructions that would have to be laid out to look for all that the data filters look for. */
+export function weightOf(entries: readonly Entry[]): number {
+  const filters = new Set(entries.map(({ filter }) => filter));
+  let weight = 0;
+  for (const filter of filters) if (filter !== null) weight += filter.weight;
+  return weight;
 }
 
 /** Literals of a set: as many as have a bit in what the search for them answers (ingest/plain.ts). */

@@ -24,6 +24,8 @@ const AUTOMATON_INSTRUCTIONS_MAX = 4_000;
 const CACHES_BYTES_MAX = 16 * 1024 * 1024;
 const CACHE_BYTES_MAX = 2 * 1024 * 1024;
 const CACHE_BYTES_MIN = 128 * 1024;
+/** Groups split after one event: laying one out anew takes some ms. */
+const SPLITS_MAX = 4;
 /** Beginning with a string, however short. */
 const STRING_UNITS = 20;
 /** What a detector's settling costs per character, at worst. */
@@ -107,11 +109,12 @@ export class Scanner {
     return this.#settled > 0;
   }
 
-  /** Splits what went over, so that the next event finds out more. Called after an event that had an `over`. */
+  /** Splits some of what went over, so that the next event finds out more. Called after an event that had an `over`. */
   adapt(): void {
+    let splits = SPLITS_MAX;
     if (!this.#groups.some((group) => group.wentOver && group.members.length > 1)) return;
     this.#groups = this.#groups.flatMap((group) => {
-      if (!group.wentOver || group.members.length === 1) return [group];
+      if (!group.wentOver || group.members.length === 1 || splits-- <= 0) return [group];
       const half = group.members.length >> 1;
       return [group.members.slice(0, half), group.members.slice(half)].map(
         (members) => new Group(members, this.needles, this.#cacheBytes),

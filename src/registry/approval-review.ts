@@ -10,7 +10,8 @@ import type { JsonObject } from '../../schemas/common.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../errors.ts';
-import { decide, type EventView, judge, prepareRules } from '../policy/engine.ts';
+import type { EventView } from '../policy/engine.ts';
+import type { PolicyWork } from '../policy/policy-work.ts';
 import type { RegistryStore } from './commit.ts';
 
 /** What was stored of an event. `occurredMs`: epoch ms. */
@@ -31,7 +32,7 @@ const IN_FORCE_MS = 5_000;
 /** Throws ServiceError unavailable where the event would have to be seen and cannot be. */
 export async function reviewApproval(
   { redis, keys }: RegistryStore,
-  fetchEvent: FetchEvent | undefined,
+  { fetchEvent, work }: { fetchEvent: FetchEvent | undefined; work: PolicyWork },
   account: string,
   { agent_id: agentId, event_id: eventId, created_at: createdAt }: Approval,
 ): Promise<Review> {
@@ -49,8 +50,8 @@ export async function reviewApproval(
   if (policies.length === 0) return { verdict: 'allowed', agentText };
   const event = await fetchEvent?.(account, agentId, eventId);
   if (event === null || event === undefined) throw notStored();
-  const judgement = judge(await prepareRules(policies), viewOf(event, agent));
-  const { outcome, policyId } = decide(judgement, [], () => '');
+  const trial = { policies, event: viewOf(event, agent), isAgentOff: false };
+  const { outcome, policy_id: policyId } = (await work.evaluate(account, trial)).policy_result;
   if (outcome !== 'blocked' || policyId === null) return { verdict: 'allowed', agentText };
   return { verdict: 'blocked', agentText, policyId };
 }

@@ -23,6 +23,7 @@ import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../errors.ts';
 import { isId } from '../ids.ts';
 import { APPROVALS_AT_ONCE, APPROVALS_PENDING_MAX } from '../limits.ts';
+import { HERE, type PolicyWork } from '../policy/policy-work.ts';
 import type { Keys } from '../redis/keys.ts';
 import { EventNotStored, type FetchEvent, type Review, reviewApproval } from './approval-review.ts';
 import { auditLog, SYSTEM } from './audit.ts';
@@ -46,6 +47,8 @@ export type ApprovalsOptions = RegistryStore & {
   pendingMax?: number;
   /** For those who settle: where an event is that has to be judged again. */
   fetchEvent?: FetchEvent | undefined;
+  /** Who judges an event anew. */
+  work?: PolicyWork;
 };
 
 /** How many were opened, and of them denied for want of room; the others are there already or their agent is gone. */
@@ -66,12 +69,14 @@ export class Approvals {
   readonly #keys: Keys;
   readonly #now: () => number;
   readonly #pendingMax: number;
+  readonly #reviewing: { fetchEvent: FetchEvent | undefined; work: PolicyWork };
 
   constructor(options: ApprovalsOptions) {
     this.#store = options;
     this.#keys = options.keys;
     this.#now = options.now ?? Date.now;
     this.#pendingMax = options.pendingMax ?? APPROVALS_PENDING_MAX;
+    this.#reviewing = { fetchEvent: options.fetchEvent, work: options.work ?? HERE };
   }
 
   /** Of those given, the ones that Redis does not know: neither pending nor decided lately. */
@@ -357,7 +362,7 @@ export class Approvals {
   ): Promise<Settled | null> {
     const after = decided(before, body, actor, at);
     if (after.outcome !== 'allowed') return { after };
-    const review = await reviewApproval(this.#store, this.#store.fetchEvent, account, before);
+    const review = await reviewApproval(this.#store, this.#reviewing, account, before);
     if (review.verdict === 'agent_inactive') throw agentInactive();
     return reviewed(after, review);
   }
@@ -370,7 +375,7 @@ export class Approvals {
     const policy = await this.#store.redis.hget(this.#keys.policies(account), before.policy_id);
     if (policy === null || (JSON.parse(policy) as Policy).status !== 'active') return denied(POLICY_GONE_COMMENT);
     try {
-      return reviewed(after, await reviewApproval(this.#store, this.#store.fetchEvent, account, before));
+      return reviewed(after, await reviewApproval(this.#store, this.#reviewing, account, before));
     } catch (error) {
       const isOld = at > Date.parse(before.expires_at) + UNSTORED_MS_MAX;
       if (isOld && error instanceof EventNotStored) return denied(NEVER_STORED_COMMENT);

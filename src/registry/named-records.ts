@@ -52,7 +52,7 @@ export type More = { guards?: readonly Guard[]; writes?: readonly Words[] };
 export type Addition = More & { keeping: Keeping; details: object; atMs: number; answer?: string };
 export type Edit<R> = Revisions & {
   /** The record as it is to be; throws what is wrong with it. */
-  edited: (before: R) => R;
+  edited: (before: R) => R | Promise<R>;
   more?: (before: R, after: R) => More;
   /** What to throw for the guard `name`, `agent` or one of `more` that did not hold. */
   refusal: (guard: string) => Error;
@@ -122,7 +122,7 @@ export class NamedRecords<R extends Named> {
       const before = this.#kind.read(text);
       if (!isWithin(actor, before.agent_id)) return null;
       keepTo(edit.revisions, before);
-      const after = edit.edited(before);
+      const after = await edit.edited(before);
       if (changedFields(before, after).length === 0) return before;
       const at = this.#now();
       after.updated_at = isoTime(at);

@@ -11,8 +11,7 @@ import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../errors.ts';
 import { mintId } from '../ids.ts';
 import { POLICIES_ACTIVE_MAX, POLICIES_MAX } from '../limits.ts';
-import { checkPolicy } from '../policy/engine.ts';
-import { PolicyError } from '../policy/policy-error.ts';
+import { HERE, type PolicyWork } from '../policy/policy-work.ts';
 import type { Keys } from '../redis/keys.ts';
 import { validationFailed } from '../validation.ts';
 import { changedFields } from './audit.ts';
@@ -37,11 +36,13 @@ export type PolicyFilter = {
 
 export class Policies {
   readonly #store: RegistryStore;
+  readonly #work: PolicyWork;
   readonly #keys: Keys;
   readonly #records: NamedRecords<Policy>;
 
-  constructor(store: RegistryStore) {
+  constructor(store: RegistryStore, work: PolicyWork = HERE) {
     this.#store = store;
+    this.#work = work;
     this.#keys = store.keys;
     this.#records = new NamedRecords(store, {
       kind: 'policy',
@@ -86,10 +87,11 @@ export class Policies {
     actor: Actor,
   ): Promise<Policy | null> {
     const { actions, ...rest } = body;
-    const edited = (before: Policy): Policy => {
+    const edited = async (before: Policy): Promise<Policy> => {
       const after: Policy = { ...before, ...rest, ...(actions === undefined ? {} : { actions: asArray(actions) }) };
       const changed = changedFields(before, after);
-      if (changed.includes('conditions') || changed.includes('actions')) checkCompiles(after);
+      if (changed.includes('conditions') || changed.includes('actions'))
+        await checkCompiles(this.#work, account, after);
       return after;
     };
     const more = (before: Policy, after: Policy): More =>
@@ -106,7 +108,7 @@ export class Policies {
   async #create(account: string, body: PolicyCreate, actor: Actor, keeping: Keeping): Promise<string> {
     const atMs = (this.#store.now ?? Date.now)();
     const policy = newPolicy(body, atMs);
-    checkCompiles(policy);
+    await checkCompiles(this.#work, account, policy);
     const details = { type: policy.type, revision: policy.revision, after: told(policy) };
     const addition = { keeping, details, atMs, ...this.#counted(account, policy) };
     const refused = await this.#records.add(account, policy, addition, actor);
@@ -149,14 +151,12 @@ function told({ conditions, actions, severity, status }: Policy): object {
 }
 
 /** Throws ServiceError validation_failed with what the engine says. `place`: of the policy in the request. */
-export function checkCompiles({ type, conditions, actions, agent_id }: Policy, place = ''): void {
-  try {
-    checkPolicy({ type, conditions, actions, agent_id });
-  } catch (error) {
-    if (!(error instanceof PolicyError)) throw error;
-    const details = error.details.map((detail) => ({ ...detail, path: place + detail.path }));
-    throw validationFailed('The policy does not compile.', details);
-  }
+export async function checkCompiles(work: PolicyWork, account: string, policy: Policy, place = ''): Promise<void> {
+  const { type, conditions, actions, agent_id } = policy;
+  const mistakes = await work.check(account, { type, conditions, actions, agent_id });
+  if (mistakes.length === 0) return;
+  const details = mistakes.map((detail) => ({ ...detail, path: place + detail.path }));
+  throw validationFailed('The policy does not compile.', details);
 }
 
 function refusal(guard: string): ServiceError {

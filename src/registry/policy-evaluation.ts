@@ -4,8 +4,6 @@
 // what is stored is judged: a place that was redacted is seen as its mark.
 // Failure: an event that is not stored (yet) is `not_found`; ClickHouse away is told as for every read.
 import type { AgentRecord } from '../../schemas/agent.ts';
-import type { EvaluationResult } from '../../schemas/closed-sets.ts';
-import type { PolicyResult } from '../../schemas/event.ts';
 import { type Policy, readPolicy } from '../../schemas/policy.ts';
 import {
   EvaluatedEvent,
@@ -15,7 +13,7 @@ import {
 } from '../../schemas/policy-evaluation.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { isId } from '../ids.ts';
-import { agentInactive, decide, type Judgement, judge, prepareRules } from '../policy/engine.ts';
+import { HERE, type PolicyWork } from '../policy/policy-work.ts';
 import { validationFailed } from '../validation.ts';
 import { type FetchEvent, type StoredEvent, viewOf } from './approval-review.ts';
 import { answering, type RegistryStore } from './commit.ts';
@@ -30,10 +28,12 @@ export type Evaluated = PolicyEvaluated | 'no_agent' | 'no_event';
 export class PolicyEvaluations {
   readonly #store: RegistryStore;
   readonly #fetchEvent: FetchEvent;
+  readonly #work: PolicyWork;
 
-  constructor(store: RegistryStore, fetchEvent: FetchEvent) {
+  constructor(store: RegistryStore, fetchEvent: FetchEvent, work: PolicyWork = HERE) {
     this.#store = store;
     this.#fetchEvent = fetchEvent;
+    this.#work = work;
   }
 
   /** Throws ServiceError validation_failed, unavailable. */
@@ -42,6 +42,8 @@ export class PolicyEvaluations {
       const { redis, keys } = this.#store;
       checkEvent(asked);
       const drafts = given?.map(policyOf);
+      for (const [i, draft] of (drafts ?? []).entries())
+        await checkCompiles(this.#work, account, draft, `/policies/${i}`);
       const agentId = asked.agent_id;
       const agentText = isId('agent', agentId) ? await redis.get(keys.agent(account, agentId)) : null;
       if (agentText === null) return 'no_agent';
@@ -49,10 +51,9 @@ export class PolicyEvaluations {
       const event = await this.#eventOf(account, asked);
       if (event === null) return 'no_event';
       const policies = drafts ?? (await this.#inForce(account, agentId));
-      const judgement = judge(await prepareRules(policies), viewOf(event, agent));
       // A draft is tried for what it says; that the agent is switched off would hide it.
-      const isOff = drafts === undefined && agent.status === 'inactive';
-      return { policy_result: resultOf(judgement, isOff), judged: judgedBy(policies, judgement) };
+      const isAgentOff = drafts === undefined && agent.status === 'inactive';
+      return this.#work.evaluate(account, { policies, event: viewOf(event, agent), isAgentOff });
     });
   }
 
@@ -88,11 +89,10 @@ function checkEvent(event: EvaluatedEvent): void {
     if (event[name] === undefined) throw wrong(name, 'is needed, or the id of a recorded event');
 }
 
-/** Throws ServiceError validation_failed where it does not compile. */
 function policyOf({ name, type, conditions, actions, severity }: PolicyDraft, i: number): Policy {
   const place = `/policies/${i}`;
   const now = isoTime(Date.now());
-  const policy: Policy = {
+  return {
     id: place,
     revision: 1,
     name: name ?? place,
@@ -103,19 +103,4 @@ function policyOf({ name, type, conditions, actions, severity }: PolicyDraft, i:
     created_at: now,
     updated_at: now,
   };
-  checkCompiles(policy, place);
-  return policy;
-}
-
-function resultOf(judgement: Judgement, isOff: boolean): PolicyResult {
-  const { outcome, reason, policyId, matches } = isOff ? agentInactive(judgement) : decide(judgement, [], () => '');
-  return { outcome, reason, policy_id: policyId, matches: [...matches] };
-}
-
-function judgedBy(policies: readonly Policy[], { found, rateChecks }: Judgement): PolicyEvaluated['judged'] {
-  const results = new Map<string, EvaluationResult>([
-    ...rateChecks.map(({ policyId }) => [policyId, 'counted'] as const),
-    ...found.map(({ entry }) => [entry.rule.policy.id, 'matched'] as const),
-  ]);
-  return policies.map(({ id, name }) => ({ policy_id: id, name, result: results.get(id) ?? 'not_matched' }));
 }

@@ -14,7 +14,7 @@ import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
 import { type Append, toServiceError } from './append.ts';
-import { packEntry } from './packing.ts';
+import { type PackedEntry, packEntry } from './packing.ts';
 
 const begin = new Script<[state: string, outcome?: string]>(
   'stream-idempotency-begin',
@@ -70,10 +70,18 @@ export class AppendOnce {
   }
 
   /** Appends one entry, or none where there are no events, and keeps `outcome`. Throws ServiceError unavailable. */
-  async append(
+  append(
     request: OnceKey & { token: string; agent: string; digests: Append['digests']; rows: Buffer; outcome: string },
   ): Promise<void> {
-    const { partition, agent, token, digests, rows, outcome } = request;
+    const { digests, rows } = request;
+    return this.appendPacked({ ...request, entry: digests.length === 0 ? undefined : entryOf(digests, rows) });
+  }
+
+  /** The same with an entry that is packed already; undefined: there are no events. */
+  async appendPacked(
+    request: OnceKey & { token: string; agent: string; entry: PackedEntry | undefined; outcome: string },
+  ): Promise<void> {
+    const { partition, agent, token, entry, outcome } = request;
     const [fingerprint, run] = token.split(':');
     const keys = [this.#keys.events(partition), this.#record(request), this.#keys.lastSeen(partition)];
     const args = [
@@ -83,7 +91,7 @@ export class AppendOnce {
       IDEMPOTENCY_KEPT_MS,
       agent,
       `${Date.now()}/${request.account}`,
-      ...(digests.length > 0 ? entryOf(digests, rows) : []),
+      ...(entry === undefined ? [] : fieldsOf(entry)),
     ];
     if ((await this.#run(appendOnce, keys, args, {})) === 'appended') return;
     throw new ServiceError('unavailable', 'The request took too long; nothing was recorded.', {
@@ -148,8 +156,11 @@ export class AppendOnce {
   }
 }
 
+export function entryOf(digests: Append['digests'], rows: Buffer): PackedEntry {
+  return packEntry(Buffer.from(`[${digests.join(',')}]`), rows);
+}
+
 /** Fields and values. */
-function entryOf(digests: Append['digests'], rows: Buffer): (string | number | Buffer)[] {
-  const entry = packEntry(Buffer.from(`[${digests.join(',')}]`), rows);
+function fieldsOf(entry: PackedEntry): (string | number | Buffer)[] {
   return [ENTRY_FIELD.version, entry.version, ENTRY_FIELD.digests, entry.digests, ENTRY_FIELD.rows, entry.rows];
 }

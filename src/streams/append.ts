@@ -21,6 +21,7 @@ import { type Commands, isDiskFull, sendTogether, toUnavailable, troubleOf } fro
 import type { Keys } from '../redis/keys.ts';
 import { Slabs } from '../slabs.ts';
 import { EntryBuffer } from './entry-buffer.ts';
+import type { PackedEntry } from './packing.ts';
 
 /**
  * Events of one request, all of one agent: digests as JSON texts, rows end to end in the same order. A text may hold the
@@ -33,6 +34,9 @@ export type Append = {
   rows: Buffer;
   events?: number;
 };
+
+/** An entry that was packed elsewhere: it goes as it is, alone. */
+export type PackedAppend = { account: string; agent: string; events: number; entry: PackedEntry };
 
 /**
  * Who waits for an append. One of the two is called, once; `refused` perhaps before `appendFor` returns. Neither may throw,
@@ -115,23 +119,49 @@ export class Appender {
     }
     const events = append.events ?? append.digests.length;
     const bytes = append.rows.length + DIGEST_BYTES * events;
-    if (this.#closed) {
-      caller.refused(refusal('The process is stopping; nothing was recorded.'));
-      return;
-    }
-    // A lone append always has room, however large: the door bounds it.
-    if (this.#bytes + bytes > this.#bytesMax && this.#bytes > 0) {
-      caller.refused(refusal('Too much is waiting to be recorded; nothing was recorded.'));
-      return;
-    }
-    const partition = this.#partitions[this.#keys.partitionOf(append.account, append.agent)]!;
+    const partition = this.#admit(append, bytes, caller);
+    if (partition === undefined) return;
     const entry = this.#entryFor(partition, bytes);
     const before = entry.buffer.length;
     entry.buffer.add(append.rows, append.digests);
     entry.events += events;
-    this.#bytes += entry.buffer.length - before;
+    this.#added(entry, entry.buffer.length - before, caller);
+  }
+
+  /** Rejects with ServiceError `unavailable`, and with nothing else. */
+  appendPacked(append: PackedAppend): Promise<void> {
+    const { entry: packed, events } = append;
+    return new Promise((appended, refused) => {
+      const caller = { appended, refused };
+      const partition = this.#admit(append, packed.rows.length + packed.digests.length, caller);
+      if (partition === undefined) return;
+      const buffer = EntryBuffer.ofPacked(this.#slabs, this.#keys.events(partition.number), packed);
+      const entry = { buffer, callers: [], events };
+      partition.waiting.push(entry);
+      this.#added(entry, buffer.length, caller);
+    });
+  }
+
+  /** undefined: there is no room, and the caller was told so. */
+  #admit(
+    { account, agent }: { account: string; agent: string },
+    bytes: number,
+    caller: AppendCaller,
+  ): Partition | undefined {
+    // A lone append always has room, however large: the door bounds it.
+    const isFull = this.#bytes + bytes > this.#bytesMax && this.#bytes > 0;
+    if (this.#closed || isFull) {
+      caller.refused(refusal(this.#closed ? 'The process is stopping' : 'Too much is waiting to be recorded'));
+      return undefined;
+    }
+    const partition = this.#partitions[this.#keys.partitionOf(account, agent)]!;
+    partition.seen.set(agent, account);
+    return partition;
+  }
+
+  #added(entry: Entry, bytes: number, caller: AppendCaller): void {
+    this.#bytes += bytes;
     this.#callers++;
-    partition.seen.set(append.agent, append.account);
     if (!this.#scheduled) {
       this.#scheduled = true;
       setImmediate(this.#flushSoon);
@@ -142,7 +172,7 @@ export class Appender {
   /** The partition's last entry if there is room for so many bytes, else a new one. */
   #entryFor(partition: Partition, bytes: number): Entry {
     const last = partition.waiting.at(-1);
-    if (last !== undefined && last.buffer.length + bytes <= ENTRY_BYTES_MAX) return last;
+    if (last?.buffer.isOpen && last.buffer.length + bytes <= ENTRY_BYTES_MAX) return last;
     const buffer = new EntryBuffer(
       this.#slabs,
       this.#keys.events(partition.number),
@@ -258,7 +288,10 @@ export class Appender {
 }
 
 function refusal(message: string): ServiceError {
-  return new ServiceError('unavailable', message, { recorded: false, retryAfterSeconds: 1 });
+  return new ServiceError('unavailable', `${message}; nothing was recorded.`, {
+    recorded: false,
+    retryAfterSeconds: 1,
+  });
 }
 
 export function toServiceError(cause: unknown): ServiceError {

@@ -10,7 +10,7 @@ import assert from 'node:assert';
 import { Command } from 'ioredis';
 import { ENTRY_FIELD, ENTRY_VERSION } from '../../schemas/entry.ts';
 import type { Slabs } from '../slabs.ts';
-import { packEntry } from './packing.ts';
+import { type PackedEntry, packEntry } from './packing.ts';
 
 /** An XADD whose bytes lie ready. Its key is an argument, too, since a Cluster is asked by it. */
 class EntryCommand extends Command {
@@ -41,6 +41,8 @@ export class EntryBuffer {
   #digests: Buffer;
   #digestsEnd = 0;
   #length = 0;
+  /** Nothing is added to what was packed elsewhere. */
+  #packed: PackedEntry | undefined;
 
   /** `bytes`: of what is going to be added first. */
   constructor(slabs: Slabs, key: string, bytes: number) {
@@ -50,6 +52,18 @@ export class EntryBuffer {
     this.#end = this.#rowsAt;
     this.#bytes = slabs.take(this.#rowsAt + bytes);
     this.#digests = slabs.take(bytes / 4);
+  }
+
+  static ofPacked(slabs: Slabs, key: string, packed: PackedEntry): EntryBuffer {
+    const { rows, digests } = packed;
+    const buffer = new EntryBuffer(slabs, key, rows.length + digests.length + AROUND_DIGESTS_BYTES_MAX);
+    buffer.#packed = packed;
+    buffer.#length = rows.length + digests.length;
+    return buffer;
+  }
+
+  get isOpen(): boolean {
+    return this.#packed === undefined;
   }
 
   /** Of rows and digests as they were added. */
@@ -81,6 +95,12 @@ export class EntryBuffer {
 
   /** Closes the entry. */
   command(): Command {
+    if (this.#packed !== undefined) {
+      const { version, digests, rows } = this.#packed;
+      this.#bytes.set(rows, this.#rowsAt);
+      this.#end = this.#rowsAt + rows.length;
+      return this.#finish(version, digests);
+    }
     this.#digests[this.#digestsEnd++] = CLOSE;
     const rows = this.#bytes.subarray(this.#rowsAt, this.#end);
     const entry = packEntry(this.#digests.subarray(0, this.#digestsEnd), rows);

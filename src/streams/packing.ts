@@ -43,8 +43,11 @@ function bufferOf({ buffer, byteOffset, length }: Uint8Array): Buffer {
   return Buffer.from(buffer, byteOffset, length);
 }
 
+/** The fields of an entry as they go to Redis. */
+export type PackedEntry = { version: number; digests: Buffer; rows: Buffer };
+
 /** What goes to Redis of an entry: packed where that is worth it. */
-export function packEntry(digests: Buffer, rows: Buffer): { version: number; digests: Buffer; rows: Buffer } {
+export function packEntry(digests: Buffer, rows: Buffer): PackedEntry {
   return digests.length + rows.length < PACKED_BYTES_MIN
     ? { version: ENTRY_VERSION, digests, rows }
     : { version: PACKED_ENTRY_VERSION, digests: pack(digests), rows: pack(rows) };

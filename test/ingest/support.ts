@@ -70,7 +70,9 @@ export async function take(
 
 /** As a promise. */
 export function submitted(ingest: Ingest, shape: 'single' | 'batch', request: IngestRequest): Promise<Answer> {
-  return new Promise((accepted, refused) => ingest[shape](request, { accepted, refused }));
+  return new Promise((accepted, refused) =>
+    ingest[shape](request, { accepted, refused, setApart: () => undefined, isGone: false }),
+  );
 }
 
 function copied({ rows, digests, ...append }: Append): Append {

@@ -6,8 +6,9 @@ import t from 'tap';
 import { DETECTOR_NAMES, type DetectorName } from '../../schemas/closed-sets.ts';
 
 import { Budget } from '../../src/policy/budget.ts';
+import { decide } from '../../src/policy/decide.ts';
 import { DETECTORS } from '../../src/policy/detectors.ts';
-import { decide, judge, RuleSet } from '../../src/policy/engine.ts';
+import { judge, RuleSet } from '../../src/policy/engine.ts';
 import { redactPayload } from '../../src/policy/redact.ts';
 import { SEED } from '../support/seed.ts';
 import { cpuMs, decideOn, event, policy } from './support.ts';

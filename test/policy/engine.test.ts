@@ -4,8 +4,10 @@ import fc from 'fast-check';
 import t from 'tap';
 import type { PolicyAction, PolicyType } from '../../schemas/closed-sets.ts';
 
-import { ALLOWED, agentInactive, checkPolicy, decide, judge, prepareRules, RuleSet } from '../../src/policy/engine.ts';
+import { decide } from '../../src/policy/decide.ts';
+import { ALLOWED, agentInactive, checkPolicy, judge, RuleSet } from '../../src/policy/engine.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
+import { prepareRules } from '../../src/policy/prepare-rules.ts';
 import { fieldHolds } from '../reference/judge.ts';
 import { SEED } from '../support/seed.ts';
 import { AGENT, cpuMs, decideOn, event, matches, policy } from './support.ts';

@@ -6,7 +6,8 @@ import type { EventType, PolicyAction, PolicyType } from '../../schemas/closed-s
 import type { JsonObject } from '../../schemas/common.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { assetPath } from '../../src/assets.ts';
-import { type Decision, decide, type EventView, judge, RuleSet } from '../../src/policy/engine.ts';
+import { decide } from '../../src/policy/decide.ts';
+import { type Decision, type EventView, judge, RuleSet } from '../../src/policy/engine.ts';
 
 export const AGENT = {
   id: 'agt_01jd00000000000000000000aa',

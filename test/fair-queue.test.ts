@@ -1,8 +1,7 @@
 // Whose query is next: bounds, turns of accounts, those who give up, and that no place is lost whatever happens.
 import t from 'tap';
-import { QueueFull } from '../../clickhouse/errors.ts';
-import { FairQueue } from '../../clickhouse/fair-queue.ts';
-import { randomFrom, SEED } from '../support/seed.ts';
+import { FairQueue, QueueFull } from '../src/fair-queue.ts';
+import { randomFrom, SEED } from './support/seed.ts';
 
 /** Work that ends when it is told to. */
 function held() {

@@ -1,0 +1,93 @@
+// What a front and its judging thread say to one another (judging-worker.ts, judging-thread.ts). Plain data alone: everything is copied by
+// the structured clone, but for bodies and rows, whose memory is handed over.
+import type { AgentRecord } from '../../schemas/agent.ts';
+import type { Outcome, PolicyType } from '../../schemas/closed-sets.ts';
+import { type ErrorCode, ServiceError, type ServiceErrorOptions } from '../errors.ts';
+import type { PolicyTrial } from '../policy/policy-work.ts';
+import type { Begun, OnceKey } from '../streams/append-once.ts';
+import type { MatchedPolicy } from './ingest.ts';
+import type { Shape } from './json.ts';
+import type { Ask, Count } from './rate-gate.ts';
+
+export type ThreadData = { prefix: string; partitions: number; eventBytesMax: number };
+
+/** `policies`: JSON of the account's, where the thread does not have this version of them. */
+export type SubmitMessage = {
+  kind: 'submit';
+  id: number;
+  shape: Shape;
+  account: string;
+  agent: AgentRecord;
+  version: number;
+  policies: string | undefined;
+  body: Uint8Array;
+  requestId: string;
+  idempotencyKey: string | undefined;
+};
+export type ToThread =
+  | SubmitMessage
+  | { kind: 'check'; id: number; policy: { type: PolicyType; conditions: unknown } }
+  | { kind: 'evaluate'; id: number; trial: PolicyTrial }
+  | { kind: 'answer'; call: number; value?: unknown; error?: SentError }
+  | { kind: 'forget'; account: string };
+
+/** Packed in the thread: that takes 20 ms for a large batch. */
+export type SentEntry = { version: number; digests: Uint8Array; rows: Uint8Array };
+/** What the thread has done for it, since it has no Redis. */
+export type Calls = {
+  ask: { args: { agent: string; asks: Ask[] }; answer: readonly Count[] };
+  append: { args: { agent: string; events: number; entry: SentEntry }; answer: undefined };
+  begin: { args: OnceKey & { fingerprint: string }; answer: Begun };
+  appendOnce: {
+    args: OnceKey & { agent: string; entry: SentEntry | undefined; token: string; outcome: string };
+    answer: undefined;
+  };
+  release: { args: OnceKey & { token: string }; answer: undefined };
+};
+export type CallName = keyof Calls;
+/** What comes of a submission. */
+export type Submitted = { body: Uint8Array; told: Told };
+export type CallMessage = {
+  [Name in CallName]: { kind: 'call'; id: number; call: number; name: Name; args: Calls[Name]['args'] };
+}[CallName];
+
+/** What `IngestParts` are told of an accepted submission, summed up: a batch of 100 may have 19,000 matches. */
+export type Told = {
+  bytes: number;
+  accepted: [Outcome, events: number][];
+  matched: { match: MatchedPolicy; outcome: Outcome; events: number }[];
+  unevaluated: [reason: string, times: number][];
+};
+export type FromThread =
+  | CallMessage
+  | { kind: 'refused'; id: number; error: SentError }
+  | { kind: 'done'; id: number; value: unknown }
+  | { kind: 'alive' };
+
+/** `code` null: no ServiceError, a bug. */
+export type SentError = { code: ErrorCode | null; message: string; options: ServiceErrorOptions };
+
+export function sentError(error: unknown): SentError {
+  if (!(error instanceof ServiceError)) {
+    return {
+      code: null,
+      message: error instanceof Error ? (error.stack ?? error.message) : String(error),
+      options: {},
+    };
+  }
+  const { code, message, details, recorded, retryAfterSeconds, internal } = error;
+  return {
+    code,
+    message,
+    options: {
+      ...(details && { details }),
+      ...(recorded !== undefined && { recorded }),
+      ...(retryAfterSeconds !== undefined && { retryAfterSeconds }),
+      ...(internal !== undefined && { internal }),
+    },
+  };
+}
+
+export function errorOf({ code, message, options }: SentError): Error {
+  return code === null ? new Error(message) : new ServiceError(code, message, options);
+}

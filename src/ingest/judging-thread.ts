@@ -1,0 +1,273 @@
+// The thread in which a front judges what takes long (judging-worker.ts says what and why): the same submissions as in ingest.ts, without
+// an allowance. It has no Redis; counters and appends are the front's, asked for by messages.
+// Invariant: nothing is acknowledged here; the front answers once it has appended. Between the events of a batch other accounts have
+// their turn. Failure: what is refused goes back as it is; an error that nobody expects ends the thread, and the front starts another.
+import os from 'node:os';
+import { parentPort, workerData } from 'node:worker_threads';
+import type { AgentRecord } from '../../schemas/agent.ts';
+import type { Outcome } from '../../schemas/closed-sets.ts';
+import type { Policy } from '../../schemas/policy.ts';
+import { Allowance } from '../policy/allowance.ts';
+import type { RuleSet } from '../policy/engine.ts';
+import { evaluated, mistakesOf } from '../policy/policy-work.ts';
+import { prepareRules } from '../policy/prepare-rules.ts';
+import { Keys } from '../redis/keys.ts';
+import { entryOf } from '../streams/append-once.ts';
+import { type Answer, type Apart, type Caller, Ingest, type IngestParts, type MatchedPolicy } from './ingest.ts';
+import {
+  type CallName,
+  type Calls,
+  errorOf,
+  type FromThread,
+  type SentEntry,
+  type SubmitMessage,
+  type Submitted,
+  sentError,
+  type ThreadData,
+  type Told,
+  type ToThread,
+} from './judging-messages.ts';
+import { PlainPath } from './plain-path.ts';
+import type { Ask } from './rate-gate.ts';
+
+const { prefix, partitions, eventBytesMax } = workerData as ThreadData;
+const port = parentPort!;
+const keys = new Keys({ prefix, partitions });
+/** Work that others do not wait for. */
+const SLICE_MS = 10;
+/** The front takes a thread that says nothing for seconds for one that stands still. */
+const ALIVE_EVERY_MS = 500;
+/** It gives way to the loop that answers. Linux takes 0 for the calling thread, and only for it. */
+const NICE = 5;
+if (process.platform === 'linux') os.setPriority(0, NICE);
+
+const plainPath = new PlainPath();
+/** It has nothing left. */
+const NOTHING_ALLOWED = new Allowance();
+
+const waiting = new Map<number, { resolve: (value: never) => void; reject: (error: Error) => void }>();
+const rulesOf = new Map<string, Promise<RuleSet>>();
+let calls = 0;
+let works = 0;
+let slicedMs = performance.now();
+
+setInterval(() => {
+  if (works > 0) say({ kind: 'alive' });
+}, ALIVE_EVERY_MS);
+
+port.on('message', (message: ToThread) => {
+  switch (message.kind) {
+    case 'submit':
+      void work(message.id, () => submit(message));
+      break;
+    case 'check':
+      void work(message.id, async () => mistakesOf({ ...message.policy, actions: [] }));
+      break;
+    case 'evaluate':
+      void work(message.id, async () => evaluated(message.trial));
+      break;
+    case 'answer':
+      answered(message);
+      break;
+    default:
+      rulesOf.delete(message.account);
+  }
+});
+
+function say(message: FromThread, transfer: ArrayBuffer[] = []): void {
+  port.postMessage(message, transfer);
+}
+
+async function work(id: number, done: () => Promise<unknown>): Promise<void> {
+  works++;
+  try {
+    const value = await done();
+    say({ kind: 'done', id, value }, value instanceof SubmittedHere ? [value.body.buffer as ArrayBuffer] : []);
+  } catch (error) {
+    say({ kind: 'refused', id, error: sentError(error) });
+  } finally {
+    works--;
+  }
+}
+
+function call<Name extends CallName>(
+  id: number,
+  name: Name,
+  args: Calls[Name]['args'],
+): Promise<Calls[Name]['answer']> {
+  const number = ++calls;
+  return new Promise((resolve, reject) => {
+    waiting.set(number, { resolve, reject });
+    say({ kind: 'call', id, call: number, name, args } as FromThread, memoryOf(args));
+  });
+}
+
+/** What is handed over and not copied. */
+function memoryOf(args: Calls[CallName]['args']): ArrayBuffer[] {
+  if (!('entry' in args) || args.entry === undefined) return [];
+  return [args.entry.digests.buffer as ArrayBuffer, args.entry.rows.buffer as ArrayBuffer];
+}
+
+function answered({ call: number, value, error }: Extract<ToThread, { kind: 'answer' }>): void {
+  const { resolve, reject } = waiting.get(number)!;
+  waiting.delete(number);
+  if (error === undefined) resolve(value as never);
+  else reject(errorOf(error));
+}
+
+/** Resolves with the answer, and what is to be told of it. */
+async function submit(message: SubmitMessage): Promise<Submitted> {
+  const { id, shape, account, agent, body, requestId, idempotencyKey } = message;
+  const told = new Sums();
+  const given = { agent, account, rules: await rulesFor(message), told };
+  const whole = new Ingest({ ...partsOf(id, given), pause }, null);
+  // What no policy can match is not parsed here either.
+  const ingest = new Ingest({ ...partsOf(id, given), apart: apartBy(whole) }, plainPath);
+  const request = {
+    account,
+    agentId: agent.id,
+    body: Buffer.from(body.buffer, body.byteOffset, body.byteLength),
+    requestId,
+    idempotencyKey,
+  };
+  return new Promise((resolve, refused) => {
+    const accepted = (answer: Answer) => resolve(new SubmittedHere(bytesOf(answer), told.told()));
+    const caller: Caller = { accepted, refused, setApart: () => undefined, isGone: false };
+    if (shape === 'one') ingest.single(request, caller);
+    else ingest.batch(request, caller);
+  });
+}
+
+/** What has not changed since the account's last set is not compiled again. */
+function rulesFor({ account, policies }: SubmitMessage): Promise<RuleSet> {
+  const before = rulesOf.get(account);
+  if (policies === undefined) return before!;
+  const rules = (before ?? Promise.resolve(undefined)).then(
+    (previous) => prepareRules(JSON.parse(policies) as Policy[], previous),
+    () => prepareRules(JSON.parse(policies) as Policy[]),
+  );
+  rulesOf.set(account, rules);
+  return rules;
+}
+
+/** Whatever has to be asked of a policy is judged event by event, with pauses. */
+function apartBy(whole: Ingest): Apart {
+  return {
+    worker: {
+      submit: async ({ request, shape }, caller) =>
+        shape === 'one' ? whole.single(request, caller) : whole.batch(request, caller),
+    },
+    allowances: { begin: () => NOTHING_ALLOWED },
+    plainBytesMax: Number.POSITIVE_INFINITY,
+    parsedBytesMax: 0,
+  };
+}
+
+class SubmittedHere implements Submitted {
+  readonly body: Uint8Array;
+  readonly told: Told;
+
+  constructor(body: Uint8Array, told: Told) {
+    this.body = body;
+    this.told = told;
+  }
+}
+
+/** What the front's counters are told. */
+class Sums {
+  readonly #accepted = new Map<Outcome, number>();
+  readonly #matched = new Map<string, Told['matched'][number]>();
+  readonly #unevaluated = new Map<string, number>();
+  bytes = 0;
+
+  accepted(outcome: Outcome, events: number): void {
+    this.#accepted.set(outcome, (this.#accepted.get(outcome) ?? 0) + events);
+  }
+
+  matched({ policy_id, name, type }: MatchedPolicy, { outcome, events }: { outcome: Outcome; events: number }): void {
+    const key = `${policy_id}/${outcome}`;
+    const known = this.#matched.get(key);
+    if (known !== undefined) known.events += events;
+    else this.#matched.set(key, { match: { policy_id, name, type }, outcome, events });
+  }
+
+  unevaluated(reason: string, times: number): void {
+    this.#unevaluated.set(reason, (this.#unevaluated.get(reason) ?? 0) + times);
+  }
+
+  told(): Told {
+    return {
+      bytes: this.bytes,
+      accepted: [...this.#accepted],
+      matched: [...this.#matched.values()],
+      unevaluated: [...this.#unevaluated],
+    };
+  }
+}
+
+type Given = { agent: AgentRecord; account: string; rules: RuleSet; told: Sums };
+
+function partsOf(id: number, { agent, account, rules, told }: Given): IngestParts {
+  return {
+    cache: { agent: () => ({ record: agent, account }), rules: () => rules },
+    gate: {
+      ask: (_account, agentId, asks, asker) =>
+        void call(id, 'ask', { agent: agentId, asks: asks.map(sentAsk) }).then(
+          (counts) => asker.counted(counts),
+          (error) => asker.refused(error),
+        ),
+    },
+    appender: {
+      append: ({ agent: of, digests, rows }) =>
+        call(id, 'append', { agent: of, events: digests.length, entry: packed(digests, rows) }),
+      appendFor: ({ agent: of, digests, rows, events }, waiter) =>
+        void call(id, 'append', { agent: of, events: events ?? digests.length, entry: packed(digests, rows) }).then(
+          () => waiter.appended(),
+          (error) => waiter.refused(error),
+        ),
+    },
+    once: {
+      begin: (request) => call(id, 'begin', request),
+      append: ({ digests, rows, ...request }) =>
+        call(id, 'appendOnce', { ...request, entry: digests.length === 0 ? undefined : packed(digests, rows) }),
+      release: (request) => call(id, 'release', request),
+    },
+    backlog: { full: () => false },
+    ...{ keys, eventBytesMax },
+    onAccepted: (_account, outcome, events) => told.accepted(outcome, events),
+    onMatched: (_account, match, of) => told.matched(match, of),
+    onBytes: (_account, bytes) => {
+      told.bytes += bytes;
+    },
+    onUnevaluated: (reason, times) => told.unevaluated(reason, times),
+  };
+}
+
+/** Without the rule, which cannot be sent. */
+function sentAsk({ check, places }: Ask): Ask {
+  const { policyId, counterScope, counterValue, threshold, windowMs, takesPlaceWhenOver } = check;
+  return { places, check: { policyId, counterScope, counterValue, threshold, windowMs, takesPlaceWhenOver } };
+}
+
+/** Each in memory of its own: a part of a larger one would be sent with all of it. */
+function packed(digests: readonly (string | Buffer)[], rows: Buffer): SentEntry {
+  const entry = entryOf(digests, rows);
+  return { version: entry.version, digests: new Uint8Array(entry.digests), rows: new Uint8Array(entry.rows) };
+}
+
+/** In memory of its own, which is handed over. What the plain path wrote lies in memory that it takes back. */
+function bytesOf({ body, release }: Answer): Uint8Array {
+  const bytes = typeof body === 'string' ? new TextEncoder().encode(body) : new Uint8Array(body);
+  release?.();
+  return bytes;
+}
+
+function pause(): Promise<void> | undefined {
+  if (performance.now() - slicedMs < SLICE_MS) return undefined;
+  return new Promise((resolve) =>
+    setImmediate(() => {
+      slicedMs = performance.now();
+      resolve();
+    }),
+  );
+}

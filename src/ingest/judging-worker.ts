@@ -1,0 +1,337 @@
+// Where a front has done what takes long: events that are over the allowance of the loop that answers (policy/allowance.ts), large bodies,
+// checking and trying policies. It is a thread of the front (judging-thread.ts), so whatever one account makes it do, the loop goes on and
+// answers the others; accounts take turns in it.
+// Stands beside the path of a submission (ingest.ts), and joins it again at the append: counters, idempotency and appends are done here,
+// on the thread's behalf.
+// Invariant: an account has one work in the thread and WAITING_MAX in line, more is refused for that account alone (503). A submission is told
+// once what became of it. The thread is made when it is first needed.
+// Failure: a thread that says nothing for STILL_MS_MAX, or ends, takes its works with it: they are refused, `recorded: 'unknown'` where
+// an append had begun, and the next work makes another thread.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Worker } from 'node:worker_threads';
+import type { AgentRecord } from '../../schemas/agent.ts';
+import type { ErrorDetail } from '../../schemas/error.ts';
+import type { PolicyEvaluated } from '../../schemas/policy-evaluation.ts';
+import { assetPath } from '../assets.ts';
+import { ServiceError } from '../errors.ts';
+import { FairQueue, QueueFull } from '../fair-queue.ts';
+import type { Part } from '../lifecycle.ts';
+import type { Log } from '../log.ts';
+import type { PolicyInput, RuleSet } from '../policy/engine.ts';
+import type { PolicyTrial, PolicyWork } from '../policy/policy-work.ts';
+import type { Appender } from '../streams/append.ts';
+import type { AppendOnce } from '../streams/append-once.ts';
+import type { PackedEntry } from '../streams/packing.ts';
+import type { Caller, IngestParts, IngestRequest } from './ingest.ts';
+import type { Shape } from './json.ts';
+import {
+  type CallMessage,
+  errorOf,
+  type FromThread,
+  type SentEntry,
+  type Submitted,
+  sentError,
+  type ThreadData,
+  type Told,
+  type ToThread,
+} from './judging-messages.ts';
+
+/** Accounts with a work in the thread; it goes from one to the other between events. */
+const ACCOUNTS_AT_ONCE = 4;
+const WAITING_MAX = 64;
+/** In line. A caller waits no longer for an answer than a multiple of it. */
+const WAIT_MS_MAX = 10_000;
+/** A work says something between its events, and the worst event takes a tenth of a second. */
+const STILL_MS_MAX = 15_000;
+const LOOK_MS = 1_000;
+/** Of one account: what a line of 1 Gbit/s brings. Twice as much took both processors of a small machine, and others waited 100 ms. */
+const BYTES_A_MS = 125_000;
+/** Accounts whose policies the thread keeps compiled: up to 20 MB each. */
+const RULE_SETS_MAX = 16;
+const HEAP_MB = 1_024;
+
+/** What is done for the thread, and told of what it accepted. */
+export type JudgingParts = Pick<
+  IngestParts,
+  'gate' | 'keys' | 'eventBytesMax' | 'onAccepted' | 'onMatched' | 'onBytes' | 'onUnevaluated'
+> & {
+  appender: Pick<Appender, 'appendPacked'>;
+  once: Pick<AppendOnce, 'begin' | 'appendPacked' | 'release'>;
+  log: Log;
+  /** Left out: HEAP_MB. */
+  heapMb?: number;
+  onWork: (kind: Work['kind'], result: 'done' | 'refused') => void;
+};
+export type ToJudge = { request: IngestRequest; shape: Shape; agent: AgentRecord; rules: RuleSet };
+
+/** In the thread. */
+type Work = {
+  kind: 'events' | 'policy';
+  account: string;
+  isAppending: boolean;
+  done: (value: unknown) => void;
+  failed: (error: unknown) => void;
+};
+
+export class JudgingWorker implements Part, PolicyWork {
+  readonly name = 'judging thread';
+  readonly #parts: JudgingParts;
+  readonly #queue = new FairQueue({ max: ACCOUNTS_AT_ONCE, accountMax: 1, waitingMax: WAITING_MAX });
+  readonly #works = new Map<number, Work>();
+  /** What the thread knows, the one that was asked for longest ago first. */
+  #known = new Map<string, { rules: RuleSet; version: number }>();
+  #thread: Worker | undefined;
+  #ids = 0;
+  #heardMs = 0;
+  #looking: NodeJS.Timeout | undefined;
+
+  constructor(parts: JudgingParts) {
+    this.#parts = parts;
+  }
+
+  start(): void {
+    this.#looking = setInterval(() => this.#look(), LOOK_MS);
+    this.#looking.unref();
+  }
+
+  async stop(): Promise<void> {
+    clearInterval(this.#looking);
+    const thread = this.#thread;
+    this.#thread = undefined;
+    await thread?.terminate();
+  }
+
+  get waiting(): number {
+    return this.#works.size;
+  }
+
+  /** The caller is told, whatever comes of it. */
+  async submit({ request, shape, agent, rules }: ToJudge, caller: Caller): Promise<void> {
+    const { account, body, requestId, idempotencyKey } = request;
+    try {
+      const submitted = await this.#run<Submitted | undefined>(
+        'events',
+        account,
+        (id) => {
+          if (caller.isGone) return undefined;
+          const bytes = sharedOrCopied(body);
+          const message = {
+            kind: 'submit',
+            id,
+            shape,
+            account,
+            agent,
+            requestId,
+            idempotencyKey,
+            body: bytes,
+          } as const;
+          return [{ ...message, ...this.#rulesFor(account, rules) }, []];
+        },
+        body.length,
+      );
+      if (submitted === undefined) return;
+      this.#tell(account, submitted.told);
+      caller.accepted({ body: bufferOf(submitted.body) });
+    } catch (error) {
+      caller.refused(error);
+    }
+  }
+
+  #tell(account: string, { bytes, accepted, matched, unevaluated }: Told): void {
+    const { onBytes, onAccepted, onMatched, onUnevaluated } = this.#parts;
+    onBytes(account, bytes);
+    for (const [outcome, events] of accepted) onAccepted(account, outcome, events);
+    for (const { match, outcome, events } of matched) onMatched(account, match, { outcome, events });
+    for (const [reason, times] of unevaluated) onUnevaluated(reason, times);
+  }
+
+  check(account: string, { type, conditions }: PolicyInput): Promise<ErrorDetail[]> {
+    return this.#run('policy', account, (id) => [{ kind: 'check', id, policy: { type, conditions } }, []]);
+  }
+
+  evaluate(account: string, trial: PolicyTrial): Promise<PolicyEvaluated> {
+    return this.#run('policy', account, (id) => [{ kind: 'evaluate', id, trial }, []]);
+  }
+
+  /** `message`: made when its turn has come; undefined: there is nothing to do any more. */
+  async #run<T>(
+    kind: Work['kind'],
+    account: string,
+    message: (id: number) => [ToThread, ArrayBuffer[]] | undefined,
+    bytes = 0,
+  ): Promise<T> {
+    try {
+      const value = await this.#inTurn(account, bytes, () => this.#send<T>(kind, account, message));
+      this.#parts.onWork(kind, 'done');
+      return value;
+    } catch (error) {
+      this.#parts.onWork(kind, 'refused');
+      if (error instanceof QueueFull) throw refusal(`Too much of this account takes long to judge: ${error.message}`);
+      throw error;
+    }
+  }
+
+  /** The caller has what came of it at once; the account's next begins when these bytes have had their time. */
+  #inTurn<T>(account: string, bytes: number, work: () => Promise<T>): Promise<T> {
+    const untilMs = performance.now() + WAIT_MS_MAX;
+    return new Promise((resolve, reject) => {
+      const turn = this.#queue.run(account, undefined, async () => {
+        const begunMs = performance.now();
+        if (begunMs > untilMs) throw refusal('What of this account takes long to judge has waited too long');
+        resolve(await work());
+        const restMs = begunMs + bytes / BYTES_A_MS - performance.now();
+        if (restMs > 1) await sleep(restMs);
+      });
+      turn.catch(reject);
+    });
+  }
+
+  #send<T>(
+    kind: Work['kind'],
+    account: string,
+    make: (id: number) => [ToThread, ArrayBuffer[]] | undefined,
+  ): Promise<T> {
+    const thread = this.#running();
+    const id = ++this.#ids;
+    const made = make(id);
+    if (made === undefined) return Promise.resolve(undefined as T);
+    if (this.#works.size === 0) {
+      this.#heardMs = performance.now();
+      thread.ref();
+    }
+    return new Promise<T>((resolve, reject) => {
+      this.#works.set(id, {
+        ...{ kind, account, isAppending: false },
+        done: resolve as (value: unknown) => void,
+        failed: reject,
+      });
+      thread.postMessage(made[0], made[1]);
+    });
+  }
+
+  #running(): Worker {
+    if (this.#thread !== undefined) return this.#thread;
+    const { keys, eventBytesMax } = this.#parts;
+    const workerData: ThreadData = { prefix: keys.prefix, partitions: keys.partitions, eventBytesMax };
+    const thread = new Worker(assetPath('build/service/judging-thread.js'), {
+      workerData,
+      // Nothing that the process was started with is for the thread.
+      execArgv: [],
+      env: {},
+      resourceLimits: { maxOldGenerationSizeMb: this.#parts.heapMb ?? HEAP_MB },
+    });
+    thread.on('message', (message: FromThread) => this.#heard(message, thread));
+    thread.on('error', (err) => this.#parts.log.error({ err }, 'judging_thread.failed'));
+    thread.on('exit', () => this.#gone(thread));
+    thread.unref();
+    this.#thread = thread;
+    this.#known = new Map();
+    return thread;
+  }
+
+  #heard(message: FromThread, thread: Worker): void {
+    this.#heardMs = performance.now();
+    if (message.kind === 'alive') return;
+    const work = this.#works.get(message.id);
+    if (work === undefined) return;
+    if (message.kind === 'call') {
+      void this.#perform(message, work).then(
+        (value) => thread.postMessage({ kind: 'answer', call: message.call, value } satisfies ToThread),
+        (error: unknown) =>
+          thread.postMessage({ kind: 'answer', call: message.call, error: sentError(error) } satisfies ToThread),
+      );
+      return;
+    }
+    this.#works.delete(message.id);
+    if (this.#works.size === 0) thread.unref();
+    if (message.kind === 'done') work.done(message.value);
+    else work.failed(errorOf(message.error));
+  }
+
+  /** Does for the thread what it asks for. */
+  async #perform(message: CallMessage, work: Work): Promise<unknown> {
+    const { gate, appender, once } = this.#parts;
+    const { account } = work;
+    switch (message.name) {
+      case 'ask': {
+        const { agent, asks } = message.args;
+        return new Promise((counted, refused) => {
+          gate.ask(account, agent, asks, { counted, refused });
+        });
+      }
+      case 'append':
+        work.isAppending = true;
+        return appender.appendPacked({ account, ...message.args, entry: packedOf(message.args.entry) });
+      case 'begin':
+        return once.begin(message.args);
+      case 'appendOnce':
+        work.isAppending = true;
+        return once.appendPacked({ ...message.args, entry: message.args.entry && packedOf(message.args.entry) });
+      default:
+        return once.release(message.args);
+    }
+  }
+
+  /** What the thread has to know of the account's policies. */
+  #rulesFor(account: string, rules: RuleSet): { version: number; policies: string | undefined } {
+    const known = this.#known.get(account);
+    this.#known.delete(account);
+    if (known?.rules === rules) {
+      this.#known.set(account, known);
+      return { version: known.version, policies: undefined };
+    }
+    const version = ++this.#ids;
+    this.#known.set(account, { rules, version });
+    const [oldest] = this.#known.keys();
+    if (this.#known.size > RULE_SETS_MAX) {
+      this.#known.delete(oldest!);
+      this.#thread!.postMessage({ kind: 'forget', account: oldest! } satisfies ToThread);
+    }
+    return { version, policies: JSON.stringify(rules.policies) };
+  }
+
+  #look(): void {
+    if (this.#works.size === 0 || performance.now() - this.#heardMs < STILL_MS_MAX) return;
+    const accounts = [...this.#works.values()].map(({ account }) => account);
+    this.#parts.log.error({ accounts, stillMs: STILL_MS_MAX }, 'judging_thread.stands_still');
+    void this.#thread?.terminate();
+  }
+
+  #gone(thread: Worker): void {
+    if (this.#thread !== thread) return;
+    this.#thread = undefined;
+    const works = [...this.#works.values()];
+    this.#works.clear();
+    for (const work of works) work.failed(lost(work));
+  }
+}
+
+function refusal(sentence: string): ServiceError {
+  return new ServiceError('unavailable', `${sentence}; nothing was recorded.`, {
+    recorded: false,
+    retryAfterSeconds: 1,
+  });
+}
+
+function lost({ isAppending }: Work): ServiceError {
+  if (!isAppending) return refusal('Judging this was broken off');
+  return new ServiceError('unavailable', 'Judging this was broken off; whether anything was recorded is unknown.', {
+    recorded: 'unknown',
+    retryAfterSeconds: 1,
+  });
+}
+
+function packedOf({ version, digests, rows }: SentEntry): PackedEntry {
+  return { version, digests: bufferOf(digests), rows: bufferOf(rows) };
+}
+
+/** A large body lies in memory that the thread sees; it is there until the caller is told. */
+function sharedOrCopied({ buffer, byteOffset, byteLength }: Buffer): Uint8Array {
+  const bytes = new Uint8Array(buffer, byteOffset, byteLength);
+  return buffer instanceof SharedArrayBuffer ? bytes : bytes.slice();
+}
+
+/** The clone of a Buffer is a Uint8Array. */
+function bufferOf({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
+  return Buffer.from(buffer, byteOffset, byteLength);
+}

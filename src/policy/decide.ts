@@ -1,0 +1,74 @@
+// From a judgement and the answers of its counters to the one decision on an event: allowed, blocked or pending, with the text of
+// `policy_result` (step 9 of the path: after the counters, before the event is encoded). Pure.
+// Invariant: of all matches one decides, a block before a wait; matches are told in the order of the policies.
+import type { ConditionHeld, RateLimitDetail } from '../../schemas/match-detail.ts';
+import { Budget, EXPLAIN_UNITS } from './budget.ts';
+import {
+  ALLOWED,
+  byOrder,
+  type Decision,
+  type Detail,
+  type EntryCheck,
+  type Found,
+  isFilter,
+  type Judgement,
+  type RateCheck,
+} from './engine.ts';
+import { conditionsHeld } from './explain.ts';
+import { perText, type RateLimitTerms } from './rate-limit.ts';
+import type { RequireApprovalTerms } from './require-approval.ts';
+
+/** `overLimit[i]` is the answer to `judgement.rateChecks[i]`. */
+export function decide(judgement: Judgement, overLimit: readonly boolean[], mintApprovalId: () => string): Decision {
+  const isOver = judgement.rateChecks.some((_, i) => overLimit[i]);
+  const found = isOver ? withLimits(judgement, overLimit) : judgement.found;
+  if (found.length === 0) return ALLOWED;
+  const deciding =
+    found.find(({ entry }) => entry.outcome === 'blocked') ?? found.find(({ entry }) => entry.outcome === 'pending');
+  const outcome = deciding?.entry.outcome ?? 'allowed';
+  const reason = deciding === undefined ? null : 'policy';
+  const policyId = deciding?.entry.rule.policy.id ?? null;
+  const approvalId = outcome === 'pending' ? mintApprovalId() : undefined;
+  const head = `{"outcome":"${outcome}","reason":${reason === null ? 'null' : '"policy"'},"policy_id":${policyId === null ? 'null' : `"${policyId}"`}`;
+  const matches = found.map(({ entry, detail }) => `${entry.json}${JSON.stringify(detail)}}`).join();
+  return {
+    outcome,
+    reason,
+    policyId,
+    ...(approvalId === undefined ? {} : { approvalId, approval: deciding!.entry.rule.terms as RequireApprovalTerms }),
+    matches: found.map(({ entry, detail }) => ({ ...entry.match, detail })),
+    resultJson: `${head},"matches":[${matches}]${approvalId === undefined ? '' : `,"approval_id":"${approvalId}"`}}`,
+    redactions: judgement.redactions,
+    ...(isOver ? { limits: judgement.rateChecks.filter((_, i) => overLimit[i]) } : {}),
+  };
+}
+
+/** The matches with those of the limits that are over, in the order of the policies. */
+function withLimits({ rateChecks, found }: Judgement, overLimit: readonly boolean[]): readonly Found[] {
+  const all = [...found];
+  const how = { budget: new Budget(EXPLAIN_UNITS), isSecret: found.some(isFilter) };
+  rateChecks.forEach((check, i) => {
+    if (!overLimit[i]) return;
+    const { entry, event } = check as EntryCheck;
+    all.push({ entry, detail: limitDetail(check, conditionsHeld(entry.rule, event, how), how.isSecret) });
+  });
+  return all.sort(byOrder);
+}
+
+const VALUE_CHARACTERS_MAX = 100;
+
+/** A counter is told apart by text of the payload; where a filter found a secret in that, it is not said again. */
+function limitDetail({ rule, counterValue: value }: RateCheck, conditions: ConditionHeld[], isSecret: boolean): Detail {
+  const terms = rule.terms as RateLimitTerms;
+  const detail: RateLimitDetail = {
+    threshold: terms.threshold,
+    window_seconds: terms.windowSeconds,
+    per: perText(terms),
+  };
+  if (value !== '' && !isSecret) {
+    const text = value.startsWith('"') ? (JSON.parse(value) as string) : value;
+    detail.value = text.length > VALUE_CHARACTERS_MAX ? `${text.slice(0, VALUE_CHARACTERS_MAX)}…` : text;
+  }
+  if (conditions.length > 0) detail.conditions = conditions;
+  return detail;
+}

@@ -1,0 +1,63 @@
+// What is done with policies beside judging what comes in: checking one that somebody wants to create, and trying some on an event.
+// Either takes up to a tenth of a second, so a front has it done in its judging thread (ingest/judging-worker.ts); by itself it is done here.
+// Between the registry and the engine. Invariant: the same answer wherever it is done.
+import type { EvaluationResult } from '../../schemas/closed-sets.ts';
+import type { ErrorDetail } from '../../schemas/error.ts';
+import type { Policy } from '../../schemas/policy.ts';
+import type { PolicyEvaluated } from '../../schemas/policy-evaluation.ts';
+import { decide } from './decide.ts';
+import {
+  agentInactive,
+  checkPolicy,
+  type EventView,
+  type Judgement,
+  judge,
+  type PolicyInput,
+  RuleSet,
+} from './engine.ts';
+import { PolicyError } from './policy-error.ts';
+
+export type PolicyTrial = { policies: readonly Policy[]; event: EventView; isAgentOff: boolean };
+
+/** `account`: in whose name, so that none waits for another's. Both reject with ServiceError unavailable where there is no room. */
+export type PolicyWork = {
+  /** Every mistake with its path in the policy; none: it compiles. */
+  check(account: string, policy: PolicyInput): Promise<ErrorDetail[]>;
+  /** Nothing is counted or kept. Rejects where a policy does not compile. */
+  evaluate(account: string, trial: PolicyTrial): Promise<PolicyEvaluated>;
+};
+
+export const HERE: PolicyWork = {
+  check: async (_account, policy) => mistakesOf(policy),
+  evaluate: async (_account, trial) => evaluated(trial),
+};
+
+export function mistakesOf(policy: PolicyInput): ErrorDetail[] {
+  try {
+    checkPolicy(policy);
+    return [];
+  } catch (error) {
+    if (error instanceof PolicyError) return error.details;
+    throw error;
+  }
+}
+
+export function evaluated({ policies, event, isAgentOff }: PolicyTrial): PolicyEvaluated {
+  const judgement = judge(new RuleSet(policies), event);
+  return { policy_result: resultOf(judgement, isAgentOff), judged: judgedBy(policies, judgement) };
+}
+
+function resultOf(judgement: Judgement, isAgentOff: boolean): PolicyEvaluated['policy_result'] {
+  const { outcome, reason, policyId, matches } = isAgentOff
+    ? agentInactive(judgement)
+    : decide(judgement, [], () => '');
+  return { outcome, reason, policy_id: policyId, matches: [...matches] };
+}
+
+function judgedBy(policies: readonly Policy[], { found, rateChecks }: Judgement): PolicyEvaluated['judged'] {
+  const results = new Map<string, EvaluationResult>([
+    ...rateChecks.map(({ policyId }) => [policyId, 'counted'] as const),
+    ...found.map(({ entry }) => [entry.rule.policy.id, 'matched'] as const),
+  ]);
+  return policies.map(({ id, name }) => ({ policy_id: id, name, result: results.get(id) ?? 'not_matched' }));
+}

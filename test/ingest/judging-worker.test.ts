@@ -1,0 +1,278 @@
+// The judging thread, as a front has it: what is judged there has the same verdict as on the loop that answers, accounts take turns, and a
+// thread that ends takes nothing with it but the works that it had.
+import t, { type Test } from 'tap';
+import type { AgentRecord } from '../../schemas/agent.ts';
+import { ServiceError } from '../../src/errors.ts';
+import { Ingest, type IngestParts } from '../../src/ingest/ingest.ts';
+import { type JudgingParts, JudgingWorker } from '../../src/ingest/judging-worker.ts';
+import { PlainPath } from '../../src/ingest/plain-path.ts';
+import { RateGate } from '../../src/ingest/rate-gate.ts';
+import { Allowance, Allowances } from '../../src/policy/allowance.ts';
+import type { RuleSet } from '../../src/policy/engine.ts';
+import { Keys } from '../../src/redis/keys.ts';
+import type { PackedAppend } from '../../src/streams/append.ts';
+import { unpackFields } from '../../src/streams/packing.ts';
+import { account, agent, agentId, policiesOf, requestId, ruleSet, submitted } from './support.ts';
+
+const keys = new Keys({ prefix: 'judge-', partitions: 4 });
+const EVENT_BYTES_MAX = 1024 * 1024;
+const NOTHING_ALLOWED = new Allowance();
+
+/** Everything that the thread is given, and what it had done. */
+class Front {
+  readonly ingest: Ingest;
+  readonly worker: JudgingWorker;
+  readonly appended: PackedAppend[] = [];
+  readonly once: string[] = [];
+  readonly works: string[] = [];
+  readonly told: string[] = [];
+  readonly logged: string[] = [];
+  rules: RuleSet;
+
+  constructor(t: Test, rules: RuleSet, options: { heapMb?: number; allowances?: Pick<Allowances, 'begin'> } = {}) {
+    this.rules = rules;
+    const counted = new Map<string, number>();
+    const gate = new RateGate(
+      {
+        take: async (checks) =>
+          checks.map(({ key, threshold, count }) => {
+            const before = counted.get(key) ?? 0;
+            counted.set(key, before + count);
+            const granted = Math.max(0, Math.min(count, threshold - before));
+            return { granted, atMs: Date.now(), held: 0, bucket: 0, usableMs: 0 };
+          }),
+      },
+      keys,
+    );
+    const told = {
+      onAccepted: (_account: string, outcome: string, events: number) =>
+        void this.told.push(...Array<string>(events).fill(outcome)),
+      onMatched: () => undefined,
+      onBytes: () => undefined,
+      onUnevaluated: (reason: string, times: number) => void this.told.push(`${reason} ${times}`),
+    };
+    const log = {
+      error: (_about: unknown, what: string) => void this.logged.push(what),
+    } as unknown as JudgingParts['log'];
+    this.worker = new JudgingWorker({
+      ...{ gate, keys, log, eventBytesMax: EVENT_BYTES_MAX, ...told },
+      ...(options.heapMb === undefined ? {} : { heapMb: options.heapMb }),
+      appender: { appendPacked: async (append) => void this.appended.push(append) },
+      once: {
+        begin: async ({ key }) => {
+          this.once.push(`begin ${key}`);
+          return { state: 'new', token: 'token' };
+        },
+        appendPacked: async ({ key, entry }) => void this.once.push(`append ${key} ${entry === undefined}`),
+        release: async ({ key }) => void this.once.push(`release ${key}`),
+      },
+      onWork: (kind, result) => void this.works.push(`${kind} ${result}`),
+    });
+    this.worker.start();
+    t.teardown(() => this.worker.stop());
+    const parts = {
+      cache: { agent: () => ({ record: agent, account }), rules: () => this.rules },
+      ...{ gate, keys, ...told },
+      backlog: { full: () => false },
+      appender: {
+        append: async () => undefined,
+        appendFor: (_append: unknown, caller: { appended(): void }) => caller.appended(),
+      },
+      once: {
+        begin: async ({ key }: { key: string }) => {
+          this.once.push(`begin here ${key}`);
+          return { state: 'new', token: 'token' };
+        },
+        release: async ({ key }: { key: string }) => void this.once.push(`release here ${key}`),
+      },
+      eventBytesMax: EVENT_BYTES_MAX,
+    } as unknown as IngestParts;
+    const allowances = options.allowances ?? new Allowances();
+    this.ingest = new Ingest(
+      { ...parts, apart: { worker: this.worker, allowances, plainBytesMax: 256 * 1024, parsedBytesMax: 64 * 1024 } },
+      new PlainPath(),
+    );
+  }
+
+  async send(events: readonly object[], more: { account?: string; key?: string } = {}): Promise<Result[]> {
+    const body = Buffer.from(JSON.stringify({ events }));
+    const request = { account: more.account ?? account, agentId, body, requestId, idempotencyKey: more.key };
+    const answer = await submitted(this.ingest, 'batch', request);
+    return (JSON.parse(answer.body.toString()) as { results: Result[] }).results;
+  }
+
+  /** How many submissions were judged apart. */
+  get apart(): number {
+    return this.works.filter((work) => work === 'events done').length;
+  }
+}
+type Result = { payload: object; policy_result: { outcome: string; matches: { detail: object; name: string }[] } };
+
+const verdicts = (results: readonly Result[]) =>
+  results.map(({ policy_result: result }) => [
+    result.outcome,
+    result.matches.map(({ name, detail }) => [name, detail]),
+  ]);
+
+const rulesOf = (orders: Parameters<typeof policiesOf>[0]) => ruleSet(policiesOf(orders))!;
+const ORDERS = [
+  { type: 'block_action', conditions: { tool: 'rm' }, actions: ['block'] },
+  { type: 'block_action', conditions: { expression: 'event.payload.text.size() > 60' }, actions: ['block'] },
+  { type: 'block_action', conditions: { 'payload.text': { matches: '[a-z]+ly [a-z]+' } }, actions: ['alert'] },
+  { type: 'rate_limit', conditions: { threshold: 30, window: '1m', per: 'payload.user' }, actions: ['block'] },
+  { type: 'require_approval', conditions: { 'payload.amount': { gt: 100 } }, actions: ['block'] },
+  {
+    type: 'data_filter',
+    conditions: { detectors: ['email'], patterns: ['secret-[0-9]+'], redact: true },
+    actions: ['alert'],
+  },
+];
+const EVENTS = Array.from({ length: 90 }, (_, i) => ({
+  type: i % 3 === 0 ? 'tool_call' : 'prompt',
+  ...(i % 4 === 0 ? { trace_id: `t-${i}` } : {}),
+  payload: {
+    ...(i % 3 === 0 ? { tool: i % 6 === 0 ? 'rm' : 'ls' } : {}),
+    ...{ user: `u${i % 2}`, amount: i * 3 },
+    text: ['kindly wait', `write to a${i}@example.com`, `secret-${i} é`, 'x'.repeat(i)][i % 4],
+  },
+}));
+
+t.test('the verdict is the same wherever an event is judged', async (t) => {
+  const here = new Front(t, rulesOf(ORDERS));
+  const there = new Front(t, rulesOf(ORDERS), { allowances: { begin: () => NOTHING_ALLOWED } });
+  const [a, b] = [await here.send(EVENTS), await there.send(EVENTS)];
+  t.equal(here.apart, 0);
+  t.equal(there.apart, 1);
+  t.same(verdicts(b), verdicts(a));
+  t.same(
+    b.map(({ payload }) => payload),
+    a.map(({ payload }) => payload),
+  );
+  const outcomes = a.map(({ policy_result: result }) => result.outcome);
+  t.same(new Set(outcomes), new Set(['allowed', 'blocked', 'pending']), 'of every kind');
+  t.same([...there.told].sort(), [...here.told].sort(), 'and the same was told of it');
+  const [append] = there.appended;
+  t.match(append, { account, agent: agentId, events: EVENTS.length });
+  const fields = unpackFields(
+    new Map([
+      ['v', Buffer.from(String(append!.entry.version))],
+      ['d', append!.entry.digests],
+      ['r', append!.entry.rows],
+    ]),
+  );
+  t.ok(fields.size > 0);
+});
+
+t.test('what is over its allowance is judged apart, from the beginning, with the whole budget', async (t) => {
+  const counted = 'event.payload.c.exists(a, event.payload.c.exists(b, a == b + "x"))';
+  const rules = rulesOf([
+    { type: 'block_action', conditions: { expression: counted }, actions: ['block'] },
+    { type: 'block_action', conditions: { 'payload.note': 'stop' }, actions: ['block'] },
+  ]);
+  const front = new Front(t, rules);
+  const list = (n: number) => ({ type: 'prompt', payload: { c: Array.from({ length: n }, (_, i) => `item ${i}`) } });
+  const results = await front.send([list(10), list(400), { type: 'prompt', payload: { note: 'stop', c: [] } }]);
+  t.equal(front.apart, 1, 'one of them was too much for the loop that answers');
+  t.match(verdicts(results), [
+    ['allowed', []],
+    ['blocked', [['p0', { reason: 'budget' }]]],
+    ['blocked', [['p1', {}]]],
+  ]);
+  t.ok(front.told.includes('budget 1'));
+  t.match(await front.send([list(10)]), [{ policy_result: { outcome: 'allowed' } }]);
+  t.equal(front.apart, 1, 'and what is little is judged here');
+});
+
+t.test('large bodies are judged apart, plain ones without being parsed', async (t) => {
+  const front = new Front(t, rulesOf(ORDERS));
+  const plain = { type: 'prompt', payload: { text: 'x'.repeat(50), more: 'y'.repeat(9_000) } };
+  t.equal((await front.send(Array(60).fill(plain))).length, 60);
+  t.equal(front.apart, 1);
+  const odd = { type: 'prompt', payload: { text: 'x', more: 'ÿ'.repeat(900), list: [{ '\u0001': 1 }] } };
+  t.equal((await front.send(Array(60).fill(odd))).length, 60);
+  t.equal(front.apart, 2);
+  await t.rejects(front.send(Array(60).fill({ type: 'nothing', payload: { more: 'ÿ'.repeat(900) } })), {
+    code: 'validation_failed',
+  });
+  t.equal(front.appended.length, 2);
+});
+
+t.test('an idempotent submission keeps its key wherever it is judged', async (t) => {
+  const front = new Front(t, rulesOf(ORDERS), { allowances: { begin: () => NOTHING_ALLOWED } });
+  await front.send(EVENTS.slice(0, 3), { key: 'k1' });
+  t.same(front.once, ['begin here k1', 'release here k1', 'begin k1', 'append k1 false']);
+  const large = { type: 'prompt', payload: { more: 'ÿ'.repeat(90_000) } };
+  await front.send([large], { key: 'k2' });
+  t.same(front.once.slice(4), ['begin k2', 'append k2 false'], 'a large one is begun there alone');
+});
+
+t.test('a changed policy is in force in the thread with the next event', async (t) => {
+  const front = new Front(t, rulesOf(ORDERS.slice(0, 1)), { allowances: { begin: () => NOTHING_ALLOWED } });
+  const event = { type: 'tool_call', payload: { tool: 'rm' } };
+  t.match(await front.send([event]), [{ policy_result: { outcome: 'blocked' } }]);
+  front.rules = rulesOf([{ ...ORDERS[0]!, conditions: { tool: 'mv' } }]);
+  t.match(await front.send([event]), [{ policy_result: { outcome: 'allowed' } }]);
+  const many = Array.from({ length: 20 }, (_, i) => `acc_${String(i).padStart(26, '0')}`);
+  for (const other of [...many, ...many])
+    t.match(await front.send([{ ...event, payload: { tool: 'mv' } }], { account: other }), [
+      { policy_result: { outcome: 'blocked' } },
+    ]);
+});
+
+t.test('an account waits behind itself alone, and past its bound it is refused', async (t) => {
+  const counted = 'event.payload.c.exists(a, event.payload.c.exists(b, a == b + "x"))';
+  const front = new Front(
+    t,
+    rulesOf([{ type: 'block_action', conditions: { expression: counted }, actions: ['block'] }]),
+  );
+  const costly = { type: 'prompt', payload: { c: Array.from({ length: 800 }, (_, i) => `item ${i}`) } };
+  const order: string[] = [];
+  const sent = (name: string, to: string) =>
+    front.send(Array(10).fill(costly), { account: to }).then(
+      () => void order.push(name),
+      (error: ServiceError) => void order.push(`${name} ${error.code} ${error.recorded}`),
+    );
+  const all = Array.from({ length: 70 }, (_, i) => sent(`a${i}`, account));
+  await sent('b', `acc_${'b'.repeat(26)}`);
+  t.ok(order.filter((name) => /^a\d+$/.test(name)).length < 10, `served before another's only one: ${order.join()}`);
+  await Promise.all(all);
+  t.equal(
+    order.filter((name) => / unavailable false$/.test(name)).length,
+    5,
+    'one under way, 64 in line, the rest refused',
+  );
+  t.equal(order.length, 71);
+});
+
+t.test('a thread that ends takes its works with it, and the next makes another', async (t) => {
+  const front = new Front(t, rulesOf(ORDERS), { heapMb: 24 });
+  const keysOf = (n: number) => Object.fromEntries(Array.from({ length: n }, (_, i) => [`kéy${i}`, [i]]));
+  const large = Array.from({ length: 7 }, () => ({ type: 'prompt', payload: keysOf(60_000) }));
+  const error = await front.send(large).catch((error: unknown) => error);
+  t.match(error, { code: 'unavailable', recorded: false });
+  t.ok(error instanceof ServiceError);
+  t.ok(front.logged.includes('judging_thread.failed'), front.logged.join());
+  t.equal(front.appended.length, 0);
+  const [next] = await front.send([{ type: 'prompt', payload: { text: 'x', more: 'ÿ'.repeat(90_000) } }]);
+  t.equal(next!.policy_result.outcome, 'allowed');
+});
+
+t.test('policies are checked and tried there', async (t) => {
+  const { worker, works } = new Front(t, rulesOf(ORDERS));
+  const wrong = { type: 'data_filter' as const, conditions: { patterns: ['('] }, actions: ['block' as const] };
+  t.match(await worker.check(account, wrong), [{ path: '/conditions/patterns/0', message: /RE2/ }]);
+  t.same(await worker.check(account, { ...wrong, conditions: { patterns: ['a'] } }), []);
+  const payload = { tool: 'rm' };
+  const event = {
+    ...{ type: 'tool_call' as const, trace_id: undefined, agent_id: agentId, timestamp: '2026-11-25T00:00:00.000Z' },
+    ...{ payload, payloadText: JSON.stringify(payload), agent: agent as AgentRecord },
+  };
+  const policies = policiesOf(ORDERS.slice(0, 1));
+  t.match(await worker.evaluate(account, { policies, event, isAgentOff: false }), {
+    policy_result: { outcome: 'blocked' },
+    judged: [{ result: 'matched' }],
+  });
+  const broken = policiesOf([{ ...ORDERS[0]!, conditions: { tool: {} } }]);
+  await t.rejects(worker.evaluate(account, { policies: broken, event, isAgentOff: false }));
+  t.same(works, ['policy done', 'policy done', 'policy done', 'policy refused']);
+});
