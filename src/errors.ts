@@ -34,7 +34,10 @@ export const ERRORS = {
   agent_inactive: { status: 409, when: 'what waits is to be approved, and its agent is switched off' },
   already_decided: { status: 409, when: 'the approval has been decided, by somebody or by its timeout' },
   last_admin_key: { status: 409, when: 'the key to be revoked is the last admin key of the account' },
-  idempotency_conflict: { status: 409, when: 'the Idempotency-Key was used with another body' },
+  idempotency_conflict: {
+    status: 409,
+    when: 'the Idempotency-Key was used for another request: another body, agent or path',
+  },
   idempotency_in_progress: { status: 409, when: 'the first request with this Idempotency-Key is still running' },
   not_redeliverable: {
     status: 409,

@@ -85,12 +85,12 @@ export async function frontParts({ config, log, metrics, link, isSupervised, say
   const usage = usageCounts(config, metrics);
   const cache = new RegistryCache({ address: redisAddress(config), keys, onPolicies: usage.policiesAre });
   const watch = makeRedisWatch({ config, log, metrics, isSupervised }, { redis, clickhouse }, () => cache.forgetAll());
-  const { backlogEntriesMax: entriesMax, backlogBytesMax: bytesMax, eventBytesMax } = config;
-  const backlog = new Backlog({ redis, keys, entriesMax, bytesMax });
+  const { backlogEntriesMax: entriesMax, backlogBytesMax: bytesMax, idempotencyBytesMax, eventBytesMax } = config;
+  const backlog = new Backlog({ redis, keys, entriesMax, bytesMax, idempotencyBytesMax });
   const slabs = new Slabs();
   const appender = new Appender({ redis: writer, keys, slabs, onAppended: countAppended(metrics) });
   const gate = new RateGate(new Counters(redis), keys);
-  const once = new AppendOnce({ redis, keys });
+  const once = makeAppendOnce({ redis, keys }, backlog, metrics);
   const limitSignals = new LimitSignals({ redis, keys });
   const doors = new OpenDoors({ redis, keys, isOpen: () => !backlog.full() && watch.trouble === undefined });
   const barrier = new ReadBarrier({ redis, keys });
@@ -124,6 +124,7 @@ export async function frontParts({ config, log, metrics, link, isSupervised, say
     { name: 'registry cache', start: () => cache.start(), stop: () => cache.close() },
     { name: 'rate limits', start: () => undefined, stop: () => gate.close() },
     { name: 'backlog', start: () => backlog.start(), stop: () => backlog.stop() },
+    { name: 'kept answers', start: () => once.start(), stop: () => once.stop() },
     { name: 'appender', start: () => undefined, stop: () => appender.close() },
     { name: 'limit signals', start: () => limitSignals.start(), stop: () => limitSignals.stop() },
     ...keptUp,
@@ -201,6 +202,11 @@ function showsAccounts(usage: UsageCounts, accounts: Accounts): Part {
   };
 }
 
+function makeAppendOnce(store: RegistryStore, backlog: Backlog, metrics: Metrics): AppendOnce {
+  const onEvicted = (records: number) => metrics.inc('gatehouse_idempotency_evicted_total', {}, records);
+  return new AppendOnce({ ...store, bytesMax: () => backlog.idempotencyBytesMax, onEvicted });
+}
+
 function makeLimiter(store: RegistryStore, config: Config, limitSignals: LimitSignals): RequestLimiter {
   const onRefused = (account: string, key: string) => limitSignals.note(account, key);
   return new RequestLimiter({ ...store, limit: requestLimit(config), onRefused });
@@ -261,7 +267,9 @@ function requestLimit({ requestsPerSecond: perSecond, requestsBurst: burst }: Co
 type Shown = { backlog: Backlog; entriesMax: number; appender: Appender; approvalWaits: ApprovalWaits };
 
 function showState(metrics: Metrics, { backlog, entriesMax, appender, approvalWaits }: Shown): void {
-  const { entries, usedBytes, bytesMax, full } = backlog.state();
+  const { entries, usedBytes, bytesMax, full, idempotencyBytes } = backlog.state();
+  metrics.set('gatehouse_idempotency_bytes', {}, idempotencyBytes);
+  metrics.set('gatehouse_idempotency_limit_bytes', {}, backlog.idempotencyBytesMax);
   metrics.set('gatehouse_backlog_entries', {}, entries);
   metrics.set('gatehouse_backlog_limit_entries', {}, entriesMax);
   metrics.set('gatehouse_backlog_bytes', {}, usedBytes);

@@ -139,6 +139,8 @@ export const INSERT_BYTES_MAX = 32 * MiB;
 
 /** Idempotency records (decisions 1). */
 export const IDEMPOTENCY_KEPT_MS = 24 * 60 * 60 * 1000;
+/** Share of Redis's maxmemory that they may fill, beside what the backlog may. */
+export const IDEMPOTENCY_SHARE_MAX = 0.2;
 /** A running request holds its record this long; a front that dies frees it after that. Must outlast the slowest append. */
 export const IDEMPOTENCY_RUNNING_MS = 10_000;
 

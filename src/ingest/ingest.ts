@@ -32,6 +32,7 @@ import type { Backlog } from '../streams/backlog.ts';
 import { type AcceptedEvent, encodeEvents } from './encode.ts';
 import type { Shape } from './json.ts';
 import type { JudgingWorker } from './judging-worker.ts';
+import { keptVerdicts, readVerdicts } from './kept-verdicts.ts';
 import type { PlainPath } from './plain-path.ts';
 import { type AtHand, backlogFull, PlainSubmission, type PlainWay } from './plain-submission.ts';
 import type { RateGate } from './rate-gate.ts';
@@ -156,13 +157,13 @@ export class Ingest {
 
   async #acceptOne(request: IngestRequest): Promise<Answer> {
     const submission = readSubmission(request.body, Date.now());
-    const verdicts = await this.#accept(request, [submission]);
+    const verdicts = await this.#accept(request, 'one', [submission]);
     return { body: renderEvent(request.agentId, submission, verdicts[0]!) };
   }
 
   async #acceptMany(request: IngestRequest): Promise<Answer> {
     const elements = readBatch(request.body, Date.now(), this.#parts.eventBytesMax);
-    const verdicts = await this.#accept(request, elements);
+    const verdicts = await this.#accept(request, 'many', elements);
     return { body: renderBatch(request.agentId, elements, verdicts) };
   }
 
@@ -178,7 +179,7 @@ export class Ingest {
     return read === undefined ? undefined : { agent: agent.record, rules, read };
   }
 
-  async #accept(request: IngestRequest, elements: Element[]): Promise<Verdict[]> {
+  async #accept(request: IngestRequest, shape: Shape, elements: Element[]): Promise<Verdict[]> {
     const { account, agentId, idempotencyKey } = request;
     const agent = await this.#agent(account, agentId);
     if (idempotencyKey === undefined) {
@@ -188,17 +189,21 @@ export class Ingest {
       this.#count(request, events);
       return verdicts;
     }
-    return this.#acceptOnce(request, agent, elements, idempotencyKey);
+    return this.#acceptOnce(request, { agent, elements, shape }, idempotencyKey);
   }
 
   /** The append and the kept outcome are one atomic step, so a retry finds both or neither. */
-  async #acceptOnce(request: IngestRequest, agent: AgentRecord, elements: Element[], key: string): Promise<Verdict[]> {
+  async #acceptOnce(
+    request: IngestRequest,
+    { agent, elements, shape }: { agent: AgentRecord; elements: Element[]; shape: Shape },
+    key: string,
+  ): Promise<Verdict[]> {
     const { account, agentId } = request;
     const partition = this.#parts.keys.partitionOf(account, agentId);
-    // The agent is part of what is compared: the same body for another agent is another request.
-    const fingerprint = createHash('sha256').update(agentId).update('\0').update(request.body).digest('base64url');
+    // Agent and path are part of what is compared: the same body elsewhere is another request.
+    const fingerprint = createHash('sha256').update(`${agentId}/${shape}\0`).update(request.body).digest('base64url');
     const started = await this.#parts.once.begin({ partition, account, key, fingerprint });
-    if (started.state === 'replay') return JSON.parse(started.outcome) as Verdict[];
+    if (started.state === 'replay') return readVerdicts(started.outcome);
     const { token } = started;
     try {
       const { events, verdicts } = await this.#decide(request, agent, elements);
@@ -211,7 +216,7 @@ export class Ingest {
         token,
         digests,
         rows,
-        outcome: JSON.stringify(verdicts),
+        outcome: keptVerdicts(verdicts),
       });
       this.#count(request, events);
       return verdicts;

@@ -55,6 +55,12 @@ export class Keys {
   /** String, PEXPIRE: kept request outcome under an Idempotency-Key, 24 h; while running, 10 s. */
   idempotency = (partition: number, account: string, key: string) =>
     this.#p(partition, `idem:${account}:${digest(key)}`);
+  /** List `<expiry, epoch ms>/<bytes>/<end of a record's name>`, oldest first: what is kept of an account under Idempotency-Keys. */
+  idempotencyOrder = (partition: number, account: string) => this.#p(partition, `idem-order:${account}`);
+  /** Hash account id -> bytes of what is kept of it under Idempotency-Keys; '' -> of all. */
+  idempotencyBytes = (partition: number) => this.#p(partition, 'idem-bytes');
+  /** How the name of such a record ends. */
+  idempotencyEnd = (key: string) => digest(key);
   /** Hash, PEXPIRE one window: sub-buckets of a rate_limit policy counted per agent. */
   agentCounter = (partition: number, policy: string, agent: string) => this.#p(partition, `rate:${policy}:${agent}`);
 
@@ -153,6 +159,8 @@ export class Keys {
   requestLimit = (account: string, apiKey: string) => this.#a(account, `limit:${apiKey}`);
   /** String, PEXPIRE: kept answer of a registry write under an Idempotency-Key. */
   registryIdempotency = (account: string, key: string) => this.#a(account, `idem:${digest(key)}`);
+  /** List of such records' names, oldest first. */
+  registryIdempotencyOrder = (account: string) => this.#a(account, 'idem-order');
   /** Hash, PEXPIRE one window: sub-buckets of a rate_limit policy counted per account or per value of a path. */
   accountCounter = (account: string, policy: string, value: string) =>
     this.#a(account, `rate:${policy}:${digest(value)}`);

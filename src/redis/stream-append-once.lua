@@ -1,16 +1,45 @@
 #!lua
--- Appends one entry and keeps the request's outcome under its Idempotency-Key, in one step.
--- KEYS[1] stream   KEYS[2] record   KEYS[3] last-seen hash
+-- Appends one entry and keeps the request's outcome under its Idempotency-Key, in one step. Outcomes have a bound of memory of their own:
+-- past it an account that has more than an even share loses its oldest.
+-- KEYS[1] stream   KEYS[2] record   KEYS[3] last-seen hash   KEYS[4] list of the account's records   KEYS[5] hash account -> bytes, '' -> all
 -- ARGV[1] fingerprint   ARGV[2] token of this run   ARGV[3] outcome   ARGV[4] life of the outcome in ms
--- ARGV[5] agent   ARGV[6] its last-seen value   ARGV[7..] fields and values of the entry, none: only the outcome is kept
--- Result: 'appended'; or 'lost' if the caller's running record is gone: then nothing was appended.
+-- ARGV[5] agent   ARGV[6] its last-seen value   ARGV[7] account   ARGV[8] what the record's name ends with   ARGV[9] bytes of the bound
+-- ARGV[10..] fields and values of the entry, none: only the outcome is kept
+-- Result: {'appended', records that were let go}; or {'lost'} if the caller's running record is gone: then nothing was appended.
 -- Guarantees: safe to send again: an outcome that this very call kept is recognised, and nothing is appended twice.
+local EVICTED_MAX, OVERHEAD = 16, 180
 local record, done = redis.call('GET', KEYS[2]), 'done:' .. ARGV[1] .. ':' .. ARGV[3]
-if record == done then return 'appended' end
-if record ~= 'running:' .. ARGV[1] .. ':' .. ARGV[2] then return 'lost' end
-if #ARGV > 6 then
-  redis.call('XADD', KEYS[1], '*', unpack(ARGV, 7))
+if record == done then return { 'appended', 0 } end
+if record ~= 'running:' .. ARGV[1] .. ':' .. ARGV[2] then return { 'lost' } end
+if #ARGV > 9 then
+  redis.call('XADD', KEYS[1], '*', unpack(ARGV, 10))
   redis.call('HSET', KEYS[3], ARGV[5], ARGV[6])
 end
 redis.call('SET', KEYS[2], done, 'PX', ARGV[4])
-return 'appended'
+
+local account, max = ARGV[7], tonumber(ARGV[9])
+local bytes = #KEYS[2] + #done + OVERHEAD
+local now = tonumber(redis.call('TIME')[1]) * 1000
+redis.call('RPUSH', KEYS[4], string.format('%.0f/%d/%s', now + ARGV[4], bytes, ARGV[8]))
+local own = redis.call('HINCRBY', KEYS[5], account, bytes)
+local all = redis.call('HINCRBY', KEYS[5], '', bytes)
+local share = max / (redis.call('HLEN', KEYS[5]) - 1)
+local names = string.sub(KEYS[2], 1, -#ARGV[8] - 1)
+local freed, evicted = 0, 0
+for _ = 1, EVICTED_MAX do
+  local untilMs, size, name = string.match(redis.call('LINDEX', KEYS[4], 0) or '', '^(%d+)/(%d+)/(.*)$')
+  if not name or name == ARGV[8] then break end
+  local isExpired = tonumber(untilMs) <= now
+  if not isExpired and (all - freed <= max or own - freed <= share) then break end
+  redis.call('LPOP', KEYS[4])
+  if not isExpired then
+    redis.call('DEL', names .. name)
+    evicted = evicted + 1
+  end
+  freed = freed + size
+end
+if freed > 0 then
+  redis.call('HINCRBY', KEYS[5], account, -freed)
+  redis.call('HINCRBY', KEYS[5], '', -freed)
+end
+return { 'appended', evicted }

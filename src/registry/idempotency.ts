@@ -24,6 +24,8 @@ const begin = new Script<[state: string, answer?: string]>(
   readAsset('src/redis/stream-idempotency-begin.lua'),
 );
 const release = new Script<number>('lease-release', readAsset('src/redis/lease-release.lua'));
+/** Of an account: 16 MB if all are the largest policies. The oldest go first. */
+const ANSWERS_KEPT_MAX = 1_000;
 const NOTHING_KEPT: Keeping = { guards: [], writes: () => [] };
 
 type Request = { account: string; kind: 'policy' | 'alert'; idempotency: Idempotency | undefined };
@@ -43,16 +45,43 @@ export async function answerOnce(
   if (state === 'replay') return { answer: answer ?? '', replayed: true };
   if (state !== 'new') throw refused(state);
   try {
+    if (await isUsedByEvents(store, account, idempotency.key)) throw refused('conflict');
+    const order = store.keys.registryIdempotencyOrder(account);
     const keeping: Keeping = {
       guards: [is(IDEMPOTENCY_GUARD, ['get', record], marker)],
-      writes: (kept) => [['set', record, `done:${fingerprint}:${kept}`, 'px', IDEMPOTENCY_KEPT_MS]],
+      writes: (kept) => [
+        ['set', record, `done:${fingerprint}:${kept}`, 'px', IDEMPOTENCY_KEPT_MS],
+        ['rpush', order, record],
+      ],
     };
-    return { answer: await create(keeping), replayed: false };
+    const made = await create(keeping);
+    await letOldGo(store, order);
+    return { answer: made, replayed: false };
   } catch (error) {
     if (!(error instanceof ServiceError && error.recorded === 'unknown')) {
       await release.run(store.redis, [record], [marker]).catch(() => undefined);
     }
     throw error;
+  }
+}
+
+async function isUsedByEvents({ redis, keys }: RegistryStore, account: string, key: string): Promise<boolean> {
+  const partitions = Array.from({ length: keys.partitions }, (_, partition) => partition);
+  const found = await Promise.all(
+    partitions.map((partition) => redis.exists(keys.idempotency(partition, account, key))),
+  );
+  return found.some((there) => there > 0);
+}
+
+/** Answers that an account has beyond the bound. It can be left undone: the next one does it. */
+async function letOldGo({ redis }: RegistryStore, order: string): Promise<void> {
+  try {
+    for (let over = (await redis.llen(order)) - ANSWERS_KEPT_MAX; over > 0; over--) {
+      const oldest = await redis.lpop(order);
+      if (oldest !== null) await redis.del(oldest);
+    }
+  } catch {
+    // What was made stands.
   }
 }
 

@@ -20,7 +20,11 @@ const begin = new Script<[state: string, outcome?: string]>(
   'stream-idempotency-begin',
   readAsset('src/redis/stream-idempotency-begin.lua'),
 );
-const appendOnce = new Script<string>('stream-append-once', readAsset('src/redis/stream-append-once.lua'));
+const sweep = new Script<number>('idempotency-sweep', readAsset('src/redis/idempotency-sweep.lua'));
+const appendOnce = new Script<[state: string, evicted?: number]>(
+  'stream-append-once',
+  readAsset('src/redis/stream-append-once.lua'),
+);
 const release = new Script<number>('lease-release', readAsset('src/redis/lease-release.lua'));
 
 export type Begun = { state: 'new'; token: string } | { state: 'replay'; outcome: string };
@@ -29,6 +33,8 @@ export type OnceKey = { partition: number; account: string; key: string };
 /** Keys that wait to be freed, some 300 bytes each; any more end by themselves. */
 const TO_FREE_MAX = 10_000;
 const FREE_EVERY_MS = 250;
+const SWEEP_EVERY_MS = 60_000;
+const SWEPT_AT_ONCE = 200;
 
 export class AppendOnce {
   readonly #redis: Commands;
@@ -36,10 +42,40 @@ export class AppendOnce {
   readonly #toFree = new Map<string, { request: OnceKey & { token: string }; untilMs: number }>();
   #freeing = false;
 
-  /** Every step is safe to send again: a client that retries will do. */
-  constructor(options: { redis: Commands; keys: Keys }) {
+  readonly #bytesMax: () => number;
+  readonly #onEvicted: (records: number) => void;
+  #sweeping: NodeJS.Timeout | undefined;
+
+  /**
+   * Every step is safe to send again: a client that retries will do. `bytesMax`: of Redis's memory for what is kept, over all partitions.
+   * `onEvicted`: told how many records an append let go of.
+   */
+  constructor(options: { redis: Commands; keys: Keys; bytesMax: () => number; onEvicted?: (records: number) => void }) {
     this.#redis = options.redis;
     this.#keys = options.keys;
+    this.#bytesMax = options.bytesMax;
+    this.#onEvicted = options.onEvicted ?? (() => undefined);
+  }
+
+  start(): void {
+    this.#sweeping = setInterval(() => void this.sweep().catch(() => undefined), SWEEP_EVERY_MS);
+    this.#sweeping.unref();
+  }
+
+  stop(): void {
+    clearInterval(this.#sweeping);
+  }
+
+  /** Takes what has expired out of the sums. Rejects while Redis is away. */
+  async sweep(): Promise<void> {
+    for (let partition = 0; partition < this.#keys.partitions; partition++) {
+      const bytes = this.#keys.idempotencyBytes(partition);
+      const accounts = (await this.#redis.hkeys(bytes)).filter((account) => account !== '');
+      for (const account of accounts) {
+        const keys = [this.#keys.idempotencyOrder(partition, account), bytes];
+        while ((await sweep.run(this.#redis, keys, [account, SWEPT_AT_ONCE])) === SWEPT_AT_ONCE);
+      }
+    }
   }
 
   /** `fingerprint`: hash of what makes the request this one, without `:`. Throws ServiceError idempotency_conflict, idempotency_in_progress, unavailable. */
@@ -47,18 +83,22 @@ export class AppendOnce {
     const token = `${request.fingerprint}:${randomBytes(12).toString('base64url')}`;
     const args = [...token.split(':'), IDEMPOTENCY_RUNNING_MS];
     const begun = this.#run(begin, [this.#record(request)], args, { recorded: false });
+    // Behind it on the same connection: of two that begin at once one sees the other.
+    const elsewhere = this.#isUsedElsewhere(request);
     // Redis may still do what it did not answer to.
-    const [state, outcome] = await begun.catch((error: unknown) => {
+    const [[state, outcome], isUsed] = await Promise.all([begun, elsewhere]).catch((error: unknown) => {
       void this.release({ ...request, token });
       throw error;
     });
     switch (state) {
       case 'new':
-        return { state: 'new', token };
+        if (!isUsed) return { state: 'new', token };
+        await this.release({ ...request, token });
+        throw usedElsewhere();
       case 'replay':
         return { state: 'replay', outcome: outcome ?? '' };
       case 'conflict':
-        throw new ServiceError('idempotency_conflict', 'This Idempotency-Key was used with another request.');
+        throw usedElsewhere();
       case 'running':
         throw new ServiceError(
           'idempotency_in_progress',
@@ -83,17 +123,29 @@ export class AppendOnce {
   ): Promise<void> {
     const { partition, agent, token, entry, outcome } = request;
     const [fingerprint, run] = token.split(':');
-    const keys = [this.#keys.events(partition), this.#record(request), this.#keys.lastSeen(partition)];
+    const { account, key } = request;
+    const keys = [
+      this.#keys.events(partition),
+      this.#record(request),
+      this.#keys.lastSeen(partition),
+      this.#keys.idempotencyOrder(partition, account),
+      this.#keys.idempotencyBytes(partition),
+    ];
     const args = [
       fingerprint!,
       run!,
       outcome,
       IDEMPOTENCY_KEPT_MS,
       agent,
-      `${Date.now()}/${request.account}`,
+      `${Date.now()}/${account}`,
+      account,
+      this.#keys.idempotencyEnd(key),
+      Math.floor(this.#bytesMax() / this.#keys.partitions),
       ...(entry === undefined ? [] : fieldsOf(entry)),
     ];
-    if ((await this.#run(appendOnce, keys, args, {})) === 'appended') return;
+    const [state, evicted = 0] = await this.#run(appendOnce, keys, args, {});
+    if (evicted > 0) this.#onEvicted(evicted);
+    if (state === 'appended') return;
     throw new ServiceError('unavailable', 'The request took too long; nothing was recorded.', {
       recorded: false,
       retryAfterSeconds: 1,
@@ -131,6 +183,15 @@ export class AppendOnce {
     this.#freeing = false;
   }
 
+  /** For another agent, whose record lies elsewhere, or for a policy or an alert. */
+  async #isUsedElsewhere({ partition, account, key }: OnceKey): Promise<boolean> {
+    const records = [this.#keys.registryIdempotency(account, key)];
+    for (let other = 0; other < this.#keys.partitions; other++)
+      if (other !== partition) records.push(this.#keys.idempotency(other, account, key));
+    const found = await Promise.all(records.map((record) => this.#redis.exists(record)));
+    return found.some((there) => there > 0);
+  }
+
   #record({ partition, account, key }: OnceKey): string {
     return this.#keys.idempotency(partition, account, key);
   }
@@ -154,6 +215,10 @@ export class AppendOnce {
       });
     }
   }
+}
+
+function usedElsewhere(): ServiceError {
+  return new ServiceError('idempotency_conflict', 'This Idempotency-Key was used with another request.');
 }
 
 export function entryOf(digests: Append['digests'], rows: Buffer): PackedEntry {

@@ -1,34 +1,57 @@
 // The backlog's bound (before judgement): above it event writes get 503 and reads go on.
 // Two measures, polled: entries in the longest stream, and bytes that Redis uses, since what fills Redis is not only streams.
+// What is kept under Idempotency-Keys is left out: it has a bound of its own, within which it goes by itself.
 // At 70 % of Redis's own `maxmemory` writes are refused in any case: counters, leases and the drain live in the rest.
 // Between polls the answer is a field read, so the hot path pays nothing. If Redis cannot be asked the last answer stands:
 // the append that follows will fail by itself, and say so.
 import { Cluster } from 'ioredis';
-import { BACKLOG_POLL_MS, BACKLOG_SHARE_MAX } from '../limits.ts';
+import { BACKLOG_POLL_MS, BACKLOG_SHARE_MAX, IDEMPOTENCY_SHARE_MAX } from '../limits.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 
-export type BacklogState = { entries: number; usedBytes: number; bytesMax: number; full: boolean };
+/** `idempotencyBytes`: of what is kept under Idempotency-Keys, which is no backlog and has a bound of its own. */
+export type BacklogState = {
+  entries: number;
+  usedBytes: number;
+  bytesMax: number;
+  full: boolean;
+  idempotencyBytes: number;
+};
 
 export class Backlog {
   readonly #redis: Commands;
   readonly #keys: Keys;
   readonly #entriesMax: number;
   readonly #bytesMax: number;
+  readonly #idempotencyBytesMax: number;
+  #maxmemory = 0;
   #state: BacklogState;
   #timer: NodeJS.Timeout | undefined;
   #asking: Promise<void> | undefined;
 
-  constructor(options: { redis: Commands; keys: Keys; entriesMax: number; bytesMax: number }) {
+  constructor(options: {
+    redis: Commands;
+    keys: Keys;
+    entriesMax: number;
+    bytesMax: number;
+    idempotencyBytesMax: number;
+  }) {
     this.#redis = options.redis;
     this.#keys = options.keys;
     this.#entriesMax = options.entriesMax;
     this.#bytesMax = options.bytesMax;
-    this.#state = { entries: 0, usedBytes: 0, bytesMax: options.bytesMax, full: false };
+    this.#idempotencyBytesMax = options.idempotencyBytesMax;
+    this.#state = { entries: 0, usedBytes: 0, bytesMax: options.bytesMax, full: false, idempotencyBytes: 0 };
   }
 
   full(): boolean {
     return this.#state.full;
+  }
+
+  /** Bytes that may be kept under Idempotency-Keys: as the settings say, and no more than its share of the smallest node. */
+  get idempotencyBytesMax(): number {
+    if (this.#maxmemory === 0) return this.#idempotencyBytesMax;
+    return Math.min(this.#idempotencyBytesMax, this.#maxmemory * IDEMPOTENCY_SHARE_MAX);
   }
 
   /** For metrics: entries of the longest stream, bytes of the fullest Redis node and its bound. */
@@ -58,23 +81,32 @@ export class Backlog {
     try {
       const partitions = Array.from({ length: this.#keys.partitions }, (_, partition) => partition);
       const nodes = this.#redis instanceof Cluster ? this.#redis.nodes('master') : [this.#redis];
-      const [lengths, memory] = await Promise.all([
+      const [lengths, kept, memory] = await Promise.all([
         Promise.all(partitions.map((partition) => this.#redis.xlen(this.#keys.events(partition)))),
+        Promise.all(partitions.map((partition) => this.#redis.hget(this.#keys.idempotencyBytes(partition), ''))),
         Promise.all(nodes.map(async (node) => memoryOf(await node.info('memory')))),
       ]);
-      this.#state = this.#judge(Math.max(...lengths), memory);
+      this.#maxmemory = Math.min(...memory.map(({ max }) => max));
+      const idempotencyBytes = kept.reduce((sum, bytes) => sum + Number(bytes ?? 0), 0);
+      this.#state = this.#judge(Math.max(...lengths), memory, idempotencyBytes);
     } catch {
       // The last answer stands.
     }
   }
 
-  #judge(entries: number, nodes: { used: number; max: number }[]): BacklogState {
+  #judge(entries: number, nodes: { used: number; max: number }[], idempotencyBytes: number): BacklogState {
     let fullest = { usedBytes: 0, bytesMax: this.#bytesMax };
-    for (const { used, max } of nodes) {
+    // Partitions are spread evenly over the nodes. What is over the bound counts: it must not fill Redis unseen.
+    const apart = Math.min(idempotencyBytes, this.idempotencyBytesMax) / nodes.length;
+    for (const { used: all, max } of nodes) {
+      const used = Math.max(0, all - apart);
       const bytesMax = max > 0 ? Math.min(this.#bytesMax, max * BACKLOG_SHARE_MAX) : this.#bytesMax;
       if (used / bytesMax >= fullest.usedBytes / fullest.bytesMax) fullest = { usedBytes: used, bytesMax };
     }
-    return { entries, ...fullest, full: entries > this.#entriesMax || fullest.usedBytes > fullest.bytesMax };
+    return {
+      ...{ entries, ...fullest, idempotencyBytes },
+      full: entries > this.#entriesMax || fullest.usedBytes > fullest.bytesMax,
+    };
   }
 }
 

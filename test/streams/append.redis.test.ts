@@ -165,7 +165,7 @@ t.test('what is worth it is packed, by either way in, and gives the very rows an
     const append = appendOf(agent, made);
     const [keys, onceKeys] = [freshKeys(1), freshKeys(1)];
     await new Appender({ redis, keys }).append(append);
-    const once = new AppendOnce({ redis, keys: onceKeys });
+    const once = new AppendOnce({ redis, keys: onceKeys, bytesMax: () => 1024 ** 3 });
     const request = { partition: 0, account: agent.account, key: 'key' };
     const { token } = (await once.begin({ ...request, fingerprint: 'print' })) as { token: string };
     await once.append({ ...request, ...append, token, outcome: 'done' });
@@ -221,7 +221,13 @@ t.test('a full Redis refuses: recorded is false, and the backlog says so before'
   const redis = await connect(t, full.address);
   const keys = freshKeys(1);
   const appender = new Appender({ redis, keys });
-  const backlog = new Backlog({ redis, keys, entriesMax: 1_000_000, bytesMax: 1024 ** 3 });
+  const backlog = new Backlog({
+    redis,
+    keys,
+    entriesMax: 1_000_000,
+    bytesMax: 1024 ** 3,
+    idempotencyBytesMax: 1024 ** 2,
+  });
   await backlog.start();
   t.teardown(() => backlog.stop());
   t.notOk(backlog.full());
@@ -252,7 +258,7 @@ async function nextLook(backlog: Backlog): Promise<void> {
 t.test('more entries than allowed fill the backlog, and trimming empties it', async (t) => {
   const redis = await connect(t, server.address);
   const keys = freshKeys(2);
-  const backlog = new Backlog({ redis, keys, entriesMax: 5, bytesMax: 1024 ** 3 });
+  const backlog = new Backlog({ redis, keys, entriesMax: 5, bytesMax: 1024 ** 3, idempotencyBytesMax: 1024 ** 2 });
   await backlog.start();
   t.teardown(() => backlog.stop());
   for (let i = 0; i < 6; i++) await redis.xadd(keys.events(1), '*', 'v', '1');
@@ -298,7 +304,7 @@ t.test(
 t.test('an Idempotency-Key: the first outcome again, a conflict, still running, freed', async (t) => {
   const redis = await connect(t, server.address);
   const keys = freshKeys(1);
-  const once = new AppendOnce({ redis, keys });
+  const once = new AppendOnce({ redis, keys, bytesMax: () => 1024 ** 3 });
   const { account, agent } = freshAgent();
   const at = { partition: 0, account, key: 'order 17' };
   const { digests, rows } = appendOf({ account, agent }, [makeEvent({ account, agent })]);
@@ -336,7 +342,7 @@ t.test('who was told that nothing was recorded may begin again as soon as Redis 
   await waitUntilReady(redis, 60_000);
   const admin = await connect(t, server.address);
   const keys = freshKeys(1);
-  const once = new AppendOnce({ redis, keys });
+  const once = new AppendOnce({ redis, keys, bytesMax: () => 1024 ** 3 });
   const at = { partition: 0, account: freshAgent().account, key: 'order 19', fingerprint: 'f1' };
   await admin.call('CLIENT', 'PAUSE', '5000', 'ALL');
   const during = refusal(once.begin(at));

@@ -1,0 +1,29 @@
+// What is kept of a request under its Idempotency-Key (ingest.ts), so that a retry is answered byte for byte: the caller sends the events
+// again, so only what was decided is kept. Most events are allowed without a match, and then it is an id and two times.
+// Invariant: `readVerdicts(keptVerdicts(v))` gives v.
+import { ALLOWED } from '../policy/engine.ts';
+import type { Verdict } from './reply.ts';
+import type { Rejected } from './submission.ts';
+
+/** An id and two times (base 36), with the text of `policy_result` where it is not the usual one; or what was wrong. */
+type Kept = string | [times: string, result: string] | Rejected;
+
+export function keptVerdicts(verdicts: readonly Verdict[]): string {
+  return JSON.stringify(
+    verdicts.map((verdict): Kept => {
+      if ('rejected' in verdict) return verdict;
+      const { id, occurredAt, receivedAt, result } = verdict;
+      const times = `${id} ${occurredAt.toString(36)} ${receivedAt.toString(36)}`;
+      return result === ALLOWED.resultJson ? times : [times, result];
+    }),
+  );
+}
+
+export function readVerdicts(text: string): Verdict[] {
+  return (JSON.parse(text) as Kept[]).map((kept): Verdict => {
+    if (typeof kept === 'object' && 'rejected' in kept) return kept;
+    const [times, result] = typeof kept === 'string' ? [kept, ALLOWED.resultJson] : kept;
+    const [id, occurredAt, receivedAt] = times.split(' ') as [string, string, string];
+    return { id, occurredAt: Number.parseInt(occurredAt, 36), receivedAt: Number.parseInt(receivedAt, 36), result };
+  });
+}
