@@ -1,0 +1,180 @@
+// Fuzzing: `npm run test:attack` runs every kind for ten minutes, `-- --seconds N --kind K` otherwise. Inputs come from the corpus beside this
+// file (test/attack/corpus), which `npm test` runs once through (corpus.test.ts), by mutation.
+// A finding is an error that nobody foresaw, an input that takes over 100 ms of processor time, or memory over its bound; of the service over
+// raw bytes: a process that ended, a request that was not answered within a second, memory. A finding's input is written into build/findings, to be
+// mended and then kept in the corpus. Exit status 1 where there is one. Bounded in time; begins elsewhere each time, and says where.
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import net from 'node:net';
+import path from 'node:path';
+import { parseArgs } from 'node:util';
+import { assetPath } from '../../src/assets.ts';
+import { randomFrom } from '../support/seed.ts';
+import { launchService, makeDataDir, type TestService } from '../support/service.ts';
+import { KINDS, type Kind, mutated } from './mutate.ts';
+import { Finding, STALL_MS, TARGETS } from './targets.ts';
+
+const RSS_BYTES_MAX = 900 * 1024 * 1024;
+const FINDINGS_MAX = 20;
+const FOLDER = 'build/findings';
+/** What is in one run's memory before garbage is collected is no finding. */
+const LOOK_EVERY = 2_000;
+
+export function corpusOf(kind: Kind): string[] {
+  const folder = assetPath(`test/attack/corpus/${kind}`);
+  return readdirSync(folder)
+    .sort()
+    .map((name) => readFileSync(path.join(folder, name), 'latin1'));
+}
+
+type Result = { kind: Kind; inputs: number; seconds: number; longestMs: number; rssMb: number; findings: string[] };
+
+function note(result: Result, input: string, sentence: string): void {
+  mkdirSync(assetPath(FOLDER), { recursive: true });
+  const name = `${result.kind}-${Date.now()}-${result.findings.length}`;
+  writeFileSync(assetPath(`${FOLDER}/${name}`), input, 'latin1');
+  result.findings.push(`${FOLDER}/${name}: ${sentence}`);
+  process.stdout.write(`finding: ${result.findings.at(-1)}\n`);
+}
+
+function fuzzHere(kind: Exclude<Kind, 'http'>, seconds: number, random: () => number): Result {
+  const result: Result = { kind, inputs: 0, seconds, longestMs: 0, rssMb: 0, findings: [] };
+  const corpus = corpusOf(kind);
+  for (const input of corpus) TARGETS[kind](input); // compiled code, tables
+  const untilMs = performance.now() + seconds * 1000;
+  while (performance.now() < untilMs && result.findings.length < FINDINGS_MAX) {
+    const input = mutated(kind, corpus, random);
+    result.inputs++;
+    try {
+      const ms = cpuMs(() => TARGETS[kind](input));
+      // Once more: the collector may have come in between.
+      if (ms > STALL_MS && cpuMs(() => TARGETS[kind](input)) > STALL_MS)
+        note(result, input, `took ${Math.round(ms)} ms`);
+      result.longestMs = Math.max(result.longestMs, ms);
+    } catch (error) {
+      note(result, input, error instanceof Finding ? error.message : String((error as Error).stack));
+    }
+    if (result.inputs % LOOK_EVERY === 0) result.rssMb = Math.max(result.rssMb, process.memoryUsage.rss() >> 20);
+  }
+  if (process.memoryUsage.rss() > RSS_BYTES_MAX)
+    note(result, '', `memory grew to ${process.memoryUsage.rss() >> 20} MB`);
+  return result;
+}
+
+function cpuMs(work: () => void): number {
+  const before = process.cpuUsage();
+  work();
+  const { user, system } = process.cpuUsage(before);
+  return (user + system) / 1000;
+}
+
+const CONNECTIONS = 8;
+const ANSWER_MS_MAX = 1_000;
+/** A connection that is neither answered nor closed by then is left: it may be waiting for the rest of a body. */
+const LEFT_MS = 50;
+
+/** Raw bytes, over connections that are dropped again; beside them one caller, who must be answered all the time. */
+async function fuzzService(seconds: number, random: () => number): Promise<Result> {
+  const result: Result = { kind: 'http', inputs: 0, seconds, longestMs: 0, rssMb: 0, findings: [] };
+  const dataDir = await makeDataDir();
+  const service = await launchService({
+    dataDir,
+    env: {
+      GATEHOUSE_FRONTS: '1',
+      GATEHOUSE_LOG_LEVEL: 'error',
+      GATEHOUSE_REQUESTS_PER_SECOND: '100000',
+      GATEHOUSE_REQUESTS_BURST: '100000',
+    },
+  });
+  try {
+    const { port } = new URL(service.url);
+    const front = (await service.children()).find(({ name }) => name.startsWith('front'))!;
+    const agent = await newAgent(service);
+    const corpus = corpusOf('http').map((text) => text.replaceAll('KEY', service.key).replaceAll('AGENT', agent));
+    const untilMs = performance.now() + seconds * 1000;
+    const isOver = () => performance.now() > untilMs || result.findings.length >= FINDINGS_MAX;
+    let last = '';
+    const loops = Array.from({ length: CONNECTIONS }, async () => {
+      while (!isOver()) {
+        last = mutated('http', corpus, random);
+        result.inputs++;
+        await thrown(Number(port), last);
+      }
+    });
+    const caller = (async () => {
+      while (!isOver()) {
+        const startedMs = performance.now();
+        const answer = await fetch(`${service.url}/v1/agents/${agent}/events`, {
+          method: 'POST',
+          headers: { authorization: `Bearer ${service.key}`, 'content-type': 'application/json' },
+          body: '{"type":"prompt","payload":{"a":1}}',
+          signal: AbortSignal.timeout(ANSWER_MS_MAX * 5),
+        }).catch((error: unknown) => String(error));
+        const ms = performance.now() - startedMs;
+        result.longestMs = Math.max(result.longestMs, ms);
+        if (typeof answer === 'string' || answer.status !== 201)
+          note(result, last, `another caller heard ${typeof answer === 'string' ? answer : answer.status}`);
+        else if (ms > ANSWER_MS_MAX) note(result, last, `another caller waited ${Math.round(ms)} ms`);
+        result.rssMb = Math.max(result.rssMb, rssMbOf(front.pid));
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+    })();
+    await Promise.all([...loops, caller]);
+    const now = (await service.children()).find(({ name }) => name === front.name);
+    if (now?.pid !== front.pid) note(result, last, 'the front was started anew');
+    if (result.rssMb * 1024 * 1024 > RSS_BYTES_MAX) note(result, last, `its memory grew to ${result.rssMb} MB`);
+  } finally {
+    await service.stop();
+  }
+  return result;
+}
+
+function thrown(port: number, input: string): Promise<void> {
+  return new Promise((resolve) => {
+    const socket = net.connect(port, '127.0.0.1', () => socket.write(input, 'latin1'));
+    const end = () => {
+      clearTimeout(timer);
+      socket.destroy();
+      resolve();
+    };
+    const timer = setTimeout(end, LEFT_MS);
+    socket.on('data', () => undefined);
+    for (const event of ['end', 'error', 'close']) socket.once(event, end);
+  });
+}
+
+async function newAgent({ url, key }: TestService): Promise<string> {
+  const answer = await fetch(`${url}/v1/agents`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    body: '{"name":"fuzzed"}',
+  });
+  return ((await answer.json()) as { id: string }).id;
+}
+
+function rssMbOf(pid: number): number {
+  try {
+    return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) >> 10;
+  } catch {
+    return 0;
+  }
+}
+
+if (process.argv[1] === assetPath('build/test/attack/fuzz.js')) {
+  const { values } = parseArgs({
+    options: { seconds: { type: 'string', default: '600' }, kind: { type: 'string' }, seed: { type: 'string' } },
+  });
+  const seed = Number(values.seed ?? Date.now() % 2 ** 31);
+  process.stdout.write(`seed ${seed}\n`);
+  let found = 0;
+  for (const kind of KINDS) {
+    if (values.kind !== undefined && values.kind !== kind) continue;
+    const random = randomFrom(seed);
+    const seconds = Number(values.seconds);
+    const result = kind === 'http' ? await fuzzService(seconds, random) : fuzzHere(kind, seconds, random);
+    found += result.findings.length;
+    process.stdout.write(
+      `${kind}: ${result.inputs} inputs in ${result.seconds} s, longest ${Math.round(result.longestMs)} ms, ${result.rssMb} MB, ${result.findings.length} findings\n`,
+    );
+  }
+  process.exit(found > 0 ? 1 : 0);
+}

@@ -1,0 +1,104 @@
+// What fuzzing throws inputs at, in this process: bodies read by both paths, and policies from their text to a stored event. An input may be
+// refused; what else happens is a finding: an error that nobody foresaw, two readers that differ, or work that takes too long.
+import type { JsonObject } from '../../schemas/common.ts';
+import { ServiceError } from '../../src/errors.ts';
+import { encodeEvents } from '../../src/ingest/encode.ts';
+import { PlainPath } from '../../src/ingest/plain-path.ts';
+import { readBatch, readSubmission } from '../../src/ingest/submission.ts';
+import { decide } from '../../src/policy/decide.ts';
+import { checkPolicy, judge, type PolicyInput, RuleSet } from '../../src/policy/engine.ts';
+import { PolicyError } from '../../src/policy/policy-error.ts';
+import { account, agent, NOW, policiesOf } from '../ingest/support.ts';
+
+/** Of one input. Twice what the worst ordinary one takes, and ten times what another's event may wait. */
+export const STALL_MS = 100;
+
+export class Finding extends Error {
+  override name = 'Finding';
+}
+
+const EVENT_BYTES_MAX = 1024 * 1024;
+const NO_RULES = new RuleSet([]);
+const plain = new PlainPath();
+
+/** Both readers take the same bodies. */
+export function json(input: string): void {
+  const bytes = Buffer.from(input, 'latin1');
+  for (const shape of ['one', 'many'] as const) {
+    const read = refused(() => (shape === 'one' ? readSubmission(bytes, NOW) : readBatch(bytes, NOW, EVENT_BYTES_MAX)));
+    const asPlain = plain.read(bytes, shape, NO_RULES, NOW, EVENT_BYTES_MAX);
+    if (asPlain === undefined) continue;
+    plain.release(asPlain);
+    if (read === undefined) throw new Finding(`${shape}: the plain reader takes what the other refuses`);
+  }
+}
+
+export function expression(input: string): void {
+  policy({ type: 'block_action', conditions: { expression: input }, actions: ['block'] }, EVENTS);
+}
+
+/** A pattern, a line of dashes, and the text that it is tried on. */
+export function pattern(input: string): void {
+  const [source = '', text = 'aaaaaaaaaaaaaaaaaaaaaaaaaaaa!'] = input.split('\n---\n');
+  const payload = { text, list: [text, { [text.slice(0, 100)]: text }] };
+  policy({ type: 'data_filter', conditions: { patterns: [source], redact: true }, actions: ['alert'] }, [payload]);
+  policy({ type: 'block_action', conditions: { text: { matches: source } }, actions: ['block'] }, [payload]);
+}
+
+/** `{"schema": …, "payload": {…}}`. */
+export function schema(input: string): void {
+  let parsed: { schema?: unknown; payload?: unknown } | null;
+  try {
+    parsed = JSON.parse(input) as typeof parsed;
+  } catch {
+    return;
+  }
+  const payload = typeof parsed?.payload === 'object' && parsed.payload !== null ? (parsed.payload as JsonObject) : {};
+  if (Array.isArray(payload)) return;
+  policy({ type: 'block_action', conditions: { payload_schema: parsed?.schema }, actions: ['block'] }, [
+    payload,
+    ...EVENTS,
+  ]);
+}
+
+const EVENTS: JsonObject[] = [
+  { a: 1, text: 'hello', list: [1, 'two', null, { three: 3 }], nested: { deep: { er: true } } },
+  { c: Array.from({ length: 300 }, (_, i) => `item ${i}`), text: 'x'.repeat(5_000), amount: 1e21 },
+  {},
+];
+
+/** From its text to events that were judged by it and are ready to be stored. */
+function policy(input: PolicyInput, payloads: readonly JsonObject[]): void {
+  if (refused(() => (checkPolicy(input), true)) === undefined) return;
+  const rules = new RuleSet(
+    policiesOf([{ ...input, conditions: input.conditions as object, actions: [input.actions].flat() }]),
+  );
+  for (const payload of payloads) {
+    const payloadText = JSON.stringify(payload);
+    const event = {
+      type: 'prompt' as const,
+      trace_id: undefined,
+      agent_id: agent.id,
+      timestamp: new Date(NOW).toISOString(),
+    };
+    const decision = decide(judge(rules, { ...event, payload, payloadText, agent }), [], () => '');
+    if (decision.matches.some(({ detail }) => detail.reason === 'error'))
+      throw new Finding('a rule failed as none should');
+    const submission = { type: 'prompt' as const, payload, payloadText, traceId: undefined, occurredAt: NOW };
+    encodeEvents([
+      { account, agent, id: 'evt_01jd5x0f6w3q8z5n7r2k9v4t1m', submission, receivedAt: NOW, decision, requestId: 'r' },
+    ]);
+  }
+}
+
+/** undefined: it was refused as it should. */
+function refused<T>(read: () => T): T | undefined {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof ServiceError || error instanceof PolicyError) return undefined;
+    throw error;
+  }
+}
+
+export const TARGETS = { json, expression, pattern, schema };
