@@ -112,6 +112,7 @@ export const AUDIT_ACTIONS = [
   'session.ended',
   'account.updated',
   'account.deleted',
+  'registry.recovered',
 ] as const;
 export type AuditAction = (typeof AUDIT_ACTIONS)[number];
 

@@ -4,6 +4,8 @@
 // Failure: an address that is neither set nor to be found is named in the sentence that ends the command.
 import { ClickHouse, ClickHouseError } from '../clickhouse/client.ts';
 import { migrate } from '../clickhouse/migrate.ts';
+import { registryRevisions } from '../clickhouse/queries/registry-revisions.ts';
+import { registrySnapshot } from '../clickhouse/queries/registry-snapshot.ts';
 import type { Config } from './config.ts';
 import type { FairQueue } from './fair-queue.ts';
 import type { Part } from './lifecycle.ts';
@@ -12,6 +14,7 @@ import type { Surroundings } from './main.ts';
 import { type Commands, connectCommands, connectErrorOf, connectWriter, waitUntilReady } from './redis/client.ts';
 import { Keys } from './redis/keys.ts';
 import { adoptRegistry, presenceOf } from './registry/presence.ts';
+import { bringForward, type KnownRegistry } from './registry/recovery.ts';
 import { AddressMissing } from './sentence.ts';
 import { clickhouseFault, redisFault, StoreError, shownAddress } from './stores/faults.ts';
 import { RedisWatch } from './stores/redis-watch.ts';
@@ -120,7 +123,14 @@ export function makeRedisWatch(
     ...{ redis: stores.redis, keys: makeKeys(config), metrics, log: log.child({ part: 'redis' }), onRestored },
     ...{ allowUnsafe: config.allowUnsafeRedis, mayStartUnsafe: isSupervised },
     hadRegistry: () => hadRegistry(stores.clickhouse),
+    recover: (onBehind) =>
+      bringForward({ redis: stores.redis, keys: makeKeys(config) }, knownRegistry(stores.clickhouse), onBehind),
   });
+}
+
+/** What ClickHouse has of the registry. */
+export function knownRegistry(clickhouse: ClickHouse): KnownRegistry {
+  return { revisions: () => registryRevisions(clickhouse), rows: () => registrySnapshot(clickhouse) };
 }
 
 /** Does ClickHouse know an account? Where it has no tables yet it knows none. */

@@ -1,6 +1,6 @@
 // `gatehouse migrate` and `gatehouse registry restore`: the tables made as they must be, and the registry made again from them.
 // Migrating is safe at any time and beside others that do the same. Restoring is for a Redis that was emptied; it refuses one
-// that has lost nothing, so that an old copy never covers what is in force. A running service goes on by itself after it.
+// that has lost nothing, so that an old copy never covers what is in force; one that was put back to an earlier state is brought forward. A running service goes on by itself after it.
 import { existsSync } from 'node:fs';
 import { pendingApprovals, rowRevisions } from '../../clickhouse/queries/list-approvals.ts';
 import { pendingDeliveries } from '../../clickhouse/queries/list-deliveries.ts';
@@ -11,12 +11,14 @@ import { Supervisor } from '../embedded/supervisor.ts';
 import { Service } from '../lifecycle.ts';
 import { createLog } from '../log.ts';
 import { Metrics } from '../metrics.ts';
+import { bringForward } from '../registry/recovery.ts';
 import { rebuildRegistry } from '../registry/restore.ts';
 import { restoreApprovals } from '../registry/restore-approvals.ts';
 import { restoreDeliveries } from '../registry/restore-deliveries.ts';
 import { sayToPeople } from '../sentence.ts';
 import {
   clickhouseReady,
+  knownRegistry,
   makeClickHouse,
   makeCommands,
   makeKeys,
@@ -41,6 +43,11 @@ export const registryRestore: Command = async (context) => {
       const waiting = { waitMs: STORES_READY_MS_MAX, say: sayToPeople };
       await Promise.all([redisReady(config, redis, waiting), clickhouseReady(config, waiting)]);
       const store = { redis, keys: makeKeys(config) };
+      const recovered = await bringForward(store, knownRegistry(clickhouse));
+      if (recovered > 0) {
+        context.print(`brought forward: ${recovered} changes that Redis had forgotten`);
+        return;
+      }
       let [approval, delivery] = [0, 0];
       const counts = await rebuildRegistry(registrySnapshot(clickhouse), store, {
         async beside(isLost) {

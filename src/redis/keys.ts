@@ -179,6 +179,8 @@ export class Keys {
   // -- global --------------------------------------------------------------------------------------------------------
 
   /** String, ISO time: the registry was founded, whole. Written last. */
+  /** String, a token, PEXPIRE 1 minute: who brings the registry forward. */
+  recoveryLock = () => `{${this.prefix}g}:registry:recovery`;
   registryMark = () => `{${this.prefix}g}:registry`;
 
   /** Hash account name -> account id. */

@@ -57,7 +57,8 @@ export function rebuildRegistry(
       const shard = keys.shardOf(row.account);
       revisions.set(shard, Math.max(revisions.get(shard) ?? 0, row.revision));
       if (row.record !== null && isLost(row.account)) counts[row.kind]++;
-      const writes = writesOf(keys, row, newest, now);
+      const isLiving = (agent: string) => (newest.get(placeOf(row.account, 'agent', agent))?.record ?? null) !== null;
+      const writes = writesOf(keys, row, isLiving, now);
       await writer.write(writes.filter(([, key]) => key !== keys.accountNames() && lost.has(tagOf(key))));
       names.push(...writes.filter(([, key]) => key === keys.accountNames()));
     }
@@ -75,7 +76,7 @@ export function rebuildRegistry(
   });
 }
 
-async function raiseRevision({ redis, keys }: RegistryStore, shard: number, revision: number): Promise<void> {
+export async function raiseRevision({ redis, keys }: RegistryStore, shard: number, revision: number): Promise<void> {
   const key = keys.revision(shard);
   if (Number((await redis.get(key)) ?? -1) < revision) await redis.set(key, revision);
 }
@@ -102,11 +103,11 @@ async function newestOf(rows: AsyncIterable<RegistryRow> | Iterable<RegistryRow>
   return newest;
 }
 
-function writesOf(keys: Keys, row: RegistryRow, newest: ReadonlyMap<string, RegistryRow>, now: number): Words[] {
+/** What a resource is made of in Redis. `isLiving`: does this agent of the account exist? */
+export function writesOf(keys: Keys, row: RegistryRow, isLiving: (agent: string) => boolean, now: number): Words[] {
   const { account, id, kind } = row;
   if (row.record === null) return kind === 'agent' ? deletedAgent(keys, account, id, now) : [];
   const text = JSON.stringify(row.record);
-  const isLiving = (agent: string) => (newest.get(placeOf(account, 'agent', agent))?.record ?? null) !== null;
   const scope = (agent: string | null): Words[] =>
     agent !== null && isLiving(agent) ? [['sadd', keys.agentScope(account, agent), id]] : [];
   switch (kind) {

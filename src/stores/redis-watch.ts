@@ -3,6 +3,9 @@
 // it acknowledges (durability.ts)? On a Redis Cluster every master is asked.
 //   registry missing   every call with a key is 503, `/readyz` is 503 and says `registry_missing`, pipelines rest, until
 //                      `gatehouse registry restore`; then all go on by themselves
+//   put back           Redis holds an earlier state of the registry than ClickHouse knows: calls are 503 and `/readyz` says `recovering`
+//                      while it is brought forward (registry/recovery.ts). Looked for at the start and whenever Redis comes back; until then
+//                      nobody is served, unless ClickHouse cannot be asked
 //   not durable        a start ends with the settings' names; in a running process writes are 503 and `/readyz` says
 //                      `redis_not_durable`. With GATEHOUSE_ALLOW_UNSAFE_REDIS it is a warning, and `/readyz` says `degraded`
 // Invariant: what is refused was not recorded. Between two looks the marks themselves protect: without one nothing is known
@@ -17,10 +20,12 @@ import type { Commands } from '../redis/client.ts';
 import { readDurability } from '../redis/durability.ts';
 import type { Keys } from '../redis/keys.ts';
 import { adoptRegistry, presenceOf, REGISTRY_MISSING, registryMissing } from '../registry/presence.ts';
+import type { Behind } from '../registry/recovery.ts';
 import { StoreError } from './faults.ts';
 
 export const REDIS_NOT_DURABLE = 'redis_not_durable';
-export type Trouble = typeof REGISTRY_MISSING | typeof REDIS_NOT_DURABLE;
+export const RECOVERING = 'recovering';
+export type Trouble = typeof REGISTRY_MISSING | typeof REDIS_NOT_DURABLE | typeof RECOVERING;
 
 export type RedisWatchOptions = {
   redis: Commands;
@@ -30,6 +35,8 @@ export type RedisWatchOptions = {
   hadRegistry: () => Promise<boolean>;
   /** Under a supervisor, which has looked before: the start goes on, calls are refused. */
   mayStartUnsafe: boolean;
+  /** Puts back what Redis has forgotten of the registry (bringForward). Rejects where ClickHouse cannot be asked. */
+  recover: (onBehind: (behind: Behind) => void) => Promise<number>;
   /** The registry is there again. */
   onRestored?: () => void;
   log: Log;
@@ -42,6 +49,13 @@ export class RedisWatch {
   #looking: Promise<void> | undefined;
   #missing = false;
   #seen = false;
+  /** Redis came back, or was never compared: it may hold an earlier state. */
+  #mayBeBehind = true;
+  /** It came back a moment ago, and nothing is known of it yet. */
+  #isUnknown = false;
+  #isRecovering = false;
+  /** Which Redis, since when: what is still the same has not gone back. */
+  #runs = '';
   #unsafe: readonly string[] = [];
   #said = '';
   /** Monotonic ms at which durability is to be read next. */
@@ -52,6 +66,9 @@ export class RedisWatch {
     const { redis } = options;
     const again = () => {
       this.#durabilityAt = 0;
+      this.#mayBeBehind = true;
+      this.#isUnknown = this.#timer !== undefined;
+      if (this.#isUnknown) void this.look();
     };
     redis.on('ready', again);
     if (redis instanceof Cluster) redis.on('+node', (node) => (node as typeof redis).on('ready', again));
@@ -73,6 +90,7 @@ export class RedisWatch {
   /** What stands against work with this Redis. */
   get trouble(): Trouble | undefined {
     if (this.#missing) return REGISTRY_MISSING;
+    if (this.#isRecovering) return RECOVERING;
     return this.#unsafe.length > 0 && !this.#options.allowUnsafe ? REDIS_NOT_DURABLE : undefined;
   }
 
@@ -85,12 +103,15 @@ export class RedisWatch {
   get reason(): string {
     if (this.#missing)
       return 'Redis holds no registry, it was emptied; "gatehouse registry restore" makes it again from ClickHouse';
+    if (this.#isRecovering)
+      return 'Redis holds an earlier state of the registry; it is brought forward from ClickHouse ("gatehouse registry restore" does the same)';
     return this.#unsafe.join('; ');
   }
 
   /** undefined: go on. Asked for every call with a key. */
   refusal(writes: boolean): ServiceError | undefined {
     if (this.#missing) return registryMissing();
+    if (this.#isRecovering || this.#isUnknown) return isBack();
     if (!writes || this.#unsafe.length === 0 || this.#options.allowUnsafe) return undefined;
     return new ServiceError('unavailable', 'Redis would not keep it (redis_not_durable); nothing was recorded.', {
       recorded: false,
@@ -113,9 +134,40 @@ export class RedisWatch {
         this.#durabilityAt = nowMs + DURABILITY_LOOK_MS;
         await this.#lookAtDurability();
       }
-      this.#tell(await this.#isMissing());
+      const isMissing = await this.#isMissing();
+      if (!isMissing && this.#mayBeBehind) await this.#compare();
+      this.#tell(isMissing);
     } catch {
       this.#durabilityAt = 0;
+    }
+  }
+
+  /** Where ClickHouse cannot be asked work goes on, as it does without ClickHouse at any time; it is asked again at the next look. */
+  async #compare(): Promise<void> {
+    const { redis, log, recover, onRestored } = this.#options;
+    const runs = await runsOf(redis);
+    if (runs === this.#runs) {
+      this.#mayBeBehind = this.#isUnknown = false;
+      return;
+    }
+    this.#mayBeBehind = false;
+    try {
+      const recovered = await recover((behind) => {
+        if (this.#isRecovering) return;
+        this.#isRecovering = true;
+        log.error({ behind: [...behind.values()].reduce((sum, changes) => sum + changes, 0) }, 'registry.behind');
+      });
+      this.#runs = runs;
+      if (this.#isRecovering) {
+        onRestored?.();
+        log.warn({ recovered }, 'registry.recovered');
+      }
+      this.#isRecovering = false;
+    } catch (err) {
+      this.#mayBeBehind = true;
+      if (this.#isRecovering) log.error({ err }, 'registry.recovery_failed');
+    } finally {
+      this.#isUnknown = false;
     }
   }
 
@@ -155,6 +207,28 @@ export class RedisWatch {
     if (weak.length > 0) log.warn({ weak }, 'redis.less_durable');
     if (unread.length > 0) log.warn({ unread }, 'redis.settings_unread');
   }
+}
+
+/** Of every master: another process, or another of its lives, has another. '' where INFO is refused: then it is always compared. */
+async function runsOf(redis: Commands): Promise<string> {
+  const nodes = redis instanceof Cluster ? redis.nodes('master') : [redis];
+  try {
+    const infos = await Promise.all(nodes.map((node) => node.info('server')));
+    return infos
+      .map((info) => /^run_id:(\w+)/m.exec(info)?.[1] ?? '')
+      .sort()
+      .join();
+  } catch {
+    return `${performance.now()}`;
+  }
+}
+
+function isBack(): ServiceError {
+  return new ServiceError(
+    'unavailable',
+    'Redis has come back and is compared with what ClickHouse knows; nothing was recorded.',
+    { recorded: false, retryAfterSeconds: 1 },
+  );
 }
 
 /** What ends a start. */

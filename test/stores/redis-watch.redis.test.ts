@@ -18,7 +18,7 @@ import { startRedis } from '../support/redis.ts';
 async function watching(t: Test, store: Store, options: Partial<RedisWatchOptions> = {}): Promise<RedisWatch> {
   const watch = new RedisWatch({
     ...store,
-    ...{ allowUnsafe: false, mayStartUnsafe: false, hadRegistry: async () => false },
+    ...{ allowUnsafe: false, mayStartUnsafe: false, hadRegistry: async () => false, recover: async () => 0 },
     ...{ log: silent, metrics: new Metrics({ processName: 'test' }) },
     ...options,
   });

@@ -31,7 +31,7 @@ export const healthRoutes: Route[] = [
       summary: 'Do Redis and ClickHouse answer?',
       description:
         'Answers within 2 seconds. What is at fault stands in `details`: the store, and reachability, credentials, schema, ' +
-        'registry_missing (Redis was emptied) or redis_not_durable.',
+        'registry_missing (Redis was emptied), recovering (Redis was put back to an earlier state) or redis_not_durable.',
       answers: { 200: { description: 'They do', schema: Readiness, example: { status: 'ready' } } },
       errors: ['unavailable'],
     },

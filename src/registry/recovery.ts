@@ -1,0 +1,174 @@
+// Brings a Redis forward that was put back to an earlier state: a cut append-only file, a backup of yesterday, a replica that was behind.
+// In it revoked keys are valid again, deleted agents answer and policies are gone; but every change went to ClickHouse, with its revision.
+// Asked at the start and whenever Redis comes back (stores/redis-watch.ts), while nobody is served; `gatehouse registry restore` does the same.
+// A shard is behind where ClickHouse has a higher revision of it. What is newer is put back in the order of revisions, each with an entry
+// `registry.recovered` in the audit log, and the shard's revision goes past the highest seen, so that later changes count as newer.
+// Invariant: safe to break off anywhere: each record is one commit, and until the revision stands the shard is still behind. One process does
+// it; others wait. Failure: Redis or ClickHouse away: it rejects, and is asked for again.
+import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { AgentRecord } from '../../schemas/agent.ts';
+import type { AlertRecord } from '../../schemas/alert.ts';
+import type { ResourceType } from '../../schemas/closed-sets.ts';
+import type { Policy } from '../../schemas/policy.ts';
+import { readAsset } from '../assets.ts';
+import type { Keys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
+import type { ApiKeyRecord } from './api-keys.ts';
+import { auditLog, SYSTEM } from './audit.ts';
+import { commit, type RegistryStore, type Words } from './commit.ts';
+import { type RegistryRow, raiseRevision, writesOf } from './restore.ts';
+
+/** What ClickHouse knows. */
+export type KnownRegistry = {
+  revisions: () => Promise<Map<string, number>>;
+  rows: () => AsyncIterable<RegistryRow> | Iterable<RegistryRow>;
+};
+/** Shards of the registry, and how many changes each is behind. */
+export type Behind = ReadonlyMap<number, number>;
+
+const release = new Script<number>('lease-release', readAsset('src/redis/lease-release.lua'));
+/** A process that dies over it is waited for so long. */
+const LOCK_MS = 60_000;
+const WAIT_MS = 300;
+/** Beyond it whoever asks goes away and asks again. */
+const WAIT_MS_MAX = 120_000;
+
+export async function behindShards(store: RegistryStore, known: KnownRegistry): Promise<Behind> {
+  const { redis, keys } = store;
+  const newest = new Map<number, number>();
+  for (const [account, revision] of await known.revisions()) {
+    const shard = keys.shardOf(account);
+    newest.set(shard, Math.max(newest.get(shard) ?? 0, revision));
+  }
+  const behind = new Map<number, number>();
+  await Promise.all(
+    [...newest].map(async ([shard, revision]) => {
+      const here = await redis.get(keys.revision(shard));
+      // Without one the shard was lost, which is another trouble (presence.ts).
+      if (here !== null && Number(here) < revision) behind.set(shard, revision - Number(here));
+    }),
+  );
+  return behind;
+}
+
+/** Resolves when no shard is behind, with how many records were put back here. `onBehind`: called before anything is changed. */
+export async function bringForward(
+  store: RegistryStore,
+  known: KnownRegistry,
+  onBehind: (behind: Behind) => void = () => undefined,
+): Promise<number> {
+  const { redis, keys } = store;
+  const token = randomBytes(12).toString('base64url');
+  let recovered = 0;
+  for (const untilMs = performance.now() + WAIT_MS_MAX; ; ) {
+    const behind = await behindShards(store, known);
+    if (behind.size === 0) return recovered;
+    onBehind(behind);
+    if ((await redis.set(keys.recoveryLock(), token, 'PX', LOCK_MS, 'NX')) !== null) {
+      try {
+        recovered += await recover(store, known, behind);
+      } finally {
+        await release.run(redis, [keys.recoveryLock()], [token]).catch(() => undefined);
+      }
+    } else await sleep(WAIT_MS);
+    if (performance.now() > untilMs) throw new Error('the registry is still behind');
+  }
+}
+
+async function recover(store: RegistryStore, known: KnownRegistry, behind: Behind): Promise<number> {
+  const { redis, keys } = store;
+  const newer: RegistryRow[] = [];
+  const newest = new Map<number, number>();
+  const living = new Set<string>();
+  const here = new Map<number, number>();
+  for (const shard of behind.keys()) here.set(shard, Number(await redis.get(keys.revision(shard))));
+  for await (const row of known.rows()) {
+    const shard = keys.shardOf(row.account);
+    if (row.kind === 'agent' && row.record !== null) living.add(`${row.account}/${row.id}`);
+    if (!behind.has(shard)) continue;
+    newest.set(shard, Math.max(newest.get(shard) ?? 0, row.revision));
+    if (row.revision > here.get(shard)!) newer.push(row);
+  }
+  newer.sort((a, b) => a.revision - b.revision);
+  for (const row of newer) await putBack(store, row, (agent) => living.has(`${row.account}/${agent}`));
+  for (const [shard, revision] of newest) await raiseRevision(store, shard, revision);
+  return newer.length;
+}
+
+/** One record as ClickHouse has it, in place of what Redis has. */
+async function putBack(store: RegistryStore, row: RegistryRow, isLiving: (agent: string) => boolean): Promise<void> {
+  const { redis, keys } = store;
+  const at = (store.now ?? Date.now)();
+  const { account, kind, id, revision, record } = row;
+  const before = await recordOf(store, row);
+  const all = [...removalOf(keys, row, before), ...writesOf(keys, row, isLiving, at)];
+  const shardTag = tagOf(keys.revision(keys.shardOf(account)));
+  const elsewhere = all.filter(([, key]) => tagOf(key) !== shardTag);
+  // What points to a record comes before it and goes behind it.
+  for (const [command, key, ...args] of elsewhere) if (command !== 'del') await redis.call(command, key, ...args);
+  const details = { kind, revision, deleted: record === null, ...ofAgent(record ?? before) };
+  await commit(store, {
+    ...{ account, at, guards: [], changes: [], whenFull: true },
+    writes: all.filter(([, key]) => tagOf(key) === shardTag),
+    audit: [auditLog({ action: 'registry.recovered', type: kind as ResourceType, id, details }, SYSTEM, at)],
+  });
+  const pointed = new Set(elsewhere.flatMap(([command, key]) => (command === 'del' ? [] : [key])));
+  for (const [command, key] of elsewhere) if (command === 'del' && !pointed.has(key)) await redis.del(key);
+}
+
+async function recordOf({ redis, keys }: RegistryStore, { account, kind, id }: RegistryRow): Promise<object | null> {
+  const text = await {
+    account: () => redis.hget(keys.accounts(keys.shardOf(account)), id),
+    agent: () => redis.get(keys.agent(account, id)),
+    policy: () => redis.hget(keys.policies(account), id),
+    alert: () => redis.hget(keys.alerts(account), id),
+    api_key: () => redis.hget(keys.apiKeys(account), id),
+  }[kind]();
+  return text === null ? null : (JSON.parse(text) as object);
+}
+
+/** Takes away what Redis has of it: names and scopes may be others by now. */
+function removalOf(keys: Keys, { account, kind, id }: RegistryRow, before: object | null): Words[] {
+  if (before === null) return [];
+  const unscoped = (agent: string | null): Words[] =>
+    agent === null ? [] : [['srem', keys.agentScope(account, agent), id]];
+  switch (kind) {
+    case 'account':
+      return [['hdel', keys.accounts(keys.shardOf(id)), id]];
+    case 'agent': {
+      const { name } = before as AgentRecord;
+      return [
+        ['del', keys.agent(account, id)],
+        ['hdel', keys.agentNames(account), name],
+        ...(['all', 'active', 'inactive'] as const).map((set): Words => ['zrem', keys.agentIds(account, set), id]),
+      ];
+    }
+    case 'policy': {
+      const { name, agent_id } = before as Policy;
+      return [
+        ['hdel', keys.policies(account), id],
+        ['hdel', keys.policyNames(account), name],
+        ['srem', keys.activePolicies(account), id],
+        ...unscoped(agent_id),
+      ];
+    }
+    case 'alert': {
+      const { name, agent_id } = before as AlertRecord;
+      return [['hdel', keys.alerts(account), id], ['hdel', keys.alertNames(account), name], ...unscoped(agent_id)];
+    }
+    default: {
+      const { sha256, agent_id = null } = before as ApiKeyRecord;
+      return [['hdel', keys.apiKeys(account), id], ['del', keys.apiKeyIndex(sha256)], ...unscoped(agent_id)];
+    }
+  }
+}
+
+function ofAgent(record: object | null): { agent_id?: string } {
+  const agent = (record as { agent_id?: string | null } | null)?.agent_id;
+  return agent === null || agent === undefined ? {} : { agent_id: agent };
+}
+
+function tagOf(key: string): string {
+  return key.slice(0, key.indexOf('}') + 1);
+}
