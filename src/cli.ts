@@ -91,9 +91,9 @@ const COMMANDS: Record<string, Entry> = {
     run: async (context) => (await import('./commands/accounts.ts')).keyCreate(context),
   },
   doctor: {
-    usage: 'doctor [--json]',
-    help: 'look at settings, versions, data folder, disk, stores and clocks: a yes each, or what to do',
-    options: { json: { type: 'boolean' } },
+    usage: 'doctor [--json] [--repair]',
+    help: 'look at settings, versions, data folder, disk, stores and clocks: a yes each, or what to do. --repair: go on with what is whole of damaged data',
+    options: { json: { type: 'boolean' }, repair: { type: 'boolean' } },
     run: async (context) => (await import('./commands/doctor.ts')).doctor(context),
   },
   'dead list': {

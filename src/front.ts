@@ -96,8 +96,7 @@ export async function frontParts({ config, log, metrics, link, isSupervised, say
   const barrier = new ReadBarrier({ redis, keys });
   const parts = { gate, appender, once, keys, eventBytesMax, ...toldOfEvents(metrics, usage) };
   const judging = makeJudging(parts, { log, metrics });
-  const store = { redis, keys };
-  const registry = makeRegistry(store, eventsOnceStored(clickhouse, barrier), targetRules(config), judging);
+  const registry = makeRegistry({ redis, keys }, eventsOnceStored(clickhouse, barrier), targetRules(config), judging);
   const approvalWaits = new ApprovalWaits({ address: redisAddress(config), keys, approvals: registry.approvals });
   const server = new Server({
     transport: await chooseTransport(config, log),
@@ -117,14 +116,14 @@ export async function frontParts({ config, log, metrics, link, isSupervised, say
     log: log.child({ part: 'http' }),
   });
   metrics.sampleBy(() => showState(metrics, { backlog, entriesMax, appender, approvalWaits }));
-  const keptUp = [judging, approvalWaitsPart(approvalWaits), new DependencyGauges({ metrics, redis, clickhouse })];
+  const gauges = new DependencyGauges({ metrics, redis, clickhouse });
+  const keptUp = [judging, ...keptParts(once, approvalWaits), gauges];
   return [
     connectionsPart({ config, redis: [writer, redis], clickhouse, waitMs: WAIT_MS_MAX, mayBeAway: true, say, log }),
     { name: 'redis watch', start: () => watch.start(), stop: () => watch.stop() },
     { name: 'registry cache', start: () => cache.start(), stop: () => cache.close() },
     { name: 'rate limits', start: () => undefined, stop: () => gate.close() },
     { name: 'backlog', start: () => backlog.start(), stop: () => backlog.stop() },
-    { name: 'kept answers', start: () => once.start(), stop: () => once.stop() },
     { name: 'appender', start: () => undefined, stop: () => appender.close() },
     { name: 'limit signals', start: () => limitSignals.start(), stop: () => limitSignals.stop() },
     ...keptUp,
@@ -212,8 +211,11 @@ function makeLimiter(store: RegistryStore, config: Config, limitSignals: LimitSi
   return new RequestLimiter({ ...store, limit: requestLimit(config), onRefused });
 }
 
-function approvalWaitsPart(approvalWaits: ApprovalWaits): Part {
-  return { name: 'approval waits', start: () => approvalWaits.start(), stop: () => approvalWaits.stop() };
+function keptParts(once: AppendOnce, approvalWaits: ApprovalWaits): Part[] {
+  return [
+    { name: 'kept answers', start: () => once.start(), stop: () => once.stop() },
+    { name: 'approval waits', start: () => approvalWaits.start(), stop: () => approvalWaits.stop() },
+  ];
 }
 
 function doorPart(server: Server, approvalWaits: ApprovalWaits): Part {

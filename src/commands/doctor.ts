@@ -36,6 +36,10 @@ const GIB = 2 ** 30;
 
 export const doctor: Command = async ({ config, args, options, print }) => {
   exactly(args, 0, '');
+  if (options['repair'] === true) {
+    (await import('./repair.ts')).repair(config, print);
+    return;
+  }
   const findings = await examine(config);
   const isWell = findings.every(({ ok }) => ok);
   if (options['json'] === true) print(JSON.stringify({ ok: isWell, findings }));

@@ -84,6 +84,7 @@ export async function runClickHouseServer(given: ClickHouseServerOptions): Promi
   const engine = await Engine.open({ ...options, enginePath: directory.enginePath });
   try {
     await directory.check(engine);
+    if (directory.gaveUp.length > 0) process.stderr.write(`goes on without ${directory.gaveUp.join(', ')}\n`);
   } catch (error) {
     await engine.close({ drainMs: 0 });
     throw error;

@@ -46,6 +46,10 @@ type Marker = {
   databases: string[];
   /** A statement that changes tables was under way: what is missing may have been dropped by it. */
   changing: boolean;
+  /** Somebody has decided to go on without what the next start finds damaged (`gatehouse doctor --repair`). */
+  accept?: true;
+  /** Broken data that the engine set aside, and that somebody has decided to go on without: `database.table/name`. */
+  accepted?: string[];
   /** After a clean stop: `database.table/part` of every part; null while running or after a kill. */
   parts: string[] | null;
 };
@@ -122,21 +126,36 @@ export class DataDirectory {
   }
 
   async #checkParts(engine: Engine): Promise<void> {
-    // A part that somebody detached on purpose has no reason; whatever the engine set aside by itself has one.
-    const detached = await engine.ask<{ name: string }>(
-      "SELECT concat(database, '.', table, '/', name) AS name FROM system.detached_parts WHERE startsWith(reason, 'broken') OR reason IN ('unexpected', 'covered-by-broken') ORDER BY name LIMIT 20",
-    );
-    if (detached.length > 0) {
-      throw new DataDirectoryError(
-        'damaged',
-        `${this.path} is damaged: the engine set aside broken data, ${few(detached.map((part) => part.name))}`,
-      );
+    const lost: SetAside[] = [];
+    for (const part of await setAsideBy(engine)) {
+      if (this.#marker.accepted?.includes(part.name)) continue;
+      if (await isElsewhere(engine, part)) await dropSetAside(engine, part);
+      else lost.push(part);
     }
-    if (this.#marker.parts === null) return;
     const known = new Set(await partsOf(engine, true));
-    const missing = this.#marker.parts.filter((part) => !known.has(part));
+    const missing = (this.#marker.parts ?? []).filter((part) => !known.has(part));
+    if (this.#marker.accept === true) {
+      this.#marker = { ...this.#marker, accepted: [...(this.#marker.accepted ?? []), ...lost.map(({ name }) => name)] };
+      delete this.#marker.accept;
+      this.gaveUp = [...lost.map(({ name }) => name), ...missing];
+      return;
+    }
+    const cure = `Restore a backup, or go on without these rows: "gatehouse doctor --repair", then start again`;
+    if (lost.length > 0) {
+      const names = few(lost.map(({ name }) => name));
+      const text = `the engine set aside broken data, ${names}, and no other part holds its rows`;
+      throw new DataDirectoryError('damaged', `${this.path} is damaged: ${text}. ${cure}`);
+    }
     if (missing.length > 0)
-      throw new DataDirectoryError('damaged', `${this.path} is damaged: data is missing, ${few(missing)}`);
+      throw new DataDirectoryError('damaged', `${this.path} is damaged: data is missing, ${few(missing)}. ${cure}`);
+  }
+
+  /** What somebody has decided to go on without, found at this start. */
+  gaveUp: readonly string[] = [];
+
+  /** The next start goes on without what it finds damaged in the tables' data. */
+  acceptDamage(): void {
+    this.#write({ ...this.#marker, accept: true });
   }
 
   /** Brackets a statement that may create or drop tables, so that the marker never promises what such a statement took away. */
@@ -223,6 +242,47 @@ async function tablesOf(engine: Engine): Promise<{ databases: string[]; tables: 
     `SELECT concat(database, '.', name) AS name FROM system.tables WHERE database NOT IN ${SYSTEM_DATABASES} AND NOT is_temporary ORDER BY name`,
   );
   return { databases: databases.map((row) => row.name), tables: tables.map((row) => row.name) };
+}
+
+/** A part that the engine would not open. Numbers of the inserts whose rows it has, and how often it was merged. */
+type SetAside = {
+  name: string;
+  database: string;
+  table: string;
+  detached: string;
+  partition: string;
+  first: number;
+  last: number;
+  level: number;
+};
+
+/** A part that somebody detached on purpose has no reason; whatever the engine set aside by itself has one. */
+function setAsideBy(engine: Engine): Promise<SetAside[]> {
+  return engine.ask<SetAside>(
+    "SELECT concat(database, '.', table, '/', set_aside.name) AS name, database, table, set_aside.name AS detached, partition_id AS partition, toUInt32(min_block_number) AS first, toUInt32(max_block_number) AS last, toUInt32(set_aside.level) AS level FROM system.detached_parts AS set_aside WHERE startsWith(reason, 'broken') OR reason IN ('unexpected', 'covered-by-broken') ORDER BY name LIMIT 200",
+  );
+}
+
+/**
+ * Is every row of it in another part? So it is for what a merge was writing when the disk was full: the parts that it was made of are there. Where
+ * one insert of the range is in no part nobody knows whether it had rows, and the answer is no.
+ */
+async function isElsewhere(engine: Engine, { database, table, partition, first, last }: SetAside): Promise<boolean> {
+  const parts = await engine.ask<{ first: number; last: number }>(
+    `SELECT toUInt32(min_block_number) AS first, toUInt32(max_block_number) AS last FROM system.parts WHERE active AND database = '${database}' AND table = '${table}' AND partition_id = '${partition}' AND max_block_number >= ${first} AND min_block_number <= ${last} ORDER BY first`,
+  );
+  let next = first;
+  for (const part of parts) {
+    if (part.first > next) return false;
+    next = Math.max(next, part.last + 1);
+  }
+  return next > last;
+}
+
+async function dropSetAside(engine: Engine, { database, table, detached }: SetAside): Promise<void> {
+  await engine.ask(
+    `ALTER TABLE ${database}.${table} DROP DETACHED PART '${detached}' SETTINGS allow_drop_detached = 1`,
+  );
 }
 
 /** Inactive parts are those that a merge or an expiry has just replaced: at a start they still count as found. */

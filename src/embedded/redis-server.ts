@@ -12,6 +12,7 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import type { Log } from '../log.ts';
+import { type Damage, damageText, findDamage, sizeOfNewest } from './append-only-damage.ts';
 import { AppendOnlySync } from './append-only-sync.ts';
 import { type Child, type Exit, spawnChild } from './child.ts';
 
@@ -24,6 +25,8 @@ export type RedisServerOptions = {
   maxmemory: string;
   env: Record<string, string | undefined>;
   log: Log;
+  /** Told when Redis found its file cut off in the middle of a command, which it dropped: of so many bytes. */
+  onCut?: (bytes: number) => void;
 };
 
 export class RedisServerError extends Error {
@@ -77,17 +80,29 @@ export function launchRedis(options: RedisServerOptions): Child {
     'redis-server',
     '-',
   ];
+  // Redis cuts what it cannot read before we hear of it.
+  const sizeBefore = sizeOfNewest(options.folder);
   const command = setprivPath(options.env) ? ['setpriv', '--pdeathsig', 'TERM', ...server] : server;
   const child = spawnChild(command, configuration(options), options.folder, {
     name: 'Redis',
     env: options.env,
-    onLine: (line) => options.log.debug({ line }, 'redis.said'),
+    onLine: (line) => heard(options, line, sizeBefore),
     whenReady: (process) => firstPong(options, () => process.exitCode !== null || process.signalCode !== null),
-    explain: (lines, exit) => explain(options.folder, lines, exit),
+    explain: (lines, exit) => explain(options, lines, exit),
   });
   if (child.pid !== undefined) notePid(options, child.pid);
   if (options.appendfsync === 'everysec') syncWhileItRuns(child, options);
   return child;
+}
+
+/** A file whose end was cut off, as a power cut leaves it, is loaded up to there; what was behind it is gone, and nobody else says so. */
+function heard({ log, onCut }: RedisServerOptions, line: string, sizeBefore: number): void {
+  log.debug({ line }, 'redis.said');
+  const [, offset] = /Truncating the AOF \S+ at offset (\d+)/.exec(line) ?? [];
+  if (offset === undefined) return;
+  const bytes = sizeBefore - Number(offset);
+  log.warn({ bytes }, 'redis.file_was_cut');
+  onCut?.(bytes);
 }
 
 /** For the next supervisor, where this one is killed. On a full disk the server comes first: it ends with us by the kernel's word. */
@@ -177,21 +192,37 @@ function pongs(options: { port: number; password: string }): Promise<boolean> {
   });
 }
 
-function explain(folder: string, lines: string[], exit: Exit): string {
+function explain(options: RedisServerOptions, lines: string[], exit: Exit): string {
+  const { folder } = options;
   const text = lines.join('\n');
   if (exit.code === LOCKED_STATUS)
     return `another redis-server works in ${folder}, perhaps in another container or on another host that shares it; end it.`;
   if (/(bad file format|unexpected end of file|error) reading the append only file|AOF manifest/i.test(text)) {
-    const manifest = path.join(folder, 'appendonlydir', 'appendonly.aof.manifest');
-    return (
-      `its append-only file in ${folder} is damaged. Nothing was changed. Make a copy of that folder, ` +
-      `repair it with "redis-check-aof --fix '${manifest}'" (it shows what it would cut off), then start again.`
-    );
+    return damagedText(options);
   }
   const said = lines.findLast((line) => /fatal|error|failed|could not|can't/i.test(line)) ?? lines.at(-1);
   return said
     ? said.replace(/^\d+:\w \d+ \w+ \d+ [\d:.]+ [.\-*#] /, '')
     : `ended with status ${exit.code ?? exit.signal}`;
+}
+
+/** Says what each way out would cost. */
+function damagedText({ folder, env }: RedisServerOptions): string {
+  const manifest = path.join(folder, 'appendonlydir', 'appendonly.aof.manifest');
+  const begins = `its append-only file in ${folder} is damaged`;
+  const byRedis = `"redis-check-aof --fix '${manifest}'"`;
+  let damage: Damage | undefined;
+  try {
+    damage = findDamage(folder, env);
+  } catch {
+    // The file cannot be read: its sentence stays short.
+  }
+  if (damage === undefined)
+    return `${begins}. Nothing was changed. Make a copy of that folder, repair it with ${byRedis} (it shows what it would cut off), then start again.`;
+  return (
+    `${begins} ${damageText(damage)}. Nothing was changed. "gatehouse doctor --repair" keeps what is whole, and a copy of the file; ` +
+    `${byRedis} would drop all that is behind the damage. Then start again.`
+  );
 }
 
 function readPid(folder: string): number | undefined {

@@ -19,6 +19,7 @@ import type { Part } from '../lifecycle.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import { MetricsServer } from '../metrics-server.ts';
+import { sayToPeople } from '../sentence.ts';
 import { type Child, forkChild } from './child.ts';
 import { clickhouseUrl, launchClickHouse } from './clickhouse-process.ts';
 import { DiskGauges } from './disk-gauges.ts';
@@ -171,7 +172,8 @@ export class Supervisor {
     const log = this.#log.child({ part: 'redis' });
     await onFreePort((port) => {
       this.#config = { ...this.#config, redisUrl: redisUrl({ port, password }), redisCluster: false };
-      const launch = () => launchRedis({ folder, port, password, appendfsync, maxmemory, env, log });
+      const launch = () =>
+        launchRedis({ folder, port, password, appendfsync, maxmemory, env, log, onCut: sayWhatWasCut });
       return this.#startEngine('redis', launch);
     });
   }
@@ -317,4 +319,11 @@ async function stopAll(keepers: Keeper[], graceMs: number): Promise<void> {
 function urlOf(host: string, port: number): string {
   const reached = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host;
   return `http://${reached.includes(':') ? `[${reached}]` : reached}:${port}`;
+}
+
+/** To whoever starts it: an event whose acknowledgement was on its way, or a change of the last second, may be gone. */
+function sayWhatWasCut(bytes: number): void {
+  sayToPeople(
+    `warning: the append-only file of Redis was cut off in the middle of a command: ${bytes} bytes were dropped. What was acknowledged last before may be missing; ClickHouse has what was stored.`,
+  );
 }

@@ -3,6 +3,7 @@ import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, truncateSync, wri
 import path from 'node:path';
 import t from 'tap';
 import { ClickHouse } from '../../clickhouse/client.ts';
+import { DataDirectory } from '../../src/embedded/data-directory.ts';
 import { EngineRefused, forkEngine, makeFolder } from '../support/clickhouse.ts';
 
 const MARKER = 'gatehouse-clickhouse.json';
@@ -115,6 +116,35 @@ t.test('every damage is refused by name, and an undamaged directory is served wh
     }
     if (refusal === null) t.same(readdirSync(path.join(folder, 'spool')), [], `${name}: nothing is left in the spool`);
   }
+});
+
+t.test('what a merge was writing is not missed where its sources are there', async (t) => {
+  const folder = path.join(makeFolder(t), 'data');
+  await filled(folder, 'SIGTERM');
+  const engine = await forkEngine({ path: folder, port: 0 });
+  const clickhouse = new ClickHouse({ url: engine.url, database: 'default', queryTimeoutSeconds: 60 });
+  await clickhouse.command('OPTIMIZE TABLE kept.t FINAL');
+  await clickhouse.close();
+  await engine.stop('SIGKILL');
+  const merged = find(folder, /all_1_2_1$/);
+  for (const name of readdirSync(merged)) truncateSync(path.join(merged, name), 0);
+  t.same(await startOn(folder), { rows: 2000 }, 'as a full disk leaves it: files without a byte');
+  t.same(await startOn(folder), { rows: 2000 });
+});
+
+t.test('who decides to go on without what is damaged can', async (t) => {
+  const folder = path.join(makeFolder(t), 'data');
+  await filled(folder, 'SIGTERM');
+  truncateSync(find(folder, /all_2_2_0\/data\.bin$/), 50);
+  t.match(await startOn(folder), {
+    code: 3,
+    said: /no other part holds its rows\. Restore a backup, or .*doctor --repair/,
+  });
+  DataDirectory.open(folder).acceptDamage();
+  t.same(await startOn(folder), { rows: 1000 });
+  t.same(await startOn(folder), { rows: 1000 }, 'from then on');
+  rmSync(find(folder, /all_1_1_0$/), { recursive: true });
+  t.match(await startOn(folder), { code: 3, said: /data is missing, kept\.t\/all_1_1_0/ }, 'but for that alone');
 });
 
 t.test('after a kill the directory is served whole, and a dropped table is not missed', async (t) => {

@@ -1,5 +1,6 @@
 // The embedded redis-server over its life: started, killed, left behind, its file cut off or damaged.
 import { spawn, spawnSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import {
   appendFileSync,
@@ -17,6 +18,7 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import t, { type Test } from 'tap';
+import { findDamage, repairDamage } from '../../src/embedded/append-only-damage.ts';
 import { freePort } from '../../src/embedded/free-port.ts';
 import { checkRedisProgram, endLeftoverRedis, launchRedis, redisUrl } from '../../src/embedded/redis-server.ts';
 import { createLog } from '../../src/log.ts';
@@ -38,8 +40,12 @@ function folderOf(t: Test): string {
 }
 
 /** Runs commands against a server that is started for them and stopped after them. */
-async function withServer<T>(folder: string, use: (redis: Redis, pid: number) => Promise<T>): Promise<T> {
-  const options = await optionsIn(folder);
+async function withServer<T>(
+  folder: string,
+  use: (redis: Redis, pid: number) => Promise<T>,
+  more: { onCut?: (bytes: number) => void } = {},
+): Promise<T> {
+  const options = { ...(await optionsIn(folder)), ...more };
   const server = launchRedis(options);
   await server.ready;
   const redis = new Redis(redisUrl(options), { replyMapping: 'legacy' });
@@ -148,7 +154,12 @@ t.test('a cut-off end of the file is repaired, losing the broken command alone',
   await withServer(folder, (redis) => redis.set('b', '2'));
   const file = lastFile(folder);
   truncateSync(file, readFileSync(file).length - 3);
-  await withServer(folder, async (redis) => t.same(await redis.mget('a', 'b'), ['1', null]));
+  const cut: number[] = [];
+  const told = { onCut: (bytes: number) => void cut.push(bytes) };
+  await withServer(folder, async (redis) => t.same(await redis.mget('a', 'b'), ['1', null]), told);
+  t.same(cut, ['*3\r\n$3\r\nset\r\n$1\r\nb\r\n$1\r\n2\r\n'.length - 3], 'and it is said how much');
+  await withServer(folder, async () => undefined, told);
+  t.equal(cut.length, 1);
 });
 
 t.test('a damaged file ends the start with what to do about it', async (t) => {
@@ -158,9 +169,34 @@ t.test('a damaged file ends the start with what to do about it', async (t) => {
   const before = readFileSync(lastFile(folder));
   const server = launchRedis(await optionsIn(folder));
   await t.rejects(server.ready, {
-    message: /^Redis did not start: its append-only file in .* is damaged.*redis-check-aof --fix/,
+    message:
+      /^Redis did not start: its append-only file in .* is damaged at byte \d+ of \d+; behind it 1 commands are whole, 0 .*redis-check-aof --fix/,
   });
   t.same(readFileSync(lastFile(folder)), before, 'nothing was changed');
+});
+
+t.test('what is whole behind the damage can be kept', async (t) => {
+  const folder = folderOf(t);
+  await withServer(folder, async (redis) => {
+    for (let i = 0; i < 300; i++) await redis.xadd('events', '*', 'i', `${i}`, 'rows', randomBytes(400));
+    await redis.multi().set('a', '1').set('b', '2').exec();
+    await redis.set('last', 'yes');
+  });
+  const file = lastFile(folder);
+  const bytes = readFileSync(file);
+  const at = bytes.length >> 1;
+  writeFileSync(file, Buffer.concat([bytes.subarray(0, at), Buffer.alloc(4_096), bytes.subarray(at + 4_096)]));
+  await t.rejects(launchRedis(await optionsIn(folder)).ready, { message: /doctor --repair.*keeps what is whole/ });
+  const damage = findDamage(folder, process.env)!;
+  t.ok(damage.behind.appended > 100, `${damage.behind.appended} entries behind it`);
+  t.ok(damage.lost < 4_096 + 1_500, `${damage.lost} bytes are lost`);
+  t.same(readFileSync(repairDamage(damage)).length, bytes.length, 'the old file is kept');
+  t.equal(findDamage(folder, process.env), undefined);
+  await withServer(folder, async (redis) => {
+    const entries = await redis.xlen('events');
+    t.ok(entries >= 284 && entries < 300, `${entries} of 300 entries`);
+    t.same(await redis.mget('a', 'b', 'last'), ['1', '2', 'yes']);
+  });
 });
 
 t.test('a machine without redis-server is told what to install', async (t) => {
