@@ -11,7 +11,7 @@ export const Readiness = Type.Object({
   degraded: Type.Optional(
     about(
       Type.String(),
-      '`redis_not_durable`: Redis would lose what it acknowledges, and the settings allow that.',
+      '`redis_not_durable`: Redis would lose what it acknowledges, and the settings allow that. `history_missing`: ClickHouse was found empty within the last day; what was stored before is gone.',
       'redis_not_durable',
     ),
   ),

@@ -2,19 +2,23 @@
 // Stands between the command line and embedded/supervisor.ts. Loads neither the front nor the pipelines: those are children.
 // Invariant: standard output is for people, the log goes to standard error.
 // Failure: what a person can mend ends the start with one sentence, anything else with the error in the log.
+import { registryRevisions } from '../clickhouse/queries/registry-revisions.ts';
 import { type Config, describeConfig, secretsIn } from './config.ts';
 import { Supervisor } from './embedded/supervisor.ts';
 import { runProcess, Service } from './lifecycle.ts';
 import { createLog } from './log.ts';
 import { outboxNotice, outboxWarning } from './mail-transport.ts';
 import { Metrics } from './metrics.ts';
+import type { Commands } from './redis/client.ts';
 import { readDurability } from './redis/durability.ts';
 import { Accounts } from './registry/accounts.ts';
+import { isHistoryExpected } from './registry/history.ts';
 import { complain, sayToPeople } from './sentence.ts';
 import { StoreError } from './stores/faults.ts';
 import { unsafeSentence } from './stores/redis-watch.ts';
 import {
   clickhouseReady,
+  makeClickHouse,
   makeCommands,
   makeKeys,
   migrateTables,
@@ -56,8 +60,24 @@ async function prepareStores(config: Config, ownRedis: boolean): Promise<{ key?:
     for (const warning of ownRedis ? [...unsafe, ...weak, ...unread] : []) sayToPeople(`warning: ${warning}`);
     await migrateTables(config, sayToPeople);
     await refuseLostRegistry(config, redis);
+    await warnOfLostHistory(config, redis);
     return await new Accounts({ redis, keys: makeKeys(config) }).ensureDefault(config.bootstrapKey);
   } finally {
     redis.disconnect();
+  }
+}
+
+/** The fronts give ClickHouse the registry again; what was stored of events is gone. */
+async function warnOfLostHistory(config: Config, redis: Commands): Promise<void> {
+  const clickhouse = makeClickHouse(config);
+  try {
+    const isGone = (await registryRevisions(clickhouse)).size === 0;
+    if (isGone && (await isHistoryExpected({ redis, keys: makeKeys(config) })))
+      sayToPeople(
+        'warning: ClickHouse holds nothing of the history that Redis belongs to: events and audit entries of before are not there (history_missing). ' +
+          'Agents, policies and keys are written to it again. If a backup of it is to be restored, stop now.',
+      );
+  } finally {
+    await clickhouse.close();
   }
 }

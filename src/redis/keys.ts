@@ -181,6 +181,8 @@ export class Keys {
   /** String, ISO time: the registry was founded, whole. Written last. */
   /** String, a token, PEXPIRE 1 minute: who brings the registry forward. */
   recoveryLock = () => `{${this.prefix}g}:registry:recovery`;
+  /** String, ISO time, PEXPIRE 1 day: ClickHouse was found without anything that Redis belongs to. */
+  historyMissing = () => `{${this.prefix}g}:history-missing`;
   registryMark = () => `{${this.prefix}g}:registry`;
 
   /** Hash account name -> account id. */

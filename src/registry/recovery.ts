@@ -1,6 +1,7 @@
 // Brings a Redis forward that was put back to an earlier state: a cut append-only file, a backup of yesterday, a replica that was behind.
 // In it revoked keys are valid again, deleted agents answer and policies are gone; but every change went to ClickHouse, with its revision.
 // Asked at the start and whenever Redis comes back (stores/redis-watch.ts), while nobody is served; `gatehouse registry restore` does the same.
+// The other way round, a ClickHouse that knows nothing at all of a registry is given it again (history.ts).
 // A shard is behind where ClickHouse has a higher revision of it. What is newer is put back in the order of revisions, each with an entry
 // `registry.recovered` in the audit log, and the shard's revision goes past the highest seen, so that later changes count as newer.
 // Invariant: safe to break off anywhere: each record is one commit, and until the revision stands the shard is still behind. One process does
@@ -17,6 +18,7 @@ import { Script } from '../redis/script.ts';
 import type { ApiKeyRecord } from './api-keys.ts';
 import { auditLog, SYSTEM } from './audit.ts';
 import { commit, type RegistryStore, type Words } from './commit.ts';
+import { isHistoryExpected, rewriteHistory } from './history.ts';
 import { type RegistryRow, raiseRevision, writesOf } from './restore.ts';
 
 /** What ClickHouse knows. */
@@ -63,11 +65,13 @@ export async function bringForward(
   let recovered = 0;
   for (const untilMs = performance.now() + WAIT_MS_MAX; ; ) {
     const behind = await behindShards(store, known);
-    if (behind.size === 0) return recovered;
-    onBehind(behind);
+    const isGone = behind.size === 0 && (await known.revisions()).size === 0 && (await isHistoryExpected(store));
+    if (behind.size === 0 && !isGone) return recovered;
+    if (!isGone) onBehind(behind);
     if ((await redis.set(keys.recoveryLock(), token, 'PX', LOCK_MS, 'NX')) !== null) {
       try {
-        recovered += await recover(store, known, behind);
+        if (isGone) await rewriteHistory(store);
+        else recovered += await recover(store, known, behind);
       } finally {
         await release.run(redis, [keys.recoveryLock()], [token]).catch(() => undefined);
       }

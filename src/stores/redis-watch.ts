@@ -6,6 +6,7 @@
 //   put back           Redis holds an earlier state of the registry than ClickHouse knows: calls are 503 and `/readyz` says `recovering`
 //                      while it is brought forward (registry/recovery.ts). Looked for at the start and whenever Redis comes back; until then
 //                      nobody is served, unless ClickHouse cannot be asked
+//   history missing    ClickHouse knows nothing of the registry that Redis has: it is given it again, and `/readyz` says `history_missing` for a day
 //   not durable        a start ends with the settings' names; in a running process writes are 503 and `/readyz` says
 //                      `redis_not_durable`. With GATEHOUSE_ALLOW_UNSAFE_REDIS it is a warning, and `/readyz` says `degraded`
 // Invariant: what is refused was not recorded. Between two looks the marks themselves protect: without one nothing is known
@@ -25,6 +26,7 @@ import { StoreError } from './faults.ts';
 
 export const REDIS_NOT_DURABLE = 'redis_not_durable';
 export const RECOVERING = 'recovering';
+export const HISTORY_MISSING = 'history_missing';
 export type Trouble = typeof REGISTRY_MISSING | typeof REDIS_NOT_DURABLE | typeof RECOVERING;
 
 export type RedisWatchOptions = {
@@ -54,6 +56,7 @@ export class RedisWatch {
   /** It came back a moment ago, and nothing is known of it yet. */
   #isUnknown = false;
   #isRecovering = false;
+  #isHistoryMissing = false;
   /** Which Redis, since when: what is still the same has not gone back. */
   #runs = '';
   #unsafe: readonly string[] = [];
@@ -94,8 +97,9 @@ export class RedisWatch {
     return this.#unsafe.length > 0 && !this.#options.allowUnsafe ? REDIS_NOT_DURABLE : undefined;
   }
 
-  /** What was allowed and is said all the same. */
-  get degraded(): typeof REDIS_NOT_DURABLE | undefined {
+  /** What was allowed, or cannot be helped, and is said all the same. */
+  get degraded(): typeof REDIS_NOT_DURABLE | typeof HISTORY_MISSING | undefined {
+    if (this.#isHistoryMissing) return HISTORY_MISSING;
     return this.#unsafe.length > 0 && this.#options.allowUnsafe ? REDIS_NOT_DURABLE : undefined;
   }
 
@@ -158,6 +162,7 @@ export class RedisWatch {
         log.error({ behind: [...behind.values()].reduce((sum, changes) => sum + changes, 0) }, 'registry.behind');
       });
       this.#runs = runs;
+      await this.#lookAtHistory();
       if (this.#isRecovering) {
         onRestored?.();
         log.warn({ recovered }, 'registry.recovered');
@@ -193,8 +198,16 @@ export class RedisWatch {
     }
   }
 
+  async #lookAtHistory(): Promise<void> {
+    const { redis, keys, log } = this.#options;
+    const since = await redis.get(keys.historyMissing());
+    if (since !== null && !this.#isHistoryMissing) log.error({ since }, 'history.missing');
+    this.#isHistoryMissing = since !== null;
+  }
+
   async #lookAtDurability(): Promise<void> {
     const { redis, metrics, log, allowUnsafe, mayStartUnsafe: isSupervised } = this.#options;
+    await this.#lookAtHistory();
     const { unsafe, unread, ...less } = await readDurability(redis);
     const weak = isSupervised ? [] : less.weak;
     this.#unsafe = unsafe;

@@ -1,0 +1,69 @@
+// Writes the registry into a ClickHouse that has lost it: its folder was deleted, or another one was given. Without that a Redis that is lost later,
+// too, could not be restored, and nothing would say so until then.
+// Asked where ClickHouse knows no account at all, by whoever has just found that out (recovery.ts). What is in Redis goes through the journal once more, as
+// changes that change nothing; the pipelines bring it in.
+// Invariant: a new installation is none that lost something: its journal still waits. Safe to repeat. What events and audit entries there were
+// is gone, and is said for a day (`/readyz`: `history_missing`); the audit log keeps that it happened.
+import type { JournalEntry } from '../../schemas/journal.ts';
+import { REGISTRY_SHARDS } from '../redis/keys.ts';
+import { auditLog, SYSTEM } from './audit.ts';
+import { commit, type RegistryStore } from './commit.ts';
+
+const SAID_MS = 24 * 60 * 60 * 1000;
+/** Of one commit: some hundred kilobytes. */
+const CHANGES_AT_ONCE = 100;
+
+type Changed = JournalEntry['changes'][number];
+
+/** Is there a registry whose changes have left the journal? Then a ClickHouse without any of them has lost them. */
+export async function isHistoryExpected({ redis, keys }: RegistryStore): Promise<boolean> {
+  const shards = Array.from({ length: REGISTRY_SHARDS }, (_, shard) => shard);
+  const [revisions, waiting] = await Promise.all([
+    Promise.all(shards.map((shard) => redis.get(keys.revision(shard)))),
+    Promise.all(shards.map((shard) => redis.xlen(keys.journal(shard)))),
+  ]);
+  return revisions.some((revision) => Number(revision ?? 0) > 0) && waiting.every((entries) => entries === 0);
+}
+
+/** Answers how many resources go in again. */
+export async function rewriteHistory(store: RegistryStore): Promise<number> {
+  const { redis, keys } = store;
+  const at = (store.now ?? Date.now)();
+  await redis.set(keys.historyMissing(), new Date(at).toISOString(), 'PX', SAID_MS);
+  let written = 0;
+  for (let shard = 0; shard < REGISTRY_SHARDS; shard++) {
+    for (const [account, record] of Object.entries(await redis.hgetall(keys.accounts(shard)))) {
+      const changes = [changeOf('account', account, record), ...(await resourcesOf(store, account))];
+      for (let i = 0; i < changes.length; i += CHANGES_AT_ONCE)
+        await commit(store, {
+          ...{ account, at, guards: [], writes: [], whenFull: true, audit: [] },
+          changes: changes.slice(i, i + CHANGES_AT_ONCE),
+        });
+      const details = { history_missing: true, resources: changes.length };
+      const entry = auditLog({ action: 'registry.recovered', type: 'account', id: account, details }, SYSTEM, at);
+      await commit(store, { ...{ account, at, guards: [], writes: [], changes: [], whenFull: true }, audit: [entry] });
+      written += changes.length;
+    }
+  }
+  return written;
+}
+
+async function resourcesOf({ redis, keys }: RegistryStore, account: string): Promise<Changed[]> {
+  const ids = await redis.zrange(keys.agentIds(account, 'all'), '0', '-1');
+  const agents = await Promise.all(ids.map((id) => redis.get(keys.agent(account, id))));
+  const hashes = {
+    policy: keys.policies(account),
+    alert: keys.alerts(account),
+    api_key: keys.apiKeys(account),
+  } as const;
+  const others = await Promise.all(
+    Object.entries(hashes).map(async ([kind, hash]) =>
+      Object.entries(await redis.hgetall(hash)).map(([id, text]) => changeOf(kind as Changed['kind'], id, text)),
+    ),
+  );
+  return [...ids.flatMap((id, i) => (agents[i] === null ? [] : [changeOf('agent', id, agents[i]!)])), ...others.flat()];
+}
+
+function changeOf(kind: Changed['kind'], id: string, text: string): Changed {
+  return { kind, id, record: JSON.parse(text) as object } as Changed;
+}
