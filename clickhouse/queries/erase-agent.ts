@@ -17,6 +17,10 @@ const DELETIONS = [
 /** All that `events` has (001_events.sql). A DELETE drops them together, so one stands for all. */
 const PROJECTIONS = ['by_time', 'by_arrival', 'counts'] as const;
 
+/** Tables of which a DELETE masks rows; the others have no rows of an agent. */
+const MASKED = ['anomalies', 'deliveries', 'approvals', 'audit_log', 'registry'] as const;
+const ALL_TABLES = ['events', ...MASKED].map((table) => `'${table}'`).join(', ');
+
 export async function eraseAgent(clickhouse: ClickHouse, account: string, agentId: string): Promise<void> {
   for (const deletion of DELETIONS) {
     await clickhouse.command(deletion, { account, agent: agentId }, { lightweight_deletes_sync: '2' });
@@ -24,16 +28,17 @@ export async function eraseAgent(clickhouse: ClickHouse, account: string, agentI
 }
 
 /**
- * Are there parts of `events` to be rewritten: such as hold erased rows, or have no projections? (Two that lost theirs may have been merged since.)
+ * Are there parts to be rewritten: such as hold erased rows, or of `events` have no projections? (Two that lost theirs may have been merged since.)
  * `running`: a rewrite or another mutation has not ended.
  */
 export async function partsToRewrite(clickhouse: ClickHouse): Promise<'none' | 'some' | 'running'> {
   const of = "database = currentDatabase() AND table = 'events'";
+  const ofAll = `database = currentDatabase() AND table IN (${ALL_TABLES})`;
   const [row] = await clickhouse.query<{ running: number; parts: number }>(
-    `SELECT (SELECT count() FROM system.mutations WHERE ${of} AND NOT is_done) AS running,
-       (SELECT countIf(has_lightweight_delete OR rows > 0 AND name NOT IN
+    `SELECT (SELECT count() FROM system.mutations WHERE ${ofAll} AND NOT is_done) AS running,
+       (SELECT countIf(has_lightweight_delete OR table = 'events' AND rows > 0 AND name NOT IN
           (SELECT parent_name FROM system.projection_parts WHERE ${of} AND active AND name = '${PROJECTIONS[0]}'))
-        FROM system.parts WHERE ${of} AND active) AS parts`,
+        FROM system.parts WHERE ${ofAll} AND active) AS parts`,
   );
   if (Number(row?.running ?? 0) > 0) return 'running';
   return Number(row?.parts ?? 0) > 0 ? 'some' : 'none';
@@ -44,9 +49,24 @@ export async function partsToRewrite(clickhouse: ClickHouse): Promise<'none' | '
  * statement, since projections that are made of rows with a mask hold the masked ones, too.
  */
 export async function rewriteErased(clickhouse: ClickHouse): Promise<void> {
+  const masked = await clickhouse.query<{ table: string }>(
+    `SELECT DISTINCT table FROM system.parts WHERE database = currentDatabase() AND table IN (${ALL_TABLES}) AND active AND has_lightweight_delete AND table != 'events'`,
+  );
+  for (const { table } of masked)
+    await clickhouse.command(`ALTER TABLE ${table} APPLY DELETED MASK`, {}, { mutations_sync: '0' });
   await clickhouse.command(
     `ALTER TABLE events APPLY DELETED MASK, ${PROJECTIONS.map((name) => `MATERIALIZE PROJECTION ${name}`).join(', ')}`,
     {},
     { mutations_sync: '0' },
   );
+}
+
+/** Are parts on the disk that were replaced since, and are older than `at` (epoch ms)? They leave it some minutes after their replacement. */
+export async function hasFilesFromBefore(clickhouse: ClickHouse, at: number): Promise<boolean> {
+  const [row] = await clickhouse.query<{ parts: number }>(
+    `SELECT count() AS parts FROM system.parts WHERE database = currentDatabase() AND table IN (${ALL_TABLES}) AND NOT active
+       AND modification_time <= fromUnixTimestamp64Milli({at:Int64})`,
+    { at },
+  );
+  return Number(row?.parts ?? 0) > 0;
 }

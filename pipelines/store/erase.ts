@@ -4,7 +4,7 @@
 //   drain    wait until all of them have been acknowledged up to there
 //   erase    delete the agent's mails in the outbox and its rows, drop its parked entries and its approvals
 //   forget   the erasure and the agent's last sign of life; the tombstone stays
-//   rewrite  now and then, by whoever has the first shard: the parts that held the rows (erase-agent.ts)
+//   files    now and then, by whoever has the first shard: what held the rows is rewritten (file-cleaning.ts)
 //
 // Invariant: when the rows are deleted nothing that was appended before the tombstone can still be inserted: it has been
 // acknowledged, and a late twin of an acknowledged insert is dropped by its token. What is appended after the tombstone, by a
@@ -13,30 +13,28 @@
 // Anything that fails is tried again at the next look; an erasure leaves its hash only when it is done.
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { blankIds } from '../../clickhouse/queries/chain-blocks.ts';
-import { eraseAgent, partsToRewrite, rewriteErased } from '../../clickhouse/queries/erase-agent.ts';
+import { eraseAgent } from '../../clickhouse/queries/erase-agent.ts';
 import { outboxDeliveriesOf } from '../../clickhouse/queries/list-deliveries.ts';
 import { packAgent } from '../../src/audit/hash.ts';
 import type { Log } from '../../src/log.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
+import type { Erasure } from '../../src/registry/agents.ts';
 import { Approvals } from '../../src/registry/approvals.ts';
 import { dropDeliveriesOf } from '../../src/registry/deliveries.ts';
+import { noteErased } from '../../src/registry/erasures.ts';
 import { DeadEntries } from '../../src/streams/dead.ts';
 import { EVENT_GROUPS, JOURNAL_GROUPS } from '../../src/streams/groups.ts';
 import { positionOf } from '../../src/streams/read-barrier.ts';
 import { compareIds } from '../../src/streams/stream-id.ts';
 import { forgetBaseline } from '../forget-baseline.ts';
+import { FileCleaning } from './file-cleaning.ts';
 
 /** What an erasure needs of the chains' flusher (chain-flush.ts). */
 type Chains = { flush(streams: readonly string[]): Promise<void> };
 
 /** A stream has to be acknowledged by a group up to `end`. */
 type Mark = { stream: string; group: string; end: string };
-
-/** Between two looks for parts to be rewritten. A rewrite reads and writes them whole, so erasures share one. */
-const REWRITE_LOOK_MS = 30_000;
-/** After a rewrite, so many times as long as it took: at most a twentieth of the time goes into them, however large the table is. */
-const REWRITE_PAUSE_FACTOR = 20;
 
 export type EraserOptions = {
   redis: Commands;
@@ -52,16 +50,15 @@ export class Eraser {
   readonly #options: EraserOptions;
   readonly #dead: DeadEntries;
   readonly #approvals: Approvals;
+  readonly #files: FileCleaning;
   readonly #marks = new Map<string, Mark[]>();
   #busy: Promise<void> | undefined;
-  /** Monotonic ms: not before this is it looked whether there is something to be rewritten. */
-  #rewriteAt = Number.NEGATIVE_INFINITY;
-  #rewritingSince: number | undefined;
 
   constructor(options: EraserOptions) {
     this.#options = options;
     this.#dead = new DeadEntries(options);
     this.#approvals = new Approvals(options);
+    this.#files = new FileCleaning(options);
   }
 
   /** Looks at the erasures of these registry shards and does what can be done now. Never rejects; one look at a time. */
@@ -81,28 +78,7 @@ export class Eraser {
         this.#options.log.warn({ err: error, shard }, 'erasure.failed');
       }
     }
-    if (shards.includes(0)) await this.#rewrite();
-  }
-
-  async #rewrite(): Promise<void> {
-    const nowMs = performance.now();
-    if (nowMs < this.#rewriteAt) return;
-    this.#rewriteAt = nowMs + REWRITE_LOOK_MS;
-    const { clickhouse, log } = this.#options;
-    try {
-      const found = await partsToRewrite(clickhouse);
-      if (found === 'running') return;
-      if (this.#rewritingSince !== undefined) {
-        this.#rewriteAt = nowMs + REWRITE_PAUSE_FACTOR * (nowMs - this.#rewritingSince);
-        this.#rewritingSince = undefined;
-      } else if (found === 'some') {
-        this.#rewritingSince = nowMs;
-        log.info({}, 'erasure.rewriting');
-        await rewriteErased(clickhouse);
-      }
-    } catch (error) {
-      log.warn({ err: error }, 'erasure.rewrite_failed');
-    }
+    if (shards.includes(0)) await this.#files.look();
   }
 
   /** One that fails, as by a mail that cannot be removed, keeps no other from being done. */
@@ -116,7 +92,8 @@ export class Eraser {
 
   async #erase(shard: number, agent: string, text: string): Promise<void> {
     const { redis, keys, log, clickhouse, chains } = this.#options;
-    const { account } = JSON.parse(text) as { account: string };
+    const erasure = JSON.parse(text) as Erasure;
+    const { account } = erasure;
     const marks = this.#marks.get(agent) ?? (await this.#mark(account, agent));
     this.#marks.set(agent, marks);
     if (!(await this.#drained(marks))) return;
@@ -133,6 +110,7 @@ export class Eraser {
     await dropDeliveriesOf({ redis, keys }, account, agent);
     await forgetBaseline(redis, keys, account, agent);
     await redis.hdel(keys.lastSeen(partition), agent);
+    await noteErased({ redis, keys }, agent, erasure);
     await redis.hdel(keys.erasures(shard), agent);
     this.#marks.delete(agent);
     log.info({ account, agent, parked }, 'agent.erased');

@@ -44,6 +44,7 @@ import { FreeObject, Metadata, page } from '../../schemas/common.ts';
 import { OPERATORS } from '../../schemas/condition.ts';
 import { Delivery, DeliveryAttempt } from '../../schemas/delivery.ts';
 import { about } from '../../schemas/described.ts';
+import { ErasureReport } from '../../schemas/erasure.ts';
 import { ErrorBody, ErrorDetail } from '../../schemas/error.ts';
 import {
   Batch,
@@ -255,6 +256,7 @@ const NAMED: Record<string, Named> = {
   NotifiedSilence: of('The silence of an agent.', NotifiedSilence),
   ...NOTIFICATIONS,
   Error: of('What went wrong. Every error has this body.', ErrorBody, withCodes(ErrorBody)),
+  ErasureReport: of('How far the erasure of a deleted agent has come.', ErasureReport),
   ErrorDetail: of('One thing that is wrong.', ErrorDetail),
 };
 

@@ -113,6 +113,8 @@ export class Keys {
   tombstones = (account: string) => this.#a(account, 'tombstones');
   /** Hash agent id -> JSON of an erasure that is still to be finished. */
   erasures = (shard: number) => this.#r(shard, 'erasures');
+  /** Hash agent id -> what became of its erasure; kept for 90 days. */
+  erased = (shard: number) => this.#r(shard, 'erased');
   /** Hash policy id -> JSON Policy. */
   policies = (account: string) => this.#a(account, 'policies');
   policyNames = (account: string) => this.#a(account, 'policy-names');
@@ -183,6 +185,8 @@ export class Keys {
   recoveryLock = () => `{${this.prefix}g}:registry:recovery`;
   /** String, ISO time, PEXPIRE 1 day: ClickHouse was found without anything that Redis belongs to. */
   historyMissing = () => `{${this.prefix}g}:history-missing`;
+  /** String, epoch ms: when Redis was last told to write its append-only file anew, for erasures. */
+  fileRewrite = () => `{${this.prefix}g}:file-rewrite`;
   registryMark = () => `{${this.prefix}g}:registry`;
 
   /** Hash account name -> account id. */

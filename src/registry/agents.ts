@@ -9,6 +9,7 @@
 import { type Agent, type AgentCreate, type AgentPatch, type AgentRecord, ownHeartbeat } from '../../schemas/agent.ts';
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { Status } from '../../schemas/closed-sets.ts';
+import type { ErasureReport } from '../../schemas/erasure.ts';
 
 import { cut } from '../../schemas/paging.ts';
 import type { Policy } from '../../schemas/policy.ts';
@@ -30,6 +31,7 @@ import {
   type RegistryStore,
   type Words,
 } from './commit.ts';
+import { erasureReport } from './erasures.ts';
 import { type Listed, type Page, pageOf, placeOf } from './lists.ts';
 import { type Actor, isWithin } from './principal.ts';
 
@@ -136,6 +138,11 @@ export class Agents {
       for (const key of change.revoked) await dropIndex(this.#store, key);
       return true;
     });
+  }
+
+  /** How far the erasure of a deleted agent has come. null: none was deleted, or long ago. */
+  erasure(account: string, id: string): Promise<ErasureReport | null> {
+    return erasureReport(this.#store, account, id);
   }
 
   /** Agents of the account that were deleted and whose rows may not be gone yet: lists must leave them out. */

@@ -86,6 +86,14 @@ const ASKS: Record<string, Ask> = {
     path: '/v1/agents/:agent',
     made: async () => ({ agent: (await newAgent()).id }),
   },
+  'GET /v1/erasures/{agent_id}': {
+    path: '/v1/erasures/:agent',
+    made: async () => {
+      const { id } = await newAgent();
+      await api.delete(`/v1/agents/${id}`);
+      return { agent: id };
+    },
+  },
   'POST /v1/agents/{id}/events': { path: '/v1/agents/:agent/events', body: () => ({ type: 'custom', payload: {} }) },
   'POST /v1/agents/{id}/events/batch': {
     path: '/v1/agents/:agent/events/batch',

@@ -4,6 +4,7 @@ import { agentActivity } from '../../../clickhouse/queries/agent-activity.ts';
 import { Agent, AgentCreate, AgentPatch, ListedAgent } from '../../../schemas/agent.ts';
 import { STATUSES } from '../../../schemas/closed-sets.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
+import { ErasureReport } from '../../../schemas/erasure.ts';
 import { isId } from '../../ids.ts';
 import { openPage } from '../cursor.ts';
 import { anyOf, flag, oneOf, paging, RESOURCE_PAGE, text } from '../query.ts';
@@ -138,12 +139,30 @@ export const agentRoutes: Route[] = [
       tag: 'Agents',
       summary: 'Delete an agent and all that is kept of it',
       description:
-        'Irreversible: its events, anomalies, agent-scoped policies and audit records go; the id is never used again.',
+        'Irreversible: its events, anomalies, agent-scoped policies and audit records go; the id is never used again. `GET /v1/erasures/{agent_id}` says when each store is clean of it: all within 85 minutes.',
       answers: { 204: { description: 'Deleted' } },
     },
     async handle({ account, params, actor }, { registry }) {
       if (!(await registry.agents.remove(account, agentId(params[0]!), actor))) throw notFound('agent');
       return NO_CONTENT;
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/v1/erasures/{agent_id}',
+    needs: 'read',
+    bound: 'refused',
+    operation: {
+      id: 'getErasure',
+      tag: 'Agents',
+      summary: 'Get how far the erasure of a deleted agent has come',
+      description: 'Kept for 90 days after its rows were erased.',
+      answers: { 200: { description: 'When each store was clean of it', schema: ErasureReport } },
+    },
+    async handle({ account, params }, { registry }) {
+      const report = await registry.agents.erasure(account, agentId(params[0]!));
+      if (report === null) throw notFound('erasure');
+      return json(200, report);
     },
   }),
 ];

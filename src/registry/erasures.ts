@@ -1,0 +1,77 @@
+// What became of erasures: when an agent was deleted, its rows erased, and each store clean of its bytes (GET /v1/erasures/{agent_id}).
+// Written by whoever erases (pipelines/store/erase.ts), read by fronts. Invariant: a time stands only once it is true.
+// Bounded: kept for 90 days, and at most KEPT_MAX of a shard, the oldest going first.
+import type { ErasureReport } from '../../schemas/erasure.ts';
+import { isoTime } from '../../schemas/time.ts';
+import { REGISTRY_SHARDS } from '../redis/keys.ts';
+import type { Erasure } from './agents.ts';
+import { answering, type RegistryStore } from './commit.ts';
+
+/** Times are epoch ms; null: not yet. */
+export type Erased = Erasure & { erasedAt: number; clickhouseAt: number | null; redisAt: number | null };
+
+const KEPT_MS = 90 * 24 * 60 * 60 * 1000;
+const KEPT_MAX = 10_000;
+/** Redis rewrites its file once an hour at most, ClickHouse removes replaced parts after eight minutes; and a quarter of an hour for the work. */
+const CLEAN_WITHIN_MS = 85 * 60_000;
+
+export async function noteErased(
+  { redis, keys }: RegistryStore,
+  agent: string,
+  { account, at }: Erasure,
+): Promise<void> {
+  const record: Erased = { account, at, erasedAt: Date.now(), clickhouseAt: null, redisAt: null };
+  await redis.hset(keys.erased(keys.shardOf(account)), agent, JSON.stringify(record));
+}
+
+/** Those of all shards of which a store is not clean yet. What is old is let go. */
+export async function uncleanErasures({
+  redis,
+  keys,
+}: RegistryStore): Promise<{ shard: number; agent: string; erased: Erased }[]> {
+  const found: { shard: number; agent: string; erased: Erased }[] = [];
+  for (let shard = 0; shard < REGISTRY_SHARDS; shard++) {
+    const all = Object.entries(await redis.hgetall(keys.erased(shard)))
+      .map(([agent, text]) => ({ shard, agent, erased: JSON.parse(text) as Erased }))
+      .sort((a, b) => b.erased.erasedAt - a.erased.erasedAt);
+    const old = all.filter(({ erased }, i) => i >= KEPT_MAX || erased.erasedAt < Date.now() - KEPT_MS);
+    if (old.length > 0) await redis.hdel(keys.erased(shard), ...old.map(({ agent }) => agent));
+    found.push(...all.filter(({ erased }) => erased.clickhouseAt === null || erased.redisAt === null));
+  }
+  return found;
+}
+
+export async function markClean(
+  { redis, keys }: RegistryStore,
+  { shard, agent, erased }: { shard: number; agent: string; erased: Erased },
+  store: 'clickhouseAt' | 'redisAt',
+  at: number,
+): Promise<void> {
+  erased[store] = at;
+  await redis.hset(keys.erased(shard), agent, JSON.stringify(erased));
+}
+
+/** null: no agent of this id was deleted, or so long ago that nothing is kept of it. */
+export function erasureReport(store: RegistryStore, account: string, agent: string): Promise<ErasureReport | null> {
+  return answering(async () => {
+    const { redis, keys } = store;
+    const shard = keys.shardOf(account);
+    const [ordered, done] = await Promise.all([
+      redis.hget(keys.erasures(shard), agent),
+      redis.hget(keys.erased(shard), agent),
+    ]);
+    const text = ordered ?? done;
+    if (text === null) return null;
+    const { at, erasedAt, clickhouseAt, redisAt, ...erased } = JSON.parse(text) as Erasure & Partial<Erased>;
+    if (erased.account !== account) return null;
+    const time = (ms: number | null | undefined) => (ms === null || ms === undefined ? null : isoTime(ms));
+    return {
+      agent_id: agent,
+      ordered_at: isoTime(at),
+      rows_erased_at: time(erasedAt),
+      clickhouse_clean_at: time(clickhouseAt),
+      redis_clean_at: time(redisAt),
+      clean_by: isoTime(at + CLEAN_WITHIN_MS),
+    };
+  });
+}
