@@ -2,7 +2,9 @@
 // Bounded: one verification an account and VERIFICATIONS_MAX in all at once, since each holds up to 100 MB and most of a core; the
 // next one is refused (503).
 // Failure: ClickHouse or Redis away: throws what they throw; nothing is ever called valid that could not be read.
+
 import { blockBefore, chainNames, firstBlockSince } from '../../clickhouse/queries/chain-blocks.ts';
+import { decisionsAgainstLog } from '../../clickhouse/queries/decisions-against-log.ts';
 import type { AuditVerification } from '../../schemas/audit-verification.ts';
 import { ServiceError } from '../errors.ts';
 import { timeOfId } from '../ids.ts';
@@ -71,6 +73,7 @@ export class AuditVerifier {
         readPage: blocks.readPage,
         events: eventSource(clickhouse, account),
         registry: registrySource(clickhouse, account),
+        differingDecisions: () => decisionsAgainstLog(clickhouse, account),
         chainOf: (row) => keys.chainOf(keys.events(keys.partitionOf(account, row.agent))),
         remembered: new Map(remembered),
         startOf: (chain, from) => this.#startOf(account, chain, from),

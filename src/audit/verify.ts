@@ -5,6 +5,7 @@
 //              since an erasure that begins meanwhile is recorded before it removes anything
 //   settle     rows that no chain knows yet: wait until what was in flight has been chained, and look for them there
 //   look again entries without a row, and rows without an entry: by id, wherever they are now
+//   decisions  the list of approvals against what the registry's chain says was decided
 //   judge      a gap of a deleted agent is an erasure; a row from before the chain is unchained; everything else is a fault
 //
 // Invariant: honest work is never a fault, whatever goes on meanwhile. What cannot be decided is counted as `unsettled`.
@@ -35,6 +36,8 @@ export type Verifiable = {
   startOf: (chain: string, fromMs: number) => Promise<{ n: number; hash: Buffer }>;
   /** Resolves when what was in flight has been chained and `readPage` knows it. False: not in time. */
   settle: () => Promise<boolean>;
+  /** Decisions that are not what the registry's chain says: with the entry's id, '' where there is none. Left out: there are none. */
+  differingDecisions?: () => Promise<{ entry: string; atMs: number }[]>;
 };
 
 export type VerifyLimits = {
@@ -96,7 +99,20 @@ class Verification {
       if (ledger.stoppedAtMs === null && !Number.isFinite(ledger === registry ? whole.toMs : toMs))
         for (const cursor of ledger.cursors) cursor.end();
     }
+    await this.#judgeDecisions();
     return this.#answer(events, registry);
+  }
+
+  /** A row and its entry come in one after the other: what differs is asked for again when both are in. */
+  async #judgeDecisions(): Promise<void> {
+    const { differingDecisions, settle } = this.#given;
+    if (differingDecisions === undefined || (await differingDecisions()).length === 0) return;
+    await settle();
+    for (const { entry, atMs } of await differingDecisions())
+      this.#faults.add({
+        ...{ chain: REGISTRY_CHAIN, kind: entry === '' ? 'added' : 'changed', atMs },
+        ...(entry === '' ? {} : { id: entry }),
+      });
   }
 
   #ledger(

@@ -86,6 +86,7 @@ const PATH_IDS: Record<string, [prefix: string, what: string]> = {
   anomalies: ['ano', 'the anomaly'],
   'api-keys': ['key', 'the API key'],
   sessions: ['ses', 'the session'],
+  erasures: ['agt', 'the agent that was deleted'],
 };
 
 const TAGS: Record<string, string> = {

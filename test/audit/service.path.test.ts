@@ -52,6 +52,48 @@ t.test('GET /v1/audit-logs/verify says that all is well, of the caller’s accou
   t.equal((await api.get('/v1/audit-logs/verify', { key: null })).status, 401);
 });
 
+t.test('a decision that somebody changes in the list of approvals is found', async (t) => {
+  const created = await runCli(['account', 'create', 'decisions'], env);
+  const own = api.as(/^key (.+)$/m.exec(created.stdout)![1]!);
+  const agent = (await own.post('/v1/agents', { name: 'payer' })).json.id as string;
+  const policy = { name: 'ask', type: 'require_approval', conditions: { tool: 'pay' }, actions: ['block'] };
+  const made = (await own.post('/v1/policies', policy)).json.id as string;
+  const { json: event } = await own.until(
+    () => own.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool: 'pay' } }),
+    ({ json }) => json.policy_result.outcome === 'pending',
+  );
+  const { approval_id: approval } = event.policy_result;
+  await own.until(
+    () => own.post(`/v1/approvals/${approval}`, { decision: 'deny' }),
+    ({ status }) => status === 200 || status === 409,
+  );
+  await own.delete(`/v1/policies/${made}`);
+  const list = () => own.get(`/v1/approvals?event_id=${event.id}`);
+  t.match(await own.until(list, ({ json }) => json.items[0]?.status === 'denied'), { json: { total: 1 } });
+  const stored = async () =>
+    (
+      await clickhouse.query(
+        'SELECT id FROM approvals FINAL WHERE id = {approval:String} AND status = {denied:String}',
+        { approval, denied: 'denied' },
+      )
+    ).length;
+  t.ok(await eventually(async () => (await stored()) === 1));
+  t.match((await own.get('/v1/audit-logs/verify')).json, { valid: true, faults: 0 });
+  await clickhouse.command(
+    "INSERT INTO approvals SELECT * REPLACE ('allowed' AS outcome, 'approved' AS status, revision + 1 AS revision) FROM approvals FINAL WHERE id = {approval:String}",
+    { approval },
+  );
+  const { json } = await own.get('/v1/audit-logs/verify');
+  t.match(json, { valid: false, faults: 1, first_invalid: { chain: 'registry', kind: 'changed', entry_id: /^log_/ } });
+  const { json: told } = await own.get('/v1/audit-logs?action=approval.denied');
+  t.equal(told.logs[0].id, json.first_invalid.entry_id, 'it names what was decided');
+  await clickhouse.command(
+    "INSERT INTO approvals SELECT * REPLACE ('blocked' AS outcome, 'denied' AS status, revision + 1 AS revision) FROM approvals FINAL WHERE id = {approval:String}",
+    { approval },
+  );
+  t.match((await own.get('/v1/audit-logs/verify')).json, { valid: true }, 'and as it was it is valid again');
+});
+
 t.test('what it counts adds up, and to the totals of the lists', async (t) => {
   const total = async (where: string): Promise<number> => (await api.get(where)).json.total;
   const { json } = await api.get('/v1/audit-logs/verify');

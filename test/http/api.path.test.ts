@@ -100,6 +100,12 @@ t.test('agents: registered once by name, listed, changed, deleted', async (t) =>
     t.equal((await api.get(path)).status, 404, `${path.replace(id, '{id}')} at once`);
   }
   t.equal((await api.delete(`/v1/agents/${id}`)).status, 404, 'twice');
+  const erasure = await api.until(
+    () => api.get(`/v1/erasures/${id}`),
+    ({ json }) => json?.rows_erased_at !== null,
+  );
+  t.match(erasure, { status: 200, json: { agent_id: id, rows_erased_at: /Z$/, clean_by: /Z$/ } });
+  t.equal((await api.get(`/v1/erasures/${other.id}`)).status, 404, 'nobody has deleted it');
   const fresh = await api.post('/v1/agents', { name: body.name });
   t.equal(fresh.status, 201, 'the name is free again');
   t.not(fresh.json.id, id, 'the id never is');
