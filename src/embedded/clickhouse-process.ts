@@ -3,6 +3,9 @@
 // Stands before the store pipeline and every query; the rest of the service meets it over HTTP like any ClickHouse.
 // Invariant: it listens on loopback alone and asks for a password, which reaches it over IPC and never by its command line.
 // Failure: a folder that is damaged, foreign or newer ends the start with the engine's own sentence.
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { assetPath } from '../assets.ts';
 import type { Log } from '../log.ts';
 import { type Child, type Exit, forkChild, type OutputLines } from './child.ts';
@@ -36,6 +39,35 @@ export function launchClickHouse(options: ClickHouseProcessOptions): Child {
   });
   child.send(options.server);
   return child;
+}
+
+/** A leftover one that does not go by itself has nothing that it could still finish: what was acknowledged is in Redis. */
+const LEFTOVER_MS_MAX = 10_000;
+const LOOK_MS = 50;
+
+/**
+ * Ends an engine of this folder whose supervisor was killed and that has not left yet, as one that was stopped; call it with the lock of the data
+ * folder, before the first launch. The engine leaves by itself as soon as it notices.
+ */
+export async function endLeftoverClickHouse(folder: string, log: Log): Promise<void> {
+  const pid = engineIn(folder);
+  if (pid === undefined) return;
+  log.warn({ pid }, 'clickhouse.leftover_found');
+  for (const untilMs = performance.now() + LEFTOVER_MS_MAX; engineIn(folder) === pid; await sleep(LOOK_MS)) {
+    if (performance.now() < untilMs) continue;
+    process.kill(pid, 'SIGKILL');
+    await sleep(LOOK_MS);
+  }
+}
+
+/** By the status file of the engine; by then the id may belong to any other program. */
+function engineIn(folder: string): number | undefined {
+  try {
+    const pid = Number(/^PID: (\d+)/m.exec(readFileSync(path.join(folder, 'engine', 'status'), 'utf8'))?.[1]);
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('clickhouse-server-main') ? pid : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 function whenReadyLine(lines: OutputLines): Promise<void> {

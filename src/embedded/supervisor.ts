@@ -21,7 +21,7 @@ import type { Metrics } from '../metrics.ts';
 import { MetricsServer } from '../metrics-server.ts';
 import { sayToPeople } from '../sentence.ts';
 import { type Child, forkChild } from './child.ts';
-import { clickhouseUrl, launchClickHouse } from './clickhouse-process.ts';
+import { clickhouseUrl, endLeftoverClickHouse, launchClickHouse } from './clickhouse-process.ts';
 import { DiskGauges } from './disk-gauges.ts';
 import { DiskRoom } from './disk-room.ts';
 import { freePort, onFreePort, whyNotFree } from './free-port.ts';
@@ -185,6 +185,7 @@ export class Supervisor {
       memoryBytes: this.#given.clickhouseMemoryBytes,
     };
     const log = this.#log.child({ part: 'clickhouse' });
+    await endLeftoverClickHouse(settings.path, this.#log);
     await onFreePort((port) => {
       const server = { ...settings, port };
       this.#config = { ...this.#config, clickhouseUrl: clickhouseUrl(server) };
