@@ -228,10 +228,9 @@ try {
   const missing = [...ledger.acknowledged].filter((marker) => !counts.has(marker));
   const twice = [...counts].filter(([, count]) => count > 1);
   const ghosts = [...ledger.refused].filter((marker) => counts.has(marker));
-  const ended = readFileSync(log, 'utf8').match(/^.*(?:is damaged|did not start:|registry restore).*$/gm) ?? [];
-  // A start on a disk without a byte ends, and whoever keeps it tries again.
-  // And an engine that was killed while it started is started again.
-  const refusals = ended.filter((line) => !/ENOSPC|ended with SIGKILL/.test(line));
+  const ended = readFileSync(log, 'utf8').match(/^gatehouse: .*$/gm) ?? [];
+  // What ended a start. On a disk without a byte one ends, and whoever keeps it tries again; and a child may be killed while it starts.
+  const refusals = ended.filter((line) => !/warning:|ENOSPC|ended (?:with|by) SIGKILL/.test(line));
   say(
     JSON.stringify({
       ...{ kills, filled, acknowledged: ledger.acknowledged.size, stored: counts.size, unknown: ledger.unknown },
