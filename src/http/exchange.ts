@@ -104,6 +104,8 @@ export class Exchange {
   closeIfEarly = false;
   /** What the handler waits for on purpose, in ms: it is not forgotten before that is over. */
   patienceMs = 0;
+  /** Of a submission that waits for its append: it may be taken back if the client leaves. */
+  waiting: { callerLeft(): void } | undefined = undefined;
   readonly #res: TransportResponse;
   readonly #host: ExchangeHost;
   #sink: BodySink | undefined = undefined;
@@ -114,7 +116,9 @@ export class Exchange {
 
   constructor(res: TransportResponse, host: ExchangeHost) {
     res.onAborted(() => {
+      const { waiting } = this;
       this.#finish(0);
+      waiting?.callerLeft();
       this.#abort?.abort();
       this.#parts?.left();
     });

@@ -200,6 +200,10 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
     return this.exchange.over;
   }
 
+  whenGone(waiting: { callerLeft(): void }): void {
+    this.exchange.waiting = waiting;
+  }
+
   /** Nobody reads the body any more. */
   letGo(): void {
     this.reader?.release();

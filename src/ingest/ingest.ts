@@ -26,7 +26,7 @@ import { type Allowances, TooLong } from '../policy/allowance.ts';
 import { agentInactive, type Decision, type Judgement, judge, type RuleSet } from '../policy/engine.ts';
 import type { Keys } from '../redis/keys.ts';
 import type { RegistryCache } from '../registry/cache.ts';
-import type { Appender } from '../streams/append.ts';
+import type { Append, Appender } from '../streams/append.ts';
 import type { AppendOnce } from '../streams/append-once.ts';
 import type { Backlog } from '../streams/backlog.ts';
 import { type AcceptedEvent, encodeEvents } from './encode.ts';
@@ -34,7 +34,7 @@ import type { Shape } from './json.ts';
 import type { JudgingWorker } from './judging-worker.ts';
 import { keptVerdicts, readVerdicts } from './kept-verdicts.ts';
 import type { PlainPath } from './plain-path.ts';
-import { type AtHand, backlogFull, PlainSubmission, type PlainWay } from './plain-submission.ts';
+import { type AtHand, backlogFull, callerLeft, PlainSubmission, type PlainWay } from './plain-submission.ts';
 import type { RateGate } from './rate-gate.ts';
 import { renderBatch, renderEvent, type Verdict } from './reply.ts';
 import { type Judged, settle } from './settle.ts';
@@ -58,8 +58,10 @@ export type Caller = {
   refused(error: unknown): void;
   /** Called where the submission leaves the loop that answers: it is no measure of how far that is behind. */
   setApart(): void;
-  /** Does nobody wait any more? */
+  /** Does nobody wait any more? Then nothing is recorded that has not been sent to Redis. */
   readonly isGone: boolean;
+  /** Called once the append waits: whom to tell, should the caller leave. */
+  whenGone(waiting: { callerLeft(): void }): void;
 };
 
 export type MatchedPolicy = Pick<PolicyMatch, 'policy_id' | 'name' | 'type'>;
@@ -67,7 +69,7 @@ export type MatchedPolicy = Pick<PolicyMatch, 'policy_id' | 'name' | 'type'>;
 export type IngestParts = {
   cache: Pick<RegistryCache, 'agent' | 'rules'>;
   gate: Pick<RateGate, 'ask'>;
-  appender: Pick<Appender, 'append' | 'appendFor'>;
+  appender: Pick<Appender, 'append' | 'appendFor' | 'takeBack'>;
   once: Pick<AppendOnce, 'begin' | 'append' | 'release'>;
   backlog: Pick<Backlog, 'full'>;
   keys: Keys;
@@ -133,7 +135,7 @@ export class Ingest {
   }
 
   #tell(request: IngestRequest, shape: Shape, caller: Caller): void {
-    (shape === 'one' ? this.#acceptOne(request) : this.#acceptMany(request))
+    (shape === 'one' ? this.#acceptOne(request, caller) : this.#acceptMany(request, caller))
       .then((made) => caller.accepted(made))
       .catch((error: unknown) => {
         if (error instanceof TooLong) this.#setApart(request, shape, caller);
@@ -155,15 +157,15 @@ export class Ingest {
     return { agent, rules: await this.#parts.cache.rules(account) };
   }
 
-  async #acceptOne(request: IngestRequest): Promise<Answer> {
+  async #acceptOne(request: IngestRequest, caller: Caller): Promise<Answer> {
     const submission = readSubmission(request.body, Date.now());
-    const verdicts = await this.#accept(request, 'one', [submission]);
+    const verdicts = await this.#accept(request, { shape: 'one', elements: [submission], caller });
     return { body: renderEvent(request.agentId, submission, verdicts[0]!) };
   }
 
-  async #acceptMany(request: IngestRequest): Promise<Answer> {
+  async #acceptMany(request: IngestRequest, caller: Caller): Promise<Answer> {
     const elements = readBatch(request.body, Date.now(), this.#parts.eventBytesMax);
-    const verdicts = await this.#accept(request, 'many', elements);
+    const verdicts = await this.#accept(request, { shape: 'many', elements, caller });
     return { body: renderBatch(request.agentId, elements, verdicts) };
   }
 
@@ -179,17 +181,35 @@ export class Ingest {
     return read === undefined ? undefined : { agent: agent.record, rules, read };
   }
 
-  async #accept(request: IngestRequest, shape: Shape, elements: Element[]): Promise<Verdict[]> {
+  async #accept(
+    request: IngestRequest,
+    { shape, elements, caller }: { shape: Shape; elements: Element[]; caller: Caller },
+  ): Promise<Verdict[]> {
     const { account, agentId, idempotencyKey } = request;
     const agent = await this.#agent(account, agentId);
     if (idempotencyKey === undefined) {
       const { events, verdicts } = await this.#decide(request, agent, elements);
       const { digests, rows } = encodeEvents(events);
-      await this.#parts.appender.append({ account, agent: agentId, digests, rows });
+      await this.#append({ account, agent: agentId, digests, rows }, caller);
       this.#count(request, events);
       return verdicts;
     }
     return this.#acceptOnce(request, { agent, elements, shape }, idempotencyKey);
+  }
+
+  /** Rejects where the caller left before Redis was sent anything. */
+  #append(append: Append, caller: Caller): Promise<void> {
+    if (caller.isGone) return Promise.reject(callerLeft());
+    const { appender } = this.#parts;
+    return new Promise((appended, refused) => {
+      const waiting = { appended, refused };
+      appender.appendFor(append, waiting);
+      caller.whenGone({
+        callerLeft: () => {
+          if (appender.takeBack(append, waiting)) refused(callerLeft());
+        },
+      });
+    });
   }
 
   /** The append and the kept outcome are one atomic step, so a retry finds both or neither. */

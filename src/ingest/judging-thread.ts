@@ -132,7 +132,8 @@ async function submit(message: SubmitMessage): Promise<Submitted> {
   };
   return new Promise((resolve, refused) => {
     const accepted = (answer: Answer) => resolve(new SubmittedHere(bytesOf(answer), told.told()));
-    const caller: Caller = { accepted, refused, setApart: () => undefined, isGone: false };
+    const nothing = () => undefined;
+    const caller: Caller = { accepted, refused, setApart: nothing, isGone: false, whenGone: nothing };
     if (shape === 'one') ingest.single(request, caller);
     else ingest.batch(request, caller);
   });
@@ -218,6 +219,7 @@ function partsOf(id: number, { agent, account, rules, told }: Given): IngestPart
         ),
     },
     appender: {
+      takeBack: () => false,
       append: ({ agent: of, digests, rows }) =>
         call(id, 'append', { agent: of, events: digests.length, entry: packed(digests, rows) }),
       appendFor: ({ agent: of, digests, rows, events }, waiter) =>

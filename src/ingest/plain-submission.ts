@@ -68,6 +68,8 @@ export class PlainSubmission implements Asker, AppendCaller {
 
   counted(counts: readonly Count[]): void {
     try {
+      // In the judging thread and behind counters a caller may have left meanwhile.
+      if (this.#caller.isGone) throw callerLeft();
       const { parts, plain } = this.#way;
       const { account, agentId } = this.#request;
       const { read, agent } = this.#atHand;
@@ -77,9 +79,16 @@ export class PlainSubmission implements Asker, AppendCaller {
       this.#answer = written.answer;
       const { rows, digests } = written;
       parts.appender.appendFor({ account, agent: agentId, digests: [digests], events: judged.length, rows }, this);
+      this.#caller.whenGone(this);
     } catch (error) {
       this.refused(error);
     }
+  }
+
+  /** As where a second request comes on the connection before the first is answered, and the transport closes it. */
+  callerLeft(): void {
+    const { account, agentId: agent } = this.#request;
+    if (this.#way.parts.appender.takeBack({ account, agent }, this)) this.refused(callerLeft());
   }
 
   appended(): void {
@@ -108,4 +117,9 @@ export function backlogFull(): ServiceError {
     recorded: false,
     retryAfterSeconds: 1,
   });
+}
+
+/** Heard by nobody: the caller has left. */
+export function callerLeft(): ServiceError {
+  return new ServiceError('unavailable', 'The caller has left; nothing was recorded.', { recorded: false });
 }

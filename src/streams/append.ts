@@ -44,7 +44,7 @@ export type PackedAppend = { account: string; agent: string; events: number; ent
  */
 export type AppendCaller = { appended(): void; refused(error: ServiceError): void };
 /** What goes to Redis as one. */
-type Entry = { buffer: EntryBuffer; callers: AppendCaller[]; events: number };
+type Entry = { buffer: EntryBuffer; callers: AppendCaller[]; events: number; lastEvents: number };
 type Answered = { partition: Partition; entry: Entry; sentMs: number; error: ServiceError | undefined };
 
 class Partition {
@@ -125,7 +125,31 @@ export class Appender {
     const before = entry.buffer.length;
     entry.buffer.add(append.rows, append.digests);
     entry.events += events;
+    entry.lastEvents = events;
     this.#added(entry, entry.buffer.length - before, caller);
+  }
+
+  /**
+   * Takes an append back that nothing has followed and that Redis has not been sent: its caller is not called. False: it is too late. What comes
+   * of a request and is noticed in the same turn of the loop, as that its connection was closed, comes in time.
+   */
+  takeBack({ account, agent }: { account: string; agent: string }, caller: AppendCaller): boolean {
+    const partition = this.#partitions[this.#keys.partitionOf(account, agent)]!;
+    const entry = partition.waiting.at(-1);
+    const isLast = entry?.buffer.isOpen === true && entry.lastEvents > 0 && entry.callers.at(-1) === caller;
+    if (entry === undefined || !isLast) return false;
+    const before = entry.buffer.length;
+    entry.buffer.takeBack();
+    this.#bytes += entry.buffer.length - before;
+    entry.callers.pop();
+    this.#callers--;
+    entry.events -= entry.lastEvents;
+    entry.lastEvents = 0;
+    if (entry.callers.length === 0) {
+      partition.waiting.pop();
+      entry.buffer.release();
+    }
+    return true;
   }
 
   /** Rejects with ServiceError `unavailable`, and with nothing else. */
@@ -136,7 +160,7 @@ export class Appender {
       const partition = this.#admit(append, packed.rows.length + packed.digests.length, caller);
       if (partition === undefined) return;
       const buffer = EntryBuffer.ofPacked(this.#slabs, this.#keys.events(partition.number), packed);
-      const entry = { buffer, callers: [], events };
+      const entry = { buffer, callers: [], events, lastEvents: events };
       partition.waiting.push(entry);
       this.#added(entry, buffer.length, caller);
     });
@@ -178,7 +202,7 @@ export class Appender {
       this.#keys.events(partition.number),
       Math.max(bytes, partition.lastBytes),
     );
-    const entry = { buffer, callers: [], events: 0 };
+    const entry = { buffer, callers: [], events: 0, lastEvents: 0 };
     partition.waiting.push(entry);
     return entry;
   }

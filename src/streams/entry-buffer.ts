@@ -41,6 +41,8 @@ export class EntryBuffer {
   #digests: Buffer;
   #digestsEnd = 0;
   #length = 0;
+  /** Before the last addition. */
+  #before = { end: 0, digestsEnd: 0, length: 0 };
   /** Nothing is added to what was packed elsewhere. */
   #packed: PackedEntry | undefined;
 
@@ -73,12 +75,22 @@ export class EntryBuffer {
 
   /** Both are copied. A text may hold several digests, separated by commas. */
   add(rows: Buffer, digests: readonly (string | Buffer)[]): void {
+    this.#before.end = this.#end;
+    this.#before.digestsEnd = this.#digestsEnd;
+    this.#before.length = this.#length;
     const end = this.#end + rows.length;
     if (end > this.#bytes.length) this.#bytes = this.#slabs.grow(this.#bytes, this.#end, end);
     this.#bytes.set(rows, this.#end);
     this.#end = end;
     for (const digest of digests) this.#addDigest(digest);
     this.#length = this.#end - this.#rowsAt + this.#digestsEnd;
+  }
+
+  /** Forgets the last addition; once. */
+  takeBack(): void {
+    this.#end = this.#before.end;
+    this.#digestsEnd = this.#before.digestsEnd;
+    this.#length = this.#before.length;
   }
 
   #addDigest(digest: string | Buffer): void {

@@ -71,7 +71,7 @@ export async function take(
 /** As a promise. */
 export function submitted(ingest: Ingest, shape: 'single' | 'batch', request: IngestRequest): Promise<Answer> {
   return new Promise((accepted, refused) =>
-    ingest[shape](request, { accepted, refused, setApart: () => undefined, isGone: false }),
+    ingest[shape](request, { accepted, refused, setApart: () => undefined, isGone: false, whenGone: () => undefined }),
   );
 }
 

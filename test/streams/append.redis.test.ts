@@ -361,3 +361,34 @@ async function pttlWhenAnswered(redis: Commands, key: string): Promise<number> {
     await sleep(100);
   }
 }
+
+t.test('an append that nobody waits for any more is taken back before it is sent, and no other', async (t) => {
+  const redis = await connect(t, server.address);
+  const keys = freshKeys(1);
+  const appender = new Appender({ redis, keys });
+  const who = freshAgent();
+  const told: string[] = [];
+  const caller = (name: string) => ({
+    appended: () => void told.push(name),
+    refused: () => void told.push(`${name} refused`),
+  });
+  const [a, b, c] = [caller('a'), caller('b'), caller('c')];
+  const [first, second, third] = [1, 2, 3].map(() => makeEvent(who));
+  appender.appendFor(appendOf(who, [first!]), a);
+  appender.appendFor(appendOf(who, [second!]), b);
+  t.equal(appender.takeBack(who, a), false, 'something has followed it');
+  t.equal(appender.takeBack(who, b), true);
+  t.equal(appender.takeBack(who, b), false, 'once');
+  t.equal(appender.takeBack(who, a), false, 'what stood before the last one stays');
+  appender.appendFor(appendOf(who, [third!]), c);
+  await appender.close();
+  t.same(told, ['a', 'c']);
+  t.same(await idsIn(redis, keys), [[first!.id, third!.id]]);
+  t.equal(appender.unackedBytes, 0);
+  t.equal(appender.takeBack(who, c), false, 'too late');
+  const alone = new Appender({ redis, keys });
+  alone.appendFor(appendOf(who, [second!]), b);
+  t.equal(alone.takeBack(who, b), true);
+  await alone.close();
+  t.equal((await idsIn(redis, keys)).length, 1, 'an entry that is empty is not sent');
+});
