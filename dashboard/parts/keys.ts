@@ -1,15 +1,17 @@
 // Keys that act on a screen. Nothing happens while somebody writes into a field, or a dialog is open.
-import { useEffect, useRef } from 'preact/hooks';
+import { signal } from '@preact/signals';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 
 export type KeyTable = Record<string, { does: string; run: () => void }>;
 
 /** Every screen's keys that are in force, for the list of keys (`?`). */
-export const inForce = new Set<KeyTable>();
+export const inForce = signal<readonly KeyTable[]>([]);
 
 export function useKeys(keys: KeyTable): void {
   const latest = useRef(keys);
   latest.current = keys;
-  useEffect(() => {
+  // with the first picture of the screen, not after it: whoever sees it may press a key
+  useLayoutEffect(() => {
     const table: KeyTable = new Proxy(
       {},
       {
@@ -18,7 +20,7 @@ export function useKeys(keys: KeyTable): void {
         getOwnPropertyDescriptor: () => ({ enumerable: true, configurable: true }),
       },
     );
-    inForce.add(table);
+    inForce.value = [...inForce.peek(), table];
     const onKey = (event: KeyboardEvent) => {
       if (event.defaultPrevented || event.metaKey || event.ctrlKey || event.altKey || isWriting(event.target)) return;
       const key = latest.current[event.key];
@@ -28,7 +30,7 @@ export function useKeys(keys: KeyTable): void {
     };
     addEventListener('keydown', onKey);
     return () => {
-      inForce.delete(table);
+      inForce.value = inForce.peek().filter((other) => other !== table);
       removeEventListener('keydown', onKey);
     };
   }, []);
@@ -36,5 +38,7 @@ export function useKeys(keys: KeyTable): void {
 
 function isWriting(target: EventTarget | null): boolean {
   if (document.querySelector('dialog[open]') !== null) return true;
-  return target instanceof Element && target.closest('input, textarea, select, [contenteditable]') !== null;
+  const field = target instanceof Element ? target.closest('input, textarea, select, [contenteditable]') : null;
+  // a dialog that was just closed keeps the focus until the next picture
+  return field !== null && field.closest('dialog:not([open])') === null;
 }

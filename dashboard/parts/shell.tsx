@@ -1,7 +1,7 @@
 // What is around every screen: navigation, the zone that times are in, the palette and the list of keys.
 import { signal } from '@preact/signals';
 import type { ComponentType } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useState } from 'preact/hooks';
 import { ApiError } from '../core/api.ts';
 import { useLive } from '../core/live.ts';
 import { changed, useRead } from '../core/queries.ts';
@@ -16,12 +16,24 @@ import { inForce, useKeys } from './keys.ts';
 import { Palette } from './palette.tsx';
 import { Empty, Problem } from './states.tsx';
 
-const overlay = signal<'palette' | 'keys' | undefined>(undefined);
+type Overlay = { kind: 'palette' | 'keys'; id: number };
+const overlay = signal<Overlay | undefined>(undefined);
+
+let opened = 0;
+function openOverlay(kind: Overlay['kind']): void {
+  overlay.value = { kind, id: ++opened };
+}
+
+/** A dialog tells that it was closed a moment after it is gone; by then another one may have been opened by key. */
+function closeOverlay({ id }: Overlay): void {
+  if (overlay.value?.id === id) overlay.value = undefined;
+}
 
 export function Shell() {
   const { screen } = place.value;
   const found = SCREENS.find(({ path }) => path === screen);
   const waiting = useWaiting();
+  const open = overlay.value;
   useTitle(found, waiting);
   useShortcuts();
   return (
@@ -50,7 +62,7 @@ export function Shell() {
             ))}
           </ul>
         </nav>
-        <button type="button" onClick={() => (overlay.value = 'palette')}>
+        <button type="button" onClick={() => openOverlay('palette')}>
           Go to … <kbd>Ctrl K</kbd>
         </button>
         <button type="button" title="Switch between local time and UTC" onClick={switchZone}>
@@ -70,8 +82,8 @@ export function Shell() {
         )}
       </main>
       <Announcements />
-      {overlay.value === 'palette' && <Palette onClose={() => (overlay.value = undefined)} />}
-      {overlay.value === 'keys' && <Keys onClose={() => (overlay.value = undefined)} />}
+      {open?.kind === 'palette' && <Palette key={open.id} onClose={() => closeOverlay(open)} />}
+      {open?.kind === 'keys' && <Keys key={open.id} onClose={() => closeOverlay(open)} />}
     </div>
   );
 }
@@ -120,11 +132,11 @@ function useTitle(screen: Screen | undefined, waiting: number): void {
 
 function useShortcuts(): void {
   const [isGo, setGo] = useState(false);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       if (event.key.toLowerCase() === 'k' && (event.ctrlKey || event.metaKey)) {
         event.preventDefault();
-        overlay.value = 'palette';
+        openOverlay('palette');
       }
     };
     addEventListener('keydown', onKey);
@@ -144,14 +156,14 @@ function useShortcuts(): void {
     return () => removeEventListener('keydown', onKey, { capture: true });
   }, [isGo]);
   useKeys({
-    '?': { does: 'List of keys', run: () => (overlay.value = 'keys') },
+    '?': { does: 'List of keys', run: () => openOverlay('keys') },
     g: { does: 'Go to a screen: g, then its letter', run: () => setGo(true) },
     '/': { does: 'Search', run: () => document.querySelector<HTMLInputElement>('main input[type=search]')?.focus() },
   });
 }
 
 function Keys({ onClose }: { onClose: () => void }) {
-  const tables = [...inForce].flatMap((table) => Object.entries(table));
+  const tables = inForce.value.flatMap((table) => Object.entries(table));
   return (
     <Dialog title="Keys" onClose={onClose}>
       <dl class="facts">

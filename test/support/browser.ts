@@ -54,6 +54,12 @@ export function browserTest(name: string, { mayFail }: Meant, run: (t: Test, ope
         watch(page, note);
         return { page, context };
       });
+    } catch (error) {
+      for (const context of contexts)
+        for (const page of context.pages())
+          t.comment(`${page.url()} shows\n${await page.locator('body').ariaSnapshot()}`);
+      for (const fault of faults) t.comment(fault);
+      throw error;
     } finally {
       for (const context of contexts) await context.close();
     }
