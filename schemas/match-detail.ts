@@ -53,9 +53,10 @@ const conditions = (description: string) =>
   Type.Optional(about(Type.Array(ConditionHeld, { maxItems: CONDITIONS_TOLD_MAX }), description));
 const reason = Type.Optional(
   about(
-    Type.Enum(['budget', 'expression_error', 'error']),
+    Type.Enum(['budget', 'expression_error', 'not_a_number', 'error']),
     'Why the policy counts as matched although it could not be evaluated: the work that one event may cost was used up, its ' +
-      'expression failed on the event, or a mistake of ours. Left out: it was evaluated.',
+      'expression failed on the event, a condition compares numbers and the event has something else there, or a mistake of ours. ' +
+      'Left out: it was evaluated.',
   ),
 );
 
@@ -99,6 +100,9 @@ export const DataFilterDetail = Type.Object(
         'JSON Pointer into the payload to the string in which it was found. What was found is never repeated.',
         '/messages/0/content',
       ),
+    ),
+    field: Type.Optional(
+      about(Type.Literal('trace_id'), 'It was found in `trace_id`, and there is no `path`. Left out: in the payload.'),
     ),
     key: Type.Optional(about(Type.Literal(true), 'It was found in the name of a key. Left out: in a value.', true)),
     condition: Type.Optional(

@@ -88,9 +88,3 @@ export const Policy = Type.Object({
   updated_at: about(ResponseTime, 'When it was last changed.'),
 });
 export type Policy = Type.Static<typeof Policy>;
-
-/** A policy as it is kept. Those of before there were revisions have none, and are at their first. */
-export function readPolicy(text: string): Policy {
-  const { id, revision = 1, ...rest } = JSON.parse(text) as Policy;
-  return { id, revision, ...rest };
-}

@@ -3,9 +3,11 @@
 // Three sources, read as one: every event is an `event.submitted`; a blocked or pending one is a second entry; everything else lies in audit_log.
 // The first two are read off the event rows (projection by_arrival, then the page's rows by primary key; totals from counts), so they are there exactly when
 // the event is, cost nothing at insert, and go with it when its agent is erased.
+
 import type { ClickHouseSettings } from '@clickhouse/client';
 import type { AuditLog } from '../../schemas/audit-log.ts';
 import { cut, type Listed, type PageStart } from '../../schemas/paging.ts';
+import { parseExact } from '../../src/exact-json.ts';
 import { derivedId } from '../../src/ids.ts';
 import type { ClickHouse, QueryParams } from '../client.ts';
 import { type AnyOf, Conditions, type Excluded, isoTime, type Order, valuesOf } from './conditions.ts';
@@ -218,7 +220,7 @@ function recordedEntry(row: RecordedRow): AuditLog {
     actor: row.actor,
     resource_type: row.resource_type as AuditLog['resource_type'],
     resource_id: row.resource_id,
-    details: JSON.parse(row.details) as Record<string, unknown>,
+    details: parseExact(row.details) as Record<string, unknown>,
     created_at: isoTime(row.created_ms),
   };
 }

@@ -1,6 +1,8 @@
 // Every resource of the registry at its newest revision, for `gatehouse registry restore`. In pages, so that a large registry fits.
 // Deleted ones come, too (`record: null`): their ids must not be used again.
+
 import type { JournalEntry } from '../../schemas/journal.ts';
+import { parseExact } from '../../src/exact-json.ts';
 import type { ClickHouse } from '../client.ts';
 
 export type RegistryRow = {
@@ -26,7 +28,7 @@ export async function* registrySnapshot(clickhouse: ClickHouse): AsyncGenerator<
        WHERE (account_id, kind, id) > ({account:String}, {kind:String}, {id:String}) ORDER BY account_id, kind, id LIMIT ${PAGE_ROWS}`,
       after,
     );
-    for (const row of rows) yield { ...row, record: row.record === '' ? null : (JSON.parse(row.record) as object) };
+    for (const row of rows) yield { ...row, record: row.record === '' ? null : (parseExact(row.record) as object) };
     const last = rows.at(-1);
     if (last === undefined || rows.length < PAGE_ROWS) return;
     after = { account: last.account, kind: last.kind, id: last.id };

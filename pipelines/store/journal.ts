@@ -14,6 +14,7 @@ import { agentOf } from '../../schemas/audit-log.ts';
 import { EntryFormatError } from '../../schemas/entry.ts';
 import { JOURNAL_FIELD, JOURNAL_VERSION, type JournalEntry, type JournalTable } from '../../schemas/journal.ts';
 import { auditLeaf, packAgent } from '../../src/audit/hash.ts';
+import { exactJson, parseExact } from '../../src/exact-json.ts';
 import { PARKED_ROWS_MAX } from '../../src/limits.ts';
 import type { Log } from '../../src/log.ts';
 import type { Metrics } from '../../src/metrics.ts';
@@ -56,7 +57,7 @@ export class JournalStore implements Work<Change> {
   }
 
   decode({ id, fields }: StreamEntry): Decoded<Change> {
-    const entry = JSON.parse(fields.get(JOURNAL_FIELD)?.toString() ?? 'null') as JournalEntry | null;
+    const entry = parseExact(fields.get(JOURNAL_FIELD)?.toString() ?? 'null') as JournalEntry | null;
     if (entry?.version !== JOURNAL_VERSION)
       throw new EntryFormatError(`journal entry of version ${entry?.version ?? 'none'}, expected ${JOURNAL_VERSION}`);
     const rows = entry.changes.length + entry.audit.length + (entry.rows?.length ?? 0);
@@ -137,7 +138,7 @@ function chainedEntries({ entry }: Change): Chained[] {
       account: entry.account,
       id: log.id,
       agent: packAgent(agentOf(log, log.details)),
-      leaf: auditLeaf({ ...log, details: JSON.stringify(log.details), createdMs }),
+      leaf: auditLeaf({ ...log, details: exactJson(log.details), createdMs }),
       atMs: createdMs,
     };
   });
@@ -151,7 +152,7 @@ function registryTable(changes: readonly Change[]): Table {
       id,
       revision: entry.revision,
       at: clickhouseTime(entry.at),
-      record: record === null ? '' : JSON.stringify(record),
+      record: record === null ? '' : exactJson(record),
     })),
   );
   const ids = rows.map((row) => `${row.kind}/${row.id}/${row.revision}`);
@@ -170,7 +171,7 @@ function auditTable(changes: readonly Change[]): Table {
       part.rows.push({
         ...log,
         account_id: entry.account,
-        details: JSON.stringify(log.details),
+        details: exactJson(log.details),
         created_at: clickhouseTime(at),
       });
     }

@@ -1,17 +1,19 @@
 // Makes replies (step 12, for everything but submissions, whose text ingest has made already).
 // Rows of events are spliced in as text: a payload is never parsed on its way out.
 // An answer from ClickHouse that did not come is 503: the same request may succeed later.
+
 import { ClickHouseError } from '../../clickhouse/errors.ts';
 import { PAGE_PAYLOAD_MAX, PageTooLarge } from '../../clickhouse/queries/event-rows.ts';
 import type { Listed } from '../../schemas/paging.ts';
 import { ServiceError } from '../errors.ts';
+import { exactJson } from '../exact-json.ts';
 import { QueueFull } from '../fair-queue.ts';
 import { validationFailed } from '../validation.ts';
 import { cursorBehind, type OpenPage } from './cursor.ts';
 import type { Reply } from './route.ts';
 
 export function json(status: number, value: unknown): Reply {
-  return { status, body: JSON.stringify(value) };
+  return { status, body: exactJson(value) };
 }
 
 /** With the revision as its ETag. */

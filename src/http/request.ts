@@ -4,10 +4,12 @@
 // Invariant: `principal` stands before anybody asks for the body, `body` and `query` before the handler is called; the body's
 // memory goes back once, when the answer is made or there is none to make. A key that is bound to an agent comes no further than
 // here with another agent in its path or its query.
+
 import { createHash } from 'node:crypto';
 import type Type from 'typebox';
 import { Compile, type Validator } from 'typebox/compile';
 import { ServiceError } from '../errors.ts';
+import { parseExact } from '../exact-json.ts';
 import type { Answer, Caller } from '../ingest/ingest.ts';
 import { parseJson } from '../ingest/json.ts';
 import type { Idempotency } from '../registry/idempotency.ts';
@@ -213,9 +215,10 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
 const NO_QUERY: QueryOf<Parameters> = Object.freeze({});
 
 function readJson(validator: Validator, route: Route, bytes: Buffer): unknown {
-  const value = parseJson(bytes);
+  const body = route.body?.kind === 'json' ? route.body : undefined;
+  const value = parseJson(bytes, body?.exact === true ? parseExact : undefined);
   if (validator.Check(value)) return value;
-  const what = route.body?.kind === 'json' ? route.body.what : 'body';
+  const what = body?.what ?? 'body';
   throw validationFailed(`The ${what} does not fit its schema.`, errorDetails(validator, value));
 }
 

@@ -117,7 +117,7 @@ export type Call<Body = unknown, Query = unknown> = {
 
 export type BodySpec<B> =
   /** Parsed and checked before the handler. `what` completes "The … does not fit its schema.". */
-  | { kind: 'json'; schema: Type.TSchema; what: string; type?: B }
+  | { kind: 'json'; schema: Type.TSchema; what: string; exact?: boolean; type?: B }
   /** Handed on as bytes; `schema` describes it. */
   | { kind: 'event' | 'batch'; schema: Type.TSchema; type?: B };
 
@@ -209,8 +209,13 @@ export function route<B = undefined, P extends Parameters = Record<never, never>
   return spec as unknown as Route;
 }
 
-export function jsonBody<S extends Type.TSchema>(schema: S, what: string): BodySpec<Type.Static<S>> {
-  return { kind: 'json', schema, what };
+/** `exact`: numbers that a double does not hold come as LongNumber. */
+export function jsonBody<S extends Type.TSchema>(
+  schema: S,
+  what: string,
+  { exact = false }: { exact?: boolean } = {},
+): BodySpec<Type.Static<S>> {
+  return { kind: 'json', schema, what, exact };
 }
 
 export function eventBody(kind: 'event' | 'batch', schema: Type.TSchema): BodySpec<Buffer> {

@@ -9,7 +9,7 @@ import type { Outcome } from '../../schemas/closed-sets.ts';
 import type { JsonObject } from '../../schemas/common.ts';
 import type { EventDigest, MatchDigest } from '../../schemas/entry.ts';
 import type { Decision, RateCheck } from '../policy/engine.ts';
-import { redactPayload } from '../policy/redact.ts';
+import { redactPayload, redactTrace, TRACE_TOKEN_CHARACTERS } from '../policy/redact.ts';
 import { counterName } from './rate-gate.ts';
 import type { Submission } from './submission.ts';
 import { countOrNull, tokensUsed } from './token-usage.ts';
@@ -51,6 +51,7 @@ export function encodeEvents(events: readonly AcceptedEvent[]): EncodedEvents {
 
 /** What is kept of a payload: the caller's text, or its redacted copy, and the columns drawn from it. */
 type StoredForm = {
+  traceId: string | undefined;
   text: string;
   searchText: string;
   model: string;
@@ -67,7 +68,9 @@ function storedForm(event: AcceptedEvent): StoredForm {
   const payload = redacted ? (JSON.parse(text) as JsonObject) : submission.payload;
   const searchText = text.includes('\\u') ? decodedStrings(payload) : '';
   const model = payload['model'];
+  const { traceId } = submission;
   return {
+    traceId: redacted && traceId !== undefined ? redactTrace(traceId, decision.redactions) : traceId,
     text,
     searchText,
     model: typeof model === 'string' && model.length <= MODEL_CHARACTERS_MAX ? model : '',
@@ -80,7 +83,10 @@ function storedForm(event: AcceptedEvent): StoredForm {
 /** A character is at most three bytes; payloads are measured, the rest is short. */
 function bytesMaxOf({ submission, decision, requestId }: AcceptedEvent, text: string, searchText: string): number {
   const short =
-    decision.resultJson.length + (submission.traceId?.length ?? 0) + MODEL_CHARACTERS_MAX + requestId.length;
+    decision.resultJson.length +
+    Math.max(TRACE_TOKEN_CHARACTERS, submission.traceId?.length ?? 0) +
+    MODEL_CHARACTERS_MAX +
+    requestId.length;
   return Buffer.byteLength(text) + Buffer.byteLength(searchText) + 3 * short + FIXED_BYTES_MAX;
 }
 
@@ -109,7 +115,7 @@ function writeRow(writer: RowWriter, event: AcceptedEvent, form: StoredForm): vo
   writer.ascii(event.agent.id);
   writer.ascii(event.id);
   writer.ascii(submission.type);
-  writer.text(submission.traceId ?? '');
+  writer.text(form.traceId ?? '');
   writer.int64(submission.occurredAt);
   writer.int64(event.receivedAt);
   writer.text(form.text);
@@ -144,7 +150,7 @@ function digestOf(event: AcceptedEvent, form: StoredForm, rowBytes: number): Eve
     const { timeoutSeconds, onTimeout } = decision.approval;
     digest.approval = { timeoutSeconds, onTimeout };
   }
-  if (submission.traceId !== undefined) digest.traceId = submission.traceId;
+  if (form.traceId !== undefined) digest.traceId = form.traceId;
   if (form.tokensUsed !== null) digest.tokensUsed = form.tokensUsed;
   if (decision.matches.length > 0) {
     digest.matches = decision.matches.map(({ detail: _detail, ...match }): MatchDigest => match);

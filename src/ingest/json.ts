@@ -26,20 +26,22 @@ export type ParsedJson = { value: Json; text: string };
 /** `payloads[i]`: UTF-16 offsets of the payload of element i (0 for a single event); undefined where it has none. */
 export type MarkedJson = ParsedJson & { payloads: ([start: number, end: number] | undefined)[] };
 
+type Parse = (text: string) => Json;
+
 /** Parses any JSON body. */
-export function parseJson(bytes: Buffer): Json {
-  return parseMarked(bytes, 'one').value;
+export function parseJson(bytes: Buffer, parse?: Parse): Json {
+  return parseMarked(bytes, 'one', parse).value;
 }
 
 /** Parses a body of events and marks their payloads. */
-export function parseMarked(bytes: Buffer, shape: Shape): MarkedJson {
+export function parseMarked(bytes: Buffer, shape: Shape, parse: Parse = JSON.parse): MarkedJson {
   if (!isUtf8(bytes)) throw malformed('the body is not UTF-8');
   const text = bytes.toString('utf8');
   const scan = new Scan(text, shape);
   scan.run();
   let value: Json;
   try {
-    value = JSON.parse(text) as Json;
+    value = parse(text);
   } catch (cause) {
     throw malformed('the body is not JSON', cause);
   }

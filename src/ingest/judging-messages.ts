@@ -1,9 +1,9 @@
-// What a front and its judging thread say to one another (judging-worker.ts, judging-thread.ts). Plain data alone: everything is copied by
-// the structured clone, but for bodies and rows, whose memory is handed over.
+// What a front and its judging thread say to one another (judging-worker.ts, judging-thread.ts). Plain data alone: the structured clone copies
+// all of it but large bodies, which lie in shared memory, and what the thread made, whose memory is handed over. What may hold long numbers
+// (policies, trials) goes as text.
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Outcome, PolicyType } from '../../schemas/closed-sets.ts';
 import { type ErrorCode, ServiceError, type ServiceErrorOptions } from '../errors.ts';
-import type { PolicyTrial } from '../policy/policy-work.ts';
 import type { Begun, OnceKey } from '../streams/append-once.ts';
 import type { MatchedPolicy } from './ingest.ts';
 import type { Shape } from './json.ts';
@@ -11,23 +11,23 @@ import type { Ask, Count } from './rate-gate.ts';
 
 export type ThreadData = { prefix: string; partitions: number; eventBytesMax: number };
 
-/** `policies`: JSON of the account's, where the thread does not have this version of them. */
+/** `policies`: JSON of the account's, where they are not those that the thread has. */
 export type SubmitMessage = {
   kind: 'submit';
   id: number;
   shape: Shape;
   account: string;
   agent: AgentRecord;
-  version: number;
   policies: string | undefined;
+  traceKey: string | undefined;
   body: Uint8Array;
   requestId: string;
   idempotencyKey: string | undefined;
 };
 export type ToThread =
   | SubmitMessage
-  | { kind: 'check'; id: number; policy: { type: PolicyType; conditions: unknown } }
-  | { kind: 'evaluate'; id: number; trial: PolicyTrial }
+  | { kind: 'check'; id: number; type: PolicyType; conditions: string }
+  | { kind: 'evaluate'; id: number; trial: string }
   | { kind: 'answer'; call: number; value?: unknown; error?: SentError }
   | { kind: 'forget'; account: string };
 

@@ -2,14 +2,16 @@
 // an allowance. It has no Redis; counters and appends are the front's, asked for by messages.
 // Invariant: nothing is acknowledged here; the front answers once it has appended. Between the events of a batch other accounts have
 // their turn. Failure: what is refused goes back as it is; an error that nobody expects ends the thread, and the front starts another.
+
 import os from 'node:os';
 import { parentPort, workerData } from 'node:worker_threads';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Outcome } from '../../schemas/closed-sets.ts';
 import type { Policy } from '../../schemas/policy.ts';
+import { parseExact } from '../exact-json.ts';
 import { Allowance } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
-import { evaluated, mistakesOf } from '../policy/policy-work.ts';
+import { evaluated, mistakesOf, type PolicyTrial } from '../policy/policy-work.ts';
 import { prepareRules } from '../policy/prepare-rules.ts';
 import { Keys } from '../redis/keys.ts';
 import { entryOf } from '../streams/append-once.ts';
@@ -58,13 +60,19 @@ setInterval(() => {
 port.on('message', (message: ToThread) => {
   switch (message.kind) {
     case 'submit':
-      void work(message.id, () => submit(message));
+      void work(
+        message.id,
+        () => submit(message),
+        ({ body }) => [body.buffer as ArrayBuffer],
+      );
       break;
     case 'check':
-      void work(message.id, async () => mistakesOf({ ...message.policy, actions: [] }));
+      void work(message.id, async () =>
+        mistakesOf({ type: message.type, conditions: parseExact(message.conditions), actions: [] }),
+      );
       break;
     case 'evaluate':
-      void work(message.id, async () => evaluated(message.trial));
+      void work(message.id, async () => evaluated(parseExact(message.trial) as unknown as PolicyTrial));
       break;
     case 'answer':
       answered(message);
@@ -78,11 +86,12 @@ function say(message: FromThread, transfer: ArrayBuffer[] = []): void {
   port.postMessage(message, transfer);
 }
 
-async function work(id: number, done: () => Promise<unknown>): Promise<void> {
+/** `memory`: what of the value is handed over and not copied. */
+async function work<T>(id: number, done: () => Promise<T>, memory: (value: T) => ArrayBuffer[] = NONE): Promise<void> {
   works++;
   try {
     const value = await done();
-    say({ kind: 'done', id, value }, value instanceof SubmittedHere ? [value.body.buffer as ArrayBuffer] : []);
+    say({ kind: 'done', id, value }, memory(value));
   } catch (error) {
     say({ kind: 'refused', id, error: sentError(error) });
   } finally {
@@ -101,6 +110,8 @@ function call<Name extends CallName>(
     say({ kind: 'call', id, call: number, name, args } as FromThread, memoryOf(args));
   });
 }
+
+const NONE = () => [];
 
 /** What is handed over and not copied. */
 function memoryOf(args: Calls[CallName]['args']): ArrayBuffer[] {
@@ -131,7 +142,7 @@ async function submit(message: SubmitMessage): Promise<Submitted> {
     idempotencyKey,
   };
   return new Promise((resolve, refused) => {
-    const accepted = (answer: Answer) => resolve(new SubmittedHere(bytesOf(answer), told.told()));
+    const accepted = (answer: Answer) => resolve({ body: bytesOf(answer), told: told.told() });
     const nothing = () => undefined;
     const caller: Caller = { accepted, refused, setApart: nothing, isGone: false, whenGone: nothing };
     if (shape === 'one') ingest.single(request, caller);
@@ -140,15 +151,19 @@ async function submit(message: SubmitMessage): Promise<Submitted> {
 }
 
 /** What has not changed since the account's last set is not compiled again. */
-function rulesFor({ account, policies }: SubmitMessage): Promise<RuleSet> {
+function rulesFor({ account, policies, traceKey }: SubmitMessage): Promise<RuleSet> {
   const before = rulesOf.get(account);
   if (policies === undefined) return before!;
   const rules = (before ?? Promise.resolve(undefined)).then(
-    (previous) => prepareRules(JSON.parse(policies) as Policy[], previous),
-    () => prepareRules(JSON.parse(policies) as Policy[]),
+    (previous) => prepareRules(policiesOf(policies), previous, { traceKey }),
+    () => prepareRules(policiesOf(policies), undefined, { traceKey }),
   );
   rulesOf.set(account, rules);
   return rules;
+}
+
+function policiesOf(text: string): Policy[] {
+  return parseExact(text) as unknown as Policy[];
 }
 
 /** Whatever has to be asked of a policy is judged event by event, with pauses. */
@@ -162,16 +177,6 @@ function apartBy(whole: Ingest): Apart {
     plainBytesMax: Number.POSITIVE_INFINITY,
     parsedBytesMax: 0,
   };
-}
-
-class SubmittedHere implements Submitted {
-  readonly body: Uint8Array;
-  readonly told: Told;
-
-  constructor(body: Uint8Array, told: Told) {
-    this.body = body;
-    this.told = told;
-  }
 }
 
 /** What the front's counters are told. */

@@ -7,6 +7,7 @@
 // once what became of it. The thread is made when it is first needed.
 // Failure: a thread that says nothing for STILL_MS_MAX, or ends, takes its works with it: they are refused, `recorded: 'unknown'` where
 // an append had begun, and the next work makes another thread.
+
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import type { AgentRecord } from '../../schemas/agent.ts';
@@ -14,6 +15,7 @@ import type { ErrorDetail } from '../../schemas/error.ts';
 import type { PolicyEvaluated } from '../../schemas/policy-evaluation.ts';
 import { assetPath } from '../assets.ts';
 import { ServiceError } from '../errors.ts';
+import { exactJson } from '../exact-json.ts';
 import { FairQueue, QueueFull } from '../fair-queue.ts';
 import type { Part } from '../lifecycle.ts';
 import type { Log } from '../log.ts';
@@ -79,7 +81,7 @@ export class JudgingWorker implements Part, PolicyWork {
   readonly #queue = new FairQueue({ max: ACCOUNTS_AT_ONCE, accountMax: 1, waitingMax: WAITING_MAX });
   readonly #works = new Map<number, Work>();
   /** What the thread knows, the one that was asked for longest ago first. */
-  #known = new Map<string, { rules: RuleSet; version: number }>();
+  #known = new Map<string, RuleSet>();
   #thread: Worker | undefined;
   #ids = 0;
   #heardMs = 0;
@@ -99,10 +101,6 @@ export class JudgingWorker implements Part, PolicyWork {
     const thread = this.#thread;
     this.#thread = undefined;
     await thread?.terminate();
-  }
-
-  get waiting(): number {
-    return this.#works.size;
   }
 
   /** The caller is told, whatever comes of it. */
@@ -125,7 +123,7 @@ export class JudgingWorker implements Part, PolicyWork {
             idempotencyKey,
             body: bytes,
           } as const;
-          return [{ ...message, ...this.#rulesFor(account, rules) }, []];
+          return { ...message, policies: this.#rulesFor(account, rules), traceKey: rules.traceKey };
         },
         body.length,
       );
@@ -146,18 +144,18 @@ export class JudgingWorker implements Part, PolicyWork {
   }
 
   check(account: string, { type, conditions }: PolicyInput): Promise<ErrorDetail[]> {
-    return this.#run('policy', account, (id) => [{ kind: 'check', id, policy: { type, conditions } }, []]);
+    return this.#run('policy', account, (id) => ({ kind: 'check', id, type, conditions: exactJson(conditions) }));
   }
 
   evaluate(account: string, trial: PolicyTrial): Promise<PolicyEvaluated> {
-    return this.#run('policy', account, (id) => [{ kind: 'evaluate', id, trial }, []]);
+    return this.#run('policy', account, (id) => ({ kind: 'evaluate', id, trial: exactJson(trial) }));
   }
 
   /** `message`: made when its turn has come; undefined: there is nothing to do any more. */
   async #run<T>(
     kind: Work['kind'],
     account: string,
-    message: (id: number) => [ToThread, ArrayBuffer[]] | undefined,
+    message: (id: number) => ToThread | undefined,
     bytes = 0,
   ): Promise<T> {
     try {
@@ -186,11 +184,7 @@ export class JudgingWorker implements Part, PolicyWork {
     });
   }
 
-  #send<T>(
-    kind: Work['kind'],
-    account: string,
-    make: (id: number) => [ToThread, ArrayBuffer[]] | undefined,
-  ): Promise<T> {
+  #send<T>(kind: Work['kind'], account: string, make: (id: number) => ToThread | undefined): Promise<T> {
     const thread = this.#running();
     const id = ++this.#ids;
     const made = make(id);
@@ -205,7 +199,7 @@ export class JudgingWorker implements Part, PolicyWork {
         done: resolve as (value: unknown) => void,
         failed: reject,
       });
-      thread.postMessage(made[0], made[1]);
+      thread.postMessage(made);
     });
   }
 
@@ -272,22 +266,18 @@ export class JudgingWorker implements Part, PolicyWork {
     }
   }
 
-  /** What the thread has to know of the account's policies. */
-  #rulesFor(account: string, rules: RuleSet): { version: number; policies: string | undefined } {
+  /** The account's policies, where the thread does not have them. */
+  #rulesFor(account: string, rules: RuleSet): string | undefined {
     const known = this.#known.get(account);
     this.#known.delete(account);
-    if (known?.rules === rules) {
-      this.#known.set(account, known);
-      return { version: known.version, policies: undefined };
-    }
-    const version = ++this.#ids;
-    this.#known.set(account, { rules, version });
+    this.#known.set(account, rules);
+    if (known === rules) return undefined;
     const [oldest] = this.#known.keys();
     if (this.#known.size > RULE_SETS_MAX) {
       this.#known.delete(oldest!);
       this.#thread!.postMessage({ kind: 'forget', account: oldest! } satisfies ToThread);
     }
-    return { version, policies: JSON.stringify(rules.policies) };
+    return exactJson(rules.policies);
   }
 
   #look(): void {

@@ -146,6 +146,7 @@ class PlainText implements TextView {
   agent_id = '';
   #body!: PlainBody;
   readonly #tools = new KnownTexts();
+  readonly #traces = new KnownTexts();
 
   of(body: PlainBody, agentId: string): this {
     this.#body = body;
@@ -163,6 +164,11 @@ class PlainText implements TextView {
     return (flags & FLAG.tool) === 0
       ? undefined
       : this.#tools.text(this.#body.bytes, this.#word(WORD.tool), this.#word(WORD.toolEnd));
+  }
+
+  traceId(): string | undefined {
+    const start = this.#word(WORD.trace);
+    return start === 0 ? undefined : this.#traces.text(this.#body.bytes, start, this.#word(WORD.traceEnd));
   }
 
   /** Where text is escaped as \u anything may stand: then everything does. */

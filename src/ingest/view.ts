@@ -1,6 +1,8 @@
 // A submission as policies see it (between reading and judgement). What few rules ask for is made when asked for.
 import type { AgentRecord } from '../../schemas/agent.ts';
+import type { JsonObject } from '../../schemas/common.ts';
 import { isoTime } from '../../schemas/time.ts';
+import { mayHoldLongNumber, parseExact } from '../exact-json.ts';
 import type { EventView } from '../policy/engine.ts';
 import type { Submission } from './submission.ts';
 
@@ -17,7 +19,10 @@ export class View implements EventView {
     this.type = submission.type;
     this.trace_id = submission.traceId;
     this.agent_id = agent.id;
-    this.payload = submission.payload;
+    // What is kept of an event is drawn from the submission's own payload; only policies tell such numbers apart.
+    this.payload = mayHoldLongNumber(submission.payloadText)
+      ? (parseExact(submission.payloadText) as JsonObject)
+      : submission.payload;
     this.payloadText = submission.payloadText;
     this.agent = agent;
     this.#occurredAt = submission.occurredAt;

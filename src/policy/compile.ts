@@ -8,6 +8,8 @@
 import type { PolicyType } from '../../schemas/closed-sets.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { unreachable } from '../errors.ts';
+import { exactJson } from '../exact-json.ts';
+import { isNumber } from '../exact-number.ts';
 import { CONDITIONS_BYTES_MAX } from '../limits.ts';
 import { type BlockActionTerms, blockAction } from './block-action.ts';
 import { type DataFilterTerms, dataFilter } from './data-filter.ts';
@@ -79,7 +81,7 @@ function readParts(
   compiled?: ReadonlyMap<string, Pattern>,
 ): Parts {
   if (!isConditions(conditions)) mistakes.add(AT, 'must be an object');
-  else if (Buffer.byteLength(JSON.stringify(conditions)) > CONDITIONS_BYTES_MAX)
+  else if (Buffer.byteLength(exactJson(conditions)) > CONDITIONS_BYTES_MAX)
     mistakes.add(AT, `must have at most ${CONDITIONS_BYTES_MAX} bytes`);
   mistakes.throwIfAny();
   const given = conditions as Conditions;
@@ -130,5 +132,5 @@ function compileExpression(source: unknown, mistakes: Mistakes): Expression | nu
 }
 
 function isConditions(value: unknown): value is Conditions {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  return typeof value === 'object' && value !== null && !Array.isArray(value) && !isNumber(value);
 }

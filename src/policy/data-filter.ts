@@ -1,6 +1,6 @@
-// data_filter: matches when some string of the payload matches one of its patterns or detectors. Looked at are all strings,
+// data_filter: matches when some string of the event matches one of its patterns or detectors. Looked at are all strings of the payload,
 // decoded, and the keys of all objects (a secret must not slip through as a key; on 9,218 recorded events this changed no
-// count), or what the paths in `fields` lead to. With `redact` the stored copy has the matches replaced; see redact.ts.
+// count), whole numbers where a detector knows such, and `trace_id`; or what the paths in `fields` lead to. With `redact` the stored copy has the matches replaced; see redact.ts.
 // Blocks with `block` among its actions; `alert` alone tells and lets pass.
 
 import { DETECTOR_NAMES, type DetectorName } from '../../schemas/closed-sets.ts';
@@ -13,12 +13,14 @@ import type { Conditions, PolicyKind } from './policy-kind.ts';
 import type { Pattern } from './program.ts';
 import { detectorNeedle, type Needle, patternNeedle } from './scanner.ts';
 
-/** `needles` are the patterns in their order, then the detectors in theirs. `fields` null: the whole payload. */
+/** `needles` are the patterns in their order, then the detectors in theirs. `fields`: of the payload; null: all of it. */
 export type DataFilterTerms = {
   type: 'data_filter';
   needles: Needle[];
   patterns: number;
   fields: Path[] | null;
+  /** Is `trace_id` looked at? */
+  trace: boolean;
   redact: boolean;
 };
 
@@ -30,7 +32,7 @@ export const dataFilter: PolicyKind<DataFilterTerms> = {
     const known = mistakes.details.length;
     const patterns = readPatterns(conditions['patterns'], below(at, 'patterns'), mistakes);
     const detectors = readDetectors(conditions['detectors'], below(at, 'detectors'), mistakes);
-    const fields = readFields(conditions['fields'], below(at, 'fields'), mistakes);
+    const paths = readFields(conditions['fields'], below(at, 'fields'), mistakes);
     const redact = conditions['redact'] ?? false;
     if (typeof redact !== 'boolean') mistakes.add(below(at, 'redact'), 'must be true or false');
     if (conditions['patterns'] === undefined && conditions['detectors'] === undefined) {
@@ -38,7 +40,11 @@ export const dataFilter: PolicyKind<DataFilterTerms> = {
     }
     if (mistakes.details.length > known) return undefined;
     const needles = [...patterns, ...detectors];
-    return { type: 'data_filter', needles, patterns: patterns.length, fields, redact: redact === true };
+    const looked = {
+      fields: paths?.filter(({ root }) => root === 'payload') ?? null,
+      trace: paths === null || paths.some(({ root }) => root === 'trace_id'),
+    };
+    return { type: 'data_filter', needles, patterns: patterns.length, ...looked, redact: redact === true };
   },
 };
 
@@ -71,11 +77,11 @@ function readFields(value: unknown, at: string, mistakes: Mistakes): Path[] | nu
   if (value === undefined) return null;
   const paths = readList(value, at, FIELDS_MAX, mistakes).flatMap((text, i) => {
     const path = typeof text === 'string' ? parsePath(text) : 'must be a path';
-    if (typeof path === 'object' && path.root === 'payload') return [path];
-    mistakes.add(below(at, i), typeof path === 'string' ? path : 'must lead into the payload');
+    if (typeof path === 'object' && (path.root === 'payload' || path.root === 'trace_id')) return [path];
+    mistakes.add(below(at, i), typeof path === 'string' ? path : 'must lead into the payload, or be trace_id');
     return [];
   });
-  return paths.some((path) => path.segments.length === 0) ? null : paths;
+  return paths.some(({ root, segments }) => root === 'payload' && segments.length === 0) ? null : paths;
 }
 
 function readList(value: unknown, at: string, max: number, mistakes: Mistakes): Conditions[string][] {

@@ -49,8 +49,9 @@ function withLimits({ rateChecks, found }: Judgement, overLimit: readonly boolea
   const how = { budget: new Budget(EXPLAIN_UNITS), isSecret: found.some(isFilter) };
   rateChecks.forEach((check, i) => {
     if (!overLimit[i]) return;
-    const { entry, event } = check as EntryCheck;
-    all.push({ entry, detail: limitDetail(check, conditionsHeld(entry.rule, event, how), how.isSecret) });
+    const { entry, event, reason } = check as EntryCheck;
+    const detail = limitDetail(check, conditionsHeld(entry.rule, event, how), how.isSecret);
+    all.push({ entry, detail: reason === undefined ? detail : { ...detail, reason } });
   });
   return all.sort(byOrder);
 }

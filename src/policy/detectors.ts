@@ -9,11 +9,21 @@
 import type { DetectorName } from '../../schemas/closed-sets.ts';
 import type { Find } from './find.ts';
 import { findEmail, findInternationalPhone, findIpv4, findIpv6, findLocalPhone } from './find-contacts.ts';
-import { findCard, findIban, findSsn } from './find-numbers.ts';
+import { findCard, findIban, findSsn, isCardNumber, isNamedSsn } from './find-numbers.ts';
 import { findIssuedKey, findJwt, findNamedKey, findPrivateKey } from './find-secrets.ts';
 
 /** Several ways to find are apart, so that each goes over a text once, however much the others find. */
-export type Detector = { name: DetectorName; literal: string | null; candidate: string; finds: readonly Find[] };
+export type Detector = {
+  name: DetectorName;
+  literal: string | null;
+  candidate: string;
+  finds: readonly Find[];
+  /** Where it finds whole numbers, too. `key`: of the member that holds the number, itself or in arrays; '' for none. */
+  findsNumber?: (digits: string, key: string) => boolean;
+};
+
+/** Digits of the whole numbers that detectors look at. */
+export const NUMBER_DIGITS = { min: 9, max: 19 };
 
 export const DETECTORS: Record<DetectorName, Detector> = {
   email: { name: 'email', literal: '@', candidate: '@', finds: [findEmail] },
@@ -24,14 +34,26 @@ export const DETECTORS: Record<DetectorName, Detector> = {
       '\\+\\(?[1-9][0-9 ().-]{6}|[2-9][0-9]{2}\\)[ .-]?[2-9][0-9]{2}|[2-9][0-9]{2}[.-][2-9][0-9]{2}[ .-][0-9]{4}',
     finds: [findLocalPhone, findInternationalPhone],
   },
-  credit_card: { name: 'credit_card', literal: null, candidate: '(?:[0-9][ -]?){12}[0-9]', finds: [findCard] },
+  credit_card: {
+    name: 'credit_card',
+    literal: null,
+    candidate: '(?:[0-9][ -]?){12}[0-9]',
+    finds: [findCard],
+    findsNumber: isCardNumber,
+  },
   iban: {
     name: 'iban',
     literal: null,
     candidate: '[A-Za-z]{2}[0-9]{2} ?[A-Za-z0-9]{4} ?[A-Za-z0-9]{4}',
     finds: [findIban],
   },
-  ssn: { name: 'ssn', literal: null, candidate: '[0-8][0-9]{2}(?:-[0-9]{2}-| [0-9]{2} )[0-9]{4}', finds: [findSsn] },
+  ssn: {
+    name: 'ssn',
+    literal: null,
+    candidate: '[0-8][0-9]{2}(?:-[0-9]{2}-| [0-9]{2} )[0-9]{4}',
+    finds: [findSsn],
+    findsNumber: isNamedSsn,
+  },
   ip_address: {
     name: 'ip_address',
     literal: null,

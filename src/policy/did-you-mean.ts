@@ -1,4 +1,5 @@
 // Finds the word that somebody meant to write (used for the mistakes of a policy, never while an event is judged).
+import { exactJson } from '../exact-json.ts';
 
 /** Are two words the same but for one insertion, deletion, substitution or transposition of neighbours? Equal ones are not. */
 export function isOneEditAway(a: string, b: string): boolean {
@@ -40,7 +41,7 @@ function plainForm(word: string): string {
 
 /** A value as a mistake shows it, cut. */
 export function shownValue(value: unknown): string {
-  const text = JSON.stringify(value) ?? String(value);
+  const text = exactJson(value) ?? String(value);
   return text.length > SHOWN_CHARACTERS_MAX ? `${text.slice(0, SHOWN_CHARACTERS_MAX).toWellFormed()}…` : text;
 }
 

@@ -52,7 +52,7 @@ import {
 import { FOUND, type Scanner } from './scanner.ts';
 import type { Walker } from './walk.ts';
 
-/** An event as policies see it. `payload` is what JSON.parse made of `payloadText`. */
+/** An event as policies see it. `payload` is what parseExact made of `payloadText`. */
 export type EventView = {
   type: EventType;
   trace_id: string | undefined;
@@ -69,6 +69,7 @@ export type TextView = {
   agent_id: string;
   /** `payload.tool` if it is text, undefined if there is none; null: it is anything else. */
   tool(): string | undefined | null;
+  traceId(): string | undefined;
   /** Does one of these literals of the set (LiteralBits) occur in a key or string of the payload? */
   hasAny(word: number, mask: number): boolean;
 };
@@ -169,18 +170,21 @@ export function byOrder(a: Found, b: Found): number {
 }
 
 /** `event`: by which the conditions are explained if the limit is over; null: by the policy alone. */
-export type EntryCheck = RateCheck & { entry: Entry; event: EventView | null };
+export type EntryCheck = RateCheck & { entry: Entry; event: EventView | null; reason?: 'not_a_number' };
 
 export type RuleSetOptions = {
   /** Told of errors inside rules that should not happen. */
   onRuleError?: (policyId: string, error: unknown) => void;
   /** Rules that are compiled already, by policy id. */
   compiled?: ReadonlyMap<string, Rule>;
+  /** By which ids of traces become tokens. Left out where nothing is recorded. */
+  traceKey?: string | undefined;
 };
 
 /** The active policies of an account, ready to judge. One event at a time: judge() does not nest. */
 export class RuleSet {
   readonly size: number;
+  readonly traceKey: string | undefined;
   readonly #entries: Entry[];
   readonly #onRuleError: (policyId: string, error: unknown) => void;
   /** Agents that have policies of their own, and for each, and for all others under '', the plan of each event type. */
@@ -189,6 +193,7 @@ export class RuleSet {
   /** Of the agent that was asked for last: a request's events are all of one. */
   #lastAgent: string | undefined;
   #lastPlans: (Plan | undefined)[] = [];
+  #lastTrace: { plan: Plan; traceId: string; mayMatch: boolean } | undefined;
   /** What the gates of the rules speak of: to be looked for in an event's text before `judgeByText`. */
   readonly literals: readonly string[];
   /** All data filters that look at the whole payload share one scanner, so that its strings are walked once. */
@@ -205,6 +210,8 @@ export class RuleSet {
   #found: { entry: Entry; detail: Detail | null }[] = [];
   #checks: EntryCheck[] = [];
   #redactions: Redaction[] = [];
+  /** Rules of which a condition held for what is no number. */
+  #forNoNumber: Entry[] = [];
   readonly #live: Entry[] = [];
   /** The condition that was asked last, should it fail. */
   #asked = '';
@@ -213,6 +220,7 @@ export class RuleSet {
   constructor(policies: readonly Policy[], options: RuleSetOptions = {}) {
     const sorted = [...policies].sort((a, b) => (a.id < b.id ? -1 : 1));
     this.size = sorted.length;
+    this.traceKey = options.traceKey;
     this.#onRuleError = options.onRuleError ?? (() => undefined);
     this.#entries = sorted.map((policy, order) =>
       entryOf(options.compiled?.get(policy.id) ?? compileRule(policy), order),
@@ -242,6 +250,7 @@ export class RuleSet {
       if (this.#found.length > 0) this.#found = [];
       if (this.#checks.length > 0) this.#checks = [];
       if (this.#redactions.length > 0) this.#redactions = [];
+      if (this.#forNoNumber.length > 0) this.#forNoNumber = [];
     }
   }
 
@@ -287,8 +296,12 @@ export class RuleSet {
     return this.#found.map(({ entry, detail }): Found => {
       if (detail !== null && 'reason' in detail && !('path' in detail)) return { entry, detail };
       const held = conditionsHeld(entry.rule, event, how);
-      if (detail === null) return { entry, detail: conditionsDetail(held) };
-      return { entry, detail: held.length === 0 ? detail : { ...detail, conditions: held } };
+      const reason = this.#forNoNumber.includes(entry) ? NOT_A_NUMBER : undefined;
+      if (detail === null) return { entry, detail: { ...conditionsDetail(held), ...reason } };
+      return {
+        entry,
+        detail: held.length === 0 ? detail : { ...detail, conditions: held, ...('reason' in detail ? {} : reason) },
+      };
     });
   }
 
@@ -300,6 +313,7 @@ export class RuleSet {
     if (this.size === 0) return NOTHING;
     const plan = this.#plan(event);
     if (plan.hasUngated) return null;
+    if (plan.ofTrace.length > 0 && this.#mayMatchTrace(plan, event.traceId())) return null;
     for (const entry of plan.gated) if (mayMatch(entry, event)) return null;
     if (plan.byTool !== null) {
       const tool = event.tool();
@@ -308,6 +322,16 @@ export class RuleSet {
     }
     plan.counted ??= this.#countedBy(plan);
     return plan.counted;
+  }
+
+  /** The gates speak of the payload alone. Events of one trace come together, so the last answer is kept. */
+  #mayMatchTrace(plan: Plan, traceId: string | undefined): boolean {
+    if (traceId === undefined) return false;
+    const last = this.#lastTrace;
+    if (last !== undefined && last.traceId === traceId && last.plan === plan) return last.mayMatch;
+    const mayMatch = this.#isLarge || plan.ofTrace.some((filter) => filter.finds(traceId));
+    this.#lastTrace = { plan, traceId, mayMatch };
+    return mayMatch;
   }
 
   /** Rate limits that count every event of a plan, whatever is in it. */
@@ -341,6 +365,7 @@ export class RuleSet {
     let detail: Detail | undefined;
     try {
       if (!this.#applies(rule, event)) return;
+      if (rule.conditions.some(({ heldForNoNumber }) => heldForNoNumber)) this.#forNoNumber.push(entry);
     } catch (error) {
       detail = { reason: this.#reasonOf(error, rule), condition: shownCondition(this.#asked) };
     }
@@ -348,7 +373,8 @@ export class RuleSet {
     else if (rule.terms.type === 'data_filter' && detail === undefined) this.#live.push(entry);
     else {
       this.#found.push({ entry, detail: detail ?? null });
-      if (rule.terms.type === 'data_filter' && rule.terms.redact) this.#redactions.push(redactionOf(entry, rule.terms));
+      if (rule.terms.type === 'data_filter' && rule.terms.redact)
+        this.#redactions.push(redactionOf(entry, rule.terms, this.traceKey));
     }
   }
 
@@ -358,8 +384,7 @@ export class RuleSet {
       if (!condition.test(event, this.#fieldBudget)) return false;
     }
     this.#asked = 'payload_schema';
-    if (rule.schema !== null && !rule.schema.test(event.payload, event.payloadText.length, this.#expressionBudget))
-      return false;
+    if (rule.schema !== null && !rule.schema.test(event, this.#expressionBudget)) return false;
     this.#asked = 'expression';
     return rule.expression === null || this.#expressionHolds(rule, event);
   }
@@ -386,6 +411,7 @@ export class RuleSet {
     return {
       entry,
       event: event ?? null,
+      ...(this.#forNoNumber.includes(entry) ? NOT_A_NUMBER : undefined),
       rule: entry.rule,
       policyId: entry.rule.policy.id,
       counterScope: typeof per === 'string' ? per : 'value',
@@ -446,6 +472,7 @@ export class RuleSet {
     try {
       if (filter.fields === null) filter.walker.walk(event.payload);
       else for (const path of filter.fields) filter.walker.walkPath(event.payload, path);
+      if (filter.trace && event.trace_id !== undefined) filter.walker.walkTrace(event.trace_id);
       return undefined;
     } catch (error) {
       return { reason: this.#reasonOf(error, this.#live.find((entry) => entry.filter === filter)!.rule) };
@@ -464,13 +491,13 @@ export class RuleSet {
       const { path, isKey } = walker.places[entry.needles[index]!]!;
       detail = {
         ...needleDetail(terms, index),
-        path,
+        ...(path === undefined ? { field: 'trace_id' } : { path }),
         ...(isKey ? { key: true } : {}),
         ...(isFound ? {} : { reason: 'budget' }),
       };
     }
     this.#found.push({ entry, detail });
-    if (terms.redact) this.#redactions.push(redactionOf(entry, terms));
+    if (terms.redact) this.#redactions.push(redactionOf(entry, terms, this.traceKey));
     return !isFound;
   }
 }
@@ -485,6 +512,7 @@ const WHOLE_BUDGET: Units = {
   build: BUILD_UNITS,
   isWhole: true,
 };
+const NOT_A_NUMBER = { reason: 'not_a_number' } as const;
 /** 20 ms, once a set. */
 const LAID_OUT_INSTRUCTIONS_MAX = 12_000;
 /** Finding the places of a match reads the payload twice for each needle. */

@@ -56,7 +56,7 @@ export function shownCondition(key: string): string {
 }
 
 function schemaFailure({ schema }: Rule, event: EventView, { budget, isSecret }: Explaining): Partial<ConditionHeld> {
-  const failure = tried(() => schema!.failure(event.payload, event.payloadText.length, budget));
+  const failure = tried(() => schema!.failure(event, budget));
   if (failure === undefined || failure === null) return {};
   const { steps, keyword } = failure;
   return isSecret ? { keyword } : { path: pointerOf(steps), keyword };

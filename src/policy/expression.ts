@@ -1,7 +1,8 @@
 // The `expression` of conditions: CEL over `event` and `agent`, compiled when the policy is created, of type bool.
 // An expression that errors on an event (a key that is not there, a wrong type) counts as a match, with
-// `detail.reason` `expression_error`: `has()` is there to ask first. Numbers of a payload are doubles, as CEL has it for JSON;
-// beside CEL's own operators, `+ - * /` also take a double and an int together.
+// `detail.reason` `expression_error`: `has()` is there to ask first. Numbers of a payload are doubles, as CEL has it for JSON; those that
+// a double does not hold are ints, or decimals, which compare as they are written. Beside CEL's own operators, `+ - * /` also take numbers of
+// two of these types together.
 // What bounds the work: limits on the expression's form, and a meter in every node of its syntax tree. A node charges its
 // evaluation to the event's budget, functions and operators also the size of what they read, and before they make it the size of what
 // they make, so that the budget bounds memory as well as time; over it the evaluation is ended and counts as a match.
@@ -10,6 +11,8 @@
 import { Environment } from '@marcbachmann/cel-js';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { JsonObject } from '../../schemas/common.ts';
+import { mayHoldLongNumber } from '../exact-json.ts';
+import { compareNumbers, type ExactNumber, exactNumber, LongNumber } from '../exact-number.ts';
 import { type Budget, OVER_BUDGET, OverBudget } from './budget.ts';
 import { policyPattern } from './pattern-allowance.ts';
 import { textPatternOf } from './text-pattern.ts';
@@ -132,6 +135,26 @@ function compile(source: string, meter: Meter): (context: Record<string, unknown
   }
 }
 
+/** `uint` is an object of the library's, which Number() reads. */
+type CelNumber = number | bigint | LongNumber | { valueOf(): bigint };
+const ARITHMETIC: readonly (readonly [string, (a: number, b: number) => number])[] = [
+  ['+', (a, b) => a + b],
+  ['-', (a, b) => a - b],
+  ['*', (a, b) => a * b],
+  ['/', (a, b) => a / b],
+];
+const COMPARISONS: readonly (readonly [string, (order: number) => boolean])[] = [
+  ['==', (order) => order === 0],
+  ['<', (order) => order < 0],
+  ['<=', (order) => order <= 0],
+  ['>', (order) => order > 0],
+  ['>=', (order) => order >= 0],
+];
+
+function exactOf(value: CelNumber): ExactNumber {
+  return typeof value === 'number' || value instanceof LongNumber ? value : exactNumber(String(value.valueOf()));
+}
+
 let shared: Environment | undefined;
 
 /** Costs some milliseconds and holds no state of expressions: made when the first one is compiled. */
@@ -140,27 +163,30 @@ function environment(): Environment {
   const made = new Environment({ limits: LIMITS });
   made.registerVariable('event', 'map');
   made.registerVariable('agent', 'map');
+  made.registerType('decimal', LongNumber);
   for (const [left, right] of [
     ['double', 'int'],
     ['int', 'double'],
-  ]) {
-    made.registerOperator(
-      `${left} + ${right}: double`,
-      (a: number | bigint, b: number | bigint) => Number(a) + Number(b),
-    );
-    made.registerOperator(
-      `${left} - ${right}: double`,
-      (a: number | bigint, b: number | bigint) => Number(a) - Number(b),
-    );
-    made.registerOperator(
-      `${left} * ${right}: double`,
-      (a: number | bigint, b: number | bigint) => Number(a) * Number(b),
-    );
-    made.registerOperator(
-      `${left} / ${right}: double`,
-      (a: number | bigint, b: number | bigint) => Number(a) / Number(b),
-    );
+    ...['int', 'double', 'uint'].flatMap((other) => [
+      ['decimal', other],
+      [other, 'decimal'],
+    ]),
+    ['decimal', 'decimal'],
+  ] as const) {
+    for (const [operator, calculate] of ARITHMETIC)
+      made.registerOperator(`${left} ${operator} ${right}: double`, (a: CelNumber, b: CelNumber) =>
+        calculate(Number(a), Number(b)),
+      );
+    if (left !== 'decimal' && right !== 'decimal') continue;
+    for (const [operator, holds] of COMPARISONS) {
+      if (operator === '==' && left !== 'decimal') continue; // the library turns it round
+      made.registerOperator(`${left} ${operator} ${right}: bool`, (a: CelNumber, b: CelNumber) =>
+        holds(compareNumbers(exactOf(a), exactOf(b))),
+      );
+    }
   }
+  made.registerFunction('string(decimal): string', (value: LongNumber) => value.text);
+  made.registerFunction('double(decimal): double', (value: LongNumber) => Number(value));
   shared = made;
   return made;
 }
@@ -333,8 +359,21 @@ function agentValue({ id, name, description, framework, metadata, status }: Agen
 
 /** The library tells maps by their `constructor`, which a payload may have as a key of its own: such objects go in as a Map. */
 function plainPayload({ payload, payloadText }: ExpressionEvent): unknown {
-  return payloadText.includes('constructor') || payloadText.includes('\\u') ? withoutConstructor(payload) : payload;
+  const plain =
+    payloadText.includes('constructor') || payloadText.includes('\\u') ? withoutConstructor(payload) : payload;
+  return mayHoldLongNumber(payloadText) ? withInts(plain) : plain;
 }
+
+/** Whole numbers of a length that CEL's int has become ints, for all that it offers for them. */
+function withInts(value: unknown): unknown {
+  if (value instanceof LongNumber) return value.integer(INT_DIGITS_MAX) ?? value;
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) return value.map(withInts);
+  if (value instanceof Map) return new Map([...value].map(([key, item]) => [key, withInts(item)]));
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, withInts(item)]));
+}
+
+const INT_DIGITS_MAX = 19;
 
 function withoutConstructor(value: unknown): unknown {
   if (typeof value !== 'object' || value === null || !holdsConstructor(value)) return value;

@@ -23,6 +23,11 @@ export function findCard(text: string, from: number, budget: Budget): Span | nul
   });
 }
 
+/** A card as a whole number: a shorter one of 12 digits is too often something else. */
+export function isCardNumber(digits: string): boolean {
+  return digits.length >= 13 && isIssued(digits) && luhn(digits);
+}
+
 /** Do prefix and length belong to a network? */
 function isIssued(digits: string): boolean {
   const { length } = digits;
@@ -95,6 +100,16 @@ function mod97(iban: string): number {
   }
   return rest;
 }
+
+const SSN_NAME = /(?:^|[^a-z])ssn(?:$|[^a-z])|social.?security/i;
+const SSN_DIGITS = /^(?!000|666)[0-8]\d{2}(?!00)\d{2}(?!0000)\d{4}$/;
+
+/** Nine digits are a social security number where their member is called so. */
+export function isNamedSsn(digits: string, key: string): boolean {
+  return digits.length === 9 && SSN_DIGITS.test(digits) && SSN_NAME.test(key.slice(0, NAME_CHARACTERS_MAX));
+}
+
+const NAME_CHARACTERS_MAX = 100;
 
 /** Areas 000, 666 and 900-999, group 00 and serial 0000 were never given out. Nine digits alone are an ordinary number. */
 const SSN = /(?<!\w)(?!000|666)[0-8]\d{2}([- ])(?!00)\d{2}\1(?!0000)\d{4}(?!\w)/g;

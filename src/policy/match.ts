@@ -1,11 +1,14 @@
 // Decides whether one field condition holds for an event (decisions 6.1): a path, and a scalar (equal), an array (any of
 // them) or an object of operators, all of which must hold for one and the same value.
 // Where the path meets an array any element will do; a text operator on an object or array looks at every string value inside.
-// Text is compared decoded and case-sensitive; numbers as JavaScript reads them, so integers over 2^53 may equal their neighbours.
+// Text is compared decoded and case-sensitive; numbers exactly as they are written, whatever their length. `gt gte lt lte` take a text that
+// is a number for one; where something is there that is none, they count as met, and the match says `not_a_number` (decisions 11.3).
+// `matches` looks at keys, too.
 // A path that leads nowhere equals nothing, so `ne` and `not_in` hold for it: a policy against everything but a list also
 // catches the event that leaves the field out (fail closed). `exists` tells the two apart.
 // Work is counted against the event's budget; OverBudget passes through, and the engine counts it as a match.
 import { OPERATORS, type Operator } from '../../schemas/condition.ts';
+import { compareNumbers, type ExactNumber, isNumber, LongNumber, numberOfText } from '../exact-number.ts';
 import type { Budget } from './budget.ts';
 import { type Demand, demandsOf } from './gate.ts';
 import { isScalar, mistakeIn, type Scalar } from './operands.ts';
@@ -19,7 +22,8 @@ import { textPatternOf } from './text-pattern.ts';
 /** What of an event the paths can reach. */
 export type Fields = { type: string; trace_id: string | undefined; agent_id: string; payload: object };
 
-type Predicate = (value: unknown, budget: Budget) => boolean;
+/** undefined: it asks for a number, and this is none. */
+type Predicate = (value: unknown, budget: Budget) => boolean | undefined;
 type TextTest = (text: string, budget: Budget) => boolean;
 
 /** Operators that hold where there is no value at all. */
@@ -41,15 +45,27 @@ export class FieldCondition {
   readonly #texts: ReadonlyMap<Operator, TextTest>;
   readonly #exists: boolean | null;
   readonly #holdsForNothing: boolean;
+  /** Operators that order numbers, and are there no others? */
+  readonly #orders: boolean;
+  readonly #onlyOrders: boolean;
   // State of one test. Tests are synchronous and do not nest.
   #budget!: Budget;
   #isThere = false;
   #hasValue = false;
+  /** In an array that holds numbers, nothing else is asked for its order. */
+  #onlyNumbers = false;
+  /** It held for something that is no number, of which an operator asked for the order. */
+  heldForNoNumber = false;
   /** Where somebody asks for the place: the steps that lead to the value at hand. */
   #trail: Step[] | null = null;
   readonly #visit = (value: unknown) => {
     this.#isThere = true;
-    return this.#accepts(value);
+    if (!this.#orders || !Array.isArray(value)) return this.#accepts(value);
+    this.#onlyNumbers = holdsNumber(value, this.#budget);
+    if (!this.#onlyNumbers && this.#onlyOrders) return this.#countsAsMet();
+    const isAccepted = this.#accepts(value);
+    this.#onlyNumbers = false;
+    return isAccepted;
   };
 
   constructor({ key, path, operators, isShort }: Pick<FieldCondition, 'key' | 'path' | 'operators' | 'isShort'>) {
@@ -61,6 +77,9 @@ export class FieldCondition {
     this.#exists = (operators.get('exists') as boolean | undefined) ?? null;
     this.#texts = textTestsOf(operators);
     this.#predicates = names.map((name) => predicate(name, operators.get(name), this.#texts));
+    const orders = names.filter((name) => ORDERS.has(name));
+    this.#orders = orders.length > 0;
+    this.#onlyOrders = orders.length === names.length;
     this.#holdsForNothing = names.length > 0 && names.every((name) => HOLD_FOR_NOTHING.has(name));
     this.texts = operators.size === 1 ? textsOf(operators) : null;
     this.demands = demandsOf(path, operators);
@@ -94,7 +113,7 @@ export class FieldCondition {
     const test = this.#texts.get(operator);
     if (test === undefined) return [];
     const trail: Step[] = [];
-    findText(valueAt(payload, steps), test, budget, trail);
+    findText(valueAt(payload, steps), { test, withKeys: operator === 'matches' }, budget, trail);
     return trail.map((step) => (typeof step === 'string' && this.#isLookedFor(step, budget) ? REDACTED_KEY : step));
   }
 
@@ -103,6 +122,8 @@ export class FieldCondition {
     this.#budget = budget;
     this.#isThere = false;
     this.#hasValue = false;
+    this.#onlyNumbers = false;
+    this.heldForNoNumber = false;
     const root = fields[this.path.root];
     return root !== undefined && visitPath(root, this.path, 0, budget, this.#visit, this.#trail);
   }
@@ -119,7 +140,19 @@ export class FieldCondition {
       return false;
     }
     this.#hasValue = true;
-    for (const holds of this.#predicates) if (!holds(value, this.#budget)) return false;
+    if (this.#onlyNumbers && numberOf(value) === undefined) return false;
+    let isNoNumber = false;
+    for (const holds of this.#predicates) {
+      const answer = holds(value, this.#budget);
+      if (answer === false) return false;
+      if (answer === undefined) isNoNumber = true;
+    }
+    return isNoNumber ? this.#countsAsMet() : true;
+  }
+
+  #countsAsMet(): true {
+    this.#hasValue = true;
+    this.heldForNoNumber = true;
     return true;
   }
 
@@ -132,21 +165,26 @@ function valueAt(payload: object, steps: readonly Step[]): unknown {
   return steps.reduce<unknown>((value, step) => (value as Record<Step, unknown>)[step], payload);
 }
 
-/** The first string inside a value that passes; `trail` takes the steps to it. */
-function findText(value: unknown, test: TextTest, budget: Budget, trail: Step[]): boolean {
+type Looking = { test: TextTest; withKeys: boolean };
+
+/** The first string inside a value that passes; `trail` takes the steps to it, of a key those to its object. */
+function findText(value: unknown, looking: Looking, budget: Budget, trail: Step[]): boolean {
   budget.spend(6);
-  if (typeof value === 'string') return test(value, budget);
+  if (typeof value === 'string') return looking.test(value, budget);
   if (typeof value !== 'object' || value === null) return false;
   if (Array.isArray(value)) {
     for (let i = 0; i < value.length; i++) if (step(i, value[i])) return true;
     return false;
   }
-  for (const key in value) if (step(key, (value as Record<string, unknown>)[key])) return true;
+  for (const key in value) {
+    if (looking.withKeys && looking.test(key, budget)) return true;
+    if (step(key, (value as Record<string, unknown>)[key])) return true;
+  }
   return false;
 
   function step(key: Step, item: unknown): boolean {
     trail.push(key);
-    if (findText(item, test, budget, trail)) return true;
+    if (findText(item, looking, budget, trail)) return true;
     trail.pop();
     return false;
   }
@@ -160,26 +198,27 @@ function textsOf(operators: ReadonlyMap<Operator, unknown>): readonly string[] |
 function predicate(name: Operator, operand: unknown, texts: ReadonlyMap<Operator, TextTest>): Predicate {
   switch (name) {
     case 'eq':
-      return (value) => value === operand;
+      return oneOf([operand as Scalar], true);
     case 'ne':
-      return (value) => value !== operand;
+      return oneOf([operand as Scalar], false);
     case 'in':
       return oneOf(operand as Scalar[], true);
     case 'not_in':
       return oneOf(operand as Scalar[], false);
     case 'gt':
-      return (value) => typeof value === 'number' && value > (operand as number);
+      return ordered(operand as ExactNumber, (order) => order > 0);
     case 'gte':
-      return (value) => typeof value === 'number' && value >= (operand as number);
+      return ordered(operand as ExactNumber, (order) => order >= 0);
     case 'lt':
-      return (value) => typeof value === 'number' && value < (operand as number);
+      return ordered(operand as ExactNumber, (order) => order < 0);
     case 'lte':
-      return (value) => typeof value === 'number' && value <= (operand as number);
+      return ordered(operand as ExactNumber, (order) => order <= 0);
     case 'contains':
     case 'starts_with':
     case 'ends_with':
+      return overText(texts.get(name)!, false);
     case 'matches':
-      return overText(texts.get(name)!);
+      return overText(texts.get(name)!, true);
     case 'exists':
       return () => true; // looked at by the condition itself
   }
@@ -216,18 +255,56 @@ function textTest(name: Operator, operand: unknown): TextTest | null {
   }
 }
 
+/** Equal is what is the same: a number the same number, whatever it is written like. */
 function oneOf(operands: Scalar[], wanted: boolean): Predicate {
-  const set = new Set<unknown>(operands);
-  return (value) => set.has(value) === wanted;
+  if (operands.length === 1 && !(operands[0] instanceof LongNumber)) {
+    const [only] = operands;
+    return (value) => (value === only) === wanted;
+  }
+  const set = new Set<unknown>(operands.filter((operand) => !(operand instanceof LongNumber)));
+  const long = new Set(operands.filter((operand) => operand instanceof LongNumber).map(String));
+  return (value, budget) => {
+    if (!(value instanceof LongNumber)) return set.has(value) === wanted;
+    if (long.size === 0) return !wanted;
+    budget.spend(value.text.length);
+    return long.has(String(value)) === wanted;
+  };
 }
 
-function overText(test: TextTest): Predicate {
+const ORDERS: ReadonlySet<string> = new Set(['gt', 'gte', 'lt', 'lte']);
+
+function ordered(operand: ExactNumber, holds: (order: number) => boolean): Predicate {
+  return (value, budget) => {
+    if (typeof value === 'number' && typeof operand === 'number')
+      return holds(value < operand ? -1 : value > operand ? 1 : 0);
+    if (value === null) return false;
+    if (typeof value === 'string') budget.spend(value.length >> 2);
+    if (value instanceof LongNumber) budget.spend(value.text.length);
+    const number = numberOf(value);
+    return number === undefined ? undefined : holds(compareNumbers(number, operand));
+  };
+}
+
+function numberOf(value: unknown): ExactNumber | undefined {
+  return typeof value === 'string' ? numberOfText(value) : isNumber(value) ? value : undefined;
+}
+
+/** Does an array hold a number, however deep in further arrays? */
+function holdsNumber(items: readonly unknown[], budget: Budget): boolean {
+  budget.spend(ITEM_UNITS * items.length);
+  return items.some((item) => (Array.isArray(item) ? holdsNumber(item, budget) : numberOf(item) !== undefined));
+}
+
+function overText(test: TextTest, withKeys: boolean): Predicate {
   return function holds(value, budget): boolean {
     budget.spend(6);
     if (typeof value === 'string') return test(value, budget);
     if (typeof value !== 'object' || value === null) return false;
     if (Array.isArray(value)) return value.some((item) => holds(item, budget));
-    for (const key in value) if (holds((value as Record<string, unknown>)[key], budget)) return true;
+    for (const key in value) {
+      if (withKeys && test(key, budget)) return true;
+      if (holds((value as Record<string, unknown>)[key], budget)) return true;
+    }
     return false;
   };
 }

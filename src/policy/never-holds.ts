@@ -46,7 +46,8 @@ function inPayload(field: FieldCondition, at: string): Found[] {
 
 function inEvent(field: FieldCondition, at: string): Found[] {
   const { root } = field.path;
-  const outside = root === 'type' ? valuesOutside(field, EVENT_TYPES, at) : valuesThatAreNoText(field, at);
+  const values = root === 'type' ? valuesOutside(field, EVENT_TYPES, at) : valuesThatAreNoText(field, at);
+  const outside = [...values, ...comparesNoNumber(field, at)];
   if (outside.length > 0) return outside;
   const samples = root === 'type' ? EVENT_TYPES : [];
   if (samples.length > 0 && !samples.some((type) => holdsForType(field, type)))
@@ -85,15 +86,19 @@ const COMPARE_NUMBERS = ['gt', 'gte', 'lt', 'lte'] as const;
 /** `trace_id` and `agent_id` are text. A trace may be named by a number, so that may be compared with one. */
 function valuesThatAreNoText(field: FieldCondition, at: string): Found[] {
   const { root } = field.path;
-  const values = valuesAskedFor(field, at)
+  return valuesAskedFor(field, at)
     .filter(({ value }) => typeof value !== 'string')
     .map(({ value, path }) => {
       const hint = value === null && root === 'trace_id' ? '{"exists": false}' : `"${value}"`;
       return { path, message: `\`${root}\` is text; did you mean ${hint}?` };
     });
-  const compared = COMPARE_NUMBERS.filter((name) => root === 'agent_id' && field.operators.has(name));
-  return [
-    ...values,
-    ...compared.map((name) => ({ path: below(at, name), message: 'can hold for no event: `agent_id` is text' })),
-  ];
+}
+
+/** What is no number counts as met; here that would be every event. */
+function comparesNoNumber({ path: { root }, operators }: FieldCondition, at: string): Found[] {
+  if (root === 'trace_id') return [];
+  return COMPARE_NUMBERS.filter((name) => operators.has(name)).map((name) => ({
+    path: below(at, name),
+    message: `compares numbers, and \`${root}\` is text`,
+  }));
 }

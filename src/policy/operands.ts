@@ -1,11 +1,12 @@
 // What is wrong with the operators of a condition and their operands (part of compiling a policy; match.ts runs those that are
 // sound). A mistake says what the author may have meant: the policy would otherwise be refused, or worse kept, for a slip.
 import { OPERATORS, type Operator } from '../../schemas/condition.ts';
+import { type ExactNumber, isNumber } from '../exact-number.ts';
 import { meant, shownValue } from './did-you-mean.ts';
 import { policyPattern } from './pattern-allowance.ts';
 import { type Pattern, PatternError } from './program.ts';
 
-export type Scalar = string | number | boolean | null;
+export type Scalar = string | ExactNumber | boolean | null;
 
 /** What is wrong with one operator of a condition; null: nothing. `field`: the condition's key, for the sentence. */
 export function mistakeIn(
@@ -27,9 +28,7 @@ export function mistakeIn(
     case 'gte':
     case 'lt':
     case 'lte':
-      return typeof operand === 'number' && Number.isFinite(operand)
-        ? null
-        : `must be a finite number${number(operand)}`;
+      return isNumber(operand) ? null : `must be a finite number${number(operand)}`;
     case 'contains':
     case 'starts_with':
     case 'ends_with':
@@ -58,12 +57,7 @@ export function readPattern(source: unknown): Pattern | string {
 }
 
 export function isScalar(value: unknown): value is Scalar {
-  return (
-    value === null ||
-    typeof value === 'string' ||
-    typeof value === 'boolean' ||
-    (typeof value === 'number' && Number.isFinite(value))
-  );
+  return value === null || typeof value === 'string' || typeof value === 'boolean' || isNumber(value);
 }
 
 /** How other systems call the operators, in the form that `inOurForm` makes. */
@@ -102,7 +96,7 @@ function number(operand: unknown): string {
 }
 
 function inQuotes(operand: unknown): string {
-  return typeof operand === 'number' || typeof operand === 'boolean' ? hint(`"${operand}"`) : '';
+  return isNumber(operand) || typeof operand === 'boolean' ? hint(`"${operand}"`) : '';
 }
 
 function truth(operand: unknown): string {

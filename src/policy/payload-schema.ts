@@ -6,7 +6,10 @@
 // may look at every value of the payload, and every length read every character. Over the budget counts as a match.
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import type { JsonObject } from '../../schemas/common.ts';
+import { mayHoldLongNumber } from '../exact-json.ts';
+import { isNumber, LongNumber } from '../exact-number.ts';
 import { Budget, OverBudget } from './budget.ts';
+import { exactForm, isExactKeyword, keywordOf, rounded, SentNumbers, SUBSCHEMAS } from './exact-schema.ts';
 import { policyPattern } from './pattern-allowance.ts';
 import type { Step } from './pointer.ts';
 import { below, type Mistakes } from './policy-error.ts';
@@ -20,21 +23,6 @@ export const SCHEMA_DEPTH_MAX = 10;
 const VISIT_UNITS = 6;
 const CHARACTER_UNITS = 1;
 
-/** Keywords whose value is one schema, a list of schemas, or schemas by name. */
-const ONE = new Set([
-  'additionalProperties',
-  'propertyNames',
-  'unevaluatedProperties',
-  'items',
-  'contains',
-  'unevaluatedItems',
-  'not',
-  'if',
-  'then',
-  'else',
-]);
-const LIST = new Set(['allOf', 'anyOf', 'oneOf', 'prefixItems']);
-const NAMED = new Set(['properties', 'patternProperties', 'dependentSchemas']);
 const PLAIN = new Set([
   ...['type', 'enum', 'const', 'multipleOf', 'maximum', 'exclusiveMaximum', 'minimum', 'exclusiveMinimum'],
   ...['maxLength', 'minLength', 'pattern', 'maxItems', 'minItems', 'maxContains', 'minContains'],
@@ -57,6 +45,8 @@ const DIALECT = 'https://json-schema.org/draft/2020-12/schema';
 
 type Validate = ((payload: unknown) => boolean) & { errors?: { instancePath: string; keyword: string }[] | null };
 
+type Judged = { payload: JsonObject; payloadText: string };
+
 export class PayloadSchema {
   readonly #validate: Validate;
   /** Values inside the schema: no value of a payload is looked at more often. */
@@ -65,6 +55,7 @@ export class PayloadSchema {
   readonly #lengths: number;
   /** Where the compiled code's patterns find the budget of the event at hand. */
   readonly #patterns: BudgetedPatterns;
+  readonly #numbers = new SentNumbers();
 
   /** The schema must have passed `checkSchema`. */
   constructor(schema: unknown) {
@@ -78,29 +69,40 @@ export class PayloadSchema {
       ownProperties: true,
       code: { regExp: this.#patterns.regExp },
     });
-    this.#validate = ajv.compile(schema as object) as Validate;
+    this.#numbers.addKeywords(ajv);
+    this.#validate = ajv.compile(exactForm(schema) as object) as Validate;
     this.#size = countJson(schema);
     this.#lengths = JSON.stringify(schema).split(/"m(?:ax|in)Length":/).length - 1;
   }
 
   /** True if the payload does not satisfy the schema. Throws OverBudget. */
-  test(payload: JsonObject, payloadCharacters: number, budget: Budget): boolean {
+  test({ payload, payloadText }: Judged, budget: Budget): boolean {
+    const payloadCharacters = payloadText.length;
     budget.spend(VISIT_UNITS * this.#size);
     // A payload cannot have more values than half its characters; only a large one is worth counting.
     const isSmall = this.#cost(payloadCharacters / 2, payloadCharacters) < budget.left / 8;
     budget.spend(this.#cost(isSmall ? payloadCharacters / 8 : countValues(payload, budget), payloadCharacters));
     this.#patterns.budget = budget;
-    return !this.#validate(payload);
+    this.#numbers.budget = budget;
+    if (!mayHoldLongNumber(payloadText)) return !this.#validate(payload);
+    try {
+      return !this.#validate(this.#numbers.begin(payload));
+    } finally {
+      this.#numbers.end();
+    }
   }
 
   /** What does not satisfy it, to be asked where `test` says so: the steps to the value, and the keyword. Throws OverBudget. */
-  failure(payload: JsonObject, payloadCharacters: number, budget: Budget): { steps: Step[]; keyword: string } | null {
-    if (!this.test(payload, payloadCharacters, budget)) return null;
+  failure(event: Judged, budget: Budget): { steps: Step[]; keyword: string } | null {
+    if (!this.test(event, budget)) return null;
     // Of a combination (`anyOf`) the parts come first, and last the whole.
     const error = this.#validate.errors?.at(-1);
     if (error === undefined) return null;
     const steps = error.instancePath.split('/').slice(1);
-    return { steps: steps.map((step) => step.replaceAll('~1', '/').replaceAll('~0', '~')), keyword: error.keyword };
+    return {
+      steps: steps.map((step) => step.replaceAll('~1', '/').replaceAll('~0', '~')),
+      keyword: keywordOf(error.keyword),
+    };
   }
 
   #cost(values: number, characters: number): number {
@@ -139,7 +141,7 @@ export function checkSchema(schema: unknown, at: string, mistakes: Mistakes): Pa
   if (mistakes.details.length > before) return undefined;
   try {
     const meta = new Ajv2020({ strict: false, validateFormats: false, logger: false });
-    if (meta.validateSchema(schema as object) !== true) {
+    if (meta.validateSchema(rounded(schema) as object) !== true) {
       for (const error of (meta.errors ?? []).slice(0, 4))
         mistakes.add(at + error.instancePath, error.message ?? 'is not valid');
       return undefined;
@@ -162,8 +164,7 @@ class Walk {
 
   count(schema: unknown, at = '', depth = 1): number {
     if (typeof schema === 'boolean') return 1;
-    if (typeof schema !== 'object' || schema === null || Array.isArray(schema))
-      return this.#mistake(at, 'must be a schema: an object or a boolean');
+    if (!isObject(schema)) return this.#mistake(at, 'must be a schema: an object or a boolean');
     if (depth > SCHEMA_DEPTH_MAX)
       return this.#mistake(at, `must not be nested deeper than ${SCHEMA_DEPTH_MAX} schemas`);
     let nodes = 1;
@@ -174,11 +175,13 @@ class Walk {
 
   #keyword(keyword: string, value: unknown, at: string, depth: number): number {
     if (Object.hasOwn(REFUSED, keyword)) return this.#mistake(at, REFUSED[keyword]!);
-    if (ONE.has(keyword)) return this.count(value, at, depth + 1);
-    if (LIST.has(keyword)) return this.#all(Array.isArray(value) ? [...value.entries()] : null, at, depth);
-    if (NAMED.has(keyword))
+    if (SUBSCHEMAS.one.has(keyword)) return this.count(value, at, depth + 1);
+    if (SUBSCHEMAS.list.has(keyword)) return this.#all(Array.isArray(value) ? [...value.entries()] : null, at, depth);
+    if (SUBSCHEMAS.named.has(keyword))
       return this.#all(isObject(value) ? Object.entries(value) : null, at, depth, keyword === 'patternProperties');
     if (!PLAIN.has(keyword)) return this.#mistake(at, 'unknown keyword');
+    if (value instanceof LongNumber && !isExactKeyword(keyword))
+      return this.#mistake(at, 'is longer than it may be here');
     if (keyword === '$schema' && value !== DIALECT) return this.#mistake(at, `must be ${DIALECT}`);
     if (keyword === 'pattern') this.#pattern(value, at);
     if (isObject(value) && '$data' in value) return this.#mistake(at, '$data is not supported');
@@ -211,11 +214,11 @@ class Walk {
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  return typeof value === 'object' && value !== null && !Array.isArray(value) && !isNumber(value);
 }
 
 /** Values without members of their own. */
 function countJson(value: unknown): number {
-  if (typeof value !== 'object' || value === null) return 1;
+  if (typeof value !== 'object' || value === null || isNumber(value)) return 1;
   return Object.values(value).reduce<number>((sum, item) => sum + countJson(item), 0);
 }

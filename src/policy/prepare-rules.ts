@@ -3,6 +3,7 @@
 // Invariant: what has not changed since the last set is not compiled again.
 // Failure: PolicyError for a stored policy that does not compile any more.
 import type { Policy } from '../../schemas/policy.ts';
+import { exactJson } from '../exact-json.ts';
 import { compileRule, type Rule } from './compile.ts';
 import { RuleSet, type RuleSetOptions } from './engine.ts';
 import { literalOf } from './gate.ts';
@@ -24,7 +25,7 @@ export async function prepareRules(
   const slices = new Slices();
   for (const policy of policies) {
     const kept = before?.get(policy.id);
-    const same = kept !== undefined && JSON.stringify(kept.policy.conditions) === JSON.stringify(policy.conditions);
+    const same = kept !== undefined && exactJson(kept.policy.conditions) === exactJson(policy.conditions);
     if (same) compiled.set(policy.id, { ...kept, policy });
     else compiled.set(policy.id, compileRule(policy, await patternsOf(policy, slices)));
     await slices.next();

@@ -2,6 +2,8 @@
 // one only the counters know: judge() asks for a place with a RateCheck, decide() is told who was over.
 // With `block` among its actions an event that is over takes no place; without, every event counts.
 // An event without a value at the `per` path is counted, too, under a name of its own, so that leaving it out is no way around.
+import { exactJson } from '../exact-json.ts';
+import { LongNumber } from '../exact-number.ts';
 import type { Budget } from './budget.ts';
 import { DAY_SECONDS, parseDuration } from './duration.ts';
 import type { Fields } from './match.ts';
@@ -69,7 +71,9 @@ export function counterValue(path: Path, fields: Fields, budget: Budget): string
     return false;
   });
   if (values.length === 0) return '';
-  const text = JSON.stringify(values.length === 1 ? values[0] : values);
+  const [first] = values;
+  // Equal numbers are one counter, whatever they are written like.
+  const text = values.length > 1 ? exactJson(values) : first instanceof LongNumber ? String(first) : exactJson(first);
   budget.spend(4 * text.length);
   return text;
 }

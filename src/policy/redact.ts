@@ -2,27 +2,65 @@
 // Works on the caller's own text: in every string and key that holds a match, the match is replaced by `[redacted:NAME]`, NAME
 // being the detector's name or `pattern`; every other token, and the rest of such a string, stays byte for byte as it was sent
 // (`1e400`, key order, escapes). Overlapping matches are replaced together, under the name of the one that starts first.
+// A whole number in which a detector finds something becomes the text of its mark. A trace's id becomes a token, the same for the same id, so
+// that traces stay together.
 // Two keys of one object that would become equal get `~2`, `~3` … behind them, so that the copy stays sound JSON.
 // Fails closed: where places cannot be found within the budget, that string and all later ones are replaced whole.
+import { createHmac } from 'node:crypto';
 import { Automaton } from './automaton.ts';
 import { Budget, OverBudget, REDACT_UNITS } from './budget.ts';
+import { NUMBER_DIGITS } from './detectors.ts';
 import type { Find, Span } from './find.ts';
 import type { Path } from './path.ts';
 import { PlainText } from './plain-text.ts';
 import { Program } from './program.ts';
 import { DETECTOR_UNITS, FOUND, type Needle, Scanner } from './scanner.ts';
 
-/** What one rule wants replaced. `fields` null: everywhere. */
+/** What one rule wants replaced. `fields` null: everywhere in the payload. */
 export class Redaction {
   readonly fields: readonly Path[] | null;
+  readonly traceKey: string;
+  readonly #trace: boolean;
   readonly #scanner: Scanner;
   readonly #wanted: Uint8Array;
   readonly #finders: (Finder | undefined)[] = [];
 
-  constructor(needles: readonly Needle[], fields: readonly Path[] | null) {
+  /** `traceKey`: the account's, so that nobody finds out an id by trying. */
+  constructor(
+    needles: readonly Needle[],
+    { fields, trace, traceKey = '' }: { fields: readonly Path[] | null; trace: boolean; traceKey?: string },
+  ) {
     this.fields = fields;
+    this.traceKey = traceKey;
+    this.#trace = trace;
     this.#scanner = new Scanner(needles);
     this.#wanted = new Uint8Array(needles.length).fill(1);
+  }
+
+  /** Whether it finds something in a trace's id. */
+  findsIn(traceId: string, budget: Budget): boolean {
+    if (!this.#trace) return false;
+    const spans: NamedSpan[] = [];
+    try {
+      this.spans(traceId, budget, spans);
+    } catch (error) {
+      if (error instanceof OverBudget) return true;
+      throw error;
+    }
+    return spans.length > 0;
+  }
+
+  get looksAtNumbers(): boolean {
+    return this.#scanner.looksAtNumbers;
+  }
+
+  /** The detector that finds this whole number. Throws OverBudget. */
+  numberName(digits: string, key: string, budget: Budget): string | undefined {
+    budget.spend(STRING_UNITS);
+    this.#scanner.begin(budget.left, 0, this.#wanted);
+    if (!this.#scanner.scanNumber(digits, key)) return undefined;
+    const needle = this.#scanner.found.findIndex((found) => found !== FOUND.no);
+    return this.#scanner.needles[needle]!.detector!.name;
   }
 
   get needles(): number {
@@ -50,6 +88,19 @@ export class Redaction {
 }
 
 type NamedSpan = Span & { name: string };
+
+/** What is kept of a trace's id: itself, or a token where one of them finds something in it. What cannot be settled counts as found. */
+export function redactTrace(traceId: string, redactions: readonly Redaction[]): string {
+  const budget = new Budget(REDACT_UNITS);
+  const found = redactions.find((redaction) => redaction.findsIn(traceId, budget));
+  if (found === undefined) return traceId;
+  const token = createHmac('sha256', found.traceKey).update(traceId).digest('hex');
+  return `${TOKEN_BEGINS}${token.slice(0, TRACE_TOKEN_CHARACTERS - TOKEN_BEGINS.length)}`;
+}
+
+const TOKEN_BEGINS = 'redacted-';
+/** Of the whole token, with 128 bits. */
+export const TRACE_TOKEN_CHARACTERS = TOKEN_BEGINS.length + 32;
 /** Asking one redaction about one string, however short. */
 const STRING_UNITS = 60;
 /** Noting, ordering and replacing one place, about 700 ns. */
@@ -135,6 +186,8 @@ const CLOSE_OBJECT = 0x7d;
 const ENDS_SCALAR = Uint8Array.from({ length: 128 }, (_, unit) =>
   unit <= 0x20 || ',]}'.includes(String.fromCharCode(unit)) ? 1 : 0,
 );
+/** Of what could not be looked through within the budget. */
+const OVER_NAME = 'pattern';
 const NO_SPANS: NamedSpan[] = [];
 const BACKSLASH = 0x5c;
 
@@ -143,6 +196,7 @@ class Copy {
   readonly #text: string;
   readonly #redactions: readonly Redaction[];
   readonly #budget = new Budget(REDACT_UNITS);
+  readonly #looksAtNumbers: boolean;
   #isOver = false;
   #at = 0;
   /** Everything before this place has been copied to `#parts`. */
@@ -152,21 +206,58 @@ class Copy {
   constructor(text: string, redactions: readonly Redaction[]) {
     this.#text = text;
     this.#redactions = redactions;
+    this.#looksAtNumbers = redactions.some((redaction) => redaction.looksAtNumbers);
   }
 
   run(): string {
-    this.#value(this.#redactions.map(({ fields }) => (fields === null ? 'in' : fields.map(() => 0))));
+    this.#value(
+      this.#redactions.map(({ fields }) => (fields === null ? 'in' : fields.map(() => 0))),
+      '',
+    );
     this.#parts.push(this.#text.slice(this.#copied));
     return this.#parts.join('');
   }
 
-  #value(scope: Scope): void {
+  /** `key`: of the member that holds the value, itself or in arrays. */
+  #value(scope: Scope, key: string): void {
     this.#skipSpace();
     const first = this.#text.charCodeAt(this.#at);
     if (first === OPEN_OBJECT) this.#object(scope);
-    else if (first === OPEN_ARRAY) this.#array(scope);
+    else if (first === OPEN_ARRAY) this.#array(scope, key);
     else if (first === QUOTE) this.#string(scope, null);
-    else while (!ENDS_SCALAR[this.#text.charCodeAt(this.#at)]) this.#at++;
+    else {
+      const start = this.#at;
+      while (!ENDS_SCALAR[this.#text.charCodeAt(this.#at)]) this.#at++;
+      if (this.#looksAtNumbers) this.#number(start, scope, key);
+    }
+  }
+
+  #number(start: number, scope: Scope, key: string): void {
+    const { min, max } = NUMBER_DIGITS;
+    if (this.#at - start < min || this.#at - start > max) return;
+    const digits = this.#text.slice(start, this.#at);
+    if (!/^\d+$/.test(digits)) return;
+    const name = this.#numberName(digits, scope, key);
+    if (name === undefined) return;
+    this.#parts.push(this.#text.slice(this.#copied, start), `"[redacted:${name}]"`);
+    this.#copied = this.#at;
+  }
+
+  #numberName(digits: string, scope: Scope, key: string): string | undefined {
+    const looking = this.#redactions.filter((redaction, r) => scope[r] === 'in' && redaction.looksAtNumbers);
+    if (looking.length === 0) return undefined;
+    try {
+      if (this.#isOver) return OVER_NAME;
+      for (const redaction of looking) {
+        const name = redaction.numberName(digits, key, this.#budget);
+        if (name !== undefined) return name;
+      }
+      return undefined;
+    } catch (error) {
+      if (!(error instanceof OverBudget)) throw error;
+      this.#isOver = true;
+      return OVER_NAME;
+    }
   }
 
   #object(scope: Scope): void {
@@ -178,16 +269,17 @@ class Copy {
       this.#at++; // the colon
       this.#value(
         isSettled(scope) ? scope : this.#step(scope, (path, at) => (path.segments[at] === key ? at + 1 : -1)),
+        key,
       );
     }
     this.#at++;
   }
 
-  #array(scope: Scope): void {
+  #array(scope: Scope, key: string): void {
     this.#at++;
     this.#skipSpace();
     for (let i = 0; this.#text.charCodeAt(this.#at) !== CLOSE_ARRAY; i++, this.#skipComma()) {
-      this.#value(isSettled(scope) ? scope : this.#step(scope, (path, at) => afterIndex(path, at, i)));
+      this.#value(isSettled(scope) ? scope : this.#step(scope, (path, at) => afterIndex(path, at, i)), key);
     }
     this.#at++;
   }
@@ -221,7 +313,7 @@ class Copy {
       escaped || raw.length > FLATTEN_CHARACTERS ? (JSON.parse(this.#text.slice(start, end)) as string) : raw;
     const spans = !this.#isOver && scope.includes('in') ? this.#spans(text, scope) : NO_SPANS;
     let body = spans.length === 0 ? raw : replaced(raw, escaped ? placesIn(raw) : null, spans);
-    if (this.#isOver && raw !== '' && scope.includes('in')) body = '[redacted:pattern]';
+    if (this.#isOver && raw !== '' && scope.includes('in')) body = `[redacted:${OVER_NAME}]`;
     if (keys !== null) body = keys.distinct(body);
     if (body !== raw) {
       this.#parts.push(this.#text.slice(this.#copied, start + 1), body);

@@ -5,6 +5,7 @@
 
 import type { EventType, Outcome } from '../../schemas/closed-sets.ts';
 import type { PolicyMatch } from '../../schemas/event.ts';
+import { BUILD_UNITS, SCAN_UNITS } from './budget.ts';
 import type { Rule } from './compile.ts';
 import type { DataFilterTerms } from './data-filter.ts';
 import type { Judgement } from './engine.ts';
@@ -36,17 +37,19 @@ export type Entry = {
 export type LiteralBits = { readonly word: number; readonly mask: number };
 /**
  * A scanner with its walker, made when the first event has to be looked at: laying patterns out costs more than all else of a
- * set, and where gates are shut nobody asks. `fields` null: of the whole payload.
+ * set, and where gates are shut nobody asks. `fields` null: of the whole payload. `trace`: of `trace_id`, too.
  */
 export class Filter {
   readonly fields: readonly Path[] | null;
+  readonly trace: boolean;
   readonly wanted: Uint8Array;
   readonly #needles: readonly Needle[];
   #walker: Walker | undefined;
   #scanner: Scanner | undefined;
 
-  constructor(needles: readonly Needle[], fields: readonly Path[] | null) {
+  constructor(needles: readonly Needle[], { fields, trace }: Pick<DataFilterTerms, 'fields' | 'trace'>) {
     this.fields = fields;
+    this.trace = trace;
     this.wanted = new Uint8Array(needles.length);
     this.#needles = needles;
   }
@@ -58,6 +61,13 @@ export class Filter {
   get scanner(): Scanner {
     this.#scanner ??= new Scanner(this.#needles);
     return this.#scanner;
+  }
+
+  /** Does the text hold any of what it looks for? To be asked between events. */
+  finds(text: string): boolean {
+    this.wanted.fill(1);
+    this.scanner.begin(SCAN_UNITS, BUILD_UNITS, this.wanted);
+    return this.scanner.scan(text);
   }
 
   get walker(): Walker {
@@ -77,6 +87,8 @@ export type Plan = {
   hasUngated: boolean;
   byTool: Map<string, Entry[]> | null;
   withTool: Entry[];
+  /** The filters that look at `trace_id`. */
+  ofTrace: Filter[];
   /** What an event meets that no rule can match: the limits that count all. Made when first asked for. */
   counted?: Judgement;
 };
@@ -111,7 +123,7 @@ export function shareScanner(entries: readonly Entry[]): Filter | null {
     const { terms } = entry.rule;
     if (terms.type !== 'data_filter') continue;
     if (terms.fields !== null) {
-      entry.filter = new Filter(terms.needles, terms.fields);
+      entry.filter = new Filter(terms.needles, terms);
       entry.needles = terms.needles.map((_, i) => i);
       continue;
     }
@@ -123,7 +135,7 @@ export function shareScanner(entries: readonly Entry[]): Filter | null {
   if (sharing.length === 0) return null;
   const filter = new Filter(
     [...needles.values()].map(({ needle }) => needle),
-    null,
+    { fields: null, trace: true },
   );
   for (const entry of sharing) entry.filter = filter;
   return filter;
@@ -163,18 +175,20 @@ function bitsOf(numbers: readonly number[]): LiteralBits[] {
   return [...masks].map(([word, mask]) => ({ word, mask }));
 }
 
-export function redactionOf(entry: Entry, terms: DataFilterTerms): Redaction {
-  entry.redaction ??= new Redaction(terms.needles, terms.fields);
+export function redactionOf(entry: Entry, { needles, fields, trace }: DataFilterTerms, traceKey?: string): Redaction {
+  entry.redaction ??= new Redaction(needles, { fields, trace, ...(traceKey === undefined ? {} : { traceKey }) });
   return entry.redaction;
 }
 
 export function planOf(entries: readonly Entry[], agent: string, type: EventType): Plan {
-  const plan: Plan = { always: [], gated: [], hasUngated: false, byTool: null, withTool: [] };
+  const plan: Plan = { always: [], gated: [], hasUngated: false, byTool: null, withTool: [], ofTrace: [] };
   for (const entry of entries) {
     const { policy, conditions } = entry.rule;
     if (policy.agent_id !== null && policy.agent_id !== agent) continue;
     const types = conditions.find(({ path, texts }) => path.root === 'type' && texts !== null)?.texts;
     if (types !== null && types !== undefined && !types.includes(type)) continue;
+    const { filter } = entry;
+    if (filter?.trace === true && !plan.ofTrace.includes(filter)) plan.ofTrace.push(filter);
     const tools = conditions.find(
       ({ path, texts }) => texts !== null && path.root === 'payload' && path.segments.join('.') === 'tool',
     )?.texts;

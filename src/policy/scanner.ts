@@ -28,6 +28,8 @@ const CACHE_BYTES_MIN = 128 * 1024;
 const SPLITS_MAX = 4;
 /** Beginning with a string, however short. */
 const STRING_UNITS = 20;
+/** One detector's look at one whole number, about 300 ns. */
+const NUMBER_UNITS = 100;
 /** What a detector's settling costs per character, at worst. */
 export const DETECTOR_UNITS = 1;
 
@@ -48,6 +50,8 @@ export class Scanner {
   readonly #plain: Plain[] = [];
   readonly #cacheBytes: number;
   #groups: Group[];
+  /** Needles that look at whole numbers. */
+  readonly #ofNumbers: readonly number[];
   readonly #budget = new Budget(0);
   #wanted: Uint8Array;
   /** Needles that were settled by the latest `scan`. */
@@ -62,6 +66,7 @@ export class Scanner {
       return text === null || !isFastPlain(text) ? [] : [{ needle: i, text: new PlainText(text) }];
     });
     if (plain.length <= PLAIN_MAX) this.#plain = plain;
+    this.#ofNumbers = needles.flatMap((needle, i) => (needle.detector?.findsNumber === undefined ? [] : [i]));
     const rest = needles.map((_, i) => i).filter((i) => !this.#plain.some((one) => one.needle === i));
     const packed = pack(rest, needles);
     this.#cacheBytes = Math.max(CACHE_BYTES_MIN, Math.min(CACHE_BYTES_MAX, CACHES_BYTES_MAX / packed.length));
@@ -95,6 +100,30 @@ export class Scanner {
       if (error instanceof OverBudget) return true;
       throw error;
     }
+  }
+
+  /** Does any needle look at whole numbers? */
+  get looksAtNumbers(): boolean {
+    return this.#ofNumbers.length > 0;
+  }
+
+  /** Looks at one whole number, as `scan` at a string. */
+  scanNumber(digits: string, key: string): boolean {
+    this.#settled = 0;
+    for (const needle of this.#ofNumbers) {
+      if (this.found[needle] !== FOUND.no || this.#wanted[needle] === 0) continue;
+      try {
+        this.#budget.spend(NUMBER_UNITS);
+        if (!this.needles[needle]!.detector!.findsNumber!(digits, key)) continue;
+      } catch (error) {
+        this.#over(error, needle);
+        continue;
+      }
+      this.found[needle] = FOUND.yes;
+      this.#settled++;
+      for (const group of this.#groups) group.settled(needle);
+    }
+    return this.#settled > 0;
   }
 
   /** Looks through one string; true if this settled a needle that was not settled before. Never throws. */
@@ -203,6 +232,14 @@ class Group {
     }
     this.#granted = buildUnits;
     this.#automaton.grant(buildUnits);
+  }
+
+  /** It was found elsewhere: nobody has to look for it here. */
+  settled(needle: number): void {
+    const m = this.members.indexOf(needle);
+    if (m < 0 || this.hits[m] === 1) return;
+    this.hits[m] = 1;
+    this.missing--;
   }
 
   get buildUnitsUsed(): number {

@@ -167,6 +167,9 @@ export class Keys {
   accountCounter = (account: string, policy: string, value: string) =>
     this.#a(account, `rate:${policy}:${digest(value)}`);
 
+  /** String, base64url: by which ids of traces are made tokens where a filter finds something in them. Lost, it is made anew. */
+  traceKey = (account: string) => this.#a(account, 'trace-key');
+
   /** String `<account>/<api key id>`: where the truth about a key with this SHA-256 (hex) lies. Written before the truth; worthless alone. */
   apiKeyIndex = (sha256: string) => `{${this.prefix}k${stableHash(sha256) % REGISTRY_SHARDS}}:api-key:${sha256}`;
 
@@ -180,13 +183,13 @@ export class Keys {
 
   // -- global --------------------------------------------------------------------------------------------------------
 
-  /** String, ISO time: the registry was founded, whole. Written last. */
   /** String, a token, PEXPIRE 1 minute: who brings the registry forward. */
   recoveryLock = () => `{${this.prefix}g}:registry:recovery`;
   /** String, ISO time, PEXPIRE 1 day: ClickHouse was found without anything that Redis belongs to. */
   historyMissing = () => `{${this.prefix}g}:history-missing`;
   /** String, epoch ms: when Redis was last told to write its append-only file anew, for erasures. */
   fileRewrite = () => `{${this.prefix}g}:file-rewrite`;
+  /** String, ISO time: the registry was founded, whole. Written last. */
   registryMark = () => `{${this.prefix}g}:registry`;
 
   /** Hash account name -> account id. */

@@ -10,9 +10,11 @@ import type { JsonObject } from '../../schemas/common.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../errors.ts';
+import { parseExact } from '../exact-json.ts';
 import type { EventView } from '../policy/engine.ts';
 import type { PolicyWork } from '../policy/policy-work.ts';
 import type { RegistryStore } from './commit.ts';
+import { readPolicy } from './policy-record.ts';
 
 /** What was stored of an event. `occurredMs`: epoch ms. */
 export type StoredEvent = Pick<EventView, 'type' | 'payloadText'> & { traceId: string | undefined; occurredMs: number };
@@ -45,7 +47,7 @@ export async function reviewApproval(
   if (agent.status === 'inactive') return { verdict: 'agent_inactive', agentText };
   const isNewer = (updatedAt: string) => Date.parse(updatedAt) >= Date.parse(createdAt) - IN_FORCE_MS;
   const policies = policyTexts
-    .map((text) => JSON.parse(text) as Policy)
+    .map(readPolicy)
     .filter((policy) => blocks(policy, agentId) && (isNewer(agent.updated_at) || isNewer(policy.updated_at)));
   if (policies.length === 0) return { verdict: 'allowed', agentText };
   const event = await fetchEvent?.(account, agentId, eventId);
@@ -66,7 +68,7 @@ function blocks({ type, actions, status, agent_id: scope }: Policy, agent: strin
 
 /** A stored event as policies see it. */
 export function viewOf({ type, traceId, occurredMs, payloadText }: StoredEvent, agent: AgentRecord): EventView {
-  const payload = JSON.parse(payloadText) as JsonObject;
+  const payload = parseExact(payloadText) as JsonObject;
   return {
     ...{ type, payload, payloadText, agent },
     trace_id: traceId,

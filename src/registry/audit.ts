@@ -6,6 +6,7 @@
 import type { AuditLog } from '../../schemas/audit-log.ts';
 import type { AuditAction, ResourceType } from '../../schemas/closed-sets.ts';
 import { isoTime } from '../../schemas/time.ts';
+import { exactJson } from '../exact-json.ts';
 import { mintId } from '../ids.ts';
 import type { Actor } from './principal.ts';
 
@@ -46,7 +47,7 @@ function callOf({ requestId, ip = '', userAgent = '' }: Actor): Record<string, s
 export function changedFields(before: object, after: object): string[] {
   const [old, fresh] = [before as Record<string, unknown>, after as Record<string, unknown>];
   return [...new Set([...Object.keys(old), ...Object.keys(fresh)])].filter(
-    (field) => !UNTOLD.has(field) && JSON.stringify(old[field]) !== JSON.stringify(fresh[field]),
+    (field) => !UNTOLD.has(field) && exactJson(old[field]) !== exactJson(fresh[field]),
   );
 }
 

@@ -5,8 +5,9 @@
 // notices were lost and the whole shard is dropped. Together: in force within a second, whatever is lost.
 // Invariant: what is answered was true at most a second ago. A front that cannot check any more knows nothing any more.
 // Redis away, or emptied: ServiceError `unavailable`, which at the door is 503: nobody is let in, and no event waved through, on old news.
+import { randomBytes } from 'node:crypto';
 import type { AgentRecord } from '../../schemas/agent.ts';
-import { type Policy, readPolicy } from '../../schemas/policy.ts';
+import type { Policy } from '../../schemas/policy.ts';
 import { ServiceError } from '../errors.ts';
 import { isId } from '../ids.ts';
 import { AGENT_CACHE_MAX, KEY_CACHE_MAX, RULE_CACHE_MAX } from '../limits.ts';
@@ -18,6 +19,7 @@ import { TrackedReads } from '../redis/tracked-reads.ts';
 import type { AccountRecord } from './accounts.ts';
 import type { ApiKeyRecord } from './api-keys.ts';
 import { type DependsOn, KeyedCache } from './keyed-cache.ts';
+import { readPolicy } from './policy-record.ts';
 import { registryMissing } from './presence.ts';
 import { PERMISSIONS_OF, type Principal, rightsOf } from './principal.ts';
 import type { SessionRecord } from './sessions.ts';
@@ -138,7 +140,8 @@ export class RegistryCache {
       await this.#refuseLost(this.#keys.revision(this.#keys.shardOf(account)));
       const policies = activeOf(texts);
       this.#onPolicies(account, policies);
-      return this.#compile(key, policies);
+      const redacts = policies.some(({ conditions }) => (conditions as Record<string, unknown>)['redact'] === true);
+      return this.#compile(key, policies, redacts ? await this.#traceKey(account) : undefined);
     }) as Promise<RuleSet>;
   }
 
@@ -154,12 +157,18 @@ export class RegistryCache {
   }
 
   /** What has not changed since the account's last set is not compiled again. */
-  async #compile(key: string, policies: readonly Policy[]): Promise<RuleSet> {
-    const rules = await prepareRules(policies, this.#former.get(key), this.#ruleOptions);
+  async #compile(key: string, policies: readonly Policy[], traceKey: string | undefined): Promise<RuleSet> {
+    const rules = await prepareRules(policies, this.#former.get(key), { ...this.#ruleOptions, traceKey });
     this.#former.delete(key);
     this.#former.set(key, rules);
     if (this.#former.size > RULE_CACHE_MAX) this.#former.delete(this.#former.keys().next().value!);
     return rules;
+  }
+
+  /** Made by the first front that needs it. */
+  async #traceKey(account: string): Promise<string> {
+    const made = randomBytes(32).toString('base64url');
+    return (await this.#read(() => this.#redis.set(this.#keys.traceKey(account), made, 'NX', 'GET'))) ?? made;
   }
 
   async #readPrincipal(sha256: string, dependsOn: DependsOn): Promise<Principal | null> {

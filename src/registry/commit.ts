@@ -3,11 +3,13 @@
 // if a guard fails somebody was faster, and the resource reads again. Nothing is ever half done: commit.lua does it whole.
 // A commit whose answer was lost is sent once more; its marker tells whether it had been made, so it cannot be made twice.
 // Redis away: ServiceError `unavailable`, with `recorded: 'unknown'` only if the second try had no answer either.
+
 import { randomBytes } from 'node:crypto';
 import type { AuditLog } from '../../schemas/audit-log.ts';
 import { JOURNAL_FIELD, JOURNAL_VERSION, type JournalEntry } from '../../schemas/journal.ts';
 import { readAsset } from '../assets.ts';
 import { ServiceError } from '../errors.ts';
+import { exactJson } from '../exact-json.ts';
 import { type Commands, RedisUnavailable, redisError, troubleOf } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
@@ -134,7 +136,7 @@ function journalJson({ account, at, changes, audit, rows, signals, erases }: Cha
   if (rows !== undefined) entry.rows = rows;
   if (signals !== undefined) entry.signals = signals;
   if (erases !== undefined) entry.erases = erases;
-  return JSON.stringify(entry);
+  return exactJson(entry);
 }
 
 /** The keys of one script call, each once. */

@@ -4,7 +4,9 @@
 // changes that change nothing; the pipelines bring it in.
 // Invariant: a new installation is none that lost something: its journal still waits. Safe to repeat. What events and audit entries there were
 // is gone, and is said for a day (`/readyz`: `history_missing`); the audit log keeps that it happened.
+
 import type { JournalEntry } from '../../schemas/journal.ts';
+import { parseExact } from '../exact-json.ts';
 import { REGISTRY_SHARDS } from '../redis/keys.ts';
 import { auditLog, SYSTEM } from './audit.ts';
 import { commit, type RegistryStore } from './commit.ts';
@@ -65,5 +67,5 @@ async function resourcesOf({ redis, keys }: RegistryStore, account: string): Pro
 }
 
 function changeOf(kind: Changed['kind'], id: string, text: string): Changed {
-  return { kind, id, record: JSON.parse(text) as object } as Changed;
+  return { kind, id, record: parseExact(text) as object } as Changed;
 }

@@ -7,6 +7,7 @@
 import type { Status } from '../../schemas/closed-sets.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../errors.ts';
+import { exactJson } from '../exact-json.ts';
 import { isId } from '../ids.ts';
 import { auditLog, changedFields, updateDetails } from './audit.ts';
 import {
@@ -83,7 +84,7 @@ export class NamedRecords<R extends Named> {
   async add(account: string, record: R, addition: Addition, actor: Actor): Promise<string | undefined> {
     const { kind, hash, names, max } = this.#kind;
     const { id, name, agent_id: agent } = record;
-    const { keeping, details, atMs: at, answer = JSON.stringify(record), guards = [], writes = [] } = addition;
+    const { keeping, details, atMs: at, answer = exactJson(record), guards = [], writes = [] } = addition;
     if (agent !== null && !isId('agent', agent)) return 'agent';
     const { refused } = await commit(this.#store, {
       account,
@@ -96,7 +97,7 @@ export class NamedRecords<R extends Named> {
         ...guards,
       ],
       writes: [
-        ['hset', hash(account), id, JSON.stringify(record)],
+        ['hset', hash(account), id, exactJson(record)],
         ['hset', names(account), name, id],
         ...this.#scopeWrites('sadd', account, agent, id),
         ...writes,
@@ -182,7 +183,7 @@ export class NamedRecords<R extends Named> {
     const { text, before, after, at } = change;
     const { id } = before;
     const guards: Guard[] = [is('record', ['hget', hash(account), id], text)];
-    const writes: Words[] = [['hset', hash(account), id, JSON.stringify(after)]];
+    const writes: Words[] = [['hset', hash(account), id, exactJson(after)]];
     if (after.name !== before.name) {
       guards.push(absent('name', ['hget', names(account), after.name]));
       writes.push(['hdel', names(account), before.name], ['hset', names(account), after.name, id]);

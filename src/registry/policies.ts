@@ -6,9 +6,10 @@
 
 import type { PolicyAction, PolicyType, Status } from '../../schemas/closed-sets.ts';
 import type { ErrorDetail } from '../../schemas/error.ts';
-import { type Policy, type PolicyCreate, type PolicyPatch, readPolicy } from '../../schemas/policy.ts';
+import type { Policy, PolicyCreate, PolicyPatch } from '../../schemas/policy.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../errors.ts';
+import { exactJson } from '../exact-json.ts';
 import { mintId } from '../ids.ts';
 import { POLICIES_ACTIVE_MAX, POLICIES_MAX } from '../limits.ts';
 import { HERE, type PolicyWork } from '../policy/policy-work.ts';
@@ -26,6 +27,7 @@ import {
 } from './idempotency.ts';
 import { type Listed, type Page, pageOf } from './lists.ts';
 import { type More, NamedRecords } from './named-records.ts';
+import { readPolicy } from './policy-record.ts';
 import { type Actor, keepWithin } from './principal.ts';
 
 export type PolicyFilter = {
@@ -113,7 +115,7 @@ export class Policies {
     const addition = { keeping, details, atMs, ...this.#counted(account, policy) };
     const refused = await this.#records.add(account, policy, addition, actor);
     if (refused !== undefined) throw refusal(refused);
-    return JSON.stringify(policy);
+    return exactJson(policy);
   }
 
   /** What keeps count of the active ones. */

@@ -3,8 +3,9 @@
 // Invariant: nothing is recorded and no counter is asked or moved, so a rate limit says `counted` and never matches. Of a recorded event
 // what is stored is judged: a place that was redacted is seen as its mark.
 // Failure: an event that is not stored (yet) is `not_found`; ClickHouse away is told as for every read.
+
 import type { AgentRecord } from '../../schemas/agent.ts';
-import { type Policy, readPolicy } from '../../schemas/policy.ts';
+import type { Policy } from '../../schemas/policy.ts';
 import {
   EvaluatedEvent,
   type PolicyDraft,
@@ -12,12 +13,15 @@ import {
   type PolicyEvaluation,
 } from '../../schemas/policy-evaluation.ts';
 import { isoTime } from '../../schemas/time.ts';
+import { exactJson } from '../exact-json.ts';
+import { isNumber } from '../exact-number.ts';
 import { isId } from '../ids.ts';
 import { HERE, type PolicyWork } from '../policy/policy-work.ts';
 import { validationFailed } from '../validation.ts';
 import { type FetchEvent, type StoredEvent, viewOf } from './approval-review.ts';
 import { answering, type RegistryStore } from './commit.ts';
 import { checkCompiles } from './policies.ts';
+import { readPolicy } from './policy-record.ts';
 
 const MADE_UP = (Object.keys(EvaluatedEvent.properties) as (keyof EvaluatedEvent)[]).filter(
   (name) => name !== 'agent_id' && name !== 'id',
@@ -64,7 +68,7 @@ export class PolicyEvaluations {
       type: type!,
       traceId,
       occurredMs: timestamp === undefined ? Date.now() : Date.parse(timestamp),
-      payloadText: JSON.stringify(payload),
+      payloadText: exactJson(payload),
     };
   }
 
@@ -87,6 +91,7 @@ function checkEvent(event: EvaluatedEvent): void {
   }
   for (const name of ['type', 'payload'] as const)
     if (event[name] === undefined) throw wrong(name, 'is needed, or the id of a recorded event');
+  if (isNumber(event.payload)) throw wrong('payload', 'must be object');
 }
 
 function policyOf({ name, type, conditions, actions, severity }: PolicyDraft, i: number): Policy {

@@ -5,10 +5,12 @@
 // Shard by shard: what has its mark (presence.ts) is left alone, so that of a Redis Cluster the one lost master is restored, and
 // an old copy never covers what is in force. Marks come last: a restore that broke off is begun again and finds all to be done.
 // Refuses a Redis that has lost nothing (NotEmpty). The processes that wait for it go on by themselves.
+
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { JournalEntry } from '../../schemas/journal.ts';
 import type { Policy } from '../../schemas/policy.ts';
+import { exactJson } from '../exact-json.ts';
 import type { Keys } from '../redis/keys.ts';
 import type { AccountRecord } from './accounts.ts';
 import type { Erasure } from './agents.ts';
@@ -107,7 +109,7 @@ async function newestOf(rows: AsyncIterable<RegistryRow> | Iterable<RegistryRow>
 export function writesOf(keys: Keys, row: RegistryRow, isLiving: (agent: string) => boolean, now: number): Words[] {
   const { account, id, kind } = row;
   if (row.record === null) return kind === 'agent' ? deletedAgent(keys, account, id, now) : [];
-  const text = JSON.stringify(row.record);
+  const text = exactJson(row.record);
   const scope = (agent: string | null): Words[] =>
     agent !== null && isLiving(agent) ? [['sadd', keys.agentScope(account, agent), id]] : [];
   switch (kind) {

@@ -69,7 +69,11 @@ const EVENTS: JsonObject[] = [
 
 /** From its text to events that were judged by it and are ready to be stored. */
 function policy(input: PolicyInput, payloads: readonly JsonObject[]): void {
-  if (refused(() => (checkPolicy(input), true)) === undefined) return;
+  const isSound = refused(() => {
+    checkPolicy(input);
+    return true;
+  });
+  if (isSound === undefined) return;
   const rules = new RuleSet(
     policiesOf([{ ...input, conditions: input.conditions as object, actions: [input.actions].flat() }]),
   );

@@ -9,9 +9,9 @@ import { Budget } from '../../src/policy/budget.ts';
 import { decide } from '../../src/policy/decide.ts';
 import { DETECTORS } from '../../src/policy/detectors.ts';
 import { judge, RuleSet } from '../../src/policy/engine.ts';
-import { redactPayload } from '../../src/policy/redact.ts';
+import { redactPayload, redactTrace } from '../../src/policy/redact.ts';
 import { SEED } from '../support/seed.ts';
-import { cpuMs, decideOn, event, policy } from './support.ts';
+import { cpuMs, decideOn, event, matches, policy } from './support.ts';
 
 const seed = SEED;
 t.comment(`seed ${seed}`);
@@ -279,6 +279,70 @@ t.test('redaction replaces matches and keeps every other token as it was sent', 
     ],
   ];
   for (const [conditions, text, expected] of cases) t.equal(redacted(conditions, text), expected, text);
+});
+
+t.test('whole numbers are looked at by their digits', async (t) => {
+  const found = (detectors: string[], payload: string) =>
+    matches('data_filter', { detectors }, event('custom', payload));
+  for (const payload of [
+    '{"card":4111111111111111}',
+    '{"a":[[4111111111111111]]}',
+    '{"amex":378282246310005}',
+    '{"long":4000000000000000006}',
+  ])
+    t.ok(found(['credit_card'], payload), payload);
+  for (const payload of [
+    '{"card":4111111111111112}',
+    '{"card":-4111111111111111}',
+    '{"card":4111111111111111.0}',
+    '{"card":41111111111111110000000}',
+    '{"at":1732642800000}',
+    '{"n":411111111111}',
+  ])
+    t.notOk(found(['credit_card'], payload), payload);
+  for (const payload of [
+    '{"ssn":123456789}',
+    '{"SSN":[123456789]}',
+    '{"social_security_number":123456789}',
+    '{"user_ssn":123456789}',
+  ])
+    t.ok(found(['ssn'], payload), payload);
+  for (const payload of [
+    '{"id":123456789}',
+    '{"ssn":666456789}',
+    '{"ssn":12345678}',
+    '{"assnet":123456789}',
+    '{"ssn":{"id":123456789}}',
+  ])
+    t.notOk(found(['ssn'], payload), payload);
+  t.notOk(found(['email', 'phone', 'api_key'], '{"card":4111111111111111}'), 'others look at text');
+  const both = { detectors: ['credit_card', 'ssn'] };
+  t.equal(
+    redacted(both, '{"a": 4111111111111111 ,"ssn":[123456789, 1],"b":4111111111111112,"c":1.50}'),
+    '{"a": "[redacted:credit_card]" ,"ssn":["[redacted:ssn]", 1],"b":4111111111111112,"c":1.50}',
+  );
+  t.equal(
+    redacted({ ...both, fields: ['b'] }, '{"a":4111111111111111,"b":[4111111111111111]}'),
+    '{"a":4111111111111111,"b":["[redacted:credit_card]"]}',
+  );
+});
+
+t.test("a trace's id is looked at, and redacted to a token", async (t) => {
+  const secret = 'ticket-of-jay@example.com';
+  const judged = (conditions: object, traceKey = 'k') => {
+    const rules = new RuleSet([policy('data_filter', { redact: true, ...conditions }, ['log'])], { traceKey });
+    return decideOn(rules, event('custom', {}, { trace_id: secret }));
+  };
+  const whole = judged({ detectors: ['email'] });
+  t.same(whole.matches[0]!.detail, { detector: 'email', field: 'trace_id' });
+  const token = redactTrace(secret, whole.redactions);
+  t.match(token, /^redacted-[0-9a-f]{32}$/);
+  const other = judged({ patterns: ['jay'], fields: ['trace_id'] });
+  t.equal(redactTrace(secret, other.redactions), token, 'the same id has the same token, whatever found it');
+  t.not(redactTrace(secret, judged({ detectors: ['email'] }, 'l').redactions), token, 'but not of another account');
+  t.equal(redactTrace('t-1', whole.redactions), 't-1');
+  t.equal(redactPayload('{"a":"jay"}', other.redactions), '{"a":"jay"}', '`fields` is what is looked at');
+  t.same(judged({ detectors: ['email'], fields: ['text'] }).matches, [], 'and nothing else');
 });
 
 t.test('keys that redaction makes equal are kept apart in linear time', async (t) => {

@@ -42,7 +42,7 @@ t.test('a condition holds as section 6.1 says', async (t) => {
     [{ 'arguments.amount': '250.5' }, false],
     [{ 'arguments.amount': { gt: 250, lte: 250.5 } }, true],
     [{ 'arguments.amount': { gt: 250.5 } }, false],
-    [{ 'arguments.recipient': { gt: 1 } }, false],
+    [{ 'arguments.recipient': { gt: 1 } }, true],
     [{ 'payload.arguments.recipient': { starts_with: 'US', ends_with: '1212', contains: '3000' } }, true],
     [{ 'payload.arguments.recipient': { matches: '^US[0-9]+$' } }, true],
     [{ 'arguments.tags': 'abroad' }, true],

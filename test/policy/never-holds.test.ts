@@ -95,13 +95,13 @@ t.test('type and outcome take the values that they have', async (t) => {
     ['block_action', { type: 5 }, /^\/conditions\/type must be one of/],
     ['block_action', { type: { contains: 'toolcall' } }, /^\/conditions\/type can hold for no event/],
     ['block_action', { type: { matches: '^tools' } }, /^\/conditions\/type can hold for no event/],
-    ['block_action', { type: { gt: 5 } }, /^\/conditions\/type can hold for no event/],
+    ['block_action', { type: { gt: 5 } }, /^\/conditions\/type\/gt compares numbers/],
     ['block_action', { type: { exists: false } }, /^\/conditions\/type can hold for no event/],
     ['block_action', { type: { eq: 'prompt', ne: 'prompt' } }, /^\/conditions\/type can hold for no event/],
     ['block_action', { outcome: 'blockd' }, /^\/conditions\/outcome .*did you mean "blocked"\?.*payload\.outcome$/],
     ['block_action', { outcome: ['blocked', 'denied'] }, /^\/conditions\/outcome\/1 must be one of allowed, blocked/],
     ['block_action', { trace_id: null }, /^\/conditions\/trace_id .*did you mean \{"exists": false\}/],
-    ['block_action', { agent_id: { gt: 5 } }, /^\/conditions\/agent_id\/gt can hold for no event/],
+    ['block_action', { agent_id: { gt: 5 } }, /^\/conditions\/agent_id\/gt compares numbers/],
     ['block_action', { agent_id: { exists: false } }, /^\/conditions\/agent_id\/exists can hold for no event/],
   ]);
   for (const type of EVENT_TYPES) t.same(mistakes('block_action', { type: [type, 'prompt'] }), []);

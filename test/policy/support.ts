@@ -6,6 +6,7 @@ import type { EventType, PolicyAction, PolicyType } from '../../schemas/closed-s
 import type { JsonObject } from '../../schemas/common.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { assetPath } from '../../src/assets.ts';
+import { parseExact } from '../../src/exact-json.ts';
 import { decide } from '../../src/policy/decide.ts';
 import { type Decision, type EventView, judge, RuleSet } from '../../src/policy/engine.ts';
 
@@ -52,7 +53,7 @@ export function event(type: EventType, payload: object | string, rest: Partial<E
     trace_id: undefined,
     agent_id: AGENT.id,
     timestamp: '2026-11-20T17:28:00.000Z',
-    payload: JSON.parse(payloadText) as JsonObject,
+    payload: parseExact(payloadText) as JsonObject,
     payloadText,
     agent: AGENT,
     ...rest,

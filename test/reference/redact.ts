@@ -1,9 +1,10 @@
 // The stored copy of a redacted payload the plain way, for the reference: string by string over the tree of its text, every
 // match of every filter that applies there replaced. Shares no code with src/policy/redact.ts.
+import { createHmac } from 'node:crypto';
 import type { Policy } from '../../schemas/policy.ts';
 import { type Node, type StringNode, unitsOf } from './json.ts';
-import { isIndex, needlesOf } from './judge.ts';
-import { detected, type Place, placesOf } from './patterns.ts';
+import { isIndex, looksAtTrace, needlesOf } from './judge.ts';
+import { CARD_NUMBER, detected, detectedNumber, type Place, placesOf } from './patterns.ts';
 
 type Named = Place & { name: string };
 type Edit = { start: number; end: number; text: string };
@@ -29,10 +30,12 @@ function scopeOf(filter: Policy): Scope {
   if (fields === undefined) return { filter, paths: [[]] };
   return {
     filter,
-    paths: fields.map((field) => {
-      const segments = field.split('.');
-      return segments[0] === 'payload' ? segments.slice(1) : segments;
-    }),
+    paths: fields
+      .filter((field) => field !== 'trace_id')
+      .map((field) => {
+        const segments = field.split('.');
+        return segments[0] === 'payload' ? segments.slice(1) : segments;
+      }),
   };
 }
 
@@ -51,6 +54,7 @@ function below({ filter, paths }: Scope, step: string | number): Scope {
 
 function edit(node: Node, scopes: readonly Scope[], into: { text: string; edits: Edit[] }): void {
   if (node.kind === 'string') editString(node, scopes, into, null);
+  else if (node.kind === 'other') editNumber(node, scopes, into);
   else if (node.kind === 'array')
     node.items.forEach((item, i) => {
       edit(
@@ -72,6 +76,32 @@ function edit(node: Node, scopes: readonly Scope[], into: { text: string; edits:
   }
 }
 
+function editNumber(node: Node, scopes: readonly Scope[], { text, edits }: { text: string; edits: Edit[] }): void {
+  if (text.slice(node.start, node.end) !== String(CARD_NUMBER)) return;
+  if (
+    !needlesOf(applying(scopes)).some((needle) => 'detector' in needle && detectedNumber(needle.detector, CARD_NUMBER))
+  )
+    return;
+  edits.push({ start: node.start, end: node.end, text: '"[redacted:credit_card]"' });
+}
+
+function applying(scopes: readonly Scope[]): Policy[] {
+  return scopes.filter(({ paths }) => paths.some((path) => path.length === 0)).map(({ filter }) => filter);
+}
+
+/** What is kept of a trace's id, where the account has no key of its own. */
+export function redactedTrace(traceId: string, filters: readonly Policy[]): string {
+  const isFound = filters.some(({ conditions }) => {
+    if (!looksAtTrace(conditions['fields'] as string[] | undefined)) return false;
+    return needlesOf([{ conditions }]).some((needle) =>
+      'pattern' in needle
+        ? placesOf(needle.pattern, traceId).length > 0
+        : detected(needle.detector, traceId).length > 0,
+    );
+  });
+  return isFound ? `redacted-${createHmac('sha256', '').update(traceId).digest('hex').slice(0, 32)}` : traceId;
+}
+
 /** `taken`: what keys of the same object have become. */
 function editString(
   node: StringNode,
@@ -79,7 +109,7 @@ function editString(
   { text, edits }: { text: string; edits: Edit[] },
   taken: Set<string> | null,
 ): void {
-  const here = scopes.filter(({ paths }) => paths.some((path) => path.length === 0)).map(({ filter }) => filter);
+  const here = applying(scopes);
   const raw = text.slice(node.start + 1, node.end - 1);
   const spans = merged(
     needlesOf(here).flatMap((needle) => {

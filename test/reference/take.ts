@@ -3,9 +3,9 @@
 import type { JsonObject } from '../../schemas/common.ts';
 import { decodeDigests } from '../../schemas/entry.ts';
 import type { Policy } from '../../schemas/policy.ts';
-import { type Node, readBytes, readText } from './json.ts';
+import { type Node, readBytes, readText, writtenValue } from './json.ts';
 import { Judge, type Meaning, type Verdict } from './judge.ts';
-import { redacted } from './redact.ts';
+import { redacted, redactedTrace } from './redact.ts';
 
 export type World = {
   account: string;
@@ -88,6 +88,7 @@ function isSound(node: Node, { times }: World): node is ObjectNode {
 class Accepted {
   readonly type: string;
   readonly payload: JsonObject;
+  readonly written: unknown;
   readonly trace_id: string | undefined;
   verdict!: Verdict;
   readonly #world: World;
@@ -101,6 +102,7 @@ class Accepted {
     this.#node = member(node, 'payload')!;
     this.type = (member(node, 'type') as { text: string }).text;
     this.payload = JSON.parse(this.#payloadText) as JsonObject;
+    this.written = writtenValue(this.#node, text);
     this.trace_id = (member(node, 'trace_id') as { text: string } | undefined)?.text;
     const time = member(node, 'timestamp') as { text: string } | undefined;
     this.#occurredAt = time === undefined ? world.now : world.times.get(time.text)!;
@@ -108,6 +110,10 @@ class Accepted {
 
   get #payloadText(): string {
     return this.#text.slice(this.#node.start, this.#node.end);
+  }
+
+  get #keptTrace(): string | undefined {
+    return this.trace_id === undefined ? undefined : redactedTrace(this.trace_id, this.verdict.redacting);
   }
 
   get #receivedAt(): number {
@@ -143,7 +149,7 @@ class Accepted {
       agent_id: agentId,
       id: ids.id,
       type: this.type,
-      trace_id: this.trace_id ?? '',
+      trace_id: this.#keptTrace ?? '',
       timestamp: this.#occurredAt,
       received_at: this.#receivedAt,
       payload: kept,
@@ -176,7 +182,7 @@ class Accepted {
       ...(outcome === 'pending'
         ? { approvalId: row.approval_id, approval: { timeoutSeconds: timeout === '5m' ? 300 : 3600, onTimeout } }
         : {}),
-      ...(this.trace_id === undefined ? {} : { traceId: this.trace_id }),
+      ...(this.#keptTrace === undefined ? {} : { traceId: this.#keptTrace }),
       ...(row.tokens_used === null ? {} : { tokensUsed: row.tokens_used }),
       ...(matches.length === 0
         ? {}

@@ -4,10 +4,10 @@ import { listAuditLogs } from '../../../clickhouse/queries/list-audit-logs.ts';
 import { type AuditLog, AuditLogPage } from '../../../schemas/audit-log.ts';
 import { AuditCheckpoint, AuditComparison, AuditVerification } from '../../../schemas/audit-verification.ts';
 import { AUDIT_ACTIONS, ORDERS, RESOURCE_TYPES } from '../../../schemas/closed-sets.ts';
-
 import { exampleId } from '../../../schemas/described.ts';
 import type { PageStart } from '../../../schemas/paging.ts';
 import type { VerifyOptions } from '../../audit/verifier.ts';
+import { exactJson } from '../../exact-json.ts';
 import { openPage } from '../cursor.ts';
 import { EXPORT_ANSWER, exported, exportParameters } from '../export.ts';
 import { anyOf, flag, oneOf, paging, type QueryOf, RECORD_PAGE, text, time } from '../query.ts';
@@ -70,11 +70,10 @@ export const auditLogRoutes: Route[] = [
     },
     async handle(call, parts) {
       return exported<AuditLog>(call, parts, {
-        ...{ list: 'audit-logs', name: 'audit-log', text: JSON.stringify, columns: AUDIT_COLUMNS },
+        ...{ list: 'audit-logs', name: 'audit-log', text: exactJson, columns: AUDIT_COLUMNS },
         ...(await entriesOf(call, parts)),
         positionOf: ({ created_at, id }) => ({ at: Date.parse(created_at), id }),
-        cells: (entry) =>
-          AUDIT_COLUMNS.map((name) => (name === 'details' ? JSON.stringify(entry.details) : entry[name])),
+        cells: (entry) => AUDIT_COLUMNS.map((name) => (name === 'details' ? exactJson(entry.details) : entry[name])),
       });
     },
   }),

@@ -24,7 +24,7 @@ export const policyRoutes: Route[] = [
     path: '/v1/policies',
     needs: 'configure',
     bound: 'handler',
-    body: jsonBody(PolicyCreate, 'policy'),
+    body: jsonBody(PolicyCreate, 'policy', { exact: true }),
     idempotency: 'heeded',
     operation: {
       id: 'createPolicy',
@@ -74,7 +74,7 @@ export const policyRoutes: Route[] = [
     path: '/v1/policies/evaluate',
     needs: 'configure',
     bound: 'handler',
-    body: jsonBody(PolicyEvaluation, 'evaluation'),
+    body: jsonBody(PolicyEvaluation, 'evaluation', { exact: true }),
     idempotency: 'refused',
     operation: {
       id: 'evaluatePolicies',
@@ -129,7 +129,7 @@ export const policyRoutes: Route[] = [
     needs: 'configure',
     bound: ofPolicy,
     conditional: true,
-    body: jsonBody(PolicyPatch, 'change'),
+    body: jsonBody(PolicyPatch, 'change', { exact: true }),
     operation: {
       id: 'updatePolicy',
       tag: 'Policies',

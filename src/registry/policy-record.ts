@@ -1,0 +1,9 @@
+// A policy as Redis keeps it: JSON with the numbers of its conditions as they were sent (decisions 11.3).
+import type { Policy } from '../../schemas/policy.ts';
+import { parseExact } from '../exact-json.ts';
+
+/** Those of before there were revisions have none, and are at their first. */
+export function readPolicy(text: string): Policy {
+  const { id, revision = 1, ...rest } = parseExact(text) as unknown as Policy;
+  return { id, revision, ...rest };
+}
