@@ -6,7 +6,7 @@ import type { AgentRecord } from '../schemas/agent.ts';
 import type { EventType } from '../schemas/closed-sets.ts';
 import type { JsonObject } from '../schemas/common.ts';
 import type { Policy } from '../schemas/policy.ts';
-import { PlainPath } from '../src/ingest/plain-path.ts';
+import { FastPath } from '../src/ingest/fast-path.ts';
 import { judge, RuleSet } from '../src/policy/engine.ts';
 import { median } from './statistics.ts';
 import type { PolicyOrder } from './workload.ts';
@@ -27,7 +27,7 @@ const agent = {
 
 /** In the order of the settings. `body` is a batch of so many events. */
 export function costsInside(settings: readonly Setting[]): Inside[] {
-  const plain = new PlainPath();
+  const plain = new FastPath();
   const work = settings.map((setting) => workOf(setting, plain));
   const taken = work.map(() => ({ plain: [] as number[], values: [] as number[] }));
   for (let turn = 0; turn <= TURNS; turn++) {
@@ -41,7 +41,7 @@ export function costsInside(settings: readonly Setting[]): Inside[] {
   return taken.map((one) => ({ plainNs: median(one.plain), valuesNs: median(one.values) }));
 }
 
-function workOf({ policies, body, events }: Setting, plain: PlainPath) {
+function workOf({ policies, body, events }: Setting, plain: FastPath) {
   const rules = new RuleSet(policies.map(policyOf));
   const bytes = Buffer.from(body);
   const now = Date.now();

@@ -11,7 +11,7 @@ import { createLog } from '../src/log.ts';
 import { Metrics } from '../src/metrics.ts';
 import { type Commands, connectCommands, waitUntilReady } from '../src/redis/client.ts';
 import { Keys } from '../src/redis/keys.ts';
-import { OpenDoors } from '../src/streams/open-doors.ts';
+import { IngestHeartbeat } from '../src/streams/ingest-heartbeat.ts';
 import { startRedis } from '../test/support/redis.ts';
 
 const SPEAK_EVERY_SECONDS = 30;
@@ -44,7 +44,7 @@ async function measure(redis: Commands, count: number): Promise<boolean> {
   const log = createLog({ level: 'silent', processName: 'bench' });
   const metrics = new Metrics({ processName: 'bench' });
   const watcher = new Watcher({ redis, keys, metrics, log, now: () => clock.now });
-  const doors = new OpenDoors({ redis, keys, isOpen: () => true, now: () => clock.now });
+  const doors = new IngestHeartbeat({ redis, keys, isAccepting: () => true, now: () => clock.now });
   const tick = async () => {
     await doors.mark();
     await watcher.tick();

@@ -25,9 +25,9 @@ import {
 import type { Log } from '../src/log.ts';
 import type { KeptManifest, ParkedEntry, StreamReader, Words } from '../src/streams/consume.ts';
 import { parkEntry } from '../src/streams/dead.ts';
-import type { Doorbell } from '../src/streams/doorbell.ts';
 import { type Lease, LeaseLost } from '../src/streams/lease.ts';
 import { compareIds } from '../src/streams/stream-id.ts';
+import type { StreamPoller } from '../src/streams/stream-poller.ts';
 import type { Found, StreamEntry } from '../src/streams/window.ts';
 import type { Joint } from './joint.ts';
 import type { Places, Ticket } from './slots.ts';
@@ -97,7 +97,7 @@ export type DrainOptions<T> = {
    */
   quietLingerMs: number;
   log: Log;
-  doorbell: Doorbell;
+  poller: StreamPoller;
   /** Trims the stream; false: not now. */
   trim: () => Promise<boolean>;
 };
@@ -213,7 +213,7 @@ export class Drain<T> {
     while (!this.#full(taken)) {
       const { entries, isEnd } = await this.#read(taken);
       this.#take(taken, entries);
-      if (taken.ids.length === 0) return this.#options.doorbell.wait(this.#options.reader.stream, this.#stop.signal);
+      if (taken.ids.length === 0) return this.#options.poller.wait(this.#options.reader.stream, this.#stop.signal);
       // More lies behind it: a backlog is drained in full batches.
       if (!isEnd) continue;
       const leftMs = this.#dueAt - performance.now();

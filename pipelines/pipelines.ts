@@ -27,10 +27,10 @@ import type { Metrics } from '../src/metrics.ts';
 import type { Commands } from '../src/redis/client.ts';
 import { type Keys, REGISTRY_SHARDS } from '../src/redis/keys.ts';
 import { StreamReader } from '../src/streams/consume.ts';
-import { Doorbell } from '../src/streams/doorbell.ts';
 import { EVENT_GROUPS, ensureGroups, type Group, JOURNAL_GROUPS, SIGNAL_GROUPS } from '../src/streams/groups.ts';
 import { acquireLease, type Lease, LeaseLost } from '../src/streams/lease.ts';
 import { Members } from '../src/streams/members.ts';
+import { StreamPoller } from '../src/streams/stream-poller.ts';
 import { trimStream } from '../src/streams/trim.ts';
 import { StreamWindow } from '../src/streams/window.ts';
 import { EventAlerts, SignalAlerts } from './alert/pipeline.ts';
@@ -99,7 +99,7 @@ export class Pipelines {
   readonly #slots = new Slots(INSERTS_AT_ONCE_MAX);
   /** Alerts write to Redis alone: they do not queue up behind inserts. */
   readonly #alertSlots = new Slots(ALERTS_AT_ONCE_MAX);
-  readonly #doorbell: Doorbell;
+  readonly #poller: StreamPoller;
   readonly #held = new Map<Unit, Held>();
   readonly #tried = new Set<Unit>();
   readonly #trimmedAt = new Map<string, number>();
@@ -124,7 +124,7 @@ export class Pipelines {
     });
     this.#chains = new ChainFlusher(options);
     this.#eraser = new Eraser({ ...options, chains: this.#chains });
-    this.#doorbell = new Doorbell(options.redis);
+    this.#poller = new StreamPoller(options.redis);
     this.#departures = new Departures({
       atOnceMax: INSERTS_AT_ONCE_MAX,
       lingerMs: options.lingerMs,
@@ -281,7 +281,7 @@ export class Pipelines {
       lease,
       work: unit.work,
       slots: isAlert ? this.#alertSlots : unit.share === 'store' ? this.#departures : this.#slots,
-      doorbell: this.#doorbell,
+      poller: this.#poller,
       bytesMax: Math.min(INSERT_BYTES_MAX, this.#bytesMax(unit.share)),
       lingerMs: isAlert ? ALERT_LINGER_MS : lingerMs,
       quietLingerMs: Math.min(QUIET_LINGER_MS, lingerMs),

@@ -9,6 +9,7 @@ import { storedEvents } from '../clickhouse/queries/get-event.ts';
 import { Checkpoints } from './audit/checkpoints.ts';
 import type { Stores } from './audit/sources.ts';
 import { AuditVerifier } from './audit/verifier.ts';
+import { BufferPool } from './buffer-pool.ts';
 import type { Config } from './config.ts';
 import { DependencyGauges } from './dependency-gauges.ts';
 import { allowedHostsOf } from './egress/target-url.ts';
@@ -19,10 +20,10 @@ import type { Parts } from './http/route.ts';
 import { makeRoutes } from './http/routes.ts';
 import { Server } from './http/server.ts';
 import { chooseTransport } from './http/transport/choose.ts';
+import { FastPath } from './ingest/fast-path.ts';
 import { Ingest, type IngestParts } from './ingest/ingest.ts';
 import { type JudgingParts, JudgingWorker } from './ingest/judging-worker.ts';
-import { PlainPath } from './ingest/plain-path.ts';
-import { RateGate } from './ingest/rate-gate.ts';
+import { RateLimitBatcher } from './ingest/rate-limit-batcher.ts';
 import type { Part } from './lifecycle.ts';
 import { METRICS_ACCOUNTS_MAX, METRICS_POLICIES_MAX, UNACKED_BYTES_MAX } from './limits.ts';
 import { mailTransportOf } from './mail-transport.ts';
@@ -46,7 +47,6 @@ import { PolicyEvaluations } from './registry/policy-evaluation.ts';
 import type { RequestLimit } from './registry/principal.ts';
 import { RequestLimiter } from './registry/request-limit.ts';
 import { Sessions } from './registry/sessions.ts';
-import { Slabs } from './slabs.ts';
 import { readiness, refusalOf } from './stores/readiness.ts';
 import {
   connectionsPart,
@@ -60,8 +60,8 @@ import {
 import { type Appended, Appender } from './streams/append.ts';
 import { AppendOnce } from './streams/append-once.ts';
 import { Backlog } from './streams/backlog.ts';
+import { IngestHeartbeat } from './streams/ingest-heartbeat.ts';
 import { LimitSignals } from './streams/limit-signals.ts';
-import { OpenDoors } from './streams/open-doors.ts';
 import { Progress } from './streams/progress.ts';
 import { ReadBarrier } from './streams/read-barrier.ts';
 import { UsageCounts } from './usage-counts.ts';
@@ -87,23 +87,23 @@ export async function frontParts({ config, log, metrics, link, isSupervised, say
   const watch = makeRedisWatch({ config, log, metrics, isSupervised }, { redis, clickhouse }, () => cache.forgetAll());
   const { backlogEntriesMax: entriesMax, backlogBytesMax: bytesMax, idempotencyBytesMax, eventBytesMax } = config;
   const backlog = new Backlog({ redis, keys, entriesMax, bytesMax, idempotencyBytesMax });
-  const slabs = new Slabs();
-  const appender = new Appender({ redis: writer, keys, slabs, onAppended: countAppended(metrics) });
-  const gate = new RateGate(new Counters(redis), keys);
+  const buffers = new BufferPool();
+  const appender = new Appender({ redis: writer, keys, buffers, onAppended: countAppended(metrics) });
+  const rateLimits = new RateLimitBatcher(new Counters(redis), keys);
   const once = makeAppendOnce({ redis, keys }, backlog, metrics);
   const limitSignals = new LimitSignals({ redis, keys });
-  const doors = new OpenDoors({ redis, keys, isOpen: () => !backlog.full() && watch.trouble === undefined });
+  const doors = new IngestHeartbeat({ redis, keys, isAccepting: () => !backlog.full() && watch.trouble === undefined });
   const barrier = new ReadBarrier({ redis, keys });
-  const parts = { gate, appender, once, keys, eventBytesMax, ...toldOfEvents(metrics, usage) };
+  const parts = { rateLimits, appender, once, keys, eventBytesMax, ...toldOfEvents(metrics, usage) };
   const judging = makeJudging(parts, { log, metrics });
   const registry = makeRegistry({ redis, keys }, eventsOnceStored(clickhouse, barrier), targetRules(config), judging);
   const approvalWaits = new ApprovalWaits({ address: redisAddress(config), keys, approvals: registry.approvals });
   const server = new Server({
     transport: await chooseTransport(config, log),
-    ...{ config, slabs, onRefused: usage.refused },
+    ...{ config, buffers, onRefused: usage.refused },
     routes: makeRoutes({ metrics: config.metricsPort === undefined, publicUrl: config.publicUrl }),
     cache,
-    ingest: new Ingest({ ...parts, cache, backlog, apart: apartBy(judging) }, new PlainPath(slabs)),
+    ingest: new Ingest({ ...parts, cache, backlog, apart: apartBy(judging) }, new FastPath(buffers)),
     ...{ registry, approvalWaits, clickhouse, barrier },
     ...auditParts({ redis, keys, clickhouse }, config),
     ...lastingAnswers({ redis, keys, clickhouse, registry, log }),
@@ -122,7 +122,7 @@ export async function frontParts({ config, log, metrics, link, isSupervised, say
     connectionsPart({ config, redis: [writer, redis], clickhouse, waitMs: WAIT_MS_MAX, mayBeAway: true, say, log }),
     { name: 'redis watch', start: () => watch.start(), stop: () => watch.stop() },
     { name: 'registry cache', start: () => cache.start(), stop: () => cache.close() },
-    { name: 'rate limits', start: () => undefined, stop: () => gate.close() },
+    { name: 'rate limits', start: () => undefined, stop: () => rateLimits.close() },
     { name: 'backlog', start: () => backlog.start(), stop: () => backlog.stop() },
     { name: 'appender', start: () => undefined, stop: () => appender.close() },
     { name: 'limit signals', start: () => limitSignals.start(), stop: () => limitSignals.stop() },

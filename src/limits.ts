@@ -12,7 +12,7 @@ export const UNACKED_BYTES_MAX = 64 * MiB;
  * Submissions that a front has in hand, from their body to their answer: a quarter of a second of the fastest single events
  * measured (60,000/s), and 50 MB at 3 KB each beside the bodies, which have a bound of their own.
  */
-export const SUBMISSIONS_IN_HAND_MAX = 16_384;
+export const SUBMISSIONS_IN_FLIGHT_MAX = 16_384;
 /** Appends in flight per partition: one travels while the next one fills. More only makes entries smaller (performance.md, "what moved the needle"). */
 export const APPENDS_IN_FLIGHT_MAX = 2;
 /**
@@ -32,10 +32,10 @@ export const LAST_SEEN_MS = 200;
  * For so long a front holds places of a rate limit in advance, and so much later at the most it gives back what is left. Ten calls a
  * second and counter cost nothing that shows; a place that is missing elsewhere for longer would be missed.
  */
-export const HELD_MS = 100;
-export const HELD_BACK_MS = 25;
+export const QUOTA_LEASE_MS = 100;
+export const QUOTA_RETURN_MS = 25;
 /** For fewer a second trip, to give them back, costs more than the trips that they spare. */
-export const HELD_PLACES_MIN = 8;
+export const LEASED_PERMITS_MIN = 8;
 /** Counters that a front remembers, to hold places of those that are in use: some 500 bytes each. */
 export const COUNTERS_KNOWN_MAX = 10_000;
 /** Bodies held by a front, from the first byte to the answer: 16 of the largest batches, or 2,000 of the largest other bodies. */

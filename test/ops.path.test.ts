@@ -189,7 +189,7 @@ const ON: Record<string, [fires: Series, rests: Series]> = {
   GatehouseApprovalsOverflow: both('gatehouse_approvals_total{result="overflowed"}', '0x10 1x20', constant(4)),
   GatehouseServerErrors: [requests(10, 1), requests(1_000, 1)],
   GatehouseSlow: [latency('5'), latency('0.001')],
-  GatehouseOverloaded: both('gatehouse_strained', constant(1), constant(0)),
+  GatehouseOverloaded: both('gatehouse_overloaded', constant(1), constant(0)),
   GatehouseEventLoopDelay: both('gatehouse_event_loop_delay_p99_seconds', constant(0.4), constant(0.02)),
   GatehouseDiskNearlyFull: [
     [

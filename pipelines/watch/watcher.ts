@@ -29,7 +29,7 @@ import type { Metrics } from '../../src/metrics.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import { Script } from '../../src/redis/script.ts';
-import { openSince } from '../../src/streams/open-doors.ts';
+import { acceptingSince } from '../../src/streams/ingest-heartbeat.ts';
 import { appendSignals } from '../../src/streams/signals.ts';
 import { type Known, readRegistry, type Watched } from './registry.ts';
 import { judgeSilence, type Verdict } from './silence.ts';
@@ -72,7 +72,7 @@ export class Watcher {
   /** One look at every partition, one after the other: what is held at once is bounded by one. Throws what the client throws. */
   async tick(): Promise<void> {
     const { redis, keys } = this.#options;
-    const doorsSince = await openSince(redis, keys);
+    const doorsSince = await acceptingSince(redis, keys);
     for (let partition = 0; partition < keys.partitions; partition++) await this.#look(partition, doorsSince);
   }
 

@@ -14,7 +14,7 @@ export const CLICKHOUSE_V8 = [LARGE_SEMI_SPACE];
  * A front answers within milliseconds, so its collections must be short.
  * - Young space of 8 MB, collected by the thread that waits for it: 0.4 to 0.5 ms each, at most 2. With 32 MB and helpers it took
  *   1 to 2 ms, at most 7, since on a busy machine a helper that has begun may wait for a processor. It costs nothing (bodies and entries
- *   lie in slabs), and a front holds 140 MB instead of 190.
+ *   lie in buffers), and a front holds 140 MB instead of 190.
  * - Old space is collected when it has grown by half. Left to itself V8 lets it grow up to fourfold: a front that had met
  *   100,000 agents held 330 MB, of which 79 were in use; so it holds 230, and an event costs the same. What the pipelines
  *   read is old before it goes: collected so often it cost them 3 us an event more.

@@ -3,7 +3,7 @@
 // Invariant: a missing, malformed, unknown, expired or revoked key gets the very same answer, so nothing tells them apart, and so does a
 // session that has ended in whatever way;
 // what a route needs and a key does not have is refused, and the answer names it. Whose things a key that is bound to an agent
-// may touch is looked at where they are known: request.ts, door.ts.
+// may touch is looked at where they are known: request.ts, admission.ts.
 // Redis away and the key not cached: 503, nobody is let in on trust.
 import { ServiceError } from '../errors.ts';
 import { KEY_CACHE_MAX, SESSION_IDLE_MS } from '../limits.ts';

@@ -13,7 +13,7 @@ import { CLEARED_COOKIES } from './browser-sessions.ts';
 import type { Cors } from './cors.ts';
 import type { Fault, Head } from './head.ts';
 import type { InFlight } from './in-flight.ts';
-import type { Taken } from './load-shedding.ts';
+import type { Admitted } from './load-shedding.ts';
 import type { Reply } from './route.ts';
 import type { Handler, TransportRequest, TransportResponse } from './transport/transport.ts';
 
@@ -24,7 +24,7 @@ export type ExchangeHost = {
   draining: boolean;
   readonly inFlight: InFlight<Exchange>;
   /** What was taken in hand is done elsewhere, before the exchange is over. */
-  onApart: (taken: Taken) => void;
+  onApart: (taken: Admitted) => void;
   /** Called once per exchange; status 0: the client left before its answer. */
   onDone: (exchange: Exchange, status: number) => void;
   /** Answers whose bodies come in parts, while they do. */
@@ -92,7 +92,7 @@ export class Exchange {
   /** Is this a submission of events? Then a refusal is counted by its code. */
   isSubmission = false;
   /** Of a submission that was taken in hand: it is given back when the exchange is over. */
-  taken: Taken | undefined;
+  taken: Admitted | undefined;
   /** What the answer says went wrong. */
   refusedAs: ErrorCode | undefined;
   /**

@@ -1,9 +1,9 @@
-// Who is owed a place in a strained front (asked by load-shedding.ts before it refuses).
-// What was let in during the last window is divided evenly among the accounts that asked in it; an account that has had less
-// than that in this window is owed. So an account that asks for little is let in while one that floods is refused, and among
-// many that flood each gets about the same. Work is reckoned as load-shedding.ts does.
-// Approximate on purpose: a window is short, the share is that of the last one, and each front reckons for itself.
-// Bound: ACCOUNTS_MAX accounts a window; those beyond it are treated alike, as if there were no shares.
+// Fair shares of an overloaded front (load-shedding.ts asks before it refuses).
+// The work that was admitted in the last window is divided evenly among the accounts that asked in it; an account that had less than that share in
+// the current window is owed the rest. So an account that asks for little is admitted while one that floods is refused, and of many that flood each
+// gets about the same. Work is counted as in load-shedding.ts.
+// Approximate on purpose: a window is short, the share is that of the last one, and each front counts for itself.
+// Bound: ACCOUNTS_MAX accounts a window; further ones are treated as if there were no shares.
 
 const WINDOW_MS = 250;
 /** Names and numbers, some 100 bytes each: 1 MB. */
@@ -11,7 +11,7 @@ const ACCOUNTS_MAX = 10_000;
 
 export class FairShares {
   #windowMs = Number.NEGATIVE_INFINITY;
-  /** Work let in during this window; 0 for one that has only asked. */
+  /** Work admitted in this window; 0: the account has only asked. */
   #had = new Map<string, number>();
   #total = 0;
   #share = 0;
@@ -26,7 +26,7 @@ export class FairShares {
     return this.#share > 0;
   }
 
-  /** It has been let in. */
+  /** Counts work that was admitted. */
   note(account: string, work: number): void {
     const had = this.#had.get(account);
     if (had !== undefined) this.#had.set(account, had + work);
@@ -41,7 +41,7 @@ export class FairShares {
   }
 
   #turnOver(nowMs: number): void {
-    // With one account there is nobody to be fair to: it is refused by the clock alone.
+    // With one account there are no shares: the clock alone decides.
     this.#share = this.#had.size > 1 ? this.#total / this.#had.size : 0;
     this.#had.clear();
     this.#total = 0;

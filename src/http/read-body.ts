@@ -1,15 +1,16 @@
 // Reads a request's body into one buffer (step 4: after scope and request limit; the bytes may come earlier and wait).
 // Reading begins inside the handler, since uWS drops what nobody listens to; the verdict is taken when its turn comes, so
 // that a caller without a key hears 401 and not 413.
-// The bytes are copied once, from uWS's memory into a slab that goes back when the handler has settled (`release`), or when the
+// The bytes are copied once, from uWS's memory into a buffer that goes back when the handler has settled (`release`), or when the
 // exchange is over before anybody was given them.
 // Invariant: no more than `bytesMax` are held for a request, no more than BODY_BYTES_HELD_MAX by the process, and no account's large bodies
 // take the room of the others'. A body
 // that is too large is refused at its Content-Length or at the chunk that crosses the bound; the rest is dropped as it comes.
 // A client that leaves, stalls or drips is ended by uWS (10 s, 16 KB/s); what it had sent is dropped then.
+
+import { BufferPool, sharedMemory } from '../buffer-pool.ts';
 import { ServiceError } from '../errors.ts';
 import { BODY_BYTES_HELD_MAX } from '../limits.ts';
-import { Slabs, sharedMemory } from '../slabs.ts';
 import type { BodySink, Exchange } from './exchange.ts';
 
 /**
@@ -62,7 +63,7 @@ export type BodyOptions = {
   contentLength: number;
   bytesMax: number;
   budget: BodyBudget;
-  slabs: Slabs;
+  buffers: BufferPool;
 };
 
 /** Taken ahead of what has arrived, at most: a Content-Length is a claim, and memory is for bytes that are here. It grows. */
@@ -71,7 +72,7 @@ const AHEAD_BYTES_MAX = 64 * 1024;
 const SHARED_BYTES_MIN = 256 * 1024;
 /** Unused memory of eight bodies. */
 const SHARED_KEPT_BYTES_MAX = 64 * 1024 * 1024;
-const sharedSlabs = new Slabs(SHARED_KEPT_BYTES_MAX, sharedMemory);
+const sharedBuffers = new BufferPool(SHARED_KEPT_BYTES_MAX, sharedMemory);
 /** From here on a body counts for its account. */
 const LARGE_BYTES = 64 * 1024;
 
@@ -82,8 +83,8 @@ const LARGE_BYTES = 64 * 1024;
 export class BodyReader implements BodySink {
   readonly #exchange: Exchange;
   readonly #options: BodyOptions;
-  readonly #slabs: Slabs;
-  #slab: Buffer | undefined;
+  readonly #buffers: BufferPool;
+  #buffer: Buffer | undefined;
   #bytes = 0;
   /** For whom they are held; undefined: a small body, or none of it is here. */
   #account: string | undefined;
@@ -96,7 +97,7 @@ export class BodyReader implements BodySink {
   constructor(exchange: Exchange, options: BodyOptions) {
     this.#exchange = exchange;
     this.#options = options;
-    this.#slabs = options.contentLength > SHARED_BYTES_MIN ? sharedSlabs : options.slabs;
+    this.#buffers = options.contentLength > SHARED_BYTES_MIN ? sharedBuffers : options.buffers;
     if (options.contentLength > options.bytesMax) {
       this.#refuse(tooLarge(options.bytesMax));
       return;
@@ -151,12 +152,12 @@ export class BodyReader implements BodySink {
   #keep(chunk: Uint8Array, isLast: boolean): void {
     const { contentLength } = this.#options;
     const end = this.#bytes + chunk.length;
-    this.#slab ??= this.#slabs.take(Math.max(end, Math.min(contentLength, AHEAD_BYTES_MAX)));
-    if (end > this.#slab.length) this.#slab = this.#slabs.grow(this.#slab, this.#bytes, end);
-    this.#slab.set(chunk, this.#bytes);
+    this.#buffer ??= this.#buffers.take(Math.max(end, Math.min(contentLength, AHEAD_BYTES_MAX)));
+    if (end > this.#buffer.length) this.#buffer = this.#buffers.grow(this.#buffer, this.#bytes, end);
+    this.#buffer.set(chunk, this.#bytes);
     this.#bytes = end;
     if (!isLast) return;
-    this.#body = this.#slab.subarray(0, end);
+    this.#body = this.#buffer.subarray(0, end);
     this.#onWhole?.(this.#read(this.#body));
   }
 
@@ -178,8 +179,8 @@ export class BodyReader implements BodySink {
   }
 
   #giveBack(): void {
-    if (this.#slab !== undefined) this.#slabs.give(this.#slab);
-    this.#slab = undefined;
+    if (this.#buffer !== undefined) this.#buffers.release(this.#buffer);
+    this.#buffer = undefined;
   }
 }
 

@@ -2,6 +2,8 @@
 // Invariant: every handler goes through `safe`, so nothing that happens in one can end the process; every request that was
 // taken is answered, at the latest when the sweep finds it (500), or its client has left.
 // Drain: stop accepting, answer what comes with `Connection: close`, and close what is left once nobody asks any more.
+
+import type { BufferPool } from '../buffer-pool.ts';
 import type { Config } from '../config.ts';
 import { ServiceError } from '../errors.ts';
 import {
@@ -9,17 +11,16 @@ import {
   DRAIN_QUIET_MS,
   READ_WAIT_MS_MAX,
   REQUEST_SWEEP_MS,
-  SUBMISSIONS_IN_HAND_MAX,
+  SUBMISSIONS_IN_FLIGHT_MAX,
 } from '../limits.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
-import type { Slabs } from '../slabs.ts';
+import { Admission } from './admission.ts';
 import { Authenticator, type Known } from './authenticate.ts';
 import { BrowserSessions } from './browser-sessions.ts';
 import { CallerAddresses } from './caller-address.ts';
 import { Cors } from './cors.ts';
-import { Door } from './door.ts';
 import { type Exchange, type ExchangeHost, errorBody, JSON_TYPE, safe } from './exchange.ts';
 import { mintRequestId } from './head.ts';
 import { InFlight } from './in-flight.ts';
@@ -30,9 +31,9 @@ import { BodyBudget } from './read-body.ts';
 import { Entry } from './request.ts';
 import { requestCounter } from './request-counts.ts';
 import type { Method, Parts, Reply, Route } from './route.ts';
+import { SubmissionScheduler } from './submission-scheduler.ts';
 import { VERBS } from './transport/router.ts';
 import type { Handler, Transport, TransportRequest, Unreadable } from './transport/transport.ts';
-import { Turns } from './turns.ts';
 
 export type ServerOptions = Omit<Parts, 'metrics' | 'authenticator'> & {
   transport: Transport;
@@ -53,9 +54,9 @@ export type ServerOptions = Omit<Parts, 'metrics' | 'authenticator'> & {
   cache: Known;
   limiter: Pick<RequestLimiter, 'admit'>;
   /** For bodies: the front's own. */
-  slabs: Slabs;
+  buffers: BufferPool;
   /** For tests, which make submissions wait. */
-  turns?: Turns;
+  scheduler?: SubmissionScheduler;
   /** What stands against every call with a key, or every write, whatever it asks for. */
   refusal: (writes: boolean) => ServiceError | undefined;
   /** Is there no room downstream? */
@@ -74,7 +75,7 @@ export class Server {
   readonly #options: ServerOptions;
   readonly #transport: Transport;
   readonly #host: ExchangeHost;
-  readonly #door: Door;
+  readonly #door: Admission;
   readonly #keyUses: KeyUses;
   readonly #sessionUses: KeyUses;
   readonly #answerMsMax: number;
@@ -89,8 +90,8 @@ export class Server {
     const { metrics, routes, onRefused = () => undefined } = options;
     const count = requestCounter(metrics, routes, onRefused);
     const budget = new BodyBudget();
-    const turns = options.turns ?? new Turns();
-    const shedding = makeShedding(options, turns);
+    const scheduler = options.scheduler ?? new SubmissionScheduler();
+    const shedding = makeShedding(options, scheduler);
     const { corsOrigins, trustedProxies, publicUrl } = options.config;
     const callers = new CallerAddresses(trustedProxies);
     const cors = corsOrigins === undefined ? undefined : new Cors(corsOrigins);
@@ -100,15 +101,15 @@ export class Server {
       draining: false,
       inFlight: new InFlight(),
       bodies: new Set(),
-      onApart: (taken) => shedding.giveBack(taken, false),
+      onApart: (taken) => shedding.release(taken, false),
       onDone: (exchange, status) => {
         const nowMs = performance.now();
         this.#lastRequestMs = nowMs;
-        if (exchange.taken !== undefined) shedding.giveBack(exchange.taken, isServed(status));
+        if (exchange.taken !== undefined) shedding.release(exchange.taken, isServed(status));
         count(exchange, status, nowMs);
       },
     };
-    this.#door = new Door({
+    this.#door = new Admission({
       ...options,
       authenticator: new Authenticator(options.cache),
       keyUses: this.#keyUses,
@@ -119,7 +120,7 @@ export class Server {
       sessionUses: this.#sessionUses,
       browsers: new BrowserSessions({ publicUrl, isTrusted: (peer) => callers.trusts(peer) }),
       shedding,
-      turns,
+      scheduler,
     });
     this.#transport = options.transport;
     this.#transport.onUnreadable = answerUnreadable(metrics);
@@ -265,7 +266,7 @@ function isServed(status: number): boolean {
   return status === 200 || status === 201;
 }
 
-function makeShedding({ backlogFull, metrics, log }: ServerOptions, turns: Turns): LoadShedding {
+function makeShedding({ backlogFull, metrics, log }: ServerOptions, scheduler: SubmissionScheduler): LoadShedding {
   const counter = (reason: ShedReason) => metrics.counter('gatehouse_shed_requests_total', { reason });
   const shed = {
     backlog: counter('backlog'),
@@ -275,14 +276,14 @@ function makeShedding({ backlogFull, metrics, log }: ServerOptions, turns: Turns
   };
   const shedding = new LoadShedding({
     backlogFull,
-    turns,
+    scheduler,
     onShed: (reason) => shed[reason].inc(),
-    onStrain: (strained, refused) => log.warn({ refused }, strained ? 'load.strained' : 'load.calm_again'),
+    onOverload: (isOverloaded, refused) => log.warn({ refused }, isOverloaded ? 'load.overloaded' : 'load.normal'),
   });
   metrics.sampleBy(() => {
-    metrics.set('gatehouse_strained', {}, shedding.strained ? 1 : 0);
-    metrics.set('gatehouse_submissions_in_hand', {}, shedding.inHand);
-    metrics.set('gatehouse_submissions_in_hand_limit', {}, SUBMISSIONS_IN_HAND_MAX);
+    metrics.set('gatehouse_overloaded', {}, shedding.isOverloaded ? 1 : 0);
+    metrics.set('gatehouse_submissions_in_flight', {}, shedding.inFlight);
+    metrics.set('gatehouse_submissions_in_flight_limit', {}, SUBMISSIONS_IN_FLIGHT_MAX);
     metrics.set('gatehouse_longest_wait_seconds', {}, shedding.longestWaitMs() / 1000);
   });
   return shedding;

@@ -10,7 +10,7 @@ import type { JsonObject } from '../../schemas/common.ts';
 import type { EventDigest, MatchDigest } from '../../schemas/entry.ts';
 import type { Decision, RateCheck } from '../policy/engine.ts';
 import { redactPayload, redactTrace, TRACE_TOKEN_CHARACTERS } from '../policy/redact.ts';
-import { counterName } from './rate-gate.ts';
+import { counterName } from './rate-limit-batcher.ts';
 import type { Submission } from './submission.ts';
 import { countOrNull, tokensUsed } from './token-usage.ts';
 

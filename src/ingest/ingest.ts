@@ -30,14 +30,14 @@ import type { Append, Appender } from '../streams/append.ts';
 import type { AppendOnce } from '../streams/append-once.ts';
 import type { Backlog } from '../streams/backlog.ts';
 import { type AcceptedEvent, encodeEvents } from './encode.ts';
+import type { FastPath } from './fast-path.ts';
+import { type AtHand, backlogFull, callerLeft, type FastParts, FastSubmission } from './fast-submission.ts';
 import type { Shape } from './json.ts';
 import type { JudgingWorker } from './judging-worker.ts';
 import { keptVerdicts, readVerdicts } from './kept-verdicts.ts';
-import type { PlainPath } from './plain-path.ts';
-import { type AtHand, backlogFull, callerLeft, PlainSubmission, type PlainWay } from './plain-submission.ts';
-import type { RateGate } from './rate-gate.ts';
+import type { RateLimitBatcher } from './rate-limit-batcher.ts';
 import { renderBatch, renderEvent, type Verdict } from './reply.ts';
-import { type Judged, settle } from './settle.ts';
+import { type Judged, resolveQuotas } from './resolve-quotas.ts';
 import { type Element, isRejected, readBatch, readSubmission } from './submission.ts';
 import { View } from './view.ts';
 
@@ -68,7 +68,7 @@ export type MatchedPolicy = Pick<PolicyMatch, 'policy_id' | 'name' | 'type'>;
 
 export type IngestParts = {
   cache: Pick<RegistryCache, 'agent' | 'rules'>;
-  gate: Pick<RateGate, 'ask'>;
+  rateLimits: Pick<RateLimitBatcher, 'ask'>;
   appender: Pick<Appender, 'append' | 'appendFor' | 'takeBack'>;
   once: Pick<AppendOnce, 'begin' | 'append' | 'release'>;
   backlog: Pick<Backlog, 'full'>;
@@ -99,11 +99,11 @@ export type Apart = {
 
 export class Ingest {
   readonly #parts: IngestParts;
-  /** null: every event takes the ordinary path. */
-  readonly #way: PlainWay | null;
+  /** null: every event takes the general path. */
+  readonly #way: FastParts | null;
 
-  /** `plain`: null makes every event take the ordinary path. */
-  constructor(parts: IngestParts, plain: PlainPath | null) {
+  /** `plain`: null makes every event take the general path. */
+  constructor(parts: IngestParts, plain: FastPath | null) {
     this.#parts = parts;
     this.#way =
       plain === null
@@ -129,7 +129,7 @@ export class Ingest {
     const { apart } = this.#parts;
     const { length } = request.body;
     const atHand = apart !== undefined && length > apart.plainBytesMax ? undefined : this.#readPlain(request, shape);
-    if (atHand !== undefined) new PlainSubmission(this.#way!, { request, shape, atHand, caller }).begin();
+    if (atHand !== undefined) new FastSubmission(this.#way!, { request, shape, atHand, caller }).begin();
     else if (apart !== undefined && length > apart.parsedBytesMax) this.#setApart(request, shape, caller);
     else this.#tell(request, shape, caller);
   }
@@ -169,7 +169,7 @@ export class Ingest {
     return { body: renderBatch(request.agentId, elements, verdicts) };
   }
 
-  /** undefined: the ordinary path must see it. Whatever has to be fetched first or refused is its business, too. */
+  /** undefined: the general path must see it. Whatever has to be fetched first or refused is its business, too. */
   #readPlain(request: IngestRequest, shape: Shape): AtHand | undefined {
     const { account, agentId, idempotencyKey } = request;
     if (this.#way === null || idempotencyKey !== undefined) return undefined;
@@ -290,7 +290,7 @@ export class Ingest {
       if (others !== undefined) await others;
     }
     if (agent.status === 'inactive') return judgements.map(blockedWhole);
-    return settle(this.#parts.gate, account, agent.id, judgements);
+    return resolveQuotas(this.#parts.rateLimits, account, agent.id, judgements);
   }
 
   #count({ account, body }: IngestRequest, judged: readonly { decision: Decision }[]): void {

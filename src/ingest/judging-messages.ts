@@ -7,7 +7,7 @@ import { type ErrorCode, ServiceError, type ServiceErrorOptions } from '../error
 import type { Begun, OnceKey } from '../streams/append-once.ts';
 import type { MatchedPolicy } from './ingest.ts';
 import type { Shape } from './json.ts';
-import type { Ask, Count } from './rate-gate.ts';
+import type { QuotaGrant, QuotaRequest } from './rate-limit-batcher.ts';
 
 export type ThreadData = { prefix: string; partitions: number; eventBytesMax: number };
 
@@ -35,7 +35,7 @@ export type ToThread =
 export type SentEntry = { version: number; digests: Uint8Array; rows: Uint8Array };
 /** What the thread has done for it, since it has no Redis. */
 export type Calls = {
-  ask: { args: { agent: string; asks: Ask[] }; answer: readonly Count[] };
+  ask: { args: { agent: string; asks: QuotaRequest[] }; answer: readonly QuotaGrant[] };
   append: { args: { agent: string; events: number; entry: SentEntry }; answer: undefined };
   begin: { args: OnceKey & { fingerprint: string }; answer: Begun };
   appendOnce: {

@@ -15,6 +15,7 @@ import { evaluated, mistakesOf, type PolicyTrial } from '../policy/policy-work.t
 import { prepareRules } from '../policy/prepare-rules.ts';
 import { Keys } from '../redis/keys.ts';
 import { entryOf } from '../streams/append-once.ts';
+import { FastPath } from './fast-path.ts';
 import { type Answer, type Apart, type Caller, Ingest, type IngestParts, type MatchedPolicy } from './ingest.ts';
 import {
   type CallName,
@@ -29,8 +30,7 @@ import {
   type Told,
   type ToThread,
 } from './judging-messages.ts';
-import { PlainPath } from './plain-path.ts';
-import type { Ask } from './rate-gate.ts';
+import type { QuotaRequest } from './rate-limit-batcher.ts';
 
 const { prefix, partitions, eventBytesMax } = workerData as ThreadData;
 const port = parentPort!;
@@ -43,7 +43,7 @@ const ALIVE_EVERY_MS = 500;
 const NICE = 5;
 if (process.platform === 'linux') os.setPriority(0, NICE);
 
-const plainPath = new PlainPath();
+const plainPath = new FastPath();
 /** It has nothing left. */
 const NOTHING_ALLOWED = new Allowance();
 
@@ -216,7 +216,7 @@ type Given = { agent: AgentRecord; account: string; rules: RuleSet; told: Sums }
 function partsOf(id: number, { agent, account, rules, told }: Given): IngestParts {
   return {
     cache: { agent: () => ({ record: agent, account }), rules: () => rules },
-    gate: {
+    rateLimits: {
       ask: (_account, agentId, asks, asker) =>
         void call(id, 'ask', { agent: agentId, asks: asks.map(sentAsk) }).then(
           (counts) => asker.counted(counts),
@@ -251,9 +251,9 @@ function partsOf(id: number, { agent, account, rules, told }: Given): IngestPart
 }
 
 /** Without the rule, which cannot be sent. */
-function sentAsk({ check, places }: Ask): Ask {
-  const { policyId, counterScope, counterValue, threshold, windowMs, takesPlaceWhenOver } = check;
-  return { places, check: { policyId, counterScope, counterValue, threshold, windowMs, takesPlaceWhenOver } };
+function sentAsk({ check, permits: places }: QuotaRequest): QuotaRequest {
+  const { policyId, counterScope, counterValue, threshold, windowMs, countsWhenOver } = check;
+  return { permits: places, check: { policyId, counterScope, counterValue, threshold, windowMs, countsWhenOver } };
 }
 
 /** Each in memory of its own: a part of a larger one would be sent with all of it. */
@@ -262,7 +262,7 @@ function packed(digests: readonly (string | Buffer)[], rows: Buffer): SentEntry 
   return { version: entry.version, digests: new Uint8Array(entry.digests), rows: new Uint8Array(entry.rows) };
 }
 
-/** In memory of its own, which is handed over. What the plain path wrote lies in memory that it takes back. */
+/** In memory of its own, which is handed over. What the fast path wrote lies in memory that it takes back. */
 function bytesOf({ body, release }: Answer): Uint8Array {
   const bytes = typeof body === 'string' ? new TextEncoder().encode(body) : new Uint8Array(body);
   release?.();

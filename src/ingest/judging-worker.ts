@@ -55,7 +55,7 @@ const HEAP_MB = 1_024;
 /** What is done for the thread, and told of what it accepted. */
 export type JudgingParts = Pick<
   IngestParts,
-  'gate' | 'keys' | 'eventBytesMax' | 'onAccepted' | 'onMatched' | 'onBytes' | 'onUnevaluated'
+  'rateLimits' | 'keys' | 'eventBytesMax' | 'onAccepted' | 'onMatched' | 'onBytes' | 'onUnevaluated'
 > & {
   appender: Pick<Appender, 'appendPacked'>;
   once: Pick<AppendOnce, 'begin' | 'appendPacked' | 'release'>;
@@ -244,13 +244,13 @@ export class JudgingWorker implements Part, PolicyWork {
 
   /** Does for the thread what it asks for. */
   async #perform(message: CallMessage, work: Work): Promise<unknown> {
-    const { gate, appender, once } = this.#parts;
+    const { rateLimits, appender, once } = this.#parts;
     const { account } = work;
     switch (message.name) {
       case 'ask': {
         const { agent, asks } = message.args;
         return new Promise((counted, refused) => {
-          gate.ask(account, agent, asks, { counted, refused });
+          rateLimits.ask(account, agent, asks, { counted, refused });
         });
       }
       case 'append':

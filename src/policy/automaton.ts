@@ -7,19 +7,20 @@
 // instructions had to be followed, from a budget of its own per automaton and event; a cache that grows past
 // its bound is thrown away and begun again. A pattern whose states explode runs out of units and throws OverBudget,
 // it does not run on. Everything is counted, nothing is timed, so judgements do not depend on the machine's load.
-import { type Budget, OVER_BUDGET } from './budget.ts';
+
 import {
+  ACCEPTING,
   DEAD,
-  FOUND_SOMETHING,
-  glide,
-  glideBack,
-  glideOver,
   isHigh,
   isLow,
-  NEWS,
+  MATCHED,
+  runBackward,
+  runForward,
+  runToLastMatch,
   type Tables,
   UNKNOWN,
-} from './glide.ts';
+} from './automaton-loops.ts';
+import { type Budget, OVER_BUDGET } from './budget.ts';
 import { DO, KIND, LOOK, type Program } from './program.ts';
 
 /** States and transitions of one automaton, unless its owner says otherwise. 50 ordinary patterns need 50-300 KB. */
@@ -60,7 +61,7 @@ export class Automaton {
   /** Columns of the table: one per class, one for the border at the end. */
   readonly #width: number;
   readonly #predecessors: Predecessors | null;
-  /** `table`: row of the next state; `NEWS - row` if that found something or is a dead end; UNKNOWN until asked for. */
+  /** `table`: row of the next state; `ACCEPTING - row` if it accepts or is a dead end; UNKNOWN until asked for. */
   readonly #tables: Tables;
   #states: State[] = [];
   #byKey = new Map<string, number>();
@@ -112,20 +113,20 @@ export class Automaton {
       const stop = Math.min(text.length, i + CHUNK_CHARACTERS);
       budget.spend(stop - i);
       while (i < stop) {
-        at = glide(text, i, stop, at, this.#tables, this.#stopped);
+        at = runForward(text, i, stop, at, this.#tables, this.#stopped);
         i = this.#stopped[0]!;
         if (i >= stop) break;
         const unit = text.charCodeAt(i);
         budget.spend(LOOK_UNITS);
         const next = this.#next(at, this.#classAt(text, i, unit));
-        at = next < 0 ? NEWS - next : next;
+        at = next < 0 ? ACCEPTING - next : next;
         if (next < 0) missing = this.#note(at, scan, found, missing);
         if (missing <= 0) return missing;
         i += isHigh(unit) && isLow(text, i + 1) ? 2 : 1;
       }
     }
     const last = this.#next(at, this.program.classes);
-    return last < 0 ? this.#note(NEWS - last, scan, found, missing) : missing;
+    return last < 0 ? this.#note(ACCEPTING - last, scan, found, missing) : missing;
   }
 
   /** End of the longest match that starts at `from`; -1 if none does. */
@@ -137,22 +138,22 @@ export class Automaton {
       const stop = Math.min(text.length, i + CHUNK_CHARACTERS);
       this.#stopped[1] = best;
       const begun = i;
-      at = glideOver(text, i, stop, at, this.#tables, this.#stopped);
+      at = runToLastMatch(text, i, stop, at, this.#tables, this.#stopped);
       i = this.#stopped[0]!;
       best = this.#stopped[1]!;
       budget.spend(i - begun + LOOK_UNITS);
       if (i >= stop) continue;
       const unit = text.charCodeAt(i);
       const next = this.#next(at, this.#classAt(text, i, unit));
-      at = next < 0 ? NEWS - next : next;
+      at = next < 0 ? ACCEPTING - next : next;
       if (next < 0) {
         const flags = this.#tables.flags[at]!;
-        if ((flags & FOUND_SOMETHING) !== 0) best = i;
+        if ((flags & MATCHED) !== 0) best = i;
         if ((flags & DEAD) !== 0) return best;
       }
       i += isHigh(unit) && isLow(text, i + 1) ? 2 : 1;
     }
-    return this.#hasNews(this.#next(at, this.program.classes)) ? text.length : best;
+    return this.#isAccepting(this.#next(at, this.program.classes)) ? text.length : best;
   }
 
   /** Marks every place at which some match starts: `marks[place]` becomes 1; `marks` has one place more than the text. */
@@ -161,21 +162,21 @@ export class Automaton {
     for (let i = text.length; i > 0; ) {
       const stop = Math.max(0, i - CHUNK_CHARACTERS);
       const begun = i;
-      at = glideBack(text, i, stop, at, this.#tables, marks, this.#stopped);
+      at = runBackward(text, i, stop, at, this.#tables, marks, this.#stopped);
       i = this.#stopped[0]!;
       budget.spend(begun - i + LOOK_UNITS);
       if (i <= stop) continue;
       const from = i > 1 && isLow(text, i - 1) && isHigh(text.charCodeAt(i - 2)) ? i - 2 : i - 1;
       const next = this.#next(at, this.#classAt(text, from, text.charCodeAt(from)));
-      at = next < 0 ? NEWS - next : next;
-      if (this.#hasNews(next)) marks[i] = 1;
+      at = next < 0 ? ACCEPTING - next : next;
+      if (this.#isAccepting(next)) marks[i] = 1;
       i = from;
     }
-    if (this.#hasNews(this.#next(at, this.program.classes))) marks[0] = 1;
+    if (this.#isAccepting(this.#next(at, this.program.classes))) marks[0] = 1;
   }
 
-  #hasNews(entry: number): boolean {
-    return entry < 0 && (this.#tables.flags[NEWS - entry]! & FOUND_SOMETHING) !== 0;
+  #isAccepting(entry: number): boolean {
+    return entry < 0 && (this.#tables.flags[ACCEPTING - entry]! & MATCHED) !== 0;
   }
 
   /** The entry for a class; made if it is not there yet. */
@@ -192,7 +193,7 @@ export class Automaton {
     this.#count = 0;
     for (const seed of this.#seeds()) this.#add(seed);
     const entry = this.#intern(kind, NO_PATTERNS);
-    const row = entry < 0 ? NEWS - entry : entry;
+    const row = entry < 0 ? ACCEPTING - entry : entry;
     this.#entries[kind] = row;
     return row;
   }
@@ -321,11 +322,10 @@ export class Automaton {
       index = this.#states.push({ kernel, kind, found, closures: [], seenBy: 0 }) - 1;
       this.#byKey.set(key, index);
       this.#grow(index + 1);
-      this.#tables.flags[index * this.#width] =
-        (found.length > 0 ? FOUND_SOMETHING : 0) | (this.#count === 0 ? DEAD : 0);
+      this.#tables.flags[index * this.#width] = (found.length > 0 ? MATCHED : 0) | (this.#count === 0 ? DEAD : 0);
     }
     const row = index * this.#width;
-    return found.length > 0 || this.#count === 0 ? NEWS - row : row;
+    return found.length > 0 || this.#count === 0 ? ACCEPTING - row : row;
   }
 
   #keyOf(kind: number, found: readonly number[]): string {

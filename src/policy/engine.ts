@@ -83,7 +83,7 @@ export type RateCheck = {
   threshold: number;
   windowMs: number;
   /** Rules without `block`: every event counts, also one that is over. */
-  takesPlaceWhenOver: boolean;
+  countsWhenOver: boolean;
 };
 
 export type Detail = PolicyMatch['detail'];
@@ -194,7 +194,7 @@ export class RuleSet {
   #lastAgent: string | undefined;
   #lastPlans: (Plan | undefined)[] = [];
   #lastTrace: { plan: Plan; traceId: string; mayMatch: boolean } | undefined;
-  /** What the gates of the rules speak of: to be looked for in an event's text before `judgeByText`. */
+  /** What the prefilters of the rules speak of: to be looked for in an event's text before `judgeByText`. */
   readonly literals: readonly string[];
   /** All data filters that look at the whole payload share one scanner, so that its strings are walked once. */
   readonly #filter: Filter | null;
@@ -312,9 +312,9 @@ export class RuleSet {
   judgeByText(event: TextView): Judgement | null {
     if (this.size === 0) return NOTHING;
     const plan = this.#plan(event);
-    if (plan.hasUngated) return null;
+    if (plan.hasUnfiltered) return null;
     if (plan.ofTrace.length > 0 && this.#mayMatchTrace(plan, event.traceId())) return null;
-    for (const entry of plan.gated) if (mayMatch(entry, event)) return null;
+    for (const entry of plan.prefiltered) if (mayMatch(entry, event)) return null;
     if (plan.byTool !== null) {
       const tool = event.tool();
       if (tool === null) return null;
@@ -324,7 +324,7 @@ export class RuleSet {
     return plan.counted;
   }
 
-  /** The gates speak of the payload alone. Events of one trace come together, so the last answer is kept. */
+  /** The prefilters speak of the payload alone. Events of one trace come together, so the last answer is kept. */
   #mayMatchTrace(plan: Plan, traceId: string | undefined): boolean {
     if (traceId === undefined) return false;
     const last = this.#lastTrace;
@@ -418,7 +418,7 @@ export class RuleSet {
       counterValue: typeof per === 'string' ? '' : this.#counterValue(entry, per, event!),
       threshold: terms.threshold,
       windowMs: terms.windowSeconds * 1000,
-      takesPlaceWhenOver: !entry.rule.policy.actions.includes('block'),
+      countsWhenOver: !entry.rule.policy.actions.includes('block'),
     };
   }
 
@@ -528,12 +528,12 @@ class ExpressionFailed extends Error {}
 
 /** Whether a rule could match an event of which only the literals are known. What counts all is no match. */
 function mayMatch(entry: Entry, event: TextView): boolean {
-  if (entry.gate === null) return !countsAll(entry);
-  for (const demand of entry.gate) if (!isMet(demand, event)) return false;
+  if (entry.prefilter === null) return !countsAll(entry);
+  for (const clause of entry.prefilter) if (!isMet(clause, event)) return false;
   return true;
 }
 
-function isMet(demand: readonly LiteralBits[], event: TextView): boolean {
-  for (const { word, mask } of demand) if (event.hasAny(word, mask)) return true;
+function isMet(clause: readonly LiteralBits[], event: TextView): boolean {
+  for (const { word, mask } of clause) if (event.hasAny(word, mask)) return true;
   return false;
 }

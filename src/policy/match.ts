@@ -10,11 +10,11 @@
 import { OPERATORS, type Operator } from '../../schemas/condition.ts';
 import { compareNumbers, type ExactNumber, isNumber, LongNumber, numberOfText } from '../exact-number.ts';
 import type { Budget } from './budget.ts';
-import { type Demand, demandsOf } from './gate.ts';
+import { type Clause, clausesOf } from './literal-prefilter.ts';
+import { LiteralSearch } from './literal-search.ts';
 import { isScalar, mistakeIn, type Scalar } from './operands.ts';
 import { ITEM_UNITS, type Path, visitPath } from './path.ts';
 import { policyPattern } from './pattern-allowance.ts';
-import { PlainText } from './plain-text.ts';
 import { REDACTED_KEY, type Step } from './pointer.ts';
 import { below, type Mistakes } from './policy-error.ts';
 import { textPatternOf } from './text-pattern.ts';
@@ -38,8 +38,8 @@ export class FieldCondition {
   readonly isShort: boolean;
   /** The texts that this condition demands one of, if it does nothing else: what rules are indexed by. */
   readonly texts: readonly string[] | null;
-  /** What must stand in the payload for it to hold: see gate.ts. */
-  readonly demands: readonly Demand[];
+  /** What must stand in the payload for it to hold: see prefilter.ts. */
+  readonly clauses: readonly Clause[];
   readonly #predicates: readonly Predicate[];
   /** What the text operators among them ask of a string. */
   readonly #texts: ReadonlyMap<Operator, TextTest>;
@@ -82,7 +82,7 @@ export class FieldCondition {
     this.#onlyOrders = orders.length === names.length;
     this.#holdsForNothing = names.length > 0 && names.every((name) => HOLD_FOR_NOTHING.has(name));
     this.texts = operators.size === 1 ? textsOf(operators) : null;
-    this.demands = demandsOf(path, operators);
+    this.clauses = clausesOf(path, operators);
   }
 
   test(fields: Fields, budget: Budget): boolean {
@@ -239,7 +239,7 @@ const NO_TEXTS: ReadonlyMap<Operator, TextTest> = new Map();
 function textTest(name: Operator, operand: unknown): TextTest | null {
   switch (name) {
     case 'contains': {
-      const plain = new PlainText(operand as string);
+      const plain = new LiteralSearch(operand as string);
       return (text, budget) => plain.isIn(text, budget);
     }
     case 'starts_with':

@@ -6,7 +6,7 @@ import type { Policy } from '../../schemas/policy.ts';
 import { exactJson } from '../exact-json.ts';
 import { compileRule, type Rule } from './compile.ts';
 import { RuleSet, type RuleSetOptions } from './engine.ts';
-import { literalOf } from './gate.ts';
+import { literalOf } from './literal-prefilter.ts';
 import { readPattern } from './operands.ts';
 import { patternSources } from './pattern-allowance.ts';
 import type { Pattern } from './program.ts';

@@ -11,8 +11,8 @@ import { Automaton } from './automaton.ts';
 import { Budget, OverBudget, REDACT_UNITS } from './budget.ts';
 import { NUMBER_DIGITS } from './detectors.ts';
 import type { Find, Span } from './find.ts';
+import { LiteralSearch } from './literal-search.ts';
 import type { Path } from './path.ts';
-import { PlainText } from './plain-text.ts';
 import { Program } from './program.ts';
 import { DETECTOR_UNITS, FOUND, type Needle, Scanner } from './scanner.ts';
 
@@ -109,7 +109,7 @@ type Finder = (text: string, budget: Budget) => Span[];
 
 function finderOf({ pattern, detector }: Needle): Finder {
   if (detector !== null) return repeated(detector.finds);
-  if (pattern!.literal !== null) return plainFinder(new PlainText(pattern!.literal));
+  if (pattern!.literal !== null) return plainFinder(new LiteralSearch(pattern!.literal));
   return patternFinder(new Program([pattern!]));
 }
 
@@ -128,7 +128,7 @@ function repeated(finds: readonly Find[]): Finder {
   };
 }
 
-function plainFinder(plain: PlainText): Finder {
+function plainFinder(plain: LiteralSearch): Finder {
   return (text, budget) => {
     const spans: Span[] = [];
     for (let from = 0; ; ) {

@@ -9,7 +9,7 @@ import { BUILD_UNITS, SCAN_UNITS } from './budget.ts';
 import type { Rule } from './compile.ts';
 import type { DataFilterTerms } from './data-filter.ts';
 import type { Judgement } from './engine.ts';
-import { gateOf } from './gate.ts';
+import { prefilterOf } from './literal-prefilter.ts';
 import type { Path } from './path.ts';
 import { isDryRun } from './policy-kind.ts';
 import { Redaction } from './redact.ts';
@@ -30,14 +30,14 @@ export type Entry = {
   needles: number[];
   filter: Filter | null;
   redaction: Redaction | null;
-  /** What must stand in the payload for the rule to match: of each demand a literal; null: nothing is known. */
-  gate: readonly (readonly LiteralBits[])[] | null;
+  /** What must stand in the payload for the rule to match: of each clause a literal; null: nothing is known. */
+  prefilter: readonly (readonly LiteralBits[])[] | null;
 };
 /** Some of the set's literals: literal 32 * `word` + k is bit k of `mask`. */
 export type LiteralBits = { readonly word: number; readonly mask: number };
 /**
  * A scanner with its walker, made when the first event has to be looked at: laying patterns out costs more than all else of a
- * set, and where gates are shut nobody asks. `fields` null: of the whole payload. `trace`: of `trace_id`, too.
+ * set, and where prefilters are shut nobody asks. `fields` null: of the whole payload. `trace`: of `trace_id`, too.
  */
 export class Filter {
   readonly fields: readonly Path[] | null;
@@ -82,9 +82,9 @@ const DETECTOR_INSTRUCTIONS = 60;
 /** The rules that can concern events of one type of one agent. `byTool` are those that demand one of some tools. */
 export type Plan = {
   always: Entry[];
-  /** Those of `always` that have a gate; and is there another whose match cannot be told without reading the payload? */
-  gated: Entry[];
-  hasUngated: boolean;
+  /** Those of `always` that have a prefilter; and is there another whose match cannot be told without reading the payload? */
+  prefiltered: Entry[];
+  hasUnfiltered: boolean;
   byTool: Map<string, Entry[]> | null;
   withTool: Entry[];
   /** The filters that look at `trace_id`. */
@@ -111,7 +111,7 @@ export function entryOf(rule: Rule, order: number): Entry {
     needles: [],
     filter: null,
     redaction: null,
-    gate: null,
+    prefilter: null,
   };
 }
 
@@ -149,22 +149,22 @@ export function weightOf(entries: readonly Entry[]): number {
   return weight;
 }
 
-/** Literals of a set: as many as have a bit in what the search for them answers (ingest/plain.ts). */
+/** Literals of a set: as many as have a bit in what the search for them answers (ingest/fast-codec.ts). */
 export const LITERALS_MAX = 512;
 
-/** Gives every entry its gate. Returns the literals that the gates speak of, by number. */
+/** Gives every entry its prefilter. Returns the literals that the prefilters speak of, by number. */
 export function numberLiterals(entries: readonly Entry[]): string[] {
   const numbers = new Map<string, number>();
   for (const entry of entries) {
     const { conditions, terms, expression, schema } = entry.rule;
     // An expression or a schema that cannot be evaluated is a match whether or not a needle is there.
     const needs = terms.type === 'data_filter' && expression === null && schema === null ? terms.needles : null;
-    const gate = gateOf({ conditions, needles: needs });
-    if (gate === null) continue;
-    const fresh = new Set(gate.flat().filter((literal) => !numbers.has(literal)));
+    const prefilter = prefilterOf({ conditions, needles: needs });
+    if (prefilter === null) continue;
+    const fresh = new Set(prefilter.flat().filter((literal) => !numbers.has(literal)));
     if (numbers.size + fresh.size > LITERALS_MAX) continue;
     for (const literal of fresh) numbers.set(literal, numbers.size);
-    entry.gate = gate.map((demand) => bitsOf(demand.map((literal) => numbers.get(literal)!)));
+    entry.prefilter = prefilter.map((clause) => bitsOf(clause.map((literal) => numbers.get(literal)!)));
   }
   return [...numbers.keys()];
 }
@@ -181,7 +181,7 @@ export function redactionOf(entry: Entry, { needles, fields, trace }: DataFilter
 }
 
 export function planOf(entries: readonly Entry[], agent: string, type: EventType): Plan {
-  const plan: Plan = { always: [], gated: [], hasUngated: false, byTool: null, withTool: [], ofTrace: [] };
+  const plan: Plan = { always: [], prefiltered: [], hasUnfiltered: false, byTool: null, withTool: [], ofTrace: [] };
   for (const entry of entries) {
     const { policy, conditions } = entry.rule;
     if (policy.agent_id !== null && policy.agent_id !== agent) continue;
@@ -194,8 +194,8 @@ export function planOf(entries: readonly Entry[], agent: string, type: EventType
     )?.texts;
     if (tools === null || tools === undefined) {
       plan.always.push(entry);
-      if (entry.gate !== null) plan.gated.push(entry);
-      else if (!countsAll(entry)) plan.hasUngated = true;
+      if (entry.prefilter !== null) plan.prefiltered.push(entry);
+      else if (!countsAll(entry)) plan.hasUnfiltered = true;
       continue;
     }
     plan.byTool ??= new Map();

@@ -7,7 +7,7 @@
 import { Automaton } from './automaton.ts';
 import { Budget, OverBudget } from './budget.ts';
 import type { Detector } from './detectors.ts';
-import { isFastPlain, PlainText } from './plain-text.ts';
+import { isFastPlain, LiteralSearch } from './literal-search.ts';
 import { compilePattern, type Pattern, Program, shortestMatch } from './program.ts';
 
 /** What is looked for. Needles with the same key are the same. */
@@ -41,7 +41,7 @@ export function detectorNeedle(detector: Detector): Needle {
   return { key: `d${detector.name}`, pattern: null, detector };
 }
 
-type Plain = { needle: number; text: PlainText };
+type Plain = { needle: number; text: LiteralSearch };
 
 export class Scanner {
   readonly needles: readonly Needle[];
@@ -63,7 +63,7 @@ export class Scanner {
     this.#wanted = new Uint8Array(needles.length).fill(1);
     const plain = needles.flatMap((needle, i) => {
       const text = plainText(needle);
-      return text === null || !isFastPlain(text) ? [] : [{ needle: i, text: new PlainText(text) }];
+      return text === null || !isFastPlain(text) ? [] : [{ needle: i, text: new LiteralSearch(text) }];
     });
     if (plain.length <= PLAIN_MAX) this.#plain = plain;
     this.#ofNumbers = needles.flatMap((needle, i) => (needle.detector?.findsNumber === undefined ? [] : [i]));

@@ -2,7 +2,7 @@
 // Work is bounded like a scan's (see automaton.ts): throws OverBudget, which the engine counts as a match.
 import { Automaton } from './automaton.ts';
 import { BUILD_UNITS, type Budget } from './budget.ts';
-import { PlainText } from './plain-text.ts';
+import { LiteralSearch } from './literal-search.ts';
 import { type Pattern, Program } from './program.ts';
 
 /** Units for building states that one test may take: a tenth of a scan's, since a policy may hold many. */
@@ -22,13 +22,13 @@ export function textPatternOf(pattern: Pattern): TextPattern {
 
 export class TextPattern {
   readonly source: string;
-  readonly #literal: PlainText | null;
+  readonly #literal: LiteralSearch | null;
   readonly #automaton: Automaton | null;
   readonly #hit = new Uint8Array(1);
 
   constructor(pattern: Pattern) {
     this.source = pattern.source;
-    this.#literal = pattern.literal === null ? null : new PlainText(pattern.literal);
+    this.#literal = pattern.literal === null ? null : new LiteralSearch(pattern.literal);
     this.#automaton = pattern.literal === null ? new Automaton(new Program([pattern]), 'search') : null;
   }
 

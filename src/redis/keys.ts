@@ -197,8 +197,8 @@ export class Keys {
   /** Hash process name -> epoch ms of its last sign of life (Redis's clock): who shares the partitions. */
   members = () => `{${this.prefix}g}:members`;
 
-  /** Hash `since`, `at` (epoch ms, Redis's clock): events could be handed in without a gap from when to when. */
-  openDoors = () => `{${this.prefix}g}:open-doors`;
+  /** Hash `since`, `at` (epoch ms, Redis's clock): events were accepted without a gap from `since` to `at`. */
+  ingestHeartbeat = () => `{${this.prefix}g}:ingest-heartbeat`;
 
   /** Pub/sub channel of cache invalidations, beside the tracking of keys. */
   changes = () => `${this.prefix}changes`;

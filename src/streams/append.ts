@@ -8,6 +8,8 @@
 // An append resolves once Redis holds the entry, and is never sent twice: the writer's client neither queues nor repeats.
 // Agents' last signs of life follow within LAST_SEEN_MS.
 // If Redis refused, nothing was recorded; if its answer was lost, nobody knows (`recorded: 'unknown'`).
+
+import { BufferPool } from '../buffer-pool.ts';
 import { ServiceError } from '../errors.ts';
 import {
   APPEND_BYTES_AT_ONCE,
@@ -19,7 +21,6 @@ import {
 } from '../limits.ts';
 import { type Commands, isDiskFull, sendTogether, toUnavailable, troubleOf } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
-import { Slabs } from '../slabs.ts';
 import { EntryBuffer } from './entry-buffer.ts';
 import type { PackedEntry } from './packing.ts';
 
@@ -76,7 +77,7 @@ export class Appender {
   readonly #keys: Keys;
   readonly #partitions: Partition[];
   readonly #bytesMax: number;
-  readonly #slabs: Slabs;
+  readonly #buffers: BufferPool;
   #bytes = 0;
   /** Of them, those that Redis has not answered yet; and how many entries they are. */
   #bytesInFlight = 0;
@@ -96,9 +97,9 @@ export class Appender {
     keys: Keys;
     bytesMax?: number;
     onAppended?: (appended: Appended) => void;
-    slabs?: Slabs;
+    buffers?: BufferPool;
   }) {
-    this.#slabs = options.slabs ?? new Slabs();
+    this.#buffers = options.buffers ?? new BufferPool();
     this.#onAppended = options.onAppended ?? (() => undefined);
     this.#redis = options.redis;
     this.#keys = options.keys;
@@ -159,7 +160,7 @@ export class Appender {
       const caller = { appended, refused };
       const partition = this.#admit(append, packed.rows.length + packed.digests.length, caller);
       if (partition === undefined) return;
-      const buffer = EntryBuffer.ofPacked(this.#slabs, this.#keys.events(partition.number), packed);
+      const buffer = EntryBuffer.ofPacked(this.#buffers, this.#keys.events(partition.number), packed);
       const entry = { buffer, callers: [], events, lastEvents: events };
       partition.waiting.push(entry);
       this.#added(entry, buffer.length, caller);
@@ -198,7 +199,7 @@ export class Appender {
     const last = partition.waiting.at(-1);
     if (last?.buffer.isOpen && last.buffer.length + bytes <= ENTRY_BYTES_MAX) return last;
     const buffer = new EntryBuffer(
-      this.#slabs,
+      this.#buffers,
       this.#keys.events(partition.number),
       Math.max(bytes, partition.lastBytes),
     );

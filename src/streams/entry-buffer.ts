@@ -9,7 +9,7 @@
 import assert from 'node:assert';
 import { Command } from 'ioredis';
 import { ENTRY_FIELD, ENTRY_VERSION } from '../../schemas/entry.ts';
-import type { Slabs } from '../slabs.ts';
+import type { BufferPool } from '../buffer-pool.ts';
 import { type PackedEntry, packEntry } from './packing.ts';
 
 /** An XADD whose bytes lie ready. Its key is an argument, too, since a Cluster is asked by it. */
@@ -33,7 +33,7 @@ const AROUND_DIGESTS_BYTES_MAX = 48;
 const [COMMA, OPEN, CLOSE] = [0x2c, 0x5b, 0x5d];
 
 export class EntryBuffer {
-  readonly #slabs: Slabs;
+  readonly #buffers: BufferPool;
   readonly #key: string;
   readonly #rowsAt: number;
   #bytes: Buffer;
@@ -47,18 +47,18 @@ export class EntryBuffer {
   #packed: PackedEntry | undefined;
 
   /** `bytes`: of what is going to be added first. */
-  constructor(slabs: Slabs, key: string, bytes: number) {
-    this.#slabs = slabs;
+  constructor(buffers: BufferPool, key: string, bytes: number) {
+    this.#buffers = buffers;
     this.#key = key;
     this.#rowsAt = headOf(key, ENTRY_VERSION).length + LENGTH_BYTES_MAX;
     this.#end = this.#rowsAt;
-    this.#bytes = slabs.take(this.#rowsAt + bytes);
-    this.#digests = slabs.take(bytes / 4);
+    this.#bytes = buffers.take(this.#rowsAt + bytes);
+    this.#digests = buffers.take(bytes / 4);
   }
 
-  static ofPacked(slabs: Slabs, key: string, packed: PackedEntry): EntryBuffer {
+  static ofPacked(buffers: BufferPool, key: string, packed: PackedEntry): EntryBuffer {
     const { rows, digests } = packed;
-    const buffer = new EntryBuffer(slabs, key, rows.length + digests.length + AROUND_DIGESTS_BYTES_MAX);
+    const buffer = new EntryBuffer(buffers, key, rows.length + digests.length + AROUND_DIGESTS_BYTES_MAX);
     buffer.#packed = packed;
     buffer.#length = rows.length + digests.length;
     return buffer;
@@ -79,7 +79,7 @@ export class EntryBuffer {
     this.#before.digestsEnd = this.#digestsEnd;
     this.#before.length = this.#length;
     const end = this.#end + rows.length;
-    if (end > this.#bytes.length) this.#bytes = this.#slabs.grow(this.#bytes, this.#end, end);
+    if (end > this.#bytes.length) this.#bytes = this.#buffers.grow(this.#bytes, this.#end, end);
     this.#bytes.set(rows, this.#end);
     this.#end = end;
     for (const digest of digests) this.#addDigest(digest);
@@ -96,7 +96,7 @@ export class EntryBuffer {
   #addDigest(digest: string | Buffer): void {
     // A UTF-16 unit is at most three bytes of UTF-8; before and behind it stands one byte.
     const longest = this.#digestsEnd + 2 + (typeof digest === 'string' ? 3 : 1) * digest.length;
-    if (longest > this.#digests.length) this.#digests = this.#slabs.grow(this.#digests, this.#digestsEnd, longest);
+    if (longest > this.#digests.length) this.#digests = this.#buffers.grow(this.#digests, this.#digestsEnd, longest);
     this.#digests[this.#digestsEnd++] = this.#digestsEnd === 1 ? OPEN : COMMA;
     if (typeof digest === 'string') this.#digestsEnd += this.#digests.write(digest, this.#digestsEnd);
     else {
@@ -120,18 +120,18 @@ export class EntryBuffer {
     return this.#finish(entry.version, entry.digests);
   }
 
-  /** The slab that they filled is of no use any more: it need not wait for Redis. */
+  /** The buffer that they filled is of no use any more: it need not wait for Redis. */
   #replaceRows(rows: Buffer, digestsBytes: number): void {
-    this.#slabs.give(this.#bytes);
+    this.#buffers.release(this.#bytes);
     this.#end = this.#rowsAt + rows.length;
-    this.#bytes = this.#slabs.take(this.#end + digestsBytes + AROUND_DIGESTS_BYTES_MAX);
+    this.#bytes = this.#buffers.take(this.#end + digestsBytes + AROUND_DIGESTS_BYTES_MAX);
     this.#bytes.set(rows, this.#rowsAt);
   }
 
   /** Head and digests around the rows. */
   #finish(version: number, digests: Buffer): Command {
     const needed = this.#end + digests.length + AROUND_DIGESTS_BYTES_MAX;
-    if (needed > this.#bytes.length) this.#bytes = this.#slabs.grow(this.#bytes, this.#end, needed);
+    if (needed > this.#bytes.length) this.#bytes = this.#buffers.grow(this.#bytes, this.#end, needed);
     const bytes = this.#bytes;
     const head = `${headOf(this.#key, version)}$${this.#end - this.#rowsAt}\r\n`;
     const start = this.#rowsAt - head.length;
@@ -147,8 +147,8 @@ export class EntryBuffer {
 
   /** Redis has answered the command: nobody reads its bytes any more. */
   release(): void {
-    this.#slabs.give(this.#bytes);
-    this.#slabs.give(this.#digests);
+    this.#buffers.release(this.#bytes);
+    this.#buffers.release(this.#digests);
   }
 }
 

@@ -3,7 +3,7 @@
 import type { JsonObject } from '../../schemas/common.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { encodeEvents } from '../../src/ingest/encode.ts';
-import { PlainPath } from '../../src/ingest/plain-path.ts';
+import { FastPath } from '../../src/ingest/fast-path.ts';
 import { readBatch, readSubmission } from '../../src/ingest/submission.ts';
 import { decide } from '../../src/policy/decide.ts';
 import { checkPolicy, judge, type PolicyInput, RuleSet } from '../../src/policy/engine.ts';
@@ -19,7 +19,7 @@ export class Finding extends Error {
 
 const EVENT_BYTES_MAX = 1024 * 1024;
 const NO_RULES = new RuleSet([]);
-const plain = new PlainPath();
+const plain = new FastPath();
 
 /** Both readers take the same bodies. */
 export function json(input: string): void {

@@ -104,8 +104,8 @@ async function decisionsOfGatehouse(address: { url: string; cluster: boolean }) 
   for (const { type, payload, ...rest } of events) {
     const judgement = judge(rules, support.event(type, payload, rest));
     const taken = await counters.take(
-      judgement.rateChecks.map(({ policyId, threshold, windowMs, takesPlaceWhenOver }) => {
-        return { key: `{gatehouse}${policyId}`, threshold, windowMs, count: 1, takesPlaceWhenOver };
+      judgement.rateChecks.map(({ policyId, threshold, windowMs, countsWhenOver }) => {
+        return { key: `{gatehouse}${policyId}`, threshold, windowMs, count: 1, countsWhenOver };
       }),
     );
     const over = taken.map(({ granted }) => granted === 0);

@@ -2,14 +2,14 @@
 import t from 'tap';
 import { FairShares } from '../../src/http/fair-shares.ts';
 import {
-  CALM_MS,
-  CALM_WORK_MAX,
-  IN_HAND_MIN,
+  type Admitted,
+  IN_FLIGHT_MIN,
   LoadShedding,
   type LoadSheddingOptions,
+  NORMAL_WORK_MAX,
   OVERDUE_MS,
+  RECOVERED_MS,
   STANDING_MS,
-  type Taken,
   WAIT_MS_MAX,
 } from '../../src/http/load-shedding.ts';
 
@@ -17,17 +17,17 @@ import {
 class Front {
   nowMs = 10_000;
   full = false;
-  readonly inHand: Taken[] = [];
-  readonly strains: boolean[] = [];
+  readonly admitted: Admitted[] = [];
+  readonly changes: boolean[] = [];
   readonly shedding: LoadShedding;
-  #turnMs: number | undefined;
+  #tickMs: number | undefined;
 
   constructor(more: Partial<LoadSheddingOptions> = {}) {
     this.shedding = new LoadShedding({
       backlogFull: () => this.full,
-      onStrain: (strained) => this.strains.push(strained),
+      onOverload: (isOverloaded) => this.changes.push(isOverloaded),
       now: () => this.nowMs,
-      turns: this,
+      scheduler: this,
       ...more,
     });
   }
@@ -35,22 +35,22 @@ class Front {
   /** One submission comes; the reason if it is refused. */
   comes(account = 'a', bytes = 50_000) {
     const reason = this.shedding.refuses(account);
-    if (reason === undefined) this.inHand.push(this.shedding.take(account, bytes));
+    if (reason === undefined) this.admitted.push(this.shedding.admit(account, bytes));
     return reason;
   }
 
-  beganMs(nowMs: number) {
-    this.#turnMs ??= nowMs;
-    return this.#turnMs;
+  tickBeganMs(nowMs: number) {
+    this.#tickMs ??= nowMs;
+    return this.#tickMs;
   }
 
   endTurn() {
-    this.#turnMs = undefined;
+    this.#tickMs = undefined;
   }
 
   /** The oldest are answered first. */
   answers(count: number, served = true) {
-    for (const taken of this.inHand.splice(0, count)) this.shedding.giveBack(taken, served);
+    for (const taken of this.admitted.splice(0, count)) this.shedding.release(taken, served);
   }
 }
 
@@ -67,8 +67,8 @@ function run(
       else result.refused++;
     }
     done = Math.min(done + perSecond / 1000, 50);
-    for (; done >= 1 && front.inHand.length > 0; done--) {
-      result.longestMs = Math.max(result.longestMs, front.nowMs - front.inHand[0]!.sinceMs);
+    for (; done >= 1 && front.admitted.length > 0; done--) {
+      result.longestMs = Math.max(result.longestMs, front.nowMs - front.admitted[0]!.sinceMs);
       front.answers(1);
     }
     front.endTurn();
@@ -81,12 +81,12 @@ t.test(
   async (t) => {
     const front = new Front();
     run(front, { perSecond: 1000, offered: 3000, seconds: 6 });
-    t.ok(front.shedding.strained);
+    t.ok(front.shedding.isOverloaded);
     const { taken, refused, longestMs } = run(front, { perSecond: 1000, offered: 3000, seconds: 10 });
     t.ok(taken > 9_500 && taken < 10_500, `${taken} of 10,000 that could be done`);
     t.equal(taken + refused, 30_000);
     t.ok(longestMs <= WAIT_MS_MAX + 10, `${longestMs} ms`);
-    t.same(front.strains, [true], 'and it does not come and go');
+    t.same(front.changes, [true], 'and it does not come and go');
   },
 );
 
@@ -96,8 +96,8 @@ t.test('once less comes than can be done, nobody is refused, and it is calm agai
   run(front, { perSecond: 1000, offered: 500, seconds: 1 });
   const after = run(front, { perSecond: 1000, offered: 500, seconds: 4 });
   t.equal(after.refused, 0);
-  t.same(front.strains, [true, false]);
-  t.notOk(front.shedding.strained);
+  t.same(front.changes, [true, false]);
+  t.notOk(front.shedding.isOverloaded);
 });
 
 t.test('a pause is no overload: nobody is refused before, in or after it', async (t) => {
@@ -107,7 +107,7 @@ t.test('a pause is no overload: nobody is refused before, in or after it', async
     t.equal(run(front, { perSecond: 0, offered: 500, seconds: 0.3 }).refused, 0, 'nothing is answered for 300 ms');
     front.nowMs += 150; // and now the whole process stands
   }
-  t.same(front.strains, []);
+  t.same(front.changes, []);
 });
 
 t.test('when nothing at all is answered, the front takes no more', async (t) => {
@@ -122,28 +122,28 @@ t.test('a flood is noticed at once, by the work that is in hand', async (t) => {
   const front = new Front();
   const bytes = 50_000;
   let first: string | undefined;
-  for (; first === undefined && front.inHand.length < 1_000; front.nowMs += 0.1) first = front.comes('a', bytes);
+  for (; first === undefined && front.admitted.length < 1_000; front.nowMs += 0.1) first = front.comes('a', bytes);
   t.equal(first, 'wait');
-  const work = front.inHand.length * bytes;
-  t.ok(work > 0.9 * CALM_WORK_MAX && work <= CALM_WORK_MAX, `${work} bytes were let in`);
-  t.same(front.strains, [true]);
+  const work = front.admitted.length * bytes;
+  t.ok(work > 0.9 * NORMAL_WORK_MAX && work <= NORMAL_WORK_MAX, `${work} bytes were let in`);
+  t.same(front.changes, [true]);
 
   const singles = new Front();
   for (let i = 0; i < 3_000; i++) singles.comes('a', 500);
-  t.equal(singles.inHand.length, 3_000, 'as many single events are no flood');
+  t.equal(singles.admitted.length, 3_000, 'as many single events are no flood');
 
   const few = new Front();
-  for (let i = 0; i < IN_HAND_MIN + 10; i++) few.comes('a', 1_000_000);
-  t.equal(few.inHand.length, IN_HAND_MIN, 'a few callers are let in, whatever they bring');
+  for (let i = 0; i < IN_FLIGHT_MIN + 10; i++) few.comes('a', 1_000_000);
+  t.equal(few.admitted.length, IN_FLIGHT_MIN, 'a few callers are let in, whatever they bring');
 });
 
 t.test('a front that has lately done more may have more in hand', async (t) => {
   const front = new Front();
   const bytes = 100_000;
   run(front, { perSecond: 2_000, offered: 2_000, seconds: 2, bytes });
-  t.same(front.strains, []);
-  while (front.comes('a', bytes) === undefined && front.inHand.length < 1_000);
-  const work = front.inHand.length * bytes;
+  t.same(front.changes, []);
+  while (front.comes('a', bytes) === undefined && front.admitted.length < 1_000);
+  const work = front.admitted.length * bytes;
   const ofWait = 2 * WAIT_MS_MAX * bytes;
   t.ok(work > 0.9 * ofWait && work < 1.2 * ofWait, `${work} bytes, and ${ofWait} are done in ${WAIT_MS_MAX} ms`);
 });
@@ -151,37 +151,37 @@ t.test('a front that has lately done more may have more in hand', async (t) => {
 t.test('a few are taken whatever the clock says', async (t) => {
   const front = new Front();
   run(front, { perSecond: 100, offered: 1000, seconds: 3 });
-  t.ok(front.shedding.strained);
-  front.answers(front.inHand.length);
+  t.ok(front.shedding.isOverloaded);
+  front.answers(front.admitted.length);
   const { taken } = run(front, { perSecond: 0, offered: 1000, seconds: 0.3 });
-  t.ok(taken >= IN_HAND_MIN, `${taken} by a front that answers nothing`);
+  t.ok(taken >= IN_FLIGHT_MIN, `${taken} by a front that answers nothing`);
 });
 
 t.test('the backlog and the count are hard bounds, in calm too', async (t) => {
-  const front = new Front({ inHandMax: 3 });
+  const front = new Front({ inFlightMax: 3 });
   front.full = true;
   t.equal(front.comes(), 'backlog');
   front.full = false;
   t.same([front.comes(), front.comes(), front.comes(), front.comes()], [undefined, undefined, undefined, 'count']);
   front.answers(1);
   t.equal(front.comes(), undefined);
-  t.equal(front.shedding.inHand, 3);
-  t.same(front.strains, []);
+  t.equal(front.shedding.inFlight, 3);
+  t.same(front.changes, []);
 });
 
 t.test('refusals and failures of others say nothing of the queue', async (t) => {
   const front = new Front();
   for (let ms = 0; ms < 20 * STANDING_MS; ms += 10, front.nowMs += 10) {
     front.comes();
-    if (front.inHand.length > 80) {
+    if (front.admitted.length > 80) {
       front.answers(1); // after 0.8 seconds
       front.comes();
-      const failed = front.inHand.pop()!; // at once
-      front.shedding.giveBack(failed, false);
+      const failed = front.admitted.pop()!; // at once
+      front.shedding.release(failed, false);
     }
     front.endTurn();
   }
-  t.ok(front.shedding.strained);
+  t.ok(front.shedding.isOverloaded);
 });
 
 t.test('what waited is told once', async (t) => {
@@ -192,7 +192,7 @@ t.test('what waited is told once', async (t) => {
   t.equal(front.shedding.longestWaitMs(), 0, 'still in hand');
   front.answers(1);
   t.equal(front.shedding.longestWaitMs(), 70, 'answered');
-  front.nowMs += CALM_MS;
+  front.nowMs += RECOVERED_MS;
   t.equal(front.shedding.longestWaitMs(), 70, 'reading does not empty it');
 });
 
@@ -208,7 +208,7 @@ t.test('a flood of one account leaves the others what they ask for', async (t) =
     for (let i = 0; i < 5; i++) comes('flood');
     if (front.nowMs % 4 === 0) comes('small');
     if (front.nowMs % 100 === 0) comes('tiny');
-    for (done += 1; done >= 1 && front.inHand.length > 0; done--) front.answers(1);
+    for (done += 1; done >= 1 && front.admitted.length > 0; done--) front.answers(1);
     front.endTurn();
   }
   t.ok(counts.small[1]! < 60, `${counts.small[1]} of 2,500 refused to an account that asks for a quarter`);

@@ -1,7 +1,7 @@
 // Who asks, as far as the door can tell: pages of other origins (CORS), and addresses behind proxies.
 import t from 'tap';
 import { CallerAddresses } from '../../src/http/caller-address.ts';
-import { get, KEYS, method, onEach, post, startServer } from '../support/door.ts';
+import { get, KEYS, method, onEach, post, startServer } from '../support/front-server.ts';
 import { rawExchange } from '../support/raw-http.ts';
 
 const PAGE = 'https://app.example.com';

@@ -98,9 +98,9 @@ t.test('what is too much is refused and leaves no trace; the rest is recorded; t
   }
   const [least, most] = [taken.length * EVENTS, (taken.length + unknown) * EVENTS];
   t.ok(total >= least && total <= most, `${total} are there, ${least} were acknowledged, ${unknown} answers unknown`);
-  t.equal(await gauge('gatehouse_submissions_in_hand'), 0);
-  for (const giveUp = performance.now() + 60_000; (await gauge('gatehouse_strained')) !== 0; await sleep(200)) {
-    if (performance.now() > giveUp) return t.fail('it is strained for ever');
+  t.equal(await gauge('gatehouse_submissions_in_flight'), 0);
+  for (const giveUp = performance.now() + 60_000; (await gauge('gatehouse_overloaded')) !== 0; await sleep(200)) {
+    if (performance.now() > giveUp) return t.fail('it is overloaded for ever');
     await api.post(`/v1/agents/${id}/events`, { type: 'custom', payload: { text: 'one' } });
   }
   const after = await api.post(`/v1/agents/${id}/events`, { type: 'custom', payload: { text: 'one' } });

@@ -208,7 +208,7 @@ t.test('sizes: 1 MiB for an event, 8 MiB for a batch, 64 KiB for anything else',
       .status,
     413,
   );
-  // What is too large by itself is too large among others, with and without an Idempotency-Key (which takes the ordinary path).
+  // What is too large by itself is too large among others, with and without an Idempotency-Key (which takes the general path).
   const large = { type: 'custom', payload: { text: 'x'.repeat(1024 * 1024) } };
   for (const headers of [{}, { 'Idempotency-Key': 'large' }]) {
     const small = { type: 'custom', payload: { n: 1 } };

@@ -3,7 +3,7 @@ import t from 'tap';
 import { canSharePort } from '../../src/http/transport/node-http.ts';
 import { Router } from '../../src/http/transport/router.ts';
 import { Metrics } from '../../src/metrics.ts';
-import { get, KEYS, method, post, startServer, TRANSPORTS, until, waiting } from '../support/door.ts';
+import { get, KEYS, method, post, startServer, TRANSPORTS, until, waiting } from '../support/front-server.ts';
 import { RawConnection, rawExchange } from '../support/raw-http.ts';
 
 t.test('both servers answer byte for byte alike', async (t) => {

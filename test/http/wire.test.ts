@@ -2,7 +2,17 @@
 import { spawn } from 'node:child_process';
 import tap from 'tap';
 import { BodyBudget } from '../../src/http/read-body.ts';
-import { get, KEYS, method, onEach, post, refusedAndLast, startServer, until, waiting } from '../support/door.ts';
+import {
+  get,
+  KEYS,
+  method,
+  onEach,
+  post,
+  refusedAndLast,
+  startServer,
+  until,
+  waiting,
+} from '../support/front-server.ts';
 import { pause, RawConnection, rawExchange } from '../support/raw-http.ts';
 import { randomFrom, SEED } from '../support/seed.ts';
 

@@ -3,10 +3,10 @@
 import t, { type Test } from 'tap';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import { ServiceError } from '../../src/errors.ts';
+import { FastPath } from '../../src/ingest/fast-path.ts';
 import { Ingest, type IngestParts } from '../../src/ingest/ingest.ts';
 import { type JudgingParts, JudgingWorker } from '../../src/ingest/judging-worker.ts';
-import { PlainPath } from '../../src/ingest/plain-path.ts';
-import { RateGate } from '../../src/ingest/rate-gate.ts';
+import { RateLimitBatcher } from '../../src/ingest/rate-limit-batcher.ts';
 import { Allowance, Allowances } from '../../src/policy/allowance.ts';
 import type { RuleSet } from '../../src/policy/engine.ts';
 import { Keys } from '../../src/redis/keys.ts';
@@ -32,14 +32,14 @@ class Front {
   constructor(t: Test, rules: RuleSet, options: { heapMb?: number; allowances?: Pick<Allowances, 'begin'> } = {}) {
     this.rules = rules;
     const counted = new Map<string, number>();
-    const gate = new RateGate(
+    const rateLimits = new RateLimitBatcher(
       {
         take: async (checks) =>
           checks.map(({ key, threshold, count }) => {
             const before = counted.get(key) ?? 0;
             counted.set(key, before + count);
             const granted = Math.max(0, Math.min(count, threshold - before));
-            return { granted, atMs: Date.now(), held: 0, bucket: 0, usableMs: 0 };
+            return { granted, atMs: Date.now(), leased: 0, bucket: 0, usableMs: 0 };
           }),
       },
       keys,
@@ -55,7 +55,7 @@ class Front {
       error: (_about: unknown, what: string) => void this.logged.push(what),
     } as unknown as JudgingParts['log'];
     this.worker = new JudgingWorker({
-      ...{ gate, keys, log, eventBytesMax: EVENT_BYTES_MAX, ...told },
+      ...{ rateLimits, keys, log, eventBytesMax: EVENT_BYTES_MAX, ...told },
       ...(options.heapMb === undefined ? {} : { heapMb: options.heapMb }),
       appender: { appendPacked: async (append) => void this.appended.push(append) },
       once: {
@@ -72,7 +72,7 @@ class Front {
     t.teardown(() => this.worker.stop());
     const parts = {
       cache: { agent: () => ({ record: agent, account }), rules: () => this.rules },
-      ...{ gate, keys, ...told },
+      ...{ rateLimits, keys, ...told },
       backlog: { full: () => false },
       appender: {
         append: async () => undefined,
@@ -90,7 +90,7 @@ class Front {
     const allowances = options.allowances ?? new Allowances();
     this.ingest = new Ingest(
       { ...parts, apart: { worker: this.worker, allowances, plainBytesMax: 256 * 1024, parsedBytesMax: 64 * 1024 } },
-      new PlainPath(),
+      new FastPath(),
     );
   }
 

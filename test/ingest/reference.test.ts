@@ -1,11 +1,11 @@
-// Ingestion against a plain, slow reference (test/reference), which shares no code with it: the plain path and the ordinary
+// Ingestion against a plain, slow reference (test/reference), which shares no code with it: the fast path and the ordinary
 // path must both answer, store and tell the pipelines what the reference says, for generated bodies and policies.
 // GATEHOUSE_TEST_EVENTS=100000 sets how many events are compared (default 800), GATEHOUSE_TEST_SEED repeats a run.
 import fc from 'fast-check';
 import t from 'tap';
 import { EVENT_ROW_COLUMNS } from '../../schemas/entry.ts';
 import { ServiceError } from '../../src/errors.ts';
-import { PlainPath } from '../../src/ingest/plain-path.ts';
+import { FastPath } from '../../src/ingest/fast-path.ts';
 import { body, MEANINGS, orders, TIMES } from '../reference/generate.ts';
 import { readText } from '../reference/json.ts';
 import { decoded, type Taken, takePlainly, UnknownTime, type World } from '../reference/take.ts';
@@ -35,8 +35,8 @@ t.after(() => {
   Date.now = clock;
 });
 
-t.test('plain path, ordinary path and the reference agree', async (t) => {
-  const plain = new PlainPath();
+t.test('fast path, general path and the reference agree', async (t) => {
+  const plain = new FastPath();
   const counts = {
     bodies: 0,
     events: 0,
@@ -58,8 +58,8 @@ t.test('plain path, ordinary path and the reference agree', async (t) => {
       const expected = reference(bytes, shape, { ...world, policies });
       if (expected === null) return;
       const [ordinary, fast] = [await take(rules, bytes, shape, null), await take(rules, bytes, shape, plain)];
-      compare('the ordinary path', taken(ordinary, shape), expected, bytes);
-      compare('the plain path', taken(fast, shape), expected, bytes);
+      compare('the general path', taken(ordinary, shape), expected, bytes);
+      compare('the fast path', taken(fast, shape), expected, bytes);
       counts.bodies++;
       counts.events += events;
       if (plain.read(bytes, shape === 'single' ? 'one' : 'many', rules, NOW) !== undefined) counts.plain += events;

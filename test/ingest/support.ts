@@ -3,9 +3,9 @@
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { ServiceError } from '../../src/errors.ts';
+import type { FastPath } from '../../src/ingest/fast-path.ts';
 import { type Answer, Ingest, type IngestParts, type IngestRequest } from '../../src/ingest/ingest.ts';
-import type { PlainPath } from '../../src/ingest/plain-path.ts';
-import { RateGate } from '../../src/ingest/rate-gate.ts';
+import { RateLimitBatcher } from '../../src/ingest/rate-limit-batcher.ts';
 import { RuleSet } from '../../src/policy/engine.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
 import { Keys } from '../../src/redis/keys.ts';
@@ -26,17 +26,17 @@ export const requestId = 'r-1';
 
 export type Seen = { answer: string | ServiceError; digests: string; rows: Buffer };
 
-/** Submits a body to ingestion as it is in a front. `plain`: null takes the ordinary path. */
+/** Submits a body to ingestion as it is in a front. `plain`: null takes the general path. */
 export async function take(
   rules: RuleSet,
   body: Buffer,
   shape: 'single' | 'batch',
-  plain: PlainPath | null,
+  plain: FastPath | null,
 ): Promise<Seen> {
   const appended: Append[] = [];
   const parts = {
     cache: { agent: () => ({ record: agent }), rules: () => rules },
-    gate: freshGate(),
+    rateLimits: freshGate(),
     // What it is given stands only until the next body is read.
     appender: {
       append: async (append: Append) => void appended.push(copied(append)),
@@ -79,18 +79,18 @@ function copied({ rows, digests, ...append }: Append): Append {
   return { ...append, rows: Buffer.from(rows), digests: digests.map(String) };
 }
 
-function freshGate(): RateGate {
+function freshGate(): RateLimitBatcher {
   const places = new Map<string, number>();
-  const counters: ConstructorParameters<typeof RateGate>[0] = {
+  const counters: ConstructorParameters<typeof RateLimitBatcher>[0] = {
     take: async (checks) =>
       checks.map(({ key, threshold, count }) => {
         const before = places.get(key) ?? 0;
         places.set(key, before + count);
         const granted = Math.max(0, Math.min(count, threshold - before));
-        return { granted, atMs: COUNTED_AT, held: 0, bucket: 0, usableMs: 0 };
+        return { granted, atMs: COUNTED_AT, leased: 0, bucket: 0, usableMs: 0 };
       }),
   };
-  return new RateGate(counters, new Keys({ prefix: '', partitions: 1 }));
+  return new RateLimitBatcher(counters, new Keys({ prefix: '', partitions: 1 }));
 }
 
 /** Whatever is random in what was made. */

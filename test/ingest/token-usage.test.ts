@@ -2,17 +2,17 @@
 // (That both find the same whatever they are given, reference.test.ts and plain.test.ts show.)
 import t from 'tap';
 import { EVENT_ROW_COLUMNS } from '../../schemas/entry.ts';
-import { FLAG, RECORD_WORDS, WORD } from '../../src/ingest/plain.ts';
-import { PlainPath } from '../../src/ingest/plain-path.ts';
+import { FLAG, RECORD_WORDS, WORD } from '../../src/ingest/fast-codec.ts';
+import { FastPath } from '../../src/ingest/fast-path.ts';
 import { RuleSet } from '../../src/policy/engine.ts';
 import { decoded } from '../reference/take.ts';
 import { NOW, take } from './support.ts';
 
 const rules = new RuleSet([]);
-const plain = new PlainPath();
+const plain = new FastPath();
 
 /** The tokens of an event with this payload, as row and digest have them. */
-async function tokensOf(payload: string, path: PlainPath | null): Promise<unknown> {
+async function tokensOf(payload: string, path: FastPath | null): Promise<unknown> {
   const { rows, digests } = await take(rules, bodyOf(payload), 'single', path);
   const [stored] = decoded(rows, digests, EVENT_ROW_COLUMNS);
   t.equal(stored!.digest['tokensUsed'] ?? null, stored!.row['tokens_used'], 'row and digest agree');
@@ -97,8 +97,8 @@ const SHAPES: [provider: string, payload: string, tokens: number][] = [
 t.test('each shape of the providers is understood, on both paths', async (t) => {
   for (const [provider, payload, tokens] of SHAPES) {
     t.equal(await tokensOf(payload, null), tokens, provider);
-    t.equal(await tokensOf(payload, plain), tokens, `${provider}, the plain path`);
-    t.ok(isPlain(payload), `${provider} does not leave the plain path`);
+    t.equal(await tokensOf(payload, plain), tokens, `${provider}, the fast path`);
+    t.ok(isPlain(payload), `${provider} does not leave the fast path`);
   }
 });
 
@@ -131,7 +131,7 @@ t.test('what the event says itself goes first, and what is no count is none', as
   ];
   for (const [payload, tokens] of cases) {
     t.equal(await tokensOf(payload, null), tokens, payload);
-    t.equal(await tokensOf(payload, plain), tokens, `${payload}, the plain path`);
+    t.equal(await tokensOf(payload, plain), tokens, `${payload}, the fast path`);
   }
 });
 

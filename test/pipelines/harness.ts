@@ -13,10 +13,10 @@ import type { Keys } from '../../src/redis/keys.ts';
 import { foundRegistry } from '../../src/registry/presence.ts';
 import { Appender } from '../../src/streams/append.ts';
 import { StreamReader } from '../../src/streams/consume.ts';
-import { Doorbell } from '../../src/streams/doorbell.ts';
 import { EVENT_GROUPS } from '../../src/streams/groups.ts';
 import { acquireLease, type Lease } from '../../src/streams/lease.ts';
 import { positionOf } from '../../src/streams/read-barrier.ts';
+import { StreamPoller } from '../../src/streams/stream-poller.ts';
 import { connect, eventually, freshKeys, silent } from '../streams/harness.ts';
 import type { TestClickHouse } from '../support/clickhouse.ts';
 import type { TestRedis } from '../support/redis.ts';
@@ -89,7 +89,7 @@ export async function ownerOf(
     lingerMs: 20,
     quietLingerMs: 20,
     log: silent,
-    doorbell: new Doorbell(redis),
+    poller: new StreamPoller(redis),
     trim: () => Promise.resolve(true),
   });
   return { lease, drain };

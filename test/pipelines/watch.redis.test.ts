@@ -10,7 +10,7 @@ import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import { Accounts } from '../../src/registry/accounts.ts';
 import { Agents } from '../../src/registry/agents.ts';
-import { OpenDoors } from '../../src/streams/open-doors.ts';
+import { IngestHeartbeat } from '../../src/streams/ingest-heartbeat.ts';
 import { actor } from '../registry/harness.ts';
 import { connect, freshKeys, silent } from '../streams/harness.ts';
 import { startRedis } from '../support/redis.ts';
@@ -24,7 +24,7 @@ class World {
   readonly store = { redis, keys: this.keys };
   readonly agents = new Agents(this.store);
   readonly accounts = new Accounts(this.store);
-  readonly doors = new OpenDoors({ redis, keys: this.keys, isOpen: () => this.isOpen, now: () => this.now });
+  readonly doors = new IngestHeartbeat({ redis, keys: this.keys, isAccepting: () => this.isOpen, now: () => this.now });
   readonly watcher = this.makeWatcher();
   account = '';
   isOpen = true;

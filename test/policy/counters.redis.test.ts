@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import t from 'tap';
-import { type CounterCheck, Counters, type Taken } from '../../src/policy/counters.ts';
+import { type CounterCheck, type CounterGrant, Counters } from '../../src/policy/counters.ts';
 import { type Commands, connectCommands, RedisUnavailable, waitUntilReady } from '../../src/redis/client.ts';
 import { OwnTime } from '../support/own-time.ts';
 import { patient, startRedis } from '../support/redis.ts';
@@ -25,7 +25,7 @@ async function take(checks: CounterCheck[], by: Counters = counters): Promise<nu
 let keys = 0;
 
 function check(rest: Partial<CounterCheck> = {}): CounterCheck {
-  return { key: `{p${keys++}}:rate`, threshold: 5, windowMs: 60_000, count: 1, takesPlaceWhenOver: false, ...rest };
+  return { key: `{p${keys++}}:rate`, threshold: 5, windowMs: 60_000, count: 1, countsWhenOver: false, ...rest };
 }
 
 t.test('places are granted first come first, however many are asked for at once', async (t) => {
@@ -44,12 +44,12 @@ t.test('any sequence of calls inside one window is counted like a plain number',
       fc.integer({ min: 1, max: 20 }),
       calls,
       fc.boolean(),
-      async (threshold, counts, takesPlaceWhenOver) => {
-        const one = check({ threshold, takesPlaceWhenOver });
+      async (threshold, counts, countsWhenOver) => {
+        const one = check({ threshold, countsWhenOver });
         let taken = 0;
         for (const count of counts) {
           const expected = Math.max(0, Math.min(count, threshold - taken));
-          taken += takesPlaceWhenOver ? count : expected;
+          taken += countsWhenOver ? count : expected;
           const [granted] = await take([{ ...one, count }]);
           if (granted !== expected) return false;
         }
@@ -78,12 +78,12 @@ t.test('many counters asked for at once are counted each by itself, whatever the
           threshold: 1 + (counter % 7),
           windowMs: 60_000 + counter,
           count,
-          takesPlaceWhenOver: counter % 2 === 0,
+          countsWhenOver: counter % 2 === 0,
         }));
         const expected = round.map(({ counter, count }, i) => {
           const before = taken.get(counter) ?? 0;
           const granted = Math.max(0, Math.min(count, checks[i]!.threshold - before));
-          taken.set(counter, before + (checks[i]!.takesPlaceWhenOver ? count : granted));
+          taken.set(counter, before + (checks[i]!.countsWhenOver ? count : granted));
           return granted;
         });
         if (JSON.stringify(await take(checks)) !== JSON.stringify(expected)) return false;
@@ -146,7 +146,7 @@ async function followed(random: () => number, ms: number): Promise<string[]> {
   const windowMs = 600;
   const size = random() < 0.5 ? 1 : 200;
   const threshold = 1 + Math.floor(random() * 40 * size);
-  const one = check({ threshold, windowMs, takesPlaceWhenOver: random() < 0.5 });
+  const one = check({ threshold, windowMs, countsWhenOver: random() < 0.5 });
   const buckets = new Map<number, number>();
   const wrong: string[] = [];
   let inHand = { places: 0, bucket: 0 };
@@ -154,8 +154,8 @@ async function followed(random: () => number, ms: number): Promise<string[]> {
     const count = Math.floor(random() * 6 * size);
     const hold = Math.floor(random() * 3) * Math.floor(random() * 30);
     const back = random() < 0.7 ? Math.floor(random() * (inHand.places + 1)) : 0;
-    const call = { ...one, count, held: { hold, back, backBucket: inHand.bucket } };
-    const [{ granted, atMs, held, bucket, usableMs }] = (await counters.take([call])) as [Taken];
+    const call = { ...one, count, lease: { lease: hold, returned: back, returnedBucket: inHand.bucket } };
+    const [{ granted, atMs, leased: held, bucket, usableMs }] = (await counters.take([call])) as [CounterGrant];
     const places = buckets.get(inHand.bucket) ?? 0;
     if (back > 0 && inHand.bucket >= bucket - 60) buckets.set(inHand.bucket, places - back);
     let taken = 0;
@@ -167,7 +167,7 @@ async function followed(random: () => number, ms: number): Promise<string[]> {
       wrong.push(`${bucket}, ${atMs}`);
     if (granted !== expected || held !== expectedHeld)
       wrong.push(`${granted} of ${count}, ${held} of ${hold} at ${atMs}, ${taken} taken of ${threshold}`);
-    buckets.set(bucket, (buckets.get(bucket) ?? 0) + (one.takesPlaceWhenOver ? count : expected) + held);
+    buckets.set(bucket, (buckets.get(bucket) ?? 0) + (one.countsWhenOver ? count : expected) + held);
     inHand = held > 0 ? { places: held, bucket } : { ...inHand, places: inHand.places - back };
     const rest = random();
     if (rest < 0.02) await sleep(500 + random() * 300);
@@ -184,8 +184,8 @@ t.test('a counter that is used on and off counts what a plain list of all places
 
 t.test('places that come back to where nothing is known of them are taken off nothing', async (t) => {
   const one = check({ threshold: 1_000_000 });
-  const [first] = await counters.take([{ ...one, count: 100, held: { hold: 50, back: 0, backBucket: 0 } }]);
-  t.match(first, { granted: 100, held: 50 });
+  const [first] = await counters.take([{ ...one, count: 100, lease: { lease: 50, returned: 0, returnedBucket: 0 } }]);
+  t.match(first, { granted: 100, leased: 50 });
   const { bucket } = first!;
   const sum = async () => Number(await client.hget(one.key, 'sum'));
   for (const [back, backBucket] of [
@@ -194,18 +194,18 @@ t.test('places that come back to where nothing is known of them are taken off no
     [1, bucket + 1],
     [1, bucket - 61],
   ] as const) {
-    await counters.take([{ ...one, count: 0, held: { hold: 0, back, backBucket } }]);
+    await counters.take([{ ...one, count: 0, lease: { lease: 0, returned: back, returnedBucket: backBucket } }]);
     t.equal(await sum(), 150, `${back} to ${backBucket - bucket}`);
   }
-  await counters.take([{ ...one, count: 0, held: { hold: 0, back: 50, backBucket: bucket } }]);
+  await counters.take([{ ...one, count: 0, lease: { lease: 0, returned: 50, returnedBucket: bucket } }]);
   t.equal(await sum(), 100);
   const gone = check();
-  await counters.take([{ ...gone, count: 0, held: { hold: 0, back: 5, backBucket: bucket } }]);
+  await counters.take([{ ...gone, count: 0, lease: { lease: 0, returned: 5, returnedBucket: bucket } }]);
   t.equal(await client.exists(gone.key), 0, 'a counter that has expired is not made anew');
 });
 
 t.test('where every event counts, a limit stays reached while events keep coming', async (t) => {
-  const one = check({ threshold: 2, windowMs: 1000, takesPlaceWhenOver: true });
+  const one = check({ threshold: 2, windowMs: 1000, countsWhenOver: true });
   const times: number[] = [];
   let granted = 0;
   let allowed = 2;

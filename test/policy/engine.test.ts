@@ -291,7 +291,7 @@ t.test('a rate limit asks for a place at the counter that its `per` names', asyn
       check && {
         scope: check.counterScope,
         value: check.counterValue,
-        over: check.takesPlaceWhenOver,
+        over: check.countsWhenOver,
         windowMs: check.windowMs,
       }
     );

@@ -6,7 +6,7 @@ import { Automaton } from '../../src/policy/automaton.ts';
 import { Budget, OverBudget } from '../../src/policy/budget.ts';
 import { decide } from '../../src/policy/decide.ts';
 import { judge, RuleSet } from '../../src/policy/engine.ts';
-import { PlainText } from '../../src/policy/plain-text.ts';
+import { LiteralSearch } from '../../src/policy/literal-search.ts';
 import { compilePattern, PatternError, Program } from '../../src/policy/program.ts';
 import { redactPayload } from '../../src/policy/redact.ts';
 import { FOUND, patternNeedle, Scanner } from '../../src/policy/scanner.ts';
@@ -136,7 +136,7 @@ t.test('plain text is found where it is, also where periods repeat', async (t) =
     fc.property(ab, fc.array(ab, { maxLength: 30 }), fc.nat(5), (wanted, parts, from) => {
       const subject = parts.join('');
       return (
-        new PlainText(wanted).indexIn(subject, Math.min(from, subject.length), new Budget(UNITS)) ===
+        new LiteralSearch(wanted).indexIn(subject, Math.min(from, subject.length), new Budget(UNITS)) ===
         subject.indexOf(wanted, Math.min(from, subject.length))
       );
     }),

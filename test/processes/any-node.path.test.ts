@@ -3,7 +3,7 @@
 import { rm } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import { TRANSPORTS } from '../support/door.ts';
+import { TRANSPORTS } from '../support/front-server.ts';
 import { hasOwnStores, launchService, makeDataDir, type TestService } from '../support/service.ts';
 
 const SINGLE = 200;

@@ -1,4 +1,4 @@
-// The plain path's work on bytes, compiled to WebAssembly (AssemblyScript, build-wasm.mjs). src/ingest/plain.ts lays out the
+// The fast path's work on bytes, compiled to WebAssembly (AssemblyScript, build-wasm.mjs). src/ingest/fast-codec.ts lays out the
 // memory, calls what is exported here and says what the results mean. Nothing here allocates.
 export { useLiterals } from './find';
 export { placeRecords } from './record';

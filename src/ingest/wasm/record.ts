@@ -1,4 +1,4 @@
-// The record of an event: what scan.ts writes of it and write.ts and plain.ts read. Offsets in bytes.
+// The record of an event: what scan.ts writes of it and write.ts and fast-codec.ts read. Offsets in bytes.
 /** Bytes of an event's record: u32 type, then where its fields lie in the body (u32 start, u32 end), flags, counts, bits. */
 export const RECORD: usize = 128;
 export const PAYLOAD: usize = 4;

@@ -1,12 +1,12 @@
-// From judgements to decisions (steps 8 and 9 of the path): asks the counters for what the rules leave to them, then decides.
-// Neighbours that were judged by the very same words (most of a batch: nothing found, the same limits) are one run: they ask
-// for their places together and share one decision, so the cost of a batch is that of its runs, not of its events.
-// Invariant: the k-th event of a run has the k-th of its places, as if each had asked alone in the order of submission.
-// Failure: whatever the gate rejects with; nothing is decided then.
+// Turns judgements into decisions: requests the counters for the rate limits that apply, then decides (between judgement and encoding).
+// Neighbouring events with one and the same judgement (most of a batch: no match, the same limits) form a run: a run requests for its permits together and
+// shares one decision, so the cost of a batch follows from its runs, not from its events.
+// Invariant: the k-th event of a run gets the k-th of its permits, as if each event had asked alone in the order of submission.
+// Failure: rejects with what the batcher rejects with; nothing is decided then.
 import { mintId } from '../ids.ts';
 import { decide } from '../policy/decide.ts';
 import type { Decision, Judgement } from '../policy/engine.ts';
-import type { Ask, Count, RateGate } from './rate-gate.ts';
+import type { QuotaGrant, QuotaRequest, RateLimitBatcher } from './rate-limit-batcher.ts';
 
 /** `countedAt`: epoch ms, where rate limits counted the event. */
 export type Judged = { decision: Decision; countedAt: number | undefined };
@@ -15,30 +15,30 @@ export type Judged = { decision: Decision; countedAt: number | undefined };
 export type Run = { judgement: Judgement | null; events: number };
 
 /** A decision for each judgement; null stays a hole. A plain value where no counter has to be asked. */
-export function settle(
-  gate: Pick<RateGate, 'ask'>,
+export function resolveQuotas(
+  limits: Pick<RateLimitBatcher, 'ask'>,
   account: string,
   agentId: string,
   judgements: readonly (Judgement | null)[],
 ): Judged[] | Promise<Judged[]> {
   const runs = runsOf(judgements);
-  const asks = asksOf(runs);
-  if (asks.length === 0) return decideRuns(runs, []);
-  return new Promise<readonly Count[]>((counted, refused) => {
-    gate.ask(account, agentId, asks, { counted, refused });
+  const requests = requestsOf(runs);
+  if (requests.length === 0) return decideRuns(runs, []);
+  return new Promise<readonly QuotaGrant[]>((counted, refused) => {
+    limits.ask(account, agentId, requests, { counted, refused });
   }).then((counts) => decideRuns(runs, counts));
 }
 
 /** What the rules of all runs leave to the counters. */
-export function asksOf(runs: readonly Run[]): Ask[] {
-  const asks: Ask[] = [];
+export function requestsOf(runs: readonly Run[]): QuotaRequest[] {
+  const requests: QuotaRequest[] = [];
   for (const { judgement, events } of runs)
-    if (judgement !== null) for (const check of judgement.rateChecks) asks.push({ check, places: events });
-  return asks;
+    if (judgement !== null) for (const check of judgement.rateChecks) requests.push({ check, permits: events });
+  return requests;
 }
 
-/** `counts`: the answers to `asksOf(runs)`. */
-export function decideRuns(runs: readonly Run[], counts: readonly Count[]): Judged[] {
+/** `counts`: the answers to `requestsOf(runs)`. */
+export function decideRuns(runs: readonly Run[], counts: readonly QuotaGrant[]): Judged[] {
   const judged: Judged[] = [];
   let at = 0;
   for (const { judgement, events } of runs) {
@@ -62,7 +62,7 @@ export function runsOf(judgements: readonly (Judgement | null)[]): Run[] {
   return runs;
 }
 
-function decideRun(judged: Judged[], judgement: Judgement | null, events: number, counts: readonly Count[]): void {
+function decideRun(judged: Judged[], judgement: Judgement | null, events: number, counts: readonly QuotaGrant[]): void {
   let countedAt: number | undefined;
   let granted = events;
   for (const count of counts) {

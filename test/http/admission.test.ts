@@ -1,10 +1,11 @@
 // The door: the order of checks, what each refusal says, what every answer has, what a failing handler comes to, the drain.
+
+import { BufferPool } from '../../src/buffer-pool.ts';
 import type { ServerOptions } from '../../src/http/server.ts';
-import { SLICE_MS, Turns } from '../../src/http/turns.ts';
+import { SLICE_MS, SubmissionScheduler } from '../../src/http/submission-scheduler.ts';
 import { Metrics } from '../../src/metrics.ts';
 import type { Refused } from '../../src/registry/request-limit.ts';
-import { Slabs } from '../../src/slabs.ts';
-import { EXPIRED, get, KEYS, method, onEach, post, startServer, until, waiting } from '../support/door.ts';
+import { EXPIRED, get, KEYS, method, onEach, post, startServer, until, waiting } from '../support/front-server.ts';
 import { pause, RawConnection, rawExchange } from '../support/raw-http.ts';
 
 const codeOf = (body: string) => (JSON.parse(body) as { error: { code: string } }).error.code;
@@ -306,15 +307,15 @@ onEach(
     t.equal((await other.waitForAnswers(4))[3]?.body, '{"a":1}');
     const text = await metrics.text();
     t.match(text, /gatehouse_shed_requests_total\{[^}]*reason="backlog"[^}]*\} 1\n/);
-    t.match(text, /gatehouse_submissions_in_hand\{[^}]*\} 0\n/, 'and nothing is left in hand');
+    t.match(text, /gatehouse_submissions_in_flight\{[^}]*\} 0\n/, 'and nothing is left in hand');
     other.destroy();
   },
 );
 
 onEach('the memory of a body goes back to the pool however its request ends', async (t, on) => {
-  const slabs = new Slabs();
+  const buffers = new BufferPool();
   let full = false;
-  const { port, server } = await startServer(t, { on, slabs, backlogFull: () => full });
+  const { port, server } = await startServer(t, { on, buffers, backlogFull: () => full });
   const text = JSON.stringify({ name: 'n'.repeat(1_500) });
   const status = async (...pieces: string[]) =>
     (
@@ -324,9 +325,9 @@ onEach('the memory of a body goes back to the pool however its request ends', as
       )
     ).answers[0]?.status;
   t.equal(await status(post('/things/a/echo', text)), 200);
-  const kept = slabs.kept;
+  const kept = buffers.kept;
   t.ok(kept > 1_500, `${kept} bytes lie there to be used again`);
-  const goesBack = (what: string) => t.equal(slabs.kept, kept, what);
+  const goesBack = (what: string) => t.equal(buffers.kept, kept, what);
 
   const late = await RawConnection.open(port);
   late.write(post('/things/a/echo', '', { length: text.length }));
@@ -347,7 +348,7 @@ onEach('the memory of a body goes back to the pool however its request ends', as
   goesBack('a handler that throws');
   const leaver = await RawConnection.open(port);
   leaver.write(post('/things/a/echo', text).slice(0, -10));
-  await until(() => slabs.kept === 0);
+  await until(() => buffers.kept === 0);
   leaver.destroy();
   await until(() => server.connections === 0);
   goesBack('a client that leaves in the midst of it');
@@ -356,41 +357,41 @@ onEach('the memory of a body goes back to the pool however its request ends', as
 onEach(
   'work that has to wait for its turn is done in it, and is not begun for a client who has left',
   async (t, on) => {
-    const slabs = new Slabs();
+    const buffers = new BufferPool();
     let [nowMs, ends] = [0, [] as (() => void)[]];
-    const turns = new Turns({ now: () => nowMs, afterTurn: (callback) => ends.push(callback) });
-    const { port, server } = await startServer(t, { on, slabs, turns });
-    turns.beganMs(nowMs);
+    const scheduler = new SubmissionScheduler({ now: () => nowMs, afterTick: (callback) => ends.push(callback) });
+    const { port, server } = await startServer(t, { on, buffers, scheduler });
+    scheduler.tickBeganMs(nowMs);
     nowMs += SLICE_MS; // the turn has done its slice
     const [stays, leaves] = [await RawConnection.open(port), await RawConnection.open(port)];
     leaves.write(post('/things/x/echo', '{"who":"leaves"}'));
-    await until(() => turns.waiting > 0);
+    await until(() => scheduler.waiting > 0);
     stays.write(post('/things/x/echo', '{"who":"stays"}'));
     const registry = await rawExchange(port, [post('/things', '{"name":"a"}')]);
     t.equal(registry.answers[0]?.status, 201, 'what is no submission does not wait');
     leaves.destroy();
     await until(() => server.connections === 1);
-    const kept = slabs.kept;
-    while (turns.waiting > 0) for (const end of ends.splice(0)) end();
+    const kept = buffers.kept;
+    while (scheduler.waiting > 0) for (const end of ends.splice(0)) end();
     t.equal((await stays.waitForAnswers(1))[0]?.body, '{"who":"stays"}');
-    t.equal(slabs.kept, kept + 2 * 1024, 'and the memory of both bodies goes back');
+    t.equal(buffers.kept, kept + 2 * 1024, 'and the memory of both bodies goes back');
     stays.destroy();
   },
 );
 
 onEach('a body that is there before it is known whose it is goes back, too', async (t, on) => {
-  const slabs = new Slabs();
+  const buffers = new BufferPool();
   let decide: (() => void) | undefined;
   const cache = { principal: () => new Promise<null>((resolve) => (decide = () => resolve(null))) };
   const sessions = { session: () => null, sessionUse: async () => 0 };
-  const { port } = await startServer(t, { on, slabs, cache: { ...cache, ...sessions } });
+  const { port } = await startServer(t, { on, buffers, cache: { ...cache, ...sessions } });
   const connection = await RawConnection.open(port);
   connection.write(post('/things', '{"name":"a"}'));
   await until(() => decide !== undefined);
   await pause(20);
-  t.equal(slabs.kept, 0);
+  t.equal(buffers.kept, 0);
   decide!();
   t.equal((await connection.waitForAnswers(1))[0]?.status, 401);
-  t.ok(slabs.kept > 0);
+  t.ok(buffers.kept > 0);
   connection.destroy();
 });

@@ -1,4 +1,4 @@
-// The plain path against the ordinary one: whatever body and policies they are given, they answer, record and refuse the
+// The fast path against the ordinary one: whatever body and policies they are given, they answer, record and refuse the
 // same, to the byte, errors and their details, too. (reference.test.ts holds both against a reference of its own.) Policies are those
 // of the reference; bodies are made of values here, so that any number a double holds stands in them.
 // GATEHOUSE_TEST_EVENTS=100000 sets how many generated events are compared (default 3,000).
@@ -9,9 +9,9 @@ import { EVENT_TYPES } from '../../schemas/closed-sets.ts';
 
 import { decodeDigests } from '../../schemas/entry.ts';
 import { ServiceError } from '../../src/errors.ts';
+import { FastPath } from '../../src/ingest/fast-path.ts';
 import { Ingest, type IngestParts } from '../../src/ingest/ingest.ts';
-import { PlainPath } from '../../src/ingest/plain-path.ts';
-import type { Asker } from '../../src/ingest/rate-gate.ts';
+import type { QuotaWaiter } from '../../src/ingest/rate-limit-batcher.ts';
 import { ALLOWED, RuleSet } from '../../src/policy/engine.ts';
 import type { Append, AppendCaller } from '../../src/streams/append.ts';
 import { cpuMs } from '../policy/support.ts';
@@ -82,7 +82,7 @@ const submission = fc.record(
   },
   { requiredKeys: ['type', 'payload'], noNullPrototype: true },
 );
-/** Mostly plain ones: else few bodies would be read by the plain path at all. */
+/** Mostly plain ones: else few bodies would be read by the fast path at all. */
 const plainSubmission = fc.record(
   { type: fc.constantFrom<string>(...EVENT_TYPES), payload, trace_id: fc.constantFrom('t-1', 'abc') },
   { requiredKeys: ['type', 'payload'], noNullPrototype: true },
@@ -144,7 +144,7 @@ function told({ answer, digests, rows }: Seen): { answer: string; appended: stri
 
 t.test('no id is made twice, however many bodies one draw of randomness serves', async (t) => {
   const rules = new RuleSet([]);
-  const plain = new PlainPath();
+  const plain = new FastPath();
   const bytes = Buffer.from(JSON.stringify(Array.from({ length: 70 }, () => ({ type: 'prompt', payload: {} }))));
   const ids = new Set<string>();
   for (let body = 0; body < 60; body++) {
@@ -169,7 +169,7 @@ t.test('literals that a payload nearly holds everywhere cost no more than others
     actions: ['log'],
   });
   const rules = ruleSet(policiesOf([...wanted, '~', '~~', 'q'].map((text) => order(text))))!;
-  const plain = new PlainPath();
+  const plain = new FastPath();
   const body = (characters: number) =>
     Buffer.from(JSON.stringify({ type: 'prompt', payload: { text: `${'~'.repeat(characters)}${wanted[9]}` } }));
   const large = body(900_000);
@@ -188,7 +188,7 @@ t.test('an expression that errors is a match on both paths, whatever else the ru
   const conditions = { detectors: ['email'], expression: 'event.payload.text.matches("sk-[0-9]+")' };
   const rules = ruleSet(policiesOf([{ type: 'data_filter', conditions, actions: ['block'] }]))!;
   const body = Buffer.from('{"type":"prompt","payload":{}}');
-  for (const plain of [null, new PlainPath()]) {
+  for (const plain of [null, new FastPath()]) {
     const { answer } = told(await take(rules, body, 'single', plain));
     t.match(answer, /"outcome":"blocked".*expression_error/);
   }
@@ -200,7 +200,7 @@ t.test('both paths answer, record and refuse the same', async (t) => {
   t.teardown(() => {
     Date.now = clock;
   });
-  const plain = new PlainPath();
+  const plain = new FastPath();
   const counts = { events: 0, bodies: 0, plain: 0 };
   const seed = SEED;
   t.comment(`seed ${seed}`);
@@ -232,7 +232,7 @@ t.test('both paths answer, record and refuse the same', async (t) => {
 });
 
 t.test('requests whose steps interleave keep to their own bytes', async (t) => {
-  const plain = new PlainPath();
+  const plain = new FastPath();
   const rules = ruleSet(
     policiesOf([{ type: 'rate_limit', conditions: { threshold: 1_000_000, window: '1m' }, actions: ['block'] }]),
   )!;
@@ -240,8 +240,8 @@ t.test('requests whose steps interleave keep to their own bytes', async (t) => {
   const soon = () => new Promise<void>((resolve) => setTimeout(resolve, Math.random() * 4));
   const parts = {
     cache: { agent: () => ({ record: agent }), rules: () => rules },
-    gate: {
-      ask: (_account: string, _agent: string, asks: { places: number }[], asker: Asker) =>
+    rateLimits: {
+      ask: (_account: string, _agent: string, asks: { places: number }[], asker: QuotaWaiter) =>
         void soon().then(() => asker.counted(asks.map(({ places }) => ({ granted: places, atMs: NOW })))),
     },
     appender: {

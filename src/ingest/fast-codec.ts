@@ -2,7 +2,7 @@
 // one pass over the body's bytes checks it, marks each event's fields and looks for the account's literals; a second one
 // writes row, digest and reply of each event that nothing has matched. Text never becomes a JavaScript string on the way.
 // Plain is what that code is sure to understand: sound JSON whose every element fits the schema, keys without escapes, none
-// twice. Anything else is `null` here and is left to the ordinary path, which also says what is wrong with it.
+// twice. Anything else is `null` here and is left to the general path, which also says what is wrong with it.
 // Invariant: for a plain event both paths give the same row, digest and reply (test/ingest/plain.test.ts compares them).
 // One instance serves all requests of a process: its memory holds the body that was read last. Whoever has waited since takes
 // it up again (`begin`). Memory grows with the largest body, whose size the door bounds.
@@ -16,11 +16,11 @@ import { EVENT_TYPES } from '../../schemas/closed-sets.ts';
 import { BATCH_EVENTS_MAX } from '../../schemas/event.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { assetPath } from '../assets.ts';
+import type { BufferPool } from '../buffer-pool.ts';
 import { ID_CHARACTERS, ID_PREFIXES, ID_TIME_CHARACTERS, idTime } from '../ids.ts';
 import { ALLOWED } from '../policy/engine.ts';
-import { LITERAL_CHARACTERS_MAX } from '../policy/gate.ts';
+import { LITERAL_CHARACTERS_MAX } from '../policy/literal-prefilter.ts';
 import { LITERALS_MAX } from '../policy/rule-index.ts';
-import type { Slabs } from '../slabs.ts';
 import type { FastBuffer } from './encode.ts';
 import type { Shape } from './json.ts';
 import { literalTable } from './literal-table.ts';
@@ -100,7 +100,7 @@ const REQUEST_TEXTS_BYTES = 320;
 assert((RECORD_BYTES - 4 * BITS_WORD) * 8 >= LITERALS_MAX, 'every literal of a set needs a bit');
 assert(LITERALS_MAX * (4 * LITERAL_CHARACTERS_MAX + 64) < TABLES_END - TABLES_AT, 'a set of literals must fit');
 
-export type PlainBody = {
+export type ScannedBody = {
   readonly bytes: Buffer;
   readonly events: number;
   /** RECORD_WORDS words an event, and perhaps more behind them: see WORD. */
@@ -134,7 +134,7 @@ const TEXT = {
 
 const REPLY_OPEN = { one: '', many: '{"results":[' };
 
-export class PlainEvents {
+export class FastCodec {
   readonly #memory = new WebAssembly.Memory({ initial: (BODY_AT + 4 * PAGE) / PAGE });
   readonly #wasm: Exports;
   #bytes: FastBuffer;
@@ -142,7 +142,7 @@ export class PlainEvents {
   #tablesEnd = TABLES_AT;
   #tables = new Map<readonly string[], number>();
   /** The body that lies in memory. */
-  #current: PlainBody | undefined;
+  #current: ScannedBody | undefined;
   #textsEnd = TEXTS_AT;
   readonly #fixedEnd: number;
   /** Where the ids' ten characters of time lie in the texts. */
@@ -155,15 +155,15 @@ export class PlainEvents {
   /** The last time of arrival as ids have it. */
   #idTime = '0'.repeat(ID_TIME_CHARACTERS);
   readonly #starts = { rows: 0, digests: 0, reply: 0 };
-  readonly #slabs: Slabs;
+  readonly #buffers: BufferPool;
   readonly #records = new Records();
   #shape: Shape = 'one';
   #parts: Parts | undefined;
   #written = 0;
   #randomUsed = RANDOM_BYTES;
 
-  constructor(slabs: Slabs) {
-    this.#slabs = slabs;
+  constructor(buffers: BufferPool) {
+    this.#buffers = buffers;
     const module = new WebAssembly.Module(readFileSync(assetPath('build/service/plain.wasm')));
     this.#wasm = new WebAssembly.Instance(module, { env: { memory: this.#memory } }).exports as unknown as Exports;
     this.#bytes = Buffer.from(this.#memory.buffer) as FastBuffer;
@@ -177,7 +177,7 @@ export class PlainEvents {
   }
 
   /** null: not plain. `literals`: what to look for in the payloads, at most LITERALS_MAX; the same array means the same ones. */
-  read(bytes: Buffer, shape: Shape, literals: readonly string[]): PlainBody | null {
+  read(bytes: Buffer, shape: Shape, literals: readonly string[]): ScannedBody | null {
     if (!isUtf8(bytes)) return null;
     this.#current = undefined;
     this.#load(bytes);
@@ -191,13 +191,13 @@ export class PlainEvents {
   }
 
   /** To be called once for every body that was read, when nobody asks about it any more. */
-  release(body: PlainBody): void {
+  release(body: ScannedBody): void {
     if (this.#current === body) this.#current = undefined;
     this.#records.give(body.records);
   }
 
   /** Begins to write the events of a body, which may have been read some time ago. */
-  begin(body: PlainBody, request: PlainRequest, shape: Shape): void {
+  begin(body: ScannedBody, request: PlainRequest, shape: Shape): void {
     const rows = align(BODY_AT + body.bytes.length + SLACK);
     const digests = align(rows + body.bytes.length + body.events * AROUND_BYTES_MAX + SLACK);
     const reply = align(digests + body.events * AROUND_BYTES_MAX + SLACK);
@@ -304,7 +304,7 @@ export class PlainEvents {
     this.#wasm.emit(event, BODY_AT, this.#written++ === 0 ? 1 : 0);
   }
 
-  /** Puts what the ordinary path has made of an event in its place. */
+  /** Puts what the general path has made of an event in its place. */
   insert({ row, digest, reply }: { row: Buffer; digest: string; reply: string }): void {
     const parts = this.#cut();
     const comma = this.#written++ === 0 ? '' : ',';
@@ -326,9 +326,9 @@ export class PlainEvents {
       return { rows: allRows!, digests: allDigests!, reply: allReply!, release: undefined };
     }
     const { rows, digests, reply } = this.#views();
-    const slab = this.#slabs.take(reply.length);
-    slab.set(reply);
-    return { rows, digests, reply: slab.subarray(0, reply.length), release: () => this.#slabs.give(slab) };
+    const buffer = this.#buffers.take(reply.length);
+    buffer.set(reply);
+    return { rows, digests, reply: buffer.subarray(0, reply.length), release: () => this.#buffers.release(buffer) };
   }
 
   /** Takes out what has been written, so that something else can follow it. */

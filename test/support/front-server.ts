@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import tap, { type Test } from 'tap';
 import Type from 'typebox';
 import type { Scope } from '../../schemas/closed-sets.ts';
-
+import { BufferPool } from '../../src/buffer-pool.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { oneOf, paging } from '../../src/http/query.ts';
 import { eventBody, jsonBody, type Route, route } from '../../src/http/route.ts';
@@ -17,7 +17,6 @@ import { loadUws, UwsTransport } from '../../src/http/transport/uws.ts';
 import { createLog } from '../../src/log.ts';
 import { Metrics } from '../../src/metrics.ts';
 import { PERMISSIONS_OF, rightsOf } from '../../src/registry/principal.ts';
-import { Slabs } from '../../src/slabs.ts';
 import { pause } from './raw-http.ts';
 
 export const KEYS: Record<Scope, string> = {
@@ -174,7 +173,7 @@ export async function startServer(t: Test, { settings, ...more }: DoorOptions = 
     refusal: () => undefined,
     requestLimit: { perSecond: 1_000, burst: 2_000 },
     registry: { apiKeys: { touch: async () => undefined }, sessions: { touch: async () => undefined } },
-    slabs: new Slabs(),
+    buffers: new BufferPool(),
     metrics: new Metrics({ processName: 'test' }),
     log: createLog({ level: 'silent', processName: 'test' }),
     ...more,

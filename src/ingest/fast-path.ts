@@ -1,5 +1,5 @@
 // The way of plain events through a front: the steps of ingest.ts, without making values of what no rule asks for.
-// A body that is not plain is left alone (`undefined`) and takes the ordinary path, and so does each single event that some
+// A body that is not plain is left alone (`undefined`) and takes the general path, and so does each single event that some
 // rule may match: it is judged, encoded and rendered there, and put in its place among the others.
 // Invariant: whichever path an event takes, outcome, matches, reply and stored row are the same (test/ingest/plain.test.ts).
 
@@ -8,40 +8,34 @@ import { EVENT_TYPES, type EventType } from '../../schemas/closed-sets.ts';
 import type { JsonObject } from '../../schemas/common.ts';
 
 import { parseTime } from '../../schemas/time.ts';
+import { BufferPool } from '../buffer-pool.ts';
 import { mintId } from '../ids.ts';
 import type { Allowance } from '../policy/allowance.ts';
 import { ALLOWED, type Decision, type Judgement, judge, type RuleSet, type TextView } from '../policy/engine.ts';
-import { Slabs } from '../slabs.ts';
 import { encodeEvents } from './encode.ts';
+import { BITS_WORD, FastCodec, FLAG, fitsDigits, RECORD_WORDS, type ScannedBody, WORD } from './fast-codec.ts';
 import type { Answer, IngestRequest } from './ingest.ts';
 import type { Shape } from './json.ts';
-import { BITS_WORD, FLAG, fitsDigits, type PlainBody, PlainEvents, RECORD_WORDS, WORD } from './plain.ts';
 import { renderEvent } from './reply.ts';
-import type { Judged } from './settle.ts';
+import type { Judged } from './resolve-quotas.ts';
 import { isTimely, type Submission } from './submission.ts';
 import { View } from './view.ts';
 
 /** A plain body, and when its events happened (epoch ms). */
-export type PlainRead = { body: PlainBody; occurredAt: readonly number[] };
+export type FastRead = { body: ScannedBody; occurredAt: readonly number[] };
 /** `rows` and `digests` stand until the next body is read or written: whoever keeps them copies them at once. */
-export type PlainWritten = { rows: Buffer; digests: Buffer; answer: Answer };
+export type FastWritten = { rows: Buffer; digests: Buffer; answer: Answer };
 
-export class PlainPath {
-  readonly #events: PlainEvents;
+export class FastPath {
+  readonly #events: FastCodec;
   readonly #text = new PlainText();
 
-  constructor(slabs = new Slabs()) {
-    this.#events = new PlainEvents(slabs);
+  constructor(buffers = new BufferPool()) {
+    this.#events = new FastCodec(buffers);
   }
 
   /** undefined: not plain, or it holds an event of more than `eventBytesMax`. */
-  read(
-    bytes: Buffer,
-    shape: Shape,
-    rules: RuleSet,
-    nowMs: number,
-    eventBytesMax = bytes.length,
-  ): PlainRead | undefined {
+  read(bytes: Buffer, shape: Shape, rules: RuleSet, nowMs: number, eventBytesMax = bytes.length): FastRead | undefined {
     const body = this.#events.read(bytes, shape, rules.literals);
     if (body === null) return undefined;
     if (bytes.length > eventBytesMax && holdsLarger(body, eventBytesMax)) {
@@ -58,7 +52,7 @@ export class PlainPath {
   }
 
   /** Throws TooLong where there is an allowance and it is not enough. */
-  judge({ body, occurredAt }: PlainRead, agent: AgentRecord, rules: RuleSet, allowance?: Allowance): Judgement[] {
+  judge({ body, occurredAt }: FastRead, agent: AgentRecord, rules: RuleSet, allowance?: Allowance): Judgement[] {
     const text = this.#text.of(body, agent.id);
     const judgements: Judgement[] = [];
     for (let i = 0; i < body.events; i++) {
@@ -73,8 +67,8 @@ export class PlainPath {
   write(
     request: IngestRequest,
     shape: Shape,
-    { agent, read, judged, now }: { agent: AgentRecord; read: PlainRead; judged: readonly Judged[]; now: number },
-  ): PlainWritten {
+    { agent, read, judged, now }: { agent: AgentRecord; read: FastRead; judged: readonly Judged[]; now: number },
+  ): FastWritten {
     const { body, occurredAt } = read;
     const events = this.#events;
     events.begin(body, request, shape);
@@ -91,12 +85,12 @@ export class PlainPath {
   }
 
   /** Nobody asks about these events any more. */
-  release({ body }: PlainRead): void {
+  release({ body }: FastRead): void {
     this.#events.release(body);
   }
 }
 
-/** What the ordinary path makes of one event. */
+/** What the general path makes of one event. */
 function made(
   { account, requestId, agentId }: IngestRequest,
   agent: AgentRecord,
@@ -109,25 +103,25 @@ function made(
   return { row: rows, digest: digests[0]!, reply: renderEvent(agentId, submission, verdict) };
 }
 
-function holdsLarger({ events, records }: PlainBody, bytesMax: number): boolean {
+function holdsLarger({ events, records }: ScannedBody, bytesMax: number): boolean {
   for (let at = 0; at < events * RECORD_WORDS; at += RECORD_WORDS)
     if (records[at + WORD.payloadEnd]! - records[at + WORD.payload]! > bytesMax) return true;
   return false;
 }
 
 /** Its row holds nothing that has to be decoded. */
-function isSimple({ records }: PlainBody, event: number): boolean {
+function isSimple({ records }: ScannedBody, event: number): boolean {
   return (records[event * RECORD_WORDS + WORD.flags]! & (FLAG.escapedUnicode | FLAG.oddColumn)) === 0;
 }
 
-function occurredAtOf({ bytes, records }: PlainBody, event: number, nowMs: number): number | null {
+function occurredAtOf({ bytes, records }: ScannedBody, event: number, nowMs: number): number | null {
   const at = event * RECORD_WORDS;
   const start = records[at + WORD.time]!;
   return start === 0 ? nowMs : parseTime(bytes.toString('latin1', start, records[at + WORD.timeEnd]!));
 }
 
 /** The event's values, for what has to look at them. */
-function submissionOf({ bytes, records }: PlainBody, event: number, occurredAt: number): Submission {
+function submissionOf({ bytes, records }: ScannedBody, event: number, occurredAt: number): Submission {
   const at = event * RECORD_WORDS;
   const payloadText = bytes.toString('utf8', records[at + WORD.payload]!, records[at + WORD.payloadEnd]!);
   const trace = records[at + WORD.trace]!;
@@ -140,15 +134,15 @@ function submissionOf({ bytes, records }: PlainBody, event: number, occurredAt: 
   };
 }
 
-/** The event at hand as the rules' gates see it. */
+/** The event at hand as the rules' prefilters see it. */
 class PlainText implements TextView {
   event = 0;
   agent_id = '';
-  #body!: PlainBody;
+  #body!: ScannedBody;
   readonly #tools = new KnownTexts();
   readonly #traces = new KnownTexts();
 
-  of(body: PlainBody, agentId: string): this {
+  of(body: ScannedBody, agentId: string): this {
     this.#body = body;
     this.agent_id = agentId;
     return this;

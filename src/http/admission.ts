@@ -16,11 +16,11 @@
 // That order is API (decisions 2). The body's bytes are taken in from the start all the same: the transport drops what nobody listens to.
 // Everything that can fail does so by throwing; `safe` answers it.
 
+import type { BufferPool } from '../buffer-pool.ts';
 import { currentWork } from '../current-work.ts';
 import { ServiceError } from '../errors.ts';
 import type { Principal } from '../registry/principal.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
-import type { Slabs } from '../slabs.ts';
 import { type Authenticator, admit, authorize } from './authenticate.ts';
 import type { BrowserSessions } from './browser-sessions.ts';
 import type { CallerAddresses } from './caller-address.ts';
@@ -35,20 +35,20 @@ import { notFound } from './reply.ts';
 import { type Entry, Request } from './request.ts';
 import { PAGES_ROUTE } from './request-counts.ts';
 import type { BodyLimits, Owned, Parts, Reply, Route } from './route.ts';
+import type { SubmissionScheduler } from './submission-scheduler.ts';
 import type { TransportRequest } from './transport/transport.ts';
-import type { Turns } from './turns.ts';
 
-export type DoorParts = Parts & {
+export type AdmissionParts = Parts & {
   authenticator: Authenticator;
   limiter: Pick<RequestLimiter, 'admit'>;
   keyUses: Pick<KeyUses, 'note'>;
   sessionUses: Pick<KeyUses, 'note'>;
   browsers: BrowserSessions;
   budget: BodyBudget;
-  slabs: Slabs;
+  buffers: BufferPool;
   limits: BodyLimits;
   shedding: LoadShedding;
-  turns: Turns;
+  scheduler: SubmissionScheduler;
   refusal: (writes: boolean) => ServiceError | undefined;
   cors: Cors | undefined;
   callers: CallerAddresses;
@@ -58,11 +58,11 @@ export type DoorParts = Parts & {
 const RETRY_AFTER = [{ 'Retry-After': '1' }, { 'Retry-After': '2' }, { 'Retry-After': '3' }];
 const NO_BODY = Buffer.alloc(0);
 
-export class Door {
-  readonly #parts: DoorParts;
+export class Admission {
+  readonly #parts: AdmissionParts;
   #shed = 0;
 
-  constructor(parts: DoorParts) {
+  constructor(parts: AdmissionParts) {
     this.#parts = parts;
   }
 
@@ -140,7 +140,7 @@ export class Door {
       contentLength: head.contentLength,
       bytesMax: entry.bytesMax,
       budget: this.#parts.budget,
-      slabs: this.#parts.slabs,
+      buffers: this.#parts.buffers,
     });
   }
 
@@ -215,9 +215,9 @@ export class Door {
       if (!begun) request.letGo();
     }
     if (!begun) return;
-    const { turns } = this.#parts;
-    if (!request.entry.isSubmission || turns.isFree) this.#start(request);
-    else turns.put(request.account, () => this.#start(request));
+    const { scheduler } = this.#parts;
+    if (!request.entry.isSubmission || scheduler.isFree) this.#start(request);
+    else scheduler.put(request.account, () => this.#start(request));
   }
 
   /** False: it has been answered, or nobody waits for it any more. */
@@ -227,7 +227,7 @@ export class Door {
     currentWork.note(exchange.account ?? '', entry.route.path, bytes.length);
     request.makeSound(bytes);
     if (exchange.over) return false;
-    if (entry.isSubmission) exchange.taken = this.#parts.shedding.take(principal.account, bytes.length);
+    if (entry.isSubmission) exchange.taken = this.#parts.shedding.admit(principal.account, bytes.length);
     return true;
   }
 

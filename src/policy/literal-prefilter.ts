@@ -1,29 +1,29 @@
-// What must stand in an event for a rule to match, as far as that can be told from plain text (made once per rule; used by the
-// plain path of ingestion, which looks for all literals of an account in one pass and asks the engine only about the rest).
-// A gate is a list of demands, all of which must be met; a demand is a list of literals, one of which must occur in some key
-// or string of the payload. A rule without a gate is always asked.
-// Invariant: sound, never complete. A rule whose gate is shut cannot match; of one whose gate is open nothing is known.
-// A literal holds only characters that JSON writes as themselves unless it writes them as \u: so it is looked for in the bytes.
+// A prefilter by literals: what must occur in a payload for a rule to match (made once a rule). The fast path of ingestion looks for all literals of an
+// account in one pass over the bytes and asks the engine only about the rules whose prefilter passes.
+// A prefilter is a list of clauses, all of which must hold; a clause is a list of literals, one of which must occur in some key or string of the
+// payload. A rule without a prefilter is always asked.
+// Invariant: sound, not complete. A rule whose prefilter fails cannot match; about one whose prefilter passes nothing is known.
+// A literal holds only characters that JSON writes as themselves unless it escapes them as \u, so it can be looked for in the bytes.
 import type { Path } from './path.ts';
 import { policyPattern } from './pattern-allowance.ts';
 import { compilePattern, type Pattern } from './program.ts';
 import type { Needle } from './scanner.ts';
 
-export type Demand = readonly string[];
-export type Gate = readonly Demand[];
+export type Clause = readonly string[];
+export type Prefilter = readonly Clause[];
 
-type GatedParts = { conditions: readonly { demands: readonly Demand[] }[]; needles: readonly Needle[] | null };
+type PrefilteredParts = { conditions: readonly { clauses: readonly Clause[] }[]; needles: readonly Needle[] | null };
 
-/** null: nothing is demanded that could be looked for. `needles`: of a data filter. */
-export function gateOf({ conditions, needles }: GatedParts): Gate | null {
-  const gate: Demand[] = conditions.flatMap((condition) => condition.demands);
+/** null: no literal is required. `needles`: of a data filter. */
+export function prefilterOf({ conditions, needles }: PrefilteredParts): Prefilter | null {
+  const prefilter: Clause[] = conditions.flatMap((condition) => condition.clauses);
   const found = needles === null ? null : anyOf(needles.map(literalOfNeedle));
-  if (found !== null) gate.push(found);
-  return gate.length === 0 ? null : gate;
+  if (found !== null) prefilter.push(found);
+  return prefilter.length === 0 ? null : prefilter;
 }
 
-/** What a condition on the payload demands: the keys that lead there, and one of the texts that its operators ask for. */
-export function demandsOf(path: Path, operators: ReadonlyMap<string, unknown>): Demand[] {
+/** The clauses of a condition on the payload: the keys of its path, and one of the texts that its operators ask for. */
+export function clausesOf(path: Path, operators: ReadonlyMap<string, unknown>): Clause[] {
   if (path.root !== 'payload' || holdsForNothing(operators)) return [];
   const keys = path.segments.filter((_, i) => path.indexes[i]! < 0).map((key) => anyOf([key]));
   const texts = [...operators].map(([name, operand]) => {
@@ -44,8 +44,8 @@ function holdsForNothing(operators: ReadonlyMap<string, unknown>): boolean {
   return operators.get('exists') !== true && names.every((name) => name === 'ne' || name === 'not_in');
 }
 
-/** One of these texts must occur: as a demand, if each of them holds something that can be looked for. */
-export function anyOf(texts: readonly (string | null)[]): Demand | null {
+/** One of these texts must occur: as a clause, if each of them holds something that can be looked for. */
+export function anyOf(texts: readonly (string | null)[]): Clause | null {
   const literals = texts.map((text) => (text === null ? null : searchable(text)));
   return literals.every((literal) => literal !== null) ? [...new Set(literals)] : null;
 }

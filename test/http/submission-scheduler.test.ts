@@ -1,16 +1,16 @@
 // Turns under a driven clock: what a turn meets is begun in its first slice or waits, in order, a slice a turn.
 import t from 'tap';
-import { CROWDED_SLICE_MS, SLICE_MS, Turns } from '../../src/http/turns.ts';
+import { OVERLOADED_SLICE_MS, SLICE_MS, SubmissionScheduler } from '../../src/http/submission-scheduler.ts';
 
 /** A loop that is turned by hand; each work takes `workMs`. */
 class Loop {
   nowMs = 1_000;
   readonly done: number[] = [];
-  readonly turns: Turns;
+  readonly turns: SubmissionScheduler;
   #ends: (() => void)[] = [];
 
   constructor() {
-    this.turns = new Turns({ now: () => this.nowMs, afterTurn: (callback) => this.#ends.push(callback) });
+    this.turns = new SubmissionScheduler({ now: () => this.nowMs, afterTick: (callback) => this.#ends.push(callback) });
   }
 
   /** As the door does it. */
@@ -72,9 +72,9 @@ t.test('while a crowd waits slices are short, so that those behind it are heard 
     lengths.push(loop.done.length - before);
   }
   t.equal(loop.done.length, 1_000);
-  const short = lengths.filter((length) => length === CROWDED_SLICE_MS).length;
+  const short = lengths.filter((length) => length === OVERLOADED_SLICE_MS).length;
   t.ok(short > 180, `${short} short slices`);
-  t.same(lengths.slice(0, short), new Array(short).fill(CROWDED_SLICE_MS), 'and longer ones when it has gone');
+  t.same(lengths.slice(0, short), new Array(short).fill(OVERLOADED_SLICE_MS), 'and longer ones when it has gone');
   t.equal(lengths[short], SLICE_MS);
 });
 
@@ -91,11 +91,11 @@ t.test('a work that is longer than a slice does not stop the others', async (t) 
 
 t.test('a turn begins with whoever it meets first', async (t) => {
   const loop = new Loop();
-  t.equal(loop.turns.beganMs(loop.nowMs), 1_000);
+  t.equal(loop.turns.tickBeganMs(loop.nowMs), 1_000);
   loop.nowMs += 3;
-  t.equal(loop.turns.beganMs(loop.nowMs), 1_000);
+  t.equal(loop.turns.tickBeganMs(loop.nowMs), 1_000);
   loop.endTurn();
-  t.equal(loop.turns.beganMs(loop.nowMs), 1_003);
+  t.equal(loop.turns.tickBeganMs(loop.nowMs), 1_003);
 });
 
 t.test('accounts take turns, each in its own order', async (t) => {

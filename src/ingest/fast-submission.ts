@@ -8,29 +8,29 @@ import { ServiceError } from '../errors.ts';
 import { type Allowances, TooLong } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import type { AppendCaller } from '../streams/append.ts';
+import type { FastPath, FastRead } from './fast-path.ts';
 import type { Answer, Caller, IngestParts, IngestRequest } from './ingest.ts';
 import type { Shape } from './json.ts';
-import type { PlainPath, PlainRead } from './plain-path.ts';
-import type { Asker, Count } from './rate-gate.ts';
-import { asksOf, decideRuns, type Judged, type Run, runsOf } from './settle.ts';
+import type { QuotaGrant, QuotaWaiter } from './rate-limit-batcher.ts';
+import { decideRuns, type Judged, type Run, requestsOf, runsOf } from './resolve-quotas.ts';
 
 /** A plain body, with what it is judged by. */
-export type AtHand = { agent: AgentRecord; rules: RuleSet; read: PlainRead };
+export type AtHand = { agent: AgentRecord; rules: RuleSet; read: FastRead };
 
 /** What all submissions of a front share. `count`: called with what was accepted. */
-export type PlainWay = {
-  parts: Pick<IngestParts, 'gate' | 'appender' | 'backlog'>;
-  plain: PlainPath;
+export type FastParts = {
+  parts: Pick<IngestParts, 'rateLimits' | 'appender' | 'backlog'>;
+  plain: FastPath;
   allowances: Pick<Allowances, 'begin'> | undefined;
   count: (request: IngestRequest, judged: readonly Judged[]) => void;
   /** What takes too long here is judged elsewhere, from its beginning. */
   setApart: (request: IngestRequest, shape: Shape, caller: Caller) => void;
 };
 
-const NO_COUNTS: readonly Count[] = [];
+const NO_COUNTS: readonly QuotaGrant[] = [];
 
-export class PlainSubmission implements Asker, AppendCaller {
-  readonly #way: PlainWay;
+export class FastSubmission implements QuotaWaiter, AppendCaller {
+  readonly #way: FastParts;
   readonly #request: IngestRequest;
   readonly #shape: Shape;
   readonly #atHand: AtHand;
@@ -40,7 +40,7 @@ export class PlainSubmission implements Asker, AppendCaller {
   #answer: Answer | undefined;
 
   constructor(
-    way: PlainWay,
+    way: FastParts,
     { request, shape, atHand, caller }: { request: IngestRequest; shape: Shape; atHand: AtHand; caller: Caller },
   ) {
     this.#way = way;
@@ -58,15 +58,15 @@ export class PlainSubmission implements Asker, AppendCaller {
       const allowance =
         rules.size === 0 ? undefined : this.#way.allowances?.begin(this.#request.account, performance.now());
       this.#runs = runsOf(plain.judge(read, agent, rules, allowance));
-      const asks = asksOf(this.#runs);
-      if (asks.length > 0) parts.gate.ask(this.#request.account, this.#request.agentId, asks, this);
+      const asks = requestsOf(this.#runs);
+      if (asks.length > 0) parts.rateLimits.ask(this.#request.account, this.#request.agentId, asks, this);
       else this.counted(NO_COUNTS);
     } catch (error) {
       this.refused(error);
     }
   }
 
-  counted(counts: readonly Count[]): void {
+  counted(counts: readonly QuotaGrant[]): void {
     try {
       // In the judging thread and behind counters a caller may have left meanwhile.
       if (this.#caller.isGone) throw callerLeft();

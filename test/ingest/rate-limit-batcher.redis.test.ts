@@ -3,8 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { ServiceError } from '../../src/errors.ts';
 import { mintId } from '../../src/ids.ts';
-import { type Count, RateGate } from '../../src/ingest/rate-gate.ts';
-import { HELD_BACK_MS, HELD_MS } from '../../src/limits.ts';
+import { type QuotaGrant, RateLimitBatcher } from '../../src/ingest/rate-limit-batcher.ts';
+import { QUOTA_LEASE_MS, QUOTA_RETURN_MS } from '../../src/limits.ts';
 import { Counters } from '../../src/policy/counters.ts';
 import type { RateCheck } from '../../src/policy/engine.ts';
 import { type Commands, connectCommands, waitUntilReady } from '../../src/redis/client.ts';
@@ -12,7 +12,7 @@ import { Keys } from '../../src/redis/keys.ts';
 import { patient, startRedis } from '../support/redis.ts';
 
 const server = await startRedis(t, { single: true });
-const keys = new Keys({ prefix: 'gate-', partitions: 2 });
+const keys = new Keys({ prefix: 'rateLimits-', partitions: 2 });
 const account = mintId('account', Date.now());
 const agent = mintId('agent', Date.now());
 const WINDOW_MS = 8_000;
@@ -20,21 +20,21 @@ const WINDOW_MS = 8_000;
 function limit(threshold: number, windowMs = WINDOW_MS): RateCheck {
   const policyId = mintId('policy', Date.now());
   const rule = undefined as never; // no one asks a counter for its rule
-  return { rule, policyId, counterScope: 'account', counterValue: '', threshold, windowMs, takesPlaceWhenOver: false };
+  return { rule, policyId, counterScope: 'account', counterValue: '', threshold, windowMs, countsWhenOver: false };
 }
 
-type Front = { gate: RateGate; redis: Commands };
+type Front = { rateLimits: RateLimitBatcher; redis: Commands };
 
 async function front(t: Test): Promise<Front> {
   const redis = patient(connectCommands(server.address));
   t.teardown(() => redis.disconnect());
   await waitUntilReady(redis, 60_000);
-  return { gate: new RateGate(new Counters(redis), keys), redis };
+  return { rateLimits: new RateLimitBatcher(new Counters(redis), keys), redis };
 }
 
-function ask({ gate }: Front, check: RateCheck, places = 1): Promise<Count> {
+function ask({ rateLimits }: Front, check: RateCheck, places = 1): Promise<QuotaGrant> {
   return new Promise((resolve, refused) => {
-    gate.ask(account, agent, [{ check, places }], { counted: ([count]) => resolve(count!), refused });
+    rateLimits.ask(account, agent, [{ check, permits: places }], { counted: ([count]) => resolve(count!), refused });
   });
 }
 
@@ -64,16 +64,16 @@ t.test('a steady flow far below its limit takes few trips, and is counted to the
   const spent = (await calls(one)) - before;
   t.ok(spent < events / 4, `${spent} calls for ${events} events`);
   t.ok((await taken(one, check)) >= events, 'held counts as taken');
-  await sleep(2 * (HELD_MS + HELD_BACK_MS));
+  await sleep(2 * (QUOTA_LEASE_MS + QUOTA_RETURN_MS));
   t.equal(await taken(one, check), events, 'what was not used is back, though nobody asked again');
   t.ok((await calls(one)) - before <= spent + 2);
 });
 
-t.test('a gate that closes gives back what it holds', async (t) => {
+t.test('a rateLimits that closes gives back what it holds', async (t) => {
   const one = await front(t);
   const check = limit(1_000_000, 60_000);
   const events = await flow(one, check, 200);
-  await one.gate.close();
+  await one.rateLimits.close();
   t.equal(await taken(one, check), events);
 });
 

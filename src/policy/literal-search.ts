@@ -11,7 +11,7 @@ export function isFastPlain(wanted: string): boolean {
   return wanted.length === 1 || (wanted.length >= INDEX_OF_MIN && wanted.length <= INDEX_OF_MAX);
 }
 
-export class PlainText {
+export class LiteralSearch {
   readonly text: string;
   /** For each length of a partial match: the length of the next shorter one. Null where indexOf does it. */
   readonly #borders: Int32Array | null;

@@ -1,26 +1,26 @@
-// The inner loops of the automata: one character, one look-up. They are functions of plain values, apart from the class that
-// calls them, so that the compiler makes just that of them; everything else of an automaton runs once per state, these once per
-// character. They stop at whatever needs a closer look: a state that was not made yet, news, a surrogate, a page of classes
-// that was not made yet.
+// The inner loops of the automata: one table look-up a character. They are plain functions of plain values, so that the compiler makes tight loops
+// of them; everything else in an automaton runs once a state, these run once a character.
+// A loop stops at whatever needs the automaton: a state that does not exist yet, an accepting state, a surrogate, or a page of character classes
+// that does not exist yet.
 
-/** Entries of the table are the next state's row; below 0 they need a look: not made yet, or the state has news. */
+/** A table entry is the next state's row. Below 0: UNKNOWN, the state does not exist yet; ACCEPTING - row, it accepts or is a dead end. */
 export const UNKNOWN = -1;
-export const NEWS = -2;
-/** What the inner loops look things up in. `flags[row]` says what the news of a state is. */
+export const ACCEPTING = -2;
+/** The tables of the inner loops. `flags[row]`: whether a state accepts (MATCHED) or is a dead end (DEAD). */
 export type Tables = {
   table: Int32Array;
   flags: Uint8Array;
   latin: Uint16Array;
   pages: readonly (Uint16Array | undefined)[];
 };
-export const FOUND_SOMETHING = 1;
+export const MATCHED = 1;
 export const DEAD = 2;
 
 /**
- * The inner loop: goes on while states are there and have no news, and no character needs a closer look. Answers the row it
- * came to; `stopped[0]` is the character that was not read any more. Plain values only, so that it compiles to just that.
+ * Runs forward until a state is unknown or accepting, or a character needs the automaton. Returns the row it reached; `stopped[0]` is the
+ * index of the first character that was not read.
  */
-export function glide(
+export function runForward(
   text: string,
   from: number,
   stop: number,
@@ -43,8 +43,8 @@ export function glide(
   return at;
 }
 
-/** The same, but takes news along: `stopped[1]` is the last place where something was found. Stops at a dead end, too. */
-export function glideOver(
+/** The same, but runs through accepting states: `stopped[1]` is the index of the last one. Stops at a dead end, too. */
+export function runToLastMatch(
   text: string,
   from: number,
   stop: number,
@@ -61,8 +61,8 @@ export function glideOver(
     if (page === undefined) break;
     let next = table[at + page[unit & 255]!]!;
     if (next < 0) {
-      if (next === UNKNOWN || (flags[NEWS - next]! & DEAD) !== 0) break;
-      next = NEWS - next;
+      if (next === UNKNOWN || (flags[ACCEPTING - next]! & DEAD) !== 0) break;
+      next = ACCEPTING - next;
       stopped[1] = i;
     }
     at = next;
@@ -71,8 +71,8 @@ export function glideOver(
   return at;
 }
 
-/** Backwards from the character before `from` down to `stop`; marks the places of news. */
-export function glideBack(
+/** Runs backward from the character before `from` down to `stop`; sets `marks` where a state accepts. */
+export function runBackward(
   text: string,
   from: number,
   stop: number,
@@ -91,7 +91,7 @@ export function glideBack(
     let next = table[at + page[unit & 255]!]!;
     if (next < 0) {
       if (next === UNKNOWN) break;
-      next = NEWS - next;
+      next = ACCEPTING - next;
       marks[i] = 1;
     }
     at = next;
