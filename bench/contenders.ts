@@ -12,8 +12,8 @@ import { assetPath } from '../src/assets.ts';
 import { freePort } from '../src/embedded/free-port.ts';
 import { whenEnded } from './ending.ts';
 import type { Watched } from './processes.ts';
+import type { Around } from './rounds.ts';
 import type { BenchService } from './service.ts';
-import type { Around } from './turns.ts';
 import type { PolicyOrder } from './workload.ts';
 
 export type Contender = {

@@ -25,10 +25,10 @@ import { MB, watchMemory } from './memory-watch.ts';
 import { type MonthOptions, startOnMonth } from './month.ts';
 import { cpuByPart } from './processes.ts';
 import { beginLine, hand, progress, type Row } from './report.ts';
+import { type Around, type Entrant, runRounds, spreadText } from './rounds.ts';
 import { startBenchService } from './service.ts';
 import { makeAgents, setPolicies } from './setup.ts';
 import { percentile, sorted } from './statistics.ts';
-import { type Around, type Entrant, spreadText, takeTurns } from './turns.ts';
 import { FIVE_POLICIES, KINDS, requestsOf } from './workload.ts';
 
 const COLD_TRIES = 40;
@@ -332,7 +332,7 @@ async function ingestBeside(browser: Browser): Promise<string[]> {
         { name: `${kind.kind}: with pages`, contender: gatehouse(service), load, around: withPages },
       ];
     });
-    const results = await takeTurns(entrants, { ...TURNS, services: [service] });
+    const results = await runRounds(entrants, { ...TURNS, services: [service] });
     return KINDS.map(({ kind }) => {
       const told = (how: string) => {
         const { eventsPerSecond, spread, cpu } = results.get(`${kind}: ${how}`)!;

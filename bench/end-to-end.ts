@@ -8,11 +8,11 @@
 import { HttpClient } from './http-client.ts';
 import { cpuByPart, cpuPerEvent } from './processes.ts';
 import { beginLine, hand, progress } from './report.ts';
+import { cpuCells } from './rounds.ts';
 import { type BenchService, startBenchService } from './service.ts';
 import { makeAgents, setPolicies } from './setup.ts';
 import { percentile, sorted } from './statistics.ts';
 import { closedLoop, findSustained, loadOf, type Target, type Trial, trial } from './sustained.ts';
-import { cpuCells } from './turns.ts';
 import { BATCH_EVENTS, eventsPath, FIVE_POLICIES, KINDS } from './workload.ts';
 
 const AGENTS = 64;

@@ -4,9 +4,9 @@
 // is under load; single events over 64 connections, batches of 100 over 32, five policies. The disk decides much of it.
 import { gatehouse } from './contenders.ts';
 import { beginLine, hand } from './report.ts';
+import { type Entrant, runRounds, turnCells } from './rounds.ts';
 import { type BenchService, startBenchService } from './service.ts';
 import { makeAgents, setPolicies } from './setup.ts';
-import { type Entrant, takeTurns, turnCells } from './turns.ts';
 import { FIVE_POLICIES, KINDS, requestsOf } from './workload.ts';
 
 const MODES = ['everysec', 'always'] as const;
@@ -26,7 +26,7 @@ export async function fsync(options: { turns: number; seconds: number }): Promis
         entrants.push({ name: `${kind.kind}: ${mode}`, contender: gatehouse(service), load });
       }
     }
-    const results = await takeTurns(entrants, { ...options, services });
+    const results = await runRounds(entrants, { ...options, services });
     const speed = (name: string) => results.get(name)!.eventsPerSecond;
     const rows = KINDS.flatMap(({ kind }) =>
       MODES.map((mode) => ({

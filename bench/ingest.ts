@@ -8,9 +8,9 @@
 import type { Chart } from './chart.ts';
 import { baseline, type Contender, echoes, gatehouse, wayIn } from './contenders.ts';
 import { beginLine, hand, type Row } from './report.ts';
+import { type Around, type Entrant, type Round, runRounds, turnCells } from './rounds.ts';
 import { startBenchService } from './service.ts';
 import { makeAgents, setPolicies } from './setup.ts';
-import { type Around, type Entrant, type Turn, takeTurns, turnCells } from './turns.ts';
 import { FIVE_POLICIES, KINDS, type Kind, requestsOf } from './workload.ts';
 
 /** For all that comes in while nothing is taken out: a turn of 10 s at 500,000 events a second. */
@@ -26,7 +26,7 @@ export async function ingest(options: { turns: number; seconds: number }): Promi
     contenders.push(...(await echoes()), wayIn(service), gatehouse(service));
     contenders.push(await baseline({ key: service.key, agents: [agent], policies: FIVE_POLICIES }));
     const entrants = KINDS.flatMap((kind) => contenders.map((c) => entrantOf(c, kind, agent, service.key)));
-    const results = await takeTurns(entrants, { ...options, services: [service] });
+    const results = await runRounds(entrants, { ...options, services: [service] });
     const question = 'how fast are events taken in, judged by five policies and made durable, side by side in one run?';
     const command = `npm run bench -- ingest --turns ${options.turns} --seconds ${options.seconds}`;
     const rows = KINDS.flatMap(({ kind }) => compared(kind, contenders, results));
@@ -51,7 +51,7 @@ export function entrant(contender: Contender, kind: string, load: Entrant['load'
 export function compared(
   kind: string,
   contenders: readonly { name: string }[],
-  results: ReadonlyMap<string, Turn>,
+  results: ReadonlyMap<string, Round>,
 ): Row[] {
   const speed = (name: string) => results.get(`${kind}: ${name}`)?.eventsPerSecond ?? Number.NaN;
   return contenders.map(({ name }) => ({
@@ -63,7 +63,7 @@ export function compared(
   }));
 }
 
-export function chartsOf(contenders: readonly { name: string }[], results: ReadonlyMap<string, Turn>): Chart[] {
+export function chartsOf(contenders: readonly { name: string }[], results: ReadonlyMap<string, Round>): Chart[] {
   const groups = KINDS.map(({ kind, events, connections }) => ({
     name:
       events === 1 ? `single events, ${connections} connections` : `batches of up to 100, ${connections} connections`,

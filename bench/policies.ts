@@ -7,9 +7,9 @@
 import { gatehouse } from './contenders.ts';
 import { costsInside, type Inside } from './policies-inside.ts';
 import { beginLine, hand, type Row } from './report.ts';
+import { type Entrant, type Round, runRounds, turnCells } from './rounds.ts';
 import { startBenchService } from './service.ts';
 import { makeAgents, setPolicies } from './setup.ts';
-import { type Entrant, type Turn, takeTurns, turnCells } from './turns.ts';
 import {
   BATCH_EVENTS,
   bodiesOf,
@@ -46,7 +46,7 @@ export async function policies(options: { turns: number; seconds: number }): Pro
     const inside = costsInside(
       settings.map(({ policies, load }) => ({ policies, body: load.bodies[0]!, events: load.eventsPerRequest })),
     );
-    const results = await takeTurns(entrants, { ...options, services: [service] });
+    const results = await runRounds(entrants, { ...options, services: [service] });
     const front = (setting: Setting) => results.get(nameOf(setting))!.cpu['front']!;
     const rows = settings.map((setting, i) => {
       const five = fiveOf(settings, setting);
@@ -130,7 +130,7 @@ function fiveOf(settings: readonly Setting[], { about }: Setting): Setting {
 
 function rowOf(
   { about, x }: Setting,
-  turn: Turn,
+  turn: Round,
   five: number,
   { inside, five: fiveInside }: { inside: Inside; five: Inside },
 ): Row {

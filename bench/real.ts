@@ -6,9 +6,9 @@ import { baseline, type Contender, echoes, gatehouse, wayIn } from './contenders
 import { chartsOf, compared, entrant, ROOM } from './ingest.ts';
 import { batches, groupByAgent, type RecordedEvent, readRecorded, recordedRuns } from './replay.ts';
 import { beginLine, hand, progress } from './report.ts';
+import { runRounds } from './rounds.ts';
 import { startBenchService } from './service.ts';
 import { makeAgents, setPolicies } from './setup.ts';
-import { takeTurns } from './turns.ts';
 import { eventsPath, FIVE_POLICIES, KINDS, type Requests } from './workload.ts';
 
 /** The generator holds all requests in memory. */
@@ -33,7 +33,7 @@ export async function real(options: { turns: number; seconds: number; files: str
     contenders.push(await baseline({ key: service.key, agents: ids, policies: FIVE_POLICIES }));
     const loads = KINDS.map((kind) => loadOf(events, agents, service.key, kind));
     const entrants = KINDS.flatMap(({ kind }, i) => contenders.map((contender) => entrant(contender, kind, loads[i]!)));
-    const results = await takeTurns(entrants, { ...options, services: [service] });
+    const results = await runRounds(entrants, { ...options, services: [service] });
     const bytes = events.reduce((sum, { payloadText }) => sum + Buffer.byteLength(payloadText), 0);
     const named = options.files.length > 0 ? ` ${options.files.map((file) => path.basename(file)).join(' ')}` : '';
     const findings = {

@@ -9,9 +9,9 @@ import { type CountedResult, postWithAutocannon } from './load.ts';
 import { openLoad, SAMPLES_MAX, type Summary, summarize } from './open-loop.ts';
 import type { Remote } from './remote.ts';
 import { beginLine, hand, progress, type Row } from './report.ts';
+import { spreadOf, spreadText } from './rounds.ts';
 import { median, percentile, sorted } from './statistics.ts';
 import { OPEN_CONNECTIONS } from './sustained.ts';
-import { spreadOf, spreadText } from './turns.ts';
 import { bodiesOf, KINDS, type Kind, requestsOf } from './workload.ts';
 
 export type RemoteOptions = { turns: number; seconds: number; tries: number; rate?: number | undefined };

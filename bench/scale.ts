@@ -10,10 +10,10 @@ import { HttpClient } from './http-client.ts';
 import { MB } from './memory-watch.ts';
 import { rssByPart } from './processes.ts';
 import { beginLine, hand, progress, type Row } from './report.ts';
+import { oneRound, type Round, turnCells } from './rounds.ts';
 import { type BenchService, startBenchService } from './service.ts';
 import { inParallel, makeAccounts, makeAgents, setPolicies } from './setup.ts';
 import { median } from './statistics.ts';
-import { oneTurn, type Turn, turnCells } from './turns.ts';
 import { eventsPath, FIVE_POLICIES, KINDS, requestsOf, type Sender, sampleEvent } from './workload.ts';
 
 const STARTS = [
@@ -27,7 +27,7 @@ const AGENT_COUNTS = [10, 1_000, 100_000];
 const ACCOUNT_COUNTS = [1, 100, 1_000];
 const AGENTS = 1_000;
 
-type Outcome = { turn: Turn; frontMb: number };
+type Outcome = { turn: Round; frontMb: number };
 type Results = Map<string, Outcome[]>;
 
 export async function scale(options: { turns: number; seconds: number; agents: number }): Promise<boolean> {
@@ -135,7 +135,7 @@ async function measure(
   seconds: number,
 ): Promise<void> {
   for (const kind of KINDS) {
-    const turn = await oneTurn(gatehouse(service), requestsOf(senders, kind), seconds);
+    const turn = await oneRound(gatehouse(service), requestsOf(senders, kind), seconds);
     await whenDrained(service);
     const frontMb = (rssByPart(await service.children()).get('front') ?? 0) / MB;
     const full = `${kind.kind}: ${name}`;

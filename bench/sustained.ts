@@ -6,9 +6,9 @@ import { gatehouse } from './contenders.ts';
 import { readGauges, whenDrained } from './gauges.ts';
 import { openLoad, type Phase, type Samples, type Summary, summarize } from './open-loop.ts';
 import { progress } from './report.ts';
+import { oneRound } from './rounds.ts';
 import type { BenchService } from './service.ts';
 import { slope } from './statistics.ts';
-import { oneTurn } from './turns.ts';
 import { type Kind, requestsOf, sendersOf } from './workload.ts';
 
 /**
@@ -67,7 +67,7 @@ export async function closedLoop(
 ): Promise<{ takenIn: number; stored: number }> {
   const load = requestsOf(sendersOf(agents, service.key), kind);
   const started = performance.now();
-  const { eventsPerSecond } = await oneTurn(gatehouse(service), load, seconds);
+  const { eventsPerSecond } = await oneRound(gatehouse(service), load, seconds);
   await whenDrained(service);
   return { takenIn: eventsPerSecond, stored: (eventsPerSecond * seconds * 1000) / (performance.now() - started) };
 }

@@ -23,14 +23,14 @@ import {
   TOKEN_TRUST_MS,
 } from '../src/limits.ts';
 import type { Log } from '../src/log.ts';
-import type { KeptManifest, ParkedEntry, StreamReader, Words } from '../src/streams/consume.ts';
-import { parkEntry } from '../src/streams/dead.ts';
+import type { CommandArgs, DeadLetterFields, KeptManifest, StreamReader } from '../src/streams/consume.ts';
+import { deadLetterWords } from '../src/streams/dead-letters.ts';
 import { type Lease, LeaseLost } from '../src/streams/lease.ts';
 import { compareIds } from '../src/streams/stream-id.ts';
 import type { StreamPoller } from '../src/streams/stream-poller.ts';
 import type { Found, StreamEntry } from '../src/streams/window.ts';
-import type { Joint } from './joint.ts';
-import type { Places, Ticket } from './slots.ts';
+import type { CommitBarrier } from './commit-barrier.ts';
+import type { Permit, Permits } from './semaphore.ts';
 
 const NOTHING: Found = { entries: [], isEnd: true };
 
@@ -49,13 +49,13 @@ export type Batch<T> = {
   /** An earlier try may have reached the other side, and nobody has heard what became of it. */
   tried: boolean;
   /** At the first try: the others that have a place with it. */
-  joint: Joint<unknown> | undefined;
+  joint: CommitBarrier<unknown> | undefined;
   /** Keeps another plan in the manifest. To be called before an effect that depends on it. */
   replan(plan: unknown): Promise<void>;
   /** Throws LeaseLost. To be called right before each effect. */
   ensureHeld(): Promise<void>;
   /** Writes to keys of the stream's slot that are made with the acknowledgement, or not at all. `apply` sets them anew each time. */
-  writes: Words[];
+  writes: CommandArgs[];
 };
 
 /** What a pipeline does with a batch. */
@@ -72,21 +72,21 @@ export interface Work<T> {
    */
   hasEffect(values: readonly T[], plan?: unknown): boolean | Promise<boolean>;
   /** JSON; the same for ever once it is in the manifest. `joint`: that of the batch. */
-  plan(values: readonly T[], joint?: Joint<unknown>): Promise<unknown>;
+  plan(values: readonly T[], joint?: CommitBarrier<unknown>): Promise<unknown>;
   /** Idempotent for the same batch and plan. Returns what cannot be processed. Whatever it throws is tried again. */
-  apply(batch: Batch<T>): Promise<ParkedEntry[]>;
+  apply(batch: Batch<T>): Promise<DeadLetterFields[]>;
   /** After the ack: for metrics. */
-  settled(batch: Batch<T>, parked: Parked): void;
+  settled(batch: Batch<T>, parked: DeadLettered): void;
 }
 
 /** Numbers of what was parked: returned by `apply`, and entries that could not be decoded. */
-export type Parked = { refused: number; unreadable: number };
+export type DeadLettered = { refused: number; unreadable: number };
 
 export type DrainOptions<T> = {
   reader: StreamReader;
   lease: Lease;
   work: Work<T>;
-  slots: Places;
+  slots: Permits;
   /** Bytes after which a batch is full. */
   bytesMax: number;
   /** Between two batches of a stream lies this much at least: a lone event goes at once, under load batches grow this long. */
@@ -106,7 +106,7 @@ export type DrainOptions<T> = {
 class Taken<T> {
   readonly ids: string[] = [];
   readonly values: T[] = [];
-  readonly parked: ParkedEntry[] = [];
+  readonly parked: DeadLetterFields[] = [];
   rows = 0;
   bytes = 0;
   oldestMs = Number.POSITIVE_INFINITY;
@@ -260,14 +260,16 @@ export class Drain<T> {
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       this.#options.log.error({ id: entry.id, reason }, 'entry.parked');
-      taken.parked.push(parkEntry({ fields: entry.fields, group: this.#options.reader.group, from: entry.id, reason }));
+      taken.parked.push(
+        deadLetterWords({ fields: entry.fields, group: this.#options.reader.group, from: entry.id, reason }),
+      );
     }
   }
 
   async #write(taken: Taken<T>, kept: KeptManifest | null): Promise<void> {
     const { work, reader } = this.#options;
     const batch = this.#batch(taken);
-    let refused: ParkedEntry[] = [];
+    let refused: DeadLetterFields[] = [];
     if (await this.#patiently(async () => work.hasEffect(taken.values, kept?.manifest.plan))) {
       const ticket = await this.#turn(taken, kept === null);
       try {
@@ -275,11 +277,11 @@ export class Drain<T> {
         batch.last = taken.ids.at(-1)!;
         batch.suspect = taken.retried;
         // What came in while the place was given may be old.
-        if (taken.retried) ticket.joint?.leave();
-        else batch.joint = ticket.joint;
+        if (taken.retried) ticket.barrier?.leave();
+        else batch.joint = ticket.barrier;
         refused = await this.#apply(batch, taken, kept, ticket);
       } finally {
-        ticket.giveBack();
+        ticket.release();
         this.#dueAt = performance.now() + this.#options.lingerMs;
       }
     } else this.#dueAt = performance.now() + this.#options.quietLingerMs;
@@ -306,28 +308,33 @@ export class Drain<T> {
   }
 
   /** Waits for a place among the inserts; a batch that may still grow does so meanwhile, and may get it with others. */
-  async #turn(taken: Taken<T>, mayGrow: boolean): Promise<Ticket> {
-    const ticket = this.#options.slots.queue(() => ({
+  async #turn(taken: Taken<T>, mayGrow: boolean): Promise<Permit> {
+    const ticket = this.#options.slots.acquire(() => ({
       rows: taken.rows,
       bytes: taken.bytes,
       isFull: this.#full(taken),
       alone: !mayGrow || taken.retried,
     }));
     try {
-      while (!ticket.granted) {
+      while (!ticket.isAcquired) {
         const grows = mayGrow && !this.#full(taken);
         const { entries, isEnd } = grows ? await this.#read(taken) : NOTHING;
         this.#take(taken, entries);
-        if (isEnd) await Promise.race([ticket.turn, this.#pause(READ_POLL_MS)]);
+        if (isEnd) await Promise.race([ticket.acquired, this.#pause(READ_POLL_MS)]);
       }
       return ticket;
     } catch (error) {
-      ticket.giveBack();
+      ticket.release();
       throw error;
     }
   }
 
-  async #apply(batch: Batch<T>, taken: Taken<T>, kept: KeptManifest | null, first: Ticket): Promise<ParkedEntry[]> {
+  async #apply(
+    batch: Batch<T>,
+    taken: Taken<T>,
+    kept: KeptManifest | null,
+    first: Permit,
+  ): Promise<DeadLetterFields[]> {
     const { work, reader, log } = this.#options;
     const attemptsBefore = kept?.manifest.attempts ?? 0;
     const entries = taken.ids.length;
@@ -356,7 +363,7 @@ export class Drain<T> {
         log.warn({ err: error, first: batch.first, last: batch.last, attempt }, 'batch.failed');
       } finally {
         // Others go on while this batch waits.
-        ticket.giveBack();
+        ticket.release();
       }
       await this.#pause(backoffMs(attempt));
       ticket = await this.#turn(taken, false);

@@ -1,13 +1,13 @@
 // All pipelines of a process: members, leases, drains, erasure (composed here, started by the process's main).
 // Once a second: sign in, learn one's share, give up surplus streams, try for free ones, renew what is held.
 // Every stream of every group is a unit; a unit that is held has one drain. The drains know nothing of each other but the
-// places for inserts, of which there are INSERTS_AT_ONCE_MAX over all of them; those of events leave together (departures.ts).
+// places for inserts, of which there are INSERTS_AT_ONCE_MAX over all of them; those of events leave together (insert-coalescer.ts).
 // Invariant: a unit is drained only under its lease, and released only after its drain has ended.
 // Failure: a drain that breaks is logged, its lease is let go, and it is tried again a second later, here or elsewhere.
 // Redis away: drains wait; a Redis that does not answer at all for READER_STUCK_MS gets a new connection, and readiness fails.
 import { randomBytes } from 'node:crypto';
 import type { ClickHouse } from '../clickhouse/client.ts';
-import { isPlainTable } from '../clickhouse/queries/insert-twins.ts';
+import { isPlainTable } from '../clickhouse/queries/concurrent-duplicates.ts';
 import { ENTRY_FIELD } from '../schemas/entry.ts';
 import {
   DRAIN_STOP_MS,
@@ -33,13 +33,13 @@ import { Members } from '../src/streams/members.ts';
 import { StreamPoller } from '../src/streams/stream-poller.ts';
 import { trimStream } from '../src/streams/trim.ts';
 import { StreamWindow } from '../src/streams/window.ts';
+import { Dispatcher } from './alert/dispatch.ts';
 import { EventAlerts, SignalAlerts } from './alert/pipeline.ts';
-import { Teller } from './alert/tell.ts';
 import { AnomalyPipeline } from './anomaly/pipeline.ts';
 import { openApprovals } from './approval/open.ts';
-import { Departures } from './departures.ts';
 import { Drain, type Work } from './drain.ts';
-import { Slots } from './slots.ts';
+import { InsertCoalescer } from './insert-coalescer.ts';
+import { Semaphore } from './semaphore.ts';
 import { ChainFlusher } from './store/chain-flush.ts';
 import { Eraser } from './store/erase.ts';
 import { JournalStore } from './store/journal.ts';
@@ -93,12 +93,12 @@ export class Pipelines {
   readonly #members: Members;
   readonly #chains: ChainFlusher;
   readonly #eraser: Eraser;
-  /** Events of several streams are one insert, once it is known that the table bears it (store/joint-insert.ts). */
-  readonly #departures: Departures;
+  /** Events of several streams are one insert, once it is known that the table bears it (store/group-insert.ts). */
+  readonly #departures: InsertCoalescer;
   #isPlainTable: boolean | undefined;
-  readonly #slots = new Slots(INSERTS_AT_ONCE_MAX);
+  readonly #slots = new Semaphore(INSERTS_AT_ONCE_MAX);
   /** Alerts write to Redis alone: they do not queue up behind inserts. */
-  readonly #alertSlots = new Slots(ALERTS_AT_ONCE_MAX);
+  readonly #alertSlots = new Semaphore(ALERTS_AT_ONCE_MAX);
   readonly #poller: StreamPoller;
   readonly #held = new Map<Unit, Held>();
   readonly #tried = new Set<Unit>();
@@ -125,8 +125,8 @@ export class Pipelines {
     this.#chains = new ChainFlusher(options);
     this.#eraser = new Eraser({ ...options, chains: this.#chains });
     this.#poller = new StreamPoller(options.redis);
-    this.#departures = new Departures({
-      atOnceMax: INSERTS_AT_ONCE_MAX,
+    this.#departures = new InsertCoalescer({
+      concurrentMax: INSERTS_AT_ONCE_MAX,
       lingerMs: options.lingerMs,
       rowsMax: INSERT_ROWS_MAX,
       bytesMax: INSERT_BYTES_MAX,
@@ -298,7 +298,7 @@ export class Pipelines {
     return window;
   }
 
-  /** A stream's part of what may be held at once. Digests and journals are small beside rows. */
+  /** A stream's part of what may be held at once. Summaries and journals are small beside rows. */
   #bytesMax(share: string): number {
     const streams = this.#units.filter((unit) => unit.share === share).length;
     return (READ_AHEAD_BYTES_MAX * (share === 'store' ? 3 / 4 : 1 / 16)) / streams;
@@ -394,7 +394,7 @@ function unitsOf(options: PipelinesOptions): Unit[] {
     }
   }
   if (groups.includes('alert')) {
-    const teller = new Teller(options);
+    const teller = new Dispatcher(options);
     const { metrics } = options;
     const onEvents = new EventAlerts({
       teller,

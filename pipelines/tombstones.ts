@@ -3,14 +3,14 @@
 // always seen here, since it is read after it was appended; one that was written before is removed by the erasure,
 // which waits until the streams have drained past the tombstone.
 // If Redis cannot be asked this throws, and the batch waits: no answer is not "alive".
-import type { EventDigest } from '../schemas/entry.ts';
+import type { EventSummary } from '../schemas/entry.ts';
 import type { Commands } from '../src/redis/client.ts';
 import type { Keys } from '../src/redis/keys.ts';
 
-/** Ids of those agents in the digests that have been deleted, sorted. */
-export async function deletedAgents(redis: Commands, keys: Keys, digests: Iterable<EventDigest>): Promise<string[]> {
+/** Ids of those agents in the summaries that have been deleted, sorted. */
+export async function deletedAgents(redis: Commands, keys: Keys, summaries: Iterable<EventSummary>): Promise<string[]> {
   const agentsOf = new Map<string, Set<string>>();
-  for (const { account, agent } of digests) {
+  for (const { account, agent } of summaries) {
     const agents = agentsOf.get(account);
     if (agents === undefined) agentsOf.set(account, new Set([agent]));
     else agents.add(agent);

@@ -1,18 +1,18 @@
 // What crosses a process border on the event streams: one entry per partition and tick, versioned.
-// Before it: ingest encodes. After it: the store pipeline moves `rows` into ClickHouse unparsed, and every other pipeline reads digests.
-// Invariant: the concatenated RowBinary rows lie in the order of the digests, and each digest says how many bytes its row has,
+// Before it: ingest encodes. After it: the store pipeline moves `rows` into ClickHouse unparsed, and every other pipeline reads summaries.
+// Invariant: the concatenated RowBinary rows lie in the order of the summaries, and each summary says how many bytes its row has,
 // so a pipeline can cut, drop or bisect rows without parsing one.
 // An entry of another version, or one whose lengths do not add up, throws EntryFormatError: the pipeline parks it.
 import type { EventType, Outcome, PolicyAction, PolicyType, Reason, Severity } from './closed-sets.ts';
 
 export const ENTRY_VERSION = 2;
-/** The same with digests and rows packed, each by itself (src/streams/packing.ts). */
+/** The same with summaries and rows packed, each by itself (src/streams/packing.ts). */
 export const PACKED_ENTRY_VERSION = 3;
 /**
- * Field names inside a stream entry: version, digests (JSON array, see DigestElement), rows (RowBinary).
+ * Field names inside a stream entry: version, summaries (JSON array, see SummaryElement), rows (RowBinary).
  * `group` stands only in an entry that was parked and re-queued: the one group that processes it again.
  */
-export const ENTRY_FIELD = { version: 'v', digests: 'd', rows: 'r', group: 'g' } as const;
+export const ENTRY_FIELD = { version: 'v', summaries: 'd', rows: 'r', group: 'g' } as const;
 
 /** Columns of an event row, in the order in which RowBinary carries them. `clickhouse/001_events.sql` must agree. */
 export const EVENT_ROW_COLUMNS = [
@@ -36,7 +36,7 @@ export const EVENT_ROW_COLUMNS = [
   'request_id', // String
 ] as const;
 
-export type MatchDigest = {
+export type MatchSummary = {
   policy_id: string;
   /** Left out in entries that were written before policies had revisions. */
   revision?: number;
@@ -49,7 +49,7 @@ export type MatchDigest = {
 };
 
 /** What pipelines other than store need of an event. Times are epoch ms. Optional fields are left out when null or empty. */
-export type EventDigest = {
+export type EventSummary = {
   account: string;
   agent: string;
   id: string;
@@ -64,17 +64,17 @@ export type EventDigest = {
   approval?: { timeoutSeconds: number; onTimeout: 'deny' | 'approve' };
   traceId?: string;
   tokensUsed?: number;
-  matches?: MatchDigest[];
+  matches?: MatchSummary[];
   rowBytes: number;
 };
 
 /**
- * What stands in the array of digests. Most events are allowed without a match, and of those a digest with names for its fields
+ * What stands in the array of summaries. Most events are allowed without a match, and of those a summary with names for its fields
  * was a third of an entry: they are tuples, and whose they are is said once, before the first of a request.
  */
-export type DigestElement = DigestOwner | AllowedTuple | EventDigest;
+export type SummaryElement = SummaryOwner | AllowedTuple | EventSummary;
 /** Whose tuples follow. */
-export type DigestOwner = readonly [account: string, agent: string];
+export type SummaryOwner = readonly [account: string, agent: string];
 export type AllowedTuple = readonly [
   id: string,
   type: EventType,
@@ -85,65 +85,65 @@ export type AllowedTuple = readonly [
   tokensUsed?: number,
 ];
 
-export type EventEntry = { digests: EventDigest[]; rows: Buffer };
+export type EventEntry = { summaries: EventSummary[]; rows: Buffer };
 
 export class EntryFormatError extends Error {
   override name = 'EntryFormatError';
 }
 
-/** Splits an entry's rows along its digests. Throws EntryFormatError if the lengths do not add up. */
+/** Splits an entry's rows along its summaries. Throws EntryFormatError if the lengths do not add up. */
 export function rowsOf(entry: EventEntry): Buffer[] {
   let at = 0;
-  const rows = entry.digests.map((digest) => {
-    const row = entry.rows.subarray(at, at + digest.rowBytes);
-    at += digest.rowBytes;
+  const rows = entry.summaries.map((summary) => {
+    const row = entry.rows.subarray(at, at + summary.rowBytes);
+    at += summary.rowBytes;
     return row;
   });
-  if (at !== entry.rows.length) throw new EntryFormatError(`rows hold ${entry.rows.length} bytes, digests say ${at}`);
+  if (at !== entry.rows.length) throw new EntryFormatError(`rows hold ${entry.rows.length} bytes, summaries say ${at}`);
   return rows;
 }
 
-/** Reads an entry from its stream fields, unpacked. `rows` may be absent where the reader asked for digests only. */
+/** Reads an entry from its stream fields, unpacked. `rows` may be absent where the reader asked for summaries only. */
 export function decodeEntry(fields: ReadonlyMap<string, Buffer>): EventEntry {
   const version = fields.get(ENTRY_FIELD.version)?.toString();
   if (version === String(PACKED_ENTRY_VERSION)) throw new EntryFormatError('packed entry that cannot be unpacked');
   if (version !== String(ENTRY_VERSION))
     throw new EntryFormatError(`entry of version ${version ?? 'none'}, expected ${ENTRY_VERSION}`);
-  const text = fields.get(ENTRY_FIELD.digests);
-  if (text === undefined) throw new EntryFormatError('entry without digests');
-  return { digests: decodeDigests(text.toString()), rows: fields.get(ENTRY_FIELD.rows) ?? Buffer.alloc(0) };
+  const text = fields.get(ENTRY_FIELD.summaries);
+  if (text === undefined) throw new EntryFormatError('entry without summaries');
+  return { summaries: decodeSummaries(text.toString()), rows: fields.get(ENTRY_FIELD.rows) ?? Buffer.alloc(0) };
 }
 
-/** The digests of an entry's field. Throws EntryFormatError. What stands inside a digest is not looked at. */
-export function decodeDigests(text: string): EventDigest[] {
+/** The summaries of an entry's field. Throws EntryFormatError. What stands inside a summary is not looked at. */
+export function decodeSummaries(text: string): EventSummary[] {
   let elements: unknown;
   try {
     elements = JSON.parse(text);
   } catch (cause) {
-    throw new EntryFormatError('digests are not JSON', { cause });
+    throw new EntryFormatError('summaries are not JSON', { cause });
   }
-  if (!Array.isArray(elements)) throw new EntryFormatError('digests are not an array');
-  const digests: EventDigest[] = [];
-  let owner: DigestOwner | undefined;
-  for (const element of elements as DigestElement[]) {
-    if (!Array.isArray(element)) digests.push(element as EventDigest);
+  if (!Array.isArray(elements)) throw new EntryFormatError('summaries are not an array');
+  const summaries: EventSummary[] = [];
+  let owner: SummaryOwner | undefined;
+  for (const element of elements as SummaryElement[]) {
+    if (!Array.isArray(element)) summaries.push(element as EventSummary);
     else if (isOwner(element)) owner = element;
     else if (owner === undefined) throw new EntryFormatError('it is not said whose event a tuple is');
-    else digests.push(allowedDigest(owner, element as unknown as AllowedTuple));
+    else summaries.push(allowedDigest(owner, element as unknown as AllowedTuple));
   }
-  return digests;
+  return summaries;
 }
 
-function isOwner(element: readonly unknown[]): element is DigestOwner {
+function isOwner(element: readonly unknown[]): element is SummaryOwner {
   return element.length === 2;
 }
 
 function allowedDigest(
-  [account, agent]: DigestOwner,
+  [account, agent]: SummaryOwner,
   [id, type, occurredAt, receivedAt, rowBytes, traceId, tokensUsed]: AllowedTuple,
-): EventDigest {
-  const digest: EventDigest = { account, agent, id, type, occurredAt, receivedAt, outcome: 'allowed', rowBytes };
-  if (traceId !== undefined && traceId !== null) digest.traceId = traceId;
-  if (tokensUsed !== undefined) digest.tokensUsed = tokensUsed;
-  return digest;
+): EventSummary {
+  const summary: EventSummary = { account, agent, id, type, occurredAt, receivedAt, outcome: 'allowed', rowBytes };
+  if (traceId !== undefined && traceId !== null) summary.traceId = traceId;
+  if (tokensUsed !== undefined) summary.tokensUsed = tokensUsed;
+  return summary;
 }

@@ -8,7 +8,7 @@ import { parseArgs } from 'node:util';
 import { readAsset } from './assets.ts';
 import { type Command, UsageError, withAddresses } from './commands/context.ts';
 import type { Config } from './config.ts';
-import { sentenceOf } from './sentence.ts';
+import { userFacingMessage } from './user-facing-error.ts';
 
 type Options = NonNullable<Parameters<typeof parseArgs>[0]>['options'];
 type Entry = { usage: string; help: string; options?: Options } & (
@@ -100,13 +100,13 @@ const COMMANDS: Record<string, Entry> = {
     usage: 'dead list [--limit N]',
     help: 'show what the pipelines could not process, a JSON line each (the oldest 100 of each stream)',
     options: { limit: { type: 'string' } },
-    run: async (context) => (await import('./commands/dead.ts')).deadList(context),
+    run: async (context) => (await import('./commands/dead-letters.ts')).deadList(context),
   },
   'dead retry': {
     usage: 'dead retry ENTRY… | --all',
     help: 'put it back into its stream',
     options: { all: { type: 'boolean' } },
-    run: async (context) => (await import('./commands/dead.ts')).deadRetry(context),
+    run: async (context) => (await import('./commands/dead-letters.ts')).deadRetry(context),
   },
   'registry restore': {
     usage: 'registry restore',
@@ -209,7 +209,7 @@ function version(): string {
 
 function fail(error: unknown): void {
   const isUsage = error instanceof Error && ['ConfigError', 'UsageError'].includes(error.name);
-  process.stderr.write(`gatehouse: ${sentenceOf(error) ?? (error as Error).stack ?? error}\n`);
+  process.stderr.write(`gatehouse: ${userFacingMessage(error) ?? (error as Error).stack ?? error}\n`);
   // Whatever it has begun: connections, timers and the channel to a supervisor would keep it alive.
   process.exit(isUsage ? USAGE_STATUS : 1);
 }

@@ -27,7 +27,7 @@ import { RateLimitBatcher } from './ingest/rate-limit-batcher.ts';
 import type { Part } from './lifecycle.ts';
 import { METRICS_ACCOUNTS_MAX, METRICS_POLICIES_MAX, UNACKED_BYTES_MAX } from './limits.ts';
 import { mailTransportOf } from './mail-transport.ts';
-import type { Surroundings } from './main.ts';
+import type { WorkerContext } from './main.ts';
 import type { Metrics } from './metrics.ts';
 import { Allowances } from './policy/allowance.ts';
 import { Counters } from './policy/counters.ts';
@@ -77,7 +77,7 @@ const PARSED_BYTES_MAX = 64 * 1024;
 /** Accounts are made by hand: a scan of 16 small hashes finds a new one before it has done much. */
 const ACCOUNTS_LOOK_MS = 10_000;
 
-export async function frontParts({ config, log, metrics, link, isSupervised, say }: Surroundings): Promise<Part[]> {
+export async function frontParts({ config, log, metrics, link, isSupervised, say }: WorkerContext): Promise<Part[]> {
   const keys = makeKeys(config);
   const writer = makeWriter(config);
   const redis = makeCommands(config);
@@ -133,7 +133,7 @@ export async function frontParts({ config, log, metrics, link, isSupervised, say
   ];
 }
 
-type LastingParts = RegistryStore & { clickhouse: ClickHouse; registry: Parts['registry']; log: Surroundings['log'] };
+type LastingParts = RegistryStore & { clickhouse: ClickHouse; registry: Parts['registry']; log: WorkerContext['log'] };
 
 /** Streams and exports. */
 function lastingAnswers({ redis, keys, clickhouse, registry, log }: LastingParts) {
@@ -163,7 +163,7 @@ function apartBy(worker: JudgingWorker): NonNullable<IngestParts['apart']> {
 
 function makeJudging(
   parts: Omit<JudgingParts, 'log' | 'onWork'>,
-  { log, metrics }: Pick<Surroundings, 'log' | 'metrics'>,
+  { log, metrics }: Pick<WorkerContext, 'log' | 'metrics'>,
 ): JudgingWorker {
   const onWork: JudgingParts['onWork'] = (kind, result) =>
     metrics.inc('gatehouse_judging_thread_works_total', { kind, result });

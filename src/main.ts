@@ -8,10 +8,10 @@ import { type Part, runProcess, Service } from './lifecycle.ts';
 import { createLog, type Log } from './log.ts';
 import { Metrics } from './metrics.ts';
 import { MetricsServer } from './metrics-server.ts';
-import { complain, sayToPeople } from './sentence.ts';
 import { StallGuard } from './stall-guard.ts';
+import { reportFailure, writeToTerminal } from './user-facing-error.ts';
 
-export type Surroundings = {
+export type WorkerContext = {
   config: Config;
   log: Log;
   metrics: Metrics;
@@ -22,7 +22,7 @@ export type Surroundings = {
   say: (line: string) => void;
 };
 /** Builds clients, hands them down, and lists the parts in the order of their start. */
-export type MakeParts = (given: Surroundings) => Promise<Part[]>;
+export type MakeParts = (given: WorkerContext) => Promise<Part[]>;
 
 /** `isSupervised`: a supervisor forked it, who may have gone since. */
 export async function runWorker(
@@ -40,10 +40,10 @@ export async function runWorker(
   const log = createLog({ level: config.logLevel, processName, secrets: secretsIn(config) });
   const metrics = new Metrics({ processName, kind, gather: () => link.gather() });
   link.listen(() => metrics.collect());
-  const say = isSupervised ? (line: string) => log.warn({ line }, 'process.waiting') : sayToPeople;
+  const say = isSupervised ? (line: string) => log.warn({ line }, 'process.waiting') : writeToTerminal;
   const given = { config, log, metrics, link, isSupervised, say };
   const parts = await makeParts(given).catch((error: unknown) => {
-    complain(error, log);
+    reportFailure(error, log);
     return process.exit(1);
   });
   if (!isSupervised) parts.push(...metricsPort(config, metrics));
@@ -57,7 +57,7 @@ export async function runWorker(
       log.info({}, 'process.ready');
       link.sayReady();
     },
-    ...(isSupervised ? {} : { onStartFailed: (error: unknown) => complain(error, log) }),
+    ...(isSupervised ? {} : { onStartFailed: (error: unknown) => reportFailure(error, log) }),
   });
 }
 

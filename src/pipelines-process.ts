@@ -17,7 +17,7 @@ import { BEHIND_SAID_MS } from './embedded/ipc.ts';
 import type { Part } from './lifecycle.ts';
 import type { Log } from './log.ts';
 import { outboxFolderOf, outboxWarning } from './mail-transport.ts';
-import type { Surroundings } from './main.ts';
+import type { WorkerContext } from './main.ts';
 import type { Metrics } from './metrics.ts';
 import { REGISTRY_MISSING } from './registry/presence.ts';
 import { probeClickHouse } from './stores/readiness.ts';
@@ -29,12 +29,19 @@ import {
   makeWriter,
   STORES_READY_MS_MAX,
 } from './stores.ts';
-import { DeadEntries } from './streams/dead.ts';
+import { DeadLetters } from './streams/dead-letters.ts';
 
 /** One length a dead stream; what lies there waits for a person. */
 const DEAD_LOOK_MS = 10_000;
 
-export async function pipelinesParts({ config, log, metrics, link, isSupervised, say }: Surroundings): Promise<Part[]> {
+export async function pipelinesParts({
+  config,
+  log,
+  metrics,
+  link,
+  isSupervised,
+  say,
+}: WorkerContext): Promise<Part[]> {
   warnOfOutbox(config, log);
   const redis = makeWriter(config);
   const clickhouse = makeClickHouse(config);
@@ -71,7 +78,7 @@ export async function pipelinesParts({ config, log, metrics, link, isSupervised,
     { name: 'pipelines', start: () => pipelines.start(), stop: () => pipelines.stop() },
     saysBehind(() => link.sayBehind(pipelines.storeLagMs())),
     deliveries,
-    countsDead(new DeadEntries({ redis, keys: makeKeys(config) }), metrics),
+    countsDead(new DeadLetters({ redis, keys: makeKeys(config) }), metrics),
     new DependencyGauges({ metrics, redis, clickhouse }),
     { name: 'watch', start: () => watcher.start(), stop: () => watcher.stop() },
     { name: 'approval expiry', start: () => expiry.start(), stop: () => expiry.stop() },
@@ -85,7 +92,7 @@ function warnOfOutbox(config: Config, log: Log): void {
 }
 
 /** While Redis is away the last count stands; `gatehouse_dependency_up` says that it is. */
-function countsDead(dead: DeadEntries, metrics: Metrics): Part {
+function countsDead(dead: DeadLetters, metrics: Metrics): Part {
   let timer: NodeJS.Timeout | undefined;
   const look = () => {
     dead.count().then(

@@ -13,7 +13,6 @@ import type { Commands } from './redis/client.ts';
 import { readDurability } from './redis/durability.ts';
 import { Accounts } from './registry/accounts.ts';
 import { isHistoryExpected } from './registry/history.ts';
-import { complain, sayToPeople } from './sentence.ts';
 import { StoreError } from './stores/faults.ts';
 import { unsafeSentence } from './stores/redis-watch.ts';
 import {
@@ -26,6 +25,7 @@ import {
   refuseLostRegistry,
   STORES_READY_MS_MAX,
 } from './stores.ts';
+import { reportFailure, writeToTerminal } from './user-facing-error.ts';
 
 export async function runStart(config: Config): Promise<void> {
   const log = createLog({ level: config.logLevel, processName: 'supervisor', secrets: secretsIn(config) });
@@ -43,7 +43,7 @@ export async function runStart(config: Config): Promise<void> {
     service: new Service(supervisor.parts, log),
     log,
     onReady: () => process.stdout.write(`${supervisor.notice()}${outboxNotice(config)}`),
-    onStartFailed: (error) => complain(error, log),
+    onStartFailed: (error) => reportFailure(error, log),
     onKilled: () => supervisor.abandon(),
   });
 }
@@ -52,13 +52,13 @@ export async function runStart(config: Config): Promise<void> {
 async function prepareStores(config: Config, ownRedis: boolean): Promise<{ key?: string | undefined }> {
   const redis = makeCommands(config);
   try {
-    const waiting = { waitMs: STORES_READY_MS_MAX, say: sayToPeople };
+    const waiting = { waitMs: STORES_READY_MS_MAX, say: writeToTerminal };
     await Promise.all([redisReady(config, redis, waiting), clickhouseReady(config, waiting)]);
     const { unsafe, weak, unread } = await readDurability(redis);
     if (unsafe.length > 0 && !config.allowUnsafeRedis) throw new StoreError(unsafeSentence(unsafe));
     // The embedded one is synced from outside.
-    for (const warning of ownRedis ? [...unsafe, ...weak, ...unread] : []) sayToPeople(`warning: ${warning}`);
-    await migrateTables(config, sayToPeople);
+    for (const warning of ownRedis ? [...unsafe, ...weak, ...unread] : []) writeToTerminal(`warning: ${warning}`);
+    await migrateTables(config, writeToTerminal);
     await refuseLostRegistry(config, redis);
     await warnOfLostHistory(config, redis);
     return await new Accounts({ redis, keys: makeKeys(config) }).ensureDefault(config.bootstrapKey);
@@ -73,7 +73,7 @@ async function warnOfLostHistory(config: Config, redis: Commands): Promise<void>
   try {
     const isGone = (await registryRevisions(clickhouse)).size === 0;
     if (isGone && (await isHistoryExpected({ redis, keys: makeKeys(config) })))
-      sayToPeople(
+      writeToTerminal(
         'warning: ClickHouse holds nothing of the history that Redis belongs to: events and audit entries of before are not there (history_missing). ' +
           'Agents, policies and keys are written to it again. If a backup of it is to be restored, stop now.',
       );

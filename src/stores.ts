@@ -10,15 +10,15 @@ import type { Config } from './config.ts';
 import type { FairQueue } from './fair-queue.ts';
 import type { Part } from './lifecycle.ts';
 import type { Log } from './log.ts';
-import type { Surroundings } from './main.ts';
+import type { WorkerContext } from './main.ts';
 import { type Commands, connectCommands, connectErrorOf, connectWriter, waitUntilReady } from './redis/client.ts';
 import { Keys } from './redis/keys.ts';
 import { adoptRegistry, presenceOf } from './registry/presence.ts';
 import { bringForward, type KnownRegistry } from './registry/recovery.ts';
-import { AddressMissing } from './sentence.ts';
 import { clickhouseFault, redisFault, StoreError, shownAddress } from './stores/faults.ts';
 import { RedisWatch } from './stores/redis-watch.ts';
 import { waitForStore } from './stores/waiting.ts';
+import { AddressMissing } from './user-facing-error.ts';
 
 /** Engines that are being started, here or beside us, are waited for this long. */
 export const STORES_READY_MS_MAX = 30_000;
@@ -115,7 +115,7 @@ export function connectionsPart(
 
 /** For a process that works with Redis; `onRestored`: its registry is there again. */
 export function makeRedisWatch(
-  { config, log, metrics, isSupervised }: Pick<Surroundings, 'config' | 'log' | 'metrics' | 'isSupervised'>,
+  { config, log, metrics, isSupervised }: Pick<WorkerContext, 'config' | 'log' | 'metrics' | 'isSupervised'>,
   stores: { redis: Commands; clickhouse: ClickHouse },
   onRestored: () => void = () => undefined,
 ): RedisWatch {

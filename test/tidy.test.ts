@@ -9,7 +9,7 @@ import { PROJECT_ROOT } from '../src/assets.ts';
 const CODE = ['schemas', 'src', 'pipelines', 'clickhouse', 'bench', 'test', 'scripts'];
 const SERVICE = ['schemas', 'src', 'pipelines', 'clickhouse'];
 const SHARED =
-  /^src\/(addresses|assets|config|current-work|errors|event-loop-delay|exact-json|exact-number|fair-queue|ids|lifecycle|limits|log|metrics|metrics-server|recent-max|room|sentence|buffer-pool|stall-guard|validation)\.ts$/;
+  /^src\/(addresses|assets|config|current-work|errors|event-loop-delay|exact-json|exact-number|fair-queue|ids|lifecycle|limits|log|metrics|metrics-server|recent-max|room|user-facing-error|buffer-pool|stall-guard|validation)\.ts$/;
 
 /**
  * What the files of a folder may import beside their own folder and the shared ground. First match wins.

@@ -1,64 +1,64 @@
-// The alert pipeline (step 16 of the path: beside the store). Event streams, digests only, and signal streams.
-// Events: pending ones open approvals; matches become signals. Signals meet the account's alerts and become deliveries (tell.ts).
-// Idempotent by tell.ts, whatever of a batch is replayed. An entry of another version, or one that cannot be read, is parked.
+// The alert pipeline (step 16 of the path: beside the store). Event streams, summaries only, and signal streams.
+// Events: pending ones open approvals; matches become signals. Signals meet the account's alerts and become deliveries (dispatch.ts).
+// Idempotent by dispatch.ts, whatever of a batch is replayed. An entry of another version, or one that cannot be read, is parked.
 // Failure: Redis away, the batch waits in its stream and is tried again. ClickHouse is needed for old pending events alone (open.ts).
-import { EntryFormatError, type EventDigest } from '../../schemas/entry.ts';
+import { EntryFormatError, type EventSummary } from '../../schemas/entry.ts';
 import { SIGNAL_FIELD, SIGNAL_VERSION, type Signal, type SignalEntry } from '../../schemas/signal.ts';
 import type { Metrics } from '../../src/metrics.ts';
-import type { ParkedEntry } from '../../src/streams/consume.ts';
+import type { DeadLetterFields } from '../../src/streams/consume.ts';
 import type { StreamEntry } from '../../src/streams/window.ts';
-import { readEntry } from '../digests.ts';
-import type { Batch, Decoded, Parked, Work } from '../drain.ts';
+import type { Batch, DeadLettered, Decoded, Work } from '../drain.ts';
+import { readEntry } from '../event-summaries.ts';
+import type { Dispatcher, PlacedSignal } from './dispatch.ts';
 import { raisesSignals, signalsOf } from './signals-of.ts';
-import type { Placed, Teller } from './tell.ts';
 
 /** `teller`: one for all streams of a process. */
-export type AlertOptions = { teller: Teller; metrics: Metrics };
+export type AlertOptions = { teller: Dispatcher; metrics: Metrics };
 
 export type EventAlertsOptions = AlertOptions & {
   /** Opens the approvals of pending events. Idempotent; handed in, since approvals are another pipeline's business. */
-  openApprovals: (events: readonly EventDigest[]) => Promise<void>;
+  openApprovals: (events: readonly EventSummary[]) => Promise<void>;
 };
 
 /** What an entry holds, with its id: the order in which signals are told. */
 type Held<T> = { id: string; held: T[] };
 
-export class EventAlerts implements Work<Held<EventDigest>> {
+export class EventAlerts implements Work<Held<EventSummary>> {
   readonly #options: EventAlertsOptions;
 
   constructor(options: EventAlertsOptions) {
     this.#options = options;
   }
 
-  decode(entry: StreamEntry): Decoded<Held<EventDigest>> {
-    const { digests } = readEntry(entry.fields);
+  decode(entry: StreamEntry): Decoded<Held<EventSummary>> {
+    const { summaries } = readEntry(entry.fields);
     return {
-      value: { id: entry.id, held: digests },
-      rows: digests.length,
-      oldestMs: digests[0]?.receivedAt ?? Date.now(),
+      value: { id: entry.id, held: summaries },
+      rows: summaries.length,
+      oldestMs: summaries[0]?.receivedAt ?? Date.now(),
     };
   }
 
-  hasEffect(values: readonly Held<EventDigest>[]): boolean {
-    return values.some(({ held }) => held.some((digest) => isPending(digest) || raisesSignals(digest)));
+  hasEffect(values: readonly Held<EventSummary>[]): boolean {
+    return values.some(({ held }) => held.some((summary) => isPending(summary) || raisesSignals(summary)));
   }
 
   async plan(): Promise<null> {
     return null;
   }
 
-  async apply(batch: Batch<Held<EventDigest>>): Promise<ParkedEntry[]> {
+  async apply(batch: Batch<Held<EventSummary>>): Promise<DeadLetterFields[]> {
     const pending = batch.values.flatMap(({ held }) => held.filter(isPending));
     if (pending.length > 0) await this.#options.openApprovals(pending);
     const signals = batch.values.flatMap(({ id, held }) =>
-      held.flatMap(signalsOf).map((raised, i): Placed => ({ ...raised, place: `${id}/${i}` })),
+      held.flatMap(signalsOf).map((raised, i): PlacedSignal => ({ ...raised, place: `${id}/${i}` })),
     );
     const { stream, ensureHeld } = batch;
     await this.#options.teller.tell({ stream, remember: false, ensureHeld }, signals);
     return [];
   }
 
-  settled(batch: Batch<Held<EventDigest>>, parked: Parked): void {
+  settled(batch: Batch<Held<EventSummary>>, parked: DeadLettered): void {
     const { metrics } = this.#options;
     for (const { held } of batch.values) {
       for (const { signal } of held.flatMap(signalsOf))
@@ -70,7 +70,7 @@ export class EventAlerts implements Work<Held<EventDigest>> {
 
 export class SignalAlerts implements Work<Held<Signal>> {
   readonly #metrics: Metrics;
-  readonly #teller: Teller;
+  readonly #teller: Dispatcher;
 
   constructor({ metrics, teller }: AlertOptions) {
     this.#metrics = metrics;
@@ -97,16 +97,16 @@ export class SignalAlerts implements Work<Held<Signal>> {
     return null;
   }
 
-  async apply(batch: Batch<Held<Signal>>): Promise<ParkedEntry[]> {
+  async apply(batch: Batch<Held<Signal>>): Promise<DeadLetterFields[]> {
     const signals = batch.values.flatMap(({ id, held }) =>
-      held.map((signal, i): Placed => ({ signal, place: `${id}/${i}` })),
+      held.map((signal, i): PlacedSignal => ({ signal, place: `${id}/${i}` })),
     );
     const { stream, ensureHeld } = batch;
     await this.#teller.tell({ stream, remember: true, ensureHeld }, signals);
     return [];
   }
 
-  settled(batch: Batch<Held<Signal>>, parked: Parked): void {
+  settled(batch: Batch<Held<Signal>>, parked: DeadLettered): void {
     for (const { held } of batch.values) {
       for (const { trigger } of held) this.#metrics.inc('gatehouse_signals_total', { trigger });
     }
@@ -114,11 +114,11 @@ export class SignalAlerts implements Work<Held<Signal>> {
   }
 }
 
-function isPending({ approvalId }: EventDigest): boolean {
+function isPending({ approvalId }: EventSummary): boolean {
   return approvalId !== undefined;
 }
 
-/** What tell.ts relies on. Throws EntryFormatError. */
+/** What dispatch.ts relies on. Throws EntryFormatError. */
 function checkSignal(signal: Signal): void {
   const sound =
     typeof signal?.id === 'string' &&
@@ -128,7 +128,7 @@ function checkSignal(signal: Signal): void {
   if (!sound) throw new EntryFormatError('a signal lacks its id, its account or its time');
 }
 
-function countBatch(metrics: Metrics, parked: Parked): void {
+function countBatch(metrics: Metrics, parked: DeadLettered): void {
   metrics.inc('gatehouse_batches_total', { pipeline: 'alert' });
   if (parked.unreadable > 0) metrics.inc('gatehouse_parked_rows_total', { table: 'deliveries' }, parked.unreadable);
 }

@@ -13,7 +13,14 @@ import { ServiceError } from '../../src/errors.ts';
 import type { Log } from '../../src/log.ts';
 import type { Metrics } from '../../src/metrics.ts';
 import { auditLog, SYSTEM, updateDetails } from '../../src/registry/audit.ts';
-import { type Change, commit, type Guard, is, type RegistryStore, type Words } from '../../src/registry/commit.ts';
+import {
+  type Change,
+  type CommandArgs,
+  commit,
+  type Guard,
+  is,
+  type RegistryStore,
+} from '../../src/registry/commit.ts';
 import {
   claimGuards,
   type DeliveryRecord,
@@ -47,7 +54,7 @@ type Attempted = {
 };
 type Ending = { claim: Claim; record: DeliveryRecord; state: DeliveryState };
 /** What else the commit changes. */
-type Also = Pick<Change, 'changes' | 'audit'> & { guards: Guard[]; writes: Words[] };
+type Also = Pick<Change, 'changes' | 'audit'> & { guards: Guard[]; writes: CommandArgs[] };
 
 export type ResultsOptions = RegistryStore & {
   senders: Readonly<Record<Channel, ChannelSender>>;

@@ -1,11 +1,11 @@
-// What an event's digest says by itself, as signals (first in the alert pipeline's way of an event). Pure.
+// What an event's summary says by itself, as signals (first in the alert pipeline's way of an event). Pure.
 //   policy_violation      one per event that has a match with `block` or `alert` among its actions
 //   rate_limit_exceeded   one per rate_limit match of that kind; of a window and counter only the first is told of (suppress.ts)
 // A match that only logs is a dry run and raises nothing.
-// Invariant: a signal's id and content follow from the digest alone, so a replayed event raises the very same signals.
+// Invariant: a signal's id and content follow from the summary alone, so a replayed event raises the very same signals.
 
 import { SEVERITIES, type Severity } from '../../schemas/closed-sets.ts';
-import type { EventDigest, MatchDigest } from '../../schemas/entry.ts';
+import type { EventSummary, MatchSummary } from '../../schemas/entry.ts';
 import { SIGNAL_POLICIES_MAX, type Signal } from '../../schemas/signal.ts';
 
 /** `limit`: told of once per window of this counter. */
@@ -15,7 +15,7 @@ export type Raised = { signal: Signal; limit?: { counter: string; windowMs: numb
 const WINDOW_MS_UNKNOWN = 60_000;
 const NAME_CHARACTERS_MAX = 100;
 
-export function signalsOf(event: EventDigest): Raised[] {
+export function signalsOf(event: EventSummary): Raised[] {
   const told = (event.matches ?? []).filter(interrupts);
   if (told.length === 0) return [];
   return [
@@ -25,7 +25,7 @@ export function signalsOf(event: EventDigest): Raised[] {
 }
 
 /** Whether an event can raise anything: asked of every event. */
-export function raisesSignals({ matches }: EventDigest): boolean {
+export function raisesSignals({ matches }: EventSummary): boolean {
   return matches?.some(interrupts) ?? false;
 }
 
@@ -33,11 +33,11 @@ export function severityRank(severity: Severity): number {
   return SEVERITIES.indexOf(severity);
 }
 
-function interrupts({ actions }: MatchDigest): boolean {
+function interrupts({ actions }: MatchSummary): boolean {
   return actions.includes('block') || actions.includes('alert');
 }
 
-function violation(event: EventDigest, matches: readonly MatchDigest[]): Signal {
+function violation(event: EventSummary, matches: readonly MatchSummary[]): Signal {
   const severities = matches.map(
     ({ severity, actions }) => severity ?? (actions.includes('block') ? 'high' : 'medium'),
   );
@@ -51,7 +51,7 @@ function violation(event: EventDigest, matches: readonly MatchDigest[]): Signal 
   };
 }
 
-function limitExceeded(event: EventDigest, match: MatchDigest): Raised {
+function limitExceeded(event: EventSummary, match: MatchSummary): Raised {
   const signal: Signal = {
     id: `rate_limit_exceeded/${event.id}/${match.policy_id}`,
     trigger: 'rate_limit_exceeded',
@@ -63,7 +63,7 @@ function limitExceeded(event: EventDigest, match: MatchDigest): Raised {
   return { signal, limit: match.limit ?? { counter: match.policy_id, windowMs: WINDOW_MS_UNKNOWN } };
 }
 
-function ofEvent(event: EventDigest): Pick<Signal, 'account' | 'agent' | 'at' | 'event' | 'approval'> {
+function ofEvent(event: EventSummary): Pick<Signal, 'account' | 'agent' | 'at' | 'event' | 'approval'> {
   const { account, agent, id, type, occurredAt, receivedAt, outcome, traceId, approvalId, approval } = event;
   return {
     account,
@@ -76,17 +76,17 @@ function ofEvent(event: EventDigest): Pick<Signal, 'account' | 'agent' | 'at' | 
   };
 }
 
-function asPolicy({ policy_id, name, type, severity }: MatchDigest): NonNullable<Signal['policies']>[number] {
+function asPolicy({ policy_id, name, type, severity }: MatchSummary): NonNullable<Signal['policies']>[number] {
   return { id: policy_id, name, type, severity };
 }
 
-function named(matches: readonly MatchDigest[]): string {
+function named(matches: readonly MatchSummary[]): string {
   const others = matches.length - 1;
   const more = others === 0 ? '' : ` and ${others} other${others === 1 ? '' : 's'}`;
   return `Policy "${short(matches[0]!.name)}"${more}`;
 }
 
-function deed({ outcome }: EventDigest): string {
+function deed({ outcome }: EventSummary): string {
   if (outcome === 'blocked') return 'blocked an event';
   return outcome === 'pending' ? 'holds an event for approval' : 'matched an event';
 }

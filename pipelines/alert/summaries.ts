@@ -1,4 +1,4 @@
-// Tells of what was counted inside throttle windows, when they end (beside tell.ts, which opens them; run with the worker).
+// Tells of what was counted inside throttle windows, when they end (beside dispatch.ts, which opens them; run with the worker).
 // Every pipelines process looks; the window itself is the guard of the commit, so one of them tells and the others find it told.
 // Invariant: summary, new window and queue change in one commit: what was counted is in exactly one summary.
 // An alert that was deleted or switched off is told nothing: its window goes. A deleted agent's signal is not quoted.
@@ -16,8 +16,8 @@ import {
   notErased,
   withoutAgent,
 } from '../../src/registry/deliveries.ts';
-import { Crowds } from './crowds.ts';
-import { deliveryId, windowChange } from './tell.ts';
+import { deliveryId, windowChange } from './dispatch.ts';
+import { QueueDepths } from './queue-depths.ts';
 import { close, type Window } from './throttle.ts';
 
 /** Ends looked at in one shard and turn; the others are a turn later. */
@@ -82,7 +82,7 @@ async function next(
   { account, alert, before, now }: { account: string; alert: AlertRecord | null; before: Window; now: number },
 ): Promise<{ window: Window | undefined; record: DeliveryRecord | null }> {
   if (alert === null || alert.status !== 'active') return { window: undefined, record: null };
-  const crowds = await Crowds.of(store, account, [alert]);
+  const crowds = await QueueDepths.of(store, account, [alert]);
   const { window, summary } = close(before, {
     windowMs: alert.throttle_seconds * 1000,
     crowded: crowds.isCrowded(alert),

@@ -1,4 +1,4 @@
-// Sends what the delivery queue has due (after tell.ts and summaries.ts; before the channels). Every pipelines process runs one.
+// Sends what the delivery queue has due (after dispatch.ts and summaries.ts; before the channels). Every pipelines process runs one.
 //
 //   claim     due deliveries of a lane, as many as there are places: they come back by themselves if this process dies
 //   look      read the alert again: gone or switched off, it is cancelled; its current target is used. A deleted agent: dropped

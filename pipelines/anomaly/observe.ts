@@ -1,7 +1,7 @@
 // What one event means to one agent's baseline (called for each event of the stream, in order): counts it, asks the detectors,
 // returns what they flag. Pure: everything it knows of time is the event's own arrival.
 // It sees every event of the service, so the way through without a finding is a few additions and comparisons.
-import type { EventDigest } from '../../schemas/entry.ts';
+import type { EventSummary } from '../../schemas/entry.ts';
 import type { Baseline } from './baseline.ts';
 import { beginErrorEpisode, errorRate } from './error-rate.ts';
 import type { Finding } from './finding.ts';
@@ -10,7 +10,7 @@ import { beginVolumeEpisode, volumeSpike } from './volume-spike.ts';
 import { countEvent } from './windows.ts';
 
 /** What the detectors look at. */
-export type Observed = Pick<EventDigest, 'type' | 'receivedAt' | 'tokensUsed'>;
+export type Observed = Pick<EventSummary, 'type' | 'receivedAt' | 'tokensUsed'>;
 
 const NOTHING: readonly Finding[] = [];
 

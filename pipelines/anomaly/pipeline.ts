@@ -1,7 +1,7 @@
-// The anomaly pipeline of one partition (step 15 of the path: beside the store). Event stream, digests only -> table
+// The anomaly pipeline of one partition (step 15 of the path: beside the store). Event stream, summaries only -> table
 // `anomalies`, signals `anomaly_detected`.
 //
-//   decode     entry -> digests                                             else the entry is parked
+//   decode     entry -> summaries                                             else the entry is parked
 //   look       baselines of the batch's agents; each event is counted and judged, in order (hasEffect)
 //   plan       findings, and which of their agents have been deleted        kept in the batch's manifest
 //   insert     with a token, a month at a time
@@ -14,31 +14,31 @@
 // Killed after it: rows are replaced by equal ones, signals are told apart by their ids, counted entries are not counted twice.
 // `blocked_event` needs no baseline: it follows from the event, and takes no room in the manifest.
 //
-// A batch without anomalies is acknowledged and nothing else; its baselines follow within about a second (keeper.ts).
+// A batch without anomalies is acknowledged and nothing else; its baselines follow within about a second (child-supervisor.ts).
 // An error, also a refusal of rows, is tried again for ever: these rows are our own making, so a refused one is a bug to be
 // mended, not an entry to be set aside.
 
 import type { ClickHouse } from '../../clickhouse/client.ts';
-import type { EventDigest } from '../../schemas/entry.ts';
+import type { EventSummary } from '../../schemas/entry.ts';
 import type { Metrics } from '../../src/metrics.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
-import type { ParkedEntry } from '../../src/streams/consume.ts';
+import type { DeadLetterFields } from '../../src/streams/consume.ts';
 import type { Lease } from '../../src/streams/lease.ts';
 import { appendSignals } from '../../src/streams/signals.ts';
 import type { StreamEntry } from '../../src/streams/window.ts';
 import { countedInsert } from '../counted-insert.ts';
-import { readEntry } from '../digests.ts';
-import type { Batch, Decoded, Parked, Work } from '../drain.ts';
+import type { Batch, DeadLettered, Decoded, Work } from '../drain.ts';
+import { readEntry } from '../event-summaries.ts';
 import { deletedAgents } from '../tombstones.ts';
+import { BaselineStore, type Kept } from './baseline-store.ts';
 import { blockedEvent } from './blocked-event.ts';
 import type { Finding } from './finding.ts';
-import { Keeper, type Kept } from './keeper.ts';
 import { inEpisode, observe, setEpisode } from './observe.ts';
 import { type Anomalous, signalOf, toAnomalous } from './record.ts';
 
 /** An entry with its place in the stream. */
-export type Arrived = { ms: number; seq: number; digests: EventDigest[] };
+export type Arrived = { ms: number; seq: number; summaries: EventSummary[] };
 
 /** What was found at an event; in the manifest. At most three an event, 100 bytes each, of the 20,000 events of a batch. */
 type Found = { event: string } & Finding;
@@ -55,7 +55,7 @@ export type AnomalyOptions = {
 
 export class AnomalyPipeline implements Work<Arrived> {
   readonly #options: AnomalyOptions;
-  readonly #keeper: Keeper;
+  readonly #keeper: BaselineStore;
   /** Of the batch in hand: values that were looked at, what was found, whether some event was blocked. */
   #looked = 0;
   #found: Found[] = [];
@@ -63,7 +63,7 @@ export class AnomalyPipeline implements Work<Arrived> {
 
   constructor(options: AnomalyOptions) {
     this.#options = options;
-    this.#keeper = new Keeper(options);
+    this.#keeper = new BaselineStore(options);
   }
 
   begin(lease: Lease): void {
@@ -76,9 +76,9 @@ export class AnomalyPipeline implements Work<Arrived> {
   }
 
   decode(entry: StreamEntry): Decoded<Arrived> {
-    const { digests } = readEntry(entry.fields);
+    const { summaries } = readEntry(entry.fields);
     const [ms, seq] = entry.id.split('-').map(Number) as [number, number];
-    return { value: { ms, seq, digests }, rows: digests.length, oldestMs: digests[0]?.receivedAt ?? Date.now() };
+    return { value: { ms, seq, summaries }, rows: summaries.length, oldestMs: summaries[0]?.receivedAt ?? Date.now() };
   }
 
   async hasEffect(values: readonly Arrived[], plan?: unknown): Promise<boolean> {
@@ -96,7 +96,7 @@ export class AnomalyPipeline implements Work<Arrived> {
     return { erased: await deletedAgents(redis, keys, anomalous), flagged };
   }
 
-  async apply(batch: Batch<Arrived>): Promise<ParkedEntry[]> {
+  async apply(batch: Batch<Arrived>): Promise<DeadLetterFields[]> {
     const { clickhouse, metrics, redis, keys } = this.#options;
     const anomalies = anomaliesOf(batch);
     for (const [month, rows] of byMonth(anomalies)) {
@@ -116,7 +116,7 @@ export class AnomalyPipeline implements Work<Arrived> {
     return [];
   }
 
-  settled(batch: Batch<Arrived>, parked: Parked): void {
+  settled(batch: Batch<Arrived>, parked: DeadLettered): void {
     const { metrics } = this.#options;
     metrics.inc('gatehouse_batches_total', { pipeline: 'anomaly' });
     if (parked.unreadable > 0) metrics.inc('gatehouse_parked_rows_total', { table: 'anomalies' }, parked.unreadable);
@@ -134,8 +134,8 @@ export class AnomalyPipeline implements Work<Arrived> {
     const fresh = values.slice(this.#looked);
     const agents = new Set<string>();
     let last = '';
-    for (const { digests } of fresh) {
-      for (const { agent } of digests) {
+    for (const { summaries } of fresh) {
+      for (const { agent } of summaries) {
         if (agent !== last) agents.add(agent);
         last = agent;
       }
@@ -145,12 +145,12 @@ export class AnomalyPipeline implements Work<Arrived> {
     this.#looked = values.length;
   }
 
-  #count({ ms, seq, digests }: Arrived): void {
+  #count({ ms, seq, summaries }: Arrived): void {
     let kept: Kept | undefined;
     let included = false;
     // Entries hold what one front took in one tick: often many events of one agent, side by side.
     const begun = new Set<Kept>();
-    for (const event of digests) {
+    for (const event of summaries) {
       this.#blocked ||= blockedEvent(event) !== null;
       if (kept?.agent !== event.agent) {
         kept = this.#keeper.get(event.agent)!;
@@ -169,7 +169,7 @@ export class AnomalyPipeline implements Work<Arrived> {
     this.#keeper.changed(kept);
   }
 
-  #observe(kept: Kept, event: EventDigest): void {
+  #observe(kept: Kept, event: EventSummary): void {
     const before = inEpisode(kept.baseline);
     const findings = observe(kept.baseline, event);
     if (before && !inEpisode(kept.baseline)) this.#keeper.hurry(kept);
@@ -201,8 +201,8 @@ export class AnomalyPipeline implements Work<Arrived> {
   }
 }
 
-function eventsOf(values: readonly Arrived[]): EventDigest[] {
-  return values.flatMap(({ digests }) => digests);
+function eventsOf(values: readonly Arrived[]): EventSummary[] {
+  return values.flatMap(({ summaries }) => summaries);
 }
 
 function anomaliesOf(batch: Batch<Arrived>): Anomalous[] {

@@ -2,7 +2,7 @@
 // Everything in them comes from the event and what was found at it, their ids and times too: whoever makes them again makes the
 // same ones. Ids of an event's anomalies differ by kind.
 import type { Anomaly } from '../../schemas/anomaly.ts';
-import type { EventDigest } from '../../schemas/entry.ts';
+import type { EventSummary } from '../../schemas/entry.ts';
 import { SIGNAL_POLICIES_MAX, type Signal } from '../../schemas/signal.ts';
 import { derivedId, hashedId, timeOfId } from '../../src/ids.ts';
 import type { Blocked } from './blocked-event.ts';
@@ -13,9 +13,9 @@ export type AnomalyRow = Omit<Anomaly, 'timestamp' | 'created_at'> & {
   timestamp: string;
   created_at: string;
 };
-export type Anomalous = { row: AnomalyRow; month: string; event: EventDigest };
+export type Anomalous = { row: AnomalyRow; month: string; event: EventSummary };
 
-export function toAnomalous(event: EventDigest, found: Finding | Blocked): Anomalous {
+export function toAnomalous(event: EventSummary, found: Finding | Blocked): Anomalous {
   const isRate = found.kind === 'error_rate' || found.kind === 'volume_spike';
   const told = found.kind === 'blocked_event' ? found : tell(found);
   const row: AnomalyRow = {
@@ -59,7 +59,7 @@ function tell(finding: Finding) {
   return { severity: severityOf(finding), observed, baseline, score, message: sentenceOf(finding) };
 }
 
-function idOf(event: EventDigest, kind: Anomaly['kind']): string {
+function idOf(event: EventSummary, kind: Anomaly['kind']): string {
   if (kind === 'blocked_event') return derivedId('anomaly', event.id);
   return hashedId('anomaly', timeOfId(event.id), `${kind}/${event.id}`);
 }

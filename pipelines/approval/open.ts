@@ -1,12 +1,12 @@
 // Opens the approvals of pending events (from the alert pipeline: event streams, group `alert`).
-// Everything in an approval comes from the event's digest, so whoever opens it again would write the same.
+// Everything in an approval comes from the event's summary, so whoever opens it again would write the same.
 // Idempotent: an approval that Redis knows, pending or decided, is left alone. Redis forgets decisions after an hour, so of
 // events half that old ClickHouse is asked as well; nothing is forgotten before it is there (expiry.ts).
 // An event whose agent is deleted opens nothing. Whatever this throws is tried again by the drain.
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { decidedApprovals } from '../../clickhouse/queries/list-approvals.ts';
 import type { Approval } from '../../schemas/approval.ts';
-import type { EventDigest } from '../../schemas/entry.ts';
+import type { EventSummary } from '../../schemas/entry.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { APPROVAL_KEPT_MS, APPROVALS_AT_ONCE } from '../../src/limits.ts';
 import type { Metrics } from '../../src/metrics.ts';
@@ -19,10 +19,10 @@ export type OpenOptions = ApprovalsOptions & {
 
 /** A decision is younger than its event; half of the time is left for clocks that disagree. */
 const SURE_MS = APPROVAL_KEPT_MS / 2;
-/** Of a digest that a front wrote before digests had terms: the defaults of a policy. */
+/** Of a summary that a front wrote before summaries had terms: the defaults of a policy. */
 const TERMS = { timeoutSeconds: 3_600, onTimeout: 'deny' } as const;
 
-export async function openApprovals(options: OpenOptions, events: readonly EventDigest[]): Promise<void> {
+export async function openApprovals(options: OpenOptions, events: readonly EventSummary[]): Promise<void> {
   const approvals = new Approvals(options);
   const sureMs = (options.now ?? Date.now)() - SURE_MS;
   for (const account of new Set(events.map((event) => event.account))) {
@@ -53,7 +53,7 @@ async function undecided(
   return left;
 }
 
-function approvalOf(event: EventDigest): Approval {
+function approvalOf(event: EventSummary): Approval {
   const { timeoutSeconds, onTimeout } = event.approval ?? TERMS;
   return {
     id: event.approvalId!,

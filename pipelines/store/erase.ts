@@ -23,7 +23,7 @@ import type { Erasure } from '../../src/registry/agents.ts';
 import { Approvals } from '../../src/registry/approvals.ts';
 import { dropDeliveriesOf } from '../../src/registry/deliveries.ts';
 import { noteErased } from '../../src/registry/erasures.ts';
-import { DeadEntries } from '../../src/streams/dead.ts';
+import { DeadLetters } from '../../src/streams/dead-letters.ts';
 import { EVENT_GROUPS, JOURNAL_GROUPS } from '../../src/streams/groups.ts';
 import { positionOf } from '../../src/streams/read-barrier.ts';
 import { compareIds } from '../../src/streams/stream-id.ts';
@@ -48,7 +48,7 @@ export type EraserOptions = {
 
 export class Eraser {
   readonly #options: EraserOptions;
-  readonly #dead: DeadEntries;
+  readonly #dead: DeadLetters;
   readonly #approvals: Approvals;
   readonly #files: FileCleaning;
   readonly #marks = new Map<string, Mark[]>();
@@ -56,7 +56,7 @@ export class Eraser {
 
   constructor(options: EraserOptions) {
     this.#options = options;
-    this.#dead = new DeadEntries(options);
+    this.#dead = new DeadLetters(options);
     this.#approvals = new Approvals(options);
     this.#files = new FileCleaning(options);
   }

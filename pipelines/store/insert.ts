@@ -44,11 +44,11 @@ export async function insertRows(rows: readonly Row[], options: InsertOptions): 
 async function insertNode(rows: readonly Row[], options: InsertOptions, bad: BadRow[]): Promise<void> {
   const { existing } = options;
   const missing =
-    existing === null ? rows.length : rows.reduce((count, row) => count + (existing.has(row.digest.id) ? 0 : 1), 0);
+    existing === null ? rows.length : rows.reduce((count, row) => count + (existing.has(row.summary.id) ? 0 : 1), 0);
   if (missing === 0) return;
   if (missing === rows.length) {
     try {
-      return await options.insert([...rows], `${options.tokenPrefix}:${hashOf(rows.map((row) => row.digest.id))}`);
+      return await options.insert([...rows], `${options.tokenPrefix}:${hashOf(rows.map((row) => row.summary.id))}`);
     } catch (error) {
       if (!options.isBadData(error)) throw error;
       if (rows.length === 1) return setAside(rows[0]!, error, bad);

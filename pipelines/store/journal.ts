@@ -20,12 +20,12 @@ import type { Log } from '../../src/log.ts';
 import type { Metrics } from '../../src/metrics.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
-import type { ParkedEntry } from '../../src/streams/consume.ts';
-import { parkEntry } from '../../src/streams/dead.ts';
+import type { DeadLetterFields } from '../../src/streams/consume.ts';
+import { deadLetterWords } from '../../src/streams/dead-letters.ts';
 import { appendSignals } from '../../src/streams/signals.ts';
 import type { StreamEntry } from '../../src/streams/window.ts';
 import { countedInsert } from '../counted-insert.ts';
-import type { Batch, Decoded, Parked, Work } from '../drain.ts';
+import type { Batch, DeadLettered, Decoded, Work } from '../drain.ts';
 import { type Chained, type ChainOptions, ChainWriter } from './chain.ts';
 import { TableRefuses } from './insert.ts';
 import { hashOf, monthOf } from './rows.ts';
@@ -72,7 +72,7 @@ export class JournalStore implements Work<Change> {
     return null;
   }
 
-  async apply(batch: Batch<Change>): Promise<ParkedEntry[]> {
+  async apply(batch: Batch<Change>): Promise<DeadLetterFields[]> {
     const { stored, parked } = await this.#store(batch);
     const signals = stored.flatMap(({ entry }) => entry.signals ?? []);
     if (signals.length > 0) await appendSignals(this.#redis, this.#keys, signals);
@@ -80,7 +80,7 @@ export class JournalStore implements Work<Change> {
     return parked;
   }
 
-  async #store(batch: Batch<Change>): Promise<{ stored: readonly Change[]; parked: ParkedEntry[] }> {
+  async #store(batch: Batch<Change>): Promise<{ stored: readonly Change[]; parked: DeadLetterFields[] }> {
     try {
       await this.#insert(batch, batch.values);
       return { stored: batch.values, parked: [] };
@@ -88,7 +88,7 @@ export class JournalStore implements Work<Change> {
       if (!isBadData(error)) throw error;
     }
     // Rare, and these tables bear repetition: one by one.
-    const [stored, parked]: [Change[], ParkedEntry[]] = [[], []];
+    const [stored, parked]: [Change[], DeadLetterFields[]] = [[], []];
     for (const change of batch.values) {
       try {
         await this.#insert(batch, [change]);
@@ -96,7 +96,7 @@ export class JournalStore implements Work<Change> {
       } catch (error) {
         if (!isBadData(error)) throw error;
         parked.push(
-          parkEntry({ fields: change.fields, group: GROUP, from: change.id, reason: (error as Error).message }),
+          deadLetterWords({ fields: change.fields, group: GROUP, from: change.id, reason: (error as Error).message }),
         );
         if (parked.length > PARKED_ROWS_MAX)
           throw new TableRefuses(`ClickHouse refused ${parked.length} journal entries of one batch`);
@@ -120,7 +120,7 @@ export class JournalStore implements Work<Change> {
     }
   }
 
-  settled(batch: Batch<Change>, parked: Parked): void {
+  settled(batch: Batch<Change>, parked: DeadLettered): void {
     this.#metrics.inc('gatehouse_batches_total', { pipeline: 'journal' });
     this.#metrics.inc('gatehouse_parked_rows_total', { table: 'registry' }, parked.refused + parked.unreadable);
     this.#log.debug(

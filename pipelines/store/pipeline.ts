@@ -5,7 +5,7 @@
 //   suspect  old or taken apart before? ask ClickHouse which rows it has
 //   form     a row whose columns do not end where it ends is parked unsent
 //   insert   one insert a month of arrival, with a token; taken apart only if data is refused
-//            under load together with other streams' batches: one insert of all their rows (joint-insert.ts)
+//            under load together with other streams' batches: one insert of all their rows (group-insert.ts)
 //   chain    what was stored becomes the next entries of its accounts' audit chains     written by the ack (chain.ts)
 //   ack      parked rows, chains, acknowledgement, watermark, end of the manifest     (drain.ts)
 //
@@ -31,8 +31,8 @@
 // Parked rows are written with the ack in one step. Anything else that fails is tried again for ever: entries wait in the stream.
 
 import { type ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
+import { concurrentDuplicates } from '../../clickhouse/queries/concurrent-duplicates.ts';
 import { existingIds } from '../../clickhouse/queries/existing-ids.ts';
-import { insertTwins } from '../../clickhouse/queries/insert-twins.ts';
 import { ENTRY_FIELD, ENTRY_VERSION } from '../../schemas/entry.ts';
 import { packAgent } from '../../src/audit/hash.ts';
 import { PARKED_ROWS_MAX } from '../../src/limits.ts';
@@ -40,16 +40,16 @@ import type { Log } from '../../src/log.ts';
 import type { Metrics } from '../../src/metrics.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
-import type { ParkedEntry } from '../../src/streams/consume.ts';
-import { parkEntry } from '../../src/streams/dead.ts';
+import type { DeadLetterFields } from '../../src/streams/consume.ts';
+import { deadLetterWords } from '../../src/streams/dead-letters.ts';
 import type { StreamEntry } from '../../src/streams/window.ts';
+import type { CommitBarrier } from '../commit-barrier.ts';
 import { countedInsert } from '../counted-insert.ts';
-import type { Batch, Decoded, Parked, Work } from '../drain.ts';
-import type { Joint } from '../joint.ts';
+import type { Batch, DeadLettered, Decoded, Work } from '../drain.ts';
 import { deletedAgents } from '../tombstones.ts';
 import { type Chained, ChainWriter } from './chain.ts';
+import { claimToken, type GroupPart, insertGroup } from './group-insert.ts';
 import { type BadRow, insertRows, TableRefuses } from './insert.ts';
-import { claimToken, insertTogether, type JointPart } from './joint-insert.ts';
 import { byMonth, isWellFormed, type Row, readRows } from './rows.ts';
 import { insertLost } from './verify.ts';
 
@@ -83,7 +83,7 @@ export class EventStore implements Work<Row[]> {
     return {
       value: rows,
       rows: rows.length,
-      oldestMs: rows.reduce((oldest, row) => Math.min(oldest, row.digest.receivedAt), Date.now()),
+      oldestMs: rows.reduce((oldest, row) => Math.min(oldest, row.summary.receivedAt), Date.now()),
     };
   }
 
@@ -91,14 +91,14 @@ export class EventStore implements Work<Row[]> {
     return values.some((rows) => rows.length > 0);
   }
 
-  async plan(values: readonly Row[][], joint?: Joint<unknown>): Promise<Plan> {
+  async plan(values: readonly Row[][], joint?: CommitBarrier<unknown>): Promise<Plan> {
     const { redis, keys } = this.#options;
-    const digests = values.flat().map((row) => row.digest);
-    const erased = await deletedAgents(redis, keys, digests);
+    const summaries = values.flat().map((row) => row.summary);
+    const erased = await deletedAgents(redis, keys, summaries);
     return joint === undefined ? { erased } : { erased, joint: joint.token };
   }
 
-  async apply(batch: Batch<Row[]>): Promise<ParkedEntry[]> {
+  async apply(batch: Batch<Row[]>): Promise<DeadLetterFields[]> {
     const living = livingRows(batch.values, batch.plan as Plan);
     const rows = living.filter((row) => isWellFormed(row.bytes));
     const bad = malformed(living, rows.length);
@@ -116,9 +116,9 @@ export class EventStore implements Work<Row[]> {
       insert: (some: readonly Row[], monthly: string) => this.#insert(batch, some, monthly),
       isBadData,
     };
-    const joint = batch.joint as Joint<JointPart> | undefined;
+    const joint = batch.joint as CommitBarrier<GroupPart> | undefined;
     const part = { rows, ensureHeld: batch.ensureHeld };
-    const outcome = joint ? await joint.join(part, (parts) => insertTogether(parts, insert)) : 'unknown';
+    const outcome = joint ? await joint.arrive(part, (parts) => insertGroup(parts, insert)) : 'unknown';
     if (outcome === 'done') return true;
     if (outcome === 'alone') {
       await batch.replan(alone);
@@ -127,7 +127,7 @@ export class EventStore implements Work<Row[]> {
     // Most often it was carried out.
     if ((await this.#existing(rows)).size === rows.length) return true;
     if (!batch.suspect) {
-      const twins = (prefix: string) => insertTwins(this.#options.clickhouse, prefix);
+      const twins = (prefix: string) => concurrentDuplicates(this.#options.clickhouse, prefix);
       await claimToken(rows, { ...insert, twins });
     }
     await batch.replan({ ...alone, split: true });
@@ -142,7 +142,7 @@ export class EventStore implements Work<Row[]> {
       const refused = await this.#insertRows(batch, same, { tokenPrefix, existing });
       bad.push(...refused);
       if (!batch.tried) continue;
-      const answered = without(same, refused).filter((row) => !existing?.has(row.digest.id));
+      const answered = without(same, refused).filter((row) => !existing?.has(row.summary.id));
       bad.push(...(await this.#insertLost(batch, answered, tokenPrefix)));
     }
     return bad;
@@ -151,7 +151,7 @@ export class EventStore implements Work<Row[]> {
   #existing(rows: readonly Row[]): Promise<Set<string>> {
     return existingIds(
       this.#options.clickhouse,
-      rows.map((row) => row.digest.id),
+      rows.map((row) => row.summary.id),
     );
   }
 
@@ -174,7 +174,7 @@ export class EventStore implements Work<Row[]> {
     return insertLost(rows, {
       tokenPrefix,
       existing: (some) => this.#existing(some),
-      twins: (prefix) => insertTwins(clickhouse, prefix),
+      twins: (prefix) => concurrentDuplicates(clickhouse, prefix),
       insert: (some, prefix) => this.#insertRows(batch, some, { tokenPrefix: prefix, existing: null }),
       lost: (count, round) => log.error({ first, last, rows: count, round }, 'insert.token_without_rows'),
     });
@@ -197,7 +197,7 @@ export class EventStore implements Work<Row[]> {
     await batch.replan(plan);
   }
 
-  settled(batch: Batch<Row[]>, parked: Parked): void {
+  settled(batch: Batch<Row[]>, parked: DeadLettered): void {
     const { metrics, log } = this.#options;
     const rows = batch.values.reduce((sum, some) => sum + some.length, 0);
     const living = rows === 0 ? 0 : livingRows(batch.values, batch.plan as Plan).length;
@@ -214,7 +214,7 @@ export class EventStore implements Work<Row[]> {
 
 /** Epoch ms at which the oldest event arrived; those of an entry came in one tick. */
 function oldestOf(entries: readonly Row[][]): number {
-  return entries.reduce((oldest, rows) => Math.min(oldest, rows[0]?.digest.receivedAt ?? oldest), Date.now());
+  return entries.reduce((oldest, rows) => Math.min(oldest, rows[0]?.summary.receivedAt ?? oldest), Date.now());
 }
 
 /**
@@ -270,18 +270,18 @@ function livingRows(values: readonly Row[][], plan: Plan): Row[] {
   const rows = values.flat();
   if (plan.erased.length === 0) return rows;
   const erased = new Set(plan.erased);
-  return rows.filter((row) => !erased.has(row.digest.agent));
+  return rows.filter((row) => !erased.has(row.summary.agent));
 }
 
 /** What the batch has stored, in the order of the stream. */
 function chainedRows(rows: readonly Row[], bad: readonly BadRow[]): Chained[] {
   const agents = new Map<string, Buffer>();
-  return without(rows, bad).map(({ digest, bytes }) => {
-    const { account, id, receivedAt } = digest;
-    let agent = agents.get(digest.agent);
+  return without(rows, bad).map(({ summary, bytes }) => {
+    const { account, id, receivedAt } = summary;
+    let agent = agents.get(summary.agent);
     if (agent === undefined) {
-      agent = packAgent(digest.agent);
-      agents.set(digest.agent, agent);
+      agent = packAgent(summary.agent);
+      agents.set(summary.agent, agent);
     }
     return { account, id, agent, row: bytes, atMs: receivedAt };
   });
@@ -298,11 +298,11 @@ function malformed(rows: readonly Row[], wellFormed: number): BadRow[] {
 }
 
 /** A row alone, as an entry of its own. */
-function parkRow({ row, reason }: BadRow, batch: Batch<Row[]>): ParkedEntry {
+function parkRow({ row, reason }: BadRow, batch: Batch<Row[]>): DeadLetterFields {
   const fields = new Map<string, string | Buffer>([
     [ENTRY_FIELD.version, String(ENTRY_VERSION)],
-    [ENTRY_FIELD.digests, JSON.stringify([row.digest])],
+    [ENTRY_FIELD.summaries, JSON.stringify([row.summary])],
     [ENTRY_FIELD.rows, row.bytes],
   ]);
-  return parkEntry({ fields, group: GROUP, from: `${batch.first}..${batch.last}`, reason });
+  return deadLetterWords({ fields, group: GROUP, from: `${batch.first}..${batch.last}`, reason });
 }

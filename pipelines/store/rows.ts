@@ -1,18 +1,18 @@
 // Rows as the store pipeline handles them: bytes with an identity, never parsed (between the stream entry and the insert).
 // Invariant: rows keep the order of the stream, and every grouping of them depends on nothing but the rows themselves,
 // so that whoever forms the batch again forms the same inserts.
-// An entry whose digests do not fit its rows throws EntryFormatError.
+// An entry whose summaries do not fit its rows throws EntryFormatError.
 import { hash } from 'node:crypto';
-import { EVENT_ROW_COLUMNS, type EventDigest, rowsOf } from '../../schemas/entry.ts';
-import { readEntry } from '../digests.ts';
+import { EVENT_ROW_COLUMNS, type EventSummary, rowsOf } from '../../schemas/entry.ts';
+import { readEntry } from '../event-summaries.ts';
 
-export type Row = { digest: EventDigest; bytes: Buffer };
+export type Row = { summary: EventSummary; bytes: Buffer };
 
 /** Rows of one stream entry. */
 export function readRows(fields: ReadonlyMap<string, Buffer>): Row[] {
   const entry = readEntry(fields);
   const bytes = rowsOf(entry);
-  return entry.digests.map((digest, i) => ({ digest, bytes: bytes[i]! }));
+  return entry.summaries.map((summary, i) => ({ summary, bytes: bytes[i]! }));
 }
 
 /** Kinds of columns that are not plain text, as RowBinary writes them. */
@@ -63,7 +63,7 @@ function textEnd(row: Buffer, at: number): number {
 export function byMonth(rows: readonly Row[]): Map<number, Row[]> {
   const months = new Map<number, Row[]>();
   for (const row of rows) {
-    const month = monthOf(row.digest.receivedAt);
+    const month = monthOf(row.summary.receivedAt);
     const same = months.get(month);
     if (same === undefined) months.set(month, [row]);
     else same.push(row);

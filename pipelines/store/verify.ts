@@ -12,7 +12,7 @@
 // a late twin of the first try finds its token known. An insert is one part, so of its rows all are there or none.
 // After ROUNDS_MAX rounds the rows are taken for expired or removed by hand: each round has needed a kill at that very place.
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { InsertTwins } from '../../clickhouse/queries/insert-twins.ts';
+import type { ConcurrentDuplicates } from '../../clickhouse/queries/concurrent-duplicates.ts';
 import type { BadRow } from './insert.ts';
 import type { Row } from './rows.ts';
 
@@ -29,7 +29,7 @@ export class StillInserting extends Error {
 export type VerifyOptions = {
   tokenPrefix: string;
   existing: (rows: readonly Row[]) => Promise<ReadonlySet<string>>;
-  twins: (tokenPrefix: string) => Promise<InsertTwins>;
+  twins: (tokenPrefix: string) => Promise<ConcurrentDuplicates>;
   insert: (rows: readonly Row[], tokenPrefix: string) => Promise<BadRow[]>;
   /** Rows were answered as stored and are not there. */
   lost: (rows: number, round: number) => void;
@@ -58,7 +58,7 @@ export async function insertLost(rows: readonly Row[], options: VerifyOptions): 
 async function notThere(rows: readonly Row[], { existing }: VerifyOptions): Promise<Row[]> {
   if (rows.length === 0) return [];
   const there = await existing(rows);
-  return rows.filter(({ digest }) => !there.has(digest.id));
+  return rows.filter(({ summary }) => !there.has(summary.id));
 }
 
 async function tokensAreTrue({ twins, tokenPrefix }: VerifyOptions): Promise<boolean> {
@@ -68,8 +68,8 @@ async function tokensAreTrue({ twins, tokenPrefix }: VerifyOptions): Promise<boo
 /** Resolves once no insert under such a token is running, or none could be misleading. Throws StillInserting. */
 export async function whenQuiet(
   tokenPrefix: string,
-  twins: (tokenPrefix: string) => Promise<InsertTwins>,
-): Promise<InsertTwins> {
+  twins: (tokenPrefix: string) => Promise<ConcurrentDuplicates>,
+): Promise<ConcurrentDuplicates> {
   for (const until = performance.now() + WAIT_MS_MAX; performance.now() < until; await sleep(POLL_MS)) {
     const found = await twins(tokenPrefix);
     if (found.tokensAreTrue || found.running === 0) return found;

@@ -4,8 +4,8 @@
 // Invariant: what it says about a chain does not depend on the times or the hashes that a block claims for itself.
 // What does not fit is reported, and the walk goes on from what is there, so that the first of several faults can be named.
 import { type ChainBlock, HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';
-import type { Fault } from './faults.ts';
 import { genesis, link, timeOfPacked } from './hash.ts';
+import type { Violation } from './violations.ts';
 
 export type ReadPage = (chain: string, fromN: number) => Promise<ChainBlock[]>;
 
@@ -21,7 +21,7 @@ export type CursorOptions = {
   start?: { n: number; hash: Buffer } | undefined;
   /** Contents that arrived before this may have expired; null: none may. */
   expiredBeforeMs: number | null;
-  onFault: (fault: Fault) => void;
+  onFault: (fault: Violation) => void;
 };
 
 /** For so long a chain's end is taken for its end: most chains of an account are short, and each question is a query. */
@@ -172,7 +172,7 @@ export class ChainCursor {
     if (atMs > this.#chainedAfterMs) this.#chainedAfterMs = atMs;
   }
 
-  #fault(kind: Fault['kind'], position: number, atMs: number): void {
+  #fault(kind: Violation['kind'], position: number, atMs: number): void {
     this.#options.onFault({ chain: this.chain, position, kind, atMs });
   }
 }

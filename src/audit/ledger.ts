@@ -8,8 +8,8 @@
 // Rows that arrived before the retention began are nobody's business: they are on their way out.
 import { type ChainBlock, HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';
 import type { ChainCursor, Reached } from './chain-cursor.ts';
-import type { Faults } from './faults.ts';
 import { isBlank, MARKER_TAG, type Marker, markerLeaf, packId, timeOfPacked, unpackMarker } from './hash.ts';
+import type { Violations } from './violations.ts';
 
 /** A row as it is now. */
 export type SeenRow = {
@@ -35,7 +35,7 @@ export type LedgerOptions = {
   toMs: number;
   /** What arrived before this has expired. */
   expiredBeforeMs: number;
-  faults: Faults;
+  faults: Violations;
   /** Monotonic ms at which it stops at the next window. */
   deadlineMs: number;
 };

@@ -14,9 +14,9 @@ import type { AuditVerification } from '../../schemas/audit-verification.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { derivedId } from '../ids.ts';
 import { ChainCursor, type ReadPage, type Remembered } from './chain-cursor.ts';
-import { type Fault, Faults } from './faults.ts';
 import { isBlank, unpackId } from './hash.ts';
 import { Ledger, type RowSource, type SeenRow } from './ledger.ts';
+import { type Violation, Violations } from './violations.ts';
 
 export const REGISTRY_CHAIN = 'registry';
 
@@ -64,7 +64,7 @@ export async function verifyChains(given: Verifiable, limits: VerifyLimits): Pro
 class Verification {
   readonly #given: Verifiable;
   readonly #limits: VerifyLimits;
-  readonly #faults = new Faults();
+  readonly #faults = new Violations();
   #unchained = 0;
   #unsettled = 0;
   #erased = 0;
@@ -209,7 +209,7 @@ class Verification {
   }
 }
 
-function shown(fault: Fault | null): AuditVerification['first_invalid'] {
+function shown(fault: Violation | null): AuditVerification['first_invalid'] {
   if (fault === null) return null;
   const { chain, position, kind, atMs, id } = fault;
   return {

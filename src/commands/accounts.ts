@@ -14,8 +14,8 @@ import type { Keys } from '../redis/keys.ts';
 import { removeAccount } from '../registry/account-removal.ts';
 import { type AccountRecord, Accounts, DEFAULT_NAME } from '../registry/accounts.ts';
 import { ApiKeys } from '../registry/api-keys.ts';
-import { sayToPeople } from '../sentence.ts';
 import { makeCommands, makeKeys, redisReady, refuseLostRegistry, STORES_READY_MS_MAX } from '../stores.ts';
+import { writeToTerminal } from '../user-facing-error.ts';
 import { type Command, type Context, exactly, UsageError, wholeNumber, withAddresses } from './context.ts';
 
 export const accountCreate: Command = async (context) => {
@@ -159,7 +159,7 @@ async function withRegistry(
   const config = withAddresses(context.config);
   const redis = makeCommands(config);
   try {
-    await redisReady(config, redis, { waitMs: STORES_READY_MS_MAX, say: sayToPeople });
+    await redisReady(config, redis, { waitMs: STORES_READY_MS_MAX, say: writeToTerminal });
     await use({ redis, keys: makeKeys(config) }, config);
   } finally {
     redis.disconnect();

@@ -19,9 +19,9 @@ import { AuditVerifier } from '../audit/verifier.ts';
 import type { Config } from '../config.ts';
 import { CHAIN_FLUSH_MS } from '../limits.ts';
 import { Accounts } from '../registry/accounts.ts';
-import { sayToPeople } from '../sentence.ts';
 import { makeClickHouse, makeCommands, makeKeys, redisReady, STORES_READY_MS_MAX } from '../stores.ts';
 import { ReadBarrier } from '../streams/read-barrier.ts';
+import { writeToTerminal } from '../user-facing-error.ts';
 import { type Command, type Context, exactly, UsageError, withAddresses } from './context.ts';
 
 /** The chain does not verify. */
@@ -124,7 +124,7 @@ async function withStores(
   const redis = makeCommands(config);
   const clickhouse = makeClickHouse(config);
   try {
-    await redisReady(config, redis, { waitMs: STORES_READY_MS_MAX, say: sayToPeople });
+    await redisReady(config, redis, { waitMs: STORES_READY_MS_MAX, say: writeToTerminal });
     const keys = makeKeys(config);
     const name = String(context.options.account ?? 'default');
     const account = await new Accounts({ redis, keys }).byName(name);

@@ -4,7 +4,7 @@
 // Failure: a UsageError shows how to call the command (status 2); anything else is one sentence (status 1).
 import type { Config } from '../config.ts';
 import { StateDir } from '../embedded/state-dir.ts';
-import { AddressMissing } from '../sentence.ts';
+import { AddressMissing } from '../user-facing-error.ts';
 
 export type Context = {
   config: Config;

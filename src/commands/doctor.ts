@@ -19,9 +19,9 @@ import { chooseTransport } from '../http/transport/choose.ts';
 import { type Commands, mastersOf } from '../redis/client.ts';
 import { readDurability } from '../redis/durability.ts';
 import { presenceOf } from '../registry/presence.ts';
-import { sentenceOf } from '../sentence.ts';
 import { clickhouseFault } from '../stores/faults.ts';
 import { clickhouseReady, makeClickHouse, makeCommands, makeKeys, redisReady } from '../stores.ts';
+import { userFacingMessage } from '../user-facing-error.ts';
 import { type Command, exactly } from './context.ts';
 
 export type Finding = { what: string; ok: boolean; found: string; cure?: string };
@@ -106,7 +106,7 @@ async function versions(config: Config): Promise<Finding> {
   } catch (error) {
     return no(
       'versions',
-      sentenceOf(error) ?? String(error),
+      userFacingMessage(error) ?? String(error),
       'GATEHOUSE_HTTP_SERVER=auto takes the one that loads here',
     );
   }
@@ -119,7 +119,7 @@ async function programs(config: Config): Promise<Finding> {
     return { what: 'programs', ok: true, found: config.redisUrl === undefined ? 'redis-server, flock' : 'flock' };
   } catch (error) {
     const cure = 'npm start installs redis-server where it runs as root; flock comes with the package util-linux';
-    return no('programs', sentenceOf(error) ?? (error as Error).message, cure);
+    return no('programs', userFacingMessage(error) ?? (error as Error).message, cure);
   }
 }
 
@@ -180,7 +180,11 @@ async function redis(config: Config, isEmbedded: boolean): Promise<Finding[]> {
     ];
   } catch (error) {
     return [
-      no('Redis', sentenceOf(error) ?? (error as Error).message, 'docs/own-stores.md says what Gatehouse needs of it'),
+      no(
+        'Redis',
+        userFacingMessage(error) ?? (error as Error).message,
+        'docs/own-stores.md says what Gatehouse needs of it',
+      ),
     ];
   } finally {
     client.disconnect();
@@ -236,7 +240,7 @@ async function clickhouse(config: Config): Promise<Finding[]> {
       await clock('ClickHouse', () => clickhouseTime(client)),
     ];
   } catch (error) {
-    const said = sentenceOf(error) ?? (error as Error).message;
+    const said = userFacingMessage(error) ?? (error as Error).message;
     const { kind } = clickhouseFault(error);
     return [
       no(

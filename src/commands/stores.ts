@@ -15,7 +15,6 @@ import { bringForward } from '../registry/recovery.ts';
 import { rebuildRegistry } from '../registry/restore.ts';
 import { restoreApprovals } from '../registry/restore-approvals.ts';
 import { restoreDeliveries } from '../registry/restore-deliveries.ts';
-import { sayToPeople } from '../sentence.ts';
 import {
   clickhouseReady,
   knownRegistry,
@@ -26,11 +25,15 @@ import {
   redisReady,
   STORES_READY_MS_MAX,
 } from '../stores.ts';
+import { writeToTerminal } from '../user-facing-error.ts';
 import { type Command, exactly, withAddresses } from './context.ts';
 
 export const migrateCommand: Command = async ({ config, args, print }) => {
   exactly(args, 0, '');
-  const applied = await migrateTables(config.clickhouseUrl === undefined ? withAddresses(config) : config, sayToPeople);
+  const applied = await migrateTables(
+    config.clickhouseUrl === undefined ? withAddresses(config) : config,
+    writeToTerminal,
+  );
   print(applied.length === 0 ? 'the tables are up to date' : `applied ${applied.join(', ')}`);
 };
 
@@ -40,7 +43,7 @@ export const registryRestore: Command = async (context) => {
     const redis = makeCommands(config);
     const clickhouse = makeClickHouse(config);
     try {
-      const waiting = { waitMs: STORES_READY_MS_MAX, say: sayToPeople };
+      const waiting = { waitMs: STORES_READY_MS_MAX, say: writeToTerminal };
       await Promise.all([redisReady(config, redis, waiting), clickhouseReady(config, waiting)]);
       const store = { redis, keys: makeKeys(config) };
       const recovered = await bringForward(store, knownRegistry(clickhouse));

@@ -5,7 +5,7 @@
 import { type ChildProcess, fork, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
-import { giveWay, takeShortTurns } from './give-way.ts';
+import { lowerPriority, useShortTimeSlices } from './process-priority.ts';
 
 export type Exit = { code: number | null; signal: NodeJS.Signals | null };
 
@@ -39,7 +39,7 @@ export type ChildOptions = {
   onMessage?: (message: unknown) => void;
   /** Settings of V8, as on Node's command line (v8.ts). */
   v8?: readonly string[];
-  /** It gives way to others on the processor: its nice value (give-way.ts). Left out: it takes short turns. */
+  /** It gives way to others on the processor: its nice value (process-priority.ts). Left out: it takes short turns. */
   nice?: number;
   /** Turns the last words of a child that did not get ready into a sentence for people. */
   explain?: (lastLines: string[], exit: Exit) => string;
@@ -108,8 +108,8 @@ function watch(child: ChildProcess, options: ChildOptions): Child {
 }
 
 function shareProcessor(pid: number, nice: number | undefined): void {
-  if (nice === undefined) takeShortTurns(pid);
-  else giveWay(pid, nice);
+  if (nice === undefined) useShortTimeSlices(pid);
+  else lowerPriority(pid, nice);
 }
 
 export function describeExit(exit: Exit): string {

@@ -10,7 +10,7 @@ import { assetPath } from '../assets.ts';
 import type { Log } from '../log.ts';
 import { type Child, type Exit, forkChild, type OutputLines } from './child.ts';
 import type { ClickHouseServerOptions } from './clickhouse-server.ts';
-import { NICE } from './give-way.ts';
+import { NICE } from './process-priority.ts';
 import { CLICKHOUSE_V8 } from './v8.ts';
 
 /** Every running statement holds a thread of libuv's pool; the default of 4 is shared with file and name look-ups. */

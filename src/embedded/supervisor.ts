@@ -19,16 +19,16 @@ import type { Part } from '../lifecycle.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import { MetricsServer } from '../metrics-server.ts';
-import { sayToPeople } from '../sentence.ts';
+import { writeToTerminal } from '../user-facing-error.ts';
+import { AdaptivePriority } from './adaptive-priority.ts';
 import { type Child, forkChild } from './child.ts';
+import { ChildSupervisor } from './child-supervisor.ts';
 import { clickhouseUrl, endLeftoverClickHouse, launchClickHouse } from './clickhouse-process.ts';
 import { DiskGauges } from './disk-gauges.ts';
 import { DiskRoom } from './disk-room.ts';
 import { freePort, onFreePort, whyNotFree } from './free-port.ts';
-import { NICE } from './give-way.ts';
 import { WorkerHub, whenWorkerReady } from './ipc.ts';
-import { Keeper } from './keeper.ts';
-import { Patience } from './patience.ts';
+import { NICE } from './process-priority.ts';
 import { checkRedisProgram, endLeftoverRedis, launchRedis, redisUrl } from './redis-server.ts';
 import { StateDir } from './state-dir.ts';
 import { FRONT_V8, PIPELINES_V8 } from './v8.ts';
@@ -60,13 +60,13 @@ export class Supervisor {
   readonly #prepareStores: PrepareStores;
   readonly #state: StateDir;
   readonly #hub: WorkerHub;
-  readonly #patience: Patience;
+  readonly #patience: AdaptivePriority;
   readonly #room: DiskRoom;
   /** As given, completed by the addresses of what we run ourselves. */
   #config: Config;
-  #engines: Keeper[] = [];
-  #pipelines: Keeper[] = [];
-  #fronts: Keeper[] = [];
+  #engines: ChildSupervisor[] = [];
+  #pipelines: ChildSupervisor[] = [];
+  #fronts: ChildSupervisor[] = [];
   #newKey: string | undefined;
   #stopping = false;
   #rewriting: NodeJS.Timeout | undefined;
@@ -89,7 +89,7 @@ export class Supervisor {
       onChange: (room) => this.#hub.tellRoom(room),
       log: options.log,
     });
-    this.#patience = new Patience({ pidOf: (name) => this.#pidOf(name), log: options.log });
+    this.#patience = new AdaptivePriority({ pidOf: (name) => this.#pidOf(name), log: options.log });
     const folder = { name: 'data folder', start: () => this.#state.lock(), stop: () => this.#state.unlock() };
     const engines = {
       name: 'engines',
@@ -211,7 +211,7 @@ export class Supervisor {
     await Promise.all(starting);
   }
 
-  #startWorker(keepers: Keeper[], command: 'front' | 'pipelines', processName: string): Promise<void> {
+  #startWorker(keepers: ChildSupervisor[], command: 'front' | 'pipelines', processName: string): Promise<void> {
     const { port, redisUrl, redisCluster, clickhouseUrl } = this.#config;
     const given = { port, redisUrl, redisCluster, clickhouseUrl, processName, bootstrapKey: undefined };
     const name = command === 'front' ? processName : command;
@@ -255,14 +255,14 @@ export class Supervisor {
     }
   }
 
-  #keeper(keepers: Keeper[], name: string, launch: () => Child, startMsMax: number): Keeper {
+  #keeper(keepers: ChildSupervisor[], name: string, launch: () => Child, startMsMax: number): ChildSupervisor {
     this.#metrics.inc('gatehouse_restarts_total', { child: name }, 0);
     const onLaunch = (again: boolean) => {
       if (!again) return;
       this.#metrics.inc('gatehouse_restarts_total', { child: name });
       this.#rewriteRuntime();
     };
-    const keeper = new Keeper({ name, launch, log: this.#log, onLaunch, startMsMax });
+    const keeper = new ChildSupervisor({ name, launch, log: this.#log, onLaunch, startMsMax });
     keepers.push(keeper);
     return keeper;
   }
@@ -313,7 +313,7 @@ export class Supervisor {
   }
 }
 
-async function stopAll(keepers: Keeper[], graceMs: number): Promise<void> {
+async function stopAll(keepers: ChildSupervisor[], graceMs: number): Promise<void> {
   await Promise.all(keepers.map((keeper) => keeper.stop(graceMs)));
 }
 
@@ -324,7 +324,7 @@ function urlOf(host: string, port: number): string {
 
 /** To whoever starts it: an event whose acknowledgement was on its way, or a change of the last second, may be gone. */
 function sayWhatWasCut(bytes: number): void {
-  sayToPeople(
+  writeToTerminal(
     `warning: the append-only file of Redis was cut off in the middle of a command: ${bytes} bytes were dropped. What was acknowledged last before may be missing; ClickHouse has what was stored.`,
   );
 }

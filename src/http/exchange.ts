@@ -11,7 +11,7 @@ import type { Log } from '../log.ts';
 import { BodyParts } from './body-parts.ts';
 import { CLEARED_COOKIES } from './browser-sessions.ts';
 import type { Cors } from './cors.ts';
-import type { Fault, Head } from './head.ts';
+import type { Head, MalformedHead } from './head.ts';
 import type { InFlight } from './in-flight.ts';
 import type { Admitted } from './load-shedding.ts';
 import type { Reply } from './route.ts';
@@ -217,7 +217,7 @@ export class Exchange {
    * what follows, unless the socket is closed before the handler returns. An answer longer than its cork buffer leaves at
    * once, and then so does the socket; hence the white space. HEAD has no body to be long: its connection is just closed.
    */
-  refuse({ code, text }: Fault): void {
+  refuse({ code, text }: MalformedHead): void {
     if (this.#over) return;
     const error = new ServiceError(code, `The request is not sound: ${text}.`);
     if (this.isHead) {

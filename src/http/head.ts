@@ -34,7 +34,7 @@ export type Head = {
   /** What only browsers send; undefined: nothing of it. */
   browser: BrowserHead | undefined;
   /** Why the request must not be trusted; the connection has to be closed. */
-  fault: Fault | undefined;
+  fault: MalformedHead | undefined;
 };
 /** '' where absent. */
 export type BrowserHead = {
@@ -52,7 +52,7 @@ export type BrowserHead = {
   host: string;
   forwardedProto: string;
 };
-export type Fault = { code: ErrorCode; text: string };
+export type MalformedHead = { code: ErrorCode; text: string };
 
 /** Must be called before the handler returns: the transport takes `req` back then. */
 export function readHead(req: TransportRequest): Head {

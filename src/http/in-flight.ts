@@ -4,9 +4,9 @@
 // so that an eighth of all that requests allocate was kept until the next full collection.
 // Invariant: an exchange stands at its own `place`; -1: it is over.
 
-export type Placed = { place: number };
+export type Indexed = { place: number };
 
-export class InFlight<Exchange extends Placed> implements Iterable<Exchange> {
+export class InFlight<Exchange extends Indexed> implements Iterable<Exchange> {
   readonly #exchanges: Exchange[] = [];
 
   get size(): number {

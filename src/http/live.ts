@@ -35,7 +35,7 @@ export type Question = {
 };
 
 /** `place` is that behind it. */
-export type Told =
+export type LiveUpdate =
   | { topic: Topic; text: string; place: LivePlace }
   | { skipped: number; topic: Topic; place: LivePlace };
 
@@ -65,7 +65,7 @@ export class Live {
   /** From `place` on, or from now on; ends with `signal`. Rejects where the stores cannot say what is now. */
   async follow(
     question: Question,
-    { place, signal, tell }: { place: LivePlace | undefined; signal: AbortSignal; tell: (told: Told) => void },
+    { place, signal, tell }: { place: LivePlace | undefined; signal: AbortSignal; tell: (told: LiveUpdate) => void },
   ): Promise<LivePlace> {
     const name = JSON.stringify(question);
     const feed = this.#feeds.get(name) ?? new Feed(question, this.#parts);
@@ -90,7 +90,7 @@ class Feed {
   expected = 0;
   readonly #question: Question;
   readonly #parts: LiveParts;
-  readonly #followers = new Set<(told: Told) => void>();
+  readonly #followers = new Set<(told: LiveUpdate) => void>();
   #place: LivePlace | undefined;
   #beginning: Promise<LivePlace> | undefined;
   #marks = '';
@@ -107,7 +107,7 @@ class Feed {
     return this.expected === 0 && this.#followers.size === 0;
   }
 
-  async join(from: LivePlace | undefined, signal: AbortSignal, tell: (told: Told) => void): Promise<LivePlace> {
+  async join(from: LivePlace | undefined, signal: AbortSignal, tell: (told: LiveUpdate) => void): Promise<LivePlace> {
     this.#beginning ??= this.#begin();
     try {
       this.#place ??= await this.#beginning;
@@ -202,7 +202,7 @@ class Feed {
   }
 
   /** What lies behind `from`, of events and anomalies up to `to`. */
-  async #read(from: LivePlace, to: LivePlace): Promise<{ told: Told[]; place: LivePlace }> {
+  async #read(from: LivePlace, to: LivePlace): Promise<{ told: LiveUpdate[]; place: LivePlace }> {
     const { clickhouse, erasing } = this.#parts;
     const { account, payload } = this.#question;
     const filter = { ...this.#question.filter, excludeAgents: await erasing(account) };
@@ -217,7 +217,7 @@ class Feed {
         ? changedDeliveries(clickhouse, account, { after: from.deliveries, max, filter })
         : NOTHING,
     ]);
-    const told: Told[] = [];
+    const told: LiveUpdate[] = [];
     let place = from;
     for (const { row, at } of events.rows) {
       place = { ...place, events: at };
@@ -274,7 +274,7 @@ function isBefore(one: Position | number, other: Position | number): boolean {
 }
 
 /** Leaves out what was told up to `from`; no place that it tells lies before that. */
-function tellingBehind(from: LivePlace, tell: (told: Told) => void): (told: Told) => void {
+function tellingBehind(from: LivePlace, tell: (told: LiveUpdate) => void): (told: LiveUpdate) => void {
   return (told) => {
     const { topic, place } = told;
     if (isBefore(from[topic], place[topic])) tell({ ...told, place: latest(from, place) });

@@ -1,13 +1,13 @@
 // Encodes an accepted event for the stream (step 10 of the path: after the decision, before the append): its row, byte for
-// byte as ClickHouse will be given it (RowBinary, columns of EVENT_ROW_COLUMNS), and its digest for the other pipelines.
+// byte as ClickHouse will be given it (RowBinary, columns of EVENT_ROW_COLUMNS), and its summary for the other pipelines.
 // The payload is written once and never parsed again; the store pipeline only moves these bytes.
-// Invariant: `rowBytes` in the digest is the length of the row. Encoding cannot fail: what comes here is checked.
+// Invariant: `rowBytes` in the summary is the length of the row. Encoding cannot fail: what comes here is checked.
 
 import { createHash } from 'node:crypto';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Outcome } from '../../schemas/closed-sets.ts';
 import type { JsonObject } from '../../schemas/common.ts';
-import type { EventDigest, MatchDigest } from '../../schemas/entry.ts';
+import type { EventSummary, MatchSummary } from '../../schemas/entry.ts';
 import type { Decision, RateCheck } from '../policy/engine.ts';
 import { redactPayload, redactTrace, TRACE_TOKEN_CHARACTERS } from '../policy/redact.ts';
 import { counterName } from './rate-limit-batcher.ts';
@@ -33,20 +33,20 @@ const FIXED_BYTES_MAX = 320;
 const MODEL_CHARACTERS_MAX = 200;
 const TWO_32 = 2 ** 32;
 
-/** Rows of one request, end to end, and the digests that say where each ends. */
-export type EncodedEvents = { rows: Buffer; digests: string[] };
+/** Rows of one request, end to end, and the summaries that say where each ends. */
+export type EncodedEvents = { rows: Buffer; summaries: string[] };
 
 export function encodeEvents(events: readonly AcceptedEvent[]): EncodedEvents {
   const stored = events.map(storedForm);
   const bytesMax = stored.reduce((sum, form) => sum + form.bytesMax, 0);
   const writer = new RowWriter(bytesMax);
-  const digests: string[] = new Array(events.length);
+  const summaries: string[] = new Array(events.length);
   for (let i = 0; i < events.length; i++) {
     const start = writer.length;
     writeRow(writer, events[i]!, stored[i]!);
-    digests[i] = JSON.stringify(digestOf(events[i]!, stored[i]!, writer.length - start));
+    summaries[i] = JSON.stringify(summaryOf(events[i]!, stored[i]!, writer.length - start));
   }
-  return { rows: writer.bytes(), digests };
+  return { rows: writer.bytes(), summaries };
 }
 
 /** What is kept of a payload: the caller's text, or its redacted copy, and the columns drawn from it. */
@@ -131,9 +131,9 @@ function writeRow(writer: RowWriter, event: AcceptedEvent, form: StoredForm): vo
   writer.ascii(event.requestId);
 }
 
-function digestOf(event: AcceptedEvent, form: StoredForm, rowBytes: number): EventDigest {
+function summaryOf(event: AcceptedEvent, form: StoredForm, rowBytes: number): EventSummary {
   const { submission, decision } = event;
-  const digest: EventDigest = {
+  const summary: EventSummary = {
     account: event.account,
     agent: event.agent.id,
     id: event.id,
@@ -143,27 +143,27 @@ function digestOf(event: AcceptedEvent, form: StoredForm, rowBytes: number): Eve
     outcome: decision.outcome,
     rowBytes,
   };
-  if (decision.reason !== null) digest.reason = decision.reason;
-  if (decision.policyId !== null) digest.policyId = decision.policyId;
-  if (decision.approvalId !== undefined) digest.approvalId = decision.approvalId;
+  if (decision.reason !== null) summary.reason = decision.reason;
+  if (decision.policyId !== null) summary.policyId = decision.policyId;
+  if (decision.approvalId !== undefined) summary.approvalId = decision.approvalId;
   if (decision.approval !== undefined) {
     const { timeoutSeconds, onTimeout } = decision.approval;
-    digest.approval = { timeoutSeconds, onTimeout };
+    summary.approval = { timeoutSeconds, onTimeout };
   }
-  if (form.traceId !== undefined) digest.traceId = form.traceId;
-  if (form.tokensUsed !== null) digest.tokensUsed = form.tokensUsed;
+  if (form.traceId !== undefined) summary.traceId = form.traceId;
+  if (form.tokensUsed !== null) summary.tokensUsed = form.tokensUsed;
   if (decision.matches.length > 0) {
-    digest.matches = decision.matches.map(({ detail: _detail, ...match }): MatchDigest => match);
+    summary.matches = decision.matches.map(({ detail: _detail, ...match }): MatchSummary => match);
     for (const check of decision.limits ?? []) {
-      const match = digest.matches.find(({ policy_id }) => policy_id === check.policyId);
+      const match = summary.matches.find(({ policy_id }) => policy_id === check.policyId);
       if (match !== undefined) match.limit = limitOf(event, check);
     }
   }
-  return digest;
+  return summary;
 }
 
 /** Which counter: a hash, since its name holds text of the payload. 96 bits of it tell a service's counters apart. */
-function limitOf({ account, agent }: AcceptedEvent, check: RateCheck): NonNullable<MatchDigest['limit']> {
+function limitOf({ account, agent }: AcceptedEvent, check: RateCheck): NonNullable<MatchSummary['limit']> {
   const name = counterName(account, agent.id, check);
   return {
     counter: createHash('sha256').update(name).digest('base64url').slice(0, 16),

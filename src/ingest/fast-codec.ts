@@ -1,9 +1,9 @@
 // Reads and writes plain events by WebAssembly (wasm/; in place of json.ts, submission.ts, encode.ts and reply.ts for them):
 // one pass over the body's bytes checks it, marks each event's fields and looks for the account's literals; a second one
-// writes row, digest and reply of each event that nothing has matched. Text never becomes a JavaScript string on the way.
+// writes row, summary and reply of each event that nothing has matched. Text never becomes a JavaScript string on the way.
 // Plain is what that code is sure to understand: sound JSON whose every element fits the schema, keys without escapes, none
 // twice. Anything else is `null` here and is left to the general path, which also says what is wrong with it.
-// Invariant: for a plain event both paths give the same row, digest and reply (test/ingest/plain.test.ts compares them).
+// Invariant: for a plain event both paths give the same row, summary and reply (test/ingest/plain.test.ts compares them).
 // One instance serves all requests of a process: its memory holds the body that was read last. Whoever has waited since takes
 // it up again (`begin`). Memory grows with the largest body, whose size the door bounds.
 
@@ -32,11 +32,11 @@ type Exports = {
   placeUsage(at: number, shapes: number, names: number): void;
   useLiterals(at: number): void;
   scan(at: number, length: number, many: number): number;
-  begin(blocks: number, times: number, random: number, rows: number, digests: number, reply: number): void;
+  begin(blocks: number, times: number, random: number, rows: number, summaries: number, reply: number): void;
   emit(event: number, body: number, first: number): void;
-  moveTo(rows: number, digests: number, reply: number): void;
+  moveTo(rows: number, summaries: number, reply: number): void;
   rowsEnd(): number;
-  digestsEnd(): number;
+  summariesEnd(): number;
   replyEnd(): number;
 };
 
@@ -92,7 +92,7 @@ const TEXTS_AT = align(USAGE_AT + USAGE.length + SLACK);
 const TABLES_AT = 64 * 1024;
 const TABLES_END = TABLES_AT + 960 * 1024;
 const BODY_AT = TABLES_END;
-/** What an event takes in row, digest or reply beside its payload: ids, names, times, a request id and a trace id of 200. */
+/** What an event takes in row, summary or reply beside its payload: ids, names, times, a request id and a trace id of 200. */
 const AROUND_BYTES_MAX = 1024;
 /** What stands around the ids of a request, its own id of 128 characters with it. */
 const REQUEST_TEXTS_BYTES = 320;
@@ -107,8 +107,8 @@ export type ScannedBody = {
   readonly records: Int32Array;
 };
 
-/** `rows` and `digests` stand until the next body is read or begun; `reply` until `release`. */
-export type Written = { rows: Buffer; digests: Buffer; reply: Buffer; release: (() => void) | undefined };
+/** `rows` and `summaries` stand until the next body is read or begun; `reply` until `release`. */
+export type Written = { rows: Buffer; summaries: Buffer; reply: Buffer; release: (() => void) | undefined };
 
 /** What is the same for all events of a request. */
 export type PlainRequest = { account: string; agentId: string; requestId: string };
@@ -117,15 +117,15 @@ export type PlainRequest = { account: string; agentId: string; requestId: string
 const TEXT = {
   rowHead: 0,
   rowTail: 1,
-  digestHead: 2,
+  summaryHead: 2,
   replyHead: 3,
   trace: 4,
   time: 5,
   rowType: 6,
-  digestType: 11,
-  digestOwner: 16,
-  digestTrace: 17,
-  digestNoTrace: 18,
+  summaryType: 11,
+  summaryOwner: 16,
+  summaryTrace: 17,
+  summaryNoTrace: 18,
   replyType: 19,
   replyReceived: 24,
   replyTail: 25,
@@ -154,7 +154,7 @@ export class FastCodec {
   #placesOf = { account: [0, 0], agentId: [0, 0, 0], requestId: 0 };
   /** The last time of arrival as ids have it. */
   #idTime = '0'.repeat(ID_TIME_CHARACTERS);
-  readonly #starts = { rows: 0, digests: 0, reply: 0 };
+  readonly #starts = { rows: 0, summaries: 0, reply: 0 };
   readonly #buffers: BufferPool;
   readonly #records = new Records();
   #shape: Shape = 'one';
@@ -199,8 +199,8 @@ export class FastCodec {
   /** Begins to write the events of a body, which may have been read some time ago. */
   begin(body: ScannedBody, request: PlainRequest, shape: Shape): void {
     const rows = align(BODY_AT + body.bytes.length + SLACK);
-    const digests = align(rows + body.bytes.length + body.events * AROUND_BYTES_MAX + SLACK);
-    const reply = align(digests + body.events * AROUND_BYTES_MAX + SLACK);
+    const summaries = align(rows + body.bytes.length + body.events * AROUND_BYTES_MAX + SLACK);
+    const reply = align(summaries + body.events * AROUND_BYTES_MAX + SLACK);
     this.#grow(reply + body.bytes.length + body.events * AROUND_BYTES_MAX + SLACK);
     if (this.#current !== body) {
       this.#load(body.bytes);
@@ -209,14 +209,14 @@ export class FastCodec {
     }
     this.#putRequest(request);
     this.#starts.rows = rows;
-    this.#starts.digests = digests;
+    this.#starts.summaries = summaries;
     this.#starts.reply = reply;
     this.#shape = shape;
     this.#parts = undefined;
     this.#written = 0;
     const opened = REPLY_OPEN[shape];
     if (opened !== '') this.#bytes.latin1Write(opened, reply);
-    this.#wasm.begin(BLOCKS_AT, TIMES_AT, this.#randomness(body.events), rows, digests, reply + opened.length);
+    this.#wasm.begin(BLOCKS_AT, TIMES_AT, this.#randomness(body.events), rows, summaries, reply + opened.length);
   }
 
   /**
@@ -249,10 +249,10 @@ export class FastCodec {
     places.account[1] = this.#putText('["', at);
     places.agentId[1] = this.#putText('","', places.account[1] + account);
     at = this.#putText('"]', places.agentId[1] + agent);
-    this.#place(TEXT.digestOwner, owner, at - owner);
-    const digest = at;
+    this.#place(TEXT.summaryOwner, owner, at - owner);
+    const summary = at;
     at = this.#putEventId(this.#putText(',["', at), 1);
-    this.#place(TEXT.digestHead, digest, at - digest);
+    this.#place(TEXT.summaryHead, summary, at - summary);
     const reply = at;
     at = this.#putEventId(this.#putText('{"id":"', at), 2);
     this.#place(TEXT.replyHead, reply, at - reply);
@@ -305,48 +305,48 @@ export class FastCodec {
   }
 
   /** Puts what the general path has made of an event in its place. */
-  insert({ row, digest, reply }: { row: Buffer; digest: string; reply: string }): void {
+  insert({ row, summary, reply }: { row: Buffer; summary: string; reply: string }): void {
     const parts = this.#cut();
     const comma = this.#written++ === 0 ? '' : ',';
     parts.rows.push(row);
-    parts.digests.push(Buffer.from(`,${digest}`));
+    parts.summaries.push(Buffer.from(`,${summary}`));
     parts.reply.push(Buffer.from(comma + reply));
   }
 
-  /** What has been written since `begin`: rows end to end, digests behind their owner and commas between, the whole reply. */
+  /** What has been written since `begin`: rows end to end, summaries behind their owner and commas between, the whole reply. */
   finish(): Written {
     if (this.#shape === 'many') {
       const end = this.#wasm.replyEnd();
       const written = this.#bytes.latin1Write(`],"total":${this.#written}}`, end);
-      this.#wasm.moveTo(this.#wasm.rowsEnd(), this.#wasm.digestsEnd(), end + written);
+      this.#wasm.moveTo(this.#wasm.rowsEnd(), this.#wasm.summariesEnd(), end + written);
     }
     if (this.#parts !== undefined) {
-      const { rows, digests, reply } = this.#cut();
-      const [allRows, allDigests, allReply] = [rows, digests, reply].map((parts) => Buffer.concat(parts));
-      return { rows: allRows!, digests: allDigests!, reply: allReply!, release: undefined };
+      const { rows, summaries, reply } = this.#cut();
+      const [allRows, allSummaries, allReply] = [rows, summaries, reply].map((parts) => Buffer.concat(parts));
+      return { rows: allRows!, summaries: allSummaries!, reply: allReply!, release: undefined };
     }
-    const { rows, digests, reply } = this.#views();
+    const { rows, summaries, reply } = this.#views();
     const buffer = this.#buffers.take(reply.length);
     buffer.set(reply);
-    return { rows, digests, reply: buffer.subarray(0, reply.length), release: () => this.#buffers.release(buffer) };
+    return { rows, summaries, reply: buffer.subarray(0, reply.length), release: () => this.#buffers.release(buffer) };
   }
 
   /** Takes out what has been written, so that something else can follow it. */
   #cut(): Parts {
-    this.#parts ??= { rows: [], digests: [], reply: [] };
-    const { rows, digests, reply } = this.#views();
+    this.#parts ??= { rows: [], summaries: [], reply: [] };
+    const { rows, summaries, reply } = this.#views();
     this.#parts.rows.push(Buffer.from(rows));
-    this.#parts.digests.push(Buffer.from(digests));
+    this.#parts.summaries.push(Buffer.from(summaries));
     this.#parts.reply.push(Buffer.from(reply));
-    this.#wasm.moveTo(this.#starts.rows, this.#starts.digests, this.#starts.reply);
+    this.#wasm.moveTo(this.#starts.rows, this.#starts.summaries, this.#starts.reply);
     return this.#parts;
   }
 
-  #views(): { rows: Buffer; digests: Buffer; reply: Buffer } {
-    const { rows, digests, reply } = this.#starts;
+  #views(): { rows: Buffer; summaries: Buffer; reply: Buffer } {
+    const { rows, summaries, reply } = this.#starts;
     return {
       rows: this.#bytes.subarray(rows, this.#wasm.rowsEnd()),
-      digests: this.#bytes.subarray(digests, this.#wasm.digestsEnd()),
+      summaries: this.#bytes.subarray(summaries, this.#wasm.summariesEnd()),
       reply: this.#bytes.subarray(reply, this.#wasm.replyEnd()),
     };
   }
@@ -395,10 +395,10 @@ export class FastCodec {
   #putFixedTexts(): void {
     EVENT_TYPES.forEach((type, i) => {
       this.#put(TEXT.rowType + i, String.fromCharCode(type.length) + type);
-      this.#put(TEXT.digestType + i, `","${type}",`);
+      this.#put(TEXT.summaryType + i, `","${type}",`);
     });
-    this.#put(TEXT.digestTrace, ',"');
-    this.#put(TEXT.digestNoTrace, ',null');
+    this.#put(TEXT.summaryTrace, ',"');
+    this.#put(TEXT.summaryNoTrace, ',null');
     this.#put(TEXT.trace, ',"trace_id":"');
     this.#put(TEXT.time, ',"timestamp":"');
     EVENT_TYPES.forEach((type, i) => {
@@ -466,7 +466,7 @@ function copyWords(to: Int32Array, at: number, from: Int32Array, start: number, 
   else for (let i = 0; i < count; i++) to[at + i] = from[start + i]!;
 }
 
-type Parts = { rows: Buffer[]; digests: Buffer[]; reply: Buffer[] };
+type Parts = { rows: Buffer[]; summaries: Buffer[]; reply: Buffer[] };
 
 function align(at: number): number {
   return (at + 15) & ~15;

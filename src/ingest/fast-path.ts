@@ -23,8 +23,8 @@ import { View } from './view.ts';
 
 /** A plain body, and when its events happened (epoch ms). */
 export type FastRead = { body: ScannedBody; occurredAt: readonly number[] };
-/** `rows` and `digests` stand until the next body is read or written: whoever keeps them copies them at once. */
-export type FastWritten = { rows: Buffer; digests: Buffer; answer: Answer };
+/** `rows` and `summaries` stand until the next body is read or written: whoever keeps them copies them at once. */
+export type FastWritten = { rows: Buffer; summaries: Buffer; answer: Answer };
 
 export class FastPath {
   readonly #events: FastCodec;
@@ -80,8 +80,8 @@ export class FastPath {
         events.allow(i, at, receivedAt);
       else events.insert(made(request, agent, submissionOf(body, i, at), { decision, receivedAt }));
     }
-    const { rows, digests, reply, release } = events.finish();
-    return { rows, digests, answer: { body: reply, release } };
+    const { rows, summaries, reply, release } = events.finish();
+    return { rows, summaries, answer: { body: reply, release } };
   }
 
   /** Nobody asks about these events any more. */
@@ -96,11 +96,11 @@ function made(
   agent: AgentRecord,
   submission: Submission,
   { decision, receivedAt }: { decision: Decision; receivedAt: number },
-): { row: Buffer; digest: string; reply: string } {
+): { row: Buffer; summary: string; reply: string } {
   const id = mintId('event', receivedAt);
-  const { rows, digests } = encodeEvents([{ account, agent, id, submission, receivedAt, decision, requestId }]);
+  const { rows, summaries } = encodeEvents([{ account, agent, id, submission, receivedAt, decision, requestId }]);
   const verdict = { id, occurredAt: submission.occurredAt, receivedAt, result: decision.resultJson };
-  return { row: rows, digest: digests[0]!, reply: renderEvent(agentId, submission, verdict) };
+  return { row: rows, summary: summaries[0]!, reply: renderEvent(agentId, submission, verdict) };
 }
 
 function holdsLarger({ events, records }: ScannedBody, bytesMax: number): boolean {

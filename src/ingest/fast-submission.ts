@@ -77,8 +77,8 @@ export class FastSubmission implements QuotaWaiter, AppendCaller {
       this.#judged = judged;
       const written = plain.write(this.#request, this.#shape, { agent, read, judged, now: Date.now() });
       this.#answer = written.answer;
-      const { rows, digests } = written;
-      parts.appender.appendFor({ account, agent: agentId, digests: [digests], events: judged.length, rows }, this);
+      const { rows, summaries } = written;
+      parts.appender.appendFor({ account, agent: agentId, summaries: [summaries], events: judged.length, rows }, this);
       this.#caller.whenGone(this);
     } catch (error) {
       this.refused(error);

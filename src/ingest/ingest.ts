@@ -7,7 +7,7 @@
 //   judge     every rule of every event, from memory
 //   count     rate limits of all events of the tick, one round trip         503
 //   decide    allowed, blocked or pending
-//   encode    the row that ClickHouse will be given, and a digest
+//   encode    the row that ClickHouse will be given, and a summary
 //   append    one entry per partition and tick, in Redis's append-only file 503
 //   reply     the events with their policy_result
 //
@@ -189,8 +189,8 @@ export class Ingest {
     const agent = await this.#agent(account, agentId);
     if (idempotencyKey === undefined) {
       const { events, verdicts } = await this.#decide(request, agent, elements);
-      const { digests, rows } = encodeEvents(events);
-      await this.#append({ account, agent: agentId, digests, rows }, caller);
+      const { summaries, rows } = encodeEvents(events);
+      await this.#append({ account, agent: agentId, summaries, rows }, caller);
       this.#count(request, events);
       return verdicts;
     }
@@ -227,14 +227,14 @@ export class Ingest {
     const { token } = started;
     try {
       const { events, verdicts } = await this.#decide(request, agent, elements);
-      const { digests, rows } = encodeEvents(events);
+      const { summaries, rows } = encodeEvents(events);
       await this.#parts.once.append({
         partition,
         account,
         agent: agentId,
         key,
         token,
-        digests,
+        summaries,
         rows,
         outcome: keptVerdicts(verdicts),
       });

@@ -32,7 +32,7 @@ export type ToThread =
   | { kind: 'forget'; account: string };
 
 /** Packed in the thread: that takes 20 ms for a large batch. */
-export type SentEntry = { version: number; digests: Uint8Array; rows: Uint8Array };
+export type SentEntry = { version: number; summaries: Uint8Array; rows: Uint8Array };
 /** What the thread has done for it, since it has no Redis. */
 export type Calls = {
   ask: { args: { agent: string; asks: QuotaRequest[] }; answer: readonly QuotaGrant[] };
@@ -46,13 +46,13 @@ export type Calls = {
 };
 export type CallName = keyof Calls;
 /** What comes of a submission. */
-export type Submitted = { body: Uint8Array; told: Told };
+export type Submitted = { body: Uint8Array; told: SubmissionCounts };
 export type CallMessage = {
   [Name in CallName]: { kind: 'call'; id: number; call: number; name: Name; args: Calls[Name]['args'] };
 }[CallName];
 
 /** What `IngestParts` are told of an accepted submission, summed up: a batch of 100 may have 19,000 matches. */
-export type Told = {
+export type SubmissionCounts = {
   bytes: number;
   accepted: [Outcome, events: number][];
   matched: { match: MatchedPolicy; outcome: Outcome; events: number }[];

@@ -23,11 +23,11 @@ import {
   errorOf,
   type FromThread,
   type SentEntry,
+  type SubmissionCounts,
   type SubmitMessage,
   type Submitted,
   sentError,
   type ThreadData,
-  type Told,
   type ToThread,
 } from './judging-messages.ts';
 import type { QuotaRequest } from './rate-limit-batcher.ts';
@@ -116,7 +116,7 @@ const NONE = () => [];
 /** What is handed over and not copied. */
 function memoryOf(args: Calls[CallName]['args']): ArrayBuffer[] {
   if (!('entry' in args) || args.entry === undefined) return [];
-  return [args.entry.digests.buffer as ArrayBuffer, args.entry.rows.buffer as ArrayBuffer];
+  return [args.entry.summaries.buffer as ArrayBuffer, args.entry.rows.buffer as ArrayBuffer];
 }
 
 function answered({ call: number, value, error }: Extract<ToThread, { kind: 'answer' }>): void {
@@ -182,7 +182,7 @@ function apartBy(whole: Ingest): Apart {
 /** What the front's counters are told. */
 class Sums {
   readonly #accepted = new Map<Outcome, number>();
-  readonly #matched = new Map<string, Told['matched'][number]>();
+  readonly #matched = new Map<string, SubmissionCounts['matched'][number]>();
   readonly #unevaluated = new Map<string, number>();
   bytes = 0;
 
@@ -201,7 +201,7 @@ class Sums {
     this.#unevaluated.set(reason, (this.#unevaluated.get(reason) ?? 0) + times);
   }
 
-  told(): Told {
+  told(): SubmissionCounts {
     return {
       bytes: this.bytes,
       accepted: [...this.#accepted],
@@ -225,18 +225,18 @@ function partsOf(id: number, { agent, account, rules, told }: Given): IngestPart
     },
     appender: {
       takeBack: () => false,
-      append: ({ agent: of, digests, rows }) =>
-        call(id, 'append', { agent: of, events: digests.length, entry: packed(digests, rows) }),
-      appendFor: ({ agent: of, digests, rows, events }, waiter) =>
-        void call(id, 'append', { agent: of, events: events ?? digests.length, entry: packed(digests, rows) }).then(
+      append: ({ agent: of, summaries, rows }) =>
+        call(id, 'append', { agent: of, events: summaries.length, entry: packed(summaries, rows) }),
+      appendFor: ({ agent: of, summaries, rows, events }, waiter) =>
+        void call(id, 'append', { agent: of, events: events ?? summaries.length, entry: packed(summaries, rows) }).then(
           () => waiter.appended(),
           (error) => waiter.refused(error),
         ),
     },
     once: {
       begin: (request) => call(id, 'begin', request),
-      append: ({ digests, rows, ...request }) =>
-        call(id, 'appendOnce', { ...request, entry: digests.length === 0 ? undefined : packed(digests, rows) }),
+      append: ({ summaries, rows, ...request }) =>
+        call(id, 'appendOnce', { ...request, entry: summaries.length === 0 ? undefined : packed(summaries, rows) }),
       release: (request) => call(id, 'release', request),
     },
     backlog: { full: () => false },
@@ -257,9 +257,9 @@ function sentAsk({ check, permits: places }: QuotaRequest): QuotaRequest {
 }
 
 /** Each in memory of its own: a part of a larger one would be sent with all of it. */
-function packed(digests: readonly (string | Buffer)[], rows: Buffer): SentEntry {
-  const entry = entryOf(digests, rows);
-  return { version: entry.version, digests: new Uint8Array(entry.digests), rows: new Uint8Array(entry.rows) };
+function packed(summaries: readonly (string | Buffer)[], rows: Buffer): SentEntry {
+  const entry = entryOf(summaries, rows);
+  return { version: entry.version, summaries: new Uint8Array(entry.summaries), rows: new Uint8Array(entry.rows) };
 }
 
 /** In memory of its own, which is handed over. What the fast path wrote lies in memory that it takes back. */

@@ -31,10 +31,10 @@ import {
   errorOf,
   type FromThread,
   type SentEntry,
+  type SubmissionCounts,
   type Submitted,
   sentError,
   type ThreadData,
-  type Told,
   type ToThread,
 } from './judging-messages.ts';
 
@@ -135,7 +135,7 @@ export class JudgingWorker implements Part, PolicyWork {
     }
   }
 
-  #tell(account: string, { bytes, accepted, matched, unevaluated }: Told): void {
+  #tell(account: string, { bytes, accepted, matched, unevaluated }: SubmissionCounts): void {
     const { onBytes, onAccepted, onMatched, onUnevaluated } = this.#parts;
     onBytes(account, bytes);
     for (const [outcome, events] of accepted) onAccepted(account, outcome, events);
@@ -311,8 +311,8 @@ function lost({ isAppending }: Work): ServiceError {
   });
 }
 
-function packedOf({ version, digests, rows }: SentEntry): PackedEntry {
-  return { version, digests: bufferOf(digests), rows: bufferOf(rows) };
+function packedOf({ version, summaries, rows }: SentEntry): PackedEntry {
+  return { version, summaries: bufferOf(summaries), rows: bufferOf(rows) };
 }
 
 /** A large body lies in memory that the thread sees; it is there until the caller is told. */

@@ -1,4 +1,4 @@
-// How many tokens an event used, as its payload tells (for the column `tokens_used` and the digest, which encode.ts and wasm/ draw).
+// How many tokens an event used, as its payload tells (for the column `tokens_used` and the summary, which encode.ts and wasm/ draw).
 // `tokens_used` has the word. Where it is absent or null, the answers of providers are understood as they stand in the payload, by
 // this one table; wasm/usage.ts reads the same table, laid out by `usageTable`, and both paths find the same
 // (test/ingest/reference.test.ts compares them with a reading that shares no code).

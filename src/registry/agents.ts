@@ -24,12 +24,12 @@ import {
   absent,
   answering,
   type Change,
+  type CommandArgs,
   commit,
   type Guard,
   inRounds,
   is,
   type RegistryStore,
-  type Words,
 } from './commit.ts';
 import { erasureReport } from './erasures.ts';
 import { type Listed, type Page, pageOf, placeOf } from './lists.ts';
@@ -51,7 +51,7 @@ export type AgentFilter = {
 const IDS_AT_ONCE = 1_000;
 
 /** `revoked`: the keys that go with the agent. */
-type Removal = Change & { guards: Guard[]; writes: Words[]; revoked: ApiKeyRecord[] };
+type Removal = Change & { guards: Guard[]; writes: CommandArgs[]; revoked: ApiKeyRecord[] };
 
 export class Agents {
   readonly #store: RegistryStore;
@@ -289,7 +289,7 @@ export class Agents {
     const { id } = before;
     const key = this.#keys.agent(account, id);
     const guards: Guard[] = [is('record', ['get', key], text)];
-    const writes: Words[] = [['set', key, JSON.stringify(after)]];
+    const writes: CommandArgs[] = [['set', key, JSON.stringify(after)]];
     if (after.name !== before.name) {
       const names = this.#keys.agentNames(account);
       guards.push(absent('name', ['hget', names, after.name]));

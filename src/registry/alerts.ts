@@ -15,7 +15,7 @@ import { ALERTS_MAX } from '../limits.ts';
 import type { Keys } from '../redis/keys.ts';
 import { validationFailed } from '../validation.ts';
 import { targetProblem } from './alert-target.ts';
-import { answering, type RegistryStore, type Words } from './commit.ts';
+import { answering, type CommandArgs, type RegistryStore } from './commit.ts';
 import {
   answerOnce,
   type Created,
@@ -126,7 +126,7 @@ export class Alerts {
 
   /** false: no such alert. What was held back for it goes with it. */
   remove(account: string, id: string, actor: Actor): Promise<boolean> {
-    const writes: Words[] = [
+    const writes: CommandArgs[] = [
       ['hdel', this.#keys.throttles(account), id],
       ['zrem', this.#keys.throttleEnds(this.#keys.shardOf(account)), `${account}/${id}`],
     ];

@@ -23,12 +23,12 @@ import {
   answering,
   below,
   type Change,
+  type CommandArgs,
   commit,
   inRounds,
   is,
   present,
   type RegistryStore,
-  type Words,
 } from './commit.ts';
 import { type Listed, type Page, pageOf } from './lists.ts';
 import { ofAgent } from './named-records.ts';
@@ -196,7 +196,7 @@ export async function dropIndex({ redis, keys }: RegistryStore, { sha256 }: ApiK
 }
 
 /** What a revocation takes away, but for the agent's scope. */
-export function revocationWrites(keys: Keys, account: string, id: string): Words[] {
+export function revocationWrites(keys: Keys, account: string, id: string): CommandArgs[] {
   return [
     ['hdel', keys.apiKeys(account), id],
     ['hdel', keys.apiKeyUses(account), id],
@@ -229,7 +229,7 @@ export function orphanDetails(record: ApiKeyRecord): Record<string, unknown> {
   return { ...rest, reason: 'agent_deleted' };
 }
 
-function scopeWrites(keys: Keys, account: string, command: 'sadd' | 'srem', record: ApiKeyRecord): Words[] {
+function scopeWrites(keys: Keys, account: string, command: 'sadd' | 'srem', record: ApiKeyRecord): CommandArgs[] {
   const { id, agent_id: agent } = record;
   return agent == null ? [] : [[command, keys.agentScope(account, agent), id]];
 }

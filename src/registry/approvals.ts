@@ -33,13 +33,13 @@ import {
   answering,
   below,
   type Change,
+  type CommandArgs,
   commit,
   type Guard,
   inRounds,
   is,
   present,
   type RegistryStore,
-  type Words,
 } from './commit.ts';
 import { type Actor, isWithin, ownRequest } from './principal.ts';
 
@@ -249,7 +249,7 @@ export class Approvals {
         ...this.#newGuards(account, approvals),
         below('full', ['hlen', pending], this.#pendingMax - approvals.length + 1),
       ],
-      writes: approvals.flatMap((approval): Words[] => [
+      writes: approvals.flatMap((approval): CommandArgs[] => [
         ['hset', pending, approval.id, JSON.stringify(approval)],
         ['zadd', deadlines, Date.parse(approval.expires_at), `${account}/${approval.id}`],
       ]),
@@ -301,7 +301,7 @@ export class Approvals {
     return change;
   }
 
-  #decisionWrites(account: string, decided: Approval, at: number): Words[] {
+  #decisionWrites(account: string, decided: Approval, at: number): CommandArgs[] {
     const shard = this.#keys.shardOf(account);
     return [
       ['hset', this.#keys.decidedApprovals(account), decided.id, JSON.stringify(decided)],
@@ -385,7 +385,7 @@ export class Approvals {
 
   /** The agent as it was read, where the outcome rests on it; else that there is one. */
   #agentGuard(account: string, agent: string, text: string | undefined): Guard {
-    const words: Words = ['get', this.#keys.agent(account, agent)];
+    const words: CommandArgs = ['get', this.#keys.agent(account, agent)];
     return text === undefined ? present('agent', words) : is('agent', words, text);
   }
 }

@@ -19,19 +19,19 @@ import { registryMissing } from './presence.ts';
 export type RegistryStore = { redis: Commands; keys: Keys; now?: () => number };
 
 /** Command, its one key, further arguments. */
-export type Words = readonly [command: string, key: string, ...args: (string | number)[]];
+export type CommandArgs = readonly [command: string, key: string, ...args: (string | number)[]];
 export type Guard = {
   name: string;
   test: 'is' | 'absent' | 'present' | 'below';
   expected: string | number;
-  words: Words;
+  words: CommandArgs;
 };
 
 export type Change = {
   account: string;
   at: number;
   guards: readonly Guard[];
-  writes: readonly Words[];
+  writes: readonly CommandArgs[];
   changes: JournalEntry['changes'];
   audit: AuditLog[];
   rows?: JournalEntry['rows'];
@@ -56,10 +56,15 @@ const RETRY_AFTER_MS = 150;
 /** Rounds of read and commit. Each lost round is somebody else's success, so a caller out of rounds met a crowd. */
 const ROUNDS_MAX = 20;
 
-export const is = (name: string, words: Words, expected: string): Guard => ({ name, test: 'is', expected, words });
-export const absent = (name: string, words: Words): Guard => ({ name, test: 'absent', expected: '', words });
-export const present = (name: string, words: Words): Guard => ({ name, test: 'present', expected: '', words });
-export const below = (name: string, words: Words, limit: number): Guard => ({
+export const is = (name: string, words: CommandArgs, expected: string): Guard => ({
+  name,
+  test: 'is',
+  expected,
+  words,
+});
+export const absent = (name: string, words: CommandArgs): Guard => ({ name, test: 'absent', expected: '', words });
+export const present = (name: string, words: CommandArgs): Guard => ({ name, test: 'present', expected: '', words });
+export const below = (name: string, words: CommandArgs, limit: number): Guard => ({
   name,
   test: 'below',
   expected: limit,
@@ -147,7 +152,7 @@ class NamedKeys {
     this.all = first;
   }
 
-  indexed([command, key, ...args]: Words): (string | number)[] {
+  indexed([command, key, ...args]: CommandArgs): (string | number)[] {
     let index = this.all.indexOf(key);
     if (index === -1) index = this.all.push(key) - 1;
     return [args.length + 2, command, index + 1, ...args];

@@ -22,12 +22,12 @@ import {
   absent,
   answering,
   below,
+  type CommandArgs,
   commit,
   type Guard,
   inRounds,
   is,
   type RegistryStore,
-  type Words,
 } from './commit.ts';
 
 const HOUR_MS = 3_600_000;
@@ -113,7 +113,7 @@ export function addressed({ channel, target }: AlertRecord): Pick<DeliveryRecord
 }
 
 /** Puts it into the queue, or changes when it is due. */
-export function enqueueWrites(keys: Keys, record: DeliveryRecord, due: number): Words[] {
+export function enqueueWrites(keys: Keys, record: DeliveryRecord, due: number): CommandArgs[] {
   const { account, id, lane } = record;
   return [
     ['hset', keys.deliveries(account), id, JSON.stringify(record)],
@@ -122,7 +122,7 @@ export function enqueueWrites(keys: Keys, record: DeliveryRecord, due: number): 
   ];
 }
 
-export function dequeueWrites(keys: Keys, { account, id, lane }: DeliveryRecord): Words[] {
+export function dequeueWrites(keys: Keys, { account, id, lane }: DeliveryRecord): CommandArgs[] {
   return [
     ['hdel', keys.deliveries(account), id],
     ['zrem', keys.deliveryLane(account, lane), id],

@@ -8,14 +8,14 @@ import { readAsset } from '../assets.ts';
 import { ServiceError } from '../errors.ts';
 import { IDEMPOTENCY_KEPT_MS, IDEMPOTENCY_RUNNING_MS } from '../limits.ts';
 import { Script } from '../redis/script.ts';
-import { type Guard, is, type RegistryStore, type Words } from './commit.ts';
+import { type CommandArgs, type Guard, is, type RegistryStore } from './commit.ts';
 
 /** The caller's key, and the hash of the body (hex or base64url). */
 export type Idempotency = { key: string; bodySha256: string };
 /** JSON text of the answer; `replayed`: it is the one kept from the first request. */
 export type Created = { answer: string; replayed: boolean };
 /** What a commit adds so that its answer is kept. */
-export type Keeping = { guards: Guard[]; writes: (answer: string) => Words[] };
+export type Keeping = { guards: Guard[]; writes: (answer: string) => CommandArgs[] };
 
 export const IDEMPOTENCY_GUARD = 'idempotency';
 

@@ -14,13 +14,13 @@ import {
   AGAIN,
   absent,
   below,
+  type CommandArgs,
   commit,
   type Guard,
   inRounds,
   is,
   present,
   type RegistryStore,
-  type Words,
 } from './commit.ts';
 import type { Keeping } from './idempotency.ts';
 import { type Actor, isWithin } from './principal.ts';
@@ -48,7 +48,7 @@ export type NamedKind<R> = {
 type Revisions = { revisions?: readonly number[] | undefined };
 
 /** What a kind adds to a change. */
-export type More = { guards?: readonly Guard[]; writes?: readonly Words[] };
+export type More = { guards?: readonly Guard[]; writes?: readonly CommandArgs[] };
 /** `answer`: what the caller is told, and a retry is told again; left out: the record as it is kept. */
 export type Addition = More & { keeping: Keeping; details: object; atMs: number; answer?: string };
 export type Edit<R> = Revisions & {
@@ -183,7 +183,7 @@ export class NamedRecords<R extends Named> {
     const { text, before, after, at } = change;
     const { id } = before;
     const guards: Guard[] = [is('record', ['hget', hash(account), id], text)];
-    const writes: Words[] = [['hset', hash(account), id, exactJson(after)]];
+    const writes: CommandArgs[] = [['hset', hash(account), id, exactJson(after)]];
     if (after.name !== before.name) {
       guards.push(absent('name', ['hget', names(account), after.name]));
       writes.push(['hdel', names(account), before.name], ['hset', names(account), after.name, id]);
@@ -215,7 +215,7 @@ export class NamedRecords<R extends Named> {
     return agent === null ? [] : [present('agent', ['get', this.#store.keys.agent(account, agent)])];
   }
 
-  #scopeWrites(command: 'sadd' | 'srem', account: string, agent: string | null, id: string): Words[] {
+  #scopeWrites(command: 'sadd' | 'srem', account: string, agent: string | null, id: string): CommandArgs[] {
     return agent === null ? [] : [[command, this.#store.keys.agentScope(account, agent), id]];
   }
 }

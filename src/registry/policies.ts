@@ -16,7 +16,7 @@ import { HERE, type PolicyWork } from '../policy/policy-work.ts';
 import type { Keys } from '../redis/keys.ts';
 import { validationFailed } from '../validation.ts';
 import { changedFields } from './audit.ts';
-import { answering, below, type RegistryStore, type Words } from './commit.ts';
+import { answering, below, type CommandArgs, type RegistryStore } from './commit.ts';
 import {
   answerOnce,
   type Created,
@@ -103,7 +103,7 @@ export class Policies {
 
   /** false: no such policy. `revisions`: only while it is at one of these. */
   remove(account: string, id: string, actor: Actor, revisions?: readonly number[]): Promise<boolean> {
-    const writes: Words[] = [['srem', this.#keys.activePolicies(account), id]];
+    const writes: CommandArgs[] = [['srem', this.#keys.activePolicies(account), id]];
     return this.#records.remove(account, id, { writes, revisions }, actor);
   }
 

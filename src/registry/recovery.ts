@@ -17,7 +17,7 @@ import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
 import type { ApiKeyRecord } from './api-keys.ts';
 import { auditLog, SYSTEM } from './audit.ts';
-import { commit, type RegistryStore, type Words } from './commit.ts';
+import { type CommandArgs, commit, type RegistryStore } from './commit.ts';
 import { isHistoryExpected, rewriteHistory } from './history.ts';
 import { type RegistryRow, raiseRevision, writesOf } from './restore.ts';
 
@@ -133,9 +133,9 @@ async function recordOf({ redis, keys }: RegistryStore, { account, kind, id }: R
 }
 
 /** Takes away what Redis has of it: names and scopes may be others by now. */
-function removalOf(keys: Keys, { account, kind, id }: RegistryRow, before: object | null): Words[] {
+function removalOf(keys: Keys, { account, kind, id }: RegistryRow, before: object | null): CommandArgs[] {
   if (before === null) return [];
-  const unscoped = (agent: string | null): Words[] =>
+  const unscoped = (agent: string | null): CommandArgs[] =>
     agent === null ? [] : [['srem', keys.agentScope(account, agent), id]];
   switch (kind) {
     case 'account':
@@ -145,7 +145,9 @@ function removalOf(keys: Keys, { account, kind, id }: RegistryRow, before: objec
       return [
         ['del', keys.agent(account, id)],
         ['hdel', keys.agentNames(account), name],
-        ...(['all', 'active', 'inactive'] as const).map((set): Words => ['zrem', keys.agentIds(account, set), id]),
+        ...(['all', 'active', 'inactive'] as const).map(
+          (set): CommandArgs => ['zrem', keys.agentIds(account, set), id],
+        ),
       ];
     }
     case 'policy': {

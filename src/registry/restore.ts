@@ -15,7 +15,7 @@ import type { Keys } from '../redis/keys.ts';
 import type { AccountRecord } from './accounts.ts';
 import type { Erasure } from './agents.ts';
 import type { ApiKeyRecord } from './api-keys.ts';
-import { answering, type RegistryStore, type Words } from './commit.ts';
+import { answering, type CommandArgs, type RegistryStore } from './commit.ts';
 import { adoptRegistry, foundRegistry, presenceOf } from './presence.ts';
 
 export type RegistryRow = {
@@ -52,7 +52,7 @@ export function rebuildRegistry(
     const newest = await newestOf(rows);
     const counts = { agent: 0, policy: 0, alert: 0, api_key: 0, account: 0 };
     const revisions = new Map<number, number>();
-    const names: Words[] = [];
+    const names: CommandArgs[] = [];
     const now = (store.now ?? Date.now)();
     const writer = new Writer(store);
     for (const row of newest.values()) {
@@ -106,11 +106,16 @@ async function newestOf(rows: AsyncIterable<RegistryRow> | Iterable<RegistryRow>
 }
 
 /** What a resource is made of in Redis. `isLiving`: does this agent of the account exist? */
-export function writesOf(keys: Keys, row: RegistryRow, isLiving: (agent: string) => boolean, now: number): Words[] {
+export function writesOf(
+  keys: Keys,
+  row: RegistryRow,
+  isLiving: (agent: string) => boolean,
+  now: number,
+): CommandArgs[] {
   const { account, id, kind } = row;
   if (row.record === null) return kind === 'agent' ? deletedAgent(keys, account, id, now) : [];
   const text = exactJson(row.record);
-  const scope = (agent: string | null): Words[] =>
+  const scope = (agent: string | null): CommandArgs[] =>
     agent !== null && isLiving(agent) ? [['sadd', keys.agentScope(account, agent), id]] : [];
   switch (kind) {
     case 'account': {
@@ -134,7 +139,7 @@ export function writesOf(keys: Keys, row: RegistryRow, isLiving: (agent: string)
       return [
         ['hset', keys.policies(account), id, text],
         ['hset', keys.policyNames(account), name, id],
-        ...(status === 'active' ? ([['sadd', keys.activePolicies(account), id]] as Words[]) : []),
+        ...(status === 'active' ? ([['sadd', keys.activePolicies(account), id]] as CommandArgs[]) : []),
         ...scope(agent_id),
       ];
     }
@@ -159,7 +164,7 @@ export function writesOf(keys: Keys, row: RegistryRow, isLiving: (agent: string)
   }
 }
 
-function deletedAgent(keys: Keys, account: string, id: string, at: number): Words[] {
+function deletedAgent(keys: Keys, account: string, id: string, at: number): CommandArgs[] {
   const erasure: Erasure = { account, at };
   return [
     ['sadd', keys.tombstones(account), id],
@@ -180,7 +185,7 @@ class Writer {
     this.#store = store;
   }
 
-  async write(commands: readonly Words[]): Promise<void> {
+  async write(commands: readonly CommandArgs[]): Promise<void> {
     for (const [command, key, ...args] of commands) this.#sent.push(this.#store.redis.call(command, key, ...args));
     if (this.#sent.length >= COMMANDS_AT_ONCE) await this.end();
   }

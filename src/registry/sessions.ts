@@ -13,7 +13,7 @@ import { SESSION_IDLE_MS, SESSION_MS_MAX, SESSIONS_A_KEY_MAX } from '../limits.t
 import type { AccountRecord } from './accounts.ts';
 import type { ApiKeyRecord } from './api-keys.ts';
 import { auditLog } from './audit.ts';
-import { AGAIN, answering, commit, inRounds, is, type RegistryStore, type Words } from './commit.ts';
+import { AGAIN, answering, type CommandArgs, commit, inRounds, is, type RegistryStore } from './commit.ts';
 import { type Listed, type Page, pageOf } from './lists.ts';
 import type { Actor, Principal } from './principal.ts';
 
@@ -162,7 +162,7 @@ export class Sessions {
     return [...over, ...left, ...own.sort().slice(0, Math.max(0, own.length - SESSIONS_A_KEY_MAX + 1))];
   }
 
-  #removal(account: string, id: string): Words[] {
+  #removal(account: string, id: string): CommandArgs[] {
     const { keys } = this.#store;
     return [
       ['hdel', keys.sessions(account), id],

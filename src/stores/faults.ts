@@ -5,7 +5,7 @@ import { ClickHouseError } from '../../clickhouse/errors.ts';
 import { isDiskFull } from '../redis/client.ts';
 
 export type FaultKind = 'reachability' | 'credentials' | 'schema' | 'refusal';
-export type Fault = { kind: FaultKind; reason: string };
+export type StoreFault = { kind: FaultKind; reason: string };
 
 /** What the person at a terminal is told when a store is not to be had. */
 export class StoreError extends Error {
@@ -19,7 +19,7 @@ const CLICKHOUSE_CREDENTIALS = new Set([192, 193, 194, 497, 516]);
 const CLICKHOUSE_SCHEMA = new Set([60, 81]);
 
 /** `connectError`: why there is no connection, where that is known; the command itself cannot say it. */
-export function redisFault(cause: unknown, connectError?: Error): Fault {
+export function redisFault(cause: unknown, connectError?: Error): StoreFault {
   const error = connectError ?? cause;
   const text = wordsOf(error);
   if (CREDENTIALS.test(text))
@@ -29,7 +29,7 @@ export function redisFault(cause: unknown, connectError?: Error): Fault {
   return { kind: 'reachability', reason: reachability(error) };
 }
 
-export function clickhouseFault(cause: unknown): Fault {
+export function clickhouseFault(cause: unknown): StoreFault {
   if (!(cause instanceof ClickHouseError) || cause.code === null) {
     const inner = cause instanceof Error && cause.cause !== undefined ? cause.cause : cause;
     return { kind: 'reachability', reason: reachability(inner) };

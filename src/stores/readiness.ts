@@ -7,7 +7,7 @@ import { ServiceError } from '../errors.ts';
 import { READY_PROBE_MS } from '../limits.ts';
 import { type Commands, connectErrorOf, waitUntilReady } from '../redis/client.ts';
 import { noRoomText, type Room } from '../room.ts';
-import { clickhouseFault, type Fault, redisFault } from './faults.ts';
+import { clickhouseFault, redisFault, type StoreFault } from './faults.ts';
 import type { RedisWatch } from './redis-watch.ts';
 
 /** Making room takes somebody. */
@@ -46,7 +46,7 @@ export function refusalOf(room: Room | undefined): ServiceError | undefined {
 }
 
 /** undefined: every master answers. */
-export async function probeRedis(redis: Commands): Promise<Fault | undefined> {
+export async function probeRedis(redis: Commands): Promise<StoreFault | undefined> {
   return within(
     async () => {
       await waitUntilReady(redis, 0);
@@ -57,7 +57,7 @@ export async function probeRedis(redis: Commands): Promise<Fault | undefined> {
 }
 
 /** undefined: it answers, and the tables are as they must be. */
-export async function probeClickHouse(clickhouse: ClickHouse): Promise<Fault | undefined> {
+export async function probeClickHouse(clickhouse: ClickHouse): Promise<StoreFault | undefined> {
   return within(async (signal) => {
     const reason = await schemaFault(clickhouse, signal);
     return reason === undefined ? undefined : { kind: 'schema', reason };
@@ -65,12 +65,12 @@ export async function probeClickHouse(clickhouse: ClickHouse): Promise<Fault | u
 }
 
 async function within(
-  ask: (signal: AbortSignal) => Promise<Fault | undefined>,
-  faultOf: (cause: unknown) => Fault,
-): Promise<Fault | undefined> {
+  ask: (signal: AbortSignal) => Promise<StoreFault | undefined>,
+  faultOf: (cause: unknown) => StoreFault,
+): Promise<StoreFault | undefined> {
   const abort = new AbortController();
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<Fault>((resolve) => {
+  const late = new Promise<StoreFault>((resolve) => {
     timer = setTimeout(resolve, READY_PROBE_MS, {
       kind: 'reachability',
       reason: `no answer within ${READY_PROBE_MS / 1000} s`,

@@ -3,7 +3,7 @@
 // Invariant: credentials that are refused are not tried again: the wait ends at once and says so.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { READY_PROBE_MS } from '../limits.ts';
-import { type Fault, StoreError } from './faults.ts';
+import { StoreError, type StoreFault } from './faults.ts';
 
 export type Wanted = {
   /** Redis or ClickHouse. */
@@ -13,7 +13,7 @@ export type Wanted = {
   setting: string;
   /** The signal ends a question that takes too long. */
   ask: (signal: AbortSignal) => Promise<unknown>;
-  faultOf: (cause: unknown) => Fault;
+  faultOf: (cause: unknown) => StoreFault;
 };
 
 export const FIRST_WORD_MS = 2_000;

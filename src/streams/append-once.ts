@@ -111,10 +111,10 @@ export class AppendOnce {
 
   /** Appends one entry, or none where there are no events, and keeps `outcome`. Throws ServiceError unavailable. */
   append(
-    request: OnceKey & { token: string; agent: string; digests: Append['digests']; rows: Buffer; outcome: string },
+    request: OnceKey & { token: string; agent: string; summaries: Append['summaries']; rows: Buffer; outcome: string },
   ): Promise<void> {
-    const { digests, rows } = request;
-    return this.appendPacked({ ...request, entry: digests.length === 0 ? undefined : entryOf(digests, rows) });
+    const { summaries, rows } = request;
+    return this.appendPacked({ ...request, entry: summaries.length === 0 ? undefined : entryOf(summaries, rows) });
   }
 
   /** The same with an entry that is packed already; undefined: there are no events. */
@@ -221,11 +221,11 @@ function usedElsewhere(): ServiceError {
   return new ServiceError('idempotency_conflict', 'This Idempotency-Key was used with another request.');
 }
 
-export function entryOf(digests: Append['digests'], rows: Buffer): PackedEntry {
-  return packEntry(Buffer.from(`[${digests.join(',')}]`), rows);
+export function entryOf(summaries: Append['summaries'], rows: Buffer): PackedEntry {
+  return packEntry(Buffer.from(`[${summaries.join(',')}]`), rows);
 }
 
 /** Fields and values. */
 function fieldsOf(entry: PackedEntry): (string | number | Buffer)[] {
-  return [ENTRY_FIELD.version, entry.version, ENTRY_FIELD.digests, entry.digests, ENTRY_FIELD.rows, entry.rows];
+  return [ENTRY_FIELD.version, entry.version, ENTRY_FIELD.summaries, entry.summaries, ENTRY_FIELD.rows, entry.rows];
 }

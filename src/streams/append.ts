@@ -25,13 +25,13 @@ import { EntryBuffer } from './entry-buffer.ts';
 import type { PackedEntry } from './packing.ts';
 
 /**
- * Events of one request, all of one agent: digests as JSON texts, rows end to end in the same order. A text may hold the
- * digests of several events, separated by commas; then `events` says how many there are. Bytes are copied at once.
+ * Events of one request, all of one agent: summaries as JSON texts, rows end to end in the same order. A text may hold the
+ * summaries of several events, separated by commas; then `events` says how many there are. Bytes are copied at once.
  */
 export type Append = {
   account: string;
   agent: string;
-  digests: readonly (string | Buffer)[];
+  summaries: readonly (string | Buffer)[];
   rows: Buffer;
   events?: number;
 };
@@ -66,8 +66,8 @@ class Partition {
   }
 }
 
-/** Of a usual digest. */
-const DIGEST_BYTES = 130;
+/** Of a usual summary. */
+const SUMMARY_BYTES = 130;
 
 /** What became of one entry. */
 export type Appended = { events: number; seconds: number; ok: boolean };
@@ -114,17 +114,17 @@ export class Appender {
 
   /** The same without a promise, which each event that comes alone would pay for. */
   appendFor(append: Append, caller: AppendCaller): void {
-    if (append.digests.length === 0) {
+    if (append.summaries.length === 0) {
       caller.appended();
       return;
     }
-    const events = append.events ?? append.digests.length;
-    const bytes = append.rows.length + DIGEST_BYTES * events;
+    const events = append.events ?? append.summaries.length;
+    const bytes = append.rows.length + SUMMARY_BYTES * events;
     const partition = this.#admit(append, bytes, caller);
     if (partition === undefined) return;
     const entry = this.#entryFor(partition, bytes);
     const before = entry.buffer.length;
-    entry.buffer.add(append.rows, append.digests);
+    entry.buffer.add(append.rows, append.summaries);
     entry.events += events;
     entry.lastEvents = events;
     this.#added(entry, entry.buffer.length - before, caller);
@@ -158,7 +158,7 @@ export class Appender {
     const { entry: packed, events } = append;
     return new Promise((appended, refused) => {
       const caller = { appended, refused };
-      const partition = this.#admit(append, packed.rows.length + packed.digests.length, caller);
+      const partition = this.#admit(append, packed.rows.length + packed.summaries.length, caller);
       if (partition === undefined) return;
       const buffer = EntryBuffer.ofPacked(this.#buffers, this.#keys.events(partition.number), packed);
       const entry = { buffer, callers: [], events, lastEvents: events };

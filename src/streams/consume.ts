@@ -20,10 +20,10 @@ import type { Lease } from './lease.ts';
 import { type Found, type StreamEntry, StreamWindow } from './window.ts';
 
 /** Fields and values of an entry for the dead stream. */
-export type ParkedEntry = (string | Buffer)[];
+export type DeadLetterFields = (string | Buffer)[];
 
 /** A command of Redis, its one key (of the stream's slot), further arguments. */
-export type Words = readonly [command: string, key: string, ...args: (string | number | Buffer)[]];
+export type CommandArgs = readonly [command: string, key: string, ...args: (string | number | Buffer)[]];
 
 /**
  * What a new owner must know to write the very same batch. `plan` belongs to the pipeline. `entries`: how many lie between first and
@@ -108,7 +108,7 @@ export class StreamReader {
   }
 
   /** After the effect: of everything up to `last`, with `writes` in the same step. Safe to call again after a lost answer. Throws DeadStreamFull. */
-  async ack(last: string, parked: readonly ParkedEntry[], writes: readonly Words[] = []): Promise<void> {
+  async ack(last: string, parked: readonly DeadLetterFields[], writes: readonly CommandArgs[] = []): Promise<void> {
     const { redis, keys, stream, group, groups, dead } = this.#options;
     const args: (string | number | Buffer)[] = [this.#lease.text, group, DEAD_ENTRIES_MAX, last, parked.length];
     for (const entry of parked) args.push(entry.length, ...entry);

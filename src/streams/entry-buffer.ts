@@ -1,8 +1,8 @@
-// A stream entry while it fills (inside Appender), and the bytes of its XADD as they go to Redis. Rows and digests are copied
+// A stream entry while it fills (inside Appender), and the bytes of its XADD as they go to Redis. Rows and summaries are copied
 // once, from where they were made to what the socket sends, or packed from there (packing.ts). ioredis would put each argument
 // into a Buffer of its own and all of them into another.
 //
-//   | room for the head | rows, request by request | digests, put here when the entry is closed |
+//   | room for the head | rows, request by request | summaries, put here when the entry is closed |
 //
 // Invariant: nothing of the callers' memory is held; once `command` was called nothing is added any more.
 // Failure: memory runs back to the pool by `release` alone, and only when Redis has answered: until then a socket may read it.
@@ -28,8 +28,8 @@ class EntryCommand extends Command {
 
 /** Of a length, in digits, and the line ends around it. */
 const LENGTH_BYTES_MAX = 16;
-/** Between rows and digests, and behind them. */
-const AROUND_DIGESTS_BYTES_MAX = 48;
+/** Between rows and summaries, and behind them. */
+const AROUND_SUMMARIES_BYTES_MAX = 48;
 const [COMMA, OPEN, CLOSE] = [0x2c, 0x5b, 0x5d];
 
 export class EntryBuffer {
@@ -38,11 +38,11 @@ export class EntryBuffer {
   readonly #rowsAt: number;
   #bytes: Buffer;
   #end: number;
-  #digests: Buffer;
-  #digestsEnd = 0;
+  #summaries: Buffer;
+  #summariesEnd = 0;
   #length = 0;
   /** Before the last addition. */
-  #before = { end: 0, digestsEnd: 0, length: 0 };
+  #before = { end: 0, summariesEnd: 0, length: 0 };
   /** Nothing is added to what was packed elsewhere. */
   #packed: PackedEntry | undefined;
 
@@ -53,14 +53,14 @@ export class EntryBuffer {
     this.#rowsAt = headOf(key, ENTRY_VERSION).length + LENGTH_BYTES_MAX;
     this.#end = this.#rowsAt;
     this.#bytes = buffers.take(this.#rowsAt + bytes);
-    this.#digests = buffers.take(bytes / 4);
+    this.#summaries = buffers.take(bytes / 4);
   }
 
   static ofPacked(buffers: BufferPool, key: string, packed: PackedEntry): EntryBuffer {
-    const { rows, digests } = packed;
-    const buffer = new EntryBuffer(buffers, key, rows.length + digests.length + AROUND_DIGESTS_BYTES_MAX);
+    const { rows, summaries } = packed;
+    const buffer = new EntryBuffer(buffers, key, rows.length + summaries.length + AROUND_SUMMARIES_BYTES_MAX);
     buffer.#packed = packed;
-    buffer.#length = rows.length + digests.length;
+    buffer.#length = rows.length + summaries.length;
     return buffer;
   }
 
@@ -68,69 +68,70 @@ export class EntryBuffer {
     return this.#packed === undefined;
   }
 
-  /** Of rows and digests as they were added. */
+  /** Of rows and summaries as they were added. */
   get length(): number {
     return this.#length;
   }
 
-  /** Both are copied. A text may hold several digests, separated by commas. */
-  add(rows: Buffer, digests: readonly (string | Buffer)[]): void {
+  /** Both are copied. A text may hold several summaries, separated by commas. */
+  add(rows: Buffer, summaries: readonly (string | Buffer)[]): void {
     this.#before.end = this.#end;
-    this.#before.digestsEnd = this.#digestsEnd;
+    this.#before.summariesEnd = this.#summariesEnd;
     this.#before.length = this.#length;
     const end = this.#end + rows.length;
     if (end > this.#bytes.length) this.#bytes = this.#buffers.grow(this.#bytes, this.#end, end);
     this.#bytes.set(rows, this.#end);
     this.#end = end;
-    for (const digest of digests) this.#addDigest(digest);
-    this.#length = this.#end - this.#rowsAt + this.#digestsEnd;
+    for (const summary of summaries) this.#addDigest(summary);
+    this.#length = this.#end - this.#rowsAt + this.#summariesEnd;
   }
 
   /** Forgets the last addition; once. */
   takeBack(): void {
     this.#end = this.#before.end;
-    this.#digestsEnd = this.#before.digestsEnd;
+    this.#summariesEnd = this.#before.summariesEnd;
     this.#length = this.#before.length;
   }
 
-  #addDigest(digest: string | Buffer): void {
+  #addDigest(summary: string | Buffer): void {
     // A UTF-16 unit is at most three bytes of UTF-8; before and behind it stands one byte.
-    const longest = this.#digestsEnd + 2 + (typeof digest === 'string' ? 3 : 1) * digest.length;
-    if (longest > this.#digests.length) this.#digests = this.#buffers.grow(this.#digests, this.#digestsEnd, longest);
-    this.#digests[this.#digestsEnd++] = this.#digestsEnd === 1 ? OPEN : COMMA;
-    if (typeof digest === 'string') this.#digestsEnd += this.#digests.write(digest, this.#digestsEnd);
+    const longest = this.#summariesEnd + 2 + (typeof summary === 'string' ? 3 : 1) * summary.length;
+    if (longest > this.#summaries.length)
+      this.#summaries = this.#buffers.grow(this.#summaries, this.#summariesEnd, longest);
+    this.#summaries[this.#summariesEnd++] = this.#summariesEnd === 1 ? OPEN : COMMA;
+    if (typeof summary === 'string') this.#summariesEnd += this.#summaries.write(summary, this.#summariesEnd);
     else {
-      this.#digests.set(digest, this.#digestsEnd);
-      this.#digestsEnd += digest.length;
+      this.#summaries.set(summary, this.#summariesEnd);
+      this.#summariesEnd += summary.length;
     }
   }
 
   /** Closes the entry. */
   command(): Command {
     if (this.#packed !== undefined) {
-      const { version, digests, rows } = this.#packed;
+      const { version, summaries, rows } = this.#packed;
       this.#bytes.set(rows, this.#rowsAt);
       this.#end = this.#rowsAt + rows.length;
-      return this.#finish(version, digests);
+      return this.#finish(version, summaries);
     }
-    this.#digests[this.#digestsEnd++] = CLOSE;
+    this.#summaries[this.#summariesEnd++] = CLOSE;
     const rows = this.#bytes.subarray(this.#rowsAt, this.#end);
-    const entry = packEntry(this.#digests.subarray(0, this.#digestsEnd), rows);
-    if (entry.rows !== rows) this.#replaceRows(entry.rows, entry.digests.length);
-    return this.#finish(entry.version, entry.digests);
+    const entry = packEntry(this.#summaries.subarray(0, this.#summariesEnd), rows);
+    if (entry.rows !== rows) this.#replaceRows(entry.rows, entry.summaries.length);
+    return this.#finish(entry.version, entry.summaries);
   }
 
   /** The buffer that they filled is of no use any more: it need not wait for Redis. */
-  #replaceRows(rows: Buffer, digestsBytes: number): void {
+  #replaceRows(rows: Buffer, summariesBytes: number): void {
     this.#buffers.release(this.#bytes);
     this.#end = this.#rowsAt + rows.length;
-    this.#bytes = this.#buffers.take(this.#end + digestsBytes + AROUND_DIGESTS_BYTES_MAX);
+    this.#bytes = this.#buffers.take(this.#end + summariesBytes + AROUND_SUMMARIES_BYTES_MAX);
     this.#bytes.set(rows, this.#rowsAt);
   }
 
-  /** Head and digests around the rows. */
-  #finish(version: number, digests: Buffer): Command {
-    const needed = this.#end + digests.length + AROUND_DIGESTS_BYTES_MAX;
+  /** Head and summaries around the rows. */
+  #finish(version: number, summaries: Buffer): Command {
+    const needed = this.#end + summaries.length + AROUND_SUMMARIES_BYTES_MAX;
     if (needed > this.#bytes.length) this.#bytes = this.#buffers.grow(this.#bytes, this.#end, needed);
     const bytes = this.#bytes;
     const head = `${headOf(this.#key, version)}$${this.#end - this.#rowsAt}\r\n`;
@@ -138,9 +139,9 @@ export class EntryBuffer {
     assert(start >= 0, 'no room for the head');
     bytes.write(head, start, 'latin1');
     let at = this.#end;
-    at += bytes.write(`\r\n${bulk(ENTRY_FIELD.digests)}$${digests.length}\r\n`, at, 'latin1');
-    bytes.set(digests, at);
-    at += digests.length;
+    at += bytes.write(`\r\n${bulk(ENTRY_FIELD.summaries)}$${summaries.length}\r\n`, at, 'latin1');
+    bytes.set(summaries, at);
+    at += summaries.length;
     at += bytes.write('\r\n', at, 'latin1');
     return new EntryCommand(this.#key, bytes.subarray(start, at));
   }
@@ -148,7 +149,7 @@ export class EntryBuffer {
   /** Redis has answered the command: nobody reads its bytes any more. */
   release(): void {
     this.#buffers.release(this.#bytes);
-    this.#buffers.release(this.#digests);
+    this.#buffers.release(this.#summaries);
   }
 }
 

@@ -44,13 +44,13 @@ function bufferOf({ buffer, byteOffset, length }: Uint8Array): Buffer {
 }
 
 /** The fields of an entry as they go to Redis. */
-export type PackedEntry = { version: number; digests: Buffer; rows: Buffer };
+export type PackedEntry = { version: number; summaries: Buffer; rows: Buffer };
 
 /** What goes to Redis of an entry: packed where that is worth it. */
-export function packEntry(digests: Buffer, rows: Buffer): PackedEntry {
-  return digests.length + rows.length < PACKED_BYTES_MIN
-    ? { version: ENTRY_VERSION, digests, rows }
-    : { version: PACKED_ENTRY_VERSION, digests: pack(digests), rows: pack(rows) };
+export function packEntry(summaries: Buffer, rows: Buffer): PackedEntry {
+  return summaries.length + rows.length < PACKED_BYTES_MIN
+    ? { version: ENTRY_VERSION, summaries, rows }
+    : { version: PACKED_ENTRY_VERSION, summaries: pack(summaries), rows: pack(rows) };
 }
 
 /** An entry's fields as `decodeEntry` reads them; the same Map where they were not packed or cannot be unpacked. */
@@ -58,7 +58,7 @@ export function unpackFields(fields: ReadonlyMap<string, Buffer>): ReadonlyMap<s
   if (fields.get(ENTRY_FIELD.version)?.toString('latin1') !== String(PACKED_ENTRY_VERSION)) return fields;
   const plain = new Map(fields).set(ENTRY_FIELD.version, VERSION);
   try {
-    for (const name of [ENTRY_FIELD.digests, ENTRY_FIELD.rows]) {
+    for (const name of [ENTRY_FIELD.summaries, ENTRY_FIELD.rows]) {
       const packed = fields.get(name);
       if (packed !== undefined) plain.set(name, unpack(packed));
     }

@@ -1,6 +1,6 @@
 // What a process has just read of one stream, for all groups that are drained here (under consume.ts, over Redis).
 // The groups of a stream want the same entries within a second of each other: read once, they cost Redis and us a third, and
-// what is made of an entry's bytes (pipelines/digests.ts) is made once.
+// what is made of an entry's bytes (pipelines/summaries.ts) is made once.
 // Reads are plain XRANGEs, outside of any script: a reply on its way through Lua is copied and hashed byte by byte, 2 us an event
 // over three groups. Reading changes nothing and needs no fence; every step that does is fenced (consume.ts).
 //

@@ -6,8 +6,8 @@ import { ClickHouseLogLevel, createClient, ClickHouseError as ServerError } from
 import t from 'tap';
 import { ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
 import { migrate } from '../../clickhouse/migrate.ts';
+import { concurrentDuplicates } from '../../clickhouse/queries/concurrent-duplicates.ts';
 import { existingIds } from '../../clickhouse/queries/existing-ids.ts';
-import { insertTwins } from '../../clickhouse/queries/insert-twins.ts';
 import type { Row } from '../../pipelines/store/rows.ts';
 import { insertLost } from '../../pipelines/store/verify.ts';
 import { freePort } from '../../src/embedded/free-port.ts';
@@ -302,7 +302,7 @@ t.test('a reader that goes away has its query killed; a slow query is stopped; a
 function batchOf(count: number, payload: string): Row[] {
   return Array.from({ length: count }, () => {
     const event = eventAt(Date.now(), payload);
-    return { digest: { id: event.id }, bytes: encodeRow(event) } as Row;
+    return { summary: { id: event.id }, bytes: encodeRow(event) } as Row;
   });
 }
 
@@ -323,9 +323,9 @@ async function insertAnyhow(clickhouse: ClickHouse, rows: readonly Row[], tokenP
         existing: (some) =>
           existingIds(
             clickhouse,
-            some.map((row) => row.digest.id),
+            some.map((row) => row.summary.id),
           ),
-        twins: (prefix) => insertTwins(clickhouse, prefix),
+        twins: (prefix) => concurrentDuplicates(clickhouse, prefix),
         insert: (some, token) => insert(some, token).then(() => []),
         lost: (count) => {
           outcome.lost += count;

@@ -4,7 +4,7 @@ import v8 from 'node:v8';
 import vm from 'node:vm';
 import fc from 'fast-check';
 import t from 'tap';
-import { InFlight, type Placed } from '../../src/http/in-flight.ts';
+import { type Indexed, InFlight } from '../../src/http/in-flight.ts';
 import { SEED } from '../support/seed.ts';
 
 t.test('it holds what a Set would', (t) => {
@@ -12,8 +12,8 @@ t.test('it holds what a Set would', (t) => {
   const steps = fc.array(fc.option(fc.nat(), { freq: 2 }), { maxLength: 200 });
   fc.assert(
     fc.property(steps, (steps) => {
-      const inFlight = new InFlight<Placed>();
-      const expected = new Set<Placed>();
+      const inFlight = new InFlight<Indexed>();
+      const expected = new Set<Indexed>();
       for (const step of steps) {
         if (step === null || expected.size === 0) {
           const exchange = { place: -1 };
@@ -36,7 +36,7 @@ t.test('it holds what a Set would', (t) => {
 });
 
 t.test('what is removed while they are gone through disturbs nobody', (t) => {
-  const inFlight = new InFlight<Placed>();
+  const inFlight = new InFlight<Indexed>();
   for (let i = 0; i < 10; i++) inFlight.add({ place: -1 });
   let met = 0;
   for (const exchange of inFlight) {
@@ -53,8 +53,8 @@ t.test('what is over is gone with the next minor collection', (t) => {
   const collect = vm.runInNewContext('gc') as (options?: { type: 'minor' }) => void;
   collect();
   const before = oldBytes();
-  const inFlight = new InFlight<Placed & { held: number[] }>();
-  let flying: (Placed & { held: number[] })[] = [];
+  const inFlight = new InFlight<Indexed & { held: number[] }>();
+  let flying: (Indexed & { held: number[] })[] = [];
   const fly = (rounds: number) => {
     for (let round = 0; round < rounds; round++) {
       const next = Array.from({ length: 32 }, () => ({ place: -1, held: new Array<number>(100).fill(round) }));

@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { migrate } from '../../clickhouse/migrate.ts';
-import type { EventDigest } from '../../schemas/entry.ts';
+import type { EventSummary } from '../../schemas/entry.ts';
 import { mintId } from '../../src/ids.ts';
 import { type AcceptedEvent, encodeEvents } from '../../src/ingest/encode.ts';
 import { ALLOWED } from '../../src/policy/engine.ts';
@@ -55,12 +55,12 @@ t.test('any event reads back as it was encoded', async (t) => {
   const clickhouse = (await startClickHouse(t)).makeDatabase();
   await migrate(clickhouse, { retentionDays: 365 });
   const events = fc.sample(accepted, { numRuns: 400, seed: 7 });
-  const { rows, digests } = encodeEvents(events);
-  const sizes = digests.map((text) => (JSON.parse(text) as EventDigest).rowBytes);
+  const { rows, summaries } = encodeEvents(events);
+  const sizes = summaries.map((text) => (JSON.parse(text) as EventSummary).rowBytes);
   t.equal(
     sizes.reduce((sum, bytes) => sum + bytes, 0),
     rows.length,
-    'the digests say where each row ends',
+    'the summaries say where each row ends',
   );
   await clickhouse.insertEvents([rows], 'once');
 

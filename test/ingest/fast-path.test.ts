@@ -7,7 +7,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { EVENT_TYPES } from '../../schemas/closed-sets.ts';
 
-import { decodeDigests } from '../../schemas/entry.ts';
+import { decodeSummaries } from '../../schemas/entry.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { FastPath } from '../../src/ingest/fast-path.ts';
 import { Ingest, type IngestParts } from '../../src/ingest/ingest.ts';
@@ -135,10 +135,10 @@ function flawed(body: string, flaw: Style['flaw']): Buffer {
 }
 
 /** What is compared; whatever is random in it is blotted out. */
-function told({ answer, digests, rows }: Seen): { answer: string; appended: string } {
+function told({ answer, summaries, rows }: Seen): { answer: string; appended: string } {
   const said =
     answer instanceof ServiceError ? JSON.stringify([answer.code, answer.details, answer.message]) : blotted(answer);
-  const recorded = JSON.stringify(decodeDigests(`[${digests}]`));
+  const recorded = JSON.stringify(decodeSummaries(`[${summaries}]`));
   return { answer: said, appended: blotted(`${recorded} ${rows.toString('latin1')}`) };
 }
 
@@ -245,8 +245,8 @@ t.test('requests whose steps interleave keep to their own bytes', async (t) => {
         void soon().then(() => asker.counted(asks.map(({ places }) => ({ granted: places, atMs: NOW })))),
     },
     appender: {
-      appendFor: ({ rows, digests }: Append, caller: AppendCaller) => {
-        kept.push(rows.toString('latin1') + digests.map(String).join());
+      appendFor: ({ rows, summaries }: Append, caller: AppendCaller) => {
+        kept.push(rows.toString('latin1') + summaries.map(String).join());
         void soon().then(() => caller.appended());
       },
     },

@@ -156,7 +156,7 @@ t.test('the verdict is the same wherever an event is judged', async (t) => {
   const fields = unpackFields(
     new Map([
       ['v', Buffer.from(String(append!.entry.version))],
-      ['d', append!.entry.digests],
+      ['d', append!.entry.summaries],
       ['r', append!.entry.rows],
     ]),
   );

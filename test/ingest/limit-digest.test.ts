@@ -1,11 +1,11 @@
-// What a digest says of a rate limit that is over: which counter and which window, so that it can be told of once a window.
+// What a summary says of a rate limit that is over: which counter and which window, so that it can be told of once a window.
 import t from 'tap';
-import type { EventDigest, MatchDigest } from '../../schemas/entry.ts';
+import type { EventSummary, MatchSummary } from '../../schemas/entry.ts';
 import { encodeEvents } from '../../src/ingest/encode.ts';
 import { type Decision, RuleSet } from '../../src/policy/engine.ts';
 import { AGENT, decideOn, event, policy } from '../policy/support.ts';
 
-function digestOf(decision: Decision, agentId = AGENT.id, account = 'acc_1'): EventDigest {
+function summaryOf(decision: Decision, agentId = AGENT.id, account = 'acc_1'): EventSummary {
   const submission = {
     type: 'tool_call' as const,
     payload: {},
@@ -14,14 +14,14 @@ function digestOf(decision: Decision, agentId = AGENT.id, account = 'acc_1'): Ev
     occurredAt: 1e12,
   };
   const agent = { ...AGENT, id: agentId };
-  const { digests } = encodeEvents([
+  const { summaries } = encodeEvents([
     { account, agent, id: 'evt_1', submission, receivedAt: 1e12, decision, requestId: 'r' },
   ]);
-  return JSON.parse(digests[0]!) as EventDigest;
+  return JSON.parse(summaries[0]!) as EventSummary;
 }
 
 const call = (tool: string) => event('tool_call', { tool });
-const limitsOf = ({ matches }: EventDigest): MatchDigest['limit'][] => (matches ?? []).map(({ limit }) => limit);
+const limitsOf = ({ matches }: EventSummary): MatchSummary['limit'][] => (matches ?? []).map(({ limit }) => limit);
 
 t.test('a limit that is over names its counter and its window', (t) => {
   const block = policy('block_action', { tool: 'rm' });
@@ -29,15 +29,15 @@ t.test('a limit that is over names its counter and its window', (t) => {
   const perTool = policy('rate_limit', { threshold: 5, window: '1h', per: 'payload.tool' }, ['alert']);
   const rules = new RuleSet([block, perAgent, perTool]);
   const both = decideOn(rules, call('rm'), [true, true]);
-  const [blocked, agents, tools] = limitsOf(digestOf(both));
+  const [blocked, agents, tools] = limitsOf(summaryOf(both));
   t.equal(blocked, undefined);
   t.match(agents, { counter: /^[\w-]{16}$/, windowMs: 60_000 });
   t.match(tools, { counter: /^[\w-]{16}$/, windowMs: 3_600_000 });
-  t.notMatch(JSON.stringify(limitsOf(digestOf(both))), /rm|pol_/, 'and not what it counts');
+  t.notMatch(JSON.stringify(limitsOf(summaryOf(both))), /rm|pol_/, 'and not what it counts');
 
   const [first, second] = [decideOn(rules, call('a'), [true, true]), decideOn(rules, call('b'), [true, true])];
   const counters = (decision: Decision, agent?: string, account?: string) =>
-    limitsOf(digestOf(decision, agent, account)).map((limit) => limit?.counter);
+    limitsOf(summaryOf(decision, agent, account)).map((limit) => limit?.counter);
   t.same(counters(first), counters(first), 'the same counter, the same name');
   const [ofAgent, ofTool] = counters(first);
   t.same(counters(second), [ofAgent, counters(second)[1]]);
@@ -54,11 +54,11 @@ t.test('a limit that is not over says nothing', (t) => {
     policy('rate_limit', { threshold: 5, window: '1m' }),
     policy('rate_limit', { threshold: 9, window: '1m' }),
   ]);
-  t.equal(digestOf(decideOn(rules, call('a'), [false, false])).matches, undefined);
-  const second = digestOf(decideOn(rules, call('a'), [false, true]));
+  t.equal(summaryOf(decideOn(rules, call('a'), [false, false])).matches, undefined);
+  const second = summaryOf(decideOn(rules, call('a'), [false, true]));
   t.equal(second.matches!.length, 1);
   t.equal(second.matches![0]!.limit!.windowMs, 60_000);
-  const matched = digestOf(decideOn(new RuleSet([policy('block_action', { tool: 'a' })]), call('a')));
+  const matched = summaryOf(decideOn(new RuleSet([policy('block_action', { tool: 'a' })]), call('a')));
   t.notOk('limit' in matched.matches![0]!);
   t.end();
 });

@@ -96,9 +96,9 @@ function compare(who: string, seen: Taken, expected: Taken, bytes: Buffer): void
 }
 
 /** What ingestion did, in the reference's form. */
-function taken({ answer, digests, rows }: Seen, shape: 'single' | 'batch'): Taken {
-  const stored = JSON.parse(blotted(JSON.stringify(decoded(rows, digests, EVENT_ROW_COLUMNS)))) as Taken['stored'];
-  const ordered = stored.map(({ row, digest }) => ({ row, digest: inOrder(digest) }));
+function taken({ answer, summaries, rows }: Seen, shape: 'single' | 'batch'): Taken {
+  const stored = JSON.parse(blotted(JSON.stringify(decoded(rows, summaries, EVENT_ROW_COLUMNS)))) as Taken['stored'];
+  const ordered = stored.map(({ row, summary }) => ({ row, summary: inOrder(summary) }));
   if (answer instanceof ServiceError) return { answers: answer.code, stored: ordered };
   const text = blotted(answer);
   const root = readText(text, 100);
@@ -114,7 +114,7 @@ function taken({ answer, digests, rows }: Seen, shape: 'single' | 'batch'): Take
   return { answers, stored: ordered };
 }
 
-const DIGEST = [
+const SUMMARY = [
   'account',
   'agent',
   'id',
@@ -127,8 +127,8 @@ const DIGEST = [
   'approvalId',
 ].concat(['approval', 'traceId', 'tokensUsed', 'matches']);
 
-/** The order of a digest's fields says nothing; a field that the reference does not know would be lost, so it throws. */
-function inOrder(digest: Record<string, unknown>): Record<string, unknown> {
-  for (const key of Object.keys(digest)) if (!DIGEST.includes(key)) throw new Error(`digest has ${key}`);
-  return Object.fromEntries(DIGEST.filter((key) => key in digest).map((key) => [key, digest[key]]));
+/** The order of a summary's fields says nothing; a field that the reference does not know would be lost, so it throws. */
+function inOrder(summary: Record<string, unknown>): Record<string, unknown> {
+  for (const key of Object.keys(summary)) if (!SUMMARY.includes(key)) throw new Error(`summary has ${key}`);
+  return Object.fromEntries(SUMMARY.filter((key) => key in summary).map((key) => [key, summary[key]]));
 }

@@ -24,7 +24,7 @@ export const agent = {
 } as unknown as AgentRecord;
 export const requestId = 'r-1';
 
-export type Seen = { answer: string | ServiceError; digests: string; rows: Buffer };
+export type Seen = { answer: string | ServiceError; summaries: string; rows: Buffer };
 
 /** Submits a body to ingestion as it is in a front. `plain`: null takes the general path. */
 export async function take(
@@ -63,7 +63,7 @@ export async function take(
   }
   return {
     answer,
-    digests: appended.map(({ digests }) => digests.map((digest) => digest.toString()).join(',')).join(','),
+    summaries: appended.map(({ summaries }) => summaries.map((summary) => summary.toString()).join(',')).join(','),
     rows: Buffer.concat(appended.map(({ rows }) => rows)),
   };
 }
@@ -75,8 +75,8 @@ export function submitted(ingest: Ingest, shape: 'single' | 'batch', request: In
   );
 }
 
-function copied({ rows, digests, ...append }: Append): Append {
-  return { ...append, rows: Buffer.from(rows), digests: digests.map(String) };
+function copied({ rows, summaries, ...append }: Append): Append {
+  return { ...append, rows: Buffer.from(rows), summaries: summaries.map(String) };
 }
 
 function freshGate(): RateLimitBatcher {

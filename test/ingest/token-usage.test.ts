@@ -1,4 +1,4 @@
-// Tokens as the answers of providers tell of them: each shape as the provider sends it, read by both paths into row and digest.
+// Tokens as the answers of providers tell of them: each shape as the provider sends it, read by both paths into row and summary.
 // (That both find the same whatever they are given, reference.test.ts and plain.test.ts show.)
 import t from 'tap';
 import { EVENT_ROW_COLUMNS } from '../../schemas/entry.ts';
@@ -11,11 +11,11 @@ import { NOW, take } from './support.ts';
 const rules = new RuleSet([]);
 const plain = new FastPath();
 
-/** The tokens of an event with this payload, as row and digest have them. */
+/** The tokens of an event with this payload, as row and summary have them. */
 async function tokensOf(payload: string, path: FastPath | null): Promise<unknown> {
-  const { rows, digests } = await take(rules, bodyOf(payload), 'single', path);
-  const [stored] = decoded(rows, digests, EVENT_ROW_COLUMNS);
-  t.equal(stored!.digest['tokensUsed'] ?? null, stored!.row['tokens_used'], 'row and digest agree');
+  const { rows, summaries } = await take(rules, bodyOf(payload), 'single', path);
+  const [stored] = decoded(rows, summaries, EVENT_ROW_COLUMNS);
+  t.equal(stored!.summary['tokensUsed'] ?? null, stored!.row['tokens_used'], 'row and summary agree');
   return stored!.row['tokens_used'];
 }
 
@@ -144,9 +144,9 @@ t.test("what one event of a batch tells is no other event's", async (t) => {
   ];
   const body = Buffer.from(`[${payloads.map((payload) => `{"type":"completion","payload":${payload}}`).join()}]`);
   for (const path of [null, plain]) {
-    const { rows, digests } = await take(rules, body, 'batch', path);
+    const { rows, summaries } = await take(rules, body, 'batch', path);
     t.same(
-      decoded(rows, digests, EVENT_ROW_COLUMNS).map(({ row }) => row['tokens_used']),
+      decoded(rows, summaries, EVENT_ROW_COLUMNS).map(({ row }) => row['tokens_used']),
       [5, null, 3, null],
     );
   }

@@ -2,7 +2,7 @@
 // other side does as it is told and writes down what it got.
 import type { Test } from 'tap';
 import type { Attempt, AttemptResult, ChannelSender, Notification, Target } from '../../pipelines/alert/channel.ts';
-import { type Placed, Teller } from '../../pipelines/alert/tell.ts';
+import { Dispatcher, type PlacedSignal } from '../../pipelines/alert/dispatch.ts';
 import { DeliveryWorker, type WorkerOptions } from '../../pipelines/alert/worker.ts';
 import type { AlertCreate, AlertRecord } from '../../schemas/alert.ts';
 import type { Signal } from '../../schemas/signal.ts';
@@ -52,7 +52,7 @@ export type AlertWorld = RegistryStore & {
   alerts: Alerts;
   targets: Targets;
   clock: { now: number };
-  teller: Teller;
+  teller: Dispatcher;
   worker: DeliveryWorker;
   /** Looks and waits until nothing is running, as often as something was sent. */
   settle(): Promise<void>;
@@ -88,7 +88,7 @@ export async function makeAlertWorld(t: Test, redis: TestRedis): Promise<AlertWo
     t.teardown(() => worker.stop());
     return worker;
   };
-  const teller = new Teller(store);
+  const teller = new Dispatcher(store);
   const worker = another();
   return {
     ...store,
@@ -116,7 +116,7 @@ export async function makeAlertWorld(t: Test, redis: TestRedis): Promise<AlertWo
       return JSON.parse(answer) as AlertRecord;
     },
     tell(signals, { stream = 'stream', remember = false, entry = `${++entries}-0` } = {}) {
-      const placed = signals.map((signal, i): Placed => ({ signal, place: `${entry}/${i}` }));
+      const placed = signals.map((signal, i): PlacedSignal => ({ signal, place: `${entry}/${i}` }));
       return teller.tell({ stream, remember, ensureHeld: async () => undefined }, placed);
     },
     async statuses() {

@@ -16,7 +16,7 @@ import { CROWDED_WINDOW_MS, close, take, type Window } from '../../pipelines/ale
 import type { AlertRecord } from '../../schemas/alert.ts';
 import { SEVERITIES } from '../../schemas/closed-sets.ts';
 
-import type { EventDigest, MatchDigest } from '../../schemas/entry.ts';
+import type { EventSummary, MatchSummary } from '../../schemas/entry.ts';
 import { hashedId, isId, mintId, timeOfId } from '../../src/ids.ts';
 import { laneOf } from '../../src/registry/deliveries.ts';
 import { SEED } from '../support/seed.ts';
@@ -25,7 +25,7 @@ import { makeSignal } from './alert-harness.ts';
 const ACCOUNT = mintId('account', 1_763_640_000_000);
 const AGENT = mintId('agent', 1_763_640_000_000);
 
-function event(matches: MatchDigest[], part: Partial<EventDigest> = {}): EventDigest {
+function event(matches: MatchSummary[], part: Partial<EventSummary> = {}): EventSummary {
   return {
     account: ACCOUNT,
     agent: AGENT,
@@ -40,12 +40,12 @@ function event(matches: MatchDigest[], part: Partial<EventDigest> = {}): EventDi
   };
 }
 
-function match(part: Partial<MatchDigest> = {}): MatchDigest {
+function match(part: Partial<MatchSummary> = {}): MatchSummary {
   return { policy_id: 'pol_1', name: 'no payments', type: 'block_action', actions: ['block'], severity: null, ...part };
 }
 
 t.test('one policy_violation per event, of the highest severity among the matches that interrupt', async (t) => {
-  const one = (matches: MatchDigest[]) => signalsOf(event(matches)).map(({ signal }) => signal);
+  const one = (matches: MatchSummary[]) => signalsOf(event(matches)).map(({ signal }) => signal);
   t.same(one([]), []);
   t.same(one([match({ actions: ['log'] })]), [], 'a match that only logs is a dry run');
   t.equal(one([match()])[0]!.severity, 'high', 'block without a severity');

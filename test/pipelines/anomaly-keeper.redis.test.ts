@@ -2,7 +2,7 @@
 // and at most once a second.
 import t, { type Test } from 'tap';
 import { BASELINE_BYTES } from '../../pipelines/anomaly/baseline.ts';
-import { Keeper } from '../../pipelines/anomaly/keeper.ts';
+import { BaselineStore } from '../../pipelines/anomaly/baseline-store.ts';
 import { forgetBaseline } from '../../pipelines/forget-baseline.ts';
 import { BASELINE_KEPT_MS, BASELINES_MAX } from '../../src/limits.ts';
 import type { Commands } from '../../src/redis/client.ts';
@@ -21,17 +21,17 @@ async function leaseOf({ redis, keys }: Setting, owner: string): Promise<Lease> 
   return (await acquireLease(redis, names, { owner, retake: false }))!;
 }
 
-async function setting(t: Test, address = server.address): Promise<Setting & { keeper: Keeper; lease: Lease }> {
+async function setting(t: Test, address = server.address): Promise<Setting & { keeper: BaselineStore; lease: Lease }> {
   const redis = await connect(t, address);
   const keys = freshKeys(1);
-  const keeper = new Keeper({ redis, keys, partition: 0 });
+  const keeper = new BaselineStore({ redis, keys, partition: 0 });
   const lease = await leaseOf({ redis, keys }, 'one');
   keeper.begin(lease);
   t.teardown(() => keeper.end());
   return { redis, keys, keeper, lease };
 }
 
-async function count(keeper: Keeper, agents: readonly string[], by = 1): Promise<void> {
+async function count(keeper: BaselineStore, agents: readonly string[], by = 1): Promise<void> {
   await keeper.load(new Set(agents));
   for (const agent of agents) {
     keeper.get(agent)!.baseline.completions += by;
@@ -45,14 +45,14 @@ t.test('a former owner overwrites nothing', async (t) => {
   await keeper.save(['agt_a']);
   await count(keeper, ['agt_a'], 1);
   await redis.del(lease.key);
-  const second = new Keeper({ redis, keys, partition: 0 });
+  const second = new BaselineStore({ redis, keys, partition: 0 });
   second.begin(await leaseOf({ redis, keys }, 'two'));
   await count(second, ['agt_a'], 100);
   await second.save(['agt_a']);
   await t.rejects(keeper.save(['agt_a']), LeaseLost);
   keeper.settled();
   await keeper.end();
-  const third = new Keeper({ redis, keys, partition: 0 });
+  const third = new BaselineStore({ redis, keys, partition: 0 });
   third.begin(lease);
   await third.load(new Set(['agt_a']));
   t.equal(third.get('agt_a')!.baseline.completions, 105);
@@ -90,7 +90,7 @@ t.test('5,000 agents of one batch are a handful of reads, and only so many stay 
       return typeof value === 'function' ? value.bind(target) : value;
     },
   }) as Commands;
-  const keeper = new Keeper({ redis: counted, keys, partition: 0 });
+  const keeper = new BaselineStore({ redis: counted, keys, partition: 0 });
   keeper.begin(lease);
   t.teardown(() => keeper.end());
   const agents = Array.from({ length: 5_000 }, () => freshAgent().agent);
@@ -116,7 +116,7 @@ t.test('a full Redis takes baselines and marks; a mark is never overwritten', as
   await forgetBaseline(redis, keys, 'acc_1', 'agt_c');
   await keeper.save(['agt_c', 'agt_d']);
   t.equal(await redis.get(keys.baseline(0, 'agt_c')), '-');
-  const other = new Keeper({ redis, keys, partition: 0 });
+  const other = new BaselineStore({ redis, keys, partition: 0 });
   other.begin(await leaseOf({ redis, keys }, 'one').catch(() => undefined as never));
   await other.load(new Set(['agt_c']));
   t.equal(other.get('agt_c')!.baseline.completions, 0, 'a mark is no baseline');

@@ -7,7 +7,7 @@ import type { ClickHouse } from '../../clickhouse/client.ts';
 import { listAnomalies } from '../../clickhouse/queries/list-anomalies.ts';
 import { Baseline, decodeBaseline } from '../../pipelines/anomaly/baseline.ts';
 import { observe } from '../../pipelines/anomaly/observe.ts';
-import type { EventDigest } from '../../schemas/entry.ts';
+import type { EventSummary } from '../../schemas/entry.ts';
 import { SIGNAL_FIELD, type Signal, type SignalEntry } from '../../schemas/signal.ts';
 import { readAsset } from '../../src/assets.ts';
 import type { Commands } from '../../src/redis/client.ts';
@@ -29,7 +29,7 @@ function history(agent: TestAgent): Made[] {
   return Array.from({ length: HISTORY_SECONDS * 5 }, (_, i) => {
     const type = i % 50 === 7 ? 'error' : i % 5 === 0 ? 'completion' : 'tool_call';
     const tokens = type === 'completion' ? { tokensUsed: 1_000 + ((i * 37) % 400) } : {};
-    return makeEvent(agent, { received_at: START + i * 200, digest: { type, ...tokens } });
+    return makeEvent(agent, { received_at: START + i * 200, summary: { type, ...tokens } });
   });
 }
 
@@ -37,7 +37,7 @@ function history(agent: TestAgent): Made[] {
 function trouble(agent: TestAgent, afterMs = 0): Made[] {
   const from = START + (HISTORY_SECONDS + 5) * 1_000 + afterMs;
   const made = Array.from({ length: 118 }, (_, i) =>
-    makeEvent(agent, { received_at: from + i * 16, digest: { type: i % 3 === 0 ? 'error' : 'tool_call' } }),
+    makeEvent(agent, { received_at: from + i * 16, summary: { type: i % 3 === 0 ? 'error' : 'tool_call' } }),
   );
   const at = { received_at: from + 1_990 };
   const policy = {
@@ -47,11 +47,11 @@ function trouble(agent: TestAgent, afterMs = 0): Made[] {
     actions: ['block'],
     severity: 'low',
   };
-  const blocked: Partial<EventDigest> = { outcome: 'blocked', reason: 'policy', policyId: 'pol_1' };
+  const blocked: Partial<EventSummary> = { outcome: 'blocked', reason: 'policy', policyId: 'pol_1' };
   return [
     ...made,
-    makeEvent(agent, { ...at, digest: { type: 'completion', tokensUsed: 50_000, traceId: 'a-trace' } }),
-    makeEvent(agent, { ...at, digest: { ...blocked, matches: [policy as never] } }),
+    makeEvent(agent, { ...at, summary: { type: 'completion', tokensUsed: 50_000, traceId: 'a-trace' } }),
+    makeEvent(agent, { ...at, summary: { ...blocked, matches: [policy as never] } }),
   ];
 }
 
@@ -80,7 +80,7 @@ async function keptBaseline({ redis, keys }: World, agent: TestAgent): Promise<B
 /** What a baseline holds that counted each of these events once. */
 function reference(made: readonly Made[]): Baseline {
   const baseline = new Baseline();
-  for (const { digest } of made) observe(baseline, digest);
+  for (const { summary } of made) observe(baseline, summary);
   return baseline;
 }
 

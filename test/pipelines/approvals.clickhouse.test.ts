@@ -36,11 +36,11 @@ function pendingEvent(agent: TestAgent, receivedAt = Date.now(), timeoutSeconds 
     actions: ['block' as const],
     severity: null,
   };
-  const digest = {
+  const summary = {
     ...{ outcome: 'pending' as const, reason: 'policy' as const, policyId, approvalId, matches: [match] },
     approval: { timeoutSeconds, onTimeout: 'deny' as const },
   };
-  return makeEvent(agent, { outcome: 'pending', approval_id: approvalId, received_at: receivedAt, digest });
+  return makeEvent(agent, { outcome: 'pending', approval_id: approvalId, received_at: receivedAt, summary });
 }
 
 const optionsOf = (world: World, now = Date.now) => ({
@@ -57,10 +57,10 @@ t.test('killed between the opening and its acknowledgement: what is delivered ag
   const events = Array.from({ length: 5 }, () => pendingEvent(agent));
   await world.appender.append(appendOf(agent, events));
   // The effect without its acknowledgement is what a kill leaves behind.
-  const digests = events.map(({ digest }) => digest);
-  await openApprovals(optionsOf(world), digests);
+  const summaries = events.map(({ summary }) => summary);
+  await openApprovals(optionsOf(world), summaries);
   const approvals = new Approvals(world);
-  const [first, second] = digests.map(({ approvalId }) => approvalId!);
+  const [first, second] = summaries.map(({ approvalId }) => approvalId!);
   const decided = await approvals.decide(agent.account, first!, { decision: 'approve' }, actor);
   const revision = world.keys.revision(world.keys.shardOf(agent.account));
   const changes = await world.redis.get(revision);
@@ -82,8 +82,8 @@ t.test('killed between the opening and its acknowledgement: what is delivered ag
         policy_name: 'Payments',
         on_timeout: 'deny',
       },
-      created_at: new Date(digests[1]!.receivedAt).toISOString(),
-      expires_at: new Date(digests[1]!.receivedAt + 3_600_000).toISOString(),
+      created_at: new Date(summaries[1]!.receivedAt).toISOString(),
+      expires_at: new Date(summaries[1]!.receivedAt + 3_600_000).toISOString(),
     },
   );
   t.equal(await world.redis.get(revision), changes, 'and nothing was changed by the second delivery');
@@ -96,10 +96,10 @@ t.test('delivered again after Redis has forgotten the decision: ClickHouse is as
   const [event, late] = [pendingEvent(agent, receivedAt), pendingEvent(agent, receivedAt, 7 * 86_400)];
   await openApprovals(
     optionsOf(world, () => receivedAt),
-    [event.digest],
+    [event.summary],
   );
   const { account } = agent;
-  const id = event.digest.approvalId!;
+  const id = event.summary.approvalId!;
   await new Approvals({ ...world, now: () => receivedAt + 1_000 }).decide(account, id, { decision: 'deny' }, actor);
   const expiry = new ApprovalExpiry(optionsOf(world));
   t.equal(await expiry.forget(), 0, 'not before ClickHouse has it');
@@ -108,10 +108,10 @@ t.test('delivered again after Redis has forgotten the decision: ClickHouse is as
   t.ok(await barrierOf(world).waitForJournal(account));
   t.equal(await expiry.forget(), 1);
   t.equal(await new Approvals(world).get(account, id), null);
-  await openApprovals(optionsOf(world), [event.digest, late.digest]);
+  await openApprovals(optionsOf(world), [event.summary, late.summary]);
   t.equal(await new Approvals(world).get(account, id), null, 'it stays closed');
   t.match(
-    await new Approvals(world).get(account, late.digest.approvalId!),
+    await new Approvals(world).get(account, late.summary.approvalId!),
     { status: 'pending' },
     'its neighbour was never open',
   );
@@ -131,7 +131,7 @@ t.test('an agent is deleted: rows, records and deadlines of its approvals go, an
   await world.appender.append(appendOf(agent, events.slice(0, 2)));
   await world.appender.append(appendOf(other, events.slice(2)));
   t.ok(await barrierOf(world).waitForApprovals(agent.account, null));
-  await new Approvals(world).decide(agent.account, events[1]!.digest.approvalId!, { decision: 'approve' }, actor);
+  await new Approvals(world).decide(agent.account, events[1]!.summary.approvalId!, { decision: 'approve' }, actor);
   await new Agents(world).remove(agent.account, agent.agent, actor);
   // Still in flight when the agent went.
   const flying = pendingEvent(agent);
@@ -149,6 +149,6 @@ t.test('an agent is deleted: rows, records and deadlines of its approvals go, an
     { agent: agent.agent },
   );
   t.equal(logs[0]!.n, 0);
-  t.same(await redis.hkeys(keys.decidedApprovals(agent.account)), [events[2]!.digest.approvalId]);
+  t.same(await redis.hkeys(keys.decidedApprovals(agent.account)), [events[2]!.summary.approvalId]);
   t.equal(await redis.hlen(keys.approvals(agent.account)), 0);
 });

@@ -4,7 +4,7 @@ import { rmSync } from 'node:fs';
 import path from 'node:path';
 import t, { type Test } from 'tap';
 import { ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
-import { Slots } from '../../pipelines/slots.ts';
+import { Semaphore } from '../../pipelines/semaphore.ts';
 import { freePort } from '../../src/embedded/free-port.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import { EVENT_GROUPS, ensureGroups } from '../../src/streams/groups.ts';
@@ -29,7 +29,7 @@ async function appendMany(world: World, entries: number): Promise<string[]> {
   return ids.sort();
 }
 
-const aloneOf = async (world: World) => (await ownerOf(world, { slots: new Slots(1) })).drain;
+const aloneOf = async (world: World) => (await ownerOf(world, { slots: new Semaphore(1) })).drain;
 
 /** Runs an owner until everything is acknowledged. */
 async function drainAll(world: World): Promise<void> {

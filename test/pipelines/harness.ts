@@ -4,7 +4,7 @@ import type { ClickHouse } from '../../clickhouse/client.ts';
 import { migrate } from '../../clickhouse/migrate.ts';
 import { Drain } from '../../pipelines/drain.ts';
 import { Pipelines, type PipelinesOptions } from '../../pipelines/pipelines.ts';
-import type { Places } from '../../pipelines/slots.ts';
+import type { Permits } from '../../pipelines/semaphore.ts';
 import { EventStore } from '../../pipelines/store/pipeline.ts';
 import { INSERT_BYTES_MAX } from '../../src/limits.ts';
 import { type MetricName, Metrics } from '../../src/metrics.ts';
@@ -70,7 +70,7 @@ export type StoreOwner = { lease: Lease; drain: Drain<unknown> };
 /** The owner of an event stream from now on, for the store. */
 export async function ownerOf(
   world: World,
-  { partition = 0, owner = 'owner', slots }: { partition?: number; owner?: string; slots: Places },
+  { partition = 0, owner = 'owner', slots }: { partition?: number; owner?: string; slots: Permits },
 ): Promise<StoreOwner> {
   const { redis, keys } = world;
   const stream = keys.events(partition);

@@ -4,7 +4,7 @@ import t from 'tap';
 import { ENTRY_VERSION, PACKED_ENTRY_VERSION } from '../../schemas/entry.ts';
 import type { JournalEntry } from '../../schemas/journal.ts';
 import { mintId } from '../../src/ids.ts';
-import { DeadEntries } from '../../src/streams/dead.ts';
+import { DeadLetters } from '../../src/streams/dead-letters.ts';
 import { ReadBarrier } from '../../src/streams/read-barrier.ts';
 import { appendOf, eventually, freshAgent, makeEvent } from '../streams/harness.ts';
 import { startClickHouse } from '../support/clickhouse.ts';
@@ -56,7 +56,7 @@ t.test(
     t.same(await storedIds(clickhouse), good);
     t.equal(await count('gatehouse_stored_rows_total', { table: 'events' }), 99);
     t.equal(await count('gatehouse_taken_events_total'), 100);
-    const dead = new DeadEntries({ redis, keys });
+    const dead = new DeadLetters({ redis, keys });
     const [parked, ...more] = await dead.list(10);
     t.equal(more.length, 0);
     t.match(parked, { eventIds: [made[50]!.id], group: 'store', reason: /parse/i });
@@ -103,7 +103,7 @@ t.test(
     await appender.append(appendOf(agent, made));
     const failed = () => count('gatehouse_inserts_total', { table: 'events', result: 'failed' });
     t.ok(await eventually(async () => (await failed()) > 30));
-    t.equal(await new DeadEntries({ redis, keys }).count(), 0);
+    t.equal(await new DeadLetters({ redis, keys }).count(), 0);
     await clickhouse.command('ALTER TABLE events DROP COLUMN picky');
     t.ok(await eventually(async () => (await storedIds(clickhouse)).length === 150));
     t.ok(await eventually(() => pipelines.healthy().ok), 'healthy again');
@@ -118,14 +118,14 @@ t.test('a re-queued entry whose events are stored already changes nothing', asyn
   const made = Array.from({ length: 10 }, () => makeEvent(agent));
   await appender.append(appendOf(agent, made));
   t.ok(await eventually(async () => (await storedIds(clickhouse)).length === 10));
-  const { digests, rows } = appendOf(agent, [...made.slice(3), makeEvent(agent)]);
+  const { summaries, rows } = appendOf(agent, [...made.slice(3), makeEvent(agent)]);
   await redis.xadd(
     keys.dead(0),
     '*',
     'v',
     ENTRY_VERSION,
     'd',
-    `[${digests.join(',')}]`,
+    `[${summaries.join(',')}]`,
     'r',
     rows,
     'g',
@@ -137,7 +137,7 @@ t.test('a re-queued entry whose events are stored already changes nothing', asyn
     'from',
     '1-1',
   );
-  const dead = new DeadEntries({ redis, keys });
+  const dead = new DeadLetters({ redis, keys });
   await dead.retry(await dead.list(1));
   t.ok(await eventually(async () => (await count('gatehouse_taken_events_total')) === 18));
   const stored = await storedIds(clickhouse);
@@ -152,11 +152,11 @@ t.test('an entry that nobody can read is parked whole, and the next one is store
   await redis.xadd(keys.events(0), '*', 'v', '9', 'd', '[]');
   const unsound = [
     ['[null]', 'abc'],
-    [JSON.stringify([makeEvent(agent).digest]), 'short'],
+    [JSON.stringify([makeEvent(agent).summary]), 'short'],
     ['[["evt_1","prompt",1,1,3]]', 'abc'],
   ];
-  for (const [digests, rows] of unsound)
-    await redis.xadd(keys.events(0), '*', 'v', ENTRY_VERSION, 'd', digests!, 'r', rows!);
+  for (const [summaries, rows] of unsound)
+    await redis.xadd(keys.events(0), '*', 'v', ENTRY_VERSION, 'd', summaries!, 'r', rows!);
   await redis.xadd(keys.events(0), '*', 'v', PACKED_ENTRY_VERSION, 'd', '[]', 'r', 'rows');
   await appender.append(appendOf(agent, [makeEvent(agent)]));
   const { count } = await startPipelines(t, world);
@@ -167,9 +167,9 @@ t.test('an entry that nobody can read is parked whole, and the next one is store
     await new ReadBarrier({ redis, keys, waitMs: 60_000 }).waitForAnomalies(agent.account, agent.agent),
     'neither group is held up',
   );
-  const dead = await new DeadEntries({ redis, keys }).list(100);
+  const dead = await new DeadLetters({ redis, keys }).list(100);
   const reasons = dead.filter(({ group }) => group === 'store').map(({ reason }) => reason);
-  t.match(reasons, [/version 9/, /digest/, /bytes/, /whose/, /unpacked/]);
+  t.match(reasons, [/version 9/, /summary/, /bytes/, /whose/, /unpacked/]);
 });
 
 t.test(
@@ -180,7 +180,7 @@ t.test(
     const [gone, stays] = [freshAgent(), freshAgent()];
     const first = await startPipelines(t, world);
     await appender.append(
-      appendOf(gone, [makeEvent(gone, { outcome: 'blocked', digest: { outcome: 'blocked', reason: 'policy' } })]),
+      appendOf(gone, [makeEvent(gone, { outcome: 'blocked', summary: { outcome: 'blocked', reason: 'policy' } })]),
     );
     t.ok(await eventually(async () => (await storedIds(clickhouse)).length === 1));
     await first.pipelines.stop();
@@ -391,9 +391,9 @@ t.test('an event blocked by a policy is an anomaly, once; one blocked by the kil
   const blocked = { outcome: 'blocked' as const, reason: 'policy' as const, policyId: 'pol_1' };
   const made = [
     makeEvent(agent),
-    makeEvent(agent, { outcome: 'blocked', digest: { ...blocked, matches: [match] } }),
-    makeEvent(agent, { outcome: 'blocked', digest: { ...blocked, matches: [{ ...match, severity: null }] } }),
-    makeEvent(agent, { outcome: 'blocked', digest: { outcome: 'blocked', reason: 'agent_inactive' } }),
+    makeEvent(agent, { outcome: 'blocked', summary: { ...blocked, matches: [match] } }),
+    makeEvent(agent, { outcome: 'blocked', summary: { ...blocked, matches: [{ ...match, severity: null }] } }),
+    makeEvent(agent, { outcome: 'blocked', summary: { outcome: 'blocked', reason: 'agent_inactive' } }),
   ];
   const { count } = await startPipelines(t, world);
   await appender.append(appendOf(agent, made));

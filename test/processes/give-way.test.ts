@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import os from 'node:os';
 import t from 'tap';
-import { giveWay, NICE, takeShortTurns } from '../../src/embedded/give-way.ts';
+import { lowerPriority, NICE, useShortTimeSlices } from '../../src/embedded/process-priority.ts';
 
 t.test('a child gives way, and so do the threads that it starts', { skip: process.platform !== 'linux' }, async (t) => {
   const script = `
@@ -19,7 +19,7 @@ t.test('a child gives way, and so do the threads that it starts', { skip: proces
       });
     });`;
   const child = spawn(process.execPath, ['-e', script], { stdio: ['pipe', 'pipe', 'inherit'], detached: true });
-  giveWay(child.pid!, NICE.clickhouse);
+  lowerPriority(child.pid!, NICE.clickhouse);
   t.equal(os.getPriority(child.pid), NICE.clickhouse);
   child.stdin.end('go');
   const [nices] = (await once(child.stdout, 'data')) as [Buffer];
@@ -42,13 +42,13 @@ t.test(
     const child = spawn('sleep', ['60'], { stdio: 'ignore' });
     t.teardown(() => child.kill());
     os.setPriority(child.pid!, 2);
-    takeShortTurns(child.pid!);
+    useShortTimeSlices(child.pid!);
     t.equal(turnNs(child.pid!), 300_000);
     t.equal(os.getPriority(child.pid), 2);
   },
 );
 
 t.test('what cannot be set is let be', async (t) => {
-  t.doesNotThrow(() => giveWay(2 ** 22 + 1, NICE.pipelines), 'no such process');
-  t.doesNotThrow(() => takeShortTurns(2 ** 22 + 1), 'nor this one');
+  t.doesNotThrow(() => lowerPriority(2 ** 22 + 1, NICE.pipelines), 'no such process');
+  t.doesNotThrow(() => useShortTimeSlices(2 ** 22 + 1), 'nor this one');
 });

@@ -10,10 +10,10 @@ import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
 import { assetPath } from '../../src/assets.ts';
 import { type Child, ChildFailed, forkChild } from '../../src/embedded/child.ts';
+import { ChildSupervisor } from '../../src/embedded/child-supervisor.ts';
 import { isFileLocked, takeFileLock } from '../../src/embedded/file-lock.ts';
 import { freePort, onFreePort, whyNotFree } from '../../src/embedded/free-port.ts';
 import { type Peer, WorkerHub, whenWorkerReady } from '../../src/embedded/ipc.ts';
-import { Keeper } from '../../src/embedded/keeper.ts';
 import { StateDir } from '../../src/embedded/state-dir.ts';
 import { Service } from '../../src/lifecycle.ts';
 import { createLog } from '../../src/log.ts';
@@ -215,7 +215,7 @@ function launcher(t: Test, script: string): () => Child {
 
 t.test('a child that ends is started again; one that is stopped is not', async (t) => {
   let launches = 0;
-  const keeper = new Keeper({
+  const keeper = new ChildSupervisor({
     name: 'child',
     launch: launcher(t, `${READY} setInterval(() => {}, 1000);`),
     log,
@@ -233,7 +233,7 @@ t.test('a child that ends is started again; one that is stopped is not', async (
 });
 
 t.test('a child that does not heed SIGTERM is killed', async (t) => {
-  const keeper = new Keeper({
+  const keeper = new ChildSupervisor({
     name: 'child',
     launch: launcher(t, `process.on('SIGTERM', () => {}); ${READY} setInterval(() => {}, 1000);`),
     log,
@@ -244,7 +244,7 @@ t.test('a child that does not heed SIGTERM is killed', async (t) => {
 });
 
 t.test('a first start that fails says why; a start that hangs is broken off', async (t) => {
-  const failing = new Keeper({
+  const failing = new ChildSupervisor({
     name: 'child',
     launch: launcher(t, `console.error('no such planet'); process.exit(3);`),
     log,
@@ -254,7 +254,7 @@ t.test('a first start that fails says why; a start that hangs is broken off', as
     message: 'child did not start: no such planet',
     exit: { code: 3 },
   });
-  const hanging = new Keeper({
+  const hanging = new ChildSupervisor({
     name: 'child',
     launch: launcher(t, 'setInterval(() => {}, 1000);'),
     log,

@@ -3,8 +3,8 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import { NICE } from '../../src/embedded/give-way.ts';
-import { PATIENT_NICE, Patience } from '../../src/embedded/patience.ts';
+import { AdaptivePriority, LOWERED_NICE } from '../../src/embedded/adaptive-priority.ts';
+import { NICE } from '../../src/embedded/process-priority.ts';
 import { createLog } from '../../src/log.ts';
 
 const log = createLog({ level: 'silent', processName: 'test' });
@@ -22,7 +22,7 @@ const groupNice = (pid: number) => Number(/nice (-?\d+)/.exec(readFileSync(`/pro
 function begin(t: Test) {
   const pids = { pipelines: sleeper(t), clickhouse: sleeper(t) };
   let nowMs = 1_000_000;
-  const patience = new Patience({ pidOf: (child) => pids[child], log, now: () => nowMs });
+  const patience = new AdaptivePriority({ pidOf: (child) => pids[child], log, now: () => nowMs });
   patience.start();
   t.teardown(() => patience.stop());
   /** Says the same for so long, and then what the children have, once the kernel has taken it: without privileges it takes one change in 100 ms. */
@@ -40,7 +40,7 @@ function begin(t: Test) {
   const state = () => {
     const { pipelines, clickhouse } = pids;
     const nices = `${groupNice(pipelines)} ${groupNice(clickhouse)}`;
-    if (nices === `${PATIENT_NICE.pipelines} ${PATIENT_NICE.clickhouse}`) return 'patient';
+    if (nices === `${LOWERED_NICE.pipelines} ${LOWERED_NICE.clickhouse}`) return 'patient';
     return nices === `${NICE.pipelines} ${NICE.clickhouse}` ? 'usual' : nices;
   };
   return { pids, after, state };

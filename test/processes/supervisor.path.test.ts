@@ -7,9 +7,9 @@ import net, { type AddressInfo } from 'node:net';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
+import { LOWERED_NICE } from '../../src/embedded/adaptive-priority.ts';
 import { freePort } from '../../src/embedded/free-port.ts';
-import { NICE } from '../../src/embedded/give-way.ts';
-import { PATIENT_NICE } from '../../src/embedded/patience.ts';
+import { NICE } from '../../src/embedded/process-priority.ts';
 import { isAlive } from '../support/alive.ts';
 import {
   hasOwnStores,
@@ -199,7 +199,7 @@ t.test(
     const agent = (await call(service, 'POST', '/v1/agents', { name: 'busy' })).body.id;
     await eventually(t, 'they are patient', async () => {
       await call(service, 'POST', `/v1/agents/${agent}/events`, { type: 'custom', payload: {} });
-      return nice() === PATIENT_NICE.pipelines;
+      return nice() === LOWERED_NICE.pipelines;
     });
     process.kill(pid, 'SIGSTOP');
     try {

@@ -1,7 +1,7 @@
 // What becomes of a body the plain way: the answer, and what is stored and told to the pipelines, as one value that can be
 // compared (`decoded` makes the same of what the service appended). The reference of test/ingest/reference.test.ts.
 import type { JsonObject } from '../../schemas/common.ts';
-import { decodeDigests } from '../../schemas/entry.ts';
+import { decodeSummaries } from '../../schemas/entry.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { type Node, readBytes, readText, writtenValue } from './json.ts';
 import { Judge, type Meaning, type Verdict } from './judge.ts';
@@ -20,7 +20,7 @@ export type World = {
   times: ReadonlyMap<string, number | null>;
 };
 
-export type Stored = { row: Record<string, unknown>; digest: Record<string, unknown> };
+export type Stored = { row: Record<string, unknown>; summary: Record<string, unknown> };
 /** `answers`: the text of each event, or null for one that was refused; a word if the body was refused whole. */
 export type Taken = { answers: string | (string | null)[]; stored: Stored[] };
 
@@ -164,7 +164,7 @@ class Accepted {
       tokens_used: used(values),
       request_id: requestId,
     };
-    return { row, digest: this.#digest(row) };
+    return { row, summary: this.#digest(row) };
   }
 
   #digest(row: { id: string; tokens_used: number | null; approval_id: string }): Record<string, unknown> {
@@ -252,16 +252,16 @@ function blotted(prefix: string, ms: number): string {
 const NUMBERS = new Set(['timestamp', 'received_at']);
 const COUNTS = new Set(['token_count', 'tokens_used']);
 
-/** Rows and digests of an entry; ids have been blotted out nowhere yet. */
-export function decoded(rows: Buffer, digests: string, columns: readonly string[]): Stored[] {
+/** Rows and summaries of an entry; ids have been blotted out nowhere yet. */
+export function decoded(rows: Buffer, summaries: string, columns: readonly string[]): Stored[] {
   let at = 0;
-  const stored = decodeDigests(`[${digests}]`).map(({ rowBytes, ...digest }) => {
-    for (const { limit } of digest.matches ?? []) delete (limit as { counter?: string } | undefined)?.counter;
+  const stored = decodeSummaries(`[${summaries}]`).map(({ rowBytes, ...summary }) => {
+    for (const { limit } of summary.matches ?? []) delete (limit as { counter?: string } | undefined)?.counter;
     const row = decodedRow(rows.subarray(at, at + rowBytes), columns);
     at += rowBytes;
-    return { row, digest };
+    return { row, summary };
   });
-  if (at !== rows.length) throw new Error(`${rows.length} bytes of rows, the digests say ${at}`);
+  if (at !== rows.length) throw new Error(`${rows.length} bytes of rows, the summaries say ${at}`);
   return stored;
 }
 

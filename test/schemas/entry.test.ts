@@ -1,8 +1,8 @@
-// What an entry's digests mean: tuples and whose they are, beside digests with names for their fields.
+// What an entry's summaries mean: tuples and whose they are, beside summaries with names for their fields.
 import t from 'tap';
-import { decodeDigests, type EventDigest } from '../../schemas/entry.ts';
+import { decodeSummaries, type EventSummary } from '../../schemas/entry.ts';
 
-const whole: EventDigest = {
+const whole: EventSummary = {
   account: 'acc_1',
   agent: 'agt_1',
   id: 'evt_0',
@@ -14,7 +14,7 @@ const whole: EventDigest = {
   rowBytes: 9,
 };
 
-t.test('a tuple is an allowed event of the owner before it; other digests stand for themselves', (t) => {
+t.test('a tuple is an allowed event of the owner before it; other summaries stand for themselves', (t) => {
   const text = JSON.stringify([
     ['acc_2', 'agt_2'],
     ['evt_1', 'prompt', 1, 2, 3],
@@ -26,7 +26,7 @@ t.test('a tuple is an allowed event of the owner before it; other digests stand 
   ]);
   const second = { account: 'acc_2', agent: 'agt_2', outcome: 'allowed' };
   const third = { ...second, agent: 'agt_3', type: 'custom', occurredAt: 1, receivedAt: 2, rowBytes: 3 };
-  t.strictSame(decodeDigests(text), [
+  t.strictSame(decodeSummaries(text), [
     { ...second, id: 'evt_1', type: 'prompt', occurredAt: 1, receivedAt: 2, rowBytes: 3 },
     whole,
     {
@@ -45,9 +45,9 @@ t.test('a tuple is an allowed event of the owner before it; other digests stand 
   t.end();
 });
 
-t.test('what is no list of digests is refused by name of the reason', (t) => {
-  t.throws(() => decodeDigests('{'), /not JSON/);
-  t.throws(() => decodeDigests('{}'), /not an array/);
-  t.throws(() => decodeDigests('[["evt_1","prompt",1,2,3]]'), /whose event/);
+t.test('what is no list of summaries is refused by name of the reason', (t) => {
+  t.throws(() => decodeSummaries('{'), /not JSON/);
+  t.throws(() => decodeSummaries('{}'), /not an array/);
+  t.throws(() => decodeSummaries('[["evt_1","prompt",1,2,3]]'), /whose event/);
   t.end();
 });

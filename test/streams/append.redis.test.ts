@@ -36,7 +36,7 @@ async function idsIn(redis: Commands, keys: Keys): Promise<string[][]> {
   return (await fieldsIn(redis, keys)).map((fields) => {
     const entry = decodeEntry(unpackFields(fields));
     rowsOf(entry);
-    return entry.digests.map((digest) => digest.id);
+    return entry.summaries.map((summary) => summary.id);
   });
 }
 
@@ -146,7 +146,7 @@ t.test('under load entries grow instead of queueing, none larger than its bound 
   t.ok(ids.length <= 18, `${ids.length} entries for 401 requests`);
 });
 
-t.test('what is worth it is packed, by either way in, and gives the very rows and digests back', async (t) => {
+t.test('what is worth it is packed, by either way in, and gives the very rows and summaries back', async (t) => {
   const redis = await connect(t, server.address);
   const agent = freshAgent();
   const text = (characters: number) => 'Zürich – the fare is refunded '.repeat(characters / 30);
@@ -156,7 +156,7 @@ t.test('what is worth it is packed, by either way in, and gives the very rows an
     [randomBytes(PACKED_BYTES_MIN).toString('base64')],
     Array.from({ length: 100 }, (_, i) => `${i} ${text(PACKED_BYTES_MIN / 50)}`),
   ];
-  // Around the border: a row and its digest are some 400 bytes longer than the text.
+  // Around the border: a row and its summary are some 400 bytes longer than the text.
   for (let more = -600; more < 0; more += 20) payloads.push(['x'.repeat(PACKED_BYTES_MIN + more)]);
   const shares: number[] = [];
   const versions: string[] = [];
@@ -174,10 +174,10 @@ t.test('what is worth it is packed, by either way in, and gives the very rows an
     const entry = decodeEntry(unpackFields(kept!));
     t.ok(entry.rows.equals(append.rows));
     t.strictSame(
-      entry.digests,
-      made.map(({ digest }) => digest),
+      entry.summaries,
+      made.map(({ summary }) => summary),
     );
-    const bytes = append.rows.length + append.digests.join(',').length;
+    const bytes = append.rows.length + append.summaries.join(',').length;
     const lies = kept!.get('d')!.length + kept!.get('r')!.length;
     t.equal(kept!.get('v')!.toString(), bytes + 2 < PACKED_BYTES_MIN ? '2' : '3', `${bytes} bytes`);
     shares.push(lies / bytes);
@@ -307,13 +307,13 @@ t.test('an Idempotency-Key: the first outcome again, a conflict, still running, 
   const once = new AppendOnce({ redis, keys, bytesMax: () => 1024 ** 3 });
   const { account, agent } = freshAgent();
   const at = { partition: 0, account, key: 'order 17' };
-  const { digests, rows } = appendOf({ account, agent }, [makeEvent({ account, agent })]);
+  const { summaries, rows } = appendOf({ account, agent }, [makeEvent({ account, agent })]);
   const begun = await once.begin({ ...at, fingerprint: 'f1' });
   if (begun.state !== 'new') throw new Error('not new');
   t.match(await refusal(once.begin({ ...at, fingerprint: 'f1' })), { code: 'idempotency_in_progress' });
   t.match(await refusal(once.begin({ ...at, fingerprint: 'f2' })), { code: 'idempotency_conflict' });
   const outcome = '{"id":"evt","text":"a:b\\u0000ü"}';
-  const request = { ...at, token: begun.token, agent, digests, rows, outcome };
+  const request = { ...at, token: begun.token, agent, summaries, rows, outcome };
   await once.append(request);
   await once.append(request);
   t.equal((await idsIn(redis, keys)).length, 1, 'sent twice, appended once');
@@ -327,7 +327,7 @@ t.test('an Idempotency-Key: the first outcome again, a conflict, still running, 
   await once.release({ ...other, token: second.token });
   const third = await once.begin({ ...other, fingerprint: 'f3' });
   t.equal(third.state, 'new', 'freed');
-  const late = { ...other, token: second.token, agent, digests, rows, outcome };
+  const late = { ...other, token: second.token, agent, summaries, rows, outcome };
   t.match(
     await refusal(once.append(late)),
     { code: 'unavailable', recorded: false },

@@ -6,7 +6,7 @@ import { DEAD_ENTRIES_MAX } from '../../src/limits.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import { DeadStreamFull, StreamReader } from '../../src/streams/consume.ts';
-import { DeadEntries, parkEntry } from '../../src/streams/dead.ts';
+import { DeadLetters, deadLetterWords } from '../../src/streams/dead-letters.ts';
 import { ensureGroups } from '../../src/streams/groups.ts';
 import { acquireLease, type Lease, LeaseLost } from '../../src/streams/lease.ts';
 import { Members, shareOf } from '../../src/streams/members.ts';
@@ -140,11 +140,11 @@ t.test('an ack moves the watermark, forgets the manifest and parks, all or nothi
   const kept = (await reader.manifest())!;
   t.same(kept.manifest, { first: ids[0], last: ids[3], attempts: 2, plan: { erased: ['x'] } });
   t.ok(kept.ageMs >= 30 && kept.ageMs < 600_000, `a manifest keeps its age: ${kept.ageMs} ms`);
-  const parked = parkEntry({ fields: new Map([['n', '2']]), group: 'store', from: ids[2]!, reason: 'because' });
+  const parked = deadLetterWords({ fields: new Map([['n', '2']]), group: 'store', from: ids[2]!, reason: 'because' });
   await reader.ack(ids[3]!, [parked]);
   await reader.ack(ids[3]!, [parked]);
   t.same(
-    await new DeadEntries({ redis, keys }).list(10).then((list) => list.map(({ reason, from }) => [reason, from])),
+    await new DeadLetters({ redis, keys }).list(10).then((list) => list.map(({ reason, from }) => [reason, from])),
     [['because', ids[2]]],
   );
   t.equal(await reader.manifest(), null);
@@ -156,11 +156,15 @@ t.test('an ack moves the watermark, forgets the manifest and parks, all or nothi
 t.test('parked signals are shown, put back, and dropped with their agent', async (t) => {
   const redis = await connect(t, server.address);
   const keys = freshKeys(2);
-  const dead = new DeadEntries({ redis, keys });
+  const dead = new DeadLetters({ redis, keys });
   const park = (agents: readonly (string | null)[]) => {
     const text = JSON.stringify({ version: SIGNAL_VERSION + 1, signals: agents.map((agent) => ({ agent })) });
     const fields = new Map([[SIGNAL_FIELD, text]]);
-    return redis.xadd(keys.signalsDead(1), '*', ...parkEntry({ fields, group: 'alert', from: '1-1', reason: 'newer' }));
+    return redis.xadd(
+      keys.signalsDead(1),
+      '*',
+      ...deadLetterWords({ fields, group: 'alert', from: '1-1', reason: 'newer' }),
+    );
   };
   for (const agents of [['agt_1', 'agt_1'], ['agt_1', 'agt_2'], [null]]) await park(agents);
   t.match(await dead.list(10), [{ stream: keys.signals(1), group: 'alert', reason: 'newer' }, {}, {}]);
@@ -173,12 +177,16 @@ t.test('parked signals are shown, put back, and dropped with their agent', async
 t.test('parked registry changes are dropped with the agent that they tell of, its deletion is not', async (t) => {
   const redis = await connect(t, server.address);
   const keys = freshKeys(1);
-  const dead = new DeadEntries({ redis, keys });
+  const dead = new DeadLetters({ redis, keys });
   const park = (action: string, record: object | null, more: object[] = []) => {
     const audit = [{ action, actor: 'key:key_1', resource_type: 'agent', resource_id: 'agt_1', details: {} }, ...more];
     const entry = { version: JOURNAL_VERSION, changes: [{ kind: 'agent', id: 'agt_1', record }], audit };
     const fields = new Map([[JOURNAL_FIELD, JSON.stringify(entry)]]);
-    return redis.xadd(keys.journalDead(3), '*', ...parkEntry({ fields, group: 'store', from: '1-1', reason: 'x' }));
+    return redis.xadd(
+      keys.journalDead(3),
+      '*',
+      ...deadLetterWords({ fields, group: 'store', from: '1-1', reason: 'x' }),
+    );
   };
   await park('agent.updated', { name: 'a' });
   const kept = [
@@ -202,7 +210,7 @@ t.test('a full dead stream drops nothing: the batch waits until there is room', 
   const fill = world.redis.multi();
   for (let n = 0; n < DEAD_ENTRIES_MAX; n++) fill.xadd(dead, '*', 'n', String(n));
   await fill.exec();
-  const parked = parkEntry({ fields: entries[0]!.fields, group: 'store', from: entries[0]!.id, reason: 'unfit' });
+  const parked = deadLetterWords({ fields: entries[0]!.fields, group: 'store', from: entries[0]!.id, reason: 'unfit' });
   await t.rejects(reader.ack(world.ids.at(-1)!, [parked]), DeadStreamFull);
   t.equal(
     (await positionOf(world.redis, world.keys, world.stream, 'store')).watermark,
@@ -315,7 +323,7 @@ t.test('a full Redis is drained: leases, reads, manifests, acks with parked entr
     const ids = entries.map(({ id }) => id);
     await reader.keepManifest({ first: ids[0]!, last: ids.at(-1)!, attempts: 1, plan: null });
     await reader.ack(ids.at(-1)!, [
-      parkEntry({ fields: new Map([['r', 'x']]), group: 'store', from: ids[0]!, reason: 'test' }),
+      deadLetterWords({ fields: new Map([['r', 'x']]), group: 'store', from: ids[0]!, reason: 'test' }),
     ]);
   }
   const anomaly = readerOf(world, (await leaseOf(world, 'a', { group: 'anomaly' }))!, {

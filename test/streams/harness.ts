@@ -2,7 +2,7 @@
 // and a silent log. Rows are encoded by the plain encoder of test/support/clickhouse.ts.
 import { once } from 'node:events';
 import type { Test } from 'tap';
-import type { EventDigest } from '../../schemas/entry.ts';
+import type { EventSummary } from '../../schemas/entry.ts';
 import { mintId } from '../../src/ids.ts';
 import type { Log } from '../../src/log.ts';
 import { type Commands, connectWriter, type RedisAddress, waitUntilReady } from '../../src/redis/client.ts';
@@ -43,14 +43,14 @@ export function freshAgent(): TestAgent {
   return { account: mintId('account', Date.now()), agent: mintId('agent', Date.now()) };
 }
 
-export type EventOptions = Partial<TestEvent> & { digest?: Partial<EventDigest>; row?: Buffer };
+export type EventOptions = Partial<TestEvent> & { summary?: Partial<EventSummary>; row?: Buffer };
 
 /** One event as ingest would append it. */
 export function makeEvent(
   { account, agent }: TestAgent,
   options: EventOptions = {},
-): { id: string; digest: EventDigest; row: Buffer } {
-  const { digest: more, row: given, ...columns } = options;
+): { id: string; summary: EventSummary; row: Buffer } {
+  const { summary: more, row: given, ...columns } = options;
   const now = columns.received_at ?? Date.now();
   const event = plainEvent({
     account_id: account,
@@ -62,7 +62,7 @@ export function makeEvent(
     ...columns,
   });
   const row = given ?? encodeRow(event);
-  const digest: EventDigest = {
+  const summary: EventSummary = {
     account,
     agent,
     id: event.id,
@@ -73,18 +73,18 @@ export function makeEvent(
     rowBytes: row.length,
     ...more,
   };
-  return { id: event.id, digest, row };
+  return { id: event.id, summary, row };
 }
 
 /** The append of some events of one agent. */
 export function appendOf(
   { account, agent }: TestAgent,
-  events: readonly { digest: EventDigest; row: Buffer }[],
+  events: readonly { summary: EventSummary; row: Buffer }[],
 ): Append {
   return {
     account,
     agent,
-    digests: events.map(({ digest }) => JSON.stringify(digest)),
+    summaries: events.map(({ summary }) => JSON.stringify(summary)),
     rows: Buffer.concat(events.map(({ row }) => row)),
   };
 }

@@ -26,8 +26,8 @@ async function send(
   const at = { partition, account, key };
   const begun = await once.begin({ ...at, fingerprint });
   if (begun.state === 'replay') return 'again';
-  const { digests, rows } = appendOf({ account, agent }, [makeEvent({ account, agent })]);
-  await once.append({ ...at, token: begun.token, agent, digests, rows, outcome: OUTCOME });
+  const { summaries, rows } = appendOf({ account, agent }, [makeEvent({ account, agent })]);
+  await once.append({ ...at, token: begun.token, agent, summaries, rows, outcome: OUTCOME });
   return 'new';
 }
 

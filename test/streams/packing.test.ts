@@ -12,10 +12,10 @@ const bytes = fc.oneof(
     .map(([part, times]) => Buffer.concat(Array.from({ length: times }, () => part))),
 );
 
-const entryFields = (version: number, digests: Buffer, rows?: Buffer) =>
+const entryFields = (version: number, summaries: Buffer, rows?: Buffer) =>
   new Map([
     ['v', Buffer.from(String(version))],
-    ['d', digests],
+    ['d', summaries],
     ...(rows === undefined ? [] : [['r', rows] as const]),
     ['g', Buffer.from('store')],
   ]);
@@ -62,12 +62,12 @@ t.test('of changed bytes none are taken for more than they say, and nothing wors
 });
 
 t.test('an entry is unpacked to what a plain one is; one that is plain stays as it is', (t) => {
-  const [digests, rows] = [Buffer.from('[]'), Buffer.from('rows')];
-  const plain = entryFields(ENTRY_VERSION, digests, rows);
+  const [summaries, rows] = [Buffer.from('[]'), Buffer.from('rows')];
+  const plain = entryFields(ENTRY_VERSION, summaries, rows);
   t.equal(unpackFields(plain), plain);
-  t.strictSame([...unpackFields(entryFields(PACKED_ENTRY_VERSION, pack(digests), pack(rows)))], [...plain]);
-  const withoutRows = unpackFields(entryFields(PACKED_ENTRY_VERSION, pack(digests)));
-  t.strictSame([...withoutRows], [...entryFields(ENTRY_VERSION, digests)]);
+  t.strictSame([...unpackFields(entryFields(PACKED_ENTRY_VERSION, pack(summaries), pack(rows)))], [...plain]);
+  const withoutRows = unpackFields(entryFields(PACKED_ENTRY_VERSION, pack(summaries)));
+  t.strictSame([...withoutRows], [...entryFields(ENTRY_VERSION, summaries)]);
   const ofAnother = new Map([['s', Buffer.from('3')]]);
   t.equal(unpackFields(ofAnother), ofAnother);
   t.end();

@@ -8,7 +8,7 @@ import type { PayloadMode } from '../../../schemas/closed-sets.ts';
 import { LIVE_CHECK_MS, LIVE_HEARTBEAT_MS, LIVE_RESUME_MS_MAX, LIVE_UNREAD_BYTES_MAX } from '../../limits.ts';
 import { validationFailed } from '../../validation.ts';
 import type { BodyParts } from '../body-parts.ts';
-import { type LivePlace, type Question, TOPICS, type Told } from '../live.ts';
+import { type LivePlace, type LiveUpdate, type Question, TOPICS } from '../live.ts';
 import { payloadMode, type QueryOf, text } from '../query.ts';
 import { ask } from '../reply.ts';
 import { type Call, type Parts, type Route, route } from '../route.ts';
@@ -115,7 +115,7 @@ class Reader {
     this.#send('retry: 1000\n\n');
     if (from === 'late') this.#send('event: reset\ndata: {}\n\n');
     const place = from === 'late' ? undefined : from;
-    const told = (one: Told) => this.#tell(one);
+    const told = (one: LiveUpdate) => this.#tell(one);
     const begin = await ask(() => live.follow(question, { place, signal, tell: told }));
     this.#send(`id: ${idOf(begin, this.#digest)}\nevent: ready\ndata: {}\n\n`);
     await this.#handOut();
@@ -145,7 +145,7 @@ class Reader {
     if (signal.aborted && signal.reason !== 'draining') throw signal.reason;
   }
 
-  #tell(told: Told): void {
+  #tell(told: LiveUpdate): void {
     const id = `id: ${idOf(told.place, this.#digest)}\n`;
     if ('text' in told) this.#send(`${id}event: ${told.topic}\ndata: ${told.text}\n\n`);
     else this.#send(`${id}event: skipped\ndata: {"topic":"${told.topic}","count":${told.skipped}}\n\n`);

@@ -3,7 +3,7 @@
 // Failure: `uws` where it does not load, and several fronts where Node.js cannot share a port, end the start with a sentence.
 import type { Config } from '../../config.ts';
 import type { Log } from '../../log.ts';
-import { TransportRefused } from '../../sentence.ts';
+import { TransportRefused } from '../../user-facing-error.ts';
 import { canSharePort, NodeTransport } from './node-http.ts';
 import type { Transport } from './transport.ts';
 import { loadUws, UwsTransport } from './uws.ts';

@@ -4,4 +4,4 @@ export { useLiterals } from './find';
 export { placeRecords } from './record';
 export { placeKeyHashes, scan } from './scan';
 export { placeUsage } from './usage';
-export { begin, digestsEnd, emit, moveTo, replyEnd, rowsEnd } from './write';
+export { begin, summariesEnd, emit, moveTo, replyEnd, rowsEnd } from './write';

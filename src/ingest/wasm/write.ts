@@ -1,4 +1,4 @@
-// Writes row, digest and reply of an event that nothing has matched, from its record and texts that lie ready.
+// Writes row, summary and reply of an event that nothing has matched, from its record and texts that lie ready.
 import { F_COUNT, F_USED, FLAGS, MODEL, PAYLOAD, recordOf, TOKEN_COUNT, TOKENS_USED, TRACE } from './record';
 
 const QUOTE: u32 = 0x22;
@@ -7,15 +7,15 @@ const ARRAY_END: u32 = 0x5d;
 // What is the same for all events of a request lies ready in blocks: u32 place, u32 length each.
 const ROW_HEAD: usize = 0;
 const ROW_TAIL: usize = 1;
-const DIGEST_HEAD: usize = 2;
+const SUMMARY_HEAD: usize = 2;
 const REPLY_HEAD: usize = 3;
 const REPLY_TRACE: usize = 4;
 const REPLY_TIME: usize = 5;
 const ROW_TYPE: usize = 6; // one for each type
-const DIGEST_TYPE: usize = 11;
-const DIGEST_OWNER: usize = 16;
-const DIGEST_TRACE: usize = 17;
-const DIGEST_NO_TRACE: usize = 18;
+const SUMMARY_TYPE: usize = 11;
+const SUMMARY_OWNER: usize = 16;
+const SUMMARY_TRACE: usize = 17;
+const SUMMARY_NO_TRACE: usize = 18;
 const REPLY_TYPE: usize = 19;
 const REPLY_RECEIVED: usize = 24;
 const REPLY_TAIL: usize = 25;
@@ -26,26 +26,26 @@ let blocks: usize = 0;
 let times: usize = 0;
 let random: usize = 0;
 let rows: usize = 0;
-let digests: usize = 0;
+let summaries: usize = 0;
 let reply: usize = 0;
 
-export function begin(blocksAt: usize, timesAt: usize, randomAt: usize, rowsAt: usize, digestsAt: usize, replyAt: usize): void {
+export function begin(blocksAt: usize, timesAt: usize, randomAt: usize, rowsAt: usize, summariesAt: usize, replyAt: usize): void {
   blocks = blocksAt;
   times = timesAt;
   random = randomAt;
   rows = rowsAt;
-  digests = block(digestsAt, DIGEST_OWNER);
+  summaries = block(summariesAt, SUMMARY_OWNER);
   reply = replyAt;
 }
 export function rowsEnd(): usize { return rows; }
-export function digestsEnd(): usize { return digests; }
+export function summariesEnd(): usize { return summaries; }
 export function replyEnd(): usize { return reply; }
-export function moveTo(rowsAt: usize, digestsAt: usize, replyAt: usize): void { rows = rowsAt; digests = digestsAt; reply = replyAt; }
+export function moveTo(rowsAt: usize, summariesAt: usize, replyAt: usize): void { rows = rowsAt; summaries = summariesAt; reply = replyAt; }
 
 /** Up to here a copy goes by vectors; memory.copy is a call out of WebAssembly, dearer than what most texts here need. */
 const VECTORS_MAX: usize = 128;
 
-/** Writes, and reads, up to 15 bytes past the end: what follows is written next, or is the slack behind rows, digests and reply. */
+/** Writes, and reads, up to 15 bytes past the end: what follows is written next, or is the slack behind rows, summaries and reply. */
 @inline function bytes(to: usize, from: usize, length: usize): usize {
   if (length > VECTORS_MAX) memory.copy(to, from, length);
   else for (let at: usize = 0; at < length; at += 16) v128.store(to + at, v128.load(from + at));
@@ -81,7 +81,7 @@ function decimal(to: usize, n: u64): usize {
   return to + length;
 }
 
-/** Writes the row, the digest and the reply of event `n` of the last scan, which nothing has matched. */
+/** Writes the row, the summary and the reply of event `n` of the last scan, which nothing has matched. */
 export function emit(n: i32, base: usize, first: bool): void {
   const r = recordOf(n);
   const idAt = writeRow(r, base);
@@ -118,18 +118,18 @@ function writeRow(r: usize, base: usize): usize {
 
 /** AllowedTuple of schemas/entry.ts. */
 function writeDigest(r: usize, base: usize, idAt: usize): void {
-  let to = block(digests, DIGEST_HEAD);
+  let to = block(summaries, SUMMARY_HEAD);
   to = bytes(to, idAt, 16);
-  to = block(to, DIGEST_TYPE + <usize>load<u32>(r));
+  to = block(to, SUMMARY_TYPE + <usize>load<u32>(r));
   to = comma(bytes(to, times + 8, 13));
   to = comma(bytes(to, times + 56, 13));
   to = decimal(to, rowLength);
   const isCounted = (load<i32>(r, FLAGS) & F_USED) != 0;
-  if (lengthOf(r, TRACE) != 0) to = quoted(block(to, DIGEST_TRACE), r, base, TRACE);
-  else if (isCounted) to = block(to, DIGEST_NO_TRACE);
+  if (lengthOf(r, TRACE) != 0) to = quoted(block(to, SUMMARY_TRACE), r, base, TRACE);
+  else if (isCounted) to = block(to, SUMMARY_NO_TRACE);
   if (isCounted) to = decimal(comma(to), <u64>load<f64>(r, TOKENS_USED));
   store<u8>(to++, ARRAY_END);
-  digests = to;
+  summaries = to;
 }
 
 @inline function comma(to: usize): usize {

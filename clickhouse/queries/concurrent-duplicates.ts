@@ -2,14 +2,14 @@
 // both about a batch of its own whose earlier try ended without an answer (pipelines/store/verify.ts).
 import type { ClickHouse } from '../client.ts';
 
-export type InsertTwins = {
+export type ConcurrentDuplicates = {
   /** Inserts under a token that begins like this that have not ended yet. */
   running: number;
   /** Replicated tables keep a token and its part in one step: no token is known without its rows, and another replica may lag behind. */
   tokensAreTrue: boolean;
 };
 
-export async function insertTwins(clickhouse: ClickHouse, tokenPrefix: string): Promise<InsertTwins> {
+export async function concurrentDuplicates(clickhouse: ClickHouse, tokenPrefix: string): Promise<ConcurrentDuplicates> {
   const [row] = await clickhouse.query<{ running: number; replicated: number }>(
     `SELECT (SELECT count() FROM system.processes WHERE startsWith(Settings['insert_deduplication_token'], {prefix:String})) AS running,
        (SELECT count() FROM system.tables WHERE database = currentDatabase() AND name = 'events' AND engine NOT IN ('MergeTree')) AS replicated`,

@@ -36,7 +36,7 @@ export type Kept = {
   flushedAt: number;
 };
 
-export class Keeper {
+export class BaselineStore {
   readonly #redis: Commands;
   readonly #keys: Keys;
   readonly #partition: number;

@@ -1,5 +1,5 @@
 // Places for batches that leave together (between the event streams' batches and their insert): what waits when a place becomes free
-// gets it as one, with a joint (joint.ts) on every ticket. An insert costs ClickHouse as much as thousands of rows, whatever is in it,
+// gets it as one, with a joint (commit-barrier.ts) on every ticket. An insert costs ClickHouse as much as thousands of rows, whatever is in it,
 // so eight streams that insert apart cost it twice what one insert of all their rows does.
 //
 //   free and quiet     a lone batch goes at once
@@ -14,16 +14,16 @@
 // given back.
 // First come, first served. A batch that must go alone (a retry, a recovery) has a place of its own, as everybody has where
 // `mayJoin` says no.
-import { Joint } from './joint.ts';
-import { type Load, type Places, Ticket } from './slots.ts';
+import { CommitBarrier } from './commit-barrier.ts';
+import { type Load, Permit, type Permits } from './semaphore.ts';
 
 /** Streams that came home together read their next batches one after the other; a few of them may have nothing to read. */
 const GATHER_MS = 50;
 /** Many times what a large insert takes beside merges. */
 const STUCK_MS = 5_000;
 
-export type DeparturesOptions = {
-  atOnceMax: number;
+export type InsertCoalescerOptions = {
+  concurrentMax: number;
   lingerMs: number;
   /** Of one company. */
   rowsMax: number;
@@ -33,66 +33,66 @@ export type DeparturesOptions = {
   stuckMs?: number;
 };
 
-type Waiting = { ticket: Ticket; load: () => Load; since: number };
-type Company = { members: number; leftAt: number; joint?: Joint<unknown> };
+type Waiting = { ticket: Permit; load: () => Load; since: number };
+type Group = { members: number; startedAt: number; barrier?: CommitBarrier<unknown> };
 
-export class Departures implements Places {
-  readonly #options: DeparturesOptions;
+export class InsertCoalescer implements Permits {
+  readonly #options: InsertCoalescerOptions;
   #waiting: Waiting[] = [];
-  readonly #companyOf = new Map<Ticket, Company>();
-  readonly #away = new Set<Company>();
-  #cameHomeAt = Number.NEGATIVE_INFINITY;
+  readonly #groupOf = new Map<Permit, Group>();
+  readonly #running = new Set<Group>();
+  #lastEndedAt = Number.NEGATIVE_INFINITY;
   #lastMembers = 1;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(options: DeparturesOptions) {
+  constructor(options: InsertCoalescerOptions) {
     this.#options = options;
   }
 
-  queue(load: () => Load): Ticket {
-    const ticket = new Ticket(this.#giveBack);
+  acquire(load: () => Load): Permit {
+    const ticket = new Permit(this.#release);
     this.#waiting.push({ ticket, load, since: performance.now() });
-    this.#look();
+    this.#schedule();
     return ticket;
   }
 
-  readonly #giveBack = (ticket: Ticket): void => {
-    ticket.joint?.leave();
-    const company = this.#companyOf.get(ticket);
+  readonly #release = (ticket: Permit): void => {
+    ticket.barrier?.leave();
+    const company = this.#groupOf.get(ticket);
     if (company === undefined) this.#waiting = this.#waiting.filter((one) => one.ticket !== ticket);
     else {
-      this.#companyOf.delete(ticket);
+      this.#groupOf.delete(ticket);
       if (--company.members > 0) return;
-      this.#away.delete(company);
-      this.#cameHomeAt = performance.now();
+      this.#running.delete(company);
+      this.#lastEndedAt = performance.now();
     }
-    this.#look();
+    this.#schedule();
   };
 
-  #look(): void {
+  #schedule(): void {
     clearTimeout(this.#timer);
     while (this.#waiting.length > 0) {
-      const { members, isEnough } = this.#nextCompany();
-      const leavesAt = this.#placeAt(isEnough ? this.#options.atOnceMax : 1);
-      const leftMs = (isEnough ? leavesAt : Math.max(leavesAt, this.#departsAt())) - performance.now();
+      const { members, isEnough } = this.#nextGroup();
+      const leavesAt = this.#permitAt(isEnough ? this.#options.concurrentMax : 1);
+      const leftMs = (isEnough ? leavesAt : Math.max(leavesAt, this.#dueAt())) - performance.now();
       if (leftMs > 0) {
-        this.#timer = setTimeout(() => this.#look(), leftMs);
+        this.#timer = setTimeout(() => this.#schedule(), leftMs);
         return;
       }
-      this.#depart(members);
+      this.#start(members);
     }
   }
 
   /** When fewer than `places` companies are away that are not stuck, unless one comes home before; in the past: now. */
-  #placeAt(places: number): number {
+  #permitAt(places: number): number {
     const { stuckMs = STUCK_MS } = this.#options;
     // In the order in which they left.
-    const stuckAt = [...this.#away].map(({ leftAt }) => leftAt + stuckMs);
+    const stuckAt = [...this.#running].map(({ startedAt: leftAt }) => leftAt + stuckMs);
     return stuckAt[stuckAt.length - places] ?? Number.NEGATIVE_INFINITY;
   }
 
   /** Those in front that fit into one insert; enough: waiting for more of them has no use. */
-  #nextCompany(): { members: Waiting[]; isEnough: boolean } {
+  #nextGroup(): { members: Waiting[]; isEnough: boolean } {
     const { rowsMax, bytesMax, mayJoin } = this.#options;
     const members: Waiting[] = [];
     let [rows, bytes, isEnough] = [0, 0, false];
@@ -110,23 +110,23 @@ export class Departures implements Places {
     return { members, isEnough };
   }
 
-  #departsAt(): number {
+  #dueAt(): number {
     const { lingerMs } = this.#options;
-    const isBusy = performance.now() - this.#cameHomeAt < 2 * lingerMs;
+    const isBusy = performance.now() - this.#lastEndedAt < 2 * lingerMs;
     const isGathered = !isBusy || this.#waiting.length >= this.#lastMembers;
-    return Math.max(this.#cameHomeAt + lingerMs, this.#waiting[0]!.since) + (isGathered ? 0 : GATHER_MS);
+    return Math.max(this.#lastEndedAt + lingerMs, this.#waiting[0]!.since) + (isGathered ? 0 : GATHER_MS);
   }
 
-  #depart(members: readonly Waiting[]): void {
-    const company: Company = { members: members.length, leftAt: performance.now() };
-    if (members.length > 1) company.joint = new Joint(members.length);
+  #start(members: readonly Waiting[]): void {
+    const company: Group = { members: members.length, startedAt: performance.now() };
+    if (members.length > 1) company.barrier = new CommitBarrier(members.length);
     this.#lastMembers = members.length;
-    this.#away.add(company);
+    this.#running.add(company);
     const gone = new Set(members);
     this.#waiting = this.#waiting.filter((one) => !gone.has(one));
     for (const { ticket } of members) {
-      this.#companyOf.set(ticket, company);
-      ticket.grant(company.joint);
+      this.#groupOf.set(ticket, company);
+      ticket.grant(company.barrier);
     }
   }
 }

@@ -18,12 +18,12 @@ import { redisTime } from '../../src/redis/time.ts';
 import {
   AGAIN,
   absent,
+  type CommandArgs,
   commit,
   type Guard,
   inRounds,
   is,
   type RegistryStore,
-  type Words,
 } from '../../src/registry/commit.ts';
 import {
   type DeliveryRecord,
@@ -34,15 +34,15 @@ import {
   notErased,
 } from '../../src/registry/deliveries.ts';
 import { compareIds } from '../../src/streams/stream-id.ts';
-import { Crowds } from './crowds.ts';
 import { matches } from './match.ts';
+import { QueueDepths } from './queue-depths.ts';
 import type { Raised } from './signals-of.ts';
 import { take, type Window } from './throttle.ts';
 
 /** `place`: `<entry id>/<number in the entry>`. */
-export type Placed = Raised & { place: string };
+export type PlacedSignal = Raised & { place: string };
 
-export type TellerOptions = RegistryStore & {
+export type DispatcherOptions = RegistryStore & {
   /** Lanes, as `<account>/<lane>`, in which something is due now. */
   onEnqueued?: (lanes: readonly string[]) => void;
 };
@@ -53,11 +53,11 @@ type Telling = {
   stream: string;
   /** Ids are remembered: signals of the signal streams. */
   remember: boolean;
-  signals: readonly Placed[];
+  signals: readonly PlacedSignal[];
   alerts: readonly AlertRecord[];
   now: number;
   mark: string | null;
-  matched: { placed: Placed; alert: AlertRecord }[];
+  matched: { placed: PlacedSignal; alert: AlertRecord }[];
   told: { signal: Signal; alert: AlertRecord }[];
   /** As read, and as it is to be; by alert id. */
   windows: Map<string, { text: string | null; window: Window | undefined }>;
@@ -76,8 +76,8 @@ const TOLD_SIGNALS_MS = 24 * 3_600_000;
 
 const oncePerWindow = new Script<number>('once-per-window', readAsset('src/redis/once-per-window.lua'));
 
-export class Teller {
-  readonly #options: TellerOptions;
+export class Dispatcher {
+  readonly #options: DispatcherOptions;
   readonly #now: () => number | Promise<number>;
   /** Of accounts that are being told: the end of the last one's turn. At most one a stream. */
   readonly #turns = new Map<string, Promise<void>>();
@@ -88,7 +88,7 @@ export class Teller {
     record: (telling) => this.#record(telling),
   };
 
-  constructor(options: TellerOptions) {
+  constructor(options: DispatcherOptions) {
     this.#options = options;
     this.#now = options.now ?? (() => redisTime(options.redis));
   }
@@ -96,9 +96,9 @@ export class Teller {
   /** Tells of a stream's signals, in their order. `ensureHeld` is asked before each commit. Returns how many deliveries were made. */
   async tell(
     from: { stream: string; remember: boolean; ensureHeld: () => Promise<void> },
-    signals: readonly Placed[],
+    signals: readonly PlacedSignal[],
   ): Promise<number> {
-    const accounts = new Map<string, Placed[]>();
+    const accounts = new Map<string, PlacedSignal[]>();
     for (const placed of signals) {
       const found = accounts.get(placed.signal.account);
       if (found === undefined) accounts.set(placed.signal.account, [placed]);
@@ -114,7 +114,7 @@ export class Teller {
   async #tellAccount(
     account: string,
     from: { stream: string; remember: boolean; ensureHeld: () => Promise<void> },
-    signals: readonly Placed[],
+    signals: readonly PlacedSignal[],
   ): Promise<number> {
     const texts = await this.#options.redis.hvals(this.#options.keys.alerts(account));
     const alerts = texts.map((text) => JSON.parse(text) as AlertRecord);
@@ -175,7 +175,7 @@ export class Teller {
   }
 
   /** Neither about a deleted agent, nor told of under another entry, nor twice in this one. */
-  async #untold({ account, remember }: Telling, signals: readonly Placed[]): Promise<Placed[]> {
+  async #untold({ account, remember }: Telling, signals: readonly PlacedSignal[]): Promise<PlacedSignal[]> {
     if (signals.length === 0) return [];
     const { redis, keys } = this.#options;
     const agents = [...new Set(signals.flatMap(({ signal }) => signal.agent ?? []))];
@@ -201,7 +201,7 @@ export class Teller {
       const text = texts[i] ?? null;
       windows.set(id, { text, window: text === null ? undefined : (JSON.parse(text) as Window) });
     }
-    const crowds = await Crowds.of(this.#options, account, alerts);
+    const crowds = await QueueDepths.of(this.#options, account, alerts);
     const firsts = await this.#firstOfWindow(telling);
     for (const { placed, alert } of matched) {
       if (!firsts.has(placed)) continue;
@@ -219,9 +219,9 @@ export class Teller {
   }
 
   /** Those that no other signal of their counter's window was before. A replayed one finds itself. */
-  async #firstOfWindow({ account, matched }: Telling): Promise<Set<Placed>> {
+  async #firstOfWindow({ account, matched }: Telling): Promise<Set<PlacedSignal>> {
     const { redis, keys } = this.#options;
-    const firsts = new Set<Placed>();
+    const firsts = new Set<PlacedSignal>();
     for (const placed of new Set(matched.map((pair) => pair.placed))) {
       const { limit, signal } = placed;
       const isFirst =
@@ -254,7 +254,7 @@ export class Teller {
       mark === null ? absent('mark', ['hget', marks, stream]) : is('mark', ['hget', marks, stream], mark),
       ...[...agents].flatMap((agent) => notErased(keys, account, agent)),
     ];
-    const writes: Words[] = [['hset', marks, stream, signals.at(-1)!.place], ...this.#remember(telling)];
+    const writes: CommandArgs[] = [['hset', marks, stream, signals.at(-1)!.place], ...this.#remember(telling)];
     for (const [alert, state] of windows) {
       const change = windowChange(this.#options, account, alert, state);
       guards.push(...change.guards);
@@ -274,7 +274,7 @@ export class Teller {
     telling.done = refused === undefined;
   }
 
-  #remember({ account, remember, matched, now }: Telling): Words[] {
+  #remember({ account, remember, matched, now }: Telling): CommandArgs[] {
     if (!remember) return [];
     const told = this.#options.keys.toldSignals(account);
     const ids = [...new Set(matched.map(({ placed }) => placed.signal.id))];
@@ -293,7 +293,7 @@ export function windowChange(
   account: string,
   alert: string,
   { text, window }: { text: string | null; window: Window | undefined },
-): { guards: Guard[]; writes: Words[] } {
+): { guards: Guard[]; writes: CommandArgs[] } {
   const hash = keys.throttles(account);
   const ends = keys.throttleEnds(keys.shardOf(account));
   const name = `${account}/${alert}`;
@@ -310,7 +310,7 @@ export function windowChange(
             ],
     };
   }
-  const writes: Words[] = [['hset', hash, alert, JSON.stringify(window)]];
+  const writes: CommandArgs[] = [['hset', hash, alert, JSON.stringify(window)]];
   // Only an end at which there is something to tell is waited for.
   writes.push(window.count > 0 ? ['zadd', ends, window.until, name] : ['zrem', ends, name]);
   return { guards, writes };
@@ -322,8 +322,8 @@ export function deliveryId(alert: AlertRecord, signal: Signal, what = 'signal'):
 }
 
 /** As many signals to a commit as lead to PAIRS_PER_COMMIT deliveries or counts; what nobody is to be told of is left out. */
-function chunksOf(signals: readonly Placed[], alerts: readonly AlertRecord[]): Placed[][] {
-  const chunks: Placed[][] = [];
+function chunksOf(signals: readonly PlacedSignal[], alerts: readonly AlertRecord[]): PlacedSignal[][] {
+  const chunks: PlacedSignal[][] = [];
   let pairs = Number.POSITIVE_INFINITY;
   for (const placed of signals) {
     const more = alerts.filter((alert) => matches(alert, placed.signal)).length;

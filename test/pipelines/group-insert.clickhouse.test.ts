@@ -2,11 +2,11 @@
 // afterwards every event that was appended is stored, once.
 import t, { type Test } from 'tap';
 import { ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
-import { Departures } from '../../pipelines/departures.ts';
-import { claimToken, insertTogether } from '../../pipelines/store/joint-insert.ts';
+import { InsertCoalescer } from '../../pipelines/insert-coalescer.ts';
+import { claimToken, insertGroup } from '../../pipelines/store/group-insert.ts';
 import { INSERT_BYTES_MAX, INSERT_ROWS_MAX } from '../../src/limits.ts';
 import type { Commands } from '../../src/redis/client.ts';
-import { DeadEntries } from '../../src/streams/dead.ts';
+import { DeadLetters } from '../../src/streams/dead-letters.ts';
 import { EVENT_GROUPS, ensureGroups } from '../../src/streams/groups.ts';
 import { LeaseLost } from '../../src/streams/lease.ts';
 import { appendOf, eventually, freshAgent, makeEvent, type TestAgent } from '../streams/harness.ts';
@@ -75,14 +75,16 @@ async function startOwners(
   world: Case,
   { name = 'one', partitions = [0, 1, 2], clickhouse = world.told as ClickHouse, redis = world.redis } = {},
 ): Promise<Owner[]> {
-  const places = new Departures({
-    atOnceMax: 2,
+  const places = new InsertCoalescer({
+    concurrentMax: 2,
     lingerMs: 20,
     rowsMax: INSERT_ROWS_MAX,
     bytesMax: INSERT_BYTES_MAX,
     mayJoin: () => true,
   });
-  const hold = Array.from({ length: 2 }, () => places.queue(() => ({ rows: 0, bytes: 0, isFull: false, alone: true })));
+  const hold = Array.from({ length: 2 }, () =>
+    places.acquire(() => ({ rows: 0, bytes: 0, isFull: false, alone: true })),
+  );
   const owners = await Promise.all(
     partitions.map(async (partition) => {
       const { lease, drain } = await ownerOf(
@@ -93,7 +95,7 @@ async function startOwners(
     }),
   );
   setTimeout(() => {
-    for (const ticket of hold) ticket.giveBack();
+    for (const ticket of hold) ticket.release();
   }, 300);
   return owners;
 }
@@ -235,7 +237,7 @@ t.test('a row that the table refuses is parked alone; the other streams are stor
   await world.clickhouse.command(pickyAbout('poison'));
   await drainAll(t, world);
   t.same(await storedIds(world.clickhouse), world.ids);
-  t.equal(await new DeadEntries(world).count(), 1);
+  t.equal(await new DeadLetters(world).count(), 1);
   t.notOk(
     (await manifests(world)).some((manifest) => manifest !== null),
     'no manifest is left',
@@ -274,8 +276,8 @@ t.test('a stream that cannot get on does not hold up the others', async (t) => {
 t.test('rows of two months are two inserts; where the second fails, it is not known what is stored', async (t) => {
   const [may, june] = [Date.UTC(2026, 4, 31), Date.UTC(2026, 5, 1)];
   const rows = [may, june, may].map((received_at) => {
-    const { digest, row } = makeEvent(freshAgent(), { received_at });
-    return { digest, bytes: row };
+    const { summary, row } = makeEvent(freshAgent(), { received_at });
+    return { summary, bytes: row };
   });
   const parts = rows.map((row) => ({ rows: [row], ensureHeld: () => Promise.resolve() }));
   const sent: string[] = [];
@@ -286,19 +288,19 @@ t.test('rows of two months are two inserts; where the second fails, it is not kn
       if (sent.push(`${token} ${some.length}`) === failsAt) throw noAnswer();
     },
   });
-  t.equal(await insertTogether(parts, options(0, false)), 'done');
+  t.equal(await insertGroup(parts, options(0, false)), 'done');
   t.same(sent.splice(0), ['T:202605 2', 'T:202606 1']);
-  t.equal(await insertTogether(parts, options(1, true)), 'alone', 'refused');
+  t.equal(await insertGroup(parts, options(1, true)), 'alone', 'refused');
   t.same(sent.splice(0), ['T:202605 2']);
-  t.equal(await insertTogether(parts, options(1, false)), 'unknown', 'no answer');
+  t.equal(await insertGroup(parts, options(1, false)), 'unknown', 'no answer');
   sent.splice(0);
-  t.equal(await insertTogether(parts, options(2, true)), 'unknown', 'the first month is stored');
+  t.equal(await insertGroup(parts, options(2, true)), 'unknown', 'the first month is stored');
 });
 
 t.test('a claim waits until no insert under its token is running', async (t) => {
-  const { digest, row } = makeEvent(freshAgent());
+  const { summary, row } = makeEvent(freshAgent());
   let [running, asked] = [3, 0];
-  await claimToken([{ digest, bytes: row }], {
+  await claimToken([{ summary, bytes: row }], {
     token: 'T',
     isBadData: () => true,
     insert: () => Promise.reject(noAnswer()),

@@ -7,7 +7,7 @@
 // head_mismatch the chain is shorter than, or different from, what somebody else remembers of it
 import type { FaultKind } from '../../schemas/closed-sets.ts';
 
-export type Fault = {
+export type Violation = {
   chain: string;
   /** Number in its chain; absent for a row that has none. */
   position?: number;
@@ -21,18 +21,18 @@ export type Fault = {
 /** Findings that are kept: the earliest ones, and a count of all. Bounded, since a table may be wrong as a whole. */
 const KEPT_MAX = 1_000;
 
-export class Faults {
+export class Violations {
   count = 0;
-  readonly #kept: Fault[] = [];
+  readonly #kept: Violation[] = [];
 
-  readonly add = (fault: Fault): void => {
+  readonly add = (fault: Violation): void => {
     this.count++;
     if (this.#kept.length < KEPT_MAX) this.#kept.push(fault);
   };
 
   /** The earliest by arrival. */
-  get first(): Fault | null {
-    return this.#kept.reduce<Fault | null>(
+  get first(): Violation | null {
+    return this.#kept.reduce<Violation | null>(
       (first, one) => (first === null || one.atMs < first.atMs ? one : first),
       null,
     );

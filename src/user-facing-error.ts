@@ -34,18 +34,18 @@ const FOR_PEOPLE = new Set([
 ]);
 
 /** undefined: not for people. */
-export function sentenceOf(error: unknown): string | undefined {
+export function userFacingMessage(error: unknown): string | undefined {
   return error instanceof Error && FOR_PEOPLE.has(error.name) ? error.message : undefined;
 }
 
 /** While something takes its time. */
-export function sayToPeople(line: string): void {
+export function writeToTerminal(line: string): void {
   process.stderr.write(`gatehouse: ${line}\n`);
 }
 
 /** On standard error, where the person looks; a bug goes to the log. */
-export function complain(error: unknown, log: Log): void {
-  const sentence = sentenceOf(error);
+export function reportFailure(error: unknown, log: Log): void {
+  const sentence = userFacingMessage(error);
   if (sentence === undefined) log.error({ err: error }, 'process.start_failed');
-  else sayToPeople(sentence);
+  else writeToTerminal(sentence);
 }

@@ -10,7 +10,7 @@ const BACKOFF_MS_MAX = 5_000;
 /** A child that ran this long has started well; its next end is a new story. */
 const STEADY_MS = 30_000;
 
-export type KeeperOptions = {
+export type ChildSupervisorOptions = {
   name: string;
   launch: () => Child;
   log: Log;
@@ -20,9 +20,9 @@ export type KeeperOptions = {
   onLaunch?: (again: boolean) => void;
 };
 
-export class Keeper {
+export class ChildSupervisor {
   readonly name: string;
-  readonly #options: KeeperOptions;
+  readonly #options: ChildSupervisorOptions;
   #child: Child | undefined;
   #backoffMs = BACKOFF_MS_MIN;
   #launchedMs = 0;
@@ -30,7 +30,7 @@ export class Keeper {
   #wake: () => void = () => undefined;
   #loop: Promise<void> | undefined;
 
-  constructor(options: KeeperOptions) {
+  constructor(options: ChildSupervisorOptions) {
     this.name = options.name;
     this.#options = options;
   }

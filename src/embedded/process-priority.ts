@@ -1,6 +1,6 @@
 // Who gets the processor: pipelines and ClickHouse can wait, so they run at a lower priority than fronts and Redis, which take short
 // turns (beside child.ts, right after a child's start). A front answers a caller within milliseconds or he waits; a batch that
-// is stored a little later is noticed by nobody. How far they give way from then on is up to patience.ts.
+// is stored a little later is noticed by nobody. How far they give way from then on is up to adaptive-priority.ts.
 // Pipelines share 1 to 2 with a front. (At 5, that is 1 to 3, on a machine with much other work they
 // stood still for longer than a command to Redis may take.) ClickHouse shares 1 to 5: its statements have minutes, and it is ClickHouse's
 // inserts and merges that a caller meets: at 3 like the pipelines p99 at half load was three times as long.
@@ -25,7 +25,7 @@ const SCHED_SETATTR: Partial<Record<NodeJS.Architecture, number>> = { x64: 314, 
 /** The kernel's own is 1.4 ms on two processors, 2.8 ms on eight; 0.1 ms is the least that it takes. */
 const SHORT_TURN_NS = 300_000;
 
-export function giveWay(pid: number, nice: number): void {
+export function lowerPriority(pid: number, nice: number): void {
   spawnSync('chrt', ['--batch', '--all-tasks', '--pid', '0', String(pid)], { stdio: 'ignore', timeout: TOOL_MS_MAX });
   try {
     os.setPriority(pid, nice);
@@ -45,7 +45,7 @@ export function setGroupNice(pid: number, nice: number): void {
  * another has had a turn of the usual length. He gets no more of the processor. Node has no call for it, chrt one since util-linux 2.41; perl, which can
  * make any system call, is there on every Debian and Ubuntu.
  */
-export function takeShortTurns(pid: number): void {
+export function useShortTimeSlices(pid: number): void {
   const number = SCHED_SETATTR[process.arch];
   if (process.platform !== 'linux' || number === undefined) return;
   const nice = niceOf(pid);

@@ -2,7 +2,7 @@
 // is replayed, what is appended twice, rate limits, changes in force, and a Redis that is full.
 import fc from 'fast-check';
 import t from 'tap';
-import { type Placed, Teller } from '../../pipelines/alert/tell.ts';
+import { Dispatcher, type PlacedSignal } from '../../pipelines/alert/dispatch.ts';
 import type { Signal } from '../../schemas/signal.ts';
 import { mintId } from '../../src/ids.ts';
 import { Agents } from '../../src/registry/agents.ts';
@@ -70,7 +70,7 @@ t.test('windows survive a restart', async (t) => {
   await world.tell([makeSignal(world.account), makeSignal(world.account), makeSignal(world.account)]);
   await world.settle();
   const after = world.another();
-  await new Teller(world).tell({ stream: 'stream', remember: false, ensureHeld: heldFor }, [
+  await new Dispatcher(world).tell({ stream: 'stream', remember: false, ensureHeld: heldFor }, [
     { signal: makeSignal(world.account), place: '999999999-0/0' },
   ]);
   world.clock.now += 60_000;
@@ -108,7 +108,7 @@ t.test('what is replayed is neither told of nor counted again, wherever it was c
   await world.alert({ throttle_seconds: 0 });
   await world.alert({ throttle_seconds: 60 });
   const signals = Array.from({ length: 450 }, () => makeSignal(world.account));
-  const placed = signals.map((signal, i): Placed => ({ signal, place: `7-${Math.floor(i / 10)}/${i % 10}` }));
+  const placed = signals.map((signal, i): PlacedSignal => ({ signal, place: `7-${Math.floor(i / 10)}/${i % 10}` }));
   let commits = 0;
   const dying = async () => {
     if (++commits === 3) throw new Error('killed');
@@ -141,7 +141,7 @@ t.test('a rate limit is told of once per window and counter, and a replay of tha
   const world = await makeAlertWorld(t, redis);
   await world.alert({ trigger: 'rate_limit_exceeded' });
   const WINDOW_MS = 600_000;
-  const raise = (counter: string, entry: string, stream = 's'): [Placed[], { stream: string }] => [
+  const raise = (counter: string, entry: string, stream = 's'): [PlacedSignal[], { stream: string }] => [
     [
       {
         signal: makeSignal(world.account, {
@@ -154,7 +154,7 @@ t.test('a rate limit is told of once per window and counter, and a replay of tha
     ],
     { stream },
   ];
-  const tell = ([placed, { stream }]: [Placed[], { stream: string }]) =>
+  const tell = ([placed, { stream }]: [PlacedSignal[], { stream: string }]) =>
     world.teller.tell({ stream, remember: false, ensureHeld: heldFor }, placed);
   t.equal(await tell(raise('a', '1-0')), 1);
   t.equal(await tell(raise('a', '2-0')), 0, 'inside the window');
@@ -177,10 +177,10 @@ t.test('two owners of a stream at once tell of nothing twice', async (t) => {
   await world.alert({ throttle_seconds: 60 });
   const placed = Array.from(
     { length: 300 },
-    (_, i): Placed => ({ signal: makeSignal(world.account), place: `${i + 1}-0/0` }),
+    (_, i): PlacedSignal => ({ signal: makeSignal(world.account), place: `${i + 1}-0/0` }),
   );
   const from = { stream: 's', remember: false, ensureHeld: heldFor };
-  await Promise.all([1, 2, 3].map(() => new Teller(world).tell(from, placed)));
+  await Promise.all([1, 2, 3].map(() => new Dispatcher(world).tell(from, placed)));
   await world.settle();
   world.clock.now += 60_000;
   await world.settle();
@@ -252,7 +252,7 @@ t.test('random signals, throttles, replays and deaths: every matching signal is 
       async (steps, throttles) => {
         const world = await makeAlertWorld(t, redis);
         for (const throttle_seconds of throttles) await world.alert({ throttle_seconds });
-        const all: Placed[] = [];
+        const all: PlacedSignal[] = [];
         const severities = ['low', 'high'] as const;
         await world.alert({ conditions: { severity: 'high' }, throttle_seconds: 20 });
         for (const one of steps) await play(world, one, all, severities);
@@ -283,7 +283,7 @@ type Step =
   | { kind: 'send'; dies: boolean }
   | { kind: 'replay' };
 
-async function play(world: AlertWorld, step: Step, all: Placed[], severities: readonly Signal['severity'][]) {
+async function play(world: AlertWorld, step: Step, all: PlacedSignal[], severities: readonly Signal['severity'][]) {
   const from = { stream: 's', remember: false, ensureHeld: heldFor };
   if (step.kind === 'wait') world.clock.now += step.ms;
   else if (step.kind === 'replay') await world.teller.tell(from, all);
@@ -298,7 +298,7 @@ async function play(world: AlertWorld, step: Step, all: Placed[], severities: re
     world.clock.now += 30_000;
   } else {
     const entry = `${all.length + 1}-0`;
-    const fresh = Array.from({ length: step.count }, (_, i): Placed => {
+    const fresh = Array.from({ length: step.count }, (_, i): PlacedSignal => {
       const severity = severities[i % severities.length]!;
       return { signal: makeSignal(world.account, { severity, agent: mintId('agent', i) }), place: `${entry}/${i}` };
     });

@@ -1,7 +1,7 @@
 // Places for inserts that run at once, over all streams of a process (between a batch and its insert).
 // First come, first served: a stream that has had its turn queues up behind the others, so a busy one cannot starve them.
 // Invariant: never more than `count` places are taken. A ticket that is given back before its turn frees nothing.
-import type { Joint } from './joint.ts';
+import type { CommitBarrier } from './commit-barrier.ts';
 
 /** What waits for a place. */
 export type Load = {
@@ -12,28 +12,28 @@ export type Load = {
   alone: boolean;
 };
 
-export interface Places {
+export interface Permits {
   /** Queues up; `ticket.granted` tells, `ticket.turn` waits. Every ticket must be given back. `load`: it may grow meanwhile. */
-  queue(load: () => Load): Ticket;
+  acquire(load: () => Load): Permit;
 }
 
-export class Slots implements Places {
+export class Semaphore implements Permits {
   #free: number;
-  readonly #queue: Ticket[] = [];
+  readonly #queue: Permit[] = [];
 
   constructor(count: number) {
     this.#free = count;
   }
 
-  queue(): Ticket {
-    const ticket = new Ticket(this.#giveBack);
+  acquire(): Permit {
+    const ticket = new Permit(this.#release);
     this.#queue.push(ticket);
     this.#grant();
     return ticket;
   }
 
-  readonly #giveBack = (ticket: Ticket): void => {
-    if (ticket.granted) this.#free++;
+  readonly #release = (ticket: Permit): void => {
+    if (ticket.isAcquired) this.#free++;
     else this.#queue.splice(this.#queue.indexOf(ticket), 1);
     this.#grant();
   };
@@ -46,31 +46,31 @@ export class Slots implements Places {
   }
 }
 
-export class Ticket {
-  readonly turn: Promise<void>;
-  granted = false;
+export class Permit {
+  readonly acquired: Promise<void>;
+  isAcquired = false;
   /** Whoever got the place with others takes the step with them. */
-  joint?: Joint<unknown>;
+  barrier?: CommitBarrier<unknown>;
   #resolve!: () => void;
   #returned = false;
-  readonly #giveBack: (ticket: Ticket) => void;
+  readonly #onRelease: (ticket: Permit) => void;
 
-  constructor(giveBack: (ticket: Ticket) => void) {
-    this.#giveBack = giveBack;
-    this.turn = new Promise((resolve) => {
+  constructor(giveBack: (ticket: Permit) => void) {
+    this.#onRelease = giveBack;
+    this.acquired = new Promise((resolve) => {
       this.#resolve = resolve;
     });
   }
 
-  grant(joint?: Joint<unknown>): void {
-    this.granted = true;
-    if (joint !== undefined) this.joint = joint;
+  grant(joint?: CommitBarrier<unknown>): void {
+    this.isAcquired = true;
+    if (joint !== undefined) this.barrier = joint;
     this.#resolve();
   }
 
-  giveBack(): void {
+  release(): void {
     if (this.#returned) return;
     this.#returned = true;
-    this.#giveBack(this);
+    this.#onRelease(this);
   }
 }

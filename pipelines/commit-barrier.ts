@@ -1,5 +1,5 @@
 // One step outside that several batches take together, each from a drain of its own (between their manifests and their acknowledgements).
-// Whoever got a place with others (departures.ts) finds the joint on his ticket, and either joins with his part or leaves.
+// Whoever got a place with others (insert-coalescer.ts) finds the joint on his ticket, and either joins with his part or leaves.
 //
 //   all have joined      the last one's `run` is carried out, once, with everybody's parts; all learn how it ended
 //   one leaves           nothing is carried out, and everybody goes alone: what has not begun cannot be half done
@@ -12,17 +12,17 @@ import { randomUUID } from 'node:crypto';
 export const JOIN_MS_MAX = 2_000;
 
 /** done: of all parts. alone: of none, and nobody has tried. unknown: tried, and of what has become of it nobody knows. */
-export type Outcome = 'done' | 'alone' | 'unknown';
+export type BarrierOutcome = 'done' | 'alone' | 'unknown';
 
-export class Joint<Part> {
+export class CommitBarrier<Part> {
   /** Names this one step; no other has the same. */
   readonly token = randomUUID();
-  readonly outcome: Promise<Outcome>;
+  readonly outcome: Promise<BarrierOutcome>;
   readonly #size: number;
   readonly #parts: Part[] = [];
   readonly #timer: NodeJS.Timeout;
   #begun = false;
-  #resolve!: (outcome: Outcome) => void;
+  #resolve!: (outcome: BarrierOutcome) => void;
 
   constructor(size: number, joinMsMax = JOIN_MS_MAX) {
     this.#size = size;
@@ -33,7 +33,7 @@ export class Joint<Part> {
   }
 
   /** Resolves when it has ended for all. `run` must not reject. */
-  async join(part: Part, run: (parts: readonly Part[]) => Promise<Outcome>): Promise<Outcome> {
+  async arrive(part: Part, run: (parts: readonly Part[]) => Promise<BarrierOutcome>): Promise<BarrierOutcome> {
     this.#parts.push(part);
     if (this.#parts.length === this.#size && !this.#begun) {
       this.#begin();

@@ -2,9 +2,9 @@
 // One JSON line an entry, so that other programs can read it; `entry` is the name that `retry` takes.
 // Invariant: an entry is put back once; one that is no longer there is counted and not an error.
 import type { Commands } from '../redis/client.ts';
-import { sayToPeople } from '../sentence.ts';
 import { makeCommands, makeKeys, redisReady, STORES_READY_MS_MAX } from '../stores.ts';
-import { DeadEntries, type DeadEntry } from '../streams/dead.ts';
+import { type DeadLetter, DeadLetters } from '../streams/dead-letters.ts';
+import { writeToTerminal } from '../user-facing-error.ts';
 import { type Command, type Context, exactly, UsageError, wholeNumber, withAddresses } from './context.ts';
 
 const LIMIT_DEFAULT = '100';
@@ -31,23 +31,23 @@ export const deadRetry: Command = async (context) => {
   });
 };
 
-function nameOf({ stream, id }: Pick<DeadEntry, 'stream' | 'id'>): string {
+function nameOf({ stream, id }: Pick<DeadLetter, 'stream' | 'id'>): string {
   return `${stream}@${id}`;
 }
 
-function parseName(name: string): Pick<DeadEntry, 'stream' | 'id'> {
+function parseName(name: string): Pick<DeadLetter, 'stream' | 'id'> {
   const [, stream, id] = /^(.+)@([0-9]+-[0-9]+)$/.exec(name) ?? [];
   if (stream === undefined || id === undefined)
     throw new UsageError(`"${name}" is no entry; "dead list" shows their names`);
   return { stream, id };
 }
 
-async function withDead(context: Context, use: (dead: DeadEntries) => Promise<void>): Promise<void> {
+async function withDead(context: Context, use: (dead: DeadLetters) => Promise<void>): Promise<void> {
   const config = withAddresses(context.config);
   const redis: Commands = makeCommands(config);
   try {
-    await redisReady(config, redis, { waitMs: STORES_READY_MS_MAX, say: sayToPeople });
-    await use(new DeadEntries({ redis, keys: makeKeys(config) }));
+    await redisReady(config, redis, { waitMs: STORES_READY_MS_MAX, say: writeToTerminal });
+    await use(new DeadLetters({ redis, keys: makeKeys(config) }));
   } finally {
     redis.disconnect();
   }

@@ -1,19 +1,19 @@
 // How far pipelines and ClickHouse give way while they run: further as long as storing keeps up, less when it is behind.
-// A part of the supervisor, beside give-way.ts, which sets where they begin. Pipelines say several times a second how far storing is behind.
+// A part of the supervisor, beside process-priority.ts, which sets where they begin. Pipelines say several times a second how far storing is behind.
 // Why not low for good: on a machine with much other work they would come to stand still, and where fronts have more to do than can be stored
 // the backlog would take longer to bring that to an end. Why not high for good: at half of what can be stored a front or Redis that
 // wakes up finds one of them at work and waits for a tick of the kernel (4 ms): p99 of single events 5.9 instead of 7.7 ms, with short turns.
 // Only the weight of a child's autogroup is changed, since going back needs privileges for anything else. Where the kernel has no
-// autogroups, or a container's group takes their place, they stay where give-way.ts has put them.
+// autogroups, or a container's group takes their place, they stay where process-priority.ts has put them.
 // Invariant: who says nothing for SILENT_MS, or is further behind than BEHIND_MS, has his usual weight back at once.
 // Failure: a weight that cannot be set is tried again, soon where the kernel says so; nothing but latency depends on it.
 import type { Part } from '../lifecycle.ts';
 import type { Log } from '../log.ts';
-import { NICE, setGroupNice } from './give-way.ts';
 import { BEHIND_SAID_MS } from './ipc.ts';
+import { NICE, setGroupNice } from './process-priority.ts';
 
 /** A tenth of the usual weight, and a seventieth. */
-export const PATIENT_NICE: typeof NICE = { pipelines: 10, clickhouse: 19 };
+export const LOWERED_NICE: typeof NICE = { pipelines: 10, clickhouse: 19 };
 
 /** Usual are 0.2 s, of which 0.1 are GATEHOUSE_STORE_LINGER_MS; the promise is a second. */
 const BEHIND_MS = 1_000;
@@ -26,7 +26,7 @@ const AGAIN_MS = 110;
 /** Nothing to store for so long: there is nobody to give way to, and a query of an analyst may meet other work of the machine. */
 const IDLE_MS = 60_000;
 
-export type PatienceOptions = {
+export type AdaptivePriorityOptions = {
   /** Their processes as they are now. */
   pidOf: (child: keyof typeof NICE) => number | undefined;
   log: Log;
@@ -34,9 +34,9 @@ export type PatienceOptions = {
   now?: () => number;
 };
 
-export class Patience implements Part {
+export class AdaptivePriority implements Part {
   readonly name = 'patience';
-  readonly #options: PatienceOptions;
+  readonly #options: AdaptivePriorityOptions;
   readonly #now: () => number;
   /** Pid -> what it has, where we could set it. */
   #set = new Map<number, number>();
@@ -50,7 +50,7 @@ export class Patience implements Part {
   #again: NodeJS.Timeout | undefined;
   #stopped = true;
 
-  constructor(options: PatienceOptions) {
+  constructor(options: AdaptivePriorityOptions) {
     this.#options = options;
     this.#now = options.now ?? (() => performance.now());
   }
@@ -104,7 +104,7 @@ export class Patience implements Part {
     for (const child of ['pipelines', 'clickhouse'] as const) {
       const pid = this.#options.pidOf(child);
       if (pid === undefined) continue;
-      const nice = (this.#isPatient ? PATIENT_NICE : NICE)[child];
+      const nice = (this.#isPatient ? LOWERED_NICE : NICE)[child];
       if (this.#set.get(pid) === nice || this.#trySet(pid, nice)) set.set(pid, nice);
     }
     this.#set = set;

@@ -5,14 +5,14 @@
 // Invariant: nothing that was parked is dropped. A dead stream is bounded at DEAD_ENTRIES_MAX; when it is full the batch that
 // has more to park waits, and its stream with it, until somebody acts on `gatehouse dead list`.
 import { agentOf } from '../../schemas/audit-log.ts';
-import { decodeDigests, ENTRY_FIELD, type EventDigest } from '../../schemas/entry.ts';
+import { decodeSummaries, ENTRY_FIELD, type EventSummary } from '../../schemas/entry.ts';
 import { JOURNAL_FIELD, type JournalEntry } from '../../schemas/journal.ts';
 import { SIGNAL_FIELD, type Signal } from '../../schemas/signal.ts';
 import { readAsset } from '../assets.ts';
 import type { Commands } from '../redis/client.ts';
 import { type Keys, REGISTRY_SHARDS } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
-import type { ParkedEntry } from './consume.ts';
+import type { DeadLetterFields } from './consume.ts';
 
 /** Fields that parking adds: why, when (epoch ms), and the id of the entry it comes from. */
 const PARKED_FIELD = { reason: 'why', at: 'at', from: 'from' } as const;
@@ -20,12 +20,12 @@ const REASON_CHARACTERS_MAX = 500;
 
 const retry = new Script<string | null>('stream-dead-retry', readAsset('src/redis/stream-dead-retry.lua'));
 
-export function parkEntry(parked: {
+export function deadLetterWords(parked: {
   fields: ReadonlyMap<string, string | Buffer>;
   group: string;
   from: string;
   reason: string;
-}): ParkedEntry {
+}): DeadLetterFields {
   const { group, from, reason } = parked;
   const kept = [...parked.fields].filter(([name]) => name !== ENTRY_FIELD.group).flat();
   const why = reason.slice(0, REASON_CHARACTERS_MAX);
@@ -42,7 +42,7 @@ export function parkEntry(parked: {
   ];
 }
 
-export type DeadEntry = {
+export type DeadLetter = {
   /** Stream it belongs to, and its id in the dead stream. */
   stream: string;
   id: string;
@@ -57,7 +57,7 @@ export type DeadEntry = {
   eventIds: string[];
 };
 
-export class DeadEntries {
+export class DeadLetters {
   readonly #redis: Commands;
   /** stream -> its dead stream */
   readonly #streams = new Map<string, string>();
@@ -79,18 +79,18 @@ export class DeadEntries {
   }
 
   /** The oldest `limit` of each stream. */
-  async list(limit: number): Promise<DeadEntry[]> {
+  async list(limit: number): Promise<DeadLetter[]> {
     const lists = await Promise.all([...this.#streams].map(([stream, dead]) => this.#listOne(stream, dead, limit)));
     return lists.flat();
   }
 
-  async #listOne(stream: string, dead: string, limit: number): Promise<DeadEntry[]> {
+  async #listOne(stream: string, dead: string, limit: number): Promise<DeadLetter[]> {
     const entries = await this.#redis.xrangeBuffer(dead, '-', '+', 'COUNT', limit);
     return entries.map(([id, fields]) => describe(stream, id.toString(), fields));
   }
 
   /** Re-queues parked entries. Returns how many of them were still there. */
-  async retry(entries: readonly Pick<DeadEntry, 'stream' | 'id'>[]): Promise<number> {
+  async retry(entries: readonly Pick<DeadLetter, 'stream' | 'id'>[]): Promise<number> {
     const stay = Object.values(PARKED_FIELD);
     const ids = await Promise.all(
       entries.map(({ stream, id }) => retry.run(this.#redis, [this.#dead(stream), stream], [id, ...stay])),
@@ -103,7 +103,9 @@ export class DeadEntries {
     const dead = this.#dead(stream);
     const entries = await this.#redis.xrangeBuffer(dead, '-', '+');
     const ids = entries
-      .filter(([, fields]) => isOfAgent([...digestsOf(fields), ...signalsOf(fields), ...toldInJournal(fields)], agent))
+      .filter(([, fields]) =>
+        isOfAgent([...summariesOf(fields), ...signalsOf(fields), ...toldInJournal(fields)], agent),
+      )
       .map(([id]) => id.toString());
     return ids.length === 0 ? 0 : this.#redis.xdel(dead, ...ids);
   }
@@ -115,7 +117,7 @@ export class DeadEntries {
   }
 }
 
-function describe(stream: string, id: string, fields: readonly Buffer[]): DeadEntry {
+function describe(stream: string, id: string, fields: readonly Buffer[]): DeadLetter {
   const text = (name: string) => fieldOf(fields, name)?.toString() ?? '';
   return {
     stream,
@@ -125,7 +127,7 @@ function describe(stream: string, id: string, fields: readonly Buffer[]): DeadEn
     parkedAt: new Date(Number(text(PARKED_FIELD.at))).toISOString(),
     from: text(PARKED_FIELD.from),
     bytes: fields.reduce((sum, field) => sum + field.length, 0),
-    eventIds: digestsOf(fields).map((digest) => digest.id),
+    eventIds: summariesOf(fields).map((summary) => summary.id),
   };
 }
 
@@ -134,8 +136,8 @@ function isOfAgent(told: readonly { agent: string | null }[], agent: string): bo
 }
 
 /** Empty where they cannot be read: that may be why the entry is here. */
-function digestsOf(fields: readonly Buffer[]): EventDigest[] {
-  return objectsIn(readOf(fields, ENTRY_FIELD.digests, decodeDigests)) as EventDigest[];
+function summariesOf(fields: readonly Buffer[]): EventSummary[] {
+  return objectsIn(readOf(fields, ENTRY_FIELD.summaries, decodeSummaries)) as EventSummary[];
 }
 
 function signalsOf(fields: readonly Buffer[]): Signal[] {

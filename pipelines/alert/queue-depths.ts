@@ -4,7 +4,7 @@ import type { AlertRecord } from '../../schemas/alert.ts';
 import type { RegistryStore } from '../../src/registry/commit.ts';
 import { ACCOUNT_WAITING_MAX, LANE_WAITING_MAX, laneOf } from '../../src/registry/deliveries.ts';
 
-export class Crowds {
+export class QueueDepths {
   readonly #lanes: Map<string, number>;
   #all: number;
 
@@ -17,13 +17,13 @@ export class Crowds {
     { redis, keys }: RegistryStore,
     account: string,
     alerts: readonly Pick<AlertRecord, 'channel' | 'target'>[],
-  ): Promise<Crowds> {
+  ): Promise<QueueDepths> {
     const lanes = [...new Set(alerts.map(({ channel, target }) => laneOf(channel, target)))];
     const [all, ...counts] = await Promise.all([
       redis.hlen(keys.deliveries(account)),
       ...lanes.map((lane) => redis.zcard(keys.deliveryLane(account, lane))),
     ]);
-    return new Crowds(new Map(lanes.map((lane, i) => [lane, counts[i]!])), all);
+    return new QueueDepths(new Map(lanes.map((lane, i) => [lane, counts[i]!])), all);
   }
 
   isCrowded({ channel, target }: AlertRecord): boolean {

@@ -16,15 +16,15 @@
 // noted nothing is sent under another. None is lost, since nobody takes the token itself for rows: they are asked for.
 // A token that ClickHouse may have forgotten (a suspect batch) is not claimed: its insert is over long since.
 // Only where tables are not replicated: there an answer speaks of this engine, and what it has it shows. A replica may lag behind.
-import type { InsertTwins } from '../../clickhouse/queries/insert-twins.ts';
-import type { Outcome } from '../joint.ts';
+import type { ConcurrentDuplicates } from '../../clickhouse/queries/concurrent-duplicates.ts';
+import type { BarrierOutcome } from '../commit-barrier.ts';
 import { byMonth, type Row } from './rows.ts';
 import { whenQuiet } from './verify.ts';
 
 /** A batch's part. */
-export type JointPart = { rows: readonly Row[]; ensureHeld: () => Promise<void> };
+export type GroupPart = { rows: readonly Row[]; ensureHeld: () => Promise<void> };
 
-export type JointInsertOptions = {
+export type GroupInsertOptions = {
   token: string;
   insert: (rows: readonly Row[], token: string) => Promise<void>;
   /** Is this error ClickHouse's verdict on the rows? */
@@ -32,10 +32,10 @@ export type JointInsertOptions = {
 };
 
 /** Rows of each month are an insert of their own. Never rejects. */
-export async function insertTogether(
-  parts: readonly JointPart[],
-  { token, insert, isBadData }: JointInsertOptions,
-): Promise<Outcome> {
+export async function insertGroup(
+  parts: readonly GroupPart[],
+  { token, insert, isBadData }: GroupInsertOptions,
+): Promise<BarrierOutcome> {
   let sent = 0;
   try {
     for (const [month, rows] of byMonth(parts.flatMap((part) => part.rows))) {
@@ -50,8 +50,8 @@ export async function insertTogether(
   }
 }
 
-export type ClaimOptions = JointInsertOptions & {
-  twins: (tokenPrefix: string) => Promise<InsertTwins>;
+export type ClaimOptions = GroupInsertOptions & {
+  twins: (tokenPrefix: string) => Promise<ConcurrentDuplicates>;
 };
 
 /** Afterwards no insert under the joint's token can store anything of anybody. The rows may be there or not. */

@@ -13,7 +13,7 @@ import type { BenchService } from './service.ts';
 import { median } from './statistics.ts';
 import type { Requests } from './workload.ts';
 
-export type Turn = LoadResult & {
+export type Round = LoadResult & {
   eventsPerSecond: number;
   /** The slowest and the fastest turn; of one turn itself. */
   spread: [least: number, most: number];
@@ -36,11 +36,11 @@ export type Entrant = {
 const WARM_UP_SECONDS = 3;
 
 /** `services`: those of Gatehouse's that stand behind the entrants. */
-export async function takeTurns(
+export async function runRounds(
   entrants: readonly Entrant[],
   { turns, seconds, services }: { turns: number; seconds: number; services: readonly BenchService[] },
-): Promise<Map<string, Turn>> {
-  const taken = new Map<string, Turn[]>(entrants.map(({ name }) => [name, []]));
+): Promise<Map<string, Round>> {
+  const taken = new Map<string, Round[]>(entrants.map(({ name }) => [name, []]));
   await takeRound('warm-up', entrants, WARM_UP_SECONDS, services);
   for (let turn = 1; turn <= turns; turn++) {
     const round = await takeRound(`turn ${turn}/${turns}`, entrants, seconds, services);
@@ -54,11 +54,11 @@ async function takeRound(
   entrants: readonly Entrant[],
   seconds: number,
   services: readonly BenchService[],
-): Promise<Map<string, Turn>> {
-  const results = new Map<string, Turn>();
+): Promise<Map<string, Round>> {
+  const results = new Map<string, Round>();
   for (const { name, contender, load, before, around = justSo } of entrants) {
     await before?.();
-    const result = await around(() => oneTurn(contender, load, seconds));
+    const result = await around(() => oneRound(contender, load, seconds));
     results.set(name, result);
     progress(
       `${title} ${name}: ${Math.round(result.eventsPerSecond)} events/s, front ${result.cpu['front']?.toFixed(2)} µs an event`,
@@ -70,7 +70,7 @@ async function takeRound(
 
 const justSo: Around = (load) => load();
 
-export async function oneTurn(contender: Contender, load: Requests, seconds: number): Promise<Turn> {
+export async function oneRound(contender: Contender, load: Requests, seconds: number): Promise<Round> {
   const processes = await contender.processes();
   const before = cpuByPart(processes);
   const requests = load.requests.map((request) => ({ ...request, path: contender.pathPrefix + request.path }));
@@ -78,12 +78,12 @@ export async function oneTurn(contender: Contender, load: Requests, seconds: num
   const result = await post({ url: contender.url, requests, bodies, connections, seconds });
   if (result.failed > 0) progress(`${contender.name}: ${result.failed} requests failed`);
   const eventsPerSecond = result.requestsPerSecond * eventsPerRequest;
-  const spread: Turn['spread'] = [eventsPerSecond, eventsPerSecond];
+  const spread: Round['spread'] = [eventsPerSecond, eventsPerSecond];
   return { ...result, eventsPerSecond, spread, cpu: cpuPerEvent(processes, before, eventsPerSecond * seconds) };
 }
 
-function medianTurn(turns: readonly Turn[]): Turn {
-  const of = (pick: (turn: Turn) => number) => median(turns.map(pick));
+function medianTurn(turns: readonly Round[]): Round {
+  const of = (pick: (turn: Round) => number) => median(turns.map(pick));
   const parts = Object.keys(turns[0]!.cpu);
   return {
     tool: turns[0]!.tool,
@@ -109,7 +109,7 @@ export function spreadText([least, most]: readonly [number, number]): string {
 const PARTS = ['front', 'redis', 'pipelines', 'clickhouse'];
 
 /** Columns that every table of turns has; `more` stands behind the speed. */
-export function turnCells(turn: Turn, more: Row = {}): Row {
+export function turnCells(turn: Round, more: Row = {}): Row {
   const { eventsPerSecond, spread, p50Ms, p99Ms, failed, cpu } = turn;
   return {
     'events/s': eventsPerSecond,
