@@ -1,21 +1,22 @@
-// One step outside that several batches take together, each from a drain of its own (between their manifests and their acknowledgements).
-// Whoever got a place with others (insert-coalescer.ts) finds the joint on his ticket, and either joins with his part or leaves.
+// A barrier for one external step that several batches take together, each from a drain of its own (between their manifests and their
+// acknowledgements). A batch that got its permit in a group (insert-coalescer.ts) finds the barrier on the permit, and either arrives with its part or
+// leaves.
 //
-//   all have joined      the last one's `run` is carried out, once, with everybody's parts; all learn how it ended
-//   one leaves           nothing is carried out, and everybody goes alone: what has not begun cannot be half done
-//   one does not come    after JOIN_MS_MAX the same: a shard that does not answer must not hold up the streams of the others
+//   all arrive       the last one's `run` is carried out, once, with all parts; all learn its outcome
+//   one leaves       nothing is carried out, and every member goes alone: what has not begun cannot be half done
+//   one is missing   after ARRIVAL_MS_MAX the same: a shard that does not answer must not hold up the streams of the others
 //
-// Invariant: `run` is called at most once, and never after anybody was told to go alone. Whoever comes late learns the same outcome.
+// Invariant: `run` is called at most once, and never after a member was told to go alone. A member that arrives late learns the same outcome.
 import { randomUUID } from 'node:crypto';
 
-/** Between the places' grant and the last one's joining lie a look at deleted agents and a manifest: two round trips. */
-export const JOIN_MS_MAX = 2_000;
+/** Between the permits and the last arrival lie a check for deleted agents and a manifest: two round trips. */
+export const ARRIVAL_MS_MAX = 2_000;
 
-/** done: of all parts. alone: of none, and nobody has tried. unknown: tried, and of what has become of it nobody knows. */
+/** done: all parts. alone: no part, and nothing was tried. unknown: tried, with an unknown result. */
 export type BarrierOutcome = 'done' | 'alone' | 'unknown';
 
 export class CommitBarrier<Part> {
-  /** Names this one step; no other has the same. */
+  /** Unique to this step. */
   readonly token = randomUUID();
   readonly outcome: Promise<BarrierOutcome>;
   readonly #size: number;
@@ -24,15 +25,15 @@ export class CommitBarrier<Part> {
   #begun = false;
   #resolve!: (outcome: BarrierOutcome) => void;
 
-  constructor(size: number, joinMsMax = JOIN_MS_MAX) {
+  constructor(size: number, arrivalMsMax = ARRIVAL_MS_MAX) {
     this.#size = size;
     this.outcome = new Promise((resolve) => {
       this.#resolve = resolve;
     });
-    this.#timer = setTimeout(() => this.leave(), joinMsMax);
+    this.#timer = setTimeout(() => this.leave(), arrivalMsMax);
   }
 
-  /** Resolves when it has ended for all. `run` must not reject. */
+  /** Resolves when the step has ended for all members. `run` must not reject. */
   async arrive(part: Part, run: (parts: readonly Part[]) => Promise<BarrierOutcome>): Promise<BarrierOutcome> {
     this.#parts.push(part);
     if (this.#parts.length === this.#size && !this.#begun) {
@@ -42,7 +43,7 @@ export class CommitBarrier<Part> {
     return this.outcome;
   }
 
-  /** Of one that has not joined, or will not. Afterwards it changes nothing. */
+  /** For a member that does not arrive. Has no effect once the step has begun. */
   leave(): void {
     if (this.#begun) return;
     this.#begin();

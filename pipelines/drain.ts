@@ -4,7 +4,7 @@
 //   plan      what must be remembered about this batch, so that anybody would write the same rows
 //   manifest  first id, last id, plan: kept in Redis before anything is written elsewhere
 //   apply     the pipeline's effect, tried for ever while the other side is away
-//   ack       parked rows, the pipeline's own writes, acknowledgement, watermark, end of the manifest: one step
+//   ack       dead letters, the pipeline's own writes, acknowledgement, watermark, end of the manifest: one step
 //
 // Invariant: one unacknowledged batch a stream, a contiguous range of its entries. A new owner that finds a manifest makes
 // the very same batch of it with the very same plan; what lies behind the manifest was never written by anybody.
@@ -24,7 +24,7 @@ import {
 } from '../src/limits.ts';
 import type { Log } from '../src/log.ts';
 import type { CommandArgs, DeadLetterFields, KeptManifest, StreamReader } from '../src/streams/consume.ts';
-import { deadLetterWords } from '../src/streams/dead-letters.ts';
+import { deadLetterFields } from '../src/streams/dead-letters.ts';
 import { type Lease, LeaseLost } from '../src/streams/lease.ts';
 import { compareIds } from '../src/streams/stream-id.ts';
 import type { StreamPoller } from '../src/streams/stream-poller.ts';
@@ -49,7 +49,7 @@ export type Batch<T> = {
   /** An earlier try may have reached the other side, and nobody has heard what became of it. */
   tried: boolean;
   /** At the first try: the others that have a place with it. */
-  joint: CommitBarrier<unknown> | undefined;
+  barrier: CommitBarrier<unknown> | undefined;
   /** Keeps another plan in the manifest. To be called before an effect that depends on it. */
   replan(plan: unknown): Promise<void>;
   /** Throws LeaseLost. To be called right before each effect. */
@@ -64,29 +64,29 @@ export interface Work<T> {
   begin?(lease: Lease): void;
   /** The drain has ended, its lease is not let go yet. Must not reject. */
   end?(): Promise<void>;
-  /** Whatever it throws parks the entry with the error's message for a reason. */
+  /** Whatever it throws dead-letters the entry with the error's message for a reason. */
   decode(entry: StreamEntry): Decoded<T>;
   /**
    * Whether these values lead to anything outside Redis; else the batch is just acknowledged. `plan`: of the manifest, if an
    * earlier owner left one. Whatever it throws is tried again.
    */
   hasEffect(values: readonly T[], plan?: unknown): boolean | Promise<boolean>;
-  /** JSON; the same for ever once it is in the manifest. `joint`: that of the batch. */
-  plan(values: readonly T[], joint?: CommitBarrier<unknown>): Promise<unknown>;
+  /** JSON; the same for ever once it is in the manifest. `barrier`: of the batch. */
+  plan(values: readonly T[], barrier?: CommitBarrier<unknown>): Promise<unknown>;
   /** Idempotent for the same batch and plan. Returns what cannot be processed. Whatever it throws is tried again. */
   apply(batch: Batch<T>): Promise<DeadLetterFields[]>;
   /** After the ack: for metrics. */
-  settled(batch: Batch<T>, parked: DeadLettered): void;
+  settled(batch: Batch<T>, deadLetters: DeadLettered): void;
 }
 
-/** Numbers of what was parked: returned by `apply`, and entries that could not be decoded. */
+/** Numbers of what was dead-lettered: returned by `apply`, and entries that could not be decoded. */
 export type DeadLettered = { refused: number; unreadable: number };
 
 export type DrainOptions<T> = {
   reader: StreamReader;
   lease: Lease;
   work: Work<T>;
-  slots: Permits;
+  permits: Permits;
   /** Bytes after which a batch is full. */
   bytesMax: number;
   /** Between two batches of a stream lies this much at least: a lone event goes at once, under load batches grow this long. */
@@ -106,7 +106,7 @@ export type DrainOptions<T> = {
 class Taken<T> {
   readonly ids: string[] = [];
   readonly values: T[] = [];
-  readonly parked: DeadLetterFields[] = [];
+  readonly deadLetters: DeadLetterFields[] = [];
   rows = 0;
   bytes = 0;
   oldestMs = Number.POSITIVE_INFINITY;
@@ -136,8 +136,8 @@ export class Drain<T> {
   async run(): Promise<void> {
     this.#options.work.begin?.(this.#options.lease);
     try {
-      const kept = await this.#patiently(() => this.#options.reader.manifest());
-      this.#acknowledged = await this.#patiently(() => this.#options.reader.place());
+      const kept = await this.#retryForever(() => this.#options.reader.manifest());
+      this.#acknowledged = await this.#retryForever(() => this.#options.reader.place());
       if (kept !== null) await this.#recover(kept);
       while (!this.#stop.signal.aborted) await this.#round();
     } catch (error) {
@@ -232,7 +232,7 @@ export class Drain<T> {
   /** What comes behind all that is in hand. */
   #read(taken: Taken<T>): Promise<Found> {
     const place = this.#place(taken);
-    return this.#patiently(() => this.#options.reader.read(place));
+    return this.#retryForever(() => this.#options.reader.read(place));
   }
 
   #place(taken: Taken<T>): string {
@@ -242,7 +242,7 @@ export class Drain<T> {
   #take(taken: Taken<T>, entries: readonly StreamEntry[]): void {
     for (const entry of entries) {
       taken.ids.push(entry.id);
-      // A parked entry that was re-queued is for the group that had parked it; for the others it is old.
+      // A dead letter that was re-queued is for the group that had given up it; for the others it is old.
       const retryOf = entry.fields.get(ENTRY_FIELD.group)?.toString();
       if (retryOf !== undefined && retryOf !== this.#options.reader.group) continue;
       for (const value of entry.fields.values()) taken.bytes += value.length;
@@ -259,9 +259,9 @@ export class Drain<T> {
       taken.oldestMs = Math.min(taken.oldestMs, oldestMs);
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
-      this.#options.log.error({ id: entry.id, reason }, 'entry.parked');
-      taken.parked.push(
-        deadLetterWords({ fields: entry.fields, group: this.#options.reader.group, from: entry.id, reason }),
+      this.#options.log.error({ id: entry.id, reason }, 'entry.dead_lettered');
+      taken.deadLetters.push(
+        deadLetterFields({ fields: entry.fields, group: this.#options.reader.group, from: entry.id, reason }),
       );
     }
   }
@@ -270,25 +270,25 @@ export class Drain<T> {
     const { work, reader } = this.#options;
     const batch = this.#batch(taken);
     let refused: DeadLetterFields[] = [];
-    if (await this.#patiently(async () => work.hasEffect(taken.values, kept?.manifest.plan))) {
-      const ticket = await this.#turn(taken, kept === null);
+    if (await this.#retryForever(async () => work.hasEffect(taken.values, kept?.manifest.plan))) {
+      const permit = await this.#permit(taken, kept === null);
       try {
         // It may have grown while it waited.
         batch.last = taken.ids.at(-1)!;
         batch.suspect = taken.retried;
         // What came in while the place was given may be old.
-        if (taken.retried) ticket.barrier?.leave();
-        else batch.joint = ticket.barrier;
-        refused = await this.#apply(batch, taken, kept, ticket);
+        if (taken.retried) permit.barrier?.leave();
+        else batch.barrier = permit.barrier;
+        refused = await this.#apply(batch, taken, kept, permit);
       } finally {
-        ticket.release();
+        permit.release();
         this.#dueAt = performance.now() + this.#options.lingerMs;
       }
     } else this.#dueAt = performance.now() + this.#options.quietLingerMs;
-    await this.#patiently(() => reader.ack(taken.ids.at(-1)!, [...refused, ...taken.parked], batch.writes));
+    await this.#retryForever(() => reader.ack(taken.ids.at(-1)!, [...refused, ...taken.deadLetters], batch.writes));
     this.#acknowledged = taken.ids.at(-1)!;
     this.#untrimmed = true;
-    work.settled(batch, { refused: refused.length, unreadable: taken.parked.length });
+    work.settled(batch, { refused: refused.length, unreadable: taken.deadLetters.length });
   }
 
   #batch(taken: Taken<T>): Batch<T> {
@@ -300,7 +300,7 @@ export class Drain<T> {
       plan: undefined,
       suspect: taken.retried,
       tried: false,
-      joint: undefined,
+      barrier: undefined,
       replan: () => Promise.resolve(),
       ensureHeld: () => this.#options.lease.ensureHeld(),
       writes: [],
@@ -308,23 +308,23 @@ export class Drain<T> {
   }
 
   /** Waits for a place among the inserts; a batch that may still grow does so meanwhile, and may get it with others. */
-  async #turn(taken: Taken<T>, mayGrow: boolean): Promise<Permit> {
-    const ticket = this.#options.slots.acquire(() => ({
+  async #permit(taken: Taken<T>, mayGrow: boolean): Promise<Permit> {
+    const permit = this.#options.permits.acquire(() => ({
       rows: taken.rows,
       bytes: taken.bytes,
       isFull: this.#full(taken),
       alone: !mayGrow || taken.retried,
     }));
     try {
-      while (!ticket.isAcquired) {
+      while (!permit.isAcquired) {
         const grows = mayGrow && !this.#full(taken);
         const { entries, isEnd } = grows ? await this.#read(taken) : NOTHING;
         this.#take(taken, entries);
-        if (isEnd) await Promise.race([ticket.acquired, this.#pause(READ_POLL_MS)]);
+        if (isEnd) await Promise.race([permit.acquired, this.#pause(READ_POLL_MS)]);
       }
-      return ticket;
+      return permit;
     } catch (error) {
-      ticket.release();
+      permit.release();
       throw error;
     }
   }
@@ -340,38 +340,38 @@ export class Drain<T> {
     const entries = taken.ids.length;
     const startedAt = performance.now() - (kept?.ageMs ?? 0);
     batch.tried = kept !== null;
-    batch.plan = kept?.manifest.plan ?? (await this.#patiently(() => work.plan(taken.values, batch.joint)));
+    batch.plan = kept?.manifest.plan ?? (await this.#retryForever(() => work.plan(taken.values, batch.barrier)));
     batch.replan = async (plan) => {
       batch.plan = plan;
-      await this.#patiently(() =>
+      await this.#retryForever(() =>
         reader.keepManifest({ first: batch.first, last: batch.last, entries, attempts: attemptsBefore + 1, plan }),
       );
     };
     await batch.replan(batch.plan);
-    let ticket = first;
+    let permit = first;
     for (let attempt = 1; ; attempt++) {
       try {
         batch.suspect ||= performance.now() - startedAt > TOKEN_TRUST_MS;
-        const parked = await work.apply(batch);
+        const deadLetters = await work.apply(batch);
         this.#failingSince = undefined;
-        return parked;
+        return deadLetters;
       } catch (error) {
         if (error instanceof LeaseLost || error instanceof Stopped) throw error;
         batch.tried = true;
-        batch.joint = undefined;
+        batch.barrier = undefined;
         this.#failingSince ??= performance.now();
         log.warn({ err: error, first: batch.first, last: batch.last, attempt }, 'batch.failed');
       } finally {
         // Others go on while this batch waits.
-        ticket.release();
+        permit.release();
       }
       await this.#pause(backoffMs(attempt));
-      ticket = await this.#turn(taken, false);
+      permit = await this.#permit(taken, false);
     }
   }
 
   /** Does a step of Redis until it succeeds, the lease is lost or the drain is stopped. */
-  async #patiently<R>(step: () => Promise<R>): Promise<R> {
+  async #retryForever<R>(step: () => Promise<R>): Promise<R> {
     this.#askingSince = performance.now();
     for (let attempt = 1; ; attempt++) {
       try {

@@ -1,23 +1,21 @@
-// Places for batches that leave together (between the event streams' batches and their insert): what waits when a place becomes free
-// gets it as one, with a joint (commit-barrier.ts) on every ticket. An insert costs ClickHouse as much as thousands of rows, whatever is in it,
-// so eight streams that insert apart cost it twice what one insert of all their rows does.
+// Group commit of inserts (between the event streams' batches and their insert): batches that wait when a permit becomes free get it as one
+// group, and share a barrier (commit-barrier.ts). An insert costs ClickHouse as much as thousands of rows, whatever is in it, so eight streams that
+// insert apart cost it twice what one insert of all their rows costs.
 //
-//   free and quiet     a lone batch goes at once
-//   free and busy      not before `lingerMs` after the last company came home, and not before as many wait as left then, or GATHER_MS
-//   taken              what comes waits for the next, and grows meanwhile
-//   enough for one     a full batch, or more than one insert may hold: goes beside the one that runs, `atOnceMax` at most
+//   free and quiet   a single batch starts at once
+//   free and busy    starts `lingerMs` after the last group ended at the earliest, and waits GATHER_MS more while fewer batches wait than the last group had
+//   taken            batches wait for the next group, and grow meanwhile
+//   enough           a full batch, or more than one insert may hold, starts beside the running groups, up to `concurrentMax`
+//   stuck            a group that runs longer than STUCK_MS no longer holds others up: a shard of Redis that does not answer, or a slow
+//                    statement, must not stop the other streams. Each stream has one batch, which bounds them all
 //
-//   a member is stuck  its company is no longer waited for after STUCK_MS: a shard of Redis that does not answer, or a statement that takes
-//                      its time, must not keep the streams of the others here. Each stream has one batch, which bounds them all
-//
-// Invariant: never more than `atOnceMax` companies are on their way, stuck ones aside; a company has its place until its last ticket is
-// given back.
-// First come, first served. A batch that must go alone (a retry, a recovery) has a place of its own, as everybody has where
-// `mayJoin` says no.
+// Invariant: at most `concurrentMax` groups run, stuck ones aside; a group runs until its last permit is released.
+// Order: first come, first served. A batch that must be alone (a retry, a recovery) gets a permit of its own, and so does every batch where `mayJoin`
+// says no.
 import { CommitBarrier } from './commit-barrier.ts';
 import { type Load, Permit, type Permits } from './semaphore.ts';
 
-/** Streams that came home together read their next batches one after the other; a few of them may have nothing to read. */
+/** The streams of a group read their next batches one after the other; some of them may have nothing to read. */
 const GATHER_MS = 50;
 /** Many times what a large insert takes beside merges. */
 const STUCK_MS = 5_000;
@@ -25,7 +23,7 @@ const STUCK_MS = 5_000;
 export type InsertCoalescerOptions = {
   concurrentMax: number;
   lingerMs: number;
-  /** Of one company. */
+  /** Bounds of one group. */
   rowsMax: number;
   bytesMax: number;
   mayJoin: () => boolean;
@@ -33,7 +31,7 @@ export type InsertCoalescerOptions = {
   stuckMs?: number;
 };
 
-type Waiting = { ticket: Permit; load: () => Load; since: number };
+type Waiting = { permit: Permit; load: () => Load; since: number };
 type Group = { members: number; startedAt: number; barrier?: CommitBarrier<unknown> };
 
 export class InsertCoalescer implements Permits {
@@ -50,20 +48,20 @@ export class InsertCoalescer implements Permits {
   }
 
   acquire(load: () => Load): Permit {
-    const ticket = new Permit(this.#release);
-    this.#waiting.push({ ticket, load, since: performance.now() });
+    const permit = new Permit(this.#release);
+    this.#waiting.push({ permit, load, since: performance.now() });
     this.#schedule();
-    return ticket;
+    return permit;
   }
 
-  readonly #release = (ticket: Permit): void => {
-    ticket.barrier?.leave();
-    const company = this.#groupOf.get(ticket);
-    if (company === undefined) this.#waiting = this.#waiting.filter((one) => one.ticket !== ticket);
+  readonly #release = (permit: Permit): void => {
+    permit.barrier?.leave();
+    const group = this.#groupOf.get(permit);
+    if (group === undefined) this.#waiting = this.#waiting.filter((one) => one.permit !== permit);
     else {
-      this.#groupOf.delete(ticket);
-      if (--company.members > 0) return;
-      this.#running.delete(company);
+      this.#groupOf.delete(permit);
+      if (--group.members > 0) return;
+      this.#running.delete(group);
       this.#lastEndedAt = performance.now();
     }
     this.#schedule();
@@ -73,8 +71,8 @@ export class InsertCoalescer implements Permits {
     clearTimeout(this.#timer);
     while (this.#waiting.length > 0) {
       const { members, isEnough } = this.#nextGroup();
-      const leavesAt = this.#permitAt(isEnough ? this.#options.concurrentMax : 1);
-      const leftMs = (isEnough ? leavesAt : Math.max(leavesAt, this.#dueAt())) - performance.now();
+      const startsAt = this.#permitAt(isEnough ? this.#options.concurrentMax : 1);
+      const leftMs = (isEnough ? startsAt : Math.max(startsAt, this.#dueAt())) - performance.now();
       if (leftMs > 0) {
         this.#timer = setTimeout(() => this.#schedule(), leftMs);
         return;
@@ -83,24 +81,24 @@ export class InsertCoalescer implements Permits {
     }
   }
 
-  /** When fewer than `places` companies are away that are not stuck, unless one comes home before; in the past: now. */
-  #permitAt(places: number): number {
+  /** When fewer than `running` groups run that are not stuck, at the latest; a time in the past: now. */
+  #permitAt(running: number): number {
     const { stuckMs = STUCK_MS } = this.#options;
-    // In the order in which they left.
-    const stuckAt = [...this.#running].map(({ startedAt: leftAt }) => leftAt + stuckMs);
-    return stuckAt[stuckAt.length - places] ?? Number.NEGATIVE_INFINITY;
+    // In the order in which they started.
+    const stuckAt = [...this.#running].map(({ startedAt }) => startedAt + stuckMs);
+    return stuckAt[stuckAt.length - running] ?? Number.NEGATIVE_INFINITY;
   }
 
-  /** Those in front that fit into one insert; enough: waiting for more of them has no use. */
+  /** The first waiting batches that fit into one insert. `isEnough`: waiting for more of them has no use. */
   #nextGroup(): { members: Waiting[]; isEnough: boolean } {
     const { rowsMax, bytesMax, mayJoin } = this.#options;
     const members: Waiting[] = [];
     let [rows, bytes, isEnough] = [0, 0, false];
     for (const one of this.#waiting) {
       const load = one.load();
-      const goesAlone = load.alone || !mayJoin();
-      if (members.length === 0 && goesAlone) return { members: [one], isEnough: true };
-      if (goesAlone) continue;
+      const isAlone = load.alone || !mayJoin();
+      if (members.length === 0 && isAlone) return { members: [one], isEnough: true };
+      if (isAlone) continue;
       rows += load.rows;
       bytes += load.bytes;
       if (members.length > 0 && (rows > rowsMax || bytes > bytesMax)) return { members, isEnough: true };
@@ -118,15 +116,15 @@ export class InsertCoalescer implements Permits {
   }
 
   #start(members: readonly Waiting[]): void {
-    const company: Group = { members: members.length, startedAt: performance.now() };
-    if (members.length > 1) company.barrier = new CommitBarrier(members.length);
+    const group: Group = { members: members.length, startedAt: performance.now() };
+    if (members.length > 1) group.barrier = new CommitBarrier(members.length);
     this.#lastMembers = members.length;
-    this.#running.add(company);
-    const gone = new Set(members);
-    this.#waiting = this.#waiting.filter((one) => !gone.has(one));
-    for (const { ticket } of members) {
-      this.#groupOf.set(ticket, company);
-      ticket.grant(company.barrier);
+    this.#running.add(group);
+    const started = new Set(members);
+    this.#waiting = this.#waiting.filter((one) => !started.has(one));
+    for (const { permit } of members) {
+      this.#groupOf.set(permit, group);
+      permit.grant(group.barrier);
     }
   }
 }

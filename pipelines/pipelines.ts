@@ -94,11 +94,11 @@ export class Pipelines {
   readonly #chains: ChainFlusher;
   readonly #eraser: Eraser;
   /** Events of several streams are one insert, once it is known that the table bears it (store/group-insert.ts). */
-  readonly #departures: InsertCoalescer;
+  readonly #coalescer: InsertCoalescer;
   #isPlainTable: boolean | undefined;
-  readonly #slots = new Semaphore(INSERTS_AT_ONCE_MAX);
+  readonly #permits = new Semaphore(INSERTS_AT_ONCE_MAX);
   /** Alerts write to Redis alone: they do not queue up behind inserts. */
-  readonly #alertSlots = new Semaphore(ALERTS_AT_ONCE_MAX);
+  readonly #alertPermits = new Semaphore(ALERTS_AT_ONCE_MAX);
   readonly #poller: StreamPoller;
   readonly #held = new Map<Unit, Held>();
   readonly #tried = new Set<Unit>();
@@ -125,7 +125,7 @@ export class Pipelines {
     this.#chains = new ChainFlusher(options);
     this.#eraser = new Eraser({ ...options, chains: this.#chains });
     this.#poller = new StreamPoller(options.redis);
-    this.#departures = new InsertCoalescer({
+    this.#coalescer = new InsertCoalescer({
       concurrentMax: INSERTS_AT_ONCE_MAX,
       lingerMs: options.lingerMs,
       rowsMax: INSERT_ROWS_MAX,
@@ -280,7 +280,7 @@ export class Pipelines {
       ),
       lease,
       work: unit.work,
-      slots: isAlert ? this.#alertSlots : unit.share === 'store' ? this.#departures : this.#slots,
+      permits: isAlert ? this.#alertPermits : unit.share === 'store' ? this.#coalescer : this.#permits,
       poller: this.#poller,
       bytesMax: Math.min(INSERT_BYTES_MAX, this.#bytesMax(unit.share)),
       lingerMs: isAlert ? ALERT_LINGER_MS : lingerMs,
@@ -394,14 +394,14 @@ function unitsOf(options: PipelinesOptions): Unit[] {
     }
   }
   if (groups.includes('alert')) {
-    const teller = new Dispatcher(options);
+    const dispatcher = new Dispatcher(options);
     const { metrics } = options;
     const onEvents = new EventAlerts({
-      teller,
+      dispatcher,
       metrics,
       openApprovals: (events) => openApprovals(options, events),
     }) as Work<unknown>;
-    const onSignals = new SignalAlerts({ teller, metrics }) as Work<unknown>;
+    const onSignals = new SignalAlerts({ dispatcher, metrics }) as Work<unknown>;
     for (const partition of partitions) {
       units.push({ share: 'alert', group: 'alert', work: onEvents, without: ENTRY_FIELD.rows, ...events(partition) });
       units.push({

@@ -1,19 +1,19 @@
-// Places for inserts that run at once, over all streams of a process (between a batch and its insert).
-// First come, first served: a stream that has had its turn queues up behind the others, so a busy one cannot starve them.
-// Invariant: never more than `count` places are taken. A ticket that is given back before its turn frees nothing.
+// A counting semaphore for inserts that run at once, over all streams of a process (between a batch and its insert).
+// Order: first come, first served. A stream that has released its permit queues behind the others, so a busy one cannot starve them.
+// Invariant: at most `count` permits are acquired. Releasing a permit that was never acquired frees nothing.
 import type { CommitBarrier } from './commit-barrier.ts';
 
-/** What waits for a place. */
+/** The batch that waits for a permit. */
 export type Load = {
   rows: number;
   bytes: number;
   isFull: boolean;
-  /** It goes with nobody. */
+  /** It shares no insert with others. */
   alone: boolean;
 };
 
 export interface Permits {
-  /** Queues up; `ticket.granted` tells, `ticket.turn` waits. Every ticket must be given back. `load`: it may grow meanwhile. */
+  /** Queues for a permit: `isAcquired` tells, `acquired` resolves. Every permit must be released. `load` is read when the group starts, since a batch may grow meanwhile. */
   acquire(load: () => Load): Permit;
 }
 
@@ -26,15 +26,15 @@ export class Semaphore implements Permits {
   }
 
   acquire(): Permit {
-    const ticket = new Permit(this.#release);
-    this.#queue.push(ticket);
+    const permit = new Permit(this.#release);
+    this.#queue.push(permit);
     this.#grant();
-    return ticket;
+    return permit;
   }
 
-  readonly #release = (ticket: Permit): void => {
-    if (ticket.isAcquired) this.#free++;
-    else this.#queue.splice(this.#queue.indexOf(ticket), 1);
+  readonly #release = (permit: Permit): void => {
+    if (permit.isAcquired) this.#free++;
+    else this.#queue.splice(this.#queue.indexOf(permit), 1);
     this.#grant();
   };
 
@@ -49,28 +49,28 @@ export class Semaphore implements Permits {
 export class Permit {
   readonly acquired: Promise<void>;
   isAcquired = false;
-  /** Whoever got the place with others takes the step with them. */
+  /** Of a group: the members commit together. */
   barrier?: CommitBarrier<unknown>;
   #resolve!: () => void;
-  #returned = false;
-  readonly #onRelease: (ticket: Permit) => void;
+  #isReleased = false;
+  readonly #onRelease: (permit: Permit) => void;
 
-  constructor(giveBack: (ticket: Permit) => void) {
-    this.#onRelease = giveBack;
+  constructor(onRelease: (permit: Permit) => void) {
+    this.#onRelease = onRelease;
     this.acquired = new Promise((resolve) => {
       this.#resolve = resolve;
     });
   }
 
-  grant(joint?: CommitBarrier<unknown>): void {
+  grant(barrier?: CommitBarrier<unknown>): void {
     this.isAcquired = true;
-    if (joint !== undefined) this.barrier = joint;
+    if (barrier !== undefined) this.barrier = barrier;
     this.#resolve();
   }
 
   release(): void {
-    if (this.#returned) return;
-    this.#returned = true;
+    if (this.#isReleased) return;
+    this.#isReleased = true;
     this.#onRelease(this);
   }
 }

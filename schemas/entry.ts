@@ -2,7 +2,7 @@
 // Before it: ingest encodes. After it: the store pipeline moves `rows` into ClickHouse unparsed, and every other pipeline reads summaries.
 // Invariant: the concatenated RowBinary rows lie in the order of the summaries, and each summary says how many bytes its row has,
 // so a pipeline can cut, drop or bisect rows without parsing one.
-// An entry of another version, or one whose lengths do not add up, throws EntryFormatError: the pipeline parks it.
+// An entry of another version, or one whose lengths do not add up, throws EntryFormatError: the pipeline dead-letters it.
 import type { EventType, Outcome, PolicyAction, PolicyType, Reason, Severity } from './closed-sets.ts';
 
 export const ENTRY_VERSION = 2;
@@ -10,7 +10,7 @@ export const ENTRY_VERSION = 2;
 export const PACKED_ENTRY_VERSION = 3;
 /**
  * Field names inside a stream entry: version, summaries (JSON array, see SummaryElement), rows (RowBinary).
- * `group` stands only in an entry that was parked and re-queued: the one group that processes it again.
+ * `group` stands only in an entry that was dead-lettered and re-queued: the one group that processes it again.
  */
 export const ENTRY_FIELD = { version: 'v', summaries: 'd', rows: 'r', group: 'g' } as const;
 

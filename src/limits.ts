@@ -175,9 +175,9 @@ export const BATCH_ENTRIES_MAX = 5_000;
 export const INSERTS_AT_ONCE_MAX = 2;
 /** Past this age nobody relies on ClickHouse still knowing an insert's token; it is asked which rows it has. */
 export const TOKEN_TRUST_MS = 5 * 60 * 1000;
-/** Rows of one batch that may be parked. More is no poison but a table that does not fit: the batch waits for somebody to mend it. */
-export const PARKED_ROWS_MAX = 20;
-/** Entries that a dead stream holds; a batch with more to park waits, and with it its stream, rather than lose any. */
+/** Rows of one batch that may be dead-lettered. More is no poison but a table that does not fit: the batch waits for somebody to mend it. */
+export const DEAD_LETTER_ROWS_MAX = 20;
+/** Entries that a dead stream holds; a batch with more to dead-letter waits, and with it its stream, rather than lose any. */
 export const DEAD_ENTRIES_MAX = 1_000;
 /** Wait between tries of a batch while ClickHouse is away: doubles from the first to the second. */
 export const RETRY_MS_MIN = 100;

@@ -1,4 +1,4 @@
-// The way of a signal (step 16 of the path: signals in, deliveries in the queue). Read this file first.
+// The way of a signal (signals in, deliveries in the queue). Read this file first.
 //
 //   match      which active alerts of the account it is for
 //   suppress   inside a throttle window it is counted; a rate limit is told of once per window and counter
@@ -201,19 +201,19 @@ export class Dispatcher {
       const text = texts[i] ?? null;
       windows.set(id, { text, window: text === null ? undefined : (JSON.parse(text) as Window) });
     }
-    const crowds = await QueueDepths.of(this.#options, account, alerts);
+    const depths = await QueueDepths.of(this.#options, account, alerts);
     const firsts = await this.#firstOfWindow(telling);
     for (const { placed, alert } of matched) {
       if (!firsts.has(placed)) continue;
       const state = windows.get(alert.id)!;
       const { told, window } = take(state.window, placed.signal, {
         windowMs: alert.throttle_seconds * 1000,
-        crowded: crowds.isCrowded(alert),
+        isSaturated: depths.isSaturated(alert),
         now,
       });
       state.window = window;
       if (!told) continue;
-      crowds.add(alert);
+      depths.add(alert);
       telling.told.push({ signal: placed.signal, alert });
     }
   }

@@ -1,6 +1,6 @@
-// The alert pipeline (step 16 of the path: beside the store). Event streams, summaries only, and signal streams.
+// The alert pipeline (beside the store). Event streams, summaries only, and signal streams.
 // Events: pending ones open approvals; matches become signals. Signals meet the account's alerts and become deliveries (dispatch.ts).
-// Idempotent by dispatch.ts, whatever of a batch is replayed. An entry of another version, or one that cannot be read, is parked.
+// Idempotent by dispatch.ts, whatever of a batch is replayed. An entry of another version, or one that cannot be read, is dead-lettered.
 // Failure: Redis away, the batch waits in its stream and is tried again. ClickHouse is needed for old pending events alone (open.ts).
 import { EntryFormatError, type EventSummary } from '../../schemas/entry.ts';
 import { SIGNAL_FIELD, SIGNAL_VERSION, type Signal, type SignalEntry } from '../../schemas/signal.ts';
@@ -12,8 +12,8 @@ import { readEntry } from '../event-summaries.ts';
 import type { Dispatcher, PlacedSignal } from './dispatch.ts';
 import { raisesSignals, signalsOf } from './signals-of.ts';
 
-/** `teller`: one for all streams of a process. */
-export type AlertOptions = { teller: Dispatcher; metrics: Metrics };
+/** `dispatcher`: one for all streams of a process. */
+export type AlertOptions = { dispatcher: Dispatcher; metrics: Metrics };
 
 export type EventAlertsOptions = AlertOptions & {
   /** Opens the approvals of pending events. Idempotent; handed in, since approvals are another pipeline's business. */
@@ -54,27 +54,27 @@ export class EventAlerts implements Work<Held<EventSummary>> {
       held.flatMap(signalsOf).map((raised, i): PlacedSignal => ({ ...raised, place: `${id}/${i}` })),
     );
     const { stream, ensureHeld } = batch;
-    await this.#options.teller.tell({ stream, remember: false, ensureHeld }, signals);
+    await this.#options.dispatcher.tell({ stream, remember: false, ensureHeld }, signals);
     return [];
   }
 
-  settled(batch: Batch<Held<EventSummary>>, parked: DeadLettered): void {
+  settled(batch: Batch<Held<EventSummary>>, deadLetters: DeadLettered): void {
     const { metrics } = this.#options;
     for (const { held } of batch.values) {
       for (const { signal } of held.flatMap(signalsOf))
         metrics.inc('gatehouse_signals_total', { trigger: signal.trigger });
     }
-    countBatch(metrics, parked);
+    countBatch(metrics, deadLetters);
   }
 }
 
 export class SignalAlerts implements Work<Held<Signal>> {
   readonly #metrics: Metrics;
-  readonly #teller: Dispatcher;
+  readonly #dispatcher: Dispatcher;
 
-  constructor({ metrics, teller }: AlertOptions) {
+  constructor({ metrics, dispatcher }: AlertOptions) {
     this.#metrics = metrics;
-    this.#teller = teller;
+    this.#dispatcher = dispatcher;
   }
 
   decode(entry: StreamEntry): Decoded<Held<Signal>> {
@@ -102,15 +102,15 @@ export class SignalAlerts implements Work<Held<Signal>> {
       held.map((signal, i): PlacedSignal => ({ signal, place: `${id}/${i}` })),
     );
     const { stream, ensureHeld } = batch;
-    await this.#teller.tell({ stream, remember: true, ensureHeld }, signals);
+    await this.#dispatcher.tell({ stream, remember: true, ensureHeld }, signals);
     return [];
   }
 
-  settled(batch: Batch<Held<Signal>>, parked: DeadLettered): void {
+  settled(batch: Batch<Held<Signal>>, deadLetters: DeadLettered): void {
     for (const { held } of batch.values) {
       for (const { trigger } of held) this.#metrics.inc('gatehouse_signals_total', { trigger });
     }
-    countBatch(this.#metrics, parked);
+    countBatch(this.#metrics, deadLetters);
   }
 }
 
@@ -128,7 +128,8 @@ function checkSignal(signal: Signal): void {
   if (!sound) throw new EntryFormatError('a signal lacks its id, its account or its time');
 }
 
-function countBatch(metrics: Metrics, parked: DeadLettered): void {
+function countBatch(metrics: Metrics, deadLetters: DeadLettered): void {
   metrics.inc('gatehouse_batches_total', { pipeline: 'alert' });
-  if (parked.unreadable > 0) metrics.inc('gatehouse_parked_rows_total', { table: 'deliveries' }, parked.unreadable);
+  if (deadLetters.unreadable > 0)
+    metrics.inc('gatehouse_dead_letter_rows_total', { table: 'deliveries' }, deadLetters.unreadable);
 }

@@ -26,7 +26,7 @@ export class QueueDepths {
     return new QueueDepths(new Map(lanes.map((lane, i) => [lane, counts[i]!])), all);
   }
 
-  isCrowded({ channel, target }: AlertRecord): boolean {
+  isSaturated({ channel, target }: AlertRecord): boolean {
     return this.#all >= ACCOUNT_WAITING_MAX || (this.#lanes.get(laneOf(channel, target)) ?? 0) >= LANE_WAITING_MAX;
   }
 

@@ -82,10 +82,10 @@ async function next(
   { account, alert, before, now }: { account: string; alert: AlertRecord | null; before: Window; now: number },
 ): Promise<{ window: Window | undefined; record: DeliveryRecord | null }> {
   if (alert === null || alert.status !== 'active') return { window: undefined, record: null };
-  const crowds = await QueueDepths.of(store, account, [alert]);
+  const depths = await QueueDepths.of(store, account, [alert]);
   const { window, summary } = close(before, {
     windowMs: alert.throttle_seconds * 1000,
-    crowded: crowds.isCrowded(alert),
+    isSaturated: depths.isSaturated(alert),
     now,
   });
   if (summary === undefined) return { window, record: null };

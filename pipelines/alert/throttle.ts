@@ -4,7 +4,7 @@
 //   open      further signals are counted, and the newest is kept
 //   over      at its end: nothing counted, closed. Something counted: one summary tells of all, and a new window opens
 //
-// Where too many notifications wait for the alert's host already (`crowded`), a window opens without telling of anything:
+// Where too many notifications wait for the alert's host already (`isSaturated`), a window opens without telling of anything:
 // what would only lengthen the queue is counted, and told in one summary a minute once there is room. So nothing is lost.
 // Invariant: every signal is told of at once or counted, and every counted one is in exactly one summary.
 import type { Signal } from '../../schemas/signal.ts';
@@ -12,30 +12,31 @@ import type { Signal } from '../../schemas/signal.ts';
 /** `signal`: the newest that was counted; null where `count` is 0. Times are epoch ms by Redis's clock. */
 export type Window = { until: number; count: number; signal: Signal | null };
 
-/** Least window of an alert whose host is crowded. */
-export const CROWDED_WINDOW_MS = 60_000;
+/** Least window of an alert whose host is isSaturated. */
+export const SATURATED_WINDOW_MS = 60_000;
 
-export type Throttling = { windowMs: number; crowded: boolean; now: number };
+export type Throttling = { windowMs: number; isSaturated: boolean; now: number };
 
 /** A signal comes. `told`: at once; else it was counted. */
 export function take(
   window: Window | undefined,
   signal: Signal,
-  { windowMs, crowded, now }: Throttling,
+  { windowMs, isSaturated, now }: Throttling,
 ): { told: boolean; window: Window | undefined } {
   // One that is over and has something counted is about to be told of; what comes meanwhile is told of with it.
   if (window !== undefined && (now < window.until || window.count > 0))
     return { told: false, window: { ...window, count: window.count + 1, signal } };
-  if (crowded) return { told: false, window: { until: now + Math.max(windowMs, CROWDED_WINDOW_MS), count: 1, signal } };
+  if (isSaturated)
+    return { told: false, window: { until: now + Math.max(windowMs, SATURATED_WINDOW_MS), count: 1, signal } };
   return { told: true, window: opened(windowMs, now) };
 }
 
 /** A window that has something counted is over. `summary`: what to tell of now; undefined: later. */
 export function close(
   window: Window,
-  { windowMs, crowded, now }: Throttling,
+  { windowMs, isSaturated, now }: Throttling,
 ): { summary?: { signal: Signal; count: number }; window: Window | undefined } {
-  if (crowded) return { window: { ...window, until: now + CROWDED_WINDOW_MS } };
+  if (isSaturated) return { window: { ...window, until: now + SATURATED_WINDOW_MS } };
   return { summary: { signal: window.signal!, count: window.count }, window: opened(windowMs, now) };
 }
 

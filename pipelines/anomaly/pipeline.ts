@@ -1,7 +1,7 @@
-// The anomaly pipeline of one partition (step 15 of the path: beside the store). Event stream, summaries only -> table
+// The anomaly pipeline of one partition (beside the store). Event stream, summaries only -> table
 // `anomalies`, signals `anomaly_detected`.
 //
-//   decode     entry -> summaries                                             else the entry is parked
+//   decode     entry -> summaries                                             else the entry is dead-lettered
 //   look       baselines of the batch's agents; each event is counted and judged, in order (hasEffect)
 //   plan       findings, and which of their agents have been deleted        kept in the batch's manifest
 //   insert     with a token, a month at a time
@@ -55,7 +55,7 @@ export type AnomalyOptions = {
 
 export class AnomalyPipeline implements Work<Arrived> {
   readonly #options: AnomalyOptions;
-  readonly #keeper: BaselineStore;
+  readonly #baselines: BaselineStore;
   /** Of the batch in hand: values that were looked at, what was found, whether some event was blocked. */
   #looked = 0;
   #found: Found[] = [];
@@ -63,16 +63,16 @@ export class AnomalyPipeline implements Work<Arrived> {
 
   constructor(options: AnomalyOptions) {
     this.#options = options;
-    this.#keeper = new BaselineStore(options);
+    this.#baselines = new BaselineStore(options);
   }
 
   begin(lease: Lease): void {
-    this.#keeper.begin(lease);
+    this.#baselines.begin(lease);
     this.#forgetBatch();
   }
 
   end(): Promise<void> {
-    return this.#keeper.end();
+    return this.#baselines.end();
   }
 
   decode(entry: StreamEntry): Decoded<Arrived> {
@@ -112,16 +112,17 @@ export class AnomalyPipeline implements Work<Arrived> {
     await appendSignals(redis, keys, anomalies.map(signalOf));
     const flagged = new Set((batch.plan as Plan).flagged?.map(({ event }) => event));
     if (flagged.size === 0) return [];
-    await this.#keeper.save(eventsOf(batch.values).flatMap(({ id, agent }) => (flagged.has(id) ? agent : [])));
+    await this.#baselines.save(eventsOf(batch.values).flatMap(({ id, agent }) => (flagged.has(id) ? agent : [])));
     return [];
   }
 
-  settled(batch: Batch<Arrived>, parked: DeadLettered): void {
+  settled(batch: Batch<Arrived>, deadLetters: DeadLettered): void {
     const { metrics } = this.#options;
     metrics.inc('gatehouse_batches_total', { pipeline: 'anomaly' });
-    if (parked.unreadable > 0) metrics.inc('gatehouse_parked_rows_total', { table: 'anomalies' }, parked.unreadable);
+    if (deadLetters.unreadable > 0)
+      metrics.inc('gatehouse_dead_letter_rows_total', { table: 'anomalies' }, deadLetters.unreadable);
     this.#forgetBatch();
-    this.#keeper.settled();
+    this.#baselines.settled();
     if (batch.plan === undefined) return;
     for (const { row } of anomaliesOf(batch)) {
       metrics.inc('gatehouse_anomalies_total', { kind: row.kind });
@@ -140,7 +141,7 @@ export class AnomalyPipeline implements Work<Arrived> {
         last = agent;
       }
     }
-    await this.#keeper.load(agents);
+    await this.#baselines.load(agents);
     for (const value of fresh) this.#count(value);
     this.#looked = values.length;
   }
@@ -153,7 +154,7 @@ export class AnomalyPipeline implements Work<Arrived> {
     for (const event of summaries) {
       this.#blocked ||= blockedEvent(event) !== null;
       if (kept?.agent !== event.agent) {
-        kept = this.#keeper.get(event.agent)!;
+        kept = this.#baselines.get(event.agent)!;
         const { entryMs, entrySeq } = kept.baseline;
         included = !begun.has(kept) && (ms < entryMs || (ms === entryMs && seq <= entrySeq));
         if (!included) this.#begin(kept, ms, seq, begun);
@@ -166,13 +167,13 @@ export class AnomalyPipeline implements Work<Arrived> {
     begun.add(kept);
     kept.baseline.entryMs = ms;
     kept.baseline.entrySeq = seq;
-    this.#keeper.changed(kept);
+    this.#baselines.changed(kept);
   }
 
   #observe(kept: Kept, event: EventSummary): void {
     const before = inEpisode(kept.baseline);
     const findings = observe(kept.baseline, event);
-    if (before && !inEpisode(kept.baseline)) this.#keeper.hurry(kept);
+    if (before && !inEpisode(kept.baseline)) this.#baselines.hurry(kept);
     for (const finding of findings) this.#found.push({ event: event.id, ...finding });
   }
 
@@ -186,7 +187,7 @@ export class AnomalyPipeline implements Work<Arrived> {
     const [said, found] = [new Set(flagged.map(name)), new Set(this.#found.map(name))];
     const settle = (findings: readonly Found[], others: ReadonlySet<string>, isOn: boolean) => {
       for (const one of findings) {
-        const kept = this.#keeper.get(agents.get(one.event) ?? '');
+        const kept = this.#baselines.get(agents.get(one.event) ?? '');
         if (kept !== undefined && !others.has(name(one))) setEpisode(kept.baseline, one.kind, isOn);
       }
     };

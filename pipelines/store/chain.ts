@@ -159,7 +159,7 @@ function markerEntry(account: string, marker: { atMs: number; fromMs: number; to
 
 /**
  * A block's contents expire by its `lastMs`. Those of the registry never do, as the audit log never does. Those of events not before
- * what was chained earlier, also where the rows are old ones that had been parked: so what has expired is always a chain's beginning.
+ * what was chained earlier, also where the rows are old ones that had been dead-lettered: so what has expired is always a chain's beginning.
  */
 function keptSince(ms: number, block: ChainBlock): ChainBlock {
   return { ...block, lastMs: Math.max(block.lastMs, ms) };

@@ -2,7 +2,7 @@
 //
 //   mark     where the streams end now: the agent's event stream for every group, the journal for the store
 //   drain    wait until all of them have been acknowledged up to there
-//   erase    delete the agent's mails in the outbox and its rows, drop its parked entries and its approvals
+//   erase    delete the agent's mails in the outbox and its rows, drop its dead letters and its approvals
 //   forget   the erasure and the agent's last sign of life; the tombstone stays
 //   files    now and then, by whoever has the first shard: what held the rows is rewritten (file-cleaning.ts)
 //
@@ -104,8 +104,8 @@ export class Eraser {
     await eraseAgent(clickhouse, account, agent);
     await blankIds(clickhouse, account, packAgent(agent));
     const streams = [keys.events(partition), keys.signals(partition), keys.journal(keys.shardOf(account))];
-    let parked = 0;
-    for (const stream of streams) parked += await this.#dead.dropAgent(stream, agent);
+    let deadLetters = 0;
+    for (const stream of streams) deadLetters += await this.#dead.dropAgent(stream, agent);
     await this.#approvals.dropAgent(account, agent);
     await dropDeliveriesOf({ redis, keys }, account, agent);
     await forgetBaseline(redis, keys, account, agent);
@@ -113,7 +113,7 @@ export class Eraser {
     await noteErased({ redis, keys }, agent, erasure);
     await redis.hdel(keys.erasures(shard), agent);
     this.#marks.delete(agent);
-    log.info({ account, agent, parked }, 'agent.erased');
+    log.info({ account, agent, deadLetters }, 'agent.erased');
   }
 
   /** Before the rows that name them. Mails on other machines' disks are out of reach (docs/channels.md). */

@@ -9,9 +9,9 @@
 //
 // Invariant: each row ends stored, found stored, or returned as bad. Bad is a row that was refused alone, twice: the table may
 // have been mended in between.
-// More than PARKED_ROWS_MAX bad rows throw: that is not poison but a table that does not fit, and parking it all would be losing it.
+// More than DEAD_LETTER_ROWS_MAX bad rows throw: that is not poison but a table that does not fit, and dead-lettering it all would be losing it.
 // Whatever else an insert throws is thrown on, for the batch to be tried again.
-import { PARKED_ROWS_MAX } from '../../src/limits.ts';
+import { DEAD_LETTER_ROWS_MAX } from '../../src/limits.ts';
 import { hashOf, type Row } from './rows.ts';
 
 export type BadRow = { row: Row; reason: string };
@@ -63,6 +63,6 @@ async function insertNode(rows: readonly Row[], options: InsertOptions, bad: Bad
 function setAside(row: Row, error: unknown, bad: BadRow[]): void {
   const reason = error instanceof Error ? error.message : String(error);
   bad.push({ row, reason });
-  if (bad.length > PARKED_ROWS_MAX)
+  if (bad.length > DEAD_LETTER_ROWS_MAX)
     throw new TableRefuses(`ClickHouse refused ${bad.length} rows of one batch one by one, the last with: ${reason}`);
 }

@@ -7,7 +7,7 @@
 // that an entry's `rows` are of. Those come as their columns stand, times as ISO text; account and revision are put in here.
 // What an entry has to tell goes to the alerts once its rows are stored, again and again if need be: signals bear repetition.
 // An agent's erasure is not this file's: its audit records are copied like all others and removed later (erase.ts).
-// An entry of another version is parked; refused rows are parked with their entry.
+// An entry of another version is dead-lettered; refused rows are dead-lettered with their entry.
 
 import { type ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
 import { agentOf } from '../../schemas/audit-log.ts';
@@ -15,13 +15,13 @@ import { EntryFormatError } from '../../schemas/entry.ts';
 import { JOURNAL_FIELD, JOURNAL_VERSION, type JournalEntry, type JournalTable } from '../../schemas/journal.ts';
 import { auditLeaf, packAgent } from '../../src/audit/hash.ts';
 import { exactJson, parseExact } from '../../src/exact-json.ts';
-import { PARKED_ROWS_MAX } from '../../src/limits.ts';
+import { DEAD_LETTER_ROWS_MAX } from '../../src/limits.ts';
 import type { Log } from '../../src/log.ts';
 import type { Metrics } from '../../src/metrics.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import type { DeadLetterFields } from '../../src/streams/consume.ts';
-import { deadLetterWords } from '../../src/streams/dead-letters.ts';
+import { deadLetterFields } from '../../src/streams/dead-letters.ts';
 import { appendSignals } from '../../src/streams/signals.ts';
 import type { StreamEntry } from '../../src/streams/window.ts';
 import { countedInsert } from '../counted-insert.ts';
@@ -73,36 +73,36 @@ export class JournalStore implements Work<Change> {
   }
 
   async apply(batch: Batch<Change>): Promise<DeadLetterFields[]> {
-    const { stored, parked } = await this.#store(batch);
+    const { stored, deadLetters } = await this.#store(batch);
     const signals = stored.flatMap(({ entry }) => entry.signals ?? []);
     if (signals.length > 0) await appendSignals(this.#redis, this.#keys, signals);
     batch.writes = await this.#chain.extend(batch.stream, stored.flatMap(chainedEntries));
-    return parked;
+    return deadLetters;
   }
 
-  async #store(batch: Batch<Change>): Promise<{ stored: readonly Change[]; parked: DeadLetterFields[] }> {
+  async #store(batch: Batch<Change>): Promise<{ stored: readonly Change[]; deadLetters: DeadLetterFields[] }> {
     try {
       await this.#insert(batch, batch.values);
-      return { stored: batch.values, parked: [] };
+      return { stored: batch.values, deadLetters: [] };
     } catch (error) {
       if (!isBadData(error)) throw error;
     }
     // Rare, and these tables bear repetition: one by one.
-    const [stored, parked]: [Change[], DeadLetterFields[]] = [[], []];
+    const [stored, deadLetters]: [Change[], DeadLetterFields[]] = [[], []];
     for (const change of batch.values) {
       try {
         await this.#insert(batch, [change]);
         stored.push(change);
       } catch (error) {
         if (!isBadData(error)) throw error;
-        parked.push(
-          deadLetterWords({ fields: change.fields, group: GROUP, from: change.id, reason: (error as Error).message }),
+        deadLetters.push(
+          deadLetterFields({ fields: change.fields, group: GROUP, from: change.id, reason: (error as Error).message }),
         );
-        if (parked.length > PARKED_ROWS_MAX)
-          throw new TableRefuses(`ClickHouse refused ${parked.length} journal entries of one batch`);
+        if (deadLetters.length > DEAD_LETTER_ROWS_MAX)
+          throw new TableRefuses(`ClickHouse refused ${deadLetters.length} journal entries of one batch`);
       }
     }
-    return { stored, parked };
+    return { stored, deadLetters };
   }
 
   /** The audit log last: an entry of it is there exactly when its change was stored whole, and so in the chain. */
@@ -120,11 +120,15 @@ export class JournalStore implements Work<Change> {
     }
   }
 
-  settled(batch: Batch<Change>, parked: DeadLettered): void {
+  settled(batch: Batch<Change>, deadLetters: DeadLettered): void {
     this.#metrics.inc('gatehouse_batches_total', { pipeline: 'journal' });
-    this.#metrics.inc('gatehouse_parked_rows_total', { table: 'registry' }, parked.refused + parked.unreadable);
+    this.#metrics.inc(
+      'gatehouse_dead_letter_rows_total',
+      { table: 'registry' },
+      deadLetters.refused + deadLetters.unreadable,
+    );
     this.#log.debug(
-      { first: batch.first, last: batch.last, changes: batch.values.length, ...parked },
+      { first: batch.first, last: batch.last, changes: batch.values.length, ...deadLetters },
       'journal.flushed',
     );
   }

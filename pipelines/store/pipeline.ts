@@ -1,13 +1,13 @@
-// The store pipeline, written out; read this file first. Event streams -> table `events` (step 14 of the path: the last).
+// The store pipeline, written out; read this file first. Event streams -> table `events` (the last).
 //
-//   decode   entry -> rows, bytes that are never parsed                       else the entry is parked
+//   decode   entry -> rows, bytes that are never parsed                       else the entry is dead-lettered
 //   plan     which agents have been deleted: their rows are dropped           kept in the batch's manifest
 //   suspect  old or taken apart before? ask ClickHouse which rows it has
-//   form     a row whose columns do not end where it ends is parked unsent
+//   form     a row whose columns do not end where it ends is dead-lettered unsent
 //   insert   one insert a month of arrival, with a token; taken apart only if data is refused
 //            under load together with other streams' batches: one insert of all their rows (group-insert.ts)
 //   chain    what was stored becomes the next entries of its accounts' audit chains     written by the ack (chain.ts)
-//   ack      parked rows, chains, acknowledgement, watermark, end of the manifest     (drain.ts)
+//   ack      dead letters, chains, acknowledgement, watermark, end of the manifest     (drain.ts)
 //
 // Exactly once, because whatever happens between two steps, the same rows are sent under the same token:
 // - Killed before the manifest: nothing was written; the next owner forms its own batch.
@@ -26,22 +26,22 @@
 //   events table (its views), should the kill have torn that.
 // - An engine killed between the token's log and the part knows a token whose rows it does not have. So where a try has ended
 //   without an answer, rows are asked for after the insert, and what is not there is inserted under another token (verify.ts).
-// - Inserted with others: the manifest names the joint's token, and whoever does not know how that insert ended claims it first.
+// - Inserted with others: the manifest names the group's token, and whoever does not know how that insert ended claims it first.
 // - Data refused: the plan notes `split` before the first half is inserted, and whoever takes over asks first, too.
-// Parked rows are written with the ack in one step. Anything else that fails is tried again for ever: entries wait in the stream.
+// Dead letters are written with the ack in one step. Anything else that fails is tried again for ever: entries wait in the stream.
 
 import { type ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
 import { concurrentDuplicates } from '../../clickhouse/queries/concurrent-duplicates.ts';
 import { existingIds } from '../../clickhouse/queries/existing-ids.ts';
 import { ENTRY_FIELD, ENTRY_VERSION } from '../../schemas/entry.ts';
 import { packAgent } from '../../src/audit/hash.ts';
-import { PARKED_ROWS_MAX } from '../../src/limits.ts';
+import { DEAD_LETTER_ROWS_MAX } from '../../src/limits.ts';
 import type { Log } from '../../src/log.ts';
 import type { Metrics } from '../../src/metrics.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import type { DeadLetterFields } from '../../src/streams/consume.ts';
-import { deadLetterWords } from '../../src/streams/dead-letters.ts';
+import { deadLetterFields } from '../../src/streams/dead-letters.ts';
 import type { StreamEntry } from '../../src/streams/window.ts';
 import type { CommitBarrier } from '../commit-barrier.ts';
 import { countedInsert } from '../counted-insert.ts';
@@ -64,7 +64,7 @@ type Plan = {
   /** Parts of the batch may have been inserted by themselves. */
   split?: true;
   /** Token of the insert that holds this batch's rows and others'. */
-  joint?: string;
+  group?: string;
 };
 
 export type EventStoreOptions = { redis: Commands; keys: Keys; clickhouse: ClickHouse; metrics: Metrics; log: Log };
@@ -91,11 +91,11 @@ export class EventStore implements Work<Row[]> {
     return values.some((rows) => rows.length > 0);
   }
 
-  async plan(values: readonly Row[][], joint?: CommitBarrier<unknown>): Promise<Plan> {
+  async plan(values: readonly Row[][], barrier?: CommitBarrier<unknown>): Promise<Plan> {
     const { redis, keys } = this.#options;
     const summaries = values.flat().map((row) => row.summary);
     const erased = await deletedAgents(redis, keys, summaries);
-    return joint === undefined ? { erased } : { erased, joint: joint.token };
+    return barrier === undefined ? { erased } : { erased, group: barrier.token };
   }
 
   async apply(batch: Batch<Row[]>): Promise<DeadLetterFields[]> {
@@ -104,21 +104,21 @@ export class EventStore implements Work<Row[]> {
     const bad = malformed(living, rows.length);
     if (!(await this.#insertedWithOthers(batch, rows))) bad.push(...(await this.#insertAlone(batch, rows)));
     batch.writes = await this.#chain.extend(batch.stream, chainedRows(rows, bad));
-    return bad.map((one) => parkRow(one, batch));
+    return bad.map((one) => deadLetterOf(one, batch));
   }
 
   /** The way of most batches under load. False: the manifest speaks of no other batch any more, and this one goes on by itself. */
   async #insertedWithOthers(batch: Batch<Row[]>, rows: readonly Row[]): Promise<boolean> {
-    const { joint: token, ...alone } = batch.plan as Plan;
+    const { group: token, ...alone } = batch.plan as Plan;
     if (token === undefined) return false;
     const insert = {
       token,
       insert: (some: readonly Row[], monthly: string) => this.#insert(batch, some, monthly),
       isBadData,
     };
-    const joint = batch.joint as CommitBarrier<GroupPart> | undefined;
+    const barrier = batch.barrier as CommitBarrier<GroupPart> | undefined;
     const part = { rows, ensureHeld: batch.ensureHeld };
-    const outcome = joint ? await joint.arrive(part, (parts) => insertGroup(parts, insert)) : 'unknown';
+    const outcome = barrier ? await barrier.arrive(part, (parts) => insertGroup(parts, insert)) : 'unknown';
     if (outcome === 'done') return true;
     if (outcome === 'alone') {
       await batch.replan(alone);
@@ -127,8 +127,8 @@ export class EventStore implements Work<Row[]> {
     // Most often it was carried out.
     if ((await this.#existing(rows)).size === rows.length) return true;
     if (!batch.suspect) {
-      const twins = (prefix: string) => concurrentDuplicates(this.#options.clickhouse, prefix);
-      await claimToken(rows, { ...insert, twins });
+      const duplicates = (prefix: string) => concurrentDuplicates(this.#options.clickhouse, prefix);
+      await claimToken(rows, { ...insert, duplicates });
     }
     await batch.replan({ ...alone, split: true });
     return false;
@@ -174,7 +174,7 @@ export class EventStore implements Work<Row[]> {
     return insertLost(rows, {
       tokenPrefix,
       existing: (some) => this.#existing(some),
-      twins: (prefix) => concurrentDuplicates(clickhouse, prefix),
+      duplicates: (prefix) => concurrentDuplicates(clickhouse, prefix),
       insert: (some, prefix) => this.#insertRows(batch, some, { tokenPrefix: prefix, existing: null }),
       lost: (count, round) => log.error({ first, last, rows: count, round }, 'insert.token_without_rows'),
     });
@@ -197,18 +197,18 @@ export class EventStore implements Work<Row[]> {
     await batch.replan(plan);
   }
 
-  settled(batch: Batch<Row[]>, parked: DeadLettered): void {
+  settled(batch: Batch<Row[]>, deadLetters: DeadLettered): void {
     const { metrics, log } = this.#options;
     const rows = batch.values.reduce((sum, some) => sum + some.length, 0);
     const living = rows === 0 ? 0 : livingRows(batch.values, batch.plan as Plan).length;
     // An entry that cannot be read counts as one event: nobody can say how many it holds.
-    metrics.inc('gatehouse_taken_events_total', {}, rows + parked.unreadable);
-    metrics.inc('gatehouse_stored_rows_total', { table: 'events' }, living - parked.refused);
-    metrics.inc('gatehouse_parked_rows_total', { table: 'events' }, parked.refused + parked.unreadable);
+    metrics.inc('gatehouse_taken_events_total', {}, rows + deadLetters.unreadable);
+    metrics.inc('gatehouse_stored_rows_total', { table: 'events' }, living - deadLetters.refused);
+    metrics.inc('gatehouse_dead_letter_rows_total', { table: 'events' }, deadLetters.refused + deadLetters.unreadable);
     metrics.inc('gatehouse_erased_rows_total', {}, rows - living);
     metrics.inc('gatehouse_batches_total', { pipeline: GROUP });
     if (living > 0) metrics.observe('gatehouse_findable_seconds', {}, (Date.now() - oldestOf(batch.values)) / 1000);
-    log.debug({ first: batch.first, last: batch.last, rows, living, ...parked }, 'batch.flushed');
+    log.debug({ first: batch.first, last: batch.last, rows, living, ...deadLetters }, 'batch.flushed');
   }
 }
 
@@ -291,18 +291,18 @@ function chainedRows(rows: readonly Row[], bad: readonly BadRow[]): Chained[] {
 function malformed(rows: readonly Row[], wellFormed: number): BadRow[] {
   const count = rows.length - wellFormed;
   if (count === 0) return [];
-  if (count > PARKED_ROWS_MAX)
+  if (count > DEAD_LETTER_ROWS_MAX)
     throw new TableRefuses(`${count} rows of one batch do not have the columns that this version writes`);
   const reason = 'the row does not have the form of its columns';
   return rows.filter((row) => !isWellFormed(row.bytes)).map((row) => ({ row, reason }));
 }
 
 /** A row alone, as an entry of its own. */
-function parkRow({ row, reason }: BadRow, batch: Batch<Row[]>): DeadLetterFields {
+function deadLetterOf({ row, reason }: BadRow, batch: Batch<Row[]>): DeadLetterFields {
   const fields = new Map<string, string | Buffer>([
     [ENTRY_FIELD.version, String(ENTRY_VERSION)],
     [ENTRY_FIELD.summaries, JSON.stringify([row.summary])],
     [ENTRY_FIELD.rows, row.bytes],
   ]);
-  return deadLetterWords({ fields, group: GROUP, from: `${batch.first}..${batch.last}`, reason });
+  return deadLetterFields({ fields, group: GROUP, from: `${batch.first}..${batch.last}`, reason });
 }

@@ -29,7 +29,7 @@ export class StillInserting extends Error {
 export type VerifyOptions = {
   tokenPrefix: string;
   existing: (rows: readonly Row[]) => Promise<ReadonlySet<string>>;
-  twins: (tokenPrefix: string) => Promise<ConcurrentDuplicates>;
+  duplicates: (tokenPrefix: string) => Promise<ConcurrentDuplicates>;
   insert: (rows: readonly Row[], tokenPrefix: string) => Promise<BadRow[]>;
   /** Rows were answered as stored and are not there. */
   lost: (rows: number, round: number) => void;
@@ -61,17 +61,17 @@ async function notThere(rows: readonly Row[], { existing }: VerifyOptions): Prom
   return rows.filter(({ summary }) => !there.has(summary.id));
 }
 
-async function tokensAreTrue({ twins, tokenPrefix }: VerifyOptions): Promise<boolean> {
-  return (await whenQuiet(tokenPrefix, twins)).tokensAreTrue;
+async function tokensAreTrue({ duplicates, tokenPrefix }: VerifyOptions): Promise<boolean> {
+  return (await whenQuiet(tokenPrefix, duplicates)).tokensAreTrue;
 }
 
 /** Resolves once no insert under such a token is running, or none could be misleading. Throws StillInserting. */
 export async function whenQuiet(
   tokenPrefix: string,
-  twins: (tokenPrefix: string) => Promise<ConcurrentDuplicates>,
+  duplicates: (tokenPrefix: string) => Promise<ConcurrentDuplicates>,
 ): Promise<ConcurrentDuplicates> {
   for (const until = performance.now() + WAIT_MS_MAX; performance.now() < until; await sleep(POLL_MS)) {
-    const found = await twins(tokenPrefix);
+    const found = await duplicates(tokenPrefix);
     if (found.tokensAreTrue || found.running === 0) return found;
   }
   throw new StillInserting(`inserts of ${tokenPrefix} are still running`);

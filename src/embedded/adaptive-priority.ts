@@ -1,12 +1,13 @@
-// How far pipelines and ClickHouse give way while they run: further as long as storing keeps up, less when it is behind.
-// A part of the supervisor, beside process-priority.ts, which sets where they begin. Pipelines say several times a second how far storing is behind.
-// Why not low for good: on a machine with much other work they would come to stand still, and where fronts have more to do than can be stored
-// the backlog would take longer to bring that to an end. Why not high for good: at half of what can be stored a front or Redis that
-// wakes up finds one of them at work and waits for a tick of the kernel (4 ms): p99 of single events 5.9 instead of 7.7 ms, with short turns.
-// Only the weight of a child's autogroup is changed, since going back needs privileges for anything else. Where the kernel has no
-// autogroups, or a container's group takes their place, they stay where process-priority.ts has put them.
-// Invariant: who says nothing for SILENT_MS, or is further behind than BEHIND_MS, has his usual weight back at once.
-// Failure: a weight that cannot be set is tried again, soon where the kernel says so; nothing but latency depends on it.
+// Adapts the priority of pipelines and ClickHouse while they run: lower while storing keeps up, normal when it is behind.
+// A part of the supervisor, beside process-priority.ts, which sets the initial priorities. Pipelines report several times a second how far storing is
+// behind.
+// A low priority at all times would let them starve on a machine with much other work, and where fronts accept more than can be stored the backlog
+// would take longer to stop that. A normal priority at all times costs latency: at half of what can be stored, a front or Redis that wakes up finds one
+// of them on the processor and waits for a kernel tick (4 ms): p99 of single events 5.9 instead of 7.7 ms, with short time slices.
+// Only the weight of a child's autogroup changes, since raising any other priority again needs privileges. Where the kernel has no autogroups, or a
+// container's group replaces them, the initial priorities stay.
+// Invariant: a missed report for SILENT_MS, or a lag of more than BEHIND_MS, restores the normal priority at once.
+// Failure: a weight that cannot be set is tried again, soon where the kernel says so; only latency depends on it.
 import type { Part } from '../lifecycle.ts';
 import type { Log } from '../log.ts';
 import { BEHIND_SAID_MS } from './ipc.ts';
@@ -18,7 +19,7 @@ export const LOWERED_NICE: typeof NICE = { pipelines: 10, clickhouse: 19 };
 /** Usual are 0.2 s, of which 0.1 are GATEHOUSE_STORE_LINGER_MS; the promise is a second. */
 const BEHIND_MS = 1_000;
 const SILENT_MS = 4 * BEHIND_SAID_MS;
-/** They have kept up for so long before they give way further; doubled each time that it did not last. */
+/** They have kept up for so long before they run at a lower priority; doubled each time that it did not last. */
 const KEPT_UP_MS = 2_000;
 const KEPT_UP_MS_MAX = 300_000;
 /** Without privileges the kernel takes one change in 100 ms. */
@@ -35,17 +36,17 @@ export type AdaptivePriorityOptions = {
 };
 
 export class AdaptivePriority implements Part {
-  readonly name = 'patience';
+  readonly name = 'adaptive priority';
   readonly #options: AdaptivePriorityOptions;
   readonly #now: () => number;
   /** Pid -> what it has, where we could set it. */
   #set = new Map<number, number>();
-  #isPatient = false;
+  #isLowered = false;
   #keptUpMs = KEPT_UP_MS;
   /** Monotonic ms. */
   #behindAt = 0;
   #busyAt = 0;
-  #patientSince = Number.NEGATIVE_INFINITY;
+  #loweredSince = Number.NEGATIVE_INFINITY;
   #silence: NodeJS.Timeout | undefined;
   #again: NodeJS.Timeout | undefined;
   #stopped = true;
@@ -65,7 +66,7 @@ export class AdaptivePriority implements Part {
     clearTimeout(this.#silence);
     clearTimeout(this.#again);
     // They end what they have begun.
-    this.#isPatient = false;
+    this.#isLowered = false;
     this.#apply();
   }
 
@@ -77,26 +78,26 @@ export class AdaptivePriority implements Part {
     this.#silence = setTimeout(this.#hurry, SILENT_MS).unref();
     if (behindMs > 0) this.#busyAt = now;
     if (behindMs > BEHIND_MS) this.#hurry();
-    else if (this.#isPatient && now - this.#busyAt > IDLE_MS) this.#become(false);
-    else if (!this.#isPatient && behindMs > 0 && now - this.#behindAt >= this.#keptUpMs) this.#become(true);
+    else if (this.#isLowered && now - this.#busyAt > IDLE_MS) this.#setLowered(false);
+    else if (!this.#isLowered && behindMs > 0 && now - this.#behindAt >= this.#keptUpMs) this.#setLowered(true);
     this.#apply();
   }
 
   readonly #hurry = (): void => {
     const now = this.#now();
     this.#behindAt = now;
-    if (this.#isPatient) {
-      const lasted = now - this.#patientSince;
+    if (this.#isLowered) {
+      const lasted = now - this.#loweredSince;
       this.#keptUpMs = lasted < this.#keptUpMs ? Math.min(2 * this.#keptUpMs, KEPT_UP_MS_MAX) : KEPT_UP_MS;
-      this.#become(false);
+      this.#setLowered(false);
     }
     this.#apply();
   };
 
-  #become(patient: boolean): void {
-    this.#isPatient = patient;
-    if (patient) this.#patientSince = this.#now();
-    this.#options.log.debug({ patient, keptUpMs: this.#keptUpMs }, 'patience.changed');
+  #setLowered(isLowered: boolean): void {
+    this.#isLowered = isLowered;
+    if (isLowered) this.#loweredSince = this.#now();
+    this.#options.log.debug({ isLowered, keptUpMs: this.#keptUpMs }, 'priority.changed');
   }
 
   readonly #apply = (): void => {
@@ -104,7 +105,7 @@ export class AdaptivePriority implements Part {
     for (const child of ['pipelines', 'clickhouse'] as const) {
       const pid = this.#options.pidOf(child);
       if (pid === undefined) continue;
-      const nice = (this.#isPatient ? LOWERED_NICE : NICE)[child];
+      const nice = (this.#isLowered ? LOWERED_NICE : NICE)[child];
       if (this.#set.get(pid) === nice || this.#trySet(pid, nice)) set.set(pid, nice);
     }
     this.#set = set;

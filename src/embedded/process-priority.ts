@@ -1,16 +1,12 @@
-// Who gets the processor: pipelines and ClickHouse can wait, so they run at a lower priority than fronts and Redis, which take short
-// turns (beside child.ts, right after a child's start). A front answers a caller within milliseconds or he waits; a batch that
-// is stored a little later is noticed by nobody. How far they give way from then on is up to adaptive-priority.ts.
-// Pipelines share 1 to 2 with a front. (At 5, that is 1 to 3, on a machine with much other work they
-// stood still for longer than a command to Redis may take.) ClickHouse shares 1 to 5: its statements have minutes, and it is ClickHouse's
-// inserts and merges that a caller meets: at 3 like the pipelines p99 at half load was three times as long.
-// Linux counts the priority for each thread, and a thread hands it on to those that it starts: so it is set at once, from
-// outside, before the child has started any. Where the kernel groups processes by session (autogroup, the default outside
-// containers) it weighs the groups, and each child has a session of its own: then the group's weight is set as well.
-// And they are batch work (SCHED_BATCH, by util-linux's chrt, since Node has no call for it): whoever of them wakes up does not take the
-// processor from a front or Redis at work, but waits for his turn. They get as much of it as before. At 6,000 single events a second, half
-// of what is stored, p99 was 6.0, 5.8, 4.9, 6.5 and 5.1 ms, without it 13.3, 7.3, 5.7, 8.7 and 7.1, in turns.
-// Failure: a system that does not let us goes on without; nothing but latency under load depends on it.
+// Initial process priorities: pipelines and ClickHouse can wait, so they run below fronts and Redis, which get short time slices (beside child.ts, right
+// after a child's start). A front must answer a caller within milliseconds; a batch that is stored a little later costs no one. adaptive-priority.ts
+// changes them from then on.
+// A pipeline process weighs half a front. (At nice 5, a third, on a machine with much other work pipelines starved for longer than a command to Redis
+// may take.) ClickHouse weighs a fifth: its statements have minutes, and its inserts and merges are what callers notice: at nice 3, like the
+// pipelines, p99 at half load was three times as long.
+// Linux counts the priority for each thread, and a thread passes it on to those that it starts: so it is set at once, from outside, before the child has
+// started any. Where the kernel groups processes by session (autogroup, the default outside containers) it weighs the groups, and each child has a
+// session of its own: then the weight of the group is set as well.
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import os from 'node:os';

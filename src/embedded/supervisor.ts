@@ -60,7 +60,7 @@ export class Supervisor {
   readonly #prepareStores: PrepareStores;
   readonly #state: StateDir;
   readonly #hub: WorkerHub;
-  readonly #patience: AdaptivePriority;
+  readonly #priority: AdaptivePriority;
   readonly #room: DiskRoom;
   /** As given, completed by the addresses of what we run ourselves. */
   #config: Config;
@@ -81,7 +81,7 @@ export class Supervisor {
     this.#hub = new WorkerHub({
       peers: () => [...this.#pipelines, ...this.#fronts],
       own: () => options.metrics.collect(),
-      onBehind: (ms) => this.#patience.heard(ms),
+      onBehind: (ms) => this.#priority.heard(ms),
       onReady: (peer) => this.#hub.tellRoom(this.#room.room, [peer]),
     });
     this.#room = new DiskRoom({
@@ -89,7 +89,7 @@ export class Supervisor {
       onChange: (room) => this.#hub.tellRoom(room),
       log: options.log,
     });
-    this.#patience = new AdaptivePriority({ pidOf: (name) => this.#pidOf(name), log: options.log });
+    this.#priority = new AdaptivePriority({ pidOf: (name) => this.#pidOf(name), log: options.log });
     const folder = { name: 'data folder', start: () => this.#state.lock(), stop: () => this.#state.unlock() };
     const engines = {
       name: 'engines',
@@ -105,7 +105,7 @@ export class Supervisor {
       { name: 'stores', start: () => this.#prepare(), stop: () => undefined },
       ...(this.#given.redisUrl === undefined ? [this.#room] : []),
       { name: 'workers', start: () => this.#startWorkers(), stop: () => this.#stopWorkers() },
-      this.#patience,
+      this.#priority,
       ...this.#metricsPort(),
       { name: 'notice', start: () => this.#writeRuntime(), stop: () => this.#removeRuntime() },
     ];
@@ -137,7 +137,7 @@ export class Supervisor {
 
   /** An end at once: the children are told, nobody waits for them. */
   abandon(): void {
-    for (const keeper of [...this.#fronts, ...this.#pipelines, ...this.#engines]) keeper.terminate();
+    for (const child of [...this.#fronts, ...this.#pipelines, ...this.#engines]) child.terminate();
   }
 
   async #choosePort(): Promise<void> {
@@ -211,7 +211,7 @@ export class Supervisor {
     await Promise.all(starting);
   }
 
-  #startWorker(keepers: ChildSupervisor[], command: 'front' | 'pipelines', processName: string): Promise<void> {
+  #startWorker(supervised: ChildSupervisor[], command: 'front' | 'pipelines', processName: string): Promise<void> {
     const { port, redisUrl, redisCluster, clickhouseUrl } = this.#config;
     const given = { port, redisUrl, redisCluster, clickhouseUrl, processName, bootstrapKey: undefined };
     const name = command === 'front' ? processName : command;
@@ -221,10 +221,10 @@ export class Supervisor {
         ...(command === 'pipelines' ? { nice: NICE.pipelines, v8: PIPELINES_V8 } : { v8: FRONT_V8 }),
         env: environmentWith(given),
         whenReady: whenWorkerReady,
-        onMessage: (message) => this.#hub.receive({ name, send: (answer) => keeper.send(answer) }, message),
+        onMessage: (message) => this.#hub.receive({ name, send: (answer) => child.send(answer) }, message),
       });
-    const keeper = this.#keeper(keepers, name, launch, WORKER_START_MS_MAX);
-    return keeper.start();
+    const child = this.#supervise(supervised, name, launch, WORKER_START_MS_MAX);
+    return child.start();
   }
 
   /** Fronts first: nothing new comes in. Then the pipelines, which need both engines. */
@@ -246,29 +246,29 @@ export class Supervisor {
   }
 
   async #startEngine(name: string, launch: () => Child): Promise<void> {
-    const keeper = this.#keeper(this.#engines, name, launch, ENGINE_START_MS_MAX);
+    const child = this.#supervise(this.#engines, name, launch, ENGINE_START_MS_MAX);
     try {
-      await keeper.start();
+      await child.start();
     } catch (error) {
-      this.#engines = this.#engines.filter((each) => each !== keeper);
+      this.#engines = this.#engines.filter((each) => each !== child);
       throw error;
     }
   }
 
-  #keeper(keepers: ChildSupervisor[], name: string, launch: () => Child, startMsMax: number): ChildSupervisor {
+  #supervise(supervised: ChildSupervisor[], name: string, launch: () => Child, startMsMax: number): ChildSupervisor {
     this.#metrics.inc('gatehouse_restarts_total', { child: name }, 0);
     const onLaunch = (again: boolean) => {
       if (!again) return;
       this.#metrics.inc('gatehouse_restarts_total', { child: name });
       this.#rewriteRuntime();
     };
-    const keeper = new ChildSupervisor({ name, launch, log: this.#log, onLaunch, startMsMax });
-    keepers.push(keeper);
-    return keeper;
+    const child = new ChildSupervisor({ name, launch, log: this.#log, onLaunch, startMsMax });
+    supervised.push(child);
+    return child;
   }
 
   #pidOf(name: string): number | undefined {
-    return [...this.#engines, ...this.#pipelines].find((keeper) => keeper.name === name)?.pid;
+    return [...this.#engines, ...this.#pipelines].find((child) => child.name === name)?.pid;
   }
 
   #metricsPort(): Part[] {
@@ -313,8 +313,8 @@ export class Supervisor {
   }
 }
 
-async function stopAll(keepers: ChildSupervisor[], graceMs: number): Promise<void> {
-  await Promise.all(keepers.map((keeper) => keeper.stop(graceMs)));
+async function stopAll(supervised: ChildSupervisor[], graceMs: number): Promise<void> {
+  await Promise.all(supervised.map((child) => child.stop(graceMs)));
 }
 
 function urlOf(host: string, port: number): string {

@@ -1,4 +1,4 @@
-// The door: what happens to every request between its head and its handler (steps 1 to 5 and 12 on the path).
+// The door: what happens to every request between its head and its handler.
 //
 //   head      framing beyond doubt, request id                         400 and close
 //   path      known?                                                   404

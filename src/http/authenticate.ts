@@ -1,4 +1,4 @@
-// Who is calling, and may they (steps 2 and 3: key -> principal, rights, request limit; 401, 403, 429).
+// Who is calling, and may they (key -> principal, rights, request limit; 401, 403, 429).
 // Keys are looked up by their hash in the cache that Redis invalidates; most requests are settled without waiting.
 // Invariant: a missing, malformed, unknown, expired or revoked key gets the very same answer, so nothing tells them apart, and so does a
 // session that has ended in whatever way;

@@ -1,4 +1,4 @@
-// Browsers that are signed in (inside the door, step 2; docs/keys.md): the cookie, and which calls with one are taken.
+// Browsers that are signed in (in admission; docs/keys.md): the cookie, and which calls with one are taken.
 // A page signs in with a key and gets a cookie; the key itself is in no storage of the browser. A browser sends the cookie with whatever
 // page asks, so a call that changes something must come from a page of this very origin, and say so by a header of ours.
 // Invariant: a cookie alone changes nothing. Calls with an Authorization header are not looked at here: no browser adds one by itself.

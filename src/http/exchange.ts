@@ -103,7 +103,7 @@ export class Exchange {
   /** So does an answer that leaves before the body has arrived: what is left of it is large, or of unknown size. */
   closeIfEarly = false;
   /** What the handler waits for on purpose, in ms: it is not forgotten before that is over. */
-  patienceMs = 0;
+  longPollMs = 0;
   /** Of a submission that waits for its append: it may be taken back if the client leaves. */
   waiting: { callerLeft(): void } | undefined = undefined;
   readonly #res: TransportResponse;

@@ -1,4 +1,4 @@
-// Reads the head of a request (step 1 on the path: before anything else is decided about it).
+// Reads the head of a request (before anything else is decided about it).
 // One walk over the headers, since only a walk shows what stands there twice; `getHeader` gives the first alone.
 // Invariant: framing is beyond doubt or the request is faulty: a body has one Content-Length, and no Transfer-Encoding. uWebSockets.js
 // takes the first of two Content-Lengths, any Transfer-Encoding for `chunked`, and chunks for what they are not (`:` in a size is a digit, a

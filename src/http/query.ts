@@ -1,4 +1,4 @@
-// Reads the query string, strictly (step 5): each list says which parameters it knows, and anything else is refused, so that
+// Reads the query string, strictly: each list says which parameters it knows, and anything else is refused, so that
 // a misspelt filter never silently shows more than was asked for.
 // A filter may be repeated: any of its values will do. Everything else stands once.
 // Refused with 400 `validation_failed`, the parameter named: unknown ones, two of what stands once, broken percent escapes, values

@@ -1,4 +1,4 @@
-// Reads a request's body into one buffer (step 4: after scope and request limit; the bytes may come earlier and wait).
+// Reads a request's body into one buffer (after scope and request limit; the bytes may come earlier and wait).
 // Reading begins inside the handler, since uWS drops what nobody listens to; the verdict is taken when its turn comes, so
 // that a caller without a key hears 401 and not 413.
 // The bytes are copied once, from uWS's memory into a buffer that goes back when the handler has settled (`release`), or when the

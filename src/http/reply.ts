@@ -1,4 +1,4 @@
-// Makes replies (step 12, for everything but submissions, whose text ingest has made already).
+// Makes replies (for everything but submissions, whose text ingest has made already).
 // Rows of events are spliced in as text: a payload is never parsed on its way out.
 // An answer from ClickHouse that did not come is 503: the same request may succeed later.
 

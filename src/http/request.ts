@@ -1,4 +1,4 @@
-// A request on its way through the door, and what its handler is given (inside Door; steps 1 to 5 of the path).
+// A request on its way through the door, and what its handler is given (inside admission).
 // One object from head to answer: it is the handler's call, and for a submission of events also the caller who is told what
 // came of it. Several of them, one made of the other, were a tenth of what an event that comes alone allocated.
 // Invariant: `principal` stands before anybody asks for the body, `body` and `query` before the handler is called; the body's

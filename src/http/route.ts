@@ -111,7 +111,7 @@ export type Call<Body = unknown, Query = unknown> = {
   /** Its signal fires when the client leaves. Made when asked for: few handlers can stop half-way. */
   client: {
     readonly signal: AbortSignal /** A handler that waits on purpose says for how long. */;
-    patienceMs: number;
+    longPollMs: number;
   };
 };
 

@@ -231,7 +231,7 @@ export class Server {
   #failForgotten(): void {
     const before = performance.now() - this.#answerMsMax;
     for (const exchange of this.#host.inFlight) {
-      if (exchange.startedMs + exchange.patienceMs < before) exchange.fail(new Error('no answer in time'));
+      if (exchange.startedMs + exchange.longPollMs < before) exchange.fail(new Error('no answer in time'));
     }
   }
 }

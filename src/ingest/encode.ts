@@ -1,4 +1,4 @@
-// Encodes an accepted event for the stream (step 10 of the path: after the decision, before the append): its row, byte for
+// Encodes an accepted event for the stream (after the decision, before the append): its row, byte for
 // byte as ClickHouse will be given it (RowBinary, columns of EVENT_ROW_COLUMNS), and its summary for the other pipelines.
 // The payload is written once and never parsed again; the store pipeline only moves these bytes.
 // Invariant: `rowBytes` in the summary is the length of the row. Encoding cannot fail: what comes here is checked.

@@ -1,4 +1,4 @@
-// Reads JSON from the wire without losing or changing a token (step 6 of the path: after the body, before the schema).
+// Reads JSON from the wire without losing or changing a token (after the body, before the schema).
 // One pass over the text notes the depth, counts the keys and marks where each event's payload lies; JSON.parse then
 // checks the grammar and makes the values that policies look at. The payload's own bytes are cut out by the marks, so
 // that what is echoed and kept is what was sent: key order, `1.0`, `1e400`, escapes.

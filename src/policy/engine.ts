@@ -1,4 +1,4 @@
-// Judges an event by an account's policies (step 8 of the path: after the agent is known, before the event is encoded).
+// Judges an event by an account's policies (after the agent is known, before the event is encoded).
 // judge() is pure and synchronous: which rules match, and which counters have to be asked. Between it and decide() the
 // caller asks the counters; decide() makes the one decision: allowed, blocked or pending, and the text of `policy_result`.
 //

@@ -1,4 +1,4 @@
-// Makes the stored copy of a payload that a data filter with `redact` matched (step 10 of the path: when the event is encoded).
+// Makes the stored copy of a payload that a data filter with `redact` matched (when the event is encoded).
 // Works on the caller's own text: in every string and key that holds a match, the match is replaced by `[redacted:NAME]`, NAME
 // being the detector's name or `pattern`; every other token, and the rest of such a string, stays byte for byte as it was sent
 // (`1e400`, key order, escapes). Overlapping matches are replaced together, under the name of the one that starts first.

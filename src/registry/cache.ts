@@ -1,4 +1,4 @@
-// What a front knows of the registry without asking: keys, agents, compiled rules (steps 2, 6 and 7 of the path).
+// What a front knows of the registry without asking: keys, agents, compiled rules.
 // Redis says when something changes, and what was made of it is dropped; the next event reads it anew. So a change is in
 // force on every front a network hop after it was made. Behind that stands a check that trusts no notice: every CHECK_MS the
 // revision of each shard in use is read over another connection; if it is ahead of what the notices have told,

@@ -1,4 +1,4 @@
-// Appends events to their partition's stream (step 11 of the path: after the encoding, before the reply).
+// Appends events to their partition's stream (after the encoding, before the reply).
 // Everything that comes in one tick for one partition goes as one entry: 3-4 times the events per second of an entry each.
 // At most APPENDS_IN_FLIGHT_MAX entries of a partition are on their way; what comes meanwhile makes the next entry larger,
 // so entries grow by themselves under load and latency stays low without it. What goes to several partitions at once leaves

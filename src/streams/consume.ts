@@ -1,4 +1,4 @@
-// Fenced drain of one stream for one group (step 12 on the path: after the append, before a pipeline's effect).
+// Fenced drain of one stream for one group (after the append, before a pipeline's effect).
 // Order of a batch's life: read -> manifest -> effect -> ack; manifest and ack are scripts that first compare the lease.
 // A read changes nothing, so it needs no fence, and the entries need not travel through a script (window.ts): whoever reads under a
 // lost lease can neither keep a manifest nor acknowledge. A group's place in its stream is moved by the acknowledgement alone,
@@ -108,10 +108,14 @@ export class StreamReader {
   }
 
   /** After the effect: of everything up to `last`, with `writes` in the same step. Safe to call again after a lost answer. Throws DeadStreamFull. */
-  async ack(last: string, parked: readonly DeadLetterFields[], writes: readonly CommandArgs[] = []): Promise<void> {
+  async ack(
+    last: string,
+    deadLetters: readonly DeadLetterFields[],
+    writes: readonly CommandArgs[] = [],
+  ): Promise<void> {
     const { redis, keys, stream, group, groups, dead } = this.#options;
-    const args: (string | number | Buffer)[] = [this.#lease.text, group, DEAD_ENTRIES_MAX, last, parked.length];
-    for (const entry of parked) args.push(entry.length, ...entry);
+    const args: (string | number | Buffer)[] = [this.#lease.text, group, DEAD_ENTRIES_MAX, last, deadLetters.length];
+    for (const entry of deadLetters) args.push(entry.length, ...entry);
     const names = [stream, this.#lease.key, this.#manifestKey, this.#watermarkKey, dead];
     for (const [command, key, ...rest] of writes) {
       if (!names.includes(key)) names.push(key);
@@ -130,7 +134,7 @@ export class StreamReader {
   }
 }
 
-/** Nothing parked may be dropped, so a batch with more to park waits until somebody has dealt with what is there. */
+/** Nothing deadLetters may be dropped, so a batch with more to dead-letter waits until somebody has dealt with what is there. */
 export class DeadStreamFull extends Error {
   override name = 'DeadStreamFull';
 }

@@ -1,9 +1,9 @@
-// Dead streams: what could not be processed, with its reason (after a pipeline has given up on it; before a person looks).
-// Beside each event, signal and journal stream lies one, in the same slot, so that parking and acknowledging are one step.
-// A parked entry keeps the fields it had, so re-queueing it is moving it: it becomes a fresh entry for the group that had
-// parked it and no other, and that group asks ClickHouse for its event ids first, so nothing is stored twice.
-// Invariant: nothing that was parked is dropped. A dead stream is bounded at DEAD_ENTRIES_MAX; when it is full the batch that
-// has more to park waits, and its stream with it, until somebody acts on `gatehouse dead list`.
+// Dead-letter streams: entries that could not be processed, with the reason (after a pipeline has given up; before an operator looks).
+// Each event, signal and journal stream has one, in the same hash slot, so that dead-lettering and acknowledging are one step.
+// A dead letter keeps the fields of its entry, so re-queueing moves it: it becomes a fresh entry for the one group that had given up, and that
+// group asks ClickHouse for its event ids first, so nothing is stored twice.
+// Invariant: no dead letter is dropped. A stream holds at most DEAD_ENTRIES_MAX; when it is full a batch with more of them waits, and its stream with
+// it, until an operator acts on `gatehouse dead list`.
 import { agentOf } from '../../schemas/audit-log.ts';
 import { decodeSummaries, ENTRY_FIELD, type EventSummary } from '../../schemas/entry.ts';
 import { JOURNAL_FIELD, type JournalEntry } from '../../schemas/journal.ts';
@@ -14,30 +14,30 @@ import { type Keys, REGISTRY_SHARDS } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
 import type { DeadLetterFields } from './consume.ts';
 
-/** Fields that parking adds: why, when (epoch ms), and the id of the entry it comes from. */
-const PARKED_FIELD = { reason: 'why', at: 'at', from: 'from' } as const;
+/** Fields that are added: the reason, the time (epoch ms), and the id of the original entry. */
+const DEAD_LETTER_FIELD = { reason: 'why', at: 'at', from: 'from' } as const;
 const REASON_CHARACTERS_MAX = 500;
 
 const retry = new Script<string | null>('stream-dead-retry', readAsset('src/redis/stream-dead-retry.lua'));
 
-export function deadLetterWords(parked: {
+export function deadLetterFields(letter: {
   fields: ReadonlyMap<string, string | Buffer>;
   group: string;
   from: string;
   reason: string;
 }): DeadLetterFields {
-  const { group, from, reason } = parked;
-  const kept = [...parked.fields].filter(([name]) => name !== ENTRY_FIELD.group).flat();
+  const { group, from, reason } = letter;
+  const kept = [...letter.fields].filter(([name]) => name !== ENTRY_FIELD.group).flat();
   const why = reason.slice(0, REASON_CHARACTERS_MAX);
   return [
     ...kept,
     ENTRY_FIELD.group,
     group,
-    PARKED_FIELD.reason,
+    DEAD_LETTER_FIELD.reason,
     why,
-    PARKED_FIELD.at,
+    DEAD_LETTER_FIELD.at,
     String(Date.now()),
-    PARKED_FIELD.from,
+    DEAD_LETTER_FIELD.from,
     from,
   ];
 }
@@ -48,9 +48,9 @@ export type DeadLetter = {
   id: string;
   group: string;
   reason: string;
-  /** ISO time at which it was parked. */
-  parkedAt: string;
-  /** Id of the entry it comes from. */
+  /** ISO time. */
+  givenUpAt: string;
+  /** Id of the original entry. */
   from: string;
   bytes: number;
   /** Ids of its events, where it is an event entry that can be read. */
@@ -89,16 +89,16 @@ export class DeadLetters {
     return entries.map(([id, fields]) => describe(stream, id.toString(), fields));
   }
 
-  /** Re-queues parked entries. Returns how many of them were still there. */
+  /** Re-queues dead letters. Returns how many of them were still there. */
   async retry(entries: readonly Pick<DeadLetter, 'stream' | 'id'>[]): Promise<number> {
-    const stay = Object.values(PARKED_FIELD);
+    const stay = Object.values(DEAD_LETTER_FIELD);
     const ids = await Promise.all(
       entries.map(({ stream, id }) => retry.run(this.#redis, [this.#dead(stream), stream], [id, ...stay])),
     );
     return ids.filter((id) => id !== null).length;
   }
 
-  /** Drops a stream's parked entries all of whose events, signals or changes are of this agent. Returns their number. */
+  /** Drops a stream's dead letters all of whose events, signals or changes are of this agent. Returns their number. */
   async dropAgent(stream: string, agent: string): Promise<number> {
     const dead = this.#dead(stream);
     const entries = await this.#redis.xrangeBuffer(dead, '-', '+');
@@ -123,9 +123,9 @@ function describe(stream: string, id: string, fields: readonly Buffer[]): DeadLe
     stream,
     id,
     group: text(ENTRY_FIELD.group),
-    reason: text(PARKED_FIELD.reason),
-    parkedAt: new Date(Number(text(PARKED_FIELD.at))).toISOString(),
-    from: text(PARKED_FIELD.from),
+    reason: text(DEAD_LETTER_FIELD.reason),
+    givenUpAt: new Date(Number(text(DEAD_LETTER_FIELD.at))).toISOString(),
+    from: text(DEAD_LETTER_FIELD.from),
     bytes: fields.reduce((sum, field) => sum + field.length, 0),
     eventIds: summariesOf(fields).map((summary) => summary.id),
   };

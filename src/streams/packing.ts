@@ -5,7 +5,7 @@
 // Invariant: `unpackFields` of what was packed gives the very bytes. Nobody behind it meets a packed entry that can be read.
 // Bounded: what a block says of its own length is believed as far as LZ4 can reach, 255 times its bytes.
 // Failure: an entry that cannot be unpacked stays as it is; its version says that it is packed, so decodeEntry refuses it and the
-// pipeline parks it.
+// pipeline dead-letters it.
 // LZ4 in WebAssembly: its memory grows to what the largest entry needs and stays so. A native one (lz4-napi) is up to a third faster by
 // itself, but what it returns is freed in bursts after collections, in which callers wait.
 import { compress, decompress } from 'lz4-wasm-nodejs';

@@ -325,7 +325,7 @@ async function insertAnyhow(clickhouse: ClickHouse, rows: readonly Row[], tokenP
             clickhouse,
             some.map((row) => row.summary.id),
           ),
-        twins: (prefix) => concurrentDuplicates(clickhouse, prefix),
+        duplicates: (prefix) => concurrentDuplicates(clickhouse, prefix),
         insert: (some, token) => insert(some, token).then(() => []),
         lost: (count) => {
           outcome.lost += count;

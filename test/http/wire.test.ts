@@ -331,18 +331,18 @@ onEach('an answer never goes to another request', async (t, on) => {
   }
   waiting.clear();
 
-  const patient = await RawConnection.open(port);
+  const slow = await RawConnection.open(port);
   for (let n = 1; n <= 50; n++) {
-    patient.write(post('/things', `{"name":"n${n}"}`, { headers: `X-Request-Id: r${n}\r\n` }));
-    await patient.waitForAnswers(n);
+    slow.write(post('/things', `{"name":"n${n}"}`, { headers: `X-Request-Id: r${n}\r\n` }));
+    await slow.waitForAnswers(n);
   }
   t.ok(
-    patient.answers.every(
+    slow.answers.every(
       (answer, i) => answer.body.includes(`"n${i + 1}"`) && answer.headers.get('x-request-id') === `r${i + 1}`,
     ),
     'one after another: each its own',
   );
-  patient.destroy();
+  slow.destroy();
 });
 
 onEach('10,000 idle connections cost little and keep nobody from being served', async (t, on) => {

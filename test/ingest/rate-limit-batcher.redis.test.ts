@@ -9,7 +9,7 @@ import { Counters } from '../../src/policy/counters.ts';
 import type { RateCheck } from '../../src/policy/engine.ts';
 import { type Commands, connectCommands, waitUntilReady } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
-import { patient, startRedis } from '../support/redis.ts';
+import { startRedis, untilConnected } from '../support/redis.ts';
 
 const server = await startRedis(t, { single: true });
 const keys = new Keys({ prefix: 'rateLimits-', partitions: 2 });
@@ -26,7 +26,7 @@ function limit(threshold: number, windowMs = WINDOW_MS): RateCheck {
 type Front = { rateLimits: RateLimitBatcher; redis: Commands };
 
 async function front(t: Test): Promise<Front> {
-  const redis = patient(connectCommands(server.address));
+  const redis = untilConnected(connectCommands(server.address));
   t.teardown(() => redis.disconnect());
   await waitUntilReady(redis, 60_000);
   return { rateLimits: new RateLimitBatcher(new Counters(redis), keys), redis };

@@ -113,10 +113,11 @@ t.test('what is replayed is neither told of nor counted again, wherever it was c
   const dying = async () => {
     if (++commits === 3) throw new Error('killed');
   };
-  await t.rejects(world.teller.tell({ stream: 's', remember: false, ensureHeld: dying }, placed), /killed/);
+  await t.rejects(world.dispatcher.tell({ stream: 's', remember: false, ensureHeld: dying }, placed), /killed/);
   const made = await world.redis.hlen(world.keys.deliveries(world.account));
   t.ok(made > 0 && made < 450, `${made} before the kill`);
-  for (let i = 0; i < 3; i++) await world.teller.tell({ stream: 's', remember: false, ensureHeld: heldFor }, placed);
+  for (let i = 0; i < 3; i++)
+    await world.dispatcher.tell({ stream: 's', remember: false, ensureHeld: heldFor }, placed);
   await world.settle();
   world.clock.now += 60_000;
   await world.settle();
@@ -155,7 +156,7 @@ t.test('a rate limit is told of once per window and counter, and a replay of tha
     { stream },
   ];
   const tell = ([placed, { stream }]: [PlacedSignal[], { stream: string }]) =>
-    world.teller.tell({ stream, remember: false, ensureHeld: heldFor }, placed);
+    world.dispatcher.tell({ stream, remember: false, ensureHeld: heldFor }, placed);
   t.equal(await tell(raise('a', '1-0')), 1);
   t.equal(await tell(raise('a', '2-0')), 0, 'inside the window');
   t.equal(await tell(raise('b', '3-0')), 1, 'another counter');
@@ -167,8 +168,8 @@ t.test('a rate limit is told of once per window and counter, and a replay of tha
   // Killed after the marker was set and before the commit: the mark does not know of it.
   const [placed] = raise('c', '5-0');
   const dies = async () => Promise.reject(new Error('killed'));
-  await t.rejects(world.teller.tell({ stream: 's', remember: false, ensureHeld: dies }, placed));
-  t.equal(await world.teller.tell({ stream: 's', remember: false, ensureHeld: heldFor }, placed), 1);
+  await t.rejects(world.dispatcher.tell({ stream: 's', remember: false, ensureHeld: dies }, placed));
+  t.equal(await world.dispatcher.tell({ stream: 's', remember: false, ensureHeld: heldFor }, placed), 1);
 });
 
 t.test('two owners of a stream at once tell of nothing twice', async (t) => {
@@ -257,7 +258,7 @@ t.test('random signals, throttles, replays and deaths: every matching signal is 
         await world.alert({ conditions: { severity: 'high' }, throttle_seconds: 20 });
         for (const one of steps) await play(world, one, all, severities);
         // Whatever died is replayed, and all windows end.
-        await world.teller.tell({ stream: 's', remember: false, ensureHeld: heldFor }, all);
+        await world.dispatcher.tell({ stream: 's', remember: false, ensureHeld: heldFor }, all);
         for (let i = 0; i < 4; i++) {
           world.clock.now += 61_000;
           await world.settle();
@@ -286,7 +287,7 @@ type Step =
 async function play(world: AlertWorld, step: Step, all: PlacedSignal[], severities: readonly Signal['severity'][]) {
   const from = { stream: 's', remember: false, ensureHeld: heldFor };
   if (step.kind === 'wait') world.clock.now += step.ms;
-  else if (step.kind === 'replay') await world.teller.tell(from, all);
+  else if (step.kind === 'replay') await world.dispatcher.tell(from, all);
   else if (step.kind === 'send') {
     if (!step.dies) return world.settle();
     // Dies after sending and before the result is written: its claims run out.
@@ -306,8 +307,8 @@ async function play(world: AlertWorld, step: Step, all: PlacedSignal[], severiti
     const dies = async () => {
       if (step.dies) throw new Error('killed');
     };
-    await world.teller.tell({ ...from, ensureHeld: dies }, fresh.slice(0, 20)).catch(() => undefined);
-    await world.teller.tell(from, all);
+    await world.dispatcher.tell({ ...from, ensureHeld: dies }, fresh.slice(0, 20)).catch(() => undefined);
+    await world.dispatcher.tell(from, all);
   }
 }
 

@@ -52,7 +52,7 @@ export type AlertWorld = RegistryStore & {
   alerts: Alerts;
   targets: Targets;
   clock: { now: number };
-  teller: Dispatcher;
+  dispatcher: Dispatcher;
   worker: DeliveryWorker;
   /** Looks and waits until nothing is running, as often as something was sent. */
   settle(): Promise<void>;
@@ -88,11 +88,11 @@ export async function makeAlertWorld(t: Test, redis: TestRedis): Promise<AlertWo
     t.teardown(() => worker.stop());
     return worker;
   };
-  const teller = new Dispatcher(store);
+  const dispatcher = new Dispatcher(store);
   const worker = another();
   return {
     ...store,
-    ...{ account, alerts, targets, clock, teller, worker, another },
+    ...{ account, alerts, targets, clock, dispatcher, worker, another },
     async settle() {
       for (let sent = -1; sent !== targets.got.length; ) {
         sent = targets.got.length;
@@ -117,7 +117,7 @@ export async function makeAlertWorld(t: Test, redis: TestRedis): Promise<AlertWo
     },
     tell(signals, { stream = 'stream', remember = false, entry = `${++entries}-0` } = {}) {
       const placed = signals.map((signal, i): PlacedSignal => ({ signal, place: `${entry}/${i}` }));
-      return teller.tell({ stream, remember, ensureHeld: async () => undefined }, placed);
+      return dispatcher.tell({ stream, remember, ensureHeld: async () => undefined }, placed);
     },
     async statuses() {
       const rows = (await journalOf(base, account)).flatMap((entry) => entry.rows ?? []);

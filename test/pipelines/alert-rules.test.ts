@@ -12,7 +12,7 @@ import {
   RETRY_MS,
 } from '../../pipelines/alert/schedule.ts';
 import { raisesSignals, signalsOf } from '../../pipelines/alert/signals-of.ts';
-import { CROWDED_WINDOW_MS, close, take, type Window } from '../../pipelines/alert/throttle.ts';
+import { close, SATURATED_WINDOW_MS, take, type Window } from '../../pipelines/alert/throttle.ts';
 import type { AlertRecord } from '../../schemas/alert.ts';
 import { SEVERITIES } from '../../schemas/closed-sets.ts';
 
@@ -114,8 +114,12 @@ t.test('which alerts a signal is for', async (t) => {
 
 t.test('every signal is told of at once or in exactly one summary, whatever comes when', async (t) => {
   const step = fc.oneof(
-    fc.record({ kind: fc.constant('signal' as const), crowded: fc.boolean() }),
-    fc.record({ kind: fc.constant('wait' as const), ms: fc.integer({ min: 0, max: 200_000 }), crowded: fc.boolean() }),
+    fc.record({ kind: fc.constant('signal' as const), isSaturated: fc.boolean() }),
+    fc.record({
+      kind: fc.constant('wait' as const),
+      ms: fc.integer({ min: 0, max: 200_000 }),
+      isSaturated: fc.boolean(),
+    }),
   );
   fc.assert(
     fc.property(fc.array(step, { maxLength: 60 }), fc.constantFrom(0, 30_000, 90_000), (steps, windowMs) => {
@@ -127,24 +131,24 @@ t.test('every signal is told of at once or in exactly one summary, whatever come
         told += count;
         lastTold = now;
       };
-      const flush = (crowded: boolean) => {
+      const flush = (isSaturated: boolean) => {
         if (window === undefined || window.count === 0 || window.until > now) return;
-        const closed = close(window, { windowMs, crowded, now });
+        const closed = close(window, { windowMs, isSaturated, now });
         window = closed.window;
         if (closed.summary !== undefined) tell(closed.summary.count, true);
       };
       for (const one of steps) {
         if (one.kind === 'wait') {
           now += one.ms;
-          flush(one.crowded);
+          flush(one.isSaturated);
           continue;
         }
         came++;
-        const taken = take(window, makeSignal(ACCOUNT), { windowMs, crowded: one.crowded, now });
+        const taken = take(window, makeSignal(ACCOUNT), { windowMs, isSaturated: one.isSaturated, now });
         window = taken.window;
         if (taken.told) tell(1, true);
       }
-      now += 10 * CROWDED_WINDOW_MS;
+      now += 10 * SATURATED_WINDOW_MS;
       flush(false);
       return told === came;
     }),

@@ -29,7 +29,7 @@ async function appendMany(world: World, entries: number): Promise<string[]> {
   return ids.sort();
 }
 
-const aloneOf = async (world: World) => (await ownerOf(world, { slots: new Semaphore(1) })).drain;
+const aloneOf = async (world: World) => (await ownerOf(world, { permits: new Semaphore(1) })).drain;
 
 /** Runs an owner until everything is acknowledged. */
 async function drainAll(world: World): Promise<void> {

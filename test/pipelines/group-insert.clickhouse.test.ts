@@ -89,13 +89,13 @@ async function startOwners(
     partitions.map(async (partition) => {
       const { lease, drain } = await ownerOf(
         { ...world, redis, clickhouse },
-        { partition, owner: name, slots: places },
+        { partition, owner: name, permits: places },
       );
       return { lease, drain, ended: drain.run().catch((error: unknown) => error) };
     }),
   );
   setTimeout(() => {
-    for (const ticket of hold) ticket.release();
+    for (const permit of hold) permit.release();
   }, 300);
   return owners;
 }
@@ -109,7 +109,7 @@ async function stop(owners: readonly Owner[]): Promise<unknown[]> {
   return Promise.all(owners.map(({ ended }) => ended));
 }
 
-async function manifests({ redis, keys }: World): Promise<{ plan: { joint?: string; split?: true } }[]> {
+async function manifests({ redis, keys }: World): Promise<{ plan: { group?: string; split?: true } }[]> {
   const texts = await Promise.all(
     Array.from({ length: PARTITIONS }, (_, partition) => redis.get(keys.manifest(keys.events(partition), 'store'))),
   );
@@ -196,7 +196,7 @@ for (const where of ['before', 'after'] as const) {
       const dead = await startOwners(world);
       for (const { ended } of dead) t.type(await ended, LeaseLost);
       t.same(await storedIds(world.clickhouse), where === 'after' ? world.ids : []);
-      const plans = (await manifests(world)).map(({ plan }) => plan.joint);
+      const plans = (await manifests(world)).map(({ plan }) => plan.group);
       t.equal(new Set(plans).size, 1);
       t.type(plans[0], 'string', 'all manifests name the same insert');
       for (const partition of [2, 0, 1]) {
@@ -232,7 +232,7 @@ t.test(
   },
 );
 
-t.test('a row that the table refuses is parked alone; the other streams are stored', async (t) => {
+t.test('a row that the table refuses is dead-lettered alone; the other streams are stored', async (t) => {
   const world = await begin(t, { poison: true });
   await world.clickhouse.command(pickyAbout('poison'));
   await drainAll(t, world);
@@ -304,7 +304,7 @@ t.test('a claim waits until no insert under its token is running', async (t) => 
     token: 'T',
     isBadData: () => true,
     insert: () => Promise.reject(noAnswer()),
-    twins: async (token) => {
+    duplicates: async (token) => {
       t.equal(token, 'T');
       asked++;
       return { running: running--, tokensAreTrue: false };

@@ -70,7 +70,7 @@ export type StoreOwner = { lease: Lease; drain: Drain<unknown> };
 /** The owner of an event stream from now on, for the store. */
 export async function ownerOf(
   world: World,
-  { partition = 0, owner = 'owner', slots }: { partition?: number; owner?: string; slots: Permits },
+  { partition = 0, owner = 'owner', permits }: { partition?: number; owner?: string; permits: Permits },
 ): Promise<StoreOwner> {
   const { redis, keys } = world;
   const stream = keys.events(partition);
@@ -84,7 +84,7 @@ export async function ownerOf(
     ),
     lease,
     work: new EventStore({ ...world, metrics, log: silent }) as never,
-    slots,
+    permits,
     bytesMax: INSERT_BYTES_MAX,
     lingerMs: 20,
     quietLingerMs: 20,

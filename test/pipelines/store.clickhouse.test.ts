@@ -1,4 +1,4 @@
-// The store pipeline against a real Redis and the real engine: what is appended is stored once, what cannot be is parked,
+// The store pipeline against a real Redis and the real engine: what is appended is stored once, what cannot be is dead-lettered,
 // what was deleted never appears, and the registry's journal is copied.
 import t from 'tap';
 import { ENTRY_VERSION, PACKED_ENTRY_VERSION } from '../../schemas/entry.ts';
@@ -39,7 +39,7 @@ t.test('everything that was appended is stored once, over months and partitions,
 });
 
 t.test(
-  'a row that the table refuses is parked alone, its 99 neighbours are stored; mended, it is stored once',
+  'a row that the table refuses is dead-lettered alone, its 99 neighbours are stored; mended, it is stored once',
   async (t) => {
     const world = await makeWorld(t, servers);
     const { appender, clickhouse, keys, redis } = world;
@@ -52,24 +52,24 @@ t.test(
       .map(({ id }) => id)
       .sort();
     await appender.append(appendOf(agent, made));
-    t.ok(await eventually(async () => (await count('gatehouse_parked_rows_total', { table: 'events' })) === 1));
+    t.ok(await eventually(async () => (await count('gatehouse_dead_letter_rows_total', { table: 'events' })) === 1));
     t.same(await storedIds(clickhouse), good);
     t.equal(await count('gatehouse_stored_rows_total', { table: 'events' }), 99);
     t.equal(await count('gatehouse_taken_events_total'), 100);
     const dead = new DeadLetters({ redis, keys });
-    const [parked, ...more] = await dead.list(10);
+    const [deadLetters, ...more] = await dead.list(10);
     t.equal(more.length, 0);
-    t.match(parked, { eventIds: [made[50]!.id], group: 'store', reason: /parse/i });
+    t.match(deadLetters, { eventIds: [made[50]!.id], group: 'store', reason: /parse/i });
     await clickhouse.command('ALTER TABLE events DROP COLUMN picky');
-    t.equal(await dead.retry([parked!]), 1);
-    t.equal(await dead.retry([parked!]), 0, 'gone from the dead stream');
+    t.equal(await dead.retry([deadLetters!]), 1);
+    t.equal(await dead.retry([deadLetters!]), 0, 'gone from the dead stream');
     t.ok(await eventually(async () => (await storedIds(clickhouse)).length === 100));
     t.equal(await dead.count(), 0);
   },
 );
 
 t.test(
-  'rows that do not end where they should are parked alone: none is ever read on into its neighbour',
+  'rows that do not end where they should are dead-lettered alone: none is ever read on into its neighbour',
   async (t) => {
     const world = await makeWorld(t, { ...servers, partitions: 1 });
     const { appender, clickhouse } = world;
@@ -86,13 +86,13 @@ t.test(
         [...whole, ...odd].sort((a, b) => (a.id < b.id ? -1 : 1)),
       ),
     );
-    t.ok(await eventually(async () => (await count('gatehouse_parked_rows_total', { table: 'events' })) === 20));
+    t.ok(await eventually(async () => (await count('gatehouse_dead_letter_rows_total', { table: 'events' })) === 20));
     t.same(await storedIds(clickhouse), whole.map(({ id }) => id).sort());
   },
 );
 
 t.test(
-  'a table that refuses everything parks nothing: the batch waits and is stored when the table is mended',
+  'a table that refuses everything dead-letters nothing: the batch waits and is stored when the table is mended',
   async (t) => {
     const world = await makeWorld(t, { ...servers, partitions: 1 });
     const { appender, clickhouse, keys, redis } = world;
@@ -145,7 +145,7 @@ t.test('a re-queued entry whose events are stored already changes nothing', asyn
   t.equal(new Set(stored).size, 11);
 });
 
-t.test('an entry that nobody can read is parked whole, and the next one is stored', async (t) => {
+t.test('an entry that nobody can read is dead-lettered whole, and the next one is stored', async (t) => {
   const world = await makeWorld(t, { ...servers, partitions: 1 });
   const { appender, clickhouse, keys, redis } = world;
   const agent = freshAgent();
@@ -161,8 +161,8 @@ t.test('an entry that nobody can read is parked whole, and the next one is store
   await appender.append(appendOf(agent, [makeEvent(agent)]));
   const { count } = await startPipelines(t, world);
   t.ok(await eventually(async () => (await storedIds(clickhouse)).length === 1));
-  // Parked with the acknowledgement, which comes after the insert.
-  t.ok(await eventually(async () => (await count('gatehouse_parked_rows_total', { table: 'events' })) === 5));
+  // Dead-lettered with the acknowledgement, which comes after the insert.
+  t.ok(await eventually(async () => (await count('gatehouse_dead_letter_rows_total', { table: 'events' })) === 5));
   t.ok(
     await new ReadBarrier({ redis, keys, waitMs: 60_000 }).waitForAnomalies(agent.account, agent.agent),
     'neither group is held up',
@@ -354,7 +354,7 @@ t.test(
         decided_at: '2026-11-02 00:00:00.001',
       })),
     );
-    t.equal(await count('gatehouse_parked_rows_total'), 0);
+    t.equal(await count('gatehouse_dead_letter_rows_total'), 0);
   },
 );
 

@@ -6,14 +6,14 @@ import t from 'tap';
 import { type CounterCheck, type CounterGrant, Counters } from '../../src/policy/counters.ts';
 import { type Commands, connectCommands, RedisUnavailable, waitUntilReady } from '../../src/redis/client.ts';
 import { OwnTime } from '../support/own-time.ts';
-import { patient, startRedis } from '../support/redis.ts';
+import { startRedis, untilConnected } from '../support/redis.ts';
 import { randomFrom, SEED } from '../support/seed.ts';
 
 const seed = SEED;
 t.comment(`seed ${seed}`);
 
 const redis = await startRedis(t);
-const client = patient(connectCommands(redis.address));
+const client = untilConnected(connectCommands(redis.address));
 t.teardown(() => client.disconnect());
 await waitUntilReady(client, 60_000);
 const counters = new Counters(client);
@@ -97,7 +97,7 @@ t.test('many counters asked for at once are counted each by itself, whatever the
 
 t.test('counters of one hash tag go in one call, so many at most that Redis is not held up', async (t) => {
   const single = await startRedis(t, { single: true });
-  const own = patient(connectCommands(single.address));
+  const own = untilConnected(connectCommands(single.address));
   t.teardown(() => own.disconnect());
   await waitUntilReady(own, 60_000);
   const mine = new Counters(own);
@@ -249,7 +249,7 @@ t.test('at most the threshold passes in any window, over many clients and window
 });
 
 async function connected(): Promise<{ mine: Counters; own: Commands }> {
-  const own = patient(connectCommands(redis.address));
+  const own = untilConnected(connectCommands(redis.address));
   await waitUntilReady(own, 60_000);
   return { mine: new Counters(own), own };
 }
@@ -285,7 +285,7 @@ t.test(
   'a Redis that is full or gone grants nothing: the call fails; what was counted is still counted afterwards',
   async (t) => {
     const single = await startRedis(t, { single: true });
-    const own = patient(connectCommands(single.address));
+    const own = untilConnected(connectCommands(single.address));
     t.teardown(() => own.disconnect());
     await waitUntilReady(own, 60_000);
     const mine = new Counters(own);

@@ -215,32 +215,32 @@ function launcher(t: Test, script: string): () => Child {
 
 t.test('a child that ends is started again; one that is stopped is not', async (t) => {
   let launches = 0;
-  const keeper = new ChildSupervisor({
+  const supervisor = new ChildSupervisor({
     name: 'child',
     launch: launcher(t, `${READY} setInterval(() => {}, 1000);`),
     log,
     onLaunch: () => launches++,
   });
-  await keeper.start();
-  const first = keeper.pid!;
+  await supervisor.start();
+  const first = supervisor.pid!;
   process.kill(first, 'SIGKILL');
-  while (keeper.pid === first) await sleep(10);
+  while (supervisor.pid === first) await sleep(10);
   t.equal(launches, 2);
-  await keeper.stop(5_000);
-  t.notOk(isAlive(keeper.pid!), 'gone');
+  await supervisor.stop(5_000);
+  t.notOk(isAlive(supervisor.pid!), 'gone');
   await sleep(300);
   t.equal(launches, 2, 'and it stays so');
 });
 
 t.test('a child that does not heed SIGTERM is killed', async (t) => {
-  const keeper = new ChildSupervisor({
+  const supervisor = new ChildSupervisor({
     name: 'child',
     launch: launcher(t, `process.on('SIGTERM', () => {}); ${READY} setInterval(() => {}, 1000);`),
     log,
   });
-  await keeper.start();
-  await keeper.stop(200);
-  t.notOk(isAlive(keeper.pid!));
+  await supervisor.start();
+  await supervisor.stop(200);
+  t.notOk(isAlive(supervisor.pid!));
 });
 
 t.test('a first start that fails says why; a start that hangs is broken off', async (t) => {

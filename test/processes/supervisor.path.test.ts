@@ -190,14 +190,14 @@ t.test('engines whose ports were taken just after they were looked up start on o
 const NO_GROUPS = !existsSync('/proc/self/autogroup') && 'a kernel without autogroups';
 
 t.test(
-  'pipelines give way further while storing keeps up, and less when they stand still',
+  'pipelines run at a lower priority while storing keeps up, and less when they stand still',
   { skip: NO_GROUPS },
   async (t) => {
     const service = await startService(t);
     const { pid } = (await service.children()).find(({ name }) => name === 'pipelines')!;
     const nice = () => Number(/nice (-?\d+)/.exec(readFileSync(`/proc/${pid}/autogroup`, 'utf8'))![1]);
     const agent = (await call(service, 'POST', '/v1/agents', { name: 'busy' })).body.id;
-    await eventually(t, 'they are patient', async () => {
+    await eventually(t, 'they are lowered', async () => {
       await call(service, 'POST', `/v1/agents/${agent}/events`, { type: 'custom', payload: {} });
       return nice() === LOWERED_NICE.pipelines;
     });

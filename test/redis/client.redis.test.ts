@@ -14,7 +14,7 @@ import {
 } from '../../src/redis/client.ts';
 import { Script } from '../../src/redis/script.ts';
 import { OwnTime } from '../support/own-time.ts';
-import { patient, type RedisProcess, startRedis, type TestRedis } from '../support/redis.ts';
+import { type RedisProcess, startRedis, type TestRedis, untilConnected } from '../support/redis.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 
 const CLUSTER = process.env.GATEHOUSE_TEST_REDIS_CLUSTER === '1';
@@ -54,7 +54,7 @@ async function failure(promise: Promise<unknown>): Promise<{ error: RedisUnavail
 
 t.test('a command in flight when Redis dies settles at once, and it is never sent twice', async (t) => {
   const started = await startRedis(t);
-  const writer = await open(t, patient(connectWriter(started.address)));
+  const writer = await open(t, untilConnected(connectWriter(started.address)));
   const server = await serverOf(started, 's');
   for (let round = 1; round <= 3; round++) {
     // Stopped, Redis has the command in its socket; killed, nobody knows whether it had been done.

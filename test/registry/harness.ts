@@ -7,7 +7,7 @@ import { type Commands, connectCommands, type RedisAddress, waitUntilReady } fro
 import { Keys, REGISTRY_SHARDS } from '../../src/redis/keys.ts';
 import { foundRegistry } from '../../src/registry/presence.ts';
 import type { Actor } from '../../src/registry/principal.ts';
-import { patient } from '../support/redis.ts';
+import { untilConnected } from '../support/redis.ts';
 
 export type Store = { redis: Commands; keys: Keys };
 
@@ -20,7 +20,7 @@ export function freshKeys(): Keys {
 }
 
 export async function connectStore(t: Test, address: RedisAddress, keys = freshKeys()): Promise<Store> {
-  const redis = patient(connectCommands(address));
+  const redis = untilConnected(connectCommands(address));
   t.teardown(() => redis.disconnect());
   await waitUntilReady(redis, 60_000);
   await foundRegistry({ redis, keys });

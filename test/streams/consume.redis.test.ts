@@ -6,7 +6,7 @@ import { DEAD_ENTRIES_MAX } from '../../src/limits.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import { DeadStreamFull, StreamReader } from '../../src/streams/consume.ts';
-import { DeadLetters, deadLetterWords } from '../../src/streams/dead-letters.ts';
+import { DeadLetters, deadLetterFields } from '../../src/streams/dead-letters.ts';
 import { ensureGroups } from '../../src/streams/groups.ts';
 import { acquireLease, type Lease, LeaseLost } from '../../src/streams/lease.ts';
 import { Members, shareOf } from '../../src/streams/members.ts';
@@ -128,7 +128,7 @@ t.test('an answer that is lost is given again; entries come in order, each once'
   );
 });
 
-t.test('an ack moves the watermark, forgets the manifest and parks, all or nothing and once', async (t) => {
+t.test('an ack moves the watermark, forgets the manifest and dead-letters, all or nothing and once', async (t) => {
   const world = await streamWith(await connect(t, server.address), 5);
   const { redis, keys, stream, ids } = world;
   const reader = readerOf(world, (await leaseOf(world, 'a'))!);
@@ -140,9 +140,9 @@ t.test('an ack moves the watermark, forgets the manifest and parks, all or nothi
   const kept = (await reader.manifest())!;
   t.same(kept.manifest, { first: ids[0], last: ids[3], attempts: 2, plan: { erased: ['x'] } });
   t.ok(kept.ageMs >= 30 && kept.ageMs < 600_000, `a manifest keeps its age: ${kept.ageMs} ms`);
-  const parked = deadLetterWords({ fields: new Map([['n', '2']]), group: 'store', from: ids[2]!, reason: 'because' });
-  await reader.ack(ids[3]!, [parked]);
-  await reader.ack(ids[3]!, [parked]);
+  const letter = deadLetterFields({ fields: new Map([['n', '2']]), group: 'store', from: ids[2]!, reason: 'because' });
+  await reader.ack(ids[3]!, [letter]);
+  await reader.ack(ids[3]!, [letter]);
   t.same(
     await new DeadLetters({ redis, keys }).list(10).then((list) => list.map(({ reason, from }) => [reason, from])),
     [['because', ids[2]]],
@@ -153,20 +153,20 @@ t.test('an ack moves the watermark, forgets the manifest and parks, all or nothi
   t.same(await positionOf(redis, keys, stream, 'store'), { watermark: ids[4], last: ids[4] });
 });
 
-t.test('parked signals are shown, put back, and dropped with their agent', async (t) => {
+t.test('dead-lettered signals are shown, put back, and dropped with their agent', async (t) => {
   const redis = await connect(t, server.address);
   const keys = freshKeys(2);
   const dead = new DeadLetters({ redis, keys });
-  const park = (agents: readonly (string | null)[]) => {
+  const deadLetter = (agents: readonly (string | null)[]) => {
     const text = JSON.stringify({ version: SIGNAL_VERSION + 1, signals: agents.map((agent) => ({ agent })) });
     const fields = new Map([[SIGNAL_FIELD, text]]);
     return redis.xadd(
       keys.signalsDead(1),
       '*',
-      ...deadLetterWords({ fields, group: 'alert', from: '1-1', reason: 'newer' }),
+      ...deadLetterFields({ fields, group: 'alert', from: '1-1', reason: 'newer' }),
     );
   };
-  for (const agents of [['agt_1', 'agt_1'], ['agt_1', 'agt_2'], [null]]) await park(agents);
+  for (const agents of [['agt_1', 'agt_1'], ['agt_1', 'agt_2'], [null]]) await deadLetter(agents);
   t.match(await dead.list(10), [{ stream: keys.signals(1), group: 'alert', reason: 'newer' }, {}, {}]);
   t.equal(await dead.dropAgent(keys.signals(1), 'agt_1'), 1);
   t.equal(await dead.retry(await dead.list(10)), 2);
@@ -174,33 +174,39 @@ t.test('parked signals are shown, put back, and dropped with their agent', async
   t.equal(await dead.count(), 0);
 });
 
-t.test('parked registry changes are dropped with the agent that they tell of, its deletion is not', async (t) => {
-  const redis = await connect(t, server.address);
-  const keys = freshKeys(1);
-  const dead = new DeadLetters({ redis, keys });
-  const park = (action: string, record: object | null, more: object[] = []) => {
-    const audit = [{ action, actor: 'key:key_1', resource_type: 'agent', resource_id: 'agt_1', details: {} }, ...more];
-    const entry = { version: JOURNAL_VERSION, changes: [{ kind: 'agent', id: 'agt_1', record }], audit };
-    const fields = new Map([[JOURNAL_FIELD, JSON.stringify(entry)]]);
-    return redis.xadd(
-      keys.journalDead(3),
-      '*',
-      ...deadLetterWords({ fields, group: 'store', from: '1-1', reason: 'x' }),
+t.test(
+  'dead-lettered registry changes are dropped with the agent that they tell of, its deletion is not',
+  async (t) => {
+    const redis = await connect(t, server.address);
+    const keys = freshKeys(1);
+    const dead = new DeadLetters({ redis, keys });
+    const deadLetter = (action: string, record: object | null, more: object[] = []) => {
+      const audit = [
+        { action, actor: 'key:key_1', resource_type: 'agent', resource_id: 'agt_1', details: {} },
+        ...more,
+      ];
+      const entry = { version: JOURNAL_VERSION, changes: [{ kind: 'agent', id: 'agt_1', record }], audit };
+      const fields = new Map([[JOURNAL_FIELD, JSON.stringify(entry)]]);
+      return redis.xadd(
+        keys.journalDead(3),
+        '*',
+        ...deadLetterFields({ fields, group: 'store', from: '1-1', reason: 'x' }),
+      );
+    };
+    await deadLetter('agent.updated', { name: 'a' });
+    const kept = [
+      await deadLetter('agent.deleted', null),
+      await deadLetter('agent.updated', { name: 'a' }, [
+        { action: 'policy.updated', actor: 'key:key_1', resource_type: 'policy', resource_id: 'pol_1', details: {} },
+      ]),
+    ];
+    t.equal(await dead.dropAgent(keys.journal(3), 'agt_1'), 1);
+    t.same(
+      (await dead.list(10)).map(({ id }) => id),
+      kept,
     );
-  };
-  await park('agent.updated', { name: 'a' });
-  const kept = [
-    await park('agent.deleted', null),
-    await park('agent.updated', { name: 'a' }, [
-      { action: 'policy.updated', actor: 'key:key_1', resource_type: 'policy', resource_id: 'pol_1', details: {} },
-    ]),
-  ];
-  t.equal(await dead.dropAgent(keys.journal(3), 'agt_1'), 1);
-  t.same(
-    (await dead.list(10)).map(({ id }) => id),
-    kept,
-  );
-});
+  },
+);
 
 t.test('a full dead stream drops nothing: the batch waits until there is room', async (t) => {
   const world = await streamWith(await connect(t, server.address), 2);
@@ -210,8 +216,13 @@ t.test('a full dead stream drops nothing: the batch waits until there is room', 
   const fill = world.redis.multi();
   for (let n = 0; n < DEAD_ENTRIES_MAX; n++) fill.xadd(dead, '*', 'n', String(n));
   await fill.exec();
-  const parked = deadLetterWords({ fields: entries[0]!.fields, group: 'store', from: entries[0]!.id, reason: 'unfit' });
-  await t.rejects(reader.ack(world.ids.at(-1)!, [parked]), DeadStreamFull);
+  const letter = deadLetterFields({
+    fields: entries[0]!.fields,
+    group: 'store',
+    from: entries[0]!.id,
+    reason: 'unfit',
+  });
+  await t.rejects(reader.ack(world.ids.at(-1)!, [letter]), DeadStreamFull);
   t.equal(
     (await positionOf(world.redis, world.keys, world.stream, 'store')).watermark,
     '0-0',
@@ -219,10 +230,10 @@ t.test('a full dead stream drops nothing: the batch waits until there is room', 
   );
   t.equal(await world.redis.xlen(dead), DEAD_ENTRIES_MAX, 'nothing was dropped');
   await world.redis.xtrim(dead, 'MAXLEN', DEAD_ENTRIES_MAX - 1);
-  await reader.ack(world.ids.at(-1)!, [parked]);
-  await reader.ack(world.ids.at(-1)!, [parked]);
+  await reader.ack(world.ids.at(-1)!, [letter]);
+  await reader.ack(world.ids.at(-1)!, [letter]);
   t.equal((await positionOf(world.redis, world.keys, world.stream, 'store')).watermark, world.ids.at(-1));
-  t.equal(await world.redis.xlen(dead), DEAD_ENTRIES_MAX, 'parked once');
+  t.equal(await world.redis.xlen(dead), DEAD_ENTRIES_MAX, 'dead-lettered once');
 });
 
 t.test('a group that was destroyed is made again behind its watermark', async (t) => {
@@ -299,7 +310,7 @@ t.test('trimming never takes an entry that any group has yet to read or to ackno
   t.same(await trimStream(redis, 'nothing', GROUPS), { removed: 0, missing: false, unknownGroups: 0 });
 });
 
-t.test('a full Redis is drained: leases, reads, manifests, acks with parked entries, trims', async (t) => {
+t.test('a full Redis is drained: leases, reads, manifests, acks with dead letters, trims', async (t) => {
   const full = await startRedis(t, { args: ['--maxmemory', '24mb'] });
   const redis = await connect(t, full.address);
   const world = await streamWith(redis, 1);
@@ -323,7 +334,7 @@ t.test('a full Redis is drained: leases, reads, manifests, acks with parked entr
     const ids = entries.map(({ id }) => id);
     await reader.keepManifest({ first: ids[0]!, last: ids.at(-1)!, attempts: 1, plan: null });
     await reader.ack(ids.at(-1)!, [
-      deadLetterWords({ fields: new Map([['r', 'x']]), group: 'store', from: ids[0]!, reason: 'test' }),
+      deadLetterFields({ fields: new Map([['r', 'x']]), group: 'store', from: ids[0]!, reason: 'test' }),
     ]);
   }
   const anomaly = readerOf(world, (await leaseOf(world, 'a', { group: 'anomaly' }))!, {

@@ -9,7 +9,7 @@ import { type Commands, connectWriter, type RedisAddress, waitUntilReady } from 
 import { Keys } from '../../src/redis/keys.ts';
 import type { Append } from '../../src/streams/append.ts';
 import { encodeRow, plainEvent, type TestEvent } from '../support/clickhouse.ts';
-import { patient } from '../support/redis.ts';
+import { untilConnected } from '../support/redis.ts';
 
 export const silent: Log = {
   error() {},
@@ -28,7 +28,7 @@ export function freshKeys(partitions = 2): Keys {
 }
 
 export async function connect(t: Test, address: RedisAddress): Promise<Commands> {
-  const redis = patient(connectWriter(address));
+  const redis = untilConnected(connectWriter(address));
   t.teardown(async () => {
     redis.disconnect();
     if (redis.status !== 'end') await once(redis, 'end').catch(() => undefined);

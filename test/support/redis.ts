@@ -45,7 +45,7 @@ export async function startRedis(t: Test, options: { args?: string[]; single?: b
 }
 
 /** For tests that are not about time: the client waits a minute for an answer where the service gives up after seconds. */
-export function patient<T extends Commands>(client: T): T {
+export function untilConnected<T extends Commands>(client: T): T {
   if (client instanceof Redis)
     Object.assign(client.options, { commandTimeout: PATIENCE_MS, socketTimeout: PATIENCE_MS + 1_000 });
   return client;

@@ -102,7 +102,7 @@ export const approvalRoutes: Route[] = [
       const approval = found(known, 'approval', complete);
       if (approval.status !== 'pending' || query.wait === 0) return json(200, approval);
       const waitMs = Math.min(query.wait, APPROVAL_ANSWERED_SECONDS) * 1000;
-      client.patienceMs = waitMs;
+      client.longPollMs = waitMs;
       return json(200, found(await parts.approvalWaits.wait(account, approval, waitMs, client.signal), 'approval'));
     },
   }),

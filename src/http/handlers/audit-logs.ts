@@ -18,7 +18,7 @@ const SEARCH_CHARACTERS_MAX = 500;
 /** An answer that takes longer looks like none. */
 const VERIFY_MS_MAX = 8_000;
 /** Waiting for the chains to be stored is what a checkpoint does. */
-const CHECKPOINT_PATIENCE_MS = 60_000;
+const CHECKPOINT_WAIT_MS = 60_000;
 
 const auditFilters = {
   action: anyOf(oneOf('Only entries of this action', AUDIT_ACTIONS)),
@@ -116,7 +116,7 @@ export const auditLogRoutes: Route[] = [
       errors: ['unavailable'],
     },
     async handle({ account, client }, { barrier, checkpoints, registry }) {
-      client.patienceMs = CHECKPOINT_PATIENCE_MS;
+      client.longPollMs = CHECKPOINT_WAIT_MS;
       const { name } = found(await registry.accounts.get(account), 'account');
       return json(200, await ask(() => checkpoints.take({ id: account, name }, () => settled(barrier, account))));
     },

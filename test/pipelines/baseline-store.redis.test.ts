@@ -21,37 +21,40 @@ async function leaseOf({ redis, keys }: Setting, owner: string): Promise<Lease> 
   return (await acquireLease(redis, names, { owner, retake: false }))!;
 }
 
-async function setting(t: Test, address = server.address): Promise<Setting & { keeper: BaselineStore; lease: Lease }> {
+async function setting(
+  t: Test,
+  address = server.address,
+): Promise<Setting & { baselines: BaselineStore; lease: Lease }> {
   const redis = await connect(t, address);
   const keys = freshKeys(1);
-  const keeper = new BaselineStore({ redis, keys, partition: 0 });
+  const baselines = new BaselineStore({ redis, keys, partition: 0 });
   const lease = await leaseOf({ redis, keys }, 'one');
-  keeper.begin(lease);
-  t.teardown(() => keeper.end());
-  return { redis, keys, keeper, lease };
+  baselines.begin(lease);
+  t.teardown(() => baselines.end());
+  return { redis, keys, baselines, lease };
 }
 
-async function count(keeper: BaselineStore, agents: readonly string[], by = 1): Promise<void> {
-  await keeper.load(new Set(agents));
+async function count(baselines: BaselineStore, agents: readonly string[], by = 1): Promise<void> {
+  await baselines.load(new Set(agents));
   for (const agent of agents) {
-    keeper.get(agent)!.baseline.completions += by;
-    keeper.changed(keeper.get(agent)!);
+    baselines.get(agent)!.baseline.completions += by;
+    baselines.changed(baselines.get(agent)!);
   }
 }
 
 t.test('a former owner overwrites nothing', async (t) => {
-  const { redis, keys, keeper, lease } = await setting(t);
-  await count(keeper, ['agt_a'], 5);
-  await keeper.save(['agt_a']);
-  await count(keeper, ['agt_a'], 1);
+  const { redis, keys, baselines, lease } = await setting(t);
+  await count(baselines, ['agt_a'], 5);
+  await baselines.save(['agt_a']);
+  await count(baselines, ['agt_a'], 1);
   await redis.del(lease.key);
   const second = new BaselineStore({ redis, keys, partition: 0 });
   second.begin(await leaseOf({ redis, keys }, 'two'));
   await count(second, ['agt_a'], 100);
   await second.save(['agt_a']);
-  await t.rejects(keeper.save(['agt_a']), LeaseLost);
-  keeper.settled();
-  await keeper.end();
+  await t.rejects(baselines.save(['agt_a']), LeaseLost);
+  baselines.settled();
+  await baselines.end();
   const third = new BaselineStore({ redis, keys, partition: 0 });
   third.begin(lease);
   await third.load(new Set(['agt_a']));
@@ -59,18 +62,18 @@ t.test('a former owner overwrites nothing', async (t) => {
 });
 
 t.test('nothing is written in the middle of a batch; after it at once, then once a second', async (t) => {
-  const { redis, keys, keeper } = await setting(t);
+  const { redis, keys, baselines } = await setting(t);
   const key = keys.baseline(0, 'agt_b');
-  await count(keeper, ['agt_b']);
+  await count(baselines, ['agt_b']);
   await new Promise((resolve) => setTimeout(resolve, 1_200));
   t.equal(await redis.exists(key), 0, 'its manifest may not be written yet');
   const flushedAt = performance.now();
-  keeper.settled();
+  baselines.settled();
   t.ok(await eventually(async () => (await redis.strlen(key)) === BASELINE_BYTES));
   t.ok((await redis.pttl(key)) > BASELINE_KEPT_MS - 60_000);
   const first = await redis.getBuffer(key);
-  await count(keeper, ['agt_b']);
-  keeper.settled();
+  await count(baselines, ['agt_b']);
+  baselines.settled();
   // On a machine that stood still meanwhile it may be time already.
   const second = await redis.getBuffer(key);
   if (performance.now() - flushedAt < 1_000) t.same(second, first, 'not again within the second');
@@ -90,31 +93,31 @@ t.test('5,000 agents of one batch are a handful of reads, and only so many stay 
       return typeof value === 'function' ? value.bind(target) : value;
     },
   }) as Commands;
-  const keeper = new BaselineStore({ redis: counted, keys, partition: 0 });
-  keeper.begin(lease);
-  t.teardown(() => keeper.end());
+  const baselines = new BaselineStore({ redis: counted, keys, partition: 0 });
+  baselines.begin(lease);
+  t.teardown(() => baselines.end());
   const agents = Array.from({ length: 5_000 }, () => freshAgent().agent);
-  await count(keeper, agents);
+  await count(baselines, agents);
   t.equal(reads, 10);
-  keeper.settled();
-  t.ok(await eventually(() => keeper.size <= BASELINES_MAX), `${keeper.size} in memory`);
-  await keeper.end();
+  baselines.settled();
+  t.ok(await eventually(() => baselines.size <= BASELINES_MAX), `${baselines.size} in memory`);
+  await baselines.end();
   const there = await redis.exists(...agents.map((agent) => keys.baseline(0, agent)));
   t.equal(there, 5_000, 'all in Redis');
-  await count(keeper, agents.slice(0, 10), 1);
-  t.equal(keeper.get(agents[0]!)!.baseline.completions, 2, 'read again when needed');
+  await count(baselines, agents.slice(0, 10), 1);
+  t.equal(baselines.get(agents[0]!)!.baseline.completions, 2, 'read again when needed');
 });
 
 t.test('a full Redis takes baselines and marks; a mark is never overwritten', async (t) => {
   const own = await startRedis(t, { single: true });
-  const { redis, keys, keeper } = await setting(t, own.address);
-  await count(keeper, ['agt_c', 'agt_d']);
+  const { redis, keys, baselines } = await setting(t, own.address);
+  await count(baselines, ['agt_c', 'agt_d']);
   await redis.config('SET', 'maxmemory', '1');
   await t.rejects(redis.set(keys.lastSeen(0), 'x'), /OOM/);
-  await keeper.save(['agt_c', 'agt_d']);
+  await baselines.save(['agt_c', 'agt_d']);
   t.equal(await redis.strlen(keys.baseline(0, 'agt_c')), BASELINE_BYTES);
   await forgetBaseline(redis, keys, 'acc_1', 'agt_c');
-  await keeper.save(['agt_c', 'agt_d']);
+  await baselines.save(['agt_c', 'agt_d']);
   t.equal(await redis.get(keys.baseline(0, 'agt_c')), '-');
   const other = new BaselineStore({ redis, keys, partition: 0 });
   other.begin(await leaseOf({ redis, keys }, 'one').catch(() => undefined as never));
