@@ -44,9 +44,9 @@ async function measure(redis: Commands, count: number): Promise<boolean> {
   const log = createLog({ level: 'silent', processName: 'bench' });
   const metrics = new Metrics({ processName: 'bench' });
   const watcher = new Watcher({ redis, keys, metrics, log, now: () => clock.now });
-  const doors = new IngestHeartbeat({ redis, keys, isAccepting: () => true, now: () => clock.now });
+  const heartbeat = new IngestHeartbeat({ redis, keys, isAccepting: () => true, now: () => clock.now });
   const tick = async () => {
-    await doors.mark();
+    await heartbeat.mark();
     await watcher.tick();
   };
   await speak(bench, bench.agents);

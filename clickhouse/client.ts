@@ -17,7 +17,7 @@ import { ClickHouseError } from './errors.ts';
 
 export { ClickHouseError } from './errors.ts';
 
-export type ClickHouseOptions = {
+type ClickHouseOptions = {
   /** HTTP address; may carry `user:password@`. */
   url: string;
   database: string;

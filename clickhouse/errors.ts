@@ -8,7 +8,7 @@ type KnownError = { name: string; canRetry: boolean };
 const data = (name: string): KnownError => ({ name, canRetry: false });
 const passing = (name: string): KnownError => ({ name, canRetry: true });
 
-export const CLICKHOUSE_ERRORS: ReadonlyMap<number, KnownError> = new Map([
+const CLICKHOUSE_ERRORS: ReadonlyMap<number, KnownError> = new Map([
   [6, data('CANNOT_PARSE_TEXT')],
   [25, data('CANNOT_PARSE_ESCAPE_SEQUENCE')],
   [26, data('CANNOT_PARSE_QUOTED_STRING')],

@@ -9,7 +9,7 @@ import { assetPath, readAsset } from '../src/assets.ts';
 import { type ClickHouse, ClickHouseError } from './client.ts';
 import { renderSql, splitStatements, type TemplateOptions } from './sql-template.ts';
 
-export type MigrateOptions = {
+type MigrateOptions = {
   cluster?: string | undefined;
   retentionDays: number;
   /** For tests: the files to apply instead of clickhouse/*.sql. */

@@ -1,7 +1,7 @@
 // RowBinary, as far as our own tables need it (between the queries and the client): plain columns, one behind the other, no borders.
 // 64-bit numbers are ours and stay under 2^53. A text that is cut short throws RowBinaryError.
 
-export class RowBinaryError extends Error {
+class RowBinaryError extends Error {
   override name = 'RowBinaryError';
 }
 

@@ -41,11 +41,6 @@ export async function schemaFault(clickhouse: ClickHouse, signal?: AbortSignal):
   return open.length === 0 ? undefined : `migration ${open.join(', ')} was not applied; "gatehouse migrate" does it`;
 }
 
-/** The newest migration that this program knows. */
-export function newestMigration(): string {
-  return [...expectedSchema().versions.values()].at(-1)!;
-}
-
 function expectedSchema(): Expected {
   if (expected === undefined) {
     const migrations = readMigrations();

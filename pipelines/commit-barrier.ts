@@ -10,7 +10,7 @@
 import { randomUUID } from 'node:crypto';
 
 /** Between the permits and the last arrival lie a check for deleted agents and a manifest: two round trips. */
-export const ARRIVAL_MS_MAX = 2_000;
+const ARRIVAL_MS_MAX = 2_000;
 
 /** done: all parts. alone: no part, and nothing was tried. unknown: tried, with an unknown result. */
 export type BarrierOutcome = 'done' | 'alone' | 'unknown';

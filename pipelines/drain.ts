@@ -23,16 +23,16 @@ import {
   TOKEN_TRUST_MS,
 } from '../src/limits.ts';
 import type { Log } from '../src/log.ts';
-import type { CommandArgs, DeadLetterFields, KeptManifest, StreamReader } from '../src/streams/consume.ts';
+import type { BinaryCommandArgs, DeadLetterFields, KeptManifest, StreamReader } from '../src/streams/consume.ts';
 import { deadLetterFields } from '../src/streams/dead-letters.ts';
 import { type Lease, LeaseLost } from '../src/streams/lease.ts';
 import { compareIds } from '../src/streams/stream-id.ts';
 import type { StreamPoller } from '../src/streams/stream-poller.ts';
-import type { Found, StreamEntry } from '../src/streams/window.ts';
+import type { StreamEntry, WindowRead } from '../src/streams/window.ts';
 import type { CommitBarrier } from './commit-barrier.ts';
 import type { Permit, Permits } from './semaphore.ts';
 
-const NOTHING: Found = { entries: [], isEnd: true };
+const NOTHING: WindowRead = { entries: [], isEnd: true };
 
 /** A stream entry as a pipeline understands it. */
 export type Decoded<T> = { value: T; rows: number /** Epoch ms at which its oldest part arrived. */; oldestMs: number };
@@ -55,7 +55,7 @@ export type Batch<T> = {
   /** Throws LeaseLost. To be called right before each effect. */
   ensureHeld(): Promise<void>;
   /** Writes to keys of the stream's slot that are made with the acknowledgement, or not at all. `apply` sets them anew each time. */
-  writes: CommandArgs[];
+  writes: BinaryCommandArgs[];
 };
 
 /** What a pipeline does with a batch. */
@@ -82,7 +82,7 @@ export interface Work<T> {
 /** Numbers of what was dead-lettered: returned by `apply`, and entries that could not be decoded. */
 export type DeadLettered = { refused: number; unreadable: number };
 
-export type DrainOptions<T> = {
+type DrainOptions<T> = {
   reader: StreamReader;
   lease: Lease;
   work: Work<T>;
@@ -230,7 +230,7 @@ export class Drain<T> {
   }
 
   /** What comes behind all that is in hand. */
-  #read(taken: Taken<T>): Promise<Found> {
+  #read(taken: Taken<T>): Promise<WindowRead> {
     const place = this.#place(taken);
     return this.#retryForever(() => this.#options.reader.read(place));
   }

@@ -29,7 +29,7 @@ export type ChainBlock = {
   ids: Buffer;
 };
 
-export class ChainFormatError extends Error {
+class ChainFormatError extends Error {
   override name = 'ChainFormatError';
 }
 

@@ -72,9 +72,9 @@ export type EventSummary = {
  * What stands in the array of summaries. Most events are allowed without a match, and of those a summary with names for its fields
  * was a third of an entry: they are tuples, and whose they are is said once, before the first of a request.
  */
-export type SummaryElement = SummaryOwner | AllowedTuple | EventSummary;
+type SummaryElement = SummaryOwner | AllowedTuple | EventSummary;
 /** Whose tuples follow. */
-export type SummaryOwner = readonly [account: string, agent: string];
+type SummaryOwner = readonly [account: string, agent: string];
 export type AllowedTuple = readonly [
   id: string,
   type: EventType,

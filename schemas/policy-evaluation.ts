@@ -8,7 +8,7 @@ import { PolicyResult, Submission } from './event.ts';
 import { PolicyCreate } from './policy.ts';
 
 /** Policies that one evaluation may bring: each is compiled for it. */
-export const EVALUATED_POLICIES_MAX = 20;
+const EVALUATED_POLICIES_MAX = 20;
 
 const { type, conditions, actions, severity } = PolicyCreate.properties;
 

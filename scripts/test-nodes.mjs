@@ -9,7 +9,7 @@ import path from 'node:path';
 const SUPPORTED = ['20', '22', '24', '26'];
 const TESTS = [
   'http/transports',
-  'http/door',
+  'http/admission',
   'http/wire',
   'processes/any-node.path',
   'clickhouse/protocol.clickhouse',

@@ -22,7 +22,7 @@ const text = (options: Type.TStringOptions = {}) => Type.String(options);
 const MiB = 1024 * 1024;
 /** ClickHouse reckons expiry in 32-bit seconds, which end in 2106: with 36,500 days rows expired at once. */
 const RETENTION_DAYS_MAX = 20_000;
-/** All headers of a request; the door counts them, too (src/http/head.ts). */
+/** All headers of a request; admission counts them, too (src/http/head.ts). */
 const HEAD_BYTES_MAX = 16 * 1024;
 
 // biome-ignore format: a setting a line reads as the table that it is
@@ -68,7 +68,7 @@ export const SETTINGS = {
   processName: { env: 'GATEHOUSE_PROCESS_NAME', schema: text({ pattern: '^[A-Za-z0-9_.-]{1,100}$' }), default: undefined, description: 'Stable name of a pipelines process: one that comes back under its name takes its partitions up at once' },
 } as const satisfies Record<string, Setting>;
 
-export type SettingName = keyof typeof SETTINGS;
+type SettingName = keyof typeof SETTINGS;
 export type Config = {
   readonly [K in SettingName]:
     | Type.Static<(typeof SETTINGS)[K]['schema']>

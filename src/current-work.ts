@@ -8,9 +8,9 @@ const ROUTE_BYTES = 64;
 const ACCOUNT_AT = 4 * NUMBERS;
 const ROUTE_AT = ACCOUNT_AT + ACCOUNT_BYTES;
 
-export const CURRENT_WORK_BYTES = ROUTE_AT + ROUTE_BYTES;
+const CURRENT_WORK_BYTES = ROUTE_AT + ROUTE_BYTES;
 
-export type Work = { account: string; route: string; bytes: number };
+type DescribedWork = { account: string; route: string; bytes: number };
 
 /** A view of the same memory on either side. */
 export class CurrentWork {
@@ -43,7 +43,7 @@ export class CurrentWork {
     write(this.#route, route);
   }
 
-  read(): Work {
+  read(): DescribedWork {
     return { account: read(this.#account), route: read(this.#route), bytes: this.#numbers[1]! };
   }
 }

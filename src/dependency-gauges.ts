@@ -6,10 +6,10 @@ import type { Part } from './lifecycle.ts';
 import type { Metrics } from './metrics.ts';
 
 /** Scrapes are rarely more frequent; three commands of a connection that is there anyway. */
-export const DEPENDENCY_LOOK_MS = 5_000;
+const DEPENDENCY_LOOK_MS = 5_000;
 const ANSWER_MS_MAX = 2_000;
 
-export type DependencyGaugesOptions = {
+type DependencyGaugesOptions = {
   metrics: Metrics;
   /** Answers seconds and microseconds. */
   redis: { time(): Promise<(number | string)[]> };

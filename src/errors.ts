@@ -1,7 +1,7 @@
-// The one table of what can be answered other than success, and the one error that carries it to the door.
+// The one table of what can be answered other than success, and the one error that carries it to the reply.
 // A ServiceError's `message` is for the caller: one sentence, never a stack, an SQL text or another account's data;
 // what is for us goes into `internal` and `cause`, which are logged and never sent.
-// Anything thrown that is not a ServiceError is a bug: the door answers 500 `internal` and logs it with the request id.
+// Anything thrown that is not a ServiceError is a bug: the caller gets 500 `internal` and logs it with the request id.
 import type { ErrorDetail } from '../schemas/error.ts';
 
 /** code -> HTTP status and when it is answered (decisions 2). README's table is tested against this one. */

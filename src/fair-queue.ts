@@ -16,7 +16,7 @@ export class QueueFull extends Error {
   }
 }
 
-export type FairQueueOptions = { max: number; accountMax: number; waitingMax: number };
+type FairQueueOptions = { max: number; accountMax: number; waitingMax: number };
 
 /** Of one account. It is there while it has queries under way or waiting. */
 type Line = { underWay: number; waiting: Set<() => void> };

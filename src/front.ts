@@ -1,7 +1,7 @@
 // A front: the process that answers HTTP (`gatehouse front`). Composed here; several share one port.
 // Stands before Redis (appends, counters, registry) and beside ClickHouse (queries). It keeps nothing that it cannot lose.
-// Invariant: the door opens last and closes first; what was accepted is appended and answered before Redis is let go.
-// Failure: it opens its door even while Redis is away and answers 503 until it is back; /readyz says what is missing.
+// Invariant: the HTTP server starts last and stops first; accepted events are appended and answered before the connections to Redis close.
+// Failure: it serves even while Redis is unreachable, and answers 503 until Redis is back; /readyz says what is missing.
 
 import os from 'node:os';
 import type { ClickHouse } from '../clickhouse/client.ts';
@@ -92,7 +92,8 @@ export async function frontParts({ config, log, metrics, link, isSupervised, say
   const rateLimits = new RateLimitBatcher(new Counters(redis), keys);
   const once = makeAppendOnce({ redis, keys }, backlog, metrics);
   const limitSignals = new LimitSignals({ redis, keys });
-  const doors = new IngestHeartbeat({ redis, keys, isAccepting: () => !backlog.full() && watch.trouble === undefined });
+  const isAccepting = () => !backlog.full() && watch.trouble === undefined;
+  const heartbeat = new IngestHeartbeat({ redis, keys, isAccepting });
   const barrier = new ReadBarrier({ redis, keys });
   const parts = { rateLimits, appender, once, keys, eventBytesMax, ...toldOfEvents(metrics, usage) };
   const judging = makeJudging(parts, { log, metrics });
@@ -117,7 +118,6 @@ export async function frontParts({ config, log, metrics, link, isSupervised, say
   });
   metrics.sampleBy(() => showState(metrics, { backlog, entriesMax, appender, approvalWaits }));
   const gauges = new DependencyGauges({ metrics, redis, clickhouse });
-  const keptUp = [judging, ...keptParts(once, approvalWaits), gauges];
   return [
     connectionsPart({ config, redis: [writer, redis], clickhouse, waitMs: WAIT_MS_MAX, mayBeAway: true, say, log }),
     { name: 'redis watch', start: () => watch.start(), stop: () => watch.stop() },
@@ -126,10 +126,10 @@ export async function frontParts({ config, log, metrics, link, isSupervised, say
     { name: 'backlog', start: () => backlog.start(), stop: () => backlog.stop() },
     { name: 'appender', start: () => undefined, stop: () => appender.close() },
     { name: 'limit signals', start: () => limitSignals.start(), stop: () => limitSignals.stop() },
-    ...keptUp,
+    ...[judging, ...keptParts(once, approvalWaits), gauges],
     showsAccounts(usage, registry.accounts),
-    doorPart(server, approvalWaits),
-    { name: 'open doors', start: () => doors.start(), stop: () => doors.stop() },
+    httpPart(server, approvalWaits),
+    { name: 'ingest heartbeat', start: () => heartbeat.start(), stop: () => heartbeat.stop() },
   ];
 }
 
@@ -218,9 +218,9 @@ function keptParts(once: AppendOnce, approvalWaits: ApprovalWaits): Part[] {
   ];
 }
 
-function doorPart(server: Server, approvalWaits: ApprovalWaits): Part {
+function httpPart(server: Server, approvalWaits: ApprovalWaits): Part {
   return {
-    name: 'door',
+    name: 'http server',
     start: async () => void (await server.listen()),
     // Who waits for a decision is told to ask another front: the drain waits for no person.
     stop: () => {

@@ -65,7 +65,7 @@ export class Service {
   }
 }
 
-export type ProcessOptions = {
+type ProcessOptions = {
   service: Service;
   log: Log;
   /** It leaves when its parent is gone, and may be told so late. Left out: where there is a channel to the parent by now. */

@@ -184,8 +184,6 @@ export const RETRY_MS_MIN = 100;
 export const RETRY_MS_MAX = 5_000;
 /** A stream is trimmed at most this often. */
 export const TRIM_INTERVAL_MS = 500;
-/** How often unfinished erasures are looked at. */
-export const ERASURE_POLL_MS = 1_000;
 /** A reader that has not had any answer for this long is stuck: readiness fails and the connection is made anew. */
 export const READER_STUCK_MS = 10_000;
 /** A stop waits this long for batches that are being written. */

@@ -15,7 +15,7 @@ export type Log = {
   isLevelEnabled(level: string): boolean;
 };
 
-export type LogLevel = Config['logLevel'];
+type LogLevel = Config['logLevel'];
 
 const MASKED = ['key', 'apiKey', 'authorization', 'password', 'payload', 'secret', 'token', 'headers', 'body'];
 

@@ -22,7 +22,7 @@ export type WorkerContext = {
   say: (line: string) => void;
 };
 /** Builds clients, hands them down, and lists the parts in the order of their start. */
-export type MakeParts = (given: WorkerContext) => Promise<Part[]>;
+type MakeParts = (given: WorkerContext) => Promise<Part[]>;
 
 /** `isSupervised`: a supervisor forked it, who may have gone since. */
 export async function runWorker(

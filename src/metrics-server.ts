@@ -5,7 +5,7 @@ import { createServer, type Server } from 'node:http';
 import type { Part } from './lifecycle.ts';
 import { METRICS_CONTENT_TYPE } from './metrics.ts';
 
-export type MetricsServerOptions = { host: string; port: number; text: () => Promise<string> };
+type MetricsServerOptions = { host: string; port: number; text: () => Promise<string> };
 
 export class MetricsServer implements Part {
   readonly name = 'metrics port';

@@ -14,7 +14,7 @@ import { readAsset } from './assets.ts';
 import { ERRORS } from './errors.ts';
 import { watchEventLoop } from './event-loop-delay.ts';
 
-export type ProcessKind = 'front' | 'pipelines' | 'supervisor';
+type ProcessKind = 'front' | 'pipelines' | 'supervisor';
 /** Which processes show it; left out: every one. */
 type Owned = { of?: ProcessKind | 'workers'; labels: readonly string[]; help: string };
 /** `known`: for each label all values that it can have (a list where they depend on one another); with them its series are there from the start. */

@@ -60,7 +60,7 @@ export async function pipelinesParts({
     log: log.child({ part: 'pipelines' }),
     lingerMs: config.storeLingerMs,
     processName: config.processName,
-    onEnqueued: (lanes) => deliveries.nudge(lanes),
+    onEnqueued: (lanes) => deliveries.wake(lanes),
     removeMails: (deliveryIds) => removeMails(outboxFolderOf(config), deliveryIds),
     mayWork: () => watch.trouble !== REGISTRY_MISSING,
   });

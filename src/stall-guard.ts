@@ -11,7 +11,7 @@ import type { Part } from './lifecycle.ts';
 import { LOOP_STILL_MS_MAX } from './limits.ts';
 import type { Log } from './log.ts';
 
-export const BEAT_MS = 250;
+const BEAT_MS = 250;
 /** What a thread of Node.js takes to begin; this one holds a counter and a sentence beyond that. */
 const HEAP_MB = 16;
 

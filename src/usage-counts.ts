@@ -40,7 +40,7 @@ type Kept = {
 type PolicyCounts = Kept & { account: string; name: string; type: string };
 type KnownPolicy = { id: string; name: string; type: string };
 
-export type UsageCountsOptions = {
+type UsageCountsOptions = {
   /** Bounds; 0: everything stands under `other`. */
   accountsMax: number;
   policiesMax: number;

@@ -1,5 +1,5 @@
 // Turns what typebox says of a bad value into the `details` of an answer: a JSON pointer and a sentence a caller can act on.
-// Used by the door for bodies and queries, and by ingest for events. Only run after a check has failed: it costs 50 µs.
+// Used by admission for bodies and queries, and by ingest for events. Only run after a check has failed: it costs 50 µs.
 import type { Validator } from 'typebox/compile';
 import type { ErrorDetail } from '../schemas/error.ts';
 import { ServiceError } from './errors.ts';

@@ -3,7 +3,7 @@
 // Hours are those before now, not those of a clock: the last one ends now. Outcomes are final ones (final-outcome.ts).
 import type { AgentActivity } from '../../schemas/agent.ts';
 import type { ClickHouse } from '../client.ts';
-import { Conditions, instant } from './conditions.ts';
+import { instant, QueryConditions } from './conditions.ts';
 import { decidedAs, type Settling, waysDecided } from './final-outcome.ts';
 
 const HOURS = 24;
@@ -18,7 +18,7 @@ export async function agentActivity(
   const activity = new Map(agents.map((id): [string, AgentActivity] => [id, quiet()]));
   if (agents.length === 0) return activity;
   const since = nowMs - HOURS * HOUR_MS;
-  const where = new Conditions(account)
+  const where = new QueryConditions(account)
     .and('agent_id IN {agents:Array(String)}', { agents })
     .and(`timestamp > ${instant('since')} AND timestamp <= ${instant('now')}`, { since, now: nowMs });
   const rows = await clickhouse.query<{ agent_id: string; hour: number; n: number; blocked: number; pending: number }>(

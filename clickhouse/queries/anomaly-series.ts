@@ -3,7 +3,7 @@
 // Bounded: so many completions, so many windows. Events that have expired, or were erased, are missing.
 import type { Anomaly, SeriesPoint } from '../../schemas/anomaly.ts';
 import type { ClickHouse } from '../client.ts';
-import { Conditions, instant, isoTime } from './conditions.ts';
+import { instant, isoTime, QueryConditions } from './conditions.ts';
 
 const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
@@ -28,7 +28,7 @@ export async function anomalySeries(clickhouse: ClickHouse, account: string, ano
 async function tokens(clickhouse: ClickHouse, account: string, anomaly: Anomaly): Promise<SeriesPoint[]> {
   const seenMs = Date.parse(anomaly.created_at);
   const part = async (range: string, order: 'ASC' | 'DESC', limit: number) => {
-    const where = new Conditions(account)
+    const where = new QueryConditions(account)
       .equal('agent_id', anomaly.agent_id)
       .and("type = 'completion' AND tokens_used IS NOT NULL")
       .and(range, { seen: seenMs, from: seenMs - TOKENS.beforeMs, to: seenMs + TOKENS.afterMs });
@@ -57,7 +57,7 @@ async function rates(
   const { bucketMs, beforeMs, afterMs } = RATES[kind];
   const fromMs = Date.parse(anomaly.created_at) - beforeMs + 1;
   const count = (beforeMs + afterMs) / bucketMs;
-  const where = new Conditions(account)
+  const where = new QueryConditions(account)
     .equal('agent_id', anomaly.agent_id)
     .and(`received_at BETWEEN ${instant('from')} AND ${instant('to')}`, {
       from: fromMs,

@@ -7,14 +7,14 @@ import type { PayloadMode } from '../../schemas/closed-sets.ts';
 import type { Delivery } from '../../schemas/delivery.ts';
 import type { Position } from '../../schemas/paging.ts';
 import type { ClickHouse } from '../client.ts';
-import { Conditions, type Excluded, instant, valuesOf } from './conditions.ts';
+import { type Excluded, instant, QueryConditions, valuesOf } from './conditions.ts';
 import { conditionsOf, type EventFilter } from './event-filter.ts';
 import { type EventRow, rowColumns } from './event-rows.ts';
 import { ANOMALY_COLUMNS, type AnomalyRow, anomalyOf } from './list-anomalies.ts';
 import { APPROVAL_COLUMNS, type ApprovalRow, approvalOf } from './list-approvals.ts';
 import { DELIVERY_COLUMNS, type DeliveryRow, deliveryOf } from './list-deliveries.ts';
 
-export type Came<Row, At> = {
+type Came<Row, At> = {
   /** The oldest of them, at most `max`. */
   rows: { row: Row; at: At }[];
   /** Further ones, which are not told one by one. */
@@ -46,7 +46,7 @@ export async function flaggedAnomalies(
   account: string,
   { after, untilMs, max, filter }: Since & { filter: EventFilter },
 ): Promise<Came<Anomaly, Position>> {
-  const where = new Conditions(account)
+  const where = new QueryConditions(account)
     .equal('agent_id', filter.agentId)
     .exclude('agent_id', filter.excludeAgents)
     .equal('severity', filter.severity)
@@ -68,7 +68,7 @@ export async function changedApprovals(
   account: string,
   { after, max, filter }: Changes,
 ): Promise<Came<Approval, number>> {
-  const where = new Conditions(account)
+  const where = new QueryConditions(account)
     .equal('agent_id', filter.agentId)
     .exclude('agent_id', filter.excludeAgents)
     .equal('policy_id', filter.policyId)
@@ -85,7 +85,9 @@ export async function changedDeliveries(
   account: string,
   { after, max, filter }: Changes,
 ): Promise<Came<Delivery, number>> {
-  const where = new Conditions(account).equal('agent_id', filter.agentId).and('revision > {after:UInt64}', { after });
+  const where = new QueryConditions(account)
+    .equal('agent_id', filter.agentId)
+    .and('revision > {after:UInt64}', { after });
   if (filter.policyId !== undefined)
     where.and('hasAny(policy_ids, {policy_ids:Array(String)})', { policy_ids: valuesOf(filter.policyId) });
   if (filter.excludeAgents !== undefined && filter.excludeAgents.length > 0)
@@ -103,7 +105,7 @@ export async function newestRevision(
   account: string,
   table: 'approvals' | 'deliveries',
 ): Promise<number> {
-  const where = new Conditions(account);
+  const where = new QueryConditions(account);
   const [row] = await clickhouse.query<{ newest: number }>(
     `SELECT toInt64(max(revision)) AS newest FROM ${table} WHERE ${where.sql}`,
     where.params,
@@ -112,15 +114,15 @@ export async function newestRevision(
 }
 
 function came(
-  where: Conditions,
+  where: QueryConditions,
   { column, after, untilMs }: { column: string; after: Position; untilMs: number },
-): Conditions {
+): QueryConditions {
   return where
     .after(after, { time: column, id: 'id', order: 'asc' })
     .and(`${column} <= ${instant('until')}`, { until: untilMs });
 }
 
-async function countOf(clickhouse: ClickHouse, from: string, where: Conditions): Promise<number> {
+async function countOf(clickhouse: ClickHouse, from: string, where: QueryConditions): Promise<number> {
   const [row] = await clickhouse.query<{ n: number }>(`SELECT count() AS n ${from}`, where.params, {
     settings: { optimize_use_projections: 0 },
   });

@@ -16,7 +16,7 @@ export function valuesOf<T extends string>(filter: AnyOf<T>): readonly T[] {
 
 export type Order = 'asc' | 'desc';
 
-export class Conditions {
+export class QueryConditions {
   readonly #clauses: string[] = [];
   readonly params: QueryParams = {};
 

@@ -2,7 +2,7 @@
 // Every count is exact and speaks of the very rows that a list with the same filters shows: outcomes are final ones (final-outcome.ts).
 // Payloads are not read, unless words are searched for. Bounded: so many buckets, so many values; what is beyond is summed up.
 import type { ClickHouse, QueryParams } from '../client.ts';
-import { type Conditions, instant, valuesOf } from './conditions.ts';
+import { instant, type QueryConditions, valuesOf } from './conditions.ts';
 import { conditionsOf, type EventFilter, settingsOf } from './event-filter.ts';
 import { decidedAs, type Final, outcomeFilter, reasonFilter, type Settling, waysDecided } from './final-outcome.ts';
 
@@ -19,7 +19,7 @@ const EXPRESSION: Record<CountedBy, string> = {
 };
 
 export type CountFilter = EventFilter & Settling & { signal?: AbortSignal | undefined };
-type Matching = { where: Conditions };
+type Matching = { where: QueryConditions };
 /** Events of the value that a person sees, and of the others together. */
 export type Counted = { values: [value: string, count: number][]; other: number };
 
@@ -44,7 +44,7 @@ export async function countBy(
   return { values, other: total - values.reduce((sum, [, n]) => sum + n, 0) };
 }
 
-export type Histogram = {
+type CountedHistogram = {
   fromMs: number;
   bucketMs: number;
   /** Values that are told apart, the most frequent first. */
@@ -64,7 +64,7 @@ export async function histogramOf(
   clickhouse: ClickHouse,
   account: string,
   { by, buckets, values: max, filter }: { by: CountedBy; buckets: number; values: number; filter: CountFilter },
-): Promise<Histogram | null> {
+): Promise<CountedHistogram | null> {
   const matching = await matchingOf(clickhouse, account, filter);
   const range = await rangeOf(clickhouse, filter, matching);
   if (range === null) return null;
@@ -94,7 +94,7 @@ export async function histogramOf(
 }
 
 type Slot = { sql: string; params: QueryParams };
-type Buckets = Histogram['buckets'];
+type Buckets = CountedHistogram['buckets'];
 
 /** One pass over the events, but by policy: an event may count for several, or for none, so totals are a pass of their own. */
 async function fill(

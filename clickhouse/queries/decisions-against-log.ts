@@ -3,7 +3,7 @@
 import type { ClickHouse } from '../client.ts';
 
 /** `entry`: id of the log's entry; '': there is none. `atMs`: of the decision, epoch ms. */
-export type Differing = { id: string; entry: string; atMs: number };
+type Differing = { id: string; entry: string; atMs: number };
 
 const DIFFERING_MAX = 1_000;
 

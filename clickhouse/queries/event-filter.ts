@@ -4,7 +4,7 @@
 import type { ClickHouseSettings } from '@clickhouse/client';
 import type { EventType, Outcome, Reason, Severity } from '../../schemas/closed-sets.ts';
 
-import { type AnyOf, Conditions, type Excluded, valuesOf } from './conditions.ts';
+import { type AnyOf, type Excluded, QueryConditions, valuesOf } from './conditions.ts';
 import { parseSearch, searchCondition } from './search.ts';
 
 /** Of what may be several, any will do. */
@@ -24,8 +24,8 @@ export type EventFilter = Excluded & {
   detector?: AnyOf<string> | undefined;
   q?: string | undefined;
 };
-export function conditionsOf(account: string, filter: EventFilter): Conditions {
-  const where = new Conditions(account)
+export function conditionsOf(account: string, filter: EventFilter): QueryConditions {
+  const where = new QueryConditions(account)
     .equal('agent_id', filter.agentId)
     .exclude('agent_id', filter.excludeAgents)
     .equal('type', filter.type)
@@ -41,7 +41,11 @@ export function conditionsOf(account: string, filter: EventFilter): Conditions {
 }
 
 /** Terms of the column `matched` (010_list_filters.sql). */
-function matchedBy(where: Conditions, of: 'policy' | 'severity' | 'detector', filter: AnyOf<string> | undefined): void {
+function matchedBy(
+  where: QueryConditions,
+  of: 'policy' | 'severity' | 'detector',
+  filter: AnyOf<string> | undefined,
+): void {
   if (filter === undefined) return;
   where.and(`hasAny(matched, {${of}_terms:Array(String)})`, {
     [`${of}_terms`]: valuesOf(filter).map((value) => `${of}:${value}`),

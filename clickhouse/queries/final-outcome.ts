@@ -7,7 +7,7 @@
 import type { Outcome, Reason } from '../../schemas/closed-sets.ts';
 import type { Trace } from '../../schemas/event.ts';
 import type { ClickHouse } from '../client.ts';
-import { Conditions, type Excluded } from './conditions.ts';
+import { type Excluded, QueryConditions } from './conditions.ts';
 import type { EventRow } from './event-rows.ts';
 
 export type Settling = { settle?: (() => Promise<void>) | undefined };
@@ -23,7 +23,7 @@ export function decidedAs(outcome: Final | 'either'): string {
 }
 
 /** A filter by outcome. `parts` are disjoint and together all of it: to be counted one by one, each by what it reads least. */
-export type OutcomeFilter = { whole: string; parts: readonly string[] };
+type OutcomeFilter = { whole: string; parts: readonly string[] };
 
 /**
  * `outcome = …` as it is now. Counted as one condition the ids of all rows would be read to look whether they were decided
@@ -88,7 +88,7 @@ export async function settleCounts(
   const waiting = traces.filter((trace) => (trace.outcomes['pending'] ?? 0) > 0);
   if (waiting.length === 0) return;
   await settle?.();
-  const where = new Conditions(account)
+  const where = new QueryConditions(account)
     .and('trace_id IN {traces:Array(String)}', { traces: waiting.map((trace) => trace.trace_id) })
     .and("outcome = 'pending'")
     .equal('agent_id', onlyAgent)

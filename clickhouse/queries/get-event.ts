@@ -1,7 +1,7 @@
 // One event of one agent (GET /v1/agents/{id}/events/{event_id}). The id says when the event arrived, so only the granules of that moment are read.
 import { timeOfId } from '../../src/ids.ts';
 import type { ClickHouse } from '../client.ts';
-import { Conditions, instant } from './conditions.ts';
+import { instant, QueryConditions } from './conditions.ts';
 import {
   charactersOf,
   checkSize,
@@ -38,7 +38,7 @@ export async function getEvents(
   for (let i = 0; i < eventIds.length; i += ROWS_AT_ONCE) {
     const some = eventIds.slice(i, i + ROWS_AT_ONCE);
     const times = some.map(timeOfId);
-    const where = new Conditions(account)
+    const where = new QueryConditions(account)
       .and('id IN {ids:Array(String)}', { ids: some })
       .and(`received_at BETWEEN ${instant('from')} AND ${instant('to')}`, {
         from: Math.min(...times),
@@ -63,7 +63,7 @@ export async function getEvent(
   eventId: string,
   { settle }: Settling = {},
 ): Promise<EventRow | null> {
-  const where = new Conditions(account)
+  const where = new QueryConditions(account)
     .equal('agent_id', agentId)
     .equal('id', eventId)
     // The id is minted with the very millisecond of arrival (src/ingest/ingest.ts).

@@ -6,7 +6,7 @@ import type { AnomalyKind, Severity } from '../../schemas/closed-sets.ts';
 
 import type { Listed, PageStart } from '../../schemas/paging.ts';
 import type { ClickHouse } from '../client.ts';
-import { type AnyOf, Conditions, type Excluded, isoTime } from './conditions.ts';
+import { type AnyOf, type Excluded, isoTime, QueryConditions } from './conditions.ts';
 import { pageOf } from './page-of.ts';
 
 export type AnomalyPage = PageStart &
@@ -31,7 +31,7 @@ export async function listAnomalies(
   account: string,
   page: AnomalyPage,
 ): Promise<Listed<Anomaly>> {
-  const where = new Conditions(account)
+  const where = new QueryConditions(account)
     .equal('agent_id', page.agentId)
     .exclude('agent_id', page.excludeAgents)
     .equal('kind', page.kind)
@@ -52,7 +52,7 @@ export async function getAnomaly(
   id: string,
   { excludeAgents }: Excluded = {},
 ): Promise<Anomaly | null> {
-  const where = new Conditions(account).equal('id', id).exclude('agent_id', excludeAgents);
+  const where = new QueryConditions(account).equal('id', id).exclude('agent_id', excludeAgents);
   const [row] = await clickhouse.query<AnomalyRow>(
     `SELECT ${ANOMALY_COLUMNS} FROM anomalies FINAL WHERE ${where.sql} LIMIT 1`,
     where.params,

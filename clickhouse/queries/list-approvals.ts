@@ -5,7 +5,7 @@ import type { Approval } from '../../schemas/approval.ts';
 import type { ApprovalStatus } from '../../schemas/closed-sets.ts';
 import type { Listed, PageStart } from '../../schemas/paging.ts';
 import type { ClickHouse } from '../client.ts';
-import { type AnyOf, Conditions, type Excluded, isoTime } from './conditions.ts';
+import { type AnyOf, type Excluded, isoTime, QueryConditions } from './conditions.ts';
 import { pageOf } from './page-of.ts';
 
 export type ApprovalPage = PageStart &
@@ -34,7 +34,7 @@ export async function listApprovals(
   account: string,
   page: ApprovalPage,
 ): Promise<Listed<Approval>> {
-  const where = new Conditions(account)
+  const where = new QueryConditions(account)
     .equal('agent_id', page.agentId)
     .equal('event_id', page.eventId)
     .exclude('agent_id', page.excludeAgents)
@@ -54,7 +54,7 @@ export async function decidedApprovals(
   { ids, excludeAgents }: { ids: readonly string[] } & Excluded,
 ): Promise<Approval[]> {
   if (ids.length === 0) return [];
-  const where = new Conditions(account)
+  const where = new QueryConditions(account)
     .and('id IN {ids:Array(String)}', { ids })
     .and("status != 'pending'")
     .exclude('agent_id', excludeAgents);

@@ -10,7 +10,7 @@ import { cut, type Listed, type PageStart } from '../../schemas/paging.ts';
 import { parseExact } from '../../src/exact-json.ts';
 import { derivedId } from '../../src/ids.ts';
 import type { ClickHouse, QueryParams } from '../client.ts';
-import { type AnyOf, Conditions, type Excluded, isoTime, type Order, valuesOf } from './conditions.ts';
+import { type AnyOf, type Excluded, isoTime, type Order, QueryConditions, valuesOf } from './conditions.ts';
 import { type AuditedRow, auditedByKey } from './event-rows.ts';
 import { parseSearch, searchCondition, wordsOf } from './search.ts';
 
@@ -29,7 +29,7 @@ export type AuditFilter = Excluded & {
   /** Only entries that tell of this agent: those that go with it when it is erased. */
   aboutAgent?: string | undefined;
 };
-export type AuditPage = AuditFilter & PageStart & { order?: 'asc' | 'desc' | undefined };
+type AuditPage = AuditFilter & PageStart & { order?: 'asc' | 'desc' | undefined };
 
 type EntrySource = 'submitted' | 'decided' | 'recorded';
 /** One entry of a page before its details are known. `key` is the event's id, or the entry's own for a recorded one. */
@@ -116,7 +116,7 @@ function sourcesOf(account: string, filter: AuditPage): { sources: Source[]; par
   const { order = 'desc', after } = filter;
   const params: QueryParams = {};
   const sources: Source[] = [];
-  const add = (source: EntrySource, where: Conditions | null) => {
+  const add = (source: EntrySource, where: QueryConditions | null) => {
     if (where === null) return;
     const table = source === 'recorded' ? 'audit_log FINAL' : 'events';
     const from = `FROM ${table} WHERE ${searched(where, filter, source).sql}`;
@@ -129,14 +129,14 @@ function sourcesOf(account: string, filter: AuditPage): { sources: Source[]; par
   return { sources, params };
 }
 
-function searched(where: Conditions, { q }: AuditFilter, source: EntrySource): Conditions {
+function searched(where: QueryConditions, { q }: AuditFilter, source: EntrySource): QueryConditions {
   if (q === undefined) return where;
   const { sql, params } = searchCondition(parseSearch(q), wordsOf(SEARCHED[source]));
   return where.and(sql, params);
 }
 
-function recordedConditions(account: string, filter: AuditFilter): Conditions {
-  const where = new Conditions(account)
+function recordedConditions(account: string, filter: AuditFilter): QueryConditions {
+  const where = new QueryConditions(account)
     .equal('action', filter.action)
     .equal('actor', filter.actor)
     .equal('resource_type', filter.resource_type)
@@ -152,7 +152,11 @@ function recordedConditions(account: string, filter: AuditFilter): Conditions {
 }
 
 /** Null where no entry of this source can match. */
-function eventConditions(account: string, filter: AuditFilter, source: 'submitted' | 'decided'): Conditions | null {
+function eventConditions(
+  account: string,
+  filter: AuditFilter,
+  source: 'submitted' | 'decided',
+): QueryConditions | null {
   const { action, actor, resource_type: type, resource_id, submissions, aboutAgent } = filter;
   const wanted = EVENT_ACTIONS.filter((one) => action === undefined || valuesOf(action).includes(one));
   const actors =
@@ -160,7 +164,7 @@ function eventConditions(account: string, filter: AuditFilter, source: 'submitte
   const agents = aboutAgent === undefined ? actors : [aboutAgent].filter((agent) => actors?.includes(agent) ?? true);
   if (agents?.length === 0) return null;
   if (type !== undefined && !valuesOf(type).includes('event')) return null;
-  const where = new Conditions(account)
+  const where = new QueryConditions(account)
     .equal('agent_id', agents)
     .equal('id', resource_id)
     .between('received_at', filter.from, filter.to)
@@ -204,7 +208,7 @@ async function fillIn(clickhouse: ClickHouse, account: string, keys: EntryKey[])
 async function fetchRecorded(clickhouse: ClickHouse, account: string, keys: EntryKey[]): Promise<RecordedRow[]> {
   if (keys.length === 0) return [];
   const times = keys.map((key) => key.created_ms);
-  const where = new Conditions(account)
+  const where = new QueryConditions(account)
     .between('created_at', Math.min(...times), Math.max(...times))
     .and('id IN {ids:Array(String)}', { ids: keys.map((key) => key.key) });
   return clickhouse.query<RecordedRow>(

@@ -6,7 +6,7 @@ import type { Delivery } from '../../schemas/delivery.ts';
 import type { Listed, PageStart } from '../../schemas/paging.ts';
 import type { Signal } from '../../schemas/signal.ts';
 import type { ClickHouse } from '../client.ts';
-import { type AnyOf, Conditions, type Excluded, isoTime, valuesOf } from './conditions.ts';
+import { type AnyOf, type Excluded, isoTime, QueryConditions, valuesOf } from './conditions.ts';
 import { pageOf } from './page-of.ts';
 
 export type DeliveryPage = PageStart &
@@ -37,7 +37,7 @@ export async function listDeliveries(
   account: string,
   page: DeliveryPage,
 ): Promise<Listed<Delivery>> {
-  const where = new Conditions(account)
+  const where = new QueryConditions(account)
     .equal('alert_id', page.alertId)
     .equal('agent_id', page.agentId)
     .equal('status', page.status)
@@ -59,7 +59,7 @@ export async function getDelivery(
   id: string,
   excludeAgents: readonly string[],
 ): Promise<{ delivery: Delivery; signal: Signal } | null> {
-  const where = new Conditions(account).equal('id', id);
+  const where = new QueryConditions(account).equal('id', id);
   notOf(where, excludeAgents);
   const [row] = await clickhouse.query<DeliveryRow & { signal: string }>(
     `SELECT ${DELIVERY_COLUMNS}, signal FROM deliveries FINAL WHERE ${where.sql}`,
@@ -72,7 +72,7 @@ export async function getDelivery(
 
 /** Ids of what was written to an outbox about an agent. */
 export async function outboxDeliveriesOf(clickhouse: ClickHouse, account: string, agent: string): Promise<string[]> {
-  const where = new Conditions(account).equal('agent_id', agent).and("transport = 'outbox'");
+  const where = new QueryConditions(account).equal('agent_id', agent).and("transport = 'outbox'");
   const rows = await clickhouse.query<{ id: string }>(
     `SELECT id FROM deliveries FINAL WHERE ${where.sql}`,
     where.params,
@@ -100,7 +100,7 @@ export async function* pendingDeliveries(
 }
 
 /** A delivery without an agent is nobody's: NOT IN alone would drop it. */
-function notOf(where: Conditions, agents: readonly string[] | undefined): void {
+function notOf(where: QueryConditions, agents: readonly string[] | undefined): void {
   if (agents === undefined || agents.length === 0) return;
   where.and("ifNull(agent_id, '') NOT IN {excluded:Array(String)}", { excluded: agents });
 }

@@ -2,12 +2,12 @@
 // Newest first. Both read with FINAL and under the same conditions, so items and total speak of the same rows; behind a cursor nothing is counted.
 import { cut, type Listed, type PageStart, type Position } from '../../schemas/paging.ts';
 import type { ClickHouse } from '../client.ts';
-import type { Conditions } from './conditions.ts';
+import type { QueryConditions } from './conditions.ts';
 
-export type PageQuery<Row> = {
+type PageQuery<Row> = {
   table: 'anomalies' | 'approvals' | 'deliveries';
   columns: string;
-  where: Conditions;
+  where: QueryConditions;
   /** The primary key's column of time; without one the id alone gives the order. */
   time?: 'timestamp' | 'created_at';
   page: PageStart;

@@ -7,7 +7,7 @@ import type { PayloadMode } from '../../schemas/closed-sets.ts';
 import type { Trace } from '../../schemas/event.ts';
 import { cut, type Listed, type PageStart, type Position } from '../../schemas/paging.ts';
 import type { ClickHouse } from '../client.ts';
-import { type AnyOf, Conditions, type Excluded, instant, isoTime, valuesOf } from './conditions.ts';
+import { type AnyOf, type Excluded, instant, isoTime, QueryConditions, valuesOf } from './conditions.ts';
 import { completeRows, type EventHead, type EventKey, type EventRow, HEAD_COLUMNS } from './event-rows.ts';
 import { type Settling, settleCounts, withFinalOutcomes } from './final-outcome.ts';
 
@@ -15,7 +15,7 @@ import { type Settling, settleCounts, withFinalOutcomes } from './final-outcome.
 export const TRACE_EVENTS_MAX = 1_000;
 
 /** `onlyAgent`: as if there were no events of other agents. */
-export type OfAgent = { onlyAgent?: string | undefined };
+type OfAgent = { onlyAgent?: string | undefined };
 export type TracePage = PageStart &
   Excluded &
   OfAgent &
@@ -45,7 +45,7 @@ const TRACE_COLUMNS = `trace_id, toUnixTimestamp64Milli(min(timestamp)) AS start
 
 export async function listTraces(clickhouse: ClickHouse, account: string, page: TracePage): Promise<Listed<Trace>> {
   const { limit, offset, after, begunAt } = page;
-  const where = new Conditions(account)
+  const where = new QueryConditions(account)
     .and("trace_id != ''")
     .equal('agent_id', page.onlyAgent)
     .exclude('agent_id', page.excludeAgents);
@@ -54,7 +54,7 @@ export async function listTraces(clickhouse: ClickHouse, account: string, page: 
     // A trace that began by then has an event of then. Whether an agent took part may have shown later.
     if (page.agentId === undefined) where.and(`timestamp <= ${instant('after_at')}`);
   }
-  const having = new Conditions(account).between('began', page.from, page.to);
+  const having = new QueryConditions(account).between('began', page.from, page.to);
   if (page.agentId !== undefined)
     having.and('countIf(agent_id IN {with:Array(String)}) > 0', { with: valuesOf(page.agentId) });
   having.after(after, { time: 'began', id: 'trace_id' });
@@ -88,10 +88,10 @@ export async function listTraces(clickhouse: ClickHouse, account: string, page: 
 
 type TraceHead = EventHead & { tokens: number };
 /** `limit`: TRACE_EVENTS_MAX. */
-export type TraceEvents = Excluded &
+type TraceEvents = Excluded &
   OfAgent &
   Settling & { limit?: number; after?: Position | undefined; payload?: PayloadMode | undefined };
-export type TraceWithRows = { trace: Trace; events: EventRow[]; next: Position | null };
+type TraceWithRows = { trace: Trace; events: EventRow[]; next: Position | null };
 
 /** Null when the account has no event with this trace id. */
 export async function getTrace(
@@ -100,7 +100,7 @@ export async function getTrace(
   traceId: string,
   { onlyAgent, excludeAgents, settle, limit = TRACE_EVENTS_MAX, after, payload }: TraceEvents = {},
 ): Promise<TraceWithRows | null> {
-  const where = new Conditions(account)
+  const where = new QueryConditions(account)
     .equal('trace_id', traceId)
     .equal('agent_id', onlyAgent)
     .exclude('agent_id', excludeAgents)
@@ -151,7 +151,7 @@ async function describeTraces(
   { wanted, onlyAgent, excludeAgents, settle }: { wanted: string[] } & Excluded & OfAgent & Settling,
 ): Promise<Trace[]> {
   if (wanted.length === 0) return [];
-  const where = new Conditions(account)
+  const where = new QueryConditions(account)
     .and('trace_id IN {traces:Array(String)}', { traces: wanted })
     .equal('agent_id', onlyAgent)
     .exclude('agent_id', excludeAgents);

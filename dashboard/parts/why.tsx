@@ -38,7 +38,7 @@ export function Why({ event }: { event: Pick<WholeEvent, 'policy_result' | 'agen
       <h3>
         Why <Outcome outcome={outcome} />
       </h3>
-      <p>{sentenceOf(outcome, reason, matches.length)}</p>
+      <p>{explanationOf(outcome, reason, matches.length)}</p>
       {reason === 'agent_inactive' && (
         <p>
           <a href={hrefOf('agents', { q: event.agent_id })}>Look at the agent</a>
@@ -60,7 +60,7 @@ export function Why({ event }: { event: Pick<WholeEvent, 'policy_result' | 'agen
   );
 }
 
-function sentenceOf(outcome: string, reason: string | null, matches: number): string {
+function explanationOf(outcome: string, reason: string | null, matches: number): string {
   if (reason === 'agent_inactive') return 'The agent is switched off: whatever it sends is blocked and recorded.';
   if (outcome === 'pending') return 'A policy asks for an approval, and nobody has decided yet.';
   if (reason === 'approval') return `A person decided, or the time for it was over: the event is ${outcome}.`;

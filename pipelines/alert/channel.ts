@@ -39,7 +39,7 @@ export type Attempt = {
 };
 
 /** What there is to say of an attempt that did not succeed; the other side's own words are in `answer`. */
-export const ATTEMPT_ERRORS = [
+const ATTEMPT_ERRORS = [
   'timeout',
   'refused',
   'reset',
@@ -73,10 +73,10 @@ export type AttemptResult = {
 };
 
 /** By what a sender sends. */
-export type Transport = 'https' | MailTransport;
+type ChannelTransport = 'https' | MailTransport;
 
 export interface ChannelSender {
-  readonly transport: Transport;
+  readonly transport: ChannelTransport;
   send(target: Target, notification: Notification, attempt: Attempt): Promise<AttemptResult>;
   /** Takes back what was sent, where that can be done: its agent was deleted meanwhile. May reject. */
   withdraw?(deliveryId: string): Promise<void>;

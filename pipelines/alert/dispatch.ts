@@ -34,7 +34,7 @@ import {
   notErased,
 } from '../../src/registry/deliveries.ts';
 import { compareIds } from '../../src/streams/stream-id.ts';
-import { matches } from './match.ts';
+import { matches } from './alert-filter.ts';
 import { QueueDepths } from './queue-depths.ts';
 import type { Raised } from './signals-of.ts';
 import { take, type Window } from './throttle.ts';
@@ -42,7 +42,7 @@ import { take, type Window } from './throttle.ts';
 /** `place`: `<entry id>/<number in the entry>`. */
 export type PlacedSignal = Raised & { place: string };
 
-export type DispatcherOptions = RegistryStore & {
+type DispatcherOptions = RegistryStore & {
   /** Lanes, as `<account>/<lane>`, in which something is due now. */
   onEnqueued?: (lanes: readonly string[]) => void;
 };

@@ -13,9 +13,9 @@ import type { Dispatcher, PlacedSignal } from './dispatch.ts';
 import { raisesSignals, signalsOf } from './signals-of.ts';
 
 /** `dispatcher`: one for all streams of a process. */
-export type AlertOptions = { dispatcher: Dispatcher; metrics: Metrics };
+type AlertOptions = { dispatcher: Dispatcher; metrics: Metrics };
 
-export type EventAlertsOptions = AlertOptions & {
+type EventAlertsOptions = AlertOptions & {
   /** Opens the approvals of pending events. Idempotent; handed in, since approvals are another pipeline's business. */
   openApprovals: (events: readonly EventSummary[]) => Promise<void>;
 };

@@ -56,7 +56,7 @@ type Ending = { claim: Claim; record: DeliveryRecord; state: DeliveryState };
 /** What else the commit changes. */
 type Also = Pick<Change, 'changes' | 'audit'> & { guards: Guard[]; writes: CommandArgs[] };
 
-export type ResultsOptions = RegistryStore & {
+type ResultsOptions = RegistryStore & {
   senders: Readonly<Record<Channel, ChannelSender>>;
   metrics: Metrics;
   log: Log;

@@ -15,7 +15,7 @@ export type Window = { until: number; count: number; signal: Signal | null };
 /** Least window of an alert whose host is isSaturated. */
 export const SATURATED_WINDOW_MS = 60_000;
 
-export type Throttling = { windowMs: number; isSaturated: boolean; now: number };
+type Throttling = { windowMs: number; isSaturated: boolean; now: number };
 
 /** A signal comes. `told`: at once; else it was counted. */
 export function take(

@@ -47,7 +47,7 @@ export const ACCOUNT_HOST_SENDS_MAX = 4;
 /** To one target. */
 export const LANE_SENDS_MAX = 2;
 /** An attempt's time. Standard Webhooks advises 15 to 30 s; what a receiver does longer it should do later. */
-export const ATTEMPT_MS = 10_000;
+const ATTEMPT_MS = 10_000;
 /** A sender that has not ended this long after its time is no longer waited for. */
 const ATTEMPT_GRACE_MS = 2_000;
 /** A claim outlasts an attempt, its grace and several tries to write the result. It is what a kill delays a delivery by. */
@@ -143,7 +143,7 @@ export class DeliveryWorker implements Part {
   }
 
   /** Something has become due in these lanes, as `<account>/<lane>`. */
-  nudge(lanes: readonly string[]): void {
+  wake(lanes: readonly string[]): void {
     for (const lane of lanes) (this.#breakers.isFailing(lane) ? this.#readyFailing : this.#ready).add(lane);
     this.#pump();
   }
@@ -152,7 +152,7 @@ export class DeliveryWorker implements Part {
     const now = await this.#now();
     const summaries = await tellSummaries(this.#options, now);
     const shards = Array.from({ length: REGISTRY_SHARDS }, (_, shard) => this.#dueLanes(shard, now));
-    this.nudge([...summaries, ...(await Promise.all(shards)).flat()]);
+    this.wake([...summaries, ...(await Promise.all(shards)).flat()]);
     await Promise.all(this.#filling);
     await this.#gauges.look(now);
   }
@@ -239,7 +239,7 @@ export class DeliveryWorker implements Part {
     } finally {
       this.#take(name, isFailing, -1);
     }
-    this.nudge([name]);
+    this.wake([name]);
   }
 
   async #attempt(name: string, claimed: Claim): Promise<void> {
@@ -255,7 +255,7 @@ export class DeliveryWorker implements Part {
     const where = addressed(alert);
     if (where.lane !== record.lane) {
       await this.#results.moved(claimed, { ...record, ...where }, at);
-      return this.nudge([laneName(record.account, where.lane)]);
+      return this.wake([laneName(record.account, where.lane)]);
     }
     if (at >= record.endsAt) return this.#results.expired(claimed, at);
     const startedAt = performance.now();

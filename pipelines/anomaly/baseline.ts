@@ -4,7 +4,7 @@
 // Invariant: what is not serialised can be worked out from what is.
 // A record of another version decodes to null: the agent's history begins anew rather than be misread.
 
-export const BASELINE_VERSION = 1;
+const BASELINE_VERSION = 1;
 
 /** The newest slices: the current one and the five before it, so between 50 and 60 s. */
 export const SLICES = 6;
@@ -37,7 +37,7 @@ const NARROW = [
   'hourSum',
   'hourSlices',
   // volume episode: slices in a row that were normal, its slices and events, slices not to be taught after it
-  'volumeCalm',
+  'volumeNormal',
   'volumeSlices',
   'volumeSum',
   'volumeSquares',
@@ -49,8 +49,8 @@ const NARROW = [
   'errorVariance',
   'errorPairs',
   // error episode: looks in a row that were normal and events in them, its events and errors, slices not to be taught
-  'errorCalm',
-  'errorCalmEvents',
+  'errorNormal',
+  'errorNormalEvents',
   'episodeEvents',
   'episodeErrors',
   'errorSkip',
@@ -105,7 +105,7 @@ export class Baseline {
   hourSlices = 0;
   /** Second at which the episode began; 0: none. */
   volumeSince = 0;
-  volumeCalm = 0;
+  volumeNormal = 0;
   volumeSlices = 0;
   volumeSum = 0;
   volumeSquares = 0;
@@ -119,8 +119,8 @@ export class Baseline {
   errorVariance = 0;
   errorPairs = 0;
   errorSince = 0;
-  errorCalm = 0;
-  errorCalmEvents = 0;
+  errorNormal = 0;
+  errorNormalEvents = 0;
   episodeEvents = 0;
   episodeErrors = 0;
   errorSkip = 0;

@@ -32,9 +32,9 @@ const PRIOR_CORRELATION = 0.05;
 const PRIOR_PAIRS = 5;
 /** A mean correlation hides that some clumps hold much more than others: measured with clusters of which each tenth errs. */
 const CAUTION = 3;
-const CALM_LOOKS = 6;
-const CALM_EVENTS = 20;
-const CALM_TAIL_MIN = 0.05;
+const NORMAL_LOOKS = 6;
+const NORMAL_EVENTS = 20;
+const NORMAL_TAIL_MIN = 0.05;
 const SILENT_LOOKS_MAX = 30;
 const EPISODE_SECONDS_MAX = 1_800;
 
@@ -68,22 +68,22 @@ export function errorRate(baseline: Baseline): Finding | null {
 export function closeErrorSlice(baseline: Baseline, events: number): void {
   if (baseline.errorSince === 0) return;
   const minute = errorsOf(baseline, SLICES);
-  const normal = tailOf(baseline, minute, shareOf(baseline)) > CALM_TAIL_MIN;
+  const normal = tailOf(baseline, minute, shareOf(baseline)) > NORMAL_TAIL_MIN;
   if (!normal) {
-    baseline.errorCalm = 0;
-    baseline.errorCalmEvents = 0;
+    baseline.errorNormal = 0;
+    baseline.errorNormalEvents = 0;
   } else if (events > 0) {
-    baseline.errorCalm = Math.floor(baseline.errorCalm) + 1;
-    baseline.errorCalmEvents += events;
+    baseline.errorNormal = Math.floor(baseline.errorNormal) + 1;
+    baseline.errorNormalEvents += events;
   } else {
     // A look without events is a fraction of one: silence alone ends the episode in the end.
-    baseline.errorCalm += CALM_LOOKS / SILENT_LOOKS_MAX;
+    baseline.errorNormal += NORMAL_LOOKS / SILENT_LOOKS_MAX;
   }
-  const calm = baseline.errorCalm >= CALM_LOOKS;
-  const spoke = baseline.errorCalmEvents >= CALM_EVENTS || minute.events === 0;
+  const hasRecovered = baseline.errorNormal >= NORMAL_LOOKS;
+  const spoke = baseline.errorNormalEvents >= NORMAL_EVENTS || minute.events === 0;
   const lasts = baseline.second - baseline.errorSince >= EPISODE_SECONDS_MAX;
   if (lasts) adopt(baseline);
-  else if (!(calm && spoke)) return;
+  else if (!(hasRecovered && spoke)) return;
   baseline.errorSince = 0;
   baseline.errorSkip = SLICES;
 }
@@ -156,8 +156,8 @@ function errorsOf({ list, second, mean }: Baseline, slices: number): Looked {
 
 export function beginErrorEpisode(baseline: Baseline): void {
   baseline.errorSince = baseline.second;
-  baseline.errorCalm = 0;
-  baseline.errorCalmEvents = 0;
+  baseline.errorNormal = 0;
+  baseline.errorNormalEvents = 0;
   baseline.episodeEvents = 0;
   baseline.episodeErrors = 0;
 }

@@ -34,7 +34,7 @@ export function severityOf({ kind, observed, baseline }: Finding): Severity {
   return far >= medium ? 'medium' : 'low';
 }
 
-export function sentenceOf({ kind, observed, baseline, of = 0, seconds = 0 }: Finding): string {
+export function descriptionOf({ kind, observed, baseline, of = 0, seconds = 0 }: Finding): string {
   if (kind === 'token_spike')
     return `A completion used ${whole.format(observed)} tokens; this agent usually uses about ${rough.format(baseline)}.`;
   if (kind === 'volume_spike')

@@ -35,17 +35,17 @@ import { BaselineStore, type Kept } from './baseline-store.ts';
 import { blockedEvent } from './blocked-event.ts';
 import type { Finding } from './finding.ts';
 import { inEpisode, observe, setEpisode } from './observe.ts';
-import { type Anomalous, signalOf, toAnomalous } from './record.ts';
+import { type Anomalous, signalOf, toAnomalous } from './record-anomaly.ts';
 
 /** An entry with its place in the stream. */
-export type Arrived = { ms: number; seq: number; summaries: EventSummary[] };
+type Arrived = { ms: number; seq: number; summaries: EventSummary[] };
 
 /** What was found at an event; in the manifest. At most three an event, 100 bytes each, of the 20,000 events of a batch. */
 type Found = { event: string } & Finding;
 /** `flagged` is missing in manifests of versions that knew no baselines. */
 type Plan = { erased: string[]; flagged?: Found[] };
 
-export type AnomalyOptions = {
+type AnomalyOptions = {
   redis: Commands;
   keys: Keys;
   clickhouse: Pick<ClickHouse, 'insertRows'>;

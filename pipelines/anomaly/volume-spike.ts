@@ -28,7 +28,7 @@ const PRIOR_SLICES = 30;
 /** Slices an hour needs to be taken for known. */
 const HOUR_SLICES_MIN = 30;
 const HOUR_FALL = 0.2;
-const CALM_SLICES = 3;
+const NORMAL_SLICES = 3;
 const EPISODE_SECONDS_MAX = 1_800;
 /** A count that was looked at is looked at again when it has grown by a fiftieth. */
 const LOOK_GROWTH = 1.02;
@@ -56,7 +56,7 @@ export function volumeSpike(baseline: Baseline): Finding | null {
 
 export function beginVolumeEpisode(baseline: Baseline): void {
   baseline.volumeSince = baseline.second;
-  baseline.volumeCalm = 0;
+  baseline.volumeNormal = 0;
   baseline.volumeSlices = 0;
   baseline.volumeSum = 0;
   baseline.volumeSquares = 0;
@@ -72,9 +72,9 @@ export function closeVolumeSlice(baseline: Baseline, count: number): void {
   baseline.volumeSquares += count * count;
   const level = levelOf(baseline);
   const normal = level + 2 * Math.sqrt(level * dispersionOf(baseline)) + 5;
-  baseline.volumeCalm = count <= normal ? baseline.volumeCalm + 1 : 0;
+  baseline.volumeNormal = count <= normal ? baseline.volumeNormal + 1 : 0;
   const lasts = baseline.second - baseline.volumeSince >= EPISODE_SECONDS_MAX;
-  if (baseline.volumeCalm < CALM_SLICES && !lasts) return;
+  if (baseline.volumeNormal < NORMAL_SLICES && !lasts) return;
   if (lasts) adopt(baseline);
   baseline.volumeSince = 0;
   // What the last minute holds of the episode is not taught either.

@@ -12,7 +12,7 @@ import { Approvals, type ApprovalsOptions } from '../../src/registry/approvals.t
 import { positionOf } from '../../src/streams/read-barrier.ts';
 import { compareIds } from '../../src/streams/stream-id.ts';
 
-export type ApprovalExpiryOptions = ApprovalsOptions & { metrics: Pick<Metrics, 'inc'>; log: Log };
+type ApprovalExpiryOptions = ApprovalsOptions & { metrics: Pick<Metrics, 'inc'>; log: Log };
 
 const SHARDS = Array.from({ length: REGISTRY_SHARDS }, (_, shard) => shard);
 /** Forgetting is in no hurry. */

@@ -12,7 +12,7 @@ import { APPROVAL_KEPT_MS, APPROVALS_AT_ONCE } from '../../src/limits.ts';
 import type { Metrics } from '../../src/metrics.ts';
 import { Approvals, type ApprovalsOptions } from '../../src/registry/approvals.ts';
 
-export type OpenOptions = ApprovalsOptions & {
+type OpenOptions = ApprovalsOptions & {
   clickhouse: ClickHouse;
   metrics: Pick<Metrics, 'inc'>;
 };

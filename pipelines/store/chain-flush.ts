@@ -15,7 +15,7 @@ import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import { countedInsert } from '../counted-insert.ts';
 
-export type ChainFlusherOptions = { redis: Commands; keys: Keys; clickhouse: ClickHouse; log: Log; metrics: Metrics };
+type ChainFlusherOptions = { redis: Commands; keys: Keys; clickhouse: ClickHouse; log: Log; metrics: Metrics };
 
 /** Pending entries of a stream read at once: each holds at most a batch's blocks, 1.3 MB. */
 const ENTRIES_AT_ONCE = 8;

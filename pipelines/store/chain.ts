@@ -22,7 +22,7 @@ import { timeOfId } from '../../src/ids.ts';
 import { CHAIN_PENDING_MAX } from '../../src/limits.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
-import type { CommandArgs } from '../../src/streams/consume.ts';
+import type { BinaryCommandArgs } from '../../src/streams/consume.ts';
 
 /**
  * What is to become an entry. `agent`: 128 bits; `id`: the text of one, or 128 bits. `row`: of an event, its leaf is made where it is
@@ -46,7 +46,7 @@ const KNOWN_MAX = 200_000;
 const NEVER_MS = Date.parse('2200-01-01T00:00:00Z');
 
 /** Too many blocks wait for ClickHouse: the batch must wait, too. */
-export class ChainBehind extends Error {
+class ChainBehind extends Error {
   override name = 'ChainBehind';
 }
 
@@ -61,7 +61,7 @@ export class ChainWriter {
   }
 
   /** The writes that make these entries part of their chains, for the acknowledgement of their batch. */
-  async extend(stream: string, entries: readonly Chained[]): Promise<CommandArgs[]> {
+  async extend(stream: string, entries: readonly Chained[]): Promise<BinaryCommandArgs[]> {
     if (entries.length === 0) return [];
     const { redis, keys } = this.#options;
     const byAccount = groupByAccount(entries);
@@ -118,7 +118,7 @@ export class ChainWriter {
     }
   }
 
-  #words(stream: string, blocks: readonly ChainBlock[]): CommandArgs[] {
+  #words(stream: string, blocks: readonly ChainBlock[]): BinaryCommandArgs[] {
     const { keys } = this.#options;
     if (this.#known.size > KNOWN_MAX) this.#known.clear();
     const fields: string[] = [];
@@ -128,7 +128,7 @@ export class ChainWriter {
       // Should the acknowledgement fail, the head is found elsewhere and ClickHouse is asked once more.
       this.#known.set(`${stream} ${account}`, n);
     }
-    const words: CommandArgs[] = [];
+    const words: BinaryCommandArgs[] = [];
     for (let i = 0; i < fields.length; i += FIELDS_AT_ONCE)
       words.push(['hset', keys.chainHeads(stream), ...fields.slice(i, i + FIELDS_AT_ONCE)]);
     words.push(['xadd', keys.chainPending(stream), '*', CHAIN_FIELD, encodeBlocks(blocks)]);

@@ -7,7 +7,7 @@
 //   files    now and then, by whoever has the first shard: what held the rows is rewritten (file-cleaning.ts)
 //
 // Invariant: when the rows are deleted nothing that was appended before the tombstone can still be inserted: it has been
-// acknowledged, and a late twin of an acknowledged insert is dropped by its token. What is appended after the tombstone, by a
+// acknowledged, and a late duplicate of an acknowledged insert is dropped by its token. What is appended after the tombstone, by a
 // front that has not heard of it, is dropped by the store pipeline, which looks at the tombstones after it has read.
 // Marks are kept in memory alone: a new owner marks later ends, which is right as well. Two owners at once do the same twice.
 // Anything that fails is tried again at the next look; an erasure leaves its hash only when it is done.
@@ -36,7 +36,7 @@ type Chains = { flush(streams: readonly string[]): Promise<void> };
 /** A stream has to be acknowledged by a group up to `end`. */
 type Mark = { stream: string; group: string; end: string };
 
-export type EraserOptions = {
+type EraserOptions = {
   redis: Commands;
   keys: Keys;
   clickhouse: ClickHouse;

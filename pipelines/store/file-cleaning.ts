@@ -16,7 +16,7 @@ const LOOK_MS = 30_000;
 /** After a rewrite of parts, so many times as long as it took: at most a twentieth of the time goes into them, however large the table is. */
 const PAUSE_FACTOR = 20;
 /** A rewrite of the file forks Redis and writes its memory out: a second for each gigabyte. */
-export const FILE_REWRITE_MS = 60 * 60_000;
+const FILE_REWRITE_MS = 60 * 60_000;
 /** Who erased may have been another process, whose clock is a little ahead. */
 const CLOCKS_MS = 1_000;
 

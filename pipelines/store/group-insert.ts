@@ -19,12 +19,12 @@
 import type { ConcurrentDuplicates } from '../../clickhouse/queries/concurrent-duplicates.ts';
 import type { BarrierOutcome } from '../commit-barrier.ts';
 import { byMonth, type Row } from './rows.ts';
-import { whenQuiet } from './verify.ts';
+import { whenQuiet } from './verify-insert.ts';
 
 /** A batch's part. */
 export type GroupPart = { rows: readonly Row[]; ensureHeld: () => Promise<void> };
 
-export type GroupInsertOptions = {
+type GroupInsertOptions = {
   token: string;
   insert: (rows: readonly Row[], token: string) => Promise<void>;
   /** Is this error ClickHouse's verdict on the rows? */
@@ -50,7 +50,7 @@ export async function insertGroup(
   }
 }
 
-export type ClaimOptions = GroupInsertOptions & {
+type ClaimOptions = GroupInsertOptions & {
   duplicates: (tokenPrefix: string) => Promise<ConcurrentDuplicates>;
 };
 

@@ -20,7 +20,7 @@ export class TableRefuses extends Error {
   override name = 'TableRefuses';
 }
 
-export type InsertOptions = {
+type InsertOptions = {
   /** Begins every token: names the batch and the month. */
   tokenPrefix: string;
   insert: (rows: Row[], token: string) => Promise<void>;

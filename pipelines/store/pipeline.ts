@@ -20,7 +20,7 @@
 // - An agent deleted between the first owner's insert and the second's: two checks would give two different sets of rows,
 //   hence two tokens, and the neighbours' rows would be stored twice. So the answer of the first check is the plan
 //   in the manifest and the second owner does not ask again. Rows that so slip through are stored before the ack, and
-//   the erasure, which waits for the watermark, deletes them; a late twin of that insert is still dropped by its token.
+//   the erasure, which waits for the watermark, deletes them; a late duplicate of that insert is still dropped by its token.
 // - A manifest older than TOKEN_TRUST_MS: the window of known tokens may have moved on, so ClickHouse is asked which rows
 //   it has. A younger one is deliberately not asked but sent again: the same token also completes what hangs on the
 //   events table (its views), should the kill have torn that.
@@ -51,7 +51,7 @@ import { type Chained, ChainWriter } from './chain.ts';
 import { claimToken, type GroupPart, insertGroup } from './group-insert.ts';
 import { type BadRow, insertRows, TableRefuses } from './insert.ts';
 import { byMonth, isWellFormed, type Row, readRows } from './rows.ts';
-import { insertLost } from './verify.ts';
+import { insertLost } from './verify-insert.ts';
 
 const GROUP = 'store';
 const PIECE_BYTES = 256 * 1024;
@@ -67,7 +67,7 @@ type Plan = {
   group?: string;
 };
 
-export type EventStoreOptions = { redis: Commands; keys: Keys; clickhouse: ClickHouse; metrics: Metrics; log: Log };
+type EventStoreOptions = { redis: Commands; keys: Keys; clickhouse: ClickHouse; metrics: Metrics; log: Log };
 
 export class EventStore implements Work<Row[]> {
   readonly #options: EventStoreOptions;

@@ -10,14 +10,14 @@ import { heartbeatOf } from './silence.ts';
 
 export type Watched = { account: string; agent: string };
 /** What the registry says of an agent; left out: it is deleted. */
-export type Known = { name: string; isActive: boolean; heartbeatSeconds: number };
+export type KnownAgents = { name: string; isActive: boolean; heartbeatSeconds: number };
 
 /** Agent id -> what is known of it. Throws what the client throws. */
 export async function readRegistry(
   { redis, keys, log }: { redis: Commands; keys: Keys; log: Log },
   agents: readonly Watched[],
-): Promise<Map<string, Known>> {
-  const known = new Map<string, Known>();
+): Promise<Map<string, KnownAgents>> {
+  const known = new Map<string, KnownAgents>();
   const read = async (shard: number, inShard: readonly Watched[]): Promise<void> => {
     const accounts = [...new Set(inShard.map(({ account }) => account))];
     const [records, settings] = await Promise.all([

@@ -25,9 +25,9 @@ export type Look = {
   heartbeatSeconds: number;
 };
 
-export type Verdict = { isDown: boolean; note: string; nextAt: number };
+export type SilenceVerdict = { isDown: boolean; note: string; nextAt: number };
 
-export function judgeSilence({ now, watchedSince, seen, note, isActive, heartbeatSeconds }: Look): Verdict {
+export function judgeSilence({ now, watchedSince, seen, note, isActive, heartbeatSeconds }: Look): SilenceVerdict {
   if (heartbeatSeconds === 0) return { isDown: false, note: 'i', nextAt: now + WATCH_LOOK_MS_MAX };
   const heartbeatMs = heartbeatSeconds * 1_000;
   // A silence that begins after this look is over its bound only after this, so none is noticed late.

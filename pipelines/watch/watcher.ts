@@ -31,14 +31,14 @@ import type { Keys } from '../../src/redis/keys.ts';
 import { Script } from '../../src/redis/script.ts';
 import { acceptingSince } from '../../src/streams/ingest-heartbeat.ts';
 import { appendSignals } from '../../src/streams/signals.ts';
-import { type Known, readRegistry, type Watched } from './registry.ts';
-import { judgeSilence, type Verdict } from './silence.ts';
+import { type KnownAgents, readRegistry, type Watched } from './registry.ts';
+import { judgeSilence, type SilenceVerdict } from './silence.ts';
 
 type TickReply = [now: number, since: number, looks: string[]] | null;
 const tickScript = new Script<TickReply>('watch-tick', readAsset('src/redis/watch-tick.lua'));
 const settleScript = new Script<number>('watch-settle', readAsset('src/redis/watch-settle.lua'));
 
-export type WatcherOptions = {
+type WatcherOptions = {
   redis: Commands;
   keys: Keys;
   metrics: Pick<Metrics, 'inc'>;
@@ -48,7 +48,7 @@ export type WatcherOptions = {
 };
 
 type Due = Watched & { seen: number; note: string };
-type Judged = Due & { known: Known | undefined; verdict: Verdict };
+type Judged = Due & { known: KnownAgents | undefined; verdict: SilenceVerdict };
 
 export class Watcher {
   readonly #options: WatcherOptions;
@@ -132,7 +132,7 @@ function dueOf(looks: readonly string[]): Due[] {
 }
 
 /** A deleted agent is never down; its last sign of life, and with it our interest, goes when its erasure is done. */
-function judge(due: Due, known: Known | undefined, at: { now: number; watchedSince: number | null }): Judged {
+function judge(due: Due, known: KnownAgents | undefined, at: { now: number; watchedSince: number | null }): Judged {
   const verdict =
     known === undefined
       ? { isDown: false, note: '', nextAt: at.now + WATCH_LOOK_MS_MAX }
@@ -140,7 +140,7 @@ function judge(due: Due, known: Known | undefined, at: { now: number; watchedSin
   return { ...due, known, verdict };
 }
 
-function signalOf({ account, agent, seen }: Due, { name, heartbeatSeconds }: Known, now: number): Signal {
+function signalOf({ account, agent, seen }: Due, { name, heartbeatSeconds }: KnownAgents, now: number): Signal {
   const silentSeconds = Math.floor((now - seen) / 1_000);
   return {
     id: `agent_down/${agent}/${seen}`,

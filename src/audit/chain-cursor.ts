@@ -12,7 +12,7 @@ export type ReadPage = (chain: string, fromN: number) => Promise<ChainBlock[]>;
 /** A hash that the chain had after entry n, by the word of somebody else. */
 export type Remembered = { n: number; hash: Buffer /** Epoch ms. */; atMs: number };
 
-export type CursorOptions = {
+type CursorOptions = {
   account: string;
   chain: string;
   readPage: ReadPage;

@@ -4,7 +4,7 @@ import { EVENT_ROW_COLUMNS } from '../../schemas/entry.ts';
 import { eventLeaf } from './hash.ts';
 import type { SeenRow } from './ledger.ts';
 
-export class RowCutError extends Error {
+class RowCutError extends Error {
   override name = 'RowCutError';
 }
 

@@ -32,7 +32,7 @@ export type Marker = {
   toMs: number;
 };
 
-export const NO_AGENT = Buffer.alloc(ID_BYTES);
+const NO_AGENT = Buffer.alloc(ID_BYTES);
 /** Stands where an entry's agent would; no id packs to it, since its time would be the year 10889. */
 export const MARKER_TAG = Buffer.alloc(ID_BYTES, 0xff);
 

@@ -28,7 +28,7 @@ export type RowSource = {
   byId(ids: readonly Buffer[]): Promise<SeenRow[]>;
 };
 
-export type LedgerOptions = {
+type LedgerOptions = {
   cursors: readonly ChainCursor[];
   source: RowSource;
   fromMs: number;

@@ -21,7 +21,7 @@ import { type Violation, Violations } from './violations.ts';
 export const REGISTRY_CHAIN = 'registry';
 
 /** What is verified: an account's tables and chains, wherever they are. */
-export type Verifiable = {
+type Verifiable = {
   account: string;
   /** Every chain that has entries, or of which somebody remembers some. */
   chains: readonly string[];
@@ -40,7 +40,7 @@ export type Verifiable = {
   differingDecisions?: () => Promise<{ entry: string; atMs: number }[]>;
 };
 
-export type VerifyLimits = {
+type VerifyLimits = {
   /** Events that arrived from here, epoch ms; 0: all. The registry is always verified whole. */
   fromMs: number;
   /** Up to here, not included; Infinity: all. */

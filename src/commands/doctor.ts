@@ -24,7 +24,7 @@ import { clickhouseReady, makeClickHouse, makeCommands, makeKeys, redisReady } f
 import { userFacingMessage } from '../user-facing-error.ts';
 import { type Command, exactly } from './context.ts';
 
-export type Finding = { what: string; ok: boolean; found: string; cure?: string };
+type Diagnosis = { what: string; ok: boolean; found: string; cure?: string };
 
 /** Below a gigabyte ClickHouse merges no more large parts, and Redis cannot write its file anew. */
 const DISK_FREE_BYTES_MIN = 2 ** 30;
@@ -47,11 +47,11 @@ export const doctor: Command = async ({ config, args, options, print }) => {
   if (!isWell) process.exitCode = 1;
 };
 
-function lineOf({ what, ok, found, cure }: Finding): string {
+function lineOf({ what, ok, found, cure }: Diagnosis): string {
   return `${ok ? 'yes' : 'NO '}  ${what.padEnd(24)} ${found}${cure === undefined ? '' : `\n     ${''.padEnd(24)} ${cure}`}`;
 }
 
-async function examine(config: Config): Promise<Finding[]> {
+async function examine(config: Config): Promise<Diagnosis[]> {
   const state = new StateDir(config.dataDir);
   const needsEngines = config.redisUrl === undefined || config.clickhouseUrl === undefined;
   const runtime = needsEngines ? state.readRuntime() : undefined;
@@ -79,7 +79,7 @@ async function examine(config: Config): Promise<Finding[]> {
   ];
 }
 
-function settings(): Finding {
+function settings(): Diagnosis {
   const given = givenSettings();
   return {
     what: 'settings',
@@ -88,7 +88,7 @@ function settings(): Finding {
   };
 }
 
-async function versions(config: Config): Promise<Finding> {
+async function versions(config: Config): Promise<Diagnosis> {
   const { version } = JSON.parse(readAsset('package.json')) as { version: string };
   let line = '';
   const hear = (fields: object) => {
@@ -112,7 +112,7 @@ async function versions(config: Config): Promise<Finding> {
   }
 }
 
-async function programs(config: Config): Promise<Finding> {
+async function programs(config: Config): Promise<Diagnosis> {
   try {
     if (config.redisUrl === undefined) await checkRedisProgram(environmentWith());
     await promisify(execFile)('flock', ['--version']);
@@ -123,7 +123,7 @@ async function programs(config: Config): Promise<Finding> {
   }
 }
 
-async function dataFolder(state: StateDir, runtime: Runtime | undefined): Promise<Finding[]> {
+async function dataFolder(state: StateDir, runtime: Runtime | undefined): Promise<Diagnosis[]> {
   const isThere = await stat(state.path).then(
     (found) => found.isDirectory(),
     () => false,
@@ -136,7 +136,7 @@ async function dataFolder(state: StateDir, runtime: Runtime | undefined): Promis
       : held
         ? 'in use by a Gatehouse'
         : 'nobody uses it';
-  const found: Finding = {
+  const found: Diagnosis = {
     what: 'data folder',
     ok: true,
     found: `${state.path}: ${isThere ? whose : 'not there yet, a start makes it'}`,
@@ -156,7 +156,7 @@ async function dataFolder(state: StateDir, runtime: Runtime | undefined): Promis
   }
 }
 
-async function disk(folder: string): Promise<Finding> {
+async function disk(folder: string): Promise<Diagnosis> {
   const { bsize, bavail, blocks } = await statfs(folder);
   const [free, size] = [bavail * bsize, blocks * bsize];
   const found = `${(free / GIB).toFixed(1)} of ${(size / GIB).toFixed(1)} GiB free`;
@@ -164,7 +164,7 @@ async function disk(folder: string): Promise<Finding> {
   return no('disk', found, 'make room, or lower GATEHOUSE_RETENTION_DAYS: a full disk stops all writing');
 }
 
-async function redis(config: Config, isEmbedded: boolean): Promise<Finding[]> {
+async function redis(config: Config, isEmbedded: boolean): Promise<Diagnosis[]> {
   if (config.redisUrl === undefined) return [notRunning('Redis')];
   const client = makeCommands(config);
   try {
@@ -197,7 +197,7 @@ async function redisVersions(client: Commands): Promise<string> {
   return `version ${[...found].join(', ')}, ${infos.length === 1 ? 'one master' : `${infos.length} masters`}`;
 }
 
-async function durability(config: Config, client: Commands): Promise<Finding> {
+async function durability(config: Config, client: Commands): Promise<Diagnosis> {
   const what = 'Redis keeps events';
   const { unsafe, weak, unread } = await readDurability(client);
   if (unsafe.length === 0) {
@@ -211,7 +211,7 @@ async function durability(config: Config, client: Commands): Promise<Finding> {
     : no(what, unsafe.join('; '), cure);
 }
 
-async function registry(config: Config, client: Commands): Promise<Finding> {
+async function registry(config: Config, client: Commands): Promise<Diagnosis> {
   const { state } = await presenceOf({ redis: client, keys: makeKeys(config) });
   if (state === 'there') return { what: 'registry', ok: true, found: 'in Redis' };
   if (state === 'empty')
@@ -223,7 +223,7 @@ async function registry(config: Config, client: Commands): Promise<Finding> {
   return no('registry', 'parts of it are missing', '"gatehouse registry restore" brings them back from ClickHouse');
 }
 
-async function clickhouse(config: Config): Promise<Finding[]> {
+async function clickhouse(config: Config): Promise<Diagnosis[]> {
   if (config.clickhouseUrl === undefined) return [notRunning('ClickHouse')];
   const client = makeClickHouse(config);
   try {
@@ -262,7 +262,7 @@ async function clickhouseTime(client: ClickHouse): Promise<number> {
 }
 
 /** Half of the time that the question took is taken for its way there. */
-async function clock(name: string, ask: () => Promise<number>): Promise<Finding> {
+async function clock(name: string, ask: () => Promise<number>): Promise<Diagnosis> {
   const what = `clock of ${name}`;
   const askedMs = Date.now();
   const thereMs = await ask();
@@ -271,10 +271,10 @@ async function clock(name: string, ask: () => Promise<number>): Promise<Finding>
   return Math.abs(offMs) <= CLOCK_MS_MAX ? { what, ok: true, found } : no(what, found, 'let NTP set both clocks');
 }
 
-function notRunning(what: string): Finding {
+function notRunning(what: string): Diagnosis {
   return no(what, 'no address is given, and no Gatehouse runs on the data folder', 'npm start, or set the address');
 }
 
-function no(what: string, found: string, cure: string): Finding {
+function no(what: string, found: string, cure: string): Diagnosis {
   return { what, ok: false, found, cure };
 }

@@ -2,7 +2,7 @@
 // that connects outwards).
 // Invariant: `signal` fires once, and its reason is the word for it; after `end` nothing is left behind, no timer and no listener.
 
-export type Ending = 'timeout' | 'aborted';
+export type DeadlineEnding = 'timeout' | 'aborted';
 
 export class Deadline {
   readonly #over = new AbortController();
@@ -11,7 +11,7 @@ export class Deadline {
 
   constructor(timeoutMs: number, outer: AbortSignal) {
     this.#outer = outer;
-    this.#timer = setTimeout(() => this.#over.abort('timeout' satisfies Ending), timeoutMs);
+    this.#timer = setTimeout(() => this.#over.abort('timeout' satisfies DeadlineEnding), timeoutMs);
     outer.addEventListener('abort', this.#leave, { once: true });
     if (outer.aborted) this.#leave();
   }
@@ -21,7 +21,7 @@ export class Deadline {
   }
 
   /** undefined: it has not come. */
-  get ending(): Ending | undefined {
+  get ending(): DeadlineEnding | undefined {
     return this.signal.aborted ? this.signal.reason : undefined;
   }
 
@@ -33,6 +33,6 @@ export class Deadline {
   readonly #leave = (): void => {
     const { reason } = this.#outer;
     const isLate = reason === 'timeout' || (reason instanceof Error && reason.name === 'TimeoutError');
-    this.#over.abort((isLate ? 'timeout' : 'aborted') satisfies Ending);
+    this.#over.abort((isLate ? 'timeout' : 'aborted') satisfies DeadlineEnding);
   };
 }

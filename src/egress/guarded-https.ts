@@ -7,7 +7,7 @@
 import { request as httpsRequest } from 'node:https';
 import { connect, isIP, type Socket } from 'node:net';
 import { type TLSSocket, connect as tlsConnect } from 'node:tls';
-import { Deadline, type Ending } from './deadline.ts';
+import { Deadline, type DeadlineEnding } from './deadline.ts';
 import { isPublicAddress } from './public-address.ts';
 import { byNameServers, bySystem, type Resolve } from './resolve.ts';
 import { type TargetUrl, targetUrl } from './target-url.ts';
@@ -22,7 +22,7 @@ const HEAD_BYTES_MAX = 8 * 1024;
 /** Interim answers (1xx) before the answer. */
 const INTERIM_MAX = 10;
 
-export type EgressReason = 'private_address' | 'dns' | 'refused' | 'tls' | 'reset' | Ending;
+type EgressReason = 'private_address' | 'dns' | 'refused' | 'tls' | 'reset' | DeadlineEnding;
 
 export class EgressError extends Error {
   override name = 'EgressError';
@@ -49,9 +49,9 @@ export type Post = {
 };
 
 /** `text`: what was read of the body, as UTF-8. */
-export type Answer = { status: number; retryAfter: string | undefined; text: string };
+type HttpsAnswer = { status: number; retryAfter: string | undefined; text: string };
 
-export type GuardedHttpsOptions = {
+type GuardedHttpsOptions = {
   /** `host` or `host:port`: may be private, and may use any port. */
   allowedHosts: ReadonlySet<string>;
   /** Certificate authorities instead of the usual ones. */
@@ -72,7 +72,7 @@ export class GuardedHttps {
   }
 
   /** Resolves with any answer, whatever its status; redirects are answers like others. Throws EgressError. */
-  async post(text: string, post: Post): Promise<Answer> {
+  async post(text: string, post: Post): Promise<HttpsAnswer> {
     const target = targetUrl(text, this.#allowedHosts);
     if (typeof target === 'string') throw new EgressError('private_address', { isFinal: true });
     const deadline = new Deadline(post.timeoutMs, post.signal);
@@ -165,7 +165,7 @@ function secure(socket: Socket, { host }: TargetUrl, ca: string | undefined): Pr
   });
 }
 
-function exchange(tls: TLSSocket, { url, host, port }: TargetUrl, post: Post, over: AbortSignal): Promise<Answer> {
+function exchange(tls: TLSSocket, { url, host, port }: TargetUrl, post: Post, over: AbortSignal): Promise<HttpsAnswer> {
   return new Promise((resolve, reject) => {
     const request = httpsRequest({
       createConnection: () => tls,
@@ -179,7 +179,7 @@ function exchange(tls: TLSSocket, { url, host, port }: TargetUrl, post: Post, ov
       signal: over,
     });
     let interim = 0;
-    let answer: Answer | undefined;
+    let answer: HttpsAnswer | undefined;
     // What breaks after the head of the answer has come changes nothing: the status is known.
     const fail = (error: Error): void => (answer === undefined ? reject(error) : resolve(answer));
     request.on('error', fail);
@@ -188,7 +188,11 @@ function exchange(tls: TLSSocket, { url, host, port }: TargetUrl, post: Post, ov
       if (++interim > INTERIM_MAX) request.destroy(new EgressError('reset'));
     });
     request.once('response', (response) => {
-      const got: Answer = { status: response.statusCode ?? 0, retryAfter: response.headers['retry-after'], text: '' };
+      const got: HttpsAnswer = {
+        status: response.statusCode ?? 0,
+        retryAfter: response.headers['retry-after'],
+        text: '',
+      };
       answer = got;
       const chunks: Buffer[] = [];
       let bytes = 0;

@@ -27,7 +27,7 @@ const AGAIN_MS = 110;
 /** Nothing to store for so long: there is nobody to give way to, and a query of an analyst may meet other work of the machine. */
 const IDLE_MS = 60_000;
 
-export type AdaptivePriorityOptions = {
+type AdaptivePriorityOptions = {
   /** Their processes as they are now. */
   pidOf: (child: keyof typeof NICE) => number | undefined;
   log: Log;

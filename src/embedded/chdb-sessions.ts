@@ -10,7 +10,7 @@ import type { Session } from 'chdb';
 import { isReading, ProtocolError, quoted, type Statement } from './clickhouse-protocol.ts';
 import { DataDirectoryError } from './data-directory.ts';
 
-export type EngineOptions = {
+type EngineOptions = {
   enginePath: string;
   memoryBytes: number;
   /** Statements with a body of rows that run at once. */
@@ -24,7 +24,7 @@ export type EngineOptions = {
 };
 
 /** `rows`, `rowBytes`: of the answer, or of what was inserted. What was read for it chdb does not say. */
-export type Answer = { bytes: Uint8Array; rows: number; rowBytes: number; elapsedSeconds: number };
+export type EngineAnswer = { bytes: Uint8Array; rows: number; rowBytes: number; elapsedSeconds: number };
 
 /** A result is held in memory on its way out. */
 const RESULT_BYTES_MAX = 256 * 1024 * 1024;
@@ -42,8 +42,8 @@ export class Engine {
   readonly #chdb: Chdb;
   readonly #options: EngineOptions;
   readonly #control: Session;
-  readonly #writes: Gate;
-  readonly #reads: Gate;
+  readonly #writes: SessionSemaphore;
+  readonly #reads: SessionSemaphore;
   readonly #sticky = new Map<string, Sticky>();
   #lastId = 0;
 
@@ -65,8 +65,8 @@ export class Engine {
   private constructor(chdb: Chdb, options: EngineOptions) {
     this.#chdb = chdb;
     this.#options = options;
-    this.#writes = new Gate(options.writers, options.queueMax);
-    this.#reads = new Gate(options.readers, options.queueMax);
+    this.#writes = new SessionSemaphore(options.writers, options.queueMax);
+    this.#reads = new SessionSemaphore(options.readers, options.queueMax);
     this.#control = openSession(chdb, options);
   }
 
@@ -78,7 +78,7 @@ export class Engine {
   }
 
   /** Runs a statement. `kind` write: it has a file of rows and is never stopped half-way. Aborting `signal` stops a reading one. */
-  async run(statement: Statement, kind: 'read' | 'write', signal: AbortSignal): Promise<Answer> {
+  async run(statement: Statement, kind: 'read' | 'write', signal: AbortSignal): Promise<EngineAnswer> {
     const leave = await (kind === 'write' ? this.#writes : this.#reads).enter(signal);
     try {
       return statement.session
@@ -89,7 +89,7 @@ export class Engine {
     }
   }
 
-  async #runAlone(statement: Statement, signal: AbortSignal): Promise<Answer> {
+  async #runAlone(statement: Statement, signal: AbortSignal): Promise<EngineAnswer> {
     const session = new this.#chdb.Session(this.#options.enginePath);
     try {
       return await this.#runOn(session, statement, signal);
@@ -102,7 +102,7 @@ export class Engine {
     statement: Statement,
     wanted: NonNullable<Statement['session']>,
     signal: AbortSignal,
-  ): Promise<Answer> {
+  ): Promise<EngineAnswer> {
     const sticky = this.#takeSticky(wanted);
     try {
       return await this.#runOn(sticky.session, statement, signal);
@@ -148,7 +148,7 @@ export class Engine {
     this.#sticky.delete(id);
   }
 
-  async #runOn(session: Session, statement: Statement, signal: AbortSignal): Promise<Answer> {
+  async #runOn(session: Session, statement: Statement, signal: AbortSignal): Promise<EngineAnswer> {
     const id = `gatehouse-${++this.#lastId}`;
     const running = session.queryAsync(`${this.#prologue(statement, id)}${statement.sql}`, {
       format: statement.format,
@@ -260,7 +260,7 @@ function holderOf(enginePath: string): number | undefined {
 }
 
 /** Lets `places` in at once and `queueMax` wait; first come, first served. */
-export class Gate {
+class SessionSemaphore {
   readonly #places: number;
   readonly #queueMax: number;
   #inside = 0;

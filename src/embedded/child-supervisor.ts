@@ -10,7 +10,7 @@ const BACKOFF_MS_MAX = 5_000;
 /** A child that ran this long has started well; its next end is a new story. */
 const STEADY_MS = 30_000;
 
-export type ChildSupervisorOptions = {
+type ChildSupervisorOptions = {
   name: string;
   launch: () => Child;
   log: Log;

@@ -29,7 +29,7 @@ export class ChildFailed extends Error {
   }
 }
 
-export type ChildOptions = {
+type ChildOptions = {
   name: string;
   /** Settles `ready`; called once, right after the start. */
   whenReady: (process: ChildProcess, lines: OutputLines) => Promise<void>;

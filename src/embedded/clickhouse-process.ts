@@ -16,7 +16,7 @@ import { CLICKHOUSE_V8 } from './v8.ts';
 /** Every running statement holds a thread of libuv's pool; the default of 4 is shared with file and name look-ups. */
 const ENGINE_THREADS = 16;
 
-export type ClickHouseProcessOptions = {
+type ClickHouseProcessOptions = {
   server: ClickHouseServerOptions;
   env: Record<string, string | undefined>;
   log: Log;

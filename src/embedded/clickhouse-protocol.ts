@@ -26,7 +26,7 @@ const OWN_CODES = {
   UNKNOWN_SETTING: 115,
   STD_EXCEPTION: 1001,
 } as const;
-export type OwnCode = keyof typeof OWN_CODES;
+type OwnCode = keyof typeof OWN_CODES;
 
 export class ProtocolError extends Error {
   override name = 'ProtocolError';

@@ -14,7 +14,7 @@ import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
-import { type Answer, Engine } from './chdb-sessions.ts';
+import { Engine, type EngineAnswer } from './chdb-sessions.ts';
 import {
   addBody,
   decodedBody,
@@ -62,7 +62,7 @@ const DEFAULTS = {
   drainMs: 20_000,
 };
 
-/** Clients of @clickhouse/client give up an idle socket after 2.5 s; the server must be the more patient side, or requests meet a closing socket. */
+/** Clients of @clickhouse/client give up an idle socket after 2.5 s; the server must wait longer than that, or requests meet a closing socket. */
 const KEEP_ALIVE_MS = 30_000;
 const CONNECTIONS_MAX = 2000;
 /** Pieces of a body that arrive while one is being written go to the file together. */
@@ -164,7 +164,7 @@ async function answerStatement(
   else send(response, answer, {});
 }
 
-function execute({ engine, directory }: Context, statement: Statement, signal: AbortSignal): Promise<Answer> {
+function execute({ engine, directory }: Context, statement: Statement, signal: AbortSignal): Promise<EngineAnswer> {
   const run = () => engine.run(statement, 'read', signal);
   return isReading(statement.sql) || !changesTables(statement.sql) ? run() : directory.changing(engine, run);
 }
@@ -179,7 +179,7 @@ async function insert(
   { engine, directory, options }: Context,
   request: http.IncomingMessage,
   { statement, target, signal }: { statement: Statement; target: InsertTarget; signal: AbortSignal },
-): Promise<Answer> {
+): Promise<EngineAnswer> {
   const file = path.join(directory.spoolPath, `rows-${process.hrtime.bigint()}-${Math.random().toString(36).slice(2)}`);
   try {
     await pipeline(
@@ -211,7 +211,7 @@ function limited(bytesMax: number): Transform {
 
 function send(
   response: http.ServerResponse,
-  answer: Answer,
+  answer: EngineAnswer,
   { gzipped, inserted }: { gzipped?: Uint8Array; inserted?: boolean },
 ): void {
   const read = inserted ? { rows: answer.rows, bytes: answer.rowBytes } : readStatistics(answer.bytes);

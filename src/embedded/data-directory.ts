@@ -19,7 +19,7 @@ import path from 'node:path';
 import type { Engine } from './chdb-sessions.ts';
 
 /** Rises when a directory written now could not be read by an older Gatehouse. */
-export const DIRECTORY_FORMAT = 1;
+const DIRECTORY_FORMAT = 1;
 const MARKER = 'gatehouse-clickhouse.json';
 const SPOOL = 'spool';
 const SYSTEM_DATABASES = "('system', 'INFORMATION_SCHEMA', 'information_schema', 'default')";

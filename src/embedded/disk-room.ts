@@ -14,7 +14,7 @@ const LOOK_MS = 250;
 /** Five seconds of the fastest ingestion measured, with as much again for ClickHouse; on a small disk a twentieth of it. */
 const RESERVE_BYTES_MAX = 1024 ** 3;
 const RESERVE_SHARE = 0.05;
-/** So much more has to be free before writes are taken again: else each merge would open and close the door. */
+/** The free space above the reserve at which writes are accepted again: without it each merge would toggle it. */
 const ENOUGH = 1.25;
 
 export class DiskRoom implements Part {

@@ -123,9 +123,9 @@ export class WorkerHub {
   }
 
   /** Counts of all workers but the one that asks; a worker that asks wants ours as well. */
-  async gather(asker?: string): Promise<MetricSet[]> {
-    const others = this.#peers().filter((peer) => peer.name !== asker);
-    const own = asker === undefined ? [] : [this.#own()];
+  async gather(requester?: string): Promise<MetricSet[]> {
+    const others = this.#peers().filter((peer) => peer.name !== requester);
+    const own = requester === undefined ? [] : [this.#own()];
     return Promise.all([...own, ...others.map((peer) => this.#collect(peer))]);
   }
 
@@ -151,7 +151,7 @@ export class WorkerHub {
   }
 }
 
-export function saysReady(message: unknown): boolean {
+function saysReady(message: unknown): boolean {
   return (message as FromWorker | undefined)?.kind === 'ready';
 }
 

@@ -16,7 +16,7 @@ import { type Damage, damageText, findDamage, sizeOfNewest } from './append-only
 import { AppendOnlySync } from './append-only-sync.ts';
 import { type Child, type Exit, spawnChild } from './child.ts';
 
-export type RedisServerOptions = {
+type RedisServerOptions = {
   /** The server's own folder; exists. */
   folder: string;
   port: number;

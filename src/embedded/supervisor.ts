@@ -39,7 +39,7 @@ export class StartError extends Error {
 }
 
 /** Migrates the tables and makes the account `default`; answers its first admin key if it was made just now. */
-export type PrepareStores = (config: Config, log: Log) => Promise<{ key?: string | undefined }>;
+type PrepareStores = (config: Config, log: Log) => Promise<{ key?: string | undefined }>;
 
 /** Together below lifecycle's 25 s. A front may need 11 s until its idle connections are gone. */
 const GRACE_MS = { fronts: 12_000, pipelines: 6_000, engines: 6_000 };

@@ -1,20 +1,20 @@
-// The door: what happens to every request between its head and its handler.
+// Admission: what happens to every request between its head and its handler.
 //
-//   head      framing beyond doubt, request id                         400 and close
+//   head      unambiguous framing, request id                          400 and close
 //   path      known?                                                   404
 //   method    known for this path?                                     405
 //   store     does Redis hold the registry, and keep what it is given? 503
 //   key       whose?                                                   401
 //   rights    enough?                                                  403
 //   limit     within the request limit?                                429
-//   load      submissions: is there time for it?                       503
+//   load      submissions: is the front overloaded?                    503
 //   body      bounded, JSON                                            413, 415
-//   sound     query, Idempotency-Key, JSON, schema                     400
-//   own       a key bound to an agent: is it that agent's?             404
+//   valid     query, Idempotency-Key, JSON, schema                     400
+//   owner     a key bound to an agent: is it that agent's?             404
 //   handler                                                            404, 409, 503, or success
 //
-// That order is API (decisions 2). The body's bytes are taken in from the start all the same: the transport drops what nobody listens to.
-// Everything that can fail does so by throwing; `safe` answers it.
+// This order is part of the API. The body's bytes are read from the start all the same: the transport drops what has no reader.
+// Failure: everything that can fail throws, and `safe` answers it.
 
 import type { BufferPool } from '../buffer-pool.ts';
 import { currentWork } from '../current-work.ts';
@@ -32,13 +32,13 @@ import type { LoadShedding, ShedReason } from './load-shedding.ts';
 import type { Asked } from './pages.ts';
 import { type BodyBudget, BodyReader } from './read-body.ts';
 import { notFound } from './reply.ts';
-import { type Entry, Request } from './request.ts';
+import { Request, type RouteEntry } from './request.ts';
 import { PAGES_ROUTE } from './request-counts.ts';
 import type { BodyLimits, Owned, Parts, Reply, Route } from './route.ts';
 import type { SubmissionScheduler } from './submission-scheduler.ts';
 import type { TransportRequest } from './transport/transport.ts';
 
-export type AdmissionParts = Parts & {
+type AdmissionParts = Parts & {
   authenticator: Authenticator;
   limiter: Pick<RequestLimiter, 'admit'>;
   keyUses: Pick<KeyUses, 'note'>;
@@ -67,7 +67,7 @@ export class Admission {
   }
 
   /** Handles a request of a known path and method. Everything needed of `req` is read before the first wait. */
-  enter(entry: Entry, exchange: Exchange, req: TransportRequest): void | Promise<void> {
+  enter(entry: RouteEntry, exchange: Exchange, req: TransportRequest): void | Promise<void> {
     const head = readHead(req);
     exchange.begin(head);
     exchange.route = entry.name;
@@ -130,7 +130,7 @@ export class Admission {
   }
 
   /** undefined: this route takes no body. One that comes anyway is dropped; uWS reads it without keeping it. */
-  #beginBody(entry: Entry, exchange: Exchange, head: Head): BodyReader | undefined {
+  #beginBody(entry: RouteEntry, exchange: Exchange, head: Head): BodyReader | undefined {
     if (entry.route.body === undefined) {
       if (!skippable(head, entry.bytesMax)) exchange.closing = true;
       return undefined;
@@ -178,7 +178,7 @@ export class Admission {
     authorize(principal, rights, route);
     request.principal = principal;
     request.exchange.account = principal.account;
-    const admitted = admit(this.#parts.limiter, principal, nowMs);
+    const admitted = admit(this.#parts.limiter, principal);
     if (admitted !== undefined) return admitted.then(() => this.#takeIn(request, nowMs));
     this.#takeIn(request, nowMs);
     return undefined;

@@ -18,13 +18,13 @@ import type { Route } from './route.ts';
  * Hashing a key costs 4 µs, a quarter of what a bare request costs. So the hash of a key that was let in is remembered under
  * the header it came in, in this process's memory alone; whether the key is still good is asked of the cache every time.
  */
-export type Known = Pick<RegistryCache, 'principal' | 'session' | 'sessionUse'>;
+export type KnownCaller = Pick<RegistryCache, 'principal' | 'session' | 'sessionUse'>;
 
 export class Authenticator {
-  readonly #cache: Known;
+  readonly #cache: KnownCaller;
   readonly #hashes = new Map<string, string>();
 
-  constructor(cache: Known) {
+  constructor(cache: KnownCaller) {
     this.#cache = cache;
   }
 
@@ -84,12 +84,8 @@ function whatIsMissing({ scope, permissions, agentId }: Principal, missing: numb
 }
 
 /** undefined: go on. */
-export function admit(
-  limiter: Pick<RequestLimiter, 'admit'>,
-  principal: Principal,
-  nowMs: number,
-): undefined | Promise<void> {
-  const verdict = limiter.admit(principal, nowMs);
+export function admit(limiter: Pick<RequestLimiter, 'admit'>, principal: Principal): undefined | Promise<void> {
+  const verdict = limiter.admit(principal);
   if (verdict === true) return undefined;
   if (verdict instanceof Promise) return verdict.then(within);
   within(verdict);

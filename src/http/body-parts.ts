@@ -6,7 +6,7 @@
 import type { TransportResponse } from './transport/transport.ts';
 
 /** Why a body must not go on. */
-export type Ending = 'client_left' | 'draining' | 'too_slow';
+type BodyEnding = 'client_left' | 'draining' | 'too_slow';
 
 export class BodyParts {
   readonly #res: TransportResponse;
@@ -77,7 +77,7 @@ export class BodyParts {
     this.abort('client_left');
   }
 
-  abort(why: Ending): void {
+  abort(why: BodyEnding): void {
     if (this.signal.aborted) return;
     this.#over.abort(why);
     this.#waiting?.();

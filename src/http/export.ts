@@ -62,7 +62,7 @@ export async function exported<Row>(
 ): Promise<Reply> {
   const { format = 'ndjson', cursors } = call.query;
   const asked = openPage({ ...call, query: { ...call.query, limit: EXPORT_ROWS_AT_ONCE } }, what.list);
-  const giveBack = bodies.take(call.account);
+  const release = bodies.take(call.account);
   try {
     const complete = await what.complete;
     const first = await readBounded(what, asked, call.client.signal);
@@ -77,11 +77,11 @@ export async function exported<Row>(
     };
     const headers = { 'Content-Disposition': `attachment; filename="${what.name}.${format}"` };
     return markIncomplete(
-      { status: 200, contentType: TYPES[format], headers, parts: write, onSent: giveBack },
+      { status: 200, contentType: TYPES[format], headers, parts: write, onSent: release },
       complete,
     );
   } catch (error) {
-    giveBack();
+    release();
     throw error;
   }
 }

@@ -39,7 +39,7 @@ export type LiveUpdate =
   | { topic: Topic; text: string; place: LivePlace }
   | { skipped: number; topic: Topic; place: LivePlace };
 
-export type LiveParts = {
+type LiveParts = {
   clickhouse: ClickHouse;
   progress: Progress;
   /** Agents whose rows are on their way out. */

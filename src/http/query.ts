@@ -17,7 +17,7 @@ const TEXT_CHARACTERS_MAX = 200;
 const CURSOR_CHARACTERS_MAX = 2_000;
 
 /** One parameter: how it is read, and how the API's description shows it. */
-export type Parameter<T> = {
+type Parameter<T> = {
   /** One value. Throws a sentence (as Error) for one that does not fit. */
   read(text: string): unknown;
   /** Its values are gathered in a list, each once. */

@@ -58,7 +58,7 @@ export class BodyBudget {
   }
 }
 
-export type BodyOptions = {
+type BodyOptions = {
   /** As the head says. */
   contentLength: number;
   bytesMax: number;
@@ -124,7 +124,7 @@ export class BodyReader implements BodySink {
 
   /** Nobody reads the body any more. To be called once by whoever was given it. */
   release(): void {
-    if (this.#isRead) this.#giveBack();
+    if (this.#isRead) this.#releaseBudget();
   }
 
   take(chunk: Uint8Array, isLast: boolean): void {
@@ -174,11 +174,11 @@ export class BodyReader implements BodySink {
     this.#options.budget.give(this.#bytes, this.#account);
     this.#bytes = 0;
     if (this.#isRead) return;
-    this.#giveBack();
+    this.#releaseBudget();
     this.#body = undefined;
   }
 
-  #giveBack(): void {
+  #releaseBudget(): void {
     if (this.#buffer !== undefined) this.#buffers.release(this.#buffer);
     this.#buffer = undefined;
   }

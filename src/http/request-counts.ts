@@ -16,7 +16,7 @@ const PAGES = { name: PAGES_ROUTE, statuses: [200, 302, 304, 404], waits: false 
 /** A path that is not in the table. */
 const UNKNOWN = { name: 'unknown', statuses: [400, 404, 405], waits: false };
 
-export type CountRequest = (exchange: Exchange, status: number, nowMs: number) => void;
+type CountRequest = (exchange: Exchange, status: number, nowMs: number) => void;
 
 /** `countRefused`: told of an error answer to somebody whose account is known. */
 export function requestCounter(

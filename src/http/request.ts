@@ -1,4 +1,4 @@
-// A request on its way through the door, and what its handler is given (inside admission).
+// One request during admission, and what its handler is given.
 // One object from head to answer: it is the handler's call, and for a submission of events also the caller who is told what
 // came of it. Several of them, one made of the other, were a tenth of what an event that comes alone allocated.
 // Invariant: `principal` stands before anybody asks for the body, `body` and `query` before the handler is called; the body's
@@ -29,7 +29,7 @@ const REVISION_TAG = /^ *"([1-9][0-9]{0,14})" *$/;
 const IDEMPOTENCY_KEY = /^[\x20-\x7e]{1,255}$/;
 
 /** A route made ready once: names, parameter places, compiled schema. */
-export class Entry {
+export class RouteEntry {
   readonly route: Route;
   /** For metrics and logs. */
   readonly name: string;
@@ -76,7 +76,7 @@ function checkBound({ method, path, query, bound }: Route): void {
 }
 
 export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
-  readonly entry: Entry;
+  readonly entry: RouteEntry;
   readonly exchange: Exchange;
   readonly head: Head;
   readonly params: readonly string[];
@@ -89,7 +89,7 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   idempotencyKey: string | undefined = undefined;
   revisions: readonly number[] | undefined = undefined;
   idempotency: Idempotency | undefined = undefined;
-  /** Finds the principal once more. Rejects as at the door. */
+  /** Finds the principal once more. Rejects as admission does. */
   reauthenticate: () => Promise<Principal> = async () => this.principal;
   /** Where it came from; known while the handler runs, of what is audited. */
   callerAddress = '';

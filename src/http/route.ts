@@ -38,7 +38,7 @@ import type { Parameters, QueryOf } from './query.ts';
 export type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
 
 /** What stands against work, by the store that is at fault; none: ready. `degraded`: ready, but for what was allowed. */
-export type Health = () => Promise<{ faults: { path: string; message: string }[]; degraded?: string }>;
+type Health = () => Promise<{ faults: { path: string; message: string }[]; degraded?: string }>;
 
 /** What handlers work with. */
 export type Parts = {
@@ -115,7 +115,7 @@ export type Call<Body = unknown, Query = unknown> = {
   };
 };
 
-export type BodySpec<B> =
+type BodySpec<B> =
   /** Parsed and checked before the handler. `what` completes "The … does not fit its schema.". */
   | { kind: 'json'; schema: Type.TSchema; what: string; exact?: boolean; type?: B }
   /** Handed on as bytes; `schema` describes it. */
@@ -147,7 +147,7 @@ export type Operation = {
 };
 
 /** A permission; the scope `admin`, which no permission stands for: keys and account settings; `any`: whatever key. */
-export type Need = Permission | 'admin' | 'any';
+type Need = Permission | 'admin' | 'any';
 
 /** The lowest scope that has it. */
 export const SCOPE_OF: Record<Need, Scope> = {
@@ -179,7 +179,7 @@ export type Owned = {
   agentOf(call: Pick<Call, 'account' | 'params'>, parts: Parts): Promise<string | null>;
 };
 
-export type RouteSpec<B, P extends Parameters> = {
+type RouteSpec<B, P extends Parameters> = {
   method: Method;
   /** With `{name}` for a parameter. */
   path: string;

@@ -1,24 +1,24 @@
 // The table of routes: every path that the service answers, in the order in which its description lists them.
 // Everything about a route follows from its row (route.ts); a path that is not here is 404.
 import { accountRoutes } from './handlers/account.ts';
-import { agentRoutes } from './handlers/agents.ts';
-import { alertRoutes } from './handlers/alerts.ts';
+import { agentRoutes } from './handlers/agent-routes.ts';
+import { alertRoutes } from './handlers/alert-routes.ts';
 import { anomalyRoutes } from './handlers/anomalies.ts';
-import { apiKeyRoutes } from './handlers/api-keys.ts';
-import { approvalRoutes } from './handlers/approvals.ts';
+import { apiKeyRoutes } from './handlers/api-key-routes.ts';
+import { approvalRoutes } from './handlers/approval-routes.ts';
 import { auditLogRoutes } from './handlers/audit-logs.ts';
-import { deliveryRoutes } from './handlers/deliveries.ts';
+import { deliveryRoutes } from './handlers/delivery-routes.ts';
 import { eventCountRoutes } from './handlers/event-counts.ts';
 import { eventRoutes } from './handlers/events.ts';
 import { healthRoutes, metricsRoute } from './handlers/operations.ts';
-import { policyRoutes } from './handlers/policies.ts';
-import { sessionRoutes } from './handlers/sessions.ts';
+import { policyRoutes } from './handlers/policy-routes.ts';
+import { sessionRoutes } from './handlers/session-routes.ts';
 import { streamRoutes } from './handlers/stream.ts';
 import { traceRoutes } from './handlers/traces.ts';
 import { openApiRoute } from './openapi.ts';
 import type { Route } from './route.ts';
 
-export type RouteOptions = {
+type RouteOptions = {
   /** false where `/metrics` is served on a port of its own. */
   metrics: boolean;
   /** By which the service is reached, where that is known. */

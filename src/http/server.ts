@@ -1,4 +1,4 @@
-// The HTTP server of a front: a transport (transport/transport.ts) with the table of routes behind the door.
+// The HTTP server of a front: a transport (transport/transport.ts) with the table of routes behind admission.
 // Invariant: every handler goes through `safe`, so nothing that happens in one can end the process; every request that was
 // taken is answered, at the latest when the sweep finds it (500), or its client has left.
 // Drain: stop accepting, answer what comes with `Connection: close`, and close what is left once nobody asks any more.
@@ -17,7 +17,7 @@ import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
 import { Admission } from './admission.ts';
-import { Authenticator, type Known } from './authenticate.ts';
+import { Authenticator, type KnownCaller } from './authenticate.ts';
 import { BrowserSessions } from './browser-sessions.ts';
 import { CallerAddresses } from './caller-address.ts';
 import { Cors } from './cors.ts';
@@ -28,7 +28,7 @@ import { KeyUses } from './key-uses.ts';
 import { LoadShedding, type ShedReason } from './load-shedding.ts';
 import { type Asked, Pages, redirectTo } from './pages.ts';
 import { BodyBudget } from './read-body.ts';
-import { Entry } from './request.ts';
+import { RouteEntry } from './request.ts';
 import { requestCounter } from './request-counts.ts';
 import type { Method, Parts, Reply, Route } from './route.ts';
 import { SubmissionScheduler } from './submission-scheduler.ts';
@@ -51,7 +51,7 @@ export type ServerOptions = Omit<Parts, 'metrics' | 'authenticator'> & {
     | 'publicUrl'
   >;
   routes: readonly Route[];
-  cache: Known;
+  cache: KnownCaller;
   limiter: Pick<RequestLimiter, 'admit'>;
   /** For bodies: the front's own. */
   buffers: BufferPool;
@@ -75,7 +75,7 @@ export class Server {
   readonly #options: ServerOptions;
   readonly #transport: Transport;
   readonly #host: ExchangeHost;
-  readonly #door: Admission;
+  readonly #admission: Admission;
   readonly #keyUses: KeyUses;
   readonly #sessionUses: KeyUses;
   readonly #answerMsMax: number;
@@ -109,7 +109,7 @@ export class Server {
         count(exchange, status, nowMs);
       },
     };
-    this.#door = new Admission({
+    this.#admission = new Admission({
       ...options,
       authenticator: new Authenticator(options.cache),
       keyUses: this.#keyUses,
@@ -174,7 +174,7 @@ export class Server {
     for (const [path, methods] of byPath) this.#registerPath(path, methods);
     this.#registerPages(new Pages());
     const unknown = this.#safe((exchange, req) =>
-      this.#door.refuse(exchange, req, new ServiceError('not_found', 'No such path.')),
+      this.#admission.refuse(exchange, req, new ServiceError('not_found', 'No such path.')),
     );
     this.#transport.onUnknown(unknown);
   }
@@ -184,7 +184,7 @@ export class Server {
     const refuse = (exchange: Exchange, req: TransportRequest) => this.#refuseMethod(exchange, req, allow);
     const other = this.#safe(refuse);
     const preflight = this.#safe((exchange, req) =>
-      this.#door.preflight(exchange, req, allow, () => refuse(exchange, req)),
+      this.#admission.preflight(exchange, req, allow, () => refuse(exchange, req)),
     );
     for (const verb of VERBS) {
       if (verb === 'OPTIONS') {
@@ -206,7 +206,7 @@ export class Server {
       '/ui/assets/{file}': (asked, name) => pages.file(name, asked),
     };
     for (const [path, answer] of Object.entries(answers)) {
-      const show = this.#safe((exchange, req) => this.#door.page(exchange, req, answer));
+      const show = this.#safe((exchange, req) => this.#admission.page(exchange, req, answer));
       const other = this.#safe((exchange, req) => this.#refuseMethod(exchange, req, 'GET, HEAD'));
       for (const verb of VERBS) this.#transport.on(verb, path, verb === 'GET' || verb === 'HEAD' ? show : other);
       this.#transport.onOther(path, other);
@@ -215,12 +215,12 @@ export class Server {
 
   #refuseMethod(exchange: Exchange, req: TransportRequest, allow: string): void {
     const error = new ServiceError('method_not_allowed', `This path takes ${allow}.`);
-    this.#door.refuse(exchange, req, error, { Allow: allow });
+    this.#admission.refuse(exchange, req, error, { Allow: allow });
   }
 
   #handler(route: Route): Handler {
-    const entry = new Entry(route, this.#options.config);
-    return this.#safe((exchange, req) => this.#door.enter(entry, exchange, req));
+    const entry = new RouteEntry(route, this.#options.config);
+    return this.#safe((exchange, req) => this.#admission.enter(entry, exchange, req));
   }
 
   #safe(handle: (exchange: Exchange, req: TransportRequest) => void | Promise<void>): Handler {

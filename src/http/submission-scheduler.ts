@@ -19,7 +19,7 @@ export const OVERLOADED_SLICE_MS = 5;
 /** More than this many waiting is more than ordinary load. */
 const OVERLOADED_WAITING = 64;
 
-export type SubmissionSchedulerOptions = {
+type SubmissionSchedulerOptions = {
   /** Monotonic, ms. */
   now?: () => number;
   /** Calls back when the event loop has been through the sockets that were ready. */

@@ -11,7 +11,7 @@ import type { EventSummary, MatchSummary } from '../../schemas/entry.ts';
 import type { Decision, RateCheck } from '../policy/engine.ts';
 import { redactPayload, redactTrace, TRACE_TOKEN_CHARACTERS } from '../policy/redact.ts';
 import { counterName } from './rate-limit-batcher.ts';
-import type { Submission } from './submission.ts';
+import type { ParsedSubmission } from './submission.ts';
 import { countOrNull, tokensUsed } from './token-usage.ts';
 
 /** An event that has its id, its times and its decision. Times are epoch ms. */
@@ -19,7 +19,7 @@ export type AcceptedEvent = {
   account: string;
   agent: AgentRecord;
   id: string;
-  submission: Submission;
+  submission: ParsedSubmission;
   receivedAt: number;
   decision: Decision;
   requestId: string;
@@ -34,7 +34,7 @@ const MODEL_CHARACTERS_MAX = 200;
 const TWO_32 = 2 ** 32;
 
 /** Rows of one request, end to end, and the summaries that say where each ends. */
-export type EncodedEvents = { rows: Buffer; summaries: string[] };
+type EncodedEvents = { rows: Buffer; summaries: string[] };
 
 export function encodeEvents(events: readonly AcceptedEvent[]): EncodedEvents {
   const stored = events.map(storedForm);

@@ -1,11 +1,11 @@
-// Reads and writes plain events by WebAssembly (wasm/; in place of json.ts, submission.ts, encode.ts and reply.ts for them):
-// one pass over the body's bytes checks it, marks each event's fields and looks for the account's literals; a second one
-// writes row, summary and reply of each event that nothing has matched. Text never becomes a JavaScript string on the way.
-// Plain is what that code is sure to understand: sound JSON whose every element fits the schema, keys without escapes, none
-// twice. Anything else is `null` here and is left to the general path, which also says what is wrong with it.
-// Invariant: for a plain event both paths give the same row, summary and reply (test/ingest/plain.test.ts compares them).
-// One instance serves all requests of a process: its memory holds the body that was read last. Whoever has waited since takes
-// it up again (`begin`). Memory grows with the largest body, whose size the door bounds.
+// The codec of the fast path, in WebAssembly (wasm/; it replaces json.ts, submission.ts, encode.ts and submission-reply.ts for the bodies that it reads).
+// One pass over the body's bytes checks it, marks each event's fields and looks for the account's literals; a second pass writes row, summary and reply of
+// each event without a match. Text never becomes a JavaScript string on the way.
+// It reads what it is sure to understand: valid JSON whose every element fits the schema, keys without escapes, no key twice. For anything else it returns
+// `null`; the general path then reads the body, and reports what is wrong with it.
+// Invariant: for a body that it reads both paths give the same row, summary and reply (test/ingest/fast-path.test.ts compares them).
+// One instance serves all requests of a process: its memory holds the last body that was read. A submission that waited since then loads its body again
+// (`begin`). Memory grows with the largest body, whose size admission bounds.
 
 import assert from 'node:assert';
 import { isUtf8 } from 'node:buffer';
@@ -111,7 +111,7 @@ export type ScannedBody = {
 export type Written = { rows: Buffer; summaries: Buffer; reply: Buffer; release: (() => void) | undefined };
 
 /** What is the same for all events of a request. */
-export type PlainRequest = { account: string; agentId: string; requestId: string };
+type PlainRequest = { account: string; agentId: string; requestId: string };
 
 /** The texts that go between what differs from event to event, by number: see `emit` in wasm/. */
 const TEXT = {

@@ -1,7 +1,7 @@
-// The way of plain events through a front: the steps of ingest.ts, without making values of what no rule asks for.
-// A body that is not plain is left alone (`undefined`) and takes the general path, and so does each single event that some
-// rule may match: it is judged, encoded and rendered there, and put in its place among the others.
-// Invariant: whichever path an event takes, outcome, matches, reply and stored row are the same (test/ingest/plain.test.ts).
+// The fast path of ingestion: the steps of ingest.ts without making JavaScript values of what no rule looks at.
+// A body that the codec does not read (`undefined`) takes the general path. So does each event that some rule may match: it is judged, encoded and rendered
+// there, and its result goes in its place among the others.
+// Invariant: outcome, matches, reply and stored row are the same on both paths (test/ingest/fast-path.test.ts).
 
 import type { AgentRecord } from '../../schemas/agent.ts';
 import { EVENT_TYPES, type EventType } from '../../schemas/closed-sets.ts';
@@ -16,15 +16,15 @@ import { encodeEvents } from './encode.ts';
 import { BITS_WORD, FastCodec, FLAG, fitsDigits, RECORD_WORDS, type ScannedBody, WORD } from './fast-codec.ts';
 import type { Answer, IngestRequest } from './ingest.ts';
 import type { Shape } from './json.ts';
-import { renderEvent } from './reply.ts';
 import type { Judged } from './resolve-quotas.ts';
-import { isTimely, type Submission } from './submission.ts';
+import { isTimely, type ParsedSubmission } from './submission.ts';
+import { renderEvent } from './submission-reply.ts';
 import { View } from './view.ts';
 
 /** A plain body, and when its events happened (epoch ms). */
 export type FastRead = { body: ScannedBody; occurredAt: readonly number[] };
 /** `rows` and `summaries` stand until the next body is read or written: whoever keeps them copies them at once. */
-export type FastWritten = { rows: Buffer; summaries: Buffer; answer: Answer };
+type FastWritten = { rows: Buffer; summaries: Buffer; answer: Answer };
 
 export class FastPath {
   readonly #events: FastCodec;
@@ -94,7 +94,7 @@ export class FastPath {
 function made(
   { account, requestId, agentId }: IngestRequest,
   agent: AgentRecord,
-  submission: Submission,
+  submission: ParsedSubmission,
   { decision, receivedAt }: { decision: Decision; receivedAt: number },
 ): { row: Buffer; summary: string; reply: string } {
   const id = mintId('event', receivedAt);
@@ -121,7 +121,7 @@ function occurredAtOf({ bytes, records }: ScannedBody, event: number, nowMs: num
 }
 
 /** The event's values, for what has to look at them. */
-function submissionOf({ bytes, records }: ScannedBody, event: number, occurredAt: number): Submission {
+function submissionOf({ bytes, records }: ScannedBody, event: number, occurredAt: number): ParsedSubmission {
   const at = event * RECORD_WORDS;
   const payloadText = bytes.toString('utf8', records[at + WORD.payload]!, records[at + WORD.payloadEnd]!);
   const trace = records[at + WORD.trace]!;

@@ -1,8 +1,8 @@
-// A plain submission on its way through a front: the steps of ingest.ts from `judge` to `reply`, each begun by whoever the one
-// before it waited for. It is written in calls instead of promises because most submissions wait twice, and the promises and
-// async frames of two waits were a third of what an event that comes alone allocated and a fifth of what it cost.
-// Invariant: its caller hears of it once, accepted or refused, whatever throws on the way; memory that it held goes back then.
-// Failure: what is refused before the append leaves nothing behind but places taken in rate counters.
+// A submission on the fast path: the steps of ingest.ts from `judge` to `reply`, each started by the completion of the one before.
+// Written with callbacks, not promises, because most submissions wait twice: the promises and async frames of two waits were a third of what a single event
+// allocated and a fifth of its cost.
+// Invariant: the caller is told exactly once, accepted or refused, whatever throws; the memory of the submission is released then.
+// Failure: what is refused before the append leaves nothing behind but permits counted in rate limits.
 import type { AgentRecord } from '../../schemas/agent.ts';
 import { ServiceError } from '../errors.ts';
 import { type Allowances, TooLong } from '../policy/allowance.ts';

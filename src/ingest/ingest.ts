@@ -36,9 +36,9 @@ import type { Shape } from './json.ts';
 import type { JudgingWorker } from './judging-worker.ts';
 import { keptVerdicts, readVerdicts } from './kept-verdicts.ts';
 import type { RateLimitBatcher } from './rate-limit-batcher.ts';
-import { renderBatch, renderEvent, type Verdict } from './reply.ts';
 import { type Judged, resolveQuotas } from './resolve-quotas.ts';
 import { type Element, isRejected, readBatch, readSubmission } from './submission.ts';
+import { renderBatch, renderEvent, type Verdict } from './submission-reply.ts';
 import { View } from './view.ts';
 
 export type IngestRequest = {

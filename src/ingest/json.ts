@@ -22,7 +22,7 @@ const CLOSE_ARRAY = 0x5d;
 /** Where the events of a body are: the body itself, or the elements of its array. */
 export type Shape = 'one' | 'many';
 
-export type ParsedJson = { value: Json; text: string };
+type ParsedJson = { value: Json; text: string };
 /** `payloads[i]`: UTF-16 offsets of the payload of element i (0 for a single event); undefined where it has none. */
 export type MarkedJson = ParsedJson & { payloads: ([start: number, end: number] | undefined)[] };
 

@@ -35,7 +35,7 @@ export type ToThread =
 export type SentEntry = { version: number; summaries: Uint8Array; rows: Uint8Array };
 /** What the thread has done for it, since it has no Redis. */
 export type Calls = {
-  ask: { args: { agent: string; asks: QuotaRequest[] }; answer: readonly QuotaGrant[] };
+  ask: { args: { agent: string; requests: QuotaRequest[] }; answer: readonly QuotaGrant[] };
   append: { args: { agent: string; events: number; entry: SentEntry }; answer: undefined };
   begin: { args: OnceKey & { fingerprint: string }; answer: Begun };
   appendOnce: {
@@ -65,7 +65,7 @@ export type FromThread =
   | { kind: 'alive' };
 
 /** `code` null: no ServiceError, a bug. */
-export type SentError = { code: ErrorCode | null; message: string; options: ServiceErrorOptions };
+type SentError = { code: ErrorCode | null; message: string; options: ServiceErrorOptions };
 
 export function sentError(error: unknown): SentError {
   if (!(error instanceof ServiceError)) {

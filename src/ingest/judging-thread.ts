@@ -217,10 +217,10 @@ function partsOf(id: number, { agent, account, rules, told }: Given): IngestPart
   return {
     cache: { agent: () => ({ record: agent, account }), rules: () => rules },
     rateLimits: {
-      ask: (_account, agentId, asks, asker) =>
-        void call(id, 'ask', { agent: agentId, asks: asks.map(sentAsk) }).then(
-          (counts) => asker.counted(counts),
-          (error) => asker.refused(error),
+      ask: (_account, agentId, requests, waiter) =>
+        void call(id, 'ask', { agent: agentId, requests: requests.map(sentAsk) }).then(
+          (counts) => waiter.counted(counts),
+          (error) => waiter.refused(error),
         ),
     },
     appender: {

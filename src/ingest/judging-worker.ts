@@ -64,7 +64,7 @@ export type JudgingParts = Pick<
   heapMb?: number;
   onWork: (kind: Work['kind'], result: 'done' | 'refused') => void;
 };
-export type ToJudge = { request: IngestRequest; shape: Shape; agent: AgentRecord; rules: RuleSet };
+type ToJudge = { request: IngestRequest; shape: Shape; agent: AgentRecord; rules: RuleSet };
 
 /** In the thread. */
 type Work = {
@@ -248,9 +248,9 @@ export class JudgingWorker implements Part, PolicyWork {
     const { account } = work;
     switch (message.name) {
       case 'ask': {
-        const { agent, asks } = message.args;
+        const { agent, requests } = message.args;
         return new Promise((counted, refused) => {
-          rateLimits.ask(account, agent, asks, { counted, refused });
+          rateLimits.ask(account, agent, requests, { counted, refused });
         });
       }
       case 'append':

@@ -2,8 +2,8 @@
 // again, so only what was decided is kept. Most events are allowed without a match, and then it is an id and two times.
 // Invariant: `readVerdicts(keptVerdicts(v))` gives v.
 import { ALLOWED } from '../policy/engine.ts';
-import type { Verdict } from './reply.ts';
 import type { Rejected } from './submission.ts';
+import type { Verdict } from './submission-reply.ts';
 
 /** An id and two times (base 36), with the text of `policy_result` where it is not the usual one; or what was wrong. */
 type Kept = string | [times: string, result: string] | Rejected;

@@ -12,7 +12,7 @@ import { type LeaseRequest, QuotaLease } from '../policy/quota-lease.ts';
 import type { Keys } from '../redis/keys.ts';
 
 /** Which counter, and its limit. */
-export type CounterRef = Omit<RateCheck, 'rule'>;
+type CounterRef = Omit<RateCheck, 'rule'>;
 /** Permits of one counter, one an event. */
 export type QuotaRequest = { check: CounterRef; permits: number };
 /** How many of the permits are within the threshold, in order; `atMs`: when they were counted (epoch ms, Redis's clock). */

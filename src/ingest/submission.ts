@@ -18,7 +18,7 @@ const OCCURRED_AT_MIN = Date.UTC(2000, 0, 1);
 const OCCURRED_AT_AHEAD_MAX_MS = 24 * 60 * 60 * 1000;
 
 /** One event as its caller sent it. `payloadText` is the caller's own JSON text. */
-export type Submission = {
+export type ParsedSubmission = {
   type: EventType;
   payload: JsonObject;
   payloadText: string;
@@ -27,13 +27,13 @@ export type Submission = {
 };
 /** `tooLarge`: for that alone. */
 export type Rejected = { rejected: ErrorDetail[]; tooLarge?: true };
-export type Element = Submission | Rejected;
+export type Element = ParsedSubmission | Rejected;
 
 export function isRejected(element: Element): element is Rejected {
   return 'rejected' in element;
 }
 
-export function readSubmission(body: Buffer, nowMs: number): Submission {
+export function readSubmission(body: Buffer, nowMs: number): ParsedSubmission {
   const parsed = parseMarked(body, 'one');
   const element = toElement(parsed.value, parsed, 0, '', nowMs);
   if (isRejected(element)) throw validationFailed('The event does not fit its schema.', element.rejected);

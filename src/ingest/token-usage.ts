@@ -8,13 +8,13 @@ import assert from 'node:assert';
 import type { JsonObject } from '../../schemas/common.ts';
 
 /** Keys of the payload under which answers have their counts; the first that tells something counts. */
-export const USAGE_KEYS = ['usage', 'usageMetadata', 'usage_metadata'] as const;
+const USAGE_KEYS = ['usage', 'usageMetadata', 'usage_metadata'] as const;
 
 /**
  * Members that are added up, by shape; the first shape of which a member is there counts. What a total holds already (cached
  * tokens of OpenAI and Gemini, tokens of reasoning in the output) stands in no sum of parts.
  */
-export const USAGE_SHAPES: readonly (readonly string[])[] = [
+const USAGE_SHAPES: readonly (readonly string[])[] = [
   // OpenAI's chat and Responses, and who does as they do (Azure, Mistral, LangChain).
   ['total_tokens'],
   // Vercel's AI SDK, Bedrock's Converse.

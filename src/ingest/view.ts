@@ -4,7 +4,7 @@ import type { JsonObject } from '../../schemas/common.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { mayHoldLongNumber, parseExact } from '../exact-json.ts';
 import type { EventView } from '../policy/engine.ts';
-import type { Submission } from './submission.ts';
+import type { ParsedSubmission } from './submission.ts';
 
 export class View implements EventView {
   readonly type: EventView['type'];
@@ -15,7 +15,7 @@ export class View implements EventView {
   readonly agent: AgentRecord;
   readonly #occurredAt: number;
 
-  constructor(submission: Submission, agent: AgentRecord) {
+  constructor(submission: ParsedSubmission, agent: AgentRecord) {
     this.type = submission.type;
     this.trace_id = submission.traceId;
     this.agent_id = agent.id;

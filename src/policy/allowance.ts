@@ -6,7 +6,7 @@
 import { KEY_CACHE_MAX } from '../limits.ts';
 
 /** Of one request: 5 ms. Ordinary events under 50 policies take a hundredth of it. */
-export const REQUEST_UNITS = 2_000_000;
+const REQUEST_UNITS = 2_000_000;
 /** Of one account in a second: a tenth of a core, so that what many of its requests take together makes nobody wait. */
 const UNITS_A_SECOND = 40_000_000;
 /** What it may take at once: four requests that take all that one may. */

@@ -51,7 +51,7 @@ type State = {
 };
 
 /** `search`: any place in the text. `longest`: from one place, forwards. `starts`: the whole text, backwards. */
-export type Direction = 'search' | 'longest' | 'starts';
+type Direction = 'search' | 'longest' | 'starts';
 
 export class Automaton {
   readonly program: Program;

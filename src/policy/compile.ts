@@ -20,7 +20,7 @@ import { parsePath } from './path.ts';
 import { forOnePolicy } from './pattern-allowance.ts';
 import { checkSchema, type PayloadSchema } from './payload-schema.ts';
 import { below, Mistakes } from './policy-error.ts';
-import type { Conditions, PolicyKind } from './policy-kind.ts';
+import type { PolicyConditions, PolicyKind } from './policy-kind.ts';
 import { type Pattern, PatternError } from './program.ts';
 import { type RateLimitTerms, rateLimit } from './rate-limit.ts';
 import { type RequireApprovalTerms, requireApproval } from './require-approval.ts';
@@ -55,7 +55,7 @@ export function checkParts(type: PolicyType, conditions: unknown): void {
   const mistakes = new Mistakes();
   const { conditions: fields } = readParts(type, conditions, mistakes);
   const reserved = [...RESERVED_IN_ALL, ...kindOf(type).reserved];
-  findWhatNeverHolds(conditions as Conditions, { reserved, fields, at: AT }, mistakes);
+  findWhatNeverHolds(conditions as PolicyConditions, { reserved, fields, at: AT }, mistakes);
   mistakes.throwIfAny();
 }
 
@@ -84,11 +84,11 @@ function readParts(
   else if (Buffer.byteLength(exactJson(conditions)) > CONDITIONS_BYTES_MAX)
     mistakes.add(AT, `must have at most ${CONDITIONS_BYTES_MAX} bytes`);
   mistakes.throwIfAny();
-  const given = conditions as Conditions;
+  const given = conditions as PolicyConditions;
   return forOnePolicy(() => readEach(type, given, mistakes), compiled);
 }
 
-function readEach(type: PolicyType, given: Conditions, mistakes: Mistakes): Parts {
+function readEach(type: PolicyType, given: PolicyConditions, mistakes: Mistakes): Parts {
   const fields = Object.keys(given).flatMap((key) => compileField(key, given[key], type, mistakes));
   const expression = compileExpression(given['expression'], mistakes);
   const schema =
@@ -131,6 +131,6 @@ function compileExpression(source: unknown, mistakes: Mistakes): Expression | nu
   }
 }
 
-function isConditions(value: unknown): value is Conditions {
+function isConditions(value: unknown): value is PolicyConditions {
   return typeof value === 'object' && value !== null && !Array.isArray(value) && !isNumber(value);
 }

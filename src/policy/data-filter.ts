@@ -9,7 +9,7 @@ import { DETECTORS } from './detectors.ts';
 import { readPattern } from './operands.ts';
 import { type Path, parsePath } from './path.ts';
 import { below, type Mistakes } from './policy-error.ts';
-import type { Conditions, PolicyKind } from './policy-kind.ts';
+import type { PolicyConditions, PolicyKind } from './policy-kind.ts';
 import type { Pattern } from './program.ts';
 import { detectorNeedle, type Needle, patternNeedle } from './scanner.ts';
 
@@ -84,7 +84,7 @@ function readFields(value: unknown, at: string, mistakes: Mistakes): Path[] | nu
   return paths.some(({ root, segments }) => root === 'payload' && segments.length === 0) ? null : paths;
 }
 
-function readList(value: unknown, at: string, max: number, mistakes: Mistakes): Conditions[string][] {
+function readList(value: unknown, at: string, max: number, mistakes: Mistakes): PolicyConditions[string][] {
   if (value === undefined) return [];
   if (!Array.isArray(value) || value.length === 0) mistakes.add(at, 'must be an array of at least one value');
   else if (value.length > max) mistakes.add(at, `must hold at most ${max} values, holds ${value.length}`);

@@ -9,10 +9,10 @@ import {
   type Decision,
   type Detail,
   type EntryCheck,
-  type Found,
   isFilter,
   type Judgement,
   type RateCheck,
+  type RuleMatch,
 } from './engine.ts';
 import { conditionsHeld } from './explain.ts';
 import { perText, type RateLimitTerms } from './rate-limit.ts';
@@ -44,7 +44,7 @@ export function decide(judgement: Judgement, overLimit: readonly boolean[], mint
 }
 
 /** The matches with those of the limits that are over, in the order of the policies. */
-function withLimits({ rateChecks, found }: Judgement, overLimit: readonly boolean[]): readonly Found[] {
+function withLimits({ rateChecks, found }: Judgement, overLimit: readonly boolean[]): readonly RuleMatch[] {
   const all = [...found];
   const how = { budget: new Budget(EXPLAIN_UNITS), isSecret: found.some(isFilter) };
   rateChecks.forEach((check, i) => {

@@ -7,7 +7,7 @@
 // nested or adjacent unbounded repeats.
 
 import type { DetectorName } from '../../schemas/closed-sets.ts';
-import type { Find } from './find.ts';
+import type { Find } from './detector-search.ts';
 import { findEmail, findInternationalPhone, findIpv4, findIpv6, findLocalPhone } from './find-contacts.ts';
 import { findCard, findIban, findSsn, isCardNumber, isNamedSsn } from './find-numbers.ts';
 import { findIssuedKey, findJwt, findNamedKey, findPrivateKey } from './find-secrets.ts';

@@ -37,9 +37,9 @@ import type { Redaction } from './redact.ts';
 import type { RequireApprovalTerms } from './require-approval.ts';
 import {
   countsAll,
-  type Entry,
   entryOf,
   type Filter,
+  type IndexedRule,
   type LiteralBits,
   numberLiterals,
   type Plan,
@@ -87,15 +87,15 @@ export type RateCheck = {
 };
 
 export type Detail = PolicyMatch['detail'];
-export type Found = { entry: Entry; detail: Detail };
+export type RuleMatch = { entry: IndexedRule; detail: Detail };
 
 export type Judgement = {
   readonly rateChecks: readonly RateCheck[];
-  readonly found: readonly Found[];
+  readonly found: readonly RuleMatch[];
   readonly redactions: readonly Redaction[];
 };
 
-export type ApprovalTerms = Pick<RequireApprovalTerms, 'timeoutSeconds' | 'onTimeout'>;
+type ApprovalTerms = Pick<RequireApprovalTerms, 'timeoutSeconds' | 'onTimeout'>;
 
 export type Decision = {
   readonly outcome: Outcome;
@@ -161,16 +161,16 @@ export function judge(rules: RuleSet, event: EventView, allowance?: Allowance): 
   return rules.judge(event, allowance);
 }
 
-export function isFilter({ entry }: { entry: Entry }): boolean {
+export function isFilter({ entry }: { entry: IndexedRule }): boolean {
   return entry.rule.terms.type === 'data_filter';
 }
 
-export function byOrder(a: Found, b: Found): number {
+export function byOrder(a: RuleMatch, b: RuleMatch): number {
   return a.entry.order - b.entry.order;
 }
 
 /** `event`: by which the conditions are explained if the limit is over; null: by the policy alone. */
-export type EntryCheck = RateCheck & { entry: Entry; event: EventView | null; reason?: 'not_a_number' };
+export type EntryCheck = RateCheck & { entry: IndexedRule; event: EventView | null; reason?: 'not_a_number' };
 
 export type RuleSetOptions = {
   /** Told of errors inside rules that should not happen. */
@@ -185,7 +185,7 @@ export type RuleSetOptions = {
 export class RuleSet {
   readonly size: number;
   readonly traceKey: string | undefined;
-  readonly #entries: Entry[];
+  readonly #entries: IndexedRule[];
   readonly #onRuleError: (policyId: string, error: unknown) => void;
   /** Agents that have policies of their own, and for each, and for all others under '', the plan of each event type. */
   readonly #agents: ReadonlySet<string>;
@@ -207,12 +207,12 @@ export class RuleSet {
   readonly #fieldBudget = new Budget(0);
   readonly #expressionBudget = new Budget(0);
   /** `detail` null: the conditions are all that there is to tell. */
-  #found: { entry: Entry; detail: Detail | null }[] = [];
+  #found: { entry: IndexedRule; detail: Detail | null }[] = [];
   #checks: EntryCheck[] = [];
   #redactions: Redaction[] = [];
   /** Rules of which a condition held for what is no number. */
-  #forNoNumber: Entry[] = [];
-  readonly #live: Entry[] = [];
+  #forNoNumber: IndexedRule[] = [];
+  readonly #live: IndexedRule[] = [];
   /** The condition that was asked last, should it fail. */
   #asked = '';
 
@@ -291,9 +291,9 @@ export class RuleSet {
   }
 
   /** Only what matched is explained, with what is left of the work that conditions may do on an event. */
-  #explained(event: EventView): Found[] {
+  #explained(event: EventView): RuleMatch[] {
     const how = { budget: this.#fieldBudget, isSecret: this.#found.some(isFilter) };
-    return this.#found.map(({ entry, detail }): Found => {
+    return this.#found.map(({ entry, detail }): RuleMatch => {
       if (detail !== null && 'reason' in detail && !('path' in detail)) return { entry, detail };
       const held = conditionsHeld(entry.rule, event, how);
       const reason = this.#forNoNumber.includes(entry) ? NOT_A_NUMBER : undefined;
@@ -360,7 +360,7 @@ export class RuleSet {
   }
 
   /** Notes what a rule makes of the event, or puts a data filter among those that have to look at the payload. */
-  #consider(entry: Entry, event: EventView): void {
+  #consider(entry: IndexedRule, event: EventView): void {
     const { rule } = entry;
     let detail: Detail | undefined;
     try {
@@ -406,7 +406,7 @@ export class RuleSet {
   }
 
   /** `event` may be left out where the counter is not told apart by what is in it. */
-  #checkOf(entry: Entry, terms: RateLimitTerms, event?: EventView): EntryCheck {
+  #checkOf(entry: IndexedRule, terms: RateLimitTerms, event?: EventView): EntryCheck {
     const { per } = terms;
     return {
       entry,
@@ -422,7 +422,7 @@ export class RuleSet {
     };
   }
 
-  #counterValue(entry: Entry, per: Exclude<RateLimitTerms['per'], string>, event: EventView): string {
+  #counterValue(entry: IndexedRule, per: Exclude<RateLimitTerms['per'], string>, event: EventView): string {
     try {
       return counterValue(per, event, this.#fieldBudget);
     } catch (error) {
@@ -480,7 +480,7 @@ export class RuleSet {
   }
 
   /** True if the filter matched because it could not be settled. */
-  #noteFilter(entry: Entry, scanner: Scanner, walker: Walker, failure: DataFilterDetail | undefined): boolean {
+  #noteFilter(entry: IndexedRule, scanner: Scanner, walker: Walker, failure: DataFilterDetail | undefined): boolean {
     const terms = entry.rule.terms as DataFilterTerms;
     let index = entry.needles.findIndex((needle) => scanner.found[needle] === FOUND.yes);
     const isFound = index >= 0;
@@ -527,7 +527,7 @@ function redactionUnits(event: EventView, { redactions }: Judgement): number {
 class ExpressionFailed extends Error {}
 
 /** Whether a rule could match an event of which only the literals are known. What counts all is no match. */
-function mayMatch(entry: Entry, event: TextView): boolean {
+function mayMatch(entry: IndexedRule, event: TextView): boolean {
   if (entry.prefilter === null) return !countsAll(entry);
   for (const clause of entry.prefilter) if (!isMet(clause, event)) return false;
   return true;

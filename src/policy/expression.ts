@@ -64,7 +64,7 @@ function joinedCharacters(list: readonly unknown[], by: number): number {
   return sum;
 }
 
-export type ExpressionEvent = {
+type ExpressionEvent = {
   type: string;
   trace_id: string | undefined;
   agent_id: string;

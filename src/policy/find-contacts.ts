@@ -11,7 +11,7 @@ import {
   type Span,
   TRY_UNITS,
   touchesWord,
-} from './find.ts';
+} from './detector-search.ts';
 
 const LOCAL_CHARACTERS_MAX = 64;
 const DOMAIN_CHARACTERS_MAX = 253;

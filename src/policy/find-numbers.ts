@@ -9,7 +9,7 @@ import {
   isDigit,
   type Span,
   TRY_UNITS,
-} from './find.ts';
+} from './detector-search.ts';
 
 /** 12-19 digits in one piece, or in the groups that are printed on cards, parted by one space or dash each. */
 const CARD =

@@ -1,6 +1,6 @@
 // Finds API keys, tokens and private keys (see detectors.ts for what holds for all).
 import type { Budget } from './budget.ts';
-import { isWordOrDash, type Span, TRY_UNITS } from './find.ts';
+import { isWordOrDash, type Span, TRY_UNITS } from './detector-search.ts';
 
 /** Issuers' own prefixes. Each try reads a bounded number of characters before it can fail. */
 const ISSUED_KEY = new RegExp(

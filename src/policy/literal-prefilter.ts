@@ -10,7 +10,7 @@ import { compilePattern, type Pattern } from './program.ts';
 import type { Needle } from './scanner.ts';
 
 export type Clause = readonly string[];
-export type Prefilter = readonly Clause[];
+type Prefilter = readonly Clause[];
 
 type PrefilteredParts = { conditions: readonly { clauses: readonly Clause[] }[]; needles: readonly Needle[] | null };
 

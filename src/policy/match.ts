@@ -38,7 +38,7 @@ export class FieldCondition {
   readonly isShort: boolean;
   /** The texts that this condition demands one of, if it does nothing else: what rules are indexed by. */
   readonly texts: readonly string[] | null;
-  /** What must stand in the payload for it to hold: see prefilter.ts. */
+  /** What must stand in the payload for it to hold: see literal-prefilter.ts. */
   readonly clauses: readonly Clause[];
   readonly #predicates: readonly Predicate[];
   /** What the text operators among them ask of a string. */

@@ -5,8 +5,8 @@
 import type { Budget } from './budget.ts';
 import type { Step } from './pointer.ts';
 
-export type PathRoot = 'type' | 'trace_id' | 'agent_id' | 'payload';
-export type Visit = (value: unknown) => boolean;
+type PathRoot = 'type' | 'trace_id' | 'agent_id' | 'payload';
+type Visit = (value: unknown) => boolean;
 export type Path = { root: PathRoot; segments: string[]; indexes: number[] };
 
 const ROOTS: ReadonlySet<string> = new Set(['type', 'trace_id', 'agent_id', 'payload']);

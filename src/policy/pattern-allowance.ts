@@ -6,7 +6,7 @@
 import { compilePattern, type Pattern, PatternError } from './program.ts';
 
 /** Instructions, and one for each so many borders of what a class of characters takes: `\p{L}` has 1,300. About 3 µs each. */
-export const POLICY_INSTRUCTIONS_MAX = 6_000;
+const POLICY_INSTRUCTIONS_MAX = 6_000;
 const CLASS_BORDERS = 32;
 
 class Allowance {

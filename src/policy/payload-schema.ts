@@ -16,8 +16,8 @@ import { below, type Mistakes } from './policy-error.ts';
 import { PatternError } from './program.ts';
 import { textPatternOf } from './text-pattern.ts';
 
-export const SCHEMA_NODES_MAX = 500;
-export const SCHEMA_DEPTH_MAX = 10;
+const SCHEMA_NODES_MAX = 500;
+const SCHEMA_DEPTH_MAX = 10;
 
 /** One keyword looking at one value, and one character read by a length. */
 const VISIT_UNITS = 6;

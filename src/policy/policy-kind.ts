@@ -4,13 +4,13 @@
 import type { PolicyAction } from '../../schemas/closed-sets.ts';
 import type { Mistakes } from './policy-error.ts';
 
-export type Conditions = Readonly<Record<string, unknown>>;
+export type PolicyConditions = Readonly<Record<string, unknown>>;
 
 export type PolicyKind<Terms> = {
   /** Keys of `conditions` that are not fields to match. */
   reserved: readonly string[];
   /** Reads the reserved keys; what is wrong goes to `mistakes`, and then nothing is answered. `at` is the pointer of `conditions`. */
-  compile(conditions: Conditions, at: string, mistakes: Mistakes): Terms | undefined;
+  compile(conditions: PolicyConditions, at: string, mistakes: Mistakes): Terms | undefined;
 };
 
 /** A match whose actions are `log` alone never interrupts, whatever the type: the dry run (decisions 6.2). */

@@ -7,7 +7,7 @@ import { RE2JS } from 're2js';
 import { PATTERN_CHARACTERS_MAX } from '../limits.ts';
 
 /** Instructions of one pattern. 512 characters of plain text need 514; repeats multiply. A step of the automaton costs up to this many units. */
-export const INSTRUCTIONS_MAX = 2_000;
+const INSTRUCTIONS_MAX = 2_000;
 
 /** Opcodes of re2js that matter; captures and no-ops are skipped over. */
 const OP = { ALT: 1, ALT_MATCH: 2, CAPTURE: 3, LOOK: 4, FAIL: 5, MATCH: 6, NOP: 7, RUNE: 8, RUNE_LAST: 11 } as const;

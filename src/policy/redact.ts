@@ -9,8 +9,8 @@
 import { createHmac } from 'node:crypto';
 import { Automaton } from './automaton.ts';
 import { Budget, OverBudget, REDACT_UNITS } from './budget.ts';
+import type { Find, Span } from './detector-search.ts';
 import { NUMBER_DIGITS } from './detectors.ts';
-import type { Find, Span } from './find.ts';
 import { LiteralSearch } from './literal-search.ts';
 import type { Path } from './path.ts';
 import { Program } from './program.ts';

@@ -17,7 +17,7 @@ import { type Needle, Scanner } from './scanner.ts';
 import { Walker } from './walk.ts';
 
 /** A rule in its set. */
-export type Entry = {
+export type IndexedRule = {
   rule: Rule;
   /** Place by creation, which is by id. */
   order: number;
@@ -81,19 +81,19 @@ const DETECTOR_INSTRUCTIONS = 60;
 
 /** The rules that can concern events of one type of one agent. `byTool` are those that demand one of some tools. */
 export type Plan = {
-  always: Entry[];
+  always: IndexedRule[];
   /** Those of `always` that have a prefilter; and is there another whose match cannot be told without reading the payload? */
-  prefiltered: Entry[];
+  prefiltered: IndexedRule[];
   hasUnfiltered: boolean;
-  byTool: Map<string, Entry[]> | null;
-  withTool: Entry[];
+  byTool: Map<string, IndexedRule[]> | null;
+  withTool: IndexedRule[];
   /** The filters that look at `trace_id`. */
   ofTrace: Filter[];
   /** What an event meets that no rule can match: the limits that count all. Made when first asked for. */
   counted?: Judgement;
 };
 
-export function entryOf(rule: Rule, order: number): Entry {
+export function entryOf(rule: Rule, order: number): IndexedRule {
   const { id, revision, name, type, actions, severity } = rule.policy;
   const match = { policy_id: id, revision, name, type, actions, severity };
   return {
@@ -116,9 +116,9 @@ export function entryOf(rule: Rule, order: number): Entry {
 }
 
 /** Gives every data filter its scanner: one for all that look at the whole payload, one each for those that look at fields. */
-export function shareScanner(entries: readonly Entry[]): Filter | null {
+export function shareScanner(entries: readonly IndexedRule[]): Filter | null {
   const needles = new Map<string, { index: number; needle: Needle }>();
-  const sharing: Entry[] = [];
+  const sharing: IndexedRule[] = [];
   for (const entry of entries) {
     const { terms } = entry.rule;
     if (terms.type !== 'data_filter') continue;
@@ -142,7 +142,7 @@ export function shareScanner(entries: readonly Entry[]): Filter | null {
 }
 
 /** Instructions that would have to be laid out to look for all that the data filters look for. */
-export function weightOf(entries: readonly Entry[]): number {
+export function weightOf(entries: readonly IndexedRule[]): number {
   const filters = new Set(entries.map(({ filter }) => filter));
   let weight = 0;
   for (const filter of filters) if (filter !== null) weight += filter.weight;
@@ -153,7 +153,7 @@ export function weightOf(entries: readonly Entry[]): number {
 export const LITERALS_MAX = 512;
 
 /** Gives every entry its prefilter. Returns the literals that the prefilters speak of, by number. */
-export function numberLiterals(entries: readonly Entry[]): string[] {
+export function numberLiterals(entries: readonly IndexedRule[]): string[] {
   const numbers = new Map<string, number>();
   for (const entry of entries) {
     const { conditions, terms, expression, schema } = entry.rule;
@@ -175,12 +175,16 @@ function bitsOf(numbers: readonly number[]): LiteralBits[] {
   return [...masks].map(([word, mask]) => ({ word, mask }));
 }
 
-export function redactionOf(entry: Entry, { needles, fields, trace }: DataFilterTerms, traceKey?: string): Redaction {
+export function redactionOf(
+  entry: IndexedRule,
+  { needles, fields, trace }: DataFilterTerms,
+  traceKey?: string,
+): Redaction {
   entry.redaction ??= new Redaction(needles, { fields, trace, ...(traceKey === undefined ? {} : { traceKey }) });
   return entry.redaction;
 }
 
-export function planOf(entries: readonly Entry[], agent: string, type: EventType): Plan {
+export function planOf(entries: readonly IndexedRule[], agent: string, type: EventType): Plan {
   const plan: Plan = { always: [], prefiltered: [], hasUnfiltered: false, byTool: null, withTool: [], ofTrace: [] };
   for (const entry of entries) {
     const { policy, conditions } = entry.rule;
@@ -206,7 +210,7 @@ export function planOf(entries: readonly Entry[], agent: string, type: EventType
 }
 
 /** A rate limit without conditions whose counter needs nothing of the payload. */
-export function countsAll({ rule }: Entry): boolean {
+export function countsAll({ rule }: IndexedRule): boolean {
   const { terms, conditions, schema, expression } = rule;
   if (terms.type !== 'rate_limit' || typeof terms.per !== 'string') return false;
   return (
@@ -216,10 +220,10 @@ export function countsAll({ rule }: Entry): boolean {
   );
 }
 
-const NO_ENTRIES: readonly Entry[] = Object.freeze([]);
+const NO_ENTRIES: readonly IndexedRule[] = Object.freeze([]);
 
 /** A tool that is no plain text (an array: any element will do) is looked at by every rule that names tools. */
-export function rulesOfTool(plan: Plan, tool: unknown): readonly Entry[] {
+export function rulesOfTool(plan: Plan, tool: unknown): readonly IndexedRule[] {
   if (typeof tool === 'string') return plan.byTool!.get(tool) ?? NO_ENTRIES;
   return Array.isArray(tool) ? plan.withTool : NO_ENTRIES;
 }

@@ -20,7 +20,7 @@ export function textPatternOf(pattern: Pattern): TextPattern {
   return one;
 }
 
-export class TextPattern {
+class TextPattern {
   readonly source: string;
   readonly #literal: LiteralSearch | null;
   readonly #automaton: Automaton | null;

@@ -3,7 +3,7 @@
 // entries of one; and where a repetition would do no harm, a refusal of it would be taken for one of the command, which may
 // have been carried out the first time (seen in tests: a change answered as not recorded, and there).
 // Invariant: every command settles, at the latest REDIS_TIMEOUT_MS after it was made; nothing waits for Redis to come back,
-// so a Redis that is away is noticed within milliseconds and the door can answer 503.
+// so an unreachable Redis is noticed within milliseconds and admission answers 503.
 // Connections come back by themselves, for ever; a connection that says nothing for too long is made anew.
 import { Cluster, type ClusterOptions, Redis, type RedisOptions } from 'ioredis';
 import { REDIS_TIMEOUT_MS } from '../limits.ts';

@@ -7,7 +7,7 @@ import type { Redis } from 'ioredis';
 import { type Commands, mastersOf } from './client.ts';
 
 /** Of one master. null: not to be learnt. */
-export type NodeSettings = {
+type NodeSettings = {
   node: string;
   source: 'config' | 'info' | 'none';
   appendonly: boolean | null;
@@ -16,7 +16,7 @@ export type NodeSettings = {
   maxmemory: number | null;
 };
 
-export type Durability = {
+type Durability = {
   nodes: NodeSettings[];
   /** Sentences, each naming a setting and the master: acknowledged events would be lost. */
   unsafe: string[];

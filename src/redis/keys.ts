@@ -10,7 +10,7 @@ import { createHash } from 'node:crypto';
 export const REGISTRY_SHARDS = 16;
 
 /** FNV-1a, 32 bit: stable over versions and processes, since it decides where things live. `before`: the hash of what stands before. */
-export function stableHash(text: string, before = 0x811c9dc5): number {
+function stableHash(text: string, before = 0x811c9dc5): number {
   let hash = before;
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
   return hash >>> 0;

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import { type Commands, redisError } from './client.ts';
 
-export type ScriptArgument = string | number | Buffer;
+type ScriptArgument = string | number | Buffer;
 
 export class Script<Reply> {
   readonly name: string;

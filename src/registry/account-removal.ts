@@ -16,7 +16,7 @@ import { Policies } from './policies.ts';
 import type { Actor } from './principal.ts';
 
 /** How many of each went. */
-export type Removed = { keys: number; agents: number; policies: number; alerts: number };
+type Removed = { keys: number; agents: number; policies: number; alerts: number };
 
 const PAGE = 100;
 

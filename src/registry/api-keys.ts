@@ -161,7 +161,7 @@ export class ApiKeys {
   }
 }
 
-export type NewApiKey = {
+type NewApiKey = {
   id: string;
   label: string;
   scope: Scope;

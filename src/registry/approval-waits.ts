@@ -12,7 +12,7 @@ import { type Commands, connectCommands, type RedisAddress } from '../redis/clie
 import { type Keys, REGISTRY_SHARDS } from '../redis/keys.ts';
 import { type Approvals, byAccount } from './approvals.ts';
 
-export type ApprovalWaitsOptions = {
+type ApprovalWaitsOptions = {
   address: RedisAddress;
   keys: Keys;
   approvals: Pick<Approvals, 'get' | 'look'>;

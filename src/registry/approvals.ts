@@ -1,4 +1,4 @@
-// Approvals: what pending events wait for (decisions 6.3). Opened and expired by pipelines, decided by people at the door.
+// Approvals: what pending events wait for (decisions 6.3). Opened and expired by pipelines, decided by people through the API.
 //
 //   open      pending, with a deadline                                   by pipelines/approval/open.ts
 //   decide    approved or denied                                         by POST /v1/approvals/{id}
@@ -52,7 +52,7 @@ export type ApprovalsOptions = RegistryStore & {
 };
 
 /** How many were opened, and of them denied for want of room; the others are there already or their agent is gone. */
-export type Opened = { opened: number; overflowed: number };
+type Opened = { opened: number; overflowed: number };
 
 const OVERFLOW_COMMENT = 'More approvals are pending than an account may have.';
 const POLICY_GONE_COMMENT = 'The policy that asked is not in force any more.';

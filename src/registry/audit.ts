@@ -10,7 +10,7 @@ import { exactJson } from '../exact-json.ts';
 import { mintId } from '../ids.ts';
 import type { Actor } from './principal.ts';
 
-export type Audited = { action: AuditAction; type: ResourceType; id: string; details?: Record<string, unknown> };
+type Audited = { action: AuditAction; type: ResourceType; id: string; details?: Record<string, unknown> };
 
 export const SYSTEM: Actor = { actor: 'system', requestId: '' };
 

@@ -4,7 +4,7 @@
 // revision of each shard in use is read over another connection; if it is ahead of what the notices have told,
 // notices were lost and the whole shard is dropped. Together: in force within a second, whatever is lost.
 // Invariant: what is answered was true at most a second ago. A front that cannot check any more knows nothing any more.
-// Redis away, or emptied: ServiceError `unavailable`, which at the door is 503: nobody is let in, and no event waved through, on old news.
+// Redis unreachable, or emptied: ServiceError `unavailable`, answered as 503: no key and no event is accepted by stale records.
 import { randomBytes } from 'node:crypto';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Policy } from '../../schemas/policy.ts';
@@ -26,7 +26,7 @@ import type { SessionRecord } from './sessions.ts';
 
 /** `usedMs`: when the session was last used, as far as is known here; whoever uses it writes it. */
 export type SignedIn = { principal: Principal; usedMs: number };
-export type CachedAgent = { record: AgentRecord; account: string };
+type CachedAgent = { record: AgentRecord; account: string };
 
 const CHECK_MS = 500;
 /** A front that starts while Redis is away has 503 to give, so it does not wait for long. */

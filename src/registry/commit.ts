@@ -42,7 +42,7 @@ export type Change = {
 };
 
 /** `refused`: the name of the guard that did not hold. */
-export type Committed = { revision: number; refused?: undefined } | { refused: string };
+type Committed = { revision: number; refused?: undefined } | { refused: string };
 
 type Reply = ['done', number] | ['refused', string] | ['lost', number];
 const text = readAsset('src/redis/commit.lua');
@@ -53,7 +53,7 @@ const scriptWhenFull = new Script<Reply>('commit-when-full', text.replace('#!lua
 const MARKER_MS = 60_000;
 /** Time for a broken connection to come back before the second try. */
 const RETRY_AFTER_MS = 150;
-/** Rounds of read and commit. Each lost round is somebody else's success, so a caller out of rounds met a crowd. */
+/** Rounds of read and commit. Each lost round is another writer's success, so a caller that runs out of rounds met many writers. */
 const ROUNDS_MAX = 20;
 
 export const is = (name: string, words: CommandArgs, expected: string): Guard => ({

@@ -150,7 +150,7 @@ export function withAttempt(
 
 export type DeliveryState = { status: DeliveryStatus; nextAttemptAt: number | null; at: number };
 
-export function shownDelivery(record: DeliveryRecord, { status, nextAttemptAt, at }: DeliveryState): Delivery {
+function shownDelivery(record: DeliveryRecord, { status, nextAttemptAt, at }: DeliveryState): Delivery {
   const { id, alert, channel, target, signal, count, test, attempts, transport, createdAt } = record;
   return {
     id,
@@ -246,7 +246,7 @@ async function forgetQuoted(store: RegistryStore, account: string, agent: string
  * When what waits is tried: never in the past. A delivery that is due may wait for a place, or for its target or host to be
  * asked again; `items` as they are stored, with the time that the last attempt set.
  */
-export async function withNextAttempts(
+async function withNextAttempts(
   { redis, keys }: RegistryStore,
   account: string,
   items: readonly Delivery[],

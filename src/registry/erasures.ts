@@ -8,7 +8,7 @@ import type { Erasure } from './agents.ts';
 import { answering, type RegistryStore } from './commit.ts';
 
 /** Times are epoch ms; null: not yet. */
-export type Erased = Erasure & { erasedAt: number; clickhouseAt: number | null; redisAt: number | null };
+type Erased = Erasure & { erasedAt: number; clickhouseAt: number | null; redisAt: number | null };
 
 const KEPT_MS = 90 * 24 * 60 * 60 * 1000;
 const KEPT_MAX = 10_000;

@@ -35,7 +35,7 @@ export type Named = {
   revision?: number;
 };
 
-export type NamedKind<R> = {
+type NamedKind<R> = {
   kind: 'policy' | 'alert';
   hash: (account: string) => string;
   names: (account: string) => string;
@@ -50,7 +50,7 @@ type Revisions = { revisions?: readonly number[] | undefined };
 /** What a kind adds to a change. */
 export type More = { guards?: readonly Guard[]; writes?: readonly CommandArgs[] };
 /** `answer`: what the caller is told, and a retry is told again; left out: the record as it is kept. */
-export type Addition = More & { keeping: Keeping; details: object; atMs: number; answer?: string };
+type Addition = More & { keeping: Keeping; details: object; atMs: number; answer?: string };
 export type Edit<R> = Revisions & {
   /** The record as it is to be; throws what is wrong with it. */
   edited: (before: R) => R | Promise<R>;

@@ -30,7 +30,7 @@ import { type More, NamedRecords } from './named-records.ts';
 import { readPolicy } from './policy-record.ts';
 import { type Actor, keepWithin } from './principal.ts';
 
-export type PolicyFilter = {
+type PolicyFilter = {
   agent_id?: readonly string[] | undefined;
   type?: readonly PolicyType[] | undefined;
   status?: readonly Status[] | undefined;

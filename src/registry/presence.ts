@@ -12,7 +12,7 @@ import { REGISTRY_SHARDS } from '../redis/keys.ts';
 import type { RegistryStore } from './commit.ts';
 
 /** `lost`: marks that are missing. `empty`: there is none, and no account's name either. */
-export type Presence = { state: 'there' | 'partly' | 'empty'; lost: readonly string[] };
+type Presence = { state: 'there' | 'partly' | 'empty'; lost: readonly string[] };
 
 /** What callers and operators are told, by one name. */
 export const REGISTRY_MISSING = 'registry_missing';

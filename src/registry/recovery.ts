@@ -19,12 +19,12 @@ import type { ApiKeyRecord } from './api-keys.ts';
 import { auditLog, SYSTEM } from './audit.ts';
 import { type CommandArgs, commit, type RegistryStore } from './commit.ts';
 import { isHistoryExpected, rewriteHistory } from './history.ts';
-import { type RegistryRow, raiseRevision, writesOf } from './restore.ts';
+import { type RestoredRow, raiseRevision, writesOf } from './restore.ts';
 
 /** What ClickHouse knows. */
 export type KnownRegistry = {
   revisions: () => Promise<Map<string, number>>;
-  rows: () => AsyncIterable<RegistryRow> | Iterable<RegistryRow>;
+  rows: () => AsyncIterable<RestoredRow> | Iterable<RestoredRow>;
 };
 /** Shards of the registry, and how many changes each is behind. */
 export type Behind = ReadonlyMap<number, number>;
@@ -82,7 +82,7 @@ export async function bringForward(
 
 async function recover(store: RegistryStore, known: KnownRegistry, behind: Behind): Promise<number> {
   const { redis, keys } = store;
-  const newer: RegistryRow[] = [];
+  const newer: RestoredRow[] = [];
   const newest = new Map<number, number>();
   const living = new Set<string>();
   const here = new Map<number, number>();
@@ -101,7 +101,7 @@ async function recover(store: RegistryStore, known: KnownRegistry, behind: Behin
 }
 
 /** One record as ClickHouse has it, in place of what Redis has. */
-async function putBack(store: RegistryStore, row: RegistryRow, isLiving: (agent: string) => boolean): Promise<void> {
+async function putBack(store: RegistryStore, row: RestoredRow, isLiving: (agent: string) => boolean): Promise<void> {
   const { redis, keys } = store;
   const at = (store.now ?? Date.now)();
   const { account, kind, id, revision, record } = row;
@@ -121,7 +121,7 @@ async function putBack(store: RegistryStore, row: RegistryRow, isLiving: (agent:
   for (const [command, key] of elsewhere) if (command === 'del' && !pointed.has(key)) await redis.del(key);
 }
 
-async function recordOf({ redis, keys }: RegistryStore, { account, kind, id }: RegistryRow): Promise<object | null> {
+async function recordOf({ redis, keys }: RegistryStore, { account, kind, id }: RestoredRow): Promise<object | null> {
   const text = await {
     account: () => redis.hget(keys.accounts(keys.shardOf(account)), id),
     agent: () => redis.get(keys.agent(account, id)),
@@ -133,7 +133,7 @@ async function recordOf({ redis, keys }: RegistryStore, { account, kind, id }: R
 }
 
 /** Takes away what Redis has of it: names and scopes may be others by now. */
-function removalOf(keys: Keys, { account, kind, id }: RegistryRow, before: object | null): CommandArgs[] {
+function removalOf(keys: Keys, { account, kind, id }: RestoredRow, before: object | null): CommandArgs[] {
   if (before === null) return [];
   const unscoped = (agent: string | null): CommandArgs[] =>
     agent === null ? [] : [['srem', keys.agentScope(account, agent), id]];

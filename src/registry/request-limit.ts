@@ -66,7 +66,7 @@ export class RequestLimiter {
   }
 
   /** A plain `true` while the process holds tokens. Rejects with ServiceError unavailable. */
-  admit(principal: Limited, _nowMs?: number): true | Refused | Promise<true | Refused> {
+  admit(principal: Limited): true | Refused | Promise<true | Refused> {
     const lease = this.#lease(principal);
     const now = performance.now();
     if (lease.tokens > 0 && now < lease.expiresAt && lease.waiting.length === 0) {

@@ -5,8 +5,8 @@
 import type { Approval } from '../../schemas/approval.ts';
 import { answering, type RegistryStore } from './commit.ts';
 
-export type PendingRow = { account: string; approval: Approval };
-export type RevisionRow = { account: string; revision: number };
+type PendingRow = { account: string; approval: Approval };
+type RevisionRow = { account: string; revision: number };
 
 /** Returns how many were put back. Those of deleted agents are not. */
 export function restoreApprovals(

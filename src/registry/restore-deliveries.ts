@@ -13,7 +13,7 @@ import {
   laneOf,
 } from './deliveries.ts';
 
-export type PendingDelivery = KeptDelivery & { account: string };
+type PendingDelivery = KeptDelivery & { account: string };
 
 /** Ten attempts are made; whatever came before, one is left. */
 const TRIES_MAX = 9;

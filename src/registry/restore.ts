@@ -18,7 +18,7 @@ import type { ApiKeyRecord } from './api-keys.ts';
 import { answering, type CommandArgs, type RegistryStore } from './commit.ts';
 import { adoptRegistry, foundRegistry, presenceOf } from './presence.ts';
 
-export type RegistryRow = {
+export type RestoredRow = {
   account: string;
   kind: JournalEntry['changes'][number]['kind'];
   id: string;
@@ -34,17 +34,17 @@ export class NotEmpty extends Error {
 /** Commands on their way at once. */
 const COMMANDS_AT_ONCE = 500;
 
-export type RestoreOptions = {
+type RestoreOptions = {
   /** What is to be restored beside the registry before it is marked as there. `isLost`: of this account. */
   beside?: (isLost: (account: string) => boolean) => Promise<void>;
 };
 
 /** Returns how many living resources were restored, by kind. Throws NotEmpty, ServiceError unavailable. */
 export function rebuildRegistry(
-  rows: AsyncIterable<RegistryRow> | Iterable<RegistryRow>,
+  rows: AsyncIterable<RestoredRow> | Iterable<RestoredRow>,
   store: RegistryStore,
   options: RestoreOptions = {},
-): Promise<Record<RegistryRow['kind'], number>> {
+): Promise<Record<RestoredRow['kind'], number>> {
   return answering(async () => {
     const lost = await lostTags(store);
     const { keys } = store;
@@ -95,8 +95,8 @@ function tagOf(key: string): string {
   return key.slice(0, key.indexOf('}') + 1);
 }
 
-async function newestOf(rows: AsyncIterable<RegistryRow> | Iterable<RegistryRow>): Promise<Map<string, RegistryRow>> {
-  const newest = new Map<string, RegistryRow>();
+async function newestOf(rows: AsyncIterable<RestoredRow> | Iterable<RestoredRow>): Promise<Map<string, RestoredRow>> {
+  const newest = new Map<string, RestoredRow>();
   for await (const row of rows) {
     const key = placeOf(row.account, row.kind, row.id);
     const known = newest.get(key);
@@ -108,7 +108,7 @@ async function newestOf(rows: AsyncIterable<RegistryRow> | Iterable<RegistryRow>
 /** What a resource is made of in Redis. `isLiving`: does this agent of the account exist? */
 export function writesOf(
   keys: Keys,
-  row: RegistryRow,
+  row: RestoredRow,
   isLiving: (agent: string) => boolean,
   now: number,
 ): CommandArgs[] {
@@ -172,7 +172,7 @@ function deletedAgent(keys: Keys, account: string, id: string, at: number): Comm
   ];
 }
 
-function placeOf(account: string, kind: RegistryRow['kind'], id: string): string {
+function placeOf(account: string, kind: RestoredRow['kind'], id: string): string {
   return `${account}/${kind}/${id}`;
 }
 

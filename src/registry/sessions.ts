@@ -30,7 +30,7 @@ export type SessionRecord = {
 };
 
 /** `secret`: for the cookie, and nowhere kept. `expiresAt`: of the cookie as well. */
-export type SignedUp = { session: Session; secret: string; expiresAt: string };
+type SignedUp = { session: Session; secret: string; expiresAt: string };
 
 const SECRET = /^[A-Za-z0-9_-]{43}$/;
 const USER_AGENT_CHARACTERS_MAX = 300;

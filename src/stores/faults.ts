@@ -4,8 +4,8 @@
 import { ClickHouseError } from '../../clickhouse/errors.ts';
 import { isDiskFull } from '../redis/client.ts';
 
-export type FaultKind = 'reachability' | 'credentials' | 'schema' | 'refusal';
-export type StoreFault = { kind: FaultKind; reason: string };
+type StoreFaultKind = 'reachability' | 'credentials' | 'schema' | 'refusal';
+export type StoreFault = { kind: StoreFaultKind; reason: string };
 
 /** What the person at a terminal is told when a store is not to be had. */
 export class StoreError extends Error {

@@ -46,7 +46,7 @@ export function refusalOf(room: Room | undefined): ServiceError | undefined {
 }
 
 /** undefined: every master answers. */
-export async function probeRedis(redis: Commands): Promise<StoreFault | undefined> {
+async function probeRedis(redis: Commands): Promise<StoreFault | undefined> {
   return within(
     async () => {
       await waitUntilReady(redis, 0);

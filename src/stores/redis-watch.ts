@@ -24,10 +24,10 @@ import { adoptRegistry, presenceOf, REGISTRY_MISSING, registryMissing } from '..
 import type { Behind } from '../registry/recovery.ts';
 import { StoreError } from './faults.ts';
 
-export const REDIS_NOT_DURABLE = 'redis_not_durable';
-export const RECOVERING = 'recovering';
-export const HISTORY_MISSING = 'history_missing';
-export type Trouble = typeof REGISTRY_MISSING | typeof REDIS_NOT_DURABLE | typeof RECOVERING;
+const REDIS_NOT_DURABLE = 'redis_not_durable';
+const RECOVERING = 'recovering';
+const HISTORY_MISSING = 'history_missing';
+type Trouble = typeof REGISTRY_MISSING | typeof REDIS_NOT_DURABLE | typeof RECOVERING;
 
 export type RedisWatchOptions = {
   redis: Commands;

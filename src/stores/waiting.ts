@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { READY_PROBE_MS } from '../limits.ts';
 import { StoreError, type StoreFault } from './faults.ts';
 
-export type Wanted = {
+type Wanted = {
   /** Redis or ClickHouse. */
   name: string;
   /** Without user and password. */
@@ -16,8 +16,8 @@ export type Wanted = {
   faultOf: (cause: unknown) => StoreFault;
 };
 
-export const FIRST_WORD_MS = 2_000;
-export const NEXT_WORD_MS = 5_000;
+const FIRST_WORD_MS = 2_000;
+const NEXT_WORD_MS = 5_000;
 const POLL_MS = 25;
 const POLL_MS_MAX = 250;
 /** A first connection is on its way while nothing is known: so long a refused command is no news. */

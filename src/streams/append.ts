@@ -173,7 +173,7 @@ export class Appender {
     bytes: number,
     caller: AppendCaller,
   ): Partition | undefined {
-    // A lone append always has room, however large: the door bounds it.
+    // A lone append always has room, however large: admission bounds it.
     const isFull = this.#bytes + bytes > this.#bytesMax && this.#bytes > 0;
     if (this.#closed || isFull) {
       caller.refused(refusal(this.#closed ? 'The process is stopping' : 'Too much is waiting to be recorded'));

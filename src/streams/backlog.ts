@@ -10,7 +10,7 @@ import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 
 /** `idempotencyBytes`: of what is kept under Idempotency-Keys, which is no backlog and has a bound of its own. */
-export type BacklogState = {
+type BacklogState = {
   entries: number;
   usedBytes: number;
   bytesMax: number;

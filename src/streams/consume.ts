@@ -17,13 +17,13 @@ import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
 import { ensureGroups } from './groups.ts';
 import type { Lease } from './lease.ts';
-import { type Found, type StreamEntry, StreamWindow } from './window.ts';
+import { type StreamEntry, StreamWindow, type WindowRead } from './window.ts';
 
 /** Fields and values of an entry for the dead stream. */
 export type DeadLetterFields = (string | Buffer)[];
 
 /** A command of Redis, its one key (of the stream's slot), further arguments. */
-export type CommandArgs = readonly [command: string, key: string, ...args: (string | number | Buffer)[]];
+export type BinaryCommandArgs = readonly [command: string, key: string, ...args: (string | number | Buffer)[]];
 
 /**
  * What a new owner must know to write the very same batch. `plan` belongs to the pipeline. `entries`: how many lie between first and
@@ -35,7 +35,7 @@ export type KeptManifest = { manifest: Manifest; ageMs: number };
 const manifest = new Script<[string, number] | null>('stream-manifest', readAsset('src/redis/stream-manifest.lua'));
 const ack = new Script<number | null>('stream-ack', readAsset('src/redis/stream-ack.lua'));
 
-export type StreamReaderOptions = {
+type StreamReaderOptions = {
   redis: Commands;
   keys: Keys;
   stream: string;
@@ -74,7 +74,7 @@ export class StreamReader {
   }
 
   /** The next entries behind `place`, up to about READ_ENTRIES_MAX and READ_BYTES_MAX; none: there are no more for now. */
-  async read(place: string): Promise<Found> {
+  async read(place: string): Promise<WindowRead> {
     const { without } = this.#options;
     const found = await this.#window.after(this, place);
     this.#window.pass(this, found.entries.at(-1)?.id ?? place);
@@ -111,7 +111,7 @@ export class StreamReader {
   async ack(
     last: string,
     deadLetters: readonly DeadLetterFields[],
-    writes: readonly CommandArgs[] = [],
+    writes: readonly BinaryCommandArgs[] = [],
   ): Promise<void> {
     const { redis, keys, stream, group, groups, dead } = this.#options;
     const args: (string | number | Buffer)[] = [this.#lease.text, group, DEAD_ENTRIES_MAX, last, deadLetters.length];

@@ -10,7 +10,7 @@ import { Script } from '../redis/script.ts';
 
 const mark = new Script<number>('gap-mark', readAsset('src/redis/gap-mark.lua'));
 
-export type IngestHeartbeatOptions = {
+type IngestHeartbeatOptions = {
   redis: Commands;
   keys: Keys;
   isAccepting: () => boolean;

@@ -20,7 +20,7 @@ const acquire = new Script<string | null>('lease-acquire', readAsset('src/redis/
 const renew = new Script<number>('lease-renew', readAsset('src/redis/lease-renew.lua'));
 const release = new Script<number>('lease-release', readAsset('src/redis/lease-release.lua'));
 
-export type LeaseKeys = { lease: string; fence: string };
+type LeaseKeys = { lease: string; fence: string };
 
 export class Lease {
   readonly key: string;

@@ -1,4 +1,4 @@
-// The read barrier: a list that starts after a write was acknowledged shows that write (at the door, before a query).
+// The read barrier: a list that starts after a write was acknowledged shows that write (before a query).
 // A stream's last entry id at the start of the read is the target; the read goes on once the group's watermark, the last id
 // whose effects are durable, has reached it. What arrived later need not be waited for.
 // All reads of a process share one poll: a stream is asked once per BARRIER_POLL_MS however many reads wait on it.

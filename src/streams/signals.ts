@@ -1,4 +1,4 @@
-// Appends signals to the signal streams (from the anomaly pipeline, the watch over silent agents and the door's request limit;
+// Appends signals to the signal streams (from the anomaly pipeline, the watch over silent agents and the request limit;
 // before the alert pipeline). A signal lies in the partition of its agent, one without an agent in that of its account.
 // At least once: whoever is unsure appends again, the alert pipeline tells signals apart by their ids.
 // Works while Redis is full, since pipelines that empty it append here. Throws RedisUnavailable.

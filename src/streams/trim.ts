@@ -9,7 +9,7 @@ import { Script } from '../redis/script.ts';
 
 const trim = new Script<[number, number]>('stream-trim', readAsset('src/redis/stream-trim.lua'));
 
-export type Trimmed = {
+type Trimmed = {
   removed: number;
   /** A group that should exist is missing: nothing was trimmed. */
   missing: boolean;

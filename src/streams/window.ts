@@ -26,7 +26,7 @@ import { compareIds } from './stream-id.ts';
 export type StreamEntry = { id: string; fields: ReadonlyMap<string, Buffer> };
 
 /** In order, beginning with the first entry behind the place asked for. `isEnd`: there was no more at the time. */
-export type Found = { entries: StreamEntry[]; isEnd: boolean };
+export type WindowRead = { entries: StreamEntry[]; isEnd: boolean };
 
 /** The end that one reader met a moment ago is the end for those who follow him. */
 const END_KNOWN_MS = 10;
@@ -43,7 +43,7 @@ export class StreamWindow {
   #from = '0-0';
   #entries: StreamEntry[] = [];
   #bytes = 0;
-  #extending: { from: string; found: Promise<Found> } | undefined;
+  #extending: { from: string; found: Promise<WindowRead> } | undefined;
   #count = READ_COUNT_MIN;
   #readAt = Number.NEGATIVE_INFINITY;
   #endMetAt = Number.NEGATIVE_INFINITY;
@@ -60,7 +60,7 @@ export class StreamWindow {
   }
 
   /** Some of the entries behind `place`, from the next one on; at least one if there are any. */
-  async after(reader: object, place: string): Promise<Found> {
+  async after(reader: object, place: string): Promise<WindowRead> {
     this.#places.set(reader, place);
     const held = this.#heldAfter(place);
     if (held !== undefined && held.entries.length > 0) return held;
@@ -82,7 +82,7 @@ export class StreamWindow {
   }
 
   /** Undefined where the window does not reach `place`. */
-  #heldAfter(place: string): Found | undefined {
+  #heldAfter(place: string): WindowRead | undefined {
     if (compareIds(place, this.#from) < 0) return undefined;
     let [low, high] = [0, this.#entries.length];
     while (low < high) {
@@ -97,7 +97,7 @@ export class StreamWindow {
     return { entries: this.#entries.slice(low, end), isEnd };
   }
 
-  async #extend(place: string): Promise<Found> {
+  async #extend(place: string): Promise<WindowRead> {
     try {
       const found = await this.#read(place);
       const end = this.#entries.at(-1)?.id ?? this.#from;
@@ -118,7 +118,7 @@ export class StreamWindow {
     }
   }
 
-  async #read(place: string): Promise<Found> {
+  async #read(place: string): Promise<WindowRead> {
     const now = performance.now();
     if (now - this.#readAt > SIZE_KNOWN_MS) this.#count = READ_COUNT_MIN;
     this.#readAt = now;

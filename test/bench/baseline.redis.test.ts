@@ -1,5 +1,5 @@
 // The server that the bench suite compares with must do the same work: the same outcomes as Gatehouse's own engine and
-// counters on the events and policies of the suite, every event in the stream before the answer, the same refusals at the door.
+// counters on the events and policies of the suite, every event in the stream before the answer, the same refusals.
 import { Redis } from 'ioredis';
 import t from 'tap';
 import { makeServer } from '../../bench/baseline/server.ts';

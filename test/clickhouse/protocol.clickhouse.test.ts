@@ -9,7 +9,7 @@ import { migrate } from '../../clickhouse/migrate.ts';
 import { concurrentDuplicates } from '../../clickhouse/queries/concurrent-duplicates.ts';
 import { existingIds } from '../../clickhouse/queries/existing-ids.ts';
 import type { Row } from '../../pipelines/store/rows.ts';
-import { insertLost } from '../../pipelines/store/verify.ts';
+import { insertLost } from '../../pipelines/store/verify-insert.ts';
 import { freePort } from '../../src/embedded/free-port.ts';
 import {
   type EngineProcess,

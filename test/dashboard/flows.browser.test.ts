@@ -230,7 +230,7 @@ async function flows(): Promise<void> {
       await api.delete(`/v1/api-keys/${key.id}`);
       await page.getByRole('link', { name: 'Agents' }).click();
       await page.getByLabel('API key').waitFor();
-      t.pass('back at the door');
+      t.pass('back at the sign-in');
     },
   );
 

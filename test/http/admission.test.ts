@@ -1,4 +1,4 @@
-// The door: the order of checks, what each refusal says, what every answer has, what a failing handler comes to, the drain.
+// Admission: the order of checks, what each refusal says, what every answer has, what a failing handler comes to, the drain.
 
 import { BufferPool } from '../../src/buffer-pool.ts';
 import type { ServerOptions } from '../../src/http/server.ts';

@@ -1,4 +1,4 @@
-// Load shedding under a driven clock: when a front turns strict, whom it refuses then, and when it is calm again.
+// Load shedding under a driven clock: when a front turns strict, whom it refuses then, and when it is normal again.
 import t from 'tap';
 import { FairShares } from '../../src/http/fair-shares.ts';
 import {
@@ -90,7 +90,7 @@ t.test(
   },
 );
 
-t.test('once less comes than can be done, nobody is refused, and it is calm again', async (t) => {
+t.test('once less comes than can be done, nothing is refused, and it is normal again', async (t) => {
   const front = new Front();
   run(front, { perSecond: 1000, offered: 3000, seconds: 5 });
   run(front, { perSecond: 1000, offered: 500, seconds: 1 });
@@ -157,7 +157,7 @@ t.test('a few are taken whatever the clock says', async (t) => {
   t.ok(taken >= IN_FLIGHT_MIN, `${taken} by a front that answers nothing`);
 });
 
-t.test('the backlog and the count are hard bounds, in calm too', async (t) => {
+t.test('the backlog and the count are hard bounds, at normal load, too', async (t) => {
   const front = new Front({ inFlightMax: 3 });
   front.full = true;
   t.equal(front.comes(), 'backlog');

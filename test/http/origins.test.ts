@@ -1,4 +1,4 @@
-// Who asks, as far as the door can tell: pages of other origins (CORS), and addresses behind proxies.
+// Who asks, as far as the server can tell: pages of other origins (CORS), and addresses behind proxies.
 import t from 'tap';
 import { CallerAddresses } from '../../src/http/caller-address.ts';
 import { get, KEYS, method, onEach, post, startServer } from '../support/front-server.ts';

@@ -172,7 +172,7 @@ t.test('what is wrong has its row in the table of errors', async (t) => {
     if (code === 'method_not_allowed') t.equal(headers.get('allow'), 'GET, HEAD, POST');
   }
   // The others: idempotency_in_progress is raced for above; already_decided and agent_inactive are in approvals.path.test.ts, own_request and last_admin_key in keys.path.test.ts, cross_site_request in sessions.path.test.ts, revision_conflict in revisions.path.test.ts; internal is in
-  // door.test.ts, headers_too_large in transports.test.ts, length_required in wire.test.ts, request_timeout of the HTTP server itself; unavailable below.
+  // admission.test.ts, headers_too_large in transports.test.ts, length_required in wire.test.ts, request_timeout of the HTTP server itself; unavailable below.
   const covered = [
     ...Object.keys(rows),
     'agent_inactive',
@@ -327,7 +327,7 @@ t.test('nothing of one account can be had with the key of another', async (t) =>
   t.notMatch(JSON.stringify(json), agent.id);
 });
 
-t.test('over raw sockets, the whole service stands what the door stands', async (t) => {
+t.test('over raw sockets, the whole service stands what the HTTP server stands', async (t) => {
   const { id } = await newAgent();
   const body = JSON.stringify(event({ n: 1 }));
   const request = `POST /v1/agents/${id}/events HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${service.key}\r\nContent-Length: ${body.length}\r\n\r\n${body}`;

@@ -13,7 +13,7 @@ class Loop {
     this.turns = new SubmissionScheduler({ now: () => this.nowMs, afterTick: (callback) => this.#ends.push(callback) });
   }
 
-  /** As the door does it. */
+  /** As admission does it. */
   comes(i: number, workMs: number, account = 'a') {
     const work = () => {
       this.done.push(i);
@@ -62,7 +62,7 @@ t.test('a turn that meets more than a slice does that; the rest follows in order
   t.equal(loop.done.length, 64, 'and then at once again');
 });
 
-t.test('while a crowd waits slices are short, so that those behind it are heard soon', async (t) => {
+t.test('while many wait slices are short, so that those behind it are heard soon', async (t) => {
   const loop = new Loop();
   for (let i = 0; i < 1_000; i++) loop.comes(i, 1);
   loop.endTurn();

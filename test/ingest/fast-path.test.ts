@@ -241,8 +241,8 @@ t.test('requests whose steps interleave keep to their own bytes', async (t) => {
   const parts = {
     cache: { agent: () => ({ record: agent }), rules: () => rules },
     rateLimits: {
-      ask: (_account: string, _agent: string, asks: { places: number }[], asker: QuotaWaiter) =>
-        void soon().then(() => asker.counted(asks.map(({ places }) => ({ granted: places, atMs: NOW })))),
+      ask: (_account: string, _agent: string, requests: { permits: number }[], waiter: QuotaWaiter) =>
+        void soon().then(() => waiter.counted(requests.map(({ permits }) => ({ granted: permits, atMs: NOW })))),
     },
     appender: {
       appendFor: ({ rows, summaries }: Append, caller: AppendCaller) => {

@@ -1,7 +1,7 @@
 // Reading submissions: which bodies are events, and what takes the place of an element that is none.
 import t from 'tap';
-import { renderBatch, renderEvent } from '../../src/ingest/reply.ts';
 import { isRejected, readBatch, readSubmission } from '../../src/ingest/submission.ts';
+import { renderBatch, renderEvent } from '../../src/ingest/submission-reply.ts';
 
 const NOW = Date.UTC(2026, 10, 20, 12);
 const MIB = 1024 * 1024;

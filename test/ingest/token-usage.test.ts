@@ -1,5 +1,5 @@
 // Tokens as the answers of providers tell of them: each shape as the provider sends it, read by both paths into row and summary.
-// (That both find the same whatever they are given, reference.test.ts and plain.test.ts show.)
+// (That both find the same whatever they are given, reference.test.ts and fast-path.test.ts show.)
 import t from 'tap';
 import { EVENT_ROW_COLUMNS } from '../../schemas/entry.ts';
 import { FLAG, RECORD_WORDS, WORD } from '../../src/ingest/fast-codec.ts';

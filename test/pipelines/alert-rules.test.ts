@@ -2,8 +2,8 @@
 
 import fc from 'fast-check';
 import t from 'tap';
+import { matches } from '../../pipelines/alert/alert-filter.ts';
 import type { AttemptResult } from '../../pipelines/alert/channel.ts';
-import { matches } from '../../pipelines/alert/match.ts';
 import {
   BREAKER_FAILURES,
   BREAKER_OPEN_MS,

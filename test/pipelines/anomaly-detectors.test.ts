@@ -6,7 +6,7 @@ import t from 'tap';
 import { injected, isPromised, steady } from '../../bench/anomalies.ts';
 import { random, SHAPES, type Shape } from '../../bench/anomaly-traffic.ts';
 import { BASELINE_BYTES, Baseline, decodeBaseline, encodeBaseline } from '../../pipelines/anomaly/baseline.ts';
-import { type Finding, sentenceOf, severityOf } from '../../pipelines/anomaly/finding.ts';
+import { descriptionOf, type Finding, severityOf } from '../../pipelines/anomaly/finding.ts';
 import { observe } from '../../pipelines/anomaly/observe.ts';
 import { binomialTail, countTail } from '../../pipelines/anomaly/tails.ts';
 import { dispersionOf, levelOf } from '../../pipelines/anomaly/volume-spike.ts';
@@ -67,7 +67,7 @@ t.test('a completion far above the history is a token spike, from the 21st compl
   const [finding] = fresh.found;
   t.match(finding, { kind: 'token_spike', observed: 18_340 });
   t.ok(finding!.score > 4);
-  t.match(sentenceOf(finding!), /^A completion used 18,340 tokens; this agent usually uses about 1,[123]00\.$/);
+  t.match(descriptionOf(finding!), /^A completion used 18,340 tokens; this agent usually uses about 1,[123]00\.$/);
   t.equal(severityOf(finding!), 'medium');
   fresh.take();
   fresh.event('prompt', 900_000);
@@ -102,7 +102,7 @@ t.test('volume is flagged once an episode, ends with it, and is flagged again', 
   const [finding] = agent.found;
   t.match(finding, { kind: 'volume_spike' });
   t.ok(finding!.observed >= 100 && finding!.observed <= 250, 'within the first seconds');
-  t.match(sentenceOf(finding!), /events in the last 10 seconds; this agent usually sends about [45]\d\.$/);
+  t.match(descriptionOf(finding!), /events in the last 10 seconds; this agent usually sends about [45]\d\.$/);
   t.same(agent.take(), ['volume_spike']);
   t.ok(agent.baseline.volumeSince > 0);
   agent.run(120, 5);
@@ -136,7 +136,10 @@ t.test('errors are flagged once an episode, and a lasting share becomes the usua
   agent.run(1_800, 5);
   t.same(agent.take(), []);
   agent.run(60, 5, 2);
-  t.match(sentenceOf(agent.found[0]!), /^\d+ of \d+ events in the last (10|20|60) seconds were errors \(\d+(\.\d)?%\)/);
+  t.match(
+    descriptionOf(agent.found[0]!),
+    /^\d+ of \d+ events in the last (10|20|60) seconds were errors \(\d+(\.\d)?%\)/,
+  );
   t.same(agent.take(), ['error_rate']);
   agent.run(300, 5);
   t.equal(agent.baseline.errorSince, 0, 'over');
@@ -190,17 +193,17 @@ t.test('a baseline is of fixed size and goes on where it stopped; another versio
   agent.take();
   const kept = encodeBaseline(agent.baseline);
   t.equal(kept.length, BASELINE_BYTES);
-  const twin = new Subject();
-  twin.baseline = decodeBaseline(kept)!;
-  twin.now = agent.now;
-  twin.sent = agent.sent;
-  for (const one of [agent, twin]) {
+  const copy = new Subject();
+  copy.baseline = decodeBaseline(kept)!;
+  copy.now = agent.now;
+  copy.sent = agent.sent;
+  for (const one of [agent, copy]) {
     one.run(300, 7, 20);
     one.run(20, 100, 3);
     one.event('completion', 100_000);
   }
-  t.same(twin.take(), agent.take());
-  t.same(encodeBaseline(twin.baseline).subarray(0, 73), encodeBaseline(agent.baseline).subarray(0, 73));
+  t.same(copy.take(), agent.take());
+  t.same(encodeBaseline(copy.baseline).subarray(0, 73), encodeBaseline(agent.baseline).subarray(0, 73));
   const other = Buffer.from(kept);
   other[0] = 9;
   t.equal(decodeBaseline(other), null);

@@ -24,7 +24,12 @@ class World {
   readonly store = { redis, keys: this.keys };
   readonly agents = new Agents(this.store);
   readonly accounts = new Accounts(this.store);
-  readonly doors = new IngestHeartbeat({ redis, keys: this.keys, isAccepting: () => this.isOpen, now: () => this.now });
+  readonly heartbeat = new IngestHeartbeat({
+    redis,
+    keys: this.keys,
+    isAccepting: () => this.isOpen,
+    now: () => this.now,
+  });
   readonly watcher = this.makeWatcher();
   account = '';
   isOpen = true;
@@ -45,12 +50,12 @@ class World {
     await redis.hset(this.keys.lastSeen(partition), id, `${this.now}/${this.account}`);
   }
 
-  /** Time goes by: a second at a time, with a mark of the doors and a tick of the watch in each. */
+  /** Time goes by: a second at a time, with a beat and a tick of the watch in each. */
   async pass(seconds: number, each: () => Promise<void> = async () => undefined): Promise<void> {
     for (let i = 0; i < seconds; i++) {
       this.now += WATCH_TICK_MS;
       await each();
-      await this.doors.mark();
+      await this.heartbeat.mark();
       await this.watcher.tick();
     }
   }
@@ -163,7 +168,7 @@ t.test('a change of process that leaves no gap leaves the silences counted', asy
   const next = world.makeWatcher();
   for (let i = 0; i < 14; i++) {
     world.now += WATCH_TICK_MS;
-    await world.doors.mark();
+    await world.heartbeat.mark();
     await next.tick();
   }
   t.same(await world.names(), ['quiet']);
@@ -236,7 +241,7 @@ async function killedAt(t: Test, keyCount: number, told: number): Promise<void> 
   );
   for (let i = 0; i < 3; i++) {
     world.now += WATCH_TICK_MS;
-    await world.doors.mark();
+    await world.heartbeat.mark();
     await dying.tick().catch((error: Error) => t.equal(error.message, 'killed'));
   }
   t.equal((await world.signals()).length, told, 'so far');
@@ -266,7 +271,7 @@ t.test('two watchers that find the same silence tell of it under one id', async 
   );
   for (let i = 0; i < 2; i++) {
     world.now += WATCH_TICK_MS;
-    await world.doors.mark();
+    await world.heartbeat.mark();
     await slow.tick();
   }
   const ids = (await world.signals()).map(({ id }) => id);
@@ -282,7 +287,7 @@ t.test('of two watchers in one second one does the work', async (t) => {
   const both = [world.watcher, world.makeWatcher()];
   for (let i = 0; i < 20; i++) {
     world.now += WATCH_TICK_MS;
-    await world.doors.mark();
+    await world.heartbeat.mark();
     await Promise.all(both.map((watcher) => watcher.tick()));
   }
   t.equal((await world.signals()).length, 1);

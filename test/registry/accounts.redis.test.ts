@@ -1,7 +1,7 @@
 // The account's own settings: shown, set, audited, kept by a restore, and read from records that are older than they are.
 import t from 'tap';
 import { Accounts } from '../../src/registry/accounts.ts';
-import { type RegistryRow, rebuildRegistry } from '../../src/registry/restore.ts';
+import { type RestoredRow, rebuildRegistry } from '../../src/registry/restore.ts';
 import { startRedis } from '../support/redis.ts';
 import { actor, connectStore, freshKeys, journalOf, wholeJournal } from './harness.ts';
 
@@ -53,7 +53,7 @@ t.test('a record from before the setting shows it as null', async (t) => {
 t.test('a restore keeps the settings', async (t) => {
   const { account } = await accounts.create('kept', actor);
   await accounts.patch(account.id, { agent_down_seconds: 86_400 }, actor);
-  const rows: RegistryRow[] = (await wholeJournal(store)).flatMap(({ account: of, revision, changes }) =>
+  const rows: RestoredRow[] = (await wholeJournal(store)).flatMap(({ account: of, revision, changes }) =>
     changes.map(({ kind, id, record }) => ({ account: of, kind, id, revision, record })),
   );
   const copy = { redis, keys: freshKeys() };

@@ -224,22 +224,22 @@ t.test('changes of others in the shard do not make a front forget what stands', 
   // Where we or Redis stood still a notice may come late, and count as lost: that is no fault, and costs a read. A notice and the
   // read that it causes take four turns at most, and have 100 ms: turns of a quarter of that are no standstill, however many.
   const stillMs = 25;
-  let [calmMs, sinceStillMs, registered] = [0, 0, 0];
+  let [quietMs, sinceStillMs, registered] = [0, 0, 0];
   const faults: string[] = [];
   const end = performance.now() + 20_000;
-  for (let last = performance.now(); calmMs < 1_500 && last < end; ) {
+  for (let last = performance.now(); quietMs < 1_500 && last < end; ) {
     await agents.register(neighbour, { name: `n${registered++}` }, actor);
     await new Promise((resolve) => setTimeout(resolve, 5));
-    const turnMs = performance.now() - last;
-    last += turnMs;
-    sinceStillMs = turnMs < stillMs ? sinceStillMs + turnMs : 0;
-    if (turnMs < stillMs) calmMs += turnMs;
+    const tickMs = performance.now() - last;
+    last += tickMs;
+    sinceStillMs = tickMs < stillMs ? sinceStillMs + tickMs : 0;
+    if (tickMs < stillMs) quietMs += tickMs;
     if (cache.rules(account) === rules && isPlain(cache.agent(account, agent.id))) continue;
     if (sinceStillMs > 700) faults.push(`forgotten ${sinceStillMs.toFixed(0)} ms after anything stood still`);
     rules = await cache.rules(account);
     await cache.agent(account, agent.id);
   }
-  t.same(faults, [], `notices had told of everything, over ${calmMs.toFixed(0)} ms`);
+  t.same(faults, [], `notices had told of everything, over ${quietMs.toFixed(0)} ms`);
 });
 
 t.test('many who miss at once ask once', async (t) => {

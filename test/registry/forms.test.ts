@@ -182,7 +182,7 @@ t.test('a cache keeps what was true when it was read', async (t) => {
   t.ok(cache.get('p'), 'what is used stays');
   t.equal(cache.get('q'), undefined, 'what is not used goes first');
   for (let i = 0; i < 100; i++) await cache.load(`none-${i}`, async () => null);
-  t.ok(cache.size <= 5, 'what is not there is bounded, and crowds nothing out');
+  t.ok(cache.size <= 5, 'what is not there is bounded, and evicts nothing');
   t.equal(cache.get('none-99'), null);
   cache.invalidate('none-99');
   t.equal(cache.get('none-99'), undefined);

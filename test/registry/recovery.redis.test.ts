@@ -10,7 +10,7 @@ import { ApiKeys } from '../../src/registry/api-keys.ts';
 import { RegistryCache } from '../../src/registry/cache.ts';
 import { Policies } from '../../src/registry/policies.ts';
 import { behindShards, bringForward, type KnownRegistry } from '../../src/registry/recovery.ts';
-import type { RegistryRow } from '../../src/registry/restore.ts';
+import type { RestoredRow } from '../../src/registry/restore.ts';
 import { RedisWatch } from '../../src/stores/redis-watch.ts';
 import { silent } from '../streams/harness.ts';
 import { startRedis } from '../support/redis.ts';
@@ -25,7 +25,7 @@ const policy = (name: string, tool: string): PolicyCreate => ({
 
 /** What ClickHouse has of the journal. */
 async function knownBy(store: Store): Promise<KnownRegistry> {
-  const newest = new Map<string, RegistryRow>();
+  const newest = new Map<string, RestoredRow>();
   for (const { account, revision, changes } of await wholeJournal(store)) {
     for (const { kind, id, record } of changes)
       newest.set(`${account}/${kind}/${id}`, { account, kind, id, revision, record });

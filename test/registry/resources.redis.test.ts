@@ -12,7 +12,7 @@ import { parseApiKey, sha256Of } from '../../src/registry/api-key-text.ts';
 import { type ApiKeyRecord, ApiKeys } from '../../src/registry/api-keys.ts';
 import { absent, commit, is } from '../../src/registry/commit.ts';
 import { Policies } from '../../src/registry/policies.ts';
-import { NotEmpty, type RegistryRow, rebuildRegistry } from '../../src/registry/restore.ts';
+import { NotEmpty, type RestoredRow, rebuildRegistry } from '../../src/registry/restore.ts';
 import { startRedis } from '../support/redis.ts';
 import { actor, connectStore, freshKeys, journalOf, newAccount, refusal, wholeJournal } from './harness.ts';
 
@@ -731,7 +731,7 @@ t.test('every acknowledged change has its journal entry, with revisions that ris
 });
 
 t.test('a registry is rebuilt from its journal as it was', async (t) => {
-  const rows: RegistryRow[] = (await wholeJournal(store)).flatMap(({ account, revision, changes }) =>
+  const rows: RestoredRow[] = (await wholeJournal(store)).flatMap(({ account, revision, changes }) =>
     changes.map(({ kind, id, record }) => ({ account, kind, id, revision, record })),
   );
   await t.rejects(rebuildRegistry(rows, store), NotEmpty, 'a registry that is there is left alone');

@@ -9,7 +9,7 @@ import { Agents } from '../../src/registry/agents.ts';
 import { sha256Of } from '../../src/registry/api-key-text.ts';
 import { RegistryCache } from '../../src/registry/cache.ts';
 import { adoptRegistry, foundRegistry, presenceOf } from '../../src/registry/presence.ts';
-import { NotEmpty, type RegistryRow, rebuildRegistry } from '../../src/registry/restore.ts';
+import { NotEmpty, type RestoredRow, rebuildRegistry } from '../../src/registry/restore.ts';
 import { RedisWatch, type RedisWatchOptions } from '../../src/stores/redis-watch.ts';
 import { actor, connectStore, eventually, refusal, type Store, wholeJournal } from '../registry/harness.ts';
 import { silent } from '../streams/harness.ts';
@@ -93,7 +93,7 @@ t.test(
     const { account, firstKey } = await new Accounts(store).create('acme', actor);
     const agents = new Agents(store);
     const { agent } = await agents.register(account.id, { name: 'first' }, actor);
-    const rows: RegistryRow[] = (await wholeJournal(store)).flatMap(({ account: of, revision, changes }) =>
+    const rows: RestoredRow[] = (await wholeJournal(store)).flatMap(({ account: of, revision, changes }) =>
       changes.map(({ kind, id, record }) => ({ account: of, kind, id, revision, record })),
     );
     const cache = new RegistryCache({ address, keys });

@@ -389,8 +389,8 @@ t.test('the barrier waits for what was there when the read began, and for no mor
   t.equal(await barrier.waitForJournal('acc'), true, 'nothing there');
   const reader = readerOf(world, (await leaseOf(world, 'a'))!);
   await entriesOf(reader);
-  const patient = new ReadBarrier({ redis, keys, waitMs: 60_000 });
-  const waiting = [patient.waitForEvents('acc', null), patient.waitForEvents('acc', 'agt')];
+  const longBarrier = new ReadBarrier({ redis, keys, waitMs: 60_000 });
+  const waiting = [longBarrier.waitForEvents('acc', null), longBarrier.waitForEvents('acc', 'agt')];
   await new Promise((resolve) => setTimeout(resolve, 50));
   await redis.xadd(stream, '*', 'n', 'later');
   await reader.ack(ids.at(-1)!, []);

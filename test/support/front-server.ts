@@ -1,4 +1,4 @@
-// A door for tests: the server on a real transport with a few tiny routes behind it. Nothing here needs an engine.
+// An HTTP server for tests: on a real transport with a few tiny routes behind it. Nothing here needs an engine.
 // Tests that name no transport run on uWebSockets.js where it loads; `onEach` runs a test on every one there is.
 // Three keys, one of each scope, and one that has expired; handlers that fail in every way there is, or wait for the test.
 

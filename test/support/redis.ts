@@ -16,7 +16,7 @@ import type { Commands, RedisAddress } from '../../src/redis/client.ts';
 
 const MASTERS = 3;
 /** A machine that does nothing for some seconds is not what these tests are about. */
-const PATIENCE_MS = 60_000;
+const WAIT_MS = 60_000;
 const START_MS_MAX = 60_000;
 
 export type TestRedis = {
@@ -47,7 +47,7 @@ export async function startRedis(t: Test, options: { args?: string[]; single?: b
 /** For tests that are not about time: the client waits a minute for an answer where the service gives up after seconds. */
 export function untilConnected<T extends Commands>(client: T): T {
   if (client instanceof Redis)
-    Object.assign(client.options, { commandTimeout: PATIENCE_MS, socketTimeout: PATIENCE_MS + 1_000 });
+    Object.assign(client.options, { commandTimeout: WAIT_MS, socketTimeout: WAIT_MS + 1_000 });
   return client;
 }
 

@@ -14,7 +14,7 @@ import { EmailChannel } from './email.ts';
 import { OutboxChannel } from './outbox.ts';
 import { WebhookChannel } from './webhook.ts';
 
-export type Channels = {
+type Channels = {
   senders: Readonly<Record<Channel, ChannelSender>>;
   /** After the last attempt has ended; one that has not fails. */
   close(): void;

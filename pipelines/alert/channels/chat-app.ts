@@ -39,7 +39,7 @@ const VERDICTS: readonly [field: string, isWell: (value: unknown) => boolean][] 
 ];
 
 /** Some chats answer 200 to all that they understood, and say in the text that it went no further. */
-export function saysItFailed(answer: string): boolean {
+function saysItFailed(answer: string): boolean {
   const text = answer.trim();
   if (text.startsWith('{')) {
     let said: Record<string, unknown>;
@@ -56,7 +56,7 @@ export function saysItFailed(answer: string): boolean {
 }
 
 type PlainText = { type: 'plain_text'; text: string; emoji: false };
-export type ChatBody = {
+type ChatBody = {
   text: string;
   blocks: [{ type: 'section'; text: PlainText }, { type: 'context'; elements: [PlainText] }];
 };

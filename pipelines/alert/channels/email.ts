@@ -22,7 +22,7 @@ const SILENCE_MS_MAX = 20_000;
 const IDLE_MS_MAX = 30_000;
 const SERVER_ANSWER_BYTES_MAX = 64 * 1024;
 
-export type EmailOptions = { smtpUrl: string; mailFrom: string };
+type EmailOptions = { smtpUrl: string; mailFrom: string };
 
 /** What one mail is made of, as nodemailer takes it. */
 export type Mail = {

@@ -19,7 +19,7 @@ const DRAFT_MS_MAX = 60 * 60 * 1000;
 const FOLDER_MODE = 0o700;
 const FILE_MODE = 0o600;
 
-export type MailFolderOptions = {
+type MailFolderOptions = {
   /** Absolute. */
   folder: string;
   filesMax?: number;

@@ -13,7 +13,7 @@ import { mailOf } from './email.ts';
 import { MailFolder, removeMails } from './mail-folder.ts';
 
 /** `folder`: absolute. `filesMax`: for tests. */
-export type OutboxOptions = { folder: string; mailFrom: string; metrics: Metrics; log: Log; filesMax?: number };
+type OutboxOptions = { folder: string; mailFrom: string; metrics: Metrics; log: Log; filesMax?: number };
 
 /** Lines end as mails' lines do (RFC 5322). */
 const composer = createTransport({ streamTransport: true, buffer: true, newline: 'windows' });

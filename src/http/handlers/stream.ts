@@ -63,11 +63,11 @@ export const streamRoutes: Route[] = [
       const question = questionOf(call);
       const digest = digestOf(question);
       const from = placeOf(call.lastEventId || call.query.cursor, digest);
-      const giveBack = parts.bodies.take(call.account);
+      const release = parts.bodies.take(call.account);
       return {
         status: 200,
         contentType: 'text/event-stream',
-        onSent: giveBack,
+        onSent: release,
         parts: (body) => new Reader(body, call, digest).follow(parts, question, from),
       };
     },

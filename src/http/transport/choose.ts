@@ -11,7 +11,7 @@ import { loadUws, UwsTransport } from './uws.ts';
 /** As measured by `bench ingest` (bench/README.md). */
 const COST = 'about half of the single events a second and four fifths of the batches';
 
-export type TransportChoice = Pick<Config, 'httpServer' | 'fronts'>;
+type TransportChoice = Pick<Config, 'httpServer' | 'fronts'>;
 
 /** Throws TransportRefused. */
 export async function chooseTransport({ httpServer, fronts }: TransportChoice, log: Log): Promise<Transport> {

@@ -7,7 +7,7 @@ export const VERBS = ['GET', 'POST', 'PATCH', 'DELETE', 'HEAD', 'PUT', 'OPTIONS'
 export type Verb = (typeof VERBS)[number];
 
 type Node<T> = { named: Map<string, Node<T>>; parameter: Node<T> | undefined; value: T | undefined };
-export type Found<T> = { value: T; parameters: string[] };
+type RouteMatch<T> = { value: T; parameters: string[] };
 
 /** Patterns of one verb. */
 export class Router<T> {
@@ -28,7 +28,7 @@ export class Router<T> {
     node.value = value;
   }
 
-  find(path: string): Found<T> | undefined {
+  find(path: string): RouteMatch<T> | undefined {
     const parameters: string[] = [];
     const value = walk(this.#root, segmentsOf(path), 0, parameters);
     return value === undefined ? undefined : { value, parameters };

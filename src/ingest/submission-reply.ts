@@ -2,12 +2,12 @@
 // own text (spec 2.3: echoed back as submitted). The verdicts are all that an idempotent retry needs to be given the same
 // bytes again: payloads come from the retry's own body, which is the same by its fingerprint.
 import { isoTime } from '../../schemas/time.ts';
-import { type Element, EVENT_TOO_LARGE, isRejected, type Rejected, type Submission } from './submission.ts';
+import { type Element, EVENT_TOO_LARGE, isRejected, type ParsedSubmission, type Rejected } from './submission.ts';
 
 /** What was decided about one element of a request. `result` is the exact text of `policy_result`. */
 export type Verdict = { id: string; occurredAt: number; receivedAt: number; result: string } | Rejected;
 
-export function renderEvent(agentId: string, submission: Submission, verdict: Verdict): string {
+export function renderEvent(agentId: string, submission: ParsedSubmission, verdict: Verdict): string {
   if ('rejected' in verdict) return renderRejected(verdict);
   const trace = submission.traceId === undefined ? '' : `,"trace_id":${JSON.stringify(submission.traceId)}`;
   return (

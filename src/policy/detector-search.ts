@@ -48,7 +48,7 @@ export function isWordOrDash(unit: number): boolean {
   return isAlphanumeric(unit) || unit === 45 || unit === 95;
 }
 
-export function touchesLetterOrDigit(text: string, start: number, end: number): boolean {
+function touchesLetterOrDigit(text: string, start: number, end: number): boolean {
   return isAlphanumeric(text.charCodeAt(start - 1)) || isAlphanumeric(text.charCodeAt(end));
 }
 

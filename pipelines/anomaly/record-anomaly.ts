@@ -6,19 +6,19 @@ import type { EventSummary } from '../../schemas/entry.ts';
 import { SIGNAL_POLICIES_MAX, type Signal } from '../../schemas/signal.ts';
 import { derivedId, hashedId, timeOfId } from '../../src/ids.ts';
 import type { Blocked } from './blocked-event.ts';
-import { type Finding, sentenceOf, severityOf } from './finding.ts';
+import { descriptionOf, type Finding, severityOf } from './finding.ts';
 
-export type AnomalyRow = Omit<Anomaly, 'timestamp' | 'created_at'> & {
+type AnomalyInsertRow = Omit<Anomaly, 'timestamp' | 'created_at'> & {
   account_id: string;
   timestamp: string;
   created_at: string;
 };
-export type Anomalous = { row: AnomalyRow; month: string; event: EventSummary };
+export type Anomalous = { row: AnomalyInsertRow; month: string; event: EventSummary };
 
 export function toAnomalous(event: EventSummary, found: Finding | Blocked): Anomalous {
   const isRate = found.kind === 'error_rate' || found.kind === 'volume_spike';
   const told = found.kind === 'blocked_event' ? found : tell(found);
-  const row: AnomalyRow = {
+  const row: AnomalyInsertRow = {
     account_id: event.account,
     id: idOf(event, found.kind),
     agent_id: event.agent,
@@ -56,7 +56,7 @@ export function signalOf({ row, event }: Anomalous): Signal {
 
 function tell(finding: Finding) {
   const { observed, baseline, score } = finding;
-  return { severity: severityOf(finding), observed, baseline, score, message: sentenceOf(finding) };
+  return { severity: severityOf(finding), observed, baseline, score, message: descriptionOf(finding) };
 }
 
 function idOf(event: EventSummary, kind: Anomaly['kind']): string {

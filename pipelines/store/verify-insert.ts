@@ -9,7 +9,7 @@
 //   insert   what is not there, under the token of this round; its own token may be as false, so ask again
 //
 // Invariant: who writes the batch again, or at the same time, goes through the same rounds with the same tokens, so each is stored once;
-// a late twin of the first try finds its token known. An insert is one part, so of its rows all are there or none.
+// a late duplicate of the first try finds its token known. An insert is one part, so of its rows all are there or none.
 // After ROUNDS_MAX rounds the rows are taken for expired or removed by hand: each round has needed a kill at that very place.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ConcurrentDuplicates } from '../../clickhouse/queries/concurrent-duplicates.ts';
@@ -22,11 +22,11 @@ const WAIT_MS_MAX = 150_000;
 const POLL_MS = 50;
 
 /** Inserts of this batch are still running, so it cannot be said yet what they have stored. */
-export class StillInserting extends Error {
+class StillInserting extends Error {
   override name = 'StillInserting';
 }
 
-export type VerifyOptions = {
+type InsertVerifyOptions = {
   tokenPrefix: string;
   existing: (rows: readonly Row[]) => Promise<ReadonlySet<string>>;
   duplicates: (tokenPrefix: string) => Promise<ConcurrentDuplicates>;
@@ -36,7 +36,7 @@ export type VerifyOptions = {
 };
 
 /** `rows`: answered as stored. Returns those that ClickHouse refused now. */
-export async function insertLost(rows: readonly Row[], options: VerifyOptions): Promise<BadRow[]> {
+export async function insertLost(rows: readonly Row[], options: InsertVerifyOptions): Promise<BadRow[]> {
   const bad: BadRow[] = [];
   let lost = await notThere(rows, options);
   for (let round = 1; lost.length > 0; round++) {
@@ -55,13 +55,13 @@ export async function insertLost(rows: readonly Row[], options: VerifyOptions): 
   return bad;
 }
 
-async function notThere(rows: readonly Row[], { existing }: VerifyOptions): Promise<Row[]> {
+async function notThere(rows: readonly Row[], { existing }: InsertVerifyOptions): Promise<Row[]> {
   if (rows.length === 0) return [];
   const there = await existing(rows);
   return rows.filter(({ summary }) => !there.has(summary.id));
 }
 
-async function tokensAreTrue({ duplicates, tokenPrefix }: VerifyOptions): Promise<boolean> {
+async function tokensAreTrue({ duplicates, tokenPrefix }: InsertVerifyOptions): Promise<boolean> {
   return (await whenQuiet(tokenPrefix, duplicates)).tokensAreTrue;
 }
 

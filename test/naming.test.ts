@@ -1,0 +1,100 @@
+// One name, one thing: no word that was replaced by the field's term comes back, no two exported types share a name, no two files a base
+// name, and nothing is exported that no other file imports. docs/glossary.md has the words that stay.
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import t from 'tap';
+import { PROJECT_ROOT } from '../src/assets.ts';
+
+const SERVICE = ['schemas', 'src', 'pipelines', 'clickhouse'];
+const ALL = [...SERVICE, 'bench', 'test', 'scripts', 'dashboard', 'docs', 'ops'];
+const DOCUMENTS = ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md'];
+
+/** Retired word -> what to write instead. */
+const RETIRED: [RegExp, string][] = [
+  [/\b[Dd]oors?\b|\bOpenDoors\b/, 'admission, the HTTP server, ingest heartbeat'],
+  [/\bstrained\b|\bcalm\b/i, 'overloaded, normal'],
+  [/\bslabs?\b/i, 'buffer pool'],
+  [/\bdoorbells?\b/i, 'stream poller'],
+  [/\b[Hh]eld ?[Pp]laces?\b/, 'quota lease'],
+  [/\b[Rr]ate ?[Gg]ate\b|\b[Aa]skers?\b/, 'rate limit batcher, waiter'],
+  [/\bglides?\b/i, 'inner loop of an automaton'],
+  [/\b([Pp]lain|[Oo]rdinary) path\b/, 'fast path, general path'],
+  [/\b[Dd]epartures?\b|\bcompan(y|ies)\b/, 'insert coalescer, group'],
+  [/\b[Jj]oints?\b/, 'commit barrier'],
+  [/\bgiveBack\b/, 'release'],
+  [/\b[Tt]ellers?\b/, 'dispatcher'],
+  [/\bcrowds?\b|\bcrowded\b/i, 'queue depth, saturated'],
+  [/\bnudged?\b/, 'wake'],
+  [/\b[Kk]eepers?\b(?! path)/, 'child supervisor, baseline store'],
+  [/\b[Pp]atien(ce|tly)\b/, 'adaptive priority, retry forever, long poll'],
+  [/\bparked\b|\bparks?\b|\bparking\b/i, 'dead-lettered'],
+  [/\btwins?\b/i, 'concurrent duplicate'],
+  [/\bSurroundings\b|\bsentenceOf\b/, 'worker context, user-facing message'],
+];
+
+test('words that were replaced stay away', (t) => {
+  const texts = [...ALL.flatMap((folder) => filesIn(folder, /\.(ts|tsx|mjs|lua|sql|md|yaml)$/)), ...DOCUMENTS];
+  const found = texts
+    .filter((file) => !file.startsWith('test/naming.test.ts'))
+    .flatMap((file) =>
+      RETIRED.filter(([word]) => word.test(read(file))).map(([word, now]) => `${file}: ${word} is ${now}`),
+    );
+  t.same(found, []);
+});
+
+test('no two exported types have one name', (t) => {
+  const places = new Map<string, string[]>();
+  for (const file of service())
+    for (const [, name] of read(file).matchAll(/^export (?:abstract )?(?:type|class|interface) (\w+)/gm))
+      places.set(name!, [...new Set([...(places.get(name!) ?? []), file])]);
+  t.same(several(places), []);
+});
+
+test('no two files of the service have one base name', (t) => {
+  const places = new Map<string, string[]>();
+  for (const file of service().filter((file) => /^(src|pipelines)\//.test(file)))
+    if (path.basename(file) !== 'pipeline.ts')
+      places.set(path.basename(file), [...(places.get(path.basename(file)) ?? []), file]);
+  // AssemblyScript's modules are a program of their own.
+  t.same(
+    several(places).filter((line) => !line.includes('src/ingest/wasm/')),
+    [],
+  );
+});
+
+test('nothing is exported for no one', (t) => {
+  const others = [...SERVICE, 'bench', 'test', 'scripts', 'dashboard'].flatMap((folder) =>
+    filesIn(folder, /\.(ts|tsx|mjs)$/),
+  );
+  const words = new Map(others.map((file) => [file, new Set(read(file).match(/\w+/g))]));
+  const unused = service()
+    .filter((file) => !file.startsWith('src/ingest/wasm/'))
+    .flatMap((file) =>
+      [...read(file).matchAll(/^export (?:async )?(?:type|class|interface|const|function\*?) (\w+)/gm)]
+        .filter(([, name]) => ![...words].some(([other, names]) => other !== file && names.has(name!)))
+        .map(([, name]) => `${file}: ${name}`),
+    );
+  t.same(unused, []);
+});
+
+function test(name: string, run: (t: import('tap').Test) => void): void {
+  t.test(name, async (t) => run(t));
+}
+
+function service(): string[] {
+  return SERVICE.flatMap((folder) => filesIn(folder, /\.ts$/));
+}
+
+function several(places: ReadonlyMap<string, readonly string[]>): string[] {
+  return [...places].filter(([, files]) => files.length > 1).map(([name, files]) => `${name}: ${files.join(', ')}`);
+}
+
+function read(file: string): string {
+  return readFileSync(path.join(PROJECT_ROOT, file), 'utf8');
+}
+
+function filesIn(folder: string, wanted: RegExp): string[] {
+  return readdirSync(path.join(PROJECT_ROOT, folder), { recursive: true, encoding: 'utf8' })
+    .map((file) => `${folder}/${file}`)
+    .filter((file) => wanted.test(file) && !file.includes('node_modules'));
+}
