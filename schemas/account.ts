@@ -1,4 +1,4 @@
-// The account: whose everything is, and what its admins may set (decisions 3 and 7).
+// The account: whose everything is, and what its admins may set.
 // Request limits are shown and not set here: a key must not raise its own limit, so they are the command line's.
 import Type from 'typebox';
 import { ResponseTime } from './common.ts';

@@ -1,4 +1,4 @@
-// The agent: a registered record that stands for one AI system (spec 2.2, decisions 4).
+// The agent: a registered record that stands for one AI system.
 
 import Type from 'typebox';
 import { FRAMEWORKS, STATUSES } from './closed-sets.ts';

@@ -1,4 +1,4 @@
-// The alert: the user's rule of when to be told, and where (spec 2.4, decisions 7). An alert is the rule, not an occurrence.
+// The alert: the user's rule of when to be told, and where. An alert is the rule, not an occurrence.
 
 import Type from 'typebox';
 import { CHANNELS, MAIL_TRANSPORTS, SEVERITIES, STATUSES, TRIGGERS } from './closed-sets.ts';

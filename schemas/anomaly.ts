@@ -1,4 +1,4 @@
-// The anomaly: a flagged event (spec 2.7, decisions 7).
+// The anomaly: a flagged event.
 
 import Type from 'typebox';
 import { ANOMALY_KINDS, SEVERITIES } from './closed-sets.ts';

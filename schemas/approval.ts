@@ -1,4 +1,4 @@
-// The approval: a person's decision that a pending event waits for (decisions 6.3).
+// The approval: a person's decision that a pending event waits for.
 // Invariant: it is decided once, by a person or by its timeout; `outcome` is then the event's final outcome.
 
 import Type from 'typebox';

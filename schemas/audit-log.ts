@@ -1,4 +1,4 @@
-// The audit log entry (spec 2.6, decisions 8).
+// The audit log entry.
 
 import Type from 'typebox';
 import { AUDIT_ACTIONS, RESOURCE_TYPES } from './closed-sets.ts';
@@ -24,7 +24,7 @@ export const AuditLog = Type.Object({
 });
 export type AuditLog = Type.Static<typeof AuditLog>;
 
-/** The one list that is not called `items` (spec 4.14). */
+/** The one list that is not called `items`. */
 export const AuditLogPage = Type.Object({
   logs: about(Type.Array(AuditLog), 'The entries of this page.'),
   ...PAGE_FIELDS,

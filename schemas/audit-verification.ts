@@ -1,4 +1,4 @@
-// What a verification of the audit chain answers (GET /v1/audit-logs/verify, `gatehouse audit verify`; decisions 8).
+// What a verification of the audit chain answers (GET /v1/audit-logs/verify, `gatehouse audit verify`).
 
 import Type from 'typebox';
 import { FAULT_KINDS } from './closed-sets.ts';

@@ -75,7 +75,7 @@ export type AnomalyKind = (typeof ANOMALY_KINDS)[number];
 
 export const ORDERS = ['asc', 'desc'] as const;
 
-/** How much of its payload an event is listed with (decisions 10.5). */
+/** How much of its payload an event is listed with. */
 export const PAYLOAD_MODES = ['full', 'preview', 'none'] as const;
 export type PayloadMode = (typeof PAYLOAD_MODES)[number];
 

@@ -1,4 +1,4 @@
-// The delivery: the record of one notification to one target, with its attempts (decisions 7).
+// The delivery: the record of one notification to one target, with its attempts.
 // Invariant: its id is also the `webhook-id`, the same in every attempt. It ends as delivered, failed or cancelled (its alert
 // was deleted or became inactive before it was sent).
 

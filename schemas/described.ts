@@ -2,7 +2,7 @@
 // give one (a closed set, a time, a number). Examples of whole answers are put together from these (src/http/openapi-examples.ts).
 import type { TSchema } from 'typebox';
 
-/** An identifier of this prefix (decisions 1), as examples show it. */
+/** An identifier of this prefix, as examples show it. */
 export function exampleId(prefix: string): string {
   return `${prefix}_01jd3fq5w0c8m2v7x4k9n6t1rz`;
 }

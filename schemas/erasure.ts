@@ -1,4 +1,4 @@
-// How far the erasure of a deleted agent has come (GET /v1/erasures/{agent_id}; decisions 4).
+// How far the erasure of a deleted agent has come (GET /v1/erasures/{agent_id}).
 import Type from 'typebox';
 import { ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';

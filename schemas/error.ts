@@ -1,4 +1,4 @@
-// The one body of every error (decisions 2).
+// The one body of every error.
 import Type from 'typebox';
 import { about } from './described.ts';
 

@@ -1,4 +1,4 @@
-// The event: as a caller submits it, as it is answered, and as it is listed (spec 2.3, 4.5-4.7, decisions 5).
+// The event: as a caller submits it, as it is answered, and as it is listed.
 // Invariant: `payload` is free and comes back token by token as it was sent; everything beside it is checked.
 
 import Type from 'typebox';
@@ -8,7 +8,7 @@ import { about, exampleId } from './described.ts';
 import { ErrorDetail } from './error.ts';
 import { MatchDetail } from './match-detail.ts';
 
-export const BATCH_EVENTS_MAX = 100; // spec 8
+export const BATCH_EVENTS_MAX = 100;
 
 export const Submission = Type.Object(
   {
@@ -33,7 +33,7 @@ export const Submission = Type.Object(
 );
 export type Submission = Type.Static<typeof Submission>;
 
-/** The reference form; a bare array of submissions is taken as well (spec 4.7). Elements are checked one by one. */
+/** The reference form; a bare array of submissions is taken as well. Elements are checked one by one. */
 export const Batch = Type.Object(
   {
     events: about(

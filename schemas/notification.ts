@@ -1,4 +1,4 @@
-// What a webhook is sent (docs/channels.md; decisions 7): one form for each trigger, told apart by `type`.
+// What a webhook is sent (docs/channels.md): one form for each trigger, told apart by `type`.
 // The API's description shows these forms under `webhooks`; pipelines/alert/channels/webhook.ts makes the bodies, and tests hold what
 // is really sent against them.
 

@@ -1,4 +1,4 @@
-// The policy: a rule that blocks, asks, alerts or logs (spec 2.5, decisions 6).
+// The policy: a rule that blocks, asks, alerts or logs.
 // `conditions` is checked in two stages: its outer form here, its meaning by the policy engine when it compiles it.
 
 import Type from 'typebox';

@@ -1,4 +1,4 @@
-// What a process says of itself (GET /healthz, GET /readyz; decisions 9).
+// What a process says of itself (GET /healthz, GET /readyz).
 import Type from 'typebox';
 import { about } from './described.ts';
 

@@ -1,4 +1,4 @@
-// The signal: something happened that an alert may tell people of (decisions 7). It crosses process borders on the signal
+// The signal: something happened that an alert may tell people of. It crosses process borders on the signal
 // streams; what the event streams' summaries say by themselves (policy matches) becomes a signal where it is consumed.
 // Invariant: `id` names the occurrence. Whoever derives the same signal again, after a crash or from a replayed entry, gives it
 // the same id, and whatever follows from a signal is idempotent by it.

@@ -1,4 +1,4 @@
-// Reads the times that requests carry: any ISO 8601 date-time with an offset or `Z` (decisions 1).
+// Reads the times that requests carry: any ISO 8601 date-time with an offset or `Z`.
 // Also teaches typebox the format, so that a schema with `format: 'date-time'` and this parser never disagree.
 import Format from 'typebox/format';
 

@@ -4,7 +4,7 @@
 // Anything thrown that is not a ServiceError is a bug: the caller gets 500 `internal` and logs it with the request id.
 import type { ErrorDetail } from '../schemas/error.ts';
 
-/** code -> HTTP status and when it is answered (decisions 2). README's table is tested against this one. */
+/** code -> HTTP status and when it is answered. README's table is tested against this one. */
 export const ERRORS = {
   malformed_json: { status: 400, when: 'not JSON, not UTF-8, a key twice in one object, nested deeper than 64 levels' },
   validation_failed: {
@@ -70,7 +70,7 @@ export type ServiceErrorOptions = {
   retryAfterSeconds?: number;
   /** Of `rate_limited`: what was reached. */
   rateLimit?: { perSecond: number; burst: number };
-  /** `not_found` of what may have been written and is not stored yet (decisions 1). */
+  /** `not_found` of what may have been written and is not stored yet. */
   incomplete?: boolean;
   /** For the log only. */
   internal?: string;

@@ -1,5 +1,5 @@
 // Mints and recognises identifiers: prefix + 26 characters of lowercase Crockford base32 (48-bit ms time, 80 random bits).
-// They sort by creation. An identifier of the wrong form is simply unknown (decisions 1): `isId` lets handlers answer 404 without a look-up.
+// They sort by creation. An identifier of the wrong form is simply unknown: `isId` lets handlers answer 404 without a look-up.
 import { createHash, randomFillSync } from 'node:crypto';
 
 export const ID_PREFIXES = {

@@ -4,7 +4,7 @@ import assert from 'node:assert';
 const KiB = 1024;
 const MiB = 1024 * KiB;
 
-/** JSON nesting that a body may have (decisions 1). */
+/** JSON nesting that a body may have. */
 export const JSON_DEPTH_MAX = 64;
 /** Raw events waiting in a front for Redis. 64 MiB is 100 ms of the fastest ingestion measured (600 MB/s); beyond it Redis is in trouble and 503 is kinder. */
 export const UNACKED_BYTES_MAX = 64 * MiB;
@@ -80,7 +80,7 @@ export const KEY_CACHE_MAX = 20_000;
 /** A front's cached sets of compiled rules, one an account; with 200 policies each set may hold megabytes of automata. */
 export const RULE_CACHE_MAX = 2_000;
 
-/** Policies (decisions 6.1). */
+/** Policies. */
 export const POLICIES_ACTIVE_MAX = 200;
 export const POLICIES_MAX = 1_000;
 export const CONDITIONS_BYTES_MAX = 16 * KiB;
@@ -99,7 +99,7 @@ export const APPROVALS_PENDING_MAX = 10_000;
  * them. At 700 bytes each an hour of 100 a second is 250 MB; a day of 18 a second would have filled the backlog's gigabyte.
  */
 export const APPROVAL_KEPT_MS = 60 * 60 * 1000;
-/** How long a caller may wait for a decision (decisions 6.3). */
+/** How long a caller may wait for a decision. */
 export const APPROVAL_WAIT_SECONDS_MAX = 60;
 /** A longer wait is answered after so many: proxies give up at 60 s by default, and an answer beats a 504. */
 export const APPROVAL_ANSWERED_SECONDS = 45;
@@ -130,14 +130,14 @@ export const FACET_VALUES_MAX = 50;
 /** Values of one filter of a list: more than a person picks, and each is a comparison for every row. */
 export const FILTER_VALUES_MAX = 20;
 
-/** A read waits this long for its account's writes to be stored (decisions 1). */
+/** A read waits this long for its account's writes to be stored. */
 export const READ_WAIT_MS_MAX = 2_000;
 
 /** Rows and bytes of one insert: large enough that ClickHouse's cost per part vanishes, small enough to send again whole. */
 export const INSERT_ROWS_MAX = 20_000;
 export const INSERT_BYTES_MAX = 32 * MiB;
 
-/** Idempotency records (decisions 1). */
+/** Idempotency records. */
 export const IDEMPOTENCY_KEPT_MS = 24 * 60 * 60 * 1000;
 /** Share of Redis's maxmemory that they may fill, beside what the backlog may. */
 export const IDEMPOTENCY_SHARE_MAX = 0.2;

@@ -1,5 +1,5 @@
 // How mails of alerts go, which follows from the settings: by the SMTP server of GATEHOUSE_SMTP_URL or, without one, as files into the
-// outbox of the data folder (shown by the alerts' API, used by the channels, told to whoever starts Gatehouse; decisions 10.1).
+// outbox of the data folder (shown by the alerts' API, used by the channels, told to whoever starts Gatehouse).
 
 import path from 'node:path';
 import type { MailTransport } from '../schemas/closed-sets.ts';

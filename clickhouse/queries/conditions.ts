@@ -1,6 +1,6 @@
 // Builds the WHERE of every query. It cannot be made without an account, so no query can be written that forgets one.
 // Values travel as bound parameters only; `sql` given to `and` is our own text.
-// Times are epoch ms, both bounds inclusive (spec 4.6).
+// Times are epoch ms, both bounds inclusive.
 import type { Position } from '../../schemas/paging.ts';
 import type { QueryParams } from '../client.ts';
 

@@ -1,4 +1,4 @@
-// Takes everything of one agent out of the tables (spec 4.4, decisions 4): its events (and with them their audit entries), anomalies, deliveries, approvals, audit
+// Takes everything of one agent out of the tables: its events (and with them their audit entries), anomalies, deliveries, approvals, audit
 // entries that tell of it, and what the registry said of it. The bare `agent.deleted` stays, as does the registry's note that it is deleted.
 // Idempotent. Returns once no query sees the rows. Their bytes go with the merges that follow; those of events with `rewriteErased`, which
 // also gives the parts their projections back: until then a timeline reads such parts row by row, with the same result.

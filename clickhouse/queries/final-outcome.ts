@@ -1,4 +1,4 @@
-// The final outcome of events that waited for an approval (decisions 6.3): what the table `approvals` says of pending rows.
+// The final outcome of events that waited for an approval: what the table `approvals` says of pending rows.
 // Event rows are never rewritten; every query that shows, filters or counts outcomes comes through here.
 // A decided approval is decided for good, so its row needs no FINAL. Accounts without decisions pay nothing for the filter
 // but one look whether there are any; pages without pending events are not looked at at all.

@@ -1,4 +1,4 @@
-// Lists anomalies, and finds one (GET /v1/anomalies; decisions 7), newest first by `timestamp`, equal times by id; totals exact.
+// Lists anomalies, and finds one (GET /v1/anomalies), newest first by `timestamp`, equal times by id; totals exact.
 // FINAL: an anomaly that was written twice is one.
 
 import type { Anomaly } from '../../schemas/anomaly.ts';

@@ -1,4 +1,4 @@
-// Approvals as ClickHouse knows them: all of them, while Redis holds the pending and the lately decided (GET /v1/approvals; decisions 6.3).
+// Approvals as ClickHouse knows them: all of them, while Redis holds the pending and the lately decided (GET /v1/approvals).
 // Newest first by arrival of the event, equal times by id; totals exact. FINAL: of each approval its newest state.
 
 import type { Approval } from '../../schemas/approval.ts';

@@ -1,4 +1,4 @@
-// Lists the audit log (GET /v1/audit-logs; spec 2.6, 4.14, decisions 8), newest first, totals exact.
+// Lists the audit log (GET /v1/audit-logs), newest first, totals exact.
 // `q` finds words, as in payloads, in an entry's action, actor, resource id and details.
 // Three sources, read as one: every event is an `event.submitted`; a blocked or pending one is a second entry; everything else lies in audit_log.
 // The first two are read off the event rows (projection by_arrival, then the page's rows by primary key; totals from counts), so they are there exactly when

@@ -1,4 +1,4 @@
-// Lists deliveries and gets one (GET /v1/deliveries, /v1/deliveries/{id}; decisions 7), newest first by id; totals exact.
+// Lists deliveries and gets one (GET /v1/deliveries, /v1/deliveries/{id}), newest first by id; totals exact.
 // FINAL: of a delivery's rows the one of the highest revision stands.
 
 import type { Channel, DeliveryStatus } from '../../schemas/closed-sets.ts';

@@ -1,4 +1,4 @@
-// Lists events of an agent, or of the whole account (GET /v1/agents/{id}/events, GET /v1/events; spec 4.6, decisions 5).
+// Lists events of an agent, or of the whole account (GET /v1/agents/{id}/events, GET /v1/events).
 // Newest first by `timestamp`, equal times by id; `total` counts all that match, exactly. Outcomes are final ones (final-outcome.ts).
 // An agent's list reads the primary key; the account's timeline the projection by_time; a search or a trace the events themselves, with their
 // indexes. Totals of agents, types and outcomes are read off the projection counts.

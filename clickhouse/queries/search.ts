@@ -1,4 +1,4 @@
-// What `q` means, and its predicate over an event's payload (decisions 5: words or a quoted phrase in the payload).
+// What `q` means, and its predicate over an event's payload (words or a quoted phrase in the payload).
 // Words: all must occur, anywhere. "A quoted phrase", or a word with punctuation inside (user@example.com): its words next to each other.
 // Case does not matter. A word is a run of letters and digits; punctuation of any script parts words. Scripts that are written
 // without spaces (Han, kana, Thai, …) have no word borders: there, any part of the text will do.

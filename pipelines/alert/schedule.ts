@@ -1,4 +1,4 @@
-// When a delivery is tried again (decisions 7), and when its target or its host is left alone (decisions 11.11; used by the worker).
+// When a delivery is tried again, and when its target or its host is left alone (used by the worker).
 // Pure but for what it counts.
 import { hostOfLane } from '../../src/registry/deliveries.ts';
 import type { AttemptResult } from './channel.ts';

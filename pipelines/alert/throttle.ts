@@ -1,4 +1,4 @@
-// An alert's throttle window, as a state and its two steps (used by dispatch.ts and summaries.ts; decisions 7). Pure.
+// An alert's throttle window, as a state and its two steps (used by dispatch.ts and summaries.ts). Pure.
 //
 //   closed    no window: a signal is told of at once, and where `throttle_seconds` is over 0 opens a window
 //   open      further signals are counted, and the newest is kept

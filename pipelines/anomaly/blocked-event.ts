@@ -1,4 +1,4 @@
-// Flags every event that a policy blocked (contract rule 2; decisions 7). The kill switch is an operator's act and flags nothing.
+// Flags every event that a policy blocked. The kill switch is an operator's act and flags nothing.
 // One event, one anomaly: its id is the event's with another prefix, so a replay makes the same one.
 import type { Anomaly } from '../../schemas/anomaly.ts';
 import type { EventSummary } from '../../schemas/entry.ts';

@@ -1,4 +1,4 @@
-// error_rate: the share of `error` events is far above the agent's usual share (decisions 7). Pure, no clock.
+// error_rate: the share of `error` events is far above the agent's usual share. Pure, no clock.
 //
 //   history  at least 50 events were taught
 //   count    at least 5 errors, and at least twice the usual share

@@ -1,4 +1,4 @@
-// token_spike: a completion whose tokens are far above the agent's own history (decisions 7). Pure, no clock.
+// token_spike: a completion whose tokens are far above the agent's own history. Pure, no clock.
 //
 // It must pass four tests:
 //   history  20 completions were seen before it

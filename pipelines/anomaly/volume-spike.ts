@@ -1,4 +1,4 @@
-// volume_spike: the events of the last ten seconds are far above recent history (decisions 7). Pure, no clock.
+// volume_spike: the events of the last ten seconds are far above recent history. Pure, no clock.
 //
 //   history  at least five minutes of slices were taught
 //   count    at least 50 events, and at least twice the level

@@ -1,4 +1,4 @@
-// The watch over silent agents (beside the streams; in every pipelines process): raises `agent_down` (decisions 7).
+// The watch over silent agents (beside the streams; in every pipelines process): raises `agent_down`.
 // Fronts write down with each append when an agent spoke last; nothing is asked of the path of an event beyond that.
 //
 //   tick     per partition: mark that it is watched, find agents that are new, say which are due      watch-tick.lua

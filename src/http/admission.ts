@@ -295,7 +295,7 @@ function decodeSegment(segment: string): string {
   }
 }
 
-/** A missing header is taken for JSON (decisions 2). Parameters, `charset` among them, say nothing new: JSON is UTF-8. */
+/** A missing header is taken for JSON. Parameters, `charset` among them, say nothing new: JSON is UTF-8. */
 function isJson(contentType: string): boolean {
   if (contentType === 'application/json' || contentType === '') return true;
   const end = contentType.indexOf(';');

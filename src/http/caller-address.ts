@@ -1,4 +1,4 @@
-// From which address a request came (for the audit log; decisions 11.12).
+// From which address a request came (for the audit log).
 // It is that of the connection, unless this is a proxy of the operator's own (GATEHOUSE_TRUSTED_PROXIES): then X-Forwarded-For is read
 // from its right end, where our own proxies write, up to the first address that is not one of them. What stands further left was
 // written by whoever asked, who may write anything.

@@ -1,4 +1,4 @@
-// Cross-origin calls of browsers (in exchange.ts and admission.ts; decisions 11.12). Off unless GATEHOUSE_CORS_ORIGINS names origins.
+// Cross-origin calls of browsers (in exchange.ts and admission.ts). Off unless GATEHOUSE_CORS_ORIGINS names origins.
 // A page of such an origin may call the API with a key of its own: answers, errors among them, name the origin, and a preflight is
 // answered. Cookies are never allowed: `Access-Control-Allow-Credentials` is not sent.
 // Invariant: an origin that is not named gets the very answers that it gets without this setting.

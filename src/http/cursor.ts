@@ -1,4 +1,4 @@
-// Cursors: how a list is read page by page without counting off what was shown before (decisions 10.5).
+// Cursors: how a list is read page by page without counting off what was shown before.
 // A handler of a list opens its page here and answers with what `page` of reply.ts makes of it. A cursor is text that means nothing to its
 // bearer: where the last page ended, how many items the list had when it began and how many were shown, and a digest of what
 // list it is of.

@@ -166,7 +166,7 @@ export function text(description: string, charactersMax = TEXT_CHARACTERS_MAX): 
   };
 }
 
-/** How much of their payloads events are listed with (decisions 10.5). */
+/** How much of their payloads events are listed with. */
 export function payloadMode(): Parameter<PayloadMode> {
   return {
     ...oneOf(
@@ -202,7 +202,7 @@ export function flag(description: string, absent: boolean): Parameter<boolean> {
   };
 }
 
-/** `limit`, `offset` and `cursor` of a list (decisions 1, 10.5). */
+/** `limit`, `offset` and `cursor` of a list. */
 export function paging(range: { default: number; maximum: number }) {
   return {
     ...cursorPaging(range),

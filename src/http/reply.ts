@@ -45,7 +45,7 @@ function fieldsOf<T>(asked: OpenPage, { items, total: counted, next }: Listed<T>
   return { items, total, limit: asked.limit, offset: asked.before, next_cursor };
 }
 
-/** Marks an answer that may lack writes which were acknowledged before it was asked for (decisions 1). */
+/** Marks an answer that may lack writes which were acknowledged before it was asked for. */
 export function markIncomplete(reply: Reply, complete: boolean): Reply {
   return complete ? reply : { ...reply, headers: { ...reply.headers, 'Gatehouse-Incomplete': 'true' } };
 }

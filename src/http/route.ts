@@ -2,7 +2,7 @@
 // body limits, queries and the API's description all follow from it, so that none of them can disagree with another.
 // Invariant: a handler is called with a caller who may, a query that fits, and a body that fits its schema; called for a key that is
 // bound to an agent, what its path and its `agent_id` name is of that agent. No row can leave out what it needs, or what bound keys meet.
-// Idempotency-Key: heeded where `idempotent` says so (decisions 1), refused where a caller who trusts it would be misled
+// Idempotency-Key: heeded where `idempotent` says so, refused where a caller who trusts it would be misled
 // (`POST /v1/api-keys`: a retry makes a second key, and an answer that holds a key is not kept), ignored elsewhere, where a
 // repetition changes nothing (registering by name, PATCH, DELETE) or nothing is written.
 

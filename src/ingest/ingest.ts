@@ -115,12 +115,12 @@ export class Ingest {
           };
   }
 
-  /** One event (spec 4.5). The answer is the JSON text of the Event. */
+  /** One event. The answer is the JSON text of the Event. */
   single(request: IngestRequest, caller: Caller): void {
     this.#submit(request, 'one', caller);
   }
 
-  /** Up to 100 events (spec 4.7). The answer is the JSON text of the results, in the order of submission. */
+  /** Up to 100 events. The answer is the JSON text of the results, in the order of submission. */
   batch(request: IngestRequest, caller: Caller): void {
     this.#submit(request, 'many', caller);
   }

@@ -2,7 +2,7 @@
 // One pass over the text notes the depth, counts the keys and marks where each event's payload lies; JSON.parse then
 // checks the grammar and makes the values that policies look at. The payload's own bytes are cut out by the marks, so
 // that what is echoed and kept is what was sent: key order, `1.0`, `1e400`, escapes.
-// Ambiguous text is refused (decisions 1): invalid UTF-8, depth over JSON_DEPTH_MAX, a key twice in one object. A key
+// Ambiguous text is refused: invalid UTF-8, depth over JSON_DEPTH_MAX, a key twice in one object. A key
 // that stands twice makes the parsed value hold fewer keys than the text, which is how it is found, at the cost of a count.
 // Every failure is ServiceError `malformed_json`; nothing here can throw anything else for any input.
 import { isUtf8 } from 'node:buffer';

@@ -1,4 +1,4 @@
-// Reads submissions out of a body: one event, or the elements of a batch (spec 4.5, 4.7; decisions 5).
+// Reads submissions out of a body: one event, or the elements of a batch.
 // Before it: the body's bytes. After it: judgement. A submission is either sound or carries the error that takes its place
 // in the reply; a batch without a sound element, or out of bounds, is refused whole.
 

@@ -3,7 +3,7 @@
 // where: backwards over the whole text (every place at which a match starts) and forwards from one place (its longest end).
 // Stands under the scanner (data filters), the `matches` operators and redaction.
 //
-// What bounds the work (promise 7): a character costs one unit of the caller's budget, a new state about as many units as
+// What bounds the work: a character costs one unit of the caller's budget, a new state about as many units as
 // instructions had to be followed, from a budget of its own per automaton and event; a cache that grows past
 // its bound is thrown away and begun again. A pattern whose states explode runs out of units and throws OverBudget,
 // it does not run on. Everything is counted, nothing is timed, so judgements do not depend on the machine's load.

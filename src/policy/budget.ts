@@ -1,4 +1,4 @@
-// Bounds the work that policies do on one event (promise 7: at most 50 ms of CPU, whatever the policies and the payload).
+// Bounds the work that policies do on one event (at most 50 ms of CPU, whatever the policies and the payload).
 // Work is counted in units of one automaton step over one character, 2-3 ns, not by the clock: the same event is
 // judged alike on a busy machine and an idle one. Who runs out throws OverBudget; the engine lets that count as a match
 // with `detail.reason` `budget`, so nothing passes because it was too much work to look at (fail closed).

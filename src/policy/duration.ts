@@ -1,4 +1,4 @@
-// Reads the durations of conditions: whole seconds as a number, or "30s", "5m", "1h", "1d" (decisions 6.1).
+// Reads the durations of conditions: whole seconds as a number, or "30s", "5m", "1h", "1d".
 
 const SECONDS_OF: Record<string, number> = { s: 1, m: 60, h: 3600, d: 86_400 };
 

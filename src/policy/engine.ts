@@ -138,7 +138,7 @@ const AGENT_INACTIVE: Decision = Object.freeze({
   redactions: NO_REDACTIONS,
 });
 
-/** What an event of an inactive agent gets: the operator's kill switch (decisions 4). What is kept of it is redacted like any other. */
+/** What an event of an inactive agent gets: the operator's kill switch. What is kept of it is redacted like any other. */
 export function agentInactive({ redactions }: Judgement): Decision {
   return redactions.length === 0 ? AGENT_INACTIVE : { ...AGENT_INACTIVE, redactions };
 }

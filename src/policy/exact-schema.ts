@@ -1,4 +1,4 @@
-// Lets a JSON Schema compare numbers as they are written (decisions 11.3): ajv reads them as doubles, for which 19.99 is no multiple
+// Lets a JSON Schema compare numbers as they are written: ajv reads them as doubles, for which 19.99 is no multiple
 // of 0.01.
 // The keywords that compare are handed to ajv under names of our own and answered here; ajv is given the payload with doubles, and for
 // each object and array this side remembers the one with the numbers as they were sent.

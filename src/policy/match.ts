@@ -1,8 +1,8 @@
-// Decides whether one field condition holds for an event (decisions 6.1): a path, and a scalar (equal), an array (any of
+// Decides whether one field condition holds for an event: a path, and a scalar (equal), an array (any of
 // them) or an object of operators, all of which must hold for one and the same value.
 // Where the path meets an array any element will do; a text operator on an object or array looks at every string value inside.
 // Text is compared decoded and case-sensitive; numbers exactly as they are written, whatever their length. `gt gte lt lte` take a text that
-// is a number for one; where something is there that is none, they count as met, and the match says `not_a_number` (decisions 11.3).
+// is a number for one; where something is there that is none, they count as met, and the match says `not_a_number`.
 // `matches` looks at keys, too.
 // A path that leads nowhere equals nothing, so `ne` and `not_in` hold for it: a policy against everything but a list also
 // catches the event that leaves the field out (fail closed). `exists` tells the two apart.

@@ -1,5 +1,5 @@
 // Finds conditions that could never hold, by a slip of their author (when a policy is created or changed, after it has been
-// compiled; decisions 10.4). Such a policy would be kept, stand in the list, and never do anything.
+// compiled). Such a policy would be kept, stand in the list, and never do anything.
 // Refused are: a bare key that is one edit away from a reserved key of the type, a value of `type` or `outcome` outside of its
 // closed set, and operators that no value of `type`, `trace_id` or `agent_id` satisfies. What is written with its prefix
 // (`payload.windows`) is taken as what it says.

@@ -1,4 +1,4 @@
-// Paths of conditions: `type`, `trace_id`, `agent_id`, `payload.…`; a bare name is looked up in the payload (decisions 6.1).
+// Paths of conditions: `type`, `trace_id`, `agent_id`, `payload.…`; a bare name is looked up in the payload.
 // Only own properties are looked at, so `__proto__` and `constructor` are plain data. A numeric segment indexes an array;
 // any other segment that meets an array goes on into every element. A key that holds a dot cannot be named.
 

@@ -13,7 +13,7 @@ export type PolicyKind<Terms> = {
   compile(conditions: PolicyConditions, at: string, mistakes: Mistakes): Terms | undefined;
 };
 
-/** A match whose actions are `log` alone never interrupts, whatever the type: the dry run (decisions 6.2). */
+/** A match whose actions are `log` alone never interrupts, whatever the type: the dry run. */
 export function isDryRun(actions: readonly PolicyAction[]): boolean {
   return actions.every((action) => action === 'log');
 }

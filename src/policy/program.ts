@@ -1,6 +1,6 @@
 // Turns RE2 patterns into programs that automata run. re2js parses, checks and simplifies a pattern; its instructions are
 // taken over into plain arrays and several patterns are laid side by side into one program, so that one pass finds all.
-// Our own automaton runs them, not re2js's engines, because those cannot be stopped half way: promise 7 needs a bound on
+// Our own automaton runs them, not re2js's engines, because those cannot be stopped half way: the work needs a bound on
 // the work, not only linear time (`([a-z]{1,100}){1,5}$` took re2js's NFA 2.3 s on 100 KB, and its DFA has no budget).
 // RE2 syntax only: look-around, back-references and possessive quantifiers are refused when the policy is created.
 import { RE2JS } from 're2js';

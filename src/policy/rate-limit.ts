@@ -1,4 +1,4 @@
-// rate_limit: matches the event that is number threshold+1 or later inside a sliding window (decisions 6.1). Whether it is
+// rate_limit: matches the event that is number threshold+1 or later inside a sliding window. Whether it is
 // one only the counters know: judge() asks for a place with a RateCheck, decide() is told who was over.
 // With `block` among its actions an event that is over takes no place; without, every event counts.
 // An event without a value at the `per` path is counted, too, under a name of its own, so that leaving it out is no way around.

@@ -1,4 +1,4 @@
-// Accounts: whose everything is (decisions 3). Made by the command line, and one, `default`, by the first start.
+// Accounts: whose everything is. Made by the command line, and one, `default`, by the first start.
 // A name lies in a slot of its own and is reserved first; the account, its first admin key and the journal entry are then one
 // commit. A kill between the two leaves a reserved name without an account, which the next caller of that name completes.
 // Invariant: a name leads to one account, an account is made once however many processes start at once, and its first key's

@@ -1,4 +1,4 @@
-// Agents: registration by name, reads, updates, and deletion with all that belongs to them (spec 4.1-4.4, decisions 4).
+// Agents: registration by name, reads, updates, and deletion with all that belongs to them.
 // Each agent is a key of its own, so that fronts can cache and be told of each alone; names and lists lie beside it.
 // Invariant: a name belongs to one agent of the account at most, whoever registers it at the same time; an id is never used
 // again: deletion sets a tombstone that stays, which reads and pipelines honour at once.
@@ -423,7 +423,7 @@ function silenceToldOf(note: string | null | undefined): number | undefined {
   return began === undefined ? undefined : Number(began);
 }
 
-/** The kill switch is the operator's (decisions 4): what the agent's own key may throw, it may not release. */
+/** The kill switch is the operator's: what the agent's own key may throw, it may not release. */
 function staysInactive(): ServiceError {
   return new ServiceError('insufficient_scope', 'This agent was stopped; a key bound to it cannot start it again.', {
     recorded: false,

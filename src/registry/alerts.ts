@@ -1,4 +1,4 @@
-// Alerts as resources (spec 2.4, 4.8-4.10, decisions 7): who is told of what. Whether one fires is the alert pipeline's business.
+// Alerts as resources: who is told of what. Whether one fires is the alert pipeline's business.
 // Invariant: names are unique in the account; `agent_id` and `conditions.agent_id` always agree, and the latter wins where both
 // are given; a scope names an agent that exists when it is set; a target is checked for its channel whenever either changes.
 // A webhook's secret leaves in the answer that made it, with the alert or by a rotation, and in no other; so an alert cannot become a webhook later,

@@ -1,4 +1,4 @@
-// API keys as resources (decisions 3 and 10.2): made, listed, revoked. What their text looks like: api-key-text.ts; what they
+// API keys as resources: made, listed, revoked. What their text looks like: api-key-text.ts; what they
 // may: principal.ts. A key that is bound to an agent is part of its scope, so the agent's deletion revokes it (agents.ts).
 // A key lies in two slots: an index from its hash to `<account>/<key id>`, and with its account the record, which is the truth.
 // Order of a creation: index, then the record with its journal entry. Order of a revocation: the record with its journal

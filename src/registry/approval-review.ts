@@ -1,5 +1,5 @@
-// Says whether an event that waited may still be let through, in the moment in which its approval is settled (inside approvals.ts;
-// decisions 11.5). Since it was judged its agent may have been switched off, and policies may have been made that block it.
+// Says whether an event that waited may still be let through, in the moment in which its approval is settled (inside approvals.ts).
+// Since it was judged its agent may have been switched off, and policies may have been made that block it.
 // The event itself is fetched only where a block policy, or the agent, is newer than it: it was judged by all the others.
 // What is judged is what is stored: where a filter redacted something, a policy sees the mark instead.
 // Invariant: counters are not asked, since the event was counted when it came. Nothing is written.

@@ -1,4 +1,4 @@
-// Callers of a front that wait for decisions (GET /v1/approvals/{id}?wait=; decisions 6.3).
+// Callers of a front that wait for decisions (GET /v1/approvals/{id}?wait=).
 // A decision is published in the very commit that makes it; each front listens on a connection of its own and looks at what
 // is waited for when its name falls. Pub/sub promises nothing, so everything that is waited for is looked at once per
 // APPROVAL_POLL_MS as well. A waiter is entered before the record is read, so no decision falls between the two.

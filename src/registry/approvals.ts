@@ -1,4 +1,4 @@
-// Approvals: what pending events wait for (decisions 6.3). Opened and expired by pipelines, decided by people through the API.
+// Approvals: what pending events wait for. Opened and expired by pipelines, decided by people through the API.
 //
 //   open      pending, with a deadline                                   by pipelines/approval/open.ts
 //   decide    approved or denied                                         by POST /v1/approvals/{id}

@@ -1,4 +1,4 @@
-// The delivery queue's side in Redis (between the alert pipeline, which enqueues, and the worker, which sends; decisions 7).
+// The delivery queue's side in Redis (between the alert pipeline, which enqueues, and the worker, which sends).
 // A delivery that waits is a record in its account's hash and a due time in a lane: one sorted set per account and target, so that
 // a target that fails keeps places from nobody, neither from others on its host nor from other accounts.
 // Invariant: record, due time and ClickHouse row change in one commit (commit.ts). A delivery that has ended is in ClickHouse

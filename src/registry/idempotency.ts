@@ -1,4 +1,4 @@
-// Creates under an Idempotency-Key (before and around a policy's or alert's commit; decisions 1).
+// Creates under an Idempotency-Key (before and around a policy's or alert's commit).
 //   running   a marker with the request's fingerprint, IDEMPOTENCY_RUNNING_MS
 //   done      the answer, IDEMPOTENCY_KEPT_MS, written by the very commit that makes the change: a kill leaves both or neither
 // A failure that recorded nothing takes the marker away; after a lost answer it stays until it expires, since the change may stand.

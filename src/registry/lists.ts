@@ -1,4 +1,4 @@
-// Pages of the registry's lists (decisions 1: newest first, totals regardless of the page).
+// Pages of the registry's lists (newest first, totals regardless of the page).
 // Ids sort by creation, so newest first is by id, downwards.
 import { cut, type Listed, type PageStart, type Position } from '../../schemas/paging.ts';
 

@@ -1,4 +1,4 @@
-// Policies as resources (spec 2.5, 4.11-4.13, decisions 6); what they mean is the policy engine's business.
+// Policies as resources; what they mean is the policy engine's business.
 // Before a policy is kept the engine compiles it once, so that fronts never meet one that does not compile.
 // Invariant: names are unique in the account; at most POLICIES_MAX, of them POLICIES_ACTIVE_MAX active, counted in the commit;
 // a policy is scoped to an agent that exists, or to none, and goes with its agent.

@@ -1,4 +1,4 @@
-// A policy as Redis keeps it: JSON with the numbers of its conditions as they were sent (decisions 11.3).
+// A policy as Redis keeps it: JSON with the numbers of its conditions as they were sent.
 import type { Policy } from '../../schemas/policy.ts';
 import { parseExact } from '../exact-json.ts';
 

@@ -1,5 +1,5 @@
 // Who calls, what they may, and in whose name a change is made (made by the cache from a key's record; carried through every
-// call after it; decisions 3 and 10.2).
+// call after it).
 // Invariant: `account` and `agentId` come from the key alone, never from what a caller says. What a key may is one number, made
 // with the principal, so that the check on the path of an event is one comparison of bits.
 

@@ -1,4 +1,4 @@
-// The request limit of a key (after the scope, before the body; decisions 3): a token bucket held in Redis.
+// The request limit of a key (after the scope, before the body): a token bucket held in Redis.
 // A process leases tokens in blocks, so that a request with tokens at hand needs no trip and no wait.
 // Bound: in any window of s seconds, N processes together let through at most  burst + s * rate + N * block,  where
 // block = rate / 20, at least 1, at most 500 (and never more than the burst): a leased block counts when it is leased and

@@ -1,4 +1,4 @@
-// Reads while the stores are behind what was acknowledged (decisions 1): they answer after 2 s at the latest with what there is,
+// Reads while the stores are behind what was acknowledged: they answer after 2 s at the latest with what there is,
 // say that it is incomplete, and a single thing that may be on its way is not simply denied.
 import t from 'tap';
 import { pause } from '../support/raw-http.ts';

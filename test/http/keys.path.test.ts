@@ -1,4 +1,4 @@
-// What each kind of key meets on every route of the table, against the whole service (decisions 10.2, docs/keys.md).
+// What each kind of key meets on every route of the table, against the whole service (docs/keys.md).
 // The table itself is gone over: a route for which this test knows no request fails it.
 import t, { type Test } from 'tap';
 import type { Route } from '../../src/http/route.ts';

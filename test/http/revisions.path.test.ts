@@ -1,4 +1,4 @@
-// Revisions of policies, against the whole service (decisions 10.7): raised by each change, shown as ETag and in matches, asked for by
+// Revisions of policies, against the whole service: raised by each change, shown as ETag and in matches, asked for by
 // If-Match, and told of in the audit log with what was before and after.
 import t from 'tap';
 import { Api } from '../support/api.ts';

@@ -1,4 +1,4 @@
-// Numbers compared as they are written, whatever their length (decisions 11.3): in conditions, expressions, schemas and counters, against
+// Numbers compared as they are written, whatever their length: in conditions, expressions, schemas and counters, against
 // an oracle of whole numbers; and JSON that keeps them.
 
 import fc from 'fast-check';

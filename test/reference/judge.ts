@@ -1,5 +1,5 @@
 // Judges an event by policies the plain way, for the reference: a loop over all policies, one condition after the other, as
-// docs/policies.md and decisions 6 say it; no index, no gates, no automata, no budgets. Shares no code with src/policy.
+// docs/policies.md says it; no index, no gates, no automata, no budgets. Shares no code with src/policy.
 // Expressions come with their meaning beside them (`MEANINGS` of the test), schemas are given to ajv as it is.
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import type { JsonObject } from '../../schemas/common.ts';

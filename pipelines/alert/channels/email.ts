@@ -1,4 +1,4 @@
-// The e-mail channel: one mail to one box by the operator's own SMTP server (decisions 7; docs/channels.md). What a mail is made
+// The e-mail channel: one mail to one box by the operator's own SMTP server (docs/channels.md). What a mail is made
 // of is here as well: without a server outbox.ts writes the same mails to files.
 // Invariant: a mail has one recipient, the alert's target, checked right before; the envelope is given, never derived. What callers
 // chose (names, messages) is text in the two bodies and the end of one encoded Subject line; it makes no header, recipient or
@@ -168,7 +168,7 @@ function failureOf({ code, originalCode, command, responseCode, response }: Smtp
 /** Replies that say of a mail box that it is none, where nothing says that it is for a policy of the server's instead. */
 const NO_SUCH_BOX = new Set([550, 551, 553]);
 
-/** decisions 11.11: the address is wrong (5.1.x), or the box is not there. A relay that denies (5.7) may be set right. */
+/** The address is wrong (5.1.x), or the box is not there. A relay that denies (5.7) may be set right. */
 export function isFinal(code: number, reply: string): boolean {
   const [, subject] = /\b5\.(\d{1,3})\.\d{1,3}\b/.exec(reply) ?? [];
   if (code < 500 || code > 599) return false;

@@ -1,4 +1,4 @@
-// A folder of mails, one `.eml` file each (under outbox.ts; decisions 10.1). Read and emptied by whoever likes; written by us alone.
+// A folder of mails, one `.eml` file each (under outbox.ts). Read and emptied by whoever likes; written by us alone.
 // Invariant: a file that has its name is whole and on the disk: it is written under another name, synced, renamed, and its folder
 // synced. The name is the delivery's id, so writing a mail again leaves one file. Folder 0700, files 0600, where we make them.
 // Bounded: past OUTBOX_FILES_MAX the oldest mails go, by the time that they were written. Several processes may write here, and

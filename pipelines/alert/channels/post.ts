@@ -1,4 +1,4 @@
-// One attempt by HTTP and what its answer means (shared by the webhook and chat channels; decisions 7).
+// One attempt by HTTP and what its answer means (shared by the webhook and chat channels).
 // 2xx is delivered, 410 is gone, anything else is to be tried again; redirects are not followed. Never rejects.
 import { EgressError, type GuardedHttps } from '../../../src/egress/guarded-https.ts';
 import type { Attempt, AttemptResult } from '../channel.ts';

@@ -1,4 +1,4 @@
-// Agents: register, list, read, change, delete (spec 4.1-4.4, decisions 4).
+// Agents: register, list, read, change, delete.
 
 import { agentActivity } from '../../../clickhouse/queries/agent-activity.ts';
 import { Agent, AgentCreate, AgentPatch, ListedAgent } from '../../../schemas/agent.ts';
@@ -13,7 +13,7 @@ import { jsonBody, type Reply, type Route, route } from '../route.ts';
 import { Decisions } from './decisions.ts';
 
 const STATUS_FILTERS = [...STATUSES, 'down'] as const;
-/** Says that a registration changed nothing, although it differs from what is there (decisions 10.6). */
+/** Says that a registration changed nothing, although it differs from what is there. */
 const UNCHANGED = 'Gatehouse-Unchanged';
 
 const EXAMPLE = {
@@ -167,7 +167,7 @@ export const agentRoutes: Route[] = [
   }),
 ];
 
-/** An id of the wrong form is simply unknown (decisions 1), without a look-up. */
+/** An id of the wrong form is simply unknown, without a look-up. */
 function agentId(text: string): string {
   if (!isId('agent', text)) throw notFound('agent');
   return text;

@@ -1,4 +1,4 @@
-// Alerts: the users' rules of when to be told, as resources (spec 4.8-4.10, decisions 7).
+// Alerts: the users' rules of when to be told, as resources.
 import { Alert, AlertCreate, AlertCreated, AlertPatch } from '../../../schemas/alert.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { Delivery } from '../../../schemas/delivery.ts';

@@ -1,4 +1,4 @@
-// Anomalies: events that were flagged (spec 2.7, decisions 7).
+// Anomalies: events that were flagged.
 
 import { anomalySeries } from '../../../clickhouse/queries/anomaly-series.ts';
 import { getAnomaly, listAnomalies } from '../../../clickhouse/queries/list-anomalies.ts';

@@ -1,4 +1,4 @@
-// API keys: create, list, revoke (spec 5, decisions 3). All three need `admin`. The key itself is in the first answer alone.
+// API keys: create, list, revoke. All three need `admin`. The key itself is in the first answer alone.
 import { ApiKey, ApiKeyCreate, ApiKeyCreated } from '../../../schemas/api-key.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { isId } from '../../ids.ts';

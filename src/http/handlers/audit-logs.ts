@@ -1,4 +1,4 @@
-// The audit log (spec 4.14, decisions 8): who did what, registry changes and submissions alike.
+// The audit log: who did what, registry changes and submissions alike.
 
 import { listAuditLogs } from '../../../clickhouse/queries/list-audit-logs.ts';
 import { type AuditLog, AuditLogPage } from '../../../schemas/audit-log.ts';

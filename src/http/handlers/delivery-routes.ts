@@ -1,4 +1,4 @@
-// Deliveries: what became of each notification, and sending a failed one again (decisions 7).
+// Deliveries: what became of each notification, and sending a failed one again.
 
 import { getDelivery, listDeliveries } from '../../../clickhouse/queries/list-deliveries.ts';
 import { CHANNELS, DELIVERY_STATUSES } from '../../../schemas/closed-sets.ts';
@@ -127,7 +127,7 @@ async function keptDelivery(
   id: string,
   { barrier, clickhouse, registry }: Pick<Parts, 'barrier' | 'clickhouse' | 'registry'>,
 ) {
-  // An id of the wrong form is simply unknown (decisions 1), without a look-up.
+  // An id of the wrong form is simply unknown, without a look-up.
   if (!isId('delivery', id)) throw notFound('delivery');
   const complete = await barrier.waitForJournal(account);
   const excludeAgents = await registry.agents.erasing(account);

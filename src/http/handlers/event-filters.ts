@@ -1,4 +1,4 @@
-// The filters of events, as lists, counts and exports take them in their query (spec 4.6, decisions 5).
+// The filters of events, as lists, counts and exports take them in their query.
 
 import type { EventFilter } from '../../../clickhouse/queries/event-filter.ts';
 import { EVENT_TYPES, OUTCOMES, REASONS, SEVERITIES } from '../../../schemas/closed-sets.ts';

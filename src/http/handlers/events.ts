@@ -1,4 +1,4 @@
-// Events: send one or many, list, read one (spec 4.5-4.7, decisions 5).
+// Events: send one or many, list, read one.
 // Sending hands the body's bytes to ingest, which does all the rest; lists wait for what was acknowledged before they began.
 
 import Type from 'typebox';

@@ -1,4 +1,4 @@
-// Policies: create, list, read, change, delete (spec 4.11-4.13, decisions 6).
+// Policies: create, list, read, change, delete.
 import { POLICY_TYPES, STATUSES } from '../../../schemas/closed-sets.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { exampleId } from '../../../schemas/described.ts';

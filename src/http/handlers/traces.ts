@@ -1,4 +1,4 @@
-// Traces: events that share a trace_id, over all agents of the account (decisions 5). To a key that is bound to an agent a trace is
+// Traces: events that share a trace_id, over all agents of the account. To a key that is bound to an agent a trace is
 // what this agent did in it: its counts, times and events are of this agent alone.
 
 import { renderEvent } from '../../../clickhouse/queries/event-rows.ts';
