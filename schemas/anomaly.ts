@@ -1,4 +1,4 @@
-// The anomaly: a flagged event.
+// The anomaly: an event that was flagged, or the silence of an agent, as it is listed.
 
 import Type from 'typebox';
 import { ANOMALY_KINDS, SEVERITIES } from './closed-sets.ts';

@@ -1,4 +1,4 @@
-// The audit log entry.
+// The audit log entry: who did what to which resource, and when.
 
 import Type from 'typebox';
 import { AUDIT_ACTIONS, RESOURCE_TYPES } from './closed-sets.ts';

@@ -1,6 +1,7 @@
 // Documents against code: what README says is what the code has (settings, errors), and what it promises to show is there.
 // `npm run docs` mends the tables.
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
 import t from 'tap';
 import { TABLE_NAMES, withTables } from '../scripts/docs.ts';
 import { assetPath } from '../src/assets.ts';
@@ -22,11 +23,13 @@ t.test('README shows every endpoint, setting and error as the code has them', { 
 });
 
 t.test('links between documents and to files lead somewhere', async (t) => {
-  for (const document of ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md']) {
-    const file = assetPath(document);
-    if (!existsSync(file)) continue;
-    const links = [...readFileSync(file, 'utf8').matchAll(/\]\((?!https?:|#|mailto:)([^)#\s]+)/g)].map(([, to]) => to!);
-    const broken = links.filter((link) => !existsSync(assetPath(link)));
+  const docs = assetPath('docs');
+  const pages = !existsSync(docs) ? [] : readdirSync(docs, { recursive: true, encoding: 'utf8' });
+  const documents = ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', ...pages.map((page) => `docs/${page}`)];
+  for (const document of documents.filter((name) => name.endsWith('.md') && existsSync(assetPath(name)))) {
+    const text = readFileSync(assetPath(document), 'utf8');
+    const links = [...text.matchAll(/\]\((?!https?:|#|mailto:)([^)#\s]+)/g)].map(([, to]) => to!);
+    const broken = links.filter((link) => !existsSync(assetPath(path.join(path.dirname(document), link))));
     t.same(broken, [], `${document}: ${links.length} links`);
   }
 });
