@@ -67,6 +67,7 @@ t.test('imports run one way', async (t) => {
   t.same(wrong, [], 'nothing is imported against the arrows');
   const unmatched = sources.filter(({ file }) => !ARROWS.some(([from]) => from.test(file))).map(({ file }) => file);
   t.same(unmatched, [], 'every folder has its arrows');
+  t.same(circlesOf(service), [], 'no file imports itself by way of others, types among what is imported');
 });
 
 t.test('modules are imported by their file, named exports only', async (t) => {
@@ -165,6 +166,21 @@ function mayImport(file: string, to: string): boolean {
   const below = to.startsWith(`${path.dirname(file)}/`) && path.dirname(file).split('/').length > 1;
   const isShared = SHARED.test(to) && !file.startsWith('schemas/');
   return ownFolder || below || isShared || to.startsWith('schemas/') || allowed.test(to);
+}
+
+/** The groups of files that import one another in a circle. */
+function circlesOf(among: readonly Source[]): string[] {
+  const importsOf = new Map(among.map(({ file, imports }) => [file, imports]));
+  const circles: string[] = [];
+  const done = new Set<string>();
+  const visit = (file: string, way: readonly string[]) => {
+    if (way.includes(file)) circles.push([...way.slice(way.indexOf(file)), file].join(' -> '));
+    if (done.has(file)) return;
+    done.add(file);
+    for (const to of importsOf.get(file) ?? []) visit(to, [...way, file]);
+  };
+  for (const { file } of among) visit(file, []);
+  return circles;
 }
 
 function readSource(file: string): Source {

@@ -19,7 +19,7 @@ import { packAgent } from '../../src/audit/hash.ts';
 import type { Log } from '../../src/log.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
-import type { Erasure } from '../../src/registry/agents.ts';
+import type { Erasure } from '../../src/registry/erasures.ts';
 import { Approvals } from '../../src/registry/approvals.ts';
 import { dropDeliveriesOf } from '../../src/registry/deliveries.ts';
 import { noteErased } from '../../src/registry/erasures.ts';

@@ -8,7 +8,7 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import type { Session } from 'chdb';
 import { isReading, ProtocolError, quoted, type Statement } from './clickhouse-protocol.ts';
-import { DataDirectoryError } from './data-directory.ts';
+import { DataDirectoryError } from './data-directory-error.ts';
 
 type EngineOptions = {
   enginePath: string;

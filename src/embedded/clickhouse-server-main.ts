@@ -7,7 +7,7 @@
 // Whoever starts it sets UV_THREADPOOL_SIZE to at least 16: every running statement holds a thread of that pool.
 import { once } from 'node:events';
 import { type ClickHouseServer, type ClickHouseServerOptions, runClickHouseServer } from './clickhouse-server.ts';
-import { DataDirectoryError } from './data-directory.ts';
+import { DataDirectoryError } from './data-directory-error.ts';
 
 const EXIT_FAILED = 1;
 const EXIT_REFUSED = 3;

@@ -17,24 +17,13 @@ import {
 } from 'node:fs';
 import path from 'node:path';
 import type { Engine } from './chdb-sessions.ts';
+import { DataDirectoryError } from './data-directory-error.ts';
 
 /** Rises when a directory written now could not be read by an older Gatehouse. */
 const DIRECTORY_FORMAT = 1;
 const MARKER = 'gatehouse-clickhouse.json';
 const SPOOL = 'spool';
 const SYSTEM_DATABASES = "('system', 'INFORMATION_SCHEMA', 'information_schema', 'default')";
-
-export type Refusal = 'damaged' | 'foreign' | 'newer' | 'busy' | 'unusable';
-
-export class DataDirectoryError extends Error {
-  override name = 'DataDirectoryError';
-  readonly refusal: Refusal;
-
-  constructor(refusal: Refusal, message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.refusal = refusal;
-  }
-}
 
 type Marker = {
   product: 'gatehouse';

@@ -12,7 +12,7 @@ import type { RegistryCache } from '../registry/cache.ts';
 import { type Principal, RIGHTS } from '../registry/principal.ts';
 import type { Refused, RequestLimiter } from '../registry/request-limit.ts';
 import { sessionHashOf } from '../registry/sessions.ts';
-import type { Route } from './route.ts';
+import type { Need } from './route-needs.ts';
 
 /**
  * Hashing a key costs 4 µs, a quarter of what a bare request costs. So the hash of a key that was let in is remembered under
@@ -66,17 +66,17 @@ export class Authenticator {
 }
 
 /** What a key must have to come in here: the sum of RIGHTS, made once for a route. */
-export function rightsFor({ needs, bound }: Pick<Route, 'needs' | 'bound'>): number {
+export function rightsFor({ needs, bound }: { needs: Need | null; bound?: unknown }): number {
   return (needs === null || needs === 'any' ? 0 : RIGHTS[needs]) | (bound === 'refused' ? RIGHTS.account : 0);
 }
 
 /** `rights`: `rightsFor` the route. Throws ServiceError insufficient_scope. */
-export function authorize(principal: Principal, rights: number, route: Pick<Route, 'needs'>): void {
+export function authorize(principal: Principal, rights: number, route: { needs: Need | null }): void {
   if ((principal.rights & rights) === rights) return;
   throw new ServiceError('insufficient_scope', whatIsMissing(principal, rights & ~principal.rights, route));
 }
 
-function whatIsMissing({ scope, permissions, agentId }: Principal, missing: number, { needs }: Pick<Route, 'needs'>) {
+function whatIsMissing({ scope, permissions, agentId }: Principal, missing: number, { needs }: { needs: Need | null }) {
   if ((missing & RIGHTS.admin) !== 0) return `This needs a key with the scope admin; this one has ${scope}.`;
   if ((missing & RIGHTS.account) === missing)
     return `This concerns the whole account; this key is bound to the agent ${agentId}.`;

@@ -10,7 +10,7 @@ import type Type from 'typebox';
 import { Compile, type Validator } from 'typebox/compile';
 import { ServiceError } from '../errors.ts';
 import { parseExact } from '../exact-json.ts';
-import type { Answer, Caller } from '../ingest/ingest.ts';
+import type { Answer, Caller } from '../ingest/ingest-parts.ts';
 import { parseJson } from '../ingest/json.ts';
 import type { Idempotency } from '../registry/idempotency.ts';
 import type { Actor, Principal } from '../registry/principal.ts';

@@ -8,13 +8,14 @@
 
 import type Type from 'typebox';
 import type { ClickHouse } from '../../clickhouse/client.ts';
-import type { Permission, Scope } from '../../schemas/closed-sets.ts';
+import type { Scope } from '../../schemas/closed-sets.ts';
 
 import type { Checkpoints } from '../audit/checkpoints.ts';
 import type { AuditVerifier } from '../audit/verifier.ts';
 import type { Config } from '../config.ts';
 import type { ErrorCode } from '../errors.ts';
-import type { Caller, Ingest } from '../ingest/ingest.ts';
+import type { Ingest } from '../ingest/ingest.ts';
+import type { Caller } from '../ingest/ingest-parts.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Accounts } from '../registry/accounts.ts';
 import type { Agents } from '../registry/agents.ts';
@@ -34,6 +35,7 @@ import type { BodyParts } from './body-parts.ts';
 import type { BodySlots } from './body-slots.ts';
 import type { Live } from './live.ts';
 import type { Parameters, QueryOf } from './query.ts';
+import type { Need } from './route-needs.ts';
 
 export type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
 
@@ -145,9 +147,6 @@ export type Operation = {
   /** Reads that wait for writes can be incomplete. */
   canBeIncomplete?: boolean;
 };
-
-/** A permission; the scope `admin`, which no permission stands for: keys and account settings; `any`: whatever key. */
-type Need = Permission | 'admin' | 'any';
 
 /** The lowest scope that has it. */
 export const SCOPE_OF: Record<Need, Scope> = {

@@ -8,7 +8,7 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Outcome } from '../../schemas/closed-sets.ts';
 import type { JsonObject } from '../../schemas/common.ts';
 import type { EventSummary, MatchSummary } from '../../schemas/entry.ts';
-import type { Decision, RateCheck } from '../policy/engine.ts';
+import type { Decision, RateCheck } from '../policy/judgement.ts';
 import { redactPayload, redactTrace, TRACE_TOKEN_CHARACTERS } from '../policy/redact.ts';
 import { counterName } from './rate-limit-batcher.ts';
 import type { ParsedSubmission } from './submission.ts';

@@ -9,7 +9,7 @@ import { type Allowances, TooLong } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import type { AppendCaller } from '../streams/append.ts';
 import type { FastPath, FastRead } from './fast-path.ts';
-import type { Answer, Caller, IngestParts, IngestRequest } from './ingest.ts';
+import type { Answer, Caller, IngestParts, IngestRequest } from './ingest-parts.ts';
 import type { Shape } from './json.ts';
 import type { QuotaGrant, QuotaWaiter } from './rate-limit-batcher.ts';
 import { decideRuns, type Judged, type Run, requestsOf, runsOf } from './resolve-quotas.ts';

@@ -5,7 +5,7 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Outcome, PolicyType } from '../../schemas/closed-sets.ts';
 import { type ErrorCode, ServiceError, type ServiceErrorOptions } from '../errors.ts';
 import type { Begun, OnceKey } from '../streams/append-once.ts';
-import type { MatchedPolicy } from './ingest.ts';
+import type { MatchedPolicy } from './ingest-parts.ts';
 import type { Shape } from './json.ts';
 import type { QuotaGrant, QuotaRequest } from './rate-limit-batcher.ts';
 

@@ -16,7 +16,8 @@ import { prepareRules } from '../policy/prepare-rules.ts';
 import { Keys } from '../redis/keys.ts';
 import { entryOf } from '../streams/append-once.ts';
 import { FastPath } from './fast-path.ts';
-import { type Answer, type Apart, type Caller, Ingest, type IngestParts, type MatchedPolicy } from './ingest.ts';
+import { Ingest } from './ingest.ts';
+import type { Answer, Apart, Caller, IngestParts, MatchedPolicy } from './ingest-parts.ts';
 import {
   type CallName,
   type Calls,

@@ -10,7 +10,6 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
-import type { AgentRecord } from '../../schemas/agent.ts';
 import type { ErrorDetail } from '../../schemas/error.ts';
 import type { PolicyEvaluated } from '../../schemas/policy-evaluation.ts';
 import { assetPath } from '../assets.ts';
@@ -24,8 +23,7 @@ import type { PolicyTrial, PolicyWork } from '../policy/policy-work.ts';
 import type { Appender } from '../streams/append.ts';
 import type { AppendOnce } from '../streams/append-once.ts';
 import type { PackedEntry } from '../streams/packing.ts';
-import type { Caller, IngestParts, IngestRequest } from './ingest.ts';
-import type { Shape } from './json.ts';
+import type { Caller, IngestParts, ToJudge } from './ingest-parts.ts';
 import {
   type CallMessage,
   errorOf,
@@ -64,8 +62,6 @@ export type JudgingParts = Pick<
   heapMb?: number;
   onWork: (kind: Work['kind'], result: 'done' | 'refused') => void;
 };
-type ToJudge = { request: IngestRequest; shape: Shape; agent: AgentRecord; rules: RuleSet };
-
 /** In the thread. */
 type Work = {
   kind: 'events' | 'policy';

@@ -7,7 +7,7 @@
 import { ServiceError } from '../errors.ts';
 import { COUNTERS_KNOWN_MAX } from '../limits.ts';
 import type { CounterCheck, CounterGrant, Counters } from '../policy/counters.ts';
-import type { RateCheck } from '../policy/engine.ts';
+import type { RateCheck } from '../policy/judgement.ts';
 import { type LeaseRequest, QuotaLease } from '../policy/quota-lease.ts';
 import type { Keys } from '../redis/keys.ts';
 

@@ -5,7 +5,7 @@
 // Failure: rejects with what the batcher rejects with; nothing is decided then.
 import { mintId } from '../ids.ts';
 import { decide } from '../policy/decide.ts';
-import type { Decision, Judgement } from '../policy/engine.ts';
+import type { Decision, Judgement } from '../policy/judgement.ts';
 import type { QuotaGrant, QuotaRequest, RateLimitBatcher } from './rate-limit-batcher.ts';
 
 /** `countedAt`: epoch ms, where rate limits counted the event. */

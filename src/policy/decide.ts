@@ -3,18 +3,9 @@
 // Invariant: of all matches one decides, a block before a wait; matches are told in the order of the policies.
 import type { ConditionHeld, RateLimitDetail } from '../../schemas/match-detail.ts';
 import { Budget, EXPLAIN_UNITS } from './budget.ts';
-import {
-  ALLOWED,
-  byOrder,
-  type Decision,
-  type Detail,
-  type EntryCheck,
-  isFilter,
-  type Judgement,
-  type RateCheck,
-  type RuleMatch,
-} from './engine.ts';
+import { ALLOWED, byOrder, type EntryCheck, isFilter } from './engine.ts';
 import { conditionsHeld } from './explain.ts';
+import type { Decision, Detail, Judgement, RateCheck, RuleMatch } from './judgement.ts';
 import { perText, type RateLimitTerms } from './rate-limit.ts';
 import type { RequireApprovalTerms } from './require-approval.ts';
 

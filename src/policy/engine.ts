@@ -14,17 +14,7 @@
 // Invariant: every rule of the account that can concern an event is judged on it. Rules are indexed by agent, event type
 // and tool, so that those that cannot cost nothing. Where nothing matches nothing is allocated: shared constants are answered.
 
-import type { AgentRecord } from '../../schemas/agent.ts';
-import {
-  EVENT_TYPES,
-  type EventType,
-  type Outcome,
-  type PolicyAction,
-  type PolicyType,
-  type Reason,
-} from '../../schemas/closed-sets.ts';
-import type { JsonObject } from '../../schemas/common.ts';
-import type { PolicyMatch } from '../../schemas/event.ts';
+import { EVENT_TYPES, type PolicyAction, type PolicyType } from '../../schemas/closed-sets.ts';
 import type { DataFilterDetail } from '../../schemas/match-detail.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { type Allowance, TOO_LONG } from './allowance.ts';
@@ -32,15 +22,23 @@ import { BUILD_UNITS, Budget, EXPRESSION_UNITS, FIELD_UNITS, OverBudget, SCAN_UN
 import { checkParts, compileRule, type Rule } from './compile.ts';
 import { type DataFilterTerms, needleDetail } from './data-filter.ts';
 import { conditionsDetail, conditionsHeld, shownCondition } from './explain.ts';
+import type { Filter } from './filter.ts';
+import type {
+  Decision,
+  Detail,
+  EventView,
+  IndexedRule,
+  Judgement,
+  LiteralBits,
+  RateCheck,
+  RuleMatch,
+  TextView,
+} from './judgement.ts';
 import { counterValue, type RateLimitTerms } from './rate-limit.ts';
 import type { Redaction } from './redact.ts';
-import type { RequireApprovalTerms } from './require-approval.ts';
 import {
   countsAll,
   entryOf,
-  type Filter,
-  type IndexedRule,
-  type LiteralBits,
   numberLiterals,
   type Plan,
   planOf,
@@ -51,66 +49,6 @@ import {
 } from './rule-index.ts';
 import { FOUND, type Scanner } from './scanner.ts';
 import type { Walker } from './walk.ts';
-
-/** An event as policies see it. `payload` is what parseExact made of `payloadText`. */
-export type EventView = {
-  type: EventType;
-  trace_id: string | undefined;
-  agent_id: string;
-  timestamp: string;
-  payload: JsonObject;
-  payloadText: string;
-  agent: AgentRecord;
-};
-
-/** An event of which only the text has been looked at. */
-export type TextView = {
-  type: EventType;
-  agent_id: string;
-  /** `payload.tool` if it is text, undefined if there is none; null: it is anything else. */
-  tool(): string | undefined | null;
-  traceId(): string | undefined;
-  /** Does one of these literals of the set (LiteralBits) occur in a key or string of the payload? */
-  hasAny(word: number, mask: number): boolean;
-};
-
-/** One place to be asked for at one counter. `counterValue` tells the counters of a `per` path apart; '' where there is one only. */
-export type RateCheck = {
-  rule: Rule;
-  policyId: string;
-  counterScope: 'agent' | 'account' | 'value';
-  counterValue: string;
-  threshold: number;
-  windowMs: number;
-  /** Rules without `block`: every event counts, also one that is over. */
-  countsWhenOver: boolean;
-};
-
-export type Detail = PolicyMatch['detail'];
-export type RuleMatch = { entry: IndexedRule; detail: Detail };
-
-export type Judgement = {
-  readonly rateChecks: readonly RateCheck[];
-  readonly found: readonly RuleMatch[];
-  readonly redactions: readonly Redaction[];
-};
-
-type ApprovalTerms = Pick<RequireApprovalTerms, 'timeoutSeconds' | 'onTimeout'>;
-
-export type Decision = {
-  readonly outcome: Outcome;
-  readonly reason: Reason | null;
-  readonly policyId: string | null;
-  readonly approvalId?: string;
-  /** Of the policy that decided, where the outcome is pending: how long the event waits, and what becomes of it then. */
-  readonly approval?: ApprovalTerms;
-  readonly matches: readonly PolicyMatch[];
-  /** The exact JSON text of `policy_result`. */
-  readonly resultJson: string;
-  readonly redactions: readonly Redaction[];
-  /** The rate limits that are over; left out where none is. */
-  readonly limits?: readonly RateCheck[];
-};
 
 const NO_CHECKS: readonly RateCheck[] = Object.freeze([]);
 const NO_REDACTIONS: readonly Redaction[] = Object.freeze([]);

@@ -7,7 +7,7 @@ import { CONDITIONS_TOLD_MAX, type ConditionHeld, type ConditionsDetail } from '
 import type { Budget } from './budget.ts';
 import { OverBudget } from './budget.ts';
 import type { Rule } from './compile.ts';
-import type { EventView } from './engine.ts';
+import type { EventView } from './judgement.ts';
 import type { FieldCondition } from './match.ts';
 import { pointerOf } from './pointer.ts';
 

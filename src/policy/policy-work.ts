@@ -6,15 +6,8 @@ import type { ErrorDetail } from '../../schemas/error.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import type { PolicyEvaluated } from '../../schemas/policy-evaluation.ts';
 import { decide } from './decide.ts';
-import {
-  agentInactive,
-  checkPolicy,
-  type EventView,
-  type Judgement,
-  judge,
-  type PolicyInput,
-  RuleSet,
-} from './engine.ts';
+import { agentInactive, checkPolicy, judge, type PolicyInput, RuleSet } from './engine.ts';
+import type { EventView, Judgement } from './judgement.ts';
 import { PolicyError } from './policy-error.ts';
 
 export type PolicyTrial = { policies: readonly Policy[]; event: EventView; isAgentOff: boolean };

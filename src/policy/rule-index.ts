@@ -3,81 +3,15 @@
 // payload share one scanner, so that its strings are walked once however many filters there are.
 // Invariant: a rule is left out of a plan only if its own conditions could not hold for any event of that plan.
 
-import type { EventType, Outcome } from '../../schemas/closed-sets.ts';
-import type { PolicyMatch } from '../../schemas/event.ts';
-import { BUILD_UNITS, SCAN_UNITS } from './budget.ts';
+import type { EventType } from '../../schemas/closed-sets.ts';
 import type { Rule } from './compile.ts';
 import type { DataFilterTerms } from './data-filter.ts';
-import type { Judgement } from './engine.ts';
+import { Filter } from './filter.ts';
+import type { IndexedRule, Judgement, LiteralBits } from './judgement.ts';
 import { prefilterOf } from './literal-prefilter.ts';
-import type { Path } from './path.ts';
 import { isDryRun } from './policy-kind.ts';
 import { Redaction } from './redact.ts';
-import { type Needle, Scanner } from './scanner.ts';
-import { Walker } from './walk.ts';
-
-/** A rule in its set. */
-export type IndexedRule = {
-  rule: Rule;
-  /** Place by creation, which is by id. */
-  order: number;
-  /** What a match of it makes of the event. */
-  outcome: Outcome;
-  match: Omit<PolicyMatch, 'detail'>;
-  /** The text of the match up to its detail. */
-  json: string;
-  /** Where a data filter's needles are in its scanner. */
-  needles: number[];
-  filter: Filter | null;
-  redaction: Redaction | null;
-  /** What must stand in the payload for the rule to match: of each clause a literal; null: nothing is known. */
-  prefilter: readonly (readonly LiteralBits[])[] | null;
-};
-/** Some of the set's literals: literal 32 * `word` + k is bit k of `mask`. */
-export type LiteralBits = { readonly word: number; readonly mask: number };
-/**
- * A scanner with its walker, made when the first event has to be looked at: laying patterns out costs more than all else of a
- * set, and where prefilters are shut nobody asks. `fields` null: of the whole payload. `trace`: of `trace_id`, too.
- */
-export class Filter {
-  readonly fields: readonly Path[] | null;
-  readonly trace: boolean;
-  readonly wanted: Uint8Array;
-  readonly #needles: readonly Needle[];
-  #walker: Walker | undefined;
-  #scanner: Scanner | undefined;
-
-  constructor(needles: readonly Needle[], { fields, trace }: Pick<DataFilterTerms, 'fields' | 'trace'>) {
-    this.fields = fields;
-    this.trace = trace;
-    this.wanted = new Uint8Array(needles.length);
-    this.#needles = needles;
-  }
-
-  get weight(): number {
-    return this.#needles.reduce((sum, { pattern }) => sum + (pattern?.instructions.length ?? DETECTOR_INSTRUCTIONS), 0);
-  }
-
-  get scanner(): Scanner {
-    this.#scanner ??= new Scanner(this.#needles);
-    return this.#scanner;
-  }
-
-  /** Does the text hold any of what it looks for? To be asked between events. */
-  finds(text: string): boolean {
-    this.wanted.fill(1);
-    this.scanner.begin(SCAN_UNITS, BUILD_UNITS, this.wanted);
-    return this.scanner.scan(text);
-  }
-
-  get walker(): Walker {
-    this.#walker ??= new Walker(this.scanner);
-    return this.#walker;
-  }
-}
-
-/** The candidates of the nine have 500 together. */
-const DETECTOR_INSTRUCTIONS = 60;
+import type { Needle } from './scanner.ts';
 
 /** The rules that can concern events of one type of one agent. `byTool` are those that demand one of some tools. */
 export type Plan = {

@@ -31,12 +31,9 @@ import {
   is,
   type RegistryStore,
 } from './commit.ts';
-import { erasureReport } from './erasures.ts';
+import { type Erasure, erasureReport } from './erasures.ts';
 import { type Listed, type Page, pageOf, placeOf } from './lists.ts';
 import { type Actor, isWithin } from './principal.ts';
-
-/** What lies in the erasures hash until the store pipeline is done with it. */
-export type Erasure = { account: string; at: number };
 
 export type Registered = { agent: Agent; created: boolean; differs: boolean };
 /** Any of the names, and any of the states; `down`: an `agent_down` was raised, and it has not been heard since. */

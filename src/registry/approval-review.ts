@@ -11,7 +11,7 @@ import type { Policy } from '../../schemas/policy.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../errors.ts';
 import { parseExact } from '../exact-json.ts';
-import type { EventView } from '../policy/engine.ts';
+import type { EventView } from '../policy/judgement.ts';
 import type { PolicyWork } from '../policy/policy-work.ts';
 import type { RegistryStore } from './commit.ts';
 import { readPolicy } from './policy-record.ts';

@@ -20,8 +20,8 @@ import type { AccountRecord } from './accounts.ts';
 import type { ApiKeyRecord } from './api-keys.ts';
 import { type DependsOn, KeyedCache } from './keyed-cache.ts';
 import { readPolicy } from './policy-record.ts';
-import { registryMissing } from './presence.ts';
 import { PERMISSIONS_OF, type Principal, rightsOf } from './principal.ts';
+import { registryMissing } from './registry-missing.ts';
 import type { SessionRecord } from './sessions.ts';
 
 /** `usedMs`: when the session was last used, as far as is known here; whoever uses it writes it. */

@@ -13,7 +13,7 @@ import { exactJson } from '../exact-json.ts';
 import { type Commands, RedisUnavailable, redisError, troubleOf } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
-import { registryMissing } from './presence.ts';
+import { registryMissing } from './registry-missing.ts';
 
 /** Where the registry lives. `now`: our clock, epoch ms. */
 export type RegistryStore = { redis: Commands; keys: Keys; now?: () => number };

@@ -4,7 +4,6 @@
 import type { ErasureReport } from '../../schemas/erasure.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { REGISTRY_SHARDS } from '../redis/keys.ts';
-import type { Erasure } from './agents.ts';
 import { answering, type RegistryStore } from './commit.ts';
 
 /** Times are epoch ms; null: not yet. */
@@ -75,3 +74,6 @@ export function erasureReport(store: RegistryStore, account: string, agent: stri
     };
   });
 }
+/** What lies in the erasures hash until the store pipeline is done with it. */
+
+export type Erasure = { account: string; at: number };

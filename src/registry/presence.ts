@@ -6,7 +6,6 @@
 //   mark of the whole                 written last, so a founding that was killed is begun again
 // On a Redis Cluster these lie on all masters that hold a part of the registry, so one that came back empty is noticed.
 // Invariant: marks are made by a founding in a Redis that no registry was lost from, and by a restore, behind what it restored.
-import { ServiceError } from '../errors.ts';
 import type { Keys } from '../redis/keys.ts';
 import { REGISTRY_SHARDS } from '../redis/keys.ts';
 import type { RegistryStore } from './commit.ts';
@@ -49,15 +48,6 @@ export async function adoptRegistry(store: Pick<RegistryStore, 'redis' | 'keys'>
   if (marked === 1 || named === 0) return false;
   await foundRegistry(store);
   return true;
-}
-
-/** Of a write: nothing was recorded. */
-export function registryMissing(): ServiceError {
-  return new ServiceError(
-    'unavailable',
-    'Redis has lost the registry (registry_missing); nothing was recorded. It is to be restored by those who run the service.',
-    { recorded: false, retryAfterSeconds: 5 },
-  );
 }
 
 function revisions(keys: Keys): string[] {

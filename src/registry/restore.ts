@@ -13,9 +13,9 @@ import type { Policy } from '../../schemas/policy.ts';
 import { exactJson } from '../exact-json.ts';
 import type { Keys } from '../redis/keys.ts';
 import type { AccountRecord } from './accounts.ts';
-import type { Erasure } from './agents.ts';
 import type { ApiKeyRecord } from './api-keys.ts';
 import { answering, type CommandArgs, type RegistryStore } from './commit.ts';
+import type { Erasure } from './erasures.ts';
 import { adoptRegistry, foundRegistry, presenceOf } from './presence.ts';
 
 export type RestoredRow = {

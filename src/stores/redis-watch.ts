@@ -20,8 +20,9 @@ import type { Metrics } from '../metrics.ts';
 import type { Commands } from '../redis/client.ts';
 import { readDurability } from '../redis/durability.ts';
 import type { Keys } from '../redis/keys.ts';
-import { adoptRegistry, presenceOf, REGISTRY_MISSING, registryMissing } from '../registry/presence.ts';
+import { adoptRegistry, presenceOf, REGISTRY_MISSING } from '../registry/presence.ts';
 import type { Behind } from '../registry/recovery.ts';
+import { registryMissing } from '../registry/registry-missing.ts';
 import { StoreError } from './faults.ts';
 
 const REDIS_NOT_DURABLE = 'redis_not_durable';

@@ -2,7 +2,8 @@
 import t from 'tap';
 import type { EventSummary, MatchSummary } from '../../schemas/entry.ts';
 import { encodeEvents } from '../../src/ingest/encode.ts';
-import { type Decision, RuleSet } from '../../src/policy/engine.ts';
+import { RuleSet } from '../../src/policy/engine.ts';
+import type { Decision } from '../../src/policy/judgement.ts';
 import { AGENT, decideOn, event, policy } from '../policy/support.ts';
 
 function summaryOf(decision: Decision, agentId = AGENT.id, account = 'acc_1'): EventSummary {

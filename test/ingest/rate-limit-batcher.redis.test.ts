@@ -6,7 +6,7 @@ import { mintId } from '../../src/ids.ts';
 import { type QuotaGrant, RateLimitBatcher } from '../../src/ingest/rate-limit-batcher.ts';
 import { QUOTA_LEASE_MS, QUOTA_RETURN_MS } from '../../src/limits.ts';
 import { Counters } from '../../src/policy/counters.ts';
-import type { RateCheck } from '../../src/policy/engine.ts';
+import type { RateCheck } from '../../src/policy/judgement.ts';
 import { type Commands, connectCommands, waitUntilReady } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
 import { startRedis, untilConnected } from '../support/redis.ts';

@@ -7,7 +7,8 @@ import type { PolicyAction, PolicyType } from '../../schemas/closed-sets.ts';
 
 import { CONDITIONS_TOLD_MAX, MatchDetail } from '../../schemas/match-detail.ts';
 import type { Policy } from '../../schemas/policy.ts';
-import { type EventView, judge, RuleSet } from '../../src/policy/engine.ts';
+import { judge, RuleSet } from '../../src/policy/engine.ts';
+import type { EventView } from '../../src/policy/judgement.ts';
 import { cpuMs, decideOn, event, policy } from './support.ts';
 
 const CALL = event('tool_call', {

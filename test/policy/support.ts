@@ -8,7 +8,8 @@ import type { Policy } from '../../schemas/policy.ts';
 import { assetPath } from '../../src/assets.ts';
 import { parseExact } from '../../src/exact-json.ts';
 import { decide } from '../../src/policy/decide.ts';
-import { type Decision, type EventView, judge, RuleSet } from '../../src/policy/engine.ts';
+import { judge, RuleSet } from '../../src/policy/engine.ts';
+import type { Decision, EventView } from '../../src/policy/judgement.ts';
 
 export const AGENT = {
   id: 'agt_01jd00000000000000000000aa',

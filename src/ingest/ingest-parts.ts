@@ -1,0 +1,67 @@
+// What a submission comes with, who is told of it, and what ingestion is made of (types alone; between ingest.ts, the fast path and the judging
+// thread).
+
+import type { AgentRecord } from '../../schemas/agent.ts';
+import type { Outcome } from '../../schemas/closed-sets.ts';
+import type { PolicyMatch } from '../../schemas/event.ts';
+import type { Allowances } from '../policy/allowance.ts';
+import type { RuleSet } from '../policy/engine.ts';
+import type { Keys } from '../redis/keys.ts';
+import type { RegistryCache } from '../registry/cache.ts';
+import type { Appender } from '../streams/append.ts';
+import type { AppendOnce } from '../streams/append-once.ts';
+import type { Backlog } from '../streams/backlog.ts';
+import type { Shape } from './json.ts';
+import type { RateLimitBatcher } from './rate-limit-batcher.ts';
+
+export type IngestRequest = {
+  account: string;
+  agentId: string;
+  body: Buffer;
+  requestId: string;
+  idempotencyKey: string | undefined;
+};
+/** JSON text. `release`: to be called when nobody reads the body any more; left out where the collector may see to it. */
+export type Answer = { body: string | Buffer; release?: (() => void) | undefined };
+/** Who waits for a submission. One of the two is called, once, perhaps before the submission's call returns. */
+export type Caller = {
+  accepted(answer: Answer): void;
+  refused(error: unknown): void;
+  /** Called where the submission leaves the loop that answers: it is no measure of how far that is behind. */
+  setApart(): void;
+  /** Does nobody wait any more? Then nothing is recorded that has not been sent to Redis. */
+  readonly isGone: boolean;
+  /** Called once the append waits: whom to tell, should the caller leave. */
+  whenGone(waiting: { callerLeft(): void }): void;
+};
+export type MatchedPolicy = Pick<PolicyMatch, 'policy_id' | 'name' | 'type'>;
+export type IngestParts = {
+  cache: Pick<RegistryCache, 'agent' | 'rules'>;
+  rateLimits: Pick<RateLimitBatcher, 'ask'>;
+  appender: Pick<Appender, 'append' | 'appendFor' | 'takeBack'>;
+  once: Pick<AppendOnce, 'begin' | 'append' | 'release'>;
+  backlog: Pick<Backlog, 'full'>;
+  keys: Keys;
+  /** Bytes of one event, wherever it comes. */
+  eventBytesMax: number;
+  /** Called after their append, for so many neighbours of a request at once. */
+  onAccepted: (account: string, outcome: Outcome, events: number) => void;
+  /** Called for each policy that matched them. */
+  onMatched: (account: string, match: MatchedPolicy, of: { outcome: Outcome; events: number }) => void;
+  /** Called once an accepted submission. */
+  onBytes: (account: string, bytes: number) => void;
+  /** Called for a rule that could not be evaluated and so counted as a match (fail closed): `error`, `expression_error`, `budget`. */
+  onUnevaluated: (reason: string, times: number) => void;
+  /** Where what takes long is judged, and how much is not long. Left out: everything is judged here, to its end. */
+  apart?: Apart;
+  /** Called between the events of a batch; resolves when others have had their turn. Left out: it is judged in one go. */
+  pause?: () => Promise<void> | undefined;
+};
+export type Apart = {
+  worker: { submit(submission: ToJudge, caller: Caller): Promise<void> };
+  allowances: Pick<Allowances, 'begin'>;
+  /** Larger bodies go there whatever is in them: of plain events, and of those that have to be parsed. */
+  plainBytesMax: number;
+  parsedBytesMax: number;
+};
+export type ToJudge = { request: IngestRequest; shape: Shape; agent: AgentRecord; rules: RuleSet };

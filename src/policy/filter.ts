@@ -1,0 +1,51 @@
+// A data filter's scanner with its walker, both made when the first event has to be looked at (used by rule-index.ts and engine.ts): laying patterns
+// out costs more than all else of a set, and where the prefilters fail no event needs them.
+import { BUILD_UNITS, SCAN_UNITS } from './budget.ts';
+import type { DataFilterTerms } from './data-filter.ts';
+import type { Path } from './path.ts';
+import { type Needle, Scanner } from './scanner.ts';
+import { Walker } from './walk.ts';
+
+/** Instructions of a detector's candidate: the nine have 500 together. */
+const DETECTOR_INSTRUCTIONS = 60;
+
+/**
+ * A scanner with its walker, made when the first event has to be looked at: laying patterns out costs more than all else of a
+ * set, and where prefilters are shut nobody asks. `fields` null: of the whole payload. `trace`: of `trace_id`, too.
+ */
+export class Filter {
+  readonly fields: readonly Path[] | null;
+  readonly trace: boolean;
+  readonly wanted: Uint8Array;
+  readonly #needles: readonly Needle[];
+  #walker: Walker | undefined;
+  #scanner: Scanner | undefined;
+
+  constructor(needles: readonly Needle[], { fields, trace }: Pick<DataFilterTerms, 'fields' | 'trace'>) {
+    this.fields = fields;
+    this.trace = trace;
+    this.wanted = new Uint8Array(needles.length);
+    this.#needles = needles;
+  }
+
+  get weight(): number {
+    return this.#needles.reduce((sum, { pattern }) => sum + (pattern?.instructions.length ?? DETECTOR_INSTRUCTIONS), 0);
+  }
+
+  get scanner(): Scanner {
+    this.#scanner ??= new Scanner(this.#needles);
+    return this.#scanner;
+  }
+
+  /** Does the text hold any of what it looks for? To be asked between events. */
+  finds(text: string): boolean {
+    this.wanted.fill(1);
+    this.scanner.begin(SCAN_UNITS, BUILD_UNITS, this.wanted);
+    return this.scanner.scan(text);
+  }
+
+  get walker(): Walker {
+    this.#walker ??= new Walker(this.scanner);
+    return this.#walker;
+  }
+}

@@ -1,0 +1,89 @@
+// What the engine judges, and what it answers (types alone; between engine.ts, decide.ts and what calls them).
+// An event goes in as an EventView, or as a TextView where only its text has been looked at. A Judgement comes out; a Decision is made of it once
+// the rate limits have been asked.
+import type { AgentRecord } from '../../schemas/agent.ts';
+import type { EventType, Outcome, Reason } from '../../schemas/closed-sets.ts';
+import type { JsonObject } from '../../schemas/common.ts';
+import type { PolicyMatch } from '../../schemas/event.ts';
+import type { Rule } from './compile.ts';
+import type { Filter } from './filter.ts';
+import type { Redaction } from './redact.ts';
+import type { RequireApprovalTerms } from './require-approval.ts';
+
+/** Some of the set's literals: literal 32 * `word` + k is bit k of `mask`. */
+export type LiteralBits = { readonly word: number; readonly mask: number };
+/** A rule in its set. */
+export type IndexedRule = {
+  rule: Rule;
+  /** Place by creation, which is by id. */
+  order: number;
+  /** What a match of it makes of the event. */
+  outcome: Outcome;
+  match: Omit<PolicyMatch, 'detail'>;
+  /** The text of the match up to its detail. */
+  json: string;
+  /** Where a data filter's needles are in its scanner. */
+  needles: number[];
+  filter: Filter | null;
+  redaction: Redaction | null;
+  /** What must stand in the payload for the rule to match: of each clause a literal; null: nothing is known. */
+  prefilter: readonly (readonly LiteralBits[])[] | null;
+};
+/** An event as policies see it. `payload` is what parseExact made of `payloadText`. */
+export type EventView = {
+  type: EventType;
+  trace_id: string | undefined;
+  agent_id: string;
+  timestamp: string;
+  payload: JsonObject;
+  payloadText: string;
+  agent: AgentRecord;
+};
+/** An event of which only the text has been looked at. */
+export type TextView = {
+  type: EventType;
+  agent_id: string;
+  /** `payload.tool` if it is text, undefined if there is none; null: it is anything else. */
+  tool(): string | undefined | null;
+  traceId(): string | undefined;
+  /** Does one of these literals of the set (LiteralBits) occur in a key or string of the payload? */
+  hasAny(word: number, mask: number): boolean;
+};
+/** One place to be asked for at one counter. `counterValue` tells the counters of a `per` path apart; '' where there is one only. */
+export type RateCheck = {
+  rule: Rule;
+  policyId: string;
+  counterScope: 'agent' | 'account' | 'value';
+  counterValue: string;
+  threshold: number;
+  windowMs: number;
+  /** Rules without `block`: every event counts, also one that is over. */
+  countsWhenOver: boolean;
+};
+
+export type Detail = PolicyMatch['detail'];
+
+export type RuleMatch = { entry: IndexedRule; detail: Detail };
+
+export type Judgement = {
+  readonly rateChecks: readonly RateCheck[];
+  readonly found: readonly RuleMatch[];
+  readonly redactions: readonly Redaction[];
+};
+
+type ApprovalTerms = Pick<RequireApprovalTerms, 'timeoutSeconds' | 'onTimeout'>;
+
+export type Decision = {
+  readonly outcome: Outcome;
+  readonly reason: Reason | null;
+  readonly policyId: string | null;
+  readonly approvalId?: string;
+  /** Of the policy that decided, where the outcome is pending: how long the event waits, and what becomes of it then. */
+  readonly approval?: ApprovalTerms;
+  readonly matches: readonly PolicyMatch[];
+  /** The exact JSON text of `policy_result`. */
+  readonly resultJson: string;
+  readonly redactions: readonly Redaction[];
+  /** The rate limits that are over; left out where none is. */
+  readonly limits?: readonly RateCheck[];
+};
