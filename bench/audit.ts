@@ -12,7 +12,7 @@ import type { Test } from 'tap';
 import { makeBlock } from '../pipelines/store/chain.ts';
 import { EVENT_ROW_COLUMNS } from '../schemas/entry.ts';
 import { genesis, packAgent } from '../src/audit/hash.ts';
-import { mintId } from '../src/ids.ts';
+import { mintId } from '../src/common/ids.ts';
 import { type AuditWorld, makeAuditWorld, newAccount, newAgent, settle, submit } from '../test/audit/harness.ts';
 import { workHonestly } from '../test/audit/honest.ts';
 import { HANDS, makeTrail, Random, verifyTrail } from '../test/audit/tampering.ts';

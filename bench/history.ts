@@ -6,7 +6,7 @@
 // twentieth of everything. Words are drawn so that few are common and most are rare. The same account and agents give the same month.
 import { type ClickHouse, EVENT_INSERT_SETTINGS } from '../clickhouse/client.ts';
 import { EVENT_ROW_COLUMNS } from '../schemas/entry.ts';
-import { INSERT_ROWS_MAX } from '../src/limits.ts';
+import { INSERT_ROWS_MAX } from '../src/common/limits.ts';
 import { progress } from './report.ts';
 
 const HISTORY_DAYS = 30;
@@ -92,7 +92,7 @@ function traceOf(conversation: string): string {
   return `toString(reinterpretAsUUID(sipHash128(${conversation})))`;
 }
 
-// The alphabet of an id (src/ids.ts) beside that of base32Encode.
+// The alphabet of an id (src/common/ids.ts) beside that of base32Encode.
 const AS_ID = "'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567', '0123456789abcdefghjkmnpqrstvwxyz'";
 const TIME_CHARACTERS = 'substring(base32Encode(reverse(reinterpretAsFixedString(bitShiftLeft(ms, 14)))), 1, 10)';
 const RANDOM_CHARACTERS = "base32Encode(substring(sipHash128('event', i), 1, 10))";

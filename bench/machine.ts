@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import os from 'node:os';
-import { assetPath } from '../src/assets.ts';
+import { assetPath } from '../src/process/assets.ts';
 
 export type Machine = {
   date: string;

@@ -1,7 +1,7 @@
 // `npm run bench -- LINE`: one command for every measurement (command-line.ts says which). Each line's file opens with its question and
 // method. Exit status 1 where a line makes a promise and the run broke it, 2 where it was called wrongly.
 import path from 'node:path';
-import { assetPath } from '../src/assets.ts';
+import { assetPath } from '../src/process/assets.ts';
 import { type Call, CallError, LINES, type LineName, type RemoteLine, readCall } from './command-line.ts';
 import { atTheVeryEnd } from './ending.ts';
 import type { RemoteOptions } from './remote-lines.ts';

@@ -7,7 +7,7 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { assetPath } from '../src/assets.ts';
+import { assetPath } from '../src/process/assets.ts';
 import { whenEnded } from './ending.ts';
 import { attacks, type Counts, type Target } from './neighbour-attacks.ts';
 import { openLoad, type Summary, summarize } from './open-loop.ts';

@@ -3,7 +3,7 @@
 // The load runs in a process of its own (open-loop-child.ts); this file has its schedule, which is pure, and the order for it.
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
-import { assetPath } from '../src/assets.ts';
+import { assetPath } from '../src/process/assets.ts';
 import { whenEnded } from './ending.ts';
 import { percentile, sorted } from './statistics.ts';
 

@@ -4,8 +4,8 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
-import { assetPath } from '../src/assets.ts';
 import { parseMarked } from '../src/ingest/json.ts';
+import { assetPath } from '../src/process/assets.ts';
 import type { HttpClient } from './http-client.ts';
 
 const BATCH_EVENTS = 100;

@@ -3,7 +3,7 @@
 // Files go to build/bench-results, which git ignores; with `--out` where it says, with `--keep` to bench/results, where they are kept.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { assetPath } from '../src/assets.ts';
+import { assetPath } from '../src/process/assets.ts';
 import { type Chart, draw } from './chart.ts';
 import { describeMachine, type Machine, machineSentence } from './machine.ts';
 import { cellText, columnsOf, pageOf, type Row } from './page.ts';

@@ -6,9 +6,9 @@
 
 import { Watcher } from '../pipelines/watch/watcher.ts';
 import { SIGNAL_FIELD, type SignalEntry } from '../schemas/signal.ts';
-import { mintId } from '../src/ids.ts';
-import { createLog } from '../src/log.ts';
-import { Metrics } from '../src/metrics.ts';
+import { mintId } from '../src/common/ids.ts';
+import { Metrics } from '../src/metrics/metrics.ts';
+import { createLog } from '../src/process/log.ts';
 import { type Commands, connectCommands, waitUntilReady } from '../src/redis/client.ts';
 import { Keys } from '../src/redis/keys.ts';
 import { IngestHeartbeat } from '../src/streams/ingest-heartbeat.ts';

@@ -12,7 +12,7 @@ import {
   ClickHouseError as ServerError,
 } from '@clickhouse/client';
 import { EVENT_ROW_COLUMNS } from '../schemas/entry.ts';
-import type { FairQueue } from '../src/fair-queue.ts';
+import type { FairQueue } from '../src/common/fair-queue.ts';
 import { ClickHouseError } from './errors.ts';
 
 export { ClickHouseError } from './errors.ts';

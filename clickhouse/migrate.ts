@@ -5,7 +5,7 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { readdirSync } from 'node:fs';
 import path from 'node:path';
-import { assetPath, readAsset } from '../src/assets.ts';
+import { assetPath, readAsset } from '../src/process/assets.ts';
 import { type ClickHouse, ClickHouseError } from './client.ts';
 import { renderSql, splitStatements, type TemplateOptions } from './sql-template.ts';
 

@@ -1,6 +1,6 @@
 // Counts an insert in `/metrics` by what came of it (around every insert of a pipeline, whichever table it is for).
 // Invariant: once a try, `ok` or `failed`; what failed is thrown on, and tried again by whoever holds the batch.
-import type { Metrics } from '../src/metrics.ts';
+import type { Metrics } from '../src/metrics/metrics.ts';
 
 export async function countedInsert<T>(metrics: Metrics, table: string, insert: () => Promise<T>): Promise<T> {
   let result = 'failed';

@@ -21,8 +21,8 @@ import {
   RETRY_MS_MAX,
   RETRY_MS_MIN,
   TOKEN_TRUST_MS,
-} from '../src/limits.ts';
-import type { Log } from '../src/log.ts';
+} from '../src/common/limits.ts';
+import type { Log } from '../src/process/log.ts';
 import type { BinaryCommandArgs, DeadLetterFields, KeptManifest, StreamReader } from '../src/streams/consume.ts';
 import { deadLetterFields } from '../src/streams/dead-letters.ts';
 import { type Lease, LeaseLost } from '../src/streams/lease.ts';

@@ -1,7 +1,7 @@
 // Forgets what the anomaly pipeline has learnt of an agent (from the erasure, after the streams have drained past its tombstone).
 // The baseline goes at once; a mark stays in its place for as long as any owner could still hold it in memory and write it.
 // Idempotent. Works in a full Redis.
-import { readAsset } from '../src/assets.ts';
+import { readAsset } from '../src/process/assets.ts';
 import type { Commands } from '../src/redis/client.ts';
 import type { Keys } from '../src/redis/keys.ts';
 import { Script } from '../src/redis/script.ts';

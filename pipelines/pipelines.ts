@@ -21,9 +21,9 @@ import {
   READ_WINDOW_BYTES_MAX,
   READER_STUCK_MS,
   TRIM_INTERVAL_MS,
-} from '../src/limits.ts';
-import type { Log } from '../src/log.ts';
-import type { Metrics } from '../src/metrics.ts';
+} from '../src/common/limits.ts';
+import type { Metrics } from '../src/metrics/metrics.ts';
+import type { Log } from '../src/process/log.ts';
 import type { Commands } from '../src/redis/client.ts';
 import { type Keys, REGISTRY_SHARDS } from '../src/redis/keys.ts';
 import { StreamReader } from '../src/streams/consume.ts';

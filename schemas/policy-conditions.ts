@@ -74,7 +74,7 @@ const count = (description: string) => ({ type: 'integer', minimum: 0, descripti
 const words = (description: string) => ({ type: 'array', items: { type: 'string' }, description });
 const TYPES = ['array', 'boolean', 'integer', 'null', 'number', 'object', 'string'];
 
-/** One entry a keyword of the subset in src/policy/payload-schema.ts. */
+/** One entry a keyword of the subset in src/policy/conditions/payload-schema.ts. */
 const PAYLOAD_SCHEMA_KEYWORDS = {
   type: {
     anyOf: [

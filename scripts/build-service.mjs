@@ -12,7 +12,7 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const ENTRIES = [
   'src/cli.ts',
   'src/embedded/clickhouse-server-main.ts',
-  'src/stall-guard-thread.ts',
+  'src/process/stall-guard-thread.ts',
   'src/ingest/judging-thread.ts',
 ];
 /** They load files that lie beside their own. */

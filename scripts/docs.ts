@@ -1,18 +1,18 @@
 // `npm run docs`: writes what README.md and docs/monitoring.md have from code, between their markers.
-//   <!-- settings:begin --> … <!-- settings:end -->   from SETTINGS in src/config.ts
+//   <!-- settings:begin --> … <!-- settings:end -->   from SETTINGS in src/process/config.ts
 //   <!-- endpoints:begin --> … <!-- endpoints:end --> from the routes in src/http/routes.ts
-//   <!-- errors:begin --> … <!-- errors:end -->       from ERRORS in src/errors.ts
-//   <!-- metrics:begin --> … <!-- metrics:end -->     from METRICS in src/metrics.ts
+//   <!-- errors:begin --> … <!-- errors:end -->       from ERRORS in src/common/errors.ts
+//   <!-- metrics:begin --> … <!-- metrics:end -->     from METRICS in src/metrics/metrics.ts
 //   <!-- alerts:begin --> … <!-- alerts:end -->       from ops/prometheus-alerts.yaml
 // A test fails when README and code disagree; this mends it. What is outside the markers is never touched.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
-import { assetPath } from '../src/assets.ts';
-import { SETTINGS } from '../src/config.ts';
-import { ERRORS } from '../src/errors.ts';
+import { ERRORS } from '../src/common/errors.ts';
 import { SCOPE_OF } from '../src/http/route.ts';
 import { makeRoutes } from '../src/http/routes.ts';
-import { METRICS, type MetricSpec } from '../src/metrics.ts';
+import { METRICS, type MetricSpec } from '../src/metrics/metrics.ts';
+import { assetPath } from '../src/process/assets.ts';
+import { SETTINGS } from '../src/process/config.ts';
 
 const TABLES: Record<string, () => string> = {
   settings: settingsTable,

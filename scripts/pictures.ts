@@ -7,7 +7,7 @@ import { chromium, type Page } from 'playwright-core';
 import { HttpClient } from '../bench/http-client.ts';
 import { replay } from '../bench/replay.ts';
 import { startBenchService } from '../bench/service.ts';
-import { assetPath } from '../src/assets.ts';
+import { assetPath } from '../src/process/assets.ts';
 
 const OWN_RUNS = assetPath('bench/demo-runs.ndjson');
 const FOLDER = assetPath('docs/pictures');

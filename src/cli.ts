@@ -5,10 +5,10 @@
 // Exit status: 0 done, 1 failed, 2 called wrongly or a bad setting. Failures are one sentence on standard error; only a bug
 // shows where it is.
 import { parseArgs } from 'node:util';
-import { readAsset } from './assets.ts';
 import { type Command, UsageError, withAddresses } from './commands/context.ts';
-import type { Config } from './config.ts';
-import { userFacingMessage } from './user-facing-error.ts';
+import { readAsset } from './process/assets.ts';
+import type { Config } from './process/config.ts';
+import { userFacingMessage } from './process/user-facing-error.ts';
 
 type Options = NonNullable<Parameters<typeof parseArgs>[0]>['options'];
 type Entry = { usage: string; help: string; options?: Options } & (
@@ -140,7 +140,7 @@ async function main(argv: readonly string[]): Promise<void> {
   if (rest.includes('--help') || rest.includes('-h')) return print(`usage: gatehouse ${entry.usage}\n  ${entry.help}`);
   const { positionals, values } = parseOptions(rest, entry);
   if (entry.say !== undefined) return print(entry.say());
-  const { readConfig } = await import('./config.ts');
+  const { readConfig } = await import('./process/config.ts');
   const options = values as Record<string, string | boolean | undefined>;
   await entry.run({ config: readConfig(), args: positionals, options, print });
 }
@@ -175,7 +175,7 @@ function alone(args: readonly string[], run: () => Promise<void>): Promise<void>
 }
 
 async function runFront(config: Config, { supervised }: { supervised?: unknown }): Promise<void> {
-  (await import('./config.ts')).setHeadBytesMax(); // before uWebSockets.js is loaded, which reads it then
+  (await import('./process/config.ts')).setHeadBytesMax(); // before uWebSockets.js is loaded, which reads it then
   const [{ runWorker }, { frontParts }] = await Promise.all([import('./main.ts'), import('./front.ts')]);
   return runWorker(config, { kind: 'front', isSupervised: supervised === true }, frontParts);
 }

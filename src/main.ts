@@ -2,14 +2,15 @@
 // Stands between the command line and the composition of each kind (front.ts, pipelines-process.ts).
 // Under `gatehouse start` it says when it is ready, shares its counts, and leaves when the supervisor is gone; alone it serves
 // GATEHOUSE_METRICS_PORT itself.
-import { type Config, secretsIn } from './config.ts';
+
 import { SupervisorLink } from './embedded/ipc.ts';
-import { type Part, runProcess, Service } from './lifecycle.ts';
-import { createLog, type Log } from './log.ts';
-import { Metrics } from './metrics.ts';
-import { MetricsServer } from './metrics-server.ts';
-import { StallGuard } from './stall-guard.ts';
-import { reportFailure, writeToTerminal } from './user-facing-error.ts';
+import { Metrics } from './metrics/metrics.ts';
+import { MetricsServer } from './metrics/metrics-server.ts';
+import { type Config, secretsIn } from './process/config.ts';
+import { type Part, runProcess, Service } from './process/lifecycle.ts';
+import { createLog, type Log } from './process/log.ts';
+import { StallGuard } from './process/stall-guard.ts';
+import { reportFailure, writeToTerminal } from './process/user-facing-error.ts';
 
 export type WorkerContext = {
   config: Config;

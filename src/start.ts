@@ -3,12 +3,13 @@
 // Invariant: standard output is for people, the log goes to standard error.
 // Failure: what a person can mend ends the start with one sentence, anything else with the error in the log.
 import { registryRevisions } from '../clickhouse/queries/registry-revisions.ts';
-import { type Config, describeConfig, secretsIn } from './config.ts';
+import { outboxNotice, outboxWarning } from './egress/mail-transport.ts';
 import { Supervisor } from './embedded/supervisor.ts';
-import { runProcess, Service } from './lifecycle.ts';
-import { createLog } from './log.ts';
-import { outboxNotice, outboxWarning } from './mail-transport.ts';
-import { Metrics } from './metrics.ts';
+import { Metrics } from './metrics/metrics.ts';
+import { type Config, describeConfig, secretsIn } from './process/config.ts';
+import { runProcess, Service } from './process/lifecycle.ts';
+import { createLog } from './process/log.ts';
+import { reportFailure, writeToTerminal } from './process/user-facing-error.ts';
 import type { Commands } from './redis/client.ts';
 import { readDurability } from './redis/durability.ts';
 import { Accounts } from './registry/accounts.ts';
@@ -25,7 +26,6 @@ import {
   refuseLostRegistry,
   STORES_READY_MS_MAX,
 } from './stores.ts';
-import { reportFailure, writeToTerminal } from './user-facing-error.ts';
 
 export async function runStart(config: Config): Promise<void> {
   const log = createLog({ level: config.logLevel, processName: 'supervisor', secrets: secretsIn(config) });

@@ -6,11 +6,12 @@ import { ClickHouse, ClickHouseError } from '../clickhouse/client.ts';
 import { migrate } from '../clickhouse/migrate.ts';
 import { registryRevisions } from '../clickhouse/queries/registry-revisions.ts';
 import { registrySnapshot } from '../clickhouse/queries/registry-snapshot.ts';
-import type { Config } from './config.ts';
-import type { FairQueue } from './fair-queue.ts';
-import type { Part } from './lifecycle.ts';
-import type { Log } from './log.ts';
+import type { FairQueue } from './common/fair-queue.ts';
 import type { WorkerContext } from './main.ts';
+import type { Config } from './process/config.ts';
+import type { Part } from './process/lifecycle.ts';
+import type { Log } from './process/log.ts';
+import { AddressMissing } from './process/user-facing-error.ts';
 import { type Commands, connectCommands, connectErrorOf, connectWriter, waitUntilReady } from './redis/client.ts';
 import { Keys } from './redis/keys.ts';
 import { adoptRegistry, presenceOf } from './registry/presence.ts';
@@ -18,7 +19,6 @@ import { bringForward, type KnownRegistry } from './registry/recovery.ts';
 import { clickhouseFault, redisFault, StoreError, shownAddress } from './stores/faults.ts';
 import { RedisWatch } from './stores/redis-watch.ts';
 import { waitForStore } from './stores/waiting.ts';
-import { AddressMissing } from './user-facing-error.ts';
 
 /** Engines that are being started, here or beside us, are waited for this long. */
 export const STORES_READY_MS_MAX = 30_000;

@@ -11,7 +11,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:
 import os from 'node:os';
 import path from 'node:path';
 import t, { type Test } from 'tap';
-import { assetPath } from '../src/assets.ts';
+import { assetPath } from '../src/process/assets.ts';
 import { programEnvironment, programPath } from './support/programs.ts';
 import { runCli, startService, type TestService } from './support/service.ts';
 

@@ -3,7 +3,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import t from 'tap';
-import { PROJECT_ROOT } from '../src/assets.ts';
+import { PROJECT_ROOT } from '../src/process/assets.ts';
 
 const SERVICE = ['schemas', 'src', 'pipelines', 'clickhouse'];
 const ALL = [...SERVICE, 'bench', 'test', 'scripts', 'dashboard', 'docs', 'ops'];

@@ -7,9 +7,9 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { alertRules, withMonitoring } from '../scripts/docs.ts';
-import { assetPath } from '../src/assets.ts';
 import { freePort } from '../src/embedded/free-port.ts';
-import { METRICS } from '../src/metrics.ts';
+import { METRICS } from '../src/metrics/metrics.ts';
+import { assetPath } from '../src/process/assets.ts';
 import { type Exposition, promtool, readExposition } from './support/prometheus.ts';
 import { startService } from './support/service.ts';
 

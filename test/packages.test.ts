@@ -3,7 +3,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import semver from 'semver';
 import t from 'tap';
-import { assetPath } from '../src/assets.ts';
+import { assetPath } from '../src/process/assets.ts';
 
 type Entry = { engines?: { node?: string }; hasInstallScript?: boolean };
 

@@ -5,8 +5,8 @@ import path from 'node:path';
 import t from 'tap';
 import { HttpClient } from '../bench/http-client.ts';
 import { POLICIES, replay } from '../bench/replay.ts';
-import { assetPath } from '../src/assets.ts';
 import { parseMarked } from '../src/ingest/json.ts';
+import { assetPath } from '../src/process/assets.ts';
 import { pause } from './support/raw-http.ts';
 import { startService } from './support/service.ts';
 

@@ -4,10 +4,10 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import t from 'tap';
 import { TABLE_NAMES, withTables } from '../scripts/docs.ts';
-import { assetPath } from '../src/assets.ts';
-import { describeConfig, readConfig, SETTINGS } from '../src/config.ts';
-import { ERRORS } from '../src/errors.ts';
+import { ERRORS } from '../src/common/errors.ts';
 import { makeRoutes } from '../src/http/routes.ts';
+import { assetPath } from '../src/process/assets.ts';
+import { describeConfig, readConfig, SETTINGS } from '../src/process/config.ts';
 
 const README = assetPath('README.md');
 const skip = existsSync(README) ? false : 'README.md is not there yet';

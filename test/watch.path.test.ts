@@ -2,7 +2,7 @@
 // meets its request limit is told of.
 import t from 'tap';
 import { SIGNAL_FIELD, type Signal, type SignalEntry } from '../schemas/signal.ts';
-import { readConfig } from '../src/config.ts';
+import { readConfig } from '../src/process/config.ts';
 import { connectCommands, waitUntilReady } from '../src/redis/client.ts';
 import { Accounts } from '../src/registry/accounts.ts';
 import { makeKeys } from '../src/stores.ts';

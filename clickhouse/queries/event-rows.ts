@@ -4,7 +4,7 @@
 
 import type { EventType, Outcome, PayloadMode } from '../../schemas/closed-sets.ts';
 import { PREVIEW_CHARACTERS } from '../../schemas/event.ts';
-import { timeOfId } from '../../src/ids.ts';
+import { timeOfId } from '../../src/common/ids.ts';
 import type { ClickHouse, QueryOptions } from '../client.ts';
 import { ClickHouseError } from '../errors.ts';
 import { isoTime } from './conditions.ts';

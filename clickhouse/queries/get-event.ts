@@ -1,5 +1,5 @@
 // One event of one agent (GET /v1/agents/{id}/events/{event_id}). The id says when the event arrived, so only the granules of that moment are read.
-import { timeOfId } from '../../src/ids.ts';
+import { timeOfId } from '../../src/common/ids.ts';
 import type { ClickHouse } from '../client.ts';
 import { instant, QueryConditions } from './conditions.ts';
 import {

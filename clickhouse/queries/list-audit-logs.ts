@@ -7,8 +7,8 @@
 import type { ClickHouseSettings } from '@clickhouse/client';
 import type { AuditLog } from '../../schemas/audit-log.ts';
 import { cut, type Listed, type PageStart } from '../../schemas/paging.ts';
-import { parseExact } from '../../src/exact-json.ts';
-import { derivedId } from '../../src/ids.ts';
+import { parseExact } from '../../src/common/exact-json.ts';
+import { derivedId } from '../../src/common/ids.ts';
 import type { ClickHouse, QueryParams } from '../client.ts';
 import { type AnyOf, type Excluded, isoTime, type Order, QueryConditions, valuesOf } from './conditions.ts';
 import { type AuditedRow, auditedByKey } from './event-rows.ts';

@@ -2,7 +2,7 @@
 // Deleted ones come, too (`record: null`): their ids must not be used again.
 
 import type { JournalEntry } from '../../schemas/journal.ts';
-import { parseExact } from '../../src/exact-json.ts';
+import { parseExact } from '../../src/common/exact-json.ts';
 import type { ClickHouse } from '../client.ts';
 
 export type RegistryRow = {

@@ -11,8 +11,8 @@
 // Failure: anything thrown leaves the rest of the batch untold; the drain tries it again, and marks tell what is done.
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { Signal } from '../../schemas/signal.ts';
-import { readAsset } from '../../src/assets.ts';
-import { hashedId } from '../../src/ids.ts';
+import { hashedId } from '../../src/common/ids.ts';
+import { readAsset } from '../../src/process/assets.ts';
 import { Script } from '../../src/redis/script.ts';
 import { redisTime } from '../../src/redis/time.ts';
 import {

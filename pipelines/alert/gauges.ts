@@ -1,6 +1,6 @@
 // How long the delivery queue is and how late (read by the worker now and then; shown by /metrics).
 // Every process shows the whole queue, so its figures are to be compared and not added up.
-import type { Metrics } from '../../src/metrics.ts';
+import type { Metrics } from '../../src/metrics/metrics.ts';
 import { REGISTRY_SHARDS } from '../../src/redis/keys.ts';
 import type { RegistryStore } from '../../src/registry/commit.ts';
 

@@ -4,7 +4,7 @@
 // Failure: Redis away, the batch waits in its stream and is tried again. ClickHouse is needed for old pending events alone (open.ts).
 import { EntryFormatError, type EventSummary } from '../../schemas/entry.ts';
 import { SIGNAL_FIELD, SIGNAL_VERSION, type Signal, type SignalEntry } from '../../schemas/signal.ts';
-import type { Metrics } from '../../src/metrics.ts';
+import type { Metrics } from '../../src/metrics/metrics.ts';
 import type { DeadLetterFields } from '../../src/streams/consume.ts';
 import type { StreamEntry } from '../../src/streams/window.ts';
 import type { Batch, DeadLettered, Decoded, Work } from '../drain.ts';

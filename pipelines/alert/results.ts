@@ -9,9 +9,9 @@ import type { Channel } from '../../schemas/closed-sets.ts';
 
 import type { DeliveryAttempt } from '../../schemas/delivery.ts';
 import { isoTime } from '../../schemas/time.ts';
-import { ServiceError } from '../../src/errors.ts';
-import type { Log } from '../../src/log.ts';
-import type { Metrics } from '../../src/metrics.ts';
+import { ServiceError } from '../../src/common/errors.ts';
+import type { Metrics } from '../../src/metrics/metrics.ts';
+import type { Log } from '../../src/process/log.ts';
 import { auditLog, SYSTEM, updateDetails } from '../../src/registry/audit.ts';
 import {
   type Change,

@@ -4,7 +4,7 @@
 // An alert that was deleted or switched off is told nothing: its window goes. A deleted agent's signal is not quoted.
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { Signal } from '../../schemas/signal.ts';
-import type { Log } from '../../src/log.ts';
+import type { Log } from '../../src/process/log.ts';
 import { REGISTRY_SHARDS } from '../../src/redis/keys.ts';
 import { AGAIN, commit, inRounds, type RegistryStore } from '../../src/registry/commit.ts';
 import {

@@ -18,12 +18,11 @@ import PQueue from 'p-queue';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { Channel } from '../../schemas/closed-sets.ts';
-
-import { readAsset } from '../../src/assets.ts';
 import { Deadline } from '../../src/egress/deadline.ts';
-import type { Part } from '../../src/lifecycle.ts';
-import type { Log } from '../../src/log.ts';
-import type { Metrics } from '../../src/metrics.ts';
+import type { Metrics } from '../../src/metrics/metrics.ts';
+import { readAsset } from '../../src/process/assets.ts';
+import type { Part } from '../../src/process/lifecycle.ts';
+import type { Log } from '../../src/process/log.ts';
 import { REGISTRY_SHARDS } from '../../src/redis/keys.ts';
 import { Script } from '../../src/redis/script.ts';
 import { redisTime } from '../../src/redis/time.ts';

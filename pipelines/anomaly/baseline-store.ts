@@ -13,8 +13,9 @@
 // includes a finding whose manifest was never written would make a new owner pass over it.
 // Bounded: BASELINES_MAX in memory, the longest unused go first; in Redis BASELINE_BYTES an agent, BASELINE_KEPT_MS long.
 // Failure: a flush that fails is tried again a second later and holds up nothing; a load or save that fails holds up the batch.
-import { readAsset } from '../../src/assets.ts';
-import { BASELINE_KEPT_MS, BASELINES_MAX } from '../../src/limits.ts';
+
+import { BASELINE_KEPT_MS, BASELINES_MAX } from '../../src/common/limits.ts';
+import { readAsset } from '../../src/process/assets.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import { Script } from '../../src/redis/script.ts';

@@ -20,7 +20,7 @@
 
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import type { EventSummary } from '../../schemas/entry.ts';
-import type { Metrics } from '../../src/metrics.ts';
+import type { Metrics } from '../../src/metrics/metrics.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import type { DeadLetterFields } from '../../src/streams/consume.ts';

@@ -4,7 +4,7 @@
 import type { Anomaly } from '../../schemas/anomaly.ts';
 import type { EventSummary } from '../../schemas/entry.ts';
 import { SIGNAL_POLICIES_MAX, type Signal } from '../../schemas/signal.ts';
-import { derivedId, hashedId, timeOfId } from '../../src/ids.ts';
+import { derivedId, hashedId, timeOfId } from '../../src/common/ids.ts';
 import type { Blocked } from './blocked-event.ts';
 import { descriptionOf, type Finding, severityOf } from './finding.ts';
 

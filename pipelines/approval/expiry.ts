@@ -4,9 +4,9 @@
 // the same ones. Each look takes the oldest deadlines of each shard, so a flood of them is worked off in order.
 // A decision is forgotten in Redis an hour after it was made, and only once its shard's journal has been stored past it.
 // Anything that fails is tried again at the next look; a Redis that is away makes approvals expire later, never twice.
-import { APPROVAL_EXPIRY_POLL_MS, APPROVAL_KEPT_MS, APPROVALS_AT_ONCE } from '../../src/limits.ts';
-import type { Log } from '../../src/log.ts';
-import type { Metrics } from '../../src/metrics.ts';
+import { APPROVAL_EXPIRY_POLL_MS, APPROVAL_KEPT_MS, APPROVALS_AT_ONCE } from '../../src/common/limits.ts';
+import type { Metrics } from '../../src/metrics/metrics.ts';
+import type { Log } from '../../src/process/log.ts';
 import { REGISTRY_SHARDS } from '../../src/redis/keys.ts';
 import { Approvals, type ApprovalsOptions } from '../../src/registry/approvals.ts';
 import { positionOf } from '../../src/streams/read-barrier.ts';

@@ -8,8 +8,8 @@ import { decidedApprovals } from '../../clickhouse/queries/list-approvals.ts';
 import type { Approval } from '../../schemas/approval.ts';
 import type { EventSummary } from '../../schemas/entry.ts';
 import { isoTime } from '../../schemas/time.ts';
-import { APPROVAL_KEPT_MS, APPROVALS_AT_ONCE } from '../../src/limits.ts';
-import type { Metrics } from '../../src/metrics.ts';
+import { APPROVAL_KEPT_MS, APPROVALS_AT_ONCE } from '../../src/common/limits.ts';
+import type { Metrics } from '../../src/metrics/metrics.ts';
 import { Approvals, type ApprovalsOptions } from '../../src/registry/approvals.ts';
 
 type OpenOptions = ApprovalsOptions & {

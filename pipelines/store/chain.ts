@@ -18,8 +18,8 @@ import { type ChainEnd, chainEnds } from '../../clickhouse/queries/chain-blocks.
 import { CHAIN_FIELD, type ChainBlock, encodeBlocks, HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';
 import { genesis, link, MARKER_TAG, packMarker, putEventLeaf, putId } from '../../src/audit/hash.ts';
 import { REGISTRY_CHAIN } from '../../src/audit/verify.ts';
-import { timeOfId } from '../../src/ids.ts';
-import { CHAIN_PENDING_MAX } from '../../src/limits.ts';
+import { timeOfId } from '../../src/common/ids.ts';
+import { CHAIN_PENDING_MAX } from '../../src/common/limits.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import type { BinaryCommandArgs } from '../../src/streams/consume.ts';

@@ -6,7 +6,7 @@
 // Failure: it is looked again at the next look. A Redis that lets nobody rewrite its file is said once and never called clean.
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { hasFilesFromBefore, partsToRewrite, rewriteErased } from '../../clickhouse/queries/erase-agent.ts';
-import type { Log } from '../../src/log.ts';
+import type { Log } from '../../src/process/log.ts';
 import { type Commands, mastersOf } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import { markClean, uncleanErasures } from '../../src/registry/erasures.ts';

@@ -11,7 +11,7 @@
 // have been mended in between.
 // More than DEAD_LETTER_ROWS_MAX bad rows throw: that is not poison but a table that does not fit, and dead-lettering it all would be losing it.
 // Whatever else an insert throws is thrown on, for the batch to be tried again.
-import { DEAD_LETTER_ROWS_MAX } from '../../src/limits.ts';
+import { DEAD_LETTER_ROWS_MAX } from '../../src/common/limits.ts';
 import { hashOf, type Row } from './rows.ts';
 
 export type BadRow = { row: Row; reason: string };

@@ -35,9 +35,9 @@ import { concurrentDuplicates } from '../../clickhouse/queries/concurrent-duplic
 import { existingIds } from '../../clickhouse/queries/existing-ids.ts';
 import { ENTRY_FIELD, ENTRY_VERSION } from '../../schemas/entry.ts';
 import { packAgent } from '../../src/audit/hash.ts';
-import { DEAD_LETTER_ROWS_MAX } from '../../src/limits.ts';
-import type { Log } from '../../src/log.ts';
-import type { Metrics } from '../../src/metrics.ts';
+import { DEAD_LETTER_ROWS_MAX } from '../../src/common/limits.ts';
+import type { Metrics } from '../../src/metrics/metrics.ts';
+import type { Log } from '../../src/process/log.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import type { DeadLetterFields } from '../../src/streams/consume.ts';

@@ -2,7 +2,7 @@
 // Records of all accounts of a registry shard share a slot, so a look costs a command or two per shard, however many agents.
 // An agent without a record is deleted; a record that cannot be read is a bug of ours and is logged, the others go on.
 import type { AgentRecord } from '../../schemas/agent.ts';
-import type { Log } from '../../src/log.ts';
+import type { Log } from '../../src/process/log.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import type { AccountRecord } from '../../src/registry/accounts.ts';

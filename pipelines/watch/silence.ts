@@ -10,7 +10,7 @@
 
 import { AGENT_DOWN_SECONDS } from '../../schemas/account.ts';
 import { type AgentRecord, ownHeartbeat } from '../../schemas/agent.ts';
-import { WATCH_LOOK_MS_MAX } from '../../src/limits.ts';
+import { WATCH_LOOK_MS_MAX } from '../../src/common/limits.ts';
 
 export type Look = {
   /** Epoch ms, Redis's clock; so are all times but `seen`, which is a front's. */

@@ -14,7 +14,6 @@
 // Killed between signal and settle: the same signal again, which the alert pipeline knows by its id.
 // Redis away: the tick fails and is tried a second later; past WATCH_GAP_MS every silence is counted anew.
 import type { Signal } from '../../schemas/signal.ts';
-import { readAsset } from '../../src/assets.ts';
 import {
   WATCH_GAP_MS,
   WATCH_LOOK_MS_MAX,
@@ -23,9 +22,10 @@ import {
   WATCH_ROUND_TICKS,
   WATCH_TICK_MS,
   WATCH_TICK_MS_MIN,
-} from '../../src/limits.ts';
-import type { Log } from '../../src/log.ts';
-import type { Metrics } from '../../src/metrics.ts';
+} from '../../src/common/limits.ts';
+import type { Metrics } from '../../src/metrics/metrics.ts';
+import { readAsset } from '../../src/process/assets.ts';
+import type { Log } from '../../src/process/log.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import { Script } from '../../src/redis/script.ts';

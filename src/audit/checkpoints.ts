@@ -2,9 +2,9 @@
 // Bounded: a caller waits CHECKPOINT_MS_MAX at most for the chains to be in ClickHouse.
 // Failure: ServiceError; what is wrong with a checkpoint names the field of the body that holds it.
 import { isoTime } from '../../schemas/time.ts';
-import { ServiceError } from '../errors.ts';
-import { CHAIN_FLUSH_MS } from '../limits.ts';
-import { validationFailed } from '../validation.ts';
+import { ServiceError } from '../common/errors.ts';
+import { CHAIN_FLUSH_MS } from '../common/limits.ts';
+import { validationFailed } from '../common/validation.ts';
 import type { Remembered } from './chain-cursor.ts';
 import {
   type Checkpoint,

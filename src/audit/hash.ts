@@ -10,7 +10,7 @@
 // An id holds 80 random bits, so the leaf of a row that is gone tells nothing about it.
 import { hash } from 'node:crypto';
 import { HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';
-import { ID_PREFIXES, type IdKind } from '../ids.ts';
+import { ID_PREFIXES, type IdKind } from '../common/ids.ts';
 
 export type AuditFields = {
   id: string;

@@ -6,9 +6,9 @@
 import { blockBefore, chainNames, firstBlockSince } from '../../clickhouse/queries/chain-blocks.ts';
 import { decisionsAgainstLog } from '../../clickhouse/queries/decisions-against-log.ts';
 import type { AuditVerification } from '../../schemas/audit-verification.ts';
-import { ServiceError } from '../errors.ts';
-import { timeOfId } from '../ids.ts';
-import { VERIFICATIONS_MAX } from '../limits.ts';
+import { ServiceError } from '../common/errors.ts';
+import { timeOfId } from '../common/ids.ts';
+import { VERIFICATIONS_MAX } from '../common/limits.ts';
 import type { Remembered } from './chain-cursor.ts';
 import { genesis } from './hash.ts';
 import { Blocks, eventSource, readHeads, registrySource, type Stores, streamsOf } from './sources.ts';

@@ -12,7 +12,7 @@
 // Bounded in memory (ledger.ts) and in time: past its deadline it says from where to go on.
 import type { AuditVerification } from '../../schemas/audit-verification.ts';
 import { isoTime } from '../../schemas/time.ts';
-import { derivedId } from '../ids.ts';
+import { derivedId } from '../common/ids.ts';
 import { ChainCursor, type ReadPage, type Remembered } from './chain-cursor.ts';
 import { isBlank, unpackId } from './hash.ts';
 import { Ledger, type RowSource, type SeenRow } from './ledger.ts';

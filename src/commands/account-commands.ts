@@ -5,17 +5,16 @@
 
 import { randomUUID } from 'node:crypto';
 import { PERMISSIONS, type Permission, SCOPES, type Scope } from '../../schemas/closed-sets.ts';
-
-import type { Config } from '../config.ts';
-import { ServiceError } from '../errors.ts';
-import { API_KEYS_MAX } from '../limits.ts';
+import { ServiceError } from '../common/errors.ts';
+import { API_KEYS_MAX } from '../common/limits.ts';
+import type { Config } from '../process/config.ts';
+import { writeToTerminal } from '../process/user-facing-error.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { removeAccount } from '../registry/account-removal.ts';
 import { type AccountRecord, Accounts, DEFAULT_NAME } from '../registry/accounts.ts';
 import { ApiKeys } from '../registry/api-keys.ts';
 import { makeCommands, makeKeys, redisReady, refuseLostRegistry, STORES_READY_MS_MAX } from '../stores.ts';
-import { writeToTerminal } from '../user-facing-error.ts';
 import { type Command, type Context, exactly, UsageError, wholeNumber, withAddresses } from './context.ts';
 
 export const accountCreate: Command = async (context) => {

@@ -16,12 +16,12 @@ import { flushedHeads } from '../audit/flushed-heads.ts';
 import { ownPublicKey, signingKey, signingKeyFile } from '../audit/signing-key.ts';
 import type { Stores } from '../audit/sources.ts';
 import { AuditVerifier } from '../audit/verifier.ts';
-import type { Config } from '../config.ts';
-import { CHAIN_FLUSH_MS } from '../limits.ts';
+import { CHAIN_FLUSH_MS } from '../common/limits.ts';
+import type { Config } from '../process/config.ts';
+import { writeToTerminal } from '../process/user-facing-error.ts';
 import { Accounts } from '../registry/accounts.ts';
 import { makeClickHouse, makeCommands, makeKeys, redisReady, STORES_READY_MS_MAX } from '../stores.ts';
 import { ReadBarrier } from '../streams/read-barrier.ts';
-import { writeToTerminal } from '../user-facing-error.ts';
 import { type Command, type Context, exactly, UsageError, withAddresses } from './context.ts';
 
 /** The chain does not verify. */

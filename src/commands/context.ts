@@ -2,9 +2,10 @@
 // Commands that need Redis or ClickHouse take the addresses from the settings or, where those are not set, from the
 // Gatehouse that runs on GATEHOUSE_DATA_DIR: so `gatehouse account create` works beside `npm start` without a setting.
 // Failure: a UsageError shows how to call the command (status 2); anything else is one sentence (status 1).
-import type { Config } from '../config.ts';
+
 import { StateDir } from '../embedded/state-dir.ts';
-import { AddressMissing } from '../user-facing-error.ts';
+import type { Config } from '../process/config.ts';
+import { AddressMissing } from '../process/user-facing-error.ts';
 
 export type Context = {
   config: Config;

@@ -1,10 +1,11 @@
 // `gatehouse dead list` and `gatehouse dead retry`: what the pipelines could not process, shown and put back (design 4).
 // One JSON line an entry, so that other programs can read it; `entry` is the name that `retry` takes.
 // Invariant: an entry is put back once; one that is no longer there is counted and not an error.
+
+import { writeToTerminal } from '../process/user-facing-error.ts';
 import type { Commands } from '../redis/client.ts';
 import { makeCommands, makeKeys, redisReady, STORES_READY_MS_MAX } from '../stores.ts';
 import { type DeadLetter, DeadLetters } from '../streams/dead-letters.ts';
-import { writeToTerminal } from '../user-facing-error.ts';
 import { type Command, type Context, exactly, UsageError, wholeNumber, withAddresses } from './context.ts';
 
 const LIMIT_DEFAULT = '100';

@@ -5,12 +5,13 @@ import { existsSync } from 'node:fs';
 import { pendingApprovals, rowRevisions } from '../../clickhouse/queries/list-approvals.ts';
 import { pendingDeliveries } from '../../clickhouse/queries/list-deliveries.ts';
 import { registrySnapshot } from '../../clickhouse/queries/registry-snapshot.ts';
-import type { Config } from '../config.ts';
 import { StateDir } from '../embedded/state-dir.ts';
 import { Supervisor } from '../embedded/supervisor.ts';
-import { Service } from '../lifecycle.ts';
-import { createLog } from '../log.ts';
-import { Metrics } from '../metrics.ts';
+import { Metrics } from '../metrics/metrics.ts';
+import type { Config } from '../process/config.ts';
+import { Service } from '../process/lifecycle.ts';
+import { createLog } from '../process/log.ts';
+import { writeToTerminal } from '../process/user-facing-error.ts';
 import { bringForward } from '../registry/recovery.ts';
 import { rebuildRegistry } from '../registry/restore.ts';
 import { restoreApprovals } from '../registry/restore-approvals.ts';
@@ -25,7 +26,6 @@ import {
   redisReady,
   STORES_READY_MS_MAX,
 } from '../stores.ts';
-import { writeToTerminal } from '../user-facing-error.ts';
 import { type Command, exactly, withAddresses } from './context.ts';
 
 export const migrateCommand: Command = async ({ config, args, print }) => {

@@ -8,8 +8,8 @@
 // container's group replaces them, the initial priorities stay.
 // Invariant: a missed report for SILENT_MS, or a lag of more than BEHIND_MS, restores the normal priority at once.
 // Failure: a weight that cannot be set is tried again, soon where the kernel says so; only latency depends on it.
-import type { Part } from '../lifecycle.ts';
-import type { Log } from '../log.ts';
+import type { Part } from '../process/lifecycle.ts';
+import type { Log } from '../process/log.ts';
 import { BEHIND_SAID_MS } from './ipc.ts';
 import { NICE, setGroupNice } from './process-priority.ts';
 

@@ -2,9 +2,9 @@
 // Invariant: looked at by a timer, so that a file system that hangs holds up no scrape.
 // Failure: what cannot be asked leaves the last figures standing, and says so in the log.
 import { statfs } from 'node:fs/promises';
-import type { Part } from '../lifecycle.ts';
-import type { Log } from '../log.ts';
-import type { Metrics } from '../metrics.ts';
+import type { Metrics } from '../metrics/metrics.ts';
+import type { Part } from '../process/lifecycle.ts';
+import type { Log } from '../process/log.ts';
 
 const LOOK_MS = 10_000;
 

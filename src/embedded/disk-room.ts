@@ -6,9 +6,9 @@
 // written than the reserve holds, unless somebody else fills the disk within LOOK_MS.
 // Failure: a folder that cannot be looked at leaves the last word standing; Redis itself refuses when it cannot write.
 import { statfs } from 'node:fs/promises';
-import type { Part } from '../lifecycle.ts';
-import type { Log } from '../log.ts';
-import type { Room } from '../room.ts';
+import type { Room } from '../common/room.ts';
+import type { Part } from '../process/lifecycle.ts';
+import type { Log } from '../process/log.ts';
 
 const LOOK_MS = 250;
 /** Five seconds of the fastest ingestion measured, with as much again for ClickHouse; on a small disk a twentieth of it. */

@@ -3,8 +3,9 @@
 // Events never pass here: processes meet in streams and tables alone.
 // Invariant: a worker that was forked leaves when its channel closes; a message of an unknown kind is ignored.
 // Failure: counts that do not come in time are left out, and `gatehouse_up` of whoever owes them is 0.
-import { downSet, type MetricSet } from '../metrics.ts';
-import type { Room } from '../room.ts';
+
+import type { Room } from '../common/room.ts';
+import { downSet, type MetricSet } from '../metrics/metrics.ts';
 
 type FromWorker =
   | { kind: 'ready' }

@@ -11,7 +11,7 @@ import net from 'node:net';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import type { Log } from '../log.ts';
+import type { Log } from '../process/log.ts';
 import { type Damage, damageText, findDamage, sizeOfNewest } from './append-only-damage.ts';
 import { AppendOnlySync } from './append-only-sync.ts';
 import { type Child, type Exit, spawnChild } from './child.ts';

@@ -13,13 +13,13 @@
 // acknowledged is in Redis's append-only file, and the next start goes on from there.
 import { createHash } from 'node:crypto';
 import os from 'node:os';
-import { assetPath, readAsset } from '../assets.ts';
-import { type Config, environmentWith } from '../config.ts';
-import type { Part } from '../lifecycle.ts';
-import type { Log } from '../log.ts';
-import type { Metrics } from '../metrics.ts';
-import { MetricsServer } from '../metrics-server.ts';
-import { writeToTerminal } from '../user-facing-error.ts';
+import type { Metrics } from '../metrics/metrics.ts';
+import { MetricsServer } from '../metrics/metrics-server.ts';
+import { assetPath, readAsset } from '../process/assets.ts';
+import { type Config, environmentWith } from '../process/config.ts';
+import type { Part } from '../process/lifecycle.ts';
+import type { Log } from '../process/log.ts';
+import { writeToTerminal } from '../process/user-facing-error.ts';
 import { AdaptivePriority } from './adaptive-priority.ts';
 import { type Child, forkChild } from './child.ts';
 import { ChildSupervisor } from './child-supervisor.ts';

@@ -16,9 +16,9 @@
 // This order is part of the API. The body's bytes are read from the start all the same: the transport drops what has no reader.
 // Failure: everything that can fail throws, and `safe` answers it.
 
-import type { BufferPool } from '../buffer-pool.ts';
-import { currentWork } from '../current-work.ts';
-import { ServiceError } from '../errors.ts';
+import type { BufferPool } from '../common/buffer-pool.ts';
+import { ServiceError } from '../common/errors.ts';
+import { currentWork } from '../process/current-work.ts';
 import type { Principal } from '../registry/principal.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
 import { type Authenticator, admit, authorize } from './authenticate.ts';

@@ -5,8 +5,8 @@
 // what a route needs and a key does not have is refused, and the answer names it. Whose things a key that is bound to an agent
 // may touch is looked at where they are known: request.ts, admission.ts.
 // Redis away and the key not cached: 503, nobody is let in on trust.
-import { ServiceError } from '../errors.ts';
-import { KEY_CACHE_MAX, SESSION_IDLE_MS } from '../limits.ts';
+import { ServiceError } from '../common/errors.ts';
+import { KEY_CACHE_MAX, SESSION_IDLE_MS } from '../common/limits.ts';
 import { parseApiKey } from '../registry/api-key-text.ts';
 import type { RegistryCache } from '../registry/cache.ts';
 import { type Principal, RIGHTS } from '../registry/principal.ts';

@@ -3,7 +3,7 @@
 // page asks, so a call that changes something must come from a page of this very origin, and say so by a header of ours.
 // Invariant: a cookie alone changes nothing. Calls with an Authorization header are not looked at here: no browser adds one by itself.
 // Failure: 403 `cross_site_request`, before anything is looked up.
-import { ServiceError } from '../errors.ts';
+import { ServiceError } from '../common/errors.ts';
 import type { BrowserHead } from './head.ts';
 
 /** The browser itself refuses to let another host, a path or plain HTTP write a cookie of this name. */

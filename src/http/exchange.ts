@@ -5,9 +5,9 @@
 // Invariant: `send` and `fail` may be called at any time, any number of times, from anywhere; the first one counts.
 // What throws is answered: a ServiceError as what it says, anything else as 500 `internal`, logged with the request id.
 import type { ErrorDetail } from '../../schemas/error.ts';
-import { ERRORS, type ErrorCode, ServiceError } from '../errors.ts';
-import { PART_TAKEN_MS_MAX } from '../limits.ts';
-import type { Log } from '../log.ts';
+import { ERRORS, type ErrorCode, ServiceError } from '../common/errors.ts';
+import { PART_TAKEN_MS_MAX } from '../common/limits.ts';
+import type { Log } from '../process/log.ts';
 import { BodyParts } from './body-parts.ts';
 import { CLEARED_COOKIES } from './browser-sessions.ts';
 import type { Cors } from './cors.ts';

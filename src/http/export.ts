@@ -6,7 +6,7 @@
 import Type from 'typebox';
 import { PageTooLarge } from '../../clickhouse/queries/event-rows.ts';
 import type { Listed, PageStart, Position } from '../../schemas/paging.ts';
-import { EXPORT_ROWS_AT_ONCE } from '../limits.ts';
+import { EXPORT_ROWS_AT_ONCE } from '../common/limits.ts';
 import { type Cell, csvLine } from './csv.ts';
 import { cursorBehind, type OpenPage, openPage } from './cursor.ts';
 import { cursorPaging, flag, oneOf, type QueryOf, RECORD_PAGE } from './query.ts';

@@ -6,7 +6,7 @@
 // else's (request smuggling). So it never gets to read a chunk.
 // A faulty head is answered with 400 (411 for a Transfer-Encoding, 431 where it is too large), the connection is closed, and nothing that
 // follows on it is executed.
-import type { ErrorCode } from '../errors.ts';
+import type { ErrorCode } from '../common/errors.ts';
 import type { TransportRequest } from './transport/transport.ts';
 
 /** All names and values together. uWebSockets.js bounds a head only where it arrives in several packets. */

@@ -17,8 +17,8 @@ import type { EventFilter } from '../../clickhouse/queries/event-filter.ts';
 import { renderEvent } from '../../clickhouse/queries/event-rows.ts';
 import type { PayloadMode } from '../../schemas/closed-sets.ts';
 import type { Position } from '../../schemas/paging.ts';
-import { LIVE_EVERY_MS, LIVE_ROWS_MAX } from '../limits.ts';
-import type { Log } from '../log.ts';
+import { LIVE_EVERY_MS, LIVE_ROWS_MAX } from '../common/limits.ts';
+import type { Log } from '../process/log.ts';
 import type { Progress } from '../streams/progress.ts';
 
 export const TOPICS = ['events', 'approvals', 'anomalies', 'deliveries'] as const;

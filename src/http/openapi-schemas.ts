@@ -87,7 +87,7 @@ import {
 } from '../../schemas/policy-types.ts';
 import { Readiness, ServiceStatus } from '../../schemas/service-status.ts';
 import { ListedSession, Session, SessionCreate } from '../../schemas/session.ts';
-import { ERRORS } from '../errors.ts';
+import { ERRORS } from '../common/errors.ts';
 
 /** `shown` in the place of `schema`, where the description says more than the form that validates. */
 type Named = { schema: TSchema; shown: TSchema };

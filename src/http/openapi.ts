@@ -4,8 +4,8 @@
 import Type from 'typebox';
 import { exampleId } from '../../schemas/described.ts';
 import { ErrorBody } from '../../schemas/error.ts';
-import { readAsset } from '../assets.ts';
-import { ERRORS, type ErrorCode } from '../errors.ts';
+import { ERRORS, type ErrorCode } from '../common/errors.ts';
+import { readAsset } from '../process/assets.ts';
 import { exampleOf } from './openapi-examples.ts';
 import { componentSchemas, describedSchema } from './openapi-schemas.ts';
 import { describeWebhooks } from './openapi-webhooks.ts';

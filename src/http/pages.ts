@@ -5,8 +5,8 @@
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
-import { assetPath } from '../assets.ts';
-import { ServiceError } from '../errors.ts';
+import { ServiceError } from '../common/errors.ts';
+import { assetPath } from '../process/assets.ts';
 import type { Reply } from './route.ts';
 
 const FOLDER = 'build/dashboard';

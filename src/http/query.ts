@@ -7,8 +7,8 @@
 import { PAYLOAD_MODES, type PayloadMode } from '../../schemas/closed-sets.ts';
 import type { ErrorDetail } from '../../schemas/error.ts';
 import { parseTime } from '../../schemas/time.ts';
-import { FILTER_VALUES_MAX } from '../limits.ts';
-import { validationFailed } from '../validation.ts';
+import { FILTER_VALUES_MAX } from '../common/limits.ts';
+import { validationFailed } from '../common/validation.ts';
 
 /** ClickHouse reads and drops what an offset skips: no list is that long. */
 const OFFSET_MAX = 1_000_000_000;

@@ -8,9 +8,9 @@
 // that is too large is refused at its Content-Length or at the chunk that crosses the bound; the rest is dropped as it comes.
 // A client that leaves, stalls or drips is ended by uWS (10 s, 16 KB/s); what it had sent is dropped then.
 
-import { BufferPool, sharedMemory } from '../buffer-pool.ts';
-import { ServiceError } from '../errors.ts';
-import { BODY_BYTES_HELD_MAX } from '../limits.ts';
+import { BufferPool, sharedMemory } from '../common/buffer-pool.ts';
+import { ServiceError } from '../common/errors.ts';
+import { BODY_BYTES_HELD_MAX } from '../common/limits.ts';
 import type { BodySink, Exchange } from './exchange.ts';
 
 /**

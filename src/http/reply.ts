@@ -5,10 +5,10 @@
 import { ClickHouseError } from '../../clickhouse/errors.ts';
 import { PAGE_PAYLOAD_MAX, PageTooLarge } from '../../clickhouse/queries/event-rows.ts';
 import type { Listed } from '../../schemas/paging.ts';
-import { ServiceError } from '../errors.ts';
-import { exactJson } from '../exact-json.ts';
-import { QueueFull } from '../fair-queue.ts';
-import { validationFailed } from '../validation.ts';
+import { ServiceError } from '../common/errors.ts';
+import { exactJson } from '../common/exact-json.ts';
+import { QueueFull } from '../common/fair-queue.ts';
+import { validationFailed } from '../common/validation.ts';
 import { cursorBehind, type OpenPage } from './cursor.ts';
 import type { Reply } from './route.ts';
 

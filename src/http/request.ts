@@ -8,13 +8,13 @@
 import { createHash } from 'node:crypto';
 import type Type from 'typebox';
 import { Compile, type Validator } from 'typebox/compile';
-import { ServiceError } from '../errors.ts';
-import { parseExact } from '../exact-json.ts';
+import { ServiceError } from '../common/errors.ts';
+import { parseExact } from '../common/exact-json.ts';
+import { errorDetails, validationFailed } from '../common/validation.ts';
 import type { Answer, Caller } from '../ingest/ingest-parts.ts';
 import { parseJson } from '../ingest/json.ts';
 import type { Idempotency } from '../registry/idempotency.ts';
 import type { Actor, Principal } from '../registry/principal.ts';
-import { errorDetails, validationFailed } from '../validation.ts';
 import { rightsFor } from './authenticate.ts';
 import type { BrowserSessions } from './browser-sessions.ts';
 import type { CallerAddresses } from './caller-address.ts';

@@ -12,11 +12,11 @@ import type { Scope } from '../../schemas/closed-sets.ts';
 
 import type { Checkpoints } from '../audit/checkpoints.ts';
 import type { AuditVerifier } from '../audit/verifier.ts';
-import type { Config } from '../config.ts';
-import type { ErrorCode } from '../errors.ts';
+import type { ErrorCode } from '../common/errors.ts';
 import type { Ingest } from '../ingest/ingest.ts';
 import type { Caller } from '../ingest/ingest-parts.ts';
-import type { Metrics } from '../metrics.ts';
+import type { Metrics } from '../metrics/metrics.ts';
+import type { Config } from '../process/config.ts';
 import type { Accounts } from '../registry/accounts.ts';
 import type { Agents } from '../registry/agents.ts';
 import type { Alerts } from '../registry/alerts.ts';

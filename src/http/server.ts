@@ -3,18 +3,18 @@
 // taken is answered, at the latest when the sweep finds it (500), or its client has left.
 // Drain: stop accepting, answer what comes with `Connection: close`, and close what is left once nobody asks any more.
 
-import type { BufferPool } from '../buffer-pool.ts';
-import type { Config } from '../config.ts';
-import { ServiceError } from '../errors.ts';
+import type { BufferPool } from '../common/buffer-pool.ts';
+import { ServiceError } from '../common/errors.ts';
 import {
   BODY_BYTES_HELD_MAX,
   DRAIN_QUIET_MS,
   READ_WAIT_MS_MAX,
   REQUEST_SWEEP_MS,
   SUBMISSIONS_IN_FLIGHT_MAX,
-} from '../limits.ts';
-import type { Log } from '../log.ts';
-import type { Metrics } from '../metrics.ts';
+} from '../common/limits.ts';
+import type { Metrics } from '../metrics/metrics.ts';
+import type { Config } from '../process/config.ts';
+import type { Log } from '../process/log.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
 import { Admission } from './admission.ts';
 import { Authenticator, type KnownCaller } from './authenticate.ts';

@@ -15,12 +15,12 @@ import { EVENT_TYPES } from '../../schemas/closed-sets.ts';
 
 import { BATCH_EVENTS_MAX } from '../../schemas/event.ts';
 import { isoTime } from '../../schemas/time.ts';
-import { assetPath } from '../assets.ts';
-import type { BufferPool } from '../buffer-pool.ts';
-import { ID_CHARACTERS, ID_PREFIXES, ID_TIME_CHARACTERS, idTime } from '../ids.ts';
+import type { BufferPool } from '../common/buffer-pool.ts';
+import { ID_CHARACTERS, ID_PREFIXES, ID_TIME_CHARACTERS, idTime } from '../common/ids.ts';
 import { ALLOWED } from '../policy/engine.ts';
-import { LITERAL_CHARACTERS_MAX } from '../policy/literal-prefilter.ts';
 import { LITERALS_MAX } from '../policy/rule-index.ts';
+import { LITERAL_CHARACTERS_MAX } from '../policy/text-search/literal-prefilter.ts';
+import { assetPath } from '../process/assets.ts';
 import type { FastBuffer } from './encode.ts';
 import type { Shape } from './json.ts';
 import { literalTable } from './literal-table.ts';

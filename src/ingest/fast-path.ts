@@ -8,8 +8,8 @@ import { EVENT_TYPES, type EventType } from '../../schemas/closed-sets.ts';
 import type { JsonObject } from '../../schemas/common.ts';
 
 import { parseTime } from '../../schemas/time.ts';
-import { BufferPool } from '../buffer-pool.ts';
-import { mintId } from '../ids.ts';
+import { BufferPool } from '../common/buffer-pool.ts';
+import { mintId } from '../common/ids.ts';
 import type { Allowance } from '../policy/allowance.ts';
 import { ALLOWED, judge, type RuleSet } from '../policy/engine.ts';
 import type { Decision, Judgement, TextView } from '../policy/judgement.ts';

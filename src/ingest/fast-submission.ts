@@ -4,7 +4,7 @@
 // Invariant: the caller is told exactly once, accepted or refused, whatever throws; the memory of the submission is released then.
 // Failure: what is refused before the append leaves nothing behind but permits counted in rate limits.
 import type { AgentRecord } from '../../schemas/agent.ts';
-import { ServiceError } from '../errors.ts';
+import { ServiceError } from '../common/errors.ts';
 import { type Allowances, TooLong } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import type { AppendCaller } from '../streams/append.ts';

@@ -18,8 +18,8 @@
 import { createHash } from 'node:crypto';
 import type { AgentRecord } from '../../schemas/agent.ts';
 
-import { ServiceError } from '../errors.ts';
-import { isId, mintId } from '../ids.ts';
+import { ServiceError } from '../common/errors.ts';
+import { isId, mintId } from '../common/ids.ts';
 import { TooLong } from '../policy/allowance.ts';
 import { agentInactive, judge, type RuleSet } from '../policy/engine.ts';
 import type { Decision, Judgement } from '../policy/judgement.ts';

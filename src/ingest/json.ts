@@ -7,8 +7,8 @@
 // Every failure is ServiceError `malformed_json`; nothing here can throw anything else for any input.
 import { isUtf8 } from 'node:buffer';
 import type { Json } from '../../schemas/common.ts';
-import { ServiceError } from '../errors.ts';
-import { JSON_DEPTH_MAX } from '../limits.ts';
+import { ServiceError } from '../common/errors.ts';
+import { JSON_DEPTH_MAX } from '../common/limits.ts';
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;

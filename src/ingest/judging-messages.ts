@@ -3,7 +3,7 @@
 // (policies, trials) goes as text.
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Outcome, PolicyType } from '../../schemas/closed-sets.ts';
-import { type ErrorCode, ServiceError, type ServiceErrorOptions } from '../errors.ts';
+import { type ErrorCode, ServiceError, type ServiceErrorOptions } from '../common/errors.ts';
 import type { Begun, OnceKey } from '../streams/append-once.ts';
 import type { MatchedPolicy } from './ingest-parts.ts';
 import type { Shape } from './json.ts';

@@ -8,7 +8,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Outcome } from '../../schemas/closed-sets.ts';
 import type { Policy } from '../../schemas/policy.ts';
-import { parseExact } from '../exact-json.ts';
+import { parseExact } from '../common/exact-json.ts';
 import { Allowance } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import { evaluated, mistakesOf, type PolicyTrial } from '../policy/policy-work.ts';

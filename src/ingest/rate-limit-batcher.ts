@@ -1,14 +1,14 @@
 // Asks the counters behind rate_limit policies for all events of an event loop tick in one round trip (between judgement and decision).
 // Requests for the same counter are granted in the order in which they came, so a limit that is reached at element 7 of a batch blocks element 8
-// onwards. While a limit is far away the front leases permits in advance (src/policy/quota-lease.ts), and a request that the lease covers is
+// onwards. While a limit is far away the front leases permits in advance (src/policy/quotas/quota-lease.ts), and a request that the lease covers is
 // answered without a round trip.
 // Invariant: every permit that is granted has been counted by Redis. If the counters cannot be asked, every waiting submission is refused (the
 // limit fails closed).
-import { ServiceError } from '../errors.ts';
-import { COUNTERS_KNOWN_MAX } from '../limits.ts';
-import type { CounterCheck, CounterGrant, Counters } from '../policy/counters.ts';
+import { ServiceError } from '../common/errors.ts';
+import { COUNTERS_KNOWN_MAX } from '../common/limits.ts';
 import type { RateCheck } from '../policy/judgement.ts';
-import { type LeaseRequest, QuotaLease } from '../policy/quota-lease.ts';
+import type { CounterCheck, CounterGrant, Counters } from '../policy/quotas/counters.ts';
+import { type LeaseRequest, QuotaLease } from '../policy/quotas/quota-lease.ts';
 import type { Keys } from '../redis/keys.ts';
 
 /** Which counter, and its limit. */

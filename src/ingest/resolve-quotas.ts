@@ -3,7 +3,7 @@
 // shares one decision, so the cost of a batch follows from its runs, not from its events.
 // Invariant: the k-th event of a run gets the k-th of its permits, as if each event had asked alone in the order of submission.
 // Failure: rejects with what the batcher rejects with; nothing is decided then.
-import { mintId } from '../ids.ts';
+import { mintId } from '../common/ids.ts';
 import { decide } from '../policy/decide.ts';
 import type { Decision, Judgement } from '../policy/judgement.ts';
 import type { QuotaGrant, QuotaRequest, RateLimitBatcher } from './rate-limit-batcher.ts';

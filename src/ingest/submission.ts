@@ -8,8 +8,8 @@ import type { JsonObject } from '../../schemas/common.ts';
 import type { ErrorDetail } from '../../schemas/error.ts';
 import { BATCH_EVENTS_MAX, Submission as SubmissionSchema } from '../../schemas/event.ts';
 import { isoTime, parseTime } from '../../schemas/time.ts';
-import { ServiceError } from '../errors.ts';
-import { errorDetails, validationFailed } from '../validation.ts';
+import { ServiceError } from '../common/errors.ts';
+import { errorDetails, validationFailed } from '../common/validation.ts';
 import { type MarkedJson, parseMarked } from './json.ts';
 
 const validator = Compile(SubmissionSchema);

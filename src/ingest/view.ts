@@ -2,7 +2,7 @@
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { JsonObject } from '../../schemas/common.ts';
 import { isoTime } from '../../schemas/time.ts';
-import { mayHoldLongNumber, parseExact } from '../exact-json.ts';
+import { mayHoldLongNumber, parseExact } from '../common/exact-json.ts';
 import type { EventView } from '../policy/judgement.ts';
 import type { ParsedSubmission } from './submission.ts';
 

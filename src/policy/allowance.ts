@@ -3,7 +3,7 @@
 // Between the front's submissions and the engine. Invariant: a verdict never depends on it. Who runs out of it is not judged here at
 // all (TooLong), and is judged from the beginning where only the budgets of an event hold.
 // Failure: none; an account that is forgotten begins with a full allowance.
-import { KEY_CACHE_MAX } from '../limits.ts';
+import { KEY_CACHE_MAX } from '../common/limits.ts';
 
 /** Of one request: 5 ms. Ordinary events under 50 policies take a hundredth of it. */
 const REQUEST_UNITS = 2_000_000;

@@ -7,23 +7,23 @@
 
 import type { PolicyType } from '../../schemas/closed-sets.ts';
 import type { Policy } from '../../schemas/policy.ts';
-import { unreachable } from '../errors.ts';
-import { exactJson } from '../exact-json.ts';
-import { isNumber } from '../exact-number.ts';
-import { CONDITIONS_BYTES_MAX } from '../limits.ts';
-import { type BlockActionTerms, blockAction } from './block-action.ts';
-import { type DataFilterTerms, dataFilter } from './data-filter.ts';
-import { Expression, ExpressionError } from './expression.ts';
-import { compileCondition, type FieldCondition } from './match.ts';
-import { findWhatNeverHolds } from './never-holds.ts';
-import { parsePath } from './path.ts';
-import { forOnePolicy } from './pattern-allowance.ts';
-import { checkSchema, type PayloadSchema } from './payload-schema.ts';
+import { unreachable } from '../common/errors.ts';
+import { exactJson } from '../common/exact-json.ts';
+import { isNumber } from '../common/exact-number.ts';
+import { CONDITIONS_BYTES_MAX } from '../common/limits.ts';
+import { Expression, ExpressionError } from './conditions/expression.ts';
+import { compileCondition, type FieldCondition } from './conditions/field-condition.ts';
+import { findWhatNeverHolds } from './conditions/never-holds.ts';
+import { parsePath } from './conditions/path.ts';
+import { checkSchema, type PayloadSchema } from './conditions/payload-schema.ts';
+import { type BlockActionTerms, blockAction } from './kinds/block-action.ts';
+import { type DataFilterTerms, dataFilter } from './kinds/data-filter.ts';
+import type { PolicyConditions, PolicyKind } from './kinds/policy-kind.ts';
+import { type RateLimitTerms, rateLimit } from './kinds/rate-limit.ts';
+import { type RequireApprovalTerms, requireApproval } from './kinds/require-approval.ts';
 import { below, Mistakes } from './policy-error.ts';
-import type { PolicyConditions, PolicyKind } from './policy-kind.ts';
-import { type Pattern, PatternError } from './program.ts';
-import { type RateLimitTerms, rateLimit } from './rate-limit.ts';
-import { type RequireApprovalTerms, requireApproval } from './require-approval.ts';
+import { forOnePolicy } from './text-search/pattern-allowance.ts';
+import { type Pattern, PatternError } from './text-search/program.ts';
 
 export type Terms = BlockActionTerms | RequireApprovalTerms | RateLimitTerms | DataFilterTerms;
 

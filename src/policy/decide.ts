@@ -6,8 +6,8 @@ import { Budget, EXPLAIN_UNITS } from './budget.ts';
 import { ALLOWED, byOrder, type EntryCheck, isFilter } from './engine.ts';
 import { conditionsHeld } from './explain.ts';
 import type { Decision, Detail, Judgement, RateCheck, RuleMatch } from './judgement.ts';
-import { perText, type RateLimitTerms } from './rate-limit.ts';
-import type { RequireApprovalTerms } from './require-approval.ts';
+import { perText, type RateLimitTerms } from './kinds/rate-limit.ts';
+import type { RequireApprovalTerms } from './kinds/require-approval.ts';
 
 /** `overLimit[i]` is the answer to `judgement.rateChecks[i]`. */
 export function decide(judgement: Judgement, overLimit: readonly boolean[], mintApprovalId: () => string): Decision {

@@ -20,7 +20,6 @@ import type { Policy } from '../../schemas/policy.ts';
 import { type Allowance, TOO_LONG } from './allowance.ts';
 import { BUILD_UNITS, Budget, EXPRESSION_UNITS, FIELD_UNITS, OverBudget, SCAN_UNITS } from './budget.ts';
 import { checkParts, compileRule, type Rule } from './compile.ts';
-import { type DataFilterTerms, needleDetail } from './data-filter.ts';
 import { conditionsDetail, conditionsHeld, shownCondition } from './explain.ts';
 import type { Filter } from './filter.ts';
 import type {
@@ -34,7 +33,8 @@ import type {
   RuleMatch,
   TextView,
 } from './judgement.ts';
-import { counterValue, type RateLimitTerms } from './rate-limit.ts';
+import { type DataFilterTerms, needleDetail } from './kinds/data-filter.ts';
+import { counterValue, type RateLimitTerms } from './kinds/rate-limit.ts';
 import type { Redaction } from './redact.ts';
 import {
   countsAll,
@@ -47,8 +47,8 @@ import {
   shareScanner,
   weightOf,
 } from './rule-index.ts';
-import { FOUND, type Scanner } from './scanner.ts';
-import type { Walker } from './walk.ts';
+import { FOUND, type Scanner } from './text-search/scanner.ts';
+import type { Walker } from './text-search/walk.ts';
 
 const NO_CHECKS: readonly RateCheck[] = Object.freeze([]);
 const NO_REDACTIONS: readonly Redaction[] = Object.freeze([]);

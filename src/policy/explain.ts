@@ -7,9 +7,9 @@ import { CONDITIONS_TOLD_MAX, type ConditionHeld, type ConditionsDetail } from '
 import type { Budget } from './budget.ts';
 import { OverBudget } from './budget.ts';
 import type { Rule } from './compile.ts';
+import type { FieldCondition } from './conditions/field-condition.ts';
+import { pointerOf } from './conditions/pointer.ts';
 import type { EventView } from './judgement.ts';
-import type { FieldCondition } from './match.ts';
-import { pointerOf } from './pointer.ts';
 
 const CONDITION_CHARACTERS_MAX = 200;
 

@@ -1,10 +1,10 @@
 // A data filter's scanner with its walker, both made when the first event has to be looked at (used by rule-index.ts and engine.ts): laying patterns
 // out costs more than all else of a set, and where the prefilters fail no event needs them.
 import { BUILD_UNITS, SCAN_UNITS } from './budget.ts';
-import type { DataFilterTerms } from './data-filter.ts';
-import type { Path } from './path.ts';
-import { type Needle, Scanner } from './scanner.ts';
-import { Walker } from './walk.ts';
+import type { Path } from './conditions/path.ts';
+import type { DataFilterTerms } from './kinds/data-filter.ts';
+import { type Needle, Scanner } from './text-search/scanner.ts';
+import { Walker } from './text-search/walk.ts';
 
 /** Instructions of a detector's candidate: the nine have 500 together. */
 const DETECTOR_INSTRUCTIONS = 60;

@@ -7,8 +7,8 @@ import type { JsonObject } from '../../schemas/common.ts';
 import type { PolicyMatch } from '../../schemas/event.ts';
 import type { Rule } from './compile.ts';
 import type { Filter } from './filter.ts';
+import type { RequireApprovalTerms } from './kinds/require-approval.ts';
 import type { Redaction } from './redact.ts';
-import type { RequireApprovalTerms } from './require-approval.ts';
 
 /** Some of the set's literals: literal 32 * `word` + k is bit k of `mask`. */
 export type LiteralBits = { readonly word: number; readonly mask: number };

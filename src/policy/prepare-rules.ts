@@ -3,13 +3,13 @@
 // Invariant: what has not changed since the last set is not compiled again.
 // Failure: PolicyError for a stored policy that does not compile any more.
 import type { Policy } from '../../schemas/policy.ts';
-import { exactJson } from '../exact-json.ts';
+import { exactJson } from '../common/exact-json.ts';
 import { compileRule, type Rule } from './compile.ts';
+import { readPattern } from './conditions/operands.ts';
 import { RuleSet, type RuleSetOptions } from './engine.ts';
-import { literalOf } from './literal-prefilter.ts';
-import { readPattern } from './operands.ts';
-import { patternSources } from './pattern-allowance.ts';
-import type { Pattern } from './program.ts';
+import { literalOf } from './text-search/literal-prefilter.ts';
+import { patternSources } from './text-search/pattern-allowance.ts';
+import type { Pattern } from './text-search/program.ts';
 
 /** Milliseconds of compiling after which other work is let in. */
 const SLICE_MS = 5;

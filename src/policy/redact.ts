@@ -7,14 +7,14 @@
 // Two keys of one object that would become equal get `~2`, `~3` … behind them, so that the copy stays sound JSON.
 // Fails closed: where places cannot be found within the budget, that string and all later ones are replaced whole.
 import { createHmac } from 'node:crypto';
-import { Automaton } from './automaton.ts';
 import { Budget, OverBudget, REDACT_UNITS } from './budget.ts';
-import type { Find, Span } from './detector-search.ts';
-import { NUMBER_DIGITS } from './detectors.ts';
-import { LiteralSearch } from './literal-search.ts';
-import type { Path } from './path.ts';
-import { Program } from './program.ts';
-import { DETECTOR_UNITS, FOUND, type Needle, Scanner } from './scanner.ts';
+import type { Path } from './conditions/path.ts';
+import type { Find, Span } from './detectors/detector-search.ts';
+import { NUMBER_DIGITS } from './detectors/detectors.ts';
+import { Automaton } from './text-search/automaton.ts';
+import { LiteralSearch } from './text-search/literal-search.ts';
+import { Program } from './text-search/program.ts';
+import { DETECTOR_UNITS, FOUND, type Needle, Scanner } from './text-search/scanner.ts';
 
 /** What one rule wants replaced. `fields` null: everywhere in the payload. */
 export class Redaction {

@@ -5,13 +5,13 @@
 
 import type { EventType } from '../../schemas/closed-sets.ts';
 import type { Rule } from './compile.ts';
-import type { DataFilterTerms } from './data-filter.ts';
 import { Filter } from './filter.ts';
 import type { IndexedRule, Judgement, LiteralBits } from './judgement.ts';
-import { prefilterOf } from './literal-prefilter.ts';
-import { isDryRun } from './policy-kind.ts';
+import type { DataFilterTerms } from './kinds/data-filter.ts';
+import { isDryRun } from './kinds/policy-kind.ts';
 import { Redaction } from './redact.ts';
-import type { Needle } from './scanner.ts';
+import { prefilterOf } from './text-search/literal-prefilter.ts';
+import type { Needle } from './text-search/scanner.ts';
 
 /** The rules that can concern events of one type of one agent. `byTool` are those that demand one of some tools. */
 export type Plan = {

@@ -6,7 +6,7 @@
 // so an unreachable Redis is noticed within milliseconds and admission answers 503.
 // Connections come back by themselves, for ever; a connection that says nothing for too long is made anew.
 import { Cluster, type ClusterOptions, Redis, type RedisOptions } from 'ioredis';
-import { REDIS_TIMEOUT_MS } from '../limits.ts';
+import { REDIS_TIMEOUT_MS } from '../common/limits.ts';
 
 /** `url` may name several nodes of a Cluster, separated by commas. */
 export type RedisAddress = { url: string; cluster: boolean };

@@ -5,7 +5,7 @@
 // again: the name is given back before the record goes, so that a kill in between leaves a record to be deleted by its id,
 // and never a name that leads to an account of yesterday.
 // Failure: a kill at any place is mended by the same call again. Redis away: ServiceError unavailable.
-import { ServiceError } from '../errors.ts';
+import { ServiceError } from '../common/errors.ts';
 import { type AccountRecord, DEFAULT_NAME } from './accounts.ts';
 import { Agents } from './agents.ts';
 import { Alerts } from './alerts.ts';

@@ -6,8 +6,8 @@
 import type { Account, AccountPatch } from '../../schemas/account.ts';
 import type { JournalEntry } from '../../schemas/journal.ts';
 import { isoTime } from '../../schemas/time.ts';
-import { ServiceError } from '../errors.ts';
-import { ID_PREFIXES, isId, mintId } from '../ids.ts';
+import { ServiceError } from '../common/errors.ts';
+import { ID_PREFIXES, isId, mintId } from '../common/ids.ts';
 import { REGISTRY_SHARDS } from '../redis/keys.ts';
 import { mintApiKey, parseApiKey, sha256Of } from './api-key-text.ts';
 import { type ApiKeyRecord, keyCreation, newApiKey, writeIndex } from './api-keys.ts';

@@ -4,8 +4,8 @@
 // by whoever delivers: a name proves nothing here.
 
 import type { Channel } from '../../schemas/closed-sets.ts';
+import { unreachable } from '../common/errors.ts';
 import { targetUrl } from '../egress/target-url.ts';
-import { unreachable } from '../errors.ts';
 
 const MAIL_CHARACTERS_MAX = 254;
 const ATOM = "[A-Za-z0-9!#$%&'*+/=?^_{|}~-]+";

@@ -9,11 +9,11 @@ import type { Alert, AlertCreate, AlertCreated, AlertPatch, AlertRecord } from '
 import type { MailTransport } from '../../schemas/closed-sets.ts';
 
 import { isoTime } from '../../schemas/time.ts';
-import { ServiceError } from '../errors.ts';
-import { mintId } from '../ids.ts';
-import { ALERTS_MAX } from '../limits.ts';
+import { ServiceError } from '../common/errors.ts';
+import { mintId } from '../common/ids.ts';
+import { ALERTS_MAX } from '../common/limits.ts';
+import { validationFailed } from '../common/validation.ts';
 import type { Keys } from '../redis/keys.ts';
-import { validationFailed } from '../validation.ts';
 import { targetProblem } from './alert-target.ts';
 import { answering, type CommandArgs, type RegistryStore } from './commit.ts';
 import {

@@ -10,11 +10,11 @@ import type { Permission, Scope } from '../../schemas/closed-sets.ts';
 
 import type { ErrorDetail } from '../../schemas/error.ts';
 import { isoTime, parseTime } from '../../schemas/time.ts';
-import { ServiceError } from '../errors.ts';
-import { isId, mintId } from '../ids.ts';
-import { API_KEYS_MAX } from '../limits.ts';
+import { ServiceError } from '../common/errors.ts';
+import { isId, mintId } from '../common/ids.ts';
+import { API_KEYS_MAX } from '../common/limits.ts';
+import { validationFailed } from '../common/validation.ts';
 import type { Keys } from '../redis/keys.ts';
-import { validationFailed } from '../validation.ts';
 import { hintOf, mintApiKey, sha256Of } from './api-key-text.ts';
 import { auditLog } from './audit.ts';
 import {

@@ -5,9 +5,14 @@
 // Invariant: whoever waits is answered: decided, gone, at the end of the wait, when the front drains; or has left.
 // Bounded: at most `max` waiters, `accountMax` of one account; the next one is refused (503). Redis away: waits go on, and end with an error if it stays away.
 import type { Approval } from '../../schemas/approval.ts';
-import { ServiceError } from '../errors.ts';
-import { isId } from '../ids.ts';
-import { APPROVAL_POLL_MS, APPROVAL_WAITS_MAX, APPROVAL_WAITS_OF_ACCOUNT_MAX, APPROVALS_AT_ONCE } from '../limits.ts';
+import { ServiceError } from '../common/errors.ts';
+import { isId } from '../common/ids.ts';
+import {
+  APPROVAL_POLL_MS,
+  APPROVAL_WAITS_MAX,
+  APPROVAL_WAITS_OF_ACCOUNT_MAX,
+  APPROVALS_AT_ONCE,
+} from '../common/limits.ts';
 import { type Commands, connectCommands, type RedisAddress } from '../redis/client.ts';
 import { type Keys, REGISTRY_SHARDS } from '../redis/keys.ts';
 import { type Approvals, byAccount } from './approvals.ts';

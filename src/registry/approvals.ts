@@ -20,9 +20,9 @@ import type { ApprovalStatus, AuditAction, Outcome } from '../../schemas/closed-
 import type { Policy } from '../../schemas/policy.ts';
 import type { Signal } from '../../schemas/signal.ts';
 import { isoTime } from '../../schemas/time.ts';
-import { ServiceError } from '../errors.ts';
-import { isId } from '../ids.ts';
-import { APPROVALS_AT_ONCE, APPROVALS_PENDING_MAX } from '../limits.ts';
+import { ServiceError } from '../common/errors.ts';
+import { isId } from '../common/ids.ts';
+import { APPROVALS_AT_ONCE, APPROVALS_PENDING_MAX } from '../common/limits.ts';
 import { HERE, type PolicyWork } from '../policy/policy-work.ts';
 import type { Keys } from '../redis/keys.ts';
 import { EventNotStored, type FetchEvent, type Review, reviewApproval } from './approval-review.ts';

@@ -6,8 +6,8 @@
 import type { AuditLog } from '../../schemas/audit-log.ts';
 import type { AuditAction, ResourceType } from '../../schemas/closed-sets.ts';
 import { isoTime } from '../../schemas/time.ts';
-import { exactJson } from '../exact-json.ts';
-import { mintId } from '../ids.ts';
+import { exactJson } from '../common/exact-json.ts';
+import { mintId } from '../common/ids.ts';
 import type { Actor } from './principal.ts';
 
 type Audited = { action: AuditAction; type: ResourceType; id: string; details?: Record<string, unknown> };

@@ -8,9 +8,9 @@
 import { randomBytes } from 'node:crypto';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Policy } from '../../schemas/policy.ts';
-import { ServiceError } from '../errors.ts';
-import { isId } from '../ids.ts';
-import { AGENT_CACHE_MAX, KEY_CACHE_MAX, RULE_CACHE_MAX } from '../limits.ts';
+import { ServiceError } from '../common/errors.ts';
+import { isId } from '../common/ids.ts';
+import { AGENT_CACHE_MAX, KEY_CACHE_MAX, RULE_CACHE_MAX } from '../common/limits.ts';
 import type { RuleSet, RuleSetOptions } from '../policy/engine.ts';
 import { prepareRules } from '../policy/prepare-rules.ts';
 import { type Commands, connectCommands, type RedisAddress, troubleOf } from '../redis/client.ts';

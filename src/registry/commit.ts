@@ -7,9 +7,9 @@
 import { randomBytes } from 'node:crypto';
 import type { AuditLog } from '../../schemas/audit-log.ts';
 import { JOURNAL_FIELD, JOURNAL_VERSION, type JournalEntry } from '../../schemas/journal.ts';
-import { readAsset } from '../assets.ts';
-import { ServiceError } from '../errors.ts';
-import { exactJson } from '../exact-json.ts';
+import { ServiceError } from '../common/errors.ts';
+import { exactJson } from '../common/exact-json.ts';
+import { readAsset } from '../process/assets.ts';
 import { type Commands, RedisUnavailable, redisError, troubleOf } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';

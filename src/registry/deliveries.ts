@@ -13,8 +13,8 @@ import type { Delivery, DeliveryAttempt } from '../../schemas/delivery.ts';
 import type { JournalEntry } from '../../schemas/journal.ts';
 import type { Signal } from '../../schemas/signal.ts';
 import { isoTime } from '../../schemas/time.ts';
-import { ServiceError } from '../errors.ts';
-import { isId, mintId } from '../ids.ts';
+import { ServiceError } from '../common/errors.ts';
+import { isId, mintId } from '../common/ids.ts';
 import type { Keys } from '../redis/keys.ts';
 import { redisTime } from '../redis/time.ts';
 import {

@@ -6,7 +6,7 @@
 // is gone, and is said for a day (`/readyz`: `history_missing`); the audit log keeps that it happened.
 
 import type { JournalEntry } from '../../schemas/journal.ts';
-import { parseExact } from '../exact-json.ts';
+import { parseExact } from '../common/exact-json.ts';
 import { REGISTRY_SHARDS } from '../redis/keys.ts';
 import { auditLog, SYSTEM } from './audit.ts';
 import { commit, type RegistryStore } from './commit.ts';

@@ -4,9 +4,9 @@
 // A failure that recorded nothing takes the marker away; after a lost answer it stays until it expires, since the change may stand.
 // A marker that ran out before the commit makes the commit refuse: a slow request cannot follow its own repetition.
 import { randomBytes } from 'node:crypto';
-import { readAsset } from '../assets.ts';
-import { ServiceError } from '../errors.ts';
-import { IDEMPOTENCY_KEPT_MS, IDEMPOTENCY_RUNNING_MS } from '../limits.ts';
+import { ServiceError } from '../common/errors.ts';
+import { IDEMPOTENCY_KEPT_MS, IDEMPOTENCY_RUNNING_MS } from '../common/limits.ts';
+import { readAsset } from '../process/assets.ts';
 import { Script } from '../redis/script.ts';
 import { type CommandArgs, type Guard, is, type RegistryStore } from './commit.ts';
 

@@ -6,9 +6,9 @@
 
 import type { Status } from '../../schemas/closed-sets.ts';
 import { isoTime } from '../../schemas/time.ts';
-import { ServiceError } from '../errors.ts';
-import { exactJson } from '../exact-json.ts';
-import { isId } from '../ids.ts';
+import { ServiceError } from '../common/errors.ts';
+import { exactJson } from '../common/exact-json.ts';
+import { isId } from '../common/ids.ts';
 import { auditLog, changedFields, updateDetails } from './audit.ts';
 import {
   AGAIN,

@@ -8,13 +8,13 @@ import type { PolicyAction, PolicyType, Status } from '../../schemas/closed-sets
 import type { ErrorDetail } from '../../schemas/error.ts';
 import type { Policy, PolicyCreate, PolicyPatch } from '../../schemas/policy.ts';
 import { isoTime } from '../../schemas/time.ts';
-import { ServiceError } from '../errors.ts';
-import { exactJson } from '../exact-json.ts';
-import { mintId } from '../ids.ts';
-import { POLICIES_ACTIVE_MAX, POLICIES_MAX } from '../limits.ts';
+import { ServiceError } from '../common/errors.ts';
+import { exactJson } from '../common/exact-json.ts';
+import { mintId } from '../common/ids.ts';
+import { POLICIES_ACTIVE_MAX, POLICIES_MAX } from '../common/limits.ts';
+import { validationFailed } from '../common/validation.ts';
 import { HERE, type PolicyWork } from '../policy/policy-work.ts';
 import type { Keys } from '../redis/keys.ts';
-import { validationFailed } from '../validation.ts';
 import { changedFields } from './audit.ts';
 import { answering, below, type CommandArgs, type RegistryStore } from './commit.ts';
 import {

@@ -13,11 +13,11 @@ import {
   type PolicyEvaluation,
 } from '../../schemas/policy-evaluation.ts';
 import { isoTime } from '../../schemas/time.ts';
-import { exactJson } from '../exact-json.ts';
-import { isNumber } from '../exact-number.ts';
-import { isId } from '../ids.ts';
+import { exactJson } from '../common/exact-json.ts';
+import { isNumber } from '../common/exact-number.ts';
+import { isId } from '../common/ids.ts';
+import { validationFailed } from '../common/validation.ts';
 import { HERE, type PolicyWork } from '../policy/policy-work.ts';
-import { validationFailed } from '../validation.ts';
 import { type FetchEvent, type StoredEvent, viewOf } from './approval-review.ts';
 import { answering, type RegistryStore } from './commit.ts';
 import { checkCompiles } from './policies.ts';

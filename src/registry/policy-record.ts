@@ -1,6 +1,6 @@
 // A policy as Redis keeps it: JSON with the numbers of its conditions as they were sent.
 import type { Policy } from '../../schemas/policy.ts';
-import { parseExact } from '../exact-json.ts';
+import { parseExact } from '../common/exact-json.ts';
 
 /** Those of before there were revisions have none, and are at their first. */
 export function readPolicy(text: string): Policy {

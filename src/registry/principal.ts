@@ -4,8 +4,8 @@
 // with the principal, so that the check on the path of an event is one comparison of bits.
 
 import type { Permission, Scope } from '../../schemas/closed-sets.ts';
-import { ServiceError } from '../errors.ts';
-import { validationFailed } from '../validation.ts';
+import { ServiceError } from '../common/errors.ts';
+import { validationFailed } from '../common/validation.ts';
 
 export type RequestLimit = { perSecond: number; burst: number };
 

@@ -12,7 +12,7 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { ResourceType } from '../../schemas/closed-sets.ts';
 import type { Policy } from '../../schemas/policy.ts';
-import { readAsset } from '../assets.ts';
+import { readAsset } from '../process/assets.ts';
 import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
 import type { ApiKeyRecord } from './api-keys.ts';

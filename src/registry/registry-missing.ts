@@ -1,5 +1,5 @@
 // The answer where Redis has lost the registry (presence.ts finds out).
-import { ServiceError } from '../errors.ts';
+import { ServiceError } from '../common/errors.ts';
 
 /** Of a write: nothing was recorded. */
 export function registryMissing(): ServiceError {

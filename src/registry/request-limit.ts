@@ -6,9 +6,9 @@
 // In the other direction unused tokens are lost with their lease: a process wastes at most one block a second.
 // Invariant: nothing is let through without a token from Redis. Redis away: ServiceError `unavailable`.
 
-import { readAsset } from '../assets.ts';
-import { ServiceError } from '../errors.ts';
-import { KEY_CACHE_MAX } from '../limits.ts';
+import { ServiceError } from '../common/errors.ts';
+import { KEY_CACHE_MAX } from '../common/limits.ts';
+import { readAsset } from '../process/assets.ts';
 import { type Commands, RedisUnavailable, troubleOf } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';

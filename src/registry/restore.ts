@@ -10,7 +10,7 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { JournalEntry } from '../../schemas/journal.ts';
 import type { Policy } from '../../schemas/policy.ts';
-import { exactJson } from '../exact-json.ts';
+import { exactJson } from '../common/exact-json.ts';
 import type { Keys } from '../redis/keys.ts';
 import type { AccountRecord } from './accounts.ts';
 import type { ApiKeyRecord } from './api-keys.ts';

@@ -7,9 +7,9 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { ListedSession, Session } from '../../schemas/session.ts';
 import { isoTime } from '../../schemas/time.ts';
-import { ServiceError } from '../errors.ts';
-import { isId, mintId } from '../ids.ts';
-import { SESSION_IDLE_MS, SESSION_MS_MAX, SESSIONS_A_KEY_MAX } from '../limits.ts';
+import { ServiceError } from '../common/errors.ts';
+import { isId, mintId } from '../common/ids.ts';
+import { SESSION_IDLE_MS, SESSION_MS_MAX, SESSIONS_A_KEY_MAX } from '../common/limits.ts';
 import type { AccountRecord } from './accounts.ts';
 import type { ApiKeyRecord } from './api-keys.ts';
 import { auditLog } from './audit.ts';

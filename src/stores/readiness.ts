@@ -3,10 +3,10 @@
 // Invariant: no address, user or password is in the answer, which needs no key; the log has the addresses.
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { schemaFault } from '../../clickhouse/schema-state.ts';
-import { ServiceError } from '../errors.ts';
-import { READY_PROBE_MS } from '../limits.ts';
+import { ServiceError } from '../common/errors.ts';
+import { READY_PROBE_MS } from '../common/limits.ts';
+import { noRoomText, type Room } from '../common/room.ts';
 import { type Commands, connectErrorOf, waitUntilReady } from '../redis/client.ts';
-import { noRoomText, type Room } from '../room.ts';
 import { clickhouseFault, redisFault, type StoreFault } from './faults.ts';
 import type { RedisWatch } from './redis-watch.ts';
 

@@ -13,10 +13,10 @@
 // to the cache (registry/cache.ts) and nothing is changed in the registry (redis/commit.lua).
 // Failure: a Redis that cannot be asked leaves the last answer standing; whoever needs it finds out by himself.
 import { Cluster } from 'ioredis';
-import { ServiceError } from '../errors.ts';
-import { DURABILITY_LOOK_MS, REGISTRY_LOOK_MS } from '../limits.ts';
-import type { Log } from '../log.ts';
-import type { Metrics } from '../metrics.ts';
+import { ServiceError } from '../common/errors.ts';
+import { DURABILITY_LOOK_MS, REGISTRY_LOOK_MS } from '../common/limits.ts';
+import type { Metrics } from '../metrics/metrics.ts';
+import type { Log } from '../process/log.ts';
 import type { Commands } from '../redis/client.ts';
 import { readDurability } from '../redis/durability.ts';
 import type { Keys } from '../redis/keys.ts';

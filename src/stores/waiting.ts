@@ -2,7 +2,7 @@
 // After 2 s the address and the reason, a line every 5 s from then on, at the end the name of the setting.
 // Invariant: credentials that are refused are not tried again: the wait ends at once and says so.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { READY_PROBE_MS } from '../limits.ts';
+import { READY_PROBE_MS } from '../common/limits.ts';
 import { StoreError, type StoreFault } from './faults.ts';
 
 type Wanted = {

@@ -7,9 +7,9 @@
 // that nothing was recorded is freed as soon as Redis answers again, so that a retry need not wait for its marker to end.
 import { randomBytes } from 'node:crypto';
 import { ENTRY_FIELD } from '../../schemas/entry.ts';
-import { readAsset } from '../assets.ts';
-import { ServiceError } from '../errors.ts';
-import { IDEMPOTENCY_KEPT_MS, IDEMPOTENCY_RUNNING_MS } from '../limits.ts';
+import { ServiceError } from '../common/errors.ts';
+import { IDEMPOTENCY_KEPT_MS, IDEMPOTENCY_RUNNING_MS } from '../common/limits.ts';
+import { readAsset } from '../process/assets.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';

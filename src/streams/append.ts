@@ -9,8 +9,8 @@
 // Agents' last signs of life follow within LAST_SEEN_MS.
 // If Redis refused, nothing was recorded; if its answer was lost, nobody knows (`recorded: 'unknown'`).
 
-import { BufferPool } from '../buffer-pool.ts';
-import { ServiceError } from '../errors.ts';
+import { BufferPool } from '../common/buffer-pool.ts';
+import { ServiceError } from '../common/errors.ts';
 import {
   APPEND_BYTES_AT_ONCE,
   APPEND_WAIT_MS,
@@ -18,7 +18,7 @@ import {
   ENTRY_BYTES_MAX,
   LAST_SEEN_MS,
   UNACKED_BYTES_MAX,
-} from '../limits.ts';
+} from '../common/limits.ts';
 import { type Commands, isDiskFull, sendTogether, toUnavailable, troubleOf } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { EntryBuffer } from './entry-buffer.ts';

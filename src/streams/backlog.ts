@@ -5,7 +5,7 @@
 // Between polls the answer is a field read, so the hot path pays nothing. If Redis cannot be asked the last answer stands:
 // the append that follows will fail by itself, and say so.
 import { Cluster } from 'ioredis';
-import { BACKLOG_POLL_MS, BACKLOG_SHARE_MAX, IDEMPOTENCY_SHARE_MAX } from '../limits.ts';
+import { BACKLOG_POLL_MS, BACKLOG_SHARE_MAX, IDEMPOTENCY_SHARE_MAX } from '../common/limits.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 

@@ -10,8 +10,8 @@
 // failed: with Redis killed under load 4,600 events were never stored and 95,000 stored twice.)
 // A lost lease throws LeaseLost and changes nothing; an unreachable Redis throws what the client throws, and can be tried again.
 
-import { readAsset } from '../assets.ts';
-import { DEAD_ENTRIES_MAX, READ_BYTES_MAX } from '../limits.ts';
+import { DEAD_ENTRIES_MAX, READ_BYTES_MAX } from '../common/limits.ts';
+import { readAsset } from '../process/assets.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';

@@ -8,7 +8,7 @@ import { agentOf } from '../../schemas/audit-log.ts';
 import { decodeSummaries, ENTRY_FIELD, type EventSummary } from '../../schemas/entry.ts';
 import { JOURNAL_FIELD, type JournalEntry } from '../../schemas/journal.ts';
 import { SIGNAL_FIELD, type Signal } from '../../schemas/signal.ts';
-import { readAsset } from '../assets.ts';
+import { readAsset } from '../process/assets.ts';
 import type { Commands } from '../redis/client.ts';
 import { type Keys, REGISTRY_SHARDS } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';

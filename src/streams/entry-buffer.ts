@@ -9,7 +9,7 @@
 import assert from 'node:assert';
 import { Command } from 'ioredis';
 import { ENTRY_FIELD, ENTRY_VERSION } from '../../schemas/entry.ts';
-import type { BufferPool } from '../buffer-pool.ts';
+import type { BufferPool } from '../common/buffer-pool.ts';
 import { type PackedEntry, packEntry } from './packing.ts';
 
 /** An XADD whose bytes lie ready. Its key is an argument, too, since a Cluster is asked by it. */

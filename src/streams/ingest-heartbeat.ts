@@ -2,8 +2,9 @@
 // runs, Redis is unreachable or the backlog is full, agents cannot be heard, and the watch for silent agents counts no silence across such a gap.
 // Invariant: a front beats only while it would accept an event. One front is enough: callers reach whichever is there.
 // Failure: a beat that fails is a gap if it goes on; nothing is made up for.
-import { readAsset } from '../assets.ts';
-import { WATCH_GAP_MS, WATCH_TICK_MS } from '../limits.ts';
+
+import { WATCH_GAP_MS, WATCH_TICK_MS } from '../common/limits.ts';
+import { readAsset } from '../process/assets.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';

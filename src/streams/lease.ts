@@ -6,8 +6,8 @@
 // while the last confirmed renewal is younger than the lease's life less a margin.
 // An owner that comes back under its own name need not wait for its old lease to expire: it takes a new fence at once.
 
-import { readAsset } from '../assets.ts';
-import { LEASE_MARGIN_MS, LEASE_MS } from '../limits.ts';
+import { LEASE_MARGIN_MS, LEASE_MS } from '../common/limits.ts';
+import { readAsset } from '../process/assets.ts';
 import type { Commands } from '../redis/client.ts';
 import { Script } from '../redis/script.ts';
 

@@ -4,8 +4,8 @@
 // one step; should it be gone, the signal's id is still the same.
 // Best effort: a front that is killed may take a second's notes with it. Bounded: in keys per minute and in notes that wait.
 import { SIGNAL_FIELD, SIGNAL_VERSION, type Signal, type SignalEntry } from '../../schemas/signal.ts';
-import { readAsset } from '../assets.ts';
-import { LIMIT_SIGNALS_FLUSH_MS, LIMIT_SIGNALS_MAX } from '../limits.ts';
+import { LIMIT_SIGNALS_FLUSH_MS, LIMIT_SIGNALS_MAX } from '../common/limits.ts';
+import { readAsset } from '../process/assets.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';

@@ -4,8 +4,8 @@
 // who holds more than its share gives some up, who holds fewer takes free ones, and everybody ends at rest.
 // The share only says who tries: what keeps two owners apart is the lease. If Redis cannot be asked, the last share stands.
 
-import { readAsset } from '../assets.ts';
-import { MEMBER_MS } from '../limits.ts';
+import { MEMBER_MS } from '../common/limits.ts';
+import { readAsset } from '../process/assets.ts';
 import type { Commands } from '../redis/client.ts';
 import { Script } from '../redis/script.ts';
 

@@ -4,8 +4,8 @@
 // All reads of a process share one poll: a stream is asked once per BARRIER_POLL_MS however many reads wait on it.
 // Gives up after READ_WAIT_MS_MAX, or at once if Redis cannot be asked: then the answer is `false` and the read is marked incomplete.
 
-import { readAsset } from '../assets.ts';
-import { BARRIER_POLL_MS, READ_WAIT_MS_MAX } from '../limits.ts';
+import { BARRIER_POLL_MS, READ_WAIT_MS_MAX } from '../common/limits.ts';
+import { readAsset } from '../process/assets.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';

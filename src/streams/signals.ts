@@ -3,7 +3,7 @@
 // At least once: whoever is unsure appends again, the alert pipeline tells signals apart by their ids.
 // Works while Redis is full, since pipelines that empty it append here. Throws RedisUnavailable.
 import { SIGNAL_FIELD, SIGNAL_VERSION, type Signal, type SignalEntry } from '../../schemas/signal.ts';
-import { readAsset } from '../assets.ts';
+import { readAsset } from '../process/assets.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';

@@ -4,7 +4,7 @@
 // A stream that holds entries wakes its readers every time, also a group that has read them all: that reader then polls by reading.
 // Failure: if Redis is unreachable all readers are woken, and their next read reports the error.
 import { Redis } from 'ioredis';
-import { READ_POLL_MS } from '../limits.ts';
+import { READ_POLL_MS } from '../common/limits.ts';
 import type { Commands } from '../redis/client.ts';
 
 export class StreamPoller {

@@ -3,7 +3,7 @@
 // of all groups, and nothing while a group that should exist does not.
 // It need not be fenced: whoever runs it, it only removes what is done with. A failed trim is tried again with the next one.
 
-import { readAsset } from '../assets.ts';
+import { readAsset } from '../process/assets.ts';
 import type { Commands } from '../redis/client.ts';
 import { Script } from '../redis/script.ts';
 

@@ -18,7 +18,7 @@
 // Bounded: what all readers have passed is dropped, and beyond `bytesMax` the oldest. A read has READ_BYTES_MAX by the size of the
 // last read's entries, four entries at the least; after a pause of a second nothing is known of their size.
 // Failure: whatever the client throws, to all who waited for that read; the next one asks for the same.
-import { READ_BYTES_MAX, READ_COUNT_MAX, READ_COUNT_MIN, READ_ENTRIES_MAX } from '../limits.ts';
+import { READ_BYTES_MAX, READ_COUNT_MAX, READ_COUNT_MIN, READ_ENTRIES_MAX } from '../common/limits.ts';
 import type { Commands } from '../redis/client.ts';
 import { unpackFields } from './packing.ts';
 import { compareIds } from './stream-id.ts';

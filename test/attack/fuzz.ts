@@ -7,7 +7,7 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
-import { assetPath } from '../../src/assets.ts';
+import { assetPath } from '../../src/process/assets.ts';
 import { randomFrom } from '../support/seed.ts';
 import { launchService, makeDataDir, type TestService } from '../support/service.ts';
 import { KINDS, type Kind, mutated } from './mutate.ts';

@@ -1,7 +1,7 @@
 // What fuzzing throws inputs at, in this process: bodies read by both paths, and policies from their text to a stored event. An input may be
 // refused; what else happens is a finding: an error that nobody foresaw, two readers that differ, or work that takes too long.
 import type { JsonObject } from '../../schemas/common.ts';
-import { ServiceError } from '../../src/errors.ts';
+import { ServiceError } from '../../src/common/errors.ts';
 import { encodeEvents } from '../../src/ingest/encode.ts';
 import { FastPath } from '../../src/ingest/fast-path.ts';
 import { readBatch, readSubmission } from '../../src/ingest/submission.ts';

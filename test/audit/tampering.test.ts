@@ -2,7 +2,7 @@
 import t from 'tap';
 import { type ChainBlock, ID_BYTES } from '../../schemas/chain.ts';
 import { packId, timeOfPacked } from '../../src/audit/hash.ts';
-import { mintId } from '../../src/ids.ts';
+import { mintId } from '../../src/common/ids.ts';
 import { SEED } from '../support/seed.ts';
 import { erase, HANDS, makeTrail, Random, rewrite, type Trail, verifyTrail } from './tampering.ts';
 

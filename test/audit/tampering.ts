@@ -21,7 +21,7 @@ import {
 } from '../../src/audit/hash.ts';
 import type { RowSource, SeenRow } from '../../src/audit/ledger.ts';
 import { REGISTRY_CHAIN, verifyChains } from '../../src/audit/verify.ts';
-import { mintId } from '../../src/ids.ts';
+import { mintId } from '../../src/common/ids.ts';
 import { randomFrom } from '../support/seed.ts';
 
 /** A row of a table: what is hashed, and by what it is found. */

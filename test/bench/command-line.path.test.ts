@@ -2,7 +2,7 @@
 import { execFile } from 'node:child_process';
 import t from 'tap';
 import { LINES, readCall } from '../../bench/command-line.ts';
-import { assetPath } from '../../src/assets.ts';
+import { assetPath } from '../../src/process/assets.ts';
 
 function bench(...args: string[]): Promise<{ code: unknown; stdout: string; stderr: string }> {
   return new Promise((resolve) => {

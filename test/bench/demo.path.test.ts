@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { promisify } from 'node:util';
 import t from 'tap';
 import { demoRuns, OWN_RUNS, POLICIES } from '../../bench/replay.ts';
-import { assetPath } from '../../src/assets.ts';
+import { assetPath } from '../../src/process/assets.ts';
 
 /** In bench/demo-runs.ndjson, counted by hand. */
 const MATCHES: Record<string, number> = {

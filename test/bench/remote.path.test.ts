@@ -8,7 +8,7 @@ import os from 'node:os';
 import path from 'node:path';
 import t from 'tap';
 import { KINDS } from '../../bench/workload.ts';
-import { assetPath } from '../../src/assets.ts';
+import { assetPath } from '../../src/process/assets.ts';
 import { authorityFile, certificate } from '../support/certificate.ts';
 import { programEnvironment } from '../support/programs.ts';
 import { pause } from '../support/raw-http.ts';

@@ -14,7 +14,7 @@ import { getTrace, listTraces } from '../../clickhouse/queries/traces.ts';
 import { OUTCOMES } from '../../schemas/closed-sets.ts';
 
 import type { Listed, PageStart } from '../../schemas/paging.ts';
-import { mintId } from '../../src/ids.ts';
+import { mintId } from '../../src/common/ids.ts';
 import { encodeRow, plainEvent, startClickHouse, type TestEvent } from '../support/clickhouse.ts';
 
 const BASE = Date.UTC(2026, 10, 20, 12);

@@ -7,7 +7,7 @@ import { eraseAgent, partsToRewrite, rewriteErased } from '../../clickhouse/quer
 import { listAuditLogs } from '../../clickhouse/queries/list-audit-logs.ts';
 import { listEvents } from '../../clickhouse/queries/list-events.ts';
 import { listTraces } from '../../clickhouse/queries/traces.ts';
-import { mintId } from '../../src/ids.ts';
+import { mintId } from '../../src/common/ids.ts';
 import { eventually } from '../streams/harness.ts';
 import { encodeRow, plainEvent, startClickHouse } from '../support/clickhouse.ts';
 

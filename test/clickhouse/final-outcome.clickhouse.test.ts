@@ -18,7 +18,7 @@ import { listEvents } from '../../clickhouse/queries/list-events.ts';
 import { getTrace, listTraces } from '../../clickhouse/queries/traces.ts';
 import { OUTCOMES, type Outcome } from '../../schemas/closed-sets.ts';
 
-import { derivedId, mintId } from '../../src/ids.ts';
+import { derivedId, mintId } from '../../src/common/ids.ts';
 import { encodeRow, plainEvent, startClickHouse, type TestEvent } from '../support/clickhouse.ts';
 
 const BASE = Date.UTC(2026, 10, 20, 12);

@@ -5,7 +5,7 @@ import type { ClickHouse } from '../../clickhouse/client.ts';
 import { migrate } from '../../clickhouse/migrate.ts';
 import { eraseAgent, partsToRewrite, rewriteErased } from '../../clickhouse/queries/erase-agent.ts';
 import { completeRows, type EventHead, HEAD_COLUMNS } from '../../clickhouse/queries/event-rows.ts';
-import { mintId } from '../../src/ids.ts';
+import { mintId } from '../../src/common/ids.ts';
 import { eventually } from '../streams/harness.ts';
 import { encodeRow, plainEvent, startClickHouse } from '../support/clickhouse.ts';
 

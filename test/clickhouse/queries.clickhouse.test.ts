@@ -22,7 +22,7 @@ import { getTrace, listTraces, TRACE_EVENTS_MAX } from '../../clickhouse/queries
 import type { Anomaly } from '../../schemas/anomaly.ts';
 import { EVENT_TYPES, OUTCOMES, SEVERITIES } from '../../schemas/closed-sets.ts';
 
-import { derivedId, isId, mintId } from '../../src/ids.ts';
+import { derivedId, isId, mintId } from '../../src/common/ids.ts';
 import { encodeRow, plainEvent, startClickHouse, type TestEvent } from '../support/clickhouse.ts';
 import { SEED } from '../support/seed.ts';
 

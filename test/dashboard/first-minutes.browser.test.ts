@@ -5,7 +5,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import t from 'tap';
-import { assetPath } from '../../src/assets.ts';
+import { assetPath } from '../../src/process/assets.ts';
 import { browserTest, skip } from '../support/browser.ts';
 import { programEnvironment } from '../support/programs.ts';
 import { startService } from '../support/service.ts';

@@ -10,7 +10,7 @@ import type { Page } from 'playwright-core';
 import t, { type Test } from 'tap';
 import { HttpClient } from '../../bench/http-client.ts';
 import { POLICIES, replay } from '../../bench/replay.ts';
-import { assetPath } from '../../src/assets.ts';
+import { assetPath } from '../../src/process/assets.ts';
 import { Api } from '../support/api.ts';
 import { browserTest, signIn, skip } from '../support/browser.ts';
 import { startService, type TestService } from '../support/service.ts';

@@ -11,8 +11,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { createClient } from '@clickhouse/client';
 import { HttpClient } from '../../bench/http-client.ts';
-import { assetPath } from '../../src/assets.ts';
 import { freePort } from '../../src/embedded/free-port.ts';
+import { assetPath } from '../../src/process/assets.ts';
 import { randomFrom } from '../support/seed.ts';
 import { makeDataDir, serviceEnvironment } from '../support/service.ts';
 

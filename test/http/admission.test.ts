@@ -1,9 +1,9 @@
 // Admission: the order of checks, what each refusal says, what every answer has, what a failing handler comes to, the drain.
 
-import { BufferPool } from '../../src/buffer-pool.ts';
+import { BufferPool } from '../../src/common/buffer-pool.ts';
 import type { ServerOptions } from '../../src/http/server.ts';
 import { SLICE_MS, SubmissionScheduler } from '../../src/http/submission-scheduler.ts';
-import { Metrics } from '../../src/metrics.ts';
+import { Metrics } from '../../src/metrics/metrics.ts';
 import type { Refused } from '../../src/registry/request-limit.ts';
 import { EXPIRED, get, KEYS, method, onEach, post, startServer, until, waiting } from '../support/front-server.ts';
 import { pause, RawConnection, rawExchange } from '../support/raw-http.ts';

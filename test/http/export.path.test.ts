@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import http from 'node:http';
 import t, { type Test } from 'tap';
-import { BODIES_IN_PARTS_ACCOUNT_MAX } from '../../src/limits.ts';
+import { BODIES_IN_PARTS_ACCOUNT_MAX } from '../../src/common/limits.ts';
 import { Api } from '../support/api.ts';
 import { pause } from '../support/raw-http.ts';
 import { startService, type TestService } from '../support/service.ts';

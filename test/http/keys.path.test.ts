@@ -1,9 +1,9 @@
 // What each kind of key meets on every route of the table, against the whole service (docs/keys.md).
 // The table itself is gone over: a route for which this test knows no request fails it.
 import t, { type Test } from 'tap';
+import { mintId } from '../../src/common/ids.ts';
 import type { Route } from '../../src/http/route.ts';
 import { makeRoutes } from '../../src/http/routes.ts';
-import { mintId } from '../../src/ids.ts';
 import { type Answer, Api } from '../support/api.ts';
 import { pause } from '../support/raw-http.ts';
 import { runCli, startService } from '../support/service.ts';

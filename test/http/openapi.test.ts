@@ -8,16 +8,16 @@ import { POLICY_TYPES, type PolicyType } from '../../schemas/closed-sets.ts';
 
 import { OPERATORS } from '../../schemas/condition.ts';
 import { ConditionOperators, PayloadSchema, RESERVED_KEYS } from '../../schemas/policy-conditions.ts';
-import { ERRORS } from '../../src/errors.ts';
+import { ERRORS } from '../../src/common/errors.ts';
 import { describeApi, type OpenApiDocument } from '../../src/http/openapi.ts';
 import { SCOPE_OF } from '../../src/http/route.ts';
 import { makeRoutes } from '../../src/http/routes.ts';
-import { blockAction } from '../../src/policy/block-action.ts';
-import { dataFilter } from '../../src/policy/data-filter.ts';
 import { checkPolicy } from '../../src/policy/engine.ts';
+import { blockAction } from '../../src/policy/kinds/block-action.ts';
+import { dataFilter } from '../../src/policy/kinds/data-filter.ts';
+import { rateLimit } from '../../src/policy/kinds/rate-limit.ts';
+import { requireApproval } from '../../src/policy/kinds/require-approval.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
-import { rateLimit } from '../../src/policy/rate-limit.ts';
-import { requireApproval } from '../../src/policy/require-approval.ts';
 import { at, escaped, OpenApiChecker } from '../support/openapi.ts';
 
 const routes = makeRoutes({ metrics: true });

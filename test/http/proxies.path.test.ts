@@ -6,7 +6,7 @@ import { createServer } from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import t from 'tap';
-import { assetPath } from '../../src/assets.ts';
+import { assetPath } from '../../src/process/assets.ts';
 import { programPath, startProgram } from '../support/programs.ts';
 import { pause, rawExchange } from '../support/raw-http.ts';
 import { startService } from '../support/service.ts';

@@ -3,9 +3,9 @@
 import t from 'tap';
 import { STATUSES } from '../../schemas/closed-sets.ts';
 
-import type { ServiceError } from '../../src/errors.ts';
+import type { ServiceError } from '../../src/common/errors.ts';
+import { FILTER_VALUES_MAX } from '../../src/common/limits.ts';
 import { anyOf, flag, oneOf, paging, parseQuery, text, time } from '../../src/http/query.ts';
-import { FILTER_VALUES_MAX } from '../../src/limits.ts';
 
 const parameters = {
   ...paging({ default: 20, maximum: 100 }),

@@ -1,9 +1,9 @@
 // The API against the whole service when something is wrong: every row of the error table, bad queries and bodies, sizes,
 // raw sockets, stores that are away; and what one account can see of another, which is nothing.
 import t, { type Test } from 'tap';
-import { ERRORS } from '../../src/errors.ts';
+import { ERRORS } from '../../src/common/errors.ts';
+import { mintId } from '../../src/common/ids.ts';
 import { makeRoutes } from '../../src/http/routes.ts';
-import { mintId } from '../../src/ids.ts';
 import { PRIVATE_SPELLINGS } from '../egress/spellings.ts';
 import { Api } from '../support/api.ts';
 import { pause, RawConnection, rawExchange } from '../support/raw-http.ts';

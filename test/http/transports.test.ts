@@ -2,7 +2,7 @@
 import t from 'tap';
 import { canSharePort } from '../../src/http/transport/node-http.ts';
 import { Router } from '../../src/http/transport/router.ts';
-import { Metrics } from '../../src/metrics.ts';
+import { Metrics } from '../../src/metrics/metrics.ts';
 import { get, KEYS, method, post, startServer, TRANSPORTS, until, waiting } from '../support/front-server.ts';
 import { RawConnection, rawExchange } from '../support/raw-http.ts';
 

@@ -6,7 +6,7 @@ import t, { type Test } from 'tap';
 import { webhookBody } from '../../pipelines/alert/channels/webhook.ts';
 import { TRIGGERS, type Trigger } from '../../schemas/closed-sets.ts';
 
-import { mintId } from '../../src/ids.ts';
+import { mintId } from '../../src/common/ids.ts';
 import { aNotification, aSignal } from '../pipelines/notification.ts';
 import { Api } from '../support/api.ts';
 import { authorityFile } from '../support/certificate.ts';

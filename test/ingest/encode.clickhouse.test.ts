@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { migrate } from '../../clickhouse/migrate.ts';
 import type { EventSummary } from '../../schemas/entry.ts';
-import { mintId } from '../../src/ids.ts';
+import { mintId } from '../../src/common/ids.ts';
 import { type AcceptedEvent, encodeEvents } from '../../src/ingest/encode.ts';
 import { ALLOWED } from '../../src/policy/engine.ts';
 import { startClickHouse } from '../support/clickhouse.ts';

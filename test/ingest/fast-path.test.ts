@@ -8,7 +8,7 @@ import t from 'tap';
 import { EVENT_TYPES } from '../../schemas/closed-sets.ts';
 
 import { decodeSummaries } from '../../schemas/entry.ts';
-import { ServiceError } from '../../src/errors.ts';
+import { ServiceError } from '../../src/common/errors.ts';
 import { FastPath } from '../../src/ingest/fast-path.ts';
 import { Ingest } from '../../src/ingest/ingest.ts';
 import type { IngestParts } from '../../src/ingest/ingest-parts.ts';

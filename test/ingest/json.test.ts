@@ -1,7 +1,7 @@
 // Reading JSON from the wire: what is refused, and that marked payloads are the caller's own text.
 import fc from 'fast-check';
 import t from 'tap';
-import { ServiceError } from '../../src/errors.ts';
+import { ServiceError } from '../../src/common/errors.ts';
 import { parseJson, parseMarked } from '../../src/ingest/json.ts';
 import { SEED } from '../support/seed.ts';
 

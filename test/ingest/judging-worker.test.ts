@@ -2,7 +2,7 @@
 // thread that ends takes nothing with it but the works that it had.
 import t, { type Test } from 'tap';
 import type { AgentRecord } from '../../schemas/agent.ts';
-import { ServiceError } from '../../src/errors.ts';
+import { ServiceError } from '../../src/common/errors.ts';
 import { FastPath } from '../../src/ingest/fast-path.ts';
 import { Ingest } from '../../src/ingest/ingest.ts';
 import type { IngestParts } from '../../src/ingest/ingest-parts.ts';

@@ -1,12 +1,12 @@
 // Rate limits as fronts ask for them, on a real Redis: places held in advance spare trips, and change nothing in what passes.
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import { ServiceError } from '../../src/errors.ts';
-import { mintId } from '../../src/ids.ts';
+import { ServiceError } from '../../src/common/errors.ts';
+import { mintId } from '../../src/common/ids.ts';
+import { QUOTA_LEASE_MS, QUOTA_RETURN_MS } from '../../src/common/limits.ts';
 import { type QuotaGrant, RateLimitBatcher } from '../../src/ingest/rate-limit-batcher.ts';
-import { QUOTA_LEASE_MS, QUOTA_RETURN_MS } from '../../src/limits.ts';
-import { Counters } from '../../src/policy/counters.ts';
 import type { RateCheck } from '../../src/policy/judgement.ts';
+import { Counters } from '../../src/policy/quotas/counters.ts';
 import { type Commands, connectCommands, waitUntilReady } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
 import { startRedis, untilConnected } from '../support/redis.ts';

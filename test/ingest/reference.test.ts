@@ -4,7 +4,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { EVENT_ROW_COLUMNS } from '../../schemas/entry.ts';
-import { ServiceError } from '../../src/errors.ts';
+import { ServiceError } from '../../src/common/errors.ts';
 import { FastPath } from '../../src/ingest/fast-path.ts';
 import { body, MEANINGS, orders, TIMES } from '../reference/generate.ts';
 import { readText } from '../reference/json.ts';

@@ -2,7 +2,7 @@
 // Counters grant as Redis would if no time passed; each body begins with none taken.
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Policy } from '../../schemas/policy.ts';
-import { ServiceError } from '../../src/errors.ts';
+import { ServiceError } from '../../src/common/errors.ts';
 import type { FastPath } from '../../src/ingest/fast-path.ts';
 import { Ingest } from '../../src/ingest/ingest.ts';
 import type { Answer, IngestParts, IngestRequest } from '../../src/ingest/ingest-parts.ts';

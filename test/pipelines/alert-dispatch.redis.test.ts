@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { Dispatcher, type PlacedSignal } from '../../pipelines/alert/dispatch.ts';
 import type { Signal } from '../../schemas/signal.ts';
-import { mintId } from '../../src/ids.ts';
+import { mintId } from '../../src/common/ids.ts';
 import { Agents } from '../../src/registry/agents.ts';
 import { dropDeliveriesOf } from '../../src/registry/deliveries.ts';
 import { actor } from '../registry/harness.ts';

@@ -6,8 +6,8 @@ import { Dispatcher, type PlacedSignal } from '../../pipelines/alert/dispatch.ts
 import { DeliveryWorker, type WorkerOptions } from '../../pipelines/alert/worker.ts';
 import type { AlertCreate, AlertRecord } from '../../schemas/alert.ts';
 import type { Signal } from '../../schemas/signal.ts';
-import { mintId } from '../../src/ids.ts';
-import { Metrics } from '../../src/metrics.ts';
+import { mintId } from '../../src/common/ids.ts';
+import { Metrics } from '../../src/metrics/metrics.ts';
 import { Alerts } from '../../src/registry/alerts.ts';
 import type { RegistryStore } from '../../src/registry/commit.ts';
 import { actor, connectStore, journalOf, newAccount } from '../registry/harness.ts';

@@ -17,7 +17,7 @@ import type { AlertRecord } from '../../schemas/alert.ts';
 import { SEVERITIES } from '../../schemas/closed-sets.ts';
 
 import type { EventSummary, MatchSummary } from '../../schemas/entry.ts';
-import { hashedId, isId, mintId, timeOfId } from '../../src/ids.ts';
+import { hashedId, isId, mintId, timeOfId } from '../../src/common/ids.ts';
 import { laneOf } from '../../src/registry/deliveries.ts';
 import { SEED } from '../support/seed.ts';
 import { makeSignal } from './alert-harness.ts';

@@ -4,7 +4,7 @@ import t from 'tap';
 import { ClickHouse } from '../../clickhouse/client.ts';
 import { pendingDeliveries } from '../../clickhouse/queries/list-deliveries.ts';
 import type { Signal } from '../../schemas/signal.ts';
-import { mintId } from '../../src/ids.ts';
+import { mintId } from '../../src/common/ids.ts';
 import { connectCommands, waitUntilReady } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
 import { appendSignals } from '../../src/streams/signals.ts';

@@ -9,7 +9,7 @@ import { Baseline, decodeBaseline } from '../../pipelines/anomaly/baseline.ts';
 import { observe } from '../../pipelines/anomaly/observe.ts';
 import type { EventSummary } from '../../schemas/entry.ts';
 import { SIGNAL_FIELD, type Signal, type SignalEntry } from '../../schemas/signal.ts';
-import { readAsset } from '../../src/assets.ts';
+import { readAsset } from '../../src/process/assets.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import { ReadBarrier } from '../../src/streams/read-barrier.ts';
 import { appendOf, eventually, freshAgent, makeEvent, type TestAgent } from '../streams/harness.ts';

@@ -4,7 +4,7 @@ import t, { type Test } from 'tap';
 import { BASELINE_BYTES } from '../../pipelines/anomaly/baseline.ts';
 import { BaselineStore } from '../../pipelines/anomaly/baseline-store.ts';
 import { forgetBaseline } from '../../pipelines/forget-baseline.ts';
-import { BASELINE_KEPT_MS, BASELINES_MAX } from '../../src/limits.ts';
+import { BASELINE_KEPT_MS, BASELINES_MAX } from '../../src/common/limits.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import { acquireLease, type Lease, LeaseLost } from '../../src/streams/lease.ts';

@@ -11,10 +11,10 @@ import { retryAfterMs } from '../../pipelines/alert/channels/post.ts';
 import { cut, oneLine } from '../../pipelines/alert/channels/text.ts';
 import { WebhookChannel, webhookBody } from '../../pipelines/alert/channels/webhook.ts';
 import { linkOf } from '../../pipelines/alert/link.ts';
+import { mintId } from '../../src/common/ids.ts';
 import { GuardedHttps } from '../../src/egress/guarded-https.ts';
-import { mintId } from '../../src/ids.ts';
-import { createLog } from '../../src/log.ts';
-import { Metrics } from '../../src/metrics.ts';
+import { Metrics } from '../../src/metrics/metrics.ts';
+import { createLog } from '../../src/process/log.ts';
 import { startReceiver } from '../support/https-receiver.ts';
 import { aNotification, anAttempt, aSignal } from './notification.ts';
 

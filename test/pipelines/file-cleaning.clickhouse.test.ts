@@ -6,7 +6,7 @@ import t from 'tap';
 import { migrate } from '../../clickhouse/migrate.ts';
 import { eraseAgent } from '../../clickhouse/queries/erase-agent.ts';
 import { FileCleaning } from '../../pipelines/store/file-cleaning.ts';
-import { mintId } from '../../src/ids.ts';
+import { mintId } from '../../src/common/ids.ts';
 import { erasureReport, noteErased } from '../../src/registry/erasures.ts';
 import { connectStore } from '../registry/harness.ts';
 import { silent } from '../streams/harness.ts';

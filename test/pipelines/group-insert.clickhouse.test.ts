@@ -4,7 +4,7 @@ import t, { type Test } from 'tap';
 import { ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
 import { InsertCoalescer } from '../../pipelines/insert-coalescer.ts';
 import { claimToken, insertGroup } from '../../pipelines/store/group-insert.ts';
-import { INSERT_BYTES_MAX, INSERT_ROWS_MAX } from '../../src/limits.ts';
+import { INSERT_BYTES_MAX, INSERT_ROWS_MAX } from '../../src/common/limits.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import { DeadLetters } from '../../src/streams/dead-letters.ts';
 import { EVENT_GROUPS, ensureGroups } from '../../src/streams/groups.ts';

@@ -1,7 +1,7 @@
 // Notifications for tests of channels: one that is like those of a blocked event, with what a test wants otherwise.
 import type { Attempt, Notification } from '../../pipelines/alert/channel.ts';
 import type { Signal } from '../../schemas/signal.ts';
-import { mintId } from '../../src/ids.ts';
+import { mintId } from '../../src/common/ids.ts';
 
 const AT = Date.parse('2026-11-20T17:28:00Z');
 

@@ -15,11 +15,11 @@ import {
 import path from 'node:path';
 import t, { type Test } from 'tap';
 import { OutboxChannel } from '../../pipelines/alert/channels/outbox.ts';
-import { assetPath } from '../../src/assets.ts';
-import { mintId } from '../../src/ids.ts';
-import { createLog } from '../../src/log.ts';
-import { outboxNotice, outboxWarning } from '../../src/mail-transport.ts';
-import { Metrics } from '../../src/metrics.ts';
+import { mintId } from '../../src/common/ids.ts';
+import { outboxNotice, outboxWarning } from '../../src/egress/mail-transport.ts';
+import { Metrics } from '../../src/metrics/metrics.ts';
+import { assetPath } from '../../src/process/assets.ts';
+import { createLog } from '../../src/process/log.ts';
 import { decodeWords, headerOf, readMail } from './mail-reader.ts';
 import { aNotification, anAttempt, aSignal } from './notification.ts';
 

@@ -3,7 +3,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { heartbeatOf, judgeSilence } from '../../pipelines/watch/silence.ts';
-import { WATCH_LOOK_MS_MAX } from '../../src/limits.ts';
+import { WATCH_LOOK_MS_MAX } from '../../src/common/limits.ts';
 import { SEED } from '../support/seed.ts';
 
 t.test('heartbeat_seconds counts where it is a whole number within bounds', (t) => {

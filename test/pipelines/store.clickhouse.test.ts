@@ -3,7 +3,7 @@
 import t from 'tap';
 import { ENTRY_VERSION, PACKED_ENTRY_VERSION } from '../../schemas/entry.ts';
 import type { JournalEntry } from '../../schemas/journal.ts';
-import { mintId } from '../../src/ids.ts';
+import { mintId } from '../../src/common/ids.ts';
 import { DeadLetters } from '../../src/streams/dead-letters.ts';
 import { ReadBarrier } from '../../src/streams/read-barrier.ts';
 import { appendOf, eventually, freshAgent, makeEvent } from '../streams/harness.ts';
@@ -419,7 +419,7 @@ t.test('an event blocked by a policy is an anomaly, once; one blocked by the kil
 
 /** A client like this one that drops the calls of one script. */
 async function refusing(redis: import('../../src/redis/client.ts').Commands, script: string) {
-  const { readAsset } = await import('../../src/assets.ts');
+  const { readAsset } = await import('../../src/process/assets.ts');
   const { createHash } = await import('node:crypto');
   const sha = createHash('sha1')
     .update(readAsset(`src/redis/${script}.lua`))

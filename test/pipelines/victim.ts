@@ -2,7 +2,7 @@
 // before or after an insert when `die` says so. Not a test.
 import { ClickHouse } from '../../clickhouse/client.ts';
 import { Pipelines } from '../../pipelines/pipelines.ts';
-import { Metrics } from '../../src/metrics.ts';
+import { Metrics } from '../../src/metrics/metrics.ts';
 import { connectWriter, type RedisAddress, waitUntilReady } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
 import { silent } from '../streams/harness.ts';

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import t from 'tap';
-import { type CounterCheck, type CounterGrant, Counters } from '../../src/policy/counters.ts';
+import { type CounterCheck, type CounterGrant, Counters } from '../../src/policy/quotas/counters.ts';
 import { type Commands, connectCommands, RedisUnavailable, waitUntilReady } from '../../src/redis/client.ts';
 import { OwnTime } from '../support/own-time.ts';
 import { startRedis, untilConnected } from '../support/redis.ts';

@@ -7,7 +7,7 @@ import { DETECTOR_NAMES, type DetectorName } from '../../schemas/closed-sets.ts'
 
 import { Budget } from '../../src/policy/budget.ts';
 import { decide } from '../../src/policy/decide.ts';
-import { DETECTORS } from '../../src/policy/detectors.ts';
+import { DETECTORS } from '../../src/policy/detectors/detectors.ts';
 import { judge, RuleSet } from '../../src/policy/engine.ts';
 import { redactPayload, redactTrace } from '../../src/policy/redact.ts';
 import { SEED } from '../support/seed.ts';

@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { EVENT_TYPES, type PolicyType } from '../../schemas/closed-sets.ts';
 
-import { isOneEditAway } from '../../src/policy/did-you-mean.ts';
+import { isOneEditAway } from '../../src/policy/conditions/did-you-mean.ts';
 import { checkPolicy, RuleSet } from '../../src/policy/engine.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
 import { SEED } from '../support/seed.ts';

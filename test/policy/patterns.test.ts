@@ -2,14 +2,14 @@
 import fc from 'fast-check';
 import { RE2JS } from 're2js';
 import t from 'tap';
-import { Automaton } from '../../src/policy/automaton.ts';
 import { Budget, OverBudget } from '../../src/policy/budget.ts';
 import { decide } from '../../src/policy/decide.ts';
 import { judge, RuleSet } from '../../src/policy/engine.ts';
-import { LiteralSearch } from '../../src/policy/literal-search.ts';
-import { compilePattern, PatternError, Program } from '../../src/policy/program.ts';
 import { redactPayload } from '../../src/policy/redact.ts';
-import { FOUND, patternNeedle, Scanner } from '../../src/policy/scanner.ts';
+import { Automaton } from '../../src/policy/text-search/automaton.ts';
+import { LiteralSearch } from '../../src/policy/text-search/literal-search.ts';
+import { compilePattern, PatternError, Program } from '../../src/policy/text-search/program.ts';
+import { FOUND, patternNeedle, Scanner } from '../../src/policy/text-search/scanner.ts';
 import { SEED } from '../support/seed.ts';
 import { cpuMs, event, policy } from './support.ts';
 

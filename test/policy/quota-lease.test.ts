@@ -1,7 +1,7 @@
 // Places that are held in advance, by themselves: how many are asked for, until when they may be used, what goes back.
 import t from 'tap';
-import { LEASED_PERMITS_MIN, QUOTA_LEASE_MS, QUOTA_RETURN_MS } from '../../src/limits.ts';
-import { QuotaLease } from '../../src/policy/quota-lease.ts';
+import { LEASED_PERMITS_MIN, QUOTA_LEASE_MS, QUOTA_RETURN_MS } from '../../src/common/limits.ts';
+import { QuotaLease } from '../../src/policy/quotas/quota-lease.ts';
 
 const MINUTE = 60_000;
 const granted = (leased: number, usableMs = 1_000) => ({ leased, bucket: 77, usableMs, atMs: 1_000_000 });

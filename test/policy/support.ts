@@ -5,11 +5,11 @@ import path from 'node:path';
 import type { EventType, PolicyAction, PolicyType } from '../../schemas/closed-sets.ts';
 import type { JsonObject } from '../../schemas/common.ts';
 import type { Policy } from '../../schemas/policy.ts';
-import { assetPath } from '../../src/assets.ts';
-import { parseExact } from '../../src/exact-json.ts';
+import { parseExact } from '../../src/common/exact-json.ts';
 import { decide } from '../../src/policy/decide.ts';
 import { judge, RuleSet } from '../../src/policy/engine.ts';
 import type { Decision, EventView } from '../../src/policy/judgement.ts';
+import { assetPath } from '../../src/process/assets.ts';
 
 export const AGENT = {
   id: 'agt_01jd00000000000000000000aa',

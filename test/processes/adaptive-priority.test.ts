@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { AdaptivePriority, LOWERED_NICE } from '../../src/embedded/adaptive-priority.ts';
 import { NICE } from '../../src/embedded/process-priority.ts';
-import { createLog } from '../../src/log.ts';
+import { createLog } from '../../src/process/log.ts';
 
 const log = createLog({ level: 'silent', processName: 'test' });
 const skip = !existsSync('/proc/self/autogroup') && 'a kernel without autogroups';

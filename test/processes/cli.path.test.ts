@@ -5,7 +5,7 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { ClickHouse } from '../../clickhouse/client.ts';
-import { assetPath } from '../../src/assets.ts';
+import { assetPath } from '../../src/process/assets.ts';
 import { Api } from '../support/api.ts';
 import { launchService, makeDataDir, runCli, startService } from '../support/service.ts';
 

@@ -6,8 +6,8 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { readFile, rm } from 'node:fs/promises';
 import path from 'node:path';
 import t, { type Test } from 'tap';
-import { assetPath } from '../../src/assets.ts';
 import { freePort } from '../../src/embedded/free-port.ts';
+import { assetPath } from '../../src/process/assets.ts';
 import { pause } from '../support/raw-http.ts';
 import { makeDataDir, serviceEnvironment } from '../support/service.ts';
 

@@ -6,8 +6,8 @@ import { rm } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import { PROJECT_ROOT } from '../../src/assets.ts';
 import { type Runtime, StateDir } from '../../src/embedded/state-dir.ts';
+import { PROJECT_ROOT } from '../../src/process/assets.ts';
 import { hasOwnStores, makeDataDir, serviceEnvironment } from '../support/service.ts';
 
 const READY_MS_MAX = 180_000;

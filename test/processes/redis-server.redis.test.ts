@@ -21,7 +21,7 @@ import t, { type Test } from 'tap';
 import { findDamage, repairDamage } from '../../src/embedded/append-only-damage.ts';
 import { freePort } from '../../src/embedded/free-port.ts';
 import { checkRedisProgram, endLeftoverRedis, launchRedis, redisUrl } from '../../src/embedded/redis-server.ts';
-import { createLog } from '../../src/log.ts';
+import { createLog } from '../../src/process/log.ts';
 import { isAlive } from '../support/alive.ts';
 
 const log = createLog({ level: 'silent', processName: 'test' });

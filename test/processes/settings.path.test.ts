@@ -7,9 +7,9 @@ import { readFile, rm } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import { complaintOf, secretsOf } from '../../src/addresses.ts';
-import { assetPath } from '../../src/assets.ts';
-import { readConfig, SETTINGS, secretsIn } from '../../src/config.ts';
+import { complaintOf, secretsOf } from '../../src/process/addresses.ts';
+import { assetPath } from '../../src/process/assets.ts';
+import { readConfig, SETTINGS, secretsIn } from '../../src/process/config.ts';
 import { isAlive } from '../support/alive.ts';
 import { makeDataDir, runCli, startService } from '../support/service.ts';
 

@@ -8,7 +8,7 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import t, { type Test } from 'tap';
-import { assetPath } from '../../src/assets.ts';
+import { assetPath } from '../../src/process/assets.ts';
 
 const { PROGRAMS } = (await import(pathToFileURL(assetPath('scripts/programs.mjs')).href)) as {
   PROGRAMS: Record<string, { file: string }>;

@@ -3,8 +3,8 @@ import { execFile } from 'node:child_process';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import path from 'node:path';
 import t from 'tap';
-import { assetPath } from '../../src/assets.ts';
 import { freePort } from '../../src/embedded/free-port.ts';
+import { assetPath } from '../../src/process/assets.ts';
 import { runCli, serviceEnvironment, startService } from '../support/service.ts';
 
 const ENDS_MS_MAX = 60_000;

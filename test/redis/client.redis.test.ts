@@ -2,8 +2,8 @@
 // and is never done twice by a writer.
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import { REDIS_TIMEOUT_MS } from '../../src/limits.ts';
-import { describeError } from '../../src/log.ts';
+import { REDIS_TIMEOUT_MS } from '../../src/common/limits.ts';
+import { describeError } from '../../src/process/log.ts';
 import {
   type Commands,
   connectCommands,

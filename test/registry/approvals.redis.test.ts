@@ -6,7 +6,7 @@ import t from 'tap';
 import type { Approval } from '../../schemas/approval.ts';
 import type { PolicyCreate } from '../../schemas/policy.ts';
 import { isoTime } from '../../schemas/time.ts';
-import { mintId } from '../../src/ids.ts';
+import { mintId } from '../../src/common/ids.ts';
 import { Agents } from '../../src/registry/agents.ts';
 import type { StoredEvent } from '../../src/registry/approval-review.ts';
 import { ApprovalWaits } from '../../src/registry/approval-waits.ts';

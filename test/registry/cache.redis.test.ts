@@ -2,8 +2,8 @@
 // with notices, without them, with broken cables and with Redis gone.
 import t, { type Test } from 'tap';
 import type { AgentRecord } from '../../schemas/agent.ts';
+import { SESSION_IDLE_MS, SESSION_MS_MAX } from '../../src/common/limits.ts';
 import { Authenticator } from '../../src/http/authenticate.ts';
-import { SESSION_IDLE_MS, SESSION_MS_MAX } from '../../src/limits.ts';
 import type { RedisAddress } from '../../src/redis/client.ts';
 import { Accounts } from '../../src/registry/accounts.ts';
 import { Agents } from '../../src/registry/agents.ts';

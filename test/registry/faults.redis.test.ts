@@ -2,7 +2,7 @@
 // refused is not, nothing is there twice, and no half of a change is ever there.
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import { ServiceError } from '../../src/errors.ts';
+import { ServiceError } from '../../src/common/errors.ts';
 import { connectCommands, waitUntilReady } from '../../src/redis/client.ts';
 import { Agents } from '../../src/registry/agents.ts';
 import { Policies } from '../../src/registry/policies.ts';

@@ -1,8 +1,8 @@
 // What tests of the registry share: a Redis of their own with keys of their own, a caller, and the journal read back.
 import type { Test } from 'tap';
 import { JOURNAL_FIELD, type JournalEntry } from '../../schemas/journal.ts';
-import { type ErrorCode, ServiceError } from '../../src/errors.ts';
-import { mintId } from '../../src/ids.ts';
+import { type ErrorCode, ServiceError } from '../../src/common/errors.ts';
+import { mintId } from '../../src/common/ids.ts';
 import { type Commands, connectCommands, type RedisAddress, waitUntilReady } from '../../src/redis/client.ts';
 import { Keys, REGISTRY_SHARDS } from '../../src/redis/keys.ts';
 import { foundRegistry } from '../../src/registry/presence.ts';

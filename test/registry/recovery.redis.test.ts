@@ -2,7 +2,7 @@
 // GATEHOUSE_TEST_REDIS_CLUSTER=1 runs it on a Cluster. Needs redis-server.
 import t from 'tap';
 import type { Policy, PolicyCreate } from '../../schemas/policy.ts';
-import { Metrics } from '../../src/metrics.ts';
+import { Metrics } from '../../src/metrics/metrics.ts';
 import { Accounts } from '../../src/registry/accounts.ts';
 import { Agents } from '../../src/registry/agents.ts';
 import { sha256Of } from '../../src/registry/api-key-text.ts';

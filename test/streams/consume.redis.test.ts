@@ -2,7 +2,7 @@
 import t from 'tap';
 import { JOURNAL_FIELD, JOURNAL_VERSION } from '../../schemas/journal.ts';
 import { SIGNAL_FIELD, SIGNAL_VERSION } from '../../schemas/signal.ts';
-import { DEAD_ENTRIES_MAX } from '../../src/limits.ts';
+import { DEAD_ENTRIES_MAX } from '../../src/common/limits.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import { DeadStreamFull, StreamReader } from '../../src/streams/consume.ts';

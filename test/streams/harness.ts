@@ -3,8 +3,8 @@
 import { once } from 'node:events';
 import type { Test } from 'tap';
 import type { EventSummary } from '../../schemas/entry.ts';
-import { mintId } from '../../src/ids.ts';
-import type { Log } from '../../src/log.ts';
+import { mintId } from '../../src/common/ids.ts';
+import type { Log } from '../../src/process/log.ts';
 import { type Commands, connectWriter, type RedisAddress, waitUntilReady } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
 import type { Append } from '../../src/streams/append.ts';

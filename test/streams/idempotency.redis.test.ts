@@ -1,6 +1,6 @@
 // What is kept under Idempotency-Keys of events: its bound, whose records go, and that a key belongs to one request of an account. Needs redis-server.
 import t from 'tap';
-import { ServiceError } from '../../src/errors.ts';
+import { ServiceError } from '../../src/common/errors.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import { answerOnce } from '../../src/registry/idempotency.ts';

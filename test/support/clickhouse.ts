@@ -8,9 +8,9 @@ import path from 'node:path';
 import type { Test } from 'tap';
 import { ClickHouse } from '../../clickhouse/client.ts';
 import { EVENT_ROW_COLUMNS } from '../../schemas/entry.ts';
-import { assetPath } from '../../src/assets.ts';
+import { mintId } from '../../src/common/ids.ts';
 import type { ClickHouseServerOptions } from '../../src/embedded/clickhouse-server.ts';
-import { mintId } from '../../src/ids.ts';
+import { assetPath } from '../../src/process/assets.ts';
 
 export type TestClickHouse = { url: string; makeDatabase(options?: { queryTimeoutSeconds?: number }): ClickHouse };
 

@@ -12,8 +12,8 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient } from '@clickhouse/client';
 import type { Test } from 'tap';
-import { assetPath } from '../../src/assets.ts';
 import { type Runtime, StateDir } from '../../src/embedded/state-dir.ts';
+import { assetPath } from '../../src/process/assets.ts';
 import { startRedis } from './redis.ts';
 
 export type Environment = Record<string, string | undefined>;

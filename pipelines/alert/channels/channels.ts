@@ -3,11 +3,11 @@
 // Without GATEHOUSE_SMTP_URL mails go into the outbox of the data folder; what is queued when that changes goes the new way.
 
 import type { Channel } from '../../../schemas/closed-sets.ts';
-import type { Config } from '../../../src/config.ts';
 import { GuardedHttps } from '../../../src/egress/guarded-https.ts';
 import { allowedHostsOf } from '../../../src/egress/target-url.ts';
-import type { Log } from '../../../src/log.ts';
-import type { Metrics } from '../../../src/metrics.ts';
+import type { Metrics } from '../../../src/metrics/metrics.ts';
+import type { Config } from '../../../src/process/config.ts';
+import type { Log } from '../../../src/process/log.ts';
 import type { ChannelSender } from '../channel.ts';
 import { ChatAppChannel } from './chat-app.ts';
 import { EmailChannel } from './email.ts';

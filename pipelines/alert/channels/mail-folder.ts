@@ -8,7 +8,7 @@
 import { randomBytes } from 'node:crypto';
 import { mkdir, open, readdir, rename, rm, stat, unlink } from 'node:fs/promises';
 import path from 'node:path';
-import { OUTBOX_FILES_MAX, OUTBOX_READ_EVERY } from '../../../src/limits.ts';
+import { OUTBOX_FILES_MAX, OUTBOX_READ_EVERY } from '../../../src/common/limits.ts';
 
 /** Ours: what people put beside them is neither counted nor removed. */
 const MAIL = /^dlv_[0-9a-z]{26}\.eml$/;

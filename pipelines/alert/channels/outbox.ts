@@ -5,8 +5,8 @@
 // folder, and tried again like every failure. A file system that hangs is not waited for: the worker gives the attempt up.
 import { createTransport } from 'nodemailer';
 import { Deadline } from '../../../src/egress/deadline.ts';
-import type { Log } from '../../../src/log.ts';
-import type { Metrics } from '../../../src/metrics.ts';
+import type { Metrics } from '../../../src/metrics/metrics.ts';
+import type { Log } from '../../../src/process/log.ts';
 import { isMailAddress } from '../../../src/registry/alert-target.ts';
 import type { Attempt, AttemptResult, ChannelSender, Notification, Target } from '../channel.ts';
 import { mailOf } from './email.ts';

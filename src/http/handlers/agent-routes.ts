@@ -5,7 +5,7 @@ import { Agent, AgentCreate, AgentPatch, ListedAgent } from '../../../schemas/ag
 import { STATUSES } from '../../../schemas/closed-sets.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { ErasureReport } from '../../../schemas/erasure.ts';
-import { isId } from '../../ids.ts';
+import { isId } from '../../common/ids.ts';
 import { openPage } from '../cursor.ts';
 import { anyOf, flag, oneOf, paging, RESOURCE_PAGE, text } from '../query.ts';
 import { ask, found, json, markIncomplete, NO_CONTENT, notFound, page } from '../reply.ts';

@@ -2,7 +2,7 @@
 import { Alert, AlertCreate, AlertCreated, AlertPatch } from '../../../schemas/alert.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { Delivery } from '../../../schemas/delivery.ts';
-import { isId } from '../../ids.ts';
+import { isId } from '../../common/ids.ts';
 import { openPage } from '../cursor.ts';
 import { paging, RESOURCE_PAGE } from '../query.ts';
 import { found, json, NO_CONTENT, notFound, page } from '../reply.ts';

@@ -6,7 +6,7 @@ import { Anomaly, AnomalySeries } from '../../../schemas/anomaly.ts';
 import { ANOMALY_KINDS, SEVERITIES } from '../../../schemas/closed-sets.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
 import type { PageStart } from '../../../schemas/paging.ts';
-import { isId } from '../../ids.ts';
+import { isId } from '../../common/ids.ts';
 import { openPage } from '../cursor.ts';
 import { EXPORT_ANSWER, exported, exportParameters } from '../export.ts';
 import { anyOf, oneOf, paging, type QueryOf, RECORD_PAGE, text, time } from '../query.ts';

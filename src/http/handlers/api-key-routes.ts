@@ -1,7 +1,7 @@
 // API keys: create, list, revoke. All three need `admin`. The key itself is in the first answer alone.
 import { ApiKey, ApiKeyCreate, ApiKeyCreated } from '../../../schemas/api-key.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
-import { isId } from '../../ids.ts';
+import { isId } from '../../common/ids.ts';
 import { openPage } from '../cursor.ts';
 import { paging, RESOURCE_PAGE } from '../query.ts';
 import { json, NO_CONTENT, notFound, page } from '../reply.ts';

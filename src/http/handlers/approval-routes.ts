@@ -10,9 +10,9 @@ import { decidedApprovals, listApprovals } from '../../../clickhouse/queries/lis
 import { Approval, ApprovalDecision, ListedApproval } from '../../../schemas/approval.ts';
 import { APPROVAL_STATUSES } from '../../../schemas/closed-sets.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
-import { ServiceError } from '../../errors.ts';
-import { isId } from '../../ids.ts';
-import { APPROVAL_ANSWERED_SECONDS, APPROVAL_WAIT_SECONDS_MAX } from '../../limits.ts';
+import { ServiceError } from '../../common/errors.ts';
+import { isId } from '../../common/ids.ts';
+import { APPROVAL_ANSWERED_SECONDS, APPROVAL_WAIT_SECONDS_MAX } from '../../common/limits.ts';
 import { alreadyDecided } from '../../registry/approvals.ts';
 import { ownRequest } from '../../registry/principal.ts';
 import { openPage } from '../cursor.ts';

@@ -7,7 +7,7 @@ import { AUDIT_ACTIONS, ORDERS, RESOURCE_TYPES } from '../../../schemas/closed-s
 import { exampleId } from '../../../schemas/described.ts';
 import type { PageStart } from '../../../schemas/paging.ts';
 import type { VerifyOptions } from '../../audit/verifier.ts';
-import { exactJson } from '../../exact-json.ts';
+import { exactJson } from '../../common/exact-json.ts';
 import { openPage } from '../cursor.ts';
 import { EXPORT_ANSWER, exported, exportParameters } from '../export.ts';
 import { anyOf, flag, oneOf, paging, type QueryOf, RECORD_PAGE, text, time } from '../query.ts';

@@ -10,8 +10,8 @@ import {
 } from '../../../clickhouse/queries/count-events.ts';
 import { type Facet, Facets, Histogram } from '../../../schemas/event-counts.ts';
 import { isoTime } from '../../../schemas/time.ts';
-import { FACET_VALUES_MAX, HISTOGRAM_BUCKETS_MAX, HISTOGRAM_VALUES_MAX } from '../../limits.ts';
-import { validationFailed } from '../../validation.ts';
+import { FACET_VALUES_MAX, HISTOGRAM_BUCKETS_MAX, HISTOGRAM_VALUES_MAX } from '../../common/limits.ts';
+import { validationFailed } from '../../common/validation.ts';
 import { integer, oneOf, type QueryOf } from '../query.ts';
 import { ask, json, markIncomplete, onlyOne } from '../reply.ts';
 import { type Call, type Parts, type Route, route } from '../route.ts';

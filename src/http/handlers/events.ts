@@ -18,7 +18,7 @@ import {
 } from '../../../schemas/event.ts';
 import type { PageStart } from '../../../schemas/paging.ts';
 import { isoTime } from '../../../schemas/time.ts';
-import { isId } from '../../ids.ts';
+import { isId } from '../../common/ids.ts';
 import type { Cell } from '../csv.ts';
 import { openPage } from '../cursor.ts';
 import { EXPORT_ANSWER, exported, exportParameters } from '../export.ts';

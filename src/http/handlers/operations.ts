@@ -2,8 +2,8 @@
 // `/metrics` is left out here where it has a port of its own.
 import Type from 'typebox';
 import { Readiness, ServiceStatus } from '../../../schemas/service-status.ts';
-import { ServiceError } from '../../errors.ts';
-import { METRICS_CONTENT_TYPE } from '../../metrics.ts';
+import { ServiceError } from '../../common/errors.ts';
+import { METRICS_CONTENT_TYPE } from '../../metrics/metrics.ts';
 import { json } from '../reply.ts';
 import { type Route, route } from '../route.ts';
 

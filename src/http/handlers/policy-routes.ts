@@ -4,7 +4,7 @@ import { page as pageSchema } from '../../../schemas/common.ts';
 import { exampleId } from '../../../schemas/described.ts';
 import { Policy, PolicyCreate, PolicyPatch } from '../../../schemas/policy.ts';
 import { PolicyEvaluated, PolicyEvaluation } from '../../../schemas/policy-evaluation.ts';
-import { isId } from '../../ids.ts';
+import { isId } from '../../common/ids.ts';
 import { isWithin } from '../../registry/principal.ts';
 import { openPage } from '../cursor.ts';
 import { anyOf, oneOf, paging, RESOURCE_PAGE, text } from '../query.ts';

@@ -2,7 +2,7 @@
 // alone. What sessions are: registry/sessions.ts; which calls with a cookie are taken: browser-sessions.ts.
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { ListedSession, Session, SessionCreate } from '../../../schemas/session.ts';
-import { isId } from '../../ids.ts';
+import { isId } from '../../common/ids.ts';
 import { CLEARED_COOKIES, sessionCookie } from '../browser-sessions.ts';
 import { openPage } from '../cursor.ts';
 import { paging, RESOURCE_PAGE } from '../query.ts';

@@ -5,8 +5,8 @@
 import { createHash } from 'node:crypto';
 import Type from 'typebox';
 import type { PayloadMode } from '../../../schemas/closed-sets.ts';
-import { LIVE_CHECK_MS, LIVE_HEARTBEAT_MS, LIVE_RESUME_MS_MAX, LIVE_UNREAD_BYTES_MAX } from '../../limits.ts';
-import { validationFailed } from '../../validation.ts';
+import { LIVE_CHECK_MS, LIVE_HEARTBEAT_MS, LIVE_RESUME_MS_MAX, LIVE_UNREAD_BYTES_MAX } from '../../common/limits.ts';
+import { validationFailed } from '../../common/validation.ts';
 import type { BodyParts } from '../body-parts.ts';
 import { type LivePlace, type LiveUpdate, type Question, TOPICS } from '../live.ts';
 import { payloadMode, type QueryOf, text } from '../query.ts';

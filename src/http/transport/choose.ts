@@ -1,9 +1,9 @@
 // Chooses the HTTP server of a front (before server.ts): uWebSockets.js where its binary loads, else the Node.js HTTP server.
 // `GATEHOUSE_HTTP_SERVER`: `auto` chooses so by itself and says in one line why and what it costs; `uws` and `node` insist.
 // Failure: `uws` where it does not load, and several fronts where Node.js cannot share a port, end the start with a sentence.
-import type { Config } from '../../config.ts';
-import type { Log } from '../../log.ts';
-import { TransportRefused } from '../../user-facing-error.ts';
+import type { Config } from '../../process/config.ts';
+import type { Log } from '../../process/log.ts';
+import { TransportRefused } from '../../process/user-facing-error.ts';
 import { canSharePort, NodeTransport } from './node-http.ts';
 import type { Transport } from './transport.ts';
 import { loadUws, UwsTransport } from './uws.ts';

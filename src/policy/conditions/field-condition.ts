@@ -1,0 +1,331 @@
+// Decides whether one field condition holds for an event: a path, and a scalar (equal), an array (any of
+// them) or an object of operators, all of which must hold for one and the same value.
+// Where the path meets an array any element will do; a text operator on an object or array looks at every string value inside.
+// Text is compared decoded and case-sensitive; numbers exactly as they are written, whatever their length. `gt gte lt lte` take a text that
+// is a number for one; where something is there that is none, they count as met, and the match says `not_a_number`.
+// `matches` looks at keys, too.
+// A path that leads nowhere equals nothing, so `ne` and `not_in` hold for it: a policy against everything but a list also
+// catches the event that leaves the field out (fail closed). `exists` tells the two apart.
+// Work is counted against the event's budget; OverBudget passes through, and the engine counts it as a match.
+import { OPERATORS, type Operator } from '../../../schemas/condition.ts';
+import { compareNumbers, type ExactNumber, isNumber, LongNumber, numberOfText } from '../../common/exact-number.ts';
+import type { Budget } from '../budget.ts';
+import { below, type Mistakes } from '../policy-error.ts';
+import { type Clause, clausesOf } from '../text-search/literal-prefilter.ts';
+import { LiteralSearch } from '../text-search/literal-search.ts';
+import { policyPattern } from '../text-search/pattern-allowance.ts';
+import { textPatternOf } from '../text-search/text-pattern.ts';
+import { isScalar, mistakeIn, type Scalar } from './operands.ts';
+import { ITEM_UNITS, type Path, visitPath } from './path.ts';
+import { REDACTED_KEY, type Step } from './pointer.ts';
+
+/** What of an event the paths can reach. */
+export type Fields = { type: string; trace_id: string | undefined; agent_id: string; payload: object };
+
+/** undefined: it asks for a number, and this is none. */
+type Predicate = (value: unknown, budget: Budget) => boolean | undefined;
+type TextTest = (text: string, budget: Budget) => boolean;
+
+/** Operators that hold where there is no value at all. */
+const HOLD_FOR_NOTHING: ReadonlySet<string> = new Set(['ne', 'not_in']);
+
+export class FieldCondition {
+  /** As the policy writes it. */
+  readonly key: string;
+  readonly path: Path;
+  readonly operators: ReadonlyMap<Operator, unknown>;
+  /** Written as a scalar or an array instead of an object of operators. */
+  readonly isShort: boolean;
+  /** The texts that this condition demands one of, if it does nothing else: what rules are indexed by. */
+  readonly texts: readonly string[] | null;
+  /** What must stand in the payload for it to hold: see literal-prefilter.ts. */
+  readonly clauses: readonly Clause[];
+  readonly #predicates: readonly Predicate[];
+  /** What the text operators among them ask of a string. */
+  readonly #texts: ReadonlyMap<Operator, TextTest>;
+  readonly #exists: boolean | null;
+  readonly #holdsForNothing: boolean;
+  /** Operators that order numbers, and are there no others? */
+  readonly #orders: boolean;
+  readonly #onlyOrders: boolean;
+  // State of one test. Tests are synchronous and do not nest.
+  #budget!: Budget;
+  #isThere = false;
+  #hasValue = false;
+  /** In an array that holds numbers, nothing else is asked for its order. */
+  #onlyNumbers = false;
+  /** It held for something that is no number, of which an operator asked for the order. */
+  heldForNoNumber = false;
+  /** Where somebody asks for the place: the steps that lead to the value at hand. */
+  #trail: Step[] | null = null;
+  readonly #visit = (value: unknown) => {
+    this.#isThere = true;
+    if (!this.#orders || !Array.isArray(value)) return this.#accepts(value);
+    this.#onlyNumbers = holdsNumber(value, this.#budget);
+    if (!this.#onlyNumbers && this.#onlyOrders) return this.#countsAsMet();
+    const isAccepted = this.#accepts(value);
+    this.#onlyNumbers = false;
+    return isAccepted;
+  };
+
+  constructor({ key, path, operators, isShort }: Pick<FieldCondition, 'key' | 'path' | 'operators' | 'isShort'>) {
+    this.key = key;
+    this.path = path;
+    this.operators = operators;
+    this.isShort = isShort;
+    const names = [...operators.keys()].filter((name) => name !== 'exists');
+    this.#exists = (operators.get('exists') as boolean | undefined) ?? null;
+    this.#texts = textTestsOf(operators);
+    this.#predicates = names.map((name) => predicate(name, operators.get(name), this.#texts));
+    const orders = names.filter((name) => ORDERS.has(name));
+    this.#orders = orders.length > 0;
+    this.#onlyOrders = orders.length === names.length;
+    this.#holdsForNothing = names.length > 0 && names.every((name) => HOLD_FOR_NOTHING.has(name));
+    this.texts = operators.size === 1 ? textsOf(operators) : null;
+    this.clauses = clausesOf(path, operators);
+  }
+
+  test(fields: Fields, budget: Budget): boolean {
+    const found = this.#findsValue(fields, budget);
+    if (this.#exists !== null && this.#isThere !== this.#exists) return false;
+    return found || this.#exists === false || (!this.#hasValue && this.#holdsForNothing);
+  }
+
+  /**
+   * The steps that lead to the value for which it holds, to be asked where `test` says that it does; null: it holds because
+   * nothing is there. Throws OverBudget.
+   */
+  place(fields: Fields, budget: Budget): Step[] | null {
+    const trail: Step[] = [];
+    this.#trail = trail;
+    try {
+      return this.#findsValue(fields, budget) ? trail : null;
+    } finally {
+      this.#trail = null;
+    }
+  }
+
+  /**
+   * The steps from the value at `steps` to the string for which a text operator holds; none where it is the value itself. Keys
+   * that hold what a text operator looks for are not told. Throws OverBudget.
+   */
+  placeInside(operator: Operator, payload: object, steps: readonly Step[], budget: Budget): Step[] {
+    const test = this.#texts.get(operator);
+    if (test === undefined) return [];
+    const trail: Step[] = [];
+    findText(valueAt(payload, steps), { test, withKeys: operator === 'matches' }, budget, trail);
+    return trail.map((step) => (typeof step === 'string' && this.#isLookedFor(step, budget) ? REDACTED_KEY : step));
+  }
+
+  /** Is there a value for which all operators hold? */
+  #findsValue(fields: Fields, budget: Budget): boolean {
+    this.#budget = budget;
+    this.#isThere = false;
+    this.#hasValue = false;
+    this.#onlyNumbers = false;
+    this.heldForNoNumber = false;
+    const root = fields[this.path.root];
+    return root !== undefined && visitPath(root, this.path, 0, budget, this.#visit, this.#trail);
+  }
+
+  /** Arrays are looked into, however deep; anything else is one value. */
+  #accepts(value: unknown): boolean {
+    if (Array.isArray(value) && this.#predicates.length > 0) {
+      this.#budget.spend(ITEM_UNITS * value.length);
+      for (let i = 0; i < value.length; i++) {
+        this.#trail?.push(i);
+        if (this.#accepts(value[i])) return true;
+        this.#trail?.pop();
+      }
+      return false;
+    }
+    this.#hasValue = true;
+    if (this.#onlyNumbers && numberOf(value) === undefined) return false;
+    let isNoNumber = false;
+    for (const holds of this.#predicates) {
+      const answer = holds(value, this.#budget);
+      if (answer === false) return false;
+      if (answer === undefined) isNoNumber = true;
+    }
+    return isNoNumber ? this.#countsAsMet() : true;
+  }
+
+  #countsAsMet(): true {
+    this.#hasValue = true;
+    this.heldForNoNumber = true;
+    return true;
+  }
+
+  #isLookedFor(key: string, budget: Budget): boolean {
+    return [...this.#texts.values()].some((test) => test(key, budget));
+  }
+}
+
+function valueAt(payload: object, steps: readonly Step[]): unknown {
+  return steps.reduce<unknown>((value, step) => (value as Record<Step, unknown>)[step], payload);
+}
+
+type Looking = { test: TextTest; withKeys: boolean };
+
+/** The first string inside a value that passes; `trail` takes the steps to it, of a key those to its object. */
+function findText(value: unknown, looking: Looking, budget: Budget, trail: Step[]): boolean {
+  budget.spend(6);
+  if (typeof value === 'string') return looking.test(value, budget);
+  if (typeof value !== 'object' || value === null) return false;
+  if (Array.isArray(value)) {
+    for (let i = 0; i < value.length; i++) if (step(i, value[i])) return true;
+    return false;
+  }
+  for (const key in value) {
+    if (looking.withKeys && looking.test(key, budget)) return true;
+    if (step(key, (value as Record<string, unknown>)[key])) return true;
+  }
+  return false;
+
+  function step(key: Step, item: unknown): boolean {
+    trail.push(key);
+    if (findText(item, looking, budget, trail)) return true;
+    trail.pop();
+    return false;
+  }
+}
+
+function textsOf(operators: ReadonlyMap<Operator, unknown>): readonly string[] | null {
+  const wanted = operators.has('eq') ? [operators.get('eq')] : operators.get('in');
+  return Array.isArray(wanted) && wanted.every((text) => typeof text === 'string') ? wanted : null;
+}
+
+function predicate(name: Operator, operand: unknown, texts: ReadonlyMap<Operator, TextTest>): Predicate {
+  switch (name) {
+    case 'eq':
+      return oneOf([operand as Scalar], true);
+    case 'ne':
+      return oneOf([operand as Scalar], false);
+    case 'in':
+      return oneOf(operand as Scalar[], true);
+    case 'not_in':
+      return oneOf(operand as Scalar[], false);
+    case 'gt':
+      return ordered(operand as ExactNumber, (order) => order > 0);
+    case 'gte':
+      return ordered(operand as ExactNumber, (order) => order >= 0);
+    case 'lt':
+      return ordered(operand as ExactNumber, (order) => order < 0);
+    case 'lte':
+      return ordered(operand as ExactNumber, (order) => order <= 0);
+    case 'contains':
+    case 'starts_with':
+    case 'ends_with':
+      return overText(texts.get(name)!, false);
+    case 'matches':
+      return overText(texts.get(name)!, true);
+    case 'exists':
+      return () => true; // looked at by the condition itself
+  }
+}
+
+function textTestsOf(operators: ReadonlyMap<Operator, unknown>): ReadonlyMap<Operator, TextTest> {
+  const tests = new Map<Operator, TextTest>();
+  for (const [name, operand] of operators) {
+    const test = textTest(name, operand);
+    if (test !== null) tests.set(name, test);
+  }
+  return tests.size === 0 ? NO_TEXTS : tests;
+}
+
+const NO_TEXTS: ReadonlyMap<Operator, TextTest> = new Map();
+
+/** null: not a text operator. */
+function textTest(name: Operator, operand: unknown): TextTest | null {
+  switch (name) {
+    case 'contains': {
+      const plain = new LiteralSearch(operand as string);
+      return (text, budget) => plain.isIn(text, budget);
+    }
+    case 'starts_with':
+      return (text) => text.startsWith(operand as string);
+    case 'ends_with':
+      return (text) => text.endsWith(operand as string);
+    case 'matches': {
+      const pattern = textPatternOf(policyPattern(operand));
+      return (text, budget) => pattern.test(text, budget);
+    }
+    default:
+      return null;
+  }
+}
+
+/** Equal is what is the same: a number the same number, whatever it is written like. */
+function oneOf(operands: Scalar[], wanted: boolean): Predicate {
+  if (operands.length === 1 && !(operands[0] instanceof LongNumber)) {
+    const [only] = operands;
+    return (value) => (value === only) === wanted;
+  }
+  const set = new Set<unknown>(operands.filter((operand) => !(operand instanceof LongNumber)));
+  const long = new Set(operands.filter((operand) => operand instanceof LongNumber).map(String));
+  return (value, budget) => {
+    if (!(value instanceof LongNumber)) return set.has(value) === wanted;
+    if (long.size === 0) return !wanted;
+    budget.spend(value.text.length);
+    return long.has(String(value)) === wanted;
+  };
+}
+
+const ORDERS: ReadonlySet<string> = new Set(['gt', 'gte', 'lt', 'lte']);
+
+function ordered(operand: ExactNumber, holds: (order: number) => boolean): Predicate {
+  return (value, budget) => {
+    if (typeof value === 'number' && typeof operand === 'number')
+      return holds(value < operand ? -1 : value > operand ? 1 : 0);
+    if (value === null) return false;
+    if (typeof value === 'string') budget.spend(value.length >> 2);
+    if (value instanceof LongNumber) budget.spend(value.text.length);
+    const number = numberOf(value);
+    return number === undefined ? undefined : holds(compareNumbers(number, operand));
+  };
+}
+
+function numberOf(value: unknown): ExactNumber | undefined {
+  return typeof value === 'string' ? numberOfText(value) : isNumber(value) ? value : undefined;
+}
+
+/** Does an array hold a number, however deep in further arrays? */
+function holdsNumber(items: readonly unknown[], budget: Budget): boolean {
+  budget.spend(ITEM_UNITS * items.length);
+  return items.some((item) => (Array.isArray(item) ? holdsNumber(item, budget) : numberOf(item) !== undefined));
+}
+
+function overText(test: TextTest, withKeys: boolean): Predicate {
+  return function holds(value, budget): boolean {
+    budget.spend(6);
+    if (typeof value === 'string') return test(value, budget);
+    if (typeof value !== 'object' || value === null) return false;
+    if (Array.isArray(value)) return value.some((item) => holds(item, budget));
+    for (const key in value) {
+      if (withKeys && test(key, budget)) return true;
+      if (holds((value as Record<string, unknown>)[key], budget)) return true;
+    }
+    return false;
+  };
+}
+
+/** Reads the right-hand side of the condition `key`; what is wrong with it goes to `mistakes`, and nothing is answered. */
+export function compileCondition(
+  { key, path }: Pick<FieldCondition, 'key' | 'path'>,
+  value: unknown,
+  at: string,
+  mistakes: Mistakes,
+): FieldCondition | undefined {
+  const before = mistakes.details.length;
+  const operators = new Map<Operator, unknown>();
+  const isShort = isScalar(value) || Array.isArray(value);
+  if (isScalar(value)) operators.set('eq', value);
+  else if (Array.isArray(value)) operators.set('in', value);
+  else for (const [name, operand] of Object.entries(value as object)) operators.set(name as Operator, operand);
+  if (operators.size === 0) mistakes.add(at, `must hold at least one operator of ${OPERATORS.join(', ')}`);
+  for (const [name, operand] of operators) {
+    const sentence = mistakeIn(name, operand, { field: key, isAlone: operators.size === 1 });
+    if (sentence !== null) mistakes.add(isShort ? at : below(at, name), sentence);
+  }
+  return mistakes.details.length === before ? new FieldCondition({ key, path, operators, isShort }) : undefined;
+}

@@ -1,0 +1,104 @@
+// Finds conditions that could never hold, by a slip of their author (when a policy is created or changed, after it has been
+// compiled). Such a policy would be kept, stand in the list, and never do anything.
+// Refused are: a bare key that is one edit away from a reserved key of the type, a value of `type` or `outcome` outside of its
+// closed set, and operators that no value of `type`, `trace_id` or `agent_id` satisfies. What is written with its prefix
+// (`payload.windows`) is taken as what it says.
+// Policies that were kept before are not asked: they are judged as ever, since an account's events must not wait on this.
+
+import { EVENT_TYPES, OUTCOMES } from '../../../schemas/closed-sets.ts';
+import { Budget, FIELD_UNITS } from '../budget.ts';
+import { below, type Mistakes } from '../policy-error.ts';
+import { isOneEditAway, meant, shownValue } from './did-you-mean.ts';
+import type { FieldCondition } from './field-condition.ts';
+
+/**
+ * `reserved`: keys that are no fields in policies of this type. `fields`: the conditions that compiled; what is wrong with others
+ * is known already. `at`: the pointer of `conditions`.
+ */
+export function findWhatNeverHolds(
+  conditions: object,
+  { reserved, fields, at }: { reserved: readonly string[]; fields: readonly FieldCondition[]; at: string },
+  mistakes: Mistakes,
+): void {
+  for (const key of Object.keys(conditions)) {
+    if (reserved.includes(key)) continue;
+    const near = reserved.find((other) => isOneEditAway(other, key));
+    if (near !== undefined)
+      mistakes.add(below(at, key), `did you mean \`${near}\`? To match a field of the payload write payload.${key}`);
+  }
+  for (const field of fields) {
+    const place = below(at, field.key);
+    const found = field.path.root === 'payload' ? inPayload(field, place) : inEvent(field, place);
+    for (const { path, message } of found) mistakes.add(path, message);
+  }
+}
+
+type Found = { path: string; message: string };
+
+/** A bare `outcome` is looked up in the payload like any other, but it is an outcome that its author has in mind. */
+function inPayload(field: FieldCondition, at: string): Found[] {
+  if (field.key !== 'outcome') return [];
+  return valuesOutside(field, OUTCOMES, at).map(({ path, message }) => ({
+    path,
+    message: `${message}; to match a field of the payload write payload.outcome`,
+  }));
+}
+
+function inEvent(field: FieldCondition, at: string): Found[] {
+  const { root } = field.path;
+  const values = root === 'type' ? valuesOutside(field, EVENT_TYPES, at) : valuesThatAreNoText(field, at);
+  const outside = [...values, ...comparesNoNumber(field, at)];
+  if (outside.length > 0) return outside;
+  const samples = root === 'type' ? EVENT_TYPES : [];
+  if (samples.length > 0 && !samples.some((type) => holdsForType(field, type)))
+    return [{ path: at, message: `can hold for no event: \`type\` is one of ${EVENT_TYPES.join(', ')}` }];
+  if (root === 'agent_id' && field.operators.get('exists') === false)
+    return [{ path: below(at, 'exists'), message: 'can hold for no event: each has an agent' }];
+  return [];
+}
+
+function holdsForType(field: FieldCondition, type: string): boolean {
+  return field.test({ type, trace_id: undefined, agent_id: '', payload: {} }, new Budget(FIELD_UNITS));
+}
+
+/** Values that a condition asks for or excludes, with the place of each in the request's body. */
+function valuesAskedFor({ operators, isShort }: FieldCondition, at: string): { value: unknown; path: string }[] {
+  return [...operators].flatMap(([name, operand]) => {
+    const path = isShort ? at : below(at, name);
+    if (name === 'eq' || name === 'ne') return [{ value: operand, path }];
+    if (name !== 'in' && name !== 'not_in') return [];
+    return (operand as unknown[]).map((value, i) => ({ value, path: below(path, i) }));
+  });
+}
+
+function valuesOutside(field: FieldCondition, set: readonly string[], at: string): Found[] {
+  return valuesAskedFor(field, at)
+    .filter(({ value }) => !set.includes(value as string))
+    .map(({ value, path }) => {
+      const near = typeof value === 'string' ? meant(value, set) : undefined;
+      const hint = near === undefined ? '' : `; did you mean "${near}"?`;
+      return { path, message: `must be one of ${set.join(', ')}, is ${shownValue(value)}${hint}` };
+    });
+}
+
+const COMPARE_NUMBERS = ['gt', 'gte', 'lt', 'lte'] as const;
+
+/** `trace_id` and `agent_id` are text. A trace may be named by a number, so that may be compared with one. */
+function valuesThatAreNoText(field: FieldCondition, at: string): Found[] {
+  const { root } = field.path;
+  return valuesAskedFor(field, at)
+    .filter(({ value }) => typeof value !== 'string')
+    .map(({ value, path }) => {
+      const hint = value === null && root === 'trace_id' ? '{"exists": false}' : `"${value}"`;
+      return { path, message: `\`${root}\` is text; did you mean ${hint}?` };
+    });
+}
+
+/** What is no number counts as met; here that would be every event. */
+function comparesNoNumber({ path: { root }, operators }: FieldCondition, at: string): Found[] {
+  if (root === 'trace_id') return [];
+  return COMPARE_NUMBERS.filter((name) => operators.has(name)).map((name) => ({
+    path: below(at, name),
+    message: `compares numbers, and \`${root}\` is text`,
+  }));
+}

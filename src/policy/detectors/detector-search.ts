@@ -1,0 +1,69 @@
+// What the detectors' searches share: how a finding is told, how tries are charged, and what may stand next to one.
+import type { Budget } from '../budget.ts';
+
+/** Where something was found, or null. `from` is where to begin. Charges the budget for every try; throws OverBudget. */
+export type Find = (text: string, from: number, budget: Budget) => Span | null;
+export type Span = { start: number; end: number };
+
+/** What one try costs that comes to nothing, up to about 600 ns; characters are charged by the scanner. */
+export const TRY_UNITS = 200;
+
+/** The first match of a global expression from a place on that `accept` takes. */
+export function firstOf(
+  expression: RegExp,
+  text: string,
+  from: number,
+  budget: Budget,
+  accept: (found: string, start: number, end: number) => boolean,
+): Span | null {
+  expression.lastIndex = from;
+  for (let m = expression.exec(text); m !== null; m = expression.exec(text)) {
+    budget.spend(TRY_UNITS);
+    const start = m.index;
+    const end = start + m[0].length;
+    if (accept(m[0], start, end)) return { start, end };
+    // Not from `end`: a wrong start must not hide the right one behind it.
+    expression.lastIndex = start + 1;
+  }
+  return null;
+}
+
+export function digitsOf(text: string): string {
+  return text.replace(/\D/g, '');
+}
+
+export function isDigit(unit: number): boolean {
+  return unit >= 48 && unit <= 57;
+}
+
+export function isAlphanumeric(unit: number): boolean {
+  return isDigit(unit) || (unit >= 65 && unit <= 90) || (unit >= 97 && unit <= 122);
+}
+
+export function isHex(unit: number): boolean {
+  return isDigit(unit) || (unit >= 65 && unit <= 70) || (unit >= 97 && unit <= 102);
+}
+
+export function isWordOrDash(unit: number): boolean {
+  return isAlphanumeric(unit) || unit === 45 || unit === 95;
+}
+
+function touchesLetterOrDigit(text: string, start: number, end: number): boolean {
+  return isAlphanumeric(text.charCodeAt(start - 1)) || isAlphanumeric(text.charCodeAt(end));
+}
+
+export function touchesWord(text: string, start: number, end: number): boolean {
+  return touchesLetterOrDigit(text, start, end) || text[start - 1] === '_' || text[end] === '_';
+}
+
+/** Part of `0.123…` or of a longer dotted row. */
+export function isDecimalNeighbour(text: string, start: number, end: number): boolean {
+  const before = text[start - 1] === '.' && isDigit(text.charCodeAt(start - 2));
+  return before || (text[end] === '.' && isDigit(text.charCodeAt(end + 1)));
+}
+
+/** Part of a longer row parted by dashes, as in a UUID. */
+export function isDashNeighbour(text: string, start: number, end: number): boolean {
+  const before = text[start - 1] === '-' && isAlphanumeric(text.charCodeAt(start - 2));
+  return before || (text[end] === '-' && isAlphanumeric(text.charCodeAt(end + 1)));
+}

@@ -1,0 +1,76 @@
+// Finds personal data and secrets in a text: the `detectors` of data filters.
+// Each detector has a `candidate`, a pattern (or plain text) that every finding contains and that the scanner's automaton
+// looks for along with everything else, and `finds` (find-*.ts) that are run only on texts with a candidate and settle it: checksums,
+// lengths, ranges, and what stands next to it. So that ordinary numbers and identifiers raise no alarm, a finding must not
+// touch further letters or digits, and numbers must pass their checksum or carry their usual separators.
+// All are linear: every search moves forwards, a failed try costs a bounded number of characters. No expression here has
+// nested or adjacent unbounded repeats.
+
+import type { DetectorName } from '../../../schemas/closed-sets.ts';
+import type { Find } from './detector-search.ts';
+import { findEmail, findInternationalPhone, findIpv4, findIpv6, findLocalPhone } from './find-contacts.ts';
+import { findCard, findIban, findSsn, isCardNumber, isNamedSsn } from './find-numbers.ts';
+import { findIssuedKey, findJwt, findNamedKey, findPrivateKey } from './find-secrets.ts';
+
+/** Several ways to find are apart, so that each goes over a text once, however much the others find. */
+export type Detector = {
+  name: DetectorName;
+  literal: string | null;
+  candidate: string;
+  finds: readonly Find[];
+  /** Where it finds whole numbers, too. `key`: of the member that holds the number, itself or in arrays; '' for none. */
+  findsNumber?: (digits: string, key: string) => boolean;
+};
+
+/** Digits of the whole numbers that detectors look at. */
+export const NUMBER_DIGITS = { min: 9, max: 19 };
+
+export const DETECTORS: Record<DetectorName, Detector> = {
+  email: { name: 'email', literal: '@', candidate: '@', finds: [findEmail] },
+  phone: {
+    name: 'phone',
+    literal: null,
+    candidate:
+      '\\+\\(?[1-9][0-9 ().-]{6}|[2-9][0-9]{2}\\)[ .-]?[2-9][0-9]{2}|[2-9][0-9]{2}[.-][2-9][0-9]{2}[ .-][0-9]{4}',
+    finds: [findLocalPhone, findInternationalPhone],
+  },
+  credit_card: {
+    name: 'credit_card',
+    literal: null,
+    candidate: '(?:[0-9][ -]?){12}[0-9]',
+    finds: [findCard],
+    findsNumber: isCardNumber,
+  },
+  iban: {
+    name: 'iban',
+    literal: null,
+    candidate: '[A-Za-z]{2}[0-9]{2} ?[A-Za-z0-9]{4} ?[A-Za-z0-9]{4}',
+    finds: [findIban],
+  },
+  ssn: {
+    name: 'ssn',
+    literal: null,
+    candidate: '[0-8][0-9]{2}(?:-[0-9]{2}-| [0-9]{2} )[0-9]{4}',
+    finds: [findSsn],
+    findsNumber: isNamedSsn,
+  },
+  ip_address: {
+    name: 'ip_address',
+    literal: null,
+    candidate:
+      '[0-9]\\.[0-9]{1,3}\\.[0-9]{1,3}\\.[0-9]|[0-9A-Fa-f]?::[0-9A-Fa-f]|[0-9A-Fa-f]::|(?:[0-9A-Fa-f]{1,4}:){6}',
+    finds: [findIpv4, findIpv6],
+  },
+  api_key: {
+    name: 'api_key',
+    literal: null,
+    candidate:
+      'A[KS]IA[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30}|gh[oprsu]_[A-Za-z0-9]{30}|github_pat_[A-Za-z0-9_]{20}|glpat-[A-Za-z0-9_-]{20}' +
+      '|xox[abeoprs]-[A-Za-z0-9-]{10}|[prs]k_(?:live|test)_[A-Za-z0-9]{16}|sk-[A-Za-z0-9_-]{20}|SG\\.[A-Za-z0-9_-]{16}' +
+      '|npm_[A-Za-z0-9]{36}|hf_[A-Za-z0-9]{30}|gth_[A-Za-z0-9]{40}|gsk_[A-Za-z0-9]{40}|dop_v1_[0-9a-f]{40}|pypi-AgE[A-Za-z0-9_-]{20}' +
+      '|shp(?:at|ca|pa|ss)_[0-9A-Fa-f]{32}|whsec_[A-Za-z0-9+/=]{24}|(?i:api_?-?key|secret_?-?key|client_?-?secret|access_?-?token|auth_?-?token)',
+    finds: [findIssuedKey, findNamedKey],
+  },
+  jwt: { name: 'jwt', literal: null, candidate: 'eyJ[A-Za-z0-9_-]{2}', finds: [findJwt] },
+  private_key: { name: 'private_key', literal: 'PRIVATE KEY', candidate: 'PRIVATE KEY', finds: [findPrivateKey] },
+};

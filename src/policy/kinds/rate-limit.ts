@@ -1,0 +1,79 @@
+// rate_limit: matches the event that is number threshold+1 or later inside a sliding window. Whether it is
+// one only the counters know: judge() asks for a place with a RateCheck, decide() is told who was over.
+// With `block` among its actions an event that is over takes no place; without, every event counts.
+// An event without a value at the `per` path is counted, too, under a name of its own, so that leaving it out is no way around.
+import { exactJson } from '../../common/exact-json.ts';
+import { LongNumber } from '../../common/exact-number.ts';
+import type { Budget } from '../budget.ts';
+import type { Fields } from '../conditions/field-condition.ts';
+import { type Path, parsePath, pathText, visitPath } from '../conditions/path.ts';
+import { below } from '../policy-error.ts';
+import { DAY_SECONDS, parseDuration } from './duration.ts';
+import type { PolicyKind } from './policy-kind.ts';
+
+export type RateLimitTerms = {
+  type: 'rate_limit';
+  threshold: number;
+  windowSeconds: number;
+  per: 'agent' | 'account' | Path;
+};
+
+const WINDOW_SECONDS_MAX = DAY_SECONDS;
+const THRESHOLD_MAX = 1_000_000_000;
+
+export const rateLimit: PolicyKind<RateLimitTerms> = {
+  reserved: ['threshold', 'window', 'per'],
+  compile(conditions, at, mistakes) {
+    const { threshold, window, per = 'agent' } = conditions;
+    const windowSeconds = parseDuration(window);
+    const known = mistakes.details.length;
+    if (!Number.isSafeInteger(threshold) || (threshold as number) < 1 || (threshold as number) > THRESHOLD_MAX) {
+      mistakes.add(
+        below(at, 'threshold'),
+        threshold === undefined ? 'is required' : `must be an integer from 1 to ${THRESHOLD_MAX}`,
+      );
+    }
+    if (windowSeconds === null || windowSeconds > WINDOW_SECONDS_MAX) {
+      const form = 'must be whole seconds or a duration like "30s", "5m", "1h", "1d", at most 1 day';
+      mistakes.add(below(at, 'window'), window === undefined ? 'is required' : form);
+    }
+    const path =
+      per === 'agent' || per === 'account'
+        ? per
+        : typeof per === 'string'
+          ? parsePath(per)
+          : 'must be agent, account or a path';
+    if (typeof path === 'string' && path !== per) mistakes.add(below(at, 'per'), path);
+    if (mistakes.details.length > known) return undefined;
+    return {
+      type: 'rate_limit',
+      threshold: threshold as number,
+      windowSeconds: windowSeconds!,
+      per: path as RateLimitTerms['per'],
+    };
+  },
+};
+
+export function perText({ per }: RateLimitTerms): string {
+  return typeof per === 'string' ? per : pathText(per);
+}
+
+/**
+ * What tells the counters of a `per` path apart: the JSON of the values there, which is never empty; '' if there are none,
+ * or if it would take too long to find out.
+ */
+export function counterValue(path: Path, fields: Fields, budget: Budget): string {
+  const values: unknown[] = [];
+  const root = fields[path.root];
+  if (root === undefined) return '';
+  visitPath(root, path, 0, budget, (value) => {
+    values.push(value);
+    return false;
+  });
+  if (values.length === 0) return '';
+  const [first] = values;
+  // Equal numbers are one counter, whatever they are written like.
+  const text = values.length > 1 ? exactJson(values) : first instanceof LongNumber ? String(first) : exactJson(first);
+  budget.spend(4 * text.length);
+  return text;
+}

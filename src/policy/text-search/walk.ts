@@ -1,0 +1,150 @@
+// Walks the strings of a payload once for a scanner: values and keys, decoded, whatever their length, in the payload's order; whole
+// numbers, where a detector looks at them; and the trace's id, which may hold a secret like any text.
+// Remembers for each needle where it was settled first, as a JSON pointer that never repeats a secret: a key that itself
+// holds something looked for is written `[redacted]`, and what was found in a key is placed at the object that has it.
+import type { Json, JsonObject } from '../../../schemas/common.ts';
+import { type ExactNumber, isNumber } from '../../common/exact-number.ts';
+import type { Path } from '../conditions/path.ts';
+import { pointerOf, type Step } from '../conditions/pointer.ts';
+import { NUMBER_DIGITS } from '../detectors/detectors.ts';
+import type { Scanner } from './scanner.ts';
+
+/** `path` undefined: in the trace's id. */
+export type Place = { path: string | undefined; isKey: boolean };
+
+export class Walker {
+  readonly #scanner: Scanner;
+  /** The keys and indexes that lead to the value at hand. */
+  readonly #trail: Step[] = [];
+  readonly #looksAtNumbers: boolean;
+  readonly #isSecret = (key: string) => this.#scanner.holds(key);
+  #depth = 0;
+  /** For each needle that was settled since `begin`: the first place. */
+  readonly places: Place[] = [];
+  /** Needles whose place has been noted. */
+  readonly #noted: Uint8Array;
+
+  constructor(scanner: Scanner) {
+    this.#scanner = scanner;
+    this.#looksAtNumbers = scanner.looksAtNumbers;
+    this.#noted = new Uint8Array(scanner.needles.length);
+  }
+
+  begin(): void {
+    this.#noted.fill(0);
+  }
+
+  /** Walks everything in the payload. */
+  walk(payload: JsonObject): void {
+    this.#depth = 0;
+    this.#visit(payload);
+  }
+
+  walkTrace(traceId: string): void {
+    if (this.#scanner.scan(traceId)) this.#noteAt(undefined, false);
+  }
+
+  /** Walks what a path leads to: an index of an array, or on into every element, as in match.ts. */
+  walkPath(payload: JsonObject, path: Path): void {
+    this.#depth = 0;
+    this.#follow(payload, path, 0);
+  }
+
+  #follow(value: Json, path: Path, at: number): void {
+    if (at === path.segments.length) {
+      this.#visit(value);
+      return;
+    }
+    if (typeof value !== 'object' || value === null) return;
+    const depth = this.#depth++;
+    if (Array.isArray(value)) this.#followItems(value, path, at, depth);
+    else if (Object.hasOwn(value, path.segments[at]!)) {
+      this.#trail[depth] = path.segments[at]!;
+      this.#follow(value[path.segments[at]!]!, path, at + 1);
+    }
+    this.#depth = depth;
+  }
+
+  #followItems(items: Json[], path: Path, at: number, depth: number): void {
+    const index = path.indexes[at]!;
+    items.forEach((item, i) => {
+      if (index >= 0 && i !== index) return;
+      this.#trail[depth] = i;
+      this.#follow(item, path, index < 0 ? at : at + 1);
+    });
+  }
+
+  #visit(value: Json): void {
+    if (typeof value === 'string') {
+      if (this.#scanner.scan(value)) this.#note(false);
+    } else if (isNumber(value)) {
+      if (this.#looksAtNumbers) this.#visitNumber(value);
+    } else if (typeof value === 'object' && value !== null) {
+      const depth = this.#depth++;
+      if (Array.isArray(value)) this.#visitItems(value, depth);
+      else this.#visitMembers(value, depth);
+      this.#depth = depth;
+    }
+  }
+
+  #visitItems(items: Json[], depth: number): void {
+    for (let i = 0; i < items.length; i++) {
+      const item = items[i]!;
+      if (this.#isPassedOver(item)) continue;
+      this.#trail[depth] = i;
+      this.#visit(item);
+    }
+  }
+
+  /** JSON.parse makes own properties only, `__proto__` among them, and nothing else is enumerable. */
+  #visitMembers(members: { [key: string]: Json }, depth: number): void {
+    for (const key in members) {
+      if (this.#scanner.scan(key)) {
+        this.#depth = depth;
+        this.#note(true);
+        this.#depth = depth + 1;
+      }
+      const value = members[key]!;
+      if (this.#isPassedOver(value)) continue;
+      this.#trail[depth] = key;
+      this.#visit(value);
+    }
+  }
+
+  #isPassedOver(value: Json): boolean {
+    return typeof value === 'number' ? !this.#looksAtNumbers : typeof value === 'boolean';
+  }
+
+  #visitNumber(value: ExactNumber): void {
+    const digits = wholeDigits(value);
+    if (digits !== undefined && this.#scanner.scanNumber(digits, this.#memberKey())) this.#note(false);
+  }
+
+  /** Of the member that holds the value at hand, itself or in arrays. */
+  #memberKey(): string {
+    for (let depth = this.#depth - 1; depth >= 0; depth--) {
+      const step = this.#trail[depth];
+      if (typeof step === 'string') return step;
+    }
+    return '';
+  }
+
+  #note(isKey: boolean): void {
+    this.#noteAt(pointerOf(this.#trail, this.#depth, this.#isSecret), isKey);
+  }
+
+  #noteAt(path: string | undefined, isKey: boolean): void {
+    for (let needle = 0; needle < this.#noted.length; needle++) {
+      if (this.#scanner.found[needle] === 0 || this.#noted[needle] === 1) continue;
+      this.#noted[needle] = 1;
+      this.places[needle] = { path, isKey };
+    }
+  }
+}
+
+/** The digits of a whole number of a length that detectors look at. */
+function wholeDigits(value: ExactNumber): string | undefined {
+  const digits = typeof value === 'number' ? String(value) : value.text;
+  const { min, max } = NUMBER_DIGITS;
+  return digits.length >= min && digits.length <= max && /^\d+$/.test(digits) ? digits : undefined;
+}
