@@ -368,8 +368,8 @@ t.test(
     const modules = (name: string) => JSON.stringify(new URL(`../../src/${name}.js`, import.meta.url).href);
     writeFileSync(
       file,
-      `import { runProcess, Service } from ${modules('lifecycle')};
-     import { createLog } from ${modules('log')};
+      `import { runProcess, Service } from ${modules('process/lifecycle')};
+     import { createLog } from ${modules('process/log')};
      const log = createLog({ level: 'silent', processName: 'stuck' });
      const part = { name: 'stuck', start() {}, stop: () => new Promise(() => setInterval(() => {}, 1000)) };
      await runProcess({ service: new Service([part], log), log, onReady: () => process.send('ready') });

@@ -144,7 +144,7 @@ t.test('no secret setting reaches a log', async (t) => {
   t.same(secretsIn(config).sort(), [values.bootstrapKey, values.redisUrl, 'Zauberwort1', 'Zauberwort1'].sort());
 
   const script = `
-    const { createLog } = await import(${JSON.stringify(assetPath('build/src/log.js'))});
+    const { createLog } = await import(${JSON.stringify(assetPath('build/src/process/log.js'))});
     const log = createLog({ level: 'info', processName: 'p', secrets: ['redis://:a"b\\\\c@h', 'Zauberwort1', 'abc'] });
     log.child({ part: 'x' }).error({ err: new TypeError('Invalid URL redis://:a"b\\\\c@h'), deep: { er: ['Zauberwort1'] } }, 'abc');
     try { new URL('Zauberwort1/nothing'); } catch (err) { log.error({ err }, 'url'); }`;

@@ -11,9 +11,9 @@ const STILL_MS_MAX = 1_000;
 function guarded(t: Test, then: string) {
   const of = (name: string) => JSON.stringify(assetPath(`build/src/${name}.js`));
   const script = `
-    const { StallGuard } = await import(${of('stall-guard')});
-    const { currentWork } = await import(${of('current-work')});
-    const { createLog } = await import(${of('log')});
+    const { StallGuard } = await import(${of('process/stall-guard')});
+    const { currentWork } = await import(${of('process/current-work')});
+    const { createLog } = await import(${of('process/log')});
     const log = createLog({ level: 'info', processName: 'front-7' });
     new StallGuard({ processName: 'front-7', log, stillMsMax: ${STILL_MS_MAX} }).start();
     currentWork.note('acc_01m8ajtw8k87bh082xr3gczpbz', '/v1/agents/{id}/events/batch', 1234);
