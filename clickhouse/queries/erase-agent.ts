@@ -19,7 +19,8 @@ const PROJECTIONS = ['by_time', 'by_arrival', 'counts'] as const;
 
 /** Tables of which a DELETE masks rows; the others have no rows of an agent. */
 const MASKED = ['anomalies', 'deliveries', 'approvals', 'audit_log', 'registry'] as const;
-const ALL_TABLES = ['events', ...MASKED].map((table) => `'${table}'`).join(', ');
+const MASKED_TABLES = MASKED.map((table) => `'${table}'`).join(', ');
+const ALL_TABLES = `'events', ${MASKED_TABLES}`;
 
 export async function eraseAgent(clickhouse: ClickHouse, account: string, agentId: string): Promise<void> {
   for (const deletion of DELETIONS) {
@@ -50,7 +51,7 @@ export async function partsToRewrite(clickhouse: ClickHouse): Promise<'none' | '
  */
 export async function rewriteErased(clickhouse: ClickHouse): Promise<void> {
   const masked = await clickhouse.query<{ table: string }>(
-    `SELECT DISTINCT table FROM system.parts WHERE database = currentDatabase() AND table IN (${ALL_TABLES}) AND active AND has_lightweight_delete AND table != 'events'`,
+    `SELECT DISTINCT table FROM system.parts WHERE database = currentDatabase() AND table IN (${MASKED_TABLES}) AND active AND has_lightweight_delete`,
   );
   for (const { table } of masked)
     await clickhouse.command(`ALTER TABLE ${table} APPLY DELETED MASK`, {}, { mutations_sync: '0' });
@@ -61,12 +62,11 @@ export async function rewriteErased(clickhouse: ClickHouse): Promise<void> {
   );
 }
 
-/** Are parts on the disk that were replaced since, and are older than `at` (epoch ms)? They leave it some minutes after their replacement. */
-export async function hasFilesFromBefore(clickhouse: ClickHouse, at: number): Promise<boolean> {
-  const [row] = await clickhouse.query<{ parts: number }>(
-    `SELECT count() AS parts FROM system.parts WHERE database = currentDatabase() AND table IN (${ALL_TABLES}) AND NOT active
-       AND modification_time <= fromUnixTimestamp64Milli({at:Int64})`,
-    { at },
+/** Epoch ms at which the oldest part was written that has been replaced and is still on disk (for some minutes). Infinity: there is none. */
+export async function oldestReplacedPart(clickhouse: ClickHouse): Promise<number> {
+  const [row] = await clickhouse.query<{ parts: number; oldest: number }>(
+    `SELECT count() AS parts, toUnixTimestamp(min(modification_time)) * 1000 AS oldest FROM system.parts
+       WHERE database = currentDatabase() AND table IN (${ALL_TABLES}) AND NOT active`,
   );
-  return Number(row?.parts ?? 0) > 0;
+  return Number(row?.parts ?? 0) === 0 ? Number.POSITIVE_INFINITY : Number(row!.oldest);
 }

@@ -5,7 +5,7 @@
 // Invariant: a store is called clean only when no file that is older than the erasure is left that could hold its rows.
 // Failure: it is looked again at the next look. A Redis that lets nobody rewrite its file is said once and never called clean.
 import type { ClickHouse } from '../../clickhouse/client.ts';
-import { hasFilesFromBefore, partsToRewrite, rewriteErased } from '../../clickhouse/queries/erase-agent.ts';
+import { oldestReplacedPart, partsToRewrite, rewriteErased } from '../../clickhouse/queries/erase-agent.ts';
 import type { Log } from '../../src/process/log.ts';
 import { type Commands, mastersOf } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
@@ -73,10 +73,11 @@ export class FileCleaning {
   async #note(isWhole: boolean): Promise<void> {
     const unclean = await uncleanErasures(this.#options);
     const now = Date.now();
-    for (const one of unclean) {
-      const { clickhouseAt, erasedAt } = one.erased;
-      if (isWhole && clickhouseAt === null && !(await hasFilesFromBefore(this.#options.clickhouse, erasedAt)))
-        await markClean(this.#options, one, 'clickhouseAt', now);
+    const inClickHouse = unclean.filter(({ erased }) => erased.clickhouseAt === null);
+    if (isWhole && inClickHouse.length > 0) {
+      const oldest = await oldestReplacedPart(this.#options.clickhouse);
+      for (const one of inClickHouse)
+        if (one.erased.erasedAt < oldest) await markClean(this.#options, one, 'clickhouseAt', now);
     }
     const waiting = unclean.filter(({ erased }) => erased.redisAt === null);
     if (waiting.length === 0) return;
@@ -96,9 +97,10 @@ export class FileCleaning {
     const isSound = began > 0 && states.every(({ isOk }) => isOk);
     const isDue = newest >= began || !isSound;
     const beginsMs = Date.now() - CLOCKS_MS;
-    // One of a moment ago goes with it at the next look: else it would wait for an hour.
-    if (isDue && newest >= beginsMs && beginsMs - began > FILE_REWRITE_MS) return undefined;
-    if (isDue && !this.#isRefused && beginsMs - began > FILE_REWRITE_MS) {
+    const mayBegin = isDue && beginsMs - began > FILE_REWRITE_MS;
+    // An erasure of a moment ago is included at the next look; otherwise it would wait for an hour.
+    if (mayBegin && newest >= beginsMs) return undefined;
+    if (mayBegin && !this.#isRefused) {
       await redis.set(keys.fileRewrite(), beginsMs);
       try {
         await Promise.all(masters.map((master) => master.bgrewriteaof()));

@@ -33,9 +33,11 @@ export async function uncleanErasures({
     const all = Object.entries(await redis.hgetall(keys.erased(shard)))
       .map(([agent, text]) => ({ shard, agent, erased: JSON.parse(text) as Erased }))
       .sort((a, b) => b.erased.erasedAt - a.erased.erasedAt);
-    const old = all.filter(({ erased }, i) => i >= KEPT_MAX || erased.erasedAt < Date.now() - KEPT_MS);
+    const since = Date.now() - KEPT_MS;
+    const kept = all.filter(({ erased }, i) => i < KEPT_MAX && erased.erasedAt >= since);
+    const old = all.slice(kept.length); // newest first: what is dropped is the end
     if (old.length > 0) await redis.hdel(keys.erased(shard), ...old.map(({ agent }) => agent));
-    found.push(...all.filter(({ erased }) => erased.clickhouseAt === null || erased.redisAt === null));
+    found.push(...kept.filter(({ erased }) => erased.clickhouseAt === null || erased.redisAt === null));
   }
   return found;
 }

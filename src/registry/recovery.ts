@@ -19,7 +19,7 @@ import type { ApiKeyRecord } from './api-keys.ts';
 import { auditLog, SYSTEM } from './audit.ts';
 import { type CommandArgs, commit, type RegistryStore } from './commit.ts';
 import { isHistoryExpected, rewriteHistory } from './history.ts';
-import { type RestoredRow, raiseRevision, writesOf } from './restore.ts';
+import { type RestoredRow, raiseRevision, tagOf, writesOf } from './restore.ts';
 
 /** What ClickHouse knows. */
 export type KnownRegistry = {
@@ -36,10 +36,12 @@ const WAIT_MS = 300;
 /** Beyond it whoever asks goes away and asks again. */
 const WAIT_MS_MAX = 120_000;
 
-export async function behindShards(store: RegistryStore, known: KnownRegistry): Promise<Behind> {
-  const { redis, keys } = store;
+export async function behindShards(
+  { redis, keys }: RegistryStore,
+  revisions: ReadonlyMap<string, number>,
+): Promise<Behind> {
   const newest = new Map<number, number>();
-  for (const [account, revision] of await known.revisions()) {
+  for (const [account, revision] of revisions) {
     const shard = keys.shardOf(account);
     newest.set(shard, Math.max(newest.get(shard) ?? 0, revision));
   }
@@ -64,8 +66,9 @@ export async function bringForward(
   const token = randomBytes(12).toString('base64url');
   let recovered = 0;
   for (const untilMs = performance.now() + WAIT_MS_MAX; ; ) {
-    const behind = await behindShards(store, known);
-    const isGone = behind.size === 0 && (await known.revisions()).size === 0 && (await isHistoryExpected(store));
+    const revisions = await known.revisions();
+    const behind = await behindShards(store, revisions);
+    const isGone = revisions.size === 0 && (await isHistoryExpected(store));
     if (behind.size === 0 && !isGone) return recovered;
     if (!isGone) onBehind(behind);
     if ((await redis.set(keys.recoveryLock(), token, 'PX', LOCK_MS, 'NX')) !== null) {
@@ -173,8 +176,4 @@ function removalOf(keys: Keys, { account, kind, id }: RestoredRow, before: objec
 function ofAgent(record: object | null): { agent_id?: string } {
   const agent = (record as { agent_id?: string | null } | null)?.agent_id;
   return agent === null || agent === undefined ? {} : { agent_id: agent };
-}
-
-function tagOf(key: string): string {
-  return key.slice(0, key.indexOf('}') + 1);
 }

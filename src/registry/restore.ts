@@ -91,7 +91,7 @@ async function lostTags(store: RegistryStore): Promise<Set<string>> {
   return new Set(lost.map(tagOf));
 }
 
-function tagOf(key: string): string {
+export function tagOf(key: string): string {
   return key.slice(0, key.indexOf('}') + 1);
 }
 

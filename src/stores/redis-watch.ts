@@ -17,7 +17,7 @@ import { ServiceError } from '../common/errors.ts';
 import { DURABILITY_LOOK_MS, REGISTRY_LOOK_MS } from '../common/limits.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Log } from '../process/log.ts';
-import type { Commands } from '../redis/client.ts';
+import { type Commands, mastersOf } from '../redis/client.ts';
 import { readDurability } from '../redis/durability.ts';
 import type { Keys } from '../redis/keys.ts';
 import { adoptRegistry, presenceOf, REGISTRY_MISSING } from '../registry/presence.ts';
@@ -223,11 +223,10 @@ export class RedisWatch {
   }
 }
 
-/** Of every master: another process, or another of its lives, has another. '' where INFO is refused: then it is always compared. */
+/** The run ids of all masters: they change with every start of a process. Where INFO is refused the text is new each time, so a comparison always happens. */
 async function runsOf(redis: Commands): Promise<string> {
-  const nodes = redis instanceof Cluster ? redis.nodes('master') : [redis];
   try {
-    const infos = await Promise.all(nodes.map((node) => node.info('server')));
+    const infos = await Promise.all(mastersOf(redis).map((node) => node.info('server')));
     return infos
       .map((info) => /^run_id:(\w+)/m.exec(info)?.[1] ?? '')
       .sort()
