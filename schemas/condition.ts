@@ -13,6 +13,7 @@ export const OPERATORS = [
   'starts_with',
   'ends_with',
   'matches',
+  'glob',
   'exists',
 ] as const;
 export type Operator = (typeof OPERATORS)[number];

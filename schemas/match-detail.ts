@@ -126,8 +126,8 @@ export const RateLimitDetail = Type.Object(
     per: about(Type.String(), '`agent`, `account`, or the path that is counted apart.', 'payload.tool'),
     value: Type.Optional(
       about(
-        Type.String(),
-        'The value at the path `per` whose counter is over, cut at 100 characters. Left out where `per` is no path, the event has no such field, or a data filter found a secret in the event.',
+        Type.Union([Type.String(), Type.Null()]),
+        'The value at the path `per` whose counter is over, cut at 100 characters. null: events without it, which are counted together. Left out where `per` is no path, or a data filter found a secret in the event.',
         'send_money',
       ),
     ),

@@ -39,6 +39,9 @@ export const ConditionOperators = Type.Object(
     matches: Type.Optional(
       Text('The field, or a string inside it, matches this RE2 pattern, for example `(?i)refund`.'),
     ),
+    glob: Type.Optional(
+      Text('The field, or a string inside it, is this as a whole: `*` stands for any characters, `?` for one.'),
+    ),
     exists: Type.Optional(
       Type.Boolean({
         description: 'true: the field is there. false: it is not; then no other operator may stand beside it.',

@@ -57,7 +57,8 @@ function limitDetail({ rule, counterValue: value }: RateCheck, conditions: Condi
     window_seconds: terms.windowSeconds,
     per: perText(terms),
   };
-  if (value !== '' && !isSecret) {
+  if (value === '' && typeof terms.per !== 'string') detail.value = null;
+  else if (value !== '' && !isSecret) {
     const text = value.startsWith('"') ? (JSON.parse(value) as string) : value;
     detail.value = text.length > VALUE_CHARACTERS_MAX ? `${text.slice(0, VALUE_CHARACTERS_MAX)}…` : text;
   }

@@ -128,7 +128,8 @@ export function planOf(entries: readonly IndexedRule[], agent: string, type: Eve
     const { filter } = entry;
     if (filter?.trace === true && !plan.ofTrace.includes(filter)) plan.ofTrace.push(filter);
     const tools = conditions.find(
-      ({ path, texts }) => texts !== null && path.root === 'payload' && path.segments.join('.') === 'tool',
+      ({ path, texts }) =>
+        texts !== null && path.root === 'payload' && path.segments.length === 1 && path.segments[0] === 'tool',
     )?.texts;
     if (tools === null || tools === undefined) {
       plan.always.push(entry);

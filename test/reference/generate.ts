@@ -326,6 +326,9 @@ const pattern = fc.oneof(
 const texts = fc.oneof(
   fc.record({ contains: plainWord }),
   fc.record({ starts_with: plainWord }),
+  fc
+    .tuple(plainWord, fc.constantFrom('*', '?', ''))
+    .map(([word, wild]) => ({ glob: `${word.slice(0, 2)}${wild}` || '*' })),
   fc.record({ ends_with: plainWord }),
   fc.record({ matches: pattern }),
   fc.record({ contains: plainWord, starts_with: plainWord }),

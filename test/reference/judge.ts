@@ -214,7 +214,7 @@ function heldAt(key: string, wanted: unknown, event: Sent, isSecret: boolean): D
   });
 }
 
-const TEXT_OPERATORS = ['contains', 'starts_with', 'ends_with', 'matches'];
+const TEXT_OPERATORS = ['contains', 'starts_with', 'ends_with', 'matches', 'glob'];
 
 /** Strings inside a value, and keys, which are at their object. */
 function textsAt(value: unknown, trail: Step[], withKeys: boolean): At[] {
@@ -328,10 +328,25 @@ function operatorHolds(name: string, operand: unknown, value: unknown): boolean 
       return someText((text) => text.startsWith(operand as string));
     case 'ends_with':
       return someText((text) => text.endsWith(operand as string));
+    case 'glob':
+      return someText((text) => isGlob(operand as string, text));
     case 'matches':
       return textsIn(value, true).some((text) => occurs(operand as string, text));
   }
   throw new Error(`no operator ${name}`);
+}
+
+/** By hand: a star is every length that is left. */
+function isGlob(glob: string, text: string): boolean {
+  if (glob === '') return text === '';
+  const [first] = glob;
+  const [character = ''] = text;
+  if (first === '*') return isGlob(glob.slice(1), text) || (text !== '' && isGlob(glob, text.slice(character.length)));
+  return (
+    text !== '' &&
+    (first === '?' || first === character) &&
+    isGlob(glob.slice(first!.length), text.slice(character.length))
+  );
 }
 
 function textsIn(value: unknown, withKeys = false): string[] {
@@ -434,7 +449,8 @@ function overLimit({ id, conditions, actions }: Policy, event: Sent, counters: C
   const seconds = Number.parseInt(window, 10) * { s: 1, m: 60, h: 3600, d: 86_400 }[window.at(-1) as 's']!;
   const named = byPath && !/^(type|trace_id|agent_id|payload)(\.|$)/.test(per) ? `payload.${per}` : per;
   const detail: Detail = { threshold, window_seconds: seconds, per: named };
-  if (values.length === 0) return detail;
+  if (!byPath) return detail;
+  if (values.length === 0) return { ...detail, value: null };
   const text = typeof value === 'string' ? value : writtenJson(value);
   return { ...detail, value: text.length > 100 ? `${text.slice(0, 100)}…` : text };
 }

@@ -15,7 +15,7 @@ import { type Clause, clausesOf } from '../text-search/literal-prefilter.ts';
 import { LiteralSearch } from '../text-search/literal-search.ts';
 import { policyPattern } from '../text-search/pattern-allowance.ts';
 import { textPatternOf } from '../text-search/text-pattern.ts';
-import { isScalar, mistakeIn, type Scalar } from './operands.ts';
+import { globPattern, isScalar, mistakeIn, type Scalar } from './operands.ts';
 import { ITEM_UNITS, type Path, visitPath } from './path.ts';
 import { REDACTED_KEY, type Step } from './pointer.ts';
 
@@ -217,6 +217,8 @@ function predicate(name: Operator, operand: unknown, texts: ReadonlyMap<Operator
     case 'starts_with':
     case 'ends_with':
       return overText(texts.get(name)!, false);
+    case 'glob':
+      return overText(texts.get(name)!, false);
     case 'matches':
       return overText(texts.get(name)!, true);
     case 'exists':
@@ -246,8 +248,9 @@ function textTest(name: Operator, operand: unknown): TextTest | null {
       return (text) => text.startsWith(operand as string);
     case 'ends_with':
       return (text) => text.endsWith(operand as string);
+    case 'glob':
     case 'matches': {
-      const pattern = textPatternOf(policyPattern(operand));
+      const pattern = textPatternOf(policyPattern(name === 'glob' ? globPattern(operand as string) : operand));
       return (text, budget) => pattern.test(text, budget);
     }
     default:

@@ -1,15 +1,18 @@
 // Finds conditions that could never hold, by a slip of their author (when a policy is created or changed, after it has been
 // compiled). Such a policy would be kept, stand in the list, and never do anything.
 // Refused are: a bare key that is one edit away from a reserved key of the type, a value of `type` or `outcome` outside of its
-// closed set, and operators that no value of `type`, `trace_id` or `agent_id` satisfies. What is written with its prefix
-// (`payload.windows`) is taken as what it says.
+// closed set, operators that no value of `type`, `trace_id` or `agent_id` satisfies, paths and patterns in a notation of others, and equality with
+// what looks like a wildcard, a pattern or a permission. What is written with its prefix (`payload.windows`) or operator (`{"eq": …}`) is taken as
+// what it says.
 // Policies that were kept before are not asked: they are judged as ever, since an account's events must not wait on this.
 
 import { EVENT_TYPES, OUTCOMES } from '../../../schemas/closed-sets.ts';
+import { isId } from '../../common/ids.ts';
 import { Budget, FIELD_UNITS } from '../budget.ts';
 import { below, type Mistakes } from '../policy-error.ts';
 import { isOneEditAway, meant, shownValue } from './did-you-mean.ts';
 import type { FieldCondition } from './field-condition.ts';
+import { pathMistake } from './path.ts';
 
 /**
  * `reserved`: keys that are no fields in policies of this type. `fields`: the conditions that compiled; what is wrong with others
@@ -25,12 +28,62 @@ export function findWhatNeverHolds(
     const near = reserved.find((other) => isOneEditAway(other, key));
     if (near !== undefined)
       mistakes.add(below(at, key), `did you mean \`${near}\`? To match a field of the payload write payload.${key}`);
+    addPathMistake(key, below(at, key), mistakes);
   }
+  const { fields: paths, per, patterns } = conditions as { fields?: unknown; per?: unknown; patterns?: unknown };
+  if (reserved.includes('fields') && Array.isArray(paths))
+    paths.forEach((path, i) => {
+      addPathMistake(path, below(below(at, 'fields'), i), mistakes);
+    });
+  if (reserved.includes('per')) addPathMistake(per, below(at, 'per'), mistakes);
+  if (reserved.includes('patterns') && Array.isArray(patterns))
+    patterns.forEach((source, i) => {
+      addFlagsMistake(source, below(below(at, 'patterns'), i), mistakes);
+    });
   for (const field of fields) {
     const place = below(at, field.key);
     const found = field.path.root === 'payload' ? inPayload(field, place) : inEvent(field, place);
-    for (const { path, message } of found) mistakes.add(path, message);
+    for (const { path, message } of [...found, ...looksOtherwise(field, place)]) mistakes.add(path, message);
+    const matches = field.operators.get('matches');
+    if (matches !== undefined) addFlagsMistake(matches, below(place, 'matches'), mistakes);
   }
+}
+
+function addPathMistake(path: unknown, at: string, mistakes: Mistakes): void {
+  const sentence = typeof path === 'string' ? pathMistake(path) : null;
+  if (sentence !== null) mistakes.add(at, sentence);
+}
+
+/** `/…/i`: RE2 has no slashes around a pattern, so they would have to stand in the text. */
+function addFlagsMistake(source: unknown, at: string, mistakes: Mistakes): void {
+  const found = typeof source === 'string' ? /^\/(.+)\/([gimsuy]+)$/s.exec(source) : null;
+  if (found === null) return;
+  const flags = found[2]!.replaceAll(/[^ims]/g, '');
+  mistakes.add(at, `has slashes and flags of another notation; write ${flags === '' ? '' : `(?${flags})`}${found[1]}`);
+}
+
+/** Equality with a text that its author means as something else. Operators take it as it stands. */
+function looksOtherwise(field: FieldCondition, at: string): Found[] {
+  if (!field.isShort || field.path.root === 'type' || field.path.root === 'agent_id') return [];
+  return valuesAskedFor(field, at).flatMap(({ value, path }) => {
+    const meantAs = typeof value === 'string' ? otherMeaning(value) : null;
+    return meantAs === null
+      ? []
+      : [
+          {
+            path,
+            message: `did you mean ${meantAs}? To match the text as it stands write {"eq": ${shownValue(value)}}`,
+          },
+        ];
+  });
+}
+
+function otherMeaning(text: string): string | null {
+  const pattern = /^\/(.+)\/[gimsuy]*$/s.exec(text);
+  if (pattern !== null) return `{"matches": ${shownValue(pattern[1])}}`;
+  const permission = /^([A-Za-z_][\w.-]*)\((.*)\)$/s.exec(text);
+  if (permission !== null) return `${shownValue(permission[1])}, with a condition on its arguments`;
+  return text.includes('*') ? `{"glob": ${shownValue(text)}}` : null;
 }
 
 type Found = { path: string; message: string };
@@ -47,7 +100,7 @@ function inPayload(field: FieldCondition, at: string): Found[] {
 function inEvent(field: FieldCondition, at: string): Found[] {
   const { root } = field.path;
   const values = root === 'type' ? valuesOutside(field, EVENT_TYPES, at) : valuesThatAreNoText(field, at);
-  const outside = [...values, ...comparesNoNumber(field, at)];
+  const outside = [...values, ...comparesNoNumber(field, at), ...namesNoAgent(field, at)];
   if (outside.length > 0) return outside;
   const samples = root === 'type' ? EVENT_TYPES : [];
   if (samples.length > 0 && !samples.some((type) => holdsForType(field, type)))
@@ -92,6 +145,13 @@ function valuesThatAreNoText(field: FieldCondition, at: string): Found[] {
       const hint = value === null && root === 'trace_id' ? '{"exists": false}' : `"${value}"`;
       return { path, message: `\`${root}\` is text; did you mean ${hint}?` };
     });
+}
+
+function namesNoAgent(field: FieldCondition, at: string): Found[] {
+  if (field.path.root !== 'agent_id') return [];
+  return valuesAskedFor(field, at)
+    .filter(({ value }) => typeof value === 'string' && !isId('agent', value))
+    .map(({ value, path }) => ({ path, message: `must be the id of an agent (agt_…), is ${shownValue(value)}` }));
 }
 
 /** What is no number counts as met; here that would be every event. */

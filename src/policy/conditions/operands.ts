@@ -38,12 +38,24 @@ export function mistakeIn(
       const pattern = readPattern(operand);
       return typeof pattern === 'string' ? `${pattern}${inQuotes(operand)}` : null;
     }
+    case 'glob': {
+      if (typeof operand !== 'string' || operand === '')
+        return `must be a string that is not empty${inQuotes(operand)}`;
+      const pattern = readPattern(globPattern(operand));
+      return typeof pattern === 'string' ? pattern : null;
+    }
     case 'exists':
       if (typeof operand !== 'boolean') return `must be true or false${truth(operand)}`;
       return operand || isAlone ? null : 'must stand alone: nothing else can hold for a field that is not there';
     default:
       return unknownOperator(name, operand, field);
   }
+}
+
+/** An RE2 pattern for a whole text: `*` any characters, `?` one. */
+export function globPattern(glob: string): string {
+  const escaped = glob.replaceAll(/[\\^$.|+()[\]{}]/g, '\\$&');
+  return `(?s)^${escaped.replaceAll(/\*+/g, '.*').replaceAll('?', '.')}$`;
 }
 
 /** The pattern, or what is wrong with it. */
@@ -67,7 +79,14 @@ const OTHER_NAMES: Record<string, Operator> = {
   ...{ none_of: 'not_in', '>': 'gt', greater_than: 'gt', above: 'gt', '>=': 'gte', ge: 'gte', min: 'gte' },
   ...{ '<': 'lt', less_than: 'lt', below: 'lt', '<=': 'lte', le: 'lte', max: 'lte', includes: 'contains' },
   ...{ has: 'contains', like: 'contains', substring: 'contains', prefix: 'starts_with', begins_with: 'starts_with' },
-  ...{ suffix: 'ends_with', regex: 'matches', regexp: 'matches', pattern: 'matches', matches_regex: 'matches' },
+  ...{
+    suffix: 'ends_with',
+    regex: 'matches',
+    wildcard: 'glob',
+    regexp: 'matches',
+    pattern: 'matches',
+    matches_regex: 'matches',
+  },
   ...{ present: 'exists', is_present: 'exists', exist: 'exists' },
 };
 

@@ -1,6 +1,7 @@
-// Paths of conditions: `type`, `trace_id`, `agent_id`, `payload.…`; a bare name is looked up in the payload.
+// Paths of conditions: `type`, `trace_id`, `agent_id`, `payload.…`; a bare name is looked up in the payload. A key with dots is written
+// `payload["gen_ai.tool.name"]`; a JSON Pointer into the payload (`/messages/0/content`, as `detail.path` has it) is a path, too.
 // Only own properties are looked at, so `__proto__` and `constructor` are plain data. A numeric segment indexes an array;
-// any other segment that meets an array goes on into every element. A key that holds a dot cannot be named.
+// any other segment that meets an array goes on into every element.
 
 import type { Budget } from '../budget.ts';
 import type { Step } from './pointer.ts';
@@ -16,11 +17,15 @@ const SEGMENTS_MAX = 64; // no payload is nested deeper (JSON_DEPTH_MAX)
 
 /** A sentence in place of a path says what is wrong with the text. */
 export function parsePath(text: string): Path | string {
-  const segments = text.split('.');
-  if (segments.some((segment) => segment === '')) return 'must be a path without empty segments';
+  const isPointer = text.startsWith('/');
+  const segments = isPointer ? text.slice(1).split('/').map(unescaped) : segmentsOf(text);
+  if (segments === null)
+    return 'must have its keys in brackets as JSON strings, ["like.this"], parted by dots or nothing';
   if (segments.length > SEGMENTS_MAX) return `must have at most ${SEGMENTS_MAX} segments`;
+  if (isPointer) return path('payload', segments);
+  if (segments.some((segment) => segment === '')) return 'must be a path without empty segments';
   const first = segments[0]!;
-  if (!ROOTS.has(first)) return path('payload', segments);
+  if (!ROOTS.has(first) || text.startsWith('[')) return path('payload', segments);
   if (first !== 'payload' && segments.length > 1)
     return `\`${first}\` is text; for the payload's own field write payload.${text}`;
   return path(first as PathRoot, segments.slice(1));
@@ -34,8 +39,52 @@ function path(root: PathRoot, segments: string[]): Path {
   };
 }
 
+/** null: a bracket is not closed, or what is inside it is no JSON string. */
+function segmentsOf(text: string): string[] | null {
+  if (!text.includes('["')) return text.split('.');
+  const segments: string[] = [];
+  for (let at = 0; at < text.length; ) {
+    PART.lastIndex = at;
+    const found = PART.exec(text);
+    if (found === null) return null;
+    const [whole, plain, quoted] = found;
+    segments.push(quoted === undefined ? plain! : (JSON.parse(quoted) as string));
+    at += whole.length;
+    if (text[at] === '.' && at + 1 < text.length) at++;
+    else if (at < text.length && text[at] !== '[') return null;
+  }
+  return segments;
+}
+
+/** A name, or a key in brackets. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: JSON writes these as escapes
+const PART = /([^.["\]]+)|\[("(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*")\]/y;
+
+function unescaped(segment: string): string {
+  return segment.replaceAll('~1', '/').replaceAll('~0', '~');
+}
+
+/** What is written like a path of another notation and would never match: a sentence that says how to write it; null: nothing. */
+export function pathMistake(text: string): string | null {
+  if (text.startsWith('/'))
+    return /~(?![01])/.test(text) ? 'is a JSON Pointer; write `~` in a key as ~0 and `/` as ~1' : null;
+  const outside = text.replaceAll(/\["(?:[^"\\]|\\.)*"\]/g, '');
+  if (outside.startsWith('$')) return `is JSONPath; write ${text.replace(/^\$\.?/, '') || 'payload'}`;
+  if (/^event\./.test(outside)) return `must be written without \`event.\`: ${text.slice('event.'.length)}`;
+  if (/^payload[.[]/i.test(text) && !text.startsWith('payload'))
+    return `did you mean payload${text.slice('payload'.length)}?`;
+  if (/^\s|\s$|\s\.|\.\s/.test(outside)) return 'has a blank at an end; a key that has one is written ["…"]';
+  if (/\[\d+\]/.test(outside)) return `has an index in brackets; write ${text.replaceAll(/\[(\d+)\]/g, '.$1')}`;
+  if (/\[\*\]|(?:^|\.)\*(?:\.|$)/.test(outside))
+    return `must be written without \`*\`: a path goes on into every element of an array by itself (${text.replaceAll(/\[\*\]|(?<=^|\.)\*\.|\.\*$/g, '')})`;
+  return /[[\]]/.test(outside) ? 'has a bracket; a key in brackets is written ["…"]' : null;
+}
+
 export function pathText(path: Path): string {
-  return [path.root, ...path.segments].join('.');
+  return path.segments.reduce(
+    (text, segment) => (/^[^.["\]\s]+$/.test(segment) ? `${text}.${segment}` : `${text}[${JSON.stringify(segment)}]`),
+    path.root as string,
+  );
 }
 
 /**

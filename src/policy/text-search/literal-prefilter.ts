@@ -29,10 +29,15 @@ export function clausesOf(path: Path, operators: ReadonlyMap<string, unknown>): 
   const texts = [...operators].map(([name, operand]) => {
     const wanted = Array.isArray(operand) ? operand : [operand];
     if (!wanted.every((text) => typeof text === 'string')) return null;
+    if (name === 'glob') return anyOf(wanted.map(longestPart));
     if (name === 'matches') return anyOf(wanted.map((source) => literalOf(policyPattern(source))));
     return ASK_FOR_TEXT.has(name) ? anyOf(wanted) : null;
   });
   return [...keys, ...texts].filter((demand) => demand !== null);
+}
+
+function longestPart(glob: string): string {
+  return glob.split(/[*?]/).reduce((best, part) => (part.length > best.length ? part : best), '');
 }
 
 const ASK_FOR_TEXT: ReadonlySet<string> = new Set(['eq', 'in', 'contains', 'starts_with', 'ends_with']);
