@@ -38,7 +38,7 @@ export type MatchedPolicy = Pick<PolicyMatch, 'policy_id' | 'name' | 'type'>;
 export type IngestParts = {
   cache: Pick<RegistryCache, 'agent' | 'rules'>;
   rateLimits: Pick<RateLimitBatcher, 'ask'>;
-  appender: Pick<Appender, 'append' | 'appendFor' | 'takeBack'>;
+  appender: Pick<Appender, 'appendFor' | 'takeBack'>;
   once: Pick<AppendOnce, 'begin' | 'append' | 'release'>;
   backlog: Pick<Backlog, 'full'>;
   keys: Keys;

@@ -226,8 +226,6 @@ function partsOf(id: number, { agent, account, rules, told }: Given): IngestPart
     },
     appender: {
       takeBack: () => false,
-      append: ({ agent: of, summaries, rows }) =>
-        call(id, 'append', { agent: of, events: summaries.length, entry: packed(summaries, rows) }),
       appendFor: ({ agent: of, summaries, rows, events }, waiter) =>
         void call(id, 'append', { agent: of, events: events ?? summaries.length, entry: packed(summaries, rows) }).then(
           () => waiter.appended(),

@@ -76,7 +76,6 @@ class Front {
       ...{ rateLimits, keys, ...told },
       backlog: { full: () => false },
       appender: {
-        append: async () => undefined,
         appendFor: (_append: unknown, caller: { appended(): void }) => caller.appended(),
       },
       once: {

@@ -40,7 +40,6 @@ export async function take(
     rateLimits: freshGate(),
     // What it is given stands only until the next body is read.
     appender: {
-      append: async (append: Append) => void appended.push(copied(append)),
       appendFor: (append: Append, caller: AppendCaller) => {
         appended.push(copied(append));
         caller.appended();

@@ -4,7 +4,6 @@
 // each object and array this side remembers the one with the numbers as they were sent.
 // Used by payload-schema.ts alone. Invariant: a schema and a payload without long numbers are judged as ever, but for `multipleOf`.
 import type { Ajv2020 } from 'ajv/dist/2020.js';
-import type { Json } from '../../../schemas/common.ts';
 import { compareNumbers, type ExactNumber, isMultiple, isNumber, LongNumber } from '../../common/exact-number.ts';
 import { Budget, OVER_BUDGET } from '../budget.ts';
 
@@ -73,21 +72,12 @@ export function exactForm(schema: unknown): unknown {
   );
 }
 
-/** The payload at hand as it was sent, by its copy with doubles; empty where it has no long numbers. */
+/** Keywords that compare the payload at hand as it was sent. */
 export class SentNumbers {
   /** Of the event at hand. */
   budget = new Budget(0);
-  readonly #sent = new Map<object, object>();
-
-  /** Answers the copy. */
-  begin(payload: Json): Json {
-    this.#sent.clear();
-    return rounded(payload, this.#sent) as Json;
-  }
-
-  end(): void {
-    if (this.#sent.size > 0) this.#sent.clear();
-  }
+  /** For each object and array of the copy with doubles the one that it was made of; empty where the payload has no long numbers. */
+  sent: ReadonlyMap<object, object> = new Map();
 
   /** Adds the keywords that ask it. */
   addKeywords(ajv: Ajv2020): void {
@@ -102,10 +92,10 @@ export class SentNumbers {
   }
 
   #asSent(data: unknown, at: At | undefined): unknown {
-    if (this.#sent.size === 0) return data;
-    if (typeof data === 'object' && data !== null) return this.#sent.get(data) ?? data;
+    if (this.sent.size === 0) return data;
+    if (typeof data === 'object' && data !== null) return this.sent.get(data) ?? data;
     if (typeof data !== 'number' || at === undefined) return data;
-    const holder = this.#sent.get(at.parentData as object);
+    const holder = this.sent.get(at.parentData as object);
     return holder === undefined ? data : (holder as Record<string | number, unknown>)[at.parentDataProperty];
   }
 }

@@ -16,6 +16,7 @@ import { compareNumbers, type ExactNumber, exactNumber, LongNumber } from '../..
 import { type Budget, OVER_BUDGET, OverBudget } from '../budget.ts';
 import { policyPattern } from '../text-search/pattern-allowance.ts';
 import { textPatternOf } from '../text-search/text-pattern.ts';
+import { perPayload } from './per-payload.ts';
 
 const CHARACTERS_MAX = 4_096;
 const LIMITS = { maxAstNodes: 500, maxDepth: 32, maxListElements: 200, maxMapEntries: 50, maxCallArguments: 8 };
@@ -344,7 +345,7 @@ function eventValue(event: ExpressionEvent): Record<string, unknown> {
     type: event.type,
     agent_id: event.agent_id,
     timestamp: event.timestamp,
-    payload: plainPayload(event),
+    payload: celPayload(event),
   };
   if (event.trace_id !== undefined) value['trace_id'] = event.trace_id;
   return value;
@@ -358,11 +359,11 @@ function agentValue({ id, name, description, framework, metadata, status }: Agen
 }
 
 /** The library tells maps by their `constructor`, which a payload may have as a key of its own: such objects go in as a Map. */
-function plainPayload({ payload, payloadText }: ExpressionEvent): unknown {
+const celPayload = perPayload(({ payload, payloadText }: ExpressionEvent): unknown => {
   const plain =
     payloadText.includes('constructor') || payloadText.includes('\\u') ? withoutConstructor(payload) : payload;
   return mayHoldLongNumber(payloadText) ? withInts(plain) : plain;
-}
+});
 
 /** Whole numbers of a length that CEL's int has become ints, for all that it offers for them. */
 function withInts(value: unknown): unknown {

@@ -14,6 +14,7 @@ import { policyPattern } from '../text-search/pattern-allowance.ts';
 import { PatternError } from '../text-search/program.ts';
 import { textPatternOf } from '../text-search/text-pattern.ts';
 import { exactForm, isExactKeyword, keywordOf, rounded, SentNumbers, SUBSCHEMAS } from './exact-schema.ts';
+import { perPayload } from './per-payload.ts';
 import type { Step } from './pointer.ts';
 
 const SCHEMA_NODES_MAX = 500;
@@ -46,6 +47,14 @@ const DIALECT = 'https://json-schema.org/draft/2020-12/schema';
 type Validate = ((payload: unknown) => boolean) & { errors?: { instancePath: string; keyword: string }[] | null };
 
 type Judged = { payload: JsonObject; payloadText: string };
+
+/** The payload as ajv gets it; `sent`: for each object and array in it the one with the numbers as they were sent. */
+const asDoubles = perPayload(({ payload, payloadText }: Judged): { payload: JsonObject; sent: SentNumbers['sent'] } => {
+  if (!mayHoldLongNumber(payloadText)) return { payload, sent: NOTHING_LONG };
+  const sent = new Map<object, object>();
+  return { payload: rounded(payload, sent) as JsonObject, sent };
+});
+const NOTHING_LONG: SentNumbers['sent'] = new Map();
 
 export class PayloadSchema {
   readonly #validate: Validate;
@@ -84,12 +93,9 @@ export class PayloadSchema {
     budget.spend(this.#cost(isSmall ? payloadCharacters / 8 : countValues(payload, budget), payloadCharacters));
     this.#patterns.budget = budget;
     this.#numbers.budget = budget;
-    if (!mayHoldLongNumber(payloadText)) return !this.#validate(payload);
-    try {
-      return !this.#validate(this.#numbers.begin(payload));
-    } finally {
-      this.#numbers.end();
-    }
+    const doubles = asDoubles({ payload, payloadText });
+    this.#numbers.sent = doubles.sent;
+    return !this.#validate(doubles.payload);
   }
 
   /** What does not satisfy it, to be asked where `test` says so: the steps to the value, and the keyword. Throws OverBudget. */
