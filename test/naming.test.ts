@@ -1,9 +1,8 @@
 // One name, one thing: no word that was replaced by the field's term comes back, no two exported types share a name, no two files a base
 // name, and nothing is exported that no other file imports. docs/glossary.md has the words that stay.
-import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import t from 'tap';
-import { PROJECT_ROOT } from '../src/process/assets.ts';
+import { filesIn, read } from './support/sources.ts';
 
 const SERVICE = ['schemas', 'src', 'pipelines', 'clickhouse'];
 const ALL = [...SERVICE, 'bench', 'test', 'scripts', 'dashboard', 'docs', 'ops'];
@@ -87,14 +86,4 @@ function service(): string[] {
 
 function several(places: ReadonlyMap<string, readonly string[]>): string[] {
   return [...places].filter(([, files]) => files.length > 1).map(([name, files]) => `${name}: ${files.join(', ')}`);
-}
-
-function read(file: string): string {
-  return readFileSync(path.join(PROJECT_ROOT, file), 'utf8');
-}
-
-function filesIn(folder: string, wanted: RegExp): string[] {
-  return readdirSync(path.join(PROJECT_ROOT, folder), { recursive: true, encoding: 'utf8' })
-    .map((file) => `${folder}/${file}`)
-    .filter((file) => wanted.test(file) && !file.includes('node_modules'));
 }

@@ -1,10 +1,9 @@
 // The habits of the house, checked: who may import whom, what every file has, what no file may have (CONTRIBUTING.md).
 // Reads the sources as text. It relies on the formatter: a block ends on the first line that is indented like its first.
 // A line that fails names the file; the sentence of the test says what is wanted instead.
-import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import t, { type Test } from 'tap';
-import { PROJECT_ROOT } from '../src/process/assets.ts';
+import { filesIn, read } from './support/sources.ts';
 
 const CODE = ['schemas', 'src', 'pipelines', 'clickhouse', 'bench', 'test', 'scripts'];
 const SERVICE = ['schemas', 'src', 'pipelines', 'clickhouse'];
@@ -53,8 +52,6 @@ const FUNCTION_LINES_P90 = 25;
 const FILE_LINES_MAX = 540;
 
 const IMPORT = /^(?:import|export)\s[^;]*?from '([^']+)'|^import '([^']+)'|\bimport\('([^']+)'\)/gm;
-
-const NOT_OURS = new Set(['node_modules', 'build', 'data', '.git', '.tap']);
 
 type Source = { file: string; text: string; lines: string[]; imports: string[] };
 
@@ -216,19 +213,4 @@ async function none(t: Test, among: readonly Source[], pattern: RegExp, sentence
     .filter(({ file, text }) => file !== 'test/tidy.test.ts' && pattern.test(text))
     .map(({ file }) => file);
   t.same(found, [], sentence);
-}
-
-/** Paths from the root, sorted. */
-function filesIn(folder: string, pattern: RegExp): string[] {
-  const entries = readdirSync(path.join(PROJECT_ROOT, folder), { withFileTypes: true });
-  const found = entries.flatMap((entry) => {
-    const file = path.posix.join(folder, entry.name);
-    if (entry.isDirectory()) return NOT_OURS.has(entry.name) ? [] : filesIn(file, pattern);
-    return pattern.test(file) ? [file] : [];
-  });
-  return found.sort();
-}
-
-function read(file: string): string {
-  return readFileSync(path.join(PROJECT_ROOT, file), 'utf8');
 }
