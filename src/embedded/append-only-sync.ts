@@ -11,7 +11,8 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const SYNC_EVERY_MS = 1_000;
-const FOLDER = 'appendonlydir';
+/** Where redis-server keeps its append-only files, below its own folder. */
+export const APPEND_ONLY_FOLDER = 'appendonlydir';
 
 export class AppendOnlySync {
   readonly #folder: string;
@@ -20,7 +21,7 @@ export class AppendOnlySync {
 
   /** `folder`: the server's own. */
   constructor(folder: string, onFailure: (error: unknown) => void) {
-    this.#folder = path.join(folder, FOLDER);
+    this.#folder = path.join(folder, APPEND_ONLY_FOLDER);
     this.#onFailure = onFailure;
     void this.#run();
   }

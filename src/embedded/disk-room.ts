@@ -1,19 +1,22 @@
 // Stops taking writes before the disk under the embedded Redis is full (a part of the supervisor; the fronts are told over IPC).
-// On a full disk Redis answers a last few writes from memory: with `everysec` what it could not append is there only as long as it
-// lives, and it refuses from the next write on. So there must always be room for what is under way, and for storing and merging what
-// was accepted.
-// Invariant: a front that was not told otherwise takes writes; it is told when it is ready and at each change. Between two looks less is
-// written than the reserve holds, unless somebody else fills the disk within LOOK_MS.
-// Failure: a folder that cannot be looked at leaves the last word standing; Redis itself refuses when it cannot write.
+// On a full disk Redis answers a last few writes from memory, and loses them if it is killed. So there is always room for what is
+// under way, and for storing and merging what was accepted: free space that is kept, and blocks behind the end of the append-only file
+// that no other program can take (append-only-reserve.ts).
+// Invariant: a front that was not told otherwise takes writes; it is told when it is ready and at each change. Between two looks less
+// is written than is reserved.
+// Failure: a folder that cannot be looked at leaves the last answer standing; Redis itself refuses when it cannot write.
 import { statfs } from 'node:fs/promises';
 import type { Room } from '../common/room.ts';
 import type { Part } from '../process/lifecycle.ts';
 import type { Log } from '../process/log.ts';
+import { reserveAppends } from './append-only-reserve.ts';
 
 const LOOK_MS = 250;
 /** Five seconds of the fastest ingestion measured, with as much again for ClickHouse; on a small disk a twentieth of it. */
 const RESERVE_BYTES_MAX = 1024 ** 3;
 const RESERVE_SHARE = 0.05;
+/** Behind the end of the append-only file: twice what the fastest ingestion measured appends in LOOK_MS, and no more than half of the reserve. */
+const APPEND_BYTES_MAX = 128 * 1024 ** 2;
 /** The free space above the reserve at which writes are accepted again: without it each merge would toggle it. */
 const ENOUGH = 1.25;
 
@@ -53,8 +56,9 @@ export class DiskRoom implements Part {
     if (found === undefined) return;
     const freeBytes = found.bavail * found.bsize;
     const reserveBytes = Math.min(RESERVE_BYTES_MAX, found.blocks * found.bsize * RESERVE_SHARE);
+    const appends = await reserveAppends(folder, Math.min(APPEND_BYTES_MAX, reserveBytes / 2));
     const before = this.#room.isLow;
-    const isLow = freeBytes < (before ? ENOUGH * reserveBytes : reserveBytes);
+    const isLow = appends === 'full' || freeBytes < (before ? ENOUGH * reserveBytes : reserveBytes);
     this.#room = { isLow, freeBytes, reserveBytes };
     if (isLow === before) return;
     if (isLow) log.error({ freeBytes, reserveBytes }, 'disk.nearly_full');

@@ -5,7 +5,9 @@ import { once } from 'node:events';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { readFile, rm } from 'node:fs/promises';
 import path from 'node:path';
+import { Redis } from 'ioredis';
 import t, { type Test } from 'tap';
+import { reserveAppends } from '../../src/embedded/append-only-reserve.ts';
 import { freePort } from '../../src/embedded/free-port.ts';
 import { assetPath } from '../../src/process/assets.ts';
 import { pause } from '../support/raw-http.ts';
@@ -56,11 +58,10 @@ t.test('whoever ends while the disk is full is started again, and nothing else e
   );
 });
 
-t.test('what was acknowledged until the disk was nearly full is there after Redis was killed', async (t) => {
+t.test('what was acknowledged until the disk was full is there after Redis was killed', async (t) => {
   const { inside, send, children, ask } = await startOnDisk(t, { folder: '', megabytes: 256 });
   const filler = inside('filler');
   const acknowledged: string[] = [];
-  let isFull = false;
   let refused = 0;
   const writer = async () => {
     while (refused < 50) {
@@ -69,30 +70,25 @@ t.test('what was acknowledged until the disk was nearly full is there after Redi
       else refused++;
     }
   };
-  // Somebody else fills the disk as well, as fast as a copy does, until nothing is taken any more.
-  const filling = async () => {
-    while (!isFull) {
-      try {
-        writeFileSync(filler, Buffer.alloc(2 ** 20), { flag: 'a' });
-      } catch {
-        // Without the reserve he fills it to the last byte.
-      }
-      await pause(20);
-      isFull = refused > 0;
-    }
-  };
-  await Promise.all([filling(), ...Array.from({ length: 16 }, writer)]);
+  const writers = Array.from({ length: 16 }, writer);
+  t.ok(await until(() => acknowledged.length > 500), 'events are written');
+  // Another program fills the disk to its last byte between two looks at it.
+  const other = spawn('dd', ['if=/dev/zero', `of=${filler}`, 'bs=4k', 'count=65536'], { stdio: 'ignore' });
+  await once(other, 'exit');
+  await Promise.all(writers);
   process.kill(children()['redis']!, 'SIGKILL');
   rmSync(filler);
   t.ok(acknowledged.length > 100, `${acknowledged.length} were acknowledged`);
   t.ok(await until(async () => (await send().catch(() => undefined))?.status === 201), 'there is room again');
   const found = new Set<string>();
   for (let cursor = ''; ; ) {
-    const { status, text } = await ask('GET', `/v1/events?payload=none&limit=500${cursor}`);
-    if (status !== 200) {
-      await pause(200);
-      continue;
-    }
+    let text = '';
+    const isListed = async () => {
+      const answer = await ask('GET', `/v1/events?payload=none&limit=500${cursor}`);
+      text = answer.text;
+      return answer.status === 200;
+    };
+    if (!(await until(isListed))) throw new Error(`the list is not answered: ${text}`);
     const page = JSON.parse(text) as { items: { id: string }[]; next_cursor: string | null };
     for (const { id } of page.items) found.add(id);
     if (page.next_cursor === null) break;
@@ -101,6 +97,42 @@ t.test('what was acknowledged until the disk was nearly full is there after Redi
   const missing = acknowledged.filter((id) => !found.has(id));
   t.same(missing, [], 'none is missing');
 });
+
+t.test('the end of the append-only file has room of its own on a full disk', async (t) => {
+  const reserved = await appendsOnFullDisk(t, (folder) => reserveAppends(folder, 4 * 2 ** 20));
+  t.same(reserved, { answered: 100, kept: 100 });
+  const unreserved = await appendsOnFullDisk(t, async () => undefined);
+  t.ok(unreserved.kept < unreserved.answered, `without it ${JSON.stringify(unreserved)}`);
+});
+
+/** A hundred writes to a Redis whose disk another program has filled: how many it answered, and how many it has after a SIGKILL. */
+async function appendsOnFullDisk(t: Test, prepare: (folder: string) => Promise<unknown>) {
+  const folder = await makeDataDir();
+  mkdirSync(folder, { recursive: true });
+  const port = await freePort();
+  const options = ['--port', String(port), '--appendonly', 'yes', '--appendfsync', 'no', '--save', ''];
+  const again = `redis-server ${options.map((option) => `'${option}'`).join(' ')}`;
+  const program = `mount -t tmpfs -o size=16m none "$1" && cd "$1" && { ${again}; rm filler; exec ${again}; }`;
+  const shell = spawn('unshare', ['-rm', 'sh', '-c', program, 'sh', folder], { stdio: 'ignore' });
+  const inside = path.join(`/proc/${shell.pid}/root`, folder);
+  const redis = new Redis(port, '127.0.0.1', { retryStrategy: () => 50, maxRetriesPerRequest: null });
+  redis.on('error', () => undefined);
+  t.teardown(async () => {
+    redis.disconnect();
+    shell.kill('SIGKILL');
+    await rm(folder, { recursive: true, force: true });
+  });
+  await redis.set('first', '');
+  await prepare(inside);
+  fill(path.join(inside, 'filler'));
+  const batch = redis.pipeline();
+  for (let i = 0; i < 100; i++) batch.set(`key:${i}`, 'x'.repeat(10_000));
+  const answers = await batch.exec();
+  const [, pid] = /process_id:(\d+)/.exec(await redis.info('server')) ?? [];
+  process.kill(Number(pid), 'SIGKILL');
+  const kept = await redis.keys('key:*');
+  return { answered: answers!.filter(([error]) => error === null).length, kept: kept.length };
+}
 
 type Disk = { folder: string; megabytes: number };
 
