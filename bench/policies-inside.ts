@@ -6,7 +6,7 @@ import type { AgentRecord } from '../schemas/agent.ts';
 import type { EventType } from '../schemas/closed-sets.ts';
 import type { JsonObject } from '../schemas/common.ts';
 import type { Policy } from '../schemas/policy.ts';
-import { FastPath } from '../src/ingest/fast-path.ts';
+import { WasmCodec } from '../src/ingest/wasm-codec.ts';
 import { judge, RuleSet } from '../src/policy/engine.ts';
 import { median } from './statistics.ts';
 import type { PolicyOrder } from './workload.ts';
@@ -27,8 +27,8 @@ const agent = {
 
 /** In the order of the settings. `body` is a batch of so many events. */
 export function costsInside(settings: readonly Setting[]): Inside[] {
-  const plain = new FastPath();
-  const work = settings.map((setting) => workOf(setting, plain));
+  const codec = new WasmCodec();
+  const work = settings.map((setting) => workOf(setting, codec));
   const taken = work.map(() => ({ plain: [] as number[], values: [] as number[] }));
   for (let turn = 0; turn <= TURNS; turn++) {
     work.forEach(({ events, read, judged }, i) => {
@@ -41,10 +41,11 @@ export function costsInside(settings: readonly Setting[]): Inside[] {
   return taken.map((one) => ({ plainNs: median(one.plain), valuesNs: median(one.values) }));
 }
 
-function workOf({ policies, body, events }: Setting, plain: FastPath) {
+function workOf({ policies, body, events }: Setting, codec: WasmCodec) {
   const rules = new RuleSet(policies.map(policyOf));
   const bytes = Buffer.from(body);
   const now = Date.now();
+  const ids = { account: 'acc_bench', agentId: agent.id, requestId: 'bench', idempotencyKey: undefined };
   const views = (JSON.parse(body) as { events: { type: EventType; payload: JsonObject }[] }).events.map((event) => ({
     ...event,
     trace_id: undefined,
@@ -56,9 +57,11 @@ function workOf({ policies, body, events }: Setting, plain: FastPath) {
   return {
     events,
     read() {
-      const read = plain.read(bytes, 'many', rules, now);
-      if (read === undefined) throw new Error('the body is not plain');
-      plain.judge(read, agent, rules);
+      const request = { ...ids, shape: 'many' as const, body: bytes };
+      const decoded = codec.decode(request, { rules, nowMs: now, eventBytesMax: bytes.length });
+      if (decoded === undefined) throw new Error('the body is not read on its bytes');
+      for (let i = 0; i < events; i++) decoded.judge(i, agent, rules, undefined);
+      decoded.release();
     },
     judged() {
       for (const view of views) judge(rules, view);

@@ -20,11 +20,13 @@ import type { Parts } from './http/route.ts';
 import { makeRoutes } from './http/routes.ts';
 import { Server } from './http/server.ts';
 import { chooseTransport } from './http/transport/choose.ts';
-import { FastPath } from './ingest/fast-path.ts';
+import type { Codec } from './ingest/codec.ts';
 import { Ingest } from './ingest/ingest.ts';
 import type { IngestParts } from './ingest/ingest-parts.ts';
+import { JsonCodec } from './ingest/json-codec.ts';
 import { type JudgingParts, JudgingWorker } from './ingest/judging-worker.ts';
 import { RateLimitBatcher } from './ingest/rate-limit-batcher.ts';
+import { WasmCodec } from './ingest/wasm-codec.ts';
 import type { WorkerContext } from './main.ts';
 import { DependencyGauges } from './metrics/dependency-gauges.ts';
 import type { Metrics } from './metrics/metrics.ts';
@@ -73,8 +75,7 @@ const WAIT_MS_MAX = 2_000;
 const READS_OF_ACCOUNT = Math.max(4, os.availableParallelism());
 const READS = { max: 4 * READS_OF_ACCOUNT, accountMax: READS_OF_ACCOUNT, waitingMax: 64 };
 /** Bodies that are read and recorded within some 2 ms; larger ones make others wait, and are judged in the judging thread. */
-const PLAIN_BYTES_MAX = 256 * 1024;
-const PARSED_BYTES_MAX = 64 * 1024;
+const BYTES_MAX = { wasm: 256 * 1024, json: 64 * 1024 };
 /** Accounts are made by hand: a scan of 16 small hashes finds a new one before it has done much. */
 const ACCOUNTS_LOOK_MS = 10_000;
 
@@ -105,7 +106,7 @@ export async function frontParts({ config, log, metrics, link, isSupervised, say
     ...{ config, buffers, onRefused: usage.refused },
     routes: makeRoutes({ metrics: config.metricsPort === undefined, publicUrl: config.publicUrl }),
     cache,
-    ingest: new Ingest({ ...parts, cache, backlog, apart: apartBy(judging) }, new FastPath(buffers)),
+    ingest: new Ingest({ ...parts, cache, backlog, apart: apartBy(judging) }, codecsFor(buffers)),
     ...{ registry, approvalWaits, clickhouse, barrier },
     ...auditParts({ redis, keys, clickhouse }, config),
     ...lastingAnswers({ redis, keys, clickhouse, registry, log }),
@@ -158,8 +159,12 @@ function toldOfEvents(metrics: Metrics, usage: UsageCounts): Pick<IngestParts, T
   };
 }
 
+function codecsFor(buffers: BufferPool): Codec[] {
+  return [new WasmCodec(buffers), new JsonCodec()];
+}
+
 function apartBy(worker: JudgingWorker): NonNullable<IngestParts['apart']> {
-  return { worker, allowances: new Allowances(), plainBytesMax: PLAIN_BYTES_MAX, parsedBytesMax: PARSED_BYTES_MAX };
+  return { worker, allowances: new Allowances(), bytesMax: BYTES_MAX };
 }
 
 function makeJudging(

@@ -8,6 +8,7 @@ import { execFile } from 'node:child_process';
 import { readdir, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { promisify } from 'node:util';
+import { environmentWith } from '../process/config.ts';
 import { APPEND_ONLY_FOLDER } from './append-only-sync.ts';
 
 /** `st_blocks` counts in these units on every system. */
@@ -36,7 +37,9 @@ async function growing(folder: string): Promise<string[]> {
 async function reserve(file: string, from: number, bytes: number): Promise<Reserved> {
   const range = ['--offset', String(from), '--length', String(Math.ceil(bytes))];
   try {
-    await promisify(execFile)('fallocate', ['--keep-size', ...range, file], { env: { ...process.env, LC_ALL: 'C' } });
+    await promisify(execFile)('fallocate', ['--keep-size', ...range, file], {
+      env: { ...environmentWith(), LC_ALL: 'C' } as NodeJS.ProcessEnv,
+    });
     return 'reserved';
   } catch (error) {
     return error instanceof Error && /No space left/.test(error.message) ? 'full' : 'unsupported';

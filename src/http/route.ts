@@ -44,7 +44,7 @@ type Health = () => Promise<{ faults: { path: string; message: string }[]; degra
 
 /** What handlers work with. */
 export type Parts = {
-  ingest: Pick<Ingest, 'single' | 'batch'>;
+  ingest: Pick<Ingest, 'submit'>;
   registry: {
     accounts: Accounts;
     agents: Agents;

@@ -1,4 +1,4 @@
-// What a submission comes with, who is told of it, and what ingestion is made of (types alone; between ingest.ts, the fast path and the judging
+// What a submission comes with, who is told of it, and what ingestion is made of (types alone; between ingest.ts, its codecs and the judging
 // thread).
 
 import type { AgentRecord } from '../../schemas/agent.ts';
@@ -17,6 +17,7 @@ import type { RateLimitBatcher } from './rate-limit-batcher.ts';
 export type IngestRequest = {
   account: string;
   agentId: string;
+  shape: Shape;
   body: Buffer;
   requestId: string;
   idempotencyKey: string | undefined;
@@ -54,14 +55,13 @@ export type IngestParts = {
   onUnevaluated: (reason: string, times: number) => void;
   /** Where what takes long is judged, and how much is not long. Left out: everything is judged here, to its end. */
   apart?: Apart;
-  /** Called between the events of a batch; resolves when others have had their turn. Left out: it is judged in one go. */
+  /** Called between the events of a batch; resolves when other work was done. Left out: a batch is judged without a pause. */
   pause?: () => Promise<void> | undefined;
 };
-export type Apart = {
+type Apart = {
   worker: { submit(submission: ToJudge, caller: Caller): Promise<void> };
   allowances: Pick<Allowances, 'begin'>;
-  /** Larger bodies go there whatever is in them: of plain events, and of those that have to be parsed. */
-  plainBytesMax: number;
-  parsedBytesMax: number;
+  /** A codec reads larger bodies there alone. */
+  bytesMax: { wasm: number; json: number };
 };
-export type ToJudge = { request: IngestRequest; shape: Shape; agent: AgentRecord; rules: RuleSet };
+export type ToJudge = { request: IngestRequest; agent: AgentRecord; rules: RuleSet };

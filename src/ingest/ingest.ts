@@ -1,253 +1,287 @@
 // The path of an event through a front, written out; read this file first.
 //
-//   read      body -> submissions: one pass, schema, payload marked         400
+//   decode    body -> events, by one of two codecs (codec.ts)               400
 //   agent     known? from the cache that Redis invalidates                  404
-//   once      has this Idempotency-Key been answered?                       409, or the first answer again
-//   backlog   is there room downstream?                                     503
+//   begin     has this Idempotency-Key been answered?                       409, or the first answer again
+//   admit     is there room downstream?                                     503
 //   judge     every rule of every event, from memory
-//   count     rate limits of all events of the tick, one round trip         503
+//   reserve   permits of rate limits for all events of the tick, one round trip 503
 //   decide    allowed, blocked or pending
-//   encode    the row that ClickHouse will be given, and a summary
+//   encode    the row that ClickHouse will be given, a summary, the answer
 //   append    one entry per partition and tick, in Redis's append-only file 503
 //   reply     the events with their policy_result
 //
+// Each step is started by the completion of the one before. These are callbacks, not promises, because most submissions wait twice: the
+// promises and async frames of two waits were a third of what a single event allocated and a fifth of its cost.
 // Invariant: a submission ends in exactly one of allowed, blocked, pending (then it is in the stream before the reply) or
-// refused with an error and no trace; only an append whose answer was lost is `recorded: "unknown"`.
-// Knows nothing of HTTP. Whatever fails before the append leaves nothing behind but places taken in rate counters.
+// refused with an error and no trace; only an append whose answer was lost is `recorded: "unknown"`. The caller is called exactly once.
+// Knows nothing of HTTP. Whatever fails before the append leaves nothing behind but permits taken from rate limits.
 
 import { createHash } from 'node:crypto';
 import type { AgentRecord } from '../../schemas/agent.ts';
-
 import { ServiceError } from '../common/errors.ts';
-import { isId, mintId } from '../common/ids.ts';
 import { TooLong } from '../policy/allowance.ts';
-import { agentInactive, judge, type RuleSet } from '../policy/engine.ts';
-import type { Decision, Judgement } from '../policy/judgement.ts';
-import type { Append } from '../streams/append.ts';
-import { type AcceptedEvent, encodeEvents } from './encode.ts';
-import type { FastPath } from './fast-path.ts';
-import { type AtHand, backlogFull, callerLeft, type FastParts, FastSubmission } from './fast-submission.ts';
+import { agentInactive, type RuleSet } from '../policy/engine.ts';
+import type { Judgement } from '../policy/judgement.ts';
+import type { AppendCaller } from '../streams/append.ts';
+import type { Begun, OnceKey } from '../streams/append-once.ts';
+import type { Codec, DecodedBody, Encoded } from './codec.ts';
 import type { Answer, Caller, IngestParts, IngestRequest } from './ingest-parts.ts';
-import type { Shape } from './json.ts';
-import { keptVerdicts, readVerdicts } from './kept-verdicts.ts';
-import { type Judged, resolveQuotas } from './resolve-quotas.ts';
-import { type Element, isRejected, readBatch, readSubmission } from './submission.ts';
-import { renderBatch, renderEvent, type Verdict } from './submission-reply.ts';
-import { View } from './view.ts';
+import type { QuotaGrant, QuotaWaiter } from './rate-limit-batcher.ts';
+import { decideRuns, type Judged, type Run, requestsOf, runsOf } from './resolve-quotas.ts';
 
 export class Ingest {
   readonly #parts: IngestParts;
-  /** null: every event takes the general path. */
-  readonly #way: FastParts | null;
+  readonly #codecs: readonly Codec[];
 
-  /** `plain`: null makes every event take the general path. */
-  constructor(parts: IngestParts, plain: FastPath | null) {
+  /** `codecs`: tried in order; the last one reads every body. */
+  constructor(parts: IngestParts, codecs: readonly Codec[]) {
     this.#parts = parts;
-    this.#way =
-      plain === null
-        ? null
-        : {
-            ...{ parts, plain, allowances: parts.apart?.allowances },
-            count: (request, judged) => this.#count(request, judged),
-            setApart: (request, shape, caller) => this.#setApart(request, shape, caller),
-          };
+    this.#codecs = codecs;
   }
 
-  /** One event. The answer is the JSON text of the Event. */
-  single(request: IngestRequest, caller: Caller): void {
-    this.#submit(request, 'one', caller);
+  /** The answer is JSON text: of the Event, or of the results in the order of submission. */
+  submit(request: IngestRequest, caller: Caller): void {
+    new Submission(this.#parts, this.#codecs, { request, caller }).begin();
+  }
+}
+
+type Agent = AgentRecord | null;
+
+class Submission implements QuotaWaiter, AppendCaller {
+  readonly #parts: IngestParts;
+  readonly #codecs: readonly Codec[];
+  readonly #request: IngestRequest;
+  readonly #caller: Caller;
+  #agent!: AgentRecord;
+  #rules!: RuleSet;
+  #body: DecodedBody | undefined;
+  /** Of the Idempotency-Key, while this request owns it. */
+  #token: string | undefined;
+  #judgements: (Judgement | null)[] = [];
+  #runs: readonly Run[] = [];
+  #judged: readonly (Judged | null)[] = [];
+  #answer: Answer | undefined;
+
+  constructor(
+    parts: IngestParts,
+    codecs: readonly Codec[],
+    { request, caller }: { request: IngestRequest; caller: Caller },
+  ) {
+    this.#parts = parts;
+    this.#codecs = codecs;
+    this.#request = request;
+    this.#caller = caller;
   }
 
-  /** Up to 100 events. The answer is the JSON text of the results, in the order of submission. */
-  batch(request: IngestRequest, caller: Caller): void {
-    this.#submit(request, 'many', caller);
+  begin(): void {
+    try {
+      const { account, agentId } = this.#request;
+      const agent = this.#parts.cache.agent(account, agentId);
+      const rules = this.#parts.cache.rules(account);
+      if (agent instanceof Promise || rules instanceof Promise) this.#whenFetched(Promise.all([agent, rules]));
+      else this.#decode(agent?.record ?? null, rules);
+    } catch (error) {
+      this.refused(error);
+    }
   }
 
-  #submit(request: IngestRequest, shape: Shape, caller: Caller): void {
-    const { apart } = this.#parts;
-    const { length } = request.body;
-    const atHand = apart !== undefined && length > apart.plainBytesMax ? undefined : this.#readPlain(request, shape);
-    if (atHand !== undefined) new FastSubmission(this.#way!, { request, shape, atHand, caller }).begin();
-    else if (apart !== undefined && length > apart.parsedBytesMax) this.#setApart(request, shape, caller);
-    else this.#tell(request, shape, caller);
+  #whenFetched(fetched: Promise<[{ record: AgentRecord } | null, RuleSet]>): void {
+    fetched.then(([agent, rules]) => this.#decode(agent?.record ?? null, rules)).catch((error) => this.refused(error));
   }
 
-  #tell(request: IngestRequest, shape: Shape, caller: Caller): void {
-    (shape === 'one' ? this.#acceptOne(request, caller) : this.#acceptMany(request, caller))
-      .then((made) => caller.accepted(made))
-      .catch((error: unknown) => {
-        if (error instanceof TooLong) this.#setApart(request, shape, caller);
-        else caller.refused(error);
-      });
+  #decode(agent: Agent, rules: RuleSet): void {
+    this.#rules = rules;
+    const isApart = !this.#readBody();
+    if (agent === null) throw new ServiceError('not_found', 'No such agent.', { recorded: false });
+    this.#agent = agent;
+    if (isApart) this.#leave();
+    else if (this.#request.idempotencyKey === undefined) this.#admit();
+    else this.#beginOnce(this.#request.idempotencyKey);
+  }
+
+  /** false: it is too large to be read on the loop that answers. */
+  #readBody(): boolean {
+    const { apart, eventBytesMax } = this.#parts;
+    for (const codec of this.#codecs) {
+      if (apart !== undefined && this.#request.body.length > apart.bytesMax[codec.name]) continue;
+      this.#body = codec.decode(this.#request, { rules: this.#rules, nowMs: Date.now(), eventBytesMax });
+      if (this.#body !== undefined) return true;
+    }
+    return false;
+  }
+
+  /** Append and kept outcome are one atomic step, so a retry finds both or neither. */
+  #beginOnce(key: string): void {
+    const { agentId, shape, body } = this.#request;
+    // Agent and path are part of what is compared: the same body elsewhere is another request.
+    const fingerprint = createHash('sha256').update(`${agentId}/${shape}\0`).update(body).digest('base64url');
+    this.#parts.once
+      .begin({ ...this.#onceKey(key), fingerprint })
+      .then((begun) => this.#begun(begun))
+      .catch((error: unknown) => this.refused(error));
+  }
+
+  #begun(begun: Begun): void {
+    if (begun.state === 'replay') {
+      const answer = this.#body!.repeat!(begun.outcome);
+      this.#release();
+      this.#caller.accepted(answer);
+      return;
+    }
+    this.#token = begun.token;
+    this.#admit();
+  }
+
+  #admit(): void {
+    if (this.#parts.backlog.full()) throw backlogFull();
+    this.#judge();
+  }
+
+  #judge(): void {
+    const { apart, pause } = this.#parts;
+    const body = this.#body!;
+    const allowance =
+      this.#rules.size === 0 ? undefined : apart?.allowances.begin(this.#request.account, performance.now());
+    while (this.#judgements.length < body.elements) {
+      this.#judgements.push(body.judge(this.#judgements.length, this.#agent, this.#rules, allowance));
+      const others = pause?.();
+      if (others === undefined) continue;
+      others.then(() => this.#judge()).catch((error: unknown) => this.refused(error));
+      return;
+    }
+    this.#reserve();
+  }
+
+  #reserve(): void {
+    if (this.#agent.status === 'inactive') {
+      this.#append(this.#judgements.map(blockedWhole));
+      return;
+    }
+    this.#runs = runsOf(this.#judgements);
+    const requests = requestsOf(this.#runs);
+    if (requests.length === 0) this.#append(decideRuns(this.#runs, NO_GRANTS));
+    else this.#parts.rateLimits.ask(this.#request.account, this.#request.agentId, requests, this);
+  }
+
+  counted(grants: readonly QuotaGrant[]): void {
+    try {
+      this.#append(decideRuns(this.#runs, grants));
+    } catch (error) {
+      this.refused(error);
+    }
+  }
+
+  #append(judged: readonly (Judged | null)[]): void {
+    // The caller may have left while counters were asked.
+    if (this.#caller.isGone) throw callerLeft();
+    this.#judged = judged;
+    const encoded = this.#body!.encode(this.#agent, judged, Date.now());
+    this.#answer = encoded.answer;
+    if (this.#token !== undefined) {
+      this.#appendOnce(this.#token, encoded);
+      return;
+    }
+    const { account, agentId: agent } = this.#request;
+    const { summaries, events, rows } = encoded;
+    this.#parts.appender.appendFor({ account, agent, summaries, events, rows }, this);
+    this.#caller.whenGone(this);
+  }
+
+  #appendOnce(token: string, { summaries, rows, outcome }: Encoded): void {
+    const { idempotencyKey, agentId: agent } = this.#request;
+    this.#parts.once
+      .append({ ...this.#onceKey(idempotencyKey!), token, agent, summaries, rows, outcome: outcome! })
+      .then(() => this.appended())
+      .catch((error: unknown) => this.refused(error));
+  }
+
+  /** As where a second request comes on the connection before the first is answered, and the transport closes it. */
+  callerLeft(): void {
+    const { account, agentId: agent } = this.#request;
+    if (this.#parts.appender.takeBack({ account, agent }, this)) this.refused(callerLeft());
+  }
+
+  appended(): void {
+    try {
+      this.#release();
+      this.#count();
+      this.#caller.accepted(this.#answer!);
+    } catch (error) {
+      this.#caller.refused(error);
+    }
+  }
+
+  refused(error: unknown): void {
+    this.#release();
+    this.#answer?.release?.();
+    const token = this.#token;
+    // After a lost answer the record stays until it expires: the append may have landed, and its outcome with it.
+    if (token === undefined || (error instanceof ServiceError && error.recorded === 'unknown')) {
+      this.#end(error);
+      return;
+    }
+    const end = () => this.#end(error);
+    this.#parts.once.release({ ...this.#onceKey(this.#request.idempotencyKey!), token }).then(end, end);
+  }
+
+  #end(error: unknown): void {
+    if (error instanceof TooLong) this.#leave();
+    else this.#caller.refused(error);
   }
 
   /** Nothing of the submission is left: it begins anew in the judging thread. */
-  #setApart(request: IngestRequest, shape: Shape, caller: Caller): void {
-    caller.setApart();
-    this.#judgedBy(request)
-      .then((by) => this.#parts.apart!.worker.submit({ request, shape, ...by }, caller))
-      .catch((error: unknown) => caller.refused(error));
+  #leave(): void {
+    const { apart, backlog } = this.#parts;
+    this.#caller.setApart();
+    if (backlog.full()) this.#caller.refused(backlogFull());
+    else void apart!.worker.submit({ request: this.#request, agent: this.#agent, rules: this.#rules }, this.#caller);
   }
 
-  async #judgedBy({ account, agentId }: IngestRequest): Promise<{ agent: AgentRecord; rules: RuleSet }> {
-    if (this.#parts.backlog.full()) throw backlogFull();
-    const agent = await this.#agent(account, agentId);
-    return { agent, rules: await this.#parts.cache.rules(account) };
+  #onceKey(key: string): OnceKey {
+    const { account, agentId } = this.#request;
+    return { partition: this.#parts.keys.partitionOf(account, agentId), account, key };
   }
 
-  async #acceptOne(request: IngestRequest, caller: Caller): Promise<Answer> {
-    const submission = readSubmission(request.body, Date.now());
-    const verdicts = await this.#accept(request, { shape: 'one', elements: [submission], caller });
-    return { body: renderEvent(request.agentId, submission, verdicts[0]!) };
+  #release(): void {
+    this.#body?.release();
+    this.#body = undefined;
   }
 
-  async #acceptMany(request: IngestRequest, caller: Caller): Promise<Answer> {
-    const elements = readBatch(request.body, Date.now(), this.#parts.eventBytesMax);
-    const verdicts = await this.#accept(request, { shape: 'many', elements, caller });
-    return { body: renderBatch(request.agentId, elements, verdicts) };
-  }
-
-  /** undefined: the general path must see it. Whatever has to be fetched first or refused is its business, too. */
-  #readPlain(request: IngestRequest, shape: Shape): AtHand | undefined {
-    const { account, agentId, idempotencyKey } = request;
-    if (this.#way === null || idempotencyKey !== undefined) return undefined;
-    const agent = this.#parts.cache.agent(account, agentId);
-    if (agent === null || agent instanceof Promise || agent.record.status === 'inactive') return undefined;
-    const rules = this.#parts.cache.rules(account);
-    if (rules instanceof Promise) return undefined;
-    const read = this.#way.plain.read(request.body, shape, rules, Date.now(), this.#parts.eventBytesMax);
-    return read === undefined ? undefined : { agent: agent.record, rules, read };
-  }
-
-  async #accept(
-    request: IngestRequest,
-    { shape, elements, caller }: { shape: Shape; elements: Element[]; caller: Caller },
-  ): Promise<Verdict[]> {
-    const { account, agentId, idempotencyKey } = request;
-    const agent = await this.#agent(account, agentId);
-    if (idempotencyKey === undefined) {
-      const { events, verdicts } = await this.#decide(request, agent, elements);
-      const { summaries, rows } = encodeEvents(events);
-      await this.#append({ account, agent: agentId, summaries, rows }, caller);
-      this.#count(request, events);
-      return verdicts;
-    }
-    return this.#acceptOnce(request, { agent, elements, shape }, idempotencyKey);
-  }
-
-  /** Rejects where the caller left before Redis was sent anything. */
-  #append(append: Append, caller: Caller): Promise<void> {
-    if (caller.isGone) return Promise.reject(callerLeft());
-    const { appender } = this.#parts;
-    return new Promise((appended, refused) => {
-      const waiting = { appended, refused };
-      appender.appendFor(append, waiting);
-      caller.whenGone({
-        callerLeft: () => {
-          if (appender.takeBack(append, waiting)) refused(callerLeft());
-        },
-      });
-    });
-  }
-
-  /** The append and the kept outcome are one atomic step, so a retry finds both or neither. */
-  async #acceptOnce(
-    request: IngestRequest,
-    { agent, elements, shape }: { agent: AgentRecord; elements: Element[]; shape: Shape },
-    key: string,
-  ): Promise<Verdict[]> {
-    const { account, agentId } = request;
-    const partition = this.#parts.keys.partitionOf(account, agentId);
-    // Agent and path are part of what is compared: the same body elsewhere is another request.
-    const fingerprint = createHash('sha256').update(`${agentId}/${shape}\0`).update(request.body).digest('base64url');
-    const started = await this.#parts.once.begin({ partition, account, key, fingerprint });
-    if (started.state === 'replay') return readVerdicts(started.outcome);
-    const { token } = started;
-    try {
-      const { events, verdicts } = await this.#decide(request, agent, elements);
-      const { summaries, rows } = encodeEvents(events);
-      await this.#parts.once.append({
-        partition,
-        account,
-        agent: agentId,
-        key,
-        token,
-        summaries,
-        rows,
-        outcome: keptVerdicts(verdicts),
-      });
-      this.#count(request, events);
-      return verdicts;
-    } catch (error) {
-      // After a lost answer the record stays until it expires: the append may have landed, and its outcome with it.
-      if (!(error instanceof ServiceError && error.recorded === 'unknown')) {
-        await this.#parts.once.release({ partition, account, key, token });
+  /** Neighbours with one decision are counted together. */
+  #count(): void {
+    const { account, body } = this.#request;
+    const { onBytes, onAccepted, onMatched, onUnevaluated } = this.#parts;
+    onBytes(account, body.length);
+    for (let from = 0, to = 0; from < this.#judged.length; from = to) {
+      const decision = this.#judged[from]?.decision;
+      while (to < this.#judged.length && this.#judged[to]?.decision === decision) to++;
+      if (decision === undefined) continue;
+      const { outcome, matches } = decision;
+      onAccepted(account, outcome, to - from);
+      for (const match of matches) {
+        onMatched(account, match, { outcome, events: to - from });
+        if (match.detail.reason !== undefined) onUnevaluated(match.detail.reason, 1);
       }
-      throw error;
-    }
-  }
-
-  async #agent(account: string, agentId: string): Promise<AgentRecord> {
-    const cached = isId('agent', agentId) ? this.#parts.cache.agent(account, agentId) : null;
-    const agent = cached instanceof Promise ? await cached : cached;
-    if (agent === null) throw new ServiceError('not_found', 'No such agent.', { recorded: false });
-    return agent.record;
-  }
-
-  async #decide(
-    request: IngestRequest,
-    agent: AgentRecord,
-    elements: Element[],
-  ): Promise<{ events: AcceptedEvent[]; verdicts: Verdict[] }> {
-    if (this.#parts.backlog.full()) throw backlogFull();
-    const { account, requestId } = request;
-    const judged = await this.#judge(account, agent, elements);
-    const now = Date.now();
-    const events: AcceptedEvent[] = [];
-    const verdicts = elements.map((element, i): Verdict => {
-      if (isRejected(element)) return element;
-      const { decision, countedAt } = judged[i]!;
-      // What a rate limit counted arrived when it was counted: so the events that are kept show that the limit held.
-      const receivedAt = countedAt ?? now;
-      const id = mintId('event', receivedAt); // recovery looks for an id at its own time
-      events.push({ account, agent, id, submission: element, receivedAt, decision, requestId });
-      return { id, occurredAt: element.occurredAt, receivedAt, result: decision.resultJson };
-    });
-    return { events, verdicts };
-  }
-
-  /** A decision for each sound element; rejected ones have a hole. */
-  async #judge(account: string, agent: AgentRecord, elements: Element[]): Promise<Judged[]> {
-    const cached = this.#parts.cache.rules(account);
-    const rules: RuleSet = cached instanceof Promise ? await cached : cached;
-    const allowance = this.#parts.apart?.allowances.begin(account, performance.now());
-    const judgements: (Judgement | null)[] = [];
-    for (const element of elements) {
-      judgements.push(isRejected(element) ? null : judge(rules, new View(element, agent), allowance));
-      const others = this.#parts.pause?.();
-      if (others !== undefined) await others;
-    }
-    if (agent.status === 'inactive') return judgements.map(blockedWhole);
-    return resolveQuotas(this.#parts.rateLimits, account, agent.id, judgements);
-  }
-
-  #count({ account, body }: IngestRequest, judged: readonly { decision: Decision }[]): void {
-    this.#parts.onBytes(account, body.length);
-    let from = 0;
-    for (let i = 1; i <= judged.length; i++) {
-      const { decision } = judged[from]!;
-      if (i < judged.length && judged[i]!.decision === decision) continue;
-      this.#parts.onAccepted(account, decision.outcome, i - from);
-      for (const match of decision.matches) {
-        this.#parts.onMatched(account, match, { outcome: decision.outcome, events: i - from });
-        if (match.detail.reason !== undefined) this.#parts.onUnevaluated(match.detail.reason, 1);
-      }
-      from = i;
     }
   }
 }
 
+const NO_GRANTS: readonly QuotaGrant[] = [];
+
 /** Of an agent that is switched off: no counter is asked. */
-function blockedWhole(judgement: Judgement | null): Judged {
-  return judgement === null ? (undefined as never) : { decision: agentInactive(judgement), countedAt: undefined };
+function blockedWhole(judgement: Judgement | null): Judged | null {
+  return judgement === null ? null : { decision: agentInactive(judgement), countedAt: undefined };
+}
+
+function backlogFull(): ServiceError {
+  return new ServiceError('unavailable', 'The backlog is full; nothing was recorded.', {
+    recorded: false,
+    retryAfterSeconds: 1,
+  });
+}
+
+/** Nobody reads it: the caller has left. */
+function callerLeft(): ServiceError {
+  return new ServiceError('unavailable', 'The caller has left; nothing was recorded.', { recorded: false });
 }

@@ -9,15 +9,14 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Outcome } from '../../schemas/closed-sets.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { parseExact } from '../common/exact-json.ts';
-import { Allowance } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import { evaluated, mistakesOf, type PolicyTrial } from '../policy/policy-work.ts';
 import { prepareRules } from '../policy/prepare-rules.ts';
 import { Keys } from '../redis/keys.ts';
 import { entryOf } from '../streams/append-once.ts';
-import { FastPath } from './fast-path.ts';
 import { Ingest } from './ingest.ts';
-import type { Answer, Apart, Caller, IngestParts, MatchedPolicy } from './ingest-parts.ts';
+import type { Answer, Caller, IngestParts, MatchedPolicy } from './ingest-parts.ts';
+import { JsonCodec } from './json-codec.ts';
 import {
   type CallName,
   type Calls,
@@ -32,6 +31,7 @@ import {
   type ToThread,
 } from './judging-messages.ts';
 import type { QuotaRequest } from './rate-limit-batcher.ts';
+import { WasmCodec } from './wasm-codec.ts';
 
 const { prefix, partitions, eventBytesMax } = workerData as ThreadData;
 const port = parentPort!;
@@ -44,9 +44,7 @@ const ALIVE_EVERY_MS = 500;
 const NICE = 5;
 if (process.platform === 'linux') os.setPriority(0, NICE);
 
-const plainPath = new FastPath();
-/** It has nothing left. */
-const NOTHING_ALLOWED = new Allowance();
+const codecs = [new WasmCodec(), new JsonCodec()];
 
 const waiting = new Map<number, { resolve: (value: never) => void; reject: (error: Error) => void }>();
 const rulesOf = new Map<string, Promise<RuleSet>>();
@@ -132,12 +130,11 @@ async function submit(message: SubmitMessage): Promise<Submitted> {
   const { id, shape, account, agent, body, requestId, idempotencyKey } = message;
   const told = new Sums();
   const given = { agent, account, rules: await rulesFor(message), told };
-  const whole = new Ingest({ ...partsOf(id, given), pause }, null);
-  // What no policy can match is not parsed here either.
-  const ingest = new Ingest({ ...partsOf(id, given), apart: apartBy(whole) }, plainPath);
+  const ingest = new Ingest({ ...partsOf(id, given), pause }, codecs);
   const request = {
     account,
     agentId: agent.id,
+    shape,
     body: Buffer.from(body.buffer, body.byteOffset, body.byteLength),
     requestId,
     idempotencyKey,
@@ -146,8 +143,7 @@ async function submit(message: SubmitMessage): Promise<Submitted> {
     const accepted = (answer: Answer) => resolve({ body: bytesOf(answer), told: told.told() });
     const nothing = () => undefined;
     const caller: Caller = { accepted, refused, setApart: nothing, isGone: false, whenGone: nothing };
-    if (shape === 'one') ingest.single(request, caller);
-    else ingest.batch(request, caller);
+    ingest.submit(request, caller);
   });
 }
 
@@ -165,19 +161,6 @@ function rulesFor({ account, policies, traceKey }: SubmitMessage): Promise<RuleS
 
 function policiesOf(text: string): Policy[] {
   return parseExact(text) as unknown as Policy[];
-}
-
-/** Whatever has to be asked of a policy is judged event by event, with pauses. */
-function apartBy(whole: Ingest): Apart {
-  return {
-    worker: {
-      submit: async ({ request, shape }, caller) =>
-        shape === 'one' ? whole.single(request, caller) : whole.batch(request, caller),
-    },
-    allowances: { begin: () => NOTHING_ALLOWED },
-    plainBytesMax: Number.POSITIVE_INFINITY,
-    parsedBytesMax: 0,
-  };
 }
 
 /** What the front's counters are told. */
@@ -261,7 +244,7 @@ function packed(summaries: readonly (string | Buffer)[], rows: Buffer): SentEntr
   return { version: entry.version, summaries: new Uint8Array(entry.summaries), rows: new Uint8Array(entry.rows) };
 }
 
-/** In memory of its own, which is handed over. What the fast path wrote lies in memory that it takes back. */
+/** In memory of its own, which is handed over. What the codec wrote lies in pooled memory. */
 function bytesOf({ body, release }: Answer): Uint8Array {
   const bytes = typeof body === 'string' ? new TextEncoder().encode(body) : new Uint8Array(body);
   release?.();

@@ -100,8 +100,8 @@ export class JudgingWorker implements Part, PolicyWork {
   }
 
   /** The caller is told, whatever comes of it. */
-  async submit({ request, shape, agent, rules }: ToJudge, caller: Caller): Promise<void> {
-    const { account, body, requestId, idempotencyKey } = request;
+  async submit({ request, agent, rules }: ToJudge, caller: Caller): Promise<void> {
+    const { account, shape, body, requestId, idempotencyKey } = request;
     try {
       const submitted = await this.#run<Submitted | undefined>(
         'events',

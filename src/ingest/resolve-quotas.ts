@@ -1,33 +1,17 @@
-// Turns judgements into decisions: requests the counters for the rate limits that apply, then decides (between judgement and encoding).
-// Neighbouring events with one and the same judgement (most of a batch: no match, the same limits) form a run: a run requests for its permits together and
-// shares one decision, so the cost of a batch follows from its runs, not from its events.
+// Turns judgements into decisions: requests the permits of the rate limits that apply, then decides (between judgement and encoding).
+// Neighbouring events with one and the same judgement (most of a batch: no match, the same limits) form a run. A run requests its permits
+// together and shares one decision, so the cost of a batch follows from its runs, not from its events.
 // Invariant: the k-th event of a run gets the k-th of its permits, as if each event had asked alone in the order of submission.
-// Failure: rejects with what the batcher rejects with; nothing is decided then.
 import { mintId } from '../common/ids.ts';
 import { decide } from '../policy/decide.ts';
 import type { Decision, Judgement } from '../policy/judgement.ts';
-import type { QuotaGrant, QuotaRequest, RateLimitBatcher } from './rate-limit-batcher.ts';
+import type { QuotaGrant, QuotaRequest } from './rate-limit-batcher.ts';
 
 /** `countedAt`: epoch ms, where rate limits counted the event. */
 export type Judged = { decision: Decision; countedAt: number | undefined };
 
 /** Neighbours with one judgement; null: a hole. */
 export type Run = { judgement: Judgement | null; events: number };
-
-/** A decision for each judgement; null stays a hole. A plain value where no counter has to be asked. */
-export function resolveQuotas(
-  limits: Pick<RateLimitBatcher, 'ask'>,
-  account: string,
-  agentId: string,
-  judgements: readonly (Judgement | null)[],
-): Judged[] | Promise<Judged[]> {
-  const runs = runsOf(judgements);
-  const requests = requestsOf(runs);
-  if (requests.length === 0) return decideRuns(runs, []);
-  return new Promise<readonly QuotaGrant[]>((counted, refused) => {
-    limits.ask(account, agentId, requests, { counted, refused });
-  }).then((counts) => decideRuns(runs, counts));
-}
 
 /** What the rules of all runs leave to the counters. */
 export function requestsOf(runs: readonly Run[]): QuotaRequest[] {
@@ -38,8 +22,8 @@ export function requestsOf(runs: readonly Run[]): QuotaRequest[] {
 }
 
 /** `counts`: the answers to `requestsOf(runs)`. */
-export function decideRuns(runs: readonly Run[], counts: readonly QuotaGrant[]): Judged[] {
-  const judged: Judged[] = [];
+export function decideRuns(runs: readonly Run[], counts: readonly QuotaGrant[]): (Judged | null)[] {
+  const judged: (Judged | null)[] = [];
   let at = 0;
   for (const { judgement, events } of runs) {
     const own = judgement === null ? 0 : judgement.rateChecks.length;
@@ -62,7 +46,12 @@ export function runsOf(judgements: readonly (Judgement | null)[]): Run[] {
   return runs;
 }
 
-function decideRun(judged: Judged[], judgement: Judgement | null, events: number, counts: readonly QuotaGrant[]): void {
+function decideRun(
+  judged: (Judged | null)[],
+  judgement: Judgement | null,
+  events: number,
+  counts: readonly QuotaGrant[],
+): void {
   let countedAt: number | undefined;
   let granted = events;
   for (const count of counts) {
@@ -71,7 +60,7 @@ function decideRun(judged: Judged[], judgement: Judgement | null, events: number
   }
   let shared: Judged | undefined;
   for (let i = 0; i < events; i++) {
-    if (judgement === null) judged.push(undefined as never);
+    if (judgement === null) judged.push(null);
     else if (i < granted && judgement.found.length === 0) {
       shared ??= { decision: decide(judgement, NONE_OVER, mintApprovalId), countedAt };
       judged.push(shared);

@@ -83,7 +83,7 @@ export function weightOf(entries: readonly IndexedRule[]): number {
   return weight;
 }
 
-/** Literals of a set: as many as have a bit in what the search for them answers (ingest/fast-codec.ts). */
+/** Literals of a set: as many as have a bit in what the search for them answers (ingest/wasm/layout.ts). */
 export const LITERALS_MAX = 512;
 
 /** Gives every entry its prefilter. Returns the literals that the prefilters speak of, by number. */

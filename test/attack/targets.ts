@@ -1,14 +1,14 @@
-// What fuzzing throws inputs at, in this process: bodies read by both paths, and policies from their text to a stored event. An input may be
+// What fuzzing throws inputs at, in this process: bodies read by both codecs, and policies from their text to a stored event. An input may be
 // refused; what else happens is a finding: an error that nobody foresaw, two readers that differ, or work that takes too long.
 import type { JsonObject } from '../../schemas/common.ts';
 import { ServiceError } from '../../src/common/errors.ts';
 import { encodeEvents } from '../../src/ingest/encode.ts';
-import { FastPath } from '../../src/ingest/fast-path.ts';
 import { readBatch, readSubmission } from '../../src/ingest/submission.ts';
+import { WasmCodec } from '../../src/ingest/wasm-codec.ts';
 import { decide } from '../../src/policy/decide.ts';
 import { checkPolicy, judge, type PolicyInput, RuleSet } from '../../src/policy/engine.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
-import { account, agent, NOW, policiesOf } from '../ingest/support.ts';
+import { account, agent, NOW, policiesOf, requestId } from '../ingest/support.ts';
 
 /** Of one input. Twice what the worst ordinary one takes, and ten times what another's event may wait. */
 export const STALL_MS = 100;
@@ -19,17 +19,18 @@ export class Finding extends Error {
 
 const EVENT_BYTES_MAX = 1024 * 1024;
 const NO_RULES = new RuleSet([]);
-const plain = new FastPath();
+const wasm = new WasmCodec();
 
 /** Both readers take the same bodies. */
 export function json(input: string): void {
   const bytes = Buffer.from(input, 'latin1');
   for (const shape of ['one', 'many'] as const) {
     const read = refused(() => (shape === 'one' ? readSubmission(bytes, NOW) : readBatch(bytes, NOW, EVENT_BYTES_MAX)));
-    const asPlain = plain.read(bytes, shape, NO_RULES, NOW, EVENT_BYTES_MAX);
-    if (asPlain === undefined) continue;
-    plain.release(asPlain);
-    if (read === undefined) throw new Finding(`${shape}: the plain reader takes what the other refuses`);
+    const request = { account, agentId: agent.id, shape, body: bytes, requestId, idempotencyKey: undefined };
+    const decoded = wasm.decode(request, { rules: NO_RULES, nowMs: NOW, eventBytesMax: EVENT_BYTES_MAX });
+    if (decoded === undefined) continue;
+    decoded.release();
+    if (read === undefined) throw new Finding(`${shape}: wasm-codec.ts takes what json-codec.ts refuses`);
   }
 }
 

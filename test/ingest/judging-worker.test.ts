@@ -3,7 +3,6 @@
 import t, { type Test } from 'tap';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import { ServiceError } from '../../src/common/errors.ts';
-import { FastPath } from '../../src/ingest/fast-path.ts';
 import { Ingest } from '../../src/ingest/ingest.ts';
 import type { IngestParts } from '../../src/ingest/ingest-parts.ts';
 import { type JudgingParts, JudgingWorker } from '../../src/ingest/judging-worker.ts';
@@ -13,7 +12,7 @@ import type { RuleSet } from '../../src/policy/engine.ts';
 import { Keys } from '../../src/redis/keys.ts';
 import type { PackedAppend } from '../../src/streams/append.ts';
 import { unpackFields } from '../../src/streams/packing.ts';
-import { account, agent, agentId, policiesOf, requestId, ruleSet, submitted } from './support.ts';
+import { account, agent, agentId, CODECS, policiesOf, requestId, ruleSet, submitted } from './support.ts';
 
 const keys = new Keys({ prefix: 'judge-', partitions: 4 });
 const EVENT_BYTES_MAX = 1024 * 1024;
@@ -89,15 +88,22 @@ class Front {
     } as unknown as IngestParts;
     const allowances = options.allowances ?? new Allowances();
     this.ingest = new Ingest(
-      { ...parts, apart: { worker: this.worker, allowances, plainBytesMax: 256 * 1024, parsedBytesMax: 64 * 1024 } },
-      new FastPath(),
+      { ...parts, apart: { worker: this.worker, allowances, bytesMax: { wasm: 256 * 1024, json: 64 * 1024 } } },
+      CODECS,
     );
   }
 
   async send(events: readonly object[], more: { account?: string; key?: string } = {}): Promise<Result[]> {
     const body = Buffer.from(JSON.stringify({ events }));
-    const request = { account: more.account ?? account, agentId, body, requestId, idempotencyKey: more.key };
-    const answer = await submitted(this.ingest, 'batch', request);
+    const request = {
+      account: more.account ?? account,
+      agentId,
+      shape: 'many' as const,
+      body,
+      requestId,
+      idempotencyKey: more.key,
+    };
+    const answer = await submitted(this.ingest, request);
     return (JSON.parse(answer.body.toString()) as { results: Result[] }).results;
   }
 

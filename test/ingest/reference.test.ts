@@ -1,11 +1,10 @@
-// Ingestion against a plain, slow reference (test/reference), which shares no code with it: the fast path and the ordinary
-// path must both answer, store and tell the pipelines what the reference says, for generated bodies and policies.
+// Ingestion against a plain, slow reference (test/reference), which shares no code with it: both codecs must answer, store and tell the pipelines what the reference says, for generated bodies and policies.
 // GATEHOUSE_TEST_EVENTS=100000 sets how many events are compared (default 800), GATEHOUSE_TEST_SEED repeats a run.
 import fc from 'fast-check';
 import t from 'tap';
 import { EVENT_ROW_COLUMNS } from '../../schemas/entry.ts';
 import { ServiceError } from '../../src/common/errors.ts';
-import { FastPath } from '../../src/ingest/fast-path.ts';
+import { WasmCodec } from '../../src/ingest/wasm-codec.ts';
 import { body, MEANINGS, orders, TIMES } from '../reference/generate.ts';
 import { readText } from '../reference/json.ts';
 import { decoded, type Taken, takePlainly, UnknownTime, type World } from '../reference/take.ts';
@@ -14,7 +13,9 @@ import {
   account,
   agentId,
   blotted,
+  CODECS,
   COUNTED_AT,
+  JSON_CODEC,
   NOW,
   policiesOf,
   requestId,
@@ -35,13 +36,13 @@ t.after(() => {
   Date.now = clock;
 });
 
-t.test('fast path, general path and the reference agree', async (t) => {
-  const plain = new FastPath();
+t.test('both codecs and the reference agree', async (t) => {
+  const wasm = new WasmCodec();
   const counts = {
     bodies: 0,
     events: 0,
     refused: 0,
-    plain: 0,
+    wasm: 0,
     blocked: 0,
     pending: 0,
     allowed: 0,
@@ -57,12 +58,15 @@ t.test('fast path, general path and the reference agree', async (t) => {
       if (rules === null) return;
       const expected = reference(bytes, shape, { ...world, policies });
       if (expected === null) return;
-      const [ordinary, fast] = [await take(rules, bytes, shape, null), await take(rules, bytes, shape, plain)];
-      compare('the general path', taken(ordinary, shape), expected, bytes);
-      compare('the fast path', taken(fast, shape), expected, bytes);
+      const [general, fast] = [await take(rules, bytes, shape, JSON_CODEC), await take(rules, bytes, shape, CODECS)];
+      compare('json', taken(general, shape), expected, bytes);
+      compare('wasm', taken(fast, shape), expected, bytes);
       counts.bodies++;
       counts.events += events;
-      if (plain.read(bytes, shape === 'single' ? 'one' : 'many', rules, NOW) !== undefined) counts.plain += events;
+      const request = { account, agentId, shape, body: bytes, requestId, idempotencyKey: undefined };
+      const decoded = wasm.decode(request, { rules, nowMs: NOW, eventBytesMax: bytes.length });
+      if (decoded !== undefined) counts.wasm += events;
+      decoded?.release();
       counts.refused += events - expected.stored.length;
       for (const { row } of expected.stored) {
         counts[(['allowed', 'blocked', 'pending'] as const)[(row['outcome'] as number) - 1]!]++;
@@ -73,12 +77,12 @@ t.test('fast path, general path and the reference agree', async (t) => {
     { numRuns: Math.ceil(EVENTS / EVENTS_PER_BODY), seed },
   );
   t.comment(JSON.stringify(counts));
-  t.ok(counts.plain > counts.events / 10, `${counts.plain} of ${counts.events} events were plain`);
+  t.ok(counts.wasm > counts.events / 10, `${counts.wasm} of ${counts.events} events were read on their bytes`);
   t.ok(counts.blocked > EVENTS / 100 && counts.allowed > EVENTS / 20 && counts.redacted > 0, 'every outcome occurs');
 });
 
 /** null: a flaw made a time that the reference does not know. */
-function reference(bytes: Buffer, shape: 'single' | 'batch', world: World): Taken | null {
+function reference(bytes: Buffer, shape: 'one' | 'many', world: World): Taken | null {
   try {
     return takePlainly(bytes, shape, world);
   } catch (error) {
@@ -96,13 +100,13 @@ function compare(who: string, seen: Taken, expected: Taken, bytes: Buffer): void
 }
 
 /** What ingestion did, in the reference's form. */
-function taken({ answer, summaries, rows }: Seen, shape: 'single' | 'batch'): Taken {
+function taken({ answer, summaries, rows }: Seen, shape: 'one' | 'many'): Taken {
   const stored = JSON.parse(blotted(JSON.stringify(decoded(rows, summaries, EVENT_ROW_COLUMNS)))) as Taken['stored'];
   const ordered = stored.map(({ row, summary }) => ({ row, summary: inOrder(summary) }));
   if (answer instanceof ServiceError) return { answers: answer.code, stored: ordered };
   const text = blotted(answer);
   const root = readText(text, 100);
-  if (shape === 'single') return { answers: [text], stored: ordered };
+  if (shape === 'one') return { answers: [text], stored: ordered };
   const results = root.kind === 'object' ? root.members[0]!.value : root;
   const items = results.kind === 'array' ? results.items : [];
   const answers = items.map(({ start, end }) => {

@@ -3,10 +3,13 @@
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { ServiceError } from '../../src/common/errors.ts';
-import type { FastPath } from '../../src/ingest/fast-path.ts';
+import type { Codec } from '../../src/ingest/codec.ts';
 import { Ingest } from '../../src/ingest/ingest.ts';
 import type { Answer, IngestParts, IngestRequest } from '../../src/ingest/ingest-parts.ts';
+import type { Shape } from '../../src/ingest/json.ts';
+import { JsonCodec } from '../../src/ingest/json-codec.ts';
 import { RateLimitBatcher } from '../../src/ingest/rate-limit-batcher.ts';
+import { WasmCodec } from '../../src/ingest/wasm-codec.ts';
 import { RuleSet } from '../../src/policy/engine.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
 import { Keys } from '../../src/redis/keys.ts';
@@ -27,13 +30,12 @@ export const requestId = 'r-1';
 
 export type Seen = { answer: string | ServiceError; summaries: string; rows: Buffer };
 
-/** Submits a body to ingestion as it is in a front. `plain`: null takes the general path. */
-export async function take(
-  rules: RuleSet,
-  body: Buffer,
-  shape: 'single' | 'batch',
-  plain: FastPath | null,
-): Promise<Seen> {
+/** Both codecs as a front has them, and the one that reads every body. */
+export const JSON_CODEC: readonly Codec[] = [new JsonCodec()];
+export const CODECS: readonly Codec[] = [new WasmCodec(), ...JSON_CODEC];
+
+/** Submits a body to ingestion as it is in a front. */
+export async function take(rules: RuleSet, body: Buffer, shape: Shape, codecs: readonly Codec[]): Promise<Seen> {
   const appended: Append[] = [];
   const parts = {
     cache: { agent: () => ({ record: agent }), rules: () => rules },
@@ -53,8 +55,8 @@ export async function take(
   } as unknown as IngestParts;
   let answer: Seen['answer'];
   try {
-    const request = { account, agentId, body, requestId, idempotencyKey: undefined };
-    const { body: text, release } = await submitted(new Ingest(parts, plain), shape, request);
+    const request = { account, agentId, shape, body, requestId, idempotencyKey: undefined };
+    const { body: text, release } = await submitted(new Ingest(parts, codecs), request);
     answer = text.toString();
     release?.();
   } catch (error) {
@@ -69,9 +71,9 @@ export async function take(
 }
 
 /** As a promise. */
-export function submitted(ingest: Ingest, shape: 'single' | 'batch', request: IngestRequest): Promise<Answer> {
+export function submitted(ingest: Ingest, request: IngestRequest): Promise<Answer> {
   return new Promise((accepted, refused) =>
-    ingest[shape](request, { accepted, refused, setApart: () => undefined, isGone: false, whenGone: () => undefined }),
+    ingest.submit(request, { accepted, refused, setApart: () => undefined, isGone: false, whenGone: () => undefined }),
   );
 }
 

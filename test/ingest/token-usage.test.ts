@@ -1,19 +1,20 @@
-// Tokens as the answers of providers tell of them: each shape as the provider sends it, read by both paths into row and summary.
-// (That both find the same whatever they are given, reference.test.ts and fast-path.test.ts show.)
+// Tokens as the answers of providers tell of them: each shape as the provider sends it, read by both codecs into row and summary.
+// (That both find the same whatever they are given, reference.test.ts and codecs.test.ts show.)
 import t from 'tap';
 import { EVENT_ROW_COLUMNS } from '../../schemas/entry.ts';
-import { FLAG, RECORD_WORDS, WORD } from '../../src/ingest/fast-codec.ts';
-import { FastPath } from '../../src/ingest/fast-path.ts';
+import { BufferPool } from '../../src/common/buffer-pool.ts';
+import type { Codec } from '../../src/ingest/codec.ts';
+import { FLAG, WasmInstance, WORD } from '../../src/ingest/wasm-instance.ts';
 import { RuleSet } from '../../src/policy/engine.ts';
 import { decoded } from '../reference/take.ts';
-import { NOW, take } from './support.ts';
+import { CODECS, JSON_CODEC, take } from './support.ts';
 
 const rules = new RuleSet([]);
-const plain = new FastPath();
+const instance = new WasmInstance(new BufferPool());
 
 /** The tokens of an event with this payload, as row and summary have them. */
-async function tokensOf(payload: string, path: FastPath | null): Promise<unknown> {
-  const { rows, summaries } = await take(rules, bodyOf(payload), 'single', path);
+async function tokensOf(payload: string, codecs: readonly Codec[]): Promise<unknown> {
+  const { rows, summaries } = await take(rules, bodyOf(payload), 'one', codecs);
   const [stored] = decoded(rows, summaries, EVENT_ROW_COLUMNS);
   t.equal(stored!.summary['tokensUsed'] ?? null, stored!.row['tokens_used'], 'row and summary agree');
   return stored!.row['tokens_used'];
@@ -25,11 +26,10 @@ function bodyOf(payload: string): Buffer {
 
 /** Read without a value made of it. */
 function isPlain(payload: string): boolean {
-  const read = plain.read(bodyOf(payload), 'one', rules, NOW);
-  if (read === undefined) return false;
-  const flags = read.body.records[WORD.flags]!;
-  t.ok(RECORD_WORDS > WORD.flags);
-  plain.release(read);
+  const scanned = instance.read(bodyOf(payload), 'one', []);
+  if (scanned === null) return false;
+  const flags = scanned.records[WORD.flags]!;
+  instance.release(scanned);
   return (flags & FLAG.oddColumn) === 0;
 }
 
@@ -94,11 +94,11 @@ const SHAPES: [provider: string, payload: string, tokens: number][] = [
   ['Vercel before 5', '{"usage": {"promptTokens": 20, "completionTokens": 30}}', 50],
 ];
 
-t.test('each shape of the providers is understood, on both paths', async (t) => {
+t.test('each shape of the providers is understood by both codecs', async (t) => {
   for (const [provider, payload, tokens] of SHAPES) {
-    t.equal(await tokensOf(payload, null), tokens, provider);
-    t.equal(await tokensOf(payload, plain), tokens, `${provider}, the fast path`);
-    t.ok(isPlain(payload), `${provider} does not leave the fast path`);
+    t.equal(await tokensOf(payload, JSON_CODEC), tokens, provider);
+    t.equal(await tokensOf(payload, CODECS), tokens, `${provider}, on its bytes`);
+    t.ok(isPlain(payload), `${provider} is read on its bytes`);
   }
 });
 
@@ -130,8 +130,8 @@ t.test('what the event says itself goes first, and what is no count is none', as
     ['{"Usage": {"total_tokens": 2}}', null],
   ];
   for (const [payload, tokens] of cases) {
-    t.equal(await tokensOf(payload, null), tokens, payload);
-    t.equal(await tokensOf(payload, plain), tokens, `${payload}, the fast path`);
+    t.equal(await tokensOf(payload, JSON_CODEC), tokens, payload);
+    t.equal(await tokensOf(payload, CODECS), tokens, `${payload}, on its bytes`);
   }
 });
 
@@ -143,8 +143,8 @@ t.test("what one event of a batch tells is no other event's", async (t) => {
     '{"usage":{}}',
   ];
   const body = Buffer.from(`[${payloads.map((payload) => `{"type":"completion","payload":${payload}}`).join()}]`);
-  for (const path of [null, plain]) {
-    const { rows, summaries } = await take(rules, body, 'batch', path);
+  for (const codecs of [JSON_CODEC, CODECS]) {
+    const { rows, summaries } = await take(rules, body, 'many', codecs);
     t.same(
       decoded(rows, summaries, EVENT_ROW_COLUMNS).map(({ row }) => row['tokens_used']),
       [5, null, 3, null],

@@ -243,7 +243,7 @@ const FLAWS = [
 ];
 
 /** A body of one event (`single`) or of a batch, and how many events it was made of. */
-export const body: fc.Arbitrary<{ bytes: Buffer; shape: 'single' | 'batch'; events: number }> = fc
+export const body: fc.Arbitrary<{ bytes: Buffer; shape: 'one' | 'many'; events: number }> = fc
   .record({
     events: fc.array(event, { minLength: 1, maxLength: 12 }),
     space: fc.constantFrom('', '', '', ' ', '\n', '\t ', '\r\n'),
@@ -252,8 +252,8 @@ export const body: fc.Arbitrary<{ bytes: Buffer; shape: 'single' | 'batch'; even
   })
   .map(({ events, space, wrapped, flaw }) => {
     const list = `[${GAP}${events.join(`${GAP},${GAP}`)}${GAP}]`;
-    const shape = events.length === 1 ? 'single' : 'batch';
-    const whole = (shape === 'single' ? events[0]! : wrapped ? `{"events":${GAP}${list}${GAP}}` : list).replaceAll(
+    const shape = events.length === 1 ? 'one' : 'many';
+    const whole = (shape === 'one' ? events[0]! : wrapped ? `{"events":${GAP}${list}${GAP}}` : list).replaceAll(
       GAP,
       space,
     );

@@ -29,7 +29,7 @@ export class UnknownTime extends Error {}
 
 const TYPES = ['prompt', 'completion', 'tool_call', 'error', 'custom'];
 
-export function takePlainly(body: Buffer, shape: 'single' | 'batch', world: World): Taken {
+export function takePlainly(body: Buffer, shape: 'one' | 'many', world: World): Taken {
   let read: { text: string; root: Node };
   try {
     read = readBytes(body);
@@ -37,7 +37,7 @@ export function takePlainly(body: Buffer, shape: 'single' | 'batch', world: Worl
     return { answers: 'malformed_json', stored: [] };
   }
   const { text, root } = read;
-  const elements = shape === 'single' ? [root] : elementsOf(root);
+  const elements = shape === 'one' ? [root] : elementsOf(root);
   if (elements === null || !elements.some((element) => isSound(element, world)))
     return { answers: 'validation_failed', stored: [] };
   const judge = new Judge(world.policies, world.meanings);

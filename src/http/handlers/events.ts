@@ -19,6 +19,8 @@ import {
 import type { PageStart } from '../../../schemas/paging.ts';
 import { isoTime } from '../../../schemas/time.ts';
 import { isId } from '../../common/ids.ts';
+import type { IngestRequest } from '../../ingest/ingest-parts.ts';
+import type { Shape } from '../../ingest/json.ts';
 import type { Cell } from '../csv.ts';
 import { openPage } from '../cursor.ts';
 import { EXPORT_ANSWER, exported, exportParameters } from '../export.ts';
@@ -60,7 +62,7 @@ export const eventRoutes: Route[] = [
       errors: ['idempotency_conflict', 'idempotency_in_progress', 'unavailable'],
       bodyExample: EXAMPLE,
     },
-    submit: (call, { ingest }, caller) => ingest.single(submissionOf(call), caller),
+    submit: (call, { ingest }, caller) => ingest.submit(requestOf(call, 'one'), caller),
   }),
   route({
     method: 'POST',
@@ -84,7 +86,7 @@ export const eventRoutes: Route[] = [
       errors: ['idempotency_conflict', 'idempotency_in_progress', 'unavailable'],
       bodyExample: { events: [EXAMPLE] },
     },
-    submit: (call, { ingest }, caller) => ingest.batch(submissionOf(call), caller),
+    submit: (call, { ingest }, caller) => ingest.submit(requestOf(call, 'many'), caller),
   }),
   route({
     method: 'GET',
@@ -205,9 +207,9 @@ function pageOf({ order, payload, ...filters }: QueryOf<typeof listFilters>) {
   return { ...filterOf(filters), order, payload };
 }
 
-function submissionOf(call: Call<Buffer>) {
+function requestOf(call: Call<Buffer>, shape: Shape): IngestRequest {
   const { account, params, body, requestId, idempotencyKey } = call;
-  return { account, agentId: params[0]!, body, requestId, idempotencyKey };
+  return { account, agentId: params[0]!, shape, body, requestId, idempotencyKey };
 }
 
 async function answerList(

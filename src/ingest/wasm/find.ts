@@ -4,6 +4,8 @@
 // heads, u16 first, u16 count; the entries: u32 key, u32 place of the text, u16 length, u16 how far before the fingerprint the
 // literal begins, u32 number. Where the masks show something, the hash of what stands there leads to the literals.
 // Work is bounded by the length of the stretch: past that every literal counts as found, and the engine looks closer.
+import { BITS_BYTES } from './layout';
+
 let masks: usize = 0;
 let literals: bool = false;
 /** What may still be compared in this stretch. */
@@ -17,8 +19,6 @@ const HEADS: usize = 112;
 const KEY_TWO: u32 = 0x01000000;
 const KEY_ONE: u32 = 0x02000000;
 const LEFT_MIN: i32 = 4096;
-/** Words of bits in a record. */
-const BITS_WORDS: i32 = 16;
 
 export function useLiterals(at: usize): void {
   masks = at;
@@ -50,7 +50,7 @@ export function find(from: usize, to: usize, bits: usize): void {
       if ((short & 1) != 0) lookUp(here, (key & 0xff) | KEY_ONE, from, to, bits);
     }
     if (left < 0) {
-      memory.fill(bits, 0xff, BITS_WORDS * 4);
+      memory.fill(bits, 0xff, BITS_BYTES);
       return;
     }
   }

@@ -1,5 +1,5 @@
 // Reads a body of plain events in one pass: checks the JSON and the form of each event, and writes a record of where its fields
-// lie (record.ts). Conservative: what it is not sure to understand as JSON.parse and the schema would is not plain, and `scan`
+// lie (layout.ts). Conservative: what it is not sure to understand as JSON.parse and the schema would is not plain, and `scan`
 // answers 0. Keys with escapes, keys that may stand twice in an object (equal hashes), and anything that does not fit are such.
 // What reads something takes the place where it begins and answers the place behind it, or 0: not plain. So the place stays in
 // a register; kept in a global it went through memory a hundred times an event.
@@ -8,23 +8,23 @@ import { find } from './find';
 import {
   BITS,
   EVENTS_MAX,
+  F_COLUMN_OTHER,
   F_COUNT,
-  F_ODD,
+  F_ESCAPED,
   F_TOOL,
-  F_TOOL_ODD,
-  F_U,
+  F_TOOL_OTHER,
   F_USED,
   FLAGS,
   MODEL,
   PAYLOAD,
-  RECORD,
-  recordOf,
+  RECORD_BYTES,
   TIME,
   TOKEN_COUNT,
   TOKENS_USED,
   TOOL,
   TRACE,
-} from './record';
+} from './layout';
+import { recordOf } from './record';
 import { beginUsage, noteUsage, usageTotal } from './usage';
 
 const QUOTE: u32 = 0x22;
@@ -83,10 +83,10 @@ function isHex4(p: usize): bool {
 /** Behind the backslash. */
 function escape(p: usize): usize {
   switch (at(p++)) {
-    case 0x5c: if (at(p) == 0x75) flags |= F_U; return p;
+    case 0x5c: if (at(p) == 0x75) flags |= F_ESCAPED; return p;
     case 0x22: case 0x2f: case 0x62: case 0x66: case 0x6e: case 0x72: case 0x74: return p;
     case 0x75:
-      flags |= F_U;
+      flags |= F_ESCAPED;
       if (isHex4(p)) return p + 4;
   }
   return 0;
@@ -321,7 +321,7 @@ function usage(p: usize, depth: i32): usize {
 /** The tokens that providers tell of become the event's. Of several objects that do so the first counts: that is looked at elsewhere. */
 function use(r: usize): void {
   const total = usageTotal();
-  if (usages > 1 || total == -2) flags |= F_ODD;
+  if (usages > 1 || total == -2) flags |= F_COLUMN_OTHER;
   else if (total >= 0) {
     flags |= F_USED;
     store<f64>(r, total, TOKENS_USED);
@@ -335,11 +335,11 @@ function use(r: usize): void {
     if (load<u8>(from) == QUOTE && plain(from + 1, to - 1)) {
       flags |= F_TOOL;
       place(r + TOOL, from + 1 - base, to - 1 - base);
-    } else flags |= F_TOOL_ODD;
+    } else flags |= F_TOOL_OTHER;
   } else if (length == 5) {
     if (!is4(name, 0x65646f6d) || load<u8>(name, 4) != 0x6c) return; // model
     if (load<u8>(from) != QUOTE) return; // no text, no model
-    if (to - from - 2 > 200 || !plain(from + 1, to - 1)) { flags |= F_ODD; return; }
+    if (to - from - 2 > 200 || !plain(from + 1, to - 1)) { flags |= F_COLUMN_OTHER; return; }
     place(r + MODEL, from + 1 - base, to - 1 - base);
   } else if (length == 11) {
     if (is4(name, 0x656b6f74) && is4(name + 4, 0x6f635f6e) && is4(name + 7, 0x746e756f)) whole(from, to, r, TOKEN_COUNT, F_COUNT); // token_count
@@ -354,11 +354,11 @@ function use(r: usize): void {
 function whole(from: usize, to: usize, r: usize, field: usize, flag: i32): void {
   const c = <u32>load<u8>(from);
   if (!digit(c) && c != MINUS) return;
-  if (c == MINUS || to - from > 15) { flags |= F_ODD; return; }
+  if (c == MINUS || to - from > 15) { flags |= F_COLUMN_OTHER; return; }
   let sum: u64 = 0;
   for (let i = from; i < to; i++) {
     const d = <u32>load<u8>(i);
-    if (!digit(d)) { flags |= F_ODD; return; }
+    if (!digit(d)) { flags |= F_COLUMN_OTHER; return; }
     sum = sum * 10 + <u64>(d - 0x30);
   }
   flags |= flag;
@@ -368,7 +368,7 @@ function whole(from: usize, to: usize, r: usize, field: usize, flag: i32): void 
 /** One event: type, payload, trace_id?, timestamp?, and nothing else. */
 function event(p: usize, depth: i32, r: usize, base: usize): usize {
   if (at(p) != OBJECT) return 0;
-  for (let i: usize = 0; i < RECORD; i += 16) v128.store(r + i, i8x16.splat(0));
+  for (let i: usize = 0; i < <usize>RECORD_BYTES; i += 16) v128.store(r + i, i8x16.splat(0));
   store<i32>(r, -1);
   flags = 0;
   p++;

@@ -1,28 +1,43 @@
 // Writes row, summary and reply of an event that nothing has matched, from its record and texts that lie ready.
-import { F_COUNT, F_USED, FLAGS, MODEL, PAYLOAD, recordOf, TOKEN_COUNT, TOKENS_USED, TRACE } from './record';
+import {
+  F_COUNT,
+  F_USED,
+  FLAGS,
+  MODEL,
+  PAYLOAD,
+  RANDOM_BYTES,
+  REPLY_AGENT,
+  REPLY_HEAD,
+  REPLY_RECEIVED,
+  REPLY_TAIL,
+  REPLY_TIME,
+  REPLY_TRACE,
+  REPLY_TYPE,
+  ROW_HEAD,
+  ROW_TAIL,
+  ROW_TYPE,
+  SUMMARY_HEAD,
+  SUMMARY_NO_TRACE,
+  SUMMARY_OWNER,
+  SUMMARY_TRACE,
+  SUMMARY_TYPE,
+  TEXT_BYTES,
+  TIME_BYTES,
+  TIME_DIGITS,
+  TIME_DIGITS_LENGTH,
+  TIME_ISO,
+  TIME_ISO_LENGTH,
+  TOKEN_COUNT,
+  TOKENS_USED,
+  TRACE,
+} from './layout';
+import { recordOf } from './record';
 
 const QUOTE: u32 = 0x22;
 const COMMA: u32 = 0x2c;
 const ARRAY_END: u32 = 0x5d;
-// What is the same for all events of a request lies ready in blocks: u32 place, u32 length each.
-const ROW_HEAD: usize = 0;
-const ROW_TAIL: usize = 1;
-const SUMMARY_HEAD: usize = 2;
-const REPLY_HEAD: usize = 3;
-const REPLY_TRACE: usize = 4;
-const REPLY_TIME: usize = 5;
-const ROW_TYPE: usize = 6; // one for each type
-const SUMMARY_TYPE: usize = 11;
-const SUMMARY_OWNER: usize = 16;
-const SUMMARY_TRACE: usize = 17;
-const SUMMARY_NO_TRACE: usize = 18;
-const REPLY_TYPE: usize = 19;
-const REPLY_RECEIVED: usize = 24;
-const REPLY_TAIL: usize = 25;
-const REPLY_AGENT: usize = 26;
-
+/** Of the texts that are the same for all events of a request. */
 let blocks: usize = 0;
-/** Two times, 48 bytes each: i64 ms, 13 digits, 24 characters of ISO. */
 let times: usize = 0;
 let random: usize = 0;
 let rows: usize = 0;
@@ -53,7 +68,7 @@ const VECTORS_MAX: usize = 128;
 }
 
 @inline function block(to: usize, n: usize): usize {
-  return bytes(to, <usize>load<u32>(blocks + n * 8), <usize>load<u32>(blocks + n * 8, 4));
+  return bytes(to, <usize>load<u32>(blocks + n * TEXT_BYTES), <usize>load<u32>(blocks + n * TEXT_BYTES, 4));
 }
 
 @inline function varint(to: usize, n: u32): usize {
@@ -86,7 +101,7 @@ export function emit(n: i32, base: usize, first: bool): void {
   const r = recordOf(n);
   const idAt = writeRow(r, base);
   if (!first) store<u8>(reply++, COMMA);
-  writeDigest(r, base, idAt);
+  writeSummary(r, base, idAt);
   writeReply(r, base, idAt);
 }
 
@@ -98,11 +113,11 @@ function writeRow(r: usize, base: usize): usize {
   let to = block(rows, ROW_HEAD);
   const idAt = to;
   to = id(to);
-  random += 16;
+  random += RANDOM_BYTES;
   to = block(to, ROW_TYPE + <usize>load<u32>(r));
   to = varied(to, r, base, TRACE);
   to = bytes(to, times, 8);
-  to = bytes(to, times + 48, 8);
+  to = bytes(to, times + TIME_BYTES, 8);
   to = varied(to, r, base, PAYLOAD);
   // search_text '', outcome allowed, and four empty texts: reason, policy_id, approval_id, policy_result
   store<u32>(to, 0x00000100);
@@ -117,12 +132,12 @@ function writeRow(r: usize, base: usize): usize {
 }
 
 /** AllowedTuple of schemas/entry.ts. */
-function writeDigest(r: usize, base: usize, idAt: usize): void {
+function writeSummary(r: usize, base: usize, idAt: usize): void {
   let to = block(summaries, SUMMARY_HEAD);
   to = bytes(to, idAt, 16);
   to = block(to, SUMMARY_TYPE + <usize>load<u32>(r));
-  to = comma(bytes(to, times + 8, 13));
-  to = comma(bytes(to, times + 56, 13));
+  to = comma(bytes(to, times + TIME_DIGITS, TIME_DIGITS_LENGTH));
+  to = comma(bytes(to, times + TIME_BYTES + TIME_DIGITS, TIME_DIGITS_LENGTH));
   to = decimal(to, rowLength);
   const isCounted = (load<i32>(r, FLAGS) & F_USED) != 0;
   if (lengthOf(r, TRACE) != 0) to = quoted(block(to, SUMMARY_TRACE), r, base, TRACE);
@@ -145,9 +160,9 @@ function writeReply(r: usize, base: usize, idAt: usize): void {
   to = bytes(to, base + <usize>load<u32>(r, PAYLOAD), lengthOf(r, PAYLOAD));
   if (lengthOf(r, TRACE) != 0) to = quoted(block(to, REPLY_TRACE), r, base, TRACE);
   to = block(to, REPLY_TIME);
-  to = bytes(to, times + 24, 24);
+  to = bytes(to, times + TIME_ISO, TIME_ISO_LENGTH);
   to = block(to, REPLY_RECEIVED);
-  to = bytes(to, times + 72, 24);
+  to = bytes(to, times + TIME_BYTES + TIME_ISO, TIME_ISO_LENGTH);
   to = block(to, REPLY_TAIL);
   reply = to;
 }

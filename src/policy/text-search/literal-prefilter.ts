@@ -1,4 +1,4 @@
-// A prefilter by literals: what must occur in a payload for a rule to match (made once a rule). The fast path of ingestion looks for all literals of an
+// A prefilter by literals: what must occur in a payload for a rule to match (made once a rule). wasm-codec.ts looks for all literals of an
 // account in one pass over the bytes and asks the engine only about the rules whose prefilter passes.
 // A prefilter is a list of clauses, all of which must hold; a clause is a list of literals, one of which must occur in some key or string of the
 // payload. A rule without a prefilter is always asked.

@@ -1,11 +1,10 @@
-// The codec of the fast path, in WebAssembly (wasm/; it replaces json.ts, submission.ts, encode.ts and submission-reply.ts for the bodies that it reads).
-// One pass over the body's bytes checks it, marks each event's fields and looks for the account's literals; a second pass writes row, summary and reply of
-// each event without a match. Text never becomes a JavaScript string on the way.
-// It reads what it is sure to understand: valid JSON whose every element fits the schema, keys without escapes, no key twice. For anything else it returns
-// `null`; the general path then reads the body, and reports what is wrong with it.
-// Invariant: for a body that it reads both paths give the same row, summary and reply (test/ingest/fast-path.test.ts compares them).
-// One instance serves all requests of a process: its memory holds the last body that was read. A submission that waited since then loads its body again
-// (`begin`). Memory grows with the largest body, whose size admission bounds.
+// One instance of the WebAssembly module of wasm-codec.ts, and its memory (wasm/layout.ts says what is shared with the module).
+// One pass over the body's bytes checks it, marks each event's fields and looks for the account's literals; a second pass writes row, summary
+// and reply of each event without a match. Text never becomes a JavaScript string on the way.
+// It reads what it is sure to understand: valid JSON whose every element fits the schema, keys without escapes, no key twice. For anything
+// else `read` returns null, and json-codec.ts reads the body.
+// One instance serves all requests of a process: its memory holds the last body that was read. A submission that waited since then loads its
+// body again (`begin`). Memory grows with the largest body, whose size admission bounds.
 
 import assert from 'node:assert';
 import { isUtf8 } from 'node:buffer';
@@ -25,6 +24,7 @@ import type { FastBuffer } from './encode.ts';
 import type { Shape } from './json.ts';
 import { literalTable } from './literal-table.ts';
 import { USAGE_COUNTS, usageTable } from './token-usage.ts';
+import * as layout from './wasm/layout.ts';
 
 type Exports = {
   placeKeyHashes(at: number): void;
@@ -49,41 +49,41 @@ declare const WebAssembly: {
 type Memory = { readonly buffer: ArrayBuffer; grow(pages: number): number };
 
 const PAGE = 64 * 1024;
-/** Bytes of an event's record, and of the bits in it that tell which literals occur. */
-const RECORD_BYTES = 128;
-export const RECORD_WORDS = RECORD_BYTES / 4;
+export const RECORD_WORDS = layout.RECORD_BYTES / 4;
 /** Arrays of records are as long as 1, 2, 4, … 128 events need, and of each length so many words are kept: half a megabyte. */
 const RECORD_CLASSES = 8;
 const RECORD_WORDS_KEPT_MAX = 128 * 1024;
-/** Word of a record from which on the bits lie. */
-export const BITS_WORD = 16;
-/** Words of a record that hold offsets into the body, and bits of its flags. */
+/** Words of a record. Offsets are into the body. */
 export const WORD = {
-  type: 0,
-  payload: 1,
-  payloadEnd: 2,
-  trace: 3,
-  traceEnd: 4,
-  time: 5,
-  timeEnd: 6,
-  flags: 7,
-  tool: 8,
-  toolEnd: 9,
+  type: layout.TYPE / 4,
+  payload: layout.PAYLOAD / 4,
+  payloadEnd: layout.PAYLOAD / 4 + 1,
+  trace: layout.TRACE / 4,
+  traceEnd: layout.TRACE / 4 + 1,
+  time: layout.TIME / 4,
+  timeEnd: layout.TIME / 4 + 1,
+  flags: layout.FLAGS / 4,
+  tool: layout.TOOL / 4,
+  toolEnd: layout.TOOL / 4 + 1,
+  bits: layout.BITS / 4,
 } as const;
-export const FLAG = { escapedUnicode: 1, tool: 2, oddTool: 4, oddColumn: 16 } as const;
+export const FLAG = {
+  escapedUnicode: layout.F_ESCAPED,
+  tool: layout.F_TOOL,
+  oddTool: layout.F_TOOL_OTHER,
+  oddColumn: layout.F_COLUMN_OTHER,
+} as const;
 
 /** Vectors are read whole, so a few bytes of ours follow whatever is read. */
 const SLACK = 64;
 const TWO_32 = 2 ** 32;
 const KEY_HASHES_AT = 1024;
 const RECORDS_AT = KEY_HASHES_AT + 65 * 64 * 4;
-const BLOCKS_AT = RECORDS_AT + RECORD_BYTES * BATCH_EVENTS_MAX + SLACK;
-const BLOCKS = 27;
-const TIMES_AT = BLOCKS_AT + BLOCKS * 8;
-const RANDOM_AT = TIMES_AT + 128;
-const RANDOM_PER_ID = 16;
+const BLOCKS_AT = RECORDS_AT + layout.RECORD_BYTES * layout.EVENTS_MAX + SLACK;
+const TIMES_AT = BLOCKS_AT + layout.TEXTS * layout.TEXT_BYTES;
+const RANDOM_AT = align(TIMES_AT + 2 * layout.TIME_BYTES);
 /** Drawn at once: a draw costs 4 µs however little it is, a quarter of a single event. */
-const RANDOM_BYTES = 1_000 * RANDOM_PER_ID;
+const RANDOM_BYTES = 1_000 * layout.RANDOM_BYTES;
 /** What wasm/usage.ts reads, and its sums. */
 const USAGE_AT = RANDOM_AT + RANDOM_BYTES;
 const USAGE = usageTable();
@@ -97,7 +97,9 @@ const AROUND_BYTES_MAX = 1024;
 /** What stands around the ids of a request, its own id of 128 characters with it. */
 const REQUEST_TEXTS_BYTES = 320;
 
-assert((RECORD_BYTES - 4 * BITS_WORD) * 8 >= LITERALS_MAX, 'every literal of a set needs a bit');
+assert(layout.BITS_BYTES * 8 >= LITERALS_MAX, 'every literal of a set needs a bit');
+assert(layout.EVENTS_MAX === BATCH_EVENTS_MAX, 'every event of a batch needs a record');
+assert(layout.TYPES === EVENT_TYPES.length, 'every type needs its texts');
 assert(LITERALS_MAX * (4 * LITERAL_CHARACTERS_MAX + 64) < TABLES_END - TABLES_AT, 'a set of literals must fit');
 
 export type ScannedBody = {
@@ -111,30 +113,11 @@ export type ScannedBody = {
 export type Written = { rows: Buffer; summaries: Buffer; reply: Buffer; release: (() => void) | undefined };
 
 /** What is the same for all events of a request. */
-type PlainRequest = { account: string; agentId: string; requestId: string };
-
-/** The texts that go between what differs from event to event, by number: see `emit` in wasm/. */
-const TEXT = {
-  rowHead: 0,
-  rowTail: 1,
-  summaryHead: 2,
-  replyHead: 3,
-  trace: 4,
-  time: 5,
-  rowType: 6,
-  summaryType: 11,
-  summaryOwner: 16,
-  summaryTrace: 17,
-  summaryNoTrace: 18,
-  replyType: 19,
-  replyReceived: 24,
-  replyTail: 25,
-  replyAgent: 26,
-} as const;
+type RequestIds = { account: string; agentId: string; requestId: string };
 
 const REPLY_OPEN = { one: '', many: '{"results":[' };
 
-export class FastCodec {
+export class WasmInstance {
   readonly #memory = new WebAssembly.Memory({ initial: (BODY_AT + 4 * PAGE) / PAGE });
   readonly #wasm: Exports;
   #bytes: FastBuffer;
@@ -176,7 +159,7 @@ export class FastCodec {
     this.#fixedEnd = this.#textsEnd;
   }
 
-  /** null: not plain. `literals`: what to look for in the payloads, at most LITERALS_MAX; the same array means the same ones. */
+  /** null: json-codec.ts must read it. `literals`: what to look for in the payloads, at most LITERALS_MAX; the same array means the same ones. */
   read(bytes: Buffer, shape: Shape, literals: readonly string[]): ScannedBody | null {
     if (!isUtf8(bytes)) return null;
     this.#current = undefined;
@@ -197,7 +180,7 @@ export class FastCodec {
   }
 
   /** Begins to write the events of a body, which may have been read some time ago. */
-  begin(body: ScannedBody, request: PlainRequest, shape: Shape): void {
+  begin(body: ScannedBody, request: RequestIds, shape: Shape): void {
     const rows = align(BODY_AT + body.bytes.length + SLACK);
     const summaries = align(rows + body.bytes.length + body.events * AROUND_BYTES_MAX + SLACK);
     const reply = align(summaries + body.events * AROUND_BYTES_MAX + SLACK);
@@ -223,7 +206,7 @@ export class FastCodec {
    * Character by character: a call for each text, or one for all of them put together, costs several times as much. What is
    * the same as for the request before stays: nearly all of it, as ids are of one length.
    */
-  #putRequest({ account, agentId, requestId }: PlainRequest): void {
+  #putRequest({ account, agentId, requestId }: RequestIds): void {
     if (account.length !== this.#account.length || agentId.length !== this.#agentId.length)
       this.#layOut(account, agentId);
     const { account: accountAt, agentId: agentAt, requestId: requestAt } = this.#placesOf;
@@ -231,7 +214,7 @@ export class FastCodec {
     if (agentId !== this.#agentId) for (const at of agentAt) this.#putText(agentId, at);
     this.#account = account;
     this.#agentId = agentId;
-    this.#place(TEXT.rowTail, requestAt, this.#putShort(requestId, requestAt) - requestAt);
+    this.#place(layout.ROW_TAIL, requestAt, this.#putShort(requestId, requestAt) - requestAt);
   }
 
   /** Puts the texts around an account and an agent whose ids are so long, and notes where these go. */
@@ -244,21 +227,21 @@ export class FastCodec {
     places.account[0] = this.#putByte(account, row);
     places.agentId[0] = this.#putByte(agent, places.account[0] + account);
     let at = this.#putEventId(this.#putByte(ID_CHARACTERS, places.agentId[0] + agent), 0);
-    this.#place(TEXT.rowHead, row, at - row);
+    this.#place(layout.ROW_HEAD, row, at - row);
     const owner = at;
     places.account[1] = this.#putText('["', at);
     places.agentId[1] = this.#putText('","', places.account[1] + account);
     at = this.#putText('"]', places.agentId[1] + agent);
-    this.#place(TEXT.summaryOwner, owner, at - owner);
+    this.#place(layout.SUMMARY_OWNER, owner, at - owner);
     const summary = at;
     at = this.#putEventId(this.#putText(',["', at), 1);
-    this.#place(TEXT.summaryHead, summary, at - summary);
+    this.#place(layout.SUMMARY_HEAD, summary, at - summary);
     const reply = at;
     at = this.#putEventId(this.#putText('{"id":"', at), 2);
-    this.#place(TEXT.replyHead, reply, at - reply);
+    this.#place(layout.REPLY_HEAD, reply, at - reply);
     places.agentId[2] = this.#putText('","agent_id":"', at);
     places.requestId = places.agentId[2] + agent;
-    this.#place(TEXT.replyAgent, at, places.requestId - at);
+    this.#place(layout.REPLY_AGENT, at, places.requestId - at);
     this.#placesOf = places;
     this.#account = '';
     this.#agentId = '';
@@ -304,7 +287,7 @@ export class FastCodec {
     this.#wasm.emit(event, BODY_AT, this.#written++ === 0 ? 1 : 0);
   }
 
-  /** Puts what the general path has made of an event in its place. */
+  /** Puts in its place what encode.ts has made of an event. */
   insert({ row, summary, reply }: { row: Buffer; summary: string; reply: string }): void {
     const parts = this.#cut();
     const comma = this.#written++ === 0 ? '' : ',';
@@ -353,7 +336,7 @@ export class FastCodec {
 
   /** Where random bytes for so many ids lie that no id was made of yet. */
   #randomness(ids: number): number {
-    const needed = ids * RANDOM_PER_ID;
+    const needed = ids * layout.RANDOM_BYTES;
     if (this.#randomUsed + needed > RANDOM_BYTES) {
       randomFillSync(this.#bytes, RANDOM_AT, RANDOM_BYTES);
       this.#randomUsed = 0;
@@ -394,18 +377,18 @@ export class FastCodec {
 
   #putFixedTexts(): void {
     EVENT_TYPES.forEach((type, i) => {
-      this.#put(TEXT.rowType + i, String.fromCharCode(type.length) + type);
-      this.#put(TEXT.summaryType + i, `","${type}",`);
+      this.#put(layout.ROW_TYPE + i, String.fromCharCode(type.length) + type);
+      this.#put(layout.SUMMARY_TYPE + i, `","${type}",`);
     });
-    this.#put(TEXT.summaryTrace, ',"');
-    this.#put(TEXT.summaryNoTrace, ',null');
-    this.#put(TEXT.trace, ',"trace_id":"');
-    this.#put(TEXT.time, ',"timestamp":"');
+    this.#put(layout.SUMMARY_TRACE, ',"');
+    this.#put(layout.SUMMARY_NO_TRACE, ',null');
+    this.#put(layout.REPLY_TRACE, ',"trace_id":"');
+    this.#put(layout.REPLY_TIME, ',"timestamp":"');
     EVENT_TYPES.forEach((type, i) => {
-      this.#put(TEXT.replyType + i, `","type":"${type}","payload":`);
+      this.#put(layout.REPLY_TYPE + i, `","type":"${type}","payload":`);
     });
-    this.#put(TEXT.replyReceived, '","received_at":"');
-    this.#put(TEXT.replyTail, `","policy_result":${ALLOWED.resultJson}}`);
+    this.#put(layout.REPLY_RECEIVED, '","received_at":"');
+    this.#put(layout.REPLY_TAIL, `","policy_result":${ALLOWED.resultJson}}`);
   }
 
   #put(number: number, text: string): void {
@@ -417,17 +400,17 @@ export class FastCodec {
   }
 
   #place(number: number, at: number, length: number): void {
-    const word = BLOCKS_AT / 4 + 2 * number;
+    const word = (BLOCKS_AT + number * layout.TEXT_BYTES) / 4;
     this.#words[word] = at;
     this.#words[word + 1] = length;
   }
 
-  /** i64, 13 digits, 24 characters of ISO: see wasm/write.ts. */
+  /** See wasm/layout.ts. */
   #putTime(which: 0 | 1, ms: number): void {
-    const at = TIMES_AT + which * 48;
+    const at = TIMES_AT + which * layout.TIME_BYTES;
     this.#words[at / 4] = (ms % TWO_32) | 0;
     this.#words[at / 4 + 1] = ms / TWO_32;
-    this.#bytes.latin1Write(`${ms}   ${isoTime(ms)}`, at + 8);
+    this.#bytes.latin1Write(`${ms}   ${isoTime(ms)}`, at + layout.TIME_DIGITS);
     this.#times[which] = ms;
   }
 }

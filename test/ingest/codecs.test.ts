@@ -1,5 +1,5 @@
-// The fast path against the ordinary one: whatever body and policies they are given, they answer, record and refuse the
-// same, to the byte, errors and their details, too. (reference.test.ts holds both against a reference of its own.) Policies are those
+// What every codec must do, whatever body and policies it is given: it answers, records and refuses like the one that reads every
+// body, to the byte, errors and their details, too. (reference.test.ts holds both against a reference of its own.) Policies are those
 // of the reference; bodies are made of values here, so that any number a double holds stands in them.
 // GATEHOUSE_TEST_EVENTS=100000 sets how many generated events are compared (default 3,000).
 
@@ -9,10 +9,11 @@ import { EVENT_TYPES } from '../../schemas/closed-sets.ts';
 
 import { decodeSummaries } from '../../schemas/entry.ts';
 import { ServiceError } from '../../src/common/errors.ts';
-import { FastPath } from '../../src/ingest/fast-path.ts';
 import { Ingest } from '../../src/ingest/ingest.ts';
-import type { IngestParts } from '../../src/ingest/ingest-parts.ts';
+import type { IngestParts, IngestRequest } from '../../src/ingest/ingest-parts.ts';
+import type { Shape } from '../../src/ingest/json.ts';
 import type { QuotaWaiter } from '../../src/ingest/rate-limit-batcher.ts';
+import { WasmCodec } from '../../src/ingest/wasm-codec.ts';
 import { ALLOWED, RuleSet } from '../../src/policy/engine.ts';
 import type { Append, AppendCaller } from '../../src/streams/append.ts';
 import { cpuMs } from '../policy/support.ts';
@@ -23,6 +24,8 @@ import {
   agent,
   agentId,
   blotted,
+  CODECS,
+  JSON_CODEC,
   NOW,
   policiesOf,
   requestId,
@@ -83,7 +86,7 @@ const submission = fc.record(
   },
   { requiredKeys: ['type', 'payload'], noNullPrototype: true },
 );
-/** Mostly plain ones: else few bodies would be read by the fast path at all. */
+/** Mostly common forms: else few bodies would be read by the WebAssembly codec at all. */
 const plainSubmission = fc.record(
   { type: fc.constantFrom<string>(...EVENT_TYPES), payload, trace_id: fc.constantFrom('t-1', 'abc') },
   { requiredKeys: ['type', 'payload'], noNullPrototype: true },
@@ -135,6 +138,14 @@ function flawed(body: string, flaw: Style['flaw']): Buffer {
     : Buffer.from(body.slice(0, at) + flaw[1] + body.slice(at));
 }
 
+function requestOf(body: Buffer, shape: Shape): IngestRequest {
+  return { account, agentId, shape, body, requestId, idempotencyKey: undefined };
+}
+
+function optionsOf(rules: RuleSet) {
+  return { rules, nowMs: NOW, eventBytesMax: Number.POSITIVE_INFINITY };
+}
+
 /** What is compared; whatever is random in it is blotted out. */
 function told({ answer, summaries, rows }: Seen): { answer: string; appended: string } {
   const said =
@@ -145,14 +156,14 @@ function told({ answer, summaries, rows }: Seen): { answer: string; appended: st
 
 t.test('no id is made twice, however many bodies one draw of randomness serves', async (t) => {
   const rules = new RuleSet([]);
-  const plain = new FastPath();
+  const codec = new WasmCodec();
   const bytes = Buffer.from(JSON.stringify(Array.from({ length: 70 }, () => ({ type: 'prompt', payload: {} }))));
   const ids = new Set<string>();
   for (let body = 0; body < 60; body++) {
-    const read = plain.read(bytes, 'many', rules, NOW)!;
-    const judged = plain.judge(read, agent, rules).map(() => ({ decision: ALLOWED, countedAt: NOW }));
-    const request = { account, agentId, body: bytes, requestId, idempotencyKey: undefined };
-    const { answer } = plain.write(request, 'many', { agent, read, judged, now: NOW });
+    const decoded = codec.decode(requestOf(bytes, 'many'), optionsOf(rules))!;
+    const judged = Array.from({ length: 70 }, () => ({ decision: ALLOWED, countedAt: NOW }));
+    const { answer } = decoded.encode(agent, judged, NOW);
+    decoded.release();
     for (const [id] of answer.body.toString().matchAll(/evt_[0-9a-z]{26}/g)) ids.add(id);
   }
   t.equal(ids.size, 60 * 70);
@@ -170,39 +181,38 @@ t.test('literals that a payload nearly holds everywhere cost no more than others
     actions: ['log'],
   });
   const rules = ruleSet(policiesOf([...wanted, '~', '~~', 'q'].map((text) => order(text))))!;
-  const plain = new FastPath();
+  const codec = new WasmCodec();
   const body = (characters: number) =>
     Buffer.from(JSON.stringify({ type: 'prompt', payload: { text: `${'~'.repeat(characters)}${wanted[9]}` } }));
   const large = body(900_000);
-  const ms = cpuMs(3, () => void plain.read(large, 'one', rules, NOW));
+  const ms = cpuMs(3, () => codec.decode(requestOf(large, 'one'), optionsOf(rules))!.release());
   t.ok(ms < 50, `${ms.toFixed(1)} ms`);
   t.comment(`${ms.toFixed(1)} ms of CPU to read 900 KB`);
-  const read = plain.read(body(2_000), 'one', rules, NOW)!;
-  const [judgement] = plain.judge(read, agent, rules);
+  const decoded = codec.decode(requestOf(body(2_000), 'one'), optionsOf(rules))!;
   t.strictSame(
-    judgement!.found.map(({ entry }) => entry.rule.policy.name),
+    decoded.judge(0, agent, rules, undefined).found.map(({ entry }) => entry.rule.policy.name),
     ['p9', 'p200', 'p201'],
   );
 });
 
-t.test('an expression that errors is a match on both paths, whatever else the rule looks for', async (t) => {
+t.test('an expression that errors is a match by both codecs, whatever else the rule looks for', async (t) => {
   const conditions = { detectors: ['email'], expression: 'event.payload.text.matches("sk-[0-9]+")' };
   const rules = ruleSet(policiesOf([{ type: 'data_filter', conditions, actions: ['block'] }]))!;
   const body = Buffer.from('{"type":"prompt","payload":{}}');
-  for (const plain of [null, new FastPath()]) {
-    const { answer } = told(await take(rules, body, 'single', plain));
+  for (const codecs of [JSON_CODEC, CODECS]) {
+    const { answer } = told(await take(rules, body, 'one', codecs));
     t.match(answer, /"outcome":"blocked".*expression_error/);
   }
 });
 
-t.test('both paths answer, record and refuse the same', async (t) => {
+t.test('both codecs answer, record and refuse the same', async (t) => {
   const clock = Date.now;
   Date.now = () => NOW;
   t.teardown(() => {
     Date.now = clock;
   });
-  const plain = new FastPath();
-  const counts = { events: 0, bodies: 0, plain: 0 };
+  const codec = new WasmCodec();
+  const counts = { events: 0, bodies: 0, wasm: 0 };
   const seed = SEED;
   t.comment(`seed ${seed}`);
   await fc.assert(
@@ -210,30 +220,30 @@ t.test('both paths answer, record and refuse the same', async (t) => {
       const rules = ruleSet(policiesOf(given));
       if (rules === null) return;
       const list = written(submissions, how);
-      const shape = submissions.length === 1 ? 'single' : 'batch';
+      const shape = submissions.length === 1 ? 'one' : 'many';
       const body = flawed(
-        shape === 'single' ? written(submissions[0], how) : how.wrapped ? `{"events":${list}}` : list,
+        shape === 'one' ? written(submissions[0], how) : how.wrapped ? `{"events":${list}}` : list,
         how.flaw,
       );
       counts.bodies++;
       counts.events += submissions.length;
-      const read = plain.read(body, shape === 'single' ? 'one' : 'many', rules, NOW);
-      if (read !== undefined) counts.plain += submissions.length;
-      const expected = told(await take(rules, body, shape, null));
-      const seen = told(await take(rules, body, shape, plain));
+      const decoded = codec.decode(requestOf(body, shape), optionsOf(rules));
+      if (decoded !== undefined) counts.wasm += submissions.length;
+      decoded?.release();
+      const expected = told(await take(rules, body, shape, JSON_CODEC));
+      const seen = told(await take(rules, body, shape, CODECS));
       if (seen.answer !== expected.answer || seen.appended !== expected.appended)
         throw new Error(
-          `body ${body.toString('latin1')}\nordinary ${expected.answer}\n${expected.appended}\nplain ${seen.answer}\n${seen.appended}`,
+          `body ${body.toString('latin1')}\njson ${expected.answer}\n${expected.appended}\nwasm ${seen.answer}\n${seen.appended}`,
         );
     }),
     { numRuns: Math.ceil(EVENTS / EVENTS_PER_BODY), seed },
   );
   t.comment(JSON.stringify(counts));
-  t.ok(counts.plain > counts.events / 6, `${counts.plain} of ${counts.events} events were plain`);
+  t.ok(counts.wasm > counts.events / 6, `${counts.wasm} of ${counts.events} events were read on their bytes`);
 });
 
 t.test('requests whose steps interleave keep to their own bytes', async (t) => {
-  const plain = new FastPath();
   const rules = ruleSet(
     policiesOf([{ type: 'rate_limit', conditions: { threshold: 1_000_000, window: '1m' }, actions: ['block'] }]),
   )!;
@@ -257,15 +267,14 @@ t.test('requests whose steps interleave keep to their own bytes', async (t) => {
     onBytes: () => undefined,
     onUnevaluated: () => undefined,
   } as unknown as IngestParts;
-  const ingest = new Ingest(parts, plain);
+  const ingest = new Ingest(parts, CODECS);
   const one = async (i: number) => {
     const payloads = Array.from({ length: 1 + (i % 7) }, (_, k) => ({
       mark: `<${i}.${k}>`,
       text: 'x'.repeat((i * 37) % 900),
     }));
     const body = Buffer.from(JSON.stringify(payloads.map((payload) => ({ type: 'prompt', payload }))));
-    const request = { account, agentId, body, requestId: `r-${i}`, idempotencyKey: undefined };
-    const answer = await submitted(ingest, 'batch', request);
+    const answer = await submitted(ingest, { ...requestOf(body, 'many'), requestId: `r-${i}` });
     body.fill(0xff); // as the next request would
     await soon();
     const { results } = JSON.parse(answer.body.toString()) as { results: { payload: unknown }[] };

@@ -1,97 +1,110 @@
-// The fast path of ingestion: the steps of ingest.ts without making JavaScript values of what no rule looks at.
-// A body that the codec does not read (`undefined`) takes the general path. So does each event that some rule may match: it is judged, encoded and rendered
-// there, and its result goes in its place among the others.
-// Invariant: outcome, matches, reply and stored row are the same on both paths (test/ingest/fast-path.test.ts).
-
+// The codec that reads the common forms of a body on their bytes, without making JavaScript values of what no rule looks at (codec.ts says
+// what a codec does; ingest.ts calls it; wasm-instance.ts scans and writes).
+// An event that some rule may match is judged, encoded and rendered as json-codec.ts does it, and goes in its place among the others.
+// Invariant: a body that it does not read is left to json-codec.ts, which does the same with it, and reports what is wrong.
 import type { AgentRecord } from '../../schemas/agent.ts';
 import { EVENT_TYPES, type EventType } from '../../schemas/closed-sets.ts';
 import type { JsonObject } from '../../schemas/common.ts';
-
 import { parseTime } from '../../schemas/time.ts';
 import { BufferPool } from '../common/buffer-pool.ts';
 import { mintId } from '../common/ids.ts';
 import type { Allowance } from '../policy/allowance.ts';
 import { ALLOWED, judge, type RuleSet } from '../policy/engine.ts';
 import type { Decision, Judgement, TextView } from '../policy/judgement.ts';
+import type { Codec, DecodedBody, DecodeOptions, Encoded } from './codec.ts';
 import { encodeEvents } from './encode.ts';
-import { BITS_WORD, FastCodec, FLAG, fitsDigits, RECORD_WORDS, type ScannedBody, WORD } from './fast-codec.ts';
-import type { Answer, IngestRequest } from './ingest-parts.ts';
-import type { Shape } from './json.ts';
+import type { IngestRequest } from './ingest-parts.ts';
 import type { Judged } from './resolve-quotas.ts';
 import { isTimely, type ParsedSubmission } from './submission.ts';
 import { renderEvent } from './submission-reply.ts';
 import { View } from './view.ts';
+import { FLAG, fitsDigits, RECORD_WORDS, type ScannedBody, WasmInstance, WORD } from './wasm-instance.ts';
 
-/** A plain body, and when its events happened (epoch ms). */
-export type FastRead = { body: ScannedBody; occurredAt: readonly number[] };
-/** `rows` and `summaries` stand until the next body is read or written: whoever keeps them copies them at once. */
-type FastWritten = { rows: Buffer; summaries: Buffer; answer: Answer };
-
-export class FastPath {
-  readonly #events: FastCodec;
-  readonly #text = new PlainText();
+export class WasmCodec implements Codec {
+  readonly name = 'wasm';
+  readonly #instance: WasmInstance;
+  readonly #text = new ScannedText();
 
   constructor(buffers = new BufferPool()) {
-    this.#events = new FastCodec(buffers);
+    this.#instance = new WasmInstance(buffers);
   }
 
-  /** undefined: not plain, or it holds an event of more than `eventBytesMax`. */
-  read(bytes: Buffer, shape: Shape, rules: RuleSet, nowMs: number, eventBytesMax = bytes.length): FastRead | undefined {
-    const body = this.#events.read(bytes, shape, rules.literals);
-    if (body === null) return undefined;
-    if (bytes.length > eventBytesMax && holdsLarger(body, eventBytesMax)) {
-      this.#events.release(body);
+  /** What is kept under an Idempotency-Key names every event: json-codec.ts makes that. */
+  decode(request: IngestRequest, { rules, nowMs, eventBytesMax }: DecodeOptions): WasmBody | undefined {
+    const { body: bytes, shape, idempotencyKey } = request;
+    if (idempotencyKey !== undefined) return undefined;
+    const scanned = this.#instance.read(bytes, shape, rules.literals);
+    if (scanned === null) return undefined;
+    const occurredAt =
+      bytes.length > eventBytesMax && holdsLarger(scanned, eventBytesMax) ? null : times(scanned, nowMs);
+    if (occurredAt === null) {
+      this.#instance.release(scanned);
       return undefined;
     }
-    const occurredAt: number[] = [];
-    for (let i = 0; i < body.events; i++) {
-      const at = occurredAtOf(body, i, nowMs);
-      if (at === null || !isTimely(at, nowMs)) return undefined;
-      occurredAt.push(at);
-    }
-    return { body, occurredAt };
-  }
-
-  /** Throws TooLong where there is an allowance and it is not enough. */
-  judge({ body, occurredAt }: FastRead, agent: AgentRecord, rules: RuleSet, allowance?: Allowance): Judgement[] {
-    const text = this.#text.of(body, agent.id);
-    const judgements: Judgement[] = [];
-    for (let i = 0; i < body.events; i++) {
-      text.event = i;
-      const judgement = rules.judgeByText(text);
-      judgements.push(judgement ?? judge(rules, new View(submissionOf(body, i, occurredAt[i]!), agent), allowance));
-    }
-    return judgements;
-  }
-
-  /** Everything of it happens at once: the memory below is shared by all requests. `now`: when uncounted events arrived. */
-  write(
-    request: IngestRequest,
-    shape: Shape,
-    { agent, read, judged, now }: { agent: AgentRecord; read: FastRead; judged: readonly Judged[]; now: number },
-  ): FastWritten {
-    const { body, occurredAt } = read;
-    const events = this.#events;
-    events.begin(body, request, shape);
-    for (let i = 0; i < body.events; i++) {
-      const { decision, countedAt } = judged[i]!;
-      const receivedAt = countedAt ?? now;
-      const at = occurredAt[i]!;
-      if (decision === ALLOWED && isSimple(body, i) && fitsDigits(at) && fitsDigits(receivedAt))
-        events.allow(i, at, receivedAt);
-      else events.insert(made(request, agent, submissionOf(body, i, at), { decision, receivedAt }));
-    }
-    const { rows, summaries, reply, release } = events.finish();
-    return { rows, summaries, answer: { body: reply, release } };
-  }
-
-  /** Nobody asks about these events any more. */
-  release({ body }: FastRead): void {
-    this.#events.release(body);
+    return new WasmBody({ instance: this.#instance, text: this.#text, request, scanned, occurredAt });
   }
 }
 
-/** What the general path makes of one event. */
+type WasmBodyParts = {
+  instance: WasmInstance;
+  text: ScannedText;
+  request: IngestRequest;
+  scanned: ScannedBody;
+  /** Epoch ms of each event. */
+  occurredAt: readonly number[];
+};
+
+class WasmBody implements DecodedBody {
+  readonly #parts: WasmBodyParts;
+
+  constructor(parts: WasmBodyParts) {
+    this.#parts = parts;
+  }
+
+  get elements(): number {
+    return this.#parts.scanned.events;
+  }
+
+  judge(index: number, agent: AgentRecord, rules: RuleSet, allowance: Allowance | undefined): Judgement {
+    const { text, scanned, occurredAt } = this.#parts;
+    const judgement = rules.judgeByText(text.of(scanned, index, agent.id));
+    return judgement ?? judge(rules, new View(submissionOf(scanned, index, occurredAt[index]!), agent), allowance);
+  }
+
+  /** Everything of it happens at once: the memory of the instance is shared by all requests. */
+  encode(agent: AgentRecord, judged: readonly (Judged | null)[], nowMs: number): Encoded {
+    const { instance, request, scanned, occurredAt } = this.#parts;
+    const { events } = scanned;
+    instance.begin(scanned, request, request.shape);
+    for (let i = 0; i < events; i++) {
+      const { decision, countedAt } = judged[i]!;
+      const receivedAt = countedAt ?? nowMs;
+      const at = occurredAt[i]!;
+      if (decision === ALLOWED && isSimple(scanned, i) && fitsDigits(at) && fitsDigits(receivedAt))
+        instance.allow(i, at, receivedAt);
+      else instance.insert(made(request, agent, submissionOf(scanned, i, at), { decision, receivedAt }));
+    }
+    const { rows, summaries, reply, release } = instance.finish();
+    return { rows, summaries: [summaries], events, answer: { body: reply, release }, outcome: undefined };
+  }
+
+  release(): void {
+    this.#parts.instance.release(this.#parts.scanned);
+  }
+}
+
+/** null: one of them is not a time that an event may have. */
+function times(scanned: ScannedBody, nowMs: number): number[] | null {
+  const occurredAt: number[] = [];
+  for (let i = 0; i < scanned.events; i++) {
+    const at = occurredAtOf(scanned, i, nowMs);
+    if (at === null || !isTimely(at, nowMs)) return null;
+    occurredAt.push(at);
+  }
+  return occurredAt;
+}
+
+/** One event, encoded and rendered from its values. */
 function made(
   { account, requestId, agentId }: IngestRequest,
   agent: AgentRecord,
@@ -136,15 +149,16 @@ function submissionOf({ bytes, records }: ScannedBody, event: number, occurredAt
 }
 
 /** The event at hand as the rules' prefilters see it. */
-class PlainText implements TextView {
-  event = 0;
+class ScannedText implements TextView {
   agent_id = '';
+  #event = 0;
   #body!: ScannedBody;
   readonly #tools = new KnownTexts();
   readonly #traces = new KnownTexts();
 
-  of(body: ScannedBody, agentId: string): this {
+  of(body: ScannedBody, event: number, agentId: string): this {
     this.#body = body;
+    this.#event = event;
     this.agent_id = agentId;
     return this;
   }
@@ -166,13 +180,13 @@ class PlainText implements TextView {
     return start === 0 ? undefined : this.#traces.text(this.#body.bytes, start, this.#word(WORD.traceEnd));
   }
 
-  /** Where text is escaped as \u anything may stand: then everything does. */
+  /** Text that is escaped as \u may hold any literal: then all count as found. */
   hasAny(word: number, mask: number): boolean {
-    return (this.#word(BITS_WORD + word) & mask) !== 0 || (this.#word(WORD.flags) & FLAG.escapedUnicode) !== 0;
+    return (this.#word(WORD.bits + word) & mask) !== 0 || (this.#word(WORD.flags) & FLAG.escapedUnicode) !== 0;
   }
 
   #word(word: number): number {
-    return this.#body.records[this.event * RECORD_WORDS + word]!;
+    return this.#body.records[this.#event * RECORD_WORDS + word]!;
   }
 }
 

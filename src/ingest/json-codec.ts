@@ -1,0 +1,75 @@
+// The codec that reads every body, by making JavaScript values of it (codec.ts says what a codec does; ingest.ts calls it).
+// submission.ts checks the elements, encode.ts writes rows and summaries, submission-reply.ts renders the answer.
+// Invariant: an element that is refused has its error in its place in the answer, and leaves nothing in the stream.
+import type { AgentRecord } from '../../schemas/agent.ts';
+import { mintId } from '../common/ids.ts';
+import type { Allowance } from '../policy/allowance.ts';
+import { judge, type RuleSet } from '../policy/engine.ts';
+import type { Judgement } from '../policy/judgement.ts';
+import type { Codec, DecodedBody, DecodeOptions, Encoded } from './codec.ts';
+import { type AcceptedEvent, encodeEvents } from './encode.ts';
+import type { Answer, IngestRequest } from './ingest-parts.ts';
+import { keptVerdicts, readVerdicts } from './kept-verdicts.ts';
+import type { Judged } from './resolve-quotas.ts';
+import { type Element, isRejected, readBatch, readSubmission } from './submission.ts';
+import { renderBatch, renderEvent, type Verdict } from './submission-reply.ts';
+import { View } from './view.ts';
+
+export class JsonCodec implements Codec {
+  readonly name = 'json';
+
+  decode(request: IngestRequest, { nowMs, eventBytesMax }: DecodeOptions): DecodedBody {
+    const { body, shape } = request;
+    const elements = shape === 'one' ? [readSubmission(body, nowMs)] : readBatch(body, nowMs, eventBytesMax);
+    return new JsonBody(request, elements);
+  }
+}
+
+class JsonBody implements DecodedBody {
+  readonly #request: IngestRequest;
+  readonly #elements: readonly Element[];
+
+  constructor(request: IngestRequest, elements: readonly Element[]) {
+    this.#request = request;
+    this.#elements = elements;
+  }
+
+  get elements(): number {
+    return this.#elements.length;
+  }
+
+  judge(index: number, agent: AgentRecord, rules: RuleSet, allowance: Allowance | undefined): Judgement | null {
+    const element = this.#elements[index]!;
+    return isRejected(element) ? null : judge(rules, new View(element, agent), allowance);
+  }
+
+  encode(agent: AgentRecord, judged: readonly (Judged | null)[], nowMs: number): Encoded {
+    const { account, requestId, idempotencyKey } = this.#request;
+    const events: AcceptedEvent[] = [];
+    const verdicts = this.#elements.map((element, i): Verdict => {
+      if (isRejected(element)) return element;
+      const { decision, countedAt } = judged[i]!;
+      // What a rate limit counted arrived when it was counted: so the events that are kept show that the limit held.
+      const receivedAt = countedAt ?? nowMs;
+      const id = mintId('event', receivedAt); // recovery looks for an id at its own time
+      events.push({ account, agent, id, submission: element, receivedAt, decision, requestId });
+      return { id, occurredAt: element.occurredAt, receivedAt, result: decision.resultJson };
+    });
+    const outcome = idempotencyKey === undefined ? undefined : keptVerdicts(verdicts);
+    return { ...encodeEvents(events), events: events.length, answer: this.#answer(verdicts), outcome };
+  }
+
+  repeat(outcome: string): Answer {
+    return this.#answer(readVerdicts(outcome));
+  }
+
+  release(): void {}
+
+  #answer(verdicts: readonly Verdict[]): Answer {
+    const { shape, agentId } = this.#request;
+    const [first] = this.#elements;
+    // A single event that is refused is refused by `decode`.
+    const isOne = shape === 'one' && first !== undefined && !isRejected(first);
+    return { body: isOne ? renderEvent(agentId, first, verdicts[0]!) : renderBatch(agentId, this.#elements, verdicts) };
+  }
+}

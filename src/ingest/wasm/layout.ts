@@ -1,0 +1,60 @@
+// What the WebAssembly module and its host (wasm-instance.ts) agree on about memory: the one source of it, imported by both.
+// So it holds integer constants alone. Offsets and sizes are in bytes.
+
+/** The record of an event: u32 type, the bounds of its fields in the body (u32 start, u32 end), flags, counts, bits. */
+export const RECORD_BYTES = 128;
+export const TYPE = 0;
+export const PAYLOAD = 4;
+export const TRACE = 12;
+export const TIME = 20;
+export const FLAGS = 28;
+export const TOOL = 32;
+export const MODEL = 40;
+export const TOKEN_COUNT = 48; // f64
+export const TOKENS_USED = 56; // f64
+/** Which of the account's literals occur in the payload. */
+export const BITS = 64;
+export const BITS_BYTES = 64;
+export const EVENTS_MAX = 100;
+
+// Bits of FLAGS.
+/** `\u` occurs in the payload's text. */
+export const F_ESCAPED = 1;
+/** payload.tool is text without escapes. */
+export const F_TOOL = 2;
+/** payload.tool is anything else. */
+export const F_TOOL_OTHER = 4;
+/** A column of the row cannot be written here. */
+export const F_COLUMN_OTHER = 16;
+export const F_COUNT = 32;
+export const F_USED = 64;
+
+// Texts that the host puts ready, by number: u32 address, u32 length each. Those with a type have one for each of TYPES.
+export const TYPES = 5;
+export const ROW_HEAD = 0;
+export const ROW_TAIL = 1;
+export const SUMMARY_HEAD = 2;
+export const REPLY_HEAD = 3;
+export const REPLY_TRACE = 4;
+export const REPLY_TIME = 5;
+export const REPLY_RECEIVED = 6;
+export const REPLY_TAIL = 7;
+export const REPLY_AGENT = 8;
+export const SUMMARY_OWNER = 9;
+export const SUMMARY_TRACE = 10;
+export const SUMMARY_NO_TRACE = 11;
+export const ROW_TYPE = 12;
+export const SUMMARY_TYPE = ROW_TYPE + TYPES;
+export const REPLY_TYPE = SUMMARY_TYPE + TYPES;
+export const TEXTS = REPLY_TYPE + TYPES;
+export const TEXT_BYTES = 8;
+
+/** Two times, each as i64 epoch ms, as 13 digits, and as 24 characters of ISO 8601. */
+export const TIME_BYTES = 48;
+export const TIME_DIGITS = 8;
+export const TIME_DIGITS_LENGTH = 13;
+export const TIME_ISO = 24;
+export const TIME_ISO_LENGTH = 24;
+
+/** Random bytes of an event's identifier; as many characters are made of them. */
+export const RANDOM_BYTES = 16;
