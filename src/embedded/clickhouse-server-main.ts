@@ -4,6 +4,7 @@
 // SIGTERM and SIGINT: finish what runs, note that all is well, exit 0. Forked with an IPC channel it leaves the same way when the
 // channel closes, that is when its parent has died: the directory must not stay locked by an orphan.
 // A directory that must not be served: one sentence as the last line on stderr (the engine may have written before it), exit 3. Anything else that prevents the start: one sentence, exit 1.
+// A damaged projection: the process ends with 1 as well, and the next one loads the part without it.
 // Whoever starts it sets UV_THREADPOOL_SIZE to at least 16: every running statement holds a thread of that pool.
 import { once } from 'node:events';
 import { type ClickHouseServer, type ClickHouseServerOptions, runClickHouseServer } from './clickhouse-server.ts';
@@ -14,26 +15,33 @@ const EXIT_REFUSED = 3;
 
 async function main(): Promise<void> {
   const forked = process.connected;
+  let leaving = false;
+  const replace = () => {
+    process.stderr.write('a projection is damaged; its part is loaded anew without it\n');
+    leave(EXIT_FAILED);
+  };
   let server: ClickHouseServer;
   try {
-    server = await runClickHouseServer(readOptions(process.argv[2] ?? (await firstMessage())));
+    server = await runClickHouseServer(readOptions(process.argv[2] ?? (await firstMessage())), replace);
   } catch (error) {
     process.stderr.write(`${(error as Error).message.replace(/\s+/g, ' ')}\n`);
     process.exit(error instanceof DataDirectoryError ? EXIT_REFUSED : EXIT_FAILED);
   }
-  let leaving = false;
-  const leave = () => {
+  const leave = (exitStatus = 0) => {
     if (leaving) return;
     leaving = true;
     server.close().then(
-      () => process.exit(0),
+      () => process.exit(exitStatus),
       (error: unknown) => {
         process.stderr.write(`${(error as Error).message}\n`);
         process.exit(EXIT_FAILED);
       },
     );
   };
-  process.on('SIGTERM', leave).on('SIGINT', leave).on('disconnect', leave);
+  process
+    .on('SIGTERM', () => leave())
+    .on('SIGINT', () => leave())
+    .on('disconnect', () => leave());
   if (forked && !process.connected) return leave(); // the parent died while we started
   process.stdout.write(`${JSON.stringify({ ready: true, port: server.port })}\n`);
 }

@@ -4,6 +4,8 @@
 // Path of a request: guard -> read the statement -> rows of an insert go to a spool file -> chdb-sessions.ts -> one answer with a true status.
 // Invariants: an insert whose body was cut off is never run; an answer is sent whole or not at all; nothing is served from a directory
 // that data-directory.ts refuses. A reader that goes away has its query killed; a writer's statement is finished, for it may be retried.
+// Failure: a projection that cannot be read fails every query that would use it. The engine leaves such a projection out when it loads
+// its parts, so `onDamage` asks for a new process.
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
 import { rm } from 'node:fs/promises';
@@ -47,6 +49,8 @@ export type ClickHouseServerOptions = {
   timeoutSeconds?: number;
   insertBytesMax?: number;
   drainMs?: number;
+  /** How long a server runs at least before it asks to be replaced: what stays damaged must not end every server at once. */
+  damageAfterMs?: number;
 };
 
 export type ClickHouseServer = { port: number; close(): Promise<void> };
@@ -60,7 +64,11 @@ const DEFAULTS = {
   timeoutSeconds: 120,
   insertBytesMax: 512 * 1024 * 1024,
   drainMs: 20_000,
+  damageAfterMs: 30_000,
 };
+
+/** A merge that meets a full disk may leave the files of a projection empty. The rows of the part itself are whole. */
+const DAMAGED_PROJECTION = /while reading from part \S+\.proj\//;
 
 /** Clients of @clickhouse/client give up an idle socket after 2.5 s; the server must wait longer than that, or requests meet a closing socket. */
 const KEEP_ALIVE_MS = 30_000;
@@ -75,10 +83,18 @@ type Context = {
   directory: DataDirectory;
   options: Required<Omit<ClickHouseServerOptions, 'password'>>;
   password: string | undefined;
+  startedMs: number;
+  onDamage: () => void;
 };
 
-/** Opens the directory, checks it, listens. Throws DataDirectoryError with one sentence when the directory must not be served. */
-export async function runClickHouseServer(given: ClickHouseServerOptions): Promise<ClickHouseServer> {
+/**
+ * Opens the directory, checks it, listens. Throws DataDirectoryError with one sentence when the directory must not be served.
+ * `onDamage`: called when the server should be replaced by a new process.
+ */
+export async function runClickHouseServer(
+  given: ClickHouseServerOptions,
+  onDamage: () => void = () => undefined,
+): Promise<ClickHouseServer> {
   const options = { ...DEFAULTS, ...given };
   const directory = DataDirectory.open(options.path);
   const engine = await Engine.open({ ...options, enginePath: directory.enginePath });
@@ -89,7 +105,8 @@ export async function runClickHouseServer(given: ClickHouseServerOptions): Promi
     await engine.close({ drainMs: 0 });
     throw error;
   }
-  const context: Context = { engine, directory, options, password: given.password };
+  const startedMs = performance.now();
+  const context: Context = { engine, directory, options, password: given.password, startedMs, onDamage };
   const server = http.createServer(
     { keepAliveTimeout: KEEP_ALIVE_MS },
     (request, response) => void serve(context, request, response),
@@ -124,7 +141,12 @@ async function serve(context: Context, request: http.IncomingMessage, response: 
     else await answerStatement(context, request, response, { url, signal: gone.signal });
   } catch (error) {
     sendError(response, error);
+    if (isDamage(error) && performance.now() - context.startedMs >= context.options.damageAfterMs) context.onDamage();
   }
+}
+
+function isDamage(error: unknown): boolean {
+  return error instanceof Error && DAMAGED_PROJECTION.test(error.message);
 }
 
 /** Keeps out what a web page in somebody's browser could send to loopback, and callers without the password. */

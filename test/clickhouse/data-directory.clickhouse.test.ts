@@ -1,4 +1,5 @@
 // The integrity gate of the embedded engine: a directory that is damaged, foreign, newer or in use is refused by name of the reason.
+import { once } from 'node:events';
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import t from 'tap';
@@ -130,6 +131,33 @@ t.test('what a merge was writing is not missed where its sources are there', asy
   for (const name of readdirSync(merged)) truncateSync(path.join(merged, name), 0);
   t.same(await startOn(folder), { rows: 2000 }, 'as a full disk leaves it: files without a byte');
   t.same(await startOn(folder), { rows: 2000 });
+});
+
+t.test('a projection that a full disk left empty is left out by the next process', async (t) => {
+  const folder = path.join(makeFolder(t), 'base');
+  const options = { path: folder, port: 0, damageAfterMs: 0 };
+  const engine = await forkEngine(options);
+  const clickhouse = new ClickHouse({ url: engine.url, database: 'default', queryTimeoutSeconds: 60 });
+  await clickhouse.command(
+    'CREATE TABLE t (n UInt32, PROJECTION by_half (SELECT intDiv(n, 2) AS half, count() GROUP BY half)) ENGINE = MergeTree ORDER BY n',
+  );
+  await clickhouse.insertRows(
+    't',
+    Array.from({ length: 1000 }, (_, n) => ({ n })),
+  );
+  const counted = 'SELECT intDiv(n, 2) AS half, count() AS rows FROM t GROUP BY half ORDER BY half LIMIT 1';
+  truncateSync(find(folder, /by_half\.proj\/data\.cmrk\d$/), 0);
+  await clickhouse.command('SYSTEM DROP MARK CACHE');
+  await t.rejects(clickhouse.query(counted), /by_half\.proj/, 'the engine itself does not notice');
+  t.equal(engine.child.exitCode ?? (await once(engine.child, 'exit'))[0], 1);
+  await clickhouse.close();
+
+  const next = await forkEngine(options);
+  const again = new ClickHouse({ url: next.url, database: 'default', queryTimeoutSeconds: 60 });
+  t.same(await again.query(counted), [{ half: 0, rows: '2' }]);
+  t.same(await again.query('SELECT count() AS rows FROM t'), [{ rows: '1000' }]);
+  await again.close();
+  await next.stop('SIGTERM');
 });
 
 t.test('who decides to go on without what is damaged can', async (t) => {
