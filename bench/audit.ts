@@ -10,7 +10,7 @@
 // Passed if all tamperings were found and no verification of honest work found fault.
 import type { Test } from 'tap';
 import { makeBlock } from '../pipelines/store/chain.ts';
-import { EVENT_ROW_COLUMNS } from '../schemas/entry.ts';
+import { EVENT_ROW_COLUMNS } from '../schemas/event-row.ts';
 import { genesis, packAgent } from '../src/audit/hash.ts';
 import { mintId } from '../src/common/ids.ts';
 import { type AuditWorld, makeAuditWorld, newAccount, newAgent, settle, submit } from '../test/audit/harness.ts';

@@ -5,7 +5,7 @@
 // Five hundred conversations are open at any time, each a trace of one agent with twenty events; one agent in a thousand has a
 // twentieth of everything. Words are drawn so that few are common and most are rare. The same account and agents give the same month.
 import { type ClickHouse, EVENT_INSERT_SETTINGS } from '../clickhouse/client.ts';
-import { EVENT_ROW_COLUMNS } from '../schemas/entry.ts';
+import { EVENT_ROW_COLUMNS } from '../schemas/event-row.ts';
 import { INSERT_ROWS_MAX } from '../src/common/limits.ts';
 import { progress } from './report.ts';
 

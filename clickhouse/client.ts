@@ -11,7 +11,7 @@ import {
   createClient,
   ClickHouseError as ServerError,
 } from '@clickhouse/client';
-import { EVENT_ROW_COLUMNS } from '../schemas/entry.ts';
+import { EVENT_ROW_COLUMNS } from '../schemas/event-row.ts';
 import type { FairQueue } from '../src/common/fair-queue.ts';
 import { ClickHouseError } from './errors.ts';
 

@@ -14,28 +14,6 @@ export const PACKED_ENTRY_VERSION = 3;
  */
 export const ENTRY_FIELD = { version: 'v', summaries: 'd', rows: 'r', group: 'g' } as const;
 
-/** Columns of an event row, in the order in which RowBinary carries them. `clickhouse/001_events.sql` must agree. */
-export const EVENT_ROW_COLUMNS = [
-  'account_id', // String
-  'agent_id', // String
-  'id', // String
-  'type', // String (LowCardinality)
-  'trace_id', // String, '' for none
-  'timestamp', // DateTime64(3): Int64 epoch ms
-  'received_at', // DateTime64(3): Int64 epoch ms
-  'payload', // String, the caller's own JSON text (redacted where a policy says so)
-  'search_text', // String, '' unless the payload's text holds \u escapes: then its decoded strings, one a line
-  'outcome', // Enum8: 1 allowed, 2 blocked, 3 pending
-  'reason', // String (LowCardinality), '' for null
-  'policy_id', // String, '' for null
-  'approval_id', // String, '' for none
-  'policy_result', // String, JSON; '' for allowed without matches
-  'model', // String (LowCardinality), '' for none
-  'token_count', // Nullable(Int64)
-  'tokens_used', // Nullable(Int64): of the payload's own key, else of a provider's answer in it (src/ingest/token-usage.ts)
-  'request_id', // String
-] as const;
-
 export type MatchSummary = {
   policy_id: string;
   /** Left out in entries that were written before policies had revisions. */

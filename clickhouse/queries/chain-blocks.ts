@@ -2,14 +2,17 @@
 // and asked for the newest ones when a chain's head is not to be found in Redis.
 // Bytes from end to end, as RowBinary: a block is mostly hashes.
 import { type ChainBlock, HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';
+import { RowBinaryReader, RowBinaryWriter } from '../../src/common/row-binary.ts';
 import type { ClickHouse } from '../client.ts';
-import { RowBinaryReader, RowBinaryWriter } from '../row-binary.ts';
 
 export type StoredBlock = ChainBlock & { chain: string };
 /** Where a chain ends in ClickHouse. */
 export type ChainEnd = { account: string; n: number; hash: Buffer; fromMs: number };
 
 const COLUMNS = 'account_id, chain, first_n, count, previous, hash, from_at, last_at, leaves, agents, ids, version';
+
+/** Of a block, without its arrays: an id, the chain's name, two hashes, numbers. */
+const AROUND_BYTES_MAX = 512;
 
 /** Entries and blocks of one page: 2 MiB of contents. */
 const PAGE_ENTRIES_MAX = 32_768;
@@ -27,20 +30,20 @@ export function insertBlocks(clickhouse: ClickHouse, blocks: readonly StoredBloc
 }
 
 function encode(block: StoredBlock): Buffer {
-  return new RowBinaryWriter()
-    .text(block.account)
-    .text(block.chain)
-    .uint64(block.firstN)
-    .uint32(block.count)
-    .fixed(block.previous)
-    .fixed(block.hash)
-    .uint64(block.fromMs)
-    .uint64(block.lastMs)
-    .fixedArray(block.leaves, HASH_BYTES)
-    .fixedArray(block.agents, ID_BYTES)
-    .fixedArray(block.ids, ID_BYTES)
-    .uint64(block.count)
-    .done();
+  const writer = new RowBinaryWriter(AROUND_BYTES_MAX + block.leaves.length + block.agents.length + block.ids.length);
+  writer.ascii(block.account);
+  writer.ascii(block.chain);
+  writer.int64(block.firstN);
+  writer.uint32(block.count);
+  writer.fixed(block.previous);
+  writer.fixed(block.hash);
+  writer.int64(block.fromMs);
+  writer.int64(block.lastMs);
+  writer.fixedArray(block.leaves, HASH_BYTES);
+  writer.fixedArray(block.agents, ID_BYTES);
+  writer.fixedArray(block.ids, ID_BYTES);
+  writer.int64(block.count);
+  return writer.bytes();
 }
 
 /**
@@ -144,17 +147,17 @@ function decode(bytes: Buffer): StoredBlock[] {
     const block = {
       account: reader.text(),
       chain: reader.text(),
-      firstN: reader.uint64(),
+      firstN: reader.int64(),
       count: reader.uint32(),
       previous: reader.fixed(HASH_BYTES),
       hash: reader.fixed(HASH_BYTES),
-      fromMs: reader.uint64(),
-      lastMs: reader.uint64(),
+      fromMs: reader.int64(),
+      lastMs: reader.int64(),
       leaves: reader.fixedArray(HASH_BYTES),
       agents: reader.fixedArray(ID_BYTES),
       ids: reader.fixedArray(ID_BYTES),
     };
-    reader.uint64();
+    reader.int64();
     blocks.push(block);
   }
   return blocks;

@@ -1,13 +1,15 @@
 // Encodes an accepted event for the stream (after the decision, before the append): its row, byte for
-// byte as ClickHouse will be given it (RowBinary, columns of EVENT_ROW_COLUMNS), and its summary for the other pipelines.
+// byte as ClickHouse will be given it (RowBinary, schemas/event-row.ts), and its summary for the other pipelines.
 // The payload is written once and never parsed again; the store pipeline only moves these bytes.
 // Invariant: `rowBytes` in the summary is the length of the row. Encoding cannot fail: what comes here is checked.
 
 import { createHash } from 'node:crypto';
 import type { AgentRecord } from '../../schemas/agent.ts';
-import type { Outcome } from '../../schemas/closed-sets.ts';
 import type { JsonObject } from '../../schemas/common.ts';
 import type { EventSummary, MatchSummary } from '../../schemas/entry.ts';
+import type { RowValues } from '../../schemas/event-row.ts';
+import { writeEventRow } from '../common/event-row-codec.ts';
+import { RowBinaryWriter } from '../common/row-binary.ts';
 import type { Decision, RateCheck } from '../policy/judgement.ts';
 import { redactPayload, redactTrace, TRACE_TOKEN_CHARACTERS } from '../policy/redact.ts';
 import { counterName } from './rate-limit-batcher.ts';
@@ -25,13 +27,9 @@ export type AcceptedEvent = {
   requestId: string;
 };
 
-/** Enum8 values; `clickhouse/` names them alike. */
-const OUTCOME_VALUE: Record<Outcome, number> = { allowed: 1, blocked: 2, pending: 3 };
-
 /** Room for what is as long in every row: six ids and names of up to 30 bytes, two times, two counts, lengths of all columns. */
 const FIXED_BYTES_MAX = 320;
 const MODEL_CHARACTERS_MAX = 200;
-const TWO_32 = 2 ** 32;
 
 /** Rows of one request, end to end, and the summaries that say where each ends. */
 type EncodedEvents = { rows: Buffer; summaries: string[] };
@@ -39,11 +37,11 @@ type EncodedEvents = { rows: Buffer; summaries: string[] };
 export function encodeEvents(events: readonly AcceptedEvent[]): EncodedEvents {
   const stored = events.map(storedForm);
   const bytesMax = stored.reduce((sum, form) => sum + form.bytesMax, 0);
-  const writer = new RowWriter(bytesMax);
+  const writer = new RowBinaryWriter(bytesMax);
   const summaries: string[] = new Array(events.length);
   for (let i = 0; i < events.length; i++) {
     const start = writer.length;
-    writeRow(writer, events[i]!, stored[i]!);
+    writeEventRow(writer, rowOf(events[i]!, stored[i]!));
     summaries[i] = JSON.stringify(summaryOf(events[i]!, stored[i]!, writer.length - start));
   }
   return { rows: writer.bytes(), summaries };
@@ -109,26 +107,28 @@ function collectStrings(value: unknown, lines: string[]): void {
   }
 }
 
-function writeRow(writer: RowWriter, event: AcceptedEvent, form: StoredForm): void {
+function rowOf(event: AcceptedEvent, form: StoredForm): RowValues {
   const { submission, decision } = event;
-  writer.ascii(event.account);
-  writer.ascii(event.agent.id);
-  writer.ascii(event.id);
-  writer.ascii(submission.type);
-  writer.text(form.traceId ?? '');
-  writer.int64(submission.occurredAt);
-  writer.int64(event.receivedAt);
-  writer.text(form.text);
-  writer.text(form.searchText);
-  writer.byte(OUTCOME_VALUE[decision.outcome]);
-  writer.ascii(decision.reason ?? '');
-  writer.ascii(decision.policyId ?? '');
-  writer.ascii(decision.approvalId ?? '');
-  writer.text(decision.outcome === 'allowed' && decision.matches.length === 0 ? '' : decision.resultJson);
-  writer.text(form.model);
-  writer.nullableInt64(form.tokenCount);
-  writer.nullableInt64(form.tokensUsed);
-  writer.ascii(event.requestId);
+  return {
+    account_id: event.account,
+    agent_id: event.agent.id,
+    id: event.id,
+    type: submission.type,
+    trace_id: form.traceId ?? '',
+    timestamp: submission.occurredAt,
+    received_at: event.receivedAt,
+    payload: form.text,
+    search_text: form.searchText,
+    outcome: decision.outcome,
+    reason: decision.reason ?? '',
+    policy_id: decision.policyId ?? '',
+    approval_id: decision.approvalId ?? '',
+    policy_result: decision.outcome === 'allowed' && decision.matches.length === 0 ? '' : decision.resultJson,
+    model: form.model,
+    token_count: form.tokenCount,
+    tokens_used: form.tokensUsed,
+    request_id: event.requestId,
+  };
 }
 
 function summaryOf(event: AcceptedEvent, form: StoredForm, rowBytes: number): EventSummary {
@@ -169,64 +169,4 @@ function limitOf({ account, agent }: AcceptedEvent, check: RateCheck): NonNullab
     counter: createHash('sha256').update(name).digest('base64url').slice(0, 16),
     windowMs: check.windowMs,
   };
-}
-
-/** Node's own encoders without the argument checks of `write`; the types leave them out. */
-export type FastBuffer = Buffer & {
-  latin1Write(text: string, offset: number): number;
-  utf8Write(text: string, offset: number): number;
-};
-
-/** Writes RowBinary: strings with a LEB128 length in front, integers little-endian. */
-class RowWriter {
-  length = 0;
-  readonly #bytes: FastBuffer;
-
-  constructor(bytesMax: number) {
-    this.#bytes = Buffer.allocUnsafe(bytesMax) as FastBuffer;
-  }
-
-  bytes(): Buffer {
-    // A copy where most of the room is unused: the buffer may wait for Redis, its room should not.
-    const { length } = this;
-    return length * 2 < this.#bytes.length
-      ? Buffer.from(this.#bytes.subarray(0, length))
-      : this.#bytes.subarray(0, length);
-  }
-
-  /** Text of one byte a character. */
-  ascii(text: string): void {
-    this.#varint(text.length);
-    this.length += this.#bytes.latin1Write(text, this.length);
-  }
-
-  text(text: string): void {
-    const bytes = Buffer.byteLength(text);
-    this.#varint(bytes);
-    this.length +=
-      bytes === text.length ? this.#bytes.latin1Write(text, this.length) : this.#bytes.utf8Write(text, this.length);
-  }
-
-  byte(value: number): void {
-    this.#bytes[this.length++] = value;
-  }
-
-  int64(value: number): void {
-    this.#bytes.writeInt32LE(value | 0, this.length);
-    this.#bytes.writeInt32LE(Math.floor(value / TWO_32), this.length + 4);
-    this.length += 8;
-  }
-
-  nullableInt64(value: number | null): void {
-    this.byte(value === null ? 1 : 0);
-    if (value !== null) this.int64(value);
-  }
-
-  #varint(value: number): void {
-    while (value > 127) {
-      this.#bytes[this.length++] = (value & 127) | 128;
-      value >>>= 7;
-    }
-    this.#bytes[this.length++] = value;
-  }
 }

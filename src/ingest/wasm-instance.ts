@@ -13,14 +13,16 @@ import { readFileSync } from 'node:fs';
 import { EVENT_TYPES } from '../../schemas/closed-sets.ts';
 
 import { BATCH_EVENTS_MAX } from '../../schemas/event.ts';
+import { EVENT_COLUMNS, type EventColumn } from '../../schemas/event-row.ts';
 import { isoTime } from '../../schemas/time.ts';
 import type { BufferPool } from '../common/buffer-pool.ts';
+import { writeColumn } from '../common/event-row-codec.ts';
 import { ID_CHARACTERS, ID_PREFIXES, ID_TIME_CHARACTERS, idTime } from '../common/ids.ts';
+import { type FastBuffer, RowBinaryWriter } from '../common/row-binary.ts';
 import { ALLOWED } from '../policy/engine.ts';
 import { LITERALS_MAX } from '../policy/rule-index.ts';
 import { LITERAL_CHARACTERS_MAX } from '../policy/text-search/literal-prefilter.ts';
 import { assetPath } from '../process/assets.ts';
-import type { FastBuffer } from './encode.ts';
 import type { Shape } from './json.ts';
 import { literalTable } from './literal-table.ts';
 import { USAGE_COUNTS, usageTable } from './token-usage.ts';
@@ -95,7 +97,24 @@ const BODY_AT = TABLES_END;
 /** What an event takes in row, summary or reply beside its payload: ids, names, times, a request id and a trace id of 200. */
 const AROUND_BYTES_MAX = 1024;
 /** What stands around the ids of a request, its own id of 128 characters with it. */
-const REQUEST_TEXTS_BYTES = 320;
+const REQUEST_TEXTS_BYTES = 384;
+
+/** Columns of a row that the module writes, in its order (wasm/write.ts). Behind some of them are columns with one value. */
+const WRITTEN: readonly EventColumn[] = [
+  ...(['account_id', 'agent_id', 'id', 'type', 'trace_id', 'timestamp', 'received_at', 'payload'] as const),
+  ...(['model', 'token_count', 'tokens_used', 'request_id'] as const),
+];
+const ROW_MIDDLE = constantsBehind('payload');
+const ROW_END = constantsBehind('request_id');
+assert.deepEqual(
+  EVENT_COLUMNS.filter((column) => !('allowed' in column)).map(({ name }) => name),
+  WRITTEN,
+  'wasm/write.ts writes every column that differs from event to event',
+);
+assert(
+  WRITTEN.every((name) => ['payload', 'request_id'].includes(name) || constantsBehind(name).length === 0),
+  'columns with one value follow payload or request_id',
+);
 
 assert(layout.BITS_BYTES * 8 >= LITERALS_MAX, 'every literal of a set needs a bit');
 assert(layout.EVENTS_MAX === BATCH_EVENTS_MAX, 'every event of a batch needs a record');
@@ -214,7 +233,9 @@ export class WasmInstance {
     if (agentId !== this.#agentId) for (const at of agentAt) this.#putText(agentId, at);
     this.#account = account;
     this.#agentId = agentId;
-    this.#place(layout.ROW_TAIL, requestAt, this.#putShort(requestId, requestAt) - requestAt);
+    const end = this.#putShort(requestId, requestAt);
+    this.#bytes.set(ROW_END, end);
+    this.#place(layout.ROW_TAIL, requestAt, end + ROW_END.length - requestAt);
   }
 
   /** Puts the texts around an account and an agent whose ids are so long, and notes where these go. */
@@ -376,6 +397,7 @@ export class WasmInstance {
   }
 
   #putFixedTexts(): void {
+    this.#put(layout.ROW_MIDDLE, ROW_MIDDLE.toString('latin1'));
     EVENT_TYPES.forEach((type, i) => {
       this.#put(layout.ROW_TYPE + i, String.fromCharCode(type.length) + type);
       this.#put(layout.SUMMARY_TYPE + i, `","${type}",`);
@@ -447,6 +469,17 @@ const WORDS_BY_CALL_MIN = 128;
 function copyWords(to: Int32Array, at: number, from: Int32Array, start: number, count: number): void {
   if (count >= WORDS_BY_CALL_MIN) to.set(from.subarray(start, start + count), at);
   else for (let i = 0; i < count; i++) to[at + i] = from[start + i]!;
+}
+
+/** RowBinary of the columns behind that one which have one value in every row that the module writes. */
+function constantsBehind(name: EventColumn): Buffer {
+  const writer = new RowBinaryWriter(AROUND_BYTES_MAX);
+  for (let i = EVENT_COLUMNS.findIndex((column) => column.name === name) + 1; i < EVENT_COLUMNS.length; i++) {
+    const column = EVENT_COLUMNS[i]!;
+    if (!('allowed' in column)) break;
+    writeColumn(writer, column.kind, column.allowed);
+  }
+  return writer.bytes();
 }
 
 type Parts = { rows: Buffer[]; summaries: Buffer[]; reply: Buffer[] };

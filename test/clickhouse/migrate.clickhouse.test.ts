@@ -5,9 +5,17 @@ import { type Migration, MigrationError, migrate, readMigrations } from '../../c
 import { listDeliveries } from '../../clickhouse/queries/list-deliveries.ts';
 import { PAYLOAD_WORDS } from '../../clickhouse/queries/search.ts';
 import { renderSql, splitStatements } from '../../clickhouse/sql-template.ts';
-import { EVENT_ROW_COLUMNS } from '../../schemas/entry.ts';
+import { EVENT_COLUMNS, type EventColumnKind, OUTCOME_VALUE } from '../../schemas/event-row.ts';
 import { startClickHouse } from '../support/clickhouse.ts';
 
+const OUTCOMES = Object.entries(OUTCOME_VALUE).map(([name, value]) => `'${name}' = ${value}`);
+const TYPES: Record<EventColumnKind, string> = {
+  ascii: 'String',
+  text: 'String',
+  int64: "DateTime64(3, 'UTC')",
+  nullableInt64: 'Nullable(Int64)',
+  outcome: `Enum8(${OUTCOMES.join(', ')})`,
+};
 const RETENTION = { retentionDays: 365 };
 /** Held for longer than a machine stands still: who holds it is alive, and must not lose it to the others. */
 const FAST = { heldMs: 60_000, renewMs: 100, pollMs: 20 };
@@ -125,22 +133,34 @@ t.test('on the engine', async (t) => {
     t.same(await migrate(clickhouse, { ...RETENTION, migrations: [mended], lockTiming: FAST }), ['001_broken']);
   });
 
-  t.test('the events table has the columns of the entries, in their order, each with a comment', async (t) => {
-    const clickhouse = makeDatabase();
-    await migrate(clickhouse, RETENTION);
-    const columns = await clickhouse.query<{ table: string; name: string; comment: string; kind: string }>(
-      "SELECT table, name, comment, default_kind AS kind FROM system.columns WHERE database = currentDatabase() AND table NOT LIKE 'migration_lock%' ORDER BY table, position",
-    );
-    const given = columns
-      .filter((column) => column.table === 'events' && column.kind === '')
-      .map((column) => column.name);
-    t.same(given, EVENT_ROW_COLUMNS);
-    t.same(
-      columns.filter((column) => column.comment === ''),
-      [],
-      'no column without a comment',
-    );
-  });
+  t.test(
+    'the events table has the columns of a row, in their order, each of its type and with a comment',
+    async (t) => {
+      const clickhouse = makeDatabase();
+      await migrate(clickhouse, RETENTION);
+      const columns = await clickhouse.query<{
+        table: string;
+        name: string;
+        type: string;
+        comment: string;
+        kind: string;
+      }>(
+        "SELECT table, name, type, comment, default_kind AS kind FROM system.columns WHERE database = currentDatabase() AND table NOT LIKE 'migration_lock%' ORDER BY table, position",
+      );
+      const given = columns
+        .filter((column) => column.table === 'events' && column.kind === '')
+        .map(({ name, type }) => [name, type.replace(/^LowCardinality\((.*)\)$/, '$1')]);
+      t.same(
+        given,
+        EVENT_COLUMNS.map(({ name, kind }) => [name, TYPES[kind]]),
+      );
+      t.same(
+        columns.filter((column) => column.comment === ''),
+        [],
+        'no column without a comment',
+      );
+    },
+  );
 });
 
 t.test('with a cluster every table is replicated and made on all its nodes', async (t) => {

@@ -2,7 +2,7 @@
 // GATEHOUSE_TEST_EVENTS=100000 sets how many events are compared (default 800), GATEHOUSE_TEST_SEED repeats a run.
 import fc from 'fast-check';
 import t from 'tap';
-import { EVENT_ROW_COLUMNS } from '../../schemas/entry.ts';
+import { EVENT_ROW_COLUMNS } from '../../schemas/event-row.ts';
 import { ServiceError } from '../../src/common/errors.ts';
 import { WasmCodec } from '../../src/ingest/wasm-codec.ts';
 import { body, MEANINGS, orders, TIMES } from '../reference/generate.ts';

@@ -1,7 +1,7 @@
 // Tokens as the answers of providers tell of them: each shape as the provider sends it, read by both codecs into row and summary.
 // (That both find the same whatever they are given, reference.test.ts and codecs.test.ts show.)
 import t from 'tap';
-import { EVENT_ROW_COLUMNS } from '../../schemas/entry.ts';
+import { EVENT_ROW_COLUMNS } from '../../schemas/event-row.ts';
 import { BufferPool } from '../../src/common/buffer-pool.ts';
 import type { Codec } from '../../src/ingest/codec.ts';
 import { FLAG, WasmInstance, WORD } from '../../src/ingest/wasm-instance.ts';

@@ -7,7 +7,7 @@ import os from 'node:os';
 import path from 'node:path';
 import type { Test } from 'tap';
 import { ClickHouse } from '../../clickhouse/client.ts';
-import { EVENT_ROW_COLUMNS } from '../../schemas/entry.ts';
+import { EVENT_ROW_COLUMNS } from '../../schemas/event-row.ts';
 import { mintId } from '../../src/common/ids.ts';
 import type { ClickHouseServerOptions } from '../../src/embedded/clickhouse-server.ts';
 import { assetPath } from '../../src/process/assets.ts';

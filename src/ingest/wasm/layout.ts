@@ -29,21 +29,24 @@ export const F_COLUMN_OTHER = 16;
 export const F_COUNT = 32;
 export const F_USED = 64;
 
-// Texts that the host puts ready, by number: u32 address, u32 length each. Those with a type have one for each of TYPES.
-export const TYPES = 5;
+// Texts that the host puts ready, by number: u32 address, u32 length each.
 export const ROW_HEAD = 0;
-export const ROW_TAIL = 1;
-export const SUMMARY_HEAD = 2;
-export const REPLY_HEAD = 3;
-export const REPLY_TRACE = 4;
-export const REPLY_TIME = 5;
-export const REPLY_RECEIVED = 6;
-export const REPLY_TAIL = 7;
-export const REPLY_AGENT = 8;
-export const SUMMARY_OWNER = 9;
-export const SUMMARY_TRACE = 10;
-export const SUMMARY_NO_TRACE = 11;
-export const ROW_TYPE = 12;
+/** Columns that are the same in every row, behind the payload; the tail has the request's id and those behind it. */
+export const ROW_MIDDLE = 1;
+export const ROW_TAIL = 2;
+export const SUMMARY_HEAD = 3;
+export const SUMMARY_OWNER = 4;
+export const SUMMARY_TRACE = 5;
+export const SUMMARY_NO_TRACE = 6;
+export const REPLY_HEAD = 7;
+export const REPLY_TRACE = 8;
+export const REPLY_TIME = 9;
+export const REPLY_RECEIVED = 10;
+export const REPLY_TAIL = 11;
+export const REPLY_AGENT = 12;
+/** From here on there is one text for each type of event. */
+export const TYPES = 5;
+export const ROW_TYPE = 13;
 export const SUMMARY_TYPE = ROW_TYPE + TYPES;
 export const REPLY_TYPE = SUMMARY_TYPE + TYPES;
 export const TEXTS = REPLY_TYPE + TYPES;

@@ -14,6 +14,7 @@ import {
   REPLY_TRACE,
   REPLY_TYPE,
   ROW_HEAD,
+  ROW_MIDDLE,
   ROW_TAIL,
   ROW_TYPE,
   SUMMARY_HEAD,
@@ -107,7 +108,7 @@ export function emit(n: i32, base: usize, first: bool): void {
 
 let rowLength: usize = 0;
 
-/** RowBinary, the columns in the order of schemas/entry.ts. Returns where the random part of the id lies. */
+/** RowBinary, the columns in the order of schemas/event-row.ts. Returns where the random part of the id lies. */
 function writeRow(r: usize, base: usize): usize {
   const flags = load<i32>(r, FLAGS);
   let to = block(rows, ROW_HEAD);
@@ -119,10 +120,8 @@ function writeRow(r: usize, base: usize): usize {
   to = bytes(to, times, 8);
   to = bytes(to, times + TIME_BYTES, 8);
   to = varied(to, r, base, PAYLOAD);
-  // search_text '', outcome allowed, and four empty texts: reason, policy_id, approval_id, policy_result
-  store<u32>(to, 0x00000100);
-  store<u16>(to, 0, 4);
-  to = varied(to + 6, r, base, MODEL);
+  to = block(to, ROW_MIDDLE);
+  to = varied(to, r, base, MODEL);
   to = count(to, r + TOKEN_COUNT, (flags & F_COUNT) != 0);
   to = count(to, r + TOKENS_USED, (flags & F_USED) != 0);
   to = block(to, ROW_TAIL);
