@@ -8,19 +8,22 @@
 //
 // Invariant: `run` is called at most once, and never after a member was told to go alone. A member that arrives late learns the same outcome.
 import { randomUUID } from 'node:crypto';
+import type { SummarizedRow } from '../schemas/entry.ts';
 
 /** Between the permits and the last arrival lie a check for deleted agents and a manifest: two round trips. */
 const ARRIVAL_MS_MAX = 2_000;
 
+/** What one batch brings to the step. */
+export type GroupPart = { rows: readonly SummarizedRow[]; ensureHeld: () => Promise<void> };
 /** done: all parts. alone: no part, and nothing was tried. unknown: tried, with an unknown result. */
 export type BarrierOutcome = 'done' | 'alone' | 'unknown';
 
-export class CommitBarrier<Part> {
+export class CommitBarrier {
   /** Unique to this step. */
   readonly token = randomUUID();
   readonly outcome: Promise<BarrierOutcome>;
   readonly #size: number;
-  readonly #parts: Part[] = [];
+  readonly #parts: GroupPart[] = [];
   readonly #timer: NodeJS.Timeout;
   #begun = false;
   #resolve!: (outcome: BarrierOutcome) => void;
@@ -34,7 +37,10 @@ export class CommitBarrier<Part> {
   }
 
   /** Resolves when the step has ended for all members. `run` must not reject. */
-  async arrive(part: Part, run: (parts: readonly Part[]) => Promise<BarrierOutcome>): Promise<BarrierOutcome> {
+  async arrive(
+    part: GroupPart,
+    run: (parts: readonly GroupPart[]) => Promise<BarrierOutcome>,
+  ): Promise<BarrierOutcome> {
     this.#parts.push(part);
     if (this.#parts.length === this.#size && !this.#begun) {
       this.#begin();

@@ -1,17 +1,20 @@
 // Drains one stream for one pipeline, as long as its lease is held: the loop that every pipeline shares.
 //
-//   collect   read entries until the batch is full, or enough time has gone since the last one and its turn has come
-//   plan      what must be remembered about this batch, so that anybody would write the same rows
-//   manifest  first id, last id, plan: kept in Redis before anything is written elsewhere
-//   apply     the pipeline's effect, tried for ever while the other side is away
-//   ack       dead letters, the pipeline's own writes, acknowledgement, watermark, end of the manifest: one step
+//   collecting   reads entries until the batch is full, or enough time has gone since the last one
+//   waiting      for a permit to write; the batch may grow meanwhile
+//   planning     what must be remembered about this batch, so that every owner would write the same rows: the manifest in Redis
+//                (first id, last id, plan), before anything is written elsewhere
+//   applying     the pipeline's effect; while it fails, waits for another permit and applies again
+//   committing   dead letters, the pipeline's own writes, acknowledgement, watermark, end of the manifest: one step
 //
+// A batch without effect goes from collecting to committing. `recovering` reads the batch of an earlier owner's manifest; it goes on as any other.
 // Invariant: one unacknowledged batch a stream, a contiguous range of its entries. A new owner that finds a manifest makes
 // the very same batch of it with the very same plan; what lies behind the manifest was never written by anybody.
 // Contiguous, because each read begins right behind the last entry in hand, and that place is kept nowhere: it is read off what is
 // in hand (`#place`). A batch that has not as many entries as its manifest says is trusted no further than what ClickHouse has.
 // Nothing is held twice: entries stay in the stream until the ack, and here is at most one batch and one read.
 // Failure: a lost lease ends the drain and drops what it holds; anything else is waited out.
+import assert from 'node:assert';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ENTRY_FIELD } from '../schemas/entry.ts';
 import {
@@ -33,59 +36,79 @@ import type { CommitBarrier } from './commit-barrier.ts';
 import type { Permit, Permits } from './semaphore.ts';
 
 const NOTHING: WindowRead = { entries: [], isEnd: true };
+const NO_EFFECT = { batch: undefined, applied: { deadLetters: [], writes: [] } };
 
 /** A stream entry as a pipeline understands it. */
 export type Decoded<T> = { value: T; rows: number /** Epoch ms at which its oldest part arrived. */; oldestMs: number };
 
-export type Batch<T> = {
-  stream: string;
+/**
+ * What is known of earlier tries to write a batch. `first`: there was none. `repeated`: one may have been carried out, and ClickHouse would know
+ * its token. `untracked`: part of the batch may have been written, and no token can be trusted to tell. It only moves to the right.
+ */
+const TRIES = ['first', 'repeated', 'untracked'] as const;
+export type Try = (typeof TRIES)[number];
+
+export type Batch<T, Plan> = {
+  readonly stream: string;
   /** Ids of its first and last entry. */
-  first: string;
-  last: string;
-  values: T[];
-  plan: unknown;
-  /** Part of it may have been written already, and no token can be trusted to tell. */
-  suspect: boolean;
-  /** An earlier try may have reached the other side, and nobody has heard what became of it. */
-  tried: boolean;
-  /** At the first try: the others that have a place with it. */
-  barrier: CommitBarrier<unknown> | undefined;
+  readonly first: string;
+  readonly last: string;
+  readonly values: readonly T[];
+  readonly plan: Plan;
+  readonly try: Try;
+  /** At the first try: the others that got their permit with it. */
+  readonly barrier: CommitBarrier | undefined;
   /** Keeps another plan in the manifest. To be called before an effect that depends on it. */
-  replan(plan: unknown): Promise<void>;
+  replan(plan: Plan): Promise<void>;
   /** Throws LeaseLost. To be called right before each effect. */
   ensureHeld(): Promise<void>;
-  /** Writes to keys of the stream's slot that are made with the acknowledgement, or not at all. `apply` sets them anew each time. */
+};
+
+/** What came of a batch. */
+export type Applied = {
+  /** What cannot be processed. */
+  deadLetters: DeadLetterFields[];
+  /** Writes to keys of the stream's slot that are made with the acknowledgement, or not at all. */
   writes: BinaryCommandArgs[];
 };
 
+/** `plan`: undefined where the batch had no effect. */
+export type Committed<T, Plan> = {
+  first: string;
+  last: string;
+  values: readonly T[];
+  plan: Plan | undefined;
+  deadLettered: DeadLettered;
+};
+
 /** What a pipeline does with a batch. */
-export interface Work<T> {
+export interface Work<T, Plan> {
   /** A drain begins under this lease: what was remembered under an earlier one is stale. Only for works that have one drain. */
   begin?(lease: Lease): void;
-  /** The drain has ended, its lease is not let go yet. Must not reject. */
+  /** The drain has ended, its lease is not released yet. Must not reject. */
   end?(): Promise<void>;
   /** Whatever it throws dead-letters the entry with the error's message for a reason. */
   decode(entry: StreamEntry): Decoded<T>;
   /**
-   * Whether these values lead to anything outside Redis; else the batch is just acknowledged. `plan`: of the manifest, if an
-   * earlier owner left one. Whatever it throws is tried again.
+   * Takes note of these values, and returns whether they lead to anything outside Redis; else the batch is just acknowledged. `plan`: of the
+   * manifest, if an earlier owner left one. Whatever it throws is tried again.
    */
-  hasEffect(values: readonly T[], plan?: unknown): boolean | Promise<boolean>;
-  /** JSON; the same for ever once it is in the manifest. `barrier`: of the batch. */
-  plan(values: readonly T[], barrier?: CommitBarrier<unknown>): Promise<unknown>;
-  /** Idempotent for the same batch and plan. Returns what cannot be processed. Whatever it throws is tried again. */
-  apply(batch: Batch<T>): Promise<DeadLetterFields[]>;
-  /** After the ack: for metrics. */
-  settled(batch: Batch<T>, deadLetters: DeadLettered): void;
+  prepare(values: readonly T[], plan?: Plan): boolean | Promise<boolean>;
+  /** JSON; the same for ever once it is in the manifest. The batch may have grown since `prepare`. `barrier`: of the batch. */
+  plan(values: readonly T[], barrier?: CommitBarrier): Promise<Plan>;
+  /** Idempotent for the same batch and plan. Whatever it throws is tried again. */
+  apply(batch: Batch<T, Plan>): Promise<Applied>;
+  /** After the acknowledgement: for metrics. */
+  committed(batch: Committed<T, Plan>): void;
 }
 
 /** Numbers of what was dead-lettered: returned by `apply`, and entries that could not be decoded. */
 export type DeadLettered = { refused: number; unreadable: number };
 
-type DrainOptions<T> = {
+export type DrainOptions<T, Plan> = {
   reader: StreamReader;
   lease: Lease;
-  work: Work<T>;
+  work: Work<T, Plan>;
   permits: Permits;
   /** Bytes after which a batch is full. */
   bytesMax: number;
@@ -113,9 +136,26 @@ class Taken<T> {
   retried = false;
 }
 
-export class Drain<T> {
-  readonly #options: DrainOptions<T>;
+type State = 'starting' | 'recovering' | 'collecting' | 'waiting' | 'planning' | 'applying' | 'committing' | 'ended';
+/** Any state may end: a lost lease, a stop. */
+const NEXT: Record<State, readonly State[]> = {
+  starting: ['recovering', 'collecting', 'ended'],
+  recovering: ['waiting', 'committing', 'collecting', 'ended'],
+  collecting: ['collecting', 'waiting', 'committing', 'ended'],
+  waiting: ['planning', 'applying', 'ended'],
+  planning: ['applying', 'ended'],
+  applying: ['waiting', 'committing', 'ended'],
+  committing: ['collecting', 'ended'],
+  ended: [],
+};
+
+/** A drain, whatever its pipeline. */
+export type AnyDrain = Pick<Drain<unknown, unknown>, 'run' | 'stop' | 'oldestMs' | 'silentMs' | 'failingMs'>;
+
+export class Drain<T, Plan> {
+  readonly #options: DrainOptions<T, Plan>;
   readonly #stop = new AbortController();
+  #state: State = 'starting';
   /** Entries read beyond the batch that is being made. */
   #ahead: StreamEntry[] = [];
   /** The last entry that this group has acknowledged. */
@@ -128,7 +168,7 @@ export class Drain<T> {
   #untrimmed = true;
   #failingSince: number | undefined;
 
-  constructor(options: DrainOptions<T>) {
+  constructor(options: DrainOptions<T, Plan>) {
     this.#options = options;
   }
 
@@ -136,13 +176,14 @@ export class Drain<T> {
   async run(): Promise<void> {
     this.#options.work.begin?.(this.#options.lease);
     try {
-      const kept = await this.#retryForever(() => this.#options.reader.manifest());
+      const kept = await this.#retryForever(() => this.#options.reader.manifest<Plan>());
       this.#acknowledged = await this.#retryForever(() => this.#options.reader.place());
       if (kept !== null) await this.#recover(kept);
       while (!this.#stop.signal.aborted) await this.#round();
     } catch (error) {
       if (!(error instanceof Stopped)) throw error;
     } finally {
+      this.#enter('ended');
       this.#options.reader.close();
       await this.#options.work.end?.();
     }
@@ -169,7 +210,13 @@ export class Drain<T> {
     return this.#failingSince === undefined ? 0 : performance.now() - this.#failingSince;
   }
 
+  #enter(state: State): void {
+    assert(NEXT[this.#state].includes(state), `a drain went from ${this.#state} to ${state}`);
+    this.#state = state;
+  }
+
   async #round(): Promise<void> {
+    this.#enter('collecting');
     const taken = new Taken<T>();
     this.#taken = taken;
     try {
@@ -182,7 +229,8 @@ export class Drain<T> {
   }
 
   /** The batch of an earlier owner: its entries lead the history. */
-  async #recover(kept: KeptManifest): Promise<void> {
+  async #recover(kept: KeptManifest<Plan>): Promise<void> {
+    this.#enter('recovering');
     const taken = new Taken<T>();
     this.#taken = taken;
     const { first, last, entries: count } = kept.manifest;
@@ -266,49 +314,58 @@ export class Drain<T> {
     }
   }
 
-  async #write(taken: Taken<T>, kept: KeptManifest | null): Promise<void> {
-    const { work, reader } = this.#options;
-    const batch = this.#batch(taken);
-    let refused: DeadLetterFields[] = [];
-    if (await this.#retryForever(async () => work.hasEffect(taken.values, kept?.manifest.plan))) {
-      const permit = await this.#permit(taken, kept === null);
-      try {
-        // It may have grown while it waited.
-        batch.last = taken.ids.at(-1)!;
-        batch.suspect = taken.retried;
-        // What came in while the place was given may be old.
-        if (taken.retried) permit.barrier?.leave();
-        else batch.barrier = permit.barrier;
-        refused = await this.#apply(batch, taken, kept, permit);
-      } finally {
-        permit.release();
-        this.#dueAt = performance.now() + this.#options.lingerMs;
-      }
-    } else this.#dueAt = performance.now() + this.#options.quietLingerMs;
-    await this.#retryForever(() => reader.ack(taken.ids.at(-1)!, [...refused, ...taken.deadLetters], batch.writes));
-    this.#acknowledged = taken.ids.at(-1)!;
+  async #write(taken: Taken<T>, kept: KeptManifest<Plan> | null): Promise<void> {
+    const { work, reader, lingerMs, quietLingerMs } = this.#options;
+    const hasEffect = await this.#retryForever(async () => work.prepare(taken.values, kept?.manifest.plan));
+    const { batch, applied } = hasEffect ? await this.#writeOutside(taken, kept) : NO_EFFECT;
+    this.#enter('committing');
+    this.#dueAt = performance.now() + (hasEffect ? lingerMs : quietLingerMs);
+    const [first, last] = [taken.ids[0]!, taken.ids.at(-1)!];
+    await this.#retryForever(() => reader.ack(last, [...applied.deadLetters, ...taken.deadLetters], applied.writes));
+    this.#acknowledged = last;
     this.#untrimmed = true;
-    work.settled(batch, { refused: refused.length, unreadable: taken.deadLetters.length });
+    const deadLettered = { refused: applied.deadLetters.length, unreadable: taken.deadLetters.length };
+    work.committed({ first, last, values: taken.values, plan: batch?.plan, deadLettered });
   }
 
-  #batch(taken: Taken<T>): Batch<T> {
-    return {
-      stream: this.#options.reader.stream,
-      first: taken.ids[0]!,
-      last: taken.ids.at(-1)!,
-      values: taken.values,
-      plan: undefined,
-      suspect: taken.retried,
-      tried: false,
-      barrier: undefined,
-      replan: () => Promise.resolve(),
-      ensureHeld: () => this.#options.lease.ensureHeld(),
-      writes: [],
-    };
+  async #writeOutside(
+    taken: Taken<T>,
+    kept: KeptManifest<Plan> | null,
+  ): Promise<{ batch: OpenBatch<T, Plan>; applied: Applied }> {
+    const permit = await this.#permit(taken, kept === null);
+    try {
+      const batch = await this.#plan(taken, kept, permit);
+      return { batch, applied: await this.#apply(batch, taken, permit) };
+    } finally {
+      permit.release();
+    }
   }
 
-  /** Waits for a place among the inserts; a batch that may still grow does so meanwhile, and may get it with others. */
+  /** From here on the batch no longer grows. */
+  async #plan(taken: Taken<T>, kept: KeptManifest<Plan> | null, permit: Permit): Promise<OpenBatch<T, Plan>> {
+    this.#enter('planning');
+    const { work, reader, lease } = this.#options;
+    // What came in while the permit was waited for may be a dead letter that was queued again.
+    if (taken.retried) permit.barrier?.leave();
+    const barrier = taken.retried ? undefined : permit.barrier;
+    const plan = kept?.manifest.plan ?? (await this.#retryForever(() => work.plan(taken.values, barrier)));
+    const [first, last, entries] = [taken.ids[0]!, taken.ids.at(-1)!, taken.ids.length];
+    const attempts = (kept?.manifest.attempts ?? 0) + 1;
+    const batch = new OpenBatch<T, Plan>({
+      ...{ stream: reader.stream, first, last, values: taken.values, plan, barrier },
+      startedAt: performance.now() - (kept?.ageMs ?? 0),
+      ensureHeld: () => lease.ensureHeld(),
+      keepPlan: (next) => this.#retryForever(() => reader.keepManifest({ first, last, entries, attempts, plan: next })),
+    });
+    if (kept !== null) batch.moveOn('repeated');
+    if (taken.retried) batch.moveOn('untracked');
+    await batch.replan(plan);
+    return batch;
+  }
+
+  /** Waits for a permit to write; a batch that may still grow does so meanwhile, and may get it with others. */
   async #permit(taken: Taken<T>, mayGrow: boolean): Promise<Permit> {
+    this.#enter('waiting');
     const permit = this.#options.permits.acquire(() => ({
       rows: taken.rows,
       bytes: taken.bytes,
@@ -329,38 +386,21 @@ export class Drain<T> {
     }
   }
 
-  async #apply(
-    batch: Batch<T>,
-    taken: Taken<T>,
-    kept: KeptManifest | null,
-    first: Permit,
-  ): Promise<DeadLetterFields[]> {
-    const { work, reader, log } = this.#options;
-    const attemptsBefore = kept?.manifest.attempts ?? 0;
-    const entries = taken.ids.length;
-    const startedAt = performance.now() - (kept?.ageMs ?? 0);
-    batch.tried = kept !== null;
-    batch.plan = kept?.manifest.plan ?? (await this.#retryForever(() => work.plan(taken.values, batch.barrier)));
-    batch.replan = async (plan) => {
-      batch.plan = plan;
-      await this.#retryForever(() =>
-        reader.keepManifest({ first: batch.first, last: batch.last, entries, attempts: attemptsBefore + 1, plan }),
-      );
-    };
-    await batch.replan(batch.plan);
+  async #apply(batch: OpenBatch<T, Plan>, taken: Taken<T>, first: Permit): Promise<Applied> {
     let permit = first;
     for (let attempt = 1; ; attempt++) {
+      this.#enter('applying');
       try {
-        batch.suspect ||= performance.now() - startedAt > TOKEN_TRUST_MS;
-        const deadLetters = await work.apply(batch);
+        if (performance.now() - batch.startedAt > TOKEN_TRUST_MS) batch.moveOn('untracked');
+        const applied = await this.#options.work.apply(batch);
         this.#failingSince = undefined;
-        return deadLetters;
+        return applied;
       } catch (error) {
         if (error instanceof LeaseLost || error instanceof Stopped) throw error;
-        batch.tried = true;
-        batch.barrier = undefined;
+        batch.moveOn('repeated');
         this.#failingSince ??= performance.now();
-        log.warn({ err: error, first: batch.first, last: batch.last, attempt }, 'batch.failed');
+        const { first, last } = batch;
+        this.#options.log.warn({ err: error, first, last, attempt }, 'batch.failed');
       } finally {
         // Others go on while this batch waits.
         permit.release();
@@ -393,6 +433,69 @@ export class Drain<T> {
     } catch {
       throw new Stopped();
     }
+  }
+}
+
+type BatchParts<T, Plan> = Omit<Batch<T, Plan>, 'replan' | 'try'> & {
+  /** Monotonic ms of the first try. */
+  startedAt: number;
+  keepPlan: (plan: Plan) => Promise<void>;
+};
+
+/** A batch between its manifest and its acknowledgement. */
+class OpenBatch<T, Plan> implements Batch<T, Plan> {
+  readonly #parts: BatchParts<T, Plan>;
+  #plan: Plan;
+  #try: Try = 'first';
+
+  constructor(parts: BatchParts<T, Plan>) {
+    this.#parts = parts;
+    this.#plan = parts.plan;
+  }
+
+  get stream(): string {
+    return this.#parts.stream;
+  }
+
+  get first(): string {
+    return this.#parts.first;
+  }
+
+  get last(): string {
+    return this.#parts.last;
+  }
+
+  get values(): readonly T[] {
+    return this.#parts.values;
+  }
+
+  get startedAt(): number {
+    return this.#parts.startedAt;
+  }
+
+  get plan(): Plan {
+    return this.#plan;
+  }
+
+  get try(): Try {
+    return this.#try;
+  }
+
+  get barrier(): CommitBarrier | undefined {
+    return this.#try === 'first' ? this.#parts.barrier : undefined;
+  }
+
+  moveOn(to: Try): void {
+    if (TRIES.indexOf(to) > TRIES.indexOf(this.#try)) this.#try = to;
+  }
+
+  async replan(plan: Plan): Promise<void> {
+    await this.#parts.keepPlan(plan);
+    this.#plan = plan;
+  }
+
+  ensureHeld(): Promise<void> {
+    return this.#parts.ensureHeld();
   }
 }
 

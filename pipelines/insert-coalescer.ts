@@ -32,7 +32,7 @@ export type InsertCoalescerOptions = {
 };
 
 type Waiting = { permit: Permit; load: () => Load; since: number };
-type Group = { members: number; startedAt: number; barrier?: CommitBarrier<unknown> };
+type Group = { members: number; startedAt: number; barrier?: CommitBarrier };
 
 export class InsertCoalescer implements Permits {
   readonly #options: InsertCoalescerOptions;

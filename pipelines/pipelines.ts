@@ -37,7 +37,7 @@ import { Dispatcher } from './alert/dispatch.ts';
 import { EventAlerts, SignalAlerts } from './alert/pipeline.ts';
 import { AnomalyPipeline } from './anomaly/pipeline.ts';
 import { openApprovals } from './approval/open.ts';
-import { Drain, type Work } from './drain.ts';
+import { type AnyDrain, Drain, type DrainOptions, type Work } from './drain.ts';
 import { InsertCoalescer } from './insert-coalescer.ts';
 import { Semaphore } from './semaphore.ts';
 import { ChainFlusher } from './store/chain-flush.ts';
@@ -73,6 +73,8 @@ export type PipelinesOptions = {
 };
 
 /** A stream of a pipeline. `share` names the set of units that is shared out among members. */
+type MakeDrain = (options: Omit<DrainOptions<never, never>, 'work'>) => AnyDrain;
+
 type Unit = {
   share: string;
   stream: string;
@@ -80,11 +82,11 @@ type Unit = {
   group: Group;
   groups: readonly string[];
   without?: string;
-  work: Work<unknown>;
+  makeDrain: MakeDrain;
   shard?: number;
 };
 
-type Held = { unit: Unit; lease: Lease; drain: Drain<unknown>; ended: Promise<void>; renewedAt: number };
+type Held = { unit: Unit; lease: Lease; drain: AnyDrain; ended: Promise<void>; renewedAt: number };
 
 export class Pipelines {
   readonly #options: PipelinesOptions;
@@ -261,10 +263,10 @@ export class Pipelines {
     return true;
   }
 
-  #drain(unit: Unit, lease: Lease): Drain<unknown> {
+  #drain(unit: Unit, lease: Lease): AnyDrain {
     const { redis, keys, lingerMs, log } = this.#options;
     const isAlert = unit.group === 'alert';
-    return new Drain({
+    return unit.makeDrain({
       reader: new StreamReader(
         {
           redis,
@@ -279,7 +281,6 @@ export class Pipelines {
         lease,
       ),
       lease,
-      work: unit.work,
       permits: isAlert ? this.#alertPermits : unit.share === 'store' ? this.#coalescer : this.#permits,
       poller: this.#poller,
       bytesMax: Math.min(INSERT_BYTES_MAX, this.#bytesMax(unit.share)),
@@ -305,7 +306,7 @@ export class Pipelines {
   }
 
   /** Resolves when the drain has ended, however it did, and the lease is let go. */
-  async #run(unit: Unit, lease: Lease, drain: Drain<unknown>): Promise<void> {
+  async #run(unit: Unit, lease: Lease, drain: AnyDrain): Promise<void> {
     const log = this.#options.log.child({ stream: unit.stream, group: unit.group });
     log.debug({ lease: lease.text }, 'stream.taken');
     try {
@@ -362,59 +363,63 @@ export class Pipelines {
   }
 }
 
+/** Drains that do this work, whatever their streams. */
+function drainsOf<T, Plan>(work: Work<T, Plan>): MakeDrain {
+  return (options) => new Drain({ ...options, work });
+}
+
 function unitsOf(options: PipelinesOptions): Unit[] {
   const { keys, groups = EVENT_GROUPS } = options;
   const partitions = Array.from({ length: keys.partitions }, (_, partition) => partition);
-  const events = (partition: number) => ({
-    stream: keys.events(partition),
-    dead: keys.dead(partition),
-    groups: EVENT_GROUPS,
-  });
   const units: Unit[] = [];
-  if (groups.includes('store')) {
-    const work = new EventStore(options) as Work<unknown>;
-    for (const partition of partitions) units.push({ share: 'store', group: 'store', work, ...events(partition) });
-    const journal = new JournalStore(options) as Work<unknown>;
-    for (let shard = 0; shard < REGISTRY_SHARDS; shard++) {
-      units.push({
-        share: 'journal',
-        group: 'store',
-        work: journal,
-        stream: keys.journal(shard),
-        dead: keys.journalDead(shard),
-        groups: JOURNAL_GROUPS,
-        shard,
-      });
-    }
-  }
+  if (groups.includes('store')) units.push(...storeUnits(options, partitions));
   if (groups.includes('anomaly')) {
     for (const partition of partitions) {
-      const work = new AnomalyPipeline({ ...options, partition }) as Work<unknown>;
-      units.push({ share: 'anomaly', group: 'anomaly', work, without: ENTRY_FIELD.rows, ...events(partition) });
+      const makeDrain = drainsOf(new AnomalyPipeline({ ...options, partition }));
+      units.push({ share: 'anomaly', group: 'anomaly', makeDrain, ...summariesOf(keys, partition) });
     }
   }
-  if (groups.includes('alert')) {
-    const dispatcher = new Dispatcher(options);
-    const { metrics } = options;
-    const onEvents = new EventAlerts({
-      dispatcher,
-      metrics,
-      openApprovals: (events) => openApprovals(options, events),
-    }) as Work<unknown>;
-    const onSignals = new SignalAlerts({ dispatcher, metrics }) as Work<unknown>;
-    for (const partition of partitions) {
-      units.push({ share: 'alert', group: 'alert', work: onEvents, without: ENTRY_FIELD.rows, ...events(partition) });
-      units.push({
-        share: 'signal',
-        group: 'alert',
-        work: onSignals,
-        stream: keys.signals(partition),
-        dead: keys.signalsDead(partition),
-        groups: SIGNAL_GROUPS,
-      });
-    }
-  }
+  if (groups.includes('alert')) units.push(...alertUnits(options, partitions));
   return units;
+}
+
+function storeUnits(options: PipelinesOptions, partitions: readonly number[]): Unit[] {
+  const { keys } = options;
+  const ofEvents = drainsOf(new EventStore(options));
+  const events = partitions.map((partition): Unit => {
+    return { share: 'store', group: 'store', makeDrain: ofEvents, ...eventsOf(keys, partition) };
+  });
+  const ofJournal = drainsOf(new JournalStore(options));
+  const journals = Array.from({ length: REGISTRY_SHARDS }, (_, shard): Unit => {
+    const streams = { stream: keys.journal(shard), dead: keys.journalDead(shard), groups: JOURNAL_GROUPS };
+    return { share: 'journal', group: 'store', makeDrain: ofJournal, ...streams, shard };
+  });
+  return [...events, ...journals];
+}
+
+function alertUnits(options: PipelinesOptions, partitions: readonly number[]): Unit[] {
+  const { keys, metrics } = options;
+  const dispatcher = new Dispatcher(options);
+  const ofEvents = drainsOf(
+    new EventAlerts({ dispatcher, metrics, openApprovals: (events) => openApprovals(options, events) }),
+  );
+  const ofSignals = drainsOf(new SignalAlerts({ dispatcher, metrics }));
+  return partitions.flatMap((partition): Unit[] => {
+    const signals = { stream: keys.signals(partition), dead: keys.signalsDead(partition), groups: SIGNAL_GROUPS };
+    return [
+      { share: 'alert', group: 'alert', makeDrain: ofEvents, ...summariesOf(keys, partition) },
+      { share: 'signal', group: 'alert', makeDrain: ofSignals, ...signals },
+    ];
+  });
+}
+
+function eventsOf(keys: Keys, partition: number) {
+  return { stream: keys.events(partition), dead: keys.dead(partition), groups: EVENT_GROUPS };
+}
+
+/** The same stream without the rows. */
+function summariesOf(keys: Keys, partition: number) {
+  return { ...eventsOf(keys, partition), without: ENTRY_FIELD.rows };
 }
 
 function seconds(ms: number): string {

@@ -50,7 +50,7 @@ export class Permit {
   readonly acquired: Promise<void>;
   isAcquired = false;
   /** Of a group: the members commit together. */
-  barrier?: CommitBarrier<unknown>;
+  barrier?: CommitBarrier;
   #resolve!: () => void;
   #isReleased = false;
   readonly #onRelease: (permit: Permit) => void;
@@ -62,7 +62,7 @@ export class Permit {
     });
   }
 
-  grant(barrier?: CommitBarrier<unknown>): void {
+  grant(barrier?: CommitBarrier): void {
     this.isAcquired = true;
     if (barrier !== undefined) this.barrier = barrier;
     this.#resolve();

@@ -63,6 +63,9 @@ export type AllowedTuple = readonly [
   tokensUsed?: number,
 ];
 
+/** A row as bytes, and what is known of it. */
+export type SummarizedRow = { summary: EventSummary; bytes: Buffer };
+
 export type EventEntry = { summaries: EventSummary[]; rows: Buffer };
 
 export class EntryFormatError extends Error {

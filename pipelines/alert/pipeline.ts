@@ -5,9 +5,8 @@
 import { EntryFormatError, type EventSummary } from '../../schemas/entry.ts';
 import { SIGNAL_FIELD, SIGNAL_VERSION, type Signal, type SignalEntry } from '../../schemas/signal.ts';
 import type { Metrics } from '../../src/metrics/metrics.ts';
-import type { DeadLetterFields } from '../../src/streams/consume.ts';
 import type { StreamEntry } from '../../src/streams/window.ts';
-import type { Batch, DeadLettered, Decoded, Work } from '../drain.ts';
+import type { Applied, Batch, Committed, DeadLettered, Decoded, Work } from '../drain.ts';
 import { readEntry } from '../event-summaries.ts';
 import type { Dispatcher, PlacedSignal } from './dispatch.ts';
 import { raisesSignals, signalsOf } from './signals-of.ts';
@@ -23,7 +22,7 @@ type EventAlertsOptions = AlertOptions & {
 /** What an entry holds, with its id: the order in which signals are told. */
 type Held<T> = { id: string; held: T[] };
 
-export class EventAlerts implements Work<Held<EventSummary>> {
+export class EventAlerts implements Work<Held<EventSummary>, null> {
   readonly #options: EventAlertsOptions;
 
   constructor(options: EventAlertsOptions) {
@@ -39,7 +38,7 @@ export class EventAlerts implements Work<Held<EventSummary>> {
     };
   }
 
-  hasEffect(values: readonly Held<EventSummary>[]): boolean {
+  prepare(values: readonly Held<EventSummary>[]): boolean {
     return values.some(({ held }) => held.some((summary) => isPending(summary) || raisesSignals(summary)));
   }
 
@@ -47,28 +46,28 @@ export class EventAlerts implements Work<Held<EventSummary>> {
     return null;
   }
 
-  async apply(batch: Batch<Held<EventSummary>>): Promise<DeadLetterFields[]> {
+  async apply(batch: Batch<Held<EventSummary>, null>): Promise<Applied> {
     const pending = batch.values.flatMap(({ held }) => held.filter(isPending));
     if (pending.length > 0) await this.#options.openApprovals(pending);
     const signals = batch.values.flatMap(({ id, held }) =>
       held.flatMap(signalsOf).map((raised, i): PlacedSignal => ({ ...raised, place: `${id}/${i}` })),
     );
-    const { stream, ensureHeld } = batch;
-    await this.#options.dispatcher.tell({ stream, remember: false, ensureHeld }, signals);
-    return [];
+    const ensureHeld = () => batch.ensureHeld();
+    await this.#options.dispatcher.tell({ stream: batch.stream, remember: false, ensureHeld }, signals);
+    return { deadLetters: [], writes: [] };
   }
 
-  settled(batch: Batch<Held<EventSummary>>, deadLetters: DeadLettered): void {
+  committed({ values, deadLettered }: Committed<Held<EventSummary>, null>): void {
     const { metrics } = this.#options;
-    for (const { held } of batch.values) {
+    for (const { held } of values) {
       for (const { signal } of held.flatMap(signalsOf))
         metrics.inc('gatehouse_signals_total', { trigger: signal.trigger });
     }
-    countBatch(metrics, deadLetters);
+    countBatch(metrics, deadLettered);
   }
 }
 
-export class SignalAlerts implements Work<Held<Signal>> {
+export class SignalAlerts implements Work<Held<Signal>, null> {
   readonly #metrics: Metrics;
   readonly #dispatcher: Dispatcher;
 
@@ -89,7 +88,7 @@ export class SignalAlerts implements Work<Held<Signal>> {
     };
   }
 
-  hasEffect(values: readonly Held<Signal>[]): boolean {
+  prepare(values: readonly Held<Signal>[]): boolean {
     return values.some(({ held }) => held.length > 0);
   }
 
@@ -97,20 +96,20 @@ export class SignalAlerts implements Work<Held<Signal>> {
     return null;
   }
 
-  async apply(batch: Batch<Held<Signal>>): Promise<DeadLetterFields[]> {
+  async apply(batch: Batch<Held<Signal>, null>): Promise<Applied> {
     const signals = batch.values.flatMap(({ id, held }) =>
       held.map((signal, i): PlacedSignal => ({ signal, place: `${id}/${i}` })),
     );
-    const { stream, ensureHeld } = batch;
-    await this.#dispatcher.tell({ stream, remember: true, ensureHeld }, signals);
-    return [];
+    const ensureHeld = () => batch.ensureHeld();
+    await this.#dispatcher.tell({ stream: batch.stream, remember: true, ensureHeld }, signals);
+    return { deadLetters: [], writes: [] };
   }
 
-  settled(batch: Batch<Held<Signal>>, deadLetters: DeadLettered): void {
-    for (const { held } of batch.values) {
+  committed({ values, deadLettered }: Committed<Held<Signal>, null>): void {
+    for (const { held } of values) {
       for (const { trigger } of held) this.#metrics.inc('gatehouse_signals_total', { trigger });
     }
-    countBatch(this.#metrics, deadLetters);
+    countBatch(this.#metrics, deadLettered);
   }
 }
 

@@ -2,7 +2,7 @@
 // `anomalies`, signals `anomaly_detected`.
 //
 //   decode     entry -> summaries                                             else the entry is dead-lettered
-//   look       baselines of the batch's agents; each event is counted and judged, in order (hasEffect)
+//   prepare    baselines of the batch's agents; each event is counted and judged, in order
 //   plan       findings, and which of their agents have been deleted        kept in the batch's manifest
 //   insert     with a token, a month at a time
 //   signals    one for each anomaly
@@ -23,12 +23,11 @@ import type { EventSummary } from '../../schemas/entry.ts';
 import type { Metrics } from '../../src/metrics/metrics.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
-import type { DeadLetterFields } from '../../src/streams/consume.ts';
 import type { Lease } from '../../src/streams/lease.ts';
 import { appendSignals } from '../../src/streams/signals.ts';
 import type { StreamEntry } from '../../src/streams/window.ts';
 import { countedInsert } from '../counted-insert.ts';
-import type { Batch, DeadLettered, Decoded, Work } from '../drain.ts';
+import type { Applied, Batch, Committed, Decoded, Work } from '../drain.ts';
 import { readEntry } from '../event-summaries.ts';
 import { deletedAgents } from '../tombstones.ts';
 import { BaselineStore, type Kept } from './baseline-store.ts';
@@ -53,7 +52,7 @@ type AnomalyOptions = {
   partition: number;
 };
 
-export class AnomalyPipeline implements Work<Arrived> {
+export class AnomalyPipeline implements Work<Arrived, Plan> {
   readonly #options: AnomalyOptions;
   readonly #baselines: BaselineStore;
   /** Of the batch in hand: values that were looked at, what was found, whether some event was blocked. */
@@ -81,9 +80,9 @@ export class AnomalyPipeline implements Work<Arrived> {
     return { value: { ms, seq, summaries }, rows: summaries.length, oldestMs: summaries[0]?.receivedAt ?? Date.now() };
   }
 
-  async hasEffect(values: readonly Arrived[], plan?: unknown): Promise<boolean> {
+  async prepare(values: readonly Arrived[], plan?: Plan): Promise<boolean> {
     await this.#look(values);
-    if (plan !== undefined) this.#agree((plan as Plan).flagged ?? [], values);
+    if (plan !== undefined) this.#agree(plan.flagged ?? [], values);
     return plan !== undefined || this.#blocked || this.#found.length > 0;
   }
 
@@ -96,35 +95,35 @@ export class AnomalyPipeline implements Work<Arrived> {
     return { erased: await deletedAgents(redis, keys, anomalous), flagged };
   }
 
-  async apply(batch: Batch<Arrived>): Promise<DeadLetterFields[]> {
+  async apply(batch: Batch<Arrived, Plan>): Promise<Applied> {
     const { clickhouse, metrics, redis, keys } = this.#options;
-    const anomalies = anomaliesOf(batch);
+    const anomalies = anomaliesOf(batch.values, batch.plan);
     for (const [month, rows] of byMonth(anomalies)) {
       await batch.ensureHeld();
       const token = `${batch.stream}:${batch.first}-${batch.last}:anomalies:${month}:${rows.length}`;
       await countedInsert(metrics, 'anomalies', async () => {
         await clickhouse.insertRows('anomalies', rows, token);
-        // A token may be known whose rows are not there (store/verify.ts); an anomaly that is written twice is one.
-        if (batch.tried) await clickhouse.insertRows('anomalies', rows);
+        // A token may be known whose rows are not there (store/verify-insert.ts); an anomaly that is written twice is one.
+        if (batch.try !== 'first') await clickhouse.insertRows('anomalies', rows);
       });
     }
     await batch.ensureHeld();
     await appendSignals(redis, keys, anomalies.map(signalOf));
-    const flagged = new Set((batch.plan as Plan).flagged?.map(({ event }) => event));
-    if (flagged.size === 0) return [];
-    await this.#baselines.save(eventsOf(batch.values).flatMap(({ id, agent }) => (flagged.has(id) ? agent : [])));
-    return [];
+    const flagged = new Set(batch.plan.flagged?.map(({ event }) => event));
+    if (flagged.size > 0)
+      await this.#baselines.save(eventsOf(batch.values).flatMap(({ id, agent }) => (flagged.has(id) ? agent : [])));
+    return { deadLetters: [], writes: [] };
   }
 
-  settled(batch: Batch<Arrived>, deadLetters: DeadLettered): void {
+  committed({ values, plan, deadLettered }: Committed<Arrived, Plan>): void {
     const { metrics } = this.#options;
     metrics.inc('gatehouse_batches_total', { pipeline: 'anomaly' });
-    if (deadLetters.unreadable > 0)
-      metrics.inc('gatehouse_dead_letter_rows_total', { table: 'anomalies' }, deadLetters.unreadable);
+    if (deadLettered.unreadable > 0)
+      metrics.inc('gatehouse_dead_letter_rows_total', { table: 'anomalies' }, deadLettered.unreadable);
     this.#forgetBatch();
     this.#baselines.settled();
-    if (batch.plan === undefined) return;
-    for (const { row } of anomaliesOf(batch)) {
+    if (plan === undefined) return;
+    for (const { row } of anomaliesOf(values, plan)) {
       metrics.inc('gatehouse_anomalies_total', { kind: row.kind });
       metrics.inc('gatehouse_stored_rows_total', { table: 'anomalies' });
     }
@@ -206,13 +205,12 @@ function eventsOf(values: readonly Arrived[]): EventSummary[] {
   return values.flatMap(({ summaries }) => summaries);
 }
 
-function anomaliesOf(batch: Batch<Arrived>): Anomalous[] {
-  const { erased, flagged = [] } = batch.plan as Plan;
+function anomaliesOf(values: readonly Arrived[], { erased, flagged = [] }: Plan): Anomalous[] {
   const gone = new Set(erased);
   const findings = new Map<string, Found[]>();
   for (const found of flagged) findings.set(found.event, [...(findings.get(found.event) ?? []), found]);
   const anomalies: Anomalous[] = [];
-  for (const event of eventsOf(batch.values)) {
+  for (const event of eventsOf(values)) {
     if (gone.has(event.agent)) continue;
     const blocked = blockedEvent(event);
     if (blocked !== null) anomalies.push(toAnomalous(event, blocked));

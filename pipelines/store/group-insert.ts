@@ -14,19 +14,18 @@
 //
 // Invariant: of a batch's rows none is stored twice, since after the claim nothing else can come under the group's token, and before `split` is
 // noted nothing is sent under another. None is lost, since nobody takes the token itself for rows: they are asked for.
-// A token that ClickHouse may have forgotten (a suspect batch) is not claimed: its insert is over long since.
+// A token that ClickHouse may have forgotten (an untracked batch) is not claimed: its insert is over long since.
 // Only where tables are not replicated: there an answer speaks of this engine, and what it has it shows. A replica may lag behind.
-import type { ConcurrentDuplicates } from '../../clickhouse/queries/concurrent-duplicates.ts';
-import type { BarrierOutcome } from '../commit-barrier.ts';
-import { byMonth, type Row } from './rows.ts';
-import { whenQuiet } from './verify-insert.ts';
 
-/** A batch's part. */
-export type GroupPart = { rows: readonly Row[]; ensureHeld: () => Promise<void> };
+import type { ConcurrentDuplicates } from '../../clickhouse/queries/concurrent-duplicates.ts';
+import type { SummarizedRow } from '../../schemas/entry.ts';
+import type { BarrierOutcome, GroupPart } from '../commit-barrier.ts';
+import { byMonth } from './rows.ts';
+import { whenQuiet } from './verify-insert.ts';
 
 type GroupInsertOptions = {
   token: string;
-  insert: (rows: readonly Row[], token: string) => Promise<void>;
+  insert: (rows: readonly SummarizedRow[], token: string) => Promise<void>;
   /** Is this error ClickHouse's verdict on the rows? */
   isBadData: (error: unknown) => boolean;
 };
@@ -55,7 +54,7 @@ type ClaimOptions = GroupInsertOptions & {
 };
 
 /** Afterwards no insert under the group's token can store anything of anybody. The rows may be there or not. */
-export async function claimToken(rows: readonly Row[], options: ClaimOptions): Promise<void> {
+export async function claimToken(rows: readonly SummarizedRow[], options: ClaimOptions): Promise<void> {
   for (const [month, same] of byMonth(rows)) {
     try {
       await options.insert(same, monthly(options.token, month));

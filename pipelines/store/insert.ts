@@ -11,10 +11,11 @@
 // have been mended in between.
 // More than DEAD_LETTER_ROWS_MAX bad rows throw: that is not poison but a table that does not fit, and dead-lettering it all would be losing it.
 // Whatever else an insert throws is thrown on, for the batch to be tried again.
+import type { SummarizedRow } from '../../schemas/entry.ts';
 import { DEAD_LETTER_ROWS_MAX } from '../../src/common/limits.ts';
-import { hashOf, type Row } from './rows.ts';
+import { hashOf } from './rows.ts';
 
-export type BadRow = { row: Row; reason: string };
+export type BadRow = { row: SummarizedRow; reason: string };
 
 export class TableRefuses extends Error {
   override name = 'TableRefuses';
@@ -23,7 +24,7 @@ export class TableRefuses extends Error {
 type InsertOptions = {
   /** Begins every token: names the batch and the month. */
   tokenPrefix: string;
-  insert: (rows: Row[], token: string) => Promise<void>;
+  insert: (rows: SummarizedRow[], token: string) => Promise<void>;
   /** Ids that are stored already, where that had to be asked. */
   existing: ReadonlySet<string> | null;
   /** Is this error ClickHouse's verdict on the rows? */
@@ -33,7 +34,7 @@ type InsertOptions = {
 };
 
 /** Returns the bad rows: each was refused alone, and once more after all others had been tried. */
-export async function insertRows(rows: readonly Row[], options: InsertOptions): Promise<BadRow[]> {
+export async function insertRows(rows: readonly SummarizedRow[], options: InsertOptions): Promise<BadRow[]> {
   const refused: BadRow[] = [];
   await insertNode(rows, options, refused);
   const bad: BadRow[] = [];
@@ -41,7 +42,7 @@ export async function insertRows(rows: readonly Row[], options: InsertOptions): 
   return bad;
 }
 
-async function insertNode(rows: readonly Row[], options: InsertOptions, bad: BadRow[]): Promise<void> {
+async function insertNode(rows: readonly SummarizedRow[], options: InsertOptions, bad: BadRow[]): Promise<void> {
   const { existing } = options;
   const missing =
     existing === null ? rows.length : rows.reduce((count, row) => count + (existing.has(row.summary.id) ? 0 : 1), 0);
@@ -60,7 +61,7 @@ async function insertNode(rows: readonly Row[], options: InsertOptions, bad: Bad
   await insertNode(rows.slice(middle), options, bad);
 }
 
-function setAside(row: Row, error: unknown, bad: BadRow[]): void {
+function setAside(row: SummarizedRow, error: unknown, bad: BadRow[]): void {
   const reason = error instanceof Error ? error.message : String(error);
   bad.push({ row, reason });
   if (bad.length > DEAD_LETTER_ROWS_MAX)

@@ -25,7 +25,7 @@ import { deadLetterFields } from '../../src/streams/dead-letters.ts';
 import { appendSignals } from '../../src/streams/signals.ts';
 import type { StreamEntry } from '../../src/streams/window.ts';
 import { countedInsert } from '../counted-insert.ts';
-import type { Batch, DeadLettered, Decoded, Work } from '../drain.ts';
+import type { Applied, Batch, Committed, Decoded, Work } from '../drain.ts';
 import { type Chained, type ChainOptions, ChainWriter } from './chain.ts';
 import { TableRefuses } from './insert.ts';
 import { hashOf, monthOf } from './rows.ts';
@@ -39,7 +39,7 @@ type Table = {
   parts: { part: string; rows: object[]; ids: string[] }[];
 };
 
-export class JournalStore implements Work<Change> {
+export class JournalStore implements Work<Change, null> {
   readonly #redis: Commands;
   readonly #keys: Keys;
   readonly #clickhouse: ClickHouse;
@@ -64,7 +64,7 @@ export class JournalStore implements Work<Change> {
     return { value: { id, entry, fields }, rows, oldestMs: entry.at };
   }
 
-  hasEffect(changes: readonly Change[]): boolean {
+  prepare(changes: readonly Change[]): boolean {
     return changes.length > 0;
   }
 
@@ -72,15 +72,14 @@ export class JournalStore implements Work<Change> {
     return null;
   }
 
-  async apply(batch: Batch<Change>): Promise<DeadLetterFields[]> {
+  async apply(batch: Batch<Change, null>): Promise<Applied> {
     const { stored, deadLetters } = await this.#store(batch);
     const signals = stored.flatMap(({ entry }) => entry.signals ?? []);
     if (signals.length > 0) await appendSignals(this.#redis, this.#keys, signals);
-    batch.writes = await this.#chain.extend(batch.stream, stored.flatMap(chainedEntries));
-    return deadLetters;
+    return { deadLetters, writes: await this.#chain.extend(batch.stream, stored.flatMap(chainedEntries)) };
   }
 
-  async #store(batch: Batch<Change>): Promise<{ stored: readonly Change[]; deadLetters: DeadLetterFields[] }> {
+  async #store(batch: Batch<Change, null>): Promise<{ stored: readonly Change[]; deadLetters: DeadLetterFields[] }> {
     try {
       await this.#insert(batch, batch.values);
       return { stored: batch.values, deadLetters: [] };
@@ -106,31 +105,28 @@ export class JournalStore implements Work<Change> {
   }
 
   /** The audit log last: an entry of it is there exactly when its change was stored whole, and so in the chain. */
-  async #insert(batch: Batch<Change>, changes: readonly Change[]): Promise<void> {
+  async #insert(batch: Batch<Change, null>, changes: readonly Change[]): Promise<void> {
     for (const { name, parts } of [registryTable(changes), ...rowTables(changes), auditTable(changes)]) {
       for (const { part, rows, ids } of parts) {
         await batch.ensureHeld();
         const token = `${batch.stream}:${changes[0]!.id}-${changes.at(-1)!.id}:${part}:${hashOf(ids)}`;
         await countedInsert(this.#metrics, name, async () => {
           await this.#clickhouse.insertRows(name, rows, token);
-          if (batch.tried) await this.#clickhouse.insertRows(name, rows);
+          if (batch.try !== 'first') await this.#clickhouse.insertRows(name, rows);
         });
         this.#metrics.inc('gatehouse_stored_rows_total', { table: name }, rows.length);
       }
     }
   }
 
-  settled(batch: Batch<Change>, deadLetters: DeadLettered): void {
+  committed({ first, last, values, deadLettered }: Committed<Change, null>): void {
     this.#metrics.inc('gatehouse_batches_total', { pipeline: 'journal' });
     this.#metrics.inc(
       'gatehouse_dead_letter_rows_total',
       { table: 'registry' },
-      deadLetters.refused + deadLetters.unreadable,
+      deadLettered.refused + deadLettered.unreadable,
     );
-    this.#log.debug(
-      { first: batch.first, last: batch.last, changes: batch.values.length, ...deadLetters },
-      'journal.flushed',
-    );
+    this.#log.debug({ first, last, changes: values.length, ...deadLettered }, 'journal.flushed');
   }
 }
 

@@ -2,7 +2,7 @@
 //
 //   decode   entry -> rows, bytes that are never parsed                       else the entry is dead-lettered
 //   plan     which agents have been deleted: their rows are dropped           kept in the batch's manifest
-//   suspect  old or taken apart before? ask ClickHouse which rows it has
+//   ask      ClickHouse which rows it has, where an earlier try is too old for tokens or was taken apart
 //   form     a row whose columns do not end where it ends is dead-lettered unsent
 //   insert   one insert a month of arrival, with a token; taken apart only if data is refused
 //            under load together with other streams' batches: one insert of all their rows (group-insert.ts)
@@ -33,7 +33,7 @@
 import { type ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
 import { concurrentDuplicates } from '../../clickhouse/queries/concurrent-duplicates.ts';
 import { existingIds } from '../../clickhouse/queries/existing-ids.ts';
-import { ENTRY_FIELD, ENTRY_VERSION } from '../../schemas/entry.ts';
+import { ENTRY_FIELD, ENTRY_VERSION, type SummarizedRow } from '../../schemas/entry.ts';
 import { packAgent } from '../../src/audit/hash.ts';
 import { DEAD_LETTER_ROWS_MAX } from '../../src/common/limits.ts';
 import type { Metrics } from '../../src/metrics/metrics.ts';
@@ -45,12 +45,12 @@ import { deadLetterFields } from '../../src/streams/dead-letters.ts';
 import type { StreamEntry } from '../../src/streams/window.ts';
 import type { CommitBarrier } from '../commit-barrier.ts';
 import { countedInsert } from '../counted-insert.ts';
-import type { Batch, DeadLettered, Decoded, Work } from '../drain.ts';
+import type { Applied, Batch, Committed, Decoded, Work } from '../drain.ts';
 import { deletedAgents } from '../tombstones.ts';
 import { type Chained, ChainWriter } from './chain.ts';
-import { claimToken, type GroupPart, insertGroup } from './group-insert.ts';
+import { claimToken, insertGroup } from './group-insert.ts';
 import { type BadRow, insertRows, TableRefuses } from './insert.ts';
-import { byMonth, isWellFormed, type Row, readRows } from './rows.ts';
+import { byMonth, isWellFormed, readRows } from './rows.ts';
 import { insertLost } from './verify-insert.ts';
 
 const GROUP = 'store';
@@ -69,7 +69,7 @@ type Plan = {
 
 type EventStoreOptions = { redis: Commands; keys: Keys; clickhouse: ClickHouse; metrics: Metrics; log: Log };
 
-export class EventStore implements Work<Row[]> {
+export class EventStore implements Work<SummarizedRow[], Plan> {
   readonly #options: EventStoreOptions;
   readonly #chain: ChainWriter;
 
@@ -78,7 +78,7 @@ export class EventStore implements Work<Row[]> {
     this.#chain = new ChainWriter(options);
   }
 
-  decode(entry: StreamEntry): Decoded<Row[]> {
+  decode(entry: StreamEntry): Decoded<SummarizedRow[]> {
     const rows = readRows(entry.fields);
     return {
       value: rows,
@@ -87,38 +87,37 @@ export class EventStore implements Work<Row[]> {
     };
   }
 
-  hasEffect(values: readonly Row[][]): boolean {
+  prepare(values: readonly SummarizedRow[][]): boolean {
     return values.some((rows) => rows.length > 0);
   }
 
-  async plan(values: readonly Row[][], barrier?: CommitBarrier<unknown>): Promise<Plan> {
+  async plan(values: readonly SummarizedRow[][], barrier?: CommitBarrier): Promise<Plan> {
     const { redis, keys } = this.#options;
     const summaries = values.flat().map((row) => row.summary);
     const erased = await deletedAgents(redis, keys, summaries);
     return barrier === undefined ? { erased } : { erased, group: barrier.token };
   }
 
-  async apply(batch: Batch<Row[]>): Promise<DeadLetterFields[]> {
-    const living = livingRows(batch.values, batch.plan as Plan);
+  async apply(batch: Batch<SummarizedRow[], Plan>): Promise<Applied> {
+    const living = livingRows(batch.values, batch.plan);
     const rows = living.filter((row) => isWellFormed(row.bytes));
     const bad = malformed(living, rows.length);
     if (!(await this.#insertedWithOthers(batch, rows))) bad.push(...(await this.#insertAlone(batch, rows)));
-    batch.writes = await this.#chain.extend(batch.stream, chainedRows(rows, bad));
-    return bad.map((one) => deadLetterOf(one, batch));
+    const writes = await this.#chain.extend(batch.stream, chainedRows(rows, bad));
+    return { deadLetters: bad.map((one) => deadLetterOf(one, batch)), writes };
   }
 
   /** The way of most batches under load. False: the manifest speaks of no other batch any more, and this one goes on by itself. */
-  async #insertedWithOthers(batch: Batch<Row[]>, rows: readonly Row[]): Promise<boolean> {
-    const { group: token, ...alone } = batch.plan as Plan;
+  async #insertedWithOthers(batch: Batch<SummarizedRow[], Plan>, rows: readonly SummarizedRow[]): Promise<boolean> {
+    const { group: token, ...alone } = batch.plan;
     if (token === undefined) return false;
     const insert = {
       token,
-      insert: (some: readonly Row[], monthly: string) => this.#insert(batch, some, monthly),
+      insert: (some: readonly SummarizedRow[], monthly: string) => this.#insert(batch, some, monthly),
       isBadData,
     };
-    const barrier = batch.barrier as CommitBarrier<GroupPart> | undefined;
-    const part = { rows, ensureHeld: batch.ensureHeld };
-    const outcome = barrier ? await barrier.arrive(part, (parts) => insertGroup(parts, insert)) : 'unknown';
+    const part = { rows, ensureHeld: () => batch.ensureHeld() };
+    const outcome = batch.barrier ? await batch.barrier.arrive(part, (parts) => insertGroup(parts, insert)) : 'unknown';
     if (outcome === 'done') return true;
     if (outcome === 'alone') {
       await batch.replan(alone);
@@ -126,7 +125,7 @@ export class EventStore implements Work<Row[]> {
     }
     // Most often it was carried out.
     if ((await this.#existing(rows)).size === rows.length) return true;
-    if (!batch.suspect) {
+    if (batch.try !== 'untracked') {
       const duplicates = (prefix: string) => concurrentDuplicates(this.#options.clickhouse, prefix);
       await claimToken(rows, { ...insert, duplicates });
     }
@@ -134,21 +133,22 @@ export class EventStore implements Work<Row[]> {
     return false;
   }
 
-  async #insertAlone(batch: Batch<Row[]>, rows: readonly Row[]): Promise<BadRow[]> {
+  async #insertAlone(batch: Batch<SummarizedRow[], Plan>, rows: readonly SummarizedRow[]): Promise<BadRow[]> {
     const bad: BadRow[] = [];
-    const existing = batch.suspect || (batch.plan as Plan).split ? await this.#existing(rows) : null;
+    const isAsked = batch.try === 'untracked' || batch.plan.split === true;
+    const existing = isAsked ? await this.#existing(rows) : null;
     for (const [month, same] of byMonth(rows)) {
       const tokenPrefix = `${batch.stream}:${batch.first}-${batch.last}:${month}`;
       const refused = await this.#insertRows(batch, same, { tokenPrefix, existing });
       bad.push(...refused);
-      if (!batch.tried) continue;
+      if (batch.try === 'first') continue;
       const answered = without(same, refused).filter((row) => !existing?.has(row.summary.id));
       bad.push(...(await this.#insertLost(batch, answered, tokenPrefix)));
     }
     return bad;
   }
 
-  #existing(rows: readonly Row[]): Promise<Set<string>> {
+  #existing(rows: readonly SummarizedRow[]): Promise<Set<string>> {
     return existingIds(
       this.#options.clickhouse,
       rows.map((row) => row.summary.id),
@@ -156,19 +156,23 @@ export class EventStore implements Work<Row[]> {
   }
 
   #insertRows(
-    batch: Batch<Row[]>,
-    rows: readonly Row[],
+    batch: Batch<SummarizedRow[], Plan>,
+    rows: readonly SummarizedRow[],
     how: { tokenPrefix: string; existing: ReadonlySet<string> | null },
   ): Promise<BadRow[]> {
     return insertRows(rows, {
       ...how,
       insert: (part, token) => this.#insert(batch, part, token),
       isBadData,
-      beforeSplit: () => this.#noteSplit(batch, batch.plan as Plan),
+      beforeSplit: () => this.#noteSplit(batch),
     });
   }
 
-  #insertLost(batch: Batch<Row[]>, rows: readonly Row[], tokenPrefix: string): Promise<BadRow[]> {
+  #insertLost(
+    batch: Batch<SummarizedRow[], Plan>,
+    rows: readonly SummarizedRow[],
+    tokenPrefix: string,
+  ): Promise<BadRow[]> {
     const { clickhouse, log } = this.#options;
     const { first, last } = batch;
     return insertLost(rows, {
@@ -180,7 +184,7 @@ export class EventStore implements Work<Row[]> {
     });
   }
 
-  async #insert(batch: Batch<Row[]>, rows: readonly Row[], token: string): Promise<void> {
+  async #insert(batch: Batch<SummarizedRow[], Plan>, rows: readonly SummarizedRow[], token: string): Promise<void> {
     const { clickhouse, metrics } = this.#options;
     await batch.ensureHeld();
     const startedAt = performance.now();
@@ -191,29 +195,31 @@ export class EventStore implements Work<Row[]> {
     }
   }
 
-  async #noteSplit(batch: Batch<Row[]>, plan: Plan): Promise<void> {
-    if (plan.split) return;
-    plan.split = true;
-    await batch.replan(plan);
+  async #noteSplit(batch: Batch<SummarizedRow[], Plan>): Promise<void> {
+    if (!batch.plan.split) await batch.replan({ ...batch.plan, split: true });
   }
 
-  settled(batch: Batch<Row[]>, deadLetters: DeadLettered): void {
+  committed({ first, last, values, plan, deadLettered }: Committed<SummarizedRow[], Plan>): void {
     const { metrics, log } = this.#options;
-    const rows = batch.values.reduce((sum, some) => sum + some.length, 0);
-    const living = rows === 0 ? 0 : livingRows(batch.values, batch.plan as Plan).length;
+    const rows = values.reduce((sum, some) => sum + some.length, 0);
+    const living = plan === undefined ? 0 : livingRows(values, plan).length;
     // An entry that cannot be read counts as one event: nobody can say how many it holds.
-    metrics.inc('gatehouse_taken_events_total', {}, rows + deadLetters.unreadable);
-    metrics.inc('gatehouse_stored_rows_total', { table: 'events' }, living - deadLetters.refused);
-    metrics.inc('gatehouse_dead_letter_rows_total', { table: 'events' }, deadLetters.refused + deadLetters.unreadable);
+    metrics.inc('gatehouse_taken_events_total', {}, rows + deadLettered.unreadable);
+    metrics.inc('gatehouse_stored_rows_total', { table: 'events' }, living - deadLettered.refused);
+    metrics.inc(
+      'gatehouse_dead_letter_rows_total',
+      { table: 'events' },
+      deadLettered.refused + deadLettered.unreadable,
+    );
     metrics.inc('gatehouse_erased_rows_total', {}, rows - living);
     metrics.inc('gatehouse_batches_total', { pipeline: GROUP });
-    if (living > 0) metrics.observe('gatehouse_findable_seconds', {}, (Date.now() - oldestOf(batch.values)) / 1000);
-    log.debug({ first: batch.first, last: batch.last, rows, living, ...deadLetters }, 'batch.flushed');
+    if (living > 0) metrics.observe('gatehouse_findable_seconds', {}, (Date.now() - oldestOf(values)) / 1000);
+    log.debug({ first, last, rows, living, ...deadLettered }, 'batch.flushed');
   }
 }
 
 /** Epoch ms at which the oldest event arrived; those of an entry came in one tick. */
-function oldestOf(entries: readonly Row[][]): number {
+function oldestOf(entries: readonly SummarizedRow[][]): number {
   return entries.reduce((oldest, rows) => Math.min(oldest, rows[0]?.summary.receivedAt ?? oldest), Date.now());
 }
 
@@ -221,7 +227,7 @@ function oldestOf(entries: readonly Row[][]): number {
  * The rows' bytes in few pieces. Rows that lie side by side, as they do in their entry, go as they lie; small pieces are joined,
  * since copying 8 MB is less than 20,000 writes to a socket.
  */
-function joined(rows: readonly Row[]): Buffer[] {
+function joined(rows: readonly SummarizedRow[]): Buffer[] {
   const pieces: Buffer[] = [];
   let [small, bytes]: [Buffer[], number] = [[], 0];
   const close = () => {
@@ -243,7 +249,7 @@ function joined(rows: readonly Row[]): Buffer[] {
 }
 
 /** Neighbours in memory as one. */
-function runsOf(rows: readonly Row[]): Buffer[] {
+function runsOf(rows: readonly SummarizedRow[]): Buffer[] {
   const runs: Buffer[] = [];
   let [memory, start, end]: [ArrayBufferLike | undefined, number, number] = [undefined, 0, 0];
   for (const { bytes } of rows) {
@@ -260,13 +266,13 @@ function runsOf(rows: readonly Row[]): Buffer[] {
 
 const isBadData = (error: unknown) => error instanceof ClickHouseError && !error.canRetry;
 
-function without(rows: readonly Row[], bad: readonly BadRow[]): readonly Row[] {
+function without(rows: readonly SummarizedRow[], bad: readonly BadRow[]): readonly SummarizedRow[] {
   if (bad.length === 0) return rows;
   const refused = new Set(bad.map(({ row }) => row));
   return rows.filter((row) => !refused.has(row));
 }
 
-function livingRows(values: readonly Row[][], plan: Plan): Row[] {
+function livingRows(values: readonly SummarizedRow[][], plan: Plan): SummarizedRow[] {
   const rows = values.flat();
   if (plan.erased.length === 0) return rows;
   const erased = new Set(plan.erased);
@@ -274,7 +280,7 @@ function livingRows(values: readonly Row[][], plan: Plan): Row[] {
 }
 
 /** What the batch has stored, in the order of the stream. */
-function chainedRows(rows: readonly Row[], bad: readonly BadRow[]): Chained[] {
+function chainedRows(rows: readonly SummarizedRow[], bad: readonly BadRow[]): Chained[] {
   const agents = new Map<string, Buffer>();
   return without(rows, bad).map(({ summary, bytes }) => {
     const { account, id, receivedAt } = summary;
@@ -288,7 +294,7 @@ function chainedRows(rows: readonly Row[], bad: readonly BadRow[]): Chained[] {
 }
 
 /** Rows that are not even sent. Many of them are no poison: then front and store disagree about the columns. */
-function malformed(rows: readonly Row[], wellFormed: number): BadRow[] {
+function malformed(rows: readonly SummarizedRow[], wellFormed: number): BadRow[] {
   const count = rows.length - wellFormed;
   if (count === 0) return [];
   if (count > DEAD_LETTER_ROWS_MAX)
@@ -298,7 +304,7 @@ function malformed(rows: readonly Row[], wellFormed: number): BadRow[] {
 }
 
 /** A row alone, as an entry of its own. */
-function deadLetterOf({ row, reason }: BadRow, batch: Batch<Row[]>): DeadLetterFields {
+function deadLetterOf({ row, reason }: BadRow, batch: Batch<SummarizedRow[], Plan>): DeadLetterFields {
   const fields = new Map<string, string | Buffer>([
     [ENTRY_FIELD.version, String(ENTRY_VERSION)],
     [ENTRY_FIELD.summaries, JSON.stringify([row.summary])],

@@ -3,15 +3,13 @@
 // so that whoever forms the batch again forms the same inserts.
 // An entry whose summaries do not fit its rows throws EntryFormatError.
 import { hash } from 'node:crypto';
-import { type EventSummary, rowsOf } from '../../schemas/entry.ts';
+import { rowsOf, type SummarizedRow } from '../../schemas/entry.ts';
 import { readEventRow } from '../../src/common/event-row-codec.ts';
 import { RowBinaryError, RowBinaryReader } from '../../src/common/row-binary.ts';
 import { readEntry } from '../event-summaries.ts';
 
-export type Row = { summary: EventSummary; bytes: Buffer };
-
 /** Rows of one stream entry. */
-export function readRows(fields: ReadonlyMap<string, Buffer>): Row[] {
+export function readRows(fields: ReadonlyMap<string, Buffer>): SummarizedRow[] {
   const entry = readEntry(fields);
   const bytes = rowsOf(entry);
   return entry.summaries.map((summary, i) => ({ summary, bytes: bytes[i]! }));
@@ -35,8 +33,8 @@ export function isWellFormed(row: Buffer): boolean {
 }
 
 /** Rows by month of arrival: the tables' partition. An insert into one partition is atomic, into two it can be torn by a kill. */
-export function byMonth(rows: readonly Row[]): Map<number, Row[]> {
-  const months = new Map<number, Row[]>();
+export function byMonth(rows: readonly SummarizedRow[]): Map<number, SummarizedRow[]> {
+  const months = new Map<number, SummarizedRow[]>();
   for (const row of rows) {
     const month = monthOf(row.summary.receivedAt);
     const same = months.get(month);

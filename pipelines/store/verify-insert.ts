@@ -11,10 +11,11 @@
 // Invariant: who writes the batch again, or at the same time, goes through the same rounds with the same tokens, so each is stored once;
 // a late duplicate of the first try finds its token known. An insert is one part, so of its rows all are there or none.
 // After ROUNDS_MAX rounds the rows are taken for expired or removed by hand: each round has needed a kill at that very place.
+
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ConcurrentDuplicates } from '../../clickhouse/queries/concurrent-duplicates.ts';
+import type { SummarizedRow } from '../../schemas/entry.ts';
 import type { BadRow } from './insert.ts';
-import type { Row } from './rows.ts';
 
 export const ROUNDS_MAX = 5;
 /** Longer than any insert may take; then the batch is tried again. */
@@ -28,15 +29,15 @@ class StillInserting extends Error {
 
 type InsertVerifyOptions = {
   tokenPrefix: string;
-  existing: (rows: readonly Row[]) => Promise<ReadonlySet<string>>;
+  existing: (rows: readonly SummarizedRow[]) => Promise<ReadonlySet<string>>;
   duplicates: (tokenPrefix: string) => Promise<ConcurrentDuplicates>;
-  insert: (rows: readonly Row[], tokenPrefix: string) => Promise<BadRow[]>;
+  insert: (rows: readonly SummarizedRow[], tokenPrefix: string) => Promise<BadRow[]>;
   /** Rows were answered as stored and are not there. */
   lost: (rows: number, round: number) => void;
 };
 
 /** `rows`: answered as stored. Returns those that ClickHouse refused now. */
-export async function insertLost(rows: readonly Row[], options: InsertVerifyOptions): Promise<BadRow[]> {
+export async function insertLost(rows: readonly SummarizedRow[], options: InsertVerifyOptions): Promise<BadRow[]> {
   const bad: BadRow[] = [];
   let lost = await notThere(rows, options);
   for (let round = 1; lost.length > 0; round++) {
@@ -55,7 +56,7 @@ export async function insertLost(rows: readonly Row[], options: InsertVerifyOpti
   return bad;
 }
 
-async function notThere(rows: readonly Row[], { existing }: InsertVerifyOptions): Promise<Row[]> {
+async function notThere(rows: readonly SummarizedRow[], { existing }: InsertVerifyOptions): Promise<SummarizedRow[]> {
   if (rows.length === 0) return [];
   const there = await existing(rows);
   return rows.filter(({ summary }) => !there.has(summary.id));

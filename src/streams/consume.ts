@@ -29,8 +29,8 @@ export type BinaryCommandArgs = readonly [command: string, key: string, ...args:
  * What a new owner must know to write the very same batch. `plan` belongs to the pipeline. `entries`: how many lie between first and
  * last, so that he sees whether it is the very same; earlier versions did not say.
  */
-export type Manifest = { first: string; last: string; entries?: number; attempts: number; plan: unknown };
-export type KeptManifest = { manifest: Manifest; ageMs: number };
+export type Manifest<Plan> = { first: string; last: string; entries?: number; attempts: number; plan: Plan };
+export type KeptManifest<Plan> = { manifest: Manifest<Plan>; ageMs: number };
 
 const manifest = new Script<[string, number] | null>('stream-manifest', readAsset('src/redis/stream-manifest.lua'));
 const ack = new Script<number | null>('stream-ack', readAsset('src/redis/stream-ack.lua'));
@@ -87,13 +87,13 @@ export class StreamReader {
   }
 
   /** The manifest that this or an earlier owner left, with its age by Redis's clock. */
-  async manifest(): Promise<KeptManifest | null> {
+  async manifest<Plan>(): Promise<KeptManifest<Plan> | null> {
     const [text, ageMs] = await this.#manifest('');
-    return text === '' ? null : { manifest: JSON.parse(text) as Manifest, ageMs };
+    return text === '' ? null : { manifest: JSON.parse(text) as Manifest<Plan>, ageMs };
   }
 
   /** Before the effect. A manifest that is written again keeps its age. */
-  async keepManifest(next: Manifest): Promise<void> {
+  async keepManifest(next: Manifest<unknown>): Promise<void> {
     await this.#manifest(JSON.stringify(next));
   }
 

@@ -8,8 +8,8 @@ import { ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
 import { migrate } from '../../clickhouse/migrate.ts';
 import { concurrentDuplicates } from '../../clickhouse/queries/concurrent-duplicates.ts';
 import { existingIds } from '../../clickhouse/queries/existing-ids.ts';
-import type { Row } from '../../pipelines/store/rows.ts';
 import { insertLost } from '../../pipelines/store/verify-insert.ts';
+import type { SummarizedRow } from '../../schemas/entry.ts';
 import { freePort } from '../../src/embedded/free-port.ts';
 import {
   type EngineProcess,
@@ -299,16 +299,16 @@ t.test('a reader that goes away has its query killed; a slow query is stopped; a
 });
 
 /** Rows as the store pipeline has them, as far as an insert and its verification read them. */
-function batchOf(count: number, payload: string): Row[] {
+function batchOf(count: number, payload: string): SummarizedRow[] {
   return Array.from({ length: count }, () => {
     const event = eventAt(Date.now(), payload);
-    return { summary: { id: event.id }, bytes: encodeRow(event) } as Row;
+    return { summary: { id: event.id }, bytes: encodeRow(event) } as SummarizedRow;
   });
 }
 
 /** Inserts until it is answered; an answer after a try without one is verified, for the engine may know a token without its rows. */
-async function insertAnyhow(clickhouse: ClickHouse, rows: readonly Row[], tokenPrefix: string) {
-  const insert = (some: readonly Row[], token: string) =>
+async function insertAnyhow(clickhouse: ClickHouse, rows: readonly SummarizedRow[], tokenPrefix: string) {
+  const insert = (some: readonly SummarizedRow[], token: string) =>
     clickhouse.insertEvents(
       some.map((row) => row.bytes),
       token,

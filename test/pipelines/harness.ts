@@ -2,7 +2,7 @@
 import type { Test } from 'tap';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { migrate } from '../../clickhouse/migrate.ts';
-import { Drain } from '../../pipelines/drain.ts';
+import { type AnyDrain, Drain } from '../../pipelines/drain.ts';
 import { Pipelines, type PipelinesOptions } from '../../pipelines/pipelines.ts';
 import type { Permits } from '../../pipelines/semaphore.ts';
 import { EventStore } from '../../pipelines/store/pipeline.ts';
@@ -65,7 +65,7 @@ export function pickyAbout(word: string): string {
   return `ALTER TABLE events ADD COLUMN picky Int64 MATERIALIZED toInt64(if(position(payload, '${word}') > 0, 'x', '1'))`;
 }
 
-export type StoreOwner = { lease: Lease; drain: Drain<unknown> };
+export type StoreOwner = { lease: Lease; drain: AnyDrain };
 
 /** The owner of an event stream from now on, for the store. */
 export async function ownerOf(
@@ -77,13 +77,13 @@ export async function ownerOf(
   const leaseKeys = { lease: keys.lease(stream, 'store'), fence: keys.fence(stream, 'store') };
   const lease = (await acquireLease(redis, leaseKeys, { owner, retake: true }))!;
   const metrics = new Metrics({ processName: 'test' });
-  const drain = new Drain<unknown>({
+  const drain = new Drain({
     reader: new StreamReader(
       { redis, keys, stream, dead: keys.dead(partition), group: 'store', groups: EVENT_GROUPS },
       lease,
     ),
     lease,
-    work: new EventStore({ ...world, metrics, log: silent }) as never,
+    work: new EventStore({ ...world, metrics, log: silent }),
     permits,
     bytesMax: INSERT_BYTES_MAX,
     lingerMs: 20,
