@@ -122,7 +122,12 @@ export class DataDirectory {
       else lost.push(part);
     }
     const known = new Set(await partsOf(engine, true));
-    const missing = (this.#marker.parts ?? []).filter((part) => !known.has(part));
+    const missing: string[] = [];
+    for (const name of this.#marker.parts ?? []) {
+      if (known.has(name)) continue;
+      const range = rangeOf(name);
+      if (range === undefined || !(await isElsewhere(engine, range))) missing.push(name);
+    }
     if (this.#marker.accept === true) {
       this.#marker = { ...this.#marker, accepted: [...(this.#marker.accepted ?? []), ...lost.map(({ name }) => name)] };
       delete this.#marker.accept;
@@ -233,30 +238,32 @@ async function tablesOf(engine: Engine): Promise<{ databases: string[]; tables: 
   return { databases: databases.map((row) => row.name), tables: tables.map((row) => row.name) };
 }
 
-/** A part that the engine would not open. Numbers of the inserts whose rows it has, and how often it was merged. */
-type SetAside = {
-  name: string;
-  database: string;
-  table: string;
-  detached: string;
-  partition: string;
-  first: number;
-  last: number;
-  level: number;
-};
+/** Numbers of the inserts whose rows a part has. */
+type PartRange = { database: string; table: string; partition: string; first: number; last: number };
+/** A part that the engine would not open. */
+type SetAside = PartRange & { name: string; detached: string };
+
+/** Of `database.table/partition_first_last_level`, perhaps with the number of a mutation behind it. */
+function rangeOf(name: string): PartRange | undefined {
+  const [, database, table, partition, first, last] =
+    /^([^.]+)\.(.+)\/([^/]+?)_(\d+)_(\d+)_\d+(?:_\d+)?$/.exec(name) ?? [];
+  if (database === undefined || table === undefined || partition === undefined) return undefined;
+  return { database, table, partition, first: Number(first), last: Number(last) };
+}
 
 /** A part that somebody detached on purpose has no reason; whatever the engine set aside by itself has one. */
 function setAsideBy(engine: Engine): Promise<SetAside[]> {
   return engine.ask<SetAside>(
-    "SELECT concat(database, '.', table, '/', set_aside.name) AS name, database, table, set_aside.name AS detached, partition_id AS partition, toUInt32(min_block_number) AS first, toUInt32(max_block_number) AS last, toUInt32(set_aside.level) AS level FROM system.detached_parts AS set_aside WHERE startsWith(reason, 'broken') OR reason IN ('unexpected', 'covered-by-broken') ORDER BY name LIMIT 200",
+    "SELECT concat(database, '.', table, '/', set_aside.name) AS name, database, table, set_aside.name AS detached, partition_id AS partition, toUInt32(min_block_number) AS first, toUInt32(max_block_number) AS last FROM system.detached_parts AS set_aside WHERE startsWith(reason, 'broken') OR reason IN ('unexpected', 'covered-by-broken') ORDER BY name LIMIT 200",
   );
 }
 
 /**
- * Is every row of it in another part? So it is for what a merge was writing when the disk was full: the parts that it was made of are there. Where
- * one insert of the range is in no part nobody knows whether it had rows, and the answer is no.
+ * Whether every row of it is in another part. So it is for what a merge was writing when the disk was full: the parts that it was made of are there,
+ * also where the engine had taken the merged part for whole until it was started again. Where one insert of the range is in no part it is not
+ * known whether that had rows, and the answer is false.
  */
-async function isElsewhere(engine: Engine, { database, table, partition, first, last }: SetAside): Promise<boolean> {
+async function isElsewhere(engine: Engine, { database, table, partition, first, last }: PartRange): Promise<boolean> {
   const parts = await engine.ask<{ first: number; last: number }>(
     `SELECT toUInt32(min_block_number) AS first, toUInt32(max_block_number) AS last FROM system.parts WHERE active AND database = '${database}' AND table = '${table}' AND partition_id = '${partition}' AND max_block_number >= ${first} AND min_block_number <= ${last} ORDER BY first`,
   );

@@ -119,19 +119,21 @@ t.test('every damage is refused by name, and an undamaged directory is served wh
   }
 });
 
-t.test('what a merge was writing is not missed where its sources are there', async (t) => {
-  const folder = path.join(makeFolder(t), 'data');
-  await filled(folder, 'SIGTERM');
-  const engine = await forkEngine({ path: folder, port: 0 });
-  const clickhouse = new ClickHouse({ url: engine.url, database: 'default', queryTimeoutSeconds: 60 });
-  await clickhouse.command('OPTIMIZE TABLE kept.t FINAL');
-  await clickhouse.close();
-  await engine.stop('SIGKILL');
-  const merged = find(folder, /all_1_2_1$/);
-  for (const name of readdirSync(merged)) truncateSync(path.join(merged, name), 0);
-  t.same(await startOn(folder), { rows: 2000 }, 'as a full disk leaves it: files without a byte');
-  t.same(await startOn(folder), { rows: 2000 });
-});
+for (const stop of ['SIGKILL', 'SIGTERM'] as const) {
+  t.test(`what a merge was writing is not missed where its sources are there, after ${stop}`, async (t) => {
+    const folder = path.join(makeFolder(t), 'data');
+    await filled(folder, 'SIGTERM');
+    const engine = await forkEngine({ path: folder, port: 0 });
+    const clickhouse = new ClickHouse({ url: engine.url, database: 'default', queryTimeoutSeconds: 60 });
+    await clickhouse.command('OPTIMIZE TABLE kept.t FINAL');
+    await clickhouse.close();
+    await engine.stop(stop);
+    const merged = find(folder, /all_1_2_1$/);
+    for (const name of readdirSync(merged)) truncateSync(path.join(merged, name), 0);
+    t.same(await startOn(folder), { rows: 2000 }, 'as a full disk leaves it: files without a byte');
+    t.same(await startOn(folder), { rows: 2000 });
+  });
+}
 
 t.test('a projection that a full disk left empty is left out by the next process', async (t) => {
   const folder = path.join(makeFolder(t), 'base');
