@@ -2,9 +2,11 @@
 // Runs when a process starts; several may start at once, so one holds a lock. The lock frees itself: its holder renews it while it lives.
 // Each statement of a file must bear being run again, since a holder can die between two of them.
 // Refuses (MigrationError): a database that is newer than the program, an applied file whose text has changed since.
+
 import { createHash, randomUUID } from 'node:crypto';
 import { readdirSync } from 'node:fs';
 import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { assetPath, readAsset } from '../src/process/assets.ts';
 import { type ClickHouse, ClickHouseError } from './client.ts';
 import { renderSql, splitStatements, type TemplateOptions } from './sql-template.ts';
@@ -242,7 +244,7 @@ async function acquireLock(clickhouse: ClickHouse, timing: LockTiming): Promise<
     }
     if (performance.now() > giveUpAt)
       throw new MigrationError('another process has been migrating this database for more than 5 minutes');
-    await new Promise((resolve) => setTimeout(resolve, timing.pollMs));
+    await sleep(timing.pollMs);
   }
 }
 

@@ -5,10 +5,12 @@
 // Invariant: a unit is drained only under its lease, and released only after its drain has ended.
 // Failure: a drain that breaks is logged, its lease is let go, and it is tried again a second later, here or elsewhere.
 // Redis away: drains wait; a Redis that does not answer at all for READER_STUCK_MS gets a new connection, and readiness fails.
+
 import { randomBytes } from 'node:crypto';
 import type { ClickHouse } from '../clickhouse/client.ts';
 import { isPlainTable } from '../clickhouse/queries/concurrent-duplicates.ts';
 import { ENTRY_FIELD } from '../schemas/entry.ts';
+import { Periodic, withTimeout } from '../src/common/async.ts';
 import {
   DRAIN_STOP_MS,
   INSERT_BYTES_MAX,
@@ -107,8 +109,7 @@ export class Pipelines {
   readonly #trimmedAt = new Map<string, number>();
   /** Of streams that several groups of this process read. */
   readonly #windows = new Map<string, StreamWindow>();
-  #timer: NodeJS.Timeout | undefined;
-  #turn: Promise<void> | undefined;
+  readonly #ticks = new Periodic(MEMBER_SIGN_IN_MS, () => this.#look());
   #stopping = false;
   #signedInAt = performance.now();
   #wasHealthy = true;
@@ -141,23 +142,17 @@ export class Pipelines {
     const { redis, keys } = this.#options;
     const streams = new Map(this.#units.map((unit) => [unit.stream, unit.groups]));
     await Promise.all([...streams].map(([stream, groups]) => ensureGroups(redis, keys, stream, groups)));
-    await this.#tick();
-    this.#timer = setInterval(() => void this.#tick(), MEMBER_SIGN_IN_MS);
+    await this.#ticks.run();
+    this.#ticks.start();
   }
 
   /** Finishes the inserts that are running, gives up all leases; at the latest after DRAIN_STOP_MS. */
   async stop(): Promise<void> {
     this.#stopping = true;
-    clearInterval(this.#timer);
-    await this.#turn;
+    await this.#ticks.stop();
     for (const { drain } of this.#held.values()) drain.stop();
     const ended = Promise.all([...this.#held.values()].map((held) => held.ended));
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise((resolve) => {
-      timer = setTimeout(resolve, DRAIN_STOP_MS);
-    });
-    await Promise.race([ended, late]);
-    clearTimeout(timer);
+    await withTimeout<unknown>(ended, DRAIN_STOP_MS, () => undefined);
     await this.#members.signOut().catch(() => undefined);
   }
 
@@ -193,13 +188,6 @@ export class Pipelines {
       if (unit.group === 'store') oldestMs = Math.min(oldestMs, drain.oldestMs ?? oldestMs);
     }
     return nowMs - oldestMs;
-  }
-
-  #tick(): Promise<void> {
-    this.#turn ??= this.#look().finally(() => {
-      this.#turn = undefined;
-    });
-    return this.#turn;
   }
 
   async #look(): Promise<void> {

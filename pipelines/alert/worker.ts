@@ -18,6 +18,7 @@ import PQueue from 'p-queue';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { Channel } from '../../schemas/closed-sets.ts';
+import { withTimeout } from '../../src/common/async.ts';
 import { Deadline } from '../../src/egress/deadline.ts';
 import type { Metrics } from '../../src/metrics/metrics.ts';
 import { readAsset } from '../../src/process/assets.ts';
@@ -115,12 +116,7 @@ export class DeliveryWorker implements Part {
   async stop(): Promise<void> {
     this.#stopping = true;
     clearTimeout(this.#timer);
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise((resolve) => {
-      timer = setTimeout(resolve, this.#options.stopMs ?? STOP_MS);
-    });
-    await Promise.race([this.idle(), late]);
-    clearTimeout(timer);
+    await withTimeout(this.idle(), this.#options.stopMs ?? STOP_MS, () => undefined);
     this.#stop.abort();
   }
 

@@ -4,6 +4,7 @@
 // the same ones. Each look takes the oldest deadlines of each shard, so a flood of them is worked off in order.
 // A decision is forgotten in Redis an hour after it was made, and only once its shard's journal has been stored past it.
 // Anything that fails is tried again at the next look; a Redis that is away makes approvals expire later, never twice.
+import { Periodic } from '../../src/common/async.ts';
 import { APPROVAL_EXPIRY_POLL_MS, APPROVAL_KEPT_MS, APPROVALS_AT_ONCE } from '../../src/common/limits.ts';
 import type { Metrics } from '../../src/metrics/metrics.ts';
 import type { Log } from '../../src/process/log.ts';
@@ -24,8 +25,7 @@ export class ApprovalExpiry {
   readonly #options: ApprovalExpiryOptions;
   readonly #approvals: Approvals;
   readonly #now: () => number;
-  #timer: NodeJS.Timeout | undefined;
-  #looking: Promise<void> | undefined;
+  readonly #ticks = new Periodic(APPROVAL_EXPIRY_POLL_MS, () => this.#tick());
   #forgottenAt = performance.now();
   #stopping = false;
 
@@ -36,17 +36,12 @@ export class ApprovalExpiry {
   }
 
   start(): void {
-    this.#timer = setInterval(() => {
-      this.#looking ??= this.#tick().finally(() => {
-        this.#looking = undefined;
-      });
-    }, APPROVAL_EXPIRY_POLL_MS);
+    this.#ticks.start();
   }
 
   async stop(): Promise<void> {
     this.#stopping = true;
-    clearInterval(this.#timer);
-    await this.#looking;
+    await this.#ticks.stop();
   }
 
   /** Lets everything that is due expire. Rejects where Redis cannot be asked. */

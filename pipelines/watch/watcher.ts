@@ -13,7 +13,9 @@
 // did not watch or took no events in: how long both have gone on without a gap stands in Redis (`watch`, `openDoors`).
 // Killed between signal and settle: the same signal again, which the alert pipeline knows by its id.
 // Redis away: the tick fails and is tried a second later; past WATCH_GAP_MS every silence is counted anew.
+
 import type { Signal } from '../../schemas/signal.ts';
+import { Periodic } from '../../src/common/async.ts';
 import {
   WATCH_GAP_MS,
   WATCH_LOOK_MS_MAX,
@@ -52,8 +54,7 @@ type Judged = Due & { known: KnownAgents | undefined; verdict: SilenceVerdict };
 
 export class Watcher {
   readonly #options: WatcherOptions;
-  #timer: NodeJS.Timeout | undefined;
-  #turn: Promise<void> | undefined;
+  readonly #ticks = new Periodic(WATCH_TICK_MS, () => this.#tickSafely());
   #isFailing = false;
 
   constructor(options: WatcherOptions) {
@@ -61,12 +62,11 @@ export class Watcher {
   }
 
   start(): void {
-    this.#timer = setInterval(() => void this.#tickSafely(), WATCH_TICK_MS);
+    this.#ticks.start();
   }
 
-  async stop(): Promise<void> {
-    clearInterval(this.#timer);
-    await this.#turn;
+  stop(): Promise<void> {
+    return this.#ticks.stop();
   }
 
   /** One look at every partition, one after the other: what is held at once is bounded by one. Throws what the client throws. */
@@ -76,21 +76,14 @@ export class Watcher {
     for (let partition = 0; partition < keys.partitions; partition++) await this.#look(partition, doorsSince);
   }
 
-  #tickSafely(): Promise<void> {
-    this.#turn ??= this.tick()
-      .then(
-        () => {
-          this.#isFailing = false;
-        },
-        (error: unknown) => {
-          if (!this.#isFailing) this.#options.log.warn({ err: error }, 'watch.failed');
-          this.#isFailing = true;
-        },
-      )
-      .finally(() => {
-        this.#turn = undefined;
-      });
-    return this.#turn;
+  async #tickSafely(): Promise<void> {
+    try {
+      await this.tick();
+      this.#isFailing = false;
+    } catch (error) {
+      if (!this.#isFailing) this.#options.log.warn({ err: error }, 'watch.failed');
+      this.#isFailing = true;
+    }
   }
 
   async #look(partition: number, doorsSince: (nowMs: number) => number | null): Promise<void> {

@@ -4,8 +4,10 @@
 // is closed behind it (0.5 ms): nothing can leak into the next one. A session_id keeps its session, until it expires.
 // What runs at once is bounded, what waits is bounded, what takes too long is stopped by max_execution_time, and what nobody waits for any
 // more is killed from the control session, since chdb itself never stops a query. A full queue is refused with ClickHouse's code 202.
+
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Session } from 'chdb';
 import { isReading, ProtocolError, quoted, type Statement } from './clickhouse-protocol.ts';
 import { DataDirectoryError } from './data-directory-error.ts';
@@ -196,7 +198,7 @@ export class Engine {
     running.then(end, end);
     while (!done) {
       await this.#control.queryAsync(`KILL QUERY WHERE Settings['log_comment'] = ${quoted(id)} ASYNC`).catch(end);
-      await new Promise((resolve) => setTimeout(resolve, KILL_AGAIN_MS));
+      await sleep(KILL_AGAIN_MS);
     }
   }
 
@@ -213,7 +215,7 @@ export class Engine {
         await this.#control
           .queryAsync("KILL QUERY WHERE startsWith(Settings['log_comment'], 'gatehouse-') ASYNC")
           .catch(() => {});
-      await new Promise((resolve) => setTimeout(resolve, 20));
+      await sleep(20);
     }
     await options.beforeClose?.();
     for (const [id, sticky] of this.#sticky) {

@@ -5,6 +5,7 @@
 // everything is stored (progress.ts).
 // Failure: a store that cannot be asked is asked again a little later from the same place; followers wait.
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import {
   arrivedEvents,
@@ -177,7 +178,7 @@ class Feed {
         this.#parts.log.warn({ err: error, account: this.#question.account }, 'live.look_failed');
         waitMs = RETRY_MS;
       }
-      await new Promise((resolve) => setTimeout(resolve, Math.max(0, waitMs - (performance.now() - begunMs))));
+      await sleep(Math.max(0, waitMs - (performance.now() - begunMs)));
     }
     this.#isRunning = false;
   }

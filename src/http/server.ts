@@ -3,6 +3,7 @@
 // taken is answered, at the latest when the sweep finds it (500), or its client has left.
 // Drain: stop accepting, answer what comes with `Connection: close`, and close what is left once nobody asks any more.
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { BufferPool } from '../common/buffer-pool.ts';
 import { ServiceError } from '../common/errors.ts';
 import {
@@ -153,7 +154,7 @@ export class Server {
     this.#host.draining = true;
     for (const body of this.#host.bodies) body.abort('draining');
     this.#lastRequestMs = performance.now();
-    while (this.connections > 0 && !this.#isQuiet()) await new Promise((resolve) => setTimeout(resolve, DRAIN_POLL_MS));
+    while (this.connections > 0 && !this.#isQuiet()) await sleep(DRAIN_POLL_MS);
     clearInterval(this.#sweep);
     this.#transport.close();
     await Promise.all([this.#keyUses.stop(), this.#sessionUses.stop()]);

@@ -2,6 +2,7 @@
 // A part of each front and pipelines process, beside everything: nothing waits for it.
 // Invariant: a gauge is there after the first look and at most DEPENDENCY_LOOK_MS + ANSWER_MS_MAX old, also when an answer never comes.
 // Failure: whatever goes wrong while asking counts as no answer; that is what the gauge is for.
+import { Periodic } from '../common/async.ts';
 import type { Part } from '../process/lifecycle.ts';
 import type { Metrics } from './metrics.ts';
 
@@ -20,27 +21,23 @@ type DependencyGaugesOptions = {
 export class DependencyGauges implements Part {
   readonly name = 'dependency gauges';
   readonly #options: DependencyGaugesOptions;
-  #timer: NodeJS.Timeout | undefined;
-  #looking: Promise<unknown> | undefined;
+  readonly #looks = new Periodic(DEPENDENCY_LOOK_MS, () => this.#look());
 
   constructor(options: DependencyGaugesOptions) {
     this.#options = options;
   }
 
   start(): void {
-    this.#timer = setInterval(() => this.#look(), DEPENDENCY_LOOK_MS);
-    this.#look();
+    this.#looks.start();
+    void this.#looks.run();
   }
 
-  async stop(): Promise<void> {
-    clearInterval(this.#timer);
-    await this.#looking;
+  stop(): Promise<void> {
+    return this.#looks.stop();
   }
 
-  #look(): void {
-    this.#looking ??= Promise.all([this.#lookAtRedis(), this.#lookAtClickHouse()]).finally(() => {
-      this.#looking = undefined;
-    });
+  async #look(): Promise<void> {
+    await Promise.all([this.#lookAtRedis(), this.#lookAtClickHouse()]);
   }
 
   async #lookAtRedis(): Promise<void> {

@@ -5,6 +5,7 @@
 // Invariant: every command settles, at the latest REDIS_TIMEOUT_MS after it was made; nothing waits for Redis to come back,
 // so an unreachable Redis is noticed within milliseconds and admission answers 503.
 // Connections come back by themselves, for ever; a connection that says nothing for too long is made anew.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Cluster, type ClusterOptions, Redis, type RedisOptions } from 'ioredis';
 import { REDIS_TIMEOUT_MS } from '../common/limits.ts';
 
@@ -71,7 +72,7 @@ export async function waitUntilReady(client: Commands, timeoutMs: number): Promi
         });
       }
     }
-    await new Promise((resolve) => setTimeout(resolve, READY_POLL_MS));
+    await sleep(READY_POLL_MS);
   }
 }
 

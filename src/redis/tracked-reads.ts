@@ -5,7 +5,9 @@
 // Invariant: after a value has been read, `onInvalidate` is called with its key (or null: with everything) before any later
 // value can be read here. Whatever may have cost us a notice - a connection that broke or stalled, slots that moved - says null.
 // Redis away: reads reject at once; connections come back by themselves.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { BasicPooledClientSideCache, createClient, createCluster } from 'redis';
+import { withTimeout } from '../common/async.ts';
 import type { RedisAddress } from './client.ts';
 
 const RECONNECT_MS_STEP = 25;
@@ -75,13 +77,11 @@ export class TrackedReads {
   /** Resolves with whether it is connected within `timeoutMs`; goes on trying after that. */
   async connect(timeoutMs: number): Promise<boolean> {
     this.#connected ??= this.#connect();
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<boolean>((resolve) => {
-      timer = setTimeout(resolve, timeoutMs, false);
-    });
-    const inTime = await Promise.race([this.#connected.then(() => true), late]);
-    clearTimeout(timer);
-    return inTime;
+    return withTimeout(
+      this.#connected.then(() => true),
+      timeoutMs,
+      () => false,
+    );
   }
 
   get(key: string): Promise<string | null> {
@@ -112,7 +112,7 @@ export class TrackedReads {
         await this.#client.connect();
         return;
       } catch {
-        await new Promise((resolve) => setTimeout(resolve, reconnectMs(attempt)));
+        await sleep(reconnectMs(attempt));
       }
     }
   }

@@ -5,9 +5,12 @@
 // notices were lost and the whole shard is dropped. Together: in force within a second, whatever is lost.
 // Invariant: what is answered was true at most a second ago. A front that cannot check any more knows nothing any more.
 // Redis unreachable, or emptied: ServiceError `unavailable`, answered as 503: no key and no event is accepted by stale records.
+
 import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Policy } from '../../schemas/policy.ts';
+import { Periodic } from '../common/async.ts';
 import { ServiceError } from '../common/errors.ts';
 import { isId } from '../common/ids.ts';
 import { AGENT_CACHE_MAX, KEY_CACHE_MAX, RULE_CACHE_MAX } from '../common/limits.ts';
@@ -55,8 +58,7 @@ export class RegistryCache {
   /** Shards in use -> their revision as far as notices have told; undefined while it is being asked for. */
   readonly #revisions = new Map<number, number | undefined>();
   readonly #shardOfRevisionKey = new Map<string, number>();
-  #timer: NodeJS.Timeout | undefined;
-  #checking: Promise<void> | undefined;
+  readonly #checks = new Periodic(CHECK_MS, () => this.#check());
 
   /** Makes two connections of its own, one to read and be told by, one to check by. `onPolicies`: told of the active ones. */
   constructor(
@@ -75,11 +77,7 @@ export class RegistryCache {
 
   /** Resolves once Redis is there, or after `timeoutMs`: a cache that starts without it goes on trying. */
   async start(timeoutMs = START_MS_MAX): Promise<void> {
-    this.#timer = setInterval(() => {
-      this.#checking ??= this.#check().finally(() => {
-        this.#checking = undefined;
-      });
-    }, CHECK_MS);
+    this.#checks.start();
     await this.#reads.connect(timeoutMs);
   }
 
@@ -89,8 +87,7 @@ export class RegistryCache {
   }
 
   async close(): Promise<void> {
-    clearInterval(this.#timer);
-    await this.#checking;
+    await this.#checks.stop();
     this.#reads.close();
     this.#redis.disconnect();
   }
@@ -301,7 +298,7 @@ export class RegistryCache {
       // Without a revision the shard was lost, and what is known of it with it.
       const actual = new Map(shards.map((shard, i) => [shard, Number(texts[i] ?? Number.POSITIVE_INFINITY)]));
       if (!shards.some((shard) => this.#isBehind(shard, actual.get(shard)!))) return;
-      await new Promise((resolve) => setTimeout(resolve, GRACE_MS));
+      await sleep(GRACE_MS);
       // A process that was given no time meanwhile has its notices waiting behind this timer: they are read first.
       await new Promise((resolve) => setImmediate(resolve));
       for (const shard of shards) if (this.#isBehind(shard, actual.get(shard)!)) this.#dropShard(shard);

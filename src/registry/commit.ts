@@ -5,6 +5,7 @@
 // Redis away: ServiceError `unavailable`, with `recorded: 'unknown'` only if the second try had no answer either.
 
 import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { AuditLog } from '../../schemas/audit-log.ts';
 import { JOURNAL_FIELD, JOURNAL_VERSION, type JournalEntry } from '../../schemas/journal.ts';
 import { ServiceError } from '../common/errors.ts';
@@ -119,7 +120,7 @@ async function runTwice<T>(run: () => Promise<T>): Promise<T> {
     if (!(cause instanceof RedisUnavailable)) throw cause;
     if (!cause.sent) throw unavailable(cause, false);
   }
-  await new Promise((resolve) => setTimeout(resolve, RETRY_AFTER_MS));
+  await sleep(RETRY_AFTER_MS);
   try {
     return await run();
   } catch (cause) {

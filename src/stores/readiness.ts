@@ -1,8 +1,10 @@
 // Can a call succeed? (`/readyz`) Redis and ClickHouse are asked at once, each for at most PROBE_MS, so the
 // answer comes within 2 s whatever hangs, and names what is at fault: reachability, credentials, schema, or the registry.
 // Invariant: no address, user or password is in the answer, which needs no key; the log has the addresses.
+
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { schemaFault } from '../../clickhouse/schema-state.ts';
+import { withTimeout } from '../common/async.ts';
 import { ServiceError } from '../common/errors.ts';
 import { READY_PROBE_MS } from '../common/limits.ts';
 import { noRoomText, type Room } from '../common/room.ts';
@@ -69,17 +71,10 @@ async function within(
   faultOf: (cause: unknown) => StoreFault,
 ): Promise<StoreFault | undefined> {
   const abort = new AbortController();
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<StoreFault>((resolve) => {
-    timer = setTimeout(resolve, READY_PROBE_MS, {
-      kind: 'reachability',
-      reason: `no answer within ${READY_PROBE_MS / 1000} s`,
-    });
-  });
+  const late: StoreFault = { kind: 'reachability', reason: `no answer within ${READY_PROBE_MS / 1000} s` };
   try {
-    return await Promise.race([ask(abort.signal).catch(faultOf), late]);
+    return await withTimeout(ask(abort.signal).catch(faultOf), READY_PROBE_MS, () => late);
   } finally {
-    clearTimeout(timer);
     abort.abort();
   }
 }

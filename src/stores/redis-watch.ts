@@ -12,7 +12,9 @@
 // Invariant: what is refused was not recorded. Between two looks the marks themselves protect: without one nothing is known
 // to the cache (registry/cache.ts) and nothing is changed in the registry (redis/commit.lua).
 // Failure: a Redis that cannot be asked leaves the last answer standing; whoever needs it finds out by himself.
+
 import { Cluster } from 'ioredis';
+import { Periodic } from '../common/async.ts';
 import { ServiceError } from '../common/errors.ts';
 import { DURABILITY_LOOK_MS, REGISTRY_LOOK_MS } from '../common/limits.ts';
 import type { Metrics } from '../metrics/metrics.ts';
@@ -48,8 +50,7 @@ export type RedisWatchOptions = {
 
 export class RedisWatch {
   readonly #options: RedisWatchOptions;
-  #timer: NodeJS.Timeout | undefined;
-  #looking: Promise<void> | undefined;
+  readonly #looks = new Periodic(REGISTRY_LOOK_MS, () => this.#look());
   #missing = false;
   #seen = false;
   /** Redis came back, or was never compared: it may hold an earlier state. */
@@ -71,7 +72,7 @@ export class RedisWatch {
     const again = () => {
       this.#durabilityAt = 0;
       this.#mayBeBehind = true;
-      this.#isUnknown = this.#timer !== undefined;
+      this.#isUnknown = this.#looks.isStarted;
       if (this.#isUnknown) void this.look();
     };
     redis.on('ready', again);
@@ -83,12 +84,11 @@ export class RedisWatch {
     await this.look();
     if (this.#unsafe.length > 0 && !this.#options.allowUnsafe && !this.#options.mayStartUnsafe)
       throw new StoreError(unsafeSentence(this.#unsafe));
-    this.#timer = setInterval(() => void this.look(), REGISTRY_LOOK_MS);
+    this.#looks.start();
   }
 
-  async stop(): Promise<void> {
-    clearInterval(this.#timer);
-    await this.#looking;
+  stop(): Promise<void> {
+    return this.#looks.stop();
   }
 
   /** What stands against work with this Redis. */
@@ -126,10 +126,7 @@ export class RedisWatch {
 
   /** Never rejects; one look at a time. */
   look(): Promise<void> {
-    this.#looking ??= this.#look().finally(() => {
-      this.#looking = undefined;
-    });
-    return this.#looking;
+    return this.#looks.run();
   }
 
   async #look(): Promise<void> {

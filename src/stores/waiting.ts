@@ -1,7 +1,9 @@
 // Waits for a store that is being started, and says what it waits for (at a start of any process, and in every command).
 // After 2 s the address and the reason, a line every 5 s from then on, at the end the name of the setting.
 // Invariant: credentials that are refused are not tried again: the wait ends at once and says so.
+
 import { setTimeout as sleep } from 'node:timers/promises';
+import { withTimeout } from '../common/async.ts';
 import { READY_PROBE_MS } from '../common/limits.ts';
 import { StoreError, type StoreFault } from './faults.ts';
 
@@ -52,14 +54,11 @@ export async function waitForStore(store: Wanted, waitMs: number, say: (line: st
 /** A store that takes connections and says nothing must not keep us from saying so. */
 async function inTime(ask: Wanted['ask']): Promise<void> {
   const abort = new AbortController();
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new Error('timed out')), READY_PROBE_MS);
-  });
   try {
-    await Promise.race([ask(abort.signal), late]);
+    await withTimeout<unknown>(ask(abort.signal), READY_PROBE_MS, () => {
+      throw new Error('timed out');
+    });
   } finally {
-    clearTimeout(timer);
     abort.abort();
   }
 }

@@ -4,7 +4,9 @@
 // At 70 % of Redis's own `maxmemory` writes are refused in any case: counters, leases and the drain live in the rest.
 // Between polls the answer is a field read, so the hot path pays nothing. If Redis cannot be asked the last answer stands:
 // the append that follows will fail by itself, and say so.
+
 import { Cluster } from 'ioredis';
+import { Periodic } from '../common/async.ts';
 import { BACKLOG_POLL_MS, BACKLOG_SHARE_MAX, IDEMPOTENCY_SHARE_MAX } from '../common/limits.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
@@ -26,8 +28,7 @@ export class Backlog {
   readonly #idempotencyBytesMax: number;
   #maxmemory = 0;
   #state: BacklogState;
-  #timer: NodeJS.Timeout | undefined;
-  #asking: Promise<void> | undefined;
+  readonly #polls = new Periodic(BACKLOG_POLL_MS, () => this.#ask());
 
   constructor(options: {
     redis: Commands;
@@ -61,20 +62,12 @@ export class Backlog {
 
   /** Resolves after the first look. */
   async start(): Promise<void> {
-    this.#timer = setInterval(() => void this.#look(), BACKLOG_POLL_MS);
-    await this.#look();
+    this.#polls.start();
+    await this.#polls.run();
   }
 
-  async stop(): Promise<void> {
-    clearInterval(this.#timer);
-    await this.#asking;
-  }
-
-  #look(): Promise<void> {
-    this.#asking ??= this.#ask().finally(() => {
-      this.#asking = undefined;
-    });
-    return this.#asking;
+  stop(): Promise<void> {
+    return this.#polls.stop();
   }
 
   async #ask(): Promise<void> {

@@ -3,7 +3,9 @@
 // moment is tried again for a minute. One marker per key and minute is shared by all fronts, and written with the signal in
 // one step; should it be gone, the signal's id is still the same.
 // Best effort: a front that is killed may take a second's notes with it. Bounded: in keys per minute and in notes that wait.
+
 import { SIGNAL_FIELD, SIGNAL_VERSION, type Signal, type SignalEntry } from '../../schemas/signal.ts';
+import { Periodic } from '../common/async.ts';
 import { LIMIT_SIGNALS_FLUSH_MS, LIMIT_SIGNALS_MAX } from '../common/limits.ts';
 import { readAsset } from '../process/assets.ts';
 import type { Commands } from '../redis/client.ts';
@@ -26,8 +28,7 @@ export class LimitSignals {
   readonly #noted = new Set<string>();
   #minute = 0;
   #waiting: Note[] = [];
-  #timer: NodeJS.Timeout | undefined;
-  #flushing: Promise<void> | undefined;
+  readonly #flushes = new Periodic(LIMIT_SIGNALS_FLUSH_MS, () => this.#send());
 
   constructor(options: { redis: Commands; keys: Keys; now?: () => number }) {
     this.#redis = options.redis;
@@ -36,13 +37,12 @@ export class LimitSignals {
   }
 
   start(): void {
-    this.#timer = setInterval(() => void this.flush(), LIMIT_SIGNALS_FLUSH_MS);
+    this.#flushes.start();
   }
 
   /** Sends what waits, once. */
   async stop(): Promise<void> {
-    clearInterval(this.#timer);
-    await this.#flushing;
+    await this.#flushes.stop();
     await this.flush();
   }
 
@@ -62,10 +62,7 @@ export class LimitSignals {
 
   /** Never rejects: what could not be sent waits for the next flush, at most a minute. */
   flush(): Promise<void> {
-    this.#flushing ??= this.#send().finally(() => {
-      this.#flushing = undefined;
-    });
-    return this.#flushing;
+    return this.#flushes.run();
   }
 
   async #send(): Promise<void> {

@@ -4,6 +4,7 @@
 // All reads of a process share one poll: a stream is asked once per BARRIER_POLL_MS however many reads wait on it.
 // Gives up after READ_WAIT_MS_MAX, or at once if Redis cannot be asked: then the answer is `false` and the read is marked incomplete.
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import { BARRIER_POLL_MS, READ_WAIT_MS_MAX } from '../common/limits.ts';
 import { readAsset } from '../process/assets.ts';
 import type { Commands } from '../redis/client.ts';
@@ -124,7 +125,7 @@ export class ReadBarrier {
         for (const waiter of asked) waiter.settle(false);
       }
       const newcomers = [...watch.waiters].some((waiter) => waiter.target === undefined);
-      if (watch.waiters.size > 0 && !newcomers) await new Promise((resolve) => setTimeout(resolve, BARRIER_POLL_MS));
+      if (watch.waiters.size > 0 && !newcomers) await sleep(BARRIER_POLL_MS);
     }
     watch.running = false;
     if (this.#watches.get(name) === watch) this.#watches.delete(name);

@@ -1,0 +1,58 @@
+// Small asynchronous helpers that many parts share. What bounds how much runs at once is p-queue's (pipelines/alert/worker.ts) or fair-queue.ts's;
+// waiting is node:timers/promises'.
+
+/** Runs `work` every `everyMs`, and never two runs at once: a run that is due while one is under way is skipped. `work` must not reject. */
+export class Periodic {
+  readonly #everyMs: number;
+  readonly #work: () => Promise<void>;
+  #timer: NodeJS.Timeout | undefined;
+  #running: Promise<void> | undefined;
+
+  constructor(everyMs: number, work: () => Promise<void>) {
+    this.#everyMs = everyMs;
+    this.#work = work;
+  }
+
+  get isStarted(): boolean {
+    return this.#timer !== undefined;
+  }
+
+  /** The first run is `everyMs` from now. */
+  start(): void {
+    this.#timer = setInterval(() => void this.run(), this.#everyMs);
+  }
+
+  /** Resolves when the run under way has ended. */
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+    await this.#running;
+  }
+
+  /** Runs now, or joins the run that is under way. */
+  run(): Promise<void> {
+    this.#running ??= this.#work().finally(() => {
+      this.#running = undefined;
+    });
+    return this.#running;
+  }
+}
+
+/** What `promise` gives, or `late()` where it has not settled after `ms`; it is not cancelled then. */
+export async function withTimeout<T>(promise: Promise<T>, ms: number, late: () => T): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const timeout = new Promise<T>((resolve, reject) => {
+    timer = setTimeout(() => {
+      try {
+        resolve(late());
+      } catch (error) {
+        reject(error);
+      }
+    }, ms);
+  });
+  try {
+    return await Promise.race([promise, timeout]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
