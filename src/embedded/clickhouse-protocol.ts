@@ -14,6 +14,7 @@ const SESSION_SECONDS_MAX = 3600;
 
 /** Codes that we answer ourselves, with the names that ClickHouse gives them. */
 const OWN_CODES = {
+  NOT_ENOUGH_SPACE: 243,
   BAD_ARGUMENTS: 36,
   SYNTAX_ERROR: 62,
   TIMEOUT_EXCEEDED: 159,

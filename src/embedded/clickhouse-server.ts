@@ -8,7 +8,7 @@
 // its parts, so `onDamage` asks for a new process.
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
-import { rm } from 'node:fs/promises';
+import { rm, statfs } from 'node:fs/promises';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import path from 'node:path';
@@ -32,6 +32,7 @@ import {
   sendError,
 } from './clickhouse-protocol.ts';
 import { DataDirectory } from './data-directory.ts';
+import { EXHAUSTED_BYTES } from './disk-room.ts';
 
 export type ClickHouseServerOptions = {
   /** Data directory; made if it is not there. */
@@ -212,10 +213,22 @@ async function insert(
     if (!request.complete || signal.aborted) throw new ProtocolError('ABORTED', 'the request was cut off');
     const settings = target.settings === '' ? '' : ` SETTINGS ${target.settings}`;
     const sql = `${target.head} FROM INFILE ${quoted(file)} COMPRESSION 'none'${settings} FORMAT ${target.format}`;
-    return await engine.run({ ...statement, sql }, 'write', signal);
+    const answer = await engine.run({ ...statement, sql }, 'write', signal);
+    await ensureRoom(directory.path);
+    return answer;
   } finally {
     await rm(file, { force: true });
   }
+}
+
+/**
+ * On a full disk the engine may answer an insert whose part it could not write whole. So one that ends there is not answered as done: the
+ * rows are sent again, and whether they are there is asked of a new process.
+ */
+async function ensureRoom(folder: string): Promise<void> {
+  const { bavail, bsize } = await statfs(folder);
+  if (bavail * bsize < EXHAUSTED_BYTES)
+    throw new ProtocolError('NOT_ENOUGH_SPACE', 'the disk is full; the rows may not be there', 500);
 }
 
 function limited(bytesMax: number): Transform {

@@ -18,6 +18,7 @@ import {
 import path from 'node:path';
 import type { Engine } from './chdb-sessions.ts';
 import { DataDirectoryError } from './data-directory-error.ts';
+import { setAsideTornParts } from './torn-parts.ts';
 
 /** Rises when a directory written now could not be read by an older Gatehouse. */
 const DIRECTORY_FORMAT = 1;
@@ -81,6 +82,7 @@ export class DataDirectory {
     if (opened.#marker.databases.length > 0 && !existsSync(opened.enginePath)) {
       throw new DataDirectoryError('damaged', `${directory} is damaged: its folder "engine" is missing`);
     }
+    for (const part of setAsideTornParts(opened.enginePath)) process.stderr.write(`set aside a torn part, ${part}\n`);
     return opened;
   }
 

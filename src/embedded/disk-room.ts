@@ -5,7 +5,9 @@
 // Invariant: a front that was not told otherwise takes writes; it is told when it is ready and at each change. Between two looks less
 // is written than is reserved.
 // Failure: a folder that cannot be looked at leaves the last answer standing; Redis itself refuses when it cannot write.
+
 import { statfs } from 'node:fs/promises';
+import { Periodic } from '../common/async.ts';
 import type { Room } from '../common/room.ts';
 import type { Part } from '../process/lifecycle.ts';
 import type { Log } from '../process/log.ts';
@@ -17,17 +19,27 @@ const RESERVE_BYTES_MAX = 1024 ** 3;
 const RESERVE_SHARE = 0.05;
 /** Behind the end of the append-only file: twice what the fastest ingestion measured appends in LOOK_MS, and no more than half of the reserve. */
 const APPEND_BYTES_MAX = 128 * 1024 ** 2;
+/** ClickHouse begins no part with less than this free: what it is writing below it may not be whole. */
+export const EXHAUSTED_BYTES = 1024 ** 2;
 /** The free space above the reserve at which writes are accepted again: without it each merge would toggle it. */
 const ENOUGH = 1.25;
 
+type DiskRoomOptions = {
+  folder: string;
+  onChange: (room: Room) => void;
+  /** Called once until there is room again. */
+  onExhausted: () => void;
+  log: Log;
+};
+
 export class DiskRoom implements Part {
   readonly name = 'disk room';
-  readonly #options: { folder: string; onChange: (room: Room) => void; log: Log };
-  #timer: NodeJS.Timeout | undefined;
-  #looking: Promise<void> | undefined;
+  readonly #options: DiskRoomOptions;
+  readonly #looks = new Periodic(LOOK_MS, () => this.#look());
+  #isExhausted = false;
   #room: Room = { isLow: false, freeBytes: Number.POSITIVE_INFINITY, reserveBytes: 0 };
 
-  constructor(options: { folder: string; onChange: (room: Room) => void; log: Log }) {
+  constructor(options: DiskRoomOptions) {
     this.#options = options;
   }
 
@@ -36,22 +48,16 @@ export class DiskRoom implements Part {
   }
 
   async start(): Promise<void> {
-    this.#timer = setInterval(() => {
-      this.#looking ??= this.#look().finally(() => {
-        this.#looking = undefined;
-      });
-    }, LOOK_MS);
-    this.#timer.unref();
-    await this.#look();
+    this.#looks.start();
+    await this.#looks.run();
   }
 
-  async stop(): Promise<void> {
-    clearInterval(this.#timer);
-    await this.#looking;
+  stop(): Promise<void> {
+    return this.#looks.stop();
   }
 
   async #look(): Promise<void> {
-    const { folder, onChange, log } = this.#options;
+    const { folder, onChange, onExhausted, log } = this.#options;
     const found = await statfs(folder).catch(() => undefined);
     if (found === undefined) return;
     const freeBytes = found.bavail * found.bsize;
@@ -60,6 +66,12 @@ export class DiskRoom implements Part {
     const before = this.#room.isLow;
     const isLow = appends === 'full' || freeBytes < (before ? ENOUGH * reserveBytes : reserveBytes);
     this.#room = { isLow, freeBytes, reserveBytes };
+    if (!isLow) this.#isExhausted = false;
+    if (freeBytes < EXHAUSTED_BYTES && !this.#isExhausted) {
+      this.#isExhausted = true;
+      log.error({ freeBytes }, 'disk.exhausted');
+      onExhausted();
+    }
     if (isLow === before) return;
     if (isLow) log.error({ freeBytes, reserveBytes }, 'disk.nearly_full');
     else log.info({ freeBytes, reserveBytes }, 'disk.has_room_again');

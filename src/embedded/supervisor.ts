@@ -87,6 +87,7 @@ export class Supervisor {
     this.#room = new DiskRoom({
       folder: this.#state.file('redis'),
       onChange: (room) => this.#hub.tellRoom(room),
+      onExhausted: () => this.#replaceClickHouse(),
       log: options.log,
     });
     this.#priority = new AdaptivePriority({ pidOf: (name) => this.#pidOf(name), log: options.log });
@@ -243,6 +244,14 @@ export class Supervisor {
         .replace(/[^A-Za-z0-9_.-]/g, '-')
         .slice(0, 80)}.${place}`
     );
+  }
+
+  /**
+   * A merge that meets a full disk may leave a part whose files are empty, which the running engine takes for whole; 30 s later it removes the
+   * parts that this one was made of. A new process sets such a part aside while they are there.
+   */
+  #replaceClickHouse(): void {
+    this.#engines.find(({ name }) => name === 'clickhouse')?.replace();
   }
 
   async #startEngine(name: string, launch: () => Child): Promise<void> {

@@ -135,6 +135,32 @@ for (const stop of ['SIGKILL', 'SIGTERM'] as const) {
   });
 }
 
+t.test('a torn part with a damaged projection is not loaded as an empty one', async (t) => {
+  const folder = path.join(makeFolder(t), 'data');
+  const engine = await forkEngine({ path: folder, port: 0 });
+  const clickhouse = new ClickHouse({ url: engine.url, database: 'default', queryTimeoutSeconds: 60 });
+  await clickhouse.command('CREATE DATABASE kept ENGINE = Atomic');
+  await clickhouse.command(
+    'CREATE TABLE kept.t (n UInt32, PROJECTION by_half (SELECT intDiv(n, 2) AS half, count() GROUP BY half)) ENGINE = MergeTree ORDER BY n',
+  );
+  await clickhouse.command('SYSTEM STOP MERGES');
+  for (const n of [1, 2, 3]) await clickhouse.insertRows('kept.t', [{ n }, { n: n + 10 }]);
+  await clickhouse.command('SYSTEM START MERGES');
+  await clickhouse.command('OPTIMIZE TABLE kept.t FINAL');
+  await clickhouse.command('SYSTEM STOP MERGES');
+  await clickhouse.insertRows('kept.t', [{ n: 4 }]);
+  await clickhouse.close();
+  await engine.stop('SIGKILL');
+  for (const marks of [
+    /all_1_3_1\/data\.cmrk\d$/,
+    /all_1_3_1\/by_half\.proj\/data\.cmrk\d$/,
+    /all_4_4_0\/data\.cmrk\d$/,
+  ])
+    truncateSync(find(folder, marks), 0);
+  t.same(await startOn(folder), { rows: 6 }, 'the merged rows are in its sources; the insert was not answered');
+  t.ok(find(folder, /detached\/ignored_all_4_4_0$/));
+});
+
 t.test('a projection that a full disk left empty is left out by the next process', async (t) => {
   const folder = path.join(makeFolder(t), 'base');
   const options = { path: folder, port: 0, damageAfterMs: 0 };

@@ -1,0 +1,50 @@
+// Moves torn parts out of the embedded engine's way before it starts (called by data-directory.ts).
+// A full disk or a power cut may leave a part whose marks or lists are files without a byte. The engine notices most of them, but loads one that
+// has a damaged projection as well as an empty part, and then removes the parts that it was merged from (ClickHouse issue 116589).
+// Invariant: a part of a merge goes to `detached/broken-on-start_NAME`, where data-directory.ts asks whether its rows are in other parts.
+// A part of a single insert goes to `detached/ignored_NAME`: no insert is answered before its part was synced and the disk had room
+// (clickhouse-server.ts), so the rows are still where they came from.
+// Failure: a folder that cannot be read is left to the engine.
+import { existsSync, mkdirSync, readdirSync, renameSync, statSync } from 'node:fs';
+import path from 'node:path';
+
+/** `PARTITION_FIRST_LAST_LEVEL`, perhaps with the number of a mutation behind it. */
+const PART = /^[^_]+(?:_[^_]+)*?_\d+_\d+_(\d+)(?:_\d+)?$/;
+const NEVER_EMPTY = /^(?:checksums\.txt|columns\.txt|count\.txt|.+\.c?mrk\d?)$/;
+
+/** `enginePath`: the engine's own folder. Returns the folders that were moved. */
+export function setAsideTornParts(enginePath: string): string[] {
+  const moved: string[] = [];
+  for (const table of tableFolders(path.join(enginePath, 'store'))) {
+    for (const name of namesIn(table)) {
+      const [, level] = PART.exec(name) ?? [];
+      if (level === undefined || !isTorn(path.join(table, name))) continue;
+      const to = path.join(table, 'detached', `${level === '0' ? 'ignored' : 'broken-on-start'}_${name}`);
+      mkdirSync(path.dirname(to), { recursive: true });
+      if (existsSync(to)) continue;
+      renameSync(path.join(table, name), to);
+      moved.push(to);
+    }
+  }
+  return moved;
+}
+
+/** `store/abc/abcdef…` */
+function tableFolders(store: string): string[] {
+  return namesIn(store).flatMap((prefix) =>
+    namesIn(path.join(store, prefix)).map((id) => path.join(store, prefix, id)),
+  );
+}
+
+/** Projections aside: the engine leaves out those that it cannot read. */
+function isTorn(part: string): boolean {
+  return namesIn(part).some((name) => NEVER_EMPTY.test(name) && statSync(path.join(part, name)).size === 0);
+}
+
+function namesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder);
+  } catch {
+    return [];
+  }
+}
