@@ -1,11 +1,12 @@
 // Question: how soon is a blocked event told, what does a killed pipelines process lose, and whom do bad targets delay?
 // Method: the whole service, with real receivers on loopback (HTTPS with a certificate of their own authority, SMTP).
-//   latency   blocked events one after the other; from the moment a request is sent until each channel's receiver has read it.
-//   kills     50 alerts to 10 hosts that take a second to answer, 40 events: 2,000 notifications. The pipelines process is killed
-//             (SIGKILL) again and again while they are due. Each pair of alert and event must arrive, under one webhook-id. A run
-//             in which fewer than 4 of 5 kills hit sends in flight proves nothing and is INVALID.
-//   targets   50 alerts to 50 hosts, an event a second; in turns with all of them sound, and with one that hangs and one that
-//             answers 500. Compared is the p99 of the 48 others, from the request to the receiver.
+//   latency   blocked events one after the other; from the moment a request is sent until each channel's receiver has
+//             read it.
+//   kills     50 alerts to 10 hosts that take a second to answer, 40 events: 2,000 notifications. The pipelines process
+//             is killed (SIGKILL) again and again while they are due. Each pair of alert and event must arrive, under
+//             one webhook-id. A run in which fewer than 4 of 5 kills hit sends in flight proves nothing and is INVALID.
+//   targets   50 alerts to 50 hosts, an event a second; in turns with all of them sound, and with one that hangs and
+//             one that answers 500. Compared is the p99 of the 48 others, from the request to the receiver.
 // A name behind the line's runs that part alone.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { authorityFile } from '../test/support/certificate.ts';
@@ -54,7 +55,7 @@ export async function alerts(options: AlertsOptions): Promise<boolean> {
   return passed;
 }
 
-// -- latency -----------------------------------------------------------------------------------------------------------
+// -- latency
 
 async function measureLatency({ events }: AlertsOptions): Promise<{ rows: Row[]; passed: boolean }> {
   const teardowns = new Teardowns();
@@ -82,7 +83,7 @@ async function measureLatency({ events }: AlertsOptions): Promise<{ rows: Row[];
   }
 }
 
-// -- kills -------------------------------------------------------------------------------------------------------------
+// -- kills
 
 async function killPipelines({ kills }: AlertsOptions): Promise<{ rows: Row[]; passed: boolean }> {
   const teardowns = new Teardowns();
@@ -181,7 +182,7 @@ async function pidOf(service: BenchService, name: string): Promise<number> {
   return pid!;
 }
 
-// -- targets -----------------------------------------------------------------------------------------------------------
+// -- targets
 
 async function badTargets(): Promise<{ rows: Row[]; passed: boolean }> {
   const teardowns = new Teardowns();
@@ -230,7 +231,7 @@ async function othersLatency(setting: Setting, sound: readonly Receiver[], event
   );
 }
 
-// -- what the parts share ----------------------------------------------------------------------------------------------
+// -- what the parts share
 
 class Teardowns {
   readonly #all: (() => unknown)[] = [];

@@ -1,9 +1,10 @@
-// Question: how often does each kind of anomaly speak on steady traffic (at most 0.01 times per agent and day), how surely and how
-// soon does it find a spike, and what does an event cost?
-// Method: simulated arrivals (anomaly-traffic.ts) go through the real detectors under the arrivals' own clock; no Redis, no
-// ClickHouse. Steady: per shape `hours` agent-hours, agents of 96 h each from their first event on, at rates from 0.01 to 20 events
-// a second. Spikes: agents warmed for 30 h; every 10 min a copy of the baseline (through its serialised form) is given a
-// spike: tokens ×10 (one completion), error share 2 % → 40 %, volume ×10. Found: within 60 s. Seeded: a run can be repeated.
+// Question: how often does each kind of anomaly speak on steady traffic (at most 0.01 times per agent and day), how
+// surely and how soon does it find a spike, and what does an event cost?
+// Method: simulated arrivals (anomaly-traffic.ts) go through the real detectors under the arrivals' own clock; no
+// Redis, no ClickHouse. Steady: per shape `hours` agent-hours, agents of 96 h each from their first event on, at rates
+// from 0.01 to 20 events a second. Spikes: agents warmed for 30 h; every 10 min a copy of the baseline (through its
+// serialised form) is given a spike: tokens ×10 (one completion), error share 2 % → 40 %, volume ×10. Found: within 60
+// s. Seeded: a run can be repeated.
 import { Baseline, decodeBaseline, encodeBaseline } from '../pipelines/anomaly/baseline.ts';
 import type { LearnedKind } from '../pipelines/anomaly/finding.ts';
 import { observe } from '../pipelines/anomaly/observe.ts';
@@ -103,8 +104,9 @@ function tryOne(result: Found, kept: Buffer, from: number, seed: number): void {
 }
 
 /**
- * Rates (events a second) from which on a spike is to be found within ten seconds. Below, fewer than 50 events or too few errors
- * for their tail lie in ten seconds at all; a daily rhythm is asked at its lowest too, and clusters know less than lone events.
+ * Rates (events a second) from which on a spike is to be found within ten seconds. Below, fewer than 50 events or too
+ * few errors for their tail lie in ten seconds at all; a daily rhythm is asked at its lowest too, and clusters know
+ * less than lone events.
  */
 const PROMISED_FROM: Record<Shape, { error_rate: number; volume_spike: number }> = {
   constant: { error_rate: 5, volume_spike: 1 },
@@ -116,7 +118,9 @@ const PROMISED_FROM: Record<Shape, { error_rate: number; volume_spike: number }>
   pareto: { error_rate: 5, volume_spike: 1 },
 };
 
-/** A tenfold is no news to an agent whose own completions differ by more: heavy tails promise nothing of token spikes. */
+/**
+ * A tenfold is no news to an agent whose own completions differ by more: heavy tails promise nothing of token spikes.
+ */
 export function isPromised({ kind, rate, shape }: Pick<Found, 'kind' | 'rate' | 'shape'>): boolean {
   if (kind === 'token_spike') return shape !== 'log-normal' && shape !== 'pareto';
   return rate >= PROMISED_FROM[shape][kind];

@@ -1,11 +1,12 @@
-// Question: is every tampering with the audit trail found, is honest work never called a fault, and what does the chain cost?
-// Method:
-//   memory   1,000 trails of 300 events and 26 registry changes each, made from a seed, and one of eleven kinds of tampering done to
-//            each (edit, delete, swap, insert, cut, rewrite with a re-made chain …), verified by the service's own verification
-//            against a checkpoint that was taken before
-//   tables   tamperings with the tables of a real engine, by ALTER, DELETE and INSERT, through all queries; each is undone after
-//   honest   10,000 operations on the real store pipelines (registry changes, events, erasures; a restart every 500), with
-//            verifications against older heads going on meanwhile: how many of those found fault
+// Question: is every tampering with the audit trail found, is honest work never called a fault, and what does the chain
+// cost? Method:
+//   memory   1,000 trails of 300 events and 26 registry changes each, made from a seed, and one of eleven kinds of
+//            tampering done to each (edit, delete, swap, insert, cut, rewrite with a re-made chain …), verified by the
+//            service's own verification against a checkpoint that was taken before
+//   tables   tamperings with the tables of a real engine, by ALTER, DELETE and INSERT, through all queries; each is
+//            undone after
+//   honest   10,000 operations on the real store pipelines (registry changes, events, erasures; a restart every 500),
+//            with verifications against older heads going on meanwhile: how many of those found fault
 //   cost     CPU of making an entry of one event row of 500 bytes, and of verifying a stored one
 // Passed if all tamperings were found and no verification of honest work found fault.
 import type { Test } from 'tap';

@@ -1,6 +1,7 @@
-// Who is measured side by side: Gatehouse, the Fastify baseline (bench/baseline) and two bare echoes. Each takes the same
-// requests at its own address and says which processes its work is done in.
-// A contender that is not asked idles; Gatehouse's idle processes cost a few percent of a core, and all turns pay that alike.
+// Who is measured side by side: Gatehouse, the Fastify baseline (bench/baseline) and two bare echoes. Each takes the
+// same requests at its own address and says which processes its work is done in.
+// A contender that is not asked idles; Gatehouse's idle processes cost a few percent of a core, and all turns pay that
+// alike.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -36,8 +37,8 @@ export function gatehouse(service: BenchService): Contender {
 }
 
 /**
- * The same service as if its pipelines and ClickHouse had machines of their own: they are halted while `load` runs, and catch
- * up from the streams afterwards. What is left on the machine is what takes an event in: the front and Redis.
+ * The same service as if its pipelines and ClickHouse had machines of their own: they are halted while `load` runs, and
+ * catch up from the streams afterwards. What is left on the machine is what takes an event in: the front and Redis.
  */
 export function wayIn(service: BenchService): Contender & { around: Around } {
   const signal = async (name: NodeJS.Signals) => {

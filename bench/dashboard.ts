@@ -1,16 +1,21 @@
-// Question: how long does a person wait for the dashboard over 10 million events, and what do its open pages cost the service?
-// Method: Debian's chromium, driven by playwright-core, on the machine that the service runs on, against a month of events (month.ts).
-//   first rows   a new browser profile that is signed in goes to the address, the machine being at rest; until the first row is in the page.
-//                Beside it the same list asked for by a program: what is more is the browser, on the same two cores
-//   filter       the address changes on the open page; until the rows of the new filter are drawn. Each time another agent, type or outcome
+// Question: how long does a person wait for the dashboard over 10 million events, and what do its open pages cost the
+// service? Method: Debian's chromium, driven by playwright-core, on the machine that the service runs on, against a
+// month of events (month.ts).
+//   first rows   a new browser profile that is signed in goes to the address, the machine being at rest; until the
+//                first row is in the page. Beside it the same list asked for by a program: what is more is the browser,
+//                on the same two cores
+//   filter       the address changes on the open page; until the rows of the new filter are drawn. Each time another
+//                agent, type or outcome
 //   histogram    the same change; from the request to the last byte of its answer, by the browser's own clock
-//   big payload  an event of just under 1 MiB is opened on the open page; until its first line is drawn, and the longest task meanwhile
-//   live         one event at a time, at uneven moments; from its acknowledgement until it is a row of the open page that follows
+//   big payload  an event of just under 1 MiB is opened on the open page; until its first line is drawn, and the
+//   longest task meanwhile live         one event at a time, at uneven moments; from its acknowledgement until it is a
+//                                       row of the open page that follows
 //   followers    processor time of the front while a trickle of events comes in, with and without open streams
 //   ingest       the whole service under load, alone and with two tails and a page on every screen, in turns
-//   export       about a tenth of the events by the export, as NDJSON: rows against the filter's count, and the front's memory before and at most
-// Bounds (dashboard.md 6): first rows 300 ms p50 and 600 p99, filter 150 p50, histogram 300; payload 200 ms and no task over 50;
-// a follower 2 % of a core; the export exact, and 32 MB. The line fails by counts, not by times.
+//   export       about a tenth of the events by the export, as NDJSON: rows against the filter's count, and the front's
+//                memory before and at most
+// Bounds (dashboard.md 6): first rows 300 ms p50 and 600 p99, filter 150 p50, histogram 300; payload 200 ms and no task
+// over 50; a follower 2 % of a core; the export exact, and 32 MB. The line fails by counts, not by times.
 import { once } from 'node:events';
 import http from 'node:http';
 import { createInterface } from 'node:readline';
@@ -145,14 +150,19 @@ async function listTimes(service: TestService): Promise<Samples> {
   return { what: 'the same list, by a program', bound: '', ms };
 }
 
-/** Resolves with the milliseconds from the navigation on to the frame that has a row. Text, since it runs in the page. */
+/**
+ * Resolves with the milliseconds from the navigation on to the frame that has a row. Text, since it runs in the page.
+ */
 const MARK_FIRST_ROW = `
   window.firstRow = new Promise((resolve) => {
     const look = () => document.querySelector('.event-line') ? resolve(performance.now()) : requestAnimationFrame(look);
     requestAnimationFrame(look);
   });`;
 
-/** Changes the address as a click on a filter does; resolves when the rows are others, with what the histogram's request took. */
+/**
+ * Changes the address as a click on a filter does; resolves when the rows are others, with what the histogram's request
+ * took.
+ */
 const CHANGE_FILTER = `async (href) => {
   const first = () => document.querySelector('.event-line')?.getAttribute('href')?.match(/id=(evt_\\w+)/)?.[1];
   const before = first();
@@ -191,7 +201,9 @@ async function filterTimes(page: Page, agents: readonly string[]): Promise<{ fil
   };
 }
 
-/** Opens the event that `href` names; resolves when a line of its payload is drawn, with the longest task until then. */
+/**
+ * Opens the event that `href` names; resolves when a line of its payload is drawn, with the longest task until then.
+ */
 const OPEN_PAYLOAD = `async (href) => {
   let longest = 0;
   const tasks = new PerformanceObserver((list) => { for (const { duration } of list.getEntries()) longest = Math.max(longest, duration); });

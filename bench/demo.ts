@@ -1,6 +1,6 @@
-// `npm run demo [-- FILE…]`: replays recorded agent runs against a service of its own on a scratch data directory, with eight
-// policies that only log, and prints what each of them matched. Without files it takes ../shared/data/*.ndjson, and where there
-// are none our own short runs, bench/demo-runs.ndjson.
+// `npm run demo [-- FILE…]`: replays recorded agent runs against a service of its own on a scratch data directory, with
+// eight policies that only log, and prints what each of them matched. Without files it takes ../shared/data/*.ndjson,
+// and where there are none our own short runs, bench/demo-runs.ndjson.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { HttpClient } from './http-client.ts';
 import { demoRuns, POLICIES, replay } from './replay.ts';

@@ -1,9 +1,9 @@
 // Question: is every acknowledged event in ClickHouse exactly once, whatever is killed under load?
 // Method: clients submit single events and batches without pause, each event with a marker of its own; a front, the
-// pipelines, the embedded ClickHouse and Redis are killed (SIGKILL) in turn. At the end the backlog drains and every marker
-// is counted in ClickHouse. Counted are acknowledged (2xx), stored, missing (acknowledged, not stored), twice (any marker
-// more than once), ghosts (stored although refused with `recorded: false`), and kills that hit work in flight.
-// A run in which fewer than 4 of 5 kills hit work in flight proves nothing and is INVALID, not passed.
+// pipelines, the embedded ClickHouse and Redis are killed (SIGKILL) in turn. At the end the backlog drains and every
+// marker is counted in ClickHouse. Counted are acknowledged (2xx), stored, missing (acknowledged, not stored), twice
+// (any marker more than once), ghosts (stored although refused with `recorded: false`), and kills that hit work in
+// flight. A run in which fewer than 4 of 5 kills hit work in flight proves nothing and is INVALID, not passed.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient } from '@clickhouse/client';
 import { HttpClient } from './http-client.ts';

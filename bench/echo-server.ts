@@ -1,5 +1,5 @@
-// What ingestion is compared with: a bare uWebSockets.js server that only echoes. `/bytes/…` sends the body back as it came,
-// `/json/…` parses and stringifies it. Run as a process of its own: `node echo-server.js`; prints its port.
+// What ingestion is compared with: a bare uWebSockets.js server that only echoes. `/bytes/…` sends the body back as it
+// came, `/json/…` parses and stringifies it. Run as a process of its own: `node echo-server.js`; prints its port.
 import uWS, { type HttpResponse } from 'uWebSockets.js';
 
 const app = uWS.App();

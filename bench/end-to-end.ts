@@ -1,9 +1,9 @@
-// Question: how many events a second go from HTTP to rows in ClickHouse for as long as one likes, and how soon after its answer
-// is an event found?
-// Method: an open loop of batches of 100 (500 bytes, five policies, 64 agents, full echo). The highest rate at which the
-// backlog does not grow is searched by halving (or given: `--rate`), then held for 60 s; where it then grows after all, 5 % less is held. At half
-// of that rate one event after another is sent alone and listed at once through the API, over and over until it is there:
-// the time from its answer to the answer that shows it, the query included.
+// Question: how many events a second go from HTTP to rows in ClickHouse for as long as one likes, and how soon after
+// its answer is an event found?
+// Method: an open loop of batches of 100 (500 bytes, five policies, 64 agents, full echo). The highest rate at which
+// the backlog does not grow is searched by halving (or given: `--rate`), then held for 60 s; where it then grows after
+// all, 5 % less is held. At half of that rate one event after another is sent alone and listed at once through the API,
+// over and over until it is there: the time from its answer to the answer that shows it, the query included.
 
 import { HttpClient } from './http-client.ts';
 import { cpuByPart, cpuPerEvent } from './processes.ts';

@@ -1,6 +1,7 @@
 // What has to be undone when a measurement is ended half-way: services and load tools that run, folders that were made.
-// Each is noted when it comes to be and struck off when it is gone; on SIGINT, SIGTERM and SIGHUP what is still noted is ended, the newest
-// first, and the suite leaves with the signal's status. Bounded: what does not end in ENDING_MS_MAX is left, and said.
+// Each is noted when it comes to be and struck off when it is gone; on SIGINT, SIGTERM and SIGHUP what is still noted
+// is ended, the newest first, and the suite leaves with the signal's status. Bounded: what does not end in
+// ENDING_MS_MAX is left, and said.
 import os from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 

@@ -1,7 +1,8 @@
 // Question: does a list that starts after a write was acknowledged show that write, every time, under load?
-// Method: background clients submit batches without pause; probing clients submit one event and at once list the agent's
-// events over another connection, `tries` times in all. A try fails if the event is not on the first page or is there
-// twice. An answer that says it is incomplete (the store was not done within 2 s) has kept its word; those are counted apart.
+// Method: background clients submit batches without pause; probing clients submit one event and at once list the
+// agent's events over another connection, `tries` times in all. A try fails if the event is not on the first page or is
+// there twice. An answer that says it is incomplete (the store was not done within 2 s) has kept its word; those are
+// counted apart.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { HttpClient } from './http-client.ts';
 import { startBenchService } from './service.ts';
@@ -11,7 +12,10 @@ import { makeAgents } from './setup.ts';
 const AGENTS = 4;
 const PROBES = 16;
 const LOADERS = 2;
-/** Keeps the load at some hundreds of events a second: asked is whether reads are fresh, not how much the machine can do. */
+/**
+ * Keeps the load at some hundreds of events a second: asked is whether reads are fresh, not how much the machine can
+ * do.
+ */
 const LOAD_PAUSE_MS = 100;
 const LOAD_BATCH = 50;
 /** The other probes' events of the meantime are on the page as well. */

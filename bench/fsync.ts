@@ -1,7 +1,8 @@
-// Question: what does it cost to have Redis write to the disk before it answers (`always`: survives power) instead of every second
-// (`everysec`: survives the death of any process)?
-// Method: two whole services side by side that differ in GATEHOUSE_REDIS_APPENDFSYNC alone, in turns, one idle while the other
-// is under load; single events over 64 connections, batches of 100 over 32, five policies. The disk decides much of it.
+// Question: what does it cost to have Redis write to the disk before it answers (`always`: survives power) instead of
+// every second (`everysec`: survives the death of any process)?
+// Method: two whole services side by side that differ in GATEHOUSE_REDIS_APPENDFSYNC alone, in turns, one idle while
+// the other is under load; single events over 64 connections, batches of 100 over 32, five policies. The disk decides
+// much of it.
 import { gatehouse } from './contenders.ts';
 import { beginLine, hand } from './report.ts';
 import { type Entrant, runRounds, turnCells } from './rounds.ts';

@@ -1,5 +1,5 @@
-// What the service says of itself while it is measured: accepted and stored events by its /metrics, summed over its processes,
-// and the backlog between them.
+// What the service says of itself while it is measured: accepted and stored events by its /metrics, summed over its
+// processes, and the backlog between them.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { cpuByPart } from './processes.ts';
 import type { BenchService } from './service.ts';
@@ -31,8 +31,9 @@ export async function whenDrained(service: BenchService): Promise<number> {
 }
 
 /**
- * Waits until everything accepted is stored and the service has done what comes behind that, ClickHouse's merges above all, or
- * REST_MS_MAX. Merges take processor and disk for seconds after the last event was stored, from whoever has the next turn.
+ * Waits until everything accepted is stored and the service has done what comes behind that, ClickHouse's merges above
+ * all, or REST_MS_MAX. Merges take processor and disk for seconds after the last event was stored, from whoever has the
+ * next turn.
  */
 export async function whenAtRest(service: BenchService): Promise<void> {
   await whenDrained(service);

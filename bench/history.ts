@@ -1,9 +1,10 @@
-// Makes a month of events for the line `query` inside ClickHouse, by INSERT … SELECT from numbers: a program beside it that made and sent
-// ten million rows would take longer than all that is measured. The rows are such as the service writes (src/ingest/encode.ts).
-// Most come in large inserts, as what merges have made of a month; the last ones in inserts of the store pipeline's size and with its
-// settings, so that the newest parts are small, many, and without text indexes, as they are in use.
-// Five hundred conversations are open at any time, each a trace of one agent with twenty events; one agent in a thousand has a
-// twentieth of everything. Words are drawn so that few are common and most are rare. The same account and agents give the same month.
+// Makes a month of events for the line `query` inside ClickHouse, by INSERT … SELECT from numbers: a program beside it
+// that made and sent ten million rows would take longer than all that is measured. The rows are such as the service
+// writes (src/ingest/encode.ts). Most come in large inserts, as what merges have made of a month; the last ones in
+// inserts of the store pipeline's size and with its settings, so that the newest parts are small, many, and without
+// text indexes, as they are in use. Five hundred conversations are open at any time, each a trace of one agent with
+// twenty events; one agent in a thousand has a twentieth of everything. Words are drawn so that few are common and most
+// are rare. The same account and agents give the same month.
 import { type ClickHouse, EVENT_INSERT_SETTINGS } from '../clickhouse/client.ts';
 import { EVENT_ROW_COLUMNS } from '../schemas/event-row.ts';
 import { INSERT_ROWS_MAX } from '../src/common/limits.ts';
@@ -45,7 +46,10 @@ export function random(seed: number): () => number {
   };
 }
 
-/** The account and its agents must be there; the first agent is the heavy one. `clickhouse` must bear statements of minutes. */
+/**
+ * The account and its agents must be there; the first agent is the heavy one. `clickhouse` must bear statements of
+ * minutes.
+ */
 export async function writeHistory(
   clickhouse: ClickHouse,
   given: { account: string; agents: readonly string[]; events: number },

@@ -1,7 +1,7 @@
 // Question: how soon is a policy in force on every front after its creation was answered?
-// Method: two fronts on one port; for each try a policy that blocks one made-up tool is created, then events naming that
-// tool are sent over fresh connections (so that both fronts are met) until 12 in a row are blocked. The time from the
-// answer of the creation to the last event that was still allowed is the delay; then the policy is deleted.
+// Method: two fronts on one port; for each try a policy that blocks one made-up tool is created, then events naming
+// that tool are sent over fresh connections (so that both fronts are met) until 12 in a row are blocked. The time from
+// the answer of the creation to the last event that was still allowed is the delay; then the policy is deleted.
 import { HttpClient } from './http-client.ts';
 import { startBenchService } from './service.ts';
 

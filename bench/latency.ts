@@ -1,10 +1,11 @@
 // Question: how long does an answer take at a tenth, a half and four fifths of what the machine can do?
-// Method: a closed loop in the same run (64 connections for single events, 32 for batches of 100) finds two maxima: what is taken in,
-// which grows the backlog and so lasts until its bound, and what is stored (its events by the time until all of them were), which lasts.
-// Then an open loop sends at a fixed share of each, single and batch, in turns: latency counts from the moment a request was due.
-// A turn begins when the service is at rest: what ClickHouse still merges of a turn at four fifths is not the load of one at a half.
-// Five policies, full echo, the store running behind. What the generator itself adds shows in the same load on a bare echo
-// (JSON.parse and JSON.stringify), which stands beside: it ticks every millisecond and shares the machine's processors.
+// Method: a closed loop in the same run (64 connections for single events, 32 for batches of 100) finds two maxima:
+// what is taken in, which grows the backlog and so lasts until its bound, and what is stored (its events by the time
+// until all of them were), which lasts. Then an open loop sends at a fixed share of each, single and batch, in turns:
+// latency counts from the moment a request was due. A turn begins when the service is at rest: what ClickHouse still
+// merges of a turn at four fifths is not the load of one at a half. Five policies, full echo, the store running behind.
+// What the generator itself adds shows in the same load on a bare echo (JSON.parse and JSON.stringify), which stands
+// beside: it ticks every millisecond and shares the machine's processors.
 import { type Contender, echoes } from './contenders.ts';
 import { whenAtRest } from './gauges.ts';
 import { openLoad, type Summary, summarize } from './open-loop.ts';

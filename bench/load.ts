@@ -40,8 +40,8 @@ async function hasWrk(): Promise<boolean> {
 }
 
 /**
- * Requests and bodies travel in files that the script reads: a Lua source has room for 65,536 constants only. What fits is
- * put together before the run, so that the generator does as little as it can while it measures.
+ * Requests and bodies travel in files that the script reads: a Lua source has room for 65,536 constants only. What fits
+ * is put together before the run, so that the generator does as little as it can while it measures.
  */
 const SCRIPT = `
 local folder = FOLDER

@@ -18,8 +18,9 @@ export type Machine = {
   /** Of the last minute: what else ran. */
   loadAverage: number;
   /**
-   * µs to touch a page of memory for the first time: a quarter where the memory is the machine's own, several where the machine is a
-   * guest whose host gives a page when it is touched and takes it back soon after. What grows (a backlog, files) pays that.
+   * µs to touch a page of memory for the first time: a quarter where the memory is the machine's own, several where the
+   * machine is a guest whose host gives a page when it is touched and takes it back soon after. What grows (a backlog,
+   * files) pays that.
    */
   freshPageUs: number;
 };

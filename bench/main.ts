@@ -1,5 +1,6 @@
-// `npm run bench -- LINE`: one command for every measurement (command-line.ts says which). Each line's file opens with its question and
-// method. Exit status 1 where a line makes a promise and the run broke it, 2 where it was called wrongly.
+// `npm run bench -- LINE`: one command for every measurement (command-line.ts says which). Each line's file opens with
+// its question and method. Exit status 1 where a line makes a promise and the run broke it, 2 where it was called
+// wrongly.
 import path from 'node:path';
 import { assetPath } from '../src/process/assets.ts';
 import { type Call, CallError, LINES, type LineName, type RemoteLine, readCall } from './command-line.ts';
@@ -7,7 +8,10 @@ import { atTheVeryEnd } from './ending.ts';
 import type { RemoteOptions } from './remote-lines.ts';
 import { beginRun, breakRun, endRun } from './report.ts';
 
-/** A line's file is read when it is run: help and wrong calls wait for none of them. What the caller set, else what the line says that it needs. */
+/**
+ * A line's file is read when it is run: help and wrong calls wait for none of them. What the caller set, else what the
+ * line says that it needs.
+ */
 function runnersOf({ number, text, operands }: Call): Record<LineName, () => Promise<boolean>> {
   const of = (line: LineName, option: 'turns' | 'seconds' | 'tries' | 'kills' | 'hours' | 'events' | 'agents') =>
     number(option) ?? Number((LINES[line].options as Record<string, number>)[option]);

@@ -1,4 +1,5 @@
-// Memory of a service's processes over time, by part, while something else loads them (for the lines that promise a bound on it).
+// Memory of a service's processes over time, by part, while something else loads them (for the lines that promise a
+// bound on it).
 import { setTimeout as sleep } from 'node:timers/promises';
 import { rssByPart } from './processes.ts';
 import type { BenchService } from './service.ts';

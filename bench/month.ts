@@ -1,6 +1,7 @@
-// A service with a month of events inside its ClickHouse, for the lines that read (query, dashboard): `events` of a thousand agents
-// (history.ts), written straight in; merges are waited for, up to ten minutes, not forced.
-// With `data` the service's folder is kept, and taken up again where it holds as many events; without it goes with the line.
+// A service with a month of events inside its ClickHouse, for the lines that read (query, dashboard): `events` of a
+// thousand agents (history.ts), written straight in; merges are waited for, up to ten minutes, not forced.
+// With `data` the service's folder is kept, and taken up again where it holds as many events; without it goes with the
+// line.
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -1,9 +1,10 @@
 // Question: what does one account notice of the worst that another can do?
-// Method: an open loop sends single events of one account, 200 a second, from a process of its own; latency counts from the moment each was
-// due. Beside it another account does one thing over and over, as often as it is answered, so many at once: the costliest events, policies,
-// searches and connections that its bounds allow. First nothing, to compare with: generator, attacker and service share the machine.
-// The attacker gives way on the processor (nice): it stands for machines of its own.
-// Promise: p99 under 50 ms, and no answer but success. An attacker may be refused, slowed, or answered late; how often it was served is told.
+// Method: an open loop sends single events of one account, 200 a second, from a process of its own; latency counts from
+// the moment each was due. Beside it another account does one thing over and over, as often as it is answered, so many
+// at once: the costliest events, policies, searches and connections that its bounds allow. First nothing, to compare
+// with: generator, attacker and service share the machine. The attacker gives way on the processor (nice): it stands
+// for machines of its own. Promise: p99 under 50 ms, and no answer but success. An attacker may be refused, slowed, or
+// answered late; how often it was served is told.
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';

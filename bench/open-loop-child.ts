@@ -1,7 +1,8 @@
-// The process that makes an open-loop load: keep-alive connections over node:net (node:tls for https), one request at a time on each.
-// Takes one order (OpenLoad) by message, answers with the samples. It sleeps between ticks of a millisecond: a loop without
-// sleep would take a processor from the server that it measures. So half a millisecond of every latency is its own.
-// Bounds: samples are allotted once from the schedule's count; what is still due or open GRACE_MS after the end is given up.
+// The process that makes an open-loop load: keep-alive connections over node:net (node:tls for https), one request at a
+// time on each. Takes one order (OpenLoad) by message, answers with the samples. It sleeps between ticks of a
+// millisecond: a loop without sleep would take a processor from the server that it measures. So half a millisecond of
+// every latency is its own. Bounds: samples are allotted once from the schedule's count; what is still due or open
+// GRACE_MS after the end is given up.
 import net from 'node:net';
 import tls from 'node:tls';
 import { GIVEN_UP, NO_ANSWER, type OpenLoad, SAMPLES_MAX, type Samples, Schedule } from './open-loop.ts';
@@ -13,7 +14,10 @@ const CONNECT_AGAIN_MS = 50;
 const IDLE_MS_MAX = 8_000;
 /** For all connections to be made before the first request is due. */
 const CONNECT_MS = 300;
-/** One for all: what is read is looked at before the next read. A buffer for each read had cost an eighth of the generator's time. */
+/**
+ * One for all: what is read is looked at before the next read. A buffer for each read had cost an eighth of the
+ * generator's time.
+ */
 const READ_BUFFER = Buffer.allocUnsafeSlow(65_536);
 const HEAD_END = Buffer.from('\r\n\r\n');
 

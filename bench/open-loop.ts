@@ -1,6 +1,7 @@
-// Open-loop load: requests are due at a fixed rate whatever the server does, and latency counts from the moment a request was
-// due, not from when it could be sent. So a server that stalls is charged with everything that had to wait behind the stall.
-// The load runs in a process of its own (open-loop-child.ts); this file has its schedule, which is pure, and the order for it.
+// Open-loop load: requests are due at a fixed rate whatever the server does, and latency counts from the moment a
+// request was due, not from when it could be sent. So a server that stalls is charged with everything that had to wait
+// behind the stall. The load runs in a process of its own (open-loop-child.ts); this file has its schedule, which is
+// pure, and the order for it.
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { assetPath } from '../src/process/assets.ts';

@@ -1,15 +1,15 @@
-// Question: what becomes of the service when three times as much comes as it can bear: what gets through, how are the others
-// refused, does memory stay bounded, and how soon is all well again?
-// Method: batches of 100 (500 bytes, five policies, 64 agents), and everything from one generator (open-loop-child.ts). First the
-// maximum: a closed loop of 64 connections for 10 s, then a wait until all is stored; events answered by the whole time. So the
-// maximum is one of the whole path, HTTP to rows, with both processors busy all the time. Then one open loop of three phases:
-// half of the maximum, three times of it for a minute, half of it again. The backlog's bound is set to 256 MiB of Redis memory,
-// so that it, too, is met within the minute.
-// The callers are of the worst kind: a thousand connections, and nobody heeds Retry-After: refused or not, the next request is due when it
-// is due. Latency counts from then. Who finds all connections busy waits, and that counts; after 10 s he goes away, and is counted.
-// Goodput: events answered with 2xx a second within the overload. Recovered: the first second after it from which on, for three
-// seconds, no request is refused and p99 is within twice what it was before. The generator takes its processor time from the
-// service's two cores; its share is told.
+// Question: what becomes of the service when three times as much comes as it can bear: what gets through, how are the
+// others refused, does memory stay bounded, and how soon is all well again?
+// Method: batches of 100 (500 bytes, five policies, 64 agents), and everything from one generator (open-loop-child.ts).
+// First the maximum: a closed loop of 64 connections for 10 s, then a wait until all is stored; events answered by the
+// whole time. So the maximum is one of the whole path, HTTP to rows, with both processors busy all the time. Then one
+// open loop of three phases: half of the maximum, three times of it for a minute, half of it again. The backlog's bound
+// is set to 256 MiB of Redis memory, so that it, too, is met within the minute.
+// The callers are of the worst kind: a thousand connections, and nobody heeds Retry-After: refused or not, the next
+// request is due when it is due. Latency counts from then. Who finds all connections busy waits, and that counts; after
+// 10 s he goes away, and is counted. Goodput: events answered with 2xx a second within the overload. Recovered: the
+// first second after it from which on, for three seconds, no request is refused and p99 is within twice what it was
+// before. The generator takes its processor time from the service's two cores; its share is told.
 import { whenDrained } from './gauges.ts';
 import { MB, type Memory, memoryChart, watchMemory } from './memory-watch.ts';
 import { type Samples, summarize } from './open-loop.ts';
@@ -23,7 +23,10 @@ import { BATCH_EVENTS, FIVE_POLICIES } from './workload.ts';
 const AGENTS = 64;
 const TIMES = 3;
 const BACKLOG_BYTES = 256 * MB;
-/** Many callers: with few the queue would form in the generator, and the service would never be asked for more than it can. */
+/**
+ * Many callers: with few the queue would form in the generator, and the service would never be asked for more than it
+ * can.
+ */
 const CONNECTIONS = 1_000;
 const GIVE_UP_MS = 10_000;
 const BEFORE_SECONDS = 10;

@@ -1,9 +1,9 @@
 // Question: what does an event cost against the number of policies, of patterns, and against the size of its payload?
 // Method: batches over a closed loop, one thing changed at a time, all settings in turns, medians over the turns. What
-// counts is the processor time of the front per event, and beside it what judging costs by itself (policies-inside.ts), since the
-// front's is mostly its sockets'. Few connections, so that large bodies are not measured by the memory that waits with them.
-// Policies beyond the five of every line name other tools, types and models than the events have, as most policies of an account
-// concern most events not at all; patterns are all run over every string.
+// counts is the processor time of the front per event, and beside it what judging costs by itself (policies-inside.ts),
+// since the front's is mostly its sockets'. Few connections, so that large bodies are not measured by the memory that
+// waits with them. Policies beyond the five of every line name other tools, types and models than the events have, as
+// most policies of an account concern most events not at all; patterns are all run over every string.
 import { gatehouse } from './contenders.ts';
 import { costsInside, type Inside } from './policies-inside.ts';
 import { beginLine, hand, type Row } from './report.ts';

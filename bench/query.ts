@@ -1,8 +1,9 @@
 // Question: how long do reads take when there are 10 million events of 1,000 agents?
-// Method: on a month of events (month.ts) each kind of read is asked a hundred times through the API by one caller, the kinds in turns, each time with another agent, trace, word or time: what is timed is what a caller waits, HTTP included.
-// Rows read: the service's own query functions run on a client that adds up what ClickHouse says it has read.
-// Pages by cursor are read at the beginning, after a tenth and after nine tenths of the events, and beside each the same page by
-// offset: how many times the first page each one takes is said in the notes.
+// Method: on a month of events (month.ts) each kind of read is asked a hundred times through the API by one caller, the
+// kinds in turns, each time with another agent, trace, word or time: what is timed is what a caller waits, HTTP
+// included. Rows read: the service's own query functions run on a client that adds up what ClickHouse says it has read.
+// Pages by cursor are read at the beginning, after a tenth and after nine tenths of the events, and beside each the
+// same page by offset: how many times the first page each one takes is said in the notes.
 // Beside it stands the processor time of the engine for one read. The machine's file cache is warm, as it is in use.
 import { COUNTED_BY, countBy, histogramOf } from '../clickhouse/queries/count-events.ts';
 import { listAuditLogs } from '../clickhouse/queries/list-audit-logs.ts';

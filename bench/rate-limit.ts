@@ -1,6 +1,7 @@
-// Question: does a rate limit of 500 per second let more than 500 events pass in any one second, over several processes?
-// Method: four fronts on one port, four client processes that send small batches as fast as they are answered, across many
-// window borders. Of the events that passed, the largest number inside any half-open second is counted by `received_at`.
+// Question: does a rate limit of 500 per second let more than 500 events pass in any one second, over several
+// processes? Method: four fronts on one port, four client processes that send small batches as fast as they are
+// answered, across many window borders. Of the events that passed, the largest number inside any half-open second is
+// counted by `received_at`.
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';

@@ -1,6 +1,7 @@
-// The lines that measure a service from outside (remote.ts): what a caller can see, and nothing else. The load is that of the lines of
-// the same names; processor time, backlog and the echo beside it are missing, so figures of two machines cannot be compared by them.
-// Refusals are counted apart: under a request limit a load tool measures the limit, and the notes say so.
+// The lines that measure a service from outside (remote.ts): what a caller can see, and nothing else. The load is that
+// of the lines of the same names; processor time, backlog and the echo beside it are missing, so figures of two
+// machines cannot be compared by them. Refusals are counted apart: under a request limit a load tool measures the
+// limit, and the notes say so.
 import type { Chart } from './chart.ts';
 import { CallError } from './command-line.ts';
 import { measureFresh } from './fresh-reads.ts';

@@ -1,6 +1,7 @@
-// What a line of the suite hands in: its result as JSON, as a Markdown table and as charts, with the machine and the question, and
-// of all lines of a run one page (page.ts).
-// Files go to build/bench-results, which git ignores; with `--out` where it says, with `--keep` to bench/results, where they are kept.
+// What a line of the suite hands in: its result as JSON, as a Markdown table and as charts, with the machine and the
+// question, and of all lines of a run one page (page.ts).
+// Files go to build/bench-results, which git ignores; with `--out` where it says, with `--keep` to bench/results, where
+// they are kept.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { assetPath } from '../src/process/assets.ts';

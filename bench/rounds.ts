@@ -1,7 +1,7 @@
-// Contenders in turns: every one of a round before the next round begins, so that what else the machine does falls on all of
-// them alike. Behind each turn Gatehouse comes to rest, so that nobody pays for storing and merging another one's events.
-// A first round warms up and is not counted: fresh servers pay for V8's compiler, each for so much as it has code, and those
-// that come first in a line pay for the others.
+// Contenders in turns: every one of a round before the next round begins, so that what else the machine does falls on
+// all of them alike. Behind each turn Gatehouse comes to rest, so that nobody pays for storing and merging another
+// one's events. A first round warms up and is not counted: fresh servers pay for V8's compiler, each for so much as it
+// has code, and those that come first in a line pay for the others.
 // Of each figure the median over the rounds stands.
 import { readable } from './chart.ts';
 import type { Contender } from './contenders.ts';
@@ -32,7 +32,10 @@ export type Entrant = {
   around?: Around;
 };
 
-/** A front's cost per single event falls from 22 to 13 microseconds in the first three seconds of load, and then no further. */
+/**
+ * A front's cost per single event falls from 22 to 13 microseconds in the first three seconds of load, and then no
+ * further.
+ */
 const WARM_UP_SECONDS = 3;
 
 /** `services`: those of Gatehouse's that stand behind the entrants. */

@@ -1,8 +1,8 @@
 // Question: what grows with what: throughput and cost against fronts, partitions, agents and accounts?
-// Method: one thing changed at a time, the others as in `ingest` (one front, eight partitions); single events and batches of 100
-// over a closed loop, medians over the turns. Fronts and partitions are settings of a start, so each of their turns has a
-// service of its own; agents and accounts are taken in turn by the load, request by request, on one service that has them all.
-// Each has sent an event before its first turn, so that what the front remembers is there.
+// Method: one thing changed at a time, the others as in `ingest` (one front, eight partitions); single events and
+// batches of 100 over a closed loop, medians over the turns. Fronts and partitions are settings of a start, so each of
+// their turns has a service of its own; agents and accounts are taken in turn by the load, request by request, on one
+// service that has them all. Each has sent an event before its first turn, so that what the front remembers is there.
 // The accounts share a thousand agents out among them; each has the five policies.
 import { gatehouse } from './contenders.ts';
 import { whenDrained } from './gauges.ts';
@@ -109,8 +109,8 @@ async function spread(service: BenchService, keys: readonly string[]): Promise<S
 }
 
 /**
- * One event of each: a front reads a key, an agent and an account's policies when it first meets them, and a turn of seconds
- * would else measure just that. Says what the first meetings took.
+ * One event of each: a front reads a key, an agent and an account's policies when it first meets them, and a turn of
+ * seconds would else measure just that. Says what the first meetings took.
  */
 async function warm(service: BenchService, senders: readonly Sender[]): Promise<void> {
   const clients = new Map<string, HttpClient>();

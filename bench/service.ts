@@ -1,5 +1,5 @@
-// The whole service for a measurement: `gatehouse start` on a data folder of its own that goes with it. Parts under load
-// are the real ones; only the request limit is out of the way, unless a line measures just that.
+// The whole service for a measurement: `gatehouse start` on a data folder of its own that goes with it. Parts under
+// load are the real ones; only the request limit is out of the way, unless a line measures just that.
 import { rm } from 'node:fs/promises';
 import { type Environment, launchService, makeDataDir, type TestService } from '../test/support/service.ts';
 import { whenEnded } from './ending.ts';

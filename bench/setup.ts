@@ -1,5 +1,5 @@
-// Makes what a measurement needs in a service: agents, policies, accounts. Through the API, but for accounts, which only the
-// command line makes; those go through its own code, since a thousand processes would take minutes.
+// Makes what a measurement needs in a service: agents, policies, accounts. Through the API, but for accounts, which
+// only the command line makes; those go through its own code, since a thousand processes would take minutes.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connectCommands, waitUntilReady } from '../src/redis/client.ts';
 import { Keys } from '../src/redis/keys.ts';

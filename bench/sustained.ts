@@ -1,6 +1,6 @@
-// The highest rate that the whole path bears for long: HTTP to rows in ClickHouse, the backlog flat. A closed loop cannot find
-// it, since the front takes in more than the store can write until the backlog is full. So: an open loop at a given rate, and
-// the question whether the backlog grows; the rate is halved in between until the bounds are close.
+// The highest rate that the whole path bears for long: HTTP to rows in ClickHouse, the backlog flat. A closed loop
+// cannot find it, since the front takes in more than the store can write until the backlog is full. So: an open loop at
+// a given rate, and the question whether the backlog grows; the rate is halved in between until the bounds are close.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { gatehouse } from './contenders.ts';
 import { readGauges, whenDrained } from './gauges.ts';
@@ -12,8 +12,9 @@ import { slope } from './statistics.ts';
 import { type Kind, requestsOf, sendersOf } from './workload.ts';
 
 /**
- * By the trend over a trial the backlog may have grown by so many seconds' worth of events: rows come in blocks, so it saws, and
- * a short trial cannot tell the saw from a slope. In the 45 settled seconds of a minute that is 2 % of the rate.
+ * By the trend over a trial the backlog may have grown by so many seconds' worth of events: rows come in blocks, so it
+ * saws, and a short trial cannot tell the saw from a slope. In the 45 settled seconds of a minute that is 2 % of the
+ * rate.
  */
 const GROWN_SECONDS_MAX = 1;
 /** At the end so many seconds' worth of events may wait: more has grown before the slope was looked at. */
@@ -56,8 +57,8 @@ export function loadOf(
 }
 
 /**
- * Events a second that a closed loop gets through: by the time of the load, in which the backlog may grow, and by the time until
- * all were stored.
+ * Events a second that a closed loop gets through: by the time of the load, in which the backlog may grow, and by the
+ * time until all were stored.
  */
 export async function closedLoop(
   service: BenchService,

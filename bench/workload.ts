@@ -1,6 +1,6 @@
-// What is sent and judged in every line, unless the line asks about just that: events of about 500 bytes as a tool call of a
-// support agent is, and five policies: a block list of tools, five patterns over every string, a rate counter that all
-// agents share, two that do not match. The baseline is given the very same.
+// What is sent and judged in every line, unless the line asks about just that: events of about 500 bytes as a tool call
+// of a support agent is, and five policies: a block list of tools, five patterns over every string, a rate counter that
+// all agents share, two that do not match. The baseline is given the very same.
 
 export type PolicyOrder = {
   name: string;
@@ -111,8 +111,9 @@ export function sampleText(seed: number, characters: number): string {
 }
 
 /**
- * About 500 bytes, or more with a longer result. No two are the same: entries of the streams are packed, and copies of one event
- * would take next to no room. Entries of these become three times shorter, those of recorded agent runs about four times.
+ * About 500 bytes, or more with a longer result. No two are the same: entries of the streams are packed, and copies of
+ * one event would take next to no room. Entries of these become three times shorter, those of recorded agent runs about
+ * four times.
  */
 export function sampleEvent(
   i: number,
@@ -139,7 +140,9 @@ export function sampleEvent(
   };
 }
 
-/** Different ones of a load: a front puts up to ten batches into one entry, and they must not be each other's copies. */
+/**
+ * Different ones of a load: a front puts up to ten batches into one entry, and they must not be each other's copies.
+ */
 const BODIES = 64;
 
 /** One event each, or a batch of so many. */

@@ -1,8 +1,10 @@
 // The one way to ClickHouse: @clickhouse/client over HTTP, whether the embedded engine or a server answers.
-// The store pipeline inserts through it; clickhouse/queries ask through it. Values are bound as parameters, never spliced into SQL.
-// Invariant: an insert with a token takes effect at most once, however often it is sent (the tables keep the last tokens); async_insert is
-// off, so that an answer means stored. But where an engine was killed during a try before, the answer may come from its token alone
-// (pipelines/store/verify.ts). Every failure is a ClickHouseError that says whether to try again. Payloads are never logged: the client's own log is off.
+// The store pipeline inserts through it; clickhouse/queries ask through it. Values are bound as parameters, never
+// spliced into SQL.
+// Invariant: an insert with a token takes effect at most once, however often it is sent (the tables keep the last
+// tokens); async_insert is off, so that an answer means stored. But where an engine was killed during a try before, the
+// answer may come from its token alone (pipelines/store/verify.ts). Every failure is a ClickHouseError that says
+// whether to try again. Payloads are never logged: the client's own log is off.
 import { Readable } from 'node:stream';
 import {
   type ClickHouseClient,
@@ -39,8 +41,9 @@ const CONNECTIONS_MAX = 32;
 const IDLE_SOCKET_MS = 2_000;
 
 /**
- * Indexes over words, the set of models and the filter of matches are built by merges, not at insert: an insert then costs 14 us of CPU a row instead of 32, and
- * makes fewer files. Until a part has been merged its rows are looked at one by one, with the same result.
+ * Indexes over words, the set of models and the filter of matches are built by merges, not at insert: an insert then
+ * costs 14 us of CPU a row instead of 32, and makes fewer files. Until a part has been merged its rows are looked at
+ * one by one, with the same result.
  */
 export const EVENT_INSERT_SETTINGS: ClickHouseSettings = {
   exclude_materialize_skip_indexes_on_insert: 'model_set,prompt_words,response_words,payload_words,matched_bloom',
@@ -65,8 +68,8 @@ export class ClickHouse {
   }
 
   /**
-   * Writes event rows (RowBinary, columns of EVENT_ROW_COLUMNS). All rows must have been received in one month: then they are one part,
-   * all there or not at all. Sent again with the same token they are written once.
+   * Writes event rows (RowBinary, columns of EVENT_ROW_COLUMNS). All rows must have been received in one month: then
+   * they are one part, all there or not at all. Sent again with the same token they are written once.
    */
   async insertEvents(rows: readonly Buffer[], token: string): Promise<void> {
     await this.#insertBytes(
@@ -93,7 +96,10 @@ export class ClickHouse {
     result.stream.destroy();
   }
 
-  /** Writes rows given as objects, times as ISO text. `token` as for insertEvents; without one the table must bear repetition. */
+  /**
+   * Writes rows given as objects, times as ISO text. `token` as for insertEvents; without one the table must bear
+   * repetition.
+   */
   async insertRows(table: string, rows: readonly object[], token?: string): Promise<void> {
     if (rows.length === 0) return;
     await wrapped(() =>
@@ -175,8 +181,8 @@ function makeClient({ url, database }: ClickHouseOptions, timeoutSeconds: number
     log: { level: ClickHouseLogLevel.OFF },
     clickhouse_settings: {
       max_execution_time: timeoutSeconds,
-      // Counting by ranges of the primary key alone is wrong in tables with projections (engine 26.7): 207 of 124 rows, in every other
-      // random table, of small rows and of large ones; never in tables without, and never without it.
+      // Counting by ranges of the primary key alone is wrong in tables with projections (engine 26.7): 207 of 124 rows,
+      // in every other random table, of small rows and of large ones; never in tables without, and never without it.
       optimize_use_implicit_projections: 0,
       output_format_json_quote_64bit_integers: 0,
       // Errors come with a status instead of in the middle of rows.

@@ -1,7 +1,8 @@
-// Brings a database to the shape that this program needs: clickhouse/NNN_name.sql, in order, each once, recorded with its checksum.
-// Runs when a process starts; several may start at once, so one holds a lock. The lock frees itself: its holder renews it while it lives.
-// Each statement of a file must bear being run again, since a holder can die between two of them.
-// Refuses (MigrationError): a database that is newer than the program, an applied file whose text has changed since.
+// Brings a database to the shape that this program needs: clickhouse/NNN_name.sql, in order, each once, recorded with
+// its checksum. Runs when a process starts; several may start at once, so one holds a lock. The lock frees itself: its
+// holder renews it while it lives. Each statement of a file must bear being run again, since a holder can die between
+// two of them. Refuses (MigrationError): a database that is newer than the program, an applied file whose text has
+// changed since.
 
 import { createHash, randomUUID } from 'node:crypto';
 import { readdirSync } from 'node:fs';
@@ -31,7 +32,10 @@ class LockLostError extends Error {
   override name = 'LockLostError';
 }
 
-/** A holder that has not renewed for this long is taken for dead. Renewing is one small statement; ten chances before the lock is lost. */
+/**
+ * A holder that has not renewed for this long is taken for dead. Renewing is one small statement; ten chances before
+ * the lock is lost.
+ */
 const LOCK_TIMING: LockTiming = { heldMs: 20_000, renewMs: 2_000, pollMs: 200 };
 const LOCK_WAIT_MS_MAX = 5 * 60 * 1000;
 const TABLE_ALREADY_EXISTS = 57;
@@ -178,10 +182,11 @@ function checksum(text: string): string {
   return createHash('sha256').update(text).digest('hex');
 }
 
-// -- the lock --------------------------------------------------------------------------------------------------------
-// ClickHouse has no locks, but making a table is atomic. Lock number n is the table migration_lock_n, its comment says until when it is
-// held, by the server's clock. Whoever finds the newest one free or expired makes n+1; one wins. The newest is never dropped, so a number is
-// never used twice and nobody can take away a lock that is not the one it looked at. A holder that finds a newer lock than its own stops.
+// -- the lock
+// ClickHouse has no locks, but making a table is atomic. Lock number n is the table migration_lock_n, its comment says
+// until when it is held, by the server's clock. Whoever finds the newest one free or expired makes n+1; one wins. The
+// newest is never dropped, so a number is never used twice and nobody can take away a lock that is not the one it
+// looked at. A holder that finds a newer lock than its own stops.
 
 type LockState = { number: number; owner: string; until: number; now: number };
 

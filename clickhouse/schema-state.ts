@@ -1,5 +1,6 @@
-// Are the tables there, as this program needs them? (Asked by `/readyz`, by pipelines at their start and by `gatehouse doctor`.)
-// Compares the tables that the migrations make with those that there are, and the migrations that were applied with ours.
+// Are the tables there, as this program needs them? (Asked by `/readyz`, by pipelines at their start and by `gatehouse
+// doctor`.) Compares the tables that the migrations make with those that there are, and the migrations that were
+// applied with ours.
 // Failure: a ClickHouse that does not answer, or refuses us, throws ClickHouseError; what is missing is a sentence.
 import { type ClickHouse, ClickHouseError } from './client.ts';
 import { readMigrations } from './migrate.ts';

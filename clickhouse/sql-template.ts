@@ -1,7 +1,8 @@
-// Turns a migration file into statements: fills in what depends on the deployment and cuts at the semicolons (migrate.ts runs them).
-// Pure text. `{{database}}`; `{{on_cluster}}`; `{{engine:Name}}` or `{{engine:Name:arguments}}`; `{{deduplication_window:N}}`; `{{retention_days}}`.
-// With a cluster every table becomes Replicated…, made on all its nodes, and the window becomes the replicated one.
-// An unknown placeholder throws: it would otherwise reach the server as SQL.
+// Turns a migration file into statements: fills in what depends on the deployment and cuts at the semicolons
+// (migrate.ts runs them). Pure text. `{{database}}`; `{{on_cluster}}`; `{{engine:Name}}` or
+// `{{engine:Name:arguments}}`; `{{deduplication_window:N}}`; `{{retention_days}}`. With a cluster every table becomes
+// Replicated…, made on all its nodes, and the window becomes the replicated one. An unknown placeholder throws: it
+// would otherwise reach the server as SQL.
 
 export type TemplateOptions = { database: string; cluster: string | undefined; retentionDays: number };
 

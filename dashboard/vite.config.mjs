@@ -1,4 +1,5 @@
-// How `npm run build` makes the pages: into build/dashboard, every address relative, so that they work under any path prefix.
+// How `npm run build` makes the pages: into build/dashboard, every address relative, so that they work under any path
+// prefix.
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vite';
 

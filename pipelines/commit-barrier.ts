@@ -1,12 +1,14 @@
-// A barrier for one external step that several batches take together, each from a drain of its own (between their manifests and their
-// acknowledgements). A batch that got its permit in a group (insert-coalescer.ts) finds the barrier on the permit, and either arrives with its part or
-// leaves.
+// A barrier for one external step that several batches take together, each from a drain of its own (between their
+// manifests and their acknowledgements). A batch that got its permit in a group (insert-coalescer.ts) finds the barrier
+// on the permit, and either arrives with its part or leaves.
 //
 //   all arrive       the last one's `run` is carried out, once, with all parts; all learn its outcome
 //   one leaves       nothing is carried out, and every member goes alone: what has not begun cannot be half done
-//   one is missing   after ARRIVAL_MS_MAX the same: a shard that does not answer must not hold up the streams of the others
+//   one is missing   after ARRIVAL_MS_MAX the same: a shard that does not answer must not hold up the streams of the
+//                    others
 //
-// Invariant: `run` is called at most once, and never after a member was told to go alone. A member that arrives late learns the same outcome.
+// Invariant: `run` is called at most once, and never after a member was told to go alone. A member that arrives late
+// learns the same outcome.
 import { randomUUID } from 'node:crypto';
 import type { SummarizedRow } from '../schemas/entry.ts';
 

@@ -2,17 +2,19 @@
 //
 //   collecting   reads entries until the batch is full, or enough time has gone since the last one
 //   waiting      for a permit to write; the batch may grow meanwhile
-//   planning     what must be remembered about this batch, so that every owner would write the same rows: the manifest in Redis
-//                (first id, last id, plan), before anything is written elsewhere
+//   planning     what must be remembered about this batch, so that every owner would write the same rows: the manifest
+//                in Redis (first id, last id, plan), before anything is written elsewhere
 //   applying     the pipeline's effect; while it fails, waits for another permit and applies again
 //   committing   dead letters, the pipeline's own writes, acknowledgement, watermark, end of the manifest: one step
 //
-// A batch without effect goes from collecting to committing. `recovering` reads the batch of an earlier owner's manifest; it goes on as any other.
-// Invariant: one unacknowledged batch a stream, a contiguous range of its entries. A new owner that finds a manifest makes
-// the very same batch of it with the very same plan; what lies behind the manifest was never written by anybody.
-// Contiguous, because each read begins right behind the last entry in hand, and that place is kept nowhere: it is read off what is
-// in hand (`#place`). A batch that has not as many entries as its manifest says is trusted no further than what ClickHouse has.
-// Nothing is held twice: entries stay in the stream until the ack, and here is at most one batch and one read.
+// A batch without effect goes from collecting to committing. `recovering` reads the batch of an earlier owner's
+// manifest; it goes on as any other.
+// Invariant: one unacknowledged batch a stream, a contiguous range of its entries. A new owner that finds a manifest
+// makes the very same batch of it with the very same plan; what lies behind the manifest was never written by anybody.
+// Contiguous, because each read begins right behind the last entry in hand, and that place is kept nowhere: it is read
+// off what is in hand (`#place`). A batch that has not as many entries as its manifest says is trusted no further than
+// what ClickHouse has. Nothing is held twice: entries stay in the stream until the ack, and here is at most one batch
+// and one read.
 // Failure: a lost lease ends the drain and drops what it holds; anything else is waited out.
 import assert from 'node:assert';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -42,8 +44,9 @@ const NO_EFFECT = { batch: undefined, applied: { deadLetters: [], writes: [] } }
 export type Decoded<T> = { value: T; rows: number /** Epoch ms at which its oldest part arrived. */; oldestMs: number };
 
 /**
- * What is known of earlier tries to write a batch. `first`: there was none. `repeated`: one may have been carried out, and ClickHouse would know
- * its token. `untracked`: part of the batch may have been written, and no token can be trusted to tell. It only moves to the right.
+ * What is known of earlier tries to write a batch. `first`: there was none. `repeated`: one may have been carried out,
+ * and ClickHouse would know its token. `untracked`: part of the batch may have been written, and no token can be
+ * trusted to tell. It only moves to the right.
  */
 const TRIES = ['first', 'repeated', 'untracked'] as const;
 export type Try = (typeof TRIES)[number];
@@ -83,18 +86,24 @@ export type Committed<T, Plan> = {
 
 /** What a pipeline does with a batch. */
 export interface Work<T, Plan> {
-  /** A drain begins under this lease: what was remembered under an earlier one is stale. Only for works that have one drain. */
+  /**
+   * A drain begins under this lease: what was remembered under an earlier one is stale. Only for works that have one
+   * drain.
+   */
   begin?(lease: Lease): void;
   /** The drain has ended, its lease is not released yet. Must not reject. */
   end?(): Promise<void>;
   /** Whatever it throws dead-letters the entry with the error's message for a reason. */
   decode(entry: StreamEntry): Decoded<T>;
   /**
-   * Takes note of these values, and returns whether they lead to anything outside Redis; else the batch is just acknowledged. `plan`: of the
-   * manifest, if an earlier owner left one. Whatever it throws is tried again.
+   * Takes note of these values, and returns whether they lead to anything outside Redis; else the batch is just
+   * acknowledged. `plan`: of the manifest, if an earlier owner left one. Whatever it throws is tried again.
    */
   prepare(values: readonly T[], plan?: Plan): boolean | Promise<boolean>;
-  /** JSON; the same for ever once it is in the manifest. The batch may have grown since `prepare`. `barrier`: of the batch. */
+  /**
+   * JSON; the same for ever once it is in the manifest. The batch may have grown since `prepare`. `barrier`: of the
+   * batch.
+   */
   plan(values: readonly T[], barrier?: CommitBarrier): Promise<Plan>;
   /** Idempotent for the same batch and plan. Whatever it throws is tried again. */
   apply(batch: Batch<T, Plan>): Promise<Applied>;
@@ -112,11 +121,14 @@ export type DrainOptions<T, Plan> = {
   permits: Permits;
   /** Bytes after which a batch is full. */
   bytesMax: number;
-  /** Between two batches of a stream lies this much at least: a lone event goes at once, under load batches grow this long. */
+  /**
+   * Between two batches of a stream lies this much at least: a lone event goes at once, under load batches grow this
+   * long.
+   */
   lingerMs: number;
   /**
-   * The same after a batch without effect: under load events come in small entries without end, and each read and acknowledgement costs
-   * as much as the events of one.
+   * The same after a batch without effect: under load events come in small entries without end, and each read and
+   * acknowledgement costs as much as the events of one.
    */
   quietLingerMs: number;
   log: Log;
@@ -164,7 +176,9 @@ export class Drain<T, Plan> {
   #askingSince: number | undefined;
   /** Monotonic ms before which no batch is closed that is not full. */
   #dueAt = Number.NEGATIVE_INFINITY;
-  /** Something was acknowledged since the last trim; true at first, since an earlier owner may have died before its own. */
+  /**
+   * Something was acknowledged since the last trim; true at first, since an earlier owner may have died before its own.
+   */
   #untrimmed = true;
   #failingSince: number | undefined;
 

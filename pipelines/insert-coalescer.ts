@@ -1,17 +1,21 @@
-// Group commit of inserts (between the event streams' batches and their insert): batches that wait when a permit becomes free get it as one
-// group, and share a barrier (commit-barrier.ts). An insert costs ClickHouse as much as thousands of rows, whatever is in it, so eight streams that
-// insert apart cost it twice what one insert of all their rows costs.
+// Group commit of inserts (between the event streams' batches and their insert): batches that wait when a permit
+// becomes free get it as one group, and share a barrier (commit-barrier.ts). An insert costs ClickHouse as much as
+// thousands of rows, whatever is in it, so eight streams that insert apart cost it twice what one insert of all their
+// rows costs.
 //
 //   free and quiet   a single batch starts at once
-//   free and busy    starts `lingerMs` after the last group ended at the earliest, and waits GATHER_MS more while fewer batches wait than the last group had
+//   free and busy    starts `lingerMs` after the last group ended at the earliest, and waits GATHER_MS more while fewer
+//                    batches wait than the last group had
 //   taken            batches wait for the next group, and grow meanwhile
-//   enough           a full batch, or more than one insert may hold, starts beside the running groups, up to `concurrentMax`
-//   stuck            a group that runs longer than STUCK_MS no longer holds others up: a shard of Redis that does not answer, or a slow
-//                    statement, must not stop the other streams. Each stream has one batch, which bounds them all
+//   enough           a full batch, or more than one insert may hold, starts beside the running groups, up to
+//                    `concurrentMax`
+//   stuck            a group that runs longer than STUCK_MS no longer holds others up: a shard of Redis that does not
+//                    answer, or a slow statement, must not stop the other streams. Each stream has one batch, which
+//                    bounds them all
 //
 // Invariant: at most `concurrentMax` groups run, stuck ones aside; a group runs until its last permit is released.
-// Order: first come, first served. A batch that must be alone (a retry, a recovery) gets a permit of its own, and so does every batch where `mayJoin`
-// says no.
+// Order: first come, first served. A batch that must be alone (a retry, a recovery) gets a permit of its own, and so
+// does every batch where `mayJoin` says no.
 import { CommitBarrier } from './commit-barrier.ts';
 import { type Load, Permit, type Permits } from './semaphore.ts';
 

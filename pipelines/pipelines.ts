@@ -1,10 +1,12 @@
 // All pipelines of a process: members, leases, drains, erasure (composed here, started by the process's main).
 // Once a second: sign in, learn one's share, give up surplus streams, try for free ones, renew what is held.
-// Every stream of every group is a unit; a unit that is held has one drain. The drains know nothing of each other but the
-// places for inserts, of which there are INSERTS_AT_ONCE_MAX over all of them; those of events leave together (insert-coalescer.ts).
+// Every stream of every group is a unit; a unit that is held has one drain. The drains know nothing of each other but
+// the places for inserts, of which there are INSERTS_AT_ONCE_MAX over all of them; those of events leave together
+// (insert-coalescer.ts).
 // Invariant: a unit is drained only under its lease, and released only after its drain has ended.
 // Failure: a drain that breaks is logged, its lease is let go, and it is tried again a second later, here or elsewhere.
-// Redis away: drains wait; a Redis that does not answer at all for READER_STUCK_MS gets a new connection, and readiness fails.
+// Redis away: drains wait; a Redis that does not answer at all for READER_STUCK_MS gets a new connection, and readiness
+// fails.
 
 import { randomBytes } from 'node:crypto';
 import type { ClickHouse } from '../clickhouse/client.ts';
@@ -47,9 +49,14 @@ import { Eraser } from './store/erase.ts';
 import { JournalStore } from './store/journal.ts';
 import { EventStore } from './store/pipeline.ts';
 
-/** Least time between two batches of an alert's stream: no insert hangs on it, and somebody waits for the notification. */
+/**
+ * Least time between two batches of an alert's stream: no insert hangs on it, and somebody waits for the notification.
+ */
 const ALERT_LINGER_MS = 20;
-/** The same after a batch in which there was nothing to tell or to find, of all that is not stored: an approval opens that much later at most. */
+/**
+ * The same after a batch in which there was nothing to tell or to find, of all that is not stored: an approval opens
+ * that much later at most.
+ */
 const QUIET_LINGER_MS = 100;
 /** Batches of alerts at once: enough that one account's does not wait for another's. */
 const ALERTS_AT_ONCE_MAX = 16;

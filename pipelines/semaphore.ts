@@ -1,5 +1,6 @@
 // A counting semaphore for inserts that run at once, over all streams of a process (between a batch and its insert).
-// Order: first come, first served. A stream that has released its permit queues behind the others, so a busy one cannot starve them.
+// Order: first come, first served. A stream that has released its permit queues behind the others, so a busy one cannot
+// starve them.
 // Invariant: at most `count` permits are acquired. Releasing a permit that was never acquired frees nothing.
 import type { CommitBarrier } from './commit-barrier.ts';
 
@@ -13,7 +14,10 @@ export type Load = {
 };
 
 export interface Permits {
-  /** Queues for a permit: `isAcquired` tells, `acquired` resolves. Every permit must be released. `load` is read when the group starts, since a batch may grow meanwhile. */
+  /**
+   * Queues for a permit: `isAcquired` tells, `acquired` resolves. Every permit must be released. `load` is read when
+   * the group starts, since a batch may grow meanwhile.
+   */
   acquire(load: () => Load): Permit;
 }
 

@@ -90,7 +90,10 @@ export const ListedAgent = Type.Object({
 /** Bounds of a heartbeat in seconds, an agent's own and the account's; within a second or two nobody is silent. */
 export const HEARTBEAT_SECONDS = { min: 5, max: 604_800 } as const;
 
-/** What the agent's own `metadata.heartbeat_seconds` says: 0 for no watch, else seconds within bounds; undefined: nothing that counts. */
+/**
+ * What the agent's own `metadata.heartbeat_seconds` says: 0 for no watch, else seconds within bounds; undefined:
+ * nothing that counts.
+ */
 export function ownHeartbeat({ metadata }: Pick<Agent, 'metadata'>): number | undefined {
   const text = Object.hasOwn(metadata, 'heartbeat_seconds') ? metadata['heartbeat_seconds'] : undefined;
   const seconds = typeof text === 'string' && /^[0-9]{1,9}$/.test(text) ? Number(text) : Number.NaN;

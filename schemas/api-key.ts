@@ -1,5 +1,5 @@
-// The API key: a label, one scope, what of it the key may use, the agent that it is bound to, and a secret that is shown once
-// (docs/keys.md).
+// The API key: a label, one scope, what of it the key may use, the agent that it is bound to, and a secret that is
+// shown once (docs/keys.md).
 
 import Type from 'typebox';
 import { PERMISSIONS, type Permission, SCOPES } from './closed-sets.ts';

@@ -30,7 +30,9 @@ export const AuditLogPage = Type.Object({
   ...PAGE_FIELDS,
 });
 
-/** Agent that an entry of the audit log tells of and with which it is erased; the column `about_agent` says the same. */
+/**
+ * Agent that an entry of the audit log tells of and with which it is erased; the column `about_agent` says the same.
+ */
 export function agentOf(
   entry: { action: string; actor: string; resource_type: string; resource_id: string },
   details: Record<string, unknown>,

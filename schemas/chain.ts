@@ -1,6 +1,6 @@
-// What crosses a process border on the chains' pending streams: blocks of the audit chain on their way from Redis to ClickHouse.
-// The store pipelines add blocks with the acknowledgement of each batch; the flusher copies them into table `audit_chain`;
-// verification reads both places. Packed bytes, since there is one leaf an event.
+// What crosses a process border on the chains' pending streams: blocks of the audit chain on their way from Redis to
+// ClickHouse. The store pipelines add blocks with the acknowledgement of each batch; the flusher copies them into table
+// `audit_chain`; verification reads both places. Packed bytes, since there is one leaf an event.
 // A block whose lengths do not add up throws ChainFormatError.
 
 /** The single field of a pending entry: blocks of one batch, one behind the other. */

@@ -16,7 +16,10 @@ export const ResponseTime = Type.String({ format: 'date-time', examples: ['2026-
 
 export const Name = Type.String({ minLength: 1, maxLength: 200 });
 export const Description = Type.String({ maxLength: 2000 });
-/** String values only. Not Type.Record: its key pattern passes over keys that hold a line end, and with them their values. */
+/**
+ * String values only. Not Type.Record: its key pattern passes over keys that hold a line end, and with them their
+ * values.
+ */
 export const Metadata = Type.Unsafe<Record<string, string>>(
   Type.Object(
     {},

@@ -1,6 +1,6 @@
 // The delivery: the record of one notification to one target, with its attempts.
-// Invariant: its id is also the `webhook-id`, the same in every attempt. It ends as delivered, failed or cancelled (its alert
-// was deleted or became inactive before it was sent).
+// Invariant: its id is also the `webhook-id`, the same in every attempt. It ends as delivered, failed or cancelled (its
+// alert was deleted or became inactive before it was sent).
 
 import Type from 'typebox';
 import { CHANNELS, DELIVERY_STATUSES, MAIL_TRANSPORTS, SEVERITIES, TRIGGERS } from './closed-sets.ts';

@@ -1,8 +1,10 @@
 // What crosses a process border on the event streams: one entry per partition and tick, versioned.
-// Before it: ingest encodes. After it: the store pipeline moves `rows` into ClickHouse unparsed, and every other pipeline reads summaries.
-// Invariant: the concatenated RowBinary rows lie in the order of the summaries, and each summary says how many bytes its row has,
-// so a pipeline can cut, drop or bisect rows without parsing one.
-// An entry of another version, or one whose lengths do not add up, throws EntryFormatError: the pipeline dead-letters it.
+// Before it: ingest encodes. After it: the store pipeline moves `rows` into ClickHouse unparsed, and every other
+// pipeline reads summaries.
+// Invariant: the concatenated RowBinary rows lie in the order of the summaries, and each summary says how many bytes
+// its row has, so a pipeline can cut, drop or bisect rows without parsing one.
+// An entry of another version, or one whose lengths do not add up, throws EntryFormatError: the pipeline dead-letters
+// it.
 import type { EventType, Outcome, PolicyAction, PolicyType, Reason, Severity } from './closed-sets.ts';
 
 export const ENTRY_VERSION = 2;
@@ -22,11 +24,17 @@ export type MatchSummary = {
   type: PolicyType;
   actions: PolicyAction[];
   severity: Severity | null;
-  /** Of a rate limit that is over: which counter (hash of policy and value) and its window, so that it is told of once a window. */
+  /**
+   * Of a rate limit that is over: which counter (hash of policy and value) and its window, so that it is told of once a
+   * window.
+   */
   limit?: { counter: string; windowMs: number };
 };
 
-/** What pipelines other than store need of an event. Times are epoch ms. Optional fields are left out when null or empty. */
+/**
+ * What pipelines other than store need of an event. Times are epoch ms. Optional fields are left out when null or
+ * empty.
+ */
 export type EventSummary = {
   account: string;
   agent: string;
@@ -47,8 +55,8 @@ export type EventSummary = {
 };
 
 /**
- * What stands in the array of summaries. Most events are allowed without a match, and of those a summary with names for its fields
- * was a third of an entry: they are tuples, and whose they are is said once, before the first of a request.
+ * What stands in the array of summaries. Most events are allowed without a match, and of those a summary with names for
+ * its fields was a third of an entry: they are tuples, and whose they are is said once, before the first of a request.
  */
 type SummaryElement = SummaryOwner | AllowedTuple | EventSummary;
 /** Whose tuples follow. */

@@ -1,7 +1,8 @@
-// The one description of an event row: the columns in the order in which RowBinary carries them, what kind each is, and what it holds for an
-// event that is allowed without a match. Encoder, decoder, the WebAssembly writer and the statements of insert and verification follow from it
-// (src/common/event-row-codec.ts, src/ingest/wasm-instance.ts, clickhouse/client.ts); clickhouse/ declares the same columns, held by a test.
-// A new column is a line here, its value in src/ingest/encode.ts, and a migration.
+// The one description of an event row: the columns in the order in which RowBinary carries them, what kind each is, and
+// what it holds for an event that is allowed without a match. Encoder, decoder, the WebAssembly writer and the
+// statements of insert and verification follow from it (src/common/event-row-codec.ts, src/ingest/wasm-instance.ts,
+// clickhouse/client.ts); clickhouse/ declares the same columns, held by a test. A new column is a line here, its value
+// in src/ingest/encode.ts, and a migration.
 import type { Outcome } from './closed-sets.ts';
 
 /** `ascii`: text of one byte a character. `int64`: epoch ms, or a count. */

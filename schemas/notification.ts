@@ -1,6 +1,6 @@
 // What a webhook is sent (docs/channels.md): one form for each trigger, told apart by `type`.
-// The API's description shows these forms under `webhooks`; pipelines/alert/channels/webhook.ts makes the bodies, and tests hold what
-// is really sent against them.
+// The API's description shows these forms under `webhooks`; pipelines/alert/channels/webhook.ts makes the bodies, and
+// tests hold what is really sent against them.
 
 import Type, { type TSchema } from 'typebox';
 import { ANOMALY_KINDS, EVENT_TYPES, OUTCOMES, POLICY_TYPES, SEVERITIES, type Trigger } from './closed-sets.ts';

@@ -1,7 +1,7 @@
 // What `conditions` may hold, by the type of the policy, for the API's description (docs/policies.md).
-// These forms describe and do not validate. A policy is checked in two stages: its outer form (schemas/policy.ts), then its
-// meaning, by the policy engine when it compiles it. A union's mistakes come out of a validator as one heap of the mistakes of
-// all its members; the engine names the one key that is wrong, and says what to write instead.
+// These forms describe and do not validate. A policy is checked in two stages: its outer form (schemas/policy.ts), then
+// its meaning, by the policy engine when it compiles it. A union's mistakes come out of a validator as one heap of the
+// mistakes of all its members; the engine names the one key that is wrong, and says what to write instead.
 // Invariant: whatever the engine takes fits its form here. test/http/openapi.test.ts holds the two against each other.
 
 import Type, { type TSchema } from 'typebox';
@@ -235,8 +235,8 @@ export const RESERVED_KEYS = Object.fromEntries(
 ) as Record<PolicyType, string[]>;
 
 /**
- * `additionalProperties` does not reach the keys that are named, but generators of types take it for all keys at once. That
- * `patternProperties` says again what `payload_schema` is makes them write types that a policy fits.
+ * `additionalProperties` does not reach the keys that are named, but generators of types take it for all keys at once.
+ * That `patternProperties` says again what `payload_schema` is makes them write types that a policy fits.
  */
 function conditionsOf(type: PolicyType, description: string, example: object): TSchema {
   const others = new Set(Object.values(RESERVED_KEYS).flat());

@@ -1,6 +1,6 @@
 // Policies and matches as unions by type, for the API's description: each type has its own `conditions` and `detail`.
-// Made from the plain forms in policy.ts and event.ts, which validate; a field that is added there is a field of each type here.
-// Why two forms: see policy-conditions.ts.
+// Made from the plain forms in policy.ts and event.ts, which validate; a field that is added there is a field of each
+// type here. Why two forms: see policy-conditions.ts.
 
 import Type, { type TProperties, type TSchema } from 'typebox';
 import { POLICY_TYPES, type PolicyType } from './closed-sets.ts';

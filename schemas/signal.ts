@@ -1,13 +1,16 @@
 // The signal: something happened that an alert may tell people of. It crosses process borders on the signal
 // streams; what the event streams' summaries say by themselves (policy matches) becomes a signal where it is consumed.
-// Invariant: `id` names the occurrence. Whoever derives the same signal again, after a crash or from a replayed entry, gives it
-// the same id, and whatever follows from a signal is idempotent by it.
+// Invariant: `id` names the occurrence. Whoever derives the same signal again, after a crash or from a replayed entry,
+// gives it the same id, and whatever follows from a signal is idempotent by it.
 import type { EventType, Outcome, Severity, Trigger } from './closed-sets.ts';
 
 export const SIGNAL_VERSION = 1;
 /** The single field of a signal entry: the JSON of a SignalEntry. */
 export const SIGNAL_FIELD = 's';
-/** Policies that a signal names: no channel shows more. An event may match 200, and each delivery that waits holds its signal. */
+/**
+ * Policies that a signal names: no channel shows more. An event may match 200, and each delivery that waits holds its
+ * signal.
+ */
 export const SIGNAL_POLICIES_MAX = 20;
 
 export type Signal = {

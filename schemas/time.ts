@@ -4,7 +4,10 @@ import Format from 'typebox/format';
 
 const FORM = /^(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?(?:[Zz]|([+-])(\d\d)(?::?(\d\d))?)$/;
 
-/** Epoch ms; digits past the millisecond are dropped. `null` if it is no date-time, has no offset, or names a day that does not exist. */
+/**
+ * Epoch ms; digits past the millisecond are dropped. `null` if it is no date-time, has no offset, or names a day that
+ * does not exist.
+ */
 export function parseTime(text: string): number | null {
   const m = FORM.exec(text);
   if (m === null) return null;

@@ -1,7 +1,7 @@
-// `npm run build`: TypeScript, AssemblyScript and the pages of the dashboard into `build`, without what renamed or deleted sources had left there, and a
-// stamp that says what it was made of. setup.mjs asks `isBuilt` and builds where the answer is no.
-// The stamp goes by content: a clone or a copy of a checkout together with its `build` is built. Where no sources came along
-// (a container that was given the build alone) there is nothing to compare with.
+// `npm run build`: TypeScript, AssemblyScript and the pages of the dashboard into `build`, without what renamed or
+// deleted sources had left there, and a stamp that says what it was made of. setup.mjs asks `isBuilt` and builds where
+// the answer is no. The stamp goes by content: a clone or a copy of a checkout together with its `build` is built.
+// Where no sources came along (a container that was given the build alone) there is nothing to compare with.
 // Failure: the compiler's messages and status 1; the old stamp is gone by then, so the next start builds again.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -56,7 +56,10 @@ function commands() {
   return JSON.parse(readFileSync(path.join(ROOT, 'package.json'), 'utf8')).bin;
 }
 
-/** What a renamed or deleted source left in the build would go on being run as a test. Other folders in there are a test's own, which may be running. */
+/**
+ * What a renamed or deleted source left in the build would go on being run as a test. Other folders in there are a
+ * test's own, which may be running.
+ */
 function removeOrphans() {
   for (const file of SOURCES.flatMap((folder) => filesIn(path.join(BUILD, folder), '.js'))) {
     const source = path.relative(BUILD, file).replace(/\.js$/, '');

@@ -39,6 +39,11 @@ function between(text: string, name: string, render: () => string): string {
   );
 }
 
+/** Lines of at most 120 columns, as the other pages have them. */
+function wrapped(prose: string): string {
+  return prose.replace(/(.{1,120})(?: |$)/g, '$1\n').trimEnd();
+}
+
 export type AlertRule = Record<'alert' | 'expr' | 'for' | 'severity' | 'summary' | 'description' | 'runbook', string>;
 
 /** The rules of ops/prometheus-alerts.yaml, which is written with one key a line and texts as in JSON. */
@@ -58,7 +63,8 @@ export function alertRules(): AlertRule[] {
 function alertSections(): string {
   return alertRules()
     .map(
-      (rule) => `### ${rule.alert}\n\n${rule.severity}, after ${rule.for}: \`${rule.expr}\`\n\n${rule.description}\n`,
+      (rule) =>
+        `### ${rule.alert}\n\n${rule.severity}, after ${rule.for}:\n\n\`\`\`promql\n${rule.expr}\n\`\`\`\n\n${wrapped(rule.description)}\n`,
     )
     .join('\n');
 }

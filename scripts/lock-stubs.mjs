@@ -1,8 +1,9 @@
 // Completes package-lock.json after `npm install` has changed it, so that `npm ci` accepts it (CONTRIBUTING.md).
 // Some packages name optional packages for platforms that a registry may lack (chdb, biome, the compiler). npm then
-// leaves them out of the lock file, and `npm ci` refuses the lock file for being incomplete. A stub entry that says which
-// platform the package is for keeps `npm ci` content, and on that platform it is fetched like any other. Registry addresses are taken out as well: a lock file is for every registry.
-// Run it by hand (`npm run lock`) and commit the result; it changes nothing when nothing is missing.
+// leaves them out of the lock file, and `npm ci` refuses the lock file for being incomplete. A stub entry that says
+// which platform the package is for keeps `npm ci` content, and on that platform it is fetched like any other. Registry
+// addresses are taken out as well: a lock file is for every registry. Run it by hand (`npm run lock`) and commit the
+// result; it changes nothing when nothing is missing.
 import { readFileSync, writeFileSync } from 'node:fs';
 
 const FILE = new URL('../package-lock.json', import.meta.url);

@@ -1,6 +1,6 @@
-// `npm run pictures`: the pictures of docs/dashboard.md, from the running page in Debian's chromium, light, with agent runs that were
-// replayed into a service of its own: those of bench/demo-runs.ndjson, or of the files that are named. What others recorded is not ours to
-// pass on, so it is in no picture that is kept.
+// `npm run pictures`: the pictures of docs/dashboard.md, from the running page in Debian's chromium, light, with agent
+// runs that were replayed into a service of its own: those of bench/demo-runs.ndjson, or of the files that are named.
+// What others recorded is not ours to pass on, so it is in no picture that is kept.
 import { mkdirSync } from 'node:fs';
 import path from 'node:path';
 import { chromium, type Page } from 'playwright-core';

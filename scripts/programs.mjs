@@ -1,6 +1,7 @@
-// Programs of others that tests run: Prometheus's checker, proxies, load tools (for setup.mjs and test/support/programs.ts).
-// They are taken out of Debian's packages into node_modules/.debian: that installs nothing, takes no root, and starts no service. Where the
-// machine's own lists of packages do not name them, lists are fetched into a folder that is removed again.
+// Programs of others that tests run: Prometheus's checker, proxies, load tools (for setup.mjs and
+// test/support/programs.ts). They are taken out of Debian's packages into node_modules/.debian: that installs nothing,
+// takes no root, and starts no service. Where the machine's own lists of packages do not name them, lists are fetched
+// into a folder that is removed again.
 // Invariant: a program has its place only when it is whole; each step has a bound in time.
 // Failure: what cannot be fetched is left out; the test that needs it says so and does without.
 import { accessSync, constants, existsSync } from 'node:fs';
@@ -54,7 +55,9 @@ export function onPath(program) {
     });
 }
 
-/** For `sh`, in the project's folder. Ends with 1 where a package could not be had; the others are there all the same. */
+/**
+ * For `sh`, in the project's folder. Ends with 1 where a package could not be had; the others are there all the same.
+ */
 export function fetchScript(names) {
   const packages = names.flatMap((name) => PROGRAMS[name].packages);
   const files = names.map((name) => PROGRAMS[name].file);

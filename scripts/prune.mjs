@@ -1,9 +1,10 @@
-// Removes from node_modules what this machine has no use for: binaries for other systems and other Node.js versions, sources
-// that were compiled elsewhere, source maps, command-line tools that nobody calls. npm has no way to leave them out.
-// npm runs it after `npm ci` and `npm install` (postinstall of this package alone), setup.mjs after an installation, and
-// anybody by `npm run prune`. It fetches and makes nothing.
-// Invariant: what it removes is named here with its reason; whatever is not there is passed over, so it can run any number of
-// times. Failure: a file that cannot be removed is said and left; that is no reason for an installation to fail.
+// Removes from node_modules what this machine has no use for: binaries for other systems and other Node.js versions,
+// sources that were compiled elsewhere, source maps, command-line tools that nobody calls. npm has no way to leave them
+// out. npm runs it after `npm ci` and `npm install` (postinstall of this package alone), setup.mjs after an
+// installation, and anybody by `npm run prune`. It fetches and makes nothing.
+// Invariant: what it removes is named here with its reason; whatever is not there is passed over, so it can run any
+// number of times. Failure: a file that cannot be removed is said and left; that is no reason for an installation to
+// fail.
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';

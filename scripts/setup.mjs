@@ -1,9 +1,10 @@
-// Makes a checkout ready to run: packages, redis-server, build. `npm start` does it first (start.mjs), and npm runs it before
-// `npm test`, `npm run bench` and `npm run demo`.
+// Makes a checkout ready to run: packages, redis-server, build. `npm start` does it first (start.mjs), and npm runs it
+// before `npm test`, `npm run bench` and `npm run demo`.
 // Plain Node without any dependency, since it runs before there are any; a fresh clone needs nothing but Node 20.
-// Each step looks whether it is needed and says what it does before it does it; with nothing to do it is silent and takes a
-// fraction of a second. A step that fails ends the whole with a sentence that says what to do by hand.
-// Invariant: it becomes root by no means of its own, and with --no-install it puts nothing on the machine: it says what is missing.
+// Each step looks whether it is needed and says what it does before it does it; with nothing to do it is silent and
+// takes a fraction of a second. A step that fails ends the whole with a sentence that says what to do by hand.
+// Invariant: it becomes root by no means of its own, and with --no-install it puts nothing on the machine: it says what
+// is missing.
 //   node scripts/setup.mjs                what `npm start` needs
 //   node scripts/setup.mjs --dev          and the packages of development, also where nothing is to be built
 //   node scripts/setup.mjs --tests        and what `npm test` needs beyond that
@@ -34,8 +35,9 @@ const SIGNAL_EVERY_MS = 5_000;
 export class SetupError extends Error {}
 
 /**
- * Throws SetupError. `forDevelopment`: with the packages that tests and measurements need, though there is nothing to be built;
- * `forTests`: and the test runner. `mayInstall`: false refuses where something would have to be put on the machine.
+ * Throws SetupError. `forDevelopment`: with the packages that tests and measurements need, though there is nothing to
+ * be built; `forTests`: and the test runner. `mayInstall`: false refuses where something would have to be put on the
+ * machine.
  */
 export async function setUp({ forTests = false, forDevelopment = forTests, mayInstall = true }) {
   process.chdir(ROOT);
@@ -49,7 +51,10 @@ export async function setUp({ forTests = false, forDevelopment = forTests, mayIn
   if (forTests && !onPath('chromium')) await installBrowser(mayInstall);
 }
 
-/** `npm start -- --no-install` hands it over; `npm start --no-install` is a setting of npm's, which it tells its scripts. */
+/**
+ * `npm start -- --no-install` hands it over; `npm start --no-install` is a setting of npm's, which it tells its
+ * scripts.
+ */
 export function isNoInstall(args) {
   return args.includes('--no-install') || ['', 'false'].includes(process.env.npm_config_install);
 }
@@ -61,8 +66,8 @@ function checkNode() {
 }
 
 /**
- * Compares by content, not by time: a clone, a copy or a touched lock file must not set off an installation. One for production
- * (`npm ci --omit=dev --omit=optional`) is whole where nothing is to be built and a ClickHouse is given.
+ * Compares by content, not by time: a clone, a copy or a touched lock file must not set off an installation. One for
+ * production (`npm ci --omit=dev --omit=optional`) is whole where nothing is to be built and a ClickHouse is given.
  */
 function packagesAreInstalled(withDevelopment) {
   const installed = readJson('node_modules/.package-lock.json')?.packages;
@@ -107,9 +112,9 @@ function aptInstall(packages) {
 }
 
 /**
- * Where this runs as root, installs Debian's redis-server, for its program alone: policy-rc.d keeps the package from starting a
- * service, and the service is taken out of the next boot as well. A Redis that already runs is not touched. Anybody else is told
- * what to type.
+ * Where this runs as root, installs Debian's redis-server, for its program alone: policy-rc.d keeps the package from
+ * starting a service, and the service is taken out of the next boot as well. A Redis that already runs is not touched.
+ * Anybody else is told what to type.
  */
 async function installRedis(mayInstall) {
   const orElse = 'or set GATEHOUSE_REDIS_URL to a Redis of yours.';
@@ -147,7 +152,9 @@ async function buildAll() {
   await run([process.execPath, 'scripts/build.mjs'], 'The build failed; see the messages above.');
 }
 
-/** tap assembles its test class from its plugins; the first run after an installation fails unless that is done before. */
+/**
+ * tap assembles its test class from its plugins; the first run after an installation fails unless that is done before.
+ */
 async function buildTap() {
   say('preparing the test runner …');
   await run(

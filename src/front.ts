@@ -1,7 +1,10 @@
 // A front: the process that answers HTTP (`gatehouse front`). Composed here; several share one port.
-// Stands before Redis (appends, counters, registry) and beside ClickHouse (queries). It keeps nothing that it cannot lose.
-// Invariant: the HTTP server starts last and stops first; accepted events are appended and answered before the connections to Redis close.
-// Failure: it serves even while Redis is unreachable, and answers 503 until Redis is back; /readyz says what is missing.
+// Stands before Redis (appends, counters, registry) and beside ClickHouse (queries). It keeps nothing that it cannot
+// lose.
+// Invariant: the HTTP server starts last and stops first; accepted events are appended and answered before the
+// connections to Redis close.
+// Failure: it serves even while Redis is unreachable, and answers 503 until Redis is back; /readyz says what is
+// missing.
 
 import os from 'node:os';
 import type { ClickHouse } from '../clickhouse/client.ts';
@@ -71,10 +74,16 @@ import { ReadBarrier } from './streams/read-barrier.ts';
 
 /** A front that starts while Redis is away has 503 to give, so it does not wait for long. */
 const WAIT_MS_MAX = 2_000;
-/** A list asks three things at once. With more of one account under way than there are processors another's list waits for it. */
+/**
+ * A list asks three things at once. With more of one account under way than there are processors another's list waits
+ * for it.
+ */
 const READS_OF_ACCOUNT = Math.max(4, os.availableParallelism());
 const READS = { max: 4 * READS_OF_ACCOUNT, accountMax: READS_OF_ACCOUNT, waitingMax: 64 };
-/** Bodies that are read and recorded within some 2 ms; larger ones make others wait, and are judged in the judging thread. */
+/**
+ * Bodies that are read and recorded within some 2 ms; larger ones make others wait, and are judged in the judging
+ * thread.
+ */
 const BYTES_MAX = { wasm: 256 * 1024, json: 64 * 1024 };
 /** Accounts are made by hand: a scan of 16 small hashes finds a new one before it has done much. */
 const ACCOUNTS_LOOK_MS = 10_000;
@@ -176,7 +185,10 @@ function makeJudging(
   return new JudgingWorker({ ...parts, log: log.child({ part: 'judging' }), onWork });
 }
 
-/** Where callers of every account can ask for `/metrics`, it tells none apart, unless whoever runs the service says so; and never names. */
+/**
+ * Where callers of every account can ask for `/metrics`, it tells none apart, unless whoever runs the service says so;
+ * and never names.
+ */
 function usageCounts({ metricsPort, metricsAccountsMax, metricsPoliciesMax }: Config, metrics: Metrics): UsageCounts {
   const isApart = metricsPort !== undefined;
   const usage = new UsageCounts({
@@ -187,7 +199,10 @@ function usageCounts({ metricsPort, metricsAccountsMax, metricsPoliciesMax }: Co
   return usage;
 }
 
-/** An account is there as 0 before its first request, so that a rate over its series has that one, too. While Redis is away nothing is new. */
+/**
+ * An account is there as 0 before its first request, so that a rate over its series has that one, too. While Redis is
+ * away nothing is new.
+ */
 function showsAccounts(usage: UsageCounts, accounts: Accounts): Part {
   let timer: NodeJS.Timeout | undefined;
   const look = async () => {

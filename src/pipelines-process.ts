@@ -1,6 +1,7 @@
-// A pipelines process: takes entries from the streams and makes rows, anomalies and erasures of them (`gatehouse pipelines`).
-// Stands behind Redis and before ClickHouse; several share the partitions by leases. Composed here.
-// Invariant: connections first, pipelines second, and let go in the reverse order, so a batch that runs can be finished.
+// A pipelines process: takes entries from the streams and makes rows, anomalies and erasures of them (`gatehouse
+// pipelines`). Stands behind Redis and before ClickHouse; several share the partitions by leases. Composed here.
+// Invariant: connections first, pipelines second, and let go in the reverse order, so a batch that runs can be
+// finished.
 // Failure: while Redis or ClickHouse is away the drains wait; what is not acknowledged stays in the streams.
 
 import type { ClickHouse } from '../clickhouse/client.ts';
@@ -85,7 +86,10 @@ export async function pipelinesParts({
   ];
 }
 
-/** One that is run by itself works with others' stores. Under `gatehouse start` the supervisor knows whose they are, and says it. */
+/**
+ * One that is run by itself works with others' stores. Under `gatehouse start` the supervisor knows whose they are, and
+ * says it.
+ */
 function warnOfOutbox(config: Config, log: Log): void {
   const scattered = process.connected ? undefined : outboxWarning(config);
   if (scattered !== undefined) log.warn(scattered, 'mail.outbox_of_this_machine');

@@ -1,6 +1,7 @@
 // Clients of Redis and ClickHouse for a process: built here from the settings, handed down, closed last.
 // Stands under the front, the pipelines and the commands. Nothing else makes a client.
-// Invariant: a writer's client never sends a command twice; commands that may be repeated have a connection of their own.
+// Invariant: a writer's client never sends a command twice; commands that may be repeated have a connection of their
+// own.
 // Failure: an address that is neither set nor to be found is named in the sentence that ends the command.
 import { ClickHouse, ClickHouseError } from '../clickhouse/client.ts';
 import { migrate } from '../clickhouse/migrate.ts';
@@ -77,8 +78,8 @@ export async function clickhouseReady(config: Config, { waitMs, say }: Waiting):
 }
 
 /**
- * The connections as the first part of a process. With `mayBeAway` it starts even while Redis is away: they come by themselves as
- * soon as it is there. Not so where the password is wrong.
+ * The connections as the first part of a process. With `mayBeAway` it starts even while Redis is away: they come by
+ * themselves as soon as it is there. Not so where the password is wrong.
  */
 export function connectionsPart(
   options: Waiting & {
@@ -148,8 +149,8 @@ export async function hadRegistry(clickhouse: ClickHouse): Promise<boolean> {
 }
 
 /**
- * Throws StoreError where a registry was there and is there no more: an account that is made in such a Redis would hide the loss.
- * Answers whether there is one.
+ * Throws StoreError where a registry was there and is there no more: an account that is made in such a Redis would hide
+ * the loss. Answers whether there is one.
  */
 export async function refuseLostRegistry(config: Config, redis: Commands): Promise<boolean> {
   const store = { redis, keys: makeKeys(config) };
@@ -167,7 +168,9 @@ export async function refuseLostRegistry(config: Config, redis: Commands): Promi
   );
 }
 
-/** Brings the tables up to date; waits for a ClickHouse that is still starting. Answers the names of what was applied. */
+/**
+ * Brings the tables up to date; waits for a ClickHouse that is still starting. Answers the names of what was applied.
+ */
 export async function migrateTables(config: Config, say: (line: string) => void): Promise<string[]> {
   await clickhouseReady(config, { waitMs: STORES_READY_MS_MAX, say });
   const clickhouse = makeClickHouse(config);

@@ -1,9 +1,10 @@
-// The examples of README and of every page in docs are run as they stand, page by page in one shell each, against the whole
-// service; what a page shows as output is what comes out. Each page has an account of its own.
+// The examples of README and of every page in docs are run as they stand, page by page in one shell each, against the
+// whole service; what a page shows as output is what comes out. Each page has an account of its own.
 //
-//   ```sh         is run. A plain or `json` block right behind it is what it prints: `…` stands for anything, white space does
-//                 not count, and more may be printed before and after
-//   ```sh setup   is done by this test: URL, KEY (scope admin), and on pages other than README AGENT, an agent of that account
+//   ```sh         is run. A plain or `json` block right behind it is what it prints: `…` stands for anything, white
+//                 space does not count, and more may be printed before and after
+//   ```sh setup   is done by this test: URL, KEY (scope admin), and on pages other than README AGENT, an agent of that
+//                 account
 //   anything else is not run, and may hold no call of curl or of the command
 // A call that is answered with an error fails its block, unless the page shows an error.
 import { execFile } from 'node:child_process';
@@ -16,13 +17,16 @@ import { programEnvironment, programPath } from './support/programs.ts';
 import { runCli, startService, type TestService } from './support/service.ts';
 
 const MARK = '@@@ block';
-/** A page waits a second for what is promised within one, and reads once: where the machine stood still it gets another go. */
+/**
+ * A page waits a second for what is promised within one, and reads once: where the machine stood still it gets another
+ * go.
+ */
 const TRIES = 3;
 const PAGE_MS_MAX = 120_000;
 
 /**
- * Also in pipelines and substitutions: an answer that is an error fails the call that got it, and a list that says that it is not
- * whole yet is asked for again, as its reader would.
+ * Also in pipelines and substitutions: an answer that is an error fails the call that got it, and a list that says that
+ * it is not whole yet is asked for again, as its reader would.
  */
 const CURL = `
 curl() {

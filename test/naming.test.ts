@@ -1,5 +1,5 @@
-// One name, one thing: no word that was replaced by the field's term comes back, no two exported types share a name, no two files a base
-// name, and nothing is exported that no other file imports. docs/glossary.md has the words that stay.
+// One name, one thing: no word that was replaced by the field's term comes back, no two exported types share a name, no
+// two files a base name, and nothing is exported that no other file imports. docs/glossary.md has the words that stay.
 import path from 'node:path';
 import t from 'tap';
 import { filesIn, read } from './support/sources.ts';

@@ -1,6 +1,6 @@
-// The files for those who run the service, held against a real one: every metric and label that alert rules and board name is in an
-// answer of /metrics. promtool (see support/prometheus.ts) checks the answer, the rules and the board's expressions, and shows that
-// each alert fires on series that it is made for, and rests on others.
+// The files for those who run the service, held against a real one: every metric and label that alert rules and board
+// name is in an answer of /metrics. promtool (see support/prometheus.ts) checks the answer, the rules and the board's
+// expressions, and shows that each alert fires on series that it is made for, and rests on others.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';

@@ -1,5 +1,5 @@
-// The packages: that all of them are made for every Node.js that package.json names, and that what no machine like this one can
-// use is not kept (scripts/prune.mjs).
+// The packages: that all of them are made for every Node.js that package.json names, and that what no machine like this
+// one can use is not kept (scripts/prune.mjs).
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import semver from 'semver';
 import t from 'tap';

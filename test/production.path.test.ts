@@ -1,6 +1,6 @@
-// An installation for production, made as docs/deploy.md says: the build and the packages that run it, without a database
-// engine of its own. It is measured, and then runs a front and pipelines on a Redis and a ClickHouse that are given.
-// It is skipped, and says so, where packages can be had neither from npm's cache nor from a registry.
+// An installation for production, made as docs/deploy.md says: the build and the packages that run it, without a
+// database engine of its own. It is measured, and then runs a front and pipelines on a Redis and a ClickHouse that are
+// given. It is skipped, and says so, where packages can be had neither from npm's cache nor from a registry.
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync, existsSync, lstatSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';

@@ -1,5 +1,5 @@
-// The recorded agent runs of ../shared/data, all of them, through the whole service: every event recorded once, every payload
-// read back token by token, and each policy of the demo matches exactly the events that it must.
+// The recorded agent runs of ../shared/data, all of them, through the whole service: every event recorded once, every
+// payload read back token by token, and each policy of the demo matches exactly the events that it must.
 import { existsSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 import t from 'tap';

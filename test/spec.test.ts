@@ -1,5 +1,5 @@
-// Documents against code: what README says is what the code has (settings, errors), and what it promises to show is there.
-// `npm run docs` mends the tables.
+// Documents against code: what README says is what the code has (settings, errors), and what it promises to show is
+// there. `npm run docs` mends the tables.
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import t from 'tap';

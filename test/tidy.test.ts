@@ -1,6 +1,6 @@
 // The habits of the house, checked: who may import whom, what every file has, what no file may have (CONTRIBUTING.md).
-// Reads the sources as text. It relies on the formatter: a block ends on the first line that is indented like its first.
-// A line that fails names the file; the sentence of the test says what is wanted instead.
+// Reads the sources as text. It relies on the formatter: a block ends on the first line that is indented like its
+// first. A line that fails names the file; the sentence of the test says what is wanted instead.
 import path from 'node:path';
 import t, { type Test } from 'tap';
 import { filesIn, read } from './support/sources.ts';
@@ -11,7 +11,8 @@ const SHARED = /^src\/(common|process|metrics)\//;
 
 /**
  * What the files of a folder may import beside their own folder and the shared ground. First match wins.
- * Processes are composed in src/{main,start,front,pipelines-process,stores,cli}.ts and src/commands, which may import everything.
+ * Processes are composed in src/{main,start,front,pipelines-process,stores,cli}.ts and src/commands, which may import
+ * everything.
  */
 const ARROWS: [from: RegExp, to: RegExp][] = [
   [/^schemas\//, /^typebox/],
@@ -46,6 +47,8 @@ const ARROWS: [from: RegExp, to: RegExp][] = [
   [/^(bench|test|scripts)\//, /./],
 ];
 
+/** As the formatter has it for code. */
+const COLUMNS_MAX = 120;
 /** Tightened from above, never loosened: the longest function there is, and what nine in ten stay under. */
 const FUNCTION_LINES_MAX = 55;
 const FUNCTION_LINES_P90 = 25;
@@ -95,6 +98,19 @@ t.test('every file says what it is', async (t) => {
   const scripts = ['src', 'clickhouse', 'pipelines'].flatMap((folder) => filesIn(folder, /\.(lua|sql)$/));
   const bare = scripts.filter((file) => !/^(#!.*\n)?-- \S/.test(read(file)));
   t.same(bare, [], 'Lua and SQL open with their contract');
+});
+
+t.test('comments and pages fit the page', async (t) => {
+  const comments = sources.flatMap(({ file, lines }) =>
+    lines.filter((line) => /^\s*(\/\/|\*(?!\*)|\/\*)/.test(line)).map((line) => ({ file, line })),
+  );
+  const pages = ['.', 'docs', 'docs/decisions', 'bench'].flatMap((folder) => pagesIn(folder)).flatMap(proseOf);
+  const wide = [...comments, ...pages].filter(({ line }) => [...line].length > COLUMNS_MAX);
+  t.same(
+    wide.map(({ file, line }) => `${file}: ${line.slice(0, 60)}`),
+    [],
+    `none over ${COLUMNS_MAX} columns`,
+  );
 });
 
 t.test('functions stay short', async (t) => {
@@ -213,4 +229,20 @@ async function none(t: Test, among: readonly Source[], pattern: RegExp, sentence
     .filter(({ file, text }) => file !== 'test/tidy.test.ts' && pattern.test(text))
     .map(({ file }) => file);
   t.same(found, [], sentence);
+}
+
+function pagesIn(folder: string): string[] {
+  return filesIn(folder, /\.md$/).filter((file) => path.dirname(file) === folder);
+}
+
+/** What is neither a table nor a block of code. */
+function proseOf(file: string): { file: string; line: string }[] {
+  let isCode = false;
+  return read(file)
+    .split('\n')
+    .filter((line) => {
+      if (line.startsWith('```')) isCode = !isCode;
+      return !isCode && !line.startsWith('|') && !line.startsWith('#');
+    })
+    .map((line) => ({ file, line }));
 }

@@ -1,5 +1,5 @@
-// Signals out of the whole service: an agent that falls silent is declared down, one that goes on speaking is not; a key that
-// meets its request limit is told of.
+// Signals out of the whole service: an agent that falls silent is declared down, one that goes on speaking is not; a
+// key that meets its request limit is told of.
 import t from 'tap';
 import { SIGNAL_FIELD, type Signal, type SignalEntry } from '../schemas/signal.ts';
 import { readConfig } from '../src/process/config.ts';

@@ -1,9 +1,9 @@
-// What Gatehouse is compared with: an event service as a competent user would write it in a day, with Fastify 5, its own ajv
-// and ioredis. The same checks (key, request limit, schema of event and batch, agent known, times in bounds), the same
-// policies, every event in a Redis stream before the answer, the full echo with `policy_result`. It is meant to be good:
-// caches where one would have them, everything of a request in one pipeline, nothing awaited that need not be.
-// What it does not do, for the record: refuse a key that stands twice in an object, keep numbers as they were written, share
-// windows between requests (its rate limits are fixed windows), move events on into a database.
+// What Gatehouse is compared with: an event service as a competent user would write it in a day, with Fastify 5, its
+// own ajv and ioredis. The same checks (key, request limit, schema of event and batch, agent known, times in bounds),
+// the same policies, every event in a Redis stream before the answer, the full echo with `policy_result`. It is meant
+// to be good: caches where one would have them, everything of a request in one pipeline, nothing awaited that need not
+// be. What it does not do, for the record: refuse a key that stands twice in an object, keep numbers as they were
+// written, share windows between requests (its rate limits are fixed windows), move events on into a database.
 // There is no response schema: payloads are free, and JSON.stringify is the faster one for those.
 // Run as a process: `node server.js '<Order as JSON>'`; prints its port.
 import { randomUUID } from 'node:crypto';

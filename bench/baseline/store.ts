@@ -1,5 +1,6 @@
-// The baseline's Redis: keys and agents by look-up behind a small cache, counters by INCRBY and EXPIRE, one XADD an event.
-// All commands of one request go out as one ioredis pipeline. Streams are kept to a length, since nothing here drains them.
+// The baseline's Redis: keys and agents by look-up behind a small cache, counters by INCRBY and EXPIRE, one XADD an
+// event. All commands of one request go out as one ioredis pipeline. Streams are kept to a length, since nothing here
+// drains them.
 import { createHash } from 'node:crypto';
 import { Redis } from 'ioredis';
 import type { Policy } from './schemas.ts';

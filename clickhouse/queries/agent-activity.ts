@@ -1,6 +1,7 @@
-// What agents did in the last day, hour by hour (GET /v1/agents?activity=true). One query for all agents of a page, and one more where
-// something of theirs waited for an approval; both read the agents' own places in the primary key and no payload.
-// Hours are those before now, not those of a clock: the last one ends now. Outcomes are final ones (final-outcome.ts).
+// What agents did in the last day, hour by hour (GET /v1/agents?activity=true). One query for all agents of a page, and
+// one more where something of theirs waited for an approval; both read the agents' own places in the primary key and no
+// payload. Hours are those before now, not those of a clock: the last one ends now. Outcomes are final ones
+// (final-outcome.ts).
 import type { AgentActivity } from '../../schemas/agent.ts';
 import type { ClickHouse } from '../client.ts';
 import { instant, QueryConditions } from './conditions.ts';

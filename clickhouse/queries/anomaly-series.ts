@@ -1,6 +1,7 @@
-// What an agent did around an anomaly, as its detector saw it: tokens of completions, the share of errors by the minute, events in ten seconds
-// (GET /v1/anomalies/{id}/series). Recomputed from the events by their arrival, as the detectors count; nothing of it is kept.
-// Bounded: so many completions, so many windows. Events that have expired, or were erased, are missing.
+// What an agent did around an anomaly, as its detector saw it: tokens of completions, the share of errors by the
+// minute, events in ten seconds (GET /v1/anomalies/{id}/series). Recomputed from the events by their arrival, as the
+// detectors count; nothing of it is kept. Bounded: so many completions, so many windows. Events that have expired, or
+// were erased, are missing.
 import type { Anomaly, SeriesPoint } from '../../schemas/anomaly.ts';
 import type { ClickHouse } from '../client.ts';
 import { instant, isoTime, QueryConditions } from './conditions.ts';

@@ -1,6 +1,7 @@
 // What has come since a place, in the order in which it came: for those who follow it live (http/live.ts).
-// Events and anomalies by when they arrived and were flagged; approvals and deliveries by the revision that made them so, each change
-// once. Outcomes of events are those of the time of arrival; a decision is told as a change of its approval.
+// Events and anomalies by when they arrived and were flagged; approvals and deliveries by the revision that made them
+// so, each change once. Outcomes of events are those of the time of arrival; a decision is told as a change of its
+// approval.
 import type { Anomaly } from '../../schemas/anomaly.ts';
 import type { Approval } from '../../schemas/approval.ts';
 import type { PayloadMode } from '../../schemas/closed-sets.ts';

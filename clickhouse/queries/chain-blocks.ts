@@ -1,5 +1,5 @@
-// Blocks of the audit chain in ClickHouse (table `audit_chain`): written by the flusher of the store pipelines, read by verification,
-// and asked for the newest ones when a chain's head is not to be found in Redis.
+// Blocks of the audit chain in ClickHouse (table `audit_chain`): written by the flusher of the store pipelines, read by
+// verification, and asked for the newest ones when a chain's head is not to be found in Redis.
 // Bytes from end to end, as RowBinary: a block is mostly hashes.
 import { type ChainBlock, HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';
 import { RowBinaryReader, RowBinaryWriter } from '../../src/common/row-binary.ts';
@@ -47,8 +47,9 @@ function encode(block: StoredBlock): Buffer {
 }
 
 /**
- * Where one chain ends for each of these accounts; accounts that have nothing from there on are left out. `accounts`: account -> number
- * of an entry that the end is not before, 0: not known. It spares reading all of the blocks there ever were.
+ * Where one chain ends for each of these accounts; accounts that have nothing from there on are left out. `accounts`:
+ * account -> number of an entry that the end is not before, 0: not known. It spares reading all of the blocks there
+ * ever were.
  */
 export async function chainEnds(
   clickhouse: ClickHouse,
@@ -88,7 +89,10 @@ export async function chainNames(clickhouse: ClickHouse, account: string): Promi
   return rows.map(({ chain }) => chain);
 }
 
-/** Number of the first entry of the first block that holds anything which arrived at `fromMs` or later; null: there is none. */
+/**
+ * Number of the first entry of the first block that holds anything which arrived at `fromMs` or later; null: there is
+ * none.
+ */
 export async function firstBlockSince(
   clickhouse: ClickHouse,
   { account, chain, fromMs }: { account: string; chain: string; fromMs: number },
@@ -115,8 +119,8 @@ export async function blockBefore(
 }
 
 /**
- * The next blocks of a chain that reach entry `fromN` or lie behind it, in order; none: that was all. The first one may begin before:
- * a block that is written again may have become longer since its beginning was read.
+ * The next blocks of a chain that reach entry `fromN` or lie behind it, in order; none: that was all. The first one may
+ * begin before: a block that is written again may have become longer since its beginning was read.
  */
 export async function chainPage(
   clickhouse: ClickHouse,
@@ -163,7 +167,10 @@ function decode(bytes: Buffer): StoredBlock[] {
   return blocks;
 }
 
-/** Takes the ids of an erased agent's entries out of the account's blocks, up to their times; the hashes stay. `agent`: its 128 bits. */
+/**
+ * Takes the ids of an erased agent's entries out of the account's blocks, up to their times; the hashes stay. `agent`:
+ * its 128 bits.
+ */
 export async function blankIds(clickhouse: ClickHouse, account: string, agent: Buffer): Promise<void> {
   const params = { account, agent: agent.toString('hex') };
   const [row] = await clickhouse.query<{ found: number }>(

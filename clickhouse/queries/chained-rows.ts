@@ -1,6 +1,6 @@
 // Rows as they were chained: what a verification of the audit chain reads back and hashes again (src/audit).
-// Event rows come as the bytes of RowBinary, with the columns and in the order of the insert; entries of the audit log by their fields.
-// A range of time is read in pieces: one that is larger than READ_BYTES_MAX is halved.
+// Event rows come as the bytes of RowBinary, with the columns and in the order of the insert; entries of the audit log
+// by their fields. A range of time is read in pieces: one that is larger than READ_BYTES_MAX is halved.
 // Invariant: what is held at once is one piece, whatever the rows are.
 import { EVENT_ROW_COLUMNS } from '../../schemas/event-row.ts';
 import type { ClickHouse, QueryOptions, QueryParams } from '../client.ts';

@@ -1,11 +1,15 @@
-// Is an insert under one of these tokens still running, and can a token be known although its rows never came? The store pipeline asks
-// both about a batch of its own whose earlier try ended without an answer (pipelines/store/verify.ts).
+// Is an insert under one of these tokens still running, and can a token be known although its rows never came? The
+// store pipeline asks both about a batch of its own whose earlier try ended without an answer
+// (pipelines/store/verify.ts).
 import type { ClickHouse } from '../client.ts';
 
 export type ConcurrentDuplicates = {
   /** Inserts under a token that begins like this that have not ended yet. */
   running: number;
-  /** Replicated tables keep a token and its part in one step: no token is known without its rows, and another replica may lag behind. */
+  /**
+   * Replicated tables keep a token and its part in one step: no token is known without its rows, and another replica
+   * may lag behind.
+   */
   tokensAreTrue: boolean;
 };
 

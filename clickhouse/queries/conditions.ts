@@ -46,8 +46,8 @@ export class QueryConditions {
   }
 
   /**
-   * Behind the position in an order by `time` and `id`. The first comparison says nothing new, but it alone is a range that the
-   * primary key and projections know.
+   * Behind the position in an order by `time` and `id`. The first comparison says nothing new, but it alone is a range
+   * that the primary key and projections know.
    */
   after(
     position: Position | undefined,

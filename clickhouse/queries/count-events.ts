@@ -1,6 +1,7 @@
 // Counts events over time and by their values (GET /v1/events/histogram, GET /v1/events/facets).
-// Every count is exact and speaks of the very rows that a list with the same filters shows: outcomes are final ones (final-outcome.ts).
-// Payloads are not read, unless words are searched for. Bounded: so many buckets, so many values; what is beyond is summed up.
+// Every count is exact and speaks of the very rows that a list with the same filters shows: outcomes are final ones
+// (final-outcome.ts). Payloads are not read, unless words are searched for. Bounded: so many buckets, so many values;
+// what is beyond is summed up.
 import type { ClickHouse, QueryParams } from '../client.ts';
 import { instant, type QueryConditions, valuesOf } from './conditions.ts';
 import { conditionsOf, type EventFilter, settingsOf } from './event-filter.ts';
@@ -96,7 +97,10 @@ export async function histogramOf(
 type Slot = { sql: string; params: QueryParams };
 type Buckets = CountedHistogram['buckets'];
 
-/** One pass over the events, but by policy: an event may count for several, or for none, so totals are a pass of their own. */
+/**
+ * One pass over the events, but by policy: an event may count for several, or for none, so totals are a pass of their
+ * own.
+ */
 async function fill(
   clickhouse: ClickHouse,
   made: Buckets,
@@ -176,7 +180,10 @@ const WIDTHS = [1, 5, 10, 50, 100, 500, ...[1, 5, 10, 15, 30, 60, 300, 600, 900,
   [1, 7, 30].map((n) => n * DAY),
 );
 
-/** As many as asked for at most, and one more where the first begins earlier than the range; each begins at a multiple of its width. */
+/**
+ * As many as asked for at most, and one more where the first begins earlier than the range; each begins at a multiple
+ * of its width.
+ */
 export function bucketsOf(
   { fromMs, toMs }: Range,
   buckets: number,

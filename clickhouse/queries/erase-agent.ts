@@ -1,8 +1,9 @@
-// Takes everything of one agent out of the tables: its events (and with them their audit entries), anomalies, deliveries, approvals, audit
-// entries that tell of it, and what the registry said of it. The bare `agent.deleted` stays, as does the registry's note that it is deleted.
-// Idempotent. Returns once no query sees the rows. Their bytes go with the merges that follow; those of events with `rewriteErased`, which
-// also gives the parts their projections back: until then a timeline reads such parts row by row, with the same result.
-// Before it: the tombstone is set and the streams have drained past it, so no row of the agent can come after.
+// Takes everything of one agent out of the tables: its events (and with them their audit entries), anomalies,
+// deliveries, approvals, audit entries that tell of it, and what the registry said of it. The bare `agent.deleted`
+// stays, as does the registry's note that it is deleted. Idempotent. Returns once no query sees the rows. Their bytes
+// go with the merges that follow; those of events with `rewriteErased`, which also gives the parts their projections
+// back: until then a timeline reads such parts row by row, with the same result. Before it: the tombstone is set and
+// the streams have drained past it, so no row of the agent can come after.
 import type { ClickHouse } from '../client.ts';
 
 const DELETIONS = [
@@ -29,8 +30,8 @@ export async function eraseAgent(clickhouse: ClickHouse, account: string, agentI
 }
 
 /**
- * Are there parts to be rewritten: such as hold erased rows, or of `events` have no projections? (Two that lost theirs may have been merged since.)
- * `running`: a rewrite or another mutation has not ended.
+ * Are there parts to be rewritten: such as hold erased rows, or of `events` have no projections? (Two that lost theirs
+ * may have been merged since.) `running`: a rewrite or another mutation has not ended.
  */
 export async function partsToRewrite(clickhouse: ClickHouse): Promise<'none' | 'some' | 'running'> {
   const of = "database = currentDatabase() AND table = 'events'";
@@ -46,8 +47,8 @@ export async function partsToRewrite(clickhouse: ClickHouse): Promise<'none' | '
 }
 
 /**
- * Has ClickHouse rewrite these parts, without erased rows and with projections: about 4 µs of CPU a row. Returns at once. All in one
- * statement, since projections that are made of rows with a mask hold the masked ones, too.
+ * Has ClickHouse rewrite these parts, without erased rows and with projections: about 4 µs of CPU a row. Returns at
+ * once. All in one statement, since projections that are made of rows with a mask hold the masked ones, too.
  */
 export async function rewriteErased(clickhouse: ClickHouse): Promise<void> {
   const masked = await clickhouse.query<{ table: string }>(
@@ -62,7 +63,10 @@ export async function rewriteErased(clickhouse: ClickHouse): Promise<void> {
   );
 }
 
-/** Epoch ms at which the oldest part was written that has been replaced and is still on disk (for some minutes). Infinity: there is none. */
+/**
+ * Epoch ms at which the oldest part was written that has been replaced and is still on disk (for some minutes).
+ * Infinity: there is none.
+ */
 export async function oldestReplacedPart(clickhouse: ClickHouse): Promise<number> {
   const [row] = await clickhouse.query<{ parts: number; oldest: number }>(
     `SELECT count() AS parts, toUnixTimestamp(min(modification_time)) * 1000 AS oldest FROM system.parts

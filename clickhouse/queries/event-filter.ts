@@ -1,5 +1,6 @@
-// Which events are asked for: the filters of lists, counts and exports, as conditions (GET /v1/events and what stands under it).
-// Outcomes and reasons are final ones, which event rows do not say: they are added by whoever asks (final-outcome.ts).
+// Which events are asked for: the filters of lists, counts and exports, as conditions (GET /v1/events and what stands
+// under it). Outcomes and reasons are final ones, which event rows do not say: they are added by whoever asks
+// (final-outcome.ts).
 
 import type { ClickHouseSettings } from '@clickhouse/client';
 import type { EventType, Outcome, Reason, Severity } from '../../schemas/closed-sets.ts';
@@ -59,7 +60,8 @@ export function isByMatch({ policyId, severity, detector, reason }: EventFilter)
 /** How the engine finds such rows with the least reading. */
 export function settingsOf(filter: EventFilter): ClickHouseSettings {
   const { agentId, q, traceId } = filter;
-  // The filter that the engine derives from ORDER BY … LIMIT would make it read payloads instead of answering from the text index: 540 ms for 130.
+  // The filter that the engine derives from ORDER BY … LIMIT would make it read payloads instead of answering from the
+  // text index: 540 ms for 130.
   if (q !== undefined) return { optimize_use_projections: 0, use_top_k_dynamic_filtering: 0 } as ClickHouseSettings;
   if (agentId !== undefined || traceId !== undefined || isByMatch(filter)) return { optimize_use_projections: 0 };
   return { preferred_optimize_projection_name: 'by_time' };

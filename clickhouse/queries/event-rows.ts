@@ -1,6 +1,7 @@
-// Event rows as they come from ClickHouse and go into an answer. The payload is text from end to end: it is put into the answer, never parsed.
-// Lists work in two steps: the heads of a page's events (from a light projection or the primary key, without payloads), then the rest of
-// these rows at their places, or by primary key. The first pages of an agent come in one (list-events.ts).
+// Event rows as they come from ClickHouse and go into an answer. The payload is text from end to end: it is put into
+// the answer, never parsed. Lists work in two steps: the heads of a page's events (from a light projection or the
+// primary key, without payloads), then the rest of these rows at their places, or by primary key. The first pages of an
+// agent come in one (list-events.ts).
 
 import type { EventType, Outcome, PayloadMode } from '../../schemas/closed-sets.ts';
 import { PREVIEW_CHARACTERS } from '../../schemas/event.ts';
@@ -68,7 +69,9 @@ export const ROWS_AT_ONCE = 100;
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024;
 const ROW_BYTES = 500;
 
-/** Characters of payload in one page. An answer is made in memory, so it must have a bound: this is 64 events of 1 MiB. */
+/**
+ * Characters of payload in one page. An answer is made in memory, so it must have a bound: this is 64 events of 1 MiB.
+ */
 export const PAGE_PAYLOAD_MAX = 64 * 1024 * 1024;
 
 /** The page holds more than can be answered at once; fewer rows fit. */
@@ -105,8 +108,8 @@ export async function completeRows(
 }
 
 /**
- * How many rows come next: as many as are sound whatever they hold, and where those so far were small, all that is left. A row of a timeline costs
- * the granule that it lies in, and many at once share granules.
+ * How many rows come next: as many as are sound whatever they hold, and where those so far were small, all that is
+ * left. A row of a timeline costs the granule that it lies in, and many at once share granules.
  */
 function atOnceBy(characters: number, rows: number): number {
   const average = rows === 0 ? Number.POSITIVE_INFINITY : characters / rows;
@@ -131,8 +134,8 @@ async function someOf(clickhouse: ClickHouse, account: string, { heads, from, at
 }
 
 /**
- * By id. Looked for at their places: to find them by key costs as much again as to read them. A part that has been merged since
- * is not there any more, and what was in it is then looked for by key.
+ * By id. Looked for at their places: to find them by key costs as much again as to read them. A part that has been
+ * merged since is not there any more, and what was in it is then looked for by key.
  */
 async function restOf(
   clickhouse: ClickHouse,

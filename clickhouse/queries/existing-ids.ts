@@ -1,6 +1,6 @@
-// Which of these events are stored already? The store pipeline asks when it takes up a batch whose insert token may have been forgotten.
-// The ids say when their events arrived, so only parts and granules of that time are read. The one query that spans accounts: it is asked
-// by a pipeline about its own stream, never on behalf of a caller.
+// Which of these events are stored already? The store pipeline asks when it takes up a batch whose insert token may
+// have been forgotten. The ids say when their events arrived, so only parts and granules of that time are read. The one
+// query that spans accounts: it is asked by a pipeline about its own stream, never on behalf of a caller.
 import { timeOfId } from '../../src/common/ids.ts';
 import type { ClickHouse } from '../client.ts';
 

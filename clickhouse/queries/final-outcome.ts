@@ -1,7 +1,7 @@
 // The final outcome of events that waited for an approval: what the table `approvals` says of pending rows.
 // Event rows are never rewritten; every query that shows, filters or counts outcomes comes through here.
-// A decided approval is decided for good, so its row needs no FINAL. Accounts without decisions pay nothing for the filter
-// but one look whether there are any; pages without pending events are not looked at at all.
+// A decided approval is decided for good, so its row needs no FINAL. Accounts without decisions pay nothing for the
+// filter but one look whether there are any; pages without pending events are not looked at at all.
 // `settle` is called before decisions are read, and only then: the caller waits there for those that were acknowledged.
 
 import type { Outcome, Reason } from '../../schemas/closed-sets.ts';
@@ -22,12 +22,15 @@ export function decidedAs(outcome: Final | 'either'): string {
   return `(SELECT event_id FROM approvals WHERE account_id = {account:String} AND ${test})`;
 }
 
-/** A filter by outcome. `parts` are disjoint and together all of it: to be counted one by one, each by what it reads least. */
+/**
+ * A filter by outcome. `parts` are disjoint and together all of it: to be counted one by one, each by what it reads
+ * least.
+ */
 type OutcomeFilter = { whole: string; parts: readonly string[] };
 
 /**
- * `outcome = …` as it is now. Counted as one condition the ids of all rows would be read to look whether they were decided
- * (370 ms instead of 40 of a million); in parts that is done where rows are pending.
+ * `outcome = …` as it is now. Counted as one condition the ids of all rows would be read to look whether they were
+ * decided (370 ms instead of 40 of a million); in parts that is done where rows are pending.
  */
 export async function outcomeFilter(
   clickhouse: ClickHouse,

@@ -1,4 +1,5 @@
-// One event of one agent (GET /v1/agents/{id}/events/{event_id}). The id says when the event arrived, so only the granules of that moment are read.
+// One event of one agent (GET /v1/agents/{id}/events/{event_id}). The id says when the event arrived, so only the
+// granules of that moment are read.
 import { timeOfId } from '../../src/common/ids.ts';
 import type { ClickHouse } from '../client.ts';
 import { instant, QueryConditions } from './conditions.ts';
@@ -14,7 +15,9 @@ import {
 } from './event-rows.ts';
 import { type Settling, withFinalOutcomes } from './final-outcome.ts';
 
-/** Reads what a policy needs to see of an event that was stored; null: it is not, or not yet. `occurredMs`: epoch ms. */
+/**
+ * Reads what a policy needs to see of an event that was stored; null: it is not, or not yet. `occurredMs`: epoch ms.
+ */
 export function storedEvents(clickhouse: ClickHouse) {
   return async (account: string, agentId: string, eventId: string) => {
     const row = await getEvent(clickhouse, account, agentId, eventId);
@@ -25,8 +28,8 @@ export function storedEvents(clickhouse: ClickHouse) {
 }
 
 /**
- * Events by their ids, in no order; those that are not stored, or not yet, are left out. `eventIds` must be well formed (isId).
- * Throws PageTooLarge.
+ * Events by their ids, in no order; those that are not stored, or not yet, are left out. `eventIds` must be well formed
+ * (isId). Throws PageTooLarge.
  */
 export async function getEvents(
   clickhouse: ClickHouse,

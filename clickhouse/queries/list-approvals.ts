@@ -1,5 +1,6 @@
-// Approvals as ClickHouse knows them: all of them, while Redis holds the pending and the lately decided (GET /v1/approvals).
-// Newest first by arrival of the event, equal times by id; totals exact. FINAL: of each approval its newest state.
+// Approvals as ClickHouse knows them: all of them, while Redis holds the pending and the lately decided (GET
+// /v1/approvals). Newest first by arrival of the event, equal times by id; totals exact. FINAL: of each approval its
+// newest state.
 
 import type { Approval } from '../../schemas/approval.ts';
 import type { ApprovalStatus } from '../../schemas/closed-sets.ts';
@@ -86,7 +87,9 @@ export async function* pendingApprovals(
   }
 }
 
-/** The highest revision of each account in the tables that the journal feeds with rows: restored changes must lie above. */
+/**
+ * The highest revision of each account in the tables that the journal feeds with rows: restored changes must lie above.
+ */
 export function rowRevisions(clickhouse: ClickHouse): Promise<{ account: string; revision: number }[]> {
   const tables = ['approvals', 'deliveries'].map(
     (table) => `SELECT account_id, max(revision) AS highest FROM ${table} GROUP BY account_id`,

@@ -1,8 +1,9 @@
 // Lists the audit log (GET /v1/audit-logs), newest first, totals exact.
 // `q` finds words, as in payloads, in an entry's action, actor, resource id and details.
-// Three sources, read as one: every event is an `event.submitted`; a blocked or pending one is a second entry; everything else lies in audit_log.
-// The first two are read off the event rows (projection by_arrival, then the page's rows by primary key; totals from counts), so they are there exactly when
-// the event is, cost nothing at insert, and go with it when its agent is erased.
+// Three sources, read as one: every event is an `event.submitted`; a blocked or pending one is a second entry;
+// everything else lies in audit_log. The first two are read off the event rows (projection by_arrival, then the page's
+// rows by primary key; totals from counts), so they are there exactly when the event is, cost nothing at insert, and go
+// with it when its agent is erased.
 
 import type { ClickHouseSettings } from '@clickhouse/client';
 import type { AuditLog } from '../../schemas/audit-log.ts';
@@ -64,7 +65,10 @@ const SEARCHED: Record<EntrySource, string> = {
   decided: `concatWithSeparator(' ', concat('event.', outcome), 'policy_id', policy_id, if(outcome = 'pending', 'approval_id', 'reason'), if(outcome = 'pending', approval_id, reason), 'agent', agent_id, id, 'request_id', request_id)`,
 };
 
-/** An event's second entry differs from its first in the lowest bit of the last character: its own inverse, and never equal. */
+/**
+ * An event's second entry differs from its first in the lowest bit of the last character: its own inverse, and never
+ * equal.
+ */
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
 const FLIPPED = '1032547698badcfehgkjnmqpsrvtxwzy';
 

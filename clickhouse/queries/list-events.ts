@@ -1,7 +1,8 @@
 // Lists events of an agent, or of the whole account (GET /v1/agents/{id}/events, GET /v1/events).
-// Newest first by `timestamp`, equal times by id; `total` counts all that match, exactly. Outcomes are final ones (final-outcome.ts).
-// An agent's list reads the primary key; the account's timeline the projection by_time; a search or a trace the events themselves, with their
-// indexes. Totals of agents, types and outcomes are read off the projection counts.
+// Newest first by `timestamp`, equal times by id; `total` counts all that match, exactly. Outcomes are final ones
+// (final-outcome.ts). An agent's list reads the primary key; the account's timeline the projection by_time; a search or
+// a trace the events themselves, with their indexes. Totals of agents, types and outcomes are read off the projection
+// counts.
 
 import type { ClickHouseSettings } from '@clickhouse/client';
 import type { PayloadMode } from '../../schemas/closed-sets.ts';
@@ -32,8 +33,9 @@ export type EventPage = EventFilter &
   };
 
 /**
- * Up to here an agent's page is read in one step: the engine sorts by the key and reads the rest for the page's rows alone. It does so for
- * ten thousand rows at most, skipped ones included; behind that it would read payloads in order to skip them.
+ * Up to here an agent's page is read in one step: the engine sorts by the key and reads the rest for the page's rows
+ * alone. It does so for ten thousand rows at most, skipped ones included; behind that it would read payloads in order
+ * to skip them.
  */
 const ONE_STEP_OFFSET_MAX = 5_000;
 
@@ -134,7 +136,10 @@ function optionsOf(page: EventPage, settings = settingsOf(page)): QueryOptions {
   return { settings, ...(page.signal === undefined ? {} : { signal: page.signal }) };
 }
 
-/** The projection `counts` knows agents, types and outcomes; whatever else is asked for is counted where the page is read. */
+/**
+ * The projection `counts` knows agents, types and outcomes; whatever else is asked for is counted where the page is
+ * read.
+ */
 function countSettings(page: EventPage): ClickHouseSettings {
   const { q, traceId, model, from, to } = page;
   const isKept = [q, traceId, model, from, to].every((filter) => filter === undefined) && !isByMatch(page);

@@ -1,5 +1,6 @@
-// A page of a replacing table, and how many rows fit in all: the two queries of every plain list (anomalies, approvals, deliveries).
-// Newest first. Both read with FINAL and under the same conditions, so items and total speak of the same rows; behind a cursor nothing is counted.
+// A page of a replacing table, and how many rows fit in all: the two queries of every plain list (anomalies, approvals,
+// deliveries). Newest first. Both read with FINAL and under the same conditions, so items and total speak of the same
+// rows; behind a cursor nothing is counted.
 import { cut, type Listed, type PageStart, type Position } from '../../schemas/paging.ts';
 import type { ClickHouse } from '../client.ts';
 import type { QueryConditions } from './conditions.ts';

@@ -1,5 +1,5 @@
-// Every resource of the registry at its newest revision, for `gatehouse registry restore`. In pages, so that a large registry fits.
-// Deleted ones come, too (`record: null`): their ids must not be used again.
+// Every resource of the registry at its newest revision, for `gatehouse registry restore`. In pages, so that a large
+// registry fits. Deleted ones come, too (`record: null`): their ids must not be used again.
 
 import type { JournalEntry } from '../../schemas/journal.ts';
 import { parseExact } from '../../src/common/exact-json.ts';

@@ -1,11 +1,15 @@
 // What `q` means, and its predicate over an event's payload (words or a quoted phrase in the payload).
-// Words: all must occur, anywhere. "A quoted phrase", or a word with punctuation inside (user@example.com): its words next to each other.
-// Case does not matter. A word is a run of letters and digits; punctuation of any script parts words. Scripts that are written
-// without spaces (Han, kana, Thai, …) have no word borders: there, any part of the text will do.
-// Invariant: the predicate alone is exact; the text index `payload_words` only spares reading, so a part that has none yet answers the same.
+// Words: all must occur, anywhere. "A quoted phrase", or a word with punctuation inside (user@example.com): its words
+// next to each other. Case does not matter. A word is a run of letters and digits; punctuation of any script parts
+// words. Scripts that are written without spaces (Han, kana, Thai, …) have no word borders: there, any part of the text
+// will do.
+// Invariant: the predicate alone is exact; the text index `payload_words` only spares reading, so a part that has none
+// yet answers the same.
 import type { QueryParams } from '../client.ts';
 
-/** Must be the expression of the index payload_words in 001_events.sql, to the letter: it is compared as an expression. */
+/**
+ * Must be the expression of the index payload_words in 001_events.sql, to the letter: it is compared as an expression.
+ */
 export const PAYLOAD_WORDS =
   "lowerUTF8(replaceRegexpAll(if(empty(search_text), replaceRegexpAll(payload, '\\\\\\\\[\"\\\\\\\\/bfnrt]', ' '), search_text), '[\\\\x{80}-\\\\x{BF}\\\\x{2000}-\\\\x{2BFF}\\\\x{3000}-\\\\x{303F}\\\\x{FE10}-\\\\x{FE1F}\\\\x{FE30}-\\\\x{FE6F}\\\\x{FF00}-\\\\x{FF0F}\\\\x{FF1A}-\\\\x{FF20}\\\\x{FF3B}-\\\\x{FF40}\\\\x{FF5B}-\\\\x{FF65}\\\\x{1F000}-\\\\x{1FAFF}]', ' '))";
 

@@ -1,7 +1,7 @@
-// Traces: events that share a trace_id, over all agents of an account. GET /v1/traces lists them, GET /v1/traces/{id} shows one.
-// The list is newest first by when a trace began, equal times by trace id; totals are exact. A beginning moves only by an event that comes
-// late and happened before it: behind a cursor traces are listed as they were when the list began, so none is shown twice.
-// A trace's events come in time order, page by page.
+// Traces: events that share a trace_id, over all agents of an account. GET /v1/traces lists them, GET /v1/traces/{id}
+// shows one. The list is newest first by when a trace began, equal times by trace id; totals are exact. A beginning
+// moves only by an event that comes late and happened before it: behind a cursor traces are listed as they were when
+// the list began, so none is shown twice. A trace's events come in time order, page by page.
 
 import type { PayloadMode } from '../../schemas/closed-sets.ts';
 import type { Trace } from '../../schemas/event.ts';

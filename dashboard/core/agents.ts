@@ -1,4 +1,5 @@
-// Names of agents, for screens that show ids. One read for all of them; of an account with more than it gives, the rest go by id.
+// Names of agents, for screens that show ids. One read for all of them; of an account with more than it gives, the rest
+// go by id.
 import { type Read, useRead } from './queries.ts';
 import type { Agent, Page } from './types.ts';
 

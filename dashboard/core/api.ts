@@ -1,5 +1,7 @@
-// Calls of the service (under every screen). Addresses are relative to the page, so that a path prefix needs no setting.
-// Invariant: every call has a deadline, and every failure is an ApiError with a sentence for people and, where there is one, the request id.
+// Calls of the service (under every screen). Addresses are relative to the page, so that a path prefix needs no
+// setting.
+// Invariant: every call has a deadline, and every failure is an ApiError with a sentence for people and, where there is
+// one, the request id.
 import { parseKeepingPayloads } from './json.ts';
 
 /** A read may wait up to 10 s for writes and run for as long again; then a person has waited enough. */

@@ -1,6 +1,7 @@
-// Reads an answer of the service without touching payloads: a payload stays the text that it is, because JSON.parse would turn `1.0`
-// into 1, `12345678901234567890` into 12345678901234567000 and `1e400` into Infinity.
-// Everything else of the answer is parsed as usual. Failure: text that is no JSON throws SyntaxError, as JSON.parse does.
+// Reads an answer of the service without touching payloads: a payload stays the text that it is, because JSON.parse
+// would turn `1.0` into 1, `12345678901234567890` into 12345678901234567000 and `1e400` into Infinity.
+// Everything else of the answer is parsed as usual. Failure: text that is no JSON throws SyntaxError, as JSON.parse
+// does.
 
 /** A JSON value as text. */
 export type RawJson = { text: string };

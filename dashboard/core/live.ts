@@ -1,7 +1,9 @@
-// What comes in, as it comes in (server-sent events of `v1/stream`). One stream for all tabs that ask for the same: the tab that holds
-// the lock reads it and tells the others. A page that is hidden lets go of it.
-// Invariant: no row is told twice to a page in order; what could not be told one by one is told as a gap, and the list is read anew.
-// Failure: the browser reconnects with the id of the last row, by itself; where the service has gone, the list says so when it is read.
+// What comes in, as it comes in (server-sent events of `v1/stream`). One stream for all tabs that ask for the same: the
+// tab that holds the lock reads it and tells the others. A page that is hidden lets go of it.
+// Invariant: no row is told twice to a page in order; what could not be told one by one is told as a gap, and the list
+// is read anew.
+// Failure: the browser reconnects with the id of the last row, by itself; where the service has gone, the list says so
+// when it is read.
 import { useEffect, useRef } from 'preact/hooks';
 
 export type Topic = 'events' | 'approvals' | 'anomalies' | 'deliveries';

@@ -13,7 +13,10 @@ import { useEffect, useMemo, useState } from 'preact/hooks';
 import { type Answer, ApiError, read } from './api.ts';
 import type { Page } from './types.ts';
 
-/** Pages of a list that are kept: scrolling further lets go of the first ones' memory by starting anew at a time, not by paging on. */
+/**
+ * Pages of a list that are kept: scrolling further lets go of the first ones' memory by starting anew at a time, not by
+ * paging on.
+ */
 const PAGES_MAX = 200;
 /** Two screens full: a page of twice as many takes a third longer. */
 export const PAGE_ROWS = 50;

@@ -9,7 +9,10 @@ import type { SignedIn } from './types.ts';
 export const session = signal<SignedIn | null | undefined>(undefined);
 export const sessionError = signal<ApiError | undefined>(undefined);
 
-/** Whether somebody was signed in when the page was last open: then it begins to read before it knows that they still are. */
+/**
+ * Whether somebody was signed in when the page was last open: then it begins to read before it knows that they still
+ * are.
+ */
 const HINT = 'gatehouse-signed-in';
 export function wasSignedIn(): boolean {
   return localStorage.getItem(HINT) !== null;

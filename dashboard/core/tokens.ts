@@ -1,11 +1,15 @@
-// Lays a payload's JSON text out in lines, one a scalar, a bracket or a key, without ever making a value of it: what is shown of a
-// line is a piece of the text as it was sent. Runs on the page for small payloads and in tokens-worker.ts for large ones.
-// Lines are numbers in one array (FIELDS each), so that the worker hands over a million of them without copying.
+// Lays a payload's JSON text out in lines, one a scalar, a bracket or a key, without ever making a value of it: what is
+// shown of a line is a piece of the text as it was sent. Runs on the page for small payloads and in tokens-worker.ts
+// for large ones. Lines are numbers in one array (FIELDS each), so that the worker hands over a million of them without
+// copying.
 // Invariant: every character of the text that is no white space belongs to exactly one line. Linear in the text.
 // Failure: text that is no JSON (it cannot be, the service has checked it) ends the layout where it stops making sense.
 import { endOfString, skipSpace } from './json.ts';
 
-/** Of a line: depth, start and end of its key (-1: none), start and end of its value, kind, line of what it stands in, place in it. */
+/**
+ * Of a line: depth, start and end of its key (-1: none), start and end of its value, kind, line of what it stands in,
+ * place in it.
+ */
 export const FIELDS = 8;
 export const KIND = { open: 0, close: 1, text: 2, number: 3, word: 4, empty: 5 } as const;
 

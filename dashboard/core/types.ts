@@ -1,4 +1,5 @@
-// The shapes of the interface, from the very schemas that the service checks by. Types alone: nothing of them reaches the browser.
+// The shapes of the interface, from the very schemas that the service checks by. Types alone: nothing of them reaches
+// the browser.
 import type { Static } from 'typebox';
 import type { ListedAgent } from '../../schemas/agent.ts';
 import type { AlertCreated } from '../../schemas/alert.ts';

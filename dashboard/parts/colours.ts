@@ -1,4 +1,5 @@
-// Colours of charts. Outcomes have theirs; what else is told apart takes the next of a row that is read without green and red.
+// Colours of charts. Outcomes have theirs; what else is told apart takes the next of a row that is read without green
+// and red.
 import { signal } from '@preact/signals';
 
 const query = matchMedia('(prefers-color-scheme: dark)');

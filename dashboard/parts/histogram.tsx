@@ -1,4 +1,5 @@
-// Events over time, stacked, drawn by uPlot; a stretch that is marked becomes the range. Beside it stands the same as a table.
+// Events over time, stacked, drawn by uPlot; a stretch that is marked becomes the range. Beside it stands the same as a
+// table.
 import { useEffect, useRef } from 'preact/hooks';
 import type uPlot from 'uplot';
 import { axisText, zone } from '../core/time.ts';

@@ -94,7 +94,10 @@ function Value({ layout, line, onWhole }: { layout: Layout; line: Line; onWhole:
   );
 }
 
-/** One value by itself, wrapped; a string with its line breaks. A piece at a time, since the longest has a million characters. */
+/**
+ * One value by itself, wrapped; a string with its line breaks. A piece at a time, since the longest has a million
+ * characters.
+ */
 function Whole({ layout, line, onClose }: { layout: Layout; line: Line; onClose: () => void }) {
   const [shown, setShown] = useState(MORE_CHARACTERS);
   const value = layout.text.slice(line.from, line.to);

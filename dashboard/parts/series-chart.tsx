@@ -1,4 +1,5 @@
-// What was observed against what was usual, drawn by uPlot: the points, the baseline, the threshold, the anomaly itself marked.
+// What was observed against what was usual, drawn by uPlot: the points, the baseline, the threshold, the anomaly itself
+// marked.
 import { useEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
 import { axisText, zone } from '../core/time.ts';

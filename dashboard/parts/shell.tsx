@@ -37,7 +37,7 @@ export function Shell() {
   useTitle(found, waiting);
   useShortcuts();
   return (
-    // biome-ignore lint/a11y/useKeyWithClickEvents: clicks on links alone are handled here, and Enter on a link is a click
+    // biome-ignore lint/a11y/useKeyWithClickEvents: only clicks on links are handled, and Enter on a link is a click
     // biome-ignore lint/a11y/noStaticElementInteractions: see above
     <div class="shell" onClick={onLinkClick}>
       <a class="skip" href="#main">

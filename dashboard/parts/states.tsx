@@ -1,5 +1,6 @@
 // What stands where there is nothing to show yet: waiting, an error with a way on, an empty list that teaches.
-// Invariant: nothing turns for ever. Every call has a deadline (core/api.ts), and every error has a button that asks again.
+// Invariant: nothing turns for ever. Every call has a deadline (core/api.ts), and every error has a button that asks
+// again.
 import type { ComponentChildren } from 'preact';
 import type { ApiError } from '../core/api.ts';
 import { CopyButton } from './buttons.tsx';

@@ -1,4 +1,5 @@
-// Tries a policy on an event before it is kept: one of the newest, or the one that was open. Nothing is recorded, and no counter moves.
+// Tries a policy on an event before it is kept: one of the newest, or the one that was open. Nothing is recorded, and
+// no counter moves.
 import { useState } from 'preact/hooks';
 import { useAgentNames } from '../core/agents.ts';
 import type { ApiError } from '../core/api.ts';

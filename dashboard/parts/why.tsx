@@ -1,5 +1,6 @@
-// Why an event was blocked, or waits: each policy at its revision, the condition that held and where, the counter, what was redacted.
-// A place is a link into the payload below. What a policy asks for is read from the policy, while its revision is still the same.
+// Why an event was blocked, or waits: each policy at its revision, the condition that held and where, the counter, what
+// was redacted. A place is a link into the payload below. What a policy asks for is read from the policy, while its
+// revision is still the same.
 
 import { useRead } from '../core/queries.ts';
 import { hrefOf } from '../core/router.ts';

@@ -1,4 +1,5 @@
-// The anomalies feed, and one of them open: the sentence, what was observed against what is usual, and the events behind it.
+// The anomalies feed, and one of them open: the sentence, what was observed against what is usual, and the events
+// behind it.
 import { ANOMALY_KINDS, SEVERITIES } from '../../schemas/closed-sets.ts';
 import { useAgentNames } from '../core/agents.ts';
 import { query } from '../core/api.ts';

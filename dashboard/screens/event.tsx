@@ -1,5 +1,5 @@
-// One event by itself: what links lead to. An address that names the event alone (its id was typed) is completed by the audit log, which
-// holds an entry of every event, in the name of its agent.
+// One event by itself: what links lead to. An address that names the event alone (its id was typed) is completed by the
+// audit log, which holds an entry of every event, in the name of its agent.
 import { query } from '../core/api.ts';
 import { useRead } from '../core/queries.ts';
 import { hrefOf, place } from '../core/router.ts';

@@ -1,4 +1,5 @@
-// The timeline: events of the account, newest first, with what there is of each kind over time, and one of them open beside the list.
+// The timeline: events of the account, newest first, with what there is of each kind over time, and one of them open
+// beside the list.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { useAgentNames } from '../core/agents.ts';
 import { query } from '../core/api.ts';

@@ -1,4 +1,5 @@
-// Policies: what they ask for, how often they matched in the last day, and an editor that marks what the service does not take.
+// Policies: what they ask for, how often they matched in the last day, and an editor that marks what the service does
+// not take.
 import { useAgentNames } from '../core/agents.ts';
 import { query } from '../core/api.ts';
 import { useList, useRead, useWhole } from '../core/queries.ts';

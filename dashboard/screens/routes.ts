@@ -1,5 +1,5 @@
-// The screens: one line each. A new one is a file here, a line below, and a test; the palette and the navigation follow.
-// The first is in the first load; what fewer people open comes when it is opened.
+// The screens: one line each. A new one is a file here, a line below, and a test; the palette and the navigation
+// follow. The first is in the first load; what fewer people open comes when it is opened.
 import type { ComponentType } from 'preact';
 import { Events } from './events.tsx';
 

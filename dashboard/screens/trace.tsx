@@ -1,5 +1,6 @@
-// One trace: its events in the order of time, with the gaps between them, a call beside its result. First the skeleton; a body is read
-// when it is opened. Only what the agent sent is shown: an event has a time and no length, so nothing is drawn as a span.
+// One trace: its events in the order of time, with the gaps between them, a call beside its result. First the skeleton;
+// a body is read when it is opened. Only what the agent sent is shown: an event has a time and no length, so nothing is
+// drawn as a span.
 import { useMemo } from 'preact/hooks';
 import { useAgentNames } from '../core/agents.ts';
 import { type List, useList, useRead } from '../core/queries.ts';

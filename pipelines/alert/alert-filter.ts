@@ -1,5 +1,6 @@
 // Which alerts a signal is for (first stage of dispatch.ts). Pure.
-// An alert matches a signal of its trigger, of its agent where it is scoped to one, at or above its severity, while it is active.
+// An alert matches a signal of its trigger, of its agent where it is scoped to one, at or above its severity, while it
+// is active.
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { Signal } from '../../schemas/signal.ts';
 import { severityRank } from './signals-of.ts';

@@ -1,6 +1,6 @@
 // What a channel is to the deliveries: a sender of one attempt (between the delivery queue and the channels).
-// Invariant: `send` never rejects, and has ended, however it did, soon after `attempt.signal` fires or `timeoutMs` is over.
-// `Notification.id` is the `webhook-id`: the same in every attempt, by which a receiver tells repetitions apart.
+// Invariant: `send` never rejects, and has ended, however it did, soon after `attempt.signal` fires or `timeoutMs` is
+// over. `Notification.id` is the `webhook-id`: the same in every attempt, by which a receiver tells repetitions apart.
 
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { Channel, MailTransport, Trigger } from '../../schemas/closed-sets.ts';
@@ -58,7 +58,10 @@ const ATTEMPT_ERRORS = [
 export type AttemptError = (typeof ATTEMPT_ERRORS)[number];
 
 export type AttemptResult = {
-  /** `retry`: may go well later. `failed`: never will. `gone`: the target wants no more (410): its alert becomes inactive. */
+  /**
+   * `retry`: may go well later. `failed`: never will. `gone`: the target wants no more (410): its alert becomes
+   * inactive.
+   */
   outcome: 'delivered' | 'retry' | 'failed' | 'gone';
   /** HTTP status, or SMTP reply code; null: no answer. */
   statusCode: number | null;

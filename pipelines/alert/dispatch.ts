@@ -5,9 +5,10 @@
 //   deliver    a delivery for each alert that is told at once
 //   record     queue, windows, ClickHouse rows and the mark of how far the stream is told: one commit
 //
-// Invariant: a signal is told of or counted once. A stream's signals are told in order, and the mark moves in the commit that
-// tells of them: whatever is replayed lies behind it, and a former owner's commit is refused, since the mark is its guard.
-// Signals of the signal streams can be appended twice by whoever raised them: their ids are remembered as well.
+// Invariant: a signal is told of or counted once. A stream's signals are told in order, and the mark moves in the
+// commit that tells of them: whatever is replayed lies behind it, and a former owner's commit is refused, since the
+// mark is its guard. Signals of the signal streams can be appended twice by whoever raised them: their ids are
+// remembered as well.
 // Failure: anything thrown leaves the rest of the batch untold; the drain tries it again, and marks tell what is done.
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { Signal } from '../../schemas/signal.ts';
@@ -67,9 +68,14 @@ type Telling = {
 
 const STAGES = ['match', 'suppress', 'deliver', 'record'] as const;
 
-/** Deliveries and counts of one commit: some 300 KB of Redis's time, a few ms. One signal's alerts are never torn apart. */
+/**
+ * Deliveries and counts of one commit: some 300 KB of Redis's time, a few ms. One signal's alerts are never torn apart.
+ */
 const PAIRS_PER_COMMIT = 200;
-/** Remembered ids per account: what one batch of the anomaly pipeline can raise, twice and a half. At some 100 bytes each 5 MB. */
+/**
+ * Remembered ids per account: what one batch of the anomaly pipeline can raise, twice and a half. At some 100 bytes
+ * each 5 MB.
+ */
 const TOLD_SIGNALS_MAX = 50_000;
 /** Whoever appends a signal twice does so when a batch is replayed: after a restart, which rarely takes a day. */
 const TOLD_SIGNALS_MS = 24 * 3_600_000;
@@ -93,7 +99,10 @@ export class Dispatcher {
     this.#now = options.now ?? (() => redisTime(options.redis));
   }
 
-  /** Tells of a stream's signals, in their order. `ensureHeld` is asked before each commit. Returns how many deliveries were made. */
+  /**
+   * Tells of a stream's signals, in their order. `ensureHeld` is asked before each commit. Returns how many deliveries
+   * were made.
+   */
   async tell(
     from: { stream: string; remember: boolean; ensureHeld: () => Promise<void> },
     signals: readonly PlacedSignal[],
@@ -126,7 +135,9 @@ export class Dispatcher {
     return made;
   }
 
-  /** One stream after the other: all of them change the account's windows, and would only refuse each other's commits. */
+  /**
+   * One stream after the other: all of them change the account's windows, and would only refuse each other's commits.
+   */
   async #inTurn<T>(account: string, work: () => Promise<T>): Promise<T> {
     const before = this.#turns.get(account) ?? Promise.resolve();
     const turn = before.then(work);
@@ -321,7 +332,10 @@ export function deliveryId(alert: AlertRecord, signal: Signal, what = 'signal'):
   return hashedId('delivery', signal.at, `${alert.id}/${what}/${signal.id}`);
 }
 
-/** As many signals to a commit as lead to PAIRS_PER_COMMIT deliveries or counts; what nobody is to be told of is left out. */
+/**
+ * As many signals to a commit as lead to PAIRS_PER_COMMIT deliveries or counts; what nobody is to be told of is left
+ * out.
+ */
 function chunksOf(signals: readonly PlacedSignal[], alerts: readonly AlertRecord[]): PlacedSignal[][] {
   const chunks: PlacedSignal[][] = [];
   let pairs = Number.POSITIVE_INFINITY;

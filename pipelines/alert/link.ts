@@ -1,6 +1,7 @@
-// Where people look at what a notification tells of: a page of the dashboard (for the deliveries; GATEHOUSE_PUBLIC_URL).
-// Invariant: made of the operator's own address and of ids that we minted, never of words of a caller: channels send it as it is, where
-// they break every address that a name or a message holds.
+// Where people look at what a notification tells of: a page of the dashboard (for the deliveries;
+// GATEHOUSE_PUBLIC_URL).
+// Invariant: made of the operator's own address and of ids that we minted, never of words of a caller: channels send it
+// as it is, where they break every address that a name or a message holds.
 // Failure: without that setting nobody knows by which address people reach the service, and there is no link.
 import type { Signal } from '../../schemas/signal.ts';
 

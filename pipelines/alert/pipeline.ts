@@ -1,7 +1,9 @@
 // The alert pipeline (beside the store). Event streams, summaries only, and signal streams.
-// Events: pending ones open approvals; matches become signals. Signals meet the account's alerts and become deliveries (dispatch.ts).
-// Idempotent by dispatch.ts, whatever of a batch is replayed. An entry of another version, or one that cannot be read, is dead-lettered.
-// Failure: Redis away, the batch waits in its stream and is tried again. ClickHouse is needed for old pending events alone (open.ts).
+// Events: pending ones open approvals; matches become signals. Signals meet the account's alerts and become deliveries
+// (dispatch.ts). Idempotent by dispatch.ts, whatever of a batch is replayed. An entry of another version, or one that
+// cannot be read, is dead-lettered.
+// Failure: Redis away, the batch waits in its stream and is tried again. ClickHouse is needed for old pending events
+// alone (open.ts).
 import { EntryFormatError, type EventSummary } from '../../schemas/entry.ts';
 import { SIGNAL_FIELD, SIGNAL_VERSION, type Signal, type SignalEntry } from '../../schemas/signal.ts';
 import type { Metrics } from '../../src/metrics/metrics.ts';

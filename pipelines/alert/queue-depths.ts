@@ -1,5 +1,6 @@
 // How many notifications wait already, per host and in all of an account (asked before more are enqueued).
-// Read once per batch and counted on from there: pipelines that enqueue at the same moment may pass the bound by a batch.
+// Read once per batch and counted on from there: pipelines that enqueue at the same moment may pass the bound by a
+// batch.
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { RegistryStore } from '../../src/registry/commit.ts';
 import { ACCOUNT_WAITING_MAX, LANE_WAITING_MAX, laneOf } from '../../src/registry/deliveries.ts';

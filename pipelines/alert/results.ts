@@ -1,7 +1,8 @@
-// Writes down what became of a claimed delivery (last step of worker.ts): queue, ClickHouse row and, where a target said that
-// it is gone, its alert, in one commit under the claim's guards.
-// Invariant: a delivery ends as delivered, failed or cancelled, once; what is to be tried again has its next time in the queue.
-// A commit is tried until the claim ends; then the delivery comes back by itself. A claim that no longer stands writes nothing.
+// Writes down what became of a claimed delivery (last step of worker.ts): queue, ClickHouse row and, where a target
+// said that it is gone, its alert, in one commit under the claim's guards.
+// Invariant: a delivery ends as delivered, failed or cancelled, once; what is to be tried again has its next time in
+// the queue. A commit is tried until the claim ends; then the delivery comes back by itself. A claim that no longer
+// stands writes nothing.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AlertRecord } from '../../schemas/alert.ts';
@@ -130,7 +131,10 @@ export class Results {
     );
   }
 
-  /** 410: the target wants no more, so its alert is switched off, in the system's name, unless it has left that target meanwhile. */
+  /**
+   * 410: the target wants no more, so its alert is switched off, in the system's name, unless it has left that target
+   * meanwhile.
+   */
   async #writeGone(ending: Ending, sentTo: string): Promise<void> {
     const { redis, keys } = this.#options;
     const { account, alert } = ending.record;

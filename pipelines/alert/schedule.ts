@@ -45,7 +45,9 @@ const BREAKERS_MAX = 10_000;
 
 type State = { failures: number; probeAt: number };
 
-/** Failures on end by name. The one that failed longest ago is forgotten first: at worst it costs five more attempts. */
+/**
+ * Failures on end by name. The one that failed longest ago is forgotten first: at worst it costs five more attempts.
+ */
 class FailureCounts {
   readonly #states = new Map<string, State>();
 
@@ -66,12 +68,13 @@ class FailureCounts {
 }
 
 /**
- * Breakers of all targets and hosts, in this process alone: each process finds out for itself, at the price of five attempts.
+ * Breakers of all targets and hosts, in this process alone: each process finds out for itself, at the price of five
+ * attempts.
  *   closed      attempts go out
  *   open        none does until `probeAt`; what is due waits and uses up nothing
  *   half open   from then on one at a time; taken: closed, failed: open again
- * A target that fails, however it does, opens its own. A host's opens only where no connection can be had: any answer, and a
- * connection that breaks later, shows that the host lives, and its other targets have nothing to do with it.
+ * A target that fails, however it does, opens its own. A host's opens only where no connection can be had: any answer,
+ * and a connection that breaks later, shows that the host lives, and its other targets have nothing to do with it.
  * Lanes go by `<account>/<lane>`; a target of two accounts is two, a host of two is one.
  */
 export class Breakers {

@@ -1,6 +1,7 @@
 // What an event's summary says by itself, as signals (first in the alert pipeline's way of an event). Pure.
 //   policy_violation      one per event that has a match with `block` or `alert` among its actions
-//   rate_limit_exceeded   one per rate_limit match of that kind; of a window and counter only the first is told of (throttle.ts)
+//   rate_limit_exceeded   one per rate_limit match of that kind; of a window and counter only the first is told of
+//                         (throttle.ts)
 // A match that only logs is a dry run and raises nothing.
 // Invariant: a signal's id and content follow from the summary alone, so a replayed event raises the very same signals.
 

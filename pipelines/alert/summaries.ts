@@ -1,5 +1,6 @@
-// Tells of what was counted inside throttle windows, when they end (beside dispatch.ts, which opens them; run with the worker).
-// Every pipelines process looks; the window itself is the guard of the commit, so one of them tells and the others find it told.
+// Tells of what was counted inside throttle windows, when they end (beside dispatch.ts, which opens them; run with the
+// worker). Every pipelines process looks; the window itself is the guard of the commit, so one of them tells and the
+// others find it told.
 // Invariant: summary, new window and queue change in one commit: what was counted is in exactly one summary.
 // An alert that was deleted or switched off is told nothing: its window goes. A deleted agent's signal is not quoted.
 import type { AlertRecord } from '../../schemas/alert.ts';

@@ -4,8 +4,9 @@
 //   open      further signals are counted, and the newest is kept
 //   over      at its end: nothing counted, closed. Something counted: one summary tells of all, and a new window opens
 //
-// Where too many notifications wait for the alert's host already (`isSaturated`), a window opens without telling of anything:
-// what would only lengthen the queue is counted, and told in one summary a minute once there is room. So nothing is lost.
+// Where too many notifications wait for the alert's host already (`isSaturated`), a window opens without telling of
+// anything: what would only lengthen the queue is counted, and told in one summary a minute once there is room. So
+// nothing is lost.
 // Invariant: every signal is told of at once or counted, and every counted one is in exactly one summary.
 import type { Signal } from '../../schemas/signal.ts';
 

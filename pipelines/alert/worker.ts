@@ -1,16 +1,18 @@
-// Sends what the delivery queue has due (after dispatch.ts and summaries.ts; before the channels). Every pipelines process runs one.
+// Sends what the delivery queue has due (after dispatch.ts and summaries.ts; before the channels). Every pipelines
+// process runs one.
 //
 //   claim     due deliveries of a lane, as many as there are places: they come back by themselves if this process dies
-//   look      read the alert again: gone or switched off, it is cancelled; its current target is used. A deleted agent: dropped
+//   look      read the alert again: gone or switched off, it is cancelled; its current target is used. A deleted agent:
+//             dropped
 //   send      one attempt, bounded in time
 //   record    result, queue and ClickHouse row in one commit, if the claim still stands
 //
 // Invariant: never more than SENDS_MAX attempts at once, ACCOUNT_SENDS_MAX of one account, HOST_SENDS_MAX to one host,
-// ACCOUNT_HOST_SENDS_MAX to one host of an account, LANE_SENDS_MAX to one target; of each at most half to targets that failed last
-// time. Only what has a place is claimed, so a target that hangs holds its own places and nothing else, and any number of them
-// leaves places to those that answer.
-// At least once: a claim that ran out is sent again, under the same id. Two processes never hold one claim, and a result that
-// comes after its claim has run out is dropped: whoever has claimed it since will write his own.
+// ACCOUNT_HOST_SENDS_MAX to one host of an account, LANE_SENDS_MAX to one target; of each at most half to targets that
+// failed last time. Only what has a place is claimed, so a target that hangs holds its own places and nothing else, and
+// any number of them leaves places to those that answer.
+// At least once: a claim that ran out is sent again, under the same id. Two processes never hold one claim, and a
+// result that comes after its claim has run out is dropped: whoever has claimed it since will write his own.
 // Failure: Redis away, nothing is claimed, and a result is tried until its claim ends.
 
 import { setMaxListeners } from 'node:events';
@@ -40,7 +42,10 @@ import { tellSummaries } from './summaries.ts';
 export const SENDS_MAX = 32;
 /** Of one account: half, so that one with many hosts that hang leaves places to the others. */
 export const ACCOUNT_SENDS_MAX = 16;
-/** To one host, whoever's: many accounts share a chat's host, and all of them the mail server, which may hang for all at once. */
+/**
+ * To one host, whoever's: many accounts share a chat's host, and all of them the mail server, which may hang for all at
+ * once.
+ */
 export const HOST_SENDS_MAX = 8;
 /** To one host of an account: half of the host's. */
 export const ACCOUNT_HOST_SENDS_MAX = 4;
@@ -50,11 +55,19 @@ export const LANE_SENDS_MAX = 2;
 const ATTEMPT_MS = 10_000;
 /** A sender that has not ended this long after its time is no longer waited for. */
 const ATTEMPT_GRACE_MS = 2_000;
-/** A claim outlasts an attempt, its grace and several tries to write the result. It is what a kill delays a delivery by. */
+/**
+ * A claim outlasts an attempt, its grace and several tries to write the result. It is what a kill delays a delivery by.
+ */
 export const CLAIM_MS = 30_000;
-/** How often the queue is looked at. What this process enqueues is sent at once, so only retries and others' orders wait for it. */
+/**
+ * How often the queue is looked at. What this process enqueues is sent at once, so only retries and others' orders wait
+ * for it.
+ */
 const POLL_MS = 150;
-/** Due lanes read of a shard and look. Where there are more, the next look reads on: hosts of one account that hang hide no other's. */
+/**
+ * Due lanes read of a shard and look. Where there are more, the next look reads on: hosts of one account that hang hide
+ * no other's.
+ */
 export const LANES_PER_LOOK = 256;
 /** A stop waits so long for attempts to end; then they are left to their claims. */
 const STOP_MS = 5_000;
@@ -85,7 +98,10 @@ export class DeliveryWorker implements Part {
   readonly #results: Results;
   readonly #gauges: QueueGauges;
   readonly #stop = new AbortController();
-  /** Lanes that may have something due, in the order in which they get a place; those that failed last time behind the others. */
+  /**
+   * Lanes that may have something due, in the order in which they get a place; those that failed last time behind the
+   * others.
+   */
   readonly #ready = new Set<string>();
   readonly #readyFailing = new Set<string>();
   readonly #filling = new Set<Promise<void>>();
@@ -160,7 +176,9 @@ export class DeliveryWorker implements Part {
     return lanes;
   }
 
-  /** Gives free places to lanes that have something due, in turn: a lane that has had one queues up behind the others. */
+  /**
+   * Gives free places to lanes that have something due, in turn: a lane that has had one queues up behind the others.
+   */
   #pump(): void {
     for (const ready of [this.#ready, this.#readyFailing]) {
       for (const name of ready) {

@@ -1,4 +1,5 @@
-// The baselines of one partition's agents: in memory while its stream is drained here, in Redis for whoever drains it next.
+// The baselines of one partition's agents: in memory while its stream is drained here, in Redis for whoever drains it
+// next.
 //
 //   begin    a lease is taken: what was remembered under an earlier one is stale, and forgotten
 //   load     baselines of a batch's agents that are not in memory: one pipelined read for all of them
@@ -6,13 +7,15 @@
 //   save     those of flagged agents, awaited, before their batch is acknowledged
 //   end      what is left to be flushed
 //
-// A baseline in Redis says which entry it includes last, so a new owner that reads entries again counts none twice. It may be a
-// second older than what was acknowledged: then a second of history is missing from it, and no finding, since `save` comes
-// after the manifest that names the findings and before the acknowledgement.
-// Invariant: in the middle of a batch (from its first look to its acknowledgement) nothing of it is flushed: a baseline that
-// includes a finding whose manifest was never written would make a new owner pass over it.
-// Bounded: BASELINES_MAX in memory, the longest unused go first; in Redis BASELINE_BYTES an agent, BASELINE_KEPT_MS long.
-// Failure: a flush that fails is tried again a second later and holds up nothing; a load or save that fails holds up the batch.
+// A baseline in Redis says which entry it includes last, so a new owner that reads entries again counts none twice. It
+// may be a second older than what was acknowledged: then a second of history is missing from it, and no finding, since
+// `save` comes after the manifest that names the findings and before the acknowledgement.
+// Invariant: in the middle of a batch (from its first look to its acknowledgement) nothing of it is flushed: a baseline
+// that includes a finding whose manifest was never written would make a new owner pass over it.
+// Bounded: BASELINES_MAX in memory, the longest unused go first; in Redis BASELINE_BYTES an agent, BASELINE_KEPT_MS
+// long.
+// Failure: a flush that fails is tried again a second later and holds up nothing; a load or save that fails holds up
+// the batch.
 
 import { BASELINE_KEPT_MS, BASELINES_MAX } from '../../src/common/limits.ts';
 import { readAsset } from '../../src/process/assets.ts';
@@ -190,7 +193,9 @@ export class BaselineStore {
     return written !== null;
   }
 
-  /** Unchanged ones go; changed ones only where Redis has not taken them for so long that memory would not be bounded. */
+  /**
+   * Unchanged ones go; changed ones only where Redis has not taken them for so long that memory would not be bounded.
+   */
   #evict(): void {
     if (this.#inBatch || this.#kept.size <= BASELINES_MAX) return;
     for (const [agent, kept] of this.#kept) {

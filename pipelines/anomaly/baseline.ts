@@ -1,6 +1,6 @@
-// The baseline: what is kept of one agent's history, of fixed size (read and changed by windows.ts and the three detectors).
-// Plain numbers and one short list; nothing in it grows with the number of events. Serialised it is BASELINE_BYTES long.
-// Times are whole seconds of our arrival clock (`receivedAt`); a slice is ten of them.
+// The baseline: what is kept of one agent's history, of fixed size (read and changed by windows.ts and the three
+// detectors). Plain numbers and one short list; nothing in it grows with the number of events. Serialised it is
+// BASELINE_BYTES long. Times are whole seconds of our arrival clock (`receivedAt`); a slice is ten of them.
 // Invariant: what is not serialised can be worked out from what is.
 // A record of another version decodes to null: the agent's history begins anew rather than be misread.
 
@@ -42,7 +42,8 @@ const NARROW = [
   'volumeSum',
   'volumeSquares',
   'volumeSkip',
-  // errors (all decaying): events and errors taught, their squared deviation, the variance expected of them alone and in pairs
+  // errors (all decaying): events and errors taught, their squared deviation, the variance expected of them alone and
+  // in pairs
   'events',
   'errors',
   'errorSquares',
@@ -54,7 +55,8 @@ const NARROW = [
   'episodeEvents',
   'episodeErrors',
   'errorSkip',
-  // tokens: completions seen, mean and mean absolute deviation of their logs, completions of both generations, spikes held
+  // tokens: completions seen, mean and mean absolute deviation of their logs, completions of both generations, spikes
+  // held
   'completions',
   'tokenMean',
   'tokenSpread',

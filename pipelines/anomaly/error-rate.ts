@@ -3,15 +3,17 @@
 //   history  at least 50 events were taught
 //   count    at least 5 errors, and at least twice the usual share
 //   tail     that many errors of that many events have a chance < 1e-6, and < 0.001 over all looks of a day
-// Looked at, with each error: the last 60 s, and their newest one and two slices, in which a sudden failure shows before
-// it has outweighed the minute of good events before it.
+// Looked at, with each error: the last 60 s, and their newest one and two slices, in which a sudden failure shows
+// before it has outweighed the minute of good events before it.
 //
-// The usual share is that of the last twelve hours or so, plus what chance may have hidden: few events know little. Where errors
-// come in clumps, how far two events of a slice go together is learnt (the intraclass correlation); it says by how much the
-// variance of the errors looked at exceeds a binomial one, and counts are divided by that before the tail is asked for.
+// The usual share is that of the last twelve hours or so, plus what chance may have hidden: few events know little.
+// Where errors come in clumps, how far two events of a slice go together is learnt (the intraclass correlation); it
+// says by how much the variance of the errors looked at exceeds a binomial one, and counts are divided by that before
+// the tail is asked for.
 //
-// An episode is flagged once and teaches nothing. It ends when six looks in a row (ten seconds each, in which the agent spoke)
-// with 20 events in them were normal, after five minutes of silence, or after half an hour: then its share becomes the baseline.
+// An episode is flagged once and teaches nothing. It ends when six looks in a row (ten seconds each, in which the agent
+// spoke) with 20 events in them were normal, after five minutes of silence, or after half an hour: then its share
+// becomes the baseline.
 import { AT, type Baseline, SLICE_SECONDS, SLICES } from './baseline.ts';
 import type { Finding } from './finding.ts';
 import { binomialTail, scoreOfTail } from './tails.ts';
@@ -30,7 +32,10 @@ const KEPT = 1 - 1 / 4_320;
 /** Until its own is known an agent is taken to have this correlation, with the weight of so many pairs' variance. */
 const PRIOR_CORRELATION = 0.05;
 const PRIOR_PAIRS = 5;
-/** A mean correlation hides that some clumps hold much more than others: measured with clusters of which each tenth errs. */
+/**
+ * A mean correlation hides that some clumps hold much more than others: measured with clusters of which each tenth
+ * errs.
+ */
 const CAUTION = 3;
 const NORMAL_LOOKS = 6;
 const NORMAL_EVENTS = 20;

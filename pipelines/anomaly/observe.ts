@@ -1,5 +1,5 @@
-// What one event means to one agent's baseline (called for each event of the stream, in order): counts it, asks the detectors,
-// returns what they flag. Pure: everything it knows of time is the event's own arrival.
+// What one event means to one agent's baseline (called for each event of the stream, in order): counts it, asks the
+// detectors, returns what they flag. Pure: everything it knows of time is the event's own arrival.
 // It sees every event of the service, so the way through without a finding is a few additions and comparisons.
 import type { EventSummary } from '../../schemas/entry.ts';
 import type { Baseline } from './baseline.ts';

@@ -8,15 +8,16 @@
 //   signals    one for each anomaly
 //   save       baselines of flagged agents                                  then the ack and its watermark (drain.ts)
 //
-// Exactly once: what a detector finds depends on the agent's baseline, which moves on. So findings are made once and kept in the
-// manifest; a new owner that finds one takes its findings from there, and makes the very same rows and signals of them.
-// Killed before the manifest: nothing of the batch is in any kept baseline, and the next owner finds the same again.
-// Killed after it: rows are replaced by equal ones, signals are told apart by their ids, counted entries are not counted twice.
-// `blocked_event` needs no baseline: it follows from the event, and takes no room in the manifest.
+// Exactly once: what a detector finds depends on the agent's baseline, which moves on. So findings are made once and
+// kept in the manifest; a new owner that finds one takes its findings from there, and makes the very same rows and
+// signals of them. Killed before the manifest: nothing of the batch is in any kept baseline, and the next owner finds
+// the same again. Killed after it: rows are replaced by equal ones, signals are told apart by their ids, counted
+// entries are not counted twice. `blocked_event` needs no baseline: it follows from the event, and takes no room in the
+// manifest.
 //
-// A batch without anomalies is acknowledged and nothing else; its baselines follow within about a second (child-supervisor.ts).
-// An error, also a refusal of rows, is tried again for ever: these rows are our own making, so a refused one is a bug to be
-// mended, not an entry to be set aside.
+// A batch without anomalies is acknowledged and nothing else; its baselines follow within about a second
+// (child-supervisor.ts). An error, also a refusal of rows, is tried again for ever: these rows are our own making, so a
+// refused one is a bug to be mended, not an entry to be set aside.
 
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import type { EventSummary } from '../../schemas/entry.ts';
@@ -39,7 +40,9 @@ import { type Anomalous, signalOf, toAnomalous } from './record-anomaly.ts';
 /** An entry with its place in the stream. */
 type Arrived = { ms: number; seq: number; summaries: EventSummary[] };
 
-/** What was found at an event; in the manifest. At most three an event, 100 bytes each, of the 20,000 events of a batch. */
+/**
+ * What was found at an event; in the manifest. At most three an event, 100 bytes each, of the 20,000 events of a batch.
+ */
 type Found = { event: string } & Finding;
 /** `flagged` is missing in manifests of versions that knew no baselines. */
 type Plan = { erased: string[]; flagged?: Found[] };
@@ -103,7 +106,8 @@ export class AnomalyPipeline implements Work<Arrived, Plan> {
       const token = `${batch.stream}:${batch.first}-${batch.last}:anomalies:${month}:${rows.length}`;
       await countedInsert(metrics, 'anomalies', async () => {
         await clickhouse.insertRows('anomalies', rows, token);
-        // A token may be known whose rows are not there (store/verify-insert.ts); an anomaly that is written twice is one.
+        // A token may be known whose rows are not there (store/verify-insert.ts); an anomaly that is written twice is
+        // one.
         if (batch.try !== 'first') await clickhouse.insertRows('anomalies', rows);
       });
     }
@@ -177,8 +181,8 @@ export class AnomalyPipeline implements Work<Arrived, Plan> {
   }
 
   /**
-   * What an earlier owner found counts, also where its baselines were a second ahead of those that it kept: an episode that it
-   * flagged is on, one that it did not flag will be when the next event says so.
+   * What an earlier owner found counts, also where its baselines were a second ahead of those that it kept: an episode
+   * that it flagged is on, one that it did not flag will be when the next event says so.
    */
   #agree(flagged: readonly Found[], values: readonly Arrived[]): void {
     const agents = new Map(eventsOf(values).map(({ id, agent }) => [id, agent]));

@@ -1,6 +1,6 @@
 // What is written of an anomaly: its row and its signal (between the plan and the insert). Pure.
-// Everything in them comes from the event and what was found at it, their ids and times too: whoever makes them again makes the
-// same ones. Ids of an event's anomalies differ by kind.
+// Everything in them comes from the event and what was found at it, their ids and times too: whoever makes them again
+// makes the same ones. Ids of an event's anomalies differ by kind.
 import type { Anomaly } from '../../schemas/anomaly.ts';
 import type { EventSummary } from '../../schemas/entry.ts';
 import { SIGNAL_POLICIES_MAX, type Signal } from '../../schemas/signal.ts';

@@ -1,5 +1,5 @@
-// Upper tails of the two counting distributions behind the rate detectors, both by the regularised incomplete beta function
-// of @stdlib. Pure. A count that nothing could reach has tail 0, one that is always reached has tail 1.
+// Upper tails of the two counting distributions behind the rate detectors, both by the regularised incomplete beta
+// function of @stdlib. Pure. A count that nothing could reach has tail 0, one that is always reached has tail 1.
 // Both take real counts, so that a count divided by its overdispersion can be asked for.
 import betainc from '@stdlib/math-base-special-betainc';
 
@@ -10,7 +10,10 @@ export function binomialTail(k: number, n: number, p: number): number {
   return betainc(p, k, n - k + 1);
 }
 
-/** Variance over mean from which a count is told from a Poisson one: below it the sum is the same, and the formula breaks down. */
+/**
+ * Variance over mean from which a count is told from a Poisson one: below it the sum is the same, and the formula
+ * breaks down.
+ */
 const DISPERSION_MIN = 1.02;
 
 /** P(X ≥ k) of a negative binomial count with this mean and this variance over mean; with 1 that is a Poisson count. */

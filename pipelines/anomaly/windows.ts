@@ -1,12 +1,12 @@
 // The moving windows of one agent: its last ten seconds, second by second, and its last minute in slices of ten seconds
 // (before the rate detectors look; after the clock of arrival has been read). Pure.
 //
-// Time is the newest arrival seen. An event that comes later than a newer one is counted where the windows stand: fronts
-// differ by milliseconds, and a count that is a little late does no harm. One that lies more than a minute back is old news
-// and not counted; a hundred such in a row mean that a clock was set back, and the windows begin anew from there.
-// A slice is taught to the baselines when it leaves the minute, so that what is noticed within a minute has taught nothing.
-// Silence teaches for five minutes, then time stands still for the agent: who comes back after a night is not new.
-// Work is bounded: at most 36 slices are closed for one event, however long the silence was.
+// Time is the newest arrival seen. An event that comes later than a newer one is counted where the windows stand:
+// fronts differ by milliseconds, and a count that is a little late does no harm. One that lies more than a minute back
+// is old news and not counted; a hundred such in a row mean that a clock was set back, and the windows begin anew from
+// there. A slice is taught to the baselines when it leaves the minute, so that what is noticed within a minute has
+// taught nothing. Silence teaches for five minutes, then time stands still for the agent: who comes back after a night
+// is not new. Work is bounded: at most 36 slices are closed for one event, however long the silence was.
 import { AT, type Baseline, SLICE_SECONDS, SLICES } from './baseline.ts';
 import { closeErrorSlice, teachErrors } from './error-rate.ts';
 import { closeVolumeSlice, teachVolume } from './volume-spike.ts';

@@ -1,8 +1,10 @@
-// Copies the audit chain's blocks from Redis to ClickHouse (after the acknowledgement that made them; run by the streams' owners).
-// What several batches of several streams have added is one insert, every CHAIN_FLUSH_MS or when there is much; neighbouring blocks become one row.
+// Copies the audit chain's blocks from Redis to ClickHouse (after the acknowledgement that made them; run by the
+// streams' owners). What several batches of several streams have added is one insert, every CHAIN_FLUSH_MS or when
+// there is much; neighbouring blocks become one row.
 // Invariant: a block leaves Redis after ClickHouse has it, so it is always in at least one of the two.
-// It need not be fenced. Every flush of a stream begins at the oldest block that waits, so two of them write rows of the same
-// beginnings, and of those the longer one stands (table's version); what was inserted may be removed by anybody.
+// It need not be fenced. Every flush of a stream begins at the oldest block that waits, so two of them write rows of
+// the same beginnings, and of those the longer one stands (table's version); what was inserted may be removed by
+// anybody.
 // Failure: logged, and tried again at the next look; when too many blocks wait, the batches do, too (chain.ts).
 import { createHash } from 'node:crypto';
 import type { ClickHouse } from '../../clickhouse/client.ts';
@@ -19,12 +21,17 @@ type ChainFlusherOptions = { redis: Commands; keys: Keys; clickhouse: ClickHouse
 
 /** Pending entries of a stream read at once: each holds at most a batch's blocks, 1.3 MB. */
 const ENTRIES_AT_ONCE = 8;
-/** Of one insert, over all streams: five times what 5 s at full speed leave. What piled up while inserts failed goes in several. */
+/**
+ * Of one insert, over all streams: five times what 5 s at full speed leave. What piled up while inserts failed goes in
+ * several.
+ */
 const INSERT_BYTES = 32 * 1024 * 1024;
 
 export class ChainFlusher {
   readonly #options: ChainFlusherOptions;
-  /** A flush before, of this process or of one that died, may have left its token behind without its rows (verify.ts). */
+  /**
+   * A flush before, of this process or of one that died, may have left its token behind without its rows (verify.ts).
+   */
   #tried = true;
   #flushedAt = Number.NEGATIVE_INFINITY;
   #running: Promise<void> = Promise.resolve();

@@ -1,18 +1,20 @@
-// The audit chain's growth (after a batch's inserts, before its acknowledgement): what the batch stored becomes the next entries
-// of each account's chain. One writer by lease: the owner of the stream.
+// The audit chain's growth (after a batch's inserts, before its acknowledgement): what the batch stored becomes the
+// next entries of each account's chain. One writer by lease: the owner of the stream.
 //
 //   heads    where each account's chain of this stream stands, from Redis
 //   newest   of accounts that this process has not chained yet, or whose head went back: where it stands in ClickHouse
 //   extend   a leaf and a hash for each row, in the order of the stream
 //   writes   heads and blocks, made by the acknowledgement itself (stream-ack.lua): all of it or nothing
 //
-// Invariant: the chain holds exactly what was stored. Killed before the ack: the next owner stores the same rows and makes the
-// chain grow by what it did not refuse; nothing had been written. Killed after: the batch is not processed again.
-// Blocks wait in Redis, in the stream's own slot, until the flusher has copied them (chain-flush.ts): an insert of their own for
-// each batch would cost the embedded engine its 30 ms of CPU every time.
-// A Redis that lost its heads, or went back in time: the chain goes on behind its newest block in ClickHouse, with a marker that
-// says which rows may be unknown to it. A chain's first entry is a marker, too: older rows are not its business.
-// Failure: Redis or ClickHouse away: throws, the batch is tried again. Too many blocks waiting: the same, until they are flushed.
+// Invariant: the chain holds exactly what was stored. Killed before the ack: the next owner stores the same rows and
+// makes the chain grow by what it did not refuse; nothing had been written. Killed after: the batch is not processed
+// again. Blocks wait in Redis, in the stream's own slot, until the flusher has copied them (chain-flush.ts): an insert
+// of their own for each batch would cost the embedded engine its 30 ms of CPU every time.
+// A Redis that lost its heads, or went back in time: the chain goes on behind its newest block in ClickHouse, with a
+// marker that says which rows may be unknown to it. A chain's first entry is a marker, too: older rows are not its
+// business.
+// Failure: Redis or ClickHouse away: throws, the batch is tried again. Too many blocks waiting: the same, until they
+// are flushed.
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { type ChainEnd, chainEnds } from '../../clickhouse/queries/chain-blocks.ts';
 import { CHAIN_FIELD, type ChainBlock, encodeBlocks, HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';
@@ -25,8 +27,8 @@ import type { Keys } from '../../src/redis/keys.ts';
 import type { BinaryCommandArgs } from '../../src/streams/consume.ts';
 
 /**
- * What is to become an entry. `agent`: 128 bits; `id`: the text of one, or 128 bits. `row`: of an event, its leaf is made where it is
- * written; of anything else the `leaf` itself. `atMs`: when it arrived.
+ * What is to become an entry. `agent`: 128 bits; `id`: the text of one, or 128 bits. `row`: of an event, its leaf is
+ * made where it is written; of anything else the `leaf` itself. `atMs`: when it arrived.
  */
 export type Chained = { account: string; id: string | Buffer; agent: Buffer; atMs: number } & (
   | { row: Buffer; leaf?: undefined }
@@ -158,8 +160,9 @@ function markerEntry(account: string, marker: { atMs: number; fromMs: number; to
 }
 
 /**
- * A block's contents expire by its `lastMs`. Those of the registry never do, as the audit log never does. Those of events not before
- * what was chained earlier, also where the rows are old ones that had been dead-lettered: so what has expired is always a chain's beginning.
+ * A block's contents expire by its `lastMs`. Those of the registry never do, as the audit log never does. Those of
+ * events not before what was chained earlier, also where the rows are old ones that had been dead-lettered: so what has
+ * expired is always a chain's beginning.
  */
 function keptSince(ms: number, block: ChainBlock): ChainBlock {
   return { ...block, lastMs: Math.max(block.lastMs, ms) };

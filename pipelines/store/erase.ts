@@ -1,4 +1,5 @@
-// Erases deleted agents from ClickHouse (after the registry has set the tombstone; run by whoever drains the shard's journal).
+// Erases deleted agents from ClickHouse (after the registry has set the tombstone; run by whoever drains the shard's
+// journal).
 //
 //   mark     where the streams end now: the agent's event stream for every group, the journal for the store
 //   drain    wait until all of them have been acknowledged up to there
@@ -6,11 +7,12 @@
 //   forget   the erasure and the agent's last sign of life; the tombstone stays
 //   files    now and then, by whoever has the first shard: what held the rows is rewritten (file-cleaning.ts)
 //
-// Invariant: when the rows are deleted nothing that was appended before the tombstone can still be inserted: it has been
-// acknowledged, and a late duplicate of an acknowledged insert is dropped by its token. What is appended after the tombstone, by a
-// front that has not heard of it, is dropped by the store pipeline, which looks at the tombstones after it has read.
-// Marks are kept in memory alone: a new owner marks later ends, which is right as well. Two owners at once do the same twice.
-// Anything that fails is tried again at the next look; an erasure leaves its hash only when it is done.
+// Invariant: when the rows are deleted nothing that was appended before the tombstone can still be inserted: it has
+// been acknowledged, and a late duplicate of an acknowledged insert is dropped by its token. What is appended after the
+// tombstone, by a front that has not heard of it, is dropped by the store pipeline, which looks at the tombstones after
+// it has read. Marks are kept in memory alone: a new owner marks later ends, which is right as well. Two owners at once
+// do the same twice. Anything that fails is tried again at the next look; an erasure leaves its hash only when it is
+// done.
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { blankIds } from '../../clickhouse/queries/chain-blocks.ts';
 import { eraseAgent } from '../../clickhouse/queries/erase-agent.ts';
@@ -61,7 +63,9 @@ export class Eraser {
     this.#files = new FileCleaning(options);
   }
 
-  /** Looks at the erasures of these registry shards and does what can be done now. Never rejects; one look at a time. */
+  /**
+   * Looks at the erasures of these registry shards and does what can be done now. Never rejects; one look at a time.
+   */
   look(shards: readonly number[]): Promise<void> {
     this.#busy ??= this.#lookAll(shards).finally(() => {
       this.#busy = undefined;
@@ -98,7 +102,8 @@ export class Eraser {
     this.#marks.set(agent, marks);
     if (!(await this.#drained(marks))) return;
     const partition = keys.partitionOf(account, agent);
-    // What the agent's entries have added to the chains was acknowledged with them, so it waits there or is copied already.
+    // What the agent's entries have added to the chains was acknowledged with them, so it waits there or is copied
+    // already.
     await chains.flush([keys.events(partition), keys.journal(keys.shardOf(account))]);
     await this.#removeMails(account, agent);
     await eraseAgent(clickhouse, account, agent);

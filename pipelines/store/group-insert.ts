@@ -1,21 +1,26 @@
-// One insert of the rows of several streams' batches (between their manifests and their chains), and what a batch does that was part of one
-// and does not know how it ended. Each batch has a manifest and an acknowledgement of its own; all their manifests name the group's token
-// before the insert is sent, and only an insert that was answered while every batch's lease still held counts as done.
+// One insert of the rows of several streams' batches (between their manifests and their chains), and what a batch does
+// that was part of one and does not know how it ended. Each batch has a manifest and an acknowledgement of its own; all
+// their manifests name the group's token before the insert is sent, and only an insert that was answered while every
+// batch's lease still held counts as done.
 //
 //   done      all rows are stored
-//   alone     nothing was sent, or ClickHouse refused the rows as they were sent: the batch takes the token out of its manifest and goes on
-//             as if it had been alone from the start
+//   alone     nothing was sent, or ClickHouse refused the rows as they were sent: the batch takes the token out of its
+//             manifest and goes on as if it had been alone from the start
 //   unknown   no answer, a lease that ran out meanwhile, a new owner with an old manifest:
 //     ask       which rows are there? All of them, most often: then they are stored. Else
-//     claim     the batch sends its own rows under the group's token. Now that token is known, and the group insert, should it still be on
-//               its way, will be dropped; either it was first, or this was, or another batch's claim
-//     wait      an insert under that token that still runs may have logged it and not shown its rows yet: until none does
-//     note      `split` takes the token's place in the manifest: from here on whoever has the batch asks which rows are there
+//     claim     the batch sends its own rows under the group's token. Now that token is known, and the group insert,
+//               should it still be on its way, will be dropped; either it was first, or this was, or another batch's
+//               claim
+//     wait      an insert under that token that still runs may have logged it and not shown its rows yet: until none
+//               does
+//     note      `split` takes the token's place in the manifest: from here on whoever has the batch asks which rows are
+//               there
 //
-// Invariant: of a batch's rows none is stored twice, since after the claim nothing else can come under the group's token, and before `split` is
-// noted nothing is sent under another. None is lost, since nobody takes the token itself for rows: they are asked for.
-// A token that ClickHouse may have forgotten (an untracked batch) is not claimed: its insert is over long since.
-// Only where tables are not replicated: there an answer speaks of this engine, and what it has it shows. A replica may lag behind.
+// Invariant: of a batch's rows none is stored twice, since after the claim nothing else can come under the group's
+// token, and before `split` is noted nothing is sent under another. None is lost, since nobody takes the token itself
+// for rows: they are asked for. A token that ClickHouse may have forgotten (an untracked batch) is not claimed: its
+// insert is over long since. Only where tables are not replicated: there an answer speaks of this engine, and what it
+// has it shows. A replica may lag behind.
 
 import type { ConcurrentDuplicates } from '../../clickhouse/queries/concurrent-duplicates.ts';
 import type { SummarizedRow } from '../../schemas/entry.ts';

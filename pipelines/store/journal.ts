@@ -1,13 +1,15 @@
-// The journal's way into ClickHouse: registry streams -> tables `registry`, `audit_log`, `approvals`, `deliveries` (beside the event store).
-// Each entry is one registry change with its audit record, which Redis wrote together; here both are copied, and the
-// records become the next entries of their accounts' audit chains (chain.ts).
-// Exactly once: all tables replace rows of equal key, so writing a batch again changes nothing; the tokens spare the parts. After a
-// try without an answer a token may be known whose rows are not there (verify.ts): then the rows go once more without one.
-// Invariant: `registry` keeps the newest revision of each resource, however late or often a change arrives; so do the tables
-// that an entry's `rows` are of. Those come as their columns stand, times as ISO text; account and revision are put in here.
-// What an entry has to tell goes to the alerts once its rows are stored, again and again if need be: signals bear repetition.
-// An agent's erasure is not this file's: its audit records are copied like all others and removed later (erase.ts).
-// An entry of another version is dead-lettered; refused rows are dead-lettered with their entry.
+// The journal's way into ClickHouse: registry streams -> tables `registry`, `audit_log`, `approvals`, `deliveries`
+// (beside the event store). Each entry is one registry change with its audit record, which Redis wrote together; here
+// both are copied, and the records become the next entries of their accounts' audit chains (chain.ts).
+// Exactly once: all tables replace rows of equal key, so writing a batch again changes nothing; the tokens spare the
+// parts. After a try without an answer a token may be known whose rows are not there (verify.ts): then the rows go once
+// more without one.
+// Invariant: `registry` keeps the newest revision of each resource, however late or often a change arrives; so do the
+// tables that an entry's `rows` are of. Those come as their columns stand, times as ISO text; account and revision are
+// put in here. What an entry has to tell goes to the alerts once its rows are stored, again and again if need be:
+// signals bear repetition. An agent's erasure is not this file's: its audit records are copied like all others and
+// removed later (erase.ts). An entry of another version is dead-lettered; refused rows are dead-lettered with their
+// entry.
 
 import { type ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
 import { agentOf } from '../../schemas/audit-log.ts';

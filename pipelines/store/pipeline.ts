@@ -11,24 +11,28 @@
 //
 // Exactly once, because whatever happens between two steps, the same rows are sent under the same token:
 // - Killed before the manifest: nothing was written; the next owner forms its own batch.
-// - Killed after the manifest, before or after the insert: the next owner reads the manifest, makes the very same batch of
-//   the same entries, and ClickHouse drops what it has by the token.
+// - Killed after the manifest, before or after the insert: the next owner reads the manifest, makes the very same batch
+//   of the same entries, and ClickHouse drops what it has by the token.
 // - A paused owner whose insert is still on its way while the next one inserts: same rows, same token, one stays.
 //   If it wakes up before sending, its lease is checked by our own clock right before each insert.
-// - "Token wins over data": ClickHouse drops rows whose token it knows without looking at them. So a token must change when
-//   the rows do; it holds the batch's ids, the month and a hash of the row ids (insert.ts).
-// - An agent deleted between the first owner's insert and the second's: two checks would give two different sets of rows,
-//   hence two tokens, and the neighbours' rows would be stored twice. So the answer of the first check is the plan
-//   in the manifest and the second owner does not ask again. Rows that so slip through are stored before the ack, and
-//   the erasure, which waits for the watermark, deletes them; a late duplicate of that insert is still dropped by its token.
-// - A manifest older than TOKEN_TRUST_MS: the window of known tokens may have moved on, so ClickHouse is asked which rows
-//   it has. A younger one is deliberately not asked but sent again: the same token also completes what hangs on the
-//   events table (its views), should the kill have torn that.
-// - An engine killed between the token's log and the part knows a token whose rows it does not have. So where a try has ended
-//   without an answer, rows are asked for after the insert, and what is not there is inserted under another token (verify.ts).
-// - Inserted with others: the manifest names the group's token, and whoever does not know how that insert ended claims it first.
+// - "Token wins over data": ClickHouse drops rows whose token it knows without looking at them. So a token must change
+//   when the rows do; it holds the batch's ids, the month and a hash of the row ids (insert.ts).
+// - An agent deleted between the first owner's insert and the second's: two checks would give two different sets of
+//   rows, hence two tokens, and the neighbours' rows would be stored twice. So the answer of the first check is the
+//   plan in the manifest and the second owner does not ask again. Rows that so slip through are stored before the ack,
+//   and the erasure, which waits for the watermark, deletes them; a late duplicate of that insert is still dropped by
+//   its token.
+// - A manifest older than TOKEN_TRUST_MS: the window of known tokens may have moved on, so ClickHouse is asked which
+//   rows it has. A younger one is deliberately not asked but sent again: the same token also completes what hangs on
+//   the events table (its views), should the kill have torn that.
+// - An engine killed between the token's log and the part knows a token whose rows it does not have. So where a try has
+//   ended without an answer, rows are asked for after the insert, and what is not there is inserted under another token
+//   (verify.ts).
+// - Inserted with others: the manifest names the group's token, and whoever does not know how that insert ended claims
+//   it first.
 // - Data refused: the plan notes `split` before the first half is inserted, and whoever takes over asks first, too.
-// Dead letters are written with the ack in one step. Anything else that fails is tried again for ever: entries wait in the stream.
+// Dead letters are written with the ack in one step. Anything else that fails is tried again for ever: entries wait in
+// the stream.
 
 import { type ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
 import { concurrentDuplicates } from '../../clickhouse/queries/concurrent-duplicates.ts';
@@ -107,7 +111,10 @@ export class EventStore implements Work<SummarizedRow[], Plan> {
     return { deadLetters: bad.map((one) => deadLetterOf(one, batch)), writes };
   }
 
-  /** The way of most batches under load. False: the manifest speaks of no other batch any more, and this one goes on by itself. */
+  /**
+   * The way of most batches under load. False: the manifest speaks of no other batch any more, and this one goes on by
+   * itself.
+   */
   async #insertedWithOthers(batch: Batch<SummarizedRow[], Plan>, rows: readonly SummarizedRow[]): Promise<boolean> {
     const { group: token, ...alone } = batch.plan;
     if (token === undefined) return false;
@@ -224,8 +231,8 @@ function oldestOf(entries: readonly SummarizedRow[][]): number {
 }
 
 /**
- * The rows' bytes in few pieces. Rows that lie side by side, as they do in their entry, go as they lie; small pieces are joined,
- * since copying 8 MB is less than 20,000 writes to a socket.
+ * The rows' bytes in few pieces. Rows that lie side by side, as they do in their entry, go as they lie; small pieces
+ * are joined, since copying 8 MB is less than 20,000 writes to a socket.
  */
 function joined(rows: readonly SummarizedRow[]): Buffer[] {
   const pieces: Buffer[] = [];

@@ -1,4 +1,5 @@
-// Rows as the store pipeline handles them: bytes with an identity, never parsed (between the stream entry and the insert).
+// Rows as the store pipeline handles them: bytes with an identity, never parsed (between the stream entry and the
+// insert).
 // Invariant: rows keep the order of the stream, and every grouping of them depends on nothing but the rows themselves,
 // so that whoever forms the batch again forms the same inserts.
 // An entry whose summaries do not fit its rows throws EntryFormatError.
@@ -18,8 +19,8 @@ export function readRows(fields: ReadonlyMap<string, Buffer>): SummarizedRow[] {
 const NOTHING: ReadonlySet<never> = new Set();
 
 /**
- * Whether the row's columns end where the row ends. RowBinary has no borders: ClickHouse reads on into the next row, and in one
- * case out of four finds something that fits. So the lengths of a row are checked before it is inserted.
+ * Whether the row's columns end where the row ends. RowBinary has no borders: ClickHouse reads on into the next row,
+ * and in one case out of four finds something that fits. So the lengths of a row are checked before it is inserted.
  */
 export function isWellFormed(row: Buffer): boolean {
   const reader = new RowBinaryReader(row);
@@ -32,7 +33,10 @@ export function isWellFormed(row: Buffer): boolean {
   }
 }
 
-/** Rows by month of arrival: the tables' partition. An insert into one partition is atomic, into two it can be torn by a kill. */
+/**
+ * Rows by month of arrival: the tables' partition. An insert into one partition is atomic, into two it can be torn by a
+ * kill.
+ */
 export function byMonth(rows: readonly SummarizedRow[]): Map<number, SummarizedRow[]> {
   const months = new Map<number, SummarizedRow[]>();
   for (const row of rows) {

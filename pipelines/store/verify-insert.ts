@@ -1,16 +1,18 @@
-// Makes sure of rows that were sent again after a try without an answer (between a batch's inserts and its acknowledgement).
-// A table that is not replicated writes an insert's token to its log first and shows the part afterwards, as two steps on disk. An
-// engine that is killed between them comes back with a token that it knows and rows that it does not have; the insert that is sent again
-// is answered as done and nothing is stored (engine 26.7; half a millisecond wide on a quiet machine).
-// So after such a try the rows are asked for, and what is not there is inserted under a token that nobody has used.
+// Makes sure of rows that were sent again after a try without an answer (between a batch's inserts and its
+// acknowledgement). A table that is not replicated writes an insert's token to its log first and shows the part
+// afterwards, as two steps on disk. An engine that is killed between them comes back with a token that it knows and
+// rows that it does not have; the insert that is sent again is answered as done and nothing is stored (engine 26.7;
+// half a millisecond wide on a quiet machine). So after such a try the rows are asked for, and what is not there is
+// inserted under a token that nobody has used.
 //
 //   ask      which of the rows are not there?                                none, nearly always: done
 //   wait     an insert of the same token that still runs may just have logged it: until none does, and ask again
 //   insert   what is not there, under the token of this round; its own token may be as false, so ask again
 //
-// Invariant: who writes the batch again, or at the same time, goes through the same rounds with the same tokens, so each is stored once;
-// a late duplicate of the first try finds its token known. An insert is one part, so of its rows all are there or none.
-// After ROUNDS_MAX rounds the rows are taken for expired or removed by hand: each round has needed a kill at that very place.
+// Invariant: who writes the batch again, or at the same time, goes through the same rounds with the same tokens, so
+// each is stored once; a late duplicate of the first try finds its token known. An insert is one part, so of its rows
+// all are there or none. After ROUNDS_MAX rounds the rows are taken for expired or removed by hand: each round has
+// needed a kill at that very place.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ConcurrentDuplicates } from '../../clickhouse/queries/concurrent-duplicates.ts';

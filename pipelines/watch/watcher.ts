@@ -7,11 +7,11 @@
 //   signal   `agent_down/<agent>/<last seen ms>` into the signal stream
 //   settle   what was told, and when each is looked at next                                            watch-settle.lua
 //
-// Every process ticks; whoever comes first in a second does the partition's look, so no lease is needed and the cost does not
-// grow with the processes. An agent that nobody settles stays due.
-// Invariants: one silence has one signal id, whoever finds it, however often; nobody is declared down for a time in which we
-// did not watch or took no events in: how long both have gone on without a gap stands in Redis (`watch`, `openDoors`).
-// Killed between signal and settle: the same signal again, which the alert pipeline knows by its id.
+// Every process ticks; whoever comes first in a second does the partition's look, so no lease is needed and the cost
+// does not grow with the processes. An agent that nobody settles stays due.
+// Invariants: one silence has one signal id, whoever finds it, however often; nobody is declared down for a time in
+// which we did not watch or took no events in: how long both have gone on without a gap stands in Redis (`watch`,
+// `openDoors`). Killed between signal and settle: the same signal again, which the alert pipeline knows by its id.
 // Redis away: the tick fails and is tried a second later; past WATCH_GAP_MS every silence is counted anew.
 
 import type { Signal } from '../../schemas/signal.ts';
@@ -69,7 +69,10 @@ export class Watcher {
     return this.#ticks.stop();
   }
 
-  /** One look at every partition, one after the other: what is held at once is bounded by one. Throws what the client throws. */
+  /**
+   * One look at every partition, one after the other: what is held at once is bounded by one. Throws what the client
+   * throws.
+   */
   async tick(): Promise<void> {
     const { redis, keys } = this.#options;
     const doorsSince = await acceptingSince(redis, keys);

@@ -1,8 +1,9 @@
 // Walks along one chain and checks that each block is tied to the one before it (the inner half of a verification).
-// Blocks come in pages from wherever they are kept; the cursor recomputes every hash, and compares the hashes that somebody
-// remembers (the head kept in Redis, a checkpoint kept elsewhere) where it passes them.
+// Blocks come in pages from wherever they are kept; the cursor recomputes every hash, and compares the hashes that
+// somebody remembers (the head kept in Redis, a checkpoint kept elsewhere) where it passes them.
 // Invariant: what it says about a chain does not depend on the times or the hashes that a block claims for itself.
-// What does not fit is reported, and the walk goes on from what is there, so that the first of several faults can be named.
+// What does not fit is reported, and the walk goes on from what is there, so that the first of several faults can be
+// named.
 import { type ChainBlock, HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';
 import { genesis, link, timeOfPacked } from './hash.ts';
 import type { Violation } from './violations.ts';
@@ -24,7 +25,9 @@ type CursorOptions = {
   onFault: (fault: Violation) => void;
 };
 
-/** For so long a chain's end is taken for its end: most chains of an account are short, and each question is a query. */
+/**
+ * For so long a chain's end is taken for its end: most chains of an account are short, and each question is a query.
+ */
 const END_KNOWN_MS = 1_000;
 
 /** A block that was reached, with the time of its earliest entry by its ids. `isEmpty`: its contents have expired. */
@@ -109,8 +112,9 @@ export class ChainCursor {
   }
 
   /**
-   * Of a block that begins before this place, and leads to it by its own hashes, what lies behind: somebody has written it again,
-   * longer, since its beginning was read, or two have copied the same blocks at once. One that has expired cannot show the way.
+   * Of a block that begins before this place, and leads to it by its own hashes, what lies behind: somebody has written
+   * it again, longer, since its beginning was read, or two have copied the same blocks at once. One that has expired
+   * cannot show the way.
    */
   #rest(block: ChainBlock): ChainBlock {
     const { firstN, count, leaves, agents, ids } = block;
@@ -130,8 +134,9 @@ export class ChainCursor {
   }
 
   /**
-   * Nothing is left to be recomputed; it may be so only where it can have expired. What a block says of its own time is not
-   * enough: blocks expire in the order in which they were chained, so nothing that lies behind a younger entry has expired.
+   * Nothing is left to be recomputed; it may be so only where it can have expired. What a block says of its own time is
+   * not enough: blocks expire in the order in which they were chained, so nothing that lies behind a younger entry has
+   * expired.
    */
   #passEmpty({ firstN, count, hash, lastMs }: ChainBlock): Buffer {
     const { expiredBeforeMs } = this.#options;

@@ -44,7 +44,10 @@ export class Checkpoints {
     }
   }
 
-  /** What a checkpoint remembers, if it is of this account and signed with the key that is trusted. Throws ServiceError validation_failed. */
+  /**
+   * What a checkpoint remembers, if it is of this account and signed with the key that is trusted. Throws ServiceError
+   * validation_failed.
+   */
   read(account: string, given: object, publicKey: string | undefined): Map<string, Remembered> {
     try {
       const key = publicKey === undefined ? ownPublicKey(this.#dataDir) : readPublicKey(publicKey);

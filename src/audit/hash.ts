@@ -1,12 +1,14 @@
-// What the audit chain hashes (before the store's acknowledgement, and again when a chain is verified): pure, one definition for both sides.
+// What the audit chain hashes (before the store's acknowledgement, and again when a chain is verified): pure, one
+// definition for both sides.
 //   leaf of an event     SHA-256 of its row, the very bytes of RowBinary with the columns of schemas/entry.ts
 //   leaf of another entry of the audit log    SHA-256 of 2 and its fields, each with its length in front
 //   leaf of a marker     SHA-256 of 3 and what it says (`packMarker`)
-//   hash n               SHA-256 of 1, hash n-1, n, leaf n, agent n, time n; hash 0 is SHA-256 of 0, the account and the chain's name
-// Agent and time are covered, since by them a gap is judged: the row of an erased agent may be missing, and one that has expired.
-// The first byte keeps the kinds apart: a row begins with the length of its account's id, which is none of these.
-// Each entry has a hash of its own, rather than each batch: 1 us an event more, but then blocks may be cut and joined anywhere
-// and a head can be checked wherever it was taken.
+//   hash n               SHA-256 of 1, hash n-1, n, leaf n, agent n, time n; hash 0 is SHA-256 of 0, the account and
+//                        the chain's name
+// Agent and time are covered, since by them a gap is judged: the row of an erased agent may be missing, and one that
+// has expired. The first byte keeps the kinds apart: a row begins with the length of its account's id, which is none of
+// these. Each entry has a hash of its own, rather than each batch: 1 us an event more, but then blocks may be cut and
+// joined anywhere and a head can be checked wherever it was taken.
 // An id holds 80 random bits, so the leaf of a row that is gone tells nothing about it.
 import { hash } from 'node:crypto';
 import { HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';

@@ -1,9 +1,9 @@
-// Compares a table's rows with the chains that were made of them (the outer half of a verification): each chained entry must
-// have its row, unchanged, and each row its entry.
+// Compares a table's rows with the chains that were made of them (the outer half of a verification): each chained entry
+// must have its row, unchanged, and each row its entry.
 //
-// Works in windows of arrival time, over all chains of a kind at once: leaves are taken off the chains until a window is full,
-// the window's rows are read and hashed as they come, and what is left over on either side is kept for later: a row may come
-// before its leaf (a retried entry is chained long after it arrived).
+// Works in windows of arrival time, over all chains of a kind at once: leaves are taken off the chains until a window
+// is full, the window's rows are read and hashed as they come, and what is left over on either side is kept for later:
+// a row may come before its leaf (a retried entry is chained long after it arrived).
 // Invariant: memory is bounded by a window, and by how much is wrong; past those bounds it stops and says where.
 // Rows that arrived before the retention began are nobody's business: they are on their way out.
 import { type ChainBlock, HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';
@@ -130,8 +130,9 @@ export class Ledger {
   }
 
   /**
-   * Drops strays whose rows are gone: an erasure that ended since they were seen has removed them, and has taken their ids out of the
-   * blocks before the chains were caught up with. It removes rows before ids, so a row that is there now has its id in its chain.
+   * Drops strays whose rows are gone: an erasure that ended since they were seen has removed them, and has taken their
+   * ids out of the blocks before the chains were caught up with. It removes rows before ids, so a row that is there now
+   * has its id in its chain.
    */
   async forgetErased(): Promise<void> {
     const ids = [...this.strays.values()].map(({ id }) => packId(id));

@@ -1,7 +1,7 @@
-// Where a verification reads from (below verify.ts): the two tables whose rows are chained, and the chains, which lie in ClickHouse
-// but for their newest blocks, which wait in Redis.
-// Order matters: heads first, then what waits, then ClickHouse. A block moves from Redis to ClickHouse, so read in this order none
-// is overlooked, and the chain that is found is never shorter than the head says.
+// Where a verification reads from (below verify.ts): the two tables whose rows are chained, and the chains, which lie
+// in ClickHouse but for their newest blocks, which wait in Redis.
+// Order matters: heads first, then what waits, then ClickHouse. A block moves from Redis to ClickHouse, so read in this
+// order none is overlooked, and the chain that is found is never shorter than the head says.
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { chainPage } from '../../clickhouse/queries/chain-blocks.ts';
 import {

@@ -1,6 +1,6 @@
-// Verifies an account's audit chains as they lie in ClickHouse and Redis (behind the endpoint and the command; verify.ts does the work).
-// Bounded: one verification an account and VERIFICATIONS_MAX in all at once, since each holds up to 100 MB and most of a core; the
-// next one is refused (503).
+// Verifies an account's audit chains as they lie in ClickHouse and Redis (behind the endpoint and the command;
+// verify.ts does the work). Bounded: one verification an account and VERIFICATIONS_MAX in all at once, since each holds
+// up to 100 MB and most of a core; the next one is refused (503).
 // Failure: ClickHouse or Redis away: throws what they throw; nothing is ever called valid that could not be read.
 
 import { blockBefore, chainNames, firstBlockSince } from '../../clickhouse/queries/chain-blocks.ts';

@@ -1,15 +1,16 @@
 // A whole verification of an account's audit chains (GET /v1/audit-logs/verify, `gatehouse audit verify`), written out.
 //
 //   events     the chains of all event partitions against table `events`
-//   registry   the registry's chain against table `audit_log`; says which agents' deletion is on record. After the events,
-//              since an erasure that begins meanwhile is recorded before it removes anything
+//   registry   the registry's chain against table `audit_log`; says which agents' deletion is on record. After the
+//              events, since an erasure that begins meanwhile is recorded before it removes anything
 //   settle     rows that no chain knows yet: wait until what was in flight has been chained, and look for them there
 //   look again entries without a row, and rows without an entry: by id, wherever they are now
 //   decisions  the list of approvals against what the registry's chain says was decided
-//   judge      a gap of a deleted agent is an erasure; a row from before the chain is unchained; everything else is a fault
+//   judge      a gap of a deleted agent is an erasure; a row from before the chain is unchained; everything else is a
+//              fault
 //
-// Invariant: honest work is never a fault, whatever goes on meanwhile. What cannot be decided is counted as `unsettled`.
-// Bounded in memory (ledger.ts) and in time: past its deadline it says from where to go on.
+// Invariant: honest work is never a fault, whatever goes on meanwhile. What cannot be decided is counted as
+// `unsettled`. Bounded in memory (ledger.ts) and in time: past its deadline it says from where to go on.
 import type { AuditVerification } from '../../schemas/audit-verification.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { derivedId } from '../common/ids.ts';
@@ -36,7 +37,10 @@ type Verifiable = {
   startOf: (chain: string, fromMs: number) => Promise<{ n: number; hash: Buffer }>;
   /** Resolves when what was in flight has been chained and `readPage` knows it. False: not in time. */
   settle: () => Promise<boolean>;
-  /** Decisions that are not what the registry's chain says: with the entry's id, '' where there is none. Left out: there are none. */
+  /**
+   * Decisions that are not what the registry's chain says: with the entry's id, '' where there is none. Left out: there
+   * are none.
+   */
   differingDecisions?: () => Promise<{ entry: string; atMs: number }[]>;
 };
 
@@ -154,7 +158,8 @@ class Verification {
     for (const gaps of [ledger.gaps, ledger.blanks]) {
       for (const [agent, { count, kept }] of gaps) {
         if (registry.deleted.has(agent)) this.#erased += count;
-        // All that were looked at again were there, and they are as many as are kept: after Redis had gone back in time.
+        // All that were looked at again were there, and they are as many as are kept: after Redis had gone back in
+        // time.
         else if (registry.stoppedAtMs !== null || kept[0] === undefined) this.#unsettled += count;
         else {
           const { chain, n, atMs, packed } = kept[0];

@@ -1,6 +1,6 @@
-// `gatehouse audit verify` and `gatehouse audit checkpoint`: the audit chain recomputed, and its heads signed to be kept elsewhere.
-// The checkpoint is taken off ClickHouse, once everything acknowledged is there: so it stays true even if Redis is lost.
-// Exit status of `verify`: 0 valid, 1 anything else; what was found is printed as JSON either way.
+// `gatehouse audit verify` and `gatehouse audit checkpoint`: the audit chain recomputed, and its heads signed to be
+// kept elsewhere. The checkpoint is taken off ClickHouse, once everything acknowledged is there: so it stays true even
+// if Redis is lost. Exit status of `verify`: 0 valid, 1 anything else; what was found is printed as JSON either way.
 import { existsSync, readFileSync } from 'node:fs';
 import type { AuditVerification } from '../../schemas/audit-verification.ts';
 import { isoTime, parseTime } from '../../schemas/time.ts';

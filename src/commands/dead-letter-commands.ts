@@ -1,5 +1,5 @@
-// `gatehouse dead list` and `gatehouse dead retry`: what the pipelines could not process, shown and put back (design 4).
-// One JSON line an entry, so that other programs can read it; `entry` is the name that `retry` takes.
+// `gatehouse dead list` and `gatehouse dead retry`: what the pipelines could not process, shown and put back (design
+// 4). One JSON line an entry, so that other programs can read it; `entry` is the name that `retry` takes.
 // Invariant: an entry is put back once; one that is no longer there is counted and not an error.
 
 import { writeToTerminal } from '../process/user-facing-error.ts';

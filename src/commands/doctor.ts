@@ -1,8 +1,10 @@
-// `gatehouse doctor`: is everything there that Gatehouse needs? A line for each thing: a yes with what was found, or what to do.
-// Works with the settings as a start would take them: on stores of your own, or on the data folder, beside a Gatehouse that runs
-// there or without one (the engines then do not run, and their lines say so).
-// Invariant: it changes nothing, and no value of a secret setting is shown. A bad setting ended the command before (config.ts).
-// Failure: what cannot be found out is a no with the reason; each question has a bound, so it ends within seconds. Status 1: a no.
+// `gatehouse doctor`: is everything there that Gatehouse needs? A line for each thing: a yes with what was found, or
+// what to do. Works with the settings as a start would take them: on stores of your own, or on the data folder, beside
+// a Gatehouse that runs there or without one (the engines then do not run, and their lines say so).
+// Invariant: it changes nothing, and no value of a secret setting is shown. A bad setting ended the command before
+// (config.ts).
+// Failure: what cannot be found out is a no with the reason; each question has a bound, so it ends within seconds.
+// Status 1: a no.
 import { execFile } from 'node:child_process';
 import { constants } from 'node:fs';
 import { access, stat, statfs } from 'node:fs/promises';

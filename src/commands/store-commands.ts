@@ -1,6 +1,7 @@
-// `gatehouse migrate` and `gatehouse registry restore`: the tables made as they must be, and the registry made again from them.
-// Migrating is safe at any time and beside others that do the same. Restoring is for a Redis that was emptied; it refuses one
-// that has lost nothing, so that an old copy never covers what is in force; one that was put back to an earlier state is brought forward. A running service goes on by itself after it.
+// `gatehouse migrate` and `gatehouse registry restore`: the tables made as they must be, and the registry made again
+// from them. Migrating is safe at any time and beside others that do the same. Restoring is for a Redis that was
+// emptied; it refuses one that has lost nothing, so that an old copy never covers what is in force; one that was put
+// back to an earlier state is brought forward. A running service goes on by itself after it.
 import { existsSync } from 'node:fs';
 import { pendingApprovals, rowRevisions } from '../../clickhouse/queries/list-approvals.ts';
 import { pendingDeliveries } from '../../clickhouse/queries/list-deliveries.ts';
@@ -68,8 +69,8 @@ export const registryRestore: Command = async (context) => {
 };
 
 /**
- * With the engines that are given, or that run on the data folder; otherwise with those of the data folder, started for this
- * alone: `gatehouse start` refuses to run on a Redis that has lost its registry.
+ * With the engines that are given, or that run on the data folder; otherwise with those of the data folder, started for
+ * this alone: `gatehouse start` refuses to run on a Redis that has lost its registry.
  */
 async function withEngines(config: Config, use: (config: Config) => Promise<void>): Promise<void> {
   const state = new StateDir(config.dataDir);

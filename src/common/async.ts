@@ -1,7 +1,10 @@
-// Small asynchronous helpers that many parts share. What bounds how much runs at once is p-queue's (pipelines/alert/worker.ts) or fair-queue.ts's;
-// waiting is node:timers/promises'.
+// Small asynchronous helpers that many parts share. What bounds how much runs at once is p-queue's
+// (pipelines/alert/worker.ts) or fair-queue.ts's; waiting is node:timers/promises'.
 
-/** Runs `work` every `everyMs`, and never two runs at once: a run that is due while one is under way is skipped. `work` must not reject. */
+/**
+ * Runs `work` every `everyMs`, and never two runs at once: a run that is due while one is under way is skipped. `work`
+ * must not reject.
+ */
 export class Periodic {
   readonly #everyMs: number;
   readonly #work: () => Promise<void>;

@@ -1,11 +1,12 @@
 // A pool of buffers for bytes that live as long as a request or a stream entry (bodies, entries, replies, records).
-// A fresh Buffer of such a size is memory outside the JavaScript heap, and V8 answers every few megabytes of it with a collection: that was a
-// quarter of a front's main thread in batches, and as much again in its helper threads.
-// One pool serves a whole front. `take` never waits and never fails: its callers have bounds of their own, and the pool bounds what lies unused.
-// Invariant: a buffer has one holder. A holder that cannot be sure that nothing reads the buffer any more (a socket that failed, a request that
-// was aborted) does not release it; the collector frees it then.
-// Bound: at most KEPT_BYTES_MAX unused; larger buffers than BUFFER_BYTES_MAX are not kept. At the bound the pool drops buffers of the size that was
-// asked for the longest ago; otherwise a burst of large bodies would fill it for good.
+// A fresh Buffer of such a size is memory outside the JavaScript heap, and V8 answers every few megabytes of it with a
+// collection: that was a quarter of a front's main thread in batches, and as much again in its helper threads.
+// One pool serves a whole front. `take` never waits and never fails: its callers have bounds of their own, and the pool
+// bounds what lies unused.
+// Invariant: a buffer has one holder. A holder that cannot be sure that nothing reads the buffer any more (a socket
+// that failed, a request that was aborted) does not release it; the collector frees it then.
+// Bound: at most KEPT_BYTES_MAX unused; larger buffers than BUFFER_BYTES_MAX are not kept. At the bound the pool drops
+// buffers of the size that was asked for the longest ago; otherwise a burst of large bodies would fill it for good.
 import assert from 'node:assert';
 
 const BUFFER_BYTES_MIN = 1024;
@@ -13,9 +14,10 @@ const BUFFER_BYTES_MIN = 1024;
 const CLASSES = 14;
 export const BUFFER_BYTES_MAX = BUFFER_BYTES_MIN << (CLASSES - 1);
 /**
- * What a front uses when a flood of batches begins (120 MB: 430 of them in flight, with replies and entries). At ordinary full load it is
- * 20 MB. With a bound of 32 MB the rest was allocated again as the flood came and went, 160 MB a second: 14 full collections in two
- * seconds, and refusals took 40 to 108 ms (p99) instead of 15. The bound costs nothing: what is kept had been in use.
+ * What a front uses when a flood of batches begins (120 MB: 430 of them in flight, with replies and entries). At
+ * ordinary full load it is 20 MB. With a bound of 32 MB the rest was allocated again as the flood came and went, 160 MB
+ * a second: 14 full collections in two seconds, and refusals took 40 to 108 ms (p99) instead of 15. The bound costs
+ * nothing: what is kept had been in use.
  */
 const KEPT_BYTES_MAX = 128 * 1024 * 1024;
 
@@ -60,7 +62,9 @@ export class BufferPool {
     this.#kept += buffer.length;
   }
 
-  /** Drops a buffer of the size that was asked for the longest ago; false: no other size was asked for before this one. */
+  /**
+   * Drops a buffer of the size that was asked for the longest ago; false: no other size was asked for before this one.
+   */
   #dropOlderThan(at: number): boolean {
     let oldest = at;
     for (let i = 0; i < CLASSES; i++)

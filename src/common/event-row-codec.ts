@@ -1,5 +1,6 @@
 // Writes and reads event rows as RowBinary, column by column (schemas/event-row.ts says which columns there are).
-// Ingest writes them, the store pipeline checks that each row ends where its summary says, a verification of the audit log cuts them apart.
+// Ingest writes them, the store pipeline checks that each row ends where its summary says, a verification of the audit
+// log cuts them apart.
 // Failure: bytes that are no row throw RowBinaryError.
 import {
   EVENT_COLUMNS,

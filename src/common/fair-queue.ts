@@ -1,10 +1,10 @@
-// Whose work is next, where the works of many accounts share what cannot do all at once: a front's queries (clickhouse/client.ts), and events
-// that take long to judge (ingest/judging-worker.ts). ClickHouse works on all that it is given at once, so sixteen searches of one account
-// would make a list of another wait for sixteen shares of the machine.
-// An account has a few works under way, the rest of its own wait in line; accounts take turns, so one that asks for little waits for no
-// line of another's.
-// Invariant: at most `accountMax` under way for an account and `max` for all; at most `waitingMax` of an account wait, any more is refused at once
-// (QueueFull). Who gives up leaves the line.
+// Whose work is next, where the works of many accounts share what cannot do all at once: a front's queries
+// (clickhouse/client.ts), and events that take long to judge (ingest/judging-worker.ts). ClickHouse works on all that
+// it is given at once, so sixteen searches of one account would make a list of another wait for sixteen shares of the
+// machine. An account has a few works under way, the rest of its own wait in line; accounts take turns, so one that
+// asks for little waits for no line of another's.
+// Invariant: at most `accountMax` under way for an account and `max` for all; at most `waitingMax` of an account wait,
+// any more is refused at once (QueueFull). Who gives up leaves the line.
 // Failure: none of its own; what a work rejects with goes through.
 
 /** Not begun: the account has as many works waiting as it may. */

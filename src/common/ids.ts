@@ -1,5 +1,6 @@
-// Mints and recognises identifiers: prefix + 26 characters of lowercase Crockford base32 (48-bit ms time, 80 random bits).
-// They sort by creation. An identifier of the wrong form is simply unknown: `isId` lets handlers answer 404 without a look-up.
+// Mints and recognises identifiers: prefix + 26 characters of lowercase Crockford base32 (48-bit ms time, 80 random
+// bits). They sort by creation. An identifier of the wrong form is simply unknown: `isId` lets handlers answer 404
+// without a look-up.
 import { createHash, randomFillSync } from 'node:crypto';
 
 export const ID_PREFIXES = {
@@ -50,12 +51,17 @@ export function isId(kind: IdKind, text: string): boolean {
   return text.startsWith(ID_PREFIXES[kind]) && REMAINDER.test(text.slice(PREFIX_LENGTH));
 }
 
-/** The id of another kind with the same remainder: how a derived record (an event's audit entry, its anomaly) gets a name that a replay makes again. */
+/**
+ * The id of another kind with the same remainder: how a derived record (an event's audit entry, its anomaly) gets a
+ * name that a replay makes again.
+ */
 export function derivedId(kind: IdKind, from: string): string {
   return ID_PREFIXES[kind] + from.slice(PREFIX_LENGTH);
 }
 
-/** The id that follows from `text`: whoever derives it again gets the same one. It sorts by `atMs` like a minted one. */
+/**
+ * The id that follows from `text`: whoever derives it again gets the same one. It sorts by `atMs` like a minted one.
+ */
 export function hashedId(kind: IdKind, atMs: number, text: string): string {
   let id = ID_PREFIXES[kind] + idTime(atMs);
   for (const byte of createHash('sha256').update(text).digest().subarray(0, RANDOM_CHARACTERS))

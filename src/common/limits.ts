@@ -6,31 +6,41 @@ const MiB = 1024 * KiB;
 
 /** JSON nesting that a body may have. */
 export const JSON_DEPTH_MAX = 64;
-/** Raw events waiting in a front for Redis. 64 MiB is 100 ms of the fastest ingestion measured (600 MB/s); beyond it Redis is in trouble and 503 is kinder. */
+/**
+ * Raw events waiting in a front for Redis. 64 MiB is 100 ms of the fastest ingestion measured (600 MB/s); beyond it
+ * Redis is in trouble and 503 is kinder.
+ */
 export const UNACKED_BYTES_MAX = 64 * MiB;
 /**
- * Submissions that a front has in hand, from their body to their answer: a quarter of a second of the fastest single events
- * measured (60,000/s), and 50 MB at 3 KB each beside the bodies, which have a bound of their own.
+ * Submissions that a front has in hand, from their body to their answer: a quarter of a second of the fastest single
+ * events measured (60,000/s), and 50 MB at 3 KB each beside the bodies, which have a bound of their own.
  */
 export const SUBMISSIONS_IN_FLIGHT_MAX = 16_384;
-/** Appends in flight per partition: one travels while the next one fills. More only makes entries smaller (performance.md, "what moved the needle"). */
+/**
+ * Appends in flight per partition: one travels while the next one fills. More only makes entries smaller
+ * (performance.md, "what moved the needle").
+ */
 export const APPENDS_IN_FLIGHT_MAX = 2;
 /**
- * Fewer bytes than this wait for the answer to what is on its way, this long at most. On one machine an answer takes a few tenths of a
- * millisecond; a larger write is worth a wake-up of its own.
+ * Fewer bytes than this wait for the answer to what is on its way, this long at most. On one machine an answer takes a
+ * few tenths of a millisecond; a larger write is worth a wake-up of its own.
  */
 export const APPEND_BYTES_AT_ONCE = 64 * KiB;
 export const APPEND_WAIT_MS = 1;
 /**
- * Bytes of rows in one stream entry; an event larger than that goes alone. An entry costs a sync of its own where every answer waits for
- * one (`always`), and Redis and a front work a tenth less on four times as much at once.
+ * Bytes of rows in one stream entry; an event larger than that goes alone. An entry costs a sync of its own where every
+ * answer waits for one (`always`), and Redis and a front work a tenth less on four times as much at once.
  */
 export const ENTRY_BYTES_MAX = MiB;
-/** Between two notes of who was seen in a partition. Heartbeats are tens of seconds, and a write with each entry costs as much as the entry. */
+/**
+ * Between two notes of who was seen in a partition. Heartbeats are tens of seconds, and a write with each entry costs
+ * as much as the entry.
+ */
 export const LAST_SEEN_MS = 200;
 /**
- * For so long a front holds places of a rate limit in advance, and so much later at the most it gives back what is left. Ten calls a
- * second and counter cost nothing that shows; a place that is missing elsewhere for longer would be missed.
+ * For so long a front holds places of a rate limit in advance, and so much later at the most it gives back what is
+ * left. Ten calls a second and counter cost nothing that shows; a place that is missing elsewhere for longer would be
+ * missed.
  */
 export const QUOTA_LEASE_MS = 100;
 export const QUOTA_RETURN_MS = 25;
@@ -38,13 +48,16 @@ export const QUOTA_RETURN_MS = 25;
 export const LEASED_PERMITS_MIN = 8;
 /** Counters that a front remembers, to hold places of those that are in use: some 500 bytes each. */
 export const COUNTERS_KNOWN_MAX = 10_000;
-/** Bodies held by a front, from the first byte to the answer: 16 of the largest batches, or 2,000 of the largest other bodies. */
+/**
+ * Bodies held by a front, from the first byte to the answer: 16 of the largest batches, or 2,000 of the largest other
+ * bodies.
+ */
 export const BODY_BYTES_HELD_MAX = 128 * MiB;
 /** How often a front looks for requests that nobody will answer any more. */
 export const REQUEST_SWEEP_MS = 1_000;
 /**
- * A process whose loop has not turned for so long is ended and started anew. Ten times what the worst request that is known to pass costs, and
- * longer than any caller waits.
+ * A process whose loop has not turned for so long is ended and started anew. Ten times what the worst request that is
+ * known to pass costs, and longer than any caller waits.
  */
 export const LOOP_STILL_MS_MAX = 15_000;
 /** A client that takes nothing of a body that comes in parts for so long is cut off (dashboard streams, exports). */
@@ -57,7 +70,10 @@ export const EXPORT_ROWS_AT_ONCE = 2_000;
 /** Who follows live is told twice a second at most; so often Redis is asked how far the pipelines are. */
 export const LIVE_EVERY_MS = 500;
 export const PROGRESS_EVERY_MS = 200;
-/** From an event's arrival at a front to its append; a healthy front appends within 10 ms. What takes longer is told late or not at all. */
+/**
+ * From an event's arrival at a front to its append; a healthy front appends within 10 ms. What takes longer is told
+ * late or not at all.
+ */
 export const ARRIVAL_LAG_MS = 300;
 /** Rows that are told one by one at a time; what is more is told as a number. */
 export const LIVE_ROWS_MAX = 200;
@@ -77,7 +93,9 @@ export const KEY_USES_FLUSH_MS = 5_000;
 export const AGENT_CACHE_MAX = 100_000;
 /** A front's cached API keys. */
 export const KEY_CACHE_MAX = 20_000;
-/** A front's cached sets of compiled rules, one an account; with 200 policies each set may hold megabytes of automata. */
+/**
+ * A front's cached sets of compiled rules, one an account; with 200 policies each set may hold megabytes of automata.
+ */
 export const RULE_CACHE_MAX = 2_000;
 
 /** Policies. */
@@ -87,16 +105,26 @@ export const CONDITIONS_BYTES_MAX = 16 * KiB;
 export const PATTERN_CHARACTERS_MAX = 512;
 export const PATTERNS_MAX = 50;
 export const ALERTS_MAX = 1_000;
-/** Mails that the outbox keeps: at 2 to 5 KB each some 50 MB of the data folder. It is for looking at, not an archive: the oldest go. */
+/**
+ * Mails that the outbox keeps: at 2 to 5 KB each some 50 MB of the data folder. It is for looking at, not an archive:
+ * the oldest go.
+ */
 export const OUTBOX_FILES_MAX = 10_000;
-/** Mails written between two readings of the outbox, which take some ms when it is full: by so many others may have overfilled it. */
+/**
+ * Mails written between two readings of the outbox, which take some ms when it is full: by so many others may have
+ * overfilled it.
+ */
 export const OUTBOX_READ_EVERY = 100;
 
-/** Pending approvals of an account: 10 MB of Redis at 1 KB each, and more than people decide. What comes beyond is denied at once. */
+/**
+ * Pending approvals of an account: 10 MB of Redis at 1 KB each, and more than people decide. What comes beyond is
+ * denied at once.
+ */
 export const APPROVALS_PENDING_MAX = 10_000;
 /**
- * Decided approvals stay in Redis for callers who come late and for entries that are delivered again; then ClickHouse alone has
- * them. At 700 bytes each an hour of 100 a second is 250 MB; a day of 18 a second would have filled the backlog's gigabyte.
+ * Decided approvals stay in Redis for callers who come late and for entries that are delivered again; then ClickHouse
+ * alone has them. At 700 bytes each an hour of 100 a second is 250 MB; a day of 18 a second would have filled the
+ * backlog's gigabyte.
  */
 export const APPROVAL_KEPT_MS = 60 * 60 * 1000;
 /** How long a caller may wait for a decision. */
@@ -114,7 +142,10 @@ export const APPROVAL_EXPIRY_POLL_MS = 250;
 /** Approvals of one commit, and of one look at a shard: bounds the scripts and what is held of them. */
 export const APPROVALS_AT_ONCE = 100;
 export const API_KEYS_MAX = 1_000;
-/** Browsers signed in with one key: a person has a few. One more ends the oldest, so that no key takes the room of another. */
+/**
+ * Browsers signed in with one key: a person has a few. One more ends the oldest, so that no key takes the room of
+ * another.
+ */
 export const SESSIONS_A_KEY_MAX = 10;
 /** A session that was not used for so long has ended, and each ends after the second however much it is used. */
 export const SESSION_IDLE_MS = 12 * 3_600_000;
@@ -133,7 +164,10 @@ export const FILTER_VALUES_MAX = 20;
 /** A read waits this long for its account's writes to be stored. */
 export const READ_WAIT_MS_MAX = 2_000;
 
-/** Rows and bytes of one insert: large enough that ClickHouse's cost per part vanishes, small enough to send again whole. */
+/**
+ * Rows and bytes of one insert: large enough that ClickHouse's cost per part vanishes, small enough to send again
+ * whole.
+ */
 export const INSERT_ROWS_MAX = 20_000;
 export const INSERT_BYTES_MAX = 32 * MiB;
 
@@ -141,7 +175,9 @@ export const INSERT_BYTES_MAX = 32 * MiB;
 export const IDEMPOTENCY_KEPT_MS = 24 * 60 * 60 * 1000;
 /** Share of Redis's maxmemory that they may fill, beside what the backlog may. */
 export const IDEMPOTENCY_SHARE_MAX = 0.2;
-/** A running request holds its record this long; a front that dies frees it after that. Must outlast the slowest append. */
+/**
+ * A running request holds its record this long; a front that dies frees it after that. Must outlast the slowest append.
+ */
 export const IDEMPOTENCY_RUNNING_MS = 10_000;
 
 /** A Redis command that has not answered by then is given up: the write's fate is unknown and the caller is told so. */
@@ -165,7 +201,9 @@ export const READ_BYTES_MAX = 2 * MiB;
 /** Entries asked for at once: at first, and most. Four of the largest that are joined are four megabytes. */
 export const READ_COUNT_MIN = 4;
 export const READ_COUNT_MAX = 128;
-/** Entries that one group of a process has read and another has not yet, over all streams: a second at 60,000 events/s. */
+/**
+ * Entries that one group of a process has read and another has not yet, over all streams: a second at 60,000 events/s.
+ */
 export const READ_WINDOW_BYTES_MAX = 48 * MiB;
 /** What a pipelines process holds of its streams at once: three quarters for the store's, each shared out evenly. */
 export const READ_AHEAD_BYTES_MAX = 128 * MiB;
@@ -175,9 +213,15 @@ export const BATCH_ENTRIES_MAX = 5_000;
 export const INSERTS_AT_ONCE_MAX = 2;
 /** Past this age nobody relies on ClickHouse still knowing an insert's token; it is asked which rows it has. */
 export const TOKEN_TRUST_MS = 5 * 60 * 1000;
-/** Rows of one batch that may be dead-lettered. More is no poison but a table that does not fit: the batch waits for somebody to mend it. */
+/**
+ * Rows of one batch that may be dead-lettered. More is no poison but a table that does not fit: the batch waits for
+ * somebody to mend it.
+ */
 export const DEAD_LETTER_ROWS_MAX = 20;
-/** Entries that a dead stream holds; a batch with more to dead-letter waits, and with it its stream, rather than lose any. */
+/**
+ * Entries that a dead stream holds; a batch with more to dead-letter waits, and with it its stream, rather than lose
+ * any.
+ */
 export const DEAD_ENTRIES_MAX = 1_000;
 /** Wait between tries of a batch while ClickHouse is away: doubles from the first to the second. */
 export const RETRY_MS_MIN = 100;
@@ -189,39 +233,66 @@ export const READER_STUCK_MS = 10_000;
 /** A stop waits this long for batches that are being written. */
 export const DRAIN_STOP_MS = 25_000;
 
-/** The watch over silent agents looks this often; a look that another process made less than WATCH_TICK_MS_MIN ago will do. */
+/**
+ * The watch over silent agents looks this often; a look that another process made less than WATCH_TICK_MS_MIN ago will
+ * do.
+ */
 export const WATCH_TICK_MS = 1_000;
 export const WATCH_TICK_MS_MIN = 800;
-/** Nobody watched, or no front took events in, for longer than this: a gap, after which every silence is counted anew. */
+/**
+ * Nobody watched, or no front took events in, for longer than this: a gap, after which every silence is counted anew.
+ */
 export const WATCH_GAP_MS = 5_000;
 /** An agent is looked at this often at least: how late a changed heartbeat may be in force. */
 export const WATCH_LOOK_MS_MAX = 60_000;
-/** Agents looked at in one tick of a partition. With 8 partitions 8,000 a second: at one look a minute that is 480,000 agents. */
+/**
+ * Agents looked at in one tick of a partition. With 8 partitions 8,000 a second: at one look a minute that is 480,000
+ * agents.
+ */
 export const WATCH_LOOKS_MAX = 1_000;
-/** Ticks in which the watch goes over all agents that were ever seen, looking for new ones; and the most of one tick. */
+/**
+ * Ticks in which the watch goes over all agents that were ever seen, looking for new ones; and the most of one tick.
+ */
 export const WATCH_ROUND_TICKS = 15;
 export const WATCH_NEW_MAX = 2_000;
 
-/** Blocks of the audit chain are copied to ClickHouse this often: an insert costs 30 ms of CPU whatever is in it, so 0.6 % of a core. */
+/**
+ * Blocks of the audit chain are copied to ClickHouse this often: an insert costs 30 ms of CPU whatever is in it, so 0.6
+ * % of a core.
+ */
 export const CHAIN_FLUSH_MS = 5_000;
-/** Batches of a stream whose blocks wait; each holds 64 bytes a row. At full speed a flush finds ten of them; past this the batches wait. */
+/**
+ * Batches of a stream whose blocks wait; each holds 64 bytes a row. At full speed a flush finds ten of them; past this
+ * the batches wait.
+ */
 export const CHAIN_PENDING_MAX = 200;
 /** Entries of a block that was made of several: 512 KiB. */
 export const CHAIN_BLOCK_ENTRIES_MAX = 8_192;
 
-/** Verifications of audit chains that a front does at once: each reads 32 MB at a time and holds as many entries again. */
+/**
+ * Verifications of audit chains that a front does at once: each reads 32 MB at a time and holds as many entries again.
+ */
 export const VERIFICATIONS_MAX = 2;
 
-/** Baselines in memory, for each partition that is drained here: 1.5 KB each, so 50 MB over 8 partitions. Others are read with their batch. */
+/**
+ * Baselines in memory, for each partition that is drained here: 1.5 KB each, so 50 MB over 8 partitions. Others are
+ * read with their batch.
+ */
 export const BASELINES_MAX = 4_096;
 /** A baseline is forgotten when its agent has been silent for this long; each event's writing prolongs it. */
 export const BASELINE_KEPT_MS = 14 * 24 * 60 * 60 * 1000;
 
-/** A front tells of keys over their limit this often, of so many a minute at most: as many as it holds leases of, halved. */
+/**
+ * A front tells of keys over their limit this often, of so many a minute at most: as many as it holds leases of,
+ * halved.
+ */
 export const LIMIT_SIGNALS_FLUSH_MS = 1_000;
 export const LIMIT_SIGNALS_MAX = 10_000;
 
-/** Accounts and policies that `/metrics` tells apart in each front: 4,600 series, as many as a few hundred kB of text. Settings say otherwise. */
+/**
+ * Accounts and policies that `/metrics` tells apart in each front: 4,600 series, as many as a few hundred kB of text.
+ * Settings say otherwise.
+ */
 export const METRICS_ACCOUNTS_MAX = 200;
 export const METRICS_POLICIES_MAX = 1_000;
 /** How often a process looks whether Redis still holds the registry: 34 small questions, 40 µs of Redis. */
@@ -233,7 +304,10 @@ export const READY_PROBE_MS = 1_500;
 
 /** How often a front looks at the backlog. At full speed 250 ms are some 25,000 entries' worth of growth. */
 export const BACKLOG_POLL_MS = 250;
-/** Share of Redis's maxmemory that streams may fill; counters, leases and the drain itself live in the rest (reliability M10). */
+/**
+ * Share of Redis's maxmemory that streams may fill; counters, leases and the drain itself live in the rest (reliability
+ * M10).
+ */
 export const BACKLOG_SHARE_MAX = 0.7;
 /** How often a waiting read asks whether its writes are stored. */
 export const BARRIER_POLL_MS = 15;

@@ -1,5 +1,5 @@
-// The largest value of the last minute (kept for gauges of `/metrics`, where reading must not empty what is read: two scrapers
-// would each see a part). A minute is six slots of ten seconds, so a value is shown for 50 to 60 s.
+// The largest value of the last minute (kept for gauges of `/metrics`, where reading must not empty what is read: two
+// scrapers would each see a part). A minute is six slots of ten seconds, so a value is shown for 50 to 60 s.
 // Pure: times are given. Nothing here can fail.
 
 const SLOT_MS = 10_000;

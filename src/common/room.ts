@@ -1,4 +1,5 @@
-// Whether the disk that the embedded Redis writes to has room, as the supervisor (embedded/disk-room.ts) tells its fronts.
+// Whether the disk that the embedded Redis writes to has room, as the supervisor (embedded/disk-room.ts) tells its
+// fronts.
 
 /** `freeBytes`: null or infinite before the first look. */
 export type Room = { isLow: boolean; freeBytes: number; reserveBytes: number };

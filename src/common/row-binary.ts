@@ -1,7 +1,8 @@
-// RowBinary, as far as our own tables need it: columns one after the other without borders, texts with a LEB128 length in front,
-// integers little-endian. Event rows are written by the codecs of ingest and walked over by the store pipeline and the audit log;
-// blocks of the audit chain are written and read whole.
-// Invariant: 64-bit integers are ours, without a sign and under 2^53. Failure: a text that ends early throws RowBinaryError.
+// RowBinary, as far as our own tables need it: columns one after the other without borders, texts with a LEB128 length
+// in front, integers little-endian. Event rows are written by the codecs of ingest and walked over by the store
+// pipeline and the audit log; blocks of the audit chain are written and read whole.
+// Invariant: 64-bit integers are ours, without a sign and under 2^53. Failure: a text that ends early throws
+// RowBinaryError.
 
 export class RowBinaryError extends Error {
   override name = 'RowBinaryError';
@@ -25,7 +26,9 @@ export class RowBinaryWriter {
     this.#bytes = Buffer.allocUnsafe(bytesMax) as FastBuffer;
   }
 
-  /** What was written. A copy where most of the memory is unused: the result may wait for Redis, the rest should not. */
+  /**
+   * What was written. A copy where most of the memory is unused: the result may wait for Redis, the rest should not.
+   */
   bytes(): Buffer {
     const { length } = this;
     return length * 2 < this.#bytes.length

@@ -1,5 +1,6 @@
-// Turns what typebox says of a bad value into the `details` of an answer: a JSON pointer and a sentence a caller can act on.
-// Used by admission for bodies and queries, and by ingest for events. Only run after a check has failed: it costs 50 µs.
+// Turns what typebox says of a bad value into the `details` of an answer: a JSON pointer and a sentence a caller can
+// act on. Used by admission for bodies and queries, and by ingest for events. Only run after a check has failed: it
+// costs 50 µs.
 import type { Validator } from 'typebox/compile';
 import type { ErrorDetail } from '../../schemas/error.ts';
 import { ServiceError } from './errors.ts';
@@ -12,7 +13,8 @@ const DETAILS_MAX = 8;
 export function errorDetails(validator: Pick<Validator, 'Errors'>, value: unknown, base = ''): ErrorDetail[] {
   const details = new Map<string, ErrorDetail>();
   const errors = validator.Errors(value) as SchemaError[];
-  // typebox says `boolean` of a field that must not be there, and what is wrong with one that may: only the first is unknown.
+  // typebox says `boolean` of a field that must not be there, and what is wrong with one that may: only the first is
+  // unknown.
   const unknown = new Set(
     errors.filter(({ keyword }) => keyword === 'boolean').map((error) => base + error.instancePath),
   );

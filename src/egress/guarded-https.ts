@@ -1,9 +1,11 @@
-// The one way out to addresses that users gave: a POST over https to a public address (behind the webhook and chat channels).
-// The URL is checked, its name resolved once, and the connection made to one of the addresses that were checked; the socket is
-// asked where it leads before a byte is sent. So neither a spelling nor a name server that changes its mind leads inside.
-// node:https on a socket of ours rather than fetch: no proxy variables, no redirects, no shared connections, nothing in between.
+// The one way out to addresses that users gave: a POST over https to a public address (behind the webhook and chat
+// channels). The URL is checked, its name resolved once, and the connection made to one of the addresses that were
+// checked; the socket is asked where it leads before a byte is sent. So neither a spelling nor a name server that
+// changes its mind leads inside. node:https on a socket of ours rather than fetch: no proxy variables, no redirects, no
+// shared connections, nothing in between.
 // Invariant: every stage ends by the one deadline; of an answer the status, Retry-After and its first 4 KiB are kept.
-// Failure: an EgressError, whose `reason` is one of a closed set and never the other side's text; `reached`: a connection was had.
+// Failure: an EgressError, whose `reason` is one of a closed set and never the other side's text; `reached`: a
+// connection was had.
 import { request as httpsRequest } from 'node:https';
 import { connect, isIP, type Socket } from 'node:net';
 import { type TLSSocket, connect as tlsConnect } from 'node:tls';
@@ -15,7 +17,10 @@ import { type TargetUrl, targetUrl } from './target-url.ts';
 /** A name may have many addresses; the first ones that answer nothing must not use up the whole time. */
 const ADDRESSES_TRIED_MAX = 3;
 const CONNECT_MS_MAX = 4_000;
-/** Read so that people see why, and for politeness: a receiver that is cut off in the middle of its answer logs an error. */
+/**
+ * Read so that people see why, and for politeness: a receiver that is cut off in the middle of its answer logs an
+ * error.
+ */
 const BODY_BYTES_MAX = 4 * 1024;
 const BODY_MS_MAX = 1_000;
 const HEAD_BYTES_MAX = 8 * 1024;
@@ -125,7 +130,9 @@ async function connectToAny(addresses: readonly string[], target: TargetUrl, ove
   throw failure;
 }
 
-/** `address` is a literal, so nothing is looked up. The socket dies with the deadline, at whatever stage it is by then. */
+/**
+ * `address` is a literal, so nothing is looked up. The socket dies with the deadline, at whatever stage it is by then.
+ */
 function connectTo(address: string, { port, isAllowed }: TargetUrl, over: AbortSignal): Promise<Socket> {
   return new Promise((resolve, reject) => {
     over.throwIfAborted();

@@ -1,5 +1,6 @@
-// How mails of alerts go, which follows from the settings: by the SMTP server of GATEHOUSE_SMTP_URL or, without one, as files into the
-// outbox of the data folder (shown by the alerts' API, used by the channels, told to whoever starts Gatehouse).
+// How mails of alerts go, which follows from the settings: by the SMTP server of GATEHOUSE_SMTP_URL or, without one, as
+// files into the outbox of the data folder (shown by the alerts' API, used by the channels, told to whoever starts
+// Gatehouse).
 
 import path from 'node:path';
 import type { MailTransport } from '../../schemas/closed-sets.ts';
@@ -21,7 +22,9 @@ export function outboxNotice(config: Pick<Config, 'smtpUrl' | 'dataDir'>): strin
   return `Mails of alerts are written to ${outboxFolderOf(config)}; GATEHOUSE_SMTP_URL names a mail server\n`;
 }
 
-/** Where several machines may share the stores, as the settings given tell: mails are then scattered over their disks. */
+/**
+ * Where several machines may share the stores, as the settings given tell: mails are then scattered over their disks.
+ */
 export function outboxWarning(
   config: Pick<Config, 'smtpUrl' | 'dataDir' | 'redisUrl' | 'clickhouseUrl'>,
 ): { outbox: string; warning: string } | undefined {

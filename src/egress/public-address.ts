@@ -1,7 +1,7 @@
 // Which addresses of the Internet a user's target may reach (for the check of a target, and again for each connection).
-// Invariant: an address that is not certainly public is not: of IPv6 only global unicast passes, so that mapped, compatible and
-// translated forms of IPv4 (`::ffff:127.0.0.1`, `::127.0.0.1`, NAT64) need no rule of their own; 6to4 and Teredo, which carry an
-// IPv4 address inside global unicast, are refused by range.
+// Invariant: an address that is not certainly public is not: of IPv6 only global unicast passes, so that mapped,
+// compatible and translated forms of IPv4 (`::ffff:127.0.0.1`, `::127.0.0.1`, NAT64) need no rule of their own; 6to4
+// and Teredo, which carry an IPv4 address inside global unicast, are refused by range.
 import { BlockList, isIPv4, isIPv6 } from 'node:net';
 
 // biome-ignore format: a block a line

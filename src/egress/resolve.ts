@@ -1,8 +1,10 @@
 // Turns the name of a target's host into addresses (between the check of a URL and the connection; guarded-https.ts).
-// Names that users gave go to the name servers by c-ares, which can be stopped: `getaddrinfo` cannot, and its few threads,
-// once they wait for a name server that somebody made slow on purpose, would keep every other target waiting, too.
-// Names that the operator allowed go by `getaddrinfo`, which knows /etc/hosts and the search domains of an intranet.
-// Invariant: what comes back is what was said at this moment; nothing is kept, so whoever connects uses these addresses alone.
+// Names that users gave go to the name servers by c-ares, which can be stopped: `getaddrinfo` cannot, and its few
+// threads, once they wait for a name server that somebody made slow on purpose, would keep every other target waiting,
+// too. Names that the operator allowed go by `getaddrinfo`, which knows /etc/hosts and the search domains of an
+// intranet.
+// Invariant: what comes back is what was said at this moment; nothing is kept, so whoever connects uses these addresses
+// alone.
 import { lookup, Resolver } from 'node:dns/promises';
 
 /** Two tries of one and two seconds at each name server. */
@@ -11,7 +13,10 @@ const TRIES = 2;
 
 export type Resolve = (host: string, over: AbortSignal) => Promise<string[]>;
 
-/** By the name servers of this machine, or those given (`127.0.0.1:5353`). A resolver a question: resolv.conf may change. */
+/**
+ * By the name servers of this machine, or those given (`127.0.0.1:5353`). A resolver a question: resolv.conf may
+ * change.
+ */
 export function byNameServers(servers?: readonly string[]): Resolve {
   return async (host, over) => {
     const resolver = new Resolver({ timeout: TRY_MS, tries: TRIES });

@@ -1,19 +1,27 @@
 // Whether a URL that a user gave may be asked for (when it is set, and again before each connection).
-// https, no user info, port 443 or 8443, and a host in its one usual spelling: what a URL parser would mend (`127.1`, `0x7f.1`,
-// `%31…`, full-width digits, a trailing dot) is refused before anybody has to know what it would become.
-// Invariant: the URL that is returned is the one that was read; nobody parses the text a second time with another result.
-// A name proves nothing here: its addresses are checked at each connection (guarded-https.ts).
+// https, no user info, port 443 or 8443, and a host in its one usual spelling: what a URL parser would mend (`127.1`,
+// `0x7f.1`, `%31…`, full-width digits, a trailing dot) is refused before anybody has to know what it would become.
+// Invariant: the URL that is returned is the one that was read; nobody parses the text a second time with another
+// result. A name proves nothing here: its addresses are checked at each connection (guarded-https.ts).
 import { isIP } from 'node:net';
 import { isPublicAddress } from './public-address.ts';
 
-/** Where a service for everybody listens. Others are mostly a way to reach what speaks another protocol (SMTP, Redis). */
+/**
+ * Where a service for everybody listens. Others are mostly a way to reach what speaks another protocol (SMTP, Redis).
+ */
 const PORTS: ReadonlySet<number> = new Set([443, 8443]);
 const HTTPS_PORT = 443;
 /** `https://HOST[:PORT]` and what follows, in characters that no parser drops or rewrites. */
 const FORM = /^https:\/\/(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?(?:[/?#]|$)/i;
-/** Local by definition (RFC 6761, 6762, 8375) or by long habit; and names without a dot, which only a local resolver knows. */
+/**
+ * Local by definition (RFC 6761, 6762, 8375) or by long habit; and names without a dot, which only a local resolver
+ * knows.
+ */
 const LOCAL_NAME = /^[^.]+$|(^|\.)(localhost|local|localdomain|internal|home\.arpa)$/;
-/** What the public name system may know: labels of at most 63, the last one of letters, so that none is read as a number. */
+/**
+ * What the public name system may know: labels of at most 63, the last one of letters, so that none is read as a
+ * number.
+ */
 const PUBLIC_NAME = /^(?=.{4,253}$)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)+(?:[a-z]{2,63}|xn--[a-z0-9-]{1,59})$/;
 const UNUSUAL = 'must name its host in the usual form';
 
@@ -26,7 +34,9 @@ export type TargetUrl = {
   isAllowed: boolean;
 };
 
-/** Hosts that the operator lets through (GATEHOUSE_EGRESS_ALLOWED_HOSTS): `host` for every port of it, or `host:port`. */
+/**
+ * Hosts that the operator lets through (GATEHOUSE_EGRESS_ALLOWED_HOSTS): `host` for every port of it, or `host:port`.
+ */
 export function allowedHostsOf(setting: string | undefined): ReadonlySet<string> {
   const entries = (setting ?? '')
     .toLowerCase()

@@ -1,10 +1,11 @@
-// Adapts the priority of pipelines and ClickHouse while they run: lower while storing keeps up, normal when it is behind.
-// A part of the supervisor, beside process-priority.ts, which sets the initial priorities. Pipelines report several times a second how far storing is
-// behind.
-// A low priority at all times would let them starve on a machine with much other work, and where fronts accept more than can be stored the backlog
-// would take longer to stop that. A normal priority at all times costs latency: at half of what can be stored, a front or Redis that wakes up finds one
-// of them on the processor and waits for a kernel tick (4 ms): p99 of single events 5.9 instead of 7.7 ms, with short time slices.
-// Only the weight of a child's autogroup changes, since raising any other priority again needs privileges. Where the kernel has no autogroups, or a
+// Adapts the priority of pipelines and ClickHouse while they run: lower while storing keeps up, normal when it is
+// behind. A part of the supervisor, beside process-priority.ts, which sets the initial priorities. Pipelines report
+// several times a second how far storing is behind.
+// A low priority at all times would let them starve on a machine with much other work, and where fronts accept more
+// than can be stored the backlog would take longer to stop that. A normal priority at all times costs latency: at half
+// of what can be stored, a front or Redis that wakes up finds one of them on the processor and waits for a kernel tick
+// (4 ms): p99 of single events 5.9 instead of 7.7 ms, with short time slices. Only the weight of a child's autogroup
+// changes, since raising any other priority again needs privileges. Where the kernel has no autogroups, or a
 // container's group replaces them, the initial priorities stay.
 // Invariant: a missed report for SILENT_MS, or a lag of more than BEHIND_MS, restores the normal priority at once.
 // Failure: a weight that cannot be set is tried again, soon where the kernel says so; only latency depends on it.
@@ -24,7 +25,10 @@ const KEPT_UP_MS = 2_000;
 const KEPT_UP_MS_MAX = 300_000;
 /** Without privileges the kernel takes one change in 100 ms. */
 const AGAIN_MS = 110;
-/** Nothing to store for so long: there is nobody to give way to, and a query of an analyst may meet other work of the machine. */
+/**
+ * Nothing to store for so long: there is nobody to give way to, and a query of an analyst may meet other work of the
+ * machine.
+ */
 const IDLE_MS = 60_000;
 
 type AdaptivePriorityOptions = {

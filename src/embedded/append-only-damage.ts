@@ -1,8 +1,10 @@
-// What is behind the damage of an append-only file (redis-server.ts says that a file is damaged; `gatehouse doctor --repair` mends it). Redis's own
-// tool cuts everything from the damage on: 25,000 acknowledged events in one case, for a sector of zeros. Commands behind it are whole, and what
-// they say does not depend on the lost ones for most of what we keep: entries of streams above all.
-// Invariant: the file is never changed in place; the old one stays beside the new one. What is kept begins at the start of a command, and each
-// command is whole; payloads cannot pass for one, since JSON has no line end followed by an asterisk.
+// What is behind the damage of an append-only file (redis-server.ts says that a file is damaged; `gatehouse doctor
+// --repair` mends it). Redis's own tool cuts everything from the damage on: 25,000 acknowledged events in one case, for
+// a sector of zeros. Commands behind it are whole, and what they say does not depend on the lost ones for most of what
+// we keep: entries of streams above all.
+// Invariant: the file is never changed in place; the old one stays beside the new one. What is kept begins at the start
+// of a command, and each command is whole; payloads cannot pass for one, since JSON has no line end followed by an
+// asterisk.
 // Failure: throws what the file system says; nothing was changed then.
 import { execFileSync } from 'node:child_process';
 import {
@@ -18,7 +20,9 @@ import {
 } from 'node:fs';
 import path from 'node:path';
 
-/** Offsets and sizes in bytes. `behind`: of whole commands behind the damage; `appended`: entries of streams among them. */
+/**
+ * Offsets and sizes in bytes. `behind`: of whole commands behind the damage; `appended`: entries of streams among them.
+ */
 export type Damage = {
   file: string;
   size: number;
@@ -32,7 +36,10 @@ const CHECK_MS_MAX = 120_000;
 const [CR, LF, STAR, DOLLAR] = [0x0d, 0x0a, 0x2a, 0x24];
 const ARGUMENTS_MAX = 1_000_000;
 
-/** Of the file that holds the newest commands: whatever was damaged, it is the only one that is written to. undefined: it is whole. */
+/**
+ * Of the file that holds the newest commands: whatever was damaged, it is the only one that is written to. undefined:
+ * it is whole.
+ */
 export function findDamage(folder: string, env: Record<string, string | undefined>): Damage | undefined {
   const file = newestIncrement(folder);
   if (file === undefined) return undefined;
@@ -97,7 +104,10 @@ function checked(file: string, env: Record<string, string | undefined>): string 
   }
 }
 
-/** Behind the damage, wherever one begins again. A transaction whose beginning is gone is no transaction: its end is left out. */
+/**
+ * Behind the damage, wherever one begins again. A transaction whose beginning is gone is no transaction: its end is
+ * left out.
+ */
 function wholeCommands(bytes: Buffer, from: number): Damage['behind'] {
   const ranges: [number, number][] = [];
   let [commands, appended, at] = [0, 0, from];

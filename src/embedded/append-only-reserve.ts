@@ -1,9 +1,10 @@
-// Reserves room on the disk behind the end of the embedded Redis's append-only file (called by disk-room.ts at each of its looks).
-// On a full disk Redis answers writes that it could not append: they are in its memory alone, and lost if it is killed. The blocks
-// reserved here belong to the file although its length stays, so an append succeeds whatever other programs write meanwhile.
+// Reserves room on the disk behind the end of the embedded Redis's append-only file (called by disk-room.ts at each of
+// its looks). On a full disk Redis answers writes that it could not append: they are in its memory alone, and lost if
+// it is killed. The blocks reserved here belong to the file although its length stays, so an append succeeds whatever
+// other programs write meanwhile.
 // Invariant: between two calls Redis can append up to `bytes`, except to a file that a rewrite began in that time.
-// Failure: without `fallocate` (util-linux), or on a file system that cannot reserve, nothing is reserved, and the free space that
-// disk-room.ts keeps is all there is.
+// Failure: without `fallocate` (util-linux), or on a file system that cannot reserve, nothing is reserved, and the free
+// space that disk-room.ts keeps is all there is.
 import { execFile } from 'node:child_process';
 import { readdir, stat } from 'node:fs/promises';
 import path from 'node:path';
@@ -16,7 +17,9 @@ const STAT_BLOCK_BYTES = 512;
 
 type Reserved = 'reserved' | 'full' | 'unsupported';
 
-/** `folder`: the server's own. Below half of `bytes` the reservation is renewed, so that a process is started rarely. */
+/**
+ * `folder`: the server's own. Below half of `bytes` the reservation is renewed, so that a process is started rarely.
+ */
 export async function reserveAppends(folder: string, bytes: number): Promise<Reserved> {
   let reserved: Reserved = 'reserved';
   for (const file of await growing(path.join(folder, APPEND_ONLY_FOLDER))) {

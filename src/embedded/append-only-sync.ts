@@ -1,11 +1,12 @@
 // Brings the embedded Redis's append-only file to the disk once a second (beside redis-server, for as long as it runs).
-// Redis's own `everysec` holds a write back in its memory, for up to 2 s, while an fdatasync of its own is running, and has
-// answered the caller by then: a SIGKILL in that time loses what was acknowledged (with fdatasync slowed to 1.2 s, 657
-// acknowledged writes were gone). So Redis runs with `appendfsync no`, which writes before every answer, and the syncing is
-// done from here: it is the file that is synced, whichever process asks for it. Throughput and p99 were the same.
+// Redis's own `everysec` holds a write back in its memory, for up to 2 s, while an fdatasync of its own is running, and
+// has answered the caller by then: a SIGKILL in that time loses what was acknowledged (with fdatasync slowed to 1.2 s,
+// 657 acknowledged writes were gone). So Redis runs with `appendfsync no`, which writes before every answer, and the
+// syncing is done from here: it is the file that is synced, whichever process asks for it. Throughput and p99 were the
+// same.
 // Invariant: at most one sync at a time, and the next begins no later than SYNC_EVERY_MS after the last one ended.
-// Failure: after a failed sync nobody knows what the disk holds (the kernel forgets it has not written), so `onFailure` is called
-// once and the syncing ends: the server must not go on as if it kept what it is told.
+// Failure: after a failed sync nobody knows what the disk holds (the kernel forgets it has not written), so `onFailure`
+// is called once and the syncing ends: the server must not go on as if it kept what it is told.
 import { open, readdir } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';

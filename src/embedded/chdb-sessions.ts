@@ -1,9 +1,10 @@
 // Runs statements on chdb for the embedded engine's HTTP server, several at once and each for itself.
 // Before it: clickhouse-protocol.ts has read a statement. After it: the engine, in this very process.
-// A chdb session is serial and keeps every setting and parameter it was ever given. So a statement gets a session of its own and the session
-// is closed behind it (0.5 ms): nothing can leak into the next one. A session_id keeps its session, until it expires.
-// What runs at once is bounded, what waits is bounded, what takes too long is stopped by max_execution_time, and what nobody waits for any
-// more is killed from the control session, since chdb itself never stops a query. A full queue is refused with ClickHouse's code 202.
+// A chdb session is serial and keeps every setting and parameter it was ever given. So a statement gets a session of
+// its own and the session is closed behind it (0.5 ms): nothing can leak into the next one. A session_id keeps its
+// session, until it expires. What runs at once is bounded, what waits is bounded, what takes too long is stopped by
+// max_execution_time, and what nobody waits for any more is killed from the control session, since chdb itself never
+// stops a query. A full queue is refused with ClickHouse's code 202.
 
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -17,7 +18,10 @@ type EngineOptions = {
   memoryBytes: number;
   /** Statements with a body of rows that run at once. */
   writers: number;
-  /** All other statements that run at once. Writers, readers and the control session together must stay under UV_THREADPOOL_SIZE. */
+  /**
+   * All other statements that run at once. Writers, readers and the control session together must stay under
+   * UV_THREADPOOL_SIZE.
+   */
   readers: number;
   /** Statements of each kind that may wait for a place. */
   queueMax: number;
@@ -79,7 +83,10 @@ export class Engine {
     return text === '' ? [] : (JSON.parse(text) as { data: Row[] }).data;
   }
 
-  /** Runs a statement. `kind` write: it has a file of rows and is never stopped half-way. Aborting `signal` stops a reading one. */
+  /**
+   * Runs a statement. `kind` write: it has a file of rows and is never stopped half-way. Aborting `signal` stops a
+   * reading one.
+   */
   async run(statement: Statement, kind: 'read' | 'write', signal: AbortSignal): Promise<EngineAnswer> {
     const leave = await (kind === 'write' ? this.#writes : this.#reads).enter(signal);
     try {
@@ -172,7 +179,10 @@ export class Engine {
     }
   }
 
-  /** What goes before the statement, as one SET: each statement more costs 0.2 ms. Its name for KILL is among it; `readonly` would forbid a later SET. */
+  /**
+   * What goes before the statement, as one SET: each statement more costs 0.2 ms. Its name for KILL is among it;
+   * `readonly` would forbid a later SET.
+   */
   #prologue(statement: Statement, id: string): string {
     const settings = new Map<string, string>([
       ['max_query_size', String(QUERY_BYTES_MAX)],
@@ -277,7 +287,9 @@ class SessionSemaphore {
     return this.#inside + this.#waiting.length;
   }
 
-  /** Resolves with the function that leaves again. Throws ProtocolError when the queue is full or the caller has gone. */
+  /**
+   * Resolves with the function that leaves again. Throws ProtocolError when the queue is full or the caller has gone.
+   */
   async enter(signal: AbortSignal): Promise<() => void> {
     if (signal.aborted) throw new ProtocolError('ABORTED', 'the client has gone');
     if (this.#inside >= this.#places) await this.#wait(signal);

@@ -1,7 +1,8 @@
 // Runs the embedded ClickHouse engine as a child of `gatehouse start`: a process of its own, since the engine wants its
 // folder for itself and its threads must not wait behind ours (design 5).
 // Stands before the store pipeline and every query; the rest of the service meets it over HTTP like any ClickHouse.
-// Invariant: it listens on loopback alone and asks for a password, which reaches it over IPC and never by its command line.
+// Invariant: it listens on loopback alone and asks for a password, which reaches it over IPC and never by its command
+// line.
 // Failure: a folder that is damaged, foreign or newer ends the start with the engine's own sentence.
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -41,13 +42,15 @@ export function launchClickHouse(options: ClickHouseProcessOptions): Child {
   return child;
 }
 
-/** A leftover one that does not go by itself has nothing that it could still finish: what was acknowledged is in Redis. */
+/**
+ * A leftover one that does not go by itself has nothing that it could still finish: what was acknowledged is in Redis.
+ */
 const LEFTOVER_MS_MAX = 10_000;
 const LOOK_MS = 50;
 
 /**
- * Ends an engine of this folder whose supervisor was killed and that has not left yet, as one that was stopped; call it with the lock of the data
- * folder, before the first launch. The engine leaves by itself as soon as it notices.
+ * Ends an engine of this folder whose supervisor was killed and that has not left yet, as one that was stopped; call it
+ * with the lock of the data folder, before the first launch. The engine leaves by itself as soon as it notices.
  */
 export async function endLeftoverClickHouse(folder: string, log: Log): Promise<void> {
   const pid = engineIn(folder);

@@ -1,8 +1,9 @@
-// Reads what a ClickHouse client says over HTTP and writes what it expects to hear (the embedded engine's process; nothing of Gatehouse itself).
-// Before it: node:http. After it: chdb-sessions.ts runs the statement.
-// Only what @clickhouse/client and curl use: SQL in `query=` and/or the body, `param_*`, settings as query parameters, `database`, `session_id`,
-// gzip both ways, multipart parameters. Invariant: a setting's name is checked and its value quoted, so nobody can smuggle a statement in.
-// A request that cannot be understood throws a ProtocolError, which is answered in ClickHouse's own words.
+// Reads what a ClickHouse client says over HTTP and writes what it expects to hear (the embedded engine's process;
+// nothing of Gatehouse itself). Before it: node:http. After it: chdb-sessions.ts runs the statement.
+// Only what @clickhouse/client and curl use: SQL in `query=` and/or the body, `param_*`, settings as query parameters,
+// `database`, `session_id`, gzip both ways, multipart parameters. Invariant: a setting's name is checked and its value
+// quoted, so nobody can smuggle a statement in. A request that cannot be understood throws a ProtocolError, which is
+// answered in ClickHouse's own words.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
@@ -127,7 +128,10 @@ export function insertTarget(sql: string): InsertTarget | null {
   return { head: match[1]!, settings: match[2] ?? '', format: match[3]! };
 }
 
-/** Statements that may be stopped when their reader goes away. Anything else is finished, since its caller may have to know. */
+/**
+ * Statements that may be stopped when their reader goes away. Anything else is finished, since its caller may have to
+ * know.
+ */
 export function isReading(sql: string): boolean {
   return READING.test(sql);
 }
@@ -188,7 +192,9 @@ function* parts(body: Buffer, boundary: string): Generator<[string, string]> {
   }
 }
 
-/** Answers an error the way ClickHouse does: a status, the code in a header, `Code: N. DB::Exception: …` as the body. */
+/**
+ * Answers an error the way ClickHouse does: a status, the code in a header, `Code: N. DB::Exception: …` as the body.
+ */
 export function sendError(response: ServerResponse, error: unknown): void {
   const { status, code, message } = describeError(error);
   if (response.headersSent || response.destroyed) {
@@ -204,7 +210,10 @@ export function sendError(response: ServerResponse, error: unknown): void {
   response.end(`${message}\n`);
 }
 
-/** Engine errors carry `Code: N. DB::Exception: …` already; anything else is given code 1001, as ClickHouse does for foreign exceptions. */
+/**
+ * Engine errors carry `Code: N. DB::Exception: …` already; anything else is given code 1001, as ClickHouse does for
+ * foreign exceptions.
+ */
 export function describeError(error: unknown): { status: number; code: number; message: string } {
   if (error instanceof ProtocolError) return { status: error.status, code: error.code, message: error.message };
   const message = error instanceof Error ? error.message : String(error);

@@ -1,11 +1,14 @@
-// The embedded ClickHouse: a small HTTP server on loopback that puts chdb behind the part of ClickHouse's HTTP interface that
-// @clickhouse/client and curl use. A process of its own (clickhouse-server-main.ts), since chdb allows one process per directory;
-// every other process speaks to it as to any ClickHouse and cannot tell.
-// Path of a request: guard -> read the statement -> rows of an insert go to a spool file -> chdb-sessions.ts -> one answer with a true status.
-// Invariants: an insert whose body was cut off is never run; an answer is sent whole or not at all; nothing is served from a directory
-// that data-directory.ts refuses. A reader that goes away has its query killed; a writer's statement is finished, for it may be retried.
-// Failure: a projection that cannot be read fails every query that would use it. The engine leaves such a projection out when it loads
-// its parts, so `onDamage` asks for a new process.
+// The embedded ClickHouse: a small HTTP server on loopback that puts chdb behind the part of ClickHouse's HTTP
+// interface that
+// @clickhouse/client and curl use. A process of its own (clickhouse-server-main.ts), since chdb allows one process per
+// directory; every other process speaks to it as to any ClickHouse and cannot tell.
+// Path of a request: guard -> read the statement -> rows of an insert go to a spool file -> chdb-sessions.ts -> one
+// answer with a true status.
+// Invariants: an insert whose body was cut off is never run; an answer is sent whole or not at all; nothing is served
+// from a directory that data-directory.ts refuses. A reader that goes away has its query killed; a writer's statement
+// is finished, for it may be retried.
+// Failure: a projection that cannot be read fails every query that would use it. The engine leaves such a projection
+// out when it loads its parts, so `onDamage` asks for a new process.
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
 import { rm, statfs } from 'node:fs/promises';
@@ -50,7 +53,10 @@ export type ClickHouseServerOptions = {
   timeoutSeconds?: number;
   insertBytesMax?: number;
   drainMs?: number;
-  /** How long a server runs at least before it asks to be replaced: what stays damaged must not end every server at once. */
+  /**
+   * How long a server runs at least before it asks to be replaced: what stays damaged must not end every server at
+   * once.
+   */
   damageAfterMs?: number;
 };
 
@@ -71,7 +77,10 @@ const DEFAULTS = {
 /** A merge that meets a full disk may leave the files of a projection empty. The rows of the part itself are whole. */
 const DAMAGED_PROJECTION = /while reading from part \S+\.proj\//;
 
-/** Clients of @clickhouse/client give up an idle socket after 2.5 s; the server must wait longer than that, or requests meet a closing socket. */
+/**
+ * Clients of @clickhouse/client give up an idle socket after 2.5 s; the server must wait longer than that, or requests
+ * meet a closing socket.
+ */
 const KEEP_ALIVE_MS = 30_000;
 const CONNECTIONS_MAX = 2000;
 /** Pieces of a body that arrive while one is being written go to the file together. */
@@ -89,8 +98,8 @@ type Context = {
 };
 
 /**
- * Opens the directory, checks it, listens. Throws DataDirectoryError with one sentence when the directory must not be served.
- * `onDamage`: called when the server should be replaced by a new process.
+ * Opens the directory, checks it, listens. Throws DataDirectoryError with one sentence when the directory must not be
+ * served. `onDamage`: called when the server should be replaced by a new process.
  */
 export async function runClickHouseServer(
   given: ClickHouseServerOptions,
@@ -197,7 +206,10 @@ function changesTables(sql: string): boolean {
   return /\b(?:CREATE|DROP|RENAME|EXCHANGE|ATTACH|DETACH|UNDROP|REPLACE)\b/i.test(sql);
 }
 
-/** Spools the rows to a file, then has the engine read it: the only way in for binary rows, and memory stays flat for all of them. */
+/**
+ * Spools the rows to a file, then has the engine read it: the only way in for binary rows, and memory stays flat for
+ * all of them.
+ */
 async function insert(
   { engine, directory, options }: Context,
   request: http.IncomingMessage,
@@ -222,8 +234,8 @@ async function insert(
 }
 
 /**
- * On a full disk the engine may answer an insert whose part it could not write whole. So one that ends there is not answered as done: the
- * rows are sent again, and whether they are there is asked of a new process.
+ * On a full disk the engine may answer an insert whose part it could not write whole. So one that ends there is not
+ * answered as done: the rows are sent again, and whether they are there is asked of a new process.
  */
 async function ensureRoom(folder: string): Promise<void> {
   const { bavail, bsize } = await statfs(folder);
@@ -268,8 +280,8 @@ function send(
 }
 
 /**
- * What a query has read: chdb tells only in the statistics that end an answer in FORMAT JSON or JSONCompact. Null: not known, and then
- * the summary is silent about it.
+ * What a query has read: chdb tells only in the statistics that end an answer in FORMAT JSON or JSONCompact. Null: not
+ * known, and then the summary is silent about it.
  */
 function readStatistics(bytes: Uint8Array): { rows: string; bytes: string } | null {
   const tail = Buffer.from(bytes.subarray(-STATISTICS_BYTES_MAX)).toString('latin1');

@@ -1,7 +1,9 @@
-// Guards the embedded engine's data directory: decides, before anything is served, whether what lies there is ours, whole and not newer.
-// The engine itself would rather serve less: it sets a broken part aside, or opens empty when a database's metadata is gone.
-// So a marker file beside the data says which tables there were and, after a clean stop, which parts; start compares.
-// Invariant: nothing is served from a directory that lacks anything the marker names. Failure: DataDirectoryError, one sentence with the reason.
+// Guards the embedded engine's data directory: decides, before anything is served, whether what lies there is ours,
+// whole and not newer. The engine itself would rather serve less: it sets a broken part aside, or opens empty when a
+// database's metadata is gone. So a marker file beside the data says which tables there were and, after a clean stop,
+// which parts; start compares.
+// Invariant: nothing is served from a directory that lacks anything the marker names. Failure: DataDirectoryError, one
+// sentence with the reason.
 import {
   closeSync,
   existsSync,
@@ -154,7 +156,10 @@ export class DataDirectory {
     this.#write({ ...this.#marker, accept: true });
   }
 
-  /** Brackets a statement that may create or drop tables, so that the marker never promises what such a statement took away. */
+  /**
+   * Brackets a statement that may create or drop tables, so that the marker never promises what such a statement took
+   * away.
+   */
   async changing<T>(engine: Engine, change: () => Promise<T>): Promise<T> {
     this.#changes++;
     if (!this.#marker.changing) this.#write({ ...this.#marker, changing: true });
@@ -261,9 +266,9 @@ function setAsideBy(engine: Engine): Promise<SetAside[]> {
 }
 
 /**
- * Whether every row of it is in another part. So it is for what a merge was writing when the disk was full: the parts that it was made of are there,
- * also where the engine had taken the merged part for whole until it was started again. Where one insert of the range is in no part it is not
- * known whether that had rows, and the answer is false.
+ * Whether every row of it is in another part. So it is for what a merge was writing when the disk was full: the parts
+ * that it was made of are there, also where the engine had taken the merged part for whole until it was started again.
+ * Where one insert of the range is in no part it is not known whether that had rows, and the answer is false.
  */
 async function isElsewhere(engine: Engine, { database, table, partition, first, last }: PartRange): Promise<boolean> {
   const parts = await engine.ask<{ first: number; last: number }>(

@@ -1,10 +1,11 @@
-// Stops taking writes before the disk under the embedded Redis is full (a part of the supervisor; the fronts are told over IPC).
-// On a full disk Redis answers a last few writes from memory, and loses them if it is killed. So there is always room for what is
-// under way, and for storing and merging what was accepted: free space that is kept, and blocks behind the end of the append-only file
-// that no other program can take (append-only-reserve.ts).
-// Invariant: a front that was not told otherwise takes writes; it is told when it is ready and at each change. Between two looks less
-// is written than is reserved.
-// Failure: a folder that cannot be looked at leaves the last answer standing; Redis itself refuses when it cannot write.
+// Stops taking writes before the disk under the embedded Redis is full (a part of the supervisor; the fronts are told
+// over IPC). On a full disk Redis answers a last few writes from memory, and loses them if it is killed. So there is
+// always room for what is under way, and for storing and merging what was accepted: free space that is kept, and blocks
+// behind the end of the append-only file that no other program can take (append-only-reserve.ts).
+// Invariant: a front that was not told otherwise takes writes; it is told when it is ready and at each change. Between
+// two looks less is written than is reserved.
+// Failure: a folder that cannot be looked at leaves the last answer standing; Redis itself refuses when it cannot
+// write.
 
 import { statfs } from 'node:fs/promises';
 import { Periodic } from '../common/async.ts';
@@ -14,10 +15,15 @@ import type { Log } from '../process/log.ts';
 import { reserveAppends } from './append-only-reserve.ts';
 
 const LOOK_MS = 250;
-/** Five seconds of the fastest ingestion measured, with as much again for ClickHouse; on a small disk a twentieth of it. */
+/**
+ * Five seconds of the fastest ingestion measured, with as much again for ClickHouse; on a small disk a twentieth of it.
+ */
 const RESERVE_BYTES_MAX = 1024 ** 3;
 const RESERVE_SHARE = 0.05;
-/** Behind the end of the append-only file: twice what the fastest ingestion measured appends in LOOK_MS, and no more than half of the reserve. */
+/**
+ * Behind the end of the append-only file: twice what the fastest ingestion measured appends in LOOK_MS, and no more
+ * than half of the reserve.
+ */
 const APPEND_BYTES_MAX = 128 * 1024 ** 2;
 /** ClickHouse begins no part with less than this free: what it is writing below it may not be whole. */
 export const EXHAUSTED_BYTES = 1024 ** 2;

@@ -1,8 +1,9 @@
-// A lock of the operating system on a file (flock(2)): it holds across PID namespaces and containers that share the file, and across
-// hosts where the file system carries locks, and it is gone when the last process that has the file open so is gone, however it ends.
-// Stands under the data folder (state-dir.ts) and the embedded Redis, whose process holds the lock of its folder itself.
-// Node.js has no such call: the program `flock` (util-linux, busybox) takes the lock on a file that we have opened. A lock is of the
-// open file, not of the process that asked for it, so it stays ours when `flock` has ended.
+// A lock of the operating system on a file (flock(2)): it holds across PID namespaces and containers that share the
+// file, and across hosts where the file system carries locks, and it is gone when the last process that has the file
+// open so is gone, however it ends. Stands under the data folder (state-dir.ts) and the embedded Redis, whose process
+// holds the lock of its folder itself. Node.js has no such call: the program `flock` (util-linux, busybox) takes the
+// lock on a file that we have opened. A lock is of the open file, not of the process that asked for it, so it stays
+// ours when `flock` has ended.
 // Invariant: the file is never removed or replaced: two files of one name would be two locks.
 // Failure: without that program nothing is locked, and FileLockError says what to install.
 import { spawnSync } from 'node:child_process';
@@ -14,14 +15,17 @@ export class FileLockError extends Error {
 
 /** What `flock -n` ends with where another holds the lock. */
 const HELD_STATUS = 1;
-/** Opens for reading and writing, makes the file if it is not there, and never empties it: that is for who gets the lock. */
+/**
+ * Opens for reading and writing, makes the file if it is not there, and never empties it: that is for who gets the
+ * lock.
+ */
 const OPEN = constants.O_RDWR | constants.O_CREAT;
 /** Of the child: the first behind its standard streams. */
 const LOCKED_FD = 3;
 
 /**
- * Takes the lock of a file; undefined: another has it. The answer is the open file, to be closed to let go; who is given it (a child's
- * `stdio`) holds the lock as well. Throws FileLockError, or what opening throws.
+ * Takes the lock of a file; undefined: another has it. The answer is the open file, to be closed to let go; who is
+ * given it (a child's `stdio`) holds the lock as well. Throws FileLockError, or what opening throws.
  */
 export function takeFileLock(file: string): number | undefined {
   const fd = openSync(file, OPEN, 0o600);
@@ -35,7 +39,10 @@ export function takeFileLock(file: string): number | undefined {
   return undefined;
 }
 
-/** Does anybody hold the lock of a file? Takes it for a moment, together with others who ask: who wants it alone tries again. */
+/**
+ * Does anybody hold the lock of a file? Takes it for a moment, together with others who ask: who wants it alone tries
+ * again.
+ */
 export function isFileLocked(file: string): boolean {
   let fd: number;
   try {

@@ -1,13 +1,14 @@
 // Ports for the embedded engines and the check that the public one is free.
-// Engine ports lie below the range that the system hands out to outgoing connections (32768 and up): a client that keeps
-// trying a dead engine's port inside that range can be given the very port as its own and connect to itself.
+// Engine ports lie below the range that the system hands out to outgoing connections (32768 and up): a client that
+// keeps trying a dead engine's port inside that range can be given the very port as its own and connect to itself.
 import net from 'node:net';
 
 const LOWEST = 20_000;
 const HIGHEST = 32_000;
 /**
- * An engine listens seconds after its port was looked up. Drawn at random, two of many services that start beside each other met
- * on one port now and then; processes that run at one time have different ids, so each looks from a place of its own.
+ * An engine listens seconds after its port was looked up. Drawn at random, two of many services that start beside each
+ * other met on one port now and then; processes that run at one time have different ids, so each looks from a place of
+ * its own.
  */
 const APART = 8;
 const ATTEMPTS = 400;

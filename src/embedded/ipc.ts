@@ -1,5 +1,5 @@
-// What the supervisor and its workers (fronts, pipelines) say to one another: that a worker is ready, counts for `/metrics`, how far
-// storing is behind (adaptive-priority.ts), and whether the disk has room (disk-room.ts).
+// What the supervisor and its workers (fronts, pipelines) say to one another: that a worker is ready, counts for
+// `/metrics`, how far storing is behind (adaptive-priority.ts), and whether the disk has room (disk-room.ts).
 // Events never pass here: processes meet in streams and tables alone.
 // Invariant: a worker that was forked leaves when its channel closes; a message of an unknown kind is ignored.
 // Failure: counts that do not come in time are left out, and `gatehouse_up` of whoever owes them is 0.

@@ -1,12 +1,13 @@
-// Initial process priorities: pipelines and ClickHouse can wait, so they run below fronts and Redis, which get short time slices (beside child.ts, right
-// after a child's start). A front must answer a caller within milliseconds; a batch that is stored a little later costs no one. adaptive-priority.ts
-// changes them from then on.
-// A pipeline process weighs half a front. (At nice 5, a third, on a machine with much other work pipelines starved for longer than a command to Redis
-// may take.) ClickHouse weighs a fifth: its statements have minutes, and its inserts and merges are what callers notice: at nice 3, like the
-// pipelines, p99 at half load was three times as long.
-// Linux counts the priority for each thread, and a thread passes it on to those that it starts: so it is set at once, from outside, before the child has
-// started any. Where the kernel groups processes by session (autogroup, the default outside containers) it weighs the groups, and each child has a
-// session of its own: then the weight of the group is set as well.
+// Initial process priorities: pipelines and ClickHouse can wait, so they run below fronts and Redis, which get short
+// time slices (beside child.ts, right after a child's start). A front must answer a caller within milliseconds; a batch
+// that is stored a little later costs no one. adaptive-priority.ts changes them from then on.
+// A pipeline process weighs half a front. (At nice 5, a third, on a machine with much other work pipelines starved for
+// longer than a command to Redis may take.) ClickHouse weighs a fifth: its statements have minutes, and its inserts and
+// merges are what callers notice: at nice 3, like the pipelines, p99 at half load was three times as long.
+// Linux counts the priority for each thread, and a thread passes it on to those that it starts: so it is set at once,
+// from outside, before the child has started any. Where the kernel groups processes by session (autogroup, the default
+// outside containers) it weighs the groups, and each child has a session of its own: then the weight of the group is
+// set as well.
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import os from 'node:os';
@@ -31,15 +32,18 @@ export function lowerPriority(pid: number, nice: number): void {
   }
 }
 
-/** Of the process's autogroup: needs no privilege in either direction. Throws where there is none, and EAGAIN within 100 ms of another change. */
+/**
+ * Of the process's autogroup: needs no privilege in either direction. Throws where there is none, and EAGAIN within 100
+ * ms of another change.
+ */
 export function setGroupNice(pid: number, nice: number): void {
   writeFileSync(`/proc/${pid}/autogroup`, String(nice));
 }
 
 /**
- * For a process that somebody waits for: since Linux 6.12 whoever asks for short turns need not wait, when he wakes up, until
- * another has had a turn of the usual length. He gets no more of the processor. Node has no call for it, chrt one since util-linux 2.41; perl, which can
- * make any system call, is there on every Debian and Ubuntu.
+ * For a process that somebody waits for: since Linux 6.12 whoever asks for short turns need not wait, when he wakes up,
+ * until another has had a turn of the usual length. He gets no more of the processor. Node has no call for it, chrt one
+ * since util-linux 2.41; perl, which can make any system call, is there on every Debian and Ubuntu.
  */
 export function useShortTimeSlices(pid: number): void {
   const number = SCHED_SETATTR[process.arch];

@@ -1,10 +1,11 @@
 // Runs Debian's redis-server for `gatehouse start`, with its append-only file in the data folder.
 // Stands before everything else: streams, counters and the registry live in it.
-// Invariant: appendonly, noeviction, loopback with a password, and one server per folder. A server that a killed supervisor
-// left behind is found by its process id and ended (it writes everything out first) before a new one opens the files. One that
-// cannot be seen, in another container that shares the folder, is noticed by the lock that each server holds (file-lock.ts).
-// A cut-off end of the append-only file, as a power cut leaves it, is repaired as Redis does (the broken last command goes);
-// a file that is damaged elsewhere ends the start with a sentence, since only a person can decide what to give up.
+// Invariant: appendonly, noeviction, loopback with a password, and one server per folder. A server that a killed
+// supervisor left behind is found by its process id and ended (it writes everything out first) before a new one opens
+// the files. One that cannot be seen, in another container that shares the folder, is noticed by the lock that each
+// server holds (file-lock.ts). A cut-off end of the append-only file, as a power cut leaves it, is repaired as Redis
+// does (the broken last command goes); a file that is damaged elsewhere ends the start with a sentence, since only a
+// person can decide what to give up.
 import { execFile } from 'node:child_process';
 import { accessSync, constants, readFileSync, readlinkSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
@@ -95,7 +96,10 @@ export function launchRedis(options: RedisServerOptions): Child {
   return child;
 }
 
-/** A file whose end was cut off, as a power cut leaves it, is loaded up to there; what was behind it is gone, and nobody else says so. */
+/**
+ * A file whose end was cut off, as a power cut leaves it, is loaded up to there; what was behind it is gone, and nobody
+ * else says so.
+ */
 function heard({ log, onCut }: RedisServerOptions, line: string, sizeBefore: number): void {
   log.debug({ line }, 'redis.said');
   const [, offset] = /Truncating the AOF \S+ at offset (\d+)/.exec(line) ?? [];
@@ -105,7 +109,10 @@ function heard({ log, onCut }: RedisServerOptions, line: string, sizeBefore: num
   onCut?.(bytes);
 }
 
-/** For the next supervisor, where this one is killed. On a full disk the server comes first: it ends with us by the kernel's word. */
+/**
+ * For the next supervisor, where this one is killed. On a full disk the server comes first: it ends with us by the
+ * kernel's word.
+ */
 function notePid({ folder, log }: RedisServerOptions, pid: number): void {
   try {
     writeFileSync(path.join(folder, PID_FILE), String(pid));
@@ -122,7 +129,10 @@ function syncWhileItRuns(child: Child, { folder, log }: RedisServerOptions): voi
   void child.exited.then(() => sync.stop());
 }
 
-/** Ends a server of this folder that still runs; call it before the first launch. Throws RedisServerError if it will not go. */
+/**
+ * Ends a server of this folder that still runs; call it before the first launch. Throws RedisServerError if it will not
+ * go.
+ */
 export async function endLeftoverRedis(folder: string, log: Log): Promise<void> {
   const pid = readPid(folder);
   if (pid !== undefined && worksIn(pid, folder)) {
@@ -153,9 +163,9 @@ function configuration(options: RedisServerOptions): string {
     // Once a second is done from outside (append-only-sync.ts): Redis's own way may answer before it writes.
     `appendfsync ${options.appendfsync === 'always' ? 'always' : 'no'}`,
     'aof-load-truncated yes',
-    // At full speed 64 MB, the default, are written in half a second: the file was rewritten without end, with a fork, page faults
-    // and the backlog compressed each time. From 256 MB on batches still had a p99 of 90 ms on their way in, in turns, where a
-    // gigabyte has 54. So much is loaded in a second at a start, from a cold disk in three.
+    // At full speed 64 MB, the default, are written in half a second: the file was rewritten without end, with a fork,
+    // page faults and the backlog compressed each time. From 256 MB on batches still had a p99 of 90 ms on their way
+    // in, in turns, where a gigabyte has 54. So much is loaded in a second at a start, from a cold disk in three.
     `auto-aof-rewrite-min-size ${REWRITE_FROM_MB}mb`,
     // The append-only file is the whole truth; snapshots beside it would only cost forks.
     'save ""',
@@ -168,7 +178,9 @@ function configuration(options: RedisServerOptions): string {
   ].join('\n');
 }
 
-/** Asks until the server answers; while it loads its file it answers LOADING. Gives up only when the server has ended. */
+/**
+ * Asks until the server answers; while it loads its file it answers LOADING. Gives up only when the server has ended.
+ */
 async function firstPong(options: RedisServerOptions, hasEnded: () => boolean): Promise<void> {
   while (!hasEnded()) {
     if (await pongs(options)) return;

@@ -1,12 +1,15 @@
 // The data folder of `gatehouse start`: who holds it, and the small files in it that people and commands read.
 // The folder is its owner's alone (0700); one with wider rights is narrowed.
-//   lock          locked by the operating system for whoever holds the folder, and says who; a second `gatehouse start` refuses
-//   runtime.json  addresses of the running engines, so that `gatehouse account create` finds them (0600: they hold passwords)
-//   admin-key     the first admin key (0600); one of before, where the account `default` had to be made again, is admin-key.1
+//   lock          locked by the operating system for whoever holds the folder, and says who; a second `gatehouse start`
+//                 refuses
+//   runtime.json  addresses of the running engines, so that `gatehouse account create` finds them (0600: they hold
+//   passwords) admin-key     the first admin key (0600); one of before, where the account `default` had to be made
+//                            again, is admin-key.1
 //   secrets.json  passwords of the embedded engines, made at the first start (0600)
-//   redis/, clickhouse/   what the engines keep; outbox/: mails, where no mail server is named (pipelines/alert/channels/outbox.ts)
-// Invariant: at most one live holder, in whatever container or on whatever host that shares the folder (file-lock.ts). Who does not
-// get the lock changes nothing in the folder. What a dead holder left behind is taken over, never trusted.
+//   redis/, clickhouse/   what the engines keep; outbox/: mails, where no mail server is named
+//                         (pipelines/alert/channels/outbox.ts)
+// Invariant: at most one live holder, in whatever container or on whatever host that shares the folder (file-lock.ts).
+// Who does not get the lock changes nothing in the folder. What a dead holder left behind is taken over, never trusted.
 // Failure: a folder that cannot be written is named in the sentence that ends the start.
 import { randomBytes } from 'node:crypto';
 import {
@@ -130,7 +133,10 @@ export class StateDir {
     });
   }
 
-  /** Passwords and keys lie in it: a folder that others may read is closed to them. One that is another's is not ours to change. */
+  /**
+   * Passwords and keys lie in it: a folder that others may read is closed to them. One that is another's is not ours to
+   * change.
+   */
   #narrow(): void {
     const { mode, uid } = this.#try('look at', () => statSync(this.path));
     if ((mode & OTHERS) === 0 || uid !== process.getuid?.()) return;

@@ -5,12 +5,13 @@
 //   engines       redis-server and ClickHouse, where no address is given
 //   stores        tables migrated, the account `default` there, the first admin key made
 //   workers       pipelines, and as many fronts as asked for
-//   notice        runtime.json for the commands that run beside us; the address, and the first key, for the person who waits
+//   notice        runtime.json for the commands that run beside us; the address, and the first key, for the person who
+//                 waits
 //
 // SIGTERM goes the other way: fronts finish what they accepted, then pipelines, then the engines, then the lock.
 // Invariant: a child that ends by itself is started again while the rest goes on, engines on the same port as before.
-// Failure: nothing here is on the path of an event. If this process is killed, its children notice and leave; what they had
-// acknowledged is in Redis's append-only file, and the next start goes on from there.
+// Failure: nothing here is on the path of an event. If this process is killed, its children notice and leave; what they
+// had acknowledged is in Redis's append-only file, and the next start goes on from there.
 import { createHash } from 'node:crypto';
 import os from 'node:os';
 import type { Metrics } from '../metrics/metrics.ts';
@@ -44,7 +45,10 @@ type PrepareStores = (config: Config, log: Log) => Promise<{ key?: string | unde
 /** Together below lifecycle's 25 s. A front may need 11 s until its idle connections are gone. */
 const GRACE_MS = { fronts: 12_000, pipelines: 6_000, engines: 6_000 };
 const WORKER_START_MS_MAX = 60_000;
-/** Redis reads a gigabyte of its file in some seconds, ClickHouse looks at its tables: who is not ready by then never will be. */
+/**
+ * Redis reads a gigabyte of its file in some seconds, ClickHouse looks at its tables: who is not ready by then never
+ * will be.
+ */
 const ENGINE_START_MS_MAX = 900_000;
 const KEY_FILE = 'admin-key';
 const REWRITE_MS = 5_000;
@@ -247,8 +251,8 @@ export class Supervisor {
   }
 
   /**
-   * A merge that meets a full disk may leave a part whose files are empty, which the running engine takes for whole; 30 s later it removes the
-   * parts that this one was made of. A new process sets such a part aside while they are there.
+   * A merge that meets a full disk may leave a part whose files are empty, which the running engine takes for whole; 30
+   * s later it removes the parts that this one was made of. A new process sets such a part aside while they are there.
    */
   #replaceClickHouse(): void {
     this.#engines.find(({ name }) => name === 'clickhouse')?.replace();
@@ -298,7 +302,10 @@ export class Supervisor {
     this.#state.writeRuntime({ pid: process.pid, url, ...redis, clickhouseUrl, clickhouseDatabase, children });
   }
 
-  /** For children that were started again. A full disk keeps none of them from running: the file is written when there is room. */
+  /**
+   * For children that were started again. A full disk keeps none of them from running: the file is written when there
+   * is room.
+   */
   #rewriteRuntime(): void {
     clearTimeout(this.#rewriting);
     try {

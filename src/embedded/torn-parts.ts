@@ -1,9 +1,10 @@
 // Moves torn parts out of the embedded engine's way before it starts (called by data-directory.ts).
-// A full disk or a power cut may leave a part whose marks or lists are files without a byte. The engine notices most of them, but loads one that
-// has a damaged projection as well as an empty part, and then removes the parts that it was merged from (ClickHouse issue 116589).
-// Invariant: a part of a merge goes to `detached/broken-on-start_NAME`, where data-directory.ts asks whether its rows are in other parts.
-// A part of a single insert goes to `detached/ignored_NAME`: no insert is answered before its part was synced and the disk had room
-// (clickhouse-server.ts), so the rows are still where they came from.
+// A full disk or a power cut may leave a part whose marks or lists are files without a byte. The engine notices most of
+// them, but loads one that has a damaged projection as well as an empty part, and then removes the parts that it was
+// merged from (ClickHouse issue 116589).
+// Invariant: a part of a merge goes to `detached/broken-on-start_NAME`, where data-directory.ts asks whether its rows
+// are in other parts. A part of a single insert goes to `detached/ignored_NAME`: no insert is answered before its part
+// was synced and the disk had room (clickhouse-server.ts), so the rows are still where they came from.
 // Failure: a folder that cannot be read is left to the engine.
 import { existsSync, mkdirSync, readdirSync, renameSync, statSync } from 'node:fs';
 import path from 'node:path';

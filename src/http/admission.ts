@@ -13,7 +13,8 @@
 //   owner     a key bound to an agent: is it that agent's?             404
 //   handler                                                            404, 409, 503, or success
 //
-// This order is part of the API. The body's bytes are read from the start all the same: the transport drops what has no reader.
+// This order is part of the API. The body's bytes are read from the start all the same: the transport drops what has no
+// reader.
 // Failure: everything that can fail throws, and `safe` answers it.
 
 import type { BufferPool } from '../common/buffer-pool.ts';
@@ -116,7 +117,10 @@ export class Admission {
     exchange.send(answer(asked, decodeSegment(req.getParameter(0) ?? '')));
   }
 
-  /** What a browser asks before a page of another origin may call: answered where that origin may, else a method like any other. */
+  /**
+   * What a browser asks before a page of another origin may call: answered where that origin may, else a method like
+   * any other.
+   */
   preflight(exchange: Exchange, req: TransportRequest, methods: string, otherwise: () => void): void {
     const head = readHead(req);
     const { origin = '', requestedMethod = '' } = head.browser ?? {};
@@ -269,7 +273,10 @@ export class Admission {
     if ((await owned.agentOf(request, this.#parts)) !== request.principal.agentId) throw notFound(owned.what);
   }
 
-  /** Answers a submission for which there is no time. No error is made and nothing is logged for each: it must cost little. */
+  /**
+   * Answers a submission for which there is no time. No error is made and nothing is logged for each: it must cost
+   * little.
+   */
   #sheds(exchange: Exchange, account: string): boolean {
     const reason = this.#parts.shedding.refuses(account);
     if (reason === undefined) return false;
@@ -285,7 +292,9 @@ function skippable(head: Head, bytesMax: number): boolean {
   return head.contentLength <= bytesMax;
 }
 
-/** A segment that is no UTF-8 names nothing: kept as it is, it will be unknown like any other name that does not exist. */
+/**
+ * A segment that is no UTF-8 names nothing: kept as it is, it will be unknown like any other name that does not exist.
+ */
 function decodeSegment(segment: string): string {
   if (!segment.includes('%')) return segment;
   try {

@@ -1,9 +1,9 @@
 // Who is calling, and may they (key -> principal, rights, request limit; 401, 403, 429).
 // Keys are looked up by their hash in the cache that Redis invalidates; most requests are settled without waiting.
-// Invariant: a missing, malformed, unknown, expired or revoked key gets the very same answer, so nothing tells them apart, and so does a
-// session that has ended in whatever way;
-// what a route needs and a key does not have is refused, and the answer names it. Whose things a key that is bound to an agent
-// may touch is looked at where they are known: request.ts, admission.ts.
+// Invariant: a missing, malformed, unknown, expired or revoked key gets the very same answer, so nothing tells them
+// apart, and so does a session that has ended in whatever way;
+// what a route needs and a key does not have is refused, and the answer names it. Whose things a key that is bound to
+// an agent may touch is looked at where they are known: request.ts, admission.ts.
 // Redis away and the key not cached: 503, nobody is let in on trust.
 import { ServiceError } from '../common/errors.ts';
 import { KEY_CACHE_MAX, SESSION_IDLE_MS } from '../common/limits.ts';
@@ -15,8 +15,9 @@ import { sessionHashOf } from '../registry/sessions.ts';
 import type { Need } from './route-needs.ts';
 
 /**
- * Hashing a key costs 4 µs, a quarter of what a bare request costs. So the hash of a key that was let in is remembered under
- * the header it came in, in this process's memory alone; whether the key is still good is asked of the cache every time.
+ * Hashing a key costs 4 µs, a quarter of what a bare request costs. So the hash of a key that was let in is remembered
+ * under the header it came in, in this process's memory alone; whether the key is still good is asked of the cache
+ * every time.
  */
 export type KnownCaller = Pick<RegistryCache, 'principal' | 'session' | 'sessionUse'>;
 

@@ -1,7 +1,8 @@
 // An answer whose body comes in parts: exports and streams (between a handler and the transport).
-// The handler writes, waits while the client takes no more, and ends. Memory is bounded by what is written before `ready` is awaited.
-// Invariant: a body ends soundly only by `end`. `cut` closes the connection in the middle of the body, so that no client takes a part of
-// it for the whole; that is what becomes of a handler that throws.
+// The handler writes, waits while the client takes no more, and ends. Memory is bounded by what is written before
+// `ready` is awaited.
+// Invariant: a body ends soundly only by `end`. `cut` closes the connection in the middle of the body, so that no
+// client takes a part of it for the whole; that is what becomes of a handler that throws.
 // The client that leaves, and the process that is about to end, are told of by `signal`, with a reason.
 import type { TransportResponse } from './transport/transport.ts';
 

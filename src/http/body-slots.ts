@@ -1,5 +1,5 @@
-// How many answers in parts there may be at once, in this process and of one account (before a stream or an export begins).
-// Each holds a connection, a buffer and a query at a time for as long as its client likes.
+// How many answers in parts there may be at once, in this process and of one account (before a stream or an export
+// begins). Each holds a connection, a buffer and a query at a time for as long as its client likes.
 // Failure: one too many is 503 with Retry-After, before anything is read.
 import { ServiceError } from '../common/errors.ts';
 import { BODIES_IN_PARTS_ACCOUNT_MAX, BODIES_IN_PARTS_MAX } from '../common/limits.ts';

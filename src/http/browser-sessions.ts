@@ -1,7 +1,9 @@
 // Browsers that are signed in (in admission; docs/keys.md): the cookie, and which calls with one are taken.
-// A page signs in with a key and gets a cookie; the key itself is in no storage of the browser. A browser sends the cookie with whatever
-// page asks, so a call that changes something must come from a page of this very origin, and say so by a header of ours.
-// Invariant: a cookie alone changes nothing. Calls with an Authorization header are not looked at here: no browser adds one by itself.
+// A page signs in with a key and gets a cookie; the key itself is in no storage of the browser. A browser sends the
+// cookie with whatever page asks, so a call that changes something must come from a page of this very origin, and say
+// so by a header of ours.
+// Invariant: a cookie alone changes nothing. Calls with an Authorization header are not looked at here: no browser adds
+// one by itself.
 // Failure: 403 `cross_site_request`, before anything is looked up.
 import { ServiceError } from '../common/errors.ts';
 import type { BrowserHead } from './head.ts';
@@ -42,7 +44,10 @@ export class BrowserSessions {
     if (browser.client === '') throw crossSite('has no Gatehouse-Client header');
   }
 
-  /** Before signing in: a page of another origin must not sign anybody in as somebody of its choice. Programs send none of these headers. */
+  /**
+   * Before signing in: a page of another origin must not sign anybody in as somebody of its choice. Programs send none
+   * of these headers.
+   */
   checkSignIn(browser: BrowserHead | undefined): void {
     if (browser === undefined || (browser.fetchSite === '' && browser.origin === '')) return;
     if (!this.#isSameOrigin(browser)) throw crossSite('comes from a page of another origin');

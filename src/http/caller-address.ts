@@ -1,7 +1,7 @@
 // From which address a request came (for the audit log).
-// It is that of the connection, unless this is a proxy of the operator's own (GATEHOUSE_TRUSTED_PROXIES): then X-Forwarded-For is read
-// from its right end, where our own proxies write, up to the first address that is not one of them. What stands further left was
-// written by whoever asked, who may write anything.
+// It is that of the connection, unless this is a proxy of the operator's own (GATEHOUSE_TRUSTED_PROXIES): then
+// X-Forwarded-For is read from its right end, where our own proxies write, up to the first address that is not one of
+// them. What stands further left was written by whoever asked, who may write anything.
 // Invariant: never an address that neither the kernel nor a trusted proxy vouches for.
 // Failure: an entry that is no address ends the walk; the last address that was vouched for stands.
 import { BlockList, isIP, SocketAddress } from 'node:net';
@@ -12,7 +12,10 @@ const HOPS_MAX = 32;
 export class CallerAddresses {
   readonly #trusted: BlockList | undefined;
 
-  /** `trusted`: addresses and networks, separated by commas, as addresses.ts finds them sound. undefined: no proxy is trusted. */
+  /**
+   * `trusted`: addresses and networks, separated by commas, as addresses.ts finds them sound. undefined: no proxy is
+   * trusted.
+   */
   constructor(trusted: string | undefined) {
     if (trusted === undefined) return;
     this.#trusted = new BlockList();

@@ -1,6 +1,6 @@
 // Cross-origin calls of browsers (in exchange.ts and admission.ts). Off unless GATEHOUSE_CORS_ORIGINS names origins.
-// A page of such an origin may call the API with a key of its own: answers, errors among them, name the origin, and a preflight is
-// answered. Cookies are never allowed: `Access-Control-Allow-Credentials` is not sent.
+// A page of such an origin may call the API with a key of its own: answers, errors among them, name the origin, and a
+// preflight is answered. Cookies are never allowed: `Access-Control-Allow-Credentials` is not sent.
 // Invariant: an origin that is not named gets the very answers that it gets without this setting.
 
 export class Cors {
@@ -17,7 +17,10 @@ export class Cors {
     return origin !== '' && (this.#any || this.#origins.has(origin));
   }
 
-  /** Of every answer. `origin`: '' where the header is absent; a cache must know all the same that the answer depends on it. */
+  /**
+   * Of every answer. `origin`: '' where the header is absent; a cache must know all the same that the answer depends on
+   * it.
+   */
   headersFor(origin: string): Record<string, string> {
     const vary = this.#any ? undefined : { Vary: 'Origin' };
     if (!this.allows(origin)) return { ...vary };

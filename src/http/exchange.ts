@@ -1,7 +1,7 @@
 // One request and its answer (around the whole path): whatever happens inside, exactly one answer leaves or none can.
-// uWebSockets.js ends the process when a handler throws or returns without an abort handler, and throws when an answer is
-// touched after its client has gone. So nothing reaches the transport but through here: the abort handler is set in the constructor,
-// before anything that could fail, and every write to the socket stands in `#write`.
+// uWebSockets.js ends the process when a handler throws or returns without an abort handler, and throws when an answer
+// is touched after its client has gone. So nothing reaches the transport but through here: the abort handler is set in
+// the constructor, before anything that could fail, and every write to the socket stands in `#write`.
 // Invariant: `send` and `fail` may be called at any time, any number of times, from anywhere; the first one counts.
 // What throws is answered: a ServiceError as what it says, anything else as 500 `internal`, logged with the request id.
 import type { ErrorDetail } from '../../schemas/error.ts';
@@ -96,8 +96,8 @@ export class Exchange {
   /** What the answer says went wrong. */
   refusedAs: ErrorCode | undefined;
   /**
-   * The answer asks the client to close. The connection is not torn down under a client that is still sending: it would find
-   * its connection broken and never read the answer. What it sends is read and dropped, for 10 s at most (uWS).
+   * The answer asks the client to close. The connection is not torn down under a client that is still sending: it would
+   * find its connection broken and never read the answer. What it sends is read and dropped, for 10 s at most (uWS).
    */
   closing = false;
   /** So does an answer that leaves before the body has arrived: what is left of it is large, or of unknown size. */
@@ -213,9 +213,10 @@ export class Exchange {
   }
 
   /**
-   * Answers 400, 411 or 431 and closes at once, inside the handler: uWS goes on reading behind an answer that closes, and would execute
-   * what follows, unless the socket is closed before the handler returns. An answer longer than its cork buffer leaves at
-   * once, and then so does the socket; hence the white space. HEAD has no body to be long: its connection is just closed.
+   * Answers 400, 411 or 431 and closes at once, inside the handler: uWS goes on reading behind an answer that closes,
+   * and would execute what follows, unless the socket is closed before the handler returns. An answer longer than its
+   * cork buffer leaves at once, and then so does the socket; hence the white space. HEAD has no body to be long: its
+   * connection is just closed.
    */
   refuse({ code, text }: MalformedHead): void {
     if (this.#over) return;
@@ -331,7 +332,8 @@ function typeOf(contentType: string, cacheControl = 'no-store'): string {
 }
 
 /**
- * The only way a handler reaches the transport: the abort handler first, and whatever the handler throws or rejects with is answered.
+ * The only way a handler reaches the transport: the abort handler first, and whatever the handler throws or rejects
+ * with is answered.
  */
 export function safe(
   host: ExchangeHost,
@@ -348,7 +350,9 @@ export function safe(
   };
 }
 
-/** As draft-ietf-httpapi-ratelimit-headers-10 has them: a full bucket is used up, and is full again after its window. */
+/**
+ * As draft-ietf-httpapi-ratelimit-headers-10 has them: a full bucket is used up, and is full again after its window.
+ */
 function rateLimitHeaders({ perSecond, burst }: { perSecond: number; burst: number }, seconds: string) {
   return {
     'RateLimit-Policy': `"requests";q=${burst};w=${Math.max(1, Math.ceil(burst / perSecond))}`,
@@ -377,7 +381,10 @@ function internal(cause: unknown): ServiceError {
   return new ServiceError('internal', 'Something failed on our side; it is logged with the request id.', { cause });
 }
 
-/** Looked for before the first byte leaves. uWS writes a header as it is given: a line end in a value would begin another one. */
+/**
+ * Looked for before the first byte leaves. uWS writes a header as it is given: a line end in a value would begin
+ * another one.
+ */
 function flawOf({ status, body, contentType, headers }: Reply): string | undefined {
   if (REASONS[status] === undefined) return `an answer with status ${status}`;
   if (body !== undefined && typeof body !== 'string' && !Buffer.isBuffer(body))

@@ -1,8 +1,9 @@
-// Exports: every row of a list's filter as a file, NDJSON or CSV, streamed (beside the lists of events, audit log, anomalies, deliveries).
-// Read by cursor, a few thousand rows at a time, each piece written before the next is read: memory is bounded whatever the length.
-// Lines of NDJSON are the items of the list, byte for byte; payloads are never parsed.
-// Invariant: a body that ends soundly holds every row of the filter. Where a read fails half-way, or the process ends, the connection is
-// cut, and the client goes on with the cursor of the last row that it has (`cursors=true`).
+// Exports: every row of a list's filter as a file, NDJSON or CSV, streamed (beside the lists of events, audit log,
+// anomalies, deliveries). Read by cursor, a few thousand rows at a time, each piece written before the next is read:
+// memory is bounded whatever the length. Lines of NDJSON are the items of the list, byte for byte; payloads are never
+// parsed.
+// Invariant: a body that ends soundly holds every row of the filter. Where a read fails half-way, or the process ends,
+// the connection is cut, and the client goes on with the cursor of the last row that it has (`cursors=true`).
 import Type from 'typebox';
 import { PageTooLarge } from '../../clickhouse/queries/event-rows.ts';
 import type { Listed, PageStart, Position } from '../../schemas/paging.ts';

@@ -1,7 +1,7 @@
 // Fair shares of an overloaded front (load-shedding.ts asks before it refuses).
-// The work that was admitted in the last window is divided evenly among the accounts that asked in it; an account that had less than that share in
-// the current window is owed the rest. So an account that asks for little is admitted while one that floods is refused, and of many that flood each
-// gets about the same. Work is counted as in load-shedding.ts.
+// The work that was admitted in the last window is divided evenly among the accounts that asked in it; an account that
+// had less than that share in the current window is owed the rest. So an account that asks for little is admitted while
+// one that floods is refused, and of many that flood each gets about the same. Work is counted as in load-shedding.ts.
 // Approximate on purpose: a window is short, the share is that of the last one, and each front counts for itself.
 // Bound: ACCOUNTS_MAX accounts a window; further ones are treated as if there were no shares.
 

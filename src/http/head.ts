@@ -1,11 +1,11 @@
 // Reads the head of a request (before anything else is decided about it).
 // One walk over the headers, since only a walk shows what stands there twice; `getHeader` gives the first alone.
-// Invariant: framing is beyond doubt or the request is faulty: a body has one Content-Length, and no Transfer-Encoding. uWebSockets.js
-// takes the first of two Content-Lengths, any Transfer-Encoding for `chunked`, and chunks for what they are not (`:` in a size is a digit, a
-// trailer is the next request); a proxy before us reads them otherwise, and the rest of its bytes would become a request of somebody
-// else's (request smuggling). So it never gets to read a chunk.
-// A faulty head is answered with 400 (411 for a Transfer-Encoding, 431 where it is too large), the connection is closed, and nothing that
-// follows on it is executed.
+// Invariant: framing is beyond doubt or the request is faulty: a body has one Content-Length, and no Transfer-Encoding.
+// uWebSockets.js takes the first of two Content-Lengths, any Transfer-Encoding for `chunked`, and chunks for what they
+// are not (`:` in a size is a digit, a trailer is the next request); a proxy before us reads them otherwise, and the
+// rest of its bytes would become a request of somebody else's (request smuggling). So it never gets to read a chunk.
+// A faulty head is answered with 400 (411 for a Transfer-Encoding, 431 where it is too large), the connection is
+// closed, and nothing that follows on it is executed.
 import type { ErrorCode } from '../common/errors.ts';
 import type { TransportRequest } from './transport/transport.ts';
 
@@ -82,7 +82,8 @@ export function readHead(req: TransportRequest): Head {
   return head;
 }
 
-// The walk is synchronous, so its state can stand here and its callback be made once (a closure for each request costs 0.3 µs).
+// The walk is synchronous, so its state can stand here and its callback be made once (a closure for each request costs
+// 0.3 µs).
 let head: Head;
 let seen: number;
 let characters: number;

@@ -1,8 +1,9 @@
-// Following what comes in, live (under GET /v1/stream; docs/dashboard.md). One feed for each distinct question of an account, however many
-// follow it; a feed looks when the pipelines have moved, at most every LIVE_EVERY_MS, and ends with its last follower.
-// What is read is told in the order of arrival. A place says what was told so far, of all topics; it means the same on every front.
-// Invariant: a follower is told every row behind its place once, in order, or that some were skipped. A feed's place moves only to where
-// everything is stored (progress.ts).
+// Following what comes in, live (under GET /v1/stream; docs/dashboard.md). One feed for each distinct question of an
+// account, however many follow it; a feed looks when the pipelines have moved, at most every LIVE_EVERY_MS, and ends
+// with its last follower. What is read is told in the order of arrival. A place says what was told so far, of all
+// topics; it means the same on every front.
+// Invariant: a follower is told every row behind its place once, in order, or that some were skipped. A feed's place
+// moves only to where everything is stored (progress.ts).
 // Failure: a store that cannot be asked is asked again a little later from the same place; followers wait.
 
 import { setTimeout as sleep } from 'node:timers/promises';

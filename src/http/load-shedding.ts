@@ -1,27 +1,34 @@
-// Refuses submissions while a front is overloaded (503 `unavailable`; after the request limit, before the body is kept).
+// Refuses submissions while a front is overloaded (503 `unavailable`; after the request limit, before the body is
+// kept).
 //
-// Without it a front that gets more than it can do refuses nothing: requests wait in the kernel's buffers and in the front's own queues, and
-// every answer is late. A refusal at the head of a request costs a small part of a submission, so nearly all of the processor is left for the
-// admitted ones.
+// Without it a front that gets more than it can do refuses nothing: requests wait in the kernel's buffers and in the
+// front's own queues, and every answer is late. A refusal at the head of a request costs a small part of a submission,
+// so nearly all of the processor is left for the admitted ones.
 //
-//   measure      A request that waits in its socket is invisible until the event loop reads it. But whatever one tick of the loop reads was there
-//                when the tick began, or came during it. So `wait` runs from the beginning of the tick to the answer: it includes the queue, the
-//                judgement, the counters and the append. Ticks are kept short (submission-scheduler.ts), so that little is invisible.
-//   work         What is in flight is counted in bytes of bodies, plus a fixed cost a request: a batch of 100 costs a front ten times a single event.
-//   normal       Everything is admitted, within the hard bounds (count, backlog, nothing answered for OVERDUE_MS). Pauses (garbage collector,
-//                disk, another process) make some waits long and are tolerated: a queue that drains is no overload.
-//   overloaded   begins when more work is in flight than NORMAL_WORK_MAX, which a burst does not reach and a flood reaches at once; or when every
-//                submission that was answered in the last STANDING_MS had waited longer than LONG_MS: the queue is standing (the sign that
-//                CoDel uses). Then the work in flight is bounded by what is done in WAIT_MS_MAX at the best recent rate. IN_FLIGHT_MIN are
-//                admitted in any case, so that a slow machine goes on working. (Two other signs were tried first. The age of the oldest
-//                request as the bound admits three times too much before it reacts. A wait of 100 ms before work begins refused callers of a
-//                closed loop of 256 batches, all of whom could be served.)
+//   measure      A request that waits in its socket is invisible until the event loop reads it. But whatever one tick
+//                of the loop reads was there when the tick began, or came during it. So `wait` runs from the beginning
+//                of the tick to the answer: it includes the queue, the judgement, the counters and the append. Ticks
+//                are kept short (submission-scheduler.ts), so that little is invisible.
+//   work         What is in flight is counted in bytes of bodies, plus a fixed cost a request: a batch of 100 costs a
+//                front ten times a single event.
+//   normal       Everything is admitted, within the hard bounds (count, backlog, nothing answered for OVERDUE_MS).
+//                Pauses (garbage collector, disk, another process) make some waits long and are tolerated: a queue that
+//                drains is no overload.
+//   overloaded   begins when more work is in flight than NORMAL_WORK_MAX, which a burst does not reach and a flood
+//                reaches at once; or when every submission that was answered in the last STANDING_MS had waited longer
+//                than LONG_MS: the queue is standing (the sign that CoDel uses). Then the work in flight is bounded by
+//                what is done in WAIT_MS_MAX at the best recent rate. IN_FLIGHT_MIN are admitted in any case, so that a
+//                slow machine goes on working. (Two other signs were tried first. The age of the oldest request as the
+//                bound admits three times too much before it reacts. A wait of 100 ms before work begins refused
+//                callers of a closed loop of 256 batches, all of whom could be served.)
 //   normal again after RECOVERED_MS without a refusal.
 //
-// Each account has a share: an account that was admitted less than an even share lately is refused last (fair-shares.ts).
-// Reads, the registry and health checks are never refused here: they are few, and an operator who repairs something needs them.
-// Invariant: a refusal is decided before anything of the request is kept, so it is `recorded: false`. An admitted request is released when its
-// exchange ends, however it ends. A body that is still arriving is not in flight, so slow clients are no load.
+// Each account has a share: an account that was admitted less than an even share lately is refused last
+// (fair-shares.ts). Reads, the registry and health checks are never refused here: they are few, and an operator who
+// repairs something needs them.
+// Invariant: a refusal is decided before anything of the request is kept, so it is `recorded: false`. An admitted
+// request is released when its exchange ends, however it ends. A body that is still arriving is not in flight, so slow
+// clients are no load.
 // Failure: nothing here waits or calls another part; the state is a few numbers.
 import { SUBMISSIONS_IN_FLIGHT_MAX } from '../common/limits.ts';
 import { RecentMax } from '../common/recent-max.ts';
@@ -31,20 +38,26 @@ import type { SubmissionScheduler } from './submission-scheduler.ts';
 /** Fixed cost of a request, in bytes: 40 µs for a single event, 350 for a batch of 100 (50 KB). */
 const REQUEST_WORK = 4_096;
 /**
- * Work in flight that is never an overload: 300 batches of 100, or 3,500 single events, a seventh of a second of a front at full load. A
- * front that lately did more in WAIT_MS_MAX may have that in flight.
- * It bounds memory, too: with reply and entry a batch takes up to five times its body. Without it the first half second of a flood was
- * admitted whole: a thousand batches, 390 MB, and no caller was answered meanwhile.
+ * Work in flight that is never an overload: 300 batches of 100, or 3,500 single events, a seventh of a second of a
+ * front at full load. A front that lately did more in WAIT_MS_MAX may have that in flight.
+ * It bounds memory, too: with reply and entry a batch takes up to five times its body. Without it the first half second
+ * of a flood was admitted whole: a thousand batches, 390 MB, and no caller was answered meanwhile.
  */
 export const NORMAL_WORK_MAX = 16 * 1024 * 1024;
 /** A wait that counts as overload. A closed loop of 64 callers stays far below it unless each batch takes 8 ms. */
 export const LONG_MS = 500;
 /** While it refuses, admitted requests wait about this long: several times what a batch takes at full load. */
 export const WAIT_MS_MAX = 200;
-/** The window in which the rate of work and the shortest wait are measured. The best of a second's windows counts: a pause says nothing about capacity. */
+/**
+ * The window in which the rate of work and the shortest wait are measured. The best of a second's windows counts: a
+ * pause says nothing about capacity.
+ */
 const WINDOW_MS = 125;
 const RATES_KEPT = 8;
-/** A queue that has not been short for this long is standing. What gathers in a stall of half a second at half load drains sooner. */
+/**
+ * A queue that has not been short for this long is standing. What gathers in a stall of half a second at half load
+ * drains sooner.
+ */
 export const STANDING_MS = 250;
 export const RECOVERED_MS = 1_000;
 /** After this long without an answer more work in flight would only be lost with it. */
@@ -169,8 +182,8 @@ export class LoadShedding {
   }
 
   #closeWindow(nowMs: number): void {
-    // With nothing in flight there is no queue. A window in which nothing was served says nothing by itself, but after a long one it is
-    // no better.
+    // With nothing in flight there is no queue. A window in which nothing was served says nothing by itself, but after
+    // a long one it is no better.
     if (this.#shortestMs <= LONG_MS || this.#inFlight === 0) this.#longWindows = 0;
     else if (this.#served > 0 || this.#longWindows > 0) this.#longWindows++;
     if (!this.#isOverloaded && this.#longWindows * WINDOW_MS >= STANDING_MS) this.#beginOverload(nowMs);

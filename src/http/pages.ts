@@ -1,7 +1,10 @@
-// The dashboard's pages (beside the routes of the interface): the shell and its files, from memory, as the build left them there.
-// The shell needs no key: it holds nothing of anybody's. Every address in it is relative, so it works behind any path prefix.
-// Invariant: a page can load nothing and run nothing that did not come from here (content security policy, trusted types).
-// Failure: where the build holds no pages (a package without them), `/ui/` says so with 404; the interface works without them.
+// The dashboard's pages (beside the routes of the interface): the shell and its files, from memory, as the build left
+// them there. The shell needs no key: it holds nothing of anybody's. Every address in it is relative, so it works
+// behind any path prefix.
+// Invariant: a page can load nothing and run nothing that did not come from here (content security policy, trusted
+// types).
+// Failure: where the build holds no pages (a package without them), `/ui/` says so with 404; the interface works
+// without them.
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';

@@ -1,8 +1,8 @@
 // Reads the query string, strictly: each list says which parameters it knows, and anything else is refused, so that
 // a misspelt filter never silently shows more than was asked for.
 // A filter may be repeated: any of its values will do. Everything else stands once.
-// Refused with 400 `validation_failed`, the parameter named: unknown ones, two of what stands once, broken percent escapes, values
-// out of range. `from` after `to` is no error: no event satisfies both, so the list is empty.
+// Refused with 400 `validation_failed`, the parameter named: unknown ones, two of what stands once, broken percent
+// escapes, values out of range. `from` after `to` is no error: no event satisfies both, so the list is empty.
 
 import { PAYLOAD_MODES, type PayloadMode } from '../../schemas/closed-sets.ts';
 import type { ErrorDetail } from '../../schemas/error.ts';
@@ -13,7 +13,9 @@ import { validationFailed } from '../common/validation.ts';
 /** ClickHouse reads and drops what an offset skips: no list is that long. */
 const OFFSET_MAX = 1_000_000_000;
 const TEXT_CHARACTERS_MAX = 200;
-/** The longest: of a trace whose id is 200 characters that JSON escapes, six times as long, and a third more as base64. */
+/**
+ * The longest: of a trace whose id is 200 characters that JSON escapes, six times as long, and a third more as base64.
+ */
 const CURSOR_CHARACTERS_MAX = 2_000;
 
 /** One parameter: how it is read, and how the API's description shows it. */
@@ -106,7 +108,7 @@ function decode(text: string): string | undefined {
   }
 }
 
-// -- kinds of parameters -----------------------------------------------------------------------------------------------
+// -- kinds of parameters
 
 export function integer(
   description: string,

@@ -1,12 +1,12 @@
 // Reads a request's body into one buffer (after scope and request limit; the bytes may come earlier and wait).
-// Reading begins inside the handler, since uWS drops what nobody listens to; the verdict is taken when its turn comes, so
-// that a caller without a key hears 401 and not 413.
-// The bytes are copied once, from uWS's memory into a buffer that goes back when the handler has settled (`release`), or when the
-// exchange is over before anybody was given them.
-// Invariant: no more than `bytesMax` are held for a request, no more than BODY_BYTES_HELD_MAX by the process, and no account's large bodies
-// take the room of the others'. A body
-// that is too large is refused at its Content-Length or at the chunk that crosses the bound; the rest is dropped as it comes.
-// A client that leaves, stalls or drips is ended by uWS (10 s, 16 KB/s); what it had sent is dropped then.
+// Reading begins inside the handler, since uWS drops what nobody listens to; the verdict is taken when its turn comes,
+// so that a caller without a key hears 401 and not 413.
+// The bytes are copied once, from uWS's memory into a buffer that goes back when the handler has settled (`release`),
+// or when the exchange is over before anybody was given them.
+// Invariant: no more than `bytesMax` are held for a request, no more than BODY_BYTES_HELD_MAX by the process, and no
+// account's large bodies take the room of the others'. A body
+// that is too large is refused at its Content-Length or at the chunk that crosses the bound; the rest is dropped as it
+// comes. A client that leaves, stalls or drips is ended by uWS (10 s, 16 KB/s); what it had sent is dropped then.
 
 import { BufferPool, sharedMemory } from '../common/buffer-pool.ts';
 import { ServiceError } from '../common/errors.ts';
@@ -14,9 +14,9 @@ import { BODY_BYTES_HELD_MAX } from '../common/limits.ts';
 import type { BodySink, Exchange } from './exchange.ts';
 
 /**
- * Bytes of bodies that this process holds, from their arrival to the answer. The first half is whoever's comes; in the other half an account
- * may hold large bodies up to an even share of a half among those that hold some, so one that lets many of them trickle in leaves room for
- * the others. Small bodies are counted in the sum alone.
+ * Bytes of bodies that this process holds, from their arrival to the answer. The first half is whoever's comes; in the
+ * other half an account may hold large bodies up to an even share of a half among those that hold some, so one that
+ * lets many of them trickle in leaves room for the others. Small bodies are counted in the sum alone.
  */
 export class BodyBudget {
   readonly #bytesMax: number;
@@ -66,9 +66,15 @@ type BodyOptions = {
   buffers: BufferPool;
 };
 
-/** Taken ahead of what has arrived, at most: a Content-Length is a claim, and memory is for bytes that are here. It grows. */
+/**
+ * Taken ahead of what has arrived, at most: a Content-Length is a claim, and memory is for bytes that are here. It
+ * grows.
+ */
 const AHEAD_BYTES_MAX = 64 * 1024;
-/** From here on a body is judged in the judging thread in any case, and lies in memory that it sees: copying 8 MB takes up to 50 ms. */
+/**
+ * From here on a body is judged in the judging thread in any case, and lies in memory that it sees: copying 8 MB takes
+ * up to 50 ms.
+ */
 const SHARED_BYTES_MIN = 256 * 1024;
 /** Unused memory of eight bodies. */
 const SHARED_KEPT_BYTES_MAX = 64 * 1024 * 1024;
@@ -77,8 +83,8 @@ const sharedBuffers = new BufferPool(SHARED_KEPT_BYTES_MAX, sharedMemory);
 const LARGE_BYTES = 64 * 1024;
 
 /**
- * Begins to read. What does not fit is refused with `payload_too_large` or `unavailable`. Nobody is called when the client
- * leaves, as nobody is there to answer.
+ * Begins to read. What does not fit is refused with `payload_too_large` or `unavailable`. Nobody is called when the
+ * client leaves, as nobody is there to answer.
  */
 export class BodyReader implements BodySink {
   readonly #exchange: Exchange;
@@ -110,7 +116,9 @@ export class BodyReader implements BodySink {
     return this.#refusal;
   }
 
-  /** Hands on the whole body, at once if it is there. What does not fit is thrown, or later answered by the exchange. */
+  /**
+   * Hands on the whole body, at once if it is there. What does not fit is thrown, or later answered by the exchange.
+   */
   whole(onWhole: (body: Buffer) => void): void {
     if (this.#refusal !== undefined) throw this.#refusal;
     if (this.#body !== undefined) onWhole(this.#read(this.#body));

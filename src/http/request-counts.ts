@@ -1,6 +1,8 @@
 // Counts what a front answers, for `/metrics` (after the answer: the last that happens to an exchange).
-// By route and status, with the statuses that the API's description lists there from the start; by account where one was known.
-// Invariant: once an answer, whatever came of it; a client that left before its answer counts as `aborted`. Nothing here can fail.
+// By route and status, with the statuses that the API's description lists there from the start; by account where one
+// was known.
+// Invariant: once an answer, whatever came of it; a client that left before its answer counts as `aborted`. Nothing
+// here can fail.
 import { ERRORS } from '../common/errors.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Exchange } from './exchange.ts';

@@ -1,9 +1,9 @@
 // One request during admission, and what its handler is given.
-// One object from head to answer: it is the handler's call, and for a submission of events also the caller who is told what
-// came of it. Several of them, one made of the other, were a tenth of what an event that comes alone allocated.
-// Invariant: `principal` stands before anybody asks for the body, `body` and `query` before the handler is called; the body's
-// memory goes back once, when the answer is made or there is none to make. A key that is bound to an agent comes no further than
-// here with another agent in its path or its query.
+// One object from head to answer: it is the handler's call, and for a submission of events also the caller who is told
+// what came of it. Several of them, one made of the other, were a tenth of what an event that comes alone allocated.
+// Invariant: `principal` stands before anybody asks for the body, `body` and `query` before the handler is called; the
+// body's memory goes back once, when the answer is made or there is none to make. A key that is bound to an agent comes
+// no further than here with another agent in its path or its query.
 
 import { createHash } from 'node:crypto';
 import type Type from 'typebox';
@@ -159,7 +159,10 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
     return this.exchange;
   }
 
-  /** Reads query, Idempotency-Key, If-Match and body. Throws ServiceError validation_failed; not_found for an agent that a bound key may not know. */
+  /**
+   * Reads query, Idempotency-Key, If-Match and body. Throws ServiceError validation_failed; not_found for an agent that
+   * a bound key may not know.
+   */
   makeSound(bytes: Buffer): void {
     const { route, validator, query, isAudited } = this.entry;
     if (isAudited) {
@@ -231,7 +234,10 @@ function idempotencyKeyOf(route: Route, head: Head): string | undefined {
   return key;
 }
 
-/** `*` is any revision. Reads go on as if there were none; a change of what has no revisions must not pass for a conditional one. */
+/**
+ * `*` is any revision. Reads go on as if there were none; a change of what has no revisions must not pass for a
+ * conditional one.
+ */
 function revisionsOf({ method, conditional }: Route, text: string): number[] | undefined {
   if (method === 'GET') return undefined;
   if (conditional !== true) throw badIfMatch('is not supported here: this has no revisions');

@@ -1,10 +1,11 @@
-// What a route is: one row of the table in routes.ts. Registration, 404, 405, HEAD, permissions, what a key bound to an agent meets,
-// body limits, queries and the API's description all follow from it, so that none of them can disagree with another.
-// Invariant: a handler is called with a caller who may, a query that fits, and a body that fits its schema; called for a key that is
-// bound to an agent, what its path and its `agent_id` name is of that agent. No row can leave out what it needs, or what bound keys meet.
-// Idempotency-Key: heeded where `idempotent` says so, refused where a caller who trusts it would be misled
-// (`POST /v1/api-keys`: a retry makes a second key, and an answer that holds a key is not kept), ignored elsewhere, where a
-// repetition changes nothing (registering by name, PATCH, DELETE) or nothing is written.
+// What a route is: one row of the table in routes.ts. Registration, 404, 405, HEAD, permissions, what a key bound to an
+// agent meets, body limits, queries and the API's description all follow from it, so that none of them can disagree
+// with another.
+// Invariant: a handler is called with a caller who may, a query that fits, and a body that fits its schema; called for
+// a key that is bound to an agent, what its path and its `agent_id` name is of that agent. No row can leave out what it
+// needs, or what bound keys meet. Idempotency-Key: heeded where `idempotent` says so, refused where a caller who trusts
+// it would be misled (`POST /v1/api-keys`: a retry makes a second key, and an answer that holds a key is not kept),
+// ignored elsewhere, where a repetition changes nothing (registering by name, PATCH, DELETE) or nothing is written.
 
 import type Type from 'typebox';
 import type { ClickHouse } from '../../clickhouse/client.ts';
@@ -39,7 +40,9 @@ import type { Need } from './route-needs.ts';
 
 export type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
 
-/** What stands against work, by the store that is at fault; none: ready. `degraded`: ready, but for what was allowed. */
+/**
+ * What stands against work, by the store that is at fault; none: ready. `degraded`: ready, but for what was allowed.
+ */
 type Health = () => Promise<{ faults: { path: string; message: string }[]; degraded?: string }>;
 
 /** What handlers work with. */

@@ -1,6 +1,6 @@
 // The HTTP server of a front: a transport (transport/transport.ts) with the table of routes behind admission.
-// Invariant: every handler goes through `safe`, so nothing that happens in one can end the process; every request that was
-// taken is answered, at the latest when the sweep finds it (500), or its client has left.
+// Invariant: every handler goes through `safe`, so nothing that happens in one can end the process; every request that
+// was taken is answered, at the latest when the sweep finds it (500), or its client has left.
 // Drain: stop accepting, answer what comes with `Connection: close`, and close what is left once nobody asks any more.
 
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -1,7 +1,8 @@
 // What a codec of submissions does (types alone): it reads a body, judges its events and writes what became of them.
-// There are two, tried in this order for each body: wasm-codec.ts reads the common forms on their bytes, json-codec.ts reads every body
-// and says what is wrong with one. ingest.ts is the flow that calls them.
-// Invariant: for a body that both read, judgements, rows, summaries and answer are the same (test/ingest/codecs.test.ts).
+// There are two, tried in this order for each body: wasm-codec.ts reads the common forms on their bytes, json-codec.ts
+// reads every body and says what is wrong with one. ingest.ts is the flow that calls them.
+// Invariant: for a body that both read, judgements, rows, summaries and answer are the same
+// (test/ingest/codecs.test.ts).
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Allowance } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
@@ -28,7 +29,10 @@ export interface DecodedBody {
   readonly elements: number;
   /** null: the element is refused. Throws TooLong where the allowance does not cover it. */
   judge(element: number, agent: AgentRecord, rules: RuleSet, allowance: Allowance | undefined): Judgement | null;
-  /** `judged`: one for each element, null where the judgement was. `nowMs`: when events arrived that no rate limit counted. */
+  /**
+   * `judged`: one for each element, null where the judgement was. `nowMs`: when events arrived that no rate limit
+   * counted.
+   */
   encode(agent: AgentRecord, judged: readonly (Judged | null)[], nowMs: number): Encoded;
   /** The answer that a request with this Idempotency-Key was given before. Of bodies that came with a key. */
   repeat?(outcome: string): Answer;

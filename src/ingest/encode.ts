@@ -27,7 +27,10 @@ export type AcceptedEvent = {
   requestId: string;
 };
 
-/** Room for what is as long in every row: six ids and names of up to 30 bytes, two times, two counts, lengths of all columns. */
+/**
+ * Room for what is as long in every row: six ids and names of up to 30 bytes, two times, two counts, lengths of all
+ * columns.
+ */
 const FIXED_BYTES_MAX = 320;
 const MODEL_CHARACTERS_MAX = 200;
 

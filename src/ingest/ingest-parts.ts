@@ -1,5 +1,5 @@
-// What a submission comes with, who is told of it, and what ingestion is made of (types alone; between ingest.ts, its codecs and the judging
-// thread).
+// What a submission comes with, who is told of it, and what ingestion is made of (types alone; between ingest.ts, its
+// codecs and the judging thread).
 
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Outcome } from '../../schemas/closed-sets.ts';
@@ -22,7 +22,9 @@ export type IngestRequest = {
   requestId: string;
   idempotencyKey: string | undefined;
 };
-/** JSON text. `release`: to be called when nobody reads the body any more; left out where the collector may see to it. */
+/**
+ * JSON text. `release`: to be called when nobody reads the body any more; left out where the collector may see to it.
+ */
 export type Answer = { body: string | Buffer; release?: (() => void) | undefined };
 /** Who waits for a submission. One of the two is called, once, perhaps before the submission's call returns. */
 export type Caller = {
@@ -51,11 +53,17 @@ export type IngestParts = {
   onMatched: (account: string, match: MatchedPolicy, of: { outcome: Outcome; events: number }) => void;
   /** Called once an accepted submission. */
   onBytes: (account: string, bytes: number) => void;
-  /** Called for a rule that could not be evaluated and so counted as a match (fail closed): `error`, `expression_error`, `budget`. */
+  /**
+   * Called for a rule that could not be evaluated and so counted as a match (fail closed): `error`, `expression_error`,
+   * `budget`.
+   */
   onUnevaluated: (reason: string, times: number) => void;
   /** Where what takes long is judged, and how much is not long. Left out: everything is judged here, to its end. */
   apart?: Apart;
-  /** Called between the events of a batch; resolves when other work was done. Left out: a batch is judged without a pause. */
+  /**
+   * Called between the events of a batch; resolves when other work was done. Left out: a batch is judged without a
+   * pause.
+   */
   pause?: () => Promise<void> | undefined;
 };
 type Apart = {

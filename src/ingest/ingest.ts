@@ -11,11 +11,13 @@
 //   append    one entry per partition and tick, in Redis's append-only file 503
 //   reply     the events with their policy_result
 //
-// Each step is started by the completion of the one before. These are callbacks, not promises, because most submissions wait twice: the
-// promises and async frames of two waits were a third of what a single event allocated and a fifth of its cost.
-// Invariant: a submission ends in exactly one of allowed, blocked, pending (then it is in the stream before the reply) or
-// refused with an error and no trace; only an append whose answer was lost is `recorded: "unknown"`. The caller is called exactly once.
-// Knows nothing of HTTP. Whatever fails before the append leaves nothing behind but permits taken from rate limits.
+// Each step is started by the completion of the one before. These are callbacks, not promises, because most submissions
+// wait twice: the promises and async frames of two waits were a third of what a single event allocated and a fifth of
+// its cost.
+// Invariant: a submission ends in exactly one of allowed, blocked, pending (then it is in the stream before the reply)
+// or refused with an error and no trace; only an append whose answer was lost is `recorded: "unknown"`. The caller is
+// called exactly once. Knows nothing of HTTP. Whatever fails before the append leaves nothing behind but permits taken
+// from rate limits.
 
 import { createHash } from 'node:crypto';
 import type { AgentRecord } from '../../schemas/agent.ts';

@@ -1,5 +1,5 @@
-// The codec that reads every body, by making JavaScript values of it (codec.ts says what a codec does; ingest.ts calls it).
-// submission.ts checks the elements, encode.ts writes rows and summaries, submission-reply.ts renders the answer.
+// The codec that reads every body, by making JavaScript values of it (codec.ts says what a codec does; ingest.ts calls
+// it). submission.ts checks the elements, encode.ts writes rows and summaries, submission-reply.ts renders the answer.
 // Invariant: an element that is refused has its error in its place in the answer, and leaves nothing in the stream.
 import type { AgentRecord } from '../../schemas/agent.ts';
 import { mintId } from '../common/ids.ts';

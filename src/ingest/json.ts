@@ -3,8 +3,8 @@
 // checks the grammar and makes the values that policies look at. The payload's own bytes are cut out by the marks, so
 // that what is echoed and kept is what was sent: key order, `1.0`, `1e400`, escapes.
 // Ambiguous text is refused: invalid UTF-8, depth over JSON_DEPTH_MAX, a key twice in one object. A key
-// that stands twice makes the parsed value hold fewer keys than the text, which is how it is found, at the cost of a count.
-// Every failure is ServiceError `malformed_json`; nothing here can throw anything else for any input.
+// that stands twice makes the parsed value hold fewer keys than the text, which is how it is found, at the cost of a
+// count. Every failure is ServiceError `malformed_json`; nothing here can throw anything else for any input.
 import { isUtf8 } from 'node:buffer';
 import type { Json } from '../../schemas/common.ts';
 import { ServiceError } from '../common/errors.ts';
@@ -66,7 +66,10 @@ function countKeys(value: Json): number {
   return count;
 }
 
-/** The pass over the text. It trusts nothing about the grammar: what it misreads in bad JSON, JSON.parse refuses afterwards. */
+/**
+ * The pass over the text. It trusts nothing about the grammar: what it misreads in bad JSON, JSON.parse refuses
+ * afterwards.
+ */
 class Scan {
   keys = 0;
   readonly payloads: ([number, number] | undefined)[] = [];

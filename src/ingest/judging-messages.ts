@@ -1,6 +1,6 @@
-// What a front and its judging thread say to one another (judging-worker.ts, judging-thread.ts). Plain data alone: the structured clone copies
-// all of it but large bodies, which lie in shared memory, and what the thread made, whose memory is handed over. What may hold long numbers
-// (policies, trials) goes as text.
+// What a front and its judging thread say to one another (judging-worker.ts, judging-thread.ts). Plain data alone: the
+// structured clone copies all of it but large bodies, which lie in shared memory, and what the thread made, whose
+// memory is handed over. What may hold long numbers (policies, trials) goes as text.
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Outcome, PolicyType } from '../../schemas/closed-sets.ts';
 import { type ErrorCode, ServiceError, type ServiceErrorOptions } from '../common/errors.ts';

@@ -1,7 +1,8 @@
-// The thread in which a front judges what takes long (judging-worker.ts says what and why): the same submissions as in ingest.ts, without
-// an allowance. It has no Redis; counters and appends are the front's, asked for by messages.
-// Invariant: nothing is acknowledged here; the front answers once it has appended. Between the events of a batch other accounts have
-// their turn. Failure: what is refused goes back as it is; an error that nobody expects ends the thread, and the front starts another.
+// The thread in which a front judges what takes long (judging-worker.ts says what and why): the same submissions as in
+// ingest.ts, without an allowance. It has no Redis; counters and appends are the front's, asked for by messages.
+// Invariant: nothing is acknowledged here; the front answers once it has appended. Between the events of a batch other
+// accounts have their turn. Failure: what is refused goes back as it is; an error that nobody expects ends the thread,
+// and the front starts another.
 
 import os from 'node:os';
 import { parentPort, workerData } from 'node:worker_threads';

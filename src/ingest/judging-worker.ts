@@ -1,12 +1,12 @@
-// Where a front has done what takes long: events that are over the allowance of the loop that answers (policy/allowance.ts), large bodies,
-// checking and trying policies. It is a thread of the front (judging-thread.ts), so whatever one account makes it do, the loop goes on and
-// answers the others; accounts take turns in it.
-// Stands beside the path of a submission (ingest.ts), and joins it again at the append: counters, idempotency and appends are done here,
-// on the thread's behalf.
-// Invariant: an account has one work in the thread and WAITING_MAX in line, more is refused for that account alone (503). A submission is told
-// once what became of it. The thread is made when it is first needed.
-// Failure: a thread that says nothing for STILL_MS_MAX, or ends, takes its works with it: they are refused, `recorded: 'unknown'` where
-// an append had begun, and the next work makes another thread.
+// Where a front has done what takes long: events that are over the allowance of the loop that answers
+// (policy/allowance.ts), large bodies, checking and trying policies. It is a thread of the front (judging-thread.ts),
+// so whatever one account makes it do, the loop goes on and answers the others; accounts take turns in it.
+// Stands beside the path of a submission (ingest.ts), and joins it again at the append: counters, idempotency and
+// appends are done here, on the thread's behalf.
+// Invariant: an account has one work in the thread and WAITING_MAX in line, more is refused for that account alone
+// (503). A submission is told once what became of it. The thread is made when it is first needed.
+// Failure: a thread that says nothing for STILL_MS_MAX, or ends, takes its works with it: they are refused, `recorded:
+// 'unknown'` where an append had begun, and the next work makes another thread.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
@@ -44,7 +44,10 @@ const WAIT_MS_MAX = 10_000;
 /** A work says something between its events, and the worst event takes a tenth of a second. */
 const STILL_MS_MAX = 15_000;
 const LOOK_MS = 1_000;
-/** Of one account: what a line of 1 Gbit/s brings. Twice as much took both processors of a small machine, and others waited 100 ms. */
+/**
+ * Of one account: what a line of 1 Gbit/s brings. Twice as much took both processors of a small machine, and others
+ * waited 100 ms.
+ */
 const BYTES_A_MS = 125_000;
 /** Accounts whose policies the thread keeps compiled: up to 20 MB each. */
 const RULE_SETS_MAX = 16;

@@ -1,5 +1,6 @@
-// What is kept of a request under its Idempotency-Key (ingest.ts), so that a retry is answered byte for byte: the caller sends the events
-// again, so only what was decided is kept. Most events are allowed without a match, and then it is an id and two times.
+// What is kept of a request under its Idempotency-Key (ingest.ts), so that a retry is answered byte for byte: the
+// caller sends the events again, so only what was decided is kept. Most events are allowed without a match, and then it
+// is an id and two times.
 // Invariant: `readVerdicts(keptVerdicts(v))` gives v.
 import { ALLOWED } from '../policy/engine.ts';
 import type { Rejected } from './submission.ts';

@@ -1,9 +1,9 @@
-// Asks the counters behind rate_limit policies for all events of an event loop tick in one round trip (between judgement and decision).
-// Requests for the same counter are granted in the order in which they came, so a limit that is reached at element 7 of a batch blocks element 8
-// onwards. While a limit is far away the front leases permits in advance (src/policy/quotas/quota-lease.ts), and a request that the lease covers is
-// answered without a round trip.
-// Invariant: every permit that is granted has been counted by Redis. If the counters cannot be asked, every waiting submission is refused (the
-// limit fails closed).
+// Asks the counters behind rate_limit policies for all events of an event loop tick in one round trip (between
+// judgement and decision). Requests for the same counter are granted in the order in which they came, so a limit that
+// is reached at element 7 of a batch blocks element 8 onwards. While a limit is far away the front leases permits in
+// advance (src/policy/quotas/quota-lease.ts), and a request that the lease covers is answered without a round trip.
+// Invariant: every permit that is granted has been counted by Redis. If the counters cannot be asked, every waiting
+// submission is refused (the limit fails closed).
 import { ServiceError } from '../common/errors.ts';
 import { COUNTERS_KNOWN_MAX } from '../common/limits.ts';
 import type { RateCheck } from '../policy/judgement.ts';
@@ -15,7 +15,9 @@ import type { Keys } from '../redis/keys.ts';
 type CounterRef = Omit<RateCheck, 'rule'>;
 /** Permits of one counter, one an event. */
 export type QuotaRequest = { check: CounterRef; permits: number };
-/** How many of the permits are within the threshold, in order; `atMs`: when they were counted (epoch ms, Redis's clock). */
+/**
+ * How many of the permits are within the threshold, in order; `atMs`: when they were counted (epoch ms, Redis's clock).
+ */
 export type QuotaGrant = { granted: number; atMs: number };
 
 /** One of the two is called, once, possibly before `ask` returns. Neither may throw: other waiters come after it. */
@@ -49,7 +51,10 @@ class Counter {
   }
 }
 
-/** Identifies a counter without making its Redis key: the key hashes text, and the events of a batch mostly share one counter. */
+/**
+ * Identifies a counter without making its Redis key: the key hashes text, and the events of a batch mostly share one
+ * counter.
+ */
 export function counterName(account: string, agent: string, check: CounterRef): string {
   return `${account}/${check.policyId}/${check.windowMs}/${check.counterScope === 'agent' ? agent : check.counterValue}`;
 }
@@ -121,7 +126,8 @@ export class RateLimitBatcher {
     let counter = this.#known.get(name);
     if (counter === undefined) {
       counter = new Counter(this.#keyOf(account, agent, check), check);
-      // The counters that are dropped return their leases by their timers; at worst two objects share one name for a moment.
+      // The counters that are dropped return their leases by their timers; at worst two objects share one name for a
+      // moment.
       if (this.#known.size >= COUNTERS_KNOWN_MAX) this.#known = new Map();
       this.#known.set(name, counter);
     }

@@ -1,7 +1,9 @@
-// Turns judgements into decisions: requests the permits of the rate limits that apply, then decides (between judgement and encoding).
-// Neighbouring events with one and the same judgement (most of a batch: no match, the same limits) form a run. A run requests its permits
-// together and shares one decision, so the cost of a batch follows from its runs, not from its events.
-// Invariant: the k-th event of a run gets the k-th of its permits, as if each event had asked alone in the order of submission.
+// Turns judgements into decisions: requests the permits of the rate limits that apply, then decides (between judgement
+// and encoding). Neighbouring events with one and the same judgement (most of a batch: no match, the same limits) form
+// a run. A run requests its permits together and shares one decision, so the cost of a batch follows from its runs, not
+// from its events.
+// Invariant: the k-th event of a run gets the k-th of its permits, as if each event had asked alone in the order of
+// submission.
 import { mintId } from '../common/ids.ts';
 import { decide } from '../policy/decide.ts';
 import type { Decision, Judgement } from '../policy/judgement.ts';

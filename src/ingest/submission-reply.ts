@@ -1,6 +1,6 @@
-// Renders what a submission is answered with: the event with its `policy_result`, the payload spliced in as the caller's
-// own text (echoed back as submitted). The verdicts are all that an idempotent retry needs to be given the same
-// bytes again: payloads come from the retry's own body, which is the same by its fingerprint.
+// Renders what a submission is answered with: the event with its `policy_result`, the payload spliced in as the
+// caller's own text (echoed back as submitted). The verdicts are all that an idempotent retry needs to be given the
+// same bytes again: payloads come from the retry's own body, which is the same by its fingerprint.
 import { isoTime } from '../../schemas/time.ts';
 import { type Element, EVENT_TOO_LARGE, isRejected, type ParsedSubmission, type Rejected } from './submission.ts';
 

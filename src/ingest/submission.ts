@@ -1,6 +1,6 @@
 // Reads submissions out of a body: one event, or the elements of a batch.
-// Before it: the body's bytes. After it: judgement. A submission is either sound or carries the error that takes its place
-// in the reply; a batch without a sound element, or out of bounds, is refused whole.
+// Before it: the body's bytes. After it: judgement. A submission is either sound or carries the error that takes its
+// place in the reply; a batch without a sound element, or out of bounds, is refused whole.
 
 import { Compile } from 'typebox/compile';
 import type { EventType } from '../../schemas/closed-sets.ts';

@@ -1,9 +1,9 @@
-// How many tokens an event used, as its payload tells (for the column `tokens_used` and the summary, which encode.ts and wasm/ draw).
-// `tokens_used` has the word. Where it is absent or null, the answers of providers are understood as they stand in the payload, by
-// this one table; wasm/usage.ts reads the same table, laid out by `usageTable`, and both paths find the same
-// (test/ingest/reference.test.ts compares them with a reading that shares no code).
-// Counts are whole numbers of 0 or more that a double holds; a total that is none is no total, and a sum with a part that is none
-// says nothing.
+// How many tokens an event used, as its payload tells (for the column `tokens_used` and the summary, which encode.ts
+// and wasm/ draw). `tokens_used` has the word. Where it is absent or null, the answers of providers are understood as
+// they stand in the payload, by this one table; wasm/usage.ts reads the same table, laid out by `usageTable`, and both
+// paths find the same (test/ingest/reference.test.ts compares them with a reading that shares no code).
+// Counts are whole numbers of 0 or more that a double holds; a total that is none is no total, and a sum with a part
+// that is none says nothing.
 import assert from 'node:assert';
 import type { JsonObject } from '../../schemas/common.ts';
 
@@ -11,8 +11,8 @@ import type { JsonObject } from '../../schemas/common.ts';
 const USAGE_KEYS = ['usage', 'usageMetadata', 'usage_metadata'] as const;
 
 /**
- * Members that are added up, by shape; the first shape of which a member is there counts. What a total holds already (cached
- * tokens of OpenAI and Gemini, tokens of reasoning in the output) stands in no sum of parts.
+ * Members that are added up, by shape; the first shape of which a member is there counts. What a total holds already
+ * (cached tokens of OpenAI and Gemini, tokens of reasoning in the output) stands in no sum of parts.
  */
 const USAGE_SHAPES: readonly (readonly string[])[] = [
   // OpenAI's chat and Responses, and who does as they do (Azure, Mistral, LangChain).
@@ -22,7 +22,8 @@ const USAGE_SHAPES: readonly (readonly string[])[] = [
   // Gemini; its Python client.
   ['totalTokenCount'],
   ['total_token_count'],
-  // Anthropic gives no total, and counts what it wrote to the cache and read from it apart. OpenAI's Responses without its total.
+  // Anthropic gives no total, and counts what it wrote to the cache and read from it apart. OpenAI's Responses without
+  // its total.
   ['input_tokens', 'output_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens'],
   // OpenAI's chat without its total.
   ['prompt_tokens', 'completion_tokens'],
@@ -74,7 +75,8 @@ export function usageTable(): Buffer {
   const sums = USAGE_SHAPES.length * SUM_BYTES;
   const table = Buffer.alloc(sums + names.length * ENTRY_BYTES);
   names.forEach(({ name, number }, i) => {
-    // Names are compared eight bytes at a time, and the sum of a shape must stay whole in a double: parts have 15 digits there.
+    // Names are compared eight bytes at a time, and the sum of a shape must stay whole in a double: parts have 15
+    // digits there.
     assert(name.length >= 8 && name.length < ENTRY_BYTES - NAME_AT && USAGE_SHAPES[number]!.length <= 9);
     const at = sums + i * ENTRY_BYTES;
     table.writeUInt32LE(name.length, at);

@@ -1,7 +1,9 @@
-// The codec that reads the common forms of a body on their bytes, without making JavaScript values of what no rule looks at (codec.ts says
-// what a codec does; ingest.ts calls it; wasm-instance.ts scans and writes).
-// An event that some rule may match is judged, encoded and rendered as json-codec.ts does it, and goes in its place among the others.
-// Invariant: a body that it does not read is left to json-codec.ts, which does the same with it, and reports what is wrong.
+// The codec that reads the common forms of a body on their bytes, without making JavaScript values of what no rule
+// looks at (codec.ts says what a codec does; ingest.ts calls it; wasm-instance.ts scans and writes).
+// An event that some rule may match is judged, encoded and rendered as json-codec.ts does it, and goes in its place
+// among the others.
+// Invariant: a body that it does not read is left to json-codec.ts, which does the same with it, and reports what is
+// wrong.
 import type { AgentRecord } from '../../schemas/agent.ts';
 import { EVENT_TYPES, type EventType } from '../../schemas/closed-sets.ts';
 import type { JsonObject } from '../../schemas/common.ts';
@@ -195,8 +197,8 @@ const KNOWN_TEXTS = 128;
 const KNOWN_CHARACTERS_MAX = 64;
 
 /**
- * ASCII texts that come again and again, as tools do: to compare a text's bytes with a string that is there costs a fraction of
- * making one, and V8 keeps the hash of a string that it has looked up before.
+ * ASCII texts that come again and again, as tools do: to compare a text's bytes with a string that is there costs a
+ * fraction of making one, and V8 keeps the hash of a string that it has looked up before.
  */
 class KnownTexts {
   readonly #texts: string[] = Array.from({ length: KNOWN_TEXTS }, () => '');

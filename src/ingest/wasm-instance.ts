@@ -1,10 +1,10 @@
-// One instance of the WebAssembly module of wasm-codec.ts, and its memory (wasm/layout.ts says what is shared with the module).
-// One pass over the body's bytes checks it, marks each event's fields and looks for the account's literals; a second pass writes row, summary
-// and reply of each event without a match. Text never becomes a JavaScript string on the way.
-// It reads what it is sure to understand: valid JSON whose every element fits the schema, keys without escapes, no key twice. For anything
-// else `read` returns null, and json-codec.ts reads the body.
-// One instance serves all requests of a process: its memory holds the last body that was read. A submission that waited since then loads its
-// body again (`begin`). Memory grows with the largest body, whose size admission bounds.
+// One instance of the WebAssembly module of wasm-codec.ts, and its memory (wasm/layout.ts says what is shared with the
+// module). One pass over the body's bytes checks it, marks each event's fields and looks for the account's literals; a
+// second pass writes row, summary and reply of each event without a match. Text never becomes a JavaScript string on
+// the way. It reads what it is sure to understand: valid JSON whose every element fits the schema, keys without
+// escapes, no key twice. For anything else `read` returns null, and json-codec.ts reads the body.
+// One instance serves all requests of a process: its memory holds the last body that was read. A submission that waited
+// since then loads its body again (`begin`). Memory grows with the largest body, whose size admission bounds.
 
 import assert from 'node:assert';
 import { isUtf8 } from 'node:buffer';
@@ -52,7 +52,10 @@ type Memory = { readonly buffer: ArrayBuffer; grow(pages: number): number };
 
 const PAGE = 64 * 1024;
 export const RECORD_WORDS = layout.RECORD_BYTES / 4;
-/** Arrays of records are as long as 1, 2, 4, … 128 events need, and of each length so many words are kept: half a megabyte. */
+/**
+ * Arrays of records are as long as 1, 2, 4, … 128 events need, and of each length so many words are kept: half a
+ * megabyte.
+ */
 const RECORD_CLASSES = 8;
 const RECORD_WORDS_KEPT_MAX = 128 * 1024;
 /** Words of a record. Offsets are into the body. */
@@ -94,12 +97,18 @@ const TEXTS_AT = align(USAGE_AT + USAGE.length + SLACK);
 const TABLES_AT = 64 * 1024;
 const TABLES_END = TABLES_AT + 960 * 1024;
 const BODY_AT = TABLES_END;
-/** What an event takes in row, summary or reply beside its payload: ids, names, times, a request id and a trace id of 200. */
+/**
+ * What an event takes in row, summary or reply beside its payload: ids, names, times, a request id and a trace id of
+ * 200.
+ */
 const AROUND_BYTES_MAX = 1024;
 /** What stands around the ids of a request, its own id of 128 characters with it. */
 const REQUEST_TEXTS_BYTES = 384;
 
-/** Columns of a row that the module writes, in its order (wasm/write.ts). Behind some of them are columns with one value. */
+/**
+ * Columns of a row that the module writes, in its order (wasm/write.ts). Behind some of them are columns with one
+ * value.
+ */
 const WRITTEN: readonly EventColumn[] = [
   ...(['account_id', 'agent_id', 'id', 'type', 'trace_id', 'timestamp', 'received_at', 'payload'] as const),
   ...(['model', 'token_count', 'tokens_used', 'request_id'] as const),
@@ -178,7 +187,10 @@ export class WasmInstance {
     this.#fixedEnd = this.#textsEnd;
   }
 
-  /** null: json-codec.ts must read it. `literals`: what to look for in the payloads, at most LITERALS_MAX; the same array means the same ones. */
+  /**
+   * null: json-codec.ts must read it. `literals`: what to look for in the payloads, at most LITERALS_MAX; the same
+   * array means the same ones.
+   */
   read(bytes: Buffer, shape: Shape, literals: readonly string[]): ScannedBody | null {
     if (!isUtf8(bytes)) return null;
     this.#current = undefined;
@@ -222,8 +234,8 @@ export class WasmInstance {
   }
 
   /**
-   * Character by character: a call for each text, or one for all of them put together, costs several times as much. What is
-   * the same as for the request before stays: nearly all of it, as ids are of one length.
+   * Character by character: a call for each text, or one for all of them put together, costs several times as much.
+   * What is the same as for the request before stays: nearly all of it, as ids are of one length.
    */
   #putRequest({ account, agentId, requestId }: RequestIds): void {
     if (account.length !== this.#account.length || agentId.length !== this.#agentId.length)
@@ -273,7 +285,10 @@ export class WasmInstance {
     return at + 1;
   }
 
-  /** Prefix and time of the events' ids; answers where the text ends. `which`: of the places to be rewritten with the time. */
+  /**
+   * Prefix and time of the events' ids; answers where the text ends. `which`: of the places to be rewritten with the
+   * time.
+   */
   #putEventId(at: number, which: 0 | 1 | 2): number {
     const end = this.#putText(this.#idTime, this.#putText(ID_PREFIXES.event, at));
     this.#idTimes[which] = end - ID_TIME_CHARACTERS;
@@ -317,7 +332,10 @@ export class WasmInstance {
     parts.reply.push(Buffer.from(comma + reply));
   }
 
-  /** What has been written since `begin`: rows end to end, summaries behind their owner and commas between, the whole reply. */
+  /**
+   * What has been written since `begin`: rows end to end, summaries behind their owner and commas between, the whole
+   * reply.
+   */
   finish(): Written {
     if (this.#shape === 'many') {
       const end = this.#wasm.replyEnd();

@@ -1,6 +1,6 @@
 // Serves `/metrics` and `/healthz` on a port of its own (GATEHOUSE_METRICS_PORT), away from the callers of the API.
-// Under `gatehouse start` the supervisor has it and shows all processes; a front or pipelines process run alone shows itself.
-// Plain node:http: it is asked every few seconds. Failure: a port that is taken ends the start with a sentence.
+// Under `gatehouse start` the supervisor has it and shows all processes; a front or pipelines process run alone shows
+// itself. Plain node:http: it is asked every few seconds. Failure: a port that is taken ends the start with a sentence.
 import { createServer, type Server } from 'node:http';
 import type { Part } from '../process/lifecycle.ts';
 import { METRICS_CONTENT_TYPE } from './metrics.ts';

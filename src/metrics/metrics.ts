@@ -1,10 +1,12 @@
 // Every metric of the service, in one table, and the registry of one process.
 // A process counts for itself. Under `gatehouse start` a front asks the supervisor for the counts of all processes and
 // answers `/metrics` with the whole (`process` tells them apart), so a scrape does not depend on which front it met.
-// Invariant: label values come from small closed sets, never from a caller's text; names are stable. A counter's series are there
-// from the start, as 0, wherever its label values are known (a rate over a counter that begins with its first case misses that
-// case); a gauge is shown by the process that sets it. What grows with use, accounts and policies, is bounded (usage-counts.ts).
-// Failure: processes that do not answer in time are missing from that scrape but for `gatehouse_up`, which is 0 for them.
+// Invariant: label values come from small closed sets, never from a caller's text; names are stable. A counter's series
+// are there from the start, as 0, wherever its label values are known (a rate over a counter that begins with its first
+// case misses that case); a gauge is shown by the process that sets it. What grows with use, accounts and policies, is
+// bounded (usage-counts.ts).
+// Failure: processes that do not answer in time are missing from that scrape but for `gatehouse_up`, which is 0 for
+// them.
 
 import v8 from 'node:v8';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
@@ -16,7 +18,10 @@ import { watchEventLoop } from '../process/event-loop-delay.ts';
 type ProcessKind = 'front' | 'pipelines' | 'supervisor';
 /** Which processes show it; left out: every one. */
 type Owned = { of?: ProcessKind | 'workers'; labels: readonly string[]; help: string };
-/** `known`: for each label all values that it can have (a list where they depend on one another); with them its series are there from the start. */
+/**
+ * `known`: for each label all values that it can have (a list where they depend on one another); with them its series
+ * are there from the start.
+ */
 type Values = Readonly<Record<string, readonly string[]>>;
 type Known = { known?: Values | readonly Values[] };
 export type MetricSpec =
@@ -136,8 +141,8 @@ export class Metrics {
   readonly #samplers: (() => void)[] = [];
 
   /**
-   * `gather` fetches the sets of the other processes; without it `text` shows this one alone. `kind`: which counters are shown
-   * from the start; without it all are.
+   * `gather` fetches the sets of the other processes; without it `text` shows this one alone. `kind`: which counters
+   * are shown from the start; without it all are.
    */
   constructor(options: {
     processName: string;
@@ -154,7 +159,9 @@ export class Metrics {
     this.#collectDefaults();
   }
 
-  /** A counter bound to its labels, for hot paths: it adds to a number, and prom-client hears of it before each reading. */
+  /**
+   * A counter bound to its labels, for hot paths: it adds to a number, and prom-client hears of it before each reading.
+   */
   counter<N extends NameOf<'counter'>>(name: N, labels: LabelsOf<N>): { inc(by?: number): void } {
     const counter = (this.#instrument(name) as Counter).labels(labels as Record<string, string>);
     let counted = 0;

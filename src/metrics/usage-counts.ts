@@ -1,11 +1,12 @@
 // Counts by account and by policy, for `/metrics` (front; told of after the append and after each refusal).
-// Their number is not ours to choose, so it has a bound: the counts of accounts and policies beyond it stand under `other`.
-// Who has not been counted for longest makes room, one a second at the most, so that a flood of newcomers costs a look-up and no more.
-// Invariant: no series ever falls, and the increases of all together are what was counted: of what makes room `other` gets what no
-// reading has shown yet. (With the whole of it, a rate over `other` would count it a second time.) What was deleted is shown until
-// GONE_KEPT_MS later, so that the last scrape has its end; what is not used for IDLE_KEPT_MS goes as well, and begins anew at 0.
-// On the hot path an account costs a look-up a request, a policy one for each match; text is made when somebody reads.
-// Nothing here can fail.
+// Their number is not ours to choose, so it has a bound: the counts of accounts and policies beyond it stand under
+// `other`. Who has not been counted for longest makes room, one a second at the most, so that a flood of newcomers
+// costs a look-up and no more.
+// Invariant: no series ever falls, and the increases of all together are what was counted: of what makes room `other`
+// gets what no reading has shown yet. (With the whole of it, a rate over `other` would count it a second time.) What
+// was deleted is shown until GONE_KEPT_MS later, so that the last scrape has its end; what is not used for IDLE_KEPT_MS
+// goes as well, and begins anew at 0. On the hot path an account costs a look-up a request, a policy one for each
+// match; text is made when somebody reads. Nothing here can fail.
 
 import { OUTCOMES, type Outcome } from '../../schemas/closed-sets.ts';
 import type { Metrics, Sample } from './metrics.ts';
@@ -26,8 +27,8 @@ const REFUSED = OUTCOMES.length;
 const BYTES = REFUSED + REASONS.length;
 
 /**
- * `values`: the counts, by place; `shown`: as the last reading gave them. `turn`: of its last use, by the set's own count; `seenMs`:
- * when that was first met by a reading.
+ * `values`: the counts, by place; `shown`: as the last reading gave them. `turn`: of its last use, by the set's own
+ * count; `seenMs`: when that was first met by a reading.
  */
 type Kept = {
   readonly values: Float64Array;
@@ -60,7 +61,10 @@ class BoundedCounts<T extends Kept> {
   #lastId: string | undefined;
   #last: T;
   #foldedMs = Number.NEGATIVE_INFINITY;
-  /** Of those that made room, as last shown: a series that comes back goes on from there, where from 0 it might pass its old value unseen. */
+  /**
+   * Of those that made room, as last shown: a series that comes back goes on from there, where from 0 it might pass its
+   * old value unseen.
+   */
   readonly #left = new Map<string, Float64Array>();
 
   constructor(options: { max: number; other: T; now: () => number }) {

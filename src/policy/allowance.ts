@@ -1,7 +1,7 @@
-// How much work the policies of an account may make on the loop that answers, before the rest of it is done elsewhere (the judging
-// thread, ingest/judging-worker.ts). Work is counted in the units of budget.ts, not by the clock.
-// Between the front's submissions and the engine. Invariant: a verdict never depends on it. Who runs out of it is not judged here at
-// all (TooLong), and is judged from the beginning where only the budgets of an event hold.
+// How much work the policies of an account may make on the loop that answers, before the rest of it is done elsewhere
+// (the judging thread, ingest/judging-worker.ts). Work is counted in the units of budget.ts, not by the clock.
+// Between the front's submissions and the engine. Invariant: a verdict never depends on it. Who runs out of it is not
+// judged here at all (TooLong), and is judged from the beginning where only the budgets of an event hold.
 // Failure: none; an account that is forgotten begins with a full allowance.
 import { KEY_CACHE_MAX } from '../common/limits.ts';
 

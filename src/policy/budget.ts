@@ -25,13 +25,21 @@ export class Budget {
 
 /** Field conditions of all rules together: paths through arrays, text operators. */
 export const FIELD_UNITS = 4_000_000;
-/** Finding the places of conditions of rate limits that are over. Those of other matches have what is left of FIELD_UNITS. */
+/**
+ * Finding the places of conditions of rate limits that are over. Those of other matches have what is left of
+ * FIELD_UNITS.
+ */
 export const EXPLAIN_UNITS = 500_000;
 /** CEL expressions and JSON Schemas of all rules together. */
 export const EXPRESSION_UNITS = 2_000_000;
-/** Characters that data filters read, times the automata that read them: 1 MiB through one automaton is a quarter of it. */
+/**
+ * Characters that data filters read, times the automata that read them: 1 MiB through one automaton is a quarter of it.
+ */
 export const SCAN_UNITS = 4_000_000;
-/** Building automata while scanning, shared out evenly among them, so that a pattern whose automaton explodes takes nothing from others. */
+/**
+ * Building automata while scanning, shared out evenly among them, so that a pattern whose automaton explodes takes
+ * nothing from others.
+ */
 export const BUILD_UNITS = 3_000_000;
 /** Finding the places of matches in the stored copy. */
 export const REDACT_UNITS = 4_000_000;

@@ -1,8 +1,8 @@
 // Compiles a policy into a rule (when a policy is created or changed, and when a front loads it).
-// Everything that can be wrong is found here and named with its path; a rule that was compiled cannot fail on its own account.
-// In `conditions` every key that is not reserved for the type is a field to match. Words that other types reserve are refused
-// rather than taken for fields: `patterns` on a block_action would otherwise match nothing, silently. A payload field of that
-// name is written `payload.timeout`.
+// Everything that can be wrong is found here and named with its path; a rule that was compiled cannot fail on its own
+// account. In `conditions` every key that is not reserved for the type is a field to match. Words that other types
+// reserve are refused rather than taken for fields: `patterns` on a block_action would otherwise match nothing,
+// silently. A payload field of that name is written `payload.timeout`.
 // Costs up to some 60 ms for the largest policies: see prepare-rules.ts for whole sets.
 
 import type { PolicyType } from '../../schemas/closed-sets.ts';

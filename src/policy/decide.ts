@@ -1,5 +1,5 @@
-// From a judgement and the answers of its counters to the one decision on an event: allowed, blocked or pending, with the text of
-// `policy_result` (after the counters, before the event is encoded). Pure.
+// From a judgement and the answers of its counters to the one decision on an event: allowed, blocked or pending, with
+// the text of `policy_result` (after the counters, before the event is encoded). Pure.
 // Invariant: of all matches one decides, a block before a wait; matches are told in the order of the policies.
 import type { ConditionHeld, RateLimitDetail } from '../../schemas/match-detail.ts';
 import { Budget, EXPLAIN_UNITS } from './budget.ts';

@@ -1,6 +1,7 @@
 // Judges an event by an account's policies (after the agent is known, before the event is encoded).
 // judge() is pure and synchronous: which rules match, and which counters have to be asked. Between it and decide() the
-// caller asks the counters; decide() makes the one decision: allowed, blocked or pending, and the text of `policy_result`.
+// caller asks the counters; decide() makes the one decision: allowed, blocked or pending, and the text of
+// `policy_result`.
 //
 // What the absence of each thing does (fail closed, loudly):
 //   Redis away         the counters cannot be asked: the caller refuses the submission (503); nothing is decided here
@@ -8,11 +9,12 @@
 //   work over its budget (see budget.ts)        counts as a match, detail.reason `budget`
 //   a rule that throws what it should not       counts as a match, detail.reason `error`, and onRuleError is told
 //   a stored policy that does not compile       the set cannot be made: the caller refuses the account's submissions
-// Nothing else is asked for. The one state kept between events is what automata have learned, which changes no judgement
-// but this: patterns whose automata went over the budget together are tried apart for the next event.
+// Nothing else is asked for. The one state kept between events is what automata have learned, which changes no
+// judgement but this: patterns whose automata went over the budget together are tried apart for the next event.
 //
-// Invariant: every rule of the account that can concern an event is judged on it. Rules are indexed by agent, event type
-// and tool, so that those that cannot cost nothing. Where nothing matches nothing is allocated: shared constants are answered.
+// Invariant: every rule of the account that can concern an event is judged on it. Rules are indexed by agent, event
+// type and tool, so that those that cannot cost nothing. Where nothing matches nothing is allocated: shared constants
+// are answered.
 
 import { EVENT_TYPES, type PolicyAction, type PolicyType } from '../../schemas/closed-sets.ts';
 import type { DataFilterDetail } from '../../schemas/match-detail.ts';
@@ -76,12 +78,17 @@ const AGENT_INACTIVE: Decision = Object.freeze({
   redactions: NO_REDACTIONS,
 });
 
-/** What an event of an inactive agent gets: the operator's kill switch. What is kept of it is redacted like any other. */
+/**
+ * What an event of an inactive agent gets: the operator's kill switch. What is kept of it is redacted like any other.
+ */
 export function agentInactive({ redactions }: Judgement): Decision {
   return redactions.length === 0 ? AGENT_INACTIVE : { ...AGENT_INACTIVE, redactions };
 }
 
-/** `actions` and `agent_id` are checked by the schema and the registry; they are here so that a whole policy can be given. */
+/**
+ * `actions` and `agent_id` are checked by the schema and the registry; they are here so that a whole policy can be
+ * given.
+ */
 export type PolicyInput = {
   type: PolicyType;
   conditions: unknown;

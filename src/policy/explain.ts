@@ -1,7 +1,7 @@
-// Says why a rule matched: which conditions held, where, and with which operator (after the judgement, for rules that matched
-// alone; an event that nothing matches never comes here). The text of a match's `detail` is made of it.
-// A secret that a data filter found must not be told again by another match's place: keys of the payload that the policy does
-// not name are left out then (`isSecret`).
+// Says why a rule matched: which conditions held, where, and with which operator (after the judgement, for rules that
+// matched alone; an event that nothing matches never comes here). The text of a match's `detail` is made of it.
+// A secret that a data filter found must not be told again by another match's place: keys of the payload that the
+// policy does not name are left out then (`isSecret`).
 // Work is counted against the given budget; a place that it does not reach is left out, and the match stands.
 import { CONDITIONS_TOLD_MAX, type ConditionHeld, type ConditionsDetail } from '../../schemas/match-detail.ts';
 import type { Budget } from './budget.ts';
@@ -15,7 +15,9 @@ const CONDITION_CHARACTERS_MAX = 200;
 
 type Explaining = { budget: Budget; isSecret: boolean };
 
-/** The conditions of a rule that matched, at most CONDITIONS_TOLD_MAX. `event` null: it has no conditions but on `type`. */
+/**
+ * The conditions of a rule that matched, at most CONDITIONS_TOLD_MAX. `event` null: it has no conditions but on `type`.
+ */
 export function conditionsHeld(rule: Rule, event: EventView | null, how: Explaining): ConditionHeld[] {
   const held: ConditionHeld[] = [];
   for (const condition of rule.conditions) {

@@ -1,5 +1,6 @@
-// A data filter's scanner with its walker, both made when the first event has to be looked at (used by rule-index.ts and engine.ts): laying patterns
-// out costs more than all else of a set, and where the prefilters fail no event needs them.
+// A data filter's scanner with its walker, both made when the first event has to be looked at (used by rule-index.ts
+// and engine.ts): laying patterns out costs more than all else of a set, and where the prefilters fail no event needs
+// them.
 import { BUILD_UNITS, SCAN_UNITS } from './budget.ts';
 import type { Path } from './conditions/path.ts';
 import type { DataFilterTerms } from './kinds/data-filter.ts';
@@ -10,8 +11,9 @@ import { Walker } from './text-search/walk.ts';
 const DETECTOR_INSTRUCTIONS = 60;
 
 /**
- * A scanner with its walker, made when the first event has to be looked at: laying patterns out costs more than all else of a
- * set, and where prefilters are shut nobody asks. `fields` null: of the whole payload. `trace`: of `trace_id`, too.
+ * A scanner with its walker, made when the first event has to be looked at: laying patterns out costs more than all
+ * else of a set, and where prefilters are shut nobody asks. `fields` null: of the whole payload. `trace`: of
+ * `trace_id`, too.
  */
 export class Filter {
   readonly fields: readonly Path[] | null;

@@ -1,6 +1,6 @@
 // What the engine judges, and what it answers (types alone; between engine.ts, decide.ts and what calls them).
-// An event goes in as an EventView, or as a TextView where only its text has been looked at. A Judgement comes out; a Decision is made of it once
-// the rate limits have been asked.
+// An event goes in as an EventView, or as a TextView where only its text has been looked at. A Judgement comes out; a
+// Decision is made of it once the rate limits have been asked.
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { EventType, Outcome, Reason } from '../../schemas/closed-sets.ts';
 import type { JsonObject } from '../../schemas/common.ts';
@@ -49,7 +49,10 @@ export type TextView = {
   /** Does one of these literals of the set (LiteralBits) occur in a key or string of the payload? */
   hasAny(word: number, mask: number): boolean;
 };
-/** One place to be asked for at one counter. `counterValue` tells the counters of a `per` path apart; '' where there is one only. */
+/**
+ * One place to be asked for at one counter. `counterValue` tells the counters of a `per` path apart; '' where there is
+ * one only.
+ */
 export type RateCheck = {
   rule: Rule;
   policyId: string;
@@ -78,7 +81,9 @@ export type Decision = {
   readonly reason: Reason | null;
   readonly policyId: string | null;
   readonly approvalId?: string;
-  /** Of the policy that decided, where the outcome is pending: how long the event waits, and what becomes of it then. */
+  /**
+   * Of the policy that decided, where the outcome is pending: how long the event waits, and what becomes of it then.
+   */
   readonly approval?: ApprovalTerms;
   readonly matches: readonly PolicyMatch[];
   /** The exact JSON text of `policy_result`. */

@@ -1,5 +1,6 @@
-// What is wrong with a policy that somebody wants to create: every mistake with the path of its place in the request's body.
-// Thrown by checkPolicy before anything is kept; the registry turns it into `validation_failed`. Never thrown while an event is judged.
+// What is wrong with a policy that somebody wants to create: every mistake with the path of its place in the request's
+// body. Thrown by checkPolicy before anything is kept; the registry turns it into `validation_failed`. Never thrown
+// while an event is judged.
 import type { ErrorDetail } from '../../schemas/error.ts';
 
 export class PolicyError extends Error {

@@ -1,6 +1,7 @@
-// What is done with policies beside judging what comes in: checking one that somebody wants to create, and trying some on an event.
-// Either takes up to a tenth of a second, so a front has it done in its judging thread (ingest/judging-worker.ts); by itself it is done here.
-// Between the registry and the engine. Invariant: the same answer wherever it is done.
+// What is done with policies beside judging what comes in: checking one that somebody wants to create, and trying some
+// on an event. Either takes up to a tenth of a second, so a front has it done in its judging thread
+// (ingest/judging-worker.ts); by itself it is done here. Between the registry and the engine. Invariant: the same
+// answer wherever it is done.
 import type { EvaluationResult } from '../../schemas/closed-sets.ts';
 import type { ErrorDetail } from '../../schemas/error.ts';
 import type { Policy } from '../../schemas/policy.ts';
@@ -12,7 +13,10 @@ import { PolicyError } from './policy-error.ts';
 
 export type PolicyTrial = { policies: readonly Policy[]; event: EventView; isAgentOff: boolean };
 
-/** `account`: in whose name, so that none waits for another's. Both reject with ServiceError unavailable where there is no room. */
+/**
+ * `account`: in whose name, so that none waits for another's. Both reject with ServiceError unavailable where there is
+ * no room.
+ */
 export type PolicyWork = {
   /** Every mistake with its path in the policy; none: it compiles. */
   check(account: string, policy: PolicyInput): Promise<ErrorDetail[]>;

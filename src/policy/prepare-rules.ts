@@ -1,5 +1,5 @@
-// Compiles an account's policies without holding up the process (when a front loads them): pattern by pattern, since one takes up to 10 ms
-// and a policy 60, and others have their turn in between.
+// Compiles an account's policies without holding up the process (when a front loads them): pattern by pattern, since
+// one takes up to 10 ms and a policy 60, and others have their turn in between.
 // Invariant: what has not changed since the last set is not compiled again.
 // Failure: PolicyError for a stored policy that does not compile any more.
 import type { Policy } from '../../schemas/policy.ts';
@@ -43,7 +43,10 @@ class Slices {
   }
 }
 
-/** What takes the time of compiling a policy. One that does not compile is found out where it is said what is wrong with it. */
+/**
+ * What takes the time of compiling a policy. One that does not compile is found out where it is said what is wrong with
+ * it.
+ */
 async function patternsOf({ conditions }: Policy, slices: Slices): Promise<ReadonlyMap<string, Pattern>> {
   const patterns = new Map<string, Pattern>();
   for (const source of patternSources(conditions)) {

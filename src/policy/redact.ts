@@ -1,9 +1,9 @@
 // Makes the stored copy of a payload that a data filter with `redact` matched (when the event is encoded).
-// Works on the caller's own text: in every string and key that holds a match, the match is replaced by `[redacted:NAME]`, NAME
-// being the detector's name or `pattern`; every other token, and the rest of such a string, stays byte for byte as it was sent
-// (`1e400`, key order, escapes). Overlapping matches are replaced together, under the name of the one that starts first.
-// A whole number in which a detector finds something becomes the text of its mark. A trace's id becomes a token, the same for the same id, so
-// that traces stay together.
+// Works on the caller's own text: in every string and key that holds a match, the match is replaced by
+// `[redacted:NAME]`, NAME being the detector's name or `pattern`; every other token, and the rest of such a string,
+// stays byte for byte as it was sent (`1e400`, key order, escapes). Overlapping matches are replaced together, under
+// the name of the one that starts first. A whole number in which a detector finds something becomes the text of its
+// mark. A trace's id becomes a token, the same for the same id, so that traces stay together.
 // Two keys of one object that would become equal get `~2`, `~3` … behind them, so that the copy stays sound JSON.
 // Fails closed: where places cannot be found within the budget, that string and all later ones are replaced whole.
 import { createHmac } from 'node:crypto';
@@ -89,7 +89,10 @@ export class Redaction {
 
 type NamedSpan = Span & { name: string };
 
-/** What is kept of a trace's id: itself, or a token where one of them finds something in it. What cannot be settled counts as found. */
+/**
+ * What is kept of a trace's id: itself, or a token where one of them finds something in it. What cannot be settled
+ * counts as found.
+ */
 export function redactTrace(traceId: string, redactions: readonly Redaction[]): string {
   const budget = new Budget(REDACT_UNITS);
   const found = redactions.find((redaction) => redaction.findsIn(traceId, budget));
@@ -172,7 +175,10 @@ export function redactPayload(payloadText: string, redactions: readonly Redactio
   return new Copy(payloadText, redactions).run();
 }
 
-/** For each redaction: 'in' where it applies, 'out' where it never will, else how far each of its paths has been followed. */
+/**
+ * For each redaction: 'in' where it applies, 'out' where it never will, else how far each of its paths has been
+ * followed.
+ */
 type Scope = readonly (readonly number[] | 'in' | 'out')[];
 
 const FLATTEN_CHARACTERS = 256;
@@ -354,8 +360,8 @@ class Copy {
 }
 
 /**
- * Keeps the keys of one object apart that redaction would make equal. Others cannot be: the payload's own were different.
- * Each key goes on from the number that its last one got, so n equal keys are n steps.
+ * Keeps the keys of one object apart that redaction would make equal. Others cannot be: the payload's own were
+ * different. Each key goes on from the number that its last one got, so n equal keys are n steps.
  */
 class RedactedKeys {
   /** Key to the number that is tried next. */

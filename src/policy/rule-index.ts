@@ -1,6 +1,6 @@
-// Lays an account's rules out so that an event meets only those that can concern it (used by engine.ts, made once per set).
-// By agent, event type and tool: what a rule demands of these by plain equality. All data filters that look at the whole
-// payload share one scanner, so that its strings are walked once however many filters there are.
+// Lays an account's rules out so that an event meets only those that can concern it (used by engine.ts, made once per
+// set). By agent, event type and tool: what a rule demands of these by plain equality. All data filters that look at
+// the whole payload share one scanner, so that its strings are walked once however many filters there are.
 // Invariant: a rule is left out of a plan only if its own conditions could not hold for any event of that plan.
 
 import type { EventType } from '../../schemas/closed-sets.ts';
@@ -16,7 +16,10 @@ import type { Needle } from './text-search/scanner.ts';
 /** The rules that can concern events of one type of one agent. `byTool` are those that demand one of some tools. */
 export type Plan = {
   always: IndexedRule[];
-  /** Those of `always` that have a prefilter; and is there another whose match cannot be told without reading the payload? */
+  /**
+   * Those of `always` that have a prefilter; and is there another whose match cannot be told without reading the
+   * payload?
+   */
   prefiltered: IndexedRule[];
   hasUnfiltered: boolean;
   byTool: Map<string, IndexedRule[]> | null;
@@ -49,7 +52,10 @@ export function entryOf(rule: Rule, order: number): IndexedRule {
   };
 }
 
-/** Gives every data filter its scanner: one for all that look at the whole payload, one each for those that look at fields. */
+/**
+ * Gives every data filter its scanner: one for all that look at the whole payload, one each for those that look at
+ * fields.
+ */
 export function shareScanner(entries: readonly IndexedRule[]): Filter | null {
   const needles = new Map<string, { index: number; needle: Needle }>();
   const sharing: IndexedRule[] = [];

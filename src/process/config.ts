@@ -79,7 +79,9 @@ export class ConfigError extends Error {
   override name = 'ConfigError';
 }
 
-/** Reads the settings. A variable `NAME_FILE` names a file that holds the value of a secret setting. Throws ConfigError. */
+/**
+ * Reads the settings. A variable `NAME_FILE` names a file that holds the value of a secret setting. Throws ConfigError.
+ */
 export function readConfig(environment: Readonly<Record<string, string | undefined>> = process.env): Config {
   const env = Object.fromEntries(Object.entries(environment).filter(([name, value]) => !isOfOthers(name, value)));
   refuseUnknown(env);
@@ -170,8 +172,8 @@ function fromFile(setting: Setting, env: Readonly<Record<string, string | undefi
 }
 
 /**
- * Not settings: what a container platform adds to the environment for each service of a name that begins so, and what the
- * clients of this service go by.
+ * Not settings: what a container platform adds to the environment for each service of a name that begins so, and what
+ * the clients of this service go by.
  */
 function isOfOthers(name: string, value: string | undefined): boolean {
   if (['GATEHOUSE_URL', 'GATEHOUSE_KEY', 'GATEHOUSE_API_KEY'].includes(name)) return true;

@@ -1,5 +1,5 @@
-// What a process has begun last, in memory that its stall guard's thread reads when the process's own thread stands still
-// (stall-guard.ts). Written with each request that is admitted: some 50 ns, nothing is allocated.
+// What a process has begun last, in memory that its stall guard's thread reads when the process's own thread stands
+// still (stall-guard.ts). Written with each request that is admitted: some 50 ns, nothing is allocated.
 // Invariant: ids and routes alone, never anything of a body.
 
 const NUMBERS = 2;

@@ -1,6 +1,6 @@
 // How long work waits for the event loop of this process, over the last minute (shown by metrics.ts).
-// Node's own histogram of a timer's delays; every ten seconds what it holds becomes one value of a minute, whoever reads or does not.
-// Nothing here can fail. Neither timer keeps the process running.
+// Node's own histogram of a timer's delays; every ten seconds what it holds becomes one value of a minute, whoever
+// reads or does not. Nothing here can fail. Neither timer keeps the process running.
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { RecentMax } from '../common/recent-max.ts';
 

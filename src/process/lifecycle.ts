@@ -1,8 +1,8 @@
 // How a process lives: its parts start in order, and stop in the reverse order when it is told to leave.
 // Stands under every process (front, pipelines, supervisor). A part that cannot start stops those before it.
 // Invariant: after SIGTERM a process accepts nothing new, finishes what it has accepted and ends within DRAIN_MS_MAX.
-// Failure: a bug that nobody caught leaves the process in an unknown state, so it is logged and the process ends; whoever
-// started it starts it again. A second signal ends it at once.
+// Failure: a bug that nobody caught leaves the process in an unknown state, so it is logged and the process ends;
+// whoever started it starts it again. A second signal ends it at once.
 import type { Log } from './log.ts';
 
 /** Kubernetes and systemd wait 30 s and longer before they kill; 25 s leaves them a margin. */
@@ -68,7 +68,10 @@ export class Service {
 type ProcessOptions = {
   service: Service;
   log: Log;
-  /** It leaves when its parent is gone, and may be told so late. Left out: where there is a channel to the parent by now. */
+  /**
+   * It leaves when its parent is gone, and may be told so late. Left out: where there is a channel to the parent by
+   * now.
+   */
   isSupervised?: boolean;
   /** Called once all parts run. */
   onReady?: () => void;
@@ -79,8 +82,8 @@ type ProcessOptions = {
 };
 
 /**
- * Runs a service until a signal, or until the parent process is gone (its IPC channel closes), then drains it and exits:
- * 0 after a drain, 1 when it could not start, broke or did not drain in time.
+ * Runs a service until a signal, or until the parent process is gone (its IPC channel closes), then drains it and
+ * exits: 0 after a drain, 1 when it could not start, broke or did not drain in time.
  */
 export async function runProcess(options: ProcessOptions): Promise<void> {
   const { service, log } = options;

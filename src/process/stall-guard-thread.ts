@@ -1,5 +1,5 @@
-// The thread of a process's stall guard (stall-guard.ts says what for). It writes to standard error by itself: the streams of a thread go
-// through the one that stands still.
+// The thread of a process's stall guard (stall-guard.ts says what for). It writes to standard error by itself: the
+// streams of a thread go through the one that stands still.
 import { writeSync } from 'node:fs';
 import { workerData } from 'node:worker_threads';
 import { CurrentWork } from './current-work.ts';

@@ -1,9 +1,10 @@
 // Connections to Redis, single or Cluster, and the one place that says what a failed command means.
-// No client repeats a command by itself. ioredis by default sends an unanswered XADD again after a reconnect, which makes two
-// entries of one; and where a repetition would do no harm, a refusal of it would be taken for one of the command, which may
-// have been carried out the first time (seen in tests: a change answered as not recorded, and there).
-// Invariant: every command settles, at the latest REDIS_TIMEOUT_MS after it was made; nothing waits for Redis to come back,
-// so an unreachable Redis is noticed within milliseconds and admission answers 503.
+// No client repeats a command by itself. ioredis by default sends an unanswered XADD again after a reconnect, which
+// makes two entries of one; and where a repetition would do no harm, a refusal of it would be taken for one of the
+// command, which may have been carried out the first time (seen in tests: a change answered as not recorded, and
+// there).
+// Invariant: every command settles, at the latest REDIS_TIMEOUT_MS after it was made; nothing waits for Redis to come
+// back, so an unreachable Redis is noticed within milliseconds and admission answers 503.
 // Connections come back by themselves, for ever; a connection that says nothing for too long is made anew.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Cluster, type ClusterOptions, Redis, type RedisOptions } from 'ioredis';
@@ -77,8 +78,8 @@ export async function waitUntilReady(client: Commands, timeoutMs: number): Promi
 }
 
 /**
- * Commands that `send` makes leave in one write a connection. Each write is a system call, and on loopback does the receiver's
- * work, too: more than a small command costs otherwise.
+ * Commands that `send` makes leave in one write a connection. Each write is a system call, and on loopback does the
+ * receiver's work, too: more than a small command costs otherwise.
  */
 export function sendTogether(client: Commands, send: () => void): void {
   const nodes = client instanceof Cluster ? client.nodes('master') : [client];
@@ -109,7 +110,9 @@ export function toUnavailable(cause: unknown): RedisUnavailable {
   return classify(cause) ?? new RedisUnavailable(messageOf(cause), { sent: !isReply(cause), canRetry: false, cause });
 }
 
-/** The same, but lets through what is no sign of Redis being away: an error of our own making, to be dealt with or seen. */
+/**
+ * The same, but lets through what is no sign of Redis being away: an error of our own making, to be dealt with or seen.
+ */
 export function redisError(cause: unknown): unknown {
   return classify(cause) ?? cause;
 }
@@ -132,7 +135,9 @@ const REFUSALS_FOR_NOW = new Set([
 ]);
 /** Replies that need somebody to change a setting. */
 const REFUSALS = new Set(['NOAUTH', 'WRONGPASS', 'NOPERM', 'NOPROTO', 'DENIED']);
-/** ioredis has no codes for these: its own texts, of commands that never reached a socket or that every node refused. */
+/**
+ * ioredis has no codes for these: its own texts, of commands that never reached a socket or that every node refused.
+ */
 const NEVER_SENT = [
   'Too many Cluster redirections',
   "Stream isn't writeable",
@@ -200,8 +205,8 @@ function connect(address: RedisAddress): Commands {
     disableClientInfo: true,
   };
   const client = address.cluster ? connectCluster(address.url, options) : connectSingle(address.url, options);
-  // Each command's own failure says what there is to say, but not why there is no connection; without a listener ioredis prints to
-  // the console.
+  // Each command's own failure says what there is to say, but not why there is no connection; without a listener
+  // ioredis prints to the console.
   client.on('error', (error: Error) => connectErrors.set(client, innermost(error)));
   client.on('node error', (error: Error) => connectErrors.set(client, error));
   client.on('ready', () => connectErrors.delete(client));
@@ -260,7 +265,9 @@ function connectCluster(urls: string, redisOptions: NodeOptions): Cluster {
   return cluster;
 }
 
-/** As ioredis's own slotsRefreshInterval, which goes on for ever if it is refreshing when the client is disconnected. */
+/**
+ * As ioredis's own slotsRefreshInterval, which goes on for ever if it is refreshing when the client is disconnected.
+ */
 function followSlots(cluster: Cluster): void {
   let timer: NodeJS.Timeout | undefined;
   const look = () => {

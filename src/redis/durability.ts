@@ -1,8 +1,10 @@
-// Does this Redis keep what it acknowledges? (Asked at a start, after each reconnect and now and then, of every master.)
-// `appendonly no` loses every acknowledged event with the process, an evicting policy loses them while it runs: both are unsafe.
-// `appendfsync no` loses up to half a minute at a power cut: a warning. The embedded Redis has it, and is synced from outside.
-// Where CONFIG is forbidden (managed services, users of an ACL) INFO is read instead, which has no `appendfsync`.
-// Failure: where neither may be asked, nothing is known of that master, and `unknown` says so: no answer is not "unsafe".
+// Does this Redis keep what it acknowledges? (Asked at a start, after each reconnect and now and then, of every
+// master.) `appendonly no` loses every acknowledged event with the process, an evicting policy loses them while it
+// runs: both are unsafe. `appendfsync no` loses up to half a minute at a power cut: a warning. The embedded Redis has
+// it, and is synced from outside. Where CONFIG is forbidden (managed services, users of an ACL) INFO is read instead,
+// which has no `appendfsync`.
+// Failure: where neither may be asked, nothing is known of that master, and `unknown` says so: no answer is not
+// "unsafe".
 import type { Redis } from 'ioredis';
 import { type Commands, mastersOf } from './client.ts';
 

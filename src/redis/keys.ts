@@ -1,15 +1,19 @@
 // Every key name in Redis, with its type and its life. Nobody else builds a key.
 // Each key carries a hash tag, so that Redis Cluster keeps together what one command or script touches:
-//   {<prefix>p<N>}  one event partition: its stream, leases, manifests, watermarks, counters of its agents, idempotency records
-//   {<prefix>r<N>}  one registry shard: everything of an account's registry, its journal stream, its account-wide counters
-//   {<prefix>g}     the few keys that are global: account names, pipeline members, migration notes
+//   {<prefix>p<N>}  one event partition: its stream, leases, manifests, watermarks, counters of its agents, idempotency
+//   records {<prefix>r<N>}  one registry shard: everything of an account's registry, its journal stream, its
+//   account-wide counters {<prefix>g}     the few keys that are global: account names, pipeline members, migration
+//                                         notes
 // No command or script may name keys of two tags.
 import { createHash } from 'node:crypto';
 
 /** Registry shards. Fixed: an account's shard must never move. 16 spreads over any cluster worth having. */
 export const REGISTRY_SHARDS = 16;
 
-/** FNV-1a, 32 bit: stable over versions and processes, since it decides where things live. `before`: the hash of what stands before. */
+/**
+ * FNV-1a, 32 bit: stable over versions and processes, since it decides where things live. `before`: the hash of what
+ * stands before.
+ */
 function stableHash(text: string, before = 0x811c9dc5): number {
   let hash = before;
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
@@ -25,7 +29,7 @@ export class Keys {
     this.partitions = options.partitions;
   }
 
-  // -- event partitions ---------------------------------------------------------------------------------------------
+  // -- event partitions
 
   /** The partition of an agent's events: all of one agent's events are in one stream, in order. */
   partitionOf(account: string, agent: string): number {
@@ -41,7 +45,10 @@ export class Keys {
   signalsDead = (partition: number) => this.#p(partition, 'signals:dead');
   /** Hash agent id -> `<epoch ms of its last accepted event>/<account id>`, the front's clock. */
   lastSeen = (partition: number) => this.#p(partition, 'last-seen');
-  /** Hash `since`, `at` (epoch ms, Redis's clock: watched without a gap from when to when), `cursor` over the last-seen hash. */
+  /**
+   * Hash `since`, `at` (epoch ms, Redis's clock: watched without a gap from when to when), `cursor` over the last-seen
+   * hash.
+   */
   watch = (partition: number) => this.#p(partition, 'watch');
   /** Sorted set agent id -> epoch ms, Redis's clock, at which the watch looks at it next. */
   watchDue = (partition: number) => this.#p(partition, 'watch:due');
@@ -50,12 +57,17 @@ export class Keys {
   /** String, PEXPIRE 2 minutes: this key's signal of this minute lies in the signal stream. */
   limitTold = (partition: number, apiKey: string, minute: number) =>
     this.#p(partition, `limit-told:${apiKey}:${minute}`);
-  /** String, binary, PEXPIRE 14 d: what the anomaly pipeline has learnt of an agent; '-' for an hour after its erasure. */
+  /**
+   * String, binary, PEXPIRE 14 d: what the anomaly pipeline has learnt of an agent; '-' for an hour after its erasure.
+   */
   baseline = (partition: number, agent: string) => this.#p(partition, `baseline:${agent}`);
   /** String, PEXPIRE: kept request outcome under an Idempotency-Key, 24 h; while running, 10 s. */
   idempotency = (partition: number, account: string, key: string) =>
     this.#p(partition, `idem:${account}:${digest(key)}`);
-  /** List `<expiry, epoch ms>/<bytes>/<end of a record's name>`, oldest first: what is kept of an account under Idempotency-Keys. */
+  /**
+   * List `<expiry, epoch ms>/<bytes>/<end of a record's name>`, oldest first: what is kept of an account under
+   * Idempotency-Keys.
+   */
   idempotencyOrder = (partition: number, account: string) => this.#p(partition, `idem-order:${account}`);
   /** Hash account id -> bytes of what is kept of it under Idempotency-Keys; '' -> of all. */
   idempotencyBytes = (partition: number) => this.#p(partition, 'idem-bytes');
@@ -64,14 +76,18 @@ export class Keys {
   /** Hash, PEXPIRE one window: sub-buckets of a rate_limit policy counted per agent. */
   agentCounter = (partition: number, policy: string, agent: string) => this.#p(partition, `rate:${policy}:${agent}`);
 
-  // -- any stream: per consumer group ----------------------------------------------------------------------------------
-  // `stream` is the key of an events or journal stream; what belongs to it shares its tag.
+  // -- any stream: per consumer group
+  // ---------------------------------------------------------------------------------- `stream` is the key of an events
+  // or journal stream; what belongs to it shares its tag.
 
   /** String `<owner>:<fence>`, PEXPIRE: who reads this stream for this group. */
   lease = (stream: string, group: string) => `${stream}:lease:${group}`;
   /** Integer: rises with every change of owner. */
   fence = (stream: string, group: string) => `${stream}:fence:${group}`;
-  /** String, JSON: the batch that is being written (first and last entry id, attempts), so that a new owner writes the very same. */
+  /**
+   * String, JSON: the batch that is being written (first and last entry id, attempts), so that a new owner writes the
+   * very same.
+   */
   manifest = (stream: string, group: string) => `${stream}:manifest:${group}`;
   /** String: id of the last entry whose effects are durable for this group. */
   watermark = (stream: string, group: string) => `${stream}:watermark:${group}`;
@@ -86,7 +102,7 @@ export class Keys {
     return partition === undefined ? 'registry' : `events-${partition}`;
   }
 
-  // -- registry shards -----------------------------------------------------------------------------------------------
+  // -- registry shards
 
   shardOf(account: string): number {
     return stableHash(account) % REGISTRY_SHARDS;
@@ -95,7 +111,10 @@ export class Keys {
   journal = (shard: number) => this.#r(shard, 'journal');
   /** Stream, bounded: journal entries that could not be processed. */
   journalDead = (shard: number) => this.#r(shard, 'journal:dead');
-  /** Integer: rises with every change in the shard. There from the founding of the registry on (presence.ts): without it the shard was lost. */
+  /**
+   * Integer: rises with every change in the shard. There from the founding of the registry on (presence.ts): without it
+   * the shard was lost.
+   */
   revision = (shard: number) => this.#r(shard, 'revision');
   /** String, PEXPIRE: revision that a commit made, so that a commit sent again is recognised. */
   commitMarker = (shard: number, token: string) => this.#r(shard, `commit:${token}`);
@@ -107,7 +126,10 @@ export class Keys {
   agentIds = (account: string, status: 'all' | 'active' | 'inactive') => this.#a(account, `agents:${status}`);
   /** Hash name -> agent id. */
   agentNames = (account: string) => this.#a(account, 'agent-names');
-  /** Set of the ids of policies and alerts that are scoped to the agent, and of keys that are bound to it: what its deletion changes. */
+  /**
+   * Set of the ids of policies and alerts that are scoped to the agent, and of keys that are bound to it: what its
+   * deletion changes.
+   */
   agentScope = (account: string, agent: string) => this.#a(account, `agent-scope:${agent}`);
   /** Set of agent ids that were deleted; stays for ever, an id is never used again. */
   tombstones = (account: string) => this.#a(account, 'tombstones');
@@ -125,7 +147,10 @@ export class Keys {
   alertNames = (account: string) => this.#a(account, 'alert-names');
   /** Hash delivery id -> JSON DeliveryRecord, from its enqueueing to its end: what waits to be sent. */
   deliveries = (account: string) => this.#a(account, 'deliveries');
-  /** Sorted set delivery id -> due time, epoch ms by Redis's clock: what waits for one host. A claimed one is due when its claim ends. */
+  /**
+   * Sorted set delivery id -> due time, epoch ms by Redis's clock: what waits for one host. A claimed one is due when
+   * its claim ends.
+   */
   deliveryLane = (account: string, lane: string) => this.#a(account, `deliveries:lane:${lane}`);
   /** Sorted set `<account>/<lane>` -> a time at or before the earliest due one in it. */
   deliveryLanes = (shard: number) => this.#r(shard, 'deliveries:lanes');
@@ -167,13 +192,22 @@ export class Keys {
   accountCounter = (account: string, policy: string, value: string) =>
     this.#a(account, `rate:${policy}:${digest(value)}`);
 
-  /** String, base64url: by which ids of traces are made tokens where a filter finds something in them. Lost, it is made anew. */
+  /**
+   * String, base64url: by which ids of traces are made tokens where a filter finds something in them. Lost, it is made
+   * anew.
+   */
   traceKey = (account: string) => this.#a(account, 'trace-key');
 
-  /** String `<account>/<api key id>`: where the truth about a key with this SHA-256 (hex) lies. Written before the truth; worthless alone. */
+  /**
+   * String `<account>/<api key id>`: where the truth about a key with this SHA-256 (hex) lies. Written before the
+   * truth; worthless alone.
+   */
   apiKeyIndex = (sha256: string) => `{${this.prefix}k${stableHash(sha256) % REGISTRY_SHARDS}}:api-key:${sha256}`;
 
-  /** String `<account>/<session id>`, PEXPIRE the session's longest life: where the truth about a session with this SHA-256 (hex) lies. */
+  /**
+   * String `<account>/<session id>`, PEXPIRE the session's longest life: where the truth about a session with this
+   * SHA-256 (hex) lies.
+   */
   sessionIndex = (sha256: string) => `{${this.prefix}k${stableHash(sha256) % REGISTRY_SHARDS}}:session:${sha256}`;
 
   /** String: the shard of the index that this hash lies in was founded. */
@@ -181,7 +215,7 @@ export class Keys {
   /** Of every shard of the index. */
   apiKeyMarks = () => Array.from({ length: REGISTRY_SHARDS }, (_, shard) => this.#indexMark(shard));
 
-  // -- global --------------------------------------------------------------------------------------------------------
+  // -- global
 
   /** String, a token, PEXPIRE 1 minute: who brings the registry forward. */
   recoveryLock = () => `{${this.prefix}g}:registry:recovery`;

@@ -1,7 +1,9 @@
 // A Lua script that Redis knows by its hash: one atomic step over keys of one slot.
-// Sent as EVALSHA; a Redis that has not seen it (new, restarted, failed over) says so before it does anything, and gets the text.
+// Sent as EVALSHA; a Redis that has not seen it (new, restarted, failed over) says so before it does anything, and gets
+// the text.
 // Invariant: a script runs at most once per call of `run`, as far as the client given does not repeat commands.
-// Throws RedisUnavailable where Redis is away or refuses for now; any other reply of error comes through as it is: a bug.
+// Throws RedisUnavailable where Redis is away or refuses for now; any other reply of error comes through as it is: a
+// bug.
 import { createHash } from 'node:crypto';
 import { type Commands, redisError } from './client.ts';
 

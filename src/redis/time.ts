@@ -1,4 +1,5 @@
-// The clock that windows and queues go by: Redis's own (design 3.8), since several processes read and write the same times.
+// The clock that windows and queues go by: Redis's own (design 3.8), since several processes read and write the same
+// times.
 import type { Commands } from './client.ts';
 
 /** Epoch ms. Throws what the client throws while Redis is away. */

@@ -1,10 +1,10 @@
 // Reads whose keys Redis watches for us: it says by itself when one of them changes (before the registry's cache).
-// node-redis's server-assisted caching, without its store: what is read is compiled and kept by whoever reads, so a second copy
-// would be waste; and that store keeps the name of every key ever read, forgets nothing about those it evicted, and lets a
-// load that was in flight while everything was dropped be kept.
-// Invariant: after a value has been read, `onInvalidate` is called with its key (or null: with everything) before any later
-// value can be read here. Whatever may have cost us a notice - a connection that broke or stalled, slots that moved - says null.
-// Redis away: reads reject at once; connections come back by themselves.
+// node-redis's server-assisted caching, without its store: what is read is compiled and kept by whoever reads, so a
+// second copy would be waste; and that store keeps the name of every key ever read, forgets nothing about those it
+// evicted, and lets a load that was in flight while everything was dropped be kept.
+// Invariant: after a value has been read, `onInvalidate` is called with its key (or null: with everything) before any
+// later value can be read here. Whatever may have cost us a notice - a connection that broke or stalled, slots that
+// moved - says null. Redis away: reads reject at once; connections come back by themselves.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { BasicPooledClientSideCache, createClient, createCluster } from 'redis';
 import { withTimeout } from '../common/async.ts';

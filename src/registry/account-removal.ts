@@ -1,9 +1,10 @@
 // Deletes an account with all that is kept of it (`gatehouse account delete`; no key may do that for itself).
-// In this order: its keys, so that nobody comes in any more; its agents, each with its events, approvals and deliveries, which the
-// pipelines erase as they do for any deleted agent; policies and alerts of the account; its name; at last its record.
-// Invariant: what each step removes is one audited change; the account's audit log stays, as it does for a deleted agent. An id is never used
-// again: the name is given back before the record goes, so that a kill in between leaves a record to be deleted by its id,
-// and never a name that leads to an account of yesterday.
+// In this order: its keys, so that nobody comes in any more; its agents, each with its events, approvals and
+// deliveries, which the pipelines erase as they do for any deleted agent; policies and alerts of the account; its name;
+// at last its record.
+// Invariant: what each step removes is one audited change; the account's audit log stays, as it does for a deleted
+// agent. An id is never used again: the name is given back before the record goes, so that a kill in between leaves a
+// record to be deleted by its id, and never a name that leads to an account of yesterday.
 // Failure: a kill at any place is mended by the same call again. Redis away: ServiceError unavailable.
 import { ServiceError } from '../common/errors.ts';
 import { type AccountRecord, DEFAULT_NAME } from './accounts.ts';

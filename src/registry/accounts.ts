@@ -1,8 +1,9 @@
 // Accounts: whose everything is. Made by the command line, and one, `default`, by the first start.
-// A name lies in a slot of its own and is reserved first; the account, its first admin key and the journal entry are then one
-// commit. A kill between the two leaves a reserved name without an account, which the next caller of that name completes.
-// Invariant: a name leads to one account, an account is made once however many processes start at once, and its first key's
-// text is known to the one caller that made it.
+// A name lies in a slot of its own and is reserved first; the account, its first admin key and the journal entry are
+// then one commit. A kill between the two leaves a reserved name without an account, which the next caller of that name
+// completes.
+// Invariant: a name leads to one account, an account is made once however many processes start at once, and its first
+// key's text is known to the one caller that made it.
 import type { Account, AccountPatch } from '../../schemas/account.ts';
 import type { JournalEntry } from '../../schemas/journal.ts';
 import { isoTime } from '../../schemas/time.ts';
@@ -21,7 +22,9 @@ export type AccountRecord = {
   name: string;
   /** Requests per second and burst of each of its keys; null: as the settings say. */
   request_limit: { per_second: number; burst: number } | null;
-  /** Seconds for which its agents may be silent. Records from before this setting lack it, which is null: the default. */
+  /**
+   * Seconds for which its agents may be silent. Records from before this setting lack it, which is null: the default.
+   */
   agent_down_seconds?: number | null;
   created_at: string;
   updated_at: string;
@@ -97,7 +100,8 @@ export class Accounts {
 
   /**
    * Makes the account `default` if it is not there; `key` is its first admin key, if this call made it.
-   * A bootstrap key, also a later one, is made an admin key of the account instead; it must be one that `parseApiKey` takes.
+   * A bootstrap key, also a later one, is made an admin key of the account instead; it must be one that `parseApiKey`
+   * takes.
    */
   ensureDefault(bootstrapKey?: string): Promise<{ account: string; key?: string }> {
     return answering(async () => {
@@ -219,7 +223,10 @@ function adminKey({ id, label, key }: FirstKey, at: number): ApiKeyRecord {
   return newApiKey({ id, label, scope: 'admin', agentId: null, permissions: null, expiresAtMs: null }, key, at);
 }
 
-/** Made of the key, so that all processes that start with it mean the same record. 16 characters of hex are 64 bits of it. */
+/**
+ * Made of the key, so that all processes that start with it mean the same record. 16 characters of hex are 64 bits of
+ * it.
+ */
 function bootstrapId(key: string): string {
   return `${ID_PREFIXES.apiKey}${'0'.repeat(10)}${sha256Of(key).slice(0, 16)}`;
 }

@@ -1,10 +1,10 @@
 // Agents: registration by name, reads, updates, and deletion with all that belongs to them.
 // Each agent is a key of its own, so that fronts can cache and be told of each alone; names and lists lie beside it.
-// Invariant: a name belongs to one agent of the account at most, whoever registers it at the same time; an id is never used
-// again: deletion sets a tombstone that stays, which reads and pipelines honour at once.
-// A deletion is one commit: the record, the name, the policies scoped to the agent, its alerts (which become inactive), the
-// keys that are bound to it (which are revoked), the tombstone, the erasure that the store pipeline has yet to carry out, an
-// audit entry with the bare id and one for each key.
+// Invariant: a name belongs to one agent of the account at most, whoever registers it at the same time; an id is never
+// used again: deletion sets a tombstone that stays, which reads and pipelines honour at once.
+// A deletion is one commit: the record, the name, the policies scoped to the agent, its alerts (which become inactive),
+// the keys that are bound to it (which are revoked), the tombstone, the erasure that the store pipeline has yet to
+// carry out, an audit entry with the bare id and one for each key.
 
 import { type Agent, type AgentCreate, type AgentPatch, type AgentRecord, ownHeartbeat } from '../../schemas/agent.ts';
 import type { AlertRecord } from '../../schemas/alert.ts';
@@ -103,7 +103,10 @@ export class Agents {
     });
   }
 
-  /** null: no such agent. Throws ServiceError name_taken, and insufficient_scope where a key bound to the agent would start it again. */
+  /**
+   * null: no such agent. Throws ServiceError name_taken, and insufficient_scope where a key bound to the agent would
+   * start it again.
+   */
   patch(account: string, id: string, body: AgentPatch, actor: Actor): Promise<Agent | null> {
     return inRounds(async () => {
       const text = await this.#text(account, id);
@@ -181,8 +184,8 @@ export class Agents {
   }
 
   /**
-   * Those of whom the watch has told that they are silent, and who have not spoken since (pipelines/watch/silence.ts). Not those that
-   * have been stopped or whose watch has been switched off: nobody waits for them.
+   * Those of whom the watch has told that they are silent, and who have not spoken since (pipelines/watch/silence.ts).
+   * Not those that have been stopped or whose watch has been switched off: nobody waits for them.
    */
   async #down(account: string, ids: readonly string[]): Promise<string[]> {
     const { redis } = this.#store;
@@ -304,7 +307,10 @@ export class Agents {
     return { account, at, guards, writes, changes: [{ kind: 'agent', id, record: after }], audit: [audit] };
   }
 
-  /** The scope's size and each record in it are guarded, so nothing can be scoped to the agent meanwhile and be overlooked. */
+  /**
+   * The scope's size and each record in it are guarded, so nothing can be scoped to the agent meanwhile and be
+   * overlooked.
+   */
   async #removal(account: string, record: AgentRecord, text: string, actor: Actor): Promise<Removal | typeof AGAIN> {
     const { id, name, status } = record;
     const keys = this.#keys;

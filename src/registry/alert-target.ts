@@ -1,7 +1,7 @@
 // Checks where an alert may deliver to (before an alert is kept, and again before each attempt).
 // E-mail: one plain addr-spec and nothing else, since mail libraries have been led astray by every other form.
-// Webhooks and chat: a URL that src/egress lets through. Names are looked up, and their addresses checked, at each connection
-// by whoever delivers: a name proves nothing here.
+// Webhooks and chat: a URL that src/egress lets through. Names are looked up, and their addresses checked, at each
+// connection by whoever delivers: a name proves nothing here.
 
 import type { Channel } from '../../schemas/closed-sets.ts';
 import { unreachable } from '../common/errors.ts';
@@ -15,7 +15,9 @@ const ADDR_SPEC = new RegExp(
 );
 const LOCAL_PART_MAX = 64;
 
-/** What is wrong with the target, for the caller; undefined: nothing. `allowedHosts`: names the operator lets through. */
+/**
+ * What is wrong with the target, for the caller; undefined: nothing. `allowedHosts`: names the operator lets through.
+ */
 export function targetProblem(channel: Channel, target: string, allowedHosts: ReadonlySet<string>): string | undefined {
   switch (channel) {
     case 'email':

@@ -1,8 +1,8 @@
 // Alerts as resources: who is told of what. Whether one fires is the alert pipeline's business.
-// Invariant: names are unique in the account; `agent_id` and `conditions.agent_id` always agree, and the latter wins where both
-// are given; a scope names an agent that exists when it is set; a target is checked for its channel whenever either changes.
-// A webhook's secret leaves in the answer that made it, with the alert or by a rotation, and in no other; so an alert cannot become a webhook later,
-// when nobody would be shown its secret.
+// Invariant: names are unique in the account; `agent_id` and `conditions.agent_id` always agree, and the latter wins
+// where both are given; a scope names an agent that exists when it is set; a target is checked for its channel whenever
+// either changes. A webhook's secret leaves in the answer that made it, with the alert or by a rotation, and in no
+// other; so an alert cannot become a webhook later, when nobody would be shown its secret.
 
 import { randomBytes } from 'node:crypto';
 import type { Alert, AlertCreate, AlertCreated, AlertPatch, AlertRecord } from '../../schemas/alert.ts';
@@ -64,7 +64,10 @@ export class Alerts {
     this.#mailTransport = store.mailTransport ?? 'outbox';
   }
 
-  /** The answer of a webhook holds its secret. Throws ServiceError validation_failed, name_taken, idempotency_…, unavailable. */
+  /**
+   * The answer of a webhook holds its secret. Throws ServiceError validation_failed, name_taken, idempotency_…,
+   * unavailable.
+   */
   create(account: string, body: AlertCreate, actor: Actor, idempotency?: Idempotency): Promise<Created> {
     return answering(() => {
       // Before a kept answer is given again: it may be of another key, and holds a secret.
@@ -105,8 +108,8 @@ export class Alerts {
   }
 
   /**
-   * A new secret for a webhook; the one before signs beside it for a day. null: no such alert. Throws ServiceError validation_failed
-   * for a channel that signs nothing.
+   * A new secret for a webhook; the one before signs beside it for a day. null: no such alert. Throws ServiceError
+   * validation_failed for a channel that signs nothing.
    */
   async rotateSecret(account: string, id: string, actor: Actor): Promise<AlertCreated | null> {
     const at = (this.#store.now ?? Date.now)();

@@ -1,8 +1,10 @@
 // API keys as resources: made, listed, revoked. What their text looks like: api-key-text.ts; what they
-// may: principal.ts. A key that is bound to an agent is part of its scope, so the agent's deletion revokes it (agents.ts).
-// A key lies in two slots: an index from its hash to `<account>/<key id>`, and with its account the record, which is the truth.
-// Order of a creation: index, then the record with its journal entry. Order of a revocation: the record with its journal
-// entry, then the index. So a kill in between leaves an index that leads nowhere, and never a key that works unrecorded.
+// may: principal.ts. A key that is bound to an agent is part of its scope, so the agent's deletion revokes it
+// (agents.ts). A key lies in two slots: an index from its hash to `<account>/<key id>`, and with its account the
+// record, which is the truth.
+// Order of a creation: index, then the record with its journal entry. Order of a revocation: the record with its
+// journal entry, then the index. So a kill in between leaves an index that leads nowhere, and never a key that works
+// unrecorded.
 // Invariant: only the SHA-256 of a key is kept; its text is in the answer that created it and nowhere else.
 
 import type { ApiKey, ApiKeyCreate, ApiKeyCreated } from '../../schemas/api-key.ts';
@@ -98,7 +100,8 @@ export class ApiKeys {
   }
 
   /**
-   * false: no such key. Throws ServiceError last_admin_key, unless `mayBeLast`: that is for the command line, which can make another.
+   * false: no such key. Throws ServiceError last_admin_key, unless `mayBeLast`: that is for the command line, which can
+   * make another.
    */
   revoke(account: string, id: string, actor: Actor, { mayBeLast = false } = {}): Promise<boolean> {
     return inRounds(async () => {
@@ -223,7 +226,10 @@ function detailsOf(record: ApiKeyRecord): Record<string, unknown> {
   return { label, scope, permissions, ...ofAgent(record.agent_id ?? null) };
 }
 
-/** Of the audit entry of a key whose agent is deleted: the account's record that it was revoked, so it does not go with the agent. */
+/**
+ * Of the audit entry of a key whose agent is deleted: the account's record that it was revoked, so it does not go with
+ * the agent.
+ */
 export function orphanDetails(record: ApiKeyRecord): Record<string, unknown> {
   const { agent_id: _gone, ...rest } = detailsOf(record);
   return { ...rest, reason: 'agent_deleted' };

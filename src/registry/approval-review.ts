@@ -1,7 +1,7 @@
-// Says whether an event that waited may still be let through, in the moment in which its approval is settled (inside approvals.ts).
-// Since it was judged its agent may have been switched off, and policies may have been made that block it.
-// The event itself is fetched only where a block policy, or the agent, is newer than it: it was judged by all the others.
-// What is judged is what is stored: where a filter redacted something, a policy sees the mark instead.
+// Says whether an event that waited may still be let through, in the moment in which its approval is settled (inside
+// approvals.ts). Since it was judged its agent may have been switched off, and policies may have been made that block
+// it. The event itself is fetched only where a block policy, or the agent, is newer than it: it was judged by all the
+// others. What is judged is what is stored: where a filter redacted something, a policy sees the mark instead.
 // Invariant: counters are not asked, since the event was counted when it came. Nothing is written.
 // Failure: an event that cannot be fetched where it would have to be is let through by nobody: `unavailable`, for now.
 import type { AgentRecord } from '../../schemas/agent.ts';
@@ -28,7 +28,10 @@ export type Review =
   | { verdict: 'blocked'; agentText: string; policyId: string }
   | { verdict: 'agent_gone' };
 
-/** A change is in force within a second, and clocks of machines differ: who is this much older than an event was in force for it. */
+/**
+ * A change is in force within a second, and clocks of machines differ: who is this much older than an event was in
+ * force for it.
+ */
 const IN_FORCE_MS = 5_000;
 
 /** Throws ServiceError unavailable where the event would have to be seen and cannot be. */

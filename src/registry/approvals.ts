@@ -6,12 +6,13 @@
 //   forget    an hour after the decision ClickHouse alone knows it
 //
 // Each step is one commit: records, audit entry, row for ClickHouse, and the news to those who wait.
-// Invariant: an approval is in one of two hashes, pending or decided; whoever takes it from the first into the second, under
-// a guard, is the only one ever to decide it. One that is in the second is not opened again, whatever is delivered twice.
-// One whose agent is deleted is unknown from the deletion's answer on, is decided by nobody, and goes with the erasure.
-// On the way to `allowed` it is settled against the state of that moment (approval-review.ts): the agent must be active, no block
-// policy made since may match, and on a time-out the policy that asked must still be in force.
-// Where an account has more pending than anybody could decide, further ones are denied at once: that is said, and safe.
+// Invariant: an approval is in one of two hashes, pending or decided; whoever takes it from the first into the second,
+// under a guard, is the only one ever to decide it. One that is in the second is not opened again, whatever is
+// delivered twice. One whose agent is deleted is unknown from the deletion's answer on, is decided by nobody, and goes
+// with the erasure. On the way to `allowed` it is settled against the state of that moment (approval-review.ts): the
+// agent must be active, no block policy made since may match, and on a time-out the policy that asked must still be in
+// force. Where an account has more pending than anybody could decide, further ones are denied at once: that is said,
+// and safe.
 
 import type { Approval, ApprovalDecision } from '../../schemas/approval.ts';
 import type { AuditLog } from '../../schemas/audit-log.ts';
@@ -230,7 +231,10 @@ export class Approvals {
     if (refused === undefined) total.opened++;
   }
 
-  /** Where there is no room at all: in one commit, since a flood must not hold up what others wait for. False: nothing was done. */
+  /**
+   * Where there is no room at all: in one commit, since a flood must not hold up what others wait for. False: nothing
+   * was done.
+   */
   async #denyAll(account: string, approvals: readonly Approval[], total: Opened): Promise<boolean> {
     if ((await this.#store.redis.hlen(this.#keys.approvals(account))) < this.#pendingMax) return false;
     const { refused } = await commit(this.#store, this.#overflow(account, approvals));
@@ -282,7 +286,10 @@ export class Approvals {
     ];
   }
 
-  /** From pending to decided; `text` is the record that was read, `agentText` the agent's, where the outcome rests on it. */
+  /**
+   * From pending to decided; `text` is the record that was read, `agentText` the agent's, where the outcome rests on
+   * it.
+   */
   #closing(account: string, { text, after, at, agentText }: Closing, actor: Actor): Change {
     const pending = this.#keys.approvals(account);
     const { id } = after;

@@ -1,10 +1,11 @@
 // What a front knows of the registry without asking: keys, agents, compiled rules.
-// Redis says when something changes, and what was made of it is dropped; the next event reads it anew. So a change is in
-// force on every front a network hop after it was made. Behind that stands a check that trusts no notice: every CHECK_MS the
-// revision of each shard in use is read over another connection; if it is ahead of what the notices have told,
-// notices were lost and the whole shard is dropped. Together: in force within a second, whatever is lost.
+// Redis says when something changes, and what was made of it is dropped; the next event reads it anew. So a change is
+// in force on every front a network hop after it was made. Behind that stands a check that trusts no notice: every
+// CHECK_MS the revision of each shard in use is read over another connection; if it is ahead of what the notices have
+// told, notices were lost and the whole shard is dropped. Together: in force within a second, whatever is lost.
 // Invariant: what is answered was true at most a second ago. A front that cannot check any more knows nothing any more.
-// Redis unreachable, or emptied: ServiceError `unavailable`, answered as 503: no key and no event is accepted by stale records.
+// Redis unreachable, or emptied: ServiceError `unavailable`, answered as 503: no key and no event is accepted by stale
+// records.
 
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -60,7 +61,10 @@ export class RegistryCache {
   readonly #shardOfRevisionKey = new Map<string, number>();
   readonly #checks = new Periodic(CHECK_MS, () => this.#check());
 
-  /** Makes two connections of its own, one to read and be told by, one to check by. `onPolicies`: told of the active ones. */
+  /**
+   * Makes two connections of its own, one to read and be told by, one to check by. `onPolicies`: told of the active
+   * ones.
+   */
   constructor(
     options: {
       address: RedisAddress;

@@ -1,8 +1,9 @@
-// One registry change: the step in which a change, its audit record and its journal entry become true together (design 3.6).
-// Optimistic: a resource reads, computes the change here, and commits it under guards that name what it read;
-// if a guard fails somebody was faster, and the resource reads again. Nothing is ever half done: commit.lua does it whole.
-// A commit whose answer was lost is sent once more; its marker tells whether it had been made, so it cannot be made twice.
-// Redis away: ServiceError `unavailable`, with `recorded: 'unknown'` only if the second try had no answer either.
+// One registry change: the step in which a change, its audit record and its journal entry become true together (design
+// 3.6). Optimistic: a resource reads, computes the change here, and commits it under guards that name what it read;
+// if a guard fails somebody was faster, and the resource reads again. Nothing is ever half done: commit.lua does it
+// whole. A commit whose answer was lost is sent once more; its marker tells whether it had been made, so it cannot be
+// made twice. Redis away: ServiceError `unavailable`, with `recorded: 'unknown'` only if the second try had no answer
+// either.
 
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -37,7 +38,10 @@ export type Change = {
   audit: AuditLog[];
   rows?: JournalEntry['rows'];
   signals?: JournalEntry['signals'];
-  /** Made even if Redis is full: for pipelines, on whose progress the emptying depends. A caller's change is refused then. */
+  /**
+   * Made even if Redis is full: for pipelines, on whose progress the emptying depends. A caller's change is refused
+   * then.
+   */
   whenFull?: true;
   erases?: string;
 };
@@ -54,7 +58,10 @@ const scriptWhenFull = new Script<Reply>('commit-when-full', text.replace('#!lua
 const MARKER_MS = 60_000;
 /** Time for a broken connection to come back before the second try. */
 const RETRY_AFTER_MS = 150;
-/** Rounds of read and commit. Each lost round is another writer's success, so a caller that runs out of rounds met many writers. */
+/**
+ * Rounds of read and commit. Each lost round is another writer's success, so a caller that runs out of rounds met many
+ * writers.
+ */
 const ROUNDS_MAX = 20;
 
 export const is = (name: string, words: CommandArgs, expected: string): Guard => ({

@@ -1,9 +1,11 @@
 // The delivery queue's side in Redis (between the alert pipeline, which enqueues, and the worker, which sends).
-// A delivery that waits is a record in its account's hash and a due time in a lane: one sorted set per account and target, so that
-// a target that fails keeps places from nobody, neither from others on its host nor from other accounts.
-// Invariant: record, due time and ClickHouse row change in one commit (commit.ts). A delivery that has ended is in ClickHouse
-// alone, with its signal: from there it can be sent again.
-// Once an agent is deleted no delivery about it is enqueued or recorded any more: every commit is guarded by the tombstones.
+// A delivery that waits is a record in its account's hash and a due time in a lane: one sorted set per account and
+// target, so that a target that fails keeps places from nobody, neither from others on its host nor from other
+// accounts.
+// Invariant: record, due time and ClickHouse row change in one commit (commit.ts). A delivery that has ended is in
+// ClickHouse alone, with its signal: from there it can be sent again.
+// Once an agent is deleted no delivery about it is enqueued or recorded any more: every commit is guarded by the
+// tombstones.
 
 import { createHash } from 'node:crypto';
 import type { AlertRecord } from '../../schemas/alert.ts';
@@ -31,9 +33,15 @@ import {
 } from './commit.ts';
 
 const HOUR_MS = 3_600_000;
-/** A delivery has ended by then: its schedule takes 75 h 35 min, with jitter 83 h; the rest is for waits behind a breaker. */
+/**
+ * A delivery has ended by then: its schedule takes 75 h 35 min, with jitter 83 h; the rest is for waits behind a
+ * breaker.
+ */
 export const DELIVERY_ENDS_MS = 96 * HOUR_MS;
-/** Waiting for one target of an account: a thousand messages are more than anybody reads. Past it signals are counted and told in summaries. */
+/**
+ * Waiting for one target of an account: a thousand messages are more than anybody reads. Past it signals are counted
+ * and told in summaries.
+ */
 export const LANE_WAITING_MAX = 1_000;
 /** Waiting for all targets of an account: 20,000 records of some 1.5 KB are 30 MB of Redis. */
 export const ACCOUNT_WAITING_MAX = 20_000;
@@ -76,7 +84,10 @@ export function laneOf(channel: Channel, target: string): string {
   return `${digestOf(hostOf(channel, target))}.${digestOf(target)}`;
 }
 
-/** Of a lane: the digest of its host, the same in all accounts. Lanes from before there was one a target are named by it alone. */
+/**
+ * Of a lane: the digest of its host, the same in all accounts. Lanes from before there was one a target are named by it
+ * alone.
+ */
 export function hostOfLane(lane: string): string {
   const end = lane.indexOf('.');
   return end === -1 ? lane : lane.slice(0, end);
@@ -191,13 +202,19 @@ export function deliveryRow(record: DeliveryRecord, state: DeliveryState): NonNu
   };
 }
 
-/** A signal without anything about its agent, which was deleted: of those that a summary counts it may be the one to be quoted. */
+/**
+ * A signal without anything about its agent, which was deleted: of those that a summary counts it may be the one to be
+ * quoted.
+ */
 export function withoutAgent({ trigger, account, severity, at }: Signal): Signal {
   const message = 'Signals of an agent that was deleted since.';
   return { id: `${trigger}/erased`, trigger, account, agent: null, severity, at, message };
 }
 
-/** Takes everything of a deleted agent out of the queue (at its erasure). A claim that is running finds nothing to record. */
+/**
+ * Takes everything of a deleted agent out of the queue (at its erasure). A claim that is running finds nothing to
+ * record.
+ */
 export async function dropDeliveriesOf(store: RegistryStore, account: string, agent: string): Promise<number> {
   const { redis, keys } = store;
   const hash = keys.deliveries(account);
@@ -243,8 +260,8 @@ async function forgetQuoted(store: RegistryStore, account: string, agent: string
 }
 
 /**
- * When what waits is tried: never in the past. A delivery that is due may wait for a place, or for its target or host to be
- * asked again; `items` as they are stored, with the time that the last attempt set.
+ * When what waits is tried: never in the past. A delivery that is due may wait for a place, or for its target or host
+ * to be asked again; `items` as they are stored, with the time that the last attempt set.
  */
 async function withNextAttempts(
   { redis, keys }: RegistryStore,
@@ -314,7 +331,9 @@ export class Deliveries {
     });
   }
 
-  /** The same delivery under the same id, its schedule begun anew. Throws ServiceError not_redeliverable, unavailable. */
+  /**
+   * The same delivery under the same id, its schedule begun anew. Throws ServiceError not_redeliverable, unavailable.
+   */
   redeliver(account: string, { delivery, signal }: KeptDelivery): Promise<Delivery> {
     return answering(async () => {
       if (delivery.status !== 'failed' && delivery.status !== 'cancelled')

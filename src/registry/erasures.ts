@@ -1,6 +1,6 @@
-// What became of erasures: when an agent was deleted, its rows erased, and each store clean of its bytes (GET /v1/erasures/{agent_id}).
-// Written by whoever erases (pipelines/store/erase.ts), read by fronts. Invariant: a time stands only once it is true.
-// Bounded: kept for 90 days, and at most KEPT_MAX of a shard, the oldest going first.
+// What became of erasures: when an agent was deleted, its rows erased, and each store clean of its bytes (GET
+// /v1/erasures/{agent_id}). Written by whoever erases (pipelines/store/erase.ts), read by fronts. Invariant: a time
+// stands only once it is true. Bounded: kept for 90 days, and at most KEPT_MAX of a shard, the oldest going first.
 import type { ErasureReport } from '../../schemas/erasure.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { REGISTRY_SHARDS } from '../redis/keys.ts';
@@ -11,7 +11,10 @@ type Erased = Erasure & { erasedAt: number; clickhouseAt: number | null; redisAt
 
 const KEPT_MS = 90 * 24 * 60 * 60 * 1000;
 const KEPT_MAX = 10_000;
-/** Redis rewrites its file once an hour at most, ClickHouse removes replaced parts after eight minutes; and a quarter of an hour for the work. */
+/**
+ * Redis rewrites its file once an hour at most, ClickHouse removes replaced parts after eight minutes; and a quarter of
+ * an hour for the work.
+ */
 const CLEAN_WITHIN_MS = 85 * 60_000;
 
 export async function noteErased(

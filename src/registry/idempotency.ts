@@ -1,8 +1,10 @@
 // Creates under an Idempotency-Key (before and around a policy's or alert's commit).
 //   running   a marker with the request's fingerprint, IDEMPOTENCY_RUNNING_MS
-//   done      the answer, IDEMPOTENCY_KEPT_MS, written by the very commit that makes the change: a kill leaves both or neither
-// A failure that recorded nothing takes the marker away; after a lost answer it stays until it expires, since the change may stand.
-// A marker that ran out before the commit makes the commit refuse: a slow request cannot follow its own repetition.
+//   done      the answer, IDEMPOTENCY_KEPT_MS, written by the very commit that makes the change: a kill leaves both or
+//             neither
+// A failure that recorded nothing takes the marker away; after a lost answer it stays until it expires, since the
+// change may stand. A marker that ran out before the commit makes the commit refuse: a slow request cannot follow its
+// own repetition.
 import { randomBytes } from 'node:crypto';
 import { ServiceError } from '../common/errors.ts';
 import { IDEMPOTENCY_KEPT_MS, IDEMPOTENCY_RUNNING_MS } from '../common/limits.ts';
@@ -30,7 +32,10 @@ const NOTHING_KEPT: Keeping = { guards: [], writes: () => [] };
 
 type Request = { account: string; kind: 'policy' | 'alert'; idempotency: Idempotency | undefined };
 
-/** Runs `create` unless its answer is kept already. Throws what it throws, and ServiceError idempotency_conflict, idempotency_in_progress. */
+/**
+ * Runs `create` unless its answer is kept already. Throws what it throws, and ServiceError idempotency_conflict,
+ * idempotency_in_progress.
+ */
 export async function answerOnce(
   store: RegistryStore,
   { account, kind, idempotency }: Request,

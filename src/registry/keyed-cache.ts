@@ -1,10 +1,11 @@
-// What a front remembers of the registry, by the Redis key it was made of (inside RegistryCache; the hot path reads it).
-// Invariants: a value is dropped when its key, or a further key it was made of, is invalidated; a load that was in flight
-// meanwhile answers those who wait for it, and is not kept; those who come after the invalidation start a new one;
-// misses of one key at the same time share one load. Bounded: what was not used since its turn came last goes first (clock),
-// which costs a read nothing; moving an entry to the end at each read tripled its cost (measured with 60,000 entries).
-// "There is none" is remembered as well, separately bounded, and only for ABSENT_MS: callers choose what they ask for,
-// and such an answer belongs to no account whose changes could be watched.
+// What a front remembers of the registry, by the Redis key it was made of (inside RegistryCache; the hot path reads
+// it).
+// Invariants: a value is dropped when its key, or a further key it was made of, is invalidated; a load that was in
+// flight meanwhile answers those who wait for it, and is not kept; those who come after the invalidation start a new
+// one; misses of one key at the same time share one load. Bounded: what was not used since its turn came last goes
+// first (clock), which costs a read nothing; moving an entry to the end at each read tripled its cost (measured with
+// 60,000 entries). "There is none" is remembered as well, separately bounded, and only for ABSENT_MS: callers choose
+// what they ask for, and such an answer belongs to no account whose changes could be watched.
 
 /** What was not there may be there this much later even if no notice of it came. */
 const ABSENT_MS = 1_000;

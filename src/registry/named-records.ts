@@ -1,8 +1,9 @@
-// Records that have a name and may belong to an agent: what policies and alerts share (inside their classes, on commit.ts).
-// Each kind has a hash of records, a hash of names, and an audit entry with every change; the agent's own set says what its
-// deletion changes. What only one kind has goes with a change as further guards and writes.
-// Invariant: a name belongs to one record of the account at most, and a scope names an agent that exists when it is set;
-// to an actor who is bound to an agent, what is not scoped to it is unknown. Looked at under the guard of the change itself.
+// Records that have a name and may belong to an agent: what policies and alerts share (inside their classes, on
+// commit.ts). Each kind has a hash of records, a hash of names, and an audit entry with every change; the agent's own
+// set says what its deletion changes. What only one kind has goes with a change as further guards and writes.
+// Invariant: a name belongs to one record of the account at most, and a scope names an agent that exists when it is
+// set; to an actor who is bound to an agent, what is not scoped to it is unknown. Looked at under the guard of the
+// change itself.
 
 import type { Status } from '../../schemas/closed-sets.ts';
 import { isoTime } from '../../schemas/time.ts';
@@ -80,7 +81,10 @@ export class NamedRecords<R extends Named> {
     return texts.map(this.#kind.read);
   }
 
-  /** Answers the name of the guard that did not hold: `name`, `agent`, `full`, the kept answer's, or one of the addition's. */
+  /**
+   * Answers the name of the guard that did not hold: `name`, `agent`, `full`, the kept answer's, or one of the
+   * addition's.
+   */
   async add(account: string, record: R, addition: Addition, actor: Actor): Promise<string | undefined> {
     const { kind, hash, names, max } = this.#kind;
     const { id, name, agent_id: agent } = record;

@@ -1,7 +1,7 @@
 // Policies as resources; what they mean is the policy engine's business.
 // Before a policy is kept the engine compiles it once, so that fronts never meet one that does not compile.
-// Invariant: names are unique in the account; at most POLICIES_MAX, of them POLICIES_ACTIVE_MAX active, counted in the commit;
-// a policy is scoped to an agent that exists, or to none, and goes with its agent.
+// Invariant: names are unique in the account; at most POLICIES_MAX, of them POLICIES_ACTIVE_MAX active, counted in the
+// commit; a policy is scoped to an agent that exists, or to none, and goes with its agent.
 // A change reaches the fronts by the invalidation of the account's policies, within a second.
 
 import type { PolicyAction, PolicyType, Status } from '../../schemas/closed-sets.ts';
@@ -81,7 +81,10 @@ export class Policies {
     });
   }
 
-  /** null: no such policy. `revisions`: only while it is at one of these. Throws ServiceError revision_conflict among others. */
+  /**
+   * null: no such policy. `revisions`: only while it is at one of these. Throws ServiceError revision_conflict among
+   * others.
+   */
   patch(
     account: string,
     id: string,

@@ -1,7 +1,7 @@
 // What policies would say of an event (POST /v1/policies/evaluate): those in force, or some that need not exist.
 // The engine is the front's own; what is left out is whatever an accepted event leaves behind.
-// Invariant: nothing is recorded and no counter is asked or moved, so a rate limit says `counted` and never matches. Of a recorded event
-// what is stored is judged: a place that was redacted is seen as its mark.
+// Invariant: nothing is recorded and no counter is asked or moved, so a rate limit says `counted` and never matches. Of
+// a recorded event what is stored is judged: a place that was redacted is seen as its mark.
 // Failure: an event that is not stored (yet) is `not_found`; ClickHouse away is told as for every read.
 
 import type { AgentRecord } from '../../schemas/agent.ts';

@@ -1,11 +1,13 @@
-// Is the registry there? (Asked at a start, once a second by every process, and before anybody is told that a key is unknown.)
-// A Redis that was emptied looks like a new one: no key is known and no policy stands, so an event would be let through unjudged.
-// So a registry is founded: every shard of it gets a mark, which goes only with everything else that the shard held.
+// Is the registry there? (Asked at a start, once a second by every process, and before anybody is told that a key is
+// unknown.) A Redis that was emptied looks like a new one: no key is known and no policy stands, so an event would be
+// let through unjudged. So a registry is founded: every shard of it gets a mark, which goes only with everything else
+// that the shard held.
 //   revision of each registry shard   commit.lua changes nothing in a shard without it
 //   mark of each shard of the key index
 //   mark of the whole                 written last, so a founding that was killed is begun again
 // On a Redis Cluster these lie on all masters that hold a part of the registry, so one that came back empty is noticed.
-// Invariant: marks are made by a founding in a Redis that no registry was lost from, and by a restore, behind what it restored.
+// Invariant: marks are made by a founding in a Redis that no registry was lost from, and by a restore, behind what it
+// restored.
 import type { Keys } from '../redis/keys.ts';
 import { REGISTRY_SHARDS } from '../redis/keys.ts';
 import type { RegistryStore } from './commit.ts';
@@ -26,8 +28,8 @@ export async function presenceOf(store: Pick<RegistryStore, 'redis' | 'keys'>): 
 }
 
 /**
- * Marks every shard, in a Redis in which there was never a registry, or to finish what was killed. Changes nothing where it was done.
- * `last`: what is to be there before the whole is marked.
+ * Marks every shard, in a Redis in which there was never a registry, or to finish what was killed. Changes nothing
+ * where it was done. `last`: what is to be there before the whole is marked.
  */
 export async function foundRegistry(
   store: Pick<RegistryStore, 'redis' | 'keys' | 'now'>,

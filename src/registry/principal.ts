@@ -1,7 +1,7 @@
-// Who calls, what they may, and in whose name a change is made (made by the cache from a key's record; carried through every
-// call after it).
-// Invariant: `account` and `agentId` come from the key alone, never from what a caller says. What a key may is one number, made
-// with the principal, so that the check on the path of an event is one comparison of bits.
+// Who calls, what they may, and in whose name a change is made (made by the cache from a key's record; carried through
+// every call after it).
+// Invariant: `account` and `agentId` come from the key alone, never from what a caller says. What a key may is one
+// number, made with the principal, so that the check on the path of an event is one comparison of bits.
 
 import type { Permission, Scope } from '../../schemas/closed-sets.ts';
 import { ServiceError } from '../common/errors.ts';
@@ -9,7 +9,10 @@ import { validationFailed } from '../common/validation.ts';
 
 export type RequestLimit = { perSecond: number; burst: number };
 
-/** A bit each. `admin`: keys and account settings. `account`: what concerns all agents, which a key bound to one may not. */
+/**
+ * A bit each. `admin`: keys and account settings. `account`: what concerns all agents, which a key bound to one may
+ * not.
+ */
 export const RIGHTS = { submit: 1, read: 2, decide: 4, configure: 8, admin: 16, account: 32 } as const;
 
 /** What a scope allows without `permissions`: the contract's meaning. */

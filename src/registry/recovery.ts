@@ -1,11 +1,13 @@
-// Brings a Redis forward that was put back to an earlier state: a cut append-only file, a backup of yesterday, a replica that was behind.
-// In it revoked keys are valid again, deleted agents answer and policies are gone; but every change went to ClickHouse, with its revision.
-// Asked at the start and whenever Redis comes back (stores/redis-watch.ts), while nobody is served; `gatehouse registry restore` does the same.
-// The other way round, a ClickHouse that knows nothing at all of a registry is given it again (history.ts).
-// A shard is behind where ClickHouse has a higher revision of it. What is newer is put back in the order of revisions, each with an entry
-// `registry.recovered` in the audit log, and the shard's revision goes past the highest seen, so that later changes count as newer.
-// Invariant: safe to break off anywhere: each record is one commit, and until the revision stands the shard is still behind. One process does
-// it; others wait. Failure: Redis or ClickHouse away: it rejects, and is asked for again.
+// Brings a Redis forward that was put back to an earlier state: a cut append-only file, a backup of yesterday, a
+// replica that was behind. In it revoked keys are valid again, deleted agents answer and policies are gone; but every
+// change went to ClickHouse, with its revision. Asked at the start and whenever Redis comes back
+// (stores/redis-watch.ts), while nobody is served; `gatehouse registry restore` does the same. The other way round, a
+// ClickHouse that knows nothing at all of a registry is given it again (history.ts). A shard is behind where ClickHouse
+// has a higher revision of it. What is newer is put back in the order of revisions, each with an entry
+// `registry.recovered` in the audit log, and the shard's revision goes past the highest seen, so that later changes
+// count as newer.
+// Invariant: safe to break off anywhere: each record is one commit, and until the revision stands the shard is still
+// behind. One process does it; others wait. Failure: Redis or ClickHouse away: it rejects, and is asked for again.
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AgentRecord } from '../../schemas/agent.ts';
@@ -56,7 +58,10 @@ export async function behindShards(
   return behind;
 }
 
-/** Resolves when no shard is behind, with how many records were put back here. `onBehind`: called before anything is changed. */
+/**
+ * Resolves when no shard is behind, with how many records were put back here. `onBehind`: called before anything is
+ * changed.
+ */
 export async function bringForward(
   store: RegistryStore,
   known: KnownRegistry,

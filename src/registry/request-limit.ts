@@ -1,8 +1,8 @@
 // The request limit of a key (after the scope, before the body): a token bucket held in Redis.
 // A process leases tokens in blocks, so that a request with tokens at hand needs no trip and no wait.
 // Bound: in any window of s seconds, N processes together let through at most  burst + s * rate + N * block,  where
-// block = rate / 20, at least 1, at most 500 (and never more than the burst): a leased block counts when it is leased and
-// may be used up to LEASE_MS later. At 1000/s and 4 processes that is 200 requests, a fifth of a second's worth.
+// block = rate / 20, at least 1, at most 500 (and never more than the burst): a leased block counts when it is leased
+// and may be used up to LEASE_MS later. At 1000/s and 4 processes that is 200 requests, a fifth of a second's worth.
 // In the other direction unused tokens are lost with their lease: a process wastes at most one block a second.
 // Invariant: nothing is let through without a token from Redis. Redis away: ServiceError `unavailable`.
 
@@ -52,7 +52,10 @@ export class RequestLimiter {
   /** Least recently made first; bounded. */
   readonly #leases = new Map<string, Lease>();
 
-  /** `limit`: of keys whose account has none of its own. `onRefused`: called for each refusal, so it must cost next to nothing. */
+  /**
+   * `limit`: of keys whose account has none of its own. `onRefused`: called for each refusal, so it must cost next to
+   * nothing.
+   */
   constructor(options: {
     redis: Commands;
     keys: Keys;

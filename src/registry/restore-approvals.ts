@@ -1,7 +1,8 @@
-// Puts pending approvals back into an empty Redis (`gatehouse registry restore`, after the registry itself; restore.ts).
-// They keep their deadlines, so one whose time has passed meanwhile expires at once. Decided ones stay in ClickHouse alone:
-// what could deliver their events again was lost with the streams.
-// Raises each shard's revision over that of every row of its journal: a later decision must replace the row that it decides.
+// Puts pending approvals back into an empty Redis (`gatehouse registry restore`, after the registry itself;
+// restore.ts). They keep their deadlines, so one whose time has passed meanwhile expires at once. Decided ones stay in
+// ClickHouse alone: what could deliver their events again was lost with the streams.
+// Raises each shard's revision over that of every row of its journal: a later decision must replace the row that it
+// decides.
 import type { Approval } from '../../schemas/approval.ts';
 import { answering, type RegistryStore } from './commit.ts';
 

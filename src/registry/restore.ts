@@ -1,10 +1,11 @@
-// Rebuilds what a Redis has lost of its registry from what the journal brought to ClickHouse (`gatehouse registry restore`).
-// Takes every resource at its newest revision, deleted ones too, in any order; makes the records, names, lists, scopes, key
-// index and tombstones, and sets each shard's revision to the highest seen, so that later changes count as newer.
-// Nothing is journalled: ClickHouse has it all. Deleted agents get their erasure again, since it may not have been finished.
-// Shard by shard: what has its mark (presence.ts) is left alone, so that of a Redis Cluster the one lost master is restored, and
-// an old copy never covers what is in force. Marks come last: a restore that broke off is begun again and finds all to be done.
-// Refuses a Redis that has lost nothing (NotEmpty). The processes that wait for it go on by themselves.
+// Rebuilds what a Redis has lost of its registry from what the journal brought to ClickHouse (`gatehouse registry
+// restore`). Takes every resource at its newest revision, deleted ones too, in any order; makes the records, names,
+// lists, scopes, key index and tombstones, and sets each shard's revision to the highest seen, so that later changes
+// count as newer. Nothing is journalled: ClickHouse has it all. Deleted agents get their erasure again, since it may
+// not have been finished. Shard by shard: what has its mark (presence.ts) is left alone, so that of a Redis Cluster the
+// one lost master is restored, and an old copy never covers what is in force. Marks come last: a restore that broke off
+// is begun again and finds all to be done. Refuses a Redis that has lost nothing (NotEmpty). The processes that wait
+// for it go on by themselves.
 
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { AlertRecord } from '../../schemas/alert.ts';
@@ -69,7 +70,8 @@ export function rebuildRegistry(
     for (const [shard, revision] of revisions) {
       if (lost.has(tagOf(keys.revision(shard)))) await raiseRevision(store, shard, revision);
     }
-    // The names of accounts last of all: with them a registry without marks is taken for one from before there were any.
+    // The names of accounts last of all: with them a registry without marks is taken for one from before there were
+    // any.
     await foundRegistry(store, async () => {
       await writer.write(names.map(([, key, name, id]) => ['hsetnx', key, name!, id!]));
       await writer.end();

@@ -1,9 +1,10 @@
-// Browsers that are signed in: made, listed, ended (docs/keys.md). A session is its key by another name: every call with it goes
-// through the key's own record (cache.ts), so what ends or confines the key does the same to its sessions, at once.
-// Like a key a session lies in two slots: an index from its hash to `<account>/<session id>`, written first and worthless alone, and with
-// its account the record, which is the truth. Only the SHA-256 of what the cookie holds is kept.
-// Invariant: at most SESSIONS_A_KEY_MAX of a key; what has ended by time is taken away when somebody signs in. Sessions are not in the
-// journal's registry: a Redis that was restored has none, and everybody signs in again.
+// Browsers that are signed in: made, listed, ended (docs/keys.md). A session is its key by another name: every call
+// with it goes through the key's own record (cache.ts), so what ends or confines the key does the same to its sessions,
+// at once. Like a key a session lies in two slots: an index from its hash to `<account>/<session id>`, written first
+// and worthless alone, and with its account the record, which is the truth. Only the SHA-256 of what the cookie holds
+// is kept.
+// Invariant: at most SESSIONS_A_KEY_MAX of a key; what has ended by time is taken away when somebody signs in. Sessions
+// are not in the journal's registry: a Redis that was restored has none, and everybody signs in again.
 import { createHash, randomBytes } from 'node:crypto';
 import type { ListedSession, Session } from '../../schemas/session.ts';
 import { isoTime } from '../../schemas/time.ts';
@@ -144,7 +145,10 @@ export class Sessions {
     });
   }
 
-  /** Of this account: those that are over by time, what is left of others, and the oldest of this key where it has as many as it may. */
+  /**
+   * Of this account: those that are over by time, what is left of others, and the oldest of this key where it has as
+   * many as it may.
+   */
   async #ended(account: string, keyId: string, nowMs: number): Promise<string[]> {
     const { redis, keys } = this.#store;
     const [texts, uses] = await Promise.all([

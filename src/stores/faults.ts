@@ -1,5 +1,5 @@
-// What is wrong with a store, in words for whoever runs the service: reachability, credentials, schema, or what it says itself.
-// Made of the errors of both clients; used by the wait at a start, by `/readyz` and by `gatehouse doctor`.
+// What is wrong with a store, in words for whoever runs the service: reachability, credentials, schema, or what it says
+// itself. Made of the errors of both clients; used by the wait at a start, by `/readyz` and by `gatehouse doctor`.
 // Invariant: an address is shown without user and password, and no value of a setting is.
 import { ClickHouseError } from '../../clickhouse/errors.ts';
 import { isDiskFull } from '../redis/client.ts';

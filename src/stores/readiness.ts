@@ -1,5 +1,6 @@
 // Can a call succeed? (`/readyz`) Redis and ClickHouse are asked at once, each for at most PROBE_MS, so the
-// answer comes within 2 s whatever hangs, and names what is at fault: reachability, credentials, schema, or the registry.
+// answer comes within 2 s whatever hangs, and names what is at fault: reachability, credentials, schema, or the
+// registry.
 // Invariant: no address, user or password is in the answer, which needs no key; the log has the addresses.
 
 import type { ClickHouse } from '../../clickhouse/client.ts';

@@ -1,16 +1,18 @@
 // Watches over the Redis that a process works with (front and pipelines; a part that starts behind the connections).
-// Once a second: is the registry there (presence.ts)? At the start, after each reconnect and now and then: does Redis keep what
-// it acknowledges (durability.ts)? On a Redis Cluster every master is asked.
-//   registry missing   every call with a key is 503, `/readyz` is 503 and says `registry_missing`, pipelines rest, until
-//                      `gatehouse registry restore`; then all go on by themselves
-//   put back           Redis holds an earlier state of the registry than ClickHouse knows: calls are 503 and `/readyz` says `recovering`
-//                      while it is brought forward (registry/recovery.ts). Looked for at the start and whenever Redis comes back; until then
-//                      nobody is served, unless ClickHouse cannot be asked
-//   history missing    ClickHouse knows nothing of the registry that Redis has: it is given it again, and `/readyz` says `history_missing` for a day
+// Once a second: is the registry there (presence.ts)? At the start, after each reconnect and now and then: does Redis
+// keep what it acknowledges (durability.ts)? On a Redis Cluster every master is asked.
+//   registry missing   every call with a key is 503, `/readyz` is 503 and says `registry_missing`, pipelines rest,
+//                      until `gatehouse registry restore`; then all go on by themselves
+//   put back           Redis holds an earlier state of the registry than ClickHouse knows: calls are 503 and `/readyz`
+//                      says `recovering` while it is brought forward (registry/recovery.ts). Looked for at the start
+//                      and whenever Redis comes back; until then nobody is served, unless ClickHouse cannot be asked
+//   history missing    ClickHouse knows nothing of the registry that Redis has: it is given it again, and `/readyz`
+//                      says `history_missing` for a day
 //   not durable        a start ends with the settings' names; in a running process writes are 503 and `/readyz` says
-//                      `redis_not_durable`. With GATEHOUSE_ALLOW_UNSAFE_REDIS it is a warning, and `/readyz` says `degraded`
-// Invariant: what is refused was not recorded. Between two looks the marks themselves protect: without one nothing is known
-// to the cache (registry/cache.ts) and nothing is changed in the registry (redis/commit.lua).
+//                      `redis_not_durable`. With GATEHOUSE_ALLOW_UNSAFE_REDIS it is a warning, and `/readyz` says
+//                      `degraded`
+// Invariant: what is refused was not recorded. Between two looks the marks themselves protect: without one nothing is
+// known to the cache (registry/cache.ts) and nothing is changed in the registry (redis/commit.lua).
 // Failure: a Redis that cannot be asked leaves the last answer standing; whoever needs it finds out by himself.
 
 import { Cluster } from 'ioredis';
@@ -144,7 +146,10 @@ export class RedisWatch {
     }
   }
 
-  /** Where ClickHouse cannot be asked work goes on, as it does without ClickHouse at any time; it is asked again at the next look. */
+  /**
+   * Where ClickHouse cannot be asked work goes on, as it does without ClickHouse at any time; it is asked again at the
+   * next look.
+   */
   async #compare(): Promise<void> {
     const { redis, log, recover, onRestored } = this.#options;
     const runs = await runsOf(redis);
@@ -220,7 +225,10 @@ export class RedisWatch {
   }
 }
 
-/** The run ids of all masters: they change with every start of a process. Where INFO is refused the text is new each time, so a comparison always happens. */
+/**
+ * The run ids of all masters: they change with every start of a process. Where INFO is refused the text is new each
+ * time, so a comparison always happens.
+ */
 async function runsOf(redis: Commands): Promise<string> {
   try {
     const infos = await Promise.all(mastersOf(redis).map((node) => node.info('server')));

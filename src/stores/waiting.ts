@@ -1,5 +1,5 @@
-// Waits for a store that is being started, and says what it waits for (at a start of any process, and in every command).
-// After 2 s the address and the reason, a line every 5 s from then on, at the end the name of the setting.
+// Waits for a store that is being started, and says what it waits for (at a start of any process, and in every
+// command). After 2 s the address and the reason, a line every 5 s from then on, at the end the name of the setting.
 // Invariant: credentials that are refused are not tried again: the wait ends at once and says so.
 
 import { setTimeout as sleep } from 'node:timers/promises';

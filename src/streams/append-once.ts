@@ -1,10 +1,12 @@
 // Appends under an Idempotency-Key (in place of the plain append, for requests that carry a key).
-// A record in the partition's own slot says `running` while the first request works and `done` with its outcome afterwards;
-// the entry and the outcome are written by one script, so a retry finds both or neither, whatever was lost on the way.
+// A record in the partition's own slot says `running` while the first request works and `done` with its outcome
+// afterwards; the entry and the outcome are written by one script, so a retry finds both or neither, whatever was lost
+// on the way.
 // Invariant: per account and key one entry at most. A front that dies frees the key after IDEMPOTENCY_RUNNING_MS;
 // should it wake up after that, its marker is gone and its append is refused.
-// Redis away: ServiceError `unavailable`, `recorded: 'unknown'` only for a lost answer to the append itself. A key whose request was told
-// that nothing was recorded is freed as soon as Redis answers again, so that a retry need not wait for its marker to end.
+// Redis away: ServiceError `unavailable`, `recorded: 'unknown'` only for a lost answer to the append itself. A key
+// whose request was told that nothing was recorded is freed as soon as Redis answers again, so that a retry need not
+// wait for its marker to end.
 import { randomBytes } from 'node:crypto';
 import { ENTRY_FIELD } from '../../schemas/entry.ts';
 import { ServiceError } from '../common/errors.ts';
@@ -47,8 +49,8 @@ export class AppendOnce {
   #sweeping: NodeJS.Timeout | undefined;
 
   /**
-   * Every step is safe to send again: a client that retries will do. `bytesMax`: of Redis's memory for what is kept, over all partitions.
-   * `onEvicted`: told how many records an append let go of.
+   * Every step is safe to send again: a client that retries will do. `bytesMax`: of Redis's memory for what is kept,
+   * over all partitions. `onEvicted`: told how many records an append let go of.
    */
   constructor(options: { redis: Commands; keys: Keys; bytesMax: () => number; onEvicted?: (records: number) => void }) {
     this.#redis = options.redis;
@@ -78,7 +80,10 @@ export class AppendOnce {
     }
   }
 
-  /** `fingerprint`: hash of what makes the request this one, without `:`. Throws ServiceError idempotency_conflict, idempotency_in_progress, unavailable. */
+  /**
+   * `fingerprint`: hash of what makes the request this one, without `:`. Throws ServiceError idempotency_conflict,
+   * idempotency_in_progress, unavailable.
+   */
   async begin(request: OnceKey & { fingerprint: string }): Promise<Begun> {
     const token = `${request.fingerprint}:${randomBytes(12).toString('base64url')}`;
     const args = [...token.split(':'), IDEMPOTENCY_RUNNING_MS];

@@ -1,12 +1,12 @@
 // Appends events to their partition's stream (after the encoding, before the reply).
-// Everything that comes in one tick for one partition goes as one entry: 3-4 times the events per second of an entry each.
-// At most APPENDS_IN_FLIGHT_MAX entries of a partition are on their way; what comes meanwhile makes the next entry larger,
-// so entries grow by themselves under load and latency stays low without it. What goes to several partitions at once leaves
-// in one write, and a little that comes while another write is on its way waits for that one's answer: each write wakes Redis, and
-// each answer wakes us, which costs more than a small entry does.
+// Everything that comes in one tick for one partition goes as one entry: 3-4 times the events per second of an entry
+// each. At most APPENDS_IN_FLIGHT_MAX entries of a partition are on their way; what comes meanwhile makes the next
+// entry larger, so entries grow by themselves under load and latency stays low without it. What goes to several
+// partitions at once leaves in one write, and a little that comes while another write is on its way waits for that
+// one's answer: each write wakes Redis, and each answer wakes us, which costs more than a small entry does.
 // Order holds per agent, because the partition is a hash of the agent; nothing is promised across agents.
-// An append resolves once Redis holds the entry, and is never sent twice: the writer's client neither queues nor repeats.
-// Agents' last signs of life follow within LAST_SEEN_MS.
+// An append resolves once Redis holds the entry, and is never sent twice: the writer's client neither queues nor
+// repeats. Agents' last signs of life follow within LAST_SEEN_MS.
 // If Redis refused, nothing was recorded; if its answer was lost, nobody knows (`recorded: 'unknown'`).
 
 import { BufferPool } from '../common/buffer-pool.ts';
@@ -25,8 +25,9 @@ import { EntryBuffer } from './entry-buffer.ts';
 import type { PackedEntry } from './packing.ts';
 
 /**
- * Events of one request, all of one agent: summaries as JSON texts, rows end to end in the same order. A text may hold the
- * summaries of several events, separated by commas; then `events` says how many there are. Bytes are copied at once.
+ * Events of one request, all of one agent: summaries as JSON texts, rows end to end in the same order. A text may hold
+ * the summaries of several events, separated by commas; then `events` says how many there are. Bytes are copied at
+ * once.
  */
 export type Append = {
   account: string;
@@ -40,8 +41,8 @@ export type Append = {
 export type PackedAppend = { account: string; agent: string; events: number; entry: PackedEntry };
 
 /**
- * Who waits for an append. One of the two is called, once; `refused` perhaps before `appendFor` returns. Neither may throw,
- * for others wait behind it.
+ * Who waits for an append. One of the two is called, once; `refused` perhaps before `appendFor` returns. Neither may
+ * throw, for others wait behind it.
  */
 export type AppendCaller = { appended(): void; refused(error: ServiceError): void };
 /** What goes to Redis as one. */
@@ -53,7 +54,9 @@ class Partition {
   /** In order; the last one is being filled. */
   waiting: Entry[] = [];
   inFlight = 0;
-  /** Of the last entry that was sent: what the next one will probably hold, so that it need not grow to it step by step. */
+  /**
+   * Of the last entry that was sent: what the next one will probably hold, so that it need not grow to it step by step.
+   */
   lastBytes = 0;
   /** Agent -> its account: agents of whose events Redis has not been told yet. */
   seen = new Map<string, string>();
@@ -131,8 +134,9 @@ export class Appender {
   }
 
   /**
-   * Takes an append back that nothing has followed and that Redis has not been sent: its caller is not called. False: it is too late. What comes
-   * of a request and is noticed in the same turn of the loop, as that its connection was closed, comes in time.
+   * Takes an append back that nothing has followed and that Redis has not been sent: its caller is not called. False:
+   * it is too late. What comes of a request and is noticed in the same turn of the loop, as that its connection was
+   * closed, comes in time.
    */
   takeBack({ account, agent }: { account: string; agent: string }, caller: AppendCaller): boolean {
     const partition = this.#partitions[this.#keys.partitionOf(account, agent)]!;
@@ -264,7 +268,10 @@ export class Appender {
     }
   }
 
-  /** Worth nothing by itself: if it fails the events stand, and the next ones say it again. So it need not go with each entry. */
+  /**
+   * Worth nothing by itself: if it fails the events stand, and the next ones say it again. So it need not go with each
+   * entry.
+   */
   #tellSeen(partition: Partition, nowMs: number): void {
     if (partition.telling !== undefined) return;
     const early = partition.toldMs + LAST_SEEN_MS - nowMs;
@@ -283,7 +290,10 @@ export class Appender {
     partition.toldMs = nowMs;
   }
 
-  /** Answers that Redis sent together are dealt with together: a microtask comes after those of all answers that were read. */
+  /**
+   * Answers that Redis sent together are dealt with together: a microtask comes after those of all answers that were
+   * read.
+   */
   #note(answered: Answered): void {
     if (this.#answered.push(answered) === 1) queueMicrotask(this.#afterAnswers);
   }

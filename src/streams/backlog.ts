@@ -1,9 +1,9 @@
 // The backlog's bound (before judgement): above it event writes get 503 and reads go on.
-// Two measures, polled: entries in the longest stream, and bytes that Redis uses, since what fills Redis is not only streams.
-// What is kept under Idempotency-Keys is left out: it has a bound of its own, within which it goes by itself.
+// Two measures, polled: entries in the longest stream, and bytes that Redis uses, since what fills Redis is not only
+// streams. What is kept under Idempotency-Keys is left out: it has a bound of its own, within which it goes by itself.
 // At 70 % of Redis's own `maxmemory` writes are refused in any case: counters, leases and the drain live in the rest.
-// Between polls the answer is a field read, so the hot path pays nothing. If Redis cannot be asked the last answer stands:
-// the append that follows will fail by itself, and say so.
+// Between polls the answer is a field read, so the hot path pays nothing. If Redis cannot be asked the last answer
+// stands: the append that follows will fail by itself, and say so.
 
 import { Cluster } from 'ioredis';
 import { Periodic } from '../common/async.ts';
@@ -49,7 +49,10 @@ export class Backlog {
     return this.#state.full;
   }
 
-  /** Bytes that may be kept under Idempotency-Keys: as the settings say, and no more than its share of the smallest node. */
+  /**
+   * Bytes that may be kept under Idempotency-Keys: as the settings say, and no more than its share of the smallest
+   * node.
+   */
   get idempotencyBytesMax(): number {
     if (this.#maxmemory === 0) return this.#idempotencyBytesMax;
     return Math.min(this.#idempotencyBytesMax, this.#maxmemory * IDEMPOTENCY_SHARE_MAX);

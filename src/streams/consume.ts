@@ -1,14 +1,16 @@
 // Fenced drain of one stream for one group (after the append, before a pipeline's effect).
-// Order of a batch's life: read -> manifest -> effect -> ack; manifest and ack are scripts that first compare the lease.
-// A read changes nothing, so it needs no fence, and the entries need not travel through a script (window.ts): whoever reads under a
-// lost lease can neither keep a manifest nor acknowledge. A group's place in its stream is moved by the acknowledgement alone,
-// so nothing is ever pending: what lies behind the place is what is to be done, by whoever holds the lease.
-// Reading is polling without BLOCK: no reader can be left dangling on a dead connection, and Cluster needs nothing special.
-// Invariant: a read gives the entries right behind the one that the caller names, in the stream's order, without gaps. The caller
-// names the last one that he has in hand, and nothing here remembers how far he is, so an answer that was lost is simply given
-// again. (A reader that kept its own place, and moved it between two commands of one read, skipped entries when the second
-// failed: with Redis killed under load 4,600 events were never stored and 95,000 stored twice.)
-// A lost lease throws LeaseLost and changes nothing; an unreachable Redis throws what the client throws, and can be tried again.
+// Order of a batch's life: read -> manifest -> effect -> ack; manifest and ack are scripts that first compare the
+// lease. A read changes nothing, so it needs no fence, and the entries need not travel through a script (window.ts):
+// whoever reads under a lost lease can neither keep a manifest nor acknowledge. A group's place in its stream is moved
+// by the acknowledgement alone, so nothing is ever pending: what lies behind the place is what is to be done, by
+// whoever holds the lease. Reading is polling without BLOCK: no reader can be left dangling on a dead connection, and
+// Cluster needs nothing special.
+// Invariant: a read gives the entries right behind the one that the caller names, in the stream's order, without gaps.
+// The caller names the last one that he has in hand, and nothing here remembers how far he is, so an answer that was
+// lost is simply given again. (A reader that kept its own place, and moved it between two commands of one read, skipped
+// entries when the second failed: with Redis killed under load 4,600 events were never stored and 95,000 stored twice.)
+// A lost lease throws LeaseLost and changes nothing; an unreachable Redis throws what the client throws, and can be
+// tried again.
 
 import { DEAD_ENTRIES_MAX, READ_BYTES_MAX } from '../common/limits.ts';
 import { readAsset } from '../process/assets.ts';
@@ -26,8 +28,8 @@ export type DeadLetterFields = (string | Buffer)[];
 export type BinaryCommandArgs = readonly [command: string, key: string, ...args: (string | number | Buffer)[]];
 
 /**
- * What a new owner must know to write the very same batch. `plan` belongs to the pipeline. `entries`: how many lie between first and
- * last, so that he sees whether it is the very same; earlier versions did not say.
+ * What a new owner must know to write the very same batch. `plan` belongs to the pipeline. `entries`: how many lie
+ * between first and last, so that he sees whether it is the very same; earlier versions did not say.
  */
 export type Manifest<Plan> = { first: string; last: string; entries?: number; attempts: number; plan: Plan };
 export type KeptManifest<Plan> = { manifest: Manifest<Plan>; ageMs: number };
@@ -73,7 +75,9 @@ export class StreamReader {
     return (await this.#options.redis.get(this.#watermarkKey)) ?? '0-0';
   }
 
-  /** The next entries behind `place`, up to about READ_ENTRIES_MAX and READ_BYTES_MAX; none: there are no more for now. */
+  /**
+   * The next entries behind `place`, up to about READ_ENTRIES_MAX and READ_BYTES_MAX; none: there are no more for now.
+   */
   async read(place: string): Promise<WindowRead> {
     const { without } = this.#options;
     const found = await this.#window.after(this, place);
@@ -107,7 +111,10 @@ export class StreamReader {
     return reply;
   }
 
-  /** After the effect: of everything up to `last`, with `writes` in the same step. Safe to call again after a lost answer. Throws DeadStreamFull. */
+  /**
+   * After the effect: of everything up to `last`, with `writes` in the same step. Safe to call again after a lost
+   * answer. Throws DeadStreamFull.
+   */
   async ack(
     last: string,
     deadLetters: readonly DeadLetterFields[],
@@ -134,7 +141,10 @@ export class StreamReader {
   }
 }
 
-/** Nothing deadLetters may be dropped, so a batch with more to dead-letter waits until somebody has dealt with what is there. */
+/**
+ * Nothing deadLetters may be dropped, so a batch with more to dead-letter waits until somebody has dealt with what is
+ * there.
+ */
 export class DeadStreamFull extends Error {
   override name = 'DeadStreamFull';
 }

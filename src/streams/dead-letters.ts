@@ -1,9 +1,10 @@
-// Dead-letter streams: entries that could not be processed, with the reason (after a pipeline has given up; before an operator looks).
-// Each event, signal and journal stream has one, in the same hash slot, so that dead-lettering and acknowledging are one step.
-// A dead letter keeps the fields of its entry, so re-queueing moves it: it becomes a fresh entry for the one group that had given up, and that
-// group asks ClickHouse for its event ids first, so nothing is stored twice.
-// Invariant: no dead letter is dropped. A stream holds at most DEAD_ENTRIES_MAX; when it is full a batch with more of them waits, and its stream with
-// it, until an operator acts on `gatehouse dead list`.
+// Dead-letter streams: entries that could not be processed, with the reason (after a pipeline has given up; before an
+// operator looks). Each event, signal and journal stream has one, in the same hash slot, so that dead-lettering and
+// acknowledging are one step. A dead letter keeps the fields of its entry, so re-queueing moves it: it becomes a fresh
+// entry for the one group that had given up, and that group asks ClickHouse for its event ids first, so nothing is
+// stored twice.
+// Invariant: no dead letter is dropped. A stream holds at most DEAD_ENTRIES_MAX; when it is full a batch with more of
+// them waits, and its stream with it, until an operator acts on `gatehouse dead list`.
 import { agentOf } from '../../schemas/audit-log.ts';
 import { decodeSummaries, ENTRY_FIELD, type EventSummary } from '../../schemas/entry.ts';
 import { JOURNAL_FIELD, type JournalEntry } from '../../schemas/journal.ts';
@@ -145,7 +146,10 @@ function signalsOf(fields: readonly Buffer[]): Signal[] {
   return objectsIn(entry?.signals) as Signal[];
 }
 
-/** What a journal entry tells of. The deletion itself is the account's, not the agent's: a change without a record is of nobody. */
+/**
+ * What a journal entry tells of. The deletion itself is the account's, not the agent's: a change without a record is of
+ * nobody.
+ */
 function toldInJournal(fields: readonly Buffer[]): { agent: string | null }[] {
   const entry = jsonOf(fields, JOURNAL_FIELD) as Partial<JournalEntry> | null;
   const changes = objectsIn(entry?.changes) as JournalEntry['changes'];

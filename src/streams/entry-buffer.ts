@@ -1,11 +1,12 @@
-// A stream entry while it fills (inside Appender), and the bytes of its XADD as they go to Redis. Rows and summaries are copied
-// once, from where they were made to what the socket sends, or packed from there (packing.ts). ioredis would put each argument
-// into a Buffer of its own and all of them into another.
+// A stream entry while it fills (inside Appender), and the bytes of its XADD as they go to Redis. Rows and summaries
+// are copied once, from where they were made to what the socket sends, or packed from there (packing.ts). ioredis would
+// put each argument into a Buffer of its own and all of them into another.
 //
 //   | room for the head | rows, request by request | summaries, put here when the entry is closed |
 //
 // Invariant: nothing of the callers' memory is held; once `command` was called nothing is added any more.
-// Failure: memory runs back to the pool by `release` alone, and only when Redis has answered: until then a socket may read it.
+// Failure: memory runs back to the pool by `release` alone, and only when Redis has answered: until then a socket may
+// read it.
 import assert from 'node:assert';
 import { Command } from 'ioredis';
 import { ENTRY_FIELD, ENTRY_VERSION } from '../../schemas/entry.ts';

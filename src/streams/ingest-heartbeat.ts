@@ -1,5 +1,6 @@
-// The heartbeat of ingestion (each front, once a second): while it beats, agents could submit events. While no front accepts events, because none
-// runs, Redis is unreachable or the backlog is full, agents cannot be heard, and the watch for silent agents counts no silence across such a gap.
+// The heartbeat of ingestion (each front, once a second): while it beats, agents could submit events. While no front
+// accepts events, because none runs, Redis is unreachable or the backlog is full, agents cannot be heard, and the watch
+// for silent agents counts no silence across such a gap.
 // Invariant: a front beats only while it would accept an event. One front is enough: callers reach whichever is there.
 // Failure: a beat that fails is a gap if it goes on; nothing is made up for.
 
@@ -42,7 +43,10 @@ export class IngestHeartbeat {
   }
 }
 
-/** Answers for a time of Redis's clock (epoch ms) since when events were accepted without a gap; null: they are not accepted. */
+/**
+ * Answers for a time of Redis's clock (epoch ms) since when events were accepted without a gap; null: they are not
+ * accepted.
+ */
 export async function acceptingSince(redis: Commands, keys: Keys): Promise<(nowMs: number) => number | null> {
   const [since, at] = await redis.hmget(keys.ingestHeartbeat(), 'since', 'at');
   return (nowMs) => (since && at && nowMs - Number(at) <= WATCH_GAP_MS ? Number(since) : null);

@@ -1,7 +1,7 @@
 // Leases: who reads a stream for a group (before every read; the members' fair share decides who tries).
-// A lease is a key `<owner>:<fence>` that expires; the fence rises with each change of owner, and every read, manifest and
-// acknowledgement is a script that compares the key with the reader's text first. So an owner that was paused past its
-// lease and wakes up can do nothing to the stream, whatever it still believes.
+// A lease is a key `<owner>:<fence>` that expires; the fence rises with each change of owner, and every read, manifest
+// and acknowledgement is a script that compares the key with the reader's text first. So an owner that was paused past
+// its lease and wakes up can do nothing to the stream, whatever it still believes.
 // For steps outside Redis, which no script can fence, `ensureHeld` asks our own monotonic clock: it only says yes
 // while the last confirmed renewal is younger than the lease's life less a margin.
 // An owner that comes back under its own name need not wait for its old lease to expire: it takes a new fence at once.
@@ -65,7 +65,10 @@ export class Lease {
   }
 }
 
-/** `retake`: a lease under our own name is taken over at once; for the first try of a process only, so that two processes of one name do not take turns. */
+/**
+ * `retake`: a lease under our own name is taken over at once; for the first try of a process only, so that two
+ * processes of one name do not take turns.
+ */
 export async function acquireLease(
   redis: Commands,
   keys: LeaseKeys,

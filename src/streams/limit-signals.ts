@@ -1,8 +1,9 @@
 // Tells of keys that met their request limit (`rate_limit_exceeded`, once a minute and key; beside admission).
-// Admission notes the key and goes on: that costs one look-up in a set. Signals leave in the background, and a Redis that is away for a
-// moment is tried again for a minute. One marker per key and minute is shared by all fronts, and written with the signal in
-// one step; should it be gone, the signal's id is still the same.
-// Best effort: a front that is killed may take a second's notes with it. Bounded: in keys per minute and in notes that wait.
+// Admission notes the key and goes on: that costs one look-up in a set. Signals leave in the background, and a Redis
+// that is away for a moment is tried again for a minute. One marker per key and minute is shared by all fronts, and
+// written with the signal in one step; should it be gone, the signal's id is still the same.
+// Best effort: a front that is killed may take a second's notes with it. Bounded: in keys per minute and in notes that
+// wait.
 
 import { SIGNAL_FIELD, SIGNAL_VERSION, type Signal, type SignalEntry } from '../../schemas/signal.ts';
 import { Periodic } from '../common/async.ts';

@@ -1,19 +1,21 @@
-// How the two large fields of an event entry lie in Redis (entry-buffer.ts and append-once.ts pack them, window.ts unpacks).
-// The rows of one entry resemble each other, and whatever Redis does with an entry it does by the byte: it takes it from the
-// socket, keeps it, writes it to its file and gives it to readers. With LZ4 an entry of real agent runs is a quarter as long, for
+// How the two large fields of an event entry lie in Redis (entry-buffer.ts and append-once.ts pack them, window.ts
+// unpacks). The rows of one entry resemble each other, and whatever Redis does with an entry it does by the byte: it
+// takes it from the socket, keeps it, writes it to its file and gives it to readers. With LZ4 an entry of real agent
+// runs is a quarter as long, for
 // 1.3 us of a front's CPU an event of 576 bytes and 0.6 us of a pipeline's; Redis needs a quarter of the time.
-// Invariant: `unpackFields` of what was packed gives the very bytes. Nobody behind it meets a packed entry that can be read.
-// Bounded: what a block says of its own length is believed as far as LZ4 can reach, 255 times its bytes.
-// Failure: an entry that cannot be unpacked stays as it is; its version says that it is packed, so decodeEntry refuses it and the
-// pipeline dead-letters it.
-// LZ4 in WebAssembly: its memory grows to what the largest entry needs and stays so. A native one (lz4-napi) is up to a third faster by
-// itself, but what it returns is freed in bursts after collections, in which callers wait.
+// Invariant: `unpackFields` of what was packed gives the very bytes. Nobody behind it meets a packed entry that can be
+// read. Bounded: what a block says of its own length is believed as far as LZ4 can reach, 255 times its bytes.
+// Failure: an entry that cannot be unpacked stays as it is; its version says that it is packed, so decodeEntry refuses
+// it and the pipeline dead-letters it.
+// LZ4 in WebAssembly: its memory grows to what the largest entry needs and stays so. A native one (lz4-napi) is up to a
+// third faster by itself, but what it returns is freed in bursts after collections, in which callers wait.
 import { compress, decompress } from 'lz4-wasm-nodejs';
 import { ENTRY_FIELD, ENTRY_VERSION, PACKED_ENTRY_VERSION } from '../../schemas/entry.ts';
 
 /**
- * Shorter ones go as they are. So what is packed came in under load, when entries grow and Redis is pressed; an entry of one batch of
- * 70 KB costs a front as much as it spares Redis, and its callers wait for it: at half load p99 11 instead of 8 ms.
+ * Shorter ones go as they are. So what is packed came in under load, when entries grow and Redis is pressed; an entry
+ * of one batch of 70 KB costs a front as much as it spares Redis, and its callers wait for it: at half load p99 11
+ * instead of 8 ms.
  */
 export const PACKED_BYTES_MIN = 128 * 1024;
 

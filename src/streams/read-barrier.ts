@@ -1,8 +1,9 @@
 // The read barrier: a list that starts after a write was acknowledged shows that write (before a query).
-// A stream's last entry id at the start of the read is the target; the read goes on once the group's watermark, the last id
-// whose effects are durable, has reached it. What arrived later need not be waited for.
+// A stream's last entry id at the start of the read is the target; the read goes on once the group's watermark, the
+// last id whose effects are durable, has reached it. What arrived later need not be waited for.
 // All reads of a process share one poll: a stream is asked once per BARRIER_POLL_MS however many reads wait on it.
-// Gives up after READ_WAIT_MS_MAX, or at once if Redis cannot be asked: then the answer is `false` and the read is marked incomplete.
+// Gives up after READ_WAIT_MS_MAX, or at once if Redis cannot be asked: then the answer is `false` and the read is
+// marked incomplete.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { BARRIER_POLL_MS, READ_WAIT_MS_MAX } from '../common/limits.ts';
@@ -62,8 +63,8 @@ export class ReadBarrier {
   }
 
   /**
-   * Resolves when the approvals of events acknowledged so far are open, and every decision acknowledged so far is stored.
-   * False: not in time.
+   * Resolves when the approvals of events acknowledged so far are open, and every decision acknowledged so far is
+   * stored. False: not in time.
    */
   async waitForApprovals(account: string, agent: string | null): Promise<boolean> {
     const started = performance.now();
@@ -112,7 +113,8 @@ export class ReadBarrier {
       // Only who waited before the question was sent may take its answer for a target.
       const asked = [...watch.waiters];
       try {
-        // The end of the stream is for newcomers; for the others the watermark alone will do, which costs Redis nothing.
+        // The end of the stream is for newcomers; for the others the watermark alone will do, which costs Redis
+        // nothing.
         const isNewcomer = asked.some((waiter) => waiter.target === undefined);
         const { watermark, last } = isNewcomer
           ? await positionOf(this.#redis, this.#keys, stream, group)

@@ -1,22 +1,27 @@
 // What a process has just read of one stream, for all groups that are drained here (under consume.ts, over Redis).
-// The groups of a stream want the same entries within a second of each other: read once, they cost Redis and us a third, and
-// what is made of an entry's bytes (pipelines/summaries.ts) is made once.
-// Reads are plain XRANGEs, outside of any script: a reply on its way through Lua is copied and hashed byte by byte, 2 us an event
-// over three groups. Reading changes nothing and needs no fence; every step that does is fenced (consume.ts).
+// The groups of a stream want the same entries within a second of each other: read once, they cost Redis and us a
+// third, and what is made of an entry's bytes (pipelines/summaries.ts) is made once.
+// Reads are plain XRANGEs, outside of any script: a reply on its way through Lua is copied and hashed byte by byte, 2
+// us an event over three groups. Reading changes nothing and needs no fence; every step that does is fenced
+// (consume.ts).
 //
 //   the foremost reader extends the window at its end; others find there what they have not read yet
 //   who asks for what lies behind its end begins a new window; who has fallen behind its beginning reads for himself
 //
-// Invariant: the window is a run of the stream without gaps: it holds every entry behind `#from` up to its last one. Why that holds:
-// - New entries only come in behind all others, so what a read found between two ids stays all that there is between them.
-// - What a read finds is appended only where it was made right behind the window's last entry, else the window begins anew with it.
-//   That is looked at when the answer is here, not when it was asked for: readers at several places may have asked meanwhile.
-// - A read that fails appends nothing. No reader's place is kept here to read on from, only to know what nobody needs any more: each
-//   call says behind which entry it wants to go on, so nothing can be skipped by an answer that never reached the caller.
-// What is removed in between has been acknowledged by every group (trim.ts), so nobody who asks for it holds a lease any more.
-// Entries are unpacked here, once for all groups, so every count of bytes is of what they are in memory.
-// Bounded: what all readers have passed is dropped, and beyond `bytesMax` the oldest. A read has READ_BYTES_MAX by the size of the
-// last read's entries, four entries at the least; after a pause of a second nothing is known of their size.
+// Invariant: the window is a run of the stream without gaps: it holds every entry behind `#from` up to its last one.
+// Why that holds:
+// - New entries only come in behind all others, so what a read found between two ids stays all that there is between
+//   them.
+// - What a read finds is appended only where it was made right behind the window's last entry, else the window begins
+//   anew with it. That is looked at when the answer is here, not when it was asked for: readers at several places may
+//   have asked meanwhile.
+// - A read that fails appends nothing. No reader's place is kept here to read on from, only to know what nobody needs
+//   any more: each call says behind which entry it wants to go on, so nothing can be skipped by an answer that never
+//   reached the caller.
+// What is removed in between has been acknowledged by every group (trim.ts), so nobody who asks for it holds a lease
+// any more. Entries are unpacked here, once for all groups, so every count of bytes is of what they are in memory.
+// Bounded: what all readers have passed is dropped, and beyond `bytesMax` the oldest. A read has READ_BYTES_MAX by the
+// size of the last read's entries, four entries at the least; after a pause of a second nothing is known of their size.
 // Failure: whatever the client throws, to all who waited for that read; the next one asks for the same.
 import { READ_BYTES_MAX, READ_COUNT_MAX, READ_COUNT_MIN, READ_ENTRIES_MAX } from '../common/limits.ts';
 import type { Commands } from '../redis/client.ts';

@@ -1,4 +1,5 @@
-// The inputs that fuzzing begins with and what it has found: each is taken or refused, and none takes long (fuzz.ts, targets.ts).
+// The inputs that fuzzing begins with and what it has found: each is taken or refused, and none takes long (fuzz.ts,
+// targets.ts).
 import t from 'tap';
 import { corpusOf } from './fuzz.ts';
 import { STALL_MS, TARGETS } from './targets.ts';

@@ -1,5 +1,5 @@
-// Makes inputs out of inputs that are there: bytes changed, pieces moved, repeated, cut, mixed with others, and words of the trade put in.
-// Pure, and the same for the same random numbers.
+// Makes inputs out of inputs that are there: bytes changed, pieces moved, repeated, cut, mixed with others, and words
+// of the trade put in. Pure, and the same for the same random numbers.
 
 const WORDS: Record<string, readonly string[]> = {
   json: [

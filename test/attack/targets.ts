@@ -1,5 +1,6 @@
-// What fuzzing throws inputs at, in this process: bodies read by both codecs, and policies from their text to a stored event. An input may be
-// refused; what else happens is a finding: an error that nobody foresaw, two readers that differ, or work that takes too long.
+// What fuzzing throws inputs at, in this process: bodies read by both codecs, and policies from their text to a stored
+// event. An input may be refused; what else happens is a finding: an error that nobody foresaw, two readers that
+// differ, or work that takes too long.
 import type { JsonObject } from '../../schemas/common.ts';
 import { ServiceError } from '../../src/common/errors.ts';
 import { encodeEvents } from '../../src/ingest/encode.ts';

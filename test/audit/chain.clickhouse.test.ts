@@ -1,4 +1,5 @@
-// The chain over the real engines: what is stored is chained, honest work is never a fault, and what is done to the tables is found.
+// The chain over the real engines: what is stored is chained, honest work is never a fault, and what is done to the
+// tables is found.
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import t from 'tap';

@@ -91,7 +91,9 @@ function emptied(block: ChainBlock, lastMs = block.lastMs): ChainBlock {
   return { ...block, lastMs, leaves: NOTHING, agents: NOTHING, ids: NOTHING };
 }
 
-/** Lets the first half of a chain of events expire. Returns where the retention begins and how many blocks are empty. */
+/**
+ * Lets the first half of a chain of events expire. Returns where the retention begins and how many blocks are empty.
+ */
 function expireHalf(trail: Trail, chain: string): { expiredBeforeMs: number; empty: number } {
   const blocks = trail.blocks.get(chain)!;
   const empty = blocks.length >> 1;

@@ -1,6 +1,6 @@
 // An audit trail in memory, and hands that tamper with it: what the tamperings of test and bench are made of.
-// The rows and blocks are as the tables hold them; the verification is the service's own (src/audit/verify.ts), fed from memory
-// instead of ClickHouse. Random, but from a seed: the same seed makes the same trail and the same hands.
+// The rows and blocks are as the tables hold them; the verification is the service's own (src/audit/verify.ts), fed
+// from memory instead of ClickHouse. Random, but from a seed: the same seed makes the same trail and the same hands.
 
 import { type Chained, makeBlock } from '../../pipelines/store/chain.ts';
 import { joinBlocks } from '../../pipelines/store/chain-flush.ts';
@@ -217,7 +217,7 @@ function sourceOf(rows: () => readonly Row[]): RowSource {
   };
 }
 
-// -- hands ---------------------------------------------------------------------------------------------------------------
+// -- hands
 
 type Hand = (trail: Trail, random: Random) => void;
 
@@ -323,8 +323,8 @@ function pretendErasure(trail: Trail, random: Random): void {
 }
 
 /**
- * Somebody who can write everything but the checkpoint: a row changed, removed or added, and the chain made anew around it, with
- * Redis's head: without the checkpoint nobody can tell.
+ * Somebody who can write everything but the checkpoint: a row changed, removed or added, and the chain made anew around
+ * it, with Redis's head: without the checkpoint nobody can tell.
  */
 export function rewrite(trail: Trail, random: Random): void {
   const chain = random.of(EVENT_CHAINS);

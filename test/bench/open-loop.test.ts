@@ -1,5 +1,5 @@
-// The open loop's generator against a real server that stalls: what had to wait behind the stall is charged to it, and nothing
-// is lost. Only least waits are asked for, so a slow machine changes nothing.
+// The open loop's generator against a real server that stalls: what had to wait behind the stall is charged to it, and
+// nothing is lost. Only least waits are asked for, so a slow machine changes nothing.
 import { once } from 'node:events';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';

@@ -1,4 +1,5 @@
-// The suite on a service of the caller's own (`--url`), as a load-tester calls it, and what it leaves when it is ended half-way.
+// The suite on a service of the caller's own (`--url`), as a load-tester calls it, and what it leaves when it is ended
+// half-way.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
@@ -111,7 +112,8 @@ t.test('every line from outside: figures that the service confirms, and one page
   const [, agent] = /left at the agent (agt_\w+); this erases it: curl -X DELETE/.exec(ingest.stdout)!;
   const counted = Number(single!['events in all']) + Number(batch!['events in all']);
   const recorded = await whenStored(agent!);
-  // When a turn ends, of each connection what is under way is recorded and not counted, and an answer that came in the same moment.
+  // When a turn ends, of each connection what is under way is recorded and not counted, and an answer that came in the
+  // same moment.
   const underWay = 2 * KINDS.reduce((sum, { connections, events }) => sum + connections * events, 0);
   t.ok(recorded >= counted && recorded <= counted + underWay, `${recorded} recorded, ${counted} counted`);
   t.match(single!['least and most'], /^[\d,]+ to [\d,]+$/, 'the spread');

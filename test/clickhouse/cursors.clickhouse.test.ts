@@ -1,6 +1,6 @@
-// Lists read by cursor, while rows arrive: whatever comes in between two pages, before, behind or beside the place where the
-// reader stands, each item that was there when the list began is shown once and in order. And a page that lies deep is as cheap
-// as the first.
+// Lists read by cursor, while rows arrive: whatever comes in between two pages, before, behind or beside the place
+// where the reader stands, each item that was there when the list began is shown once and in order. And a page that
+// lies deep is as cheap as the first.
 
 import t, { type Test } from 'tap';
 import { RecordingClickHouse } from '../../bench/recording-clickhouse.ts';

@@ -1,4 +1,5 @@
-// The integrity gate of the embedded engine: a directory that is damaged, foreign, newer or in use is refused by name of the reason.
+// The integrity gate of the embedded engine: a directory that is damaged, foreign, newer or in use is refused by name
+// of the reason.
 import { once } from 'node:events';
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import path from 'node:path';

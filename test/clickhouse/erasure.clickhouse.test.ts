@@ -1,5 +1,6 @@
-// An erasure in a table that is large enough for its projections to be read: nothing counts the erased rows, before and after the
-// parts are rewritten. (Over a few hundred rows the engine reads the rows themselves, and a projection that lies is not noticed.)
+// An erasure in a table that is large enough for its projections to be read: nothing counts the erased rows, before and
+// after the parts are rewritten. (Over a few hundred rows the engine reads the rows themselves, and a projection that
+// lies is not noticed.)
 import t from 'tap';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { migrate } from '../../clickhouse/migrate.ts';

@@ -1,5 +1,5 @@
-// Final outcomes against a plain model: 3,000 events of two accounts, a third of the pending ones decided, each filter alone and
-// with others. Lists, totals, single events, traces and their counts agree on what each event has become.
+// Final outcomes against a plain model: 3,000 events of two accounts, a third of the pending ones decided, each filter
+// alone and with others. Lists, totals, single events, traces and their counts agree on what each event has become.
 
 import t, { type Test } from 'tap';
 import { migrate } from '../../clickhouse/migrate.ts';

@@ -1,4 +1,5 @@
-// Migrations: once each, under a lock that frees itself, refused where the database is newer; and the text they become for a cluster.
+// Migrations: once each, under a lock that frees itself, refused where the database is newer; and the text they become
+// for a cluster.
 import t from 'tap';
 import { ClickHouseError } from '../../clickhouse/client.ts';
 import { type Migration, MigrationError, migrate, readMigrations } from '../../clickhouse/migrate.ts';

@@ -1,5 +1,5 @@
-// The rest of a row is read at the place that the row's head names: the head's projection must name the right one, whatever has become
-// of the parts, and a row that has moved since must be found all the same.
+// The rest of a row is read at the place that the row's head names: the head's projection must name the right one,
+// whatever has become of the parts, and a row that has moved since must be found all the same.
 import t from 'tap';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { migrate } from '../../clickhouse/migrate.ts';

@@ -1,4 +1,5 @@
-// The embedded engine over HTTP, as @clickhouse/client and curl see it: answers, errors, inserts, isolation of requests, kills.
+// The embedded engine over HTTP, as @clickhouse/client and curl see it: answers, errors, inserts, isolation of
+// requests, kills.
 import http from 'node:http';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -306,7 +307,10 @@ function batchOf(count: number, payload: string): SummarizedRow[] {
   });
 }
 
-/** Inserts until it is answered; an answer after a try without one is verified, for the engine may know a token without its rows. */
+/**
+ * Inserts until it is answered; an answer after a try without one is verified, for the engine may know a token without
+ * its rows.
+ */
 async function insertAnyhow(clickhouse: ClickHouse, rows: readonly SummarizedRow[], tokenPrefix: string) {
   const insert = (some: readonly SummarizedRow[], token: string) =>
     clickhouse.insertEvents(

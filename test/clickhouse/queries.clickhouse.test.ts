@@ -1,5 +1,6 @@
-// Every query against a plain filter over the same events: items, order, totals and paging agree, and no row of another account or of an
-// excluded agent is ever seen. Then what is particular to each: searching, one event, traces, audit log, anomalies, erasure, recovery.
+// Every query against a plain filter over the same events: items, order, totals and paging agree, and no row of another
+// account or of an excluded agent is ever seen. Then what is particular to each: searching, one event, traces, audit
+// log, anomalies, erasure, recovery.
 
 import fc from 'fast-check';
 import t from 'tap';

@@ -1,7 +1,7 @@
-// A program of a user of the API: written against the types that a generator makes of the description, and run against a real
-// service by client.path.test.ts, which compiles it as strictly as there is. It stands apart from the build, since the types
-// are made when the test runs. Each `@ts-expect-error` is something that a caller gets wrong and the compiler has to say.
-// Answers with a line of JSON that says what it saw.
+// A program of a user of the API: written against the types that a generator makes of the description, and run against
+// a real service by client.path.test.ts, which compiles it as strictly as there is. It stands apart from the build,
+// since the types are made when the test runs. Each `@ts-expect-error` is something that a caller gets wrong and the
+// compiler has to say. Answers with a line of JSON that says what it saw.
 import createClient from 'openapi-fetch';
 import type { components, paths } from './gatehouse.ts';
 

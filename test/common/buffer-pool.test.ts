@@ -1,4 +1,5 @@
-// The pool of memory: what is given back is taken again, nothing is kept beyond its bound, and nothing that is not ours.
+// The pool of memory: what is given back is taken again, nothing is kept beyond its bound, and nothing that is not
+// ours.
 import t from 'tap';
 import { BUFFER_BYTES_MAX, BufferPool } from '../../src/common/buffer-pool.ts';
 

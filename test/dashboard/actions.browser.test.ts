@@ -1,5 +1,6 @@
-// What people change with the dashboard, in a real browser against the whole service: a policy tried before it is kept, alerts and what
-// became of them, keys, the kill switch, the audit log and its checkpoints; and all of it by keyboard, where that is said.
+// What people change with the dashboard, in a real browser against the whole service: a policy tried before it is kept,
+// alerts and what became of them, keys, the kill switch, the audit log and its checkpoints; and all of it by keyboard,
+// where that is said.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';

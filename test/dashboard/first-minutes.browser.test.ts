@@ -1,5 +1,5 @@
-// The first minutes, by README alone: a service that has never run before, its commands up to the first blocked event, and the link that
-// the start prints; the reason is on screen two clicks later.
+// The first minutes, by README alone: a service that has never run before, its commands up to the first blocked event,
+// and the link that the start prints; the reason is on screen two clicks later.
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import os from 'node:os';

@@ -1,5 +1,6 @@
-// What people do with the dashboard, in a real browser against the whole service, by keys and by pointer: find out why, approve, follow
-// live, come back to the same view. Payloads are shown token by token; whatever a caller wrote is text and runs nothing.
+// What people do with the dashboard, in a real browser against the whole service, by keys and by pointer: find out why,
+// approve, follow live, come back to the same view. Payloads are shown token by token; whatever a caller wrote is text
+// and runs nothing.
 import type { Page } from 'playwright-core';
 import t from 'tap';
 import { type Answer, Api } from '../support/api.ts';

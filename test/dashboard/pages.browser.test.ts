@@ -1,5 +1,6 @@
-// Every screen of the dashboard, empty and full, light and dark: it can be read and used by everybody (axe, WCAG 2.2 AA), it says what
-// is the case when a store is away, it works behind a path prefix, and its first load is small. The full one is real agent runs.
+// Every screen of the dashboard, empty and full, light and dark: it can be read and used by everybody (axe, WCAG 2.2
+// AA), it says what is the case when a store is away, it works behind a path prefix, and its first load is small. The
+// full one is real agent runs.
 import { once } from 'node:events';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { createServer, request } from 'node:http';

@@ -1,5 +1,6 @@
-// The way out, against receivers that behave badly at every stage: it verifies who is there, ends by its deadline whatever the
-// other side does, reads a little and follows nothing. Deadlines are told by what they cut off, with wide bounds for slow machines.
+// The way out, against receivers that behave badly at every stage: it verifies who is there, ends by its deadline
+// whatever the other side does, reads a little and follows nothing. Deadlines are told by what they cut off, with wide
+// bounds for slow machines.
 import net from 'node:net';
 import tls from 'node:tls';
 import t, { type Test } from 'tap';
@@ -11,7 +12,9 @@ import { startDns } from '../support/dns-server.ts';
 import { startReceiver } from '../support/https-receiver.ts';
 
 const LOCALHOST = new Set(['localhost']);
-/** What does not end by itself is cut off after this long; the test waits for a minute, which nothing else would end. */
+/**
+ * What does not end by itself is cut off after this long; the test waits for a minute, which nothing else would end.
+ */
 const LONG_MS = 60_000;
 const SHORT_MS = 250;
 

@@ -1,6 +1,7 @@
-// No user-given target makes the service connect to a private address: by spelling, by a name server's answer, by an answer that
-// changes between check and connection, or by a redirect. Counted twice: by listeners on all of loopback, and by every attempt
-// of this process to connect, whatever its port. Both counters are shown to count before they are believed.
+// No user-given target makes the service connect to a private address: by spelling, by a name server's answer, by an
+// answer that changes between check and connection, or by a redirect. Counted twice: by listeners on all of loopback,
+// and by every attempt of this process to connect, whatever its port. Both counters are shown to count before they are
+// believed.
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { Resolver } from 'node:dns/promises';
 import { once } from 'node:events';

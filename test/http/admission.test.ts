@@ -1,4 +1,5 @@
-// Admission: the order of checks, what each refusal says, what every answer has, what a failing handler comes to, the drain.
+// Admission: the order of checks, what each refusal says, what every answer has, what a failing handler comes to, the
+// drain.
 
 import { BufferPool } from '../../src/common/buffer-pool.ts';
 import type { ServerOptions } from '../../src/http/server.ts';

@@ -1,5 +1,6 @@
 // The API as its callers meet it, against the whole service: what each endpoint answers when all is well.
-// Every answer is held against the service's own description as it comes (support/api.ts); in the end each one was seen.
+// Every answer is held against the service's own description as it comes (support/api.ts); in the end each one was
+// seen.
 import t from 'tap';
 import { mintId } from '../../src/common/ids.ts';
 import { Api } from '../support/api.ts';

@@ -1,5 +1,5 @@
-// Approvals, end to end and over two fronts: asked for, waited for, decided by people or by time, and what the event is then.
-// Every answer is held against the service's own description (support/api.ts).
+// Approvals, end to end and over two fronts: asked for, waited for, decided by people or by time, and what the event is
+// then. Every answer is held against the service's own description (support/api.ts).
 import t from 'tap';
 import { mintId } from '../../src/common/ids.ts';
 import { type Answer, Api } from '../support/api.ts';

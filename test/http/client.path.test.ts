@@ -1,5 +1,5 @@
-// From the description to a program: a kept generator makes types of what a real service serves without a key, a program against
-// them compiles as strictly as there is, and does its work on that service (test/client/program.ts).
+// From the description to a program: a kept generator makes types of what a real service serves without a key, a
+// program against them compiles as strictly as there is, and does its work on that service (test/client/program.ts).
 import { execFile } from 'node:child_process';
 import { copyFile, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
@@ -11,8 +11,8 @@ import { startService } from '../support/service.ts';
 
 const run = promisify(execFile);
 /**
- * Node.js as from a shell. The test runner puts its module hooks into NODE_OPTIONS of every process that is spawned, whatever
- * environment it is given; with them the compiler's own modules do not load.
+ * Node.js as from a shell. The test runner puts its module hooks into NODE_OPTIONS of every process that is spawned,
+ * whatever environment it is given; with them the compiler's own modules do not load.
  */
 const node = (args: string[], env: NodeJS.ProcessEnv = process.env) =>
   run('sh', ['-c', 'unset NODE_OPTIONS; exec "$0" "$@"', process.execPath, ...args], { env });
@@ -62,7 +62,8 @@ t.test('the generated types know what the description knows', async (t) => {
   const free = types
     .split('\n')
     .filter((line) => /\bunknown\b/.test(line.replace(/\/\*.*?\*\/|^\s*\*.*|"unknown"/g, '')));
-  // Payloads, details of the audit log, the description itself, in a JSON Schema what may be any value, and further headers.
+  // Payloads, details of the audit log, the description itself, in a JSON Schema what may be any value, and further
+  // headers.
   const allowed =
     /^\s*(\[key: string\]: unknown;|(enum|examples)\?: unknown\[\];|(const|default)\?: unknown;|\[name: string\]: unknown;)$/;
   t.same(

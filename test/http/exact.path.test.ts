@@ -1,5 +1,5 @@
-// Numbers that no double holds, and ids of traces that hold a secret, through the whole service: what is sent comes back, in policies as in
-// the audit log; what must not be kept is nowhere.
+// Numbers that no double holds, and ids of traces that hold a secret, through the whole service: what is sent comes
+// back, in policies as in the audit log; what must not be kept is nowhere.
 
 import t from 'tap';
 import { Api } from '../support/api.ts';

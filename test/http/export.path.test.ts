@@ -1,4 +1,5 @@
-// Exports against the whole service, on both HTTP servers: the rows of the list and no others, whatever becomes of the client.
+// Exports against the whole service, on both HTTP servers: the rows of the list and no others, whatever becomes of the
+// client.
 import { createHash } from 'node:crypto';
 import http from 'node:http';
 import t, { type Test } from 'tap';

@@ -1,4 +1,5 @@
-// Idempotency-Keys against the whole service: a Redis of 40 MB takes keyed requests without end, and a key is one request's.
+// Idempotency-Keys against the whole service: a Redis of 40 MB takes keyed requests without end, and a key is one
+// request's.
 import t from 'tap';
 import { Api } from '../support/api.ts';
 import { startService } from '../support/service.ts';

@@ -1,5 +1,5 @@
-// What is in flight, against a Set: whatever is added and removed in whatever order, both hold the same. But what is over does not
-// outlive the next collections, as it does with a Set.
+// What is in flight, against a Set: whatever is added and removed in whatever order, both hold the same. But what is
+// over does not outlive the next collections, as it does with a Set.
 import v8 from 'node:v8';
 import vm from 'node:vm';
 import fc from 'fast-check';

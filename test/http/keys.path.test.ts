@@ -65,7 +65,9 @@ async function thingsOf(trace: string): Promise<Things> {
   return { agent, name, event: event.json.id, trace, policy, alert, approval, delivery, anomaly, secret };
 }
 
-/** What may be asked of a route about the things of an agent. `made`: things of its own for requests that use them up. */
+/**
+ * What may be asked of a route about the things of an agent. `made`: things of its own for requests that use them up.
+ */
 type Ask = { path?: string; body?: (of: Things) => unknown; made?: (agent: string) => Promise<Partial<Things>> };
 const fresh = {
   policy: async (agent: string) => ({ policy: await newPolicy(agent) }),
@@ -403,7 +405,9 @@ t.test('a key says what it may, in its answer, in the list and in the audit log'
   }
 });
 
-/** Sends until a key is refused on both fronts: ten times running, since the kernel chooses the front of a connection. */
+/**
+ * Sends until a key is refused on both fronts: ten times running, since the kernel chooses the front of a connection.
+ */
 async function refusedEverywhere(t: Test, bound: Api, agent: string): Promise<void> {
   let running = 0;
   for (let i = 0; i < 900 && running < 10; i++) {

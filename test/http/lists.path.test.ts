@@ -1,5 +1,6 @@
-// Lists as their callers read them, against the whole service: page by page by cursor, with as much of the payloads as they ask
-// for, and what becomes of a cursor where it does not belong. Every answer is held against the service's own description.
+// Lists as their callers read them, against the whole service: page by page by cursor, with as much of the payloads as
+// they ask for, and what becomes of a cursor where it does not belong. Every answer is held against the service's own
+// description.
 import t, { type Test } from 'tap';
 import { mintId } from '../../src/common/ids.ts';
 import { Api } from '../support/api.ts';

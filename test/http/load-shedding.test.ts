@@ -54,7 +54,10 @@ class Front {
   }
 }
 
-/** A server of `perSecond` that is sent `offered`, by ms; how many were let in and refused, and the longest wait of those let in. */
+/**
+ * A server of `perSecond` that is sent `offered`, by ms; how many were let in and refused, and the longest wait of
+ * those let in.
+ */
 function run(
   front: Front,
   { perSecond, offered, seconds, bytes }: { perSecond: number; offered: number; seconds: number; bytes?: number },

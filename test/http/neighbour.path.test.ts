@@ -1,5 +1,5 @@
-// What one account makes the service do is no wait for another: against the whole service, by the order of answers and not by the clock. How
-// long another waits in milliseconds is what `npm run bench -- neighbour` measures.
+// What one account makes the service do is no wait for another: against the whole service, by the order of answers and
+// not by the clock. How long another waits in milliseconds is what `npm run bench -- neighbour` measures.
 import t from 'tap';
 import { Api } from '../support/api.ts';
 import { runCli, startService } from '../support/service.ts';

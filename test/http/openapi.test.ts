@@ -1,5 +1,6 @@
-// The API's description, held against the table of routes, the schemas it is made from, and what the policy engine takes.
-// What is checked here needs no service; that real requests and answers fit is checked wherever a test calls one (support/api.ts).
+// The API's description, held against the table of routes, the schemas it is made from, and what the policy engine
+// takes. What is checked here needs no service; that real requests and answers fit is checked wherever a test calls one
+// (support/api.ts).
 
 import { Validator } from '@seriousme/openapi-schema-validator';
 import t from 'tap';

@@ -1,5 +1,5 @@
-// More than a front can do, on a service that rules make slow: who is refused hears so soon and nothing of his is kept, who is
-// let in is recorded, reads are served meanwhile, and afterwards all is as before.
+// More than a front can do, on a service that rules make slow: who is refused hears so soon and nothing of his is kept,
+// who is let in is recorded, reads are served meanwhile, and afterwards all is as before.
 import { Agent, request } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';

@@ -1,4 +1,5 @@
-// A second request on a connection before the first is answered, against the whole service: both are answered, or neither is recorded.
+// A second request on a connection before the first is answered, against the whole service: both are answered, or
+// neither is recorded.
 import t from 'tap';
 import { Api } from '../support/api.ts';
 import { RawConnection } from '../support/raw-http.ts';

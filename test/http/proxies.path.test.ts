@@ -1,5 +1,5 @@
-// docs/behind-a-proxy.md, done: each of its configurations in the real nginx, haproxy and caddy, before the whole service. Beside it what
-// the service is told of them: the caller's address in the audit log, the public address.
+// docs/behind-a-proxy.md, done: each of its configurations in the real nginx, haproxy and caddy, before the whole
+// service. Beside it what the service is told of them: the caller's address in the audit log, the public address.
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import http from 'node:http';
 import { createServer } from 'node:net';
@@ -108,8 +108,8 @@ for (const name of NAMES) {
       const mistake = await through(`${events}?limit=x`);
       t.match(mistake.json, { error: { code: 'validation_failed', details: [{ path: 'limit' }] } }, 'errors are ours');
 
-      // A trailer that a careless reader takes for the next request. Whether the proxy refuses it, sends a length in its place, or hands it
-      // on and it is refused here: nothing but the one request is answered.
+      // A trailer that a careless reader takes for the next request. Whether the proxy refuses it, sends a length in
+      // its place, or hands it on and it is refused here: nothing but the one request is answered.
       const head = `Host: 127.0.0.1:${port}\r\nAuthorization: Bearer ${service.key}\r\n`;
       const body = '{"type":"prompt","payload":{}}';
       const chunked =

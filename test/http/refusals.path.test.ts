@@ -1,5 +1,5 @@
-// The API against the whole service when something is wrong: every row of the error table, bad queries and bodies, sizes,
-// raw sockets, stores that are away; and what one account can see of another, which is nothing.
+// The API against the whole service when something is wrong: every row of the error table, bad queries and bodies,
+// sizes, raw sockets, stores that are away; and what one account can see of another, which is nothing.
 import t, { type Test } from 'tap';
 import { ERRORS } from '../../src/common/errors.ts';
 import { mintId } from '../../src/common/ids.ts';
@@ -171,8 +171,11 @@ t.test('what is wrong has its row in the table of errors', async (t) => {
     if (code === 'invalid_token') t.equal(headers.get('www-authenticate'), 'Bearer');
     if (code === 'method_not_allowed') t.equal(headers.get('allow'), 'GET, HEAD, POST');
   }
-  // The others: idempotency_in_progress is raced for above; already_decided and agent_inactive are in approvals.path.test.ts, own_request and last_admin_key in keys.path.test.ts, cross_site_request in sessions.path.test.ts, revision_conflict in revisions.path.test.ts; internal is in
-  // admission.test.ts, headers_too_large in transports.test.ts, length_required in wire.test.ts, request_timeout of the HTTP server itself; unavailable below.
+  // The others: idempotency_in_progress is raced for above; already_decided and agent_inactive are in
+  // approvals.path.test.ts, own_request and last_admin_key in keys.path.test.ts, cross_site_request in
+  // sessions.path.test.ts, revision_conflict in revisions.path.test.ts; internal is in admission.test.ts,
+  // headers_too_large in transports.test.ts, length_required in wire.test.ts, request_timeout of the HTTP server
+  // itself; unavailable below.
   const covered = [
     ...Object.keys(rows),
     'agent_inactive',
@@ -208,7 +211,8 @@ t.test('sizes: 1 MiB for an event, 8 MiB for a batch, 64 KiB for anything else',
       .status,
     413,
   );
-  // What is too large by itself is too large among others, with and without an Idempotency-Key (which takes the general path).
+  // What is too large by itself is too large among others, with and without an Idempotency-Key (which takes the general
+  // path).
   const large = { type: 'custom', payload: { text: 'x'.repeat(1024 * 1024) } };
   for (const headers of [{}, { 'Idempotency-Key': 'large' }]) {
     const small = { type: 'custom', payload: { n: 1 } };

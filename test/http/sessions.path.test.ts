@@ -1,4 +1,5 @@
-// Browsers that are signed in, against the whole service with two fronts: what a cookie may, what it may not, and what ends it.
+// Browsers that are signed in, against the whole service with two fronts: what a cookie may, what it may not, and what
+// ends it.
 import { request } from 'node:http';
 import t from 'tap';
 import { Api } from '../support/api.ts';
@@ -14,7 +15,10 @@ const SAME = { 'Sec-Fetch-Site': 'same-origin', 'Gatehouse-Client': 'test' };
 type Asked = { cookie?: string; headers?: Record<string, string>; body?: unknown };
 type Answer = { status: number; cookies: string[]; text: string; json: Record<string, never> };
 
-/** Each call on a connection of its own: the kernel shares them out between the fronts. As a browser says it, header by header. */
+/**
+ * Each call on a connection of its own: the kernel shares them out between the fronts. As a browser says it, header by
+ * header.
+ */
 function ask(method: string, path: string, { cookie, headers = {}, body }: Asked = {}): Promise<Answer> {
   const content = body === undefined ? undefined : JSON.stringify(body);
   return new Promise((resolve, reject) => {

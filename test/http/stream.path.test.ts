@@ -1,4 +1,5 @@
-// Following live, against the whole service with two fronts' worth of restarts: every row once, in order, whoever is killed meanwhile.
+// Following live, against the whole service with two fronts' worth of restarts: every row once, in order, whoever is
+// killed meanwhile.
 import http from 'node:http';
 import t, { type Test } from 'tap';
 import { Api } from '../support/api.ts';

@@ -1,4 +1,5 @@
-// The two HTTP servers beside each other: the same bytes for the same request, and what only the one of Node.js must answer.
+// The two HTTP servers beside each other: the same bytes for the same request, and what only the one of Node.js must
+// answer.
 import t from 'tap';
 import { canSharePort } from '../../src/http/transport/node-http.ts';
 import { Router } from '../../src/http/transport/router.ts';

@@ -1,5 +1,6 @@
-// What webhooks are really sent, against the description: a notification of each trigger and its test, out of the whole service,
-// fits the form that the description's `webhooks` has for it, closed, with the headers that it names and a signature that verifies.
+// What webhooks are really sent, against the description: a notification of each trigger and its test, out of the whole
+// service, fits the form that the description's `webhooks` has for it, closed, with the headers that it names and a
+// signature that verifies.
 
 import { Webhook } from 'standardwebhooks';
 import t, { type Test } from 'tap';

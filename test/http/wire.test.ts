@@ -64,7 +64,8 @@ onEach(
     for (const [what, bytes] of refused) {
       const { answers, closed, text } = await rawExchange(port, [bytes], { answers: 2 });
       t.ok(closed, `${what}: closed`);
-      // To HEAD nothing but headers may be said, and uWS would go on behind them: its connection is closed without a word.
+      // To HEAD nothing but headers may be said, and uWS would go on behind them: its connection is closed without a
+      // word.
       const isHead = bytes.startsWith('HEAD');
       t.equal(answers.length, isHead ? 0 : 1, `${what}: one answer at most`);
       // HTTP/1.0 is served by the server of Node.js: this one has no key.
@@ -354,7 +355,8 @@ onEach('10,000 idle connections cost little and keep nobody from being served', 
   const before = process.memoryUsage().rss;
   const clients = spawn(process.execPath, ['-e', script], { stdio: ['pipe', 'pipe', 'inherit'] });
   t.teardown(() => clients.stdin.end());
-  // Who says nothing is let go after ten seconds: so many are reached at once only by a machine that can open them in that time.
+  // Who says nothing is let go after ten seconds: so many are reached at once only by a machine that can open them in
+  // that time.
   let reached = 0;
   const look = () => {
     reached = Math.max(reached, server.connections);

@@ -1,7 +1,7 @@
-// What every codec must do, whatever body and policies it is given: it answers, records and refuses like the one that reads every
-// body, to the byte, errors and their details, too. (reference.test.ts holds both against a reference of its own.) Policies are those
-// of the reference; bodies are made of values here, so that any number a double holds stands in them.
-// GATEHOUSE_TEST_EVENTS=100000 sets how many generated events are compared (default 3,000).
+// What every codec must do, whatever body and policies it is given: it answers, records and refuses like the one that
+// reads every body, to the byte, errors and their details, too. (reference.test.ts holds both against a reference of
+// its own.) Policies are those of the reference; bodies are made of values here, so that any number a double holds
+// stands in them. GATEHOUSE_TEST_EVENTS=100000 sets how many generated events are compared (default 3,000).
 
 import fc from 'fast-check';
 import t from 'tap';

@@ -1,4 +1,5 @@
-// The row encoder against the engine itself: what is encoded is what ClickHouse reads back, for any text and any number.
+// The row encoder against the engine itself: what is encoded is what ClickHouse reads back, for any text and any
+// number.
 import fc from 'fast-check';
 import t from 'tap';
 import { migrate } from '../../clickhouse/migrate.ts';

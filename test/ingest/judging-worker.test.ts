@@ -1,5 +1,5 @@
-// The judging thread, as a front has it: what is judged there has the same verdict as on the loop that answers, accounts take turns, and a
-// thread that ends takes nothing with it but the works that it had.
+// The judging thread, as a front has it: what is judged there has the same verdict as on the loop that answers,
+// accounts take turns, and a thread that ends takes nothing with it but the works that it had.
 import t, { type Test } from 'tap';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import { ServiceError } from '../../src/common/errors.ts';

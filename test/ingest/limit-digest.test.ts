@@ -1,4 +1,5 @@
-// What a summary says of a rate limit that is over: which counter and which window, so that it can be told of once a window.
+// What a summary says of a rate limit that is over: which counter and which window, so that it can be told of once a
+// window.
 import t from 'tap';
 import type { EventSummary, MatchSummary } from '../../schemas/entry.ts';
 import { encodeEvents } from '../../src/ingest/encode.ts';

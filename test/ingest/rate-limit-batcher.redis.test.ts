@@ -1,4 +1,5 @@
-// Rate limits as fronts ask for them, on a real Redis: places held in advance spare trips, and change nothing in what passes.
+// Rate limits as fronts ask for them, on a real Redis: places held in advance spare trips, and change nothing in what
+// passes.
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { ServiceError } from '../../src/common/errors.ts';

@@ -1,5 +1,6 @@
-// Ingestion against a plain, slow reference (test/reference), which shares no code with it: both codecs must answer, store and tell the pipelines what the reference says, for generated bodies and policies.
-// GATEHOUSE_TEST_EVENTS=100000 sets how many events are compared (default 800), GATEHOUSE_TEST_SEED repeats a run.
+// Ingestion against a plain, slow reference (test/reference), which shares no code with it: both codecs must answer,
+// store and tell the pipelines what the reference says, for generated bodies and policies. GATEHOUSE_TEST_EVENTS=100000
+// sets how many events are compared (default 800), GATEHOUSE_TEST_SEED repeats a run.
 import fc from 'fast-check';
 import t from 'tap';
 import { EVENT_ROW_COLUMNS } from '../../schemas/event-row.ts';
@@ -131,7 +132,9 @@ const SUMMARY = [
   'approvalId',
 ].concat(['approval', 'traceId', 'tokensUsed', 'matches']);
 
-/** The order of a summary's fields says nothing; a field that the reference does not know would be lost, so it throws. */
+/**
+ * The order of a summary's fields says nothing; a field that the reference does not know would be lost, so it throws.
+ */
 function inOrder(summary: Record<string, unknown>): Record<string, unknown> {
   for (const key of Object.keys(summary)) if (!SUMMARY.includes(key)) throw new Error(`summary has ${key}`);
   return Object.fromEntries(SUMMARY.filter((key) => key in summary).map((key) => [key, summary[key]]));

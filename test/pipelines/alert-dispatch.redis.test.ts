@@ -1,5 +1,5 @@
-// Signals on their way to deliveries, with a real Redis and a driven clock: throttle timelines (push at, want between), what
-// is replayed, what is appended twice, rate limits, changes in force, and a Redis that is full.
+// Signals on their way to deliveries, with a real Redis and a driven clock: throttle timelines (push at, want between),
+// what is replayed, what is appended twice, rate limits, changes in force, and a Redis that is full.
 import fc from 'fast-check';
 import t from 'tap';
 import { Dispatcher, type PlacedSignal } from '../../pipelines/alert/dispatch.ts';

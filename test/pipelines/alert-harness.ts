@@ -1,5 +1,5 @@
-// What tests of alerts share: a driven clock, alerts of the real registry, signals of one's own making, and a channel whose
-// other side does as it is told and writes down what it got.
+// What tests of alerts share: a driven clock, alerts of the real registry, signals of one's own making, and a channel
+// whose other side does as it is told and writes down what it got.
 import type { Test } from 'tap';
 import type { Attempt, AttemptResult, ChannelSender, Notification, Target } from '../../pipelines/alert/channel.ts';
 import { Dispatcher, type PlacedSignal } from '../../pipelines/alert/dispatch.ts';

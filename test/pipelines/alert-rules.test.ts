@@ -1,4 +1,5 @@
-// The pure parts of alerts: which signals an event raises, which alerts a signal is for, throttle windows, retries, breakers.
+// The pure parts of alerts: which signals an event raises, which alerts a signal is for, throttle windows, retries,
+// breakers.
 
 import fc from 'fast-check';
 import t from 'tap';

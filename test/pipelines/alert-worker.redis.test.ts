@@ -1,4 +1,5 @@
-// The delivery queue and its worker with a real Redis and a driven clock: attempts, retries, breakers, cancellation, claims.
+// The delivery queue and its worker with a real Redis and a driven clock: attempts, retries, breakers, cancellation,
+// claims.
 import t from 'tap';
 import type { AttemptResult } from '../../pipelines/alert/channel.ts';
 import { BREAKER_OPEN_MS, RETRY_MS } from '../../pipelines/alert/schedule.ts';

@@ -1,5 +1,5 @@
-// Deliveries as callers meet them, over the whole service with receivers by https: test notifications, what a list shows and
-// filters, sending a failed one again, what an agent's deletion takes along, and accounts apart.
+// Deliveries as callers meet them, over the whole service with receivers by https: test notifications, what a list
+// shows and filters, sending a failed one again, what an agent's deletion takes along, and accounts apart.
 import t from 'tap';
 import { ClickHouse } from '../../clickhouse/client.ts';
 import { pendingDeliveries } from '../../clickhouse/queries/list-deliveries.ts';

@@ -1,6 +1,7 @@
-// The anomaly pipeline against a real Redis and the real engine: every kind ends up as one row and one signal, whatever step its
-// owner dies at; what was learnt survives a change of owner and counts no event twice; an erased agent's baseline is gone.
-// Death is a Redis and a ClickHouse that answer no more from a given step on: before it was carried out, or after.
+// The anomaly pipeline against a real Redis and the real engine: every kind ends up as one row and one signal, whatever
+// step its owner dies at; what was learnt survives a change of owner and counts no event twice; an erased agent's
+// baseline is gone. Death is a Redis and a ClickHouse that answer no more from a given step on: before it was carried
+// out, or after.
 import { createHash } from 'node:crypto';
 import t, { type Test } from 'tap';
 import type { ClickHouse } from '../../clickhouse/client.ts';

@@ -1,5 +1,5 @@
-// Approvals on their way through the pipelines: opened once though entries come again, remembered by ClickHouse when Redis has
-// forgotten them, and erased with their agent.
+// Approvals on their way through the pipelines: opened once though entries come again, remembered by ClickHouse when
+// Redis has forgotten them, and erased with their agent.
 import t from 'tap';
 import { decidedApprovals, listApprovals } from '../../clickhouse/queries/list-approvals.ts';
 import { ApprovalExpiry } from '../../pipelines/approval/expiry.ts';

@@ -1,5 +1,5 @@
-// Baselines between memory and Redis: fenced by the lease, one read for a batch of agents, bounded, written while Redis is full,
-// and at most once a second.
+// Baselines between memory and Redis: fenced by the lease, one read for a batch of agents, bounded, written while Redis
+// is full, and at most once a second.
 import t, { type Test } from 'tap';
 import { BASELINE_BYTES } from '../../pipelines/anomaly/baseline.ts';
 import { BaselineStore } from '../../pipelines/anomaly/baseline-store.ts';

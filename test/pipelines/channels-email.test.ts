@@ -1,6 +1,7 @@
-// Mails over a real SMTP conversation: what goes out, who gets it, and what each refusal of the server means. And hostile strings in
-// every name, message and target: whatever they are, a mail has one recipient and the same headers, or there is no mail.
-// GATEHOUSE_TEST_HOSTILE_STRINGS=10000 sends that many mails over SMTP instead of the few hundred of a quick run.
+// Mails over a real SMTP conversation: what goes out, who gets it, and what each refusal of the server means. And
+// hostile strings in every name, message and target: whatever they are, a mail has one recipient and the same headers,
+// or there is no mail. GATEHOUSE_TEST_HOSTILE_STRINGS=10000 sends that many mails over SMTP instead of the few hundred
+// of a quick run.
 import { type AddressInfo, createServer } from 'node:net';
 import fc from 'fast-check';
 import { createTransport } from 'nodemailer';
@@ -223,7 +224,10 @@ function hostile(): fc.Arbitrary<string> {
   );
 }
 
-/** Half of them plain addresses of many forms, the rest plain ones with something hostile in them, or hostile through and through. */
+/**
+ * Half of them plain addresses of many forms, the rest plain ones with something hostile in them, or hostile through
+ * and through.
+ */
 function hostileTarget(): fc.Arbitrary<string> {
   const atom = fc.string({ unit: fc.constantFrom(..."abzAZ09!#$%&'*+/=?^_{|}~-"), minLength: 1, maxLength: 20 });
   const label = fc.string({ unit: fc.constantFrom(...'abzAZ09'), minLength: 1, maxLength: 20 });

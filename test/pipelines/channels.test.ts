@@ -1,5 +1,5 @@
-// What webhooks and chats are sent and what comes of it, against real receivers by https: signed so that the package's own verifier
-// accepts it, the same bytes in every attempt, bounded; every kind of answer as docs/alerts.md has it.
+// What webhooks and chats are sent and what comes of it, against real receivers by https: signed so that the package's
+// own verifier accepts it, the same bytes in every attempt, bounded; every kind of answer as docs/alerts.md has it.
 import { readdir } from 'node:fs/promises';
 import path from 'node:path';
 import { Webhook } from 'standardwebhooks';

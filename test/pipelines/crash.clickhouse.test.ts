@@ -1,5 +1,5 @@
-// Exactly once, whatever dies: store processes killed between manifest, insert and ack, paused past their lease, the engine
-// killed under them, ClickHouse away. Each scenario says how many of its kills hit work in flight.
+// Exactly once, whatever dies: store processes killed between manifest, insert and ack, paused past their lease, the
+// engine killed under them, ClickHouse away. Each scenario says how many of its kills hit work in flight.
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import path from 'node:path';

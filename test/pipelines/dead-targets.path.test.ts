@@ -1,5 +1,6 @@
-// Targets that fail, each in its own way, beside healthy ones on their host: who answers is told in time, what waits says truly when it is
-// tried and how late it is, and an attempt shows what the other side said. The whole service, real receivers.
+// Targets that fail, each in its own way, beside healthy ones on their host: who answers is told in time, what waits
+// says truly when it is tried and how late it is, and an attempt shows what the other side said. The whole service,
+// real receivers.
 import t from 'tap';
 import { Api } from '../support/api.ts';
 import { authorityFile } from '../support/certificate.ts';

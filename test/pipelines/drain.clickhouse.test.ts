@@ -1,5 +1,6 @@
-// One stream's batches through Drain and EventStore, with a real Redis and a real engine, where something fails in between: each case
-// puts the failure at one certain place, where kills of whole processes (crash.clickhouse.test.ts) would find it once in many runs.
+// One stream's batches through Drain and EventStore, with a real Redis and a real engine, where something fails in
+// between: each case puts the failure at one certain place, where kills of whole processes (crash.clickhouse.test.ts)
+// would find it once in many runs.
 import { rmSync } from 'node:fs';
 import path from 'node:path';
 import t, { type Test } from 'tap';
@@ -93,8 +94,9 @@ t.test('where reads fail in between, the next owner makes the very same batch of
 });
 
 /**
- * The engine is killed under the first `tears` inserts that store something, between the two last steps of an insert: what it writes is
- * its log of tokens first and the part's name second. The kill comes after both, and the second is undone.
+ * The engine is killed under the first `tears` inserts that store something, between the two last steps of an insert:
+ * what it writes is its log of tokens first and the part's name second. The kill comes after both, and the second is
+ * undone.
  */
 class TornEngine extends ClickHouse {
   engine: EngineProcess;

@@ -1,5 +1,5 @@
-// After an erasure no file holds a byte of the agent: parts are rewritten in every table, Redis's append-only file once for several erasures, and it is
-// told when each store was clean. Needs redis-server and the engine.
+// After an erasure no file holds a byte of the agent: parts are rewritten in every table, Redis's append-only file once
+// for several erasures, and it is told when each store was clean. Needs redis-server and the engine.
 import { execFileSync } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';

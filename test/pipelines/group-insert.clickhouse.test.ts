@@ -1,5 +1,5 @@
-// Batches of several streams that leave as one insert, with a real Redis and a real engine. Each case puts a failure at one certain place, and
-// afterwards every event that was appended is stored, once.
+// Batches of several streams that leave as one insert, with a real Redis and a real engine. Each case puts a failure at
+// one certain place, and afterwards every event that was appended is stored, once.
 import t, { type Test } from 'tap';
 import { ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
 import { InsertCoalescer } from '../../pipelines/insert-coalescer.ts';
@@ -70,7 +70,10 @@ async function begin(t: Test, more: { poison?: true } = {}): Promise<Case> {
   return { ...world, told, ids: ids.sort(), agents };
 }
 
-/** A process: owners of these partitions that leave together. They are let start so that all are waiting when the place is free. */
+/**
+ * A process: owners of these partitions that leave together. They are let start so that all are waiting when the place
+ * is free.
+ */
 async function startOwners(
   world: Case,
   { name = 'one', partitions = [0, 1, 2], clickhouse = world.told as ClickHouse, redis = world.redis } = {},

@@ -1,4 +1,5 @@
-// What tests of pipelines share: one engine and one Redis a file, a world of keys and tables a test, and counters read by name.
+// What tests of pipelines share: one engine and one Redis a file, a world of keys and tables a test, and counters read
+// by name.
 import type { Test } from 'tap';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { migrate } from '../../clickhouse/migrate.ts';
@@ -60,7 +61,9 @@ export async function storedIds(clickhouse: ClickHouse): Promise<string[]> {
   return (await clickhouse.query<{ id: string }>('SELECT id FROM events ORDER BY id')).map(({ id }) => id);
 }
 
-/** A column that cannot be computed at insert for payloads that hold a word: ClickHouse refuses such rows as bad data. */
+/**
+ * A column that cannot be computed at insert for payloads that hold a word: ClickHouse refuses such rows as bad data.
+ */
 export function pickyAbout(word: string): string {
   return `ALTER TABLE events ADD COLUMN picky Int64 MATERIALIZED toInt64(if(position(payload, '${word}') > 0, 'x', '1'))`;
 }

@@ -1,4 +1,5 @@
-// Reads a mail as a mail program would: header lines unfolded, encoded words and parts decoded. Knows only what our mails use.
+// Reads a mail as a mail program would: header lines unfolded, encoded words and parts decoded. Knows only what our
+// mails use.
 export type MailPart = { headers: [name: string, value: string][]; content: string };
 export type ReadMail = { headers: [name: string, value: string][]; parts: MailPart[] };
 

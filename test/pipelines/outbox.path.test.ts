@@ -1,5 +1,5 @@
-// E-mail over the whole service as it starts by default, without a mail server: a blocked event becomes a file; and with a server
-// named later, on the same data folder, new mails go there and old files stay.
+// E-mail over the whole service as it starts by default, without a mail server: a blocked event becomes a file; and
+// with a server named later, on the same data folder, new mails go there and old files stay.
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import path from 'node:path';
 import t, { type Test } from 'tap';

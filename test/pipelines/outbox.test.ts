@@ -1,5 +1,6 @@
-// Mails without a mail server, on a real file system: whole, once, for their owner's eyes, bounded; and what a folder that cannot be
-// written or a full disk means for an attempt. A full disk is a small one of its own, which needs a name space of the kernel.
+// Mails without a mail server, on a real file system: whole, once, for their owner's eyes, bounded; and what a folder
+// that cannot be written or a full disk means for an attempt. A full disk is a small one of its own, which needs a name
+// space of the kernel.
 import { execFileSync, spawnSync } from 'node:child_process';
 import {
   chmodSync,

@@ -1,5 +1,5 @@
-// One agent's silence, judged without Redis: every silence that is too long is told of once and in time, and no other is,
-// whatever an agent does; a lazy look misses nothing.
+// One agent's silence, judged without Redis: every silence that is too long is told of once and in time, and no other
+// is, whatever an agent does; a lazy look misses nothing.
 import fc from 'fast-check';
 import t from 'tap';
 import { heartbeatOf, judgeSilence } from '../../pipelines/watch/silence.ts';
@@ -113,8 +113,8 @@ t.test('switched off and on, it is never down while off, nor before a period aft
         if (at <= since + heartbeatMs) return false;
         return offTimes(timeline).every(({ from, to }) => {
           if (at >= from && at < to) return false;
-          // An off that no look fell into is not known of; and one that begins in a silence which has been told of is not
-          // looked at, so what counts after it is the last event.
+          // An off that no look fell into is not known of; and one that begins in a silence which has been told of is
+          // not looked at, so what counts after it is the last event.
           const last = spoken.findLast((ms) => ms <= from);
           const isTold = told.some((earlier) => earlier.since === last && earlier.at <= from);
           const isKnown = !isTold && to - from > Math.min(heartbeatMs, WATCH_LOOK_MS_MAX) + 2_000;

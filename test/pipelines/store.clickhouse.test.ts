@@ -1,5 +1,5 @@
-// The store pipeline against a real Redis and the real engine: what is appended is stored once, what cannot be is dead-lettered,
-// what was deleted never appears, and the registry's journal is copied.
+// The store pipeline against a real Redis and the real engine: what is appended is stored once, what cannot be is
+// dead-lettered, what was deleted never appears, and the registry's journal is copied.
 import t from 'tap';
 import { ENTRY_VERSION, PACKED_ENTRY_VERSION } from '../../schemas/entry.ts';
 import type { JournalEntry } from '../../schemas/journal.ts';
@@ -213,7 +213,8 @@ t.test('an agent deleted between two owners of one batch: its neighbours are sto
   const made = [makeEvent(gone), makeEvent(gone)];
   const kept = [makeEvent(stays), makeEvent(stays)];
   await Promise.all([appender.append(appendOf(gone, made)), appender.append(appendOf(stays, kept))]);
-  // The first owner inserts and dies before its ack: it cannot, since its engine answers and then its Redis says no more.
+  // The first owner inserts and dies before its ack: it cannot, since its engine answers and then its Redis says no
+  // more.
   const first = await startPipelines(
     t,
     { ...world, redis: await refusing(world.redis, 'stream-ack') },

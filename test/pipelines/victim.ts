@@ -1,5 +1,5 @@
-// A pipelines process for crash tests: runs Pipelines as told by its one argument (JSON), and kills itself without warning
-// before or after an insert when `die` says so. Not a test.
+// A pipelines process for crash tests: runs Pipelines as told by its one argument (JSON), and kills itself without
+// warning before or after an insert when `die` says so. Not a test.
 import { ClickHouse } from '../../clickhouse/client.ts';
 import { Pipelines } from '../../pipelines/pipelines.ts';
 import { Metrics } from '../../src/metrics/metrics.ts';

@@ -1,5 +1,6 @@
 // The watch over silent agents, by a driven clock and a real Redis: who is declared down, when, and how often, whatever
-// happens to the watchers meanwhile. Silences of agents are written as fronts write them; watch.path.test.ts has the fronts.
+// happens to the watchers meanwhile. Silences of agents are written as fronts write them; watch.path.test.ts has the
+// fronts.
 import t, { type Test } from 'tap';
 import { Watcher } from '../../pipelines/watch/watcher.ts';
 import type { Agent } from '../../schemas/agent.ts';

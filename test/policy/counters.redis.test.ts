@@ -119,7 +119,9 @@ t.test('a place is free again one window later, at most a sixtieth late; what is
   t.ok(refusedAt.at(-1)! - startedAt <= 1_018, `refused for the last time after ${refusedAt.at(-1)! - startedAt} ms`);
 });
 
-/** Takes all places of a window of a second and tries for another. Once more if the machine stood still over half of it. */
+/**
+ * Takes all places of a window of a second and tries for another. Once more if the machine stood still over half of it.
+ */
 async function untilFree(): Promise<{ startedAt: number; refusedAt: number[]; grantedAt: number }> {
   for (let tries = 1; ; tries++) {
     const one = check({ threshold: 2, windowMs: 1000 });
@@ -139,8 +141,8 @@ async function untilFree(): Promise<{ startedAt: number; refusedAt: number[]; gr
 const SHARE = 128;
 
 /**
- * One counter with sub-buckets of 10 ms, of which the answer's time says exactly which one it was. Of its places some are held in
- * advance and come back, soon or when their sub-bucket is long gone.
+ * One counter with sub-buckets of 10 ms, of which the answer's time says exactly which one it was. Of its places some
+ * are held in advance and come back, soon or when their sub-bucket is long gone.
  */
 async function followed(random: () => number, ms: number): Promise<string[]> {
   const windowMs = 600;

@@ -1,4 +1,5 @@
-// Detectors: what they find, what they leave alone, that no candidate is missed, and what redaction leaves of a payload.
+// Detectors: what they find, what they leave alone, that no candidate is missed, and what redaction leaves of a
+// payload.
 
 import fc from 'fast-check';
 import { RE2JS } from 're2js';
@@ -231,7 +232,7 @@ t.test('a secret is found however it is written or hidden', async (t) => {
   );
 });
 
-// -- redaction -------------------------------------------------------------------------------------------------------------
+// -- redaction
 
 function redacted(conditions: object, text: string): string {
   const { redactions } = decideOn(

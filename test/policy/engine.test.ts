@@ -1,4 +1,5 @@
-// Judging and deciding: conditions, outcomes, details, expressions, schemas, and what is refused when a policy is created.
+// Judging and deciding: conditions, outcomes, details, expressions, schemas, and what is refused when a policy is
+// created.
 
 import fc from 'fast-check';
 import t from 'tap';
@@ -94,7 +95,7 @@ t.test('a tool that hides in an array is still the tool', async (t) => {
   t.notOk(matches('block_action', { tool: 'rm' }, event('tool_call', { tool: { name: 'rm' } })));
 });
 
-// -- against a slow and plain reference ------------------------------------------------------------------------------------
+// -- against a slow and plain reference
 
 type Value = null | boolean | number | string | Value[] | { [key: string]: Value };
 
@@ -179,7 +180,7 @@ t.test('an index by agent, type and tool changes no judgement', async (t) => {
   t.pass();
 });
 
-// -- outcomes -------------------------------------------------------------------------------------------------------------
+// -- outcomes
 
 t.test('an outcome follows from type and actions alone', async (t) => {
   const always: Record<PolicyType, object> = {
@@ -355,7 +356,7 @@ t.test('a data filter says where, never what', async (t) => {
   t.equal(where({ a: 'x', b: 'me@example.com' }, { detectors: ['email'], fields: ['payload.a'] }), undefined);
 });
 
-// -- expressions and schemas -----------------------------------------------------------------------------------------------
+// -- expressions and schemas
 
 t.test('an expression sees the event and its agent', async (t) => {
   const yes = [
@@ -426,7 +427,8 @@ t.test('an expression over a large payload is ended, and counts as a match', asy
     'false || event.payload.list.exists(a, event.payload.list.exists(b, b == a + "x")) || false',
     'event.payload.text.split("").size() == 1 && event.payload.text.split("").map(x, event.payload.text.split("")).size() == 1',
     'event.payload.list.exists(a, timestamp("2026-01-01T00:00:00Z").getHours("Europe/Paris") == 77)',
-    // What is made is more than what is read: 60,000 times a separator of 40,000 characters, in one byte each and in two.
+    // What is made is more than what is read: 60,000 times a separator of 40,000 characters, in one byte each and in
+    // two.
     ...['narrow', 'wide'].map((by) => {
       const joined = `event.payload.list.join(event.payload.${by})`;
       return `[${Array.from({ length: 8 }, () => joined).join()}].size() > 100000`;
@@ -560,7 +562,7 @@ t.test('a rule that fails as it should not counts as a match and is told', async
   t.equal(told[0], one.id);
 });
 
-// -- what is refused when a policy is created --------------------------------------------------------------------------------
+// -- what is refused when a policy is created
 
 t.test('every mistake of a policy is named with its path', async (t) => {
   const refused: [PolicyType, unknown, string, RegExp][] = [

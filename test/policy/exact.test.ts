@@ -1,5 +1,5 @@
-// Numbers compared as they are written, whatever their length: in conditions, expressions, schemas and counters, against
-// an oracle of whole numbers; and JSON that keeps them.
+// Numbers compared as they are written, whatever their length: in conditions, expressions, schemas and counters,
+// against an oracle of whole numbers; and JSON that keeps them.
 
 import fc from 'fast-check';
 import t from 'tap';

@@ -1,5 +1,5 @@
-// What a match tells of itself: which condition held, at which place of the payload, with which operator, and never the text
-// that was matched. (That places are right on any payload: test/ingest/reference.test.ts, against a plain judge.)
+// What a match tells of itself: which condition held, at which place of the payload, with which operator, and never the
+// text that was matched. (That places are right on any payload: test/ingest/reference.test.ts, against a plain judge.)
 
 import t from 'tap';
 import { Value } from 'typebox/value';

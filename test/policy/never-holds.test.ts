@@ -1,5 +1,5 @@
-// Conditions that could never hold are refused when a policy is created or changed, and the author is told what was meant.
-// Those that were kept before are judged as ever.
+// Conditions that could never hold are refused when a policy is created or changed, and the author is told what was
+// meant. Those that were kept before are judged as ever.
 
 import fc from 'fast-check';
 import t, { type Test } from 'tap';

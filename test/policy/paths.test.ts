@@ -1,4 +1,5 @@
-// Paths and names in policies: every notation that is taken leads where it says, and every other one is refused with the way to write it.
+// Paths and names in policies: every notation that is taken leads where it says, and every other one is refused with
+// the way to write it.
 
 import t from 'tap';
 import type { PolicyType } from '../../schemas/closed-sets.ts';

@@ -199,7 +199,7 @@ t.test('a budget that is gone is said, never passed over', async (t) => {
   t.throws(() => automaton.search('ba'.repeat(10), new Uint8Array(1), 1, new Budget(UNITS)), OverBudget);
 });
 
-// -- patterns that hang a backtracking engine -------------------------------------------------------------------------------
+// -- patterns that hang a backtracking engine
 
 function randomText(length: number, alphabet: string): string {
   let state = 12_345;
@@ -211,7 +211,10 @@ function randomText(length: number, alphabet: string): string {
   return made;
 }
 
-/** Families known from ReDoS reports, each in several sizes: nested and adjacent repeats, overlapping alternatives, counted repeats. */
+/**
+ * Families known from ReDoS reports, each in several sizes: nested and adjacent repeats, overlapping alternatives,
+ * counted repeats.
+ */
 function hostilePatterns(): string[] {
   const inner = ['a', '[a-z]', '\\w', '.', '(?:a|aa)', '(?:a|a?)', '[^@]', '\\s', '(?:[a-z]|[0-9]|_)'];
   const shapes = [

@@ -1,4 +1,5 @@
-// The recorded work of agents, judged: policies match exactly as many events as they should, and leave the payloads alone.
+// The recorded work of agents, judged: policies match exactly as many events as they should, and leave the payloads
+// alone.
 import t from 'tap';
 import { RuleSet } from '../../src/policy/engine.ts';
 import { redactPayload } from '../../src/policy/redact.ts';

@@ -78,8 +78,9 @@ const RUNS_MAX = 12;
 const YARDSTICK_MS = 2.3;
 
 /**
- * CPU ms of the cheapest of a few runs: what the work costs, without what the machine was doing besides. A cost over the bound is set
- * against a fixed piece of work beside it, since a core that is shared, or slower than ours, makes CPU time longer as well.
+ * CPU ms of the cheapest of a few runs: what the work costs, without what the machine was doing besides. A cost over
+ * the bound is set against a fixed piece of work beside it, since a core that is shared, or slower than ours, makes CPU
+ * time longer as well.
  */
 export function cpuMs(runs: number, work: () => void): number {
   let best = Number.POSITIVE_INFINITY;

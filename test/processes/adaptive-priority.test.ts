@@ -1,4 +1,5 @@
-// Adaptive priority: how the priorities of children change while they run, read off the kernel; the clock is driven, but for the silence.
+// Adaptive priority: how the priorities of children change while they run, read off the kernel; the clock is driven,
+// but for the silence.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -25,7 +26,10 @@ function begin(t: Test) {
   const priority = new AdaptivePriority({ pidOf: (child) => pids[child], log, now: () => nowMs });
   priority.start();
   t.teardown(() => priority.stop());
-  /** Says the same for so long, and then what the children have, once the kernel has taken it: without privileges it takes one change in 100 ms. */
+  /**
+   * Says the same for so long, and then what the children have, once the kernel has taken it: without privileges it
+   * takes one change in 100 ms.
+   */
   const after = async (ms: number, behindMs: number): Promise<string> => {
     for (const endMs = nowMs + ms; nowMs < endMs; ) {
       nowMs += 250;

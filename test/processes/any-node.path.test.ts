@@ -1,5 +1,6 @@
-// What must hold on every Node.js that is supported, with whatever HTTP server loads there (scripts/test-nodes.mjs runs it on each):
-// the service starts, takes events one by one and in batches, is killed at once with all its processes, and has every event afterwards.
+// What must hold on every Node.js that is supported, with whatever HTTP server loads there (scripts/test-nodes.mjs runs
+// it on each): the service starts, takes events one by one and in batches, is killed at once with all its processes,
+// and has every event afterwards.
 import { rm } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';

@@ -1,5 +1,6 @@
-// A disk that is full, in these words: what callers, `/readyz` and the log say of it, and that all goes on once there is room again.
-// The whole service on small disks of its own, in a mount namespace: its Redis's folder alone, or all of its data folder.
+// A disk that is full, in these words: what callers, `/readyz` and the log say of it, and that all goes on once there
+// is room again. The whole service on small disks of its own, in a mount namespace: its Redis's folder alone, or all of
+// its data folder.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -105,7 +106,10 @@ t.test('the end of the append-only file has room of its own on a full disk', asy
   t.ok(unreserved.kept < unreserved.answered, `without it ${JSON.stringify(unreserved)}`);
 });
 
-/** A hundred writes to a Redis whose disk another program has filled: how many it answered, and how many it has after a SIGKILL. */
+/**
+ * A hundred writes to a Redis whose disk another program has filled: how many it answered, and how many it has after a
+ * SIGKILL.
+ */
 async function appendsOnFullDisk(t: Test, prepare: (folder: string) => Promise<unknown>) {
   const folder = await makeDataDir();
   mkdirSync(folder, { recursive: true });

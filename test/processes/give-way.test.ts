@@ -1,5 +1,5 @@
-// Giving way: a child runs at a lower priority from its start on, or takes short turns, with every thread that it makes; nobody is in
-// trouble without.
+// Giving way: a child runs at a lower priority from its start on, or takes short turns, with every thread that it
+// makes; nobody is in trouble without.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -27,7 +27,9 @@ t.test('a child gives way, and so do the threads that it starts', { skip: proces
   t.ok(nices.toString().trim().split(',').includes(`${NICE.clickhouse} batch`), `threads run at ${nices}`);
 });
 
-/** ns that a process may run before another has his turn; undefined: this kernel does not say, or is older than 6.12. */
+/**
+ * ns that a process may run before another has his turn; undefined: this kernel does not say, or is older than 6.12.
+ */
 function turnNs(pid: number | string): number | undefined {
   const [major, minor] = os.release().split('.').map(Number);
   if (process.platform !== 'linux' || major! * 1_000 + minor! < 6_012) return undefined;

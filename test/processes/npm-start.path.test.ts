@@ -1,4 +1,5 @@
-// `npm start` as a person starts it and ends it: whatever process is killed, and however, nothing of the service is left.
+// `npm start` as a person starts it and ends it: whatever process is killed, and however, nothing of the service is
+// left.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';

@@ -1,5 +1,5 @@
-// What `/metrics` says while a part of the whole service is away: each is a real process that is stopped (SIGSTOP, so that it hangs, the
-// worst case: it is there and does not answer), and goes on later.
+// What `/metrics` says while a part of the whole service is away: each is a real process that is stopped (SIGSTOP, so
+// that it hangs, the worst case: it is there and does not answer), and goes on later.
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { freePort } from '../../src/embedded/free-port.ts';

@@ -1,4 +1,5 @@
-// What processes are made of, each alone: the data folder, a kept child, the order of parts, the metrics of several processes.
+// What processes are made of, each alone: the data folder, a kept child, the order of parts, the metrics of several
+// processes.
 import { execFile, fork, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';

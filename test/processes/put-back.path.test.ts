@@ -1,5 +1,5 @@
-// Stores that went back, against the whole service: Redis with the append-only file of yesterday, and ClickHouse's folder gone. What was revoked,
-// deleted and decided since is in force, and whoever starts it is told.
+// Stores that went back, against the whole service: Redis with the append-only file of yesterday, and ClickHouse's
+// folder gone. What was revoked, deleted and decided since is in force, and whoever starts it is told.
 import { cpSync, readFileSync, rmSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import path from 'node:path';

@@ -1,5 +1,5 @@
-// The settings, before anything starts: addresses with passwords in them, names that are others', secrets that no log may hold, and
-// a worker that cannot start, or whose supervisor has gone meanwhile.
+// The settings, before anything starts: addresses with passwords in them, names that are others', secrets that no log
+// may hold, and a worker that cannot start, or whose supervisor has gone meanwhile.
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync } from 'node:fs';

@@ -1,5 +1,6 @@
-// The set-up (scripts/setup.mjs) in a checkout made for it: what it installs and for whom, and what it says before and instead.
-// apt-get itself is not run: `sh` on the PATH writes down what it was told, and does what the package would do.
+// The set-up (scripts/setup.mjs) in a checkout made for it: what it installs and for whom, and what it says before and
+// instead. apt-get itself is not run: `sh` on the PATH writes down what it was told, and does what the package would
+// do.
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,4 +1,5 @@
-// One data folder and two containers: a second Gatehouse in a PID namespace of its own, where process ids say nothing of the first.
+// One data folder and two containers: a second Gatehouse in a PID namespace of its own, where process ids say nothing
+// of the first.
 import { execFile } from 'node:child_process';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import path from 'node:path';
@@ -35,7 +36,8 @@ t.test('the second is refused, starts nothing, and changes nothing', async (t) =
   t.same(files(), filesBefore);
   t.ok(statSync(path.join(service.dataDir, 'lock')).size > 0);
 
-  // Redis holds a lock of its own: a server that a killed supervisor left behind in a container is not seen, but noticed.
+  // Redis holds a lock of its own: a server that a killed supervisor left behind in a container is not seen, but
+  // noticed.
   const folder = path.join(service.dataDir, 'redis');
   const script = `
     const { launchRedis } = await import(${JSON.stringify(assetPath('build/src/embedded/redis-server.js'))});

@@ -1,4 +1,5 @@
-// The stall guard, in processes of its own: one whose thread stands still is ended and says what it had begun, one that was stopped is not.
+// The stall guard, in processes of its own: one whose thread stands still is ended and says what it had begun, one that
+// was stopped is not.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -1,4 +1,5 @@
-// `gatehouse start` as a whole: started, started again, refused, its children killed one by one, killed itself, told to leave.
+// `gatehouse start` as a whole: started, started again, refused, its children killed one by one, killed itself, told to
+// leave.
 
 import { once } from 'node:events';
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
@@ -21,7 +22,10 @@ import {
   type TestService,
 } from '../support/service.ts';
 
-/** Promised are 5 s on a machine that does nothing else, where Node takes 0.08 s to say our version: so the best of some starts counts. */
+/**
+ * Promised are 5 s on a machine that does nothing else, where Node takes 0.08 s to say our version: so the best of some
+ * starts counts.
+ */
 const SECOND_START_MS_MAX = 5_000;
 const VERSION_MS = 80;
 const STARTS_MAX = 5;
@@ -100,7 +104,10 @@ t.test(
   },
 );
 
-/** Starts again on a data folder until a start took no longer than it may, by how slow this machine was before and after it. */
+/**
+ * Starts again on a data folder until a start took no longer than it may, by how slow this machine was before and after
+ * it.
+ */
 async function startedInTime(dataDir: string) {
   const tries: { ms: number; slowed: number; share: number }[] = [];
   for (;;) {

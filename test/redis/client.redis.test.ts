@@ -1,5 +1,5 @@
-// What becomes of a command when Redis dies, stalls, fills up or loads: it settles soon, says whether it may have been done,
-// and is never done twice by a writer.
+// What becomes of a command when Redis dies, stalls, fills up or loads: it settles soon, says whether it may have been
+// done, and is never done twice by a writer.
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { REDIS_TIMEOUT_MS } from '../../src/common/limits.ts';

@@ -1,6 +1,6 @@
-// Bodies and policies for the comparison with the reference, by fast-check: JSON of every kind as text (escapes, surrogates,
-// keys twice, numbers that no double holds, deep nesting, long keys, flaws), policies of every type, action and operator.
-// Words, keys and paths come from short lists, so that policies and payloads meet.
+// Bodies and policies for the comparison with the reference, by fast-check: JSON of every kind as text (escapes,
+// surrogates, keys twice, numbers that no double holds, deep nesting, long keys, flaws), policies of every type, action
+// and operator. Words, keys and paths come from short lists, so that policies and payloads meet.
 import fc from 'fast-check';
 import type { Meaning } from './judge.ts';
 import { FINDINGS } from './patterns.ts';
@@ -267,7 +267,7 @@ function flawed(whole: string, flaw: [number, string] | null): Buffer {
   return Buffer.concat([Buffer.from(whole.slice(0, at)), inserted, Buffer.from(whole.slice(at))]);
 }
 
-// -- policies -----------------------------------------------------------------------------------------------------------------
+// -- policies
 
 const PLAIN_WORDS = WORDS.filter((word) => word !== '' && word.isWellFormed());
 const plainWord = fc.constantFrom(...PLAIN_WORDS);

@@ -1,5 +1,5 @@
-// JSON read the plain way, for the reference: one character after the other, into a tree that knows where each token stands.
-// Refuses bad UTF-8, bad grammar, a key twice in one object, nesting deeper than 64.
+// JSON read the plain way, for the reference: one character after the other, into a tree that knows where each token
+// stands. Refuses bad UTF-8, bad grammar, a key twice in one object, nesting deeper than 64.
 // Shares no code with src/ and is not meant to be fast.
 
 /** `start`, `end`: UTF-16 offsets of the value's text. Strings have their `text` decoded. */

@@ -1,5 +1,5 @@
-// Judges an event by policies the plain way, for the reference: a loop over all policies, one condition after the other, as
-// docs/policies.md says it; no index, no gates, no automata, no budgets. Shares no code with src/policy.
+// Judges an event by policies the plain way, for the reference: a loop over all policies, one condition after the
+// other, as docs/policies.md says it; no index, no gates, no automata, no budgets. Shares no code with src/policy.
 // Expressions come with their meaning beside them (`MEANINGS` of the test), schemas are given to ajv as it is.
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import type { JsonObject } from '../../schemas/common.ts';
@@ -59,7 +59,8 @@ export class Judge {
         if (over !== null) limits.push({ policy, detail: over });
       }
     }
-    // What tells counters apart is text of the payload: not said again where a filter found something. Nor are keys inside.
+    // What tells counters apart is text of the payload: not said again where a filter found something. Nor are keys
+    // inside.
     const isSecret = found.some(({ policy }) => policy.type === 'data_filter');
     if (isSecret) for (const { detail } of limits) delete detail['value'];
     for (const { policy, detail } of [...found, ...limits]) this.#explain(policy, event, detail, isSecret);
@@ -161,7 +162,7 @@ function meant({ type, actions }: Policy): Verdict['outcome'] {
   return actions.includes('block') ? 'blocked' : 'allowed';
 }
 
-// -- fields -------------------------------------------------------------------------------------------------------------------
+// -- fields
 
 type Step = string | number;
 type At = { value: unknown; trail: Step[] };
@@ -265,7 +266,10 @@ const ORDERS = ['gt', 'gte', 'lt', 'lte'];
 /** Stands for an array of which the order is asked and that holds no number. */
 const NO_NUMBER = 'no number';
 
-/** The values that operators look at: of an array its elements, and where an order is asked those that are numbers, if any are. */
+/**
+ * The values that operators look at: of an array its elements, and where an order is asked those that are numbers, if
+ * any are.
+ */
 function candidates(at: At, operators: readonly string[]): At[] {
   const items = flattened(at);
   if (!Array.isArray(at.value) || !operators.some((name) => ORDERS.includes(name))) return items;
@@ -356,7 +360,7 @@ function textsIn(value: unknown, withKeys = false): string[] {
   return [...keys, ...Object.values(value).flatMap((item) => textsIn(item, withKeys))];
 }
 
-// -- filters ------------------------------------------------------------------------------------------------------------------
+// -- filters
 
 /** null: the whole payload. */
 function fieldsOf(conditions: Policy['conditions']): string[] | null {
@@ -434,7 +438,7 @@ function pointer(trail: readonly Step[], hidden: readonly NeedleOrder[]): string
     .slice(0, 500);
 }
 
-// -- limits -------------------------------------------------------------------------------------------------------------------
+// -- limits
 
 /** Counts the event; what is said of it if it is one too many. No time passes between the events of a test. */
 function overLimit({ id, conditions, actions }: Policy, event: Sent, counters: Counters): Detail | null {

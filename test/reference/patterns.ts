@@ -1,5 +1,5 @@
-// Patterns and detectors the plain way, for the reference: JavaScript's own RegExp, tried at every place, and a list of texts
-// that detectors are known to find. Good for the patterns and texts that tests make; not for every RE2 pattern.
+// Patterns and detectors the plain way, for the reference: JavaScript's own RegExp, tried at every place, and a list of
+// texts that detectors are known to find. Good for the patterns and texts that tests make; not for every RE2 pattern.
 
 /** An RE2 pattern of the kinds that the tests make, in JavaScript's words. */
 export function translated(re2: string): { source: string; flags: string } {
@@ -53,7 +53,9 @@ export function placesOf(re2: string, text: string): Place[] {
   return found;
 }
 
-/** What each detector finds, when it stands between `see ` and ` now`: nothing else that the tests make is found by any. */
+/**
+ * What each detector finds, when it stands between `see ` and ` now`: nothing else that the tests make is found by any.
+ */
 export const FINDINGS: Record<string, string> = {
   email: 'jay@example.com',
   phone: '415-555-2671',

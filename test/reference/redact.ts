@@ -1,5 +1,5 @@
-// The stored copy of a redacted payload the plain way, for the reference: string by string over the tree of its text, every
-// match of every filter that applies there replaced. Shares no code with src/policy/redact.ts.
+// The stored copy of a redacted payload the plain way, for the reference: string by string over the tree of its text,
+// every match of every filter that applies there replaced. Shares no code with src/policy/redact.ts.
 import { createHmac } from 'node:crypto';
 import type { Policy } from '../../schemas/policy.ts';
 import { type Node, type StringNode, unitsOf } from './json.ts';
@@ -22,7 +22,9 @@ export function redacted(text: string, payload: Node, filters: readonly Policy[]
   return copy + text.slice(from, payload.end);
 }
 
-/** A filter with the paths that still have to be followed to where it applies; an empty one: it applies here and below. */
+/**
+ * A filter with the paths that still have to be followed to where it applies; an empty one: it applies here and below.
+ */
 type Scope = { filter: Policy; paths: string[][] };
 
 function scopeOf(filter: Policy): Scope {

@@ -1,5 +1,5 @@
-// What becomes of a body the plain way: the answer, and what is stored and told to the pipelines, as one value that can be
-// compared (`decoded` makes the same of what the service appended). The reference of test/ingest/reference.test.ts.
+// What becomes of a body the plain way: the answer, and what is stored and told to the pipelines, as one value that can
+// be compared (`decoded` makes the same of what the service appended). The reference of test/ingest/reference.test.ts.
 import type { JsonObject } from '../../schemas/common.ts';
 import { decodeSummaries } from '../../schemas/entry.ts';
 import type { Policy } from '../../schemas/policy.ts';
@@ -247,7 +247,7 @@ function blotted(prefix: string, ms: number): string {
   return `${prefix}_${time}…`;
 }
 
-// -- what the service did, in the same form ------------------------------------------------------------------------------------
+// -- what the service did, in the same form
 
 const NUMBERS = new Set(['timestamp', 'received_at']);
 const COUNTS = new Set(['token_count', 'tokens_used']);

@@ -1,4 +1,5 @@
-// The account's own settings: shown, set, audited, kept by a restore, and read from records that are older than they are.
+// The account's own settings: shown, set, audited, kept by a restore, and read from records that are older than they
+// are.
 import t from 'tap';
 import { Accounts } from '../../src/registry/accounts.ts';
 import { type RestoredRow, rebuildRegistry } from '../../src/registry/restore.ts';

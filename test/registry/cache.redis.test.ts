@@ -221,8 +221,9 @@ t.test('changes of others in the shard do not make a front forget what stands', 
   let rules = await cache.rules(account);
   let neighbour = newAccount();
   while (store.keys.shardOf(neighbour) !== store.keys.shardOf(account)) neighbour = newAccount();
-  // Where we or Redis stood still a notice may come late, and count as lost: that is no fault, and costs a read. A notice and the
-  // read that it causes take four turns at most, and have 100 ms: turns of a quarter of that are no standstill, however many.
+  // Where we or Redis stood still a notice may come late, and count as lost: that is no fault, and costs a read. A
+  // notice and the read that it causes take four turns at most, and have 100 ms: turns of a quarter of that are no
+  // standstill, however many.
   const stillMs = 25;
   let [quietMs, sinceStillMs, registered] = [0, 0, 0];
   const faults: string[] = [];

@@ -1,5 +1,5 @@
-// Registry changes while Redis is killed and answers are lost: what was acknowledged is there with its journal entry, what was
-// refused is not, nothing is there twice, and no half of a change is ever there.
+// Registry changes while Redis is killed and answers are lost: what was acknowledged is there with its journal entry,
+// what was refused is not, nothing is there twice, and no half of a change is ever there.
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { ServiceError } from '../../src/common/errors.ts';

@@ -65,9 +65,9 @@ export async function refusal(
 const TURN_MS = 5;
 
 /**
- * Waits until `holds`, at most `timeoutMs`, which is for what never comes. Returns how long it took in turns of 5 ms, each with an
- * answer of `alive`: while the machine gives its time to others, or Redis none, no turn ends. What is promised within a second
- * is promised of us, and by the clock on the wall it is measured in bench/.
+ * Waits until `holds`, at most `timeoutMs`, which is for what never comes. Returns how long it took in turns of 5 ms,
+ * each with an answer of `alive`: while the machine gives its time to others, or Redis none, no turn ends. What is
+ * promised within a second is promised of us, and by the clock on the wall it is measured in bench/.
  */
 export async function eventually(
   holds: () => boolean | Promise<boolean>,

@@ -1,5 +1,5 @@
-// A Redis that was put back to an earlier state of the registry: it is noticed by its revisions, and brought forward, wherever that breaks off.
-// GATEHOUSE_TEST_REDIS_CLUSTER=1 runs it on a Cluster. Needs redis-server.
+// A Redis that was put back to an earlier state of the registry: it is noticed by its revisions, and brought forward,
+// wherever that breaks off. GATEHOUSE_TEST_REDIS_CLUSTER=1 runs it on a Cluster. Needs redis-server.
 import t from 'tap';
 import type { Policy, PolicyCreate } from '../../schemas/policy.ts';
 import { Metrics } from '../../src/metrics/metrics.ts';

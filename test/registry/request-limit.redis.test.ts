@@ -1,4 +1,5 @@
-// The request limit: what several processes let through together, what a refusal says, and that no token comes from nowhere.
+// The request limit: what several processes let through together, what a refusal says, and that no token comes from
+// nowhere.
 import { once } from 'node:events';
 import t from 'tap';
 import type { RequestLimit } from '../../src/registry/principal.ts';

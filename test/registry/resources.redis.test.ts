@@ -1,4 +1,5 @@
-// The registry's resources on a real Redis: what is kept, what is refused, and that a change and its journal entry are one.
+// The registry's resources on a real Redis: what is kept, what is refused, and that a change and its journal entry are
+// one.
 import { createHash, randomBytes } from 'node:crypto';
 import t from 'tap';
 import type { AlertCreate, AlertRecord } from '../../schemas/alert.ts';

@@ -1,5 +1,5 @@
-// What a process makes of the Redis that it works with: settings under which acknowledged events would be lost, and a registry
-// that is gone, whole or on one master of a Cluster (GATEHOUSE_TEST_REDIS_CLUSTER=1), while everything runs.
+// What a process makes of the Redis that it works with: settings under which acknowledged events would be lost, and a
+// registry that is gone, whole or on one master of a Cluster (GATEHOUSE_TEST_REDIS_CLUSTER=1), while everything runs.
 import t, { type Test } from 'tap';
 import { Metrics } from '../../src/metrics/metrics.ts';
 import { connectCommands, mastersOf, waitUntilReady } from '../../src/redis/client.ts';

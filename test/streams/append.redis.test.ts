@@ -247,7 +247,10 @@ t.test('a full Redis refuses: recorded is false, and the backlog says so before'
   t.ok(warned > 3, 'the backlog was full before Redis was');
 });
 
-/** The backlog is looked at anew a few times a second: until that has happened twice, the second time from its beginning. */
+/**
+ * The backlog is looked at anew a few times a second: until that has happened twice, the second time from its
+ * beginning.
+ */
 async function nextLook(backlog: Backlog): Promise<void> {
   for (let looks = 0; looks < 2; looks++) {
     const last = backlog.state();

@@ -89,7 +89,10 @@ export function appendOf(
   };
 }
 
-/** Polls until `check` gives a truthy value; the last value decides. The bound is for what never comes, not for a slow machine. */
+/**
+ * Polls until `check` gives a truthy value; the last value decides. The bound is for what never comes, not for a slow
+ * machine.
+ */
 export async function eventually<T>(check: () => Promise<T> | T, timeoutMs = 90_000): Promise<T> {
   const until = performance.now() + timeoutMs;
   for (;;) {

@@ -1,4 +1,5 @@
-// What is kept under Idempotency-Keys of events: its bound, whose records go, and that a key belongs to one request of an account. Needs redis-server.
+// What is kept under Idempotency-Keys of events: its bound, whose records go, and that a key belongs to one request of
+// an account. Needs redis-server.
 import t from 'tap';
 import { ServiceError } from '../../src/common/errors.ts';
 import type { Commands } from '../../src/redis/client.ts';

@@ -1,4 +1,5 @@
-// Packed entries: the same bytes come back, whatever they are, and what was not packed by us is refused rather than believed.
+// Packed entries: the same bytes come back, whatever they are, and what was not packed by us is refused rather than
+// believed.
 import fc from 'fast-check';
 import t from 'tap';
 import { decodeEntry, ENTRY_VERSION, EntryFormatError, PACKED_ENTRY_VERSION } from '../../schemas/entry.ts';

@@ -1,4 +1,5 @@
-// The window that the groups of a process share: everything in order and once for each, few reads, bounded. Needs redis-server.
+// The window that the groups of a process share: everything in order and once for each, few reads, bounded. Needs
+// redis-server.
 import t from 'tap';
 import type { Commands } from '../../src/redis/client.ts';
 import { type StreamEntry, StreamWindow } from '../../src/streams/window.ts';

@@ -1,6 +1,6 @@
-// Calls the API of a service under test and holds every answer, and every request that it took, against the service's own
-// description (OpenAPI). An answer with a status, a header or a field that the description does not have is a failed test,
-// wherever it happens, and so is a request that the service takes and the description would refuse.
+// Calls the API of a service under test and holds every answer, and every request that it took, against the service's
+// own description (OpenAPI). An answer with a status, a header or a field that the description does not have is a
+// failed test, wherever it happens, and so is a request that the service takes and the description would refuse.
 import type { Test } from 'tap';
 import { at, escaped, OpenApiChecker } from './openapi.ts';
 import { pause } from './raw-http.ts';
@@ -76,8 +76,8 @@ export class Api {
   }
 
   /**
-   * Strings and Buffers are sent as they are, anything else as JSON. Asked again is whoever says that he is behind, or that a store
-   * gave no answer in time and nothing was recorded.
+   * Strings and Buffers are sent as they are, anything else as JSON. Asked again is whoever says that he is behind, or
+   * that a store gave no answer in time and nothing was recorded.
    */
   async call(method: string, path: string, options: CallOptions = {}): Promise<Answer> {
     const deadline = performance.now() + BEHIND_MS_MAX;
@@ -92,8 +92,8 @@ export class Api {
   }
 
   /**
-   * Sends again until the answer is as wanted: a change is in force everywhere within a second, but which second that is on a
-   * machine that others use nobody knows. The promise itself is kept to in test/registry/cache.redis.test.ts.
+   * Sends again until the answer is as wanted: a change is in force everywhere within a second, but which second that
+   * is on a machine that others use nobody knows. The promise itself is kept to in test/registry/cache.redis.test.ts.
    */
   async until(send: () => Promise<Answer>, isWanted: (answer: Answer) => boolean): Promise<Answer> {
     const deadline = performance.now() + BEHIND_MS_MAX;

@@ -1,5 +1,6 @@
-// A certificate authority of the tests and what it signs, for receivers by https (guarded client: option `ca`; a whole service:
-// NODE_EXTRA_CA_CERTS, which takes a file). Made anew in every process, elliptic, so that it costs some milliseconds.
+// A certificate authority of the tests and what it signs, for receivers by https (guarded client: option `ca`; a whole
+// service: NODE_EXTRA_CA_CERTS, which takes a file). Made anew in every process, elliptic, so that it costs some
+// milliseconds.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
@@ -12,7 +13,9 @@ const YEAR_MS = 365 * 24 * 60 * 60 * 1000;
 const ELLIPTIC = { keyType: 'ec', algorithm: 'sha256' } as const;
 let authority: Promise<{ key: string; cert: string }> | undefined;
 
-/** For these names and addresses; by default loopback in all its names. Valid since a day ago, unless it has expired. */
+/**
+ * For these names and addresses; by default loopback in all its names. Valid since a day ago, unless it has expired.
+ */
 export async function certificate(
   names: readonly string[] = ['localhost', '127.0.0.1', '::1'],
   options: { hasExpired?: boolean } = {},

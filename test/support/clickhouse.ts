@@ -1,5 +1,6 @@
-// The real engine for tests: one child process of src/embedded in a folder of its own, or the ClickHouse that GATEHOUSE_TEST_CLICKHOUSE_URL names.
-// Each test file makes databases of its own, so files can share one engine. Everything is torn down with the test.
+// The real engine for tests: one child process of src/embedded in a folder of its own, or the ClickHouse that
+// GATEHOUSE_TEST_CLICKHOUSE_URL names. Each test file makes databases of its own, so files can share one engine.
+// Everything is torn down with the test.
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -19,7 +20,10 @@ let databases = 0;
 /** Four times the service's own: a machine that stands still for a while is not what tests are about. */
 const QUERY_SECONDS = 60;
 
-/** An engine to use, and databases in it. `makeDatabase` gives a client of a database that migrate() will make; it is dropped afterwards. */
+/**
+ * An engine to use, and databases in it. `makeDatabase` gives a client of a database that migrate() will make; it is
+ * dropped afterwards.
+ */
 export async function startClickHouse(t: Test): Promise<TestClickHouse> {
   const given = process.env.GATEHOUSE_TEST_CLICKHOUSE_URL;
   const url = given ?? (await ownEngine(t));

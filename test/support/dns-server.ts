@@ -1,5 +1,5 @@
-// A name server on loopback for tests: answers A and AAAA questions with what a script says at that moment, time to live 0.
-// Real packets over UDP (RFC 1035), so that the resolver under test is the one that runs in production.
+// A name server on loopback for tests: answers A and AAAA questions with what a script says at that moment, time to
+// live 0. Real packets over UDP (RFC 1035), so that the resolver under test is the one that runs in production.
 import { createSocket } from 'node:dgram';
 import { isIP } from 'node:net';
 import type { Test } from 'tap';
@@ -9,7 +9,10 @@ export type Question = {
   type: 'A' | 'AAAA' /** 1 for the first of this name and type. */;
   number: number;
 };
-/** Addresses of the question's type; others are passed over. `nxdomain`, `servfail`: that answer; undefined: no answer at all. */
+/**
+ * Addresses of the question's type; others are passed over. `nxdomain`, `servfail`: that answer; undefined: no answer
+ * at all.
+ */
 export type Script = (question: Question) => readonly string[] | 'nxdomain' | 'servfail' | undefined;
 
 export type DnsServer = { address: string; asked: Question[] };

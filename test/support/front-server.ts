@@ -1,6 +1,7 @@
 // An HTTP server for tests: on a real transport with a few tiny routes behind it. Nothing here needs an engine.
 // Tests that name no transport run on uWebSockets.js where it loads; `onEach` runs a test on every one there is.
-// Three keys, one of each scope, and one that has expired; handlers that fail in every way there is, or wait for the test.
+// Three keys, one of each scope, and one that has expired; handlers that fail in every way there is, or wait for the
+// test.
 
 import { createHash } from 'node:crypto';
 import tap, { type Test } from 'tap';
@@ -190,7 +191,10 @@ export const post = (path: string, body: string, { key = KEYS.write, headers = '
 export const method = (name: string, path: string, key?: string) =>
   get(path, key === undefined ? {} : { key }).replace('GET', name);
 
-/** The client is asked to close: torn down under a client that is still sending, the connection would take the answer with it. */
+/**
+ * The client is asked to close: torn down under a client that is still sending, the connection would take the answer
+ * with it.
+ */
 export function refusedAndLast(status: number) {
   return { status, headers: new Map([['connection', 'close']]) };
 }

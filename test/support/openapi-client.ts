@@ -1,6 +1,7 @@
 // Makes TypeScript of the API's description with openapi-typescript, the way its users do.
 // The generator works with the JavaScript interface of the compiler, which TypeScript 7 no longer has: it is handed the
-// TypeScript 5 that tshy brings (tap builds with it), and package.json's `overrides` keep npm from asking for one at the top.
+// TypeScript 5 that tshy brings (tap builds with it), and package.json's `overrides` keep npm from asking for one at
+// the top.
 import { createRequire, register } from 'node:module';
 import { pathToFileURL } from 'node:url';
 

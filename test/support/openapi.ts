@@ -1,5 +1,6 @@
-// Checks values against the API's description, in the strict mode of ajv (JSON Schema 2020-12), so that a keyword that means
-// nothing is found too. `closed`: objects hold nothing that is not described, as the service's own answers must not.
+// Checks values against the API's description, in the strict mode of ajv (JSON Schema 2020-12), so that a keyword that
+// means nothing is found too. `closed`: objects hold nothing that is not described, as the service's own answers must
+// not.
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import { parseTime } from '../../schemas/time.ts';
 
@@ -73,7 +74,10 @@ export function at(document: unknown, pointer: string): unknown {
   return found;
 }
 
-/** Named schemas are found in a schema of their own; objects that say nothing of further members are closed, if that is wanted. */
+/**
+ * Named schemas are found in a schema of their own; objects that say nothing of further members are closed, if that is
+ * wanted.
+ */
 function rewritten(value: unknown, close: boolean): unknown {
   if (Array.isArray(value)) return value.map((item) => rewritten(item, close));
   if (typeof value !== 'object' || value === null) return value;

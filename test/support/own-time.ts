@@ -1,6 +1,7 @@
-// How long a thing took this process, and not the machine: turns of the event loop are counted, each for the 5 ms that it waits.
-// A machine that stands still, or gives its time to others, adds one turn for all the while. So a promise of "at once" or "within
-// a second" can be checked beside anything; what it is by the clock on the wall is measured in bench/.
+// How long a thing took this process, and not the machine: turns of the event loop are counted, each for the 5 ms that
+// it waits. A machine that stands still, or gives its time to others, adds one turn for all the while. So a promise of
+// "at once" or "within a second" can be checked beside anything; what it is by the clock on the wall is measured in
+// bench/.
 export class OwnTime {
   readonly #timer: NodeJS.Timeout;
   #turns = 0;
@@ -24,8 +25,9 @@ export class OwnTime {
 const TURN_MS = 5;
 
 /**
- * What `work` gives, of a run that took less than `ms` by the clock: for what holds only so long, such as a place before it is free
- * again. A run in which the machine stood still is made again from its beginning, on things of its own; the last of many stands.
+ * What `work` gives, of a run that took less than `ms` by the clock: for what holds only so long, such as a place
+ * before it is free again. A run in which the machine stood still is made again from its beginning, on things of its
+ * own; the last of many stands.
  */
 export async function undisturbed<T>(ms: number, work: () => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries++) {

@@ -1,5 +1,5 @@
-// What Prometheus makes of our metrics and rules: its own `promtool`, from the PATH or from where the set-up put it, and for machines
-// without one a reader of the text format that finds the faults which we could make.
+// What Prometheus makes of our metrics and rules: its own `promtool`, from the PATH or from where the set-up put it,
+// and for machines without one a reader of the text format that finds the faults which we could make.
 import { spawnSync } from 'node:child_process';
 import { programPath } from './programs.ts';
 

@@ -1,5 +1,6 @@
 // Speaks HTTP byte by byte, for requests that no proper client would send: cut, dripped, pipelined, framed in two ways.
-// Nothing here is clever: what is written goes out as it is, what comes back is split into answers by their Content-Length.
+// Nothing here is clever: what is written goes out as it is, what comes back is split into answers by their
+// Content-Length.
 import net from 'node:net';
 
 export type RawAnswer = { status: number; headers: Map<string, string>; body: string };
@@ -101,7 +102,10 @@ export class RawConnection {
   }
 }
 
-/** Sends `parts` (a number waits so many ms) on one connection and gives back what came until `answers` were there, or its end. */
+/**
+ * Sends `parts` (a number waits so many ms) on one connection and gives back what came until `answers` were there, or
+ * its end.
+ */
 export async function rawExchange(
   port: number,
   parts: (string | number)[],

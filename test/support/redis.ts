@@ -1,7 +1,8 @@
-// The real Redis for tests: one redis-server child in a folder of its own; with GATEHOUSE_TEST_REDIS_CLUSTER=1 a Cluster of
-// three masters, so that any test can be run against both. Everything goes with the test.
-// The append-only file is written before each answer and never synced: tests kill Redis, not the machine, and what was written
-// outlives that. With syncs a slow disk held answers back for seconds (`always`), or put writes off (`everysec`, lost by a kill).
+// The real Redis for tests: one redis-server child in a folder of its own; with GATEHOUSE_TEST_REDIS_CLUSTER=1 a
+// Cluster of three masters, so that any test can be run against both. Everything goes with the test.
+// The append-only file is written before each answer and never synced: tests kill Redis, not the machine, and what was
+// written outlives that. With syncs a slow disk held answers back for seconds (`always`), or put writes off
+// (`everysec`, lost by a kill).
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -44,7 +45,9 @@ export async function startRedis(t: Test, options: { args?: string[]; single?: b
   return { address: { url: hosts.map((host) => `redis://${host}`).join(','), cluster }, servers };
 }
 
-/** For tests that are not about time: the client waits a minute for an answer where the service gives up after seconds. */
+/**
+ * For tests that are not about time: the client waits a minute for an answer where the service gives up after seconds.
+ */
 export function untilConnected<T extends Commands>(client: T): T {
   if (client instanceof Redis)
     Object.assign(client.options, { commandTimeout: WAIT_MS, socketTimeout: WAIT_MS + 1_000 });

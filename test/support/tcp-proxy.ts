@@ -1,5 +1,6 @@
 // A cable to a server on this machine that a test can cut, or through which it can keep answers from coming.
-// Used for what kills cannot show: an answer that is lost after the work was done, a cable that is dead without being closed.
+// Used for what kills cannot show: an answer that is lost after the work was done, a cable that is dead without being
+// closed.
 import net from 'node:net';
 import type { Test } from 'tap';
 

@@ -1,9 +1,11 @@
 // The e-mail channel: one mail to one box by the operator's own SMTP server (docs/channels.md). What a mail is made
 // of is here as well: without a server outbox.ts writes the same mails to files.
-// Invariant: a mail has one recipient, the alert's target, checked right before; the envelope is given, never derived. What callers
-// chose (names, messages) is text in the two bodies and the end of one encoded Subject line; it makes no header, recipient or
-// part. Message-ID and Date follow from the delivery, so a mail that arrives twice is seen as one by mail programs.
-// Failure: what the server refuses for good about the recipient (5xx to RCPT) has failed; everything else is to be tried again.
+// Invariant: a mail has one recipient, the alert's target, checked right before; the envelope is given, never derived.
+// What callers chose (names, messages) is text in the two bodies and the end of one encoded Subject line; it makes no
+// header, recipient or part. Message-ID and Date follow from the delivery, so a mail that arrives twice is seen as one
+// by mail programs.
+// Failure: what the server refuses for good about the recipient (5xx to RCPT) has failed; everything else is to be
+// tried again.
 import { createTransport } from 'nodemailer';
 import { Deadline } from '../../../src/egress/deadline.ts';
 import { isMailAddress } from '../../../src/registry/alert-target.ts';
@@ -79,7 +81,10 @@ export class EmailChannel implements ChannelSender {
   }
 }
 
-/** TLS where the server offers it, and then with a certificate that is its own; `smtps:` and `?requireTLS=true` insist on it. */
+/**
+ * TLS where the server offers it, and then with a certificate that is its own; `smtps:` and `?requireTLS=true` insist
+ * on it.
+ */
 function transportOf(smtpUrl: string) {
   return createTransport({
     url: smtpUrl,
@@ -165,7 +170,9 @@ function failureOf({ code, originalCode, command, responseCode, response }: Smtp
   return { outcome, statusCode: responseCode, error: 'rejected', ...answer };
 }
 
-/** Replies that say of a mail box that it is none, where nothing says that it is for a policy of the server's instead. */
+/**
+ * Replies that say of a mail box that it is none, where nothing says that it is for a policy of the server's instead.
+ */
 const NO_SUCH_BOX = new Set([550, 551, 553]);
 
 /** The address is wrong (5.1.x), or the box is not there. A relay that denies (5.7) may be set right. */

@@ -1,10 +1,11 @@
 // A folder of mails, one `.eml` file each (under outbox.ts). Read and emptied by whoever likes; written by us alone.
-// Invariant: a file that has its name is whole and on the disk: it is written under another name, synced, renamed, and its folder
-// synced. The name is the delivery's id, so writing a mail again leaves one file. Folder 0700, files 0600, where we make them.
-// Bounded: past OUTBOX_FILES_MAX the oldest mails go, by the time that they were written. Several processes may write here, and
-// people take files away: so what is there is read anew now and then, and whenever it is not as remembered.
-// Failure: what the file system says rises from `keep`, and nothing is left under the mail's name that was not there before. To
-// take old mails away may fail, too: that is the caller's to tell (`onTrimFailed`), the mail is kept.
+// Invariant: a file that has its name is whole and on the disk: it is written under another name, synced, renamed, and
+// its folder synced. The name is the delivery's id, so writing a mail again leaves one file. Folder 0700, files 0600,
+// where we make them. Bounded: past OUTBOX_FILES_MAX the oldest mails go, by the time that they were written. Several
+// processes may write here, and people take files away: so what is there is read anew now and then, and whenever it is
+// not as remembered.
+// Failure: what the file system says rises from `keep`, and nothing is left under the mail's name that was not there
+// before. To take old mails away may fail, too: that is the caller's to tell (`onTrimFailed`), the mail is kept.
 import { randomBytes } from 'node:crypto';
 import { mkdir, open, readdir, rename, rm, stat, unlink } from 'node:fs/promises';
 import path from 'node:path';
@@ -41,7 +42,10 @@ export class MailFolder {
     this.#filesMax = options.filesMax ?? OUTBOX_FILES_MAX;
   }
 
-  /** Resolves when the mail is on the disk. `signal`: not to be named any more. Rejects with the file system's error, or the signal's. */
+  /**
+   * Resolves when the mail is on the disk. `signal`: not to be named any more. Rejects with the file system's error, or
+   * the signal's.
+   */
   async keep(deliveryId: string, mail: Buffer, signal: AbortSignal): Promise<void> {
     const { folder } = this.#options;
     const name = `${deliveryId}.eml`;
@@ -94,7 +98,8 @@ export class MailFolder {
     const aged: [name: string, writtenAt: number][] = [];
     for (const name of strangers) aged.push([name, await writtenAt(path.join(this.#options.folder, name))]);
     aged.sort(([, a], [, b]) => a - b);
-    // What others have written meanwhile counts as newer than what is known: they are at most OUTBOX_READ_EVERY of ours apart.
+    // What others have written meanwhile counts as newer than what is known: they are at most OUTBOX_READ_EVERY of ours
+    // apart.
     const known = [...this.#known].filter((name) => mails.has(name));
     this.#known = new Set([...known, ...aged.map(([name]) => name)]);
     await this.#removeDrafts(names.filter((name) => DRAFT.test(name)));

@@ -1,8 +1,10 @@
-// The e-mail channel without a mail server: each mail is written, complete, as one file into the outbox of the data folder
-// (docs/channels.md), by the code that makes it for SMTP, so that nothing changes when a server is named later.
-// Invariant: `delivered` is said when the file is on the disk under its name; an attempt that is made again leaves one file.
-// Failure: a full disk is `disk_full`, anything else that the file system says `unwritable`; both are logged with its word and the
-// folder, and tried again like every failure. A file system that hangs is not waited for: the worker gives the attempt up.
+// The e-mail channel without a mail server: each mail is written, complete, as one file into the outbox of the data
+// folder (docs/channels.md), by the code that makes it for SMTP, so that nothing changes when a server is named later.
+// Invariant: `delivered` is said when the file is on the disk under its name; an attempt that is made again leaves one
+// file.
+// Failure: a full disk is `disk_full`, anything else that the file system says `unwritable`; both are logged with its
+// word and the folder, and tried again like every failure. A file system that hangs is not waited for: the worker gives
+// the attempt up.
 import { createTransport } from 'nodemailer';
 import { Deadline } from '../../../src/egress/deadline.ts';
 import type { Metrics } from '../../../src/metrics/metrics.ts';

@@ -1,6 +1,6 @@
 // What a notification says to people: a headline, the message, and the facts below it (behind chat and e-mail).
-// Invariant: every part is one line of bounded length without control characters (text.ts); nothing is escaped yet, since each
-// channel has its own way to. Nothing of an event's payload is in it: a signal carries none.
+// Invariant: every part is one line of bounded length without control characters (text.ts); nothing is escaped yet,
+// since each channel has its own way to. Nothing of an event's payload is in it: a signal carries none.
 
 import type { Trigger } from '../../../schemas/closed-sets.ts';
 import { isoTime } from '../../../schemas/time.ts';

@@ -1,6 +1,7 @@
-// Words of a notification that callers chose (names, messages), made fit for people's channels (behind chat and e-mail).
-// Invariant: what comes out is one line without control characters, line ends of any alphabet, halves of surrogate pairs or
-// marks that turn the direction of reading, and no longer than asked for.
+// Words of a notification that callers chose (names, messages), made fit for people's channels (behind chat and
+// e-mail).
+// Invariant: what comes out is one line without control characters, line ends of any alphabet, halves of surrogate
+// pairs or marks that turn the direction of reading, and no longer than asked for.
 
 /** C0, C1 and Unicode's line ends. */
 const CONTROLS = /[\p{Cc}\u2028\u2029]+/gu;
@@ -24,7 +25,10 @@ export function cut(text: string, charactersMax: number): string {
   return `${text.slice(0, charactersMax - (isHighHalf ? 2 : 1))}…`;
 }
 
-/** Addresses (`https://…`, `www.…`, `mailto:…`) and links in Markdown (`[text](…)`) come apart: a name must not lead anywhere. */
+/**
+ * Addresses (`https://…`, `www.…`, `mailto:…`) and links in Markdown (`[text](…)`) come apart: a name must not lead
+ * anywhere.
+ */
 export function unlinked(text: string): string {
   return text
     .replace(/:(?=\/\/)/g, `$&${BREAK}`)

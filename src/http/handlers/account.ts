@@ -1,5 +1,6 @@
 // The caller's own account: what it is, and what its admins may set. There is no other account to a key, so
-// the path names none. Request limits are shown here and set by the command line alone: a key does not raise its own limit.
+// the path names none. Request limits are shown here and set by the command line alone: a key does not raise its own
+// limit.
 import { type Account, AccountInForce, AccountPatch } from '../../../schemas/account.ts';
 import type { RequestLimit } from '../../registry/principal.ts';
 import { found, json } from '../reply.ts';

@@ -1,8 +1,9 @@
 // Approvals: list, wait for one, decide.
-// Redis is asked first: it holds what is pending and what was decided within the hour. An approval that it does not know may be
-// of an event that was answered a moment ago, so the openings are waited for; then ClickHouse is asked for older decisions.
-// An id that stays unknown is 404. If the openings are behind, nobody can say yet that there is no such approval: then the 404 of
-// a read says that it may be incomplete, and a decision is refused with 503, since nobody shall take it for void.
+// Redis is asked first: it holds what is pending and what was decided within the hour. An approval that it does not
+// know may be of an event that was answered a moment ago, so the openings are waited for; then ClickHouse is asked for
+// older decisions. An id that stays unknown is 404. If the openings are behind, nobody can say yet that there is no
+// such approval: then the 404 of a read says that it may be incomplete, and a decision is refused with 503, since
+// nobody shall take it for void.
 
 import { renderEvent } from '../../../clickhouse/queries/event-rows.ts';
 import { getEvents } from '../../../clickhouse/queries/get-event.ts';
@@ -137,7 +138,10 @@ export const approvalRoutes: Route[] = [
   }),
 ];
 
-/** `complete`: false where it may have been opened by an event whose opening is on its way. Throws ServiceError unavailable. */
+/**
+ * `complete`: false where it may have been opened by an event whose opening is on its way. Throws ServiceError
+ * unavailable.
+ */
 async function find(
   { barrier, clickhouse, registry }: Parts,
   account: string,

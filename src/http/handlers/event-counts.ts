@@ -1,5 +1,5 @@
-// Counts of events under the filters of the list: over time, and by value. They wait for what was acknowledged before they
-// began, as the list does, and say where that is not all there.
+// Counts of events under the filters of the list: over time, and by value. They wait for what was acknowledged before
+// they began, as the list does, and say where that is not all there.
 import {
   COUNTED_BY,
   type Counted,

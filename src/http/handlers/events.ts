@@ -1,5 +1,6 @@
 // Events: send one or many, list, read one.
-// Sending hands the body's bytes to ingest, which does all the rest; lists wait for what was acknowledged before they began.
+// Sending hands the body's bytes to ingest, which does all the rest; lists wait for what was acknowledged before they
+// began.
 
 import Type from 'typebox';
 import { type EventRow, renderEvent } from '../../../clickhouse/queries/event-rows.ts';

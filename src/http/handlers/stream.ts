@@ -1,7 +1,8 @@
 // GET /v1/stream: what comes in, as server-sent events (live.ts reads it; docs/dashboard.md says how it is followed).
-// Each row has an id that says what was told so far; a reader that comes back with the last one it has (`Last-Event-ID`, as browsers do by
-// themselves) goes on behind it, at whichever front.
-// Invariant: who may no longer read is told nothing from LIVE_CHECK_MS on. A reader that takes nothing holds LIVE_UNREAD_BYTES_MAX at most.
+// Each row has an id that says what was told so far; a reader that comes back with the last one it has
+// (`Last-Event-ID`, as browsers do by themselves) goes on behind it, at whichever front.
+// Invariant: who may no longer read is told nothing from LIVE_CHECK_MS on. A reader that takes nothing holds
+// LIVE_UNREAD_BYTES_MAX at most.
 import { createHash } from 'node:crypto';
 import Type from 'typebox';
 import type { PayloadMode } from '../../../schemas/closed-sets.ts';
@@ -158,7 +159,7 @@ class Reader {
   }
 }
 
-// -- ids ------------------------------------------------------------------------------------------------------------
+// -- ids
 
 const VERSION = 1;
 

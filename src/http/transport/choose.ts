@@ -1,6 +1,8 @@
-// Chooses the HTTP server of a front (before server.ts): uWebSockets.js where its binary loads, else the Node.js HTTP server.
-// `GATEHOUSE_HTTP_SERVER`: `auto` chooses so by itself and says in one line why and what it costs; `uws` and `node` insist.
-// Failure: `uws` where it does not load, and several fronts where Node.js cannot share a port, end the start with a sentence.
+// Chooses the HTTP server of a front (before server.ts): uWebSockets.js where its binary loads, else the Node.js HTTP
+// server. `GATEHOUSE_HTTP_SERVER`: `auto` chooses so by itself and says in one line why and what it costs; `uws` and
+// `node` insist.
+// Failure: `uws` where it does not load, and several fronts where Node.js cannot share a port, end the start with a
+// sentence.
 import type { Config } from '../../process/config.ts';
 import type { Log } from '../../process/log.ts';
 import { TransportRefused } from '../../process/user-facing-error.ts';

@@ -1,7 +1,8 @@
-// One connection of the Node.js HTTP server (inside node-http.ts): whose answers are due on it, and whether its client is too slow.
-// Both ways a client must do 16 KiB/s, as uWebSockets.js wants it: a body that drips in, or an answer that is not taken, would hold
-// memory for as long as the client likes.
-// Invariant: who has begun and not answered is told once that the client left. After `closeGently` nothing is handled any more.
+// One connection of the Node.js HTTP server (inside node-http.ts): whose answers are due on it, and whether its client
+// is too slow. Both ways a client must do 16 KiB/s, as uWebSockets.js wants it: a body that drips in, or an answer that
+// is not taken, would hold memory for as long as the client likes.
+// Invariant: who has begun and not answered is told once that the client left. After `closeGently` nothing is handled
+// any more.
 import type { Socket } from 'node:net';
 
 /** A body that has brought less than this in PERIOD_MS is too slow. */
@@ -30,7 +31,8 @@ export class NodeConnection {
 
   constructor(socket: Socket) {
     this.#socket = socket;
-    // Called by Node.js behind an answer that closes: its own would reset the connection under a client that is still sending.
+    // Called by Node.js behind an answer that closes: its own would reset the connection under a client that is still
+    // sending.
     socket.destroySoon = () => this.closeGently();
   }
 

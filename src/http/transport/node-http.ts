@@ -1,18 +1,23 @@
 // The Node.js HTTP server as a transport (see transport.ts), for platforms where uWebSockets.js does not load.
-// It answers what uWebSockets.js answers, byte for byte, and holds the same bounds: a head of HEAD_BYTES_MAX, a body that comes in at
-// 16 KiB/s at least, an answer that is taken as fast. It reads strictly (never `insecureHTTPParser`): a length that is there twice, a length
-// beside an encoding, a bad chunk are refused here already. It costs about half of the requests per second (bench/README.md).
-// Pipelining: requests that a client sends without waiting are handled side by side and answered in order, PIPELINED_MAX at most.
-// Invariant: behind an answer that closes its connection nothing is handled. The connection is then closed gently: what the client
-// still sends is read and dropped for LINGER_MS, since a reset would take the answer from it.
-// Failure: what cannot be read is answered (`onUnreadable`) where no other answer is due on that connection, and the connection ends.
+// It answers what uWebSockets.js answers, byte for byte, and holds the same bounds: a head of HEAD_BYTES_MAX, a body
+// that comes in at 16 KiB/s at least, an answer that is taken as fast. It reads strictly (never `insecureHTTPParser`):
+// a length that is there twice, a length beside an encoding, a bad chunk are refused here already. It costs about half
+// of the requests per second (bench/README.md). Pipelining: requests that a client sends without waiting are handled
+// side by side and answered in order, PIPELINED_MAX at most.
+// Invariant: behind an answer that closes its connection nothing is handled. The connection is then closed gently: what
+// the client still sends is read and dropped for LINGER_MS, since a reset would take the answer from it.
+// Failure: what cannot be read is answered (`onUnreadable`) where no other answer is due on that connection, and the
+// connection ends.
 import http, { type IncomingMessage, type ServerResponse } from 'node:http';
 import net, { type Socket } from 'node:net';
 import { NodeConnection, PIECE_BYTES } from './node-connection.ts';
 import { Router, type Verb } from './router.ts';
 import type { Handler, Transport, TransportRequest, TransportResponse, Unreadable } from './transport.ts';
 
-/** Of all headers together; src/http/head.ts refuses what is over 16 KiB in words of ours, this only bounds what is read. */
+/**
+ * Of all headers together; src/http/head.ts refuses what is over 16 KiB in words of ours, this only bounds what is
+ * read.
+ */
 const HEAD_BYTES_MAX = 32 * 1024;
 /** A head must be there within this time, as uWebSockets.js wants it. */
 const HEAD_MS_MAX = 10_000;

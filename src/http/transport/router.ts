@@ -1,6 +1,7 @@
-// Finds the handler of a verb and a path among patterns such as `/v1/agents/{id}` (inside node-http.ts; uWebSockets.js has its own).
-// By its rules, so that both servers answer alike: paths are compared as they were sent, case-sensitive and not decoded; a segment
-// that is written out wins over a parameter, and a parameter takes any segment but an empty one.
+// Finds the handler of a verb and a path among patterns such as `/v1/agents/{id}` (inside node-http.ts; uWebSockets.js
+// has its own). By its rules, so that both servers answer alike: paths are compared as they were sent, case-sensitive
+// and not decoded; a segment that is written out wins over a parameter, and a parameter takes any segment but an empty
+// one.
 // Failure: a path that no pattern takes has no handler; the caller knows what to do then.
 
 export const VERBS = ['GET', 'POST', 'PATCH', 'DELETE', 'HEAD', 'PUT', 'OPTIONS'] as const;

@@ -1,8 +1,8 @@
-// What the HTTP front needs of an HTTP server: the dozen calls below, and nothing else (under server.ts and exchange.ts).
-// Two servers offer them: uWebSockets.js (uws.ts), whose own objects have these methods and are handed through as they are, and
-// the Node.js HTTP server (node-http.ts). choose.ts says which one a front runs on.
-// Invariant: a handler is called once for each request that has a sound request line and head; what a client sends otherwise is
-// answered or dropped by the transport, and never reaches a handler.
+// What the HTTP front needs of an HTTP server: the dozen calls below, and nothing else (under server.ts and
+// exchange.ts). Two servers offer them: uWebSockets.js (uws.ts), whose own objects have these methods and are handed
+// through as they are, and the Node.js HTTP server (node-http.ts). choose.ts says which one a front runs on.
+// Invariant: a handler is called once for each request that has a sound request line and head; what a client sends
+// otherwise is answered or dropped by the transport, and never reaches a handler.
 import type { Verb } from './router.ts';
 
 /** Valid until the handler returns. */
@@ -22,7 +22,9 @@ export type TransportResponse = {
   getRemoteAddressAsText(): ArrayBuffer | Uint8Array;
   /** Must be set before the handler returns. Called if the client leaves before the answer, at most once. */
   onAborted(handler: () => void): unknown;
-  /** Must be set before the handler returns. `chunk` belongs to the transport and may be gone when the callback returns. */
+  /**
+   * Must be set before the handler returns. `chunk` belongs to the transport and may be gone when the callback returns.
+   */
   onData(handler: (chunk: ArrayBuffer | Uint8Array, isLast: boolean) => void): unknown;
   /** Gathers what `write` writes into one packet. Inside the handler everything is gathered already. */
   cork(write: () => void): unknown;
@@ -30,9 +32,15 @@ export type TransportResponse = {
   writeStatus(status: string): unknown;
   /** `value` may hold further header lines, each behind a CR LF. */
   writeHeader(name: string, value: string): unknown;
-  /** Adds Date and Content-Length. `close`: the connection ends behind the answer, and nothing that follows on it is handled. */
+  /**
+   * Adds Date and Content-Length. `close`: the connection ends behind the answer, and nothing that follows on it is
+   * handled.
+   */
   end(body: string | Buffer, close?: boolean): unknown;
-  /** A part of a body whose length nobody knows; `end('')` ends it. False: it is kept, and `onWritable` tells when it was taken. */
+  /**
+   * A part of a body whose length nobody knows; `end('')` ends it. False: it is kept, and `onWritable` tells when it
+   * was taken.
+   */
   write(part: string | Uint8Array): boolean;
   /** Set once, before `write`. Called whenever what was kept has been taken; answers true. */
   onWritable(handler: () => boolean): unknown;
@@ -44,7 +52,9 @@ export type TransportResponse = {
 
 export type Handler = (response: TransportResponse, request: TransportRequest) => void;
 
-/** Makes the answer to what no handler sees, a request that cannot be read, and counts it. `headers` are whole lines. */
+/**
+ * Makes the answer to what no handler sees, a request that cannot be read, and counts it. `headers` are whole lines.
+ */
 export type Unreadable = (status: 400 | 405 | 408 | 431, fault: string) => { headers: string[]; body: string };
 
 export interface Transport {

@@ -1,8 +1,8 @@
 // uWebSockets.js as a transport: its application object with the patterns in its own spelling (see transport.ts).
 // Its request and response objects have the methods of the interface, so nothing stands between it and a handler.
 // Several fronts may listen on one port (SO_REUSEPORT); the kernel shares connections out among them.
-// Pipelining: it takes the next request of a connection only when the last one is answered, and closes the connection of a
-// client that does not wait. Its time-outs are fixed: a connection without traffic for about 10 s is closed.
+// Pipelining: it takes the next request of a connection only when the last one is answered, and closes the connection
+// of a client that does not wait. Its time-outs are fixed: a connection without traffic for about 10 s is closed.
 // Failure: a platform that has no binary for it makes `loadUws` throw; a handler must not (exchange.ts sees to that).
 import type uWS from 'uWebSockets.js';
 import type { TemplatedApp, us_listen_socket } from 'uWebSockets.js';
@@ -40,7 +40,7 @@ export class UwsTransport implements Transport {
   constructor(uws: Uws) {
     this.#uws = uws;
     this.#app = uws.App();
-    // biome-ignore lint/suspicious/useIterableCallbackReturn: no array's filter, but uWS telling of connections, +1 and -1
+    // biome-ignore lint/suspicious/useIterableCallbackReturn: not of an array; uWS reports connections, +1 and -1
     this.#app.filter((_res, change) => {
       this.#connections += change as number;
     });

@@ -1,5 +1,5 @@
-// What the WebAssembly module and its host (wasm-instance.ts) agree on about memory: the one source of it, imported by both.
-// So it holds integer constants alone. Offsets and sizes are in bytes.
+// What the WebAssembly module and its host (wasm-instance.ts) agree on about memory: the one source of it, imported by
+// both. So it holds integer constants alone. Offsets and sizes are in bytes.
 
 /** The record of an event: u32 type, the bounds of its fields in the body (u32 start, u32 end), flags, counts, bits. */
 export const RECORD_BYTES = 128;

@@ -1,8 +1,8 @@
-// Reads a body of plain events in one pass: checks the JSON and the form of each event, and writes a record of where its fields
-// lie (layout.ts). Conservative: what it is not sure to understand as JSON.parse and the schema would is not plain, and `scan`
-// answers 0. Keys with escapes, keys that may stand twice in an object (equal hashes), and anything that does not fit are such.
-// What reads something takes the place where it begins and answers the place behind it, or 0: not plain. So the place stays in
-// a register; kept in a global it went through memory a hundred times an event.
+// Reads a body of plain events in one pass: checks the JSON and the form of each event, and writes a record of where
+// its fields lie (layout.ts). Conservative: what it is not sure to understand as JSON.parse and the schema would is not
+// plain, and `scan` answers 0. Keys with escapes, keys that may stand twice in an object (equal hashes), and anything
+// that does not fit are such. What reads something takes the place where it begins and answers the place behind it, or
+// 0: not plain. So the place stays in a register; kept in a global it went through memory a hundred times an event.
 // That the body is UTF-8 has been checked before; behind it lie at least 16 bytes that may be read as well.
 import { find } from './find';
 import {
@@ -92,7 +92,10 @@ function escape(p: usize): usize {
   return 0;
 }
 
-/** A bit for each quote, backslash and control character. A whole vector can always be read: 16 bytes of ours follow the body. */
+/**
+ * A bit for each quote, backslash and control character. A whole vector can always be read: 16 bytes of ours follow the
+ * body.
+ */
 @inline function oddOnes(p: usize): u32 {
   const v = v128.load(p);
   const quotes = i8x16.eq(v, i8x16.splat(0x22)), backslashes = i8x16.eq(v, i8x16.splat(0x5c));
@@ -208,7 +211,10 @@ function array(p: usize, depth: i32): usize {
 let keyStart: usize = 0;
 let keyLength: usize = 0;
 
-/** The value of the next member, whose key is not twice in its object, as far as its hash can tell. `count`: of keys before it. */
+/**
+ * The value of the next member, whose key is not twice in its object, as far as its hash can tell. `count`: of keys
+ * before it.
+ */
 function member(p: usize, depth: i32, count: i32): usize {
   p = named(space(p));
   if (p == 0 || count >= KEYS_MAX) return 0;
@@ -318,7 +324,10 @@ function usage(p: usize, depth: i32): usize {
   }
 }
 
-/** The tokens that providers tell of become the event's. Of several objects that do so the first counts: that is looked at elsewhere. */
+/**
+ * The tokens that providers tell of become the event's. Of several objects that do so the first counts: that is looked
+ * at elsewhere.
+ */
 function use(r: usize): void {
   const total = usageTotal();
   if (usages > 1 || total == -2) flags |= F_COLUMN_OTHER;
@@ -350,7 +359,9 @@ function use(r: usize): void {
   }
 }
 
-/** A whole number of at most 15 digits, as f64. Another number is looked at elsewhere; what is no number is no count. */
+/**
+ * A whole number of at most 15 digits, as f64. Another number is looked at elsewhere; what is no number is no count.
+ */
 function whole(from: usize, to: usize, r: usize, field: usize, flag: i32): void {
   const c = <u32>load<u8>(from);
   if (!digit(c) && c != MINUS) return;

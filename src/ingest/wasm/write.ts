@@ -58,10 +58,15 @@ export function summariesEnd(): usize { return summaries; }
 export function replyEnd(): usize { return reply; }
 export function moveTo(rowsAt: usize, summariesAt: usize, replyAt: usize): void { rows = rowsAt; summaries = summariesAt; reply = replyAt; }
 
-/** Up to here a copy goes by vectors; memory.copy is a call out of WebAssembly, dearer than what most texts here need. */
+/**
+ * Up to here a copy goes by vectors; memory.copy is a call out of WebAssembly, dearer than what most texts here need.
+ */
 const VECTORS_MAX: usize = 128;
 
-/** Writes, and reads, up to 15 bytes past the end: what follows is written next, or is the slack behind rows, summaries and reply. */
+/**
+ * Writes, and reads, up to 15 bytes past the end: what follows is written next, or is the slack behind rows, summaries
+ * and reply.
+ */
 @inline function bytes(to: usize, from: usize, length: usize): usize {
   if (length > VECTORS_MAX) memory.copy(to, from, length);
   else for (let at: usize = 0; at < length; at += 16) v128.store(to + at, v128.load(from + at));

@@ -1,7 +1,10 @@
 // Finds the word that somebody meant to write (used for the mistakes of a policy, never while an event is judged).
 import { exactJson } from '../../common/exact-json.ts';
 
-/** Are two words the same but for one insertion, deletion, substitution or transposition of neighbours? Equal ones are not. */
+/**
+ * Are two words the same but for one insertion, deletion, substitution or transposition of neighbours? Equal ones are
+ * not.
+ */
 export function isOneEditAway(a: string, b: string): boolean {
   if (a === b || Math.abs(a.length - b.length) > 1) return false;
   let start = 0;
@@ -17,7 +20,10 @@ export function isOneEditAway(a: string, b: string): boolean {
   );
 }
 
-/** The word of a list that was meant: written otherwise (`toolCall`), with one edit, or cut short; undefined: none is near. */
+/**
+ * The word of a list that was meant: written otherwise (`toolCall`), with one edit, or cut short; undefined: none is
+ * near.
+ */
 export function meant<T extends string>(word: string, words: readonly T[]): T | undefined {
   const plain = plainForm(word);
   if (plain === '') return undefined;

@@ -1,8 +1,9 @@
 // Lets a JSON Schema compare numbers as they are written: ajv reads them as doubles, for which 19.99 is no multiple
 // of 0.01.
-// The keywords that compare are handed to ajv under names of our own and answered here; ajv is given the payload with doubles, and for
-// each object and array this side remembers the one with the numbers as they were sent.
-// Used by payload-schema.ts alone. Invariant: a schema and a payload without long numbers are judged as ever, but for `multipleOf`.
+// The keywords that compare are handed to ajv under names of our own and answered here; ajv is given the payload with
+// doubles, and for each object and array this side remembers the one with the numbers as they were sent.
+// Used by payload-schema.ts alone. Invariant: a schema and a payload without long numbers are judged as ever, but for
+// `multipleOf`.
 import type { Ajv2020 } from 'ajv/dist/2020.js';
 import { compareNumbers, type ExactNumber, isMultiple, isNumber, LongNumber } from '../../common/exact-number.ts';
 import { Budget, OVER_BUDGET } from '../budget.ts';
@@ -76,7 +77,10 @@ export function exactForm(schema: unknown): unknown {
 export class SentNumbers {
   /** Of the event at hand. */
   budget = new Budget(0);
-  /** For each object and array of the copy with doubles the one that it was made of; empty where the payload has no long numbers. */
+  /**
+   * For each object and array of the copy with doubles the one that it was made of; empty where the payload has no long
+   * numbers.
+   */
   sent: ReadonlyMap<object, object> = new Map();
 
   /** Adds the keywords that ask it. */
@@ -102,7 +106,10 @@ export class SentNumbers {
 
 type At = { parentData: unknown; parentDataProperty: string | number };
 
-/** With the nearest doubles for long numbers. `sent` takes for each object and array of the copy the one that it was made of. */
+/**
+ * With the nearest doubles for long numbers. `sent` takes for each object and array of the copy the one that it was
+ * made of.
+ */
 export function rounded(value: unknown, sent?: Map<object, object>): unknown {
   if (value instanceof LongNumber) return Number(value.text);
   if (typeof value !== 'object' || value === null) return value;

@@ -1,13 +1,14 @@
 // The `expression` of conditions: CEL over `event` and `agent`, compiled when the policy is created, of type bool.
 // An expression that errors on an event (a key that is not there, a wrong type) counts as a match, with
-// `detail.reason` `expression_error`: `has()` is there to ask first. Numbers of a payload are doubles, as CEL has it for JSON; those that
-// a double does not hold are ints, or decimals, which compare as they are written. Beside CEL's own operators, `+ - * /` also take numbers of
-// two of these types together.
-// What bounds the work: limits on the expression's form, and a meter in every node of its syntax tree. A node charges its
-// evaluation to the event's budget, functions and operators also the size of what they read, and before they make it the size of what
-// they make, so that the budget bounds memory as well as time; over it the evaluation is ended and counts as a match.
-// A function that is not listed here with what it makes is refused. `matches()` takes an RE2 literal and runs on our automaton, never on RegExp.
-// The library's interpreter keeps its state in the tree: one expression must not be evaluated inside another, and is not.
+// `detail.reason` `expression_error`: `has()` is there to ask first. Numbers of a payload are doubles, as CEL has it
+// for JSON; those that a double does not hold are ints, or decimals, which compare as they are written. Beside CEL's
+// own operators, `+ - * /` also take numbers of two of these types together.
+// What bounds the work: limits on the expression's form, and a meter in every node of its syntax tree. A node charges
+// its evaluation to the event's budget, functions and operators also the size of what they read, and before they make
+// it the size of what they make, so that the budget bounds memory as well as time; over it the evaluation is ended and
+// counts as a match. A function that is not listed here with what it makes is refused. `matches()` takes an RE2 literal
+// and runs on our automaton, never on RegExp. The library's interpreter keeps its state in the tree: one expression
+// must not be evaluated inside another, and is not.
 import { Environment } from '@marcbachmann/cel-js';
 import type { AgentRecord } from '../../../schemas/agent.ts';
 import type { JsonObject } from '../../../schemas/common.ts';
@@ -37,7 +38,10 @@ const PIECE_UNITS = 20;
 type Makes = (operands: readonly unknown[]) => number;
 const nothing: Makes = () => 0;
 const characters = (value: unknown) => (typeof value === 'string' ? value.length : 0);
-/** Units for what a function makes, beyond what it reads: a unit for a character or byte. Text in capitals may have three times as many. */
+/**
+ * Units for what a function makes, beyond what it reads: a unit for a character or byte. Text in capitals may have
+ * three times as many.
+ */
 const MAKES: ReadonlyMap<string, Makes> = new Map<string, Makes>([
   ...['bool', 'contains', 'double', 'duration', 'dyn', 'endsWith', 'indexOf', 'int', 'size', 'startsWith'].map(none),
   ...['at', 'substring', 'timestamp', 'trim', 'type', 'uint', 'matches'].map(none),
@@ -200,7 +204,9 @@ class Meter {
     this.#budget = budget;
   }
 
-  /** Puts itself in front of every node's evaluation. Must come after the type check, which chooses some evaluations. */
+  /**
+   * Puts itself in front of every node's evaluation. Must come after the type check, which chooses some evaluations.
+   */
   attach(root: Node): void {
     const seen = new Set<unknown>();
     const visit = (value: unknown): void => {
@@ -358,7 +364,10 @@ function agentValue({ id, name, description, framework, metadata, status }: Agen
   return value;
 }
 
-/** The library tells maps by their `constructor`, which a payload may have as a key of its own: such objects go in as a Map. */
+/**
+ * The library tells maps by their `constructor`, which a payload may have as a key of its own: such objects go in as a
+ * Map.
+ */
 const celPayload = perPayload(({ payload, payloadText }: ExpressionEvent): unknown => {
   const plain =
     payloadText.includes('constructor') || payloadText.includes('\\u') ? withoutConstructor(payload) : payload;

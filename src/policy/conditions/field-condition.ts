@@ -1,11 +1,11 @@
 // Decides whether one field condition holds for an event: a path, and a scalar (equal), an array (any of
 // them) or an object of operators, all of which must hold for one and the same value.
-// Where the path meets an array any element will do; a text operator on an object or array looks at every string value inside.
-// Text is compared decoded and case-sensitive; numbers exactly as they are written, whatever their length. `gt gte lt lte` take a text that
-// is a number for one; where something is there that is none, they count as met, and the match says `not_a_number`.
-// `matches` looks at keys, too.
-// A path that leads nowhere equals nothing, so `ne` and `not_in` hold for it: a policy against everything but a list also
-// catches the event that leaves the field out (fail closed). `exists` tells the two apart.
+// Where the path meets an array any element will do; a text operator on an object or array looks at every string value
+// inside. Text is compared decoded and case-sensitive; numbers exactly as they are written, whatever their length. `gt
+// gte lt lte` take a text that is a number for one; where something is there that is none, they count as met, and the
+// match says `not_a_number`. `matches` looks at keys, too.
+// A path that leads nowhere equals nothing, so `ne` and `not_in` hold for it: a policy against everything but a list
+// also catches the event that leaves the field out (fail closed). `exists` tells the two apart.
 // Work is counted against the event's budget; OverBudget passes through, and the engine counts it as a match.
 import { OPERATORS, type Operator } from '../../../schemas/condition.ts';
 import { compareNumbers, type ExactNumber, isNumber, LongNumber, numberOfText } from '../../common/exact-number.ts';
@@ -92,8 +92,8 @@ export class FieldCondition {
   }
 
   /**
-   * The steps that lead to the value for which it holds, to be asked where `test` says that it does; null: it holds because
-   * nothing is there. Throws OverBudget.
+   * The steps that lead to the value for which it holds, to be asked where `test` says that it does; null: it holds
+   * because nothing is there. Throws OverBudget.
    */
   place(fields: Fields, budget: Budget): Step[] | null {
     const trail: Step[] = [];
@@ -106,8 +106,8 @@ export class FieldCondition {
   }
 
   /**
-   * The steps from the value at `steps` to the string for which a text operator holds; none where it is the value itself. Keys
-   * that hold what a text operator looks for are not told. Throws OverBudget.
+   * The steps from the value at `steps` to the string for which a text operator holds; none where it is the value
+   * itself. Keys that hold what a text operator looks for are not told. Throws OverBudget.
    */
   placeInside(operator: Operator, payload: object, steps: readonly Step[], budget: Budget): Step[] {
     const test = this.#texts.get(operator);
@@ -312,7 +312,9 @@ function overText(test: TextTest, withKeys: boolean): Predicate {
   };
 }
 
-/** Reads the right-hand side of the condition `key`; what is wrong with it goes to `mistakes`, and nothing is answered. */
+/**
+ * Reads the right-hand side of the condition `key`; what is wrong with it goes to `mistakes`, and nothing is answered.
+ */
 export function compileCondition(
   { key, path }: Pick<FieldCondition, 'key' | 'path'>,
   value: unknown,

@@ -1,10 +1,11 @@
-// Finds conditions that could never hold, by a slip of their author (when a policy is created or changed, after it has been
-// compiled). Such a policy would be kept, stand in the list, and never do anything.
-// Refused are: a bare key that is one edit away from a reserved key of the type, a value of `type` or `outcome` outside of its
-// closed set, operators that no value of `type`, `trace_id` or `agent_id` satisfies, paths and patterns in a notation of others, and equality with
-// what looks like a wildcard, a pattern or a permission. What is written with its prefix (`payload.windows`) or operator (`{"eq": …}`) is taken as
-// what it says.
-// Policies that were kept before are not asked: they are judged as ever, since an account's events must not wait on this.
+// Finds conditions that could never hold, by a slip of their author (when a policy is created or changed, after it has
+// been compiled). Such a policy would be kept, stand in the list, and never do anything.
+// Refused are: a bare key that is one edit away from a reserved key of the type, a value of `type` or `outcome` outside
+// of its closed set, operators that no value of `type`, `trace_id` or `agent_id` satisfies, paths and patterns in a
+// notation of others, and equality with what looks like a wildcard, a pattern or a permission. What is written with its
+// prefix (`payload.windows`) or operator (`{"eq": …}`) is taken as what it says.
+// Policies that were kept before are not asked: they are judged as ever, since an account's events must not wait on
+// this.
 
 import { EVENT_TYPES, OUTCOMES } from '../../../schemas/closed-sets.ts';
 import { isId } from '../../common/ids.ts';
@@ -15,8 +16,8 @@ import type { FieldCondition } from './field-condition.ts';
 import { pathMistake } from './path.ts';
 
 /**
- * `reserved`: keys that are no fields in policies of this type. `fields`: the conditions that compiled; what is wrong with others
- * is known already. `at`: the pointer of `conditions`.
+ * `reserved`: keys that are no fields in policies of this type. `fields`: the conditions that compiled; what is wrong
+ * with others is known already. `at`: the pointer of `conditions`.
  */
 export function findWhatNeverHolds(
   conditions: object,

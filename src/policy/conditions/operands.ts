@@ -1,5 +1,6 @@
-// What is wrong with the operators of a condition and their operands (part of compiling a policy; match.ts runs those that are
-// sound). A mistake says what the author may have meant: the policy would otherwise be refused, or worse kept, for a slip.
+// What is wrong with the operators of a condition and their operands (part of compiling a policy; match.ts runs those
+// that are sound). A mistake says what the author may have meant: the policy would otherwise be refused, or worse kept,
+// for a slip.
 import { OPERATORS, type Operator } from '../../../schemas/condition.ts';
 import { type ExactNumber, isNumber } from '../../common/exact-number.ts';
 import { policyPattern } from '../text-search/pattern-allowance.ts';

@@ -1,7 +1,7 @@
-// Paths of conditions: `type`, `trace_id`, `agent_id`, `payload.…`; a bare name is looked up in the payload. A key with dots is written
-// `payload["gen_ai.tool.name"]`; a JSON Pointer into the payload (`/messages/0/content`, as `detail.path` has it) is a path, too.
-// Only own properties are looked at, so `__proto__` and `constructor` are plain data. A numeric segment indexes an array;
-// any other segment that meets an array goes on into every element.
+// Paths of conditions: `type`, `trace_id`, `agent_id`, `payload.…`; a bare name is looked up in the payload. A key with
+// dots is written `payload["gen_ai.tool.name"]`; a JSON Pointer into the payload (`/messages/0/content`, as
+// `detail.path` has it) is a path, too. Only own properties are looked at, so `__proto__` and `constructor` are plain
+// data. A numeric segment indexes an array; any other segment that meets an array goes on into every element.
 
 import type { Budget } from '../budget.ts';
 import type { Step } from './pointer.ts';
@@ -64,7 +64,10 @@ function unescaped(segment: string): string {
   return segment.replaceAll('~1', '/').replaceAll('~0', '~');
 }
 
-/** What is written like a path of another notation and would never match: a sentence that says how to write it; null: nothing. */
+/**
+ * What is written like a path of another notation and would never match: a sentence that says how to write it; null:
+ * nothing.
+ */
 export function pathMistake(text: string): string | null {
   if (text.startsWith('/'))
     return /~(?![01])/.test(text) ? 'is a JSON Pointer; write `~` in a key as ~0 and `/` as ~1' : null;
@@ -88,8 +91,8 @@ export function pathText(path: Path): string {
 }
 
 /**
- * The values at a path, each given to `visit`; stops when it answers true. `trail` then holds the steps that lead there: it is
- * given where somebody asks for the place, and left out where only the answer counts.
+ * The values at a path, each given to `visit`; stops when it answers true. `trail` then holds the steps that lead
+ * there: it is given where somebody asks for the place, and left out where only the answer counts.
  */
 export function visitPath(
   value: unknown,

@@ -1,9 +1,10 @@
 // The `payload_schema` of conditions: a JSON Schema (2020-12) that matches when the payload does NOT satisfy it.
-// A safe subset, compiled by ajv when the policy is created: no references, no `uniqueItems` (quadratic), no `$data`; unknown
-// keywords and formats are refused, so that a misspelt rule cannot silently let everything pass. `pattern` and
+// A safe subset, compiled by ajv when the policy is created: no references, no `uniqueItems` (quadratic), no `$data`;
+// unknown keywords and formats are refused, so that a misspelt rule cannot silently let everything pass. `pattern` and
 // `patternProperties` are RE2 and run on our automaton.
-// What bounds the work: ajv's code cannot be interrupted, so before it runs its cost is bounded from above: every keyword
-// may look at every value of the payload, and every length read every character. Over the budget counts as a match.
+// What bounds the work: ajv's code cannot be interrupted, so before it runs its cost is bounded from above: every
+// keyword may look at every value of the payload, and every length read every character. Over the budget counts as a
+// match.
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import type { JsonObject } from '../../../schemas/common.ts';
 import { mayHoldLongNumber } from '../../common/exact-json.ts';
@@ -98,7 +99,10 @@ export class PayloadSchema {
     return !this.#validate(doubles.payload);
   }
 
-  /** What does not satisfy it, to be asked where `test` says so: the steps to the value, and the keyword. Throws OverBudget. */
+  /**
+   * What does not satisfy it, to be asked where `test` says so: the steps to the value, and the keyword. Throws
+   * OverBudget.
+   */
   failure(event: Judged, budget: Budget): { steps: Step[]; keyword: string } | null {
     if (!this.test(event, budget)) return null;
     // Of a combination (`anyOf`) the parts come first, and last the whole.

@@ -1,5 +1,6 @@
-// Remembers what is made of the payload that is being judged, so that the many conditions of an account make it once (used by expressions and schemas).
-// Events are judged one after the other, each with all its rules, so the last payload is enough.
+// Remembers what is made of the payload that is being judged, so that the many conditions of an account make it once
+// (used by expressions and schemas). Events are judged one after the other, each with all its rules, so the last
+// payload is enough.
 
 type Judged = { payload: object; payloadText: string };
 

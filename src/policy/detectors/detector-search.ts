@@ -1,7 +1,9 @@
 // What the detectors' searches share: how a finding is told, how tries are charged, and what may stand next to one.
 import type { Budget } from '../budget.ts';
 
-/** Where something was found, or null. `from` is where to begin. Charges the budget for every try; throws OverBudget. */
+/**
+ * Where something was found, or null. `from` is where to begin. Charges the budget for every try; throws OverBudget.
+ */
 export type Find = (text: string, from: number, budget: Budget) => Span | null;
 export type Span = { start: number; end: number };
 

@@ -97,8 +97,8 @@ export function findInternationalPhone(text: string, from: number, budget: Budge
 }
 
 /**
- * The longest row of groups behind a `+` that can be a number; what follows it may be something else. It begins right there, or in
- * a bracket: `a + 41…` is arithmetic.
+ * The longest row of groups behind a `+` that can be a number; what follows it may be something else. It begins right
+ * there, or in a bracket: `a + 41…` is arithmetic.
  */
 function internationalEnd(text: string, plus: number): number {
   const first = text.charCodeAt(text[plus + 1] === '(' ? plus + 2 : plus + 1);

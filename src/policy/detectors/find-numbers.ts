@@ -1,4 +1,5 @@
-// Finds payment cards, bank accounts and social security numbers, by their checksums (see detectors.ts for what holds for all).
+// Finds payment cards, bank accounts and social security numbers, by their checksums (see detectors.ts for what holds
+// for all).
 import type { Budget } from '../budget.ts';
 import {
   digitsOf,
@@ -111,7 +112,9 @@ export function isNamedSsn(digits: string, key: string): boolean {
 
 const NAME_CHARACTERS_MAX = 100;
 
-/** Areas 000, 666 and 900-999, group 00 and serial 0000 were never given out. Nine digits alone are an ordinary number. */
+/**
+ * Areas 000, 666 and 900-999, group 00 and serial 0000 were never given out. Nine digits alone are an ordinary number.
+ */
 const SSN = /(?<!\w)(?!000|666)[0-8]\d{2}([- ])(?!00)\d{2}\1(?!0000)\d{4}(?!\w)/g;
 
 export function findSsn(text: string, from: number, budget: Budget): Span | null {

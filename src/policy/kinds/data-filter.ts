@@ -1,7 +1,8 @@
-// data_filter: matches when some string of the event matches one of its patterns or detectors. Looked at are all strings of the payload,
-// decoded, and the keys of all objects (a secret must not slip through as a key; on 9,218 recorded events this changed no
-// count), whole numbers where a detector knows such, and `trace_id`; or what the paths in `fields` lead to. With `redact` the stored copy has the matches replaced; see redact.ts.
-// Blocks with `block` among its actions; `alert` alone tells and lets pass.
+// data_filter: matches when some string of the event matches one of its patterns or detectors. Looked at are all
+// strings of the payload, decoded, and the keys of all objects (a secret must not slip through as a key; on 9,218
+// recorded events this changed no count), whole numbers where a detector knows such, and `trace_id`; or what the paths
+// in `fields` lead to. With `redact` the stored copy has the matches replaced; see redact.ts. Blocks with `block` among
+// its actions; `alert` alone tells and lets pass.
 
 import { DETECTOR_NAMES, type DetectorName } from '../../../schemas/closed-sets.ts';
 import { PATTERNS_MAX } from '../../common/limits.ts';
@@ -13,7 +14,9 @@ import type { Pattern } from '../text-search/program.ts';
 import { detectorNeedle, type Needle, patternNeedle } from '../text-search/scanner.ts';
 import type { PolicyConditions, PolicyKind } from './policy-kind.ts';
 
-/** `needles` are the patterns in their order, then the detectors in theirs. `fields`: of the payload; null: all of it. */
+/**
+ * `needles` are the patterns in their order, then the detectors in theirs. `fields`: of the payload; null: all of it.
+ */
 export type DataFilterTerms = {
   type: 'data_filter';
   needles: Needle[];

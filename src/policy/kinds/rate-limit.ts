@@ -1,7 +1,8 @@
 // rate_limit: matches the event that is number threshold+1 or later inside a sliding window. Whether it is
 // one only the counters know: judge() asks for a place with a RateCheck, decide() is told who was over.
 // With `block` among its actions an event that is over takes no place; without, every event counts.
-// An event without a value at the `per` path is counted, too, under a name of its own, so that leaving it out is no way around.
+// An event without a value at the `per` path is counted, too, under a name of its own, so that leaving it out is no way
+// around.
 import { exactJson } from '../../common/exact-json.ts';
 import { LongNumber } from '../../common/exact-number.ts';
 import type { Budget } from '../budget.ts';
@@ -59,8 +60,8 @@ export function perText({ per }: RateLimitTerms): string {
 }
 
 /**
- * What tells the counters of a `per` path apart: the JSON of the values there, which is never empty; '' if there are none,
- * or if it would take too long to find out.
+ * What tells the counters of a `per` path apart: the JSON of the values there, which is never empty; '' if there are
+ * none, or if it would take too long to find out.
  */
 export function counterValue(path: Path, fields: Fields, budget: Budget): string {
   const values: unknown[] = [];

@@ -1,6 +1,6 @@
-// require_approval: matches when its fields do; the event is pending until somebody decides, or until `timeout` and then
-// as `on_timeout` says. That is what the type means, so it is pending with `alert` alone and with `block`, too: `block`
-// here does not refuse the event but holds it back. Only `log` alone lets it pass (dry run).
+// require_approval: matches when its fields do; the event is pending until somebody decides, or until `timeout` and
+// then as `on_timeout` says. That is what the type means, so it is pending with `alert` alone and with `block`, too:
+// `block` here does not refuse the event but holds it back. Only `log` alone lets it pass (dry run).
 
 import { below } from '../policy-error.ts';
 import { DAY_SECONDS, parseDuration } from './duration.ts';

@@ -1,9 +1,10 @@
-// The counters behind rate_limit policies (between judgement and decision). They live in Redis, which all processes share.
-// One script call takes permits of many counters of one hash tag in one step: the counters of an event partition's agents, or of a registry
-// shard's accounts. All calls of a tick are sent together and cost one round trip. Time is Redis's own (src/redis/rate-window.lua has the
-// guarantees).
-// Invariant: a permit is granted by Redis or not at all. A failure rejects the whole of `take`, whatever Redis counted; the caller then refuses
-// the submissions (the limit fails closed). Permits that were counted stay counted: too few events pass, never too many.
+// The counters behind rate_limit policies (between judgement and decision). They live in Redis, which all processes
+// share. One script call takes permits of many counters of one hash tag in one step: the counters of an event
+// partition's agents, or of a registry shard's accounts. All calls of a tick are sent together and cost one round trip.
+// Time is Redis's own (src/redis/rate-window.lua has the guarantees).
+// Invariant: a permit is granted by Redis or not at all. A failure rejects the whole of `take`, whatever Redis counted;
+// the caller then refuses the submissions (the limit fails closed). Permits that were counted stay counted: too few
+// events pass, never too many.
 import { readAsset } from '../../process/assets.ts';
 import { type Commands, sendTogether } from '../../redis/client.ts';
 import { Script } from '../../redis/script.ts';
@@ -21,7 +22,10 @@ export type CounterCheck = {
   lease?: LeaseRequest;
 };
 
-/** How many of the `count` stay within the threshold, first come first; and when they were counted, epoch ms by Redis's clock. */
+/**
+ * How many of the `count` stay within the threshold, first come first; and when they were counted, epoch ms by Redis's
+ * clock.
+ */
 export type CounterGrant = { granted: number } & LeaseGrant;
 
 /** A script holds Redis up for others: 0.4 ms for fifty counters, 29 us for one. */

@@ -1,15 +1,19 @@
 // A lease of permits of one counter, which a front uses without a round trip (between judgement and decision).
-// While a limit is far away, a single event would wait for Redis only to learn that there is room. So a counter in steady use is asked for the
-// permits of the next QUOTA_LEASE_MS together with those of the events at hand.
-// Invariant: Redis has counted every leased permit, in the sub-bucket in which it is used, and it is used once. So no window of the counter exceeds
-// its threshold, and the times that events carry show it.
-// Cost: unused permits are missing elsewhere until they are returned, at the latest QUOTA_LEASE_MS + QUOTA_RETURN_MS later, which is less than the
-// sixtieth of a window by which permits free late anyway. Redis leases a small share of what is free (src/redis/rate-window.lua), so a limit that
-// comes near is asked for event by event again.
-// Failure: the permits of a process that was killed, or whose return was lost, stay counted for one window: too few events pass, never too many.
+// While a limit is far away, a single event would wait for Redis only to learn that there is room. So a counter in
+// steady use is asked for the permits of the next QUOTA_LEASE_MS together with those of the events at hand.
+// Invariant: Redis has counted every leased permit, in the sub-bucket in which it is used, and it is used once. So no
+// window of the counter exceeds its threshold, and the times that events carry show it.
+// Cost: unused permits are missing elsewhere until they are returned, at the latest QUOTA_LEASE_MS + QUOTA_RETURN_MS
+// later, which is less than the sixtieth of a window by which permits free late anyway. Redis leases a small share of
+// what is free (src/redis/rate-window.lua), so a limit that comes near is asked for event by event again.
+// Failure: the permits of a process that was killed, or whose return was lost, stay counted for one window: too few
+// events pass, never too many.
 import { LEASED_PERMITS_MIN, QUOTA_LEASE_MS, QUOTA_RETURN_MS } from '../../common/limits.ts';
 
-/** What a call asks for besides the permits of its events. `returned`: unused permits of an earlier lease, counted in `returnedBucket`. */
+/**
+ * What a call asks for besides the permits of its events. `returned`: unused permits of an earlier lease, counted in
+ * `returnedBucket`.
+ */
 export type LeaseRequest = { lease: number; returned: number; returnedBucket: number };
 /** Permits in a sub-bucket that lasts `usableMs` more after `atMs` (epoch ms by Redis's clock). */
 export type LeaseGrant = { leased: number; bucket: number; usableMs: number; atMs: number };
@@ -84,8 +88,8 @@ export class QuotaLease {
   }
 
   /**
-   * The answer to `request`; undefined: the call failed. The lease runs from when the call was sent, since Redis read its clock after
-   * that.
+   * The answer to `request`; undefined: the call failed. The lease runs from when the call was sent, since Redis read
+   * its clock after that.
    */
   granted({ lease }: LeaseRequest, granted: LeaseGrant | undefined, sentMs: number, nowMs: number): void {
     if (lease === 0) return;

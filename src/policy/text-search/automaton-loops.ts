@@ -1,9 +1,12 @@
-// The inner loops of the automata: one table look-up a character. They are plain functions of plain values, so that the compiler makes tight loops
-// of them; everything else in an automaton runs once a state, these run once a character.
-// A loop stops at whatever needs the automaton: a state that does not exist yet, an accepting state, a surrogate, or a page of character classes
-// that does not exist yet.
+// The inner loops of the automata: one table look-up a character. They are plain functions of plain values, so that the
+// compiler makes tight loops of them; everything else in an automaton runs once a state, these run once a character.
+// A loop stops at whatever needs the automaton: a state that does not exist yet, an accepting state, a surrogate, or a
+// page of character classes that does not exist yet.
 
-/** A table entry is the next state's row. Below 0: UNKNOWN, the state does not exist yet; ACCEPTING - row, it accepts or is a dead end. */
+/**
+ * A table entry is the next state's row. Below 0: UNKNOWN, the state does not exist yet; ACCEPTING - row, it accepts or
+ * is a dead end.
+ */
 export const UNKNOWN = -1;
 export const ACCEPTING = -2;
 /** The tables of the inner loops. `flags[row]`: whether a state accepts (MATCHED) or is a dead end (DEAD). */
@@ -17,8 +20,8 @@ export const MATCHED = 1;
 export const DEAD = 2;
 
 /**
- * Runs forward until a state is unknown or accepting, or a character needs the automaton. Returns the row it reached; `stopped[0]` is the
- * index of the first character that was not read.
+ * Runs forward until a state is unknown or accepting, or a character needs the automaton. Returns the row it reached;
+ * `stopped[0]` is the index of the first character that was not read.
  */
 export function runForward(
   text: string,

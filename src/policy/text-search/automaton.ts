@@ -1,7 +1,7 @@
 // Runs a program over text as a lazily built DFA: each state is made when the text first leads there, then a character
 // costs one look-up (2-4 ns). One pass tells which of the program's patterns occur. Two further directions find
-// where: backwards over the whole text (every place at which a match starts) and forwards from one place (its longest end).
-// Stands under the scanner (data filters), the `matches` operators and redaction.
+// where: backwards over the whole text (every place at which a match starts) and forwards from one place (its longest
+// end). Stands under the scanner (data filters), the `matches` operators and redaction.
 //
 // What bounds the work: a character costs one unit of the caller's budget, a new state about as many units as
 // instructions had to be followed, from a budget of its own per automaton and event; a cache that grows past
@@ -38,7 +38,9 @@ const START_UNITS = 30;
 const NO_PATTERNS: readonly number[] = [];
 
 type State = {
-  /** Instructions that wait for what comes next; not yet followed through splits and looks. None: nothing can follow. */
+  /**
+   * Instructions that wait for what comes next; not yet followed through splits and looks. None: nothing can follow.
+   */
   kernel: Int32Array;
   /** Kind of the character just read; KIND.border at a border. Always `other` where the program has no looks. */
   kind: number;
@@ -103,8 +105,9 @@ export class Automaton {
   }
 
   /**
-   * Which patterns occur in the text: sets `found[pattern]` to 1. Stops early once `missing` patterns have been set that
-   * were 0 before. Answers how many are still missing, below 0 where several more were found at once. Throws OverBudget.
+   * Which patterns occur in the text: sets `found[pattern]` to 1. Stops early once `missing` patterns have been set
+   * that were 0 before. Answers how many are still missing, below 0 where several more were found at once. Throws
+   * OverBudget.
    */
   search(text: string, found: Uint8Array, missing: number, budget: Budget): number {
     const scan = ++this.#scan;
@@ -156,7 +159,9 @@ export class Automaton {
     return this.#isAccepting(this.#next(at, this.program.classes)) ? text.length : best;
   }
 
-  /** Marks every place at which some match starts: `marks[place]` becomes 1; `marks` has one place more than the text. */
+  /**
+   * Marks every place at which some match starts: `marks[place]` becomes 1; `marks` has one place more than the text.
+   */
   starts(text: string, marks: Uint8Array, budget: Budget): void {
     let at = this.#enter(KIND.border);
     for (let i = text.length; i > 0; ) {

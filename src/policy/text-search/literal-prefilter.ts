@@ -1,9 +1,10 @@
-// A prefilter by literals: what must occur in a payload for a rule to match (made once a rule). wasm-codec.ts looks for all literals of an
-// account in one pass over the bytes and asks the engine only about the rules whose prefilter passes.
-// A prefilter is a list of clauses, all of which must hold; a clause is a list of literals, one of which must occur in some key or string of the
-// payload. A rule without a prefilter is always asked.
-// Invariant: sound, not complete. A rule whose prefilter fails cannot match; about one whose prefilter passes nothing is known.
-// A literal holds only characters that JSON writes as themselves unless it escapes them as \u, so it can be looked for in the bytes.
+// A prefilter by literals: what must occur in a payload for a rule to match (made once a rule). wasm-codec.ts looks for
+// all literals of an account in one pass over the bytes and asks the engine only about the rules whose prefilter
+// passes. A prefilter is a list of clauses, all of which must hold; a clause is a list of literals, one of which must
+// occur in some key or string of the payload. A rule without a prefilter is always asked.
+// Invariant: sound, not complete. A rule whose prefilter fails cannot match; about one whose prefilter passes nothing
+// is known. A literal holds only characters that JSON writes as themselves unless it escapes them as \u, so it can be
+// looked for in the bytes.
 import type { Path } from '../conditions/path.ts';
 import { policyPattern } from './pattern-allowance.ts';
 import { compilePattern, type Pattern } from './program.ts';
@@ -77,7 +78,10 @@ function literalOfNeedle({ pattern, detector }: Needle): string | null {
 
 const literals = new WeakMap<Pattern, string | null>();
 
-/** The longest text that every match of a pattern holds; null: none, or too costly to find. Looked for once: it costs as much as compiling. */
+/**
+ * The longest text that every match of a pattern holds; null: none, or too costly to find. Looked for once: it costs as
+ * much as compiling.
+ */
 export function literalOf(pattern: Pattern): string | null {
   let literal = literals.get(pattern);
   if (literal === undefined) {

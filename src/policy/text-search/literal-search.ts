@@ -1,6 +1,7 @@
-// Searches one plain text in another in linear time. String.indexOf is by far the fastest, and linear for texts of 7-250
-// characters (measured: at most 5 ns a character); shorter ones cost up to 17 ns, longer ones up to 3 µs a character on
-// periodic texts, where V8's search falls back to the naive one. Those are searched by Knuth, Morris and Pratt (2 ns).
+// Searches one plain text in another in linear time. String.indexOf is by far the fastest, and linear for texts of
+// 7-250 characters (measured: at most 5 ns a character); shorter ones cost up to 17 ns, longer ones up to 3 µs a
+// character on periodic texts, where V8's search falls back to the naive one. Those are searched by Knuth, Morris and
+// Pratt (2 ns).
 import type { Budget } from '../budget.ts';
 
 const INDEX_OF_MIN = 7;

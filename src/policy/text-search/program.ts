@@ -1,12 +1,16 @@
-// Turns RE2 patterns into programs that automata run. re2js parses, checks and simplifies a pattern; its instructions are
-// taken over into plain arrays and several patterns are laid side by side into one program, so that one pass finds all.
-// Our own automaton runs them, not re2js's engines, because those cannot be stopped half way: the work needs a bound on
-// the work, not only linear time (`([a-z]{1,100}){1,5}$` took re2js's NFA 2.3 s on 100 KB, and its DFA has no budget).
-// RE2 syntax only: look-around, back-references and possessive quantifiers are refused when the policy is created.
+// Turns RE2 patterns into programs that automata run. re2js parses, checks and simplifies a pattern; its instructions
+// are taken over into plain arrays and several patterns are laid side by side into one program, so that one pass finds
+// all. Our own automaton runs them, not re2js's engines, because those cannot be stopped half way: the work needs a
+// bound on the work, not only linear time (`([a-z]{1,100}){1,5}$` took re2js's NFA 2.3 s on 100 KB, and its DFA has no
+// budget). RE2 syntax only: look-around, back-references and possessive quantifiers are refused when the policy is
+// created.
 import { RE2JS } from 're2js';
 import { PATTERN_CHARACTERS_MAX } from '../../common/limits.ts';
 
-/** Instructions of one pattern. 512 characters of plain text need 514; repeats multiply. A step of the automaton costs up to this many units. */
+/**
+ * Instructions of one pattern. 512 characters of plain text need 514; repeats multiply. A step of the automaton costs
+ * up to this many units.
+ */
 const INSTRUCTIONS_MAX = 2_000;
 
 /** Opcodes of re2js that matter; captures and no-ops are skipped over. */
@@ -77,10 +81,10 @@ export const KIND = { other: 0, newline: 1, word: 2, border: 3 } as const;
 export const DO = { split: 1, look: 2, rune: 3, match: 4, fail: 5 } as const;
 
 /**
- * Patterns side by side. Instruction `i` does `ops[i]`; `outs[i]` follows, `args[i]` is the second way of a split, the bits of a
- * look, or which pattern a match belongs to. Characters fall into `classes` classes; rune instruction `i` takes class `c`
- * if `takes[rows[i] + c]` is 1. Instructions that take the same characters have the same row: `\p{L}{300}` has one, and laying it
- * out costs one instruction's work.
+ * Patterns side by side. Instruction `i` does `ops[i]`; `outs[i]` follows, `args[i]` is the second way of a split, the
+ * bits of a look, or which pattern a match belongs to. Characters fall into `classes` classes; rune instruction `i`
+ * takes class `c` if `takes[rows[i] + c]` is 1. Instructions that take the same characters have the same row:
+ * `\p{L}{300}` has one, and laying it out costs one instruction's work.
  */
 export class Program {
   readonly size: number;

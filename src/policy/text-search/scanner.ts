@@ -1,9 +1,11 @@
 // Looks for many patterns and detectors in many strings at once: the working part of all data filters of an account.
 // A scanner is made of needles. One pass over a string runs every automaton once; plain texts, as long as they are few,
-// take String.indexOf instead, which is faster still. Detectors take part with a candidate pattern and settle it afterwards.
-// Invariant: a needle ends as found, not found, or `over`: not settled within the budget, which counts as found (fail closed).
-// Every automaton has its own share of units for building states, so one pattern that explodes leaves the others sound;
-// automata of several patterns that went over are split in two for the next events, until the one stands alone.
+// take String.indexOf instead, which is faster still. Detectors take part with a candidate pattern and settle it
+// afterwards.
+// Invariant: a needle ends as found, not found, or `over`: not settled within the budget, which counts as found (fail
+// closed). Every automaton has its own share of units for building states, so one pattern that explodes leaves the
+// others sound; automata of several patterns that went over are split in two for the next events, until the one stands
+// alone.
 
 import { Budget, OverBudget } from '../budget.ts';
 import type { Detector } from '../detectors/detectors.ts';
@@ -16,7 +18,10 @@ export type Needle = { key: string; pattern: Pattern | null; detector: Detector 
 
 export const FOUND = { no: 0, yes: 1, over: 2 } as const;
 
-/** Plain texts up to this many are searched one by one with indexOf; more, or such as it is slow for, go into the automaton. */
+/**
+ * Plain texts up to this many are searched one by one with indexOf; more, or such as it is slow for, go into the
+ * automaton.
+ */
 const PLAIN_MAX = 2;
 /** One automaton's bounds: more patterns share more states than they save passes. */
 const AUTOMATON_PATTERNS_MAX = 64;
@@ -204,7 +209,9 @@ export class Scanner {
   }
 }
 
-/** Needles that share an automaton. `hits[m]` says that member m occurs, or that its candidate does, in the latest text. */
+/**
+ * Needles that share an automaton. `hits[m]` says that member m occurs, or that its candidate does, in the latest text.
+ */
 class Group {
   readonly members: readonly number[];
   readonly hits: Uint8Array;

@@ -1,7 +1,8 @@
-// Walks the strings of a payload once for a scanner: values and keys, decoded, whatever their length, in the payload's order; whole
-// numbers, where a detector looks at them; and the trace's id, which may hold a secret like any text.
-// Remembers for each needle where it was settled first, as a JSON pointer that never repeats a secret: a key that itself
-// holds something looked for is written `[redacted]`, and what was found in a key is placed at the object that has it.
+// Walks the strings of a payload once for a scanner: values and keys, decoded, whatever their length, in the payload's
+// order; whole numbers, where a detector looks at them; and the trace's id, which may hold a secret like any text.
+// Remembers for each needle where it was settled first, as a JSON pointer that never repeats a secret: a key that
+// itself holds something looked for is written `[redacted]`, and what was found in a key is placed at the object that
+// has it.
 import type { Json, JsonObject } from '../../../schemas/common.ts';
 import { type ExactNumber, isNumber } from '../../common/exact-number.ts';
 import type { Path } from '../conditions/path.ts';
