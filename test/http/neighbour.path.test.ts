@@ -97,9 +97,11 @@ t.test('past what may wait of it, an account is refused, and says so; others are
   );
   const answers = await Promise.all(sent);
   const refused = answers.filter(({ status }) => status === 503);
-  t.ok(refused.length > 0 && refused.length <= 25, `${refused.length} of 90 were refused`);
-  t.match(refused[0]!.json, {
-    error: { code: 'unavailable', recorded: false, message: /^Too much of this account takes long to judge: 64/ },
-  });
+  const full = refused.filter(({ text }) => text.includes('Too much of this account takes long to judge: 64'));
+  t.ok(full.length > 0 && full.length <= 25, `${full.length} of 90 found the line full`);
+  t.match(full[0]!.json, { error: { code: 'unavailable', recorded: false } });
+  // On a slow machine the last in line wait longer than they may.
+  const late = refused.filter(({ text }) => text.includes('has waited too long'));
+  t.equal(full.length + late.length, refused.length);
   t.ok(answers.every(({ status }) => status === 503 || status === 200));
 });
