@@ -3,6 +3,7 @@
 // Rule: only an error that lies in the rows themselves cannot be retried. Everything else can, even what looks like our
 // own mistake (an unknown column): the store pipeline must then wait for somebody to mend it rather than dead-letter
 // every event.
+import { UserFacingError } from '../src/common/user-facing-error.ts';
 
 type KnownError = { name: string; canRetry: boolean };
 
@@ -50,7 +51,7 @@ const CLICKHOUSE_ERRORS: ReadonlyMap<number, KnownError> = new Map([
   [999, passing('KEEPER_EXCEPTION')],
 ]);
 
-export class ClickHouseError extends Error {
+export class ClickHouseError extends UserFacingError {
   override name = 'ClickHouseError';
   /** May the very same request succeed later? False only where the rows are at fault. */
   readonly canRetry: boolean;

@@ -8,6 +8,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import { readdirSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { UserFacingError } from '../src/common/user-facing-error.ts';
 import { assetPath, readAsset } from '../src/process/assets.ts';
 import { type ClickHouse, ClickHouseError } from './client.ts';
 import { renderSql, splitStatements, type TemplateOptions } from './sql-template.ts';
@@ -24,7 +25,7 @@ export type Migration = { version: number; name: string; text: string };
 type Applied = { version: number; name: string; checksum: string };
 type LockTiming = { heldMs: number; renewMs: number; pollMs: number };
 
-export class MigrationError extends Error {
+export class MigrationError extends UserFacingError {
   override name = 'MigrationError';
 }
 

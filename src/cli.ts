@@ -8,7 +8,7 @@ import { parseArgs } from 'node:util';
 import { type Command, UsageError, withAddresses } from './commands/context.ts';
 import { readAsset } from './process/assets.ts';
 import type { Config } from './process/config.ts';
-import { userFacingMessage } from './process/user-facing-error.ts';
+import { userFacingMessage } from './process/report-failure.ts';
 
 type Options = NonNullable<Parameters<typeof parseArgs>[0]>['options'];
 type Entry = { usage: string; help: string; options?: Options } & (

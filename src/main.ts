@@ -9,8 +9,8 @@ import { MetricsServer } from './metrics/metrics-server.ts';
 import { type Config, secretsIn } from './process/config.ts';
 import { type Part, runProcess, Service } from './process/lifecycle.ts';
 import { createLog, type Log } from './process/log.ts';
+import { reportFailure, writeToTerminal } from './process/report-failure.ts';
 import { StallGuard } from './process/stall-guard.ts';
-import { reportFailure, writeToTerminal } from './process/user-facing-error.ts';
 
 export type WorkerContext = {
   config: Config;

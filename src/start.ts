@@ -10,7 +10,7 @@ import { Metrics } from './metrics/metrics.ts';
 import { type Config, describeConfig, secretsIn } from './process/config.ts';
 import { runProcess, Service } from './process/lifecycle.ts';
 import { createLog } from './process/log.ts';
-import { reportFailure, writeToTerminal } from './process/user-facing-error.ts';
+import { reportFailure, writeToTerminal } from './process/report-failure.ts';
 import type { Commands } from './redis/client.ts';
 import { readDurability } from './redis/durability.ts';
 import { Accounts } from './registry/accounts.ts';

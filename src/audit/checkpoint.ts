@@ -3,8 +3,10 @@
 // The signature is ed25519 over the checkpoint's JSON with its keys in a fixed order, without the signature.
 // Invariant: what a checkpoint says is only believed after its signature was checked with a key that the caller trusts.
 // Failure: CheckpointError, a sentence for the person at the terminal.
+
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, sign, verify } from 'node:crypto';
 import { parseTime } from '../../schemas/time.ts';
+import { UserFacingError } from '../common/user-facing-error.ts';
 import type { Remembered } from './chain-cursor.ts';
 
 export type ChainHead = { chain: string; entries: number; head: string };
@@ -22,7 +24,7 @@ export type Checkpoint = {
   signature: string;
 };
 
-export class CheckpointError extends Error {
+export class CheckpointError extends UserFacingError {
   override name = 'CheckpointError';
 }
 

@@ -8,7 +8,7 @@ import { PERMISSIONS, type Permission, SCOPES, type Scope } from '../../schemas/
 import { ServiceError } from '../common/errors.ts';
 import { API_KEYS_MAX } from '../common/limits.ts';
 import type { Config } from '../process/config.ts';
-import { writeToTerminal } from '../process/user-facing-error.ts';
+import { writeToTerminal } from '../process/report-failure.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { removeAccount } from '../registry/account-removal.ts';

@@ -1,6 +1,7 @@
 // `gatehouse audit verify` and `gatehouse audit checkpoint`: the audit chain recomputed, and its heads signed to be
 // kept elsewhere. The checkpoint is taken off ClickHouse, once everything acknowledged is there: so it stays true even
 // if Redis is lost. Exit status of `verify`: 0 valid, 1 anything else; what was found is printed as JSON either way.
+
 import { existsSync, readFileSync } from 'node:fs';
 import type { AuditVerification } from '../../schemas/audit-verification.ts';
 import { isoTime, parseTime } from '../../schemas/time.ts';
@@ -17,15 +18,16 @@ import { ownPublicKey, signingKey, signingKeyFile } from '../audit/signing-key.t
 import type { Stores } from '../audit/sources.ts';
 import { AuditVerifier } from '../audit/verifier.ts';
 import { CHAIN_FLUSH_MS } from '../common/limits.ts';
+import { UserFacingError } from '../common/user-facing-error.ts';
 import type { Config } from '../process/config.ts';
-import { writeToTerminal } from '../process/user-facing-error.ts';
+import { writeToTerminal } from '../process/report-failure.ts';
 import { Accounts } from '../registry/accounts.ts';
 import { makeClickHouse, makeCommands, makeKeys, redisReady, STORES_READY_MS_MAX } from '../stores.ts';
 import { ReadBarrier } from '../streams/read-barrier.ts';
 import { type Command, type Context, exactly, UsageError, withAddresses } from './context.ts';
 
 /** The chain does not verify. */
-class AuditInvalid extends Error {
+class AuditInvalid extends UserFacingError {
   override name = 'AuditInvalid';
 }
 

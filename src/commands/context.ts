@@ -3,9 +3,9 @@
 // Gatehouse that runs on GATEHOUSE_DATA_DIR: so `gatehouse account create` works beside `npm start` without a setting.
 // Failure: a UsageError shows how to call the command (status 2); anything else is one sentence (status 1).
 
+import { AddressMissing, UserFacingError } from '../common/user-facing-error.ts';
 import { StateDir } from '../embedded/state-dir.ts';
 import type { Config } from '../process/config.ts';
-import { AddressMissing } from '../process/user-facing-error.ts';
 
 export type Context = {
   config: Config;
@@ -18,7 +18,7 @@ export type Context = {
 
 export type Command = (context: Context) => Promise<void>;
 
-export class UsageError extends Error {
+export class UsageError extends UserFacingError {
   override name = 'UsageError';
 }
 

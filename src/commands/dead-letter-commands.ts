@@ -2,7 +2,7 @@
 // 4). One JSON line an entry, so that other programs can read it; `entry` is the name that `retry` takes.
 // Invariant: an entry is put back once; one that is no longer there is counted and not an error.
 
-import { writeToTerminal } from '../process/user-facing-error.ts';
+import { writeToTerminal } from '../process/report-failure.ts';
 import type { Commands } from '../redis/client.ts';
 import { makeCommands, makeKeys, redisReady, STORES_READY_MS_MAX } from '../stores.ts';
 import { type DeadLetter, DeadLetters } from '../streams/dead-letters.ts';

@@ -18,7 +18,7 @@ import { type Runtime, StateDir } from '../embedded/state-dir.ts';
 import { chooseTransport } from '../http/transport/choose.ts';
 import { readAsset } from '../process/assets.ts';
 import { type Config, environmentWith, givenSettings } from '../process/config.ts';
-import { userFacingMessage } from '../process/user-facing-error.ts';
+import { userFacingMessage } from '../process/report-failure.ts';
 import { type Commands, mastersOf } from '../redis/client.ts';
 import { readDurability } from '../redis/durability.ts';
 import { presenceOf } from '../registry/presence.ts';

@@ -12,7 +12,7 @@ import { Metrics } from '../metrics/metrics.ts';
 import type { Config } from '../process/config.ts';
 import { Service } from '../process/lifecycle.ts';
 import { createLog } from '../process/log.ts';
-import { writeToTerminal } from '../process/user-facing-error.ts';
+import { writeToTerminal } from '../process/report-failure.ts';
 import { bringForward } from '../registry/recovery.ts';
 import { rebuildRegistry } from '../registry/restore.ts';
 import { restoreApprovals } from '../registry/restore-approvals.ts';

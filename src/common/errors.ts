@@ -2,7 +2,9 @@
 // A ServiceError's `message` is for the caller: one sentence, never a stack, an SQL text or another account's data;
 // what is for us goes into `internal` and `cause`, which are logged and never sent.
 // Anything thrown that is not a ServiceError is a bug: the caller gets 500 `internal` and logs it with the request id.
+
 import type { ErrorDetail } from '../../schemas/error.ts';
+import { UserFacingError } from './user-facing-error.ts';
 
 /** code -> HTTP status and when it is answered. README's table is tested against this one. */
 export const ERRORS = {
@@ -77,7 +79,7 @@ export type ServiceErrorOptions = {
   cause?: unknown;
 };
 
-export class ServiceError extends Error {
+export class ServiceError extends UserFacingError {
   override name = 'ServiceError';
   readonly code: ErrorCode;
   readonly details: ErrorDetail[] | undefined;

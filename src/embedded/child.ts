@@ -3,9 +3,11 @@
 // Invariant: `ready` and `exited` always settle, and a child that ends before it was ready rejects `ready` with its
 // last words. Children run in a group of their own, so that a Ctrl-C meant for the supervisor does not take them down
 // out of order.
+
 import { type ChildProcess, fork, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
+import { UserFacingError } from '../common/user-facing-error.ts';
 import { lowerPriority, useShortTimeSlices } from './process-priority.ts';
 
 export type Exit = { code: number | null; signal: NodeJS.Signals | null };
@@ -20,7 +22,7 @@ export type Child = {
   send(message: object): boolean;
 };
 
-export class ChildFailed extends Error {
+export class ChildFailed extends UserFacingError {
   override name = 'ChildFailed';
   readonly exit: Exit;
 

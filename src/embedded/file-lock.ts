@@ -6,10 +6,12 @@
 // ours when `flock` has ended.
 // Invariant: the file is never removed or replaced: two files of one name would be two locks.
 // Failure: without that program nothing is locked, and FileLockError says what to install.
+
 import { spawnSync } from 'node:child_process';
 import { closeSync, constants, openSync } from 'node:fs';
+import { UserFacingError } from '../common/user-facing-error.ts';
 
-export class FileLockError extends Error {
+export class FileLockError extends UserFacingError {
   override name = 'FileLockError';
 }
 

@@ -6,12 +6,14 @@
 // server holds (file-lock.ts). A cut-off end of the append-only file, as a power cut leaves it, is repaired as Redis
 // does (the broken last command goes); a file that is damaged elsewhere ends the start with a sentence, since only a
 // person can decide what to give up.
+
 import { execFile } from 'node:child_process';
 import { accessSync, constants, readFileSync, readlinkSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
+import { UserFacingError } from '../common/user-facing-error.ts';
 import type { Log } from '../process/log.ts';
 import { type Damage, damageText, findDamage, sizeOfNewest } from './append-only-damage.ts';
 import { AppendOnlySync } from './append-only-sync.ts';
@@ -30,7 +32,7 @@ type RedisServerOptions = {
   onCut?: (bytes: number) => void;
 };
 
-export class RedisServerError extends Error {
+class RedisServerError extends UserFacingError {
   override name = 'RedisServerError';
 }
 

@@ -11,6 +11,7 @@
 // Invariant: at most one live holder, in whatever container or on whatever host that shares the folder (file-lock.ts).
 // Who does not get the lock changes nothing in the folder. What a dead holder left behind is taken over, never trusted.
 // Failure: a folder that cannot be written is named in the sentence that ends the start.
+
 import { randomBytes } from 'node:crypto';
 import {
   chmodSync,
@@ -27,9 +28,10 @@ import {
 } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { UserFacingError } from '../common/user-facing-error.ts';
 import { FileLockError, isFileLocked, takeFileLock } from './file-lock.ts';
 
-export class StateDirError extends Error {
+class StateDirError extends UserFacingError {
   override name = 'StateDirError';
 }
 

@@ -12,15 +12,17 @@
 // Invariant: a child that ends by itself is started again while the rest goes on, engines on the same port as before.
 // Failure: nothing here is on the path of an event. If this process is killed, its children notice and leave; what they
 // had acknowledged is in Redis's append-only file, and the next start goes on from there.
+
 import { createHash } from 'node:crypto';
 import os from 'node:os';
+import { UserFacingError } from '../common/user-facing-error.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import { MetricsServer } from '../metrics/metrics-server.ts';
 import { assetPath, readAsset } from '../process/assets.ts';
 import { type Config, environmentWith } from '../process/config.ts';
 import type { Part } from '../process/lifecycle.ts';
 import type { Log } from '../process/log.ts';
-import { writeToTerminal } from '../process/user-facing-error.ts';
+import { writeToTerminal } from '../process/report-failure.ts';
 import { AdaptivePriority } from './adaptive-priority.ts';
 import { type Child, forkChild } from './child.ts';
 import { ChildSupervisor } from './child-supervisor.ts';
@@ -35,7 +37,7 @@ import { StateDir } from './state-dir.ts';
 import { FRONT_V8, PIPELINES_V8 } from './v8.ts';
 
 /** What stops the start for a reason that the person at the terminal can mend. */
-export class StartError extends Error {
+class StartError extends UserFacingError {
   override name = 'StartError';
 }
 

@@ -1,9 +1,11 @@
 // Every setting, in one table: environment variable, schema, default, meaning. Read once at start, frozen, handed down.
 // Nothing else reads `process.env`. A bad value stops the start with a sentence that names the variable.
 // README's table of settings is generated from this one, and a test compares the two.
+
 import { readFileSync } from 'node:fs';
 import Type from 'typebox';
 import { Compile } from 'typebox/compile';
+import { UserFacingError } from '../common/user-facing-error.ts';
 import { type AddressKind, complaintOf, secretsOf } from './addresses.ts';
 
 type Setting = {
@@ -75,7 +77,7 @@ export type Config = {
     | ((typeof SETTINGS)[K]['default'] extends string ? never : undefined);
 };
 
-export class ConfigError extends Error {
+export class ConfigError extends UserFacingError {
   override name = 'ConfigError';
 }
 

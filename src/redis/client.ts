@@ -6,9 +6,11 @@
 // Invariant: every command settles, at the latest REDIS_TIMEOUT_MS after it was made; nothing waits for Redis to come
 // back, so an unreachable Redis is noticed within milliseconds and admission answers 503.
 // Connections come back by themselves, for ever; a connection that says nothing for too long is made anew.
+
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Cluster, type ClusterOptions, Redis, type RedisOptions } from 'ioredis';
 import { REDIS_TIMEOUT_MS } from '../common/limits.ts';
+import { UserFacingError } from '../common/user-facing-error.ts';
 
 /** `url` may name several nodes of a Cluster, separated by commas. */
 export type RedisAddress = { url: string; cluster: boolean };
@@ -34,7 +36,7 @@ const SLOTS_REFRESH_MS = 2_000;
 const READY_POLL_MS = 25;
 
 /** Redis could not be asked, or would not do it. */
-export class RedisUnavailable extends Error {
+export class RedisUnavailable extends UserFacingError {
   override name = 'RedisUnavailable';
   /** The command may have been carried out: nobody knows. False: it was certainly not. */
   readonly sent: boolean;
@@ -301,6 +303,7 @@ async function askEveryNode(client: Commands): Promise<void> {
   );
 }
 
-function reconnectMs(attempt: number): number {
+/** Of the attempt that follows so many failed ones; with jitter, so that not all processes come at once. */
+export function reconnectMs(attempt: number): number {
   return Math.min(attempt * RECONNECT_MS_STEP, RECONNECT_MS_MAX) + Math.floor(Math.random() * RECONNECT_MS_STEP);
 }

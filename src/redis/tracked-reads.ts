@@ -8,10 +8,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { BasicPooledClientSideCache, createClient, createCluster } from 'redis';
 import { withTimeout } from '../common/async.ts';
-import type { RedisAddress } from './client.ts';
+import { type RedisAddress, reconnectMs } from './client.ts';
 
-const RECONNECT_MS_STEP = 25;
-const RECONNECT_MS_MAX = 500;
 const CONNECT_TIMEOUT_MS = 2_000;
 /** A ping a second, and no answer for three: the connection is dead, whatever the socket says. */
 const PING_MS = 1_000;
@@ -152,8 +150,4 @@ function cluster(urls: string, clientSideCache: Notices): Reads {
       maintNotifications: 'disabled',
     },
   } as Parameters<typeof createCluster>[0]) as unknown as Reads;
-}
-
-function reconnectMs(attempt: number): number {
-  return Math.min(attempt * RECONNECT_MS_STEP, RECONNECT_MS_MAX);
 }

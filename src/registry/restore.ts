@@ -12,6 +12,7 @@ import type { AlertRecord } from '../../schemas/alert.ts';
 import type { JournalEntry } from '../../schemas/journal.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { exactJson } from '../common/exact-json.ts';
+import { UserFacingError } from '../common/user-facing-error.ts';
 import type { Keys } from '../redis/keys.ts';
 import type { AccountRecord } from './accounts.ts';
 import type { ApiKeyRecord } from './api-keys.ts';
@@ -28,7 +29,7 @@ export type RestoredRow = {
   record: object | null;
 };
 
-export class NotEmpty extends Error {
+export class NotEmpty extends UserFacingError {
   override name = 'NotEmpty';
 }
 

@@ -1,14 +1,16 @@
 // What is wrong with a store, in words for whoever runs the service: reachability, credentials, schema, or what it says
 // itself. Made of the errors of both clients; used by the wait at a start, by `/readyz` and by `gatehouse doctor`.
 // Invariant: an address is shown without user and password, and no value of a setting is.
+
 import { ClickHouseError } from '../../clickhouse/errors.ts';
+import { UserFacingError } from '../common/user-facing-error.ts';
 import { isDiskFull } from '../redis/client.ts';
 
 type StoreFaultKind = 'reachability' | 'credentials' | 'schema' | 'refusal';
 export type StoreFault = { kind: StoreFaultKind; reason: string };
 
 /** What the person at a terminal is told when a store is not to be had. */
-export class StoreError extends Error {
+export class StoreError extends UserFacingError {
   override name = 'StoreError';
 }
 

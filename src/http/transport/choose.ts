@@ -3,9 +3,10 @@
 // `node` insist.
 // Failure: `uws` where it does not load, and several fronts where Node.js cannot share a port, end the start with a
 // sentence.
+
+import { TransportRefused } from '../../common/user-facing-error.ts';
 import type { Config } from '../../process/config.ts';
 import type { Log } from '../../process/log.ts';
-import { TransportRefused } from '../../process/user-facing-error.ts';
 import { canSharePort, NodeTransport } from './node-http.ts';
 import type { Transport } from './transport.ts';
 import { loadUws, UwsTransport } from './uws.ts';
