@@ -6,11 +6,10 @@
 // Failure: without `fallocate` (util-linux), or on a file system that cannot reserve, nothing is reserved, and the free
 // space that disk-room.ts keeps is all there is.
 import { execFile } from 'node:child_process';
-import { readdir, stat } from 'node:fs/promises';
-import path from 'node:path';
+import { stat } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { environmentWith } from '../process/config.ts';
-import { APPEND_ONLY_FOLDER } from './append-only-sync.ts';
+import { growingFiles } from './append-only-sync.ts';
 
 /** `st_blocks` counts in these units on every system. */
 const STAT_BLOCK_BYTES = 512;
@@ -22,19 +21,13 @@ type Reserved = 'reserved' | 'full' | 'unsupported';
  */
 export async function reserveAppends(folder: string, bytes: number): Promise<Reserved> {
   let reserved: Reserved = 'reserved';
-  for (const file of await growing(path.join(folder, APPEND_ONLY_FOLDER))) {
+  for (const file of await growingFiles(folder).catch(() => [])) {
     const found = await stat(file).catch(() => undefined);
     if (found === undefined || found.blocks * STAT_BLOCK_BYTES - found.size >= bytes / 2) continue;
     const outcome = await reserve(file, found.size, bytes);
     if (outcome !== 'reserved') reserved = outcome;
   }
   return reserved;
-}
-
-/** One, or two while a rewrite is under way; none before the server has made its folder. */
-async function growing(folder: string): Promise<string[]> {
-  const names = await readdir(folder).catch(() => []);
-  return names.filter((name) => name.endsWith('.incr.aof')).map((name) => path.join(folder, name));
 }
 
 async function reserve(file: string, from: number, bytes: number): Promise<Reserved> {

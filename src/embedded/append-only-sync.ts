@@ -13,7 +13,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 const SYNC_EVERY_MS = 1_000;
 /** Where redis-server keeps its append-only files, below its own folder. */
-export const APPEND_ONLY_FOLDER = 'appendonlydir';
+const FOLDER = 'appendonlydir';
 
 export class AppendOnlySync {
   readonly #folder: string;
@@ -22,7 +22,7 @@ export class AppendOnlySync {
 
   /** `folder`: the server's own. */
   constructor(folder: string, onFailure: (error: unknown) => void) {
-    this.#folder = path.join(folder, APPEND_ONLY_FOLDER);
+    this.#folder = folder;
     this.#onFailure = onFailure;
     void this.#run();
   }
@@ -47,11 +47,17 @@ export class AppendOnlySync {
   }
 }
 
-/** Files that grow: one, or two while a rewrite is under way. The base files are synced by the rewrite itself. */
+/**
+ * Append-only files that grow: one, or two while a rewrite is under way, which syncs the base files itself; none before
+ * the server has made its folder. `folder`: the server's own.
+ */
+export async function growingFiles(folder: string): Promise<string[]> {
+  const names = await namesIn(path.join(folder, FOLDER));
+  return names.filter((name) => name.endsWith('.incr.aof')).map((name) => path.join(folder, FOLDER, name));
+}
+
 async function syncAll(folder: string): Promise<void> {
-  for (const name of await namesIn(folder)) {
-    if (name.endsWith('.incr.aof')) await sync(path.join(folder, name));
-  }
+  for (const file of await growingFiles(folder)) await sync(file);
 }
 
 async function sync(file: string): Promise<void> {

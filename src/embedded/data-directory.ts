@@ -20,6 +20,7 @@ import {
 import path from 'node:path';
 import type { Engine } from './chdb-sessions.ts';
 import { DataDirectoryError } from './data-directory-error.ts';
+import { type PartName, parsePartName } from './part-name.ts';
 import { setAsideTornParts } from './torn-parts.ts';
 
 /** Rises when a directory written now could not be read by an older Gatehouse. */
@@ -245,17 +246,16 @@ async function tablesOf(engine: Engine): Promise<{ databases: string[]; tables: 
   return { databases: databases.map((row) => row.name), tables: tables.map((row) => row.name) };
 }
 
-/** Numbers of the inserts whose rows a part has. */
-type PartRange = { database: string; table: string; partition: string; first: number; last: number };
+type PartRange = { database: string; table: string } & Pick<PartName, 'partition' | 'first' | 'last'>;
 /** A part that the engine would not open. */
 type SetAside = PartRange & { name: string; detached: string };
 
-/** Of `database.table/partition_first_last_level`, perhaps with the number of a mutation behind it. */
+/** Of `database.table/part`. */
 function rangeOf(name: string): PartRange | undefined {
-  const [, database, table, partition, first, last] =
-    /^([^.]+)\.(.+)\/([^/]+?)_(\d+)_(\d+)_\d+(?:_\d+)?$/.exec(name) ?? [];
-  if (database === undefined || table === undefined || partition === undefined) return undefined;
-  return { database, table, partition, first: Number(first), last: Number(last) };
+  const [, database, table, part] = /^([^.]+)\.(.+)\/([^/]+)$/.exec(name) ?? [];
+  const range = parsePartName(part ?? '');
+  if (database === undefined || table === undefined || range === undefined) return undefined;
+  return { database, table, ...range };
 }
 
 /** A part that somebody detached on purpose has no reason; whatever the engine set aside by itself has one. */

@@ -2,15 +2,14 @@
 // A full disk or a power cut may leave a part whose marks or lists are files without a byte. The engine notices most of
 // them, but loads one that has a damaged projection as well as an empty part, and then removes the parts that it was
 // merged from (ClickHouse issue 116589).
-// Invariant: a part of a merge goes to `detached/broken-on-start_NAME`, where data-directory.ts asks whether its rows
-// are in other parts. A part of a single insert goes to `detached/ignored_NAME`: no insert is answered before its part
-// was synced and the disk had room (clickhouse-server.ts), so the rows are still where they came from.
+// Invariant: a part of a merge or a mutation goes to `detached/broken-on-start_NAME`, where data-directory.ts asks
+// whether its rows are in other parts. A part of a single insert goes to `detached/ignored_NAME`: no insert is answered
+// before its part was synced and the disk had room (clickhouse-server.ts), so the rows are still where they came from.
 // Failure: a folder that cannot be read is left to the engine.
 import { existsSync, mkdirSync, readdirSync, renameSync, statSync } from 'node:fs';
 import path from 'node:path';
+import { parsePartName } from './part-name.ts';
 
-/** `PARTITION_FIRST_LAST_LEVEL`, perhaps with the number of a mutation behind it. */
-const PART = /^[^_]+(?:_[^_]+)*?_\d+_\d+_(\d+)(?:_\d+)?$/;
 const NEVER_EMPTY = /^(?:checksums\.txt|columns\.txt|count\.txt|.+\.c?mrk\d?)$/;
 
 /** `enginePath`: the engine's own folder. Returns the folders that were moved. */
@@ -18,9 +17,9 @@ export function setAsideTornParts(enginePath: string): string[] {
   const moved: string[] = [];
   for (const table of tableFolders(path.join(enginePath, 'store'))) {
     for (const name of namesIn(table)) {
-      const [, level] = PART.exec(name) ?? [];
-      if (level === undefined || !isTorn(path.join(table, name))) continue;
-      const to = path.join(table, 'detached', `${level === '0' ? 'ignored' : 'broken-on-start'}_${name}`);
+      const part = parsePartName(name);
+      if (part === undefined || !isTorn(path.join(table, name))) continue;
+      const to = path.join(table, 'detached', `${part.isSingleInsert ? 'ignored' : 'broken-on-start'}_${name}`);
       mkdirSync(path.dirname(to), { recursive: true });
       if (existsSync(to)) continue;
       renameSync(path.join(table, name), to);

@@ -6,6 +6,7 @@ import path from 'node:path';
 import t from 'tap';
 import { ClickHouse } from '../../clickhouse/client.ts';
 import { DataDirectory } from '../../src/embedded/data-directory.ts';
+import { parsePartName } from '../../src/embedded/part-name.ts';
 import { EngineRefused, forkEngine, makeFolder } from '../support/clickhouse.ts';
 
 const MARKER = 'gatehouse-clickhouse.json';
@@ -230,4 +231,13 @@ t.test('a foreign directory and a second process are refused', async (t) => {
   t.match(await startOn(folder), { code: 3, said: /in use by another process/ });
   await engine.stop('SIGKILL');
   t.match(await startOn(folder), { rows: -1 }, 'a killed process leaves no lock behind');
+});
+
+t.test('the name of a part tells its inserts, and what a mutation rewrote is no single insert', async (t) => {
+  const range = { partition: '202611', first: 5, last: 5 };
+  t.same(parsePartName('202611_5_5_0'), { ...range, isSingleInsert: true });
+  t.same(parsePartName('202611_5_5_0_9'), { ...range, isSingleInsert: false });
+  t.same(parsePartName('202611_1_21_2'), { partition: '202611', first: 1, last: 21, isSingleInsert: false });
+  t.equal(parsePartName('detached'), undefined);
+  t.equal(parsePartName('tmp_insert'), undefined);
 });
