@@ -1,5 +1,6 @@
-// Question: how soon is a blocked event told, what does a killed pipelines process lose, and whom do bad targets delay?
-// Method: the whole service, with real receivers on loopback (HTTPS with a certificate of their own authority, SMTP).
+// Question: how soon is a blocked event notified, what does a killed pipelines process lose, and whom do bad targets
+// delay? Method: the whole service, with real receivers on loopback (HTTPS with a certificate of their own authority,
+// SMTP).
 //   latency   blocked events one after the other; from the moment a request is sent until each channel's receiver has
 //             read it.
 //   kills     50 alerts to 10 hosts that take a second to answer, 40 events: 2,000 notifications. The pipelines process

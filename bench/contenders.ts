@@ -20,7 +20,7 @@ import type { PolicyOrder } from './workload.ts';
 export type Contender = {
   name: string;
   url: string;
-  /** Put in front of every path: the echoes tell by it what to do. */
+  /** Put in front of every path: it selects what the echoes do. */
   pathPrefix: string;
   processes(): Promise<Watched[]>;
   stop(): Promise<void>;

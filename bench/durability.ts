@@ -74,7 +74,7 @@ async function fateOf(sent: ReturnType<HttpClient['send']>): Promise<'acknowledg
     if (status === 200 || status === 201) return 'acknowledged';
     return JSON.parse(body)?.error?.recorded === false ? 'refused' : 'unknown';
   } catch (error) {
-    // Nobody listened, so nothing was sent.
+    // There was no listener, so nothing was sent.
     return (error as NodeJS.ErrnoException).code === 'ECONNREFUSED' ? 'refused' : 'unknown';
   }
 }

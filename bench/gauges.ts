@@ -32,8 +32,8 @@ export async function whenDrained(service: BenchService): Promise<number> {
 
 /**
  * Waits until everything accepted is stored and the service has done what comes behind that, ClickHouse's merges above
- * all, or REST_MS_MAX. Merges take processor and disk for seconds after the last event was stored, from whoever has the
- * next turn.
+ * all, or REST_MS_MAX. Merges take processor and disk for seconds after the last event was stored, from the process
+ * that has the next turn.
  */
 export async function whenAtRest(service: BenchService): Promise<void> {
   await whenDrained(service);

@@ -1,5 +1,5 @@
 // Closed-loop HTTP load: wrk where it is installed, else autocannon. Bounded in time.
-// One run gives throughput and latency; whoever compares runs them in turns and takes medians.
+// One run gives throughput and latency; a comparison alternates the runs and takes medians.
 import { spawn } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import os from 'node:os';

@@ -16,7 +16,7 @@ export type Attack = {
   policies?: PolicyOrder[];
   atOnce: number;
   asks?: (turn: number) => Ask;
-  /** In place of asks: connections that are held, until told to end. */
+  /** Instead of requests: connections that are held until the end of the run. */
   hold?: (url: string, key: string, agent: string) => () => void;
 };
 const EVENT = '/v1/agents/{agent}/events';

@@ -4,7 +4,7 @@
 // at once: the costliest events, policies, searches and connections that its bounds allow. First nothing, to compare
 // with: generator, attacker and service share the machine. The attacker gives way on the processor (nice): it stands
 // for machines of its own. Promise: p99 under 50 ms, and no answer but success. An attacker may be refused, slowed, or
-// answered late; how often it was served is told.
+// answered late; how often it was served is printed.
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -1,5 +1,5 @@
 // A ClickHouse client that also adds up how many rows its queries read, by the statistics of ClickHouse's JSON format
-// (the embedded engine tells it nowhere else). The service's own query functions run on it, so what is counted is what
+// (the embedded engine gives it nowhere else). The service's own query functions run on it, so what is counted is what
 // the service asks; its settings are those of clickhouse/client.ts.
 import { type ClickHouseClient, createClient } from '@clickhouse/client';
 import { ClickHouse, type QueryOptions, type QueryParams } from '../clickhouse/client.ts';

@@ -1,7 +1,7 @@
 // A service of the caller's own, measured from outside: `--url URL --key KEY`. Finds out whether it can be measured
 // before anything is sent, and runs the lines that need no look inside (remote-lines.ts).
 // Invariant: load goes to the address that was named, and to no other; it comes from one agent, registered for this
-// run, so that what was sent can be told apart and erased.
+// run, so that what was sent can be identified and erased.
 // Failure: an address, a key or a service that will not do is a sentence (CallError), and nothing has been sent.
 import { CallError, type RemoteLine } from './command-line.ts';
 import { HttpClient } from './http-client.ts';

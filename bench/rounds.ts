@@ -1,5 +1,5 @@
 // Contenders in turns: every one of a round before the next round begins, so that what else the machine does falls on
-// all of them alike. Behind each turn Gatehouse comes to rest, so that nobody pays for storing and merging another
+// all of them alike. Behind each turn Gatehouse comes to rest, so that no round pays for storing and merging another
 // one's events. A first round warms up and is not counted: fresh servers pay for V8's compiler, each for so much as it
 // has code, and those that come first in a line pay for the others.
 // Of each figure the median over the rounds stands.

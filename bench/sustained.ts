@@ -13,8 +13,8 @@ import { type Kind, requestsOf, sendersOf } from './workload.ts';
 
 /**
  * By the trend over a trial the backlog may have grown by so many seconds' worth of events: rows come in blocks, so it
- * saws, and a short trial cannot tell the saw from a slope. In the 45 settled seconds of a minute that is 2 % of the
- * rate.
+ * saws, and a short trial cannot distinguish the saw from a slope. In the 45 settled seconds of a minute that is 2 % of
+ * the rate.
  */
 const GROWN_SECONDS_MAX = 1;
 /** At the end so many seconds' worth of events may wait: more has grown before the slope was looked at. */

@@ -1,8 +1,8 @@
 // Question: what does the watch over many agents cost, and how late does it notice that they all fell silent at once?
 // Method: a Redis of its own, so many agents (half of them speak every 30 virtual seconds, the rest have long been
-// silent and been told of), and one watcher under a driven clock, a tick a virtual second. After a round of warming up,
-// the CPU of this process and of Redis over the ticks of two virtual minutes is what a watch costs per second. Then
-// nobody speaks any more: lateness is the virtual time from a silence's bound to its signal.
+// silent and been notified), and one watcher under a driven clock, a tick a virtual second. After a round of warming
+// up, the CPU of this process and of Redis over the ticks of two virtual minutes is what a watch costs per second. Then
+// no agent sends any more: lateness is the virtual time from a silence's bound to its signal.
 
 import { Watcher } from '../pipelines/watch/watcher.ts';
 import { SIGNAL_FIELD, type SignalEntry } from '../schemas/signal.ts';

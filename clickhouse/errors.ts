@@ -1,7 +1,7 @@
-// What ClickHouse can say, as far as anybody decides by it: code, name, and whether the same request may succeed later.
-// The adapter (client.ts) wraps every failure in a ClickHouseError; nobody matches on message text.
+// What ClickHouse can say, as far as a decision depends on it: code, name, and whether the same request may succeed
+// later. The adapter (client.ts) wraps every failure in a ClickHouseError; no caller matches on message text.
 // Rule: only an error that lies in the rows themselves cannot be retried. Everything else can, even what looks like our
-// own mistake (an unknown column): the store pipeline must then wait for somebody to mend it rather than dead-letter
+// own mistake (an unknown column): the store pipeline must then wait for an operator to mend it rather than dead-letter
 // every event.
 import { UserFacingError } from '../src/common/user-facing-error.ts';
 

@@ -54,7 +54,7 @@ export async function migrate(clickhouse: ClickHouse, options: MigrateOptions): 
     try {
       return await applyMissing(clickhouse, { migrations, template, lock });
     } catch (error) {
-      // Whoever took over does the work; we wait for it like anybody else.
+      // The process that took over does the work; we wait for it as the others do.
       if (!(error instanceof LockLostError)) throw error;
     } finally {
       await lock.release();
@@ -109,7 +109,7 @@ async function applyMissing(
   clickhouse: ClickHouse,
   { migrations, template, lock }: { migrations: Migration[]; template: TemplateOptions; lock: Lock },
 ): Promise<string[]> {
-  // Read again: somebody else may have been at work until we held the lock.
+  // Read again: another process may have migrated until we held the lock.
   const applied = await readApplied(clickhouse);
   verify(applied, migrations);
   const missing = migrations.filter((migration) => !applied.some((row) => row.version === migration.version));
@@ -185,9 +185,9 @@ function checksum(text: string): string {
 
 // -- the lock
 // ClickHouse has no locks, but making a table is atomic. Lock number n is the table migration_lock_n, its comment says
-// until when it is held, by the server's clock. Whoever finds the newest one free or expired makes n+1; one wins. The
-// newest is never dropped, so a number is never used twice and nobody can take away a lock that is not the one it
-// looked at. A holder that finds a newer lock than its own stops.
+// until when it is held, by the server's clock. A process that finds the newest one free or expired makes n+1; one
+// wins. The newest is never dropped, so a number is never used twice and no process can drop a lock that is not the one
+// it looked at. A holder that finds a newer lock than its own stops.
 
 type LockState = { number: number; owner: string; until: number; now: number };
 
@@ -209,7 +209,7 @@ class Lock {
     }, timing.renewMs);
   }
 
-  /** Throws LockLostError when somebody else has taken over, because this process was silent for too long. */
+  /** Throws LockLostError when another process has taken over, because this one did not renew the lock in time. */
   async check(): Promise<void> {
     const state = await readLock(this.#clickhouse);
     if (state?.owner !== this.#owner) throw new LockLostError('the lock was taken over');

@@ -7,8 +7,8 @@
 //   one is missing   after ARRIVAL_MS_MAX the same: a shard that does not answer must not hold up the streams of the
 //                    others
 //
-// Invariant: `run` is called at most once, and never after a member was told to go alone. A member that arrives late
-// learns the same outcome.
+// Invariant: `run` is called at most once, and never after a member was released to insert alone. A member that arrives
+// late learns the same outcome.
 import { randomUUID } from 'node:crypto';
 import type { SummarizedRow } from '../schemas/entry.ts';
 

@@ -1,5 +1,5 @@
 // Counts an insert in `/metrics` by what came of it (around every insert of a pipeline, whichever table it is for).
-// Invariant: once a try, `ok` or `failed`; what failed is thrown on, and tried again by whoever holds the batch.
+// Invariant: once a try, `ok` or `failed`; an error is rethrown, and the drain that holds the batch tries again.
 import type { Metrics } from '../src/metrics/metrics.ts';
 
 export async function countedInsert<T>(metrics: Metrics, table: string, insert: () => Promise<T>): Promise<T> {

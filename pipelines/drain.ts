@@ -10,7 +10,7 @@
 // A batch without effect goes from collecting to committing. `recovering` reads the batch of an earlier owner's
 // manifest; it goes on as any other.
 // Invariant: one unacknowledged batch a stream, a contiguous range of its entries. A new owner that finds a manifest
-// makes the very same batch of it with the very same plan; what lies behind the manifest was never written by anybody.
+// makes the very same batch of it with the very same plan; what lies behind the manifest was never written.
 // Contiguous, because each read begins right behind the last entry in hand, and that place is kept nowhere: it is read
 // off what is in hand (`#place`). A batch that has not as many entries as its manifest says is trusted no further than
 // what ClickHouse has. Nothing is held twice: entries stay in the stream until the ack, and here is at most one batch
@@ -46,7 +46,7 @@ export type Decoded<T> = { value: T; rows: number /** Epoch ms at which its olde
 /**
  * What is known of earlier tries to write a batch. `first`: there was none. `repeated`: one may have been carried out,
  * and ClickHouse would know its token. `untracked`: part of the batch may have been written, and no token can be
- * trusted to tell. It only moves to the right.
+ * trusted to know. It only moves to the right.
  */
 const TRIES = ['first', 'repeated', 'untracked'] as const;
 export type Try = (typeof TRIES)[number];
@@ -260,7 +260,7 @@ export class Drain<T, Plan> {
     const { attempts } = kept.manifest;
     this.#options.log.info({ first, last, entries: taken.ids.length, attempts, ageMs: kept.ageMs }, 'batch.recovered');
     if (!same) {
-      // Somebody removed entries or the group by hand. What is left is written as if nothing were known about it.
+      // Entries or the group were removed by hand. What is left is written as if nothing were known about it.
       this.#options.log.error({ first, last, entries: count, found: taken.ids.length }, 'manifest.dangling');
       kept = { ...kept, ageMs: Number.POSITIVE_INFINITY };
     }

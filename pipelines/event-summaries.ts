@@ -1,6 +1,6 @@
 // Summaries as every pipeline reads them (right after an entry was read).
 // The groups of a process are given the same entries (src/streams/window.ts), so an entry's summaries are parsed for
-// the first and remembered, by the very bytes, for as long as these are in memory. Nobody changes a summary.
+// the first and remembered, by the very bytes, for as long as these are in memory. A summary is never changed.
 // A summary comes from a front, perhaps of another version: one that lacks what pipelines rely on makes its entry
 // unreadable, and the entry is dead-lettered rather than stumbled over later.
 import { decodeEntry, ENTRY_FIELD, EntryFormatError, type EventEntry, type EventSummary } from '../schemas/entry.ts';

@@ -50,11 +50,11 @@ import { JournalStore } from './store/journal.ts';
 import { EventStore } from './store/pipeline.ts';
 
 /**
- * Least time between two batches of an alert's stream: no insert hangs on it, and somebody waits for the notification.
+ * Least time between two batches of an alert's stream: no insert hangs on it, and people wait for the notification.
  */
 const ALERT_LINGER_MS = 20;
 /**
- * The same after a batch in which there was nothing to tell or to find, of all that is not stored: an approval opens
+ * The same after a batch with no signal and no finding, of all that is not stored: an approval opens
  * that much later at most.
  */
 const QUIET_LINGER_MS = 100;
@@ -73,7 +73,7 @@ export type PipelinesOptions = {
   processName?: string | undefined;
   /** Which pipelines run here. */
   groups?: readonly Group[];
-  /** Told of lanes, as `<account>/<lane>`, in which a delivery has become due: whoever sends them need not look. */
+  /** Called with lanes, as `<account>/<lane>`, in which a delivery has become due, so that the sender need not poll. */
   onEnqueued?: (lanes: readonly string[]) => void;
   /** Takes the mails of these deliveries out of the outbox: their agent is being erased. */
   removeMails?: (deliveryIds: readonly string[]) => Promise<void>;

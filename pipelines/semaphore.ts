@@ -15,8 +15,8 @@ export type Load = {
 
 export interface Permits {
   /**
-   * Queues for a permit: `isAcquired` tells, `acquired` resolves. Every permit must be released. `load` is read when
-   * the group starts, since a batch may grow meanwhile.
+   * Queues for a permit: `isAcquired` is its state, `acquired` resolves. Every permit must be released. `load` is read
+   * when the group starts, since a batch may grow meanwhile.
    */
   acquire(load: () => Load): Permit;
 }

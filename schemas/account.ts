@@ -6,7 +6,7 @@ import { about, exampleId } from './described.ts';
 
 /**
  * Seconds for which an agent may be silent. Under 5 s the watch itself, which looks once a second, would be most of
- * what it measures; over a week nobody waits for an alert.
+ * what it measures; no one waits over a week for an alert.
  */
 export const AGENT_DOWN_SECONDS = { min: 5, max: 7 * 86_400, default: 300 } as const;
 

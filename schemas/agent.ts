@@ -87,7 +87,7 @@ export const ListedAgent = Type.Object({
   activity: Type.Optional(about(AgentActivity, 'What it did in the last day. Left out unless it is asked for.')),
 });
 
-/** Bounds of a heartbeat in seconds, an agent's own and the account's; within a second or two nobody is silent. */
+/** Bounds of a heartbeat in seconds, an agent's own and the account's; a pause of a second or two is not silence. */
 export const HEARTBEAT_SECONDS = { min: 5, max: 604_800 } as const;
 
 /**

@@ -1,4 +1,4 @@
-// The alert: the user's rule of when to be told, and where. An alert is the rule, not an occurrence.
+// The alert: the user's rule of when to be notified, and where. An alert is the rule, not an occurrence.
 
 import Type from 'typebox';
 import { CHANNELS, MAIL_TRANSPORTS, SEVERITIES, STATUSES, TRIGGERS } from './closed-sets.ts';
@@ -44,7 +44,7 @@ export const AlertCreate = Type.Object(
         60,
       ),
     ),
-    status: Type.Optional(about(Type.Enum([...STATUSES]), '`inactive`: it tells nobody anything. Left out: `active`.')),
+    status: Type.Optional(about(Type.Enum([...STATUSES]), '`inactive`: it sends nothing. Left out: `active`.')),
   },
   { additionalProperties: false },
 );
@@ -68,7 +68,7 @@ export const AlertPatch = Type.Object(
       about(Type.Union([Type.String(), Type.Null()]), 'The new agent; null: all agents. Left out: as it is.'),
     ),
     throttle_seconds: Type.Optional(about(ThrottleSeconds, 'Seconds, 0 to 86,400. Left out: as it is.')),
-    status: Type.Optional(about(Type.Enum([...STATUSES]), '`inactive`: it tells nobody anything. Left out: as it is.')),
+    status: Type.Optional(about(Type.Enum([...STATUSES]), '`inactive`: it sends nothing. Left out: as it is.')),
   },
   { additionalProperties: false, minProperties: 1 },
 );
@@ -97,7 +97,7 @@ export const Alert = Type.Object({
     'Seconds in which further signals are counted and told in one summary. 0: each is told at once.',
     0,
   ),
-  status: about(Type.Enum([...STATUSES]), '`inactive`: it tells nobody anything.'),
+  status: about(Type.Enum([...STATUSES]), '`inactive`: it sends nothing.'),
   created_at: about(ResponseTime, 'When it was made.'),
   updated_at: about(ResponseTime, 'When it was last changed.'),
 });

@@ -24,7 +24,7 @@ export const ApiKeyCreate = Type.Object(
         null,
       ),
     ),
-    // Not a union of an array and null: what is wrong with an array would be told as what is wrong with null, too.
+    // Not a union of an array and null: an error in an array would be reported for the null, too.
     permissions: Type.Optional(
       about(
         Type.Unsafe<Permission[] | null>({ type: ['array', 'null'], ...Permissions }),
@@ -75,7 +75,7 @@ export const ApiKey = Type.Object({
     'When it was last used, to some seconds. null: never.',
     null,
   ),
-  /** The last four characters of the key, to tell keys apart. */
+  /** The last four characters of the key, to distinguish keys. */
   hint: about(Type.String(), 'The last four characters of the key, to tell keys apart.', '5yMa'),
 });
 export type ApiKey = Type.Static<typeof ApiKey>;

@@ -16,7 +16,7 @@ export const ApprovalDecision = Type.Object(
     comment: Type.Optional(
       about(
         Type.String({ maxLength: 2000 }),
-        'Why, for whoever reads it later. At most 2,000 characters. Left out: none.',
+        'Why, for later readers. At most 2,000 characters. Left out: none.',
         'checked with the customer',
       ),
     ),
@@ -43,7 +43,7 @@ export const Approval = Type.Object({
   ),
   on_timeout: about(
     Type.Enum([...ON_TIMEOUT]),
-    'What becomes of the event if nobody decides until `expires_at`.',
+    'What becomes of the event if there is no decision until `expires_at`.',
     'deny',
   ),
   created_at: about(ResponseTime, 'When the event arrived.'),

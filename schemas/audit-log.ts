@@ -31,7 +31,7 @@ export const AuditLogPage = Type.Object({
 });
 
 /**
- * Agent that an entry of the audit log tells of and with which it is erased; the column `about_agent` says the same.
+ * Agent that an entry of the audit log is about and with which it is erased; the column `about_agent` says the same.
  */
 export function agentOf(
   entry: { action: string; actor: string; resource_type: string; resource_id: string },

@@ -1,4 +1,4 @@
-// The operators of a policy's conditions: one list for the engine that judges, for what a match tells, and for
+// The operators of a policy's conditions: one list for the engine that judges, for the detail of a match, and for
 // the API's description.
 export const OPERATORS = [
   'eq',

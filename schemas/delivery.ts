@@ -54,7 +54,7 @@ export const Delivery = Type.Object({
     'https://hooks.example.com',
   ),
   status: about(Type.Enum([...DELIVERY_STATUSES]), 'What became of it.', 'delivered'),
-  /** Signals that it tells of: 1, or more in a summary. */
+  /** Number of signals: 1, or more in a summary. */
   count: about(Type.Integer({ minimum: 1 }), 'Signals that it tells of: 1, or more in a summary.', 1),
   test: about(
     Type.Boolean({ description: 'Asked for by POST /v1/alerts/{id}/test' }),

@@ -25,8 +25,8 @@ export type MatchSummary = {
   actions: PolicyAction[];
   severity: Severity | null;
   /**
-   * Of a rate limit that is over: which counter (hash of policy and value) and its window, so that it is told of once a
-   * window.
+   * Of a rate limit that is over: which counter (hash of policy and value) and its window, so that it is notified once
+   * a window.
    */
   limit?: { counter: string; windowMs: number };
 };

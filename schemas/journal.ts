@@ -35,7 +35,7 @@ export type JournalEntry = {
    * higher `revision` replaces one of the same key.
    */
   rows?: { table: JournalTable; row: Record<string, unknown> }[];
-  /** What follows from the change and people may want to be told of: handed to the alerts once the change is stored. */
+  /** Signals that follow from the change: handed to the alerts once the change is stored. */
   signals?: Signal[];
   /** The agent that this change erases: its rows go, once the streams have drained past the change. */
   erases?: string;

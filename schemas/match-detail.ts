@@ -1,4 +1,4 @@
-// What a match tells of itself in `detail`: which condition held, at which place of the payload and with
+// The `detail` of a match: which condition held, at which place of the payload and with
 // which operator; of a data filter the detector or pattern and where it found something; of a rate limit its counter.
 // Invariant: never the text that was matched or looked for. Keys of a payload stand in a place as they were sent,
 // unless they hold what a filter or operator looks for: then `[redacted]`.

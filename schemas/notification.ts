@@ -1,4 +1,4 @@
-// What a webhook is sent (docs/channels.md): one form for each trigger, told apart by `type`.
+// What a webhook is sent (docs/channels.md): one form for each trigger, distinguished by `type`.
 // The API's description shows these forms under `webhooks`; pipelines/alert/channels/webhook.ts makes the bodies, and
 // tests hold what is really sent against them.
 
@@ -92,7 +92,7 @@ const BY_TRIGGER = {
     reason: Type.Optional(
       about(
         Type.Literal('approval_expired'),
-        '`approval_expired`: nobody decided in time. Left out: it was raised for the event itself.',
+        '`approval_expired`: there was no decision in time. Left out: it was raised for the event itself.',
       ),
     ),
   },

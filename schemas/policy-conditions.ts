@@ -223,7 +223,7 @@ const OF_TYPE = {
     timeout: Type.Optional(Duration('30 days', 'For how long the event waits for a decision. Left out: `1h`.')),
     on_timeout: Type.Optional(
       Type.Enum(['deny', 'approve'], {
-        description: 'What becomes of the event if nobody decides in time. Left out: `deny`.',
+        description: 'What becomes of the event if there is no decision in time. Left out: `deny`.',
       }),
     ),
   },

@@ -1,7 +1,7 @@
-// The signal: something happened that an alert may tell people of. It crosses process borders on the signal
+// The signal: something happened that an alert may notify people of. It crosses process borders on the signal
 // streams; what the event streams' summaries say by themselves (policy matches) becomes a signal where it is consumed.
-// Invariant: `id` names the occurrence. Whoever derives the same signal again, after a crash or from a replayed entry,
-// gives it the same id, and whatever follows from a signal is idempotent by it.
+// Invariant: `id` names the occurrence. A process that derives the same signal again, after a crash or from a replayed
+// entry, gives it the same id, and whatever follows from a signal is idempotent by it.
 import type { EventType, Outcome, Severity, Trigger } from './closed-sets.ts';
 
 export const SIGNAL_VERSION = 1;
@@ -23,7 +23,7 @@ export type Signal = {
   severity: Severity;
   /** Epoch ms, our clock. */
   at: number;
-  /** One plain sentence for people. May quote names that callers chose: whoever shows it escapes it. */
+  /** One plain sentence for people. May quote names that callers chose: it is escaped where it is shown. */
   message: string;
   /** What it follows from; at least one of them. */
   event?: {
@@ -33,7 +33,7 @@ export type Signal = {
     /** Epoch ms. */
     occurredAt?: number;
     traceId?: string;
-    /** Left out in signals from before outcomes were told. */
+    /** Left out in signals from before this field existed. */
     outcome?: Outcome;
   };
   /** Of an event that waits, or waited: times are epoch ms. */

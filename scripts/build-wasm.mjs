@@ -6,7 +6,7 @@ import { main } from 'assemblyscript/asc';
 
 process.chdir(fileURLToPath(new URL('..', import.meta.url)));
 
-/** Memory comes from whoever loads the module; no allocator, no collector: addresses are laid out by hand. */
+/** The loader of the module provides its memory; no allocator, no collector: addresses are laid out by hand. */
 const OPTIONS = ['-O3', '--noAssert', '--runtime', 'stub', '--importMemory', '--noExportMemory'];
 const FEATURES = ['--enable', 'simd', '--enable', 'bulk-memory'];
 const TO = path.join('build', 'service', 'plain.wasm');

@@ -1,7 +1,7 @@
 // Removes from node_modules what this machine has no use for: binaries for other systems and other Node.js versions,
-// sources that were compiled elsewhere, source maps, command-line tools that nobody calls. npm has no way to leave them
-// out. npm runs it after `npm ci` and `npm install` (postinstall of this package alone), setup.mjs after an
-// installation, and anybody by `npm run prune`. It fetches and makes nothing.
+// sources that were compiled elsewhere, source maps, command-line tools that are never called. npm has no way to leave
+// them out. npm runs it after `npm ci` and `npm install` (postinstall of this package alone), setup.mjs after an
+// installation, and by hand as `npm run prune`. It fetches and makes nothing.
 // Invariant: what it removes is named here with its reason; whatever is not there is passed over, so it can run any
 // number of times. Failure: a file that cannot be removed is said and left; that is no reason for an installation to
 // fail.
@@ -20,7 +20,7 @@ const REMOVED = [
   { folder: 'uWebSockets.js', names: among('docs', 'examples', 'misc', 'mvp', 'scripts', 'src', 'tests') },
   // The compiler needs the library, index.js; these are its tools, 10 MB each.
   { folder: 'binaryen', names: among('bin') },
-  // C of add-ons that are compiled only where somebody asks for it; without them the same in JavaScript.
+  // C of add-ons that are compiled only on request; without them the same in JavaScript.
   ...foldersIn('@stdlib').map((folder) => ({ folder, names: among('src', 'include') })),
 ];
 

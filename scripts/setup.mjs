@@ -52,7 +52,7 @@ export async function setUp({ forTests = false, forDevelopment = forTests, mayIn
 }
 
 /**
- * `npm start -- --no-install` hands it over; `npm start --no-install` is a setting of npm's, which it tells its
+ * `npm start -- --no-install` hands it over; `npm start --no-install` is a setting of npm's, which it passes to its
  * scripts.
  */
 export function isNoInstall(args) {
@@ -114,7 +114,7 @@ function aptInstall(packages) {
 /**
  * Where this runs as root, installs Debian's redis-server, for its program alone: policy-rc.d keeps the package from
  * starting a service, and the service is taken out of the next boot as well. A Redis that already runs is not touched.
- * Anybody else is told what to type.
+ * Other users get the command to type.
  */
 async function installRedis(mayInstall) {
   const orElse = 'or set GATEHOUSE_REDIS_URL to a Redis of yours.';

@@ -13,7 +13,7 @@ import { userFacingMessage } from './process/report-failure.ts';
 type Options = NonNullable<Parameters<typeof parseArgs>[0]>['options'];
 type Entry = { usage: string; help: string; options?: Options } & (
   | { run: Command; say?: undefined }
-  /** Needs no settings: it is there for somebody whose settings are wrong, too. */
+  /** Needs no settings: it works with wrong settings, too. */
   | { say: () => string }
 );
 

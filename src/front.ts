@@ -186,7 +186,7 @@ function makeJudging(
 }
 
 /**
- * Where callers of every account can ask for `/metrics`, it tells none apart, unless whoever runs the service says so;
+ * Where callers of every account can ask for `/metrics`, it has no label by account, unless the operator sets it;
  * and never names.
  */
 function usageCounts({ metricsPort, metricsAccountsMax, metricsPoliciesMax }: Config, metrics: Metrics): UsageCounts {
@@ -243,7 +243,7 @@ function httpPart(server: Server, approvalWaits: ApprovalWaits): Part {
   return {
     name: 'http server',
     start: async () => void (await server.listen()),
-    // Who waits for a decision is told to ask another front: the drain waits for no person.
+    // Requests that wait for a decision are sent to another front: the drain does not wait for people.
     stop: () => {
       approvalWaits.letGo();
       return server.drain();

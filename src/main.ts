@@ -35,7 +35,7 @@ export async function runWorker(
   const leave = () => process.exit(1);
   if (isSupervised) process.once('disconnect', leave);
   if (isSupervised && !process.connected) leave();
-  // Fronts of one machine are told apart by their names; the name of a pipelines process is for its leases.
+  // The fronts of one machine have different names; the name of a pipelines process is for its leases.
   const processName = kind === 'front' ? (config.processName ?? kind) : kind;
   const link = new SupervisorLink();
   const log = createLog({ level: config.logLevel, processName, secrets: secretsIn(config) });

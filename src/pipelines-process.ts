@@ -114,7 +114,7 @@ function countsDead(dead: DeadLetters, metrics: Metrics): Part {
   };
 }
 
-/** They are waited for like a ClickHouse that is away; nothing is lost meanwhile, but somebody should know. */
+/** They are waited for like a ClickHouse that is away; nothing is lost meanwhile, but an operator should know. */
 async function sayMissingTables(clickhouse: ClickHouse, log: Log): Promise<void> {
   const fault = await probeClickHouse(clickhouse);
   if (fault !== undefined) log.warn({ ...fault }, 'clickhouse.not_ready');

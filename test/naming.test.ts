@@ -41,6 +41,28 @@ test('words that were replaced stay away', (t) => {
   t.same(found, []);
 });
 
+/** In comments and documents: a person, a caller, a process or an operator has a name. */
+const PRONOUNS = /\b(nobody|whoever|somebody|anybody|everybody|his|him)\b(?!`)/i;
+/** "Told apart", "is told": distinguished, notified, answered. */
+const TOLD = /\b(told|tells?) (of|apart)\b|\b(is|are|was|were) told\b/i;
+
+test('comments and documents use plain words', (t) => {
+  const commented = ALL.flatMap((folder) => filesIn(folder, /\.(ts|tsx|mjs|lua|md)$/)).filter(
+    (file) => !file.startsWith('docs/decisions/') && !file.startsWith('test/naming.test.ts'),
+  );
+  const found = [...commented, ...DOCUMENTS].flatMap((file) =>
+    read(file)
+      .split('\n')
+      .flatMap((line, i) => {
+        const prose = file.endsWith('.md') ? line : (/^\s*(?:\/\/|\/?\*|--)(.*)/.exec(line)?.[1] ?? '');
+        return [PRONOUNS, TOLD]
+          .flatMap((word) => word.exec(prose)?.[0] ?? [])
+          .map((word) => `${file}:${i + 1}: ${word}`);
+      }),
+  );
+  t.same(found, []);
+});
+
 test('no two exported types have one name', (t) => {
   const places = new Map<string, string[]>();
   for (const file of service())

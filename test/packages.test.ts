@@ -34,7 +34,7 @@ t.test('no package runs a script of its own at an installation', async (t) => {
   for (const name of names) t.equal(allowScripts[name], false, name);
 });
 
-t.test('what is installed holds nothing for other systems, and no sources that nobody compiles', async (t) => {
+t.test('what is installed holds nothing for other systems, and no sources that are never compiled', async (t) => {
   const { platform, arch, versions } = process;
   const ours = readdirSync(assetPath('node_modules/uWebSockets.js')).filter((name) => name.endsWith('.node'));
   t.ok(ours.includes(`uws_${platform}_${arch}_${versions.modules}.node`), 'the binary that is running is there');

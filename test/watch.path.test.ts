@@ -1,5 +1,5 @@
 // Signals out of the whole service: an agent that falls silent is declared down, one that goes on speaking is not; a
-// key that meets its request limit is told of.
+// key that meets its request limit is notified.
 import t from 'tap';
 import { SIGNAL_FIELD, type Signal, type SignalEntry } from '../schemas/signal.ts';
 import { readConfig } from '../src/process/config.ts';
@@ -10,7 +10,7 @@ import { Api } from './support/api.ts';
 import { pause } from './support/raw-http.ts';
 import { startService } from './support/service.ts';
 
-t.test('silent agents and keys over their limit are told of', async (t) => {
+t.test('silent agents and keys over their limit are notified', async (t) => {
   const service = await startService(t, { env: { GATEHOUSE_FRONTS: '1' } });
   const api = new Api(t, service);
   await api.describe();

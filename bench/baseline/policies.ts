@@ -1,5 +1,5 @@
-// The baseline's policies, compiled once at start into plain functions. Patterns are V8 regular expressions, as anybody
-// would take; rate limits are fixed windows, one INCRBY and one EXPIRE a counter and request (store.ts).
+// The baseline's policies, compiled once at start into plain functions. Patterns are V8 regular expressions, as most
+// engineers would take; rate limits are fixed windows, one INCRBY and one EXPIRE a counter and request (store.ts).
 import type { Event, Match, Policy, PolicyResult } from './schemas.ts';
 
 type Test = (event: Event) => boolean;

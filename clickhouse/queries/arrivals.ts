@@ -1,6 +1,6 @@
 // What has come since a place, in the order in which it came: for those who follow it live (http/live.ts).
 // Events and anomalies by when they arrived and were flagged; approvals and deliveries by the revision that made them
-// so, each change once. Outcomes of events are those of the time of arrival; a decision is told as a change of its
+// so, each change once. Outcomes of events are those of the time of arrival; a decision is reported as a change of its
 // approval.
 import type { Anomaly } from '../../schemas/anomaly.ts';
 import type { Approval } from '../../schemas/approval.ts';
@@ -18,7 +18,7 @@ import { DELIVERY_COLUMNS, type DeliveryRow, deliveryOf } from './list-deliverie
 type Came<Row, At> = {
   /** The oldest of them, at most `max`. */
   rows: { row: Row; at: At }[];
-  /** Further ones, which are not told one by one. */
+  /** Further ones, which are only counted. */
   skipped: number;
 };
 

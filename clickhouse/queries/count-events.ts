@@ -7,7 +7,7 @@ import { instant, type QueryConditions, valuesOf } from './conditions.ts';
 import { conditionsOf, type EventFilter, settingsOf } from './event-filter.ts';
 import { decidedAs, type Final, outcomeFilter, reasonFilter, type Settling, waysDecided } from './final-outcome.ts';
 
-/** What events are told apart by. `policy_id`: any policy that matched, so that an event may count for several. */
+/** What events are grouped by. `policy_id`: any policy that matched, so that an event may count for several. */
 export const COUNTED_BY = ['outcome', 'type', 'agent_id', 'model', 'policy_id'] as const;
 export type CountedBy = (typeof COUNTED_BY)[number];
 
@@ -48,7 +48,7 @@ export async function countBy(
 type CountedHistogram = {
   fromMs: number;
   bucketMs: number;
-  /** Values that are told apart, the most frequent first. */
+  /** Values with a group of their own, the most frequent first. */
   values: string[];
   /** Are there others, which stand in `total` alone? */
   hasOther: boolean;
@@ -60,7 +60,7 @@ const CLOSED: ReadonlySet<CountedBy> = new Set<CountedBy>(['outcome', 'type']);
 /** Stands for all other values. A model that calls itself so counts among them. */
 const REST = "'\\0'";
 
-/** null: nothing to count, and no time to show that for. `values`: at most so many are told apart. */
+/** null: nothing to count, and no time to show that for. `values`: at most so many have a group of their own. */
 export async function histogramOf(
   clickhouse: ClickHouse,
   account: string,

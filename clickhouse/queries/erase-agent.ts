@@ -1,5 +1,5 @@
 // Takes everything of one agent out of the tables: its events (and with them their audit entries), anomalies,
-// deliveries, approvals, audit entries that tell of it, and what the registry said of it. The bare `agent.deleted`
+// deliveries, approvals, audit entries about it, and its rows of the registry. The bare `agent.deleted`
 // stays, as does the registry's note that it is deleted. Idempotent. Returns once no query sees the rows. Their bytes
 // go with the merges that follow; those of events with `rewriteErased`, which also gives the parts their projections
 // back: until then a timeline reads such parts row by row, with the same result. Before it: the tombstone is set and

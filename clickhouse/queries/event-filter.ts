@@ -1,5 +1,5 @@
 // Which events are asked for: the filters of lists, counts and exports, as conditions (GET /v1/events and what stands
-// under it). Outcomes and reasons are final ones, which event rows do not say: they are added by whoever asks
+// under it). Outcomes and reasons are final ones, which event rows do not say: the caller adds them
 // (final-outcome.ts).
 
 import type { ClickHouseSettings } from '@clickhouse/client';

@@ -28,7 +28,7 @@ export type EventRow = {
   policy_result: string;
 };
 
-/** What the audit log tells of an event; nothing that can be large. */
+/** What the audit log holds of an event; nothing that can be large. */
 export type AuditedRow = Omit<EventRow, 'trace_id' | 'payload' | 'policy_result'> & {
   reason: string;
   policy_id: string;
@@ -176,7 +176,7 @@ export async function rowsByKey(
   return rows.map((row) => ({ payload: '', ...row }));
 }
 
-/** What the audit log tells of the events of these keys, in no order. */
+/** What the audit log holds of the events of these keys, in no order. */
 export async function auditedByKey(
   clickhouse: ClickHouse,
   account: string,

@@ -27,7 +27,7 @@ export type AuditFilter = Excluded & {
   /** Epoch ms, inclusive. */
   from?: number | undefined;
   to?: number | undefined;
-  /** Only entries that tell of this agent: those that go with it when it is erased. */
+  /** Only entries about this agent: those that are erased with it. */
   aboutAgent?: string | undefined;
 };
 type AuditPage = AuditFilter & PageStart & { order?: 'asc' | 'desc' | undefined };

@@ -13,7 +13,7 @@ export type DeliveryPage = PageStart &
   Excluded & {
     alertId?: AnyOf<string> | undefined;
     agentId?: AnyOf<string> | undefined;
-    /** Any of the policies that the delivery tells of. */
+    /** Any of the policies that the delivery is about. */
     policyId?: AnyOf<string> | undefined;
     status?: AnyOf<DeliveryStatus> | undefined;
     channel?: AnyOf<Channel> | undefined;
@@ -99,7 +99,7 @@ export async function* pendingDeliveries(
   }
 }
 
-/** A delivery without an agent is nobody's: NOT IN alone would drop it. */
+/** A delivery without an agent belongs to the account: NOT IN alone would drop it. */
 function notOf(where: QueryConditions, agents: readonly string[] | undefined): void {
   if (agents === undefined || agents.length === 0) return;
   where.and("ifNull(agent_id, '') NOT IN {excluded:Array(String)}", { excluded: agents });

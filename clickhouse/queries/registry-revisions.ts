@@ -1,4 +1,4 @@
-// How far the registry's journal has come, for whoever finds a Redis that may have been put back to an earlier state.
+// How far the registry's journal has come, to compare with a Redis that may have been put back to an earlier state.
 import type { ClickHouse } from '../client.ts';
 import { ClickHouseError } from '../errors.ts';
 

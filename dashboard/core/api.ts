@@ -35,7 +35,7 @@ export function signedIn(): void {
   signIns++;
 }
 
-/** Told when the session is no longer taken. */
+/** Called when the session is no longer valid. */
 export function whenSignedOut(tell: () => void): void {
   onSignedOut = tell;
 }

@@ -1,18 +1,18 @@
 // What comes in, as it comes in (server-sent events of `v1/stream`). One stream for all tabs that ask for the same: the
-// tab that holds the lock reads it and tells the others. A page that is hidden lets go of it.
-// Invariant: no row is told twice to a page in order; what could not be told one by one is told as a gap, and the list
+// tab that holds the lock reads it and forwards it to the others. A hidden page releases it.
+// Invariant: no row is sent twice to a page; rows that could not be sent one by one are reported as a gap, and the list
 // is read anew.
 // Failure: the browser reconnects with the id of the last row, by itself; where the service has gone, the list says so
 // when it is read.
 import { useEffect, useRef } from 'preact/hooks';
 
 export type Topic = 'events' | 'approvals' | 'anomalies' | 'deliveries';
-type Told = { topic: Topic | 'gap' | 'ready'; row: unknown };
+type Update = { topic: Topic | 'gap' | 'ready'; row: unknown };
 
 export type LiveHandlers = {
   onRow: (topic: Topic, row: unknown) => void;
   onGap: () => void;
-  /** It is told from now on: what came since the list was read is not in either. */
+  /** Updates begin now: what came since the list was read is not in either. */
   onReady?: () => void;
 };
 
@@ -24,7 +24,7 @@ export function useLive(ask: string | undefined, handlers: LiveHandlers): void {
   latest.current = handlers;
   useEffect(() => {
     if (ask === undefined) return undefined;
-    const tell = ({ topic, row }: Told) => {
+    const send = ({ topic, row }: Update) => {
       if (topic === 'gap') latest.current.onGap();
       else if (topic === 'ready') latest.current.onReady?.();
       else latest.current.onRow(topic, row);
@@ -35,7 +35,7 @@ export function useLive(ask: string | undefined, handlers: LiveHandlers): void {
         stop?.();
         stop = undefined;
       } else if (stop === undefined) {
-        stop = join(ask, tell);
+        stop = join(ask, send);
         latest.current.onReady?.();
       }
     };
@@ -53,16 +53,16 @@ export function useLive(ask: string | undefined, handlers: LiveHandlers): void {
   }, [ask]);
 }
 
-/** Hears what the tab that leads tells; becomes that tab when the lock is free. */
-function join(ask: string, tell: (told: Told) => void): () => void {
+/** Receives from the leading tab; becomes that tab when the lock is free. */
+function join(ask: string, send: (update: Update) => void): () => void {
   const channel = new BroadcastChannel(`gatehouse:${ask}`);
-  channel.onmessage = ({ data }: MessageEvent<Told>) => tell(data);
+  channel.onmessage = ({ data }: MessageEvent<Update>) => send(data);
   const ended = new AbortController();
   navigator.locks
     .request(`gatehouse:${ask}`, { signal: ended.signal }, () =>
-      lead(ask, ended.signal, (told) => {
-        tell(told);
-        channel.postMessage(told);
+      lead(ask, ended.signal, (update) => {
+        send(update);
+        channel.postMessage(update);
       }),
     )
     .catch(() => undefined);
@@ -73,13 +73,13 @@ function join(ask: string, tell: (told: Told) => void): () => void {
 }
 
 /** Resolves when `signal` fires. */
-function lead(ask: string, signal: AbortSignal, tell: (told: Told) => void): Promise<void> {
+function lead(ask: string, signal: AbortSignal, send: (update: Update) => void): Promise<void> {
   const source = new EventSource(`../v1/stream?${ask}`);
   for (const topic of TOPICS) {
-    source.addEventListener(topic, ({ data }: MessageEvent<string>) => tell({ topic, row: JSON.parse(data) }));
+    source.addEventListener(topic, ({ data }: MessageEvent<string>) => send({ topic, row: JSON.parse(data) }));
   }
-  source.addEventListener('ready', () => tell({ topic: 'ready', row: null }));
-  for (const gap of ['skipped', 'reset']) source.addEventListener(gap, () => tell({ topic: 'gap', row: null }));
+  source.addEventListener('ready', () => send({ topic: 'ready', row: null }));
+  for (const gap of ['skipped', 'reset']) source.addEventListener(gap, () => send({ topic: 'gap', row: null }));
   return new Promise((resolve) => {
     const end = () => {
       source.close();

@@ -44,7 +44,7 @@ export type Read<T> = {
   retry: () => void;
 };
 
-/** Reads that somebody waits for; the others go behind them, for the stores have few cores for all. */
+/** Reads that the person waits for; the others go behind them, for the stores have few cores for all. */
 let inFront = 0;
 const releases: (() => void)[] = [];
 

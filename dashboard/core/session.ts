@@ -5,12 +5,12 @@ import { type ApiError, call, signedIn, whenSignedOut } from './api.ts';
 import { client } from './queries.ts';
 import type { SignedIn } from './types.ts';
 
-/** undefined: not known yet. null: nobody. */
+/** undefined: not known yet. null: signed out. */
 export const session = signal<SignedIn | null | undefined>(undefined);
 export const sessionError = signal<ApiError | undefined>(undefined);
 
 /**
- * Whether somebody was signed in when the page was last open: then it begins to read before it knows that they still
+ * Whether a person was signed in when the page was last open: then it begins to read before it knows that they still
  * are.
  */
 const HINT = 'gatehouse-signed-in';
@@ -57,7 +57,7 @@ export async function openSession(): Promise<void> {
     const { value } = await call<SignedIn>('GET', 'v1/session');
     session.value ??= value;
   } catch (error) {
-    if (session.value !== undefined) return; // somebody has signed in meanwhile
+    if (session.value !== undefined) return; // a person has signed in meanwhile
     if ((error as ApiError).status !== 401) sessionError.value = error as ApiError;
     session.value = null;
   }

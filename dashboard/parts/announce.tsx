@@ -1,4 +1,4 @@
-// One line for what has just happened, seen below and told to screen readers.
+// One line for what has just happened, seen below and announced to screen readers.
 import { signal } from '@preact/signals';
 
 const said = signal('');

@@ -51,7 +51,7 @@ export function Severity({ severity }: { severity: string | null }) {
   return severity === null ? null : <span class={`badge sev-${severity}`}>{severity}</span>;
 }
 
-/** The time, told anew every second while it is shown. */
+/** The time, updated every second while it is shown. */
 export function useNow(everyMs = 1_000): number {
   const [now, setNow] = useState(Date.now());
   useEffect(() => {

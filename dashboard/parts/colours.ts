@@ -1,4 +1,4 @@
-// Colours of charts. Outcomes have theirs; what else is told apart takes the next of a row that is read without green
+// Colours of charts. Outcomes have theirs; other series take the next of a row that is read without green
 // and red.
 import { signal } from '@preact/signals';
 

@@ -170,7 +170,7 @@ export function Search({ label }: { label: string }) {
   );
 }
 
-/** Freezes a relative range, so that the link shows the same to whoever opens it later. */
+/** Freezes a relative range, so that the link shows the same when it is opened later. */
 export function shareUrl(): string {
   const { params, screen } = place.value;
   const frozen = new URLSearchParams(params);

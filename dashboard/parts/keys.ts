@@ -1,4 +1,4 @@
-// Keys that act on a screen. Nothing happens while somebody writes into a field, or a dialog is open.
+// Keys that act on a screen. Nothing happens while a person writes into a field, or a dialog is open.
 import { signal } from '@preact/signals';
 import { useLayoutEffect, useRef } from 'preact/hooks';
 
@@ -10,7 +10,7 @@ export const inForce = signal<readonly KeyTable[]>([]);
 export function useKeys(keys: KeyTable): void {
   const latest = useRef(keys);
   latest.current = keys;
-  // with the first picture of the screen, not after it: whoever sees it may press a key
+  // with the first picture of the screen, not after it: a person who sees it may press a key
   useLayoutEffect(() => {
     const table: KeyTable = new Proxy(
       {},

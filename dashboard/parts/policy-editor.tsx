@@ -1,5 +1,5 @@
-// The editor of a policy. Conditions are JSON, as the interface takes them; what the service does not take is told by
-// its place, and the line of that place is marked. A new policy begins with the action `log`, which stops nobody.
+// The editor of a policy. Conditions are JSON, as the interface takes them; what the service refuses is reported by
+// its place, and the line of that place is marked. A new policy begins with the action `log`, which stops no agent.
 import { useRef, useState } from 'preact/hooks';
 import { POLICY_ACTIONS, POLICY_TYPES, type PolicyType, SEVERITIES } from '../../schemas/closed-sets.ts';
 import { ApiError, call } from '../core/api.ts';
@@ -128,7 +128,7 @@ export function PolicyEditor({ policy, agents, tried, onClose }: EditorProps) {
           </label>
         ))}
         <small>
-          <code>log</code> records matches and stops nobody: begin with it, look at what it matches, then add{' '}
+          <code>log</code> records matches and stops no agent: begin with it, look at what it matches, then add{' '}
           <code>block</code>.
         </small>
       </fieldset>

@@ -1,4 +1,4 @@
-// One policy: what it asks for, switching and changing it, and its history as the audit log tells it.
+// One policy: what it asks for, switching and changing it, and its history from the audit log.
 import { useState } from 'preact/hooks';
 import { useAgentNames } from '../core/agents.ts';
 import { call, query } from '../core/api.ts';

@@ -24,7 +24,7 @@ function openOverlay(kind: Overlay['kind']): void {
   overlay.value = { kind, id: ++opened };
 }
 
-/** A dialog tells that it was closed a moment after it is gone; by then another one may have been opened by key. */
+/** A dialog reports that it was closed a moment after it is gone; by then another one may have been opened by key. */
 function closeOverlay({ id }: Overlay): void {
   if (overlay.value?.id === id) overlay.value = undefined;
 }

@@ -40,7 +40,7 @@ function adviceOf({ status, code }: ApiError): string {
   if (code === 'unreachable') return 'Is it running, and is this machine connected? Nothing is lost.';
   if (code === 'timeout') return 'Ask for a shorter time or fewer filters, or try again.';
   if (status === 503)
-    return 'Events are still taken and kept; this page shows them once ClickHouse answers again. Whoever runs the service finds more in its log.';
+    return 'Events are still taken and kept; this page shows them once ClickHouse answers again. The operator finds more in the log of the service.';
   if (status === 403) return 'The key that you signed in with may not do this.';
   return '';
 }

@@ -15,7 +15,7 @@ export type VirtualRowsProps = {
   row: (index: number) => ComponentChildren;
   /** The last row is near. */
   onEnd?: () => void;
-  /** Is the first row in view? Told when that changes. */
+  /** Is the first row in view? Called when that changes. */
   onTop?: (atTop: boolean) => void;
 };
 

@@ -63,7 +63,7 @@ export function Why({ event }: { event: Pick<WholeEvent, 'policy_result' | 'agen
 
 function explanationOf(outcome: string, reason: string | null, matches: number): string {
   if (reason === 'agent_inactive') return 'The agent is switched off: whatever it sends is blocked and recorded.';
-  if (outcome === 'pending') return 'A policy asks for an approval, and nobody has decided yet.';
+  if (outcome === 'pending') return 'A policy asks for an approval, and there is no decision yet.';
   if (reason === 'approval') return `A person decided, or the time for it was over: the event is ${outcome}.`;
   if (outcome === 'blocked') return 'A policy that blocks matched.';
   return matches === 0 ? 'No policy matched.' : 'The policies that matched only record or alert.';

@@ -1,4 +1,4 @@
-// Alerts: who is told of what, by which channel.
+// Alerts: who is notified of what, by which channel.
 import { useState } from 'preact/hooks';
 import { CHANNELS, SEVERITIES, TRIGGERS } from '../../schemas/closed-sets.ts';
 import { useAgentNames } from '../core/agents.ts';
@@ -36,7 +36,7 @@ export function Alerts() {
               empty: (
                 <Empty title="No alerts yet">
                   <p>
-                    An alert tells somebody, by mail, chat or webhook, when a policy is violated, something is unusual,
+                    An alert notifies people, by mail, chat or webhook, when a policy is violated, something is unusual,
                     or an agent falls silent.
                   </p>
                 </Empty>
@@ -122,7 +122,7 @@ function Act({ kind, alert, onClose }: { kind: 'test' | 'switch' | 'delete'; ale
     },
     switch: {
       action: isOn ? 'Switch off' : 'Switch on',
-      says: isOn ? 'It tells nobody anything while it is off.' : 'It tells again of what happens from now on.',
+      says: isOn ? 'It sends nothing while it is off.' : 'It sends again from now on.',
       run: () => call('PATCH', path, { body: { status: isOn ? 'inactive' : 'active' } }),
     },
     delete: { action: 'Delete', says: 'What still waits to be told is cancelled.', run: () => call('DELETE', path) },

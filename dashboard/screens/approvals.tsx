@@ -1,5 +1,5 @@
 // The inbox of what waits for a person, the payload beside it. Three keys decide: choose, a or d, Enter.
-// Of two who decide one wins; the other is told who was faster.
+// Of two people who decide one wins; the other sees who was faster.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { useAgentNames } from '../core/agents.ts';
 import { ApiError, call, query } from '../core/api.ts';
@@ -154,7 +154,7 @@ function Decision({ approval, choice, onChoice }: DecisionProps) {
       <h2>{approval.policy_name}</h2>
       {approval.status === 'pending' ? (
         <p>
-          <strong class="countdown">{countdownText(approval.expires_at, now)}</strong> left. If nobody decides until{' '}
+          <strong class="countdown">{countdownText(approval.expires_at, now)}</strong> left. Without a decision until{' '}
           <Time at={approval.expires_at} />, it is{' '}
           {approval.on_timeout === 'deny' ? 'denied: the event is blocked' : 'approved: the event is allowed'}.
         </p>

@@ -68,7 +68,7 @@ export function Deliveries() {
         <Reading
           of={list}
           {...(list.items.length === 0
-            ? { empty: <Empty title="No deliveries here">Nobody was told anything by these filters.</Empty> }
+            ? { empty: <Empty title="No deliveries here">No delivery matches these filters.</Empty> }
             : {})}
         >
           <p class="quiet">{list.total.toLocaleString('en')} deliveries</p>

@@ -165,7 +165,7 @@ function specsOf(facets: EventFacets | undefined): FilterSpec[] {
   return FACETS.map((name) => ({ name, label: LABELS[name], choices: facets?.[name].values ?? [] }));
 }
 
-/** The list with what has come in since. It does not move while somebody has scrolled, or has an event open. */
+/** The list with what has come in since. It does not move while the person has scrolled, or has an event open. */
 function useLiveRows(params: URLSearchParams, items: readonly EventRow[], isTop: boolean) {
   const isLive = params.has('live');
   const filter = query(filtersOf(params));

@@ -121,7 +121,7 @@ function NoPolicies() {
     <Empty title="No policies yet">
       <p>
         A policy says which events are blocked, wait for a person, are counted, or are looked through for secrets. Begin
-        with the action <code>log</code>: it records what would have matched, and stops nobody.
+        with the action <code>log</code>: it records what would have matched, and stops no agent.
       </p>
     </Empty>
   );

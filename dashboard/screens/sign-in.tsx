@@ -28,8 +28,8 @@ export function SignIn() {
       <h1>Gatehouse</h1>
       {isPlain && (
         <p class="banner" role="status">
-          This page came over plain HTTP: whoever sees the network sees the key. Put a proxy with TLS before the
-          service.
+          This page came over plain HTTP: anyone who can read the network can read the key. Put a proxy with TLS before
+          the service.
         </p>
       )}
       {given !== undefined && (

@@ -1,13 +1,13 @@
 // What a channel is to the deliveries: a sender of one attempt (between the delivery queue and the channels).
 // Invariant: `send` never rejects, and has ended, however it did, soon after `attempt.signal` fires or `timeoutMs` is
-// over. `Notification.id` is the `webhook-id`: the same in every attempt, by which a receiver tells repetitions apart.
+// over. `Notification.id` is the `webhook-id`: the same in every attempt, by which a receiver recognizes a repetition.
 
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { Channel, MailTransport, Trigger } from '../../schemas/closed-sets.ts';
 
 import type { Signal } from '../../schemas/signal.ts';
 
-/** What is told. `signal`: the only one, or the newest of those that a summary tells of. */
+/** What is sent. `signal`: the only one, or the newest of those in a summary. */
 export type Notification = {
   /** `dlv_…`, the webhook-id. */
   id: string;
@@ -19,7 +19,7 @@ export type Notification = {
   agentName: string | null;
   /** Where people look at it. */
   link?: string | undefined;
-  /** Signals that it tells of: 1, or more in a summary. */
+  /** Number of signals: 1, or more in a summary. */
   count: number;
   /** Asked for by POST /v1/alerts/{id}/test. */
   test: boolean;

@@ -1,15 +1,16 @@
 // The way of a signal (signals in, deliveries in the queue). Read this file first.
 //
 //   match      which active alerts of the account it is for
-//   suppress   inside a throttle window it is counted; a rate limit is told of once per window and counter
-//   deliver    a delivery for each alert that is told at once
-//   record     queue, windows, ClickHouse rows and the mark of how far the stream is told: one commit
+//   suppress   inside a throttle window it is counted; a rate limit is notified once per window and counter
+//   deliver    a delivery for each alert that is notified at once
+//   record     queue, windows, ClickHouse rows and the position up to which the stream is dispatched: one commit
 //
-// Invariant: a signal is told of or counted once. A stream's signals are told in order, and the mark moves in the
-// commit that tells of them: whatever is replayed lies behind it, and a former owner's commit is refused, since the
-// mark is its guard. Signals of the signal streams can be appended twice by whoever raised them: their ids are
-// remembered as well.
-// Failure: anything thrown leaves the rest of the batch untold; the drain tries it again, and marks tell what is done.
+// Invariant: a signal is dispatched or counted once. A stream's signals are dispatched in order, and the position moves
+// in the commit that dispatches them: what is replayed lies behind it, and a former owner's commit is refused, since
+// the mark is its guard. Signals of the signal streams can be appended twice by the pipeline that raised them: their
+// ids are remembered as well.
+// Failure: anything thrown leaves the rest of the batch undispatched; the drain tries it again, and the positions show
+// what is done.
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { Signal } from '../../schemas/signal.ts';
 import { hashedId } from '../../src/common/ids.ts';
@@ -49,7 +50,7 @@ type DispatcherOptions = RegistryStore & {
 };
 
 /** Signals of one account's chunk on their way through the stages; each stage fills in what the next one needs. */
-type Telling = {
+type DispatchRound = {
   account: string;
   stream: string;
   /** Ids are remembered: signals of the signal streams. */
@@ -59,7 +60,7 @@ type Telling = {
   now: number;
   mark: string | null;
   matched: { placed: PlacedSignal; alert: AlertRecord }[];
-  told: { signal: Signal; alert: AlertRecord }[];
+  notified: { signal: Signal; alert: AlertRecord }[];
   /** As read, and as it is to be; by alert id. */
   windows: Map<string, { text: string | null; window: Window | undefined }>;
   deliveries: DeliveryRecord[];
@@ -76,22 +77,22 @@ const PAIRS_PER_COMMIT = 200;
  * Remembered ids per account: what one batch of the anomaly pipeline can raise, twice and a half. At some 100 bytes
  * each 5 MB.
  */
-const TOLD_SIGNALS_MAX = 50_000;
-/** Whoever appends a signal twice does so when a batch is replayed: after a restart, which rarely takes a day. */
-const TOLD_SIGNALS_MS = 24 * 3_600_000;
+const DISPATCHED_SIGNALS_MAX = 50_000;
+/** A signal is appended twice when a batch is replayed: after a restart, which rarely takes a day. */
+const DISPATCHED_SIGNALS_MS = 24 * 3_600_000;
 
 const oncePerWindow = new Script<number>('once-per-window', readAsset('src/redis/once-per-window.lua'));
 
 export class Dispatcher {
   readonly #options: DispatcherOptions;
   readonly #now: () => number | Promise<number>;
-  /** Of accounts that are being told: the end of the last one's turn. At most one a stream. */
+  /** By account: the end of the last dispatch that waits for its account. At most one a stream. */
   readonly #turns = new Map<string, Promise<void>>();
-  readonly #stages: Record<(typeof STAGES)[number], (telling: Telling) => Promise<void> | void> = {
-    match: (telling) => this.#match(telling),
-    suppress: (telling) => this.#suppress(telling),
-    deliver: (telling) => this.#deliver(telling),
-    record: (telling) => this.#record(telling),
+  readonly #stages: Record<(typeof STAGES)[number], (round: DispatchRound) => Promise<void> | void> = {
+    match: (round) => this.#match(round),
+    suppress: (round) => this.#suppress(round),
+    deliver: (round) => this.#deliver(round),
+    record: (round) => this.#record(round),
   };
 
   constructor(options: DispatcherOptions) {
@@ -100,10 +101,10 @@ export class Dispatcher {
   }
 
   /**
-   * Tells of a stream's signals, in their order. `ensureHeld` is asked before each commit. Returns how many deliveries
-   * were made.
+   * Dispatches a stream's signals, in their order. `ensureHeld` is asked before each commit. Returns how many
+   * deliveries were made.
    */
-  async tell(
+  async dispatch(
     from: { stream: string; remember: boolean; ensureHeld: () => Promise<void> },
     signals: readonly PlacedSignal[],
   ): Promise<number> {
@@ -115,12 +116,12 @@ export class Dispatcher {
     }
     let made = 0;
     for (const [account, all] of accounts) {
-      made += await this.#inTurn(account, () => this.#tellAccount(account, from, all));
+      made += await this.#inTurn(account, () => this.#dispatchAccount(account, from, all));
     }
     return made;
   }
 
-  async #tellAccount(
+  async #dispatchAccount(
     account: string,
     from: { stream: string; remember: boolean; ensureHeld: () => Promise<void> },
     signals: readonly PlacedSignal[],
@@ -130,7 +131,7 @@ export class Dispatcher {
     let made = 0;
     for (const chunk of chunksOf(signals, alerts)) {
       await from.ensureHeld();
-      made += await this.#tellChunk({ account, alerts, signals: chunk, ...from });
+      made += await this.#dispatchChunk({ account, alerts, signals: chunk, ...from });
     }
     return made;
   }
@@ -153,15 +154,17 @@ export class Dispatcher {
     }
   }
 
-  async #tellChunk(from: Pick<Telling, 'account' | 'alerts' | 'signals' | 'stream' | 'remember'>): Promise<number> {
+  async #dispatchChunk(
+    from: Pick<DispatchRound, 'account' | 'alerts' | 'signals' | 'stream' | 'remember'>,
+  ): Promise<number> {
     const { redis, keys } = this.#options;
-    const telling = await inRounds(async () => {
-      const round: Telling = {
+    const round = await inRounds(async () => {
+      const round: DispatchRound = {
         ...from,
         now: await this.#now(),
         mark: await redis.hget(keys.signalMarks(from.account), from.stream),
         matched: [],
-        told: [],
+        notified: [],
         windows: new Map(),
         deliveries: [],
         done: false,
@@ -169,41 +172,41 @@ export class Dispatcher {
       for (const stage of STAGES) await this.#stages[stage](round);
       return round.done ? round : AGAIN;
     });
-    const lanes = new Set(telling.deliveries.map(({ account, lane }) => laneName(account, lane)));
+    const lanes = new Set(round.deliveries.map(({ account, lane }) => laneName(account, lane)));
     if (lanes.size > 0) this.#options.onEnqueued?.([...lanes]);
-    return telling.deliveries.length;
+    return round.deliveries.length;
   }
 
-  async #match(telling: Telling): Promise<void> {
-    const { mark, signals, alerts } = telling;
-    const fresh = await this.#untold(
-      telling,
+  async #match(round: DispatchRound): Promise<void> {
+    const { mark, signals, alerts } = round;
+    const fresh = await this.#undispatched(
+      round,
       signals.filter(({ place }) => mark === null || comparePlaces(place, mark) > 0),
     );
-    telling.matched = fresh.flatMap((placed) =>
+    round.matched = fresh.flatMap((placed) =>
       alerts.filter((alert) => matches(alert, placed.signal)).map((alert) => ({ placed, alert })),
     );
   }
 
-  /** Neither about a deleted agent, nor told of under another entry, nor twice in this one. */
-  async #untold({ account, remember }: Telling, signals: readonly PlacedSignal[]): Promise<PlacedSignal[]> {
+  /** Neither about a deleted agent, nor dispatched under another entry, nor twice in this one. */
+  async #undispatched({ account, remember }: DispatchRound, signals: readonly PlacedSignal[]): Promise<PlacedSignal[]> {
     if (signals.length === 0) return [];
     const { redis, keys } = this.#options;
     const agents = [...new Set(signals.flatMap(({ signal }) => signal.agent ?? []))];
     const flags = agents.length === 0 ? [] : await redis.smismember(keys.tombstones(account), ...agents);
     const deleted = new Set(agents.filter((_, i) => flags[i] === 1));
     const ids = signals.map(({ signal }) => signal.id);
-    const told = remember ? await redis.zmscore(keys.toldSignals(account), ...ids) : [];
+    const dispatched = remember ? await redis.zmscore(keys.dispatchedSignals(account), ...ids) : [];
     const seen = new Set<string>();
     return signals.filter(({ signal }, i) => {
-      if (deleted.has(signal.agent ?? '') || (told[i] ?? null) !== null || seen.has(signal.id)) return false;
+      if (deleted.has(signal.agent ?? '') || (dispatched[i] ?? null) !== null || seen.has(signal.id)) return false;
       seen.add(signal.id);
       return true;
     });
   }
 
-  async #suppress(telling: Telling): Promise<void> {
-    const { account, matched, windows, now } = telling;
+  async #suppress(round: DispatchRound): Promise<void> {
+    const { account, matched, windows, now } = round;
     const { redis, keys } = this.#options;
     const alerts = [...new Set(matched.map(({ alert }) => alert))];
     if (alerts.length === 0) return;
@@ -213,24 +216,24 @@ export class Dispatcher {
       windows.set(id, { text, window: text === null ? undefined : (JSON.parse(text) as Window) });
     }
     const depths = await QueueDepths.of(this.#options, account, alerts);
-    const firsts = await this.#firstOfWindow(telling);
+    const firsts = await this.#firstOfWindow(round);
     for (const { placed, alert } of matched) {
       if (!firsts.has(placed)) continue;
       const state = windows.get(alert.id)!;
-      const { told, window } = take(state.window, placed.signal, {
+      const { isNotified, window } = take(state.window, placed.signal, {
         windowMs: alert.throttle_seconds * 1000,
         isSaturated: depths.isSaturated(alert),
         now,
       });
       state.window = window;
-      if (!told) continue;
+      if (!isNotified) continue;
       depths.add(alert);
-      telling.told.push({ signal: placed.signal, alert });
+      round.notified.push({ signal: placed.signal, alert });
     }
   }
 
   /** Those that no other signal of their counter's window was before. A replayed one finds itself. */
-  async #firstOfWindow({ account, matched }: Telling): Promise<Set<PlacedSignal>> {
+  async #firstOfWindow({ account, matched }: DispatchRound): Promise<Set<PlacedSignal>> {
     const { redis, keys } = this.#options;
     const firsts = new Set<PlacedSignal>();
     for (const placed of new Set(matched.map((pair) => pair.placed))) {
@@ -247,16 +250,16 @@ export class Dispatcher {
     return firsts;
   }
 
-  #deliver(telling: Telling): void {
-    const { account, now } = telling;
-    telling.deliveries = telling.told.map(({ signal, alert }) =>
+  #deliver(round: DispatchRound): void {
+    const { account, now } = round;
+    round.deliveries = round.notified.map(({ signal, alert }) =>
       newRecord(alert, { id: deliveryId(alert, signal), account, signal, count: 1, test: false, now }),
     );
   }
 
-  async #record(telling: Telling): Promise<void> {
-    const { account, stream, mark, matched, deliveries, windows, now, signals } = telling;
-    telling.done = true;
+  async #record(round: DispatchRound): Promise<void> {
+    const { account, stream, mark, matched, deliveries, windows, now, signals } = round;
+    round.done = true;
     if (matched.length === 0) return;
     const { keys } = this.#options;
     const marks = keys.signalMarks(account);
@@ -265,7 +268,7 @@ export class Dispatcher {
       mark === null ? absent('mark', ['hget', marks, stream]) : is('mark', ['hget', marks, stream], mark),
       ...[...agents].flatMap((agent) => notErased(keys, account, agent)),
     ];
-    const writes: CommandArgs[] = [['hset', marks, stream, signals.at(-1)!.place], ...this.#remember(telling)];
+    const writes: CommandArgs[] = [['hset', marks, stream, signals.at(-1)!.place], ...this.#remember(round)];
     for (const [alert, state] of windows) {
       const change = windowChange(this.#options, account, alert, state);
       guards.push(...change.guards);
@@ -282,23 +285,25 @@ export class Dispatcher {
       rows: deliveries.map((record) => deliveryRow(record, { status: 'pending', nextAttemptAt: now, at: now })),
       whenFull: true,
     });
-    telling.done = refused === undefined;
+    round.done = refused === undefined;
   }
 
-  #remember({ account, remember, matched, now }: Telling): CommandArgs[] {
+  #remember({ account, remember, matched, now }: DispatchRound): CommandArgs[] {
     if (!remember) return [];
-    const told = this.#options.keys.toldSignals(account);
+    const dispatched = this.#options.keys.dispatchedSignals(account);
     const ids = [...new Set(matched.map(({ placed }) => placed.signal.id))];
     return [
-      ['zadd', told, ...ids.flatMap((id) => [now, id])],
-      ['zremrangebyscore', told, '-inf', now - TOLD_SIGNALS_MS],
-      ['zremrangebyrank', told, 0, -TOLD_SIGNALS_MAX - 1],
-      ['pexpire', told, TOLD_SIGNALS_MS],
+      ['zadd', dispatched, ...ids.flatMap((id) => [now, id])],
+      ['zremrangebyscore', dispatched, '-inf', now - DISPATCHED_SIGNALS_MS],
+      ['zremrangebyrank', dispatched, 0, -DISPATCHED_SIGNALS_MAX - 1],
+      ['pexpire', dispatched, DISPATCHED_SIGNALS_MS],
     ];
   }
 }
 
-/** Guards and writes by which an alert's window becomes another. Nobody else may have changed it meanwhile. */
+/**
+ * Guards and writes by which an alert's window becomes another. They fail if another process has changed it meanwhile.
+ */
 export function windowChange(
   { keys }: Pick<RegistryStore, 'keys'>,
   account: string,
@@ -322,7 +327,7 @@ export function windowChange(
     };
   }
   const writes: CommandArgs[] = [['hset', hash, alert, JSON.stringify(window)]];
-  // Only an end at which there is something to tell is waited for.
+  // Only an end with something to notify is scheduled.
   writes.push(window.count > 0 ? ['zadd', ends, window.until, name] : ['zrem', ends, name]);
   return { guards, writes };
 }
@@ -333,7 +338,7 @@ export function deliveryId(alert: AlertRecord, signal: Signal, what = 'signal'):
 }
 
 /**
- * As many signals to a commit as lead to PAIRS_PER_COMMIT deliveries or counts; what nobody is to be told of is left
+ * As many signals to a commit as lead to PAIRS_PER_COMMIT deliveries or counts; what causes no notification is left
  * out.
  */
 function chunksOf(signals: readonly PlacedSignal[], alerts: readonly AlertRecord[]): PlacedSignal[][] {

@@ -1,8 +1,8 @@
-// Where people look at what a notification tells of: a page of the dashboard (for the deliveries;
+// The page of the dashboard that shows the subject of a notification (for the deliveries;
 // GATEHOUSE_PUBLIC_URL).
 // Invariant: made of the operator's own address and of ids that we minted, never of words of a caller: channels send it
 // as it is, where they break every address that a name or a message holds.
-// Failure: without that setting nobody knows by which address people reach the service, and there is no link.
+// Failure: without that setting the service does not know its public address, and there is no link.
 import type { Signal } from '../../schemas/signal.ts';
 
 const ID = /^[a-z]{3}_[0-9a-z]{26}$/;

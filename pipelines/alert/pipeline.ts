@@ -21,7 +21,7 @@ type EventAlertsOptions = AlertOptions & {
   openApprovals: (events: readonly EventSummary[]) => Promise<void>;
 };
 
-/** What an entry holds, with its id: the order in which signals are told. */
+/** What an entry holds, with its id: the order in which signals are dispatched. */
 type Held<T> = { id: string; held: T[] };
 
 export class EventAlerts implements Work<Held<EventSummary>, null> {
@@ -55,7 +55,7 @@ export class EventAlerts implements Work<Held<EventSummary>, null> {
       held.flatMap(signalsOf).map((raised, i): PlacedSignal => ({ ...raised, place: `${id}/${i}` })),
     );
     const ensureHeld = () => batch.ensureHeld();
-    await this.#options.dispatcher.tell({ stream: batch.stream, remember: false, ensureHeld }, signals);
+    await this.#options.dispatcher.dispatch({ stream: batch.stream, remember: false, ensureHeld }, signals);
     return { deadLetters: [], writes: [] };
   }
 
@@ -103,7 +103,7 @@ export class SignalAlerts implements Work<Held<Signal>, null> {
       held.map((signal, i): PlacedSignal => ({ signal, place: `${id}/${i}` })),
     );
     const ensureHeld = () => batch.ensureHeld();
-    await this.#dispatcher.tell({ stream: batch.stream, remember: true, ensureHeld }, signals);
+    await this.#dispatcher.dispatch({ stream: batch.stream, remember: true, ensureHeld }, signals);
     return { deadLetters: [], writes: [] };
   }
 

@@ -1,6 +1,6 @@
 // What an event's summary says by itself, as signals (first in the alert pipeline's way of an event). Pure.
 //   policy_violation      one per event that has a match with `block` or `alert` among its actions
-//   rate_limit_exceeded   one per rate_limit match of that kind; of a window and counter only the first is told of
+//   rate_limit_exceeded   one per rate_limit match of that kind; of a window and counter only the first is notified
 //                         (throttle.ts)
 // A match that only logs is a dry run and raises nothing.
 // Invariant: a signal's id and content follow from the summary alone, so a replayed event raises the very same signals.
@@ -9,19 +9,19 @@ import { SEVERITIES, type Severity } from '../../schemas/closed-sets.ts';
 import type { EventSummary, MatchSummary } from '../../schemas/entry.ts';
 import { SIGNAL_POLICIES_MAX, type Signal } from '../../schemas/signal.ts';
 
-/** `limit`: told of once per window of this counter. */
+/** `limit`: notified once per window of this counter. */
 export type Raised = { signal: Signal; limit?: { counter: string; windowMs: number } };
 
-/** Where a rate limit's counter is not told, its signals are told apart by policy, once a minute. */
+/** Where a rate limit's counter is unknown, its signals are notified by policy, once a minute. */
 const WINDOW_MS_UNKNOWN = 60_000;
 const NAME_CHARACTERS_MAX = 100;
 
 export function signalsOf(event: EventSummary): Raised[] {
-  const told = (event.matches ?? []).filter(interrupts);
-  if (told.length === 0) return [];
+  const interrupting = (event.matches ?? []).filter(interrupts);
+  if (interrupting.length === 0) return [];
   return [
-    { signal: violation(event, told) },
-    ...told.filter(({ type }) => type === 'rate_limit').map((match) => limitExceeded(event, match)),
+    { signal: violation(event, interrupting) },
+    ...interrupting.filter(({ type }) => type === 'rate_limit').map((match) => limitExceeded(event, match)),
   ];
 }
 

@@ -1,8 +1,9 @@
-// Tells of what was counted inside throttle windows, when they end (beside dispatch.ts, which opens them; run with the
-// worker). Every pipelines process looks; the window itself is the guard of the commit, so one of them tells and the
-// others find it told.
+// Notifies of what was counted inside throttle windows, when they end (beside dispatch.ts, which opens them; run with
+// the worker). Every pipelines process polls; the window itself is the guard of the commit, so one of them notifies and
+// the others find it done.
 // Invariant: summary, new window and queue change in one commit: what was counted is in exactly one summary.
-// An alert that was deleted or switched off is told nothing: its window goes. A deleted agent's signal is not quoted.
+// An alert that was deleted or switched off is sent nothing: its window is removed. A deleted agent's signal is not
+// quoted.
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { Signal } from '../../schemas/signal.ts';
 import type { Log } from '../../src/process/log.ts';
@@ -37,7 +38,7 @@ export async function tellSummaries(store: RegistryStore & { log: Log }, now: nu
       const record = await tellSummary(store, { account, alert, now });
       if (record !== null) lanes.push(laneName(account, record.lane));
     } catch (err) {
-      // One window that cannot be told now must not keep the others, nor the retries that are due.
+      // One window that cannot be notified now must not delay the others, nor the retries that are due.
       log.warn({ err, account, alert }, 'summary.failed');
     }
   }
@@ -59,7 +60,7 @@ function tellSummary(
       return null;
     }
     const before = JSON.parse(text) as Window;
-    if (before.until > now || before.count === 0) return null; // somebody was faster
+    if (before.until > now || before.count === 0) return null; // another process was faster
     const alert = alertText === null ? null : (JSON.parse(alertText) as AlertRecord);
     const { window, record } = await next(store, { account, alert, before, now });
     const { guards, writes } = windowChange(store, account, id, { text, window });

@@ -12,7 +12,7 @@
 // failed last time. Only what has a place is claimed, so a target that hangs holds its own places and nothing else, and
 // any number of them leaves places to those that answer.
 // At least once: a claim that ran out is sent again, under the same id. Two processes never hold one claim, and a
-// result that comes after its claim has run out is dropped: whoever has claimed it since will write his own.
+// result that comes after its claim has run out is dropped: the worker that has claimed it since writes its own.
 // Failure: Redis away, nothing is claimed, and a result is tried until its claim ends.
 
 import { setMaxListeners } from 'node:events';
@@ -43,8 +43,8 @@ export const SENDS_MAX = 32;
 /** Of one account: half, so that one with many hosts that hang leaves places to the others. */
 export const ACCOUNT_SENDS_MAX = 16;
 /**
- * To one host, whoever's: many accounts share a chat's host, and all of them the mail server, which may hang for all at
- * once.
+ * To one host, over all accounts: many accounts share a chat's host, and all of them the mail server, which may hang
+ * for all at once.
  */
 export const HOST_SENDS_MAX = 8;
 /** To one host of an account: half of the host's. */
@@ -305,9 +305,9 @@ export class DeliveryWorker implements Part {
     const timeoutMs = this.#options.attemptMs ?? ATTEMPT_MS;
     const { id, createdAt, signal, count, test, tries } = record;
     const { name, trigger, channel } = alert;
-    const told = { id: alert.id, name, trigger, channel };
+    const brief = { id: alert.id, name, trigger, channel };
     const link = linkOf(this.#options.publicUrl, signal);
-    const notification = { id, createdAt, alert: told, signal, agentName, link, count, test };
+    const notification = { id, createdAt, alert: brief, signal, agentName, link, count, test };
     // Not AbortSignal.any: each one made of a signal that lives on leaves something behind there, 130 bytes an attempt.
     const deadline = new Deadline(timeoutMs, this.#stop.signal);
     const sent = this.#options.senders[channel]

@@ -1,5 +1,5 @@
-// The baselines of one partition's agents: in memory while its stream is drained here, in Redis for whoever drains it
-// next.
+// The baselines of one partition's agents: in memory while its stream is drained here, in Redis for the process that
+// drains it next.
 //
 //   begin    a lease is taken: what was remembered under an earlier one is stale, and forgotten
 //   load     baselines of a batch's agents that are not in memory: one pipelined read for all of them

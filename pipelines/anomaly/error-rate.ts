@@ -25,7 +25,7 @@ const TAIL_MAX = 1e-6;
 const CHANCE_PER_DAY = 0.001;
 const SLICES_PER_DAY = 8_640;
 const HISTORY_EVENTS_MIN = 50;
-/** A share below one in a thousand is not told from it: five errors among thousands of events are no news. */
+/** A smaller share counts as one in a thousand: five errors among thousands of events are no finding. */
 const SHARE_MIN = 0.001;
 /** What a slice still counts when the next one is taught: twelve hours of memory. */
 const KEPT = 1 - 1 / 4_320;

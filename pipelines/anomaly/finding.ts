@@ -1,5 +1,5 @@
 // What a detector says when it flags: numbers only, so that a batch's manifest can keep many of them, and how they are
-// told to people. Pure: the same finding gives the same severity and sentence to whoever writes its row.
+// shown to people. Pure: the same finding gives the same severity and sentence in whichever process writes its row.
 import type { AnomalyKind, Severity } from '../../schemas/closed-sets.ts';
 
 /** The kinds that need an agent's history. */

@@ -29,7 +29,7 @@ export function inEpisode({ volumeSince, errorSince }: Baseline): boolean {
   return volumeSince > 0 || errorSince > 0;
 }
 
-/** For an episode that somebody else has flagged, or not flagged after all. Token spikes have none. */
+/** For an episode that another event has flagged, or not flagged after all. Token spikes have none. */
 export function setEpisode(baseline: Baseline, kind: Finding['kind'], isOn: boolean): void {
   if (kind === 'volume_spike' && isOn !== baseline.volumeSince > 0) {
     if (isOn) beginVolumeEpisode(baseline);

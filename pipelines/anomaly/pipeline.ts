@@ -11,7 +11,7 @@
 // Exactly once: what a detector finds depends on the agent's baseline, which moves on. So findings are made once and
 // kept in the manifest; a new owner that finds one takes its findings from there, and makes the very same rows and
 // signals of them. Killed before the manifest: nothing of the batch is in any kept baseline, and the next owner finds
-// the same again. Killed after it: rows are replaced by equal ones, signals are told apart by their ids, counted
+// the same again. Killed after it: rows are replaced by equal ones, signals are deduplicated by their ids, counted
 // entries are not counted twice. `blocked_event` needs no baseline: it follows from the event, and takes no room in the
 // manifest.
 //

@@ -1,6 +1,6 @@
 // What is written of an anomaly: its row and its signal (between the plan and the insert). Pure.
-// Everything in them comes from the event and what was found at it, their ids and times too: whoever makes them again
-// makes the same ones. Ids of an event's anomalies differ by kind.
+// Everything in them comes from the event and what was found at it, their ids and times too: a process that makes them
+// again makes the same ones. Ids of an event's anomalies differ by kind.
 import type { Anomaly } from '../../schemas/anomaly.ts';
 import type { EventSummary } from '../../schemas/entry.ts';
 import { SIGNAL_POLICIES_MAX, type Signal } from '../../schemas/signal.ts';
@@ -17,7 +17,7 @@ export type Anomalous = { row: AnomalyInsertRow; month: string; event: EventSumm
 
 export function toAnomalous(event: EventSummary, found: Finding | Blocked): Anomalous {
   const isRate = found.kind === 'error_rate' || found.kind === 'volume_spike';
-  const told = found.kind === 'blocked_event' ? found : tell(found);
+  const fields = found.kind === 'blocked_event' ? found : described(found);
   const row: AnomalyInsertRow = {
     account_id: event.account,
     id: idOf(event, found.kind),
@@ -26,7 +26,7 @@ export function toAnomalous(event: EventSummary, found: Finding | Blocked): Anom
     event_id: isRate ? null : event.id,
     policy_id: (found.kind === 'blocked_event' && event.policyId) || null,
     kind: found.kind,
-    ...told,
+    ...fields,
     // Rates are of arrivals; what one event did happened when its caller says.
     timestamp: sqlTime(isRate ? event.receivedAt : event.occurredAt),
     created_at: sqlTime(event.receivedAt),
@@ -54,7 +54,7 @@ export function signalOf({ row, event }: Anomalous): Signal {
   };
 }
 
-function tell(finding: Finding) {
+function described(finding: Finding) {
   const { observed, baseline, score } = finding;
   return { severity: severityOf(finding), observed, baseline, score, message: descriptionOf(finding) };
 }

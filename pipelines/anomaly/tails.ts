@@ -11,7 +11,7 @@ export function binomialTail(k: number, n: number, p: number): number {
 }
 
 /**
- * Variance over mean from which a count is told from a Poisson one: below it the sum is the same, and the formula
+ * Variance over mean from which a count differs from a Poisson one: below it the sum is the same, and the formula
  * breaks down.
  */
 const DISPERSION_MIN = 1.02;

@@ -19,7 +19,7 @@ type ApprovalExpiryOptions = ApprovalsOptions & { metrics: Pick<Metrics, 'inc'>;
 const SHARDS = Array.from({ length: REGISTRY_SHARDS }, (_, shard) => shard);
 /** Forgetting is in no hurry. */
 const FORGET_POLL_MS = 30_000;
-/** Stream ids are Redis's time, decisions the clock of whoever decided. */
+/** Stream ids are Redis's time, decisions the clock of the process that decided. */
 const CLOCKS_APART_MS = 60_000;
 
 export class ApprovalExpiry {

@@ -1,5 +1,5 @@
 // Opens the approvals of pending events (from the alert pipeline: event streams, group `alert`).
-// Everything in an approval comes from the event's summary, so whoever opens it again would write the same.
+// Everything in an approval comes from the event's summary, so opening it again writes the same.
 // Idempotent: an approval that Redis knows, pending or decided, is left alone. Redis forgets decisions after an hour,
 // so of events half that old ClickHouse is asked as well; nothing is forgotten before it is there (expiry.ts).
 // An event whose agent is deleted opens nothing. Whatever this throws is tried again by the drain.

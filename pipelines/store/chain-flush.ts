@@ -4,7 +4,7 @@
 // Invariant: a block leaves Redis after ClickHouse has it, so it is always in at least one of the two.
 // It need not be fenced. Every flush of a stream begins at the oldest block that waits, so two of them write rows of
 // the same beginnings, and of those the longer one stands (table's version); what was inserted may be removed by
-// anybody.
+// any process.
 // Failure: logged, and tried again at the next look; when too many blocks wait, the batches do, too (chain.ts).
 import { createHash } from 'node:crypto';
 import type { ClickHouse } from '../../clickhouse/client.ts';

@@ -1,11 +1,11 @@
-// Erases deleted agents from ClickHouse (after the registry has set the tombstone; run by whoever drains the shard's
-// journal).
+// Erases deleted agents from ClickHouse (after the registry has set the tombstone; run by the process that drains the
+// shard's journal).
 //
 //   mark     where the streams end now: the agent's event stream for every group, the journal for the store
 //   drain    wait until all of them have been acknowledged up to there
 //   erase    delete the agent's mails in the outbox and its rows, drop its dead letters and its approvals
 //   forget   the erasure and the agent's last sign of life; the tombstone stays
-//   files    now and then, by whoever has the first shard: what held the rows is rewritten (file-cleaning.ts)
+//   files    now and then, by the process that has the first shard: what held the rows is rewritten (file-cleaning.ts)
 //
 // Invariant: when the rows are deleted nothing that was appended before the tombstone can still be inserted: it has
 // been acknowledged, and a late duplicate of an acknowledged insert is dropped by its token. What is appended after the

@@ -1,11 +1,11 @@
-// Takes the bytes of erased agents out of files (after erase.ts has taken their rows out of every query; run by whoever
-// has the first shard).
+// Takes the bytes of erased agents out of files (after erase.ts has taken their rows out of every query; run by the
+// process that has the first shard).
 //   ClickHouse   parts with erased rows are rewritten; what they replaced leaves the disk some minutes later
 //   Redis        the append-only file is rewritten, for all erasures together and at most once an hour
 // and notes for each erasure since when each store is clean (registry/erasures.ts).
 // Invariant: a store is called clean only when no file that is older than the erasure is left that could hold its rows.
-// Failure: it is looked again at the next look. A Redis that lets nobody rewrite its file is said once and never called
-// clean.
+// Failure: it is tried again at the next poll. A Redis that does not allow the rewrite of its file is logged once and
+// never called clean.
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { oldestReplacedPart, partsToRewrite, rewriteErased } from '../../clickhouse/queries/erase-agent.ts';
 import type { Log } from '../../src/process/log.ts';

@@ -13,14 +13,14 @@
 //               claim
 //     wait      an insert under that token that still runs may have logged it and not shown its rows yet: until none
 //               does
-//     note      `split` takes the token's place in the manifest: from here on whoever has the batch asks which rows are
-//               there
+//     note      `split` replaces the token in the manifest: from here on the process that has the batch asks which rows
+//               are there
 //
 // Invariant: of a batch's rows none is stored twice, since after the claim nothing else can come under the group's
-// token, and before `split` is noted nothing is sent under another. None is lost, since nobody takes the token itself
-// for rows: they are asked for. A token that ClickHouse may have forgotten (an untracked batch) is not claimed: its
-// insert is over long since. Only where tables are not replicated: there an answer speaks of this engine, and what it
-// has it shows. A replica may lag behind.
+// token, and before `split` is noted nothing is sent under another. None is lost, since no process takes the token
+// itself for rows: they are asked for. A token that ClickHouse may have forgotten (an untracked batch) is not claimed:
+// its insert is over long since. Only where tables are not replicated: there an answer speaks of this engine, and what
+// it has it shows. A replica may lag behind.
 
 import type { ConcurrentDuplicates } from '../../clickhouse/queries/concurrent-duplicates.ts';
 import type { SummarizedRow } from '../../schemas/entry.ts';
@@ -58,7 +58,7 @@ type ClaimOptions = GroupInsertOptions & {
   duplicates: (tokenPrefix: string) => Promise<ConcurrentDuplicates>;
 };
 
-/** Afterwards no insert under the group's token can store anything of anybody. The rows may be there or not. */
+/** Afterwards no insert under the group's token can store a row. The rows may be there or not. */
 export async function claimToken(rows: readonly SummarizedRow[], options: ClaimOptions): Promise<void> {
   for (const [month, same] of byMonth(rows)) {
     try {

@@ -6,7 +6,7 @@
 // more without one.
 // Invariant: `registry` keeps the newest revision of each resource, however late or often a change arrives; so do the
 // tables that an entry's `rows` are of. Those come as their columns stand, times as ISO text; account and revision are
-// put in here. What an entry has to tell goes to the alerts once its rows are stored, again and again if need be:
+// put in here. The signals of an entry go to the alerts once its rows are stored, again and again if need be:
 // signals bear repetition. An agent's erasure is not this file's: its audit records are copied like all others and
 // removed later (erase.ts). An entry of another version is dead-lettered; refused rows are dead-lettered with their
 // entry.

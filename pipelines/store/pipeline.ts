@@ -28,9 +28,10 @@
 // - An engine killed between the token's log and the part knows a token whose rows it does not have. So where a try has
 //   ended without an answer, rows are asked for after the insert, and what is not there is inserted under another token
 //   (verify.ts).
-// - Inserted with others: the manifest names the group's token, and whoever does not know how that insert ended claims
-//   it first.
-// - Data refused: the plan notes `split` before the first half is inserted, and whoever takes over asks first, too.
+// - Inserted with others: the manifest names the group's token, and a process that does not know how that insert ended
+//   claims it first.
+// - Data refused: the plan notes `split` before the first half is inserted, and a process that takes over asks first,
+//   too.
 // Dead letters are written with the ack in one step. Anything else that fails is tried again for ever: entries wait in
 // the stream.
 
@@ -210,7 +211,7 @@ export class EventStore implements Work<SummarizedRow[], Plan> {
     const { metrics, log } = this.#options;
     const rows = values.reduce((sum, some) => sum + some.length, 0);
     const living = plan === undefined ? 0 : livingRows(values, plan).length;
-    // An entry that cannot be read counts as one event: nobody can say how many it holds.
+    // An entry that cannot be read counts as one event: how many it holds is unknown.
     metrics.inc('gatehouse_taken_events_total', {}, rows + deadLettered.unreadable);
     metrics.inc('gatehouse_stored_rows_total', { table: 'events' }, living - deadLettered.refused);
     metrics.inc(

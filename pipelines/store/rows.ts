@@ -1,7 +1,7 @@
 // Rows as the store pipeline handles them: bytes with an identity, never parsed (between the stream entry and the
 // insert).
 // Invariant: rows keep the order of the stream, and every grouping of them depends on nothing but the rows themselves,
-// so that whoever forms the batch again forms the same inserts.
+// so that a batch that is formed again has the same inserts.
 // An entry whose summaries do not fit its rows throws EntryFormatError.
 import { hash } from 'node:crypto';
 import { rowsOf, type SummarizedRow } from '../../schemas/entry.ts';

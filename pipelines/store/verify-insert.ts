@@ -3,7 +3,7 @@
 // afterwards, as two steps on disk. An engine that is killed between them comes back with a token that it knows and
 // rows that it does not have; the insert that is sent again is answered as done and nothing is stored (engine 26.7;
 // half a millisecond wide on a quiet machine). So after such a try the rows are asked for, and what is not there is
-// inserted under a token that nobody has used.
+// inserted under a token that was never used.
 //
 //   ask      which of the rows are not there?                                none, nearly always: done
 //   wait     an insert of the same token that still runs may just have logged it: until none does, and ask again

@@ -1,12 +1,12 @@
 // Judges one agent's silence (from the watch; pure). What it needs to remember of an agent between two looks is a note:
 //
 //   ''         nothing
-//   t<ms>/<n>  the silence that began at <ms> has been told of; the watch looks every <n> ms whether it has ended
+//   t<ms>/<n>  the silence that began at <ms> has been notified; the watch checks every <n> ms whether it has ended
 //   (watch-tick.lua) i          the agent was inactive, or its watch was off, at the last look
 //   f<ms>      the agent became active again, or its watch was on again, by <ms>: its silence counts from there
 //
-// Invariant: a silence is told of once, whatever its agent's settings become; nobody is down before a full period since
-// its last event, since it became active and since we can watch it without a gap has gone by.
+// Invariant: a silence is notified once, even if its agent's settings change; no agent is down before a full period
+// since its last event, since it became active and since we can watch it without a gap has gone by.
 
 import { AGENT_DOWN_SECONDS } from '../../schemas/account.ts';
 import { type AgentRecord, ownHeartbeat } from '../../schemas/agent.ts';

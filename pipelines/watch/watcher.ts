@@ -5,11 +5,11 @@
 //   read     of those: status, heartbeat, the account's setting
 //   judge    down, or when to look again                                                              silence.ts
 //   signal   `agent_down/<agent>/<last seen ms>` into the signal stream
-//   settle   what was told, and when each is looked at next                                            watch-settle.lua
+//   settle   what was notified, and when each is checked next                                          watch-settle.lua
 //
-// Every process ticks; whoever comes first in a second does the partition's look, so no lease is needed and the cost
-// does not grow with the processes. An agent that nobody settles stays due.
-// Invariants: one silence has one signal id, whoever finds it, however often; nobody is declared down for a time in
+// Every process ticks; the first in a second polls the partition, so no lease is needed and the cost
+// does not grow with the processes. An agent that no process settles stays due.
+// Invariants: one silence has one signal id, in every process and every try; no agent is declared down for a time in
 // which we did not watch or took no events in: how long both have gone on without a gap stands in Redis (`watch`,
 // `openDoors`). Killed between signal and settle: the same signal again, which the alert pipeline knows by its id.
 // Redis away: the tick fails and is tried a second later; past WATCH_GAP_MS every silence is counted anew.
@@ -102,12 +102,12 @@ export class Watcher {
     const due = dueOf(looks);
     const known = await readRegistry(this.#options, due);
     const judged = due.map((one) => judge(one, known.get(one.agent), { now, watchedSince }));
-    await this.#tell(judged, now);
+    await this.#notify(judged, now);
     const settled = judged.flatMap(({ agent, verdict }) => [agent, verdict.nextAt, verdict.note]);
     await settleScript.run(redis, [keys.watchDue(partition), notes], settled);
   }
 
-  async #tell(judged: readonly Judged[], now: number): Promise<void> {
+  async #notify(judged: readonly Judged[], now: number): Promise<void> {
     const { redis, keys, metrics, log } = this.#options;
     const signals = judged.flatMap((one) => (one.verdict.isDown ? [signalOf(one, one.known!, now)] : []));
     if (signals.length === 0) return;

@@ -1,6 +1,6 @@
 // Walks along one chain and checks that each block is tied to the one before it (the inner half of a verification).
 // Blocks come in pages from wherever they are kept; the cursor recomputes every hash, and compares the hashes that
-// somebody remembers (the head kept in Redis, a checkpoint kept elsewhere) where it passes them.
+// are remembered elsewhere (the head kept in Redis, a checkpoint kept elsewhere) where it passes them.
 // Invariant: what it says about a chain does not depend on the times or the hashes that a block claims for itself.
 // What does not fit is reported, and the walk goes on from what is there, so that the first of several faults can be
 // named.
@@ -10,7 +10,7 @@ import type { Violation } from './violations.ts';
 
 export type ReadPage = (chain: string, fromN: number) => Promise<ChainBlock[]>;
 
-/** A hash that the chain had after entry n, by the word of somebody else. */
+/** A hash that the chain had after entry n, as remembered elsewhere. */
 export type Remembered = { n: number; hash: Buffer /** Epoch ms. */; atMs: number };
 
 type CursorOptions = {
@@ -77,7 +77,7 @@ export class ChainCursor {
     return reached;
   }
 
-  /** At the chain's end: whoever remembers more entries than there are is right. */
+  /** At the chain's end: if more entries are remembered than there are, entries are missing. */
   end(): void {
     const beyond = this.#remembered.find(({ n }) => n > this.n);
     if (beyond !== undefined) this.#fault('head_mismatch', this.n + 1, this.lastMs);
@@ -112,9 +112,9 @@ export class ChainCursor {
   }
 
   /**
-   * Of a block that begins before this place, and leads to it by its own hashes, what lies behind: somebody has written
-   * it again, longer, since its beginning was read, or two have copied the same blocks at once. One that has expired
-   * cannot show the way.
+   * Of a block that begins before this place, and leads to it by its own hashes, what lies behind: another process has
+   * written it again, longer, since its beginning was read, or two have copied the same blocks at once. One that has
+   * expired cannot show the way.
    */
   #rest(block: ChainBlock): ChainBlock {
     const { firstN, count, leaves, agents, ids } = block;

@@ -1,4 +1,4 @@
-// Checkpoints: where an account's chains stood, signed, to be kept where nobody who can write the tables can reach
+// Checkpoints: where an account's chains stood, signed, to be kept where no one who can write the tables can reach
 // (`gatehouse audit checkpoint`, `gatehouse audit verify --checkpoint`).
 // The signature is ed25519 over the checkpoint's JSON with its keys in a fixed order, without the signature.
 // Invariant: what a checkpoint says is only believed after its signature was checked with a key that the caller trusts.

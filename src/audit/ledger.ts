@@ -5,7 +5,7 @@
 // is full, the window's rows are read and hashed as they come, and what is left over on either side is kept for later:
 // a row may come before its leaf (a retried entry is chained long after it arrived).
 // Invariant: memory is bounded by a window, and by how much is wrong; past those bounds it stops and says where.
-// Rows that arrived before the retention began are nobody's business: they are on their way out.
+// Rows that arrived before the retention began are not verified: they are about to expire.
 import { type ChainBlock, HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';
 import type { ChainCursor, Reached } from './chain-cursor.ts';
 import { isBlank, MARKER_TAG, type Marker, markerLeaf, packId, timeOfPacked, unpackMarker } from './hash.ts';
@@ -146,7 +146,7 @@ export class Ledger {
     for (;;) {
       const next = await this.#earliest();
       if (next === null || next.reached.fromMs >= toMs) return toMs;
-      // Nothing of what has expired fills the window, and there may be years of it: whoever goes on begins behind it.
+      // Nothing of what has expired fills the window, and there may be years of it: the next page begins behind it.
       if (next.reached.isEmpty && performance.now() > deadlineMs) return this.#comparedMs;
       if (this.#expected.size >= WINDOW_ENTRIES && next.reached.fromMs > this.#comparedMs) return next.reached.fromMs;
       if (this.#expected.size > EXPECTED_MAX) return this.#comparedMs + 1;

@@ -24,7 +24,7 @@ export const REGISTRY_CHAIN = 'registry';
 /** What is verified: an account's tables and chains, wherever they are. */
 type Verifiable = {
   account: string;
-  /** Every chain that has entries, or of which somebody remembers some. */
+  /** Every chain that has entries, or of which some are remembered elsewhere. */
   chains: readonly string[];
   readPage: ReadPage;
   events: RowSource;

@@ -4,7 +4,7 @@
 // added         a row that the chain does not know
 // moved         a piece of the chain stands where another one stood
 // chain_broken  entries of the chain are not those that its hashes were made of
-// head_mismatch the chain is shorter than, or different from, what somebody else remembers of it
+// head_mismatch the chain is shorter than, or different from, what is remembered of it elsewhere
 import type { FaultKind } from '../../schemas/closed-sets.ts';
 
 export type Violation = {

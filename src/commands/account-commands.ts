@@ -1,4 +1,4 @@
-// `gatehouse account …` and `gatehouse key …`: what the API cannot do for a caller who has no key yet, or has lost his,
+// `gatehouse account …` and `gatehouse key …`: what the API cannot do for a caller who has no key yet, or has lost it,
 // and what no key may do for its own account: limit it, delete it.
 // A key is printed once and kept nowhere; only its hash is in the registry.
 // Invariant: each is one audited change by the actor `system`, the same as through the API.

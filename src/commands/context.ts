@@ -33,7 +33,7 @@ export function withAddresses(config: Config): Config {
         'or set GATEHOUSE_REDIS_URL and GATEHOUSE_CLICKHOUSE_URL.',
     );
   }
-  // With an address goes what its data is named by: the running service may have been told other names than we.
+  // With an address goes what its data is named by: the running service may have other settings than this command.
   const { redisUrl, redisCluster, redisPrefix, partitions, clickhouseUrl, clickhouseDatabase } = runtime;
   const redis = config.redisUrl === undefined ? { redisUrl, redisCluster, redisPrefix, partitions } : {};
   const clickhouse = config.clickhouseUrl === undefined ? { clickhouseUrl, clickhouseDatabase } : {};

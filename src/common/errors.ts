@@ -34,7 +34,7 @@ export const ERRORS = {
   },
   request_timeout: { status: 408, when: 'the head of the request was not there after 10 s' },
   agent_inactive: { status: 409, when: 'what waits is to be approved, and its agent is switched off' },
-  already_decided: { status: 409, when: 'the approval has been decided, by somebody or by its timeout' },
+  already_decided: { status: 409, when: 'the approval has been decided, by a person or by its timeout' },
   last_admin_key: { status: 409, when: 'the key to be revoked is the last admin key of the account' },
   idempotency_conflict: {
     status: 409,
@@ -47,7 +47,7 @@ export const ERRORS = {
   },
   revision_conflict: {
     status: 412,
-    when: 'If-Match names a revision that is not the present one: somebody was faster; `details` says which it is',
+    when: 'If-Match names a revision that is not the present one: another change came first; `details` says which it is',
   },
   length_required: { status: 411, when: 'a body without a Content-Length (`Transfer-Encoding` is not taken)' },
   payload_too_large: {

@@ -1,6 +1,6 @@
 // Reads and writes JSON without changing a number: what a double cannot hold as it is written is a LongNumber in the
 // value. JSON.parse does the work. Long numbers go through it as strings that begin with a mark of this process, which
-// nobody else can write. Before it: the text has been found to be JSON, or is ours. Failure: SyntaxError, as of
+// no one else can write. Before it: the text has been found to be JSON, or is ours. Failure: SyntaxError, as of
 // JSON.parse.
 import { randomBytes } from 'node:crypto';
 import type { Json } from '../../schemas/common.ts';

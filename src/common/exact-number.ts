@@ -1,7 +1,7 @@
-// Numbers of JSON exactly as they are written. A double tells decimals of up to 15 digits apart and keeps their order,
-// so most numbers are doubles as ever. What has more digits, or lies where doubles run out, is a LongNumber, which
-// keeps its text. Used where policies and events are read and compared; what is stored or sent is text and never comes
-// here.
+// Numbers of JSON exactly as they are written. A double distinguishes decimals of up to 15 digits and keeps their
+// order, so most numbers are doubles as ever. What has more digits, or lies where doubles run out, is a LongNumber,
+// which keeps its text. Used where policies and events are read and compared; what is stored or sent is text and never
+// comes here.
 // Invariant: a LongNumber never equals a number, for whatever has a short form is read as a number.
 const NUMBER = /^(-?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d+))?$/;
 const DIGITS_EXACT = 15;

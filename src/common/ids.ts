@@ -60,7 +60,7 @@ export function derivedId(kind: IdKind, from: string): string {
 }
 
 /**
- * The id that follows from `text`: whoever derives it again gets the same one. It sorts by `atMs` like a minted one.
+ * The id that follows from `text`: deriving it again gives the same one. It sorts by `atMs` like a minted one.
  */
 export function hashedId(kind: IdKind, atMs: number, text: string): string {
   let id = ID_PREFIXES[kind] + idTime(atMs);
@@ -76,7 +76,7 @@ export function timeOfId(id: string): number {
   return ms;
 }
 
-/** The characters of an id that tell its time. */
+/** The characters of an id that hold its time. */
 export function idTime(ms: number): string {
   let text = '';
   for (let i = 0; i < ID_TIME_CHARACTERS; i++) {

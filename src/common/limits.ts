@@ -53,7 +53,7 @@ export const COUNTERS_KNOWN_MAX = 10_000;
  * bodies.
  */
 export const BODY_BYTES_HELD_MAX = 128 * MiB;
-/** How often a front looks for requests that nobody will answer any more. */
+/** How often a front checks for requests that will never be answered. */
 export const REQUEST_SWEEP_MS = 1_000;
 /**
  * A process whose loop has not turned for so long is ended and started anew. Ten times what the worst request that is
@@ -67,21 +67,21 @@ export const BODIES_IN_PARTS_MAX = 32;
 export const BODIES_IN_PARTS_ACCOUNT_MAX = 8;
 /** Rows of an export that are read at once: a few MB of usual events, and 500 queries for a million. */
 export const EXPORT_ROWS_AT_ONCE = 2_000;
-/** Who follows live is told twice a second at most; so often Redis is asked how far the pipelines are. */
+/** A live follower gets rows twice a second at most; so often Redis is asked how far the pipelines are. */
 export const LIVE_EVERY_MS = 500;
 export const PROGRESS_EVERY_MS = 200;
 /**
- * From an event's arrival at a front to its append; a healthy front appends within 10 ms. What takes longer is told
+ * From an event's arrival at a front to its append; a healthy front appends within 10 ms. What takes longer is refused
  * late or not at all.
  */
 export const ARRIVAL_LAG_MS = 300;
-/** Rows that are told one by one at a time; what is more is told as a number. */
+/** Rows that are sent one by one at a time; further ones are sent as a number. */
 export const LIVE_ROWS_MAX = 200;
 /** Balancers and proxies end connections on which nothing comes for 30 to 60 s. */
 export const LIVE_HEARTBEAT_MS = 15_000;
 /** A reader who has not taken so much is cut off: it is read anew faster than it is caught up with. */
 export const LIVE_UNREAD_BYTES_MAX = 256 * KiB;
-/** Past this, reading the list anew is cheaper than telling what came in between. */
+/** Past this, reading the list anew is cheaper than sending what came in between. */
 export const LIVE_RESUME_MS_MAX = 10 * 60_000;
 /** A key or a session that has ended is noticed within this time on a stream, as it is on calls. */
 export const LIVE_CHECK_MS = 500;
@@ -135,7 +135,7 @@ export const APPROVAL_ANSWERED_SECONDS = 45;
 export const APPROVAL_WAITS_MAX = 5_000;
 /** Of one account: half, so that its waits leave room for those of others. */
 export const APPROVAL_WAITS_OF_ACCOUNT_MAX = APPROVAL_WAITS_MAX / 2;
-/** Decisions are told by pub/sub, which may lose them: what is waited for is looked at this often as well. */
+/** Decisions are published by pub/sub, which may lose them: approvals with waiters are polled this often as well. */
 export const APPROVAL_POLL_MS = 1_000;
 /** How often due approvals are looked for; half of it is the mean delay of a timeout. */
 export const APPROVAL_EXPIRY_POLL_MS = 250;
@@ -153,7 +153,7 @@ export const SESSION_MS_MAX = 7 * 24 * 3_600_000;
 
 /** Buckets of a histogram: as many as a wide screen has room for. */
 export const HISTOGRAM_BUCKETS_MAX = 500;
-/** Values that a histogram tells apart: more colours nobody tells apart. */
+/** Values with a series of their own in a histogram: people cannot distinguish more colours. */
 export const HISTOGRAM_VALUES_MAX = 12;
 /** Values of a facet: a list that a person still reads. */
 export const FACET_VALUES_MAX = 50;
@@ -180,7 +180,7 @@ export const IDEMPOTENCY_SHARE_MAX = 0.2;
  */
 export const IDEMPOTENCY_RUNNING_MS = 10_000;
 
-/** A Redis command that has not answered by then is given up: the write's fate is unknown and the caller is told so. */
+/** A Redis command that has not answered by then is given up: the write's outcome is unknown and the answer says so. */
 export const REDIS_TIMEOUT_MS = 3_000;
 
 /** A lease lives this long unless renewed: how long a dead owner's streams wait for a new one. */
@@ -211,11 +211,11 @@ export const READ_AHEAD_BYTES_MAX = 128 * MiB;
 export const BATCH_ENTRIES_MAX = 5_000;
 /** Inserts at once over all streams of a process. More gain nothing: ClickHouse is the slower side (performance.md). */
 export const INSERTS_AT_ONCE_MAX = 2;
-/** Past this age nobody relies on ClickHouse still knowing an insert's token; it is asked which rows it has. */
+/** Past this age ClickHouse may have forgotten an insert's token; it is asked which rows it has. */
 export const TOKEN_TRUST_MS = 5 * 60 * 1000;
 /**
  * Rows of one batch that may be dead-lettered. More is no poison but a table that does not fit: the batch waits for
- * somebody to mend it.
+ * an operator to mend it.
  */
 export const DEAD_LETTER_ROWS_MAX = 20;
 /**
@@ -240,7 +240,8 @@ export const DRAIN_STOP_MS = 25_000;
 export const WATCH_TICK_MS = 1_000;
 export const WATCH_TICK_MS_MIN = 800;
 /**
- * Nobody watched, or no front took events in, for longer than this: a gap, after which every silence is counted anew.
+ * No process watched, or no front took events in, for longer than this: a gap, after which every silence is counted
+ * anew.
  */
 export const WATCH_GAP_MS = 5_000;
 /** An agent is looked at this often at least: how late a changed heartbeat may be in force. */
@@ -283,21 +284,21 @@ export const BASELINES_MAX = 4_096;
 export const BASELINE_KEPT_MS = 14 * 24 * 60 * 60 * 1000;
 
 /**
- * A front tells of keys over their limit this often, of so many a minute at most: as many as it holds leases of,
+ * A front reports keys over their limit this often, of so many a minute at most: as many as it holds leases of,
  * halved.
  */
 export const LIMIT_SIGNALS_FLUSH_MS = 1_000;
 export const LIMIT_SIGNALS_MAX = 10_000;
 
 /**
- * Accounts and policies that `/metrics` tells apart in each front: 4,600 series, as many as a few hundred kB of text.
+ * Accounts and policies with series of their own in each front: 4,600 series, as many as a few hundred kB of text.
  * Settings say otherwise.
  */
 export const METRICS_ACCOUNTS_MAX = 200;
 export const METRICS_POLICIES_MAX = 1_000;
 /** How often a process looks whether Redis still holds the registry: 34 small questions, 40 µs of Redis. */
 export const REGISTRY_LOOK_MS = 1_000;
-/** How often it reads Redis's settings beside reconnects: somebody may change them while Redis runs. */
+/** How often it reads Redis's settings beside reconnects: an operator may change them while Redis runs. */
 export const DURABILITY_LOOK_MS = 30_000;
 /** `/readyz` waits this long for each store: both at once, so it answers within 2 s. */
 export const READY_PROBE_MS = 1_500;

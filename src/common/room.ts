@@ -1,4 +1,4 @@
-// Whether the disk that the embedded Redis writes to has room, as the supervisor (embedded/disk-room.ts) tells its
+// Whether the disk that the embedded Redis writes to has room, as the supervisor (embedded/disk-room.ts) reports to its
 // fronts.
 
 /** `freeBytes`: null or infinite before the first look. */

@@ -27,7 +27,7 @@ export function errorDetails(validator: Pick<Validator, 'Errors'>, value: unknow
   return [...details.values()].slice(0, DETAILS_MAX);
 }
 
-/** `message` is a sentence; a single detail stands in it as well, for whoever shows the sentence alone. */
+/** `message` is a sentence; a single detail is part of it, for clients that show the sentence alone. */
 export function validationFailed(message: string, details: ErrorDetail[]): ServiceError {
   const [only, ...more] = details;
   const whole =

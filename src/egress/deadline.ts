@@ -1,4 +1,4 @@
-// The end of an attempt to reach somebody: its own time is over, or whoever ordered it wants it no longer (used by
+// The end of an attempt to reach a target: its own time is over, or the caller has cancelled it (used by
 // everything that connects outwards).
 // Invariant: `signal` fires once, and its reason is the word for it; after `end` nothing is left behind, no timer and
 // no listener.

@@ -1,6 +1,6 @@
 // How mails of alerts go, which follows from the settings: by the SMTP server of GATEHOUSE_SMTP_URL or, without one, as
-// files into the outbox of the data folder (shown by the alerts' API, used by the channels, told to whoever starts
-// Gatehouse).
+// files into the outbox of the data folder (shown by the alerts' API, used by the channels, printed for the person who
+// starts Gatehouse).
 
 import path from 'node:path';
 import type { MailTransport } from '../../schemas/closed-sets.ts';
@@ -23,7 +23,7 @@ export function outboxNotice(config: Pick<Config, 'smtpUrl' | 'dataDir'>): strin
 }
 
 /**
- * Where several machines may share the stores, as the settings given tell: mails are then scattered over their disks.
+ * Where the settings show that several machines may share the stores: mails are then scattered over their disks.
  */
 export function outboxWarning(
   config: Pick<Config, 'smtpUrl' | 'dataDir' | 'redisUrl' | 'clickhouseUrl'>,

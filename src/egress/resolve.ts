@@ -1,9 +1,9 @@
 // Turns the name of a target's host into addresses (between the check of a URL and the connection; guarded-https.ts).
 // Names that users gave go to the name servers by c-ares, which can be stopped: `getaddrinfo` cannot, and its few
-// threads, once they wait for a name server that somebody made slow on purpose, would keep every other target waiting,
-// too. Names that the operator allowed go by `getaddrinfo`, which knows /etc/hosts and the search domains of an
-// intranet.
-// Invariant: what comes back is what was said at this moment; nothing is kept, so whoever connects uses these addresses
+// threads, once they wait for a name server that an attacker made slow on purpose, would keep every other target
+// waiting, too. Names that the operator allowed go by `getaddrinfo`, which knows /etc/hosts and the search domains of
+// an intranet.
+// Invariant: the result is of this moment; nothing is cached, so the connection uses these addresses
 // alone.
 import { lookup, Resolver } from 'node:dns/promises';
 

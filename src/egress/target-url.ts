@@ -1,13 +1,13 @@
 // Whether a URL that a user gave may be asked for (when it is set, and again before each connection).
 // https, no user info, port 443 or 8443, and a host in its one usual spelling: what a URL parser would mend (`127.1`,
-// `0x7f.1`, `%31…`, full-width digits, a trailing dot) is refused before anybody has to know what it would become.
-// Invariant: the URL that is returned is the one that was read; nobody parses the text a second time with another
+// `0x7f.1`, `%31…`, full-width digits, a trailing dot) is refused before it is known what it would become.
+// Invariant: the URL that is returned is the one that was read; no code parses the text a second time with another
 // result. A name proves nothing here: its addresses are checked at each connection (guarded-https.ts).
 import { isIP } from 'node:net';
 import { isPublicAddress } from './public-address.ts';
 
 /**
- * Where a service for everybody listens. Others are mostly a way to reach what speaks another protocol (SMTP, Redis).
+ * The ports where public services listen. Others mostly serve to reach what speaks another protocol (SMTP, Redis).
  */
 const PORTS: ReadonlySet<number> = new Set([443, 8443]);
 const HTTPS_PORT = 443;
@@ -45,7 +45,7 @@ export function allowedHostsOf(setting: string | undefined): ReadonlySet<string>
   return new Set(entries.map((entry) => (isIP(entry) === 6 ? bare(new URL(`https://[${entry}]`).hostname) : entry)));
 }
 
-/** What is wrong with it, for whoever set it; or the URL. */
+/** What is wrong with it, for the person who set it; or the URL. */
 export function targetUrl(text: string, allowedHosts: ReadonlySet<string>): TargetUrl | string {
   if (/[^\x21-\x7e]|\\/.test(text) || !/^https:\/\/[^/]/i.test(text) || !URL.canParse(text))
     return 'must be an https URL';

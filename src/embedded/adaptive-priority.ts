@@ -26,7 +26,7 @@ const KEPT_UP_MS_MAX = 300_000;
 /** Without privileges the kernel takes one change in 100 ms. */
 const AGAIN_MS = 110;
 /**
- * Nothing to store for so long: there is nobody to give way to, and a query of an analyst may meet other work of the
+ * Nothing to store for so long: no other work has to go first, and a query of an analyst may meet other work of the
  * machine.
  */
 const IDLE_MS = 60_000;

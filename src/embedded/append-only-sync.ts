@@ -5,8 +5,8 @@
 // syncing is done from here: it is the file that is synced, whichever process asks for it. Throughput and p99 were the
 // same.
 // Invariant: at most one sync at a time, and the next begins no later than SYNC_EVERY_MS after the last one ended.
-// Failure: after a failed sync nobody knows what the disk holds (the kernel forgets it has not written), so `onFailure`
-// is called once and the syncing ends: the server must not go on as if it kept what it is told.
+// Failure: after a failed sync it is unknown what the disk holds (the kernel forgets it has not written), so
+// `onFailure` is called once and the syncing ends: the server must not go on as if its writes were durable.
 import { open, readdir } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -27,7 +27,7 @@ export class AppendOnlySync {
     void this.#run();
   }
 
-  /** The server ends; it syncs by itself when it is told to leave. */
+  /** The server ends; it syncs by itself at an orderly end. */
   stop(): void {
     this.#stop.abort();
   }

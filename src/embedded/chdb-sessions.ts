@@ -3,7 +3,7 @@
 // A chdb session is serial and keeps every setting and parameter it was ever given. So a statement gets a session of
 // its own and the session is closed behind it (0.5 ms): nothing can leak into the next one. A session_id keeps its
 // session, until it expires. What runs at once is bounded, what waits is bounded, what takes too long is stopped by
-// max_execution_time, and what nobody waits for any more is killed from the control session, since chdb itself never
+// max_execution_time, and a query whose caller has left is killed from the control session, since chdb itself never
 // stops a query. A full queue is refused with ClickHouse's code 202.
 
 import { readFileSync } from 'node:fs';
@@ -250,7 +250,7 @@ function openSession(chdb: Chdb, options: EngineOptions): Session {
       ],
     });
   } catch (cause) {
-    // The engine itself writes its reason to stderr and tells us nothing.
+    // The engine itself writes its reason to stderr and does not return it.
     const holder = holderOf(options.enginePath);
     if (holder !== undefined) {
       throw new DataDirectoryError('busy', `${options.enginePath} is in use by another process (${holder})`, { cause });

@@ -18,7 +18,7 @@ type ChildSupervisorOptions = {
   log: Log;
   /** A start that takes longer is broken off; undefined: it may take as long as it takes (Redis reading its file). */
   startMsMax?: number;
-  /** After each start, the first and any later one; `again` tells them apart. */
+  /** After each start, the first and any later one; `again`: it is a later one. */
   onLaunch?: (again: boolean) => void;
 };
 

@@ -65,7 +65,7 @@ export function forkChild(module: string, args: string[], options: ChildOptions)
   return watch(child, options);
 }
 
-/** Any program. `stdin` is written to it and closed: that is how it is told what must not stand on a command line. */
+/** Any program. `stdin` is written to it and closed: so secrets stay off the command line. */
 export function spawnChild(command: string[], stdin: string, cwd: string, options: ChildOptions): Child {
   const [program, ...args] = command as [string, ...string[]];
   const child = spawn(program, args, { env: options.env, cwd, stdio: ['pipe', 'pipe', 'pipe'], detached: true });

@@ -2,7 +2,7 @@
 // nothing of Gatehouse itself). Before it: node:http. After it: chdb-sessions.ts runs the statement.
 // Only what @clickhouse/client and curl use: SQL in `query=` and/or the body, `param_*`, settings as query parameters,
 // `database`, `session_id`, gzip both ways, multipart parameters. Invariant: a setting's name is checked and its value
-// quoted, so nobody can smuggle a statement in. A request that cannot be understood throws a ProtocolError, which is
+// quoted, so no statement can be smuggled in. A request that cannot be understood throws a ProtocolError, which is
 // answered in ClickHouse's own words.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';

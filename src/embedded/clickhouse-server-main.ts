@@ -5,7 +5,7 @@
 // Forked with an IPC channel it leaves the same way when the channel closes, that is when its parent has died: the
 // directory must not stay locked by an orphan. A directory that must not be served: one sentence as the last line on
 // stderr (the engine may have written before it), exit 3. Anything else that prevents the start: one sentence, exit 1.
-// A damaged projection: the process ends with 1 as well, and the next one loads the part without it. Whoever starts it
+// A damaged projection: the process ends with 1 as well, and the next one loads the part without it. The supervisor
 // sets UV_THREADPOOL_SIZE to at least 16: every running statement holds a thread of that pool.
 import { once } from 'node:events';
 import { type ClickHouseServer, type ClickHouseServerOptions, runClickHouseServer } from './clickhouse-server.ts';

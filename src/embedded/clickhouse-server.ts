@@ -1,7 +1,7 @@
 // The embedded ClickHouse: a small HTTP server on loopback that puts chdb behind the part of ClickHouse's HTTP
 // interface that
 // @clickhouse/client and curl use. A process of its own (clickhouse-server-main.ts), since chdb allows one process per
-// directory; every other process speaks to it as to any ClickHouse and cannot tell.
+// directory; every other process uses it as it would any ClickHouse.
 // Path of a request: guard -> read the statement -> rows of an insert go to a spool file -> chdb-sessions.ts -> one
 // answer with a true status.
 // Invariants: an insert whose body was cut off is never run; an answer is sent whole or not at all; nothing is served
@@ -159,7 +159,7 @@ function isDamage(error: unknown): boolean {
   return error instanceof Error && DAMAGED_PROJECTION.test(error.message);
 }
 
-/** Keeps out what a web page in somebody's browser could send to loopback, and callers without the password. */
+/** Keeps out what a web page in a browser could send to loopback, and callers without the password. */
 function guard({ password }: Context, request: http.IncomingMessage): void {
   if (request.headers.origin !== undefined || request.headers['sec-fetch-site'] !== undefined) {
     throw new ProtocolError('AUTHENTICATION_FAILED', 'requests from web pages are refused', 403);
@@ -280,8 +280,8 @@ function send(
 }
 
 /**
- * What a query has read: chdb tells only in the statistics that end an answer in FORMAT JSON or JSONCompact. Null: not
- * known, and then the summary is silent about it.
+ * What a query has read: chdb gives it only in the statistics at the end of an answer in FORMAT JSON or JSONCompact.
+ * Null: not known, and then the summary is silent about it.
  */
 function readStatistics(bytes: Uint8Array): { rows: string; bytes: string } | null {
   const tail = Buffer.from(bytes.subarray(-STATISTICS_BYTES_MAX)).toString('latin1');

@@ -39,9 +39,11 @@ type Marker = {
   databases: string[];
   /** A statement that changes tables was under way: what is missing may have been dropped by it. */
   changing: boolean;
-  /** Somebody has decided to go on without what the next start finds damaged (`gatehouse doctor --repair`). */
+  /** The operator has decided to go on without what the next start finds damaged (`gatehouse doctor --repair`). */
   accept?: true;
-  /** Broken data that the engine set aside, and that somebody has decided to go on without: `database.table/name`. */
+  /**
+   * Broken data that the engine set aside, and that the operator has decided to go on without: `database.table/name`.
+   */
   accepted?: string[];
   /** After a clean stop: `database.table/part` of every part; null while running or after a kill. */
   parts: string[] | null;
@@ -149,7 +151,7 @@ export class DataDirectory {
       throw new DataDirectoryError('damaged', `${this.path} is damaged: data is missing, ${few(missing)}. ${cure}`);
   }
 
-  /** What somebody has decided to go on without, found at this start. */
+  /** What the operator has decided to go on without, found at this start. */
   gaveUp: readonly string[] = [];
 
   /** The next start goes on without what it finds damaged in the tables' data. */
@@ -258,7 +260,7 @@ function rangeOf(name: string): PartRange | undefined {
   return { database, table, ...range };
 }
 
-/** A part that somebody detached on purpose has no reason; whatever the engine set aside by itself has one. */
+/** A part that was detached on purpose has no reason; a part that the engine set aside has one. */
 function setAsideBy(engine: Engine): Promise<SetAside[]> {
   return engine.ask<SetAside>(
     "SELECT concat(database, '.', table, '/', set_aside.name) AS name, database, table, set_aside.name AS detached, partition_id AS partition, toUInt32(min_block_number) AS first, toUInt32(max_block_number) AS last FROM system.detached_parts AS set_aside WHERE startsWith(reason, 'broken') OR reason IN ('unexpected', 'covered-by-broken') ORDER BY name LIMIT 200",

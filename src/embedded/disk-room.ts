@@ -1,8 +1,8 @@
-// Stops taking writes before the disk under the embedded Redis is full (a part of the supervisor; the fronts are told
-// over IPC). On a full disk Redis answers a last few writes from memory, and loses them if it is killed. So there is
-// always room for what is under way, and for storing and merging what was accepted: free space that is kept, and blocks
-// behind the end of the append-only file that no other program can take (append-only-reserve.ts).
-// Invariant: a front that was not told otherwise takes writes; it is told when it is ready and at each change. Between
+// Stops taking writes before the disk under the embedded Redis is full (a part of the supervisor; the fronts are
+// notified over IPC). On a full disk Redis answers a last few writes from memory, and loses them if it is killed. So
+// there is always room for what is under way, and for storing and merging what was accepted: free space that is kept,
+// and blocks behind the end of the append-only file that no other program can take (append-only-reserve.ts).
+// Invariant: a front accepts writes by default; it is notified when it is ready and at each change. Between
 // two looks less is written than is reserved.
 // Failure: a folder that cannot be looked at leaves the last answer standing; Redis itself refuses when it cannot
 // write.

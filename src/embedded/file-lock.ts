@@ -42,7 +42,7 @@ export function takeFileLock(file: string): number | undefined {
 }
 
 /**
- * Does anybody hold the lock of a file? Takes it for a moment, together with others who ask: who wants it alone tries
+ * Is the lock of a file held? Takes a shared lock for a moment: a process that wants the exclusive lock tries
  * again.
  */
 export function isFileLocked(file: string): boolean {

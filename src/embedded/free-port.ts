@@ -12,7 +12,7 @@ const HIGHEST = 32_000;
  */
 const APART = 8;
 const ATTEMPTS = 400;
-/** Launches, each on another port: somebody took the first two in between. */
+/** Launches, each on another port: other programs took the first two in between. */
 const LAUNCHES = 3;
 
 let looks = 0;

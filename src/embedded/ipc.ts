@@ -2,7 +2,7 @@
 // `/metrics`, how far storing is behind (adaptive-priority.ts), and whether the disk has room (disk-room.ts).
 // Events never pass here: processes meet in streams and tables alone.
 // Invariant: a worker that was forked leaves when its channel closes; a message of an unknown kind is ignored.
-// Failure: counts that do not come in time are left out, and `gatehouse_up` of whoever owes them is 0.
+// Failure: counts that do not come in time are left out, and `gatehouse_up` of the process that owes them is 0.
 
 import type { Room } from '../common/room.ts';
 import { downSet, type MetricSet } from '../metrics/metrics.ts';
@@ -54,7 +54,7 @@ export class SupervisorLink {
   readonly #isSupervised = process.connected;
   #room: Room | undefined;
 
-  /** Of the disk that the embedded Redis writes to; undefined: nobody has said. */
+  /** Of the disk that the embedded Redis writes to; undefined: not known yet. */
   get room(): Room | undefined {
     return this.#room;
   }

@@ -41,9 +41,9 @@ export function setGroupNice(pid: number, nice: number): void {
 }
 
 /**
- * For a process that somebody waits for: since Linux 6.12 whoever asks for short turns need not wait, when he wakes up,
- * until another has had a turn of the usual length. He gets no more of the processor. Node has no call for it, chrt one
- * since util-linux 2.41; perl, which can make any system call, is there on every Debian and Ubuntu.
+ * For a process that clients wait for: since Linux 6.12 a process that asks for short time slices need not wait, when
+ * it wakes up, until another has had a turn of the usual length. He gets no more of the processor. Node has no call for
+ * it, chrt one since util-linux 2.41; perl, which can make any system call, is there on every Debian and Ubuntu.
  */
 export function useShortTimeSlices(pid: number): void {
   const number = SCHED_SETATTR[process.arch];

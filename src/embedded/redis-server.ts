@@ -28,7 +28,9 @@ type RedisServerOptions = {
   maxmemory: string;
   env: Record<string, string | undefined>;
   log: Log;
-  /** Told when Redis found its file cut off in the middle of a command, which it dropped: of so many bytes. */
+  /**
+   * Called when Redis found its file cut off in the middle of a command, which it dropped; with the number of bytes.
+   */
   onCut?: (bytes: number) => void;
 };
 
@@ -71,7 +73,7 @@ export async function checkRedisProgram(env: Record<string, string | undefined>)
 
 /** Starts the server; `ready` resolves at its first PONG, after it has loaded its data. */
 export function launchRedis(options: RedisServerOptions): Child {
-  // Should the supervisor be killed, the kernel tells the server to leave (Linux, setpriv of util-linux).
+  // Should the supervisor be killed, the kernel signals the server to end (Linux, setpriv of util-linux).
   const server = [
     'flock',
     '--no-fork',
@@ -99,7 +101,7 @@ export function launchRedis(options: RedisServerOptions): Child {
 }
 
 /**
- * A file whose end was cut off, as a power cut leaves it, is loaded up to there; what was behind it is gone, and nobody
+ * A file whose end was cut off, as a power cut leaves it, is loaded up to there; what was behind it is gone, and no one
  * else says so.
  */
 function heard({ log, onCut }: RedisServerOptions, line: string, sizeBefore: number): void {

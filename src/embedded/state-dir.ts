@@ -1,6 +1,6 @@
 // The data folder of `gatehouse start`: who holds it, and the small files in it that people and commands read.
 // The folder is its owner's alone (0700); one with wider rights is narrowed.
-//   lock          locked by the operating system for whoever holds the folder, and says who; a second `gatehouse start`
+//   lock          locked by the process that holds the folder, and names it; a second `gatehouse start`
 //                 refuses
 //   runtime.json  addresses of the running engines, so that `gatehouse account create` finds them (0600: they hold
 //   passwords) admin-key     the first admin key (0600); one of before, where the account `default` had to be made
@@ -35,7 +35,7 @@ class StateDirError extends UserFacingError {
   override name = 'StateDirError';
 }
 
-/** What `gatehouse start` tells the commands that run beside it. */
+/** What `gatehouse start` writes for the commands that run beside it. */
 export type Runtime = {
   pid: number;
   url: string;
@@ -55,7 +55,7 @@ type Holder = { pid: number; host: string };
 /** A command that looks whether a Gatehouse runs here has the lock for some milliseconds, too. */
 const LOCK_TRIES = 5;
 const LOCK_AGAIN_MS = 100;
-/** Rights of the group and of everybody. */
+/** Rights of the group and of others. */
 const OTHERS = 0o077;
 
 export class StateDir {
@@ -81,7 +81,7 @@ export class StateDir {
     });
   }
 
-  /** The file stays: whoever has it open waits for its lock, and a new file would be another lock. */
+  /** The file stays: a process that has it open waits for its lock, and a new file would be another lock. */
   unlock(): void {
     if (this.#lock === undefined) return;
     ftruncateSync(this.#lock);

@@ -1,7 +1,7 @@
 // `gatehouse start`: the whole service on one machine, as a tree of processes under this one.
 //
 //   data folder   taken by a lock                                   in use: the start ends
-//   port          free? the fronts would share it with anybody      taken: the start ends
+//   port          free? the fronts would share it with another program      taken: the start ends
 //   engines       redis-server and ClickHouse, where no address is given
 //   stores        tables migrated, the account `default` there, the first admin key made
 //   workers       pipelines, and as many fronts as asked for
@@ -142,7 +142,7 @@ export class Supervisor {
     return `${lines.join('\n')}\n`;
   }
 
-  /** An end at once: the children are told, nobody waits for them. */
+  /** An end at once: the children get a signal and are not waited for. */
   abandon(): void {
     for (const child of [...this.#fronts, ...this.#pipelines, ...this.#engines]) child.terminate();
   }
@@ -340,7 +340,10 @@ function urlOf(host: string, port: number): string {
   return `http://${reached.includes(':') ? `[${reached}]` : reached}:${port}`;
 }
 
-/** To whoever starts it: an event whose acknowledgement was on its way, or a change of the last second, may be gone. */
+/**
+ * For the person who starts it: an event whose acknowledgement was on its way, or a change of the last second, may be
+ * gone.
+ */
 function sayWhatWasCut(bytes: number): void {
   writeToTerminal(
     `warning: the append-only file of Redis was cut off in the middle of a command: ${bytes} bytes were dropped. What was acknowledged last before may be missing; ClickHouse has what was stored.`,

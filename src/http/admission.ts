@@ -84,7 +84,7 @@ export class Admission {
     return this.#serve(new Request({ entry, exchange, head, params, rawQuery, reader: body, callers, browsers }));
   }
 
-  /** A path that nobody knows, or a method that its path does not have. */
+  /** An unknown path, or a method that its path does not have. */
   refuse(exchange: Exchange, req: TransportRequest, error: ServiceError, headers: Record<string, string> = {}): void {
     const head = readHead(req);
     exchange.begin(head);
@@ -98,7 +98,7 @@ export class Admission {
     exchange.send({ ...reply, headers: { ...reply.headers, ...headers } });
   }
 
-  /** A page of the dashboard or a file of one: nobody is asked who they are. */
+  /** A page of the dashboard or a file of one: no key is asked for. */
   page(exchange: Exchange, req: TransportRequest, answer: (asked: Asked, name: string) => Reply): void {
     const head = readHead(req);
     exchange.begin(head);
@@ -224,7 +224,7 @@ export class Admission {
     else scheduler.put(request.account, () => this.#start(request));
   }
 
-  /** False: it has been answered, or nobody waits for it any more. */
+  /** False: it has been answered, or its client has left. */
   #begin(request: Request, bytes: Buffer): boolean {
     const { entry, exchange, principal } = request;
     if (entry.isSubmission && this.#sheds(exchange, principal.account)) return false;
@@ -239,7 +239,7 @@ export class Admission {
   #start(request: Request): void {
     const { entry, exchange } = request;
     if (exchange.over) {
-      request.letGo(); // the client has left: nothing begins that nobody waits for
+      request.letGo(); // the client has left: do not begin its work
       return;
     }
     if (entry.writes) exchange.writing = 'begun';

@@ -1,10 +1,10 @@
 // Who is calling, and may they (key -> principal, rights, request limit; 401, 403, 429).
 // Keys are looked up by their hash in the cache that Redis invalidates; most requests are settled without waiting.
-// Invariant: a missing, malformed, unknown, expired or revoked key gets the very same answer, so nothing tells them
+// Invariant: a missing, malformed, unknown, expired or revoked key gets the very same answer, so the answer does not
 // apart, and so does a session that has ended in whatever way;
 // what a route needs and a key does not have is refused, and the answer names it. Whose things a key that is bound to
 // an agent may touch is looked at where they are known: request.ts, admission.ts.
-// Redis away and the key not cached: 503, nobody is let in on trust.
+// Redis away and the key not cached: 503, no caller is admitted unchecked.
 import { ServiceError } from '../common/errors.ts';
 import { KEY_CACHE_MAX, SESSION_IDLE_MS } from '../common/limits.ts';
 import { parseApiKey } from '../registry/api-key-text.ts';

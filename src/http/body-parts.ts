@@ -3,7 +3,7 @@
 // `ready` is awaited.
 // Invariant: a body ends soundly only by `end`. `cut` closes the connection in the middle of the body, so that no
 // client takes a part of it for the whole; that is what becomes of a handler that throws.
-// The client that leaves, and the process that is about to end, are told of by `signal`, with a reason.
+// The client that leaves, and the process that is about to end, are signalled by `signal`, with a reason.
 import type { TransportResponse } from './transport/transport.ts';
 
 /** Why a body must not go on. */

@@ -45,8 +45,8 @@ export class BrowserSessions {
   }
 
   /**
-   * Before signing in: a page of another origin must not sign anybody in as somebody of its choice. Programs send none
-   * of these headers.
+   * Before signing in: a page of another origin must not sign a person in to an account of its choice. Programs send
+   * none of these headers.
    */
   checkSignIn(browser: BrowserHead | undefined): void {
     if (browser === undefined || (browser.fetchSite === '' && browser.origin === '')) return;

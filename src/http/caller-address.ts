@@ -1,12 +1,12 @@
 // From which address a request came (for the audit log).
 // It is that of the connection, unless this is a proxy of the operator's own (GATEHOUSE_TRUSTED_PROXIES): then
 // X-Forwarded-For is read from its right end, where our own proxies write, up to the first address that is not one of
-// them. What stands further left was written by whoever asked, who may write anything.
+// them. Entries further left come from the caller, who may write anything.
 // Invariant: never an address that neither the kernel nor a trusted proxy vouches for.
 // Failure: an entry that is no address ends the walk; the last address that was vouched for stands.
 import { BlockList, isIP, SocketAddress } from 'node:net';
 
-/** Addresses a proxy may write; more is nobody's chain of proxies. */
+/** Addresses a proxy may write; no chain of proxies is longer. */
 const HOPS_MAX = 32;
 
 export class CallerAddresses {

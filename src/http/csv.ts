@@ -1,6 +1,6 @@
 // CSV as RFC 4180 has it: CRLF, a cell in quotes where it must be. A spreadsheet takes a cell that begins with one of
-// `= + - @`, a tab or a line end for a formula, which would run with the rights of whoever opens the file: such a cell
-// gets an apostrophe before it.
+// `= + - @`, a tab or a line end for a formula, which would run with the rights of the person who opens the file: such
+// a cell gets an apostrophe before it.
 
 const FORMULA = /^[=+\-@\t\r\n]/;
 const NUMBER = /^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$/;

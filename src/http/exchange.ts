@@ -43,7 +43,7 @@ export type BodySink = {
 
 /** uWS gathers what a handler writes up to this many bytes; a longer answer leaves at once. */
 const CORK_BUFFER_BYTES = 16 * 1024;
-/** Written as one header, since each call into uWS costs as much as the bytes: fixed text, nobody's but ours. */
+/** Written as one header, since each call into uWS costs as much as the bytes: fixed text of ours. */
 const NO_SNIFFING = '\r\nX-Content-Type-Options: nosniff\r\nCache-Control: ';
 const FIXED_HEADERS = `${NO_SNIFFING}no-store`;
 export const JSON_TYPE = `application/json${FIXED_HEADERS}`;
@@ -272,7 +272,7 @@ export class Exchange {
     }
   }
 
-  /** Inside the handler uWS has corked the socket already; later it must be told to gather what is written. */
+  /** Inside the handler uWS has corked the socket already; later it must be corked for several writes. */
   #corked(reply: Reply, how: { padding: string; force: boolean }): void {
     try {
       if (this.#inHandler) this.#write(reply, how);

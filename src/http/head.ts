@@ -3,7 +3,7 @@
 // Invariant: framing is beyond doubt or the request is faulty: a body has one Content-Length, and no Transfer-Encoding.
 // uWebSockets.js takes the first of two Content-Lengths, any Transfer-Encoding for `chunked`, and chunks for what they
 // are not (`:` in a size is a digit, a trailer is the next request); a proxy before us reads them otherwise, and the
-// rest of its bytes would become a request of somebody else's (request smuggling). So it never gets to read a chunk.
+// rest of its bytes would become another client's request (request smuggling). So no chunk ever reaches it.
 // A faulty head is answered with 400 (411 for a Transfer-Encoding, 431 where it is too large), the connection is
 // closed, and nothing that follows on it is executed.
 import type { ErrorCode } from '../common/errors.ts';
@@ -24,7 +24,7 @@ export type Head = {
   /** Of the body; several in one. */
   contentEncoding: string;
   contentLength: number;
-  /** undefined where absent: an empty one is a mistake to tell of. */
+  /** undefined where absent: an empty one is a mistake to report. */
   idempotencyKey: string | undefined;
   ifMatch: string | undefined;
   requestId: string;
@@ -206,7 +206,7 @@ function tooLarge(text: string): void {
   head.fault ??= { code: 'headers_too_large', text };
 }
 
-// Ours: 8 characters that tell processes apart, then a count. Ten times cheaper than a random one for each request.
+// Ours: 8 characters that identify the process, then a count. Ten times cheaper than a random one for each request.
 const PROCESS = Math.floor(Math.random() * 36 ** 8)
   .toString(36)
   .padStart(8, '0');

@@ -1,10 +1,10 @@
 // Following what comes in, live (under GET /v1/stream; docs/dashboard.md). One feed for each distinct question of an
 // account, however many follow it; a feed looks when the pipelines have moved, at most every LIVE_EVERY_MS, and ends
-// with its last follower. What is read is told in the order of arrival. A place says what was told so far, of all
+// with its last follower. What is read is sent in the order of arrival. A position says what was sent so far, of all
 // topics; it means the same on every front.
-// Invariant: a follower is told every row behind its place once, in order, or that some were skipped. A feed's place
-// moves only to where everything is stored (progress.ts).
-// Failure: a store that cannot be asked is asked again a little later from the same place; followers wait.
+// Invariant: a follower gets every row behind its position once, in order, or the number that was skipped. A feed's
+// position moves only to where everything is stored (progress.ts).
+// Failure: a store that cannot be asked is asked again a little later from the same position; followers wait.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ClickHouse } from '../../clickhouse/client.ts';
@@ -26,8 +26,8 @@ import type { Progress } from '../streams/progress.ts';
 export const TOPICS = ['events', 'approvals', 'anomalies', 'deliveries'] as const;
 export type Topic = (typeof TOPICS)[number];
 
-/** What was told last, of each topic. */
-export type LivePlace = { events: Position; anomalies: Position; approvals: number; deliveries: number };
+/** The last row sent, of each topic. */
+export type LivePosition = { events: Position; anomalies: Position; approvals: number; deliveries: number };
 
 export type Question = {
   account: string;
@@ -36,10 +36,10 @@ export type Question = {
   payload: PayloadMode;
 };
 
-/** `place` is that behind it. */
+/** `position` is that behind it. */
 export type LiveUpdate =
-  | { topic: Topic; text: string; place: LivePlace }
-  | { skipped: number; topic: Topic; place: LivePlace };
+  | { topic: Topic; text: string; position: LivePosition }
+  | { skipped: number; topic: Topic; position: LivePosition };
 
 type LiveParts = {
   clickhouse: ClickHouse;
@@ -64,17 +64,21 @@ export class Live {
     return this.#feeds.size;
   }
 
-  /** From `place` on, or from now on; ends with `signal`. Rejects where the stores cannot say what is now. */
+  /** From `position` on, or from now on; ends with `signal`. Rejects where the stores cannot say what is now. */
   async follow(
     question: Question,
-    { place, signal, tell }: { place: LivePlace | undefined; signal: AbortSignal; tell: (told: LiveUpdate) => void },
-  ): Promise<LivePlace> {
+    {
+      position,
+      signal,
+      send,
+    }: { position: LivePosition | undefined; signal: AbortSignal; send: (update: LiveUpdate) => void },
+  ): Promise<LivePosition> {
     const name = JSON.stringify(question);
     const feed = this.#feeds.get(name) ?? new Feed(question, this.#parts);
     this.#feeds.set(name, feed);
     feed.expected++;
     try {
-      return await feed.join(place, signal, tell);
+      return await feed.join(position, signal, send);
     } finally {
       feed.expected--;
       const end = () => {
@@ -92,9 +96,9 @@ class Feed {
   expected = 0;
   readonly #question: Question;
   readonly #parts: LiveParts;
-  readonly #followers = new Set<(told: LiveUpdate) => void>();
-  #place: LivePlace | undefined;
-  #beginning: Promise<LivePlace> | undefined;
+  readonly #followers = new Set<(update: LiveUpdate) => void>();
+  #position: LivePosition | undefined;
+  #beginning: Promise<LivePosition> | undefined;
   #marks = '';
   /** When the marks were last seen to change, epoch ms. */
   #changedMs = Number.POSITIVE_INFINITY;
@@ -109,31 +113,35 @@ class Feed {
     return this.expected === 0 && this.#followers.size === 0;
   }
 
-  async join(from: LivePlace | undefined, signal: AbortSignal, tell: (told: LiveUpdate) => void): Promise<LivePlace> {
+  async join(
+    from: LivePosition | undefined,
+    signal: AbortSignal,
+    send: (update: LiveUpdate) => void,
+  ): Promise<LivePosition> {
     this.#beginning ??= this.#begin();
     try {
-      this.#place ??= await this.#beginning;
+      this.#position ??= await this.#beginning;
     } catch (error) {
       this.#beginning = undefined;
       throw error;
     }
-    let place = from ?? this.#place;
-    // What this one has not been told yet; the feed may move on meanwhile.
-    while (isBehind(place, this.#place) && !signal.aborted) {
-      const { told, place: next } = await this.#read(place, this.#place);
-      for (const one of told) tell(one);
-      place = next;
+    let position = from ?? this.#position;
+    // What this one has not been sent yet; the feed may move on meanwhile.
+    while (isBehind(position, this.#position) && !signal.aborted) {
+      const { updates, position: next } = await this.#read(position, this.#position);
+      for (const one of updates) send(one);
+      position = next;
     }
-    if (signal.aborted) return place;
-    // Who comes from another front may have been told what this feed has not come to yet.
-    const follower = isBehind(this.#place, place) ? tellingBehind(place, tell) : tell;
+    if (signal.aborted) return position;
+    // A follower from another front may have got rows that this feed has not read yet.
+    const follower = isBehind(this.#position, position) ? sendingBehind(position, send) : send;
     this.#followers.add(follower);
     signal.addEventListener('abort', () => this.#followers.delete(follower), { once: true });
     if (!this.#isRunning) void this.#run();
-    return place;
+    return position;
   }
 
-  async #begin(): Promise<LivePlace> {
+  async #begin(): Promise<LivePosition> {
     const { clickhouse } = this.#parts;
     const { account } = this.#question;
     const revisionOf = (topic: 'approvals' | 'deliveries') =>
@@ -143,7 +151,7 @@ class Feed {
       revisionOf('approvals'),
       revisionOf('deliveries'),
     ]);
-    // Behind all of that millisecond: who joins is told what he lacks up to its end.
+    // Behind all of that millisecond: a follower that joins gets what it lacks up to its end.
     const at = (untilMs: number) => ({ at: untilMs, id: AFTER_ALL_IDS });
     return { events: at(reached.events), anomalies: at(reached.anomalies), approvals, deliveries };
   }
@@ -184,27 +192,28 @@ class Feed {
     this.#isRunning = false;
   }
 
-  /** Looks until the place has passed the last change that was seen; then not before the next one. */
+  /** Looks until the position has passed the last change that was seen; then not before the next one. */
   async #look(): Promise<void> {
     const { events, anomalies, marks } = await this.#reached();
-    const before = this.#place!;
+    const before = this.#position!;
     const isSettled = (['events', 'anomalies'] as const).every(
       (topic) => !this.#has(topic) || before[topic].at >= this.#changedMs,
     );
     if (marks === this.#marks && isSettled) {
-      // Nothing has come, and all that had come was told: the place moves with the time, so that a resume reads little.
-      this.#place = movedTo(before, { events, anomalies });
+      // Nothing has arrived, and all that had arrived was sent: the position moves with the time, so that a resume
+      // reads little.
+      this.#position = movedTo(before, { events, anomalies });
       return;
     }
     if (marks !== this.#marks) this.#changedMs = Date.now();
-    const { told, place } = await this.#read(before, movedTo(before, { events, anomalies }));
+    const { updates, position } = await this.#read(before, movedTo(before, { events, anomalies }));
     this.#marks = marks;
-    this.#place = place;
-    for (const one of told) for (const tell of this.#followers) tell(one);
+    this.#position = position;
+    for (const one of updates) for (const send of this.#followers) send(one);
   }
 
   /** What lies behind `from`, of events and anomalies up to `to`. */
-  async #read(from: LivePlace, to: LivePlace): Promise<{ told: LiveUpdate[]; place: LivePlace }> {
+  async #read(from: LivePosition, to: LivePosition): Promise<{ updates: LiveUpdate[]; position: LivePosition }> {
     const { clickhouse, erasing } = this.#parts;
     const { account, payload } = this.#question;
     const filter = { ...this.#question.filter, excludeAgents: await erasing(account) };
@@ -219,54 +228,58 @@ class Feed {
         ? changedDeliveries(clickhouse, account, { after: from.deliveries, max, filter })
         : NOTHING,
     ]);
-    const told: LiveUpdate[] = [];
-    let place = from;
+    const updates: LiveUpdate[] = [];
+    let position = from;
     for (const { row, at } of events.rows) {
-      place = { ...place, events: at };
-      told.push({ topic: 'events', text: renderEvent(row), place });
+      position = { ...position, events: at };
+      updates.push({ topic: 'events', text: renderEvent(row), position });
     }
     if (events.skipped > 0)
-      told.push({ topic: 'events', skipped: events.skipped, place: { ...place, events: to.events } });
-    place = isAhead('events') ? { ...place, events: to.events } : place;
+      updates.push({ topic: 'events', skipped: events.skipped, position: { ...position, events: to.events } });
+    position = isAhead('events') ? { ...position, events: to.events } : position;
     for (const { row, at } of anomalies.rows) {
-      place = { ...place, anomalies: at };
-      told.push({ topic: 'anomalies', text: JSON.stringify(row), place });
+      position = { ...position, anomalies: at };
+      updates.push({ topic: 'anomalies', text: JSON.stringify(row), position });
     }
     if (anomalies.skipped > 0)
-      told.push({ topic: 'anomalies', skipped: anomalies.skipped, place: { ...place, anomalies: to.anomalies } });
-    place = isAhead('anomalies') ? { ...place, anomalies: to.anomalies } : place;
+      updates.push({
+        topic: 'anomalies',
+        skipped: anomalies.skipped,
+        position: { ...position, anomalies: to.anomalies },
+      });
+    position = isAhead('anomalies') ? { ...position, anomalies: to.anomalies } : position;
     for (const { row, at } of approvals.rows) {
-      place = { ...place, approvals: at };
-      told.push({ topic: 'approvals', text: JSON.stringify(row), place });
+      position = { ...position, approvals: at };
+      updates.push({ topic: 'approvals', text: JSON.stringify(row), position });
     }
     for (const { row, at } of deliveries.rows) {
-      place = { ...place, deliveries: at };
-      told.push({ topic: 'deliveries', text: JSON.stringify(row), place });
+      position = { ...position, deliveries: at };
+      updates.push({ topic: 'deliveries', text: JSON.stringify(row), position });
     }
     // What was changed up to there and is not asked for has been passed, too.
     const passed = (topic: 'approvals' | 'deliveries', rows: number) =>
-      rows < max ? Math.max(place[topic], to[topic]) : place[topic];
-    place = {
-      ...place,
+      rows < max ? Math.max(position[topic], to[topic]) : position[topic];
+    position = {
+      ...position,
       approvals: passed('approvals', approvals.rows.length),
       deliveries: passed('deliveries', deliveries.rows.length),
     };
-    return { told, place };
+    return { updates, position };
   }
 }
 
 const NOTHING = { rows: [], skipped: 0 };
 
-function movedTo(place: LivePlace, { events, anomalies }: { events: number; anomalies: number }): LivePlace {
+function movedTo(position: LivePosition, { events, anomalies }: { events: number; anomalies: number }): LivePosition {
   const later = (from: Position, untilMs: number) => (untilMs > from.at ? { at: untilMs, id: AFTER_ALL_IDS } : from);
-  return { ...place, events: later(place.events, events), anomalies: later(place.anomalies, anomalies) };
+  return { ...position, events: later(position.events, events), anomalies: later(position.anomalies, anomalies) };
 }
 
-/** Sorts behind every id: what arrived in that millisecond has been told. */
+/** Sorts behind every id: what arrived in that millisecond has been sent. */
 const AFTER_ALL_IDS = '~';
 
 /** In any topic. */
-function isBehind(one: LivePlace, other: LivePlace): boolean {
+function isBehind(one: LivePosition, other: LivePosition): boolean {
   return TOPICS.some((topic) => isBefore(one[topic], other[topic]));
 }
 
@@ -275,15 +288,15 @@ function isBefore(one: Position | number, other: Position | number): boolean {
   return one.at < other.at || (one.at === other.at && one.id < other.id);
 }
 
-/** Leaves out what was told up to `from`; no place that it tells lies before that. */
-function tellingBehind(from: LivePlace, tell: (told: LiveUpdate) => void): (told: LiveUpdate) => void {
-  return (told) => {
-    const { topic, place } = told;
-    if (isBefore(from[topic], place[topic])) tell({ ...told, place: latest(from, place) });
+/** Leaves out what was sent up to `from`; no position that it sends lies before that. */
+function sendingBehind(from: LivePosition, send: (update: LiveUpdate) => void): (update: LiveUpdate) => void {
+  return (update) => {
+    const { topic, position } = update;
+    if (isBefore(from[topic], position[topic])) send({ ...update, position: latest(from, position) });
   };
 }
 
-function latest(one: LivePlace, other: LivePlace): LivePlace {
+function latest(one: LivePosition, other: LivePosition): LivePosition {
   const of = <T extends Topic>(topic: T) => (isBefore(one[topic], other[topic]) ? other : one)[topic];
   return { events: of('events'), anomalies: of('anomalies'), approvals: of('approvals'), deliveries: of('deliveries') };
 }

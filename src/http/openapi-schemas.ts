@@ -116,7 +116,7 @@ const SETS: Record<string, Named> = {
   PolicyType: set(POLICY_TYPES, 'The kind of a policy: says which form `conditions` and `detail` have.'),
   PolicyReason: set(
     REASONS,
-    '`policy`: a policy decided, `policy_id` says which. `agent_inactive`: the agent is switched off. `approval`: somebody decided, or the time to was over.',
+    '`policy`: a policy decided, `policy_id` says which. `agent_inactive`: the agent is switched off. `approval`: a person decided, or the time was over.',
   ),
   PolicyAction: set(
     POLICY_ACTIONS,
@@ -136,7 +136,7 @@ const SETS: Record<string, Named> = {
   Detector: set(DETECTOR_NAMES, 'A kind of personal data or secret that a `data_filter` policy finds.'),
   ApprovalStatus: set(
     APPROVAL_STATUSES,
-    '`pending`: nobody has decided. `approved`, `denied`: somebody has. `expired`: its time was over; `outcome` says what came of the event.',
+    '`pending`: no decision yet. `approved`, `denied`: decided by a person. `expired`: its time was over; `outcome` says what came of the event.',
   ),
   DeliveryStatus: set(
     DELIVERY_STATUSES,

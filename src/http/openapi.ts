@@ -23,7 +23,7 @@ const IF_MATCH = {
   name: 'If-Match',
   in: 'header',
   description:
-    'The `ETag` that was read: the change is made only if nobody was faster, else 412. Several are separated by commas; `*`, or left out: whatever the revision is.',
+    'The `ETag` that was read: the change is made only if no other change came first, else 412. Several are separated by commas; `*`, or left out: whatever the revision is.',
   schema: { type: 'string' },
   example: '"3"',
 };
@@ -142,7 +142,7 @@ export function openApiRoute(others: readonly Route[], publicUrl: string | undef
   const own: Route = route({
     method: 'GET',
     path: '/v1/openapi.json',
-    // It tells nothing of an account: whoever generates a client from it, in a build, needs no key for that.
+    // It holds nothing of an account, so generating a client from it, in a build, needs no key.
     needs: null,
     operation: {
       id: 'getOpenApi',

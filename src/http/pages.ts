@@ -1,5 +1,5 @@
 // The dashboard's pages (beside the routes of the interface): the shell and its files, from memory, as the build left
-// them there. The shell needs no key: it holds nothing of anybody's. Every address in it is relative, so it works
+// them there. The shell needs no key: it holds no data of an account. Every address in it is relative, so it works
 // behind any path prefix.
 // Invariant: a page can load nothing and run nothing that did not come from here (content security policy, trusted
 // types).

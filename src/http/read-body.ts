@@ -1,8 +1,8 @@
 // Reads a request's body into one buffer (after scope and request limit; the bytes may come earlier and wait).
-// Reading begins inside the handler, since uWS drops what nobody listens to; the verdict is taken when its turn comes,
+// Reading begins inside the handler, since uWS drops data without a listener; the verdict is taken when its turn comes,
 // so that a caller without a key hears 401 and not 413.
 // The bytes are copied once, from uWS's memory into a buffer that goes back when the handler has settled (`release`),
-// or when the exchange is over before anybody was given them.
+// or when the exchange ends before a handler got them.
 // Invariant: no more than `bytesMax` are held for a request, no more than BODY_BYTES_HELD_MAX by the process, and no
 // account's large bodies take the room of the others'. A body
 // that is too large is refused at its Content-Length or at the chunk that crosses the bound; the rest is dropped as it
@@ -14,7 +14,7 @@ import { BODY_BYTES_HELD_MAX } from '../common/limits.ts';
 import type { BodySink, Exchange } from './exchange.ts';
 
 /**
- * Bytes of bodies that this process holds, from their arrival to the answer. The first half is whoever's comes; in the
+ * Bytes of bodies that this process holds, from their arrival to the answer. The first half is for any account; in the
  * other half an account may hold large bodies up to an even share of a half among those that hold some, so one that
  * lets many of them trickle in leaves room for the others. Small bodies are counted in the sum alone.
  */
@@ -83,8 +83,8 @@ const sharedBuffers = new BufferPool(SHARED_KEPT_BYTES_MAX, sharedMemory);
 const LARGE_BYTES = 64 * 1024;
 
 /**
- * Begins to read. What does not fit is refused with `payload_too_large` or `unavailable`. Nobody is called when the
- * client leaves, as nobody is there to answer.
+ * Begins to read. What does not fit is refused with `payload_too_large` or `unavailable`. No callback runs when the
+ * client leaves.
  */
 export class BodyReader implements BodySink {
   readonly #exchange: Exchange;
@@ -95,7 +95,7 @@ export class BodyReader implements BodySink {
   /** For whom they are held; undefined: a small body, or none of it is here. */
   #account: string | undefined;
   #body: Buffer | undefined;
-  /** Has somebody been given the whole body, who may read it even when the exchange is over? */
+  /** Has a handler got the whole body? It may read it even when the exchange is over. */
   #isRead = false;
   #refusal: ServiceError | undefined;
   #onWhole: ((body: Buffer) => void) | undefined;
@@ -130,7 +130,7 @@ export class BodyReader implements BodySink {
     return body;
   }
 
-  /** Nobody reads the body any more. To be called once by whoever was given it. */
+  /** The body is no longer read. The handler that got it calls this once. */
   release(): void {
     if (this.#isRead) this.#releaseBudget();
   }
@@ -177,7 +177,7 @@ export class BodyReader implements BodySink {
     if (this.#onWhole !== undefined) this.#exchange.fail(error);
   }
 
-  /** Whoever has been given the whole body may still read it; before that it is nobody's. */
+  /** A handler that got the whole body may still read it; before that it is free. */
   end(): void {
     this.#options.budget.give(this.#bytes, this.#account);
     this.#bytes = 0;

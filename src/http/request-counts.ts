@@ -20,7 +20,7 @@ const UNKNOWN = { name: 'unknown', statuses: [400, 404, 405], waits: false };
 
 type CountRequest = (exchange: Exchange, status: number, nowMs: number) => void;
 
-/** `countRefused`: told of an error answer to somebody whose account is known. */
+/** `countRefused`: called for an error answer to a caller whose account is known. */
 export function requestCounter(
   metrics: Metrics,
   routes: readonly Route[],

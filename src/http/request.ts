@@ -1,7 +1,8 @@
 // One request during admission, and what its handler is given.
-// One object from head to answer: it is the handler's call, and for a submission of events also the caller who is told
-// what came of it. Several of them, one made of the other, were a tenth of what an event that comes alone allocated.
-// Invariant: `principal` stands before anybody asks for the body, `body` and `query` before the handler is called; the
+// One object from head to answer: it is the handler's call, and for a submission of events also the caller that is
+// notified what came of it. Several of them, one made of the other, were a tenth of what an event that comes alone
+// allocated.
+// Invariant: `principal` is set before the body is asked for, `body` and `query` before the handler is called; the
 // body's memory goes back once, when the answer is made or there is none to make. A key that is bound to an agent comes
 // no further than here with another agent in its path or its query.
 
@@ -43,7 +44,7 @@ export class RouteEntry {
   readonly bytesMax: number;
   readonly writes: boolean;
   readonly isSubmission: boolean;
-  /** Does it change something in the name of its caller, and leave an entry in the audit log that tells of the call? */
+  /** Does it change something in the name of its caller, and write an entry about the call to the audit log? */
   readonly isAudited: boolean;
   readonly lasts: boolean;
   /** With which submissions are answered. */
@@ -140,7 +141,7 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
       const principal = await this.reauthenticate();
       return principal.keyId === this.principal.keyId;
     } catch (error) {
-      // While the registry cannot be asked nobody is turned away.
+      // While the registry cannot be asked no caller is refused for its rate.
       return !(error instanceof ServiceError && error.status === 401);
     }
   }
@@ -149,7 +150,7 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
     return this.#browsers.isSecure(this.head.browser, this.#peer);
   }
 
-  /** Of somebody who signs in: nobody is known yet. */
+  /** Of a request that signs in: there is no principal yet. */
   actorAs({ keyId, agentId }: Principal): Actor {
     const { callerAddress: ip, head } = this;
     return { actor: `key:${keyId}`, requestId: this.requestId, boundTo: agentId, ip, userAgent: head.userAgent };
@@ -209,7 +210,7 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
     this.exchange.waiting = waiting;
   }
 
-  /** Nobody reads the body any more. */
+  /** The body is no longer read. */
   letGo(): void {
     this.reader?.release();
   }

@@ -86,7 +86,7 @@ export type Reply = {
   headers?: Record<string, string>;
   /** In place of `body`: writes it, part by part. What it throws cuts the connection. */
   parts?: (parts: BodyParts) => Promise<void>;
-  /** Runs when nobody reads `body` any more: it was handed to the socket, or the client has left. */
+  /** Runs when `body` is no longer read: it was handed to the socket, or the client has left. */
   onSent?: (() => void) | undefined;
 };
 
@@ -200,7 +200,7 @@ type RouteSpec<B, P extends Parameters> = {
 ) &
   (
     | { handle(call: Call<B, QueryOf<P>>, parts: Parts): Reply | Promise<Reply>; submit?: undefined }
-    /** Submissions of events: `caller` is told what came of it. */
+    /** Submissions of events: `caller` is notified of the outcome. */
     | { submit(call: Call<B, QueryOf<P>>, parts: Parts, caller: Caller): void; handle?: undefined }
   );
 

@@ -1,7 +1,7 @@
 // The HTTP server of a front: a transport (transport/transport.ts) with the table of routes behind admission.
 // Invariant: every handler goes through `safe`, so nothing that happens in one can end the process; every request that
 // was taken is answered, at the latest when the sweep finds it (500), or its client has left.
-// Drain: stop accepting, answer what comes with `Connection: close`, and close what is left once nobody asks any more.
+// Drain: stop accepting, answer what comes with `Connection: close`, and close what is left once no more requests come.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { BufferPool } from '../common/buffer-pool.ts';
@@ -62,7 +62,7 @@ export type ServerOptions = Omit<Parts, 'metrics' | 'authenticator'> & {
   refusal: (writes: boolean) => ServiceError | undefined;
   /** Is there no room downstream? */
   backlogFull: () => boolean;
-  /** Told of error answers to callers whose account is known. */
+  /** Called for error answers to callers whose account is known. */
   onRefused?: (account: string, status: number) => void;
   metrics: Metrics;
   log: Log;

@@ -165,7 +165,7 @@ function summaryOf(event: AcceptedEvent, form: StoredForm, rowBytes: number): Ev
   return summary;
 }
 
-/** Which counter: a hash, since its name holds text of the payload. 96 bits of it tell a service's counters apart. */
+/** Which counter: a hash, since its name holds text of the payload. 96 bits of it distinguish a service's counters. */
 function limitOf({ account, agent }: AcceptedEvent, check: RateCheck): NonNullable<MatchSummary['limit']> {
   const name = counterName(account, agent.id, check);
   return {

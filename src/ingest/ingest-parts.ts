@@ -1,4 +1,4 @@
-// What a submission comes with, who is told of it, and what ingestion is made of (types alone; between ingest.ts, its
+// The input of a submission, its callbacks, and the parts of ingestion (types alone; between ingest.ts, its
 // codecs and the judging thread).
 
 import type { AgentRecord } from '../../schemas/agent.ts';
@@ -23,7 +23,7 @@ export type IngestRequest = {
   idempotencyKey: string | undefined;
 };
 /**
- * JSON text. `release`: to be called when nobody reads the body any more; left out where the collector may see to it.
+ * JSON text. `release`: to be called when the body is no longer read; left out where garbage collection is enough.
  */
 export type Answer = { body: string | Buffer; release?: (() => void) | undefined };
 /** Who waits for a submission. One of the two is called, once, perhaps before the submission's call returns. */
@@ -32,9 +32,9 @@ export type Caller = {
   refused(error: unknown): void;
   /** Called where the submission leaves the loop that answers: it is no measure of how far that is behind. */
   setApart(): void;
-  /** Does nobody wait any more? Then nothing is recorded that has not been sent to Redis. */
+  /** Has the client left? Then nothing is recorded that has not been sent to Redis. */
   readonly isGone: boolean;
-  /** Called once the append waits: whom to tell, should the caller leave. */
+  /** Called once the append waits, with the callback for a client that leaves. */
   whenGone(waiting: { callerLeft(): void }): void;
 };
 export type MatchedPolicy = Pick<PolicyMatch, 'policy_id' | 'name' | 'type'>;

@@ -283,7 +283,7 @@ function backlogFull(): ServiceError {
   });
 }
 
-/** Nobody reads it: the caller has left. */
+/** It is never read: the caller has left. */
 function callerLeft(): ServiceError {
   return new ServiceError('unavailable', 'The caller has left; nothing was recorded.', { recorded: false });
 }

@@ -46,12 +46,12 @@ export type Calls = {
 };
 export type CallName = keyof Calls;
 /** What comes of a submission. */
-export type Submitted = { body: Uint8Array; told: SubmissionCounts };
+export type Submitted = { body: Uint8Array; counts: SubmissionCounts };
 export type CallMessage = {
   [Name in CallName]: { kind: 'call'; id: number; call: number; name: Name; args: Calls[Name]['args'] };
 }[CallName];
 
-/** What `IngestParts` are told of an accepted submission, summed up: a batch of 100 may have 19,000 matches. */
+/** What `IngestParts` get of an accepted submission, in sums: a batch of 100 may have 19,000 matches. */
 export type SubmissionCounts = {
   bytes: number;
   accepted: [Outcome, events: number][];

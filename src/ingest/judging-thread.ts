@@ -1,7 +1,7 @@
 // The thread in which a front judges what takes long (judging-worker.ts says what and why): the same submissions as in
 // ingest.ts, without an allowance. It has no Redis; counters and appends are the front's, asked for by messages.
 // Invariant: nothing is acknowledged here; the front answers once it has appended. Between the events of a batch other
-// accounts have their turn. Failure: what is refused goes back as it is; an error that nobody expects ends the thread,
+// accounts have their turn. Failure: what is refused goes back as it is; an unexpected error ends the thread,
 // and the front starts another.
 
 import os from 'node:os';
@@ -126,11 +126,11 @@ function answered({ call: number, value, error }: Extract<ToThread, { kind: 'ans
   else reject(errorOf(error));
 }
 
-/** Resolves with the answer, and what is to be told of it. */
+/** Resolves with the answer, and what is to be counted of it. */
 async function submit(message: SubmitMessage): Promise<Submitted> {
   const { id, shape, account, agent, body, requestId, idempotencyKey } = message;
-  const told = new Sums();
-  const given = { agent, account, rules: await rulesFor(message), told };
+  const sums = new Sums();
+  const given = { agent, account, rules: await rulesFor(message), sums };
   const ingest = new Ingest({ ...partsOf(id, given), pause }, codecs);
   const request = {
     account,
@@ -141,7 +141,7 @@ async function submit(message: SubmitMessage): Promise<Submitted> {
     idempotencyKey,
   };
   return new Promise((resolve, refused) => {
-    const accepted = (answer: Answer) => resolve({ body: bytesOf(answer), told: told.told() });
+    const accepted = (answer: Answer) => resolve({ body: bytesOf(answer), counts: sums.total() });
     const nothing = () => undefined;
     const caller: Caller = { accepted, refused, setApart: nothing, isGone: false, whenGone: nothing };
     ingest.submit(request, caller);
@@ -164,7 +164,7 @@ function policiesOf(text: string): Policy[] {
   return parseExact(text) as unknown as Policy[];
 }
 
-/** What the front's counters are told. */
+/** What the front's counters get. */
 class Sums {
   readonly #accepted = new Map<Outcome, number>();
   readonly #matched = new Map<string, SubmissionCounts['matched'][number]>();
@@ -186,7 +186,7 @@ class Sums {
     this.#unevaluated.set(reason, (this.#unevaluated.get(reason) ?? 0) + times);
   }
 
-  told(): SubmissionCounts {
+  total(): SubmissionCounts {
     return {
       bytes: this.bytes,
       accepted: [...this.#accepted],
@@ -196,9 +196,9 @@ class Sums {
   }
 }
 
-type Given = { agent: AgentRecord; account: string; rules: RuleSet; told: Sums };
+type Given = { agent: AgentRecord; account: string; rules: RuleSet; sums: Sums };
 
-function partsOf(id: number, { agent, account, rules, told }: Given): IngestParts {
+function partsOf(id: number, { agent, account, rules, sums }: Given): IngestParts {
   return {
     cache: { agent: () => ({ record: agent, account }), rules: () => rules },
     rateLimits: {
@@ -224,12 +224,12 @@ function partsOf(id: number, { agent, account, rules, told }: Given): IngestPart
     },
     backlog: { full: () => false },
     ...{ keys, eventBytesMax },
-    onAccepted: (_account, outcome, events) => told.accepted(outcome, events),
-    onMatched: (_account, match, of) => told.matched(match, of),
+    onAccepted: (_account, outcome, events) => sums.accepted(outcome, events),
+    onMatched: (_account, match, of) => sums.matched(match, of),
     onBytes: (_account, bytes) => {
-      told.bytes += bytes;
+      sums.bytes += bytes;
     },
-    onUnevaluated: (reason, times) => told.unevaluated(reason, times),
+    onUnevaluated: (reason, times) => sums.unevaluated(reason, times),
   };
 }
 

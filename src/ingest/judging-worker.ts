@@ -4,7 +4,7 @@
 // Stands beside the path of a submission (ingest.ts), and joins it again at the append: counters, idempotency and
 // appends are done here, on the thread's behalf.
 // Invariant: an account has one work in the thread and WAITING_MAX in line, more is refused for that account alone
-// (503). A submission is told once what became of it. The thread is made when it is first needed.
+// (503). A submission gets its outcome once. The thread is made when it is first needed.
 // Failure: a thread that says nothing for STILL_MS_MAX, or ends, takes its works with it: they are refused, `recorded:
 // 'unknown'` where an append had begun, and the next work makes another thread.
 
@@ -53,7 +53,7 @@ const BYTES_A_MS = 125_000;
 const RULE_SETS_MAX = 16;
 const HEAP_MB = 1_024;
 
-/** What is done for the thread, and told of what it accepted. */
+/** What is done for the thread, and called with what it accepted. */
 export type JudgingParts = Pick<
   IngestParts,
   'rateLimits' | 'keys' | 'eventBytesMax' | 'onAccepted' | 'onMatched' | 'onBytes' | 'onUnevaluated'
@@ -102,7 +102,7 @@ export class JudgingWorker implements Part, PolicyWork {
     await thread?.terminate();
   }
 
-  /** The caller is told, whatever comes of it. */
+  /** The caller gets the outcome in any case. */
   async submit({ request, agent, rules }: ToJudge, caller: Caller): Promise<void> {
     const { account, shape, body, requestId, idempotencyKey } = request;
     try {
@@ -127,14 +127,14 @@ export class JudgingWorker implements Part, PolicyWork {
         body.length,
       );
       if (submitted === undefined) return;
-      this.#tell(account, submitted.told);
+      this.#count(account, submitted.counts);
       caller.accepted({ body: bufferOf(submitted.body) });
     } catch (error) {
       caller.refused(error);
     }
   }
 
-  #tell(account: string, { bytes, accepted, matched, unevaluated }: SubmissionCounts): void {
+  #count(account: string, { bytes, accepted, matched, unevaluated }: SubmissionCounts): void {
     const { onBytes, onAccepted, onMatched, onUnevaluated } = this.#parts;
     onBytes(account, bytes);
     for (const [outcome, events] of accepted) onAccepted(account, outcome, events);
@@ -314,7 +314,7 @@ function packedOf({ version, summaries, rows }: SentEntry): PackedEntry {
   return { version, summaries: bufferOf(summaries), rows: bufferOf(rows) };
 }
 
-/** A large body lies in memory that the thread sees; it is there until the caller is told. */
+/** A large body lies in memory that the thread sees; it is there until the caller has the outcome. */
 function sharedOrCopied({ buffer, byteOffset, byteLength }: Buffer): Uint8Array {
   const bytes = new Uint8Array(buffer, byteOffset, byteLength);
   return buffer instanceof SharedArrayBuffer ? bytes : bytes.slice();

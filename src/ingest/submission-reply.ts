@@ -24,7 +24,7 @@ export function renderBatch(agentId: string, elements: readonly Element[], verdi
     const verdict = verdicts[i]!;
     if (i > 0) text += ',';
     if ('rejected' in verdict || isRejected(element)) {
-      // The verdict first: a retry is told what the first request was told, even if its clock has moved on.
+      // The verdict first: a retry gets the answer of the first request, even if its clock has moved on.
       text += renderRejected('rejected' in verdict ? verdict : (element as Rejected));
     } else {
       text += renderEvent(agentId, element, verdict);

@@ -1,4 +1,4 @@
-// How many tokens an event used, as its payload tells (for the column `tokens_used` and the summary, which encode.ts
+// How many tokens an event used, as its payload says (for the column `tokens_used` and the summary, which encode.ts
 // and wasm/ draw). `tokens_used` has the word. Where it is absent or null, the answers of providers are understood as
 // they stand in the payload, by this one table; wasm/usage.ts reads the same table, laid out by `usageTable`, and both
 // paths find the same (test/ingest/reference.test.ts compares them with a reading that shares no code).
@@ -7,7 +7,7 @@
 import assert from 'node:assert';
 import type { JsonObject } from '../../schemas/common.ts';
 
-/** Keys of the payload under which answers have their counts; the first that tells something counts. */
+/** Keys of the payload under which answers have their counts; the first that has a count wins. */
 const USAGE_KEYS = ['usage', 'usageMetadata', 'usage_metadata'] as const;
 
 /**
@@ -36,7 +36,7 @@ const USAGE_SHAPES: readonly (readonly string[])[] = [
   ['prompt_token_count', 'candidates_token_count', 'thoughts_token_count', 'tool_use_prompt_token_count'],
 ];
 
-/** null: the payload does not tell. */
+/** null: the payload does not say. */
 export function tokensUsed(payload: JsonObject): number | null {
   const said = payload['tokens_used'];
   if (said !== undefined && said !== null) return countOrNull(said);

@@ -19,7 +19,7 @@ export class View implements EventView {
     this.type = submission.type;
     this.trace_id = submission.traceId;
     this.agent_id = agent.id;
-    // What is kept of an event is drawn from the submission's own payload; only policies tell such numbers apart.
+    // What is kept of an event is drawn from the submission's own payload; only policies distinguish such numbers.
     this.payload = mayHoldLongNumber(submission.payloadText)
       ? (parseExact(submission.payloadText) as JsonObject)
       : submission.payload;

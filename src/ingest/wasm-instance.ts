@@ -204,7 +204,7 @@ export class WasmInstance {
     return this.#current;
   }
 
-  /** To be called once for every body that was read, when nobody asks about it any more. */
+  /** To be called once for every body that was read, when it is no longer used. */
   release(body: ScannedBody): void {
     if (this.#current === body) this.#current = undefined;
     this.#records.give(body.records);
@@ -455,11 +455,11 @@ export class WasmInstance {
   }
 }
 
-/** Records that wait for use again, so that reading a body allocates nothing but what tells of it. */
+/** Records for reuse, so that reading a body allocates only its result. */
 class Records {
   readonly #free: Int32Array[][] = Array.from({ length: RECORD_CLASSES }, () => []);
 
-  /** At least so many. What stands in them is anybody's. */
+  /** Returns at least so many bytes; their contents are undefined. */
   take(events: number): Int32Array {
     const at = recordClass(events);
     return this.#free[at]!.pop() ?? new Int32Array(RECORD_WORDS << at);

@@ -1,6 +1,6 @@
 // Every metric of the service, in one table, and the registry of one process.
 // A process counts for itself. Under `gatehouse start` a front asks the supervisor for the counts of all processes and
-// answers `/metrics` with the whole (`process` tells them apart), so a scrape does not depend on which front it met.
+// answers `/metrics` with the whole (label `process`), so a scrape does not depend on which front it met.
 // Invariant: label values come from small closed sets, never from a caller's text; names are stable. A counter's series
 // are there from the start, as 0, wherever its label values are known (a rate over a counter that begins with its first
 // case misses that case); a gauge is shown by the process that sets it. What grows with use, accounts and policies, is
@@ -99,7 +99,7 @@ export const METRICS = {
   gatehouse_approvals_total: { kind: 'counter', of: 'pipelines', labels: ['result'], known: { result: ['opened', 'expired', 'overflowed'] }, help: 'Approvals opened, expired, and denied because too many were pending' },
   gatehouse_approval_waits: { kind: 'gauge', of: 'front', labels: [], help: 'Callers that wait for a decision in this process' },
   gatehouse_anomalies_total: { kind: 'counter', of: 'pipelines', labels: ['kind'], known: { kind: ANOMALY_KINDS }, help: 'Flagged anomalies' },
-  gatehouse_agents_down_total: { kind: 'counter', of: 'pipelines', labels: [], help: 'Silences of agents that were told of' },
+  gatehouse_agents_down_total: { kind: 'counter', of: 'pipelines', labels: [], help: 'Silences of agents that were notified' },
   gatehouse_pipelines_stuck: { kind: 'gauge', of: 'pipelines', labels: [], help: '1 while a pipelines process makes no progress with something it holds; its log says with what' },
   gatehouse_signals_total: { kind: 'counter', of: 'pipelines', labels: ['trigger'], known: { trigger: TRIGGERS }, help: 'Signals that reached the alerts' },
   gatehouse_deliveries_total: {
@@ -196,12 +196,12 @@ export class Metrics {
     (this.#instrument(name) as Histogram).observe(labels as Record<string, string>, seconds);
   }
 
-  /** For gauges of a state that somebody else keeps: called before each reading. */
+  /** For gauges of a state that another part keeps: called before each reading. */
   sampleBy(sampler: () => void): void {
     this.#samplers.push(sampler);
   }
 
-  /** For counts that somebody else keeps and that are made into samples before each reading. */
+  /** For counts that another part keeps and that become samples before each reading. */
   addSource(name: MetricName, samples: () => Sample[]): void {
     this.#instrument(name);
     this.#sources.push({ name, samples });

@@ -1,4 +1,4 @@
-// Counts by account and by policy, for `/metrics` (front; told of after the append and after each refusal).
+// Counts by account and by policy, for `/metrics` (front; called after the append and after each refusal).
 // Their number is not ours to choose, so it has a bound: the counts of accounts and policies beyond it stand under
 // `other`. Who has not been counted for longest makes room, one a second at the most, so that a flood of newcomers
 // costs a look-up and no more.
@@ -6,7 +6,7 @@
 // gets what no reading has shown yet. (With the whole of it, a rate over `other` would count it a second time.) What
 // was deleted is shown until GONE_KEPT_MS later, so that the last scrape has its end; what is not used for IDLE_KEPT_MS
 // goes as well, and begins anew at 0. On the hot path an account costs a look-up a request, a policy one for each
-// match; text is made when somebody reads. Nothing here can fail.
+// match; text is made at a scrape. Nothing here can fail.
 
 import { OUTCOMES, type Outcome } from '../../schemas/closed-sets.ts';
 import type { Metrics, Sample } from './metrics.ts';
@@ -57,7 +57,7 @@ class BoundedCounts<T extends Kept> {
   readonly max: number;
   readonly #now: () => number;
   #turn = 0;
-  /** The last one used, forgotten by each reading: bytes and events of a request are told one after the other. */
+  /** The last one used, forgotten by each reading: bytes and events of a request are counted one after the other. */
   #lastId: string | undefined;
   #last: T;
   #foldedMs = Number.NEGATIVE_INFINITY;
@@ -83,7 +83,7 @@ class BoundedCounts<T extends Kept> {
     return this.#last;
   }
 
-  /** Shows it as 0 if there is room; nobody makes room for what has not been used. */
+  /** Shows it as 0 if there is room; nothing is evicted for what has not been used. */
   show(id: string, make: () => T): T | undefined {
     const known = this.all.get(id);
     if (known !== undefined || this.all.size >= this.max) return known;
@@ -155,7 +155,7 @@ export class UsageCounts {
     this.#policies = new BoundedCounts({ max: policiesMax, other: policyCounts(OTHER, NO_POLICY), now });
   }
 
-  /** A submission was accepted. Its events are told one outcome after the other. */
+  /** A submission was accepted. Its events are counted one outcome after the other. */
   bytes(account: string, bytes: number): void {
     this.#accounts.use(account, accountCounts).values[BYTES]! += bytes;
   }
@@ -178,7 +178,7 @@ export class UsageCounts {
     return this.#accounts.max;
   }
 
-  /** How many accounts more can be told apart before any has to make room. */
+  /** How many more accounts can have series before one has to make room. */
   get accountsRoom(): number {
     return this.#accounts.room;
   }

@@ -7,7 +7,7 @@ import { KEY_CACHE_MAX } from '../common/limits.ts';
 
 /** Of one request: 5 ms. Ordinary events under 50 policies take a hundredth of it. */
 const REQUEST_UNITS = 2_000_000;
-/** Of one account in a second: a tenth of a core, so that what many of its requests take together makes nobody wait. */
+/** Of one account in a second: a tenth of a core, so that many of its requests together make no other account wait. */
 const UNITS_A_SECOND = 40_000_000;
 /** What it may take at once: four requests that take all that one may. */
 const BURST_UNITS = 8_000_000;
@@ -17,7 +17,7 @@ export class TooLong extends Error {
   override name = 'TooLong';
 }
 
-/** Thrown where a stack would tell nothing. */
+/** Thrown where a stack would say nothing. */
 export const TOO_LONG = new TooLong('judged elsewhere');
 
 /** Of one account, while one of its requests is judged. */

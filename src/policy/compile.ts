@@ -50,7 +50,10 @@ export function compileRule(policy: Policy, compiled?: ReadonlyMap<string, Patte
   return { policy, ...compileParts(policy.type, policy.conditions, compiled) };
 }
 
-/** Checks what somebody wants to be a policy, also for what could never hold. Throws PolicyError with every mistake. */
+/**
+ * Checks a policy that is to be created, also for conditions that could never hold. Throws PolicyError with every
+ * mistake.
+ */
 export function checkParts(type: PolicyType, conditions: unknown): void {
   const mistakes = new Mistakes();
   const { conditions: fields } = readParts(type, conditions, mistakes);

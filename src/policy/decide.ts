@@ -1,6 +1,6 @@
 // From a judgement and the answers of its counters to the one decision on an event: allowed, blocked or pending, with
 // the text of `policy_result` (after the counters, before the event is encoded). Pure.
-// Invariant: of all matches one decides, a block before a wait; matches are told in the order of the policies.
+// Invariant: of all matches one decides, a block before a wait; matches are listed in the order of the policies.
 import type { ConditionHeld, RateLimitDetail } from '../../schemas/match-detail.ts';
 import { Budget, EXPLAIN_UNITS } from './budget.ts';
 import { ALLOWED, byOrder, type EntryCheck, isFilter } from './engine.ts';
@@ -49,7 +49,7 @@ function withLimits({ rateChecks, found }: Judgement, overLimit: readonly boolea
 
 const VALUE_CHARACTERS_MAX = 100;
 
-/** A counter is told apart by text of the payload; where a filter found a secret in that, it is not said again. */
+/** A counter is named by text of the payload; where a filter found a secret in it, the text is left out. */
 function limitDetail({ rule, counterValue: value }: RateCheck, conditions: ConditionHeld[], isSecret: boolean): Detail {
   const terms = rule.terms as RateLimitTerms;
   const detail: RateLimitDetail = {

@@ -7,7 +7,7 @@
 //   Redis away         the counters cannot be asked: the caller refuses the submission (503); nothing is decided here
 //   an expression that errors on the event      counts as a match, detail.reason `expression_error`
 //   work over its budget (see budget.ts)        counts as a match, detail.reason `budget`
-//   a rule that throws what it should not       counts as a match, detail.reason `error`, and onRuleError is told
+//   a rule that throws what it should not       counts as a match, detail.reason `error`, and onRuleError is called
 //   a stored policy that does not compile       the set cannot be made: the caller refuses the account's submissions
 // Nothing else is asked for. The one state kept between events is what automata have learned, which changes no
 // judgement but this: patterns whose automata went over the budget together are tried apart for the next event.
@@ -118,7 +118,7 @@ export function byOrder(a: RuleMatch, b: RuleMatch): number {
 export type EntryCheck = RateCheck & { entry: IndexedRule; event: EventView | null; reason?: 'not_a_number' };
 
 export type RuleSetOptions = {
-  /** Told of errors inside rules that should not happen. */
+  /** Called for errors inside rules that should not happen. */
   onRuleError?: (policyId: string, error: unknown) => void;
   /** Rules that are compiled already, by policy id. */
   compiled?: ReadonlyMap<string, Rule>;
@@ -151,7 +151,7 @@ export class RuleSet {
   #scanned = 0;
   readonly #fieldBudget = new Budget(0);
   readonly #expressionBudget = new Budget(0);
-  /** `detail` null: the conditions are all that there is to tell. */
+  /** `detail` null: there is nothing beyond the conditions. */
   #found: { entry: IndexedRule; detail: Detail | null }[] = [];
   #checks: EntryCheck[] = [];
   #redactions: Redaction[] = [];
@@ -350,7 +350,7 @@ export class RuleSet {
     return 'error';
   }
 
-  /** `event` may be left out where the counter is not told apart by what is in it. */
+  /** `event` may be left out where the counter does not depend on its payload. */
   #checkOf(entry: IndexedRule, terms: RateLimitTerms, event?: EventView): EntryCheck {
     const { per } = terms;
     return {

@@ -1,6 +1,6 @@
 // Says why a rule matched: which conditions held, where, and with which operator (after the judgement, for rules that
 // matched alone; an event that nothing matches never comes here). The text of a match's `detail` is made of it.
-// A secret that a data filter found must not be told again by another match's place: keys of the payload that the
+// A secret that a data filter found must not be repeated in another match's path: keys of the payload that the
 // policy does not name are left out then (`isSecret`).
 // Work is counted against the given budget; a place that it does not reach is left out, and the match stands.
 import { CONDITIONS_TOLD_MAX, type ConditionHeld, type ConditionsDetail } from '../../schemas/match-detail.ts';
@@ -52,7 +52,7 @@ function fieldHeld(field: FieldCondition, event: EventView | null, how: Explaini
   });
 }
 
-/** A key of `conditions` as it is told: cut. */
+/** A key of `conditions` as it is shown: cut. */
 export function shownCondition(key: string): string {
   return key.slice(0, CONDITION_CHARACTERS_MAX).toWellFormed();
 }

@@ -12,7 +12,7 @@ const DETECTOR_INSTRUCTIONS = 60;
 
 /**
  * A scanner with its walker, made when the first event has to be looked at: laying patterns out costs more than all
- * else of a set, and where prefilters are shut nobody asks. `fields` null: of the whole payload. `trace`: of
+ * else of a set, and it is not computed where prefilters are shut. `fields` null: of the whole payload. `trace`: of
  * `trace_id`, too.
  */
 export class Filter {

@@ -50,7 +50,7 @@ export type TextView = {
   hasAny(word: number, mask: number): boolean;
 };
 /**
- * One place to be asked for at one counter. `counterValue` tells the counters of a `per` path apart; '' where there is
+ * One permit to request from one counter. `counterValue` distinguishes the counters of a `per` path; '' where there is
  * one only.
  */
 export type RateCheck = {

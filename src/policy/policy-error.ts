@@ -1,4 +1,4 @@
-// What is wrong with a policy that somebody wants to create: every mistake with the path of its place in the request's
+// What is wrong with a policy that is to be created: every mistake with its path in the request's
 // body. Thrown by checkPolicy before anything is kept; the registry turns it into `validation_failed`. Never thrown
 // while an event is judged.
 import type { ErrorDetail } from '../../schemas/error.ts';

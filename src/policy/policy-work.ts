@@ -1,4 +1,4 @@
-// What is done with policies beside judging what comes in: checking one that somebody wants to create, and trying some
+// What is done with policies beside judging what comes in: checking one that is to be created, and trying some
 // on an event. Either takes up to a tenth of a second, so a front has it done in its judging thread
 // (ingest/judging-worker.ts); by itself it is done here. Between the registry and the engine. Invariant: the same
 // answer wherever it is done.

@@ -25,7 +25,7 @@ export class Redaction {
   readonly #wanted: Uint8Array;
   readonly #finders: (Finder | undefined)[] = [];
 
-  /** `traceKey`: the account's, so that nobody finds out an id by trying. */
+  /** `traceKey`: the account's, so that an id cannot be found by trying. */
   constructor(
     needles: readonly Needle[],
     { fields, trace, traceKey = '' }: { fields: readonly Path[] | null; trace: boolean; traceKey?: string },

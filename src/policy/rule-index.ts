@@ -17,7 +17,7 @@ import type { Needle } from './text-search/scanner.ts';
 export type Plan = {
   always: IndexedRule[];
   /**
-   * Those of `always` that have a prefilter; and is there another whose match cannot be told without reading the
+   * Those of `always` that have a prefilter; and is there another whose match cannot be decided without reading the
    * payload?
    */
   prefiltered: IndexedRule[];

@@ -33,7 +33,7 @@ export const SETTINGS = {
   port: { env: 'GATEHOUSE_PORT', schema: integer(0, 65_535), default: '8080', description: 'Port that the fronts share' },
   metricsPort: { env: 'GATEHOUSE_METRICS_PORT', schema: integer(0, 65_535), default: undefined, description: 'Serve `/metrics` on this port instead of the public one' },
   httpServer: { env: 'GATEHOUSE_HTTP_SERVER', schema: Type.Enum(['auto', 'uws', 'node']), default: 'auto', description: 'HTTP server of the fronts: `uws` (uWebSockets.js), `node` (of Node.js, about half as fast), or `auto`: the first where its binary loads, else the second' },
-  metricsAccountsMax: { env: 'GATEHOUSE_METRICS_ACCOUNTS_MAX', schema: integer(0, 10_000), default: undefined, description: 'Accounts that `/metrics` tells apart in each front, 8 series each; those beyond it, least recently used first, stand under `other`. `0`: all do. Default: 200 with `GATEHOUSE_METRICS_PORT`, else 0, since callers of every account could read it' },
+  metricsAccountsMax: { env: 'GATEHOUSE_METRICS_ACCOUNTS_MAX', schema: integer(0, 10_000), default: undefined, description: 'Accounts with series of their own at `/metrics`, in each front, 8 series each; those beyond it, least recently used first, count under `other`. `0`: all do. Default: 200 with `GATEHOUSE_METRICS_PORT`, else 0, since callers of every account could read it' },
   metricsPoliciesMax: { env: 'GATEHOUSE_METRICS_POLICIES_MAX', schema: integer(0, 100_000), default: undefined, description: 'The same of policies, 3 series each. Default: 1000 with `GATEHOUSE_METRICS_PORT`, else 0' },
   publicUrl: { env: 'GATEHOUSE_PUBLIC_URL', schema: text({ pattern: '^https?://' }), default: undefined, description: 'Address by which people and programs reach the service, with the path that a proxy puts before ours if there is one. The API\'s description names it, and notifications link to it', address: 'public' },
   corsOrigins: { env: 'GATEHOUSE_CORS_ORIGINS', schema: text({ minLength: 1 }), default: undefined, description: 'Origins, separated by commas, whose pages may call the API from a browser, or `*` for all. Default: none', address: 'origins' },
@@ -124,7 +124,7 @@ export function describeConfig(config: Config): Record<string, unknown> {
 
 /**
  * Environment of a child process: ours, with these settings as the child is to see them; undefined takes one away.
- * Secrets and addresses travel so, since a command line can be read by everybody on the machine.
+ * Secrets and addresses travel so, since a command line can be read by every user of the machine.
  */
 export function environmentWith(
   settings: Partial<Record<SettingName, string | number | boolean | undefined>> = {},

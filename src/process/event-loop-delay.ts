@@ -1,10 +1,10 @@
 // How long work waits for the event loop of this process, over the last minute (shown by metrics.ts).
-// Node's own histogram of a timer's delays; every ten seconds what it holds becomes one value of a minute, whoever
-// reads or does not. Nothing here can fail. Neither timer keeps the process running.
+// Node's own histogram of a timer's delays; every ten seconds what it holds is kept as one value for a minute, whether
+// a metric is read or not. Nothing here can fail. Neither timer keeps the process running.
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { RecentMax } from '../common/recent-max.ts';
 
-/** Delays shorter than this are not told apart; 50 wake-ups a second cost nothing that shows. */
+/** The resolution; 50 wake-ups a second cost nothing measurable. */
 const RESOLUTION_MS = 20;
 const WINDOW_MS = 10_000;
 

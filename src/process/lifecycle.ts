@@ -1,8 +1,8 @@
-// How a process lives: its parts start in order, and stop in the reverse order when it is told to leave.
+// How a process lives: its parts start in order, and stop in the reverse order when it gets the signal to end.
 // Stands under every process (front, pipelines, supervisor). A part that cannot start stops those before it.
 // Invariant: after SIGTERM a process accepts nothing new, finishes what it has accepted and ends within DRAIN_MS_MAX.
-// Failure: a bug that nobody caught leaves the process in an unknown state, so it is logged and the process ends;
-// whoever started it starts it again. A second signal ends it at once.
+// Failure: an uncaught error leaves the process in an unknown state, so it is logged and the process ends;
+// the supervisor starts it again. A second signal ends it at once.
 import type { Log } from './log.ts';
 
 /** Kubernetes and systemd wait 30 s and longer before they kill; 25 s leaves them a margin. */
@@ -69,7 +69,7 @@ type ProcessOptions = {
   service: Service;
   log: Log;
   /**
-   * It leaves when its parent is gone, and may be told so late. Left out: where there is a channel to the parent by
+   * It ends when its parent is gone, which it may learn late. Left out: where there is a channel to the parent by
    * now.
    */
   isSupervised?: boolean;
@@ -122,7 +122,7 @@ function leaveOnSignals({ service, log, isSupervised = process.connected, onKill
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => void leave(signal));
   if (!isSupervised) return;
   process.on('disconnect', () => void leave('disconnect'));
-  if (!process.connected) void leave('disconnect'); // it went before anybody listened
+  if (!process.connected) void leave('disconnect'); // it went before we listened
 }
 
 function leaveOnBugs(log: Log): void {

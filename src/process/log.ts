@@ -2,7 +2,7 @@
 // CLI). Stands beside everything. Every line names its process and part: `log.child({ part: 'store' })`.
 // Invariant: fixed messages (`batch.flushed`) with fields; never a payload, a key or a secret. The fields that could
 // carry one by mistake are masked as a last net, not as a licence, and so are the values of secret settings wherever
-// they stand in a line: libraries repeat addresses in their errors. A write to a stream that nobody reads any more is
+// they stand in a line: libraries repeat addresses in their errors. A write to a stream whose reader is gone is
 // dropped.
 import { pino } from 'pino';
 import type { Config } from './config.ts';
@@ -60,9 +60,9 @@ function maskOf(secrets: readonly string[]): (line: string) => string {
 }
 
 /**
- * What is known to go away and come back (a `canRetry` of its own says so) is told without its stack: many parts notice
- * at once. Redis's client hangs the refused command on its errors, with all that was to be written: secrets, payloads.
- * Its name is enough.
+ * What is known to go away and come back (a `canRetry` of its own says so) is logged without its stack: many parts
+ * notice at once. Redis's client hangs the refused command on its errors, with all that was to be written: secrets,
+ * payloads. Its name is enough.
  */
 export function describeError(error: unknown): unknown {
   if (error instanceof Error && 'canRetry' in error) return { type: error.name, message: error.message };

@@ -1,5 +1,5 @@
-// Ends a process whose thread stands still: a loop that does not turn serves nobody, and from outside it looks alive.
-// Whoever keeps it (the supervisor, a service manager) starts it anew.
+// Ends a process whose thread stands still: a blocked event loop serves no request, although the process is alive.
+// The supervisor or a service manager starts it anew.
 // A part of each front and pipelines process. The process beats; a thread of its own (stall-guard-thread.ts) counts the
 // beats, and where there are none for too long writes into the log what was begun last, and kills the process.
 // Invariant: only time in which the guard itself has run counts, so a process that was stopped, or a machine that

@@ -31,14 +31,14 @@ const CONNECT_TIMEOUT_MS = 2_000;
 const SILENT_MS_MAX = REDIS_TIMEOUT_MS + 1_000;
 /** While Redis loads its file it is asked this often whether it is done. */
 const LOADING_POLL_MS = 100;
-/** A failover without a redirect to tell of it is noticed within this time. */
+/** A failover without a redirect is noticed within this time. */
 const SLOTS_REFRESH_MS = 2_000;
 const READY_POLL_MS = 25;
 
 /** Redis could not be asked, or would not do it. */
 export class RedisUnavailable extends UserFacingError {
   override name = 'RedisUnavailable';
-  /** The command may have been carried out: nobody knows. False: it was certainly not. */
+  /** The command may have been carried out: it is unknown. False: it was certainly not. */
   readonly sent: boolean;
   /** The same command may succeed later. */
   readonly canRetry: boolean;
@@ -55,7 +55,7 @@ export function connectWriter(address: RedisAddress): Commands {
   return connect(address);
 }
 
-/** For everything else. Whoever may repeat a command does so himself, and then knows that he did. */
+/** For everything else. A caller that may repeat a command does so itself, and then knows that it did. */
 export function connectCommands(address: RedisAddress): Commands {
   return connect(address);
 }
@@ -135,7 +135,7 @@ const REFUSALS_FOR_NOW = new Set([
   'UNBLOCKED',
   'NOMASTERLINK',
 ]);
-/** Replies that need somebody to change a setting. */
+/** Replies that need an operator to change a setting. */
 const REFUSALS = new Set(['NOAUTH', 'WRONGPASS', 'NOPERM', 'NOPROTO', 'DENIED']);
 /**
  * ioredis has no codes for these: its own texts, of commands that never reached a socket or that every node refused.

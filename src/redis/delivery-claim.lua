@@ -4,7 +4,7 @@
 -- ARGV[1] now, ms   ARGV[2] end of the claim, ms: its token, too   ARGV[3] how many at most   ARGV[4] the lane's name in KEYS[2]
 -- ARGV[5] 'oldest' or 'newest' of what is due first
 -- Result: the records of what was claimed. An id without a record is dropped. KEYS[2] then says when the lane is due next.
--- Works while Redis is full: whoever sends is on the way that empties it.
+-- Works while Redis is full: sending is part of what empties it.
 local ids = ARGV[5] == 'newest'
   and redis.call('ZRANGE', KEYS[1], ARGV[1], '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, ARGV[3])
   or redis.call('ZRANGE', KEYS[1], '-inf', ARGV[1], 'BYSCORE', 'LIMIT', 0, ARGV[3])

@@ -1,4 +1,4 @@
-// Every key name in Redis, with its type and its life. Nobody else builds a key.
+// Every key name in Redis, with its type and its life. No other module builds a key.
 // Each key carries a hash tag, so that Redis Cluster keeps together what one command or script touches:
 //   {<prefix>p<N>}  one event partition: its stream, leases, manifests, watermarks, counters of its agents, idempotency
 //   records {<prefix>r<N>}  one registry shard: everything of an account's registry, its journal stream, its
@@ -158,11 +158,11 @@ export class Keys {
   throttles = (account: string) => this.#a(account, 'throttles');
   /** Sorted set `<account>/<alert id>` -> end of a throttle window inside which signals were counted. */
   throttleEnds = (shard: number) => this.#r(shard, 'throttle-ends');
-  /** Hash stream key -> place of its last signal that the account's alerts have been told of. */
+  /** Hash stream key -> position of its last signal that was dispatched to the account's alerts. */
   signalMarks = (account: string) => this.#a(account, 'signals:marks');
-  /** Sorted set signal id -> epoch ms, PEXPIRE, bounded: signals told of lately. */
-  toldSignals = (account: string) => this.#a(account, 'signals:told');
-  /** String, PX one window: id of the signal that told of this rate counter being over. */
+  /** Sorted set signal id -> epoch ms, PEXPIRE, bounded: signals dispatched lately. */
+  dispatchedSignals = (account: string) => this.#a(account, 'signals:told');
+  /** String, PX one window: id of the signal that notified of this rate counter. */
   rateLimitTold = (account: string, counter: string) => this.#a(account, `signals:rate:${digest(counter)}`);
   /** Hash approval id -> JSON Approval: the pending ones, at most APPROVALS_PENDING_MAX. */
   approvals = (account: string) => this.#a(account, 'approvals');
@@ -221,7 +221,7 @@ export class Keys {
   recoveryLock = () => `{${this.prefix}g}:registry:recovery`;
   /** String, ISO time, PEXPIRE 1 day: ClickHouse was found without anything that Redis belongs to. */
   historyMissing = () => `{${this.prefix}g}:history-missing`;
-  /** String, epoch ms: when Redis was last told to write its append-only file anew, for erasures. */
+  /** String, epoch ms: when Redis last got the command to rewrite its append-only file, for erasures. */
   fileRewrite = () => `{${this.prefix}g}:file-rewrite`;
   /** String, ISO time: the registry was founded, whole. Written last. */
   registryMark = () => `{${this.prefix}g}:registry`;
@@ -260,5 +260,5 @@ function hashed(text: string): string {
   return createHash('sha256').update(text).digest('base64url').slice(0, 27);
 }
 
-/** Counters of a whole account have no value to be told apart by; every event meets them. */
+/** Counters of a whole account have no value; every event counts at them. */
 const NOTHING = hashed('');

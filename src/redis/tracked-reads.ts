@@ -1,5 +1,5 @@
 // Reads whose keys Redis watches for us: it says by itself when one of them changes (before the registry's cache).
-// node-redis's server-assisted caching, without its store: what is read is compiled and kept by whoever reads, so a
+// node-redis's server-assisted caching, without its store: what is read is compiled and kept by the reader, so a
 // second copy would be waste; and that store keeps the name of every key ever read, forgets nothing about those it
 // evicted, and lets a load that was in flight while everything was dropped be kept.
 // Invariant: after a value has been read, `onInvalidate` is called with its key (or null: with everything) before any

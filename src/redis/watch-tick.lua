@@ -5,9 +5,9 @@
 -- ARGV[1] least ms between two ticks   ARGV[2] ms between two ticks that are a gap
 -- ARGV[3] ticks for one round over the last-seen hash   ARGV[4] most fields of it in one tick   ARGV[5] most agents that are due
 -- ARGV[6] epoch ms, '': Redis's clock
--- Result: false if somebody made a tick a moment ago; else {now, since when it is watched without a gap,
+-- Result: false if another process made a tick a moment ago; else {now, since when it is watched without a gap,
 --   {agent, last-seen value, note or '', ...}}, longest due first.
--- What has been told of and has not spoken since is put off here and not answered: of a thousand silent agents there is no news.
+-- A silence that was notified and has not ended is put off here and not returned: a thousand silent agents cost nothing more.
 -- Guarantees: what is due stays due until it is settled, so a tick whose answer was lost or whose caller died is made up by
 -- the next. As long as there are more agents in the last-seen hash than are watched, a round over it finds those that are new;
 -- one that has left it is forgotten here, at its next look.

@@ -1,5 +1,5 @@
 // Deletes an account with all that is kept of it (`gatehouse account delete`; no key may do that for itself).
-// In this order: its keys, so that nobody comes in any more; its agents, each with its events, approvals and
+// In this order: its keys, so that no caller is admitted any more; its agents, each with its events, approvals and
 // deliveries, which the pipelines erase as they do for any deleted agent; policies and alerts of the account; its name;
 // at last its record.
 // Invariant: what each step removes is one audited change; the account's audit log stays, as it does for a deleted

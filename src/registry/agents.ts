@@ -1,6 +1,6 @@
 // Agents: registration by name, reads, updates, and deletion with all that belongs to them.
-// Each agent is a key of its own, so that fronts can cache and be told of each alone; names and lists lie beside it.
-// Invariant: a name belongs to one agent of the account at most, whoever registers it at the same time; an id is never
+// Each agent is a key of its own, so that fronts can cache and invalidate each alone; names and lists lie beside it.
+// Invariant: a name belongs to one agent of the account at most, also under concurrent registration; an id is never
 // used again: deletion sets a tombstone that stays, which reads and pipelines honour at once.
 // A deletion is one commit: the record, the name, the policies scoped to the agent, its alerts (which become inactive),
 // the keys that are bound to it (which are revoked), the tombstone, the erasure that the store pipeline has yet to
@@ -184,8 +184,8 @@ export class Agents {
   }
 
   /**
-   * Those of whom the watch has told that they are silent, and who have not spoken since (pipelines/watch/silence.ts).
-   * Not those that have been stopped or whose watch has been switched off: nobody waits for them.
+   * Agents that the watch has reported as silent, and that have not sent since (pipelines/watch/silence.ts).
+   * Not those that have been stopped or whose watch has been switched off: their silence is expected.
    */
   async #down(account: string, ids: readonly string[]): Promise<string[]> {
     const { redis } = this.#store;
@@ -420,7 +420,7 @@ function differs(agent: AgentRecord, { description, framework, metadata }: Agent
   );
 }
 
-/** Of a note of the watch: when the silence began that was told of, epoch ms; undefined: none was. */
+/** Of a note of the watch: when the notified silence began, epoch ms; undefined: none was notified. */
 function silenceToldOf(note: string | null | undefined): number | undefined {
   const began = /^t(\d+)\//.exec(note ?? '')?.[1];
   return began === undefined ? undefined : Number(began);

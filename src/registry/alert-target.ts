@@ -1,7 +1,7 @@
 // Checks where an alert may deliver to (before an alert is kept, and again before each attempt).
 // E-mail: one plain addr-spec and nothing else, since mail libraries have been led astray by every other form.
 // Webhooks and chat: a URL that src/egress lets through. Names are looked up, and their addresses checked, at each
-// connection by whoever delivers: a name proves nothing here.
+// connection by the sender: a name proves nothing here.
 
 import type { Channel } from '../../schemas/closed-sets.ts';
 import { unreachable } from '../common/errors.ts';

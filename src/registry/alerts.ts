@@ -1,8 +1,8 @@
-// Alerts as resources: who is told of what. Whether one fires is the alert pipeline's business.
+// Alerts as resources: who is notified of what. Whether one fires is the alert pipeline's business.
 // Invariant: names are unique in the account; `agent_id` and `conditions.agent_id` always agree, and the latter wins
 // where both are given; a scope names an agent that exists when it is set; a target is checked for its channel whenever
 // either changes. A webhook's secret leaves in the answer that made it, with the alert or by a rotation, and in no
-// other; so an alert cannot become a webhook later, when nobody would be shown its secret.
+// other; so an alert cannot become a webhook later, when its secret could not be shown.
 
 import { randomBytes } from 'node:crypto';
 import type { Alert, AlertCreate, AlertCreated, AlertPatch, AlertRecord } from '../../schemas/alert.ts';

@@ -1,5 +1,5 @@
 // The text of an API key: `gth_` + 40 base62 characters, the last 6 a CRC-32 of everything before them.
-// Stands before the look-up: a mistyped or made-up `gth_` key is refused without one, and secret scanners can tell
+// Stands before the look-up: a mistyped or made-up `gth_` key is refused without one, and secret scanners recognize
 // ours. A bootstrap key has no such form: any other text of 32-200 `[A-Za-z0-9_-]` is looked up by its hash.
 // Invariant: nothing but the SHA-256 of a key is ever stored. With 200 random bits it needs no salt and no slow hash.
 import { createHash, randomBytes } from 'node:crypto';
@@ -37,7 +37,7 @@ export function sha256Of(text: string): string {
   return createHash('sha256').update(text).digest('hex');
 }
 
-/** The last four characters, to tell keys apart. */
+/** The last four characters, to distinguish keys. */
 export function hintOf(text: string): string {
   return text.slice(-4);
 }

@@ -114,7 +114,7 @@ export class ApiKeys {
       const guards = [is('record', ['hget', hash, id], text)];
       if (record.scope === 'admin' && !mayBeLast) {
         const other = await this.#otherAdmin(account, id, at);
-        // It stands while this is done, whoever else revokes keys at the same time.
+        // It holds while this is done, also if other keys are revoked at the same time.
         guards.push(is('other', ['hget', hash, other.id], other.text));
       }
       const { refused } = await commit(this.#store, {
@@ -240,7 +240,7 @@ function scopeWrites(keys: Keys, account: string, command: 'sadd' | 'srem', reco
   return agent == null ? [] : [[command, keys.agentScope(account, agent), id]];
 }
 
-/** Without what is nobody's to see. */
+/** Without secret fields. */
 function shown({ sha256: _sha256, agent_id, permissions, ...record }: ApiKeyRecord) {
   const { id, label, scope, created_at, expires_at, hint } = record;
   const all = permissions ?? [...PERMISSIONS_OF[scope]];

@@ -3,7 +3,7 @@
 // it. The event itself is fetched only where a block policy, or the agent, is newer than it: it was judged by all the
 // others. What is judged is what is stored: where a filter redacted something, a policy sees the mark instead.
 // Invariant: counters are not asked, since the event was counted when it came. Nothing is written.
-// Failure: an event that cannot be fetched where it would have to be is let through by nobody: `unavailable`, for now.
+// Failure: an event that cannot be fetched where it would have to be cannot be approved: `unavailable`, for now.
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Approval } from '../../schemas/approval.ts';
 import type { JsonObject } from '../../schemas/common.ts';

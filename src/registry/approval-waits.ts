@@ -2,9 +2,9 @@
 // A decision is published in the very commit that makes it; each front listens on a connection of its own and looks at
 // what is waited for when its name falls. Pub/sub promises nothing, so everything that is waited for is looked at once
 // per APPROVAL_POLL_MS as well. A waiter is entered before the record is read, so no decision falls between the two.
-// Invariant: whoever waits is answered: decided, gone, at the end of the wait, when the front drains; or has left.
-// Bounded: at most `max` waiters, `accountMax` of one account; the next one is refused (503). Redis away: waits go on,
-// and end with an error if it stays away.
+// Invariant: each waiting request is answered: decided, gone, at the end of the wait, when the front drains; unless the
+// client has left. Bounded: at most `max` waiters, `accountMax` of one account; the next one is refused (503). Redis
+// away: waits go on, and end with an error if it stays away.
 import type { Approval } from '../../schemas/approval.ts';
 import { ServiceError } from '../common/errors.ts';
 import { isId } from '../common/ids.ts';
@@ -74,7 +74,7 @@ export class ApprovalWaits {
     }, pollMs);
   }
 
-  /** Answers everybody who waits with the pending approval, and from now on everybody who comes. */
+  /** Answers each waiting request, and from now on each new one, with the pending approval. */
   letGo(): void {
     this.#draining = true;
     for (const { pending, waiters } of [...this.#waited.values()]) for (const settle of [...waiters]) settle(pending);
@@ -89,7 +89,7 @@ export class ApprovalWaits {
 
   /**
    * Resolves when `pending` has been decided, or after `waitMs`, or when the front drains; null: it is gone. At once
-   * when `signal` fires: then nobody listens. Throws ServiceError unavailable.
+   * when `signal` fires: then the client has left. Throws ServiceError unavailable.
    */
   async wait(account: string, pending: Approval, waitMs: number, signal: AbortSignal): Promise<Approval | null> {
     if (this.#draining || signal.aborted) return pending;

@@ -6,13 +6,13 @@
 //   forget    an hour after the decision ClickHouse alone knows it
 //
 // Each step is one commit: records, audit entry, row for ClickHouse, and the news to those who wait.
-// Invariant: an approval is in one of two hashes, pending or decided; whoever takes it from the first into the second,
-// under a guard, is the only one ever to decide it. One that is in the second is not opened again, whatever is
-// delivered twice. One whose agent is deleted is unknown from the deletion's answer on, is decided by nobody, and goes
-// with the erasure. On the way to `allowed` it is settled against the state of that moment (approval-review.ts): the
-// agent must be active, no block policy made since may match, and on a time-out the policy that asked must still be in
-// force. Where an account has more pending than anybody could decide, further ones are denied at once: that is said,
-// and safe.
+// Invariant: an approval is in one of two hashes, pending or decided; the process that moves it from the first to the
+// second, under a guard, is the only one ever to decide it. One that is in the second is not opened again, whatever is
+// delivered twice. One whose agent is deleted is unknown from the deletion's answer on, can no longer be decided, and
+// goes with the erasure. On the way to `allowed` it is settled against the state of that moment (approval-review.ts):
+// the agent must be active, no block policy made since may match, and on a time-out the policy that asked must still be
+// in force. Where an account has more pending than people could decide, further ones are denied at once: that is
+// logged, and safe.
 
 import type { Approval, ApprovalDecision } from '../../schemas/approval.ts';
 import type { AuditLog } from '../../schemas/audit-log.ts';
@@ -99,7 +99,7 @@ export class Approvals {
       const { refused } = await commit(this.#store, this.#opening(account, some));
       if (refused === undefined) total.opened += some.length;
       else if (refused === 'full' && (await this.#denyAll(account, some, total))) continue;
-      // Somebody was faster with one of them, an agent is gone, or there is room for some: one by one.
+      // Another request was faster with one of them, an agent is gone, or there is room for some: one by one.
       else for (const one of some) await this.#openOne(account, one, total);
     }
     return total;
@@ -140,7 +140,7 @@ export class Approvals {
         if (!isWithin(actor, before.agent_id)) return null;
         throw ownRequest();
       }
-      // Nobody has come by yet to let it expire: that is done now, so that a deadline holds to the millisecond.
+      // Its expiry has not run yet: it runs now, so that a deadline holds to the millisecond.
       const isLate = at >= Date.parse(before.expires_at);
       const settled = isLate
         ? await this.#settledByTime(account, before, at)
@@ -322,7 +322,7 @@ export class Approvals {
     return { account, at, changes: [], rows, whenFull: true as const };
   }
 
-  /** null: somebody was faster, or its agent is gone. */
+  /** null: another process was faster, or its agent is gone. */
   async #expire(shard: number, member: string, at: number): Promise<Approval | null> {
     const [account, id] = member.split('/') as [string, string];
     const { redis } = this.#store;
@@ -353,7 +353,10 @@ export class Approvals {
     return null;
   }
 
-  /** People are told that nobody decided, where the policy that asked tells people; one that is gone tells nobody. */
+  /**
+   * People are notified that there was no decision, if the policy that asked notifies people; one that is gone notifies
+   * no one.
+   */
   async #expirySignals(account: string, after: Approval, at: number): Promise<Signal[]> {
     const text = await this.#store.redis.hget(this.#keys.policies(account), after.policy_id);
     if (text === null) return [];
@@ -397,7 +400,7 @@ export class Approvals {
   }
 }
 
-/** Names its occurrence, so told once however often its entry is delivered. */
+/** Names its occurrence, so notified once however often its entry is delivered. */
 function expirySignal(account: string, after: Approval, { id, name, type, severity }: Policy, at: number): Signal {
   const { agent_id: agent, event_id: event, outcome } = after;
   return {
@@ -450,7 +453,7 @@ function expired(before: Approval, at: number): Approval {
   return closed(before, 'expired', before.on_timeout === 'approve' ? 'allowed' : 'blocked', at);
 }
 
-/** Decided by nobody in particular. */
+/** Decided by no person. */
 function closed(before: Approval, status: Exclude<ApprovalStatus, 'pending'>, outcome: Outcome, at: number): Approval {
   return { ...before, status, outcome, reason: 'approval', decided_at: isoTime(at), decided_by: SYSTEM.actor };
 }

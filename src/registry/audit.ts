@@ -14,7 +14,7 @@ type Audited = { action: AuditAction; type: ResourceType; id: string; details?: 
 
 export const SYSTEM: Actor = { actor: 'system', requestId: '' };
 
-/** Real ones have about 150; the rest of a longer one tells nothing. */
+/** Real ones have about 150; the rest of a longer one adds nothing. */
 const USER_AGENT_CHARACTERS_MAX = 300;
 
 /** Values of these fields never reach the log, only that they changed. */
@@ -51,7 +51,7 @@ export function changedFields(before: object, after: object): string[] {
   );
 }
 
-/** What an update's entry tells: `changed` names every field, `before` and `after` hold their values. */
+/** The details of an update's entry: `changed` names every field, `before` and `after` hold their values. */
 export function updateDetails(before: object, after: object): Record<string, unknown> {
   const changed = changedFields(before, after);
   return { changed, before: valuesOf(before, changed), after: valuesOf(after, changed) };

@@ -2,7 +2,7 @@
 // Redis says when something changes, and what was made of it is dropped; the next event reads it anew. So a change is
 // in force on every front a network hop after it was made. Behind that stands a check that trusts no notice: every
 // CHECK_MS the revision of each shard in use is read over another connection; if it is ahead of what the notices have
-// told, notices were lost and the whole shard is dropped. Together: in force within a second, whatever is lost.
+// received, notices were lost and the whole shard is dropped. Together: in force within a second, whatever is lost.
 // Invariant: what is answered was true at most a second ago. A front that cannot check any more knows nothing any more.
 // Redis unreachable, or emptied: ServiceError `unavailable`, answered as 503: no key and no event is accepted by stale
 // records.
@@ -28,7 +28,7 @@ import { PERMISSIONS_OF, type Principal, rightsOf } from './principal.ts';
 import { registryMissing } from './registry-missing.ts';
 import type { SessionRecord } from './sessions.ts';
 
-/** `usedMs`: when the session was last used, as far as is known here; whoever uses it writes it. */
+/** `usedMs`: when the session was last used, as far as is known here; the request that uses it writes it. */
 export type SignedIn = { principal: Principal; usedMs: number };
 type CachedAgent = { record: AgentRecord; account: string };
 
@@ -56,13 +56,13 @@ export class RegistryCache {
   readonly #former = new Map<string, RuleSet>();
   readonly #ruleOptions: RuleSetOptions;
   readonly #onPolicies: (account: string, policies: readonly Policy[]) => void;
-  /** Shards in use -> their revision as far as notices have told; undefined while it is being asked for. */
+  /** Shards in use -> their revision by the notices received; undefined while it is being asked for. */
   readonly #revisions = new Map<number, number | undefined>();
   readonly #shardOfRevisionKey = new Map<string, number>();
   readonly #checks = new Periodic(CHECK_MS, () => this.#check());
 
   /**
-   * Makes two connections of its own, one to read and be told by, one to check by. `onPolicies`: told of the active
+   * Makes two connections of its own, one for reads and notices, one for checks. `onPolicies`: called with the active
    * ones.
    */
   constructor(
@@ -265,7 +265,7 @@ export class RegistryCache {
     if (!this.#revisions.has(shard)) this.#follow(shard);
   }
 
-  /** Reads the revision where notices come from: what it says, all earlier notices have told. */
+  /** Reads the revision where notices come from: all earlier notices have arrived before it. */
   #follow(shard: number): void {
     const key = this.#keys.revision(shard);
     this.#shardOfRevisionKey.set(key, shard);

@@ -1,9 +1,9 @@
 // One registry change: the step in which a change, its audit record and its journal entry become true together (design
 // 3.6). Optimistic: a resource reads, computes the change here, and commits it under guards that name what it read;
-// if a guard fails somebody was faster, and the resource reads again. Nothing is ever half done: commit.lua does it
-// whole. A commit whose answer was lost is sent once more; its marker tells whether it had been made, so it cannot be
-// made twice. Redis away: ServiceError `unavailable`, with `recorded: 'unknown'` only if the second try had no answer
-// either.
+// if a guard fails another process was faster, and the resource reads again. Nothing is ever half done: commit.lua does
+// it whole. A commit whose answer was lost is sent once more; its marker shows whether it had been made, so it cannot
+// be made twice. Redis away: ServiceError `unavailable`, with `recorded: 'unknown'` only if the second try had no
+// answer either.
 
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -79,7 +79,7 @@ export const below = (name: string, words: CommandArgs, limit: number): Guard =>
   words,
 });
 
-/** What a round returns to be run again: somebody changed what it had read. */
+/** What a round returns to be run again: what it had read was changed. */
 export const AGAIN = Symbol('again');
 
 /** Runs rounds of reading and committing until one is through. Whatever it throws is a ServiceError or a bug. */
@@ -96,7 +96,7 @@ export async function inRounds<T>(round: () => Promise<T | typeof AGAIN>): Promi
   });
 }
 
-/** Runs steps that record nothing by themselves: if Redis is away the caller is told so. */
+/** Runs steps that record nothing by themselves: if Redis is unavailable the caller gets that error. */
 export async function answering<T>(steps: () => Promise<T>): Promise<T> {
   try {
     return await steps();

@@ -1,6 +1,6 @@
 // The delivery queue's side in Redis (between the alert pipeline, which enqueues, and the worker, which sends).
 // A delivery that waits is a record in its account's hash and a due time in a lane: one sorted set per account and
-// target, so that a target that fails keeps places from nobody, neither from others on its host nor from other
+// target, so that a target that fails takes no slot from others, neither from those on its host nor from other
 // accounts.
 // Invariant: record, due time and ClickHouse row change in one commit (commit.ts). A delivery that has ended is in
 // ClickHouse alone, with its signal: from there it can be sent again.
@@ -39,8 +39,8 @@ const HOUR_MS = 3_600_000;
  */
 export const DELIVERY_ENDS_MS = 96 * HOUR_MS;
 /**
- * Waiting for one target of an account: a thousand messages are more than anybody reads. Past it signals are counted
- * and told in summaries.
+ * Waiting for one target of an account: a thousand messages are more than people read. Past it signals are counted
+ * and notified in summaries.
  */
 export const LANE_WAITING_MAX = 1_000;
 /** Waiting for all targets of an account: 20,000 records of some 1.5 KB are 30 MB of Redis. */
@@ -56,7 +56,7 @@ export type DeliveryRecord = {
   /** As it is shown: without a URL's path. */
   target: string;
   lane: string;
-  /** The only one it tells of, or the newest. */
+  /** The only one, or the newest. */
   signal: Signal;
   count: number;
   test: boolean;
@@ -382,7 +382,7 @@ export class Deliveries {
   }
 }
 
-/** A claim's guards: nobody else has changed the record, and the claim has not run out and been taken by another. */
+/** A claim's guards: the record is unchanged, and the claim has not run out and been taken by another. */
 export function claimGuards(keys: Keys, record: DeliveryRecord, claim: { text: string; until: number }): Guard[] {
   const { account, id, lane, signal } = record;
   return [

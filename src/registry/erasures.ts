@@ -1,5 +1,5 @@
 // What became of erasures: when an agent was deleted, its rows erased, and each store clean of its bytes (GET
-// /v1/erasures/{agent_id}). Written by whoever erases (pipelines/store/erase.ts), read by fronts. Invariant: a time
+// /v1/erasures/{agent_id}). Written by the eraser (pipelines/store/erase.ts), read by fronts. Invariant: a time
 // stands only once it is true. Bounded: kept for 90 days, and at most KEPT_MAX of a shard, the oldest going first.
 import type { ErasureReport } from '../../schemas/erasure.ts';
 import { isoTime } from '../../schemas/time.ts';

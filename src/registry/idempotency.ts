@@ -90,7 +90,7 @@ async function letOldGo({ redis }: RegistryStore, order: string): Promise<void> 
   }
 }
 
-/** What a caller is told whose marker ran out before the commit. */
+/** The answer to a caller whose marker expired before the commit. */
 export function tookTooLong(): ServiceError {
   return new ServiceError('unavailable', 'The request took too long; nothing was recorded.', {
     recorded: false,

@@ -50,7 +50,7 @@ type Revisions = { revisions?: readonly number[] | undefined };
 
 /** What a kind adds to a change. */
 export type More = { guards?: readonly Guard[]; writes?: readonly CommandArgs[] };
-/** `answer`: what the caller is told, and a retry is told again; left out: the record as it is kept. */
+/** `answer`: what the caller gets, and a retry gets again; left out: the record as it is kept. */
 type Addition = More & { keeping: Keeping; details: object; atMs: number; answer?: string };
 export type Edit<R> = Revisions & {
   /** The record as it is to be; throws what is wrong with it. */

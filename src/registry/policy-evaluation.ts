@@ -2,7 +2,7 @@
 // The engine is the front's own; what is left out is whatever an accepted event leaves behind.
 // Invariant: nothing is recorded and no counter is asked or moved, so a rate limit says `counted` and never matches. Of
 // a recorded event what is stored is judged: a place that was redacted is seen as its mark.
-// Failure: an event that is not stored (yet) is `not_found`; ClickHouse away is told as for every read.
+// Failure: an event that is not stored (yet) is `not_found`; ClickHouse unavailable is an error as for every read.
 
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Policy } from '../../schemas/policy.ts';

@@ -1,7 +1,7 @@
-// Is the registry there? (Asked at a start, once a second by every process, and before anybody is told that a key is
-// unknown.) A Redis that was emptied looks like a new one: no key is known and no policy stands, so an event would be
-// let through unjudged. So a registry is founded: every shard of it gets a mark, which goes only with everything else
-// that the shard held.
+// Is the registry there? (Asked at a start, once a second by every process, and before a caller gets the answer that a
+// key is unknown.) A Redis that was emptied looks like a new one: no key is known and no policy stands, so an event
+// would be let through unjudged. So a registry is founded: every shard of it gets a mark, which goes only with
+// everything else that the shard held.
 //   revision of each registry shard   commit.lua changes nothing in a shard without it
 //   mark of each shard of the key index
 //   mark of the whole                 written last, so a founding that was killed is begun again
@@ -15,7 +15,7 @@ import type { RegistryStore } from './commit.ts';
 /** `lost`: marks that are missing. `empty`: there is none, and no account's name either. */
 type Presence = { state: 'there' | 'partly' | 'empty'; lost: readonly string[] };
 
-/** What callers and operators are told, by one name. */
+/** What callers and operators read, under one name. */
 export const REGISTRY_MISSING = 'registry_missing';
 
 export async function presenceOf(store: Pick<RegistryStore, 'redis' | 'keys'>): Promise<Presence> {

@@ -1,9 +1,9 @@
 // Brings a Redis forward that was put back to an earlier state: a cut append-only file, a backup of yesterday, a
 // replica that was behind. In it revoked keys are valid again, deleted agents answer and policies are gone; but every
 // change went to ClickHouse, with its revision. Asked at the start and whenever Redis comes back
-// (stores/redis-watch.ts), while nobody is served; `gatehouse registry restore` does the same. The other way round, a
-// ClickHouse that knows nothing at all of a registry is given it again (history.ts). A shard is behind where ClickHouse
-// has a higher revision of it. What is newer is put back in the order of revisions, each with an entry
+// (stores/redis-watch.ts), while no request is served; `gatehouse registry restore` does the same. The other way round,
+// a ClickHouse that knows nothing at all of a registry is given it again (history.ts). A shard is behind where
+// ClickHouse has a higher revision of it. What is newer is put back in the order of revisions, each with an entry
 // `registry.recovered` in the audit log, and the shard's revision goes past the highest seen, so that later changes
 // count as newer.
 // Invariant: safe to break off anywhere: each record is one commit, and until the revision stands the shard is still
@@ -35,7 +35,7 @@ const release = new Script<number>('lease-release', readAsset('src/redis/lease-r
 /** A process that dies over it is waited for so long. */
 const LOCK_MS = 60_000;
 const WAIT_MS = 300;
-/** Beyond it whoever asks goes away and asks again. */
+/** Beyond it the caller stops and asks again. */
 const WAIT_MS_MAX = 120_000;
 
 export async function behindShards(

@@ -3,8 +3,8 @@
 // at once. Like a key a session lies in two slots: an index from its hash to `<account>/<session id>`, written first
 // and worthless alone, and with its account the record, which is the truth. Only the SHA-256 of what the cookie holds
 // is kept.
-// Invariant: at most SESSIONS_A_KEY_MAX of a key; what has ended by time is taken away when somebody signs in. Sessions
-// are not in the journal's registry: a Redis that was restored has none, and everybody signs in again.
+// Invariant: at most SESSIONS_A_KEY_MAX of a key; expired ones are removed at the next sign-in. Sessions
+// are not in the journal's registry: a Redis that was restored has none, and people sign in again.
 import { createHash, randomBytes } from 'node:crypto';
 import type { ListedSession, Session } from '../../schemas/session.ts';
 import { isoTime } from '../../schemas/time.ts';

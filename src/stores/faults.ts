@@ -1,4 +1,4 @@
-// What is wrong with a store, in words for whoever runs the service: reachability, credentials, schema, or what it says
+// What is wrong with a store, in words for the operator: reachability, credentials, schema, or what it says
 // itself. Made of the errors of both clients; used by the wait at a start, by `/readyz` and by `gatehouse doctor`.
 // Invariant: an address is shown without user and password, and no value of a setting is.
 
@@ -9,7 +9,7 @@ import { isDiskFull } from '../redis/client.ts';
 type StoreFaultKind = 'reachability' | 'credentials' | 'schema' | 'refusal';
 export type StoreFault = { kind: StoreFaultKind; reason: string };
 
-/** What the person at a terminal is told when a store is not to be had. */
+/** What the person at a terminal reads when a store is unavailable. */
 export class StoreError extends UserFacingError {
   override name = 'StoreError';
 }

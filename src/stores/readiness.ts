@@ -13,7 +13,7 @@ import { type Commands, connectErrorOf, waitUntilReady } from '../redis/client.t
 import { clickhouseFault, redisFault, type StoreFault } from './faults.ts';
 import type { RedisWatch } from './redis-watch.ts';
 
-/** Making room takes somebody. */
+/** Making room takes an operator. */
 const NO_ROOM_RETRY_S = 10;
 
 /** `faults` empty: ready. `degraded`: ready, but for what was allowed. */

@@ -5,7 +5,8 @@
 //                      until `gatehouse registry restore`; then all go on by themselves
 //   put back           Redis holds an earlier state of the registry than ClickHouse knows: calls are 503 and `/readyz`
 //                      says `recovering` while it is brought forward (registry/recovery.ts). Looked for at the start
-//                      and whenever Redis comes back; until then nobody is served, unless ClickHouse cannot be asked
+//                      and whenever Redis comes back; until then no request is served, unless ClickHouse cannot be
+//                      asked
 //   history missing    ClickHouse knows nothing of the registry that Redis has: it is given it again, and `/readyz`
 //                      says `history_missing` for a day
 //   not durable        a start ends with the settings' names; in a running process writes are 503 and `/readyz` says
@@ -13,7 +14,7 @@
 //                      `degraded`
 // Invariant: what is refused was not recorded. Between two looks the marks themselves protect: without one nothing is
 // known to the cache (registry/cache.ts) and nothing is changed in the registry (redis/commit.lua).
-// Failure: a Redis that cannot be asked leaves the last answer standing; whoever needs it finds out by himself.
+// Failure: a Redis that cannot be asked leaves the last answer in force; a caller that needs Redis finds out itself.
 
 import { Cluster } from 'ioredis';
 import { Periodic } from '../common/async.ts';
@@ -81,7 +82,7 @@ export class RedisWatch {
     if (redis instanceof Cluster) redis.on('+node', (node) => (node as typeof redis).on('ready', again));
   }
 
-  /** Throws StoreError where Redis would lose what it acknowledges and nobody has allowed that. */
+  /** Throws StoreError where Redis would lose what it acknowledges and no setting allows that. */
   async start(): Promise<void> {
     await this.look();
     if (this.#unsafe.length > 0 && !this.#options.allowUnsafe && !this.#options.mayStartUnsafe)
@@ -140,7 +141,7 @@ export class RedisWatch {
       }
       const isMissing = await this.#isMissing();
       if (!isMissing && this.#mayBeBehind) await this.#compare();
-      this.#tell(isMissing);
+      this.#notify(isMissing);
     } catch {
       this.#durabilityAt = 0;
     }
@@ -188,7 +189,7 @@ export class RedisWatch {
     return this.#seen || this.#missing || (await this.#options.hadRegistry());
   }
 
-  #tell(missing: boolean): void {
+  #notify(missing: boolean): void {
     const { log, metrics, onRestored } = this.#options;
     metrics.set('gatehouse_registry_missing', {}, missing ? 1 : 0);
     if (missing === this.#missing) return;

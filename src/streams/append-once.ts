@@ -5,8 +5,8 @@
 // Invariant: per account and key one entry at most. A front that dies frees the key after IDEMPOTENCY_RUNNING_MS;
 // should it wake up after that, its marker is gone and its append is refused.
 // Redis away: ServiceError `unavailable`, `recorded: 'unknown'` only for a lost answer to the append itself. A key
-// whose request was told that nothing was recorded is freed as soon as Redis answers again, so that a retry need not
-// wait for its marker to end.
+// whose request got the answer that nothing was recorded is freed as soon as Redis answers again, so that a retry need
+// not wait for its marker to end.
 import { randomBytes } from 'node:crypto';
 import { ENTRY_FIELD } from '../../schemas/entry.ts';
 import { ServiceError } from '../common/errors.ts';
@@ -50,7 +50,7 @@ export class AppendOnce {
 
   /**
    * Every step is safe to send again: a client that retries will do. `bytesMax`: of Redis's memory for what is kept,
-   * over all partitions. `onEvicted`: told how many records an append let go of.
+   * over all partitions. `onEvicted`: called with the number of records that an append evicted.
    */
   constructor(options: { redis: Commands; keys: Keys; bytesMax: () => number; onEvicted?: (records: number) => void }) {
     this.#redis = options.redis;

@@ -7,7 +7,7 @@
 // Order holds per agent, because the partition is a hash of the agent; nothing is promised across agents.
 // An append resolves once Redis holds the entry, and is never sent twice: the writer's client neither queues nor
 // repeats. Agents' last signs of life follow within LAST_SEEN_MS.
-// If Redis refused, nothing was recorded; if its answer was lost, nobody knows (`recorded: 'unknown'`).
+// If Redis refused, nothing was recorded; if its answer was lost, the outcome is unknown (`recorded: 'unknown'`).
 
 import { BufferPool } from '../common/buffer-pool.ts';
 import { ServiceError } from '../common/errors.ts';
@@ -58,11 +58,11 @@ class Partition {
    * Of the last entry that was sent: what the next one will probably hold, so that it need not grow to it step by step.
    */
   lastBytes = 0;
-  /** Agent -> its account: agents of whose events Redis has not been told yet. */
+  /** Agent -> its account: agents with events since the last report to Redis. */
   seen = new Map<string, string>();
-  /** Monotonic ms at which Redis was told last. */
+  /** Monotonic ms of the last report to Redis. */
   toldMs = Number.NEGATIVE_INFINITY;
-  telling: NodeJS.Timeout | undefined;
+  reporting: NodeJS.Timeout | undefined;
 
   constructor(number: number) {
     this.number = number;
@@ -171,7 +171,7 @@ export class Appender {
     });
   }
 
-  /** undefined: there is no room, and the caller was told so. */
+  /** undefined: there is no room, and the caller has that answer. */
   #admit(
     { account, agent }: { account: string; agent: string },
     bytes: number,
@@ -226,10 +226,10 @@ export class Appender {
       });
     }
     for (const partition of this.#partitions) {
-      clearTimeout(partition.telling);
-      partition.telling = undefined;
+      clearTimeout(partition.reporting);
+      partition.reporting = undefined;
       partition.toldMs = Number.NEGATIVE_INFINITY;
-      this.#tellSeen(partition, performance.now());
+      this.#reportSeen(partition, performance.now());
     }
   }
 
@@ -264,7 +264,7 @@ export class Appender {
         () => answered(undefined),
         (error: unknown) => answered(toServiceError(error)),
       );
-      this.#tellSeen(partition, sentMs);
+      this.#reportSeen(partition, sentMs);
     }
   }
 
@@ -272,13 +272,13 @@ export class Appender {
    * Worth nothing by itself: if it fails the events stand, and the next ones say it again. So it need not go with each
    * entry.
    */
-  #tellSeen(partition: Partition, nowMs: number): void {
-    if (partition.telling !== undefined) return;
+  #reportSeen(partition: Partition, nowMs: number): void {
+    if (partition.reporting !== undefined) return;
     const early = partition.toldMs + LAST_SEEN_MS - nowMs;
     if (early > 0) {
-      partition.telling = setTimeout(() => {
-        partition.telling = undefined;
-        this.#tellSeen(partition, performance.now());
+      partition.reporting = setTimeout(() => {
+        partition.reporting = undefined;
+        this.#reportSeen(partition, performance.now());
       }, early).unref();
       return;
     }

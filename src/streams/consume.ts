@@ -1,9 +1,9 @@
 // Fenced drain of one stream for one group (after the append, before a pipeline's effect).
 // Order of a batch's life: read -> manifest -> effect -> ack; manifest and ack are scripts that first compare the
 // lease. A read changes nothing, so it needs no fence, and the entries need not travel through a script (window.ts):
-// whoever reads under a lost lease can neither keep a manifest nor acknowledge. A group's place in its stream is moved
+// a reader under a lost lease can neither keep a manifest nor acknowledge. A group's place in its stream is moved
 // by the acknowledgement alone, so nothing is ever pending: what lies behind the place is what is to be done, by
-// whoever holds the lease. Reading is polling without BLOCK: no reader can be left dangling on a dead connection, and
+// the holder of the lease. Reading is polling without BLOCK: no reader can be left dangling on a dead connection, and
 // Cluster needs nothing special.
 // Invariant: a read gives the entries right behind the one that the caller names, in the stream's order, without gaps.
 // The caller names the last one that he has in hand, and nothing here remembers how far he is, so an answer that was
@@ -142,8 +142,8 @@ export class StreamReader {
 }
 
 /**
- * Nothing deadLetters may be dropped, so a batch with more to dead-letter waits until somebody has dealt with what is
- * there.
+ * Nothing deadLetters may be dropped, so a batch with more to dead-letter waits until an operator has dealt with what
+ * is there.
  */
 export class DeadStreamFull extends Error {
   override name = 'DeadStreamFull';

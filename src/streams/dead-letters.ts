@@ -147,8 +147,8 @@ function signalsOf(fields: readonly Buffer[]): Signal[] {
 }
 
 /**
- * What a journal entry tells of. The deletion itself is the account's, not the agent's: a change without a record is of
- * nobody.
+ * The agent of a journal entry. The deletion itself belongs to the account: a change without a record has no
+ * agent.
  */
 function toldInJournal(fields: readonly Buffer[]): { agent: string | null }[] {
   const entry = jsonOf(fields, JOURNAL_FIELD) as Partial<JournalEntry> | null;

@@ -147,7 +147,7 @@ export class EntryBuffer {
     return new EntryCommand(this.#key, bytes.subarray(start, at));
   }
 
-  /** Redis has answered the command: nobody reads its bytes any more. */
+  /** Redis has answered the command: its bytes are no longer read. */
   release(): void {
     this.#buffers.release(this.#bytes);
     this.#buffers.release(this.#summaries);

@@ -1,4 +1,4 @@
-// Tells of keys that met their request limit (`rate_limit_exceeded`, once a minute and key; beside admission).
+// Sends signals for keys that met their request limit (`rate_limit_exceeded`, once a minute and key; beside admission).
 // Admission notes the key and goes on: that costs one look-up in a set. Signals leave in the background, and a Redis
 // that is away for a moment is tried again for a minute. One marker per key and minute is shared by all fronts, and
 // written with the signal in one step; should it be gone, the signal's id is still the same.

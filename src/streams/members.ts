@@ -1,7 +1,7 @@
 // Membership and fair share: which process should hold how many streams of a group (before leases are tried for).
 // A process signs in once a second; one that is silent for MEMBER_MS is gone. The streams of a group are shared out
 // evenly over its living members, the surplus going to the first names in order, so that the shares of all add up to
-// all streams: who holds more than its share gives some up, who holds fewer takes free ones, and everybody ends at
+// all streams: who holds more than its share gives some up, who holds fewer takes free ones, and each ends at
 // rest. The share only says who tries: what keeps two owners apart is the lease. If Redis cannot be asked, the last
 // share stands.
 

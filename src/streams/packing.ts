@@ -3,7 +3,7 @@
 // takes it from the socket, keeps it, writes it to its file and gives it to readers. With LZ4 an entry of real agent
 // runs is a quarter as long, for
 // 1.3 us of a front's CPU an event of 576 bytes and 0.6 us of a pipeline's; Redis needs a quarter of the time.
-// Invariant: `unpackFields` of what was packed gives the very bytes. Nobody behind it meets a packed entry that can be
+// Invariant: `unpackFields` of what was packed gives the very bytes. No code behind it meets a packed entry that can be
 // read. Bounded: what a block says of its own length is believed as far as LZ4 can reach, 255 times its bytes.
 // Failure: an entry that cannot be unpacked stays as it is; its version says that it is packed, so decodeEntry refuses
 // it and the pipeline dead-letters it.

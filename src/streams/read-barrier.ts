@@ -29,7 +29,7 @@ export async function positionOf(
 
 type Waiter = { target: string | undefined; settle: (complete: boolean) => void };
 
-/** One stream and group with somebody waiting on it. Lives until nobody does. */
+/** One stream and group with at least one waiter. Lives until the last has left. */
 class Watch {
   readonly waiters = new Set<Waiter>();
   running = false;

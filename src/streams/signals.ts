@@ -1,6 +1,6 @@
 // Appends signals to the signal streams (from the anomaly pipeline, the watch over silent agents and the request limit;
 // before the alert pipeline). A signal lies in the partition of its agent, one without an agent in that of its account.
-// At least once: whoever is unsure appends again, the alert pipeline tells signals apart by their ids.
+// At least once: a sender that is unsure appends again, the alert pipeline identifies signals by their ids.
 // Works while Redis is full, since pipelines that empty it append here. Throws RedisUnavailable.
 import { SIGNAL_FIELD, SIGNAL_VERSION, type Signal, type SignalEntry } from '../../schemas/signal.ts';
 import { readAsset } from '../process/assets.ts';

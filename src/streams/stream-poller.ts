@@ -1,5 +1,5 @@
 // Wakes readers of idle streams (between a read that found nothing and the next one).
-// An idle stream is empty, since entries that every group has acknowledged are trimmed: so its length tells whether
+// An idle stream is empty, since entries that every group has acknowledged are trimmed: so its length shows whether
 // there is something to read. One cheap command a stream for all groups, all sent together, replaces a read for each
 // group (measured: a sixth of the CPU). A stream that holds entries wakes its readers every time, also a group that has
 // read them all: that reader then polls by reading.

@@ -1,8 +1,8 @@
 // Trimming: an entry leaves its stream when every group has acknowledged it (after acks; nothing comes after it).
-// MAXLEN would throw away what nobody has read; the script removes what lies below the lowest pending or unread entry
+// MAXLEN would throw away what is unread; the script removes what lies below the lowest pending or unread entry
 // of all groups, and nothing while a group that should exist does not.
-// It need not be fenced: whoever runs it, it only removes what is done with. A failed trim is tried again with the next
-// one.
+// It need not be fenced: in every process it removes only what is acknowledged. A failed trim is tried again with the
+// next one.
 
 import { readAsset } from '../process/assets.ts';
 import type { Commands } from '../redis/client.ts';
@@ -14,7 +14,7 @@ type Trimmed = {
   removed: number;
   /** A group that should exist is missing: nothing was trimmed. */
   missing: boolean;
-  /** Groups that nobody here knows; they hold entries back until somebody removes them. */
+  /** Unknown groups; they hold entries back until an operator removes them. */
   unknownGroups: number;
 };
 

@@ -15,13 +15,14 @@
 // - What a read finds is appended only where it was made right behind the window's last entry, else the window begins
 //   anew with it. That is looked at when the answer is here, not when it was asked for: readers at several places may
 //   have asked meanwhile.
-// - A read that fails appends nothing. No reader's place is kept here to read on from, only to know what nobody needs
-//   any more: each call says behind which entry it wants to go on, so nothing can be skipped by an answer that never
-//   reached the caller.
-// What is removed in between has been acknowledged by every group (trim.ts), so nobody who asks for it holds a lease
-// any more. Entries are unpacked here, once for all groups, so every count of bytes is of what they are in memory.
-// Bounded: what all readers have passed is dropped, and beyond `bytesMax` the oldest. A read has READ_BYTES_MAX by the
-// size of the last read's entries, four entries at the least; after a pause of a second nothing is known of their size.
+// - A read that fails appends nothing. A reader's position is not kept here to read on from, only to know what no
+//   reader needs any more: each call says behind which entry it wants to go on, so nothing can be skipped by an answer
+//   that never reached the caller.
+// What is removed in between has been acknowledged by every group (trim.ts), so no reader that asks for it holds a
+// lease any more. Entries are unpacked here, once for all groups, so every count of bytes is of what they are in
+// memory. Bounded: what all readers have passed is dropped, and beyond `bytesMax` the oldest. A read has READ_BYTES_MAX
+// by the size of the last read's entries, four entries at the least; after a pause of a second nothing is known of
+// their size.
 // Failure: whatever the client throws, to all who waited for that read; the next one asks for the same.
 import { READ_BYTES_MAX, READ_COUNT_MAX, READ_COUNT_MIN, READ_ENTRIES_MAX } from '../common/limits.ts';
 import type { Commands } from '../redis/client.ts';
@@ -33,7 +34,7 @@ export type StreamEntry = { id: string; fields: ReadonlyMap<string, Buffer> };
 /** In order, beginning with the first entry behind the place asked for. `isEnd`: there was no more at the time. */
 export type WindowRead = { entries: StreamEntry[]; isEnd: boolean };
 
-/** The end that one reader met a moment ago is the end for those who follow him. */
+/** The end that one reader met a moment ago is the end for those who follow it. */
 const END_KNOWN_MS = 10;
 /** After this long an entry's usual size is not known any more. */
 const SIZE_KNOWN_MS = 1_000;

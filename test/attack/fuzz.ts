@@ -1,6 +1,6 @@
 // Fuzzing: `npm run test:attack` runs every kind for ten minutes, `-- --seconds N --kind K` otherwise. Inputs come from
 // the corpus beside this file (test/attack/corpus), which `npm test` runs once through (corpus.test.ts), by mutation.
-// A finding is an error that nobody foresaw, an input that takes over 100 ms of processor time, or memory over its
+// A finding is an unexpected error, an input that takes over 100 ms of processor time, or memory over its
 // bound; of the service over raw bytes: a process that ended, a request that was not answered within a second, memory.
 // A finding's input is written into build/findings, to be mended and then kept in the corpus. Exit status 1 where there
 // is one. Bounded in time; begins elsewhere each time, and says where.

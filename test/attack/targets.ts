@@ -1,5 +1,5 @@
 // What fuzzing throws inputs at, in this process: bodies read by both codecs, and policies from their text to a stored
-// event. An input may be refused; what else happens is a finding: an error that nobody foresaw, two readers that
+// event. An input may be refused; what else happens is a finding: an unexpected error, two readers that
 // differ, or work that takes too long.
 import type { JsonObject } from '../../schemas/common.ts';
 import { ServiceError } from '../../src/common/errors.ts';

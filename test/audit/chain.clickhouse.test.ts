@@ -151,7 +151,7 @@ t.test('a Redis that lost its chains goes on behind what ClickHouse has, and say
 });
 
 t.test(
-  'rows that were stored before there were chains are no fault; a row slipped in beside them later is told',
+  'rows that were stored before there were chains are no fault; a row slipped in beside them later is reported',
   async (t) => {
     const world = await makeAuditWorld(t, servers);
     // An account older than the tables.

@@ -73,7 +73,7 @@ export async function settle({ barrier }: AuditWorld, account: string): Promise<
   if (!(await isStored(barrier, account))) throw new Error('did not drain');
 }
 
-/** Resolves when what the account was told so far is stored, as the API and the command wait for it. */
+/** Resolves when what the account got acknowledged so far is stored, as the API and the command wait for it. */
 async function isStored(barrier: ReadBarrier, account: string): Promise<boolean> {
   const waits = [barrier.waitForEvents(account, null), barrier.waitForJournal(account)];
   return (await Promise.all(waits)).every(Boolean);

@@ -79,7 +79,7 @@ async function operate(world: AuditWorld, { account, random, result, number, mus
   return 'submit';
 }
 
-/** Verifies one account after the other until it is told to stop. */
+/** Verifies one account after the other until it is stopped. */
 function watching(
   world: AuditWorld,
   accounts: readonly Account[],

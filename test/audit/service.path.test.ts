@@ -52,7 +52,7 @@ t.test('GET /v1/audit-logs/verify says that all is well, of the caller’s accou
   t.equal((await api.get('/v1/audit-logs/verify', { key: null })).status, 401);
 });
 
-t.test('a decision that somebody changes in the list of approvals is found', async (t) => {
+t.test('a decision changed in the list of approvals is found', async (t) => {
   const created = await runCli(['account', 'create', 'decisions'], env);
   const own = api.as(/^key (.+)$/m.exec(created.stdout)![1]!);
   const agent = (await own.post('/v1/agents', { name: 'payer' })).json.id as string;

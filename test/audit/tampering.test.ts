@@ -1,4 +1,4 @@
-// Tamperings with an audit trail in memory: each is found, and a trail that nobody touched is not complained of.
+// Tamperings with an audit trail in memory: each is found, and an untouched trail is valid.
 import t from 'tap';
 import { type ChainBlock, ID_BYTES } from '../../schemas/chain.ts';
 import { packId, timeOfPacked } from '../../src/audit/hash.ts';

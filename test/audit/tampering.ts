@@ -323,8 +323,8 @@ function pretendErasure(trail: Trail, random: Random): void {
 }
 
 /**
- * Somebody who can write everything but the checkpoint: a row changed, removed or added, and the chain made anew around
- * it, with Redis's head: without the checkpoint nobody can tell.
+ * An attacker who can write everything but the checkpoint: a row changed, removed or added, and the chain made anew
+ * around it, with Redis's head: without the checkpoint it cannot be found.
  */
 export function rewrite(trail: Trail, random: Random): void {
   const chain = random.of(EVENT_CHAINS);

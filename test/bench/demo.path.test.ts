@@ -1,4 +1,4 @@
-// `npm run demo` where nobody has put recorded runs beside the project: our own are replayed, and every policy matches
+// `npm run demo` without recorded runs beside the project: our own are replayed, and every policy matches
 // what they hold.
 import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';

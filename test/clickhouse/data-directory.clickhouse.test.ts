@@ -233,7 +233,7 @@ t.test('a foreign directory and a second process are refused', async (t) => {
   t.match(await startOn(folder), { rows: -1 }, 'a killed process leaves no lock behind');
 });
 
-t.test('the name of a part tells its inserts, and what a mutation rewrote is no single insert', async (t) => {
+t.test('the name of a part gives its inserts, and what a mutation rewrote is no single insert', async (t) => {
   const range = { partition: '202611', first: 5, last: 5 };
   t.same(parsePartName('202611_5_5_0'), { ...range, isSingleInsert: true });
   t.same(parsePartName('202611_5_5_0_9'), { ...range, isSingleInsert: false });

@@ -105,5 +105,5 @@ t.test('the rest of a row is found at its place, or else by its key', async (t) 
   await rewriteErased(clickhouse);
   await eventually(async () => (await partsToRewrite(clickhouse)) === 'none');
   await named('rewritten');
-  t.same(await completeRows(clickhouse, mintId('account', BASE), left), [], 'nobody else finds them');
+  t.same(await completeRows(clickhouse, mintId('account', BASE), left), [], 'no other account finds them');
 });

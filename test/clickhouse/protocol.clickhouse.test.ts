@@ -44,7 +44,7 @@ const eventAt = (ms: number, payload = '{}'): TestEvent =>
     request_id: 'r',
   });
 
-t.test('the ordinary client cannot tell the embedded engine from a server', async (t) => {
+t.test('the ordinary client works with the embedded engine as with a server', async (t) => {
   const { url } = await ownEngine(t);
   const client = plainClient(t, url);
   t.equal((await client.ping()).success, true);
@@ -84,7 +84,7 @@ t.test('the ordinary client cannot tell the embedded engine from a server', asyn
   const told = (await table.exec({ query: `${counting} FORMAT JSON` })).summary;
   t.match(told, { read_rows: '1000', result_rows: '1' }, 'what was read, not what was answered');
   const silent = (await table.exec({ query: `${counting} FORMAT JSONEachRow` })).summary;
-  t.equal(silent?.read_rows, undefined, 'where chdb does not tell, nothing is said');
+  t.equal(silent?.read_rows, undefined, 'where chdb gives no figure, none is shown');
   const csv = await table.query({ query: 'SELECT n FROM t WHERE n < 2 ORDER BY n', format: 'CSVWithNames' });
   t.equal(await csv.text(), '"n"\n0\n1\n');
 
@@ -177,7 +177,7 @@ t.test('settings and parameters of one request never reach another', async (t) =
     [{ n: 42, m: before }],
     'a session_id keeps its temporary table, not the settings of a request',
   );
-  await t.rejects(client.query({ query: 'SELECT * FROM kept' }), { code: '60' }, 'nobody else sees it');
+  await t.rejects(client.query({ query: 'SELECT * FROM kept' }), { code: '60' }, 'no other session sees it');
   const answer = await fetch(`${url}/?query=SELECT+1&session_id=unknown&session_check=1`);
   t.equal(answer.headers.get('x-clickhouse-exception-code'), '372');
   t.equal(await (await fetch(`${url}/?query=SELECT+1&session_id=brief&session_timeout=1`)).text(), '1\n');
@@ -283,7 +283,7 @@ t.test('a reader that goes away has its query killed; a slow query is stopped; a
     }
     return false;
   };
-  t.equal(await waitUntilIdle(), true, 'the engine computes nothing for nobody');
+  t.equal(await waitUntilIdle(), true, 'the engine computes nothing without a client');
 
   const started = performance.now();
   await t.rejects(client.query({ query: endless }), { code: '159' });

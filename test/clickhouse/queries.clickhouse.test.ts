@@ -382,7 +382,7 @@ t.test('queries', async (t) => {
     }
   });
 
-  t.test('one event comes back as it was stored, and nobody else can get it', async (t) => {
+  t.test('one event comes back as it was stored, and no other account can get it', async (t) => {
     const event = mine[17]!;
     const row = await getEvent(clickhouse, account, event.agent_id, event.id);
     t.equal(row?.payload, event.payload);
@@ -466,7 +466,7 @@ t.test('queries', async (t) => {
     t.equal(bounded?.trace.event_count, TRACE_EVENTS_MAX + 5);
   });
 
-  t.test('the audit log tells of every event, and of every registry change', async (t) => {
+  t.test('the audit log holds every event, and of every registry change', async (t) => {
     const recorded = Array.from({ length: 30 }, (_, i) => ({
       account_id: account,
       id: mintId('auditLog', BASE + i * 5),

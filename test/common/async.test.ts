@@ -4,7 +4,7 @@ import t from 'tap';
 import { Periodic, withTimeout } from '../../src/common/async.ts';
 
 t.test('Periodic', async (t) => {
-  t.test('never has two runs at once, and whoever asks meanwhile joins the run under way', async (t) => {
+  t.test('never has two runs at once, and a request meanwhile joins the run under way', async (t) => {
     let [running, most, runs] = [0, 0, 0];
     const periodic = new Periodic(1, async () => {
       most = Math.max(most, ++running);

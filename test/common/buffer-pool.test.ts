@@ -3,7 +3,7 @@
 import t from 'tap';
 import { BUFFER_BYTES_MAX, BufferPool } from '../../src/common/buffer-pool.ts';
 
-t.test('what is given back is taken again, by whoever needs as much', (t) => {
+t.test('a released buffer is reused for the next request of its size', (t) => {
   const buffers = new BufferPool();
   for (const bytes of [1, 1024, 1025, 50_000, BUFFER_BYTES_MAX]) {
     const buffer = buffers.take(bytes);
@@ -30,7 +30,7 @@ t.test('what lies unused is bounded, and the largest are not kept', (t) => {
   t.end();
 });
 
-t.test('sizes that nobody asks for any more make room for those that are in use', (t) => {
+t.test('sizes that are no longer requested make room for those in use', (t) => {
   const buffers = new BufferPool(64 * 1024);
   const burst = [1, 2].map(() => buffers.take(32 * 1024));
   for (const buffer of burst) buffers.release(buffer);

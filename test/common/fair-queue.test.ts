@@ -3,7 +3,7 @@ import t from 'tap';
 import { FairQueue, QueueFull } from '../../src/common/fair-queue.ts';
 import { randomFrom, SEED } from '../support/seed.ts';
 
-/** Work that ends when it is told to. */
+/** Work that ends on request. */
 function held() {
   let end: () => void = () => undefined;
   const until = new Promise<void>((resolve) => (end = resolve));
@@ -45,7 +45,7 @@ t.test('an account waits behind itself alone, and accounts take turns', async (t
   t.same(order.slice(6).sort(), ['a3', 'a4'], 'and all of them in the end');
 });
 
-t.test('a line has a bound, and whoever gives up leaves it', async (t) => {
+t.test('a queue has a bound, and a waiter that gives up leaves it', async (t) => {
   const queue = new FairQueue({ max: 1, accountMax: 1, waitingMax: 1 });
   const first = held();
   const running = queue.run('a', undefined, first.work);

@@ -215,7 +215,7 @@ async function actions(): Promise<void> {
     await signIn(page, service);
     await page.keyboard.press('?');
     await page.getByRole('dialog').getByText('Next event').waitFor();
-    // no pause between keys: the browser tells that a dialog was closed when the next one may be open already
+    // no pause between keys: the browser reports that a dialog was closed when the next one may be open already
     for (let i = 0; i < 10; i++) {
       await page.keyboard.press('Escape');
       await page.keyboard.press('Control+k');

@@ -121,7 +121,7 @@ async function flows(): Promise<void> {
   });
 
   browserTest(
-    'an approval in three keys; of two who decide one wins, and the other is told who',
+    'an approval in three keys; of two people who decide one wins, and the other sees who',
     { mayFail: /409|stream/ },
     async (t, open) => {
       const wait = async (n: number) =>
@@ -150,7 +150,7 @@ async function flows(): Promise<void> {
       const second = await wait(2);
       const id = second.policy_result.approval_id as string;
       await page.getByRole('region', { name: 'Payload' }).getByText('"n": 2').waitFor();
-      // The other decides between the choice and Enter; this page is not told in time.
+      // The other decides between the choice and Enter; this page does not get it in time.
       await page.route('**/v1/stream*', (route) => route.abort());
       await page.keyboard.press('d');
       await api.post(`/v1/approvals/${id}`, { decision: 'approve', comment: 'it was me' });

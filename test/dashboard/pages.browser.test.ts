@@ -1,4 +1,4 @@
-// Every screen of the dashboard, empty and full, light and dark: it can be read and used by everybody (axe, WCAG 2.2
+// Every screen of the dashboard, empty and full, light and dark: everyone can read and use it (axe, WCAG 2.2
 // AA), it says what is the case when a store is away, it works behind a path prefix, and its first load is small. The
 // full one is real agent runs.
 import { once } from 'node:events';
@@ -63,7 +63,7 @@ async function pages(): Promise<void> {
     await fill(t, service, api);
   });
 
-  browserTest('every screen shows real runs, and everybody can use it', {}, async (t, open) => {
+  browserTest('every screen shows real runs, and everyone can use it', {}, async (t, open) => {
     const { page } = await open();
     await signIn(page, service);
     await everyScreen(t, page, service, 'full');

@@ -1,5 +1,5 @@
 // The way out, against receivers that behave badly at every stage: it verifies who is there, ends by its deadline
-// whatever the other side does, reads a little and follows nothing. Deadlines are told by what they cut off, with wide
+// whatever the other side does, reads a little and follows nothing. Deadlines are seen by what they cut off, with wide
 // bounds for slow machines.
 import net from 'node:net';
 import tls from 'node:tls';
@@ -84,7 +84,7 @@ t.test('the certificate is the one of the host', async (t) => {
   if (six !== undefined) t.match(await https.post(`https://[::1]:${six.port}`, request()), { status: 200 });
 });
 
-t.test('whoever does not speak is cut off at the deadline', async (t) => {
+t.test('a target that does not answer is cut off at the deadline', async (t) => {
   const https = new GuardedHttps({ allowedHosts: LOCALHOST, ca: (await certificate()).ca });
   const silences: [string, (socket: net.Socket) => void, 'tcp' | 'tls'][] = [
     ['never answers the TLS greeting', () => undefined, 'tcp'],
@@ -167,10 +167,10 @@ t.test('what is no answer is an error', async (t) => {
     t.match(await reasonOf(https.post(`https://localhost:${port}`, request())), expected, what);
   }
   const closed = await startServer(t, 'tcp', () => undefined, { isClosed: true });
-  t.equal(await reasonOf(https.post(`https://localhost:${closed}`, request())), 'refused', 'nobody listens');
+  t.equal(await reasonOf(https.post(`https://localhost:${closed}`, request())), 'refused', 'no listener');
 });
 
-t.test('it ends when it is told to', async (t) => {
+t.test('it ends on request', async (t) => {
   const port = await startServer(t, 'tls', () => undefined);
   const https = new GuardedHttps({ allowedHosts: LOCALHOST, ca: (await certificate()).ca });
   const leaving = new AbortController();

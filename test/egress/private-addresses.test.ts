@@ -18,7 +18,7 @@ import { startReceiver } from '../support/https-receiver.ts';
 import { SEED } from '../support/seed.ts';
 import { PRIVATE_ANSWERS, PRIVATE_SPELLINGS } from './spellings.ts';
 
-/** Public by its range; anycast sinks for junk (RFC 7535), and unallocated space, so that nobody is bothered. */
+/** Public by its range; anycast sinks for junk (RFC 7535), and unallocated space, so that no host is disturbed. */
 const SINKS = { A: '192.175.48.1', AAAA: '2000::1' } as const;
 
 const request = (): Post => ({

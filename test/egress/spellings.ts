@@ -67,7 +67,7 @@ export const PRIVATE_SPELLINGS: readonly string[] = [
   ' https://127.0.0.1:%s/',
   'https://#@127.0.0.1:%s/',
   'https://127.0.0.1:%s#.example.com/',
-  // other networks that are not for everybody
+  // other networks that are not public
   'https://10.0.0.1:%s/',
   'https://172.16.0.1:%s/',
   'https://192.168.0.1:%s/',

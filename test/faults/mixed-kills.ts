@@ -1,7 +1,7 @@
 // `npm run test:faults`: kills and stops of every kind, mixed, under load, while the disk fills and empties. At the end
 // every event that was acknowledged is counted in ClickHouse: none missing, none twice, none there that was refused
 // with `recorded: false`, and no start was refused. The service runs with its data folder on a disk of its own, in a
-// mount namespace; whoever kills the supervisor finds it started again there. `-- --kills N --seed N`. Takes about
+// mount namespace; a killed supervisor is started again there. `-- --kills N --seed N`. Takes about
 // three seconds a kill. Exit status 1 where something is wrong.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -230,8 +230,8 @@ try {
   const twice = [...counts].filter(([, count]) => count > 1);
   const ghosts = [...ledger.refused].filter((marker) => counts.has(marker));
   const ended = readFileSync(log, 'utf8').match(/^gatehouse: .*$/gm) ?? [];
-  // What ended a start. On a disk without a byte one ends, and whoever keeps it tries again; and a child may be killed
-  // while it starts.
+  // What ended a start. On a disk without a byte one ends, and the service manager tries again; and a child may be
+  // killed while it starts.
   const refusals = ended.filter((line) => !/warning:|ENOSPC|ended (?:with|by) SIGKILL/.test(line));
   say(
     JSON.stringify({

@@ -18,7 +18,7 @@ onEach('a handler that throws, rejects or answers nonsense is answered 500, and 
     t.equal(answers[0]?.status, 500, how);
     const { error } = JSON.parse(answers[0]!.body) as { error: Record<string, unknown> };
     t.match(error, { code: 'internal', recorded: 'unknown', request_id: answers[0]!.headers.get('x-request-id') });
-    t.notMatch(answers[0]!.body, 'secret', 'nothing of the failure is told');
+    t.notMatch(answers[0]!.body, 'secret', 'nothing of the failure is shown');
     t.notOk(answers[0]!.headers.has('x-evil'), 'a line end in a header begins no other header');
   }
   const { answers } = await rawExchange(port, [get('/open')]);
@@ -82,7 +82,7 @@ onEach('checks come in the order that the contract gives', async (t, on) => {
   t.same(
     await status(post('/nothing', '{', { key: 'x', ...bad })),
     [404, 'not_found'],
-    'an unknown path, whoever asks',
+    'an unknown path, with any key',
   );
   t.same(await status(method('PUT', '/things')), [405, 'method_not_allowed'], 'then the method');
   t.same(await status(post('/things', '{', { key: 'unknown', ...bad })), [401, 'invalid_token'], 'then the key');
@@ -302,7 +302,7 @@ onEach(
     other.write(post('/things', '{"name":"a"}'));
     t.equal((await other.waitForAnswers(2))[1]?.status, 201, 'so is a write of the registry');
     other.write(post('/things/x/echo', '{}', { key: 'nobody' }));
-    t.equal((await other.waitForAnswers(3))[2]?.status, 401, 'who may not is told that first');
+    t.equal((await other.waitForAnswers(3))[2]?.status, 401, 'a missing right is answered first');
     full = false;
     other.write(post('/things/x/echo', '{"a":1}'));
     t.equal((await other.waitForAnswers(4))[3]?.body, '{"a":1}');

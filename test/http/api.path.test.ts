@@ -106,7 +106,7 @@ t.test('agents: registered once by name, listed, changed, deleted', async (t) =>
     ({ json }) => json?.rows_erased_at !== null,
   );
   t.match(erasure, { status: 200, json: { agent_id: id, rows_erased_at: /Z$/, clean_by: /Z$/ } });
-  t.equal((await api.get(`/v1/erasures/${other.id}`)).status, 404, 'nobody has deleted it');
+  t.equal((await api.get(`/v1/erasures/${other.id}`)).status, 404, 'it was not deleted');
   const fresh = await api.post('/v1/agents', { name: body.name });
   t.equal(fresh.status, 201, 'the name is free again');
   t.not(fresh.json.id, id, 'the id never is');
@@ -638,7 +638,7 @@ t.test('the account shows itself to every key, and is changed by an admin alone'
   t.match(await api.patch('/v1/account', { agent_down_seconds: null }), { json: { agent_down_seconds: null } });
 });
 
-t.test('approvals: an event waits, somebody decides (the whole story: approvals.path.test.ts)', async (t) => {
+t.test('approvals: an event waits, a person decides (the whole story: approvals.path.test.ts)', async (t) => {
   const { id } = await newAgent();
   const terms = { type: 'require_approval', conditions: { tool: 'pay' }, actions: ['block'] };
   await api.post('/v1/policies', { name: unique('approval'), agent_id: id, ...terms });
@@ -653,7 +653,7 @@ t.test('approvals: an event waits, somebody decides (the whole story: approvals.
   t.match((await api.get(`/v1/events?agent_id=${id}&reason=approval`)).json, { items: [{ id: json.id }], total: 1 });
 });
 
-t.test('deliveries: told, shown, cancelled, ordered again (the whole story: alert.path.test.ts)', async (t) => {
+t.test('deliveries: sent, shown, cancelled, ordered again (the whole story: alert.path.test.ts)', async (t) => {
   const { id } = await newAgent();
   const pays = { type: 'block_action', agent_id: id, conditions: { tool: 'pay' }, actions: ['block'] };
   const policy = (await api.post('/v1/policies', { name: unique('policy'), ...pays })).json;
@@ -688,7 +688,7 @@ t.test('deliveries: told, shown, cancelled, ordered again (the whole story: aler
   });
 });
 
-t.test('health, readiness and metrics need no key and tell nothing of accounts', async (t) => {
+t.test('health, readiness and metrics need no key and show nothing of accounts', async (t) => {
   t.match(await api.get('/healthz', { key: null }), { status: 200, json: { status: 'ok' } });
   t.match(await api.get('/readyz', { key: null }), { status: 200, json: { status: 'ready' } });
   const { status, text, headers } = await api.get('/metrics', { key: null });
@@ -710,7 +710,7 @@ t.test('the description needs no key, and is the same with one', async (t) => {
   const ours = [service.key, (await api.get('/v1/account')).json.id as string, (await newAgent()).id];
   t.notOk(
     ours.some((secret) => text.includes(secret)),
-    'and tells nothing of an account',
+    'and shows nothing of an account',
   );
 });
 

@@ -191,7 +191,7 @@ async function outcomesOf(agent: string, id: string, trace: string) {
   return found;
 }
 
-t.test('ten callers over two fronts wait for one approval: all are told at once', async (t) => {
+t.test('ten callers over two fronts wait for one approval: all are answered at once', async (t) => {
   const agent = await payingAgent();
   const delays: number[] = [];
   for (let round = 0; round < 5; round++) {
@@ -312,7 +312,7 @@ t.test('what happened meanwhile counts: an agent switched off, a policy made sin
   );
 });
 
-t.test('nobody decides: the timeout does, as the policy says', async (t) => {
+t.test('without a decision the timeout decides, as the policy says', async (t) => {
   const [strict, lenient] = [
     await payingAgent({ timeout: 2 }),
     await payingAgent({ timeout: 2, on_timeout: 'approve' }),
@@ -360,7 +360,7 @@ t.test('who asks for what is not there, or not theirs, learns nothing', async (t
   t.match((await api.get(`/v1/approvals?agent_id=${mintId('agent', Date.now())}`)).json, { items: [], total: 0 });
 });
 
-t.test("a deleted agent's approvals are unknown at once, decided by nobody, and gone", async (t) => {
+t.test("a deleted agent's approvals are unknown at once, can no longer be decided, and gone", async (t) => {
   const agent = await payingAgent({ timeout: 10 });
   const decided = await pay(agent.id);
   await decide(decided.approval, 'approve');

@@ -45,7 +45,7 @@ t.test('a read that is behind says so, and the same one later has everything', a
     t.match(
       await send(approval, { decision: 'approve' }),
       { status: 503, json: { error: { code: 'unavailable', recorded: false } } },
-      'a decision is not told that there is nothing to decide',
+      'a decision does not get the answer that there is nothing to decide',
     );
     t.match(await get(approval.replace(/.$/, '')), { status: 404, isIncomplete: false }, 'what is no id is unknown');
   } finally {

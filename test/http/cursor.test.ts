@@ -86,7 +86,7 @@ t.test('what is no cursor is refused, whatever it is', async (t) => {
     ),
     (cursor) => {
       try {
-        // Another number of items, or another place, is nobody's harm: it is the bearer's own list.
+        // Another number of items, or another place, does no harm: it is the bearer's own list.
         return openPage(call({ cursor }), 'events').limit === 20;
       } catch (error) {
         return (error as { code?: string }).code === 'validation_failed';

@@ -85,7 +85,7 @@ t.test('a secret in the id of a trace is kept nowhere, and its events stay toget
   );
   const first = await send(body('{"a":1}'));
   t.same(first.json.policy_result.matches[0].detail, { detector: 'email', field: 'trace_id' });
-  t.equal(first.json.trace_id, secret, 'whoever sent it is answered with it');
+  t.equal(first.json.trace_id, secret, 'its sender gets it in the answer');
   const batch = await api.post(
     `/v1/agents/${agent}/events/batch`,
     `[${body('{"card":4111111111111111}')},${body('{"b":2}')}]`,

@@ -58,7 +58,7 @@ t.test('keyed requests do not close the service, however many come', async (t) =
   t.same([...statuses], [[201, COUNT]]); // 503 from the 29,250th on before they had a bound of their own
   const metrics = await (await fetch(`${service.url}/metrics`)).text();
   const of = (name: string) => Number(new RegExp(`^${name}\\{[^}]*\\} (\\S+)$`, 'm').exec(metrics)?.[1]);
-  t.ok(of('gatehouse_idempotency_evicted_total') > 0, 'the oldest went, and it is told');
+  t.ok(of('gatehouse_idempotency_evicted_total') > 0, 'the oldest was evicted, and that is counted');
   t.ok(of('gatehouse_idempotency_bytes') <= of('gatehouse_idempotency_limit_bytes') * 1.05);
   const last = `/v1/agents/${agents[(COUNT - 1) % 8]}/events`;
   const again = await api.post(last, { type: 'prompt', payload: { i: COUNT - 1 } }, keyed(`key ${COUNT - 1}`));

@@ -35,7 +35,7 @@ t.test('it holds what a Set would', (t) => {
   t.end();
 });
 
-t.test('what is removed while they are gone through disturbs nobody', (t) => {
+t.test('a removal during iteration does not disturb it', (t) => {
   const inFlight = new InFlight<Indexed>();
   for (let i = 0; i < 10; i++) inFlight.add({ place: -1 });
   let met = 0;

@@ -256,7 +256,7 @@ t.test(
       if (route.method === 'GET') mine.push(await bound.get(filled(asked, own).split('?')[0]!));
       for (const { text } of [theirs, ...mine])
         for (const secret of [...secrets, other.secret]) t.notOk(text.includes(secret), `${label} tells nothing`);
-      // A global policy or alert is nobody's in particular.
+      // A global policy or alert belongs to no one agent.
       if (label.endsWith('/{id}') && (label.includes('policies') || label.includes('alerts'))) {
         const answer = await ask(route, bound, { ...own, ...everywhere });
         t.equal(answer.status, 404, `${label} of a global one`);
@@ -438,7 +438,7 @@ t.test('the last admin key stays, also when two are revoked at once', async (t) 
     const other = new Api(t, { url: service.url, key: json.key });
     const mine = (await own(key)).find(({ id, scope }) => scope === 'admin' && id !== json.id)!;
     const answers = await Promise.all([key.delete(`/v1/api-keys/${json.id}`), other.delete(`/v1/api-keys/${mine.id}`)]);
-    // The slower one is told so, or has no key any more.
+    // The slower one gets that answer, or has no key any more.
     t.equal(answers.filter(({ status }) => status === 204).length, 1, answers.map(({ status }) => status).join(' '));
     key = answers[0]!.status === 204 ? key : other;
   }

@@ -103,7 +103,7 @@ t.test('once less comes than can be done, nothing is refused, and it is normal a
   t.notOk(front.shedding.isOverloaded);
 });
 
-t.test('a pause is no overload: nobody is refused before, in or after it', async (t) => {
+t.test('a pause is no overload: no request is refused before, in or after it', async (t) => {
   const front = new Front();
   for (let i = 0; i < 20; i++) {
     t.equal(run(front, { perSecond: 1000, offered: 500, seconds: 1 }).refused, 0);
@@ -187,7 +187,7 @@ t.test('refusals and failures of others say nothing of the queue', async (t) => 
   t.ok(front.shedding.isOverloaded);
 });
 
-t.test('what waited is told once', async (t) => {
+t.test('a refusal is reported once', async (t) => {
   const front = new Front();
   front.comes();
   front.endTurn();

@@ -1,4 +1,4 @@
-// Who asks, as far as the server can tell: pages of other origins (CORS), and addresses behind proxies.
+// Who asks, as far as the server can know: pages of other origins (CORS), and addresses behind proxies.
 import t from 'tap';
 import { CallerAddresses } from '../../src/http/caller-address.ts';
 import { get, KEYS, method, onEach, post, startServer } from '../support/front-server.ts';
@@ -13,7 +13,7 @@ const CROSSING = [
   'access-control-allow-methods',
 ];
 
-onEach('a page of a named origin may call, and is told what went wrong', async (t, on) => {
+onEach('a page of a named origin may call, and can read errors', async (t, on) => {
   const { port } = await startServer(t, { on, settings: { corsOrigins: `https://other.example, ${PAGE}` } });
   const ask = async (bytes: string) => (await rawExchange(port, [bytes])).answers[0]!;
   const asked: Record<string, [bytes: string, status: number]> = {
@@ -72,9 +72,9 @@ onEach('all origins, or none', async (t, on) => {
   }
 });
 
-t.test('the address of a caller is the last that somebody trusted vouches for', async (t) => {
+t.test('the address of a caller is the last that a trusted proxy gives', async (t) => {
   const none = new CallerAddresses(undefined);
-  t.equal(none.callerOf('10.0.0.1', '1.2.3.4'), '10.0.0.1', 'nobody is trusted: the connection counts');
+  t.equal(none.callerOf('10.0.0.1', '1.2.3.4'), '10.0.0.1', 'without trusted proxies the connection counts');
   t.equal(none.callerOf('0000:0000:0000:0000:0000:ffff:7f00:0001', ''), '127.0.0.1');
   t.equal(none.callerOf('0000:0000:0000:0000:0000:0000:0000:0001', ''), '::1');
   t.equal(none.callerOf('', ''), '');

@@ -1,5 +1,5 @@
-// More than a front can do, on a service that rules make slow: who is refused hears so soon and nothing of his is kept,
-// who is let in is recorded, reads are served meanwhile, and afterwards all is as before.
+// More than a front can do, on a service that rules make slow: a refused request is answered soon and nothing of it is
+// kept, who is let in is recorded, reads are served meanwhile, and afterwards all is as before.
 import { Agent, request } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
@@ -63,7 +63,7 @@ t.test('what is too much is refused and leaves no trace; the rest is recorded; t
   const answers: Answer[] = [];
   const until = performance.now() + FLOOD_MS;
   const caller = async () => {
-    // Whatever the answer, the next one follows at once: nobody heeds Retry-After.
+    // Whatever the answer, the next one follows at once: no client heeds Retry-After.
     do answers.push(await post(agent, `/v1/agents/${id}/events/batch`, body));
     while (performance.now() < until || !answers.some(({ status }) => status === 503));
   };
@@ -79,7 +79,7 @@ t.test('what is too much is refused and leaves no trace; the rest is recorded; t
   const taken = answers.filter(({ status }) => status === 200);
   t.equal(taken.length + refused.length, answers.length, 'there are no other answers');
   t.ok(taken.length > 0 && refused.length > 0, `${taken.length} taken, ${refused.length} refused`);
-  // A Redis that was given no time for three seconds leaves an append unknown; whoever is told so may find it there.
+  // A Redis that was given no time for three seconds leaves an append unknown; its sender may find it there.
   let unknown = 0;
   for (const { retryAfter, body } of refused) {
     const { error } = JSON.parse(body) as { error: { code: string; recorded: unknown } };

@@ -1,5 +1,5 @@
 // docs/behind-a-proxy.md, done: each of its configurations in the real nginx, haproxy and caddy, before the whole
-// service. Beside it what the service is told of them: the caller's address in the audit log, the public address.
+// service. Beside it the settings of the service for them: the caller's address in the audit log, the public address.
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import http from 'node:http';
 import { createServer } from 'node:net';
@@ -27,7 +27,7 @@ const folder = await mkdtemp(path.join(os.tmpdir(), 'gatehouse-proxies-'));
 t.teardown(() => rm(folder, { recursive: true, force: true }));
 const page = await readFile(assetPath('docs/behind-a-proxy.md'), 'utf8');
 
-/** Its workers would be nobody, who may not read this test's folder. */
+/** Its workers would run as the user `nobody`, who may not read this test's folder. */
 const AS_ROOT = process.getuid?.() === 0 ? ' user root;' : '';
 
 type Asked = { method?: string; body?: unknown; headers?: Record<string, string>; signal?: AbortSignal };
@@ -173,7 +173,7 @@ t.test('what is said without a proxy, and by the public address', async (t) => {
   const forged = { 'x-forwarded-for': '6.6.6.6' };
   const made = await ask(direct, '/v1/agents', { method: 'POST', body: { name: 'forged' }, headers: forged });
   const { json } = await ask(direct, `/v1/audit-logs?resource_id=${made.json['id']}`);
-  t.match((json['logs'] as object[])[0], { details: { ip: CALLER } }, 'nobody trusted vouches for the header');
+  t.match((json['logs'] as object[])[0], { details: { ip: CALLER } }, 'no trusted proxy gave the header');
   const { json: described } = await ask(direct, '/v1/openapi.json');
   t.same(
     (described['servers'] as { url: string }[]).map(({ url }) => url),

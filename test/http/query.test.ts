@@ -36,7 +36,7 @@ t.test('values are read as what they are', async (t) => {
   t.equal(
     parseQuery(parameters, 'from=2026-11-20T12:00:00+01:00').from,
     Date.UTC(2026, 10, 20, 11),
-    'an offset whose + nobody escaped',
+    'an offset whose + is not escaped',
   );
   t.equal(parseQuery(parameters, 'q=%22a%3Db%26%22').q, '"a=b&"');
   t.equal(parseQuery(parameters, 'q=a=b').q, 'a=b');

@@ -1,5 +1,5 @@
 // Revisions of policies, against the whole service: raised by each change, shown as ETag and in matches, asked for by
-// If-Match, and told of in the audit log with what was before and after.
+// If-Match, and recorded in the audit log with what was before and after.
 import t from 'tap';
 import { Api } from '../support/api.ts';
 import { startService } from '../support/service.ts';
@@ -44,7 +44,7 @@ t.test('a match names the revision that decided', async (t) => {
   t.match(before.json.policy_result.matches, [{ revision: 1 }], 'what was judged before stays as it was judged');
 });
 
-t.test('If-Match: who was slower is told so, and changes nothing', async (t) => {
+t.test('If-Match: a slower change is refused and has no effect', async (t) => {
   const { id } = (await api.post('/v1/policies', block())).json;
   const path = `/v1/policies/${id}`;
   t.match((await api.patch(path, { severity: 'low' }, ifMatch('"1"'))).json, { revision: 2 });

@@ -97,7 +97,7 @@ t.test('without a secure connection beyond loopback the cookie is one that the b
   t.match(plain.set, /^gatehouse=[^;]+; Path=\/; HttpOnly; SameSite=Strict; Max-Age=\d+$/);
   t.equal((await ask('GET', '/v1/session', { cookie: plain.cookie })).status, 200);
   const claimed = await signIn(service.key, { host: 'gatehouse.intranet', 'x-forwarded-proto': 'https' });
-  t.match(claimed.set, /^gatehouse=/, 'nobody trusted says that it was https');
+  t.match(claimed.set, /^gatehouse=/, 'no trusted proxy says that it was https');
 });
 
 t.test('wrong keys and cookies of nonsense are 401, and the cookie is cleared', async (t) => {
@@ -145,7 +145,7 @@ t.test('a forged call with the cookie changes nothing, wherever it comes from', 
     }
   }
   t.equal((await api.get('/v1/agents')).json.total, before);
-  t.equal((await ask('GET', '/v1/session', { cookie })).status, 200, 'nobody was signed out');
+  t.equal((await ask('GET', '/v1/session', { cookie })).status, 200, 'no one was signed out');
   const old = { Origin: service.url, ...client };
   t.equal((await ask('POST', '/v1/agents', { cookie, headers: old, body: { name: 'old browser' } })).status, 201);
   for (const headers of [{ 'Sec-Fetch-Site': 'same-site' }, { Origin: 'https://evil.example' }] as Record<
@@ -153,7 +153,7 @@ t.test('a forged call with the cookie changes nothing, wherever it comes from', 
     string
   >[]) {
     const { status } = await ask('POST', '/v1/session', { body: { key: service.key }, headers });
-    t.equal(status, 403, 'nor is anybody signed in by another page');
+    t.equal(status, 403, 'another page cannot sign a person in');
   }
 });
 
@@ -188,7 +188,7 @@ t.test('a session ends on all fronts by signing out, with its key, by an admin',
       .filter(({ resource_id: id }) => id === session)
       .map(({ action }) => action);
   t.same(actionsOf(ended.id), ['session.ended', 'session.created']);
-  t.same(actionsOf(revoked.id), ['session.created'], 'the entry of its key tells that it ended');
+  t.same(actionsOf(revoked.id), ['session.created'], 'the entry of its key shows that it ended');
 });
 
 t.test('a session never outlives its key, and a key has ten of them', async (t) => {

@@ -1,5 +1,5 @@
-// Following live, against the whole service with two fronts' worth of restarts: every row once, in order, whoever is
-// killed meanwhile.
+// Following live, against the whole service with two fronts' worth of restarts: every row once, in order, whichever
+// front is killed meanwhile.
 import http from 'node:http';
 import t, { type Test } from 'tap';
 import { Api } from '../support/api.ts';
@@ -39,7 +39,7 @@ t.test('rows of each topic, as the lists have them', async (t) => {
   for (const one of [all, mine]) one.stop();
 });
 
-t.test('nothing is lost or told twice over 20 kills of a front', async (t) => {
+t.test('nothing is lost or sent twice over 20 kills of a front', async (t) => {
   let follower = await follow(t, `topics=events&agent_id=${agent}`);
   const told: string[] = [];
   const take = (from: Follower) => {
@@ -71,12 +71,12 @@ t.test('nothing is lost or told twice over 20 kills of a front', async (t) => {
     return acknowledged.every((id) => told.includes(id)) || undefined;
   });
   follower.stop();
-  t.same([...new Set(told)].length, told.length, 'none is told twice');
+  t.same([...new Set(told)].length, told.length, 'none is sent twice');
   const later = told.filter((id) => acknowledged.includes(id));
   t.same(later, acknowledged, `${later.length} in order`);
 });
 
-t.test('who comes back to what others have changed meanwhile is told that it begins', async (t) => {
+t.test('a resume after changes by others gets `ready`', async (t) => {
   const mine = await follow(t, `topics=events,approvals&agent_id=${other}`);
   await send(other, 7);
   await until(() => rowOf(mine, 'events'));
@@ -93,7 +93,7 @@ t.test('who comes back to what others have changed meanwhile is told that it beg
   again.stop();
 });
 
-t.test('more than is told one by one is told as a number', async (t) => {
+t.test('more rows than are sent one by one are sent as a number', async (t) => {
   const follower = await follow(t, `topics=events&agent_id=${other}`);
   const batch = Array.from({ length: 100 }, (_, n) => ({ type: 'custom', payload: { n } }));
   await Promise.all(Array.from({ length: 12 }, () => api.post(`/v1/agents/${other}/events/batch`, batch)));
@@ -108,7 +108,7 @@ t.test('more than is told one by one is told as a number', async (t) => {
   follower.stop();
 });
 
-t.test('it ends with the key, and at a drain; a late resume is told to begin anew', async (t) => {
+t.test('it ends with the key, and at a drain; a late resume gets `reset`', async (t) => {
   const { json } = await api.post('/v1/api-keys', { label: 'short', scope: 'read' });
   const follower = await follow(t, 'topics=events', undefined, json.key);
   await api.delete(`/v1/api-keys/${json.id}`);
@@ -154,7 +154,7 @@ async function until<T>(look: () => T | undefined): Promise<T> {
   throw new Error('it did not come');
 }
 
-/** From `lastId` on; connects again while no front takes the connection. Resolves when it is told that it begins. */
+/** From `lastId` on; connects again while no front takes the connection. Resolves at `ready`. */
 async function follow(t: Test, query: string, lastId?: string, key = service.key): Promise<Follower> {
   for (const deadline = performance.now() + WAIT_MS; ; await pause(50)) {
     const follower = await connect(service, { query, lastId, key }).catch(() => undefined);

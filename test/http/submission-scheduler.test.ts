@@ -89,7 +89,7 @@ t.test('a work that is longer than a slice does not stop the others', async (t) 
   }
 });
 
-t.test('a turn begins with whoever it meets first', async (t) => {
+t.test('a turn begins with the first account in the queue', async (t) => {
   const loop = new Loop();
   t.equal(loop.turns.tickBeganMs(loop.nowMs), 1_000);
   loop.nowMs += 3;

@@ -126,7 +126,7 @@ onEach('a Transfer-Encoding is refused before a chunk is read, and nothing behin
   }
 });
 
-onEach('a head that uWebSockets.js cannot read, or that is too long, harms nobody', async (t, on) => {
+onEach('a head that uWebSockets.js cannot read, or that is too long, harms no other', async (t, on) => {
   const { port } = await startServer(t, { on });
   const big = `X-Big: ${'x'.repeat(64 * 1024)}\r\n`;
   const whole = await rawExchange(port, [get('/open', { headers: big }) + get('/open')], { answers: 2 });
@@ -201,7 +201,7 @@ onEach('bodies arrive whole, in any pieces, or not at all', async (t, on) => {
   await pause(20);
   cut.destroy();
   await until(() => server.connections === 0);
-  t.equal((await rawExchange(port, [get('/open')])).answers[0]?.status, 200, 'one that is cut off bothers nobody');
+  t.equal((await rawExchange(port, [get('/open')])).answers[0]?.status, 200, 'one that is cut off harms no other');
 });
 
 onEach('a body over its limit is refused as soon as that is known, and its client can read that', async (t, on) => {
@@ -220,7 +220,7 @@ onEach('a body over its limit is refused as soon as that is known, and its clien
   t.match(unread.answers[0], refusedAndLast(403), 'an early answer to a large body asks to close, too');
 });
 
-onEach('bodies that nobody asked for are dropped, and the next request is read in its place', async (t, on) => {
+onEach('unexpected bodies are dropped, and the next request is read in its place', async (t, on) => {
   const { port } = await startServer(t, { on });
   const withBody = get('/open', { headers: 'Content-Length: 5\r\n' });
   t.same(
@@ -253,7 +253,7 @@ tap.test('bytes held for bodies are bounded over the whole process', async (t) =
 
 tap.test('large bodies of one account leave room for those of others', async (t) => {
   const budget = new BodyBudget(100);
-  for (let i = 0; i < 5; i++) t.ok(budget.take(10, 'a'), 'the first half is whoever comes');
+  for (let i = 0; i < 5; i++) t.ok(budget.take(10, 'a'), 'the first half is for any account');
   t.notOk(budget.take(10, 'a'), 'an account alone has a half of it');
   t.ok(budget.take(20, 'b'), 'another has room');
   t.notOk(budget.take(10, 'b'), 'up to its share among two');
@@ -346,7 +346,7 @@ onEach('an answer never goes to another request', async (t, on) => {
   slow.destroy();
 });
 
-onEach('10,000 idle connections cost little and keep nobody from being served', async (t, on) => {
+onEach('10,000 idle connections cost little and delay no other', async (t, on) => {
   const { port, server } = await startServer(t, { on });
   // A process of its own, since each end of a connection is a file descriptor.
   const script = `const net=require('node:net');let open=0,next=0;const go=()=>{if(next>=10000)return;next++;

@@ -156,7 +156,7 @@ t.test('the verdict is the same wherever an event is judged', async (t) => {
   );
   const outcomes = a.map(({ policy_result: result }) => result.outcome);
   t.same(new Set(outcomes), new Set(['allowed', 'blocked', 'pending']), 'of every kind');
-  t.same([...there.told].sort(), [...here.told].sort(), 'and the same was told of it');
+  t.same([...there.told].sort(), [...here.told].sort(), 'and the same was counted');
   const [append] = there.appended;
   t.match(append, { account, agent: agentId, events: EVENTS.length });
   const fields = unpackFields(

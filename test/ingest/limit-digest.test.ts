@@ -1,4 +1,4 @@
-// What a summary says of a rate limit that is over: which counter and which window, so that it can be told of once a
+// What a summary says of a rate limit that is over: which counter and which window, so that it can be notified once a
 // window.
 import t from 'tap';
 import type { EventSummary, MatchSummary } from '../../schemas/entry.ts';

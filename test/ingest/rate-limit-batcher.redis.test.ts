@@ -66,7 +66,7 @@ t.test('a steady flow far below its limit takes few trips, and is counted to the
   t.ok(spent < events / 4, `${spent} calls for ${events} events`);
   t.ok((await taken(one, check)) >= events, 'held counts as taken');
   await sleep(2 * (QUOTA_LEASE_MS + QUOTA_RETURN_MS));
-  t.equal(await taken(one, check), events, 'what was not used is back, though nobody asked again');
+  t.equal(await taken(one, check), events, 'what was not used is back, though there was no further request');
   t.ok((await calls(one)) - before <= spent + 2);
 });
 
@@ -84,7 +84,7 @@ t.test('a limit that comes near is kept and used to the last place, over several
   const passed: number[] = [];
   let over = 0;
   const hammer = async (one: Front, index: number) => {
-    // For longer than anybody may keep places to himself.
+    // For longer than a front may keep its leased permits.
     for (let overSince = Number.POSITIVE_INFINITY; performance.now() < overSince + 400; ) {
       const places = 1 + (index % 3);
       const { granted, atMs } = await ask(one, check, places);

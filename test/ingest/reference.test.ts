@@ -1,6 +1,6 @@
 // Ingestion against a plain, slow reference (test/reference), which shares no code with it: both codecs must answer,
-// store and tell the pipelines what the reference says, for generated bodies and policies. GATEHOUSE_TEST_EVENTS=100000
-// sets how many events are compared (default 800), GATEHOUSE_TEST_SEED repeats a run.
+// store, and pass to the pipelines, what the reference says, for generated bodies and policies.
+// GATEHOUSE_TEST_EVENTS=100000 sets how many events are compared (default 800), GATEHOUSE_TEST_SEED repeats a run.
 import fc from 'fast-check';
 import t from 'tap';
 import { EVENT_ROW_COLUMNS } from '../../schemas/event-row.ts';

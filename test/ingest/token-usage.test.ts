@@ -1,4 +1,4 @@
-// Tokens as the answers of providers tell of them: each shape as the provider sends it, read by both codecs into row
+// Token counts in the answers of providers: each shape as the provider sends it, read by both codecs into row
 // and summary. (That both find the same whatever they are given, reference.test.ts and codecs.test.ts show.)
 import t from 'tap';
 import { EVENT_ROW_COLUMNS } from '../../schemas/event-row.ts';

@@ -75,7 +75,7 @@ t.test('beyond the bound the least recently used makes room, at most one a secon
   t.match(await lines('gatehouse_folded_series_total'), [/kind="account".* 2$/, /kind="policy".* 999$/]);
 });
 
-t.test('whoever makes room, the increases of all series together are what was counted', async (t) => {
+t.test('whichever series makes room, the increases of all together are what was counted', async (t) => {
   const { usage, metrics, sleep } = world({ accountsMax: 3, policiesMax: 1 });
   const former = new Map<string, number>();
   let increase = 0;

@@ -24,7 +24,7 @@ async function timeline(world: AlertWorld, until: number, pushes: Record<number,
     const signals = Array.from({ length: pushes[second] ?? 0 }, () =>
       makeSignal(world.account, { at: world.clock.now }),
     );
-    if (signals.length > 0) await world.tell(signals);
+    if (signals.length > 0) await world.dispatch(signals);
     const before = world.targets.got.length;
     await world.settle();
     for (const { notification } of world.targets.got.slice(before)) seen.push([second, notification.count]);
@@ -67,10 +67,10 @@ t.test('without a throttle every signal is a notification', async (t) => {
 t.test('windows survive a restart', async (t) => {
   const world = await makeAlertWorld(t, redis);
   await world.alert({ throttle_seconds: 60 });
-  await world.tell([makeSignal(world.account), makeSignal(world.account), makeSignal(world.account)]);
+  await world.dispatch([makeSignal(world.account), makeSignal(world.account), makeSignal(world.account)]);
   await world.settle();
   const after = world.another();
-  await new Dispatcher(world).tell({ stream: 'stream', remember: false, ensureHeld: heldFor }, [
+  await new Dispatcher(world).dispatch({ stream: 'stream', remember: false, ensureHeld: heldFor }, [
     { signal: makeSignal(world.account), place: '999999999-0/0' },
   ]);
   world.clock.now += 60_000;
@@ -87,12 +87,12 @@ t.test('a summary quotes the newest signal, and nothing of an agent that was del
   const { agent } = await new Agents(world).register(world.account, { name: 'a' }, actor);
   await world.alert({ throttle_seconds: 60 });
   const signals = [0, 1, 2].map((i) => makeSignal(world.account, { agent: agent.id, message: `number ${i}` }));
-  await world.tell(signals);
+  await world.dispatch(signals);
   await world.settle();
   world.clock.now += 60_000;
   await world.settle();
   t.match(world.targets.got[1]!.notification, { count: 2, signal: signals[2] });
-  await world.tell(signals.map((signal) => ({ ...signal, id: `${signal.id}-again` })));
+  await world.dispatch(signals.map((signal) => ({ ...signal, id: `${signal.id}-again` })));
   await new Agents(world).remove(world.account, agent.id, actor);
   await dropDeliveriesOf(world, world.account, agent.id);
   t.notMatch(JSON.stringify(await world.redis.hvals(world.keys.throttles(world.account))), agent.id, 'nor kept');
@@ -103,7 +103,7 @@ t.test('a summary quotes the newest signal, and nothing of an agent that was del
   t.notMatch(JSON.stringify(last), agent.id);
 });
 
-t.test('what is replayed is neither told of nor counted again, wherever it was cut off', async (t) => {
+t.test('what is replayed is neither notified nor counted again, wherever it was cut off', async (t) => {
   const world = await makeAlertWorld(t, redis);
   await world.alert({ throttle_seconds: 0 });
   await world.alert({ throttle_seconds: 60 });
@@ -113,11 +113,11 @@ t.test('what is replayed is neither told of nor counted again, wherever it was c
   const dying = async () => {
     if (++commits === 3) throw new Error('killed');
   };
-  await t.rejects(world.dispatcher.tell({ stream: 's', remember: false, ensureHeld: dying }, placed), /killed/);
+  await t.rejects(world.dispatcher.dispatch({ stream: 's', remember: false, ensureHeld: dying }, placed), /killed/);
   const made = await world.redis.hlen(world.keys.deliveries(world.account));
   t.ok(made > 0 && made < 450, `${made} before the kill`);
   for (let i = 0; i < 3; i++)
-    await world.dispatcher.tell({ stream: 's', remember: false, ensureHeld: heldFor }, placed);
+    await world.dispatcher.dispatch({ stream: 's', remember: false, ensureHeld: heldFor }, placed);
   await world.settle();
   world.clock.now += 60_000;
   await world.settle();
@@ -126,19 +126,19 @@ t.test('what is replayed is neither told of nor counted again, wherever it was c
   t.equal(counts.at(-1), 449);
 });
 
-t.test('a signal that was appended twice is told of once', async (t) => {
+t.test('a signal that was appended twice is notified once', async (t) => {
   const world = await makeAlertWorld(t, redis);
   await world.alert({});
   const signal = makeSignal(world.account);
-  await world.tell([signal, signal], { remember: true });
+  await world.dispatch([signal, signal], { remember: true });
   await world.settle();
-  await world.tell([signal], { remember: true });
+  await world.dispatch([signal], { remember: true });
   await world.settle();
   t.equal(world.targets.got.length, 1);
-  t.ok((await world.redis.pttl(world.keys.toldSignals(world.account))) > 0, 'and forgotten after a while');
+  t.ok((await world.redis.pttl(world.keys.dispatchedSignals(world.account))) > 0, 'and forgotten after a while');
 });
 
-t.test('a rate limit is told of once per window and counter, and a replay of that very event passes', async (t) => {
+t.test('a rate limit is notified once per window and counter, and a replay of that very event passes', async (t) => {
   const world = await makeAlertWorld(t, redis);
   await world.alert({ trigger: 'rate_limit_exceeded' });
   const WINDOW_MS = 600_000;
@@ -156,7 +156,7 @@ t.test('a rate limit is told of once per window and counter, and a replay of tha
     { stream },
   ];
   const tell = ([placed, { stream }]: [PlacedSignal[], { stream: string }]) =>
-    world.dispatcher.tell({ stream, remember: false, ensureHeld: heldFor }, placed);
+    world.dispatcher.dispatch({ stream, remember: false, ensureHeld: heldFor }, placed);
   t.equal(await tell(raise('a', '1-0')), 1);
   t.equal(await tell(raise('a', '2-0')), 0, 'inside the window');
   t.equal(await tell(raise('b', '3-0')), 1, 'another counter');
@@ -168,11 +168,11 @@ t.test('a rate limit is told of once per window and counter, and a replay of tha
   // Killed after the marker was set and before the commit: the mark does not know of it.
   const [placed] = raise('c', '5-0');
   const dies = async () => Promise.reject(new Error('killed'));
-  await t.rejects(world.dispatcher.tell({ stream: 's', remember: false, ensureHeld: dies }, placed));
-  t.equal(await world.dispatcher.tell({ stream: 's', remember: false, ensureHeld: heldFor }, placed), 1);
+  await t.rejects(world.dispatcher.dispatch({ stream: 's', remember: false, ensureHeld: dies }, placed));
+  t.equal(await world.dispatcher.dispatch({ stream: 's', remember: false, ensureHeld: heldFor }, placed), 1);
 });
 
-t.test('two owners of a stream at once tell of nothing twice', async (t) => {
+t.test('two owners of a stream at once notify nothing twice', async (t) => {
   const world = await makeAlertWorld(t, redis);
   await world.alert({});
   await world.alert({ throttle_seconds: 60 });
@@ -181,7 +181,7 @@ t.test('two owners of a stream at once tell of nothing twice', async (t) => {
     (_, i): PlacedSignal => ({ signal: makeSignal(world.account), place: `${i + 1}-0/0` }),
   );
   const from = { stream: 's', remember: false, ensureHeld: heldFor };
-  await Promise.all([1, 2, 3].map(() => new Dispatcher(world).tell(from, placed)));
+  await Promise.all([1, 2, 3].map(() => new Dispatcher(world).dispatch(from, placed)));
   await world.settle();
   world.clock.now += 60_000;
   await world.settle();
@@ -193,13 +193,13 @@ t.test('two owners of a stream at once tell of nothing twice', async (t) => {
   t.equal(counts.length, 302);
 });
 
-t.test('streams that tell the same alert at the same time lose nothing', async (t) => {
+t.test('streams that dispatch to the same alert at the same time lose nothing', async (t) => {
   const world = await makeAlertWorld(t, redis);
   await world.alert({ throttle_seconds: 60 });
   const streams = Array.from({ length: 8 }, (_, i) => `s${i}`);
   await Promise.all(
     streams.map(async (stream) => {
-      for (let i = 1; i <= 10; i++) await world.tell([makeSignal(world.account)], { stream, entry: `${i}-0` });
+      for (let i = 1; i <= 10; i++) await world.dispatch([makeSignal(world.account)], { stream, entry: `${i}-0` });
     }),
   );
   await world.settle();
@@ -216,7 +216,7 @@ t.test('it works while Redis is full', async (t) => {
   await world.alert({ throttle_seconds: 60 });
   await world.redis.config('SET', 'maxmemory', '1');
   await t.rejects(world.redis.set('x', '1'), /OOM/);
-  await world.tell([makeSignal(world.account), makeSignal(world.account)]);
+  await world.dispatch([makeSignal(world.account), makeSignal(world.account)]);
   await world.settle();
   world.clock.now += 60_000;
   await world.settle();
@@ -258,7 +258,7 @@ t.test('random signals, throttles, replays and deaths: every matching signal is 
         await world.alert({ conditions: { severity: 'high' }, throttle_seconds: 20 });
         for (const one of steps) await play(world, one, all, severities);
         // Whatever died is replayed, and all windows end.
-        await world.dispatcher.tell({ stream: 's', remember: false, ensureHeld: heldFor }, all);
+        await world.dispatcher.dispatch({ stream: 's', remember: false, ensureHeld: heldFor }, all);
         for (let i = 0; i < 4; i++) {
           world.clock.now += 61_000;
           await world.settle();
@@ -287,7 +287,7 @@ type Step =
 async function play(world: AlertWorld, step: Step, all: PlacedSignal[], severities: readonly Signal['severity'][]) {
   const from = { stream: 's', remember: false, ensureHeld: heldFor };
   if (step.kind === 'wait') world.clock.now += step.ms;
-  else if (step.kind === 'replay') await world.dispatcher.tell(from, all);
+  else if (step.kind === 'replay') await world.dispatcher.dispatch(from, all);
   else if (step.kind === 'send') {
     if (!step.dies) return world.settle();
     // Dies after sending and before the result is written: its claims run out.
@@ -307,8 +307,8 @@ async function play(world: AlertWorld, step: Step, all: PlacedSignal[], severiti
     const dies = async () => {
       if (step.dies) throw new Error('killed');
     };
-    await world.dispatcher.tell({ ...from, ensureHeld: dies }, fresh.slice(0, 20)).catch(() => undefined);
-    await world.dispatcher.tell(from, all);
+    await world.dispatcher.dispatch({ ...from, ensureHeld: dies }, fresh.slice(0, 20)).catch(() => undefined);
+    await world.dispatcher.dispatch(from, all);
   }
 }
 

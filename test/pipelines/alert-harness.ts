@@ -1,5 +1,5 @@
 // What tests of alerts share: a driven clock, alerts of the real registry, signals of one's own making, and a channel
-// whose other side does as it is told and writes down what it got.
+// whose other side answers as the test sets and records what it got.
 import type { Test } from 'tap';
 import type { Attempt, AttemptResult, ChannelSender, Notification, Target } from '../../pipelines/alert/channel.ts';
 import { Dispatcher, type PlacedSignal } from '../../pipelines/alert/dispatch.ts';
@@ -57,8 +57,11 @@ export type AlertWorld = RegistryStore & {
   /** Looks and waits until nothing is running, as often as something was sent. */
   settle(): Promise<void>;
   alert(body: Partial<AlertCreate>, owner?: string): Promise<AlertRecord>;
-  /** Tells signals as one entry of a stream. */
-  tell(signals: readonly Signal[], options?: { stream?: string; remember?: boolean; entry?: string }): Promise<number>;
+  /** Dispatches signals as one entry of a stream. */
+  dispatch(
+    signals: readonly Signal[],
+    options?: { stream?: string; remember?: boolean; entry?: string },
+  ): Promise<number>;
   another(options?: Partial<WorkerOptions>): DeliveryWorker;
   statuses(): Promise<Record<string, string>>;
 };
@@ -115,9 +118,9 @@ export async function makeAlertWorld(t: Test, redis: TestRedis): Promise<AlertWo
       );
       return JSON.parse(answer) as AlertRecord;
     },
-    tell(signals, { stream = 'stream', remember = false, entry = `${++entries}-0` } = {}) {
+    dispatch(signals, { stream = 'stream', remember = false, entry = `${++entries}-0` } = {}) {
       const placed = signals.map((signal, i): PlacedSignal => ({ signal, place: `${entry}/${i}` }));
-      return dispatcher.tell({ stream, remember, ensureHeld: async () => undefined }, placed);
+      return dispatcher.dispatch({ stream, remember, ensureHeld: async () => undefined }, placed);
     },
     async statuses() {
       const rows = (await journalOf(base, account)).flatMap((entry) => entry.rows ?? []);

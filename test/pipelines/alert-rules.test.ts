@@ -63,7 +63,7 @@ t.test('one policy_violation per event, of the highest severity among the matche
     policies: [{ id: 'pol_1' }, { id: 'pol_2' }],
     trigger: 'policy_violation',
   });
-  t.equal(several[0]!.policies!.length, 2, 'the dry run is not told of');
+  t.equal(several[0]!.policies!.length, 2, 'the dry run is left out');
   const many = one(Array.from({ length: 200 }, (_, i) => match({ policy_id: `pol_${i}`, name: 'é'.repeat(200) })));
   t.match(many[0]!.message, /and 199 others/);
   t.ok(Buffer.byteLength(JSON.stringify(many)) < 12_000, 'a delivery that waits holds it');
@@ -113,7 +113,7 @@ t.test('which alerts a signal is for', async (t) => {
   }
 });
 
-t.test('every signal is told of at once or in exactly one summary, whatever comes when', async (t) => {
+t.test('every signal is notified at once or in exactly one summary, whatever comes when', async (t) => {
   const step = fc.oneof(
     fc.record({ kind: fc.constant('signal' as const), isSaturated: fc.boolean() }),
     fc.record({
@@ -126,17 +126,17 @@ t.test('every signal is told of at once or in exactly one summary, whatever come
     fc.property(fc.array(step, { maxLength: 60 }), fc.constantFrom(0, 30_000, 90_000), (steps, windowMs) => {
       let now = 1_000_000;
       let window: Window | undefined;
-      let [told, came, lastTold] = [0, 0, Number.NEGATIVE_INFINITY];
-      const tell = (count: number, spaced: boolean) => {
-        if (spaced && now - lastTold < windowMs) throw new Error('told twice inside one window');
-        told += count;
-        lastTold = now;
+      let [notified, came, lastNotifiedMs] = [0, 0, Number.NEGATIVE_INFINITY];
+      const notify = (count: number, spaced: boolean) => {
+        if (spaced && now - lastNotifiedMs < windowMs) throw new Error('notified twice inside one window');
+        notified += count;
+        lastNotifiedMs = now;
       };
       const flush = (isSaturated: boolean) => {
         if (window === undefined || window.count === 0 || window.until > now) return;
         const closed = close(window, { windowMs, isSaturated, now });
         window = closed.window;
-        if (closed.summary !== undefined) tell(closed.summary.count, true);
+        if (closed.summary !== undefined) notify(closed.summary.count, true);
       };
       for (const one of steps) {
         if (one.kind === 'wait') {
@@ -147,11 +147,11 @@ t.test('every signal is told of at once or in exactly one summary, whatever come
         came++;
         const taken = take(window, makeSignal(ACCOUNT), { windowMs, isSaturated: one.isSaturated, now });
         window = taken.window;
-        if (taken.told) tell(1, true);
+        if (taken.isNotified) notify(1, true);
       }
       now += 10 * SATURATED_WINDOW_MS;
       flush(false);
-      return told === came;
+      return notified === came;
     }),
     { seed: SEED, verbose: true },
   );
@@ -207,7 +207,7 @@ t.test(
     }
 
     for (let i = 0; i < BREAKER_FAILURES; i++) breakers.note(i % 2 === 0 ? a : b, away, 0);
-    t.same([breakers.places(a, 0), breakers.places(b, 0), breakers.places(c, 0)], [0, 0, 0], 'nobody gets through');
+    t.same([breakers.places(a, 0), breakers.places(b, 0), breakers.places(c, 0)], [0, 0, 0], 'none gets through');
     t.equal(breakers.openUntil(c, 0), BREAKER_OPEN_MS);
     t.ok(breakers.isHostProbed(c, BREAKER_OPEN_MS));
     breakers.note(a, answered(500), BREAKER_OPEN_MS);

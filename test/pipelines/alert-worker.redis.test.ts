@@ -28,7 +28,7 @@ t.test('a signal becomes a notification, sent once, and its delivery ends as del
   const world = await makeAlertWorld(t, redis);
   const alert = await world.alert({});
   const signal = makeSignal(world.account);
-  await world.tell([signal]);
+  await world.dispatch([signal]);
   await world.settle();
   t.equal(world.targets.got.length, 1);
   const { notification, attempt, target } = world.targets.got[0]!;
@@ -48,7 +48,7 @@ t.test('ten attempts in 75 h 35 min, then it has failed, with the same id throug
   const alert = await world.alert({});
   world.targets.answers.set(alert.target, () => FAILS);
   const start = world.clock.now;
-  await world.tell([makeSignal(world.account)]);
+  await world.dispatch([makeSignal(world.account)]);
   await world.settle();
   for (const wait of RETRY_MS) {
     const before = world.targets.got.length;
@@ -83,7 +83,7 @@ t.test('Retry-After is honoured where it is later than the schedule, up to a day
     const retryAfterMs = asked[attempt.number - 1];
     return retryAfterMs === undefined ? DELIVERED : { ...FAILS, statusCode: 429, retryAfterMs };
   });
-  await world.tell([makeSignal(world.account)]);
+  await world.dispatch([makeSignal(world.account)]);
   await world.settle();
   for (const wait of [60_000, RETRY_MS[1]!, 24 * HOUR_MS]) {
     const before = world.targets.got.length;
@@ -101,7 +101,7 @@ t.test('410 turns the alert inactive, with an audit record of the system, and th
   const world = await makeAlertWorld(t, redis);
   const alert = await world.alert({});
   world.targets.answers.set(alert.target, () => GONE);
-  await world.tell([makeSignal(world.account), makeSignal(world.account), makeSignal(world.account)]);
+  await world.dispatch([makeSignal(world.account), makeSignal(world.account), makeSignal(world.account)]);
   await world.settle();
   t.equal((await world.alerts.get(world.account, alert.id))?.status, 'inactive');
   const statuses = Object.values(await world.statuses()).sort();
@@ -122,7 +122,7 @@ t.test('410 of a target that the alert has left meanwhile does not switch it off
   const alert = await world.alert({});
   const answer = later<AttemptResult>();
   world.targets.answers.set(alert.target, () => answer.promise);
-  await world.tell([makeSignal(world.account)]);
+  await world.dispatch([makeSignal(world.account)]);
   await world.worker.look();
   await eventually(() => world.targets.got.length === 1);
   // The same host: only the path is another.
@@ -136,7 +136,7 @@ t.test('410 of a target that the alert has left meanwhile does not switch it off
 t.test('nothing is sent for an alert that was deleted or switched off while it waited', async (t) => {
   const world = await makeAlertWorld(t, redis);
   const [gone, off] = [await world.alert({}), await world.alert({})];
-  await world.tell([makeSignal(world.account)]);
+  await world.dispatch([makeSignal(world.account)]);
   await world.alerts.remove(world.account, gone.id, actor);
   await world.alerts.patch(world.account, off.id, { status: 'inactive' }, actor);
   await world.settle();
@@ -149,7 +149,7 @@ t.test("a delivery that waits goes to its alert's new target", async (t) => {
   const world = await makeAlertWorld(t, redis);
   const alert = await world.alert({});
   world.targets.answers.set(alert.target, () => FAILS);
-  await world.tell([makeSignal(world.account)]);
+  await world.dispatch([makeSignal(world.account)]);
   await world.settle();
   const target = 'https://elsewhere.example.com/hook';
   await world.alerts.patch(world.account, alert.id, { target }, actor);
@@ -168,7 +168,7 @@ t.test('a breaker opens after five failures on end, asks once a minute, and cost
   const alert = await world.alert({});
   let answer: AttemptResult = FAILS;
   world.targets.answers.set(alert.target, () => answer);
-  await world.tell(Array.from({ length: 20 }, () => makeSignal(world.account)));
+  await world.dispatch(Array.from({ length: 20 }, () => makeSignal(world.account)));
   await world.settle();
   const opened = world.targets.got.length;
   t.ok(opened >= 5 && opened <= 5 + LANE_SENDS_MAX - 1, `${opened} attempts until it opened`);
@@ -197,11 +197,11 @@ t.test('four hundred targets that hang leave places to the one on their host tha
     world.targets.answers.set(target, hangs);
   }
   // Each fails once, and is known for it.
-  await world.tell([makeSignal(world.account)]);
+  await world.dispatch([makeSignal(world.account)]);
   for (let looks = 0; looks < 10 && world.targets.got.length < 400; looks++) await world.settle();
   t.equal(world.targets.got.length, 400);
   await world.alert({ target: `${host}/alive` });
-  await world.tell([makeSignal(world.account)]);
+  await world.dispatch([makeSignal(world.account)]);
   const before = world.targets.got.length;
   await world.worker.look();
   await eventually(() => world.targets.ids(`${host}/alive`).length === 1);
@@ -214,7 +214,7 @@ t.test('what waits behind a breaker ends after its time', async (t) => {
   const world = await makeAlertWorld(t, redis);
   const alert = await world.alert({});
   world.targets.answers.set(alert.target, () => FAILS);
-  await world.tell(Array.from({ length: 12 }, () => makeSignal(world.account)));
+  await world.dispatch(Array.from({ length: 12 }, () => makeSignal(world.account)));
   await world.settle();
   world.clock.now += 97 * HOUR_MS;
   await world.settle();
@@ -226,7 +226,7 @@ t.test('a worker that is killed in the middle of a send: it is sent again, with 
   const alert = await world.alert({});
   world.targets.answers.set(alert.target, never);
   const killed = world.another();
-  await world.tell([makeSignal(world.account)]);
+  await world.dispatch([makeSignal(world.account)]);
   await killed.look();
   await eventually(() => world.targets.got.length === 1);
   world.targets.answers.clear();
@@ -245,7 +245,7 @@ t.test('a result that comes after its claim was taken by another changes nothing
   const late = later<AttemptResult>();
   world.targets.answers.set(alert.target, () => late.promise);
   const slow = world.another();
-  await world.tell([makeSignal(world.account)]);
+  await world.dispatch([makeSignal(world.account)]);
   await slow.look();
   await eventually(() => world.targets.got.length === 1);
   world.clock.now += CLAIM_MS;
@@ -264,7 +264,7 @@ t.test('never more at once than there are places: of a host, of an account, of a
     const alert = await world.alert({});
     world.targets.answers.set(alert.target, never);
   }
-  await world.tell(Array.from({ length: 5 }, () => makeSignal(world.account)));
+  await world.dispatch(Array.from({ length: 5 }, () => makeSignal(world.account)));
   await world.worker.look();
   await eventually(() => world.targets.running === ACCOUNT_SENDS_MAX);
   await world.worker.look();
@@ -275,19 +275,19 @@ t.test('never more at once than there are places: of a host, of an account, of a
   t.equal(Math.max(...perHost.values()), LANE_SENDS_MAX);
 });
 
-t.test('a host that hangs for many accounts, as a mail server may, keeps places from nobody else', async (t) => {
+t.test('a host that hangs for many accounts, as a mail server may, takes no slot from others', async (t) => {
   const world = await makeAlertWorld(t, redis);
   const target = 'https://shared.example.com/hook';
   world.targets.answers.set(target, never);
   for (let i = 0; i < SENDS_MAX; i++) {
     const account = newAccount();
     await world.alert({ target }, account);
-    await world.tell(Array.from({ length: LANE_SENDS_MAX }, () => makeSignal(account)));
+    await world.dispatch(Array.from({ length: LANE_SENDS_MAX }, () => makeSignal(account)));
   }
   await world.worker.look();
   await eventually(() => world.targets.running > 0);
   const sound = await world.alert({});
-  await world.tell([makeSignal(world.account)]);
+  await world.dispatch([makeSignal(world.account)]);
   world.worker.start();
   await eventually(() => world.targets.ids(sound.target).length === 1);
   t.ok(world.targets.mostRunning <= HOST_SENDS_MAX + 1, `${world.targets.mostRunning} at once`);
@@ -302,23 +302,23 @@ t.test('more hosts of one account that hang than a look reads do not hide those 
     const { target } = await world.alert({});
     world.targets.answers.set(target, never);
   }
-  await world.tell([makeSignal(account)]);
+  await world.dispatch([makeSignal(account)]);
   world.clock.now += 1;
   const sound = await world.alert({}, other);
-  await world.tell([makeSignal(other)]);
+  await world.dispatch([makeSignal(other)]);
   for (let look = 0; look < 2; look++) await world.worker.look();
   await eventually(() => world.targets.ids(sound.target).length === 1);
   t.equal(world.targets.mostRunning, ACCOUNT_SENDS_MAX + 1);
 });
 
-t.test('one target that hangs and one that fails among fifty keep none of the others from being told', async (t) => {
+t.test('one target that hangs and one that fails among fifty delay none of the others', async (t) => {
   const world = await makeAlertWorld(t, redis);
   const all = [];
   for (let i = 0; i < 50; i++) all.push(await world.alert({}));
   const [hanging, failing, ...sound] = all;
   world.targets.answers.set(hanging!.target, never);
   world.targets.answers.set(failing!.target, () => FAILS);
-  for (let i = 0; i < 4; i++) await world.tell([makeSignal(world.account)]);
+  for (let i = 0; i < 4; i++) await world.dispatch([makeSignal(world.account)]);
   world.worker.start();
   await eventually(() => sound.every(({ target }) => world.targets.ids(target).length === 4));
   // Its second place comes with the next look, where the account had but one left at first.
@@ -360,7 +360,7 @@ t.test('a failed delivery is sent again under its id, once, and no other', async
   const deliveries = new Deliveries(world);
   const alert = await world.alert({});
   world.targets.answers.set(alert.target, () => ({ outcome: 'failed', statusCode: 400, error: 'rejected' }));
-  await world.tell([makeSignal(world.account)]);
+  await world.dispatch([makeSignal(world.account)]);
   await world.settle();
   const [row] = (await journalOf(world, world.account)).flatMap(({ rows }) => rows ?? []).slice(-1);
   const kept = {
@@ -391,14 +391,14 @@ t.test('after the deletion of an agent nothing about it is sent or recorded', as
   const answer = later<AttemptResult>();
   world.targets.answers.set(alert.target, () => FAILS);
   world.targets.answers.set(hanging.target, () => answer.promise);
-  await world.tell([makeSignal(world.account, { agent: agent.id })]);
+  await world.dispatch([makeSignal(world.account, { agent: agent.id })]);
   await world.worker.look();
   await eventually(() => world.targets.got.length === 2);
   await agents.remove(world.account, agent.id, actor);
   const before = (await journalOf(world, world.account)).length;
   answer.resolve(FAILS);
   await world.worker.idle();
-  await world.tell([makeSignal(world.account, { agent: agent.id })]);
+  await world.dispatch([makeSignal(world.account, { agent: agent.id })]);
   world.clock.now += RETRY_MS[0]!;
   await world.settle();
   t.equal(world.targets.got.filter(({ attempt }) => attempt.number > 1).length, 0, 'no further attempt');
@@ -418,13 +418,13 @@ t.test('an alert whose agent was deleted can still be tried, without naming the 
   t.match(await deliveries.test(world.account, alert.id), { agent_id: null, test: true });
 });
 
-t.test('more than a host may have waiting is counted and told in summaries', async (t) => {
+t.test('more than a host may have waiting is counted and notified in summaries', async (t) => {
   const world = await makeAlertWorld(t, redis);
   const alert = await world.alert({});
   world.targets.answers.set(alert.target, () => FAILS);
   const total = LANE_WAITING_MAX + 500;
   for (let told = 0; told < total; told += 300) {
-    await world.tell(Array.from({ length: 300 }, () => makeSignal(world.account)));
+    await world.dispatch(Array.from({ length: 300 }, () => makeSignal(world.account)));
   }
   t.equal(await world.redis.hlen(world.keys.deliveries(world.account)), LANE_WAITING_MAX);
   world.targets.answers.clear();
@@ -436,7 +436,7 @@ t.test('more than a host may have waiting is counted and told in summaries', asy
   t.equal(
     [...told.values()].reduce((a, b) => a + b, 0),
     total,
-    'every signal is told of',
+    'every signal is notified',
   );
   t.equal(told.size, LANE_WAITING_MAX + 1);
 });
@@ -445,7 +445,7 @@ t.test('a queue that was lost is made again from the rows of ClickHouse', async 
   const world = await makeAlertWorld(t, redis);
   const [alert, deleted] = [await world.alert({}), await world.alert({})];
   for (const { target } of [alert, deleted]) world.targets.answers.set(target, () => FAILS);
-  await world.tell([makeSignal(world.account)]);
+  await world.dispatch([makeSignal(world.account)]);
   await world.settle();
   await world.alerts.remove(world.account, deleted.id, actor);
   const rows = (await journalOf(world, world.account)).flatMap(({ rows }) => rows ?? []);

@@ -110,7 +110,7 @@ t.test('unknown deliveries, and those of others, are 404', async (t) => {
   t.equal((await other.get('/v1/deliveries')).json.total, 0);
 });
 
-t.test('signals of the signal streams are told, and one that was appended twice is told once', async (t) => {
+t.test('signals of the signal streams are notified, and one that was appended twice is notified once', async (t) => {
   const alert = await newAlert({ trigger: 'anomaly_detected', conditions: { severity: 'medium' } });
   const account = (await api.get('/v1/account')).json.id as string;
   const { redisUrl, redisCluster } = await service.addresses();

@@ -72,7 +72,7 @@ t.test('the server offers TLS, and asks who we are', async (t) => {
     return result;
   };
   const secure = `smtp://${account}@127.0.0.1:${smtp.port}/`;
-  t.match(await send(secure), { outcome: 'retry', error: 'tls' }, 'a certificate of nobody known is not taken');
+  t.match(await send(secure), { outcome: 'retry', error: 'tls' }, 'a certificate of an unknown issuer is refused');
   t.equal(smtp.mails.length, 0);
   t.match(await send(`${secure}?tls.rejectUnauthorized=false`), { outcome: 'delivered' });
   t.match(smtp.mails, [{ isSecure: true, user: 'gate' }]);
@@ -119,9 +119,12 @@ t.test('what the server refuses', async (t) => {
 });
 
 t.test('a server that is not there, says nothing, or is left', async (t) => {
-  const nobody = new EmailChannel({ smtpUrl: 'smtp://127.0.0.1:1', mailFrom: FROM });
-  t.match(await nobody.send({ address: BOX }, aNotification(), anAttempt()), { outcome: 'retry', error: 'refused' });
-  nobody.close();
+  const unreachable = new EmailChannel({ smtpUrl: 'smtp://127.0.0.1:1', mailFrom: FROM });
+  t.match(await unreachable.send({ address: BOX }, aNotification(), anAttempt()), {
+    outcome: 'retry',
+    error: 'refused',
+  });
+  unreachable.close();
   const mute = createServer((socket) => void socket.on('error', () => undefined));
   await new Promise<void>((resolve) => mute.listen(0, '127.0.0.1', resolve));
   t.teardown(() => void mute.close());

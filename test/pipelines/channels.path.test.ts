@@ -66,7 +66,7 @@ t.test('a blocked event reaches all three channels', async (t) => {
   t.ok(await ends(async () => (await outcome()).filter(({ status }) => status === 'delivered').length === 3));
 });
 
-t.test('what waits is told with its approval, its agent and its policy, and so is that nobody decided', async (t) => {
+t.test('a pending approval is notified with its agent and its policy, and so is its expiry', async (t) => {
   const before = { hook: hook.received.length };
   const box = { channel: 'email', target: 'approver@example.com', throttle_seconds: 0 };
   await api.post('/v1/alerts', { name: 'to the approver', trigger: 'policy_violation', ...box });
@@ -80,7 +80,7 @@ t.test('what waits is told with its approval, its agent and its policy, and so i
     ({ json }) => json.policy_result.outcome === 'pending',
   );
   const approval = sent.json.policy_result.approval_id as string;
-  t.ok(await ends(() => hook.received.length >= before.hook + 2), 'twice: that it waits, and that nobody came');
+  t.ok(await ends(() => hook.received.length >= before.hook + 2), 'twice: that it waits, and that it expired');
   const [waits, expired] = hook.received.slice(before.hook).map(({ body }) => JSON.parse(body));
   const kept = (await api.get(`/v1/approvals?event_id=${sent.json.id}`)).json;
   t.match(kept, { total: 1, items: [{ id: approval, event_id: sent.json.id }] });
@@ -124,7 +124,10 @@ t.test('a secret is replaced, and for a day both sign', async (t) => {
   const { headers, body } = told()[0]!;
   t.match(headers['webhook-signature'], /^v1,\S+ v1,\S+$/);
   for (const secret of [made.secret, rotated.json.secret])
-    t.ok(new Webhook(secret).verify(body, headers as Record<string, string>), 'whoever knows one of them accepts it');
+    t.ok(
+      new Webhook(secret).verify(body, headers as Record<string, string>),
+      'a receiver that knows one of them accepts it',
+    );
   for (let i = 0; i < 5; i++) await api.post(`/v1/alerts/${made.id}/rotate-secret`, undefined);
   await api.post(`/v1/alerts/${made.id}/test`, undefined);
   t.ok(await ends(() => told().length > 1));

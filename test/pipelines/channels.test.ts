@@ -80,7 +80,7 @@ t.test('every kind of signal has its place in the body', async (t) => {
   t.notOk('test' in anomaly.data);
 });
 
-t.test('a body stays under 20 KB whatever it tells of', async (t) => {
+t.test('a body stays under 20 KB whatever it holds', async (t) => {
   for (const worst of ['\u0001', '€', '\ud83d\ude00', '\ud800', '"', '<']) {
     const long = worst.repeat(5_000);
     const policies = Array.from({ length: 200 }, (_, i) => {
@@ -160,7 +160,7 @@ t.test('Retry-After has two forms and a bound', async (t) => {
     t.equal(retryAfterMs(nonsense, now), undefined, nonsense ?? 'none');
 });
 
-t.test('a chat is told, and nobody is called or linked by a name', async (t) => {
+t.test('a chat gets the alert, and a name cannot mention a person or add a link', async (t) => {
   const receiver = await startReceiver(t);
   const channel = new ChatAppChannel(new GuardedHttps({ allowedHosts: ALLOWED, ca: receiver.ca }));
   const signal = aSignal({ message: 'policy "<!channel> & <@U1>" blocked a tool_call' });
@@ -227,7 +227,7 @@ t.test('the three are made from the settings', async (t) => {
   }
   const known = makeChannels({ ...settings, egressAllowedHosts: `localhost:${inside.port}` }, parts);
   const met = await known.senders.webhook.send(target, aNotification(), anAttempt());
-  t.match(met, { outcome: 'retry', error: 'tls' }, 'named, but with a certificate that nobody knows');
+  t.match(met, { outcome: 'retry', error: 'tls' }, 'named, but with an unknown certificate');
   const broken = aNotification({ createdAt: Number.NaN });
   t.match(await known.senders.webhook.send(target, broken, anAttempt()), { outcome: 'retry', error: 'internal' });
   t.same(inside.received, []);
@@ -235,7 +235,7 @@ t.test('the three are made from the settings', async (t) => {
   channels.close();
 });
 
-t.test('a notification links to what it tells of, and to nothing that a name says', async (t) => {
+t.test('a notification links to its subject, and to nothing that a name says', async (t) => {
   const signal = aSignal({ message: 'see https://evil.example' });
   const at = 'https://gatehouse.example.com/in';
   const approval = { id: mintId('approval', 0), expiresAt: 0 };

@@ -37,7 +37,7 @@ function victimOf(t: Test, world: World, options: Partial<VictimOptions> = {}): 
   return child;
 }
 
-/** Appends events of some agents until told to stop. Returns the ids that were acknowledged. */
+/** Appends events of some agents until stopped. Returns the ids that were acknowledged. */
 function writing(world: World, agents = 6): { stop: () => Promise<string[]> } {
   let on = true;
   const ids: string[] = [];

@@ -1,6 +1,6 @@
-// Targets that fail, each in its own way, beside healthy ones on their host: who answers is told in time, what waits
-// says truly when it is tried and how late it is, and an attempt shows what the other side said. The whole service,
-// real receivers.
+// Targets that fail, each in its own way, beside healthy ones on their host: a target that answers is notified in time,
+// what waits says truly when it is tried and how late it is, and an attempt shows what the other side said. The whole
+// service, real receivers.
 import t from 'tap';
 import { Api } from '../support/api.ts';
 import { authorityFile } from '../support/certificate.ts';
@@ -8,7 +8,7 @@ import { type Answering, startReceiver } from '../support/https-receiver.ts';
 import { pause } from '../support/raw-http.ts';
 import { startService } from '../support/service.ts';
 
-/** Before, the whole host was shut: a healthy target was told after minutes, or never. */
+/** Before, the whole host was shut: a healthy target was notified after minutes, or never. */
 const TOLD_MS_MAX = 30_000;
 /** More than open a breaker, and then some that wait behind it. */
 const DEAD_DELIVERIES = 8;
@@ -58,7 +58,7 @@ async function alert(name: string, channel: string, url = hook.url): Promise<str
 const test = async (id: string): Promise<string> => (await api.post(`/v1/alerts/${id}/test`, undefined)).json.id;
 const toldTo = (name: string) => hook.received.filter(({ path }) => path === `/${name}`).length;
 
-t.test('healthy targets are told in time, whatever others on their host do', async (t) => {
+t.test('healthy targets are notified in time, whatever others on their host do', async (t) => {
   const healthy = { webhook: await alert('alive-hook', 'webhook'), chat_app: await alert('alive-chat', 'chat_app') };
   const dead = new Map<string, string>();
   for (const kind of Object.keys(DEAD)) {

@@ -1,5 +1,5 @@
 // After an erasure no file holds a byte of the agent: parts are rewritten in every table, Redis's append-only file once
-// for several erasures, and it is told when each store was clean. Needs redis-server and the engine.
+// for several erasures, and it is shown when each store was clean. Needs redis-server and the engine.
 import { execFileSync } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
@@ -24,7 +24,7 @@ function filesWith(folder: string, text: string): string[] {
   }
 }
 
-t.test('what is erased is in no file, and it is told since when', async (t) => {
+t.test('what is erased is in no file, and it is shown since when', async (t) => {
   const { makeDatabase } = await startClickHouse(t);
   const clickhouse = makeDatabase();
   await migrate(clickhouse, { retentionDays: 365 });

@@ -19,7 +19,7 @@ const servers = { redis: await startRedis(t), clickhouse: await startClickHouse(
 
 type Insert = { rows: number; token: string };
 
-/** A client that can be told what becomes of an insert. */
+/** A client whose inserts get the outcome that the test sets. */
 class Told extends ClickHouse {
   readonly inserts: Insert[] = [];
   /** Before the nth insert, counted from 1, is carried out; whatever it throws is thrown instead of carrying it out. */
@@ -190,7 +190,7 @@ t.test('an insert that arrives after its batches have been tried again by themse
 
 for (const where of ['before', 'after'] as const) {
   t.test(
-    `a process that dies ${where} the insert: whoever takes its streams up, one by one, stores each event once`,
+    `a process that dies ${where} the insert: processes that take its streams over, one by one, store each event once`,
     async (t) => {
       const world = await begin(t);
       world.told[where] = () => {

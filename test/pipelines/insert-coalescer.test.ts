@@ -102,7 +102,7 @@ t.test('a batch that must go alone has a place of its own, and so have all where
   const coalescing = coalescer();
   const first = coalescing.acquire(load());
   const alone = coalescing.acquire(load({ alone: true }));
-  t.ok(alone.isAcquired, 'it waits for nobody');
+  t.ok(alone.isAcquired, 'it does not wait');
   const others = [coalescing.acquire(load()), coalescing.acquire(load({ alone: true })), coalescing.acquire(load())];
   alone.release();
   first.release();

@@ -21,7 +21,7 @@ async function ends(holds: () => boolean | Promise<boolean>): Promise<boolean> {
   return true;
 }
 
-/** An event that a policy blocks: an alert on violations is told of it. */
+/** An event that a policy blocks: an alert on violations fires. */
 async function violate(api: Api, agent: string): Promise<void> {
   const sent = await api.until(
     () => api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool: 'pay' } }),

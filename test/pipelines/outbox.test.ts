@@ -112,7 +112,7 @@ t.test('past its bound the oldest mails go, and nothing else', async (t) => {
   await send();
   t.same(readdirSync(folder).sort(), [...old.slice(2), ...sent, 'notes.txt'].sort());
   t.equal(await removed(), 2);
-  // Somebody has read and deleted the oldest ones.
+  // A person has read and deleted the oldest ones.
   for (const name of old.slice(2)) rmSync(path.join(folder, name));
   await Promise.all([send(), send()]);
   t.same(readdirSync(folder).sort(), [...sent, 'notes.txt'].sort(), 'room that people make is used');
@@ -193,7 +193,7 @@ t.test('a full disk is said to be one, and the mail is written when there is roo
   t.equal(files, 1);
 });
 
-t.test('who starts it is told where mails go, and warned where that is several places', async (t) => {
+t.test('the start prints where mails go, and warned where that is several places', async (t) => {
   const own = { redisUrl: 'redis://a', clickhouseUrl: 'http://b' };
   const settings = { smtpUrl: undefined, dataDir: 'd', redisUrl: undefined, clickhouseUrl: undefined };
   const folder = path.resolve('d/outbox');

@@ -1,4 +1,4 @@
-// One agent's silence, judged without Redis: every silence that is too long is told of once and in time, and no other
+// One agent's silence, judged without Redis: every silence that is too long is notified once and in time, and no other
 // is, whatever an agent does; a lazy look misses nothing.
 import fc from 'fast-check';
 import t from 'tap';
@@ -26,7 +26,7 @@ t.test('heartbeat_seconds counts where it is a whole number within bounds', (t) 
   t.end();
 });
 
-t.test('a watch that is off tells of nothing, and gives a full period when it is on again', (t) => {
+t.test('a watch that is off notifies of nothing, and gives a full period when it is on again', (t) => {
   const look = { watchedSince: 0, seen: 1_000, isActive: true };
   for (const note of ['', 'i', 'f500', 't1000/60000'] as const) {
     const { isDown, note: after, nextAt } = judgeSilence({ ...look, now: 9e6, note, heartbeatSeconds: 0 });
@@ -44,7 +44,9 @@ t.test('a watch that is off tells of nothing, and gives a full period when it is
 /** What becomes of an agent, so many ms after the last thing. */
 type Step = { afterMs: number; does: 'speak' | 'off' | 'on' };
 
-/** Looks at the agent when it is due, at whole seconds, as the watcher does. Answers the silences that were told of. */
+/**
+ * Looks at the agent when it is due, at whole seconds, as the watcher does. Returns the silences that were notified.
+ */
 function watch(steps: readonly Step[], heartbeatSeconds: number, endMs: number, watchedSince = 0) {
   const told: { since: number; at: number }[] = [];
   const timeline: { at: number; does: Step['does'] }[] = [];
@@ -70,7 +72,7 @@ const steps = (does: Step['does'][]) =>
     maxLength: 12,
   });
 
-t.test('watched all the time, each silence over the heartbeat is told of once, within two seconds', (t) => {
+t.test('watched all the time, each silence over the heartbeat is notified once, within two seconds', (t) => {
   const property = fc.property(steps(['speak']), fc.integer({ min: 5, max: 200 }), (all, heartbeatSeconds) => {
     const heartbeatMs = heartbeatSeconds * 1_000;
     const endMs = all.reduce((sum, { afterMs }) => sum + afterMs, 0) + heartbeatMs + 3_000;
@@ -113,7 +115,7 @@ t.test('switched off and on, it is never down while off, nor before a period aft
         if (at <= since + heartbeatMs) return false;
         return offTimes(timeline).every(({ from, to }) => {
           if (at >= from && at < to) return false;
-          // An off that no look fell into is not known of; and one that begins in a silence which has been told of is
+          // An off that no look fell into is not known of; and one that begins in a silence which has been notified is
           // not looked at, so what counts after it is the last event.
           const last = spoken.findLast((ms) => ms <= from);
           const isTold = told.some((earlier) => earlier.since === last && earlier.at <= from);
@@ -135,13 +137,13 @@ t.test('switched off and on, it is never down while off, nor before a period aft
   t.end();
 });
 
-t.test('nobody is down before a full period was watched', (t) => {
+t.test('no agent is down before a full period was watched', (t) => {
   const { told } = watch([], 60, 1_000_000, 500_000);
   t.same(told, [{ since: 0, at: 561_000 }]);
   t.same(
     judgeSilence({ now: 1e9, watchedSince: null, seen: 0, note: '', isActive: true, heartbeatSeconds: 60 }),
     { isDown: false, note: '', nextAt: 1e9 + 60_000 },
-    'and nobody while nothing can be heard',
+    'and none while nothing can be heard',
   );
   t.end();
 });

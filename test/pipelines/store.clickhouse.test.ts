@@ -145,7 +145,7 @@ t.test('a re-queued entry whose events are stored already changes nothing', asyn
   t.equal(new Set(stored).size, 11);
 });
 
-t.test('an entry that nobody can read is dead-lettered whole, and the next one is stored', async (t) => {
+t.test('an unreadable entry is dead-lettered whole, and the next one is stored', async (t) => {
   const world = await makeWorld(t, { ...servers, partitions: 1 });
   const { appender, clickhouse, keys, redis } = world;
   const agent = freshAgent();

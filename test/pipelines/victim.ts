@@ -1,4 +1,4 @@
-// A pipelines process for crash tests: runs Pipelines as told by its one argument (JSON), and kills itself without
+// A pipelines process for crash tests: runs Pipelines as its one argument says (JSON), and kills itself without
 // warning before or after an insert when `die` says so. Not a test.
 import { ClickHouse } from '../../clickhouse/client.ts';
 import { Pipelines } from '../../pipelines/pipelines.ts';

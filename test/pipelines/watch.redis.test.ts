@@ -79,7 +79,7 @@ async function makeWorld(): Promise<World> {
   return world;
 }
 
-t.test('an agent that falls silent is told of once, and again after it has spoken', async (t) => {
+t.test('an agent that falls silent is notified once, and again after it has sent', async (t) => {
   const world = await makeWorld();
   const agent = await world.agent('worker', { heartbeat_seconds: '60' });
   await world.agent('never spoke', { heartbeat_seconds: '5' });
@@ -148,7 +148,7 @@ t.test(
   },
 );
 
-t.test('after a gap in the watch nobody is down before a full period', async (t) => {
+t.test('after a gap in the watch no agent is down before a full period', async (t) => {
   const world = await makeWorld();
   const agent = await world.agent('quiet', { heartbeat_seconds: '30' });
   await world.speak(agent);
@@ -158,7 +158,7 @@ t.test('after a gap in the watch nobody is down before a full period', async (t)
   t.same(await world.signals(), [], 'an hour without us is no silence');
   await world.pass(3);
   t.same(await world.names(), ['quiet'], 'a period after it is');
-  t.match((await world.signals())[0]!.message, /for 36\d\d s/, 'and the message tells the truth');
+  t.match((await world.signals())[0]!.message, /for 36\d\d s/, 'and the message is true');
 });
 
 t.test('a change of process that leaves no gap leaves the silences counted', async (t) => {
@@ -248,17 +248,17 @@ async function killedAt(t: Test, keyCount: number, told: number): Promise<void> 
   t.equal((await world.signals()).length, told, 'so far');
   await world.pass(60);
   const ids = (await world.signals()).map(({ id }) => id);
-  t.equal(new Set(ids).size, 1, 'one id, however often it was told');
-  t.equal(ids.length, told + 1, 'and told it was by the next');
+  t.equal(new Set(ids).size, 1, 'one id, however often it was sent');
+  t.equal(ids.length, told + 1, 'and the next watcher sent it');
 }
 
 const SETTLE_KEYS = 2;
 const SIGNAL_KEYS = 1;
 
-t.test('killed before the signal: the next watcher tells of it', (t) => killedAt(t, SIGNAL_KEYS, 0));
-t.test('killed between signal and settle: told again, under the same id', (t) => killedAt(t, SETTLE_KEYS, 3));
+t.test('killed before the signal: the next watcher sends it', (t) => killedAt(t, SIGNAL_KEYS, 0));
+t.test('killed between signal and settle: sent again, under the same id', (t) => killedAt(t, SETTLE_KEYS, 3));
 
-t.test('two watchers that find the same silence tell of it under one id', async (t) => {
+t.test('two watchers that find the same silence send it under one id', async (t) => {
   const world = await makeWorld();
   await world.speak(await world.agent('quiet', { heartbeat_seconds: '30' }));
   await world.pass(30);
@@ -294,7 +294,7 @@ t.test('of two watchers in one second one does the work', async (t) => {
   t.equal((await world.signals()).length, 1);
 });
 
-t.test('many agents fall silent at once: all are told of, a bounded number a tick', async (t) => {
+t.test('many agents fall silent at once: all are notified, a bounded number a tick', async (t) => {
   const world = await makeWorld();
   const first = await world.agent('0', { heartbeat_seconds: '30' });
   const text = (await redis.get(world.keys.agent(world.account, first.id)))!;

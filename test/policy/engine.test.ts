@@ -206,7 +206,7 @@ t.test('an outcome follows from type and actions alone', async (t) => {
       t.equal(decision.reason, expected === 'allowed' ? null : 'policy');
       t.equal(decision.policyId, expected === 'allowed' ? null : one.id);
       t.equal('approvalId' in decision, expected === 'pending');
-      t.equal(decision.matches.length, 1, 'a match is told, whatever it did');
+      t.equal(decision.matches.length, 1, 'a match is listed, whatever it did');
       t.strictSame(JSON.parse(decision.resultJson), {
         outcome: decision.outcome,
         reason: decision.reason,
@@ -231,7 +231,7 @@ t.test(
     const decision = decideOn(rules, SEND, [true]);
     t.equal(decision.outcome, 'blocked');
     t.equal(decision.policyId, first.id);
-    t.equal(decision.approvalId, undefined, 'what is blocked is not put before anybody');
+    t.equal(decision.approvalId, undefined, 'a blocked event asks for no approval');
     t.strictSame(
       decision.matches.map(({ policy_id }) => policy_id),
       [ask.id, tell.id, first.id, second.id, limit.id],
@@ -319,7 +319,7 @@ t.test('a rate limit asks for a place at the counter that its `per` names', asyn
   t.equal(ask({ tool: 'rm' }), undefined, 'an event that the fields leave out takes no place');
 });
 
-t.test('a rate limit tells its detail, shortened, and never beside a secret', async (t) => {
+t.test('a rate limit shows its detail, shortened, and never beside a secret', async (t) => {
   const limit = policy('rate_limit', { threshold: 5, window: '1h', per: 'payload.key' }, ['block']);
   const view = event('custom', { key: 'k'.repeat(300) });
   t.strictSame(decideOn(new RuleSet([limit]), view, [true]).matches[0]!.detail, {
@@ -545,7 +545,7 @@ t.test('conditions over a large payload stay within their budget, too', async (t
   t.ok(decision.matches.length > 0 && decision.matches.every(({ detail }) => detail['reason'] === 'budget'));
 });
 
-t.test('a rule that fails as it should not counts as a match and is told', async (t) => {
+t.test('a rule that fails as it should not counts as a match and is reported', async (t) => {
   const told: unknown[] = [];
   const one = policy('block_action', { tool: { contains: 'x' } });
   const rules = new RuleSet([one], { onRuleError: (id, error) => told.push(id, error) });

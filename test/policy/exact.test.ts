@@ -236,7 +236,7 @@ t.test('schemas compare numbers of any length', async (t) => {
   t.match(found.matches[0]!.detail, { condition: 'payload_schema', path: '/n', keyword: 'multipleOf' });
 });
 
-t.test('counters are told apart by the number as it is written', async (t) => {
+t.test('counters are distinguished by the number as it is written', async (t) => {
   const rules = new RuleSet([policy('rate_limit', { threshold: 1, window: '1m', per: 'payload.user' })]);
   const counter = (user: string) => judge(rules, event('custom', `{"user":${user}}`)).rateChecks[0]!.counterValue;
   t.not(counter('653247040368672769'), counter('653247040368672770'));

@@ -1,4 +1,4 @@
-// What a match tells of itself: which condition held, at which place of the payload, with which operator, and never the
+// The detail of a match: which condition held, at which place of the payload, with which operator, and never the
 // text that was matched. (That places are right on any payload: test/ingest/reference.test.ts, against a plain judge.)
 
 import t from 'tap';
@@ -63,11 +63,7 @@ t.test('a match names the condition, the operator and the place', async (t) => {
   ];
   for (const [conditions, detail] of rows) {
     t.strictSame(detailOf('block_action', conditions), detail, JSON.stringify(conditions));
-    t.strictSame(
-      detailOf('require_approval', { ...conditions, timeout: '5m' }),
-      detail,
-      'whoever has to approve is told the same',
-    );
+    t.strictSame(detailOf('require_approval', { ...conditions, timeout: '5m' }), detail, 'the approver gets the same');
   }
 });
 
@@ -108,7 +104,7 @@ t.test('a filter and a limit name their other conditions beside what decided', a
   });
 });
 
-t.test('a place never tells what is looked for, nor what a filter found', async (t) => {
+t.test('a path never shows what is searched, nor what a filter found', async (t) => {
   const view = event('custom', { notes: { 'secret 1': 'a secret', other: { 'me@example.com': ['rm -rf'] } } });
   t.strictSame(detailOf('block_action', { payload: { contains: 'secret' } }, view), {
     condition: 'payload',
@@ -152,5 +148,5 @@ t.test('what matches nothing is not explained', async (t) => {
   const { found, rateChecks } = judge(rules, CALL);
   t.equal(found.length, 0);
   t.equal(rateChecks.length, 1);
-  t.notOk('conditions' in rateChecks[0]!, 'a limit that is not over tells nothing');
+  t.notOk('conditions' in rateChecks[0]!, 'a limit that is not over has no detail');
 });

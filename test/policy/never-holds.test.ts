@@ -1,4 +1,4 @@
-// Conditions that could never hold are refused when a policy is created or changed, and the author is told what was
+// Conditions that could never hold are refused when a policy is created or changed, and the author reads what was
 // meant. Those that were kept before are judged as ever.
 
 import fc from 'fast-check';

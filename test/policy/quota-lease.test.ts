@@ -14,7 +14,7 @@ function asked(permits: number, nowMs: number, windowMs = MINUTE) {
 }
 
 t.test('asked for is what the next while will need; nothing by who comes now and then', async (t) => {
-  t.equal(new QuotaLease().request(100, MINUTE, 5_000).lease, 0, 'a counter that nobody knows');
+  t.equal(new QuotaLease().request(100, MINUTE, 5_000).lease, 0, 'an unknown counter');
   t.equal(asked(100, 100).asked.lease, (100 * QUOTA_LEASE_MS) / 100);
   t.equal(asked(1_000, 50).asked.lease, (1_000 * QUOTA_LEASE_MS) / 50);
   t.equal(asked(1, 1).asked.lease, 0, 'two of one tick');
@@ -76,5 +76,5 @@ t.test('while a hold is on its way no other is asked for; one that was not answe
   t.equal(again.lease, (200 * QUOTA_LEASE_MS) / 50);
   lease.granted(again, granted(0), 150, 151);
   t.notOk(lease.take(1, 151), 'Redis had none to spare');
-  t.equal(lease.request(0, MINUTE, 160).lease, 0, 'nobody asked');
+  t.equal(lease.request(0, MINUTE, 160).lease, 0, 'no request');
 });

@@ -67,9 +67,9 @@ t.test(
   },
 );
 
-t.test('with nothing to store nobody is lowered for longer than a minute', { skip }, async (t) => {
+t.test('with nothing to store no process is lowered for longer than a minute', { skip }, async (t) => {
   const { after } = begin(t);
-  t.equal(await after(10_000, 0), 'usual', 'nobody to give way to');
+  t.equal(await after(10_000, 0), 'usual', 'no other work');
   t.equal(await after(250, 200), 'lowered');
   t.equal(await after(60_000, 0), 'lowered');
   t.equal(await after(500, 0), 'usual');

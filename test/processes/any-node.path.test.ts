@@ -35,7 +35,7 @@ for (const server of TRANSPORTS) {
     t.equal(page.total, EVENTS, 'all of them');
     const { json: found } = await call(second, 'GET', '/v1/events?q=%22event%201999%20of%22&limit=1');
     t.equal(found.items[0]?.payload.prompt, 'event 1999 of many', 'and each as it was');
-    t.same(await second.stop(), { code: 0, signal: null }, 'told to leave, it drains');
+    t.same(await second.stop(), { code: 0, signal: null }, 'after SIGTERM it drains');
   });
 }
 

@@ -16,7 +16,7 @@ import { makeDataDir, serviceEnvironment } from '../support/service.ts';
 
 const KEY = 'full-disk-full-disk-full-disk-full-disk';
 const ENDS_MS_MAX = 60_000;
-/** The reserve is there first; where somebody fills the disk faster than it is looked at, Redis says so itself. */
+/** The reserve is there first; where another program fills the disk faster than it is polled, Redis says so itself. */
 const FULL = /The disk (that Redis writes to is full|is nearly full \(.*\)); nothing was recorded\./;
 
 t.test('it is called a full disk, loses nothing, and goes on when there is room', async (t) => {
@@ -31,7 +31,7 @@ t.test('it is called a full disk, loses nothing, and goes on when there is room'
   t.ok(await until(async () => FULL.test((await ask('POST', '/v1/agents', { name: 'another' })).text)), 'a change');
   const isSaid = async () =>
     /"path":"disk","message":"\d+ MB are free, and \d+ are kept/.test((await ask('GET', '/readyz')).text);
-  t.ok(await until(isSaid), 'whoever asks whether it is ready');
+  t.ok(await until(isSaid), 'a readiness probe');
   t.equal((await ask('GET', '/readyz')).status, 503);
   t.ok(await until(() => isAbout(log, 'disk.nearly_full')), 'and the log');
 
@@ -40,7 +40,7 @@ t.test('it is called a full disk, loses nothing, and goes on when there is room'
   t.ok(await until(async () => (await ask('GET', '/readyz')).status === 200));
 });
 
-t.test('whoever ends while the disk is full is started again, and nothing else ends', async (t) => {
+t.test('a process that ends while the disk is full is started again, and no other ends', async (t) => {
   const { child, inside, log, ask, send, children } = await startOnDisk(t, { folder: '', megabytes: 192 });
   const filler = inside('filler');
   fill(filler);

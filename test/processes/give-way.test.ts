@@ -1,5 +1,5 @@
 // Giving way: a child runs at a lower priority from its start on, or takes short turns, with every thread that it
-// makes; nobody is in trouble without.
+// makes; it works without.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -28,7 +28,7 @@ t.test('a child gives way, and so do the threads that it starts', { skip: proces
 });
 
 /**
- * ns that a process may run before another has his turn; undefined: this kernel does not say, or is older than 6.12.
+ * ns that a process may run before another runs; undefined: this kernel does not say, or is older than 6.12.
  */
 function turnNs(pid: number | string): number | undefined {
   const [major, minor] = os.release().split('.').map(Number);
@@ -38,7 +38,7 @@ function turnNs(pid: number | string): number | undefined {
 }
 
 t.test(
-  'who is waited for takes short turns, and keeps his priority',
+  'a process that clients wait for takes short time slices, and keeps its priority',
   { skip: turnNs('self') === undefined },
   async (t) => {
     const child = spawn('sleep', ['60'], { stdio: 'ignore' });

@@ -103,7 +103,7 @@ async function allGone(t: Test, pids: number[], said: () => string): Promise<voi
   t.comment(said().slice(-500));
 }
 
-/** Also where nobody has taken the exit status of an orphan yet. */
+/** Also before the exit status of an orphan is collected. */
 function isGone(pid: number): boolean {
   const stat = statOf(pid);
   return stat === undefined || stat[0] === 'Z';

@@ -219,7 +219,7 @@ t.test('a wrong password is said to be one, at once', async (t) => {
   });
 });
 
-t.test('/readyz tells schema, credentials and reachability apart, within 2 s whatever hangs', async (t) => {
+t.test('/readyz distinguishes schema, credentials and reachability, within 2 s whatever hangs', async (t) => {
   const folder = path.join(makeFolder(t), 'data');
   const own = await forkEngine({ path: folder, port: 0 });
   t.teardown(() => own.stop('SIGKILL'));

@@ -91,7 +91,7 @@ t.test('a data folder has one holder; a dead one is taken over', async (t) => {
   state.unlock();
 });
 
-t.test('many that look whether somebody holds the folder are in nobody’s way', async (t) => {
+t.test('many that check whether the folder is held do not disturb each other', async (t) => {
   const file = path.join(folderOf(t), 'lock');
   t.notOk(isFileLocked(file), 'no file, no lock');
   const held = takeFileLock(file)!;
@@ -180,7 +180,7 @@ t.test('a port that was taken between look and launch is given up for another', 
     servers.push(await listenOn(port));
     await listenOn(port);
   });
-  await t.rejects(always, { code: 'EADDRINUSE' }, 'somebody who is always faster');
+  await t.rejects(always, { code: 'EADDRINUSE' }, 'another program that is always faster');
   t.equal(launches, 3);
 
   launches = 0;
@@ -307,7 +307,7 @@ t.test('parts start in order and stop in the reverse order; one that cannot star
   t.same(done, ['start a', 'start x', 'stop x', 'stop a']);
 });
 
-t.test('metrics of several processes are one text, told apart by their process', async (t) => {
+t.test('metrics of several processes are one text, labelled by their process', async (t) => {
   const pipelines = new Metrics({ processName: 'pipelines' });
   pipelines.inc('gatehouse_stored_rows_total', { table: 'events' }, 7);
   // Over IPC a set arrives as JSON.
@@ -348,7 +348,7 @@ t.test('a counter is there as 0 from the start, a gauge where it is set, and eac
 });
 
 t.test(
-  'a process that does not answer is down, and one that nobody can ask for the others says so of the supervisor',
+  'a process that does not answer is down, and one that cannot be asked about the others reports the supervisor as down',
   async (t) => {
     const silent: Peer = { name: 'front-2', send: () => true };
     const gone: Peer = { name: 'pipelines', send: () => false };

@@ -1,5 +1,5 @@
 // Stores that went back, against the whole service: Redis with the append-only file of yesterday, and ClickHouse's
-// folder gone. What was revoked, deleted and decided since is in force, and whoever starts it is told.
+// folder gone. What was revoked, deleted and decided since is in force, and the start says so.
 import { cpSync, readFileSync, rmSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import path from 'node:path';
@@ -24,7 +24,7 @@ async function start(t: Test, dataDir: string): Promise<{ service: TestService; 
 
 const skip = hasOwnStores() ? 'the data folder is of the embedded engines' : false;
 
-t.test('a Redis with the file of yesterday is brought forward before anybody is served', { skip }, async (t) => {
+t.test('a Redis with the file of yesterday is brought forward before any request is served', { skip }, async (t) => {
   const dataDir = await folder(t);
   const first = await start(t, dataDir);
   const newKey = async (label: string) => (await first.api.post('/v1/api-keys', { label, scope: 'write' })).json;

@@ -91,7 +91,7 @@ t.test('killed while the disk is slow, it has kept all that it acknowledged', as
   });
 });
 
-t.test('it keeps what it was told, over a stop and over a kill', async (t) => {
+t.test('it keeps what it acknowledged, over a stop and over a kill', async (t) => {
   const folder = folderOf(t);
   await withServer(folder, async (redis) => {
     await redis.set('a', '1');
@@ -111,7 +111,7 @@ t.test('it keeps what it was told, over a stop and over a kill', async (t) => {
   await withServer(folder, async (again) => t.same(await again.mget('a', 'b'), ['1', '2']));
 });
 
-t.test('nobody gets in without the password', async (t) => {
+t.test('no client gets in without the password', async (t) => {
   const options = await optionsIn(folderOf(t));
   const server = launchRedis(options);
   await server.ready;
@@ -140,7 +140,7 @@ t.test('a server whose supervisor was killed is gone or ended before another ope
   }
 });
 
-t.test('a leftover process id that belongs to somebody else is left alone', async (t) => {
+t.test('a leftover process id that belongs to another program is left alone', async (t) => {
   const folder = folderOf(t);
   writeFileSync(path.join(folder, 'server.pid'), String(process.pid));
   await endLeftoverRedis(folder, log);
@@ -199,7 +199,7 @@ t.test('what is whole behind the damage can be kept', async (t) => {
   });
 });
 
-t.test('a machine without redis-server is told what to install', async (t) => {
+t.test('without redis-server the error names what to install', async (t) => {
   await t.rejects(checkRedisProgram({ PATH: folderOf(t) }), /redis-server cannot be run\. Install redis-server 7/);
   await checkRedisProgram(process.env);
 });

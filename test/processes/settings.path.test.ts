@@ -156,7 +156,7 @@ t.test('no secret setting reaches a log', async (t) => {
     'message and stack of an error, what is deep in a field, what an error holds',
   );
   for (const line of lines.trim().split('\n')) t.ok(JSON.parse(line), 'still a line of JSON');
-  t.match(lines, /"msg":"abc"/, 'what is too short to be told from a word stays');
+  t.match(lines, /"msg":"abc"/, 'what is too short to differ from a word stays');
 });
 
 t.test('names that a container platform or a client adds are not settings', async (t) => {

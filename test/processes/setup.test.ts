@@ -1,5 +1,5 @@
 // The set-up (scripts/setup.mjs) in a checkout made for it: what it installs and for whom, and what it says before and
-// instead. apt-get itself is not run: `sh` on the PATH writes down what it was told, and does what the package would
+// instead. apt-get itself is not run: `sh` on the PATH records its arguments, and does what the package would
 // do.
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -22,7 +22,7 @@ type LockFile = { packages: Record<string, { dev?: boolean; devOptional?: boolea
 type Given = { args?: string[]; env?: Record<string, string>; asNobody?: boolean };
 
 t.test(
-  'as root it says that it installs redis-server, then does; apt-get is told to',
+  'as root it says that it installs redis-server, then does; apt-get gets the command to',
   { skip: !IS_ROOT },
   async (t) => {
     const checkout = makeCheckout(t);
@@ -34,7 +34,7 @@ t.test(
   },
 );
 
-t.test('anybody else is told what to type, and nothing is run', async (t) => {
+t.test('other users get the command to type, and nothing is run', async (t) => {
   const checkout = makeCheckout(t);
   const { code, said } = await checkout.setUp({ asNobody: true });
   t.equal(code, 1);
@@ -65,7 +65,7 @@ t.test('--no-install refuses and says what is missing', async (t) => {
   t.notOk(existsSync(path.join(checkout.folder, 'node_modules')));
 });
 
-t.test('ended while npm installs, it takes npm along, which asks to be told twice', async (t) => {
+t.test('ended while npm installs, it takes npm along, which needs the signal twice', async (t) => {
   const checkout = makeCheckout(t);
   rmSync(path.join(checkout.folder, 'node_modules'), { recursive: true });
   const pidFile = path.join(checkout.folder, 'bin', 'npm.pid');

@@ -1,4 +1,4 @@
-// `gatehouse start` as a whole: started, started again, refused, its children killed one by one, killed itself, told to
+// `gatehouse start` as a whole: started, started again, refused, its children killed one by one, killed itself, stopped
 // leave.
 
 import { once } from 'node:events';
@@ -323,7 +323,7 @@ t.test('killed itself, it leaves nothing behind that keeps the next start from i
   await eventually(t, 'all children of the first one are gone', () => children.every(({ pid }) => !isAlive(pid)));
 });
 
-t.test('told to leave under load it answers what it accepted, leaves with status 0, and nothing is lost', async (t) => {
+t.test('stopped under load it answers what it accepted, ends with status 0, and nothing is lost', async (t) => {
   const dataDir = await dataDirOf(t);
   const first = await launchService({ dataDir });
   const agent = (await call(first, 'POST', '/v1/agents', { name: 'busy' })).body.id;

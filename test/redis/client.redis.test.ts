@@ -38,7 +38,7 @@ async function serverOf({ servers }: TestRedis, key: string): Promise<RedisProce
     client.disconnect();
     if (error === undefined) return server;
   }
-  throw new Error(`nobody has ${key}`);
+  throw new Error(`no node has ${key}`);
 }
 
 /** How it failed, and after how many ms of our own. */
@@ -57,7 +57,7 @@ t.test('a command in flight when Redis dies settles at once, and it is never sen
   const writer = await open(t, untilConnected(connectWriter(started.address)));
   const server = await serverOf(started, 's');
   for (let round = 1; round <= 3; round++) {
-    // Stopped, Redis has the command in its socket; killed, nobody knows whether it had been done.
+    // Stopped, Redis has the command in its socket; killed, it is unknown whether it was done.
     server.child.kill('SIGSTOP');
     const sent = failure(writer.xadd('s', '*', 'round', String(round)));
     await sleep(50);
@@ -111,7 +111,7 @@ t.test('a Redis that stalls is given up in time, and a dead cable is noticed', a
   t.pass('a connection that says nothing is made anew');
 });
 
-t.test('what Redis refuses for now is told apart from what is wrong', async (t) => {
+t.test('a refusal for now differs from an error', async (t) => {
   const { address, servers } = await startRedis(t);
   const redis = await open(t, connectWriter(address));
   const nodes = servers.map(({ port }) => connectWriter({ url: `redis://127.0.0.1:${port}`, cluster: false }));

@@ -59,7 +59,7 @@ export class Judge {
         if (over !== null) limits.push({ policy, detail: over });
       }
     }
-    // What tells counters apart is text of the payload: not said again where a filter found something. Nor are keys
+    // Counters are named by text of the payload: left out where a filter found something. Nor are keys
     // inside.
     const isSecret = found.some(({ policy }) => policy.type === 'data_filter');
     if (isSecret) for (const { detail } of limits) delete detail['value'];

@@ -1,5 +1,6 @@
-// What becomes of a body the plain way: the answer, and what is stored and told to the pipelines, as one value that can
-// be compared (`decoded` makes the same of what the service appended). The reference of test/ingest/reference.test.ts.
+// What becomes of a body the plain way: the answer, and what is stored and passed to the pipelines, as one value that
+// can be compared (`decoded` makes the same of what the service appended). The reference of
+// test/ingest/reference.test.ts.
 import type { JsonObject } from '../../schemas/common.ts';
 import { decodeSummaries } from '../../schemas/entry.ts';
 import type { Policy } from '../../schemas/policy.ts';
@@ -24,7 +25,7 @@ export type Stored = { row: Record<string, unknown>; summary: Record<string, unk
 /** `answers`: the text of each event, or null for one that was refused; a word if the body was refused whole. */
 export type Taken = { answers: string | (string | null)[]; stored: Stored[] };
 
-/** A timestamp that the reference was not told the meaning of: a flaw can make one. */
+/** A timestamp whose meaning the reference does not know: a flaw can make one. */
 export class UnknownTime extends Error {}
 
 const TYPES = ['prompt', 'completion', 'tool_call', 'error', 'custom'];

@@ -17,7 +17,7 @@ import { startRedis } from '../support/redis.ts';
 import { SEED } from '../support/seed.ts';
 import { actor, connectStore, eventually, freshKeys, journalOf, newAccount, refusal, type Store } from './harness.ts';
 
-/** Past the end of the test: who is told by the end of the wait alone is told too late. */
+/** Past the end of the test: an answer at the end of the wait is too late. */
 const WAIT_MS = 600_000;
 
 const server = await startRedis(t);
@@ -138,11 +138,11 @@ t.test('a decision stands: not again, not by time, not by an entry delivered aga
   t.same((await approvals.expireDue(shardOf(world))).expired, []);
   t.same(await approvals.get(account, asked.id), decided);
   t.same(await toldOf(world, asked.id), { rows: ['pending', 'denied'], audit: ['approval.denied'] });
-  t.equal(await approvals.get(newAccount(), asked.id), null, 'nobody else has heard of it');
+  t.equal(await approvals.get(newAccount(), asked.id), null, 'no other account knows it');
   t.equal(await approvals.decide(newAccount(), asked.id, { decision: 'approve' }, actor), null);
 });
 
-t.test('a deadline holds to the millisecond, whether somebody comes by or not', async (t) => {
+t.test('a deadline holds to the millisecond, with or without a request at that time', async (t) => {
   const world = await makeWorld();
   const { account, approvals, clock } = world;
   const [strict, lenient, late] = [request(world), request(world, { on_timeout: 'approve' }), request(world)];
@@ -161,7 +161,7 @@ t.test('a deadline holds to the millisecond, whether somebody comes by or not', 
   }
 });
 
-t.test('nothing is let through for an agent that was switched off, whoever settles it', async (t) => {
+t.test('nothing is let through for an agent that was switched off, in every way that settles it', async (t) => {
   const world = await makeWorld();
   const { account, agent, approvals, clock } = world;
   const [byPerson, byTime, byLatePerson] = ['deny', 'approve', 'approve'].map((on_timeout) =>
@@ -222,7 +222,7 @@ t.test('what a policy made since blocks is not let through, and the policy is na
     approvals.decide(account, unstored.id, { decision: 'approve' }, actor),
     'unavailable',
   );
-  t.match(refused, { recorded: false }, 'one that cannot be judged yet is let through by nobody');
+  t.match(refused, { recorded: false }, 'one that cannot be judged yet is not let through');
   clock.ms += 60_000;
   await approvals.expireDue(shardOf(world));
   t.match(await approvals.get(account, largeByTime.id), { outcome: 'blocked', reason: 'policy', blocked_by: policy });
@@ -279,7 +279,7 @@ t.test('more than may be pending: denied at once, and said so', async (t) => {
   t.same(await approvals.open(account, [request(world)]), { opened: 1, overflowed: 0 }, 'there is room again');
 });
 
-t.test('a deleted agent: unknown at once, opened and decided by nobody, and nothing is left of it', async (t) => {
+t.test('a deleted agent: unknown at once, no longer opened or decided, and nothing is left of it', async (t) => {
   const world = await makeWorld();
   const { account, agent, approvals, clock, keys, redis } = world;
   const [decided, pending, later] = [request(world), request(world), request(world)];
@@ -295,7 +295,7 @@ t.test('a deleted agent: unknown at once, opened and decided by nobody, and noth
   clock.ms += 120_000;
   t.same((await approvals.expireDue(shardOf(world))).expired, []);
   await approvals.dropAgent(account, agent);
-  t.equal((await journalOf(world, account)).length, before + 1, 'nothing but the deletion was told');
+  t.equal((await journalOf(world, account)).length, before + 1, 'nothing but the deletion was recorded');
   for (const key of [keys.approvals(account), keys.decidedApprovals(account)]) t.equal(await redis.exists(key), 0, key);
   for (const key of [keys.approvalDeadlines(shardOf(world)), keys.approvalDecisions(shardOf(world))]) {
     t.notOk(
@@ -390,7 +390,7 @@ t.test('property: whatever happens in whatever order ends in one outcome and one
   t.pass();
 });
 
-t.test('who waits is told by pub/sub, of a decision and of a deleted agent', async (t) => {
+t.test('a waiting request is woken by pub/sub, of a decision and of a deleted agent', async (t) => {
   const world = await makeWorld();
   const { account, approvals, redis, keys } = world;
   let looks = 0;
@@ -445,7 +445,7 @@ t.test('the waits of one account leave room for those of others', async (t) => {
   gone.abort();
   await own[1];
   own.push(waits.wait(account, pending, WAIT_MS, never));
-  t.equal(waits.count, 3, 'who leaves makes room for his account');
+  t.equal(waits.count, 3, 'a client that leaves makes room for its account');
   waits.letGo();
   t.match(await Promise.all(own), Array(4).fill({ status: 'pending' }));
 });

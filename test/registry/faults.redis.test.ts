@@ -33,7 +33,7 @@ t.test('a change whose answer was lost is found to have been made, and is not ma
     proxy.cut();
     const made = await created.catch((error: ServiceError) => error);
     await waitUntilReady(store.redis, 60_000);
-    // Where the machine stood still the connection was not back in time, and nobody is told what is not known.
+    // Where the machine stood still the connection was not back in time, and no answer claims what is not known.
     if (made instanceof ServiceError) {
       t.equal(made.recorded, 'unknown', made.message);
       continue;

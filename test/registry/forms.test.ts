@@ -5,7 +5,7 @@ import { crc32, mintApiKey, parseApiKey, sha256Of } from '../../src/registry/api
 import { KeyedCache } from '../../src/registry/keyed-cache.ts';
 
 t.test('an API key carries its own check', async (t) => {
-  t.equal(crc32('123456789'), 0xcbf43926, 'CRC-32 as everybody computes it');
+  t.equal(crc32('123456789'), 0xcbf43926, 'the standard CRC-32');
   for (let i = 0; i < 200; i++) {
     const key = mintApiKey();
     t.match(key, /^gth_[0-9A-Za-z]{40}$/);

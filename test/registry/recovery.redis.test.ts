@@ -80,7 +80,7 @@ async function history(store: Store) {
   return { account: id, firstKey, then, stays, goes, fresh, stolen, later, renamed, deleted, added };
 }
 
-t.test('what ClickHouse knows to be newer is in force again, and told in the audit log', async (t) => {
+t.test('what ClickHouse knows to be newer is in force again, and recorded in the audit log', async (t) => {
   const store = await connectStore(t, address);
   const made = await history(store);
   const { account } = made;
@@ -145,7 +145,7 @@ t.test('wherever it breaks off, the next one goes on', async (t) => {
         };
       },
     });
-    await store.redis.del(store.keys.recoveryLock()); // of whoever was killed
+    await store.redis.del(store.keys.recoveryLock()); // of the process that was killed
     const done = await bringForward({ ...store, redis }, known).then(
       () => true,
       () => false,
@@ -174,7 +174,7 @@ t.test('several processes that notice it do it once', async (t) => {
   t.equal(counts.filter((count) => count > 0).length, 1, counts.join());
 });
 
-t.test('nobody is served meanwhile, and without ClickHouse work goes on', async (t) => {
+t.test('no request is served meanwhile, and without ClickHouse work goes on', async (t) => {
   const store = await connectStore(t, address);
   await new Accounts(store).create('acme', actor);
   let go: (recovered: number) => void = () => undefined;

@@ -27,7 +27,8 @@ t.test('four processes together stay within the bound, and use what there is', a
   const admitted: number[] = [];
   const start = performance.now();
   const seconds = 2.5;
-  // While a machine stands still the bucket fills to its burst and no further: what runs over then nobody has wasted.
+  // While a machine stands still the bucket fills to its burst and no further: what overflows then is not lost by the
+  // limit.
   const tries = { last: start, runOver: 0 };
   await Promise.all(
     limiters.map(async (limiter) => {
@@ -88,7 +89,7 @@ t.test('a refusal says when to come back, and is right', async (t) => {
     await new Promise((resolve) => setTimeout(resolve, 300));
     return [first, await new RequestLimiter({ redis, keys, limit: DEFAULT }).admit(caller)];
   });
-  t.match(slow, [true, { retryAfterSeconds: 1 }], 'every process is told the same');
+  t.match(slow, [true, { retryAfterSeconds: 1 }], 'every process gets the same answer');
 });
 
 t.test('keys have buckets of their own, and they vanish when they are full', async (t) => {
@@ -105,7 +106,7 @@ t.test('keys have buckets of their own, and they vanish when they are full', asy
   t.pass('gone by itself');
 });
 
-t.test('a full Redis still admits, one that is away admits nobody', async (t) => {
+t.test('a full Redis still admits, an unavailable one admits none', async (t) => {
   const limiter = new RequestLimiter({ redis, keys, limit: { perSecond: 1, burst: 5 } });
   const nodes = 'nodes' in redis && typeof redis.nodes === 'function' ? redis.nodes('master') : [redis];
   for (const node of nodes) await node.call('CONFIG', 'SET', 'maxmemory', '1');

@@ -64,7 +64,7 @@ t.test('a commit makes a change with its journal entry, or nothing', async (t) =
   t.match(journal[0], { version: 1, account, revision: before + 1, at: 1, changes: [], audit: [] });
 });
 
-t.test('registration is idempotent by name, whoever registers at the same time', async (t) => {
+t.test('registration is idempotent by name, also under concurrent registration', async (t) => {
   const account = newAccount();
   const second = new Agents(other);
   const tries = Array.from({ length: 40 }, (_, i) =>
@@ -73,7 +73,7 @@ t.test('registration is idempotent by name, whoever registers at the same time',
   const results = await Promise.all(tries);
   t.equal(new Set(results.map(({ agent }) => agent.id)).size, 1, 'one agent');
   t.equal(results.filter((result) => result.created).length, 1, 'created once');
-  t.equal(new Set(results.map(({ agent }) => agent.description)).size, 1, 'everybody is shown the same record');
+  t.equal(new Set(results.map(({ agent }) => agent.description)).size, 1, 'every caller gets the same record');
   const { agent } = results[0]!;
   t.ok(isId('agent', agent.id));
   t.match(agent, { name: 'one', metadata: {}, status: 'active', last_seen_at: null, created_at: agent.updated_at });
@@ -139,14 +139,14 @@ t.test('agents are found by name, and by what the watch says of them', async (t)
   });
   await agents.patch(account, second, { status: 'inactive' }, actor);
   t.same(await ids({ name: ['two', 'one'], status: ['inactive'] }), newestFirst(second));
-  t.same(await ids({ status: ['down'] }), newestFirst(), 'nobody was told of');
+  t.same(await ids({ status: ['down'] }), newestFirst(), 'none was notified');
   const speaks = (id: string, ms: number) =>
     redis.hset(keys.lastSeen(keys.partitionOf(account, id)), id, `${ms}/${account}`);
   for (const id of [first, second, third]) {
     await speaks(id, 1_000);
     await redis.hset(keys.watchNotes(keys.partitionOf(account, id)), id, 't1000/60000');
   }
-  t.same(await ids({ status: ['down'] }), newestFirst(first, third), 'nobody waits for the one that was stopped');
+  t.same(await ids({ status: ['down'] }), newestFirst(first, third), 'the silence of the stopped one is expected');
   t.same(await ids({ status: ['down', 'inactive'] }), newestFirst(first, second, third));
   t.same(await ids({ status: ['down'], name: ['three', 'two'] }), newestFirst(third));
   await speaks(third, 2_000);

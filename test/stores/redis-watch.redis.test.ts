@@ -151,7 +151,7 @@ t.test('a new Redis is new, an older registry is adopted, and one that ClickHous
   t.equal(elsewhere.trouble, 'registry_missing');
   const unknown = await watching(t, store, { allowUnsafe: true, hadRegistry: () => Promise.reject(new Error('away')) });
   await unknown.start();
-  t.equal(unknown.trouble, undefined, 'nobody has said so');
+  t.equal(unknown.trouble, undefined, 'it was not reported');
 
   // As it was before there were marks.
   await new Accounts(store).create('old', actor);

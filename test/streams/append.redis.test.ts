@@ -1,4 +1,4 @@
-// Appending: one entry per partition and tick, what callers are told when Redis refuses or does not answer, and keys
+// Appending: one entry per partition and tick, what callers get when Redis refuses or does not answer, and keys
 // that make a request idempotent. Needs redis-server.
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
@@ -50,7 +50,7 @@ async function refusal(promise: Promise<unknown>): Promise<ServiceError> {
 }
 
 t.test(
-  'everything that comes in one tick for one partition is one entry, in order, and every caller is told',
+  'everything that comes in one tick for one partition is one entry, in order, and every caller gets its outcome',
   async (t) => {
     const redis = await connect(t, server.address);
     const keys = freshKeys(4);
@@ -334,12 +334,12 @@ t.test('an Idempotency-Key: the first outcome again, a conflict, still running, 
   t.match(
     await refusal(once.append(late)),
     { code: 'unavailable', recorded: false },
-    'whoever lost its marker appends nothing',
+    'a holder that lost its marker appends nothing',
   );
   t.equal((await idsIn(redis, keys)).length, 1);
 });
 
-t.test('who was told that nothing was recorded may begin again as soon as Redis answers', async (t) => {
+t.test('a caller whose answer was that nothing was recorded may begin again as soon as Redis answers', async (t) => {
   const redis = connectWriter(server.address);
   t.teardown(() => redis.disconnect());
   await waitUntilReady(redis, 60_000);
@@ -365,7 +365,7 @@ async function pttlWhenAnswered(redis: Commands, key: string): Promise<number> {
   }
 }
 
-t.test('an append that nobody waits for any more is taken back before it is sent, and no other', async (t) => {
+t.test('an append whose client has left is withdrawn before it is sent, and no other', async (t) => {
   const redis = await connect(t, server.address);
   const keys = freshKeys(1);
   const appender = new Appender({ redis, keys });

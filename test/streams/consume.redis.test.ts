@@ -175,7 +175,7 @@ t.test('dead-lettered signals are shown, put back, and dropped with their agent'
 });
 
 t.test(
-  'dead-lettered registry changes are dropped with the agent that they tell of, its deletion is not',
+  'dead-lettered registry changes are dropped with the agent that they are about, its deletion is not',
   async (t) => {
     const redis = await connect(t, server.address);
     const keys = freshKeys(1);

@@ -22,7 +22,7 @@ export const silent: Log = {
 
 let prefixes = 0;
 
-/** Keys nobody else uses. */
+/** Keys that no other test uses. */
 export function freshKeys(partitions = 2): Keys {
   return new Keys({ prefix: `t${process.pid}-${++prefixes}-`, partitions });
 }

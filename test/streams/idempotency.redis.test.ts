@@ -44,7 +44,7 @@ async function sums(redis: Commands, keys: Keys): Promise<Record<string, number>
   return Object.fromEntries(Object.entries(all).map(([account, bytes]) => [account, Number(bytes)]));
 }
 
-t.test('past the bound whoever has more than an even share loses its oldest, and nobody else', async (t) => {
+t.test('past the bound an account with more than an even share loses its oldest, and no other', async (t) => {
   const redis = await connect(t, server.address);
   const keys = freshKeys(1);
   let evicted = 0;

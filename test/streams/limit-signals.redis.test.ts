@@ -20,7 +20,7 @@ async function signalsOf(keys: Keys, client: Commands = redis): Promise<Signal[]
     .flatMap(([, fields]) => (JSON.parse(fields[fields.indexOf(SIGNAL_FIELD) + 1]!) as SignalEntry).signals);
 }
 
-t.test('several fronts tell of a key once a minute', async (t) => {
+t.test('several fronts report a key once a minute', async (t) => {
   const keys = freshKeys();
   const { account } = freshAgent();
   let now = START;
@@ -58,7 +58,7 @@ t.test('several fronts tell of a key once a minute', async (t) => {
   t.ok(life > 0 && life <= 120_000, 'its marker goes by itself');
 });
 
-t.test('the limiter tells of every refusal, and of nothing else', async (t) => {
+t.test('the limiter reports every refusal, and of nothing else', async (t) => {
   const refused: string[] = [];
   const limiter = new RequestLimiter({
     ...{ redis, keys: freshKeys(), limit: { perSecond: 1, burst: 2 } },

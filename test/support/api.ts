@@ -76,7 +76,7 @@ export class Api {
   }
 
   /**
-   * Strings and Buffers are sent as they are, anything else as JSON. Asked again is whoever says that he is behind, or
+   * Strings and Buffers are sent as they are, anything else as JSON. A front that says it is behind is asked again, or
    * that a store gave no answer in time and nothing was recorded.
    */
   async call(method: string, path: string, options: CallOptions = {}): Promise<Answer> {
@@ -93,7 +93,7 @@ export class Api {
 
   /**
    * Sends again until the answer is as wanted: a change is in force everywhere within a second, but which second that
-   * is on a machine that others use nobody knows. The promise itself is kept to in test/registry/cache.redis.test.ts.
+   * is unknown on a shared machine. The promise itself is tested in test/registry/cache.redis.test.ts.
    */
   async until(send: () => Promise<Answer>, isWanted: (answer: Answer) => boolean): Promise<Answer> {
     const deadline = performance.now() + BEHIND_MS_MAX;
@@ -221,6 +221,6 @@ function parameterValue(type: string | undefined, query: URLSearchParams, key: s
   if (type === 'integer') return Number(text);
   if (type === 'boolean') return text === 'true' ? true : text === 'false' ? false : text;
   if (type === 'array') return query.getAll(key);
-  // `+` that nobody escaped is read as a space, and as an offset's sign where a time is wanted.
+  // A `+` that is not escaped is read as a space, and as an offset's sign where a time is wanted.
   return text.replace(/ (?=\d\d:\d\d$)/, '+');
 }

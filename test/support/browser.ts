@@ -1,7 +1,7 @@
 // A real browser for tests of the dashboard: Debian's chromium, driven by playwright-core. One browser a file, a
 // context a test.
-// Invariant: whatever the page itself finds wrong fails the test: an error on its console, an error that nobody caught,
-// a report of the content security policy, a request to anybody else, an answer of 500.
+// Invariant: an error that the page reports fails the test: an error on its console, an uncaught error,
+// a report of the content security policy, a request to another host, an answer of 500.
 import { type Browser, type BrowserContext, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 import t, { type Test } from 'tap';
 import { programOnPath } from './programs.ts';

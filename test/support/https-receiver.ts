@@ -1,4 +1,4 @@
-// A receiver of webhooks and chats by https on loopback: keeps what it was sent, and answers as it is told.
+// A receiver of webhooks and chats by https on loopback: keeps what it was sent, and answers as the test sets.
 // Invariant: it is closed with the test, its connections too.
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import { createServer } from 'node:https';

@@ -71,7 +71,7 @@ export function serviceEnvironment(given: Environment): Environment {
 type Launch = {
   dataDir: string;
   env?: Environment;
-  /** Told how to stop it as soon as it runs, ready or not. */
+  /** Called with a way to stop it as soon as it runs, ready or not. */
   onSpawn?: (stop: () => Promise<Exit>) => void;
 };
 
@@ -121,7 +121,7 @@ export async function launchService(options: Launch): Promise<TestService> {
   };
 }
 
-/** A front or pipelines process of its own; the caller tells it to leave. */
+/** A front or pipelines process of its own; the caller stops it. */
 export function spawnCli(args: string[], env: Environment): ChildProcess {
   return spawn(process.execPath, [assetPath('build/service/cli.js'), ...args], {
     env: serviceEnvironment(env),

@@ -1,5 +1,5 @@
 // The other side of the mail channel: a real SMTP conversation on loopback (smtp-server), which keeps what it was
-// handed and refuses what it is told to. TLS by STARTTLS where a certificate is given. Closed with the test.
+// handed and refuses as the test sets. TLS by STARTTLS where a certificate is given. Closed with the test.
 import type { AddressInfo } from 'node:net';
 import { SMTPServer, type SMTPServerOptions } from 'smtp-server';
 import type { Test } from 'tap';

@@ -1,5 +1,5 @@
 // The chat channel: an incoming webhook that takes `{"text", "blocks"}` (docs/channels.md).
-// Whoever names an agent or a policy must not speak in the name of the alert: no mention, no link, no markup comes out
+// The name of an agent or a policy must not change what the alert says: no mention, no link, no markup comes out
 // of a name or a message; the one link is ours (link.ts). Blocks are plain text; `text`, which chats parse, is escaped
 // and its mentions and links are broken.
 // Failure: see post.ts.

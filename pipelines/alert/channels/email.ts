@@ -53,7 +53,7 @@ export class EmailChannel implements ChannelSender {
   constructor({ smtpUrl, mailFrom }: EmailOptions) {
     this.#mailFrom = mailFrom;
     this.#transport = transportOf(smtpUrl);
-    // Each mail's own failure comes back to it; what befalls an idle connection concerns nobody.
+    // Each mail's own failure comes back to it; an error of an idle connection has no effect.
     this.#transport.on('error', () => undefined);
   }
 
@@ -74,7 +74,7 @@ export class EmailChannel implements ChannelSender {
     }
   }
 
-  /** Mails that are being sent fail; whoever sends them again does so by another process. */
+  /** Mails that are being sent fail, and another process sends them again. */
   close(): void {
     this.#isClosed = true;
     this.#transport.close({ force: true });

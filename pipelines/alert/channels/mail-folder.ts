@@ -1,11 +1,11 @@
-// A folder of mails, one `.eml` file each (under outbox.ts). Read and emptied by whoever likes; written by us alone.
+// A folder of mails, one `.eml` file each (under outbox.ts). Anyone may read and empty it; only Gatehouse writes it.
 // Invariant: a file that has its name is whole and on the disk: it is written under another name, synced, renamed, and
 // its folder synced. The name is the delivery's id, so writing a mail again leaves one file. Folder 0700, files 0600,
 // where we make them. Bounded: past OUTBOX_FILES_MAX the oldest mails go, by the time that they were written. Several
 // processes may write here, and people take files away: so what is there is read anew now and then, and whenever it is
 // not as remembered.
 // Failure: what the file system says rises from `keep`, and nothing is left under the mail's name that was not there
-// before. To take old mails away may fail, too: that is the caller's to tell (`onTrimFailed`), the mail is kept.
+// before. If old mails cannot be removed, the caller reports it (`onTrimFailed`), and the new mail is kept.
 import { randomBytes } from 'node:crypto';
 import { mkdir, open, readdir, rename, rm, stat, unlink } from 'node:fs/promises';
 import path from 'node:path';
@@ -15,7 +15,7 @@ import { OUTBOX_FILES_MAX, OUTBOX_READ_EVERY } from '../../../src/common/limits.
 const MAIL = /^dlv_[0-9a-z]{26}\.eml$/;
 /** Of a mail that is being written, or whose writer was killed. */
 const DRAFT = /^\.dlv_[0-9a-z]{26}\.[0-9a-f]+\.new$/;
-/** Nobody writes one mail for so long. */
+/** Writing one mail never takes so long. */
 const DRAFT_MS_MAX = 60 * 60 * 1000;
 const FOLDER_MODE = 0o700;
 const FILE_MODE = 0o600;

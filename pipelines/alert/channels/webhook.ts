@@ -1,6 +1,7 @@
 // The webhook channel: a POST of JSON, signed as Standard Webhooks 1.0.0 lays down (docs/channels.md).
 // Invariant: the bytes of the body are the same in every attempt, so a receiver may compare them; what differs is the
-// header `webhook-timestamp`, and with it the signature. They stay under the 20 KB that receivers are told to expect.
+// header `webhook-timestamp`, and with it the signature. They stay under the 20 KB that the documentation gives to
+// receivers.
 // Failure: see post.ts. An alert without a secret cannot be signed for and is not sent.
 import { Webhook } from 'standardwebhooks';
 import type { Signal } from '../../../schemas/signal.ts';

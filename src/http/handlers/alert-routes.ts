@@ -1,4 +1,4 @@
-// Alerts: the users' rules of when to be told, as resources.
+// Alerts: the users' rules of when to be notified, as resources.
 import { Alert, AlertCreate, AlertCreated, AlertPatch } from '../../../schemas/alert.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { Delivery } from '../../../schemas/delivery.ts';
@@ -141,7 +141,7 @@ export const alertRoutes: Route[] = [
       id: 'deleteAlert',
       tag: 'Alerts',
       summary: 'Delete an alert',
-      description: 'It tells nobody anything from now on; deliveries that wait are cancelled.',
+      description: 'It sends nothing from now on; deliveries that wait are cancelled.',
       answers: { 204: { description: 'Deleted; it does not fire any more' } },
     },
     async handle({ account, params, actor }, { registry }) {

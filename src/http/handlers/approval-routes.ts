@@ -1,9 +1,9 @@
 // Approvals: list, wait for one, decide.
 // Redis is asked first: it holds what is pending and what was decided within the hour. An approval that it does not
 // know may be of an event that was answered a moment ago, so the openings are waited for; then ClickHouse is asked for
-// older decisions. An id that stays unknown is 404. If the openings are behind, nobody can say yet that there is no
+// older decisions. An id that stays unknown is 404. If the openings are behind, it is not known yet that there is no
 // such approval: then the 404 of a read says that it may be incomplete, and a decision is refused with 503, since
-// nobody shall take it for void.
+// it must not look void.
 
 import { renderEvent } from '../../../clickhouse/queries/event-rows.ts';
 import { getEvents } from '../../../clickhouse/queries/get-event.ts';
@@ -118,7 +118,7 @@ export const approvalRoutes: Route[] = [
       tag: 'Approvals',
       summary: 'Approve or deny',
       description:
-        'Whoever waits is answered, and the event has its final outcome, which may be `blocked` by a policy made since (`blocked_by`). An approval is decided once. A key that is bound to an agent decides none.',
+        'Requests that wait are answered, and the event has its final outcome, which may be `blocked` by a policy made since (`blocked_by`). An approval is decided once. A key that is bound to an agent decides none.',
       answers: { 200: { description: 'The approval as it is now', schema: Approval } },
       errors: ['own_request', 'agent_inactive', 'already_decided', 'unavailable'],
       bodyExample: { decision: 'approve', comment: 'checked with the customer' },

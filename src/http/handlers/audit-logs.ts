@@ -111,7 +111,7 @@ export const auditLogRoutes: Route[] = [
       tag: 'Audit log',
       summary: 'Take a checkpoint of the audit chain',
       description:
-        'Where the chains stand, signed with the key of this service: keep it, and once the public key, where nobody who runs the service can change them. It waits until everything acknowledged is stored, some seconds.',
+        'Where the chains stand, signed with the key of this service: keep it, and once the public key, where the operators of the service cannot change them. It waits until everything acknowledged is stored, some seconds.',
       answers: { 200: { description: 'The checkpoint', schema: AuditCheckpoint } },
       errors: ['unavailable'],
     },

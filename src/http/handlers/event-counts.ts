@@ -28,7 +28,7 @@ export const eventCountRoutes: Route[] = [
     bound: 'query',
     query: {
       ...filters,
-      by: { ...oneOf('What the counts tell apart', COUNTED_BY), absent: 'outcome' as CountedBy },
+      by: { ...oneOf('What the counts are grouped by', COUNTED_BY), absent: 'outcome' as CountedBy },
       buckets: integer('Buckets at most, and one more where the first begins before the range', {
         minimum: 1,
         maximum: HISTOGRAM_BUCKETS_MAX,

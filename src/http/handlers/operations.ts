@@ -1,4 +1,4 @@
-// For those who run the service: alive, ready, metrics. None needs a key; none tells anything about an account.
+// For those who run the service: alive, ready, metrics. None needs a key; none shows anything about an account.
 // `/metrics` is left out here where it has a port of its own.
 import Type from 'typebox';
 import { Readiness, ServiceStatus } from '../../../schemas/service-status.ts';

@@ -1,7 +1,7 @@
 // GET /v1/stream: what comes in, as server-sent events (live.ts reads it; docs/dashboard.md says how it is followed).
-// Each row has an id that says what was told so far; a reader that comes back with the last one it has
+// Each row has an id that encodes what was sent so far; a reader that comes back with the last one it has
 // (`Last-Event-ID`, as browsers do by themselves) goes on behind it, at whichever front.
-// Invariant: who may no longer read is told nothing from LIVE_CHECK_MS on. A reader that takes nothing holds
+// Invariant: a reader without the right to read gets nothing after LIVE_CHECK_MS. A reader that takes nothing holds
 // LIVE_UNREAD_BYTES_MAX at most.
 import { createHash } from 'node:crypto';
 import Type from 'typebox';
@@ -9,7 +9,7 @@ import type { PayloadMode } from '../../../schemas/closed-sets.ts';
 import { LIVE_CHECK_MS, LIVE_HEARTBEAT_MS, LIVE_RESUME_MS_MAX, LIVE_UNREAD_BYTES_MAX } from '../../common/limits.ts';
 import { validationFailed } from '../../common/validation.ts';
 import type { BodyParts } from '../body-parts.ts';
-import { type LivePlace, type LiveUpdate, type Question, TOPICS } from '../live.ts';
+import { type LivePosition, type LiveUpdate, type Question, TOPICS } from '../live.ts';
 import { payloadMode, type QueryOf, text } from '../query.ts';
 import { ask } from '../reply.ts';
 import { type Call, type Parts, type Route, route } from '../route.ts';
@@ -20,7 +20,7 @@ const CURSOR_CHARACTERS_MAX = 500;
 
 const parameters = {
   topics: {
-    ...text('What to be told of, separated by commas: `events`, `approvals`, `anomalies`, `deliveries`'),
+    ...text('Topics to follow, separated by commas: `events`, `approvals`, `anomalies`, `deliveries`'),
     absent: undefined,
   },
   ...filters,
@@ -49,7 +49,7 @@ export const streamRoutes: Route[] = [
       tag: 'Stream',
       summary: 'Follow what comes in',
       description:
-        'Server-sent events, about a second behind. `ready` says that it begins; `events`, `approvals`, `anomalies` and `deliveries` are rows as the lists have them, an approval and a delivery again with each change; `skipped` says how many of a topic were not told one by one; `reset` that a resume came too late, and the lists are to be read anew. A comment comes every 15 s. The filters are those of the list of events; the other topics heed those that they have.',
+        'Server-sent events, about a second behind. `ready` says that it begins; `events`, `approvals`, `anomalies` and `deliveries` are rows as the lists have them, an approval and a delivery again with each change; `skipped` says how many of a topic were not sent one by one; `reset` that a resume came too late, and the lists are to be read anew. A comment comes every 15 s. The filters are those of the list of events; the other topics heed those that they have.',
       answers: {
         200: {
           description: 'What comes in, until the reader leaves',
@@ -63,7 +63,7 @@ export const streamRoutes: Route[] = [
     async handle(call, parts) {
       const question = questionOf(call);
       const digest = digestOf(question);
-      const from = placeOf(call.lastEventId || call.query.cursor, digest);
+      const from = positionOf(call.lastEventId || call.query.cursor, digest);
       const release = parts.bodies.take(call.account);
       return {
         status: 200,
@@ -110,14 +110,14 @@ class Reader {
   }
 
   /** Resolves when the reader may read no more or the process ends; rejects when it has left or is too slow. */
-  async follow({ live }: Parts, question: Question, from: LivePlace | 'late' | undefined): Promise<void> {
+  async follow({ live }: Parts, question: Question, from: LivePosition | 'late' | undefined): Promise<void> {
     const { signal } = this.#body;
     signal.addEventListener('abort', () => this.#wake(), { once: true });
     this.#send('retry: 1000\n\n');
     if (from === 'late') this.#send('event: reset\ndata: {}\n\n');
-    const place = from === 'late' ? undefined : from;
-    const told = (one: LiveUpdate) => this.#tell(one);
-    const begin = await ask(() => live.follow(question, { place, signal, tell: told }));
+    const position = from === 'late' ? undefined : from;
+    const send = (update: LiveUpdate) => this.#sendUpdate(update);
+    const begin = await ask(() => live.follow(question, { position, signal, send }));
     this.#send(`id: ${idOf(begin, this.#digest)}\nevent: ready\ndata: {}\n\n`);
     await this.#handOut();
   }
@@ -146,10 +146,10 @@ class Reader {
     if (signal.aborted && signal.reason !== 'draining') throw signal.reason;
   }
 
-  #tell(told: LiveUpdate): void {
-    const id = `id: ${idOf(told.place, this.#digest)}\n`;
-    if ('text' in told) this.#send(`${id}event: ${told.topic}\ndata: ${told.text}\n\n`);
-    else this.#send(`${id}event: skipped\ndata: {"topic":"${told.topic}","count":${told.skipped}}\n\n`);
+  #sendUpdate(update: LiveUpdate): void {
+    const id = `id: ${idOf(update.position, this.#digest)}\n`;
+    if ('text' in update) this.#send(`${id}event: ${update.topic}\ndata: ${update.text}\n\n`);
+    else this.#send(`${id}event: skipped\ndata: {"topic":"${update.topic}","count":${update.skipped}}\n\n`);
   }
 
   #send(text: string): void {
@@ -167,19 +167,19 @@ function digestOf(question: Question): string {
   return createHash('sha256').update(JSON.stringify(question)).digest('base64url').slice(0, 12);
 }
 
-function idOf({ events, anomalies, approvals, deliveries }: LivePlace, digest: string): string {
+function idOf({ events, anomalies, approvals, deliveries }: LivePosition, digest: string): string {
   const fields = [VERSION, digest, Date.now(), events.at, events.id, anomalies.at, anomalies.id, approvals, deliveries];
   return Buffer.from(JSON.stringify(fields)).toString('base64url');
 }
 
 /** Throws ServiceError validation_failed. */
-function placeOf(id: string | undefined, digest: string): LivePlace | 'late' | undefined {
+function positionOf(id: string | undefined, digest: string): LivePosition | 'late' | undefined {
   if (id === undefined || id === '') return undefined;
   const fields = fieldsOf(id);
-  if (fields === undefined) throw badCursor('is not the id of a row that a stream has told');
-  const [, of, toldMs, eventsAt, eventsId, anomaliesAt, anomaliesId, approvals, deliveries] = fields;
+  if (fields === undefined) throw badCursor('is not the id of a row that a stream has sent');
+  const [, of, sentMs, eventsAt, eventsId, anomaliesAt, anomaliesId, approvals, deliveries] = fields;
   if (of !== digest) throw badCursor('is of another stream, or of other topics or filters; begin again without it');
-  if (Date.now() - (toldMs as number) > LIVE_RESUME_MS_MAX) return 'late';
+  if (Date.now() - (sentMs as number) > LIVE_RESUME_MS_MAX) return 'late';
   return {
     events: { at: eventsAt as number, id: eventsId as string },
     anomalies: { at: anomaliesAt as number, id: anomaliesId as string },

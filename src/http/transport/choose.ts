@@ -38,7 +38,7 @@ function nodeTransport(fronts: number): Transport {
   return new NodeTransport({ sharePort: canSharePort() });
 }
 
-/** Its loader's message ends with the reason of the operating system, which is what somebody can act on. */
+/** Its loader's message ends with the reason of the operating system, which is what an operator can act on. */
 function reasonOf(error: unknown): string {
   const text = error instanceof Error ? error.message : String(error);
   const library = /version `(GLIBC_[0-9.]+)' not found/.exec(text);

@@ -1,8 +1,8 @@
 // One connection of the Node.js HTTP server (inside node-http.ts): whose answers are due on it, and whether its client
 // is too slow. Both ways a client must do 16 KiB/s, as uWebSockets.js wants it: a body that drips in, or an answer that
 // is not taken, would hold memory for as long as the client likes.
-// Invariant: who has begun and not answered is told once that the client left. After `closeGently` nothing is handled
-// any more.
+// Invariant: a request that has begun and is not answered is notified once that the client left. After `closeGently`
+// nothing is handled any more.
 import type { Socket } from 'node:net';
 
 /** A body that has brought less than this in PERIOD_MS is too slow. */
@@ -17,7 +17,7 @@ const LINGER_MS = 10_000;
 
 export class NodeConnection {
   readonly #socket: Socket;
-  /** Who waits for an answer, with whom to tell if the client leaves. */
+  /** Requests that wait for an answer, with their callback for a client that leaves. */
   readonly #waiting = new Map<object, () => void>();
   /** Whose bodies are coming in: one at a time, since a parser reads one request after another. */
   #receiver: object | undefined;
@@ -84,7 +84,10 @@ export class NodeConnection {
     if (this.#sending === 0) this.#sendByMs = Number.POSITIVE_INFINITY;
   }
 
-  /** An answer whose body comes in parts has begun: its request waits on, so that it is told if the client leaves. */
+  /**
+   * An answer whose body comes in parts has begun: its request stays registered, so that it is notified if the client
+   * leaves.
+   */
   streaming(): void {
     this.#sending++;
   }

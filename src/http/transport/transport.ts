@@ -38,7 +38,7 @@ export type TransportResponse = {
    */
   end(body: string | Buffer, close?: boolean): unknown;
   /**
-   * A part of a body whose length nobody knows; `end('')` ends it. False: it is kept, and `onWritable` tells when it
+   * A part of a body of unknown length; `end('')` ends it. False: it is kept, and `onWritable` says when it
    * was taken.
    */
   write(part: string | Uint8Array): boolean;
@@ -61,7 +61,7 @@ export interface Transport {
   readonly name: 'uws' | 'node';
   /** Open connections. */
   readonly connections: number;
-  /** Set before `listen`. uWebSockets.js answers such requests by itself, and tells nobody. */
+  /** Set before `listen`. uWebSockets.js answers such requests by itself, and reports none. */
   onUnreadable: Unreadable;
   /** `pattern`: a path with `{name}` for a segment. Registered before `listen`. */
   on(verb: Verb, pattern: string, handler: Handler): void;

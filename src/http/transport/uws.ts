@@ -24,7 +24,7 @@ const METHODS = {
 /** Throws where there is no binary for this Node.js and this C library. */
 export async function loadUws(): Promise<Uws> {
   const { default: uws } = await import('uWebSockets.js');
-  // The header that names uWebSockets and its version tells an attacker more than a caller.
+  // The header that names uWebSockets and its version helps an attacker more than a caller.
   (uws as unknown as { _cfg(code: string): void })._cfg('999999990007');
   return uws;
 }

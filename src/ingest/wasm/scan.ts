@@ -44,7 +44,7 @@ const KEYS_MAX: i32 = 64;
 let end: usize = 0;
 /** Of the event at hand. */
 let flags: i32 = 0;
-/** Its payload has a `tokens_used` that is not null; objects in it that tell of tokens as providers do. */
+/** Its payload has a `tokens_used` that is not null; objects in it that hold token counts as providers write them. */
 let isUsedSaid: bool = false;
 let usages: i32 = 0;
 /** Hashes of the keys of the objects that are open: KEYS_MAX u32 for each depth from 0 to DEPTH_MAX. */
@@ -212,7 +212,7 @@ let keyStart: usize = 0;
 let keyLength: usize = 0;
 
 /**
- * The value of the next member, whose key is not twice in its object, as far as its hash can tell. `count`: of keys
+ * The value of the next member, whose key is not twice in its object, as far as its hash shows. `count`: of keys
  * before it.
  */
 function member(p: usize, depth: i32, count: i32): usize {
@@ -261,7 +261,7 @@ function object(p: usize, depth: i32): usize {
 
 @inline function is4(p: usize, w: u32): bool { return load<u32>(p) == w; }
 
-/** The payload: an object whose own keys tell of columns. `base` is the body's start, `r` the event's record. */
+/** The payload: an object whose own keys give columns. `base` is the body's start, `r` the event's record. */
 function payload(p: usize, depth: i32, r: usize, base: usize): usize {
   if (at(p) != OBJECT) return 0;
   const from = p;
@@ -291,7 +291,7 @@ function payload(p: usize, depth: i32, r: usize, base: usize): usize {
   return p;
 }
 
-/** usage, usageMetadata, usage_metadata: under these keys a provider's answer tells of tokens (usage.ts). */
+/** usage, usageMetadata, usage_metadata: under these keys a provider's answer holds token counts (usage.ts). */
 @inline function isUsage(name: usize, length: usize): bool {
   if (length != 5 && length != 13 && length != 14) return false;
   if (!is4(name, 0x67617375) || load<u8>(name, 4) != 0x65) return false;
@@ -325,7 +325,7 @@ function usage(p: usize, depth: i32): usize {
 }
 
 /**
- * The tokens that providers tell of become the event's. Of several objects that do so the first counts: that is looked
+ * The token counts of providers become the event's. Of several such objects the first counts: that is looked
  * at elsewhere.
  */
 function use(r: usize): void {

@@ -59,7 +59,7 @@ function add(shape: u32, from: usize, to: usize): void {
   seen |= bit;
 }
 
-/** The tokens; negative: none are told of (-1), or what tells of them is to be looked at elsewhere (-2). */
+/** The tokens; negative: there are none (-1), or the JavaScript reader must decide (-2). */
 @inline export function usageTotal(): f64 {
   if (odd) return -2;
   return seen == 0 ? -1 : <f64>load<u64>(sums + (<usize>ctz(seen) << 3));

@@ -1,4 +1,4 @@
-// Finds the word that somebody meant to write (used for the mistakes of a policy, never while an event is judged).
+// Finds the word that the author meant to write (used for the mistakes of a policy, never while an event is judged).
 import { exactJson } from '../../common/exact-json.ts';
 
 /**

@@ -365,8 +365,8 @@ function agentValue({ id, name, description, framework, metadata, status }: Agen
 }
 
 /**
- * The library tells maps by their `constructor`, which a payload may have as a key of its own: such objects go in as a
- * Map.
+ * The library recognizes maps by their `constructor`, which a payload may have as a key of its own: such objects go in
+ * as a Map.
  */
 const celPayload = perPayload(({ payload, payloadText }: ExpressionEvent): unknown => {
   const plain =

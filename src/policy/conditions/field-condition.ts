@@ -5,7 +5,7 @@
 // gte lt lte` take a text that is a number for one; where something is there that is none, they count as met, and the
 // match says `not_a_number`. `matches` looks at keys, too.
 // A path that leads nowhere equals nothing, so `ne` and `not_in` hold for it: a policy against everything but a list
-// also catches the event that leaves the field out (fail closed). `exists` tells the two apart.
+// also catches the event that leaves the field out (fail closed). `exists` distinguishes the two.
 // Work is counted against the event's budget; OverBudget passes through, and the engine counts it as a match.
 import { OPERATORS, type Operator } from '../../../schemas/condition.ts';
 import { compareNumbers, type ExactNumber, isNumber, LongNumber, numberOfText } from '../../common/exact-number.ts';
@@ -56,7 +56,7 @@ export class FieldCondition {
   #onlyNumbers = false;
   /** It held for something that is no number, of which an operator asked for the order. */
   heldForNoNumber = false;
-  /** Where somebody asks for the place: the steps that lead to the value at hand. */
+  /** Where the caller asks for the path: the steps that lead to the current value. */
   #trail: Step[] | null = null;
   readonly #visit = (value: unknown) => {
     this.#isThere = true;
@@ -107,7 +107,7 @@ export class FieldCondition {
 
   /**
    * The steps from the value at `steps` to the string for which a text operator holds; none where it is the value
-   * itself. Keys that hold what a text operator looks for are not told. Throws OverBudget.
+   * itself. Keys that hold what a text operator searches are left out. Throws OverBudget.
    */
   placeInside(operator: Operator, payload: object, steps: readonly Step[], budget: Budget): Step[] {
     const test = this.#texts.get(operator);

@@ -92,7 +92,7 @@ export function pathText(path: Path): string {
 
 /**
  * The values at a path, each given to `visit`; stops when it answers true. `trail` then holds the steps that lead
- * there: it is given where somebody asks for the place, and left out where only the answer counts.
+ * there: it is given where the caller asks for the path, and left out where only the answer counts.
  */
 export function visitPath(
   value: unknown,

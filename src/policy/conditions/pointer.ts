@@ -1,5 +1,5 @@
 // Writes the place of a value as a JSON Pointer that is safe to show: bounded, well-formed, and without keys that hold
-// what is looked for. Used where a match tells its place; the keys of a payload are its sender's.
+// what is looked for. Used where a match gives its path; the keys of a payload are its sender's.
 const SEGMENT_CHARACTERS_MAX = 100;
 const POINTER_CHARACTERS_MAX = 500;
 

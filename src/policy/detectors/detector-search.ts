@@ -1,4 +1,4 @@
-// What the detectors' searches share: how a finding is told, how tries are charged, and what may stand next to one.
+// What the detectors' searches share: how a finding is reported, how tries are charged, and what may stand next to one.
 import type { Budget } from '../budget.ts';
 
 /**

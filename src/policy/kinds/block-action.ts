@@ -1,4 +1,5 @@
-// block_action: matches when its fields do. Blocks with `block` among its actions; `alert` alone tells and lets pass.
+// block_action: matches when its fields do. Blocks with `block` among its actions; `alert` alone notifies and lets
+// pass.
 import type { PolicyKind } from './policy-kind.ts';
 
 export type BlockActionTerms = { type: 'block_action' };

@@ -1,5 +1,5 @@
 // rate_limit: matches the event that is number threshold+1 or later inside a sliding window. Whether it is
-// one only the counters know: judge() asks for a place with a RateCheck, decide() is told who was over.
+// one only the counters know: judge() requests a permit with a RateCheck, decide() gets the result.
 // With `block` among its actions an event that is over takes no place; without, every event counts.
 // An event without a value at the `per` path is counted, too, under a name of its own, so that leaving it out is no way
 // around.
@@ -60,7 +60,7 @@ export function perText({ per }: RateLimitTerms): string {
 }
 
 /**
- * What tells the counters of a `per` path apart: the JSON of the values there, which is never empty; '' if there are
+ * What distinguishes the counters of a `per` path: the JSON of the values there, which is never empty; '' if there are
  * none, or if it would take too long to find out.
  */
 export function counterValue(path: Path, fields: Fields, budget: Budget): string {

@@ -1,4 +1,4 @@
-// require_approval: matches when its fields do; the event is pending until somebody decides, or until `timeout` and
+// require_approval: matches when its fields do; the event is pending until a person decides, or until `timeout` and
 // then as `on_timeout` says. That is what the type means, so it is pending with `alert` alone and with `block`, too:
 // `block` here does not refuse the event but holds it back. Only `log` alone lets it pass (dry run).
 

@@ -1,5 +1,5 @@
 // Runs a program over text as a lazily built DFA: each state is made when the text first leads there, then a character
-// costs one look-up (2-4 ns). One pass tells which of the program's patterns occur. Two further directions find
+// costs one look-up (2-4 ns). One pass finds which of the program's patterns occur. Two further directions find
 // where: backwards over the whole text (every place at which a match starts) and forwards from one place (its longest
 // end). Stands under the scanner (data filters), the `matches` operators and redaction.
 //

@@ -160,7 +160,7 @@ export class Program {
     });
   }
 
-  /** Puts intervals into one class that no instruction tells apart. */
+  /** Merges intervals that no instruction distinguishes into one class. */
   #partition(runeSets: readonly Instruction[]): { classOfInterval: Uint16Array; classes: number } {
     const { length } = this.#bounds;
     const classOfInterval = new Uint16Array(length);

@@ -242,7 +242,7 @@ class Group {
     this.#automaton.grant(buildUnits);
   }
 
-  /** It was found elsewhere: nobody has to look for it here. */
+  /** It was found elsewhere, so it need not be searched here. */
   settled(needle: number): void {
     const m = this.members.indexOf(needle);
     if (m < 0 || this.hits[m] === 1) return;
