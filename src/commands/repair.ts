@@ -4,8 +4,8 @@
 // data the next start goes on without what it cannot read, and names it.
 // Invariant: nothing is deleted. Failure: a UsageError where a Gatehouse runs on the folder; else one sentence.
 import { existsSync } from 'node:fs';
+import { DataDirectory } from '../chdb-server/data-directory.ts';
 import { damageText, findDamage, repairDamage } from '../embedded/append-only-damage.ts';
-import { DataDirectory } from '../embedded/data-directory.ts';
 import { StateDir } from '../embedded/state-dir.ts';
 import { type Config, environmentWith } from '../process/config.ts';
 import { type Context, UsageError } from './context.ts';

@@ -7,10 +7,10 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { ClickHouseServerOptions } from '../chdb-server/clickhouse-server.ts';
 import { assetPath } from '../process/assets.ts';
 import type { Log } from '../process/log.ts';
 import { type Child, type Exit, forkChild, type OutputLines } from './child.ts';
-import type { ClickHouseServerOptions } from './clickhouse-server.ts';
 import { NICE } from './process-priority.ts';
 import { CLICKHOUSE_V8 } from './v8.ts';
 

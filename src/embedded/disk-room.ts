@@ -8,6 +8,7 @@
 // write.
 
 import { statfs } from 'node:fs/promises';
+import { EXHAUSTED_BYTES } from '../chdb-server/torn-parts.ts';
 import { Periodic } from '../common/async.ts';
 import type { Room } from '../common/room.ts';
 import type { Part } from '../process/lifecycle.ts';
@@ -25,8 +26,6 @@ const RESERVE_SHARE = 0.05;
  * than half of the reserve.
  */
 const APPEND_BYTES_MAX = 128 * 1024 ** 2;
-/** ClickHouse begins no part with less than this free: what it is writing below it may not be whole. */
-export const EXHAUSTED_BYTES = 1024 ** 2;
 /** The free space above the reserve at which writes are accepted again: without it each merge would toggle it. */
 const ENOUGH = 1.25;
 

@@ -5,8 +5,8 @@ import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, truncateSync, wri
 import path from 'node:path';
 import t from 'tap';
 import { ClickHouse } from '../../clickhouse/client.ts';
-import { DataDirectory } from '../../src/embedded/data-directory.ts';
-import { parsePartName } from '../../src/embedded/part-name.ts';
+import { DataDirectory } from '../../src/chdb-server/data-directory.ts';
+import { parsePartName } from '../../src/chdb-server/part-name.ts';
 import { EngineRefused, forkEngine, makeFolder } from '../support/clickhouse.ts';
 
 const MARKER = 'gatehouse-clickhouse.json';

@@ -1,4 +1,4 @@
-// The real engine for tests: one child process of src/embedded in a folder of its own, or the ClickHouse that
+// The real engine for tests: one child process of src/chdb-server in a folder of its own, or the ClickHouse that
 // GATEHOUSE_TEST_CLICKHOUSE_URL names. Each test file makes databases of its own, so files can share one engine.
 // Everything is torn down with the test.
 import { type ChildProcess, fork } from 'node:child_process';
@@ -9,8 +9,8 @@ import path from 'node:path';
 import type { Test } from 'tap';
 import { ClickHouse } from '../../clickhouse/client.ts';
 import { EVENT_ROW_COLUMNS } from '../../schemas/event-row.ts';
+import type { ClickHouseServerOptions } from '../../src/chdb-server/clickhouse-server.ts';
 import { mintId } from '../../src/common/ids.ts';
-import type { ClickHouseServerOptions } from '../../src/embedded/clickhouse-server.ts';
 import { assetPath } from '../../src/process/assets.ts';
 
 export type TestClickHouse = { url: string; makeDatabase(options?: { queryTimeoutSeconds?: number }): ClickHouse };

@@ -1,12 +1,7 @@
-// The process of the embedded ClickHouse engine. `node clickhouse-server-main.js
-// '{"path":"./data/clickhouse","port":0}'` Its one argument is the JSON of ClickHouseServerOptions; without it, they
-// are the first message on its IPC channel, which keeps a password off the command line. Once it serves it prints one
-// line, `{"ready":true,"port":N}`, on stdout. SIGTERM and SIGINT: finish what runs, note that all is well, exit 0.
-// Forked with an IPC channel it leaves the same way when the channel closes, that is when its parent has died: the
-// directory must not stay locked by an orphan. A directory that must not be served: one sentence as the last line on
-// stderr (the engine may have written before it), exit 3. Anything else that prevents the start: one sentence, exit 1.
-// A damaged projection: the process ends with 1 as well, and the next one loads the part without it. The supervisor
-// sets UV_THREADPOOL_SIZE to at least 16: every running statement holds a thread of that pool.
+// The process of the embedded ClickHouse: `node clickhouse-server-main.js '{"path":"./data/clickhouse","port":0}'`.
+// Its arguments, signals and exit statuses are in README.md beside it.
+// Invariant: the process ends when its parent has died, so that no orphan keeps the directory locked.
+// Failure: one sentence as the last line on stderr (the engine may have written before it), and an exit status.
 import { once } from 'node:events';
 import { type ClickHouseServer, type ClickHouseServerOptions, runClickHouseServer } from './clickhouse-server.ts';
 import { DataDirectoryError } from './data-directory-error.ts';

@@ -1,7 +1,6 @@
 // The embedded ClickHouse: a small HTTP server on loopback that puts chdb behind the part of ClickHouse's HTTP
-// interface that
-// @clickhouse/client and curl use. A process of its own (clickhouse-server-main.ts), since chdb allows one process per
-// directory; every other process uses it as it would any ClickHouse.
+// interface that the official client and curl use. A process of its own (clickhouse-server-main.ts), since chdb allows
+// one process per directory; every other process uses it as it would any ClickHouse.
 // Path of a request: guard -> read the statement -> rows of an insert go to a spool file -> chdb-sessions.ts -> one
 // answer with a true status.
 // Invariants: an insert whose body was cut off is never run; an answer is sent whole or not at all; nothing is served
@@ -35,7 +34,7 @@ import {
   sendError,
 } from './clickhouse-protocol.ts';
 import { DataDirectory } from './data-directory.ts';
-import { EXHAUSTED_BYTES } from './disk-room.ts';
+import { EXHAUSTED_BYTES } from './torn-parts.ts';
 
 export type ClickHouseServerOptions = {
   /** Data directory; made if it is not there. */

@@ -10,6 +10,12 @@ import { existsSync, mkdirSync, readdirSync, renameSync, statSync } from 'node:f
 import path from 'node:path';
 import { parsePartName } from './part-name.ts';
 
+/**
+ * The engine begins no part with less space free, in bytes. What it is writing below it may not be whole, although it
+ * answers.
+ */
+export const EXHAUSTED_BYTES = 1024 ** 2;
+
 const NEVER_EMPTY = /^(?:checksums\.txt|columns\.txt|count\.txt|.+\.c?mrk\d?)$/;
 
 /** `enginePath`: the engine's own folder. Returns the folders that were moved. */
