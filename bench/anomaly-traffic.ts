@@ -1,5 +1,5 @@
 // Simulated traffic of one agent, seeded: arrivals in order, each with its type and tokens (for anomalies.ts and its
-// short test). Six shapes of steady traffic. What an injected spike changes is `spike`; everything else goes on as
+// short test). Six shapes of steady traffic. What an injected spike changes is `spike`; everything else continues as
 // before.
 import type { Observed } from '../pipelines/anomaly/observe.ts';
 

@@ -6,7 +6,7 @@
 //   tables   tamperings with the tables of a real engine, by ALTER, DELETE and INSERT, through all queries; each is
 //            undone after
 //   honest   10,000 operations on the real store pipelines (registry changes, events, erasures; a restart every 500),
-//            with verifications against older heads going on meanwhile: how many of those found fault
+//            with verifications against older heads continuing meanwhile: how many of those found fault
 //   cost     CPU of making an entry of one event row of 500 bytes, and of verifying a stored one
 // Passed if all tamperings were found and no verification of honest work found fault.
 import type { Test } from 'tap';

@@ -1,6 +1,6 @@
 // Draws results as SVG: bars for things side by side, lines for what grows with what. No dependency.
 // Colours are of middle lightness on no background, and the text follows the reader's light or dark scheme, so a chart
-// reads on both. Every value stands beside its mark: a chart is read without guessing at an axis.
+// reads on both. Every value is beside its mark: a chart is read without guessing at an axis.
 
 export type Bars = { title: string; unit: string; groups: { name: string; bars: { name: string; value: number }[] }[] };
 export type Lines = {

@@ -56,7 +56,7 @@ export function machineSentence(machine: Machine): string {
   );
 }
 
-/** So large a piece is asked of the system anew. */
+/** So large a piece is asked of the system again. */
 function freshPageUs(): number {
   const bytes = Buffer.allocUnsafeSlow(FRESH_PAGES * PAGE_BYTES);
   const started = performance.now();

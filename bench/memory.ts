@@ -2,9 +2,9 @@
 // Method: one front with everything running, batches of 100 (500 bytes, five policies, 64 agents) in a closed loop of
 // 32 connections for ten minutes; resident memory of every process from /proc every 5 s. More is taken in than can be
 // stored, so the backlog reaches its bound (512 MiB of Redis memory here) within the first minute, and from then on
-// what is too much is refused: the front goes on at full load, taking in and refusing in turn. Growth is the slope over
-// the second half, by least squares; the first half is for caches and pools to find their size. `--seconds` sets the
-// length; runs of less than ten minutes say little of growth. Promised: at most FRONT_MB_MAX.
+// what is too much is refused: the front continues at full load, taking in and refusing in turn. Growth is the slope
+// over the second half, by least squares; the first half is for caches and pools to find their size. `--seconds` sets
+// the length; runs of less than ten minutes say little of growth. Promised: at most FRONT_MB_MAX.
 import { readGauges, sumOf, whenDrained } from './gauges.ts';
 import { post } from './load.ts';
 import { MB, type Memory, memoryChart, watchMemory } from './memory-watch.ts';

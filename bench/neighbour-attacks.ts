@@ -1,5 +1,5 @@
 // The attacks of the line "neighbour" (neighbour.ts): the costliest that one account can do within its bounds. They run
-// in a process of their own, which gives way on the processor: it stands for other machines.
+// in a process of their own, which gives way on the processor: it represents other machines.
 import { Socket } from 'node:net';
 import os from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';

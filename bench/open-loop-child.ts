@@ -15,7 +15,7 @@ const IDLE_MS_MAX = 8_000;
 /** For all connections to be made before the first request is due. */
 const CONNECT_MS = 300;
 /**
- * One for all: what is read is looked at before the next read. A buffer for each read had cost an eighth of the
+ * One for all: what is read is inspected before the next read. A buffer for each read had cost an eighth of the
  * generator's time.
  */
 const READ_BUFFER = Buffer.allocUnsafeSlow(65_536);
@@ -59,7 +59,7 @@ type Address = { host: string; port: number; isSecure: boolean };
 
 type ConnectionEvents = {
   idle(connection: Connection): void;
-  /** It is being connected anew, and `idle` once it is. */
+  /** It is being connected again, and `idle` once it is. */
   gone(connection: Connection): void;
   answer(status: number, dueMs: number): void;
 };
@@ -94,7 +94,7 @@ class Connection {
     return nowMs - this.#idleMs > IDLE_MS_MAX;
   }
 
-  /** Connects anew; `idle` follows. */
+  /** Connects again; `idle` follows. */
   renew(): void {
     this.#socket.removeAllListeners('close');
     this.#socket.destroy();

@@ -1,6 +1,6 @@
 // The results of a run as one page: every line with its question, table, notes and charts, and on what it was measured.
-// Invariant: one file that needs nothing else: styles and charts stand in it, there is no script and nothing is
-// fetched. What stands in it as text is escaped. It reads in light and in dark.
+// Invariant: one file that needs nothing else: styles and charts are in it, there is no script and nothing is
+// fetched. What is in it as text is escaped. It reads in light and in dark.
 import { type Chart, draw, escaped, readable } from './chart.ts';
 
 export type Cell = string | number | undefined;

@@ -1,5 +1,5 @@
 // What judging costs by itself, without sockets, Redis and replies, in which it drowns: ns of processor time an event
-// in this process, in turns, medians. Two ways: `plain`, as most events go (read, look for literals, ask the index),
+// in this process, in turns, medians. Two ways: `plain`, as most events go (read, search for literals, ask the index),
 // and `values`, as an event goes that some rule might match (every rule that the index leaves, on the parsed payload).
 
 import type { AgentRecord } from '../schemas/agent.ts';

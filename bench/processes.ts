@@ -1,6 +1,6 @@
 // What a measurement asks of /proc: processor time and memory of the processes under load, by the part that they are.
 // Processor time counts in ticks of 10 ms, so a turn has to last seconds to say anything.
-// A process that has ended counts 0: a run in which one was started anew shows it in its figures.
+// A process that has ended counts 0: a run in which one was started again shows it in its figures.
 import { readFileSync } from 'node:fs';
 
 export type Watched = { name: string; pid: number };

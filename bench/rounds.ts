@@ -111,7 +111,7 @@ export function spreadText([least, most]: readonly [number, number]): string {
 /** The order in which an event meets them. */
 const PARTS = ['front', 'redis', 'pipelines', 'clickhouse'];
 
-/** Columns that every table of turns has; `more` stands behind the speed. */
+/** Columns that every table of turns has; `more` is behind the speed. */
 export function turnCells(turn: Round, more: Row = {}): Row {
   const { eventsPerSecond, spread, p50Ms, p99Ms, failed, cpu } = turn;
   return {

@@ -17,7 +17,7 @@ import { type Kind, requestsOf, sendersOf } from './workload.ts';
  * the rate.
  */
 const GROWN_SECONDS_MAX = 1;
-/** At the end so many seconds' worth of events may wait: more has grown before the slope was looked at. */
+/** At the end so many seconds' worth of events may wait: more has grown before the slope was inspected. */
 const BACKLOG_SECONDS_MAX = 2;
 /** Nor may the queue in front of the server grow: what is due and finds no connection waits, and its waiting counts. */
 const P99_MS_MAX = 1_000;

@@ -42,7 +42,7 @@ const IDLE_SOCKET_MS = 2_000;
 
 /**
  * Indexes over words, the set of models and the filter of matches are built by merges, not at insert: an insert then
- * costs 14 us of CPU a row instead of 32, and makes fewer files. Until a part has been merged its rows are looked at
+ * costs 14 us of CPU a row instead of 32, and makes fewer files. Until a part has been merged its rows are inspected
  * one by one, with the same result.
  */
 export const EVENT_INSERT_SETTINGS: ClickHouseSettings = {

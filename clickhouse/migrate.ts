@@ -187,7 +187,7 @@ function checksum(text: string): string {
 // ClickHouse has no locks, but making a table is atomic. Lock number n is the table migration_lock_n, its comment says
 // until when it is held, by the server's clock. A process that finds the newest one free or expired makes n+1; one
 // wins. The newest is never dropped, so a number is never used twice and no process can drop a lock that is not the one
-// it looked at. A holder that finds a newer lock than its own stops.
+// it inspected. A holder that finds a newer lock than its own stops.
 
 type LockState = { number: number; owner: string; until: number; now: number };
 

@@ -8,7 +8,7 @@
 //   committing   dead letters, the pipeline's own writes, acknowledgement, watermark, end of the manifest: one step
 //
 // A batch without effect goes from collecting to committing. `recovering` reads the batch of an earlier owner's
-// manifest; it goes on as any other.
+// manifest; it continues as any other.
 // Invariant: one unacknowledged batch a stream, a contiguous range of its entries. A new owner that finds a manifest
 // makes the very same batch of it with the very same plan; what lies behind the manifest was never written.
 // Contiguous, because each read begins right behind the last entry in hand, and that place is kept nowhere: it is read
@@ -101,7 +101,7 @@ export interface Work<T, Plan> {
    */
   prepare(values: readonly T[], plan?: Plan): boolean | Promise<boolean>;
   /**
-   * JSON; the same for ever once it is in the manifest. The batch may have grown since `prepare`. `barrier`: of the
+   * JSON; the same forever once it is in the manifest. The batch may have grown since `prepare`. `barrier`: of the
    * batch.
    */
   plan(values: readonly T[], barrier?: CommitBarrier): Promise<Plan>;
@@ -416,7 +416,7 @@ export class Drain<T, Plan> {
         const { first, last } = batch;
         this.#options.log.warn({ err: error, first, last, attempt }, 'batch.failed');
       } finally {
-        // Others go on while this batch waits.
+        // Others continue while this batch waits.
         permit.release();
       }
       await this.#pause(backoffMs(attempt));

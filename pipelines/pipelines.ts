@@ -4,9 +4,9 @@
 // the places for inserts, of which there are INSERTS_AT_ONCE_MAX over all of them; those of events leave together
 // (insert-coalescer.ts).
 // Invariant: a unit is drained only under its lease, and released only after its drain has ended.
-// Failure: a drain that breaks is logged, its lease is let go, and it is tried again a second later, here or elsewhere.
-// Redis away: drains wait; a Redis that does not answer at all for READER_STUCK_MS gets a new connection, and readiness
-// fails.
+// Failure: a drain that breaks is logged, its lease is released, and it is tried again a second later, here or
+// elsewhere. Redis away: drains wait; a Redis that does not answer at all for READER_STUCK_MS gets a new connection,
+// and readiness fails.
 
 import { randomBytes } from 'node:crypto';
 import type { ClickHouse } from '../clickhouse/client.ts';
@@ -144,7 +144,7 @@ export class Pipelines {
     });
   }
 
-  /** Resolves after the first look; what is free is being drained then. */
+  /** Resolves after the first poll; what is free is being drained then. */
   async start(): Promise<void> {
     const { redis, keys } = this.#options;
     const streams = new Map(this.#units.map((unit) => [unit.stream, unit.groups]));
@@ -300,7 +300,7 @@ export class Pipelines {
     return (READ_AHEAD_BYTES_MAX * (share === 'store' ? 3 / 4 : 1 / 16)) / streams;
   }
 
-  /** Resolves when the drain has ended, however it did, and the lease is let go. */
+  /** Resolves when the drain has ended, however it did, and the lease is released. */
   async #run(unit: Unit, lease: Lease, drain: AnyDrain): Promise<void> {
     const log = this.#options.log.child({ stream: unit.stream, group: unit.group });
     log.debug({ lease: lease.text }, 'stream.taken');

@@ -1,4 +1,4 @@
-// The agent: a registered record that stands for one AI system.
+// The agent: a registered record that represents one AI system.
 
 import Type from 'typebox';
 import { FRAMEWORKS, STATUSES } from './closed-sets.ts';

@@ -1,5 +1,5 @@
 // The closed sets of the interface: what a field may be, where that is a list.
-// Stands before everything. It imports nothing: the dashboard reads it in the browser, where a library of schemas would
+// Used everywhere. It imports nothing: the dashboard reads it in the browser, where a library of schemas would
 // cost more than a screen.
 // Invariant: a closed set is written once, here, as a literal array; its type and its JSON Schema follow from it.
 

@@ -1,5 +1,5 @@
 // The words every resource shares: identifiers, times and the form of a page (closed sets: closed-sets.ts).
-// Stands before everything: all other folders import these, and schemas import typebox alone.
+// Used everywhere: all other folders import these, and schemas import typebox alone.
 // Invariant: what two schemas share is written once, here.
 import Type from 'typebox';
 import { about } from './described.ts';
@@ -39,7 +39,7 @@ export const NextCursor = about(
   null,
 );
 
-/** What stands beside a page's items. */
+/** What is beside a page's items. */
 export const PAGE_FIELDS = {
   total: about(
     Type.Integer({ minimum: 0 }),

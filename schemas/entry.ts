@@ -55,7 +55,7 @@ export type EventSummary = {
 };
 
 /**
- * What stands in the array of summaries. Most events are allowed without a match, and of those a summary with names for
+ * What is in the array of summaries. Most events are allowed without a match, and of those a summary with names for
  * its fields was a third of an entry: they are tuples, and whose they are is said once, before the first of a request.
  */
 type SummaryElement = SummaryOwner | AllowedTuple | EventSummary;
@@ -103,7 +103,7 @@ export function decodeEntry(fields: ReadonlyMap<string, Buffer>): EventEntry {
   return { summaries: decodeSummaries(text.toString()), rows: fields.get(ENTRY_FIELD.rows) ?? Buffer.alloc(0) };
 }
 
-/** The summaries of an entry's field. Throws EntryFormatError. What stands inside a summary is not looked at. */
+/** The summaries of an entry's field. Throws EntryFormatError. What is inside a summary is not inspected. */
 export function decodeSummaries(text: string): EventSummary[] {
   let elements: unknown;
   try {

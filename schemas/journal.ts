@@ -31,7 +31,7 @@ export type JournalEntry = {
   changes: { kind: Exclude<ResourceType, 'event' | 'approval' | 'session'>; id: string; record: object | null }[];
   audit: AuditLog[];
   /**
-   * Rows of what has tables of its own, as their columns stand (times as ISO text, `created_at` among them); one of a
+   * Rows of what has tables of its own, as their columns are (times as ISO text, `created_at` among them); one of a
    * higher `revision` replaces one of the same key.
    */
   rows?: { table: JournalTable; row: Record<string, unknown> }[];

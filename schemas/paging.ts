@@ -1,5 +1,5 @@
 // How lists are cut into pages: where a page begins, and what it hands on.
-// Stands between the HTTP handlers, who read it off a request, and what lists: the registry and the queries of
+// It is between the HTTP handlers, who read it off a request, and what lists: the registry and the queries of
 // ClickHouse.
 // Invariant: a page behind a position reads on from there by the key that the list is ordered by, so its cost does not
 // grow with its depth, and nothing that was there when the list began is shown twice or passed over, whatever arrives

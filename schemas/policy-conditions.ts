@@ -7,7 +7,7 @@
 import Type, { type TSchema } from 'typebox';
 import { DETECTOR_NAMES, type PolicyType } from './closed-sets.ts';
 
-/** A schema that stands under this name among the components of the description. */
+/** A schema that is under this name among the components of the description. */
 export function component(name: string, description?: string): TSchema {
   return Type.Unsafe({ $ref: `#/components/schemas/${name}`, ...(description === undefined ? {} : { description }) });
 }
@@ -252,7 +252,7 @@ function conditionsOf(type: PolicyType, description: string, example: object): T
   });
 }
 
-/** By the name under which each stands in the description. */
+/** By the name under which each is in the description. */
 export const CONDITIONS: Record<PolicyType, { name: string; schema: TSchema }> = {
   block_action: {
     name: 'BlockActionConditions',

@@ -57,7 +57,7 @@ function commands() {
 }
 
 /**
- * What a renamed or deleted source left in the build would go on being run as a test. Other folders in there are a
+ * What a renamed or deleted source left in the build would continue being run as a test. Other folders in there are a
  * test's own, which may be running.
  */
 function removeOrphans() {

@@ -11,7 +11,7 @@ import { fileURLToPath } from 'node:url';
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 export const PROGRAMS_FOLDER = 'node_modules/.debian';
 
-/** Program -> its packages, with the libraries that not every machine has, and where it stands in them. */
+/** Program -> its packages, with the libraries that not every machine has, and where it is in them. */
 export const PROGRAMS = {
   promtool: { packages: ['prometheus'], file: 'usr/bin/promtool' },
   nginx: { packages: ['nginx'], file: 'usr/sbin/nginx' },

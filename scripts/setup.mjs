@@ -196,7 +196,7 @@ function sayOnly(error) {
   say(error.message);
 }
 
-/** A signal that is meant for us is handed on: nothing that we started goes on without us. */
+/** A signal that is meant for us is handed on: nothing that we started continues without us. */
 async function run([program, ...args], sentence, tries = 1) {
   const child = spawn(program, args, { stdio: ['inherit', 2, 2] });
   const handOn = (signal) => {

@@ -1,9 +1,9 @@
-// `npm start`: sets up what is missing (setup.mjs), then goes on as `gatehouse start` in this very process.
-// One process, and package.json starts it with `exec`: so npm's child is the supervisor itself and no shell stands in
+// `npm start`: sets up what is missing (setup.mjs), then continues as `gatehouse start` in this very process.
+// One process, and package.json starts it with `exec`: so npm's child is the supervisor itself and no shell is in
 // between. A signal that npm passes on (SIGTERM, SIGINT) reaches it, and the person who ends the process that `npm
 // start &` printed ends it all.
 // Invariant: it does not outlive the npm that started it. A killed npm (`kill -9`, SIGHUP) passes nothing on, so the
-// parent is looked at every second; when it is another one, this process ends as by SIGTERM. Where no npm stands
+// parent is inspected every second; when it is another one, this process ends as by SIGTERM. Where no npm stands
 // above (`node build/service/cli.js start`) there is no such check: a parent that has gone is then usual.
 // Failure: a step of the set-up that fails ends it with a sentence and status 1.
 import { isNoInstall, SetupError, say, setUp } from './setup.mjs';

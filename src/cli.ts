@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 // The command line: finds the command, reads its options and the settings, runs it (`gatehouse help` lists them).
-// Stands before everything; nothing but this file writes to standard output or chooses an exit status.
+// Used everywhere; nothing but this file writes to standard output or chooses an exit status.
 // A command's modules are loaded when it is called: a front's alone take longer to load than the supervisor to start.
 // Exit status: 0 done, 1 failed, 2 called wrongly or a bad setting. Failures are one sentence on standard error; only a
 // bug shows where it is.

@@ -1,5 +1,5 @@
 // A front: the process that answers HTTP (`gatehouse front`). Composed here; several share one port.
-// Stands before Redis (appends, counters, registry) and beside ClickHouse (queries). It keeps nothing that it cannot
+// It runs before Redis (appends, counters, registry) and beside ClickHouse (queries). It keeps nothing that it cannot
 // lose.
 // Invariant: the HTTP server starts last and stops first; accepted events are appended and answered before the
 // connections to Redis close.

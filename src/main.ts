@@ -1,5 +1,5 @@
 // Runs a worker (front or pipelines) from its settings: log, metrics, parts, signals. The one place where a worker
-// begins. Stands between the command line and the composition of each kind (front.ts, pipelines-process.ts).
+// begins. It is between the command line and the composition of each kind (front.ts, pipelines-process.ts).
 // Under `gatehouse start` it says when it is ready, shares its counts, and leaves when the supervisor is gone; alone it
 // serves GATEHOUSE_METRICS_PORT itself.
 

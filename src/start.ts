@@ -1,5 +1,5 @@
 // `gatehouse start`: the supervisor as a process, and what it does to the stores before any worker runs.
-// Stands between the command line and embedded/supervisor.ts. Loads neither the front nor the pipelines: those are
+// It is between the command line and embedded/supervisor.ts. Loads neither the front nor the pipelines: those are
 // children.
 // Invariant: standard output is for people, the log goes to standard error.
 // Failure: what a person can mend ends the start with one sentence, anything else with the error in the log.

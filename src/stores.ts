@@ -1,5 +1,5 @@
 // Clients of Redis and ClickHouse for a process: built here from the settings, handed down, closed last.
-// Stands under the front, the pipelines and the commands. Nothing else makes a client.
+// Used by the front, the pipelines and the commands. Nothing else makes a client.
 // Invariant: a writer's client never sends a command twice; commands that may be repeated have a connection of their
 // own.
 // Failure: an address that is neither set nor to be found is named in the sentence that ends the command.

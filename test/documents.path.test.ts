@@ -1,7 +1,7 @@
-// The examples of README and of every page in docs are run as they stand, page by page in one shell each, against the
+// The examples of README and of every page in docs are run as they are, page by page in one shell each, against the
 // whole service; what a page shows as output is what comes out. Each page has an account of its own.
 //
-//   ```sh         is run. A plain or `json` block right behind it is what it prints: `…` stands for anything, white
+//   ```sh         is run. A plain or `json` block right behind it is what it prints: `…` represents anything, white
 //                 space does not count, and more may be printed before and after
 //   ```sh setup   is done by this test: URL, KEY (scope admin), and on pages other than README AGENT, an agent of that
 //                 account

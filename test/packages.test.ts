@@ -47,7 +47,7 @@ t.test('what is installed holds nothing for other systems, and no sources that a
     t.notOk(existsSync(assetPath(`node_modules/${name}`)), name);
   const files = readdirSync(assetPath('node_modules'), { recursive: true }) as string[];
   t.same(
-    // tap makes its test class anew in there after the installation.
+    // tap makes its test class again in there after the installation.
     files.filter((name) => name.endsWith('.js.map') && !name.includes('test-built')),
     [],
     'no source maps',

@@ -216,7 +216,7 @@ function resolveImport(file: string, to: string): string {
   return to.startsWith('.') ? path.posix.normalize(path.posix.join(path.posix.dirname(file), to)) : to;
 }
 
-/** Functions and methods with a name and a body of their own; short arrows count to what they stand in. */
+/** Functions and methods with a name and a body of their own; short arrows count to what they are in. */
 function functionsOf({ file, lines }: Source): { where: string; lines: number }[] {
   const head =
     /^(\s*)(?:(?:export |async |static )*(?:function\b.*|(?:#?[a-zA-Z]\w*|constructor)\(.*|(?:get|set) #?\w+\(.*))\{$/;

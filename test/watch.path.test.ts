@@ -1,4 +1,4 @@
-// Signals out of the whole service: an agent that falls silent is declared down, one that goes on speaking is not; a
+// Signals out of the whole service: an agent that falls silent is declared down, one that continues speaking is not; a
 // key that meets its request limit is notified.
 import t from 'tap';
 import { SIGNAL_FIELD, type Signal, type SignalEntry } from '../schemas/signal.ts';

@@ -50,7 +50,7 @@ type CountedHistogram = {
   bucketMs: number;
   /** Values with a group of their own, the most frequent first. */
   values: string[];
-  /** Are there others, which stand in `total` alone? */
+  /** Are there others, which are in `total` alone? */
   hasOther: boolean;
   buckets: { total: number; counts: Map<string, number> }[];
 };

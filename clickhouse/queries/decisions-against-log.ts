@@ -1,5 +1,5 @@
 // Decided approvals that are not what the audit log says was decided (audit/verify.ts). Rows of `approvals` have no
-// chain of their own: what was decided stands in the log, which has one, so a row that was changed is found by
+// chain of their own: what was decided is in the log, which has one, so a row that was changed is found by
 // comparing them.
 import type { ClickHouse } from '../client.ts';
 

@@ -15,7 +15,7 @@ const DELETIONS = [
   "DELETE FROM registry WHERE account_id = {account:String} AND kind = 'agent' AND id = {agent:String} AND record != ''",
 ];
 
-/** All that `events` has (001_events.sql). A DELETE drops them together, so one stands for all. */
+/** All that `events` has (001_events.sql). A DELETE drops them together, so one represents all. */
 const PROJECTIONS = ['by_time', 'by_arrival', 'counts'] as const;
 
 /** Tables of which a DELETE masks rows; the others have no rows of an agent. */

@@ -1,4 +1,4 @@
-// Which events are asked for: the filters of lists, counts and exports, as conditions (GET /v1/events and what stands
+// Which events are asked for: the filters of lists, counts and exports, as conditions (GET /v1/events and what is
 // under it). Outcomes and reasons are final ones, which event rows do not say: the caller adds them
 // (final-outcome.ts).
 

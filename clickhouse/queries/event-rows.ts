@@ -135,7 +135,7 @@ async function someOf(clickhouse: ClickHouse, account: string, { heads, from, at
 
 /**
  * By id. Looked for at their places: to find them by key costs as much again as to read them. A part that has been
- * merged since is not there any more, and what was in it is then looked for by key.
+ * merged since is not there any more, and what was in it is then searched for by key.
  */
 async function restOf(
   clickhouse: ClickHouse,

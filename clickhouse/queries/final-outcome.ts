@@ -1,7 +1,7 @@
 // The final outcome of events that waited for an approval: what the table `approvals` says of pending rows.
 // Event rows are never rewritten; every query that shows, filters or counts outcomes comes through here.
 // A decided approval is decided for good, so its row needs no FINAL. Accounts without decisions pay nothing for the
-// filter but one look whether there are any; pages without pending events are not looked at at all.
+// filter but one look whether there are any; pages without pending events are not inspected at all.
 // `settle` is called before decisions are read, and only then: the caller waits there for those that were acknowledged.
 
 import type { Outcome, Reason } from '../../schemas/closed-sets.ts';

@@ -40,7 +40,7 @@ export function whenSignedOut(tell: () => void): void {
   onSignedOut = tell;
 }
 
-/** `path` stands behind the service's address, without a slash before it: `v1/events?limit=50`. */
+/** `path` is behind the service's address, without a slash before it: `v1/events?limit=50`. */
 export async function call<T>(method: string, path: string, options: Options = {}): Promise<Answer<T>> {
   const { body, rawBody, headers = {}, signal } = options;
   const sent = rawBody ?? (body === undefined ? undefined : JSON.stringify(body));

@@ -34,7 +34,7 @@ export function parseKeepingPayloads(text: string): unknown {
     copied = to;
     at = to;
   }
-  // The number that stands for a payload is met before the object around it.
+  // The number that represents a payload is met before the object around it.
   return JSON.parse(out + text.slice(copied), (key, value) => {
     if (key !== 'payload') return value;
     return typeof value === 'number' ? value : { text: kept[(value as { payload: number }).payload] };

@@ -1,7 +1,7 @@
 // What comes in, as it comes in (server-sent events of `v1/stream`). One stream for all tabs that ask for the same: the
 // tab that holds the lock reads it and forwards it to the others. A hidden page releases it.
 // Invariant: no row is sent twice to a page; rows that could not be sent one by one are reported as a gap, and the list
-// is read anew.
+// is read again.
 // Failure: the browser reconnects with the id of the last row, by itself; where the service has gone, the list says so
 // when it is read.
 import { useEffect, useRef } from 'preact/hooks';

@@ -14,7 +14,7 @@ import { type Answer, ApiError, read } from './api.ts';
 import type { Page } from './types.ts';
 
 /**
- * Pages of a list that are kept: scrolling further lets go of the first ones' memory by starting anew at a time, not by
+ * Pages of a list that are kept: scrolling further releases the first ones' memory by starting again at a time, not by
  * paging on.
  */
 const PAGES_MAX = 200;
@@ -162,7 +162,7 @@ export function useList<T>(
   };
 }
 
-/** Reads a list to its end while `isNeeded`: what is looked for in the page may stand on any of its pages. */
+/** Reads a list to its end while `isNeeded`: what is searched for in the page may stand on any of its pages. */
 export function useWhole({ hasMore, busy, error, more, items }: List<unknown>, isNeeded: boolean): void {
   useEffect(() => {
     if (isNeeded && hasMore && !busy && error === undefined) more();

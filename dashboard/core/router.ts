@@ -1,6 +1,6 @@
 // The address is the state: which screen is shown, and everything that it shows it by (filters, range, selection).
 // Screens are one segment deep, `ui/events?outcome=blocked`, so every address of the service is `../` from all of them.
-// Invariant: whatever a person can set on a screen and would miss after a reload stands in the query.
+// Invariant: whatever a person can set on a screen and would miss after a reload is in the query.
 import { signal } from '@preact/signals';
 
 export type Place = { screen: string; params: URLSearchParams };

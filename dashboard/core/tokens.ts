@@ -7,7 +7,7 @@
 import { endOfString, skipSpace } from './json.ts';
 
 /**
- * Of a line: depth, start and end of its key (-1: none), start and end of its value, kind, line of what it stands in,
+ * Of a line: depth, start and end of its key (-1: none), start and end of its value, kind, line of what it is in,
  * place in it.
  */
 export const FIELDS = 8;

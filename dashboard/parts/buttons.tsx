@@ -26,7 +26,7 @@ export function CopyButton({ text, label }: { text: string | (() => string); lab
 
 /** A time in the zone that is switched to; in full, with the zone, where the pointer rests. */
 export function Time({ at, ago = false, millis = false }: { at: string; ago?: boolean; millis?: boolean }) {
-  zone.value; // drawn anew when it is switched
+  zone.value; // drawn again when it is switched
   const text = timeText(at, { millis });
   return (
     <time dateTime={at} title={`${timeText(at)} ${zoneName()}`}>

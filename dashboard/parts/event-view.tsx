@@ -72,7 +72,7 @@ function Whole({ event, agentName }: { event: WholeEvent; agentName: string | un
   );
 }
 
-/** Sends the same once more, token by token. */
+/** Sends the same again, token by token. */
 function curlOf({ agent_id: agent, type, trace_id: trace, payload }: WholeEvent): string {
   const more = trace === undefined ? '' : `,"trace_id":${JSON.stringify(trace)}`;
   const body = `{"type":"${type}"${more},"payload":${payload.text}}`;

@@ -1,4 +1,4 @@
-// Filters of a list as chips and a menu with counts, and its range of time. All of it stands in the address.
+// Filters of a list as chips and a menu with counts, and its range of time. All of it is in the address.
 import { place, setParams } from '../core/router.ts';
 import { inputOf, ofInput, RANGES, rangeOf, zone, zoneName } from '../core/time.ts';
 

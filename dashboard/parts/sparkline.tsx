@@ -1,4 +1,4 @@
-// A day in a hundred pixels, one bar an hour. The numbers stand beside it in words.
+// A day in a hundred pixels, one bar an hour. The numbers are beside it in words.
 export function Sparkline({ hourly, label }: { hourly: readonly number[]; label: string }) {
   const most = Math.max(1, ...hourly);
   const wide = 100 / Math.max(1, hourly.length);

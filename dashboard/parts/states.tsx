@@ -1,5 +1,5 @@
-// What stands where there is nothing to show yet: waiting, an error with a way on, an empty list that teaches.
-// Invariant: nothing turns for ever. Every call has a deadline (core/api.ts), and every error has a button that asks
+// What is where there is nothing to show yet: waiting, an error with a way on, an empty list that teaches.
+// Invariant: nothing turns forever. Every call has a deadline (core/api.ts), and every error has a button that asks
 // again.
 import type { ComponentChildren } from 'preact';
 import type { ApiError } from '../core/api.ts';
@@ -72,7 +72,7 @@ export function Reading({
   );
 }
 
-/** `curl`: a command that works as it stands, but for the key. */
+/** `curl`: a command that works as it is, but for the key. */
 export function Empty({ title, children, curl }: { title: string; children?: ComponentChildren; curl?: string }) {
   return (
     <div class="empty">

@@ -132,7 +132,7 @@ export function Audit() {
   );
 }
 
-/** Goes on from where the service cut off, until all of it is verified. */
+/** Continues from where the service cut off, until all of it is verified. */
 function Verify({ onClose }: { onClose: () => void }) {
   const [parts, setParts] = useState<Verification[]>([]);
   const [error, setError] = useState<ApiError>();

@@ -27,9 +27,9 @@ const LABELS: Record<(typeof FACETS)[number], string> = {
   model: 'Model',
   policy_id: 'Policy',
 };
-/** Filters without counts; they stand in addresses that other screens link to. */
+/** Filters without counts; they are in addresses that other screens link to. */
 const MORE = ['trace_id', 'severity', 'detector', 'reason'] as const;
-/** Rows that came while the list was not at its top; past this the list is read anew. */
+/** Rows that came while the list was not at its top; past this the list is read again. */
 const NEW_MAX = 1_000;
 const GAP_EVERY_MS = 5_000;
 
@@ -187,7 +187,7 @@ function useLiveRows(params: URLSearchParams, items: readonly EventRow[], isTop:
     },
     onReady: again,
     onGap: () => {
-      // Under a flood there is a gap twice a second, and reading anew is work for the stores.
+      // Under a flood there is a gap twice a second, and reading again is work for the stores.
       if (performance.now() - gapAt.current < GAP_EVERY_MS) return;
       gapAt.current = performance.now();
       announce('More came in than is shown one by one: the list is read anew.');

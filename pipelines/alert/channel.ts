@@ -17,7 +17,7 @@ export type Notification = {
   signal: Signal;
   /** What its agent is called now; null: it is about none, or one that is gone. */
   agentName: string | null;
-  /** Where people look at it. */
+  /** Where people inspect it. */
   link?: string | undefined;
   /** Number of signals: 1, or more in a summary. */
   count: number;

@@ -6,7 +6,7 @@ import type { RegistryStore } from '../../src/registry/commit.ts';
 
 /** A scrape is rarely more frequent. */
 const INTERVAL_MS = 5_000;
-/** Lanes looked at of a shard, the next ones first: beyond it length and lateness are lower bounds. */
+/** Lanes inspected of a shard, the next ones first: beyond it length and lateness are lower bounds. */
 const LANES_MAX = 500;
 
 export class QueueGauges {

@@ -7,7 +7,7 @@ import type { Signal } from '../../schemas/signal.ts';
 
 const ID = /^[a-z]{3}_[0-9a-z]{26}$/;
 
-/** What has to be decided before what has happened, and that before whom it is about. undefined: nothing to look at. */
+/** What has to be decided before what has happened, and that before whom it is about. undefined: nothing to inspect. */
 export function linkOf(publicUrl: string | undefined, { agent, event, approval }: Signal): string | undefined {
   if (publicUrl === undefined) return undefined;
   const ids = [agent, event?.id, approval?.id].filter((id) => id !== null && id !== undefined);

@@ -22,7 +22,7 @@ import { deliveryId, windowChange } from './dispatch.ts';
 import { QueueDepths } from './queue-depths.ts';
 import { close, type Window } from './throttle.ts';
 
-/** Ends looked at in one shard and turn; the others are a turn later. */
+/** Ends inspected in one shard and turn; the others are a turn later. */
 const ENDS_PER_LOOK = 100;
 
 /** Returns the lanes, as `<account>/<lane>`, in which a summary is due now. */

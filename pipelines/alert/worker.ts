@@ -5,7 +5,7 @@
 //   look      read the alert again: gone or switched off, it is cancelled; its current target is used. A deleted agent:
 //             dropped
 //   send      one attempt, bounded in time
-//   record    result, queue and ClickHouse row in one commit, if the claim still stands
+//   record    result, queue and ClickHouse row in one commit, if the claim still holds
 //
 // Invariant: never more than SENDS_MAX attempts at once, ACCOUNT_SENDS_MAX of one account, HOST_SENDS_MAX to one host,
 // ACCOUNT_HOST_SENDS_MAX to one host of an account, LANE_SENDS_MAX to one target; of each at most half to targets that
@@ -60,12 +60,12 @@ const ATTEMPT_GRACE_MS = 2_000;
  */
 export const CLAIM_MS = 30_000;
 /**
- * How often the queue is looked at. What this process enqueues is sent at once, so only retries and others' orders wait
+ * How often the queue is inspected. What this process enqueues is sent at once, so only retries and others' orders wait
  * for it.
  */
 const POLL_MS = 150;
 /**
- * Due lanes read of a shard and look. Where there are more, the next look reads on: hosts of one account that hang hide
+ * Due lanes read of a shard and look. Where there are more, the next poll reads on: hosts of one account that hang hide
  * no other's.
  */
 export const LANES_PER_LOOK = 256;
@@ -136,7 +136,7 @@ export class DeliveryWorker implements Part {
     this.#stop.abort();
   }
 
-  /** Starts what is due and has a place; one look at a time. Rejects while Redis is away. */
+  /** Starts what is due and has a place; one poll at a time. Rejects while Redis is away. */
   look(): Promise<void> {
     this.#looking ??= this.#look().finally(() => {
       this.#looking = undefined;
@@ -233,13 +233,13 @@ export class DeliveryWorker implements Part {
     return texts.map((text) => ({ text, until, record: JSON.parse(text) as DeliveryRecord }));
   }
 
-  /** A lane whose breaker is open is not looked at until it is asked again: many of them must not hide the others. */
+  /** A lane whose breaker is open is not inspected until it is asked again: many of them must not hide the others. */
   async #putOff(name: string, now: number): Promise<void> {
     const { redis, keys } = this.#options;
     const until = this.#breakers.openUntil(name, now);
     if (until === undefined) return;
     const shard = keys.shardOf(accountOf(name));
-    // A full Redis refuses it: then it is looked at in vain.
+    // A full Redis refuses it: then it is inspected without result.
     await redis.zadd(keys.deliveryLanes(shard), 'XX', 'GT', until, name).catch(() => undefined);
   }
 

@@ -2,7 +2,7 @@
 // detectors). Plain numbers and one short list; nothing in it grows with the number of events. Serialised it is
 // BASELINE_BYTES long. Times are whole seconds of our arrival clock (`receivedAt`); a slice is ten of them.
 // Invariant: what is not serialised can be worked out from what is.
-// A record of another version decodes to null: the agent's history begins anew rather than be misread.
+// A record of another version decodes to null: the agent's history begins again rather than be misread.
 
 const BASELINE_VERSION = 1;
 
@@ -148,7 +148,7 @@ export class Baseline {
   // -- not serialised
   /** Events of the last ten seconds. */
   recent = 0;
-  /** Count from which volume is looked at again; 0: not worked out. */
+  /** Count from which volume is inspected again; 0: not worked out. */
   volumeLook = 0;
   /** Log tokens over which a completion is a spike; NaN: not worked out. */
   tokenLimit = Number.NaN;

@@ -3,12 +3,12 @@
 //   history  at least 50 events were taught
 //   count    at least 5 errors, and at least twice the usual share
 //   tail     that many errors of that many events have a chance < 1e-6, and < 0.001 over all looks of a day
-// Looked at, with each error: the last 60 s, and their newest one and two slices, in which a sudden failure shows
+// Inspected, with each error: the last 60 s, and their newest one and two slices, in which a sudden failure shows
 // before it has outweighed the minute of good events before it.
 //
 // The usual share is that of the last twelve hours or so, plus what chance may have hidden: few events know little.
 // Where errors come in clumps, how far two events of a slice go together is learnt (the intraclass correlation); it
-// says by how much the variance of the errors looked at exceeds a binomial one, and counts are divided by that before
+// says by how much the variance of the errors inspected exceeds a binomial one, and counts are divided by that before
 // the tail is asked for.
 //
 // An episode is flagged once and teaches nothing. It ends when six looks in a row (ten seconds each, in which the agent

@@ -5,7 +5,7 @@ import type { AnomalyKind, Severity } from '../../schemas/closed-sets.ts';
 /** The kinds that need an agent's history. */
 export type LearnedKind = Exclude<AnomalyKind, 'blocked_event'>;
 
-/** `of` and `seconds`: the events looked at and the time they lie in, for shares. */
+/** `of` and `seconds`: the events inspected and the time they lie in, for shares. */
 export type Finding = {
   kind: LearnedKind;
   observed: number;

@@ -9,7 +9,7 @@ import { tokenSpike } from './token-spike.ts';
 import { beginVolumeEpisode, volumeSpike } from './volume-spike.ts';
 import { countEvent } from './windows.ts';
 
-/** What the detectors look at. */
+/** What the detectors inspect. */
 export type Observed = Pick<EventSummary, 'type' | 'receivedAt' | 'tokensUsed'>;
 
 const NOTHING: readonly Finding[] = [];

@@ -16,7 +16,7 @@
 // manifest.
 //
 // A batch without anomalies is acknowledged and nothing else; its baselines follow within about a second
-// (child-supervisor.ts). An error, also a refusal of rows, is tried again for ever: these rows are our own making, so a
+// (child-supervisor.ts). An error, also a refusal of rows, is tried again forever: these rows are our own making, so a
 // refused one is a bug to be mended, not an entry to be set aside.
 
 import type { ClickHouse } from '../../clickhouse/client.ts';
@@ -58,7 +58,7 @@ type AnomalyOptions = {
 export class AnomalyPipeline implements Work<Arrived, Plan> {
   readonly #options: AnomalyOptions;
   readonly #baselines: BaselineStore;
-  /** Of the batch in hand: values that were looked at, what was found, whether some event was blocked. */
+  /** Of the batch in hand: values that were inspected, what was found, whether some event was blocked. */
   #looked = 0;
   #found: Found[] = [];
   #blocked = false;
@@ -133,7 +133,7 @@ export class AnomalyPipeline implements Work<Arrived, Plan> {
     }
   }
 
-  /** Counts and judges what was not looked at yet. Whatever it throws has counted nothing. */
+  /** Counts and judges what was not inspected yet. Whatever it throws has counted nothing. */
   async #look(values: readonly Arrived[]): Promise<void> {
     const fresh = values.slice(this.#looked);
     const agents = new Set<string>();

@@ -3,7 +3,7 @@
 //   history  at least five minutes of slices were taught
 //   count    at least 50 events, and at least twice the level
 //   tail     a negative binomial count with this level and the agent's own overdispersion reaches it with chance < 1e-9
-// 1e-9 and not 1e-6: the windows are looked at up to 86,400 times a day, and Poisson traffic alone would pass 1e-6 0.2
+// 1e-9 and not 1e-6: the windows are inspected up to 86,400 times a day, and Poisson traffic alone would pass 1e-6 0.2
 // times a day.
 //
 // The level is the larger of two: the fast mean (the last half hour), and what this and the neighbouring hours of the
@@ -31,7 +31,7 @@ const HOUR_SLICES_MIN = 30;
 const HOUR_FALL = 0.2;
 const NORMAL_SLICES = 3;
 const EPISODE_SECONDS_MAX = 1_800;
-/** A count that was looked at is looked at again when it has grown by a fiftieth. */
+/** A count that was inspected is inspected again when it has grown by a fiftieth. */
 const LOOK_GROWTH = 1.02;
 
 /** To be called after an event was counted. */

@@ -3,7 +3,7 @@
 //
 // Time is the newest arrival seen. An event that comes later than a newer one is counted where the windows stand:
 // fronts differ by milliseconds, and a count that is a little late does no harm. One that lies more than a minute back
-// is old news and not counted; a hundred such in a row mean that a clock was set back, and the windows begin anew from
+// is old news and not counted; a hundred such in a row mean that a clock was set back, and the windows begin again from
 // there. A slice is taught to the baselines when it leaves the minute, so that what is noticed within a minute has
 // taught nothing. Silence teaches for five minutes, then time stands still for the agent: who comes back after a night
 // is not new. Work is bounded: at most 36 slices are closed for one event, however long the silence was.

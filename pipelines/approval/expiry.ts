@@ -1,9 +1,9 @@
 // Lets approvals expire when their time is up, and forgets decisions that ClickHouse has kept for long (a ticker of
 // each pipelines process, beside the pipelines).
 // No lease: an expiry is a commit that holds only while the approval is still pending, so any number of processes may
-// look at the same ones. Each look takes the oldest deadlines of each shard, so a flood of them is worked off in order.
+// inspect the same ones. Each poll takes the oldest deadlines of each shard, so a flood of them is worked off in order.
 // A decision is forgotten in Redis an hour after it was made, and only once its shard's journal has been stored past
-// it. Anything that fails is tried again at the next look; a Redis that is away makes approvals expire later, never
+// it. Anything that fails is tried again at the next poll; a Redis that is away makes approvals expire later, never
 // twice.
 import { Periodic } from '../../src/common/async.ts';
 import { APPROVAL_EXPIRY_POLL_MS, APPROVAL_KEPT_MS, APPROVALS_AT_ONCE } from '../../src/common/limits.ts';

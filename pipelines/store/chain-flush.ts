@@ -5,7 +5,7 @@
 // It need not be fenced. Every flush of a stream begins at the oldest block that waits, so two of them write rows of
 // the same beginnings, and of those the longer one stands (table's version); what was inserted may be removed by
 // any process.
-// Failure: logged, and tried again at the next look; when too many blocks wait, the batches do, too (chain.ts).
+// Failure: logged, and tried again at the next poll; when too many blocks wait, the batches do, too (chain.ts).
 import { createHash } from 'node:crypto';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { insertBlocks, type StoredBlock } from '../../clickhouse/queries/chain-blocks.ts';
@@ -41,7 +41,7 @@ export class ChainFlusher {
     this.#options = options;
   }
 
-  /** Flushes these streams' blocks if it is time. Never rejects; one look at a time. */
+  /** Flushes these streams' blocks if it is time. Never rejects; one poll at a time. */
   async look(streams: readonly string[]): Promise<void> {
     if (this.#looking) return;
     this.#looking = true;

@@ -2,7 +2,7 @@
 // next entries of each account's chain. One writer by lease: the owner of the stream.
 //
 //   heads    where each account's chain of this stream stands, from Redis
-//   newest   of accounts that this process has not chained yet, or whose head went back: where it stands in ClickHouse
+//   newest   of accounts that this process has not chained yet, or whose head went back: where it is in ClickHouse
 //   extend   a leaf and a hash for each row, in the order of the stream
 //   writes   heads and blocks, made by the acknowledgement itself (stream-ack.lua): all of it or nothing
 //
@@ -10,7 +10,7 @@
 // makes the chain grow by what it did not refuse; nothing had been written. Killed after: the batch is not processed
 // again. Blocks wait in Redis, in the stream's own slot, until the flusher has copied them (chain-flush.ts): an insert
 // of their own for each batch would cost the embedded engine its 30 ms of CPU every time.
-// A Redis that lost its heads, or went back in time: the chain goes on behind its newest block in ClickHouse, with a
+// A Redis that lost its heads, or went back in time: the chain continues behind its newest block in ClickHouse, with a
 // marker that says which rows may be unknown to it. A chain's first entry is a marker, too: older rows are not its
 // business.
 // Failure: Redis or ClickHouse away: throws, the batch is tried again. Too many blocks waiting: the same, until they
@@ -82,7 +82,7 @@ export class ChainWriter {
     return this.#words(stream, blocks);
   }
 
-  /** Where chains stand in ClickHouse that are not known to be in step with it. */
+  /** Where chains are in ClickHouse that are not known to be in step with it. */
   async #ends(stream: string, heads: ReadonlyMap<string, Head | null>): Promise<Map<string, ChainEnd>> {
     const doubtful = [...heads].filter(
       ([account, head]) => (head?.n ?? -1) !== this.#known.get(`${stream} ${account}`),
@@ -127,7 +127,7 @@ export class ChainWriter {
     for (const { account, firstN, count, hash } of blocks) {
       const n = firstN + count - 1;
       fields.push(account, `${n}:${hash.toString('hex')}`);
-      // Should the acknowledgement fail, the head is found elsewhere and ClickHouse is asked once more.
+      // Should the acknowledgement fail, the head is found elsewhere and ClickHouse is asked again.
       this.#known.set(`${stream} ${account}`, n);
     }
     const words: BinaryCommandArgs[] = [];

@@ -9,9 +9,9 @@
 //
 // Invariant: when the rows are deleted nothing that was appended before the tombstone can still be inserted: it has
 // been acknowledged, and a late duplicate of an acknowledged insert is dropped by its token. What is appended after the
-// tombstone, by a front that has not heard of it, is dropped by the store pipeline, which looks at the tombstones after
+// tombstone, by a front that has not heard of it, is dropped by the store pipeline, which inspects the tombstones after
 // it has read. Marks are kept in memory alone: a new owner marks later ends, which is right as well. Two owners at once
-// do the same twice. Anything that fails is tried again at the next look; an erasure leaves its hash only when it is
+// do the same twice. Anything that fails is tried again at the next poll; an erasure leaves its hash only when it is
 // done.
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { blankIds } from '../../clickhouse/queries/chain-blocks.ts';
@@ -64,7 +64,7 @@ export class Eraser {
   }
 
   /**
-   * Looks at the erasures of these registry shards and does what can be done now. Never rejects; one look at a time.
+   * Inspects the erasures of these registry shards and does what can be done now. Never rejects; one poll at a time.
    */
   look(shards: readonly number[]): Promise<void> {
     this.#busy ??= this.#lookAll(shards).finally(() => {

@@ -13,7 +13,7 @@ import { type Commands, mastersOf } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import { markClean, uncleanErasures } from '../../src/registry/erasures.ts';
 
-/** Between two looks. A rewrite reads and writes parts whole, so erasures share one. */
+/** Between two polls. A rewrite reads and writes parts whole, so erasures share one. */
 const LOOK_MS = 30_000;
 /**
  * After a rewrite of parts, so many times as long as it took: at most a twentieth of the time goes into them, however
@@ -103,7 +103,7 @@ export class FileCleaning {
     const isDue = newest >= began || !isSound;
     const beginsMs = Date.now() - CLOCKS_MS;
     const mayBegin = isDue && beginsMs - began > FILE_REWRITE_MS;
-    // An erasure of a moment ago is included at the next look; otherwise it would wait for an hour.
+    // An erasure of a moment ago is included at the next poll; otherwise it would wait for an hour.
     if (mayBegin && newest >= beginsMs) return undefined;
     if (mayBegin && !this.#isRefused) {
       await redis.set(keys.fileRewrite(), beginsMs);

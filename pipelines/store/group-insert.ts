@@ -5,7 +5,7 @@
 //
 //   done      all rows are stored
 //   alone     nothing was sent, or ClickHouse refused the rows as they were sent: the batch takes the token out of its
-//             manifest and goes on as if it had been alone from the start
+//             manifest and continues as if it had been alone from the start
 //   unknown   no answer, a lease that ran out meanwhile, a new owner with an old manifest:
 //     ask       which rows are there? All of them, most often: then they are stored. Else
 //     claim     the batch sends its own rows under the group's token. Now that token is known, and the group insert,

@@ -2,7 +2,7 @@
 //
 // The rows form a fixed binary tree: all of them, then halves, down to single rows. A node is inserted whole, with a
 // token that holds a hash of its ids. ClickHouse drops an insert whose token it knows, whatever the rows ("token wins
-// over data"), so a token must never stand for two sets of rows; with the hash in it, it cannot.
+// over data"), so a token must never represent two sets of rows; with the hash in it, it cannot.
 // A node is halved for one of two reasons: ClickHouse refused its data, or some of its rows are there already.
 // Who writes the batch again, or at the same time, walks the same tree, sends the same nodes under the same tokens, and
 // ClickHouse keeps one of each.
@@ -33,7 +33,7 @@ type InsertOptions = {
   beforeSplit: () => Promise<void>;
 };
 
-/** Returns the bad rows: each was refused alone, and once more after all others had been tried. */
+/** Returns the bad rows: each was refused alone, and again after all others had been tried. */
 export async function insertRows(rows: readonly SummarizedRow[], options: InsertOptions): Promise<BadRow[]> {
   const refused: BadRow[] = [];
   await insertNode(rows, options, refused);

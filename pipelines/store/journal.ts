@@ -5,7 +5,7 @@
 // parts. After a try without an answer a token may be known whose rows are not there (verify.ts): then the rows go once
 // more without one.
 // Invariant: `registry` keeps the newest revision of each resource, however late or often a change arrives; so do the
-// tables that an entry's `rows` are of. Those come as their columns stand, times as ISO text; account and revision are
+// tables that an entry's `rows` are of. Those come as their columns are, times as ISO text; account and revision are
 // put in here. The signals of an entry go to the alerts once its rows are stored, again and again if need be:
 // signals bear repetition. An agent's erasure is not this file's: its audit records are copied like all others and
 // removed later (erase.ts). An entry of another version is dead-lettered; refused rows are dead-lettered with their
@@ -181,7 +181,7 @@ function auditTable(changes: readonly Change[]): Table {
   return { name: 'audit_log', parts: [...months.values()] };
 }
 
-/** What entries carry for tables of their own, as it stands. A month of `created_at` is a partition. */
+/** What entries carry for tables of their own, as it is. A month of `created_at` is a partition. */
 function rowTables(changes: readonly Change[]): Table[] {
   const tables = new Map<JournalTable, Map<string, Table['parts'][number]>>();
   for (const { entry } of changes) {

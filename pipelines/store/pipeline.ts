@@ -15,7 +15,7 @@
 //   of the same entries, and ClickHouse drops what it has by the token.
 // - A paused owner whose insert is still on its way while the next one inserts: same rows, same token, one stays.
 //   If it wakes up before sending, its lease is checked by our own clock right before each insert.
-// - "Token wins over data": ClickHouse drops rows whose token it knows without looking at them. So a token must change
+// - "Token wins over data": ClickHouse drops rows whose token it knows without inspecting them. So a token must change
 //   when the rows do; it holds the batch's ids, the month and a hash of the row ids (insert.ts).
 // - An agent deleted between the first owner's insert and the second's: two checks would give two different sets of
 //   rows, hence two tokens, and the neighbours' rows would be stored twice. So the answer of the first check is the
@@ -32,7 +32,7 @@
 //   claims it first.
 // - Data refused: the plan notes `split` before the first half is inserted, and a process that takes over asks first,
 //   too.
-// Dead letters are written with the ack in one step. Anything else that fails is tried again for ever: entries wait in
+// Dead letters are written with the ack in one step. Anything else that fails is tried again forever: entries wait in
 // the stream.
 
 import { type ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
@@ -113,8 +113,8 @@ export class EventStore implements Work<SummarizedRow[], Plan> {
   }
 
   /**
-   * The way of most batches under load. False: the manifest speaks of no other batch any more, and this one goes on by
-   * itself.
+   * The way of most batches under load. False: the manifest speaks of no other batch any more, and this one continues
+   * by itself.
    */
   async #insertedWithOthers(batch: Batch<SummarizedRow[], Plan>, rows: readonly SummarizedRow[]): Promise<boolean> {
     const { group: token, ...alone } = batch.plan;

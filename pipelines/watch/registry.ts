@@ -1,7 +1,7 @@
-// What the registry says of agents that the watch looks at: read when an agent is due, never for every event.
+// What the registry says of agents that the watch inspects: read when an agent is due, never for every event.
 // Records of all accounts of a registry shard share a slot, so a look costs a command or two per shard, however many
 // agents. An agent without a record is deleted; a record that cannot be read is a bug of ours and is logged, the others
-// go on.
+// continue.
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Log } from '../../src/process/log.ts';
 import type { Commands } from '../../src/redis/client.ts';

@@ -1,8 +1,8 @@
-// Judges one agent's silence (from the watch; pure). What it needs to remember of an agent between two looks is a note:
+// Judges one agent's silence (from the watch; pure). What it needs to remember of an agent between two polls is a note:
 //
 //   ''         nothing
 //   t<ms>/<n>  the silence that began at <ms> has been notified; the watch checks every <n> ms whether it has ended
-//   (watch-tick.lua) i          the agent was inactive, or its watch was off, at the last look
+//   (watch-tick.lua) i          the agent was inactive, or its watch was off, at the last poll
 //   f<ms>      the agent became active again, or its watch was on again, by <ms>: its silence counts from there
 //
 // Invariant: a silence is notified once, even if its agent's settings change; no agent is down before a full period
@@ -17,7 +17,7 @@ export type Look = {
   now: number;
   /** Since when silence would have been noticed; null: it cannot be now. */
   watchedSince: number | null;
-  /** When the agent last spoke. */
+  /** When the agent last sent. */
   seen: number;
   note: string;
   isActive: boolean;

@@ -1,5 +1,5 @@
 // The watch over silent agents (beside the streams; in every pipelines process): raises `agent_down`.
-// Fronts write down with each append when an agent spoke last; nothing is asked of the path of an event beyond that.
+// Fronts write down with each append when an agent sent last; nothing is asked of the path of an event beyond that.
 //
 //   tick     per partition: mark that it is watched, find agents that are new, say which are due      watch-tick.lua
 //   read     of those: status, heartbeat, the account's setting
@@ -10,9 +10,9 @@
 // Every process ticks; the first in a second polls the partition, so no lease is needed and the cost
 // does not grow with the processes. An agent that no process settles stays due.
 // Invariants: one silence has one signal id, in every process and every try; no agent is declared down for a time in
-// which we did not watch or took no events in: how long both have gone on without a gap stands in Redis (`watch`,
+// which we did not watch or took no events in: how long both have continued without a gap is in Redis (`watch`,
 // `openDoors`). Killed between signal and settle: the same signal again, which the alert pipeline knows by its id.
-// Redis away: the tick fails and is tried a second later; past WATCH_GAP_MS every silence is counted anew.
+// Redis away: the tick fails and is tried a second later; past WATCH_GAP_MS every silence is counted again.
 
 import type { Signal } from '../../schemas/signal.ts';
 import { Periodic } from '../../src/common/async.ts';
@@ -70,7 +70,7 @@ export class Watcher {
   }
 
   /**
-   * One look at every partition, one after the other: what is held at once is bounded by one. Throws what the client
+   * One poll of every partition, one after the other: what is held at once is bounded by one. Throws what the client
    * throws.
    */
   async tick(): Promise<void> {

@@ -2,7 +2,7 @@
 // Blocks come in pages from wherever they are kept; the cursor recomputes every hash, and compares the hashes that
 // are remembered elsewhere (the head kept in Redis, a checkpoint kept elsewhere) where it passes them.
 // Invariant: what it says about a chain does not depend on the times or the hashes that a block claims for itself.
-// What does not fit is reported, and the walk goes on from what is there, so that the first of several faults can be
+// What does not fit is reported, and the walk continues from what is there, so that the first of several faults can be
 // named.
 import { type ChainBlock, HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';
 import { genesis, link, timeOfPacked } from './hash.ts';

@@ -1,4 +1,4 @@
-// Where an account's chains stand in ClickHouse, once it has all that Redis knew when it was asked (for checkpoints, by
+// Where an account's chains are in ClickHouse, once it has all that Redis knew when it was asked (for checkpoints, by
 // command and by HTTP). Taken off ClickHouse, so that a checkpoint stays true even if Redis is lost afterwards.
 // Failure: CheckpointError where the pipelines do not copy the chains in time.
 import { setTimeout as sleep } from 'node:timers/promises';

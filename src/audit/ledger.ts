@@ -50,11 +50,11 @@ const WINDOW_ENTRIES = 8_192;
 const EXPECTED_MAX = 400_000;
 const STRAYS_MAX = 100_000;
 const GAPS_MAX = 100_000;
-/** Of an agent's missing entries so many are looked at one by one. */
+/** Of an agent's missing entries so many are inspected one by one. */
 const GAP_KEPT_MAX = 200;
 
 export class Ledger {
-  /** Chained entries that were looked at, markers not among them. */
+  /** Chained entries that were inspected, markers not among them. */
   entries = 0;
   /** Of these: their rows are as they were chained. */
   intact = 0;
@@ -99,7 +99,7 @@ export class Ledger {
     }
   }
 
-  /** Looks for the strays' leaves in what the chains hold by now. Other entries are newer than the comparison. */
+  /** Searches for the strays' leaves in what the chains hold by now. Other entries are newer than the comparison. */
   async catchUp(): Promise<void> {
     for (const cursor of this.cursors) {
       cursor.goOn();
@@ -108,7 +108,7 @@ export class Ledger {
     }
   }
 
-  /** Looks once more for the rows of entries that had none: by id, wherever they are now. */
+  /** Looks again for the rows of entries that had none: by id, wherever they are now. */
   async lookAgain(isErased: (agent: string) => boolean): Promise<void> {
     const { source, faults } = this.#options;
     for (const [agent, gap] of this.gaps) {

@@ -3,14 +3,14 @@
 //   events     the chains of all event partitions against table `events`
 //   registry   the registry's chain against table `audit_log`; says which agents' deletion is on record. After the
 //              events, since an erasure that begins meanwhile is recorded before it removes anything
-//   settle     rows that no chain knows yet: wait until what was in flight has been chained, and look for them there
+//   settle     rows that no chain knows yet: wait until what was in flight has been chained, and search for them there
 //   look again entries without a row, and rows without an entry: by id, wherever they are now
 //   decisions  the list of approvals against what the registry's chain says was decided
 //   judge      a gap of a deleted agent is an erasure; a row from before the chain is unchained; everything else is a
 //              fault
 //
-// Invariant: honest work is never a fault, whatever goes on meanwhile. What cannot be decided is counted as
-// `unsettled`. Bounded in memory (ledger.ts) and in time: past its deadline it says from where to go on.
+// Invariant: honest work is never a fault, whatever continues meanwhile. What cannot be decided is counted as
+// `unsettled`. Bounded in memory (ledger.ts) and in time: past its deadline it says from where to continue.
 import type { AuditVerification } from '../../schemas/audit-verification.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { derivedId } from '../common/ids.ts';
@@ -158,7 +158,7 @@ class Verification {
     for (const gaps of [ledger.gaps, ledger.blanks]) {
       for (const [agent, { count, kept }] of gaps) {
         if (registry.deleted.has(agent)) this.#erased += count;
-        // All that were looked at again were there, and they are as many as are kept: after Redis had gone back in
+        // All that were inspected again were there, and they are as many as are kept: after Redis had gone back in
         // time.
         else if (registry.stoppedAtMs !== null || kept[0] === undefined) this.#unsettled += count;
         else {

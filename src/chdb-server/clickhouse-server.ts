@@ -200,7 +200,7 @@ function execute({ engine, directory }: Context, statement: Statement, signal: A
   return isReading(statement.sql) || !changesTables(statement.sql) ? run() : directory.changing(engine, run);
 }
 
-/** Anything that could make, drop or rename a table. Too wide does no harm: the marker is then written once more. */
+/** Anything that could make, drop or rename a table. Too wide does no harm: the marker is then written again. */
 function changesTables(sql: string): boolean {
   return /\b(?:CREATE|DROP|RENAME|EXCHANGE|ATTACH|DETACH|UNDROP|REPLACE)\b/i.test(sql);
 }

@@ -39,10 +39,11 @@ type Marker = {
   databases: string[];
   /** A statement that changes tables was under way: what is missing may have been dropped by it. */
   changing: boolean;
-  /** The operator has decided to go on without what the next start finds damaged (`gatehouse doctor --repair`). */
+  /** The operator has decided to continue without what the next start finds damaged (`gatehouse doctor --repair`). */
   accept?: true;
   /**
-   * Broken data that the engine set aside, and that the operator has decided to go on without: `database.table/name`.
+   * Broken data that the engine set aside, and that the operator has decided to continue without:
+   * `database.table/name`.
    */
   accepted?: string[];
   /** After a clean stop: `database.table/part` of every part; null while running or after a kill. */
@@ -151,10 +152,10 @@ export class DataDirectory {
       throw new DataDirectoryError('damaged', `${this.path} is damaged: data is missing, ${few(missing)}. ${cure}`);
   }
 
-  /** What the operator has decided to go on without, found at this start. */
+  /** What the operator has decided to continue without, found at this start. */
   gaveUp: readonly string[] = [];
 
-  /** The next start goes on without what it finds damaged in the tables' data. */
+  /** The next start continues without what it finds damaged in the tables' data. */
   acceptDamage(): void {
     this.#write({ ...this.#marker, accept: true });
   }

@@ -99,7 +99,7 @@ async function accountOf(given: { redis: Commands; keys: Keys }, nameOrId: strin
   throw new UsageError(`there is no account "${nameOrId}"; "gatehouse account list" shows those that there are`);
 }
 
-/** The bounds of the settings that stand in for it. */
+/** The bounds of the settings that are in for it. */
 const PER_SECOND = { min: 1, max: 1_000_000 };
 const BURST = { min: 1, max: 10_000_000 };
 

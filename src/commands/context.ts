@@ -1,4 +1,4 @@
-// What every command of the command line is given, and how it says that it cannot go on.
+// What every command of the command line is given, and how it says that it cannot continue.
 // Commands that need Redis or ClickHouse take the addresses from the settings or, where those are not set, from the
 // Gatehouse that runs on GATEHOUSE_DATA_DIR: so `gatehouse account create` works beside `npm start` without a setting.
 // Failure: a UsageError shows how to call the command (status 2); anything else is one sentence (status 1).

@@ -28,7 +28,7 @@ import { type Command, exactly } from './context.ts';
 
 type Diagnosis = { what: string; ok: boolean; found: string; cure?: string };
 
-/** Below a gigabyte ClickHouse merges no more large parts, and Redis cannot write its file anew. */
+/** Below a gigabyte ClickHouse merges no more large parts, and Redis cannot write its file again. */
 const DISK_FREE_BYTES_MIN = 2 ** 30;
 const DISK_FREE_SHARE_MIN = 0.05;
 /** Identifiers, windows and retention go by clocks; within this much nothing is seen of it. */

@@ -1,7 +1,7 @@
 // `gatehouse doctor --repair`: makes a data folder whose start is refused as damaged startable with what is whole of
-// it. Only on request: the operator decides to go on without what is lost.
+// it. Only on request: the operator decides to continue without what is lost.
 // Redis's file keeps every whole command, also behind the damage, and the old file stays beside it; of ClickHouse's
-// data the next start goes on without what it cannot read, and names it.
+// data the next start continues without what it cannot read, and names it.
 // Invariant: nothing is deleted. Failure: a UsageError where a Gatehouse runs on the folder; else one sentence.
 import { existsSync } from 'node:fs';
 import { DataDirectory } from '../chdb-server/data-directory.ts';

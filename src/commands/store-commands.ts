@@ -1,7 +1,7 @@
 // `gatehouse migrate` and `gatehouse registry restore`: the tables made as they must be, and the registry made again
 // from them. Migrating is safe at any time and beside others that do the same. Restoring is for a Redis that was
 // emptied; it refuses one that has lost nothing, so that an old copy never covers what is in force; one that was put
-// back to an earlier state is brought forward. A running service goes on by itself after it.
+// back to an earlier state is brought forward. A running service continues by itself after it.
 import { existsSync } from 'node:fs';
 import { pendingApprovals, rowRevisions } from '../../clickhouse/queries/list-approvals.ts';
 import { pendingDeliveries } from '../../clickhouse/queries/list-deliveries.ts';

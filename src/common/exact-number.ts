@@ -136,7 +136,7 @@ function decimalOf(text: string): Decimal {
   return { isNegative: sign === '-' && digits !== '', digits, point };
 }
 
-/** By hand: `/0+$/` begins anew at every zero of a long row. */
+/** By hand: `/0+$/` begins again at every zero of a long row. */
 function withoutZerosBehind(digits: string): string {
   let end = digits.length;
   while (end > 0 && digits.charCodeAt(end - 1) === 0x30) end--;

@@ -56,7 +56,7 @@ export const BODY_BYTES_HELD_MAX = 128 * MiB;
 /** How often a front checks for requests that will never be answered. */
 export const REQUEST_SWEEP_MS = 1_000;
 /**
- * A process whose loop has not turned for so long is ended and started anew. Ten times what the worst request that is
+ * A process whose loop has not turned for so long is ended and started again. Ten times what the worst request that is
  * known to pass costs, and longer than any caller waits.
  */
 export const LOOP_STILL_MS_MAX = 15_000;
@@ -79,9 +79,9 @@ export const ARRIVAL_LAG_MS = 300;
 export const LIVE_ROWS_MAX = 200;
 /** Balancers and proxies end connections on which nothing comes for 30 to 60 s. */
 export const LIVE_HEARTBEAT_MS = 15_000;
-/** A reader who has not taken so much is cut off: it is read anew faster than it is caught up with. */
+/** A reader who has not taken so much is cut off: it is read again faster than it is caught up with. */
 export const LIVE_UNREAD_BYTES_MAX = 256 * KiB;
-/** Past this, reading the list anew is cheaper than sending what came in between. */
+/** Past this, reading the list again is cheaper than sending what came in between. */
 export const LIVE_RESUME_MS_MAX = 10 * 60_000;
 /** A key or a session that has ended is noticed within this time on a stream, as it is on calls. */
 export const LIVE_CHECK_MS = 500;
@@ -106,7 +106,7 @@ export const PATTERN_CHARACTERS_MAX = 512;
 export const PATTERNS_MAX = 50;
 export const ALERTS_MAX = 1_000;
 /**
- * Mails that the outbox keeps: at 2 to 5 KB each some 50 MB of the data folder. It is for looking at, not an archive:
+ * Mails that the outbox keeps: at 2 to 5 KB each some 50 MB of the data folder. It is for inspecting, not an archive:
  * the oldest go.
  */
 export const OUTBOX_FILES_MAX = 10_000;
@@ -137,9 +137,9 @@ export const APPROVAL_WAITS_MAX = 5_000;
 export const APPROVAL_WAITS_OF_ACCOUNT_MAX = APPROVAL_WAITS_MAX / 2;
 /** Decisions are published by pub/sub, which may lose them: approvals with waiters are polled this often as well. */
 export const APPROVAL_POLL_MS = 1_000;
-/** How often due approvals are looked for; half of it is the mean delay of a timeout. */
+/** How often due approvals are searched for; half of it is the mean delay of a timeout. */
 export const APPROVAL_EXPIRY_POLL_MS = 250;
-/** Approvals of one commit, and of one look at a shard: bounds the scripts and what is held of them. */
+/** Approvals of one commit, and of one poll of a shard: bounds the scripts and what is held of them. */
 export const APPROVALS_AT_ONCE = 100;
 export const API_KEYS_MAX = 1_000;
 /**
@@ -228,7 +228,7 @@ export const RETRY_MS_MIN = 100;
 export const RETRY_MS_MAX = 5_000;
 /** A stream is trimmed at most this often. */
 export const TRIM_INTERVAL_MS = 500;
-/** A reader that has not had any answer for this long is stuck: readiness fails and the connection is made anew. */
+/** A reader that has not had any answer for this long is stuck: readiness fails and the connection is made again. */
 export const READER_STUCK_MS = 10_000;
 /** A stop waits this long for batches that are being written. */
 export const DRAIN_STOP_MS = 25_000;
@@ -241,18 +241,18 @@ export const WATCH_TICK_MS = 1_000;
 export const WATCH_TICK_MS_MIN = 800;
 /**
  * No process watched, or no front took events in, for longer than this: a gap, after which every silence is counted
- * anew.
+ * again.
  */
 export const WATCH_GAP_MS = 5_000;
-/** An agent is looked at this often at least: how late a changed heartbeat may be in force. */
+/** An agent is inspected this often at least: how late a changed heartbeat may be in force. */
 export const WATCH_LOOK_MS_MAX = 60_000;
 /**
- * Agents looked at in one tick of a partition. With 8 partitions 8,000 a second: at one look a minute that is 480,000
+ * Agents inspected in one tick of a partition. With 8 partitions 8,000 a second: at one look a minute that is 480,000
  * agents.
  */
 export const WATCH_LOOKS_MAX = 1_000;
 /**
- * Ticks in which the watch goes over all agents that were ever seen, looking for new ones; and the most of one tick.
+ * Ticks in which the watch goes over all agents that were ever seen, searching for new ones; and the most of one tick.
  */
 export const WATCH_ROUND_TICKS = 15;
 export const WATCH_NEW_MAX = 2_000;
@@ -303,7 +303,7 @@ export const DURABILITY_LOOK_MS = 30_000;
 /** `/readyz` waits this long for each store: both at once, so it answers within 2 s. */
 export const READY_PROBE_MS = 1_500;
 
-/** How often a front looks at the backlog. At full speed 250 ms are some 25,000 entries' worth of growth. */
+/** How often a front inspects the backlog. At full speed 250 ms are some 25,000 entries' worth of growth. */
 export const BACKLOG_POLL_MS = 250;
 /**
  * Share of Redis's maxmemory that streams may fill; counters, leases and the drain itself live in the rest (reliability

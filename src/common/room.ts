@@ -1,7 +1,7 @@
 // Whether the disk that the embedded Redis writes to has room, as the supervisor (embedded/disk-room.ts) reports to its
 // fronts.
 
-/** `freeBytes`: null or infinite before the first look. */
+/** `freeBytes`: null or infinite before the first poll. */
 export type Room = { isLow: boolean; freeBytes: number; reserveBytes: number };
 
 /** Part of a sentence. */

@@ -6,7 +6,7 @@
 // same.
 // Invariant: at most one sync at a time, and the next begins no later than SYNC_EVERY_MS after the last one ended.
 // Failure: after a failed sync it is unknown what the disk holds (the kernel forgets it has not written), so
-// `onFailure` is called once and the syncing ends: the server must not go on as if its writes were durable.
+// `onFailure` is called once and the syncing ends: the server must not continue as if its writes were durable.
 import { open, readdir } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';

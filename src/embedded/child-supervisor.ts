@@ -1,6 +1,6 @@
 // Supervises one child process: a child that ends by itself is started again, after a backoff that doubles from 100 ms
-// to 5 s. Stands between the supervisor and each of its children; the children are independent of one another, so the
-// others go on.
+// to 5 s. It is between the supervisor and each of its children; the children are independent of one another, so the
+// others continue.
 // Invariant: at most one child of a name runs; after `stop` none does, however it ended.
 // Failure: the first start may fail, and reports it; later starts are retried without end, since Redis and ClickHouse
 // may come back late.

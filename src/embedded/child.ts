@@ -1,5 +1,5 @@
 // A child process as the supervisor sees it: when it is ready, when it is gone, how to end it.
-// Stands under the engines and the workers alike; what differs between them is how they say that they are ready.
+// Used by the engines and the workers alike; what differs between them is how they say that they are ready.
 // Invariant: `ready` and `exited` always settle, and a child that ends before it was ready rejects `ready` with its
 // last words. Children run in a group of their own, so that a Ctrl-C meant for the supervisor does not take them down
 // out of order.

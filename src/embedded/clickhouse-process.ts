@@ -1,6 +1,6 @@
 // Runs the embedded ClickHouse engine as a child of `gatehouse start`: a process of its own, since the engine wants its
 // folder for itself and its threads must not wait behind ours (design 5).
-// Stands before the store pipeline and every query; the rest of the service meets it over HTTP like any ClickHouse.
+// It runs before the store pipeline and every query; the rest of the service meets it over HTTP like any ClickHouse.
 // Invariant: it listens on loopback alone and asks for a password, which reaches it over IPC and never by its command
 // line.
 // Failure: a folder that is damaged, foreign or newer ends the start with the engine's own sentence.

@@ -1,6 +1,6 @@
 // Says in `/metrics` how much room the disk under the data folder has left (a part of the supervisor, which owns the
 // folder).
-// Invariant: looked at by a timer, so that a file system that hangs holds up no scrape.
+// Invariant: inspected by a timer, so that a file system that hangs holds up no scrape.
 // Failure: what cannot be asked leaves the last figures standing, and says so in the log.
 import { statfs } from 'node:fs/promises';
 import type { Metrics } from '../metrics/metrics.ts';

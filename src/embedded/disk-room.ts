@@ -4,7 +4,7 @@
 // and blocks behind the end of the append-only file that no other program can take (append-only-reserve.ts).
 // Invariant: a front accepts writes by default; it is notified when it is ready and at each change. Between
 // two looks less is written than is reserved.
-// Failure: a folder that cannot be looked at leaves the last answer standing; Redis itself refuses when it cannot
+// Failure: a folder that cannot be inspected leaves the last answer standing; Redis itself refuses when it cannot
 // write.
 
 import { statfs } from 'node:fs/promises';

@@ -1,6 +1,6 @@
 // A lock of the operating system on a file (flock(2)): it holds across PID namespaces and containers that share the
 // file, and across hosts where the file system carries locks, and it is gone when the last process that has the file
-// open so is gone, however it ends. Stands under the data folder (state-dir.ts) and the embedded Redis, whose process
+// open so is gone, however it ends. Used by the data folder (state-dir.ts) and the embedded Redis, whose process
 // holds the lock of its folder itself. Node.js has no such call: the program `flock` (util-linux, busybox) takes the
 // lock on a file that we have opened. A lock is of the open file, not of the process that asked for it, so it stays
 // ours when `flock` has ended.

@@ -26,7 +26,7 @@ export async function freePort(host = '127.0.0.1'): Promise<number> {
   throw new Error(`no free port between ${LOWEST} and ${HIGHEST} on ${host}`);
 }
 
-/** Launches what will listen on a free port; once more on another one if it failed and its port is no longer free. */
+/** Launches what will listen on a free port; again on another one if it failed and its port is no longer free. */
 export async function onFreePort<T>(launch: (port: number) => Promise<T>, host = '127.0.0.1'): Promise<T> {
   for (let launches = 1; ; launches++) {
     const port = await freePort(host);

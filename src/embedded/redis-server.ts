@@ -1,5 +1,5 @@
 // Runs Debian's redis-server for `gatehouse start`, with its append-only file in the data folder.
-// Stands before everything else: streams, counters and the registry live in it.
+// Used everywhere else: streams, counters and the registry live in it.
 // Invariant: appendonly, noeviction, loopback with a password, and one server per folder. A server that a killed
 // supervisor left behind is found by its process id and ended (it writes everything out first) before a new one opens
 // the files. One that cannot be seen, in another container that shares the folder, is noticed by the lock that each

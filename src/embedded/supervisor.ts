@@ -9,9 +9,9 @@
 //                 waits
 //
 // SIGTERM goes the other way: fronts finish what they accepted, then pipelines, then the engines, then the lock.
-// Invariant: a child that ends by itself is started again while the rest goes on, engines on the same port as before.
+// Invariant: a child that ends by itself is started again while the rest continues, engines on the same port as before.
 // Failure: nothing here is on the path of an event. If this process is killed, its children notice and leave; what they
-// had acknowledged is in Redis's append-only file, and the next start goes on from there.
+// had acknowledged is in Redis's append-only file, and the next start continues from there.
 
 import { createHash } from 'node:crypto';
 import os from 'node:os';
@@ -48,7 +48,7 @@ type PrepareStores = (config: Config, log: Log) => Promise<{ key?: string | unde
 const GRACE_MS = { fronts: 12_000, pipelines: 6_000, engines: 6_000 };
 const WORKER_START_MS_MAX = 60_000;
 /**
- * Redis reads a gigabyte of its file in some seconds, ClickHouse looks at its tables: who is not ready by then never
+ * Redis reads a gigabyte of its file in some seconds, ClickHouse inspects its tables: who is not ready by then never
  * will be.
  */
 const ENGINE_START_MS_MAX = 900_000;

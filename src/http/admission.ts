@@ -210,7 +210,7 @@ export class Admission {
     reader.whole((bytes) => this.#hand(request, bytes));
   }
 
-  /** The body is let go of wherever the handler does not get it. */
+  /** The body is released wherever the handler does not get it. */
   #hand(request: Request, bytes: Buffer): void {
     let begun = false;
     try {
@@ -287,7 +287,7 @@ export class Admission {
   }
 }
 
-/** May the rest of this body flow past while the connection goes on? Else the answer asks to close it. */
+/** May the rest of this body flow past while the connection continues? Else the answer asks to close it. */
 function skippable(head: Head, bytesMax: number): boolean {
   return head.contentLength <= bytesMax;
 }

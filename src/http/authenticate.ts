@@ -3,7 +3,7 @@
 // Invariant: a missing, malformed, unknown, expired or revoked key gets the very same answer, so the answer does not
 // apart, and so does a session that has ended in whatever way;
 // what a route needs and a key does not have is refused, and the answer names it. Whose things a key that is bound to
-// an agent may touch is looked at where they are known: request.ts, admission.ts.
+// an agent may touch is inspected where they are known: request.ts, admission.ts.
 // Redis away and the key not cached: 503, no caller is admitted unchecked.
 import { ServiceError } from '../common/errors.ts';
 import { KEY_CACHE_MAX, SESSION_IDLE_MS } from '../common/limits.ts';
@@ -84,7 +84,7 @@ function whatIsMissing({ scope, permissions, agentId }: Principal, missing: numb
   return `This needs the permission ${needs}; this key has the scope ${scope} with ${permissions.join(', ')}.`;
 }
 
-/** undefined: go on. */
+/** undefined: continue. */
 export function admit(limiter: Pick<RequestLimiter, 'admit'>, principal: Principal): undefined | Promise<void> {
   const verdict = limiter.admit(principal);
   if (verdict === true) return undefined;

@@ -6,7 +6,7 @@
 // The client that leaves, and the process that is about to end, are signalled by `signal`, with a reason.
 import type { TransportResponse } from './transport/transport.ts';
 
-/** Why a body must not go on. */
+/** Why a body must not continue. */
 type BodyEnding = 'client_left' | 'draining' | 'too_slow';
 
 export class BodyParts {
@@ -31,7 +31,7 @@ export class BodyParts {
     return this.#over.signal;
   }
 
-  /** False: the client takes no more for now; what was given is kept, and `ready` says when to go on. */
+  /** False: the client takes no more for now; what was given is kept, and `ready` says when to continue. */
   write(part: string | Uint8Array): boolean {
     if (this.#isGone) return true;
     let isTaken = true;
@@ -41,7 +41,7 @@ export class BodyParts {
     return isTaken;
   }
 
-  /** Writes, and waits until the client has taken it. Throws `signal.reason` where the body must not go on. */
+  /** Writes, and waits until the client has taken it. Throws `signal.reason` where the body must not continue. */
   async put(part: string | Uint8Array): Promise<void> {
     this.signal.throwIfAborted();
     if (this.write(part)) return;

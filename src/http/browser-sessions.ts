@@ -2,7 +2,7 @@
 // A page signs in with a key and gets a cookie; the key itself is in no storage of the browser. A browser sends the
 // cookie with whatever page asks, so a call that changes something must come from a page of this very origin, and say
 // so by a header of ours.
-// Invariant: a cookie alone changes nothing. Calls with an Authorization header are not looked at here: no browser adds
+// Invariant: a cookie alone changes nothing. Calls with an Authorization header are not inspected here: no browser adds
 // one by itself.
 // Failure: 403 `cross_site_request`, before anything is looked up.
 import { ServiceError } from '../common/errors.ts';

@@ -2,8 +2,8 @@
 // A handler of a list opens its page here and answers with what `page` of reply.ts makes of it. A cursor is text that
 // means nothing to its bearer: where the last page ended, how many items the list had when it began and how many were
 // shown, and a digest of what list it is of.
-// Invariant: a cursor only ever says where to go on. Account and filters come from the request; the digest is there to
-// detect an honest mistake, so a forged cursor shows its bearer nothing that they may not see anyway.
+// Invariant: a cursor only ever says where to continue. Account and filters come from the request; the digest is there
+// to detect an honest mistake, so a forged cursor shows its bearer nothing that they may not see anyway.
 // Refused with 400 `validation_failed` that names `cursor`: no cursor, one of another version, list, account, order or
 // filter.
 import { createHash } from 'node:crypto';

@@ -1,7 +1,7 @@
 // One request and its answer (around the whole path): whatever happens inside, exactly one answer leaves or none can.
 // uWebSockets.js ends the process when a handler throws or returns without an abort handler, and throws when an answer
 // is touched after its client has gone. So nothing reaches the transport but through here: the abort handler is set in
-// the constructor, before anything that could fail, and every write to the socket stands in `#write`.
+// the constructor, before anything that could fail, and every write to the socket is in `#write`.
 // Invariant: `send` and `fail` may be called at any time, any number of times, from anywhere; the first one counts.
 // What throws is answered: a ServiceError as what it says, anything else as 500 `internal`, logged with the request id.
 import type { ErrorDetail } from '../../schemas/error.ts';
@@ -213,7 +213,7 @@ export class Exchange {
   }
 
   /**
-   * Answers 400, 411 or 431 and closes at once, inside the handler: uWS goes on reading behind an answer that closes,
+   * Answers 400, 411 or 431 and closes at once, inside the handler: uWS continues reading behind an answer that closes,
    * and would execute what follows, unless the socket is closed before the handler returns. An answer longer than its
    * cork buffer leaves at once, and then so does the socket; hence the white space. HEAD has no body to be long: its
    * connection is just closed.
@@ -304,7 +304,7 @@ export class Exchange {
       res.end(padding === '' ? reply.body : `${reply.body}${padding}`, force);
       return;
     }
-    // `endWithoutBody(length)` would leave the request pending for ever and the connection unusable.
+    // `endWithoutBody(length)` would leave the request pending forever and the connection unusable.
     if (reply.body !== undefined) res.writeHeader('Content-Length', String(Buffer.byteLength(reply.body)));
     res.endWithoutBody();
   }

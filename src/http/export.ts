@@ -3,7 +3,7 @@
 // memory is bounded whatever the length. Lines of NDJSON are the items of the list, byte for byte; payloads are never
 // parsed.
 // Invariant: a body that ends soundly holds every row of the filter. Where a read fails half-way, or the process ends,
-// the connection is cut, and the client goes on with the cursor of the last row that it has (`cursors=true`).
+// the connection is cut, and the client continues with the cursor of the last row that it has (`cursors=true`).
 import Type from 'typebox';
 import { PageTooLarge } from '../../clickhouse/queries/event-rows.ts';
 import type { Listed, PageStart, Position } from '../../schemas/paging.ts';
@@ -55,7 +55,7 @@ export type Exported<Row> = {
 
 type ExportQuery = QueryOf<typeof exportParameters>;
 
-/** The first rows are read before the answer begins, so that what stands against it is answered as for the list. */
+/** The first rows are read before the answer begins, so that a refusal is answered as for the list. */
 export async function exported<Row>(
   call: Call<unknown, ExportQuery>,
   { bodies }: Pick<Parts, 'bodies'>,

@@ -1,5 +1,5 @@
 // Reads the head of a request (before anything else is decided about it).
-// One walk over the headers, since only a walk shows what stands there twice; `getHeader` gives the first alone.
+// One walk over the headers, since only a walk shows what is there twice; `getHeader` gives the first alone.
 // Invariant: framing is beyond doubt or the request is faulty: a body has one Content-Length, and no Transfer-Encoding.
 // uWebSockets.js takes the first of two Content-Lengths, any Transfer-Encoding for `chunked`, and chunks for what they
 // are not (`:` in a size is a digit, a trailer is the next request); a proxy before us reads them otherwise, and the

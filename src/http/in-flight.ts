@@ -1,8 +1,9 @@
 // The exchanges that are not over (noted by exchange.ts; server.ts asks when it drains, and for those that were
-// forgotten). An array in which each knows its place. A Set lays itself out anew every few dozen additions, and what it
-// leaves behind points to what follows it: once one of these had outlived two collections, each that followed did, with
-// the exchanges that it held, so that an eighth of all that requests allocate was kept until the next full collection.
-// Invariant: an exchange stands at its own `place`; -1: it is over.
+// forgotten). An array in which each knows its place. A Set lays itself out again every few dozen additions, and what
+// it leaves behind points to what follows it: once one of these had outlived two collections, each that followed did,
+// with the exchanges that it held, so that an eighth of all that requests allocate was kept until the next full
+// collection.
+// Invariant: an exchange is at its own `place`; -1: it is over.
 
 export type Indexed = { place: number };
 

@@ -18,8 +18,8 @@
 //                reaches at once; or when every submission that was answered in the last STANDING_MS had waited longer
 //                than LONG_MS: the queue is standing (the sign that CoDel uses). Then the work in flight is bounded by
 //                what is done in WAIT_MS_MAX at the best recent rate. IN_FLIGHT_MIN are admitted in any case, so that a
-//                slow machine goes on working. (Two other signs were tried first. The age of the oldest request as the
-//                bound admits three times too much before it reacts. A wait of 100 ms before work begins refused
+//                slow machine continues working. (Two other signs were tried first. The age of the oldest request as
+//                the bound admits three times too much before it reacts. A wait of 100 ms before work begins refused
 //                callers of a closed loop of 256 batches, all of whom could be served.)
 //   normal again after RECOVERED_MS without a refusal.
 //

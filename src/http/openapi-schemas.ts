@@ -1,5 +1,5 @@
 // The schemas of the API's description: which have a name, and how one refers to another (beside openapi.ts).
-// A schema that has a name stands under `components` and is referred to wherever it occurs, inside others and in
+// A schema that has a name is under `components` and is referred to wherever it occurs, inside others and in
 // parameters too; what a place says of it by itself (`description`) stays beside the reference.
 // Invariant: one schema has one name. Two names for one form are a mistake of ours and end the start.
 

@@ -259,7 +259,7 @@ function header(name: keyof typeof HEADERS): object {
   return { $ref: `#/components/headers/${name}` };
 }
 
-/** `x-required-permission` where a permission stands for it: `admin` is a scope alone. */
+/** `x-required-permission` where a permission represents it: `admin` is a scope alone. */
 function needed({ needs }: Route): object {
   if (needs === null) return { security: [] };
   return {

@@ -1,7 +1,7 @@
 // Reads the query string, strictly: each list says which parameters it knows, and anything else is refused, so that
 // a misspelt filter never silently shows more than was asked for.
 // A filter may be repeated: any of its values will do. Everything else stands once.
-// Refused with 400 `validation_failed`, the parameter named: unknown ones, two of what stands once, broken percent
+// Refused with 400 `validation_failed`, the parameter named: unknown ones, two of what is once, broken percent
 // escapes, values out of range. `from` after `to` is no error: no event satisfies both, so the list is empty.
 
 import { PAYLOAD_MODES, type PayloadMode } from '../../schemas/closed-sets.ts';
@@ -24,7 +24,7 @@ type Parameter<T> = {
   read(text: string): unknown;
   /** Its values are gathered in a list, each once. */
   repeats?: true;
-  /** What it cannot stand beside. */
+  /** What it cannot be combined with. */
   excludes?: string;
   /** Where the parameter is absent. */
   absent: T;

@@ -90,7 +90,7 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   idempotencyKey: string | undefined = undefined;
   revisions: readonly number[] | undefined = undefined;
   idempotency: Idempotency | undefined = undefined;
-  /** Finds the principal once more. Rejects as admission does. */
+  /** Finds the principal again. Rejects as admission does. */
   reauthenticate: () => Promise<Principal> = async () => this.principal;
   /** Where it came from; known while the handler runs, of what is audited. */
   callerAddress = '';
@@ -236,7 +236,7 @@ function idempotencyKeyOf(route: Route, head: Head): string | undefined {
 }
 
 /**
- * `*` is any revision. Reads go on as if there were none; a change of what has no revisions must not pass for a
+ * `*` is any revision. Reads continue as if there were none; a change of what has no revisions must not pass for a
  * conditional one.
  */
 function revisionsOf({ method, conditional }: Route, text: string): number[] | undefined {

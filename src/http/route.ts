@@ -41,7 +41,7 @@ import type { Need } from './route-needs.ts';
 export type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
 
 /**
- * What stands against work, by the store that is at fault; none: ready. `degraded`: ready, but for what was allowed.
+ * What prevents work, by the store that is at fault; none: ready. `degraded`: ready, but for what was allowed.
  */
 type Health = () => Promise<{ faults: { path: string; message: string }[]; degraded?: string }>;
 
@@ -188,7 +188,7 @@ type RouteSpec<B, P extends Parameters> = {
   query?: P;
   body?: BodySpec<B>;
   idempotency?: 'heeded' | 'refused';
-  /** Its answer goes on for as long as the reader likes. */
+  /** Its answer continues for as long as the reader likes. */
   lasts?: true;
   /** What it changes has revisions: If-Match is heeded. Where it is left out a change with an If-Match is refused. */
   conditional?: true;

@@ -58,7 +58,7 @@ export type ServerOptions = Omit<Parts, 'metrics' | 'authenticator'> & {
   buffers: BufferPool;
   /** For tests, which make submissions wait. */
   scheduler?: SubmissionScheduler;
-  /** What stands against every call with a key, or every write, whatever it asks for. */
+  /** What prevents every call with a key, or every write, whatever it asks for. */
   refusal: (writes: boolean) => ServiceError | undefined;
   /** Is there no room downstream? */
   backlogFull: () => boolean;

@@ -232,7 +232,7 @@ class Submission implements QuotaWaiter, AppendCaller {
     else this.#caller.refused(error);
   }
 
-  /** Nothing of the submission is left: it begins anew in the judging thread. */
+  /** Nothing of the submission is left: it begins again in the judging thread. */
   #leave(): void {
     const { apart, backlog } = this.#parts;
     this.#caller.setApart();

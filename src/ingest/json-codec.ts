@@ -51,7 +51,7 @@ class JsonBody implements DecodedBody {
       const { decision, countedAt } = judged[i]!;
       // What a rate limit counted arrived when it was counted: so the events that are kept show that the limit held.
       const receivedAt = countedAt ?? nowMs;
-      const id = mintId('event', receivedAt); // recovery looks for an id at its own time
+      const id = mintId('event', receivedAt); // recovery searches for an id at its own time
       events.push({ account, agent, id, submission: element, receivedAt, decision, requestId });
       return { id, occurredAt: element.occurredAt, receivedAt, result: decision.resultJson };
     });

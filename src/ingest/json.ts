@@ -1,6 +1,6 @@
 // Reads JSON from the wire without losing or changing a token (after the body, before the schema).
 // One pass over the text notes the depth, counts the keys and marks where each event's payload lies; JSON.parse then
-// checks the grammar and makes the values that policies look at. The payload's own bytes are cut out by the marks, so
+// checks the grammar and makes the values that policies inspect. The payload's own bytes are cut out by the marks, so
 // that what is echoed and kept is what was sent: key order, `1.0`, `1e400`, escapes.
 // Ambiguous text is refused: invalid UTF-8, depth over JSON_DEPTH_MAX, a key twice in one object. A key
 // that stands twice makes the parsed value hold fewer keys than the text, which is how it is found, at the cost of a

@@ -1,6 +1,6 @@
 // Where a front has done what takes long: events that are over the allowance of the loop that answers
 // (policy/allowance.ts), large bodies, checking and trying policies. It is a thread of the front (judging-thread.ts),
-// so whatever one account makes it do, the loop goes on and answers the others; accounts take turns in it.
+// so whatever one account makes it do, the loop continues and answers the others; accounts take turns in it.
 // Stands beside the path of a submission (ingest.ts), and joins it again at the append: counters, idempotency and
 // appends are done here, on the thread's behalf.
 // Invariant: an account has one work in the thread and WAITING_MAX in line, more is refused for that account alone

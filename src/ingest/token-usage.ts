@@ -1,6 +1,6 @@
 // How many tokens an event used, as its payload says (for the column `tokens_used` and the summary, which encode.ts
 // and wasm/ draw). `tokens_used` has the word. Where it is absent or null, the answers of providers are understood as
-// they stand in the payload, by this one table; wasm/usage.ts reads the same table, laid out by `usageTable`, and both
+// they are in the payload, by this one table; wasm/usage.ts reads the same table, laid out by `usageTable`, and both
 // paths find the same (test/ingest/reference.test.ts compares them with a reading that shares no code).
 // Counts are whole numbers of 0 or more that a double holds; a total that is none is no total, and a sum with a part
 // that is none says nothing.
@@ -12,7 +12,7 @@ const USAGE_KEYS = ['usage', 'usageMetadata', 'usage_metadata'] as const;
 
 /**
  * Members that are added up, by shape; the first shape of which a member is there counts. What a total holds already
- * (cached tokens of OpenAI and Gemini, tokens of reasoning in the output) stands in no sum of parts.
+ * (cached tokens of OpenAI and Gemini, tokens of reasoning in the output) is in no sum of parts.
  */
 const USAGE_SHAPES: readonly (readonly string[])[] = [
   // OpenAI's chat and Responses, and who does as they do (Azure, Mistral, LangChain).

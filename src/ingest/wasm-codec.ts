@@ -1,5 +1,5 @@
 // The codec that reads the common forms of a body on their bytes, without making JavaScript values of what no rule
-// looks at (codec.ts says what a codec does; ingest.ts calls it; wasm-instance.ts scans and writes).
+// inspects (codec.ts says what a codec does; ingest.ts calls it; wasm-instance.ts scans and writes).
 // An event that some rule may match is judged, encoded and rendered as json-codec.ts does it, and goes in its place
 // among the others.
 // Invariant: a body that it does not read is left to json-codec.ts, which does the same with it, and reports what is
@@ -136,7 +136,7 @@ function occurredAtOf({ bytes, records }: ScannedBody, event: number, nowMs: num
   return start === 0 ? nowMs : parseTime(bytes.toString('latin1', start, records[at + WORD.timeEnd]!));
 }
 
-/** The event's values, for what has to look at them. */
+/** The event's values, for what has to inspect them. */
 function submissionOf({ bytes, records }: ScannedBody, event: number, occurredAt: number): ParsedSubmission {
   const at = event * RECORD_WORDS;
   const payloadText = bytes.toString('utf8', records[at + WORD.payload]!, records[at + WORD.payloadEnd]!);

@@ -1,6 +1,6 @@
 // One instance of the WebAssembly module of wasm-codec.ts, and its memory (wasm/layout.ts says what is shared with the
-// module). One pass over the body's bytes checks it, marks each event's fields and looks for the account's literals; a
-// second pass writes row, summary and reply of each event without a match. Text never becomes a JavaScript string on
+// module). One pass over the body's bytes checks it, marks each event's fields and searches for the account's literals;
+// a second pass writes row, summary and reply of each event without a match. Text never becomes a JavaScript string on
 // the way. It reads what it is sure to understand: valid JSON whose every element fits the schema, keys without
 // escapes, no key twice. For anything else `read` returns null, and json-codec.ts reads the body.
 // One instance serves all requests of a process: its memory holds the last body that was read. A submission that waited
@@ -93,7 +93,7 @@ const RANDOM_BYTES = 1_000 * layout.RANDOM_BYTES;
 const USAGE_AT = RANDOM_AT + RANDOM_BYTES;
 const USAGE = usageTable();
 const TEXTS_AT = align(USAGE_AT + USAGE.length + SLACK);
-/** Literals of the accounts that were served last; when it is full it is begun anew. */
+/** Literals of the accounts that were served last; when it is full it is begun again. */
 const TABLES_AT = 64 * 1024;
 const TABLES_END = TABLES_AT + 960 * 1024;
 const BODY_AT = TABLES_END;
@@ -102,7 +102,7 @@ const BODY_AT = TABLES_END;
  * 200.
  */
 const AROUND_BYTES_MAX = 1024;
-/** What stands around the ids of a request, its own id of 128 characters with it. */
+/** What is around the ids of a request, its own id of 128 characters with it. */
 const REQUEST_TEXTS_BYTES = 384;
 
 /**
@@ -188,7 +188,7 @@ export class WasmInstance {
   }
 
   /**
-   * null: json-codec.ts must read it. `literals`: what to look for in the payloads, at most LITERALS_MAX; the same
+   * null: json-codec.ts must read it. `literals`: what to search for in the payloads, at most LITERALS_MAX; the same
    * array means the same ones.
    */
   read(bytes: Buffer, shape: Shape, literals: readonly string[]): ScannedBody | null {

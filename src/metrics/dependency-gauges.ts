@@ -1,6 +1,6 @@
 // Says in `/metrics` whether Redis and ClickHouse answer this process, and how far the machine's clock is from that of
 // Redis. A part of each front and pipelines process, beside everything: nothing waits for it.
-// Invariant: a gauge is there after the first look and at most DEPENDENCY_LOOK_MS + ANSWER_MS_MAX old, also when an
+// Invariant: a gauge is there after the first poll and at most DEPENDENCY_LOOK_MS + ANSWER_MS_MAX old, also when an
 // answer never comes.
 // Failure: whatever goes wrong while asking counts as no answer; that is what the gauge is for.
 import { Periodic } from '../common/async.ts';

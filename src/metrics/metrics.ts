@@ -259,7 +259,7 @@ export class Metrics {
   }
 }
 
-/** What stands for a process that should answer and does not. */
+/** What represents a process that should answer and does not. */
 export function downSet(processName: string): MetricSet {
   const { kind, help } = METRICS.gatehouse_up;
   const down = { name: 'gatehouse_up', help, type: kind, values: [{ labels: { process: processName }, value: 0 }] };

@@ -1,11 +1,11 @@
 // Counts by account and by policy, for `/metrics` (front; called after the append and after each refusal).
-// Their number is not ours to choose, so it has a bound: the counts of accounts and policies beyond it stand under
+// Their number is not ours to choose, so it has a bound: the counts of accounts and policies beyond it are under
 // `other`. Who has not been counted for longest makes room, one a second at the most, so that a flood of newcomers
 // costs a look-up and no more.
 // Invariant: no series ever falls, and the increases of all together are what was counted: of what makes room `other`
 // gets what no reading has shown yet. (With the whole of it, a rate over `other` would count it a second time.) What
 // was deleted is shown until GONE_KEPT_MS later, so that the last scrape has its end; what is not used for IDLE_KEPT_MS
-// goes as well, and begins anew at 0. On the hot path an account costs a look-up a request, a policy one for each
+// goes as well, and begins again at 0. On the hot path an account costs a look-up a request, a policy one for each
 // match; text is made at a scrape. Nothing here can fail.
 
 import { OUTCOMES, type Outcome } from '../../schemas/closed-sets.ts';
@@ -42,7 +42,7 @@ type PolicyCounts = Kept & { account: string; name: string; type: string };
 type KnownPolicy = { id: string; name: string; type: string };
 
 type UsageCountsOptions = {
-  /** Bounds; 0: everything stands under `other`. */
+  /** Bounds; 0: everything is under `other`. */
   accountsMax: number;
   policiesMax: number;
   /** Monotonic, ms. */
@@ -62,8 +62,8 @@ class BoundedCounts<T extends Kept> {
   #last: T;
   #foldedMs = Number.NEGATIVE_INFINITY;
   /**
-   * Of those that made room, as last shown: a series that comes back goes on from there, where from 0 it might pass its
-   * old value unseen.
+   * Of those that made room, as last shown: a series that comes back continues from there, where from 0 it might pass
+   * its old value unseen.
    */
   readonly #left = new Map<string, Float64Array>();
 
@@ -94,7 +94,7 @@ class BoundedCounts<T extends Kept> {
     return this.max - this.all.size;
   }
 
-  /** Before each reading, which will show all that is left: lets go of what was deleted or has been idle for long. */
+  /** Before each reading, which will show all that is left: releases what was deleted or has been idle for long. */
   tidy(): void {
     const nowMs = this.#now();
     this.#lastId = undefined;

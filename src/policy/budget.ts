@@ -1,7 +1,7 @@
 // Bounds the work that policies do on one event (at most 50 ms of CPU, whatever the policies and the payload).
 // Work is counted in units of one automaton step over one character, 2-3 ns, not by the clock: the same event is
 // judged alike on a busy machine and an idle one. Who runs out throws OverBudget; the engine lets that count as a match
-// with `detail.reason` `budget`, so nothing passes because it was too much work to look at (fail closed).
+// with `detail.reason` `budget`, so nothing passes because it was too much work to inspect (fail closed).
 
 export class OverBudget extends Error {
   override name = 'OverBudget';

@@ -76,7 +76,7 @@ function compileParts(
 
 type Parts = Omit<Rule, 'policy' | 'terms'> & { terms: Terms | undefined };
 
-/** Throws PolicyError where the conditions cannot be looked at, one by one. */
+/** Throws PolicyError where the conditions cannot be inspected, one by one. */
 function readParts(
   type: PolicyType,
   conditions: unknown,

@@ -139,9 +139,9 @@ export class RuleSet {
   #lastAgent: string | undefined;
   #lastPlans: (Plan | undefined)[] = [];
   #lastTrace: { plan: Plan; traceId: string; mayMatch: boolean } | undefined;
-  /** What the prefilters of the rules speak of: to be looked for in an event's text before `judgeByText`. */
+  /** What the prefilters of the rules speak of: to be searched for in an event's text before `judgeByText`. */
   readonly literals: readonly string[];
-  /** All data filters that look at the whole payload share one scanner, so that its strings are walked once. */
+  /** All data filters that inspect the whole payload share one scanner, so that its strings are walked once. */
   readonly #filter: Filter | null;
 
   /** Laying the patterns of its filters out would hold up the loop that answers. */
@@ -304,7 +304,7 @@ export class RuleSet {
     return plans;
   }
 
-  /** Notes what a rule makes of the event, or puts a data filter among those that have to look at the payload. */
+  /** Notes what a rule makes of the event, or puts a data filter among those that have to inspect the payload. */
   #consider(entry: IndexedRule, event: EventView): void {
     const { rule } = entry;
     let detail: Detail | undefined;

@@ -29,7 +29,7 @@ export function conditionsHeld(rule: Rule, event: EventView | null, how: Explain
   return held.slice(0, CONDITIONS_TOLD_MAX);
 }
 
-/** What decided stands on top: the last condition that has a place, which completed the match. */
+/** What decided is on top: the last condition that has a place, which completed the match. */
 export function conditionsDetail(held: ConditionHeld[]): ConditionsDetail {
   const deciding = held.findLast(({ path }) => path !== undefined) ?? held.at(-1);
   if (deciding === undefined) return { every_event: true };

@@ -1,4 +1,4 @@
-// A data filter's scanner with its walker, both made when the first event has to be looked at (used by rule-index.ts
+// A data filter's scanner with its walker, both made when the first event has to be inspected (used by rule-index.ts
 // and engine.ts): laying patterns out costs more than all else of a set, and where the prefilters fail no event needs
 // them.
 import { BUILD_UNITS, SCAN_UNITS } from './budget.ts';
@@ -11,7 +11,7 @@ import { Walker } from './text-search/walk.ts';
 const DETECTOR_INSTRUCTIONS = 60;
 
 /**
- * A scanner with its walker, made when the first event has to be looked at: laying patterns out costs more than all
+ * A scanner with its walker, made when the first event has to be inspected: laying patterns out costs more than all
  * else of a set, and it is not computed where prefilters are shut. `fields` null: of the whole payload. `trace`: of
  * `trace_id`, too.
  */
@@ -39,7 +39,7 @@ export class Filter {
     return this.#scanner;
   }
 
-  /** Does the text hold any of what it looks for? To be asked between events. */
+  /** Does the text hold any of what it searches for? To be asked between events. */
   finds(text: string): boolean {
     this.wanted.fill(1);
     this.scanner.begin(SCAN_UNITS, BUILD_UNITS, this.wanted);

@@ -1,5 +1,5 @@
 // What the engine judges, and what it answers (types alone; between engine.ts, decide.ts and what calls them).
-// An event goes in as an EventView, or as a TextView where only its text has been looked at. A Judgement comes out; a
+// An event goes in as an EventView, or as a TextView where only its text has been inspected. A Judgement comes out; a
 // Decision is made of it once the rate limits have been asked.
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { EventType, Outcome, Reason } from '../../schemas/closed-sets.ts';
@@ -26,7 +26,7 @@ export type IndexedRule = {
   needles: number[];
   filter: Filter | null;
   redaction: Redaction | null;
-  /** What must stand in the payload for the rule to match: of each clause a literal; null: nothing is known. */
+  /** What must be in the payload for the rule to match: of each clause a literal; null: nothing is known. */
   prefilter: readonly (readonly LiteralBits[])[] | null;
 };
 /** An event as policies see it. `payload` is what parseExact made of `payloadText`. */
@@ -39,7 +39,7 @@ export type EventView = {
   payloadText: string;
   agent: AgentRecord;
 };
-/** An event of which only the text has been looked at. */
+/** An event of which only the text has been inspected. */
 export type TextView = {
   type: EventType;
   agent_id: string;

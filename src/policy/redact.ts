@@ -361,7 +361,7 @@ class Copy {
 
 /**
  * Keeps the keys of one object apart that redaction would make equal. Others cannot be: the payload's own were
- * different. Each key goes on from the number that its last one got, so n equal keys are n steps.
+ * different. Each key continues from the number that its last one got, so n equal keys are n steps.
  */
 class RedactedKeys {
   /** Key to the number that is tried next. */

@@ -1,5 +1,5 @@
 // Lays an account's rules out so that an event meets only those that can concern it (used by engine.ts, made once per
-// set). By agent, event type and tool: what a rule demands of these by plain equality. All data filters that look at
+// set). By agent, event type and tool: what a rule demands of these by plain equality. All data filters that inspect
 // the whole payload share one scanner, so that its strings are walked once however many filters there are.
 // Invariant: a rule is left out of a plan only if its own conditions could not hold for any event of that plan.
 
@@ -24,7 +24,7 @@ export type Plan = {
   hasUnfiltered: boolean;
   byTool: Map<string, IndexedRule[]> | null;
   withTool: IndexedRule[];
-  /** The filters that look at `trace_id`. */
+  /** The filters that inspect `trace_id`. */
   ofTrace: Filter[];
   /** What an event meets that no rule can match: the limits that count all. Made when first asked for. */
   counted?: Judgement;
@@ -53,7 +53,7 @@ export function entryOf(rule: Rule, order: number): IndexedRule {
 }
 
 /**
- * Gives every data filter its scanner: one for all that look at the whole payload, one each for those that look at
+ * Gives every data filter its scanner: one for all that inspect the whole payload, one each for those that inspect
  * fields.
  */
 export function shareScanner(entries: readonly IndexedRule[]): Filter | null {
@@ -81,7 +81,7 @@ export function shareScanner(entries: readonly IndexedRule[]): Filter | null {
   return filter;
 }
 
-/** Instructions that would have to be laid out to look for all that the data filters look for. */
+/** Instructions that would have to be laid out to search for all that the data filters search for. */
 export function weightOf(entries: readonly IndexedRule[]): number {
   const filters = new Set(entries.map(({ filter }) => filter));
   let weight = 0;
@@ -163,7 +163,7 @@ export function countsAll({ rule }: IndexedRule): boolean {
 
 const NO_ENTRIES: readonly IndexedRule[] = Object.freeze([]);
 
-/** A tool that is no plain text (an array: any element will do) is looked at by every rule that names tools. */
+/** A tool that is no plain text (an array: any element will do) is inspected by every rule that names tools. */
 export function rulesOfTool(plan: Plan, tool: unknown): readonly IndexedRule[] {
   if (typeof tool === 'string') return plan.byTool!.get(tool) ?? NO_ENTRIES;
   return Array.isArray(tool) ? plan.withTool : NO_ENTRIES;

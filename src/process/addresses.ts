@@ -1,7 +1,7 @@
 // Checks the settings that hold addresses, before anything starts: of stores and the mail server, with a password in
 // them (GATEHOUSE_REDIS_URL, …_CLICKHOUSE_URL, …_SMTP_URL), of the service itself (…_PUBLIC_URL), of pages and proxies
 // (…_CORS_ORIGINS, …_TRUSTED_PROXIES). The programs that use them read them late, each in its own way, and repeat them
-// in their complaints. Stands under config.ts. Answers what is wrong as the end of a sentence; never a value that may
+// in their complaints. Used by config.ts. Answers what is wrong as the end of a sentence; never a value that may
 // hold a password, nor a part of it.
 // Invariant: what is found sound here can be taken apart by `new URL` and has a user name and a password that decode.
 // Failure: a complaint. A `/`, `#`, `?` or `@` in a password that is not percent-encoded ends the address early: it
@@ -28,7 +28,7 @@ export function complaintOf(kind: AddressKind, text: string): string | undefined
   return undefined;
 }
 
-/** What of an address may not be seen: the whole, and what stands before its `@`, as written and decoded. */
+/** What of an address may not be seen: the whole, and what is before its `@`, as written and decoded. */
 export function secretsOf(text: string): string[] {
   const found = [text];
   for (const one of text.split(',')) {

@@ -27,7 +27,7 @@ export class CurrentWork {
     this.#route = new Uint8Array(shared, ROUTE_AT, ROUTE_BYTES);
   }
 
-  /** Says that the thread goes on. */
+  /** Says that the thread continues. */
   beat(): void {
     Atomics.add(this.#numbers, 0, 1);
   }

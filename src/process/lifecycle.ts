@@ -1,5 +1,5 @@
 // How a process lives: its parts start in order, and stop in the reverse order when it gets the signal to end.
-// Stands under every process (front, pipelines, supervisor). A part that cannot start stops those before it.
+// Used by every process (front, pipelines, supervisor). A part that cannot start stops those before it.
 // Invariant: after SIGTERM a process accepts nothing new, finishes what it has accepted and ends within DRAIN_MS_MAX.
 // Failure: an uncaught error leaves the process in an unknown state, so it is logged and the process ends;
 // the supervisor starts it again. A second signal ends it at once.

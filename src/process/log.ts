@@ -1,8 +1,8 @@
 // The one way to log: pino, a JSON line each, to standard error; standard output is for people (`gatehouse start`, the
-// CLI). Stands beside everything. Every line names its process and part: `log.child({ part: 'store' })`.
+// CLI). Used everywhere. Every line names its process and part: `log.child({ part: 'store' })`.
 // Invariant: fixed messages (`batch.flushed`) with fields; never a payload, a key or a secret. The fields that could
 // carry one by mistake are masked as a last net, not as a licence, and so are the values of secret settings wherever
-// they stand in a line: libraries repeat addresses in their errors. A write to a stream whose reader is gone is
+// they are in a line: libraries repeat addresses in their errors. A write to a stream whose reader is gone is
 // dropped.
 import { pino } from 'pino';
 import type { Config } from './config.ts';
@@ -27,7 +27,7 @@ const MASKED = ['key', 'apiKey', 'authorization', 'password', 'payload', 'secret
 export function createLog(options: {
   level: LogLevel;
   processName: string;
-  /** Masked wherever they stand in a line; see `secretsIn` of config.ts. */
+  /** Masked wherever they are in a line; see `secretsIn` of config.ts. */
   secrets?: readonly string[];
 }): Log {
   const destination = pino.destination({ dest: 2, sync: true });
@@ -51,7 +51,7 @@ export function createLog(options: {
 const SECRET_CHARACTERS_MIN = 6;
 
 function maskOf(secrets: readonly string[]): (line: string) => string {
-  // As they stand in a line of JSON; the longest first, for an address holds its password.
+  // As they are in a line of JSON; the longest first, for an address holds its password.
   const written = [...new Set(secrets)]
     .filter((secret) => secret.length >= SECRET_CHARACTERS_MIN)
     .map((secret) => JSON.stringify(secret).slice(1, -1))

@@ -1,10 +1,10 @@
-// Ends a process whose thread stands still: a blocked event loop serves no request, although the process is alive.
-// The supervisor or a service manager starts it anew.
+// Ends a process whose thread is blocked: a blocked event loop serves no request, although the process is alive.
+// The supervisor or a service manager starts it again.
 // A part of each front and pipelines process. The process beats; a thread of its own (stall-guard-thread.ts) counts the
 // beats, and where there are none for too long writes into the log what was begun last, and kills the process.
 // Invariant: only time in which the guard itself has run counts, so a process that was stopped, or a machine that
 // slept, is not ended.
-// Failure: a guard that cannot be started, or ends, is said in the log; the process goes on without.
+// Failure: a guard that cannot be started, or ends, is said in the log; the process continues without.
 import { Worker } from 'node:worker_threads';
 import { LOOP_STILL_MS_MAX } from '../common/limits.ts';
 import { assetPath } from './assets.ts';

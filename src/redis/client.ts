@@ -5,7 +5,7 @@
 // there).
 // Invariant: every command settles, at the latest REDIS_TIMEOUT_MS after it was made; nothing waits for Redis to come
 // back, so an unreachable Redis is noticed within milliseconds and admission answers 503.
-// Connections come back by themselves, for ever; a connection that says nothing for too long is made anew.
+// Connections come back by themselves, forever; a connection that says nothing for too long is made again.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Cluster, type ClusterOptions, Redis, type RedisOptions } from 'ioredis';
@@ -268,7 +268,7 @@ function connectCluster(urls: string, redisOptions: NodeOptions): Cluster {
 }
 
 /**
- * As ioredis's own slotsRefreshInterval, which goes on for ever if it is refreshing when the client is disconnected.
+ * As ioredis's own slotsRefreshInterval, which continues forever if it is refreshing when the client is disconnected.
  */
 function followSlots(cluster: Cluster): void {
   let timer: NodeJS.Timeout | undefined;

@@ -7,7 +7,7 @@
 --   'is' equal to expected   'absent' nil   'present' not nil   'below' a number under expected
 -- then the writes up to the end, each: number of words, words
 -- Result: {'done', revision}, or {'refused', name of the first guard that does not hold} or {'lost', 0} where the shard has no
--- revision: this Redis was emptied, and a change in it would stand in the way of what is restored. Then nothing changed.
+-- revision: this Redis was emptied, and a change in it would be in the way of what is restored. Then nothing changed.
 -- Guarantees: the revision rises by one with each change. Safe to send again: the marker tells that this very commit was made.
 local made = redis.call('GET', KEYS[3])
 if made then return { 'done', tonumber(made) } end

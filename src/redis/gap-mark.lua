@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Says that something goes on, so that others can tell since when it has done so without a gap.
+-- Says that something continues, so that others can tell since when it has done so without a gap.
 -- KEYS[1] hash: since, at   ARGV[1] ms between two marks that are a gap   ARGV[2] epoch ms, '': Redis's clock
 -- Result: epoch ms since when. A clock that was set back is a gap as well.
 local time = redis.call('TIME')

@@ -12,7 +12,7 @@ export const REGISTRY_SHARDS = 16;
 
 /**
  * FNV-1a, 32 bit: stable over versions and processes, since it decides where things live. `before`: the hash of what
- * stands before.
+ * is before.
  */
 function stableHash(text: string, before = 0x811c9dc5): number {
   let hash = before;
@@ -50,9 +50,9 @@ export class Keys {
    * hash.
    */
   watch = (partition: number) => this.#p(partition, 'watch');
-  /** Sorted set agent id -> epoch ms, Redis's clock, at which the watch looks at it next. */
+  /** Sorted set agent id -> epoch ms, Redis's clock, at which the watch inspects it next. */
   watchDue = (partition: number) => this.#p(partition, 'watch:due');
-  /** Hash agent id -> what the watch remembers of it between two looks; only where there is something. */
+  /** Hash agent id -> what the watch remembers of it between two polls; only where there is something. */
   watchNotes = (partition: number) => this.#p(partition, 'watch:notes');
   /** String, PEXPIRE 2 minutes: this key's signal of this minute lies in the signal stream. */
   limitTold = (partition: number, apiKey: string, minute: number) =>
@@ -131,7 +131,7 @@ export class Keys {
    * deletion changes.
    */
   agentScope = (account: string, agent: string) => this.#a(account, `agent-scope:${agent}`);
-  /** Set of agent ids that were deleted; stays for ever, an id is never used again. */
+  /** Set of agent ids that were deleted; stays forever, an id is never used again. */
   tombstones = (account: string) => this.#a(account, 'tombstones');
   /** Hash agent id -> JSON of an erasure that is still to be finished. */
   erasures = (shard: number) => this.#r(shard, 'erasures');
@@ -140,7 +140,7 @@ export class Keys {
   /** Hash policy id -> JSON Policy. */
   policies = (account: string) => this.#a(account, 'policies');
   policyNames = (account: string) => this.#a(account, 'policy-names');
-  /** Set of the ids of active policies: how many there are is looked at with each change. */
+  /** Set of the ids of active policies: how many there are is inspected with each change. */
   activePolicies = (account: string) => this.#a(account, 'policies:active');
   /** Hash alert id -> JSON AlertRecord. */
   alerts = (account: string) => this.#a(account, 'alerts');
@@ -194,7 +194,7 @@ export class Keys {
 
   /**
    * String, base64url: by which ids of traces are made tokens where a filter finds something in them. Lost, it is made
-   * anew.
+   * again.
    */
   traceKey = (account: string) => this.#a(account, 'trace-key');
 

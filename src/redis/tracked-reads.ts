@@ -72,7 +72,7 @@ export class TrackedReads {
     }
   }
 
-  /** Resolves with whether it is connected within `timeoutMs`; goes on trying after that. */
+  /** Resolves with whether it is connected within `timeoutMs`; keeps trying after that. */
   async connect(timeoutMs: number): Promise<boolean> {
     this.#connected ??= this.#connect();
     return withTimeout(
@@ -103,7 +103,7 @@ export class TrackedReads {
     }
   }
 
-  /** A Cluster's client gives up where a single one goes on trying. */
+  /** A Cluster's client gives up where a single one keeps trying. */
   async #connect(): Promise<void> {
     for (let attempt = 1; !this.#closed; attempt++) {
       try {

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Ends a look at some agents: what is to be remembered of each, and when it is looked at next.
+-- Ends a poll of some agents: what is to be remembered of each, and when it is inspected next.
 -- KEYS[1] due (sorted set)   KEYS[2] notes (hash)
--- ARGV: for each agent: id, epoch ms of the next look, note ('': none)
+-- ARGV: for each agent: id, epoch ms of the next poll, note ('': none)
 -- Result: how many of them are still watched; nothing is written of the others, who were forgotten meanwhile.
 -- Safe to send again.
 local watched = 0

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- One tick of the watch over the agents of a partition: marks that it is watched, puts agents that are new to it among those
--- to be looked at, and says which are due.
+-- to be inspected, and says which are due.
 -- KEYS[1] watch (hash: since, at, cursor)   KEYS[2] last-seen hash   KEYS[3] due (sorted set)   KEYS[4] notes (hash)
 -- ARGV[1] least ms between two ticks   ARGV[2] ms between two ticks that are a gap
 -- ARGV[3] ticks for one round over the last-seen hash   ARGV[4] most fields of it in one tick   ARGV[5] most agents that are due

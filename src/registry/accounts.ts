@@ -197,7 +197,7 @@ export class Accounts {
     return { account: (await this.#get(id))!, made: false };
   }
 
-  /** The id that the name leads to, from now on for ever. */
+  /** The id that the name leads to, from now on forever. */
   async #reserve(name: string): Promise<string> {
     const { redis, keys } = this.#store;
     const id = await redis.hget(keys.accountNames(), name);

@@ -1,5 +1,5 @@
 // The text of an API key: `gth_` + 40 base62 characters, the last 6 a CRC-32 of everything before them.
-// Stands before the look-up: a mistyped or made-up `gth_` key is refused without one, and secret scanners recognize
+// It runs before the look-up: a mistyped or made-up `gth_` key is refused without one, and secret scanners recognize
 // ours. A bootstrap key has no such form: any other text of 32-200 `[A-Za-z0-9_-]` is looked up by its hash.
 // Invariant: nothing but the SHA-256 of a key is ever stored. With 200 random bits it needs no salt and no slow hash.
 import { createHash, randomBytes } from 'node:crypto';

@@ -1,10 +1,10 @@
 // Callers of a front that wait for decisions (GET /v1/approvals/{id}?wait=).
-// A decision is published in the very commit that makes it; each front listens on a connection of its own and looks at
-// what is waited for when its name falls. Pub/sub promises nothing, so everything that is waited for is looked at once
+// A decision is published in the very commit that makes it; each front listens on a connection of its own and inspects
+// what is waited for when its name falls. Pub/sub promises nothing, so everything that is waited for is inspected once
 // per APPROVAL_POLL_MS as well. A waiter is entered before the record is read, so no decision falls between the two.
 // Invariant: each waiting request is answered: decided, gone, at the end of the wait, when the front drains; unless the
 // client has left. Bounded: at most `max` waiters, `accountMax` of one account; the next one is refused (503). Redis
-// away: waits go on, and end with an error if it stays away.
+// away: waits continue, and end with an error if it stays away.
 import type { Approval } from '../../schemas/approval.ts';
 import { ServiceError } from '../common/errors.ts';
 import { isId } from '../common/ids.ts';

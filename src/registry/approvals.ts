@@ -48,7 +48,7 @@ export type ApprovalsOptions = RegistryStore & {
   pendingMax?: number;
   /** For those who settle: where an event is that has to be judged again. */
   fetchEvent?: FetchEvent | undefined;
-  /** Who judges an event anew. */
+  /** Who judges an event again. */
   work?: PolicyWork;
 };
 
@@ -62,7 +62,7 @@ const NEVER_STORED_COMMENT = 'The event could not be judged by the policies made
 const RETRY_MS = 1_000;
 /** An event that is not stored so long after its deadline never will be. */
 const UNSTORED_MS_MAX = 15 * 60_000;
-/** Fields looked at by one step through a hash. */
+/** Fields inspected by one step through a hash. */
 const SCAN_COUNT = 500;
 
 export class Approvals {
@@ -346,7 +346,7 @@ export class Approvals {
       const signals = await this.#expirySignals(account, after, at);
       const { refused } = await commit(this.#store, signals.length === 0 ? change : { ...change, signals });
       if (refused === undefined) return after;
-      if (refused !== 'agent' || agentText !== undefined) return null; // the next look finds what has changed
+      if (refused !== 'agent' || agentText !== undefined) return null; // the next poll finds what has changed
     }
     await redis.hdel(this.#keys.approvals(account), id);
     await redis.zrem(this.#keys.approvalDeadlines(shard), member);

@@ -1,7 +1,7 @@
 // Makes the audit log entries of registry changes (beside each change).
 // An entry says who did what to which resource, with the request's id, address and program; of an update which fields
 // changed, with their old and new values. Invariant: no secret and no address that may hold one (alert targets) is ever
-// in it. `agent_id` stands in the details of what belongs to an agent, so that the agent's erasure finds the entry.
+// in it. `agent_id` is in the details of what belongs to an agent, so that the agent's erasure finds the entry.
 
 import type { AuditLog } from '../../schemas/audit-log.ts';
 import type { AuditAction, ResourceType } from '../../schemas/closed-sets.ts';

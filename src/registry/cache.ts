@@ -1,5 +1,5 @@
 // What a front knows of the registry without asking: keys, agents, compiled rules.
-// Redis says when something changes, and what was made of it is dropped; the next event reads it anew. So a change is
+// Redis says when something changes, and what was made of it is dropped; the next event reads it again. So a change is
 // in force on every front a network hop after it was made. Behind that stands a check that trusts no notice: every
 // CHECK_MS the revision of each shard in use is read over another connection; if it is ahead of what the notices have
 // received, notices were lost and the whole shard is dropped. Together: in force within a second, whatever is lost.
@@ -79,13 +79,13 @@ export class RegistryCache {
     this.#reads = new TrackedReads(options.address, (key) => this.#invalidated(key));
   }
 
-  /** Resolves once Redis is there, or after `timeoutMs`: a cache that starts without it goes on trying. */
+  /** Resolves once Redis is there, or after `timeoutMs`: a cache that starts without it keeps trying. */
   async start(timeoutMs = START_MS_MAX): Promise<void> {
     this.#checks.start();
     await this.#reads.connect(timeoutMs);
   }
 
-  /** What was made of a registry that has been made anew meanwhile is of no use. */
+  /** What was made of a registry that has been made again meanwhile is of no use. */
   forgetAll(): void {
     this.#dropAll();
   }

@@ -1,7 +1,7 @@
 // One registry change: the step in which a change, its audit record and its journal entry become true together (design
 // 3.6). Optimistic: a resource reads, computes the change here, and commits it under guards that name what it read;
 // if a guard fails another process was faster, and the resource reads again. Nothing is ever half done: commit.lua does
-// it whole. A commit whose answer was lost is sent once more; its marker shows whether it had been made, so it cannot
+// it whole. A commit whose answer was lost is sent again; its marker shows whether it had been made, so it cannot
 // be made twice. Redis away: ServiceError `unavailable`, with `recorded: 'unknown'` only if the second try had no
 // answer either.
 

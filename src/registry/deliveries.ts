@@ -289,7 +289,7 @@ async function withNextAttempts(
   );
 }
 
-/** What callers may order: a test notification, and a failed delivery once more. */
+/** What callers may order: a test notification, and a failed delivery again. */
 export class Deliveries {
   readonly #store: RegistryStore;
   readonly #keys: Keys;
@@ -332,7 +332,7 @@ export class Deliveries {
   }
 
   /**
-   * The same delivery under the same id, its schedule begun anew. Throws ServiceError not_redeliverable, unavailable.
+   * The same delivery under the same id, its schedule begun again. Throws ServiceError not_redeliverable, unavailable.
    */
   redeliver(account: string, { delivery, signal }: KeptDelivery): Promise<Delivery> {
     return answering(async () => {

@@ -26,7 +26,7 @@ export async function noteErased(
   await redis.hset(keys.erased(keys.shardOf(account)), agent, JSON.stringify(record));
 }
 
-/** Those of all shards of which a store is not clean yet. What is old is let go. */
+/** Those of all shards of which a store is not clean yet. What is old is released. */
 export async function uncleanErasures({
   redis,
   keys,

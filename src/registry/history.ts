@@ -1,7 +1,7 @@
 // Writes the registry into a ClickHouse that has lost it: its folder was deleted, or another one was given. Without
 // that a Redis that is lost later, too, could not be restored, and nothing would say so until then.
 // Asked where ClickHouse knows no account at all, by the code that has just found that out (recovery.ts). What is in
-// Redis goes through the journal once more, as changes that change nothing; the pipelines bring it in.
+// Redis goes through the journal again, as changes that change nothing; the pipelines bring it in.
 // Invariant: a new installation is none that lost something: its journal still waits. Safe to repeat. What events and
 // audit entries there were is gone, and is said for a day (`/readyz`: `history_missing`); the audit log keeps that it
 // happened.

@@ -2,7 +2,7 @@
 // commit.ts). Each kind has a hash of records, a hash of names, and an audit entry with every change; the agent's own
 // set says what its deletion changes. What only one kind has goes with a change as further guards and writes.
 // Invariant: a name belongs to one record of the account at most, and a scope names an agent that exists when it is
-// set; to an actor who is bound to an agent, what is not scoped to it is unknown. Looked at under the guard of the
+// set; to an actor who is bound to an agent, what is not scoped to it is unknown. Inspected under the guard of the
 // change itself.
 
 import type { Status } from '../../schemas/closed-sets.ts';
@@ -229,7 +229,7 @@ export function ofAgent(agent: string | null): { agent_id?: string } {
   return agent === null ? {} : { agent_id: agent };
 }
 
-/** Looked at under the guard of the change itself, which holds only while the record stands as it was read. */
+/** Inspected under the guard of the change itself, which holds only while the record is as it was read. */
 function keepTo(revisions: readonly number[] | undefined, { revision = 1 }: Named): void {
   if (revisions === undefined || revisions.includes(revision)) return;
   throw new ServiceError('revision_conflict', `It was changed meanwhile: it is at revision ${revision}.`, {

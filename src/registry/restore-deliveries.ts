@@ -1,5 +1,5 @@
 // Puts deliveries that were pending back into an empty Redis (`gatehouse registry restore`, after the registry itself;
-// restore.ts). They keep their ids, their attempts and the time of their next one, and get the full time anew in which
+// restore.ts). They keep their ids, their attempts and the time of their next one, and get the full time again in which
 // to end. One whose alert is gone is put back, too: the worker finds that out, and it ends as cancelled. Those of
 // deleted agents are not.
 import type { AlertRecord } from '../../schemas/alert.ts';

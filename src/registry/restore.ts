@@ -5,7 +5,7 @@
 // not have been finished. Shard by shard: what has its mark (presence.ts) is left alone, so that of a Redis Cluster the
 // one lost master is restored, and an old copy never covers what is in force. Marks come last: a restore that broke off
 // is begun again and finds all to be done. Refuses a Redis that has lost nothing (NotEmpty). The processes that wait
-// for it go on by themselves.
+// for it continue by themselves.
 
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { AlertRecord } from '../../schemas/alert.ts';

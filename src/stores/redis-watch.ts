@@ -2,7 +2,7 @@
 // Once a second: is the registry there (presence.ts)? At the start, after each reconnect and now and then: does Redis
 // keep what it acknowledges (durability.ts)? On a Redis Cluster every master is asked.
 //   registry missing   every call with a key is 503, `/readyz` is 503 and says `registry_missing`, pipelines rest,
-//                      until `gatehouse registry restore`; then all go on by themselves
+//                      until `gatehouse registry restore`; then all continue by themselves
 //   put back           Redis holds an earlier state of the registry than ClickHouse knows: calls are 503 and `/readyz`
 //                      says `recovering` while it is brought forward (registry/recovery.ts). Looked for at the start
 //                      and whenever Redis comes back; until then no request is served, unless ClickHouse cannot be
@@ -12,7 +12,7 @@
 //   not durable        a start ends with the settings' names; in a running process writes are 503 and `/readyz` says
 //                      `redis_not_durable`. With GATEHOUSE_ALLOW_UNSAFE_REDIS it is a warning, and `/readyz` says
 //                      `degraded`
-// Invariant: what is refused was not recorded. Between two looks the marks themselves protect: without one nothing is
+// Invariant: what is refused was not recorded. Between two polls the marks themselves protect: without one nothing is
 // known to the cache (registry/cache.ts) and nothing is changed in the registry (redis/commit.lua).
 // Failure: a Redis that cannot be asked leaves the last answer in force; a caller that needs Redis finds out itself.
 
@@ -41,7 +41,7 @@ export type RedisWatchOptions = {
   allowUnsafe: boolean;
   /** Does ClickHouse know a registry? Asked only where Redis has none and this process has seen none. */
   hadRegistry: () => Promise<boolean>;
-  /** Under a supervisor, which has looked before: the start goes on, calls are refused. */
+  /** Under a supervisor, which has looked before: the start continues, calls are refused. */
   mayStartUnsafe: boolean;
   /** Puts back what Redis has forgotten of the registry (bringForward). Rejects where ClickHouse cannot be asked. */
   recover: (onBehind: (behind: Behind) => void) => Promise<number>;
@@ -94,7 +94,7 @@ export class RedisWatch {
     return this.#looks.stop();
   }
 
-  /** What stands against work with this Redis. */
+  /** What prevents work with this Redis. */
   get trouble(): Trouble | undefined {
     if (this.#missing) return REGISTRY_MISSING;
     if (this.#isRecovering) return RECOVERING;
@@ -116,7 +116,7 @@ export class RedisWatch {
     return this.#unsafe.join('; ');
   }
 
-  /** undefined: go on. Asked for every call with a key. */
+  /** undefined: continue. Asked for every call with a key. */
   refusal(writes: boolean): ServiceError | undefined {
     if (this.#missing) return registryMissing();
     if (this.#isRecovering || this.#isUnknown) return isBack();
@@ -127,7 +127,7 @@ export class RedisWatch {
     });
   }
 
-  /** Never rejects; one look at a time. */
+  /** Never rejects; one poll at a time. */
   look(): Promise<void> {
     return this.#looks.run();
   }
@@ -148,8 +148,8 @@ export class RedisWatch {
   }
 
   /**
-   * Where ClickHouse cannot be asked work goes on, as it does without ClickHouse at any time; it is asked again at the
-   * next look.
+   * Where ClickHouse cannot be asked work continues, as it does without ClickHouse at any time; it is asked again at
+   * the next look.
    */
   async #compare(): Promise<void> {
     const { redis, log, recover, onRestored } = this.#options;

@@ -1,4 +1,4 @@
-// The backlog's bound (before judgement): above it event writes get 503 and reads go on.
+// The backlog's bound (before judgement): above it event writes get 503 and reads continue.
 // Two measures, polled: entries in the longest stream, and bytes that Redis uses, since what fills Redis is not only
 // streams. What is kept under Idempotency-Keys is left out: it has a bound of its own, within which it goes by itself.
 // At 70 % of Redis's own `maxmemory` writes are refused in any case: counters, leases and the drain live in the rest.
@@ -63,7 +63,7 @@ export class Backlog {
     return this.#state;
   }
 
-  /** Resolves after the first look. */
+  /** Resolves after the first poll. */
   async start(): Promise<void> {
     this.#polls.start();
     await this.#polls.run();

@@ -2,7 +2,7 @@
 // accepts events, because none runs, Redis is unreachable or the backlog is full, agents cannot be heard, and the watch
 // for silent agents counts no silence across such a gap.
 // Invariant: a front beats only while it would accept an event. One front is enough: callers reach whichever is there.
-// Failure: a beat that fails is a gap if it goes on; nothing is made up for.
+// Failure: a beat that fails is a gap if it continues; nothing is made up for.
 
 import { WATCH_GAP_MS, WATCH_TICK_MS } from '../common/limits.ts';
 import { readAsset } from '../process/assets.ts';

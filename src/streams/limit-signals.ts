@@ -1,5 +1,5 @@
 // Sends signals for keys that met their request limit (`rate_limit_exceeded`, once a minute and key; beside admission).
-// Admission notes the key and goes on: that costs one look-up in a set. Signals leave in the background, and a Redis
+// Admission notes the key and continues: that costs one look-up in a set. Signals leave in the background, and a Redis
 // that is away for a moment is tried again for a minute. One marker per key and minute is shared by all fronts, and
 // written with the signal in one step; should it be gone, the signal's id is still the same.
 // Best effort: a front that is killed may take a second's notes with it. Bounded: in keys per minute and in notes that
@@ -16,7 +16,7 @@ import { Script } from '../redis/script.ts';
 const once = new Script<number>('signal-once', readAsset('src/redis/signal-once.lua'));
 
 const MINUTE_MS = 60_000;
-/** Longer than the minute that it stands for, and than a note may wait. */
+/** Longer than the minute that it represents, and than a note may wait. */
 const MARKER_MS = 2 * MINUTE_MS;
 
 type Note = { account: string; apiKey: string; at: number };

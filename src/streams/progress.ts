@@ -2,7 +2,7 @@
 // A stream's watermark is the last entry whose effects are durable; its milliseconds are Redis's clock at the append.
 // Whatever arrived ARRIVAL_LAG_MS before the lowest watermark of all partitions is stored, since an event is appended
 // within that time of its arrival. All who follow share one question a PROGRESS_EVERY_MS. Failure: Redis cannot be
-// asked; the promise rejects, and is asked anew next time.
+// asked; the promise rejects, and is asked again next time.
 import { ARRIVAL_LAG_MS, PROGRESS_EVERY_MS } from '../common/limits.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
@@ -26,7 +26,7 @@ export class Progress {
     this.#keys = keys;
   }
 
-  /** Of events: stored (`store`), or looked at for what is unusual (`anomaly`). */
+  /** Of events: stored (`store`), or inspected for what is unusual (`anomaly`). */
   ofEvents(group: Group): Promise<Settled> {
     const streams = Array.from({ length: this.#keys.partitions }, (_, partition) => this.#keys.events(partition));
     return this.#shared(`events ${group}`, () => this.#read(streams, group));

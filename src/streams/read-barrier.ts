@@ -1,5 +1,5 @@
 // The read barrier: a list that starts after a write was acknowledged shows that write (before a query).
-// A stream's last entry id at the start of the read is the target; the read goes on once the group's watermark, the
+// A stream's last entry id at the start of the read is the target; the read continues once the group's watermark, the
 // last id whose effects are durable, has reached it. What arrived later need not be waited for.
 // All reads of a process share one poll: a stream is asked once per BARRIER_POLL_MS however many reads wait on it.
 // Gives up after READ_WAIT_MS_MAX, or at once if Redis cannot be asked: then the answer is `false` and the read is

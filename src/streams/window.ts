@@ -13,11 +13,11 @@
 // - New entries only come in behind all others, so what a read found between two ids stays all that there is between
 //   them.
 // - What a read finds is appended only where it was made right behind the window's last entry, else the window begins
-//   anew with it. That is looked at when the answer is here, not when it was asked for: readers at several places may
+//   again with it. That is inspected when the answer is here, not when it was asked for: readers at several places may
 //   have asked meanwhile.
 // - A read that fails appends nothing. A reader's position is not kept here to read on from, only to know what no
-//   reader needs any more: each call says behind which entry it wants to go on, so nothing can be skipped by an answer
-//   that never reached the caller.
+//   reader needs any more: each call says behind which entry it wants to continue, so nothing can be skipped by an
+//   answer that never reached the caller.
 // What is removed in between has been acknowledged by every group (trim.ts), so no reader that asks for it holds a
 // lease any more. Entries are unpacked here, once for all groups, so every count of bytes is of what they are in
 // memory. Bounded: what all readers have passed is dropped, and beyond `bytesMax` the oldest. A read has READ_BYTES_MAX

@@ -16,6 +16,8 @@ import { Finding, STALL_MS, TARGETS } from './targets.ts';
 
 const RSS_BYTES_MAX = 900 * 1024 * 1024;
 const FINDINGS_MAX = 20;
+/** Of what seems to stall. */
+const RUNS_MAX = 5;
 const FOLDER = 'build/findings';
 /** What is in one run's memory before garbage is collected is no finding. */
 const LOOK_EVERY = 2_000;
@@ -46,10 +48,8 @@ function fuzzHere(kind: Exclude<Kind, 'http'>, seconds: number, random: () => nu
     const input = mutated(kind, corpus, random);
     result.inputs++;
     try {
-      const ms = cpuMs(() => TARGETS[kind](input));
-      // Once more: the collector may have come in between.
-      if (ms > STALL_MS && cpuMs(() => TARGETS[kind](input)) > STALL_MS)
-        note(result, input, `took ${Math.round(ms)} ms`);
+      const ms = leastMs(() => TARGETS[kind](input));
+      if (ms > STALL_MS) note(result, input, `took ${Math.round(ms)} ms`);
       result.longestMs = Math.max(result.longestMs, ms);
     } catch (error) {
       note(result, input, error instanceof Finding ? error.message : String((error as Error).stack));
@@ -61,11 +61,19 @@ function fuzzHere(kind: Exclude<Kind, 'http'>, seconds: number, random: () => nu
   return result;
 }
 
-function cpuMs(work: () => void): number {
-  const before = process.cpuUsage();
-  work();
-  const { user, system } = process.cpuUsage(before);
-  return (user + system) / 1000;
+/**
+ * Processor time of a work, ms. What seems to stall is done again, and the least counts: compilation, the collector and
+ * what shares the core make one of two runs three times as slow.
+ */
+function leastMs(work: () => void): number {
+  let least = Number.POSITIVE_INFINITY;
+  for (let run = 0; run < RUNS_MAX && least > STALL_MS; run++) {
+    const before = process.cpuUsage();
+    work();
+    const { user, system } = process.cpuUsage(before);
+    least = Math.min(least, (user + system) / 1000);
+  }
+  return least;
 }
 
 const CONNECTIONS = 8;

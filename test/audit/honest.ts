@@ -1,5 +1,5 @@
 // Honest work on an audit trail: registry changes, events, erasures and restarts of the pipelines, with verifications
-// going on meanwhile, against heads that were taken on the way. What test and bench are made of: none of it may be
+// continuing meanwhile, against heads that were taken on the way. What test and bench are made of: none of it may be
 // called a fault.
 import type { AuditVerification } from '../../schemas/audit-verification.ts';
 import type { Remembered } from '../../src/audit/chain-cursor.ts';

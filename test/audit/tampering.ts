@@ -323,7 +323,7 @@ function pretendErasure(trail: Trail, random: Random): void {
 }
 
 /**
- * An attacker who can write everything but the checkpoint: a row changed, removed or added, and the chain made anew
+ * An attacker who can write everything but the checkpoint: a row changed, removed or added, and the chain made again
  * around it, with Redis's head: without the checkpoint it cannot be found.
  */
 export function rewrite(trail: Trail, random: Random): void {

@@ -378,7 +378,7 @@ t.test("a deleted agent's approvals are unknown at once, can no longer be decide
   t.equal((await waiting).status, 404);
   t.comment(`who waited was told ${(performance.now() - deletedAt).toFixed(0)} ms after the deletion, or earlier`);
   t.ok(performance.now() - deletedAt < 50_000, 'long before the wait is over');
-  await pause(Math.max(0, deadline - Date.now()) + 1_500); // it would have expired, and been looked at
+  await pause(Math.max(0, deadline - Date.now()) + 1_500); // it would have expired, and been inspected
   t.equal((await api.get(`/v1/approvals?agent_id=${agent.id}`)).json.total, 0, 'nothing has expired');
   const { logs } = (await api.get('/v1/audit-logs?resource_type=approval&limit=500')).json as {
     logs: { details: { agent_id: string } }[];

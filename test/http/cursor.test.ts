@@ -1,4 +1,4 @@
-// Cursors without a server: where a page goes on, and what is refused as none of this list's.
+// Cursors without a server: where a page continues, and what is refused as none of this list's.
 import fc from 'fast-check';
 import t from 'tap';
 import { cursorBehind, openPage } from '../../src/http/cursor.ts';

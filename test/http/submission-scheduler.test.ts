@@ -23,7 +23,7 @@ class Loop {
     else this.turns.put(account, work);
   }
 
-  /** Answers whether the loop would go on without anything coming. */
+  /** Answers whether the loop would continue without anything coming. */
   endTurn(): boolean {
     for (const end of this.#ends.splice(0)) end();
     return this.#ends.length > 0;

@@ -64,7 +64,7 @@ onEach(
     for (const [what, bytes] of refused) {
       const { answers, closed, text } = await rawExchange(port, [bytes], { answers: 2 });
       t.ok(closed, `${what}: closed`);
-      // To HEAD nothing but headers may be said, and uWS would go on behind them: its connection is closed without a
+      // To HEAD nothing but headers may be said, and uWS would continue behind them: its connection is closed without a
       // word.
       const isHead = bytes.startsWith('HEAD');
       t.equal(answers.length, isHead ? 0 : 1, `${what}: one answer at most`);
@@ -83,7 +83,7 @@ const CHUNKED = [
   // Trailers, the second of them what is executed where they are not read.
   '2\r\n{}\r\n0\r\nA: b\r\n\r\n',
   '0\r\nA:GET /open HTTP/1.1\r\nHost: a\r\n\r\n',
-  // Sizes with what stands behind 9 in ASCII, with signs, blanks, an extension, too many digits, none.
+  // Sizes with what is behind 9 in ASCII, with signs, blanks, an extension, too many digits, none.
   ...[':', ';', '<', '=', '>', '?', '@', '0x2', '+2', '-2', ' 2', '2 ', '2\t', '2;a=b', '2;"\r\n"', 'zz', ''].map(
     (size) => `${size}\r\n{}\r\n0\r\n\r\n`,
   ),
@@ -355,7 +355,7 @@ onEach('10,000 idle connections cost little and delay no other', async (t, on) =
   const before = process.memoryUsage().rss;
   const clients = spawn(process.execPath, ['-e', script], { stdio: ['pipe', 'pipe', 'inherit'] });
   t.teardown(() => clients.stdin.end());
-  // Who says nothing is let go after ten seconds: so many are reached at once only by a machine that can open them in
+  // Who says nothing is released after ten seconds: so many are reached at once only by a machine that can open them in
   // that time.
   let reached = 0;
   const look = () => {

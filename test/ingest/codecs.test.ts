@@ -1,7 +1,7 @@
 // What every codec must do, whatever body and policies it is given: it answers, records and refuses like the one that
 // reads every body, to the byte, errors and their details, too. (reference.test.ts holds both against a reference of
 // its own.) Policies are those of the reference; bodies are made of values here, so that any number a double holds
-// stands in them. GATEHOUSE_TEST_EVENTS=100000 sets how many generated events are compared (default 3,000).
+// is in them. GATEHOUSE_TEST_EVENTS=100000 sets how many generated events are compared (default 3,000).
 
 import fc from 'fast-check';
 import t from 'tap';
@@ -170,7 +170,7 @@ t.test('no id is made twice, however many bodies one draw of randomness serves',
 });
 
 t.test('literals that a payload nearly holds everywhere cost no more than others, and hide no match', async (t) => {
-  // All are looked for at the same three bytes, being the rarest.
+  // All are searched for at the same three bytes, being the rarest.
   const wanted = Array.from(
     { length: 200 },
     (_, i) => `${'~'.repeat(30)}${i.toString(2).replaceAll('0', 'e').replaceAll('1', 't')} `,

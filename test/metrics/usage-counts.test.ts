@@ -80,7 +80,7 @@ t.test('whichever series makes room, the increases of all together are what was 
   const former = new Map<string, number>();
   let increase = 0;
   let counted = 0;
-  // As Prometheus reckons: a value below the last one is a counter that began anew.
+  // As Prometheus reckons: a value below the last one is a counter that began again.
   const scrape = async () => {
     for (const line of (await metrics.text()).split('\n')) {
       const [, series, value] = /^(gatehouse_account_events_total\{.*\}) (\d+)$/.exec(line) ?? [];

@@ -321,7 +321,7 @@ t.test('one target that hangs and one that fails among fifty delay none of the o
   for (let i = 0; i < 4; i++) await world.dispatch([makeSignal(world.account)]);
   world.worker.start();
   await eventually(() => sound.every(({ target }) => world.targets.ids(target).length === 4));
-  // Its second place comes with the next look, where the account had but one left at first.
+  // Its second place comes with the next poll, where the account had but one left at first.
   await eventually(() => world.targets.ids(hanging!.target).length >= LANE_SENDS_MAX);
   await world.worker.look();
   t.equal(world.targets.ids(hanging!.target).length, LANE_SENDS_MAX, 'the one that hangs holds its own places');

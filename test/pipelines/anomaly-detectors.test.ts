@@ -1,5 +1,5 @@
 // The detectors by themselves, under the arrivals' own clock: what speaks, what stays silent, when an episode is over,
-// what late and silent agents do to the windows, and that a kept baseline goes on where it stopped. Ends with a short
+// what late and silent agents do to the windows, and that a kept baseline continues where it stopped. Ends with a short
 // run of the simulation that the bench line `anomalies` runs at length, with the same seeds each time.
 
 import t from 'tap';

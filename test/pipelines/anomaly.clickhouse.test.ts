@@ -162,7 +162,7 @@ t.test(
       await dying.pipelines.stop();
       const next = await startPipelines(t, world, options);
       await drained(world, agent);
-      // The trouble goes on: the same episodes.
+      // The trouble continues: the same episodes.
       const more = trouble(agent, 2_500).slice(0, 60);
       await append(world, agent, more);
       await drained(world, agent);

@@ -1,5 +1,5 @@
 // From a blocked event to the received message, over the whole service: a webhook that the package's verifier accepts,
-// a chat, a mail by SMTP; and the receiver that docs/channels.md shows, run as it stands there. Receivers have
+// a chat, a mail by SMTP; and the receiver that docs/channels.md shows, run as it is there. Receivers have
 // certificates of their own authority.
 import { spawn } from 'node:child_process';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';

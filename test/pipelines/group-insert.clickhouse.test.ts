@@ -116,7 +116,7 @@ async function manifests({ redis, keys }: World): Promise<{ plan: { group?: stri
   const texts = await Promise.all(
     Array.from({ length: PARTITIONS }, (_, partition) => redis.get(keys.manifest(keys.events(partition), 'store'))),
   );
-  // Their age stands in front.
+  // Their age is in front.
   return texts.map((text) => (text === null ? null : JSON.parse(text.slice(text.indexOf('{')))));
 }
 

@@ -45,7 +45,7 @@ t.test('a watch that is off notifies of nothing, and gives a full period when it
 type Step = { afterMs: number; does: 'speak' | 'off' | 'on' };
 
 /**
- * Looks at the agent when it is due, at whole seconds, as the watcher does. Returns the silences that were notified.
+ * Inspects the agent when it is due, at whole seconds, as the watcher does. Returns the silences that were notified.
  */
 function watch(steps: readonly Step[], heartbeatSeconds: number, endMs: number, watchedSince = 0) {
   const told: { since: number; at: number }[] = [];
@@ -116,7 +116,7 @@ t.test('switched off and on, it is never down while off, nor before a period aft
         return offTimes(timeline).every(({ from, to }) => {
           if (at >= from && at < to) return false;
           // An off that no look fell into is not known of; and one that begins in a silence which has been notified is
-          // not looked at, so what counts after it is the last event.
+          // not inspected, so what counts after it is the last event.
           const last = spoken.findLast((ms) => ms <= from);
           const isTold = told.some((earlier) => earlier.since === last && earlier.at <= from);
           const isKnown = !isTold && to - from > Math.min(heartbeatMs, WATCH_LOOK_MS_MAX) + 2_000;

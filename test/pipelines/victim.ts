@@ -14,7 +14,7 @@ export type VictimOptions = {
   name: string;
   /** Chance of death at each insert, and where. */
   die?: { before: number; after: number };
-  /** Inserts wait for the word `go on` before they are sent. */
+  /** Inserts wait for the word `continue` before they are sent. */
   insertsWait?: boolean;
 };
 

@@ -216,7 +216,7 @@ t.test('inactive and deleted agents are never down', async (t) => {
   t.equal(await redis.hget(world.keys.watchNotes(partition), gone.id), null);
 });
 
-/** The real client until it meets a script over these many keys; then `then` decides whether and when it goes on. */
+/** The real client until it meets a script over these many keys; then `then` decides whether and when it continues. */
 function interrupted(keyCount: number, then: () => Promise<void>): Commands {
   return new Proxy(redis, {
     get(client, name) {

@@ -1,4 +1,4 @@
-// A disk that is full, in these words: what callers, `/readyz` and the log say of it, and that all goes on once there
+// A disk that is full, in these words: what callers, `/readyz` and the log say of it, and that all continues once there
 // is room again. The whole service on small disks of its own, in a mount namespace: its Redis's folder alone, or all of
 // its data folder.
 import { spawn } from 'node:child_process';
@@ -73,7 +73,7 @@ t.test('what was acknowledged until the disk was full is there after Redis was k
   };
   const writers = Array.from({ length: 16 }, writer);
   t.ok(await until(() => acknowledged.length > 500), 'events are written');
-  // Another program fills the disk to its last byte between two looks at it.
+  // Another program fills the disk to its last byte between two polls at it.
   const other = spawn('dd', ['if=/dev/zero', `of=${filler}`, 'bs=4k', 'count=65536'], { stdio: 'ignore' });
   await once(other, 'exit');
   await Promise.all(writers);

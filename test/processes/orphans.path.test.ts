@@ -1,4 +1,4 @@
-// A supervisor that is killed leaves nothing behind that stands in the way of the next start: not a child that was just
+// A supervisor that is killed leaves nothing behind that is in the way of the next start: not a child that was just
 // starting, nor one that was stopped.
 import { rm } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -1,5 +1,5 @@
 // What `/metrics` says while a part of the whole service is away: each is a real process that is stopped (SIGSTOP, so
-// that it hangs, the worst case: it is there and does not answer), and goes on later.
+// that it hangs, the worst case: it is there and does not answer), and continues later.
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { freePort } from '../../src/embedded/free-port.ts';
@@ -31,7 +31,7 @@ t.test('what is away is 0 in the metrics, and 1 again when it is back', async (t
     if (pid === undefined) throw new Error(`${child} is not running`);
     return pid;
   };
-  /** Hangs it, looks, and lets it go on, whatever comes of the look. */
+  /** Hangs it, looks, and lets it continue, whatever comes of the look. */
   const without = async (child: string, look: () => Promise<void>) => {
     const pid = await pidOf(child);
     process.kill(pid, 'SIGSTOP');

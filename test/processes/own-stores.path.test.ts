@@ -1,5 +1,5 @@
 // With a Redis and a ClickHouse of one's own: settings that would lose events, a Redis that is emptied under the
-// service, stores that are away, refuse the password or have no tables; what is said, how soon, and what goes on
+// service, stores that are away, refuse the password or have no tables; what is said, how soon, and what continues
 // afterwards.
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';

@@ -164,7 +164,7 @@ t.test('for the tests in a browser it installs chromium as root, and does withou
   t.same(await checkout.setUp({ args }), { code: 0, said: '' }, 'once it is there nothing is said or done');
 });
 
-/** What the set-up looks at, without redis-server on the PATH: installed by the lock file, and built. */
+/** What the set-up inspects, without redis-server on the PATH: installed by the lock file, and built. */
 function makeCheckout(t: Test) {
   const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-setup-'));
   t.teardown(() => rmSync(folder, { recursive: true, force: true }));

@@ -11,7 +11,7 @@ export type Node = { start: number; end: number } & (
 );
 export type StringNode = Node & { kind: 'string' };
 
-/** A number as it stands in the text. */
+/** A number as it is in the text. */
 export class Written {
   readonly text: string;
 
@@ -178,7 +178,7 @@ const ESCAPES: Record<string, string> = {
   t: '\t',
 };
 
-/** One UTF-16 unit of a string: as it is written, and what it stands for. */
+/** One UTF-16 unit of a string: as it is written, and what it represents. */
 function unitAt(text: string, at: number): { raw: string; decoded: string } {
   const here = text[at];
   if (here === undefined || here < ' ') throw new Malformed(`bad character at ${at}`);
@@ -190,7 +190,7 @@ function unitAt(text: string, at: number): { raw: string; decoded: string } {
   return { raw: text.slice(at, at + 2), decoded };
 }
 
-/** How each decoded UTF-16 unit of a string is written. `raw`: what stands between the quotes. */
+/** How each decoded UTF-16 unit of a string is written. `raw`: what is between the quotes. */
 export function unitsOf(raw: string): string[] {
   const units: string[] = [];
   for (let at = 0; at < raw.length; ) {

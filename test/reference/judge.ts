@@ -267,7 +267,7 @@ const ORDERS = ['gt', 'gte', 'lt', 'lte'];
 const NO_NUMBER = 'no number';
 
 /**
- * The values that operators look at: of an array its elements, and where an order is asked those that are numbers, if
+ * The values that operators inspect: of an array its elements, and where an order is asked those that are numbers, if
  * any are.
  */
 function candidates(at: At, operators: readonly string[]): At[] {
@@ -422,7 +422,7 @@ function stringsIn(value: unknown, trail: Step[]): Place[] {
   ]);
 }
 
-/** A key that may itself be what is looked for is not shown. */
+/** A key that may itself be what is searched for is not shown. */
 function pointer(trail: readonly Step[], hidden: readonly NeedleOrder[]): string {
   const steps = trail.map((step) => {
     if (typeof step === 'number') return String(step);

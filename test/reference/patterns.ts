@@ -54,7 +54,7 @@ export function placesOf(re2: string, text: string): Place[] {
 }
 
 /**
- * What each detector finds, when it stands between `see ` and ` now`: nothing else that the tests make is found by any.
+ * What each detector finds, when it is between `see ` and ` now`: nothing else that the tests make is found by any.
  */
 export const FINDINGS: Record<string, string> = {
   email: 'jay@example.com',

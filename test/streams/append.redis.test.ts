@@ -248,7 +248,7 @@ t.test('a full Redis refuses: recorded is false, and the backlog says so before'
 });
 
 /**
- * The backlog is looked at anew a few times a second: until that has happened twice, the second time from its
+ * The backlog is inspected again a few times a second: until that has happened twice, the second time from its
  * beginning.
  */
 async function nextLook(backlog: Backlog): Promise<void> {

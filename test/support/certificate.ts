@@ -1,5 +1,5 @@
 // A certificate authority of the tests and what it signs, for receivers by https (guarded client: option `ca`; a whole
-// service: NODE_EXTRA_CA_CERTS, which takes a file). Made anew in every process, elliptic, so that it costs some
+// service: NODE_EXTRA_CA_CERTS, which takes a file). Made again in every process, elliptic, so that it costs some
 // milliseconds.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import os from 'node:os';

@@ -46,7 +46,7 @@ const principals = new Map(
 );
 
 type Waiting = { resolve: (body: string) => void; reject: (error: Error) => void };
-/** Handlers that wait until a test lets them go on, by their `n`. */
+/** Handlers that wait until a test lets them continue, by their `n`. */
 export const waiting = new Map<string, Waiting>();
 const operation = { id: 'x', tag: 'x', summary: 'x', answers: {} };
 

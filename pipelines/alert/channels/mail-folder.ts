@@ -2,7 +2,7 @@
 // Invariant: a file that has its name is whole and on the disk: it is written under another name, synced, renamed, and
 // its folder synced. The name is the delivery's id, so writing a mail again leaves one file. Folder 0700, files 0600,
 // where we make them. Bounded: past OUTBOX_FILES_MAX the oldest mails go, by the time that they were written. Several
-// processes may write here, and people take files away: so what is there is read anew now and then, and whenever it is
+// processes may write here, and people take files away: so what is there is read again now and then, and whenever it is
 // not as remembered.
 // Failure: what the file system says rises from `keep`, and nothing is left under the mail's name that was not there
 // before. If old mails cannot be removed, the caller reports it (`onTrimFailed`), and the new mail is kept.

@@ -27,7 +27,7 @@ export const eventFilters = {
 /** Beside the others where events of all agents are asked for. */
 export const agentFilter = { agent_id: anyOf(text('Only events of this agent')) };
 
-/** What else stands in the query is not looked at; `agent_id` is the handler's. */
+/** What else is in the query is not inspected; `agent_id` is the handler's. */
 export function filterOf(query: QueryOf<typeof eventFilters>): EventFilter {
   const {
     trace_id: traceId,

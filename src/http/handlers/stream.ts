@@ -1,6 +1,6 @@
 // GET /v1/stream: what comes in, as server-sent events (live.ts reads it; docs/dashboard.md says how it is followed).
 // Each row has an id that encodes what was sent so far; a reader that comes back with the last one it has
-// (`Last-Event-ID`, as browsers do by themselves) goes on behind it, at whichever front.
+// (`Last-Event-ID`, as browsers do by themselves) continues behind it, at whichever front.
 // Invariant: a reader without the right to read gets nothing after LIVE_CHECK_MS. A reader that takes nothing holds
 // LIVE_UNREAD_BYTES_MAX at most.
 import { createHash } from 'node:crypto';

@@ -193,7 +193,7 @@ function isOtherMethod(packet: Buffer | undefined): boolean {
   );
 }
 
-/** Path and query. Clients behind a proxy send the whole address; what stands before the path says nothing new. */
+/** Path and query. Clients behind a proxy send the whole address; what is before the path says nothing new. */
 function targetOf(url: string): [path: string, query: string | undefined] {
   const target = url.startsWith('/') ? url : url.replace(/^https?:\/\/[^/?#]*/i, '');
   const at = target.indexOf('?');

@@ -9,7 +9,7 @@ import type { Verb } from './router.ts';
 export type TransportRequest = {
   /** In lower case. */
   getMethod(): string;
-  /** What stands behind the `?`, as it was sent; undefined or '' where there is none. */
+  /** What is behind the `?`, as it was sent; undefined or '' where there is none. */
   getQuery(): string | undefined;
   /** The nth segment of the path that the pattern names, as it was sent. */
   getParameter(index: number): string | undefined;
@@ -71,7 +71,7 @@ export interface Transport {
   onUnknown(handler: Handler): void;
   /** Resolves with the port. Rejects where the address cannot be had. */
   listen(host: string, port: number): Promise<number>;
-  /** No new connections; those that are open go on. */
+  /** No new connections; those that are open continue. */
   stopListening(): void;
   /** Ends what is left of them. */
   close(): void;

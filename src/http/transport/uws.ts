@@ -1,5 +1,5 @@
 // uWebSockets.js as a transport: its application object with the patterns in its own spelling (see transport.ts).
-// Its request and response objects have the methods of the interface, so nothing stands between it and a handler.
+// Its request and response objects have the methods of the interface, so nothing is between it and a handler.
 // Several fronts may listen on one port (SO_REUSEPORT); the kernel shares connections out among them.
 // Pipelining: it takes the next request of a connection only when the last one is answered, and closes the connection
 // of a client that does not wait. Its time-outs are fixed: a connection without traffic for about 10 s is closed.

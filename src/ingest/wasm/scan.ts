@@ -360,7 +360,7 @@ function use(r: usize): void {
 }
 
 /**
- * A whole number of at most 15 digits, as f64. Another number is looked at elsewhere; what is no number is no count.
+ * A whole number of at most 15 digits, as f64. Another number is inspected elsewhere; what is no number is no count.
  */
 function whole(from: usize, to: usize, r: usize, field: usize, flag: i32): void {
   const c = <u32>load<u8>(from);

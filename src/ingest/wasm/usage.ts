@@ -1,7 +1,7 @@
 // Counts of tokens in the answers of providers (a payload's `usage` and the like), where it says no `tokens_used`
 // itself. A table (../token-usage.ts, which says what the shapes are): room for a sum of each shape, u64; then the
 // names, 40 bytes each: u32 length, u32 shape, the text. Names have 8 to 31 bytes.
-// Conservative: what is no whole number of at most 15 digits, where one of the names stands, is looked at elsewhere.
+// Conservative: what is no whole number of at most 15 digits, where one of the names stands, is inspected elsewhere.
 let sums: usize = 0;
 let names: usize = 0;
 let namesEnd: usize = 0;

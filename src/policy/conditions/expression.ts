@@ -92,7 +92,7 @@ type Node = {
 };
 type Evaluate = (evaluator: { run(node: Node, context: unknown): unknown }, node: Node, context: unknown) => unknown;
 
-/** What a comprehension's node holds: `condition` says whether to go on. */
+/** What a comprehension's node holds: `condition` says whether to continue. */
 type Comprehension = { iterable: Node; condition: ((soFar: unknown) => boolean) | undefined };
 
 export class Expression {

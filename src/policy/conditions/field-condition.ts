@@ -1,9 +1,9 @@
 // Decides whether one field condition holds for an event: a path, and a scalar (equal), an array (any of
 // them) or an object of operators, all of which must hold for one and the same value.
-// Where the path meets an array any element will do; a text operator on an object or array looks at every string value
+// Where the path meets an array any element will do; a text operator on an object or array inspects every string value
 // inside. Text is compared decoded and case-sensitive; numbers exactly as they are written, whatever their length. `gt
 // gte lt lte` take a text that is a number for one; where something is there that is none, they count as met, and the
-// match says `not_a_number`. `matches` looks at keys, too.
+// match says `not_a_number`. `matches` inspects keys, too.
 // A path that leads nowhere equals nothing, so `ne` and `not_in` hold for it: a policy against everything but a list
 // also catches the event that leaves the field out (fail closed). `exists` distinguishes the two.
 // Work is counted against the event's budget; OverBudget passes through, and the engine counts it as a match.
@@ -38,7 +38,7 @@ export class FieldCondition {
   readonly isShort: boolean;
   /** The texts that this condition demands one of, if it does nothing else: what rules are indexed by. */
   readonly texts: readonly string[] | null;
-  /** What must stand in the payload for it to hold: see literal-prefilter.ts. */
+  /** What must be in the payload for it to hold: see literal-prefilter.ts. */
   readonly clauses: readonly Clause[];
   readonly #predicates: readonly Predicate[];
   /** What the text operators among them ask of a string. */
@@ -222,7 +222,7 @@ function predicate(name: Operator, operand: unknown, texts: ReadonlyMap<Operator
     case 'matches':
       return overText(texts.get(name)!, true);
     case 'exists':
-      return () => true; // looked at by the condition itself
+      return () => true; // inspected by the condition itself
   }
 }
 

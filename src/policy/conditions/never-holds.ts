@@ -1,5 +1,5 @@
 // Finds conditions that could never hold, by a slip of their author (when a policy is created or changed, after it has
-// been compiled). Such a policy would be kept, stand in the list, and never do anything.
+// been compiled). Such a policy would be kept, be in the list, and never do anything.
 // Refused are: a bare key that is one edit away from a reserved key of the type, a value of `type` or `outcome` outside
 // of its closed set, operators that no value of `type`, `trace_id` or `agent_id` satisfies, paths and patterns in a
 // notation of others, and equality with what looks like a wildcard, a pattern or a permission. What is written with its
@@ -55,7 +55,7 @@ function addPathMistake(path: unknown, at: string, mistakes: Mistakes): void {
   if (sentence !== null) mistakes.add(at, sentence);
 }
 
-/** `/…/i`: RE2 has no slashes around a pattern, so they would have to stand in the text. */
+/** `/…/i`: RE2 has no slashes around a pattern, so they would have to be in the text. */
 function addFlagsMistake(source: unknown, at: string, mistakes: Mistakes): void {
   const found = typeof source === 'string' ? /^\/(.+)\/([gimsuy]+)$/s.exec(source) : null;
   if (found === null) return;
@@ -63,7 +63,7 @@ function addFlagsMistake(source: unknown, at: string, mistakes: Mistakes): void 
   mistakes.add(at, `has slashes and flags of another notation; write ${flags === '' ? '' : `(?${flags})`}${found[1]}`);
 }
 
-/** Equality with a text that its author means as something else. Operators take it as it stands. */
+/** Equality with a text that its author means as something else. Operators take it as it is. */
 function looksOtherwise(field: FieldCondition, at: string): Found[] {
   if (!field.isShort || field.path.root === 'type' || field.path.root === 'agent_id') return [];
   return valuesAskedFor(field, at).flatMap(({ value, path }) => {

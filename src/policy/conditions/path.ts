@@ -1,7 +1,7 @@
 // Paths of conditions: `type`, `trace_id`, `agent_id`, `payload.…`; a bare name is looked up in the payload. A key with
 // dots is written `payload["gen_ai.tool.name"]`; a JSON Pointer into the payload (`/messages/0/content`, as
-// `detail.path` has it) is a path, too. Only own properties are looked at, so `__proto__` and `constructor` are plain
-// data. A numeric segment indexes an array; any other segment that meets an array goes on into every element.
+// `detail.path` has it) is a path, too. Only own properties are inspected, so `__proto__` and `constructor` are plain
+// data. A numeric segment indexes an array; any other segment that meets an array continues into every element.
 
 import type { Budget } from '../budget.ts';
 import type { Step } from './pointer.ts';

@@ -3,7 +3,7 @@
 // unknown keywords and formats are refused, so that a misspelt rule cannot silently let everything pass. `pattern` and
 // `patternProperties` are RE2 and run on our automaton.
 // What bounds the work: ajv's code cannot be interrupted, so before it runs its cost is bounded from above: every
-// keyword may look at every value of the payload, and every length read every character. Over the budget counts as a
+// keyword may inspect every value of the payload, and every length read every character. Over the budget counts as a
 // match.
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import type { JsonObject } from '../../../schemas/common.ts';
@@ -21,7 +21,7 @@ import type { Step } from './pointer.ts';
 const SCHEMA_NODES_MAX = 500;
 const SCHEMA_DEPTH_MAX = 10;
 
-/** One keyword looking at one value, and one character read by a length. */
+/** One keyword inspecting one value, and one character read by a length. */
 const VISIT_UNITS = 6;
 const CHARACTER_UNITS = 1;
 
@@ -59,7 +59,7 @@ const NOTHING_LONG: SentNumbers['sent'] = new Map();
 
 export class PayloadSchema {
   readonly #validate: Validate;
-  /** Values inside the schema: no value of a payload is looked at more often. */
+  /** Values inside the schema: no value of a payload is inspected more often. */
   readonly #size: number;
   /** Keywords that read a text to its end; patterns charge for themselves. */
   readonly #lengths: number;

@@ -1,10 +1,10 @@
 // Finds personal data and secrets in a text: the `detectors` of data filters.
 // Each detector has a `candidate`, a pattern (or plain text) that every finding contains and that the scanner's
-// automaton looks for along with everything else, and `finds` (find-*.ts) that are run only on texts with a candidate
-// and settle it: checksums, lengths, ranges, and what stands next to it. So that ordinary numbers and identifiers raise
-// no alarm, a finding must not touch further letters or digits, and numbers must pass their checksum or carry their
-// usual separators. All are linear: every search moves forwards, a failed try costs a bounded number of characters. No
-// expression here has nested or adjacent unbounded repeats.
+// automaton searches for along with everything else, and `finds` (find-*.ts) that are run only on texts with a
+// candidate and settle it: checksums, lengths, ranges, and what is next to it. So that ordinary numbers and identifiers
+// raise no alarm, a finding must not touch further letters or digits, and numbers must pass their checksum or carry
+// their usual separators. All are linear: every search moves forwards, a failed try costs a bounded number of
+// characters. No expression here has nested or adjacent unbounded repeats.
 
 import type { DetectorName } from '../../../schemas/closed-sets.ts';
 import type { Find } from './detector-search.ts';
@@ -24,7 +24,7 @@ export type Detector = {
   findsNumber?: (digits: string, key: string) => boolean;
 };
 
-/** Digits of the whole numbers that detectors look at. */
+/** Digits of the whole numbers that detectors inspect. */
 export const NUMBER_DIGITS = { min: 9, max: 19 };
 
 export const DETECTORS: Record<DetectorName, Detector> = {

@@ -155,7 +155,7 @@ export function findIpv4(text: string, from: number, budget: Budget): Span | nul
   });
 }
 
-/** Runs of hex digits, colons and dots, each looked at once. */
+/** Runs of hex digits, colons and dots, each inspected once. */
 export function findIpv6(text: string, from: number, budget: Budget): Span | null {
   for (let colon = text.indexOf(':', from); colon >= 0; ) {
     budget.spend(TRY_UNITS);

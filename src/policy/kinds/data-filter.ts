@@ -1,4 +1,4 @@
-// data_filter: matches when some string of the event matches one of its patterns or detectors. Looked at are all
+// data_filter: matches when some string of the event matches one of its patterns or detectors. Inspected are all
 // strings of the payload, decoded, and the keys of all objects (a secret must not slip through as a key; on 9,218
 // recorded events this changed no count), whole numbers where a detector knows such, and `trace_id`; or what the paths
 // in `fields` lead to. With `redact` the stored copy has the matches replaced; see redact.ts. Blocks with `block` among
@@ -22,7 +22,7 @@ export type DataFilterTerms = {
   needles: Needle[];
   patterns: number;
   fields: Path[] | null;
-  /** Is `trace_id` looked at? */
+  /** Is `trace_id` inspected? */
   trace: boolean;
   redact: boolean;
 };

@@ -1,7 +1,7 @@
 // Runs a program over text as a lazily built DFA: each state is made when the text first leads there, then a character
 // costs one look-up (2-4 ns). One pass finds which of the program's patterns occur. Two further directions find
 // where: backwards over the whole text (every place at which a match starts) and forwards from one place (its longest
-// end). Stands under the scanner (data filters), the `matches` operators and redaction.
+// end). Used by the scanner (data filters), the `matches` operators and redaction.
 //
 // What bounds the work: a character costs one unit of the caller's budget, a new state about as many units as
 // instructions had to be followed, from a budget of its own per automaton and event; a cache that grows past
@@ -245,7 +245,7 @@ export class Automaton {
     if (!atBorder && this.#everywhere) for (const seed of this.#seeds()) this.#add(seed);
     const resets = this.#byKey;
     const next = this.#intern(kind, found);
-    // If the cache was begun anew meanwhile, the state we came from is gone, and so is its row.
+    // If the cache was begun again meanwhile, the state we came from is gone, and so is its row.
     if (this.#byKey === resets) this.#tables.table[at + cls] = next;
     return next;
   }

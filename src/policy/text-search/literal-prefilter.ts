@@ -1,10 +1,10 @@
-// A prefilter by literals: what must occur in a payload for a rule to match (made once a rule). wasm-codec.ts looks for
-// all literals of an account in one pass over the bytes and asks the engine only about the rules whose prefilter
+// A prefilter by literals: what must occur in a payload for a rule to match (made once a rule). wasm-codec.ts searches
+// for all literals of an account in one pass over the bytes and asks the engine only about the rules whose prefilter
 // passes. A prefilter is a list of clauses, all of which must hold; a clause is a list of literals, one of which must
 // occur in some key or string of the payload. A rule without a prefilter is always asked.
 // Invariant: sound, not complete. A rule whose prefilter fails cannot match; about one whose prefilter passes nothing
 // is known. A literal holds only characters that JSON writes as themselves unless it escapes them as \u, so it can be
-// looked for in the bytes.
+// searched for in the bytes.
 import type { Path } from '../conditions/path.ts';
 import { policyPattern } from './pattern-allowance.ts';
 import { compilePattern, type Pattern } from './program.ts';
@@ -50,19 +50,19 @@ function holdsForNothing(operators: ReadonlyMap<string, unknown>): boolean {
   return operators.get('exists') !== true && names.every((name) => name === 'ne' || name === 'not_in');
 }
 
-/** One of these texts must occur: as a clause, if each of them holds something that can be looked for. */
+/** One of these texts must occur: as a clause, if each of them holds something that can be searched for. */
 export function anyOf(texts: readonly (string | null)[]): Clause | null {
   const literals = texts.map((text) => (text === null ? null : searchable(text)));
   return literals.every((literal) => literal !== null) ? [...new Set(literals)] : null;
 }
 
-/** The longest stretch that stands in JSON as it is. */
+/** The longest stretch that is in JSON as it is. */
 function searchable(text: string): string | null {
   if (!text.isWellFormed()) return null;
   // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON writes these as escapes
   const stretches = text.split(/["\\/\u0000-\u001f]/);
   const longest = stretches.reduce((best, stretch) => (stretch.length > best.length ? stretch : best), '');
-  // What holds a text holds its beginning. A pair of surrogates that was cut in two must not be looked for.
+  // What holds a text holds its beginning. A pair of surrogates that was cut in two must not be searched for.
   const beginning = longest.slice(0, LITERAL_CHARACTERS_MAX);
   const whole = beginning.isWellFormed() ? beginning : beginning.slice(0, -1);
   return whole === '' ? null : whole;

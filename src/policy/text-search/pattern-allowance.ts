@@ -1,6 +1,6 @@
 // What all patterns of one policy may cost together: compiling them, and laying them out when an event has to be looked
 // at. Without it a policy of 450 fields with `\p{L}{300}` each, 16 KB of text, took 9 s to compile, and 190 data
-// filters within every other bound 18 s to be laid out. Stands between those who read conditions and program.ts; a
+// filters within every other bound 18 s to be laid out. It is between those who read conditions and program.ts; a
 // policy is compiled in one go, so there is one allowance at a time. Invariant: a source is compiled once for a policy,
 // however many of its parts ask for it.
 // Failure: PatternError for the pattern with which the policy goes over.
@@ -43,7 +43,7 @@ export function policyPattern(source: unknown): Pattern {
   if (current === undefined || typeof source !== 'string') return compilePattern(source);
   const known = current.patterns.get(source);
   if (known !== undefined) return known;
-  // The rest of a policy that has gone over is not looked at: each pattern of it could cost as much as all that are
+  // The rest of a policy that has gone over is not inspected: each pattern of it could cost as much as all that are
   // allowed.
   if (current.left < 0) throw tooLarge();
   const pattern = current.compiled.get(source) ?? compilePattern(source);
@@ -56,7 +56,7 @@ export function policyPattern(source: unknown): Pattern {
 const PATTERN_KEYS: ReadonlySet<string> = new Set(['patterns', 'matches', 'pattern']);
 
 /**
- * Texts in a policy's conditions that are patterns, by where they stand: for compiling them one by one. Those of
+ * Texts in a policy's conditions that are patterns, by where they are: for compiling them one by one. Those of
  * expressions are left out.
  */
 export function patternSources(conditions: unknown): string[] {
@@ -78,7 +78,7 @@ function tooLarge(): PatternError {
   );
 }
 
-/** Plain texts are looked for without an automaton. */
+/** Plain texts are searched for without an automaton. */
 function costOf({ literal, instructions }: Pattern): number {
   if (literal !== null) return 0;
   let borders = 0;

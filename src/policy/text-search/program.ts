@@ -31,7 +31,7 @@ type Instruction = { op: number; out: number; arg: number; runes: Int32Array; ma
 /** One compiled pattern. `bounds` are the code points at which some instruction's answer can change. */
 export type Pattern = {
   source: string;
-  /** The text that the pattern stands for, if it is one plain text. */
+  /** The text that the pattern represents, if it is one plain text. */
   literal: string | null;
   instructions: Instruction[];
   start: number;
@@ -74,7 +74,7 @@ function explain(source: string, message: string): string {
   return `is not an RE2 pattern: ${message.replace(/^error parsing regexp: /, '')}`;
 }
 
-/** What a character is to `^`, `$` and `\b`. BEGIN and END stand for the borders of the text. */
+/** What a character is to `^`, `$` and `\b`. BEGIN and END represent the borders of the text. */
 export const KIND = { other: 0, newline: 1, word: 2, border: 3 } as const;
 
 /** What an instruction of a program does. */

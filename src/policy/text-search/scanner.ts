@@ -1,4 +1,4 @@
-// Looks for many patterns and detectors in many strings at once: the working part of all data filters of an account.
+// Searches for many patterns and detectors in many strings at once: the working part of all data filters of an account.
 // A scanner is made of needles. One pass over a string runs every automaton once; plain texts, as long as they are few,
 // take String.indexOf instead, which is faster still. Detectors take part with a candidate pattern and settle it
 // afterwards.
@@ -13,7 +13,7 @@ import { Automaton } from './automaton.ts';
 import { isFastPlain, LiteralSearch } from './literal-search.ts';
 import { compilePattern, type Pattern, Program, shortestMatch } from './program.ts';
 
-/** What is looked for. Needles with the same key are the same. */
+/** What is searched for. Needles with the same key are the same. */
 export type Needle = { key: string; pattern: Pattern | null; detector: Detector | null };
 
 export const FOUND = { no: 0, yes: 1, over: 2 } as const;
@@ -30,11 +30,11 @@ const AUTOMATON_INSTRUCTIONS_MAX = 4_000;
 const CACHES_BYTES_MAX = 16 * 1024 * 1024;
 const CACHE_BYTES_MAX = 2 * 1024 * 1024;
 const CACHE_BYTES_MIN = 128 * 1024;
-/** Groups split after one event: laying one out anew takes some ms. */
+/** Groups split after one event: laying one out again takes some ms. */
 const SPLITS_MAX = 4;
 /** Beginning with a string, however short. */
 const STRING_UNITS = 20;
-/** One detector's look at one whole number, about 300 ns. */
+/** One detector's check of one whole number, about 300 ns. */
 const NUMBER_UNITS = 100;
 /** What a detector's settling costs per character, at worst. */
 export const DETECTOR_UNITS = 1;
@@ -56,7 +56,7 @@ export class Scanner {
   readonly #plain: Plain[] = [];
   readonly #cacheBytes: number;
   #groups: Group[];
-  /** Needles that look at whole numbers. */
+  /** Needles that inspect whole numbers. */
   readonly #ofNumbers: readonly number[];
   readonly #budget = new Budget(0);
   #wanted: Uint8Array;
@@ -79,7 +79,7 @@ export class Scanner {
     this.#groups = packed.map((members) => new Group(members, needles, this.#cacheBytes));
   }
 
-  /** Forgets what was found; grants the units of one event. Only needles that are `wanted` are looked for. */
+  /** Forgets what was found; grants the units of one event. Only needles that are `wanted` are searched for. */
   begin(units: number, buildUnits: number, wanted: Uint8Array): void {
     this.found.fill(FOUND.no);
     this.#wanted = wanted;
@@ -108,12 +108,12 @@ export class Scanner {
     }
   }
 
-  /** Does any needle look at whole numbers? */
+  /** Does any needle inspect whole numbers? */
   get looksAtNumbers(): boolean {
     return this.#ofNumbers.length > 0;
   }
 
-  /** Looks at one whole number, as `scan` at a string. */
+  /** Inspects one whole number, as `scan` at a string. */
   scanNumber(digits: string, key: string): boolean {
     this.#settled = 0;
     for (const needle of this.#ofNumbers) {

@@ -1,7 +1,7 @@
 // Walks the strings of a payload once for a scanner: values and keys, decoded, whatever their length, in the payload's
-// order; whole numbers, where a detector looks at them; and the trace's id, which may hold a secret like any text.
+// order; whole numbers, where a detector inspects them; and the trace's id, which may hold a secret like any text.
 // Remembers for each needle where it was settled first, as a JSON pointer that never repeats a secret: a key that
-// itself holds something looked for is written `[redacted]`, and what was found in a key is placed at the object that
+// itself holds something searched for is written `[redacted]`, and what was found in a key is placed at the object that
 // has it.
 import type { Json, JsonObject } from '../../../schemas/common.ts';
 import { type ExactNumber, isNumber } from '../../common/exact-number.ts';
@@ -143,7 +143,7 @@ export class Walker {
   }
 }
 
-/** The digits of a whole number of a length that detectors look at. */
+/** The digits of a whole number of a length that detectors inspect. */
 function wholeDigits(value: ExactNumber): string | undefined {
   const digits = typeof value === 'number' ? String(value) : value.text;
   const { min, max } = NUMBER_DIGITS;
