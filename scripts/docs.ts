@@ -1,10 +1,10 @@
-// `npm run docs`: writes what README.md and docs/monitoring.md have from code, between their markers.
+// `npm run docs`: writes what pages of docs have from code, between their markers.
 //   <!-- settings:begin --> … <!-- settings:end -->   from SETTINGS in src/process/config.ts
 //   <!-- endpoints:begin --> … <!-- endpoints:end --> from the routes in src/http/routes.ts
 //   <!-- errors:begin --> … <!-- errors:end -->       from ERRORS in src/common/errors.ts
 //   <!-- metrics:begin --> … <!-- metrics:end -->     from METRICS in src/metrics/metrics.ts
 //   <!-- alerts:begin --> … <!-- alerts:end -->       from ops/prometheus-alerts.yaml
-// A test fails when README and code disagree; this mends it. What is outside the markers is never touched.
+// A test fails when a page and the code disagree; this mends it. What is outside the markers is never touched.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
 import { ERRORS } from '../src/common/errors.ts';
@@ -19,8 +19,11 @@ const TABLES: Record<string, () => string> = {
   endpoints: endpointsTable,
   errors: errorsTable,
 };
-/** Each has one place in README. */
-export const TABLE_NAMES = Object.keys(TABLES);
+/** Page -> the tables that it has. */
+export const TABLES_OF: Record<string, string[]> = {
+  'docs/api.md': ['endpoints', 'errors'],
+  'docs/settings.md': ['settings'],
+};
 
 /** The text with every generated table in it as the code has it now. */
 export function withTables(text: string): string {
@@ -116,7 +119,7 @@ function escapeCell(text: string): string {
 }
 
 if (process.argv[1] !== undefined && import.meta.url === pathToFileURL(process.argv[1]).href) {
-  write('README.md', withTables);
+  for (const page of Object.keys(TABLES_OF)) write(page, withTables);
   write('docs/monitoring.md', withMonitoring);
 }
 

@@ -170,7 +170,7 @@ function parseOptions(args: string[], entry: Entry) {
 
 function alone(args: readonly string[], run: () => Promise<void>): Promise<void> {
   if (args.length > 0)
-    throw new UsageError(`what is "${args[0]}" meant to be? Settings are environment variables (README.md).`);
+    throw new UsageError(`what is "${args[0]}" meant to be? Settings are environment variables (docs/settings.md).`);
   return run();
 }
 
@@ -199,7 +199,7 @@ function helpText(): string {
     '',
     ...lines,
     '',
-    'Settings: README.md lists them.',
+    'Settings: docs/settings.md lists them.',
   ].join('\n');
 }
 

@@ -1,25 +1,25 @@
-// Documents against code: what README says is what the code has (settings, errors), and what it promises to show is
+// Documents against code: what pages say is what the code has (settings, errors), and what they promise to show is
 // there. `npm run docs` mends the tables.
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import t from 'tap';
-import { TABLE_NAMES, withTables } from '../scripts/docs.ts';
+import { TABLES_OF, withTables } from '../scripts/docs.ts';
 import { ERRORS } from '../src/common/errors.ts';
 import { makeRoutes } from '../src/http/routes.ts';
 import { assetPath } from '../src/process/assets.ts';
 import { describeConfig, readConfig, SETTINGS } from '../src/process/config.ts';
 
-const README = assetPath('README.md');
-const skip = existsSync(README) ? false : 'README.md is not there yet';
-
-t.test('README shows every endpoint, setting and error as the code has them', { skip }, async (t) => {
-  const text = readFileSync(README, 'utf8');
-  for (const name of TABLE_NAMES) {
-    t.equal(text.split(`<!-- ${name}:begin -->`).length, 2, `README has one table of ${name}`);
+t.test('pages show every endpoint, setting and error as the code has them', async (t) => {
+  const texts = new Map(Object.keys(TABLES_OF).map((page) => [page, readFileSync(assetPath(page), 'utf8')]));
+  for (const [page, names] of Object.entries(TABLES_OF)) {
+    const text = texts.get(page)!;
+    for (const name of names)
+      t.equal(text.split(`<!-- ${name}:begin -->`).length, 2, `${page} has one table of ${name}`);
+    t.equal(withTables(text), text, `${page}: its tables are those that npm run docs writes`);
   }
-  t.equal(withTables(text), text, 'its tables are those that npm run docs writes');
-  for (const code of Object.keys(ERRORS)) t.ok(text.includes(`\`${code}\``), `error ${code}`);
-  for (const { env } of Object.values(SETTINGS)) t.ok(text.includes(`\`${env}\``), `setting ${env}`);
+  for (const code of Object.keys(ERRORS)) t.ok(texts.get('docs/api.md')!.includes(`\`${code}\``), `error ${code}`);
+  for (const { env } of Object.values(SETTINGS))
+    t.ok(texts.get('docs/settings.md')!.includes(`\`${env}\``), `setting ${env}`);
 });
 
 t.test('links between documents and to files lead somewhere', async (t) => {

@@ -6,7 +6,7 @@
 import type { ErrorDetail } from '../../schemas/error.ts';
 import { UserFacingError } from './user-facing-error.ts';
 
-/** code -> HTTP status and when it is answered. README's table is tested against this one. */
+/** code -> HTTP status and when it is answered. The table in docs/api.md is tested against this one. */
 export const ERRORS = {
   malformed_json: { status: 400, when: 'not JSON, not UTF-8, a key twice in one object, nested deeper than 64 levels' },
   validation_failed: {

@@ -1,6 +1,6 @@
 // Every setting, in one table: environment variable, schema, default, meaning. Read once at start, frozen, handed down.
 // Nothing else reads `process.env`. A bad value stops the start with a sentence that names the variable.
-// README's table of settings is generated from this one, and a test compares the two.
+// The table in docs/settings.md is generated from this one, and a test compares the two.
 
 import { readFileSync } from 'node:fs';
 import Type from 'typebox';
