@@ -38,7 +38,7 @@ import { Allowances } from './policy/allowance.ts';
 import type { PolicyWork } from './policy/policy-work.ts';
 import { Counters } from './policy/quotas/counters.ts';
 import type { Config } from './process/config.ts';
-import type { Part } from './process/lifecycle.ts';
+import { type Part, periodicPart } from './process/lifecycle.ts';
 import { Accounts } from './registry/accounts.ts';
 import { Agents } from './registry/agents.ts';
 import { Alerts, type TargetRules } from './registry/alerts.ts';
@@ -204,22 +204,13 @@ function usageCounts({ metricsPort, metricsAccountsMax, metricsPoliciesMax }: Co
  * away nothing is new.
  */
 function showsAccounts(usage: UsageCounts, accounts: Accounts): Part {
-  let timer: NodeJS.Timeout | undefined;
-  const look = async () => {
+  return periodicPart('accounts in metrics', ACCOUNTS_LOOK_MS, async () => {
     if (usage.accountsRoom === 0) return;
     await accounts.someIds(usage.accountsMax).then(
       (ids) => usage.accountsAre(ids),
       () => undefined,
     );
-  };
-  return {
-    name: 'accounts in metrics',
-    start() {
-      timer = setInterval(look, ACCOUNTS_LOOK_MS);
-      void look();
-    },
-    stop: () => clearInterval(timer),
-  };
+  });
 }
 
 function makeAppendOnce(store: RegistryStore, backlog: Backlog, metrics: Metrics): AppendOnce {

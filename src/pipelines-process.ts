@@ -18,7 +18,7 @@ import type { WorkerContext } from './main.ts';
 import { DependencyGauges } from './metrics/dependency-gauges.ts';
 import type { Metrics } from './metrics/metrics.ts';
 import type { Config } from './process/config.ts';
-import type { Part } from './process/lifecycle.ts';
+import { type Part, periodicPart } from './process/lifecycle.ts';
 import type { Log } from './process/log.ts';
 import { REGISTRY_MISSING } from './registry/presence.ts';
 import { probeClickHouse } from './stores/readiness.ts';
@@ -97,21 +97,12 @@ function warnOfOutbox(config: Config, log: Log): void {
 
 /** While Redis is away the last count stands; `gatehouse_dependency_up` says that it is. */
 function countsDead(dead: DeadLetters, metrics: Metrics): Part {
-  let timer: NodeJS.Timeout | undefined;
-  const look = () => {
+  return periodicPart('count of dead entries', DEAD_LOOK_MS, () =>
     dead.count().then(
       (count) => metrics.set('gatehouse_dead_entries', {}, count),
       () => undefined,
-    );
-  };
-  return {
-    name: 'count of dead entries',
-    start() {
-      timer = setInterval(look, DEAD_LOOK_MS);
-      look();
-    },
-    stop: () => clearInterval(timer),
-  };
+    ),
+  );
 }
 
 /** They are waited for like a ClickHouse that is away; nothing is lost meanwhile, but an operator should know. */
@@ -122,12 +113,5 @@ async function sayMissingTables(clickhouse: ClickHouse, log: Log): Promise<void>
 
 /** The supervisor gives storing as much of the processor as it needs. */
 function saysBehind(say: () => void): Part {
-  let timer: NodeJS.Timeout | undefined;
-  return {
-    name: 'word to the supervisor',
-    start() {
-      timer = setInterval(say, BEHIND_SAID_MS);
-    },
-    stop: () => clearInterval(timer),
-  };
+  return periodicPart('word to the supervisor', BEHIND_SAID_MS, async () => say());
 }

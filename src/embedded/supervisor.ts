@@ -27,7 +27,7 @@ import { AdaptivePriority } from './adaptive-priority.ts';
 import { type Child, forkChild } from './child.ts';
 import { ChildSupervisor } from './child-supervisor.ts';
 import { clickhouseUrl, endLeftoverClickHouse, launchClickHouse } from './clickhouse-process.ts';
-import { DiskGauges } from './disk-gauges.ts';
+import { diskGauges } from './disk-gauges.ts';
 import { DiskRoom } from './disk-room.ts';
 import { freePort, onFreePort, whyNotFree } from './free-port.ts';
 import { WorkerHub, whenWorkerReady } from './ipc.ts';
@@ -106,7 +106,7 @@ export class Supervisor {
     this.engineParts = [folder, engines];
     this.parts = [
       folder,
-      new DiskGauges({ folder: this.#state.path, metrics: options.metrics, log: options.log }),
+      diskGauges({ folder: this.#state.path, metrics: options.metrics, log: options.log }),
       { name: 'port', start: () => this.#choosePort(), stop: () => undefined },
       engines,
       { name: 'stores', start: () => this.#prepare(), stop: () => undefined },

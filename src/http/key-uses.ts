@@ -1,6 +1,7 @@
 // Remembers when keys, or sessions, were last used and writes it down in the background (beside the path;
 // `last_used_at`). A request costs a map entry; Redis hears of it every KEY_USES_FLUSH_MS, each key at most once.
 // A flush that fails loses at most that much precision: the next use is noted again.
+import { Periodic } from '../common/async.ts';
 import { KEY_USES_FLUSH_MS } from '../common/limits.ts';
 
 /** Takes down last uses: id -> epoch ms. */
@@ -9,15 +10,14 @@ type Touched = { touch(account: string, uses: ReadonlyMap<string, number>): Prom
 export class KeyUses {
   readonly #of: Touched;
   #uses = new Map<string, Map<string, number>>();
-  #timer: NodeJS.Timeout | undefined;
+  readonly #flushes = new Periodic(KEY_USES_FLUSH_MS, () => this.flush());
 
   constructor(of: Touched) {
     this.#of = of;
   }
 
   start(): void {
-    this.#timer = setInterval(() => void this.flush(), KEY_USES_FLUSH_MS);
-    this.#timer.unref();
+    this.#flushes.start();
   }
 
   note(account: string, id: string, nowMs: number): void {
@@ -36,7 +36,7 @@ export class KeyUses {
   }
 
   async stop(): Promise<void> {
-    clearInterval(this.#timer);
+    await this.#flushes.stop();
     await this.flush();
   }
 }

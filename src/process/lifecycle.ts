@@ -3,6 +3,7 @@
 // Invariant: after SIGTERM a process accepts nothing new, finishes what it has accepted and ends within DRAIN_MS_MAX.
 // Failure: an uncaught error leaves the process in an unknown state, so it is logged and the process ends;
 // the supervisor starts it again. A second signal ends it at once.
+import { Periodic } from '../common/async.ts';
 import type { Log } from './log.ts';
 
 /** Kubernetes and systemd wait 30 s and longer before they kill; 25 s leaves them a margin. */
@@ -15,6 +16,19 @@ export type Part = {
   start(): Promise<void> | void;
   stop(): Promise<void> | void;
 };
+
+/** Work that is done at the start and every `everyMs`. It must not reject. The start does not wait for it. */
+export function periodicPart(name: string, everyMs: number, work: () => Promise<void>): Part {
+  const runs = new Periodic(everyMs, work);
+  return {
+    name,
+    start() {
+      runs.start();
+      void runs.run();
+    },
+    stop: () => runs.stop(),
+  };
+}
 
 export class Service {
   readonly #parts: readonly Part[];

@@ -5,7 +5,9 @@
 // Invariant: each waiting request is answered: decided, gone, at the end of the wait, when the front drains; unless the
 // client has left. Bounded: at most `max` waiters, `accountMax` of one account; the next one is refused (503). Redis
 // away: waits continue, and end with an error if it stays away.
+
 import type { Approval } from '../../schemas/approval.ts';
+import { Periodic } from '../common/async.ts';
 import { ServiceError } from '../common/errors.ts';
 import { isId } from '../common/ids.ts';
 import {
@@ -40,8 +42,7 @@ export class ApprovalWaits {
   /** Waiters of each account that has any. */
   readonly #counts = new Map<string, number>();
   #listener: Commands | undefined;
-  #timer: NodeJS.Timeout | undefined;
-  #polling: Promise<void> | undefined;
+  readonly #polls: Periodic;
   #count = 0;
   #draining = false;
 
@@ -49,6 +50,7 @@ export class ApprovalWaits {
     this.#options = options;
     this.#max = options.max ?? APPROVAL_WAITS_MAX;
     this.#accountMax = options.accountMax ?? APPROVAL_WAITS_OF_ACCOUNT_MAX;
+    this.#polls = new Periodic(options.pollMs ?? APPROVAL_POLL_MS, () => this.#poll());
   }
 
   /** Callers that wait now. */
@@ -58,20 +60,14 @@ export class ApprovalWaits {
 
   /** Does not wait for Redis: until it is there, polling does. */
   start(): void {
-    const { address, keys, pollMs = APPROVAL_POLL_MS } = this.#options;
+    const { address, keys } = this.#options;
     const channels = Array.from({ length: REGISTRY_SHARDS }, (_, shard) => keys.approvalNews(shard));
     const listener = connectCommands(address);
     this.#listener = listener;
     // Also after each reconnect: what was missed meanwhile is found by the next poll.
     listener.on('ready', () => void listener.subscribe(...channels).catch(() => undefined));
     listener.on('message', (_channel: string, news: string) => void this.#hear(news));
-    this.#timer = setInterval(() => {
-      // A listener whose cable was cut hears nothing, and so never notices: it has to ask for something.
-      void listener.ping().catch(() => undefined);
-      this.#polling ??= this.#poll().finally(() => {
-        this.#polling = undefined;
-      });
-    }, pollMs);
+    this.#polls.start();
   }
 
   /** Answers each waiting request, and from now on each new one, with the pending approval. */
@@ -82,8 +78,7 @@ export class ApprovalWaits {
 
   async stop(): Promise<void> {
     this.letGo();
-    clearInterval(this.#timer);
-    await this.#polling;
+    await this.#polls.stop();
     this.#listener?.disconnect();
   }
 
@@ -154,6 +149,8 @@ export class ApprovalWaits {
   }
 
   async #poll(): Promise<void> {
+    // A listener whose cable was cut gets nothing, and so never notices: it has to ask for something.
+    void this.#listener?.ping().catch(() => undefined);
     for (const [account, ids] of byAccount([...this.#waited.keys()])) {
       for (let i = 0; i < ids.length; i += APPROVALS_AT_ONCE) {
         const some = ids.slice(i, i + APPROVALS_AT_ONCE);

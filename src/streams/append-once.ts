@@ -8,7 +8,9 @@
 // whose request got the answer that nothing was recorded is freed as soon as Redis answers again, so that a retry need
 // not wait for its marker to end.
 import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { ENTRY_FIELD } from '../../schemas/entry.ts';
+import { Periodic } from '../common/async.ts';
 import { ServiceError } from '../common/errors.ts';
 import { IDEMPOTENCY_KEPT_MS, IDEMPOTENCY_RUNNING_MS } from '../common/limits.ts';
 import { readAsset } from '../process/assets.ts';
@@ -46,7 +48,7 @@ export class AppendOnce {
 
   readonly #bytesMax: () => number;
   readonly #onEvicted: (records: number) => void;
-  #sweeping: NodeJS.Timeout | undefined;
+  readonly #sweeps = new Periodic(SWEEP_EVERY_MS, () => this.sweep().catch(() => undefined));
 
   /**
    * Every step is safe to send again: a client that retries will do. `bytesMax`: of Redis's memory for what is kept,
@@ -60,12 +62,11 @@ export class AppendOnce {
   }
 
   start(): void {
-    this.#sweeping = setInterval(() => void this.sweep().catch(() => undefined), SWEEP_EVERY_MS);
-    this.#sweeping.unref();
+    this.#sweeps.start();
   }
 
-  stop(): void {
-    clearInterval(this.#sweeping);
+  stop(): Promise<void> {
+    return this.#sweeps.stop();
   }
 
   /** Takes what has expired out of the sums. Rejects while Redis is away. */
@@ -175,7 +176,7 @@ export class AppendOnce {
   async #free(): Promise<void> {
     this.#freeing = true;
     while (this.#toFree.size > 0) {
-      await new Promise((resolve) => setTimeout(resolve, FREE_EVERY_MS).unref());
+      await sleep(FREE_EVERY_MS, undefined, { ref: false });
       for (const [token, { request, untilMs }] of this.#toFree) {
         try {
           await this.#release(request);

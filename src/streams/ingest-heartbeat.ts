@@ -4,6 +4,7 @@
 // Invariant: a front beats only while it would accept an event. One front is enough: callers reach whichever is there.
 // Failure: a beat that fails is a gap if it continues; nothing is made up for.
 
+import { Periodic } from '../common/async.ts';
 import { WATCH_GAP_MS, WATCH_TICK_MS } from '../common/limits.ts';
 import { readAsset } from '../process/assets.ts';
 import type { Commands } from '../redis/client.ts';
@@ -22,19 +23,19 @@ type IngestHeartbeatOptions = {
 
 export class IngestHeartbeat {
   readonly #options: IngestHeartbeatOptions;
-  #timer: NodeJS.Timeout | undefined;
+  readonly #beats = new Periodic(WATCH_TICK_MS, () => this.mark().catch(() => undefined));
 
   constructor(options: IngestHeartbeatOptions) {
     this.#options = options;
   }
 
   start(): void {
-    this.#timer = setInterval(() => void this.mark().catch(() => undefined), WATCH_TICK_MS);
-    void this.mark().catch(() => undefined);
+    this.#beats.start();
+    void this.#beats.run();
   }
 
-  stop(): void {
-    clearInterval(this.#timer);
+  stop(): Promise<void> {
+    return this.#beats.stop();
   }
 
   async mark(): Promise<void> {
