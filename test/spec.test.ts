@@ -3,11 +3,13 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import t from 'tap';
+import { CHANNELS, DETECTOR_NAMES, POLICY_TYPES } from '../schemas/closed-sets.ts';
 import { TABLES_OF, withTables } from '../scripts/docs.ts';
 import { ERRORS } from '../src/common/errors.ts';
 import { makeRoutes } from '../src/http/routes.ts';
 import { assetPath } from '../src/process/assets.ts';
 import { describeConfig, readConfig, SETTINGS } from '../src/process/config.ts';
+import { filesIn, read } from './support/sources.ts';
 
 t.test('pages show every endpoint, setting and error as the code has them', async (t) => {
   const texts = new Map(Object.keys(TABLES_OF).map((page) => [page, readFileSync(assetPath(page), 'utf8')]));
@@ -31,6 +33,27 @@ t.test('links between documents and to files lead somewhere', async (t) => {
     const links = [...text.matchAll(/\]\((?!https?:|#|mailto:)([^)#\s]+)/g)].map(([, to]) => to!);
     const broken = links.filter((link) => !existsSync(assetPath(path.join(path.dirname(document), link))));
     t.same(broken, [], `${document}: ${links.length} links`);
+  }
+});
+
+/** What can be added -> its names, and files that hold all of them for another reason. */
+const EXTENSIBLE: [item: string, names: readonly string[], others: readonly string[]][] = [
+  ['a detector', DETECTOR_NAMES, []],
+  ['a policy type', POLICY_TYPES, []],
+  ['a channel', CHANNELS, ['clickhouse/006_deliveries.sql']], // a migration is never changed; the column takes any text
+];
+
+t.test('CONTRIBUTING lists every file that a new detector, policy type or channel touches', async (t) => {
+  const text = readFileSync(assetPath('CONTRIBUTING.md'), 'utf8');
+  const sources = ['schemas', 'src', 'pipelines', 'clickhouse', 'dashboard', 'docs'].flatMap((folder) =>
+    filesIn(folder, /\.(ts|tsx|sql|md)$/),
+  );
+  for (const [item, names, others] of EXTENSIBLE) {
+    const listed = new RegExp(`^- ${item}:([^]*?)^- `, 'm').exec(text)?.[1] ?? '';
+    const touched = sources.filter((file) => names.every((name) => new RegExp(`\\b${name}\\b`).test(read(file))));
+    t.ok(touched.length >= 3, `${item}: ${touched.join(', ')}`);
+    const missing = touched.filter((file) => !others.includes(file) && !listed.includes(`(${file})`));
+    t.same(missing, [], `${item}: the list is whole`);
   }
 });
 

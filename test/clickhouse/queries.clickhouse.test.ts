@@ -70,7 +70,7 @@ function makeEvent(i: number): TestEvent {
     severity: [null, ...SEVERITIES][pick(5)]!,
     detail: pick(2) === 0 ? {} : { detector: DETECTORS[pick(2)]!, path: '/note' },
   }));
-  return {
+  return plainEvent({
     account_id: accounts[i % 5 === 0 ? 1 : 0]!,
     agent_id: agents[pick(agents.length)]!,
     id: mintId('event', received),
@@ -80,17 +80,15 @@ function makeEvent(i: number): TestEvent {
     timestamp: BASE - pick(50) * 1000,
     received_at: received,
     payload,
-    search_text: '',
     outcome,
     reason: outcome === 'blocked' ? (pick(2) === 0 ? 'policy' : 'agent_inactive') : '',
     policy_id: outcome === 'allowed' ? '' : 'pol_00000000000000000000000000',
     approval_id: outcome === 'pending' ? 'apr_00000000000000000000000000' : '',
     policy_result: matches.length === 0 ? '' : JSON.stringify({ outcome, matches }),
     model: ['', 'gpt-4o', 'small'][pick(3)]!,
-    token_count: null,
     tokens_used: pick(2) === 0 ? null : pick(1000),
     request_id: `req-${i}`,
-  };
+  });
 }
 
 const events = Array.from({ length: 1200 }, (_, i) => makeEvent(i));

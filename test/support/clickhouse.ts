@@ -8,7 +8,7 @@ import os from 'node:os';
 import path from 'node:path';
 import type { Test } from 'tap';
 import { ClickHouse } from '../../clickhouse/client.ts';
-import { EVENT_ROW_COLUMNS } from '../../schemas/event-row.ts';
+import { EVENT_COLUMNS, type RowValues } from '../../schemas/event-row.ts';
 import type { ClickHouseServerOptions } from '../../src/chdb-server/clickhouse-server.ts';
 import { mintId } from '../../src/common/ids.ts';
 import { assetPath } from '../../src/process/assets.ts';
@@ -94,60 +94,29 @@ export class EngineRefused extends Error {
   }
 }
 
-export type TestEvent = {
-  account_id: string;
-  agent_id: string;
-  id: string;
-  type: string;
-  trace_id: string;
-  timestamp: number;
-  received_at: number;
-  payload: string;
-  search_text: string;
-  outcome: 'allowed' | 'blocked' | 'pending';
-  reason: string;
-  policy_id: string;
-  approval_id: string;
-  policy_result: string;
-  model: string;
-  token_count: number | null;
-  tokens_used: number | null;
-  request_id: string;
-};
+export type TestEvent = Omit<RowValues, 'type'> & { type: string };
 
-/** An allowed event in which nothing stands but what is given; it happened when it arrived. */
+/** What a column holds where a test does not care. */
+const NOTHING = { ascii: '', text: '', int64: 0, nullableInt64: null, outcome: 'allowed' } as const;
+
+/** An allowed event with nothing but what is given; it happened when it arrived. */
 export function plainEvent(
   given: Partial<TestEvent> & Pick<TestEvent, 'account_id' | 'agent_id' | 'received_at'>,
 ): TestEvent {
-  return {
-    id: mintId('event', given.received_at),
-    type: 'custom',
-    trace_id: '',
-    timestamp: given.received_at,
-    payload: '{}',
-    search_text: '',
-    outcome: 'allowed',
-    reason: '',
-    policy_id: '',
-    approval_id: '',
-    policy_result: '',
-    model: '',
-    token_count: null,
-    tokens_used: null,
-    request_id: '',
-    ...given,
-  };
+  const nothing = Object.fromEntries(EVENT_COLUMNS.map(({ name, kind }) => [name, NOTHING[kind]])) as TestEvent;
+  const id = mintId('event', given.received_at);
+  return { ...nothing, id, type: 'custom', timestamp: given.received_at, payload: '{}', ...given };
 }
 
 /** RowBinary, written plainly from the table's own definition: the service's encoder is tested against this one. */
 export function encodeRow(event: TestEvent): Buffer {
-  return Buffer.concat(EVENT_ROW_COLUMNS.map((column) => encodeColumn(column, event[column])));
+  return Buffer.concat(EVENT_COLUMNS.map(({ name, kind }) => encodeColumn(kind, event[name])));
 }
 
-function encodeColumn(column: string, value: string | number | null): Buffer {
-  if (column === 'outcome') return Buffer.from([{ allowed: 1, blocked: 2, pending: 3 }[value as TestEvent['outcome']]]);
-  if (column === 'timestamp' || column === 'received_at') return int64(value as number);
-  if (column === 'token_count' || column === 'tokens_used')
+function encodeColumn(kind: keyof typeof NOTHING, value: string | number | null): Buffer {
+  if (kind === 'outcome') return Buffer.from([{ allowed: 1, blocked: 2, pending: 3 }[value as TestEvent['outcome']]]);
+  if (kind === 'int64') return int64(value as number);
+  if (kind === 'nullableInt64')
     return value === null ? Buffer.from([1]) : Buffer.concat([Buffer.from([0]), int64(value as number)]);
   const bytes = Buffer.from(value as string);
   return Buffer.concat([varint(bytes.length), bytes]);
