@@ -11,9 +11,10 @@
 // late learns the same outcome.
 import { randomUUID } from 'node:crypto';
 import type { SummarizedRow } from '../schemas/entry.ts';
+import { MONOTONIC_CLOCK } from '../src/common/clock.ts';
 
 /** Between the permits and the last arrival lie a check for deleted agents and a manifest: two round trips. */
-const ARRIVAL_MS_MAX = 2_000;
+export const ARRIVAL_MS_MAX = 2_000;
 
 /** What one batch brings to the step. */
 export type GroupPart = { rows: readonly SummarizedRow[]; ensureHeld: () => Promise<void> };
@@ -26,16 +27,16 @@ export class CommitBarrier {
   readonly outcome: Promise<BarrierOutcome>;
   readonly #size: number;
   readonly #parts: GroupPart[] = [];
-  readonly #timer: NodeJS.Timeout;
+  readonly #cancel: () => void;
   #begun = false;
   #resolve!: (outcome: BarrierOutcome) => void;
 
-  constructor(size: number, arrivalMsMax = ARRIVAL_MS_MAX) {
+  constructor(size: number, clock = MONOTONIC_CLOCK) {
     this.#size = size;
     this.outcome = new Promise((resolve) => {
       this.#resolve = resolve;
     });
-    this.#timer = setTimeout(() => this.leave(), arrivalMsMax);
+    this.#cancel = clock.after(ARRIVAL_MS_MAX, () => this.leave());
   }
 
   /** Resolves when the step has ended for all members. `run` must not reject. */
@@ -60,6 +61,6 @@ export class CommitBarrier {
 
   #begin(): void {
     this.#begun = true;
-    clearTimeout(this.#timer);
+    this.#cancel();
   }
 }

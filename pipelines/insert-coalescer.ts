@@ -16,13 +16,14 @@
 // Invariant: at most `concurrentMax` groups run, stuck ones aside; a group runs until its last permit is released.
 // Order: first come, first served. A batch that must be alone (a retry, a recovery) gets a permit of its own, and so
 // does every batch where `mayJoin` says no.
+import { type Clock, MONOTONIC_CLOCK } from '../src/common/clock.ts';
 import { CommitBarrier } from './commit-barrier.ts';
 import { type Load, Permit, type Permits } from './semaphore.ts';
 
 /** The streams of a group read their next batches one after the other; some of them may have nothing to read. */
-const GATHER_MS = 50;
+export const GATHER_MS = 50;
 /** Many times what a large insert takes beside merges. */
-const STUCK_MS = 5_000;
+export const STUCK_MS = 5_000;
 
 export type InsertCoalescerOptions = {
   concurrentMax: number;
@@ -31,8 +32,7 @@ export type InsertCoalescerOptions = {
   rowsMax: number;
   bytesMax: number;
   mayJoin: () => boolean;
-  /** For tests. */
-  stuckMs?: number;
+  clock?: Clock;
 };
 
 type Waiting = { permit: Permit; load: () => Load; since: number };
@@ -45,15 +45,17 @@ export class InsertCoalescer implements Permits {
   readonly #running = new Set<Group>();
   #lastEndedAt = Number.NEGATIVE_INFINITY;
   #lastMembers = 1;
-  #timer: NodeJS.Timeout | undefined;
+  readonly #clock: Clock;
+  #cancel: (() => void) | undefined;
 
   constructor(options: InsertCoalescerOptions) {
     this.#options = options;
+    this.#clock = options.clock ?? MONOTONIC_CLOCK;
   }
 
   acquire(load: () => Load): Permit {
     const permit = new Permit(this.#release);
-    this.#waiting.push({ permit, load, since: performance.now() });
+    this.#waiting.push({ permit, load, since: this.#clock.now() });
     this.#schedule();
     return permit;
   }
@@ -66,19 +68,19 @@ export class InsertCoalescer implements Permits {
       this.#groupOf.delete(permit);
       if (--group.members > 0) return;
       this.#running.delete(group);
-      this.#lastEndedAt = performance.now();
+      this.#lastEndedAt = this.#clock.now();
     }
     this.#schedule();
   };
 
   #schedule(): void {
-    clearTimeout(this.#timer);
+    this.#cancel?.();
     while (this.#waiting.length > 0) {
       const { members, isEnough } = this.#nextGroup();
       const startsAt = this.#permitAt(isEnough ? this.#options.concurrentMax : 1);
-      const leftMs = (isEnough ? startsAt : Math.max(startsAt, this.#dueAt())) - performance.now();
+      const leftMs = (isEnough ? startsAt : Math.max(startsAt, this.#dueAt())) - this.#clock.now();
       if (leftMs > 0) {
-        this.#timer = setTimeout(() => this.#schedule(), leftMs);
+        this.#cancel = this.#clock.after(leftMs, () => this.#schedule());
         return;
       }
       this.#start(members);
@@ -87,9 +89,8 @@ export class InsertCoalescer implements Permits {
 
   /** When fewer than `running` groups run that are not stuck, at the latest; a time in the past: now. */
   #permitAt(running: number): number {
-    const { stuckMs = STUCK_MS } = this.#options;
     // In the order in which they started.
-    const stuckAt = [...this.#running].map(({ startedAt }) => startedAt + stuckMs);
+    const stuckAt = [...this.#running].map(({ startedAt }) => startedAt + STUCK_MS);
     return stuckAt[stuckAt.length - running] ?? Number.NEGATIVE_INFINITY;
   }
 
@@ -114,14 +115,14 @@ export class InsertCoalescer implements Permits {
 
   #dueAt(): number {
     const { lingerMs } = this.#options;
-    const isBusy = performance.now() - this.#lastEndedAt < 2 * lingerMs;
+    const isBusy = this.#clock.now() - this.#lastEndedAt < 2 * lingerMs;
     const isGathered = !isBusy || this.#waiting.length >= this.#lastMembers;
     return Math.max(this.#lastEndedAt + lingerMs, this.#waiting[0]!.since) + (isGathered ? 0 : GATHER_MS);
   }
 
   #start(members: readonly Waiting[]): void {
-    const group: Group = { members: members.length, startedAt: performance.now() };
-    if (members.length > 1) group.barrier = new CommitBarrier(members.length);
+    const group: Group = { members: members.length, startedAt: this.#clock.now() };
+    if (members.length > 1) group.barrier = new CommitBarrier(members.length, this.#clock);
     this.#lastMembers = members.length;
     this.#running.add(group);
     const started = new Set(members);

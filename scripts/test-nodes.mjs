@@ -8,9 +8,9 @@ import path from 'node:path';
 
 const SUPPORTED = ['20', '22', '24', '26'];
 const TESTS = [
-  'http/transports',
-  'http/admission',
-  'http/wire',
+  'http/transports.socket',
+  'http/admission.socket',
+  'http/wire.socket',
   'processes/any-node.path',
   'clickhouse/protocol.clickhouse',
 ];

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { cursorBehind, openPage } from '../../src/http/cursor.ts';
 import { cursorPaging, paging, parseQuery } from '../../src/http/query.ts';
-import { SEED } from '../support/seed.ts';
+import { runs, SEED } from '../support/seed.ts';
 
 const call = (query: Partial<Record<string, unknown>> = {}, more: { account?: string; params?: string[] } = {}) => ({
   account: 'acc_1',
@@ -93,7 +93,7 @@ t.test('what is no cursor is refused, whatever it is', async (t) => {
       }
     },
   );
-  const { failed, counterexample, seed } = fc.check(property, { seed: SEED, numRuns: 2_000 });
+  const { failed, counterexample, seed } = fc.check(property, { seed: SEED, numRuns: runs(2_000) });
   t.notOk(failed, `seed ${seed}: ${JSON.stringify(counterexample)}`);
 });
 

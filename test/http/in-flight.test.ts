@@ -5,7 +5,7 @@ import vm from 'node:vm';
 import fc from 'fast-check';
 import t from 'tap';
 import { type Indexed, InFlight } from '../../src/http/in-flight.ts';
-import { SEED } from '../support/seed.ts';
+import { runs, SEED } from '../support/seed.ts';
 
 t.test('it holds what a Set would', (t) => {
   // A number n removes one of those that are there, by n; null adds one.
@@ -29,7 +29,7 @@ t.test('it holds what a Set would', (t) => {
       }
       return [...inFlight].every((exchange) => expected.has(exchange)) && new Set(inFlight).size === expected.size;
     }),
-    { seed: SEED, numRuns: 300 },
+    { seed: SEED, numRuns: runs(300) },
   );
   t.pass('300 orders');
   t.end();

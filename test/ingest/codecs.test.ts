@@ -18,7 +18,7 @@ import { ALLOWED, RuleSet } from '../../src/policy/engine.ts';
 import type { Append, AppendCaller } from '../../src/streams/append.ts';
 import { cpuMs } from '../policy/support.ts';
 import { KEYS, orders, WORDS } from '../reference/generate.ts';
-import { SEED } from '../support/seed.ts';
+import { runs, SEED } from '../support/seed.ts';
 import {
   account,
   agent,
@@ -237,7 +237,7 @@ t.test('both codecs answer, record and refuse the same', async (t) => {
           `body ${body.toString('latin1')}\njson ${expected.answer}\n${expected.appended}\nwasm ${seen.answer}\n${seen.appended}`,
         );
     }),
-    { numRuns: Math.ceil(EVENTS / EVENTS_PER_BODY), seed },
+    { numRuns: runs(Math.ceil(EVENTS / EVENTS_PER_BODY)), seed },
   );
   t.comment(JSON.stringify(counts));
   t.ok(counts.wasm > counts.events / 6, `${counts.wasm} of ${counts.events} events were read on their bytes`);

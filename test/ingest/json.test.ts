@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { ServiceError } from '../../src/common/errors.ts';
 import { parseJson, parseMarked } from '../../src/ingest/json.ts';
-import { SEED } from '../support/seed.ts';
+import { runs, SEED } from '../support/seed.ts';
 
 const bytes = (text: string) => Buffer.from(text);
 const payloadsOf = (text: string, shape: 'one' | 'many') => {
@@ -48,7 +48,7 @@ t.test('ambiguous or broken JSON is refused as malformed_json, and nothing else 
         return error instanceof ServiceError && error.code === 'malformed_json';
       }
     }),
-    { seed: SEED, numRuns: 5000 },
+    { seed: SEED, numRuns: runs(5000) },
   );
 });
 
@@ -58,7 +58,7 @@ t.test('objects with distinct keys are never refused', async () => {
       const text = JSON.stringify(value, null, indent);
       return JSON.stringify(parseJson(bytes(text))) === JSON.stringify(JSON.parse(text));
     }),
-    { seed: SEED, numRuns: 2000 },
+    { seed: SEED, numRuns: runs(2000) },
   );
 });
 
@@ -90,6 +90,6 @@ t.test('payloads of any batch come back as they were sent', async () => {
         return JSON.stringify(JSON.parse(cut[i]!)) === JSON.stringify(e.payload);
       });
     }),
-    { seed: SEED, numRuns: 500 },
+    { seed: SEED, numRuns: runs(500) },
   );
 });

@@ -11,6 +11,7 @@ import { observe } from '../../pipelines/anomaly/observe.ts';
 import { binomialTail, countTail } from '../../pipelines/anomaly/tails.ts';
 import { dispersionOf, levelOf } from '../../pipelines/anomaly/volume-spike.ts';
 import type { EventType } from '../../schemas/closed-sets.ts';
+import { runs } from '../support/seed.ts';
 
 const START = Date.UTC(2026, 5, 1, 12) / 1000;
 
@@ -211,7 +212,8 @@ t.test('a baseline is of fixed size and goes on where it stopped; another versio
 });
 
 t.test('216 agent-hours of each shape raise next to nothing', async (t) => {
-  for (const shape of Object.keys(SHAPES) as Shape[]) {
+  const shapes = Object.keys(SHAPES) as Shape[];
+  for (const shape of shapes.slice(0, runs(shapes.length))) {
     const { alarms, events } = steady(shape, 216, 11, 24);
     const total = Object.values(alarms).reduce((sum, count) => sum + count, 0);
     t.ok(total <= 1 && events > 100_000, `${shape}: ${total} in ${events} events`);

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { heartbeatOf, judgeSilence } from '../../pipelines/watch/silence.ts';
 import { WATCH_LOOK_MS_MAX } from '../../src/common/limits.ts';
-import { SEED } from '../support/seed.ts';
+import { runs, SEED } from '../support/seed.ts';
 
 t.test('heartbeat_seconds counts where it is a whole number within bounds', (t) => {
   const of = (value: string | undefined, account: number | null = null) =>
@@ -86,7 +86,7 @@ t.test('watched all the time, each silence over the heartbeat is notified once, 
       return found.every(({ at }) => at > since + heartbeatMs && at <= since + heartbeatMs + 2_000);
     });
   });
-  const { failed, counterexample, seed } = fc.check(property, { seed: SEED, numRuns: 500 });
+  const { failed, counterexample, seed } = fc.check(property, { seed: SEED, numRuns: runs(500) });
   t.notOk(failed, `seed ${seed}: ${JSON.stringify(counterexample)}`);
   t.end();
 });
@@ -125,7 +125,7 @@ t.test('switched off and on, it is never down while off, nor before a period aft
       });
     },
   );
-  const { failed, counterexample, seed } = fc.check(property, { seed: SEED, numRuns: 500 });
+  const { failed, counterexample, seed } = fc.check(property, { seed: SEED, numRuns: runs(500) });
   t.notOk(failed, `seed ${seed}: ${JSON.stringify(counterexample)}`);
   const off: Step[] = [
     { afterMs: 10_000, does: 'off' },

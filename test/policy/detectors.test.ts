@@ -11,7 +11,7 @@ import { decide } from '../../src/policy/decide.ts';
 import { DETECTORS } from '../../src/policy/detectors/detectors.ts';
 import { judge, RuleSet } from '../../src/policy/engine.ts';
 import { redactPayload, redactTrace } from '../../src/policy/redact.ts';
-import { SEED } from '../support/seed.ts';
+import { runs, SEED } from '../support/seed.ts';
 import { cpuMs, decideOn, event, matches, policy } from './support.ts';
 
 const seed = SEED;
@@ -198,7 +198,7 @@ t.test('whatever a detector finds, its candidate pattern finds first', async (t)
       const text = parts.join('');
       return DETECTOR_NAMES.every((name) => findings(name, text).length === 0 || candidates[name]!.test(text));
     }),
-    { seed, numRuns: 2000, examples: [[['+', '-', '4111 1111 1111 1111']]] },
+    { seed, numRuns: runs(2000), examples: [[['+', '-', '4111 1111 1111 1111']]] },
   );
   for (const name of DETECTOR_NAMES) for (const [text] of FOUND[name]) t.ok(candidates[name]!.test(text), text);
 });
@@ -397,7 +397,7 @@ t.test('what is not matched comes through any redaction byte for byte', async (t
       JSON.parse(result);
       return result === expected || JSON.stringify(items).replaceAll('S@S.SS', '').includes('@');
     }),
-    { seed, numRuns: 1500 },
+    { seed, numRuns: runs(1500) },
   );
   t.pass();
 });

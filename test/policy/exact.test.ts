@@ -6,7 +6,7 @@ import t from 'tap';
 import { exactJson, parseExact } from '../../src/common/exact-json.ts';
 import { compareNumbers, exactNumber, isMultiple, LongNumber, numberOfText } from '../../src/common/exact-number.ts';
 import { checkPolicy, judge, RuleSet } from '../../src/policy/engine.ts';
-import { SEED } from '../support/seed.ts';
+import { runs, SEED } from '../support/seed.ts';
 import { decideOn, event, matches, policy } from './support.ts';
 
 const seed = SEED;
@@ -36,14 +36,14 @@ t.test('numbers are in the order of an exact oracle', async (t) => {
       const order = a.value < b.value ? -1 : a.value > b.value ? 1 : 0;
       return compareNumbers(exactNumber(a.text), exactNumber(b.text)) === order;
     }),
-    { seed, numRuns: 5_000 },
+    { seed, numRuns: runs(5_000) },
   );
   fc.assert(
     fc.property(decimal, decimal, (a, b) => {
       if (b.value === 0n) return true;
       return isMultiple(exactNumber(a.text), exactNumber(b.text)) === (a.value % b.value === 0n);
     }),
-    { seed, numRuns: 5_000 },
+    { seed, numRuns: runs(5_000) },
   );
   t.equal(compareNumbers(exactNumber('1e400'), exactNumber('1e401')), -1);
   t.equal(compareNumbers(exactNumber('1e-400'), 0), 1);
@@ -71,7 +71,7 @@ t.test('JSON keeps its numbers, and strings that look like them', async (t) => {
       // Short numbers are written as JSON.stringify does; long ones as they were sent.
       return exactJson(parseExact(written)) === written && sameNumbers(text, written);
     }),
-    { seed, numRuns: 3_000 },
+    { seed, numRuns: runs(3_000) },
   );
   t.equal(
     exactJson(parseExact('{"a":[1.0,123456789012345678901234567890.50]}')),
@@ -122,7 +122,7 @@ t.test('conditions compare numbers of any length', async (t) => {
         is('lte') === order <= 0
       );
     }),
-    { seed, numRuns: 2_000 },
+    { seed, numRuns: runs(2_000) },
   );
 });
 

@@ -8,7 +8,7 @@ import { EVENT_TYPES, type PolicyType } from '../../schemas/closed-sets.ts';
 import { isOneEditAway } from '../../src/policy/conditions/did-you-mean.ts';
 import { checkPolicy, RuleSet } from '../../src/policy/engine.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
-import { SEED } from '../support/seed.ts';
+import { runs, SEED } from '../support/seed.ts';
 import { decideOn, event, policy } from './support.ts';
 
 /** What is wrong, as `path message`; none: it is accepted. */
@@ -76,7 +76,7 @@ t.test('one edit is an insertion, a deletion, a substitution or a transposition,
   const word = fc.string({ unit: fc.constantFrom('a', 'b'), maxLength: 6 });
   fc.assert(
     fc.property(word, word, (a, b) => isOneEditAway(a, b) === edits(a).has(b)),
-    { seed: SEED, numRuns: 5000 },
+    { seed: SEED, numRuns: runs(5000) },
   );
   t.pass();
 });

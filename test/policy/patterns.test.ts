@@ -10,7 +10,7 @@ import { Automaton } from '../../src/policy/text-search/automaton.ts';
 import { LiteralSearch } from '../../src/policy/text-search/literal-search.ts';
 import { compilePattern, PatternError, Program } from '../../src/policy/text-search/program.ts';
 import { FOUND, patternNeedle, Scanner } from '../../src/policy/text-search/scanner.ts';
-import { SEED } from '../support/seed.ts';
+import { runs, SEED } from '../support/seed.ts';
 import { cpuMs, event, policy } from './support.ts';
 
 const UNITS = 1e9;
@@ -60,7 +60,7 @@ t.test('a pattern is found exactly where RE2 finds it', async (t) => {
       const found = automaton.search(subject, new Uint8Array(1), 1, new Budget(UNITS)) === 0;
       return found === RE2JS.compile(source).test(subject);
     }),
-    { seed, numRuns: 3000 },
+    { seed, numRuns: runs(3000) },
   );
   t.pass();
 });
@@ -80,7 +80,7 @@ t.test('many patterns in one pass are each found as if alone', async (t) => {
         });
       },
     ),
-    { seed, numRuns: 1000 },
+    { seed, numRuns: runs(1000) },
   );
   t.pass();
 });
@@ -125,7 +125,7 @@ t.test('the places of matches are all starts, and the longest end from each', as
       const kept = expected.starts.map((start, k) => [start, expected.ends[k]!]).filter(([start]) => !inside(start!));
       return JSON.stringify(starts.map((start, k) => [start, ends[k]])) === JSON.stringify(kept);
     }),
-    { seed, numRuns: 1500 },
+    { seed, numRuns: runs(1500) },
   );
   t.pass();
 });
@@ -140,7 +140,7 @@ t.test('plain text is found where it is, also where periods repeat', async (t) =
         subject.indexOf(wanted, Math.min(from, subject.length))
       );
     }),
-    { seed, numRuns: 2000 },
+    { seed, numRuns: runs(2000) },
   );
   t.pass();
 });

@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { decodeEntry, ENTRY_VERSION, EntryFormatError, PACKED_ENTRY_VERSION } from '../../schemas/entry.ts';
 import { pack, unpack, unpackFields } from '../../src/streams/packing.ts';
+import { runs } from '../support/seed.ts';
 
 const SEED = 20260;
 const bytes = fc.oneof(
@@ -29,7 +30,7 @@ t.test('what is unpacked is what was packed, and packing makes nothing much long
       if (packed.length > original.length * 1.004 + 20) throw new Error(`${packed.length} for ${original.length}`);
       return unpack(packed).equals(original);
     }),
-    { seed: SEED, numRuns: 500 },
+    { seed: SEED, numRuns: runs(500) },
   );
   t.equal(unpack(pack(Buffer.alloc(0))).length, 0);
   t.ok(pack(Buffer.alloc(1_000_000)).length > 1_000_000 / 255, 'no block can hold more than is believed');
@@ -52,7 +53,7 @@ t.test('of changed bytes none are taken for more than they say, and nothing wors
       }
       return true;
     }),
-    { seed: SEED, numRuns: 500 },
+    { seed: SEED, numRuns: runs(500) },
   );
   t.ok(refused > 500, `${refused} refused`);
   const huge = Buffer.from(packed);
