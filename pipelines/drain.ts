@@ -11,14 +11,15 @@
 // manifest; it continues as any other.
 // Invariant: one unacknowledged batch a stream, a contiguous range of its entries. A new owner that finds a manifest
 // makes the very same batch of it with the very same plan; what lies behind the manifest was never written.
-// Contiguous, because each read begins right behind the last entry in hand, and that place is kept nowhere: it is read
-// off what is in hand (`#place`). A batch that has not as many entries as its manifest says is trusted no further than
-// what ClickHouse has. Nothing is held twice: entries stay in the stream until the ack, and here is at most one batch
-// and one read.
+// Contiguous, because each read begins right behind the last entry in hand, and that position is kept nowhere: it is
+// read off what is in hand (`#position`). A batch that has not as many entries as its manifest says is trusted no
+// further than what ClickHouse has. Nothing is held twice: entries stay in the stream until the ack, and here is at
+// most one batch and one read.
 // Failure: a lost lease ends the drain and drops what it holds; anything else is waited out.
 import assert from 'node:assert';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ENTRY_FIELD } from '../schemas/entry.ts';
+import { backoffMs } from '../src/common/async.ts';
 import {
   BATCH_ENTRIES_MAX,
   INSERT_ROWS_MAX,
@@ -38,6 +39,7 @@ import type { CommitBarrier } from './commit-barrier.ts';
 import type { Permit, Permits } from './semaphore.ts';
 
 const NOTHING: WindowRead = { entries: [], isEnd: true };
+const RETRY = { minMs: RETRY_MS_MIN, maxMs: RETRY_MS_MAX };
 const NO_EFFECT = { batch: undefined, applied: { deadLetters: [], writes: [] } };
 
 /** A stream entry as a pipeline understands it. */
@@ -191,7 +193,7 @@ export class Drain<T, Plan> {
     this.#options.work.begin?.(this.#options.lease);
     try {
       const kept = await this.#retryForever(() => this.#options.reader.manifest<Plan>());
-      this.#acknowledged = await this.#retryForever(() => this.#options.reader.place());
+      this.#acknowledged = await this.#retryForever(() => this.#options.reader.position());
       if (kept !== null) await this.#recover(kept);
       while (!this.#stop.signal.aborted) await this.#round();
     } catch (error) {
@@ -293,11 +295,11 @@ export class Drain<T, Plan> {
 
   /** What comes behind all that is in hand. */
   #read(taken: Taken<T>): Promise<WindowRead> {
-    const place = this.#place(taken);
-    return this.#retryForever(() => this.#options.reader.read(place));
+    const position = this.#position(taken);
+    return this.#retryForever(() => this.#options.reader.read(position));
   }
 
-  #place(taken: Taken<T>): string {
+  #position(taken: Taken<T>): string {
     return this.#ahead.at(-1)?.id ?? taken.ids.at(-1) ?? this.#acknowledged;
   }
 
@@ -419,7 +421,7 @@ export class Drain<T, Plan> {
         // Others continue while this batch waits.
         permit.release();
       }
-      await this.#pause(backoffMs(attempt));
+      await this.#pause(backoffMs(attempt, RETRY));
       permit = await this.#permit(taken, false);
     }
   }
@@ -436,7 +438,7 @@ export class Drain<T, Plan> {
         if (error instanceof LeaseLost) throw error;
         if (attempt === 1) this.#options.log.warn({ err: error }, 'redis.step_failed');
       }
-      await this.#pause(backoffMs(attempt));
+      await this.#pause(backoffMs(attempt, RETRY));
     }
   }
 
@@ -516,8 +518,4 @@ class OpenBatch<T, Plan> implements Batch<T, Plan> {
 /** The drain was asked to stop while it waited. */
 class Stopped extends Error {
   override name = 'Stopped';
-}
-
-function backoffMs(attempt: number): number {
-  return Math.min(RETRY_MS_MAX, RETRY_MS_MIN * 2 ** Math.min(attempt - 1, 10)) * (0.75 + Math.random() / 2);
 }

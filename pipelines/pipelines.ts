@@ -1,7 +1,7 @@
 // All pipelines of a process: members, leases, drains, erasure (composed here, started by the process's main).
 // Once a second: sign in, learn one's share, give up surplus streams, try for free ones, renew what is held.
 // Every stream of every group is a unit; a unit that is held has one drain. The drains know nothing of each other but
-// the places for inserts, of which there are INSERTS_AT_ONCE_MAX over all of them; those of events leave together
+// the slots for inserts, of which there are INSERTS_AT_ONCE_MAX over all of them; those of events leave together
 // (insert-coalescer.ts).
 // Invariant: a unit is drained only under its lease, and released only after its drain has ended.
 // Failure: a drain that breaks is logged, its lease is released, and it is tried again a second later, here or

@@ -1,4 +1,4 @@
-// The one body of every error: a code, a message, the place of each mistake.
+// The one body of every error: a code, a message, the path of each mistake.
 import Type from 'typebox';
 import { about } from './described.ts';
 

@@ -1,6 +1,6 @@
-// The `detail` of a match: which condition held, at which place of the payload and with
+// The `detail` of a match: which condition held, at which path of the payload and with
 // which operator; of a data filter the detector or pattern and where it found something; of a rate limit its counter.
-// Invariant: never the text that was matched or searched for. Keys of a payload are in a place as they were sent,
+// Invariant: never the text that was matched or searched for. Keys of a payload are in a path as they were sent,
 // unless they hold what a filter or operator searches for: then `[redacted]`.
 
 import Type from 'typebox';

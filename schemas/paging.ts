@@ -5,7 +5,7 @@
 // grow with its depth, and nothing that was there when the list began is shown twice or passed over, whatever arrives
 // meanwhile.
 
-/** An item's place in a list's order: by time and id, or by id alone. */
+/** An item's position in a list's order: by time and id, or by id alone. */
 export type Position = {
   /** Epoch ms; 0 where ids alone give the order. */
   at: number;

@@ -1,7 +1,7 @@
 // Event rows as they come from ClickHouse and go into an answer. The payload is text from end to end: it is put into
 // the answer, never parsed. Lists work in two steps: the heads of a page's events (from a light projection or the
-// primary key, without payloads), then the rest of these rows at their places, or by primary key. The first pages of an
-// agent come in one (list-events.ts).
+// primary key, without payloads), then the rest of these rows at their positions, or by primary key. The first pages of
+// an agent come in one (list-events.ts).
 
 import type { EventType, Outcome, PayloadMode } from '../../schemas/closed-sets.ts';
 import { PREVIEW_CHARACTERS } from '../../schemas/event.ts';
@@ -41,7 +41,7 @@ export type EventKey = { agent_id: string; timestamp_ms: number; id: string };
 
 export const KEY_COLUMNS = 'agent_id, toUnixTimestamp64Milli(timestamp) AS timestamp_ms, id';
 
-/** Its key, what else the projection by_time has of it, and the place in the table at which it was found. */
+/** Its key, what else the projection by_time has of it, and the position in the table at which it was found. */
 export type EventHead = EventKey &
   Pick<EventRow, 'type' | 'trace_id' | 'outcome'> & { part: string; part_offset: number };
 /** The payload is there unless a list was asked for without. */
@@ -134,7 +134,7 @@ async function someOf(clickhouse: ClickHouse, account: string, { heads, from, at
 }
 
 /**
- * By id. Looked for at their places: to find them by key costs as much again as to read them. A part that has been
+ * By id. Looked for at their positions: to find them by key costs as much again as to read them. A part that has been
  * merged since is not there any more, and what was in it is then searched for by key.
  */
 async function restOf(

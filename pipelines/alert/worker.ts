@@ -1,7 +1,7 @@
 // Sends what the delivery queue has due (after dispatch.ts and summaries.ts; before the channels). Every pipelines
 // process runs one.
 //
-//   claim     due deliveries of a lane, as many as there are places: they come back by themselves if this process dies
+//   claim     due deliveries of a lane, as many as there are slots: they come back by themselves if this process dies
 //   look      read the alert again: gone or switched off, it is cancelled; its current target is used. A deleted agent:
 //             dropped
 //   send      one attempt, bounded in time
@@ -9,8 +9,8 @@
 //
 // Invariant: never more than SENDS_MAX attempts at once, ACCOUNT_SENDS_MAX of one account, HOST_SENDS_MAX to one host,
 // ACCOUNT_HOST_SENDS_MAX to one host of an account, LANE_SENDS_MAX to one target; of each at most half to targets that
-// failed last time. Only what has a place is claimed, so a target that hangs holds its own places and nothing else, and
-// any number of them leaves places to those that answer.
+// failed last time. Only what has a slot is claimed, so a target that hangs holds its own slots and nothing else, and
+// any number of them leaves slots to those that answer.
 // At least once: a claim that ran out is sent again, under the same id. Two processes never hold one claim, and a
 // result that comes after its claim has run out is dropped: the worker that has claimed it since writes its own.
 // Failure: Redis away, nothing is claimed, and a result is tried until its claim ends.
@@ -40,7 +40,7 @@ import { tellSummaries } from './summaries.ts';
 
 /** Attempts at once in a process (reliability 6). */
 export const SENDS_MAX = 32;
-/** Of one account: half, so that one with many hosts that hang leaves places to the others. */
+/** Of one account: half, so that one with many hosts that hang leaves slots to the others. */
 export const ACCOUNT_SENDS_MAX = 16;
 /**
  * To one host, over all accounts: many accounts share a chat's host, and all of them the mail server, which may hang
@@ -99,7 +99,7 @@ export class DeliveryWorker implements Part {
   readonly #gauges: QueueGauges;
   readonly #stop = new AbortController();
   /**
-   * Lanes that may have something due, in the order in which they get a place; those that failed last time behind the
+   * Lanes that may have something due, in the order in which they get a slot; those that failed last time behind the
    * others.
    */
   readonly #ready = new Set<string>();
@@ -136,7 +136,7 @@ export class DeliveryWorker implements Part {
     this.#stop.abort();
   }
 
-  /** Starts what is due and has a place; one poll at a time. Rejects while Redis is away. */
+  /** Starts what is due and has a slot; one poll at a time. Rejects while Redis is away. */
   look(): Promise<void> {
     this.#looking ??= this.#look().finally(() => {
       this.#looking = undefined;
@@ -177,7 +177,7 @@ export class DeliveryWorker implements Part {
   }
 
   /**
-   * Gives free places to lanes that have something due, in turn: a lane that has had one queues up behind the others.
+   * Gives free slots to lanes that have something due, in turn: a lane that has had one queues up behind the others.
    */
   #pump(): void {
     for (const ready of [this.#ready, this.#readyFailing]) {
@@ -194,9 +194,9 @@ export class DeliveryWorker implements Part {
     }
   }
 
-  /** Claims as much of a lane as there are places, and sends it. */
+  /** Claims as much of a lane as there are slots, and sends it. */
   async #fill(name: string, isFailing: boolean): Promise<void> {
-    // Places are taken before the question is asked, and given back where it brings nothing.
+    // Slots are taken before the question is asked, and given back where it brings nothing.
     const wanted = this.#stopping ? 0 : this.#free(name, isFailing);
     if (wanted <= 0) return;
     this.#take(name, isFailing, wanted);
@@ -331,7 +331,7 @@ export class DeliveryWorker implements Part {
     }
   }
 
-  /** Places that a lane may take now. */
+  /** Slots that a lane may take now. */
   #free(name: string, isFailing: boolean): number {
     const free = this.#all.free(name, 1);
     return isFailing ? Math.min(free, this.#failing.free(name, 2)) : free;

@@ -37,7 +37,7 @@ import type { Finding } from './finding.ts';
 import { inEpisode, observe, setEpisode } from './observe.ts';
 import { type Anomalous, signalOf, toAnomalous } from './record-anomaly.ts';
 
-/** An entry with its place in the stream. */
+/** An entry with its position in the stream. */
 type Arrived = { ms: number; seq: number; summaries: EventSummary[] };
 
 /**

@@ -44,7 +44,7 @@ export class ChainCursor {
   #next: Reached | null = null;
   /** Epoch ms of the latest entries that were reached. */
   lastMs = 0;
-  /** Epoch ms: what lies behind this place was chained later than that. */
+  /** Epoch ms: what lies behind this position was chained later than that. */
   #chainedAfterMs = 0;
   /** Monotonic ms at which the chain's end was met. */
   #endMetMs = Number.NEGATIVE_INFINITY;
@@ -112,9 +112,9 @@ export class ChainCursor {
   }
 
   /**
-   * Of a block that begins before this place, and leads to it by its own hashes, what lies behind: another process has
-   * written it again, longer, since its beginning was read, or two have copied the same blocks at once. One that has
-   * expired cannot show the way.
+   * Of a block that begins before this position, and leads to it by its own hashes, what lies behind: another process
+   * has written it again, longer, since its beginning was read, or two have copied the same blocks at once. One that
+   * has expired cannot show the way.
    */
   #rest(block: ChainBlock): ChainBlock {
     const { firstN, count, leaves, agents, ids } = block;

@@ -94,7 +94,7 @@ const linkInput = Buffer.alloc(LINK_AT.time + TIME_BYTES, 1);
 
 type Packed = { leaves: Buffer; agents: Buffer; ids: Buffer };
 
-/** Hash n; `i` is the place of entry n in what is packed. `to`: where it is written, may be `previous`. */
+/** Hash n; `i` is the position of entry n in what is packed. `to`: where it is written, may be `previous`. */
 export function link(
   previous: Buffer,
   n: number,
@@ -152,7 +152,7 @@ export function packAgent(agent: string): Buffer {
   return agent === '' ? NO_AGENT : packId(agent);
 }
 
-/** A marker takes an id's place: its time, and the times it is about. */
+/** A marker is where an id would be: its time, and the times it is about. */
 export function packMarker({ atMs, fromMs, toMs }: Marker): { id: Buffer; leaf: Buffer } {
   const id = Buffer.alloc(ID_BYTES);
   id.writeUIntBE(atMs, 0, 6);

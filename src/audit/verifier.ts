@@ -93,7 +93,7 @@ export class AuditVerifier {
     );
   }
 
-  /** The place behind the block before the first one that matters; what ties the two is checked as everywhere. */
+  /** The position behind the block before the first one that matters; what ties the two is checked as everywhere. */
   async #startOf(account: string, chain: string, fromMs: number): Promise<{ n: number; hash: Buffer }> {
     if (chain === REGISTRY_CHAIN) return { n: 0, hash: genesis(account, chain) };
     const { clickhouse } = this.#stores;

@@ -23,7 +23,7 @@ type EngineOptions = {
    * UV_THREADPOOL_SIZE.
    */
   readers: number;
-  /** Statements of each kind that may wait for a place. */
+  /** Statements of each kind that may wait for a slot. */
   queueMax: number;
   /** For every statement that does not set max_execution_time itself. */
   timeoutSeconds: number;

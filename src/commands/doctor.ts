@@ -7,11 +7,12 @@
 // Status 1: a no.
 import { execFile } from 'node:child_process';
 import { constants } from 'node:fs';
-import { access, stat, statfs } from 'node:fs/promises';
+import { access, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { schemaFault } from '../../clickhouse/schema-state.ts';
+import { diskSpace } from '../common/disk-space.ts';
 import { isFileLocked } from '../embedded/file-lock.ts';
 import { checkRedisProgram } from '../embedded/redis-server.ts';
 import { type Runtime, StateDir } from '../embedded/state-dir.ts';
@@ -159,8 +160,7 @@ async function dataFolder(state: StateDir, runtime: Runtime | undefined): Promis
 }
 
 async function disk(folder: string): Promise<Diagnosis> {
-  const { bsize, bavail, blocks } = await statfs(folder);
-  const [free, size] = [bavail * bsize, blocks * bsize];
+  const { free, size } = await diskSpace(folder);
   const found = `${(free / GIB).toFixed(1)} of ${(size / GIB).toFixed(1)} GiB free`;
   if (free >= DISK_FREE_BYTES_MIN && free >= size * DISK_FREE_SHARE_MIN) return { what: 'disk', ok: true, found };
   return no('disk', found, 'make room, or lower GATEHOUSE_RETENTION_DAYS: a full disk stops all writing');

@@ -41,6 +41,15 @@ export class Periodic {
   }
 }
 
+/**
+ * ms to wait before try `attempt` (from 1 on): exponential backoff from `minMs` to `maxMs`, with a jitter of a quarter,
+ * so that many that failed together do not come back together.
+ */
+export function backoffMs(attempt: number, { minMs, maxMs }: { minMs: number; maxMs: number }): number {
+  const withoutJitter = Math.min(maxMs, minMs * 2 ** Math.min(attempt - 1, 20));
+  return Math.round(withoutJitter * (0.75 + Math.random() / 2));
+}
+
 /** What `promise` gives, or `late()` where it has not settled after `ms`; it is not cancelled then. */
 export async function withTimeout<T>(promise: Promise<T>, ms: number, late: () => T): Promise<T> {
   let timer: NodeJS.Timeout | undefined;

@@ -38,15 +38,15 @@ export const ENTRY_BYTES_MAX = MiB;
  */
 export const LAST_SEEN_MS = 200;
 /**
- * For so long a front holds places of a rate limit in advance, and so much later at the most it gives back what is
- * left. Ten calls a second and counter cost nothing that shows; a place that is missing elsewhere for longer would be
+ * For so long a front holds permits of a rate limit in advance, and so much later at the most it gives back what is
+ * left. Ten calls a second and counter cost nothing that shows; a permit that is missing elsewhere for longer would be
  * missed.
  */
 export const QUOTA_LEASE_MS = 100;
 export const QUOTA_RETURN_MS = 25;
 /** For fewer a second trip, to give them back, costs more than the trips that they spare. */
 export const LEASED_PERMITS_MIN = 8;
-/** Counters that a front remembers, to hold places of those that are in use: some 500 bytes each. */
+/** Counters that a front remembers, to hold permits of those that are in use: some 500 bytes each. */
 export const COUNTERS_KNOWN_MAX = 10_000;
 /**
  * Bodies held by a front, from the first byte to the answer: 16 of the largest batches, or 2,000 of the largest other

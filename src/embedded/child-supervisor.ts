@@ -4,11 +4,11 @@
 // Invariant: at most one child of a name runs; after `stop` none does, however it ended.
 // Failure: the first start may fail, and reports it; later starts are retried without end, since Redis and ClickHouse
 // may come back late.
+import { backoffMs } from '../common/async.ts';
 import type { Log } from '../process/log.ts';
 import { type Child, describeExit } from './child.ts';
 
-const BACKOFF_MS_MIN = 100;
-const BACKOFF_MS_MAX = 5_000;
+const BACKOFF = { minMs: 100, maxMs: 5_000 };
 /** A child that ran this long has started well; its next end is a new story. */
 const STEADY_MS = 30_000;
 
@@ -26,7 +26,8 @@ export class ChildSupervisor {
   readonly name: string;
   readonly #options: ChildSupervisorOptions;
   #child: Child | undefined;
-  #backoffMs = BACKOFF_MS_MIN;
+  /** Starts in a row that did not last. */
+  #attempt = 0;
   #launchedMs = 0;
   #stopping = false;
   #wake: () => void = () => undefined;
@@ -98,22 +99,23 @@ export class ChildSupervisor {
       const exit = await child.exited;
       if (this.#stopping) return;
       const upMs = performance.now() - this.#launchedMs;
-      if (upMs > STEADY_MS) this.#backoffMs = BACKOFF_MS_MIN;
+      if (upMs > STEADY_MS) this.#attempt = 0;
+      let againInMs = backoffMs(++this.#attempt, BACKOFF);
       log.error(
         {
           child: this.name,
           childPid: child.pid,
           exit: describeExit(exit),
           upMs: Math.round(upMs),
-          againInMs: this.#backoffMs,
+          againInMs,
         },
         'child.ended',
       );
       // Until there is a process: a machine without room or processes may have them later.
       do {
-        await this.#pause(this.#backoffMs);
+        await this.#pause(againInMs);
         if (this.#stopping) return;
-        this.#backoffMs = Math.min(this.#backoffMs * 2, BACKOFF_MS_MAX);
+        againInMs = backoffMs(++this.#attempt, BACKOFF);
       } while (!this.#launchAgain());
     }
   }

@@ -2,7 +2,7 @@
 // folder).
 // Invariant: polled by a timer, so that a file system that hangs holds up no scrape.
 // Failure: while the file system does not answer, the last figures stay, and the log says so.
-import { statfs } from 'node:fs/promises';
+import { diskSpace } from '../common/disk-space.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import { type Part, periodicPart } from '../process/lifecycle.ts';
 import type { Log } from '../process/log.ts';
@@ -12,9 +12,9 @@ const POLL_MS = 10_000;
 export function diskGauges({ folder, metrics, log }: { folder: string; metrics: Metrics; log: Log }): Part {
   return periodicPart('disk gauges', POLL_MS, async () => {
     try {
-      const { bsize, bavail, blocks } = await statfs(folder);
-      metrics.set('gatehouse_disk_free_bytes', {}, bavail * bsize);
-      metrics.set('gatehouse_disk_size_bytes', {}, blocks * bsize);
+      const { free, size } = await diskSpace(folder);
+      metrics.set('gatehouse_disk_free_bytes', {}, free);
+      metrics.set('gatehouse_disk_size_bytes', {}, size);
     } catch (error) {
       log.warn({ err: error }, 'disk.look_failed');
     }

@@ -7,9 +7,9 @@
 // Failure: a folder that cannot be inspected leaves the last answer standing; Redis itself refuses when it cannot
 // write.
 
-import { statfs } from 'node:fs/promises';
 import { EXHAUSTED_BYTES } from '../chdb-server/torn-parts.ts';
 import { Periodic } from '../common/async.ts';
+import { diskSpace } from '../common/disk-space.ts';
 import type { Room } from '../common/room.ts';
 import type { Part } from '../process/lifecycle.ts';
 import type { Log } from '../process/log.ts';
@@ -63,10 +63,10 @@ export class DiskRoom implements Part {
 
   async #look(): Promise<void> {
     const { folder, onChange, onExhausted, log } = this.#options;
-    const found = await statfs(folder).catch(() => undefined);
-    if (found === undefined) return;
-    const freeBytes = found.bavail * found.bsize;
-    const reserveBytes = Math.min(RESERVE_BYTES_MAX, found.blocks * found.bsize * RESERVE_SHARE);
+    const space = await diskSpace(folder).catch(() => undefined);
+    if (space === undefined) return;
+    const freeBytes = space.free;
+    const reserveBytes = Math.min(RESERVE_BYTES_MAX, space.size * RESERVE_SHARE);
     const appends = await reserveAppends(folder, Math.min(APPEND_BYTES_MAX, reserveBytes / 2));
     const before = this.#room.isLow;
     const isLow = appends === 'full' || freeBytes < (before ? ENOUGH * reserveBytes : reserveBytes);

@@ -1,7 +1,7 @@
 // Lays literals out for the search in wasm/find.ts (made once per set of rules): a fingerprint of three bytes of each
-// literal, in eight buckets, searched for sixteen places at a time by nibble masks; where one shows, a hash of the
+// literal, in eight buckets, searched for sixteen positions at a time by nibble masks; where one shows, a hash of the
 // three bytes that stand there leads to the literals that have just this fingerprint, however many others there are.
-// The fingerprint is taken where a literal is rarest, since each place where it shows by chance costs a look-up.
+// The fingerprint is taken where a literal is rarest, since each position where it shows by chance costs a look-up.
 // wasm/find.ts describes the layout.
 
 const BUCKETS = 8;

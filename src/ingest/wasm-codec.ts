@@ -192,7 +192,7 @@ class ScannedText implements TextView {
   }
 }
 
-/** Places of texts that are known, and how long they are at most: 8 KB. */
+/** Positions of texts that are known, and how long they are at most: 8 KB. */
 const KNOWN_TEXTS = 128;
 const KNOWN_CHARACTERS_MAX = 64;
 

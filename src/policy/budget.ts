@@ -26,7 +26,7 @@ export class Budget {
 /** Field conditions of all rules together: paths through arrays, text operators. */
 export const FIELD_UNITS = 4_000_000;
 /**
- * Finding the places of conditions of rate limits that are over. Those of other matches have what is left of
+ * Finding the paths of conditions of rate limits that are over. Those of other matches have what is left of
  * FIELD_UNITS.
  */
 export const EXPLAIN_UNITS = 500_000;
@@ -41,7 +41,7 @@ export const SCAN_UNITS = 4_000_000;
  * nothing from others.
  */
 export const BUILD_UNITS = 3_000_000;
-/** Finding the places of matches in the stored copy. */
+/** Finding the paths of matches in the stored copy. */
 export const REDACT_UNITS = 4_000_000;
 
 // Together 17 million units: about 40 ms if one event exhausts every one of them.

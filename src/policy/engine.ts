@@ -460,7 +460,7 @@ const WHOLE_BUDGET: Units = {
 const NOT_A_NUMBER = { reason: 'not_a_number' } as const;
 /** 20 ms, once a set. */
 const LAID_OUT_INSTRUCTIONS_MAX = 12_000;
-/** Finding the places of a match reads the payload twice for each needle. */
+/** Finding the paths of a match reads the payload twice for each needle. */
 const REDACTION_UNITS = 2;
 
 function redactionUnits(event: EventView, { redactions }: Judgement): number {

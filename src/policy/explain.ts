@@ -2,7 +2,7 @@
 // matched alone; an event that nothing matches never comes here). The text of a match's `detail` is made of it.
 // A secret that a data filter found must not be repeated in another match's path: keys of the payload that the
 // policy does not name are left out then (`isSecret`).
-// Work is counted against the given budget; a place that it does not reach is left out, and the match stands.
+// Work is counted against the given budget; a path that it does not reach is left out, and the match stands.
 import { CONDITIONS_TOLD_MAX, type ConditionHeld, type ConditionsDetail } from '../../schemas/match-detail.ts';
 import type { Budget } from './budget.ts';
 import { OverBudget } from './budget.ts';
@@ -29,7 +29,7 @@ export function conditionsHeld(rule: Rule, event: EventView | null, how: Explain
   return held.slice(0, CONDITIONS_TOLD_MAX);
 }
 
-/** What decided is on top: the last condition that has a place, which completed the match. */
+/** What decided is on top: the last condition that has a path, which completed the match. */
 export function conditionsDetail(held: ConditionHeld[]): ConditionsDetail {
   const deciding = held.findLast(({ path }) => path !== undefined) ?? held.at(-1);
   if (deciding === undefined) return { every_event: true };

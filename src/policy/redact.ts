@@ -5,7 +5,7 @@
 // the name of the one that starts first. A whole number in which a detector finds something becomes the text of its
 // mark. A trace's id becomes a token, the same for the same id, so that traces stay together.
 // Two keys of one object that would become equal get `~2`, `~3` … behind them, so that the copy stays sound JSON.
-// Fails closed: where places cannot be found within the budget, that string and all later ones are replaced whole.
+// Fails closed: where positions cannot be found within the budget, that string and all later ones are replaced whole.
 import { createHmac } from 'node:crypto';
 import { Budget, OverBudget, REDACT_UNITS } from './budget.ts';
 import type { Path } from './conditions/path.ts';
@@ -67,7 +67,7 @@ export class Redaction {
     return this.#wanted.length;
   }
 
-  /** Adds the places of all matches in the text. Throws OverBudget. */
+  /** Adds the positions of all matches in the text. Throws OverBudget. */
   spans(text: string, budget: Budget, spans: NamedSpan[]): void {
     budget.spend(STRING_UNITS);
     this.#scanner.begin(budget.left, budget.left / 4, this.#wanted);
@@ -106,7 +106,7 @@ const TOKEN_BEGINS = 'redacted-';
 export const TRACE_TOKEN_CHARACTERS = TOKEN_BEGINS.length + 32;
 /** Asking one redaction about one string, however short. */
 const STRING_UNITS = 60;
-/** Noting, ordering and replacing one place, about 700 ns. */
+/** Noting, ordering and replacing one position, about 700 ns. */
 const SPAN_UNITS = 250;
 type Finder = (text: string, budget: Budget) => Span[];
 
@@ -205,7 +205,7 @@ class Copy {
   readonly #looksAtNumbers: boolean;
   #isOver = false;
   #at = 0;
-  /** Everything before this place has been copied to `#parts`. */
+  /** Everything before this position has been copied to `#parts`. */
   #copied = 0;
   readonly #parts: string[] = [];
 

@@ -260,7 +260,7 @@ async function forgetQuoted(store: RegistryStore, account: string, agent: string
 }
 
 /**
- * When what waits is tried: never in the past. A delivery that is due may wait for a place, or for its target or host
+ * When what waits is tried: never in the past. A delivery that is due may wait for a slot, or for its target or host
  * to be asked again; `items` as they are stored, with the time that the last attempt set.
  */
 async function withNextAttempts(

@@ -1,16 +1,16 @@
 // Fenced drain of one stream for one group (after the append, before a pipeline's effect).
 // Order of a batch's life: read -> manifest -> effect -> ack; manifest and ack are scripts that first compare the
 // lease. A read changes nothing, so it needs no fence, and the entries need not travel through a script (window.ts):
-// a reader under a lost lease can neither keep a manifest nor acknowledge. A group's place in its stream is moved
-// by the acknowledgement alone, so nothing is ever pending: what lies behind the place is what is to be done, by
+// a reader under a lost lease can neither keep a manifest nor acknowledge. A group's position in its stream is moved
+// by the acknowledgement alone, so nothing is ever pending: what lies behind the position is what is to be done, by
 // the holder of the lease. Reading is polling without BLOCK: no reader can be left dangling on a dead connection, and
 // Cluster needs nothing special.
 // Invariant: a read gives the entries right behind the one that the caller names, in the stream's order, without gaps.
 // The caller names the last one that he has in hand, and nothing here remembers how far he is, so an answer that was
-// lost is simply given again. (A reader that kept its own place, and moved it between two commands of one read, skipped
-// entries when the second failed: with Redis killed under load 4,600 events were never stored and 95,000 stored twice.)
-// A lost lease throws LeaseLost and changes nothing; an unreachable Redis throws what the client throws, and can be
-// tried again.
+// lost is simply given again. (A reader that kept its own position, and moved it between two commands of one read,
+// skipped entries when the second failed: with Redis killed under load 4,600 events were never stored and 95,000 stored
+// twice.) A lost lease throws LeaseLost and changes nothing; an unreachable Redis throws what the client throws, and
+// can be tried again.
 
 import { DEAD_ENTRIES_MAX, READ_BYTES_MAX } from '../common/limits.ts';
 import { readAsset } from '../process/assets.ts';
@@ -71,17 +71,18 @@ export class StreamReader {
   }
 
   /** The last entry that the group has acknowledged. */
-  async place(): Promise<string> {
+  async position(): Promise<string> {
     return (await this.#options.redis.get(this.#watermarkKey)) ?? '0-0';
   }
 
   /**
-   * The next entries behind `place`, up to about READ_ENTRIES_MAX and READ_BYTES_MAX; none: there are no more for now.
+   * The next entries behind `position`, up to about READ_ENTRIES_MAX and READ_BYTES_MAX; none: there are no more for
+   * now.
    */
-  async read(place: string): Promise<WindowRead> {
+  async read(position: string): Promise<WindowRead> {
     const { without } = this.#options;
-    const found = await this.#window.after(this, place);
-    this.#window.pass(this, found.entries.at(-1)?.id ?? place);
+    const found = await this.#window.after(this, position);
+    this.#window.pass(this, found.entries.at(-1)?.id ?? position);
     return without === undefined ? found : { ...found, entries: found.entries.map((entry) => lacking(entry, without)) };
   }
 

@@ -1,6 +1,6 @@
 // The consumer groups of each stream (before the first read; after the streams' keys).
-// A group has one reader at a time, the owner of its lease, so it has no consumers: it is a place in the stream, behind
-// which everything is still to be done, and the acknowledgement moves it.
+// A group has one reader at a time, the owner of its lease, so it has no consumers: it is a position in the stream,
+// behind which everything is still to be done, and the acknowledgement moves it.
 // Invariant: a stream is trimmed only when every group named here exists; a group starts behind its watermark, a new
 // one at the stream's very beginning. A group that vanished makes acknowledgements fail with NOGROUP; the reader makes
 // it again.

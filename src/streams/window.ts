@@ -13,8 +13,8 @@
 // - New entries only come in behind all others, so what a read found between two ids stays all that there is between
 //   them.
 // - What a read finds is appended only where it was made right behind the window's last entry, else the window begins
-//   again with it. That is inspected when the answer is here, not when it was asked for: readers at several places may
-//   have asked meanwhile.
+//   again with it. That is inspected when the answer is here, not when it was asked for: readers at several positions
+//   may have asked meanwhile.
 // - A read that fails appends nothing. A reader's position is not kept here to read on from, only to know what no
 //   reader needs any more: each call says behind which entry it wants to continue, so nothing can be skipped by an
 //   answer that never reached the caller.
@@ -31,7 +31,7 @@ import { compareIds } from './stream-id.ts';
 
 export type StreamEntry = { id: string; fields: ReadonlyMap<string, Buffer> };
 
-/** In order, beginning with the first entry behind the place asked for. `isEnd`: there was no more at the time. */
+/** In order, beginning with the first entry behind the position asked for. `isEnd`: there was no more at the time. */
 export type WindowRead = { entries: StreamEntry[]; isEnd: boolean };
 
 /** The end that one reader met a moment ago is the end for those who follow it. */
@@ -44,7 +44,7 @@ export class StreamWindow {
   readonly #stream: string;
   readonly #bytesMax: number;
   /** Id of the last entry that each reader has been given: only to know what may be dropped. */
-  readonly #places = new Map<object, string>();
+  readonly #positions = new Map<object, string>();
   /** The window lies behind this id. */
   #from = '0-0';
   #entries: StreamEntry[] = [];
@@ -65,35 +65,35 @@ export class StreamWindow {
     return this.#bytes;
   }
 
-  /** Some of the entries behind `place`, from the next one on; at least one if there are any. */
-  async after(reader: object, place: string): Promise<WindowRead> {
-    this.#places.set(reader, place);
-    const held = this.#heldAfter(place);
+  /** Some of the entries behind `position`, from the next one on; at least one if there are any. */
+  async after(reader: object, position: string): Promise<WindowRead> {
+    this.#positions.set(reader, position);
+    const held = this.#heldAfter(position);
     if (held !== undefined && held.entries.length > 0) return held;
-    if (compareIds(place, this.#from) < 0) return this.#read(place);
-    if (this.#extending?.from !== place) this.#extending = { from: place, found: this.#extend(place) };
+    if (compareIds(position, this.#from) < 0) return this.#read(position);
+    if (this.#extending?.from !== position) this.#extending = { from: position, found: this.#extend(position) };
     return this.#extending.found;
   }
 
-  /** This reader has been given everything up to `place`. */
-  pass(reader: object, place: string): void {
-    this.#places.set(reader, place);
+  /** This reader has been given everything up to `position`. */
+  pass(reader: object, position: string): void {
+    this.#positions.set(reader, position);
     this.#drop();
   }
 
   /** This reader wants nothing any more. */
   leave(reader: object): void {
-    this.#places.delete(reader);
+    this.#positions.delete(reader);
     this.#drop();
   }
 
-  /** Undefined where the window does not reach `place`. */
-  #heldAfter(place: string): WindowRead | undefined {
-    if (compareIds(place, this.#from) < 0) return undefined;
+  /** Undefined where the window does not reach `position`. */
+  #heldAfter(position: string): WindowRead | undefined {
+    if (compareIds(position, this.#from) < 0) return undefined;
     let [low, high] = [0, this.#entries.length];
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (compareIds(this.#entries[middle]!.id, place) <= 0) low = middle + 1;
+      if (compareIds(this.#entries[middle]!.id, position) <= 0) low = middle + 1;
       else high = middle;
     }
     let [end, bytes] = [low, 0];
@@ -103,12 +103,12 @@ export class StreamWindow {
     return { entries: this.#entries.slice(low, end), isEnd };
   }
 
-  async #extend(place: string): Promise<WindowRead> {
+  async #extend(position: string): Promise<WindowRead> {
     try {
-      const found = await this.#read(place);
+      const found = await this.#read(position);
       const end = this.#entries.at(-1)?.id ?? this.#from;
-      if (end !== place) {
-        this.#from = place;
+      if (end !== position) {
+        this.#from = position;
         this.#entries = [];
         this.#bytes = 0;
       }
@@ -120,16 +120,16 @@ export class StreamWindow {
       this.#drop();
       return found;
     } finally {
-      if (this.#extending?.from === place) this.#extending = undefined;
+      if (this.#extending?.from === position) this.#extending = undefined;
     }
   }
 
-  async #read(place: string): Promise<WindowRead> {
+  async #read(position: string): Promise<WindowRead> {
     const now = performance.now();
     if (now - this.#readAt > SIZE_KNOWN_MS) this.#count = READ_COUNT_MIN;
     this.#readAt = now;
     const count = this.#count;
-    const range = [this.#stream, `(${place}`, '+', 'COUNT', count];
+    const range = [this.#stream, `(${position}`, '+', 'COUNT', count];
     const reply = (await this.#redis.callBuffer('XRANGE', ...range)) as [Buffer, Buffer[]][];
     const entries = reply.map(([id, fields]) => ({ id: id.toString('latin1'), fields: unpackFields(toMap(fields)) }));
     if (entries.length > 0) {
@@ -142,8 +142,8 @@ export class StreamWindow {
   /** What every reader has passed, and what is too much. */
   #drop(): void {
     let passed: string | undefined;
-    for (const place of this.#places.values())
-      if (passed === undefined || compareIds(place, passed) < 0) passed = place;
+    for (const position of this.#positions.values())
+      if (passed === undefined || compareIds(position, passed) < 0) passed = position;
     let count = 0;
     for (const entry of this.#entries) {
       const isPassed = passed === undefined || compareIds(entry.id, passed) <= 0;

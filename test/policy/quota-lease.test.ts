@@ -1,7 +1,7 @@
 // Places that are held in advance, by themselves: how many are asked for, until when they may be used, what goes back.
 import t from 'tap';
 import { LEASED_PERMITS_MIN, QUOTA_LEASE_MS, QUOTA_RETURN_MS } from '../../src/common/limits.ts';
-import { QuotaLease } from '../../src/policy/quotas/quota-lease.ts';
+import { NO_LEASE, QuotaLease } from '../../src/policy/quotas/quota-lease.ts';
 
 const MINUTE = 60_000;
 const granted = (leased: number, usableMs = 1_000) => ({ leased, bucket: 77, usableMs, atMs: 1_000_000 });
@@ -50,6 +50,8 @@ t.test('places are used once, in their time, and what is left goes back with the
   t.ok(lease.take(15, 104));
   lease.undo(15);
   t.equal(lease.left, 20);
+  t.ok(lease.take(20, 104), 'all that are left');
+  lease.undo(20);
   t.notOk(lease.take(1, 100 + QUOTA_LEASE_MS), 'not a moment longer than from when the call was sent');
   t.equal(lease.returnInMs(100 + QUOTA_LEASE_MS), QUOTA_RETURN_MS);
   const next = lease.request(3, MINUTE, 100 + QUOTA_LEASE_MS);
@@ -77,4 +79,20 @@ t.test('while a hold is on its way no other is asked for; one that was not answe
   lease.granted(again, granted(0), 150, 151);
   t.notOk(lease.take(1, 151), 'Redis had none to spare');
   t.equal(lease.request(0, MINUTE, 160).lease, 0, 'no request');
+});
+
+t.test('a call without a lease gives nothing, and returns what is left', async (t) => {
+  const { lease, asked: call } = asked(100, 100);
+  lease.granted(call, granted(50), 100, 101);
+  t.match(lease.request(0, MINUTE, 102), { lease: 0, returned: 50, returnedBucket: 77 });
+  t.equal(lease.request(0, MINUTE, 103), NO_LEASE, 'nothing is allocated for nothing');
+  lease.granted(NO_LEASE, granted(50), 103, 104);
+  t.notOk(lease.take(1, 104));
+  t.equal(asked(0, 1).lease.request(0, MINUTE, 2).lease, 0, 'a lease goes with permits alone');
+});
+
+t.test('the rate is counted anew after a time that was too slow for a lease', async (t) => {
+  const { lease, asked: slow } = asked(LEASED_PERMITS_MIN - 1, QUOTA_LEASE_MS);
+  t.equal(slow.lease, 0);
+  t.equal(lease.request(LEASED_PERMITS_MIN, MINUTE, 1.5 * QUOTA_LEASE_MS).lease, 2 * LEASED_PERMITS_MIN);
 });

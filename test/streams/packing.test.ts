@@ -3,7 +3,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { decodeEntry, ENTRY_VERSION, EntryFormatError, PACKED_ENTRY_VERSION } from '../../schemas/entry.ts';
-import { pack, unpack, unpackFields } from '../../src/streams/packing.ts';
+import { PACKED_BYTES_MIN, pack, packEntry, unpack, unpackFields } from '../../src/streams/packing.ts';
 import { runs } from '../support/seed.ts';
 
 const SEED = 20260;
@@ -55,11 +55,28 @@ t.test('of changed bytes none are taken for more than they say, and nothing wors
     }),
     { seed: SEED, numRuns: runs(500) },
   );
-  t.ok(refused > 500, `${refused} refused`);
+  t.ok(refused > runs(500), `${refused} refused`);
   const huge = Buffer.from(packed);
   huge.writeUInt32LE(0xffff_ffff, 0);
   t.throws(() => unpack(huge), /cannot hold 4294967295/);
-  t.throws(() => unpack(Buffer.alloc(3)));
+  t.throws(() => unpack(Buffer.alloc(3)), /3 bytes are no block/);
+  t.throws(() => unpack(Buffer.alloc(4)), /4 bytes are no block/);
+  for (const more of [-1, 1]) {
+    const other = Buffer.from(packed);
+    other.writeUInt32LE(packed.readUInt32LE(0) + more, 0);
+    t.throws(() => unpack(other), `a length that is ${more} off`);
+  }
+  t.end();
+});
+
+t.test('an entry is packed from PACKED_BYTES_MIN on, both fields together', (t) => {
+  const [summaries, rows] = [Buffer.from('[]'), Buffer.alloc(PACKED_BYTES_MIN - 2)];
+  const packed = packEntry(summaries, rows);
+  t.equal(packed.version, PACKED_ENTRY_VERSION);
+  t.ok(unpack(packed.rows).equals(rows) && unpack(packed.summaries).equals(summaries));
+  const small = rows.subarray(1);
+  t.match(packEntry(summaries, small), { version: ENTRY_VERSION, summaries, rows: small });
+  t.equal(PACKED_BYTES_MIN, 131_072, 'as it was measured');
   t.end();
 });
 

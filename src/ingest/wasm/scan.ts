@@ -1,9 +1,9 @@
 // Reads a body of plain events in one pass: checks the JSON and the form of each event, and writes a record of where
 // its fields lie (layout.ts). Conservative: what it is not sure to understand as JSON.parse and the schema would is not
 // plain, and `scan` answers 0. Keys with escapes, keys that may stand twice in an object (equal hashes), and anything
-// that does not fit are such. What reads something takes the place where it begins and answers the place behind it, or
-// 0: not plain. So the place stays in a register; kept in a global it went through memory a hundred times an event.
-// That the body is UTF-8 has been checked before; behind it lie at least 16 bytes that may be read as well.
+// that does not fit are such. What reads something takes the position where it begins and answers the position behind
+// it, or 0: not plain. So the position stays in a register; kept in a global it went through memory a hundred times an
+// event. That the body is UTF-8 has been checked before; behind it lie at least 16 bytes that may be read as well.
 import { find } from './find';
 import {
   BITS,
@@ -40,7 +40,7 @@ const DEPTH_MAX: i32 = 64;
 /** Keys of one object that are compared with each other; an object with more is not plain. */
 const KEYS_MAX: i32 = 64;
 
-/** The first place behind the body. */
+/** The first position behind the body. */
 let end: usize = 0;
 /** Of the event at hand. */
 let flags: i32 = 0;
@@ -413,7 +413,7 @@ function event(p: usize, depth: i32, r: usize, base: usize): usize {
   return seen == 3 ? p : 0;
 }
 
-/** A string of 1 to `max` plain characters; its place goes into the record. */
+/** A string of 1 to `max` plain characters; its position goes into the record. */
 function ascii(p: usize, r: usize, field: usize, max: usize, base: usize): usize {
   if (at(p) != QUOTE) return 0;
   const start = p + 1;

@@ -115,7 +115,7 @@ function holdsForType(field: FieldCondition, type: string): boolean {
   return field.test({ type, trace_id: undefined, agent_id: '', payload: {} }, new Budget(FIELD_UNITS));
 }
 
-/** Values that a condition asks for or excludes, with the place of each in the request's body. */
+/** Values that a condition asks for or excludes, with the path of each in the request's body. */
 function valuesAskedFor({ operators, isShort }: FieldCondition, at: string): { value: unknown; path: string }[] {
   return [...operators].flatMap(([name, operand]) => {
     const path = isShort ? at : below(at, name);

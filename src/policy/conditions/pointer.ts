@@ -1,9 +1,9 @@
-// Writes the place of a value as a JSON Pointer that is safe to show: bounded, well-formed, and without keys that hold
+// Writes the path of a value as a JSON Pointer that is safe to show: bounded, well-formed, and without keys that hold
 // what is searched for. Used where a match gives its path; the keys of a payload are its sender's.
 const SEGMENT_CHARACTERS_MAX = 100;
 const POINTER_CHARACTERS_MAX = 500;
 
-/** What is in a place instead of a key that holds what is searched for. */
+/** What a path has instead of a key that holds what is searched for. */
 export const REDACTED_KEY = '[redacted]';
 
 export type Step = string | number;

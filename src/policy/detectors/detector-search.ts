@@ -10,7 +10,7 @@ export type Span = { start: number; end: number };
 /** What one try costs that comes to nothing, up to about 600 ns; characters are charged by the scanner. */
 export const TRY_UNITS = 200;
 
-/** The first match of a global expression from a place on that `accept` takes. */
+/** The first match of a global expression from a position on that `accept` takes. */
 export function firstOf(
   expression: RegExp,
   text: string,

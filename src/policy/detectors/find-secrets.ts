@@ -65,7 +65,7 @@ export function findJwt(text: string, from: number, budget: Budget): Span | null
     const payload = text[header] === '.' ? partEnd(text, header + 1) : -1;
     const isToken = payload > header + 1 && text[payload] === '.' && isJwtHeader(text.slice(start, header), budget);
     if (isToken && !JWT_PART.test(text[start - 1] ?? ' ')) return { start, end: tokenEnd(text, payload) };
-    // Every further `eyJ` of this part would end at the same place and fail alike.
+    // Every further `eyJ` of this part would end at the same position and fail alike.
     start = text.indexOf('eyJ', header);
   }
   return null;

@@ -1,6 +1,6 @@
 // rate_limit: matches the event that is number threshold+1 or later inside a sliding window. Whether it is
 // one only the counters know: judge() requests a permit with a RateCheck, decide() gets the result.
-// With `block` among its actions an event that is over takes no place; without, every event counts.
+// With `block` among its actions an event that is over takes no permit; without, every event counts.
 // An event without a value at the `per` path is counted, too, under a name of its own, so that leaving it out is no way
 // around.
 import { exactJson } from '../../common/exact-json.ts';

@@ -1,7 +1,7 @@
 // Runs a program over text as a lazily built DFA: each state is made when the text first leads there, then a character
 // costs one look-up (2-4 ns). One pass finds which of the program's patterns occur. Two further directions find
-// where: backwards over the whole text (every place at which a match starts) and forwards from one place (its longest
-// end). Used by the scanner (data filters), the `matches` operators and redaction.
+// where: backwards over the whole text (every position at which a match starts) and forwards from one position (its
+// longest end). Used by the scanner (data filters), the `matches` operators and redaction.
 //
 // What bounds the work: a character costs one unit of the caller's budget, a new state about as many units as
 // instructions had to be followed, from a budget of its own per automaton and event; a cache that grows past
@@ -31,7 +31,7 @@ const CHUNK_CHARACTERS = 8_192;
 const STATE_UNITS = 800;
 const INSTRUCTION_UNITS = 12;
 
-/** Leaving the inner loop for a closer look, and beginning from one place. */
+/** Leaving the inner loop for a closer look, and beginning from one position. */
 const LOOK_UNITS = 8;
 const START_UNITS = 30;
 
@@ -52,7 +52,7 @@ type State = {
   seenBy: number;
 };
 
-/** `search`: any place in the text. `longest`: from one place, forwards. `starts`: the whole text, backwards. */
+/** `search`: any position in the text. `longest`: from one position, forwards. `starts`: the whole text, backwards. */
 type Direction = 'search' | 'longest' | 'starts';
 
 export class Automaton {
@@ -160,7 +160,8 @@ export class Automaton {
   }
 
   /**
-   * Marks every place at which some match starts: `marks[place]` becomes 1; `marks` has one place more than the text.
+   * Marks every position at which some match starts: `marks[position]` becomes 1; `marks` has one element more than the
+   * text.
    */
   starts(text: string, marks: Uint8Array, budget: Budget): void {
     let at = this.#enter(KIND.border);

@@ -20,9 +20,9 @@ export class Walker {
   readonly #looksAtNumbers: boolean;
   readonly #isSecret = (key: string) => this.#scanner.holds(key);
   #depth = 0;
-  /** For each needle that was settled since `begin`: the first place. */
+  /** For each needle that was settled since `begin`: the first path. */
   readonly places: Place[] = [];
-  /** Needles whose place has been noted. */
+  /** Needles whose path has been noted. */
   readonly #noted: Uint8Array;
 
   constructor(scanner: Scanner) {
