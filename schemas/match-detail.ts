@@ -124,6 +124,7 @@ export const RateLimitDetail = Type.Object(
     threshold: about(Type.Integer(), 'Events that may come in one window.', 100),
     window_seconds: about(Type.Integer(), 'Length of the window in seconds.', 3600),
     per: about(Type.String(), '`agent`, `account`, or the path that is counted apart.', 'payload.tool'),
+    retry_after_seconds: about(Type.Integer(), 'Until the next event is within the limit, if none comes before.', 42),
     value: Type.Optional(
       about(
         Type.Union([Type.String(), Type.Null()]),
@@ -136,7 +137,9 @@ export const RateLimitDetail = Type.Object(
   },
   {
     description: 'What a match of a `rate_limit` policy says beyond the policy itself.',
-    examples: [{ threshold: 100, window_seconds: 3600, per: 'payload.tool', value: 'send_money' }],
+    examples: [
+      { threshold: 100, window_seconds: 3600, per: 'payload.tool', retry_after_seconds: 42, value: 'send_money' },
+    ],
   },
 );
 export type RateLimitDetail = Type.Static<typeof RateLimitDetail>;

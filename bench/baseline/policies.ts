@@ -28,9 +28,13 @@ export function compile(policies: readonly Policy[]): Rules {
   return rules;
 }
 
+/** What matches without asking the counters. */
+export function matchedBy(rules: Rules, event: Event): Policy[] {
+  return rules.direct.filter(({ matches }) => matches(event)).map(({ policy }) => policy);
+}
+
 /** `over`: the rate limits that this event is over. */
-export function decide(rules: Rules, event: Event, over: readonly Policy[]): PolicyResult {
-  const matched = rules.direct.filter(({ matches }) => matches(event)).map(({ policy }) => policy);
+export function decide(matched: readonly Policy[], over: readonly Policy[]): PolicyResult {
   const matches = [...matched, ...over].map(matchOf);
   const blocking = matches.find(({ actions }) => actions.includes('block'));
   return {

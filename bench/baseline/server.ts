@@ -8,7 +8,7 @@
 // Run as a process: `node server.js '<Order as JSON>'`; prints its port.
 import { randomUUID } from 'node:crypto';
 import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
-import { compile, decide, type RateLimit, type Rules } from './policies.ts';
+import { compile, decide, matchedBy, type RateLimit, type Rules } from './policies.ts';
 import { BATCH_SCHEMA, EVENT_SCHEMA, type Event, type Policy, type PolicyResult } from './schemas.ts';
 import { type Seed, Store } from './store.ts';
 
@@ -102,9 +102,11 @@ function timeMistake({ timestamp }: Event): string | undefined {
 
 /** Judges the events in their order, keeps them, and answers what is answered for each. */
 async function record(store: Store, rules: Rules, agentId: string, events: Event[]): Promise<object[]> {
-  const over = await overLimits(store, rules.rateLimits, agentId, events);
+  const matched = events.map((event) => matchedBy(rules, event));
+  const isBlocked = (i: number) => matched[i]!.some(({ actions }) => actions.includes('block'));
+  const over = await overLimits(store, rules.rateLimits, agentId, { events, isBlocked });
   const receivedAt = new Date().toISOString();
-  const answers = events.map((event, i) => answerOf(agentId, event, decide(rules, event, over[i]!), receivedAt));
+  const answers = events.map((event, i) => answerOf(agentId, event, decide(matched[i]!, over[i]!), receivedAt));
   await store.append(answers.map((answer) => ({ id: answer.id, agentId, body: JSON.stringify(answer) })));
   return answers;
 }
@@ -122,11 +124,19 @@ function answerOf(agentId: string, event: Event, result: PolicyResult, receivedA
   };
 }
 
-/** The rate limits that each event is over. One round trip for all counters of the request. */
-async function overLimits(store: Store, limits: RateLimit[], agentId: string, events: Event[]): Promise<Policy[][]> {
+/** The rate limits that each event is over; one that is blocked anyway is not counted. One round trip for a request. */
+async function overLimits(
+  store: Store,
+  limits: RateLimit[],
+  agentId: string,
+  { events, isBlocked }: { events: Event[]; isBlocked: (i: number) => boolean },
+): Promise<Policy[][]> {
   const over: Policy[][] = events.map(() => []);
   const concerned = limits
-    .map((limit) => ({ limit, places: events.flatMap((event, i) => (limit.concerns(event) ? [i] : [])) }))
+    .map((limit) => ({
+      limit,
+      places: events.flatMap((event, i) => (limit.concerns(event) && !isBlocked(i) ? [i] : [])),
+    }))
     .filter(({ places }) => places.length > 0);
   const now = Math.floor(Date.now() / 1000);
   const counters = concerned.map(({ limit: { policy, windowSeconds, perAgent }, places }) => ({

@@ -21,6 +21,7 @@ type Detail = {
   key?: true;
   threshold?: number;
   window_seconds?: number;
+  retry_after_seconds?: number;
   per?: string;
   value?: string;
 };
@@ -102,7 +103,8 @@ export function Match({
           <li>
             More than {detail.threshold.toLocaleString('en')} events in {detail.window_seconds} s for each {detail.per}
             {detail.value === undefined ? '' : `; here ${detail.per} is `}
-            {detail.value !== undefined && <code>{detail.value}</code>}
+            {detail.value !== undefined && <code>{detail.value}</code>}. There was room again after{' '}
+            {detail.retry_after_seconds} s.
           </li>
         )}
         {(detail.detector !== undefined || detail.pattern !== undefined) && (

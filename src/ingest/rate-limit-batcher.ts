@@ -16,9 +16,10 @@ type CounterRef = Omit<RateCheck, 'rule'>;
 /** Permits of one counter, one an event. */
 export type QuotaRequest = { check: CounterRef; permits: number };
 /**
- * How many of the permits are within the threshold, in order; `atMs`: when they were counted (epoch ms, Redis's clock).
+ * How many of the permits are within the threshold, in order; `atMs`: when they were counted (epoch ms, Redis's clock);
+ * `freeInMs`: until the next permit is free, where not all were granted.
  */
-export type QuotaGrant = { granted: number; atMs: number };
+export type QuotaGrant = { granted: number; atMs: number; freeInMs: number };
 
 /** One of the two is called, once, possibly before `ask` returns. Neither may throw: other waiters come after it. */
 export type QuotaWaiter = {
@@ -191,7 +192,7 @@ function takeLeased(counters: readonly Counter[], requests: readonly QuotaReques
       for (let before = 0; before < i; before++) counters[before]!.lease.undo(requests[before]!.permits);
       return undefined;
     }
-    counts.push({ granted: permits, atMs: lease.timeAt(nowMs) });
+    counts.push({ granted: permits, atMs: lease.timeAt(nowMs), freeInMs: 0 });
   }
   return counts;
 }
@@ -212,11 +213,11 @@ function groupOf(counter: Counter, nowMs: number): Group {
   };
 }
 
-function share(waiting: readonly Waiting[], { granted, atMs }: CounterGrant): void {
+function share(waiting: readonly Waiting[], { granted, atMs, freeInMs }: CounterGrant): void {
   let left = granted;
   for (const { answers, index, permits } of waiting) {
     const own = Math.min(permits, left);
-    answers[index] = { granted: own, atMs };
+    answers[index] = { granted: own, atMs, freeInMs };
     left -= own;
   }
 }

@@ -67,13 +67,18 @@ function decideRun(
       shared ??= { decision: decide(judgement, NONE_OVER, mintApprovalId), countedAt };
       judged.push(shared);
     } else {
-      const over = counts.map((count) => i >= count.granted);
-      judged.push({ decision: decide(judgement, over, mintApprovalId), countedAt });
+      const retryAfter = counts.map(({ granted, freeInMs }) => (i < granted ? 0 : secondsOf(freeInMs)));
+      judged.push({ decision: decide(judgement, retryAfter, mintApprovalId), countedAt });
     }
   }
 }
 
-const NONE_OVER: readonly boolean[] = [];
+/** Of a limit that is over, at least 1: 0 is one that is not. */
+function secondsOf(ms: number): number {
+  return Math.max(1, Math.ceil(ms / 1000));
+}
+
+const NONE_OVER: readonly number[] = [];
 
 function mintApprovalId(): string {
   return mintId('approval', Date.now());

@@ -9,10 +9,10 @@ import type { Decision, Detail, Judgement, RateCheck, RuleMatch } from './judgem
 import { perText, type RateLimitTerms } from './kinds/rate-limit.ts';
 import type { RequireApprovalTerms } from './kinds/require-approval.ts';
 
-/** `overLimit[i]` is the answer to `judgement.rateChecks[i]`. */
-export function decide(judgement: Judgement, overLimit: readonly boolean[], mintApprovalId: () => string): Decision {
-  const isOver = judgement.rateChecks.some((_, i) => overLimit[i]);
-  const found = isOver ? withLimits(judgement, overLimit) : judgement.found;
+/** `retryAfter[i]`: seconds until `judgement.rateChecks[i]` has room again; 0 or left out: it is not over. */
+export function decide(judgement: Judgement, retryAfter: readonly number[], mintApprovalId: () => string): Decision {
+  const isOver = judgement.rateChecks.some((_, i) => retryAfter[i]);
+  const found = isOver ? withLimits(judgement, retryAfter) : judgement.found;
   if (found.length === 0) return ALLOWED;
   const deciding =
     found.find(({ entry }) => entry.outcome === 'blocked') ?? found.find(({ entry }) => entry.outcome === 'pending');
@@ -30,18 +30,20 @@ export function decide(judgement: Judgement, overLimit: readonly boolean[], mint
     matches: found.map(({ entry, detail }) => ({ ...entry.match, detail })),
     resultJson: `${head},"matches":[${matches}]${approvalId === undefined ? '' : `,"approval_id":"${approvalId}"`}}`,
     redactions: judgement.redactions,
-    ...(isOver ? { limits: judgement.rateChecks.filter((_, i) => overLimit[i]) } : {}),
+    ...(isOver ? { limits: judgement.rateChecks.filter((_, i) => retryAfter[i]) } : {}),
   };
 }
 
 /** The matches with those of the limits that are over, in the order of the policies. */
-function withLimits({ rateChecks, found }: Judgement, overLimit: readonly boolean[]): readonly RuleMatch[] {
+function withLimits({ rateChecks, found }: Judgement, retryAfter: readonly number[]): readonly RuleMatch[] {
   const all = [...found];
   const how = { budget: new Budget(EXPLAIN_UNITS), isSecret: found.some(isFilter) };
   rateChecks.forEach((check, i) => {
-    if (!overLimit[i]) return;
+    const seconds = retryAfter[i] ?? 0;
+    if (seconds === 0) return;
     const { entry, event, reason } = check as EntryCheck;
-    const detail = limitDetail(check, conditionsHeld(entry.rule, event, how), how.isSecret);
+    const held = conditionsHeld(entry.rule, event, how);
+    const detail = limitDetail(check, seconds, { held, isSecret: how.isSecret });
     all.push({ entry, detail: reason === undefined ? detail : { ...detail, reason } });
   });
   return all.sort(byOrder);
@@ -50,18 +52,23 @@ function withLimits({ rateChecks, found }: Judgement, overLimit: readonly boolea
 const VALUE_CHARACTERS_MAX = 100;
 
 /** A counter is named by text of the payload; where a filter found a secret in it, the text is left out. */
-function limitDetail({ rule, counterValue: value }: RateCheck, conditions: ConditionHeld[], isSecret: boolean): Detail {
+function limitDetail(
+  { rule, counterValue: value }: RateCheck,
+  retryAfterSeconds: number,
+  { held, isSecret }: { held: ConditionHeld[]; isSecret: boolean },
+): Detail {
   const terms = rule.terms as RateLimitTerms;
   const detail: RateLimitDetail = {
     threshold: terms.threshold,
     window_seconds: terms.windowSeconds,
     per: perText(terms),
+    retry_after_seconds: retryAfterSeconds,
   };
   if (value === '' && typeof terms.per !== 'string') detail.value = null;
   else if (value !== '' && !isSecret) {
     const text = value.startsWith('"') ? (JSON.parse(value) as string) : value;
     detail.value = text.length > VALUE_CHARACTERS_MAX ? `${text.slice(0, VALUE_CHARACTERS_MAX)}…` : text;
   }
-  if (conditions.length > 0) detail.conditions = conditions;
+  if (held.length > 0) detail.conditions = held;
   return detail;
 }

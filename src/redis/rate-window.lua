@@ -4,9 +4,9 @@
 -- over one window
 -- ARGV seven for each key: threshold   window in ms   places asked for   '1': what is over takes a place, too
 --   places to be held in advance   held ones that come back unused   the sub-bucket in which those were counted
--- Result: four for each key: how many of the places asked for are within the threshold, first come first; how many are held in
--- advance, none unless all asked for are granted; the sub-bucket in which both are counted, and for how many ms it lasts. Then the epoch
--- ms at which they were counted.
+-- Result: five for each key: how many of the places asked for are within the threshold, first come first; how many are held in
+-- advance, none unless all asked for are granted; the sub-bucket in which both are counted, and for how many ms it lasts; in how many ms
+-- the next place is free, 0 where all were granted. Then the epoch ms at which they were counted.
 -- What is held counts as taken, and is at most a small share of what is free: held by a few fronts, it must not be what blocks events.
 -- Places come back to the sub-bucket that has them; where that is gone, or holds fewer, they are not taken off anything.
 -- Guarantees: never more than the threshold are granted in any window, by Redis's clock; a place frees at most 1/60 of the
@@ -22,6 +22,18 @@ local function field(number) return string.format('%.0f', number) end
 
 -- Of what is free one caller holds at most this part.
 local SHARE = 128
+
+-- In how many ms enough has left the window for one more place, of `taken` after this call.
+local function freeIn(key, threshold, window, bucket, taken)
+  local numbers = {}
+  for number = bucket - 60, bucket do numbers[#numbers + 1] = field(number) end
+  local missing = taken - threshold + 1
+  for i, places in ipairs(redis.call('HMGET', key, unpack(numbers))) do
+    if places then missing = missing - tonumber(places) end
+    if missing <= 0 then return math.max(1, math.ceil(((bucket + i) * window * 1000 / 60 - us) / 1000)) end
+  end
+  return window
+end
 
 local function take(key, threshold, window, asked, isAllTaken, hold, back, backBucket)
   local bucket = math.floor(us * 60 / (window * 1000))
@@ -58,22 +70,25 @@ local function take(key, threshold, window, asked, isAllTaken, hold, back, backB
   lasts = math.max(0, math.min(lasts, math.ceil(window / 60)))
   local places = (isAllTaken and asked or granted) + held
   if rebase then places = places + taken end
-  if places == 0 and not isBack then return granted, held, bucket, lasts end
+  if places == 0 and not isBack then
+    return granted, held, bucket, lasts, granted < asked and freeIn(key, threshold, window, bucket, taken) or 0
+  end
   if isNew then redis.call('DEL', key) end
   if #gone > 0 then redis.call('HDEL', key, unpack(gone)) end
   redis.call('HINCRBY', key, field(bucket), field(places))
   redis.call('HSET', key, 'newest', field(bucket), 'sum', field(rebase and places or taken + places))
   -- From a sub-bucket's first place on: that outlives its last one's window.
   if isNew or bucket > newest then redis.call('PEXPIRE', key, field(math.ceil(window * 61 / 60) + 1)) end
-  return granted, held, bucket, lasts
+  local free = granted < asked and freeIn(key, threshold, window, bucket, rebase and places or taken + places) or 0
+  return granted, held, bucket, lasts, free
 end
 
 local result = {}
 for i = 1, #KEYS do
-  local at, to = 7 * (i - 1), 4 * (i - 1)
+  local at, to = 7 * (i - 1), 5 * (i - 1)
   local function number(place) return tonumber(ARGV[at + place]) end
-  result[to + 1], result[to + 2], result[to + 3], result[to + 4] =
+  result[to + 1], result[to + 2], result[to + 3], result[to + 4], result[to + 5] =
     take(KEYS[i], number(1), number(2), number(3), ARGV[at + 4] == '1', number(5), number(6), number(7))
 end
-result[4 * #KEYS + 1] = math.floor(time[1] * 1000 + time[2] / 1000)
+result[5 * #KEYS + 1] = math.floor(time[1] * 1000 + time[2] / 1000)
 return result

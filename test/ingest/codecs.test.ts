@@ -253,7 +253,9 @@ t.test('requests whose steps interleave keep to their own bytes', async (t) => {
     cache: { agent: () => ({ record: agent }), rules: () => rules },
     rateLimits: {
       ask: (_account: string, _agent: string, requests: { permits: number }[], waiter: QuotaWaiter) =>
-        void soon().then(() => waiter.counted(requests.map(({ permits }) => ({ granted: permits, atMs: NOW })))),
+        void soon().then(() =>
+          waiter.counted(requests.map(({ permits }) => ({ granted: permits, atMs: NOW, freeInMs: 0 }))),
+        ),
     },
     appender: {
       appendFor: ({ rows, summaries }: Append, caller: AppendCaller) => {

@@ -39,7 +39,14 @@ class Front {
             const before = counted.get(key) ?? 0;
             counted.set(key, before + count);
             const granted = Math.max(0, Math.min(count, threshold - before));
-            return { granted, atMs: Date.now(), leased: 0, bucket: 0, usableMs: 0 };
+            return {
+              granted,
+              freeInMs: granted < count ? 1_000 : 0,
+              atMs: Date.now(),
+              leased: 0,
+              bucket: 0,
+              usableMs: 0,
+            };
           }),
       },
       keys,

@@ -26,18 +26,18 @@ const call = (tool: string) => event('tool_call', { tool });
 const limitsOf = ({ matches }: EventSummary): MatchSummary['limit'][] => (matches ?? []).map(({ limit }) => limit);
 
 t.test('a limit that is over names its counter and its window', (t) => {
-  const block = policy('block_action', { tool: 'rm' });
+  const noted = policy('block_action', { tool: 'rm' }, ['alert']);
   const perAgent = policy('rate_limit', { threshold: 5, window: '1m' });
   const perTool = policy('rate_limit', { threshold: 5, window: '1h', per: 'payload.tool' }, ['alert']);
-  const rules = new RuleSet([block, perAgent, perTool]);
-  const both = decideOn(rules, call('rm'), [true, true]);
-  const [blocked, agents, tools] = limitsOf(summaryOf(both));
-  t.equal(blocked, undefined);
+  const rules = new RuleSet([noted, perAgent, perTool]);
+  const both = decideOn(rules, call('rm'), [42, 42]);
+  const [plain, agents, tools] = limitsOf(summaryOf(both));
+  t.equal(plain, undefined);
   t.match(agents, { counter: /^[\w-]{16}$/, windowMs: 60_000 });
   t.match(tools, { counter: /^[\w-]{16}$/, windowMs: 3_600_000 });
   t.notMatch(JSON.stringify(limitsOf(summaryOf(both))), /rm|pol_/, 'and not what it counts');
 
-  const [first, second] = [decideOn(rules, call('a'), [true, true]), decideOn(rules, call('b'), [true, true])];
+  const [first, second] = [decideOn(rules, call('a'), [42, 42]), decideOn(rules, call('b'), [42, 42])];
   const counters = (decision: Decision, agent?: string, account?: string) =>
     limitsOf(summaryOf(decision, agent, account)).map((limit) => limit?.counter);
   t.same(counters(first), counters(first), 'the same counter, the same name');
@@ -56,8 +56,8 @@ t.test('a limit that is not over says nothing', (t) => {
     policy('rate_limit', { threshold: 5, window: '1m' }),
     policy('rate_limit', { threshold: 9, window: '1m' }),
   ]);
-  t.equal(summaryOf(decideOn(rules, call('a'), [false, false])).matches, undefined);
-  const second = summaryOf(decideOn(rules, call('a'), [false, true]));
+  t.equal(summaryOf(decideOn(rules, call('a'), [0, 0])).matches, undefined);
+  const second = summaryOf(decideOn(rules, call('a'), [0, 42]));
   t.equal(second.matches!.length, 1);
   t.equal(second.matches![0]!.limit!.windowMs, 60_000);
   const matched = summaryOf(decideOn(new RuleSet([policy('block_action', { tool: 'a' })]), call('a')));

@@ -85,11 +85,12 @@ function freshGate(): RateLimitBatcher {
   const places = new Map<string, number>();
   const counters: ConstructorParameters<typeof RateLimitBatcher>[0] = {
     take: async (checks) =>
-      checks.map(({ key, threshold, count }) => {
+      checks.map(({ key, threshold, windowMs, count }) => {
         const before = places.get(key) ?? 0;
         places.set(key, before + count);
         const granted = Math.max(0, Math.min(count, threshold - before));
-        return { granted, atMs: COUNTED_AT, leased: 0, bucket: 0, usableMs: 0 };
+        const freeInMs = granted < count ? windowMs : 0;
+        return { granted, freeInMs, atMs: COUNTED_AT, leased: 0, bucket: 0, usableMs: 0 };
       }),
   };
   return new RateLimitBatcher(counters, new Keys({ prefix: '', partitions: 1 }));

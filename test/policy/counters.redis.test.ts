@@ -37,6 +37,29 @@ t.test('places are granted first come first, however many are asked for at once'
   t.strictSame(await take([]), []);
 });
 
+t.test('what is refused says in how many ms the next permit is free', async (t) => {
+  const one = check({ threshold: 3, windowMs: 1_200 });
+  const [all] = await counters.take([{ ...one, count: 3 }]);
+  t.equal(all!.freeInMs, 0);
+  const [refused] = await counters.take([one]);
+  const atMs = refused!.atMs + refused!.freeInMs;
+  t.ok(
+    atMs > all!.atMs + 1_200 && atMs <= all!.atMs + 1_200 + 20 + 1,
+    `a window and a sub-bucket: ${atMs - all!.atMs} ms`,
+  );
+  await sleep(refused!.freeInMs + 1);
+  t.strictSame(await take([one]), [1], 'as it said');
+
+  const counting = check({ threshold: 2, windowMs: 60_000, countsWhenOver: true });
+  await counters.take([{ ...counting, count: 2 }]);
+  const [first] = await counters.take([{ ...counting, count: 5 }]);
+  t.ok(first!.granted === 0 && first!.freeInMs > 58_000 && first!.freeInMs <= 61_001, 'all that came have to leave');
+  const lowered = { ...check({ threshold: 9 }) };
+  await counters.take([{ ...lowered, count: 9 }]);
+  const [after] = await counters.take([{ ...lowered, threshold: 1 }]);
+  t.ok(after!.freeInMs > 58_000 && after!.freeInMs <= 61_001, 'a limit that was lowered');
+});
+
 t.test('any sequence of calls inside one window is counted like a plain number', async (t) => {
   const calls = fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1, maxLength: 12 });
   await fc.assert(

@@ -200,7 +200,7 @@ t.test('an outcome follows from type and actions alone', async (t) => {
   for (const type of Object.keys(always) as PolicyType[]) {
     for (const [actions, outcome, ofApproval] of rows) {
       const one = policy(type, always[type], actions);
-      const decision = decideOn(new RuleSet([one]), SEND, [true]);
+      const decision = decideOn(new RuleSet([one]), SEND, [42]);
       const expected = type === 'require_approval' ? ofApproval : outcome;
       t.equal(decision.outcome, expected, `${type} ${actions}`);
       t.equal(decision.reason, expected === 'allowed' ? null : 'policy');
@@ -228,13 +228,14 @@ t.test(
     const limit = policy('rate_limit', { threshold: 3, window: 60, per: 'payload.tool' });
     const rules = new RuleSet([limit, second, first, tell, ask]);
     t.equal(rules.size, 5);
-    const decision = decideOn(rules, SEND, [true]);
+    const decision = decideOn(rules, SEND, [42]);
     t.equal(decision.outcome, 'blocked');
     t.equal(decision.policyId, first.id);
     t.equal(decision.approvalId, undefined, 'a blocked event asks for no approval');
     t.strictSame(
       decision.matches.map(({ policy_id }) => policy_id),
-      [ask.id, tell.id, first.id, second.id, limit.id],
+      [ask.id, tell.id, first.id, second.id],
+      'a blocked event takes no permit',
     );
     t.strictSame(decision.matches[2], {
       policy_id: first.id,
@@ -322,15 +323,16 @@ t.test('a rate limit asks for a place at the counter that its `per` names', asyn
 t.test('a rate limit shows its detail, shortened, and never beside a secret', async (t) => {
   const limit = policy('rate_limit', { threshold: 5, window: '1h', per: 'payload.key' }, ['block']);
   const view = event('custom', { key: 'k'.repeat(300) });
-  t.strictSame(decideOn(new RuleSet([limit]), view, [true]).matches[0]!.detail, {
+  t.strictSame(decideOn(new RuleSet([limit]), view, [42]).matches[0]!.detail, {
     threshold: 5,
     window_seconds: 3600,
     per: 'payload.key',
+    retry_after_seconds: 42,
     value: `${'k'.repeat(100)}…`,
   });
-  t.equal(decideOn(new RuleSet([limit]), view, [false]), ALLOWED);
-  const filter = policy('data_filter', { patterns: ['k+'] });
-  const both = decideOn(new RuleSet([limit, filter]), view, [true]);
+  t.equal(decideOn(new RuleSet([limit]), view, [0]), ALLOWED);
+  const filter = policy('data_filter', { patterns: ['k+'] }, ['alert']);
+  const both = decideOn(new RuleSet([limit, filter]), view, [42]);
   t.notOk(both.resultJson.includes('kkk'), 'the filter found it: the limit does not repeat it');
 });
 

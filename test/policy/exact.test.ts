@@ -145,7 +145,7 @@ t.test('what is to be a number and is none counts as met, and says so', async (t
   const found = decideOn(new RuleSet([filter]), event('custom', { n: 'much', s: 'secret' }));
   t.match(found.matches[0]!.detail, { pattern: 0, path: '/s', reason: 'not_a_number' });
   const limit = policy('rate_limit', { threshold: 1, window: '1m', 'payload.n': { lte: 1 } });
-  const over = decideOn(new RuleSet([limit]), event('custom', { n: 'much' }), [true]);
+  const over = decideOn(new RuleSet([limit]), event('custom', { n: 'much' }), [42]);
   t.match(over.matches[0]!.detail, { threshold: 1, reason: 'not_a_number' });
 });
 

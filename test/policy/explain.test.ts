@@ -24,7 +24,7 @@ function detailOf(
   others: Policy[] = [],
 ): object | undefined {
   const one = policy(type, conditions);
-  const { matches } = decideOn(new RuleSet([one, ...others]), view, [true]);
+  const { matches } = decideOn(new RuleSet([one, ...others]), view, [42]);
   const detail = matches.find(({ policy_id }) => policy_id === one.id)?.detail;
   if (detail !== undefined && !Value.Check(MatchDetail, detail))
     throw new Error(`no detail: ${JSON.stringify(detail)}`);
@@ -92,7 +92,7 @@ t.test('a filter and a limit name their other conditions beside what decided', a
     conditions: [{ condition: 'tool', operator: 'eq', path: '/tool' }],
   });
   const limit = { threshold: 3, window: '1m' };
-  const counter = { threshold: 3, window_seconds: 60, per: 'agent' };
+  const counter = { threshold: 3, window_seconds: 60, per: 'agent', retry_after_seconds: 42 };
   t.strictSame(detailOf('rate_limit', limit), counter);
   t.strictSame(detailOf('rate_limit', { ...limit, type: 'tool_call' }), {
     ...counter,

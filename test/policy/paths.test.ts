@@ -142,6 +142,6 @@ t.test('events without the field of `per` are counted together, and the match sa
   const rules = new RuleSet([policy('rate_limit', { threshold: 1, window: '1m', per: '/user' })]);
   const none = judge(rules, event('custom', {})).rateChecks[0]!;
   t.equal(none.counterValue, judge(rules, event('custom', { other: 1 })).rateChecks[0]!.counterValue);
-  const { detail } = decideOn(rules, event('custom', {}), [true]).matches[0]!;
+  const { detail } = decideOn(rules, event('custom', {}), [42]).matches[0]!;
   t.match(detail, { per: 'payload.user', value: null });
 });

@@ -61,7 +61,8 @@ export function event(type: EventType, payload: object | string, rest: Partial<E
   };
 }
 
-export function decideOn(rules: RuleSet, view: EventView, over: boolean[] = []): Decision {
+/** `over`: seconds until each limit that is over has room again. */
+export function decideOn(rules: RuleSet, view: EventView, over: number[] = []): Decision {
   return decide(judge(rules, view), over, () => 'apr_01jd00000000000000000000aa');
 }
 

@@ -47,17 +47,19 @@ export class Judge {
   judge(event: Sent, counters: Counters): Verdict {
     const found: Found[] = [];
     const limits: Found[] = [];
-    let counted = false;
+    const counting: Policy[] = [];
     for (const policy of this.#policies) {
       if (policy.status !== 'active' || (policy.agent_id !== null && policy.agent_id !== event.agent_id)) continue;
       const detail = this.#matches(policy, event);
       if (detail === null) continue;
-      if (policy.type !== 'rate_limit') found.push({ policy, detail });
-      else {
-        counted = true;
-        const over = overLimit(policy, event, counters);
-        if (over !== null) limits.push({ policy, detail: over });
-      }
+      if (policy.type === 'rate_limit') counting.push(policy);
+      else found.push({ policy, detail });
+    }
+    // What is blocked anyway is not counted.
+    const counted = counting.length > 0 && !found.some(({ policy }) => meant(policy) === 'blocked');
+    for (const policy of counted ? counting : []) {
+      const over = overLimit(policy, event, counters);
+      if (over !== null) limits.push({ policy, detail: over });
     }
     // Counters are named by text of the payload: left out where a filter found something. Nor are keys
     // inside.
@@ -452,7 +454,8 @@ function overLimit({ id, conditions, actions }: Policy, event: Sent, counters: C
   if (before < threshold) return null;
   const seconds = Number.parseInt(window, 10) * { s: 1, m: 60, h: 3600, d: 86_400 }[window.at(-1) as 's']!;
   const named = byPath && !/^(type|trace_id|agent_id|payload)(\.|$)/.test(per) ? `payload.${per}` : per;
-  const detail: Detail = { threshold, window_seconds: seconds, per: named };
+  // All events come at one moment, and the first leaves the window when the window is over.
+  const detail: Detail = { threshold, window_seconds: seconds, per: named, retry_after_seconds: seconds };
   if (!byPath) return detail;
   if (values.length === 0) return { ...detail, value: null };
   const text = typeof value === 'string' ? value : writtenJson(value);

@@ -7,6 +7,12 @@ import type { Budget } from '../budget.ts';
 export type Find = (text: string, from: number, budget: Budget) => Span | null;
 export type Span = { start: number; end: number };
 
+/**
+ * What may stand before a finding that is letters: no letter or digit, but the end of an escape (`\\n`, `\\u003c`) or
+ * of a percent code (`%3D`).
+ */
+export const BORDER_BEFORE = '(?:(?<![A-Za-z0-9])|(?<=%[0-9A-Fa-f]{2})|(?<=(?<!\\\\)\\\\(?:[bfnrt]|u[0-9A-Fa-f]{4})))';
+
 /** What one try costs that comes to nothing, up to about 600 ns; characters are charged by the scanner. */
 export const TRY_UNITS = 200;
 
@@ -64,8 +70,18 @@ export function isDecimalNeighbour(text: string, start: number, end: number): bo
   return before || (text[end] === '.' && isDigit(text.charCodeAt(end + 1)));
 }
 
-/** Part of a longer row parted by dashes, as in a UUID. */
+/** Part of a longer row parted by dashes, as in a UUID: a word without digits beside a dash is none. */
 export function isDashNeighbour(text: string, start: number, end: number): boolean {
-  const before = text[start - 1] === '-' && isAlphanumeric(text.charCodeAt(start - 2));
-  return before || (text[end] === '-' && isAlphanumeric(text.charCodeAt(end + 1)));
+  return (
+    (text[start - 1] === '-' && hasDigit(text, start - 2, -1)) || (text[end] === '-' && hasDigit(text, end + 1, 1))
+  );
+}
+
+const NEIGHBOUR_CHARACTERS_MAX = 40;
+
+/** In the letters and digits from `at` on, forwards or backwards. */
+function hasDigit(text: string, at: number, step: 1 | -1): boolean {
+  for (let i = 0; i < NEIGHBOUR_CHARACTERS_MAX && isAlphanumeric(text.charCodeAt(at)); i++, at += step)
+    if (isDigit(text.charCodeAt(at))) return true;
+  return false;
 }

@@ -9,8 +9,9 @@
 import type { DetectorName } from '../../../schemas/closed-sets.ts';
 import type { Find } from './detector-search.ts';
 import { findEmail, findInternationalPhone, findIpv4, findIpv6, findLocalPhone } from './find-contacts.ts';
-import { findCard, findIban, findSsn, isCardNumber, isNamedSsn } from './find-numbers.ts';
+import { findCard, findIban, findNamedSsn, findSsn, isCardNumber, isNamedSsn } from './find-numbers.ts';
 import { findIssuedKey, findJwt, findNamedKey, findPrivateKey } from './find-secrets.ts';
+import { ISSUED_CANDIDATE } from './issued-keys.ts';
 
 /** Several ways to find are apart, so that each goes over a text once, however much the others find. */
 export type Detector = {
@@ -28,32 +29,32 @@ export type Detector = {
 export const NUMBER_DIGITS = { min: 9, max: 19 };
 
 export const DETECTORS: Record<DetectorName, Detector> = {
-  email: { name: 'email', literal: '@', candidate: '@', finds: [findEmail] },
+  email: { name: 'email', literal: null, candidate: '@|%40', finds: [findEmail] },
   phone: {
     name: 'phone',
     literal: null,
     candidate:
-      '\\+\\(?[1-9][0-9 ().-]{6}|[2-9][0-9]{2}\\)[ .-]?[2-9][0-9]{2}|[2-9][0-9]{2}[.-][2-9][0-9]{2}[ .-][0-9]{4}',
+      '\\+\\(?[1-9][0-9 ().\\/-]{6}|00[1-9][0-9]{0,3}[ ().-]|[2-9][0-9]{2}\\)[ .-]?[2-9][0-9]{2}|[2-9][0-9]{2}[.-][2-9][0-9]{2}[ .-][0-9]{4}',
     finds: [findLocalPhone, findInternationalPhone],
   },
   credit_card: {
     name: 'credit_card',
     literal: null,
-    candidate: '(?:[0-9][ -]?){12}[0-9]',
+    candidate: '(?:[0-9](?: {1,2}|-)?){12}[0-9]',
     finds: [findCard],
     findsNumber: isCardNumber,
   },
   iban: {
     name: 'iban',
     literal: null,
-    candidate: '[A-Za-z]{2}[0-9]{2} ?[A-Za-z0-9]{4} ?[A-Za-z0-9]{4}',
+    candidate: '[A-Za-z]{2}[0-9]{2}[ -]?[A-Za-z0-9]{4}[ -]?[A-Za-z0-9]{3}',
     finds: [findIban],
   },
   ssn: {
     name: 'ssn',
     literal: null,
-    candidate: '[0-8][0-9]{2}(?:-[0-9]{2}-| [0-9]{2} )[0-9]{4}',
-    finds: [findSsn],
+    candidate: '[0-8][0-9]{2}(?:-[0-9]{2}-| [0-9]{2} )[0-9]{4}|(?i:ssn|security)[^0-9]{0,16}[0-9]{9}',
+    finds: [findSsn, findNamedSsn],
     findsNumber: isNamedSsn,
   },
   ip_address: {
@@ -66,13 +67,14 @@ export const DETECTORS: Record<DetectorName, Detector> = {
   api_key: {
     name: 'api_key',
     literal: null,
-    candidate:
-      'A[KS]IA[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30}|gh[oprsu]_[A-Za-z0-9]{30}|github_pat_[A-Za-z0-9_]{20}|glpat-[A-Za-z0-9_-]{20}' +
-      '|xox[abeoprs]-[A-Za-z0-9-]{10}|[prs]k_(?:live|test)_[A-Za-z0-9]{16}|sk-[A-Za-z0-9_-]{20}|SG\\.[A-Za-z0-9_-]{16}' +
-      '|npm_[A-Za-z0-9]{36}|hf_[A-Za-z0-9]{30}|gth_[A-Za-z0-9]{40}|gsk_[A-Za-z0-9]{40}|dop_v1_[0-9a-f]{40}|pypi-AgE[A-Za-z0-9_-]{20}' +
-      '|shp(?:at|ca|pa|ss)_[0-9A-Fa-f]{32}|whsec_[A-Za-z0-9+/=]{24}|(?i:api_?-?key|secret_?-?key|client_?-?secret|access_?-?token|auth_?-?token)',
+    candidate: `${ISSUED_CANDIDATE}|(?i:(?:api|secret|access|account)[_-]?key|client[_-]?secret|(?:access|auth|api|bearer)[_-]?token|authorization)`,
     finds: [findIssuedKey, findNamedKey],
   },
   jwt: { name: 'jwt', literal: null, candidate: 'eyJ[A-Za-z0-9_-]{2}', finds: [findJwt] },
-  private_key: { name: 'private_key', literal: 'PRIVATE KEY', candidate: 'PRIVATE KEY', finds: [findPrivateKey] },
+  private_key: {
+    name: 'private_key',
+    literal: null,
+    candidate: 'PRIVATE KEY|PuTTY-User-Key-File-[0-9]|AGE-SECRET-KEY-1[A-Z0-9]{8}',
+    finds: [findPrivateKey],
+  },
 };

@@ -1,6 +1,8 @@
 // Finds e-mail addresses, telephone numbers and IP addresses (see detectors.ts for what holds for all).
+import tlds from 'tlds' with { type: 'json' };
 import type { Budget } from '../budget.ts';
 import {
+  BORDER_BEFORE,
   firstOf,
   isAlphanumeric,
   isDashNeighbour,
@@ -15,68 +17,89 @@ import {
 
 const LOCAL_CHARACTERS_MAX = 64;
 const DOMAIN_CHARACTERS_MAX = 253;
-/** Endings of file names that follow an `@` (`logo@2x.png`). */
-const FILE_ENDINGS = new Set([
-  'png',
-  'jpg',
-  'jpeg',
-  'gif',
-  'svg',
-  'webp',
-  'css',
-  'js',
-  'mjs',
-  'ts',
-  'json',
-  'html',
-  'py',
-]);
+/** Those that IANA delegates, in ASCII without `xn--` and in their own scripts. */
+const TOP_LEVEL_DOMAINS = new Set(tlds);
+/** An `@`, or as a percent code in the query of an address. */
+const AT_SIGN = /@|%40/g;
+/** `user:password@host` of a URL. */
+const URL_USER = /:\/\/[^\s/@]{0,100}$/;
+const URL_USER_CHARACTERS_MAX = 104;
 
 export function findEmail(text: string, from: number, budget: Budget): Span | null {
-  for (let at = text.indexOf('@', from); at >= 0; at = text.indexOf('@', at + 1)) {
+  AT_SIGN.lastIndex = from;
+  for (let m = AT_SIGN.exec(text); m !== null; m = AT_SIGN.exec(text)) {
     budget.spend(TRY_UNITS / 4);
-    const start = localStart(text, at, from);
-    const end = start < at && isAlphanumeric(text.charCodeAt(at + 1)) ? domainEnd(text, at + 1, budget) : -1;
-    if (end > 0) return { start, end };
+    const at = m.index;
+    const start = text[at - 1] === '"' ? quotedStart(text, at, from) : localStart(text, at, from);
+    const domain = at + m[0].length;
+    const end = start < at && isDomainUnit(text.charCodeAt(domain)) ? domainEnd(text, domain, budget) : -1;
+    if (end > 0 && !isPartOfAddress(text, start, end)) return { start, end };
   }
   return null;
+}
+
+/** Of the user of a URL, or of `git@host:path`. */
+function isPartOfAddress(text: string, start: number, end: number): boolean {
+  if (text[end] === ':' && /[A-Za-z0-9~_/.]/.test(text[end + 1] ?? ' ')) return true;
+  return URL_USER.test(text.slice(Math.max(0, start - URL_USER_CHARACTERS_MAX), start));
 }
 
 function localStart(text: string, at: number, from: number): number {
   let start = at;
   const min = Math.max(from, at - LOCAL_CHARACTERS_MAX);
   while (start > min && isLocal(text.charCodeAt(start - 1))) start--;
-  while (start < at && !isWordOrDash(text.charCodeAt(start)) && text[start] !== '+') start++;
+  while (start < at && !isWordOrDash(text.charCodeAt(start)) && text[start] !== '+' && text.charCodeAt(start) < 128)
+    start++;
   return text[at - 1] === '.' ? at : start;
 }
 
+/** `"alice smith"@…`: where the quoted text begins; `at` if it does not. */
+function quotedStart(text: string, at: number, from: number): number {
+  const start = text.lastIndexOf('"', at - 2);
+  return start < Math.max(from, at - LOCAL_CHARACTERS_MAX) || start === at - 1 ? at : start;
+}
+
 function domainEnd(text: string, start: number, budget: Budget): number {
+  // A version, as in `name@1.2.3` and `name@v0.1.0-alpha.beta`.
+  if (/^v?\d+\.\d/.test(text.slice(start, start + 8))) return -1;
   const labels: number[] = [start];
   const max = Math.min(text.length, start + DOMAIN_CHARACTERS_MAX);
   let i = start;
-  while (i < max && (isWordOrDash(text.charCodeAt(i)) || (text[i] === '.' && isAlphanumeric(text.charCodeAt(i + 1))))) {
+  while (i < max && (isDomainUnit(text.charCodeAt(i)) || (text[i] === '.' && isDomainUnit(text.charCodeAt(i + 1))))) {
     if (text[i] === '.') labels.push(i + 1);
     i++;
   }
   while (i > start && text[i - 1] === '-') i--;
-  // The last label that can be a top-level domain ends the address: what follows it is the sentence's.
+  // The last label that is a top-level domain ends the address: what follows it is the sentence's.
   for (let last = labels.length - 1, end = i; last > 0; last--) {
     budget.spend(TRY_UNITS / 4);
-    const top = text.slice(labels[last], end);
-    if (/^(?:[A-Za-z]{2,63}|xn--[A-Za-z0-9-]{2,59})$/.test(top)) {
-      return FILE_ENDINGS.has(top.toLowerCase()) && isDigit(text.charCodeAt(start)) ? -1 : end;
-    }
+    const top = text.slice(labels[last], end).toLowerCase();
+    if (TOP_LEVEL_DOMAINS.has(top) || /^xn--[a-z0-9-]{2,59}$/.test(top)) return end;
     end = labels[last]! - 1;
   }
   return -1;
 }
 
-function isLocal(unit: number): boolean {
-  return isAlphanumeric(unit) || (unit < 128 && "._%+-'".includes(String.fromCharCode(unit)));
+/** Also outside ASCII: letters and digits of any script. */
+function isDomainUnit(unit: number): boolean {
+  return isWordOrDash(unit) || isForeignLetter(unit);
 }
 
-/** North American, with its separators. Digits alone are an ordinary number. */
-const LOCAL_PHONE = /(?<!\w)(?:1[ .-])?(?:\([2-9]\d{2}\)[ .-]?|[2-9]\d{2}[.-])[2-9]\d{2}[ .-]\d{4}(?!\w)/g;
+function isLocal(unit: number): boolean {
+  return isAlphanumeric(unit) || (unit < 128 ? "._%+-'".includes(String.fromCharCode(unit)) : isForeignLetter(unit));
+}
+
+function isForeignLetter(unit: number): boolean {
+  return unit >= 128 && /[\p{L}\p{N}\p{M}]/u.test(String.fromCharCode(unit));
+}
+
+/**
+ * North American, with its separators. Digits alone are an ordinary number; area codes 200, 300 and 400 are not given.
+ */
+const LOCAL_PHONE = new RegExp(
+  `${BORDER_BEFORE}(?:1[ .-])?(?:\\([2-9]\\d{2}\\)[ .-]?|(?![234]00)[2-9]\\d{2}[.-])[2-9]\\d{2}[ .-]\\d{4}(?![A-Za-z0-9])`,
+  'g',
+);
 const PHONE_DIGITS_MIN = 8;
 const PHONE_DIGITS_MAX = 15;
 const ZERO = 48;
@@ -87,11 +110,18 @@ export function findLocalPhone(text: string, from: number, budget: Budget): Span
   });
 }
 
+/** `+`, or `00` before groups: without a separator it is an ordinary number. */
+const INTERNATIONAL = /\+|(?<![A-Za-z0-9.,-])0(?=0[1-9]\d{0,3}[ ().-])/g;
+
 export function findInternationalPhone(text: string, from: number, budget: Budget): Span | null {
-  for (let plus = text.indexOf('+', from); plus >= 0; plus = text.indexOf('+', plus + 1)) {
+  INTERNATIONAL.lastIndex = from;
+  for (let m = INTERNATIONAL.exec(text); m !== null; m = INTERNATIONAL.exec(text)) {
     budget.spend(TRY_UNITS);
-    const end = isAlphanumeric(text.charCodeAt(plus - 1)) ? -1 : internationalEnd(text, plus);
-    if (end > 0) return { start: plus, end };
+    const start = m.index;
+    const end = isAlphanumeric(text.charCodeAt(start - 1))
+      ? -1
+      : internationalEnd(text, start + (m[0] === '+' ? 0 : 1));
+    if (end > 0) return { start, end };
   }
   return null;
 }
@@ -118,10 +148,14 @@ function internationalEnd(text: string, plus: number): number {
       !isAlphanumeric(unit)
     )
       end = i;
-    if (!isPhoneSeparator(text, i)) break;
+    if (text.startsWith(' / ', i) && isDigit(text.charCodeAt(i + 3))) i += 2;
+    else if (!isPhoneSeparator(text, i) || DATE_NEXT.test(text.slice(i, i + 9))) break;
   }
   return end;
 }
+
+/** A date behind a number is none of its groups. */
+const DATE_NEXT = /^[ .-]\d{4}-\d{2}-/;
 
 /** One separator between digits, or one beside a bracket. */
 function isPhoneSeparator(text: string, i: number): boolean {
@@ -146,12 +180,20 @@ function hasCountryCode(digits: string): boolean {
     : COUNTRY_CODES_2.has(digits.slice(0, 2)) || COUNTRY_CODES_3.test(digits);
 }
 
-const IPV4 = /(?<!\w|\d\.)(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\d)/g;
+const IPV4 = new RegExp(`${BORDER_BEFORE}(?<!\\d\\.)(?:\\d{1,3}\\.){3}\\d{1,3}(?![A-Za-z0-9]|_|\\.\\d)`, 'g');
+/** Right before a version's number: `Chrome/120.0.0.0`, `Version=13.0.0.0`, `section 3.1.2.4`. */
+const VERSION_BEFORE =
+  /(?:[A-Za-z]\/|(?:version|\b(?:ver|v|release|section|chapter|clause|sec|build))\.?["']?\s{0,2}[:=]?\s{0,2}["']?)$/i;
+const VERSION_CHARACTERS_MAX = 16;
 const IPV6_CHARACTERS_MAX = 45;
 
 export function findIpv4(text: string, from: number, budget: Budget): Span | null {
-  return firstOf(IPV4, text, from, budget, (found) => {
-    return found.split('.').every((part) => Number(part) <= 255 && (part.length === 1 || part[0] !== '0'));
+  return firstOf(IPV4, text, from, budget, (found, start) => {
+    const parts = found.split('.');
+    if (!parts.every((part) => Number(part) <= 255 && (part.length === 1 || part[0] !== '0'))) return false;
+    // Loopback and the unspecified address are no one's.
+    if (parts[0] === '127' || found === '0.0.0.0') return false;
+    return !VERSION_BEFORE.test(text.slice(Math.max(0, start - VERSION_CHARACTERS_MAX), start));
   });
 }
 
@@ -169,14 +211,20 @@ export function findIpv6(text: string, from: number, budget: Budget): Span | nul
       end++;
     const next = end;
     if (text[end - 1] === ':' && text[end - 2] !== ':') end--;
-    if (end - start <= IPV6_CHARACTERS_MAX && !touchesWord(text, start, end) && isIpv6(text.slice(start, end)))
+    const isBracketed = text[start - 1] === '[' && text[end] === ']' && !/[\w)\]]/.test(text[start - 2] ?? ' ');
+    if (
+      end - start <= IPV6_CHARACTERS_MAX &&
+      !touchesWord(text, start, end) &&
+      isIpv6(text.slice(start, end), isBracketed)
+    )
       return { start, end };
     colon = text.indexOf(':', next);
   }
   return null;
 }
 
-function isIpv6(address: string): boolean {
+function isIpv6(address: string, isBracketed: boolean): boolean {
+  if (address === '::1' || address === '::') return false; // loopback, unspecified
   const halves = address.split('::');
   if (halves.length > 2) return false;
   const groups = halves.flatMap((half) => (half === '' ? [] : half.split(':')));
@@ -187,8 +235,7 @@ function isIpv6(address: string): boolean {
   if (!plain.every((group) => /^[0-9A-Fa-f]{1,4}$/.test(group))) return false;
   const count = plain.length + (embedded ? 2 : 0);
   if (halves.length === 1) return count === 8;
-  // `a::b`, `1::2`, `::` are names and slices of program text; an address has a group that looks like one.
-  return (
-    count < 8 && (embedded || address === '::1' || (groups.some((group) => group.length >= 3) && /\d/.test(address)))
-  );
+  // `a::b`, `1::2` and `x[100::2]` are names and slices of program text.
+  if (count >= 8 || (!embedded && count < 3 && !isBracketed)) return false;
+  return embedded || (groups.some((group) => group.length >= 3) && /\d/.test(address));
 }

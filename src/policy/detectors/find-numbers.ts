@@ -2,6 +2,7 @@
 // for all).
 import type { Budget } from '../budget.ts';
 import {
+  BORDER_BEFORE,
   digitsOf,
   firstOf,
   isAlphanumeric,
@@ -12,9 +13,14 @@ import {
   TRY_UNITS,
 } from './detector-search.ts';
 
-/** 12-19 digits in one piece, or in the groups that are printed on cards, parted by one space or dash each. */
-const CARD =
-  /(?<![A-Za-z0-9])(?:\d{4}([ -])\d{4}\1\d{4}\1\d{4}(?:\1\d{1,3})?|\d{4}([ -])\d{6}\2\d{4,5}|\d{12,19})(?![A-Za-z0-9])/g;
+/**
+ * 12-19 digits in one piece, or in the groups that are printed on cards or that people write, parted by the same one or
+ * two spaces or dash each.
+ */
+const CARD = new RegExp(
+  `${BORDER_BEFORE}(?:\\d{4}( {1,2}|-)\\d{4}\\1\\d{4}\\1\\d{3,4}(?:\\1\\d{1,3})?|\\d{4}( {1,2}|-)\\d{6}\\2\\d{4,5}|\\d{12,19})(?![A-Za-z0-9])`,
+  'g',
+);
 
 export function findCard(text: string, from: number, budget: Budget): Span | null {
   return firstOf(CARD, text, from, budget, (found, start, end) => {
@@ -55,18 +61,28 @@ function luhn(digits: string): boolean {
   return sum % 10 === 0 && /[1-9]/.test(digits);
 }
 
-/** Length of an IBAN by country (ISO 13616 register). */
-const IBAN_LENGTHS: Record<string, number> = Object.fromEntries(
+/** What follows country and check digits (ISO 13616 register): n digits, a letters, c either. */
+const IBAN_FORMS: Record<string, { length: number; form: RegExp }> = Object.fromEntries(
   (
-    'AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DJ27 DK18 DO28 EE20 EG29 ES24 FI18 FK18 FO18 ' +
-    'FR27 GB22 GE22 GI23 GL18 GR27 GT28 HN28 HR21 HU28 IE22 IL23 IQ23 IS26 IT27 JO30 KW30 KZ20 LB28 LC32 LI21 LT20 LU20 LV21 LY25 MC27 MD24 ' +
-    'ME22 MK19 MN20 MR27 MT31 MU30 NI28 NL18 NO15 OM23 PK24 PL28 PS29 PT25 QA29 RO24 RS22 RU33 SA24 SC31 SD18 SE24 SI19 SK24 SM27 SO23 ' +
-    'ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20 YE30'
+    'AD:8n12c AE:19n AL:8n16c AT:16n AZ:4a20c BA:16n BE:12n BG:4a6n8c BH:4a14c BI:23n BR:23n1a1c BY:4c4n16c CH:5n12c CR:18n CY:8n16c ' +
+    'CZ:20n DE:18n DJ:23n DK:14n DO:4c20n EE:16n EG:25n ES:20n FI:14n FK:2a12n FO:14n FR:10n11c2n GB:4a14n GE:2a16n GI:4a15c GL:14n ' +
+    'GR:7n16c GT:24c HN:4a20n HR:17n HU:24n IE:4a14n IL:19n IQ:4a15n IS:22n IT:1a10n12c JO:4a4n18c KW:4a22c KZ:3n13c LB:4n20c LC:4a24c ' +
+    'LI:5n12c LT:16n LU:3n13c LV:4a13c LY:21n MC:10n11c2n MD:20c ME:18n MK:3n10c2n MN:16n MR:23n MT:4a5n18c MU:4a19n3a NI:4a20n NL:4a10n ' +
+    'NO:11n OM:3n16c PK:4a16c PL:24n PS:4a21c PT:21n QA:4a21c RO:4a16c RS:18n RU:14n15c SA:2n18c SC:4a20n3a SD:14n SE:20n SI:15n SK:20n ' +
+    'SM:1a10n12c SO:19n ST:21n SV:4a20n TL:19n TN:20n TR:6n16c UA:6n19c VA:18n VG:4a16n XK:16n YE:4a4n18c'
   )
     .split(' ')
-    .map((entry) => [entry.slice(0, 2), Number(entry.slice(2))]),
+    .map((entry) => {
+      const parts = [...entry.slice(3).matchAll(/(\d+)([nac])/g)].map(([, count, kind]) => ({
+        count: Number(count),
+        kind,
+      }));
+      const form = parts.map(({ count, kind }) => `${{ n: '\\d', a: '[A-Z]', c: '[A-Z0-9]' }[kind as 'n']}{${count}}`);
+      const length = parts.reduce((sum, { count }) => sum + count, 4);
+      return [entry.slice(0, 2), { length, form: new RegExp(`^.{4}${form.join('')}$`) }];
+    }),
 );
-const IBAN_START = /(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}/g;
+const IBAN_START = new RegExp(`${BORDER_BEFORE}[A-Za-z]{2}\\d{2}`, 'g');
 
 export function findIban(text: string, from: number, budget: Budget): Span | null {
   IBAN_START.lastIndex = from;
@@ -79,18 +95,27 @@ export function findIban(text: string, from: number, budget: Budget): Span | nul
   return null;
 }
 
-/** End of a valid IBAN that starts there, written in one piece or in groups of four; -1 if there is none. */
+/**
+ * End of a valid IBAN that starts there, in one piece or in groups of four with blanks or dashes; -1: there is none.
+ */
 function ibanEnd(text: string, start: number): number {
-  const length = IBAN_LENGTHS[text.slice(start, start + 2).toUpperCase()];
-  if (length === undefined) return -1;
+  const country = IBAN_FORMS[text.slice(start, start + 2).toUpperCase()];
+  if (country === undefined) return -1;
+  const separator = text.charCodeAt(start + 4);
   let iban = '';
   let i = start;
-  for (; iban.length < length; i++) {
+  for (; iban.length < country.length; i++) {
     const unit = text.charCodeAt(i);
     if (isAlphanumeric(unit)) iban += text[i];
-    else if (unit !== 32 || iban.length % 4 !== 0 || text.charCodeAt(i - 1) === 32) return -1;
+    else if (!isGroupBorder(unit, separator) || iban.length % 4 !== 0 || text.charCodeAt(i - 1) === unit) return -1;
   }
-  return !isAlphanumeric(text.charCodeAt(i)) && mod97(iban.toUpperCase()) === 1 ? i : -1;
+  const upper = iban.toUpperCase();
+  return !isAlphanumeric(text.charCodeAt(i)) && country.form.test(upper) && mod97(upper) === 1 ? i : -1;
+}
+
+/** The same between all groups: a blank or a dash. */
+function isGroupBorder(unit: number, first: number): boolean {
+  return unit === first && (unit === 32 || unit === 45);
 }
 
 function mod97(iban: string): number {
@@ -115,7 +140,19 @@ const NAME_CHARACTERS_MAX = 100;
 /**
  * Areas 000, 666 and 900-999, group 00 and serial 0000 were never given out. Nine digits alone are an ordinary number.
  */
-const SSN = /(?<!\w)(?!000|666)[0-8]\d{2}([- ])(?!00)\d{2}\1(?!0000)\d{4}(?!\w)/g;
+const SSN = new RegExp(`${BORDER_BEFORE}(?!000|666)[0-8]\\d{2}([- ])(?!00)\\d{2}\\1(?!0000)\\d{4}(?![A-Za-z0-9])`, 'g');
+/** Nine digits right behind the name. */
+const NAMED_SSN =
+  /(?<![A-Za-z])(?:ssn|social.?security(?:.{0,3}(?:number|no\.?|nr\.?|#))?)["'\\]{0,3}\s{0,3}[:=#]?\s{0,3}["'\\]{0,3}((?!000|666)[0-8]\d{2}(?!00)\d{2}(?!0000)\d{4})(?![A-Za-z0-9])/gi;
+
+export function findNamedSsn(text: string, from: number, budget: Budget): Span | null {
+  NAMED_SSN.lastIndex = from;
+  const m = NAMED_SSN.exec(text);
+  if (m === null) return null;
+  budget.spend(TRY_UNITS);
+  const end = m.index + m[0].length;
+  return { start: end - m[1]!.length, end };
+}
 
 export function findSsn(text: string, from: number, budget: Budget): Span | null {
   return firstOf(SSN, text, from, budget, (_, start, end) => {

@@ -1,43 +1,39 @@
 // Finds API keys, tokens and private keys (see detectors.ts for what holds for all).
 import type { Budget } from '../budget.ts';
-import { isWordOrDash, type Span, TRY_UNITS } from './detector-search.ts';
+import { BORDER_BEFORE, isWordOrDash, type Span, TRY_UNITS } from './detector-search.ts';
+import { ISSUED_ADDRESSES, ISSUED_FORMS } from './issued-keys.ts';
 
-/** Issuers' own prefixes. Each try reads a bounded number of characters before it can fail. */
+/** Each try reads a bounded number of characters before it can fail. */
 const ISSUED_KEY = new RegExp(
-  `(?<![A-Za-z0-9])(?:${[
-    'A[KS]IA[A-Z0-9]{16}',
-    'AIza[\\w-]{35}',
-    'gh[oprsu]_[A-Za-z0-9]{36,}',
-    'github_pat_\\w{22,}',
-    'glpat-[\\w-]{20,}',
-    'xox[abeoprs]-[A-Za-z0-9-]{10,}',
-    '[prs]k_(?:live|test)_[A-Za-z0-9]{16,}',
-    'sk-[\\w-]{20,}',
-    'SG\\.[\\w-]{16,64}\\.[\\w-]{16,64}',
-    'npm_[A-Za-z0-9]{36}',
-    'hf_[A-Za-z0-9]{30,64}',
-    'gth_[A-Za-z0-9]{40}',
-    'gsk_[A-Za-z0-9]{40,64}',
-    'dop_v1_[0-9a-f]{64}',
-    'pypi-AgE[\\w-]{50,}',
-    'shp(?:at|ca|pa|ss)_[0-9A-Fa-f]{32}',
-    'whsec_[A-Za-z0-9+/=]{24,100}',
+  `${BORDER_BEFORE}(?:${[
+    ...ISSUED_FORMS.map(({ head, tail }) => head.replaceAll('.', '\\.') + tail),
+    ...ISSUED_ADDRESSES,
   ].join('|')})(?![A-Za-z0-9])`,
   'g',
 );
-/** `api_key = "…"`: what follows the word, if it looks random. */
-const NAMED_KEY =
-  /(?:api_?-?key|secret_?-?key|client_?-?secret|access_?-?token|auth_?-?token)["'\\]{0,2}\s{0,3}(?:=>|:=|[:=])\s{0,3}["'\\]{0,2}([\w.+/=-]{20,256})/gi;
+const NAME =
+  '(?:api[_-]?key|secret[_-]?(?:access[_-]?)?key|client[_-]?secret|(?:access|auth|api|bearer)[_-]?token|account[_-]?key)';
+/** `api_key = "…"`, `--api-key …`, `Authorization: Bearer …`: what follows the name, if it looks random. */
+const NAMED_KEY = new RegExp(
+  `(?:${NAME}["'\\\\]{0,3}\\s{0,3}(?:=>|:=|[:=])\\s{0,3}|--${NAME} {1,3}|authorization["'\\\\]{0,3}\\s{0,3}[:=]\\s{0,3}["'\\\\]{0,3}bearer\\s{1,3})["'\\\\]{0,3}([\\w.+/=~-]{20,256})`,
+  'gi',
+);
 
 export function findIssuedKey(text: string, from: number, budget: Budget): Span | null {
   ISSUED_KEY.lastIndex = from;
   for (let m = ISSUED_KEY.exec(text); m !== null; m = ISSUED_KEY.exec(text)) {
     budget.spend(TRY_UNITS);
-    // `sk-` also begins ordinary names. Going on behind them is right: no part of a name without digits has one.
-    if (!m[0].startsWith('sk-') || /\d/.test(m[0])) return { start: m.index, end: m.index + m[0].length };
+    if (!m[0].startsWith('sk-') || isKeyAfterSk(m[0])) return { start: m.index, end: m.index + m[0].length };
   }
   return null;
 }
+
+/** `sk-` also begins the names of branches, classes and files: their words are short, or have no digits. */
+function isKeyAfterSk(found: string): boolean {
+  return found.split(/[-_.]/).some((part) => part.length >= SK_PART_MIN && /\d/.test(part) && /[A-Za-z]/.test(part));
+}
+
+const SK_PART_MIN = 16;
 
 export function findNamedKey(text: string, from: number, budget: Budget): Span | null {
   NAMED_KEY.lastIndex = from;
@@ -50,11 +46,15 @@ export function findNamedKey(text: string, from: number, budget: Budget): Span |
   return null;
 }
 
-/** Letters and digits well mixed, unlike a word, a path or a variable's name. */
+/** Letters and digits well mixed, unlike a word, a variable's name, or the path of a file or in a vault. */
 function looksRandom(value: string): boolean {
   const changes = value.match(/[A-Za-z]\d|\d[A-Za-z]/g);
-  return changes !== null && changes.length >= 3 && !/[./]{2}/.test(value);
+  if (changes === null || changes.length < 3 || /[./]{2}/.test(value)) return false;
+  return !value.includes('/') || value.split('/').some((part) => part.length >= PATH_PART_MAX);
 }
+
+/** The words of a path are shorter, what lies between the slashes of base64 is mostly longer. */
+const PATH_PART_MAX = 12;
 
 const JWT_PART = /[\w-]/;
 
@@ -97,15 +97,48 @@ function isJwtHeader(part: string, budget: Budget): boolean {
   return header.endsWith('}') && /"(?:alg|typ|enc)"\s{0,9}:/.test(header);
 }
 
-const KEY_BEGIN = /-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----/g;
-const KEY_END = '-----END ';
+/** PEM of every label with a private key, OpenSSH and PGP among them; SSH2's; PuTTY's; age's. */
+const KEY_BEGIN =
+  /-----BEGIN ((?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?)-----|---- BEGIN (SSH2 (?:ENCRYPTED )?PRIVATE KEY) ----|PuTTY-User-Key-File-\d:|AGE-SECRET-KEY-1[A-Z0-9]{58}/g;
+/** A line that can be a key's: base64, or a header of PEM. Line ends may be written as escapes. */
+const KEY_LINE =
+  /(?:\s|\\[nrt])*(?:[A-Za-z0-9+/]{16,}={0,2}|[A-Za-z][A-Za-z-]{2,30}: [^\n\\]{1,200})(?=\s|\\[nrt]|["']|$)/y;
+const PUTTY_END = /Private-(?:MAC|Hash): ?[0-9a-f]{40,64}/;
+const KEY_LINES_MAX = 1_000;
+/** An RSA key of 16,384 bits has 12,700 characters. */
+const KEY_CHARACTERS_MAX = 16_384;
 
-/** From the first line of the key to the end of its last one; to the end of the text if that is missing. */
-export function findPrivateKey(text: string, from: number): Span | null {
+/**
+ * From the first line of the key to the end of its last one: the END of its own label, or the last that can be a line.
+ */
+export function findPrivateKey(text: string, from: number, budget: Budget): Span | null {
   KEY_BEGIN.lastIndex = from;
   const m = KEY_BEGIN.exec(text);
   if (m === null) return null;
-  const last = text.indexOf(KEY_END, m.index);
-  const dashes = last < 0 ? -1 : text.indexOf('-----', last + KEY_END.length);
-  return { start: m.index, end: dashes < 0 ? text.length : dashes + 5 };
+  budget.spend(TRY_UNITS);
+  const begun = m.index + m[0].length;
+  return { start: m.index, end: keyEnd(text, m, begun, budget) };
+}
+
+function keyEnd(text: string, [marker, label, ssh2]: RegExpExecArray, begun: number, budget: Budget): number {
+  if (marker.startsWith('AGE-')) return begun;
+  const rest = text.slice(begun, begun + KEY_CHARACTERS_MAX);
+  budget.spend(rest.length / 4);
+  if (marker.startsWith('PuTTY')) {
+    const mac = PUTTY_END.exec(rest);
+    return mac === null ? linesEnd(text, begun) : begun + mac.index + mac[0].length;
+  }
+  const end = ssh2 === undefined ? `-----END ${label}-----` : `---- END ${ssh2} ----`;
+  const at = rest.indexOf(end);
+  return at < 0 ? linesEnd(text, begun) : begun + at + end.length;
+}
+
+function linesEnd(text: string, begun: number): number {
+  let end = begun;
+  for (let line = 0; line < KEY_LINES_MAX; line++) {
+    KEY_LINE.lastIndex = end;
+    if (!KEY_LINE.test(text)) break;
+    end = KEY_LINE.lastIndex;
+  }
+  return end;
 }

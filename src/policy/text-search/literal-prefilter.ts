@@ -7,7 +7,7 @@
 // searched for in the bytes.
 import type { Path } from '../conditions/path.ts';
 import { policyPattern } from './pattern-allowance.ts';
-import { compilePattern, type Pattern } from './program.ts';
+import { compileCandidate, type Pattern } from './program.ts';
 import type { Needle } from './scanner.ts';
 
 export type Clause = readonly string[];
@@ -73,7 +73,7 @@ export const LITERAL_CHARACTERS_MAX = 64;
 
 function literalOfNeedle({ pattern, detector }: Needle): string | null {
   if (pattern !== null) return literalOf(pattern);
-  return detector!.literal ?? literalOf(compilePattern(detector!.candidate));
+  return detector!.literal ?? literalOf(compileCandidate(detector!.candidate));
 }
 
 const literals = new WeakMap<Pattern, string | null>();

@@ -50,6 +50,11 @@ export function compilePattern(source: unknown): Pattern {
     throw new PatternError(`must have at most ${PATTERN_CHARACTERS_MAX} characters, has ${source.length}`);
   }
   if (!source.isWellFormed()) throw new PatternError('must not hold a lone surrogate');
+  return compileCandidate(source);
+}
+
+/** Of a detector: our own, so the bound on what an author may write is not asked. */
+export function compileCandidate(source: string): Pattern {
   let compiled: RE2JS;
   try {
     compiled = RE2JS.compile(source);

@@ -11,7 +11,7 @@ import { Budget, OverBudget } from '../budget.ts';
 import type { Detector } from '../detectors/detectors.ts';
 import { Automaton } from './automaton.ts';
 import { isFastPlain, LiteralSearch } from './literal-search.ts';
-import { compilePattern, type Pattern, Program, shortestMatch } from './program.ts';
+import { compileCandidate, type Pattern, Program, shortestMatch } from './program.ts';
 
 /** What is searched for. Needles with the same key are the same. */
 export type Needle = { key: string; pattern: Pattern | null; detector: Detector | null };
@@ -278,7 +278,7 @@ function patternOf({ pattern, detector }: Needle): Pattern {
   if (pattern !== null) return pattern;
   const known = candidates.get(detector!.name);
   if (known !== undefined) return known;
-  const compiled = compilePattern(detector!.candidate);
+  const compiled = compileCandidate(detector!.candidate);
   candidates.set(detector!.name, compiled);
   return compiled;
 }
