@@ -16,7 +16,8 @@ import { ISSUED_CANDIDATE } from './issued-keys.ts';
 /** Several ways to find are apart, so that each goes over a text once, however much the others find. */
 export type Detector = {
   name: DetectorName;
-  literal: string | null;
+  /** Texts of which each finding holds one; null: follow from the candidate, if at all. */
+  literals: readonly string[] | null;
   candidate: string;
   finds: readonly Find[];
   /**
@@ -29,51 +30,51 @@ export type Detector = {
 export const NUMBER_DIGITS = { min: 9, max: 19 };
 
 export const DETECTORS: Record<DetectorName, Detector> = {
-  email: { name: 'email', literal: null, candidate: '@|%40', finds: [findEmail] },
+  email: { name: 'email', literals: ['@', '%40'], candidate: '@|%40', finds: [findEmail] },
   phone: {
     name: 'phone',
-    literal: null,
+    literals: null,
     candidate:
       '\\+\\(?[1-9][0-9 ().\\/-]{6}|00[1-9][0-9]{0,3}[ ().-]|[2-9][0-9]{2}\\)[ .-]?[2-9][0-9]{2}|[2-9][0-9]{2}[.-][2-9][0-9]{2}[ .-][0-9]{4}',
     finds: [findLocalPhone, findInternationalPhone],
   },
   credit_card: {
     name: 'credit_card',
-    literal: null,
+    literals: null,
     candidate: '(?:[0-9](?: {1,2}|-)?){12}[0-9]',
     finds: [findCard],
     findsNumber: isCardNumber,
   },
   iban: {
     name: 'iban',
-    literal: null,
+    literals: null,
     candidate: '[A-Za-z]{2}[0-9]{2}[ -]?[A-Za-z0-9]{4}[ -]?[A-Za-z0-9]{3}',
     finds: [findIban],
   },
   ssn: {
     name: 'ssn',
-    literal: null,
+    literals: null,
     candidate: '[0-8][0-9]{2}(?:-[0-9]{2}-| [0-9]{2} )[0-9]{4}|(?i:ssn|security)[^0-9]{0,16}[0-9]{9}',
     finds: [findSsn, findNamedSsn],
     findsNumber: isNamedSsn,
   },
   ip_address: {
     name: 'ip_address',
-    literal: null,
+    literals: null,
     candidate:
       '[0-9]\\.[0-9]{1,3}\\.[0-9]{1,3}\\.[0-9]|[0-9A-Fa-f]?::[0-9A-Fa-f]|[0-9A-Fa-f]::|(?:[0-9A-Fa-f]{1,4}:){6}',
     finds: [findIpv4, findIpv6],
   },
   api_key: {
     name: 'api_key',
-    literal: null,
+    literals: null,
     candidate: `${ISSUED_CANDIDATE}|(?i:(?:api|secret|access|account)[_-]?key|client[_-]?secret|(?:access|auth|api|bearer)[_-]?token|authorization)`,
     finds: [findIssuedKey, findNamedKey],
   },
-  jwt: { name: 'jwt', literal: null, candidate: 'eyJ[A-Za-z0-9_-]{2}', finds: [findJwt] },
+  jwt: { name: 'jwt', literals: null, candidate: 'eyJ[A-Za-z0-9_-]{2}', finds: [findJwt] },
   private_key: {
     name: 'private_key',
-    literal: null,
+    literals: ['PRIVATE KEY', 'PuTTY-User-Key-File-', 'AGE-SECRET-KEY-1'],
     candidate: 'PRIVATE KEY|PuTTY-User-Key-File-[0-9]|AGE-SECRET-KEY-1[A-Z0-9]{8}',
     finds: [findPrivateKey],
   },

@@ -18,7 +18,7 @@ type PrefilteredParts = { conditions: readonly { clauses: readonly Clause[] }[];
 /** null: no literal is required. `needles`: of a data filter. */
 export function prefilterOf({ conditions, needles }: PrefilteredParts): Prefilter | null {
   const prefilter: Clause[] = conditions.flatMap((condition) => condition.clauses);
-  const found = needles === null ? null : anyOf(needles.map(literalOfNeedle));
+  const found = needles === null ? null : anyOf(needles.flatMap(literalsOfNeedle));
   if (found !== null) prefilter.push(found);
   return prefilter.length === 0 ? null : prefilter;
 }
@@ -71,9 +71,10 @@ function searchable(text: string): string | null {
 /** Enough to be rare, and few enough that all literals of a set fit into their table. */
 export const LITERAL_CHARACTERS_MAX = 64;
 
-function literalOfNeedle({ pattern, detector }: Needle): string | null {
-  if (pattern !== null) return literalOf(pattern);
-  return detector!.literal ?? literalOf(compileCandidate(detector!.candidate));
+/** Texts of which each finding holds one; null: none is known. */
+function literalsOfNeedle({ pattern, detector }: Needle): readonly (string | null)[] {
+  if (pattern !== null) return [literalOf(pattern)];
+  return detector!.literals ?? [literalOf(compileCandidate(detector!.candidate))];
 }
 
 const literals = new WeakMap<Pattern, string | null>();

@@ -267,8 +267,9 @@ class Group {
   }
 }
 
-function plainText({ pattern, detector }: Needle): string | null {
-  return pattern !== null ? pattern.literal : detector!.literal;
+/** A pattern that is one plain text is searched for without an automaton. */
+function plainText({ pattern }: Needle): string | null {
+  return pattern === null ? null : pattern.literal;
 }
 
 /** Compiled once per process: there are nine. */
