@@ -1,8 +1,7 @@
 // The command line of the suite: which lines there are, what each answers, and which options it takes.
 // It runs before bench/main.ts, which runs what is asked for. Invariant: an option that a line does not take, or a
 // value that is none, is refused with a sentence before anything starts. Failure: CallError, which main.ts says with
-// status
-// 2.
+// status 2.
 import { parseArgs } from 'node:util';
 
 export class CallError extends Error {

@@ -4,9 +4,9 @@
 // The bytes are copied once, from uWS's memory into a buffer that goes back when the handler has settled (`release`),
 // or when the exchange ends before a handler got them.
 // Invariant: no more than `bytesMax` are held for a request, no more than BODY_BYTES_HELD_MAX by the process, and no
-// account's large bodies take the room of the others'. A body
-// that is too large is refused at its Content-Length or at the chunk that crosses the bound; the rest is dropped as it
-// comes. A client that leaves, stalls or drips is ended by uWS (10 s, 16 KB/s); what it had sent is dropped then.
+// account's large bodies take the room of the others'. A body that is too large is refused at its Content-Length or at
+// the chunk that crosses the bound; the rest is dropped as it comes. A client that leaves, stalls or drips is ended by
+// uWS (10 s, 16 KB/s); what it had sent is dropped then.
 
 import { BufferPool, sharedMemory } from '../common/buffer-pool.ts';
 import { ServiceError } from '../common/errors.ts';

@@ -5,7 +5,7 @@
 // Invariant: the k-th event of a run gets the k-th of its permits, as if each event had asked alone in the order of
 // submission.
 import { mintId } from '../common/ids.ts';
-import { decide } from '../policy/decide.ts';
+import { checksOf, decide } from '../policy/decide.ts';
 import type { Decision, Judgement } from '../policy/judgement.ts';
 import type { QuotaGrant, QuotaRequest } from './rate-limit-batcher.ts';
 
@@ -19,7 +19,7 @@ export type Run = { judgement: Judgement | null; events: number };
 export function requestsOf(runs: readonly Run[]): QuotaRequest[] {
   const requests: QuotaRequest[] = [];
   for (const { judgement, events } of runs)
-    if (judgement !== null) for (const check of judgement.rateChecks) requests.push({ check, permits: events });
+    if (judgement !== null) for (const check of checksOf(judgement)) requests.push({ check, permits: events });
   return requests;
 }
 
@@ -28,7 +28,7 @@ export function decideRuns(runs: readonly Run[], counts: readonly QuotaGrant[]):
   const judged: (Judged | null)[] = [];
   let at = 0;
   for (const { judgement, events } of runs) {
-    const own = judgement === null ? 0 : judgement.rateChecks.length;
+    const own = judgement === null ? 0 : checksOf(judgement).length;
     decideRun(judged, judgement, events, own === counts.length ? counts : counts.slice(at, at + own));
     at += own;
   }

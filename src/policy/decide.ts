@@ -9,9 +9,17 @@ import type { Decision, Detail, Judgement, RateCheck, RuleMatch } from './judgem
 import { perText, type RateLimitTerms } from './kinds/rate-limit.ts';
 import type { RequireApprovalTerms } from './kinds/require-approval.ts';
 
-/** `retryAfter[i]`: seconds until `judgement.rateChecks[i]` has room again; 0 or left out: it is not over. */
+const NO_CHECKS: readonly RateCheck[] = [];
+
+/** The counters to ask: none for an event that is blocked anyway, which takes no permit. */
+export function checksOf({ rateChecks, found }: Judgement): readonly RateCheck[] {
+  return found.some(({ entry }) => entry.outcome === 'blocked') ? NO_CHECKS : rateChecks;
+}
+
+/** `retryAfter[i]`: seconds until `checksOf(judgement)[i]` has room again; 0 or left out: it is not over. */
 export function decide(judgement: Judgement, retryAfter: readonly number[], mintApprovalId: () => string): Decision {
-  const isOver = judgement.rateChecks.some((_, i) => retryAfter[i]);
+  const checks = checksOf(judgement);
+  const isOver = checks.some((_, i) => retryAfter[i]);
   const found = isOver ? withLimits(judgement, retryAfter) : judgement.found;
   if (found.length === 0) return ALLOWED;
   const deciding =
@@ -30,7 +38,7 @@ export function decide(judgement: Judgement, retryAfter: readonly number[], mint
     matches: found.map(({ entry, detail }) => ({ ...entry.match, detail })),
     resultJson: `${head},"matches":[${matches}]${approvalId === undefined ? '' : `,"approval_id":"${approvalId}"`}}`,
     redactions: judgement.redactions,
-    ...(isOver ? { limits: judgement.rateChecks.filter((_, i) => retryAfter[i]) } : {}),
+    ...(isOver ? { limits: checks.filter((_, i) => retryAfter[i]) } : {}),
   };
 }
 

@@ -106,10 +106,6 @@ export function judge(rules: RuleSet, event: EventView, allowance?: Allowance): 
   return rules.judge(event, allowance);
 }
 
-function isBlocking({ entry }: { entry: IndexedRule }): boolean {
-  return entry.outcome === 'blocked';
-}
-
 export function isFilter({ entry }: { entry: IndexedRule }): boolean {
   return entry.rule.terms.type === 'data_filter';
 }
@@ -213,8 +209,7 @@ export class RuleSet {
     if (this.#live.length > 0) this.#scan(event, units);
     if (this.#found.length === 0 && this.#checks.length === 0) return NOTHING;
     return {
-      // An event that is blocked anyway takes no permit.
-      rateChecks: this.#checks.length === 0 || this.#found.some(isBlocking) ? NO_CHECKS : this.#checks,
+      rateChecks: this.#checks.length === 0 ? NO_CHECKS : this.#checks,
       found: this.#explained(event).sort(byOrder),
       redactions: this.#redactions.length === 0 ? NO_REDACTIONS : this.#redactions,
     };

@@ -1,8 +1,8 @@
 // How the two large fields of an event entry lie in Redis (entry-buffer.ts and append-once.ts pack them, window.ts
 // unpacks). The rows of one entry resemble each other, and whatever Redis does with an entry it does by the byte: it
 // takes it from the socket, keeps it, writes it to its file and gives it to readers. With LZ4 an entry of real agent
-// runs is a quarter as long, for
-// 1.3 us of a front's CPU an event of 576 bytes and 0.6 us of a pipeline's; Redis needs a quarter of the time.
+// runs is a quarter as long, for 1.3 us of a front's CPU an event of 576 bytes and 0.6 us of a pipeline's; Redis needs
+// a quarter of the time.
 // Invariant: `unpackFields` of what was packed gives the very bytes. No code behind it meets a packed entry that can be
 // read. Bounded: what a block says of its own length is believed as far as LZ4 can reach, 255 times its bytes.
 // Failure: an entry that cannot be unpacked stays as it is; its version says that it is packed, so decodeEntry refuses

@@ -5,7 +5,7 @@ import t from 'tap';
 import { makeServer } from '../../bench/baseline/server.ts';
 import { FIVE_POLICIES, sampleEvent } from '../../bench/workload.ts';
 import type { Policy } from '../../schemas/policy.ts';
-import { decide } from '../../src/policy/decide.ts';
+import { checksOf, decide } from '../../src/policy/decide.ts';
 import { judge, RuleSet } from '../../src/policy/engine.ts';
 import { Counters } from '../../src/policy/quotas/counters.ts';
 import { connectCommands, waitUntilReady } from '../../src/redis/client.ts';
@@ -104,7 +104,7 @@ async function decisionsOfGatehouse(address: { url: string; cluster: boolean }) 
   for (const { type, payload, ...rest } of events) {
     const judgement = judge(rules, support.event(type, payload, rest));
     const taken = await counters.take(
-      judgement.rateChecks.map(({ policyId, threshold, windowMs, countsWhenOver }) => {
+      checksOf(judgement).map(({ policyId, threshold, windowMs, countsWhenOver }) => {
         return { key: `{gatehouse}${policyId}`, threshold, windowMs, count: 1, countsWhenOver };
       }),
     );
