@@ -8,7 +8,8 @@ export type PartName = { partition: string; first: number; last: number; isSingl
 export function parsePartName(name: string): PartName | undefined {
   const [, partition, first, last, level, mutation] = /^([^/]+?)_(\d+)_(\d+)_(\d+)(?:_(\d+))?$/.exec(name) ?? [];
   if (partition === undefined) return undefined;
-  // What a mutation rewrote is no longer the part that its insert made.
-  const isSingleInsert = level === '0' && mutation === undefined;
+  // What a mutation rewrote is no longer the part that its insert made. A ReplacingMergeTree writes what is inserted at
+  // level 1; elsewhere a part of one insert at level 1 has its source beside it.
+  const isSingleInsert = first === last && Number(level) <= 1 && mutation === undefined;
   return { partition, first: Number(first), last: Number(last), isSingleInsert };
 }

@@ -163,6 +163,29 @@ t.test('a torn part with a damaged projection is not loaded as an empty one', as
   t.ok(find(folder, /detached\/ignored_all_4_4_0$/));
 });
 
+t.test('a number that a failed insert left unused between the sources of a torn merge is not missed', async (t) => {
+  const folder = path.join(makeFolder(t), 'base');
+  const engine = await forkEngine({ path: folder, port: 0 });
+  const clickhouse = new ClickHouse({ url: engine.url, database: 'default', queryTimeoutSeconds: 60 });
+  await clickhouse.command('CREATE DATABASE kept');
+  await clickhouse.command('CREATE TABLE kept.t (n UInt32) ENGINE = MergeTree ORDER BY n');
+  await clickhouse.command('CREATE TABLE kept.u (n UInt32) ENGINE = MergeTree ORDER BY n');
+  await clickhouse.command('CREATE TABLE kept.r (n UInt32) ENGINE = ReplacingMergeTree ORDER BY n');
+  await clickhouse.command('SYSTEM STOP MERGES');
+  for (let n = 1; n <= 3; n++) await clickhouse.insertRows('kept.t', [{ n }]);
+  await clickhouse.command("ALTER TABLE kept.t DETACH PART 'all_2_2_0'");
+  await clickhouse.command('SYSTEM START MERGES');
+  await clickhouse.command('OPTIMIZE TABLE kept.t FINAL');
+  await clickhouse.command('SYSTEM STOP MERGES');
+  await clickhouse.insertRows('kept.r', [{ n: 1 }, { n: 1 }]);
+  await clickhouse.close();
+  await engine.stop('SIGKILL');
+  for (const marks of [/t?[^/]*\/all_1_3_\d\/data\.cmrk\d$/, /all_1_1_1\/data\.cmrk\d$/])
+    truncateSync(find(folder, marks), 0);
+  t.match(await startOn(folder), { rows: 2 }, 'both sources are served');
+  t.ok(find(folder, /detached\/ignored_all_1_1_1$/), 'an insert into a ReplacingMergeTree that was not answered');
+});
+
 t.test('a projection that a full disk left empty is left out by the next process', async (t) => {
   const folder = path.join(makeFolder(t), 'base');
   const options = { path: folder, port: 0, damageAfterMs: 0 };
@@ -236,6 +259,8 @@ t.test('a foreign directory and a second process are refused', async (t) => {
 t.test('the name of a part gives its inserts, and what a mutation rewrote is no single insert', async (t) => {
   const range = { partition: '202611', first: 5, last: 5 };
   t.same(parsePartName('202611_5_5_0'), { ...range, isSingleInsert: true });
+  t.same(parsePartName('202611_5_5_1'), { ...range, isSingleInsert: true }, 'as ReplacingMergeTree writes it');
+  t.same(parsePartName('202611_5_5_2'), { ...range, isSingleInsert: false });
   t.same(parsePartName('202611_5_5_0_9'), { ...range, isSingleInsert: false });
   t.same(parsePartName('202611_1_21_2'), { partition: '202611', first: 1, last: 21, isSingleInsert: false });
   t.equal(parsePartName('detached'), undefined);
