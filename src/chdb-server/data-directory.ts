@@ -271,8 +271,8 @@ function setAsideBy(engine: Engine): Promise<SetAside[]> {
 /**
  * Whether every row of it is in another part. So it is for what a merge was writing when the disk was full: the parts
  * that it was made of are there, also where the engine had taken the merged part for whole until it was started again.
- * The sources of a merge are removed together, and the first and the last of them bound its range. Where both are there,
- * a number between them that is in no part is of an insert that failed: the engine never uses a number twice.
+ * The sources of a merge are removed together, and the first and the last of them bound its range. Where both are
+ * there, a number between them that is in no part is of an insert that failed: the engine never uses a number twice.
  */
 async function isElsewhere(engine: Engine, { database, table, partition, first, last }: PartRange): Promise<boolean> {
   const parts = await engine.ask<{ first: number; last: number }>(
