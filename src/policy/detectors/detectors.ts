@@ -11,7 +11,7 @@ import type { Find } from './detector-search.ts';
 import { findEmail, findInternationalPhone, findIpv4, findIpv6, findLocalPhone } from './find-contacts.ts';
 import { findCard, findIban, findNamedSsn, findSsn, isCardNumber, isNamedSsn } from './find-numbers.ts';
 import { findIssuedKey, findJwt, findNamedKey, findPrivateKey } from './find-secrets.ts';
-import { ISSUED_CANDIDATE } from './issued-keys.ts';
+import { ISSUED_CANDIDATE, KEY_NAME } from './issued-keys.ts';
 
 /** Several ways to find are apart, so that each goes over a text once, however much the others find. */
 export type Detector = {
@@ -68,7 +68,7 @@ export const DETECTORS: Record<DetectorName, Detector> = {
   api_key: {
     name: 'api_key',
     literals: null,
-    candidate: `${ISSUED_CANDIDATE}|(?i:(?:api|secret|access|account)[_-]?key|client[_-]?secret|(?:access|auth|api|bearer)[_-]?token|authorization)`,
+    candidate: `${ISSUED_CANDIDATE}|(?i:${KEY_NAME}|authorization)`,
     finds: [findIssuedKey, findNamedKey],
   },
   jwt: { name: 'jwt', literals: null, candidate: 'eyJ[A-Za-z0-9_-]{2}', finds: [findJwt] },

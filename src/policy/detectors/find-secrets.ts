@@ -1,27 +1,19 @@
 // Finds API keys, tokens and private keys (see detectors.ts for what holds for all).
 import type { Budget } from '../budget.ts';
 import { BORDER_BEFORE, isWordOrDash, type Span, TRY_UNITS } from './detector-search.ts';
-import { ISSUED_ADDRESSES, ISSUED_FORMS } from './issued-keys.ts';
+import { ISSUED_KEY, KEY_NAME } from './issued-keys.ts';
 
 /** Each try reads a bounded number of characters before it can fail. */
-const ISSUED_KEY = new RegExp(
-  `${BORDER_BEFORE}(?:${[
-    ...ISSUED_FORMS.map(({ head, tail }) => head.replaceAll('.', '\\.') + tail),
-    ...ISSUED_ADDRESSES,
-  ].join('|')})(?![A-Za-z0-9])`,
-  'g',
-);
-const NAME =
-  '(?:api[_-]?key|secret[_-]?(?:access[_-]?)?key|client[_-]?secret|(?:access|auth|api|bearer)[_-]?token|account[_-]?key)';
+const ISSUED = new RegExp(`${BORDER_BEFORE}(?:${ISSUED_KEY})(?![A-Za-z0-9])`, 'g');
 /** `api_key = "…"`, `--api-key …`, `Authorization: Bearer …`: what follows the name, if it looks random. */
 const NAMED_KEY = new RegExp(
-  `(?:${NAME}["'\\\\]{0,3}\\s{0,3}(?:=>|:=|[:=])\\s{0,3}|--${NAME} {1,3}|authorization["'\\\\]{0,3}\\s{0,3}[:=]\\s{0,3}["'\\\\]{0,3}bearer\\s{1,3})["'\\\\]{0,3}([\\w.+/=~-]{20,256})`,
+  `(?:${KEY_NAME}["'\\\\]{0,3}\\s{0,3}(?:=>|:=|[:=])\\s{0,3}|--${KEY_NAME} {1,3}|authorization["'\\\\]{0,3}\\s{0,3}[:=]\\s{0,3}["'\\\\]{0,3}bearer\\s{1,3})["'\\\\]{0,3}([\\w.+/=~-]{20,256})`,
   'gi',
 );
 
 export function findIssuedKey(text: string, from: number, budget: Budget): Span | null {
-  ISSUED_KEY.lastIndex = from;
-  for (let m = ISSUED_KEY.exec(text); m !== null; m = ISSUED_KEY.exec(text)) {
+  ISSUED.lastIndex = from;
+  for (let m = ISSUED.exec(text); m !== null; m = ISSUED.exec(text)) {
     budget.spend(TRY_UNITS);
     if (!m[0].startsWith('sk-') || isKeyAfterSk(m[0])) return { start: m.index, end: m.index + m[0].length };
   }

@@ -10,7 +10,7 @@ type IssuedForm = { issuer: string; head: string; tail: string };
 const ALNUM = '[A-Za-z0-9]';
 const URL_SAFE = '[A-Za-z0-9_-]';
 
-export const ISSUED_FORMS: readonly IssuedForm[] = [
+const ISSUED_FORMS: readonly IssuedForm[] = [
   { issuer: 'Age', head: 'AGE-PLUGIN-', tail: '[A-Z0-9]{2,16}-1[A-Z0-9]{20,}' },
   { issuer: 'Airtable', head: 'pat', tail: `${ALNUM}{14}\\.[0-9a-f]{64}` },
   { issuer: 'Atlassian', head: 'ATATT3', tail: '[A-Za-z0-9_=-]{180,}' },
@@ -84,24 +84,18 @@ export const ISSUED_FORMS: readonly IssuedForm[] = [
   { issuer: 'xAI', head: 'xai-', tail: `${ALNUM}{60,}` },
 ];
 
-/** A webhook's address, whose path is its secret; and a bot's number before its token. */
-export const ISSUED_ADDRESSES = [
+const HEADS = ISSUED_FORMS.map(({ head }) => head.replaceAll('.', '\\.'));
+
+/** The whole of a key, as an expression of JavaScript. The last two: a webhook's address and a bot's token. */
+export const ISSUED_KEY = [
+  ...ISSUED_FORMS.map(({ tail }, i) => HEADS[i] + tail),
   '(?<=hooks\\.slack\\.com/services/)T[A-Z0-9]{8,12}/B[A-Z0-9]{8,12}/[A-Za-z0-9]{20,}', // Slack
   '\\d{8,10}:AA[A-Za-z0-9_-]{33}', // Telegram
-];
+].join('|');
 
 /** What the scanner searches for, in RE2's syntax: a beginning, with the fewest characters that may follow. */
-export const ISSUED_CANDIDATE = `(?:${anyOf(ISSUED_FORMS.map(({ head }) => head))})[A-Za-z0-9_.-]{6}|k\\.com/services/T|[0-9]{8}:AA`;
+export const ISSUED_CANDIDATE = `(?:${HEADS.join('|')})[A-Za-z0-9_.-]{6}|hooks\\.slack\\.com/services/T|[0-9]{8}:AA`;
 
-/** One of the words, as an expression that writes what they begin with once: a pattern is bounded in its length. */
-function anyOf(words: readonly string[]): string {
-  const rests = new Map<string, string[]>();
-  for (const word of new Set(words)) rests.set(word[0]!, [...(rests.get(word[0]!) ?? []), word.slice(1)]);
-  const branches = [...rests].map(([first, rest]) => {
-    const further = rest.filter((one) => one !== '');
-    const tail = further.length === 0 ? '' : anyOf(further);
-    const isOptional = further.length < rest.length && tail !== '';
-    return first.replace('.', '\\.') + (isOptional ? `(?:${tail})?` : tail);
-  });
-  return branches.length > 1 ? `(?:${branches.join('|')})` : branches[0]!;
-}
+/** What a key is called where its form says nothing; in the syntax of both, without regard to case. */
+export const KEY_NAME =
+  '(?:api[_-]?key|secret[_-]?(?:access[_-]?)?key|client[_-]?secret|(?:access|auth|api|bearer)[_-]?token|account[_-]?key)';
