@@ -7,8 +7,8 @@
 // searched for in the bytes.
 import type { Path } from '../conditions/path.ts';
 import { policyPattern } from './pattern-allowance.ts';
-import { compileCandidate, type Pattern } from './program.ts';
-import type { Needle } from './scanner.ts';
+import type { Pattern } from './program.ts';
+import { type Needle, patternOf } from './scanner.ts';
 
 export type Clause = readonly string[];
 type Prefilter = readonly Clause[];
@@ -72,9 +72,8 @@ function searchable(text: string): string | null {
 export const LITERAL_CHARACTERS_MAX = 64;
 
 /** Texts of which each finding holds one; null: none is known. */
-function literalsOfNeedle({ pattern, detector }: Needle): readonly (string | null)[] {
-  if (pattern !== null) return [literalOf(pattern)];
-  return detector!.literals ?? [literalOf(compileCandidate(detector!.candidate))];
+function literalsOfNeedle(needle: Needle): readonly (string | null)[] {
+  return needle.detector?.literals ?? [literalOf(patternOf(needle))];
 }
 
 const literals = new WeakMap<Pattern, string | null>();

@@ -275,7 +275,8 @@ function plainText({ pattern }: Needle): string | null {
 /** Compiled once per process: there are nine. */
 const candidates = new Map<string, Pattern>();
 
-function patternOf({ pattern, detector }: Needle): Pattern {
+/** What the automaton searches for. */
+export function patternOf({ pattern, detector }: Needle): Pattern {
   if (pattern !== null) return pattern;
   const known = candidates.get(detector!.name);
   if (known !== undefined) return known;
