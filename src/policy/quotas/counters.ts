@@ -73,10 +73,15 @@ export class Counters {
     const atMs = reply[NUMBERS_A_COUNTER * indexes.length]!;
     for (const [i, index] of indexes.entries()) {
       const at = NUMBERS_A_COUNTER * i;
-      const [granted, leased, bucket, usableMs, freeInMs] = reply.slice(at, at + NUMBERS_A_COUNTER) as [
-        ...[number, number, number, number, number],
-      ];
-      grants[index] = { granted, leased, bucket, usableMs, freeInMs, atMs };
+      const [granted, leased, bucket, usableMs, freeInMs] = reply.slice(at, at + NUMBERS_A_COUNTER);
+      grants[index] = {
+        granted: granted!,
+        leased: leased!,
+        bucket: bucket!,
+        usableMs: usableMs!,
+        freeInMs: freeInMs!,
+        atMs,
+      };
     }
   }
 }
