@@ -4,11 +4,12 @@
 import net from 'node:net';
 import tls from 'node:tls';
 import t, { type Test } from 'tap';
-import { EgressError, GuardedHttps, type Post } from '../../src/egress/guarded-https.ts';
+import { GuardedHttps, type Post } from '../../src/egress/guarded-https.ts';
 import { byNameServers } from '../../src/egress/resolve.ts';
 import { allowedHostsOf, targetUrl } from '../../src/egress/target-url.ts';
 import { certificate } from '../support/certificate.ts';
 import { startDns } from '../support/dns-server.ts';
+import { reasonOf } from '../support/egress-reason.ts';
 import { startReceiver } from '../support/https-receiver.ts';
 
 const LOCALHOST = new Set(['localhost']);
@@ -250,14 +251,4 @@ async function startServer(
   if (options.isClosed) await close();
   else t.teardown(close);
   return port;
-}
-
-async function reasonOf(promise: Promise<unknown>): Promise<string> {
-  try {
-    await promise;
-  } catch (error) {
-    if (error instanceof EgressError) return error.reason;
-    throw error;
-  }
-  return 'answered';
 }

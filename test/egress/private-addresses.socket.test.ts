@@ -8,12 +8,13 @@ import { once } from 'node:events';
 import net from 'node:net';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
-import { EgressError, GuardedHttps, type Post } from '../../src/egress/guarded-https.ts';
+import { GuardedHttps, type Post } from '../../src/egress/guarded-https.ts';
 import { isPublicAddress } from '../../src/egress/public-address.ts';
 import { byNameServers } from '../../src/egress/resolve.ts';
 import { targetUrl } from '../../src/egress/target-url.ts';
 import { targetProblem } from '../../src/registry/alert-target.ts';
 import { type Script, startDns } from '../support/dns-server.ts';
+import { reasonOf } from '../support/egress-reason.ts';
 import { startReceiver } from '../support/https-receiver.ts';
 import { SEED } from '../support/seed.ts';
 import { PRIVATE_ANSWERS, PRIVATE_SPELLINGS } from './spellings.ts';
@@ -228,14 +229,4 @@ async function startSniffer(t: Test): Promise<{ port: number; arrived(): number;
   }
   const { port } = server.address() as net.AddressInfo;
   return { port, arrived: () => arrived, attempts: () => attempts };
-}
-
-async function reasonOf(promise: Promise<unknown>): Promise<string> {
-  try {
-    await promise;
-  } catch (error) {
-    if (error instanceof EgressError) return error.reason;
-    throw error;
-  }
-  return 'answered';
 }
