@@ -180,8 +180,7 @@ t.test('a number that a failed insert left unused between the sources of a torn 
   await clickhouse.insertRows('kept.r', [{ n: 1 }, { n: 1 }]);
   await clickhouse.close();
   await engine.stop('SIGKILL');
-  for (const marks of [/t?[^/]*\/all_1_3_\d\/data\.cmrk\d$/, /all_1_1_1\/data\.cmrk\d$/])
-    truncateSync(find(folder, marks), 0);
+  for (const marks of [/\/all_1_3_\d\/data\.cmrk\d$/, /all_1_1_1\/data\.cmrk\d$/]) truncateSync(find(folder, marks), 0);
   t.match(await startOn(folder), { rows: 2 }, 'both sources are served');
   t.ok(find(folder, /detached\/ignored_all_1_1_1$/), 'an insert into a ReplacingMergeTree that was not answered');
 });
