@@ -7,7 +7,7 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Allowance } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import type { Judgement } from '../policy/judgement.ts';
-import type { Answer, IngestRequest } from './ingest-parts.ts';
+import type { Answer, IngestRequest, Pause } from './ingest-parts.ts';
 import type { Judged } from './resolve-quotas.ts';
 
 export type DecodeOptions = {
@@ -29,6 +29,8 @@ export interface DecodedBody {
   readonly elements: number;
   /** null: the element is refused. Throws TooLong where the allowance does not cover it. */
   judge(element: number, agent: AgentRecord, rules: RuleSet, allowance: Allowance | undefined): Judgement | null;
+  /** The same without an allowance; others have their turn in between. */
+  judgeWithPauses(element: number, agent: AgentRecord, rules: RuleSet, pause: Pause): Promise<Judgement | null>;
   /**
    * `judged`: one for each element, null where the judgement was. `nowMs`: when events arrived that no rate limit
    * counted.

@@ -38,6 +38,8 @@ export type Caller = {
   whenGone(waiting: { callerLeft(): void }): void;
 };
 export type MatchedPolicy = Pick<PolicyMatch, 'policy_id' | 'name' | 'type'>;
+/** Resolves when other work was done; undefined: it is not time yet. */
+export type Pause = () => Promise<void> | undefined;
 export type IngestParts = {
   cache: Pick<RegistryCache, 'agent' | 'rules'>;
   rateLimits: Pick<RateLimitBatcher, 'ask'>;
@@ -61,10 +63,9 @@ export type IngestParts = {
   /** Where what takes long is judged, and how much is not long. Left out: everything is judged here, to its end. */
   apart?: Apart;
   /**
-   * Called between the events of a batch; resolves when other work was done. Left out: a batch is judged without a
-   * pause.
+   * Called while events are judged, after every few milliseconds of work. Left out: they are judged without a pause.
    */
-  pause?: () => Promise<void> | undefined;
+  pause?: Pause;
 };
 type Apart = {
   worker: { submit(submission: ToJudge, caller: Caller): Promise<void> };

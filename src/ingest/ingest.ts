@@ -28,7 +28,7 @@ import type { Judgement } from '../policy/judgement.ts';
 import type { AppendCaller } from '../streams/append.ts';
 import type { Begun, OnceKey } from '../streams/append-once.ts';
 import type { Codec, DecodedBody, Encoded } from './codec.ts';
-import type { Answer, Caller, IngestParts, IngestRequest } from './ingest-parts.ts';
+import type { Answer, Caller, IngestParts, IngestRequest, Pause } from './ingest-parts.ts';
 import type { QuotaGrant, QuotaWaiter } from './rate-limit-batcher.ts';
 import { decideRuns, type Judged, type Run, requestsOf, runsOf } from './resolve-quotas.ts';
 
@@ -142,15 +142,22 @@ class Submission implements QuotaWaiter, AppendCaller {
 
   #judge(): void {
     const { apart, pause } = this.#parts;
+    if (pause !== undefined) {
+      this.#judgeWithPauses(pause).catch((error: unknown) => this.refused(error));
+      return;
+    }
     const body = this.#body!;
     const allowance =
       this.#rules.size === 0 ? undefined : apart?.allowances.begin(this.#request.account, performance.now());
-    while (this.#judgements.length < body.elements) {
-      this.#judgements.push(body.judge(this.#judgements.length, this.#agent, this.#rules, allowance));
-      const others = pause?.();
-      if (others === undefined) continue;
-      others.then(() => this.#judge()).catch((error: unknown) => this.refused(error));
-      return;
+    for (let i = 0; i < body.elements; i++) this.#judgements.push(body.judge(i, this.#agent, this.#rules, allowance));
+    this.#reserve();
+  }
+
+  async #judgeWithPauses(pause: Pause): Promise<void> {
+    const body = this.#body!;
+    for (let i = 0; i < body.elements; i++) {
+      this.#judgements.push(await body.judgeWithPauses(i, this.#agent, this.#rules, pause));
+      await pause();
     }
     this.#reserve();
   }

@@ -8,7 +8,7 @@ import { judge, type RuleSet } from '../policy/engine.ts';
 import type { Judgement } from '../policy/judgement.ts';
 import type { Codec, DecodedBody, DecodeOptions, Encoded } from './codec.ts';
 import { type AcceptedEvent, encodeEvents } from './encode.ts';
-import type { Answer, IngestRequest } from './ingest-parts.ts';
+import type { Answer, IngestRequest, Pause } from './ingest-parts.ts';
 import { keptVerdicts, readVerdicts } from './kept-verdicts.ts';
 import type { Judged } from './resolve-quotas.ts';
 import { type Element, isRejected, readBatch, readSubmission } from './submission.ts';
@@ -41,6 +41,11 @@ class JsonBody implements DecodedBody {
   judge(index: number, agent: AgentRecord, rules: RuleSet, allowance: Allowance | undefined): Judgement | null {
     const element = this.#elements[index]!;
     return isRejected(element) ? null : judge(rules, new View(element, agent), allowance);
+  }
+
+  async judgeWithPauses(index: number, agent: AgentRecord, rules: RuleSet, pause: Pause): Promise<Judgement | null> {
+    const element = this.#elements[index]!;
+    return isRejected(element) ? null : rules.judgeWithPauses(new View(element, agent), pause);
   }
 
   encode(agent: AgentRecord, judged: readonly (Judged | null)[], nowMs: number): Encoded {

@@ -15,7 +15,7 @@ import { ALLOWED, judge, type RuleSet } from '../policy/engine.ts';
 import type { Decision, Judgement, TextView } from '../policy/judgement.ts';
 import type { Codec, DecodedBody, DecodeOptions, Encoded } from './codec.ts';
 import { encodeEvents } from './encode.ts';
-import type { IngestRequest } from './ingest-parts.ts';
+import type { IngestRequest, Pause } from './ingest-parts.ts';
 import type { Judged } from './resolve-quotas.ts';
 import { isTimely, type ParsedSubmission } from './submission.ts';
 import { renderEvent } from './submission-reply.ts';
@@ -68,9 +68,21 @@ class WasmBody implements DecodedBody {
   }
 
   judge(index: number, agent: AgentRecord, rules: RuleSet, allowance: Allowance | undefined): Judgement {
-    const { text, scanned, occurredAt } = this.#parts;
-    const judgement = rules.judgeByText(text.of(scanned, index, agent.id));
-    return judgement ?? judge(rules, new View(submissionOf(scanned, index, occurredAt[index]!), agent), allowance);
+    return this.#judgeByText(index, agent, rules) ?? judge(rules, this.#view(index, agent), allowance);
+  }
+
+  async judgeWithPauses(index: number, agent: AgentRecord, rules: RuleSet, pause: Pause): Promise<Judgement> {
+    return this.#judgeByText(index, agent, rules) ?? rules.judgeWithPauses(this.#view(index, agent), pause);
+  }
+
+  #judgeByText(index: number, agent: AgentRecord, rules: RuleSet): Judgement | null {
+    const { text, scanned } = this.#parts;
+    return rules.judgeByText(text.of(scanned, index, agent.id));
+  }
+
+  #view(index: number, agent: AgentRecord): View {
+    const { scanned, occurredAt } = this.#parts;
+    return new View(submissionOf(scanned, index, occurredAt[index]!), agent);
   }
 
   /** Everything of it happens at once: the memory of the instance is shared by all requests. */
@@ -182,9 +194,11 @@ class ScannedText implements TextView {
     return start === 0 ? undefined : this.#traces.text(this.#body.bytes, start, this.#word(WORD.traceEnd));
   }
 
-  /** Text that is escaped as \u may hold any literal: then all count as found. */
+  /** Text that is escaped as \u, or has forms beside the one sent, may hold any literal: then all count as found. */
   hasAny(word: number, mask: number): boolean {
-    return (this.#word(WORD.bits + word) & mask) !== 0 || (this.#word(WORD.flags) & FLAG.escapedUnicode) !== 0;
+    return (
+      (this.#word(WORD.bits + word) & mask) !== 0 || (this.#word(WORD.flags) & (FLAG.escapedUnicode | FLAG.forms)) !== 0
+    );
   }
 
   #word(word: number): number {

@@ -74,6 +74,7 @@ export const WORD = {
 } as const;
 export const FLAG = {
   escapedUnicode: layout.F_ESCAPED,
+  forms: layout.F_FORMS,
   tool: layout.F_TOOL,
   oddTool: layout.F_TOOL_OTHER,
   oddColumn: layout.F_COLUMN_OTHER,

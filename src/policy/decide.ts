@@ -45,13 +45,14 @@ export function decide(judgement: Judgement, retryAfter: readonly number[], mint
 /** The matches with those of the limits that are over, in the order of the policies. */
 function withLimits({ rateChecks, found }: Judgement, retryAfter: readonly number[]): readonly RuleMatch[] {
   const all = [...found];
-  const how = { budget: new Budget(EXPLAIN_UNITS), isSecret: found.some(isFilter) };
+  const isSecret = found.some(isFilter);
   rateChecks.forEach((check, i) => {
     const seconds = retryAfter[i] ?? 0;
     if (seconds === 0) return;
     const { entry, event, reason } = check as EntryCheck;
-    const held = conditionsHeld(entry.rule, event, how);
-    const detail = limitDetail(check, seconds, { held, isSecret: how.isSecret });
+    const budget = new Budget(EXPLAIN_UNITS);
+    const held = conditionsHeld(entry.rule, event, { budget, isSecret });
+    const detail = limitDetail(check, seconds, { held, isSecret });
     all.push({ entry, detail: reason === undefined ? detail : { ...detail, reason } });
   });
   return all.sort(byOrder);

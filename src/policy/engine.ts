@@ -6,11 +6,11 @@
 // What the absence of each thing does (fail closed, loudly):
 //   Redis away         the counters cannot be asked: the caller refuses the submission (503); nothing is decided here
 //   an expression that errors on the event      counts as a match, detail.reason `expression_error`
-//   work over its budget (see budget.ts)        counts as a match, detail.reason `budget`
+//   work of a policy over its budget (budget.ts)        counts as a match, detail.reason `budget`
 //   a rule that throws what it should not       counts as a match, detail.reason `error`, and onRuleError is called
 //   a stored policy that does not compile       the set cannot be made: the caller refuses the account's submissions
 // Nothing else is asked for. The one state kept between events is what automata have learned, which changes no
-// judgement but this: patterns whose automata went over the budget together are tried apart for the next event.
+// judgement.
 //
 // Invariant: every rule of the account that can concern an event is judged on it. Rules are indexed by agent, event
 // type and tool, so that those that cannot cost nothing. Where nothing matches nothing is allocated: shared constants
@@ -20,7 +20,7 @@ import { EVENT_TYPES, type PolicyAction, type PolicyType } from '../../schemas/c
 import type { DataFilterDetail } from '../../schemas/match-detail.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { type Allowance, TOO_LONG } from './allowance.ts';
-import { BUILD_UNITS, Budget, EXPRESSION_UNITS, FIELD_UNITS, OverBudget, SCAN_UNITS } from './budget.ts';
+import { Budget, EXPLAIN_UNITS, expressionUnits, fieldUnits, OverBudget } from './budget.ts';
 import { checkParts, compileRule, type Rule } from './compile.ts';
 import { conditionsDetail, conditionsHeld, shownCondition } from './explain.ts';
 import type { Filter } from './filter.ts';
@@ -37,7 +37,7 @@ import type {
 } from './judgement.ts';
 import { type DataFilterTerms, needleDetail } from './kinds/data-filter.ts';
 import { counterValue, type RateLimitTerms } from './kinds/rate-limit.ts';
-import type { Redaction } from './redact.ts';
+import type { Redaction } from './redaction/redaction.ts';
 import {
   countsAll,
   entryOf,
@@ -49,8 +49,7 @@ import {
   shareScanner,
   weightOf,
 } from './rule-index.ts';
-import { FOUND, type Scanner } from './text-search/scanner.ts';
-import type { Walker } from './text-search/walk.ts';
+import { FOUND } from './text-search/scanner.ts';
 
 const NO_CHECKS: readonly RateCheck[] = Object.freeze([]);
 const NO_REDACTIONS: readonly Redaction[] = Object.freeze([]);
@@ -122,6 +121,8 @@ export type RuleSetOptions = {
   onRuleError?: (policyId: string, error: unknown) => void;
   /** Rules that are compiled already, by policy id. */
   compiled?: ReadonlyMap<string, Rule>;
+  /** The account's last set: what it has learned is kept where it fits. */
+  previous?: RuleSet | undefined;
   /** By which ids of traces become tokens. Left out where nothing is recorded. */
   traceKey?: string | undefined;
 };
@@ -143,18 +144,27 @@ export class RuleSet {
   readonly literals: readonly string[];
   /** All data filters that inspect the whole payload share one scanner, so that its strings are walked once. */
   readonly #filter: Filter | null;
+  /** With those of single fields. */
+  readonly #filters: readonly Filter[];
 
   /** Laying the patterns of its filters out would hold up the loop that answers. */
   readonly #isLarge: boolean;
 
   // State of one judgement.
-  #scanned = 0;
+  /** Units that all rules have taken, and what they may take here. */
+  #spent = 0;
+  #most = 0;
+  /** What each rule may take, and the budgets of the one at hand. */
+  #fieldUnits = 0;
+  #expressionUnits = 0;
   readonly #fieldBudget = new Budget(0);
   readonly #expressionBudget = new Budget(0);
   /** `detail` null: there is nothing beyond the conditions. */
   #found: { entry: IndexedRule; detail: Detail | null }[] = [];
   #checks: EntryCheck[] = [];
   #redactions: Redaction[] = [];
+  /** `last` resolves when the last judgement with pauses is over. Of all sets that share filters. */
+  readonly #pausing: { last: Promise<void> | undefined };
   /** Rules of which a condition held for what is no number. */
   #forNoNumber: IndexedRule[] = [];
   readonly #live: IndexedRule[] = [];
@@ -171,7 +181,9 @@ export class RuleSet {
       entryOf(options.compiled?.get(policy.id) ?? compileRule(policy), order),
     );
     this.#agents = new Set(sorted.flatMap((policy) => policy.agent_id ?? []));
-    this.#filter = shareScanner(this.#entries);
+    this.#filter = shareScanner(this.#entries, options.previous === undefined ? null : options.previous.#filter);
+    this.#filters = [...new Set(this.#entries.flatMap(({ filter }) => filter ?? []))];
+    this.#pausing = options.previous === undefined ? { last: undefined } : options.previous.#pausing;
     this.literals = numberLiterals(this.#entries);
     this.#isLarge = weightOf(this.#entries) > LAID_OUT_INSTRUCTIONS_MAX;
   }
@@ -189,58 +201,97 @@ export class RuleSet {
   judge(event: EventView, allowance?: Allowance): Judgement {
     if (this.size === 0) return NOTHING;
     try {
-      return allowance === undefined ? this.#judge(event, WHOLE_BUDGET) : this.#judgeWithin(event, allowance);
+      const plan = this.#begin(event, allowance === undefined ? Number.POSITIVE_INFINITY : Math.max(0, allowance.left));
+      for (const entry of plan.always) this.#consider(entry, event);
+      if (plan.byTool !== null)
+        for (const entry of rulesOfTool(plan, event.payload['tool'])) this.#consider(entry, event);
+      for (const filter of this.#liveFilters()) {
+        let failure = this.#walkFirst(filter, event);
+        while (failure === undefined && !filter.scanner.isDone()) failure = this.#walk(filter, event);
+        this.#noteFilter(filter, failure);
+      }
+      return this.#judgement(event);
     } finally {
-      this.#live.length = 0;
-      if (this.#found.length > 0) this.#found = [];
-      if (this.#checks.length > 0) this.#checks = [];
-      if (this.#redactions.length > 0) this.#redactions = [];
-      if (this.#forNoNumber.length > 0) this.#forNoNumber = [];
+      this.#end();
+      allowance?.spend(this.#spent);
     }
   }
 
-  #judge(event: EventView, units: Units): Judgement {
-    const plan = this.#plan(event);
-    this.#fieldBudget.left = units.field;
-    this.#expressionBudget.left = units.expression;
-    for (const entry of plan.always) this.#consider(entry, event);
-    if (plan.byTool !== null)
-      for (const entry of rulesOfTool(plan, event.payload['tool'])) this.#consider(entry, event);
-    if (this.#live.length > 0) this.#scan(event, units);
+  /**
+   * As `judge` without an allowance, but calls `pause` again and again and waits for what it returns. One event at a
+   * time: others wait.
+   */
+  async judgeWithPauses(event: EventView, pause: () => Promise<void> | undefined): Promise<Judgement> {
+    if (this.size === 0) return NOTHING;
+    const before = this.#pausing.last;
+    let done!: () => void;
+    this.#pausing.last = new Promise((resolve) => {
+      done = resolve;
+    });
+    await before;
+    try {
+      const plan = this.#begin(event, Number.POSITIVE_INFINITY);
+      const ofTool = plan.byTool === null ? [] : rulesOfTool(plan, event.payload['tool']);
+      for (const entry of [...plan.always, ...ofTool]) {
+        this.#consider(entry, event);
+        await pause();
+      }
+      for (const filter of this.#liveFilters()) {
+        let failure = this.#walkFirst(filter, event);
+        while (failure === undefined && !filter.scanner.isDone()) {
+          await pause();
+          failure = this.#walk(filter, event);
+        }
+        this.#noteFilter(filter, failure);
+      }
+      return this.#judgement(event);
+    } finally {
+      this.#end();
+      done();
+    }
+  }
+
+  /** `most`: units for all rules; over them it throws TooLong. */
+  #begin(event: EventView, most: number): Plan {
+    this.#spent = 0;
+    this.#most = most;
+    this.#fieldUnits = fieldUnits(event.payloadText.length);
+    this.#expressionUnits = expressionUnits(event.payloadText.length);
+    return this.#plan(event);
+  }
+
+  #end(): void {
+    this.#live.length = 0;
+    if (this.#found.length > 0) this.#found = [];
+    if (this.#checks.length > 0) this.#checks = [];
+    if (this.#redactions.length > 0) this.#redactions = [];
+    if (this.#forNoNumber.length > 0) this.#forNoNumber = [];
+  }
+
+  #judgement(event: EventView): Judgement {
     if (this.#found.length === 0 && this.#checks.length === 0) return NOTHING;
-    return {
+    const judgement = {
       rateChecks: this.#checks.length === 0 ? NO_CHECKS : this.#checks,
       found: this.#explained(event).sort(byOrder),
       redactions: this.#redactions.length === 0 ? NO_REDACTIONS : this.#redactions,
     };
-  }
-
-  /** With less than the whole budgets. A judgement for which that was too little is thrown away: it is none. */
-  #judgeWithin(event: EventView, allowance: Allowance): Judgement {
-    const most = Math.max(0, allowance.left);
-    const units: Units = {
-      field: Math.min(FIELD_UNITS, most),
-      expression: Math.min(EXPRESSION_UNITS, most),
-      scan: Math.min(SCAN_UNITS, most),
-      build: Math.min(BUILD_UNITS, most),
-      isWhole: false,
-    };
-    this.#scanned = 0;
-    const judgement = this.#judge(event, units);
-    const [field, expression] = [this.#fieldBudget.left, this.#expressionBudget.left];
-    allowance.spend(
-      units.field - field + units.expression - expression + this.#scanned + redactionUnits(event, judgement),
-    );
-    if (field < 0 || expression < 0) throw TOO_LONG;
+    this.#charge(redactionUnits(event, judgement));
     return judgement;
   }
 
-  /** Only what matched is explained, with what is left of the work that conditions may do on an event. */
+  #charge(units: number): void {
+    this.#spent += units;
+    if (this.#spent > this.#most) throw TOO_LONG;
+  }
+
+  /** Only what matched is explained. */
   #explained(event: EventView): RuleMatch[] {
-    const how = { budget: this.#fieldBudget, isSecret: this.#found.some(isFilter) };
+    const isSecret = this.#found.some(isFilter);
     return this.#found.map(({ entry, detail }): RuleMatch => {
       if (detail !== null && 'reason' in detail && !('path' in detail)) return { entry, detail };
-      const held = conditionsHeld(entry.rule, event, how);
+      const budget = new Budget(EXPLAIN_UNITS);
+      const held = conditionsHeld(entry.rule, event, { budget, isSecret });
+      this.#spent += budget.worked;
       const reason = this.#forNoNumber.includes(entry) ? NOT_A_NUMBER : undefined;
       if (detail === null) return { entry, detail: { ...conditionsDetail(held), ...reason } };
       return {
@@ -274,7 +325,7 @@ export class RuleSet {
     if (traceId === undefined) return false;
     const last = this.#lastTrace;
     if (last !== undefined && last.traceId === traceId && last.plan === plan) return last.mayMatch;
-    const mayMatch = this.#isLarge || plan.ofTrace.some((filter) => filter.finds(traceId));
+    const mayMatch = this.#isLarge || plan.ofTrace.some((filter) => filter.mayFind(traceId));
     this.#lastTrace = { plan, traceId, mayMatch };
     return mayMatch;
   }
@@ -307,19 +358,25 @@ export class RuleSet {
   /** Notes what a rule makes of the event, or puts a data filter among those that have to inspect the payload. */
   #consider(entry: IndexedRule, event: EventView): void {
     const { rule } = entry;
+    const here = this.#most - this.#spent;
+    this.#fieldBudget.begin(this.#fieldUnits, here);
+    this.#expressionBudget.begin(this.#expressionUnits, here);
     let detail: Detail | undefined;
     try {
       if (!this.#applies(rule, event)) return;
       if (rule.conditions.some(({ heldForNoNumber }) => heldForNoNumber)) this.#forNoNumber.push(entry);
     } catch (error) {
+      if (this.#fieldBudget.here < 0 || this.#expressionBudget.here < 0) throw TOO_LONG;
       detail = { reason: this.#reasonOf(error, rule), condition: shownCondition(this.#asked) };
+    } finally {
+      this.#spent += this.#fieldBudget.worked + this.#expressionBudget.worked;
     }
     if (rule.terms.type === 'rate_limit') this.#checks.push(this.#checkOf(entry, rule.terms, event));
     else if (rule.terms.type === 'data_filter' && detail === undefined) this.#live.push(entry);
     else {
       this.#found.push({ entry, detail: detail ?? null });
       if (rule.terms.type === 'data_filter' && rule.terms.redact)
-        this.#redactions.push(redactionOf(entry, rule.terms, this.traceKey));
+        this.#redactions.push(redactionOf(rule.terms, this.traceKey));
     }
   }
 
@@ -369,48 +426,31 @@ export class RuleSet {
 
   #counterValue(entry: IndexedRule, per: Exclude<RateLimitTerms['per'], string>, event: EventView): string {
     try {
-      return counterValue(per, event, this.#fieldBudget);
+      return counterValue(per, event, new Budget(this.#fieldUnits));
     } catch (error) {
       this.#reasonOf(error, entry.rule);
       return '';
     }
   }
 
-  /** All live data filters: first those of the whole payload, in one walk, then those of single fields. */
-  #scan(event: EventView, given: Units): void {
-    if (!given.isWhole && this.#isLarge) throw TOO_LONG;
-    let filters = 0;
-    let isShared = false;
-    for (const { filter } of this.#live) {
-      if (filter !== this.#filter) filters++;
-      else isShared = true;
-    }
-    const share = { ...given, build: given.build / (filters + (isShared ? 1 : 0)) };
-    if (isShared) share.scan = this.#run(this.#filter!, event, share);
-    if (filters > 0) {
-      for (const { filter } of this.#live) if (filter !== this.#filter) share.scan = this.#run(filter!, event, share);
-    }
-    this.#scanned += given.scan - share.scan;
+  /** Of all live data filters: one for those that inspect the whole payload, others for those of single fields. */
+  #liveFilters(): readonly Filter[] {
+    if (this.#live.length === 0) return NO_FILTERS;
+    if (this.#most !== Number.POSITIVE_INFINITY && this.#isLarge) throw TOO_LONG;
+    if (this.#filters.length === 1) return this.#filters;
+    return this.#filters.filter((filter) => this.#live.some((entry) => entry.filter === filter));
   }
 
-  /** Runs one scanner for all live rules that have it. Answers the units that are left. */
-  #run(filter: Filter, event: EventView, { scan, build, isWhole }: Units): number {
+  /** The first pass of a scanner, for all live rules that have it. */
+  #walkFirst(filter: Filter, event: EventView): DataFilterDetail | undefined {
     const { scanner, walker, wanted } = filter;
     wanted.fill(0);
     for (const entry of this.#live) {
       if (entry.filter === filter) for (const needle of entry.needles) wanted[needle] = 1;
     }
-    scanner.begin(scan, build, wanted);
-    walker.begin();
-    const failure = this.#walk(filter, event);
-    let wentOver = false;
-    for (const entry of this.#live) {
-      if (entry.filter === filter && this.#noteFilter(entry, scanner, walker, failure)) wentOver = true;
-    }
-    this.#scanned += scanner.buildUnitsUsed;
-    if (wentOver && !isWhole) throw TOO_LONG;
-    if (wentOver) scanner.adapt();
-    return scanner.unitsLeft;
+    scanner.begin(wanted, event.payloadText.length, this.#most - this.#spent);
+    walker.begin(event.payloadText);
+    return this.#walk(filter, event);
   }
 
   #walk(filter: Filter, event: EventView): DataFilterDetail | undefined {
@@ -420,17 +460,22 @@ export class RuleSet {
       if (filter.trace && event.trace_id !== undefined) filter.walker.walkTrace(event.trace_id);
       return undefined;
     } catch (error) {
+      if (error instanceof OverBudget) throw TOO_LONG;
       return { reason: this.#reasonOf(error, this.#live.find((entry) => entry.filter === filter)!.rule) };
     }
   }
 
-  /** True if the filter matched because it could not be settled. */
-  #noteFilter(entry: IndexedRule, scanner: Scanner, walker: Walker, failure: DataFilterDetail | undefined): boolean {
+  #noteFilter(filter: Filter, failure: DataFilterDetail | undefined): void {
+    for (const entry of this.#live) if (entry.filter === filter) this.#noteMatch(entry, filter, failure);
+    this.#charge(filter.scanner.worked);
+  }
+
+  #noteMatch(entry: IndexedRule, { scanner, walker }: Filter, failure: DataFilterDetail | undefined): void {
     const terms = entry.rule.terms as DataFilterTerms;
     let index = entry.needles.findIndex((needle) => scanner.found[needle] === FOUND.yes);
     const isFound = index >= 0;
     if (!isFound) index = entry.needles.findIndex((needle) => scanner.found[needle] === FOUND.over);
-    if (index < 0 && failure === undefined) return false;
+    if (index < 0 && failure === undefined) return;
     let detail: DataFilterDetail = failure ?? {};
     if (index >= 0) {
       const { path, isKey } = walker.places[entry.needles[index]!]!;
@@ -442,21 +487,11 @@ export class RuleSet {
       };
     }
     this.#found.push({ entry, detail });
-    if (terms.redact) this.#redactions.push(redactionOf(entry, terms, this.traceKey));
-    return !isFound;
+    if (terms.redact) this.#redactions.push(redactionOf(terms, this.traceKey));
   }
 }
 
-/** What an event may cost. `isWhole`: these are its budgets, and what goes over them counts as a match. */
-type Units = { field: number; expression: number; scan: number; build: number; isWhole: boolean };
-
-const WHOLE_BUDGET: Units = {
-  field: FIELD_UNITS,
-  expression: EXPRESSION_UNITS,
-  scan: SCAN_UNITS,
-  build: BUILD_UNITS,
-  isWhole: true,
-};
+const NO_FILTERS: readonly Filter[] = [];
 const NOT_A_NUMBER = { reason: 'not_a_number' } as const;
 /** 20 ms, once a set. */
 const LAID_OUT_INSTRUCTIONS_MAX = 12_000;

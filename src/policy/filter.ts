@@ -1,7 +1,6 @@
 // A data filter's scanner with its walker, both made when the first event has to be inspected (used by rule-index.ts
 // and engine.ts): laying patterns out costs more than all else of a set, and where the prefilters fail no event needs
 // them.
-import { BUILD_UNITS, SCAN_UNITS } from './budget.ts';
 import type { Path } from './conditions/path.ts';
 import type { DataFilterTerms } from './kinds/data-filter.ts';
 import { type Needle, Scanner } from './text-search/scanner.ts';
@@ -30,6 +29,12 @@ export class Filter {
     this.#needles = needles;
   }
 
+  /** Does it search for the same in the same places? */
+  isFor(needles: readonly Needle[], { fields, trace }: Pick<DataFilterTerms, 'fields' | 'trace'>): boolean {
+    if (fields !== this.fields || trace !== this.trace || needles.length !== this.#needles.length) return false;
+    return needles.every(({ key }, i) => key === this.#needles[i]!.key);
+  }
+
   get weight(): number {
     return this.#needles.reduce((sum, { pattern }) => sum + (pattern?.instructions.length ?? DETECTOR_INSTRUCTIONS), 0);
   }
@@ -39,11 +44,11 @@ export class Filter {
     return this.#scanner;
   }
 
-  /** Does the text hold any of what it searches for? To be asked between events. */
-  finds(text: string): boolean {
+  /** May the text hold any of what it searches for? To be asked between events. */
+  mayFind(text: string): boolean {
     this.wanted.fill(1);
-    this.scanner.begin(SCAN_UNITS, BUILD_UNITS, this.wanted);
-    return this.scanner.scan(text);
+    this.scanner.begin(this.wanted, text.length);
+    return this.scanner.holds(text);
   }
 
   get walker(): Walker {

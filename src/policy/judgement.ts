@@ -8,7 +8,7 @@ import type { PolicyMatch } from '../../schemas/event.ts';
 import type { Rule } from './compile.ts';
 import type { Filter } from './filter.ts';
 import type { RequireApprovalTerms } from './kinds/require-approval.ts';
-import type { Redaction } from './redact.ts';
+import type { Redaction } from './redaction/redaction.ts';
 
 /** Some of the set's literals: literal 32 * `word` + k is bit k of `mask`. */
 export type LiteralBits = { readonly word: number; readonly mask: number };
@@ -25,7 +25,6 @@ export type IndexedRule = {
   /** Where a data filter's needles are in its scanner. */
   needles: number[];
   filter: Filter | null;
-  redaction: Redaction | null;
   /** What must be in the payload for the rule to match: of each clause a literal; null: nothing is known. */
   prefilter: readonly (readonly LiteralBits[])[] | null;
 };

@@ -30,7 +30,7 @@ export async function prepareRules(
     else compiled.set(policy.id, compileRule(policy, await patternsOf(policy, slices)));
     await slices.next();
   }
-  return new RuleSet(policies, { ...options, compiled });
+  return new RuleSet(policies, { ...options, compiled, previous });
 }
 
 class Slices {

@@ -9,9 +9,10 @@ import { Filter } from './filter.ts';
 import type { IndexedRule, Judgement, LiteralBits } from './judgement.ts';
 import type { DataFilterTerms } from './kinds/data-filter.ts';
 import { isDryRun } from './kinds/policy-kind.ts';
-import { Redaction } from './redact.ts';
+import { Redaction } from './redaction/redaction.ts';
 import { prefilterOf } from './text-search/literal-prefilter.ts';
 import type { Needle } from './text-search/scanner.ts';
+import { looksLikeJson } from './texts/text-forms.ts';
 
 /** The rules that can concern events of one type of one agent. `byTool` are those that demand one of some tools. */
 export type Plan = {
@@ -47,23 +48,34 @@ export function entryOf(rule: Rule, order: number): IndexedRule {
     json: `${JSON.stringify(match).slice(0, -1)},"detail":`,
     needles: [],
     filter: null,
-    redaction: null,
     prefilter: null,
   };
 }
 
+const filters = new WeakMap<DataFilterTerms, Filter>();
+
+/** Of a data filter that inspects fields: kept as long as its policy is not changed. */
+function filterOf(terms: DataFilterTerms): Filter {
+  let filter = filters.get(terms);
+  if (filter === undefined) {
+    filter = new Filter(terms.needles, terms);
+    filters.set(terms, filter);
+  }
+  return filter;
+}
+
 /**
  * Gives every data filter its scanner: one for all that inspect the whole payload, one each for those that inspect
- * fields.
+ * fields. `before`: the shared one of the account's last set, which is kept if it searches for the same.
  */
-export function shareScanner(entries: readonly IndexedRule[]): Filter | null {
+export function shareScanner(entries: readonly IndexedRule[], before: Filter | null): Filter | null {
   const needles = new Map<string, { index: number; needle: Needle }>();
   const sharing: IndexedRule[] = [];
   for (const entry of entries) {
     const { terms } = entry.rule;
     if (terms.type !== 'data_filter') continue;
     if (terms.fields !== null) {
-      entry.filter = new Filter(terms.needles, terms);
+      entry.filter = filterOf(terms);
       entry.needles = terms.needles.map((_, i) => i);
       continue;
     }
@@ -73,10 +85,9 @@ export function shareScanner(entries: readonly IndexedRule[]): Filter | null {
     entry.needles = terms.needles.map((needle) => needles.get(needle.key)!.index);
   }
   if (sharing.length === 0) return null;
-  const filter = new Filter(
-    [...needles.values()].map(({ needle }) => needle),
-    { fields: null, trace: true },
-  );
+  const wanted = [...needles.values()].map(({ needle }) => needle);
+  const where = { fields: null, trace: true };
+  const filter = before?.isFor(wanted, where) ? before : new Filter(wanted, where);
   for (const entry of sharing) entry.filter = filter;
   return filter;
 }
@@ -115,13 +126,16 @@ function bitsOf(numbers: readonly number[]): LiteralBits[] {
   return [...masks].map(([word, mask]) => ({ word, mask }));
 }
 
-export function redactionOf(
-  entry: IndexedRule,
-  { needles, fields, trace }: DataFilterTerms,
-  traceKey?: string,
-): Redaction {
-  entry.redaction ??= new Redaction(needles, { fields, trace, ...(traceKey === undefined ? {} : { traceKey }) });
-  return entry.redaction;
+const redactions = new WeakMap<DataFilterTerms, Redaction>();
+
+/** Kept as long as the policy is not changed. `traceKey`: of its account. */
+export function redactionOf(terms: DataFilterTerms, traceKey = ''): Redaction {
+  let redaction = redactions.get(terms);
+  if (redaction?.traceKey !== traceKey) {
+    redaction = new Redaction(terms.needles, { fields: terms.fields, trace: terms.trace, traceKey });
+    redactions.set(terms, redaction);
+  }
+  return redaction;
 }
 
 export function planOf(entries: readonly IndexedRule[], agent: string, type: EventType): Plan {
@@ -163,8 +177,11 @@ export function countsAll({ rule }: IndexedRule): boolean {
 
 const NO_ENTRIES: readonly IndexedRule[] = Object.freeze([]);
 
-/** A tool that is no plain text (an array: any element will do) is inspected by every rule that names tools. */
+/**
+ * A tool that is no plain text (an array, or text that holds one: any element will do) is inspected by every rule that
+ * names tools.
+ */
 export function rulesOfTool(plan: Plan, tool: unknown): readonly IndexedRule[] {
-  if (typeof tool === 'string') return plan.byTool!.get(tool) ?? NO_ENTRIES;
-  return Array.isArray(tool) ? plan.withTool : NO_ENTRIES;
+  if (typeof tool === 'string' && !looksLikeJson(tool)) return plan.byTool!.get(tool) ?? NO_ENTRIES;
+  return typeof tool === 'string' || Array.isArray(tool) ? plan.withTool : NO_ENTRIES;
 }

@@ -44,6 +44,13 @@ const text = fc.oneof(
   fc.array(word, { maxLength: 4 }).map((words) => words.join(' ')),
   fc.string({ unit: 'binary', maxLength: 12 }),
   fc.constant('a@example.com 4111 1111 1111 1111'),
+  // Text inside text, and text that is dressed up: what is judged is not what is in the bytes.
+  fc
+    .tuple(fc.constantFrom('', ' ', '\n\t'), fc.constantFrom(...KEYS), word)
+    .map(([blank, key, inner]) => blank + JSON.stringify({ [key]: inner })),
+  word.map((inner) => JSON.stringify([inner])),
+  word.map((inner) => [...inner].join('\u200b')),
+  word.map((inner) => inner.replace(/[a-z]/g, (letter) => String.fromCharCode(letter.charCodeAt(0) + 0xfee0))),
 );
 const key = fc.oneof({ weight: 60, arbitrary: fc.constantFrom(...KEYS) }, { weight: 1, arbitrary: word });
 const number = fc.oneof(fc.integer(), fc.double({ noNaN: true, noDefaultInfinity: true }), fc.constantFrom(0, 5, 1e21));

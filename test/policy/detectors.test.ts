@@ -10,7 +10,8 @@ import { Budget } from '../../src/policy/budget.ts';
 import { decide } from '../../src/policy/decide.ts';
 import { DETECTORS } from '../../src/policy/detectors/detectors.ts';
 import { judge, RuleSet } from '../../src/policy/engine.ts';
-import { redactPayload, redactTrace } from '../../src/policy/redact.ts';
+import { redactPayload } from '../../src/policy/redaction/redact-payload.ts';
+import { redactTrace } from '../../src/policy/redaction/redaction.ts';
 import { runs, SEED } from '../support/seed.ts';
 import { cpuMs, decideOn, event, matches, policy } from './support.ts';
 

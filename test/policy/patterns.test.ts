@@ -5,7 +5,7 @@ import t from 'tap';
 import { Budget, OverBudget } from '../../src/policy/budget.ts';
 import { decide } from '../../src/policy/decide.ts';
 import { judge, RuleSet } from '../../src/policy/engine.ts';
-import { redactPayload } from '../../src/policy/redact.ts';
+import { redactPayload } from '../../src/policy/redaction/redact-payload.ts';
 import { Automaton } from '../../src/policy/text-search/automaton.ts';
 import { LiteralSearch } from '../../src/policy/text-search/literal-search.ts';
 import { compilePattern, PatternError, Program } from '../../src/policy/text-search/program.ts';
@@ -56,7 +56,7 @@ t.test('a pattern is found exactly where RE2 finds it', async (t) => {
   fc.assert(
     fc.property(pattern, text, (source, subject) => {
       const automaton = new Automaton(new Program([compilePattern(source)]), 'search');
-      automaton.grant(UNITS);
+      automaton.meter(UNITS);
       const found = automaton.search(subject, new Uint8Array(1), 1, new Budget(UNITS)) === 0;
       return found === RE2JS.compile(source).test(subject);
     }),
@@ -72,8 +72,7 @@ t.test('many patterns in one pass are each found as if alone', async (t) => {
       fc.array(text, { maxLength: 4 }),
       (sources, texts) => {
         const scanner = new Scanner(sources.map((source) => patternNeedle(compilePattern(source))));
-        scanner.begin(UNITS, UNITS, new Uint8Array(sources.length).fill(1));
-        for (const subject of texts) scanner.scan(subject);
+        scan(scanner, new Uint8Array(sources.length).fill(1), texts);
         return sources.every((source, i) => {
           const expected = texts.some((subject) => RE2JS.compile(source).test(subject));
           return (scanner.found[i] === FOUND.yes) === expected;
@@ -109,8 +108,8 @@ t.test('the places of matches are all starts, and the longest end from each', as
       const program = new Program([compilePattern(source)]);
       const backwards = new Automaton(program, 'starts');
       const forwards = new Automaton(program, 'longest');
-      backwards.grant(UNITS);
-      forwards.grant(UNITS);
+      backwards.meter(UNITS);
+      forwards.meter(UNITS);
       const marks = new Uint8Array(subject.length + 1);
       backwards.starts(subject, marks, new Budget(UNITS));
       const starts = [...marks.keys()].filter((i) => marks[i] === 1);
@@ -174,28 +173,53 @@ t.test('what RE2 does not have is refused with a sentence', async (t) => {
   }
 });
 
-t.test('an automaton whose states explode stops at its budget and takes nothing from others', async (t) => {
+function scan(scanner: Scanner, wanted: Uint8Array, texts: readonly string[]): void {
+  scanner.begin(
+    wanted,
+    texts.reduce((sum, text) => sum + text.length, 0),
+  );
+  do for (const text of texts) scanner.scan(text);
+  while (!scanner.isDone());
+}
+
+t.test('a pattern whose states explode is over its units each time, and takes nothing from others', async (t) => {
   const sources = ['(?:a|b)*a(?:a|b){18}c', 'needle[0-9]', 'x.*y'];
   const scanner = new Scanner(sources.map((source) => patternNeedle(compilePattern(source))));
   const subject = `${randomText(60_000, 'ab')} needle7 x1y`;
   const wanted = new Uint8Array(3).fill(1);
-  const look = () => {
-    scanner.begin(UNITS, 1_000_000, wanted);
-    scanner.scan(subject);
-    return [...scanner.found];
-  };
-  t.strictSame(look(), [FOUND.over, FOUND.over, FOUND.over], 'together none is settled: all count as found');
-  scanner.adapt();
-  look();
-  scanner.adapt();
-  t.strictSame(look(), [FOUND.over, FOUND.yes, FOUND.yes], 'tried apart, the sound ones are');
+  for (let time = 1; time <= 3; time++) {
+    scan(scanner, wanted, [subject]);
+    t.strictSame([...scanner.found], [FOUND.over, FOUND.yes, FOUND.yes], `time ${time}`);
+    const short = 'ab'.repeat(20);
+    scan(scanner, wanted, [short]);
+    t.strictSame([...scanner.found], [FOUND.no, FOUND.no, FOUND.no], `a short text, time ${time}`);
+  }
+});
+
+t.test('where the states of patterns that share an automaton are too many, each is asked by itself', async (t) => {
+  // Each counts from its last letter on; side by side every twelve counts are a state of their own.
+  const sources = Array.from({ length: 12 }, (_, i) => {
+    const letter = String.fromCharCode(97 + i);
+    return `${letter}[^${letter}]{${20 + i}}${i}`;
+  });
+  const scanner = new Scanner(sources.map((source) => patternNeedle(compilePattern(source))));
+  const wanted = new Uint8Array(sources.length).fill(1);
+  const subject = `${randomText(20_000, 'abcdefghijkl')}c${'z'.repeat(22)}2`;
+  for (let time = 1; time <= 6; time++) {
+    scan(scanner, wanted, [subject]);
+    t.strictSame(
+      [...scanner.found],
+      sources.map((source) => (RE2JS.compile(source).test(subject) ? FOUND.yes : FOUND.no)),
+      `time ${time}`,
+    );
+  }
 });
 
 t.test('a budget that is gone is said, never passed over', async (t) => {
   const automaton = new Automaton(new Program([compilePattern('a+b')]), 'search');
-  automaton.grant(UNITS);
+  automaton.meter(UNITS);
   t.throws(() => automaton.search('a'.repeat(100_000), new Uint8Array(1), 1, new Budget(50_000)), OverBudget);
-  automaton.grant(10);
+  automaton.meter(10);
   t.throws(() => automaton.search('ba'.repeat(10), new Uint8Array(1), 1, new Budget(UNITS)), OverBudget);
 });
 

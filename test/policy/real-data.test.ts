@@ -2,7 +2,7 @@
 // alone.
 import t from 'tap';
 import { RuleSet } from '../../src/policy/engine.ts';
-import { redactPayload } from '../../src/policy/redact.ts';
+import { redactPayload } from '../../src/policy/redaction/redact-payload.ts';
 import { decideOn, policy, recordedEvents } from './support.ts';
 
 const events = recordedEvents();

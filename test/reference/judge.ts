@@ -5,6 +5,7 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import type { JsonObject } from '../../schemas/common.ts';
 import type { PolicyMatch } from '../../schemas/event.ts';
 import type { Policy } from '../../schemas/policy.ts';
+import { foldedOf, textsOf } from './forms.ts';
 import { Written, writtenJson } from './json.ts';
 import { detected, detectedNumber, mayHold, occurs } from './patterns.ts';
 
@@ -310,7 +311,12 @@ function isForNoNumber(key: string, wanted: unknown, event: Sent): boolean {
 }
 
 function operatorHolds(name: string, operand: unknown, value: unknown): boolean {
-  const someText = (test: (text: string) => boolean) => textsIn(value).some(test);
+  const someText = (test: (text: string, wanted: string) => boolean) =>
+    textsIn(value).some((text) => {
+      const [, folded] = textsOf(text);
+      if (test(text, operand as string)) return true;
+      return folded !== undefined && test(folded, foldedOf(operand as string).text);
+    });
   switch (name) {
     case 'eq':
       return isSame(value, operand);
@@ -329,15 +335,15 @@ function operatorHolds(name: string, operand: unknown, value: unknown): boolean 
     case 'lte':
       return inOrder(value, (number) => number <= numberIn(operand)!);
     case 'contains':
-      return someText((text) => text.includes(operand as string));
+      return someText((text, wanted) => text.includes(wanted));
     case 'starts_with':
-      return someText((text) => text.startsWith(operand as string));
+      return someText((text, wanted) => text.startsWith(wanted));
     case 'ends_with':
-      return someText((text) => text.endsWith(operand as string));
+      return someText((text, wanted) => text.endsWith(wanted));
     case 'glob':
-      return someText((text) => isGlob(operand as string, text));
+      return someText((text, wanted) => isGlob(wanted, text));
     case 'matches':
-      return textsIn(value, true).some((text) => occurs(operand as string, text));
+      return textsIn(value, true).some((text) => textsOf(text).some((form) => occurs(operand as string, form)));
   }
   throw new Error(`no operator ${name}`);
 }
@@ -382,7 +388,9 @@ export function needlesOf(policies: readonly Pick<Policy, 'conditions'>[]): Need
 
 function holds(needle: NeedleOrder, text: string | number): boolean {
   if (typeof text === 'number') return 'detector' in needle && detectedNumber(needle.detector, text);
-  return 'pattern' in needle ? occurs(needle.pattern, text) : detected(needle.detector, text).length > 0;
+  return textsOf(text).some((form) =>
+    'pattern' in needle ? occurs(needle.pattern, form) : detected(needle.detector, form).length > 0,
+  );
 }
 
 /** Without `fields`, or with it among them. */
@@ -429,7 +437,9 @@ function pointer(trail: readonly Step[], hidden: readonly NeedleOrder[]): string
   const steps = trail.map((step) => {
     if (typeof step === 'number') return String(step);
     const isSecret = hidden.some((needle) =>
-      'pattern' in needle ? occurs(needle.pattern, step) : mayHold(needle.detector, step),
+      textsOf(step).some((form) =>
+        'pattern' in needle ? occurs(needle.pattern, form) : mayHold(needle.detector, form),
+      ),
     );
     const shown = isSecret ? '[redacted]' : step.slice(0, 100).toWellFormed();
     return shown.replaceAll('~', '~0').replaceAll('/', '~1');

@@ -1,7 +1,8 @@
 // The stored copy of a redacted payload the plain way, for the reference: string by string over the tree of its text,
-// every match of every filter that applies there replaced. Shares no code with src/policy/redact.ts.
+// every match of every filter that applies there replaced. Shares no code with src/policy/redaction.
 import { createHmac } from 'node:crypto';
 import type { Policy } from '../../schemas/policy.ts';
+import { formsOf } from './forms.ts';
 import { type Node, type StringNode, unitsOf } from './json.ts';
 import { isIndex, looksAtTrace, needlesOf } from './judge.ts';
 import { CARD_NUMBER, detected, detectedNumber, type Place, placesOf } from './patterns.ts';
@@ -114,11 +115,13 @@ function editString(
   const here = applying(scopes);
   const raw = text.slice(node.start + 1, node.end - 1);
   const spans = merged(
-    needlesOf(here).flatMap((needle) => {
-      if ('pattern' in needle)
-        return placesOf(needle.pattern, node.text).map((place) => ({ ...place, name: 'pattern' }));
-      return detected(needle.detector, node.text).map((place) => ({ ...place, name: needle.detector }));
-    }),
+    needlesOf(here).flatMap((needle) =>
+      formsOf(node.text).flatMap((form) => {
+        const places = 'pattern' in needle ? placesOf(needle.pattern, form.text) : detected(needle.detector, form.text);
+        const name = 'pattern' in needle ? 'pattern' : needle.detector;
+        return places.map(({ start, end }) => ({ start: form.from[start]!.start, end: form.from[end - 1]!.end, name }));
+      }),
+    ),
   );
   const units = unitsOf(raw);
   let body = '';

@@ -26,17 +26,19 @@ export function useLiterals(at: usize): void {
   literals = at != 0;
 }
 
-/** Sets the bits of the literals that stand between `from` and `to`. */
-export function find(from: usize, to: usize, bits: usize): void {
-  if (!literals) return;
+/** Sets the bits of the literals that stand between `from` and `to`. Returns whether anything there is beyond ASCII. */
+export function find(from: usize, to: usize, bits: usize): bool {
+  if (!literals) return false;
   left = LEFT_MIN + <i32>(to - from);
   const lo0 = v128.load(masks), hi0 = v128.load(masks, 16);
   const lo1 = v128.load(masks, 32), hi1 = v128.load(masks, 48);
   const lo2 = v128.load(masks, 64), hi2 = v128.load(masks, 80);
   const low = i8x16.splat(15);
   const short = load<u32>(masks, SHORT);
+  let all = i8x16.splat(0);
   for (let at = from; at < to; at += 16) {
     const a = v128.load(at), b = v128.load(at, 1), c = v128.load(at, 2);
+    all = v128.or(all, a);
     let m = v128.and(i8x16.swizzle(lo0, v128.and(a, low)), i8x16.swizzle(hi0, i8x16.shr_u(a, 4)));
     m = v128.and(m, v128.and(i8x16.swizzle(lo1, v128.and(b, low)), i8x16.swizzle(hi1, i8x16.shr_u(b, 4))));
     m = v128.and(m, v128.and(i8x16.swizzle(lo2, v128.and(c, low)), i8x16.swizzle(hi2, i8x16.shr_u(c, 4))));
@@ -52,9 +54,11 @@ export function find(from: usize, to: usize, bits: usize): void {
     }
     if (left < 0) {
       memory.fill(bits, 0xff, BITS_BYTES);
-      return;
+      return true;
     }
   }
+  // What follows in the last vector counts, too: then the event is inspected more closely than it need be.
+  return i8x16.bitmask(all) != 0;
 }
 
 @inline function lookUp(at: usize, key: u32, from: usize, to: usize, bits: usize): void {

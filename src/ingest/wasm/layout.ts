@@ -20,7 +20,9 @@ export const EVENTS_MAX = 100;
 // Bits of FLAGS.
 /** `\u` occurs in the payload's text. */
 export const F_ESCAPED = 1;
-/** payload.tool is text without escapes. */
+/** A string of the payload may be JSON, or a byte of it is beyond ASCII: it has forms beside the text as sent. */
+export const F_FORMS = 8;
+/** payload.tool is text without escapes that is not JSON. */
 export const F_TOOL = 2;
 /** payload.tool is anything else. */
 export const F_TOOL_OTHER = 4;

@@ -11,6 +11,7 @@ import {
   F_COLUMN_OTHER,
   F_COUNT,
   F_ESCAPED,
+  F_FORMS,
   F_TOOL,
   F_TOOL_OTHER,
   F_USED,
@@ -183,10 +184,30 @@ function word(p: usize): usize {
   return w == 0x736c6166 && at(p + 4) == 0x65 ? p + 5 : 0;
 }
 
+/** Notes a string that may be JSON: its first character that is no blank opens an object or an array. */
+@inline function noteForms(p: usize): void {
+  const c = at(p);
+  if (c == OBJECT || c == ARRAY || ((c == 0x20 || c == BACKSLASH) && opensBehindBlanks(p))) flags |= F_FORMS;
+}
+
+function opensBehindBlanks(p: usize): bool {
+  while (true) {
+    const c = at(p);
+    if (c == 0x20) { p++; continue; }
+    if (c != BACKSLASH) return c == OBJECT || c == ARRAY;
+    const escaped = at(p + 1); // n, r, t
+    if (escaped != 0x6e && escaped != 0x72 && escaped != 0x74) return false;
+    p += 2;
+  }
+}
+
 /** Any value. `depth`: of the containers around it. */
 function value(p: usize, depth: i32): usize {
   const c = at(p);
-  if (c == QUOTE) return text(p + 1);
+  if (c == QUOTE) {
+    noteForms(p + 1);
+    return text(p + 1);
+  }
   if (c == OBJECT) return object(p + 1, depth + 1);
   if (c == ARRAY) return array(p + 1, depth + 1);
   return c == MINUS || digit(c) ? number(p) : word(p);
@@ -341,7 +362,7 @@ function use(r: usize): void {
 @inline function column(name: usize, length: usize, from: usize, to: usize, r: usize, base: usize): void {
   if (length == 4) {
     if (!is4(name, 0x6c6f6f74)) return; // tool
-    if (load<u8>(from) == QUOTE && plain(from + 1, to - 1)) {
+    if (load<u8>(from) == QUOTE && plain(from + 1, to - 1) && !opensBehindBlanks(from + 1)) {
       flags |= F_TOOL;
       place(r + TOOL, from + 1 - base, to - 1 - base);
     } else flags |= F_TOOL_OTHER;
@@ -393,7 +414,7 @@ function event(p: usize, depth: i32, r: usize, base: usize): usize {
     if (length == 7 && is4(start, 0x6c796170) && is4(start + 3, 0x64616f6c)) { // payload
       p = payload(content, depth + 1, r, base);
       if (p == 0) return 0;
-      find(content, p, r + BITS);
+      if (find(content, p, r + BITS)) flags |= F_FORMS;
       seen |= 1;
     } else if (length == 4 && is4(start, 0x65707974)) { // type
       p = kind(content, r);

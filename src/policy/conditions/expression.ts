@@ -2,7 +2,7 @@
 // An expression that errors on an event (a key that is not there, a wrong type) counts as a match, with
 // `detail.reason` `expression_error`: `has()` is there to ask first. Numbers of a payload are doubles, as CEL has it
 // for JSON; those that a double does not hold are ints, or decimals, which compare as they are written. Beside CEL's
-// own operators, `+ - * /` also take numbers of two of these types together.
+// own operators, `+ - * /` also take numbers of two of these types together, and `json(text)` reads text inside text.
 // What bounds the work: limits on the expression's form, and a meter in every node of its syntax tree. A node charges
 // its evaluation to the event's budget, functions and operators also the size of what they read, and before they make
 // it the size of what they make, so that the budget bounds memory as well as time; over it the evaluation is ended and
@@ -12,7 +12,7 @@
 import { Environment } from '@marcbachmann/cel-js';
 import type { AgentRecord } from '../../../schemas/agent.ts';
 import type { JsonObject } from '../../../schemas/common.ts';
-import { mayHoldLongNumber } from '../../common/exact-json.ts';
+import { mayHoldLongNumber, parseExact } from '../../common/exact-json.ts';
 import { compareNumbers, type ExactNumber, exactNumber, LongNumber } from '../../common/exact-number.ts';
 import { type Budget, OVER_BUDGET, OverBudget } from '../budget.ts';
 import { policyPattern } from '../text-search/pattern-allowance.ts';
@@ -53,6 +53,8 @@ const MAKES: ReadonlyMap<string, Makes> = new Map<string, Makes>([
   ['bytes', ([text]) => 3 * characters(text)],
   ['hex', ([bytes]) => 2 * (bytes as Uint8Array).length],
   ['base64', ([bytes]) => 2 * (bytes as Uint8Array).length],
+  // What it makes of a text takes up to six times as much.
+  ['json', ([text]) => 6 * characters(text)],
   ['lowerAscii', ([text]) => characters(text)],
   ['upperAscii', ([text]) => 3 * characters(text)],
   ['split', ([text, by]) => PIECE_UNITS * (1 + Math.floor(characters(text) / Math.max(1, characters(by))))],
@@ -111,7 +113,7 @@ export class Expression {
     this.#meter.begin(budget);
     const result = this.#evaluateOrFail(event);
     // `||`, `&&`, `exists` and `all` swallow the errors of their parts: over budget is over budget all the same.
-    if (budget.left < 0 || result instanceof OverBudget) throw OVER_BUDGET;
+    if (budget.isOver || result instanceof OverBudget) throw OVER_BUDGET;
     if (typeof result !== 'boolean') throw new ExpressionError('did not come to true or false');
     return result;
   }
@@ -191,6 +193,7 @@ function environment(): Environment {
     }
   }
   made.registerFunction('string(decimal): string', (value: LongNumber) => value.text);
+  made.registerFunction('json(string): dyn', (text: string) => celValue(parseExact(text), text));
   made.registerFunction('double(decimal): double', (value: LongNumber) => Number(value));
   shared = made;
   return made;
@@ -260,14 +263,16 @@ class Meter {
   #meterComprehension(comprehension: Comprehension): void {
     const { iterable, condition } = comprehension;
     this.#weighResult(iterable, weighKeys);
-    comprehension.condition = (soFar) => this.#budget.left >= 0 && (condition === undefined || condition(soFar));
+    comprehension.condition = (soFar) => !this.#budget.isOver && (condition === undefined || condition(soFar));
   }
 
   /** Functions read their arguments as a whole. */
   #meterCall(node: Node): number {
     const [name, second, third] = node.args as [string, unknown, unknown];
     const makes = MAKES.get(name);
-    if (makes === undefined) throw new ExpressionError(`${name}() is not offered`);
+    // The library's own json() takes bytes, and makes maps of its own.
+    if (makes === undefined || (name === 'json' && node.op === 'rcall'))
+      throw new ExpressionError(`${name}() is not offered`);
     const operands = (node.op === 'rcall' ? [second, ...(third as unknown[])] : (second as unknown[])).filter(isNode);
     const search = SEARCHES.has(name);
     let longest = 0;
@@ -364,15 +369,16 @@ function agentValue({ id, name, description, framework, metadata, status }: Agen
   return value;
 }
 
+const celPayload = perPayload(({ payload, payloadText }: ExpressionEvent): unknown => celValue(payload, payloadText));
+
 /**
- * The library recognizes maps by their `constructor`, which a payload may have as a key of its own: such objects go in
- * as a Map.
+ * What was parsed of a text. The library recognizes maps by their `constructor`, which a payload may have as a key of
+ * its own: such objects go in as a Map.
  */
-const celPayload = perPayload(({ payload, payloadText }: ExpressionEvent): unknown => {
-  const plain =
-    payloadText.includes('constructor') || payloadText.includes('\\u') ? withoutConstructor(payload) : payload;
-  return mayHoldLongNumber(payloadText) ? withInts(plain) : plain;
-});
+function celValue(value: unknown, text: string): unknown {
+  const plain = text.includes('constructor') || text.includes('\\u') ? withoutConstructor(value) : value;
+  return mayHoldLongNumber(text) ? withInts(plain) : plain;
+}
 
 /** Whole numbers of a length that CEL's int has become ints, for all that it offers for them. */
 function withInts(value: unknown): unknown {

@@ -15,6 +15,8 @@ import { type Clause, clausesOf } from '../text-search/literal-prefilter.ts';
 import { LiteralSearch } from '../text-search/literal-search.ts';
 import { policyPattern } from '../text-search/pattern-allowance.ts';
 import { textPatternOf } from '../text-search/text-pattern.ts';
+import { foldedText } from '../texts/folded.ts';
+import { FOLDING_UNITS, formsOf, innerOf } from '../texts/text-forms.ts';
 import { globPattern, isScalar, mistakeIn, type Scalar } from './operands.ts';
 import { ITEM_UNITS, type Path, visitPath } from './path.ts';
 import { REDACTED_KEY, type Step } from './pointer.ts';
@@ -60,6 +62,11 @@ export class FieldCondition {
   #trail: Step[] | null = null;
   readonly #visit = (value: unknown) => {
     this.#isThere = true;
+    if (typeof value === 'string') {
+      if (this.#accepts(value)) return true;
+      const inner = innerOf(value, 0, this.#budget);
+      return Array.isArray(inner) && this.#accepts(inner);
+    }
     if (!this.#orders || !Array.isArray(value)) return this.#accepts(value);
     this.#onlyNumbers = holdsNumber(value, this.#budget);
     if (!this.#onlyNumbers && this.#onlyOrders) return this.#countsAsMet();
@@ -125,7 +132,7 @@ export class FieldCondition {
     this.#onlyNumbers = false;
     this.heldForNoNumber = false;
     const root = fields[this.path.root];
-    return root !== undefined && visitPath(root, this.path, 0, budget, this.#visit, this.#trail);
+    return root !== undefined && visitPath(root, this.path, { budget, visit: this.#visit, trail: this.#trail });
   }
 
   /** Arrays are looked into, however deep; anything else is one value. */
@@ -162,30 +169,41 @@ export class FieldCondition {
 }
 
 function valueAt(payload: object, steps: readonly Step[]): unknown {
-  return steps.reduce<unknown>((value, step) => (value as Record<Step, unknown>)[step], payload);
+  return steps.reduce<unknown>((value, step) => {
+    const holder = typeof value === 'string' ? formsOf(value).inner : value;
+    return (holder as Record<Step, unknown>)[step];
+  }, payload);
 }
 
-type Looking = { test: TextTest; withKeys: boolean };
+/** What is asked of the strings inside a value, with keys or without. */
+type TextSearch = { test: TextTest; withKeys: boolean };
 
-/** The first string inside a value that passes; `trail` takes the steps to it, of a key those to its object. */
-function findText(value: unknown, looking: Looking, budget: Budget, trail: Step[]): boolean {
+/**
+ * Is there a string inside a value, in any of its forms, that passes? `trail` takes the steps to it, of a key those to
+ * its object. `level`: texts that the value is inside of.
+ */
+function findText(value: unknown, search: TextSearch, budget: Budget, trail: Step[] | null, level = 0): boolean {
   budget.spend(6);
-  if (typeof value === 'string') return looking.test(value, budget);
+  if (typeof value === 'string') {
+    const inner = innerOf(value, level, budget);
+    if (inner !== undefined && findText(inner, search, budget, trail, level + 1)) return true;
+    return search.test(value, budget);
+  }
   if (typeof value !== 'object' || value === null) return false;
   if (Array.isArray(value)) {
     for (let i = 0; i < value.length; i++) if (step(i, value[i])) return true;
     return false;
   }
   for (const key in value) {
-    if (looking.withKeys && looking.test(key, budget)) return true;
+    if (search.withKeys && search.test(key, budget)) return true;
     if (step(key, (value as Record<string, unknown>)[key])) return true;
   }
   return false;
 
   function step(key: Step, item: unknown): boolean {
-    trail.push(key);
-    if (findText(item, looking, budget, trail)) return true;
-    trail.pop();
+    trail?.push(key);
+    if (findText(item, search, budget, trail, level)) return true;
+    trail?.pop();
     return false;
   }
 }
@@ -237,25 +255,47 @@ function textTestsOf(operators: ReadonlyMap<Operator, unknown>): ReadonlyMap<Ope
 
 const NO_TEXTS: ReadonlyMap<Operator, TextTest> = new Map();
 
-/** null: not a text operator. */
+/** null: not a text operator. What is asked of a text as it was sent is asked of its folded form, too. */
 function textTest(name: Operator, operand: unknown): TextTest | null {
   switch (name) {
-    case 'contains': {
-      const plain = new LiteralSearch(operand as string);
-      return (text, budget) => plain.isIn(text, budget);
-    }
+    case 'contains':
     case 'starts_with':
-      return (text) => text.startsWith(operand as string);
-    case 'ends_with':
-      return (text) => text.endsWith(operand as string);
-    case 'glob':
+    case 'ends_with': {
+      const asSent = literalTest(name, operand as string);
+      const inFolded = literalTest(name, foldedText(operand as string));
+      return (text, budget) => asSent(text, budget) || isInFolded(inFolded, text, budget);
+    }
+    case 'glob': {
+      const asSent = patternTest(globPattern(operand as string));
+      const inFolded = patternTest(globPattern(foldedText(operand as string)));
+      return (text, budget) => asSent(text, budget) || isInFolded(inFolded, text, budget);
+    }
     case 'matches': {
-      const pattern = textPatternOf(policyPattern(name === 'glob' ? globPattern(operand as string) : operand));
-      return (text, budget) => pattern.test(text, budget);
+      const test = patternTest(operand);
+      return (text, budget) => test(text, budget) || isInFolded(test, text, budget);
     }
     default:
       return null;
   }
+}
+
+function isInFolded(test: TextTest, text: string, budget: Budget): boolean {
+  const { folded } = formsOf(text);
+  if (folded === undefined) return false;
+  budget.spend(FOLDING_UNITS * text.length);
+  return test(folded.text, budget);
+}
+
+function patternTest(source: unknown): TextTest {
+  const pattern = textPatternOf(policyPattern(source));
+  return (text, budget) => pattern.test(text, budget);
+}
+
+function literalTest(name: 'contains' | 'starts_with' | 'ends_with', wanted: string): TextTest {
+  if (name === 'starts_with') return (text) => text.startsWith(wanted);
+  if (name === 'ends_with') return (text) => text.endsWith(wanted);
+  const literal = new LiteralSearch(wanted);
+  return (text, budget) => literal.isIn(text, budget);
 }
 
 /** Equal is what is the same: a number the same number, whatever it is written like. */
@@ -299,17 +339,8 @@ function holdsNumber(items: readonly unknown[], budget: Budget): boolean {
 }
 
 function overText(test: TextTest, withKeys: boolean): Predicate {
-  return function holds(value, budget): boolean {
-    budget.spend(6);
-    if (typeof value === 'string') return test(value, budget);
-    if (typeof value !== 'object' || value === null) return false;
-    if (Array.isArray(value)) return value.some((item) => holds(item, budget));
-    for (const key in value) {
-      if (withKeys && test(key, budget)) return true;
-      if (holds((value as Record<string, unknown>)[key], budget)) return true;
-    }
-    return false;
-  };
+  const search = { test, withKeys };
+  return (value, budget) => findText(value, search, budget, null);
 }
 
 /**

@@ -9,7 +9,7 @@
 
 import { EVENT_TYPES, OUTCOMES } from '../../../schemas/closed-sets.ts';
 import { isId } from '../../common/ids.ts';
-import { Budget, FIELD_UNITS } from '../budget.ts';
+import { Budget, fieldUnits } from '../budget.ts';
 import { below, type Mistakes } from '../policy-error.ts';
 import { isOneEditAway, meant, shownValue } from './did-you-mean.ts';
 import type { FieldCondition } from './field-condition.ts';
@@ -112,7 +112,7 @@ function inEvent(field: FieldCondition, at: string): Found[] {
 }
 
 function holdsForType(field: FieldCondition, type: string): boolean {
-  return field.test({ type, trace_id: undefined, agent_id: '', payload: {} }, new Budget(FIELD_UNITS));
+  return field.test({ type, trace_id: undefined, agent_id: '', payload: {} }, new Budget(fieldUnits(0)));
 }
 
 /** Values that a condition asks for or excludes, with the path of each in the request's body. */

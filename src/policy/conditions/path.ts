@@ -1,9 +1,11 @@
 // Paths of conditions: `type`, `trace_id`, `agent_id`, `payload.…`; a bare name is looked up in the payload. A key with
 // dots is written `payload["gen_ai.tool.name"]`; a JSON Pointer into the payload (`/messages/0/content`, as
 // `detail.path` has it) is a path, too. Only own properties are inspected, so `__proto__` and `constructor` are plain
-// data. A numeric segment indexes an array; any other segment that meets an array continues into every element.
+// data. A numeric segment indexes an array; any other segment that meets an array continues into every element. A path
+// goes on into a text that is JSON (texts/text-forms.ts).
 
 import type { Budget } from '../budget.ts';
+import { innerOf } from '../texts/text-forms.ts';
 import type { Step } from './pointer.ts';
 
 type PathRoot = 'type' | 'trace_id' | 'agent_id' | 'payload';
@@ -91,41 +93,50 @@ export function pathText(path: Path): string {
 }
 
 /**
+ * Where a path is followed: what it costs, and where the steps go that lead to the value (null: they are not asked
+ * for).
+ */
+type Following = { budget: Budget; visit: Visit; trail: Step[] | null };
+
+/**
  * The values at a path, each given to `visit`; stops when it answers true. `trail` then holds the steps that lead
  * there: it is given where the caller asks for the path, and left out where only the answer counts.
  */
 export function visitPath(
   value: unknown,
   path: Path,
-  at: number,
-  budget: Budget,
-  visit: Visit,
-  trail: Step[] | null = null,
+  { budget, visit, trail = null }: { budget: Budget; visit: Visit; trail?: Step[] | null },
 ): boolean {
-  if (at === path.segments.length) return visit(value);
-  if (typeof value !== 'object' || value === null) return false;
-  if (Array.isArray(value)) {
-    const index = path.indexes[at]!;
-    if (index >= 0) {
-      if (index >= value.length) return false;
-      trail?.push(index);
-      if (visitPath(value[index], path, at + 1, budget, visit, trail)) return true;
-      trail?.pop();
-      return false;
-    }
-    budget.spend(ITEM_UNITS * value.length);
-    for (let i = 0; i < value.length; i++) {
-      if (typeof value[i] !== 'object') continue;
-      trail?.push(i);
-      if (visitPath(value[i], path, at, budget, visit, trail)) return true;
-      trail?.pop();
-    }
-    return false;
+  return follow(value, path, 0, { budget, visit, trail }, 0);
+}
+
+/** `level`: texts that the value is inside of. */
+function follow(value: unknown, path: Path, at: number, how: Following, level: number): boolean {
+  if (at === path.segments.length) return how.visit(value);
+  if (typeof value === 'string') {
+    const inner = innerOf(value, level, how.budget);
+    return inner !== undefined && follow(inner, path, at, how, level + 1);
   }
+  if (typeof value !== 'object' || value === null) return false;
+  if (Array.isArray(value)) return followItems(value, path, at, how, level);
   const segment = path.segments[at]!;
   if (!Object.hasOwn(value, segment)) return false;
-  trail?.push(segment);
-  if (visitPath((value as Record<string, unknown>)[segment], path, at + 1, budget, visit, trail)) return true;
-  trail?.pop();
+  how.trail?.push(segment);
+  if (follow((value as Record<string, unknown>)[segment], path, at + 1, how, level)) return true;
+  how.trail?.pop();
+  return false;
+}
+
+function followItems(items: readonly unknown[], path: Path, at: number, how: Following, level: number): boolean {
+  const index = path.indexes[at]!;
+  if (index >= items.length) return false;
+  if (index < 0) how.budget.spend(ITEM_UNITS * items.length);
+  const [from, to] = index < 0 ? [0, items.length] : [index, index + 1];
+  for (let i = from; i < to; i++) {
+    if (index < 0 && typeof items[i] !== 'object' && typeof items[i] !== 'string') continue;
+    how.trail?.push(i);
+    if (follow(items[i], path, index < 0 ? at : at + 1, how, level)) return true;
+    how.trail?.pop();
+  }
   return false;
 }

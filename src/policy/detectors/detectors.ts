@@ -7,10 +7,10 @@
 // characters. No expression here has nested or adjacent unbounded repeats.
 
 import type { DetectorName } from '../../../schemas/closed-sets.ts';
-import type { Find } from './detector-search.ts';
+import type { Find, Span } from './detector-search.ts';
 import { findEmail, findInternationalPhone, findIpv4, findIpv6, findLocalPhone } from './find-contacts.ts';
 import { findCard, findIban, findNamedSsn, findSsn, isCardNumber, isNamedSsn } from './find-numbers.ts';
-import { findIssuedKey, findJwt, findNamedKey, findPrivateKey } from './find-secrets.ts';
+import { findIssuedKey, findJwt, findKeyByName, findNamedKey, findPrivateKey } from './find-secrets.ts';
 import { ISSUED_CANDIDATE, KEY_NAME } from './issued-keys.ts';
 
 /** Several ways to find are apart, so that each goes over a text once, however much the others find. */
@@ -24,6 +24,10 @@ export type Detector = {
    * Where it finds whole numbers, too. `key`: of the member that holds the number, itself or in arrays; '' for none.
    */
   findsNumber?: (digits: string, key: string) => boolean;
+  /** Where a value is found by what it is called: by its key, or by the `name` or `key` beside a `value`. */
+  findsNamed?: (name: string, value: string) => Span | null;
+  /** Where a finding may be spread over the members of one array or object, line by line. */
+  isOfLines?: true;
 };
 
 /** Digits of the whole numbers that detectors inspect. */
@@ -70,6 +74,7 @@ export const DETECTORS: Record<DetectorName, Detector> = {
     literals: null,
     candidate: `${ISSUED_CANDIDATE}|(?i:${KEY_NAME}|authorization)`,
     finds: [findIssuedKey, findNamedKey],
+    findsNamed: findKeyByName,
   },
   jwt: { name: 'jwt', literals: null, candidate: 'eyJ[A-Za-z0-9_-]{2}', finds: [findJwt] },
   private_key: {
@@ -77,5 +82,6 @@ export const DETECTORS: Record<DetectorName, Detector> = {
     literals: ['PRIVATE KEY', 'PuTTY-User-Key-File-', 'AGE-SECRET-KEY-1'],
     candidate: 'PRIVATE KEY|PuTTY-User-Key-File-[0-9]|AGE-SECRET-KEY-1[A-Z0-9]{8}',
     finds: [findPrivateKey],
+    isOfLines: true,
   },
 };

@@ -48,10 +48,22 @@ function localStart(text: string, at: number, from: number): number {
   let start = at;
   const min = Math.max(from, at - LOCAL_CHARACTERS_MAX);
   while (start > min && isLocal(text.charCodeAt(start - 1))) start--;
+  start = Math.min(at, start + escapeLength(text, start));
   while (start < at && !isWordOrDash(text.charCodeAt(start)) && text[start] !== '+' && text.charCodeAt(start) < 128)
     start++;
   return text[at - 1] === '.' ? at : start;
 }
+
+/** What a local part does not begin with: the rest of an escape (`\\nalice@…`), percent codes (`%3Dalice@…`). */
+function escapeLength(text: string, start: number): number {
+  const isEscape = text[start - 1] === '\\' && text[start - 2] !== '\\';
+  let length = isEscape ? (ESCAPE_REST.exec(text.slice(start, start + 5))?.[0].length ?? 0) : 0;
+  while (PERCENT_CODE.test(text.slice(start + length, start + length + 3))) length += 3;
+  return length;
+}
+
+const ESCAPE_REST = /^(?:u[0-9A-Fa-f]{4}|[bfnrt])/;
+const PERCENT_CODE = /^%[0-9A-Fa-f]{2}/;
 
 /** `"alice smith"@…`: where the quoted text begins; `at` if it does not. */
 function quotedStart(text: string, at: number, from: number): number {

@@ -38,6 +38,21 @@ export function findNamedKey(text: string, from: number, budget: Budget): Span |
   return null;
 }
 
+const CALLED_KEY = new RegExp(`${KEY_NAME}$`, 'i');
+const CALLED_AUTHORIZATION = /^(?:proxy-)?authorization$/i;
+/** A value as a whole, behind `Bearer` where it is a header's. */
+const WHOLE_VALUE = /^(?:bearer\s{1,3})?([\w.+/=~-]{20,256})$/i;
+const NAME_CHARACTERS_MAX = 100;
+
+/** `{"api_key": "…"}`, `{"name": "API_KEY", "value": "…"}`: a value that looks random under such a name. */
+export function findKeyByName(name: string, value: string): Span | null {
+  const found = WHOLE_VALUE.exec(value);
+  if (found === null || name.length > NAME_CHARACTERS_MAX) return null;
+  const isHeader = CALLED_AUTHORIZATION.test(name) && found[0] !== found[1];
+  if (!isHeader && !CALLED_KEY.test(name)) return null;
+  return looksRandom(found[1]!) ? { start: value.length - found[1]!.length, end: value.length } : null;
+}
+
 /** Letters and digits well mixed, unlike a word, a variable's name, or the path of a file or in a vault. */
 function looksRandom(value: string): boolean {
   const changes = value.match(/[A-Za-z]\d|\d[A-Za-z]/g);

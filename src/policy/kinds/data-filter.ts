@@ -1,8 +1,8 @@
 // data_filter: matches when some string of the event matches one of its patterns or detectors. Inspected are all
 // strings of the payload, decoded, and the keys of all objects (a secret must not slip through as a key; on 9,218
 // recorded events this changed no count), whole numbers where a detector knows such, and `trace_id`; or what the paths
-// in `fields` lead to. With `redact` the stored copy has the matches replaced; see redact.ts. Blocks with `block` among
-// its actions; `alert` alone notifies and lets pass.
+// in `fields` lead to. With `redact` the stored copy has the matches replaced; see redaction/. Blocks with `block`
+// among its actions; `alert` alone notifies and lets pass.
 
 import { DETECTOR_NAMES, type DetectorName } from '../../../schemas/closed-sets.ts';
 import { PATTERNS_MAX } from '../../common/limits.ts';

@@ -67,10 +67,11 @@ export function counterValue(path: Path, fields: Fields, budget: Budget): string
   const values: unknown[] = [];
   const root = fields[path.root];
   if (root === undefined) return '';
-  visitPath(root, path, 0, budget, (value) => {
+  const visit = (value: unknown) => {
     values.push(value);
     return false;
-  });
+  };
+  visitPath(root, path, { budget, visit });
   if (values.length === 0) return '';
   const [first] = values;
   // Equal numbers are one counter, whatever they are written like.

@@ -1,11 +1,11 @@
 // The inner loops of the automata: one table look-up a character. They are plain functions of plain values, so that the
 // compiler makes tight loops of them; everything else in an automaton runs once a state, these run once a character.
-// A loop stops at whatever needs the automaton: a state that does not exist yet, an accepting state, a surrogate, or a
-// page of character classes that does not exist yet.
+// A loop stops at whatever needs the automaton: a way that is gone for the first time, an accepting state, a surrogate,
+// or a page of character classes that does not exist yet.
 
 /**
- * A table entry is the next state's row. Below 0: UNKNOWN, the state does not exist yet; ACCEPTING - row, it accepts or
- * is a dead end.
+ * A table entry is the next state's row. Below 0: UNKNOWN, the automaton must say; ACCEPTING - row, it accepts or is
+ * a dead end.
  */
 export const UNKNOWN = -1;
 export const ACCEPTING = -2;

@@ -3,10 +3,15 @@
 // where: backwards over the whole text (every position at which a match starts) and forwards from one position (its
 // longest end). Used by the scanner (data filters), the `matches` operators and redaction.
 //
-// What bounds the work: a character costs one unit of the caller's budget, a new state about as many units as
-// instructions had to be followed, from a budget of its own per automaton and event; a cache that grows past
-// its bound is thrown away and begun again. A pattern whose states explode runs out of units and throws OverBudget,
-// it does not run on. Everything is counted, nothing is timed, so judgements do not depend on the machine's load.
+// What bounds the work: a character costs one unit of the caller's budget, and a way from state to state as many as
+// building it takes, from units that `meter` grants, the first time that it is gone since then, whether or not it was
+// there before. So what a text is charged follows from pattern and text alone, and a pattern whose states explode runs
+// out of units for the same texts each time. What is really built is charged to the loop that waits for it
+// (`Budget.here`). Everything is counted, nothing is timed.
+// Where a text is so short that its ways cannot be many, `free` leaves them uncounted, which is faster.
+// A cache that grows past its bound is thrown away. Where that happens after `meter`, the count would be wrong: the
+// search ends, `isFull` says so, and the caller searches again after `meterFromNothing`: then the cache is thrown away
+// and begun again at the same places of a text each time.
 
 import { type Budget, OVER_BUDGET } from '../budget.ts';
 import {
@@ -27,15 +32,22 @@ import { DO, KIND, LOOK, type Program } from './program.ts';
 const CACHE_BYTES_MAX = 512 * 1024;
 /** The shared budget is asked once per this many characters. */
 const CHUNK_CHARACTERS = 8_192;
-/** What a new state costs beyond the instructions that are followed. */
+/** What a new way costs beyond the instructions that are followed. */
 const STATE_UNITS = 800;
 const INSTRUCTION_UNITS = 12;
+/** Going a way that is there for the first time since `meter`. */
+const WAY_UNITS = 8;
 
 /** Leaving the inner loop for a closer look, and beginning from one position. */
 const LOOK_UNITS = 8;
 const START_UNITS = 30;
 
 const NO_PATTERNS: readonly number[] = [];
+
+/** The units that a pattern of so many instructions can take for one character, at most. */
+export function unitsOfCharacter(instructions: number): number {
+  return STATE_UNITS + INSTRUCTION_UNITS * instructions;
+}
 
 type State = {
   /**
@@ -63,15 +75,27 @@ export class Automaton {
   /** Columns of the table: one per class, one for the border at the end. */
   readonly #width: number;
   readonly #predecessors: Predecessors | null;
-  /** `table`: row of the next state; `ACCEPTING - row` if it accepts or is a dead end; UNKNOWN until asked for. */
+  /**
+   * `table`: row of the next state; `ACCEPTING - row` if it accepts or is a dead end; UNKNOWN where the automaton must
+   * be asked. It is one of the two below: all ways that are there, or those that have been gone since `meter`.
+   */
   readonly #tables: Tables;
+  #built = new Int32Array(0);
+  #counted = new Int32Array(0);
+  /** Ways that have been gone since `meter`: their indexes in the table. */
+  #gone: number[] = [];
   #states: State[] = [];
   #byKey = new Map<string, number>();
   /** Rows to begin with, by kind. */
   #entries: (number | undefined)[] = [];
   #bytes = 0;
   #scan = 0;
-  #buildLeft = 0;
+  #unitsLeft = 0;
+  /** Since `meter`: may the cache be thrown away, and was it too small? */
+  #mayForget = true;
+  #isFull = false;
+  /** Of the search at hand. */
+  #budget!: Budget;
   // Set while following instructions: a sparse set over the program.
   readonly #dense: Int32Array;
   readonly #sparse: Int32Array;
@@ -89,19 +113,47 @@ export class Automaton {
     this.#width = program.classes + 1;
     this.#predecessors = this.#backwards ? new Predecessors(program) : null;
     const { latin, pages } = program;
-    this.#tables = { table: new Int32Array(0), flags: new Uint8Array(0), latin, pages };
+    this.#tables = { table: this.#built, flags: new Uint8Array(0), latin, pages };
     this.#dense = new Int32Array(program.size);
     this.#sparse = new Int32Array(program.size);
     this.#bits = new Uint16Array((program.size >> 4) + 3);
   }
 
-  /** Grants units for building states until the next grant. */
-  grant(buildUnits: number): void {
-    this.#buildLeft = buildUnits;
+  /** Counts no ways until the next `meter`. */
+  free(): void {
+    this.#tables.table = this.#built;
+    this.#begin(Number.POSITIVE_INFINITY, true);
   }
 
-  get buildLeft(): number {
-    return this.#buildLeft;
+  /** Grants units until the next `meter` or `free`: see above. */
+  meter(units: number): void {
+    if (this.#bytes > this.#cacheBytesMax / 2) this.#forget();
+    for (const way of this.#gone) this.#counted[way] = UNKNOWN;
+    this.#gone.length = 0;
+    this.#tables.table = this.#counted;
+    this.#begin(units, false);
+  }
+
+  meterFromNothing(units: number): void {
+    if (this.#states.length > 0) this.#forget();
+    this.#tables.table = this.#counted;
+    this.#begin(units, true);
+  }
+
+  #begin(units: number, mayForget: boolean): void {
+    this.#unitsLeft = units;
+    this.#mayForget = mayForget;
+    this.#isFull = false;
+  }
+
+  /** Of what was granted; below 0 where it was not enough. */
+  get unitsLeft(): number {
+    return this.#unitsLeft;
+  }
+
+  /** The cache was too small for what has been searched since `meter`. */
+  get isFull(): boolean {
+    return this.#isFull;
   }
 
   /**
@@ -111,6 +163,7 @@ export class Automaton {
    */
   search(text: string, found: Uint8Array, missing: number, budget: Budget): number {
     const scan = ++this.#scan;
+    this.#budget = budget;
     let at = this.#enter(KIND.border);
     for (let i = 0; i < text.length; ) {
       const stop = Math.min(text.length, i + CHUNK_CHARACTERS);
@@ -135,6 +188,7 @@ export class Automaton {
   /** End of the longest match that starts at `from`; -1 if none does. */
   longest(text: string, from: number, budget: Budget): number {
     budget.spend(START_UNITS);
+    this.#budget = budget;
     let at = this.#enter(from === 0 ? KIND.border : this.#kindBefore(text, from));
     let best = -1;
     for (let i = from; i < text.length; ) {
@@ -164,6 +218,7 @@ export class Automaton {
    * text.
    */
   starts(text: string, marks: Uint8Array, budget: Budget): void {
+    this.#budget = budget;
     let at = this.#enter(KIND.border);
     for (let i = text.length; i > 0; ) {
       const stop = Math.max(0, i - CHUNK_CHARACTERS);
@@ -185,10 +240,31 @@ export class Automaton {
     return entry < 0 && (this.#tables.flags[ACCEPTING - entry]! & MATCHED) !== 0;
   }
 
-  /** The entry for a class; made if it is not there yet. */
+  /** The entry for a class. */
   #next(at: number, cls: number): number {
     const next = this.#tables.table[at + cls]!;
-    return next === UNKNOWN ? this.#step(at, cls) : next;
+    return next === UNKNOWN ? this.#firstTime(at, cls) : next;
+  }
+
+  /** Goes a way for the first time since `meter`. */
+  #firstTime(at: number, cls: number): number {
+    const { program } = this;
+    const state = this.#stateAt(at);
+    const kind = !program.looks ? KIND.other : cls === program.classes ? KIND.border : program.kinds[cls]!;
+    state.closures[kind] ??= this.#close(state.kernel, state.kind, kind);
+    const closure = state.closures[kind];
+    const units = STATE_UNITS + INSTRUCTION_UNITS * closure.length;
+    this.#unitsLeft -= units;
+    if (this.#unitsLeft < 0) throw OVER_BUDGET;
+    const known = this.#built[at + cls]!;
+    this.#budget.work(known === UNKNOWN ? units : WAY_UNITS);
+    const states = this.#byKey;
+    const next = known === UNKNOWN ? this.#step(at, cls, kind, closure) : known;
+    // If the cache was begun again meanwhile, the state we came from is gone, and so is its row.
+    if (this.#byKey !== states || this.#tables.table === this.#built) return next;
+    this.#counted[at + cls] = next;
+    this.#gone.push(at + cls);
+    return next;
   }
 
   /** The row to begin with, behind a character of this kind. */
@@ -232,22 +308,15 @@ export class Automaton {
   }
 
   /** Follows one class (or the border, class number `classes`) from a state; fills the table; answers the entry. */
-  #step(at: number, cls: number): number {
-    const { program } = this;
-    const state = this.#stateAt(at);
-    const atBorder = cls === program.classes;
-    const kind = !program.looks ? KIND.other : atBorder ? KIND.border : program.kinds[cls]!;
-    state.closures[kind] ??= this.#close(state.kernel, state.kind, kind);
-    const closure = state.closures[kind];
-    this.#spendBuild(STATE_UNITS + INSTRUCTION_UNITS * closure.length);
+  #step(at: number, cls: number, kind: number, closure: Int32Array): number {
+    const atBorder = cls === this.program.classes;
     const found = this.#foundIn(closure);
     this.#count = 0;
     if (!atBorder) this.#consume(closure, cls);
     if (!atBorder && this.#everywhere) for (const seed of this.#seeds()) this.#add(seed);
-    const resets = this.#byKey;
+    const states = this.#byKey;
     const next = this.#intern(kind, found);
-    // If the cache was begun again meanwhile, the state we came from is gone, and so is its row.
-    if (this.#byKey === resets) this.#tables.table[at + cls] = next;
+    if (this.#byKey === states) this.#built[at + cls] = next;
     return next;
   }
 
@@ -311,19 +380,14 @@ export class Automaton {
     return found.length === 0 ? NO_PATTERNS : found.sort((a, b) => a - b);
   }
 
-  #spendBuild(units: number): void {
-    this.#buildLeft -= units;
-    if (this.#buildLeft < 0) throw OVER_BUDGET;
-  }
-
   /** The entry for the state whose kernel is in the set; the state is made if it is new. */
   #intern(kind: number, found: readonly number[]): number {
     const key = this.#keyOf(kind, found);
     let index = this.#byKey.get(key);
     if (index === undefined) {
       const kernel = this.#dense.slice(0, this.#count);
-      const bytes = 300 + 5 * this.#width + 10 * kernel.length + 2 * key.length;
-      if (this.#bytes + bytes > this.#cacheBytesMax) this.#forget();
+      const bytes = 300 + 9 * this.#width + 10 * kernel.length + 2 * key.length;
+      if (this.#bytes + bytes > this.#cacheBytesMax) this.#makeRoom();
       this.#bytes += bytes;
       index = this.#states.push({ kernel, kind, found, closures: [], seenBy: 0 }) - 1;
       this.#byKey.set(key, index);
@@ -348,20 +412,41 @@ export class Automaton {
     const { table, flags } = this.#tables;
     if (needed <= table.length) return;
     const size = Math.max(needed, 2 * table.length, 8 * this.#width);
-    this.#tables.table = new Int32Array(size).fill(UNKNOWN, table.length);
-    this.#tables.table.set(table);
+    const isFree = table === this.#built;
+    this.#built = longer(this.#built, size);
+    this.#counted = longer(this.#counted, size);
+    this.#tables.table = isFree ? this.#built : this.#counted;
     this.#tables.flags = new Uint8Array(size);
     this.#tables.flags.set(flags);
   }
 
+  #makeRoom(): void {
+    if (!this.#mayForget) {
+      this.#isFull = true;
+      throw OVER_BUDGET;
+    }
+    this.#forget();
+  }
+
   #forget(): void {
+    this.#gone = [];
+    const isFree = this.#tables.table === this.#built;
+    this.#built = new Int32Array(0);
+    this.#counted = new Int32Array(0);
+    this.#tables.table = isFree ? this.#built : this.#counted;
     this.#states = [];
     this.#byKey = new Map();
     this.#entries = [];
-    this.#tables.table = new Int32Array(0);
     this.#tables.flags = new Uint8Array(0);
     this.#bytes = 0;
   }
+}
+
+/** A table with room for more ways, none of which is known. */
+function longer(table: Int32Array, size: number): Int32Array<ArrayBuffer> {
+  const made = new Int32Array(size).fill(UNKNOWN, table.length);
+  made.set(table);
+  return made;
 }
 
 /** For going backwards: who leads to an instruction, by reading a character or silently. */

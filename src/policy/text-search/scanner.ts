@@ -2,14 +2,20 @@
 // A scanner is made of needles. One pass over a string runs every automaton once; plain texts, as long as they are few,
 // take String.indexOf instead, which is faster still. Detectors take part with a candidate pattern and settle it
 // afterwards.
-// Invariant: a needle ends as found, not found, or `over`: not settled within the budget, which counts as found (fail
-// closed). Every automaton has its own share of units for building states, so one pattern that explodes leaves the
-// others sound; automata of several patterns that went over are split in two for the next events, until the one stands
-// alone.
+// The caller goes over the event's strings once for each pass (`begin`, then `scan` for each string, while `isDone`
+// says no). Many needles take several passes, so that others have their turn in between. Where the states of the
+// patterns that share an automaton become too many for an event, a last pass asks each of them by itself, from the
+// event's beginning.
+// Invariant: what becomes of a needle follows from it and the event's strings alone, not from the other needles nor
+// from what was scanned before: found, not found, or `over`, not settled within its units, which counts as found (fail
+// closed). Detectors are never over. (What is found before a shared automaton is given up would have been found alone:
+// alone it takes fewer units.)
+// Failure: OverBudget where the units of `begin` are not enough: nothing is settled then, and the event has to be
+// judged where there are more.
 
-import { Budget, OverBudget } from '../budget.ts';
+import { Budget, OverBudget, stateUnits, UNCOUNTED_UNITS } from '../budget.ts';
 import type { Detector } from '../detectors/detectors.ts';
-import { Automaton } from './automaton.ts';
+import { Automaton, unitsOfCharacter } from './automaton.ts';
 import { isFastPlain, LiteralSearch } from './literal-search.ts';
 import { compileCandidate, type Pattern, Program, shortestMatch } from './program.ts';
 
@@ -30,11 +36,13 @@ const AUTOMATON_INSTRUCTIONS_MAX = 4_000;
 const CACHES_BYTES_MAX = 16 * 1024 * 1024;
 const CACHE_BYTES_MAX = 2 * 1024 * 1024;
 const CACHE_BYTES_MIN = 128 * 1024;
+/** Shared automata that a pass goes through: 64 patterns each. */
+const PASS_GROUPS = 2;
 /** Groups split after one event: laying one out again takes some ms. */
 const SPLITS_MAX = 4;
 /** Beginning with a string, however short. */
 const STRING_UNITS = 20;
-/** One detector's check of one whole number, about 300 ns. */
+/** One detector's check of one whole number, or of one value by its name, about 300 ns. */
 const NUMBER_UNITS = 100;
 /** What a detector's settling costs per character, at worst. */
 export const DETECTOR_UNITS = 1;
@@ -56,10 +64,15 @@ export class Scanner {
   readonly #plain: Plain[] = [];
   readonly #cacheBytes: number;
   #groups: Group[];
-  /** Needles that inspect whole numbers. */
+  /** Needles that inspect whole numbers, and values by what they are called. */
   readonly #ofNumbers: readonly number[];
-  readonly #budget = new Budget(0);
+  readonly #ofNamed: readonly number[];
+  readonly #budget = new Budget(Number.POSITIVE_INFINITY);
   #wanted: Uint8Array;
+  #characters = 0;
+  #pass = 0;
+  /** What the pass at hand searches for beside numbers and plain texts, which belong to the first one. */
+  #searching: readonly Group[] = [];
   /** Needles that were settled by the latest `scan`. */
   #settled = 0;
 
@@ -73,39 +86,69 @@ export class Scanner {
     });
     if (plain.length <= PLAIN_MAX) this.#plain = plain;
     this.#ofNumbers = needles.flatMap((needle, i) => (needle.detector?.findsNumber === undefined ? [] : [i]));
+    this.#ofNamed = needles.flatMap((needle, i) => (needle.detector?.findsNamed === undefined ? [] : [i]));
     const rest = needles.map((_, i) => i).filter((i) => !this.#plain.some((one) => one.needle === i));
     const packed = pack(rest, needles);
     this.#cacheBytes = Math.max(CACHE_BYTES_MIN, Math.min(CACHE_BYTES_MAX, CACHES_BYTES_MAX / packed.length));
     this.#groups = packed.map((members) => new Group(members, needles, this.#cacheBytes));
   }
 
-  /** Forgets what was found; grants the units of one event. Only needles that are `wanted` are searched for. */
-  begin(units: number, buildUnits: number, wanted: Uint8Array): void {
+  /**
+   * Forgets what was found, and begins the first pass over an event. Only needles that are `wanted` are searched for.
+   * `characters`: of the event, from which follows what the states of one pattern may take. `here`: units for all of
+   * it.
+   */
+  begin(wanted: Uint8Array, characters: number, here = Number.POSITIVE_INFINITY): void {
     this.found.fill(FOUND.no);
     this.#wanted = wanted;
-    this.#budget.left = units;
-    for (const group of this.#groups) group.begin(buildUnits / this.#groups.length, wanted);
+    this.#characters = characters;
+    this.#budget.begin(Number.POSITIVE_INFINITY, here);
+    if (this.#isAnyOver()) this.#split();
+    for (const group of this.#groups) group.begin(wanted, characters, 'warm');
+    this.#pass = 0;
+    this.#searching = this.#groups.length <= PASS_GROUPS ? this.#groups : this.#groups.slice(0, PASS_GROUPS);
   }
 
-  get unitsLeft(): number {
-    return Math.max(0, this.#budget.left);
+  /** Units of work since `begin`. */
+  get worked(): number {
+    return this.#budget.worked;
   }
 
-  get buildUnitsUsed(): number {
-    return this.#groups.reduce((sum, group) => sum + group.buildUnitsUsed, 0);
+  /** Have all passes been made? Begins the next one otherwise. */
+  isDone(): boolean {
+    if (this.#groups.length <= PASS_GROUPS && !this.#isAnyOver()) return true;
+    while (this.#pass !== LAST_PASS) {
+      const from = ++this.#pass * PASS_GROUPS;
+      const next = this.#groups.slice(from, from + PASS_GROUPS);
+      if (next.length === 0) {
+        this.#pass = LAST_PASS;
+        const members = this.#groups.filter((group) => group.isOver).flatMap((group) => group.members);
+        next.push(...members.filter((needle) => this.#isSearchedFor(needle)).map((needle) => this.#alone(needle)));
+      }
+      this.#searching = next;
+      if (next.some((group) => group.missing > 0)) return false;
+    }
+    return true;
+  }
+
+  #isAnyOver(): boolean {
+    for (const group of this.#groups) if (group.isOver) return true;
+    return false;
+  }
+
+  /** Its states are not kept: they were too many. */
+  #alone(needle: number): Group {
+    const group = new Group([needle], this.needles, CACHE_BYTES_MAX);
+    group.begin(this.#wanted, this.#characters, 'cold');
+    return group;
   }
 
   /** Does this text hold any needle at all? Leaves what was found untouched; what cannot be settled counts as held. */
   holds(text: string): boolean {
-    try {
-      return (
-        this.#plain.some((plain) => plain.text.isIn(text, this.#budget)) ||
-        this.#groups.some((group) => group.holds(text, this.#budget))
-      );
-    } catch (error) {
-      if (error instanceof OverBudget) return true;
-      throw error;
-    }
+    return (
+      this.#plain.some((plain) => plain.text.isIn(text, this.#budget)) ||
+      this.#groups.some((group) => group.holds(text, this.#budget))
+    );
   }
 
   /** Does any needle inspect whole numbers? */
@@ -113,43 +156,61 @@ export class Scanner {
     return this.#ofNumbers.length > 0;
   }
 
-  /** Inspects one whole number, as `scan` at a string. */
+  get looksAtNames(): boolean {
+    return this.#ofNamed.length > 0;
+  }
+
+  /** Inspects one whole number, as `scan` does a string. */
   scanNumber(digits: string, key: string): boolean {
+    return this.#scanBy(this.#ofNumbers, ({ findsNumber }) => findsNumber!(digits, key));
+  }
+
+  /** Inspects one string by what it is called. */
+  scanNamed(name: string, value: string): boolean {
+    return this.#scanBy(this.#ofNamed, ({ findsNamed }) => findsNamed!(name, value) !== null);
+  }
+
+  /** By needles that need no automaton: in the first pass. */
+  #scanBy(needles: readonly number[], finds: (detector: Detector) => boolean): boolean {
     this.#settled = 0;
-    for (const needle of this.#ofNumbers) {
-      if (this.found[needle] !== FOUND.no || this.#wanted[needle] === 0) continue;
-      try {
-        this.#budget.spend(NUMBER_UNITS);
-        if (!this.needles[needle]!.detector!.findsNumber!(digits, key)) continue;
-      } catch (error) {
-        this.#over(error, needle);
-        continue;
-      }
-      this.found[needle] = FOUND.yes;
-      this.#settled++;
+    if (this.#pass !== 0) return false;
+    for (const needle of needles) {
+      if (!this.#isSearchedFor(needle)) continue;
+      this.#budget.spend(NUMBER_UNITS);
+      if (!finds(this.needles[needle]!.detector!)) continue;
+      this.#note(needle, FOUND.yes);
       for (const group of this.#groups) group.settled(needle);
     }
     return this.#settled > 0;
   }
 
-  /** Looks through one string; true if this settled a needle that was not settled before. Never throws. */
+  /** Looks through one string; true if this settled a needle that was not settled before. Throws OverBudget. */
   scan(text: string): boolean {
     this.#settled = 0;
-    for (const plain of this.#plain) {
-      if (this.found[plain.needle] === FOUND.no && this.#wanted[plain.needle] === 1) this.#scanPlain(plain, text);
-    }
-    for (const group of this.#groups) {
+    if (this.#pass === 0)
+      for (const { needle, text: wanted } of this.#plain) {
+        if (this.#isSearchedFor(needle) && wanted.isIn(text, this.#budget)) this.#note(needle, FOUND.yes);
+      }
+    for (const group of this.#searching) {
       if (group.missing > 0 && text.length >= group.lengthMin) this.#scanGroup(group, text);
     }
     return this.#settled > 0;
   }
 
-  /** Splits some of what went over, so that the next event finds out more. Called after an event that had an `over`. */
-  adapt(): void {
+  #isSearchedFor(needle: number): boolean {
+    return this.found[needle] === FOUND.no && this.#wanted[needle] === 1;
+  }
+
+  #note(needle: number, found: number): void {
+    this.found[needle] = found;
+    this.#settled++;
+  }
+
+  /** Fewer patterns share fewer states. */
+  #split(): void {
     let splits = SPLITS_MAX;
-    if (!this.#groups.some((group) => group.wentOver && group.members.length > 1)) return;
     this.#groups = this.#groups.flatMap((group) => {
-      if (!group.wentOver || group.members.length === 1 || splits-- <= 0) return [group];
+      if (!group.isOver || group.members.length === 1 || splits-- <= 0) return [group];
       const half = group.members.length >> 1;
       return [group.members.slice(0, half), group.members.slice(half)].map(
         (members) => new Group(members, this.needles, this.#cacheBytes),
@@ -157,57 +218,34 @@ export class Scanner {
     });
   }
 
-  #scanPlain({ needle, text: wanted }: Plain, text: string): void {
-    try {
-      if (wanted.isIn(text, this.#budget)) this.#settle(needle, text);
-    } catch (error) {
-      this.#over(error, needle);
-    }
-  }
-
   #scanGroup(group: Group, text: string): void {
-    try {
-      this.#budget.spend(STRING_UNITS);
-      if (!group.search(text, this.#budget)) return;
-    } catch (error) {
-      group.wentOver = true;
-      group.missing = 0;
-      for (const needle of group.members) {
-        if (this.found[needle] === FOUND.no && this.#wanted[needle] === 1) this.#over(error, needle);
-      }
+    this.#budget.spend(STRING_UNITS);
+    if (!group.search(text, this.#budget)) return;
+    if (group.isOver && this.#pass === LAST_PASS) {
+      this.#note(group.members[0]!, FOUND.over);
       return;
     }
     for (let m = 0; m < group.members.length; m++) {
       const needle = group.members[m]!;
-      if (group.hits[m] === 0 || this.found[needle] !== FOUND.no || this.#wanted[needle] === 0) continue;
-      try {
-        if (this.#settle(needle, text)) group.missing--;
-        else group.hits[m] = 0;
-      } catch (error) {
-        this.#over(error, needle);
+      if (group.hits[m] === 0 || !this.#isSearchedFor(needle)) continue;
+      if (this.#isSettled(needle, text)) {
+        this.#note(needle, FOUND.yes);
         group.missing--;
-      }
+      } else group.hits[m] = 0;
     }
   }
 
   /** A pattern that was hit is found; a detector looks closer. */
-  #settle(needle: number, text: string): boolean {
+  #isSettled(needle: number, text: string): boolean {
     const { detector } = this.needles[needle]!;
-    if (detector !== null) {
-      this.#budget.spend(DETECTOR_UNITS * text.length);
-      if (!detector.finds.some((find) => find(text, 0, this.#budget) !== null)) return false;
-    }
-    this.found[needle] = FOUND.yes;
-    this.#settled++;
-    return true;
-  }
-
-  #over(error: unknown, needle: number): void {
-    if (!(error instanceof OverBudget)) throw error;
-    this.found[needle] = FOUND.over;
-    this.#settled++;
+    if (detector === null) return true;
+    this.#budget.spend(DETECTOR_UNITS * text.length);
+    return detector.finds.some((find) => find(text, 0, this.#budget) !== null);
   }
 }
+
+/** The one in which patterns are asked by themselves. */
+const LAST_PASS = -1;
 
 /**
  * Needles that share an automaton. `hits[m]` says that member m occurs, or that its candidate does, in the latest text.
@@ -218,28 +256,35 @@ class Group {
   /** Shorter texts cannot hold any of the members. */
   readonly lengthMin: number;
   missing = 0;
-  wentOver = false;
-  #granted = 0;
+  /** Its states were too many for this event. */
+  isOver = false;
   readonly #automaton: Automaton;
+  /** Of the largest pattern. Those of detectors are ours, and never counted. */
+  readonly #unitsOfCharacter: number;
 
   constructor(members: readonly number[], needles: readonly Needle[], cacheBytesMax: number) {
     this.members = members;
     this.hits = new Uint8Array(members.length);
     const patterns = members.map((member) => patternOf(needles[member]!));
+    const sizes = members.map((member) => needles[member]!.pattern?.instructions.length);
+    const counted = sizes.filter((size) => size !== undefined);
+    this.#unitsOfCharacter = counted.length === 0 ? 0 : unitsOfCharacter(Math.max(...counted));
     this.lengthMin = Math.min(...patterns.map(shortestMatch));
     this.#automaton = new Automaton(new Program(patterns), 'search', cacheBytesMax);
   }
 
-  /** What is not wanted counts as hit already. */
-  begin(buildUnits: number, wanted: Uint8Array): void {
+  /** What is not wanted counts as hit already. `cold`: with states built from nothing. */
+  begin(wanted: Uint8Array, characters: number, states: 'warm' | 'cold'): void {
     this.missing = 0;
+    this.isOver = false;
     for (let m = 0; m < this.members.length; m++) {
       const isWanted = wanted[this.members[m]!]!;
       this.hits[m] = 1 - isWanted;
       this.missing += isWanted;
     }
-    this.#granted = buildUnits;
-    this.#automaton.grant(buildUnits);
+    if (characters * this.#unitsOfCharacter <= UNCOUNTED_UNITS) this.#automaton.free();
+    else if (states === 'warm') this.#automaton.meter(stateUnits(characters));
+    else this.#automaton.meterFromNothing(stateUnits(characters));
   }
 
   /** It was found elsewhere, so it need not be searched here. */
@@ -250,20 +295,28 @@ class Group {
     this.missing--;
   }
 
-  get buildUnitsUsed(): number {
-    return this.#granted - this.#automaton.buildLeft;
-  }
-
   /** A detector's candidate is enough here: this decides what may be shown of a key. */
   holds(text: string, budget: Budget): boolean {
     if (text.length < this.lengthMin) return false;
-    // Fewer than none missing: several were found at once.
-    return this.#automaton.search(text, new Uint8Array(this.members.length), 1, budget) <= 0;
+    return this.#search(text, new Uint8Array(this.members.length), 1, budget);
   }
 
-  /** True if something new was hit. */
+  /** True if something new was hit, or it is over. */
   search(text: string, budget: Budget): boolean {
-    return this.#automaton.search(text, this.hits, this.missing, budget) < this.missing;
+    return this.#search(text, this.hits, this.missing, budget);
+  }
+
+  #search(text: string, hits: Uint8Array, missing: number, budget: Budget): boolean {
+    if (this.isOver) return true;
+    try {
+      // Fewer than none missing: several were found at once.
+      return this.#automaton.search(text, hits, missing, budget) < missing;
+    } catch (error) {
+      if (!(error instanceof OverBudget) || !(this.#automaton.isFull || this.#automaton.unitsLeft < 0)) throw error;
+      this.isOver = true;
+      this.missing = 0;
+      return true;
+    }
   }
 }
 

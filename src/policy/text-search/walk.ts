@@ -1,5 +1,6 @@
 // Walks the strings of a payload once for a scanner: values and keys, decoded, whatever their length, in the payload's
-// order; whole numbers, where a detector inspects them; and the trace's id, which may hold a secret like any text.
+// order; whole numbers, where a detector inspects them; and the trace's id, which may hold a secret like any text. A
+// string is walked in all its forms (texts/text-forms.ts): the value inside first, so that a path goes on into it.
 // Remembers for each needle where it was settled first, as a JSON pointer that never repeats a secret: a key that
 // itself holds something searched for is written `[redacted]`, and what was found in a key is placed at the object that
 // has it.
@@ -8,6 +9,15 @@ import { type ExactNumber, isNumber } from '../../common/exact-number.ts';
 import type { Path } from '../conditions/path.ts';
 import { pointerOf, type Step } from '../conditions/pointer.ts';
 import { NUMBER_DIGITS } from '../detectors/detectors.ts';
+import { isBeyondAscii } from '../texts/folded.ts';
+import {
+  formsOf,
+  INNER_LEVELS_MAX,
+  type InnerValue,
+  looksLikeJson,
+  PLAIN,
+  type TextForms,
+} from '../texts/text-forms.ts';
 import type { Scanner } from './scanner.ts';
 
 /** `path` undefined: in the trace's id. */
@@ -18,8 +28,15 @@ export class Walker {
   /** The keys and indexes that lead to the value at hand. */
   readonly #trail: Step[] = [];
   readonly #looksAtNumbers: boolean;
-  readonly #isSecret = (key: string) => this.#scanner.holds(key);
+  readonly #looksAtNames: boolean;
+  readonly #isSecret = (key: string) => {
+    const { folded } = formsOf(key);
+    return this.#scanner.holds(key) || (folded !== undefined && this.#scanner.holds(folded.text));
+  };
   #depth = 0;
+  /** Texts that the value at hand is inside of. */
+  #level = 0;
+  #mayBeFolded = true;
   /** For each needle that was settled since `begin`: the first path. */
   readonly places: Place[] = [];
   /** Needles whose path has been noted. */
@@ -28,32 +45,41 @@ export class Walker {
   constructor(scanner: Scanner) {
     this.#scanner = scanner;
     this.#looksAtNumbers = scanner.looksAtNumbers;
+    this.#looksAtNames = scanner.looksAtNames;
     this.#noted = new Uint8Array(scanner.needles.length);
   }
 
-  begin(): void {
+  /** `payloadText`: of the event, by which it is known whether any text in it has a folded form. */
+  begin(payloadText: string): void {
     this.#noted.fill(0);
+    this.#mayBeFolded = payloadText.includes('\\u') || isBeyondAscii(payloadText);
   }
 
   /** Walks everything in the payload. */
   walk(payload: JsonObject): void {
     this.#depth = 0;
+    this.#level = 0;
     this.#visit(payload);
   }
 
   walkTrace(traceId: string): void {
-    if (this.#scanner.scan(traceId)) this.#noteAt(undefined, false);
+    if (this.#scan(traceId, formsOf(traceId))) this.#noteAt(undefined, false);
   }
 
   /** Walks what a path leads to: an index of an array, or on into every element, as in match.ts. */
   walkPath(payload: JsonObject, path: Path): void {
     this.#depth = 0;
+    this.#level = 0;
     this.#follow(payload, path, 0);
   }
 
   #follow(value: Json, path: Path, at: number): void {
     if (at === path.segments.length) {
       this.#visit(value);
+      return;
+    }
+    if (typeof value === 'string') {
+      this.#inside(formsOf(value), (inner) => this.#follow(inner, path, at));
       return;
     }
     if (typeof value !== 'object' || value === null) return;
@@ -77,7 +103,10 @@ export class Walker {
 
   #visit(value: Json): void {
     if (typeof value === 'string') {
-      if (this.#scanner.scan(value)) this.#note(false);
+      const forms = this.#formsOf(value);
+      if (forms.inner !== undefined) this.#inside(forms, (inner) => this.#visit(inner));
+      if (this.#looksAtNames) this.#scanByName(this.#memberKey(), value);
+      if (this.#scan(value, forms)) this.#note(false);
     } else if (isNumber(value)) {
       if (this.#looksAtNumbers) this.#visitNumber(value);
     } else if (typeof value === 'object' && value !== null) {
@@ -86,6 +115,23 @@ export class Walker {
       else this.#visitMembers(value, depth);
       this.#depth = depth;
     }
+  }
+
+  #formsOf(text: string): TextForms {
+    return this.#mayBeFolded || looksLikeJson(text) ? formsOf(text) : PLAIN;
+  }
+
+  /** The text as sent, and folded. */
+  #scan(text: string, { folded }: TextForms): boolean {
+    const isFound = this.#scanner.scan(text);
+    return folded === undefined ? isFound : this.#scanner.scan(folded.text) || isFound;
+  }
+
+  #inside({ inner }: TextForms, go: (inner: InnerValue) => void): void {
+    if (inner === undefined || this.#level === INNER_LEVELS_MAX) return;
+    this.#level++;
+    go(inner);
+    this.#level--;
   }
 
   #visitItems(items: Json[], depth: number): void {
@@ -100,7 +146,7 @@ export class Walker {
   /** JSON.parse makes own properties only, `__proto__` among them, and nothing else is enumerable. */
   #visitMembers(members: { [key: string]: Json }, depth: number): void {
     for (const key in members) {
-      if (this.#scanner.scan(key)) {
+      if (this.#mayBeFolded ? this.#scan(key, formsOf(key)) : this.#scanner.scan(key)) {
         this.#depth = depth;
         this.#note(true);
         this.#depth = depth + 1;
@@ -108,8 +154,13 @@ export class Walker {
       const value = members[key]!;
       if (this.#isPassedOver(value)) continue;
       this.#trail[depth] = key;
+      if (this.#looksAtNames && typeof value === 'string') this.#scanByName(nameBeside(members, key), value);
       this.#visit(value);
     }
+  }
+
+  #scanByName(name: string | undefined, value: string): void {
+    if (name !== undefined && this.#scanner.scanNamed(name, value)) this.#note(false);
   }
 
   #isPassedOver(value: Json): boolean {
@@ -141,6 +192,13 @@ export class Walker {
       this.places[needle] = { path, isKey };
     }
   }
+}
+
+/** What a member `value` is called by the `name` or `key` beside it. */
+export function nameBeside(members: { [key: string]: Json }, key: string): string | undefined {
+  if (key !== 'value') return undefined;
+  const name = Object.hasOwn(members, 'name') ? members['name'] : Object.hasOwn(members, 'key') ? members['key'] : null;
+  return typeof name === 'string' ? name : undefined;
 }
 
 /** The digits of a whole number of a length that detectors inspect. */

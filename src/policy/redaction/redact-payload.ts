@@ -1,0 +1,366 @@
+// Makes the stored copy of a payload that a data filter with `redact` matched (when the event is encoded).
+// Works on the caller's own text: in every string and key that holds a match, the match is replaced by
+// `[redacted:NAME]`, NAME being the detector's name or `pattern`; every other token, and the rest of such a string,
+// stays byte for byte as it was sent (`1e400`, key order, escapes). Overlapping matches are replaced together, under
+// the name of the one that starts first. A whole number in which a detector finds something becomes the text of its
+// mark.
+// Two keys of one object that would become equal get `~2`, `~3` … behind them, so that the copy stays sound JSON.
+// A string that is JSON is copied by the same rules: what is found in its strings and numbers is replaced there, and
+// what is found in the string as a whole is replaced in each of its strings and numbers that it touches. So it still
+// parses.
+// Fails closed: where positions cannot be found within the budget, that string and all later ones are replaced whole.
+import type { Json } from '../../../schemas/common.ts';
+import { Budget, OverBudget, redactUnits } from '../budget.ts';
+import type { Path } from '../conditions/path.ts';
+import type { Span } from '../detectors/detector-search.ts';
+import { NUMBER_DIGITS } from '../detectors/detectors.ts';
+import { nameBeside } from '../text-search/walk.ts';
+import { formsOf, INNER_LEVELS_MAX } from '../texts/text-forms.ts';
+import { applied, decodedEnd, decodedStart, inRaw, placesIn, type TextEdit } from './raw-string.ts';
+import { type NamedSpan, PATTERN_NAME, type Redaction } from './redaction.ts';
+
+/** The payload's text with all matches of all redactions replaced. */
+export function redactPayload(payloadText: string, redactions: readonly Redaction[]): string {
+  const scope = redactions.map(({ fields }) => (fields === null ? 'in' : fields.map(() => 0)));
+  const work = { redactions, budget: new Budget(redactUnits(payloadText.length)), isOver: false };
+  return applied(payloadText, new Copy(payloadText, work).edits(scope, JSON.parse(payloadText) as Json));
+}
+
+/**
+ * For each redaction: 'in' where it applies, 'out' where it never will, else how far each of its paths has been
+ * followed.
+ */
+type Scope = readonly (readonly number[] | 'in' | 'out')[];
+
+const FLATTEN_CHARACTERS = 256;
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const OPEN_ARRAY = 0x5b;
+const CLOSE_ARRAY = 0x5d;
+const OPEN_OBJECT = 0x7b;
+const CLOSE_OBJECT = 0x7d;
+/** Code units behind a number, true, false or null. */
+const ENDS_SCALAR = Uint8Array.from({ length: 128 }, (_, unit) =>
+  unit <= 0x20 || ',]}'.includes(String.fromCharCode(unit)) ? 1 : 0,
+);
+/** Of what could not be looked through within the budget. */
+const OVER_NAME = PATTERN_NAME;
+const NO_SPANS: NamedSpan[] = [];
+const BACKSLASH = 0x5c;
+
+/** Of one payload and the texts inside it. `isOver`: what follows is replaced whole. */
+type Work = { redactions: readonly Redaction[]; budget: Budget; isOver: boolean };
+/** Where a text is inside another: how deep, under which key, and what was found in it as a whole. */
+type Inside = { level: number; key: string; found: readonly NamedSpan[] };
+
+/**
+ * A value where it is: the key of the member that holds it, itself or in arrays; the name beside it; what it was parsed
+ * to; what is known to be in it, as part of what is spread over several.
+ */
+type Member = { key: string; name?: string | undefined; value: Json; found: readonly NamedSpan[] };
+
+const NOT_INSIDE: Inside = { level: 0, key: '', found: [] };
+/** Of a key, which is no member itself. */
+const KEY: Member = { key: '', value: null, found: NO_SPANS };
+
+/** One pass over sound JSON: the text was parsed before. */
+class Copy {
+  readonly #text: string;
+  readonly #work: Work;
+  readonly #looksAtNumbers: boolean;
+  readonly #inside: Inside;
+  /** The first of what was found in the text as a whole that ends behind the position at hand. */
+  #nextFound = 0;
+  #at = 0;
+  readonly #edits: TextEdit[] = [];
+
+  constructor(text: string, work: Work, inside = NOT_INSIDE) {
+    this.#text = text;
+    this.#work = work;
+    this.#inside = inside;
+    this.#looksAtNumbers = work.redactions.some((redaction) => redaction.looksAtNumbers);
+  }
+
+  /** What has to be replaced, in order. `value`: what the text was parsed to. */
+  edits(scope: Scope, value: Json): readonly TextEdit[] {
+    this.#value(scope, { key: this.#inside.key, value, found: NO_SPANS });
+    return this.#edits;
+  }
+
+  #value(scope: Scope, member: Member): void {
+    this.#skipSpace();
+    const first = this.#text.charCodeAt(this.#at);
+    if (first === OPEN_OBJECT) this.#object(scope, member);
+    else if (first === OPEN_ARRAY) this.#array(scope, member);
+    else if (first === QUOTE) this.#string(scope, member, null);
+    else this.#scalar(scope, member.key);
+  }
+
+  #scalar(scope: Scope, key: string): void {
+    const start = this.#at;
+    while (!ENDS_SCALAR[this.#text.charCodeAt(this.#at)]) this.#at++;
+    const token = { start, end: this.#at };
+    const name =
+      this.#foundIn(token)[0]?.name ?? (this.#looksAtNumbers ? this.#numberName(token, scope, key) : undefined);
+    if (name !== undefined) this.#edits.push({ ...token, text: `"[redacted:${name}]"` });
+  }
+
+  #numberName({ start, end }: Span, scope: Scope, key: string): string | undefined {
+    const { min, max } = NUMBER_DIGITS;
+    if (end - start < min || end - start > max) return undefined;
+    const digits = this.#text.slice(start, end);
+    if (!/^\d+$/.test(digits)) return undefined;
+    const { redactions, budget } = this.#work;
+    const looking = redactions.filter((redaction, r) => scope[r] === 'in' && redaction.looksAtNumbers);
+    if (looking.length === 0) return undefined;
+    try {
+      if (this.#work.isOver) return OVER_NAME;
+      for (const redaction of looking) {
+        const name = redaction.numberName(digits, key, budget);
+        if (name !== undefined) return name;
+      }
+      return undefined;
+    } catch (error) {
+      return this.#over(error, OVER_NAME);
+    }
+  }
+
+  #over<T>(error: unknown, instead: T): T {
+    if (!(error instanceof OverBudget)) throw error;
+    this.#work.isOver = true;
+    return instead;
+  }
+
+  #object(scope: Scope, { value }: Member): void {
+    const keys = new RedactedKeys();
+    const members = typeof value === 'object' && !Array.isArray(value) ? value : null;
+    const spread = this.#spread(scope, members);
+    this.#at++;
+    for (this.#skipSpace(); this.#text.charCodeAt(this.#at) !== CLOSE_OBJECT; this.#skipComma()) {
+      const key = this.#string(scope, KEY, keys);
+      this.#skipSpace();
+      this.#at++; // the colon
+      const below = isSettled(scope)
+        ? scope
+        : this.#step(scope, (path, at) => (path.segments[at] === key ? at + 1 : -1));
+      const name = members === null ? undefined : nameBeside(members, key);
+      this.#value(below, { key, name, value: members?.[key] ?? null, found: spread?.get(key) ?? NO_SPANS });
+    }
+    this.#at++;
+  }
+
+  #array(scope: Scope, { key, value }: Member): void {
+    const items = Array.isArray(value) ? value : null;
+    const spread = this.#spread(scope, items);
+    this.#at++;
+    this.#skipSpace();
+    for (let i = 0; this.#text.charCodeAt(this.#at) !== CLOSE_ARRAY; i++, this.#skipComma()) {
+      const below = isSettled(scope) ? scope : this.#step(scope, (path, at) => afterIndex(path, at, i));
+      this.#value(below, { key, value: items?.[i] ?? null, found: spread?.get(String(i)) ?? NO_SPANS });
+    }
+    this.#at++;
+  }
+
+  /** What is spread over the strings of one array or object, by their keys; null: nothing. */
+  #spread(scope: Scope, members: object | null): Map<string, NamedSpan[]> | null {
+    if (members === null || this.#work.isOver || !scope.includes('in')) return null;
+    const lines = Object.entries(members).filter((entry): entry is [string, string] => typeof entry[1] === 'string');
+    if (lines.length < 2) return null;
+    const spans: NamedSpan[] = [];
+    try {
+      const texts = lines.map(([, line]) => line);
+      scope.forEach((places, r) => {
+        if (places === 'in') this.#work.redactions[r]!.spansOfLines(texts, this.#work.budget, spans);
+      });
+    } catch (error) {
+      return this.#over(error, null);
+    }
+    if (spans.length === 0) return null;
+    const spread = new Map<string, NamedSpan[]>();
+    let begun = 0;
+    for (const [key, line] of lines) {
+      const within = spans.filter(({ start, end }) => start < begun + line.length && end > begun);
+      const clipped = within.map(({ start, end, name }) => ({
+        start: Math.max(0, start - begun),
+        end: Math.min(line.length, end - begun),
+        name,
+      }));
+      if (clipped.length > 0) spread.set(key, clipped);
+      begun += line.length + 1;
+    }
+    return spread;
+  }
+
+  #skipComma(): void {
+    this.#skipSpace();
+    if (this.#text.charCodeAt(this.#at) === COMMA) this.#at++;
+    this.#skipSpace();
+  }
+
+  /** One level deeper; `next` says how far a path is then, -1 for off it. */
+  #step(scope: Scope, next: (path: Path, at: number) => number): Scope {
+    return scope.map((places, r) => {
+      if (typeof places === 'string') return places;
+      const paths = this.#work.redactions[r]!.fields!;
+      const after = places.map((at, p) => (at < 0 ? -1 : next(paths[p]!, at)));
+      if (after.some((at, p) => at === paths[p]!.segments.length)) return 'in';
+      return after.every((at) => at < 0) ? 'out' : after;
+    });
+  }
+
+  /** Notes what has to be replaced in a string; answers its decoded text. `keys`: the object's, if it is a key. */
+  #string(scope: Scope, member: Member, keys: RedactedKeys | null): string {
+    const open = this.#at;
+    const close = this.#stringEnd(open) - 1;
+    this.#at = close + 1;
+    const raw = this.#text.slice(open + 1, close);
+    const escaped = raw.includes('\\');
+    // JSON.parse also where nothing is escaped: a long slice of a slice is slow to read by character.
+    const text =
+      escaped || raw.length > FLATTEN_CHARACTERS ? (JSON.parse(this.#text.slice(open, close + 1)) as string) : raw;
+    const places = escaped ? placesIn(raw) : null;
+    const found = this.#foundIn({ start: open + 1, end: close }).map(({ start, end, name }) => ({
+      start: decodedStart(places, start - open - 1),
+      end: decodedEnd(places, end - open - 1),
+      name,
+    }));
+    found.push(...member.found);
+    if (keys === null) this.#findByName(text, scope, member, found);
+    const edits = keys === null ? this.#editsInside(text, scope, member, found) : null;
+    let edited = (edits ?? this.#spans(text, scope, found).map(mark)).map((edit) => inRaw(edit, places));
+    if (this.#work.isOver && edits === null && raw !== '' && scope.includes('in'))
+      edited = [{ start: 0, end: raw.length, text: `[redacted:${OVER_NAME}]` }];
+    if (keys !== null) {
+      const body = keys.distinct(applied(raw, edited));
+      edited = body === raw ? [] : [{ start: 0, end: raw.length, text: body }];
+    }
+    for (const { start, end, text: put } of edited)
+      this.#edits.push({ start: open + 1 + start, end: open + 1 + end, text: put });
+    return text;
+  }
+
+  #findByName(text: string, scope: Scope, { key, name }: Member, found: NamedSpan[]): void {
+    scope.forEach((places, r) => {
+      if (places !== 'in') return;
+      const redaction = this.#work.redactions[r]!;
+      redaction.namedSpans(key, text, found);
+      if (name !== undefined) redaction.namedSpans(name, text, found);
+    });
+  }
+
+  /** What has to be replaced in a text that is JSON, in its tokens; null: it is none. */
+  #editsInside(text: string, scope: Scope, { key }: Member, found: readonly NamedSpan[]): TextEdit[] | null {
+    const level = this.#inside.level + 1;
+    const isOut = found.length === 0 && scope.every((places) => places === 'out');
+    if (isOut || level > INNER_LEVELS_MAX) return null;
+    const { inner } = formsOf(text);
+    if (inner === undefined) return null;
+    const inside = { level, key, found: this.#spans(text, scope, found) };
+    const edits = new Copy(text, this.#work, inside).edits(scope, inner);
+    return edits.map((edit) => ({ ...edit, text: JSON.stringify(edit.text).slice(1, -1) }));
+  }
+
+  /** What was found in the text as a whole, as far as it is in this token. */
+  #foundIn({ start, end }: Span): NamedSpan[] {
+    const { found } = this.#inside;
+    while (this.#nextFound < found.length && found[this.#nextFound]!.end <= start) this.#nextFound++;
+    const within: NamedSpan[] = [];
+    for (let i = this.#nextFound; i < found.length && found[i]!.start < end; i++) {
+      const span = found[i]!;
+      within.push({ start: Math.max(span.start, start), end: Math.min(span.end, end), name: span.name });
+    }
+    return within;
+  }
+
+  /** `found`: what is known to be in the text already. In order, without overlaps. */
+  #spans(text: string, scope: Scope, found: readonly NamedSpan[]): NamedSpan[] {
+    if (text.length === 0 || this.#work.isOver || !scope.includes('in')) return merged([...found]);
+    const { redactions, budget } = this.#work;
+    const spans: NamedSpan[] = [];
+    try {
+      scope.forEach((places, r) => {
+        if (places === 'in') redactions[r]!.spans(text, budget, spans);
+      });
+      if (found.length > 0) spans.push(...found.filter((span) => !spans.some((own) => isSameFinding(own, span))));
+      return merged(spans);
+    } catch (error) {
+      return this.#over(error, NO_SPANS);
+    }
+  }
+
+  #skipSpace(): void {
+    while (this.#text.charCodeAt(this.#at) <= 0x20) this.#at++;
+  }
+
+  /** Behind the quote that closes the string which opens at `open`. */
+  #stringEnd(open: number): number {
+    for (let from = open + 1; ; ) {
+      const quote = this.#text.indexOf('"', from);
+      let backslashes = 0;
+      while (this.#text.charCodeAt(quote - 1 - backslashes) === BACKSLASH) backslashes++;
+      if (backslashes % 2 === 0) return quote + 1;
+      from = quote + 1;
+    }
+  }
+}
+
+/**
+ * A detector finds in the value inside a text what it finds in the whole text, but knows its borders better: what is an
+ * escape there is a character here.
+ */
+function isSameFinding(own: NamedSpan, whole: NamedSpan): boolean {
+  return own.name === whole.name && own.name !== PATTERN_NAME && own.start < whole.end && whole.start < own.end;
+}
+
+function mark({ start, end, name }: NamedSpan): TextEdit {
+  return { start, end, text: `[redacted:${name}]` };
+}
+
+/**
+ * Keeps the keys of one object apart that redaction would make equal. Others cannot be: the payload's own were
+ * different. Each key continues from the number that its last one got, so n equal keys are n steps.
+ */
+class RedactedKeys {
+  /** Key to the number that is tried next. */
+  #taken: Map<string, number> | null = null;
+
+  distinct(key: string): string {
+    if (!key.includes('[redacted:')) return key;
+    this.#taken ??= new Map();
+    let next = this.#taken.get(key);
+    let distinct = key;
+    if (next !== undefined) {
+      do distinct = `${key}~${next++}`;
+      while (this.#taken.has(distinct));
+      this.#taken.set(key, next);
+    }
+    this.#taken.set(distinct, 2);
+    return distinct;
+  }
+}
+
+/** Is it known of every redaction whether it applies here and below? */
+function isSettled(scope: Scope): boolean {
+  for (const places of scope) if (typeof places !== 'string') return false;
+  return true;
+}
+
+function afterIndex(path: Path, at: number, index: number): number {
+  if (path.indexes[at]! < 0) return at;
+  return path.indexes[at] === index ? at + 1 : -1;
+}
+
+/** In order, without overlaps; of two that overlap the first gives the name, the longer one if they start together. */
+function merged(spans: NamedSpan[]): NamedSpan[] {
+  if (spans.some((span, i) => i > 0 && span.start <= spans[i - 1]!.start)) {
+    spans.sort((a, b) => a.start - b.start || b.end - a.end);
+  }
+  let kept = 0;
+  for (const span of spans) {
+    const last = spans[kept - 1];
+    if (last !== undefined && span.start < last.end) last.end = Math.max(last.end, span.end);
+    else spans[kept++] = span;
+  }
+  spans.length = kept;
+  return spans;
+}

@@ -1,0 +1,194 @@
+// What one data filter with `redact` wants replaced, and where that is in a text (asked by redact-payload.ts, when an
+// event that it matched is encoded). A text is searched as it is and folded; a value also by what it is called; several
+// lines together for what is spread over them. A trace's id becomes a token, the same for the same id, so that traces
+// stay together.
+// Failure: OverBudget where the positions cannot be found within the budget; the caller replaces the text whole.
+import { createHmac } from 'node:crypto';
+import { Budget, OverBudget, redactUnits, stateUnits } from '../budget.ts';
+import type { Path } from '../conditions/path.ts';
+import type { Find, Span } from '../detectors/detector-search.ts';
+import { Automaton } from '../text-search/automaton.ts';
+import { LiteralSearch } from '../text-search/literal-search.ts';
+import { Program } from '../text-search/program.ts';
+import { DETECTOR_UNITS, FOUND, type Needle, Scanner } from '../text-search/scanner.ts';
+import { FOLDING_UNITS, formsOf } from '../texts/text-forms.ts';
+
+/** What a match of a pattern is replaced by is called so. */
+export const PATTERN_NAME = 'pattern';
+
+/** What one rule wants replaced. `fields` null: everywhere in the payload. */
+export class Redaction {
+  readonly fields: readonly Path[] | null;
+  readonly traceKey: string;
+  readonly #trace: boolean;
+  readonly #scanner: Scanner;
+  readonly #wanted: Uint8Array;
+  readonly #finders: (Finder | undefined)[] = [];
+
+  /** `traceKey`: the account's, so that an id cannot be found by trying. */
+  constructor(
+    needles: readonly Needle[],
+    { fields, trace, traceKey = '' }: { fields: readonly Path[] | null; trace: boolean; traceKey?: string },
+  ) {
+    this.fields = fields;
+    this.traceKey = traceKey;
+    this.#trace = trace;
+    this.#scanner = new Scanner(needles);
+    this.#wanted = new Uint8Array(needles.length).fill(1);
+  }
+
+  /** Whether it finds something in a trace's id. */
+  findsIn(traceId: string, budget: Budget): boolean {
+    if (!this.#trace) return false;
+    const spans: NamedSpan[] = [];
+    try {
+      this.spans(traceId, budget, spans);
+    } catch (error) {
+      if (error instanceof OverBudget) return true;
+      throw error;
+    }
+    return spans.length > 0;
+  }
+
+  get looksAtNumbers(): boolean {
+    return this.#scanner.looksAtNumbers;
+  }
+
+  /** The detector that finds this whole number. Throws OverBudget. */
+  numberName(digits: string, key: string, budget: Budget): string | undefined {
+    budget.spend(STRING_UNITS);
+    this.#scanner.begin(this.#wanted, digits.length);
+    if (!this.#scanner.scanNumber(digits, key)) return undefined;
+    const needle = this.#scanner.found.findIndex((found) => found !== FOUND.no);
+    return this.#scanner.needles[needle]!.detector!.name;
+  }
+
+  /** Adds what is found in a value by what it is called. */
+  namedSpans(name: string, value: string, spans: NamedSpan[]): void {
+    for (const { detector } of this.#scanner.needles) {
+      const span = detector?.findsNamed?.(name, value);
+      if (span) spans.push({ ...span, name: detector!.name });
+    }
+  }
+
+  /** Adds what is found in several lines together that is found in none of them alone. Throws OverBudget. */
+  spansOfLines(lines: readonly string[], budget: Budget, spans: NamedSpan[]): void {
+    for (const { detector } of this.#scanner.needles) {
+      if (detector?.isOfLines === undefined) continue;
+      if (!lines.some((line) => detector.literals!.some((literal) => line.includes(literal)))) continue;
+      const text = lines.join('\n');
+      budget.spend(text.length);
+      for (const { start, end } of repeated(detector.finds)(text, budget))
+        spans.push({ start, end, name: detector.name });
+    }
+  }
+
+  get needles(): number {
+    return this.#wanted.length;
+  }
+
+  /** Adds the positions of all matches in the text, as it is and folded. Throws OverBudget. */
+  spans(text: string, budget: Budget, spans: NamedSpan[]): void {
+    this.#spansAsItIs(text, budget, spans);
+    const { folded } = formsOf(text);
+    if (folded === undefined) return;
+    budget.spend(FOLDING_UNITS * text.length);
+    const inFolded: NamedSpan[] = [];
+    this.#spansAsItIs(folded.text, budget, inFolded);
+    for (const { start, end, name } of inFolded)
+      spans.push({ start: folded.starts[start]!, end: folded.ends[end - 1]!, name });
+  }
+
+  #spansAsItIs(text: string, budget: Budget, spans: NamedSpan[]): void {
+    budget.spend(STRING_UNITS + this.#wanted.length * text.length);
+    this.#scanner.begin(this.#wanted, text.length);
+    let isHit = false;
+    do isHit = this.#scanner.scan(text) || isHit;
+    while (!this.#scanner.isDone());
+    if (!isHit) return;
+    this.#scanner.needles.forEach((needle, i) => {
+      if (this.#scanner.found[i] === FOUND.no) return;
+      this.#finders[i] ??= finderOf(needle);
+      const name = needle.detector?.name ?? PATTERN_NAME;
+      for (const { start, end } of this.#finders[i]!(text, budget)) {
+        budget.spend(SPAN_UNITS);
+        spans.push({ start, end, name });
+      }
+    });
+  }
+}
+
+export type NamedSpan = Span & { name: string };
+
+/**
+ * What is kept of a trace's id: itself, or a token where one of them finds something in it. What cannot be settled
+ * counts as found.
+ */
+export function redactTrace(traceId: string, redactions: readonly Redaction[]): string {
+  const budget = new Budget(redactUnits(traceId.length));
+  const found = redactions.find((redaction) => redaction.findsIn(traceId, budget));
+  if (found === undefined) return traceId;
+  const token = createHmac('sha256', found.traceKey).update(traceId).digest('hex');
+  return `${TOKEN_BEGINS}${token.slice(0, TRACE_TOKEN_CHARACTERS - TOKEN_BEGINS.length)}`;
+}
+
+const TOKEN_BEGINS = 'redacted-';
+/** Of the whole token, with 128 bits. */
+export const TRACE_TOKEN_CHARACTERS = TOKEN_BEGINS.length + 32;
+/** Asking one redaction about one string, however short. */
+const STRING_UNITS = 60;
+/** Noting, ordering and replacing one position, about 700 ns. */
+const SPAN_UNITS = 250;
+type Finder = (text: string, budget: Budget) => Span[];
+
+function finderOf({ pattern, detector }: Needle): Finder {
+  if (detector !== null) return repeated(detector.finds);
+  if (pattern!.literal !== null) return plainFinder(new LiteralSearch(pattern!.literal));
+  return patternFinder(new Program([pattern!]));
+}
+
+/** A detector's way of finding is linear from one finding to the next. */
+function repeated(finds: readonly Find[]): Finder {
+  return (text, budget) => {
+    const spans: Span[] = [];
+    for (const find of finds) {
+      budget.spend(DETECTOR_UNITS * text.length);
+      for (let span = find(text, 0, budget); span !== null; span = find(text, span.end, budget)) {
+        budget.spend(64);
+        spans.push(span);
+      }
+    }
+    return spans;
+  };
+}
+
+function plainFinder(plain: LiteralSearch): Finder {
+  return (text, budget) => {
+    const spans: Span[] = [];
+    for (let from = 0; ; ) {
+      const start = plain.indexIn(text, from, budget);
+      if (start < 0) return spans;
+      from = start + plain.text.length;
+      spans.push({ start, end: from });
+    }
+  };
+}
+
+/** Backwards once to learn where matches start, then from each start forwards to its longest end. */
+function patternFinder(program: Program): Finder {
+  const backwards = new Automaton(program, 'starts');
+  const forwards = new Automaton(program, 'longest');
+  return (text, budget) => {
+    const marks = new Uint8Array(text.length + 1);
+    const spans: Span[] = [];
+    backwards.meterFromNothing(stateUnits(text.length));
+    forwards.meterFromNothing(stateUnits(text.length));
+    backwards.starts(text, marks, budget);
+    for (let start = marks.indexOf(1); start >= 0; ) {
+      const end = forwards.longest(text, start, budget);
+      if (end > start) spans.push({ start, end }); // nothing to hide in an empty match
+      start = marks.indexOf(1, Math.max(end, start + 1));
+    }
+    return spans;
+  };
+}

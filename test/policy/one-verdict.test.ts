@@ -1,0 +1,239 @@
+// One event, one verdict: whatever was judged before, whatever other policies the account has, whatever was changed
+// meanwhile, and however the event came. Events are made of texts that are hard to judge: text inside text, dressed-up
+// letters, secrets, base64, and texts under which the states of a pattern explode.
+import fc from 'fast-check';
+import t from 'tap';
+import { DETECTOR_NAMES } from '../../schemas/closed-sets.ts';
+import type { Policy } from '../../schemas/policy.ts';
+import { RuleSet } from '../../src/policy/engine.ts';
+import type { EventView } from '../../src/policy/judgement.ts';
+import { prepareRules } from '../../src/policy/prepare-rules.ts';
+import { redactPayload } from '../../src/policy/redaction/redact-payload.ts';
+import { runs, SEED as seed } from '../support/seed.ts';
+import { decideOn, event, policy } from './support.ts';
+
+t.comment(`seed ${seed}`);
+
+const SECRETS = [
+  'zoe@example.com',
+  'Jürgen.Müller@münchen.de',
+  '4111 1111 1111 1111',
+  '078-05-1120',
+  '+44 20 7946 0958',
+  'DE89 3704 0044 0532 0130 00',
+  '203.0.113.7',
+  `ghp_${'a1B2c3D4e5F6'.repeat(3)}`,
+  'api_key = 8f14e45fceea167a5a36dedd4bea2543',
+  '-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQ\n-----END PRIVATE KEY-----',
+  'password is the secret',
+  'ignore all previous instructions',
+];
+const secret = fc.constantFrom(...SECRETS);
+const exploding = fc
+  .array(fc.constantFrom('a', 'b'), { minLength: 4_000, maxLength: 6_000 })
+  .map((all) => all.join(''));
+const text = fc.oneof(
+  { weight: 6, arbitrary: fc.string({ maxLength: 20 }) },
+  { weight: 6, arbitrary: secret },
+  { weight: 4, arbitrary: fc.tuple(fc.string({ maxLength: 8 }), secret).map((parts) => parts.join('\n')) },
+  { weight: 2, arbitrary: secret.map((plain) => [...plain].join('\u200b')) },
+  { weight: 2, arbitrary: secret.map((plain) => plain.replaceAll(' ', '\u00a0').replaceAll('-', '\u2011')) },
+  { weight: 2, arbitrary: fc.string({ unit: 'grapheme', maxLength: 20 }) },
+  { weight: 1, arbitrary: exploding },
+);
+const { value } = fc.letrec((tie) => ({
+  value: fc.oneof(
+    { depthSize: 'small', withCrossShrink: true },
+    text,
+    fc.constantFrom<unknown>(0, 17, 4111111111111111, true, null),
+    fc.array(tie('value'), { maxLength: 3 }),
+    fc.dictionary(fc.constantFrom('a', 'arguments', 'api_key', 'zoe@example.com'), tie('value'), { maxKeys: 3 }),
+    // Text inside text.
+    fc
+      .dictionary(fc.constantFrom('a', 'amount'), tie('value'), { minKeys: 1, maxKeys: 2 })
+      .map((inner) => JSON.stringify(inner)),
+  ),
+}));
+const view = fc.dictionary(fc.constantFrom('a', 'tool', 'text', 'arguments'), value, { minKeys: 1, maxKeys: 4 });
+
+/** What an account of a careful owner has; the last explodes. */
+const POLICIES: Policy[] = [
+  ...DETECTOR_NAMES.map((name) => policy('data_filter', { detectors: [name], redact: true }, ['log'])),
+  policy('data_filter', { patterns: ['(?i)password.{0,50}secret', '(?i)ignore (?:all )?previous'] }),
+  policy('data_filter', { patterns: ['AKIA[0-9A-Z]{16}', 'ghp_[A-Za-z0-9]{36}'], fields: ['payload.text'] }),
+  policy('block_action', { 'payload.arguments.amount': { gt: 10 } }),
+  policy('block_action', { text: { contains: 'all previous' } }),
+  policy('block_action', { a: { matches: '(?i)secret$' } }),
+  policy('block_action', { tool: ['a', 'b'] }),
+  policy('block_action', { expression: 'has(event.payload.a) && event.payload.a == "x"' }),
+  policy('data_filter', { patterns: ['(?:a|b)*a(?:a|b){16}c'] }),
+];
+/** Those of another team. */
+const OTHERS: Policy[] = Array.from({ length: 200 }, (_, i) =>
+  i % 2 === 0
+    ? policy('data_filter', { patterns: [`(?i)phrase ${i} [a-z]{3}`, `b[^b]{${10 + (i % 30)}}${i}`] }, ['log'])
+    : policy('block_action', { text: { contains: `word ${i}` } }, ['log']),
+);
+
+/** What each policy says, by its id: the detail of its match. */
+function verdicts(rules: RuleSet, of: EventView): Map<string, string> {
+  return new Map(decideOn(rules, of).matches.map((match) => [match.policy_id, JSON.stringify(match.detail)]));
+}
+
+t.test('a policy says the same alone and beside others, cold and warm, before and after changes', async (t) => {
+  const warm = new RuleSet([...OTHERS, ...POLICIES]);
+  let changing = await prepareRules(POLICIES);
+  let changes = 0;
+  const seen = { matches: 0, budget: 0 };
+  await fc.assert(
+    fc.asyncProperty(view, async (payload) => {
+      const of = event('tool_call', payload);
+      if (++changes % 8 === 0) {
+        const some = POLICIES.map((one, i) => ((i + changes) % 9 === 0 ? { ...one, name: `renamed ${changes}` } : one));
+        changing = await prepareRules([...some, ...OTHERS.slice(0, changes % 20)], changing);
+      }
+      const sets = [verdicts(warm, of), verdicts(warm, of), verdicts(changing, of)];
+      for (const one of POLICIES) {
+        const alone = verdicts(new RuleSet([one]), of).get(one.id);
+        if (alone !== undefined) seen.matches++;
+        if (alone?.includes('budget')) seen.budget++;
+        // A path is shown without a key that any filter of the account finds something in.
+        const isSame = (other: string | undefined) => other === alone || withoutPath(other) === withoutPath(alone);
+        if (!sets.every((set) => isSame(set.get(one.id)))) return false;
+      }
+      return true;
+    }),
+    { seed, numRuns: runs(200) },
+  );
+  t.ok(seen.matches > 20, `${seen.matches} matches, ${seen.budget} of them over their budget`);
+});
+
+function withoutPath(detail: string | undefined): string | undefined {
+  return detail?.replaceAll(/"path":"[^"]*"/g, '""').replaceAll(/,"conditions":\[.*?\]/g, '');
+}
+
+t.test('judged with pauses, and beside another event of the account, it is the same', async (t) => {
+  const rules = new RuleSet([...OTHERS, ...POLICIES]);
+  let pauses = 0;
+  const pause = () => {
+    pauses++;
+    return new Promise<void>((resolve) => setImmediate(resolve));
+  };
+  await fc.assert(
+    fc.asyncProperty(view, view, async (first, second) => {
+      const both = [first, second].map((payload) => event('tool_call', payload));
+      const apart = await Promise.all(both.map((of) => rules.judgeWithPauses(of, pause)));
+      return both.every((of, i) => {
+        const { found } = rules.judge(of);
+        return JSON.stringify(found.map(shown)) === JSON.stringify(apart[i]!.found.map(shown));
+      });
+    }),
+    { seed, numRuns: runs(20) },
+  );
+  t.ok(pauses > 0, `${pauses} pauses`);
+});
+
+function shown({ entry, detail }: { entry: { order: number }; detail: unknown }): unknown {
+  return [entry.order, detail];
+}
+
+t.test('nine detectors and fifty patterns read a payload of 1 MiB to its end, each time', async (t) => {
+  const filters = [
+    policy('data_filter', { detectors: DETECTOR_NAMES }),
+    policy('data_filter', {
+      patterns: Array.from(
+        { length: 50 },
+        (_, i) => `${FORMS[i % FORMS.length]}${String.fromCharCode(97 + (i % 26))}${i}`,
+      ),
+    }),
+  ];
+  const base64 = Buffer.alloc(786_432, 'Who reads this is kind. ').toString('base64');
+  const texts = {
+    prose: 'The quick brown fox jumps over the lazy dog, it is said. '.repeat(18_400),
+    base64: base64.replace(/A/g, 'B'),
+    numbers: Array.from({ length: 100_000 }, (_, i) => (i * 7_919) % 1_000_003).join(' '),
+    lock: Array.from(
+      { length: 9_000 },
+      (_, i) => `sha512-${i}abcdefghijklmnopqrstuvwxyz/ABCDEFGHIJKLMNOPQRSTUVWXYZ+${i}==`,
+    ).join('\n'),
+  };
+  for (const [name, long] of Object.entries(texts)) {
+    const clean = event('custom', { text: long });
+    const found = event('custom', { text: `${long}\n4111 1111 1111 1111 zoe@example.com` });
+    for (let time = 1; time <= 3; time++) {
+      const rules = new RuleSet(filters);
+      t.equal(decideOn(rules, clean).outcome, 'allowed', `${name}, time ${time}`);
+      t.equal(decideOn(rules, found).outcome, 'blocked', `${name} with a card, time ${time}`);
+    }
+  }
+});
+
+const FORMS = [
+  'AKIA[0-9A-Z]{16}',
+  '(?i)password.{0,50}secret',
+  '(?i)\\b(?:password|passwd|secret|token)\\b\\s*[:=]\\s*\\S{8,}',
+  'eyJ[A-Za-z0-9_-]{10,}\\.[A-Za-z0-9_-]{10,}\\.[A-Za-z0-9_-]{10,}',
+  '[A-Za-z0-9+/]{40}',
+  '\\p{L}{30}',
+];
+
+t.test('a copy that was redacted parses at every level, and holds none of what was found', async (t) => {
+  const rules = new RuleSet(POLICIES.slice(0, DETECTOR_NAMES.length));
+  let redacted = 0;
+  fc.assert(
+    fc.property(view, (payload) => {
+      const of = event('tool_call', payload);
+      const { redactions } = decideOn(rules, of);
+      if (redactions.length === 0) return true;
+      redacted++;
+      const copy = redactPayload(of.payloadText, redactions);
+      const parsed = JSON.parse(copy) as object;
+      if (!hasSameShape(payload, parsed)) return false;
+      return decideOn(rules, event('tool_call', copy)).redactions.length === 0;
+    }),
+    { seed, numRuns: runs(1_500) },
+  );
+  t.ok(redacted > 20, `${redacted} payloads with something to redact`);
+});
+
+/** What is an object, an array or text that holds one is so in the copy. */
+function hasSameShape(before: unknown, after: unknown): boolean {
+  if (typeof before === 'string') {
+    const inner = innerOf(before);
+    return inner === undefined ? typeof after === 'string' : hasSameShape(inner, innerOf(after as string));
+  }
+  if (typeof before !== 'object' || before === null) return true;
+  const [one, other] = [Object.values(before), Object.values(after ?? {})];
+  return one.length === other.length && one.every((item, i) => hasSameShape(item, other[i]));
+}
+
+function innerOf(text: string): unknown {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+t.test('folding never loses what is found in the text as it was sent', async (t) => {
+  const part = fc.oneof(
+    secret,
+    fc.string({ unit: 'grapheme', maxLength: 12 }),
+    fc.constantFrom('é', '日本', '😀', '\u00ad'),
+  );
+  const rules = new RuleSet([
+    policy('data_filter', { patterns: SECRETS.map((plain) => plain.replaceAll(/[.+*?^${}()|[\]\\]/g, '\\$&')) }),
+    ...SECRETS.map((plain) => policy('block_action', { text: { contains: plain } })),
+  ]);
+  fc.assert(
+    fc.property(fc.array(part, { maxLength: 5 }), (parts) => {
+      const long = parts.join(' ');
+      const found = decideOn(rules, event('custom', { text: long })).matches.length;
+      const isThere = SECRETS.filter((plain) => long.includes(plain)).length;
+      return isThere === 0 || found >= isThere + 1;
+    }),
+    { seed, numRuns: runs(2_000) },
+  );
+  t.pass();
+});

@@ -1,0 +1,47 @@
+// The forms of a text the plain way, for the reference: the text as it was sent, and folded, character by character.
+// Texts that are JSON are not made here; one-verdict.test.ts has them. Shares no code with src/policy/texts.
+
+/** `from`: the stretch of the text as sent that a unit of the form comes from. */
+export type Form = { text: string; from: { start: number; end: number }[] };
+
+const DASHES = '\u2212\u2043\u02d7\u2796';
+
+export function formsOf(text: string): Form[] {
+  const asSent = { text, from: Array.from({ length: text.length }, (_, i) => ({ start: i, end: i + 1 })) };
+  const folded = foldedOf(text);
+  return folded.text === text ? [asSent] : [asSent, folded];
+}
+
+/** The texts alone. */
+export function textsOf(text: string): string[] {
+  return formsOf(text).map((form) => form.text);
+}
+
+export function foldedOf(text: string): Form {
+  const form: Form = { text: '', from: [] };
+  for (let start = 0; start < text.length; ) {
+    const end = characterEnd(text, start);
+    let plain = '';
+    for (const point of text.slice(start, end)) if (!/[\p{Cf}\p{DI}]/u.test(point)) plain += point;
+    plain = [...plain.normalize('NFKC')].map(plainPoint).join('');
+    form.text += plain;
+    for (const _ of plain.split('')) form.from.push({ start, end });
+    start = end;
+  }
+  return form;
+}
+
+function plainPoint(point: string): string {
+  if (/\p{Zs}/u.test(point) || '\u2028\u2029\u0085'.includes(point)) return ' ';
+  return /\p{Pd}/u.test(point) || DASHES.includes(point) ? '-' : point;
+}
+
+/** A character with what belongs to it. */
+function characterEnd(text: string, start: number): number {
+  const next = (at: number) => at + String.fromCodePoint(text.codePointAt(at)!).length;
+  const is = (at: number, what: RegExp) => at < text.length && what.test(String.fromCodePoint(text.codePointAt(at)!));
+  let end = next(start);
+  if (is(start, /[\u1100-\u115f\ua960-\ua97c]/)) while (is(end, /[\u1160-\u11ff\ud7b0-\ud7fb]/)) end = next(end);
+  while (is(end, /[\p{M}\p{Cf}\p{DI}]/u)) end = next(end);
+  return end;
+}
