@@ -26,6 +26,7 @@ import type { Metrics } from '../../src/metrics/metrics.ts';
 import { readAsset } from '../../src/process/assets.ts';
 import type { Part } from '../../src/process/lifecycle.ts';
 import type { Log } from '../../src/process/log.ts';
+import { sendTogether } from '../../src/redis/client.ts';
 import { REGISTRY_SHARDS } from '../../src/redis/keys.ts';
 import { Script } from '../../src/redis/script.ts';
 import { redisTime } from '../../src/redis/time.ts';
@@ -162,7 +163,9 @@ export class DeliveryWorker implements Part {
   async #look(): Promise<void> {
     const now = await this.#now();
     const summaries = await tellSummaries(this.#options, now);
-    const shards = Array.from({ length: REGISTRY_SHARDS }, (_, shard) => this.#dueLanes(shard, now));
+    const shards = sendTogether(this.#options.redis, () =>
+      Array.from({ length: REGISTRY_SHARDS }, (_, shard) => this.#dueLanes(shard, now)),
+    );
     this.wake([...summaries, ...(await Promise.all(shards)).flat()]);
     await Promise.all(this.#filling);
     await this.#gauges.look(now);

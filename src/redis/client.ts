@@ -83,13 +83,13 @@ export async function waitUntilReady(client: Commands, timeoutMs: number): Promi
  * Commands that `send` makes leave in one write a connection. Each write is a system call, and on loopback does the
  * receiver's work, too: more than a small command costs otherwise.
  */
-export function sendTogether(client: Commands, send: () => void): void {
+export function sendTogether<T>(client: Commands, send: () => T): T {
   const nodes = client instanceof Cluster ? client.nodes('master') : [client];
   // Streams of a node that is not connected, or not yet, are not there.
   const streams = nodes.flatMap((node) => node.stream ?? []);
   for (const stream of streams) stream.cork();
   try {
-    send();
+    return send();
   } finally {
     for (const stream of streams) stream.uncork();
   }

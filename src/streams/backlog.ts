@@ -8,7 +8,7 @@
 import { Cluster } from 'ioredis';
 import { Periodic } from '../common/async.ts';
 import { BACKLOG_POLL_MS, BACKLOG_SHARE_MAX, IDEMPOTENCY_SHARE_MAX } from '../common/limits.ts';
-import type { Commands } from '../redis/client.ts';
+import { type Commands, sendTogether } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 
 /** `idempotencyBytes`: of what is kept under Idempotency-Keys, which is no backlog and has a bound of its own. */
@@ -77,11 +77,16 @@ export class Backlog {
     try {
       const partitions = Array.from({ length: this.#keys.partitions }, (_, partition) => partition);
       const nodes = this.#redis instanceof Cluster ? this.#redis.nodes('master') : [this.#redis];
-      const [lengths, kept, memory] = await Promise.all([
-        Promise.all(partitions.map((partition) => this.#redis.xlen(this.#keys.events(partition)))),
-        Promise.all(partitions.map((partition) => this.#redis.hget(this.#keys.idempotencyBytes(partition), ''))),
-        Promise.all(nodes.map(async (node) => memoryOf(await node.info('memory')))),
-      ]);
+      const asked = sendTogether(
+        this.#redis,
+        () =>
+          [
+            Promise.all(partitions.map((partition) => this.#redis.xlen(this.#keys.events(partition)))),
+            Promise.all(partitions.map((partition) => this.#redis.hget(this.#keys.idempotencyBytes(partition), ''))),
+            Promise.all(nodes.map(async (node) => memoryOf(await node.info('memory')))),
+          ] as const,
+      );
+      const [lengths, kept, memory] = await Promise.all(asked);
       this.#maxmemory = Math.min(...memory.map(({ max }) => max));
       const idempotencyBytes = kept.reduce((sum, bytes) => sum + Number(bytes ?? 0), 0);
       this.#state = this.#judge(Math.max(...lengths), memory, idempotencyBytes);
