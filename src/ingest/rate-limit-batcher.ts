@@ -2,8 +2,10 @@
 // judgement and decision). Requests for the same counter are granted in the order in which they came, so a limit that
 // is reached at element 7 of a batch blocks element 8 onwards. While a limit is far away the front leases permits in
 // advance (src/policy/quotas/quota-lease.ts), and a request that the lease covers is answered without a round trip.
+// An event that one limit blocks takes no permit of another: those that the others have counted for it are returned at
+// once, in a second call.
 // Invariant: every permit that is granted has been counted by Redis. If the counters cannot be asked, every waiting
-// submission is refused (the limit fails closed).
+// submission is refused (the limit fails closed). Permits whose return is lost stay counted for one window.
 import { ServiceError } from '../common/errors.ts';
 import { COUNTERS_KNOWN_MAX } from '../common/limits.ts';
 import type { RateCheck } from '../policy/judgement.ts';
@@ -28,8 +30,15 @@ export type QuotaWaiter = {
   refused(error: ServiceError): void;
 };
 
-type Waiting = { answers: QuotaGrant[]; index: number; permits: number };
-type Asked = { answers: QuotaGrant[]; waiter: QuotaWaiter };
+/** `bucket`: where the permits are counted. */
+type Answer = QuotaGrant & { bucket: number };
+type Waiting = { answers: Answer[]; index: number; permits: number };
+type Asked = {
+  requests: readonly QuotaRequest[];
+  counters: readonly Counter[];
+  answers: Answer[];
+  waiter: QuotaWaiter;
+};
 /** A counter in one call. */
 type Group = { counter: Counter; waiting: Waiting[]; check: CounterCheck; leaseRequest: LeaseRequest };
 
@@ -85,14 +94,14 @@ export class RateLimitBatcher {
       waiter.counted(leased);
       return;
     }
-    const answers = new Array<QuotaGrant>(requests.length);
+    const answers = new Array<Answer>(requests.length);
     for (const [index, counter] of counters.entries()) {
       const { permits } = requests[index]!;
       counter.permits += permits;
       counter.waiting.push({ answers, index, permits });
       this.#makeDue(counter);
     }
-    this.#asked.push({ answers, waiter });
+    this.#asked.push({ requests, counters, answers, waiter });
   }
 
   /** Returns the leased permits; resolves when Redis has answered, or has failed to. */
@@ -158,6 +167,8 @@ export class RateLimitBatcher {
       this.#watch(counter, nowMs);
     }
     for (const { waiter, answers } of asked) waiter.counted(answers);
+    const returned = asked.flatMap(notUsed);
+    if (returned.length > 0) await this.#counters.take(returned).catch(() => undefined);
   }
 
   /** Returns the lease in time, also when the counter is not used again. */
@@ -213,13 +224,28 @@ function groupOf(counter: Counter, nowMs: number): Group {
   };
 }
 
-function share(waiting: readonly Waiting[], { granted, atMs, freeInMs }: CounterGrant): void {
+function share(waiting: readonly Waiting[], { granted, atMs, freeInMs, bucket }: CounterGrant): void {
   let left = granted;
   for (const { answers, index, permits } of waiting) {
     const own = Math.min(permits, left);
-    answers[index] = { granted: own, atMs, freeInMs };
+    answers[index] = { granted: own, atMs, freeInMs, bucket };
     left -= own;
   }
+}
+
+/** The permits that one limit counted for events that another one blocks. */
+function notUsed({ requests, counters, answers }: Asked): CounterCheck[] {
+  if (requests.length < 2) return [];
+  const blocking = answers.filter((_, i) => !requests[i]!.check.countsWhenOver);
+  const passing = Math.min(...blocking.map(({ granted }) => granted));
+  return requests.flatMap(({ check, permits }, i): CounterCheck[] => {
+    const { granted, bucket } = answers[i]!;
+    const returned = (check.countsWhenOver ? permits : granted) - Math.min(passing, permits);
+    if (returned <= 0) return [];
+    const { threshold, windowMs } = check;
+    const lease = { lease: 0, returned, returnedBucket: bucket };
+    return [{ key: counters[i]!.key, threshold, windowMs, countsWhenOver: false, count: 0, lease }];
+  });
 }
 
 function notChecked(cause: unknown): ServiceError {

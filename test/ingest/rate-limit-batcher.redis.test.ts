@@ -104,6 +104,26 @@ t.test('a limit that comes near is kept and used to the last place, over several
   t.ok((await calls(fronts[0]!)) > 0);
 });
 
+t.test('an event that one limit blocks takes no permit of another', async (t) => {
+  const one = await front(t);
+  const [near, far] = [limit(2), limit(100)];
+  const alerting = { ...limit(50), countsWhenOver: true };
+  const askAll = (permits: number) =>
+    new Promise<readonly QuotaGrant[]>((counted, refused) => {
+      const requests = [far, near, alerting].map((check) => ({ check, permits }));
+      one.rateLimits.ask(account, agent, requests, { counted, refused });
+    });
+  t.same(
+    (await askAll(5)).map(({ granted }) => granted),
+    [5, 2, 5],
+  );
+  t.match(await askAll(1), [{ granted: 1 }, { granted: 0 }, { granted: 1 }]);
+  const until = performance.now() + 5_000;
+  const sums = () => Promise.all([far, near, alerting].map((check) => taken(one, check)));
+  while ((await sums()).join() !== '2,2,2' && performance.now() < until) await sleep(20);
+  t.same(await sums(), [2, 2, 2], 'each limit counts the two events that passed');
+});
+
 t.test('what is held may be used while Redis is away, and nothing else', async (t) => {
   const one = await front(t);
   const check = limit(1_000_000, 60_000);
