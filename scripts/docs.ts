@@ -2,6 +2,7 @@
 //   <!-- settings:begin --> … <!-- settings:end -->   from SETTINGS in src/process/config.ts
 //   <!-- endpoints:begin --> … <!-- endpoints:end --> from the routes in src/http/routes.ts
 //   <!-- errors:begin --> … <!-- errors:end -->       from ERRORS in src/common/errors.ts
+//   <!-- detectors:begin --> … <!-- detectors:end -->  from the corpora of test/policy/corpus
 //   <!-- metrics:begin --> … <!-- metrics:end -->     from METRICS in src/metrics/metrics.ts
 //   <!-- alerts:begin --> … <!-- alerts:end -->       from ops/prometheus-alerts.yaml
 // A test fails when a page and the code disagree; this mends it. What is outside the markers is never touched.
@@ -13,16 +14,19 @@ import { makeRoutes } from '../src/http/routes.ts';
 import { METRICS, type MetricSpec } from '../src/metrics/metrics.ts';
 import { assetPath } from '../src/process/assets.ts';
 import { SETTINGS } from '../src/process/config.ts';
+import { measured } from '../test/policy/corpus/measure.ts';
 
 const TABLES: Record<string, () => string> = {
   settings: settingsTable,
   endpoints: endpointsTable,
   errors: errorsTable,
+  detectors: detectorsTable,
 };
 /** Page -> the tables that it has. */
 export const TABLES_OF: Record<string, string[]> = {
   'docs/api.md': ['endpoints', 'errors'],
   'docs/settings.md': ['settings'],
+  'docs/policies.md': ['detectors'],
 };
 
 /** The text with every generated table in it as the code has it now. */
@@ -40,6 +44,14 @@ function between(text: string, name: string, render: () => string): string {
     new RegExp(`(<!-- ${name}:begin -->\n)[^]*?(<!-- ${name}:end -->)`, 'g'),
     (_all, begin: string, end: string) => `${begin}${render()}${end}`,
   );
+}
+
+function detectorsTable(): string {
+  const rows = measured().map(
+    ({ detector, precision, recall, texts }) =>
+      `| \`${detector}\` | ${texts} | ${precision.toFixed(2)} | ${recall.toFixed(2)} |\n`,
+  );
+  return `| detector | texts | precision | recall |\n|---|---|---|---|\n${rows.join('')}`;
 }
 
 /** Lines of at most 120 columns, as the other pages have them. */

@@ -26,8 +26,20 @@ export function findCard(text: string, from: number, budget: Budget): Span | nul
   return firstOf(CARD, text, from, budget, (found, start, end) => {
     if (isDecimalNeighbour(text, start, end) || isDashNeighbour(text, start, end)) return false;
     const digits = digitsOf(found);
-    return isIssued(digits) && luhn(digits);
+    return isIssued(digits) && luhn(digits) && !isRow(text, start, end);
   });
+}
+
+/** Two further groups of four before or behind it: a row of a table. One may be a date of expiry. */
+const GROUPS_BEFORE = /(?:\d{4}(?: {1,2}|-)){2}$/;
+const GROUPS_BEHIND = /^(?:(?: {1,2}|-)\d{4}){2}(?!\d)/;
+const GROUPS_CHARACTERS = 13;
+
+function isRow(text: string, start: number, end: number): boolean {
+  return (
+    GROUPS_BEFORE.test(text.slice(Math.max(0, start - GROUPS_CHARACTERS), start)) ||
+    GROUPS_BEHIND.test(text.slice(end, end + GROUPS_CHARACTERS))
+  );
 }
 
 /** A card as a whole number: a shorter one of 12 digits is too often something else. */
