@@ -76,6 +76,19 @@ type ReadOptions = {
   keeps?: boolean;
 };
 
+/** An answer that is not whole yet is asked for again so soon, so often: what is on its way is stored within seconds. */
+const AGAIN_MS = 1_500;
+const AGAIN_MAX = 20;
+
+type Asked<Data> = { state: { data?: Data | undefined; dataUpdateCount: number } };
+
+function askedAgain<Data>(everyMs: number | undefined, isWhole: (data: Data) => boolean) {
+  return ({ state: { data, dataUpdateCount } }: Asked<Data>): number | false => {
+    if (everyMs !== undefined) return everyMs;
+    return data !== undefined && !isWhole(data) && dataUpdateCount < AGAIN_MAX && AGAIN_MS;
+  };
+}
+
 /** `path` undefined: nothing is asked for. */
 export function useRead<T>(path: string | undefined, { everyMs, behind, keeps }: ReadOptions = {}): Read<T> {
   const order = behind === true ? goBehind : goInFront;
@@ -83,7 +96,7 @@ export function useRead<T>(path: string | undefined, { everyMs, behind, keeps }:
     queryKey: [path ?? ''],
     queryFn: ({ signal }: { signal: AbortSignal }) => order(() => read<T>(path!, signal)),
     enabled: path !== undefined,
-    refetchInterval: everyMs ?? (false as const),
+    refetchInterval: askedAgain<Answer<T>>(everyMs, ({ incomplete }) => !incomplete),
     ...(keeps === true ? { placeholderData: (before: Answer<T> | undefined) => before } : {}),
   };
   const observer = useMemo(() => new QueryObserver<Answer<T>, Error>(client, options), []);
@@ -138,7 +151,9 @@ export function useList<T>(
     getNextPageParam: (last: Answer<Page<T>>, all: unknown[]) =>
       all.length < PAGES_MAX ? last.value.next_cursor : null,
     enabled: path !== undefined,
-    refetchInterval: everyMs ?? (false as const),
+    refetchInterval: askedAgain<{ pages: Answer<Page<T>>[] }>(everyMs, (data) =>
+      data.pages.every(({ incomplete }) => !incomplete),
+    ),
   };
   const observer = useMemo(() => new InfiniteQueryObserver(client, options), []);
   const result = useObserver(observer, options) as InfiniteQueryObserverResult<InfiniteData<Answer<Page<T>>>>;

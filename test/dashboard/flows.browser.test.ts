@@ -180,6 +180,22 @@ async function flows(): Promise<void> {
     await rows.getByText('second to come').waitFor();
   });
 
+  browserTest('a list that is not whole yet becomes so by itself', {}, async (t, open) => {
+    const { page } = await open();
+    const pipelines = (await service.children()).find(({ name }) => name.startsWith('pipelines'))!;
+    process.kill(pipelines.pid, 'SIGSTOP');
+    try {
+      await send({ tool: 'late_one' });
+      await signIn(page, service);
+      await page.getByText('may be missing').waitFor();
+    } finally {
+      process.kill(pipelines.pid, 'SIGCONT');
+    }
+    await page.getByText('may be missing').waitFor({ state: 'detached' });
+    await shown(page, 'late_one');
+    t.pass();
+  });
+
   browserTest('whatever callers wrote is text, and runs nothing', {}, async (t, open) => {
     const { page } = await open();
     const wrote = await injectEverywhere(api, agent, policy);
