@@ -3,7 +3,8 @@
 // Method: one front, real Redis (append-only file, everysec) and ClickHouse behind it, events of about 500 bytes, five
 // policies an event, full echo; single events over 64 connections, batches of 100 over 32. All contenders take turns in
 // one run; medians over the turns. CPU per event from /proc, by process, since it is steadier than time on shared
-// machines. Gatehouse runs twice: whole, and with its pipelines and ClickHouse halted during the load, which then
+// machines. Besides, Gatehouse with the guard set of a real account instead of five policies, on the same events and on
+// such whose arguments are text that is JSON. Gatehouse runs twice: whole, and with its pipelines and ClickHouse halted during the load, which then
 // shares the machine with the front and Redis alone, as the baseline's does (that stores nothing). What came in is
 // stored before the next turn.
 import type { Chart } from './chart.ts';
@@ -12,35 +13,60 @@ import { beginLine, hand, type Row } from './report.ts';
 import { type Around, type Entrant, type Round, runRounds, turnCells } from './rounds.ts';
 import { startBenchService } from './service.ts';
 import { makeAgents, setPolicies } from './setup.ts';
-import { FIVE_POLICIES, KINDS, type Kind, requestsOf } from './workload.ts';
+import {
+  bodiesOf,
+  eventWithTextInside,
+  FIVE_POLICIES,
+  GUARD_SET,
+  KINDS,
+  type PolicyOrder,
+  requestsOf,
+  sampleEvent,
+} from './workload.ts';
 
 /** For all that comes in while nothing is taken out: a turn of 10 s at 500,000 events a second. */
 export const ROOM = { GATEHOUSE_REDIS_MAXMEMORY: '8gb', GATEHOUSE_BACKLOG_BYTES_MAX: String(5 * 1024 ** 3) };
+
+const GUARDED = [
+  { name: 'Gatehouse, guard set', event: sampleEvent },
+  { name: 'Gatehouse, guard set, text inside text', event: eventWithTextInside },
+];
 
 export async function ingest(options: { turns: number; seconds: number }): Promise<boolean> {
   const machine = beginLine('ingest');
   const service = await startBenchService({ GATEHOUSE_FRONTS: '1', ...ROOM });
   const contenders: Contender[] = [];
+  let inForce: readonly PolicyOrder[] | undefined;
+  const under = (policies: readonly PolicyOrder[]) => ({
+    before: async () => {
+      if (inForce !== policies) await setPolicies(service, policies);
+      inForce = policies;
+    },
+  });
   try {
     const [agent] = (await makeAgents(service, 1)) as [string];
-    await setPolicies(service, FIVE_POLICIES);
     contenders.push(...(await echoes()), wayIn(service), gatehouse(service));
     contenders.push(await baseline({ key: service.key, agents: [agent], policies: FIVE_POLICIES }));
-    const entrants = KINDS.flatMap((kind) => contenders.map((c) => entrantOf(c, kind, agent, service.key)));
+    const sender = { agent, key: service.key };
+    const compare = [...contenders, ...GUARDED.map(({ name }) => ({ name }))];
+    const entrants = KINDS.flatMap((kind) => [
+      ...contenders.map((c) => ({ ...entrant(c, kind.kind, requestsOf([sender], kind)), ...under(FIVE_POLICIES) })),
+      ...GUARDED.map(({ name, event }) => ({
+        ...entrant(gatehouse(service), kind.kind, requestsOf([sender], kind, bodiesOf(kind.events, event))),
+        ...under(GUARD_SET),
+        name: `${kind.kind}: ${name}`,
+      })),
+    ]);
     const results = await runRounds(entrants, { ...options, services: [service] });
     const question = 'how fast are events taken in, judged by five policies and made durable, side by side in one run?';
     const command = `npm run bench -- ingest --turns ${options.turns} --seconds ${options.seconds}`;
-    const rows = KINDS.flatMap(({ kind }) => compared(kind, contenders, results));
-    hand({ line: 'ingest', question, command, rows, charts: chartsOf(contenders, results) }, machine);
+    const rows = KINDS.flatMap(({ kind }) => compared(kind, compare, results));
+    hand({ line: 'ingest', question, command, rows, charts: chartsOf(compare, results) }, machine);
     return true;
   } finally {
     for (const contender of contenders.filter(({ name }) => !name.startsWith('Gatehouse'))) await contender.stop();
     await service.stop();
   }
-}
-
-function entrantOf(contender: Contender, kind: Kind, agent: string, key: string): Entrant {
-  return entrant(contender, kind.kind, requestsOf([{ agent, key }], kind));
 }
 
 export function entrant(contender: Contender, kind: string, load: Entrant['load']): Entrant {

@@ -4,7 +4,7 @@
 
 export type PolicyOrder = {
   name: string;
-  type: 'block_action' | 'data_filter' | 'rate_limit';
+  type: 'block_action' | 'data_filter' | 'rate_limit' | 'require_approval';
   conditions: Record<string, unknown>;
   actions: string[];
 };
@@ -44,6 +44,81 @@ export const FIVE_POLICIES: PolicyOrder[] = [
     type: 'block_action',
     conditions: { type: 'completion', model: 'forbidden-model' },
     actions: ['block'],
+  },
+];
+
+const DETECTORS = ['email', 'phone', 'credit_card', 'iban', 'ssn', 'ip_address', 'api_key', 'jwt', 'private_key'];
+const KEY_FORMS = [
+  ...[
+    'AKIA[0-9A-Z]{16}',
+    'ASIA[0-9A-Z]{16}',
+    'ghp_[A-Za-z0-9]{36}',
+    'glpat-[A-Za-z0-9_-]{20}',
+    'AIza[A-Za-z0-9_-]{35}',
+  ],
+  ...['xox[abps]-[A-Za-z0-9-]{10,}', 'sk_live_[A-Za-z0-9]{24}', 'npm_[A-Za-z0-9]{36}', 'dop_v1_[0-9a-f]{64}'],
+  'SG\\.[A-Za-z0-9_-]{22}\\.[A-Za-z0-9_-]{43}',
+];
+const PHRASES = ['ignore', 'forget', 'disregard', 'override', 'bypass'].flatMap((verb) =>
+  ['all previous', 'your instructions', 'the system prompt', 'every rule', 'your guidelines', 'the policy'].map(
+    (what) => `(?i)${verb}\\s+(?:now\\s+)?${what}`,
+  ),
+);
+
+/** The guard set of a real account: nine detectors, 30 phrases in any case, ten forms of keys, and what else it has. */
+export const GUARD_SET: PolicyOrder[] = [
+  { name: 'personal', type: 'data_filter', conditions: { detectors: DETECTORS, redact: true }, actions: ['log'] },
+  { name: 'phrases', type: 'data_filter', conditions: { patterns: PHRASES }, actions: ['block'] },
+  { name: 'keys', type: 'data_filter', conditions: { patterns: KEY_FORMS }, actions: ['block', 'alert'] },
+  {
+    name: 'failed',
+    type: 'block_action',
+    conditions: { expression: 'event.type == "error" && has(event.payload.code) && event.payload.code == 500' },
+    actions: ['alert'],
+  },
+  {
+    name: 'sum',
+    type: 'block_action',
+    conditions: {
+      type: 'tool_call',
+      tool: 'send_money',
+      expression: 'event.payload.arguments.amount > 100.0 && agent.metadata.team != "finance"',
+    },
+    actions: ['block'],
+  },
+  {
+    name: 'form',
+    type: 'block_action',
+    conditions: {
+      type: 'tool_call',
+      tool: 'create_ticket',
+      payload_schema: { type: 'object', required: ['arguments'], properties: { arguments: { required: ['title'] } } },
+    },
+    actions: ['block'],
+  },
+  {
+    name: 'tools',
+    type: 'block_action',
+    conditions: { type: 'tool_call', tool: Array.from({ length: 20 }, (_, i) => `forbidden_tool_${i}`) },
+    actions: ['block'],
+  },
+  {
+    name: 'rate of an agent',
+    type: 'rate_limit',
+    conditions: { threshold: 1_000_000_000, window: '1m', per: 'agent' },
+    actions: ['block'],
+  },
+  {
+    name: 'rate of a tool',
+    type: 'rate_limit',
+    conditions: { threshold: 1_000_000_000, window: '1m', per: 'payload.tool' },
+    actions: ['block'],
+  },
+  {
+    name: 'amount',
+    type: 'require_approval',
+    conditions: { type: 'tool_call', tool: 'send_money', 'payload.arguments.amount': { gt: 1_000 } },
+    actions: ['alert'],
   },
 ];
 
@@ -138,6 +213,13 @@ export function sampleEvent(
       tokens_used: 420 + random(500),
     },
   };
+}
+
+/** Its arguments are 2 kB of text that is JSON, as providers send the arguments of a call. */
+export function eventWithTextInside(i: number): object {
+  const { payload, ...event } = sampleEvent(i, 0);
+  const inner = { reservation: payload['arguments'], notes: sampleText(i, 1_900) };
+  return { ...event, payload: { ...payload, arguments: JSON.stringify(inner) } };
 }
 
 /**
