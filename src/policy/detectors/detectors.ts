@@ -19,6 +19,8 @@ export type Detector = {
   /** Texts of which each finding holds one; null: follow from the candidate, if at all. */
   literals: readonly string[] | null;
   candidate: string;
+  /** What moves the candidate's automaton: it shares one with those of its kind. */
+  looksAt: 'digits' | 'letters';
   finds: readonly Find[];
   /**
    * Where it finds whole numbers, too. `key`: of the member that holds the number, itself or in arrays; '' for none.
@@ -34,31 +36,35 @@ export type Detector = {
 export const NUMBER_DIGITS = { min: 9, max: 19 };
 
 export const DETECTORS: Record<DetectorName, Detector> = {
-  email: { name: 'email', literals: ['@', '%40'], candidate: '@|%40', finds: [findEmail] },
+  email: { name: 'email', literals: ['@', '%40'], candidate: '@|%40', looksAt: 'letters', finds: [findEmail] },
   phone: {
     name: 'phone',
     literals: null,
     candidate:
-      '\\+\\(?[1-9][0-9 ().\\/-]{6}|00[1-9][0-9]{0,3}[ ().-]|[2-9][0-9]{2}\\)[ .-]?[2-9][0-9]{2}|[2-9][0-9]{2}[.-][2-9][0-9]{2}[ .-][0-9]{4}',
+      '\\+\\(?[1-9][0-9 ().\\/-]|00[1-9][0-9]{0,3}[ ().-]|[2-9][0-9]{2}\\)[ .-]?[2-9]|[2-9][0-9]{2}[.-][2-9][0-9]{2}[ .-]',
+    looksAt: 'digits',
     finds: [findLocalPhone, findInternationalPhone],
   },
   credit_card: {
     name: 'credit_card',
     literals: null,
     candidate: '(?:[0-9](?: {1,2}|-)?){12}[0-9]',
+    looksAt: 'digits',
     finds: [findCard],
     findsNumber: isCardNumber,
   },
   iban: {
     name: 'iban',
     literals: null,
-    candidate: '[A-Za-z]{2}[0-9]{2}[ -]?[A-Za-z0-9]{4}[ -]?[A-Za-z0-9]{3}',
+    candidate: '[A-Za-z]{2}[0-9]{2}[ -]?[A-Za-z0-9]{4}',
+    looksAt: 'letters',
     finds: [findIban],
   },
   ssn: {
     name: 'ssn',
     literals: null,
-    candidate: '[0-8][0-9]{2}(?:-[0-9]{2}-| [0-9]{2} )[0-9]{4}|(?i:ssn|security)[^0-9]{0,16}[0-9]{9}',
+    candidate: '[0-8][0-9]{2}(?:-[0-9]{2}-| [0-9]{2} )[0-9]{4}|(?i:ssn|security)',
+    looksAt: 'digits',
     finds: [findSsn, findNamedSsn],
     findsNumber: isNamedSsn,
   },
@@ -67,20 +73,23 @@ export const DETECTORS: Record<DetectorName, Detector> = {
     literals: null,
     candidate:
       '[0-9]\\.[0-9]{1,3}\\.[0-9]{1,3}\\.[0-9]|[0-9A-Fa-f]?::[0-9A-Fa-f]|[0-9A-Fa-f]::|(?:[0-9A-Fa-f]{1,4}:){6}',
+    looksAt: 'digits',
     finds: [findIpv4, findIpv6],
   },
   api_key: {
     name: 'api_key',
     literals: null,
     candidate: `${ISSUED_CANDIDATE}|(?i:${KEY_NAME}|authorization)`,
+    looksAt: 'letters',
     finds: [findIssuedKey, findNamedKey],
     findsNamed: findKeyByName,
   },
-  jwt: { name: 'jwt', literals: null, candidate: 'eyJ[A-Za-z0-9_-]{2}', finds: [findJwt] },
+  jwt: { name: 'jwt', literals: null, candidate: 'eyJ[A-Za-z0-9_-]{2}', looksAt: 'letters', finds: [findJwt] },
   private_key: {
     name: 'private_key',
     literals: ['PRIVATE KEY', 'PuTTY-User-Key-File-', 'AGE-SECRET-KEY-1'],
     candidate: 'PRIVATE KEY|PuTTY-User-Key-File-[0-9]|AGE-SECRET-KEY-1[A-Z0-9]{8}',
+    looksAt: 'letters',
     finds: [findPrivateKey],
     isOfLines: true,
   },

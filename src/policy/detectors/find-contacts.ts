@@ -2,7 +2,6 @@
 import tlds from 'tlds' with { type: 'json' };
 import type { Budget } from '../budget.ts';
 import {
-  BORDER_BEFORE,
   firstOf,
   isAlphanumeric,
   isDashNeighbour,
@@ -108,10 +107,7 @@ function isForeignLetter(unit: number): boolean {
 /**
  * North American, with its separators. Digits alone are an ordinary number; area codes 200, 300 and 400 are not given.
  */
-const LOCAL_PHONE = new RegExp(
-  `${BORDER_BEFORE}(?:1[ .-])?(?:\\([2-9]\\d{2}\\)[ .-]?|(?![234]00)[2-9]\\d{2}[.-])[2-9]\\d{2}[ .-]\\d{4}(?![A-Za-z0-9])`,
-  'g',
-);
+const LOCAL_PHONE = /(?:1[ .-])?(?:\([2-9]\d{2}\)[ .-]?|(?![234]00)[2-9]\d{2}[.-])[2-9]\d{2}[ .-]\d{4}(?![A-Za-z0-9])/g;
 const PHONE_DIGITS_MIN = 8;
 const PHONE_DIGITS_MAX = 15;
 const ZERO = 48;
@@ -192,7 +188,7 @@ function hasCountryCode(digits: string): boolean {
     : COUNTRY_CODES_2.has(digits.slice(0, 2)) || COUNTRY_CODES_3.test(digits);
 }
 
-const IPV4 = new RegExp(`${BORDER_BEFORE}(?<!\\d\\.)(?:\\d{1,3}\\.){3}\\d{1,3}(?![A-Za-z0-9]|_|\\.\\d)`, 'g');
+const IPV4 = /(?<!\d\.)(?:\d{1,3}\.){3}\d{1,3}(?![A-Za-z0-9]|_|\.\d)/g;
 /** Right before a version's number: `Chrome/120.0.0.0`, `Version=13.0.0.0`, `section 3.1.2.4`. */
 const VERSION_BEFORE =
   /(?:[A-Za-z]\/|(?:version|\b(?:ver|v|release|section|chapter|clause|sec|build))\.?["']?\s{0,2}[:=]?\s{0,2}["']?)$/i;

@@ -2,10 +2,10 @@
 // for all).
 import type { Budget } from '../budget.ts';
 import {
-  BORDER_BEFORE,
   digitsOf,
   firstOf,
   isAlphanumeric,
+  isBorderBefore,
   isDashNeighbour,
   isDecimalNeighbour,
   isDigit,
@@ -17,10 +17,8 @@ import {
  * 12-19 digits in one piece, or in the groups that are printed on cards or that people write, parted by the same one or
  * two spaces or dash each.
  */
-const CARD = new RegExp(
-  `${BORDER_BEFORE}(?:\\d{4}( {1,2}|-)\\d{4}\\1\\d{4}\\1\\d{3,4}(?:\\1\\d{1,3})?|\\d{4}( {1,2}|-)\\d{6}\\2\\d{4,5}|\\d{12,19})(?![A-Za-z0-9])`,
-  'g',
-);
+const CARD =
+  /(?:\d{4}( {1,2}|-)\d{4}\1\d{4}\1\d{3,4}(?:\1\d{1,3})?|\d{4}( {1,2}|-)\d{6}\2\d{4,5}|\d{12,19})(?![A-Za-z0-9])/g;
 
 export function findCard(text: string, from: number, budget: Budget): Span | null {
   return firstOf(CARD, text, from, budget, (found, start, end) => {
@@ -94,13 +92,13 @@ const IBAN_FORMS: Record<string, { length: number; form: RegExp }> = Object.from
       return [entry.slice(0, 2), { length, form: new RegExp(`^.{4}${form.join('')}$`) }];
     }),
 );
-const IBAN_START = new RegExp(`${BORDER_BEFORE}[A-Za-z]{2}\\d{2}`, 'g');
+const IBAN_START = /[A-Za-z]{2}\d{2}/g;
 
 export function findIban(text: string, from: number, budget: Budget): Span | null {
   IBAN_START.lastIndex = from;
   for (let m = IBAN_START.exec(text); m !== null; m = IBAN_START.exec(text)) {
     budget.spend(2 * TRY_UNITS);
-    const end = ibanEnd(text, m.index);
+    const end = isBorderBefore(text, m.index) ? ibanEnd(text, m.index) : -1;
     if (end > 0) return { start: m.index, end };
     IBAN_START.lastIndex = m.index + 1;
   }
@@ -152,7 +150,7 @@ const NAME_CHARACTERS_MAX = 100;
 /**
  * Areas 000, 666 and 900-999, group 00 and serial 0000 were never given out. Nine digits alone are an ordinary number.
  */
-const SSN = new RegExp(`${BORDER_BEFORE}(?!000|666)[0-8]\\d{2}([- ])(?!00)\\d{2}\\1(?!0000)\\d{4}(?![A-Za-z0-9])`, 'g');
+const SSN = /(?!000|666)[0-8]\d{2}([- ])(?!00)\d{2}\1(?!0000)\d{4}(?![A-Za-z0-9])/g;
 /** Nine digits right behind the name. */
 const NAMED_SSN =
   /(?<![A-Za-z])(?:ssn|social.?security(?:.{0,3}(?:number|no\.?|nr\.?|#))?)["'\\]{0,3}\s{0,3}[:=#]?\s{0,3}["'\\]{0,3}((?!000|666)[0-8]\d{2}(?!00)\d{2}(?!0000)\d{4})(?![A-Za-z0-9])/gi;

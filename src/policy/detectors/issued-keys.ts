@@ -94,7 +94,7 @@ export const ISSUED_KEY = [
 ].join('|');
 
 /** What the scanner searches for, in RE2's syntax: a beginning, with the fewest characters that may follow. */
-export const ISSUED_CANDIDATE = `(?:${HEADS.join('|')})[A-Za-z0-9_.-]{6}|hooks\\.slack\\.com/services/T|[0-9]{8}:AA`;
+export const ISSUED_CANDIDATE = `(?:${HEADS.join('|')})[A-Za-z0-9_-]|hooks\\.slack\\.com/services/T|[0-9]{8}:AA`;
 
 /** What a key is called where its form says nothing; in the syntax of both, without regard to case. */
 export const KEY_NAME =
