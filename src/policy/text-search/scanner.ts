@@ -4,7 +4,7 @@
 // afterwards.
 // The caller goes over the event's strings once for each pass (`begin`, then `scan` for each string, while `isDone`
 // says no). Many needles take several passes, so that others have their turn in between. Where the states of the
-// patterns that share an automaton become too many for an event, a last pass asks each of them by itself, from the
+// patterns that share an automaton become too many for an event, further passes ask each of them by itself, from the
 // event's beginning.
 // Invariant: what becomes of a needle follows from it and the event's strings alone, not from the other needles nor
 // from what was scanned before: found, not found, or `over`, not settled within its units, which counts as found (fail
@@ -38,6 +38,8 @@ const CACHE_BYTES_MAX = 2 * 1024 * 1024;
 const CACHE_BYTES_MIN = 128 * 1024;
 /** Shared automata that a pass goes through: 64 patterns each. */
 const PASS_GROUPS = 4;
+/** Patterns that are asked by themselves in one pass: 60 ms at most on a large event. */
+const PASS_ALONE = 16;
 /** Groups split after one event: laying one out again takes some ms. */
 const SPLITS_MAX = 4;
 /** Beginning with a string, however short. */
@@ -71,6 +73,8 @@ export class Scanner {
   #wanted: Uint8Array;
   #characters = 0;
   #pass = 0;
+  /** Needles that are still to be asked by themselves. */
+  #apart: readonly number[] = [];
   /** What the pass at hand searches for beside numbers and plain texts, which belong to the first one. */
   #searching: readonly Group[] = [];
   /** Needles that were settled by the latest `scan`. */
@@ -117,18 +121,22 @@ export class Scanner {
   /** Have all passes been made? Begins the next one otherwise. */
   isDone(): boolean {
     if (this.#groups.length <= PASS_GROUPS && !this.#isAnyOver()) return true;
-    while (this.#pass !== LAST_PASS) {
+    do this.#searching = this.#nextPass();
+    while (this.#searching.length > 0 && !this.#searching.some((group) => group.missing > 0));
+    return this.#searching.length === 0;
+  }
+
+  /** None: it was the last. */
+  #nextPass(): readonly Group[] {
+    if (this.#pass !== ALONE) {
       const from = ++this.#pass * PASS_GROUPS;
-      const next = this.#groups.slice(from, from + PASS_GROUPS);
-      if (next.length === 0) {
-        this.#pass = LAST_PASS;
-        const members = this.#groups.filter((group) => group.isOver).flatMap((group) => group.members);
-        next.push(...members.filter((needle) => this.#isSearchedFor(needle)).map((needle) => this.#alone(needle)));
-      }
-      this.#searching = next;
-      if (next.some((group) => group.missing > 0)) return false;
+      if (from < this.#groups.length) return this.#groups.slice(from, from + PASS_GROUPS);
+      this.#pass = ALONE;
+      this.#apart = this.#groups.filter((group) => group.isOver).flatMap((group) => group.members);
     }
-    return true;
+    const missing = this.#apart.filter((needle) => this.#isSearchedFor(needle));
+    this.#apart = missing.slice(PASS_ALONE);
+    return missing.slice(0, PASS_ALONE).map((needle) => this.#alone(needle));
   }
 
   #isAnyOver(): boolean {
@@ -221,7 +229,7 @@ export class Scanner {
   #scanGroup(group: Group, text: string): void {
     this.#budget.spend(STRING_UNITS);
     if (!group.search(text, this.#budget)) return;
-    if (group.isOver && this.#pass === LAST_PASS) {
+    if (group.isOver && this.#pass === ALONE) {
       this.#note(group.members[0]!, FOUND.over);
       return;
     }
@@ -244,8 +252,8 @@ export class Scanner {
   }
 }
 
-/** The one in which patterns are asked by themselves. */
-const LAST_PASS = -1;
+/** The passes in which patterns are asked by themselves. */
+const ALONE = -1;
 
 /**
  * Needles that share an automaton. `hits[m]` says that member m occurs, or that its candidate does, in the latest text.
