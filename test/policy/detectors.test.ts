@@ -325,6 +325,54 @@ t.test('redaction replaces matches and keeps every other token as it was sent', 
       '{"a":[{"b":"x@y.io"},{"c":"x@y.io"}],"b":"x@y.io"}',
       '{"a":[{"b":"[redacted:email]"},{"c":"x@y.io"}],"b":"x@y.io"}',
     ],
+    // Text inside text: its escapes stay as they were sent, and it still parses.
+    [
+      { detectors: ['email'] },
+      '{"arguments":"{\\"csv\\":\\"mail\\\\nzoe@example.com\\",\\"b\\":[1, 2]}"}',
+      '{"arguments":"{\\"csv\\":\\"mail\\\\n[redacted:email]\\",\\"b\\":[1, 2]}"}',
+    ],
+    [
+      { detectors: ['credit_card'] },
+      '{"a":"{\\"card\\":4111111111111111,\\"n\\":1.0}"}',
+      '{"a":"{\\"card\\":\\"[redacted:credit_card]\\",\\"n\\":1.0}"}',
+    ],
+    [
+      { patterns: ['x.*y'] },
+      '{"a":"[\\"1x2\\",3,\\"4y5\\"]"}',
+      '{"a":"[\\"1[redacted:pattern]\\",\\"[redacted:pattern]\\",\\"[redacted:pattern]5\\"]"}',
+    ],
+    [
+      { detectors: ['email'], fields: ['arguments.to'] },
+      '{"arguments":"{\\"to\\":\\"a@b.co\\",\\"cc\\":\\"a@b.co\\"}"}',
+      '{"arguments":"{\\"to\\":\\"[redacted:email]\\",\\"cc\\":\\"a@b.co\\"}"}',
+    ],
+    // Folded: what was sent is replaced.
+    [
+      { patterns: ['secret'] },
+      '{"a":"my se\u200bcret and ｓecret"}',
+      '{"a":"my [redacted:pattern] and [redacted:pattern]"}',
+    ],
+    // By what a value is called, and over the members of one array or object.
+    [
+      { detectors: ['api_key'] },
+      '{"api_key":"8f14e45fceea167a5a36dedd4bea2543","env":[{"value":"8f14e45fceea167a5a36dedd4bea2543","name":"API_KEY"}]}',
+      '{"api_key":"[redacted:api_key]","env":[{"value":"[redacted:api_key]","name":"API_KEY"}]}',
+    ],
+    [
+      { detectors: ['api_key'] },
+      '{"Authorization":"Bearer 8f14e45fceea167a5a36dedd4bea2543","id":"8f14e45fceea167a5a36dedd4bea2543"}',
+      '{"Authorization":"Bearer [redacted:api_key]","id":"8f14e45fceea167a5a36dedd4bea2543"}',
+    ],
+    [
+      { detectors: ['private_key'] },
+      '{"lines":["-----BEGIN RSA PRIVATE KEY-----","MIIEpAIBAAKCAQEAsecret","-----END RSA PRIVATE KEY-----","after"]}',
+      '{"lines":["[redacted:private_key]","[redacted:private_key]","[redacted:private_key]","after"]}',
+    ],
+    [
+      { detectors: ['private_key'] },
+      '{"head":"-----BEGIN PRIVATE KEY-----","body":"MIIEvQIBADANBgkqhkiG9w0BAQ","tail":"-----END PRIVATE KEY-----","n":1}',
+      '{"head":"[redacted:private_key]","body":"[redacted:private_key]","tail":"[redacted:private_key]","n":1}',
+    ],
     [{ patterns: ['x'], fields: ['a.1'] }, '{"a":["x","x"]}', '{"a":["x","[redacted:pattern]"]}'],
     [{ patterns: ['😀+'] }, '{"a":"a😀😀b\\ud83d\\ude00"}', '{"a":"a[redacted:pattern]b[redacted:pattern]"}'],
     [{ patterns: ['^s.*t$'] }, '{"a":"secret","b":"secrets"}', '{"a":"[redacted:pattern]","b":"secrets"}'],
