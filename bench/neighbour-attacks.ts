@@ -4,7 +4,7 @@ import { Socket } from 'node:net';
 import os from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { HttpClient } from './http-client.ts';
-import { bodiesOf, type PolicyOrder } from './workload.ts';
+import { bodiesOf, GUARD_SET, type PolicyOrder, sampleText } from './workload.ts';
 
 const ATTACKER_NICE = 10;
 const KIB = 1024;
@@ -74,6 +74,7 @@ export function attacks(): Attack[] {
     ...redactions(),
     ...manyPatterns(),
     ...largeBodies(),
+    ...longTexts(),
     ...policyWork(),
     {
       name: 'searches, 16 at once',
@@ -178,6 +179,25 @@ function largeBodies(): Attack[] {
     { name: 'batches of 8 MiB', atOnce: 8, asks: () => post(`${EVENT}/batch`, plain) },
     { name: 'events of 100,000 numbers', atOnce: 16, asks: () => post(EVENT, numbers) },
   ];
+}
+
+/** Of 1 MiB, under the data filters of the guard set and 50 patterns more: judged whole, which takes 0.1 to 0.5 s each. */
+function longTexts(): Attack[] {
+  const guard = [
+    ...GUARD_SET.filter(({ type }) => type === 'data_filter'),
+    filter('fifty', { patterns: Array.from({ length: 50 }, (_, i) => `[a-z]{3,20} ?${i}[A-Za-z0-9/+]{20}`) }),
+  ];
+  const texts = {
+    base64: Array.from({ length: 16_000 }, (_, i) =>
+      Buffer.from(`${i} and ${i * 7_919} is a line of its own, ${i}`),
+    ).map((line) => line.toString('base64')),
+    prose: Array.from({ length: 4_000 }, (_, i) => sampleText(i, 250)),
+    numbers: Array.from({ length: 120_000 }, (_, i) => String((i * 104_729) % 99_999_989)),
+  };
+  return Object.entries(texts).map(([name, lines]) => {
+    const body = event({ text: lines.join(' ').slice(0, 1_000 * KIB) });
+    return { name: `1 MiB of ${name} under the guard set`, policies: guard, atOnce: 4, asks: () => post(EVENT, body) };
+  });
 }
 
 function policyWork(): Attack[] {
