@@ -172,8 +172,7 @@ t.test(
 t.test('what is said without a proxy, and by the public address', async (t) => {
   const forged = { 'x-forwarded-for': '6.6.6.6' };
   const made = await ask(direct, '/v1/agents', { method: 'POST', body: { name: 'forged' }, headers: forged });
-  const { json } = await ask(direct, `/v1/audit-logs?resource_id=${made.json['id']}`);
-  t.match((json['logs'] as object[])[0], { details: { ip: CALLER } }, 'no trusted proxy gave the header');
+  t.match(await firstEntryOf(made.json['id']), { details: { ip: CALLER } }, 'no trusted proxy gave the header');
   const { json: described } = await ask(direct, '/v1/openapi.json');
   t.same(
     (described['servers'] as { url: string }[]).map(({ url }) => url),
@@ -182,6 +181,17 @@ t.test('what is said without a proxy, and by the public address', async (t) => {
   const { json: logs } = await ask(direct, `/v1/audit-logs?resource_id=${event}`);
   t.notMatch(JSON.stringify(logs['logs']), /"ip"/, 'an event is an agent’s, and known by its request id');
 });
+
+/** Of the audit log; a busy machine stores it later than a list waits for it. */
+async function firstEntryOf(resource: unknown): Promise<object | undefined> {
+  for (let tries = 0; tries < 100; tries++) {
+    const { json } = await ask(direct, `/v1/audit-logs?resource_id=${resource}`);
+    const [entry] = json['logs'] as object[];
+    if (entry !== undefined) return entry;
+    await pause(200);
+  }
+  return undefined;
+}
 
 /** The page's configuration, with ports of this test in it. */
 async function argumentsOf(name: (typeof NAMES)[number], prefix: string, port: number): Promise<string[]> {
