@@ -181,7 +181,9 @@ function largeBodies(): Attack[] {
   ];
 }
 
-/** Of 1 MiB, under the data filters of the guard set and 50 patterns more: judged whole, which takes 0.1 to 0.5 s each. */
+/**
+ * Of 1 MiB, under the data filters of the guard set and 50 patterns more: judged whole, which takes 0.1 to 0.5 s each.
+ */
 function longTexts(): Attack[] {
   const guard = [
     ...GUARD_SET.filter(({ type }) => type === 'data_filter'),
