@@ -65,7 +65,7 @@ type StoredForm = {
 function storedForm(event: AcceptedEvent): StoredForm {
   const { submission, decision } = event;
   const redacted = decision.redactions.length > 0;
-  const text = redacted ? redactPayload(submission.payloadText, decision.redactions) : submission.payloadText;
+  const text = redacted ? redactPayload(submission, decision.redactions) : submission.payloadText;
   // Columns come from what is kept: a model name that held a secret is redacted there, too.
   const payload = redacted ? (JSON.parse(text) as JsonObject) : submission.payload;
   const searchText = text.includes('\\u') ? decodedStrings(payload) : '';

@@ -186,7 +186,7 @@ t.test('a copy that was redacted parses at every level, and holds none of what w
       const { redactions } = decideOn(rules, of);
       if (redactions.length === 0) return true;
       redacted++;
-      const copy = redactPayload(of.payloadText, redactions);
+      const copy = redactPayload(of, redactions);
       const parsed = JSON.parse(copy) as object;
       if (!hasSameShape(payload, parsed)) return false;
       return decideOn(rules, event('tool_call', copy)).redactions.length === 0;

@@ -94,7 +94,7 @@ t.test(
       if (matches.length === 0) continue;
       found++;
       t.notOk('reason' in matches[0]!.detail, 'within the budget');
-      const copy = redactPayload(event.payloadText, redactions);
+      const copy = redactPayload(event, redactions);
       const again = { ...event, payload: JSON.parse(copy), payloadText: copy };
       if (decideOn(rules, again).matches.length > 0) t.fail(copy);
     }

@@ -19,11 +19,14 @@ import { formsOf, INNER_LEVELS_MAX } from '../texts/text-forms.ts';
 import { applied, decodedEnd, decodedStart, inRaw, placesIn, type TextEdit } from './raw-string.ts';
 import { type NamedSpan, PATTERN_NAME, type Redaction } from './redaction.ts';
 
+/** `payload`: what the text was parsed to. */
+type Redactable = { payload: Json; payloadText: string };
+
 /** The payload's text with all matches of all redactions replaced. */
-export function redactPayload(payloadText: string, redactions: readonly Redaction[]): string {
+export function redactPayload({ payload, payloadText }: Redactable, redactions: readonly Redaction[]): string {
   const scope = redactions.map(({ fields }) => (fields === null ? 'in' : fields.map(() => 0)));
   const work = { redactions, budget: new Budget(redactUnits(payloadText.length)), isOver: false };
-  return applied(payloadText, new Copy(payloadText, work).edits(scope, JSON.parse(payloadText) as Json));
+  return applied(payloadText, new Copy(payloadText, work).edits(scope, payload));
 }
 
 /**

@@ -62,9 +62,7 @@ export function measured(): Measured[] {
 function redacted(rules: RuleSet, text: string): string {
   const of = event('custom', { text });
   const { redactions } = decideOn(rules, of);
-  return redactions.length === 0
-    ? text
-    : (JSON.parse(redactPayload(of.payloadText, redactions)) as { text: string }).text;
+  return redactions.length === 0 ? text : (JSON.parse(redactPayload(of, redactions)) as { text: string }).text;
 }
 
 /** Folders and files whose lines are taken, but for those that hold an example of what is found. */
