@@ -128,7 +128,16 @@ function redactions(): Attack[] {
   const keyed = event(addresses);
   const keys = (n: number) => Object.fromEntries(Array.from({ length: n }, (_, i) => [`k${i}`, 0]));
   const manyKeys = JSON.stringify({ events: Array(8).fill({ type: 'prompt', payload: keys(75_000) }) });
+  const starts = JSON.stringify({
+    events: Array(100).fill({ type: 'prompt', payload: { t: `${'a'.repeat(4_000)}!` } }),
+  });
   return [
+    {
+      name: 'batches where a match begins everywhere',
+      policies: [{ ...filter('starts', { patterns: ['(a+)+$|'], redact: true }), actions: ['alert'] }],
+      atOnce: 4,
+      asks: () => post(`${EVENT}/batch`, starts),
+    },
     {
       name: '20,000 keys that are redacted',
       policies: [{ ...filter('mail', { detectors: ['email'], redact: true }), actions: ['alert'] }],

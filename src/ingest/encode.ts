@@ -11,8 +11,7 @@ import type { RowValues } from '../../schemas/event-row.ts';
 import { writeEventRow } from '../common/event-row-codec.ts';
 import { RowBinaryWriter } from '../common/row-binary.ts';
 import type { Decision, RateCheck } from '../policy/judgement.ts';
-import { redactPayload } from '../policy/redaction/redact-payload.ts';
-import { redactTrace, TRACE_TOKEN_CHARACTERS } from '../policy/redaction/redaction.ts';
+import { TRACE_TOKEN_CHARACTERS } from '../policy/redaction/redaction.ts';
 import { counterName } from './rate-limit-batcher.ts';
 import type { ParsedSubmission } from './submission.ts';
 import { countOrNull, tokensUsed } from './token-usage.ts';
@@ -64,15 +63,13 @@ type StoredForm = {
 
 function storedForm(event: AcceptedEvent): StoredForm {
   const { submission, decision } = event;
-  const redacted = decision.redactions.length > 0;
-  const text = redacted ? redactPayload(submission, decision.redactions) : submission.payloadText;
+  const { payloadText: text, traceId } = decision.redacted ?? submission;
   // Columns come from what is kept: a model name that held a secret is redacted there, too.
-  const payload = redacted ? (JSON.parse(text) as JsonObject) : submission.payload;
+  const payload = decision.redacted === null ? submission.payload : (JSON.parse(text) as JsonObject);
   const searchText = text.includes('\\u') ? decodedStrings(payload) : '';
   const model = payload['model'];
-  const { traceId } = submission;
   return {
-    traceId: redacted && traceId !== undefined ? redactTrace(traceId, decision.redactions) : traceId,
+    traceId,
     text,
     searchText,
     model: typeof model === 'string' && model.length <= MODEL_CHARACTERS_MAX ? model : '',

@@ -37,7 +37,7 @@ export function decide(judgement: Judgement, retryAfter: readonly number[], mint
     ...(approvalId === undefined ? {} : { approvalId, approval: deciding!.entry.rule.terms as RequireApprovalTerms }),
     matches: found.map(({ entry, detail }) => ({ ...entry.match, detail })),
     resultJson: `${head},"matches":[${matches}]${approvalId === undefined ? '' : `,"approval_id":"${approvalId}"`}}`,
-    redactions: judgement.redactions,
+    redacted: judgement.redacted,
     ...(isOver ? { limits: checks.filter((_, i) => retryAfter[i]) } : {}),
   };
 }

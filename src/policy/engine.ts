@@ -37,6 +37,7 @@ import type {
 } from './judgement.ts';
 import { type DataFilterTerms, needleDetail } from './kinds/data-filter.ts';
 import { counterValue, type RateLimitTerms } from './kinds/rate-limit.ts';
+import { type RedactedCopy, redact } from './redaction/redact-payload.ts';
 import type { Redaction } from './redaction/redaction.ts';
 import {
   countsAll,
@@ -52,11 +53,10 @@ import {
 import { FOUND } from './text-search/scanner.ts';
 
 const NO_CHECKS: readonly RateCheck[] = Object.freeze([]);
-const NO_REDACTIONS: readonly Redaction[] = Object.freeze([]);
 const NOTHING: Judgement = Object.freeze({
   rateChecks: NO_CHECKS,
   found: Object.freeze([]),
-  redactions: NO_REDACTIONS,
+  redacted: null,
 });
 
 export const ALLOWED: Decision = Object.freeze({
@@ -65,7 +65,7 @@ export const ALLOWED: Decision = Object.freeze({
   policyId: null,
   matches: Object.freeze([]),
   resultJson: '{"outcome":"allowed","reason":null,"policy_id":null,"matches":[]}',
-  redactions: NO_REDACTIONS,
+  redacted: null,
 });
 
 const AGENT_INACTIVE: Decision = Object.freeze({
@@ -74,14 +74,14 @@ const AGENT_INACTIVE: Decision = Object.freeze({
   policyId: null,
   matches: Object.freeze([]),
   resultJson: '{"outcome":"blocked","reason":"agent_inactive","policy_id":null,"matches":[]}',
-  redactions: NO_REDACTIONS,
+  redacted: null,
 });
 
 /**
  * What an event of an inactive agent gets: the operator's kill switch. What is kept of it is redacted like any other.
  */
-export function agentInactive({ redactions }: Judgement): Decision {
-  return redactions.length === 0 ? AGENT_INACTIVE : { ...AGENT_INACTIVE, redactions };
+export function agentInactive({ redacted }: Judgement): Decision {
+  return redacted === null ? AGENT_INACTIVE : { ...AGENT_INACTIVE, redacted };
 }
 
 /**
@@ -270,13 +270,18 @@ export class RuleSet {
 
   #judgement(event: EventView): Judgement {
     if (this.#found.length === 0 && this.#checks.length === 0) return NOTHING;
-    const judgement = {
+    return {
       rateChecks: this.#checks.length === 0 ? NO_CHECKS : this.#checks,
       found: this.#explained(event).sort(byOrder),
-      redactions: this.#redactions.length === 0 ? NO_REDACTIONS : this.#redactions,
+      redacted: this.#redacted(event),
     };
-    this.#charge(redactionUnits(event, judgement));
-    return judgement;
+  }
+
+  #redacted(event: EventView): RedactedCopy | null {
+    if (this.#redactions.length === 0) return null;
+    const copy = redact(event, this.#redactions, this.#most - this.#spent);
+    this.#charge(copy.worked);
+    return copy;
   }
 
   #charge(units: number): void {
@@ -291,7 +296,7 @@ export class RuleSet {
       if (detail !== null && 'reason' in detail && !('path' in detail)) return { entry, detail };
       const budget = new Budget(EXPLAIN_UNITS);
       const held = conditionsHeld(entry.rule, event, { budget, isSecret });
-      this.#spent += budget.worked;
+      this.#charge(budget.worked);
       const reason = this.#forNoNumber.includes(entry) ? NOT_A_NUMBER : undefined;
       if (detail === null) return { entry, detail: { ...conditionsDetail(held), ...reason } };
       return {
@@ -333,7 +338,7 @@ export class RuleSet {
   /** Rate limits that count every event of a plan, whatever is in it. */
   #countedBy({ always }: Plan): Judgement {
     const checks = always.filter(countsAll).map((entry) => this.#checkOf(entry, entry.rule.terms as RateLimitTerms));
-    return checks.length === 0 ? NOTHING : { rateChecks: checks, found: [], redactions: NO_REDACTIONS };
+    return checks.length === 0 ? NOTHING : { rateChecks: checks, found: [], redacted: null };
   }
 
   #plan({ agent_id: agent, type }: Pick<EventView, 'agent_id' | 'type'>): Plan {
@@ -495,15 +500,6 @@ const NO_FILTERS: readonly Filter[] = [];
 const NOT_A_NUMBER = { reason: 'not_a_number' } as const;
 /** 20 ms, once a set. */
 const LAID_OUT_INSTRUCTIONS_MAX = 12_000;
-/** Finding the paths of a match reads the payload twice for each needle. */
-const REDACTION_UNITS = 2;
-
-function redactionUnits(event: EventView, { redactions }: Judgement): number {
-  let needles = 0;
-  for (const redaction of redactions) needles += redaction.needles;
-  return needles * REDACTION_UNITS * event.payloadText.length;
-}
-
 class ExpressionFailed extends Error {}
 
 /** Whether a rule could match an event of which only the literals are known. What counts all is no match. */

@@ -8,7 +8,7 @@ import type { PolicyMatch } from '../../schemas/event.ts';
 import type { Rule } from './compile.ts';
 import type { Filter } from './filter.ts';
 import type { RequireApprovalTerms } from './kinds/require-approval.ts';
-import type { Redaction } from './redaction/redaction.ts';
+import type { RedactedCopy } from './redaction/redact-payload.ts';
 
 /** Some of the set's literals: literal 32 * `word` + k is bit k of `mask`. */
 export type LiteralBits = { readonly word: number; readonly mask: number };
@@ -70,7 +70,8 @@ export type RuleMatch = { entry: IndexedRule; detail: Detail };
 export type Judgement = {
   readonly rateChecks: readonly RateCheck[];
   readonly found: readonly RuleMatch[];
-  readonly redactions: readonly Redaction[];
+  /** What is stored in place of the event; null: the event as it was sent. */
+  readonly redacted: RedactedCopy | null;
 };
 
 type ApprovalTerms = Pick<RequireApprovalTerms, 'timeoutSeconds' | 'onTimeout'>;
@@ -87,7 +88,7 @@ export type Decision = {
   readonly matches: readonly PolicyMatch[];
   /** The exact JSON text of `policy_result`. */
   readonly resultJson: string;
-  readonly redactions: readonly Redaction[];
+  readonly redacted: RedactedCopy | null;
   /** The rate limits that are over; left out where none is. */
   readonly limits?: readonly RateCheck[];
 };

@@ -1,4 +1,5 @@
-// Makes the stored copy of a payload that a data filter with `redact` matched (when the event is encoded).
+// Makes the stored copy of an event that a data filter with `redact` matched (as the last part of its judgement, so
+// that its work is bounded and paused like the rest of it).
 // Works on the caller's own text: in every string and key that holds a match, the match is replaced by
 // `[redacted:NAME]`, NAME being the detector's name or `pattern`; every other token, and the rest of such a string,
 // stays byte for byte as it was sent (`1e400`, key order, escapes). Overlapping matches are replaced together, under
@@ -10,6 +11,7 @@
 // parses.
 // Fails closed: where positions cannot be found within the budget, that string and all later ones are replaced whole.
 import type { Json } from '../../../schemas/common.ts';
+import { TOO_LONG } from '../allowance.ts';
 import { Budget, OverBudget, redactUnits } from '../budget.ts';
 import type { Path } from '../conditions/path.ts';
 import type { Span } from '../detectors/detector-search.ts';
@@ -17,16 +19,34 @@ import { NUMBER_DIGITS } from '../detectors/detectors.ts';
 import { nameBeside } from '../text-search/walk.ts';
 import { formsOf, INNER_LEVELS_MAX } from '../texts/text-forms.ts';
 import { applied, decodedEnd, decodedStart, inRaw, placesIn, type TextEdit } from './raw-string.ts';
-import { type NamedSpan, PATTERN_NAME, type Redaction } from './redaction.ts';
+import { type NamedSpan, PATTERN_NAME, type Redaction, redactTrace } from './redaction.ts';
 
 /** `payload`: what the text was parsed to. */
-type Redactable = { payload: Json; payloadText: string };
+type Redactable = { payload: Json; payloadText: string; trace_id: string | undefined };
+/** What is kept of an event. `worked`: units that it took. */
+export type RedactedCopy = { payloadText: string; traceId: string | undefined; worked: number };
 
-/** The payload's text with all matches of all redactions replaced. */
-export function redactPayload({ payload, payloadText }: Redactable, redactions: readonly Redaction[]): string {
+/**
+ * The event with all matches of all redactions replaced. `here`: units that may be worked on this thread. Throws
+ * TooLong over them.
+ */
+export function redact(
+  event: Redactable,
+  redactions: readonly Redaction[],
+  here = Number.POSITIVE_INFINITY,
+): RedactedCopy {
+  const { payload, payloadText, trace_id: traceId } = event;
   const scope = redactions.map(({ fields }) => (fields === null ? 'in' : fields.map(() => 0)));
-  const work = { redactions, budget: new Budget(redactUnits(payloadText.length)), isOver: false };
-  return applied(payloadText, new Copy(payloadText, work).edits(scope, payload));
+  const budget = new Budget(0);
+  budget.begin(redactUnits(payloadText.length), here);
+  if (payloadText.length > here) throw TOO_LONG;
+  budget.spend(payloadText.length);
+  const text = applied(payloadText, new Copy(payloadText, { redactions, budget, isOver: false }).edits(scope, payload));
+  const worked = budget.worked;
+  if (traceId === undefined) return { payloadText: text, traceId, worked };
+  budget.begin(redactUnits(traceId.length), here - worked);
+  const trace = redactTrace(traceId, redactions, budget);
+  return { payloadText: text, traceId: trace, worked: worked + budget.worked };
 }
 
 /**
@@ -130,6 +150,7 @@ class Copy {
 
   #over<T>(error: unknown, instead: T): T {
     if (!(error instanceof OverBudget)) throw error;
+    if (this.#work.budget.here < 0) throw TOO_LONG;
     this.#work.isOver = true;
     return instead;
   }

@@ -1,10 +1,11 @@
-// What one data filter with `redact` wants replaced, and where that is in a text (asked by redact-payload.ts, when an
-// event that it matched is encoded). A text is searched as it is and folded; a value also by what it is called; several
+// What one data filter with `redact` wants replaced, and where that is in a text (asked by redact-payload.ts about an
+// event that it matched). A text is searched as it is and folded; a value also by what it is called; several
 // lines together for what is spread over them. A trace's id becomes a token, the same for the same id, so that traces
 // stay together.
 // Failure: OverBudget where the positions cannot be found within the budget; the caller replaces the text whole.
 import { createHmac } from 'node:crypto';
-import { Budget, OverBudget, redactUnits, stateUnits } from '../budget.ts';
+import { TOO_LONG } from '../allowance.ts';
+import { type Budget, OverBudget, stateUnits } from '../budget.ts';
 import type { Path } from '../conditions/path.ts';
 import type { Find, Span } from '../detectors/detector-search.ts';
 import { Automaton } from '../text-search/automaton.ts';
@@ -44,8 +45,9 @@ export class Redaction {
     try {
       this.spans(traceId, budget, spans);
     } catch (error) {
-      if (error instanceof OverBudget) return true;
-      throw error;
+      if (!(error instanceof OverBudget)) throw error;
+      if (budget.here < 0) throw TOO_LONG;
+      return true;
     }
     return spans.length > 0;
   }
@@ -83,10 +85,6 @@ export class Redaction {
     }
   }
 
-  get needles(): number {
-    return this.#wanted.length;
-  }
-
   /** Adds the positions of all matches in the text, as it is and folded. Throws OverBudget. */
   spans(text: string, budget: Budget, spans: NamedSpan[]): void {
     this.#spansAsItIs(text, budget, spans);
@@ -122,10 +120,9 @@ export type NamedSpan = Span & { name: string };
 
 /**
  * What is kept of a trace's id: itself, or a token where one of them finds something in it. What cannot be settled
- * counts as found.
+ * counts as found. Throws TooLong where it takes more than this thread may do.
  */
-export function redactTrace(traceId: string, redactions: readonly Redaction[]): string {
-  const budget = new Budget(redactUnits(traceId.length));
+export function redactTrace(traceId: string, redactions: readonly Redaction[], budget: Budget): string {
   const found = redactions.find((redaction) => redaction.findsIn(traceId, budget));
   if (found === undefined) return traceId;
   const token = createHmac('sha256', found.traceKey).update(traceId).digest('hex');

@@ -7,7 +7,6 @@ import { DETECTOR_NAMES, type DetectorName } from '../../../schemas/closed-sets.
 import { Budget } from '../../../src/policy/budget.ts';
 import { DETECTORS } from '../../../src/policy/detectors/detectors.ts';
 import { RuleSet } from '../../../src/policy/engine.ts';
-import { redactPayload } from '../../../src/policy/redaction/redact-payload.ts';
 import { detectorNeedle, patternOf } from '../../../src/policy/text-search/scanner.ts';
 import { textPatternOf } from '../../../src/policy/text-search/text-pattern.ts';
 import { assetPath } from '../../../src/process/assets.ts';
@@ -60,9 +59,8 @@ export function measured(): Measured[] {
 }
 
 function redacted(rules: RuleSet, text: string): string {
-  const of = event('custom', { text });
-  const { redactions } = decideOn(rules, of);
-  return redactions.length === 0 ? text : (JSON.parse(redactPayload(of, redactions)) as { text: string }).text;
+  const copy = decideOn(rules, event('custom', { text })).redacted;
+  return copy === null ? text : (JSON.parse(copy.payloadText) as { text: string }).text;
 }
 
 /** Folders and files whose lines are taken, but for those that hold an example of what is found. */
