@@ -77,7 +77,8 @@ export class PayloadSchema {
       addUsedSchema: false,
       logger: false,
       ownProperties: true,
-      code: { regExp: this.#patterns.regExp },
+      // Its optimizer takes the square of the schema's size: 130 of 160 ms for 400 properties.
+      code: { optimize: false, regExp: this.#patterns.regExp },
     });
     this.#numbers.addKeywords(ajv);
     this.#validate = ajv.compile(exactForm(schema) as object) as Validate;
@@ -142,6 +143,9 @@ function countValues(value: unknown, budget: Budget): number {
   return count;
 }
 
+/** Knows what a schema is. Made once: it compiles the schema of schemas, which takes 40 ms. */
+let meta: Ajv2020 | undefined;
+
 /** Names every keyword that is not of the safe subset; compiles the schema if all are. */
 export function checkSchema(schema: unknown, at: string, mistakes: Mistakes): PayloadSchema | undefined {
   const before = mistakes.details.length;
@@ -150,7 +154,7 @@ export function checkSchema(schema: unknown, at: string, mistakes: Mistakes): Pa
   if (nodes > SCHEMA_NODES_MAX) mistakes.add(at, `must have at most ${SCHEMA_NODES_MAX} nodes, has ${nodes}`);
   if (mistakes.details.length > before) return undefined;
   try {
-    const meta = new Ajv2020({ strict: false, validateFormats: false, logger: false });
+    meta ??= new Ajv2020({ strict: false, validateFormats: false, logger: false });
     if (meta.validateSchema(rounded(schema) as object) !== true) {
       for (const error of (meta.errors ?? []).slice(0, 4))
         mistakes.add(at + error.instancePath, error.message ?? 'is not valid');
