@@ -38,13 +38,14 @@ export function redact(
   const { payload, payloadText, trace_id: traceId } = event;
   const scope = redactions.map(({ fields }) => (fields === null ? 'in' : fields.map(() => 0)));
   const budget = new Budget(0);
-  budget.begin(redactUnits(payloadText.length), here);
+  const needles = redactions.reduce((sum, redaction) => sum + redaction.needles, 0);
+  budget.begin(redactUnits(payloadText.length, needles), here);
   if (payloadText.length > here) throw TOO_LONG;
   budget.spend(payloadText.length);
   const text = applied(payloadText, new Copy(payloadText, { redactions, budget, isOver: false }).edits(scope, payload));
   const worked = budget.worked;
   if (traceId === undefined) return { payloadText: text, traceId, worked };
-  budget.begin(redactUnits(traceId.length), here - worked);
+  budget.begin(redactUnits(traceId.length, needles), here - worked);
   const trace = redactTrace(traceId, redactions, budget);
   return { payloadText: text, traceId: trace, worked: worked + budget.worked };
 }

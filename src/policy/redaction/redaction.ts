@@ -85,6 +85,10 @@ export class Redaction {
     }
   }
 
+  get needles(): number {
+    return this.#wanted.length;
+  }
+
   /** Adds the positions of all matches in the text, as it is and folded. Throws OverBudget. */
   spans(text: string, budget: Budget, spans: NamedSpan[]): void {
     this.#spansAsItIs(text, budget, spans);
