@@ -5,6 +5,8 @@
 // Invariant: a policy that goes over its bound counts as a match with `detail.reason` `budget`, so nothing passes
 // because it was too much work to inspect (fail closed).
 
+import { TOO_LONG } from './allowance.ts';
+
 export class OverBudget extends Error {
   override name = 'OverBudget';
 }
@@ -27,8 +29,8 @@ export class Budget {
   worked = 0;
   #uncounted = 0;
 
-  constructor(units: number) {
-    this.begin(units);
+  constructor(units: number, here = Number.POSITIVE_INFINITY) {
+    this.begin(units, here);
   }
 
   begin(units: number, here = Number.POSITIVE_INFINITY): void {
@@ -49,18 +51,18 @@ export class Budget {
     return this.left < 0 || this.here < 0;
   }
 
-  /** Throws OverBudget. */
+  /** Throws OverBudget, or TooLong where only what may be done here is used up. */
   spend(units: number): void {
     this.left -= units;
     this.work(units);
     if (this.left < 0) throw OVER_BUDGET;
   }
 
-  /** What a policy is charged otherwise (text-search/automaton.ts), or not at all. Throws OverBudget. */
+  /** What a policy is charged otherwise (text-search/automaton.ts), or not at all. Throws TooLong. */
   work(units: number): void {
     this.worked += units;
     this.here -= units;
-    if (this.here < 0) throw OVER_BUDGET;
+    if (this.here < 0) throw TOO_LONG;
   }
 }
 

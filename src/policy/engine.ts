@@ -19,7 +19,7 @@
 import { EVENT_TYPES, type PolicyAction, type PolicyType } from '../../schemas/closed-sets.ts';
 import type { DataFilterDetail } from '../../schemas/match-detail.ts';
 import type { Policy } from '../../schemas/policy.ts';
-import { type Allowance, TOO_LONG } from './allowance.ts';
+import { type Allowance, TOO_LONG, TooLong } from './allowance.ts';
 import { Budget, EXPLAIN_UNITS, expressionUnits, fieldUnits, OverBudget } from './budget.ts';
 import { checkParts, compileRule, type Rule } from './compile.ts';
 import { conditionsDetail, conditionsHeld, shownCondition } from './explain.ts';
@@ -371,6 +371,7 @@ export class RuleSet {
       if (!this.#applies(rule, event)) return;
       if (rule.conditions.some(({ heldForNoNumber }) => heldForNoNumber)) this.#forNoNumber.push(entry);
     } catch (error) {
+      // An expression passes over errors of its parts.
       if (this.#fieldBudget.here < 0 || this.#expressionBudget.here < 0) throw TOO_LONG;
       detail = { reason: this.#reasonOf(error, rule), condition: shownCondition(this.#asked) };
     } finally {
@@ -465,7 +466,7 @@ export class RuleSet {
       if (filter.trace && event.trace_id !== undefined) filter.walker.walkTrace(event.trace_id);
       return undefined;
     } catch (error) {
-      if (error instanceof OverBudget) throw TOO_LONG;
+      if (error instanceof TooLong) throw error;
       return { reason: this.#reasonOf(error, this.#live.find((entry) => entry.filter === filter)!.rule) };
     }
   }
@@ -500,6 +501,7 @@ const NO_FILTERS: readonly Filter[] = [];
 const NOT_A_NUMBER = { reason: 'not_a_number' } as const;
 /** 20 ms, once a set. */
 const LAID_OUT_INSTRUCTIONS_MAX = 12_000;
+
 class ExpressionFailed extends Error {}
 
 /** Whether a rule could match an event of which only the literals are known. What counts all is no match. */

@@ -1,5 +1,5 @@
 // Makes the stored copy of an event that a data filter with `redact` matched (as the last part of its judgement, so
-// that its work is bounded and paused like the rest of it).
+// that its work counts as the rest of it does: what is too much for the loop that answers is done elsewhere).
 // Works on the caller's own text: in every string and key that holds a match, the match is replaced by
 // `[redacted:NAME]`, NAME being the detector's name or `pattern`; every other token, and the rest of such a string,
 // stays byte for byte as it was sent (`1e400`, key order, escapes). Overlapping matches are replaced together, under
@@ -11,7 +11,6 @@
 // parses.
 // Fails closed: where positions cannot be found within the budget, that string and all later ones are replaced whole.
 import type { Json } from '../../../schemas/common.ts';
-import { TOO_LONG } from '../allowance.ts';
 import { Budget, OverBudget, redactUnits } from '../budget.ts';
 import type { Path } from '../conditions/path.ts';
 import type { Span } from '../detectors/detector-search.ts';
@@ -37,17 +36,14 @@ export function redact(
 ): RedactedCopy {
   const { payload, payloadText, trace_id: traceId } = event;
   const scope = redactions.map(({ fields }) => (fields === null ? 'in' : fields.map(() => 0)));
-  const budget = new Budget(0);
   const needles = redactions.reduce((sum, redaction) => sum + redaction.needles, 0);
-  budget.begin(redactUnits(payloadText.length, needles), here);
-  if (payloadText.length > here) throw TOO_LONG;
+  const budget = new Budget(redactUnits(payloadText.length, needles), here);
   budget.spend(payloadText.length);
   const text = applied(payloadText, new Copy(payloadText, { redactions, budget, isOver: false }).edits(scope, payload));
-  const worked = budget.worked;
-  if (traceId === undefined) return { payloadText: text, traceId, worked };
-  budget.begin(redactUnits(traceId.length, needles), here - worked);
-  const trace = redactTrace(traceId, redactions, budget);
-  return { payloadText: text, traceId: trace, worked: worked + budget.worked };
+  if (traceId === undefined) return { payloadText: text, traceId, worked: budget.worked };
+  const ofTrace = new Budget(redactUnits(traceId.length, needles), budget.here);
+  const kept = redactTrace(traceId, redactions, ofTrace);
+  return { payloadText: text, traceId: kept, worked: budget.worked + ofTrace.worked };
 }
 
 /**
@@ -151,7 +147,6 @@ class Copy {
 
   #over<T>(error: unknown, instead: T): T {
     if (!(error instanceof OverBudget)) throw error;
-    if (this.#work.budget.here < 0) throw TOO_LONG;
     this.#work.isOver = true;
     return instead;
   }

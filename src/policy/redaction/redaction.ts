@@ -4,7 +4,6 @@
 // stay together.
 // Failure: OverBudget where the positions cannot be found within the budget; the caller replaces the text whole.
 import { createHmac } from 'node:crypto';
-import { TOO_LONG } from '../allowance.ts';
 import { type Budget, OverBudget, stateUnits } from '../budget.ts';
 import type { Path } from '../conditions/path.ts';
 import type { Find, Span } from '../detectors/detector-search.ts';
@@ -45,9 +44,8 @@ export class Redaction {
     try {
       this.spans(traceId, budget, spans);
     } catch (error) {
-      if (!(error instanceof OverBudget)) throw error;
-      if (budget.here < 0) throw TOO_LONG;
-      return true;
+      if (error instanceof OverBudget) return true;
+      throw error;
     }
     return spans.length > 0;
   }

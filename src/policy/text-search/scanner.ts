@@ -10,7 +10,7 @@
 // from what was scanned before: found, not found, or `over`, not settled within its units, which counts as found (fail
 // closed). Detectors are never over. (What is found before a shared automaton is given up would have been found alone:
 // alone it takes fewer units.)
-// Failure: OverBudget where the units of `begin` are not enough: nothing is settled then, and the event has to be
+// Failure: TooLong where the units of `begin` are not enough: nothing is settled then, and the event has to be
 // judged where there are more.
 
 import { Budget, OverBudget, stateUnits, UNCOUNTED_UNITS } from '../budget.ts';
@@ -192,7 +192,7 @@ export class Scanner {
     return this.#settled > 0;
   }
 
-  /** Looks through one string; true if this settled a needle that was not settled before. Throws OverBudget. */
+  /** Looks through one string; true if this settled a needle that was not settled before. Throws TooLong. */
   scan(text: string): boolean {
     this.#settled = 0;
     if (this.#pass === 0)
