@@ -6,33 +6,33 @@ const CLASS = /\[\^?\]?(?:\[:[^\]]*:\]|\\.|[^\]\\])*\]/suy;
 const GROUP = /\((?:\?(?:P?<\w*>|[a-zA-Z-]*:|[a-zA-Z-]+(?=\))))?/suy;
 const REPEAT = /\{(\d+)(?:,(\d*))?\}/suy;
 
-const TOKENS: Readonly<Record<string, RegExp>> = { '\\': ESCAPED, '[': CLASS, '(': GROUP };
+/** What is longer than one character, by the character that it begins with. */
+const TOKENS: Readonly<Record<string, RegExp>> = { '\\': ESCAPED, '[': CLASS, '(': GROUP, '{': REPEAT };
 
+/** Instructions, within a factor of eight. */
 export function repeatedSize(pattern: string): number {
   const outer: number[] = [];
   let sum = 0;
   let last = 0;
-  const tokenAt = (token: RegExp, at: number) => {
-    token.lastIndex = at;
-    return token.exec(pattern);
-  };
   for (let at = 0; at < pattern.length; ) {
-    const character = pattern[at]!;
-    const repeat = character === '{' ? tokenAt(REPEAT, at) : null;
-    if (repeat !== null) {
-      sum += last * Math.max(0, Number(repeat[2] || repeat[1]) - 1);
+    const first = pattern[at]!;
+    const token = tokenAt(pattern, at, TOKENS[first]);
+    at += token?.[0].length ?? 1;
+    if (first === '(') outer.push(sum);
+    else if (first === ')') last = sum - (outer.pop() ?? 0);
+    else if (first === '{' && token !== null) {
+      sum += last * Math.max(0, Number(token[2] || token[1]) - 1);
       last = 0; // a repeat of a repeat is refused
-      at += repeat[0].length;
-      continue;
-    }
-    const token = TOKENS[character] === undefined ? null : tokenAt(TOKENS[character]!, at);
-    if (character === '(') outer.push(sum);
-    if (character === ')') last = sum - (outer.pop() ?? 0);
-    else if (character !== '(') {
+    } else {
       last = 1;
       sum++;
     }
-    at += token?.[0].length ?? 1;
   }
   return sum;
+}
+
+function tokenAt(pattern: string, at: number, token: RegExp | undefined): RegExpExecArray | null {
+  if (token === undefined) return null;
+  token.lastIndex = at;
+  return token.exec(pattern);
 }
