@@ -71,7 +71,24 @@ export function compileCandidate(source: string): Pattern {
   const instructions = re2.prog.inst as Instruction[];
   if (instructions.length > INSTRUCTIONS_MAX) throw tooLarge(instructions.length);
   const literal = re2.prefixComplete && re2.prefix !== '' ? (re2.prefix as string) : null;
-  return { source, literal, instructions, start: re2.prog.start, bounds: re2.dfa.classBounds };
+  const { start } = re2.prog;
+  re2.prog = Object.assign(Object.create(Object.getPrototypeOf(re2.prog)), { inst: distinctOf(instructions) });
+  return { source, literal, instructions, start, bounds: re2.dfa.classBounds };
+}
+
+/**
+ * All that re2js has to look at for the borders of the classes. Repeats share the array of what they take, and re2js
+ * walks through it for each of them: of compiling `\p{L}{69}` that was three quarters.
+ */
+function distinctOf(instructions: readonly Instruction[]): Instruction[] {
+  const seen = new Map<Int32Array, Set<number>>();
+  return instructions.filter(({ op, runes, arg }) => {
+    if (op < OP.RUNE) return op === OP.LOOK;
+    const args = seen.get(runes) ?? new Set();
+    const isNew = !args.has(arg);
+    seen.set(runes, args.add(arg));
+    return isNew;
+  });
 }
 
 function tooLarge(instructions: number): PatternError {
