@@ -313,6 +313,7 @@ t.test('what repeats make of a pattern is known before it is laid out', async (t
     '\\d',
     '[^a-z\\]]',
     '\\Qa{9}\\E',
+    `\\Q${'q'.repeat(9)}\\E`,
     '\\p{Greek}',
     '(?i:k)',
     '(?P<n>ab)',
@@ -323,8 +324,12 @@ t.test('what repeats make of a pattern is known before it is laid out', async (t
       fc.array(piece, { minLength: 1, maxLength: 3 }),
       fc.integer({ min: 2, max: 15 }),
       fc.integer({ min: 1, max: 4 }),
+      fc.constantFrom('', '(?i)', '\\Q\\E'),
     )
-    .map(([atoms, inner, outer]) => `(?:(?:${atoms.join('').replaceAll('?P<n>', '')}){${inner}}x){${outer}}`);
+    .map(
+      ([atoms, inner, outer, nothing]) =>
+        `(?:(?:${atoms.join('').replaceAll('?P<n>', '')})${nothing}{${inner}}x)${nothing}{${outer}}`,
+    );
   fc.assert(
     fc.property(repeated, (source) => {
       const made = compileCandidate(source).instructions.length;

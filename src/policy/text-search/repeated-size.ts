@@ -1,9 +1,9 @@
 // How many instructions a pattern will make, about, from its text alone: a character, class or escape is one, and a
 // repeat multiplies what is before it. Asked by program.ts before re2js lays the repeats out, so that refusing a
 // pattern costs no more than reading it. What is no sound pattern has some size too; re2js says what is wrong with it.
-const ESCAPED = /\\(?:Q.*?(?:\\E|$)|[pP]\{[^}]*\}|x\{[^}]*\}|.)/suy;
+const ESCAPED = /\\(?:Q(?<quoted>.*?)(?:\\E|$)|[pP]\{[^}]*\}|x\{[^}]*\}|.)/suy;
 const CLASS = /\[\^?\]?(?:\[:[^\]]*:\]|\\.|[^\]\\])*\]/suy;
-const GROUP = /\((?:\?(?:P?<\w*>|[a-zA-Z-]*:|[a-zA-Z-]+(?=\))))?/suy;
+const GROUP = /\((?:\?(?:P?<\w*>|[a-zA-Z-]*:|(?<flags>[a-zA-Z-]+)\)))?/suy;
 const REPEAT = /\{(\d+)(?:,(\d*))?\}/suy;
 
 /** What is longer than one character, by the character that it begins with. */
@@ -18,14 +18,18 @@ export function repeatedSize(pattern: string): number {
     const first = pattern[at]!;
     const token = tokenAt(pattern, at, TOKENS[first]);
     at += token?.[0].length ?? 1;
+    // Flags and an empty quotation are nothing: a repeat behind them repeats what is before them.
+    const { quoted, flags } = token?.groups ?? {};
+    if (flags !== undefined || quoted === '') continue;
     if (first === '(') outer.push(sum);
     else if (first === ')') last = sum - (outer.pop() ?? 0);
     else if (first === '{' && token !== null) {
-      sum += last * Math.max(0, Number(token[2] || token[1]) - 1);
-      last = 0; // a repeat of a repeat is refused
+      const more = last * Math.max(0, Number(token[2] || token[1]) - 1);
+      sum += more;
+      last += more;
     } else {
       last = 1;
-      sum++;
+      sum += quoted?.length ?? 1;
     }
   }
   return sum;
