@@ -324,7 +324,7 @@ t.test('what repeats make of a pattern is known before it is laid out', async (t
       fc.array(piece, { minLength: 1, maxLength: 3 }),
       fc.integer({ min: 2, max: 15 }),
       fc.integer({ min: 1, max: 4 }),
-      fc.constantFrom('', '(?i)', '\\Q\\E'),
+      fc.constantFrom('', '(?i)', '?(?i)', '*?\\Q\\E'),
     )
     .map(
       ([atoms, inner, outer, nothing]) =>
@@ -340,6 +340,11 @@ t.test('what repeats make of a pattern is known before it is laid out', async (t
   );
   const took = cpuMs(1, () => t.throws(() => compilePattern(`(?:${'a?-'.repeat(60)}){990}`), /repeats make \d{5,}/));
   t.ok(took < 20, `${took} ms`);
+});
+
+t.test('a pattern has so many Unicode classes at most', async (t) => {
+  compilePattern(`[${'\\pL'.repeat(50)}]${'\\\\p'.repeat(50)}`);
+  t.throws(() => compilePattern(`[${'\\pL'.repeat(25)}]${'\\P{Greek}'.repeat(26)}`), /has 51 Unicode classes/);
 });
 
 /** Once more, the compiler being warm: the noise of the machine is not what is promised about. */

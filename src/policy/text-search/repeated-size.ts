@@ -27,6 +27,9 @@ export function repeatedSize(pattern: string): number {
       const more = last * Math.max(0, Number(token[2] || token[1]) - 1);
       sum += more;
       last += more;
+    } else if (first === '*' || first === '+' || first === '?') {
+      last++;
+      sum++;
     } else {
       last = 1;
       sum += quoted?.length ?? 1;
