@@ -3,13 +3,13 @@
 // pattern costs no more than reading it. What is no sound pattern has some size too; re2js says what is wrong with it.
 const ESCAPED = /\\(?:Q(?<quoted>.*?)(?:\\E|$)|[pP]\{[^}]*\}|x\{[^}]*\}|.)/suy;
 const CLASS = /\[\^?\]?(?:\[:[^\]]*:\]|\\.|[^\]\\])*\]/suy;
-const GROUP = /\((?:\?(?:P?<\w*>|[a-zA-Z-]*:|(?<flags>[a-zA-Z-]+)\)))?/suy;
+const GROUP = /\((?:\?(?:P?<\w*>|[a-zA-Z-]*:|(?<flags>[a-zA-Z-]*)\)))?/suy;
 const REPEAT = /\{(\d+)(?:,(\d*))?\}/suy;
 
 /** What is longer than one character, by the character that it begins with. */
 const TOKENS: Readonly<Record<string, RegExp>> = { '\\': ESCAPED, '[': CLASS, '(': GROUP, '{': REPEAT };
 
-/** Instructions, within a factor of eight. */
+/** Instructions; at most eight times as many are made. */
 export function repeatedSize(pattern: string): number {
   const outer: number[] = [];
   let sum = 0;
@@ -21,8 +21,10 @@ export function repeatedSize(pattern: string): number {
     // Flags and an empty quotation are nothing: a repeat behind them repeats what is before them.
     const { quoted, flags } = token?.groups ?? {};
     if (flags !== undefined || quoted === '') continue;
-    if (first === '(') outer.push(sum);
-    else if (first === ')') last = sum - (outer.pop() ?? 0);
+    if (first === '(') {
+      outer.push(sum);
+      sum += token![0].endsWith(':') ? 1 : 2; // what it captures is noted down at both ends
+    } else if (first === ')') last = sum - (outer.pop() ?? 0);
     else if (first === '{' && token !== null) {
       const more = last * Math.max(0, Number(token[2] || token[1]) - 1);
       sum += more;
