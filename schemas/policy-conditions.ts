@@ -205,6 +205,13 @@ const OF_TYPE = {
         Type.Enum([...DETECTOR_NAMES]),
       ),
     ),
+    regions: Type.Optional(
+      Texts(
+        'Countries, by their ISO 3166-1 code, whose phone numbers the detector `phone` finds as they are dialled there, too.',
+        20,
+        Type.String({ pattern: '^[A-Z]{2}$', examples: ['FR'] }),
+      ),
+    ),
     fields: Type.Optional(
       Texts(
         'Paths into the payload to look at, such as `payload.prompt`. Left out: every string of the payload, keys too.',

@@ -20,6 +20,11 @@ const REMOVED = [
   { folder: 'uWebSockets.js', names: among('docs', 'examples', 'misc', 'mvp', 'scripts', 'src', 'tests') },
   // The compiler needs the library, index.js; these are its tools, 10 MB each.
   { folder: 'binaryen', names: among('bin') },
+  // The service needs the core and one set of data, tests the examples; these are other forms of the same.
+  {
+    folder: 'libphonenumber-js',
+    names: among('build', 'bundle', 'es6-modern', 'max', 'min', 'mobile', 'source'),
+  },
   // C of add-ons that are compiled only on request; without them the same in JavaScript.
   ...foldersIn('@stdlib').map((folder) => ({ folder, names: among('src', 'include') })),
 ];

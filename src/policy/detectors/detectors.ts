@@ -8,14 +8,17 @@
 
 import type { DetectorName } from '../../../schemas/closed-sets.ts';
 import type { Find, Span } from './detector-search.ts';
-import { findEmail, findInternationalPhone, findIpv4, findIpv6, findLocalPhone } from './find-contacts.ts';
+import { findEmail, findIpv4, findIpv6 } from './find-contacts.ts';
 import { findCard, findIban, findNamedSsn, findSsn, isCardNumber, isNamedSsn } from './find-numbers.ts';
+import { findInternationalPhone, findLocalPhone, NATIONAL_CANDIDATE, nationalPhoneFinder } from './find-phones.ts';
 import { findIssuedKey, findJwt, findKeyByName, findNamedKey, findPrivateKey } from './find-secrets.ts';
 import { ISSUED_CANDIDATE, KEY_NAME } from './issued-keys.ts';
 
 /** Several ways to find are apart, so that each goes over a text once, however much the others find. */
 export type Detector = {
   name: DetectorName;
+  /** Set where a policy has made it its own: what it finds besides. */
+  regions?: readonly string[];
   /** Texts of which each finding holds one; null: follow from the candidate, if at all. */
   literals: readonly string[] | null;
   candidate: string;
@@ -94,3 +97,14 @@ export const DETECTORS: Record<DetectorName, Detector> = {
     isOfLines: true,
   },
 };
+
+/** The detector for phone numbers, with those that are dialled inside these countries. */
+export function phoneIn(regions: readonly string[]): Detector {
+  const { phone } = DETECTORS;
+  return {
+    ...phone,
+    regions,
+    candidate: `${phone.candidate}|${NATIONAL_CANDIDATE}`,
+    finds: [...phone.finds, nationalPhoneFinder(regions)],
+  };
+}

@@ -1,11 +1,9 @@
-// Finds e-mail addresses, telephone numbers and IP addresses (see detectors.ts for what holds for all).
+// Finds e-mail addresses and IP addresses (see detectors.ts for what holds for all).
 import tlds from 'tlds' with { type: 'json' };
 import type { Budget } from '../budget.ts';
 import {
   firstOf,
   isAlphanumeric,
-  isDashNeighbour,
-  isDecimalNeighbour,
   isDigit,
   isHex,
   isWordOrDash,
@@ -102,90 +100,6 @@ function isLocal(unit: number): boolean {
 
 function isForeignLetter(unit: number): boolean {
   return unit >= 128 && /[\p{L}\p{N}\p{M}]/u.test(String.fromCharCode(unit));
-}
-
-/**
- * North American, with its separators. Digits alone are an ordinary number; area codes 200, 300 and 400 are not given.
- */
-const LOCAL_PHONE = /(?:1[ .-])?(?:\([2-9]\d{2}\)[ .-]?|(?![234]00)[2-9]\d{2}[.-])[2-9]\d{2}[ .-]\d{4}(?![A-Za-z0-9])/g;
-const PHONE_DIGITS_MIN = 8;
-const PHONE_DIGITS_MAX = 15;
-const ZERO = 48;
-
-export function findLocalPhone(text: string, from: number, budget: Budget): Span | null {
-  return firstOf(LOCAL_PHONE, text, from, budget, (_, start, end) => {
-    return !isDecimalNeighbour(text, start, end) && !isDashNeighbour(text, start, end);
-  });
-}
-
-/** `+`, or `00` before groups: without a separator it is an ordinary number. */
-const INTERNATIONAL = /\+|(?<![A-Za-z0-9.,-])0(?=0[1-9]\d{0,3}[ ().-])/g;
-
-export function findInternationalPhone(text: string, from: number, budget: Budget): Span | null {
-  INTERNATIONAL.lastIndex = from;
-  for (let m = INTERNATIONAL.exec(text); m !== null; m = INTERNATIONAL.exec(text)) {
-    budget.spend(TRY_UNITS);
-    const start = m.index;
-    const end = isAlphanumeric(text.charCodeAt(start - 1))
-      ? -1
-      : internationalEnd(text, start + (m[0] === '+' ? 0 : 1));
-    if (end > 0) return { start, end };
-  }
-  return null;
-}
-
-/**
- * The longest row of groups behind a `+` that can be a number; what follows it may be something else. It begins right
- * there, or in a bracket: `a + 41…` is arithmetic.
- */
-function internationalEnd(text: string, plus: number): number {
-  const first = text.charCodeAt(text[plus + 1] === '(' ? plus + 2 : plus + 1);
-  if (!isDigit(first) || first === ZERO) return -1;
-  let digits = '';
-  let end = -1;
-  for (let i = plus + 1; digits.length <= PHONE_DIGITS_MAX; i++) {
-    const unit = text.charCodeAt(i);
-    if (isDigit(unit)) {
-      digits += text[i];
-      continue;
-    }
-    if (
-      digits.length >= PHONE_DIGITS_MIN &&
-      hasCountryCode(digits) &&
-      isDigit(text.charCodeAt(i - 1)) &&
-      !isAlphanumeric(unit)
-    )
-      end = i;
-    if (text.startsWith(' / ', i) && isDigit(text.charCodeAt(i + 3))) i += 2;
-    else if (!isPhoneSeparator(text, i) || DATE_NEXT.test(text.slice(i, i + 9))) break;
-  }
-  return end;
-}
-
-/** A date behind a number is none of its groups. */
-const DATE_NEXT = /^[ .-]\d{4}-\d{2}-/;
-
-/** One separator between digits, or one beside a bracket. */
-function isPhoneSeparator(text: string, i: number): boolean {
-  const here = text[i];
-  if (here === '(' || here === ')') return text[i + 1] !== here;
-  return (here === ' ' || here === '.' || here === '-') && (isDigit(text.charCodeAt(i + 1)) || text[i + 1] === '(');
-}
-
-/** Country codes that ITU has assigned: one digit (1, 7), two digits as listed, three digits for the rest. */
-const COUNTRY_CODES_2 = new Set(
-  '20 27 30 31 32 33 34 36 39 40 41 43 44 45 46 47 48 49 51 52 53 54 55 56 57 58 60 61 62 63 64 65 66 81 82 84 86 90 91 92 93 94 95 98'.split(
-    ' ',
-  ),
-);
-const COUNTRY_CODES_3 =
-  /^(?:21[1-8]|2[2-6]\d|29[0-9]|35\d|37\d|38[0-79]|42[0-3]|50\d|59\d|67\d|68\d|69[0-2]|80[08]|85\d|87\d|88[0-8]|96\d|97\d|99[2-8])/;
-
-function hasCountryCode(digits: string): boolean {
-  if (digits[0] === '1') return digits.length === 11 && /^1[2-9]/.test(digits);
-  return digits[0] === '7'
-    ? digits.length === 11
-    : COUNTRY_CODES_2.has(digits.slice(0, 2)) || COUNTRY_CODES_3.test(digits);
 }
 
 const IPV4 = /(?<!\d\.)(?:\d{1,3}\.){3}\d{1,3}(?![A-Za-z0-9]|_|\.\d)/g;

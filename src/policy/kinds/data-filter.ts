@@ -8,7 +8,8 @@ import { DETECTOR_NAMES, type DetectorName } from '../../../schemas/closed-sets.
 import { PATTERNS_MAX } from '../../common/limits.ts';
 import { readPattern } from '../conditions/operands.ts';
 import { type Path, parsePath } from '../conditions/path.ts';
-import { DETECTORS } from '../detectors/detectors.ts';
+import { DETECTORS, phoneIn } from '../detectors/detectors.ts';
+import { REGIONS } from '../detectors/numbering-plans.ts';
 import { below, type Mistakes } from '../policy-error.ts';
 import type { Pattern } from '../text-search/program.ts';
 import { detectorNeedle, type Needle, patternNeedle } from '../text-search/scanner.ts';
@@ -28,13 +29,16 @@ export type DataFilterTerms = {
 };
 
 const FIELDS_MAX = 50;
+/** Each is asked about each row of digits. */
+const REGIONS_MAX = 20;
 
 export const dataFilter: PolicyKind<DataFilterTerms> = {
-  reserved: ['patterns', 'detectors', 'fields', 'redact'],
+  reserved: ['patterns', 'detectors', 'regions', 'fields', 'redact'],
   compile(conditions, at, mistakes) {
     const known = mistakes.details.length;
     const patterns = readPatterns(conditions['patterns'], below(at, 'patterns'), mistakes);
-    const detectors = readDetectors(conditions['detectors'], below(at, 'detectors'), mistakes);
+    const regions = readRegions(conditions, at, mistakes);
+    const detectors = readDetectors(conditions['detectors'], { at: below(at, 'detectors'), regions }, mistakes);
     const paths = readFields(conditions['fields'], below(at, 'fields'), mistakes);
     const redact = conditions['redact'] ?? false;
     if (typeof redact !== 'boolean') mistakes.add(below(at, 'redact'), 'must be true or false');
@@ -68,12 +72,33 @@ function readPatterns(value: unknown, at: string, mistakes: Mistakes): Needle[] 
   return patterns.map(patternNeedle);
 }
 
-function readDetectors(value: unknown, at: string, mistakes: Mistakes): Needle[] {
+function readDetectors(
+  value: unknown,
+  { at, regions }: { at: string; regions: readonly string[] },
+  mistakes: Mistakes,
+): Needle[] {
   return readList(value, at, DETECTOR_NAMES.length, mistakes).flatMap((name, i) => {
+    if (name === 'phone' && regions.length > 0) return [detectorNeedle(phoneIn(regions))];
     if (DETECTOR_NAMES.includes(name as DetectorName)) return [detectorNeedle(DETECTORS[name as DetectorName])];
     mistakes.add(below(at, i), `must be one of ${DETECTOR_NAMES.join(', ')}`);
     return [];
   });
+}
+
+/** Each once, in one order: the same countries are the same needle. */
+function readRegions(conditions: PolicyConditions, at: string, mistakes: Mistakes): string[] {
+  const value = conditions['regions'];
+  const place = below(at, 'regions');
+  if (value === undefined) return [];
+  const detectors = conditions['detectors'];
+  if (!Array.isArray(detectors) || !detectors.includes('phone'))
+    mistakes.add(place, 'needs the detector `phone`: it names the countries whose national numbers that finds, too');
+  const regions = readList(value, place, REGIONS_MAX, mistakes).flatMap((region, i) => {
+    if (REGIONS.includes(region as string)) return [region as string];
+    mistakes.add(below(place, i), 'must be the two capital letters of a country, such as FR (ISO 3166-1)');
+    return [];
+  });
+  return [...new Set(regions)].sort();
 }
 
 function readFields(value: unknown, at: string, mistakes: Mistakes): Path[] | null {

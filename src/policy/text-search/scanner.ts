@@ -54,7 +54,7 @@ export function patternNeedle(pattern: Pattern): Needle {
 }
 
 export function detectorNeedle(detector: Detector): Needle {
-  return { key: `d${detector.name}`, pattern: null, detector };
+  return { key: `d${detector.name}${detector.regions ?? ''}`, pattern: null, detector };
 }
 
 type Plain = { needle: number; text: LiteralSearch };
@@ -333,16 +333,16 @@ function plainText({ pattern }: Needle): string | null {
   return pattern === null ? null : pattern.literal;
 }
 
-/** Compiled once per process: there are nine. */
+/** Compiled once per process: there are nine, and one for phones in regions. */
 const candidates = new Map<string, Pattern>();
 
 /** What the automaton searches for. */
 export function patternOf({ pattern, detector }: Needle): Pattern {
   if (pattern !== null) return pattern;
-  const known = candidates.get(detector!.name);
+  const known = candidates.get(detector!.candidate);
   if (known !== undefined) return known;
   const compiled = compileCandidate(detector!.candidate);
-  candidates.set(detector!.name, compiled);
+  candidates.set(detector!.candidate, compiled);
   return compiled;
 }
 
