@@ -11,11 +11,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { UserFacingError } from '../src/common/user-facing-error.ts';
 import { assetPath, readAsset } from '../src/process/assets.ts';
 import { type ClickHouse, ClickHouseError } from './client.ts';
+import { INSTALLATION_NAME, type Installation, newInstallation } from './installation.ts';
 import { renderSql, splitStatements, type TemplateOptions } from './sql-template.ts';
 
 type MigrateOptions = {
   cluster?: string | undefined;
   retentionDays: number;
+  /** The settings of the installation that it belongs to from now on, where it belongs to none yet. */
+  installation?: Omit<Installation, 'id'>;
   /** For tests: the files to apply instead of clickhouse/*.sql. */
   migrations?: Migration[];
   lockTiming?: LockTiming;
@@ -46,13 +49,14 @@ const RETENTION_NAME = 'retention_days';
 /** Applies what is missing; returns the names of the files it applied. Throws MigrationError or ClickHouseError. */
 export async function migrate(clickhouse: ClickHouse, options: MigrateOptions): Promise<string[]> {
   const migrations = options.migrations ?? readMigrations();
+  const { installation } = options;
   const template = { database: clickhouse.database, cluster: options.cluster, retentionDays: options.retentionDays };
   await createDatabase(clickhouse, template);
   for (;;) {
-    if (await isCurrent(clickhouse, migrations, template)) return [];
+    if (await isCurrent(clickhouse, { migrations, template, installation })) return [];
     const lock = await acquireLock(clickhouse, options.lockTiming ?? LOCK_TIMING);
     try {
-      return await applyMissing(clickhouse, { migrations, template, lock });
+      return await applyMissing(clickhouse, { migrations, template, installation, lock });
     } catch (error) {
       // The process that took over does the work; we wait for it as the others do.
       if (!(error instanceof LockLostError)) throw error;
@@ -95,19 +99,22 @@ async function createDatabase(clickhouse: ClickHouse, { database, cluster }: Tem
   );
 }
 
-async function isCurrent(clickhouse: ClickHouse, migrations: Migration[], template: TemplateOptions): Promise<boolean> {
+type Wanted = { migrations: Migration[]; template: TemplateOptions; installation: MigrateOptions['installation'] };
+
+async function isCurrent(clickhouse: ClickHouse, { migrations, template, installation }: Wanted): Promise<boolean> {
   const applied = await readApplied(clickhouse);
   verify(applied, migrations);
   const retention = applied.find((row) => row.name === RETENTION_NAME)?.checksum;
   return (
     retention === String(template.retentionDays) &&
+    (installation === undefined || applied.some((row) => row.name === INSTALLATION_NAME)) &&
     migrations.every((migration) => applied.some((row) => row.version === migration.version))
   );
 }
 
 async function applyMissing(
   clickhouse: ClickHouse,
-  { migrations, template, lock }: { migrations: Migration[]; template: TemplateOptions; lock: Lock },
+  { migrations, template, installation, lock }: Wanted & { lock: Lock },
 ): Promise<string[]> {
   // Read again: another process may have migrated until we held the lock.
   const applied = await readApplied(clickhouse);
@@ -124,6 +131,8 @@ async function applyMissing(
   const days = String(template.retentionDays);
   if (retention !== undefined && retention !== days) await changeRetention(clickhouse, template, lock);
   if (retention !== days) await record(clickhouse, { version: 0, name: RETENTION_NAME, checksum: days });
+  if (installation !== undefined && !applied.some((row) => row.name === INSTALLATION_NAME))
+    await record(clickhouse, { version: 0, ...newInstallation(installation) });
   return missing.map((migration) => migration.name);
 }
 

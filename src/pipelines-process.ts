@@ -22,6 +22,7 @@ import { type Part, periodicPart } from './process/lifecycle.ts';
 import type { Log } from './process/log.ts';
 import { REGISTRY_MISSING } from './registry/presence.ts';
 import { probeClickHouse } from './stores/readiness.ts';
+import { OTHER_INSTALLATION } from './stores/redis-watch.ts';
 import {
   connectionsPart,
   makeClickHouse,
@@ -63,7 +64,7 @@ export async function pipelinesParts({
     processName: config.processName,
     onEnqueued: (lanes) => deliveries.wake(lanes),
     removeMails: (deliveryIds) => removeMails(outboxFolderOf(config), deliveryIds),
-    mayWork: () => watch.trouble !== REGISTRY_MISSING,
+    mayWork: () => watch.trouble !== REGISTRY_MISSING && watch.trouble !== OTHER_INSTALLATION,
   });
   const watcher = new Watcher({ redis, keys: makeKeys(config), metrics, log: log.child({ part: 'watch' }) });
   const expiry = new ApprovalExpiry({

@@ -25,6 +25,7 @@ import {
   migrateTables,
   redisReady,
   refuseLostRegistry,
+  refuseOtherInstallation,
   STORES_READY_MS_MAX,
 } from './stores.ts';
 
@@ -60,6 +61,7 @@ async function prepareStores(config: Config, ownRedis: boolean): Promise<{ key?:
     // The embedded one is synced from outside.
     for (const warning of ownRedis ? [...unsafe, ...weak, ...unread] : []) writeToTerminal(`warning: ${warning}`);
     await migrateTables(config, writeToTerminal);
+    await refuseOtherInstallation(config, redis);
     await refuseLostRegistry(config, redis);
     await warnOfLostHistory(config, redis);
     return await new Accounts({ redis, keys: makeKeys(config) }).ensureDefault(config.bootstrapKey);

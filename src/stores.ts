@@ -18,6 +18,7 @@ import { Keys } from './redis/keys.ts';
 import { adoptRegistry, presenceOf } from './registry/presence.ts';
 import { bringForward, type KnownRegistry } from './registry/recovery.ts';
 import { clickhouseFault, redisFault, StoreError, shownAddress } from './stores/faults.ts';
+import { otherInstallation } from './stores/installation.ts';
 import { RedisWatch } from './stores/redis-watch.ts';
 import { waitForStore } from './stores/waiting.ts';
 
@@ -124,6 +125,7 @@ export function makeRedisWatch(
     ...{ redis: stores.redis, keys: makeKeys(config), metrics, log: log.child({ part: 'redis' }), onRestored },
     ...{ allowUnsafe: config.allowUnsafeRedis, mayStartUnsafe: isSupervised },
     hadRegistry: () => hadRegistry(stores.clickhouse),
+    otherInstallation: () => otherInstallation({ ...stores, keys: makeKeys(config) }, { mayTakeOver: false }),
     recover: (onBehind) =>
       bringForward({ redis: stores.redis, keys: makeKeys(config) }, knownRegistry(stores.clickhouse), onBehind),
   });
@@ -168,6 +170,17 @@ export async function refuseLostRegistry(config: Config, redis: Commands): Promi
   );
 }
 
+/** Throws StoreError where the settings, Redis and ClickHouse do not belong together. */
+export async function refuseOtherInstallation(config: Config, redis: Commands): Promise<void> {
+  const clickhouse = makeClickHouse(config);
+  try {
+    const other = await otherInstallation({ redis, keys: makeKeys(config), clickhouse }, { mayTakeOver: true });
+    if (other !== undefined) throw new StoreError(other);
+  } finally {
+    await clickhouse.close();
+  }
+}
+
 /**
  * Brings the tables up to date; waits for a ClickHouse that is still starting. Answers the names of what was applied.
  */
@@ -175,8 +188,9 @@ export async function migrateTables(config: Config, say: (line: string) => void)
   await clickhouseReady(config, { waitMs: STORES_READY_MS_MAX, say });
   const clickhouse = makeClickHouse(config);
   try {
-    const { clickhouseCluster: cluster, retentionDays } = config;
-    return await migrate(clickhouse, { retentionDays, ...(cluster === undefined ? {} : { cluster }) });
+    const { clickhouseCluster: cluster, retentionDays, partitions, redisPrefix: prefix } = config;
+    const installation = { partitions, prefix };
+    return await migrate(clickhouse, { retentionDays, installation, ...(cluster === undefined ? {} : { cluster }) });
   } finally {
     await clickhouse.close();
   }

@@ -1,7 +1,8 @@
-// `gatehouse migrate` and `gatehouse registry restore`: the tables made as they must be, and the registry made again
-// from them. Migrating is safe at any time and beside others that do the same. Restoring is for a Redis that was
-// emptied; it refuses one that has lost nothing, so that an old copy never covers what is in force; one that was put
-// back to an earlier state is brought forward. A running service continues by itself after it.
+// `gatehouse migrate` and `gatehouse registry restore`: the tables made as they must be, with the account `default` in
+// a Redis that has none, and the registry made again from them. Migrating is safe at any time and beside others that do
+// the same. Restoring is for a Redis that was emptied; it refuses one that has lost nothing, so that an old copy never
+// covers what is in force; one that was put back to an earlier state is brought forward. A running service continues by
+// itself after it.
 import { existsSync } from 'node:fs';
 import { pendingApprovals, rowRevisions } from '../../clickhouse/queries/list-approvals.ts';
 import { pendingDeliveries } from '../../clickhouse/queries/list-deliveries.ts';
@@ -13,6 +14,7 @@ import type { Config } from '../process/config.ts';
 import { Service } from '../process/lifecycle.ts';
 import { createLog } from '../process/log.ts';
 import { writeToTerminal } from '../process/report-failure.ts';
+import { Accounts } from '../registry/accounts.ts';
 import { bringForward } from '../registry/recovery.ts';
 import { rebuildRegistry } from '../registry/restore.ts';
 import { restoreApprovals } from '../registry/restore-approvals.ts';
@@ -25,17 +27,30 @@ import {
   makeKeys,
   migrateTables,
   redisReady,
+  refuseLostRegistry,
+  refuseOtherInstallation,
   STORES_READY_MS_MAX,
 } from '../stores.ts';
 import { type Command, exactly, withAddresses } from './context.ts';
 
 export const migrateCommand: Command = async ({ config, args, print }) => {
   exactly(args, 0, '');
-  const applied = await migrateTables(
-    config.clickhouseUrl === undefined ? withAddresses(config) : config,
-    writeToTerminal,
-  );
+  const given = config.clickhouseUrl === undefined ? withAddresses(config) : config;
+  const applied = await migrateTables(given, writeToTerminal);
   print(applied.length === 0 ? 'the tables are up to date' : `applied ${applied.join(', ')}`);
+  if (given.redisUrl === undefined) return;
+  const redis = makeCommands(given);
+  try {
+    await redisReady(given, redis, { waitMs: STORES_READY_MS_MAX, say: writeToTerminal });
+    await refuseOtherInstallation(given, redis);
+    if (await refuseLostRegistry(given, redis)) return;
+    const { key } = await new Accounts({ redis, keys: makeKeys(given) }).ensureDefault(given.bootstrapKey);
+    print(
+      `made the account default; its admin key ${key === undefined ? 'is the bootstrap key' : `(shown this once): ${key}`}`,
+    );
+  } finally {
+    redis.disconnect();
+  }
 };
 
 export const registryRestore: Command = async (context) => {

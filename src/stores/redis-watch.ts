@@ -7,6 +7,8 @@
 //                      says `recovering` while it is brought forward (registry/recovery.ts). Looked for at the start
 //                      and whenever Redis comes back; until then no request is served, unless ClickHouse cannot be
 //                      asked
+//   other installation the settings, this Redis and this ClickHouse do not belong together (installation.ts): a start
+//                      ends, and in a running process every call is 503 and pipelines rest
 //   history missing    ClickHouse knows nothing of the registry that Redis has: it is given it again, and `/readyz`
 //                      says `history_missing` for a day
 //   not durable        a start ends with the settings' names; in a running process writes are 503 and `/readyz` says
@@ -33,7 +35,8 @@ import { StoreError } from './faults.ts';
 const REDIS_NOT_DURABLE = 'redis_not_durable';
 const RECOVERING = 'recovering';
 const HISTORY_MISSING = 'history_missing';
-type Trouble = typeof REGISTRY_MISSING | typeof REDIS_NOT_DURABLE | typeof RECOVERING;
+export const OTHER_INSTALLATION = 'other_installation';
+type Trouble = typeof REGISTRY_MISSING | typeof OTHER_INSTALLATION | typeof REDIS_NOT_DURABLE | typeof RECOVERING;
 
 export type RedisWatchOptions = {
   redis: Commands;
@@ -41,6 +44,8 @@ export type RedisWatchOptions = {
   allowUnsafe: boolean;
   /** Does ClickHouse know a registry? Asked only where Redis has none and this process has seen none. */
   hadRegistry: () => Promise<boolean>;
+  /** A sentence where this Redis belongs to another installation than the settings or ClickHouse. */
+  otherInstallation: () => Promise<string | undefined>;
   /** Under a supervisor, which has looked before: the start continues, calls are refused. */
   mayStartUnsafe: boolean;
   /** Puts back what Redis has forgotten of the registry (bringForward). Rejects where ClickHouse cannot be asked. */
@@ -62,6 +67,7 @@ export class RedisWatch {
   #isUnknown = false;
   #isRecovering = false;
   #isHistoryMissing = false;
+  #other: string | undefined;
   /** Which Redis, since when: what is still the same has not gone back. */
   #runs = '';
   #unsafe: readonly string[] = [];
@@ -82,9 +88,13 @@ export class RedisWatch {
     if (redis instanceof Cluster) redis.on('+node', (node) => (node as typeof redis).on('ready', again));
   }
 
-  /** Throws StoreError where Redis would lose what it acknowledges and no setting allows that. */
+  /**
+   * Throws StoreError where Redis belongs to another installation, or would lose what it acknowledges and no setting
+   * allows that.
+   */
   async start(): Promise<void> {
     await this.look();
+    if (this.#other !== undefined) throw new StoreError(this.#other);
     if (this.#unsafe.length > 0 && !this.#options.allowUnsafe && !this.#options.mayStartUnsafe)
       throw new StoreError(unsafeSentence(this.#unsafe));
     this.#looks.start();
@@ -96,6 +106,7 @@ export class RedisWatch {
 
   /** What prevents work with this Redis. */
   get trouble(): Trouble | undefined {
+    if (this.#other !== undefined) return OTHER_INSTALLATION;
     if (this.#missing) return REGISTRY_MISSING;
     if (this.#isRecovering) return RECOVERING;
     return this.#unsafe.length > 0 && !this.#options.allowUnsafe ? REDIS_NOT_DURABLE : undefined;
@@ -109,6 +120,7 @@ export class RedisWatch {
 
   /** A sentence about the trouble, for `/readyz`. */
   get reason(): string {
+    if (this.#other !== undefined) return this.#other;
     if (this.#missing)
       return 'Redis holds no registry, it was emptied; "gatehouse registry restore" makes it again from ClickHouse';
     if (this.#isRecovering)
@@ -118,6 +130,7 @@ export class RedisWatch {
 
   /** undefined: continue. Asked for every call with a key. */
   refusal(writes: boolean): ServiceError | undefined {
+    if (this.#other !== undefined) return isOther();
     if (this.#missing) return registryMissing();
     if (this.#isRecovering || this.#isUnknown) return isBack();
     if (!writes || this.#unsafe.length === 0 || this.#options.allowUnsafe) return undefined;
@@ -139,6 +152,7 @@ export class RedisWatch {
         this.#durabilityAt = nowMs + DURABILITY_LOOK_MS;
         await this.#lookAtDurability();
       }
+      if (this.#mayBeBehind) await this.#compareInstallation();
       const isMissing = await this.#isMissing();
       if (!isMissing && this.#mayBeBehind) await this.#compare();
       this.#notify(isMissing);
@@ -178,6 +192,13 @@ export class RedisWatch {
     } finally {
       this.#isUnknown = false;
     }
+  }
+
+  async #compareInstallation(): Promise<void> {
+    const other = await this.#options.otherInstallation();
+    if (other !== undefined && other !== this.#other)
+      this.#options.log.error({ reason: other }, 'redis.other_installation');
+    this.#other = other;
   }
 
   async #isMissing(): Promise<boolean> {
@@ -240,6 +261,14 @@ async function runsOf(redis: Commands): Promise<string> {
   } catch {
     return `${performance.now()}`;
   }
+}
+
+function isOther(): ServiceError {
+  return new ServiceError(
+    'unavailable',
+    'Redis belongs to another installation (other_installation); nothing was recorded.',
+    { recorded: false, retryAfterSeconds: 5 },
+  );
 }
 
 function isBack(): ServiceError {

@@ -181,7 +181,7 @@ t.test('no request is served meanwhile, and without ClickHouse work goes on', as
   let isAway = true;
   const watch = new RedisWatch({
     ...{ ...store, log: silent, metrics: new Metrics({ processName: 'test' }), hadRegistry: async () => true },
-    ...{ allowUnsafe: true, mayStartUnsafe: true },
+    ...{ allowUnsafe: true, mayStartUnsafe: true, otherInstallation: async () => undefined },
     recover: async (onBehind) => {
       if (isAway) throw new Error('ClickHouse is away');
       onBehind(new Map([[3, 2]]));

@@ -19,7 +19,7 @@ async function watching(t: Test, store: Store, options: Partial<RedisWatchOption
   const watch = new RedisWatch({
     ...store,
     ...{ allowUnsafe: false, mayStartUnsafe: false, hadRegistry: async () => false, recover: async () => 0 },
-    ...{ log: silent, metrics: new Metrics({ processName: 'test' }) },
+    ...{ otherInstallation: async () => undefined, log: silent, metrics: new Metrics({ processName: 'test' }) },
     ...options,
   });
   t.teardown(() => watch.stop());
@@ -163,4 +163,21 @@ t.test('a new Redis is new, an older registry is adopted, and one that ClickHous
   t.equal((await presenceOf(store)).state, 'there');
   await foundRegistry(store);
   t.equal((await new Accounts(store).list()).length, 1, 'founding again changes nothing');
+});
+
+t.test("a Redis that became another installation's is not worked with, and a start ends", async (t) => {
+  const { address } = await startRedis(t);
+  const store = await connectStore(t, address);
+  let other: string | undefined;
+  const watch = await watching(t, store, { otherInstallation: async () => other });
+  await watch.start();
+  t.equal(watch.trouble, undefined);
+  other = 'it is of ins_2';
+  for (const master of mastersOf(store.redis)) master.disconnect(true);
+  await waitUntilReady(store.redis, 60_000);
+  await eventually(async () => watch.trouble === 'other_installation');
+  t.equal(watch.reason, other);
+  t.match(watch.refusal(false), { code: 'unavailable', recorded: false, message: /other_installation/ });
+  const second = await watching(t, store, { otherInstallation: async () => other });
+  await t.rejects(second.start(), { name: 'StoreError', message: other });
 });

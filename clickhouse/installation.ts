@@ -1,0 +1,37 @@
+// Which installation a database belongs to: its id, and what must never change once there are events: the number of
+// partitions, and the prefix of its keys in Redis. It is a setting among the migrations (version 0), written under
+// their lock when the tables are made. Redis has the same (src/stores/installation.ts), which compares them.
+import { randomUUID } from 'node:crypto';
+import { type ClickHouse, ClickHouseError } from './client.ts';
+
+export type Installation = { id: string; partitions: number; prefix: string };
+
+export const INSTALLATION_NAME = 'installation';
+
+/** A row of the table of migrations, but for its version. */
+export function newInstallation(settings: Omit<Installation, 'id'>): { name: string; checksum: string } {
+  return { name: INSTALLATION_NAME, checksum: JSON.stringify({ id: `ins_${randomUUID()}`, ...settings }) };
+}
+
+/** undefined: the database has none yet, or no tables. Throws ClickHouseError. `signal` ends the question. */
+export async function readInstallation(clickhouse: ClickHouse, signal: AbortSignal): Promise<Installation | undefined> {
+  try {
+    const [row] = await clickhouse.query<{ checksum: string }>(
+      `SELECT checksum FROM migrations FINAL WHERE version = 0 AND name = '${INSTALLATION_NAME}'`,
+      {},
+      { signal },
+    );
+    return row && (JSON.parse(row.checksum) as Installation);
+  } catch (error) {
+    if (error instanceof ClickHouseError && ['UNKNOWN_TABLE', 'UNKNOWN_DATABASE'].includes(error.codeName))
+      return undefined;
+    throw error;
+  }
+}
+
+/** Of a database that was made anew behind a Redis that is older. */
+export async function replaceInstallation(clickhouse: ClickHouse, installation: Installation): Promise<void> {
+  await clickhouse.insertRows('migrations', [
+    { version: 0, name: INSTALLATION_NAME, checksum: JSON.stringify(installation) },
+  ]);
+}
