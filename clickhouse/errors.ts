@@ -67,4 +67,9 @@ export class ClickHouseError extends UserFacingError {
     this.codeName = known?.name ?? options.codeName ?? (options.code === null ? 'NO_ANSWER' : `CODE_${options.code}`);
     this.canRetry = known?.canRetry ?? true;
   }
+
+  /** `gatehouse migrate` has not made what was asked for yet. */
+  get isNotMigrated(): boolean {
+    return this.codeName === 'UNKNOWN_TABLE' || this.codeName === 'UNKNOWN_DATABASE';
+  }
 }

@@ -8,9 +8,13 @@ export type Installation = { id: string; partitions: number; prefix: string };
 
 export const INSTALLATION_NAME = 'installation';
 
-/** A row of the table of migrations, but for its version. */
-export function newInstallation(settings: Omit<Installation, 'id'>): { name: string; checksum: string } {
-  return { name: INSTALLATION_NAME, checksum: JSON.stringify({ id: `ins_${randomUUID()}`, ...settings }) };
+/** A row of the table of migrations. */
+export function installationRow(installation: Installation): { version: number; name: string; checksum: string } {
+  return { version: 0, name: INSTALLATION_NAME, checksum: JSON.stringify(installation) };
+}
+
+export function newInstallation(settings: Omit<Installation, 'id'>): Installation {
+  return { id: `ins_${randomUUID()}`, ...settings };
 }
 
 /** undefined: the database has none yet, or no tables. Throws ClickHouseError. `signal` ends the question. */
@@ -23,15 +27,12 @@ export async function readInstallation(clickhouse: ClickHouse, signal: AbortSign
     );
     return row && (JSON.parse(row.checksum) as Installation);
   } catch (error) {
-    if (error instanceof ClickHouseError && ['UNKNOWN_TABLE', 'UNKNOWN_DATABASE'].includes(error.codeName))
-      return undefined;
+    if (error instanceof ClickHouseError && error.isNotMigrated) return undefined;
     throw error;
   }
 }
 
 /** Of a database that was made anew behind a Redis that is older. */
 export async function replaceInstallation(clickhouse: ClickHouse, installation: Installation): Promise<void> {
-  await clickhouse.insertRows('migrations', [
-    { version: 0, name: INSTALLATION_NAME, checksum: JSON.stringify(installation) },
-  ]);
+  await clickhouse.insertRows('migrations', [installationRow(installation)]);
 }

@@ -11,7 +11,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { UserFacingError } from '../src/common/user-facing-error.ts';
 import { assetPath, readAsset } from '../src/process/assets.ts';
 import { type ClickHouse, ClickHouseError } from './client.ts';
-import { INSTALLATION_NAME, type Installation, newInstallation } from './installation.ts';
+import { INSTALLATION_NAME, type Installation, installationRow, newInstallation } from './installation.ts';
 import { renderSql, splitStatements, type TemplateOptions } from './sql-template.ts';
 
 type MigrateOptions = {
@@ -132,7 +132,7 @@ async function applyMissing(
   if (retention !== undefined && retention !== days) await changeRetention(clickhouse, template, lock);
   if (retention !== days) await record(clickhouse, { version: 0, name: RETENTION_NAME, checksum: days });
   if (installation !== undefined && !applied.some((row) => row.name === INSTALLATION_NAME))
-    await record(clickhouse, { version: 0, ...newInstallation(installation) });
+    await record(clickhouse, installationRow(newInstallation(installation)));
   return missing.map((migration) => migration.name);
 }
 

@@ -144,8 +144,7 @@ export async function hadRegistry(clickhouse: ClickHouse): Promise<boolean> {
     );
     return rows.length > 0;
   } catch (error) {
-    if (error instanceof ClickHouseError && ['UNKNOWN_TABLE', 'UNKNOWN_DATABASE'].includes(error.codeName))
-      return false;
+    if (error instanceof ClickHouseError && error.isNotMigrated) return false;
     throw error;
   }
 }

@@ -10,8 +10,7 @@ export async function registryRevisions(clickhouse: ClickHouse): Promise<Map<str
     );
     return new Map(rows.map(({ account, revision }) => [account, Number(revision)]));
   } catch (error) {
-    if (error instanceof ClickHouseError && ['UNKNOWN_TABLE', 'UNKNOWN_DATABASE'].includes(error.codeName))
-      return new Map();
+    if (error instanceof ClickHouseError && error.isNotMigrated) return new Map();
     throw error;
   }
 }
