@@ -13,8 +13,11 @@ export function installationRow(installation: Installation): { version: number; 
   return { version: 0, name: INSTALLATION_NAME, checksum: JSON.stringify(installation) };
 }
 
-export function newInstallation(settings: Omit<Installation, 'id'>): Installation {
-  return { id: `ins_${randomUUID()}`, ...settings };
+/** What a database without an installation gets; a new id where Redis belongs to none yet. */
+export type WantedInstallation = Omit<Installation, 'id'> & { id?: string | undefined };
+
+export function newInstallation({ id = `ins_${randomUUID()}`, partitions, prefix }: WantedInstallation): Installation {
+  return { id, partitions, prefix };
 }
 
 /** undefined: the database has none yet, or no tables. Throws ClickHouseError. `signal` ends the question. */

@@ -11,14 +11,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { UserFacingError } from '../src/common/user-facing-error.ts';
 import { assetPath, readAsset } from '../src/process/assets.ts';
 import { type ClickHouse, ClickHouseError } from './client.ts';
-import { INSTALLATION_NAME, type Installation, installationRow, newInstallation } from './installation.ts';
+import { INSTALLATION_NAME, installationRow, newInstallation, type WantedInstallation } from './installation.ts';
 import { renderSql, splitStatements, type TemplateOptions } from './sql-template.ts';
 
 type MigrateOptions = {
   cluster?: string | undefined;
   retentionDays: number;
-  /** The settings of the installation that it belongs to from now on, where it belongs to none yet. */
-  installation?: Omit<Installation, 'id'>;
+  /** The installation that it belongs to from now on, where it belongs to none yet. */
+  installation?: WantedInstallation;
   /** For tests: the files to apply instead of clickhouse/*.sql. */
   migrations?: Migration[];
   lockTiming?: LockTiming;

@@ -13,7 +13,6 @@ import { createLog } from './process/log.ts';
 import { reportFailure, writeToTerminal } from './process/report-failure.ts';
 import type { Commands } from './redis/client.ts';
 import { readDurability } from './redis/durability.ts';
-import { Accounts } from './registry/accounts.ts';
 import { isHistoryExpected } from './registry/history.ts';
 import { StoreError } from './stores/faults.ts';
 import { unsafeSentence } from './stores/redis-watch.ts';
@@ -22,10 +21,8 @@ import {
   makeClickHouse,
   makeCommands,
   makeKeys,
-  migrateTables,
+  prepareStores,
   redisReady,
-  refuseLostRegistry,
-  refuseOtherInstallation,
   STORES_READY_MS_MAX,
 } from './stores.ts';
 
@@ -36,7 +33,7 @@ export async function runStart(config: Config): Promise<void> {
     config,
     log,
     metrics,
-    prepareStores: (full) => prepareStores(full, config.redisUrl !== undefined),
+    prepareStores: (full) => prepareSafeStores(full, config.redisUrl !== undefined),
   });
   log.info({ settings: describeConfig(config) }, 'process.starting');
   const scattered = outboxWarning(config);
@@ -51,7 +48,7 @@ export async function runStart(config: Config): Promise<void> {
 }
 
 /** Tables as they must be, and the account `default`; its first admin key if it was made just now. */
-async function prepareStores(config: Config, ownRedis: boolean): Promise<{ key?: string | undefined }> {
+async function prepareSafeStores(config: Config, ownRedis: boolean): Promise<{ key?: string | undefined }> {
   const redis = makeCommands(config);
   try {
     const waiting = { waitMs: STORES_READY_MS_MAX, say: writeToTerminal };
@@ -60,11 +57,9 @@ async function prepareStores(config: Config, ownRedis: boolean): Promise<{ key?:
     if (unsafe.length > 0 && !config.allowUnsafeRedis) throw new StoreError(unsafeSentence(unsafe));
     // The embedded one is synced from outside.
     for (const warning of ownRedis ? [...unsafe, ...weak, ...unread] : []) writeToTerminal(`warning: ${warning}`);
-    await migrateTables(config, writeToTerminal);
-    await refuseOtherInstallation(config, redis);
-    await refuseLostRegistry(config, redis);
+    const { key } = await prepareStores(config, redis, writeToTerminal);
     await warnOfLostHistory(config, redis);
-    return await new Accounts({ redis, keys: makeKeys(config) }).ensureDefault(config.bootstrapKey);
+    return { key };
   } finally {
     redis.disconnect();
   }

@@ -15,10 +15,11 @@ import type { Part } from './process/lifecycle.ts';
 import type { Log } from './process/log.ts';
 import { type Commands, connectCommands, connectErrorOf, connectWriter, waitUntilReady } from './redis/client.ts';
 import { Keys } from './redis/keys.ts';
+import { Accounts } from './registry/accounts.ts';
 import { adoptRegistry, presenceOf } from './registry/presence.ts';
 import { bringForward, type KnownRegistry } from './registry/recovery.ts';
 import { clickhouseFault, redisFault, StoreError, shownAddress } from './stores/faults.ts';
-import { otherInstallation } from './stores/installation.ts';
+import { installationIdOf, otherInstallation } from './stores/installation.ts';
 import { RedisWatch } from './stores/redis-watch.ts';
 import { waitForStore } from './stores/waiting.ts';
 
@@ -169,8 +170,25 @@ export async function refuseLostRegistry(config: Config, redis: Commands): Promi
   );
 }
 
+/**
+ * The tables up to date, and the account `default`, which is made in a new registry. Answers the files of tables that
+ * were applied, and the first admin key where one was made. Throws StoreError where Redis, ClickHouse and the settings
+ * do not belong together, or Redis has lost its registry.
+ */
+export async function prepareStores(
+  config: Config,
+  redis: Commands,
+  say: (line: string) => void,
+): Promise<{ applied: string[]; isNew: boolean; key?: string | undefined }> {
+  const applied = await migrateTables(config, { redis, say });
+  await refuseOtherInstallation(config, redis);
+  const isNew = !(await refuseLostRegistry(config, redis));
+  const { key } = await new Accounts({ redis, keys: makeKeys(config) }).ensureDefault(config.bootstrapKey);
+  return { applied, isNew, key };
+}
+
 /** Throws StoreError where the settings, Redis and ClickHouse do not belong together. */
-export async function refuseOtherInstallation(config: Config, redis: Commands): Promise<void> {
+async function refuseOtherInstallation(config: Config, redis: Commands): Promise<void> {
   const clickhouse = makeClickHouse(config);
   try {
     const other = await otherInstallation({ redis, keys: makeKeys(config), clickhouse }, { mayTakeOver: true });
@@ -182,13 +200,19 @@ export async function refuseOtherInstallation(config: Config, redis: Commands): 
 
 /**
  * Brings the tables up to date; waits for a ClickHouse that is still starting. Answers the names of what was applied.
+ * New tables belong at once to the installation that `redis` belongs to: a running service may write into them from
+ * the first moment on. Throws StoreError.
  */
-export async function migrateTables(config: Config, say: (line: string) => void): Promise<string[]> {
+export async function migrateTables(
+  config: Config,
+  { redis, say }: { redis: Commands | undefined; say: (line: string) => void },
+): Promise<string[]> {
+  const id = redis && (await installationIdOf(redis, makeKeys(config)));
   await clickhouseReady(config, { waitMs: STORES_READY_MS_MAX, say });
   const clickhouse = makeClickHouse(config);
   try {
     const { clickhouseCluster: cluster, retentionDays, partitions, redisPrefix: prefix } = config;
-    const installation = { partitions, prefix };
+    const installation = { id, partitions, prefix };
     return await migrate(clickhouse, { retentionDays, installation, ...(cluster === undefined ? {} : { cluster }) });
   } finally {
     await clickhouse.close();

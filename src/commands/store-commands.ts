@@ -14,7 +14,6 @@ import type { Config } from '../process/config.ts';
 import { Service } from '../process/lifecycle.ts';
 import { createLog } from '../process/log.ts';
 import { writeToTerminal } from '../process/report-failure.ts';
-import { Accounts } from '../registry/accounts.ts';
 import { bringForward } from '../registry/recovery.ts';
 import { rebuildRegistry } from '../registry/restore.ts';
 import { restoreApprovals } from '../registry/restore-approvals.ts';
@@ -26,9 +25,8 @@ import {
   makeCommands,
   makeKeys,
   migrateTables,
+  prepareStores,
   redisReady,
-  refuseLostRegistry,
-  refuseOtherInstallation,
   STORES_READY_MS_MAX,
 } from '../stores.ts';
 import { type Command, exactly, withAddresses } from './context.ts';
@@ -36,18 +34,18 @@ import { type Command, exactly, withAddresses } from './context.ts';
 export const migrateCommand: Command = async ({ config, args, print }) => {
   exactly(args, 0, '');
   const given = config.clickhouseUrl === undefined ? withAddresses(config) : config;
-  const applied = await migrateTables(given, writeToTerminal);
-  print(applied.length === 0 ? 'the tables are up to date' : `applied ${applied.join(', ')}`);
-  if (given.redisUrl === undefined) return;
+  const say = writeToTerminal;
+  const done = (applied: string[]) =>
+    print(applied.length === 0 ? 'the tables are up to date' : `applied ${applied.join(', ')}`);
+  if (given.redisUrl === undefined) return done(await migrateTables(given, { redis: undefined, say }));
   const redis = makeCommands(given);
   try {
-    await redisReady(given, redis, { waitMs: STORES_READY_MS_MAX, say: writeToTerminal });
-    await refuseOtherInstallation(given, redis);
-    if (await refuseLostRegistry(given, redis)) return;
-    const { key } = await new Accounts({ redis, keys: makeKeys(given) }).ensureDefault(given.bootstrapKey);
-    print(
-      `made the account default; its admin key ${key === undefined ? 'is the bootstrap key' : `(shown this once): ${key}`}`,
-    );
+    await redisReady(given, redis, { waitMs: STORES_READY_MS_MAX, say });
+    const { applied, isNew, key } = await prepareStores(given, redis, say);
+    done(applied);
+    if (!isNew) return;
+    const whose = key === undefined ? 'is the bootstrap key' : `(shown this once): ${key}`;
+    print(`made the account default; its admin key ${whose}`);
   } finally {
     redis.disconnect();
   }

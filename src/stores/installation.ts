@@ -8,6 +8,7 @@ import { type Installation, readInstallation, replaceInstallation } from '../../
 import { registryRevisions } from '../../clickhouse/queries/registry-revisions.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
+import { StoreError } from './faults.ts';
 
 /** A ClickHouse that hangs must not keep a front from serving. */
 const ASK_MS_MAX = 2_000;
@@ -38,7 +39,18 @@ export async function otherInstallation(
   return undefined;
 }
 
-/** Written where there is nothing yet, by who knows what ClickHouse has. */
+/**
+ * The id of the installation that Redis belongs to, for a database that is made behind it; undefined: to none yet.
+ * Throws StoreError where it has another number of partitions than the settings.
+ */
+export async function installationIdOf(redis: Commands, keys: Keys): Promise<string | undefined> {
+  const known = await heldByRedis({ redis, keys }, undefined);
+  if (known !== undefined && known.partitions !== keys.partitions)
+    throw new StoreError(otherPartitions(keys.partitions, known.partitions));
+  return known?.id;
+}
+
+/** Written where there is nothing yet and ClickHouse has one. */
 async function heldByRedis({ redis, keys }: Omit<Stores, 'clickhouse'>, stored: Installation | undefined) {
   const key = keys.installation();
   if (stored !== undefined) {

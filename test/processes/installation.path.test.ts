@@ -56,4 +56,8 @@ t.test('migrate makes the account default once, with its key', async (t) => {
   const made = await runCli(['migrate'], fresh);
   t.match(made, { code: 0, stdout: /made the account default; its admin key .shown this once.: gth_\w+\n$/ });
   t.match(await runCli(['migrate'], fresh), { code: 0, stdout: 'the tables are up to date\n' });
+
+  const anew = { ...fresh, GATEHOUSE_CLICKHOUSE_DATABASE: 'anew' };
+  t.match(await runCli(['migrate'], { ...anew, GATEHOUSE_PARTITIONS: '16' }), { code: 1, stderr: /has 8/ });
+  t.match(await runCli(['migrate'], anew), { code: 0, stdout: /^applied / }, 'the refused number was not written down');
 });

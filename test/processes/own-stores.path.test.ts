@@ -237,7 +237,8 @@ t.test('/readyz distinguishes schema, credentials and reachability, within 2 s w
   ]);
   await sql(`DROP DATABASE ${database} SYNC`);
   t.match(await fault(), [{ path: 'clickhouse', message: /^schema: there is no database/ }]);
-  t.match(await runCli(['migrate'], env), { code: 0 });
+  const migrated = await runCli(['migrate'], env);
+  t.equal(migrated.code, 0, migrated.stderr);
   t.equal((await call('GET', '/readyz')).status, 200, 'and it is mended while the service runs');
 
   own.child.kill('SIGSTOP');
