@@ -168,7 +168,6 @@ class ScannedText implements TextView {
   #event = 0;
   #body!: ScannedBody;
   readonly #tools = new KnownTexts();
-  readonly #traces = new KnownTexts();
 
   of(body: ScannedBody, event: number, agentId: string): this {
     this.#body = body;
@@ -187,11 +186,6 @@ class ScannedText implements TextView {
     return (flags & FLAG.tool) === 0
       ? undefined
       : this.#tools.text(this.#body.bytes, this.#word(WORD.tool), this.#word(WORD.toolEnd));
-  }
-
-  traceId(): string | undefined {
-    const start = this.#word(WORD.trace);
-    return start === 0 ? undefined : this.#traces.text(this.#body.bytes, start, this.#word(WORD.traceEnd));
   }
 
   /** Text that is escaped as \u, or has forms beside the one sent, may hold any literal: then all count as found. */

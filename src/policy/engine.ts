@@ -139,7 +139,6 @@ export class RuleSet {
   /** Of the agent that was asked for last: a request's events are all of one. */
   #lastAgent: string | undefined;
   #lastPlans: (Plan | undefined)[] = [];
-  #lastTrace: { plan: Plan; traceId: string; mayMatch: boolean } | undefined;
   /** What the prefilters of the rules speak of: to be searched for in an event's text before `judgeByText`. */
   readonly literals: readonly string[];
   /** All data filters that inspect the whole payload share one scanner, so that its strings are walked once. */
@@ -314,7 +313,6 @@ export class RuleSet {
     if (this.size === 0) return NOTHING;
     const plan = this.#plan(event);
     if (plan.hasUnfiltered) return null;
-    if (plan.ofTrace.length > 0 && this.#mayMatchTrace(plan, event.traceId())) return null;
     for (const entry of plan.prefiltered) if (mayMatch(entry, event)) return null;
     if (plan.byTool !== null) {
       const tool = event.tool();
@@ -323,16 +321,6 @@ export class RuleSet {
     }
     plan.counted ??= this.#countedBy(plan);
     return plan.counted;
-  }
-
-  /** The prefilters speak of the payload alone. Events of one trace come together, so the last answer is kept. */
-  #mayMatchTrace(plan: Plan, traceId: string | undefined): boolean {
-    if (traceId === undefined) return false;
-    const last = this.#lastTrace;
-    if (last !== undefined && last.traceId === traceId && last.plan === plan) return last.mayMatch;
-    const mayMatch = this.#isLarge || plan.ofTrace.some((filter) => filter.mayFind(traceId));
-    this.#lastTrace = { plan, traceId, mayMatch };
-    return mayMatch;
   }
 
   /** Rate limits that count every event of a plan, whatever is in it. */

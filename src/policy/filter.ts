@@ -44,13 +44,6 @@ export class Filter {
     return this.#scanner;
   }
 
-  /** May the text hold any of what it searches for? To be asked between events. */
-  mayFind(text: string): boolean {
-    this.wanted.fill(1);
-    this.scanner.begin(this.wanted, text.length);
-    return this.scanner.holds(text);
-  }
-
   get walker(): Walker {
     this.#walker ??= new Walker(this.scanner);
     return this.#walker;

@@ -44,8 +44,7 @@ export type TextView = {
   agent_id: string;
   /** `payload.tool` if it is text, undefined if there is none; null: it is anything else. */
   tool(): string | undefined | null;
-  traceId(): string | undefined;
-  /** Does one of these literals of the set (LiteralBits) occur in a key or string of the payload? */
+  /** Does one of these literals of the set (LiteralBits) occur in a key or string of the payload, or in `trace_id`? */
   hasAny(word: number, mask: number): boolean;
 };
 /**

@@ -25,8 +25,6 @@ export type Plan = {
   hasUnfiltered: boolean;
   byTool: Map<string, IndexedRule[]> | null;
   withTool: IndexedRule[];
-  /** The filters that inspect `trace_id`. */
-  ofTrace: Filter[];
   /** What an event meets that no rule can match: the limits that count all. Made when first asked for. */
   counted?: Judgement;
 };
@@ -139,14 +137,12 @@ export function redactionOf(terms: DataFilterTerms, traceKey = ''): Redaction {
 }
 
 export function planOf(entries: readonly IndexedRule[], agent: string, type: EventType): Plan {
-  const plan: Plan = { always: [], prefiltered: [], hasUnfiltered: false, byTool: null, withTool: [], ofTrace: [] };
+  const plan: Plan = { always: [], prefiltered: [], hasUnfiltered: false, byTool: null, withTool: [] };
   for (const entry of entries) {
     const { policy, conditions } = entry.rule;
     if (policy.agent_id !== null && policy.agent_id !== agent) continue;
     const types = conditions.find(({ path, texts }) => path.root === 'type' && texts !== null)?.texts;
     if (types !== null && types !== undefined && !types.includes(type)) continue;
-    const { filter } = entry;
-    if (filter?.trace === true && !plan.ofTrace.includes(filter)) plan.ofTrace.push(filter);
     const tools = conditions.find(
       ({ path, texts }) =>
         texts !== null && path.root === 'payload' && path.segments.length === 1 && path.segments[0] === 'tool',

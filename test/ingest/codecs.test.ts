@@ -202,6 +202,25 @@ t.test('literals that a payload nearly holds everywhere cost no more than others
   );
 });
 
+t.test('what occurs in trace_id alone is found by both codecs, wherever the member stands', async (t) => {
+  const filter = (conditions: object) =>
+    ruleSet(policiesOf([{ type: 'data_filter', conditions, actions: ['block'] }]))!;
+  const anywhere = filter({ patterns: ['sk-[0-9]{4}'] });
+  const ofTrace = filter({ patterns: ['sk-[0-9]{4}'], fields: ['trace_id'] });
+  const outcome = async (rules: RuleSet, body: string, codecs: typeof CODECS) =>
+    /"outcome":"(\w+)"/.exec(told(await take(rules, Buffer.from(body), 'one', codecs)).answer)![1];
+  for (const before of ['', 'x', 'x'.repeat(17)]) {
+    const trace = `"trace_id":"${before}sk-1234"`;
+    const [first, last] = [`{${trace},"type":"prompt","payload":{}}`, `{"type":"prompt","payload":{},${trace}}`];
+    const near = last.replace('sk-1234', 'sk-12x4');
+    for (const codecs of [JSON_CODEC, CODECS]) {
+      for (const body of [first, last])
+        for (const rules of [anywhere, ofTrace]) t.equal(await outcome(rules, body, codecs), 'blocked', body);
+      t.equal(await outcome(ofTrace, near, codecs), 'allowed', near);
+    }
+  }
+});
+
 t.test('an expression that errors is a match by both codecs, whatever else the rule looks for', async (t) => {
   const conditions = { detectors: ['email'], expression: 'event.payload.text.matches("sk-[0-9]+")' };
   const rules = ruleSet(policiesOf([{ type: 'data_filter', conditions, actions: ['block'] }]))!;

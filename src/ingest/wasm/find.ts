@@ -1,10 +1,10 @@
-// Searches for many literals in a stretch of bytes, sixteen positions at a time (after the payload has been checked,
-// per event). A table (../literal-table.ts): nibble masks of the literals' fingerprints, three bytes each in eight
-// buckets (16 bytes a half, six of them); u32 shift of the hash, u32 which short lengths there are, u32 position of the
-// entries, u32 unused; the hash's heads, u16 first, u16 count; the entries: u32 key, u32 position of the text, u16
-// length, u16 how far before the fingerprint the literal begins, u32 number. Where the masks show something, the hash
-// of what is there leads to the literals. Work is bounded by the length of the stretch: past that every literal counts
-// as found, and the engine looks closer.
+// Searches for many literals in a stretch of bytes, sixteen positions at a time (after a payload or a trace_id has been
+// checked, per event). A table (../literal-table.ts): nibble masks of the literals' fingerprints, three bytes each in
+// eight buckets (16 bytes a half, six of them); u32 shift of the hash, u32 which short lengths there are, u32 position
+// of the entries, u32 unused; the hash's heads, u16 first, u16 count; the entries: u32 key, u32 position of the text,
+// u16 length, u16 how far before the fingerprint the literal begins, u32 number. Where the masks show something, the
+// hash of what is there leads to the literals. Work is bounded by the length of the stretch: past that every literal
+// counts as found, and the engine looks closer.
 import { BITS_BYTES } from './layout';
 
 let masks: usize = 0;

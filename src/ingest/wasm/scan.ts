@@ -421,6 +421,8 @@ function event(p: usize, depth: i32, r: usize, base: usize): usize {
       seen |= 2;
     } else if (length == 8 && load<u64>(start) == 0x64695f6563617274) { // trace_id
       p = ascii(content, r, TRACE, 200, base);
+      if (p == 0) return 0;
+      find(content, p, r + BITS); // ASCII as it is: it has no other forms
     } else if (length == 9 && load<u64>(start) == 0x6d617473656d6974 && load<u8>(start, 8) == 0x70) { // timestamp
       p = ascii(content, r, TIME, 40, base);
     } else return 0;

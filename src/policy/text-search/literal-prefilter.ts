@@ -1,7 +1,7 @@
-// A prefilter by literals: what must occur in a payload for a rule to match (made once a rule). wasm-codec.ts searches
+// A prefilter by literals: what must occur in an event for a rule to match (made once a rule). wasm-codec.ts searches
 // for all literals of an account in one pass over the bytes and asks the engine only about the rules whose prefilter
 // passes. A prefilter is a list of clauses, all of which must hold; a clause is a list of literals, one of which must
-// occur in some key or string of the payload. A rule without a prefilter is always asked.
+// occur in some key or string of the payload, or in `trace_id`. A rule without a prefilter is always asked.
 // Invariant: sound, not complete. A rule whose prefilter fails cannot match; about one whose prefilter passes nothing
 // is known. A literal holds only characters that JSON writes as themselves unless it escapes them as \u, so it can be
 // searched for in the bytes.
