@@ -13,8 +13,9 @@ import os from 'node:os';
 import path from 'node:path';
 import t, { type Test } from 'tap';
 import { assetPath } from '../src/process/assets.ts';
+import { keyOfNewAccount } from './support/accounts.ts';
 import { programEnvironment, programPath } from './support/programs.ts';
-import { runCli, startService, type TestService } from './support/service.ts';
+import { startService, type TestService } from './support/service.ts';
 
 const MARK = '@@@ block';
 /**
@@ -94,9 +95,7 @@ async function check(t: Test, service: TestService, page: string, examples: read
 /** What each block prints, all of them in one shell, which ends at the first that fails. */
 async function run(t: Test, service: TestService, account: string, examples: readonly Example[]): Promise<Ran[]> {
   const folder = await workFolder(t);
-  const made = await runCli(['account', 'create', account], { GATEHOUSE_DATA_DIR: service.dataDir });
-  const key = /^key (.+)$/m.exec(made.stdout)?.[1];
-  if (key === undefined) throw new Error(made.stderr);
+  const key = await keyOfNewAccount(service, account);
   const isReadme = account.startsWith('README');
   const variables = { URL: service.url, KEY: key, ...(isReadme ? {} : { AGENT: await newAgent(service.url, key) }) };
   const script = [

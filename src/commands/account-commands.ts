@@ -11,7 +11,6 @@ import type { Config } from '../process/config.ts';
 import { writeToTerminal } from '../process/report-failure.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
-import { removeAccount } from '../registry/account-removal.ts';
 import { type AccountRecord, Accounts, DEFAULT_NAME } from '../registry/accounts.ts';
 import { ApiKeys } from '../registry/api-keys.ts';
 import { makeCommands, makeKeys, redisReady, refuseLostRegistry, STORES_READY_MS_MAX } from '../stores.ts';
@@ -63,6 +62,8 @@ export const accountDelete: Command = async (context) => {
         `this deletes the account ${account.name} (${account.id}) with its ${agents} agents and all that is kept of them, for ever; add --yes`,
       );
     }
+    // With what it needs to know of policies and alerts, this command alone takes as long to load as all others.
+    const { removeAccount } = await import('../registry/account-removal.ts');
     const removed = await removeAccount(given, account, system()).catch((error: unknown) => {
       throw asUsage(error);
     });

@@ -5,6 +5,7 @@ import t from 'tap';
 import { ClickHouse } from '../../clickhouse/client.ts';
 import { packAgent } from '../../src/audit/hash.ts';
 import { eventually } from '../streams/harness.ts';
+import { keyOfNewAccount } from '../support/accounts.ts';
 import { Api } from '../support/api.ts';
 import { type Environment, runCli, startService } from '../support/service.ts';
 
@@ -45,16 +46,13 @@ t.test('GET /v1/audit-logs/verify says that all is well, of the caller’s accou
   const { json: part } = await api.get(`/v1/audit-logs/verify?from=${new Date(Date.now() + 60_000).toISOString()}`);
   t.match(part, { valid: true });
   t.ok(part.entries < json.entries, 'events from a later time are none');
-  const made = await runCli(['account', 'create', 'another'], env);
-  const key = /^key (.+)$/m.exec(made.stdout)?.[1];
-  const other = await api.as(key!).get('/v1/audit-logs/verify');
+  const other = await api.as(await keyOfNewAccount(service, 'another')).get('/v1/audit-logs/verify');
   t.match(other.json, { valid: true, entries: 1 }, 'its first key and nothing else');
   t.equal((await api.get('/v1/audit-logs/verify', { key: null })).status, 401);
 });
 
 t.test('a decision changed in the list of approvals is found', async (t) => {
-  const created = await runCli(['account', 'create', 'decisions'], env);
-  const own = api.as(/^key (.+)$/m.exec(created.stdout)![1]!);
+  const own = api.as(await keyOfNewAccount(service, 'decisions'));
   const agent = (await own.post('/v1/agents', { name: 'payer' })).json.id as string;
   const policy = { name: 'ask', type: 'require_approval', conditions: { tool: 'pay' }, actions: ['block'] };
   const made = (await own.post('/v1/policies', policy)).json.id as string;

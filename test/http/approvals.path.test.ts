@@ -2,9 +2,10 @@
 // then. Every answer is held against the service's own description (support/api.ts).
 import t from 'tap';
 import { mintId } from '../../src/common/ids.ts';
+import { keyOfNewAccount } from '../support/accounts.ts';
 import { type Answer, Api } from '../support/api.ts';
 import { pause } from '../support/raw-http.ts';
-import { launchService, runCli, startService } from '../support/service.ts';
+import { launchService, startService } from '../support/service.ts';
 
 const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2' } });
 const api = new Api(t, service);
@@ -387,16 +388,7 @@ t.test("a deleted agent's approvals are unknown at once, can no longer be decide
 });
 
 t.test("another account's approvals are unknown", async (t) => {
-  const { redisUrl, redisCluster, clickhouseUrl, clickhouseDatabase } = await service.addresses();
-  const created = await runCli(['account', 'create', 'others'], {
-    GATEHOUSE_REDIS_URL: redisUrl,
-    GATEHOUSE_REDIS_CLUSTER: String(redisCluster),
-    GATEHOUSE_CLICKHOUSE_URL: clickhouseUrl,
-    GATEHOUSE_CLICKHOUSE_DATABASE: clickhouseDatabase,
-  });
-  const key = /gth_[A-Za-z0-9]{40}/.exec(created.stdout)?.[0];
-  t.ok(key, created.stderr);
-  const others = api.as(key!);
+  const others = api.as(await keyOfNewAccount(service, 'others'));
   const agent = await payingAgent();
   const { approval } = await pay(agent.id);
   t.equal((await others.get(`/v1/approvals/${approval}`)).status, 404);

@@ -3,8 +3,9 @@
 // description.
 import t, { type Test } from 'tap';
 import { mintId } from '../../src/common/ids.ts';
+import { keyOfNewAccount } from '../support/accounts.ts';
 import { Api } from '../support/api.ts';
-import { runCli, startService } from '../support/service.ts';
+import { startService } from '../support/service.ts';
 
 const service = await startService(t);
 const api = new Api(t, service);
@@ -102,9 +103,7 @@ t.test('every list goes on by cursor, in the order and with the total that it be
 });
 
 t.test('a cursor that does not belong is refused, by its name', async (t) => {
-  const other = /gth_[A-Za-z0-9]{40}/.exec(
-    (await runCli(['account', 'create', 'another'], { GATEHOUSE_DATA_DIR: service.dataDir })).stdout,
-  )![0];
+  const other = await keyOfNewAccount(service, 'another');
   const refuse = async (path: string, as = api) => {
     const { status, json } = await as.get(path);
     t.equal(status, 400, path);

@@ -1,16 +1,14 @@
 // What one account makes the service do is no wait for another: against the whole service, by the order of answers and
 // not by the clock. How long another waits in milliseconds is what `npm run bench -- neighbour` measures.
 import t from 'tap';
+import { keyOfNewAccount } from '../support/accounts.ts';
 import { Api } from '../support/api.ts';
-import { runCli, startService } from '../support/service.ts';
+import { startService } from '../support/service.ts';
 
 const service = await startService(t, { env: { GATEHOUSE_FRONTS: '1' } });
 const api = new Api(t, service);
-const created = await runCli(['account', 'create', 'neighbour'], { GATEHOUSE_DATA_DIR: service.dataDir });
-const neighbourKey = /gth_[A-Za-z0-9]{40}/.exec(created.stdout)?.[0];
-if (neighbourKey === undefined) throw new Error(created.stdout + created.stderr);
 const own = (await api.post('/v1/agents', { name: 'costly' })).json.id as string;
-const neighbour = api.as(neighbourKey);
+const neighbour = api.as(await keyOfNewAccount(service, 'neighbour'));
 const other = (await neighbour.post('/v1/agents', { name: 'light' })).json.id as string;
 
 const light = () => neighbour.post(`/v1/agents/${other}/events`, { type: 'prompt', payload: { a: 1 } });

@@ -5,9 +5,10 @@ import { ERRORS } from '../../src/common/errors.ts';
 import { mintId } from '../../src/common/ids.ts';
 import { makeRoutes } from '../../src/http/routes.ts';
 import { PRIVATE_SPELLINGS } from '../egress/spellings.ts';
+import { keyOfNewAccount } from '../support/accounts.ts';
 import { Api } from '../support/api.ts';
 import { pause, RawConnection, rawExchange } from '../support/raw-http.ts';
-import { runCli, startService, type TestService } from '../support/service.ts';
+import { startService, type TestService } from '../support/service.ts';
 
 // How long a read of a store that is away lasts; a read of one that is there must never take as long.
 const service = await startService(t, { env: { GATEHOUSE_QUERY_TIMEOUT_SECONDS: '8' } });
@@ -231,8 +232,7 @@ t.test('sizes: 1 MiB for an event, 8 MiB for a batch, 64 KiB for anything else',
 });
 
 t.test('nothing of one account can be had with the key of another', async (t) => {
-  const { stdout } = await runCli(['account', 'create', unique('other')], { GATEHOUSE_DATA_DIR: service.dataDir });
-  const stranger = api.as(/^key (\S+)$/m.exec(stdout)![1]!);
+  const stranger = api.as(await keyOfNewAccount(service, unique('other')));
   const agent = await newAgent();
   const trace = unique('trace');
   const sent = await api.post(`/v1/agents/${agent.id}/events`, event({ secret: 's3cret' }, { trace_id: trace }));
@@ -400,11 +400,8 @@ t.test('a store that is away is 503, says what was kept, and comes back', async 
 });
 
 /** The key of an account with hardly any requests: however slow the machine, they are soon used up. */
-async function keyOfASlowAccount(): Promise<string> {
-  const [name, env] = [unique('slow'), { GATEHOUSE_DATA_DIR: service.dataDir }];
-  const { stdout } = await runCli(['account', 'create', name], env);
-  await runCli(['account', 'limit', name, '--per-second', '1', '--burst', '2'], env);
-  return /^key (\S+)$/m.exec(stdout)![1]!;
+function keyOfASlowAccount(): Promise<string> {
+  return keyOfNewAccount(service, unique('slow'), { per_second: 1, burst: 2 });
 }
 
 /** Asks on 20 connections until one is refused. */

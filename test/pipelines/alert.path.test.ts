@@ -8,11 +8,12 @@ import { mintId } from '../../src/common/ids.ts';
 import { connectCommands, waitUntilReady } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
 import { appendSignals } from '../../src/streams/signals.ts';
+import { keyOfNewAccount } from '../support/accounts.ts';
 import { Api } from '../support/api.ts';
 import { authorityFile } from '../support/certificate.ts';
 import { startReceiver } from '../support/https-receiver.ts';
 import { pause } from '../support/raw-http.ts';
-import { runCli, startService } from '../support/service.ts';
+import { startService } from '../support/service.ts';
 
 const hook = await startReceiver(t);
 const service = await startService(t, {
@@ -97,11 +98,7 @@ t.test('a failed delivery is sent again under its id; what was delivered is not'
 t.test('unknown deliveries, and those of others, are 404', async (t) => {
   const alert = await newAlert();
   const { id } = (await api.post(`/v1/alerts/${alert.id}/test`, undefined)).json;
-  const env = { GATEHOUSE_DATA_DIR: service.dataDir };
-  const printed = await runCli(['account', 'create', 'another'], env);
-  const key = /gth_[A-Za-z0-9]{40}/.exec(printed.stdout)?.[0];
-  t.type(key, 'string', printed.stderr);
-  const other = api.as(key!);
+  const other = api.as(await keyOfNewAccount(service, 'another'));
   for (const path of [`/v1/deliveries/${id}`, `/v1/deliveries/${mintId('delivery', 0)}`, '/v1/deliveries/dlv_x']) {
     t.equal((await other.get(path)).status, 404, path);
     t.equal((await other.post(`${path}/redeliver`, undefined)).status, 404, path);
