@@ -7,8 +7,7 @@
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { Signal } from '../../schemas/signal.ts';
 import type { Log } from '../../src/process/log.ts';
-import { sendTogether } from '../../src/redis/client.ts';
-import { REGISTRY_SHARDS } from '../../src/redis/keys.ts';
+import { dueMembers } from '../../src/redis/many-keys.ts';
 import { AGAIN, commit, inRounds, type RegistryStore } from '../../src/registry/commit.ts';
 import {
   type DeliveryRecord,
@@ -29,13 +28,9 @@ const ENDS_PER_LOOK = 100;
 /** Returns the lanes, as `<account>/<lane>`, in which a summary is due now. */
 export async function tellSummaries(store: RegistryStore & { log: Log }, now: number): Promise<string[]> {
   const { redis, keys, log } = store;
-  const shards = sendTogether(redis, () =>
-    Array.from({ length: REGISTRY_SHARDS }, (_, shard) =>
-      redis.zrangebyscore(keys.throttleEnds(shard), '-inf', now, 'LIMIT', 0, ENDS_PER_LOOK),
-    ),
-  );
+  const shards = await dueMembers(redis, keys.ofShards(keys.throttleEnds), { now, max: ENDS_PER_LOOK });
   const lanes: string[] = [];
-  for (const name of (await Promise.all(shards)).flat()) {
+  for (const name of shards.flat()) {
     const [account, alert] = name.split('/') as [string, string];
     try {
       const record = await tellSummary(store, { account, alert, now });

@@ -26,8 +26,8 @@ import type { Metrics } from '../../src/metrics/metrics.ts';
 import { readAsset } from '../../src/process/assets.ts';
 import type { Part } from '../../src/process/lifecycle.ts';
 import type { Log } from '../../src/process/log.ts';
-import { sendTogether } from '../../src/redis/client.ts';
 import { REGISTRY_SHARDS } from '../../src/redis/keys.ts';
+import { dueMembers } from '../../src/redis/many-keys.ts';
 import { Script } from '../../src/redis/script.ts';
 import { redisTime } from '../../src/redis/time.ts';
 import type { RegistryStore } from '../../src/registry/commit.ts';
@@ -163,20 +163,20 @@ export class DeliveryWorker implements Part {
   async #look(): Promise<void> {
     const now = await this.#now();
     const summaries = await tellSummaries(this.#options, now);
-    const shards = sendTogether(this.#options.redis, () =>
-      Array.from({ length: REGISTRY_SHARDS }, (_, shard) => this.#dueLanes(shard, now)),
-    );
-    this.wake([...summaries, ...(await Promise.all(shards)).flat()]);
+    this.wake([...summaries, ...(await this.#dueLanes(now))]);
     await Promise.all(this.#filling);
     await this.#gauges.look(now);
   }
 
-  async #dueLanes(shard: number, now: number): Promise<string[]> {
+  async #dueLanes(now: number): Promise<string[]> {
     const { redis, keys } = this.#options;
-    const from = this.#readOf[shard]!;
-    const lanes = await redis.zrangebyscore(keys.deliveryLanes(shard), '-inf', now, 'LIMIT', from, LANES_PER_LOOK);
-    this.#readOf[shard] = lanes.length < LANES_PER_LOOK ? 0 : from + LANES_PER_LOOK;
-    return lanes;
+    const shards = await dueMembers(redis, keys.ofShards(keys.deliveryLanes), {
+      ...{ now, max: LANES_PER_LOOK, from: this.#readOf },
+    });
+    shards.forEach((lanes, shard) => {
+      this.#readOf[shard] = lanes.length < LANES_PER_LOOK ? 0 : this.#readOf[shard]! + LANES_PER_LOOK;
+    });
+    return shards.flat();
   }
 
   /**

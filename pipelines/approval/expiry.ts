@@ -9,8 +9,8 @@ import { Periodic } from '../../src/common/async.ts';
 import { APPROVAL_EXPIRY_POLL_MS, APPROVAL_KEPT_MS, APPROVALS_AT_ONCE } from '../../src/common/limits.ts';
 import type { Metrics } from '../../src/metrics/metrics.ts';
 import type { Log } from '../../src/process/log.ts';
-import { sendTogether } from '../../src/redis/client.ts';
 import { REGISTRY_SHARDS } from '../../src/redis/keys.ts';
+import { dueMembers } from '../../src/redis/many-keys.ts';
 import { Approvals, type ApprovalsOptions } from '../../src/registry/approvals.ts';
 import { positionOf } from '../../src/streams/read-barrier.ts';
 import { compareIds } from '../../src/streams/stream-id.ts';
@@ -48,7 +48,9 @@ export class ApprovalExpiry {
 
   /** Lets everything that is due expire. Rejects where Redis cannot be asked. */
   async look(): Promise<void> {
-    await Promise.all(sendTogether(this.#options.redis, () => SHARDS.map((shard) => this.#expire(shard))));
+    const { redis, keys } = this.#options;
+    const due = await dueMembers(redis, keys.ofShards(keys.approvalDeadlines), { now: this.#now(), max: 1 });
+    await Promise.all(SHARDS.filter((shard) => due[shard]!.length > 0).map((shard) => this.#expire(shard)));
   }
 
   /** Forgets what has been decided for an hour and is stored. Rejects where Redis cannot be asked. */

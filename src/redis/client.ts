@@ -12,13 +12,19 @@ import { Cluster, type ClusterOptions, Redis, type RedisOptions } from 'ioredis'
 import { REDIS_TIMEOUT_MS } from '../common/limits.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
 
-/** `url` may name several nodes of a Cluster, separated by commas. */
-export type RedisAddress = { url: string; cluster: boolean };
+/** PEM texts: who may have signed Redis's certificate, and what we show to it. */
+export type RedisTls = { ca?: string | undefined; cert?: string | undefined; key?: string | undefined };
+/** `url` may name several nodes of a Cluster, separated by commas. `tls`: of `rediss://` addresses. */
+export type RedisAddress = { url: string; cluster: boolean; tls?: RedisTls };
 export type Commands = Redis | Cluster;
+
+export function isCluster(client: Commands): client is Cluster {
+  return client instanceof Cluster;
+}
 
 /** The connection to each master; of a single Redis the one there is. */
 export function mastersOf(client: Commands): Redis[] {
-  return client instanceof Cluster ? client.nodes('master') : [client];
+  return isCluster(client) ? client.nodes('master') : [client];
 }
 
 type NodeOptions = RedisOptions & { replyMapping: 'legacy' };
@@ -84,9 +90,8 @@ export async function waitUntilReady(client: Commands, timeoutMs: number): Promi
  * receiver's work, too: more than a small command costs otherwise.
  */
 export function sendTogether<T>(client: Commands, send: () => T): T {
-  const nodes = client instanceof Cluster ? client.nodes('master') : [client];
   // Streams of a node that is not connected, or not yet, are not there.
-  const streams = nodes.flatMap((node) => node.stream ?? []);
+  const streams = mastersOf(client).flatMap((node) => node.stream ?? []);
   for (const stream of streams) stream.cork();
   try {
     return send();
@@ -206,6 +211,7 @@ function connect(address: RedisAddress): Commands {
     retryStrategy: reconnectMs,
     disableClientInfo: true,
   };
+  if (address.url.startsWith('rediss:')) options.tls = address.tls ?? {};
   const client = address.cluster ? connectCluster(address.url, options) : connectSingle(address.url, options);
   // Each command's own failure says what there is to say, but not why there is no connection; without a listener
   // ioredis prints to the console.
@@ -237,13 +243,11 @@ function connectSingle(url: string, options: NodeOptions): Redis {
 function connectCluster(urls: string, redisOptions: NodeOptions): Cluster {
   const nodes = urls.split(',').map((url) => new URL(url.trim()));
   const first = nodes[0]!;
-  const tls = first.protocol === 'rediss:';
   const options: ClusterOptions & { redisOptions: NodeOptions } = {
     redisOptions: {
       ...redisOptions,
       ...(first.username ? { username: decodeURIComponent(first.username) } : {}),
       ...(first.password ? { password: decodeURIComponent(first.password) } : {}),
-      ...(tls ? { tls: {} } : {}),
     },
     enableOfflineQueue: false,
     // A node that comes back under its address is found again without the slots having changed.
@@ -255,7 +259,7 @@ function connectCluster(urls: string, redisOptions: NodeOptions): Cluster {
     retryDelayOnClusterDown: 0,
     // A redirect is answered before anything is done: following it is no repetition.
     maxRedirections: 8,
-    ...(tls ? { dnsLookup: (host, done) => done(null, host) } : {}),
+    ...(redisOptions.tls === undefined ? {} : { dnsLookup: (host, done) => done(null, host) }),
   };
   const cluster = new Cluster(
     nodes.map((node) => ({ host: node.hostname.replace(/^\[|\]$/g, ''), port: Number(node.port || 6379) })),

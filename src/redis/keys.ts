@@ -104,6 +104,11 @@ export class Keys {
 
   // -- registry shards
 
+  /** One key of each registry shard. */
+  ofShards(keyOf: (shard: number) => string): string[] {
+    return Array.from({ length: REGISTRY_SHARDS }, (_, shard) => keyOf(shard));
+  }
+
   shardOf(account: string): number {
     return stableHash(account) % REGISTRY_SHARDS;
   }
@@ -213,7 +218,7 @@ export class Keys {
   /** String: the shard of the index that this hash lies in was founded. */
   apiKeyMark = (sha256: string) => this.#indexMark(stableHash(sha256) % REGISTRY_SHARDS);
   /** Of every shard of the index. */
-  apiKeyMarks = () => Array.from({ length: REGISTRY_SHARDS }, (_, shard) => this.#indexMark(shard));
+  apiKeyMarks = () => this.ofShards((shard) => this.#indexMark(shard));
 
   // -- global
 
@@ -238,6 +243,12 @@ export class Keys {
 
   /** Pub/sub channel of cache invalidations, beside the tracking of keys. */
   changes = () => `${this.prefix}changes`;
+
+  /** String, epoch ms, PEXPIRE 1 minute, one beside the keys of each partition and shard: `/readyz` writes them. */
+  probes = (): string[] => [
+    ...Array.from({ length: this.partitions }, (_, partition) => this.#p(partition, 'probe')),
+    ...this.ofShards((shard) => this.#r(shard, 'probe')),
+  ];
 
   #indexMark(shard: number) {
     return `{${this.prefix}k${shard}}:registry`;

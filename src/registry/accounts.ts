@@ -74,7 +74,7 @@ export class Accounts {
   list(): Promise<AccountRecord[]> {
     return answering(async () => {
       const { redis, keys } = this.#store;
-      const shards = Array.from({ length: REGISTRY_SHARDS }, (_, shard) => redis.hvals(keys.accounts(shard)));
+      const shards = keys.ofShards(keys.accounts).map((hash) => redis.hvals(hash));
       const accounts = (await Promise.all(shards)).flat().map((text) => JSON.parse(text) as AccountRecord);
       return accounts.sort((a, b) => (a.name < b.name ? -1 : 1));
     });

@@ -17,7 +17,7 @@ import {
   APPROVALS_AT_ONCE,
 } from '../common/limits.ts';
 import { type Commands, connectCommands, type RedisAddress } from '../redis/client.ts';
-import { type Keys, REGISTRY_SHARDS } from '../redis/keys.ts';
+import type { Keys } from '../redis/keys.ts';
 import { type Approvals, byAccount } from './approvals.ts';
 
 type ApprovalWaitsOptions = {
@@ -61,7 +61,7 @@ export class ApprovalWaits {
   /** Does not wait for Redis: until it is there, polling does. */
   start(): void {
     const { address, keys } = this.#options;
-    const channels = Array.from({ length: REGISTRY_SHARDS }, (_, shard) => keys.approvalNews(shard));
+    const channels = keys.ofShards(keys.approvalNews);
     const listener = connectCommands(address);
     this.#listener = listener;
     // Also after each reconnect: what was missed meanwhile is found by the next poll.

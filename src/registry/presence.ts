@@ -9,7 +9,6 @@
 // Invariant: marks are made by a founding in a Redis that no registry was lost from, and by a restore, behind what it
 // restored.
 import type { Keys } from '../redis/keys.ts';
-import { REGISTRY_SHARDS } from '../redis/keys.ts';
 import type { RegistryStore } from './commit.ts';
 
 /** `lost`: marks that are missing. `empty`: there is none, and no account's name either. */
@@ -36,7 +35,7 @@ export async function foundRegistry(
   last: () => Promise<void> = async () => undefined,
 ): Promise<void> {
   const { redis, keys, now = Date.now } = store;
-  await Promise.all(revisions(keys).map((key) => redis.setnx(key, 0)));
+  await Promise.all(keys.ofShards(keys.revision).map((key) => redis.setnx(key, 0)));
   const at = new Date(now()).toISOString();
   await Promise.all(keys.apiKeyMarks().map((key) => redis.setnx(key, at)));
   await last();
@@ -52,10 +51,6 @@ export async function adoptRegistry(store: Pick<RegistryStore, 'redis' | 'keys'>
   return true;
 }
 
-function revisions(keys: Keys): string[] {
-  return Array.from({ length: REGISTRY_SHARDS }, (_, shard) => keys.revision(shard));
-}
-
 function marksOf(keys: Keys): string[] {
-  return [keys.registryMark(), ...revisions(keys), ...keys.apiKeyMarks()];
+  return [keys.registryMark(), ...keys.ofShards(keys.revision), ...keys.apiKeyMarks()];
 }
