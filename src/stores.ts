@@ -3,6 +3,7 @@
 // Invariant: a writer's client never sends a command twice; commands that may be repeated have a connection of their
 // own.
 // Failure: an address that is neither set nor to be found is named in the sentence that ends the command.
+import { readFileSync } from 'node:fs';
 import { ClickHouse, ClickHouseError } from '../clickhouse/client.ts';
 import { migrate } from '../clickhouse/migrate.ts';
 import { registryRevisions } from '../clickhouse/queries/registry-revisions.ts';
@@ -10,15 +11,22 @@ import { registrySnapshot } from '../clickhouse/queries/registry-snapshot.ts';
 import type { FairQueue } from './common/fair-queue.ts';
 import { AddressMissing } from './common/user-facing-error.ts';
 import type { WorkerContext } from './main.ts';
-import type { Config } from './process/config.ts';
+import { type Config, ConfigError } from './process/config.ts';
 import type { Part } from './process/lifecycle.ts';
 import type { Log } from './process/log.ts';
-import { type Commands, connectCommands, connectErrorOf, connectWriter, waitUntilReady } from './redis/client.ts';
+import {
+  type Commands,
+  connectCommands,
+  connectErrorOf,
+  connectWriter,
+  type RedisAddress,
+  waitUntilReady,
+} from './redis/client.ts';
 import { Keys } from './redis/keys.ts';
 import { Accounts } from './registry/accounts.ts';
 import { adoptRegistry, presenceOf } from './registry/presence.ts';
 import { bringForward, type KnownRegistry } from './registry/recovery.ts';
-import { clickhouseFault, redisFault, StoreError, shownAddress } from './stores/faults.ts';
+import { clickhouseFault, isFinal, redisFault, StoreError, shownAddress } from './stores/faults.ts';
 import { installationIdOf, otherInstallation } from './stores/installation.ts';
 import { RedisWatch } from './stores/redis-watch.ts';
 import { waitForStore } from './stores/waiting.ts';
@@ -47,9 +55,23 @@ export function makeCommands(config: Config): Commands {
   return connectCommands(redisAddress(config));
 }
 
-export function redisAddress(config: Config): { url: string; cluster: boolean } {
-  if (config.redisUrl === undefined) throw new AddressMissing('GATEHOUSE_REDIS_URL is not set');
-  return { url: config.redisUrl, cluster: config.redisCluster };
+/** Throws AddressMissing, or ConfigError where a file of TLS cannot be read. */
+export function redisAddress(config: Config): RedisAddress {
+  const { redisUrl: url, redisCluster: cluster, redisTlsCa, redisTlsCert, redisTlsKey } = config;
+  if (url === undefined) throw new AddressMissing('GATEHOUSE_REDIS_URL is not set');
+  if (!url.startsWith('rediss:')) return { url, cluster };
+  const ca = textOf('GATEHOUSE_REDIS_TLS_CA', redisTlsCa);
+  const cert = textOf('GATEHOUSE_REDIS_TLS_CERT', redisTlsCert);
+  return { url, cluster, tls: { ca, cert, key: textOf('GATEHOUSE_REDIS_TLS_KEY', redisTlsKey) } };
+}
+
+function textOf(setting: string, file: string | undefined): string | undefined {
+  if (file === undefined) return undefined;
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (cause) {
+    throw new ConfigError(`${setting}: cannot read ${JSON.stringify(file)}`, { cause });
+  }
 }
 
 export type Waiting = { waitMs: number; say: (line: string) => void };
@@ -103,8 +125,7 @@ export function connectionsPart(
         await Promise.all(waits);
       } catch (error) {
         await Promise.allSettled(waits);
-        const mayComeBack =
-          error instanceof StoreError && redisFault(error.cause, connectErrorOf(redis[0]!)).kind !== 'credentials';
+        const mayComeBack = error instanceof StoreError && !isFinal(redisFault(error.cause, connectErrorOf(redis[0]!)));
         if (!mayBeAway || !mayComeBack) throw error;
         log.warn({ err: error }, 'redis.away_at_start');
       }

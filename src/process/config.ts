@@ -43,6 +43,9 @@ export const SETTINGS = {
   bootstrapKey: { env: 'GATEHOUSE_BOOTSTRAP_KEY', schema: text({ pattern: '^[A-Za-z0-9_-]{32,200}$' }), default: undefined, description: 'Admin key of the account `default`, instead of a made-up one', secret: true },
   redisUrl: { env: 'GATEHOUSE_REDIS_URL', schema: text({ pattern: '^(rediss?://|unix:)' }), default: undefined, description: 'Redis to use instead of the embedded one; several nodes of a Redis Cluster are separated by commas', secret: true, address: 'redis' },
   redisCluster: { env: 'GATEHOUSE_REDIS_CLUSTER', schema: Type.Boolean(), default: 'false', description: '`true`: the address is a Redis Cluster' },
+  redisTlsCa: { env: 'GATEHOUSE_REDIS_TLS_CA', schema: text({ minLength: 1 }), default: undefined, description: 'File (PEM) with the certificates of the authorities that a `rediss://` Redis is checked against, instead of those of Node.js' },
+  redisTlsCert: { env: 'GATEHOUSE_REDIS_TLS_CERT', schema: text({ minLength: 1 }), default: undefined, description: 'File (PEM) with the certificate that we show to a `rediss://` Redis; with GATEHOUSE_REDIS_TLS_KEY' },
+  redisTlsKey: { env: 'GATEHOUSE_REDIS_TLS_KEY', schema: text({ minLength: 1 }), default: undefined, description: 'File (PEM) with the key of that certificate' },
   allowUnsafeRedis: { env: 'GATEHOUSE_ALLOW_UNSAFE_REDIS', schema: Type.Boolean(), default: 'false', description: '`1`: a Redis with `appendonly no` or an evicting policy is used all the same; `/readyz` then says `degraded`' },
   redisPrefix: { env: 'GATEHOUSE_REDIS_PREFIX', schema: text({ pattern: '^[A-Za-z0-9_.-]{0,40}$' }), default: 'gh-', description: 'Begins every key, so that deployments can share a Redis' },
   redisAppendfsync: { env: 'GATEHOUSE_REDIS_APPENDFSYNC', schema: Type.Enum(['everysec', 'always']), default: 'everysec', description: 'When the embedded Redis writes its append-only file to the disk' },
@@ -66,6 +69,7 @@ export const SETTINGS = {
   smtpUrl: { env: 'GATEHOUSE_SMTP_URL', schema: text({ pattern: '^smtps?://' }), default: undefined, description: 'Mail server for alerts by e-mail, `smtp://user:password@host:port` or `smtps://…`, for fronts and pipelines alike; without it each mail is written as a file into `outbox` of the data folder', secret: true, address: 'smtp' },
   mailFrom: { env: 'GATEHOUSE_MAIL_FROM', schema: text({ pattern: '^[A-Za-z0-9.!#$%&*+/=?^_{|}~-]{1,64}@[A-Za-z0-9.-]{1,189}$' }), default: 'gatehouse@localhost', description: 'Sender of mails' },
   egressAllowedHosts: { env: 'GATEHOUSE_EGRESS_ALLOWED_HOSTS', schema: text({ pattern: '^[A-Za-z0-9.:_,-]*$' }), default: undefined, description: 'Hosts, separated by commas, that webhooks and chats may reach although they are private or on another port than 443 and 8443: `host` or `host:port`. For intranets and tests' },
+  drainSeconds: { env: 'GATEHOUSE_DRAIN_SECONDS', schema: integer(0, 600), default: '0', description: 'A front that is asked to end answers `/readyz` with 503 and everything else as before for so long, until load balancers know it; then it drains' },
   logLevel: { env: 'GATEHOUSE_LOG_LEVEL', schema: Type.Enum(['silent', 'error', 'warn', 'info', 'debug']), default: 'info', description: 'Least severe level that is logged' },
   processName: { env: 'GATEHOUSE_PROCESS_NAME', schema: text({ pattern: '^[A-Za-z0-9_.-]{1,100}$' }), default: undefined, description: 'Stable name of a pipelines process: one that comes back under its name takes its partitions up at once' },
 } as const satisfies Record<string, Setting>;
@@ -93,7 +97,21 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
     const raw = given === undefined || given === '' ? setting.default : given;
     config[name] = raw === undefined ? undefined : parse(setting, raw);
   }
+  refuseUnfit(config as Config);
   return Object.freeze(config) as Config;
+}
+
+/** Settings that are sound each, and not together. */
+function refuseUnfit({ redisUrl = '', redisCluster, redisTlsCa, redisTlsCert, redisTlsKey }: Config): void {
+  const nodes = redisUrl.split(',').map((one) => one.trim());
+  if (redisCluster && nodes.some((node) => /^unix:|:\/\/[^/]*\/0*[1-9]/.test(node)))
+    throw new ConfigError(
+      'GATEHOUSE_REDIS_URL: its value names a database or a socket, which a Redis Cluster (GATEHOUSE_REDIS_CLUSTER) has not',
+    );
+  if ((redisTlsCert === undefined) !== (redisTlsKey === undefined))
+    throw new ConfigError('GATEHOUSE_REDIS_TLS_CERT and GATEHOUSE_REDIS_TLS_KEY: set both, or neither');
+  if ((redisTlsCa ?? redisTlsCert) !== undefined && !nodes.every((node) => node.startsWith('rediss://')))
+    throw new ConfigError('GATEHOUSE_REDIS_TLS_CA, _CERT and _KEY are for an address that begins with rediss://');
 }
 
 /** Variables of settings that are given a value, by name. */

@@ -4,16 +4,20 @@
 // evicted, and lets a load that was in flight while everything was dropped be kept.
 // Invariant: after a value has been read, `onInvalidate` is called with its key (or null: with everything) before any
 // later value can be read here. Whatever may have cost us a notice - a connection that broke or stalled, slots that
-// moved - says null. Redis away: reads reject at once; connections come back by themselves.
+// moved - says null. Redis away: reads reject at once; connections come back by themselves. A Cluster's client asks for
+// the slots again only when it is redirected or loses a connection: a master that is cut off from its peers does
+// neither, it answers CLUSTERDOWN. So a read that fails there has another client made, which asks for the slots.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { BasicPooledClientSideCache, createClient, createCluster } from 'redis';
 import { withTimeout } from '../common/async.ts';
-import { type RedisAddress, reconnectMs } from './client.ts';
+import { type RedisAddress, type RedisTls, reconnectMs } from './client.ts';
 
 const CONNECT_TIMEOUT_MS = 2_000;
 /** A ping a second, and no answer for three: the connection is dead, whatever the socket says. */
 const PING_MS = 1_000;
 const SILENT_MS_MAX = 3_000;
+/** While reads fail, a Cluster's client is made anew this often: a promotion is followed well within 2 s. */
+const RENEW_MS = 500;
 
 type Reads = {
   get(key: string): Promise<string | null>;
@@ -58,18 +62,19 @@ class Notices extends BasicPooledClientSideCache {
 }
 
 export class TrackedReads {
-  readonly #client: Reads;
+  readonly #address: RedisAddress;
+  readonly #onInvalidate: (key: string | null) => void;
+  #client: Reads;
   #connected: Promise<void> | undefined;
+  #isOpen = false;
+  #renewing = false;
+  #renewedAt = Number.NEGATIVE_INFINITY;
   #closed = false;
 
   constructor(address: RedisAddress, onInvalidate: (key: string | null) => void) {
-    const notices = new Notices(onInvalidate);
-    this.#client = address.cluster ? cluster(address.url, notices) : single(address.url, notices);
-    // Each read's own failure says what there is to say.
-    this.#client.on('error', () => undefined);
-    for (const event of ['ready', 'node-ready', 'reconnecting', 'node-reconnecting']) {
-      this.#client.on(event, () => onInvalidate(null));
-    }
+    this.#address = address;
+    this.#onInvalidate = onInvalidate;
+    this.#client = this.#make();
   }
 
   /** Resolves with whether it is connected within `timeoutMs`; keeps trying after that. */
@@ -83,24 +88,62 @@ export class TrackedReads {
   }
 
   get(key: string): Promise<string | null> {
-    return this.#client.get(key);
+    return this.#read((client) => client.get(key));
   }
 
   async hget(key: string, field: string): Promise<string | null> {
-    return (await this.#client.hGet(key, field)) ?? null;
+    return (await this.#read((client) => client.hGet(key, field))) ?? null;
   }
 
   hvals(key: string): Promise<string[]> {
-    return this.#client.hVals(key);
+    return this.#read((client) => client.hVals(key));
   }
 
   close(): void {
     this.#closed = true;
+    destroy(this.#client);
+  }
+
+  async #read<T>(read: (client: Reads) => Promise<T>): Promise<T> {
+    const client = this.#client;
     try {
-      this.#client.destroy();
-    } catch {
-      // It was not open.
+      return await read(client);
+    } catch (error) {
+      if (this.#address.cluster && client === this.#client) void this.#renew();
+      throw error;
     }
+  }
+
+  /**
+   * Another client in the place of this one, once it has found the slots. Reads go on through the old one until then.
+   */
+  async #renew(): Promise<void> {
+    const now = performance.now();
+    if (!this.#isOpen || this.#renewing || this.#closed || now - this.#renewedAt < RENEW_MS) return;
+    this.#renewing = true;
+    this.#renewedAt = now;
+    const fresh = this.#make();
+    try {
+      await fresh.connect();
+      const old = this.#client;
+      this.#client = this.#closed ? old : fresh;
+      destroy(this.#closed ? fresh : old);
+      this.#onInvalidate(null);
+    } catch {
+      destroy(fresh); // No node answers: the next read that fails tries again.
+    } finally {
+      this.#renewing = false;
+    }
+  }
+
+  #make(): Reads {
+    const notices = new Notices(this.#onInvalidate);
+    const client = this.#address.cluster ? cluster(this.#address, notices) : single(this.#address, notices);
+    // Each read's own failure says what there is to say.
+    client.on('error', () => undefined);
+    for (const event of ['ready', 'node-ready', 'reconnecting', 'node-reconnecting'])
+      client.on(event, () => this.#onInvalidate(null));
+    return client;
   }
 
   /** A Cluster's client gives up where a single one keeps trying. */
@@ -108,6 +151,7 @@ export class TrackedReads {
     for (let attempt = 1; !this.#closed; attempt++) {
       try {
         await this.#client.connect();
+        this.#isOpen = true;
         return;
       } catch {
         await sleep(reconnectMs(attempt));
@@ -116,9 +160,19 @@ export class TrackedReads {
   }
 }
 
-function single(url: string, clientSideCache: Notices): Reads {
-  const socket = { connectTimeout: CONNECT_TIMEOUT_MS, socketTimeout: SILENT_MS_MAX, reconnectStrategy: reconnectMs };
+function destroy(client: Reads): void {
+  try {
+    client.destroy();
+  } catch {
+    // It was not open.
+  }
+}
+
+const SOCKET = { connectTimeout: CONNECT_TIMEOUT_MS, socketTimeout: SILENT_MS_MAX, reconnectStrategy: reconnectMs };
+
+function single({ url, tls }: RedisAddress, clientSideCache: Notices): Reads {
   const path = url.startsWith('unix:') ? url.replace(/^unix:(\/\/)?/, '') : undefined;
+  const socket = url.startsWith('rediss:') ? { ...SOCKET, ...given(tls), tls: true as const } : SOCKET;
   return createClient({
     RESP: 3,
     ...(path === undefined ? { url, socket } : { socket: { ...socket, path, tls: false } }),
@@ -129,7 +183,12 @@ function single(url: string, clientSideCache: Notices): Reads {
   }) as unknown as Reads;
 }
 
-function cluster(urls: string, clientSideCache: Notices): Reads {
+/** What is not there may not be there as `undefined`. */
+function given(tls: RedisTls = {}): RedisTls {
+  return Object.fromEntries(Object.entries(tls).filter(([, text]) => text !== undefined));
+}
+
+function cluster({ url: urls, tls }: RedisAddress, clientSideCache: Notices): Reads {
   const nodes = urls.split(',').map((url) => new URL(url.trim()));
   const { username, password, protocol } = nodes[0]!;
   return createCluster({
@@ -139,12 +198,7 @@ function cluster(urls: string, clientSideCache: Notices): Reads {
     defaults: {
       ...(username ? { username: decodeURIComponent(username) } : {}),
       ...(password ? { password: decodeURIComponent(password) } : {}),
-      socket: {
-        connectTimeout: CONNECT_TIMEOUT_MS,
-        socketTimeout: SILENT_MS_MAX,
-        reconnectStrategy: reconnectMs,
-        ...(protocol === 'rediss:' ? { tls: true } : {}),
-      },
+      socket: protocol === 'rediss:' ? { ...SOCKET, ...given(tls), tls: true } : SOCKET,
       disableOfflineQueue: true,
       pingInterval: PING_MS,
       maintNotifications: 'disabled',

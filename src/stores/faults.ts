@@ -1,4 +1,4 @@
-// What is wrong with a store, in words for the operator: reachability, credentials, schema, or what it says
+// What is wrong with a store, in words for the operator: reachability, credentials, schema, registry, or what it says
 // itself. Made of the errors of both clients; used by the wait at a start, by `/readyz` and by `gatehouse doctor`.
 // Invariant: an address is shown without user and password, and no value of a setting is.
 
@@ -6,8 +6,13 @@ import { ClickHouseError } from '../../clickhouse/errors.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
 import { isDiskFull } from '../redis/client.ts';
 
-type StoreFaultKind = 'reachability' | 'credentials' | 'schema' | 'refusal';
+type StoreFaultKind = 'reachability' | 'credentials' | 'schema' | 'registry' | 'refusal' | 'certificate';
 export type StoreFault = { kind: StoreFaultKind; reason: string };
+
+/** What an operator has to change: waiting does not help. */
+export function isFinal({ kind }: StoreFault): boolean {
+  return kind === 'credentials' || kind === 'certificate';
+}
 
 /** What the person at a terminal reads when a store is unavailable. */
 export class StoreError extends UserFacingError {
@@ -24,10 +29,11 @@ const CLICKHOUSE_SCHEMA = new Set([60, 81]);
 export function redisFault(cause: unknown, connectError?: Error): StoreFault {
   const error = connectError ?? cause;
   const text = wordsOf(error);
+  const certificate = certificateFault(error);
+  if (certificate !== undefined) return { kind: 'certificate', reason: certificate };
   if (CREDENTIALS.test(text))
     return { kind: 'credentials', reason: `user or password is refused (${text.split(':')[0]})` };
-  if (isReply(error))
-    return { kind: 'refusal', reason: isDiskFull(error) ? `the disk that it writes to is full (${text})` : text };
+  if (isReply(error)) return { kind: 'refusal', reason: refusalIn(error, text) };
   return { kind: 'reachability', reason: reachability(error) };
 }
 
@@ -54,6 +60,35 @@ export function shownAddress(urls: string): string {
       return `${protocol}//${host}`;
     })
     .join(',');
+}
+
+/** undefined: TLS is not what failed. */
+function certificateFault(error: unknown): string | undefined {
+  const code = String((error as NodeJS.ErrnoException | undefined)?.code ?? '');
+  if (code === 'ERR_TLS_CERT_ALTNAME_INVALID') return `its certificate is for another host (${code})`;
+  if (code === 'CERT_HAS_EXPIRED') return `its certificate has expired (${code})`;
+  if (/SELF_SIGNED|UNABLE_TO_(VERIFY|GET_ISSUER)|CERT_UNTRUSTED/.test(code))
+    return `its certificate is signed by an authority that is not known here (${code}); GATEHOUSE_REDIS_TLS_CA names those that are`;
+  if (/CERTIFICATE_(REQUIRED|UNKNOWN)|UNKNOWN_CA|BAD_CERTIFICATE|HANDSHAKE_FAILURE/.test(code))
+    return `it does not take our certificate, or there is none (${code}); GATEHOUSE_REDIS_TLS_CERT and _KEY name it`;
+  if (/^ERR_SSL_(WRONG_VERSION_NUMBER|PACKET_LENGTH_TOO_LONG)/.test(code)) return `it does not speak TLS (${code})`;
+  return /^ERR_(SSL|TLS|OSSL)_/.test(code) ? `TLS fails (${code})` : undefined;
+}
+
+/** Replies that say of themselves little to those who set up the service, and what they mean for it. */
+const REFUSALS: [said: RegExp, meaning: string][] = [
+  [/^READONLY/, 'it is a replica, which takes no writes'],
+  [/cluster support disabled/i, 'it is no node of a Cluster, but GATEHOUSE_REDIS_CLUSTER is set'],
+  [/^(MOVED|ASK) /, 'it is a node of a Cluster, but GATEHOUSE_REDIS_CLUSTER is not set'],
+  [/^CLUSTERDOWN/, 'the Cluster is down, or a part of it has no master'],
+  [/^NOREPLICAS/, 'it has fewer replicas than it must have to take writes'],
+  [/^OOM/, 'it has no memory left (maxmemory)'],
+];
+
+function refusalIn(error: unknown, text: string): string {
+  if (isDiskFull(error)) return `the disk that it writes to is full (${text})`;
+  const meaning = REFUSALS.find(([said]) => said.test(text))?.[1];
+  return meaning === undefined ? text : `${meaning} (${text})`;
 }
 
 function isReply(error: unknown): boolean {

@@ -1,11 +1,11 @@
 // Waits for a store that is being started, and says what it waits for (at a start of any process, and in every
 // command). After 2 s the address and the reason, a line every 5 s from then on, at the end the name of the setting.
-// Invariant: credentials that are refused are not tried again: the wait ends at once and says so.
+// Invariant: credentials or certificates that are refused are not tried again: the wait ends at once and says so.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { withTimeout } from '../common/async.ts';
 import { READY_PROBE_MS } from '../common/limits.ts';
-import { StoreError, type StoreFault } from './faults.ts';
+import { isFinal, StoreError, type StoreFault } from './faults.ts';
 
 type Wanted = {
   /** Redis or ClickHouse. */
@@ -25,7 +25,7 @@ const POLL_MS_MAX = 250;
 /** A first connection is on its way while nothing is known: so long a refused command is no news. */
 const CONNECTING_MS = 100;
 
-/** Throws StoreError after `waitMs`, or at once where user or password is refused. */
+/** Throws StoreError after `waitMs`, or at once where user, password or certificate is refused. */
 export async function waitForStore(store: Wanted, waitMs: number, say: (line: string) => void): Promise<void> {
   const { name, address, setting, ask, faultOf } = store;
   const startedMs = performance.now();
@@ -34,10 +34,12 @@ export async function waitForStore(store: Wanted, waitMs: number, say: (line: st
     try {
       return await inTime(ask);
     } catch (cause) {
-      const { kind, reason } = faultOf(cause);
+      const fault = faultOf(cause);
+      const { kind, reason } = fault;
       const ms = performance.now() - startedMs;
       if (kind === 'credentials')
         throw new StoreError(`${name} at ${address}: ${reason}; ${setting} holds both`, { cause });
+      if (isFinal(fault)) throw new StoreError(`${name} at ${address}: ${reason}`, { cause });
       if (ms >= Math.max(waitMs, CONNECTING_MS)) {
         const waited = ms < 1_000 ? '' : ` within ${Math.round(ms / 1000)} s`;
         throw new StoreError(`${name} at ${address} was not ready${waited}: ${reason}; ${setting} names it`, { cause });

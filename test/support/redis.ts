@@ -34,15 +34,18 @@ export type RedisProcess = {
 
 /** `args`: further arguments of redis-server. `single`: never a Cluster. */
 export async function startRedis(t: Test, options: { args?: string[]; single?: boolean } = {}): Promise<TestRedis> {
-  const cluster = process.env['GATEHOUSE_TEST_REDIS_CLUSTER'] === '1' && options.single !== true;
-  const args = [
-    ...(options.args ?? []),
-    ...(cluster ? ['--cluster-enabled', 'yes', '--cluster-node-timeout', '2000'] : []),
-  ];
-  const servers = await Promise.all(Array.from({ length: cluster ? MASTERS : 1 }, () => startServer(t, args)));
+  if (process.env['GATEHOUSE_TEST_REDIS_CLUSTER'] === '1' && options.single !== true) return startCluster(t, options);
+  const server = await startServer(t, options.args ?? []);
+  return { address: { url: `redis://127.0.0.1:${server.port}`, cluster: false }, servers: [server] };
+}
+
+/** A Cluster of three masters, whatever the environment says. */
+export async function startCluster(t: Test, options: { args?: string[] } = {}): Promise<TestRedis> {
+  const args = [...(options.args ?? []), '--cluster-enabled', 'yes', '--cluster-node-timeout', '2000'];
+  const servers = await Promise.all(Array.from({ length: MASTERS }, () => startServer(t, args)));
   const hosts = servers.map(({ port }) => `127.0.0.1:${port}`);
-  if (cluster) await formCluster(hosts);
-  return { address: { url: hosts.map((host) => `redis://${host}`).join(','), cluster }, servers };
+  await formCluster(hosts);
+  return { address: { url: hosts.map((host) => `redis://${host}`).join(','), cluster: true }, servers };
 }
 
 /**
