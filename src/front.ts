@@ -54,7 +54,7 @@ import { PolicyEvaluations } from './registry/policy-evaluation.ts';
 import type { RequestLimit } from './registry/principal.ts';
 import { RequestLimiter } from './registry/request-limit.ts';
 import { Sessions } from './registry/sessions.ts';
-import { readiness, refusalOf } from './stores/readiness.ts';
+import { readiness, refusalOf, sharedReadiness } from './stores/readiness.ts';
 import {
   connectionsPart,
   makeClickHouse,
@@ -88,7 +88,15 @@ const BYTES_MAX = { wasm: 256 * 1024, json: 64 * 1024 };
 /** Accounts are made by hand: a scan of 16 small hashes finds a new one before it has done much. */
 const ACCOUNTS_LOOK_MS = 10_000;
 
-export async function frontParts({ config, log, metrics, link, isSupervised, say }: WorkerContext): Promise<Part[]> {
+export async function frontParts({
+  config,
+  log,
+  metrics,
+  link,
+  isSupervised,
+  say,
+  leaving,
+}: WorkerContext): Promise<Part[]> {
   const keys = makeKeys(config);
   const writer = makeWriter(config);
   const redis = makeCommands(config);
@@ -121,7 +129,7 @@ export async function frontParts({ config, log, metrics, link, isSupervised, say
     ...lastingAnswers({ redis, keys, clickhouse, registry, log }),
     backlogFull: () => backlog.full(),
     limiter: makeLimiter({ redis, keys }, config, limitSignals),
-    health: () => readiness({ redis, clickhouse, watch, room: link.room }),
+    health: sharedReadiness(() => readiness({ redis, keys, clickhouse, watch, leaving, room: link.room })),
     refusal: (writes) => watch.refusal(writes) ?? (writes ? refusalOf(link.room) : undefined),
     requestLimit: requestLimit(config),
     metrics,

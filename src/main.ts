@@ -3,6 +3,7 @@
 // Under `gatehouse start` it says when it is ready, shares its counts, and leaves when the supervisor is gone; alone it
 // serves GATEHOUSE_METRICS_PORT itself.
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import { SupervisorLink } from './embedded/ipc.ts';
 import { Metrics } from './metrics/metrics.ts';
 import { MetricsServer } from './metrics/metrics-server.ts';
@@ -21,6 +22,8 @@ export type WorkerContext = {
   isSupervised: boolean;
   /** While something takes its time. */
   say: (line: string) => void;
+  /** Aborted when the process was asked to end, GATEHOUSE_DRAIN_SECONDS before it drains. */
+  leaving: AbortSignal;
 };
 /** Builds clients, hands them down, and lists the parts in the order of their start. */
 type MakeParts = (given: WorkerContext) => Promise<Part[]>;
@@ -42,7 +45,8 @@ export async function runWorker(
   const metrics = new Metrics({ processName, kind, gather: () => link.gather() });
   link.listen(() => metrics.collect());
   const say = isSupervised ? (line: string) => log.warn({ line }, 'process.waiting') : writeToTerminal;
-  const given = { config, log, metrics, link, isSupervised, say };
+  const leaving = new AbortController();
+  const given = { config, log, metrics, link, isSupervised, say, leaving: leaving.signal };
   const parts = await makeParts(given).catch((error: unknown) => {
     reportFailure(error, log);
     return process.exit(1);
@@ -54,12 +58,22 @@ export async function runWorker(
     isSupervised,
     service: new Service(parts, log),
     log,
+    ...(kind === 'front' ? waitingForLoadBalancers(config, leaving) : {}),
     onReady: () => {
       log.info({}, 'process.ready');
       link.sayReady();
     },
     ...(isSupervised ? {} : { onStartFailed: (error: unknown) => reportFailure(error, log) }),
   });
+}
+
+function waitingForLoadBalancers({ drainSeconds }: Config, leaving: AbortController) {
+  const leavingMs = drainSeconds * 1000;
+  const onLeaving = async () => {
+    leaving.abort();
+    await sleep(leavingMs);
+  };
+  return { leavingMs, onLeaving };
 }
 
 function metricsPort({ host, metricsPort: port }: Config, metrics: Metrics): Part[] {

@@ -41,6 +41,8 @@ export async function runStart(config: Config): Promise<void> {
   await runProcess({
     service: new Service(supervisor.parts, log),
     log,
+    // Its fronts wait so long before they drain.
+    leavingMs: config.drainSeconds * 1000,
     onReady: () => process.stdout.write(`${supervisor.notice()}${outboxNotice(config)}`),
     onStartFailed: (error) => reportFailure(error, log),
     onKilled: () => supervisor.abandon(),

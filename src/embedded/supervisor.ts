@@ -44,7 +44,10 @@ class StartError extends UserFacingError {
 /** Migrates the tables and makes the account `default`; answers its first admin key if it was made just now. */
 type PrepareStores = (config: Config, log: Log) => Promise<{ key?: string | undefined }>;
 
-/** Together below lifecycle's 25 s. A front may need 11 s until its idle connections are gone. */
+/**
+ * Together below lifecycle's 25 s, and GATEHOUSE_DRAIN_SECONDS before them. A front may need 11 s until its idle
+ * connections are gone.
+ */
 const GRACE_MS = { fronts: 12_000, pipelines: 6_000, engines: 6_000 };
 const WORKER_START_MS_MAX = 60_000;
 /**
@@ -236,7 +239,7 @@ export class Supervisor {
 
   /** Fronts first: nothing new comes in. Then the pipelines, which need both engines. */
   async #stopWorkers(): Promise<void> {
-    await stopAll(this.#fronts, GRACE_MS.fronts);
+    await stopAll(this.#fronts, this.#given.drainSeconds * 1000 + GRACE_MS.fronts);
     await stopAll(this.#pipelines, GRACE_MS.pipelines);
   }
 

@@ -1,6 +1,7 @@
 // How a process lives: its parts start in order, and stop in the reverse order when it gets the signal to end.
 // Used by every process (front, pipelines, supervisor). A part that cannot start stops those before it.
-// Invariant: after SIGTERM a process accepts nothing new, finishes what it has accepted and ends within DRAIN_MS_MAX.
+// Invariant: after SIGTERM, and the time that load balancers are given (GATEHOUSE_DRAIN_SECONDS), a process accepts
+// nothing new, finishes what it has accepted and ends within DRAIN_MS_MAX.
 // Failure: an uncaught error leaves the process in an unknown state, so it is logged and the process ends;
 // the supervisor starts it again. A second signal ends it at once.
 import { Periodic } from '../common/async.ts';
@@ -87,6 +88,9 @@ type ProcessOptions = {
    * now.
    */
   isSupervised?: boolean;
+  /** Waited for at a signal, before anything stops; at most `leavingMs`, which is 0 where it is left out. */
+  onLeaving?: () => Promise<void>;
+  leavingMs?: number;
   /** Called once all parts run. */
   onReady?: () => void;
   /** Instead of the log, where people look. */
@@ -114,7 +118,8 @@ export async function runProcess(options: ProcessOptions): Promise<void> {
   if (!service.isStopping) options.onReady?.();
 }
 
-function leaveOnSignals({ service, log, isSupervised = process.connected, onKilled }: ProcessOptions): void {
+function leaveOnSignals(options: ProcessOptions): void {
+  const { service, log, isSupervised = process.connected, onKilled, onLeaving, leavingMs = 0 } = options;
   let firstMs: number | undefined;
   const leave = async (reason: string): Promise<void> => {
     if (firstMs !== undefined) {
@@ -124,11 +129,13 @@ function leaveOnSignals({ service, log, isSupervised = process.connected, onKill
       process.exit(1);
     }
     firstMs = performance.now();
-    log.info({ reason }, 'process.draining');
+    const msMax = leavingMs + DRAIN_MS_MAX;
     setTimeout(() => {
-      log.error({ ms: DRAIN_MS_MAX }, 'process.drain_timed_out');
+      log.error({ ms: msMax }, 'process.drain_timed_out');
       process.exit(1);
-    }, DRAIN_MS_MAX).unref();
+    }, msMax).unref();
+    if (reason !== 'disconnect') await onLeaving?.();
+    log.info({ reason }, 'process.draining');
     await service.stop();
     log.info({ ms: Math.round(performance.now() - firstMs) }, 'process.drained');
     process.exit(0);

@@ -284,6 +284,7 @@ t.test('fronts and pipelines run apart from the supervisor, each with its metric
     const child = spawnCli([command], {
       GATEHOUSE_DATA_DIR: service.dataDir,
       GATEHOUSE_PROCESS_NAME: 'apart',
+      GATEHOUSE_DRAIN_SECONDS: '5',
       ...ports,
     });
     t.teardown(() => child.kill('SIGKILL'));
@@ -303,11 +304,17 @@ t.test('fronts and pipelines run apart from the supervisor, each with its metric
   await eventually(t, 'a second pipelines process takes its share of the streams', async () => {
     return sum(await pipelines.metrics(), 'gatehouse_partitions_owned', 'group="store"') === 12; // half of 8 event and 16 journal streams
   });
-  for (const { child } of [front, pipelines]) {
-    child.kill('SIGTERM');
-    const [code] = await once(child, 'exit');
-    t.equal(code, 0);
-  }
+  const ended = [front, pipelines].map(({ child }) => once(child, 'exit') as Promise<[number | null]>);
+  for (const { child } of [front, pipelines]) child.kill('SIGTERM');
+  await eventually(t, 'load balancers are sent away from the front', async () => {
+    const { status, body } = await call({ url: front.url, key: service.key }, 'GET', '/readyz');
+    return status === 503 && JSON.stringify(body).includes('leaving: this process was asked to end');
+  });
+  t.equal((await call({ url: front.url, key: service.key }, 'GET', '/v1/agents')).status, 200, 'it still serves');
+  t.same(
+    (await Promise.all(ended)).map(([code]) => code),
+    [0, 0],
+  );
 });
 
 t.test('killed itself, it leaves nothing behind that keeps the next start from its data', async (t) => {

@@ -28,11 +28,12 @@ export const healthRoutes: Route[] = [
     operation: {
       id: 'getReadiness',
       tag: 'Operations',
-      summary: 'Do Redis and ClickHouse answer?',
+      summary: 'Can a call succeed? Writes to every part of Redis, and asks ClickHouse for its tables',
       description:
         'Answers within 2 seconds. What is at fault stands in `details`: the store, and reachability, credentials, schema, ' +
-        'registry_missing (Redis was emptied), recovering (Redis was put back to an earlier state) or redis_not_durable.',
-      answers: { 200: { description: 'They do', schema: Readiness, example: { status: 'ready' } } },
+        'registry (there is no account), refusal (it answers and takes no writes), registry_missing (Redis was emptied), ' +
+        'recovering (Redis was put back to an earlier state), other_installation or redis_not_durable.',
+      answers: { 200: { description: 'It can', schema: Readiness, example: { status: 'ready' } } },
       errors: ['unavailable'],
     },
     async handle(_call, { health }) {
