@@ -8,7 +8,7 @@
 // Connections come back by themselves, forever; a connection that says nothing for too long is made again.
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Cluster, type ClusterOptions, Redis, type RedisOptions } from 'ioredis';
+import { Cluster, type ClusterOptions, type Command, Redis, type RedisOptions } from 'ioredis';
 import { REDIS_TIMEOUT_MS } from '../common/limits.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
 
@@ -240,6 +240,27 @@ function connectSingle(url: string, options: NodeOptions): Redis {
     : new Redis(url, options);
 }
 
+/**
+ * ioredis rejects a command whose node is away with the text that it has for a connection that closes under one. What it
+ * rejects before it returns was never sent: that is said of it here.
+ */
+class ClusterClient extends Cluster {
+  override sendCommand(command: Command, ...rest: SendTo): unknown {
+    const { reject } = command;
+    let isUnsent = true;
+    command.reject = (cause) => reject.call(command, isUnsent ? unsent(cause) : cause);
+    const answer = super.sendCommand(command, ...rest);
+    isUnsent = false;
+    return answer;
+  }
+}
+type SendTo = Parameters<Cluster['sendCommand']> extends [Command, ...infer Rest] ? Rest : never;
+
+function unsent(cause: Error): RedisUnavailable {
+  const { message, canRetry } = toUnavailable(cause);
+  return new RedisUnavailable(message, { sent: false, canRetry, cause });
+}
+
 function connectCluster(urls: string, redisOptions: NodeOptions): Cluster {
   const nodes = urls.split(',').map((url) => new URL(url.trim()));
   const first = nodes[0]!;
@@ -261,12 +282,16 @@ function connectCluster(urls: string, redisOptions: NodeOptions): Cluster {
     maxRedirections: 8,
     ...(redisOptions.tls === undefined ? {} : { dnsLookup: (host, done) => done(null, host) }),
   };
-  const cluster = new Cluster(
+  const cluster = new ClusterClient(
     nodes.map((node) => ({ host: node.hostname.replace(/^\[|\]$/g, ''), port: Number(node.port || 6379) })),
     options,
   );
-  // Nodes connect at their first command and refuse others meanwhile: rather before it.
-  cluster.on('+node', (node: Redis) => void openNode(node));
+  cluster.on('+node', (node: Redis) => {
+    // Of a command that waited for a connection in vain it would be unknown whether it was done.
+    node.options.enableOfflineQueue = false;
+    // Nodes connect at their first command and refuse others meanwhile: rather before it.
+    void openNode(node);
+  });
   followSlots(cluster);
   return cluster;
 }
