@@ -43,8 +43,13 @@ export const AuditChainHead = Type.Object({
 
 export const AuditVerification = Type.Object({
   valid: about(
-    Type.Boolean({ description: 'Nothing was found to be changed, moved, added or removed' }),
-    'true: nothing was found to be changed, moved, added or removed.',
+    Nullable(
+      Type.Boolean({
+        description:
+          'Nothing was found to be changed, moved, added or removed; null: nothing so far, and it was cut off',
+      }),
+    ),
+    'true: nothing was found to be changed, moved, added or removed. null: nothing so far, but it was cut off.',
     true,
   ),
   chained: Type.Integer({

@@ -145,7 +145,7 @@ function Verify({ onClose }: { onClose: () => void }) {
       for (let from: string | undefined, more = true; more; ) {
         const { value } = await read<Verification>(`v1/audit-logs/verify${query({ from })}`);
         setParts((before) => [...before, value]);
-        more = value.valid && value.truncated && value.continue_from !== null;
+        more = value.valid !== false && value.truncated && value.continue_from !== null;
         from = value.continue_from ?? undefined;
       }
     } catch (refusal) {
@@ -158,7 +158,7 @@ function Verify({ onClose }: { onClose: () => void }) {
   const checked = parts.reduce((sum, { entries }) => sum + entries, 0);
   return (
     <Dialog title="Verify the audit log" onClose={onClose}>
-      <p>The hash chains are computed anew from what is stored. What was changed, moved, added or removed is named.</p>
+      <p>The hash chains are computed again from what is stored. What was changed, moved, added or removed is named.</p>
       {error !== undefined && <Problem error={error} retry={run} />}
       {(busy || parts.length > 0) && (
         <progress
@@ -180,6 +180,10 @@ function Verify({ onClose }: { onClose: () => void }) {
 
 function Found({ parts }: { parts: readonly Verification[] }) {
   const fault = parts.find(({ first_invalid: first }) => first !== null)?.first_invalid;
+  if (parts.at(-1)?.valid === null)
+    return (
+      <p role="alert">Nothing was changed in what was checked, but it took too long to check all. Try again later.</p>
+    );
   if (fault === undefined || fault === null)
     return (
       <p class="good">

@@ -194,7 +194,8 @@ class Verification {
     const entries = events.entries + registry.entries;
     const markers = events.marked + registry.marked;
     return {
-      valid: this.#faults.count === 0,
+      // What was not inspected is not valid.
+      valid: this.#faults.count > 0 ? false : stoppedMs === null ? true : null,
       chained,
       markers,
       // Of a chain that overlaps itself more may have been met than its last number says.

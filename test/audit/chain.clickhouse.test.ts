@@ -49,6 +49,12 @@ t.test('rows come back as the bytes that were chained, whatever is in them', asy
   const found = await world.verify(account);
   t.match(found, { valid: true, entries: rows.length + 1, erased: 0, unchained: 0, unsettled: 0, first_invalid: null });
   t.equal(found.chains.length, 2);
+  const cut = await world.verify(account, { budgetMs: -1 });
+  t.match(
+    cut,
+    { valid: null, truncated: true, faults: 0, continue_from: String },
+    'what was not inspected is not valid',
+  );
 });
 
 t.test('blocks wait in Redis, are copied, and verify the same before, while and after', async (t) => {
