@@ -108,6 +108,11 @@ const COMMANDS: Record<string, Entry> = {
     options: { all: { type: 'boolean' } },
     run: async (context) => (await import('./commands/dead-letter-commands.ts')).deadRetry(context),
   },
+  'cluster status': {
+    usage: 'cluster status',
+    help: 'show who shares the work, who owns which stream, how far behind it is and where it lies, a JSON line each',
+    run: async (context) => (await import('./commands/cluster-commands.ts')).clusterStatus(context),
+  },
   'registry restore': {
     usage: 'registry restore',
     help: 'make the registry of an empty Redis again from ClickHouse',

@@ -103,6 +103,25 @@ t.test('accounts and keys: listed, revoked, deleted with all that is kept', asyn
     .id;
   t.equal((await shop.get(`/v1/agents/${agent}/events/${event}`)).status, 200);
 
+  await t.test('cluster status: who has what, and where it lies', async (t) => {
+    const status = lines((await cli('cluster', 'status')).stdout);
+    const { redisCluster } = await service.addresses();
+    const place = { slot: redisCluster ? Number : null, node: /^127\.0\.0\.1:\d+$/ };
+    const [process, ...others] = status.filter((line) => 'process' in line);
+    t.match(process, { alive: true, shares: ['alert', 'anomaly', 'journal', 'signal', 'store'] });
+    t.same(others, []);
+    const streams = status.filter((line) => 'stream' in line);
+    t.equal(streams.length, 8 * (3 + 1) + 16, 'each group of 8 event, 8 signal and 16 journal streams');
+    for (const line of streams) t.match(line, { owner: process.process, ...place });
+    t.match(
+      status.filter((line) => 'account' in line),
+      [
+        { name: 'default', partitions: [], ...place },
+        { name: 'shop', account, partitions: [Number], ...place },
+      ],
+    );
+  });
+
   const accounts = lines((await cli('account', 'list')).stdout);
   t.same(
     accounts.map(({ name }) => name),
