@@ -36,7 +36,7 @@ export async function endToEnd(options: { seconds: number; rate?: number }): Pro
     hand(
       {
         line: 'end-to-end',
-        question: 'what rate does the whole path bear, HTTP to rows in ClickHouse, and how soon is an event found?',
+        question: 'what rate does the whole path hold, HTTP to rows in ClickHouse, and how soon is an event found?',
         command: `npm run bench -- end-to-end --seconds ${options.seconds}${options.rate === undefined ? '' : ` --rate ${options.rate}`}`,
         rows: [
           {

@@ -47,7 +47,7 @@ export function random(seed: number): () => number {
 }
 
 /**
- * The account and its agents must be there; the first agent is the heavy one. `clickhouse` must bear statements of
+ * The account and its agents must be there; the first agent is the heavy one. `clickhouse` must allow statements of
  * minutes.
  */
 export async function writeHistory(

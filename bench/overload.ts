@@ -1,11 +1,11 @@
-// Question: what becomes of the service when three times as much comes as it can bear: what gets through, how are the
+// Question: what becomes of the service when three times as much comes as it can take: what gets through, how are the
 // others refused, does memory stay bounded, and how soon is all well again?
 // Method: batches of 100 (500 bytes, five policies, 64 agents), and everything from one generator (open-loop-child.ts).
 // First the maximum: a closed loop of 64 connections for 10 s, then a wait until all is stored; events answered by the
 // whole time. So the maximum is one of the whole path, HTTP to rows, with both processors busy all the time. Then one
 // open loop of three phases: half of the maximum, three times of it for a minute, half of it again. The backlog's bound
 // is set to 256 MiB of Redis memory, so that it, too, is met within the minute.
-// The callers are of the worst kind: a thousand connections, and none heeds Retry-After: refused or not, the next
+// The callers are of the worst kind: a thousand connections, and none follows Retry-After: refused or not, the next
 // request is due when it is due. Latency counts from then. Who finds all connections busy waits, and that counts; after
 // 10 s he goes away, and is counted. Goodput: events answered with 2xx a second within the overload. Recovered: the
 // first second after it from which on, for three seconds, no request is refused and p99 is within twice what it was
@@ -61,7 +61,7 @@ export async function overload(options: { seconds: number }): Promise<boolean> {
     hand(
       {
         line: 'overload',
-        question: 'what does the service do under three times of what it can bear?',
+        question: 'what does the service do under three times of what it can take?',
         command: `npm run bench -- overload --seconds ${options.seconds}`,
         rows: [row],
         charts: [memoryChart(memory, 'Memory in and after overload'), goodputChart(samples)],

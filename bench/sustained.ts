@@ -1,4 +1,4 @@
-// The highest rate that the whole path bears for long: HTTP to rows in ClickHouse, the backlog flat. A closed loop
+// The highest rate that the whole path holds for long: HTTP to rows in ClickHouse, the backlog flat. A closed loop
 // cannot find it, since the front takes in more than the store can write until the backlog is full. So: an open loop at
 // a given rate, and the question whether the backlog grows; the rate is halved in between until the bounds are close.
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -97,7 +97,7 @@ export class ClickHouse {
   }
 
   /**
-   * Writes rows given as objects, times as ISO text. `token` as for insertEvents; without one the table must bear
+   * Writes rows given as objects, times as ISO text. `token` as for insertEvents; without one the table must allow
    * repetition.
    */
   async insertRows(table: string, rows: readonly object[], token?: string): Promise<void> {

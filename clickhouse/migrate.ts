@@ -1,6 +1,6 @@
 // Brings a database to the shape that this program needs: clickhouse/NNN_name.sql, in order, each once, recorded with
 // its checksum. Runs when a process starts; several may start at once, so one holds a lock. The lock frees itself: its
-// holder renews it while it lives. Each statement of a file must bear being run again, since a holder can die between
+// holder renews it while it lives. Each statement of a file must allow to be run again, since a holder can die between
 // two of them. Refuses (MigrationError): a database that is newer than the program, an applied file whose text has
 // changed since.
 

@@ -104,7 +104,7 @@ export class Pipelines {
   readonly #members: Members;
   readonly #chains: ChainFlusher;
   readonly #eraser: Eraser;
-  /** Events of several streams are one insert, once it is known that the table bears it (store/group-insert.ts). */
+  /** Events of several streams are one insert, once it is known that the table takes it (store/group-insert.ts). */
   readonly #coalescer: InsertCoalescer;
   #isPlainTable: boolean | undefined;
   readonly #permits = new Semaphore(INSERTS_AT_ONCE_MAX);

@@ -45,6 +45,8 @@ test('words that were replaced stay away', (t) => {
 const PRONOUNS = /\b(nobody|whoever|somebody|anybody|everybody|his|him)\b(?!`)/i;
 /** "Told apart", "is told": distinguished, notified, answered. */
 const TOLD = /\b(told|tells?) (of|apart)\b|\b(is|are|was|were) told\b/i;
+/** "Again", "so", "takes". */
+const OLD_WORDS = /\b(anew|hence|bears?|upon|lest|heeds?)\b/i;
 
 test('comments and documents use plain words', (t) => {
   const commented = ALL.flatMap((folder) => filesIn(folder, /\.(ts|tsx|mjs|lua|md)$/)).filter(
@@ -55,7 +57,7 @@ test('comments and documents use plain words', (t) => {
       .split('\n')
       .flatMap((line, i) => {
         const prose = file.endsWith('.md') ? line : (/^\s*(?:\/\/|\/?\*|--)(.*)/.exec(line)?.[1] ?? '');
-        return [PRONOUNS, TOLD]
+        return [PRONOUNS, TOLD, OLD_WORDS]
           .flatMap((word) => word.exec(prose)?.[0] ?? [])
           .map((word) => `${file}:${i + 1}: ${word}`);
       }),

@@ -190,7 +190,7 @@ function useLiveRows(params: URLSearchParams, items: readonly EventRow[], isTop:
       // Under a flood there is a gap twice a second, and reading again is work for the stores.
       if (performance.now() - gapAt.current < GAP_EVERY_MS) return;
       gapAt.current = performance.now();
-      announce('More came in than is shown one by one: the list is read anew.');
+      announce('More came in than is shown one by one: the list is read again.');
       again();
     },
   });

@@ -7,7 +7,7 @@
 // Invariant: `registry` keeps the newest revision of each resource, however late or often a change arrives; so do the
 // tables that an entry's `rows` are of. Those come as their columns are, times as ISO text; account and revision are
 // put in here. The signals of an entry go to the alerts once its rows are stored, again and again if need be:
-// signals bear repetition. An agent's erasure is not this file's: its audit records are copied like all others and
+// signals may be repeated. An agent's erasure is not this file's: its audit records are copied like all others and
 // removed later (erase.ts). An entry of another version is dead-lettered; refused rows are dead-lettered with their
 // entry.
 
@@ -88,7 +88,7 @@ export class JournalStore implements Work<Change, null> {
     } catch (error) {
       if (!isBadData(error)) throw error;
     }
-    // Rare, and these tables bear repetition: one by one.
+    // Rare, and these tables may get a row twice: one by one.
     const [stored, deadLetters]: [Change[], DeadLetterFields[]] = [[], []];
     for (const change of batch.values) {
       try {

@@ -18,7 +18,7 @@
 // - "Token wins over data": ClickHouse drops rows whose token it knows without inspecting them. So a token must change
 //   when the rows do; it holds the batch's ids, the month and a hash of the row ids (insert.ts).
 // - An agent deleted between the first owner's insert and the second's: two checks would give two different sets of
-//   rows, hence two tokens, and the neighbours' rows would be stored twice. So the answer of the first check is the
+//   rows, so two tokens, and the neighbours' rows would be stored twice. So the answer of the first check is the
 //   plan in the manifest and the second owner does not ask again. Rows that so slip through are stored before the ack,
 //   and the erasure, which waits for the watermark, deletes them; a late duplicate of that insert is still dropped by
 //   its token.

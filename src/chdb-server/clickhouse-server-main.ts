@@ -13,7 +13,7 @@ async function main(): Promise<void> {
   const forked = process.connected;
   let leaving = false;
   const replace = () => {
-    process.stderr.write('a projection is damaged; its part is loaded anew without it\n');
+    process.stderr.write('a projection is damaged; its part is loaded again without it\n');
     leave(EXIT_FAILED);
   };
   let server: ClickHouseServer;

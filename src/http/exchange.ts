@@ -215,8 +215,8 @@ export class Exchange {
   /**
    * Answers 400, 411 or 431 and closes at once, inside the handler: uWS continues reading behind an answer that closes,
    * and would execute what follows, unless the socket is closed before the handler returns. An answer longer than its
-   * cork buffer leaves at once, and then so does the socket; hence the white space. HEAD has no body to be long: its
-   * connection is just closed.
+   * cork buffer leaves at once, and then so does the socket: this is why there is white space. HEAD has no body to be
+   * long: its connection is just closed.
    */
   refuse({ code, text }: MalformedHead): void {
     if (this.#over) return;

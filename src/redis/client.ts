@@ -241,8 +241,8 @@ function connectSingle(url: string, options: NodeOptions): Redis {
 }
 
 /**
- * ioredis rejects a command whose node is away with the text that it has for a connection that closes under one. What it
- * rejects before it returns was never sent: that is said of it here.
+ * ioredis rejects a command whose node is away with the text that it has for a connection that closes under one. What
+ * it rejects before it returns was never sent: that is said of it here.
  */
 class ClusterClient extends Cluster {
   override sendCommand(command: Command, ...rest: SendTo): unknown {

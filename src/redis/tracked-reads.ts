@@ -16,7 +16,7 @@ const CONNECT_TIMEOUT_MS = 2_000;
 /** A ping a second, and no answer for three: the connection is dead, whatever the socket says. */
 const PING_MS = 1_000;
 const SILENT_MS_MAX = 3_000;
-/** While reads fail, a Cluster's client is made anew this often: a promotion is followed well within 2 s. */
+/** While reads fail, a Cluster's client is replaced this often: a promotion is followed well within 2 s. */
 const RENEW_MS = 500;
 
 type Reads = {

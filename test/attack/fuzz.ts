@@ -129,7 +129,7 @@ async function fuzzService(seconds: number, random: () => number): Promise<Resul
     })();
     await Promise.all([...loops, caller]);
     const now = (await service.children()).find(({ name }) => name === front.name);
-    if (now?.pid !== front.pid) note(result, last, 'the front was started anew');
+    if (now?.pid !== front.pid) note(result, last, 'the front was started again');
     if (result.rssMb * 1024 * 1024 > RSS_BYTES_MAX) note(result, last, `its memory grew to ${result.rssMb} MB`);
   } finally {
     await service.stop();

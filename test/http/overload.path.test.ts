@@ -63,7 +63,7 @@ t.test('what is too much is refused and leaves no trace; the rest is recorded; t
   const answers: Answer[] = [];
   const until = performance.now() + FLOOD_MS;
   const caller = async () => {
-    // Whatever the answer, the next one follows at once: no client heeds Retry-After.
+    // Whatever the answer, the next one follows at once: no client follows Retry-After.
     do answers.push(await post(agent, `/v1/agents/${id}/events/batch`, body));
     while (performance.now() < until || !answers.some(({ status }) => status === 503));
   };

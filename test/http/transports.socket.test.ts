@@ -103,7 +103,7 @@ t.test('who takes an answer too slowly, or sends a body so, is let go', { timeou
   await until(() => server.connections === 0);
 });
 
-t.test('a large answer arrives whole, also where its memory is used anew behind it', async (t) => {
+t.test('a large answer arrives whole, also where its memory is used again behind it', async (t) => {
   const { port } = await startServer(t, { on: 'node' });
   const body = JSON.stringify({ text: 'y'.repeat(90_000) });
   const connection = await RawConnection.open(port);

@@ -375,7 +375,7 @@ t.test('a failed delivery is sent again under its id, once, and no other', async
   await refusal(t, deliveries.redeliver(world.account, kept), 'not_redeliverable');
   await world.settle();
   t.same(world.targets.ids(), [row!.row['id'], row!.row['id']]);
-  t.equal(world.targets.got[1]!.attempt.number, 1, 'its schedule begins anew');
+  t.equal(world.targets.got[1]!.attempt.number, 1, 'its schedule begins again');
   t.same(Object.values(await world.statuses()), ['delivered']);
   await world.alerts.patch(world.account, alert.id, { status: 'inactive' }, actor);
   await refusal(t, deliveries.redeliver(world.account, kept), 'not_redeliverable');

@@ -226,7 +226,7 @@ t.test('places that come back to where nothing is known of them are taken off no
   t.equal(await sum(), 100);
   const gone = check();
   await counters.take([{ ...gone, count: 0, lease: { lease: 0, returned: 5, returnedBucket: bucket } }]);
-  t.equal(await client.exists(gone.key), 0, 'a counter that has expired is not made anew');
+  t.equal(await client.exists(gone.key), 0, 'a counter that has expired is not made again');
 });
 
 t.test('where every event counts, a limit stays reached while events keep coming', async (t) => {

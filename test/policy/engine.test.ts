@@ -740,7 +740,7 @@ t.test('sound policies of every type are accepted', async (t) => {
     t.doesNotThrow(() => checkPolicy({ type, conditions, actions: 'log' }), JSON.stringify(conditions));
 });
 
-t.test('a set is made anew from what has changed only', async (t) => {
+t.test('a set is made again from what has changed only', async (t) => {
   const policies = [policy('data_filter', { patterns: ['a+'] }), policy('block_action', { tool: 'x' })];
   const before = await prepareRules(policies);
   const changed = [policies[0]!, { ...policies[1]!, name: 'other', conditions: { tool: 'send_money' } }];

@@ -91,7 +91,7 @@ t.test('a call without a lease gives nothing, and returns what is left', async (
   t.equal(asked(0, 1).lease.request(0, MINUTE, 2).lease, 0, 'a lease goes with permits alone');
 });
 
-t.test('the rate is counted anew after a time that was too slow for a lease', async (t) => {
+t.test('the rate is counted again after a time that was too slow for a lease', async (t) => {
   const { lease, asked: slow } = asked(LEASED_PERMITS_MIN - 1, QUOTA_LEASE_MS);
   t.equal(slow.lease, 0);
   t.equal(lease.request(LEASED_PERMITS_MIN, MINUTE, 1.5 * QUOTA_LEASE_MS).lease, 2 * LEASED_PERMITS_MIN);

@@ -382,7 +382,7 @@ t.test(
     child.kill('SIGINT');
     await sleep(1_200);
     t.equal(child.exitCode, null, 'still draining');
-    // Not once: it counts from when it was given time to heed the first.
+    // Not once: it counts from when it was given time to follow the first.
     const again = setInterval(() => child.kill('SIGTERM'), 500);
     const [code] = await once(child, 'exit');
     clearInterval(again);

@@ -127,7 +127,7 @@ t.test('a Redis that stalls is given up in time, and a dead cable is noticed', a
   t.ok(ms < REDIS_TIMEOUT_MS + 500, `given up after ${ms} ms`);
   proxy.healNew();
   await waitUntilReady(writer, 60_000);
-  t.pass('a connection that says nothing is made anew');
+  t.pass('a connection that says nothing is made again');
 });
 
 t.test('a refusal for now differs from an error', async (t) => {

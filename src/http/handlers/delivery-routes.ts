@@ -103,7 +103,7 @@ export const deliveryRoutes: Route[] = [
       tag: 'Alerts',
       summary: 'Send a failed or cancelled delivery again',
       description:
-        "Under the same id, which is the `webhook-id`, to the alert's current target. Its attempts begin anew, beside the old ones.",
+        "Under the same id, which is the `webhook-id`, to the alert's current target. Its attempts begin again, beside the old ones.",
       answers: { 200: { description: 'The delivery, pending again', schema: Delivery } },
       errors: ['not_redeliverable'],
       canBeIncomplete: true,

@@ -49,7 +49,7 @@ export const streamRoutes: Route[] = [
       tag: 'Stream',
       summary: 'Follow what comes in',
       description:
-        'Server-sent events, about a second behind. `ready` says that it begins; `events`, `approvals`, `anomalies` and `deliveries` are rows as the lists have them, an approval and a delivery again with each change; `skipped` says how many of a topic were not sent one by one; `reset` that a resume came too late, and the lists are to be read anew. A comment comes every 15 s. The filters are those of the list of events; the other topics heed those that they have.',
+        'Server-sent events, about a second behind. `ready` says that it begins; `events`, `approvals`, `anomalies` and `deliveries` are rows as the lists have them, an approval and a delivery again with each change; `skipped` says how many of a topic were not sent one by one; `reset` that a resume came too late, and the lists are to be read again. A comment comes every 15 s. The filters are those of the list of events; the other topics go by those that they have.',
       answers: {
         200: {
           description: 'What comes in, until the reader leaves',

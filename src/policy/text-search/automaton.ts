@@ -40,7 +40,7 @@ const WAY_UNITS = 8;
 
 /** Leaving the inner loop for a closer look, and beginning from one position. */
 const LOOK_UNITS = 8;
-/** A character of `longest`, which begins anew at each start and often ends soon: 6-10 ns. */
+/** A character of `longest`, which begins again at each start and often ends soon: 6-10 ns. */
 const LONGEST_UNITS = 3;
 const START_UNITS = 30;
 
