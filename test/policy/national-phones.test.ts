@@ -81,7 +81,7 @@ t.test('what is a number here is one for the package', async (t) => {
     }),
     { seed, numRuns: runs(20_000) },
   );
-  t.ok(valid > 100, `${valid} international numbers`);
+  t.ok(valid > runs(20_000) / 200, `${valid} international numbers`);
   valid = 0;
   fc.assert(
     fc.property(fc.constantFrom(...REGIONS), fc.constantFrom('', '0'), digits, (region, zero, rest) => {
@@ -92,7 +92,7 @@ t.test('what is a number here is one for the package', async (t) => {
     }),
     { seed, numRuns: runs(20_000) },
   );
-  t.ok(valid > 100, `${valid} national numbers`);
+  t.ok(valid > runs(20_000) / 200, `${valid} national numbers`);
 });
 
 function sharesCode(region: string): boolean {
