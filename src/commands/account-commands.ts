@@ -7,19 +7,18 @@ import { randomUUID } from 'node:crypto';
 import { PERMISSIONS, type Permission, SCOPES, type Scope } from '../../schemas/closed-sets.ts';
 import { ServiceError } from '../common/errors.ts';
 import { API_KEYS_MAX } from '../common/limits.ts';
-import type { Config } from '../process/config.ts';
-import { writeToTerminal } from '../process/report-failure.ts';
 import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { type AccountRecord, Accounts, DEFAULT_NAME } from '../registry/accounts.ts';
 import { ApiKeys } from '../registry/api-keys.ts';
-import { makeCommands, makeKeys, redisReady, refuseLostRegistry, STORES_READY_MS_MAX } from '../stores.ts';
-import { type Command, type Context, exactly, UsageError, wholeNumber, withAddresses } from './context.ts';
+import { refuseLostRegistry } from '../stores.ts';
+import { type Command, type Context, exactly, UsageError, wholeNumber } from './context.ts';
+import { withRedis } from './with-redis.ts';
 
 export const accountCreate: Command = async (context) => {
   exactly(context.args, 1, 'NAME');
   const name = context.args[0]!;
-  await withRegistry(context, async (given, config) => {
+  await withRedis(context, async (given, config) => {
     await refuseLostRegistry(config, given.redis);
     const { account, firstKey } = await new Accounts(given).create(name, system());
     context.print(`account ${account.id}`);
@@ -31,7 +30,7 @@ export const accountLimit: Command = async (context) => {
   exactly(context.args, 1, 'NAME');
   const name = context.args[0]!;
   const limit = limitOf(context.options);
-  await withRegistry(context, async (given) => {
+  await withRedis(context, async (given) => {
     const account = await accountOf(given, name);
     await new Accounts(given).setRequestLimit(account.id, limit, system());
     context.print(limit === null ? 'by the settings' : `${limit.per_second} a second, burst ${limit.burst}`);
@@ -40,7 +39,7 @@ export const accountLimit: Command = async (context) => {
 
 export const accountList: Command = async (context) => {
   exactly(context.args, 0, '');
-  await withRegistry(context, async (given) => {
+  await withRedis(context, async (given) => {
     for (const { id, name, request_limit, created_at } of await new Accounts(given).list()) {
       const [keys, agents] = await Promise.all([
         given.redis.hlen(given.keys.apiKeys(id)),
@@ -54,7 +53,7 @@ export const accountList: Command = async (context) => {
 export const accountDelete: Command = async (context) => {
   exactly(context.args, 1, 'NAME or id');
   const [name] = context.args as [string];
-  await withRegistry(context, async (given) => {
+  await withRedis(context, async (given) => {
     const account = await accountOf(given, name);
     if (context.options['yes'] !== true) {
       const agents = await given.redis.zcard(given.keys.agentIds(account.id, 'all'));
@@ -74,7 +73,7 @@ export const accountDelete: Command = async (context) => {
 
 export const keyList: Command = async (context) => {
   exactly(context.args, 0, '');
-  await withRegistry(context, async (given) => {
+  await withRedis(context, async (given) => {
     const account = await accountOf(given, String(context.options['account'] ?? DEFAULT_NAME));
     const { items } = await new ApiKeys(given).list(account.id, { limit: API_KEYS_MAX, offset: 0 });
     for (const key of items) context.print(JSON.stringify(key));
@@ -84,7 +83,7 @@ export const keyList: Command = async (context) => {
 export const keyRevoke: Command = async (context) => {
   exactly(context.args, 1, 'the id of a key');
   const [id] = context.args as [string];
-  await withRegistry(context, async (given) => {
+  await withRedis(context, async (given) => {
     const account = await accountOf(given, String(context.options['account'] ?? DEFAULT_NAME));
     if (!(await new ApiKeys(given).revoke(account.id, id, system(), { mayBeLast: true })))
       throw new UsageError(
@@ -121,7 +120,7 @@ export const keyCreate: Command = async (context) => {
   if (!SCOPES.includes(scope as Scope)) throw new UsageError(`--scope is one of ${SCOPES.join(', ')}`);
   const permissions = permissionsOf(context.options['permissions']);
   const agent_id = context.options['agent'] === undefined ? null : String(context.options['agent']);
-  await withRegistry(context, async (given) => {
+  await withRedis(context, async (given) => {
     const account = await accountOf(given, String(name));
     const wanted = { label: String(label), scope: scope as Scope, agent_id, permissions };
     const created = await new ApiKeys(given).create(account.id, wanted, system()).catch((error: unknown) => {
@@ -150,18 +149,4 @@ function asUsage(error: unknown): unknown {
 
 function system(): { actor: string; requestId: string } {
   return { actor: 'system', requestId: `cli-${randomUUID()}` };
-}
-
-async function withRegistry(
-  context: Context,
-  use: (given: { redis: Commands; keys: Keys }, config: Config) => Promise<void>,
-): Promise<void> {
-  const config = withAddresses(context.config);
-  const redis = makeCommands(config);
-  try {
-    await redisReady(config, redis, { waitMs: STORES_READY_MS_MAX, say: writeToTerminal });
-    await use({ redis, keys: makeKeys(config) }, config);
-  } finally {
-    redis.disconnect();
-  }
 }

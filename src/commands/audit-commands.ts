@@ -20,11 +20,11 @@ import { AuditVerifier } from '../audit/verifier.ts';
 import { CHAIN_FLUSH_MS } from '../common/limits.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
 import type { Config } from '../process/config.ts';
-import { writeToTerminal } from '../process/report-failure.ts';
 import { Accounts } from '../registry/accounts.ts';
-import { makeClickHouse, makeCommands, makeKeys, redisReady, STORES_READY_MS_MAX } from '../stores.ts';
+import { makeClickHouse } from '../stores.ts';
 import { ReadBarrier } from '../streams/read-barrier.ts';
-import { type Command, type Context, exactly, UsageError, withAddresses } from './context.ts';
+import { type Command, type Context, exactly, UsageError } from './context.ts';
+import { withRedis } from './with-redis.ts';
 
 /** The chain does not verify. */
 class AuditInvalid extends UserFacingError {
@@ -118,22 +118,19 @@ function readText(file: string): string {
   }
 }
 
-async function withStores(
+function withStores(
   context: Context,
   use: (stores: Stores, config: Config, account: { id: string; name: string }) => Promise<void>,
 ): Promise<void> {
-  const config = withAddresses(context.config);
-  const redis = makeCommands(config);
-  const clickhouse = makeClickHouse(config);
-  try {
-    await redisReady(config, redis, { waitMs: STORES_READY_MS_MAX, say: writeToTerminal });
-    const keys = makeKeys(config);
+  return withRedis(context, async (given, config) => {
     const name = String(context.options.account ?? 'default');
-    const account = await new Accounts({ redis, keys }).byName(name);
+    const account = await new Accounts(given).byName(name);
     if (account === null) throw new UsageError(`there is no account "${name}"`);
-    await use({ redis, keys, clickhouse }, config, { id: account.id, name });
-  } finally {
-    redis.disconnect();
-    await clickhouse.close();
-  }
+    const clickhouse = makeClickHouse(config);
+    try {
+      await use({ ...given, clickhouse }, config, { id: account.id, name });
+    } finally {
+      await clickhouse.close();
+    }
+  });
 }

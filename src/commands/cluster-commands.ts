@@ -2,15 +2,14 @@
 // in Redis the keys of streams and accounts lie. One JSON line each, so that other programs can read it. Only reads.
 // Failure: as of any command that asks Redis; a stream without an owner has `owner` null, which is no error by itself.
 import { MEMBER_MS } from '../common/limits.ts';
-import { writeToTerminal } from '../process/report-failure.ts';
 import { type Commands, isCluster } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { redisTime } from '../redis/time.ts';
 import { Accounts } from '../registry/accounts.ts';
-import { makeCommands, makeKeys, redisReady, STORES_READY_MS_MAX } from '../stores.ts';
 import { EVENT_GROUPS, JOURNAL_GROUPS, SIGNAL_GROUPS } from '../streams/groups.ts';
 import { positionOf } from '../streams/read-barrier.ts';
-import { type Command, exactly, withAddresses } from './context.ts';
+import { type Command, exactly } from './context.ts';
+import { withRedis } from './with-redis.ts';
 
 type Stores = { redis: Commands; keys: Keys };
 /** `slot` null: Redis is no Cluster. `node`: host and port of the master. */
@@ -22,17 +21,11 @@ const AGENTS_MAX = 10_000;
 
 export const clusterStatus: Command = async (context) => {
   exactly(context.args, 0, '');
-  const config = withAddresses(context.config);
-  const redis = makeCommands(config);
-  try {
-    await redisReady(config, redis, { waitMs: STORES_READY_MS_MAX, say: writeToTerminal });
-    const stores = { redis, keys: makeKeys(config) };
-    const placeOf = await places(redis);
+  await withRedis(context, async (stores) => {
+    const placeOf = await places(stores.redis);
     const lines = [await processes(stores), await streams(stores, placeOf), await accounts(stores, placeOf)].flat();
     for (const line of lines) context.print(JSON.stringify(line));
-  } finally {
-    redis.disconnect();
-  }
+  });
 };
 
 /** Of the pipelines: fronts share nothing and sign in nowhere. */

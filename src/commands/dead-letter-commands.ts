@@ -2,11 +2,9 @@
 // 4). One JSON line an entry, so that other programs can read it; `entry` is the name that `retry` takes.
 // Invariant: an entry is put back once; one that is no longer there is counted and not an error.
 
-import { writeToTerminal } from '../process/report-failure.ts';
-import type { Commands } from '../redis/client.ts';
-import { makeCommands, makeKeys, redisReady, STORES_READY_MS_MAX } from '../stores.ts';
 import { type DeadLetter, DeadLetters } from '../streams/dead-letters.ts';
-import { type Command, type Context, exactly, UsageError, wholeNumber, withAddresses } from './context.ts';
+import { type Command, type Context, exactly, UsageError, wholeNumber } from './context.ts';
+import { withRedis } from './with-redis.ts';
 
 const LIMIT_DEFAULT = '100';
 const LIMIT_MAX = 10_000;
@@ -43,13 +41,6 @@ function parseName(name: string): Pick<DeadLetter, 'stream' | 'id'> {
   return { stream, id };
 }
 
-async function withDead(context: Context, use: (dead: DeadLetters) => Promise<void>): Promise<void> {
-  const config = withAddresses(context.config);
-  const redis: Commands = makeCommands(config);
-  try {
-    await redisReady(config, redis, { waitMs: STORES_READY_MS_MAX, say: writeToTerminal });
-    await use(new DeadLetters({ redis, keys: makeKeys(config) }));
-  } finally {
-    redis.disconnect();
-  }
+function withDead(context: Context, use: (dead: DeadLetters) => Promise<void>): Promise<void> {
+  return withRedis(context, (given) => use(new DeadLetters(given)));
 }

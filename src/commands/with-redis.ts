@@ -1,0 +1,23 @@
+// What most commands work with: Redis, found by the settings or by the data folder of a running service, ready, and
+// closed behind them. Failure: as of `withAddresses` and `redisReady`, in words for a terminal.
+import type { Config } from '../process/config.ts';
+import { writeToTerminal } from '../process/report-failure.ts';
+import type { Commands } from '../redis/client.ts';
+import type { Keys } from '../redis/keys.ts';
+import { makeCommands, makeKeys, redisReady, STORES_READY_MS_MAX } from '../stores.ts';
+import { type Context, withAddresses } from './context.ts';
+
+/** `config`: the settings with the addresses of both stores. */
+export async function withRedis(
+  context: Context,
+  use: (given: { redis: Commands; keys: Keys }, config: Config) => Promise<void>,
+): Promise<void> {
+  const config = withAddresses(context.config);
+  const redis = makeCommands(config);
+  try {
+    await redisReady(config, redis, { waitMs: STORES_READY_MS_MAX, say: writeToTerminal });
+    await use({ redis, keys: makeKeys(config) }, config);
+  } finally {
+    redis.disconnect();
+  }
+}
