@@ -9,7 +9,7 @@ import { Script } from './script.ts';
 const lengths = new Script<number[]>('stream-lengths', readAsset('src/redis/stream-lengths.lua'));
 const due = new Script<string[][]>('due-members', readAsset('src/redis/due-members.lua'));
 
-/** Lengths of streams. undefined for one whose master does not answer. Throws where no master does. */
+/** Lengths of streams; on a Cluster undefined for one whose master does not answer. */
 export async function streamLengths(client: Commands, streams: readonly string[]): Promise<(number | undefined)[]> {
   if (streams.length === 0) return [];
   if (!isCluster(client)) return lengths.run(client, streams, []);

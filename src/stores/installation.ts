@@ -29,7 +29,8 @@ export async function otherInstallation(
   if (stored !== undefined && stored.prefix !== prefix)
     return `GATEHOUSE_REDIS_PREFIX is ${prefix}, but the database ${clickhouse.database} belongs to an installation with ${stored.prefix}`;
   if (stored !== undefined && stored.partitions !== partitions) return otherPartitions(partitions, stored.partitions);
-  const known = await heldByRedis({ redis, keys }, stored);
+  if (stored !== undefined) await writeWhereNone(redis, keys, stored);
+  const known = await heldByRedis(redis, keys);
   if (known === undefined) return undefined;
   if (known.partitions !== partitions) return otherPartitions(partitions, known.partitions);
   if (stored === undefined || stored.id === known.id) return undefined;
@@ -44,20 +45,18 @@ export async function otherInstallation(
  * Throws StoreError where it has another number of partitions than the settings.
  */
 export async function installationIdOf(redis: Commands, keys: Keys): Promise<string | undefined> {
-  const known = await heldByRedis({ redis, keys }, undefined);
+  const known = await heldByRedis(redis, keys);
   if (known !== undefined && known.partitions !== keys.partitions)
     throw new StoreError(otherPartitions(keys.partitions, known.partitions));
   return known?.id;
 }
 
-/** Written where there is nothing yet and ClickHouse has one. */
-async function heldByRedis({ redis, keys }: Omit<Stores, 'clickhouse'>, stored: Installation | undefined) {
-  const key = keys.installation();
-  if (stored !== undefined) {
-    const { id, partitions } = stored;
-    await redis.setnx(key, JSON.stringify({ id, partitions } satisfies OfRedis));
-  }
-  const held = await redis.get(key);
+async function writeWhereNone(redis: Commands, keys: Keys, { id, partitions }: Installation): Promise<void> {
+  await redis.setnx(keys.installation(), JSON.stringify({ id, partitions } satisfies OfRedis));
+}
+
+async function heldByRedis(redis: Commands, keys: Keys): Promise<OfRedis | undefined> {
+  const held = await redis.get(keys.installation());
   return held === null ? undefined : (JSON.parse(held) as OfRedis);
 }
 

@@ -37,9 +37,8 @@ export async function waitForStore(store: Wanted, waitMs: number, say: (line: st
       const fault = faultOf(cause);
       const { kind, reason } = fault;
       const ms = performance.now() - startedMs;
-      if (kind === 'credentials')
-        throw new StoreError(`${name} at ${address}: ${reason}; ${setting} holds both`, { cause });
-      if (isFinal(fault)) throw new StoreError(`${name} at ${address}: ${reason}`, { cause });
+      const where = kind === 'credentials' ? `; ${setting} holds both` : '';
+      if (isFinal(fault)) throw new StoreError(`${name} at ${address}: ${reason}${where}`, { cause });
       if (ms >= Math.max(waitMs, CONNECTING_MS)) {
         const waited = ms < 1_000 ? '' : ` within ${Math.round(ms / 1000)} s`;
         throw new StoreError(`${name} at ${address} was not ready${waited}: ${reason}; ${setting} names it`, { cause });

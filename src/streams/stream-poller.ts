@@ -1,8 +1,8 @@
 // Wakes readers of idle streams (between a read that found nothing and the next one).
 // An idle stream is empty, since entries that every group has acknowledged are trimmed: so its length shows whether
 // there is something to read. One look at all streams (src/redis/many-keys.ts) replaces a read for each group. A stream
-// that holds entries wakes its readers every time, also a group that has
-// read them all: that reader then polls by reading.
+// that holds entries wakes its readers every time, also a group that has read them all: that reader then polls by
+// reading.
 // Failure: if Redis is unreachable all readers are woken, and their next read reports the error.
 import { READ_POLL_MS } from '../common/limits.ts';
 import type { Commands } from '../redis/client.ts';

@@ -6,7 +6,6 @@ import type { AuditVerification } from '../../schemas/audit-verification.ts';
 import { AuditVerifier, type VerifyOptions } from '../../src/audit/verifier.ts';
 import { mintId } from '../../src/common/ids.ts';
 import { Metrics } from '../../src/metrics/metrics.ts';
-import { REGISTRY_SHARDS } from '../../src/redis/keys.ts';
 import { Agents } from '../../src/registry/agents.ts';
 import { ReadBarrier } from '../../src/streams/read-barrier.ts';
 import { makeWorld, type World } from '../pipelines/harness.ts';
@@ -36,7 +35,7 @@ export async function makeAuditWorld(
   const flusher = new ChainFlusher({ ...world, log: silent, metrics: new Metrics({ processName: 'test' }) });
   const streams = [
     ...Array.from({ length: keys.partitions }, (_, partition) => keys.events(partition)),
-    ...Array.from({ length: REGISTRY_SHARDS }, (_, shard) => keys.journal(shard)),
+    ...keys.ofShards(keys.journal),
   ];
   return {
     ...world,

@@ -4,7 +4,7 @@ import { JOURNAL_FIELD, type JournalEntry } from '../../schemas/journal.ts';
 import { type ErrorCode, ServiceError } from '../../src/common/errors.ts';
 import { mintId } from '../../src/common/ids.ts';
 import { type Commands, connectCommands, type RedisAddress, waitUntilReady } from '../../src/redis/client.ts';
-import { Keys, REGISTRY_SHARDS } from '../../src/redis/keys.ts';
+import { Keys } from '../../src/redis/keys.ts';
 import { foundRegistry } from '../../src/registry/presence.ts';
 import type { Actor } from '../../src/registry/principal.ts';
 import { untilConnected } from '../support/redis.ts';
@@ -40,7 +40,7 @@ export async function journalOf({ redis, keys }: Store, account: string): Promis
 }
 
 export async function wholeJournal({ redis, keys }: Store): Promise<JournalEntry[]> {
-  const shards = Array.from({ length: REGISTRY_SHARDS }, (_, shard) => redis.xrange(keys.journal(shard), '-', '+'));
+  const shards = keys.ofShards(keys.journal).map((journal) => redis.xrange(journal, '-', '+'));
   return (await Promise.all(shards)).flat().map(([, fields]) => JSON.parse(fields[1]!) as JournalEntry);
 }
 
