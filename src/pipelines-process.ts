@@ -26,9 +26,9 @@ import { OTHER_INSTALLATION } from './stores/redis-watch.ts';
 import {
   connectionsPart,
   makeClickHouse,
+  makeCommands,
   makeKeys,
   makeRedisWatch,
-  makeWriter,
   STORES_READY_MS_MAX,
 } from './stores.ts';
 import { DeadLetters } from './streams/dead-letters.ts';
@@ -45,7 +45,7 @@ export async function pipelinesParts({
   say,
 }: WorkerContext): Promise<Part[]> {
   warnOfOutbox(config, log);
-  const redis = makeWriter(config);
+  const redis = makeCommands(config);
   const clickhouse = makeClickHouse(config);
   const watch = makeRedisWatch({ config, log, metrics, isSupervised }, { redis, clickhouse });
   const alertLog = log.child({ part: 'deliveries' });

@@ -57,12 +57,13 @@ export function makeCommands(config: Config): Commands {
 
 /** Throws AddressMissing, or ConfigError where a file of TLS cannot be read. */
 export function redisAddress(config: Config): RedisAddress {
-  const { redisUrl: url, redisCluster: cluster, redisTlsCa, redisTlsCert, redisTlsKey } = config;
+  const { redisUrl: url, redisCluster: cluster, redisReplicas, redisTlsCa, redisTlsCert, redisTlsKey } = config;
   if (url === undefined) throw new AddressMissing('GATEHOUSE_REDIS_URL is not set');
-  if (!url.startsWith('rediss:')) return { url, cluster };
+  const address = { url, cluster, replicas: redisReplicas };
+  if (!url.startsWith('rediss:')) return address;
   const ca = textOf('GATEHOUSE_REDIS_TLS_CA', redisTlsCa);
   const cert = textOf('GATEHOUSE_REDIS_TLS_CERT', redisTlsCert);
-  return { url, cluster, tls: { ca, cert, key: textOf('GATEHOUSE_REDIS_TLS_KEY', redisTlsKey) } };
+  return { ...address, tls: { ca, cert, key: textOf('GATEHOUSE_REDIS_TLS_KEY', redisTlsKey) } };
 }
 
 function textOf(setting: string, file: string | undefined): string | undefined {

@@ -183,6 +183,14 @@ export const IDEMPOTENCY_RUNNING_MS = 10_000;
 /** A Redis command that has not answered by then is given up: the write's outcome is unknown and the answer says so. */
 export const REDIS_TIMEOUT_MS = 3_000;
 
+/**
+ * A write that no replica has by then may be lost with its master: the answer says that its outcome is unknown. Long
+ * beside the way to a replica and back; twice as long, for one group behind another, is within REDIS_TIMEOUT_MS.
+ */
+export const REPLICA_WAIT_MS = 1_000;
+/** How often a node is asked how many replicas it has. */
+export const REPLICA_LOOK_MS = 1_000;
+
 /** A lease lives this long unless renewed: how long a dead owner's streams wait for a new one. */
 export const LEASE_MS = 10_000;
 /** Renewals are sent this often: three may fail before the lease is lost. */
@@ -314,6 +322,7 @@ export const BACKLOG_SHARE_MAX = 0.7;
 export const BARRIER_POLL_MS = 15;
 
 assert(IDEMPOTENCY_RUNNING_MS > 2 * REDIS_TIMEOUT_MS, 'a running record must outlast a counter trip and an append');
+assert(2 * REPLICA_WAIT_MS < REDIS_TIMEOUT_MS, 'a write must be answered behind one group that waits in vain');
 assert(ENTRY_BYTES_MAX < INSERT_BYTES_MAX, 'an entry must fit into an insert');
 assert(3 * LEASE_RENEW_MS + LEASE_MARGIN_MS < LEASE_MS, 'a lease must survive lost renewals');
 assert(REDIS_TIMEOUT_MS <= LEASE_MARGIN_MS, 'a command must have been answered or given up before its lease runs out');

@@ -11,11 +11,15 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Cluster, type ClusterOptions, type Command, Redis, type RedisOptions } from 'ioredis';
 import { REDIS_TIMEOUT_MS } from '../common/limits.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
+import { askReplicas, holdUntilReplicated, NotReplicated, type ReplicasWanted, replicasInCluster } from './replicas.ts';
 
 /** PEM texts: who may have signed Redis's certificate, and what we show to it. */
 export type RedisTls = { ca?: string | undefined; cert?: string | undefined; key?: string | undefined };
-/** `url` may name several nodes of a Cluster, separated by commas. `tls`: of `rediss://` addresses. */
-export type RedisAddress = { url: string; cluster: boolean; tls?: RedisTls };
+/**
+ * `url` may name several nodes of a Cluster, separated by commas. `tls`: of `rediss://` addresses. `replicas` that must
+ * have what is acknowledged; undefined: one where a Cluster's node has any.
+ */
+export type RedisAddress = { url: string; cluster: boolean; tls?: RedisTls; replicas?: ReplicasWanted };
 export type Commands = Redis | Cluster;
 
 export function isCluster(client: Commands): client is Cluster {
@@ -56,14 +60,34 @@ export class RedisUnavailable extends UserFacingError {
   }
 }
 
-/** For appends: a connection that carries nothing else. */
+/** For appends: a connection that carries nothing else, and answers a write once replicas have it. */
 export function connectWriter(address: RedisAddress): Commands {
-  return connect(address);
+  return connect(address, { isAcknowledging: true });
 }
 
 /** For everything else. A caller that may repeat a command does so itself, and then knows that it did. */
 export function connectCommands(address: RedisAddress): Commands {
-  return connect(address);
+  const client = connect(address, { isAcknowledging: false });
+  if (!mayHaveReplicas(address)) return client;
+  const acknowledging = connect(address, { isAcknowledging: true });
+  siblings.set(client, acknowledging);
+  client.once('end', () => acknowledging.disconnect());
+  return client;
+}
+
+/** Of a client for commands: a connection of its own for writes, so that others do not wait for replicas. */
+const siblings = new WeakMap<Commands, Commands>();
+
+/**
+ * The same Redis for writes that are acknowledged to a caller, or that another slot's progress depends on: their
+ * answers mean that replicas have them (replicas.ts).
+ */
+export function acknowledging(client: Commands): Commands {
+  return siblings.get(client) ?? client;
+}
+
+function mayHaveReplicas({ cluster, replicas }: RedisAddress): boolean {
+  return replicas !== 0 && (cluster || replicas !== undefined);
 }
 
 /** Resolves once Redis (each master of a Cluster) answers. Throws RedisUnavailable after `timeoutMs`. */
@@ -71,7 +95,9 @@ export async function waitUntilReady(client: Commands, timeoutMs: number): Promi
   const deadline = performance.now() + timeoutMs;
   for (;;) {
     try {
-      return await askEveryNode(client);
+      await askEveryNode(client);
+      if (siblings.has(client)) await askEveryNode(siblings.get(client)!);
+      return;
     } catch (cause) {
       if (performance.now() >= deadline) {
         throw new RedisUnavailable(`Redis was not ready within ${timeoutMs} ms`, {
@@ -91,11 +117,13 @@ export async function waitUntilReady(client: Commands, timeoutMs: number): Promi
  */
 export function sendTogether<T>(client: Commands, send: () => T): T {
   // Streams of a node that is not connected, or not yet, are not there.
-  const streams = mastersOf(client).flatMap((node) => node.stream ?? []);
+  const nodes = mastersOf(client);
+  const streams = nodes.flatMap((node) => node.stream ?? []);
   for (const stream of streams) stream.cork();
   try {
     return send();
   } finally {
+    for (const node of nodes) askReplicas(node);
     for (const stream of streams) stream.uncork();
   }
 }
@@ -110,6 +138,15 @@ export function isDiskFull(cause: unknown): boolean {
 /** Why nothing can be done there, as the beginning of a sentence for callers and operators. */
 export function troubleOf(cause: unknown): string {
   return isDiskFull(cause) ? 'The disk that Redis writes to is full' : 'Redis is out of reach';
+}
+
+/** What callers read where it is not known whether their write was made, or will stay. */
+export function unknownSentence(cause: unknown): string {
+  const isNotReplicated =
+    cause instanceof NotReplicated || (cause as Error | undefined)?.cause instanceof NotReplicated;
+  return isNotReplicated
+    ? 'No replica of Redis has confirmed it; whether it stays recorded is unknown.'
+    : 'Redis did not answer; whether anything was recorded is unknown.';
 }
 
 /** What a command's failure means, whatever it is: a refusal of a kind not known here counts as a refusal. */
@@ -156,6 +193,7 @@ const NEVER_SENT = [
 function classify(cause: unknown): RedisUnavailable | undefined {
   if (cause instanceof RedisUnavailable) return cause;
   const message = messageOf(cause);
+  if (cause instanceof NotReplicated) return new RedisUnavailable(message, { sent: true, canRetry: true, cause });
   if (isReply(cause)) {
     // An error out of a script carries the code of the command that failed behind its own words, in some versions.
     const code = /^(?:ERR )?(?:-)?([A-Z]+)/.exec(message)?.[1] ?? '';
@@ -198,7 +236,8 @@ function messageOf(cause: unknown): string {
   return cause instanceof Error ? cause.message : String(cause);
 }
 
-function connect(address: RedisAddress): Commands {
+/** `isAcknowledging`: writes are answered once replicas have them. */
+function connect(address: RedisAddress, { isAcknowledging }: { isAcknowledging: boolean }): Commands {
   const options: NodeOptions = {
     replyMapping: 'legacy',
     maxRetriesPerRequest: 0,
@@ -213,6 +252,11 @@ function connect(address: RedisAddress): Commands {
   };
   if (address.url.startsWith('rediss:')) options.tls = address.tls ?? {};
   const client = address.cluster ? connectCluster(address.url, options) : connectSingle(address.url, options);
+  if (isAcknowledging && mayHaveReplicas(address)) {
+    if (client instanceof Cluster)
+      client.on('+node', (node: Redis) => holdUntilReplicated(node, address.replicas, replicasInCluster));
+    else holdUntilReplicated(client, address.replicas, async () => address.replicas!);
+  }
   // Each command's own failure says what there is to say, but not why there is no connection; without a listener
   // ioredis prints to the console.
   client.on('error', (error: Error) => connectErrors.set(client, innermost(error)));

@@ -5,7 +5,7 @@
 // Throws RedisUnavailable where Redis is away or refuses for now; any other reply of error comes through as it is: a
 // bug.
 import { createHash } from 'node:crypto';
-import { type Commands, redisError } from './client.ts';
+import { acknowledging, type Commands, redisError } from './client.ts';
 
 type ScriptArgument = string | number | Buffer;
 
@@ -13,19 +13,25 @@ export class Script<Reply> {
   readonly name: string;
   readonly #lua: string;
   readonly #sha: string;
+  readonly #acknowledges: boolean;
 
-  /** `lua` begins with its contract: KEYS, ARGV, result, what it guarantees. */
-  constructor(name: string, lua: string) {
+  /**
+   * `lua` begins with its contract: KEYS, ARGV, result, what it guarantees. `acknowledges`: it is answered once replicas
+   * have what it wrote (acknowledging).
+   */
+  constructor(name: string, lua: string, { acknowledges = false } = {}) {
     this.name = name;
     this.#lua = lua;
+    this.#acknowledges = acknowledges;
     this.#sha = createHash('sha1').update(lua).digest('hex');
   }
 
   /** Strings in the reply are decoded as UTF-8. */
   run(client: Commands, keys: readonly string[], args: readonly ScriptArgument[]): Promise<Reply> {
+    const by = this.#acknowledges ? acknowledging(client) : client;
     return this.#run(
-      () => client.evalsha(this.#sha, keys.length, ...keys, ...args),
-      () => client.eval(this.#lua, keys.length, ...keys, ...args),
+      () => by.evalsha(this.#sha, keys.length, ...keys, ...args),
+      () => by.eval(this.#lua, keys.length, ...keys, ...args),
     );
   }
 

@@ -9,6 +9,7 @@ import type { JournalEntry } from '../../schemas/journal.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../common/errors.ts';
 import { ID_PREFIXES, isId, mintId } from '../common/ids.ts';
+import { acknowledging } from '../redis/client.ts';
 import { REGISTRY_SHARDS } from '../redis/keys.ts';
 import { mintApiKey, parseApiKey, sha256Of } from './api-key-text.ts';
 import { type ApiKeyRecord, keyCreation, newApiKey, writeIndex } from './api-keys.ts';
@@ -202,7 +203,7 @@ export class Accounts {
     const { redis, keys } = this.#store;
     const id = await redis.hget(keys.accountNames(), name);
     if (id !== null) return id;
-    await redis.hsetnx(keys.accountNames(), name, mintId('account', this.#now()));
+    await acknowledging(redis).hsetnx(keys.accountNames(), name, mintId('account', this.#now()));
     return (await redis.hget(keys.accountNames(), name))!;
   }
 

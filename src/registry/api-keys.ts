@@ -16,6 +16,7 @@ import { ServiceError } from '../common/errors.ts';
 import { isId, mintId } from '../common/ids.ts';
 import { API_KEYS_MAX } from '../common/limits.ts';
 import { validationFailed } from '../common/validation.ts';
+import { acknowledging } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { hintOf, mintApiKey, sha256Of } from './api-key-text.ts';
 import { auditLog } from './audit.ts';
@@ -190,7 +191,7 @@ export function newApiKey(made: NewApiKey, key: string, nowMs: number): ApiKeyRe
 
 /** Worthless without the record, so it goes first. */
 export async function writeIndex({ redis, keys }: RegistryStore, account: string, record: ApiKeyRecord): Promise<void> {
-  await redis.set(keys.apiKeyIndex(record.sha256), `${account}/${record.id}`);
+  await acknowledging(redis).set(keys.apiKeyIndex(record.sha256), `${account}/${record.id}`);
 }
 
 /** In the background of a revocation: an index that stays leads nowhere. */

@@ -62,7 +62,7 @@ export class ApprovalWaits {
   start(): void {
     const { address, keys } = this.#options;
     const channels = keys.ofShards(keys.approvalNews);
-    const listener = connectCommands(address);
+    const listener = connectCommands({ ...address, replicas: 0 });
     this.#listener = listener;
     // Also after each reconnect: what was missed meanwhile is found by the next poll.
     listener.on('ready', () => void listener.subscribe(...channels).catch(() => undefined));

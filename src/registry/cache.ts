@@ -75,7 +75,7 @@ export class RegistryCache {
     this.#keys = options.keys;
     this.#onPolicies = options.onPolicies ?? (() => undefined);
     this.#ruleOptions = options.onRuleError === undefined ? {} : { onRuleError: options.onRuleError };
-    this.#redis = connectCommands(options.address);
+    this.#redis = connectCommands({ ...options.address, replicas: 0 });
     this.#reads = new TrackedReads(options.address, (key) => this.#invalidated(key));
   }
 

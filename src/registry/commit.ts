@@ -12,7 +12,7 @@ import { JOURNAL_FIELD, JOURNAL_VERSION, type JournalEntry } from '../../schemas
 import { ServiceError } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { readAsset } from '../process/assets.ts';
-import { type Commands, RedisUnavailable, redisError, troubleOf } from '../redis/client.ts';
+import { type Commands, RedisUnavailable, redisError, troubleOf, unknownSentence } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
 import { registryMissing } from './registry-missing.ts';
@@ -51,8 +51,10 @@ type Committed = { revision: number; refused?: undefined } | { refused: string }
 
 type Reply = ['done', number] | ['refused', string] | ['lost', number];
 const text = readAsset('src/redis/commit.lua');
-const script = new Script<Reply>('commit', text);
-const scriptWhenFull = new Script<Reply>('commit-when-full', text.replace('#!lua', '#!lua flags=allow-oom'));
+const script = new Script<Reply>('commit', text, { acknowledges: true });
+const scriptWhenFull = new Script<Reply>('commit-when-full', text.replace('#!lua', '#!lua flags=allow-oom'), {
+  acknowledges: true,
+});
 
 /** A commit is not sent again later than this, so its marker need not live longer. */
 const MARKER_MS = 60_000;
@@ -136,10 +138,7 @@ async function runTwice<T>(run: () => Promise<T>): Promise<T> {
 }
 
 function unavailable(cause: RedisUnavailable, recorded: false | 'unknown'): ServiceError {
-  const message =
-    recorded === false
-      ? `${troubleOf(cause)}; nothing was recorded.`
-      : 'Redis did not answer; whether anything was recorded is unknown.';
+  const message = recorded === false ? `${troubleOf(cause)}; nothing was recorded.` : unknownSentence(cause);
   return new ServiceError('unavailable', message, { recorded, retryAfterSeconds: 1, internal: cause.message, cause });
 }
 

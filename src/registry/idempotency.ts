@@ -24,6 +24,8 @@ export const IDEMPOTENCY_GUARD = 'idempotency';
 const begin = new Script<[state: string, answer?: string]>(
   'stream-idempotency-begin',
   readAsset('src/redis/stream-idempotency-begin.lua'),
+  // An answer that is given again must not be lost either.
+  { acknowledges: true },
 );
 const release = new Script<number>('lease-release', readAsset('src/redis/lease-release.lua'));
 /** Of an account: 16 MB if all are the largest policies. The oldest go first. */

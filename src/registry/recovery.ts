@@ -15,6 +15,7 @@ import type { AlertRecord } from '../../schemas/alert.ts';
 import type { ResourceType } from '../../schemas/closed-sets.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { readAsset } from '../process/assets.ts';
+import { acknowledging } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
 import type { ApiKeyRecord } from './api-keys.ts';
@@ -118,7 +119,8 @@ async function putBack(store: RegistryStore, row: RestoredRow, isLiving: (agent:
   const shardTag = tagOf(keys.revision(keys.shardOf(account)));
   const elsewhere = all.filter(([, key]) => tagOf(key) !== shardTag);
   // What points to a record comes before it and goes behind it.
-  for (const [command, key, ...args] of elsewhere) if (command !== 'del') await redis.call(command, key, ...args);
+  for (const [command, key, ...args] of elsewhere)
+    if (command !== 'del') await acknowledging(redis).call(command, key, ...args);
   const details = { kind, revision, deleted: record === null, ...ofAgent(record ?? before) };
   await commit(store, {
     ...{ account, at, guards: [], changes: [], whenFull: true },

@@ -13,6 +13,7 @@ import type { JournalEntry } from '../../schemas/journal.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
+import { acknowledging } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import type { AccountRecord } from './accounts.ts';
 import type { ApiKeyRecord } from './api-keys.ts';
@@ -83,7 +84,7 @@ export function rebuildRegistry(
 
 export async function raiseRevision({ redis, keys }: RegistryStore, shard: number, revision: number): Promise<void> {
   const key = keys.revision(shard);
-  if (Number((await redis.get(key)) ?? -1) < revision) await redis.set(key, revision);
+  if (Number((await redis.get(key)) ?? -1) < revision) await acknowledging(redis).set(key, revision);
 }
 
 /** Hash tags of what has no mark. */
@@ -189,7 +190,8 @@ class Writer {
   }
 
   async write(commands: readonly CommandArgs[]): Promise<void> {
-    for (const [command, key, ...args] of commands) this.#sent.push(this.#store.redis.call(command, key, ...args));
+    for (const [command, key, ...args] of commands)
+      this.#sent.push(acknowledging(this.#store.redis).call(command, key, ...args));
     if (this.#sent.length >= COMMANDS_AT_ONCE) await this.end();
   }
 

@@ -23,11 +23,14 @@ import { type PackedEntry, packEntry } from './packing.ts';
 const begin = new Script<[state: string, outcome?: string]>(
   'stream-idempotency-begin',
   readAsset('src/redis/stream-idempotency-begin.lua'),
+  // An outcome that is given again must not be lost either.
+  { acknowledges: true },
 );
 const sweep = new Script<number>('idempotency-sweep', readAsset('src/redis/idempotency-sweep.lua'));
 const appendOnce = new Script<[state: string, evicted?: number]>(
   'stream-append-once',
   readAsset('src/redis/stream-append-once.lua'),
+  { acknowledges: true },
 );
 const release = new Script<number>('lease-release', readAsset('src/redis/lease-release.lua'));
 

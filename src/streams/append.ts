@@ -19,7 +19,7 @@ import {
   LAST_SEEN_MS,
   UNACKED_BYTES_MAX,
 } from '../common/limits.ts';
-import { type Commands, isDiskFull, sendTogether, toUnavailable, troubleOf } from '../redis/client.ts';
+import { type Commands, isDiskFull, sendTogether, toUnavailable, troubleOf, unknownSentence } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { EntryBuffer } from './entry-buffer.ts';
 import type { PackedEntry } from './packing.ts';
@@ -332,7 +332,7 @@ function refusal(message: string): ServiceError {
 export function toServiceError(cause: unknown): ServiceError {
   const { sent, message } = toUnavailable(cause);
   return sent
-    ? new ServiceError('unavailable', 'Redis did not answer; whether anything was recorded is unknown.', {
+    ? new ServiceError('unavailable', unknownSentence(cause), {
         recorded: 'unknown',
         retryAfterSeconds: 1,
         internal: message,

@@ -8,7 +8,7 @@ import type { Commands } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
 
-const append = new Script<string>('signals-append', readAsset('src/redis/signals-append.lua'));
+const append = new Script<string>('signals-append', readAsset('src/redis/signals-append.lua'), { acknowledges: true });
 
 /** Signals of one entry: the notifications that they lead to are planned together. */
 const SIGNALS_PER_ENTRY_MAX = 200;

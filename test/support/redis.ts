@@ -39,12 +39,13 @@ export async function startRedis(t: Test, options: { args?: string[]; single?: b
   return { address: { url: `redis://127.0.0.1:${server.port}`, cluster: false }, servers: [server] };
 }
 
-/** A Cluster of three masters, whatever the environment says. */
-export async function startCluster(t: Test, options: { args?: string[] } = {}): Promise<TestRedis> {
+/** A Cluster of three masters, with so many replicas each, whatever the environment says. Masters come first. */
+export async function startCluster(t: Test, options: { args?: string[]; replicas?: number } = {}): Promise<TestRedis> {
+  const { replicas = 0 } = options;
   const args = [...(options.args ?? []), '--cluster-enabled', 'yes', '--cluster-node-timeout', '2000'];
-  const servers = await Promise.all(Array.from({ length: MASTERS }, () => startServer(t, args)));
+  const servers = await Promise.all(Array.from({ length: MASTERS * (1 + replicas) }, () => startServer(t, args)));
   const hosts = servers.map(({ port }) => `127.0.0.1:${port}`);
-  await formCluster(hosts);
+  await formCluster(hosts, replicas);
   return { address: { url: hosts.map((host) => `redis://${host}`).join(','), cluster: true }, servers };
 }
 
@@ -132,12 +133,26 @@ function say(port: number, text: string): Promise<string> {
   });
 }
 
-async function formCluster(hosts: readonly string[]): Promise<void> {
-  await promisify(execFile)('redis-cli', ['--cluster', 'create', ...hosts, '--cluster-replicas', '0', '--cluster-yes']);
+async function formCluster(hosts: readonly string[], replicas: number): Promise<void> {
+  const shape = ['--cluster-replicas', String(replicas), '--cluster-yes'];
+  await promisify(execFile)('redis-cli', ['--cluster', 'create', ...hosts, ...shape]);
   for (const host of hosts) {
     const port = Number(host.split(':')[1]);
     while (!(await say(port, 'CLUSTER INFO\r\n')).includes('cluster_state:ok')) await sleep(50);
+    while (
+      replicas > 0 &&
+      !/master_link_status:up|connected_slaves:[1-9]/.test(await say(port, 'INFO replication\r\n'))
+    )
+      await sleep(50);
   }
+}
+
+/** The replica of a Cluster's master. */
+export async function replicaOf(servers: readonly RedisProcess[], master: RedisProcess): Promise<RedisProcess> {
+  const nodes = (await say(master.port, 'CLUSTER NODES\r\n')).split('\n').map((line) => line.split(' '));
+  const own = nodes.find(([, , flags = '']) => flags.includes('myself'))![0];
+  const replica = nodes.find(([, , flags = '', of]) => flags.includes('slave') && of === own)!;
+  return servers.find(({ port }) => replica[1]!.includes(`:${port}@`))!;
 }
 
 async function freePort(): Promise<number> {

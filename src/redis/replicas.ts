@@ -1,0 +1,165 @@
+// Holds the answers to writes until enough replicas have them (between a client and its caller, on the connections of
+// redis/client.ts that acknowledge something). A master answers before its replicas know of a write: one that dies then
+// takes along what it has answered. `WAIT` is asked once for all that was sent together, on the very connection, since
+// it goes by what that connection did last.
+//
+//   a write      is sent at once; its answer is kept back
+//   WAIT         follows in the same tick, or when the one before it is answered. It holds up what is sent behind it, so
+//                under load writes gather for the next one: a group commit
+//   enough       the answers are handed on. A refusal by Redis is handed on at any time
+//   not enough   within REPLICA_WAIT_MS, or the connection broke: NotReplicated. The master has the write; whether it
+//                stays is unknown
+//
+// Enough is what the operator has set, or one replica where the node itself says that it has any. A replica that most
+// masters hold to be dead (`fail`) no longer counts, and a node that was promoted has none for a while: writing
+// continues there. A master that is cut off from the others cannot know of a promotion: it still counts its replica, so
+// nothing that only such a master has is acknowledged.
+// Invariant: an answer that is handed on was given on the connection whose WAIT was answered behind it. A command that a
+// Cluster redirects belongs to the node that carried it out.
+// Failure: as above. A node that does not say what replicas it has is taken to have one.
+import { Command, type Redis } from 'ioredis';
+import { Periodic } from '../common/async.ts';
+import { REPLICA_LOOK_MS, REPLICA_WAIT_MS } from '../common/limits.ts';
+
+/** Replicas that must have a write; undefined: one where there are any. */
+export type ReplicasWanted = number | undefined;
+
+/** What is asked of replicas and is not there: the write may be lost with its master. */
+export class NotReplicated extends Error {
+  override name = 'NotReplicated';
+}
+
+/** The commands that something is acknowledged by. Others are answered as they are. */
+const HELD = new Set(['xadd', 'eval', 'evalsha', 'set', 'del', 'hset', 'hsetnx', 'hdel']);
+
+type Send = Redis['sendCommand'];
+/** Answers that came to what was sent since the WAIT before. */
+type Group = { command: Command; handOn: () => void }[];
+
+const holds = new WeakMap<Redis, ReplicaHold>();
+
+/** Of a client, or of a node of a Cluster, before its first command. `replicasOf`: how many the node has, from it. */
+export function holdUntilReplicated(node: Redis, wanted: ReplicasWanted, replicasOf: ReplicasOf): void {
+  holds.set(node, new ReplicaHold(node, wanted, replicasOf));
+}
+
+/** Asks for what was sent so far, in the same write to the socket where that is still open. */
+export function askReplicas(node: Redis): void {
+  holds.get(node)?.ask();
+}
+
+/** How many replicas the node has; asked on its own connection. Rejects where the node does not say. */
+export type ReplicasOf = (ask: (name: string, ...args: string[]) => Promise<unknown>) => Promise<number>;
+
+class ReplicaHold {
+  readonly #send: Send;
+  readonly #wanted: ReplicasWanted;
+  readonly #replicasOf: ReplicasOf;
+  readonly #looks: Periodic;
+  /** undefined: not known of this connection yet. */
+  #needed: number | undefined;
+  /** As they were before a redirection, so that a command that is sent again is not held twice. */
+  readonly #resolvers = new WeakMap<Command, Command['resolve']>();
+  /** undefined: nothing was sent since the last WAIT. */
+  #group: Group | undefined;
+  /** Of the connection: it changes when one is lost. */
+  #connection = 0;
+  #isAsking = false;
+  #isDue = false;
+
+  constructor(node: Redis, wanted: ReplicasWanted, replicasOf: ReplicasOf) {
+    this.#send = node.sendCommand.bind(node);
+    this.#wanted = wanted;
+    this.#replicasOf = replicasOf;
+    this.#needed = wanted;
+    this.#looks = new Periodic(REPLICA_LOOK_MS, async () => void (await this.#look()));
+    node.sendCommand = ((command: Command, stream) => {
+      if (HELD.has(command.name) && this.#needed !== 0) this.#hold(command);
+      return this.#send(command, stream);
+    }) as Send;
+    node.on('ready', () => {
+      this.#needed = wanted;
+      if (wanted === undefined) this.#looks.start();
+    });
+    node.on('close', () => {
+      void this.#looks.stop();
+      this.#connection++;
+      const lost = this.#group ?? [];
+      this.#group = undefined;
+      // What was not answered is refused by the client itself.
+      refuse(lost, new NotReplicated('the connection broke before a replica was known to have the write'));
+    });
+  }
+
+  ask(): void {
+    this.#isDue = false;
+    if (this.#isAsking || this.#group === undefined) return;
+    const group = this.#group;
+    this.#group = undefined;
+    this.#isAsking = true;
+    void this.#settle(group).finally(() => {
+      this.#isAsking = false;
+      this.ask();
+    });
+  }
+
+  #hold(command: Command): void {
+    const resolve = this.#resolvers.get(command) ?? command.resolve;
+    this.#resolvers.set(command, resolve);
+    this.#group ??= [];
+    const group = this.#group;
+    command.resolve = (reply) => group.push({ command, handOn: () => resolve(reply) });
+    if (this.#isDue || this.#isAsking) return;
+    this.#isDue = true;
+    queueMicrotask(() => this.ask());
+  }
+
+  async #settle(group: Group): Promise<void> {
+    const connection = this.#connection;
+    const shortfall = await this.#shortfall();
+    // Redis answers in order: by now all have their answers, or the connection broke and refused them.
+    if (shortfall !== undefined) refuse(group, shortfall);
+    else if (connection !== this.#connection) refuse(group, new NotReplicated('the connection broke meanwhile'));
+    else for (const { handOn } of group) handOn();
+  }
+
+  /** undefined: enough replicas have all that was sent before. */
+  async #shortfall(): Promise<NotReplicated | undefined> {
+    try {
+      const needed = this.#needed ?? (await this.#look());
+      // With none needed the WAIT still comes behind the answers.
+      const have = Number(await this.#ask('wait', String(needed), String(REPLICA_WAIT_MS)));
+      if (have >= needed) return undefined;
+      void this.#look();
+      return new NotReplicated(`${have} of ${needed} replicas had the write within ${REPLICA_WAIT_MS} ms`);
+    } catch (cause) {
+      return new NotReplicated('it is not known whether a replica has the write', { cause });
+    }
+  }
+
+  async #look(): Promise<number> {
+    const most = this.#wanted ?? 1;
+    if (this.#wanted !== undefined) return most;
+    const replicas = await this.#replicasOf((name, ...args) => this.#ask(name, ...args)).catch(() => most);
+    this.#needed = Math.min(most, replicas);
+    return this.#needed;
+  }
+
+  #ask(name: string, ...args: string[]): Promise<unknown> {
+    return this.#send(new Command(name, args, { replyEncoding: 'utf8' })) as Promise<unknown>;
+  }
+}
+
+function refuse(group: Group, error: NotReplicated): void {
+  for (const { command } of group) command.reject(error);
+}
+
+/** As a node of a Cluster says it: replicas that are its own and not dead by the vote of most masters. */
+export const replicasInCluster: ReplicasOf = async (ask) => {
+  const nodes = String(await ask('cluster', 'NODES'))
+    .trim()
+    .split('\n')
+    .map((line) => line.split(' '));
+  const own = nodes.find(([, , flags = '']) => flags.split(',').includes('myself'))?.[0];
+  return nodes.filter(([, , flags = '', master]) => master === own && !flags.split(',').includes('fail')).length;
+};
