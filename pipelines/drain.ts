@@ -15,6 +15,10 @@
 // read off what is in hand (`#position`). A batch that has not as many entries as its manifest says is trusted no
 // further than what ClickHouse has. Nothing is held twice: entries stay in the stream until the ack, and here is at
 // most one batch and one read.
+// Redis may have gone back, by a failover or an older file: it lacks acknowledgements and manifests of what was
+// written, or entries. So each step is refused in another life of Redis than the drain began in, and a drain that
+// begins in one that its group does not know writes what lies there up to that moment as untracked: compared by id with
+// what is stored. When it is through, the work may look for what is stored and no longer in the stream (`compared`).
 // Failure: a lost lease ends the drain and drops what it holds; anything else is waited out.
 import assert from 'node:assert';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -35,39 +39,18 @@ import { type Lease, LeaseLost } from '../src/streams/lease.ts';
 import { compareIds } from '../src/streams/stream-id.ts';
 import type { StreamPoller } from '../src/streams/stream-poller.ts';
 import type { StreamEntry, WindowRead } from '../src/streams/window.ts';
+import { type Batch, OpenBatch } from './batch.ts';
 import type { CommitBarrier } from './commit-barrier.ts';
 import type { Permit, Permits } from './semaphore.ts';
 
 const NOTHING: WindowRead = { entries: [], isEnd: true };
 const RETRY = { minMs: RETRY_MS_MIN, maxMs: RETRY_MS_MAX };
+/** Events arrive a little before their entry is made, by the clock of another machine. */
+const BEFORE_MS = 60_000;
 const NO_EFFECT = { batch: undefined, applied: { deadLetters: [], writes: [] } };
 
 /** A stream entry as a pipeline understands it. */
 export type Decoded<T> = { value: T; rows: number /** Epoch ms at which its oldest part arrived. */; oldestMs: number };
-
-/**
- * What is known of earlier tries to write a batch. `first`: there was none. `repeated`: one may have been carried out,
- * and ClickHouse would know its token. `untracked`: part of the batch may have been written, and no token can be
- * trusted to know. It only moves to the right.
- */
-const TRIES = ['first', 'repeated', 'untracked'] as const;
-export type Try = (typeof TRIES)[number];
-
-export type Batch<T, Plan> = {
-  readonly stream: string;
-  /** Ids of its first and last entry. */
-  readonly first: string;
-  readonly last: string;
-  readonly values: readonly T[];
-  readonly plan: Plan;
-  readonly try: Try;
-  /** At the first try: the others that got their permit with it. */
-  readonly barrier: CommitBarrier | undefined;
-  /** Keeps another plan in the manifest. To be called before an effect that depends on it. */
-  replan(plan: Plan): Promise<void>;
-  /** Throws LeaseLost. To be called right before each effect. */
-  ensureHeld(): Promise<void>;
-};
 
 /** What came of a batch. */
 export type Applied = {
@@ -95,6 +78,12 @@ export interface Work<T, Plan> {
   begin?(lease: Lease): void;
   /** The drain has ended, its lease is not released yet. Must not reject. */
   end?(): Promise<void>;
+  /**
+   * In a life of Redis that the group did not know, everything of the stream that may have been dealt with before has
+   * been compared. `fromMs`: epoch ms before which nothing can have been lost; null: it is not known. The writes are
+   * made under the lease. Whatever it throws is tried again.
+   */
+  compared?(stream: string, fromMs: number | null): Promise<BinaryCommandArgs[]>;
   /** Whatever it throws dead-letters the entry with the error's message for a reason. */
   decode(entry: StreamEntry): Decoded<T>;
   /**
@@ -147,7 +136,8 @@ class Taken<T> {
   rows = 0;
   bytes = 0;
   oldestMs = Number.POSITIVE_INFINITY;
-  retried = false;
+  /** Some of it may have been stored before, and no token says so. */
+  isDoubtful = false;
 }
 
 type State = 'starting' | 'recovering' | 'collecting' | 'waiting' | 'planning' | 'applying' | 'committing' | 'ended';
@@ -174,6 +164,8 @@ export class Drain<T, Plan> {
   #ahead: StreamEntry[] = [];
   /** The last entry that this group has acknowledged. */
   #acknowledged = '0-0';
+  /** Up to here entries may have been dealt with in another life of Redis. */
+  #comparedTo = '0-0';
   #taken: Taken<T> | undefined;
   #askingSince: number | undefined;
   /** Monotonic ms before which no batch is closed that is not full. */
@@ -192,9 +184,12 @@ export class Drain<T, Plan> {
   async run(): Promise<void> {
     this.#options.work.begin?.(this.#options.lease);
     try {
+      const { position, comparedTo } = await this.#retryForever(() => this.#options.reader.begin());
       const kept = await this.#retryForever(() => this.#options.reader.manifest<Plan>());
-      this.#acknowledged = await this.#retryForever(() => this.#options.reader.position());
+      this.#acknowledged = position;
+      this.#comparedTo = comparedTo ?? '0-0';
       if (kept !== null) await this.#recover(kept);
+      if (comparedTo !== null) await this.#compare(position);
       while (!this.#stop.signal.aborted) await this.#round();
     } catch (error) {
       if (!(error instanceof Stopped)) throw error;
@@ -270,6 +265,21 @@ export class Drain<T, Plan> {
     this.#taken = undefined;
   }
 
+  /** Deals with what was there when the drain began, and then with what was stored and is there no more. */
+  async #compare(position: string): Promise<void> {
+    const comparedTo = this.#comparedTo;
+    if (comparedTo !== position) this.#options.log.warn({ position, comparedTo }, 'stream.may_have_gone_back');
+    while (!this.#stop.signal.aborted && compareIds(this.#acknowledged, comparedTo) < 0) {
+      const before = this.#acknowledged;
+      await this.#round();
+      // What was the last entry may have been removed.
+      if (this.#acknowledged === before && this.#ahead.length === 0) break;
+    }
+    const { reader, work } = this.#options;
+    const fromMs = position === '0-0' ? null : Number(position.split('-')[0]) - BEFORE_MS;
+    await this.#retryForever(async () => reader.writeCompared((await work.compared?.(reader.stream, fromMs)) ?? []));
+  }
+
   /** Fills `taken`; leaves it empty if there is nothing to read. */
   async #collect(taken: Taken<T>): Promise<void> {
     this.#take(taken, this.#ahead);
@@ -310,7 +320,7 @@ export class Drain<T, Plan> {
       const retryOf = entry.fields.get(ENTRY_FIELD.group)?.toString();
       if (retryOf !== undefined && retryOf !== this.#options.reader.group) continue;
       for (const value of entry.fields.values()) taken.bytes += value.length;
-      taken.retried ||= retryOf !== undefined;
+      taken.isDoubtful ||= retryOf !== undefined || compareIds(entry.id, this.#comparedTo) <= 0;
       this.#decode(taken, entry);
     }
   }
@@ -362,8 +372,8 @@ export class Drain<T, Plan> {
     this.#enter('planning');
     const { work, reader, lease } = this.#options;
     // What came in while the permit was waited for may be a dead letter that was queued again.
-    if (taken.retried) permit.barrier?.leave();
-    const barrier = taken.retried ? undefined : permit.barrier;
+    if (taken.isDoubtful) permit.barrier?.leave();
+    const barrier = taken.isDoubtful ? undefined : permit.barrier;
     const plan = kept?.manifest.plan ?? (await this.#retryForever(() => work.plan(taken.values, barrier)));
     const [first, last, entries] = [taken.ids[0]!, taken.ids.at(-1)!, taken.ids.length];
     const attempts = (kept?.manifest.attempts ?? 0) + 1;
@@ -374,7 +384,7 @@ export class Drain<T, Plan> {
       keepPlan: (next) => this.#retryForever(() => reader.keepManifest({ first, last, entries, attempts, plan: next })),
     });
     if (kept !== null) batch.moveOn('repeated');
-    if (taken.retried) batch.moveOn('untracked');
+    if (taken.isDoubtful) batch.moveOn('untracked');
     await batch.replan(plan);
     return batch;
   }
@@ -386,7 +396,7 @@ export class Drain<T, Plan> {
       rows: taken.rows,
       bytes: taken.bytes,
       isFull: this.#full(taken),
-      alone: !mayGrow || taken.retried,
+      alone: !mayGrow || taken.isDoubtful,
     }));
     try {
       while (!permit.isAcquired) {
@@ -449,69 +459,6 @@ export class Drain<T, Plan> {
     } catch {
       throw new Stopped();
     }
-  }
-}
-
-type BatchParts<T, Plan> = Omit<Batch<T, Plan>, 'replan' | 'try'> & {
-  /** Monotonic ms of the first try. */
-  startedAt: number;
-  keepPlan: (plan: Plan) => Promise<void>;
-};
-
-/** A batch between its manifest and its acknowledgement. */
-class OpenBatch<T, Plan> implements Batch<T, Plan> {
-  readonly #parts: BatchParts<T, Plan>;
-  #plan: Plan;
-  #try: Try = 'first';
-
-  constructor(parts: BatchParts<T, Plan>) {
-    this.#parts = parts;
-    this.#plan = parts.plan;
-  }
-
-  get stream(): string {
-    return this.#parts.stream;
-  }
-
-  get first(): string {
-    return this.#parts.first;
-  }
-
-  get last(): string {
-    return this.#parts.last;
-  }
-
-  get values(): readonly T[] {
-    return this.#parts.values;
-  }
-
-  get startedAt(): number {
-    return this.#parts.startedAt;
-  }
-
-  get plan(): Plan {
-    return this.#plan;
-  }
-
-  get try(): Try {
-    return this.#try;
-  }
-
-  get barrier(): CommitBarrier | undefined {
-    return this.#try === 'first' ? this.#parts.barrier : undefined;
-  }
-
-  moveOn(to: Try): void {
-    if (TRIES.indexOf(to) > TRIES.indexOf(this.#try)) this.#try = to;
-  }
-
-  async replan(plan: Plan): Promise<void> {
-    await this.#parts.keepPlan(plan);
-    this.#plan = plan;
-  }
-
-  ensureHeld(): Promise<void> {
-    return this.#parts.ensureHeld();
   }
 }
 

@@ -113,6 +113,7 @@ export const AUDIT_ACTIONS = [
   'account.updated',
   'account.deleted',
   'registry.recovered',
+  'chain.recovered',
 ] as const;
 export type AuditAction = (typeof AUDIT_ACTIONS)[number];
 

@@ -22,13 +22,15 @@ import type { Metrics } from '../../src/metrics/metrics.ts';
 import type { Log } from '../../src/process/log.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
-import type { DeadLetterFields } from '../../src/streams/consume.ts';
+import type { BinaryCommandArgs, DeadLetterFields } from '../../src/streams/consume.ts';
 import { deadLetterFields } from '../../src/streams/dead-letters.ts';
 import { appendSignals } from '../../src/streams/signals.ts';
 import type { StreamEntry } from '../../src/streams/window.ts';
+import type { Batch } from '../batch.ts';
 import { countedInsert } from '../counted-insert.ts';
-import type { Applied, Batch, Committed, Decoded, Work } from '../drain.ts';
+import type { Applied, Committed, Decoded, Work } from '../drain.ts';
 import { type Chained, type ChainOptions, ChainWriter } from './chain.ts';
+import { ChainRecovery } from './chain-recovery.ts';
 import { TableRefuses } from './insert.ts';
 import { hashOf, monthOf } from './rows.ts';
 
@@ -46,6 +48,7 @@ export class JournalStore implements Work<Change, null> {
   readonly #keys: Keys;
   readonly #clickhouse: ClickHouse;
   readonly #chain: ChainWriter;
+  readonly #recovery: ChainRecovery;
   readonly #metrics: Metrics;
   readonly #log: Log;
 
@@ -54,8 +57,13 @@ export class JournalStore implements Work<Change, null> {
     this.#keys = options.keys;
     this.#clickhouse = options.clickhouse;
     this.#chain = new ChainWriter(options);
+    this.#recovery = new ChainRecovery(options, this.#chain);
     this.#metrics = options.metrics;
     this.#log = options.log;
+  }
+
+  async compared(stream: string, fromMs: number | null): Promise<BinaryCommandArgs[]> {
+    return fromMs === null ? [] : this.#recovery.writes(stream, fromMs);
   }
 
   decode({ id, fields }: StreamEntry): Decoded<Change> {

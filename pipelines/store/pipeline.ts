@@ -45,14 +45,16 @@ import type { Metrics } from '../../src/metrics/metrics.ts';
 import type { Log } from '../../src/process/log.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
-import type { DeadLetterFields } from '../../src/streams/consume.ts';
+import type { BinaryCommandArgs, DeadLetterFields } from '../../src/streams/consume.ts';
 import { deadLetterFields } from '../../src/streams/dead-letters.ts';
 import type { StreamEntry } from '../../src/streams/window.ts';
+import type { Batch } from '../batch.ts';
 import type { CommitBarrier } from '../commit-barrier.ts';
 import { countedInsert } from '../counted-insert.ts';
-import type { Applied, Batch, Committed, Decoded, Work } from '../drain.ts';
+import type { Applied, Committed, Decoded, Work } from '../drain.ts';
 import { deletedAgents } from '../tombstones.ts';
 import { type Chained, ChainWriter } from './chain.ts';
+import { ChainRecovery } from './chain-recovery.ts';
 import { claimToken, insertGroup } from './group-insert.ts';
 import { type BadRow, insertRows, TableRefuses } from './insert.ts';
 import { byMonth, isWellFormed, readRows } from './rows.ts';
@@ -77,10 +79,16 @@ type EventStoreOptions = { redis: Commands; keys: Keys; clickhouse: ClickHouse; 
 export class EventStore implements Work<SummarizedRow[], Plan> {
   readonly #options: EventStoreOptions;
   readonly #chain: ChainWriter;
+  readonly #recovery: ChainRecovery;
 
   constructor(options: EventStoreOptions) {
     this.#options = options;
     this.#chain = new ChainWriter(options);
+    this.#recovery = new ChainRecovery(options, this.#chain);
+  }
+
+  async compared(stream: string, fromMs: number | null): Promise<BinaryCommandArgs[]> {
+    return fromMs === null ? [] : this.#recovery.writes(stream, fromMs);
   }
 
   decode(entry: StreamEntry): Decoded<SummarizedRow[]> {

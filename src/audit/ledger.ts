@@ -19,7 +19,11 @@ export type SeenRow = {
   leaf: Buffer;
   /** The agent whose deletion this entry records. */
   deletes?: string;
+  recovers?: Recovery;
 };
+
+/** What an entry of the audit log says was chained later than it was stored (`chain.recovered`). */
+export type Recovery = { chain: string; entries: number; atMs: number };
 
 /** The table. Times: from inclusive, to exclusive. */
 export type RowSource = {
@@ -64,6 +68,8 @@ export class Ledger {
   marked = 0;
   /** Agents, packed, whose deletion is on record. */
   readonly deleted = new Set<string>();
+  /** Of entries that are as they were chained. */
+  readonly recoveries: Recovery[] = [];
   /** Rows without an entry so far, by packed id. */
   readonly strays = new Map<string, SeenRow>();
   /** Entries without a row, by packed agent; blank ones have no id any more. */
@@ -237,6 +243,7 @@ export class Ledger {
       return;
     }
     this.intact++;
+    if (row.recovers !== undefined) this.recoveries.push(row.recovers);
     if (row.deletes !== undefined) this.deleted.add(keyOf(packId(row.deletes)));
   }
 

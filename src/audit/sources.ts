@@ -119,5 +119,9 @@ function seenEntry(entry: RecordedEntry): SeenRow {
   const { id, action, resource_id, about_agent, createdMs } = entry;
   const row: SeenRow = { id, agent: about_agent, atMs: createdMs, leaf: auditLeaf(entry) };
   if (action === 'agent.deleted') row.deletes = resource_id;
+  if (action === 'chain.recovered') {
+    const { chain, entries } = JSON.parse(entry.details) as { chain: string; entries: number };
+    row.recovers = { chain, entries, atMs: createdMs };
+  }
   return row;
 }

@@ -16,7 +16,7 @@ import { isoTime } from '../../schemas/time.ts';
 import { derivedId } from '../common/ids.ts';
 import { ChainCursor, type ReadPage, type Remembered } from './chain-cursor.ts';
 import { isBlank, unpackId } from './hash.ts';
-import { Ledger, type RowSource, type SeenRow } from './ledger.ts';
+import { Ledger, type Recovery, type RowSource, type SeenRow } from './ledger.ts';
 import { type Violation, Violations } from './violations.ts';
 
 export const REGISTRY_CHAIN = 'registry';
@@ -164,8 +164,7 @@ class Verification {
         else {
           const { chain, n, atMs, packed } = kept[0];
           const id = isBlank(packed) ? {} : { id: unpackId(chain === REGISTRY_CHAIN ? 'auditLog' : 'event', packed) };
-          this.#faults.add({ chain, position: n, kind: 'missing', atMs, ...id });
-          this.#faults.count += count - 1;
+          this.#faults.add({ chain, position: n, kind: 'missing', atMs, ...id }, count);
         }
       }
     }
@@ -208,11 +207,19 @@ class Verification {
       unsettled: this.#unsettled,
       faults: this.#faults.count,
       first_invalid: shown(this.#faults.first),
+      faults_by_kind: this.#faults.kinds.map(({ kind, count, first }) => ({ kind, count, first: shown(first)! })),
+      recovered: registry.recoveries.reduce((sum, { entries }) => sum + entries, 0),
+      first_recovered: earliest(registry.recoveries),
       chains: cursors.map(({ chain, n, hash }) => ({ chain, entries: n, head: hash.toString('hex') })),
       truncated: stoppedMs !== null,
       continue_from: stoppedMs === null ? null : isoTime(stoppedMs),
     };
   }
+}
+
+function earliest(recoveries: readonly Recovery[]): AuditVerification['first_recovered'] {
+  const [first] = [...recoveries].sort((a, b) => a.atMs - b.atMs);
+  return first === undefined ? null : { chain: first.chain, entries: first.entries, at: isoTime(first.atMs) };
 }
 
 function shown(fault: Violation | null): AuditVerification['first_invalid'] {

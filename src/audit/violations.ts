@@ -24,11 +24,20 @@ const KEPT_MAX = 1_000;
 export class Violations {
   count = 0;
   readonly #kept: Violation[] = [];
+  readonly #kinds = new Map<FaultKind, { count: number; first: Violation }>();
 
-  readonly add = (fault: Violation): void => {
-    this.count++;
+  readonly add = (fault: Violation, times = 1): void => {
+    this.count += times;
     if (this.#kept.length < KEPT_MAX) this.#kept.push(fault);
+    const same = this.#kinds.get(fault.kind) ?? { count: 0, first: fault };
+    const first = fault.atMs < same.first.atMs ? fault : same.first;
+    this.#kinds.set(fault.kind, { count: same.count + times, first });
   };
+
+  /** How many of each kind that was found, and the earliest of them. */
+  get kinds(): { kind: FaultKind; count: number; first: Violation }[] {
+    return [...this.#kinds].map(([kind, { count, first }]) => ({ kind, count, first }));
+  }
 
   /** The earliest by arrival. */
   get first(): Violation | null {

@@ -4,8 +4,8 @@
 // it goes by what that connection did last.
 //
 //   a write      is sent at once; its answer is kept back
-//   WAIT         follows in the same tick, or when the one before it is answered. It holds up what is sent behind it, so
-//                under load writes gather for the next one: a group commit
+//   WAIT         follows in the same tick, or when the one before it is answered. It holds up what is sent behind it,
+//                so under load writes gather for the next one: a group commit
 //   enough       the answers are handed on. A refusal by Redis is handed on at any time
 //   not enough   within REPLICA_WAIT_MS, or the connection broke: NotReplicated. The master has the write; whether it
 //                stays is unknown
@@ -14,8 +14,8 @@
 // masters hold to be dead (`fail`) no longer counts, and a node that was promoted has none for a while: writing
 // continues there. A master that is cut off from the others cannot know of a promotion: it still counts its replica, so
 // nothing that only such a master has is acknowledged.
-// Invariant: an answer that is handed on was given on the connection whose WAIT was answered behind it. A command that a
-// Cluster redirects belongs to the node that carried it out.
+// Invariant: an answer that is handed on was given on the connection whose WAIT was answered behind it. A command that
+// a Cluster redirects belongs to the node that carried it out.
 // Failure: as above. A node that does not say what replicas it has is taken to have one.
 import { Command, type Redis } from 'ioredis';
 import { Periodic } from '../common/async.ts';
@@ -49,7 +49,7 @@ export function askReplicas(node: Redis): void {
 }
 
 /** How many replicas the node has; asked on its own connection. Rejects where the node does not say. */
-export type ReplicasOf = (ask: (name: string, ...args: string[]) => Promise<unknown>) => Promise<number>;
+type ReplicasOf = (ask: (name: string, ...args: string[]) => Promise<unknown>) => Promise<number>;
 
 class ReplicaHold {
   readonly #send: Send;

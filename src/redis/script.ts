@@ -16,8 +16,8 @@ export class Script<Reply> {
   readonly #acknowledges: boolean;
 
   /**
-   * `lua` begins with its contract: KEYS, ARGV, result, what it guarantees. `acknowledges`: it is answered once replicas
-   * have what it wrote (acknowledging).
+   * `lua` begins with its contract: KEYS, ARGV, result, what it guarantees. `acknowledges`: it is answered once
+   * replicas have what it wrote (acknowledging).
    */
   constructor(name: string, lua: string, { acknowledges = false } = {}) {
     this.name = name;

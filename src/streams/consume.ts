@@ -5,6 +5,9 @@
 // by the acknowledgement alone, so nothing is ever pending: what lies behind the position is what is to be done, by
 // the holder of the lease. Reading is polling without BLOCK: no reader can be left dangling on a dead connection, and
 // Cluster needs nothing special.
+// The lease also knows which life of Redis was read from (redis-run.ts): after a failover or a restart, by which
+// entries, manifests and positions may have gone back, each step is refused as with a lost lease, and the next owner
+// compares what is there with what was stored (drain.ts).
 // Invariant: a read gives the entries right behind the one that the caller names, in the stream's order, without gaps.
 // The caller names the last one that he has in hand, and nothing here remembers how far he is, so an answer that was
 // lost is simply given again. (A reader that kept its own position, and moved it between two commands of one read,
@@ -19,6 +22,7 @@ import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
 import { ensureGroups } from './groups.ts';
 import type { Lease } from './lease.ts';
+import { withRun } from './redis-run.ts';
 import { type StreamEntry, StreamWindow, type WindowRead } from './window.ts';
 
 /** Fields and values of an entry for the dead stream. */
@@ -34,8 +38,24 @@ export type BinaryCommandArgs = readonly [command: string, key: string, ...args:
 export type Manifest<Plan> = { first: string; last: string; entries?: number; attempts: number; plan: Plan };
 export type KeptManifest<Plan> = { manifest: Manifest<Plan>; ageMs: number };
 
-const manifest = new Script<[string, number] | null>('stream-manifest', readAsset('src/redis/stream-manifest.lua'));
-const ack = new Script<number | null>('stream-ack', readAsset('src/redis/stream-ack.lua'));
+const begin = new Script<[watermark: string, run: string, kept: string, last: string]>(
+  'stream-begin',
+  withRun(readAsset('src/redis/stream-begin.lua')),
+);
+/** What a batch leads to is on its way by the next step: a Redis that is promoted must know which batch it was. */
+const manifest = new Script<[string, number] | null>(
+  'stream-manifest',
+  withRun(readAsset('src/redis/stream-manifest.lua')),
+  { acknowledges: true },
+);
+const ack = new Script<number | null>('stream-ack', withRun(readAsset('src/redis/stream-ack.lua')));
+const write = new Script<number | null>('stream-write', withRun(readAsset('src/redis/stream-write.lua')));
+
+/**
+ * `comparedTo`: the group does not know this life of Redis, and what lies up to there may have been dealt with; null:
+ * it does.
+ */
+export type Begin = { position: string; comparedTo: string | null };
 
 type StreamReaderOptions = {
   redis: Commands;
@@ -58,6 +78,7 @@ export class StreamReader {
   readonly #lease: Lease;
   readonly #manifestKey: string;
   readonly #watermarkKey: string;
+  readonly #runKey: string;
   readonly #window: StreamWindow;
   /** A reader lives as long as its lease. */
   constructor(options: StreamReaderOptions, lease: Lease) {
@@ -68,11 +89,28 @@ export class StreamReader {
     this.#window = options.window ?? new StreamWindow({ ...options, bytesMax: READ_BYTES_MAX });
     this.#manifestKey = options.keys.manifest(options.stream, options.group);
     this.#watermarkKey = options.keys.watermark(options.stream, options.group);
+    this.#runKey = options.keys.run(options.stream, options.group);
   }
 
-  /** The last entry that the group has acknowledged. */
-  async position(): Promise<string> {
-    return (await this.#options.redis.get(this.#watermarkKey)) ?? '0-0';
+  /** `position`: the last entry that the group has acknowledged. Before anything else. */
+  async begin(): Promise<Begin> {
+    const names = [this.stream, this.#watermarkKey, this.#runKey];
+    const [position, run, kept, last] = await begin.run(this.#options.redis, names, []);
+    this.#lease.run = run;
+    if (run !== '' && run === kept) return { position, comparedTo: null };
+    // Of what other readers hold of it some may not be there.
+    this.#window.forget();
+    return { position, comparedTo: last };
+  }
+
+  /** After what `begin` said is to be compared: keeps this life of Redis as the group's, with the pipeline's writes. */
+  async writeCompared(writes: readonly BinaryCommandArgs[]): Promise<void> {
+    const { run } = this.#lease;
+    const names = [this.#lease.key];
+    const own: BinaryCommandArgs[] = run === '' ? [] : [['set', this.#runKey, run]];
+    const args = [this.#lease.text, run, ...indexed(names, [...writes, ...own])];
+    const written = await ofThisRun(this.#lease, () => write.run(this.#options.redis, names, args));
+    if (written === null) throw this.#lease.lose();
   }
 
   /**
@@ -103,10 +141,12 @@ export class StreamReader {
   }
 
   async #manifest(text: string): Promise<[string, number]> {
-    const reply = await manifest.run(
-      this.#options.redis,
-      [this.#lease.key, this.#manifestKey],
-      [this.#lease.text, text],
+    const reply = await ofThisRun(this.#lease, () =>
+      manifest.run(
+        this.#options.redis,
+        [this.#lease.key, this.#manifestKey],
+        [this.#lease.text, text, this.#lease.run],
+      ),
     );
     if (reply === null) throw this.#lease.lose();
     return reply;
@@ -122,20 +162,19 @@ export class StreamReader {
     writes: readonly BinaryCommandArgs[] = [],
   ): Promise<void> {
     const { redis, keys, stream, group, groups, dead } = this.#options;
-    const args: (string | number | Buffer)[] = [this.#lease.text, group, DEAD_ENTRIES_MAX, last, deadLetters.length];
+    const fixed = [this.#lease.text, group, DEAD_ENTRIES_MAX, last, this.#lease.run, deadLetters.length];
+    const args: (string | number | Buffer)[] = fixed;
     for (const entry of deadLetters) args.push(entry.length, ...entry);
     const names = [stream, this.#lease.key, this.#manifestKey, this.#watermarkKey, dead];
-    for (const [command, key, ...rest] of writes) {
-      if (!names.includes(key)) names.push(key);
-      args.push(rest.length + 2, command, names.indexOf(key) + 1, ...rest);
-    }
+    args.push(...indexed(names, writes));
+    const send = () => ofThisRun(this.#lease, () => ack.run(redis, names, args));
     let acked: number | null;
     try {
-      acked = await ack.run(redis, names, args);
+      acked = await send();
     } catch (error) {
       if (!isNoGroup(error)) throw error;
       await ensureGroups(redis, keys, stream, groups);
-      acked = await ack.run(redis, names, args);
+      acked = await send();
     }
     if (acked === null) throw this.#lease.lose();
     if (acked < 0) throw new DeadStreamFull(`${dead} holds ${DEAD_ENTRIES_MAX} entries: see gatehouse dead list`);
@@ -155,6 +194,23 @@ function lacking(entry: StreamEntry, field: string): StreamEntry {
   const fields = new Map(entry.fields);
   fields.delete(field);
   return { id: entry.id, fields };
+}
+
+/** Words of the writes; their keys are added to `names`. */
+function indexed(names: string[], writes: readonly BinaryCommandArgs[]): (string | number | Buffer)[] {
+  return writes.flatMap(([command, key, ...rest]) => {
+    if (!names.includes(key)) names.push(key);
+    return [rest.length + 2, command, names.indexOf(key) + 1, ...rest];
+  });
+}
+
+/** In another life of Redis the lease counts for nothing: what was read under it is to be read again. */
+async function ofThisRun<T>(lease: Lease, step: () => Promise<T>): Promise<T> {
+  try {
+    return await step();
+  } catch (error) {
+    throw error instanceof Error && error.message.includes('OTHERRUN') ? lease.lose() : error;
+  }
 }
 
 function isNoGroup(error: unknown): boolean {

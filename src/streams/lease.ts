@@ -10,6 +10,7 @@ import { LEASE_MARGIN_MS, LEASE_MS } from '../common/limits.ts';
 import { readAsset } from '../process/assets.ts';
 import type { Commands } from '../redis/client.ts';
 import { Script } from '../redis/script.ts';
+import { withRun } from './redis-run.ts';
 
 /** The lease ran out or has another owner: drop everything that was read under it. */
 export class LeaseLost extends Error {
@@ -17,7 +18,7 @@ export class LeaseLost extends Error {
 }
 
 const acquire = new Script<string | null>('lease-acquire', readAsset('src/redis/lease-acquire.lua'));
-const renew = new Script<number>('lease-renew', readAsset('src/redis/lease-renew.lua'));
+const renew = new Script<number>('lease-renew', withRun(readAsset('src/redis/lease-renew.lua')));
 const release = new Script<number>('lease-release', readAsset('src/redis/lease-release.lua'));
 
 type LeaseKeys = { lease: string; fence: string };
@@ -30,6 +31,8 @@ export class Lease {
   /** Monotonic ms at which the last confirmed renewal was sent. */
   #confirmedAt: number;
   #lost = false;
+  /** The life of Redis in which it was begun to read; '' for any. In another one what is in hand is stale. */
+  run = '';
 
   constructor(redis: Commands, key: string, text: string, confirmedAt: number) {
     this.#redis = redis;
@@ -42,7 +45,7 @@ export class Lease {
   async renew(): Promise<void> {
     if (this.#lost) throw this.lose();
     const sentAt = performance.now();
-    if ((await renew.run(this.#redis, [this.key], [this.text, LEASE_MS])) !== 1) throw this.lose();
+    if ((await renew.run(this.#redis, [this.key], [this.text, LEASE_MS, this.run])) !== 1) throw this.lose();
     this.#confirmedAt = sentAt;
   }
 

@@ -53,6 +53,8 @@ export class StreamWindow {
   #count = READ_COUNT_MIN;
   #readAt = Number.NEGATIVE_INFINITY;
   #endMetAt = Number.NEGATIVE_INFINITY;
+  /** Rises when everything is forgotten: what was asked for before is not kept. */
+  #generation = 0;
 
   constructor(options: { redis: Commands; stream: string; bytesMax: number }) {
     this.#redis = options.redis;
@@ -81,6 +83,16 @@ export class StreamWindow {
     this.#drop();
   }
 
+  /** What is held may not be in the stream any more. */
+  forget(): void {
+    this.#generation++;
+    this.#from = '0-0';
+    this.#entries = [];
+    this.#bytes = 0;
+    this.#extending = undefined;
+    this.#endMetAt = Number.NEGATIVE_INFINITY;
+  }
+
   /** This reader wants nothing any more. */
   leave(reader: object): void {
     this.#positions.delete(reader);
@@ -104,8 +116,10 @@ export class StreamWindow {
   }
 
   async #extend(position: string): Promise<WindowRead> {
+    const generation = this.#generation;
     try {
       const found = await this.#read(position);
+      if (generation !== this.#generation) return found;
       const end = this.#entries.at(-1)?.id ?? this.#from;
       if (end !== position) {
         this.#from = position;

@@ -2,7 +2,6 @@
 // step its owner dies at; what was learnt survives a change of owner and counts no event twice; an erased agent's
 // baseline is gone. Death is a Redis and a ClickHouse that answer no more from a given step on: before it was carried
 // out, or after.
-import { createHash } from 'node:crypto';
 import t, { type Test } from 'tap';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { listAnomalies } from '../../clickhouse/queries/list-anomalies.ts';
@@ -10,10 +9,9 @@ import { Baseline, decodeBaseline } from '../../pipelines/anomaly/baseline.ts';
 import { observe } from '../../pipelines/anomaly/observe.ts';
 import type { EventSummary } from '../../schemas/entry.ts';
 import { SIGNAL_FIELD, type Signal, type SignalEntry } from '../../schemas/signal.ts';
-import { readAsset } from '../../src/process/assets.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import { ReadBarrier } from '../../src/streams/read-barrier.ts';
-import { appendOf, eventually, freshAgent, makeEvent, type TestAgent } from '../streams/harness.ts';
+import { appendOf, eventually, freshAgent, makeEvent, sentScript, type TestAgent } from '../streams/harness.ts';
 import { startClickHouse } from '../support/clickhouse.ts';
 import { startRedis } from '../support/redis.ts';
 import { makeWorld, startPipelines, type World } from './harness.ts';
@@ -94,8 +92,7 @@ type Step = { script?: string; insert?: true; when: 'before' | 'after' };
 /** A world that answers no more from a step on. */
 function doomed(world: World, step: Step): { world: World; isDead: () => boolean } {
   let dead = false;
-  const text = step.script === undefined ? '' : readAsset(`src/redis/${step.script}.lua`);
-  const sha = createHash('sha1').update(text).digest('hex');
+  const { text, sha } = step.script === undefined ? { text: '', sha: '' } : sentScript(step.script);
   const closed = () => Promise.reject(new Error('Connection is closed.'));
   const guarded = async (isStep: boolean, call: () => unknown) => {
     if (isStep && step.when === 'before') dead = true;
@@ -111,7 +108,7 @@ function doomed(world: World, step: Step): { world: World; isDead: () => boolean
       return (...args: unknown[]) => {
         const isScript = (name === 'evalsha' && args[0] === sha) || (name === 'eval' && args[0] === text);
         // The manifest's script also reads.
-        const isStep = isScript && args.at(-1) !== '';
+        const isStep = isScript && !(step.script === 'stream-manifest' && args.at(-2) === '');
         return guarded(isStep, () => (value as (...args: unknown[]) => unknown).apply(target, args));
       };
     },

@@ -12,7 +12,16 @@ import { LeaseLost } from '../../src/streams/lease.ts';
 import { appendOf, eventually, freshAgent, makeEvent, type TestAgent } from '../streams/harness.ts';
 import { startClickHouse } from '../support/clickhouse.ts';
 import { startRedis } from '../support/redis.ts';
-import { makeWorld, ownerOf, pickyAbout, type StoreOwner, storedIds, type World, whenDrained } from './harness.ts';
+import {
+  knowRedis,
+  makeWorld,
+  ownerOf,
+  pickyAbout,
+  type StoreOwner,
+  storedIds,
+  type World,
+  whenDrained,
+} from './harness.ts';
 
 const PARTITIONS = 3;
 const servers = { redis: await startRedis(t), clickhouse: await startClickHouse(t), partitions: PARTITIONS };
@@ -49,6 +58,7 @@ type Case = World & { told: Told; ids: string[]; agents: TestAgent[] };
 /** An agent for each partition, with five entries of three events. */
 async function begin(t: Test, more: { poison?: true } = {}): Promise<Case> {
   const world = await makeWorld(t, servers);
+  await knowRedis(world);
   const told = new Told({ url: servers.clickhouse.url, database: world.clickhouse.database, queryTimeoutSeconds: 60 });
   t.teardown(() => told.close());
   const agents: TestAgent[] = [];

@@ -11,12 +11,14 @@ import { INSERT_BYTES_MAX } from '../../src/common/limits.ts';
 import { type MetricName, Metrics } from '../../src/metrics/metrics.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
+import { Script } from '../../src/redis/script.ts';
 import { foundRegistry } from '../../src/registry/presence.ts';
 import { Appender } from '../../src/streams/append.ts';
 import { StreamReader } from '../../src/streams/consume.ts';
 import { EVENT_GROUPS } from '../../src/streams/groups.ts';
 import { acquireLease, type Lease } from '../../src/streams/lease.ts';
 import { positionOf } from '../../src/streams/read-barrier.ts';
+import { withRun } from '../../src/streams/redis-run.ts';
 import { StreamPoller } from '../../src/streams/stream-poller.ts';
 import { connect, eventually, freshKeys, silent } from '../streams/harness.ts';
 import type { TestClickHouse } from '../support/clickhouse.ts';
@@ -33,6 +35,16 @@ export async function makeWorld(
   const clickhouse = servers.clickhouse.makeDatabase();
   await Promise.all([migrate(clickhouse, { retentionDays: 3_650 }), foundRegistry({ redis, keys })]);
   return { redis, keys, clickhouse, appender: new Appender({ redis, keys }) };
+}
+
+/** As if these groups had worked with this life of Redis before: nothing need be compared. */
+export async function knowRedis({ redis, keys }: Pick<World, 'redis' | 'keys'>): Promise<void> {
+  const script = new Script<string>('run', withRun('#!lua\nreturn redis_run()'));
+  for (let partition = 0; partition < keys.partitions; partition++) {
+    const stream = keys.events(partition);
+    const run = await script.run(redis, [stream], []);
+    for (const group of EVENT_GROUPS) await redis.set(keys.run(stream, group), run);
+  }
 }
 
 export type Running = {

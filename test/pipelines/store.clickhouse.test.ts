@@ -6,7 +6,7 @@ import type { JournalEntry } from '../../schemas/journal.ts';
 import { mintId } from '../../src/common/ids.ts';
 import { DeadLetters } from '../../src/streams/dead-letters.ts';
 import { ReadBarrier } from '../../src/streams/read-barrier.ts';
-import { appendOf, eventually, freshAgent, makeEvent } from '../streams/harness.ts';
+import { appendOf, eventually, freshAgent, makeEvent, sentScript } from '../streams/harness.ts';
 import { startClickHouse } from '../support/clickhouse.ts';
 import { startRedis } from '../support/redis.ts';
 import { makeWorld, pickyAbout, startPipelines, storedIds } from './harness.ts';
@@ -217,7 +217,7 @@ t.test('an agent deleted between two owners of one batch: its neighbours are sto
   // more.
   const first = await startPipelines(
     t,
-    { ...world, redis: await refusing(world.redis, 'stream-ack') },
+    { ...world, redis: refusing(world.redis, 'stream-ack') },
     { processName: 'same', groups: ['store'] },
   );
   t.ok(await eventually(async () => (await storedIds(clickhouse)).length === 4));
@@ -239,7 +239,7 @@ t.test(
     const agent = freshAgent();
     const made = Array.from({ length: 32 }, () => makeEvent(agent));
     await appender.append(appendOf(agent, made));
-    const deaf = { ...world, redis: await refusing(redis, 'stream-ack') };
+    const deaf = { ...world, redis: refusing(redis, 'stream-ack') };
     const first = await startPipelines(t, deaf, { processName: 'same', groups: ['store'] });
     t.ok(await eventually(async () => (await storedIds(clickhouse)).length === 32));
     await first.pipelines.stop();
@@ -419,12 +419,8 @@ t.test('an event blocked by a policy is an anomaly, once; one blocked by the kil
 });
 
 /** A client like this one that drops the calls of one script. */
-async function refusing(redis: import('../../src/redis/client.ts').Commands, script: string) {
-  const { readAsset } = await import('../../src/process/assets.ts');
-  const { createHash } = await import('node:crypto');
-  const sha = createHash('sha1')
-    .update(readAsset(`src/redis/${script}.lua`))
-    .digest('hex');
+function refusing(redis: import('../../src/redis/client.ts').Commands, script: string) {
+  const { sha } = sentScript(script);
   return new Proxy(redis, {
     get(target, name) {
       const value = Reflect.get(target, name) as unknown;

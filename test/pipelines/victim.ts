@@ -3,7 +3,7 @@
 import { ClickHouse } from '../../clickhouse/client.ts';
 import { Pipelines } from '../../pipelines/pipelines.ts';
 import { Metrics } from '../../src/metrics/metrics.ts';
-import { connectWriter, type RedisAddress, waitUntilReady } from '../../src/redis/client.ts';
+import { connectCommands, type RedisAddress, waitUntilReady } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
 import { silent } from '../streams/harness.ts';
 
@@ -56,7 +56,7 @@ const toldToGoOn = new Promise<void>((resolve) => {
   process.on('message', (message) => message === 'go on' && resolve());
 });
 const options = JSON.parse(process.argv[2]!) as VictimOptions;
-const redis = connectWriter(options.redis);
+const redis = connectCommands(options.redis);
 await waitUntilReady(redis, 60_000);
 const metrics = new Metrics({ processName: options.name });
 const pipelines = new Pipelines({

@@ -244,7 +244,7 @@ t.test('a group that was destroyed is made again behind its watermark', async (t
   await world.redis.xgroup('DESTROY', world.stream, 'store');
   const fresh = readerOf(world, (await leaseOf(world, 'a', { retake: true }))!);
   t.same(
-    (await entriesOf(fresh, await fresh.position())).map(({ id }) => id),
+    (await entriesOf(fresh, (await fresh.begin()).position)).map(({ id }) => id),
     world.ids.slice(2),
   );
   await fresh.ack(world.ids[2]!, []);
@@ -329,7 +329,7 @@ t.test('a full Redis is drained: leases, reads, manifests, acks with dead letter
   const members = new Members({ redis, key: keys.members(), name: 'a', groups: ['store'] });
   await members.signIn();
   for (;;) {
-    const entries = await entriesOf(reader, await reader.position());
+    const entries = await entriesOf(reader, (await reader.begin()).position);
     if (entries.length === 0) break;
     const ids = entries.map(({ id }) => id);
     await reader.keepManifest({ first: ids[0]!, last: ids.at(-1)!, attempts: 1, plan: null });
@@ -342,7 +342,7 @@ t.test('a full Redis is drained: leases, reads, manifests, acks with dead letter
     without: 'r',
   });
   for (;;) {
-    const entries = await entriesOf(anomaly, await anomaly.position());
+    const entries = await entriesOf(anomaly, (await anomaly.begin()).position);
     if (entries.length === 0) break;
     await anomaly.ack(entries.at(-1)!.id, []);
   }

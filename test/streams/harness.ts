@@ -1,13 +1,16 @@
 // What tests of streams and pipelines share: a Redis of their own, events in the form in which ingest appends them,
 // and a silent log. Rows are encoded by the plain encoder of test/support/clickhouse.ts.
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import type { Test } from 'tap';
 import type { EventSummary } from '../../schemas/entry.ts';
 import { mintId } from '../../src/common/ids.ts';
+import { readAsset } from '../../src/process/assets.ts';
 import type { Log } from '../../src/process/log.ts';
 import { type Commands, connectWriter, type RedisAddress, waitUntilReady } from '../../src/redis/client.ts';
 import { Keys } from '../../src/redis/keys.ts';
 import type { Append } from '../../src/streams/append.ts';
+import { withRun } from '../../src/streams/redis-run.ts';
 import { encodeRow, plainEvent, type TestEvent } from '../support/clickhouse.ts';
 import { untilConnected } from '../support/redis.ts';
 
@@ -35,6 +38,13 @@ export async function connect(t: Test, address: RedisAddress): Promise<Commands>
   });
   await waitUntilReady(redis, 60_000);
   return redis;
+}
+
+/** The text of a script that compares the life of Redis, as it is sent. */
+export function sentScript(name: string): { text: string; sha: string } {
+  const plain = readAsset(`src/redis/${name}.lua`);
+  const text = plain.includes('is_other_run') ? withRun(plain) : plain;
+  return { text, sha: createHash('sha1').update(text).digest('hex') };
 }
 
 export type TestAgent = { account: string; agent: string };

@@ -28,6 +28,8 @@ export type TestRedis = {
 
 export type RedisProcess = {
   port: number;
+  /** With its append-only file. */
+  folder: string;
   child: ChildProcess /** Same folder, same port. */;
   restart(): Promise<void>;
 };
@@ -60,7 +62,7 @@ export function untilConnected<T extends Commands>(client: T): T {
 
 async function startServer(t: Test, args: readonly string[]): Promise<RedisProcess> {
   const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-redis-'));
-  const server = await launchOnFreePort(['--dir', folder, ...WRITES, ...args]);
+  const server = await launchOnFreePort(folder, ['--dir', folder, ...WRITES, ...args]);
   t.teardown(async () => {
     await end(server.child);
     rmSync(folder, { recursive: true, force: true });
@@ -77,7 +79,7 @@ const WRITES = [
 ];
 
 /** Another program may take a port between our look and the server's: then it is tried on the next one. */
-async function launchOnFreePort(args: readonly string[]): Promise<RedisProcess> {
+async function launchOnFreePort(folder: string, args: readonly string[]): Promise<RedisProcess> {
   for (let tries = 1; ; tries++) {
     const port = await freePort();
     const start = async () => {
@@ -87,7 +89,7 @@ async function launchOnFreePort(args: readonly string[]): Promise<RedisProcess> 
     };
     try {
       const server: RedisProcess = {
-        port,
+        ...{ port, folder },
         child: await start(),
         restart: async () => {
           server.child = await start();

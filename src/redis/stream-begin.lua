@@ -1,0 +1,10 @@
+#!lua flags=allow-oom
+-- Where a group is in its stream, and whether it worked with this very life of Redis last, for the owner of a lease.
+-- KEYS[1] stream   KEYS[2] watermark of the group   KEYS[3] run of the group
+-- Result: {watermark, run of this Redis or '' (redis-run.lua), the group's run or '', id of the stream's last entry}
+local last = '0-0'
+local info = redis.pcall('XINFO', 'STREAM', KEYS[1])
+for i = 1, #info, 2 do
+  if info[i] == 'last-generated-id' then last = info[i + 1] end
+end
+return { redis.call('GET', KEYS[2]) or '0-0', redis_run(), redis.call('GET', KEYS[3]) or '', last }

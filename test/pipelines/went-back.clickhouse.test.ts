@@ -1,0 +1,80 @@
+// A Redis that is put back to an older file while pipelines run, and while none does: what it has again is not stored
+// twice, what it lacks stays stored, and the audit chain knows of both.
+import { once } from 'node:events';
+import { cpSync, rmSync } from 'node:fs';
+import path from 'node:path';
+import t, { type Test } from 'tap';
+import { waitUntilReady } from '../../src/redis/client.ts';
+import { type AuditWorld, makeAuditWorld, newAccount, newAgent, settle, submit } from '../audit/harness.ts';
+import { eventually } from '../streams/harness.ts';
+import { startClickHouse } from '../support/clickhouse.ts';
+import { startRedis, type TestRedis } from '../support/redis.ts';
+import { startPipelines, storedIds } from './harness.ts';
+
+const clickhouse = await startClickHouse(t);
+
+type Case = { world: AuditWorld; redis: TestRedis; who: { account: string; agent: string } };
+
+async function begin(t: Test): Promise<Case> {
+  const redis = await startRedis(t, { single: true });
+  const world = await makeAuditWorld(t, { redis, clickhouse, partitions: 1 });
+  const account = newAccount();
+  return { world, redis, who: { account, agent: await newAgent(world, account, 'one') } };
+}
+
+const filesOf = (redis: TestRedis) => path.join(redis.servers[0]!.folder, 'appendonlydir');
+
+/** Ends Redis, and starts it with the files of that time. */
+async function putBack(redis: TestRedis, kept: string): Promise<void> {
+  const [server] = redis.servers;
+  server!.child.kill('SIGKILL');
+  await once(server!.child, 'exit');
+  rmSync(filesOf(redis), { recursive: true });
+  cpSync(kept, filesOf(redis), { recursive: true });
+  await server!.restart();
+}
+
+async function recovered({ clickhouse }: AuditWorld): Promise<{ chain: string; entries: number }[]> {
+  const rows = await clickhouse.query<{ details: string }>(
+    "SELECT details FROM audit_log FINAL WHERE action = 'chain.recovered' ORDER BY created_at",
+  );
+  return rows.map(({ details }) => JSON.parse(details) as { chain: string; entries: number });
+}
+
+for (const isRunning of [true, false]) {
+  t.test(`put back ${isRunning ? 'under running pipelines' : 'while none runs'}`, async (t) => {
+    const { world, redis, who } = await begin(t);
+    const first = await startPipelines(t, world, { processName: 'first' });
+    const a = await submit(world, who, [{}, {}, {}]);
+    await settle(world, who.account);
+    await first.pipelines.stop();
+    const b = await submit(
+      world,
+      who,
+      Array.from({ length: 50 }, () => ({})),
+    );
+    const kept = `${redis.servers[0]!.folder}/kept`;
+    cpSync(filesOf(redis), kept, { recursive: true });
+    const second = await startPipelines(t, world, { processName: 'second' });
+    await settle(world, who.account);
+    const c = await submit(world, who, [{}, {}, {}, {}, {}]);
+    await settle(world, who.account);
+    t.match(await world.verify(who.account), { valid: true, entries: 59 });
+    if (!isRunning) await second.pipelines.stop();
+    await putBack(redis, kept);
+    await waitUntilReady(world.redis, 30_000);
+    if (!isRunning) await startPipelines(t, world, { processName: 'third' });
+    t.ok(await eventually(async () => (await recovered(world)).length > 0));
+    await settle(world, who.account);
+    const d = await submit(world, who, [{}, {}]);
+    await settle(world, who.account);
+    t.same(await storedIds(world.clickhouse), [...a, ...b, ...c, ...d].sort(), 'each once');
+    const [of] = await recovered(world);
+    t.match(of, { chain: 'events-0', entries: c.length });
+    const found = await world.verify(who.account);
+    t.match(found, { valid: true, faults: 0, unchained: 0, recovered: c.length });
+    t.match(found.first_recovered, { chain: 'events-0', entries: c.length });
+    await world.clickhouse.command('DELETE FROM events WHERE id = {id:String}', { id: c[0]! });
+    t.match(await world.verify(who.account), { valid: false, first_invalid: { kind: 'missing' } });
+  });
+}
