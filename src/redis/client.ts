@@ -9,9 +9,17 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Cluster, type ClusterOptions, type Command, Redis, type RedisOptions } from 'ioredis';
+import { withTimeout } from '../common/async.ts';
 import { REDIS_TIMEOUT_MS } from '../common/limits.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
-import { askReplicas, holdUntilReplicated, NotReplicated, type ReplicasWanted, replicasInCluster } from './replicas.ts';
+import {
+  askReplicas,
+  holdUntilReplicated,
+  NotReplicated,
+  type ReplicasWanted,
+  replicasInCluster,
+  replicasReady,
+} from './replicas.ts';
 
 /** PEM texts: who may have signed Redis's certificate, and what we show to it. */
 export type RedisTls = { ca?: string | undefined; cert?: string | undefined; key?: string | undefined };
@@ -41,8 +49,9 @@ const CONNECT_TIMEOUT_MS = 2_000;
 const SILENT_MS_MAX = REDIS_TIMEOUT_MS + 1_000;
 /** While Redis loads its file it is asked this often whether it is done. */
 const LOADING_POLL_MS = 100;
-/** A failover without a redirect is noticed within this time. */
+/** A failover without a redirect is noticed within this time; where a node is in trouble, sooner. */
 const SLOTS_REFRESH_MS = 2_000;
+const SLOTS_REFRESH_MS_IN_TROUBLE = 250;
 const READY_POLL_MS = 25;
 
 /** Redis could not be asked, or would not do it. */
@@ -292,12 +301,50 @@ class ClusterClient extends Cluster {
   override sendCommand(command: Command, ...rest: SendTo): unknown {
     const { reject } = command;
     let isUnsent = true;
-    command.reject = (cause) => reject.call(command, isUnsent ? unsent(cause) : cause);
+    command.reject = (cause) => {
+      if (IN_TROUBLE.test(cause.message)) this.#inTroubleUntil = performance.now() + TROUBLE_MS;
+      reject.call(command, isUnsent ? unsent(cause) : cause);
+    };
     const answer = super.sendCommand(command, ...rest);
     isUnsent = false;
     return answer;
   }
+
+  /** A node was away or would not do it a moment ago: another one may have its slots by now. */
+  get isInTrouble(): boolean {
+    return performance.now() < this.#inTroubleUntil || this.nodes('master').some(({ status }) => status !== 'ready');
+  }
+  #inTroubleUntil = 0;
 }
+/** What a node says, or its connection, when its slots may be another's. */
+const IN_TROUBLE =
+  /^(CLUSTERDOWN|READONLY|MASTERDOWN|LOADING|Connection is closed|Command timed out|\d+ of \d+ replicas)/;
+const TROUBLE_MS = 2_000;
+const NODE_ANSWERS_MS = 300;
+
+type Learn = (node: Redis, done: (error?: Error) => void) => void;
+
+/**
+ * ioredis learns the slots from any node. One that is cut off from the others says so, and still has the slots that
+ * they have given away: then, and where it does not answer soon, the next one is asked.
+ */
+function learnFromConnectedNodes(cluster: Cluster): void {
+  const learning = cluster as unknown as { getInfoFromNode: Learn };
+  const learn = learning.getInfoFromNode.bind(cluster);
+  learning.getInfoFromNode = (node, done) => {
+    // One that is not connected yet is asked on a connection of its own.
+    if (node.status !== 'ready') return learn(node, done);
+    const info = withTimeout(node.cluster('INFO'), NODE_ANSWERS_MS, () => '');
+    info.then(
+      (text) => {
+        if (text.includes('cluster_state:ok')) learn(node, done);
+        else done(new Error('CLUSTERDOWN the node is cut off from the others, or does not answer'));
+      },
+      (error: Error) => done(error),
+    );
+  };
+}
+
 type SendTo = Parameters<Cluster['sendCommand']> extends [Command, ...infer Rest] ? Rest : never;
 
 function unsent(cause: Error): RedisUnavailable {
@@ -336,6 +383,7 @@ function connectCluster(urls: string, redisOptions: NodeOptions): Cluster {
     // Nodes connect at their first command and refuse others meanwhile: rather before it.
     void openNode(node);
   });
+  learnFromConnectedNodes(cluster);
   followSlots(cluster);
   return cluster;
 }
@@ -343,15 +391,22 @@ function connectCluster(urls: string, redisOptions: NodeOptions): Cluster {
 /**
  * As ioredis's own slotsRefreshInterval, which continues forever if it is refreshing when the client is disconnected.
  */
-function followSlots(cluster: Cluster): void {
+function followSlots(cluster: ClusterClient): void {
   let timer: NodeJS.Timeout | undefined;
+  let lookedAt = 0;
   const look = () => {
-    if (cluster.status === 'ready') return cluster.refreshSlotsCache();
-    clearInterval(timer);
-    timer = undefined;
+    if (cluster.status !== 'ready') {
+      clearInterval(timer);
+      timer = undefined;
+      return;
+    }
+    const everyMs = cluster.isInTrouble ? SLOTS_REFRESH_MS_IN_TROUBLE : SLOTS_REFRESH_MS;
+    if (performance.now() - lookedAt < everyMs) return;
+    lookedAt = performance.now();
+    cluster.refreshSlotsCache();
   };
   cluster.on('ready', () => {
-    timer ??= setInterval(look, SLOTS_REFRESH_MS).unref();
+    timer ??= setInterval(look, SLOTS_REFRESH_MS_IN_TROUBLE).unref();
   });
 }
 
@@ -363,6 +418,7 @@ async function openNode(node: Redis): Promise<void> {
 async function askEveryNode(client: Commands): Promise<void> {
   if (!(client instanceof Cluster)) {
     await client.ping();
+    await replicasReady(client);
     return;
   }
   const nodes = client.nodes('master');
@@ -372,6 +428,7 @@ async function askEveryNode(client: Commands): Promise<void> {
       await openNode(node);
       if (!(await node.cluster('INFO')).includes('cluster_state:ok')) throw new Error('the Cluster is down');
       if (node.status !== 'ready') throw new Error(`node is ${node.status}`);
+      await replicasReady(node);
     }),
   );
 }

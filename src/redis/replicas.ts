@@ -32,6 +32,9 @@ export class NotReplicated extends Error {
 /** The commands that something is acknowledged by. Others are answered as they are. */
 const HELD = new Set(['xadd', 'eval', 'evalsha', 'set', 'del', 'hset', 'hsetnx', 'hdel']);
 
+/** For an answer to a question that a connected replica answers at once. */
+const READY_MS_MAX = 100;
+
 type Send = Redis['sendCommand'];
 /** Answers that came to what was sent since the WAIT before. */
 type Group = { command: Command; handOn: () => void }[];
@@ -46,6 +49,11 @@ export function holdUntilReplicated(node: Redis, wanted: ReplicasWanted, replica
 /** Asks for what was sent so far, in the same write to the socket where that is still open. */
 export function askReplicas(node: Redis): void {
   holds.get(node)?.ask();
+}
+
+/** Throws NotReplicated where fewer replicas are connected than a write needs. */
+export async function replicasReady(node: Redis): Promise<void> {
+  await holds.get(node)?.ready();
 }
 
 /** How many replicas the node has; asked on its own connection. Rejects where the node does not say. */
@@ -103,6 +111,11 @@ class ReplicaHold {
     });
   }
 
+  async ready(): Promise<void> {
+    const shortfall = await this.#shortfall(READY_MS_MAX);
+    if (shortfall !== undefined) throw shortfall;
+  }
+
   #hold(command: Command): void {
     const resolve = this.#resolvers.get(command) ?? command.resolve;
     this.#resolvers.set(command, resolve);
@@ -124,14 +137,14 @@ class ReplicaHold {
   }
 
   /** undefined: enough replicas have all that was sent before. */
-  async #shortfall(): Promise<NotReplicated | undefined> {
+  async #shortfall(waitMs = REPLICA_WAIT_MS): Promise<NotReplicated | undefined> {
     try {
       const needed = this.#needed ?? (await this.#look());
       // With none needed the WAIT still comes behind the answers.
-      const have = Number(await this.#ask('wait', String(needed), String(REPLICA_WAIT_MS)));
+      const have = Number(await this.#ask('wait', String(needed), String(waitMs)));
       if (have >= needed) return undefined;
       void this.#look();
-      return new NotReplicated(`${have} of ${needed} replicas had the write within ${REPLICA_WAIT_MS} ms`);
+      return new NotReplicated(`${have} of ${needed} replicas had the write within ${waitMs} ms`);
     } catch (cause) {
       return new NotReplicated('it is not known whether a replica has the write', { cause });
     }

@@ -68,6 +68,8 @@ export class RedisWatch {
   #isRecovering = false;
   #isHistoryMissing = false;
   #other: string | undefined;
+  /** Addresses of the masters: a replica that is promoted had its connection before. */
+  #masters = '';
   /** Which Redis, since when: what is still the same has not gone back. */
   #runs = '';
   #unsafe: readonly string[] = [];
@@ -147,6 +149,12 @@ export class RedisWatch {
 
   async #look(): Promise<void> {
     const nowMs = performance.now();
+    const masters = mastersOf(this.#options.redis)
+      .map(({ options: { host, port } }) => `${host}:${port}`)
+      .sort()
+      .join();
+    if (masters !== this.#masters) this.#mayBeBehind = true;
+    this.#masters = masters;
     try {
       if (nowMs >= this.#durabilityAt) {
         this.#durabilityAt = nowMs + DURABILITY_LOOK_MS;
