@@ -79,6 +79,10 @@ export interface Work<T, Plan> {
   /** The drain has ended, its lease is not released yet. Must not reject. */
   end?(): Promise<void>;
   /**
+   * The drain begins in a life of Redis that the group does not know: what is remembered of the stream may be wrong.
+   */
+  wentBack?(stream: string): void;
+  /**
    * In a life of Redis that the group did not know, everything of the stream that may have been dealt with before has
    * been compared. `fromMs`: epoch ms before which nothing can have been lost; null: it is not known. The writes are
    * made under the lease. Whatever it throws is tried again.
@@ -188,6 +192,7 @@ export class Drain<T, Plan> {
       const kept = await this.#retryForever(() => this.#options.reader.manifest<Plan>());
       this.#acknowledged = position;
       this.#comparedTo = comparedTo ?? '0-0';
+      if (comparedTo !== null) this.#options.work.wentBack?.(this.#options.reader.stream);
       if (kept !== null) await this.#recover(kept);
       if (comparedTo !== null) await this.#compare(position);
       while (!this.#stop.signal.aborted) await this.#round();
@@ -275,6 +280,8 @@ export class Drain<T, Plan> {
       // What was the last entry may have been removed.
       if (this.#acknowledged === before && this.#ahead.length === 0) break;
     }
+    // What is left is compared by the next owner.
+    if (this.#stop.signal.aborted) return;
     const { reader, work } = this.#options;
     const fromMs = position === '0-0' ? null : Number(position.split('-')[0]) - BEFORE_MS;
     await this.#retryForever(async () => reader.writeCompared((await work.compared?.(reader.stream, fromMs)) ?? []));

@@ -107,7 +107,9 @@ export class ChainFlusher {
   async #insert(blocks: readonly StoredBlock[]): Promise<void> {
     const { clickhouse, metrics } = this.#options;
     const token = createHash('sha256');
-    for (const { account, chain, firstN, count } of blocks) token.update(`${account} ${chain} ${firstN} ${count}\n`);
+    // With the hashes: a chain that went back may grow to the same numbers again.
+    for (const { account, chain, firstN, count, hash } of blocks)
+      token.update(`${account} ${chain} ${firstN} ${count} ${hash.toString('hex')}\n`);
     try {
       const name = `chain:${token.digest('base64url')}`;
       await countedInsert(metrics, 'audit_chain', async () => {

@@ -2,7 +2,8 @@
 // next entries of each account's chain. One writer by lease: the owner of the stream.
 //
 //   heads    where each account's chain of this stream stands, from Redis
-//   newest   of accounts that this process has not chained yet, or whose head went back: where it is in ClickHouse
+//   newest   of accounts that this process has not chained yet, or whose head went back: where it is in ClickHouse,
+//            and what lies between the two, which is not chained again
 //   extend   a leaf and a hash for each row, in the order of the stream
 //   writes   heads and blocks, made by the acknowledgement itself (stream-ack.lua): all of it or nothing
 //
@@ -16,9 +17,10 @@
 // Failure: Redis or ClickHouse away: throws, the batch is tried again. Too many blocks waiting: the same, until they
 // are flushed.
 import type { ClickHouse } from '../../clickhouse/client.ts';
-import { type ChainEnd, chainEnds } from '../../clickhouse/queries/chain-blocks.ts';
+import { type ChainEnd, chainEnds, chainPage } from '../../clickhouse/queries/chain-blocks.ts';
 import { CHAIN_FIELD, type ChainBlock, encodeBlocks, HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';
-import { genesis, link, MARKER_TAG, packMarker, putEventLeaf, putId } from '../../src/audit/hash.ts';
+import { genesis, link, MARKER_TAG, packId, packMarker, putEventLeaf, putId } from '../../src/audit/hash.ts';
+import { keyOf } from '../../src/audit/ledger.ts';
 import { REGISTRY_CHAIN } from '../../src/audit/verify.ts';
 import { timeOfId } from '../../src/common/ids.ts';
 import { CHAIN_PENDING_MAX } from '../../src/common/limits.ts';
@@ -57,6 +59,8 @@ export class ChainWriter {
   /** Stream and account -> number of the last entry that was chained here. */
   readonly #known = new Map<string, number>();
   #since: Promise<number> | undefined;
+  /** Stream and account -> packed ids of entries that ClickHouse had beyond the head of a Redis that went back. */
+  readonly #beyond = new Map<string, Set<string>>();
 
   constructor(options: ChainOptions) {
     this.#options = options;
@@ -77,9 +81,36 @@ export class ChainWriter {
     const heads = new Map(accounts.map((account, i) => [account, readHead(kept[i] ?? null)]));
     const ends = await this.#ends(stream, heads);
     const blocks: ChainBlock[] = [];
-    for (const [account, some] of byAccount)
-      blocks.push(await this.#block(stream, some, { head: heads.get(account)!, end: ends.get(account) }));
-    return this.#words(stream, blocks);
+    for (const [account, some] of byAccount) {
+      const block = await this.#block(stream, some, { head: heads.get(account)!, end: ends.get(account) });
+      if (block !== null) blocks.push(block);
+    }
+    return blocks.length === 0 ? [] : this.#words(stream, blocks);
+  }
+
+  /** Redis may have gone back: where the stream's chains are is to be asked of ClickHouse. */
+  doubt(stream: string): void {
+    for (const name of this.#known.keys()) if (name.startsWith(`${stream} `)) this.#known.delete(name);
+  }
+
+  /** Nothing more of what went back comes again. */
+  forgetBeyond(stream: string): void {
+    for (const name of this.#beyond.keys()) if (name.startsWith(`${stream} `)) this.#beyond.delete(name);
+  }
+
+  /** Ids behind entry `n` of a chain, as ClickHouse has them. */
+  async #learnBeyond(stream: string, account: string, { n, end }: { n: number; end: number }): Promise<void> {
+    const { clickhouse, keys } = this.#options;
+    const ids = this.#beyond.get(`${stream} ${account}`) ?? new Set<string>();
+    this.#beyond.set(`${stream} ${account}`, ids);
+    for (let fromN = n + 1; fromN <= end; ) {
+      const page = await chainPage(clickhouse, { account, chain: keys.chainOf(stream), fromN });
+      if (page.length === 0) return;
+      for (const block of page)
+        for (let at = 0; at + ID_BYTES <= block.ids.length; at += ID_BYTES)
+          ids.add(keyOf(block.ids.subarray(at, at + ID_BYTES)));
+      fromN = page.at(-1)!.firstN + page.at(-1)!.count;
+    }
   }
 
   /** Where chains are in ClickHouse that are not known to be in step with it. */
@@ -94,12 +125,16 @@ export class ChainWriter {
 
   async #block(
     stream: string,
-    entries: readonly Chained[],
+    given: readonly Chained[],
     { head, end }: { head: Head | null; end: ChainEnd | undefined },
-  ): Promise<ChainBlock> {
-    const { account } = entries[0]!;
+  ): Promise<ChainBlock | null> {
+    const { account } = given[0]!;
     const chain = this.#options.keys.chainOf(stream);
     const isBehind = end !== undefined && end.n > (head?.n ?? 0);
+    if (isBehind) await this.#learnBeyond(stream, account, { n: head?.n ?? 0, end: end.n });
+    const beyond = this.#beyond.get(`${stream} ${account}`);
+    const entries = beyond === undefined ? given : given.filter(({ id }) => !beyond.has(packedKey(id)));
+    if (entries.length === 0 && !isBehind) return null;
     const start = isBehind ? end : (head ?? { n: 0, hash: genesis(account, chain) });
     const atMs = Date.now();
     const keptFrom = chain === REGISTRY_CHAIN ? NEVER_MS : atMs;
@@ -136,6 +171,10 @@ export class ChainWriter {
     words.push(['xadd', keys.chainPending(stream), '*', CHAIN_FIELD, encodeBlocks(blocks)]);
     return words;
   }
+}
+
+function packedKey(id: string | Buffer): string {
+  return keyOf(typeof id === 'string' ? packId(id) : id);
 }
 
 /** `<n>:<hash in hex>`. */

@@ -62,7 +62,12 @@ export class JournalStore implements Work<Change, null> {
     this.#log = options.log;
   }
 
+  wentBack(stream: string): void {
+    this.#chain.doubt(stream);
+  }
+
   async compared(stream: string, fromMs: number | null): Promise<BinaryCommandArgs[]> {
+    this.#chain.forgetBeyond(stream);
     return fromMs === null ? [] : this.#recovery.writes(stream, fromMs);
   }
 

@@ -87,7 +87,12 @@ export class EventStore implements Work<SummarizedRow[], Plan> {
     this.#recovery = new ChainRecovery(options, this.#chain);
   }
 
+  wentBack(stream: string): void {
+    this.#chain.doubt(stream);
+  }
+
   async compared(stream: string, fromMs: number | null): Promise<BinaryCommandArgs[]> {
+    this.#chain.forgetBeyond(stream);
     return fromMs === null ? [] : this.#recovery.writes(stream, fromMs);
   }
 

@@ -1,14 +1,13 @@
 // A Redis that is put back to an older file while pipelines run, and while none does: what it has again is not stored
 // twice, what it lacks stays stored, and the audit chain knows of both.
-import { once } from 'node:events';
-import { cpSync, rmSync } from 'node:fs';
+import { cpSync } from 'node:fs';
 import path from 'node:path';
 import t, { type Test } from 'tap';
 import { waitUntilReady } from '../../src/redis/client.ts';
 import { type AuditWorld, makeAuditWorld, newAccount, newAgent, settle, submit } from '../audit/harness.ts';
 import { eventually } from '../streams/harness.ts';
 import { startClickHouse } from '../support/clickhouse.ts';
-import { startRedis, type TestRedis } from '../support/redis.ts';
+import { putBack, startRedis, type TestRedis } from '../support/redis.ts';
 import { startPipelines, storedIds } from './harness.ts';
 
 const clickhouse = await startClickHouse(t);
@@ -23,16 +22,6 @@ async function begin(t: Test): Promise<Case> {
 }
 
 const filesOf = (redis: TestRedis) => path.join(redis.servers[0]!.folder, 'appendonlydir');
-
-/** Ends Redis, and starts it with the files of that time. */
-async function putBack(redis: TestRedis, kept: string): Promise<void> {
-  const [server] = redis.servers;
-  server!.child.kill('SIGKILL');
-  await once(server!.child, 'exit');
-  rmSync(filesOf(redis), { recursive: true });
-  cpSync(kept, filesOf(redis), { recursive: true });
-  await server!.restart();
-}
 
 async function recovered({ clickhouse }: AuditWorld): Promise<{ chain: string; entries: number }[]> {
   const rows = await clickhouse.query<{ details: string }>(
@@ -61,7 +50,7 @@ for (const isRunning of [true, false]) {
     await settle(world, who.account);
     t.match(await world.verify(who.account), { valid: true, entries: 59 });
     if (!isRunning) await second.pipelines.stop();
-    await putBack(redis, kept);
+    await putBack(redis.servers[0]!, kept);
     await waitUntilReady(world.redis, 30_000);
     if (!isRunning) await startPipelines(t, world, { processName: 'third' });
     t.ok(await eventually(async () => (await recovered(world)).length > 0));
