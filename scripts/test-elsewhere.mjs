@@ -1,5 +1,6 @@
 // Runs the whole-service tests a second time on other engines than the embedded ones:
-//   node scripts/test-elsewhere.mjs cluster      a Redis Cluster of three masters, started by each test on loopback
+//   node scripts/test-elsewhere.mjs cluster      a Redis Cluster of three masters, started by each test on loopback;
+//                                                and failovers (test/cluster), which have no other place
 //   node scripts/test-elsewhere.mjs clickhouse   one ClickHouse engine, started here on loopback and given by its
 //                                                address
 // Ends with the tests' exit status; what was started here is ended here.
@@ -10,12 +11,16 @@ import path from 'node:path';
 
 const root = path.dirname(path.dirname(new URL(import.meta.url).pathname));
 const folder = path.join(root, 'build', 'test');
-const tests = readdirSync(folder, { recursive: true })
-  .filter((name) => name.endsWith('.path.test.js'))
-  .map((name) => path.join(folder, name));
+const testsNamed = (end) =>
+  readdirSync(folder, { recursive: true })
+    .filter((name) => name.endsWith(end))
+    .map((name) => path.join(folder, name));
+const tests = testsNamed('.path.test.js');
+/** Of a Cluster alone: failovers, each minutes long. */
+const failovers = testsNamed('.cluster.js');
 
 const where = process.argv[2];
-if (where === 'cluster') process.exitCode = await tap({ GATEHOUSE_TEST_REDIS_CLUSTER: '1' });
+if (where === 'cluster') process.exitCode = await tap({ GATEHOUSE_TEST_REDIS_CLUSTER: '1' }, [...tests, ...failovers]);
 else if (where === 'clickhouse') process.exitCode = await onOwnEngine();
 else {
   process.stderr.write('usage: node scripts/test-elsewhere.mjs cluster|clickhouse\n');
@@ -44,8 +49,8 @@ async function onOwnEngine() {
   }
 }
 
-function tap(env) {
+function tap(env, which = tests) {
   const program = path.join(root, 'node_modules', '.bin', 'tap');
-  const child = spawn(program, ['run', ...tests], { cwd: root, env: { ...process.env, ...env }, stdio: 'inherit' });
+  const child = spawn(program, ['run', ...which], { cwd: root, env: { ...process.env, ...env }, stdio: 'inherit' });
   return new Promise((resolve) => child.on('exit', (code) => resolve(code ?? 1)));
 }

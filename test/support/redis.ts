@@ -5,7 +5,7 @@
 // (`everysec`, lost by a kill).
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import net from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
@@ -27,6 +27,7 @@ export type TestRedis = {
 };
 
 export type RedisProcess = {
+  host: string;
   port: number;
   /** With its append-only file. */
   folder: string;
@@ -41,13 +42,23 @@ export async function startRedis(t: Test, options: { args?: string[]; single?: b
   return { address: { url: `redis://127.0.0.1:${server.port}`, cluster: false }, servers: [server] };
 }
 
+/** Where a server runs: its address, and the command that runs another one there. */
+export type Place = { host: string; run: readonly string[] };
+const HERE: Place = { host: '127.0.0.1', run: [] };
+
+type ClusterShape = { args?: string[]; replicas?: number; placeOf?: (server: number) => Place };
+
 /** A Cluster of three masters, with so many replicas each, whatever the environment says. Masters come first. */
-export async function startCluster(t: Test, options: { args?: string[]; replicas?: number } = {}): Promise<TestRedis> {
-  const { replicas = 0 } = options;
+export async function startCluster(t: Test, options: ClusterShape = {}): Promise<TestRedis> {
+  const { replicas = 0, placeOf = () => HERE } = options;
   const args = [...(options.args ?? []), '--cluster-enabled', 'yes', '--cluster-node-timeout', '2000'];
-  const servers = await Promise.all(Array.from({ length: MASTERS * (1 + replicas) }, () => startServer(t, args)));
-  const hosts = servers.map(({ port }) => `127.0.0.1:${port}`);
-  await formCluster(hosts, replicas);
+  const servers = await Promise.all(
+    Array.from({ length: MASTERS * (1 + replicas) }, (_, i) =>
+      startServer(t, [...args, '--cluster-announce-ip', placeOf(i).host], placeOf(i)),
+    ),
+  );
+  await formCluster(servers, replicas);
+  const hosts = servers.map(({ host, port }) => `${host}:${port}`);
   return { address: { url: hosts.map((host) => `redis://${host}`).join(','), cluster: true }, servers };
 }
 
@@ -60,9 +71,9 @@ export function untilConnected<T extends Commands>(client: T): T {
   return client;
 }
 
-async function startServer(t: Test, args: readonly string[]): Promise<RedisProcess> {
+async function startServer(t: Test, args: readonly string[], place = HERE): Promise<RedisProcess> {
   const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-redis-'));
-  const server = await launchOnFreePort(folder, ['--dir', folder, ...WRITES, ...args]);
+  const server = await launchOnFreePort(place, folder, ['--dir', folder, ...WRITES, ...args]);
   t.teardown(async () => {
     await end(server.child);
     rmSync(folder, { recursive: true, force: true });
@@ -79,17 +90,18 @@ const WRITES = [
 ];
 
 /** Another program may take a port between our look and the server's: then it is tried on the next one. */
-async function launchOnFreePort(folder: string, args: readonly string[]): Promise<RedisProcess> {
+async function launchOnFreePort({ host, run }: Place, folder: string, args: readonly string[]): Promise<RedisProcess> {
   for (let tries = 1; ; tries++) {
     const port = await freePort();
     const start = async () => {
-      const child = spawn('redis-server', ['--port', String(port), ...args], { stdio: 'ignore' });
-      await untilItAnswers(child, port);
+      const [command, ...words] = [...run, 'redis-server', '--port', String(port), '--bind', host, ...args];
+      const child = spawn(command!, words, { stdio: 'ignore' });
+      await untilItAnswers(child, { host, port });
       return child;
     };
     try {
       const server: RedisProcess = {
-        ...{ port, folder },
+        ...{ host, port, folder },
         child: await start(),
         restart: async () => {
           server.child = await start();
@@ -111,21 +123,23 @@ async function end(child: ChildProcess): Promise<void> {
 }
 
 /** This very process, not one that has the port already; and done with loading. */
-async function untilItAnswers(child: ChildProcess, port: number): Promise<void> {
+type At = { host: string; port: number };
+
+async function untilItAnswers(child: ChildProcess, at: At): Promise<void> {
   const until = performance.now() + START_MS_MAX;
   while (performance.now() < until) {
     if (child.exitCode !== null || child.signalCode !== null) break;
-    const info = await say(port, 'INFO server\r\n');
-    if (info.includes(`process_id:${child.pid}\r\n`) && (await say(port, 'PING\r\n')).startsWith('+PONG')) return;
+    const info = await say(at, 'INFO server\r\n');
+    if (info.includes(`process_id:${child.pid}\r\n`) && (await say(at, 'PING\r\n')).startsWith('+PONG')) return;
     await sleep(25);
   }
   child.kill('SIGKILL');
-  throw new Error(`redis-server on ${port} does not answer (exit ${child.exitCode})`);
+  throw new Error(`redis-server on ${at.port} does not answer (exit ${child.exitCode})`);
 }
 
-function say(port: number, text: string): Promise<string> {
+function say({ host, port }: At, text: string): Promise<string> {
   return new Promise((resolve) => {
-    const socket = net.connect(port, '127.0.0.1', () => socket.write(text));
+    const socket = net.connect(port, host, () => socket.write(text));
     socket.once('data', (data) => {
       socket.destroy();
       resolve(data.toString());
@@ -135,23 +149,30 @@ function say(port: number, text: string): Promise<string> {
   });
 }
 
-async function formCluster(hosts: readonly string[], replicas: number): Promise<void> {
+async function formCluster(servers: readonly RedisProcess[], replicas: number): Promise<void> {
+  const hosts = servers.map(({ host, port }) => `${host}:${port}`);
   const shape = ['--cluster-replicas', String(replicas), '--cluster-yes'];
   await promisify(execFile)('redis-cli', ['--cluster', 'create', ...hosts, ...shape]);
-  for (const host of hosts) {
-    const port = Number(host.split(':')[1]);
-    while (!(await say(port, 'CLUSTER INFO\r\n')).includes('cluster_state:ok')) await sleep(50);
-    while (
-      replicas > 0 &&
-      !/master_link_status:up|connected_slaves:[1-9]/.test(await say(port, 'INFO replication\r\n'))
-    )
-      await sleep(50);
+  for (const server of servers) {
+    while (!(await say(server, 'CLUSTER INFO\r\n')).includes('cluster_state:ok')) await sleep(50);
+    const isPaired = async () =>
+      /master_link_status:up|connected_slaves:[1-9]/.test(await say(server, 'INFO replication\r\n'));
+    while (replicas > 0 && !(await isPaired())) await sleep(50);
   }
+}
+
+/** Ends the server, and starts it with the append-only files that are kept in a folder. */
+export async function putBack(server: RedisProcess, kept: string): Promise<void> {
+  await end(server.child);
+  const files = path.join(server.folder, 'appendonlydir');
+  rmSync(files, { recursive: true });
+  cpSync(kept, files, { recursive: true });
+  await server.restart();
 }
 
 /** The replica of a Cluster's master. */
 export async function replicaOf(servers: readonly RedisProcess[], master: RedisProcess): Promise<RedisProcess> {
-  const nodes = (await say(master.port, 'CLUSTER NODES\r\n')).split('\n').map((line) => line.split(' '));
+  const nodes = (await say(master, 'CLUSTER NODES\r\n')).split('\n').map((line) => line.split(' '));
   const own = nodes.find(([, , flags = '']) => flags.includes('myself'))![0];
   const replica = nodes.find(([, , flags = '', of]) => flags.includes('slave') && of === own)!;
   return servers.find(({ port }) => replica[1]!.includes(`:${port}@`))!;
