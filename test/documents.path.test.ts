@@ -5,6 +5,7 @@
 //                 space does not count, and more may be printed before and after
 //   ```sh setup   is done by this test: URL, KEY (scope admin), and on pages other than README AGENT, an agent of that
 //                 account
+//   ```sh machines  is run by test/cluster/several-machines.cluster.ts
 //   anything else is not run, and may hold no call of curl or of the command
 // A call that is answered with an error fails its block, unless the page shows an error.
 import { execFile } from 'node:child_process';
@@ -57,7 +58,7 @@ const texts = new Map(
 t.test('every call that a page shows stands in a block that is run', async (t) => {
   for (const [page, text] of texts) {
     const notRun = blocksOf(text)
-      .filter(({ kind }) => !/^sh( setup)?$/.test(kind))
+      .filter(({ kind }) => !/^sh( setup| machines)?$/.test(kind))
       .flatMap(({ line, text: body }) =>
         body
           .split('\n')
