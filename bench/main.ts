@@ -31,6 +31,7 @@ function runnersOf({ number, text, operands }: Call): Record<LineName, () => Pro
     dashboard: async () =>
       (await import('./dashboard.ts')).dashboard({ events: of('dashboard', 'events'), data: text('data') }),
     scale: async () => (await import('./scale.ts')).scale({ ...speed('scale'), agents: of('scale', 'agents') }),
+    replicas: async () => (await import('./replicas.ts')).replicas(speed('replicas')),
     fsync: async () => (await import('./fsync.ts')).fsync(speed('fsync')),
     memory: async () => (await import('./memory.ts')).memory({ seconds: of('memory', 'seconds') }),
     overload: async () => (await import('./overload.ts')).overload({ seconds: of('overload', 'seconds') }),
