@@ -144,7 +144,7 @@ class ReplicaHold {
       const have = Number(await this.#ask('wait', String(needed), String(waitMs)));
       if (have >= needed) return undefined;
       void this.#look();
-      return new NotReplicated(`${have} of ${needed} replicas had the write within ${waitMs} ms`);
+      return new NotReplicated(`${have} of ${needed} replicas confirmed within ${waitMs} ms`);
     } catch (cause) {
       return new NotReplicated('it is not known whether a replica has the write', { cause });
     }
