@@ -16,7 +16,7 @@
 // further than what ClickHouse has. Nothing is held twice: entries stay in the stream until the ack, and here is at
 // most one batch and one read.
 // Redis may have gone back, by a failover or an older file: it lacks acknowledgements and manifests of what was
-// written, or entries. So each step is refused in another life of Redis than the drain began in, and a drain that
+// written, or entries. So each step is refused in another run of Redis than the drain began in, and a drain that
 // begins in one that its group does not know writes what lies there up to that moment as untracked: compared by id with
 // what is stored. When it is through, the work may look for what is stored and no longer in the stream (`compared`).
 // Failure: a lost lease ends the drain and drops what it holds; anything else is waited out.
@@ -79,11 +79,11 @@ export interface Work<T, Plan> {
   /** The drain has ended, its lease is not released yet. Must not reject. */
   end?(): Promise<void>;
   /**
-   * The drain begins in a life of Redis that the group does not know: what is remembered of the stream may be wrong.
+   * The drain begins in a run of Redis that the group does not know: what is remembered of the stream may be wrong.
    */
   wentBack?(stream: string): void;
   /**
-   * In a life of Redis that the group did not know, everything of the stream that may have been dealt with before has
+   * In a run of Redis that the group did not know, everything of the stream that may have been dealt with before has
    * been compared. `fromMs`: epoch ms before which nothing can have been lost; null: it is not known. The writes are
    * made under the lease. Whatever it throws is tried again.
    */
@@ -168,7 +168,7 @@ export class Drain<T, Plan> {
   #ahead: StreamEntry[] = [];
   /** The last entry that this group has acknowledged. */
   #acknowledged = '0-0';
-  /** Up to here entries may have been dealt with in another life of Redis. */
+  /** Up to here entries may have been dealt with in another run of Redis. */
   #comparedTo = '0-0';
   #taken: Taken<T> | undefined;
   #askingSince: number | undefined;

@@ -46,6 +46,9 @@ const FIELDS_AT_ONCE = 1_000;
 /** Accounts whose chains are known to be in step with ClickHouse; past that all are asked for again. */
 const KNOWN_MAX = 200_000;
 
+/** Of an account's entries that Redis forgot, 100 MB. Beyond that they may be chained twice, which is no fault. */
+const BEYOND_MAX = 1_000_000;
+
 /** A time that the tables can hold, also with the longest retention added. */
 const NEVER_MS = Date.parse('2200-01-01T00:00:00Z');
 
@@ -131,7 +134,9 @@ export class ChainWriter {
     const { account } = given[0]!;
     const chain = this.#options.keys.chainOf(stream);
     const isBehind = end !== undefined && end.n > (head?.n ?? 0);
-    if (isBehind) await this.#learnBeyond(stream, account, { n: head?.n ?? 0, end: end.n });
+    // Where even the head is lost, so is the stream: nothing of what was chained comes again.
+    if (isBehind && head !== null && end.n - head.n <= BEYOND_MAX)
+      await this.#learnBeyond(stream, account, { n: head.n, end: end.n });
     const beyond = this.#beyond.get(`${stream} ${account}`);
     const entries = beyond === undefined ? given : given.filter(({ id }) => !beyond.has(packedKey(id)));
     if (entries.length === 0 && !isBehind) return null;

@@ -91,7 +91,7 @@ export class Keys {
   manifest = (stream: string, group: string) => `${stream}:manifest:${group}`;
   /** String: id of the last entry whose effects are durable for this group. */
   watermark = (stream: string, group: string) => `${stream}:watermark:${group}`;
-  /** String: the life of Redis in which the group has worked last (redis-run.lua). */
+  /** String: the run of Redis in which the group has worked last (redis-run.lua). */
   run = (stream: string, group: string) => `${stream}:run:${group}`;
 
   /** Hash account id -> `<n>:<hash>`: where the account's audit chain of this stream stands. Stays. */

@@ -1,4 +1,4 @@
--- Which life of which Redis this is: another text after a restart, a promotion, a restored file. '' where INFO is refused.
+-- Which run of which Redis this is: another text after a restart, a promotion, a restored file. '' where INFO is refused.
 local function redis_run()
   local server, replication = redis.pcall('INFO', 'server'), redis.pcall('INFO', 'replication')
   if type(server) ~= 'string' or type(replication) ~= 'string' then return '' end

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Where a group is in its stream, and whether it worked with this very life of Redis last, for the owner of a lease.
+-- Where a group is in its stream, and whether it worked with this very run of Redis last, for the owner of a lease.
 -- KEYS[1] stream   KEYS[2] watermark of the group   KEYS[3] run of the group
 -- Result: {watermark, run of this Redis or '' (redis-run.lua), the group's run or '', id of the stream's last entry}
 local last = '0-0'

@@ -5,7 +5,7 @@
 // by the acknowledgement alone, so nothing is ever pending: what lies behind the position is what is to be done, by
 // the holder of the lease. Reading is polling without BLOCK: no reader can be left dangling on a dead connection, and
 // Cluster needs nothing special.
-// The lease also knows which life of Redis was read from (redis-run.ts): after a failover or a restart, by which
+// The lease also knows which run of Redis was read from (redis-run.ts): after a failover or a restart, by which
 // entries, manifests and positions may have gone back, each step is refused as with a lost lease, and the next owner
 // compares what is there with what was stored (drain.ts).
 // Invariant: a read gives the entries right behind the one that the caller names, in the stream's order, without gaps.
@@ -52,7 +52,7 @@ const ack = new Script<number | null>('stream-ack', withRun(readAsset('src/redis
 const write = new Script<number | null>('stream-write', withRun(readAsset('src/redis/stream-write.lua')));
 
 /**
- * `comparedTo`: the group does not know this life of Redis, and what lies up to there may have been dealt with; null:
+ * `comparedTo`: the group does not know this run of Redis, and what lies up to there may have been dealt with; null:
  * it does.
  */
 export type Begin = { position: string; comparedTo: string | null };
@@ -103,7 +103,7 @@ export class StreamReader {
     return { position, comparedTo: last };
   }
 
-  /** After what `begin` said is to be compared: keeps this life of Redis as the group's, with the pipeline's writes. */
+  /** After what `begin` said is to be compared: keeps this run of Redis as the group's, with the pipeline's writes. */
   async writeCompared(writes: readonly BinaryCommandArgs[]): Promise<void> {
     const { run } = this.#lease;
     const names = [this.#lease.key];
@@ -204,7 +204,7 @@ function indexed(names: string[], writes: readonly BinaryCommandArgs[]): (string
   });
 }
 
-/** In another life of Redis the lease counts for nothing: what was read under it is to be read again. */
+/** In another run of Redis the lease counts for nothing: what was read under it is to be read again. */
 async function ofThisRun<T>(lease: Lease, step: () => Promise<T>): Promise<T> {
   try {
     return await step();

@@ -31,7 +31,7 @@ export class Lease {
   /** Monotonic ms at which the last confirmed renewal was sent. */
   #confirmedAt: number;
   #lost = false;
-  /** The life of Redis in which it was begun to read; '' for any. In another one what is in hand is stale. */
+  /** The run of Redis in which it was begun to read; '' for any. In another one what is in hand is stale. */
   run = '';
 
   constructor(redis: Commands, key: string, text: string, confirmedAt: number) {

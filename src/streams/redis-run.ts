@@ -1,4 +1,4 @@
-// Lets a script compare the life of Redis that it runs in with the one that its caller has read from (under lease.ts
+// Lets a script compare the run of Redis that it runs in with the one that its caller has read from (under lease.ts
 // and consume.ts). A Redis that was promoted, restarted or put back to an older file may lack what was read or written
 // before: then the answer is an error or a refusal, and nothing was changed. Costs Redis 25 us a call.
 import { readAsset } from '../process/assets.ts';

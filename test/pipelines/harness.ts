@@ -37,7 +37,7 @@ export async function makeWorld(
   return { redis, keys, clickhouse, appender: new Appender({ redis, keys }) };
 }
 
-/** As if these groups had worked with this life of Redis before: nothing need be compared. */
+/** As if these groups had worked with this run of Redis before: nothing need be compared. */
 export async function knowRedis({ redis, keys }: Pick<World, 'redis' | 'keys'>): Promise<void> {
   const script = new Script<string>('run', withRun('#!lua\nreturn redis_run()'));
   for (let partition = 0; partition < keys.partitions; partition++) {

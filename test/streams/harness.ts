@@ -40,7 +40,7 @@ export async function connect(t: Test, address: RedisAddress): Promise<Commands>
   return redis;
 }
 
-/** The text of a script that compares the life of Redis, as it is sent. */
+/** The text of a script that compares the run of Redis, as it is sent. */
 export function sentScript(name: string): { text: string; sha: string } {
   const plain = readAsset(`src/redis/${name}.lua`);
   const text = plain.includes('is_other_run') ? withRun(plain) : plain;
