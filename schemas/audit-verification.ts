@@ -141,36 +141,6 @@ export const AuditCheckpoint = Type.Object({
   account: about(Type.String(), 'The account whose chains these are.', exampleId('acc')),
   name: about(Type.String(), 'Its name.', 'default'),
   at: about(ResponseTime, 'When it was taken.'),
-  faults_by_kind: about(
-    Type.Array(
-      Type.Object({
-        kind: about(Type.Enum([...FAULT_KINDS]), 'What is wrong.'),
-        count: about(Type.Integer(), 'How many of this kind.', 1),
-        first: about(AuditFault, 'The earliest of them.'),
-      }),
-    ),
-    'The faults by their kind.',
-    [],
-  ),
-  recovered: about(
-    Type.Integer({
-      description:
-        'Of `intact`: entries that were chained later than they were stored, after Redis had gone back (`chain.recovered` in the audit log)',
-    }),
-    'Of `intact`: entries that were chained later than they were stored, after Redis had gone back.',
-    0,
-  ),
-  first_recovered: about(
-    Nullable(
-      Type.Object({
-        chain: about(Type.String(), '`registry`, or `events-<partition>`.', 'events-3'),
-        entries: about(Type.Integer(), 'How many.', 12),
-        at: about(ResponseTime, 'When they were chained.'),
-      }),
-    ),
-    'The earliest such recovery. null: there was none.',
-    null,
-  ),
   chains: about(Type.Array(AuditChainHead), 'Where each chain stood.'),
   public_key: about(Type.String(), 'Of the ed25519 key that signed it: DER, base64.', 'MCowBQYDK2VwAyEA…'),
   signature: about(Type.String(), 'Base64.', 'K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN…'),
