@@ -7,6 +7,7 @@
 // Failure: a complaint. A `/`, `#`, `?` or `@` in a password that is not percent-encoded ends the address early: it
 // shows as a host or port that is none, or as an `@` behind the host.
 import { isIP } from 'node:net';
+import { isSentinelAddress, sentinelAddressOf } from '../redis/sentinel-address.ts';
 
 const ENCODE =
   'write / ? # @ : , % and blanks in a user name or password percent-encoded (/ is %2F, ? is %3F, # is %23, @ is %40, : is %3A, comma is %2C, % is %25)';
@@ -19,6 +20,7 @@ const LISTS: ReadonlySet<AddressKind> = new Set<AddressKind>(['redis', 'origins'
 /** undefined: sound. */
 export function complaintOf(kind: AddressKind, text: string): string | undefined {
   if (kind === 'redis' && text.startsWith('unix:')) return undefined;
+  if (kind === 'redis' && isSentinelAddress(text)) return complaintOfSentinels(text);
   if (kind === 'origins' && text.trim() === '*') return undefined;
   const each = LISTS.has(kind) ? text.split(',').map((one) => one.trim()) : [text];
   for (const one of each) {
@@ -31,6 +33,8 @@ export function complaintOf(kind: AddressKind, text: string): string | undefined
 /** What of an address may not be seen: the whole, and what is before its `@`, as written and decoded. */
 export function secretsOf(text: string): string[] {
   const found = [text];
+  const sentinels = isSentinelAddress(text) ? sentinelAddressOf(text) : undefined;
+  if (sentinels !== undefined) return sentinels.password === '' ? found : [...found, sentinels.password];
   for (const one of text.split(',')) {
     const url = URL.canParse(one) ? new URL(one) : undefined;
     if (url === undefined || url.password === '') continue;
@@ -64,6 +68,15 @@ function complaintOfOne(kind: AddressKind, text: string): string | undefined {
     return 'may name a database by its number behind the host, and nothing else';
   if (kind === 'smtp' && url.pathname !== '' && url.pathname !== '/') return `holds a / behind its host; ${ENCODE}`;
   return undefined;
+}
+
+function complaintOfSentinels(text: string): string | undefined {
+  try {
+    if (sentinelAddressOf(text) !== undefined) return undefined;
+  } catch {
+    return `holds a % that begins no percent code; ${ENCODE}`;
+  }
+  return `cannot be read as redis+sentinel://host:port,host:port/master-name; ${ENCODE}`;
 }
 
 function complaintOfPublic({ username, password, search, hash }: URL): string | undefined {

@@ -6,6 +6,7 @@ import { readFileSync } from 'node:fs';
 import Type from 'typebox';
 import { Compile } from 'typebox/compile';
 import { UserFacingError } from '../common/user-facing-error.ts';
+import { isSentinelAddress } from '../redis/sentinel-address.ts';
 import { type AddressKind, complaintOf, secretsOf } from './addresses.ts';
 
 type Setting = {
@@ -41,9 +42,9 @@ export const SETTINGS = {
   fronts: { env: 'GATEHOUSE_FRONTS', schema: integer(1, 64), default: '1', description: 'Front processes that `gatehouse start` runs' },
   dataDir: { env: 'GATEHOUSE_DATA_DIR', schema: text({ minLength: 1 }), default: './data', description: 'Where the embedded engines, the first admin key and, without a mail server, the mails of alerts are kept' },
   bootstrapKey: { env: 'GATEHOUSE_BOOTSTRAP_KEY', schema: text({ pattern: '^[A-Za-z0-9_-]{32,200}$' }), default: undefined, description: 'Admin key of the account `default`, instead of a made-up one', secret: true },
-  redisUrl: { env: 'GATEHOUSE_REDIS_URL', schema: text({ pattern: '^(rediss?://|unix:)' }), default: undefined, description: 'Redis to use instead of the embedded one; several nodes of a Redis Cluster are separated by commas', secret: true, address: 'redis' },
+  redisUrl: { env: 'GATEHOUSE_REDIS_URL', schema: text({ pattern: '^(rediss?://|redis[+]sentinel://|unix:)' }), default: undefined, description: 'Redis to use instead of the embedded one; several nodes of a Redis Cluster are separated by commas. Of Redis Sentinel `redis+sentinel://host:port,host:port/master-name`', secret: true, address: 'redis' },
   redisCluster: { env: 'GATEHOUSE_REDIS_CLUSTER', schema: Type.Boolean(), default: 'false', description: '`true`: the address is a Redis Cluster' },
-  redisReplicas: { env: 'GATEHOUSE_REDIS_REPLICAS', schema: integer(0, 9), default: undefined, description: 'Replicas of Redis that must have a write before it is acknowledged; past 1 s the answer is 503 with `recorded: "unknown"`. Default: of a Redis Cluster 1 where a master has any that lives, so that writing continues on one that was just promoted; else 0. A number is asked for always' },
+  redisReplicas: { env: 'GATEHOUSE_REDIS_REPLICAS', schema: integer(0, 9), default: undefined, description: 'Replicas of Redis that must have a write before it is acknowledged; past 1 s the answer is 503 with `recorded: "unknown"`. Default: of a Redis Cluster, or with Sentinels, 1 where a master has any that lives, so that writing continues on one that was just promoted; else 0. A number is asked for always' },
   redisTlsCa: { env: 'GATEHOUSE_REDIS_TLS_CA', schema: text({ minLength: 1 }), default: undefined, description: 'File (PEM) with the certificates of the authorities that a `rediss://` Redis is checked against, instead of those of Node.js' },
   redisTlsCert: { env: 'GATEHOUSE_REDIS_TLS_CERT', schema: text({ minLength: 1 }), default: undefined, description: 'File (PEM) with the certificate that we show to a `rediss://` Redis; with GATEHOUSE_REDIS_TLS_KEY' },
   redisTlsKey: { env: 'GATEHOUSE_REDIS_TLS_KEY', schema: text({ minLength: 1 }), default: undefined, description: 'File (PEM) with the key of that certificate' },
@@ -105,6 +106,10 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
 /** Settings that are sound each, and not together. */
 function refuseUnfit({ redisUrl = '', redisCluster, redisTlsCa, redisTlsCert, redisTlsKey }: Config): void {
   const nodes = redisUrl.split(',').map((one) => one.trim());
+  if (redisCluster && isSentinelAddress(redisUrl))
+    throw new ConfigError(
+      'GATEHOUSE_REDIS_URL: its value names Sentinels, which a Redis Cluster (GATEHOUSE_REDIS_CLUSTER) has not',
+    );
   if (redisCluster && nodes.some((node) => /^unix:|:\/\/[^/]*\/0*[1-9]/.test(node)))
     throw new ConfigError(
       'GATEHOUSE_REDIS_URL: its value names a database or a socket, which a Redis Cluster (GATEHOUSE_REDIS_CLUSTER) has not',

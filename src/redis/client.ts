@@ -12,6 +12,7 @@ import { Cluster, type ClusterOptions, type Command, Redis, type RedisOptions } 
 import { withTimeout } from '../common/async.ts';
 import { REDIS_TIMEOUT_MS } from '../common/limits.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
+import { reconnectMs } from './reconnect.ts';
 import {
   askReplicas,
   holdUntilReplicated,
@@ -20,12 +21,15 @@ import {
   replicasInCluster,
   replicasReady,
 } from './replicas.ts';
+import { Sentinels } from './sentinel.ts';
+import { isSentinelAddress, sentinelAddressOf } from './sentinel-address.ts';
 
 /** PEM texts: who may have signed Redis's certificate, and what we show to it. */
 export type RedisTls = { ca?: string | undefined; cert?: string | undefined; key?: string | undefined };
 /**
- * `url` may name several nodes of a Cluster, separated by commas. `tls`: of `rediss://` addresses. `replicas` that must
- * have what is acknowledged; undefined: one where a Cluster's node has any.
+ * `url` may name several nodes of a Cluster, separated by commas, or Sentinels (sentinel.ts). `tls`: of `rediss://`
+ * addresses. `replicas` that must have what is acknowledged; undefined: one where a Cluster's node has any, or
+ * Sentinels know of one.
  */
 export type RedisAddress = { url: string; cluster: boolean; tls?: RedisTls; replicas?: ReplicasWanted };
 export type Commands = Redis | Cluster;
@@ -41,9 +45,6 @@ export function mastersOf(client: Commands): Redis[] {
 
 type NodeOptions = RedisOptions & { replyMapping: 'legacy' };
 
-/** Wait before a reconnect: grows to half a second, so that service is back well within 2 s of Redis. */
-const RECONNECT_MS_STEP = 25;
-const RECONNECT_MS_MAX = 500;
 const CONNECT_TIMEOUT_MS = 2_000;
 /** A connection that owes an answer for longer is dead: cut cables send no close. */
 const SILENT_MS_MAX = REDIS_TIMEOUT_MS + 1_000;
@@ -95,8 +96,8 @@ export function acknowledging(client: Commands): Commands {
   return siblings.get(client) ?? client;
 }
 
-function mayHaveReplicas({ cluster, replicas }: RedisAddress): boolean {
-  return replicas !== 0 && (cluster || replicas !== undefined);
+function mayHaveReplicas({ url, cluster, replicas }: RedisAddress): boolean {
+  return replicas !== 0 && (cluster || isSentinelAddress(url) || replicas !== undefined);
 }
 
 /** Resolves once Redis (each master of a Cluster) answers. Throws RedisUnavailable after `timeoutMs`. */
@@ -264,7 +265,7 @@ function connect(address: RedisAddress, { isAcknowledging }: { isAcknowledging: 
   if (isAcknowledging && mayHaveReplicas(address)) {
     if (client instanceof Cluster)
       client.on('+node', (node: Redis) => holdUntilReplicated(node, address.replicas, replicasInCluster));
-    else holdUntilReplicated(client, address.replicas, async () => address.replicas!);
+    else holdUntilReplicated(client, address.replicas, replicasBySentinels(client, address.url));
   }
   // Each command's own failure says what there is to say, but not why there is no connection; without a listener
   // ioredis prints to the console.
@@ -287,7 +288,29 @@ function innermost(error: Error & { lastNodeError?: Error | undefined }): Error 
   return error.lastNodeError ?? error;
 }
 
+/** Of a client that is alone nothing is asked: then a number is wanted. */
+function replicasBySentinels(client: Redis, url: string): () => Promise<number> {
+  const address = isSentinelAddress(url) ? sentinelAddressOf(url) : undefined;
+  if (address === undefined) return () => Promise.reject(new Error('no Sentinels'));
+  const sentinels = new Sentinels(address);
+  client.once('end', () => sentinels.close());
+  return () => sentinels.replicas();
+}
+
 function connectSingle(url: string, options: NodeOptions): Redis {
+  const address = isSentinelAddress(url) ? sentinelAddressOf(url) : undefined;
+  if (address !== undefined) {
+    const { hosts, name, username, password, database } = address;
+    return new Redis({
+      ...options,
+      ...{ sentinels: hosts, name, role: 'master', db: database, failoverDetector: true },
+      ...(username === '' ? {} : { username }),
+      ...(password === '' ? {} : { password }),
+      ...{ sentinelRetryStrategy: reconnectMs, sentinelCommandTimeout: CONNECT_TIMEOUT_MS },
+      // A master that became a replica: ask the Sentinels again; the command is not sent again.
+      reconnectOnError: (error) => error.message.startsWith('READONLY'),
+    });
+  }
   return url.startsWith('unix:')
     ? new Redis({ ...options, path: url.replace(/^unix:(\/\/)?/, '') })
     : new Redis(url, options);
@@ -431,9 +454,4 @@ async function askEveryNode(client: Commands): Promise<void> {
       await replicasReady(node);
     }),
   );
-}
-
-/** Of the attempt that follows so many failed ones; with jitter, so that not all processes come at once. */
-export function reconnectMs(attempt: number): number {
-  return Math.min(attempt * RECONNECT_MS_STEP, RECONNECT_MS_MAX) + Math.floor(Math.random() * RECONNECT_MS_STEP);
 }

@@ -6,18 +6,26 @@
 // later value can be read here. Whatever may have cost us a notice - a connection that broke or stalled, slots that
 // moved - says null. Redis away: reads reject at once; connections come back by themselves. A Cluster's client asks for
 // the slots again only when it is redirected or loses a connection: a master that is cut off from its peers does
-// neither, it answers CLUSTERDOWN. So a read that fails there has another client made, which asks for the slots.
+// neither, it answers CLUSTERDOWN. So a read that fails there has another client made, which asks for the slots. With
+// Sentinels the client is of the master that they name; they are asked again each second and when a read fails.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { BasicPooledClientSideCache, createClient, createCluster } from 'redis';
-import { withTimeout } from '../common/async.ts';
-import { type RedisAddress, type RedisTls, reconnectMs } from './client.ts';
+import { Periodic, withTimeout } from '../common/async.ts';
+import type { RedisAddress, RedisTls } from './client.ts';
+import { reconnectMs } from './reconnect.ts';
+import { Sentinels } from './sentinel.ts';
+import { isSentinelAddress, sentinelAddressOf } from './sentinel-address.ts';
 
 const CONNECT_TIMEOUT_MS = 2_000;
 /** A ping a second, and no answer for three: the connection is dead, whatever the socket says. */
 const PING_MS = 1_000;
 const SILENT_MS_MAX = 3_000;
-/** While reads fail, a Cluster's client is replaced this often: a promotion is followed well within 2 s. */
+/** While reads fail, the client is replaced this often: a promotion is followed well within 2 s. */
 const RENEW_MS = 500;
+/** Of a client that takes another's place: it keeps trying, perhaps at a node that is gone. */
+const RENEW_CONNECT_MS = 1_000;
+/** A master that was cut off is read no longer than this after a promotion. */
+const MASTER_LOOK_MS = 1_000;
 
 type Reads = {
   get(key: string): Promise<string | null>;
@@ -64,7 +72,12 @@ class Notices extends BasicPooledClientSideCache {
 export class TrackedReads {
   readonly #address: RedisAddress;
   readonly #onInvalidate: (key: string | null) => void;
-  #client: Reads;
+  readonly #sentinels: Sentinels | undefined;
+  readonly #looks = new Periodic(MASTER_LOOK_MS, () => this.#lookForMaster());
+  /** Of the master that Sentinels named: `redis://host:port`. */
+  #master: string | undefined;
+  /** undefined: no Sentinel has named a master yet. */
+  #client: Reads | undefined;
   #connected: Promise<void> | undefined;
   #isOpen = false;
   #renewing = false;
@@ -74,7 +87,8 @@ export class TrackedReads {
   constructor(address: RedisAddress, onInvalidate: (key: string | null) => void) {
     this.#address = address;
     this.#onInvalidate = onInvalidate;
-    this.#client = this.#make();
+    if (isSentinelAddress(address.url)) this.#sentinels = new Sentinels(sentinelAddressOf(address.url)!);
+    else this.#client = this.#make(address);
   }
 
   /** Resolves with whether it is connected within `timeoutMs`; keeps trying after that. */
@@ -101,15 +115,19 @@ export class TrackedReads {
 
   close(): void {
     this.#closed = true;
+    void this.#looks.stop();
+    this.#sentinels?.close();
     destroy(this.#client);
   }
 
   async #read<T>(read: (client: Reads) => Promise<T>): Promise<T> {
     const client = this.#client;
     try {
+      if (client === undefined) throw new Error('no Sentinel has named a master yet');
       return await read(client);
     } catch (error) {
-      if (this.#address.cluster && client === this.#client) void this.#renew();
+      const isFollowing = this.#address.cluster || this.#sentinels !== undefined;
+      if (isFollowing && client === this.#client) void this.#renew();
       throw error;
     }
   }
@@ -122,11 +140,16 @@ export class TrackedReads {
     if (!this.#isOpen || this.#renewing || this.#closed || now - this.#renewedAt < RENEW_MS) return;
     this.#renewing = true;
     this.#renewedAt = now;
-    const fresh = this.#make();
+    let fresh: Reads | undefined;
     try {
-      await fresh.connect();
+      const address = await this.#current();
+      fresh = this.#make(address);
+      await withTimeout(fresh.connect(), RENEW_CONNECT_MS, () => {
+        throw new Error('no connection in time');
+      });
       const old = this.#client;
       this.#client = this.#closed ? old : fresh;
+      if (!this.#closed) this.#master = address.url;
       destroy(this.#closed ? fresh : old);
       this.#onInvalidate(null);
     } catch {
@@ -136,9 +159,23 @@ export class TrackedReads {
     }
   }
 
-  #make(): Reads {
+  async #lookForMaster(): Promise<void> {
+    const address = await this.#current().catch(() => undefined);
+    if (address !== undefined && address.url !== this.#master) await this.#renew();
+  }
+
+  /** The address of what is read: with Sentinels that of the master that they name. */
+  async #current(): Promise<RedisAddress> {
+    if (this.#sentinels === undefined) return this.#address;
+    const { username, password, database } = sentinelAddressOf(this.#address.url)!;
+    const { host, port } = await this.#sentinels.master();
+    const user = password === '' ? '' : `${encodeURIComponent(username)}:${encodeURIComponent(password)}@`;
+    return { ...this.#address, url: `redis://${user}${host.includes(':') ? `[${host}]` : host}:${port}/${database}` };
+  }
+
+  #make(address: RedisAddress): Reads {
     const notices = new Notices(this.#onInvalidate);
-    const client = this.#address.cluster ? cluster(this.#address, notices) : single(this.#address, notices);
+    const client = address.cluster ? cluster(address, notices) : single(address, notices);
     // Each read's own failure says what there is to say.
     client.on('error', () => undefined);
     for (const event of ['ready', 'node-ready', 'reconnecting', 'node-reconnecting'])
@@ -150,8 +187,14 @@ export class TrackedReads {
   async #connect(): Promise<void> {
     for (let attempt = 1; !this.#closed; attempt++) {
       try {
+        if (this.#client === undefined) {
+          const address = await this.#current();
+          this.#client = this.#make(address);
+          this.#master = address.url;
+        }
         await this.#client.connect();
         this.#isOpen = true;
+        if (this.#sentinels !== undefined) this.#looks.start();
         return;
       } catch {
         await sleep(reconnectMs(attempt));
@@ -160,9 +203,9 @@ export class TrackedReads {
   }
 }
 
-function destroy(client: Reads): void {
+function destroy(client: Reads | undefined): void {
   try {
-    client.destroy();
+    client?.destroy();
   } catch {
     // It was not open.
   }

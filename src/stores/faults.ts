@@ -5,6 +5,7 @@
 import { ClickHouseError } from '../../clickhouse/errors.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
 import { isDiskFull } from '../redis/client.ts';
+import { isSentinelAddress, sentinelAddressOf, shownSentinelAddress } from '../redis/sentinel-address.ts';
 
 type StoreFaultKind = 'reachability' | 'credentials' | 'schema' | 'registry' | 'refusal' | 'certificate';
 export type StoreFault = { kind: StoreFaultKind; reason: string };
@@ -52,6 +53,8 @@ export function clickhouseFault(cause: unknown): StoreFault {
 
 /** An address without user and password; several, as of a Cluster, stay separated by commas. */
 export function shownAddress(urls: string): string {
+  const sentinels = isSentinelAddress(urls) ? sentinelAddressOf(urls) : undefined;
+  if (sentinels !== undefined) return shownSentinelAddress(sentinels);
   return urls
     .split(',')
     .map((url) => {

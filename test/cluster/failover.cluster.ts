@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { connectCommands, waitUntilReady } from '../../src/redis/client.ts';
 import { eventually } from '../streams/harness.ts';
-import { putBack, type RedisProcess, replicaOf, startCluster, startRedis } from '../support/redis.ts';
+import { putBack, type RedisProcess, replicaOf, startCluster, startRedis, startSentinels } from '../support/redis.ts';
 import { canMakeNetworks, makeNetworks } from './networks.ts';
 import { environmentOf, type Scenario, startScenario } from './scenario.ts';
 
@@ -28,6 +28,20 @@ async function untilPromoted({ host, port }: RedisProcess): Promise<void> {
   node.disconnect();
 }
 
+/** The replica stands still and loses its link, the master works for so long without it and dies. */
+async function dieAhead(master: RedisProcess, replica: RedisProcess, behindMs: number): Promise<void> {
+  replica.child.kill('SIGSTOP');
+  const node = connectCommands({ url: `redis://${master.host}:${master.port}`, cluster: false });
+  await waitUntilReady(node, 10_000);
+  await node.call('CLIENT', 'KILL', 'TYPE', 'replica');
+  await sleep(behindMs);
+  node.disconnect();
+  master.child.kill('SIGKILL');
+  await once(master.child, 'exit');
+  replica.child.kill('SIGCONT');
+  await untilPromoted(replica);
+}
+
 for (const behindMs of [100, 300, 1_000]) {
   t.test(`a master dies ${behindMs} ms ahead of its replica`, async (t) => {
     const redis = await startCluster(t, { replicas: 1 });
@@ -35,23 +49,26 @@ for (const behindMs of [100, 300, 1_000]) {
     scenario.start();
     await sleep(5_000);
     const master = redis.servers[0]!;
-    const replica = await replicaOf(redis.servers, master);
-    replica.child.kill('SIGSTOP');
-    const node = connectCommands({ url: `redis://127.0.0.1:${master.port}`, cluster: false });
-    await waitUntilReady(node, 10_000);
-    await node.call('CLIENT', 'KILL', 'TYPE', 'replica');
-    await sleep(behindMs);
-    node.disconnect();
-    master.child.kill('SIGKILL');
-    await once(master.child, 'exit');
-    replica.child.kill('SIGCONT');
-    await untilPromoted(replica);
+    await dieAhead(master, await replicaOf(redis.servers, master), behindMs);
     t.comment(`all partitions and the registry are served ${await scenario.untilBack()} ms after the promotion`);
     await sleep(5_000);
     await scenario.stop();
     await check(t, scenario);
   });
 }
+
+t.test('Sentinels replace a master that dies 300 ms ahead of its replica', async (t) => {
+  const redis = await startSentinels(t);
+  const [master, replica] = redis.servers as [RedisProcess, RedisProcess];
+  const scenario = await startScenario(t, environmentOf(redis.address));
+  scenario.start();
+  await sleep(5_000);
+  await dieAhead(master, replica, 300);
+  t.comment(`all partitions and the registry are served ${await scenario.untilBack()} ms after the promotion`);
+  await sleep(5_000);
+  await scenario.stop();
+  await check(t, scenario);
+});
 
 const skip = canMakeNetworks() ? false : 'network namespaces need root and iproute2';
 

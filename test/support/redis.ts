@@ -5,7 +5,7 @@
 // (`everysec`, lost by a kill).
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, mkdtempSync, rmSync } from 'node:fs';
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
@@ -60,6 +60,42 @@ export async function startCluster(t: Test, options: ClusterShape = {}): Promise
   await formCluster(servers, replicas);
   const hosts = servers.map(({ host, port }) => `${host}:${port}`);
   return { address: { url: hosts.map((host) => `redis://${host}`).join(','), cluster: true }, servers };
+}
+
+/** A master, a replica, and three Sentinels that replace the one by the other within some two seconds. */
+export async function startSentinels(t: Test): Promise<TestRedis> {
+  const master = await startServer(t, []);
+  const replica = await startServer(t, ['--replicaof', master.host, String(master.port)]);
+  while (!(await say(replica, 'INFO replication\r\n')).includes('master_link_status:up')) await sleep(50);
+  const ports = await Promise.all(Array.from({ length: 3 }, () => startSentinel(t, master)));
+  for (const port of ports)
+    while (
+      !/name=main,status=ok,.*slaves=1,sentinels=3/.test(await say({ host: '127.0.0.1', port }, 'INFO sentinel\r\n'))
+    )
+      await sleep(100);
+  const hosts = ports.map((port) => `127.0.0.1:${port}`).join(',');
+  return { address: { url: `redis+sentinel://${hosts}/main`, cluster: false }, servers: [master, replica] };
+}
+
+async function startSentinel(t: Test, { host, port: of }: RedisProcess): Promise<number> {
+  const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-sentinel-'));
+  const port = await freePort();
+  const settings = [
+    `port ${port}`,
+    'bind 127.0.0.1',
+    `dir ${folder}`,
+    `sentinel monitor main ${host} ${of} 2`,
+    'sentinel down-after-milliseconds main 1000',
+    'sentinel failover-timeout main 10000',
+  ];
+  const file = path.join(folder, 'sentinel.conf');
+  writeFileSync(file, `${settings.join('\n')}\n`);
+  const child = spawn('redis-server', [file, '--sentinel'], { stdio: 'ignore' });
+  t.teardown(async () => {
+    await end(child);
+    rmSync(folder, { recursive: true, force: true });
+  });
+  return port;
 }
 
 /**

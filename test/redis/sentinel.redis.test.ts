@@ -1,0 +1,76 @@
+// Redis Sentinel: the form of its addresses, and clients that follow a promotion by three real Sentinels. Whole
+// failovers under load are in test/cluster.
+import t from 'tap';
+import { readConfig, secretsIn } from '../../src/process/config.ts';
+import { acknowledging, connectCommands, waitUntilReady } from '../../src/redis/client.ts';
+import { sentinelAddressOf } from '../../src/redis/sentinel-address.ts';
+import { TrackedReads } from '../../src/redis/tracked-reads.ts';
+import { shownAddress } from '../../src/stores/faults.ts';
+import { eventually } from '../streams/harness.ts';
+import { startSentinels } from '../support/redis.ts';
+
+t.test('an address names Sentinels, the master, and how to sign in to Redis', (t) => {
+  const url = 'redis+sentinel://me:p%40ss@one:1,two,[::1]:3/main/2';
+  t.same(sentinelAddressOf(url), {
+    hosts: [
+      { host: 'one', port: 1 },
+      { host: 'two', port: 26_379 },
+      { host: '::1', port: 3 },
+    ],
+    ...{ name: 'main', username: 'me', password: 'p@ss', database: 2 },
+  });
+  t.equal(shownAddress(url), 'redis+sentinel://one:1,two:26379,::1:3/main');
+  const config = readConfig({ GATEHOUSE_REDIS_URL: url });
+  t.ok(secretsIn(config).includes('p@ss'));
+  const refused = (value: string, more: object = {}) =>
+    t.throws(() => readConfig({ GATEHOUSE_REDIS_URL: value, ...more }), /^GATEHOUSE_REDIS_URL: its value /, value);
+  refused('redis+sentinel://one:1');
+  refused('redis+sentinel://one:1/');
+  refused('redis+sentinel:///main');
+  refused('redis+sentinel://me:p@ss@one:1/main');
+  refused('redis+sentinel://me:p%zz@one:1/main');
+  refused('rediss+sentinel://one:1/main');
+  t.throws(() => readConfig({ GATEHOUSE_REDIS_URL: url, GATEHOUSE_REDIS_CLUSTER: 'true' }), /names Sentinels/);
+  t.end();
+});
+
+t.test('commands and tracked reads follow a promotion, and what is acknowledged is on the replica', async (t) => {
+  const { address, servers } = await startSentinels(t);
+  const [master, replica] = servers;
+  const commands = connectCommands(address);
+  t.teardown(() => commands.disconnect());
+  await waitUntilReady(commands, 10_000);
+  let invalidated = 0;
+  const reads = new TrackedReads(address, (key) => {
+    if (key === null) invalidated++;
+  });
+  t.teardown(() => reads.close());
+  t.ok(await reads.connect(10_000));
+  await acknowledging(commands).set('a', '1');
+  t.equal(await reads.get('a'), '1');
+
+  replica!.child.kill('SIGSTOP');
+  await t.rejects(acknowledging(commands).set('a', '2'), { name: 'NotReplicated' });
+  replica!.child.kill('SIGCONT');
+  await acknowledging(commands).set('a', '3');
+
+  const before = invalidated;
+  master!.child.kill('SIGKILL');
+  const isSet = () =>
+    acknowledging(commands)
+      .set('b', '4')
+      .then(Boolean, () => false);
+  t.ok(await eventually(isSet, 20_000), 'the one that was promoted has no replica, and takes writes');
+  t.ok(
+    await eventually(
+      () =>
+        reads.get('a').then(
+          (value) => value === '3',
+          () => false,
+        ),
+      20_000,
+    ),
+  );
+  t.equal(await reads.get('b'), '4');
+  t.ok(invalidated > before, 'nothing is kept that may have changed meanwhile');
+});
