@@ -52,7 +52,8 @@ export function judge(nodes: readonly NodeSettings[]): Pick<Durability, 'unsafe'
       unread.push(`Redis at ${node} does not allow CONFIG GET: INFO was read, which does not show appendfsync`);
     if (source === 'none' || (source === 'info' && (appendonly === null || maxmemoryPolicy === null)))
       unread.push(
-        `Redis at ${node} does not show whether it keeps what it acknowledges: it allows neither CONFIG GET nor INFO`,
+        `Redis at ${node} does not show whether it keeps what it acknowledges: it allows neither CONFIG GET nor INFO. ` +
+          'The backlog is bounded by the bytes of its streams alone, and a Redis that went back is not noticed by its run',
       );
   }
   return { unsafe, weak, unread };

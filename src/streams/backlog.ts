@@ -2,6 +2,8 @@
 // Two measures, polled: entries in the longest stream, and bytes that Redis uses, since what fills Redis is not only
 // streams. What is kept under Idempotency-Keys is left out: it has a bound of its own, within which it goes by itself.
 // At 70 % of Redis's own `maxmemory` writes are refused in any case: counters, leases and the drain live in the rest.
+// Where INFO is refused (managed services, users of an ACL) the bytes are those of the event streams alone, by MEMORY
+// USAGE, and Redis's own `maxmemory` is not known.
 // Between polls the answer is a field read, so the hot path pays nothing. If Redis cannot be asked the last answer
 // stands: the append that follows will fail by itself, and say so.
 
@@ -83,7 +85,9 @@ export class Backlog {
           [
             Promise.all(partitions.map((partition) => this.#redis.xlen(this.#keys.events(partition)))),
             Promise.all(partitions.map((partition) => this.#redis.hget(this.#keys.idempotencyBytes(partition), ''))),
-            Promise.all(nodes.map(async (node) => memoryOf(await node.info('memory')))),
+            Promise.all(nodes.map((node) => node.info('memory').then(memoryOf))).catch(() =>
+              this.#streamBytes(nodes.length),
+            ),
           ] as const,
       );
       const [lengths, kept, memory] = await Promise.all(asked);
@@ -93,6 +97,13 @@ export class Backlog {
     } catch {
       // The last answer stands.
     }
+  }
+
+  /** Streams are spread evenly over the nodes, as far as is known. */
+  async #streamBytes(nodes: number): Promise<{ used: number; max: number }[]> {
+    const streams = Array.from({ length: this.#keys.partitions }, (_, partition) => this.#keys.events(partition));
+    const bytes = await Promise.all(streams.map((stream) => this.#redis.memory('USAGE', stream)));
+    return [{ used: bytes.reduce((sum: number, of) => sum + Number(of ?? 0), 0) / nodes, max: 0 }];
   }
 
   #judge(entries: number, nodes: { used: number; max: number }[], idempotencyBytes: number): BacklogState {

@@ -258,6 +258,26 @@ async function nextLook(backlog: Backlog): Promise<void> {
   }
 }
 
+t.test('a user that may not ask INFO: the bytes of the streams are the bound', async (t) => {
+  const own = await startRedis(t, { single: true });
+  const admin = await connect(t, own.address);
+  await admin.call('ACL', 'SETUSER', 'blind', 'on', '>secret', '~*', '&*', '+@all', '-info', '-config');
+  const url = own.address.url.replace('redis://', 'redis://blind:secret@');
+  const redis = await connect(t, { ...own.address, url });
+  const keys = freshKeys(2);
+  const backlog = new Backlog({ redis, keys, entriesMax: 5, bytesMax: 1024 ** 2, idempotencyBytesMax: 1024 ** 2 });
+  await backlog.start();
+  t.teardown(() => backlog.stop());
+  t.notOk(backlog.full());
+  await redis.xadd(keys.events(1), '*', 'v', 'x'.repeat(1_200_000));
+  t.ok(await eventually(() => backlog.full()), 'in bytes');
+  t.equal(backlog.state().entries, 1);
+  await redis.xtrim(keys.events(1), 'MAXLEN', 0);
+  t.ok(await eventually(() => !backlog.full()));
+  for (let i = 0; i < 6; i++) await redis.xadd(keys.events(0), '*', 'v', '1');
+  t.ok(await eventually(() => backlog.full()), 'in entries');
+});
+
 t.test('more entries than allowed fill the backlog, and trimming empties it', async (t) => {
   const redis = await connect(t, server.address);
   const keys = freshKeys(2);
