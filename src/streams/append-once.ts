@@ -14,7 +14,7 @@ import { Periodic } from '../common/async.ts';
 import { ServiceError } from '../common/errors.ts';
 import { IDEMPOTENCY_KEPT_MS, IDEMPOTENCY_RUNNING_MS } from '../common/limits.ts';
 import { readAsset } from '../process/assets.ts';
-import type { Commands } from '../redis/client.ts';
+import { acknowledging, type Commands, isCluster } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
 import { type Append, toServiceError } from './append.ts';
@@ -92,8 +92,11 @@ export class AppendOnce {
     const token = `${request.fingerprint}:${randomBytes(12).toString('base64url')}`;
     const args = [...token.split(':'), IDEMPOTENCY_RUNNING_MS];
     const begun = this.#run(begin, [this.#record(request)], args, { recorded: false });
-    // Behind it on the same connection: of two that begin at once one sees the other.
-    const elsewhere = this.#isUsedElsewhere(request);
+    // Of two that begin at once one sees the other: behind it on the same connection, or else once it is made.
+    const isOneConnection = !isCluster(this.#redis) && acknowledging(this.#redis) === this.#redis;
+    const elsewhere = !isOneConnection
+      ? begun.then(() => this.#isUsedElsewhere(request))
+      : this.#isUsedElsewhere(request);
     // Redis may still do what it did not answer to.
     const [[state, outcome], isUsed] = await Promise.all([begun, elsewhere]).catch((error: unknown) => {
       void this.release({ ...request, token });
