@@ -7,7 +7,7 @@
 // Failure: a complaint. A `/`, `#`, `?` or `@` in a password that is not percent-encoded ends the address early: it
 // shows as a host or port that is none, or as an `@` behind the host.
 import { isIP } from 'node:net';
-import { isSentinelAddress, sentinelAddressOf } from '../redis/sentinel-address.ts';
+import { isSentinelAddress, sentinelAddressOf } from '../common/sentinel-address.ts';
 
 const ENCODE =
   'write / ? # @ : , % and blanks in a user name or password percent-encoded (/ is %2F, ? is %3F, # is %23, @ is %40, : is %3A, comma is %2C, % is %25)';

@@ -5,8 +5,8 @@
 import { readFileSync } from 'node:fs';
 import Type from 'typebox';
 import { Compile } from 'typebox/compile';
+import { isSentinelAddress } from '../common/sentinel-address.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
-import { isSentinelAddress } from '../redis/sentinel-address.ts';
 import { type AddressKind, complaintOf, secretsOf } from './addresses.ts';
 
 type Setting = {

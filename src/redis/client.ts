@@ -11,6 +11,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Cluster, type ClusterOptions, type Command, Redis, type RedisOptions } from 'ioredis';
 import { withTimeout } from '../common/async.ts';
 import { REDIS_TIMEOUT_MS } from '../common/limits.ts';
+import { isSentinelAddress, sentinelAddressOf } from '../common/sentinel-address.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
 import { reconnectMs } from './reconnect.ts';
 import {
@@ -22,7 +23,6 @@ import {
   replicasReady,
 } from './replicas.ts';
 import { Sentinels } from './sentinel.ts';
-import { isSentinelAddress, sentinelAddressOf } from './sentinel-address.ts';
 
 /** PEM texts: who may have signed Redis's certificate, and what we show to it. */
 export type RedisTls = { ca?: string | undefined; cert?: string | undefined; key?: string | undefined };

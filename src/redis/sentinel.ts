@@ -5,8 +5,8 @@
 // themselves.
 import { Redis } from 'ioredis';
 import { REDIS_TIMEOUT_MS } from '../common/limits.ts';
+import type { SentinelAddress } from '../common/sentinel-address.ts';
 import { reconnectMs } from './reconnect.ts';
-import type { SentinelAddress } from './sentinel-address.ts';
 
 export class Sentinels {
   readonly #name: string;

@@ -11,10 +11,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { BasicPooledClientSideCache, createClient, createCluster } from 'redis';
 import { Periodic, withTimeout } from '../common/async.ts';
+import { isSentinelAddress, sentinelAddressOf } from '../common/sentinel-address.ts';
 import type { RedisAddress, RedisTls } from './client.ts';
 import { reconnectMs } from './reconnect.ts';
 import { Sentinels } from './sentinel.ts';
-import { isSentinelAddress, sentinelAddressOf } from './sentinel-address.ts';
 
 const CONNECT_TIMEOUT_MS = 2_000;
 /** A ping a second, and no answer for three: the connection is dead, whatever the socket says. */

@@ -3,9 +3,9 @@
 // Invariant: an address is shown without user and password, and no value of a setting is.
 
 import { ClickHouseError } from '../../clickhouse/errors.ts';
+import { isSentinelAddress, sentinelAddressOf, shownSentinelAddress } from '../common/sentinel-address.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
 import { isDiskFull } from '../redis/client.ts';
-import { isSentinelAddress, sentinelAddressOf, shownSentinelAddress } from '../redis/sentinel-address.ts';
 
 type StoreFaultKind = 'reachability' | 'credentials' | 'schema' | 'registry' | 'refusal' | 'certificate';
 export type StoreFault = { kind: StoreFaultKind; reason: string };

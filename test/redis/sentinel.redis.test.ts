@@ -1,9 +1,9 @@
 // Redis Sentinel: the form of its addresses, and clients that follow a promotion by three real Sentinels. Whole
 // failovers under load are in test/cluster.
 import t from 'tap';
+import { sentinelAddressOf } from '../../src/common/sentinel-address.ts';
 import { readConfig, secretsIn } from '../../src/process/config.ts';
 import { acknowledging, connectCommands, waitUntilReady } from '../../src/redis/client.ts';
-import { sentinelAddressOf } from '../../src/redis/sentinel-address.ts';
 import { TrackedReads } from '../../src/redis/tracked-reads.ts';
 import { shownAddress } from '../../src/stores/faults.ts';
 import { eventually } from '../streams/harness.ts';
