@@ -81,7 +81,12 @@ export function connectCommands(address: RedisAddress): Commands {
   if (!mayHaveReplicas(address)) return client;
   const acknowledging = connect(address, { isAcknowledging: true });
   siblings.set(client, acknowledging);
-  client.once('end', () => acknowledging.disconnect());
+  // Not at its event `end`: a Cluster's client that was never connected has none.
+  const disconnect = client.disconnect.bind(client);
+  client.disconnect = (reconnect = false) => {
+    disconnect(reconnect);
+    if (!reconnect) acknowledging.disconnect();
+  };
   return client;
 }
 
