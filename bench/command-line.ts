@@ -71,7 +71,7 @@ export const LINES = {
     about: 'what grows with fronts, partitions, accounts and agents',
     options: { ...SPEED, seconds: 3, agents: 100_000 },
   },
-  replicas: { about: 'what it costs to wait for a replica of Redis', options: { ...SPEED } },
+  replicas: { about: 'what it costs to wait for a replica of Redis', options: { ...SPEED, seconds: 3 } },
   fsync: { about: 'what it costs to sync each write to the disk', options: { ...SPEED, seconds: 5 } },
   memory: { about: 'memory under load', options: { seconds: 600, keep: 'no' } },
   overload: { about: 'twice the maximum: goodput, refusals, memory', options: { seconds: 60, keep: 'no' } },
