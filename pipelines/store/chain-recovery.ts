@@ -13,11 +13,10 @@
 // ROWS_MAX, as after a restored backup, nothing is chained and the log says so; verification then shows them.
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { chainedIdsSince, storedSince } from '../../clickhouse/queries/chain-strays.ts';
-import { CHAIN_FIELD, decodeBlocks, ID_BYTES } from '../../schemas/chain.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { MARKER_TAG, packAgent, packId, packMarker } from '../../src/audit/hash.ts';
-import { keyOf, type RowSource } from '../../src/audit/ledger.ts';
-import { eventSource, registrySource } from '../../src/audit/sources.ts';
+import { keyOf, keysOf, type RowSource } from '../../src/audit/ledger.ts';
+import { eventSource, registrySource, waitingBlocks } from '../../src/audit/sources.ts';
 import { REGISTRY_CHAIN } from '../../src/audit/verify.ts';
 import type { Log } from '../../src/process/log.ts';
 import type { Commands } from '../../src/redis/client.ts';
@@ -25,15 +24,13 @@ import type { Keys } from '../../src/redis/keys.ts';
 import { auditLog, SYSTEM } from '../../src/registry/audit.ts';
 import { commit } from '../../src/registry/commit.ts';
 import type { BinaryCommandArgs } from '../../src/streams/consume.ts';
-import type { Chained, ChainWriter } from './chain.ts';
+import { type Chained, type ChainWriter, groupByAccount } from './chain.ts';
 
 type Options = { redis: Commands; keys: Keys; clickhouse: ClickHouse; log: Log };
 type Stray = { account: string; id: string; atMs: number };
 
 /** 100 MB of ids; a minute at full speed. */
 const ROWS_MAX = 1_000_000;
-/** Pending entries read at once: each holds at most a batch's blocks, 1.3 MB. */
-const ENTRIES_AT_ONCE = 8;
 const IDS_AT_ONCE = 1_000;
 
 export class ChainRecovery {
@@ -45,16 +42,29 @@ export class ChainRecovery {
     this.#chain = chain;
   }
 
-  /** `fromMs`: epoch ms before which nothing is lost. The writes that chain what is not chained. */
-  async writes(stream: string, fromMs: number): Promise<BinaryCommandArgs[]> {
+  /** A drain begins in a run of Redis that its group does not know. */
+  begin(stream: string): void {
+    this.#chain.doubt(stream);
+  }
+
+  /**
+   * What lies in the stream has been compared: the writes that chain what is not chained. `fromMs`: epoch ms before
+   * which nothing is lost; null: it is not known, and nothing is chained.
+   */
+  async end(stream: string, fromMs: number | null): Promise<BinaryCommandArgs[]> {
+    this.#chain.forgetBeyond(stream);
+    return fromMs === null ? [] : this.#writes(stream, fromMs);
+  }
+
+  async #writes(stream: string, fromMs: number): Promise<BinaryCommandArgs[]> {
     const { keys, clickhouse, log } = this.#options;
     const chain = keys.chainOf(stream);
     const chained = new Set<string>();
     const note = (ids: Buffer) => {
-      for (let at = 0; at + ID_BYTES <= ids.length; at += ID_BYTES) chained.add(keyOf(ids.subarray(at, at + ID_BYTES)));
+      for (const key of keysOf(ids)) chained.add(key);
     };
     // What waits first: a block moves from Redis to ClickHouse.
-    await this.#waiting(stream, note);
+    for await (const { ids } of waitingBlocks(this.#options, stream)) note(ids);
     const found = await storedSince(clickhouse, { table: tableOf(chain), fromMs, rowsMax: ROWS_MAX });
     if (found === null) {
       log.error({ since: isoTime(fromMs), rowsMax: ROWS_MAX }, 'chain.too_much_to_recover');
@@ -63,20 +73,9 @@ export class ChainRecovery {
     await chainedIdsSince(clickhouse, { chain, fromMs }, note);
     const strays = found.filter((row) => isOf(keys, stream, row) && !chained.has(keyOf(packId(row.id))));
     const entries: Chained[] = [];
-    for (const [account, some] of byAccount(strays)) entries.push(...(await this.#recover(chain, account, some)));
+    for (const [account, some] of groupByAccount(strays)) entries.push(...(await this.#recover(chain, account, some)));
     if (entries.length > 0) log.warn({ entries: strays.length, since: isoTime(fromMs) }, 'chain.recovered');
     return this.#chain.extend(stream, entries);
-  }
-
-  async #waiting(stream: string, note: (ids: Buffer) => void): Promise<void> {
-    const { redis, keys } = this.#options;
-    for (let from = '-'; ; ) {
-      const entries = await redis.xrangeBuffer(keys.chainPending(stream), from, '+', 'COUNT', ENTRIES_AT_ONCE);
-      for (const [, [field, bytes]] of entries)
-        if (field?.toString() === CHAIN_FIELD) for (const { ids } of decodeBlocks(bytes!)) note(ids);
-      if (entries.length < ENTRIES_AT_ONCE) return;
-      from = `(${entries.at(-1)![0].toString()}`;
-    }
   }
 
   async #recover(chain: string, account: string, strays: readonly Stray[]): Promise<Chained[]> {
@@ -114,14 +113,4 @@ function isOf(keys: Keys, stream: string, { account, agent }: { account: string;
   return keys.chainOf(stream) === REGISTRY_CHAIN
     ? keys.journal(keys.shardOf(account)) === stream
     : keys.events(keys.partitionOf(account, agent)) === stream;
-}
-
-function byAccount(strays: readonly Stray[]): Map<string, Stray[]> {
-  const accounts = new Map<string, Stray[]>();
-  for (const stray of strays) {
-    const same = accounts.get(stray.account);
-    if (same === undefined) accounts.set(stray.account, [stray]);
-    else same.push(stray);
-  }
-  return accounts;
 }

@@ -20,7 +20,7 @@ import type { ClickHouse } from '../../clickhouse/client.ts';
 import { type ChainEnd, chainEnds, chainPage } from '../../clickhouse/queries/chain-blocks.ts';
 import { CHAIN_FIELD, type ChainBlock, encodeBlocks, HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';
 import { genesis, link, MARKER_TAG, packId, packMarker, putEventLeaf, putId } from '../../src/audit/hash.ts';
-import { keyOf } from '../../src/audit/ledger.ts';
+import { keyOf, keysOf } from '../../src/audit/ledger.ts';
 import { REGISTRY_CHAIN } from '../../src/audit/verify.ts';
 import { timeOfId } from '../../src/common/ids.ts';
 import { CHAIN_PENDING_MAX } from '../../src/common/limits.ts';
@@ -109,9 +109,7 @@ export class ChainWriter {
     for (let fromN = n + 1; fromN <= end; ) {
       const page = await chainPage(clickhouse, { account, chain: keys.chainOf(stream), fromN });
       if (page.length === 0) return;
-      for (const block of page)
-        for (let at = 0; at + ID_BYTES <= block.ids.length; at += ID_BYTES)
-          ids.add(keyOf(block.ids.subarray(at, at + ID_BYTES)));
+      for (const block of page) for (const key of keysOf(block.ids)) ids.add(key);
       fromN = page.at(-1)!.firstN + page.at(-1)!.count;
     }
   }
@@ -189,8 +187,8 @@ export function readHead(text: string | null): Head | null {
   return { n: Number(text.slice(0, colon)), hash: Buffer.from(text.slice(colon + 1), 'hex') };
 }
 
-function groupByAccount(entries: readonly Chained[]): Map<string, Chained[]> {
-  const byAccount = new Map<string, Chained[]>();
+export function groupByAccount<T extends { account: string }>(entries: readonly T[]): Map<string, T[]> {
+  const byAccount = new Map<string, T[]>();
   for (const entry of entries) {
     const same = byAccount.get(entry.account);
     if (same === undefined) byAccount.set(entry.account, [entry]);

@@ -88,12 +88,11 @@ export class EventStore implements Work<SummarizedRow[], Plan> {
   }
 
   wentBack(stream: string): void {
-    this.#chain.doubt(stream);
+    this.#recovery.begin(stream);
   }
 
-  async compared(stream: string, fromMs: number | null): Promise<BinaryCommandArgs[]> {
-    this.#chain.forgetBeyond(stream);
-    return fromMs === null ? [] : this.#recovery.writes(stream, fromMs);
+  compared(stream: string, fromMs: number | null): Promise<BinaryCommandArgs[]> {
+    return this.#recovery.end(stream, fromMs);
   }
 
   decode(entry: StreamEntry): Decoded<SummarizedRow[]> {

@@ -267,6 +267,11 @@ function addTo(gaps: Map<string, Gap>, expected: Expected): void {
     gap.kept.push({ ...expected, leaf: Buffer.from(leaf), packed: Buffer.from(packed) });
 }
 
+/** Of ids that lie one behind the other. */
+export function* keysOf(packed: Buffer): Generator<string> {
+  for (let at = 0; at + ID_BYTES <= packed.length; at += ID_BYTES) yield keyOf(packed.subarray(at, at + ID_BYTES));
+}
+
 /** 16 bytes as a key of a Map. */
 export function keyOf(packed: Buffer): string {
   return packed.toString('latin1');

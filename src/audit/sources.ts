@@ -70,19 +70,24 @@ export class Blocks {
   };
 
   async #waiting(stream: string): Promise<ChainBlock[]> {
-    const { redis, keys } = this.#stores;
     const found: ChainBlock[] = [];
-    for (let from = '-'; ; ) {
-      const entries = await redis.xrangeBuffer(keys.chainPending(stream), from, '+', 'COUNT', PENDING_AT_ONCE);
-      for (const [, [field, bytes]] of entries) {
-        if (field?.toString() !== CHAIN_FIELD) continue;
-        // Copies: a view would hold on to the blocks of all other accounts.
-        const own = decodeBlocks(bytes!).filter(({ account }) => account === this.#account);
-        found.push(...own.map((block) => ({ ...block, ...copied(block) })));
-      }
-      if (entries.length < PENDING_AT_ONCE) return found;
-      from = `(${entries.at(-1)![0].toString()}`;
-    }
+    // Copies: a view would hold on to the blocks of all other accounts.
+    for await (const block of waitingBlocks(this.#stores, stream))
+      if (block.account === this.#account) found.push({ ...block, ...copied(block) });
+    return found;
+  }
+}
+
+/** Blocks of every account that wait in Redis, in order; views of what was read at once. */
+export async function* waitingBlocks(
+  { redis, keys }: Pick<Stores, 'redis' | 'keys'>,
+  stream: string,
+): AsyncGenerator<ChainBlock> {
+  for (let from = '-'; ; ) {
+    const entries = await redis.xrangeBuffer(keys.chainPending(stream), from, '+', 'COUNT', PENDING_AT_ONCE);
+    for (const [, [field, bytes]] of entries) if (field?.toString() === CHAIN_FIELD) yield* decodeBlocks(bytes!);
+    if (entries.length < PENDING_AT_ONCE) return;
+    from = `(${entries.at(-1)![0].toString()}`;
   }
 }
 

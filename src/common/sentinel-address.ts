@@ -19,7 +19,7 @@ export function isSentinelAddress(url: string): boolean {
   return url.startsWith(SCHEME);
 }
 
-/** undefined: it cannot be read as one. */
+/** undefined: it is none, or cannot be read as one. */
 export function sentinelAddressOf(url: string): SentinelAddress | undefined {
   const [, username = '', password = '', list = '', name = '', database = '0'] = FORM.exec(url) ?? [];
   const hosts = list.split(',').map((one) => HOST.exec(one.trim()));

@@ -33,7 +33,7 @@ export function complaintOf(kind: AddressKind, text: string): string | undefined
 /** What of an address may not be seen: the whole, and what is before its `@`, as written and decoded. */
 export function secretsOf(text: string): string[] {
   const found = [text];
-  const sentinels = isSentinelAddress(text) ? sentinelAddressOf(text) : undefined;
+  const sentinels = sentinelAddressOf(text);
   if (sentinels !== undefined) return sentinels.password === '' ? found : [...found, sentinels.password];
   for (const one of text.split(',')) {
     const url = URL.canParse(one) ? new URL(one) : undefined;

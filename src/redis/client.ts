@@ -295,7 +295,7 @@ function innermost(error: Error & { lastNodeError?: Error | undefined }): Error 
 
 /** Of a client that is alone nothing is asked: then a number is wanted. */
 function replicasBySentinels(client: Redis, url: string): () => Promise<number> {
-  const address = isSentinelAddress(url) ? sentinelAddressOf(url) : undefined;
+  const address = sentinelAddressOf(url);
   if (address === undefined) return () => Promise.reject(new Error('no Sentinels'));
   const sentinels = new Sentinels(address);
   client.once('end', () => sentinels.close());
@@ -303,7 +303,7 @@ function replicasBySentinels(client: Redis, url: string): () => Promise<number> 
 }
 
 function connectSingle(url: string, options: NodeOptions): Redis {
-  const address = isSentinelAddress(url) ? sentinelAddressOf(url) : undefined;
+  const address = sentinelAddressOf(url);
   if (address !== undefined) {
     const { hosts, name, username, password, database } = address;
     return new Redis({

@@ -3,7 +3,7 @@
 // Invariant: an address is shown without user and password, and no value of a setting is.
 
 import { ClickHouseError } from '../../clickhouse/errors.ts';
-import { isSentinelAddress, sentinelAddressOf, shownSentinelAddress } from '../common/sentinel-address.ts';
+import { sentinelAddressOf, shownSentinelAddress } from '../common/sentinel-address.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
 import { isDiskFull } from '../redis/client.ts';
 
@@ -53,7 +53,7 @@ export function clickhouseFault(cause: unknown): StoreFault {
 
 /** An address without user and password; several, as of a Cluster, stay separated by commas. */
 export function shownAddress(urls: string): string {
-  const sentinels = isSentinelAddress(urls) ? sentinelAddressOf(urls) : undefined;
+  const sentinels = sentinelAddressOf(urls);
   if (sentinels !== undefined) return shownSentinelAddress(sentinels);
   return urls
     .split(',')
