@@ -273,7 +273,10 @@ export class Drain<T, Plan> {
   /** Deals with what was there when the drain began, and then with what was stored and is there no more. */
   async #compare(position: string): Promise<void> {
     const comparedTo = this.#comparedTo;
-    if (comparedTo !== position) this.#options.log.warn({ position, comparedTo }, 'stream.may_have_gone_back');
+    // A group at the start of its stream is new, as at the first start of a service: no reason to warn an operator.
+    const isNew = position === '0-0';
+    if (isNew) this.#options.log.info({ comparedTo }, 'stream.compared_from_its_start');
+    else if (comparedTo !== position) this.#options.log.warn({ position, comparedTo }, 'stream.may_have_gone_back');
     while (!this.#stop.signal.aborted && compareIds(this.#acknowledged, comparedTo) < 0) {
       const before = this.#acknowledged;
       await this.#round();
@@ -283,7 +286,7 @@ export class Drain<T, Plan> {
     // What is left is compared by the next owner.
     if (this.#stop.signal.aborted) return;
     const { reader, work } = this.#options;
-    const fromMs = position === '0-0' ? null : Number(position.split('-')[0]) - BEFORE_MS;
+    const fromMs = isNew ? null : Number(position.split('-')[0]) - BEFORE_MS;
     await this.#retryForever(async () => reader.writeCompared((await work.compared?.(reader.stream, fromMs)) ?? []));
   }
 
