@@ -14,6 +14,7 @@ import type { WorkerContext } from './main.ts';
 import { type Config, ConfigError } from './process/config.ts';
 import type { Part } from './process/lifecycle.ts';
 import type { Log } from './process/log.ts';
+import { refusedAccess } from './redis/access.ts';
 import {
   type Commands,
   connectCommands,
@@ -85,6 +86,9 @@ export async function redisReady(config: Config, client: Commands, { waitMs, say
     faultOf: (cause: unknown) => redisFault((cause as Error).cause ?? cause, connectErrorOf(client)),
   };
   await waitForStore(store, waitMs, say);
+  const refused = await refusedAccess(client, redisAddress(config), config.redisPrefix);
+  if (refused.length > 0)
+    throw new StoreError(`${refused.join('; ')}. docs/own-stores.md has the rules that a user of Redis needs.`);
 }
 
 /** The same for ClickHouse; its database need not be there yet. */

@@ -101,7 +101,8 @@ export function acknowledging(client: Commands): Commands {
   return siblings.get(client) ?? client;
 }
 
-function mayHaveReplicas({ url, cluster, replicas }: RedisAddress): boolean {
+/** Whether acknowledgements may have to wait for one. */
+export function mayHaveReplicas({ url, cluster, replicas }: RedisAddress): boolean {
   return replicas !== 0 && (cluster || isSentinelAddress(url) || replicas !== undefined);
 }
 
@@ -194,6 +195,8 @@ const REFUSALS_FOR_NOW = new Set([
 ]);
 /** Replies that need an operator to change a setting. */
 const REFUSALS = new Set(['NOAUTH', 'WRONGPASS', 'NOPERM', 'NOPROTO', 'DENIED']);
+/** NOPERM of a command in a script. */
+const SCRIPT_REFUSED = "ERR The user executing the script can't";
 /**
  * ioredis has no codes for these: its own texts, of commands that never reached a socket or that every node refused.
  */
@@ -213,7 +216,8 @@ function classify(cause: unknown): RedisUnavailable | undefined {
     // An error out of a script carries the code of the command that failed behind its own words, in some versions.
     const code = /^(?:ERR )?(?:-)?([A-Z]+)/.exec(message)?.[1] ?? '';
     if (REFUSALS_FOR_NOW.has(code)) return new RedisUnavailable(message, { sent: false, canRetry: true, cause });
-    if (REFUSALS.has(code)) return new RedisUnavailable(message, { sent: false, canRetry: false, cause });
+    if (REFUSALS.has(code) || message.startsWith(SCRIPT_REFUSED))
+      return new RedisUnavailable(message, { sent: false, canRetry: false, cause });
     return undefined;
   }
   if (!isOfTheConnection(cause, message)) return undefined;

@@ -8,7 +8,17 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { connectCommands, waitUntilReady } from '../../src/redis/client.ts';
 import { eventually } from '../streams/harness.ts';
-import { putBack, type RedisProcess, replicaOf, startCluster, startRedis, startSentinels } from '../support/redis.ts';
+import {
+  putBack,
+  putClusterBack,
+  type RedisProcess,
+  replicaOf,
+  restricted,
+  startCluster,
+  startRedis,
+  startSentinels,
+  type TestRedis,
+} from '../support/redis.ts';
 import { canMakeNetworks, makeNetworks } from './networks.ts';
 import { environmentOf, type Scenario, startScenario } from './scenario.ts';
 
@@ -46,7 +56,7 @@ async function dieAhead(master: RedisProcess, replica: RedisProcess, behindMs: n
 for (const behindMs of [100, 300, 1_000]) {
   t.test(`a master dies ${behindMs} ms ahead of its replica`, async (t) => {
     const redis = await startCluster(t, { replicas: 1 });
-    const scenario = await startScenario(t, environmentOf(redis.address));
+    const scenario = await startScenario(t, environmentOf(await restricted(t, redis)));
     scenario.start();
     await sleep(5_000);
     const master = redis.servers[0]!;
@@ -61,7 +71,7 @@ for (const behindMs of [100, 300, 1_000]) {
 t.test('Sentinels replace a master that dies 300 ms ahead of its replica', async (t) => {
   const redis = await startSentinels(t);
   const [master, replica] = redis.servers as [RedisProcess, RedisProcess];
-  const scenario = await startScenario(t, environmentOf(redis.address));
+  const scenario = await startScenario(t, environmentOf(await restricted(t, redis)));
   scenario.start();
   await sleep(5_000);
   await dieAhead(master, replica, 300);
@@ -77,7 +87,7 @@ t.test('a master is cut off from the others, and not from the fronts', { skip },
   const networks = makeNetworks(t);
   const placeOf = (server: number) => (server === 0 ? networks.one : networks.other);
   const redis = await startCluster(t, { replicas: 1, placeOf, args: ['--protected-mode', 'no'] });
-  const scenario = await startScenario(t, environmentOf(redis.address));
+  const scenario = await startScenario(t, environmentOf(await restricted(t, redis)));
   scenario.start();
   await sleep(5_000);
   const replica = await replicaOf(redis.servers, redis.servers[0]!);
@@ -93,19 +103,34 @@ t.test('a master is cut off from the others, and not from the fronts', { skip },
 t.test('a Redis is put back to an older file, when all that it held is stored', async (t) => {
   const redis = await startRedis(t, { single: true });
   const [server] = redis.servers;
-  const scenario = await startScenario(t, environmentOf(redis.address));
+  await checkPutBack(t, redis, (kept) => putBack(server!, kept.get(server!)!));
+});
+
+t.test('every master of a Cluster is put back to an older file, and its replica is empty', async (t) => {
+  const redis = await startCluster(t, { replicas: 1 });
+  await checkPutBack(t, redis, (kept) => putClusterBack(redis.servers, kept));
+});
+
+type Kept = ReadonlyMap<RedisProcess, string>;
+
+/**
+ * Files of the masters are copied under load; what is acknowledged until later is stored, and then they are put back.
+ */
+async function checkPutBack(t: Test, redis: TestRedis, back: (kept: Kept) => Promise<void>): Promise<void> {
+  const scenario = await startScenario(t, environmentOf(await restricted(t, redis)));
   scenario.start();
   await sleep(3_000);
-  const kept = path.join(server!.folder, 'kept');
+  const masters = redis.address.cluster ? redis.servers.slice(0, redis.servers.length / 2) : redis.servers;
+  const kept = new Map(masters.map((server) => [server, path.join(server.folder, 'kept')]));
   // In the middle of batches: with events whose manifest or acknowledgement is not in it.
-  cpSync(path.join(server!.folder, 'appendonlydir'), kept, { recursive: true });
+  for (const [{ folder }, copy] of kept) cpSync(path.join(folder, 'appendonlydir'), copy, { recursive: true });
   await sleep(3_000);
   await scenario.stop();
   t.match(await scenario.compare(), { missing: 0, twice: 0, undone: [] });
-  await putBack(server!, kept);
+  await back(kept);
   scenario.start();
   t.comment(`all partitions and the registry are served ${await scenario.untilBack()} ms after the start of Redis`);
   await sleep(5_000);
   await scenario.stop();
   await check(t, scenario);
-});
+}

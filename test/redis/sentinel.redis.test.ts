@@ -1,5 +1,5 @@
-// Redis Sentinel: the form of its addresses, and clients that follow a promotion by three real Sentinels. Whole
-// failovers under load are in test/cluster.
+// Redis Sentinel: the form of its addresses, and clients that follow a promotion by three real Sentinels, signed in as
+// a user with the documented rights. Whole failovers under load are in test/cluster.
 import t from 'tap';
 import { sentinelAddressOf } from '../../src/common/sentinel-address.ts';
 import { readConfig, secretsIn } from '../../src/process/config.ts';
@@ -7,7 +7,10 @@ import { acknowledging, connectCommands, waitUntilReady } from '../../src/redis/
 import { TrackedReads } from '../../src/redis/tracked-reads.ts';
 import { shownAddress } from '../../src/stores/faults.ts';
 import { eventually } from '../streams/harness.ts';
-import { startSentinels } from '../support/redis.ts';
+import { restricted, startSentinels } from '../support/redis.ts';
+
+const KEY = '{gh-g}:a';
+const OTHER_KEY = '{gh-g}:b';
 
 t.test('an address names Sentinels, the master, and how to sign in to Redis', (t) => {
   const url = 'redis+sentinel://me:p%40ss@one:1,two,[::1]:3/main/2';
@@ -35,7 +38,9 @@ t.test('an address names Sentinels, the master, and how to sign in to Redis', (t
 });
 
 t.test('commands and tracked reads follow a promotion, and what is acknowledged is on the replica', async (t) => {
-  const { address, servers } = await startSentinels(t);
+  const redis = await startSentinels(t);
+  const { servers } = redis;
+  const address = await restricted(t, redis);
   const [master, replica] = servers;
   const commands = connectCommands(address);
   t.teardown(() => commands.disconnect());
@@ -46,31 +51,31 @@ t.test('commands and tracked reads follow a promotion, and what is acknowledged 
   });
   t.teardown(() => reads.close());
   t.ok(await reads.connect(10_000));
-  await acknowledging(commands).set('a', '1');
-  t.equal(await reads.get('a'), '1');
+  await acknowledging(commands).set(KEY, '1');
+  t.equal(await reads.get(KEY), '1');
 
   replica!.child.kill('SIGSTOP');
-  await t.rejects(acknowledging(commands).set('a', '2'), { name: 'NotReplicated' });
+  await t.rejects(acknowledging(commands).set(KEY, '2'), { name: 'NotReplicated' });
   replica!.child.kill('SIGCONT');
-  await acknowledging(commands).set('a', '3');
+  await acknowledging(commands).set(KEY, '3');
 
   const before = invalidated;
   master!.child.kill('SIGKILL');
   const isSet = () =>
     acknowledging(commands)
-      .set('b', '4')
+      .set(OTHER_KEY, '4')
       .then(Boolean, () => false);
   t.ok(await eventually(isSet, 20_000), 'the one that was promoted has no replica, and takes writes');
   t.ok(
     await eventually(
       () =>
-        reads.get('a').then(
+        reads.get(KEY).then(
           (value) => value === '3',
           () => false,
         ),
       20_000,
     ),
   );
-  t.equal(await reads.get('b'), '4');
+  t.equal(await reads.get(OTHER_KEY), '4');
   t.ok(invalidated > before, 'nothing is kept that may have changed meanwhile');
 });

@@ -13,6 +13,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { Redis } from 'ioredis';
 import type { Test } from 'tap';
+import { aclRules } from '../../src/redis/access.ts';
 import type { Commands, RedisAddress } from '../../src/redis/client.ts';
 
 const MASTERS = 3;
@@ -109,7 +110,7 @@ export function untilConnected<T extends Commands>(client: T): T {
 
 async function startServer(t: Test, args: readonly string[], place = HERE): Promise<RedisProcess> {
   const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-redis-'));
-  const server = await launchOnFreePort(place, folder, ['--dir', folder, ...WRITES, ...args]);
+  const server = await launchOnFreePort(place, folder, ['--dir', folder, ...WRITES, ...USER, ...args]);
   t.teardown(async () => {
     await end(server.child);
     rmSync(folder, { recursive: true, force: true });
@@ -124,6 +125,22 @@ const WRITES = [
   '--save', '',
   '--maxmemory-policy', 'noeviction',
 ];
+
+/** A user that may do what Gatehouse says it needs and nothing else. */
+const RESTRICTED = 'gatehouse:secret';
+const USER = ['--user', 'gatehouse', 'on', '>secret', ...aclRules('gh-')];
+
+/** The same Redis, as the user that may do nothing else; the test fails where it was refused anything. */
+export async function restricted(t: Test, { address, servers }: TestRedis): Promise<RedisAddress> {
+  t.teardown(async () => {
+    const logs = await Promise.all(servers.map((server) => say(server, 'ACL LOG 10\r\n').catch(() => '')));
+    const refused = logs.join('\n');
+    // What an error in a teardown says is not shown.
+    if (/gatehouse/.test(refused)) t.comment(refused);
+    if (/gatehouse/.test(refused)) throw new Error('a command was sent that is not in the list of access.ts');
+  });
+  return { ...address, url: address.url.replaceAll(/redis(\+sentinel)?:\/\//g, `$&${RESTRICTED}@`) };
+}
 
 /** Another program may take a port between our look and the server's: then it is tried on the next one. */
 async function launchOnFreePort({ host, run }: Place, folder: string, args: readonly string[]): Promise<RedisProcess> {
@@ -200,10 +217,25 @@ async function formCluster(servers: readonly RedisProcess[], replicas: number): 
 /** Ends the server, and starts it with the append-only files that are kept in a folder. */
 export async function putBack(server: RedisProcess, kept: string): Promise<void> {
   await end(server.child);
-  const files = path.join(server.folder, 'appendonlydir');
-  rmSync(files, { recursive: true });
-  cpSync(kept, files, { recursive: true });
+  restoreFiles(server, kept);
   await server.restart();
+}
+
+/** The same for a whole Cluster: its masters have what is kept of each, and its replicas begin with nothing. */
+export async function putClusterBack(
+  servers: readonly RedisProcess[],
+  kept: ReadonlyMap<RedisProcess, string>,
+): Promise<void> {
+  await Promise.all(servers.map(({ child }) => end(child)));
+  for (const server of servers) restoreFiles(server, kept.get(server));
+  await Promise.all([...kept.keys()].map((server) => server.restart()));
+  await Promise.all(servers.filter((server) => !kept.has(server)).map((server) => server.restart()));
+}
+
+function restoreFiles({ folder }: RedisProcess, kept: string | undefined): void {
+  const files = path.join(folder, 'appendonlydir');
+  rmSync(files, { recursive: true });
+  if (kept !== undefined) cpSync(kept, files, { recursive: true });
 }
 
 /** The replica of a Cluster's master. */

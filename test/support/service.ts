@@ -14,7 +14,7 @@ import { createClient } from '@clickhouse/client';
 import type { Test } from 'tap';
 import { type Runtime, StateDir } from '../../src/embedded/state-dir.ts';
 import { assetPath } from '../../src/process/assets.ts';
-import { startRedis } from './redis.ts';
+import { restricted, startRedis } from './redis.ts';
 
 export type Environment = Record<string, string | undefined>;
 export type Exit = { code: number | null; signal: NodeJS.Signals | null };
@@ -199,7 +199,7 @@ export function hasOwnStores(): boolean {
 async function givenStores(t: Test): Promise<Environment> {
   const env: Environment = {};
   if (process.env.GATEHOUSE_TEST_REDIS_CLUSTER === '1') {
-    const { address } = await startRedis(t);
+    const address = await restricted(t, await startRedis(t));
     env.GATEHOUSE_REDIS_URL = address.url;
     env.GATEHOUSE_REDIS_CLUSTER = String(address.cluster);
   }
