@@ -21,7 +21,15 @@ const OF_KEYS = [
   ...['eval s 1 k', 'evalsha 0 1 k', 'memory|usage k', 'publish k 0'],
 ];
 const OF_CONNECTIONS = ['ping', 'time', 'select 0', 'multi', 'discard', 'client|tracking off'];
-const OF_CLUSTERS = ['cluster|slots', 'cluster|info', 'cluster|nodes', 'cluster|keyslot k'];
+const OF_CLUSTERS = [
+  'client|setname n',
+  'readonly',
+  'readwrite',
+  'cluster|slots',
+  'cluster|info',
+  'cluster|nodes',
+  'cluster|keyslot k',
+];
 const OF_REPLICAS = ['wait 0 0'];
 /** Without these it works, with less: docs/own-stores.md says what. */
 const OPTIONAL = ['info', 'config|get appendonly', 'bgrewriteaof', 'subscribe k'];

@@ -20,9 +20,10 @@ export const programPath = programs.programPath;
 /** Absolute; undefined: it is not on the PATH. */
 export const programOnPath = programs.onPath;
 
-/** With the libraries of those that were fetched, and without the test runner's hooks. */
+/** With the libraries of those that were fetched, and without the test runner's hooks and our tests' own settings. */
 export function programEnvironment(more: Record<string, string> = {}): NodeJS.ProcessEnv {
-  const { NODE_OPTIONS: _hooks, ...env } = process.env;
+  const { NODE_OPTIONS: _hooks, ...all } = process.env;
+  const env = Object.fromEntries(Object.entries(all).filter(([name]) => !name.startsWith('GATEHOUSE_TEST_')));
   return { ...env, LD_LIBRARY_PATH: programs.librariesPath(), ...more };
 }
 
