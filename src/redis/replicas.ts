@@ -36,8 +36,27 @@ const HELD = new Set(['xadd', 'eval', 'evalsha', 'set', 'del', 'hset', 'hsetnx',
 const READY_MS_MAX = 100;
 
 type Send = Redis['sendCommand'];
-/** Answers that came to what was sent since the WAIT before. */
-type Group = { command: Command; handOn: () => void }[];
+/** What was sent since the WAIT before. */
+class Group {
+  readonly #answers: { command: Command; handOn: () => void }[] = [];
+  #refusal: NotReplicated | undefined;
+
+  /** An answer has come, of this connection. */
+  answered(command: Command, handOn: () => void): void {
+    // A socket that takes no more, as one that is being closed, refuses the WAIT before it has given its last answers.
+    if (this.#refusal === undefined) this.#answers.push({ command, handOn });
+    else command.reject(this.#refusal);
+  }
+
+  handOn(): void {
+    for (const { handOn } of this.#answers) handOn();
+  }
+
+  refuse(refusal: NotReplicated): void {
+    this.#refusal = refusal;
+    for (const { command } of this.#answers.splice(0)) command.reject(refusal);
+  }
+}
 
 const holds = new WeakMap<Redis, ReplicaHold>();
 
@@ -92,10 +111,9 @@ class ReplicaHold {
     node.on('close', () => {
       void this.#looks.stop();
       this.#connection++;
-      const lost = this.#group ?? [];
-      this.#group = undefined;
       // What was not answered is refused by the client itself.
-      refuse(lost, new NotReplicated('the connection broke before a replica was known to have the write'));
+      this.#group?.refuse(new NotReplicated('the connection broke before a replica was known to have the write'));
+      this.#group = undefined;
     });
   }
 
@@ -119,9 +137,9 @@ class ReplicaHold {
   #hold(command: Command): void {
     const resolve = this.#resolvers.get(command) ?? command.resolve;
     this.#resolvers.set(command, resolve);
-    this.#group ??= [];
+    this.#group ??= new Group();
     const group = this.#group;
-    command.resolve = (reply) => group.push({ command, handOn: () => resolve(reply) });
+    command.resolve = (reply) => group.answered(command, () => resolve(reply));
     if (this.#isDue || this.#isAsking) return;
     this.#isDue = true;
     queueMicrotask(() => this.ask());
@@ -131,9 +149,9 @@ class ReplicaHold {
     const connection = this.#connection;
     const shortfall = await this.#shortfall();
     // Redis answers in order: by now all have their answers, or the connection broke and refused them.
-    if (shortfall !== undefined) refuse(group, shortfall);
-    else if (connection !== this.#connection) refuse(group, new NotReplicated('the connection broke meanwhile'));
-    else for (const { handOn } of group) handOn();
+    if (shortfall !== undefined) group.refuse(shortfall);
+    else if (connection !== this.#connection) group.refuse(new NotReplicated('the connection broke meanwhile'));
+    else group.handOn();
   }
 
   /** undefined: enough replicas have all that was sent before. */
@@ -161,10 +179,6 @@ class ReplicaHold {
   #ask(name: string, ...args: string[]): Promise<unknown> {
     return this.#send(new Command(name, args, { replyEncoding: 'utf8' })) as Promise<unknown>;
   }
-}
-
-function refuse(group: Group, error: NotReplicated): void {
-  for (const { command } of group) command.reject(error);
 }
 
 /** As a node of a Cluster says it: replicas that are its own and not dead by the vote of most masters. */

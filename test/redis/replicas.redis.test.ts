@@ -2,6 +2,7 @@
 // acknowledged is there after the replica was promoted, and nothing is acknowledged that it does not have.
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Redis } from 'ioredis';
 import t, { type Test } from 'tap';
 import {
   acknowledging,
@@ -131,4 +132,16 @@ t.test('a number that was set is asked for of a single Redis, too', async (t) =>
   const commands = await open(t, connectCommands(address));
   t.equal(acknowledging(commands), commands, 'none is asked for by itself');
   t.equal(await commands.get('a'), '1');
+});
+
+t.test('an answer that comes when the connection takes no more is settled, too', async (t) => {
+  const { address } = await startRedis(t, { single: true });
+  const holding = connectWriter({ ...address, replicas: 1 }) as Redis;
+  t.teardown(() => holding.disconnect());
+  await once(holding, 'ready');
+  const added = add(holding, 1);
+  // As a stream that is being ended: what is sent is refused at once, and answers still come.
+  Object.defineProperty(holding.stream, 'writable', { value: false });
+  const outcome = await Promise.race([added.catch((error: Error) => error.name), sleep(8_000, 'nothing')]);
+  t.equal(outcome, 'NotReplicated');
 });
