@@ -24,10 +24,11 @@ const ARROWS: [from: RegExp, to: RegExp][] = [
   [/^src\/streams\//, /^(schemas|src\/redis)\//],
   [/^src\/egress\//, /^schemas\//],
   [/^src\/registry\//, /^(schemas|src\/redis|src\/policy|src\/egress)\//],
-  [/^src\/ingest\//, /^(schemas|src\/policy|src\/streams|src\/registry)\/|^src\/redis\/keys\.ts$/],
+  [/^src\/otlp\//, /^(schemas|src\/otlp|src\/redis|src\/registry)\//],
+  [/^src\/ingest\//, /^(schemas|src\/otlp|src\/policy|src\/streams|src\/registry)\/|^src\/redis\/keys\.ts$/],
   [
     /^src\/http\//,
-    /^(schemas|src\/http|src\/ingest|src\/registry|src\/audit|clickhouse\/queries)\/|^src\/streams\/(read-barrier|progress)\.ts$|^src\/redis\/keys\.ts$|^clickhouse\/(client|errors)\.ts$/,
+    /^(schemas|src\/http|src\/otlp|src\/ingest|src\/registry|src\/audit|clickhouse\/queries)\/|^src\/streams\/(read-barrier|progress)\.ts$|^src\/redis\/keys\.ts$|^clickhouse\/(client|errors)\.ts$/,
   ],
   [/^src\/audit\//, /^(schemas|src\/redis|clickhouse)\//],
   [/^src\/embedded\//, /^src\/chdb-server\//],

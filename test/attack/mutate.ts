@@ -110,6 +110,27 @@ const WORDS: Record<string, readonly string[]> = {
     'null',
     '"$data":',
   ],
+  spans: [
+    '\x0a\x00',
+    '\x12\xff\xff\xff\xff\x0f',
+    '\x08\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01',
+    '\x0b\x0c',
+    '\x2a\x02\x0a\x00',
+    '\x32\x02\x0a\x00',
+    'gen_ai.prompt.0.content',
+    'llm.input_messages.9999.message.tool_calls.0.tool_call.function.name',
+    'gen_ai.operation.name',
+    'openinference.span.kind',
+    '__proto__',
+    '[{"role":"user","parts":[{"type":"tool_call","name":"x"',
+    '{"arrayValue":{"values":[',
+    '"kvlistValue":',
+    '"intValue":"-9223372036854775809"',
+    '"startTimeUnixNano":"99999999999999999999"',
+    '\\ud800',
+    'null',
+    '1e999',
+  ],
   http: [
     '\r\n',
     '\n',
@@ -139,8 +160,8 @@ const WORDS: Record<string, readonly string[]> = {
   ],
 };
 
-export type Kind = 'json' | 'expression' | 'pattern' | 'schema' | 'http';
-export const KINDS: readonly Kind[] = ['json', 'expression', 'pattern', 'schema', 'http'];
+export type Kind = 'json' | 'expression' | 'pattern' | 'schema' | 'spans' | 'http';
+export const KINDS: readonly Kind[] = ['json', 'expression', 'pattern', 'schema', 'spans', 'http'];
 
 /** Bytes an input may grow to: what makes it larger finds only what is bounded anyway. */
 const BYTES_MAX = 64 * 1024;

@@ -1,11 +1,13 @@
-// What fuzzing throws inputs at, in this process: bodies read by both codecs, and policies from their text to a stored
-// event. An input may be refused; what else happens is a finding: an unexpected error, two readers that
-// differ, or work that takes too long.
+// What fuzzing throws inputs at, in this process: bodies read by both codecs, requests of spans, and policies from
+// their text to a stored event. An input may be refused; what else happens is a finding: an unexpected error, two
+// readers that differ, or work that takes too long.
 import type { JsonObject } from '../../schemas/common.ts';
 import { ServiceError } from '../../src/common/errors.ts';
 import { encodeEvents } from '../../src/ingest/encode.ts';
 import { readBatch, readSubmission } from '../../src/ingest/submission.ts';
 import { WasmCodec } from '../../src/ingest/wasm-codec.ts';
+import { Undecodable } from '../../src/otlp/span.ts';
+import { groupSpans } from '../../src/otlp/span-groups.ts';
 import { decide } from '../../src/policy/decide.ts';
 import { checkPolicy, judge, type PolicyInput, RuleSet } from '../../src/policy/engine.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
@@ -113,4 +115,19 @@ function refused<T>(read: () => T): T | undefined {
   }
 }
 
-export const TARGETS = { json, expression, pattern, schema };
+/** Each form is tried on all bytes. */
+export function spans(input: string): void {
+  const body = Buffer.from(input, 'latin1');
+  for (const form of ['protobuf', 'json'] as const) {
+    try {
+      const { groups } = groupSpans({ body, form, gzip: false }, SPANS_OPTIONS);
+      for (const { payloadText } of groups.flatMap(({ parts }) => parts.flat())) JSON.parse(payloadText);
+    } catch (error) {
+      if (!(error instanceof Undecodable)) throw error;
+    }
+  }
+}
+
+const SPANS_OPTIONS = { eventBytesMax: EVENT_BYTES_MAX, boundTo: undefined, isTimely: () => true };
+
+export const TARGETS = { json, expression, pattern, schema, spans };
