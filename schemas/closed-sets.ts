@@ -79,8 +79,11 @@ export const ORDERS = ['asc', 'desc'] as const;
 export const PAYLOAD_MODES = ['full', 'preview', 'none'] as const;
 export type PayloadMode = (typeof PAYLOAD_MODES)[number];
 
-export const REASONS = ['policy', 'agent_inactive', 'approval'] as const;
+export const REASONS = ['policy', 'agent_inactive', 'approval', 'approval_missing'] as const;
 export type Reason = (typeof REASONS)[number];
+
+/** By which way events come that are reported after the fact. */
+export const EVENT_SOURCES = ['otlp'] as const;
 
 export const APPROVAL_STATUSES = ['pending', 'approved', 'denied', 'expired'] as const;
 export type ApprovalStatus = (typeof APPROVAL_STATUSES)[number];

@@ -50,6 +50,8 @@ export type EventSummary = {
   approval?: { timeoutSeconds: number; onTimeout: 'deny' | 'approve' };
   traceId?: string;
   tokensUsed?: number;
+  /** It was reported after the fact: nothing was prevented, and its time is the one at which it happened. */
+  observed?: true;
   matches?: MatchSummary[];
   rowBytes: number;
 };

@@ -2,7 +2,15 @@
 // Invariant: `payload` is free and comes back token by token as it was sent; everything beside it is checked.
 
 import Type from 'typebox';
-import { EVENT_TYPES, OUTCOMES, POLICY_ACTIONS, POLICY_TYPES, REASONS, SEVERITIES } from './closed-sets.ts';
+import {
+  EVENT_SOURCES,
+  EVENT_TYPES,
+  OUTCOMES,
+  POLICY_ACTIONS,
+  POLICY_TYPES,
+  REASONS,
+  SEVERITIES,
+} from './closed-sets.ts';
 import { FreeObject, NextCursor, RequestTime, ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
 import { ErrorDetail } from './error.ts';
@@ -81,6 +89,13 @@ export const PolicyResult = Type.Object({
   ),
   matches: about(Type.Array(PolicyMatch), 'All policies that matched, also those that only record. Empty: none did.'),
   approval_id: Type.Optional(about(Type.String(), 'The approval that the event waits or waited for. Left out: none.')),
+  enforced: Type.Optional(
+    about(
+      Type.Literal(false),
+      'false: it was reported after the fact, and what the policies say prevented nothing. Left out: it was judged before.',
+    ),
+  ),
+  source: Type.Optional(about(Type.Enum([...EVENT_SOURCES]), 'By which way it was reported. Left out: as an event.')),
 });
 export type PolicyResult = Type.Static<typeof PolicyResult>;
 

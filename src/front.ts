@@ -29,11 +29,13 @@ import type { IngestParts } from './ingest/ingest-parts.ts';
 import { JsonCodec } from './ingest/json-codec.ts';
 import { type JudgingParts, JudgingWorker } from './ingest/judging-worker.ts';
 import { RateLimitBatcher } from './ingest/rate-limit-batcher.ts';
+import { SpansIntake } from './ingest/spans-intake.ts';
 import { WasmCodec } from './ingest/wasm-codec.ts';
 import type { WorkerContext } from './main.ts';
 import { DependencyGauges } from './metrics/dependency-gauges.ts';
 import type { Metrics } from './metrics/metrics.ts';
 import { UsageCounts } from './metrics/usage-counts.ts';
+import { SpanAgents } from './otlp/span-agents.ts';
 import { Allowances } from './policy/allowance.ts';
 import type { PolicyWork } from './policy/policy-work.ts';
 import { Counters } from './policy/quotas/counters.ts';
@@ -124,6 +126,7 @@ export async function frontParts({
     routes: makeRoutes({ metrics: config.metricsPort === undefined, publicUrl: config.publicUrl }),
     cache,
     ingest: new Ingest({ ...parts, cache, backlog, apart: apartBy(judging) }, codecsFor(buffers)),
+    spans: makeSpansIntake({ redis, keys, cache, backlog, judging, agents: registry.agents, metrics }),
     ...{ registry, approvalWaits, clickhouse, barrier },
     ...auditParts({ redis, keys, clickhouse }, config),
     ...lastingAnswers({ redis, keys, clickhouse, registry, log }),
@@ -191,6 +194,26 @@ function makeJudging(
   const onWork: JudgingParts['onWork'] = (kind, result) =>
     metrics.inc('gatehouse_judging_thread_works_total', { kind, result });
   return new JudgingWorker({ ...parts, log: log.child({ part: 'judging' }), onWork });
+}
+
+type SpansParts = Pick<RegistryStore, 'redis' | 'keys'> & {
+  cache: RegistryCache;
+  backlog: Backlog;
+  judging: JudgingWorker;
+  agents: Agents;
+  metrics: Metrics;
+};
+
+function makeSpansIntake({ redis, keys, cache, backlog, judging, agents, metrics }: SpansParts): SpansIntake {
+  const count = (result: string, spans: number) => metrics.inc('gatehouse_spans_total', { result }, spans);
+  return new SpansIntake({
+    ...{ worker: judging, cache, backlog, agents: new SpanAgents({ agents, redis, keys }) },
+    onSpans({ spans, ignored, rejected }) {
+      count('recorded', spans - ignored - rejected);
+      count('ignored', ignored);
+      count('rejected', rejected);
+    },
+  });
 }
 
 /**

@@ -87,7 +87,8 @@ function named(matches: readonly MatchSummary[]): string {
   return `Policy "${short(matches[0]!.name)}"${more}`;
 }
 
-function deed({ outcome }: EventSummary): string {
+function deed({ outcome, observed }: EventSummary): string {
+  if (outcome === 'blocked' && observed === true) return 'matched an event that it could not prevent';
   if (outcome === 'blocked') return 'blocked an event';
   return outcome === 'pending' ? 'holds an event for approval' : 'matched an event';
 }

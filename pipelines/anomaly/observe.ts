@@ -1,5 +1,5 @@
 // What one event means to one agent's baseline (called for each event of the stream, in order): counts it, asks the
-// detectors, returns what they flag. Pure: everything it knows of time is the event's own arrival.
+// detectors, returns what they flag. Pure: everything it knows of time is the event's own.
 // It sees every event of the service, so the way through without a finding is a few additions and comparisons.
 import type { EventSummary } from '../../schemas/entry.ts';
 import type { Baseline } from './baseline.ts';
@@ -10,13 +10,23 @@ import { beginVolumeEpisode, volumeSpike } from './volume-spike.ts';
 import { countEvent } from './windows.ts';
 
 /** What the detectors inspect. */
-export type Observed = Pick<EventSummary, 'type' | 'receivedAt' | 'tokensUsed'>;
+export type Observed = Pick<EventSummary, 'type' | 'receivedAt' | 'tokensUsed'> &
+  Partial<Pick<EventSummary, 'occurredAt' | 'observed'>>;
+
+/**
+ * When an event counts, epoch ms: at its arrival; one that was reported after the fact when it happened, or a collector
+ * that sends what has gathered would look like a spike.
+ */
+export function countsAt({ receivedAt, occurredAt, observed }: Observed): number {
+  return observed === true ? Math.min(receivedAt, occurredAt ?? receivedAt) : receivedAt;
+}
 
 const NOTHING: readonly Finding[] = [];
 
-export function observe(baseline: Baseline, { type, receivedAt, tokensUsed }: Observed): readonly Finding[] {
+export function observe(baseline: Baseline, event: Observed): readonly Finding[] {
+  const { type, tokensUsed } = event;
   const isError = type === 'error';
-  const counted = countEvent(baseline, Math.floor(receivedAt / 1000), isError);
+  const counted = countEvent(baseline, Math.floor(countsAt(event) / 1000), isError);
   const tokens = type === 'completion' && tokensUsed !== undefined ? tokenSpike(baseline, tokensUsed) : null;
   const errors = counted && isError ? errorRate(baseline) : null;
   const volume = counted ? volumeSpike(baseline) : null;

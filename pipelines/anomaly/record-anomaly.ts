@@ -7,6 +7,7 @@ import { SIGNAL_POLICIES_MAX, type Signal } from '../../schemas/signal.ts';
 import { derivedId, hashedId, timeOfId } from '../../src/common/ids.ts';
 import type { Blocked } from './blocked-event.ts';
 import { descriptionOf, type Finding, severityOf } from './finding.ts';
+import { countsAt } from './observe.ts';
 
 type AnomalyInsertRow = Omit<Anomaly, 'timestamp' | 'created_at'> & {
   account_id: string;
@@ -28,7 +29,7 @@ export function toAnomalous(event: EventSummary, found: Finding | Blocked): Anom
     kind: found.kind,
     ...fields,
     // Rates are of arrivals; what one event did happened when its caller says.
-    timestamp: sqlTime(isRate ? event.receivedAt : event.occurredAt),
+    timestamp: sqlTime(isRate ? countsAt(event) : event.occurredAt),
     created_at: sqlTime(event.receivedAt),
   };
   return { row, month: row.created_at.slice(0, 7), event };

@@ -19,6 +19,7 @@
 
 import type { BufferPool } from '../common/buffer-pool.ts';
 import { ServiceError } from '../common/errors.ts';
+import { formOf } from '../otlp/answers.ts';
 import { currentWork } from '../process/current-work.ts';
 import type { Principal } from '../registry/principal.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
@@ -27,7 +28,7 @@ import type { BrowserSessions } from './browser-sessions.ts';
 import type { CallerAddresses } from './caller-address.ts';
 import { type Cors, preflightHeaders } from './cors.ts';
 import type { Exchange } from './exchange.ts';
-import { type Head, readHead } from './head.ts';
+import { type Head, NO_LENGTH, readHead } from './head.ts';
 import type { KeyUses } from './key-uses.ts';
 import type { LoadShedding, ShedReason } from './load-shedding.ts';
 import type { Asked } from './pages.ts';
@@ -75,13 +76,34 @@ export class Admission {
     exchange.writing = entry.writes ? 'before' : 'no';
     exchange.isSubmission = entry.isSubmission;
     exchange.isHead = req.getMethod() === 'head';
+    if (entry.takesSpans) exchange.errorForm = formOf(head.contentType) ?? 'json';
+    if (head.isChunked && !entry.takesSpans) head.fault ??= NO_LENGTH;
     if (head.fault !== undefined) return exchange.refuse(head.fault);
     const params: string[] = [];
     for (let i = 0; i < entry.parameterCount; i++) params.push(decodeSegment(req.getParameter(i)!));
     const rawQuery = req.getQuery() ?? '';
     const body = this.#beginBody(entry, exchange, head);
     const { callers, browsers } = this.#parts;
-    return this.#serve(new Request({ entry, exchange, head, params, rawQuery, reader: body, callers, browsers }));
+    const request = new Request({ entry, exchange, head, params, rawQuery, reader: body, callers, browsers });
+    return head.isChunked ? this.#serveChunked(request) : this.#serve(request);
+  }
+
+  /**
+   * Where such a body ends for a proxy before us is not beyond doubt, so nothing that follows it is executed. It is
+   * read to its end before anything is answered, and the answer leaves later than the tick of its last chunk: what
+   * follows is then a second request before the first one's answer, and the transport closes. The answer closes, too.
+   */
+  #serveChunked(request: Request): void {
+    const { exchange, reader } = request;
+    exchange.closing = exchange.closesAfter = true;
+    reader!.whenArrived(() => {
+      if (exchange.over) return;
+      try {
+        Promise.resolve(this.#serve(request)).catch((error: unknown) => exchange.fail(error));
+      } catch (error) {
+        exchange.fail(error);
+      }
+    });
   }
 
   /** An unknown path, or a method that its path does not have. */
@@ -141,7 +163,7 @@ export class Admission {
     }
     if (!skippable(head, this.#parts.limits.bodyBytesMax)) exchange.closeIfEarly = true;
     return new BodyReader(exchange, {
-      contentLength: head.contentLength,
+      contentLength: head.isChunked ? entry.bytesMax : head.contentLength,
       bytesMax: entry.bytesMax,
       budget: this.#parts.budget,
       buffers: this.#parts.buffers,
@@ -205,8 +227,7 @@ export class Admission {
       return;
     }
     if (reader.refusal !== undefined) throw reader.refusal;
-    if (!isJson(head.contentType)) throw unsupported('The body must be application/json.');
-    if (!isPlain(head.contentEncoding)) throw unsupported('The body must not be compressed (Content-Encoding).');
+    checkForm(entry, head);
     reader.whole((bytes) => this.#hand(request, bytes));
   }
 
@@ -280,6 +301,11 @@ export class Admission {
   #sheds(exchange: Exchange, account: string): boolean {
     const reason = this.#parts.shedding.refuses(account);
     if (reason === undefined) return false;
+    if (exchange.errorForm !== undefined) {
+      const options = { recorded: false, retryAfterSeconds: (this.#shed++ % RETRY_AFTER.length) + 1 } as const;
+      exchange.fail(new ServiceError('unavailable', `${shedSentence(reason)}; nothing was recorded.`, options));
+      return true;
+    }
     exchange.refusedAs = 'unavailable';
     const headers = RETRY_AFTER[this.#shed++ % RETRY_AFTER.length]!;
     exchange.send({ status: 503, body: shedBody(reason, exchange.requestId), headers });
@@ -304,6 +330,18 @@ function decodeSegment(segment: string): string {
   }
 }
 
+function checkForm({ takesSpans }: RouteEntry, { contentType, contentEncoding }: Head): void {
+  if (takesSpans) {
+    if (formOf(contentType) === undefined)
+      throw unsupported('The body must be application/x-protobuf or application/json.');
+    if (!isPlain(contentEncoding) && contentEncoding.toLowerCase() !== 'gzip')
+      throw unsupported('The body may be compressed with gzip (Content-Encoding) and in no other way.');
+    return;
+  }
+  if (!isJson(contentType)) throw unsupported('The body must be application/json.');
+  if (!isPlain(contentEncoding)) throw unsupported('The body must not be compressed (Content-Encoding).');
+}
+
 /** A missing header is taken for JSON. Parameters, `charset` among them, say nothing new: JSON is UTF-8. */
 function isJson(contentType: string): boolean {
   if (contentType === 'application/json' || contentType === '') return true;
@@ -319,10 +357,13 @@ function unsupported(message: string): ServiceError {
   return new ServiceError('unsupported_media_type', message, { recorded: false });
 }
 
+function shedSentence(reason: ShedReason): string {
+  return reason === 'backlog' ? 'The backlog is full' : 'More is coming in than can be done';
+}
+
 /** As `errorReply` of the exchange writes it. A request id has nothing in it that JSON would escape. */
 function shedBody(reason: ShedReason, requestId: string): string {
-  const message = reason === 'backlog' ? 'The backlog is full' : 'More is coming in than can be done';
-  return `{"error":{"code":"unavailable","message":"${message}; nothing was recorded.","request_id":"${requestId}","recorded":false}}`;
+  return `{"error":{"code":"unavailable","message":"${shedSentence(reason)}; nothing was recorded.","request_id":"${requestId}","recorded":false}}`;
 }
 
 function bodyOfNoUse(bytesMax: number): ServiceError {

@@ -7,6 +7,7 @@
 import type { ErrorDetail } from '../../schemas/error.ts';
 import { ERRORS, type ErrorCode, ServiceError } from '../common/errors.ts';
 import { PART_TAKEN_MS_MAX } from '../common/limits.ts';
+import { type SpansForm, statusBody, typeOf } from '../otlp/answers.ts';
 import type { Log } from '../process/log.ts';
 import { BodyParts } from './body-parts.ts';
 import { CLEARED_COOKIES } from './browser-sessions.ts';
@@ -49,6 +50,7 @@ const FIXED_HEADERS = `${NO_SNIFFING}no-store`;
 export const JSON_TYPE = `application/json${FIXED_HEADERS}`;
 
 const AT_LEISURE = { padding: '', force: false };
+const AT_ONCE = { padding: '', force: true };
 const LINE_END = /[\r\n\0]/;
 const REASONS: Record<number, string> = {
   200: '200 OK',
@@ -100,6 +102,10 @@ export class Exchange {
    * find its connection broken and never read the answer. What it sends is read and dropped, for 10 s at most (uWS).
    */
   closing = false;
+  /** The answer closes it whatever comes. To be set where the body has arrived. */
+  closesAfter = false;
+  /** Errors are written as google.rpc.Status, in this form; undefined: as everywhere. */
+  errorForm: SpansForm | undefined = undefined;
   /** So does an answer that leaves before the body has arrived: what is left of it is large, or of unknown size. */
   closeIfEarly = false;
   /** What the handler waits for on purpose, in ms: it is not forgotten before that is over. */
@@ -178,7 +184,7 @@ export class Exchange {
       const flaw = flawOf(reply);
       if (flaw === undefined) {
         this.#finish(reply.status);
-        if (reply.parts === undefined || this.isHead) this.#corked(reply, AT_LEISURE);
+        if (reply.parts === undefined || this.isHead) this.#corked(reply, this.closesAfter ? AT_ONCE : AT_LEISURE);
         else return void this.#sendParts(reply, reply.parts);
       } else this.fail(new Error(flaw));
     }
@@ -243,6 +249,13 @@ export class Exchange {
     if (error.incomplete) headers['Gatehouse-Incomplete'] = 'true';
     if (error.rateLimit !== undefined)
       Object.assign(headers, rateLimitHeaders(error.rateLimit, headers['Retry-After']!));
+    if (this.errorForm !== undefined)
+      return {
+        status: error.status,
+        headers,
+        body: statusBody(error, this.errorForm),
+        contentType: typeOf(this.errorForm),
+      };
     return { status: error.status, body: errorBody(error, this.requestId, this.#recorded(error)), headers };
   }
 
@@ -311,7 +324,7 @@ export class Exchange {
 
   #writeHead(reply: Reply, asksToClose: boolean): void {
     const res = this.#res;
-    const type = reply.contentType === undefined ? JSON_TYPE : typeOf(reply.contentType, reply.cacheControl);
+    const type = reply.contentType === undefined ? JSON_TYPE : headerOf(reply.contentType, reply.cacheControl);
     res.writeStatus(REASONS[reply.status]!);
     // Each call into uWS costs as much as what it writes, so the two headers of nearly every answer are one.
     res.writeHeader(
@@ -327,7 +340,7 @@ export class Exchange {
   }
 }
 
-function typeOf(contentType: string, cacheControl = 'no-store'): string {
+function headerOf(contentType: string, cacheControl = 'no-store'): string {
   return `${contentType}${NO_SNIFFING}${cacheControl}`;
 }
 

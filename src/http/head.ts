@@ -24,6 +24,8 @@ export type Head = {
   /** Of the body; several in one. */
   contentEncoding: string;
   contentLength: number;
+  /** Its body comes in chunks, and its length is not known. Only some routes take such a body. */
+  isChunked: boolean;
   /** undefined where absent: an empty one is a mistake to report. */
   idempotencyKey: string | undefined;
   ifMatch: string | undefined;
@@ -61,6 +63,7 @@ export function readHead(req: TransportRequest): Head {
     contentType: '',
     contentEncoding: '',
     contentLength: 0,
+    isChunked: false,
     idempotencyKey: undefined,
     ifMatch: undefined,
     requestId: '',
@@ -77,10 +80,16 @@ export function readHead(req: TransportRequest): Head {
   req.forEach(take);
   if (head.browser !== undefined) Object.assign(head.browser, { host, forwardedProto });
   if (characters > HEAD_CHARACTERS_MAX) tooLarge(`the headers are longer than ${HEAD_CHARACTERS_MAX} characters`);
+  if (head.isChunked && (seen & CONTENT_LENGTH) !== 0) unsound('there is a Content-Length beside a Transfer-Encoding');
   if (count > HEADERS_MAX) tooLarge(`there are more than ${HEADERS_MAX} headers`);
   if (head.requestId === '') head.requestId = mintRequestId();
   return head;
 }
+
+export const NO_LENGTH: MalformedHead = {
+  code: 'length_required',
+  text: 'a body comes with a Content-Length, not with a Transfer-Encoding',
+};
 
 // The walk is synchronous, so its state can stand here and its callback be made once (a closure for each request costs
 // 0.3 µs).
@@ -153,10 +162,8 @@ function take(name: string, value: string): void {
       head.contentEncoding += value;
       return;
     case 'transfer-encoding':
-      head.fault ??= {
-        code: 'length_required',
-        text: 'a body comes with a Content-Length, not with a Transfer-Encoding',
-      };
+      if (head.isChunked || value.trim().toLowerCase() !== 'chunked') head.fault ??= NO_LENGTH;
+      head.isChunked = true;
       return;
     default:
       takeOfCaller(name, value);

@@ -87,6 +87,7 @@ import {
 } from '../../schemas/policy-types.ts';
 import { Readiness, ServiceStatus } from '../../schemas/service-status.ts';
 import { ListedSession, Session, SessionCreate } from '../../schemas/session.ts';
+import { ExportTraceServiceRequest, ExportTraceServiceResponse, RpcStatus } from '../../schemas/spans.ts';
 import { ERRORS } from '../common/errors.ts';
 
 /** `shown` in the place of `schema`, where the description says more than the form that validates. */
@@ -258,6 +259,9 @@ const NAMED: Record<string, Named> = {
   Error: of('What went wrong. Every error has this body.', ErrorBody, withCodes(ErrorBody)),
   ErasureReport: of('How far the erasure of a deleted agent has come.', ErasureReport),
   ErrorDetail: of('One thing that is wrong.', ErrorDetail),
+  ExportTraceServiceRequest: of('Spans of traces, as OTLP has them.', ExportTraceServiceRequest),
+  ExportTraceServiceResponse: of('What came of spans, as OTLP has it.', ExportTraceServiceResponse),
+  RpcStatus: of('What went wrong, as google.rpc.Status has it.', RpcStatus),
 };
 
 /** The table of errors lies beside the service, not beside the forms: here the two meet. */

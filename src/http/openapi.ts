@@ -4,6 +4,7 @@
 import Type from 'typebox';
 import { exampleId } from '../../schemas/described.ts';
 import { ErrorBody } from '../../schemas/error.ts';
+import { RpcStatus } from '../../schemas/spans.ts';
 import { ERRORS, type ErrorCode } from '../common/errors.ts';
 import { readAsset } from '../process/assets.ts';
 import { exampleOf } from './openapi-examples.ts';
@@ -230,9 +231,13 @@ function operation(one: Route, shared: Record<string, object>): object {
           ]),
         ),
       },
-      ...(media ? { content: { [type]: media } } : {}),
+      ...(media ? { content: { [type]: media, ...(takesSpans(one) ? BINARY : {}) } } : {}),
     };
   }
+  const errors = errorResponses(errorsOf(one), {
+    canBeIncomplete: canBeIncomplete ?? false,
+    isStatus: takesSpans(one),
+  });
   return {
     operationId: id,
     tags: [tag],
@@ -241,7 +246,7 @@ function operation(one: Route, shared: Record<string, object>): object {
     ...needed(one),
     parameters: parameters(one),
     ...(one.body ? { requestBody: requestBody(one, bodyExample) } : {}),
-    responses: { ...responses, ...referred(errorResponses(errorsOf(one), canBeIncomplete ?? false), shared) },
+    responses: { ...responses, ...referred(errors, shared) },
   };
 }
 
@@ -306,8 +311,15 @@ function pathParameter(collection: string, name: string): object {
 function requestBody(one: Route, example: unknown): object {
   const media = mediaType(describedSchema(one.body!.schema), example);
   const description = `${one.body!.kind === 'json' ? `The ${one.body!.what}` : one.operation.summary}, as JSON.`;
-  return { required: true, description, content: { 'application/json': media } };
+  return { required: true, description, content: { 'application/json': media, ...(takesSpans(one) ? BINARY : {}) } };
 }
+
+/** Of OTLP: every body is in one of two forms, and errors are google.rpc.Status. */
+function takesSpans(one: Route): boolean {
+  return one.body?.kind === 'spans';
+}
+
+const BINARY = { 'application/x-protobuf': { schema: { type: 'string', contentEncoding: 'binary' } } };
 
 function mediaType(schema: object, given: unknown): object {
   const example = given ?? exampleOf(schema);
@@ -325,7 +337,8 @@ export function errorsOf(one: Route): Set<ErrorCode> {
   if (one.needs !== null) add('payload_too_large');
   if (one.needs !== null && one.method !== 'GET') add('cross_site_request');
   if (one.conditional) add('revision_conflict');
-  if (one.body) add('malformed_json', 'unsupported_media_type');
+  if (one.body) add('unsupported_media_type');
+  if (one.body && !takesSpans(one)) add('malformed_json');
   // Of any request, before it is known what it asks for.
   add('request_timeout', 'length_required', 'headers_too_large', 'internal');
   // In a query: another agent, asked for with a key that is bound to one.
@@ -334,7 +347,9 @@ export function errorsOf(one: Route): Set<ErrorCode> {
 }
 
 /** Answers of many operations are the same: each stands once among the components. */
-function errorResponses(codes: Set<ErrorCode>, canBeIncomplete: boolean): Record<string, Shared> {
+type ErrorForm = { canBeIncomplete: boolean; isStatus: boolean };
+
+function errorResponses(codes: Set<ErrorCode>, { canBeIncomplete, isStatus }: ErrorForm): Record<string, Shared> {
   const byStatus = new Map<number, ErrorCode[]>();
   for (const code of Object.keys(ERRORS) as ErrorCode[]) {
     if (codes.has(code)) byStatus.set(ERRORS[code].status, [...(byStatus.get(ERRORS[code].status) ?? []), code]);
@@ -342,8 +357,8 @@ function errorResponses(codes: Set<ErrorCode>, canBeIncomplete: boolean): Record
   return Object.fromEntries(
     [...byStatus].map(([status, of]) => {
       const isIncomplete = status === 404 && canBeIncomplete;
-      const name = `${of.map(pascal).join('Or')}${isIncomplete ? 'OrIncomplete' : ''}`;
-      return [String(status), { name, response: errorResponse(status, of, isIncomplete) }];
+      const name = `${of.map(pascal).join('Or')}${isIncomplete ? 'OrIncomplete' : ''}${isStatus ? 'AsStatus' : ''}`;
+      return [String(status), { name, response: errorResponse(status, of, { isIncomplete, isStatus }) }];
     }),
   );
 }
@@ -354,7 +369,14 @@ function pascal(code: string): string {
   return code.replace(/(?:^|_)(\w)/g, (_all, letter: string) => letter.toUpperCase());
 }
 
-function errorResponse(status: number, codes: ErrorCode[], isIncomplete: boolean): object {
+function errorResponse(
+  status: number,
+  codes: ErrorCode[],
+  { isIncomplete, isStatus }: { isIncomplete: boolean; isStatus: boolean },
+): object {
+  const media = isStatus
+    ? mediaType(describedSchema(RpcStatus), undefined)
+    : mediaType(describedSchema(ErrorBody), errorExample(codes[0]!));
   return {
     description: codes.map((code) => `\`${code}\`: ${ERRORS[code].when}`).join('; '),
     headers: {
@@ -364,7 +386,7 @@ function errorResponse(status: number, codes: ErrorCode[], isIncomplete: boolean
       ...(status === 429 || status === 503 ? { 'Retry-After': header('RetryAfter') } : {}),
       ...(isIncomplete ? { 'Gatehouse-Incomplete': header('Incomplete') } : {}),
     },
-    content: { 'application/json': mediaType(describedSchema(ErrorBody), errorExample(codes[0]!)) },
+    content: { 'application/json': media, ...(isStatus ? BINARY : {}) },
     'x-error-codes': codes,
   };
 }

@@ -99,6 +99,7 @@ export class BodyReader implements BodySink {
   #isRead = false;
   #refusal: ServiceError | undefined;
   #onWhole: ((body: Buffer) => void) | undefined;
+  #onArrived: (() => void) | undefined;
 
   constructor(exchange: Exchange, options: BodyOptions) {
     this.#exchange = exchange;
@@ -123,6 +124,12 @@ export class BodyReader implements BodySink {
     if (this.#refusal !== undefined) throw this.#refusal;
     if (this.#body !== undefined) onWhole(this.#read(this.#body));
     else this.#onWhole = onWhole;
+  }
+
+  /** Calls back, in a tick of its own, once the body is here or it is clear that it does not fit. */
+  whenArrived(onArrived: () => void): void {
+    this.#onArrived = () => setImmediate(onArrived);
+    if (this.#refusal !== undefined || this.#body !== undefined) this.#onArrived();
   }
 
   #read(body: Buffer): Buffer {
@@ -167,6 +174,7 @@ export class BodyReader implements BodySink {
     if (!isLast) return;
     this.#body = this.#buffer.subarray(0, end);
     this.#onWhole?.(this.#read(this.#body));
+    this.#onArrived?.();
   }
 
   /** The rest of the body may be any size: the answer asks to close the connection. */
@@ -175,6 +183,7 @@ export class BodyReader implements BodySink {
     this.#exchange.closing = true;
     this.end();
     if (this.#onWhole !== undefined) this.#exchange.fail(error);
+    this.#onArrived?.();
   }
 
   /** A handler that got the whole body may still read it; before that it is free. */

@@ -44,6 +44,8 @@ export class RouteEntry {
   readonly bytesMax: number;
   readonly writes: boolean;
   readonly isSubmission: boolean;
+  /** In protobuf or JSON, as OTLP has them: compressed and in chunks, too. Errors are in the form of the request. */
+  readonly takesSpans: boolean;
   /** Does it change something in the name of its caller, and write an entry about the call to the audit log? */
   readonly isAudited: boolean;
   readonly lasts: boolean;
@@ -61,7 +63,8 @@ export class RouteEntry {
     this.query = route.query ?? NO_PARAMETERS;
     this.bytesMax = bodyBytesMax(route.body, limits);
     this.writes = route.method !== 'GET';
-    this.isSubmission = route.body?.kind === 'event' || route.body?.kind === 'batch';
+    this.takesSpans = route.body?.kind === 'spans';
+    this.isSubmission = this.takesSpans || route.body?.kind === 'event' || route.body?.kind === 'batch';
     this.lasts = route.lasts === true;
     this.isAudited = this.writes && !this.isSubmission;
     this.successStatus = Number(Object.keys(route.operation.answers)[0]);
@@ -132,6 +135,14 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
     return this.entry.route.needs !== null && this.principal.agentId !== null;
   }
 
+  get contentType(): string {
+    return this.head.contentType;
+  }
+
+  get contentEncoding(): string {
+    return this.head.contentEncoding;
+  }
+
   get lastEventId(): string {
     return this.head.browser?.lastEventId ?? '';
   }
@@ -188,8 +199,9 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
     this.query = { ...this.query, agent_id: query['agent_id']!.repeats ? [agent] : agent };
   }
 
-  accepted({ body, release }: Answer): void {
-    this.exchange.send({ status: this.entry.successStatus, body, onSent: release });
+  accepted({ body, contentType, release }: Answer): void {
+    const type = contentType === undefined ? NO_TYPE : { contentType };
+    this.exchange.send({ status: this.entry.successStatus, body, onSent: release, ...type });
     this.letGo();
   }
 
@@ -216,6 +228,7 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   }
 }
 
+const NO_TYPE = Object.freeze({});
 const NO_QUERY: QueryOf<Parameters> = Object.freeze({});
 
 function readJson(validator: Validator, route: Route, bytes: Buffer): unknown {

@@ -16,7 +16,9 @@ import type { AuditVerifier } from '../audit/verifier.ts';
 import type { ErrorCode } from '../common/errors.ts';
 import type { Ingest } from '../ingest/ingest.ts';
 import type { Caller } from '../ingest/ingest-parts.ts';
+import type { SpansIntake } from '../ingest/spans-intake.ts';
 import type { Metrics } from '../metrics/metrics.ts';
+import { SPANS_BYTES_MAX } from '../otlp/span-groups.ts';
 import type { Config } from '../process/config.ts';
 import type { Accounts } from '../registry/accounts.ts';
 import type { Agents } from '../registry/agents.ts';
@@ -48,6 +50,7 @@ type Health = () => Promise<{ faults: { path: string; message: string }[]; degra
 /** What handlers work with. */
 export type Parts = {
   ingest: Pick<Ingest, 'submit'>;
+  spans: Pick<SpansIntake, 'submit'>;
   registry: {
     accounts: Accounts;
     agents: Agents;
@@ -98,6 +101,9 @@ export type Call<Body = unknown, Query = unknown> = {
   /** The same of a principal that the handler itself has found. */
   actorAs(principal: Principal): Actor;
   requestId: string;
+  /** Of the body, as the headers say; '' where they say nothing. */
+  contentType: string;
+  contentEncoding: string;
   /** Will the browser that asks keep a `Secure` cookie? */
   isSecure: boolean;
   /** Of a stream that is taken up again; '' : from now on. */
@@ -124,7 +130,7 @@ type BodySpec<B> =
   /** Parsed and checked before the handler. `what` completes "The … does not fit its schema.". */
   | { kind: 'json'; schema: Type.TSchema; what: string; exact?: boolean; type?: B }
   /** Handed on as bytes; `schema` describes it. */
-  | { kind: 'event' | 'batch'; schema: Type.TSchema; type?: B };
+  | { kind: 'event' | 'batch' | 'spans'; schema: Type.TSchema; type?: B };
 
 export type AnswerSpec = {
   description: string;
@@ -220,12 +226,13 @@ export function jsonBody<S extends Type.TSchema>(
   return { kind: 'json', schema, what, exact };
 }
 
-export function eventBody(kind: 'event' | 'batch', schema: Type.TSchema): BodySpec<Buffer> {
+export function eventBody(kind: 'event' | 'batch' | 'spans', schema: Type.TSchema): BodySpec<Buffer> {
   return { kind, schema };
 }
 
 export function bodyBytesMax(body: BodySpec<unknown> | undefined, config: BodyLimits): number {
   if (body?.kind === 'event') return config.eventBytesMax;
+  if (body?.kind === 'spans') return SPANS_BYTES_MAX;
   return body?.kind === 'batch' ? config.batchBytesMax : config.bodyBytesMax;
 }
 

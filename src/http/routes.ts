@@ -13,6 +13,7 @@ import { eventRoutes } from './handlers/events.ts';
 import { healthRoutes, metricsRoute } from './handlers/operations.ts';
 import { policyRoutes } from './handlers/policy-routes.ts';
 import { sessionRoutes } from './handlers/session-routes.ts';
+import { spanRoutes } from './handlers/spans.ts';
 import { streamRoutes } from './handlers/stream.ts';
 import { traceRoutes } from './handlers/traces.ts';
 import { openApiRoute } from './openapi.ts';
@@ -30,6 +31,7 @@ export function makeRoutes({ metrics, publicUrl }: RouteOptions): Route[] {
     ...agentRoutes,
     ...eventRoutes,
     ...eventCountRoutes,
+    ...spanRoutes,
     ...traceRoutes,
     ...policyRoutes,
     ...alertRoutes,

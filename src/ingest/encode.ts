@@ -10,6 +10,7 @@ import type { EventSummary, MatchSummary } from '../../schemas/entry.ts';
 import type { RowValues } from '../../schemas/event-row.ts';
 import { writeEventRow } from '../common/event-row-codec.ts';
 import { RowBinaryWriter } from '../common/row-binary.ts';
+import { ALLOWED } from '../policy/engine.ts';
 import type { Decision, RateCheck } from '../policy/judgement.ts';
 import { TRACE_TOKEN_CHARACTERS } from '../policy/redaction/redaction.ts';
 import { counterName } from './rate-limit-batcher.ts';
@@ -74,7 +75,8 @@ function storedForm(event: AcceptedEvent): StoredForm {
     searchText,
     model: typeof model === 'string' && model.length <= MODEL_CHARACTERS_MAX ? model : '',
     tokenCount: countOrNull(payload['token_count']),
-    tokensUsed: tokensUsed(payload),
+    // What agents and workflows used in sum stands under `usage` of their spans, and was counted by its parts.
+    tokensUsed: decision.observed === true ? countOrNull(payload['tokens_used']) : tokensUsed(payload),
     bytesMax: bytesMaxOf(event, text, searchText),
   };
 }
@@ -124,7 +126,7 @@ function rowOf(event: AcceptedEvent, form: StoredForm): RowValues {
     reason: decision.reason ?? '',
     policy_id: decision.policyId ?? '',
     approval_id: decision.approvalId ?? '',
-    policy_result: decision.outcome === 'allowed' && decision.matches.length === 0 ? '' : decision.resultJson,
+    policy_result: decision === ALLOWED ? '' : decision.resultJson,
     model: form.model,
     token_count: form.tokenCount,
     tokens_used: form.tokensUsed,
@@ -146,6 +148,7 @@ function summaryOf(event: AcceptedEvent, form: StoredForm, rowBytes: number): Ev
   };
   if (decision.reason !== null) summary.reason = decision.reason;
   if (decision.policyId !== null) summary.policyId = decision.policyId;
+  if (decision.observed === true) summary.observed = true;
   if (decision.approvalId !== undefined) summary.approvalId = decision.approvalId;
   if (decision.approval !== undefined) {
     const { timeoutSeconds, onTimeout } = decision.approval;

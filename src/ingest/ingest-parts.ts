@@ -23,9 +23,10 @@ export type IngestRequest = {
   idempotencyKey: string | undefined;
 };
 /**
- * JSON text. `release`: to be called when the body is no longer read; left out where garbage collection is enough.
+ * JSON text, unless `contentType` says otherwise. `release`: to be called when the body is no longer read; left out
+ * where garbage collection is enough.
  */
-export type Answer = { body: string | Buffer; release?: (() => void) | undefined };
+export type Answer = { body: string | Buffer; contentType?: string; release?: (() => void) | undefined };
 /** Who waits for a submission. One of the two is called, once, perhaps before the submission's call returns. */
 export type Caller = {
   accepted(answer: Answer): void;

@@ -4,6 +4,7 @@
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Outcome, PolicyType } from '../../schemas/closed-sets.ts';
 import { type ErrorCode, ServiceError, type ServiceErrorOptions } from '../common/errors.ts';
+import type { AgentRef, SentSpans, SpanGroups } from '../otlp/span-groups.ts';
 import type { Begun, OnceKey } from '../streams/append-once.ts';
 import type { MatchedPolicy } from './ingest-parts.ts';
 import type { Shape } from './json.ts';
@@ -24,8 +25,20 @@ export type SubmitMessage = {
   requestId: string;
   idempotencyKey: string | undefined;
 };
+/** Spans of traces, as they were sent. */
+export type SpansMessage = {
+  kind: 'spans';
+  id: number;
+  account: string;
+  keyId: string;
+  requestId: string;
+  boundTo: string | undefined;
+  policies: string | undefined;
+  traceKey: string | undefined;
+} & SentSpans;
 export type ToThread =
   | SubmitMessage
+  | SpansMessage
   | { kind: 'check'; id: number; type: PolicyType; conditions: string }
   | { kind: 'evaluate'; id: number; trial: string }
   | { kind: 'answer'; call: number; value?: unknown; error?: SentError }
@@ -43,10 +56,14 @@ export type Calls = {
     answer: undefined;
   };
   release: { args: OnceKey & { token: string }; answer: undefined };
+  /** Those that are not there are registered; text: why one cannot be had. */
+  agents: { args: { refs: AgentRef[] }; answer: readonly (AgentRecord | string)[] };
 };
 export type CallName = keyof Calls;
 /** What comes of a submission. */
 export type Submitted = { body: Uint8Array; counts: SubmissionCounts };
+/** What comes of spans. */
+export type SubmittedSpans = Omit<SpanGroups, 'groups' | 'digest'> & { counts: SubmissionCounts };
 export type CallMessage = {
   [Name in CallName]: { kind: 'call'; id: number; call: number; name: Name; args: Calls[Name]['args'] };
 }[CallName];

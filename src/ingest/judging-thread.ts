@@ -9,14 +9,17 @@ import { parentPort, workerData } from 'node:worker_threads';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Outcome } from '../../schemas/closed-sets.ts';
 import type { Policy } from '../../schemas/policy.ts';
+import { ServiceError } from '../common/errors.ts';
 import { parseExact } from '../common/exact-json.ts';
+import { Undecodable } from '../otlp/span.ts';
+import { groupSpans, reject, type SpanGroups, type SpanSubmission } from '../otlp/span-groups.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import { evaluated, mistakesOf, type PolicyTrial } from '../policy/policy-work.ts';
 import { prepareRules } from '../policy/prepare-rules.ts';
 import { Keys } from '../redis/keys.ts';
 import { entryOf } from '../streams/append-once.ts';
 import { Ingest } from './ingest.ts';
-import type { Answer, Caller, IngestParts, MatchedPolicy } from './ingest-parts.ts';
+import type { Answer, Caller, IngestParts, IngestRequest, MatchedPolicy } from './ingest-parts.ts';
 import { JsonCodec } from './json-codec.ts';
 import {
   type CallName,
@@ -24,14 +27,18 @@ import {
   errorOf,
   type FromThread,
   type SentEntry,
+  type SpansMessage,
   type SubmissionCounts,
   type SubmitMessage,
   type Submitted,
+  type SubmittedSpans,
   sentError,
   type ThreadData,
   type ToThread,
 } from './judging-messages.ts';
+import { observedCodec } from './observed-codec.ts';
 import type { QuotaRequest } from './rate-limit-batcher.ts';
+import { isTimely } from './submission.ts';
 import { WasmCodec } from './wasm-codec.ts';
 
 const { prefix, partitions, eventBytesMax } = workerData as ThreadData;
@@ -65,6 +72,9 @@ port.on('message', (message: ToThread) => {
         () => submit(message),
         ({ body }) => [body.buffer as ArrayBuffer],
       );
+      break;
+    case 'spans':
+      void work(message.id, () => submitSpans(message));
       break;
     case 'check':
       void work(message.id, async () =>
@@ -148,8 +158,74 @@ async function submit(message: SubmitMessage): Promise<Submitted> {
   });
 }
 
+/**
+ * Resolves once all events of the spans are recorded. Each part has an Idempotency-Key by the bytes of the request and
+ * its place in it: exporters send the same again where they got no answer, and what was recorded is not again. By the
+ * inflated bytes: gzip writes the time into its head.
+ */
+async function submitSpans(message: SpansMessage): Promise<SubmittedSpans> {
+  const { id, account, keyId, requestId, body, form, gzip, boundTo } = message;
+  const rules = await rulesFor(message);
+  const nowMs = Date.now();
+  const isKeptTime = (occurredAt: number) => isTimely(occurredAt, nowMs);
+  const { groups, digest, ...found } = grouped({ body, form, gzip }, { eventBytesMax, boundTo, isTimely: isKeptTime });
+  const agents = groups.length === 0 ? [] : await call(id, 'agents', { refs: groups.map(({ agent }) => agent) });
+  const key = `otlp/${keyId}/${digest.toString('base64url')}`;
+  const sums = new Sums();
+  sums.bytes = body.length;
+  for (const [i, { spans, parts }] of groups.entries()) {
+    const agent = agents[i]!;
+    if (typeof agent === 'string') {
+      reject(found, agent, spans);
+      continue;
+    }
+    for (const [j, part] of parts.entries()) {
+      const request = { agentId: agent.id, shape: 'many', requestId, idempotencyKey: `${key}/${i}/${j}` } as const;
+      await submitPart(id, { ...request, account, body: digest }, part, { agent, account, rules, sums });
+    }
+  }
+  return { ...found, counts: sums.total() };
+}
+
+/** Throws ServiceError for what cannot be read. */
+function grouped(...args: Parameters<typeof groupSpans>): SpanGroups {
+  try {
+    return groupSpans(...args);
+  } catch (error) {
+    if (!(error instanceof Undecodable)) throw error;
+    const sentence = `The spans cannot be taken: ${error.message}.`;
+    throw new ServiceError(error.tooLarge ? 'payload_too_large' : 'validation_failed', sentence, { recorded: false });
+  }
+}
+
+function submitPart(id: number, request: IngestRequest, part: readonly SpanSubmission[], given: Given): Promise<void> {
+  const { sums } = given;
+  const bytes = sums.bytes;
+  const ingest = new Ingest({ ...partsOf(id, given), pause }, [observedCodec(part)]);
+  return new Promise((resolve, reject) => {
+    const nothing = () => undefined;
+    const accepted = () => {
+      // The bytes of a part are those of its digest.
+      sums.bytes = bytes;
+      resolve();
+    };
+    const refused = (error: unknown) => reject(isInProgress(error) ? stillRunning() : error);
+    ingest.submit(request, { accepted, refused, setApart: nothing, isGone: false, whenGone: nothing });
+  });
+}
+
+function isInProgress(error: unknown): boolean {
+  return error instanceof ServiceError && error.code === 'idempotency_in_progress';
+}
+
+/** Exporters try again after 503, and never after 409. */
+function stillRunning(): ServiceError {
+  const options = { recorded: false, retryAfterSeconds: 1 } as const;
+  return new ServiceError('unavailable', 'The same spans are being recorded at this moment.', options);
+}
+
 /** What has not changed since the account's last set is not compiled again. */
-function rulesFor({ account, policies, traceKey }: SubmitMessage): Promise<RuleSet> {
+function rulesFor({ account, policies, traceKey }: SubmitMessage | SpansMessage): Promise<RuleSet> {
   const before = rulesOf.get(account);
   if (policies === undefined) return before!;
   const rules = (before ?? Promise.resolve(undefined)).then(

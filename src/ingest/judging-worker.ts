@@ -10,11 +10,13 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
+import type { AgentRecord } from '../../schemas/agent.ts';
 import type { ErrorDetail } from '../../schemas/error.ts';
 import type { PolicyEvaluated } from '../../schemas/policy-evaluation.ts';
 import { ServiceError } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { FairQueue, QueueFull } from '../common/fair-queue.ts';
+import type { AgentRef } from '../otlp/span-groups.ts';
 import type { PolicyInput, RuleSet } from '../policy/engine.ts';
 import type { PolicyTrial, PolicyWork } from '../policy/policy-work.ts';
 import { assetPath } from '../process/assets.ts';
@@ -29,8 +31,10 @@ import {
   errorOf,
   type FromThread,
   type SentEntry,
+  type SpansMessage,
   type SubmissionCounts,
   type Submitted,
+  type SubmittedSpans,
   sentError,
   type ThreadData,
   type ToThread,
@@ -67,11 +71,20 @@ export type JudgingParts = Pick<
 };
 /** In the thread. */
 type Work = {
-  kind: 'events' | 'policy';
+  kind: 'events' | 'spans' | 'policy';
   account: string;
   isAppending: boolean;
+  /** Of spans alone. */
+  resolve: ((refs: readonly AgentRef[]) => Promise<(AgentRecord | string)[]>) | undefined;
   done: (value: unknown) => void;
   failed: (error: unknown) => void;
+};
+
+/** `spans` as they were sent, with what is known of the sender. */
+export type SpansToJudge = {
+  spans: Omit<SpansMessage, 'kind' | 'id' | 'policies' | 'traceKey' | 'body'> & { body: Buffer };
+  rules: RuleSet;
+  resolve: NonNullable<Work['resolve']>;
 };
 
 export class JudgingWorker implements Part, PolicyWork {
@@ -124,7 +137,7 @@ export class JudgingWorker implements Part, PolicyWork {
           } as const;
           return { ...message, policies: this.#rulesFor(account, rules), traceKey: rules.traceKey };
         },
-        body.length,
+        { bytes: body.length },
       );
       if (submitted === undefined) return;
       this.#count(account, submitted.counts);
@@ -132,6 +145,22 @@ export class JudgingWorker implements Part, PolicyWork {
     } catch (error) {
       caller.refused(error);
     }
+  }
+
+  /** `resolve`: finds or registers agents. Rejects with what the caller is answered. */
+  async submitSpans({ spans, rules, resolve }: SpansToJudge): Promise<SubmittedSpans> {
+    const { account, body } = spans;
+    const submitted = await this.#run<SubmittedSpans>(
+      'spans',
+      account,
+      (id) => {
+        const message = { kind: 'spans', id, ...spans, body: sharedOrCopied(body) } as const;
+        return { ...message, policies: this.#rulesFor(account, rules), traceKey: rules.traceKey };
+      },
+      { bytes: body.length, resolve },
+    );
+    this.#count(account, submitted.counts);
+    return submitted;
   }
 
   #count(account: string, { bytes, accepted, matched, unevaluated }: SubmissionCounts): void {
@@ -155,10 +184,10 @@ export class JudgingWorker implements Part, PolicyWork {
     kind: Work['kind'],
     account: string,
     message: (id: number) => ToThread | undefined,
-    bytes = 0,
+    { bytes = 0, resolve }: { bytes?: number; resolve?: Work['resolve'] } = {},
   ): Promise<T> {
     try {
-      const value = await this.#inTurn(account, bytes, () => this.#send<T>(kind, account, message));
+      const value = await this.#inTurn(account, bytes, () => this.#send<T>({ kind, account, resolve }, message));
       this.#parts.onWork(kind, 'done');
       return value;
     } catch (error) {
@@ -183,7 +212,7 @@ export class JudgingWorker implements Part, PolicyWork {
     });
   }
 
-  #send<T>(kind: Work['kind'], account: string, make: (id: number) => ToThread | undefined): Promise<T> {
+  #send<T>(of: Pick<Work, 'kind' | 'account' | 'resolve'>, make: (id: number) => ToThread | undefined): Promise<T> {
     const thread = this.#running();
     const id = ++this.#ids;
     const made = make(id);
@@ -194,7 +223,7 @@ export class JudgingWorker implements Part, PolicyWork {
     }
     return new Promise<T>((resolve, reject) => {
       this.#works.set(id, {
-        ...{ kind, account, isAppending: false },
+        ...{ ...of, isAppending: false },
         done: resolve as (value: unknown) => void,
         failed: reject,
       });
@@ -257,6 +286,8 @@ export class JudgingWorker implements Part, PolicyWork {
         return appender.appendPacked({ account, ...message.args, entry: packedOf(message.args.entry) });
       case 'begin':
         return once.begin(message.args);
+      case 'agents':
+        return work.resolve!(message.args.refs);
       case 'appendOnce':
         work.isAppending = true;
         return once.appendPacked({ ...message.args, entry: message.args.entry && packedOf(message.args.entry) });

@@ -88,6 +88,8 @@ export type Decision = {
   /** The exact JSON text of `policy_result`. */
   readonly resultJson: string;
   readonly redacted: RedactedCopy | null;
+  /** It was made after the fact (observed.ts). */
+  readonly observed?: true;
   /** The rate limits that are over; left out where none is. */
   readonly limits?: readonly RateCheck[];
 };

@@ -85,6 +85,11 @@ export class Agents {
     });
   }
 
+  /** null: no agent of the account has this name. */
+  byName(account: string, name: string): Promise<Agent | null> {
+    return inRounds(() => this.#byName(account, name));
+  }
+
   /** Newest first; `total` counts all that fit the filter. */
   list(account: string, { name, status, only, ...page }: AgentFilter & Page): Promise<Listed<Agent>> {
     return answering(async () => {

@@ -28,7 +28,8 @@ async function check(t: Test, scenario: Scenario): Promise<void> {
   const { events, records } = scenario;
   t.comment(`${events.size} events and ${records.size} records acknowledged; answers ${scenario.said()}`);
   t.same(await scenario.compare(), { missing: 0, twice: 0, undone: [] });
-  t.match(await scenario.verify(), { valid: true, faults: 0 });
+  const verified = await scenario.verify();
+  t.match(verified, { valid: true, faults: 0 }) || t.comment(JSON.stringify(verified));
 }
 
 async function untilPromoted({ host, port }: RedisProcess): Promise<void> {

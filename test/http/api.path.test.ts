@@ -727,6 +727,13 @@ t.test('answers that come in parts', async (t) => {
   leaving.abort();
 });
 
+t.test('spans without any of interest are taken', async (t) => {
+  const { status, json } = await api.post('/v1/traces', {
+    resourceSpans: [{ scopeSpans: [{ spans: [{ name: 'GET /' }] }] }],
+  });
+  t.same([status, json], [200, {}]);
+});
+
 t.test('every success that the description has was seen', async (t) => {
   const document = await new Api(t, service).describe();
   const all = Object.entries(document.paths).flatMap(([path, operations]) =>

@@ -69,6 +69,12 @@ t.test('one policy_violation per event, of the highest severity among the matche
   t.ok(Buffer.byteLength(JSON.stringify(many)) < 12_000, 'a delivery that waits holds it');
 });
 
+t.test('what was reported after the fact is said not to be prevented', async (t) => {
+  const messageOf = (part: Partial<EventSummary>) => signalsOf(event([match()], part))[0]!.signal.message;
+  t.match(messageOf({}), /blocked an event/);
+  t.match(messageOf({ observed: true }), /matched an event that it could not prevent/);
+});
+
 t.test('a signal follows from its event alone', async (t) => {
   const one = event([match({ type: 'rate_limit', limit: { counter: 'c', windowMs: 60_000 } })], { traceId: 'tr-1' });
   t.same(signalsOf(one), signalsOf(structuredClone(one)));

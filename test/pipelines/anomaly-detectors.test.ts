@@ -235,3 +235,21 @@ function choose(n: number, k: number): number {
   for (let i = 1; i <= k; i++) product *= (n - k + i) / i;
   return product;
 }
+
+t.test('what a collector sends late counts when it happened', async (t) => {
+  const late = (isObserved: boolean) => {
+    const agent = new Subject();
+    agent.run(3_600, 2);
+    agent.take();
+    // An hour at two a second, all of it within three seconds.
+    for (let i = 0; i < 7_200; i++) {
+      const occurredAt = Math.floor((agent.now + i / 2) * 1000);
+      const receivedAt = Math.floor((agent.now + 3_600 + i / 2_400) * 1000);
+      const observed = isObserved ? { observed: true as const } : {};
+      agent.found.push(...observe(agent.baseline, { type: 'tool_call', receivedAt, occurredAt, ...observed }));
+    }
+    return agent.take();
+  };
+  t.same(late(true), []);
+  t.same([...new Set(late(false))], ['volume_spike'], 'by its arrival it would be a spike');
+});

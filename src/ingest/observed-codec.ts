@@ -1,0 +1,58 @@
+// The codec of events that were read out of something else, as spans are (in the judging thread; codec.ts says what a
+// codec does). They come as values, after the fact: policy/observed.ts.
+// Invariant: what is kept under an Idempotency-Key is a count: a request that comes again is answered that it is there.
+import type { AgentRecord } from '../../schemas/agent.ts';
+import { mintId } from '../common/ids.ts';
+import { judge, type RuleSet } from '../policy/engine.ts';
+import type { Judgement } from '../policy/judgement.ts';
+import { observed, withoutLimits } from '../policy/observed.ts';
+import type { Codec, DecodedBody, Encoded } from './codec.ts';
+import { encodeEvents } from './encode.ts';
+import type { Answer, IngestRequest, Pause } from './ingest-parts.ts';
+import type { Judged } from './resolve-quotas.ts';
+import type { ParsedSubmission } from './submission.ts';
+import { View } from './view.ts';
+
+/** Of one submission: whatever its body is, these are its events. */
+export function observedCodec(submissions: readonly ParsedSubmission[]): Codec {
+  return { name: 'json', decode: (request) => new ObservedBody(request, submissions) };
+}
+
+class ObservedBody implements DecodedBody {
+  readonly #request: IngestRequest;
+  readonly #submissions: readonly ParsedSubmission[];
+
+  constructor(request: IngestRequest, submissions: readonly ParsedSubmission[]) {
+    this.#request = request;
+    this.#submissions = submissions;
+  }
+
+  get elements(): number {
+    return this.#submissions.length;
+  }
+
+  judge(index: number, agent: AgentRecord, rules: RuleSet): Judgement {
+    return withoutLimits(judge(rules, new View(this.#submissions[index]!, agent), undefined));
+  }
+
+  async judgeWithPauses(index: number, agent: AgentRecord, rules: RuleSet, pause: Pause): Promise<Judgement> {
+    return withoutLimits(await rules.judgeWithPauses(new View(this.#submissions[index]!, agent), pause));
+  }
+
+  encode(agent: AgentRecord, judged: readonly (Judged | null)[], nowMs: number): Encoded {
+    const { account, requestId } = this.#request;
+    const events = this.#submissions.map((submission, i) => ({
+      ...{ account, agent, submission, requestId, id: mintId('event', nowMs), receivedAt: nowMs },
+      decision: observed(judged[i]!.decision),
+    }));
+    return { ...encodeEvents(events), events: events.length, answer: NOTHING, outcome: String(events.length) };
+  }
+
+  repeat(): Answer {
+    return NOTHING;
+  }
+
+  release(): void {}
+}
+
+const NOTHING: Answer = { body: '' };

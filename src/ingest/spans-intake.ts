@@ -1,0 +1,54 @@
+// Takes the spans of one request (POST /v1/traces; between the HTTP route and the judging thread): asks for room and
+// for the account's policies, has them decoded, judged and recorded apart from the loop that answers, and writes the
+// answer in the form of the request.
+// Invariant: an answer of success is given when every span that it does not call rejected is in Redis's file. What is
+// refused may be sent again, as it is: what was recorded of it is found.
+import { ServiceError } from '../common/errors.ts';
+import { type SpansOutcome, successBody, typeOf } from '../otlp/answers.ts';
+import type { SpanAgents } from '../otlp/span-agents.ts';
+import type { RegistryCache } from '../registry/cache.ts';
+import type { Actor } from '../registry/principal.ts';
+import type { Backlog } from '../streams/backlog.ts';
+import type { Caller } from './ingest-parts.ts';
+import type { JudgingWorker, SpansToJudge } from './judging-worker.ts';
+
+type Parts = {
+  worker: Pick<JudgingWorker, 'submitSpans'>;
+  cache: Pick<RegistryCache, 'rules'>;
+  backlog: Pick<Backlog, 'full'>;
+  agents: Pick<SpanAgents, 'resolve'>;
+  /** Called with what came of the spans of a request. */
+  onSpans: (outcome: SpansOutcome) => void;
+};
+
+export class SpansIntake {
+  readonly #parts: Parts;
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+  }
+
+  submit(spans: SpansToJudge['spans'], actor: Actor, caller: Caller): void {
+    caller.setApart();
+    this.#submit(spans, actor).then(
+      (outcome) => caller.accepted({ body: successBody(outcome, spans.form), contentType: typeOf(spans.form) }),
+      (error: unknown) => caller.refused(error),
+    );
+  }
+
+  async #submit(spans: SpansToJudge['spans'], actor: Actor): Promise<SpansOutcome> {
+    const { worker, cache, backlog, agents, onSpans } = this.#parts;
+    if (backlog.full())
+      throw new ServiceError('unavailable', 'The backlog is full; nothing was recorded.', {
+        recorded: false,
+        retryAfterSeconds: 1,
+      });
+    const rules = await cache.rules(spans.account);
+    const outcome = await worker.submitSpans({
+      ...{ spans, rules },
+      resolve: (refs) => agents.resolve(spans.account, actor, refs),
+    });
+    onSpans(outcome);
+    return outcome;
+  }
+}

@@ -1,0 +1,30 @@
+// Decisions on events that are reported after the fact, as spans of traces are (between the decision and the encoding;
+// ingest/observed-codec.ts). What a policy would have stopped has happened: it is recorded as blocked, with a word that
+// nothing was enforced. Nothing is opened for an approval, and no rate limit counts it.
+// Pure. Invariant: outcome and matches are those of an event that had asked, but for approvals that were never asked
+// for (`approval_missing`).
+import { ALLOWED } from './engine.ts';
+import type { Decision, Judgement } from './judgement.ts';
+
+/** Without the counters, which are for what can still be refused. */
+export function withoutLimits(judgement: Judgement): Judgement {
+  return judgement.rateChecks.length === 0 ? judgement : { ...judgement, rateChecks: [] };
+}
+
+export function observed(decision: Decision): Decision {
+  if (decision === ALLOWED) return OBSERVED_ALLOWED;
+  const { policyId, matches, redacted } = decision;
+  const isMissing = decision.outcome === 'pending';
+  const outcome = isMissing ? 'blocked' : decision.outcome;
+  const reason = isMissing ? 'approval_missing' : decision.reason;
+  const result = { outcome, reason, policy_id: policyId, matches, ...AFTER_THE_FACT };
+  return { outcome, reason, policyId, matches, redacted, observed: true, resultJson: JSON.stringify(result) };
+}
+
+const AFTER_THE_FACT = { enforced: false, source: 'otlp' };
+
+const OBSERVED_ALLOWED: Decision = {
+  ...ALLOWED,
+  observed: true,
+  resultJson: JSON.stringify({ outcome: 'allowed', reason: null, policy_id: null, matches: [], ...AFTER_THE_FACT }),
+};
