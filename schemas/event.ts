@@ -114,6 +114,13 @@ export const Event = Type.Object({
   timestamp: about(ResponseTime, "When it happened, by the caller's word."),
   received_at: about(ResponseTime, 'When it arrived, by our clock.'),
   policy_result: about(PolicyResult, 'What the policies made of it.'),
+  redacted_payload: Type.Optional(
+    about(
+      FreeObject,
+      'In the answer to a submission alone: the payload as it is kept, to be used in place of what was sent. Left out: no policy redacts anything of it.',
+      { prompt: 'Call me at [redacted:phone]' },
+    ),
+  ),
 });
 
 /** Characters of a payload's text that a preview has. */

@@ -12,9 +12,11 @@ import { userFacingMessage } from './process/report-failure.ts';
 
 type Options = NonNullable<Parameters<typeof parseArgs>[0]>['options'];
 type Entry = { usage: string; help: string; options?: Options } & (
-  | { run: Command; say?: undefined }
+  | { run: Command; say?: undefined; act?: undefined }
   /** Needs no settings: it works with wrong settings, too. */
-  | { say: () => string }
+  | { say: () => string; act?: undefined }
+  /** The same, of a program that asks a service; resolves with the exit status. */
+  | { act: (options: Record<string, string | boolean | undefined>) => Promise<number>; say?: undefined }
 );
 
 const USAGE_STATUS = 2;
@@ -135,6 +137,12 @@ const COMMANDS: Record<string, Entry> = {
     options: { account: { type: 'string' } },
     run: async (context) => (await import('./commands/audit-commands.ts')).auditCheckpoint(context),
   },
+  hook: {
+    usage: 'hook [--url URL] [--agent NAME] [--wait SECONDS]',
+    help: 'answer a hook of Claude Code from standard input (GATEHOUSE_URL, GATEHOUSE_API_KEY). Status 2 denies, also where no answer can be had',
+    options: { url: { type: 'string' }, agent: { type: 'string' }, wait: { type: 'string' } },
+    act: async (options) => (await import('./commands/hook.ts')).hook(options),
+  },
   help: { usage: 'help', help: 'show this', say: helpText },
   version: { usage: 'version', help: 'show the version', say: version },
 };
@@ -145,8 +153,12 @@ async function main(argv: readonly string[]): Promise<void> {
   if (rest.includes('--help') || rest.includes('-h')) return print(`usage: gatehouse ${entry.usage}\n  ${entry.help}`);
   const { positionals, values } = parseOptions(rest, entry);
   if (entry.say !== undefined) return print(entry.say());
-  const { readConfig } = await import('./process/config.ts');
   const options = values as Record<string, string | boolean | undefined>;
+  if (entry.act !== undefined) {
+    process.exitCode = await entry.act(options);
+    return;
+  }
+  const { readConfig } = await import('./process/config.ts');
   await entry.run({ config: readConfig(), args: positionals, options, print });
 }
 

@@ -42,6 +42,14 @@ import {
 } from '../../schemas/closed-sets.ts';
 import { FreeObject, Metadata, page } from '../../schemas/common.ts';
 import { OPERATORS } from '../../schemas/condition.ts';
+import {
+  ClaudeHook,
+  ClaudeHookAnswer,
+  LiteLlmAnswer,
+  LiteLlmCheck,
+  OpaAnswer,
+  OpaQuery,
+} from '../../schemas/decision-points.ts';
 import { Delivery, DeliveryAttempt } from '../../schemas/delivery.ts';
 import { about } from '../../schemas/described.ts';
 import { ErasureReport } from '../../schemas/erasure.ts';
@@ -261,6 +269,12 @@ const NAMED: Record<string, Named> = {
   ErrorDetail: of('One thing that is wrong.', ErrorDetail),
   ExportTraceServiceRequest: of('Spans of traces, as OTLP has them.', ExportTraceServiceRequest),
   ExportTraceServiceResponse: of('What came of spans, as OTLP has it.', ExportTraceServiceResponse),
+  ClaudeHook: of('A hook of Claude Code.', ClaudeHook),
+  ClaudeHookAnswer: of('What a hook of Claude Code is answered.', ClaudeHookAnswer),
+  OpaQuery: of('A query, in the form of the Open Policy Agent.', OpaQuery),
+  OpaAnswer: of('A decision, in the form of the Open Policy Agent.', OpaAnswer),
+  LiteLlmCheck: of('What LiteLLM asks of a guardrail.', LiteLlmCheck),
+  LiteLlmAnswer: of('What LiteLLM is answered.', LiteLlmAnswer),
   RpcStatus: of('What went wrong, as google.rpc.Status has it.', RpcStatus),
 };
 

@@ -93,6 +93,7 @@ const PATH_IDS: Record<string, [prefix: string, what: string]> = {
 const TAGS: Record<string, string> = {
   Agents: 'The AI systems that are watched.',
   Events: 'What agents do. Each event is judged by the policies before its answer, and kept.',
+  'Decision points': 'Tools that ask in a form of their own whether something may be done.',
   Traces: 'Events that share a `trace_id`, over all agents.',
   Policies: 'Rules that block, ask a person, alert or record.',
   Alerts: 'Who is told of which signals, and what became of each notification.',

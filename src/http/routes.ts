@@ -7,6 +7,7 @@ import { anomalyRoutes } from './handlers/anomalies.ts';
 import { apiKeyRoutes } from './handlers/api-key-routes.ts';
 import { approvalRoutes } from './handlers/approval-routes.ts';
 import { auditLogRoutes } from './handlers/audit-logs.ts';
+import { decisionPointRoutes } from './handlers/decision-points.ts';
 import { deliveryRoutes } from './handlers/delivery-routes.ts';
 import { eventCountRoutes } from './handlers/event-counts.ts';
 import { eventRoutes } from './handlers/events.ts';
@@ -32,6 +33,7 @@ export function makeRoutes({ metrics, publicUrl }: RouteOptions): Route[] {
     ...eventRoutes,
     ...eventCountRoutes,
     ...spanRoutes,
+    ...decisionPointRoutes,
     ...traceRoutes,
     ...policyRoutes,
     ...alertRoutes,

@@ -12,7 +12,7 @@ import type { Answer, IngestRequest, Pause } from './ingest-parts.ts';
 import { keptVerdicts, readVerdicts } from './kept-verdicts.ts';
 import type { Judged } from './resolve-quotas.ts';
 import { type Element, isRejected, readBatch, readSubmission } from './submission.ts';
-import { renderBatch, renderEvent, type Verdict } from './submission-reply.ts';
+import { renderBatch, renderEvent, type Verdict, verdictOf } from './submission-reply.ts';
 import { View } from './view.ts';
 
 export class JsonCodec implements Codec {
@@ -58,7 +58,7 @@ class JsonBody implements DecodedBody {
       const receivedAt = countedAt ?? nowMs;
       const id = mintId('event', receivedAt); // recovery searches for an id at its own time
       events.push({ account, agent, id, submission: element, receivedAt, decision, requestId });
-      return { id, occurredAt: element.occurredAt, receivedAt, result: decision.resultJson };
+      return verdictOf(decision, { id, occurredAt: element.occurredAt, receivedAt });
     });
     const outcome = idempotencyKey === undefined ? undefined : keptVerdicts(verdicts);
     return { ...encodeEvents(events), events: events.length, answer: this.#answer(verdicts), outcome };

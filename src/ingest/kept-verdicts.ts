@@ -6,15 +6,19 @@ import { ALLOWED } from '../policy/engine.ts';
 import type { Rejected } from './submission.ts';
 import type { Verdict } from './submission-reply.ts';
 
-/** An id and two times (base 36), with the text of `policy_result` where it is not the usual one; or what was wrong. */
-type Kept = string | [times: string, result: string] | Rejected;
+/**
+ * An id and two times (base 36), with the text of `policy_result` where it is not the usual one and of the redacted
+ * payload where there is one; or what was wrong.
+ */
+type Kept = string | [times: string, result: string, redacted?: string] | Rejected;
 
 export function keptVerdicts(verdicts: readonly Verdict[]): string {
   return JSON.stringify(
     verdicts.map((verdict): Kept => {
       if ('rejected' in verdict) return verdict;
-      const { id, occurredAt, receivedAt, result } = verdict;
+      const { id, occurredAt, receivedAt, result, redacted } = verdict;
       const times = `${id} ${occurredAt.toString(36)} ${receivedAt.toString(36)}`;
+      if (redacted !== undefined) return [times, result, redacted];
       return result === ALLOWED.resultJson ? times : [times, result];
     }),
   );
@@ -23,8 +27,9 @@ export function keptVerdicts(verdicts: readonly Verdict[]): string {
 export function readVerdicts(text: string): Verdict[] {
   return (JSON.parse(text) as Kept[]).map((kept): Verdict => {
     if (typeof kept === 'object' && 'rejected' in kept) return kept;
-    const [times, result] = typeof kept === 'string' ? [kept, ALLOWED.resultJson] : kept;
+    const [times, result, redacted] = typeof kept === 'string' ? [kept, ALLOWED.resultJson] : kept;
     const [id, occurredAt, receivedAt] = times.split(' ') as [string, string, string];
-    return { id, occurredAt: Number.parseInt(occurredAt, 36), receivedAt: Number.parseInt(receivedAt, 36), result };
+    const at = { occurredAt: Number.parseInt(occurredAt, 36), receivedAt: Number.parseInt(receivedAt, 36) };
+    return { id, ...at, result, ...(redacted === undefined ? {} : { redacted }) };
   });
 }

@@ -2,17 +2,31 @@
 // caller's own text (echoed back as submitted). The verdicts are all that an idempotent retry needs to be given the
 // same bytes again: payloads come from the retry's own body, which is the same by its fingerprint.
 import { isoTime } from '../../schemas/time.ts';
+import type { Decision } from '../policy/judgement.ts';
 import { type Element, EVENT_TOO_LARGE, isRejected, type ParsedSubmission, type Rejected } from './submission.ts';
 
-/** What was decided about one element of a request. `result` is the exact text of `policy_result`. */
-export type Verdict = { id: string; occurredAt: number; receivedAt: number; result: string } | Rejected;
+/**
+ * What was decided about one element of a request. `result` is the exact text of `policy_result`; `redacted` that of
+ * the payload as it is kept, where a policy redacted it.
+ */
+export type Verdict =
+  | { id: string; occurredAt: number; receivedAt: number; result: string; redacted?: string }
+  | Rejected;
+
+export function verdictOf(
+  { resultJson: result, redacted }: Decision,
+  event: { id: string; occurredAt: number; receivedAt: number },
+): Verdict {
+  return { ...event, result, ...(redacted === null ? {} : { redacted: redacted.payloadText }) };
+}
 
 export function renderEvent(agentId: string, submission: ParsedSubmission, verdict: Verdict): string {
   if ('rejected' in verdict) return renderRejected(verdict);
   const trace = submission.traceId === undefined ? '' : `,"trace_id":${JSON.stringify(submission.traceId)}`;
+  const redacted = verdict.redacted === undefined ? '' : `,"redacted_payload":${verdict.redacted}`;
   return (
     `{"id":"${verdict.id}","agent_id":"${agentId}","type":"${submission.type}","payload":${submission.payloadText}${trace}` +
-    `,"timestamp":"${isoTime(verdict.occurredAt)}","received_at":"${isoTime(verdict.receivedAt)}","policy_result":${verdict.result}}`
+    `,"timestamp":"${isoTime(verdict.occurredAt)}","received_at":"${isoTime(verdict.receivedAt)}","policy_result":${verdict.result}${redacted}}`
   );
 }
 

@@ -18,7 +18,7 @@ import { encodeEvents } from './encode.ts';
 import type { IngestRequest, Pause } from './ingest-parts.ts';
 import type { Judged } from './resolve-quotas.ts';
 import { isTimely, type ParsedSubmission } from './submission.ts';
-import { renderEvent } from './submission-reply.ts';
+import { renderEvent, verdictOf } from './submission-reply.ts';
 import { View } from './view.ts';
 import { FLAG, fitsDigits, RECORD_WORDS, type ScannedBody, WasmInstance, WORD } from './wasm-instance.ts';
 
@@ -127,7 +127,7 @@ function made(
 ): { row: Buffer; summary: string; reply: string } {
   const id = mintId('event', receivedAt);
   const { rows, summaries } = encodeEvents([{ account, agent, id, submission, receivedAt, decision, requestId }]);
-  const verdict = { id, occurredAt: submission.occurredAt, receivedAt, result: decision.resultJson };
+  const verdict = verdictOf(decision, { id, occurredAt: submission.occurredAt, receivedAt });
   return { row: rows, summary: summaries[0]!, reply: renderEvent(agentId, submission, verdict) };
 }
 

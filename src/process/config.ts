@@ -207,6 +207,12 @@ function isOfOthers(name: string, value: string | undefined): boolean {
   return /_PORT$/.test(name) && /^(tcp|udp|sctp):\/\//.test(value ?? '');
 }
 
+/** Of commands that are clients of a service. */
+export function clientSettings(): { url: string | undefined; key: string | undefined } {
+  const { GATEHOUSE_URL: url, GATEHOUSE_API_KEY, GATEHOUSE_KEY } = process.env;
+  return { url, key: GATEHOUSE_API_KEY ?? GATEHOUSE_KEY };
+}
+
 /** A misspelt setting is refused rather than ignored. */
 function refuseUnknown(env: Readonly<Record<string, string | undefined>>): void {
   const known = new Set(

@@ -734,6 +734,14 @@ t.test('spans without any of interest are taken', async (t) => {
   t.same([status, json], [200, {}]);
 });
 
+t.test('decision points answer in the forms of those who ask', async (t) => {
+  const hook = { hook_event_name: 'PreToolUse', tool_name: 'ls', tool_input: {} };
+  t.same((await api.post('/v1/hooks/claude-code', hook)).json, {});
+  const query = { input: { agent: 'asks', tool: { name: 'ls' }, args: {} } };
+  t.equal((await api.post('/v1/data/gatehouse/decision', query)).json.result.decision, 'allow');
+  t.same((await api.post('/beta/litellm_basic_guardrail_api', { texts: ['hello'] })).json, { action: 'NONE' });
+});
+
 t.test('every success that the description has was seen', async (t) => {
   const document = await new Api(t, service).describe();
   const all = Object.entries(document.paths).flatMap(([path, operations]) =>

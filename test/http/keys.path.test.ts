@@ -109,6 +109,14 @@ const ASKS: Record<string, Ask> = {
   'GET /v1/events/facets': { path: '/v1/events/facets?agent_id=:agent' },
   'GET /v1/traces': { path: '/v1/traces?agent_id=:agent' },
   'POST /v1/traces': { body: () => ({ resourceSpans: [] }) },
+  'POST /v1/hooks/claude-code': { body: () => ({ hook_event_name: 'SessionStart' }) },
+  'POST /v1/data/gatehouse/decision': {
+    body: ({ agent }) => ({ input: { agent, type: 'custom', payload: {} } }),
+  },
+  'POST /beta/litellm_basic_guardrail_api': {
+    path: '/beta/litellm_basic_guardrail_api?agent=:agent',
+    body: () => ({}),
+  },
   'GET /v1/traces/{trace_id}': { path: '/v1/traces/:trace' },
   'POST /v1/policies': { body: ({ agent }) => ({ name: unique('policy'), agent_id: agent, ...pays }) },
   'POST /v1/policies/evaluate': {

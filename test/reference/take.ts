@@ -113,6 +113,11 @@ class Accepted {
     return this.#text.slice(this.#node.start, this.#node.end);
   }
 
+  get #kept(): string {
+    const { redacting } = this.verdict;
+    return redacting.length === 0 ? this.#payloadText : redacted(this.#text, this.#node, redacting);
+  }
+
   get #keptTrace(): string | undefined {
     return this.trace_id === undefined ? undefined : redactedTrace(this.trace_id, this.verdict.redacting);
   }
@@ -134,14 +139,14 @@ class Accepted {
     return (
       `{"id":"${blotted('evt', this.#receivedAt)}","agent_id":"${this.#world.agentId}","type":"${this.type}",` +
       `"payload":${this.#payloadText}${trace},"timestamp":"${at}","received_at":"${received}",` +
-      `"policy_result":${JSON.stringify(this.#result)}}`
+      `"policy_result":${JSON.stringify(this.#result)}${this.verdict.redacting.length === 0 ? '' : `,"redacted_payload":${this.#kept}`}}`
     );
   }
 
   stored(): Stored {
     const { account, agentId, requestId, now } = this.#world;
-    const { outcome, deciding, matches, redacting } = this.verdict;
-    const kept = redacting.length === 0 ? this.#payloadText : redacted(this.#text, this.#node, redacting);
+    const { outcome, deciding, matches } = this.verdict;
+    const kept = this.#kept;
     readText(kept); // the copy is sound, too: no key twice
     const values = JSON.parse(kept) as JsonObject;
     const ids = { id: blotted('evt', this.#receivedAt), approval: outcome === 'pending' ? blotted('apr', now) : '' };

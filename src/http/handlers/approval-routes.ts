@@ -7,25 +7,25 @@
 
 import { renderEvent } from '../../../clickhouse/queries/event-rows.ts';
 import { getEvents } from '../../../clickhouse/queries/get-event.ts';
-import { decidedApprovals, listApprovals } from '../../../clickhouse/queries/list-approvals.ts';
+import { listApprovals } from '../../../clickhouse/queries/list-approvals.ts';
 import { Approval, ApprovalDecision, ListedApproval } from '../../../schemas/approval.ts';
 import { APPROVAL_STATUSES } from '../../../schemas/closed-sets.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { ServiceError } from '../../common/errors.ts';
-import { isId } from '../../common/ids.ts';
 import { APPROVAL_ANSWERED_SECONDS, APPROVAL_WAIT_SECONDS_MAX } from '../../common/limits.ts';
 import { alreadyDecided } from '../../registry/approvals.ts';
 import { ownRequest } from '../../registry/principal.ts';
 import { openPage } from '../cursor.ts';
 import { anyOf, integer, oneOf, paging, payloadMode, RECORD_PAGE, text } from '../query.ts';
 import { ask, found, json, markIncomplete, onlyOne, page, textPage } from '../reply.ts';
-import { jsonBody, type Owned, type Parts, type Route, route } from '../route.ts';
+import { jsonBody, type Owned, type Route, route } from '../route.ts';
 import { Decisions } from './decisions.ts';
+import { knownApproval } from './known-approval.ts';
 
 const ofApproval: Owned = {
   what: 'approval',
   async agentOf({ account, params }, parts) {
-    const { known, complete } = await find(parts, account, params[0]!);
+    const { known, complete } = await knownApproval(parts, account, params[0]!);
     return found(known, 'approval', complete).agent_id;
   },
 };
@@ -99,7 +99,7 @@ export const approvalRoutes: Route[] = [
       canBeIncomplete: true,
     },
     async handle({ account, params, query, client }, parts) {
-      const { known, complete } = await find(parts, account, params[0]!);
+      const { known, complete } = await knownApproval(parts, account, params[0]!);
       const approval = found(known, 'approval', complete);
       if (approval.status !== 'pending' || query.wait === 0) return json(200, approval);
       const waitMs = Math.min(query.wait, APPROVAL_ANSWERED_SECONDS) * 1000;
@@ -129,7 +129,7 @@ export const approvalRoutes: Route[] = [
       const { approvals } = parts.registry;
       const decided = await approvals.decide(account, params[0]!, body, actor);
       if (decided !== null) return json(200, decided);
-      const { known, complete } = await find(parts, account, params[0]!);
+      const { known, complete } = await knownApproval(parts, account, params[0]!);
       if (!complete && known === null) throw notKnownYet();
       const { id, status } = found(known, 'approval');
       if (status !== 'pending') throw alreadyDecided();
@@ -137,26 +137,6 @@ export const approvalRoutes: Route[] = [
     },
   }),
 ];
-
-/**
- * `complete`: false where it may have been opened by an event whose opening is on its way. Throws ServiceError
- * unavailable.
- */
-async function find(
-  { barrier, clickhouse, registry }: Parts,
-  account: string,
-  id: string,
-): Promise<{ known: Approval | null; complete: boolean }> {
-  if (!isId('approval', id)) return { known: null, complete: true };
-  const known = await registry.approvals.get(account, id);
-  if (known !== null) return { known, complete: true };
-  const complete = await barrier.waitForOpenings(account, null);
-  const opened = await registry.approvals.get(account, id);
-  if (opened !== null) return { known: opened, complete };
-  const excludeAgents = await registry.agents.erasing(account);
-  const [old] = await ask(() => decidedApprovals(clickhouse, account, { ids: [id], excludeAgents }));
-  return { known: old ?? null, complete };
-}
 
 function notKnownYet(): ServiceError {
   return new ServiceError('unavailable', 'Whether there is such an approval is not known yet.', {

@@ -1,0 +1,299 @@
+// Decision points: tools that ask in a form of their own whether something may be done. Each form is two pure
+// functions, from its request to an event and from what was decided to its answer; the event goes the path of every
+// event.
+// What waits for an approval is waited for here, for a bounded time, and then denied with the approval's id: handing it
+// to the tool's own question would have the one who asks approve it.
+// Invariant: an answer that lets something be done is given when its event is recorded and allowed. Anything else is an
+// error or a denial, so a tool that fails closed fails closed here, too.
+
+import type Type from 'typebox';
+import { Compile } from 'typebox/compile';
+import type { EventType } from '../../../schemas/closed-sets.ts';
+import type { JsonObject } from '../../../schemas/common.ts';
+import {
+  ClaudeHook,
+  ClaudeHookAnswer,
+  LiteLlmAnswer,
+  LiteLlmCheck,
+  OpaAnswer,
+  OpaQuery,
+} from '../../../schemas/decision-points.ts';
+import type { PolicyResult } from '../../../schemas/event.ts';
+import { exactJson, parseExact } from '../../common/exact-json.ts';
+import { isId } from '../../common/ids.ts';
+import { APPROVAL_ANSWERED_SECONDS } from '../../common/limits.ts';
+import { errorDetails, validationFailed } from '../../common/validation.ts';
+import type { Answer, Caller } from '../../ingest/ingest-parts.ts';
+import { parseJson } from '../../ingest/json.ts';
+import { integer, type QueryOf, text } from '../query.ts';
+import { notFound } from '../reply.ts';
+import { type Call, eventBody, type Parts, type Route, route } from '../route.ts';
+import { knownApproval } from './known-approval.ts';
+
+type Asked = {
+  event: { type: EventType; payload: JsonObject; trace_id?: string };
+  /** Id or name; undefined: the query names it, or the key is bound to one. */
+  agent?: string | undefined;
+};
+/** `reason`: why not; undefined: it may be done. */
+type Verdict = { event: string; result: PolicyResult; reason: string | undefined; redacted: JsonObject | undefined };
+
+type Form = {
+  path: string;
+  id: string;
+  summary: string;
+  description: string;
+  request: Type.TSchema;
+  answer: Type.TSchema;
+  example: JsonObject;
+  /** An agent that names itself with nothing else is registered by this name. */
+  agent: string | undefined;
+  /** undefined: there is nothing to ask about. */
+  asked(body: JsonObject): Asked | undefined;
+  answered(body: JsonObject, verdict: Verdict): object;
+};
+
+const TRACE_CHARACTERS_MAX = 200;
+
+function traceOf(value: unknown): { trace_id?: string } {
+  return typeof value === 'string' && value !== '' ? { trace_id: value.slice(0, TRACE_CHARACTERS_MAX) } : {};
+}
+
+/** Without what is undefined. */
+function given(of: Record<string, unknown>): JsonObject {
+  return Object.fromEntries(Object.entries(of).filter(([, value]) => value !== undefined)) as JsonObject;
+}
+
+const claude: Form = {
+  path: '/v1/hooks/claude-code',
+  id: 'decideClaudeHook',
+  summary: 'Answer a hook of Claude Code',
+  description:
+    '`PreToolUse`: the call is judged before it is made, and denied where a policy blocks it. `PostToolUse`: its result is recorded and judged. `UserPromptSubmit`: what a person says is judged. What is allowed is answered with `{}`: the own rules of the tool still hold.',
+  request: ClaudeHook,
+  answer: ClaudeHookAnswer,
+  example: { hook_event_name: 'PreToolUse', session_id: 's-1', tool_name: 'Bash', tool_input: { command: 'ls' } },
+  agent: 'claude-code',
+  asked(body) {
+    const { tool_name: tool, tool_use_id: call_id, session_id, prompt } = body;
+    const trace = traceOf(session_id);
+    switch (body['hook_event_name']) {
+      case 'PreToolUse':
+        return {
+          event: { type: 'tool_call', payload: given({ tool, arguments: body['tool_input'], call_id }), ...trace },
+        };
+      case 'PostToolUse': {
+        const payload = given({ kind: 'tool_result', tool, call_id, result: body['tool_response'] });
+        return { event: { type: 'custom', payload, ...trace } };
+      }
+      case 'UserPromptSubmit':
+        return { event: { type: 'prompt', payload: given({ prompt }), ...trace } };
+      default:
+        return undefined;
+    }
+  },
+  answered(body, { reason }) {
+    if (reason === undefined) return {};
+    if (body['hook_event_name'] !== 'PreToolUse') return { decision: 'block', reason };
+    const denial = { permissionDecision: 'deny', permissionDecisionReason: reason };
+    return { hookSpecificOutput: { hookEventName: 'PreToolUse', ...denial } };
+  },
+};
+
+const opa: Form = {
+  path: '/v1/data/gatehouse/decision',
+  id: 'decideOpaQuery',
+  summary: 'Decide, in the form of the Open Policy Agent',
+  description:
+    'As the data API of OPA: `{"input": …}` is answered with `{"result": {"decision": "allow" | "deny", "reason", …}}`. The event is recorded like any other.',
+  request: OpaQuery,
+  answer: OpaAnswer,
+  example: { input: { agent: 'support-bot', tool: { name: 'refund' }, args: { amount: 20 } } },
+  agent: undefined,
+  asked(body) {
+    const input = body['input'] as JsonObject;
+    const tool = isObject(input['tool']) ? input['tool']['name'] : input['tool'];
+    const args = input['arguments'] ?? input['args'];
+    const { type, payload, messages } = input;
+    const agent = typeof input['agent'] === 'string' ? input['agent'] : undefined;
+    const trace = traceOf(input['trace_id']);
+    // What is no event by its own word is the call of a tool.
+    if (typeof type === 'string')
+      return { event: { type: type as EventType, payload: payload as JsonObject, ...trace }, agent };
+    if (typeof tool !== 'string')
+      throw validationFailed('The query does not fit.', [{ path: '/input/tool', message: 'must name a tool' }]);
+    return { event: { type: 'tool_call', payload: given({ tool, arguments: args, messages }), ...trace }, agent };
+  },
+  answered(_body, { event, result, reason, redacted }) {
+    const isAllowed = reason === undefined;
+    return {
+      result: given({
+        ...{ decision: isAllowed ? 'allow' : 'deny', allow: isAllowed, reason, event_id: event, redacted },
+        ...{ policy_id: result.policy_id ?? undefined, approval_id: result.approval_id },
+      }),
+    };
+  },
+};
+
+const liteLlm: Form = {
+  path: '/beta/litellm_basic_guardrail_api',
+  id: 'decideLiteLlmCheck',
+  summary: "Answer LiteLLM's generic guardrail",
+  description:
+    'What goes to a model is judged as a `prompt`, what comes back as a `completion`. Where a policy redacts, `texts` are what LiteLLM should use.',
+  request: LiteLlmCheck,
+  answer: LiteLlmAnswer,
+  example: { texts: ['Where is my order?'], input_type: 'request', model: 'gpt-4o' },
+  agent: 'litellm',
+  asked(body) {
+    const { texts, model, tool_calls, litellm_call_id: call_id } = body;
+    const trace = traceOf(body['litellm_trace_id']);
+    const last = Array.isArray(texts) ? texts.at(-1) : undefined;
+    return body['input_type'] === 'response'
+      ? {
+          event: {
+            type: 'completion',
+            payload: given({ model, response: last, texts, tool_calls, call_id }),
+            ...trace,
+          },
+        }
+      : { event: { type: 'prompt', payload: given({ model, prompt: last, texts, tool_calls, call_id }), ...trace } };
+  },
+  answered(body, { reason, redacted }) {
+    if (reason !== undefined) return { action: 'BLOCKED', blocked_reason: reason };
+    const texts = redacted?.['texts'];
+    return texts === undefined || exactJson(texts) === exactJson(body['texts'])
+      ? { action: 'NONE' }
+      : { action: 'GUARDRAIL_INTERVENED', texts };
+  },
+};
+
+function isObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+const query = {
+  agent: text('Id or name of the agent; a name that is new is registered. Left out: the one that the key is bound to'),
+  wait: integer('Seconds to wait for the decision where an approval is needed', {
+    minimum: 0,
+    maximum: APPROVAL_ANSWERED_SECONDS,
+    default: APPROVAL_ANSWERED_SECONDS,
+  }),
+};
+type PointCall = Call<Buffer, QueryOf<typeof query>>;
+
+export const decisionPointRoutes: Route[] = [claude, opa, liteLlm].map((form) => {
+  const validator = Compile(form.request);
+  return route({
+    method: 'POST',
+    path: form.path,
+    needs: 'submit',
+    bound: 'handler',
+    query,
+    body: eventBody('event', form.request),
+    idempotency: 'heeded',
+    operation: {
+      id: form.id,
+      tag: 'Decision points',
+      summary: form.summary,
+      description: form.description,
+      answers: { 200: { description: 'What was decided', schema: form.answer } },
+      errors: ['not_found', 'idempotency_conflict', 'idempotency_in_progress', 'unavailable'],
+      bodyExample: form.example,
+    },
+    submit(call: PointCall, parts, caller) {
+      const body = parseJson(call.body, parseExact) as JsonObject;
+      if (!validator.Check(body))
+        throw validationFailed('The question does not fit its schema.', errorDetails(validator, body));
+      const asked = form.asked(body);
+      if (asked === undefined) caller.accepted({ body: '{}' });
+      else
+        decide(call, parts, { form, asked }, caller).then(
+          (verdict) => caller.accepted({ body: exactJson(form.answered(body, verdict) as JsonObject) }),
+          (error: unknown) => caller.refused(error),
+        );
+    },
+  });
+});
+
+type Question = { form: Form; asked: Asked };
+
+async function decide(call: PointCall, parts: Parts, question: Question, caller: Caller): Promise<Verdict> {
+  const agentId = await agentOf(call, parts, question);
+  const { account, requestId, idempotencyKey } = call;
+  const request = {
+    ...{ account, agentId, requestId, idempotencyKey, shape: 'one' as const },
+    body: Buffer.from(exactJson(question.asked.event)),
+  };
+  const event = await new Promise<JsonObject>((resolve, refused) => {
+    parts.ingest.submit(request, {
+      accepted: (answer) => resolve(eventIn(answer)),
+      refused,
+      setApart: () => caller.setApart(),
+      get isGone() {
+        return caller.isGone;
+      },
+      whenGone: (waiting) => caller.whenGone(waiting),
+    });
+  });
+  const result = event['policy_result'] as unknown as PolicyResult;
+  const redacted = event['redacted_payload'] as JsonObject | undefined;
+  const reason = result.outcome === 'pending' ? await undecided(call, parts, result, caller) : reasonOf(result);
+  return { event: event['id'] as string, result, reason, redacted };
+}
+
+function eventIn({ body, release }: Answer): JsonObject {
+  const event = parseExact(body.toString()) as JsonObject;
+  release?.();
+  return event;
+}
+
+/** Throws ServiceError where there is none. */
+async function agentOf(
+  { account, actor, principal, query }: PointCall,
+  parts: Parts,
+  { form, asked }: Question,
+): Promise<string> {
+  const asking = query.agent ?? asked.agent;
+  const named = asking ?? form.agent;
+  if (principal.agentId !== null && asking === undefined) return principal.agentId;
+  if (named === undefined)
+    throw validationFailed('It is not said which agent asks.', [
+      { path: 'agent', message: 'must be given: in the query, in the body, or by a key that is bound to an agent' },
+    ]);
+  const id = isId('agent', named) ? named : (await parts.registry.agents.byName(account, named))?.id;
+  if (principal.agentId !== null && id !== principal.agentId) throw notFound('agent');
+  if (id !== undefined) return id;
+  const registered = { name: named, metadata: { registered_by: form.path } };
+  return (await parts.registry.agents.register(account, registered, actor)).agent.id;
+}
+
+function reasonOf({ outcome, reason, matches, policy_id }: PolicyResult): string | undefined {
+  if (outcome === 'allowed') return undefined;
+  if (reason === 'agent_inactive') return 'Blocked: the agent is switched off.';
+  const name = matches.find((match) => match.policy_id === policy_id)?.name;
+  return name === undefined ? 'Blocked.' : `Blocked by policy "${name}".`;
+}
+
+/** undefined: it was approved while it was waited for. */
+async function undecided(
+  call: PointCall,
+  parts: Parts,
+  result: PolicyResult,
+  caller: Caller,
+): Promise<string | undefined> {
+  caller.setApart();
+  const { account, client, query } = call;
+  const id = result.approval_id!;
+  const waitMs = query.wait * 1000;
+  client.longPollMs = waitMs;
+  const { known } = await knownApproval(parts, account, id);
+  const decided =
+    known?.outcome === 'pending' ? await parts.approvalWaits.wait(account, known, waitMs, client.signal) : known;
+  const outcome = decided === null ? 'pending' : decided.outcome;
+  if (outcome === 'allowed') return undefined;
+  if (outcome === 'pending')
+    return `Approval ${id} is pending: a person has not decided it yet. Do not try again before it is decided.`;
+  if (decided!.status === 'approved') return 'Blocked by a policy that was made since it was asked for.';
+  return `Approval ${id} was ${decided!.status === 'denied' ? 'denied' : 'not decided in time'}.`;
+}
