@@ -18,9 +18,13 @@ const testsNamed = (end) =>
 const tests = testsNamed('.path.test.js');
 /** Of a Cluster alone: failovers, each minutes long. */
 const failovers = testsNamed('.cluster.js');
+/** What these are about is the Redis that a service starts itself: its folder, its memory, its end. */
+const OWN_REDIS = ['outages', 'settings', 'put-back', 'cli', 'shared-folder', 'outbox', 'idempotency'];
+const isOfOwnRedis = (file) => OWN_REDIS.includes(path.basename(file, '.path.test.js'));
+const onCluster = [...tests.filter((file) => !isOfOwnRedis(file)), ...failovers];
 
 const where = process.argv[2];
-if (where === 'cluster') process.exitCode = await tap({ GATEHOUSE_TEST_REDIS_CLUSTER: '1' }, [...tests, ...failovers]);
+if (where === 'cluster') process.exitCode = await tap({ GATEHOUSE_TEST_REDIS_CLUSTER: '1' }, onCluster);
 else if (where === 'clickhouse') process.exitCode = await onOwnEngine();
 else {
   process.stderr.write('usage: node scripts/test-elsewhere.mjs cluster|clickhouse\n');

@@ -81,13 +81,20 @@ export function connectCommands(address: RedisAddress): Commands {
   if (!mayHaveReplicas(address)) return client;
   const acknowledging = connect(address, { isAcknowledging: true });
   siblings.set(client, acknowledging);
-  // Not at its event `end`: a Cluster's client that was never connected has none.
+  onceClosed(client, () => acknowledging.disconnect());
+  return client;
+}
+
+/**
+ * Called once it is disconnected for good. Not at its event `end`: a Cluster's client that was never connected has none,
+ * and one that follows Sentinels may have it in the middle of its life.
+ */
+function onceClosed(client: Commands, listener: () => void): void {
   const disconnect = client.disconnect.bind(client);
   client.disconnect = (reconnect = false) => {
     disconnect(reconnect);
-    if (!reconnect) acknowledging.disconnect();
+    if (!reconnect) listener();
   };
-  return client;
 }
 
 /** Of a client for commands: a connection of its own for writes, so that others do not wait for replicas. */
@@ -302,7 +309,7 @@ function replicasBySentinels(client: Redis, url: string): () => Promise<number> 
   const address = sentinelAddressOf(url);
   if (address === undefined) return () => Promise.reject(new Error('no Sentinels'));
   const sentinels = new Sentinels(address);
-  client.once('end', () => sentinels.close());
+  onceClosed(client, () => sentinels.close());
   return () => sentinels.replicas();
 }
 
@@ -310,7 +317,7 @@ function connectSingle(url: string, options: NodeOptions): Redis {
   const address = sentinelAddressOf(url);
   if (address !== undefined) {
     const { hosts, name, username, password, database } = address;
-    return new Redis({
+    const client = new Redis({
       ...options,
       ...{ sentinels: hosts, name, role: 'master', db: database, failoverDetector: true },
       ...(username === '' ? {} : { username }),
@@ -319,10 +326,30 @@ function connectSingle(url: string, options: NodeOptions): Redis {
       // A master that became a replica: ask the Sentinels again; the command is not sent again.
       reconnectOnError: (error) => error.message.startsWith('READONLY'),
     });
+    neverEnd(client);
+    return client;
   }
   return url.startsWith('unix:')
     ? new Redis({ ...options, path: url.replace(/^unix:(\/\/)?/, '') })
     : new Redis(url, options);
+}
+
+/**
+ * ioredis ends a client for good where Sentinels name another master while it is asking them: it cuts the connection
+ * that it is about to make, and takes that for the end. Then it is begun again.
+ */
+function neverEnd(client: Redis): void {
+  let isClosed = false;
+  onceClosed(client, () => {
+    isClosed = true;
+  });
+  client.on('end', () => {
+    if (isClosed) return;
+    const again = () => {
+      if (!isClosed && client.status === 'end') client.connect().catch(() => undefined);
+    };
+    setTimeout(again, reconnectMs(1)).unref();
+  });
 }
 
 /**

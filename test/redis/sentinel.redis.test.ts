@@ -1,5 +1,8 @@
 // Redis Sentinel: the form of its addresses, and clients that follow a promotion by three real Sentinels, signed in as
 // a user with the documented rights. Whole failovers under load are in test/cluster.
+import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Redis } from 'ioredis';
 import t from 'tap';
 import { sentinelAddressOf } from '../../src/common/sentinel-address.ts';
 import { readConfig, secretsIn } from '../../src/process/config.ts';
@@ -78,4 +81,26 @@ t.test('commands and tracked reads follow a promotion, and what is acknowledged 
   );
   t.equal(await reads.get(OTHER_KEY), '4');
   t.ok(invalidated > before, 'nothing is kept that may have changed meanwhile');
+});
+
+t.test('a client that is cut off while it asks the Sentinels comes back', async (t) => {
+  const redis = await startSentinels(t);
+  const client = connectCommands(await restricted(t, redis)) as Redis;
+  t.teardown(() => client.disconnect());
+  await waitUntilReady(client, 10_000);
+  const ends: string[] = [];
+  client.on('end', () => ends.push(client.status));
+  // As ioredis does when Sentinels say that another master was chosen: it may be asking them at that moment.
+  for (let round = 0; round < 20 && ends.length === 0; round++) {
+    client.disconnect(true);
+    await once(client, 'connecting');
+    client.disconnect(true);
+    await eventually(async () => client.status === 'ready' || ends.length > 0, 5_000);
+  }
+  t.ok(ends.length > 0, 'ioredis has taken it for the end');
+  t.ok(await eventually(() => client.set(KEY, '1').then(Boolean, () => false), 5_000));
+  client.disconnect();
+  await once(client, 'end');
+  await sleep(500);
+  t.equal(client.status, 'end', 'one that is closed stays closed');
 });
