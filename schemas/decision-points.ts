@@ -9,16 +9,13 @@ import { about, exampleId } from './described.ts';
 export const ClaudeHook = Type.Object({
   hook_event_name: about(
     Type.String(),
-    '`PreToolUse`, `PostToolUse` or `UserPromptSubmit`; others are answered `{}`.',
+    '`PreToolUse`, `PostToolUse` (its `tool_response`, of whatever form, is recorded) or `UserPromptSubmit`; others are answered `{}`.',
     'PreToolUse',
   ),
   session_id: Type.Optional(about(Type.String(), 'Becomes the `trace_id`. Left out: it belongs to no trace.', 's-1')),
   tool_name: Type.Optional(about(Type.String(), 'The tool. Left out where the hook is about none.', 'Bash')),
   tool_input: Type.Optional(about(FreeObject, 'Its arguments. Left out: there are none.', { command: 'ls' })),
   tool_use_id: Type.Optional(about(Type.String(), 'Which call of it. Left out: not said.', 'toolu_1')),
-  tool_response: Type.Optional(
-    about(Type.Unknown(), 'After the call: what it gave. Left out before it.', { stdout: '' }),
-  ),
   prompt: Type.Optional(
     about(Type.String(), 'What a person said. Left out where the hook is not about that.', 'List the files'),
   ),

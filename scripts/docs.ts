@@ -4,9 +4,10 @@
 //   <!-- errors:begin --> … <!-- errors:end -->       from ERRORS in src/common/errors.ts
 //   <!-- detectors:begin --> … <!-- detectors:end -->  from the corpora of test/policy/corpus
 //   <!-- metrics:begin --> … <!-- metrics:end -->     from METRICS in src/metrics/metrics.ts
+//   clients/typescript/src/api.ts                     from schemas, by way of the API's description
 //   <!-- alerts:begin --> … <!-- alerts:end -->       from ops/prometheus-alerts.yaml
 // A test fails when a page and the code disagree; this mends it. What is outside the markers is never touched.
-import { readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
 import { ERRORS } from '../src/common/errors.ts';
 import { SCOPE_OF } from '../src/http/route.ts';
@@ -15,6 +16,7 @@ import { METRICS, type MetricSpec } from '../src/metrics/metrics.ts';
 import { assetPath } from '../src/process/assets.ts';
 import { SETTINGS } from '../src/process/config.ts';
 import { measured } from '../test/policy/corpus/measure.ts';
+import { CLIENT_TYPES, clientApi } from './client-types.ts';
 
 const TABLES: Record<string, () => string> = {
   settings: settingsTable,
@@ -133,12 +135,14 @@ function escapeCell(text: string): string {
 if (process.argv[1] !== undefined && import.meta.url === pathToFileURL(process.argv[1]).href) {
   for (const page of Object.keys(TABLES_OF)) write(page, withTables);
   write('docs/monitoring.md', withMonitoring);
+  const types = await clientApi();
+  write(CLIENT_TYPES, () => types);
 }
 
 function write(name: string, render: (text: string) => string): void {
   const file = assetPath(name);
-  const before = readFileSync(file, 'utf8');
+  const before = existsSync(file) ? readFileSync(file, 'utf8') : '';
   const after = render(before);
   if (after !== before) writeFileSync(file, after);
-  process.stdout.write(after === before ? `${name} is up to date\n` : `${name}: tables written\n`);
+  process.stdout.write(after === before ? `${name} is up to date\n` : `${name}: written\n`);
 }

@@ -48,7 +48,8 @@ export async function setUp({ forTests = false, forDevelopment = forTests, mayIn
   if (!isReady) await buildAll();
   if (forTests && !existsSync(TAP_STAMP)) await buildTap();
   if (forTests) await fetchPrograms(mayInstall);
-  if (forTests && !onPath('chromium')) await installBrowser(mayInstall);
+  if (forTests && !onPath('chromium')) await installForTests('chromium', 'chromium fonts-dejavu-core', mayInstall);
+  if (forTests && !onPath('python3')) await installForTests('python3', 'python3', mayInstall);
 }
 
 /**
@@ -178,16 +179,15 @@ async function fetchPrograms(mayInstall) {
   await run(['sh', '-c', fetchScript(names)], `Not all of these could be fetched. ${instead}`).catch(sayOnly);
 }
 
-/** Debian's, with the font that it draws with. It starts no service. Tests do without it, too. */
-async function installBrowser(mayInstall) {
+/** Debian's: the browser with the font that it draws with, Python for its client. No service is started. */
+async function installForTests(program, packages, mayInstall) {
   const instead = 'What tests need it for is left out.';
-  const packages = 'chromium fonts-dejavu-core';
-  if (!mayInstall) return say(`chromium is missing, and --no-install forbids to install it. ${instead}`);
+  if (!mayInstall) return say(`${program} is missing, and --no-install forbids to install it. ${instead}`);
   if (process.getuid?.() !== 0 || !onPath('apt-get'))
-    return say(`chromium is missing. ${instead} To have it: sudo apt-get install ${packages}`);
-  say("chromium is missing for the tests and this runs as root: installing Debian's package with apt-get …");
+    return say(`${program} is missing. ${instead} To have it: sudo apt-get install ${packages}`);
+  say(`${program} is missing for the tests and this runs as root: installing Debian's package with apt-get …`);
   const script = `set -e; ${aptInstall(packages)}`;
-  await run(['sh', '-c', script], `apt-get could not install chromium. ${instead}`).catch(sayOnly);
+  await run(['sh', '-c', script], `apt-get could not install ${program}. ${instead}`).catch(sayOnly);
 }
 
 /** For what can be done without. */

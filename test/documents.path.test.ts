@@ -139,7 +139,7 @@ async function workFolder(t: Test): Promise<string> {
     { mode: 0o755 },
   );
   await symlink(assetPath('node_modules/.bin/autocannon'), path.join(bin, 'autocannon'));
-  for (const name of ['README.md', 'bench']) await symlink(assetPath(name), path.join(folder, name));
+  for (const name of ['README.md', 'bench', 'clients']) await symlink(assetPath(name), path.join(folder, name));
   return folder;
 }
 

@@ -4,6 +4,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import t from 'tap';
 import { CHANNELS, DETECTOR_NAMES, POLICY_TYPES } from '../schemas/closed-sets.ts';
+import { CLIENT_TYPES, clientApi } from '../scripts/client-types.ts';
 import { TABLES_OF, withTables } from '../scripts/docs.ts';
 import { ERRORS } from '../src/common/errors.ts';
 import { makeRoutes } from '../src/http/routes.ts';
@@ -22,6 +23,10 @@ t.test('pages show every endpoint, setting and error as the code has them', asyn
   for (const code of Object.keys(ERRORS)) t.ok(texts.get('docs/api.md')!.includes(`\`${code}\``), `error ${code}`);
   for (const { env } of Object.values(SETTINGS))
     t.ok(texts.get('docs/settings.md')!.includes(`\`${env}\``), `setting ${env}`);
+});
+
+t.test("the client's types are those of the schemas", async (t) => {
+  t.equal(readFileSync(assetPath(CLIENT_TYPES), 'utf8'), await clientApi(), 'npm run docs writes them');
 });
 
 t.test('links between documents and to files lead somewhere', async (t) => {

@@ -86,8 +86,8 @@ export function connectCommands(address: RedisAddress): Commands {
 }
 
 /**
- * Called once it is disconnected for good. Not at its event `end`: a Cluster's client that was never connected has none,
- * and one that follows Sentinels may have it in the middle of its life.
+ * Called once it is disconnected for good. Not at its event `end`: a Cluster's client that was never connected has
+ * none, and one that follows Sentinels may have it in the middle of its life.
  */
 function onceClosed(client: Commands, listener: () => void): void {
   const disconnect = client.disconnect.bind(client);

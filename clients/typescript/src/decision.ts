@@ -1,0 +1,40 @@
+// What was decided about an event, for a program that is about to act.
+import type { Event, PolicyMatch } from './api.ts';
+
+export type Decision = {
+  /** May it be done? */
+  allowed: boolean;
+  outcome: 'allowed' | 'blocked' | 'pending' | 'unavailable';
+  /** Why not, one sentence for the model. undefined: it may be done. */
+  reason?: string;
+  /** undefined: it is not known whether one was recorded. */
+  eventId?: string;
+  approvalId?: string;
+  /** All policies that matched. */
+  policies: readonly PolicyMatch[];
+  /** The payload with what a policy redacts; undefined: nothing is redacted. */
+  redacted?: Record<string, unknown>;
+};
+
+export function decisionOf({ id, policy_result: result, redacted_payload: redacted }: Event): Decision {
+  const { outcome, matches, policy_id, approval_id } = result;
+  const name = matches.find((match) => match.policy_id === policy_id)?.name;
+  const reasons = {
+    allowed: undefined,
+    blocked:
+      result.reason === 'agent_inactive'
+        ? 'Blocked: the agent is switched off.'
+        : `Blocked${name === undefined ? '' : ` by policy "${name}"`}.`,
+    pending: `Approval ${approval_id} is pending: a person has not decided it yet.`,
+  };
+  const reason = reasons[outcome];
+  return {
+    allowed: outcome === 'allowed',
+    outcome,
+    ...(reason === undefined ? {} : { reason }),
+    eventId: id,
+    ...(approval_id === undefined ? {} : { approvalId: approval_id }),
+    policies: matches,
+    ...(redacted === undefined ? {} : { redacted: redacted as Record<string, unknown> }),
+  };
+}

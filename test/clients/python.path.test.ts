@@ -1,0 +1,178 @@
+// The Python client by the system's python3 against the whole service: guards, approvals, a service that is away,
+// records through lost answers, and programs that end. The programs are here, one for each question.
+import { spawn } from 'node:child_process';
+import http from 'node:http';
+import type { AddressInfo } from 'node:net';
+import t from 'tap';
+import { assetPath } from '../../src/process/assets.ts';
+import { Api } from '../support/api.ts';
+import { startService } from '../support/service.ts';
+
+const service = await startService(t);
+const api = new Api(t, service);
+for (const [name, type, conditions] of [
+  ['no pay', 'block_action', { tool: 'pay' }],
+  ['ask for refunds', 'require_approval', { tool: 'refund' }],
+] as const)
+  await api.post('/v1/policies', { name, type, conditions, actions: ['block'] });
+const agent = (await api.post('/v1/agents', { name: 'python' })).json.id as string;
+await api.until(
+  () => api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool: 'refund' } }),
+  ({ json }) => json.policy_result.outcome === 'pending',
+);
+
+type Ran = { status: number | null; lines: unknown[]; stderr: string; ms: number };
+
+/** What the program prints is JSON, a line each. */
+function run(program: string, url = service.url): Promise<Ran> {
+  const head = `
+import json, os, sys, time
+from gatehouse import *
+def say(value): print(json.dumps(value), flush=True)
+def failure(call, *args, **kwargs):
+    try: return call(*args, **kwargs)
+    except GatehouseError as error: return [type(error).__name__, str(error)]
+def client(**more):
+    given = dict(url=os.environ["URL"], key=os.environ["KEY"], agent="${agent}", timeout=10.0)
+    return Gatehouse(**{**given, **more})
+`;
+  const env = { PATH: process.env.PATH, PYTHONPATH: assetPath('clients/python'), PYTHONDONTWRITEBYTECODE: '1' };
+  const began = performance.now();
+  const child = spawn('python3', ['-W', 'error', '-c', head + program], {
+    env: { ...env, URL: url, KEY: service.key } as NodeJS.ProcessEnv,
+  });
+  let stdout = '';
+  let stderr = '';
+  child.stdout.on('data', (data: Buffer) => (stdout += data.toString()));
+  child.stderr.on('data', (data: Buffer) => (stderr += data.toString()));
+  return new Promise((resolve) => {
+    child.on('close', (status) => {
+      const lines = stdout
+        .split('\n')
+        .filter(Boolean)
+        .map((line) => JSON.parse(line) as unknown);
+      resolve({ status, lines, stderr, ms: performance.now() - began });
+    });
+  });
+}
+
+t.test('a guard runs what is allowed and nothing else, coroutines too', async (t) => {
+  const { status, lines, stderr } = await run(`
+import asyncio
+gh = client(agent="python")
+@gh.guard("look", trace_id="py-guarded")
+def look(at, far=False): return "saw " + at
+@gh.guard("pay", trace_id="py-guarded")
+def pay(amount): say("it ran")
+@gh.guard("look")
+async def glance(at): return "glanced"
+say(look("x"))
+say(failure(pay, 5))
+say(asyncio.run(glance("y")))
+say(failure(client(key="gth_wrong").decide, "look"))
+`);
+  t.same([status, stderr], [0, '']);
+  t.match(lines, ['saw x', ['Blocked', 'Blocked by policy "no pay".'], 'glanced', ['ApiError', /API key/]]);
+  const { json } = await api.get('/v1/traces/py-guarded');
+  t.match(json.events, [
+    { payload: { tool: 'look', arguments: { at: 'x', far: false } } },
+    { payload: { tool: 'pay', arguments: { amount: 5 } }, policy_result: { outcome: 'blocked' } },
+  ]);
+});
+
+t.test('what needs an approval is waited for', async (t) => {
+  const before = await api.get('/v1/approvals?status=pending');
+  const seen = new Set<string>(before.json.items.map(({ id }: { id: string }) => id));
+  const asking = run(`
+gh = client(approval_wait=30.0)
+@gh.guard("refund")
+def refund(order): return order
+say(refund(7))
+say(failure(refund, 8))
+say(failure(client(approval_wait=0.5).guard("refund")(lambda: 0)))
+`);
+  for (const decision of ['approve', 'deny']) {
+    const isNew = ({ id }: { id: string }) => !seen.has(id);
+    const { json } = await api.until(
+      () => api.get('/v1/approvals?status=pending'),
+      (answer) => answer.json.items.some(isNew),
+    );
+    const next = json.items.find(isNew);
+    seen.add(next.id);
+    await api.post(`/v1/approvals/${next.id}`, { decision });
+  }
+  const { lines, stderr } = await asking;
+  t.equal(stderr, '');
+  t.match(lines, [7, ['ApprovalDenied', /was denied\.$/], ['ApprovalPending', /is pending/]]);
+});
+
+t.test('a service that is away blocks, unless the guard says otherwise', async (t) => {
+  const { lines, stderr } = await run(
+    `
+gh = client(timeout=0.6)
+began = time.monotonic()
+say(failure(gh.guard("look")(lambda: "ran")))
+say(time.monotonic() - began < 3)
+say(gh.guard("look", on_unavailable="allow")(lambda: "ran")())
+say(gh.decide("look").outcome)
+`,
+    'http://127.0.0.1:9',
+  );
+  t.equal(stderr, '');
+  t.match(lines, [['Unavailable', /not available/], true, 'ran', 'unavailable']);
+});
+
+t.test('records come once, through lost answers and refusals; what ends after flush has lost nothing', async (t) => {
+  let seen = 0;
+  const proxy = http.createServer((req, res) => {
+    const fate = (['lost', 'refused', 'through'] as const)[seen++ % 3];
+    const chunks: Buffer[] = [];
+    req.on('data', (chunk: Buffer) => chunks.push(chunk));
+    req.on('end', async () => {
+      if (fate === 'refused') return void res.writeHead(503).end();
+      const { authorization, 'idempotency-key': key } = req.headers;
+      const answer = await fetch(`${service.url}${req.url}`, {
+        method: 'POST',
+        headers: { authorization: authorization!, 'content-type': 'application/json', 'idempotency-key': String(key) },
+        body: Buffer.concat(chunks),
+      });
+      if (fate === 'lost') return void req.socket.destroy();
+      res.writeHead(answer.status).end(await answer.text());
+    });
+  });
+  proxy.listen(0, '127.0.0.1');
+  await new Promise((resolve) => proxy.once('listening', resolve));
+  t.teardown(() => proxy.close());
+  const { status, lines, stderr } = await run(
+    `
+gh = client()
+for n in range(250): gh.record("custom", {"n": n}, trace_id="py-recorded")
+gh.record("shout", {})
+say(gh.flush())
+say(gh.close())
+say(failure(gh.record, "custom", {}))
+os._exit(0)
+`,
+    `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`,
+  );
+  t.same([status, stderr], [0, '']);
+  const counts = { sent: 250, failed: 1, dropped: 0 };
+  t.match(lines, [counts, counts, ['GatehouseError', /closed/]]);
+  t.equal((await api.get('/v1/traces/py-recorded')).json.event_count, 250);
+});
+
+t.test('while the service is away records are bounded and counted, and hold no program', async (t) => {
+  const { lines, stderr } = await run(
+    `
+gh = client()
+say(sum(gh.record("custom", {"n": n, "text": "x" * 1000}) for n in range(20000)))
+say(gh.flush(timeout=0.5))
+`,
+    'http://127.0.0.1:9',
+  );
+  t.equal(stderr, '');
+  t.match(lines, [1_000, { sent: 0, failed: 1_000, dropped: 19_000 }]);
+  const left = await run('client().record("custom", {})', 'http://127.0.0.1:9');
+  t.match(left, { status: 0, stderr: '' });
+  t.ok(left.ms < 10_000);
+});

@@ -1,0 +1,251 @@
+// The TypeScript client against the whole service: what a guard lets through and what it stops, what waits for an
+// approval, a service that is away, slow, or loses its answers, many records, and programs that end. The package is
+// built, and used as it would be installed.
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import http from 'node:http';
+import { createRequire } from 'node:module';
+import type { AddressInfo } from 'node:net';
+import os from 'node:os';
+import path from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { gzipSync } from 'node:zlib';
+import { context, trace } from '@opentelemetry/api';
+import { NodeTracerProvider } from '@opentelemetry/sdk-trace-node';
+import t, { type Test } from 'tap';
+import { Gatehouse, type GatehouseOptions } from '../../clients/typescript/src/index.ts';
+import { assetPath } from '../../src/process/assets.ts';
+import { Api } from '../support/api.ts';
+import { pause } from '../support/raw-http.ts';
+import { startService } from '../support/service.ts';
+
+const service = await startService(t);
+const api = new Api(t, service);
+const options = (more: Partial<GatehouseOptions> = {}): GatehouseOptions => ({
+  ...{ url: service.url, key: service.key, agent: 'client', timeoutMs: 10_000 },
+  ...more,
+});
+
+for (const [name, type, conditions] of [
+  ['no pay', 'block_action', { tool: 'pay' }],
+  ['ask for refunds', 'require_approval', { tool: 'refund' }],
+] as const)
+  await api.post('/v1/policies', { name, type, conditions, actions: ['block'] });
+await api.post('/v1/agents', { name: 'client' });
+await api.until(
+  async () => {
+    const { allowed } = await new Gatehouse(options({ approvals: { waitMs: 0 } })).decide({ tool: 'refund' });
+    return { ...(await api.get('/healthz')), json: { allowed } };
+  },
+  ({ json }) => json.allowed === false,
+);
+const agentId = async () => (await api.get('/v1/agents?name=client')).json.items[0].id as string;
+
+t.test('a guard calls what is allowed and nothing else', async (t) => {
+  const gatehouse = new Gatehouse(options());
+  const calls: unknown[] = [];
+  const look = gatehouse.guard('look', (args: { at: string }) => calls.push(args));
+  const pay = gatehouse.guard('pay', (args: { amount: number }) => calls.push(args));
+  t.equal(await look({ at: 'x' }, { traceId: 'guarded' }), 1);
+  const error = await pay({ amount: 5 }, { traceId: 'guarded' }).catch((cause: unknown) => cause);
+  t.match(error, { name: 'BlockedError', message: 'Blocked by policy "no pay".', eventId: /^evt_/ });
+  t.same(calls, [{ at: 'x' }]);
+  const { json } = await api.get('/v1/traces/guarded');
+  t.match(json.events, [
+    { payload: { tool: 'look', arguments: { at: 'x' } }, policy_result: { outcome: 'allowed' } },
+    { payload: { tool: 'pay', arguments: { amount: 5 } }, policy_result: { outcome: 'blocked' } },
+  ]);
+  await t.rejects(new Gatehouse(options({ key: 'gth_wrong' })).decide({ tool: 'x' }), {
+    name: 'ApiError',
+    status: 401,
+  });
+});
+
+t.test('what needs an approval is waited for', async (t) => {
+  const gatehouse = new Gatehouse(options({ approvals: { waitMs: 20_000 } }));
+  const refund = gatehouse.guard('refund', (args: { order: number }) => args.order);
+  const decideNext = async (decision: 'approve' | 'deny') => {
+    const { json } = await api.until(
+      () => api.get(`/v1/approvals?status=pending`),
+      ({ json }) => json.items.some(({ event_id }: { event_id: string }) => !seen.has(event_id)),
+    );
+    const next = json.items.find(({ event_id }: { event_id: string }) => !seen.has(event_id));
+    seen.add(next.event_id);
+    await api.post(`/v1/approvals/${next.id}`, { decision });
+  };
+  const before = await api.get('/v1/approvals?status=pending');
+  const seen = new Set<string>(before.json.items.map(({ event_id }: { event_id: string }) => event_id));
+  const approved = refund({ order: 7 });
+  await decideNext('approve');
+  t.equal(await approved, 7);
+  const denied = refund({ order: 8 }).catch((cause: unknown) => cause);
+  await decideNext('deny');
+  t.match(await denied, { name: 'ApprovalDeniedError', message: /^Approval apr_\w+ was denied\.$/ });
+  const impatient = new Gatehouse(options({ approvals: { waitMs: 500 } })).guard('refund', () => t.fail('it ran'));
+  t.match(await impatient({}).catch((cause: unknown) => cause), {
+    name: 'ApprovalPendingError',
+    message: /is pending/,
+  });
+});
+
+type Fate = 'through' | 'refused' | 'hangs' | 'slow' | 'lost';
+
+/** Between the client and the service. */
+async function unreliable(t: Test, fateOf: (request: number) => Fate): Promise<{ url: string; seen: () => number }> {
+  let seen = 0;
+  const server = http.createServer((req, res) => {
+    const fate = fateOf(seen++);
+    const chunks: Buffer[] = [];
+    req.on('data', (chunk: Buffer) => chunks.push(chunk));
+    req.on('end', async () => {
+      if (fate === 'hangs') return;
+      if (fate === 'refused') return void res.writeHead(503, { 'content-type': 'application/json' }).end('{}');
+      if (fate === 'slow') await pause(300);
+      const answer = await fetch(`${service.url}${req.url}`, {
+        method: req.method!,
+        headers: Object.entries(req.headers).filter(([name]) =>
+          /^(authorization|content-type|idempotency-key)$/.test(name),
+        ) as [string, string][],
+        ...(chunks.length === 0 ? {} : { body: Buffer.concat(chunks) }),
+      });
+      if (fate === 'lost') return void req.socket.destroy();
+      res.writeHead(answer.status, { 'content-type': 'application/json' }).end(await answer.text());
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await new Promise((resolve) => server.once('listening', resolve));
+  t.teardown(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, seen: () => seen };
+}
+
+t.test('a service that is away blocks, unless the guard says otherwise', async (t) => {
+  for (const fate of ['refused', 'hangs'] as const) {
+    const { url } = await unreliable(t, () => fate);
+    const gatehouse = new Gatehouse(options({ url, timeoutMs: 600, agent: await agentId() }));
+    const began = performance.now();
+    await t.rejects(gatehouse.guard('look', () => t.fail('it ran'))({}), { name: 'UnavailableError' }, fate);
+    t.ok(performance.now() - began < 3_000, 'within its deadline');
+    t.equal(await gatehouse.guard('look', () => 'ran', { onUnavailable: 'allow' })({}), 'ran');
+    t.match(await gatehouse.decide({ tool: 'look' }, 'allow'), { allowed: true, outcome: 'unavailable' });
+  }
+  const away = new Gatehouse(options({ url: 'http://127.0.0.1:9', timeoutMs: 300 }));
+  await t.rejects(away.guard('look', () => t.fail('it ran'))({}), { name: 'UnavailableError' });
+});
+
+t.test('a decision whose answer is lost is made once', async (t) => {
+  const fates: Fate[] = ['lost', 'refused', 'slow', 'through'];
+  const { url, seen } = await unreliable(t, (request) => fates[request] ?? 'through');
+  const gatehouse = new Gatehouse(options({ url, agent: await agentId() }));
+  t.match(await gatehouse.decide({ tool: 'look', traceId: 'once' }), { allowed: true });
+  t.equal(seen(), 3);
+  t.equal((await api.get('/v1/traces/once')).json.event_count, 1);
+});
+
+t.test('records come in order, once, through lost answers and refusals', async (t) => {
+  const { url } = await unreliable(t, (request) => (['lost', 'refused', 'through', 'lost'] as const)[request % 4]!);
+  const gatehouse = new Gatehouse(options({ url, agent: await agentId() }));
+  for (let n = 0; n < 350; n++) gatehouse.record({ type: 'custom', traceId: 'recorded', payload: { n } });
+  t.same(await gatehouse.flush(), { sent: 350, failed: 0, dropped: 0 });
+  const { json } = await api.get('/v1/traces/recorded?limit=500');
+  t.equal(json.event_count, 350);
+  gatehouse.record({ type: 'shout' as 'custom', payload: {} });
+  gatehouse.record({ type: 'custom', payload: { fine: true } });
+  t.same(await gatehouse.close(), { sent: 351, failed: 1, dropped: 0 }, 'one that is refused is counted as failed');
+  t.same(await gatehouse.close(), gatehouse.counts, 'it can be closed twice');
+  t.throws(() => gatehouse.record({ type: 'custom', payload: {} }), { message: /closed/ });
+});
+
+t.test('100,000 records while the service is away: bounded, counted, and gone at the deadline', async (t) => {
+  const { url } = await unreliable(t, () => 'refused');
+  const gatehouse = new Gatehouse(options({ url, agent: await agentId() }));
+  const before = process.memoryUsage().heapUsed;
+  let taken = 0;
+  for (let n = 0; n < 100_000; n++)
+    if (gatehouse.record({ type: 'custom', payload: { n, text: 'x'.repeat(1_000) } })) taken++;
+  t.equal(taken, 1_000);
+  global.gc?.();
+  t.ok(process.memoryUsage().heapUsed - before < 64 * 1024 * 1024);
+  t.same(await gatehouse.flush({ timeoutMs: 500 }), { sent: 0, failed: 1_000, dropped: 99_000 });
+  t.same(await gatehouse.flush({ timeoutMs: 500 }), { sent: 0, failed: 1_000, dropped: 99_000 }, 'nothing is left');
+});
+
+t.test("the trace is OpenTelemetry's, and the span names the decision", async (t) => {
+  const provider = new NodeTracerProvider();
+  provider.register();
+  t.teardown(() => provider.shutdown());
+  const span = provider.getTracer('test').startSpan('work');
+  await context.with(trace.setSpan(context.active(), span), async () => {
+    const decision = await new Gatehouse(options()).decide({ tool: 'look' });
+    t.equal((span as unknown as { attributes: object }).attributes['gatehouse.decision.id' as never], decision.eventId);
+  });
+  const { json } = await api.get(`/v1/traces/${span.spanContext().traceId}`);
+  t.equal(json.event_count, 1);
+});
+
+t.test('the package, as it is installed', async (t) => {
+  execFileSync(process.execPath, [assetPath('scripts/build-client.mjs')], { stdio: 'inherit' });
+  const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-client-'));
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  mkdirSync(path.join(folder, 'node_modules', '@gatehouse'), { recursive: true });
+  symlinkSync(assetPath('clients/typescript'), path.join(folder, 'node_modules', '@gatehouse', 'client'));
+  const size = gzipSync(execFileSync('cat', [assetPath('clients/typescript/dist/esm/index.js')])).length;
+  t.ok(size <= 8_000, `${size} bytes compressed`);
+
+  const program = (body: string) => `
+    const client = new Gatehouse({ url: ${JSON.stringify(service.url)}, key: ${JSON.stringify(service.key)}, agent: 'client' });
+    for (let n = 0; n < 250; n++) client.record({ type: 'custom', traceId: process.argv[2], payload: { n } });
+    ${body}`;
+  const run = (name: string, text: string, ...args: string[]) => {
+    writeFileSync(path.join(folder, name), text);
+    const began = performance.now();
+    const { status, stderr } = spawnSync(process.execPath, [name, ...args], {
+      cwd: folder,
+      encoding: 'utf8',
+      timeout: 60_000,
+    });
+    return { status, stderr, ms: performance.now() - began };
+  };
+  const esm = "import { Gatehouse } from '@gatehouse/client';\n";
+  t.match(run('flushed.mjs', `${esm}${program('await client.flush(); process.exit();')}`, 'esm'), {
+    status: 0,
+    stderr: '',
+  });
+  const cjs = "const { Gatehouse } = require('@gatehouse/client');\n";
+  const closing = program('client.close().then(() => process.exit());');
+  t.match(run('closed.cjs', `${cjs}${closing}`, 'cjs'), { status: 0, stderr: '' });
+  for (const name of ['esm', 'cjs']) t.equal((await api.get(`/v1/traces/${name}`)).json.event_count, 250, name);
+  const away = `${esm}const client = new Gatehouse({ url: 'http://127.0.0.1:9', key: 'k', agent: 'agt_x' });
+    client.record({ type: 'custom', payload: {} });`;
+  const left = run('left.mjs', away);
+  t.match(left, { status: 0 });
+  t.ok(left.ms < 10_000, 'what waits to be sent holds no process');
+
+  const resolved = createRequire(pathToFileURL(path.join(folder, 'x.cjs')));
+  for (const adapter of ['ai-sdk', 'openai-agents', 'langchain', 'claude-agent-sdk'])
+    t.equal(Object.keys(resolved(`@gatehouse/client/${adapter}`)).length, 1, adapter);
+  writeFileSync(
+    path.join(folder, 'typed.ts'),
+    `import { Gatehouse, BlockedError } from '@gatehouse/client';
+     const gh = new Gatehouse({ url: '', key: '', agent: '' });
+     export const refund: (args: { order: number }) => Promise<string> = gh.guard('refund', (args: { order: number }) => \`\${args.order}\`);
+     export const name: string | undefined = new BlockedError({ allowed: false, outcome: 'blocked', policies: [] }).decision.policies[0]?.name;`,
+  );
+  const tsc = assetPath('node_modules/typescript/bin/tsc');
+  const flags = [
+    '--noEmit',
+    '--strict',
+    '--module',
+    'nodenext',
+    '--target',
+    'es2022',
+    '--lib',
+    'es2022,dom',
+    '--types',
+    '',
+  ];
+  const typed = spawnSync(process.execPath, [tsc, ...flags, 'typed.ts'], { cwd: folder, encoding: 'utf8' });
+  t.equal(typed.status, 0, typed.stdout);
+});
