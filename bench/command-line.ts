@@ -79,6 +79,7 @@ export const LINES = {
     about: 'what one account notices of the worst that another can do',
     options: { seconds: 8, keep: 'no' },
   },
+  spans: { about: 'spans by OTLP: how fast, and what others notice', options: { seconds: 8, keep: 'no' } },
   durability: { about: 'kills every part under load; counts what is missing or there twice', options: { kills: 20 } },
   'fresh-reads': { about: 'lists right after a write', options: { tries: 10_000 }, remote: { tries: 500 } },
   'in-force': { about: 'policy changes over two fronts', options: { tries: 100 } },

@@ -36,6 +36,7 @@ function runnersOf({ number, text, operands }: Call): Record<LineName, () => Pro
     memory: async () => (await import('./memory.ts')).memory({ seconds: of('memory', 'seconds') }),
     overload: async () => (await import('./overload.ts')).overload({ seconds: of('overload', 'seconds') }),
     neighbour: async () => (await import('./neighbour.ts')).neighbour({ seconds: of('neighbour', 'seconds') }),
+    spans: async () => (await import('./spans.ts')).spans({ seconds: of('spans', 'seconds') }),
     durability: async () => (await import('./durability.ts')).durability({ kills: of('durability', 'kills') }),
     'fresh-reads': async () => (await import('./fresh-reads.ts')).freshReads({ tries: of('fresh-reads', 'tries') }),
     'in-force': async () => (await import('./in-force.ts')).inForce({ tries: of('in-force', 'tries') }),

@@ -1,5 +1,5 @@
 // Each adapter in its framework, on a model that is a stub, against the service: what a policy blocks does not run and
-// the model is told why; what waits is waited for and then denied; a service that is away blocks. Run by
+// the model reads why; what waits is waited for and then denied; a service that is away blocks. Run by
 // scripts/test-frameworks.mjs, which installs the frameworks.
 import assert from 'node:assert/strict';
 import { mkdtempSync } from 'node:fs';
@@ -93,7 +93,7 @@ each('LangChain', async ({ tool, gatehouse, execute }) => {
   return JSON.stringify(messages.filter((message) => message.getType() === 'tool').map(({ content }) => content));
 });
 
-test('Claude Agent SDK: what is blocked does not run, and the model is told why', async () => {
+test('Claude Agent SDK: what is blocked does not run, and the model reads why', async () => {
   for (const [gatehouse, told] of [
     [there, /Blocked by policy/],
     [away, /not available/],

@@ -1,5 +1,5 @@
 // Models that are stubs, in the forms of two providers: each calls the tool that it is offered once, and then says what
-// it was told.
+// comes back of it.
 import http from 'node:http';
 
 const NAME = 'stub';
