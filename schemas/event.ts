@@ -95,6 +95,13 @@ export const PolicyResult = Type.Object({
       'false: it was reported after the fact, and what the policies say prevented nothing. Left out: it was judged before.',
     ),
   ),
+  decision_id: Type.Optional(
+    about(
+      Type.String(),
+      'The event that was judged before this one was done; its outcome is here, and no policy was asked again. Left out: none was.',
+      exampleId('evt'),
+    ),
+  ),
   source: Type.Optional(about(Type.Enum([...EVENT_SOURCES]), 'By which way it was reported. Left out: as an event.')),
 });
 export type PolicyResult = Type.Static<typeof PolicyResult>;

@@ -8,6 +8,7 @@
 
 import os from 'node:os';
 import type { ClickHouse } from '../clickhouse/client.ts';
+import { decidedEvents } from '../clickhouse/queries/decided-events.ts';
 import { storedEvents } from '../clickhouse/queries/get-event.ts';
 import { Checkpoints } from './audit/checkpoints.ts';
 import type { Stores } from './audit/sources.ts';
@@ -126,7 +127,7 @@ export async function frontParts({
     routes: makeRoutes({ metrics: config.metricsPort === undefined, publicUrl: config.publicUrl }),
     cache,
     ingest: new Ingest({ ...parts, cache, backlog, apart: apartBy(judging) }, codecsFor(buffers)),
-    spans: makeSpansIntake({ redis, keys, cache, backlog, judging, agents: registry.agents, metrics }),
+    spans: makeSpansIntake({ redis, keys, clickhouse, cache, backlog, judging, agents: registry.agents, metrics }),
     ...{ registry, approvalWaits, clickhouse, barrier },
     ...auditParts({ redis, keys, clickhouse }, config),
     ...lastingAnswers({ redis, keys, clickhouse, registry, log }),
@@ -197,6 +198,7 @@ function makeJudging(
 }
 
 type SpansParts = Pick<RegistryStore, 'redis' | 'keys'> & {
+  clickhouse: ClickHouse;
   cache: RegistryCache;
   backlog: Backlog;
   judging: JudgingWorker;
@@ -204,10 +206,12 @@ type SpansParts = Pick<RegistryStore, 'redis' | 'keys'> & {
   metrics: Metrics;
 };
 
-function makeSpansIntake({ redis, keys, cache, backlog, judging, agents, metrics }: SpansParts): SpansIntake {
+function makeSpansIntake(parts: SpansParts): SpansIntake {
+  const { redis, keys, clickhouse, cache, backlog, judging, agents, metrics } = parts;
   const count = (result: string, spans: number) => metrics.inc('gatehouse_spans_total', { result }, spans);
   return new SpansIntake({
     ...{ worker: judging, cache, backlog, agents: new SpanAgents({ agents, redis, keys }) },
+    decided: (account, ids) => decidedEvents(clickhouse, account, ids),
     onSpans({ spans, ignored, rejected }) {
       count('recorded', spans - ignored - rejected);
       count('ignored', ignored);

@@ -2,9 +2,10 @@
 // structured clone copies all of it but large bodies, which lie in shared memory, and what the thread made, whose
 // memory is handed over. What may hold long numbers (policies, trials) goes as text.
 import type { AgentRecord } from '../../schemas/agent.ts';
-import type { Outcome, PolicyType } from '../../schemas/closed-sets.ts';
+import type { EventType, Outcome, PolicyType } from '../../schemas/closed-sets.ts';
 import { type ErrorCode, ServiceError, type ServiceErrorOptions } from '../common/errors.ts';
 import type { AgentRef, SentSpans, SpanGroups } from '../otlp/span-groups.ts';
+import type { Before } from '../policy/observed.ts';
 import type { Begun, OnceKey } from '../streams/append-once.ts';
 import type { MatchedPolicy } from './ingest-parts.ts';
 import type { Shape } from './json.ts';
@@ -56,12 +57,16 @@ export type Calls = {
     answer: undefined;
   };
   release: { args: OnceKey & { token: string }; answer: undefined };
+  /** Those of the events that are stored. */
+  decided: { args: { ids: string[] }; answer: readonly DecidedEvent[] };
   /** Those that are not there are registered; text: why one cannot be had. */
   agents: { args: { refs: AgentRef[] }; answer: readonly (AgentRecord | string)[] };
 };
 export type CallName = keyof Calls;
 /** What comes of a submission. */
 export type Submitted = { body: Uint8Array; counts: SubmissionCounts };
+/** An event that was judged before something was done, for the span that says so. */
+export type DecidedEvent = Before & { agentId: string; type: EventType };
 /** What comes of spans. */
 export type SubmittedSpans = Omit<SpanGroups, 'groups' | 'digest'> & { counts: SubmissionCounts };
 export type CallMessage = {

@@ -7,13 +7,14 @@
 import os from 'node:os';
 import { parentPort, workerData } from 'node:worker_threads';
 import type { AgentRecord } from '../../schemas/agent.ts';
-import type { Outcome } from '../../schemas/closed-sets.ts';
+import type { EventType, Outcome } from '../../schemas/closed-sets.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { ServiceError } from '../common/errors.ts';
 import { parseExact } from '../common/exact-json.ts';
 import { Undecodable } from '../otlp/span.ts';
 import { groupSpans, reject, type SpanGroups, type SpanSubmission } from '../otlp/span-groups.ts';
 import type { RuleSet } from '../policy/engine.ts';
+import type { Before } from '../policy/observed.ts';
 import { evaluated, mistakesOf, type PolicyTrial } from '../policy/policy-work.ts';
 import { prepareRules } from '../policy/prepare-rules.ts';
 import { Keys } from '../redis/keys.ts';
@@ -24,6 +25,7 @@ import { JsonCodec } from './json-codec.ts';
 import {
   type CallName,
   type Calls,
+  type DecidedEvent,
   errorOf,
   type FromThread,
   type SentEntry,
@@ -53,6 +55,8 @@ const NICE = 5;
 if (process.platform === 'linux') os.setPriority(0, NICE);
 
 const codecs = [new WasmCodec(), new JsonCodec()];
+/** Events that the spans of a request may say were decided before; of any more nothing is asked. */
+const DECIDED_MAX = 500;
 
 const waiting = new Map<number, { resolve: (value: never) => void; reject: (error: Error) => void }>();
 const rulesOf = new Map<string, Promise<RuleSet>>();
@@ -171,6 +175,7 @@ async function submitSpans(message: SpansMessage): Promise<SubmittedSpans> {
   const { groups, digest, ...found } = grouped({ body, form, gzip }, { eventBytesMax, boundTo, isTimely: isKeptTime });
   const agents = groups.length === 0 ? [] : await call(id, 'agents', { refs: groups.map(({ agent }) => agent) });
   const key = `otlp/${keyId}/${digest.toString('base64url')}`;
+  const decided = await decidedEvents(id, groups);
   const sums = new Sums();
   sums.bytes = body.length;
   for (const [i, { spans, parts }] of groups.entries()) {
@@ -181,10 +186,24 @@ async function submitSpans(message: SpansMessage): Promise<SubmittedSpans> {
     }
     for (const [j, part] of parts.entries()) {
       const request = { agentId: agent.id, shape: 'many', requestId, idempotencyKey: `${key}/${i}/${j}` } as const;
-      await submitPart(id, { ...request, account, body: digest }, part, { agent, account, rules, sums });
+      const before = part.map(({ decisionId, type }) => beforeOf(decided.get(decisionId ?? ''), agent, type));
+      await submitPart(id, { ...request, account, body: digest }, { part, before }, { agent, account, rules, sums });
     }
   }
   return { ...found, counts: sums.total() };
+}
+
+/** By their ids. What is not stored yet is judged as if it had not been asked about. */
+async function decidedEvents(id: number, groups: SpanGroups['groups']): Promise<Map<string, DecidedEvent>> {
+  const asked = groups.flatMap(({ parts }) => parts.flat().flatMap(({ decisionId }) => decisionId ?? []));
+  const ids = [...new Set(asked)].slice(0, DECIDED_MAX);
+  const events = ids.length === 0 ? [] : await call(id, 'decided', { ids });
+  return new Map(events.map((event) => [event.id, event]));
+}
+
+/** Of the same agent and of the same kind: a span cannot take another's word for its own. */
+function beforeOf(event: DecidedEvent | undefined, agent: AgentRecord, type: EventType): Before | undefined {
+  return event !== undefined && event.agentId === agent.id && event.type === type ? event : undefined;
 }
 
 /** Throws ServiceError for what cannot be read. */
@@ -198,10 +217,12 @@ function grouped(...args: Parameters<typeof groupSpans>): SpanGroups {
   }
 }
 
-function submitPart(id: number, request: IngestRequest, part: readonly SpanSubmission[], given: Given): Promise<void> {
+type Part = { part: readonly SpanSubmission[]; before: readonly (Before | undefined)[] };
+
+function submitPart(id: number, request: IngestRequest, { part, before }: Part, given: Given): Promise<void> {
   const { sums } = given;
   const bytes = sums.bytes;
-  const ingest = new Ingest({ ...partsOf(id, given), pause }, [observedCodec(part)]);
+  const ingest = new Ingest({ ...partsOf(id, given), pause }, [observedCodec(part, before)]);
   return new Promise((resolve, reject) => {
     const nothing = () => undefined;
     const accepted = () => {

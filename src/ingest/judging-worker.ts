@@ -28,6 +28,7 @@ import type { PackedEntry } from '../streams/packing.ts';
 import type { Caller, IngestParts, ToJudge } from './ingest-parts.ts';
 import {
   type CallMessage,
+  type DecidedEvent,
   errorOf,
   type FromThread,
   type SentEntry,
@@ -69,13 +70,19 @@ export type JudgingParts = Pick<
   heapMb?: number;
   onWork: (kind: Work['kind'], result: 'done' | 'refused') => void;
 };
+/** What spans need that the thread does not have. */
+type SpanCalls = {
+  resolve: (refs: readonly AgentRef[]) => Promise<(AgentRecord | string)[]>;
+  /** Of those events that are stored. Does not reject. */
+  decided: (ids: readonly string[]) => Promise<DecidedEvent[]>;
+};
 /** In the thread. */
 type Work = {
   kind: 'events' | 'spans' | 'policy';
   account: string;
   isAppending: boolean;
   /** Of spans alone. */
-  resolve: ((refs: readonly AgentRef[]) => Promise<(AgentRecord | string)[]>) | undefined;
+  spans: SpanCalls | undefined;
   done: (value: unknown) => void;
   failed: (error: unknown) => void;
 };
@@ -84,7 +91,7 @@ type Work = {
 export type SpansToJudge = {
   spans: Omit<SpansMessage, 'kind' | 'id' | 'policies' | 'traceKey' | 'body'> & { body: Buffer };
   rules: RuleSet;
-  resolve: NonNullable<Work['resolve']>;
+  calls: SpanCalls;
 };
 
 export class JudgingWorker implements Part, PolicyWork {
@@ -147,8 +154,8 @@ export class JudgingWorker implements Part, PolicyWork {
     }
   }
 
-  /** `resolve`: finds or registers agents. Rejects with what the caller is answered. */
-  async submitSpans({ spans, rules, resolve }: SpansToJudge): Promise<SubmittedSpans> {
+  /** Rejects with what the caller is answered. */
+  async submitSpans({ spans, rules, calls }: SpansToJudge): Promise<SubmittedSpans> {
     const { account, body } = spans;
     const submitted = await this.#run<SubmittedSpans>(
       'spans',
@@ -157,7 +164,7 @@ export class JudgingWorker implements Part, PolicyWork {
         const message = { kind: 'spans', id, ...spans, body: sharedOrCopied(body) } as const;
         return { ...message, policies: this.#rulesFor(account, rules), traceKey: rules.traceKey };
       },
-      { bytes: body.length, resolve },
+      { bytes: body.length, spans: calls },
     );
     this.#count(account, submitted.counts);
     return submitted;
@@ -184,10 +191,10 @@ export class JudgingWorker implements Part, PolicyWork {
     kind: Work['kind'],
     account: string,
     message: (id: number) => ToThread | undefined,
-    { bytes = 0, resolve }: { bytes?: number; resolve?: Work['resolve'] } = {},
+    { bytes = 0, spans }: { bytes?: number; spans?: SpanCalls } = {},
   ): Promise<T> {
     try {
-      const value = await this.#inTurn(account, bytes, () => this.#send<T>({ kind, account, resolve }, message));
+      const value = await this.#inTurn(account, bytes, () => this.#send<T>({ kind, account, spans }, message));
       this.#parts.onWork(kind, 'done');
       return value;
     } catch (error) {
@@ -212,7 +219,7 @@ export class JudgingWorker implements Part, PolicyWork {
     });
   }
 
-  #send<T>(of: Pick<Work, 'kind' | 'account' | 'resolve'>, make: (id: number) => ToThread | undefined): Promise<T> {
+  #send<T>(of: Pick<Work, 'kind' | 'account' | 'spans'>, make: (id: number) => ToThread | undefined): Promise<T> {
     const thread = this.#running();
     const id = ++this.#ids;
     const made = make(id);
@@ -287,7 +294,9 @@ export class JudgingWorker implements Part, PolicyWork {
       case 'begin':
         return once.begin(message.args);
       case 'agents':
-        return work.resolve!(message.args.refs);
+        return work.spans!.resolve(message.args.refs);
+      case 'decided':
+        return work.spans!.decided(message.args.ids);
       case 'appendOnce':
         work.isAppending = true;
         return once.appendPacked({ ...message.args, entry: message.args.entry && packedOf(message.args.entry) });

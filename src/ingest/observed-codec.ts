@@ -4,8 +4,8 @@
 import type { AgentRecord } from '../../schemas/agent.ts';
 import { mintId } from '../common/ids.ts';
 import { judge, type RuleSet } from '../policy/engine.ts';
-import type { Judgement } from '../policy/judgement.ts';
-import { observed, withoutLimits } from '../policy/observed.ts';
+import type { Decision, Judgement } from '../policy/judgement.ts';
+import { type Before, decidedBefore, observed, withoutLimits } from '../policy/observed.ts';
 import type { Codec, DecodedBody, Encoded } from './codec.ts';
 import { encodeEvents } from './encode.ts';
 import type { Answer, IngestRequest, Pause } from './ingest-parts.ts';
@@ -13,18 +13,27 @@ import type { Judged } from './resolve-quotas.ts';
 import type { ParsedSubmission } from './submission.ts';
 import { View } from './view.ts';
 
-/** Of one submission: whatever its body is, these are its events. */
-export function observedCodec(submissions: readonly ParsedSubmission[]): Codec {
-  return { name: 'json', decode: (request) => new ObservedBody(request, submissions) };
+/** Of one submission: whatever its body is, these are its events. `before`: what was decided of each, if anything. */
+export function observedCodec(
+  submissions: readonly ParsedSubmission[],
+  before: readonly (Before | undefined)[],
+): Codec {
+  return { name: 'json', decode: (request) => new ObservedBody(request, submissions, before) };
 }
 
 class ObservedBody implements DecodedBody {
   readonly #request: IngestRequest;
   readonly #submissions: readonly ParsedSubmission[];
+  readonly #before: readonly (Before | undefined)[];
 
-  constructor(request: IngestRequest, submissions: readonly ParsedSubmission[]) {
+  constructor(
+    request: IngestRequest,
+    submissions: readonly ParsedSubmission[],
+    before: readonly (Before | undefined)[],
+  ) {
     this.#request = request;
     this.#submissions = submissions;
+    this.#before = before;
   }
 
   get elements(): number {
@@ -43,9 +52,14 @@ class ObservedBody implements DecodedBody {
     const { account, requestId } = this.#request;
     const events = this.#submissions.map((submission, i) => ({
       ...{ account, agent, submission, requestId, id: mintId('event', nowMs), receivedAt: nowMs },
-      decision: observed(judged[i]!.decision),
+      decision: this.#decided(i, judged[i]!.decision),
     }));
     return { ...encodeEvents(events), events: events.length, answer: NOTHING, outcome: String(events.length) };
+  }
+
+  #decided(index: number, decision: Decision): Decision {
+    const before = this.#before[index];
+    return before === undefined ? observed(decision) : decidedBefore(before, decision);
   }
 
   repeat(): Answer {

@@ -3,6 +3,7 @@
 // answer in the form of the request.
 // Invariant: an answer of success is given when every span that it does not call rejected is in Redis's file. What is
 // refused may be sent again, as it is: what was recorded of it is found.
+import { withTimeout } from '../common/async.ts';
 import { ServiceError } from '../common/errors.ts';
 import { type SpansOutcome, successBody, typeOf } from '../otlp/answers.ts';
 import type { SpanAgents } from '../otlp/span-agents.ts';
@@ -10,6 +11,7 @@ import type { RegistryCache } from '../registry/cache.ts';
 import type { Actor } from '../registry/principal.ts';
 import type { Backlog } from '../streams/backlog.ts';
 import type { Caller } from './ingest-parts.ts';
+import type { DecidedEvent } from './judging-messages.ts';
 import type { JudgingWorker, SpansToJudge } from './judging-worker.ts';
 
 type Parts = {
@@ -17,9 +19,14 @@ type Parts = {
   cache: Pick<RegistryCache, 'rules'>;
   backlog: Pick<Backlog, 'full'>;
   agents: Pick<SpanAgents, 'resolve'>;
+  /** Events that were judged before, as far as they are stored. */
+  decided: (account: string, ids: readonly string[]) => Promise<DecidedEvent[]>;
   /** Called with what came of the spans of a request. */
   onSpans: (outcome: SpansOutcome) => void;
 };
+
+/** A sender waits no longer for what was decided; then its spans are judged. */
+const DECIDED_MS_MAX = 2_000;
 
 export class SpansIntake {
   readonly #parts: Parts;
@@ -37,7 +44,7 @@ export class SpansIntake {
   }
 
   async #submit(spans: SpansToJudge['spans'], actor: Actor): Promise<SpansOutcome> {
-    const { worker, cache, backlog, agents, onSpans } = this.#parts;
+    const { worker, cache, backlog, agents, decided, onSpans } = this.#parts;
     if (backlog.full())
       throw new ServiceError('unavailable', 'The backlog is full; nothing was recorded.', {
         recorded: false,
@@ -46,7 +53,10 @@ export class SpansIntake {
     const rules = await cache.rules(spans.account);
     const outcome = await worker.submitSpans({
       ...{ spans, rules },
-      resolve: (refs) => agents.resolve(spans.account, actor, refs),
+      calls: {
+        resolve: (refs) => agents.resolve(spans.account, actor, refs),
+        decided: (ids) => withTimeout(decided(spans.account, ids), DECIDED_MS_MAX, () => []).catch(() => []),
+      },
     });
     onSpans(outcome);
     return outcome;

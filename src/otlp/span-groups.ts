@@ -25,6 +25,8 @@ export type SpanSubmission = {
   payloadText: string;
   traceId: string;
   occurredAt: number;
+  /** The event that was asked about before this was done. */
+  decisionId?: string;
 };
 /** `spans`: that its events are of. `parts`: its events in the order of time, in bounded numbers. */
 type SpanGroup = { agent: AgentRef; spans: number; parts: SpanSubmission[][] };
@@ -144,6 +146,7 @@ function submissionsOf(
 ): Timed[] | string {
   if (!isId(span.traceId, 32)) return 'a trace id is not 16 bytes that are not all 0';
   if (!isId(span.spanId, 16)) return 'a span id is not 8 bytes that are not all 0';
+  const decisionId = textOf(span.attributes, 'gatehouse.decision.id');
   const timed: Timed[] = [];
   for (const { type, atMs, payload } of events) {
     const occurredAt = Math.floor(atMs);
@@ -151,7 +154,7 @@ function submissionsOf(
     const payloadText = JSON.stringify(payload);
     if (Buffer.byteLength(payloadText) > eventBytesMax) return `an event of it is larger than ${eventBytesMax} bytes`;
     const submission = { type, payload: payload as JsonObject, payloadText, traceId: span.traceId, occurredAt };
-    timed.push({ submission, at: atMs });
+    timed.push({ submission: decisionId === undefined ? submission : { ...submission, decisionId }, at: atMs });
   }
   return timed;
 }

@@ -21,6 +21,15 @@ export function observed(decision: Decision): Decision {
   return { outcome, reason, policyId, matches, redacted, observed: true, resultJson: JSON.stringify(result) };
 }
 
+/** An event that was judged before it was done: what was decided then, by its id. */
+export type Before = Pick<Decision, 'outcome' | 'reason' | 'policyId'> & { id: string };
+
+/** The outcome of before, in place of another. Nothing is matched again, so no alert is raised twice. */
+export function decidedBefore({ id, outcome, reason, policyId }: Before, { redacted }: Decision): Decision {
+  const result = { outcome, reason, policy_id: policyId, matches: [], decision_id: id, source: AFTER_THE_FACT.source };
+  return { outcome, reason, policyId, matches: [], redacted, observed: true, resultJson: JSON.stringify(result) };
+}
+
 const AFTER_THE_FACT = { enforced: false, source: 'otlp' };
 
 const OBSERVED_ALLOWED: Decision = {

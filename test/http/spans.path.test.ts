@@ -264,6 +264,35 @@ t.test('policies judge what has happened: nothing is prevented, opened or counte
   t.match(json.items[0].policy_result, { outcome: 'blocked', reason: 'agent_inactive', ...fact });
 });
 
+t.test('what was judged before keeps its outcome, and is not judged again', async (t) => {
+  const { json: agent } = await api.post('/v1/agents', { name: 'asked before' });
+  const asked = async (name: string) =>
+    (await api.post(`/v1/agents/${agent.id}/events`, { type: 'tool_call', payload: { tool: name } })).json;
+  const [allowed, blocked] = [await asked('look'), await asked('pay')];
+  t.equal(blocked.policy_result.outcome, 'blocked');
+  await api.get(`/v1/agents/${agent.id}/events`); // they are stored by then
+  const spans = [
+    tool('look', { 'gatehouse.decision.id': allowed.id }),
+    tool('pay', { 'gatehouse.decision.id': blocked.id }),
+    tool('pay', { 'gatehouse.decision.id': 'evt_nothing' }),
+  ];
+  t.equal((await send(bodyOf(spans, 'asked before'), JSON_FORM)).status, 200);
+  const { items } = (await api.get(`/v1/agents/${agent.id}/events?order=asc`)).json;
+  const results = items.map(({ policy_result }: { policy_result: object }) => policy_result);
+  const of = (id: string) => results.find(({ decision_id }: { decision_id?: string }) => decision_id === id);
+  const before = { matches: [], source: 'otlp' };
+  const nothing = { outcome: 'allowed', reason: null, policy_id: null };
+  t.same(of(allowed.id), { ...nothing, ...before, decision_id: allowed.id });
+  const { outcome, reason, policy_id } = blocked.policy_result;
+  t.same(of(blocked.id), { outcome, reason, policy_id, ...before, decision_id: blocked.id });
+  const judged = results.filter(({ enforced }: { enforced?: boolean }) => enforced === false);
+  t.match(judged, [{ outcome: 'blocked', matches: [{ name: 'no pay' }] }], 'what is not known is judged');
+  const { json: other } = await api.post('/v1/agents', { name: 'another' });
+  await send(bodyOf([tool('pay', { 'gatehouse.decision.id': allowed.id })], 'another'), JSON_FORM);
+  const theirs = (await api.get(`/v1/agents/${other.id}/events`)).json.items[0];
+  t.match(theirs.policy_result, { outcome: 'blocked', enforced: false }, "another's decision is none of its own");
+});
+
 t.test('spans that cannot be kept are rejected by themselves', async (t) => {
   const chat = { 'gen_ai.operation.name': 'chat' };
   const mixed = [

@@ -446,6 +446,11 @@ export interface components {
              */
             enforced?: false;
             /**
+             * @description The event that was judged before this one was done; its outcome is here, and no policy was asked again. Left out: none was.
+             * @example evt_01jd3fq5w0c8m2v7x4k9n6t1rz
+             */
+            decision_id?: string;
+            /**
              * @description By which way it was reported. Left out: as an event.
              * @enum {string}
              */

@@ -1,0 +1,31 @@
+// What was decided of some events, for spans that say which event was judged before they were done (POST /v1/traces).
+import type { EventType, Outcome, Reason } from '../../schemas/closed-sets.ts';
+import type { PolicyResult } from '../../schemas/event.ts';
+import { isId } from '../../src/common/ids.ts';
+import type { ClickHouse } from '../client.ts';
+import { getEvents } from './get-event.ts';
+
+type DecidedEvent = {
+  id: string;
+  agentId: string;
+  type: EventType;
+  outcome: Outcome;
+  reason: Reason | null;
+  policyId: string | null;
+};
+
+/** Those that are stored, with their final outcome; ids that are none are left out. */
+export async function decidedEvents(
+  clickhouse: ClickHouse,
+  account: string,
+  ids: readonly string[],
+): Promise<DecidedEvent[]> {
+  const known = ids.filter((id) => isId('event', id));
+  if (known.length === 0) return [];
+  const rows = await getEvents(clickhouse, account, known, { payload: 'none' });
+  return rows.map(({ id, agent_id: agentId, type, policy_result }) => {
+    const result = policy_result === '' ? undefined : (JSON.parse(policy_result) as PolicyResult);
+    const { outcome = 'allowed', reason = null, policy_id: policyId = null } = result ?? {};
+    return { id, agentId, type: type as EventType, outcome, reason, policyId };
+  });
+}
