@@ -104,7 +104,7 @@ t.test('for the tests it fetches programs of others, and does without them where
   const checkout = makeCheckout(t);
   const { bin } = checkout;
   checkout.beReadyForTests();
-  writeFileSync(path.join(bin, 'chromium'), '', { mode: 0o755 });
+  for (const name of ['chromium', 'python3']) writeFileSync(path.join(bin, name), '', { mode: 0o755 });
   const args = ['--tests'];
   t.same(
     await checkout.setUp({ args }),
@@ -139,6 +139,7 @@ t.test('for the tests in a browser it installs chromium as root, and does withou
   const { bin } = checkout;
   checkout.beReadyForTests();
   checkout.havePrograms();
+  writeFileSync(path.join(bin, 'python3'), '', { mode: 0o755 });
   const args = ['--tests'];
   t.match(await checkout.setUp({ args: [...args, '--no-install'] }), {
     code: 0,
@@ -162,6 +163,12 @@ t.test('for the tests in a browser it installs chromium as root, and does withou
   );
   writeFileSync(path.join(bin, 'chromium'), '', { mode: 0o755 });
   t.same(await checkout.setUp({ args }), { code: 0, said: '' }, 'once it is there nothing is said or done');
+  rmSync(path.join(bin, 'python3'));
+  t.match(
+    await checkout.setUp({ args: [...args, '--no-install'] }),
+    { code: 0, said: /^setup: python3 is missing, and --no-install forbids to install it\./ },
+    'the same with Python, for the test of its client',
+  );
 });
 
 /** What the set-up inspects, without redis-server on the PATH: installed by the lock file, and built. */
