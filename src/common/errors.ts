@@ -49,7 +49,10 @@ export const ERRORS = {
     status: 412,
     when: 'If-Match names a revision that is not the present one: another change came first; `details` says which it is',
   },
-  length_required: { status: 411, when: 'a body without a Content-Length (`Transfer-Encoding` is not taken)' },
+  length_required: {
+    status: 411,
+    when: 'a body without a Content-Length (`Transfer-Encoding` is taken for spans alone)',
+  },
   payload_too_large: {
     status: 413,
     when: 'the body is over 1 MiB for one event, 8 MiB for a batch, 64 KiB for anything else',

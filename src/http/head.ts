@@ -1,9 +1,10 @@
 // Reads the head of a request (before anything else is decided about it).
 // One walk over the headers, since only a walk shows what is there twice; `getHeader` gives the first alone.
 // Invariant: framing is beyond doubt or the request is faulty: a body has one Content-Length, and no Transfer-Encoding.
+// The one exception are spans, whose exporters send chunks: `isChunked`, and admission.ts says how that is made safe.
 // uWebSockets.js takes the first of two Content-Lengths, any Transfer-Encoding for `chunked`, and chunks for what they
 // are not (`:` in a size is a digit, a trailer is the next request); a proxy before us reads them otherwise, and the
-// rest of its bytes would become another client's request (request smuggling). So no chunk ever reaches it.
+// rest of its bytes would become another client's request (request smuggling). So no chunk reaches it elsewhere.
 // A faulty head is answered with 400 (411 for a Transfer-Encoding, 431 where it is too large), the connection is
 // closed, and nothing that follows on it is executed.
 import type { ErrorCode } from '../common/errors.ts';
