@@ -6,7 +6,7 @@
 // with these rights alone.
 // Failure: where MULTI is refused nothing can be asked, and that is what is said.
 import type { Redis } from 'ioredis';
-import { type Commands, mastersOf, mayHaveReplicas, type RedisAddress } from './client.ts';
+import { type Commands, mastersOf, mayHaveReplicas, nameOf, type RedisAddress } from './client.ts';
 
 /** Commands with a form in which each could be sent; `k` stands for a key. */
 const OF_KEYS = [
@@ -57,7 +57,7 @@ export async function refusedAccess(client: Commands, address: RedisAddress, pre
 const TRANSACTION: ReadonlySet<string> = new Set(['multi', 'discard']);
 
 async function refusedBy(node: Redis, forms: readonly string[], prefix: string): Promise<string[]> {
-  const name = `Redis at ${node.options.path ?? `${node.options.host}:${node.options.port}`}`;
+  const name = `Redis at ${nameOf(node)}`;
   // Without a transaction what follows would be carried out.
   const opened = await send(node, [['multi'], ['discard']]);
   if (opened.some(isRefusal)) return [`${name} refuses MULTI and DISCARD, so nothing is known of other commands`];

@@ -38,6 +38,11 @@ export function isCluster(client: Commands): client is Cluster {
   return client instanceof Cluster;
 }
 
+/** Where a connection goes, `host:port` or the path of its socket: without user and password. */
+export function nameOf({ options }: Redis): string {
+  return options.path ?? `${options.host ?? 'localhost'}:${options.port ?? 6379}`;
+}
+
 /** The connection to each master; of a single Redis the one there is. */
 export function mastersOf(client: Commands): Redis[] {
   return isCluster(client) ? client.nodes('master') : [client];

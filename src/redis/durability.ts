@@ -6,7 +6,7 @@
 // Failure: where neither may be asked, nothing is known of that master, and `unknown` says so: no answer is not
 // "unsafe".
 import type { Redis } from 'ioredis';
-import { type Commands, mastersOf } from './client.ts';
+import { type Commands, mastersOf, nameOf } from './client.ts';
 
 /** Of one master. null: not to be learnt. */
 type NodeSettings = {
@@ -106,9 +106,4 @@ function fromInfo(info: string): Omit<NodeSettings, 'node'> {
     maxmemoryPolicy: field('maxmemory_policy') ?? null,
     maxmemory: maxmemory === undefined ? null : Number(maxmemory),
   };
-}
-
-/** Without user and password. */
-function nameOf({ options }: Redis): string {
-  return options.path ?? `${options.host ?? 'localhost'}:${options.port ?? 6379}`;
 }
