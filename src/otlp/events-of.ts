@@ -37,7 +37,7 @@ const CONVERSATION = [...new Set(DIALECTS.flatMap(({ conversation }) => conversa
 export function eventsOf(span: TraceSpan): SpanEventOut[] {
   const own = ownEvent(span);
   if (own !== undefined)
-    return [{ type: own.type, atMs: timeOf(span), payload: { ...own.payload, otel: placeOf(span) } }];
+    return [{ type: own.type, atMs: span.startMs, payload: { ...own.payload, otel: placeOf(span) } }];
   const reading = readingOf(span);
   if (reading === undefined) return [];
   return [...eventsOfReading(span, reading), ...evaluationsOf(span), ...errorOf(span, reading)];
@@ -77,7 +77,7 @@ function promptOf(span: TraceSpan, call: ModelCall): SpanEventOut {
         }),
     otel: placeOf(span),
   };
-  return { type: 'prompt', atMs: timeOf(span), payload: given(payload) };
+  return { type: 'prompt', atMs: span.startMs, payload: given(payload) };
 }
 
 function completionOf(span: TraceSpan, call: ModelCall): SpanEventOut {
@@ -113,7 +113,7 @@ function toolEventOf(span: TraceSpan, { tool, arguments: args, callId, result }:
     duration_ms: durationOf(span),
     otel: placeOf(span),
   };
-  return { type: 'tool_call', atMs: timeOf(span), payload: given(payload) };
+  return { type: 'tool_call', atMs: span.startMs, payload: given(payload) };
 }
 
 /** Of a sum of other spans nothing is under `tokens_used`. */
@@ -128,7 +128,7 @@ function customOf(span: TraceSpan, { what, input, output, inputTokens, outputTok
     duration_ms: durationOf(span),
     otel: placeOf(span),
   };
-  return { type: 'custom', atMs: timeOf(span), payload: given(payload) };
+  return { type: 'custom', atMs: span.startMs, payload: given(payload) };
 }
 
 /** What an evaluator said, as an event of the span that it judges. */
@@ -137,7 +137,7 @@ function evaluationsOf(span: TraceSpan): SpanEventOut[] {
     .filter(({ name }) => name === 'gen_ai.evaluation.result')
     .map(({ attributes, timeMs }) => ({
       type: 'custom',
-      atMs: timeMs || timeOf(span),
+      atMs: timeMs || span.startMs,
       payload: given({
         kind: 'evaluation',
         name: textOf(attributes, 'gen_ai.evaluation.name'),
@@ -184,10 +184,6 @@ function systemOf(messages: readonly ChatMessage[]): AttributeValue | undefined 
 
 function jsonMessages(messages: readonly ChatMessage[] | undefined): AttributeValue | undefined {
   return messages === undefined ? undefined : (messages as unknown as AttributeValue);
-}
-
-function timeOf({ startMs }: TraceSpan): number {
-  return startMs;
 }
 
 function durationOf({ startMs, endMs }: TraceSpan): number | undefined {

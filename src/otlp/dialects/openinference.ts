@@ -1,6 +1,6 @@
 // OpenInference (Arize: Phoenix and its instrumentations): `openinference.span.kind` says what a span is, lists are
 // written flat (`llm.input_messages.0.message.role`).
-import { type Attributes, type AttributeValue, jsonOf, type TraceSpan, textOf } from '../span.ts';
+import { type Attributes, jsonOf, type TraceSpan, textOf } from '../span.ts';
 import { type Dialect, type ModelNames, modelFacts, type SpanReading, textsOf } from './dialect.ts';
 import { messageOf, messagesOf } from './messages.ts';
 import { listUnder, member } from './values.ts';
@@ -36,7 +36,7 @@ export const openInference: Dialect = {
     const what = OTHERS[kind];
     if (what === undefined) return 'ignored';
     const { inputTokens, outputTokens } = modelFacts(span.attributes, NAMES);
-    const values = { input: valueAt(span.attributes, 'input.value'), output: valueAt(span.attributes, 'output.value') };
+    const values = { input: jsonOf(span.attributes, 'input.value'), output: jsonOf(span.attributes, 'output.value') };
     return { kind: 'custom', what, ...values, inputTokens, outputTokens };
   },
 };
@@ -66,10 +66,6 @@ function readTool({ attributes, name }: TraceSpan): SpanReading {
     tool: textOf(attributes, 'tool.name', 'tool_call.function.name') ?? (name || 'unknown'),
     arguments: jsonOf(attributes, 'tool_call.function.arguments', 'input.value', 'tool.parameters'),
     callId: textOf(attributes, 'tool.id', 'tool_call.id'),
-    result: valueAt(attributes, 'output.value'),
+    result: jsonOf(attributes, 'output.value'),
   };
-}
-
-function valueAt(attributes: Attributes, name: string): AttributeValue | undefined {
-  return jsonOf(attributes, name);
 }
