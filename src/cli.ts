@@ -6,17 +6,20 @@
 // bug shows where it is.
 import { parseArgs } from 'node:util';
 import { type Command, UsageError, withAddresses } from './commands/context.ts';
+import type { McpOptions } from './commands/mcp.ts';
 import { readAsset } from './process/assets.ts';
 import type { Config } from './process/config.ts';
 import { userFacingMessage } from './process/report-failure.ts';
 
 type Options = NonNullable<Parameters<typeof parseArgs>[0]>['options'];
+/** Of the options of a command, as they are declared. */
+type Values = Record<string, string | boolean | undefined>;
 type Entry = { usage: string; help: string; options?: Options } & (
   | { run: Command; say?: undefined; act?: undefined }
   /** Needs no settings: it works with wrong settings, too. */
   | { say: () => string; act?: undefined }
   /** The same, of a program that asks a service; resolves with the exit status. */
-  | { act: (options: Record<string, string | boolean | undefined>) => Promise<number>; say?: undefined }
+  | { act: (options: Values, args: readonly string[]) => Promise<number>; say?: undefined }
 );
 
 const USAGE_STATUS = 2;
@@ -143,6 +146,16 @@ const COMMANDS: Record<string, Entry> = {
     options: { url: { type: 'string' }, agent: { type: 'string' }, wait: { type: 'string' } },
     act: async (options) => (await import('./commands/hook.ts')).hook(options),
   },
+  mcp: {
+    usage: 'mcp --agent NAME (-- COMMAND … | --upstream URL [--header "NAME: VALUE"] [--listen PORT])',
+    help: 'stand before an MCP server: tools are called when policies allow it (GATEHOUSE_URL, GATEHOUSE_API_KEY; docs/joining.md)',
+    options: {
+      ...{ agent: { type: 'string' }, name: { type: 'string' }, pins: { type: 'string' }, url: { type: 'string' } },
+      ...{ upstream: { type: 'string' }, header: { type: 'string', multiple: true }, listen: { type: 'string' } },
+      ...{ timeout: { type: 'string' }, wait: { type: 'string' }, 'on-unavailable': { type: 'string' } },
+    },
+    act: async (options, command) => (await import('./commands/mcp.ts')).mcp(options as McpOptions, command),
+  },
   help: { usage: 'help', help: 'show this', say: helpText },
   version: { usage: 'version', help: 'show the version', say: version },
 };
@@ -153,9 +166,9 @@ async function main(argv: readonly string[]): Promise<void> {
   if (rest.includes('--help') || rest.includes('-h')) return print(`usage: gatehouse ${entry.usage}\n  ${entry.help}`);
   const { positionals, values } = parseOptions(rest, entry);
   if (entry.say !== undefined) return print(entry.say());
-  const options = values as Record<string, string | boolean | undefined>;
+  const options = values as Values;
   if (entry.act !== undefined) {
-    process.exitCode = await entry.act(options);
+    process.exitCode = await entry.act(options, positionals);
     return;
   }
   const { readConfig } = await import('./process/config.ts');

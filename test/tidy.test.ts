@@ -31,6 +31,7 @@ const ARROWS: [from: RegExp, to: RegExp][] = [
     /^(schemas|src\/http|src\/otlp|src\/ingest|src\/registry|src\/audit|clickhouse\/queries)\/|^src\/streams\/(read-barrier|progress)\.ts$|^src\/redis\/keys\.ts$|^clickhouse\/(client|errors)\.ts$/,
   ],
   [/^src\/audit\//, /^(schemas|src\/redis|clickhouse)\//],
+  [/^src\/mcp\//, /^clients\/typescript\/src\//],
   [/^src\/embedded\//, /^src\/chdb-server\//],
   [/^src\/stores\//, /^(schemas|src\/redis|src\/registry|clickhouse)\//],
   [/^clickhouse\//, /^(schemas|clickhouse)\//],
@@ -42,7 +43,7 @@ const ARROWS: [from: RegExp, to: RegExp][] = [
   ],
   [
     /^(src\/(main|front|pipelines-process|cli|start|stores)\.ts$|src\/commands\/)/,
-    /^(schemas|src|pipelines|clickhouse)\//,
+    /^(schemas|src|pipelines|clickhouse|clients\/typescript\/src)\//,
   ],
   [/^src\/[^/]+$/, /^schemas\//],
   [/^clients\//, /^clients\//],

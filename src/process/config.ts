@@ -3,6 +3,8 @@
 // The table in docs/settings.md is generated from this one, and a test compares the two.
 
 import { readFileSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
 import Type from 'typebox';
 import { Compile } from 'typebox/compile';
 import { isSentinelAddress } from '../common/sentinel-address.ts';
@@ -211,6 +213,18 @@ function isOfOthers(name: string, value: string | undefined): boolean {
 export function clientSettings(): { url: string | undefined; key: string | undefined } {
   const { GATEHOUSE_URL: url, GATEHOUSE_API_KEY, GATEHOUSE_KEY } = process.env;
   return { url, key: GATEHOUSE_API_KEY ?? GATEHOUSE_KEY };
+}
+
+/** What a program of others is started with: all but what is ours, keys above all. */
+export function environmentOfOthers(): Record<string, string> {
+  const theirs = Object.entries(process.env).filter(([name]) => !name.startsWith('GATEHOUSE_'));
+  return Object.fromEntries(theirs) as Record<string, string>;
+}
+
+/** Where a person's programs keep what they remember. */
+export function stateFolder(): string {
+  const { XDG_STATE_HOME: given } = process.env;
+  return path.join(given || path.join(os.homedir(), '.local', 'state'), 'gatehouse');
 }
 
 /** A misspelt setting is refused rather than ignored. */

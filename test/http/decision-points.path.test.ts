@@ -53,13 +53,15 @@ t.test('hooks of Claude Code', async (t) => {
     decision: 'block',
     reason: 'Blocked by policy "no keys".',
   });
+  const refunded = { ...after, tool_name: 'refund', tool_input: {}, tool_response: { ok: true } };
+  t.same((await hook(refunded)).json, {}, 'the result of a call that was approved needs no approval of its own');
   t.same((await hook({ hook_event_name: 'UserPromptSubmit', prompt: `use ${KEY}` })).json.decision, 'block');
   t.same((await hook({ hook_event_name: 'SessionStart' })).json, {}, 'there is nothing to ask about');
   const { json } = await api.get('/v1/traces/s-1');
   t.match(json, {
-    event_count: 5,
-    counts: { tool_call: 2, custom: 2, prompt: 1 },
-    outcomes: { blocked: 3, allowed: 2 },
+    event_count: 6,
+    counts: { tool_call: 2, custom: 3, prompt: 1 },
+    outcomes: { blocked: 3, allowed: 3 },
   });
   t.match((await api.get('/v1/agents?name=claude-code')).json.items, [{ metadata: { registered_by: CLAUDE } }]);
   t.equal((await api.post(CLAUDE, { tool_name: 'Bash' })).status, 400);

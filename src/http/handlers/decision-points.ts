@@ -83,7 +83,7 @@ const claude: Form = {
           event: { type: 'tool_call', payload: given({ tool, arguments: body['tool_input'], call_id }), ...trace },
         };
       case 'PostToolUse': {
-        const payload = given({ kind: 'tool_result', tool, call_id, result: body['tool_response'] });
+        const payload = given({ kind: 'tool_result', tool_name: tool, call_id, result: body['tool_response'] });
         return { event: { type: 'custom', payload, ...trace } };
       }
       case 'UserPromptSubmit':
