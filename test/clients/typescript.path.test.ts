@@ -2,7 +2,7 @@
 // approval, a service that is away, slow, or loses its answers, many records, and programs that end. The package is
 // built, and used as it would be installed.
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
@@ -15,6 +15,7 @@ import { NodeTracerProvider } from '@opentelemetry/sdk-trace-node';
 import t, { type Test } from 'tap';
 import { Gatehouse, type GatehouseOptions } from '../../clients/typescript/src/index.ts';
 import { assetPath } from '../../src/process/assets.ts';
+import { keyOfNewAccount } from '../support/accounts.ts';
 import { Api } from '../support/api.ts';
 import { pause } from '../support/raw-http.ts';
 import { startService } from '../support/service.ts';
@@ -172,6 +173,42 @@ t.test('100,000 records while the service is away: bounded, counted, and gone at
   t.same(await gatehouse.flush({ timeoutMs: 500 }), { sent: 0, failed: 1_000, dropped: 99_000 }, 'nothing is left');
 });
 
+t.test(
+  'a front that is stopped and one that is killed while records are sent: nothing is lost, nothing twice',
+  async (t) => {
+    const gatehouse = new Gatehouse(options({ agent: await agentId() }));
+    const fronts = async () => (await service.children()).filter(({ name }) => name.startsWith('front'));
+    const halted = (await fronts()).map(({ pid }) => pid);
+    let taken = 0;
+    const recordSome = async (rounds: number) => {
+      for (let n = 0; n < rounds; n++) {
+        for (let i = 0; i < 50; i++)
+          if (gatehouse.record({ type: 'custom', traceId: 'faults', payload: { n, i } })) taken++;
+        await pause(20);
+      }
+    };
+    await recordSome(20);
+    for (const pid of halted) process.kill(pid, 'SIGSTOP');
+    await recordSome(10);
+    t.match(await new Gatehouse(options({ timeoutMs: 300 })).decide({ tool: 'look' }), {
+      allowed: false,
+      outcome: 'unavailable',
+    });
+    for (const pid of halted) process.kill(pid, 'SIGCONT');
+    await recordSome(20);
+    for (const pid of halted) process.kill(pid, 'SIGKILL');
+    await recordSome(20);
+    const { sent, failed, dropped } = await gatehouse.flush({ timeoutMs: 60_000 });
+    t.same({ sent, failed }, { sent: taken, failed: 0 });
+    t.equal(sent + dropped, 3_500, 'and what had no room is counted');
+    const stored = await api.until(
+      () => api.get('/v1/traces/faults?limit=1', { mayBeAway: true }),
+      ({ json }) => json?.event_count >= taken,
+    );
+    t.equal(stored.json.event_count, taken);
+  },
+);
+
 t.test("the trace is OpenTelemetry's, and the span names the decision", async (t) => {
   const provider = new NodeTracerProvider();
   provider.register();
@@ -185,14 +222,35 @@ t.test("the trace is OpenTelemetry's, and the span names the decision", async (t
   t.equal(json.event_count, 1);
 });
 
-t.test('the package, as it is installed', async (t) => {
-  // The test runner puts its hooks into every child, and the compiler cannot be loaded with them.
-  const plainNode = ['-u', 'NODE_OPTIONS', process.execPath];
-  execFileSync('env', [...plainNode, assetPath('scripts/build-client.mjs')], { stdio: 'inherit' });
+// The test runner puts its hooks into every child, and the compiler cannot be loaded with them.
+const plainNode = ['-u', 'NODE_OPTIONS', process.execPath];
+execFileSync('env', [...plainNode, assetPath('scripts/build-client.mjs')], { stdio: 'inherit' });
+
+/** A folder of a program that has the package. */
+function installed(t: Test) {
   const folder = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-client-'));
   t.teardown(() => rmSync(folder, { recursive: true, force: true }));
   mkdirSync(path.join(folder, 'node_modules', '@gatehouse'), { recursive: true });
   symlinkSync(assetPath('clients/typescript'), path.join(folder, 'node_modules', '@gatehouse', 'client'));
+  const run = (name: string, text: string, ...args: string[]) => {
+    writeFileSync(path.join(folder, name), text);
+    const began = performance.now();
+    const child = spawnSync('env', [...plainNode, name, ...args], { cwd: folder, encoding: 'utf8', timeout: 60_000 });
+    return { status: child.status, stdout: child.stdout, stderr: child.stderr, ms: performance.now() - began };
+  };
+  /** What the compiler has to say; it writes `name` as JavaScript. */
+  const compile = (name: string, text: string) => {
+    writeFileSync(path.join(folder, name), text);
+    const tsc = assetPath('node_modules/typescript/bin/tsc');
+    const flags = '--strict --module nodenext --target es2022 --lib es2022,dom'.split(' ');
+    const args = [...plainNode, tsc, ...flags, '--types', '', name];
+    return spawnSync('env', args, { cwd: folder, encoding: 'utf8' }).stdout;
+  };
+  return { folder, run, compile };
+}
+
+t.test('the package, as it is installed', async (t) => {
+  const { folder, run, compile } = installed(t);
   const size = gzipSync(execFileSync('cat', [assetPath('clients/typescript/dist/esm/index.js')])).length;
   t.ok(size <= 8_000, `${size} bytes compressed`);
 
@@ -200,16 +258,6 @@ t.test('the package, as it is installed', async (t) => {
     const client = new Gatehouse({ url: ${JSON.stringify(service.url)}, key: ${JSON.stringify(service.key)}, agent: 'client' });
     for (let n = 0; n < 250; n++) client.record({ type: 'custom', traceId: process.argv[2], payload: { n } });
     ${body}`;
-  const run = (name: string, text: string, ...args: string[]) => {
-    writeFileSync(path.join(folder, name), text);
-    const began = performance.now();
-    const { status, stderr } = spawnSync('env', [...plainNode, name, ...args], {
-      cwd: folder,
-      encoding: 'utf8',
-      timeout: 60_000,
-    });
-    return { status, stderr, ms: performance.now() - began };
-  };
   const esm = "import { Gatehouse } from '@gatehouse/client';\n";
   t.match(run('flushed.mjs', `${esm}${program('await client.flush(); process.exit();')}`, 'esm'), {
     status: 0,
@@ -228,26 +276,42 @@ t.test('the package, as it is installed', async (t) => {
   const resolved = createRequire(pathToFileURL(path.join(folder, 'x.cjs')));
   for (const adapter of ['ai-sdk', 'openai-agents', 'langchain', 'claude-agent-sdk'])
     t.equal(Object.keys(resolved(`@gatehouse/client/${adapter}`)).length, 1, adapter);
-  writeFileSync(
-    path.join(folder, 'typed.ts'),
+  const said = compile(
+    'typed.ts',
     `import { Gatehouse, BlockedError } from '@gatehouse/client';
      const gh = new Gatehouse({ url: '', key: '', agent: '' });
      export const refund: (args: { order: number }) => Promise<string> = gh.guard('refund', (args: { order: number }) => \`\${args.order}\`);
      export const name: string | undefined = new BlockedError({ allowed: false, outcome: 'blocked', policies: [] }).decision.policies[0]?.name;`,
   );
-  const tsc = assetPath('node_modules/typescript/bin/tsc');
-  const flags = [
-    '--noEmit',
-    '--strict',
-    '--module',
-    'nodenext',
-    '--target',
-    'es2022',
-    '--lib',
-    'es2022,dom',
-    '--types',
-    '',
-  ];
-  const typed = spawnSync('env', [...plainNode, tsc, ...flags, 'typed.ts'], { cwd: folder, encoding: 'utf8' });
-  t.equal(typed.status, 0, typed.stdout);
+  t.equal(said, '');
+});
+
+t.test('what the page shows runs as it stands', async (t) => {
+  const page = readFileSync(assetPath('docs/joining.md'), 'utf8');
+  const [, shown] = /```ts\n(.*?)```/s.exec(page)!;
+  const { run, compile } = installed(t);
+  const [url, key] = [service.url, await keyOfNewAccount(service, 'as the page shows')].map((text) =>
+    JSON.stringify(text),
+  );
+  const program = `import { Gatehouse } from '@gatehouse/client';
+    declare const process: { stdout: { write(text: string): void } };
+    type Refund = { order: number; amount: number };
+    const api = { refund: (args: Refund) => process.stdout.write('refunded ' + args.amount + '\\n') };
+    const [url, key, traceId, response, tokens_used] = [${url}, ${key}, 'shown', 'done', 42] as const;
+    ${shown}
+    process.stdout.write(JSON.stringify({ sent, failed, dropped }));`;
+  t.equal(compile('shown.mts', program), '');
+  const { stdout, stderr } = run('start.mjs', "import './shown.mjs';");
+  t.equal(stdout, 'refunded 20\n{"sent":1,"failed":0,"dropped":0}', stderr);
+
+  const tested = readFileSync(assetPath('test/frameworks/adapters.test.mjs'), 'utf8');
+  for (const expression of [
+    'toolApproval: aiSdk(gh).toolApproval',
+    'inputGuardrails: [openaiAgents(gh).toolInput]',
+    'middleware: [langchain(gh).middleware]',
+    'hooks: { PreToolUse: [{ hooks: [claude(gh).preToolUse] }] }',
+  ]) {
+    t.ok(page.includes(expression), `docs/joining.md shows ${expression}`);
+    t.ok(tested.includes(expression), `and a framework runs it: ${expression}`);
+  }
 });

@@ -34,21 +34,21 @@ while ((await there.decide({ tool: 'refund' })).allowed) await new Promise((reso
 
 /** What is asked of each framework: does the tool run, and what was the model told? */
 const CASES = [
-  { tool: 'look', gatehouse: there, runs: true, told: /looked/ },
-  { tool: 'pay', gatehouse: there, runs: false, told: /Blocked by policy .{1,2}no pay/ },
-  { tool: 'refund', gatehouse: there, runs: false, told: /Approval apr_\w+ is pending/ },
-  { tool: 'look', gatehouse: away, runs: false, told: /not available/ },
+  { tool: 'look', gh: there, runs: true, told: /looked/ },
+  { tool: 'pay', gh: there, runs: false, told: /Blocked by policy .{1,2}no pay/ },
+  { tool: 'refund', gh: there, runs: false, told: /Approval apr_\w+ is pending/ },
+  { tool: 'look', gh: away, runs: false, told: /not available/ },
 ];
 
 function each(framework, run) {
-  for (const { tool, gatehouse, runs, told } of CASES)
-    test(`${framework}: ${tool}${gatehouse === away ? ', the service away' : ''}`, async () => {
+  for (const { tool, gh, runs, told } of CASES)
+    test(`${framework}: ${tool}${gh === away ? ', the service away' : ''}`, async () => {
       let ran = 0;
       const execute = async () => {
         ran++;
         return 'looked';
       };
-      const said = await run({ tool, gatehouse, execute });
+      const said = await run({ tool, gh, execute });
       assert.equal(ran, runs ? 1 : 0, 'how often the tool ran');
       assert.match(said, told);
     });
@@ -56,25 +56,25 @@ function each(framework, run) {
 
 const input = z.object({ amount: z.number() });
 
-each('AI SDK', async ({ tool, gatehouse, execute }) => {
+each('AI SDK', async ({ tool, gh, execute }) => {
   const model = await openAiModel(tool, { amount: 5 });
   await generateText({
     model: createOpenAICompatible({ name: 'stub', baseURL: `${model.url}/v1` })('stub'),
     prompt: 'do it',
     stopWhen: stepCountIs(3),
     tools: { [tool]: aiTool({ description: 'a tool', inputSchema: input, execute }) },
-    toolApproval: aiSdk(gatehouse).toolApproval,
+    toolApproval: aiSdk(gh).toolApproval,
   });
   model.close();
   return JSON.stringify(model.asked.at(-1).messages);
 });
 
-each('OpenAI Agents', async ({ tool, gatehouse, execute }) => {
+each('OpenAI Agents', async ({ tool, gh, execute }) => {
   const model = await openAiModel(tool, { amount: 5 });
   const modelProvider = new OpenAIProvider({ apiKey: 'x', baseURL: `${model.url}/v1`, useResponses: false });
   const guarded = agentsTool({
     ...{ name: tool, description: 'a tool', parameters: input, execute },
-    inputGuardrails: [openaiAgents(gatehouse).toolInput],
+    inputGuardrails: [openaiAgents(gh).toolInput],
   });
   const runner = new Runner({ modelProvider, tracingDisabled: true });
   const { finalOutput } = await runner.run(new Agent({ name: 'a', model: 'stub', tools: [guarded] }), 'do it');
@@ -82,19 +82,19 @@ each('OpenAI Agents', async ({ tool, gatehouse, execute }) => {
   return finalOutput;
 });
 
-each('LangChain', async ({ tool, gatehouse, execute }) => {
+each('LangChain', async ({ tool, gh, execute }) => {
   const calls = [[{ name: tool, args: { amount: 5 }, id: 'call_1', type: 'tool_call' }], []];
   const agent = createAgent({
     model: new FakeToolCallingModel({ toolCalls: calls }),
     tools: [langchainTool(execute, { name: tool, description: 'a tool', schema: input })],
-    middleware: [langchain(gatehouse).middleware],
+    middleware: [langchain(gh).middleware],
   });
   const { messages } = await agent.invoke({ messages: [{ role: 'user', content: 'do it' }] });
   return JSON.stringify(messages.filter((message) => message.getType() === 'tool').map(({ content }) => content));
 });
 
 test('Claude Agent SDK: what is blocked does not run, and the model reads why', async () => {
-  for (const [gatehouse, told] of [
+  for (const [gh, told] of [
     [there, /Blocked by policy/],
     [away, /not available/],
   ]) {
@@ -103,7 +103,7 @@ test('Claude Agent SDK: what is blocked does not run, and the model reads why', 
     const env = { ...process.env, HOME: cwd, ANTHROPIC_BASE_URL: model.url, ANTHROPIC_API_KEY: 'sk-ant-x' };
     const options = {
       ...{ cwd, env: { ...env, CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1' }, allowedTools: ['Bash'] },
-      hooks: { PreToolUse: [{ hooks: [claude(gatehouse).preToolUse] }] },
+      hooks: { PreToolUse: [{ hooks: [claude(gh).preToolUse] }] },
     };
     for await (const _message of query({ prompt: 'do it', options }));
     model.close();
