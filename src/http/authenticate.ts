@@ -103,7 +103,8 @@ function within(verdict: true | Refused): void {
 
 /** The scheme in any case, one or more spaces, and the key. undefined: no key can look like this. */
 function hashOf(authorization: string): string | undefined {
-  const key = /^bearer +(\S+)$/i.exec(authorization)?.[1];
+  // Claude Code's exporter sends what OTEL_EXPORTER_OTLP_HEADERS has as it stands, where others decode the %20.
+  const key = /^bearer(?: +|%20)(\S+)$/i.exec(authorization)?.[1];
   return key === undefined ? undefined : parseApiKey(key)?.sha256;
 }
 

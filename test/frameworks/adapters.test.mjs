@@ -2,10 +2,11 @@
 // the model reads why; what waits is waited for and then denied; a service that is away blocks. Run by
 // scripts/test-frameworks.mjs, which installs the frameworks.
 import assert from 'node:assert/strict';
-import { mkdtempSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import test from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { query } from '@anthropic-ai/claude-agent-sdk';
 import { Gatehouse } from '@gatehouse/client';
@@ -21,7 +22,8 @@ import { anthropicModel, openAiModel } from './models.mjs';
 
 const { URL: url, KEY: key } = process.env;
 const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
-const post = (at, body) => fetch(`${url}${at}`, { method: 'POST', headers, body: JSON.stringify(body) });
+const send = (method) => (at, body) => fetch(`${url}${at}`, { method, headers, body: JSON.stringify(body) });
+const [post, patch] = [send('POST'), send('PATCH')];
 
 for (const [name, type, conditions] of [
   ['no pay', 'block_action', { tool: ['pay', 'Bash'] }],
@@ -93,23 +95,53 @@ each('LangChain', async ({ tool, gh, execute }) => {
   return JSON.stringify(messages.filter((message) => message.getType() === 'tool').map(({ content }) => content));
 });
 
+/** Runs Claude Code in a folder of its own, made ready by `prepare`: what the model heard, and whether the tool ran. */
+async function claudeCode(command, options, prepare = () => undefined) {
+  const model = await anthropicModel('Bash', { command, description: 'x' });
+  const cwd = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-claude-'));
+  prepare(cwd);
+  const env = { ...process.env, HOME: cwd, ANTHROPIC_BASE_URL: model.url, ANTHROPIC_API_KEY: 'sk-ant-x' };
+  const all = {
+    ...{ cwd, env: { ...env, CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1', GATEHOUSE_API_KEY: key } },
+    ...{ allowedTools: ['Bash'], ...options },
+  };
+  for await (const _message of query({ prompt: 'do it', options: all }));
+  model.close();
+  const heard = JSON.stringify(model.asked.flatMap(({ messages }) => messages));
+  assert.match(heard, /tool_result/);
+  return { heard, ran: existsSync(path.join(cwd, 'ran.txt')) };
+}
+
 test('Claude Agent SDK: what is blocked does not run, and the model reads why', async () => {
-  for (const [gh, told] of [
+  for (const [gh, why] of [
     [there, /Blocked by policy/],
     [away, /not available/],
   ]) {
-    const model = await anthropicModel('Bash', { command: 'echo it-ran > ran.txt', description: 'x' });
-    const cwd = mkdtempSync(path.join(os.tmpdir(), 'gatehouse-claude-'));
-    const env = { ...process.env, HOME: cwd, ANTHROPIC_BASE_URL: model.url, ANTHROPIC_API_KEY: 'sk-ant-x' };
-    const options = {
-      ...{ cwd, env: { ...env, CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1' }, allowedTools: ['Bash'] },
+    const { heard, ran } = await claudeCode('echo it-ran > ran.txt', {
       hooks: { PreToolUse: [{ hooks: [claude(gh).preToolUse] }] },
-    };
-    for await (const _message of query({ prompt: 'do it', options }));
-    model.close();
-    const results = JSON.stringify(model.asked.flatMap(({ messages }) => messages));
-    assert.match(results, /tool_result/);
-    assert.match(results, told);
-    assert.doesNotMatch(results, /"is_error":false/);
+    });
+    assert.match(heard, why);
+    assert.equal(ran, false);
   }
+});
+
+test('Claude Code, by the hooks that docs/joining.md shows', async () => {
+  const page = readFileSync(new URL('../../docs/joining.md', import.meta.url), 'utf8');
+  const shown = /```\n(\{"hooks".*?)```/s.exec(page)[1];
+  const inFolder = (at) => (cwd) => {
+    mkdirSync(path.join(cwd, '.claude'));
+    writeFileSync(path.join(cwd, '.claude', 'settings.json'), shown.replace('http://127.0.0.1:8080', at));
+  };
+  const options = { settingSources: ['project'] };
+  const asked = 'echo it-ran > ran.txt';
+  const blocked = await claudeCode(asked, options, inFolder(url));
+  assert.match(blocked.heard, /Blocked by policy .{1,2}no pay/);
+  assert.equal(blocked.ran, false);
+  const alone = await claudeCode(asked, options, inFolder('http://127.0.0.1:9'));
+  assert.equal(alone.ran, false, 'a service that is away is a denial');
+  const policies = await (await fetch(`${url}/v1/policies?limit=100`, { headers })).json();
+  const { id } = policies.items.find(({ name }) => name === 'no pay');
+  assert.equal((await patch(`/v1/policies/${id}`, { status: 'inactive' })).status, 200);
+  await sleep(1_500);
+  assert.equal((await claudeCode(asked, options, inFolder(url))).ran, true, 'what is allowed runs');
 });

@@ -12,7 +12,10 @@ function serve(answer) {
   });
   return new Promise((resolve) => {
     server.listen(0, '127.0.0.1', () =>
-      resolve({ url: `http://127.0.0.1:${server.address().port}`, close: () => server.close() }),
+      resolve({
+        url: `http://127.0.0.1:${server.address().port}`,
+        close: () => server.close(() => undefined).closeAllConnections(),
+      }),
     );
   });
 }

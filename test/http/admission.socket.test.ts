@@ -121,9 +121,9 @@ onEach('401 is the same whatever is wrong with the key; 403, 405, 429 and 503 sa
     same.add(text.replace(/\r\nDate: [^\r]*/, ''));
   }
   t.equal(same.size, 1, 'byte for byte');
-  for (const scheme of ['bearer', 'BEARER', 'Bearer  ']) {
+  for (const scheme of ['bearer ', 'BEARER ', 'Bearer   ', 'Bearer%20']) {
     const { answers } = await rawExchange(port, [
-      get('/things', { headers: `Authorization: ${scheme} ${KEYS.read}\r\n` }),
+      get('/things', { headers: `Authorization: ${scheme}${KEYS.read}\r\n` }),
     ]);
     t.equal(answers[0]?.status, 200, scheme);
   }
