@@ -121,7 +121,8 @@ export class McpExchange {
     if (!('id' in message)) {
       const cancelled = (message.params as { requestId?: RequestId } | undefined)?.requestId;
       if (message.method === 'notifications/cancelled' && cancelled !== undefined) this.#waiting.delete(cancelled);
-      return { onward: message };
+      // A call without an id asks for no answer, and some servers might still make it.
+      return message.method.startsWith('notifications/') ? { onward: message } : {};
     }
     if (this.#waiting.has(message.id)) return { back: failure(message.id, INVALID_REQUEST, 'this id is in use') };
     if (this.#waiting.size >= WAITING_MAX)

@@ -318,6 +318,23 @@ t.test('where Gatehouse is away calls are denied, unless it is said otherwise', 
   t.match(await called(open, 'add', { a: 1, b: 2 }), { content: [{ text: '3' }] });
 });
 
+t.test('a call without an id is not made: it would be asked about by none', async (t) => {
+  writeFileSync(calls, '');
+  const naive = `process.stdin.on('data', (chunk) => require('fs').appendFileSync(${JSON.stringify(calls)}, chunk));`;
+  const transport = stdio([...ARGS, 'wordless', '--', process.execPath, '-e', naive]);
+  await transport.start();
+  t.teardown(() => transport.close());
+  await transport.send({ jsonrpc: '2.0', method: 'tools/call', params: { name: 'add' } });
+  await transport.send({ jsonrpc: '2.0', method: 'notifications/progress', params: { progressToken: 1, progress: 1 } });
+  await transport.send({ jsonrpc: '2.0', id: 1, method: 'ping' });
+  await api.until(
+    async () => ({ status: 200, headers: new Headers(), text: '', json: reached() }),
+    ({ json }) => json.length >= 2,
+  );
+  t.match(reached(), [/notifications\/progress/, /"ping"/]);
+  t.equal(reached().length, 2);
+});
+
 t.test('the configuration that the page shows, with the server and the address of this test', async (t) => {
   const page = readFileSync(assetPath('docs/joining.md'), 'utf8');
   const { command, args, env } = JSON.parse(/```json\n(\{"mcpServers".*?)```/s.exec(page)![1]!).mcpServers.files;
