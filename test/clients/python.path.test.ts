@@ -1,12 +1,11 @@
 // The Python client by the system's python3 against the whole service: guards, approvals, a service that is away,
 // records through lost answers, and programs that end. The programs are here, one for each question.
 import { spawn } from 'node:child_process';
-import http from 'node:http';
-import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { assetPath } from '../../src/process/assets.ts';
 import { Api } from '../support/api.ts';
 import { startService } from '../support/service.ts';
+import { type Fate, unreliable } from '../support/unreliable.ts';
 
 const service = await startService(t);
 const api = new Api(t, service);
@@ -123,26 +122,8 @@ say(gh.decide("look").outcome)
 });
 
 t.test('records come once, through lost answers and refusals; what ends after flush has lost nothing', async (t) => {
-  let seen = 0;
-  const proxy = http.createServer((req, res) => {
-    const fate = (['lost', 'refused', 'through'] as const)[seen++ % 3];
-    const chunks: Buffer[] = [];
-    req.on('data', (chunk: Buffer) => chunks.push(chunk));
-    req.on('end', async () => {
-      if (fate === 'refused') return void res.writeHead(503).end();
-      const { authorization, 'idempotency-key': key } = req.headers;
-      const answer = await fetch(`${service.url}${req.url}`, {
-        method: 'POST',
-        headers: { authorization: authorization!, 'content-type': 'application/json', 'idempotency-key': String(key) },
-        body: Buffer.concat(chunks),
-      });
-      if (fate === 'lost') return void req.socket.destroy();
-      res.writeHead(answer.status).end(await answer.text());
-    });
-  });
-  proxy.listen(0, '127.0.0.1');
-  await new Promise((resolve) => proxy.once('listening', resolve));
-  t.teardown(() => proxy.close());
+  const fates: Fate[] = ['lost', 'refused', 'through'];
+  const { url } = await unreliable(t, service.url, (request) => fates[request % fates.length]!);
   const { status, lines, stderr } = await run(
     `
 gh = client()
@@ -153,7 +134,7 @@ say(gh.close())
 say(failure(gh.record, "custom", {}))
 os._exit(0)
 `,
-    `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`,
+    url,
   );
   t.same([status, stderr], [0, '']);
   const counts = { sent: 250, failed: 1, dropped: 0 };

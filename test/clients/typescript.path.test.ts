@@ -3,9 +3,7 @@
 // built, and used as it would be installed.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import http from 'node:http';
 import { createRequire } from 'node:module';
-import type { AddressInfo } from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -19,6 +17,7 @@ import { keyOfNewAccount } from '../support/accounts.ts';
 import { Api } from '../support/api.ts';
 import { pause } from '../support/raw-http.ts';
 import { startService } from '../support/service.ts';
+import { type Fate, unreliable } from '../support/unreliable.ts';
 
 const service = await startService(t);
 const api = new Api(t, service);
@@ -89,42 +88,9 @@ t.test('what needs an approval is waited for', async (t) => {
   });
 });
 
-type Fate = 'through' | 'refused' | 'hangs' | 'slow' | 'lost';
-
-/** Between the client and the service. */
-async function unreliable(t: Test, fateOf: (request: number) => Fate): Promise<{ url: string; seen: () => number }> {
-  let seen = 0;
-  const server = http.createServer((req, res) => {
-    const fate = fateOf(seen++);
-    const chunks: Buffer[] = [];
-    req.on('data', (chunk: Buffer) => chunks.push(chunk));
-    req.on('end', async () => {
-      if (fate === 'hangs') return;
-      if (fate === 'refused') return void res.writeHead(503, { 'content-type': 'application/json' }).end('{}');
-      if (fate === 'slow') await pause(300);
-      const answer = await fetch(`${service.url}${req.url}`, {
-        method: req.method!,
-        headers: Object.entries(req.headers).filter(([name]) =>
-          /^(authorization|content-type|idempotency-key)$/.test(name),
-        ) as [string, string][],
-        ...(chunks.length === 0 ? {} : { body: Buffer.concat(chunks) }),
-      });
-      if (fate === 'lost') return void req.socket.destroy();
-      res.writeHead(answer.status, { 'content-type': 'application/json' }).end(await answer.text());
-    });
-  });
-  server.listen(0, '127.0.0.1');
-  await new Promise((resolve) => server.once('listening', resolve));
-  t.teardown(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, seen: () => seen };
-}
-
 t.test('a service that is away blocks, unless the guard says otherwise', async (t) => {
   for (const fate of ['refused', 'hangs'] as const) {
-    const { url } = await unreliable(t, () => fate);
+    const { url } = await unreliable(t, service.url, () => fate);
     const gatehouse = new Gatehouse(options({ url, timeoutMs: 600, agent: await agentId() }));
     const began = performance.now();
     await t.rejects(gatehouse.guard('look', () => t.fail('it ran'))({}), { name: 'UnavailableError' }, fate);
@@ -138,7 +104,7 @@ t.test('a service that is away blocks, unless the guard says otherwise', async (
 
 t.test('a decision whose answer is lost is made once', async (t) => {
   const fates: Fate[] = ['lost', 'refused', 'slow', 'through'];
-  const { url, seen } = await unreliable(t, (request) => fates[request] ?? 'through');
+  const { url, seen } = await unreliable(t, service.url, (request) => fates[request] ?? 'through');
   const gatehouse = new Gatehouse(options({ url, agent: await agentId() }));
   t.match(await gatehouse.decide({ tool: 'look', traceId: 'once' }), { allowed: true });
   t.equal(seen(), 3);
@@ -146,7 +112,11 @@ t.test('a decision whose answer is lost is made once', async (t) => {
 });
 
 t.test('records come in order, once, through lost answers and refusals', async (t) => {
-  const { url } = await unreliable(t, (request) => (['lost', 'refused', 'through', 'lost'] as const)[request % 4]!);
+  const { url } = await unreliable(
+    t,
+    service.url,
+    (request) => (['lost', 'refused', 'through', 'lost'] as const)[request % 4]!,
+  );
   const gatehouse = new Gatehouse(options({ url, agent: await agentId() }));
   for (let n = 0; n < 350; n++) gatehouse.record({ type: 'custom', traceId: 'recorded', payload: { n } });
   t.same(await gatehouse.flush(), { sent: 350, failed: 0, dropped: 0 });
@@ -160,7 +130,7 @@ t.test('records come in order, once, through lost answers and refusals', async (
 });
 
 t.test('100,000 records while the service is away: bounded, counted, and gone at the deadline', async (t) => {
-  const { url } = await unreliable(t, () => 'refused');
+  const { url } = await unreliable(t, service.url, () => 'refused');
   const gatehouse = new Gatehouse(options({ url, agent: await agentId() }));
   const before = process.memoryUsage().heapUsed;
   let taken = 0;

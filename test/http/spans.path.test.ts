@@ -2,19 +2,18 @@
 // lost and where it refuses; requests of other instrumentations as they sent them (test/otlp/golden); what policies
 // make of spans; and what is refused, in the form of the request.
 import { readFileSync } from 'node:fs';
-import http from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { context, SpanStatusCode, trace } from '@opentelemetry/api';
 import { OTLPTraceExporter as JsonExporter } from '@opentelemetry/exporter-trace-otlp-http';
 import { OTLPTraceExporter as ProtobufExporter } from '@opentelemetry/exporter-trace-otlp-proto';
 import { resourceFromAttributes } from '@opentelemetry/resources';
 import { BatchSpanProcessor, NodeTracerProvider } from '@opentelemetry/sdk-trace-node';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { assetPath } from '../../src/process/assets.ts';
 import { type Answer, Api } from '../support/api.ts';
 import { RawConnection } from '../support/raw-http.ts';
 import { startService } from '../support/service.ts';
+import { unreliable } from '../support/unreliable.ts';
 
 const service = await startService(t);
 const api = new Api(t, service);
@@ -100,47 +99,12 @@ t.test('exporters of the SDK send, in both forms, plain and compressed', async (
   }
 });
 
-/** Between an exporter and the service: `fate` says what becomes of each request, in turn. */
-async function unreliable(
-  t: Test,
-  fates: ('refused' | 'limited' | 'lost' | 'through')[],
-): Promise<{ url: string; seen: () => number }> {
-  let seen = 0;
-  const proxy = http.createServer((req, res) => {
-    const fate = fates[seen++] ?? 'through';
-    const chunks: Buffer[] = [];
-    req.on('data', (chunk: Buffer) => chunks.push(chunk));
-    req.on('end', async () => {
-      if (fate === 'refused' || fate === 'limited') {
-        res.writeHead(fate === 'refused' ? 503 : 429, { 'retry-after': '1' }).end();
-        return;
-      }
-      const { authorization, 'content-type': type, 'content-encoding': encoding } = req.headers;
-      const answer = await fetch(`${service.url}${req.url}`, {
-        method: 'POST',
-        headers: {
-          authorization: authorization!,
-          'content-type': type!,
-          ...(encoding && { 'content-encoding': encoding }),
-        },
-        body: Buffer.concat(chunks),
-      });
-      if (fate === 'lost') req.socket.destroy();
-      else res.writeHead(answer.status, { 'content-type': type! }).end(Buffer.from(await answer.arrayBuffer()));
-    });
-  });
-  proxy.listen(0, '127.0.0.1');
-  await new Promise((resolve) => proxy.once('listening', resolve));
-  t.teardown(() => proxy.close());
-  return { url: `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`, seen: () => seen };
-}
-
 t.test('what an exporter sends again is recorded once', async (t) => {
   for (const [Exporter, fates] of [
     [ProtobufExporter, ['refused', 'lost', 'through']],
     [JsonExporter as Exporter, ['limited', 'lost', 'lost', 'through']],
   ] as const) {
-    const { url, seen } = await unreliable(t, [...fates]);
+    const { url, seen } = await unreliable(t, service.url, (request) => fates[request] ?? 'through');
     const traceId = await runAgent({ url, Exporter, compression: 'gzip', name: 'sent again' });
     t.equal(seen(), fates.length);
     t.equal((await traceOf(traceId, 7)).json.event_count, 7);

@@ -318,7 +318,7 @@ t.test('where Gatehouse is away calls are denied, unless it is said otherwise', 
   t.match(await called(open, 'add', { a: 1, b: 2 }), { content: [{ text: '3' }] });
 });
 
-t.test('a call without an id is not made: it would be asked about by none', async (t) => {
+t.test('a call without an id goes no further', async (t) => {
   writeFileSync(calls, '');
   const naive = `process.stdin.on('data', (chunk) => require('fs').appendFileSync(${JSON.stringify(calls)}, chunk));`;
   const transport = stdio([...ARGS, 'wordless', '--', process.execPath, '-e', naive]);
