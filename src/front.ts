@@ -16,6 +16,7 @@ import { AuditVerifier } from './audit/verifier.ts';
 import { BufferPool } from './common/buffer-pool.ts';
 import { FairQueue } from './common/fair-queue.ts';
 import { METRICS_ACCOUNTS_MAX, METRICS_POLICIES_MAX, UNACKED_BYTES_MAX } from './common/limits.ts';
+import { STEADY_CLOCK } from './common/steady-clock.ts';
 import { mailTransportOf } from './egress/mail-transport.ts';
 import { allowedHostsOf } from './egress/target-url.ts';
 import { BodySlots } from './http/body-slots.ts';
@@ -110,6 +111,7 @@ export async function frontParts({
   const { backlogEntriesMax: entriesMax, backlogBytesMax: bytesMax, idempotencyBytesMax, eventBytesMax } = config;
   const backlog = new Backlog({ redis, keys, entriesMax, bytesMax, idempotencyBytesMax });
   const buffers = new BufferPool();
+  const clock = STEADY_CLOCK;
   const appender = new Appender({ redis: writer, keys, buffers, onAppended: countAppended(metrics) });
   const rateLimits = new RateLimitBatcher(new Counters(redis), keys);
   const once = makeAppendOnce({ redis, keys }, backlog, metrics);
@@ -117,7 +119,7 @@ export async function frontParts({
   const isAccepting = () => !backlog.full() && watch.trouble === undefined;
   const heartbeat = new IngestHeartbeat({ redis, keys, isAccepting });
   const barrier = new ReadBarrier({ redis, keys });
-  const parts = { rateLimits, appender, once, keys, eventBytesMax, ...toldOfEvents(metrics, usage) };
+  const parts = { rateLimits, appender, once, keys, eventBytesMax, clock, ...toldOfEvents(metrics, usage) };
   const judging = makeJudging(parts, { log, metrics });
   const registry = makeRegistry({ redis, keys }, eventsOnceStored(clickhouse, barrier), targetRules(config), judging);
   const approvalWaits = new ApprovalWaits({ address: redisAddress(config), keys, approvals: registry.approvals });

@@ -13,7 +13,7 @@
 // what is done.
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { Signal } from '../../schemas/signal.ts';
-import { hashedId } from '../../src/common/ids.ts';
+import { hashedId, momentOfId } from '../../src/common/ids.ts';
 import { readAsset } from '../../src/process/assets.ts';
 import { Script } from '../../src/redis/script.ts';
 import { redisTime } from '../../src/redis/time.ts';
@@ -334,7 +334,11 @@ export function windowChange(
 
 /** The same for the same alert and signal, by whomever and however often it is derived. */
 export function deliveryId(alert: AlertRecord, signal: Signal, what = 'signal'): string {
-  return hashedId('delivery', signal.at, `${alert.id}/${what}/${signal.id}`);
+  const { at: ms, event, anomaly } = signal;
+  // They sort as the ids that the signal names, where one is of its time.
+  const of = [event?.id, anomaly?.id].flatMap((id) => (id === undefined ? [] : [momentOfId(id)]));
+  const moment = of.find((one) => one.ms === ms) ?? { ms, slot: 0 };
+  return hashedId('delivery', moment, `${alert.id}/${what}/${signal.id}`);
 }
 
 /**

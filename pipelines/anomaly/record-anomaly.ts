@@ -4,7 +4,7 @@
 import type { Anomaly } from '../../schemas/anomaly.ts';
 import type { EventSummary } from '../../schemas/entry.ts';
 import { SIGNAL_POLICIES_MAX, type Signal } from '../../schemas/signal.ts';
-import { derivedId, hashedId, timeOfId } from '../../src/common/ids.ts';
+import { derivedId, hashedId, momentOfId } from '../../src/common/ids.ts';
 import type { Blocked } from './blocked-event.ts';
 import { descriptionOf, type Finding, severityOf } from './finding.ts';
 import { countsAt } from './observe.ts';
@@ -62,7 +62,7 @@ function described(finding: Finding) {
 
 function idOf(event: EventSummary, kind: Anomaly['kind']): string {
   if (kind === 'blocked_event') return derivedId('anomaly', event.id);
-  return hashedId('anomaly', timeOfId(event.id), `${kind}/${event.id}`);
+  return hashedId('anomaly', momentOfId(event.id), `${kind}/${event.id}`);
 }
 
 /** `2026-11-20 17:28:00.123`, UTC. */

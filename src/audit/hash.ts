@@ -9,7 +9,7 @@
 // has expired. The first byte keeps the kinds apart: a row begins with the length of its account's id, which is none of
 // these. Each entry has a hash of its own, rather than each batch: 1 us an event more, but then blocks may be cut and
 // joined anywhere and a head can be checked wherever it was taken.
-// An id holds 80 random bits, so the leaf of a row that is gone reveals nothing about it.
+// An id holds 65 random bits, so the leaf of a row that is gone reveals nothing about it.
 import { hash } from 'node:crypto';
 import { HASH_BYTES, ID_BYTES } from '../../schemas/chain.ts';
 import { ID_PREFIXES, type IdKind } from '../common/ids.ts';

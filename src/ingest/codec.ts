@@ -7,6 +7,7 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Allowance } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import type { Judgement } from '../policy/judgement.ts';
+import type { Arrivals } from './arrival.ts';
 import type { Answer, IngestRequest, Pause } from './ingest-parts.ts';
 import type { Judged } from './resolve-quotas.ts';
 
@@ -31,11 +32,8 @@ export interface DecodedBody {
   judge(element: number, agent: AgentRecord, rules: RuleSet, allowance: Allowance | undefined): Judgement | null;
   /** The same without an allowance; others have their turn in between. */
   judgeWithPauses(element: number, agent: AgentRecord, rules: RuleSet, pause: Pause): Promise<Judgement | null>;
-  /**
-   * `judged`: one for each element, null where the judgement was. `nowMs`: when events arrived that no rate limit
-   * counted.
-   */
-  encode(agent: AgentRecord, judged: readonly (Judged | null)[], nowMs: number): Encoded;
+  /** `judged` and `arrivals`: one for each element; null where the judgement was. */
+  encode(agent: AgentRecord, judged: readonly (Judged | null)[], arrivals: Arrivals): Encoded;
   /** The answer that a request with this Idempotency-Key was given before. Of bodies that came with a key. */
   repeat?(outcome: string): Answer;
   /** To be called once, when the body is needed no more. */

@@ -4,6 +4,7 @@
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Outcome } from '../../schemas/closed-sets.ts';
 import type { PolicyMatch } from '../../schemas/event.ts';
+import type { SteadyClock } from '../common/steady-clock.ts';
 import type { Allowances } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import type { Keys } from '../redis/keys.ts';
@@ -48,6 +49,8 @@ export type IngestParts = {
   once: Pick<AppendOnce, 'begin' | 'append' | 'release'>;
   backlog: Pick<Backlog, 'full'>;
   keys: Keys;
+  /** What is received is dated by it. */
+  clock: Pick<SteadyClock, 'now' | 'take'>;
   /** Bytes of one event, wherever it comes. */
   eventBytesMax: number;
   /** Called after their append, for so many neighbours of a request at once. */

@@ -27,6 +27,7 @@ import { agentInactive, type RuleSet } from '../policy/engine.ts';
 import type { Judgement } from '../policy/judgement.ts';
 import type { AppendCaller } from '../streams/append.ts';
 import type { Begun, OnceKey } from '../streams/append-once.ts';
+import { arrivalsOf } from './arrival.ts';
 import type { Codec, DecodedBody, Encoded } from './codec.ts';
 import type { Answer, Caller, IngestParts, IngestRequest, Pause } from './ingest-parts.ts';
 import type { QuotaGrant, QuotaWaiter } from './rate-limit-batcher.ts';
@@ -57,6 +58,8 @@ class Submission implements QuotaWaiter, AppendCaller {
   readonly #caller: Caller;
   #agent!: AgentRecord;
   #rules!: RuleSet;
+  /** Epoch ms with a fraction. */
+  #readAt = 0;
   #body: DecodedBody | undefined;
   /** Of the Idempotency-Key, while this request owns it. */
   #token: string | undefined;
@@ -104,10 +107,12 @@ class Submission implements QuotaWaiter, AppendCaller {
 
   /** false: it is too large to be read on the loop that answers. */
   #readBody(): boolean {
-    const { apart, eventBytesMax } = this.#parts;
+    const { apart, clock, eventBytesMax } = this.#parts;
+    this.#readAt = clock.now();
+    const nowMs = Math.floor(this.#readAt);
     for (const codec of this.#codecs) {
       if (apart !== undefined && this.#request.body.length > apart.bytesMax[codec.name]) continue;
-      this.#body = codec.decode(this.#request, { rules: this.#rules, nowMs: Date.now(), eventBytesMax });
+      this.#body = codec.decode(this.#request, { rules: this.#rules, nowMs, eventBytesMax });
       if (this.#body !== undefined) return true;
     }
     return false;
@@ -185,7 +190,8 @@ class Submission implements QuotaWaiter, AppendCaller {
     // The caller may have left while counters were asked.
     if (this.#caller.isGone) throw callerLeft();
     this.#judged = judged;
-    const encoded = this.#body!.encode(this.#agent, judged, Date.now());
+    const arrivals = arrivalsOf(this.#parts.clock, judged, this.#readAt);
+    const encoded = this.#body!.encode(this.#agent, judged, arrivals);
     this.#answer = encoded.answer;
     if (this.#token !== undefined) {
       this.#appendOnce(this.#token, encoded);

@@ -2,10 +2,11 @@
 // it). submission.ts checks the elements, encode.ts writes rows and summaries, submission-reply.ts renders the answer.
 // Invariant: an element that is refused has its error in its place in the answer, and leaves nothing in the stream.
 import type { AgentRecord } from '../../schemas/agent.ts';
-import { mintId } from '../common/ids.ts';
+import { idAt } from '../common/ids.ts';
 import type { Allowance } from '../policy/allowance.ts';
 import { judge, type RuleSet } from '../policy/engine.ts';
 import type { Judgement } from '../policy/judgement.ts';
+import type { Arrivals } from './arrival.ts';
 import type { Codec, DecodedBody, DecodeOptions, Encoded } from './codec.ts';
 import { type AcceptedEvent, encodeEvents } from './encode.ts';
 import type { Answer, IngestRequest, Pause } from './ingest-parts.ts';
@@ -48,15 +49,14 @@ class JsonBody implements DecodedBody {
     return isRejected(element) ? null : rules.judgeWithPauses(new View(element, agent), pause);
   }
 
-  encode(agent: AgentRecord, judged: readonly (Judged | null)[], nowMs: number): Encoded {
+  encode(agent: AgentRecord, judged: readonly (Judged | null)[], arrivals: Arrivals): Encoded {
     const { account, requestId, idempotencyKey } = this.#request;
     const events: AcceptedEvent[] = [];
     const verdicts = this.#elements.map((element, i): Verdict => {
       if (isRejected(element)) return element;
-      const { decision, countedAt } = judged[i]!;
-      // What a rate limit counted arrived when it was counted: so the events that are kept show that the limit held.
-      const receivedAt = countedAt ?? nowMs;
-      const id = mintId('event', receivedAt); // recovery searches for an id at its own time
+      const { decision } = judged[i]!;
+      const receivedAt = arrivals[i]!.ms;
+      const id = idAt('event', arrivals[i]!); // recovery searches for an id at its own time
       events.push({ account, agent, id, submission: element, receivedAt, decision, requestId });
       return verdictOf(decision, { id, occurredAt: element.occurredAt, receivedAt });
     });

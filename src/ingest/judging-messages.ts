@@ -4,6 +4,7 @@
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { EventType, Outcome, PolicyType } from '../../schemas/closed-sets.ts';
 import { type ErrorCode, ServiceError, type ServiceErrorOptions } from '../common/errors.ts';
+import type { Moment } from '../common/steady-clock.ts';
 import type { AgentRef, SentSpans, SpanGroups } from '../otlp/span-groups.ts';
 import type { Before } from '../policy/observed.ts';
 import type { Begun, OnceKey } from '../streams/append-once.ts';
@@ -13,8 +14,13 @@ import type { QuotaGrant, QuotaRequest } from './rate-limit-batcher.ts';
 
 export type ThreadData = { prefix: string; partitions: number; eventBytesMax: number };
 
+/**
+ * The last moment that the sender's clock has handed out: what the receiver's clock hands out for this work lies
+ * behind it (steady-clock.ts).
+ */
+type Dated = { lastMoment: Moment };
 /** `policies`: JSON of the account's, where they are not those that the thread has. */
-export type SubmitMessage = {
+export type SubmitMessage = Dated & {
   kind: 'submit';
   id: number;
   shape: Shape;
@@ -27,7 +33,7 @@ export type SubmitMessage = {
   idempotencyKey: string | undefined;
 };
 /** Spans of traces, as they were sent. */
-export type SpansMessage = {
+export type SpansMessage = Dated & {
   kind: 'spans';
   id: number;
   account: string;
@@ -50,10 +56,10 @@ export type SentEntry = { version: number; summaries: Uint8Array; rows: Uint8Arr
 /** What the thread has done for it, since it has no Redis. */
 export type Calls = {
   ask: { args: { agent: string; requests: QuotaRequest[] }; answer: readonly QuotaGrant[] };
-  append: { args: { agent: string; events: number; entry: SentEntry }; answer: undefined };
+  append: { args: Dated & { agent: string; events: number; entry: SentEntry }; answer: undefined };
   begin: { args: OnceKey & { fingerprint: string }; answer: Begun };
   appendOnce: {
-    args: OnceKey & { agent: string; entry: SentEntry | undefined; token: string; outcome: string };
+    args: Dated & OnceKey & { agent: string; entry: SentEntry | undefined; token: string; outcome: string };
     answer: undefined;
   };
   release: { args: OnceKey & { token: string }; answer: undefined };

@@ -11,6 +11,7 @@ import type { EventType, Outcome } from '../../schemas/closed-sets.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { ServiceError } from '../common/errors.ts';
 import { parseExact } from '../common/exact-json.ts';
+import { STEADY_CLOCK, steadyNow } from '../common/steady-clock.ts';
 import { Undecodable } from '../otlp/span.ts';
 import { groupSpans, reject, type SpanGroups, type SpanSubmission } from '../otlp/span-groups.ts';
 import type { RuleSet } from '../policy/engine.ts';
@@ -69,6 +70,7 @@ setInterval(() => {
 }, ALIVE_EVERY_MS);
 
 port.on('message', (message: ToThread) => {
+  if ('lastMoment' in message) STEADY_CLOCK.notBefore(message.lastMoment);
   switch (message.kind) {
     case 'submit':
       void work(
@@ -170,7 +172,7 @@ async function submit(message: SubmitMessage): Promise<Submitted> {
 async function submitSpans(message: SpansMessage): Promise<SubmittedSpans> {
   const { id, account, keyId, requestId, body, form, gzip, boundTo } = message;
   const rules = await rulesFor(message);
-  const nowMs = Date.now();
+  const nowMs = steadyNow();
   const isKeptTime = (occurredAt: number) => isTimely(occurredAt, nowMs);
   const { groups, digest, ...found } = grouped({ body, form, gzip }, { eventBytesMax, boundTo, isTimely: isKeptTime });
   const agents = groups.length === 0 ? [] : await call(id, 'agents', { refs: groups.map(({ agent }) => agent) });
@@ -308,7 +310,10 @@ function partsOf(id: number, { agent, account, rules, sums }: Given): IngestPart
     appender: {
       takeBack: () => false,
       appendFor: ({ agent: of, summaries, rows, events }, waiter) =>
-        void call(id, 'append', { agent: of, events: events ?? summaries.length, entry: packed(summaries, rows) }).then(
+        void call(id, 'append', {
+          ...{ agent: of, events: events ?? summaries.length, entry: packed(summaries, rows) },
+          lastMoment: STEADY_CLOCK.last,
+        }).then(
           () => waiter.appended(),
           (error) => waiter.refused(error),
         ),
@@ -316,11 +321,14 @@ function partsOf(id: number, { agent, account, rules, sums }: Given): IngestPart
     once: {
       begin: (request) => call(id, 'begin', request),
       append: ({ summaries, rows, ...request }) =>
-        call(id, 'appendOnce', { ...request, entry: summaries.length === 0 ? undefined : packed(summaries, rows) }),
+        call(id, 'appendOnce', {
+          ...{ ...request, entry: summaries.length === 0 ? undefined : packed(summaries, rows) },
+          lastMoment: STEADY_CLOCK.last,
+        }),
       release: (request) => call(id, 'release', request),
     },
     backlog: { full: () => false },
-    ...{ keys, eventBytesMax },
+    ...{ keys, eventBytesMax, clock: STEADY_CLOCK },
     onAccepted: (_account, outcome, events) => sums.accepted(outcome, events),
     onMatched: (_account, match, of) => sums.matched(match, of),
     onBytes: (_account, bytes) => {

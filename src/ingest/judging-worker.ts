@@ -16,6 +16,7 @@ import type { PolicyEvaluated } from '../../schemas/policy-evaluation.ts';
 import { ServiceError } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { FairQueue, QueueFull } from '../common/fair-queue.ts';
+import { STEADY_CLOCK } from '../common/steady-clock.ts';
 import type { AgentRef } from '../otlp/span-groups.ts';
 import type { PolicyInput, RuleSet } from '../policy/engine.ts';
 import type { PolicyTrial, PolicyWork } from '../policy/policy-work.ts';
@@ -89,7 +90,7 @@ type Work = {
 
 /** `spans` as they were sent, with what is known of the sender. */
 export type SpansToJudge = {
-  spans: Omit<SpansMessage, 'kind' | 'id' | 'policies' | 'traceKey' | 'body'> & { body: Buffer };
+  spans: Omit<SpansMessage, 'kind' | 'id' | 'policies' | 'traceKey' | 'body' | 'lastMoment'> & { body: Buffer };
   rules: RuleSet;
   calls: SpanCalls;
 };
@@ -141,6 +142,7 @@ export class JudgingWorker implements Part, PolicyWork {
             requestId,
             idempotencyKey,
             body: bytes,
+            lastMoment: STEADY_CLOCK.last,
           } as const;
           return { ...message, policies: this.#rulesFor(account, rules), traceKey: rules.traceKey };
         },
@@ -161,7 +163,8 @@ export class JudgingWorker implements Part, PolicyWork {
       'spans',
       account,
       (id) => {
-        const message = { kind: 'spans', id, ...spans, body: sharedOrCopied(body) } as const;
+        const { last: lastMoment } = STEADY_CLOCK;
+        const message = { kind: 'spans', id, ...spans, body: sharedOrCopied(body), lastMoment } as const;
         return { ...message, policies: this.#rulesFor(account, rules), traceKey: rules.traceKey };
       },
       { bytes: body.length, spans: calls },
@@ -288,18 +291,24 @@ export class JudgingWorker implements Part, PolicyWork {
           rateLimits.ask(account, agent, requests, { counted, refused });
         });
       }
-      case 'append':
+      case 'append': {
+        const { lastMoment, entry, ...append } = message.args;
         work.isAppending = true;
-        return appender.appendPacked({ account, ...message.args, entry: packedOf(message.args.entry) });
+        STEADY_CLOCK.notBefore(lastMoment);
+        return appender.appendPacked({ account, ...append, entry: packedOf(entry) });
+      }
       case 'begin':
         return once.begin(message.args);
       case 'agents':
         return work.spans!.resolve(message.args.refs);
       case 'decided':
         return work.spans!.decided(message.args.ids);
-      case 'appendOnce':
+      case 'appendOnce': {
+        const { lastMoment, entry, ...append } = message.args;
         work.isAppending = true;
-        return once.appendPacked({ ...message.args, entry: message.args.entry && packedOf(message.args.entry) });
+        STEADY_CLOCK.notBefore(lastMoment);
+        return once.appendPacked({ ...append, entry: entry && packedOf(entry) });
+      }
       default:
         return once.release(message.args);
     }

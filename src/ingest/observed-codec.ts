@@ -2,10 +2,11 @@
 // codec does). They come as values, after the fact: policy/observed.ts.
 // Invariant: what is kept under an Idempotency-Key is a count: a request that comes again is answered that it is there.
 import type { AgentRecord } from '../../schemas/agent.ts';
-import { mintId } from '../common/ids.ts';
+import { idAt } from '../common/ids.ts';
 import { judge, type RuleSet } from '../policy/engine.ts';
 import type { Decision, Judgement } from '../policy/judgement.ts';
 import { type Before, decidedBefore, observed, withoutLimits } from '../policy/observed.ts';
+import type { Arrivals } from './arrival.ts';
 import type { Codec, DecodedBody, Encoded } from './codec.ts';
 import { encodeEvents } from './encode.ts';
 import type { Answer, IngestRequest, Pause } from './ingest-parts.ts';
@@ -48,10 +49,10 @@ class ObservedBody implements DecodedBody {
     return withoutLimits(await rules.judgeWithPauses(new View(this.#submissions[index]!, agent), pause));
   }
 
-  encode(agent: AgentRecord, judged: readonly (Judged | null)[], nowMs: number): Encoded {
+  encode(agent: AgentRecord, judged: readonly (Judged | null)[], arrivals: Arrivals): Encoded {
     const { account, requestId } = this.#request;
     const events = this.#submissions.map((submission, i) => ({
-      ...{ account, agent, submission, requestId, id: mintId('event', nowMs), receivedAt: nowMs },
+      ...{ account, agent, submission, requestId, id: idAt('event', arrivals[i]!), receivedAt: arrivals[i]!.ms },
       decision: this.#decided(i, judged[i]!.decision),
     }));
     return { ...encodeEvents(events), events: events.length, answer: NOTHING, outcome: String(events.length) };

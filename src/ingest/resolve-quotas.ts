@@ -5,6 +5,7 @@
 // Invariant: the k-th event of a run gets the k-th of its permits, as if each event had asked alone in the order of
 // submission.
 import { mintId } from '../common/ids.ts';
+import { steadyNow } from '../common/steady-clock.ts';
 import { checksOf, decide } from '../policy/decide.ts';
 import type { Decision, Judgement } from '../policy/judgement.ts';
 import type { QuotaGrant, QuotaRequest } from './rate-limit-batcher.ts';
@@ -81,5 +82,5 @@ function secondsOf(ms: number): number {
 const NONE_OVER: readonly number[] = [];
 
 function mintApprovalId(): string {
-  return mintId('approval', Date.now());
+  return mintId('approval', steadyNow());
 }

@@ -9,10 +9,12 @@ import { EVENT_TYPES, type EventType } from '../../schemas/closed-sets.ts';
 import type { JsonObject } from '../../schemas/common.ts';
 import { parseTime } from '../../schemas/time.ts';
 import { BufferPool } from '../common/buffer-pool.ts';
-import { mintId } from '../common/ids.ts';
+import { idAt } from '../common/ids.ts';
+import type { Moment } from '../common/steady-clock.ts';
 import type { Allowance } from '../policy/allowance.ts';
 import { ALLOWED, judge, type RuleSet } from '../policy/engine.ts';
 import type { Decision, Judgement, TextView } from '../policy/judgement.ts';
+import type { Arrivals } from './arrival.ts';
 import type { Codec, DecodedBody, DecodeOptions, Encoded } from './codec.ts';
 import { encodeEvents } from './encode.ts';
 import type { IngestRequest, Pause } from './ingest-parts.ts';
@@ -86,17 +88,17 @@ class WasmBody implements DecodedBody {
   }
 
   /** Everything of it happens at once: the memory of the instance is shared by all requests. */
-  encode(agent: AgentRecord, judged: readonly (Judged | null)[], nowMs: number): Encoded {
+  encode(agent: AgentRecord, judged: readonly (Judged | null)[], arrivals: Arrivals): Encoded {
     const { instance, request, scanned, occurredAt } = this.#parts;
     const { events } = scanned;
     instance.begin(scanned, request, request.shape);
     for (let i = 0; i < events; i++) {
-      const { decision, countedAt } = judged[i]!;
-      const receivedAt = countedAt ?? nowMs;
+      const { decision } = judged[i]!;
+      const arrival = arrivals[i]!;
       const at = occurredAt[i]!;
-      if (decision === ALLOWED && isSimple(scanned, i) && fitsDigits(at) && fitsDigits(receivedAt))
-        instance.allow(i, at, receivedAt);
-      else instance.insert(made(request, agent, submissionOf(scanned, i, at), { decision, receivedAt }));
+      if (decision === ALLOWED && isSimple(scanned, i) && fitsDigits(at) && fitsDigits(arrival.ms))
+        instance.allow(i, at, arrival);
+      else instance.insert(made(request, agent, submissionOf(scanned, i, at), { decision, arrival }));
     }
     const { rows, summaries, reply, release } = instance.finish();
     return { rows, summaries: [summaries], events, answer: { body: reply, release }, outcome: undefined };
@@ -123,9 +125,10 @@ function made(
   { account, requestId, agentId }: IngestRequest,
   agent: AgentRecord,
   submission: ParsedSubmission,
-  { decision, receivedAt }: { decision: Decision; receivedAt: number },
+  { decision, arrival }: { decision: Decision; arrival: Moment },
 ): { row: Buffer; summary: string; reply: string } {
-  const id = mintId('event', receivedAt);
+  const id = idAt('event', arrival);
+  const receivedAt = arrival.ms;
   const { rows, summaries } = encodeEvents([{ account, agent, id, submission, receivedAt, decision, requestId }]);
   const verdict = verdictOf(decision, { id, occurredAt: submission.occurredAt, receivedAt });
   return { row: rows, summary: summaries[0]!, reply: renderEvent(agentId, submission, verdict) };

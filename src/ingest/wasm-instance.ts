@@ -19,6 +19,7 @@ import type { BufferPool } from '../common/buffer-pool.ts';
 import { writeColumn } from '../common/event-row-codec.ts';
 import { ID_CHARACTERS, ID_PREFIXES, ID_TIME_CHARACTERS, idTime } from '../common/ids.ts';
 import { type FastBuffer, RowBinaryWriter } from '../common/row-binary.ts';
+import type { Moment } from '../common/steady-clock.ts';
 import { ALLOWED } from '../policy/engine.ts';
 import { LITERALS_MAX } from '../policy/rule-index.ts';
 import { LITERAL_CHARACTERS_MAX } from '../policy/text-search/literal-prefilter.ts';
@@ -173,6 +174,8 @@ export class WasmInstance {
   #parts: Parts | undefined;
   #written = 0;
   #randomUsed = RANDOM_BYTES;
+  /** Of the next id that the module makes. */
+  #randomAt = 0;
 
   constructor(buffers: BufferPool) {
     this.#buffers = buffers;
@@ -231,7 +234,8 @@ export class WasmInstance {
     this.#written = 0;
     const opened = REPLY_OPEN[shape];
     if (opened !== '') this.#bytes.latin1Write(opened, reply);
-    this.#wasm.begin(BLOCKS_AT, TIMES_AT, this.#randomness(body.events), rows, summaries, reply + opened.length);
+    this.#randomAt = this.#randomness(body.events);
+    this.#wasm.begin(BLOCKS_AT, TIMES_AT, this.#randomAt, rows, summaries, reply + opened.length);
   }
 
   /**
@@ -314,14 +318,24 @@ export class WasmInstance {
   }
 
   /** Writes an event that is allowed without a match. Times are epoch ms, `fitsDigits` both. */
-  allow(event: number, occurredAt: number, receivedAt: number): void {
+  allow(event: number, occurredAt: number, { ms: receivedAt, slot }: Moment): void {
     if (this.#times[0] !== occurredAt) this.#putTime(0, occurredAt);
+    this.#putSlot(slot);
     if (this.#times[1] !== receivedAt) {
       this.#putTime(1, receivedAt);
       this.#idTime = idTime(receivedAt);
       for (const at of this.#idTimes) this.#bytes.latin1Write(this.#idTime, at);
     }
     this.#wasm.emit(event, BODY_AT, this.#written++ === 0 ? 1 : 0);
+  }
+
+  /** In place of the first random characters of the next id: of a byte there the low five bits count. */
+  #putSlot(slot: number): void {
+    const at = this.#randomAt;
+    this.#bytes[at] = slot >> 10;
+    this.#bytes[at + 1] = slot >> 5;
+    this.#bytes[at + 2] = slot;
+    this.#randomAt = at + layout.RANDOM_BYTES;
   }
 
   /** Puts in its place what encode.ts has made of an event. */

@@ -7,6 +7,7 @@
 // record to be deleted by its id, and never a name that leads to an account of yesterday.
 // Failure: a kill at any place is mended by the same call again. Redis away: ServiceError unavailable.
 import { ServiceError } from '../common/errors.ts';
+import { steadyNow } from '../common/steady-clock.ts';
 import { type AccountRecord, DEFAULT_NAME } from './accounts.ts';
 import { Agents } from './agents.ts';
 import { Alerts } from './alerts.ts';
@@ -67,7 +68,7 @@ function removeRecord(store: RegistryStore, { id }: AccountRecord, actor: Actor)
     const hash = keys.accounts(keys.shardOf(id));
     const text = await redis.hget(hash, id);
     if (text === null) return true;
-    const at = (store.now ?? Date.now)();
+    const at = (store.now ?? steadyNow)();
     const empty: Guard[] = [keys.apiKeys(id), keys.policies(id), keys.alerts(id)].map((key) =>
       below('full', ['hlen', key], 1),
     );

@@ -9,6 +9,7 @@ import type { JournalEntry } from '../../schemas/journal.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../common/errors.ts';
 import { ID_PREFIXES, isId, mintId } from '../common/ids.ts';
+import { steadyNow } from '../common/steady-clock.ts';
 import { acknowledging } from '../redis/client.ts';
 import { REGISTRY_SHARDS } from '../redis/keys.ts';
 import { mintApiKey, parseApiKey, sha256Of } from './api-key-text.ts';
@@ -42,7 +43,7 @@ export class Accounts {
 
   constructor(store: RegistryStore) {
     this.#store = store;
-    this.#now = store.now ?? Date.now;
+    this.#now = store.now ?? steadyNow;
   }
 
   /** Throws ServiceError name_taken, unavailable. */

@@ -16,6 +16,7 @@ import type { Policy } from '../../schemas/policy.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../common/errors.ts';
 import { isId, mintId } from '../common/ids.ts';
+import { steadyNow } from '../common/steady-clock.ts';
 import type { Keys } from '../redis/keys.ts';
 import { type ApiKeyRecord, dropIndex, orphanDetails, revocationWrites } from './api-keys.ts';
 import { auditLog, changedFields, updateDetails } from './audit.ts';
@@ -58,7 +59,7 @@ export class Agents {
   constructor(store: RegistryStore) {
     this.#store = store;
     this.#keys = store.keys;
-    this.#now = store.now ?? Date.now;
+    this.#now = store.now ?? steadyNow;
   }
 
   /**

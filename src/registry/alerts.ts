@@ -12,6 +12,7 @@ import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../common/errors.ts';
 import { mintId } from '../common/ids.ts';
 import { ALERTS_MAX } from '../common/limits.ts';
+import { steadyNow } from '../common/steady-clock.ts';
 import { validationFailed } from '../common/validation.ts';
 import type { Keys } from '../redis/keys.ts';
 import { targetProblem } from './alert-target.ts';
@@ -112,7 +113,7 @@ export class Alerts {
    * validation_failed for a channel that signs nothing.
    */
   async rotateSecret(account: string, id: string, actor: Actor): Promise<AlertCreated | null> {
-    const at = (this.#store.now ?? Date.now)();
+    const at = (this.#store.now ?? steadyNow)();
     const edited = (before: AlertRecord): AlertRecord => {
       if (before.secret === undefined)
         throw validationFailed('The secret cannot be changed.', [
@@ -137,7 +138,7 @@ export class Alerts {
   }
 
   async #create(account: string, body: AlertCreate, actor: Actor, keeping: Keeping): Promise<string> {
-    const atMs = (this.#store.now ?? Date.now)();
+    const atMs = (this.#store.now ?? steadyNow)();
     const record = newRecord(body, atMs);
     this.#check(record, undefined);
     const { trigger, channel } = record;

@@ -15,6 +15,7 @@ import { isoTime, parseTime } from '../../schemas/time.ts';
 import { ServiceError } from '../common/errors.ts';
 import { isId, mintId } from '../common/ids.ts';
 import { API_KEYS_MAX } from '../common/limits.ts';
+import { steadyNow } from '../common/steady-clock.ts';
 import { validationFailed } from '../common/validation.ts';
 import { acknowledging } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
@@ -60,7 +61,7 @@ export class ApiKeys {
   constructor(store: RegistryStore) {
     this.#store = store;
     this.#keys = store.keys;
-    this.#now = store.now ?? Date.now;
+    this.#now = store.now ?? steadyNow;
   }
 
   /** Throws ServiceError validation_failed, unavailable. */

@@ -24,6 +24,7 @@ import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../common/errors.ts';
 import { isId } from '../common/ids.ts';
 import { APPROVALS_AT_ONCE, APPROVALS_PENDING_MAX } from '../common/limits.ts';
+import { steadyNow } from '../common/steady-clock.ts';
 import { HERE, type PolicyWork } from '../policy/policy-work.ts';
 import type { Keys } from '../redis/keys.ts';
 import { EventNotStored, type FetchEvent, type Review, reviewApproval } from './approval-review.ts';
@@ -75,7 +76,7 @@ export class Approvals {
   constructor(options: ApprovalsOptions) {
     this.#store = options;
     this.#keys = options.keys;
-    this.#now = options.now ?? Date.now;
+    this.#now = options.now ?? steadyNow;
     this.#pendingMax = options.pendingMax ?? APPROVALS_PENDING_MAX;
     this.#reviewing = { fetchEvent: options.fetchEvent, work: options.work ?? HERE };
   }

@@ -8,6 +8,7 @@
 
 import type { JournalEntry } from '../../schemas/journal.ts';
 import { parseExact } from '../common/exact-json.ts';
+import { steadyNow } from '../common/steady-clock.ts';
 import { REGISTRY_SHARDS } from '../redis/keys.ts';
 import { auditLog, SYSTEM } from './audit.ts';
 import { commit, type RegistryStore } from './commit.ts';
@@ -31,7 +32,7 @@ export async function isHistoryExpected({ redis, keys }: RegistryStore): Promise
 /** Answers how many resources go in again. */
 export async function rewriteHistory(store: RegistryStore): Promise<number> {
   const { redis, keys } = store;
-  const at = (store.now ?? Date.now)();
+  const at = (store.now ?? steadyNow)();
   await redis.set(keys.historyMissing(), new Date(at).toISOString(), 'PX', SAID_MS);
   let written = 0;
   for (let shard = 0; shard < REGISTRY_SHARDS; shard++) {

@@ -10,6 +10,7 @@ import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { isId } from '../common/ids.ts';
+import { steadyNow } from '../common/steady-clock.ts';
 import { auditLog, changedFields, updateDetails } from './audit.ts';
 import {
   AGAIN,
@@ -68,7 +69,7 @@ export class NamedRecords<R extends Named> {
   constructor(store: RegistryStore, kind: NamedKind<R>) {
     this.#store = store;
     this.#kind = kind;
-    this.#now = store.now ?? Date.now;
+    this.#now = store.now ?? steadyNow;
   }
 
   async get(account: string, id: string): Promise<R | null> {

@@ -12,6 +12,7 @@ import { ServiceError } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { mintId } from '../common/ids.ts';
 import { POLICIES_ACTIVE_MAX, POLICIES_MAX } from '../common/limits.ts';
+import { steadyNow } from '../common/steady-clock.ts';
 import { validationFailed } from '../common/validation.ts';
 import { HERE, type PolicyWork } from '../policy/policy-work.ts';
 import type { Keys } from '../redis/keys.ts';
@@ -111,7 +112,7 @@ export class Policies {
   }
 
   async #create(account: string, body: PolicyCreate, actor: Actor, keeping: Keeping): Promise<string> {
-    const atMs = (this.#store.now ?? Date.now)();
+    const atMs = (this.#store.now ?? steadyNow)();
     const policy = newPolicy(body, atMs);
     await checkCompiles(this.#work, account, policy);
     const details = { type: policy.type, revision: policy.revision, after: told(policy) };

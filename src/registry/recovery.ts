@@ -14,6 +14,7 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import type { AlertRecord } from '../../schemas/alert.ts';
 import type { ResourceType } from '../../schemas/closed-sets.ts';
 import type { Policy } from '../../schemas/policy.ts';
+import { steadyNow } from '../common/steady-clock.ts';
 import { readAsset } from '../process/assets.ts';
 import { acknowledging } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
@@ -112,7 +113,7 @@ async function recover(store: RegistryStore, known: KnownRegistry, behind: Behin
 /** One record as ClickHouse has it, in place of what Redis has. */
 async function putBack(store: RegistryStore, row: RestoredRow, isLiving: (agent: string) => boolean): Promise<void> {
   const { redis, keys } = store;
-  const at = (store.now ?? Date.now)();
+  const at = (store.now ?? steadyNow)();
   const { account, kind, id, revision, record } = row;
   const before = await recordOf(store, row);
   const all = [...removalOf(keys, row, before), ...writesOf(keys, row, isLiving, at)];

@@ -12,6 +12,7 @@ import type { AlertRecord } from '../../schemas/alert.ts';
 import type { JournalEntry } from '../../schemas/journal.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { exactJson } from '../common/exact-json.ts';
+import { steadyNow } from '../common/steady-clock.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
 import { acknowledging } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
@@ -56,7 +57,7 @@ export function rebuildRegistry(
     const counts = { agent: 0, policy: 0, alert: 0, api_key: 0, account: 0 };
     const revisions = new Map<number, number>();
     const names: CommandArgs[] = [];
-    const now = (store.now ?? Date.now)();
+    const now = (store.now ?? steadyNow)();
     const writer = new Writer(store);
     for (const row of newest.values()) {
       const shard = keys.shardOf(row.account);

@@ -11,6 +11,7 @@ import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../common/errors.ts';
 import { isId, mintId } from '../common/ids.ts';
 import { SESSION_IDLE_MS, SESSION_MS_MAX, SESSIONS_A_KEY_MAX } from '../common/limits.ts';
+import { steadyNow } from '../common/steady-clock.ts';
 import type { AccountRecord } from './accounts.ts';
 import type { ApiKeyRecord } from './api-keys.ts';
 import { auditLog } from './audit.ts';
@@ -47,7 +48,7 @@ export class Sessions {
 
   constructor(store: RegistryStore) {
     this.#store = store;
-    this.#now = store.now ?? Date.now;
+    this.#now = store.now ?? steadyNow;
   }
 
   /** Throws ServiceError invalid_token where the key was revoked meanwhile, unavailable. */

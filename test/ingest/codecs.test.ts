@@ -9,6 +9,7 @@ import { EVENT_TYPES } from '../../schemas/closed-sets.ts';
 
 import { decodeSummaries } from '../../schemas/entry.ts';
 import { ServiceError } from '../../src/common/errors.ts';
+import { arrivalsOf } from '../../src/ingest/arrival.ts';
 import { Ingest } from '../../src/ingest/ingest.ts';
 import type { IngestParts, IngestRequest } from '../../src/ingest/ingest-parts.ts';
 import type { Shape } from '../../src/ingest/json.ts';
@@ -31,6 +32,7 @@ import {
   requestId,
   ruleSet,
   type Seen,
+  standingClock,
   submitted,
   take,
 } from './support.ts';
@@ -166,10 +168,11 @@ t.test('no id is made twice, however many bodies one draw of randomness serves',
   const codec = new WasmCodec();
   const bytes = Buffer.from(JSON.stringify(Array.from({ length: 70 }, () => ({ type: 'prompt', payload: {} }))));
   const ids = new Set<string>();
+  const clock = standingClock();
   for (let body = 0; body < 60; body++) {
     const decoded = codec.decode(requestOf(bytes, 'many'), optionsOf(rules))!;
     const judged = Array.from({ length: 70 }, () => ({ decision: ALLOWED, countedAt: NOW }));
-    const { answer } = decoded.encode(agent, judged, NOW);
+    const { answer } = decoded.encode(agent, judged, arrivalsOf(clock, judged, NOW));
     decoded.release();
     for (const [id] of answer.body.toString().matchAll(/evt_[0-9a-z]{26}/g)) ids.add(id);
   }
@@ -290,6 +293,7 @@ t.test('requests whose steps interleave keep to their own bytes', async (t) => {
       },
     },
     backlog: { full: () => false },
+    clock: standingClock(),
     onAccepted: () => undefined,
     onMatched: () => undefined,
     onBytes: () => undefined,

@@ -3,6 +3,7 @@
 import t, { type Test } from 'tap';
 import type { AgentRecord } from '../../schemas/agent.ts';
 import { ServiceError } from '../../src/common/errors.ts';
+import { STEADY_CLOCK } from '../../src/common/steady-clock.ts';
 import { Ingest } from '../../src/ingest/ingest.ts';
 import type { IngestParts } from '../../src/ingest/ingest-parts.ts';
 import { type JudgingParts, JudgingWorker } from '../../src/ingest/judging-worker.ts';
@@ -92,6 +93,7 @@ class Front {
         release: async ({ key }: { key: string }) => void this.once.push(`release here ${key}`),
       },
       eventBytesMax: EVENT_BYTES_MAX,
+      clock: STEADY_CLOCK,
     } as unknown as IngestParts;
     const allowances = options.allowances ?? new Allowances();
     this.ingest = new Ingest(

@@ -3,6 +3,7 @@
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { ServiceError } from '../../src/common/errors.ts';
+import { SteadyClock } from '../../src/common/steady-clock.ts';
 import type { Codec } from '../../src/ingest/codec.ts';
 import { Ingest } from '../../src/ingest/ingest.ts';
 import type { Answer, IngestParts, IngestRequest } from '../../src/ingest/ingest-parts.ts';
@@ -48,6 +49,7 @@ export async function take(rules: RuleSet, body: Buffer, shape: Shape, codecs: r
       },
     },
     backlog: { full: () => false },
+    clock: standingClock(),
     onAccepted: () => undefined,
     onMatched: () => undefined,
     onBytes: () => undefined,
@@ -75,6 +77,11 @@ export function submitted(ingest: Ingest, request: IngestRequest): Promise<Answe
   return new Promise((accepted, refused) =>
     ingest.submit(request, { accepted, refused, setApart: () => undefined, isGone: false, whenGone: () => undefined }),
   );
+}
+
+/** It says NOW. */
+export function standingClock(): SteadyClock {
+  return new SteadyClock({ wallMs: () => NOW, monotonicMs: () => 0, originMs: NOW });
 }
 
 function copied({ rows, summaries, ...append }: Append): Append {

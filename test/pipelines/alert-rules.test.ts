@@ -18,7 +18,7 @@ import type { AlertRecord } from '../../schemas/alert.ts';
 import { SEVERITIES } from '../../schemas/closed-sets.ts';
 
 import type { EventSummary, MatchSummary } from '../../schemas/entry.ts';
-import { hashedId, isId, mintId, timeOfId } from '../../src/common/ids.ts';
+import { hashedId, isId, mintId, momentOfId, timeOfId } from '../../src/common/ids.ts';
 import { laneOf } from '../../src/registry/deliveries.ts';
 import { SEED } from '../support/seed.ts';
 import { makeSignal } from './alert-harness.ts';
@@ -232,9 +232,12 @@ t.test(
 );
 
 t.test('a derived id is well formed, sorts by its time, and is the same again', async (t) => {
-  const id = hashedId('delivery', 1_763_640_000_000, 'alr_1/evt_1');
+  const moment = { ms: 1_763_640_000_000, slot: 12_345 };
+  const id = hashedId('delivery', moment, 'alr_1/evt_1');
   t.ok(isId('delivery', id));
-  t.equal(timeOfId(id), 1_763_640_000_000);
-  t.equal(id, hashedId('delivery', 1_763_640_000_000, 'alr_1/evt_1'));
-  t.not(id, hashedId('delivery', 1_763_640_000_000, 'alr_1/evt_2'));
+  t.same(momentOfId(id), moment);
+  t.equal(timeOfId(id), moment.ms);
+  t.equal(id, hashedId('delivery', moment, 'alr_1/evt_1'));
+  t.not(id, hashedId('delivery', moment, 'alr_1/evt_2'));
+  t.ok(id < hashedId('delivery', { ...moment, slot: 12_346 }, 'alr_1/evt_1'));
 });

@@ -44,10 +44,13 @@ export function takePlainly(body: Buffer, shape: 'one' | 'many', world: World): 
   const judge = new Judge(world.policies, world.meanings);
   const counters = new Map<string, number>();
   const stored: Stored[] = [];
+  let last = 0;
   const answers = elements.map((element) => {
     if (!isSound(element, world)) return null;
     const one = new Accepted(element, text, world);
     one.verdict = judge.judge({ ...one, agent_id: world.agentId }, counters);
+    // None before the one in front of it: an event keeps its place in the request.
+    last = one.receivedAt = Math.max(last, one.verdict.counted ? world.countedAt : world.now);
     stored.push(one.stored());
     return one.answer();
   });
@@ -92,6 +95,7 @@ class Accepted {
   readonly written: unknown;
   readonly trace_id: string | undefined;
   verdict!: Verdict;
+  receivedAt!: number;
   readonly #world: World;
   readonly #text: string;
   readonly #node: Node;
@@ -122,10 +126,6 @@ class Accepted {
     return this.trace_id === undefined ? undefined : redactedTrace(this.trace_id, this.verdict.redacting);
   }
 
-  get #receivedAt(): number {
-    return this.verdict.counted ? this.#world.countedAt : this.#world.now;
-  }
-
   get #result(): object {
     const { outcome, deciding, matches } = this.verdict;
     const reason = deciding === null ? null : 'policy';
@@ -135,9 +135,9 @@ class Accepted {
 
   answer(): string {
     const trace = this.trace_id === undefined ? '' : `,"trace_id":${JSON.stringify(this.trace_id)}`;
-    const [at, received] = [this.#occurredAt, this.#receivedAt].map((ms) => new Date(ms).toISOString());
+    const [at, received] = [this.#occurredAt, this.receivedAt].map((ms) => new Date(ms).toISOString());
     return (
-      `{"id":"${blotted('evt', this.#receivedAt)}","agent_id":"${this.#world.agentId}","type":"${this.type}",` +
+      `{"id":"${blotted('evt', this.receivedAt)}","agent_id":"${this.#world.agentId}","type":"${this.type}",` +
       `"payload":${this.#payloadText}${trace},"timestamp":"${at}","received_at":"${received}",` +
       `"policy_result":${JSON.stringify(this.#result)}${this.verdict.redacting.length === 0 ? '' : `,"redacted_payload":${this.#kept}`}}`
     );
@@ -149,7 +149,7 @@ class Accepted {
     const kept = this.#kept;
     readText(kept); // the copy is sound, too: no key twice
     const values = JSON.parse(kept) as JsonObject;
-    const ids = { id: blotted('evt', this.#receivedAt), approval: outcome === 'pending' ? blotted('apr', now) : '' };
+    const ids = { id: blotted('evt', this.receivedAt), approval: outcome === 'pending' ? blotted('apr', now) : '' };
     const row = {
       account_id: account,
       agent_id: agentId,
@@ -157,7 +157,7 @@ class Accepted {
       type: this.type,
       trace_id: this.#keptTrace ?? '',
       timestamp: this.#occurredAt,
-      received_at: this.#receivedAt,
+      received_at: this.receivedAt,
       payload: kept,
       search_text: kept.includes('\\u') ? lines(values).join('\n').toWellFormed() : '',
       outcome: { allowed: 1, blocked: 2, pending: 3 }[outcome],
@@ -182,7 +182,7 @@ class Accepted {
       id: row.id,
       type: this.type,
       occurredAt: this.#occurredAt,
-      receivedAt: this.#receivedAt,
+      receivedAt: this.receivedAt,
       outcome,
       ...(deciding === null ? {} : { reason: 'policy', policyId: deciding.id }),
       ...(outcome === 'pending'

@@ -61,5 +61,5 @@ export const TIME_DIGITS_LENGTH = 13;
 export const TIME_ISO = 24;
 export const TIME_ISO_LENGTH = 24;
 
-/** Random bytes of an event's identifier; as many characters are made of them. */
+/** Bytes of which an event's identifier is made behind its time, a character each: three of the slot, then random. */
 export const RANDOM_BYTES = 16;

@@ -1,0 +1,57 @@
+// When the events of a submission arrived, and the moments that their ids are made of (between decision and encoding).
+// An event arrived when it was encoded, or, if a rate limit counted it, when it was counted: so the events that are
+// kept show that the limit held.
+// Invariant: moments of one submission rise in its order, so it keeps its order wherever it is read; and they lie
+// behind those of every submission that this process had answered before this one was read. Neither moves a counted
+// event by more than a lease lags behind (quota-lease.ts).
+import { QUOTA_LEASE_MS } from '../common/limits.ts';
+import { type Moment, SLOTS, SLOTS_BY_TIME, type SteadyClock } from '../common/steady-clock.ts';
+import type { Judged } from './resolve-quotas.ts';
+
+/** One for each element; those of refused elements are of no use. */
+export type Arrivals = readonly Moment[];
+
+/** `readAt`: when the body was read, by the same clock. */
+export function arrivalsOf(
+  clock: Pick<SteadyClock, 'now' | 'take'>,
+  judged: readonly (Judged | null)[],
+  readAt: number,
+): Arrivals {
+  if (judged.every(isUncounted)) {
+    const { ms, slot } = clock.take(judged.length);
+    return judged.map((_, i) => ({ ms, slot: slot + i }));
+  }
+  const arrivals: Moment[] = [];
+  let last: Moment | undefined;
+  for (const at of timesOf(judged, readAt, clock.now())) {
+    const ms = Math.floor(at);
+    // There is always room behind it for what comes at the same time.
+    let slot = Math.min(Math.floor((at - ms) * SLOTS_BY_TIME), SLOTS - judged.length);
+    if (last?.ms === ms) slot = Math.max(slot, last.slot + 1);
+    last = { ms, slot };
+    arrivals.push(last);
+  }
+  return arrivals;
+}
+
+function isUncounted(judged: Judged | null): boolean {
+  return judged?.countedAt === undefined;
+}
+
+/** Epoch ms, none before the one in front of it. What was not counted arrived before what was counted behind it. */
+function timesOf(judged: readonly (Judged | null)[], readAt: number, nowMs: number): number[] {
+  const times = new Array<number>(judged.length);
+  let behind = nowMs;
+  for (let i = judged.length - 1; i >= 0; i--) {
+    const countedAt = judged[i]?.countedAt;
+    times[i] = countedAt === undefined ? behind : behindReading(countedAt, readAt);
+    behind = Math.min(behind, times[i]!);
+  }
+  for (let i = 1; i < times.length; i++) times[i] = Math.max(times[i]!, times[i - 1]!);
+  return times;
+}
+
+/** What is counted off a lease is dated back by as long as its grant was under way. */
+function behindReading(countedAt: number, readAt: number): number {
+  return countedAt < readAt && readAt - countedAt < QUOTA_LEASE_MS ? readAt : countedAt;
+}
