@@ -1,4 +1,5 @@
-// Lists the audit log (GET /v1/audit-logs), newest first, totals exact.
+// Lists the audit log (GET /v1/audit-logs), newest first, totals exact. Entries of one time come in the order in which
+// they arrived: that of their ids, and an event's submission before what was decided of it.
 // `q` finds words, as in payloads, in an entry's action, actor, resource id and details.
 // Three sources, read as one: every event is an `event.submitted`; a blocked or pending one is a second entry;
 // everything else lies in audit_log. The first two are read off the event rows (projection by_arrival, then the page's
@@ -7,7 +8,7 @@
 
 import type { ClickHouseSettings } from '@clickhouse/client';
 import type { AuditLog } from '../../schemas/audit-log.ts';
-import { cut, type Listed, type PageStart } from '../../schemas/paging.ts';
+import { cut, type Listed, type PageStart, type Position } from '../../schemas/paging.ts';
 import { parseExact } from '../../src/common/exact-json.ts';
 import { derivedId } from '../../src/common/ids.ts';
 import type { ClickHouse, QueryParams } from '../client.ts';
@@ -37,7 +38,7 @@ type EntrySource = 'submitted' | 'decided' | 'recorded';
 type EntryKey = {
   source: EntrySource;
   created_ms: number;
-  log_id: string;
+  arrival: string;
   key: string;
   agent_id: string;
   timestamp_ms: number;
@@ -72,12 +73,20 @@ const SEARCHED: Record<EntrySource, string> = {
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
 const FLIPPED = '1032547698badcfehgkjnmqpsrvtxwzy';
 
-/** Of the row of each source. */
-const LOG_IDS: Record<EntrySource, string> = {
-  recorded: 'id',
-  submitted: "concat('log_', substring(id, 5))",
-  decided: `concat('log_', substring(id, 5, 25), translate(substring(id, 30, 1), '${ALPHABET}', '${FLIPPED}'))`,
+/** Sorts an entry among those of its time: the id of its row without the prefix, and which of its entries it is. */
+const ARRIVALS: Record<EntrySource, string> = {
+  recorded: "concat(substring(id, 5), '0')",
+  submitted: "concat(substring(id, 5), '0')",
+  decided: "concat(substring(id, 5), '1')",
 };
+
+/** The same of an entry as it is shown. */
+export function positionOfEntry({ id, action, resource_id, created_at }: AuditLog): Position {
+  const isOfEvent = (EVENT_ACTIONS as readonly string[]).includes(action);
+  const row = isOfEvent ? resource_id : id;
+  const which = isOfEvent && action !== 'event.submitted' ? '1' : '0';
+  return { at: Date.parse(created_at), id: row.slice(4) + which };
+}
 
 export async function listAuditLogs(
   clickhouse: ClickHouse,
@@ -95,7 +104,7 @@ export async function listAuditLogs(
   const { limit, offset, after } = page;
   const [keys, counted] = await Promise.all([
     clickhouse.query<EntryKey>(
-      `SELECT * FROM (${bounded}) ORDER BY created_ms ${order}, log_id ${order} LIMIT {limit:UInt64} OFFSET {offset:UInt64}`,
+      `SELECT * FROM (${bounded}) ORDER BY created_ms ${order}, arrival ${order} LIMIT {limit:UInt64} OFFSET {offset:UInt64}`,
       { ...params, reach: limit + 1 + offset, limit: limit + 1, offset },
       { settings: byArrival },
     ),
@@ -105,7 +114,7 @@ export async function listAuditLogs(
         })
       : undefined,
   ]);
-  const { rows, next } = cut(keys, limit, (key) => ({ at: key.created_ms, id: key.log_id }));
+  const { rows, next } = cut(keys, limit, (key) => ({ at: key.created_ms, id: key.arrival }));
   const total = counted === undefined ? null : (counted[0]?.total ?? 0);
   return { items: await fillIn(clickhouse, account, rows), total, next };
 }
@@ -124,7 +133,7 @@ function sourcesOf(account: string, filter: AuditPage): { sources: Source[]; par
     if (where === null) return;
     const table = source === 'recorded' ? 'audit_log FINAL' : 'events';
     const from = `FROM ${table} WHERE ${searched(where, filter, source).sql}`;
-    where.after(after, { time: source === 'recorded' ? 'created_at' : 'received_at', id: LOG_IDS[source], order });
+    where.after(after, { time: source === 'recorded' ? 'created_at' : 'received_at', id: ARRIVALS[source], order });
     sources.push({ from, keys: keysOf(source, `FROM ${table} WHERE ${where.sql}`, order) });
     Object.assign(params, where.params);
   };
@@ -182,13 +191,13 @@ function eventConditions(
 }
 
 function keysOf(source: EntrySource, from: string, order: Order): string {
-  const key =
+  const ofEvent =
     source === 'recorded'
-      ? "toUnixTimestamp64Milli(created_at) AS created_ms, id AS log_id, id AS key, '' AS agent_id, toInt64(0) AS timestamp_ms"
-      : `toUnixTimestamp64Milli(received_at) AS created_ms, ${LOG_IDS[source]} AS log_id, id AS key, agent_id,
-         toUnixTimestamp64Milli(timestamp) AS timestamp_ms`;
+      ? "'' AS agent_id, toInt64(0) AS timestamp_ms"
+      : 'agent_id, toUnixTimestamp64Milli(timestamp) AS timestamp_ms';
   const time = source === 'recorded' ? 'created_at' : 'received_at';
-  return `SELECT '${source}' AS source, ${key} ${from} ORDER BY ${time} ${order}, id ${order}`;
+  return `SELECT '${source}' AS source, toUnixTimestamp64Milli(${time}) AS created_ms, ${ARRIVALS[source]} AS arrival,
+    id AS key, ${ofEvent} ${from} ORDER BY ${time} ${order}, id ${order}`;
 }
 
 async function fillIn(clickhouse: ClickHouse, account: string, keys: EntryKey[]): Promise<AuditLog[]> {

@@ -12,7 +12,7 @@ import type { ServiceError } from '../common/errors.ts';
 import { validationFailed } from '../common/validation.ts';
 import type { Call } from './route.ts';
 
-const VERSION = 1;
+const VERSION = 2;
 /** An id is short, a trace's may be 200 characters. */
 const ID_CHARACTERS_MAX = 200;
 /** Of the last time that a JavaScript Date can hold. */

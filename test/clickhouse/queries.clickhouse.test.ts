@@ -15,7 +15,12 @@ import { PageTooLarge, renderEvent } from '../../clickhouse/queries/event-rows.t
 import { existingIds } from '../../clickhouse/queries/existing-ids.ts';
 import { getEvent } from '../../clickhouse/queries/get-event.ts';
 import { getAnomaly, listAnomalies } from '../../clickhouse/queries/list-anomalies.ts';
-import { type AuditFilter, listAuditLogs, secondEntryId } from '../../clickhouse/queries/list-audit-logs.ts';
+import {
+  type AuditFilter,
+  listAuditLogs,
+  positionOfEntry,
+  secondEntryId,
+} from '../../clickhouse/queries/list-audit-logs.ts';
 import { listEvents } from '../../clickhouse/queries/list-events.ts';
 import { type RegistryRow, registrySnapshot } from '../../clickhouse/queries/registry-snapshot.ts';
 import { parseSearch } from '../../clickhouse/queries/search.ts';
@@ -514,7 +519,10 @@ t.test('queries', async (t) => {
         details: JSON.parse(row.details) as object,
       }),
     );
-    const all = [...ofEvents, ...ofRegistry].sort((a, b) => b.at - a.at || (a.id < b.id ? 1 : -1));
+    // As they came: by the id of the event or of the entry, and what was decided behind what was submitted.
+    const arrival = ({ id, action, resource_id }: Entry) =>
+      `${(action.startsWith('event.') ? resource_id : id).slice(4)}${action === 'event.submitted' ? 1 : 2}`;
+    const all = [...ofEvents, ...ofRegistry].sort((a, b) => b.at - a.at || (arrival(a) < arrival(b) ? 1 : -1));
     t.equal(new Set(all.map((entry) => entry.id)).size, all.length, 'every entry has an id of its own');
     t.ok(all.every((entry) => isId('auditLog', entry.id)));
     const filters: AuditFilter[] = [
@@ -579,6 +587,14 @@ t.test('queries', async (t) => {
         t.same(
           logs.map((log) => `${log.id} ${log.action}`),
           wanted.slice(offset, offset + 50).map((entry) => `${entry.id} ${entry.action}`),
+        );
+        const [middle] = logs.slice(20);
+        if (middle === undefined) continue;
+        const page = { ...filter, limit: 5, offset: 0, order, after: positionOfEntry(middle) };
+        t.same(
+          (await listAuditLogs(clickhouse, account, page)).items.map(({ id }) => id),
+          wanted.slice(offset + 21, offset + 26).map(({ id }) => id),
+          'and on from any of them',
         );
       }
     }

@@ -1,6 +1,6 @@
 // The audit log: who did what, registry changes and submissions alike.
 
-import { listAuditLogs } from '../../../clickhouse/queries/list-audit-logs.ts';
+import { listAuditLogs, positionOfEntry } from '../../../clickhouse/queries/list-audit-logs.ts';
 import { type AuditLog, AuditLogPage } from '../../../schemas/audit-log.ts';
 import { AuditCheckpoint, AuditComparison, AuditVerification } from '../../../schemas/audit-verification.ts';
 import { AUDIT_ACTIONS, ORDERS, RESOURCE_TYPES } from '../../../schemas/closed-sets.ts';
@@ -72,7 +72,7 @@ export const auditLogRoutes: Route[] = [
       return exported<AuditLog>(call, parts, {
         ...{ list: 'audit-logs', name: 'audit-log', text: exactJson, columns: AUDIT_COLUMNS },
         ...(await entriesOf(call, parts)),
-        positionOf: ({ created_at, id }) => ({ at: Date.parse(created_at), id }),
+        positionOf: positionOfEntry,
         cells: (entry) => AUDIT_COLUMNS.map((name) => (name === 'details' ? exactJson(entry.details) : entry[name])),
       });
     },
