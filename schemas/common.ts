@@ -9,8 +9,8 @@ import './time.ts';
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 export type JsonObject = { [key: string]: Json };
 
-/** An ISO 8601 date-time with an offset or `Z`, as requests may send it. */
-export const RequestTime = Type.String({ format: 'date-time', maxLength: 40 });
+/** A time that a request carries: what parseTime reads. Some write a hundred digits behind the second; no one more. */
+export const RequestTime = Type.String({ format: 'date-time', maxLength: 150 });
 /** UTC with milliseconds, the only form that responses use. */
 export const ResponseTime = Type.String({ format: 'date-time', examples: ['2026-11-20T17:28:00.000Z'] });
 

@@ -34,7 +34,11 @@ export const Submission = Type.Object(
       ),
     ),
     timestamp: Type.Optional(
-      about(RequestTime, 'When it happened: from 2000 on, at most 24 h ahead. Left out: now.', '2026-11-20T17:28:00Z'),
+      about(
+        RequestTime,
+        'When it happened, with an offset or `Z`: from 2000 on, at most 24 h ahead. Left out: now.',
+        '2026-11-20T17:28:00Z',
+      ),
     ),
   },
   { additionalProperties: false },

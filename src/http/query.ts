@@ -144,8 +144,8 @@ export function oneOf<T extends string>(description: string, values: readonly T[
 export function time(description: string): Parameter<number | undefined> {
   return {
     read(text) {
-      // An offset's `+` that was not escaped arrives as a space, and a space has no other meaning here.
-      const ms = parseTime(text.replace(' ', '+'));
+      // An offset's `+` that was not escaped arrives as a space; what stands in for the `T` has a time behind it.
+      const ms = parseTime(text.replace(/ (?=\d\d(?::?\d\d)?$)/, '+'));
       if (ms === null) throw new BadValue('must be an ISO 8601 date-time with an offset or Z');
       return ms;
     },

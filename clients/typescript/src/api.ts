@@ -600,7 +600,7 @@ export interface components {
             trace_id?: string;
             /**
              * Format: date-time
-             * @description When it happened: from 2000 on, at most 24 h ahead. Left out: now.
+             * @description When it happened, with an offset or `Z`: from 2000 on, at most 24 h ahead. Left out: now.
              * @example 2026-11-20T17:28:00Z
              */
             timestamp?: string;
