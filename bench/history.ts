@@ -114,7 +114,7 @@ SELECT {account:String}, agents[if(${drawn(1, 'conversation', 20)} = 0, 1, 1 + $
     type = 'completion', concat('{"model":"', model, '","response":"', text, '","tokens_used":', toString(tokens), '}'),
     concat('{"tool":"tool_', toString(tokens % 40), '","arguments":{"reference":', toString(tokens * 7), '},"result":"', text, '","status":"ok"}')),
   '', if(blocked, 'blocked', 'allowed'), if(blocked, 'policy', ''), if(blocked, '${POLICY}', ''), '', if(blocked, '${BLOCKED}', ''),
-  if(type IN ('prompt', 'completion'), model, ''), NULL, if(type = 'completion', tokens, NULL), concat('bench-', toString(i))
+  if(type IN ('prompt', 'completion'), model, ''), NULL, if(type = 'completion', tokens, NULL), concat('bench-', toString(i)), 0
 FROM (
   SELECT number AS i, intDiv(i, ${OPEN_TRACES * TRACE_EVENTS}) * ${OPEN_TRACES} + i % ${OPEN_TRACES} AS conversation,
     toUInt64({fromMs:Float64} + i * {everyMs:Float64}) AS ms, fromUnixTimestamp64Milli(toInt64(ms), 'UTC') AS at,

@@ -25,7 +25,7 @@ function checkDigest(summary: EventSummary): void {
     typeof summary?.id === 'string' &&
     typeof summary.account === 'string' &&
     typeof summary.agent === 'string' &&
-    Number.isSafeInteger(summary.occurredAt) &&
+    Number.isFinite(summary.occurredAt) &&
     Number.isSafeInteger(summary.receivedAt) &&
     Number.isSafeInteger(summary.rowBytes) &&
     summary.rowBytes > 0;

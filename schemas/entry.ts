@@ -32,7 +32,8 @@ export type MatchSummary = {
 };
 
 /**
- * What pipelines other than store need of an event. Times are epoch ms. Optional fields are left out when null or
+ * What pipelines other than store need of an event. Times are epoch ms; `occurredAt` may have a fraction, of whole
+ * microseconds. Optional fields are left out when null or
  * empty.
  */
 export type EventSummary = {

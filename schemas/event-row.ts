@@ -6,7 +6,14 @@
 import type { Outcome } from './closed-sets.ts';
 
 /** `ascii`: text of one byte a character. `int64`: epoch ms, or a count. */
-type Kinds = { ascii: string; text: string; int64: number; nullableInt64: number | null; outcome: Outcome };
+type Kinds = {
+  ascii: string;
+  text: string;
+  int64: number;
+  uint16: number;
+  nullableInt64: number | null;
+  outcome: Outcome;
+};
 type Kind = keyof Kinds;
 
 export const EVENT_COLUMNS = [
@@ -35,6 +42,8 @@ export const EVENT_COLUMNS = [
   /** Of the payload's own key, else of a provider's answer in it (src/ingest/token-usage.ts). */
   { name: 'tokens_used', kind: 'nullableInt64' },
   { name: 'request_id', kind: 'ascii' },
+  /** Behind the millisecond of `timestamp`. Rows of before end in front of it. */
+  { name: 'timestamp_micros', kind: 'uint16' },
 ] as const satisfies readonly { name: string; kind: Kind; allowed?: Kinds[Kind] }[];
 
 type Column = (typeof EVENT_COLUMNS)[number];
@@ -43,6 +52,9 @@ export type EventColumnKind = Column['kind'];
 export type RowValues = { [C in Column as C['name']]: Kinds[C['kind']] };
 
 export const EVENT_ROW_COLUMNS: readonly EventColumn[] = EVENT_COLUMNS.map(({ name }) => name);
+
+/** What rows of before lack at their end: no microseconds. It is never in the leaf of a row (src/audit/hash.ts). */
+export const NO_MICROS: Buffer = Buffer.alloc(2);
 
 /** Enum8 values; `clickhouse/` declares the same. */
 export const OUTCOME_VALUE: Record<Outcome, number> = { allowed: 1, blocked: 2, pending: 3 };

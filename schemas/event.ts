@@ -36,7 +36,7 @@ export const Submission = Type.Object(
     timestamp: Type.Optional(
       about(
         RequestTime,
-        'When it happened, with an offset or `Z`: from 2000 on, at most 24 h ahead. Left out: now.',
+        'When it happened, with an offset or `Z`, kept to the microsecond: from 2000 on, at most 24 h ahead. Left out: now.',
         '2026-11-20T17:28:00Z',
       ),
     ),
@@ -122,7 +122,10 @@ export const Event = Type.Object({
   trace_id: Type.Optional(
     about(Type.String(), 'What the events of one run share. Left out: it belongs to no trace.', 'conversation-1'),
   ),
-  timestamp: about(ResponseTime, "When it happened, by the caller's word."),
+  timestamp: about(
+    ResponseTime,
+    "When it happened, by the caller's word, to the microsecond: with six digits where the last three are not zero.",
+  ),
   received_at: about(ResponseTime, 'When it arrived, by our clock.'),
   policy_result: about(PolicyResult, 'What the policies made of it.'),
   redacted_payload: Type.Optional(

@@ -7,7 +7,7 @@
 
 /** An item's position in a list's order: by time and id, or by id alone. */
 export type Position = {
-  /** Epoch ms; 0 where ids alone give the order. */
+  /** Epoch ms, to the microsecond where the list has these; 0 where ids alone give the order. */
   at: number;
   id: string;
 };

@@ -30,7 +30,7 @@ export type Signal = {
     id: string;
     /** Left out: of an approval that expired, which does not hold it. */
     type?: EventType;
-    /** Epoch ms. */
+    /** Epoch ms, to the microsecond. */
     occurredAt?: number;
     traceId?: string;
     /** Left out in signals from before this field existed. */

@@ -10,15 +10,25 @@ const FORMS = [
   `(\\d{4})(\\d\\d)(\\d\\d)[Tt ](\\d\\d)(\\d\\d)(?:(\\d\\d)${FRACTION})?${ZONE}`,
 ].map((form) => new RegExp(`^${form}$`));
 
-/**
- * Epoch ms; digits past the millisecond are dropped. `null` if it is no date-time, has no offset, or names a day that
- * does not exist. 24:00:00 is the next day's beginning, and second 60 the beginning of the next minute.
- */
+/** Epoch ms, whole; digits past the millisecond are dropped. `null` as for `parseExactTime`. */
 export function parseTime(text: string): number | null {
+  return readTime(text)?.ms ?? null;
+}
+
+/**
+ * Epoch ms with a fraction of whole microseconds, finer digits dropped. `null` if it is no date-time, has no offset, or
+ * names a day that does not exist. 24:00:00 is the next day's beginning, and second 60 the beginning of the next
+ * minute.
+ */
+export function parseExactTime(text: string): number | null {
+  const read = readTime(text);
+  return read === null ? null : exactTime(read.ms, read.micros);
+}
+
+function readTime(text: string): { ms: number; micros: number } | null {
   const m = FORMS[0]!.exec(text) ?? FORMS[1]!.exec(text);
   if (m === null) return null;
   const [year, month, day, hour, minute, second] = [+m[1]!, +m[2]!, +m[3]!, +m[4]!, +m[5]!, +(m[6] ?? 0)];
-  const ms = m[7] === undefined ? 0 : +m[7].padEnd(3, '0').slice(0, 3);
   if (hour > 24 || minute > 59 || second > 60 || month < 1 || month > 12 || day < 1) return null;
   if (hour === 24 && (minute > 0 || second > 0 || /[1-9]/.test(m[7] ?? ''))) return null;
   const offsetMinutes = m[8] === undefined ? 0 : (m[8] === '-' ? -1 : 1) * (+m[9]! * 60 + +(m[10] ?? 0));
@@ -26,15 +36,34 @@ export function parseTime(text: string): number | null {
   const date = new Date(0);
   date.setUTCFullYear(year, month - 1, day); // Date.UTC would read years below 100 as 19xx
   if (date.getUTCMonth() !== month - 1) return null;
-  date.setUTCHours(hour, minute, second, ms);
-  return date.getTime() - offsetMinutes * 60_000;
+  date.setUTCHours(hour, minute, second);
+  const seconds = date.getTime() - offsetMinutes * 60_000;
+  if (m[7] === undefined) return { ms: seconds, micros: 0 };
+  const micros = +m[7].padEnd(6, '0').slice(0, 6);
+  return { ms: seconds + Math.floor(micros / 1000), micros: micros % 1000 };
+}
+
+/** Up to here, 2248, a double tells one microsecond from the next. No event is that late, only the end of a range. */
+const EXACT_MS_MAX = 2 ** 43;
+
+/** Epoch ms of a whole millisecond and the microseconds behind it. */
+export function exactTime(ms: number, micros: number): number {
+  return Math.abs(ms) < EXACT_MS_MAX ? ms + micros / 1000 : ms;
+}
+
+/** What such a time has behind its whole millisecond: 0 to 999. */
+export function microsOf(at: number): number {
+  return Math.round((at - Math.floor(at)) * 1000);
 }
 
 const recent: { ms: number; iso: string }[] = [
   { ms: Number.NaN, iso: '' },
   { ms: Number.NaN, iso: '' },
 ];
-/** UTC with milliseconds. Events of one tick have two times between them, so the last two answers are kept. */
+/**
+ * UTC with three digits; what is finer is dropped. Events of one tick have two times between them, so the last two
+ * answers are kept.
+ */
 export function isoTime(ms: number): string {
   const [last, before] = recent as [{ ms: number; iso: string }, { ms: number; iso: string }];
   if (last.ms === ms) return last.iso;
@@ -43,6 +72,13 @@ export function isoTime(ms: number): string {
   before.iso = new Date(ms).toISOString();
   recent.reverse();
   return before.iso;
+}
+
+/** UTC with three digits where there are no more, else with six. */
+export function exactIsoTime(at: number): string {
+  const ms = Math.floor(at);
+  const iso = isoTime(ms);
+  return at === ms ? iso : `${iso.slice(0, -1)}${String(microsOf(at)).padStart(3, '0')}Z`;
 }
 
 Format.Set('date-time', (text) => parseTime(text) !== null);

@@ -151,12 +151,18 @@ async function matchingOf(clickhouse: ClickHouse, account: string, filter: Count
   return { where };
 }
 
+/** Whole ms: buckets begin with one. The filter compares to the microsecond. */
 type Range = { fromMs: number; toMs: number };
+
+function whole(at: number | undefined): number | undefined {
+  return at === undefined ? undefined : Math.floor(at);
+}
 
 /** What was asked for, else from the first to the last event that there is. */
 async function rangeOf(clickhouse: ClickHouse, filter: CountFilter, { where }: Matching): Promise<Range | null> {
   const { from, to } = filter;
-  if (from !== undefined && to !== undefined) return from <= to ? { fromMs: from, toMs: to } : null;
+  if (from !== undefined && to !== undefined)
+    return from <= to ? { fromMs: Math.floor(from), toMs: Math.floor(to) } : null;
   // The first row in either order is found without reading the others.
   const [first, last] = await Promise.all(
     (['ASC', 'DESC'] as const).map((order) =>
@@ -168,7 +174,7 @@ async function rangeOf(clickhouse: ClickHouse, filter: CountFilter, { where }: M
   );
   const [firstMs, lastMs] = [first?.[0]?.ms, last?.[0]?.ms];
   if (firstMs === undefined || lastMs === undefined) return null;
-  return { fromMs: from ?? firstMs, toMs: to ?? lastMs };
+  return { fromMs: whole(from) ?? firstMs, toMs: whole(to) ?? lastMs };
 }
 
 const SECOND = 1_000;

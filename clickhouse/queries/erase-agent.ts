@@ -5,6 +5,7 @@
 // back: until then a timeline reads such parts row by row, with the same result. Before it: the tombstone is set and
 // the streams have drained past it, so no row of the agent can come after.
 import type { ClickHouse } from '../client.ts';
+import { BY_TIME } from './event-filter.ts';
 
 const DELETIONS = [
   'DELETE FROM events WHERE account_id = {account:String} AND agent_id = {agent:String}',
@@ -15,8 +16,11 @@ const DELETIONS = [
   "DELETE FROM registry WHERE account_id = {account:String} AND kind = 'agent' AND id = {agent:String} AND record != ''",
 ];
 
-/** All that `events` has (001_events.sql). A DELETE drops them together, so one represents all. */
-const PROJECTIONS = ['by_time', 'by_arrival', 'counts'] as const;
+/**
+ * All that `events` has (001_events.sql, 012_microseconds.sql). A DELETE drops them together, so one represents all:
+ * the one that was added last.
+ */
+const PROJECTIONS = [BY_TIME, 'by_arrival', 'counts'] as const;
 
 /** Tables of which a DELETE masks rows; the others have no rows of an agent. */
 const MASKED = ['anomalies', 'deliveries', 'approvals', 'audit_log', 'registry'] as const;

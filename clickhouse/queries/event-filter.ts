@@ -12,7 +12,7 @@ import { parseSearch, searchCondition } from './search.ts';
 export type EventFilter = Excluded & {
   agentId?: AnyOf<string> | undefined;
   type?: AnyOf<EventType> | undefined;
-  /** Epoch ms, inclusive; of the event's own `timestamp`. */
+  /** Epoch ms to the microsecond, inclusive; of the event's own `timestamp`. */
   from?: number | undefined;
   to?: number | undefined;
   traceId?: AnyOf<string> | undefined;
@@ -30,7 +30,7 @@ export function conditionsOf(account: string, filter: EventFilter): QueryConditi
     .equal('agent_id', filter.agentId)
     .exclude('agent_id', filter.excludeAgents)
     .equal('type', filter.type)
-    .between('timestamp', filter.from, filter.to)
+    .happenedBetween(filter.from, filter.to)
     .equal('trace_id', filter.traceId)
     .equal('model', filter.model);
   matchedBy(where, 'policy', filter.policyId);
@@ -53,6 +53,9 @@ function matchedBy(
   });
 }
 
+/** The projection that holds an account's events in the order of lists (012_microseconds.sql). */
+export const BY_TIME = 'by_microsecond';
+
 export function isByMatch({ policyId, severity, detector, reason }: EventFilter): boolean {
   return [policyId, severity, detector, reason].some((filter) => filter !== undefined);
 }
@@ -64,5 +67,5 @@ export function settingsOf(filter: EventFilter): ClickHouseSettings {
   // text index: 540 ms for 130.
   if (q !== undefined) return { optimize_use_projections: 0, use_top_k_dynamic_filtering: 0 } as ClickHouseSettings;
   if (agentId !== undefined || traceId !== undefined || isByMatch(filter)) return { optimize_use_projections: 0 };
-  return { preferred_optimize_projection_name: 'by_time' };
+  return { preferred_optimize_projection_name: BY_TIME };
 }

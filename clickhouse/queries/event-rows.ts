@@ -5,6 +5,7 @@
 
 import type { EventType, Outcome, PayloadMode } from '../../schemas/closed-sets.ts';
 import { PREVIEW_CHARACTERS } from '../../schemas/event.ts';
+import { exactIsoTime } from '../../schemas/time.ts';
 import { timeOfId } from '../../src/common/ids.ts';
 import type { ClickHouse, QueryOptions } from '../client.ts';
 import { ClickHouseError } from '../errors.ts';
@@ -16,6 +17,7 @@ export type EventRow = {
   type: EventType;
   /** '' for none. */
   trace_id: string;
+  /** To the microsecond. */
   timestamp_ms: number;
   received_at_ms: number;
   /** JSON text; '' where a list was asked for without. */
@@ -36,19 +38,20 @@ export type AuditedRow = Omit<EventRow, 'trace_id' | 'payload' | 'policy_result'
   request_id: string;
 };
 
-/** Where a row is, by primary key. */
+/** Where a row is, by primary key: that knows whole milliseconds. */
 export type EventKey = { agent_id: string; timestamp_ms: number; id: string };
 
 export const KEY_COLUMNS = 'agent_id, toUnixTimestamp64Milli(timestamp) AS timestamp_ms, id';
 
-/** Its key, what else the projection by_time has of it, and the position in the table at which it was found. */
+/** Its key, what else the projection has of it, and the position in the table at which it was found. */
 export type EventHead = EventKey &
   Pick<EventRow, 'type' | 'trace_id' | 'outcome'> & { part: string; part_offset: number };
 /** The payload is there unless a list was asked for without. */
 type EventRest = Pick<EventRow, 'id' | 'payload_bytes' | 'payload_preview' | 'policy_result'> & { payload?: string };
 
 /** Of a timeline these lie side by side. The rest lies in as many granules as agents, and there each column costs. */
-const OWN_COLUMNS = `${KEY_COLUMNS}, type, trace_id, outcome`;
+const EXACT_TIME = 'toUnixTimestamp64Milli(timestamp) + timestamp_micros / 1000 AS timestamp_ms';
+const OWN_COLUMNS = `agent_id, ${EXACT_TIME}, id, type, trace_id, outcome`;
 export const HEAD_COLUMNS = `${OWN_COLUMNS}, _part AS part, _part_offset AS part_offset`;
 const RECEIVED = 'toUnixTimestamp64Milli(received_at) AS received_at_ms';
 /** The size is a column of its own on disk, so that without payloads none is read. */
@@ -245,7 +248,7 @@ export function renderEvent(row: EventRow): string {
   const trace = row.trace_id === '' ? '' : `"trace_id":${JSON.stringify(row.trace_id)},`;
   return (
     `{"id":"${row.id}","agent_id":"${row.agent_id}","type":"${row.type}",${payloadOf(row)},${trace}` +
-    `"timestamp":"${isoTime(row.timestamp_ms)}","received_at":"${isoTime(row.received_at_ms)}",` +
+    `"timestamp":"${exactIsoTime(row.timestamp_ms)}","received_at":"${isoTime(row.received_at_ms)}",` +
     `"policy_result":${row.policy_result === '' ? ALLOWED_RESULT : row.policy_result}}`
   );
 }

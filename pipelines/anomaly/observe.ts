@@ -18,7 +18,7 @@ export type Observed = Pick<EventSummary, 'type' | 'receivedAt' | 'tokensUsed'> 
  * that sends what has gathered would look like a spike.
  */
 export function countsAt({ receivedAt, occurredAt, observed }: Observed): number {
-  return observed === true ? Math.min(receivedAt, occurredAt ?? receivedAt) : receivedAt;
+  return observed === true ? Math.min(receivedAt, Math.floor(occurredAt ?? receivedAt)) : receivedAt;
 }
 
 const NOTHING: readonly Finding[] = [];

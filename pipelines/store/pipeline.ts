@@ -57,7 +57,7 @@ import { type Chained, ChainWriter } from './chain.ts';
 import { ChainRecovery } from './chain-recovery.ts';
 import { claimToken, insertGroup } from './group-insert.ts';
 import { type BadRow, insertRows, TableRefuses } from './insert.ts';
-import { byMonth, isWellFormed, readRows } from './rows.ts';
+import { byMonth, readRows, wellFormed } from './rows.ts';
 import { insertLost } from './verify-insert.ts';
 
 const GROUP = 'store';
@@ -117,8 +117,8 @@ export class EventStore implements Work<SummarizedRow[], Plan> {
 
   async apply(batch: Batch<SummarizedRow[], Plan>): Promise<Applied> {
     const living = livingRows(batch.values, batch.plan);
-    const rows = living.filter((row) => isWellFormed(row.bytes));
-    const bad = malformed(living, rows.length);
+    const { rows, malformed } = wellFormed(living);
+    const bad = badRows(malformed);
     if (!(await this.#insertedWithOthers(batch, rows))) bad.push(...(await this.#insertAlone(batch, rows)));
     const writes = await this.#chain.extend(batch.stream, chainedRows(rows, bad));
     return { deadLetters: bad.map((one) => deadLetterOf(one, batch)), writes };
@@ -314,13 +314,11 @@ function chainedRows(rows: readonly SummarizedRow[], bad: readonly BadRow[]): Ch
 }
 
 /** Rows that are not even sent. Many of them are no poison: then front and store disagree about the columns. */
-function malformed(rows: readonly SummarizedRow[], wellFormed: number): BadRow[] {
-  const count = rows.length - wellFormed;
-  if (count === 0) return [];
-  if (count > DEAD_LETTER_ROWS_MAX)
-    throw new TableRefuses(`${count} rows of one batch do not have the columns that this version writes`);
+function badRows(rows: readonly SummarizedRow[]): BadRow[] {
+  if (rows.length > DEAD_LETTER_ROWS_MAX)
+    throw new TableRefuses(`${rows.length} rows of one batch do not have the columns that this version writes`);
   const reason = 'the row does not have the form of its columns';
-  return rows.filter((row) => !isWellFormed(row.bytes)).map((row) => ({ row, reason }));
+  return rows.map((row) => ({ row, reason }));
 }
 
 /** A row alone, as an entry of its own. */

@@ -5,8 +5,7 @@
 // An entry whose summaries do not fit its rows throws EntryFormatError.
 import { hash } from 'node:crypto';
 import { rowsOf, type SummarizedRow } from '../../schemas/entry.ts';
-import { readEventRow } from '../../src/common/event-row-codec.ts';
-import { RowBinaryError, RowBinaryReader } from '../../src/common/row-binary.ts';
+import { completeEventRow } from '../../src/common/event-row-codec.ts';
 import { readEntry } from '../event-summaries.ts';
 
 /** Rows of one stream entry. */
@@ -16,21 +15,20 @@ export function readRows(fields: ReadonlyMap<string, Buffer>): SummarizedRow[] {
   return entry.summaries.map((summary, i) => ({ summary, bytes: bytes[i]! }));
 }
 
-const NOTHING: ReadonlySet<never> = new Set();
-
 /**
- * Whether the row's columns end where the row ends. RowBinary has no borders: ClickHouse reads on into the next row,
- * and in one case out of four finds something that fits. So the lengths of a row are checked before it is inserted.
+ * Rows whose columns end where they end, with every column, and those of which that is not so. RowBinary has no
+ * borders: ClickHouse reads on into the next row, and in one case out of four finds something that fits. So the lengths
+ * of a row are checked before it is inserted.
  */
-export function isWellFormed(row: Buffer): boolean {
-  const reader = new RowBinaryReader(row);
-  try {
-    readEventRow(reader, NOTHING);
-    return reader.done;
-  } catch (error) {
-    if (error instanceof RowBinaryError) return false;
-    throw error;
+export function wellFormed(rows: readonly SummarizedRow[]): { rows: SummarizedRow[]; malformed: SummarizedRow[] } {
+  const whole: SummarizedRow[] = [];
+  const malformed: SummarizedRow[] = [];
+  for (const row of rows) {
+    const bytes = completeEventRow(row.bytes);
+    if (bytes === null) malformed.push(row);
+    else whole.push(bytes === row.bytes ? row : { ...row, bytes });
   }
+  return { rows: whole, malformed };
 }
 
 /**

@@ -1,16 +1,18 @@
 // Writes and reads event rows as RowBinary, column by column (schemas/event-row.ts says which columns there are).
 // Ingest writes them, the store pipeline checks that each row ends where its summary says, a verification of the audit
 // log cuts them apart.
-// Failure: bytes that are no row throw RowBinaryError.
+// Failure: bytes that are no row throw RowBinaryError, where not said otherwise.
 import {
   EVENT_COLUMNS,
   type EventColumn,
   type EventColumnKind,
+  NO_MICROS,
   OUTCOME_VALUE,
   type RowValues,
 } from '../../schemas/event-row.ts';
-import { RowBinaryError, type RowBinaryReader, type RowBinaryWriter } from './row-binary.ts';
+import { RowBinaryError, RowBinaryReader, type RowBinaryWriter } from './row-binary.ts';
 
+const BEFORE_MICROS = EVENT_COLUMNS.slice(0, -1);
 const OUTCOMES = Object.keys(OUTCOME_VALUE) as (keyof typeof OUTCOME_VALUE)[];
 
 export function writeEventRow(writer: RowBinaryWriter, row: RowValues): void {
@@ -28,11 +30,31 @@ export function writeColumn(writer: RowBinaryWriter, kind: EventColumnKind, valu
     case 'int64':
       writer.int64(value as number);
       break;
+    case 'uint16':
+      writer.uint16(value as number);
+      break;
     case 'nullableInt64':
       writer.nullableInt64(value as number | null);
       break;
     default:
       writer.byte(OUTCOME_VALUE[value as RowValues['outcome']]);
+  }
+}
+
+/**
+ * The row with every column: one of before, which ends in front of the microseconds, has none. null: its columns do not
+ * end where it ends.
+ */
+export function completeEventRow(row: Buffer): Buffer | null {
+  const reader = new RowBinaryReader(row);
+  try {
+    for (const { kind } of BEFORE_MICROS) skipColumn(reader, kind);
+    if (reader.done) return Buffer.concat([row, NO_MICROS]);
+    reader.uint16();
+    return reader.done ? row : null;
+  } catch (error) {
+    if (error instanceof RowBinaryError) return null;
+    throw error;
   }
 }
 
@@ -56,6 +78,8 @@ function readColumn(reader: RowBinaryReader, kind: EventColumnKind): RowValues[E
       return reader.text();
     case 'int64':
       return reader.int64();
+    case 'uint16':
+      return reader.uint16();
     case 'nullableInt64':
       return reader.nullableInt64();
     default:

@@ -53,6 +53,10 @@ export class RowBinaryWriter {
     this.#bytes[this.length++] = value;
   }
 
+  uint16(value: number): void {
+    this.length = this.#bytes.writeUInt16LE(value, this.length);
+  }
+
   uint32(value: number): void {
     this.length = this.#bytes.writeUInt32LE(value, this.length);
   }
@@ -113,6 +117,10 @@ export class RowBinaryReader {
 
   byte(): number {
     return this.#bytes[this.#pass(1)]!;
+  }
+
+  uint16(): number {
+    return this.#bytes.readUInt16LE(this.#pass(2));
   }
 
   uint32(): number {

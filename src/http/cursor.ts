@@ -13,7 +13,7 @@ import { validationFailed } from '../common/validation.ts';
 import type { Call } from './route.ts';
 
 const VERSION = 2;
-/** An id is short, a trace's may be 200 characters. */
+/** An id is short. */
 const ID_CHARACTERS_MAX = 200;
 /** Of the last time that a JavaScript Date can hold. */
 const TIME_MS_MAX = 8.64e15;
@@ -76,7 +76,7 @@ function read(cursor: string): Read {
   const isSound =
     more.length === 0 &&
     typeof of === 'string' &&
-    isWhole(at, -TIME_MS_MAX, TIME_MS_MAX) &&
+    isTime(at) &&
     typeof id === 'string' &&
     id.length <= ID_CHARACTERS_MAX &&
     isWhole(total, 0, Number.MAX_SAFE_INTEGER) &&
@@ -95,6 +95,11 @@ function parsed(cursor: string): unknown {
   } catch {
     return undefined;
   }
+}
+
+/** Epoch ms, perhaps with microseconds. */
+function isTime(value: unknown): value is number {
+  return typeof value === 'number' && Math.abs(value) <= TIME_MS_MAX;
 }
 
 function isWhole(value: unknown, minimum: number, maximum: number): value is number {

@@ -6,7 +6,7 @@
 
 import { PAYLOAD_MODES, type PayloadMode } from '../../schemas/closed-sets.ts';
 import type { ErrorDetail } from '../../schemas/error.ts';
-import { parseTime } from '../../schemas/time.ts';
+import { parseExactTime } from '../../schemas/time.ts';
 import { FILTER_VALUES_MAX } from '../common/limits.ts';
 import { validationFailed } from '../common/validation.ts';
 
@@ -140,12 +140,12 @@ export function oneOf<T extends string>(description: string, values: readonly T[
   };
 }
 
-/** Epoch ms. */
+/** Epoch ms, to the microsecond. */
 export function time(description: string): Parameter<number | undefined> {
   return {
     read(text) {
       // An offset's `+` that was not escaped arrives as a space; what stands in for the `T` has a time behind it.
-      const ms = parseTime(text.replace(/ (?=\d\d(?::?\d\d)?$)/, '+'));
+      const ms = parseExactTime(text.replace(/ (?=\d\d(?::?\d\d)?$)/, '+'));
       if (ms === null) throw new BadValue('must be an ISO 8601 date-time with an offset or Z');
       return ms;
     },

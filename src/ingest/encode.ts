@@ -8,6 +8,7 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import type { JsonObject } from '../../schemas/common.ts';
 import type { EventSummary, MatchSummary } from '../../schemas/entry.ts';
 import type { RowValues } from '../../schemas/event-row.ts';
+import { microsOf } from '../../schemas/time.ts';
 import { writeEventRow } from '../common/event-row-codec.ts';
 import { RowBinaryWriter } from '../common/row-binary.ts';
 import { ALLOWED } from '../policy/engine.ts';
@@ -17,7 +18,7 @@ import { counterName } from './rate-limit-batcher.ts';
 import type { ParsedSubmission } from './submission.ts';
 import { countOrNull, tokensUsed } from './token-usage.ts';
 
-/** An event that has its id, its times and its decision. Times are epoch ms. */
+/** An event that has its id, its times and its decision. Times are epoch ms, whole. */
 export type AcceptedEvent = {
   account: string;
   agent: AgentRecord;
@@ -118,7 +119,7 @@ function rowOf(event: AcceptedEvent, form: StoredForm): RowValues {
     id: event.id,
     type: submission.type,
     trace_id: form.traceId ?? '',
-    timestamp: submission.occurredAt,
+    timestamp: Math.floor(submission.occurredAt),
     received_at: event.receivedAt,
     payload: form.text,
     search_text: form.searchText,
@@ -131,6 +132,7 @@ function rowOf(event: AcceptedEvent, form: StoredForm): RowValues {
     token_count: form.tokenCount,
     tokens_used: form.tokensUsed,
     request_id: event.requestId,
+    timestamp_micros: microsOf(submission.occurredAt),
   };
 }
 

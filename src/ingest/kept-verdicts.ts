@@ -2,13 +2,15 @@
 // caller sends the events again, so only what was decided is kept. Most events are allowed without a match, and then it
 // is an id and two times.
 // Invariant: `readVerdicts(keptVerdicts(v))` gives v.
+import { exactTime, microsOf } from '../../schemas/time.ts';
 import { ALLOWED } from '../policy/engine.ts';
 import type { Rejected } from './submission.ts';
 import type { Verdict } from './submission-reply.ts';
 
 /**
- * An id and two times (base 36), with the text of `policy_result` where it is not the usual one and of the redacted
- * payload where there is one; or what was wrong.
+ * An id and two times (base 36; a third number is what the first has behind the millisecond, in microseconds), with
+ * the text of `policy_result` where it is not the usual one and of the redacted payload where there is one; or what was
+ * wrong.
  */
 type Kept = string | [times: string, result: string, redacted?: string] | Rejected;
 
@@ -17,7 +19,9 @@ export function keptVerdicts(verdicts: readonly Verdict[]): string {
     verdicts.map((verdict): Kept => {
       if ('rejected' in verdict) return verdict;
       const { id, occurredAt, receivedAt, result, redacted } = verdict;
-      const times = `${id} ${occurredAt.toString(36)} ${receivedAt.toString(36)}`;
+      const micros = microsOf(occurredAt);
+      const behind = micros === 0 ? '' : ` ${micros.toString(36)}`;
+      const times = `${id} ${Math.floor(occurredAt).toString(36)} ${receivedAt.toString(36)}${behind}`;
       if (redacted !== undefined) return [times, result, redacted];
       return result === ALLOWED.resultJson ? times : [times, result];
     }),
@@ -28,8 +32,14 @@ export function readVerdicts(text: string): Verdict[] {
   return (JSON.parse(text) as Kept[]).map((kept): Verdict => {
     if (typeof kept === 'object' && 'rejected' in kept) return kept;
     const [times, result, redacted] = typeof kept === 'string' ? [kept, ALLOWED.resultJson] : kept;
-    const [id, occurredAt, receivedAt] = times.split(' ') as [string, string, string];
-    const at = { occurredAt: Number.parseInt(occurredAt, 36), receivedAt: Number.parseInt(receivedAt, 36) };
-    return { id, ...at, result, ...(redacted === undefined ? {} : { redacted }) };
+    const [id = '', ...numbers] = times.split(' ');
+    const [ms, receivedAt, micros] = numbers.map((number) => Number.parseInt(number, 36)) as [number, number, number?];
+    return {
+      id,
+      occurredAt: exactTime(ms, micros ?? 0),
+      receivedAt,
+      result,
+      ...(redacted === undefined ? {} : { redacted }),
+    };
   });
 }

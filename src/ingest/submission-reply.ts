@@ -1,7 +1,7 @@
 // Renders what a submission is answered with: the event with its `policy_result`, the payload spliced in as the
 // caller's own text (echoed back as submitted). The verdicts are all that an idempotent retry needs to be given the
 // same bytes again: payloads come from the retry's own body, which is the same by its fingerprint.
-import { isoTime } from '../../schemas/time.ts';
+import { exactIsoTime, isoTime } from '../../schemas/time.ts';
 import type { Decision } from '../policy/judgement.ts';
 import { type Element, EVENT_TOO_LARGE, isRejected, type ParsedSubmission, type Rejected } from './submission.ts';
 
@@ -26,7 +26,7 @@ export function renderEvent(agentId: string, submission: ParsedSubmission, verdi
   const redacted = verdict.redacted === undefined ? '' : `,"redacted_payload":${verdict.redacted}`;
   return (
     `{"id":"${verdict.id}","agent_id":"${agentId}","type":"${submission.type}","payload":${submission.payloadText}${trace}` +
-    `,"timestamp":"${isoTime(verdict.occurredAt)}","received_at":"${isoTime(verdict.receivedAt)}","policy_result":${verdict.result}${redacted}}`
+    `,"timestamp":"${exactIsoTime(verdict.occurredAt)}","received_at":"${isoTime(verdict.receivedAt)}","policy_result":${verdict.result}${redacted}}`
   );
 }
 

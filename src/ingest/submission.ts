@@ -7,7 +7,7 @@ import type { EventType } from '../../schemas/closed-sets.ts';
 import type { JsonObject } from '../../schemas/common.ts';
 import type { ErrorDetail } from '../../schemas/error.ts';
 import { BATCH_EVENTS_MAX, Submission as SubmissionSchema } from '../../schemas/event.ts';
-import { isoTime, parseTime } from '../../schemas/time.ts';
+import { isoTime, parseExactTime } from '../../schemas/time.ts';
 import { ServiceError } from '../common/errors.ts';
 import { errorDetails, validationFailed } from '../common/validation.ts';
 import { type MarkedJson, parseMarked } from './json.ts';
@@ -23,6 +23,7 @@ export type ParsedSubmission = {
   payload: JsonObject;
   payloadText: string;
   traceId: string | undefined;
+  /** Epoch ms, to the microsecond. */
   occurredAt: number;
 };
 /** `tooLarge`: for that alone. */
@@ -100,7 +101,7 @@ function toElement(value: unknown, parsed: MarkedJson, index: number, path: stri
   if (traceId !== undefined && !traceId.isWellFormed()) {
     return { rejected: [{ path: `${path}/trace_id`, message: 'must not hold a lone surrogate' }] };
   }
-  const occurredAt = timestamp === undefined ? nowMs : parseTime(timestamp)!;
+  const occurredAt = timestamp === undefined ? nowMs : parseExactTime(timestamp)!;
   if (!isTimely(occurredAt, nowMs)) {
     const message = `must lie between ${isoTime(OCCURRED_AT_MIN)} and 24 h from now`;
     return { rejected: [{ path: `${path}/timestamp`, message }] };

@@ -1,7 +1,7 @@
 // A submission as policies see it (between reading and judgement). What few rules ask for is made when asked for.
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { JsonObject } from '../../schemas/common.ts';
-import { isoTime } from '../../schemas/time.ts';
+import { exactIsoTime } from '../../schemas/time.ts';
 import { mayHoldLongNumber, parseExact } from '../common/exact-json.ts';
 import type { EventView } from '../policy/judgement.ts';
 import type { ParsedSubmission } from './submission.ts';
@@ -29,6 +29,6 @@ export class View implements EventView {
   }
 
   get timestamp(): string {
-    return isoTime(this.#occurredAt);
+    return exactIsoTime(this.#occurredAt);
   }
 }

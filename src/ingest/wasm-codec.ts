@@ -7,7 +7,7 @@
 import type { AgentRecord } from '../../schemas/agent.ts';
 import { EVENT_TYPES, type EventType } from '../../schemas/closed-sets.ts';
 import type { JsonObject } from '../../schemas/common.ts';
-import { parseTime } from '../../schemas/time.ts';
+import { parseExactTime } from '../../schemas/time.ts';
 import { BufferPool } from '../common/buffer-pool.ts';
 import { idAt } from '../common/ids.ts';
 import type { Moment } from '../common/steady-clock.ts';
@@ -54,7 +54,7 @@ type WasmBodyParts = {
   text: ScannedText;
   request: IngestRequest;
   scanned: ScannedBody;
-  /** Epoch ms of each event. */
+  /** Epoch ms of each event, to the microsecond. */
   occurredAt: readonly number[];
 };
 
@@ -148,7 +148,7 @@ function isSimple({ records }: ScannedBody, event: number): boolean {
 function occurredAtOf({ bytes, records }: ScannedBody, event: number, nowMs: number): number | null {
   const at = event * RECORD_WORDS;
   const start = records[at + WORD.time]!;
-  return start === 0 ? nowMs : parseTime(bytes.toString('latin1', start, records[at + WORD.timeEnd]!));
+  return start === 0 ? nowMs : parseExactTime(bytes.toString('latin1', start, records[at + WORD.timeEnd]!));
 }
 
 /** The event's values, for what has to inspect them. */

@@ -14,7 +14,7 @@ import { EVENT_TYPES } from '../../schemas/closed-sets.ts';
 
 import { BATCH_EVENTS_MAX } from '../../schemas/event.ts';
 import { EVENT_COLUMNS, type EventColumn } from '../../schemas/event-row.ts';
-import { isoTime } from '../../schemas/time.ts';
+import { exactIsoTime, microsOf } from '../../schemas/time.ts';
 import type { BufferPool } from '../common/buffer-pool.ts';
 import { writeColumn } from '../common/event-row-codec.ts';
 import { ID_CHARACTERS, ID_PREFIXES, ID_TIME_CHARACTERS, idTime } from '../common/ids.ts';
@@ -87,7 +87,7 @@ const TWO_32 = 2 ** 32;
 const KEY_HASHES_AT = 1024;
 const RECORDS_AT = KEY_HASHES_AT + 65 * 64 * 4;
 const BLOCKS_AT = RECORDS_AT + layout.RECORD_BYTES * layout.EVENTS_MAX + SLACK;
-const TIMES_AT = BLOCKS_AT + layout.TEXTS * layout.TEXT_BYTES;
+const TIMES_AT = align(BLOCKS_AT + layout.TEXTS * layout.TEXT_BYTES);
 const RANDOM_AT = align(TIMES_AT + 2 * layout.TIME_BYTES);
 /** Drawn at once: a draw costs 4 µs however little it is, a quarter of a single event. */
 const RANDOM_BYTES = 1_000 * layout.RANDOM_BYTES;
@@ -113,7 +113,7 @@ const REQUEST_TEXTS_BYTES = 384;
  */
 const WRITTEN: readonly EventColumn[] = [
   ...(['account_id', 'agent_id', 'id', 'type', 'trace_id', 'timestamp', 'received_at', 'payload'] as const),
-  ...(['model', 'token_count', 'tokens_used', 'request_id'] as const),
+  ...(['model', 'token_count', 'tokens_used', 'request_id', 'timestamp_micros'] as const),
 ];
 const ROW_MIDDLE = constantsBehind('payload');
 const ROW_END = constantsBehind('request_id');
@@ -461,12 +461,18 @@ export class WasmInstance {
   }
 
   /** See wasm/layout.ts. */
-  #putTime(which: 0 | 1, ms: number): void {
+  #putTime(which: 0 | 1, time: number): void {
     const at = TIMES_AT + which * layout.TIME_BYTES;
+    const ms = Math.floor(time);
+    const [digits, iso] = [String(time), exactIsoTime(time)];
     this.#words[at / 4] = (ms % TWO_32) | 0;
     this.#words[at / 4 + 1] = ms / TWO_32;
-    this.#bytes.latin1Write(`${ms}   ${isoTime(ms)}`, at + layout.TIME_DIGITS);
-    this.#times[which] = ms;
+    const micros = time === ms ? 0 : microsOf(time);
+    this.#bytes[at + layout.TIME_MICROS] = micros;
+    this.#bytes[at + layout.TIME_MICROS + 1] = micros >> 8;
+    this.#bytes[at + layout.TIME_DIGITS_LENGTH] = this.#bytes.latin1Write(digits, at + layout.TIME_DIGITS);
+    this.#bytes[at + layout.TIME_ISO_LENGTH] = this.#bytes.latin1Write(iso, at + layout.TIME_ISO);
+    this.#times[which] = time;
   }
 }
 

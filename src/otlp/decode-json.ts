@@ -2,7 +2,15 @@
 // the judging thread, before the dialects).
 // Failure: as of decode-protobuf.ts: Undecodable, with the place.
 import { integerOf, numberOf } from './decode-protobuf.ts';
-import { ATTRIBUTES_MAX, type AttributeValue, DEPTH_MAX, SPANS_MAX, type TraceSpan, Undecodable } from './span.ts';
+import {
+  ATTRIBUTES_MAX,
+  type AttributeValue,
+  DEPTH_MAX,
+  msOfNanos,
+  SPANS_MAX,
+  type TraceSpan,
+  Undecodable,
+} from './span.ts';
 
 type Json = { readonly [key: string]: unknown };
 const utf8 = new TextDecoder('utf-8', { fatal: true });
@@ -77,12 +85,12 @@ function textIn(of: Json, name: string, path: string): string {
   return value;
 }
 
-/** ns, as text or number -> ms. */
+/** ns, as text or number -> ms, to the microsecond. */
 function msIn(of: Json, name: string, path: string): number {
   const value = of[name] ?? 0;
   if (typeof value !== 'number' && !(typeof value === 'string' && /^\d{1,20}$/.test(value)))
     throw new Undecodable(`${path}/${name} is no time in ns`);
-  return Number(value) / 1e6;
+  return typeof value === 'string' ? msOfNanos(BigInt(value)) : Math.floor(value / 1e3) / 1e3;
 }
 
 function attributesOf(of: Json, path: string): Map<string, AttributeValue> {

@@ -9,6 +9,7 @@ import {
   type Attributes,
   type AttributeValue,
   DEPTH_MAX,
+  msOfNanos,
   SPANS_MAX,
   type SpanEvent,
   type TraceSpan,
@@ -248,9 +249,8 @@ function hexOf(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('hex');
 }
 
-/** ns -> ms. */
 function msOf(reader: BinaryReader): number {
-  return Number(reader.fixed64()) / 1e6;
+  return msOfNanos(BigInt(reader.fixed64()));
 }
 
 /** An integer that a double does not hold stays text, digit by digit. */

@@ -18,7 +18,9 @@ export type SentSpans = { body: Uint8Array; form: SpansForm; gzip: boolean };
 
 /** Which agent: by its id, or by a name under which it is registered if it is new. */
 export type AgentRef = { id: string } | { name: string; framework: string };
-/** An event as one that is submitted; `payloadText` is the payload's JSON. `occurredAt`: epoch ms. */
+/**
+ * An event as one that is submitted; `payloadText` is the payload's JSON. `occurredAt`: epoch ms, to the microsecond.
+ */
 export type SpanSubmission = {
   type: EventType;
   payload: JsonObject;
@@ -108,7 +110,7 @@ function inflate(body: Uint8Array): Uint8Array {
   }
 }
 
-/** `at`: epoch ms with fractions, for the order. */
+/** `at`: epoch ms, to the microsecond. */
 type Timed = { submission: SpanSubmission; at: number };
 type Gathered = { agent: AgentRef; spans: number; events: Timed[] };
 
@@ -149,11 +151,10 @@ function submissionsOf(
   const decisionId = textOf(span.attributes, 'gatehouse.decision.id');
   const timed: Timed[] = [];
   for (const { type, atMs, payload } of events) {
-    const occurredAt = Math.floor(atMs);
-    if (!isTimely(occurredAt)) return 'a time is before 2000 or more than 24 h ahead';
+    if (!isTimely(atMs)) return 'a time is before 2000 or more than 24 h ahead';
     const payloadText = JSON.stringify(payload);
     if (Buffer.byteLength(payloadText) > eventBytesMax) return `an event of it is larger than ${eventBytesMax} bytes`;
-    const submission = { type, payload: payload as JsonObject, payloadText, traceId: span.traceId, occurredAt };
+    const submission = { type, payload: payload as JsonObject, payloadText, traceId: span.traceId, occurredAt: atMs };
     timed.push({ submission: decisionId === undefined ? submission : { ...submission, decisionId }, at: atMs });
   }
   return timed;

@@ -13,7 +13,7 @@ export type TraceSpan = {
   spanId: string;
   parentSpanId: string;
   name: string;
-  /** Epoch ms with fractions. */
+  /** Epoch ms, to the microsecond. */
   startMs: number;
   endMs: number;
   attributes: Attributes;
@@ -24,6 +24,11 @@ export type TraceSpan = {
   /** Name of the library that made it. */
   scope: string;
 };
+
+/** ns -> ms, to the microsecond: a double of ns would be off by up to 128 of them. */
+export function msOfNanos(nanos: bigint): number {
+  return Number(nanos / 1000n) / 1000;
+}
 
 /** The body is not what it says, or is beyond a bound. `tooLarge`: of spans or bytes. */
 export class Undecodable extends Error {

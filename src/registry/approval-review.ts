@@ -8,7 +8,7 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Approval } from '../../schemas/approval.ts';
 import type { JsonObject } from '../../schemas/common.ts';
 import type { Policy } from '../../schemas/policy.ts';
-import { isoTime } from '../../schemas/time.ts';
+import { exactIsoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../common/errors.ts';
 import { parseExact } from '../common/exact-json.ts';
 import type { EventView } from '../policy/judgement.ts';
@@ -16,7 +16,7 @@ import type { PolicyWork } from '../policy/policy-work.ts';
 import type { RegistryStore } from './commit.ts';
 import { readPolicy } from './policy-record.ts';
 
-/** What was stored of an event. `occurredMs`: epoch ms. */
+/** What was stored of an event. `occurredMs`: epoch ms, to the microsecond. */
 export type StoredEvent = Pick<EventView, 'type' | 'payloadText'> & { traceId: string | undefined; occurredMs: number };
 /** null: it is not stored, or not yet. */
 export type FetchEvent = (account: string, agent: string, event: string) => Promise<StoredEvent | null>;
@@ -76,7 +76,7 @@ export function viewOf({ type, traceId, occurredMs, payloadText }: StoredEvent, 
     ...{ type, payload, payloadText, agent },
     trace_id: traceId,
     agent_id: agent.id,
-    timestamp: isoTime(occurredMs),
+    timestamp: exactIsoTime(occurredMs),
   };
 }
 

@@ -12,7 +12,7 @@ import {
   type PolicyEvaluated,
   type PolicyEvaluation,
 } from '../../schemas/policy-evaluation.ts';
-import { isoTime, parseTime } from '../../schemas/time.ts';
+import { isoTime, parseExactTime } from '../../schemas/time.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { isNumber } from '../common/exact-number.ts';
 import { isId } from '../common/ids.ts';
@@ -67,7 +67,7 @@ export class PolicyEvaluations {
     return {
       type: type!,
       traceId,
-      occurredMs: timestamp === undefined ? Date.now() : parseTime(timestamp)!,
+      occurredMs: timestamp === undefined ? Date.now() : parseExactTime(timestamp)!,
       payloadText: exactJson(payload),
     };
   }

@@ -10,8 +10,6 @@ import { Agents } from '../../src/registry/agents.ts';
 import { ReadBarrier } from '../../src/streams/read-barrier.ts';
 import { makeWorld, type World } from '../pipelines/harness.ts';
 import { appendOf, type EventOptions, makeEvent, silent } from '../streams/harness.ts';
-import type { TestClickHouse } from '../support/clickhouse.ts';
-import type { TestRedis } from '../support/redis.ts';
 
 export const ACTOR = { actor: 'key:key_1', requestId: 'test' };
 const BUDGET_MS = 60_000;
@@ -24,10 +22,7 @@ export type AuditWorld = World & {
   verify: (account: string, options?: Partial<VerifyOptions>) => Promise<AuditVerification>;
 };
 
-export async function makeAuditWorld(
-  t: Test,
-  servers: { redis: TestRedis; clickhouse: TestClickHouse; partitions?: number },
-): Promise<AuditWorld> {
+export async function makeAuditWorld(t: Test, servers: Parameters<typeof makeWorld>[1]): Promise<AuditWorld> {
   const world = await makeWorld(t, servers);
   const verifier = new AuditVerifier({ ...world, retentionDays: 3_650 });
   const barrier = new ReadBarrier({ ...world, waitMs: 60_000 });

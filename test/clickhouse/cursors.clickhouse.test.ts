@@ -45,6 +45,7 @@ async function insertEvents(count: number, receivedAt: number, more: (i: number)
       agent_id: agents[pick(3)]!,
       received_at: receivedAt + pick(5),
       timestamp: BASE - pick(12) * 1000,
+      timestamp_micros: [0, 0, 1, 456, 999][pick(5)]!,
       trace_id: `trace-${pick(9)}`,
       payload: JSON.stringify({ text: pick(2) === 0 ? 'alpha' : 'beta', n: i }),
       outcome,

@@ -14,6 +14,7 @@ const TYPES: Record<EventColumnKind, string> = {
   ascii: 'String',
   text: 'String',
   int64: "DateTime64(3, 'UTC')",
+  uint16: 'UInt16',
   nullableInt64: 'Nullable(Int64)',
   outcome: `Enum8(${OUTCOMES.join(', ')})`,
 };
@@ -172,7 +173,7 @@ t.test('with a cluster every table is replicated and made on all its nodes', asy
     for (const statement of statements) {
       t.match(
         statement,
-        /^(CREATE TABLE IF NOT EXISTS gatehouse\.\w+ ON CLUSTER 'main'\s|ALTER TABLE gatehouse\.\w+ ON CLUSTER 'main'\s+(ADD (COLUMN|INDEX) IF NOT EXISTS|COMMENT COLUMN IF EXISTS)\s)/,
+        /^(CREATE TABLE IF NOT EXISTS gatehouse\.\w+ ON CLUSTER 'main'\s|ALTER TABLE gatehouse\.\w+ ON CLUSTER 'main'\s+((ADD (COLUMN|INDEX|PROJECTION) IF NOT EXISTS)|((COMMENT COLUMN|DROP PROJECTION) IF EXISTS))\s)/,
         `${name}: idempotent, on the cluster`,
       );
       t.notMatch(statement, /non_replicated|\{\{|\}\}/);

@@ -28,6 +28,7 @@ import { getTrace, listTraces, TRACE_EVENTS_MAX } from '../../clickhouse/queries
 import type { Anomaly } from '../../schemas/anomaly.ts';
 import { EVENT_TYPES, OUTCOMES, SEVERITIES } from '../../schemas/closed-sets.ts';
 
+import { exactTime } from '../../schemas/time.ts';
 import { derivedId, isId, mintId } from '../../src/common/ids.ts';
 import { encodeRow, plainEvent, startClickHouse, type TestEvent } from '../support/clickhouse.ts';
 import { SEED } from '../support/seed.ts';
@@ -63,6 +64,10 @@ const pick = numbers(7);
 const POLICIES = [0, 1, 2].map((i) => `pol_${String(i).repeat(26)}`);
 const DETECTORS = ['email', 'api_key'];
 
+const MICROS = [0, 1, 456, 0, 999];
+/** Epoch us. */
+const microsOf = (event: TestEvent) => event.timestamp * 1000 + event.timestamp_micros;
+
 function makeEvent(i: number): TestEvent {
   const received = BASE + Math.floor(i / 7);
   const outcome = OUTCOMES[Math.max(0, pick(6) - 3)]!;
@@ -83,6 +88,7 @@ function makeEvent(i: number): TestEvent {
     trace_id: pick(3) === 0 ? '' : `trace-${pick(60)}`,
     // Few different times, so that ties are common.
     timestamp: BASE - pick(50) * 1000,
+    timestamp_micros: MICROS[Math.floor(i / 3) % MICROS.length]!,
     received_at: received,
     payload,
     outcome,
@@ -99,6 +105,8 @@ function makeEvent(i: number): TestEvent {
 const events = Array.from({ length: 1200 }, (_, i) => makeEvent(i));
 const mine = events.filter((event) => event.account_id === accounts[0]);
 
+const shown = ({ timestamp, timestamp_micros: micros }: TestEvent) =>
+  new Date(timestamp).toISOString().replace('Z', micros === 0 ? 'Z' : `${String(micros).padStart(3, '0')}Z`);
 const iso = (ms: number) => new Date(ms).toISOString();
 
 function groupBy<T>(items: T[], keyOf: (item: T) => string): Map<string, T[]> {
@@ -107,7 +115,7 @@ function groupBy<T>(items: T[], keyOf: (item: T) => string): Map<string, T[]> {
   return groups;
 }
 
-const newestFirst = (a: TestEvent, b: TestEvent) => b.timestamp - a.timestamp || (a.id < b.id ? 1 : -1);
+const newestFirst = (a: TestEvent, b: TestEvent) => microsOf(b) - microsOf(a) || (a.id < b.id ? 1 : -1);
 
 /** The words of a text as the search sees them, one list. */
 const wordsOf = (text: string) =>
@@ -139,8 +147,8 @@ function expected(filter: EventFilter): TestEvent[] {
       isAnyOf(filter.agentId, event.agent_id) &&
       !filter.excludeAgents?.includes(event.agent_id) &&
       isAnyOf(filter.type, event.type) &&
-      (filter.from === undefined || event.timestamp >= filter.from) &&
-      (filter.to === undefined || event.timestamp <= filter.to) &&
+      (filter.from === undefined || microsOf(event) >= Math.round(filter.from * 1000)) &&
+      (filter.to === undefined || microsOf(event) <= Math.round(filter.to * 1000)) &&
       isAnyOf(filter.traceId, event.trace_id) &&
       isAnyOf(filter.outcome, event.outcome) &&
       isAnyOf(filter.reason, event.reason) &&
@@ -187,13 +195,17 @@ const someOf = <T extends string>(values: readonly T[]) =>
     nil: undefined,
     freq: 2,
   });
+/** Of some events, and just beside them. */
+const moment = fc
+  .tuple(fc.integer({ min: 0, max: 50 }), fc.constantFrom(0, 0, 1, 2, 455, 456, 998, 999))
+  .map(([seconds, micros]) => exactTime(BASE - seconds * 1000, micros));
 /** What a list may be asked for, but where its pages begin. */
 const FILTERS = {
   agentId: someOf(agents),
   excludeAgents: fc.subarray(agents, { maxLength: 2 }),
   type: someOf(EVENT_TYPES),
-  from: sometimes(fc.integer({ min: 0, max: 50 }).map((n) => BASE - n * 1000)),
-  to: sometimes(fc.integer({ min: 0, max: 50 }).map((n) => BASE - n * 1000)),
+  from: sometimes(moment),
+  to: sometimes(moment),
   traceId: someOf(['trace-1', 'trace-2', 'trace-60', 'trace-30']),
   outcome: someOf(OUTCOMES),
   reason: someOf(['policy', 'agent_inactive'] as const),
@@ -394,7 +406,7 @@ t.test('queries', async (t) => {
       Object.keys(rendered).filter((key) => key !== 'trace_id'),
       ['id', 'agent_id', 'type', 'payload', 'timestamp', 'received_at', 'policy_result'],
     );
-    t.equal(rendered.timestamp, new Date(event.timestamp).toISOString());
+    t.equal(rendered.timestamp, shown(event));
     t.equal(await getEvent(clickhouse, accounts[1]!, event.agent_id, event.id), null, 'another account');
     t.equal(
       await getEvent(clickhouse, account, agents.find((agent) => agent !== event.agent_id)!, event.id),
@@ -419,11 +431,12 @@ t.test('queries', async (t) => {
         ),
         (event) => event.trace_id,
       );
-      const began = (id: string) => Math.min(...groups.get(id)!.map((event) => event.timestamp));
+      const began = (id: string) => Math.min(...groups.get(id)!.map(microsOf));
+      const firstOf = (id: string) => groups.get(id)!.sort(newestFirst).at(-1)!.id;
       const ids = [...groups.keys()]
         .filter((id) => !('agentId' in filter) || groups.get(id)!.some((event) => event.agent_id === filter.agentId))
-        .filter((id) => !('from' in filter) || (began(id) >= filter.from! && began(id) <= filter.to!))
-        .sort((a, b) => began(b) - began(a) || (a < b ? 1 : -1));
+        .filter((id) => !('from' in filter) || (began(id) >= filter.from! * 1000 && began(id) <= filter.to! * 1000))
+        .sort((a, b) => began(b) - began(a) || (firstOf(a) < firstOf(b) ? 1 : -1));
       const { items, total } = await listTraces(clickhouse, account, { ...filter, limit: 20, offset: 5 });
       t.equal(total, ids.length);
       t.same(
@@ -451,7 +464,9 @@ t.test('queries', async (t) => {
       one?.events.map((row) => row.id),
       own.map((event) => event.id),
     );
-    t.equal(one?.trace.duration_ms, own.at(-1)!.timestamp - own[0]!.timestamp);
+    t.equal(one?.trace.duration_ms, Math.round((microsOf(own.at(-1)!) - microsOf(own[0]!)) / 1000));
+    t.equal(one?.trace.started_at, shown(own[0]!));
+    t.equal(one?.trace.ended_at, shown(own.at(-1)!));
     t.equal(await getTrace(clickhouse, account, 'no-such-trace'), null);
     t.equal(await getTrace(clickhouse, mintId('account', BASE), 'trace-1'), null);
 

@@ -2,7 +2,7 @@
 // by name.
 import type { Test } from 'tap';
 import type { ClickHouse } from '../../clickhouse/client.ts';
-import { migrate } from '../../clickhouse/migrate.ts';
+import { type Migration, migrate } from '../../clickhouse/migrate.ts';
 import { type AnyDrain, Drain } from '../../pipelines/drain.ts';
 import { Pipelines, type PipelinesOptions } from '../../pipelines/pipelines.ts';
 import type { Permits } from '../../pipelines/semaphore.ts';
@@ -28,12 +28,14 @@ export type World = { redis: Commands; keys: Keys; clickhouse: ClickHouse; appen
 
 export async function makeWorld(
   t: Test,
-  servers: { redis: TestRedis; clickhouse: TestClickHouse; partitions?: number },
+  servers: { redis: TestRedis; clickhouse: TestClickHouse; partitions?: number; migrations?: Migration[] },
 ): Promise<World> {
   const redis = await connect(t, servers.redis.address);
   const keys = freshKeys(servers.partitions ?? 2);
   const clickhouse = servers.clickhouse.makeDatabase();
-  await Promise.all([migrate(clickhouse, { retentionDays: 3_650 }), foundRegistry({ redis, keys })]);
+  const { migrations } = servers;
+  const options = { retentionDays: 3_650, ...(migrations && { migrations }) };
+  await Promise.all([migrate(clickhouse, options), foundRegistry({ redis, keys })]);
   return { redis, keys, clickhouse, appender: new Appender({ redis, keys }) };
 }
 

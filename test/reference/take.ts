@@ -17,7 +17,7 @@ export type World = {
   countedAt: number;
   policies: readonly Policy[];
   meanings: ReadonlyMap<string, Meaning>;
-  /** Epoch ms of the timestamps that tests send; null for those that are to be refused. */
+  /** Epoch ms, with a fraction, of the timestamps that tests send; null for those that are to be refused. */
   times: ReadonlyMap<string, number | null>;
 };
 
@@ -135,7 +135,7 @@ class Accepted {
 
   answer(): string {
     const trace = this.trace_id === undefined ? '' : `,"trace_id":${JSON.stringify(this.trace_id)}`;
-    const [at, received] = [this.#occurredAt, this.receivedAt].map((ms) => new Date(ms).toISOString());
+    const [at, received] = [this.#occurredAt, this.receivedAt].map(written);
     return (
       `{"id":"${blotted('evt', this.receivedAt)}","agent_id":"${this.#world.agentId}","type":"${this.type}",` +
       `"payload":${this.#payloadText}${trace},"timestamp":"${at}","received_at":"${received}",` +
@@ -156,7 +156,7 @@ class Accepted {
       id: ids.id,
       type: this.type,
       trace_id: this.#keptTrace ?? '',
-      timestamp: this.#occurredAt,
+      timestamp: Math.floor(Math.round(this.#occurredAt * 1000) / 1000),
       received_at: this.receivedAt,
       payload: kept,
       search_text: kept.includes('\\u') ? lines(values).join('\n').toWellFormed() : '',
@@ -169,6 +169,7 @@ class Accepted {
       token_count: count(values['token_count']),
       tokens_used: used(values),
       request_id: requestId,
+      timestamp_micros: Math.round(this.#occurredAt * 1000) % 1000,
     };
     return { row, summary: this.#digest(row) };
   }
@@ -200,6 +201,13 @@ class Accepted {
           }),
     };
   }
+}
+
+/** Epoch ms with a fraction, as three digits or six. */
+function written(at: number): string {
+  const micros = Math.round(at * 1000);
+  const [ms, rest] = [new Date(Math.floor(micros / 1000)).toISOString(), micros % 1000];
+  return rest === 0 ? ms : ms.replace('Z', `${String(rest).padStart(3, '0')}Z`);
 }
 
 function count(value: unknown): number | null {
@@ -280,6 +288,7 @@ function decodedRow(bytes: Buffer, columns: readonly string[]): Record<string, u
       row[column] = Number(bytes.readBigInt64LE(at));
       at += 8;
     } else if (column === 'outcome') row[column] = bytes[at++];
+    else if (column === 'timestamp_micros') row[column] = bytes[at++]! + 256 * bytes[at++]!;
     else {
       let length = 0;
       for (let shift = 0; ; shift += 7) {

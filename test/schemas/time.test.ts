@@ -2,7 +2,7 @@
 // the calendar's rules. Forms are generated, and spoilt; GATEHOUSE_TEST_SEED begins elsewhere.
 import fc from 'fast-check';
 import t from 'tap';
-import { parseTime } from '../../schemas/time.ts';
+import { exactIsoTime, exactTime, microsOf, parseExactTime, parseTime } from '../../schemas/time.ts';
 import { parseQuery, time } from '../../src/http/query.ts';
 import { runs, SEED } from '../support/seed.ts';
 
@@ -50,28 +50,30 @@ class Scanner {
   }
 }
 
-/** Epoch ms; NaN: it is none. */
-function plainly(text: string): number {
+const NO_TIME: [number, number] = [Number.NaN, 0];
+
+/** Epoch ms and the microseconds behind it; NaN: it is none. */
+function plainly(text: string): [ms: number, micros: number] {
   const scanner = new Scanner(text);
   const year = scanner.digits(4);
   const isExtended = scanner.one('-') !== '';
   const month = scanner.digits(2);
-  if (isExtended && scanner.one('-') === '') return Number.NaN;
+  if (isExtended && scanner.one('-') === '') return NO_TIME;
   const day = scanner.digits(2);
-  if (scanner.one('Tt ') === '') return Number.NaN;
+  if (scanner.one('Tt ') === '') return NO_TIME;
   const hour = scanner.digits(2);
-  if (isExtended && scanner.one(':') === '') return Number.NaN;
+  if (isExtended && scanner.one(':') === '') return NO_TIME;
   const minute = scanner.digits(2);
-  let [second, ms, isZero] = [0, 0, true];
+  let [second, micros, isZero] = [0, 0, true];
   if (isExtended ? scanner.one(':') !== '' : /^[0-9]/.test(scanner.rest)) {
     second = scanner.digits(2);
     if (scanner.one('.,') !== '') {
-      let weight = 100;
-      if (!/^[0-9]/.test(scanner.rest)) return Number.NaN;
+      let weight = 100_000;
+      if (!/^[0-9]/.test(scanner.rest)) return NO_TIME;
       while (/^[0-9]/.test(scanner.rest)) {
         const digit = scanner.digits(1);
         if (digit > 0) isZero = false;
-        ms += weight * digit;
+        micros += weight * digit;
         weight = weight > 1 ? weight / 10 : 0;
       }
     }
@@ -79,18 +81,19 @@ function plainly(text: string): number {
   let offset = 0;
   if (scanner.one('Zz') === '') {
     const sign = scanner.one('+-');
-    if (sign === '') return Number.NaN;
+    if (sign === '') return NO_TIME;
     const hours = scanner.digits(2);
     const isWhole = scanner.rest === '';
     scanner.one(':');
     const minutes = isWhole ? 0 : scanner.digits(2);
-    if (!(hours <= 23 && minutes <= 59)) return Number.NaN;
+    if (!(hours <= 23 && minutes <= 59)) return NO_TIME;
     offset = (sign === '-' ? -1 : 1) * (60 * hours + minutes);
   }
-  if (scanner.rest !== '') return Number.NaN;
+  if (scanner.rest !== '') return NO_TIME;
   if (!(minute <= 59 && second <= 60 && (hour <= 23 || (hour === 24 && minute === 0 && second === 0 && isZero))))
-    return Number.NaN;
-  return (((daysBefore(year, month, day) * 24 + hour) * 60 + minute - offset) * 60 + second) * 1000 + ms;
+    return NO_TIME;
+  const seconds = (((daysBefore(year, month, day) * 24 + hour) * 60 + minute - offset) * 60 + second) * 1000;
+  return [seconds + Math.floor(micros / 1000), micros % 1000];
 }
 
 const two = (max: number) => fc.integer({ min: 0, max }).map((n) => String(n).padStart(2, '0'));
@@ -134,9 +137,19 @@ t.test('every form means what a plain reading of it means', async (t) => {
   t.comment(`seed ${SEED}`);
   fc.assert(
     fc.property(form, (text) => {
-      const wanted = plainly(text);
+      const [ms, micros] = plainly(text);
       const is = parseTime(text);
-      if (is === null ? !Number.isNaN(wanted) : is !== wanted) throw new Error(`${text}: ${is}, not ${wanted}`);
+      const exact = parseExactTime(text);
+      const isRight = is === null ? exact === null && Number.isNaN(ms) : is === ms;
+      if (!isRight) throw new Error(`${text}: ${is}, not ${ms}`);
+      if (exact !== null && Math.abs(exact) < 2 ** 43) {
+        // 1e-6 of a second are all that is kept, and come out as they went in.
+        const isExact =
+          Math.floor(exact) === ms && microsOf(exact) === micros && parseExactTime(exactIsoTime(exact)) === exact;
+        const digits = exactIsoTime(exact).length - '2026-11-25T01:00:00.Z'.length;
+        const isYear = exact >= Date.UTC(0) && exact < Date.UTC(10_000);
+        if (isYear && !(isExact && digits === (micros === 0 ? 3 : 6))) throw new Error(`${text}: ${exact}`);
+      }
       if (is === null) counts.refused++;
       else counts.read++;
       if (is !== null && /^\d{8}/.test(text)) counts.basic++;
@@ -179,7 +192,7 @@ const NONE = [
 t.test('the forms by hand', async (t) => {
   for (const [text, ms] of KINDS) {
     t.equal(parseTime(text), ms, text);
-    t.equal(plainly(text), ms, `${text}, plainly`);
+    t.same(plainly(text), [ms, 0], `${text}, plainly`);
   }
   for (const text of NONE) t.equal(parseTime(text), null, text);
 });
@@ -192,4 +205,22 @@ t.test('in a query a plus sign that was not escaped is a blank, and a blank may 
     t.equal(read(text.replaceAll(' ', '+')), ms, `${text} with every blank as one`);
   }
   for (const text of NONE) t.throws(() => read(text.replaceAll(' ', '+')), { code: 'validation_failed' }, text);
+});
+
+t.test('microseconds are kept, shown where there are any, and compare', async (t) => {
+  for (const [text, shown, micros] of [
+    ['2026-11-25T01:00:00.123456Z', '2026-11-25T01:00:00.123456Z', 456],
+    ['2026-11-25T01:00:00.1234569Z', '2026-11-25T01:00:00.123456Z', 456],
+    ['2026-11-25T01:00:00.1Z', '2026-11-25T01:00:00.100Z', 0],
+    ['2026-11-25T01:00:00.00000099Z', '2026-11-25T01:00:00.000Z', 0],
+    ['20261125T010000.000001Z', '2026-11-25T01:00:00.000001Z', 1],
+    ['2016-12-31T23:59:60.999999Z', '2017-01-01T00:00:00.999999Z', 999],
+  ] as const) {
+    const at = parseExactTime(text)!;
+    t.equal(exactIsoTime(at), shown);
+    t.equal(microsOf(at), micros);
+  }
+  const all = Array.from({ length: 3_000 }, (_, i) => exactTime(SAME + Math.floor(i / 1000), i % 1000));
+  t.ok(all.every((at, i) => i === 0 || at > all[i - 1]!));
+  t.ok(all.every((at, i) => microsOf(at) === i % 1000 && Number(String(at)) === at));
 });

@@ -97,7 +97,7 @@ export class EngineRefused extends Error {
 export type TestEvent = Omit<RowValues, 'type'> & { type: string };
 
 /** What a column holds where a test does not care. */
-const NOTHING = { ascii: '', text: '', int64: 0, nullableInt64: null, outcome: 'allowed' } as const;
+const NOTHING = { ascii: '', text: '', int64: 0, uint16: 0, nullableInt64: null, outcome: 'allowed' } as const;
 
 /** An allowed event with nothing but what is given; it happened when it arrived. */
 export function plainEvent(
@@ -116,6 +116,7 @@ export function encodeRow(event: TestEvent): Buffer {
 function encodeColumn(kind: keyof typeof NOTHING, value: string | number | null): Buffer {
   if (kind === 'outcome') return Buffer.from([{ allowed: 1, blocked: 2, pending: 3 }[value as TestEvent['outcome']]]);
   if (kind === 'int64') return int64(value as number);
+  if (kind === 'uint16') return Buffer.from([(value as number) & 255, (value as number) >> 8]);
   if (kind === 'nullableInt64')
     return value === null ? Buffer.from([1]) : Buffer.concat([Buffer.from([0]), int64(value as number)]);
   const bytes = Buffer.from(value as string);

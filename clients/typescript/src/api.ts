@@ -353,7 +353,7 @@ export interface components {
             trace_id?: string;
             /**
              * Format: date-time
-             * @description When it happened, by the caller's word.
+             * @description When it happened, by the caller's word, to the microsecond: with six digits where the last three are not zero.
              * @example 2026-11-20T17:28:00.000Z
              */
             timestamp: string;
@@ -600,7 +600,7 @@ export interface components {
             trace_id?: string;
             /**
              * Format: date-time
-             * @description When it happened, with an offset or `Z`: from 2000 on, at most 24 h ahead. Left out: now.
+             * @description When it happened, with an offset or `Z`, kept to the microsecond: from 2000 on, at most 24 h ahead. Left out: now.
              * @example 2026-11-20T17:28:00Z
              */
             timestamp?: string;

@@ -5,7 +5,7 @@
 // Failure: see post.ts. An alert without a secret cannot be signed for and is not sent.
 import { Webhook } from 'standardwebhooks';
 import type { Signal } from '../../../schemas/signal.ts';
-import { isoTime } from '../../../schemas/time.ts';
+import { exactIsoTime, isoTime } from '../../../schemas/time.ts';
 import type { GuardedHttps } from '../../../src/egress/guarded-https.ts';
 import type { Attempt, AttemptResult, ChannelSender, Notification, Target } from '../channel.ts';
 import { post } from './post.ts';
@@ -63,7 +63,7 @@ function bodyOf(notification: Notification, policies: NonNullable<Signal['polici
             event: {
               id: event.id,
               ...(event.type === undefined ? {} : { type: event.type }),
-              ...(event.occurredAt === undefined ? {} : { timestamp: isoTime(event.occurredAt) }),
+              ...(event.occurredAt === undefined ? {} : { timestamp: exactIsoTime(event.occurredAt) }),
               ...(event.outcome === undefined ? {} : { outcome: event.outcome }),
               ...(event.traceId === undefined ? {} : { trace_id: cut(event.traceId, WORD_CHARACTERS_MAX) }),
             },

@@ -97,7 +97,9 @@ export const auditLogRoutes: Route[] = [
       canBeIncomplete: true,
     },
     async handle({ account, query }, parts) {
-      const { from: fromMs, to: toMs } = query;
+      // Events arrive at whole milliseconds.
+      const fromMs = query.from && Math.ceil(query.from);
+      const toMs = query.to && Math.floor(query.to);
       return verified(account, parts, { fromMs, toMs });
     },
   }),

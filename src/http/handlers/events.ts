@@ -18,7 +18,7 @@ import {
   Submission,
 } from '../../../schemas/event.ts';
 import type { PageStart } from '../../../schemas/paging.ts';
-import { isoTime } from '../../../schemas/time.ts';
+import { exactIsoTime, isoTime } from '../../../schemas/time.ts';
 import { isId } from '../../common/ids.ts';
 import type { IngestRequest } from '../../ingest/ingest-parts.ts';
 import type { Shape } from '../../ingest/json.ts';
@@ -196,7 +196,7 @@ const EVENT_COLUMNS = [
 function cellsOfEvent(row: EventRow): Cell[] {
   const result = row.policy_result === '' ? undefined : (JSON.parse(row.policy_result) as PolicyResult);
   return [
-    ...[row.id, row.agent_id, row.type, isoTime(row.timestamp_ms), isoTime(row.received_at_ms), row.trace_id],
+    ...[row.id, row.agent_id, row.type, exactIsoTime(row.timestamp_ms), isoTime(row.received_at_ms), row.trace_id],
     ...[result?.outcome ?? 'allowed', result?.reason, result?.policy_id, result?.approval_id],
     result === undefined || result.matches.length === 0 ? '' : JSON.stringify(result.matches),
     row.payload_preview ?? row.payload,

@@ -54,12 +54,16 @@ export const REPLY_TYPE = SUMMARY_TYPE + TYPES;
 export const TEXTS = REPLY_TYPE + TYPES;
 export const TEXT_BYTES = 8;
 
-/** Two times, each as i64 epoch ms, as 13 digits, and as 24 characters of ISO 8601. */
-export const TIME_BYTES = 48;
-export const TIME_DIGITS = 8;
-export const TIME_DIGITS_LENGTH = 13;
-export const TIME_ISO = 24;
-export const TIME_ISO_LENGTH = 24;
+/**
+ * Two times, each as i64 epoch ms and u16 of the microseconds behind it, as digits of epoch ms (at most 17), and as ISO
+ * 8601 (at most 27 characters). The u8 lengths of both stand in front of them.
+ */
+export const TIME_BYTES = 64;
+export const TIME_MICROS = 8;
+export const TIME_DIGITS_LENGTH = 10;
+export const TIME_ISO_LENGTH = 11;
+export const TIME_DIGITS = 12;
+export const TIME_ISO = 32;
 
 /** Bytes of which an event's identifier is made behind its time, a character each: three of the slot, then random. */
 export const RANDOM_BYTES = 16;

@@ -28,6 +28,7 @@ import {
   TIME_DIGITS_LENGTH,
   TIME_ISO,
   TIME_ISO_LENGTH,
+  TIME_MICROS,
   TOKEN_COUNT,
   TOKENS_USED,
   TRACE,
@@ -130,6 +131,8 @@ function writeRow(r: usize, base: usize): usize {
   to = count(to, r + TOKEN_COUNT, (flags & F_COUNT) != 0);
   to = count(to, r + TOKENS_USED, (flags & F_USED) != 0);
   to = block(to, ROW_TAIL);
+  store<u16>(to, load<u16>(times, TIME_MICROS));
+  to += 2;
   rowLength = to - rows;
   rows = to;
   return idAt;
@@ -140,8 +143,8 @@ function writeSummary(r: usize, base: usize, idAt: usize): void {
   let to = block(summaries, SUMMARY_HEAD);
   to = bytes(to, idAt, 16);
   to = block(to, SUMMARY_TYPE + <usize>load<u32>(r));
-  to = comma(bytes(to, times + TIME_DIGITS, TIME_DIGITS_LENGTH));
-  to = comma(bytes(to, times + TIME_BYTES + TIME_DIGITS, TIME_DIGITS_LENGTH));
+  to = comma(digitsOf(to, times));
+  to = comma(digitsOf(to, times + TIME_BYTES));
   to = decimal(to, rowLength);
   const isCounted = (load<i32>(r, FLAGS) & F_USED) != 0;
   if (lengthOf(r, TRACE) != 0) to = quoted(block(to, SUMMARY_TRACE), r, base, TRACE);
@@ -149,6 +152,14 @@ function writeSummary(r: usize, base: usize, idAt: usize): void {
   if (isCounted) to = decimal(comma(to), <u64>load<f64>(r, TOKENS_USED));
   store<u8>(to++, ARRAY_END);
   summaries = to;
+}
+
+@inline function digitsOf(to: usize, time: usize): usize {
+  return bytes(to, time + TIME_DIGITS, <usize>load<u8>(time, TIME_DIGITS_LENGTH));
+}
+
+@inline function isoOf(to: usize, time: usize): usize {
+  return bytes(to, time + TIME_ISO, <usize>load<u8>(time, TIME_ISO_LENGTH));
 }
 
 @inline function comma(to: usize): usize {
@@ -164,9 +175,9 @@ function writeReply(r: usize, base: usize, idAt: usize): void {
   to = bytes(to, base + <usize>load<u32>(r, PAYLOAD), lengthOf(r, PAYLOAD));
   if (lengthOf(r, TRACE) != 0) to = quoted(block(to, REPLY_TRACE), r, base, TRACE);
   to = block(to, REPLY_TIME);
-  to = bytes(to, times + TIME_ISO, TIME_ISO_LENGTH);
+  to = isoOf(to, times);
   to = block(to, REPLY_RECEIVED);
-  to = bytes(to, times + TIME_BYTES + TIME_ISO, TIME_ISO_LENGTH);
+  to = isoOf(to, times + TIME_BYTES);
   to = block(to, REPLY_TAIL);
   reply = to;
 }
