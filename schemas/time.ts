@@ -26,6 +26,48 @@ export function parseExactTime(text: string): number | null {
 }
 
 function readTime(text: string): { ms: number; micros: number } | null {
+  return readCommon(text) ?? readAny(text);
+}
+
+const [DASH, COLON, POINT, BIG_T, BIG_Z] = [0x2d, 0x3a, 0x2e, 0x54, 0x5a];
+
+/**
+ * `2026-11-25T01:00:00Z`, perhaps with a point and three or six digits, of days that every month has: what most callers
+ * write, in a fifth of the time. null: to be read by the forms.
+ */
+function readCommon(text: string): { ms: number; micros: number } | null {
+  const { length } = text;
+  const isForm =
+    (length === 20 || length === 24 || length === 27) &&
+    text.charCodeAt(4) === DASH &&
+    text.charCodeAt(7) === DASH &&
+    text.charCodeAt(10) === BIG_T &&
+    text.charCodeAt(13) === COLON &&
+    text.charCodeAt(16) === COLON &&
+    text.charCodeAt(length - 1) === BIG_Z &&
+    (length === 20 || text.charCodeAt(19) === POINT);
+  if (!isForm) return null;
+  const [year, month, day] = [number(text, 0, 4), number(text, 5, 2), number(text, 8, 2)];
+  const [hour, minute, second] = [number(text, 11, 2), number(text, 14, 2), number(text, 17, 2)];
+  const ms = length === 20 ? 0 : number(text, 20, 3);
+  const micros = length === 27 ? number(text, 23, 3) : 0;
+  // What is no digit makes NaN, which no comparison takes.
+  const isTime = year >= 100 && hour <= 23 && minute <= 59 && second <= 59 && ms >= 0 && micros >= 0;
+  if (!(isTime && month >= 1 && month <= 12 && day >= 1 && day <= 28)) return null;
+  return { ms: Date.UTC(year, month - 1, day, hour, minute, second, ms), micros };
+}
+
+function number(text: string, from: number, digits: number): number {
+  let value = 0;
+  for (let i = from; i < from + digits; i++) {
+    const digit = text.charCodeAt(i) - 0x30;
+    if (digit < 0 || digit > 9) return Number.NaN;
+    value = 10 * value + digit;
+  }
+  return value;
+}
+
+function readAny(text: string): { ms: number; micros: number } | null {
   const m = FORMS[0]!.exec(text) ?? FORMS[1]!.exec(text);
   if (m === null) return null;
   const [year, month, day, hour, minute, second] = [+m[1]!, +m[2]!, +m[3]!, +m[4]!, +m[5]!, +(m[6] ?? 0)];

@@ -8,34 +8,41 @@ import { QUOTA_LEASE_MS } from '../common/limits.ts';
 import { type Moment, SLOTS, SLOTS_BY_TIME, type SteadyClock } from '../common/steady-clock.ts';
 import type { Judged } from './resolve-quotas.ts';
 
-/** One for each element; those of refused elements are of no use. */
-export type Arrivals = readonly Moment[];
+/** The moment of each element; those of refused elements are of no use. Nothing is allocated for an event. */
+export class Arrivals {
+  readonly #first: Moment;
+  /** Where they are not neighbours in one millisecond. */
+  readonly #each: readonly Moment[] | undefined;
 
-/** `readAt`: when the body was read, by the same clock. */
-export function arrivalsOf(
-  clock: Pick<SteadyClock, 'now' | 'take'>,
-  judged: readonly (Judged | null)[],
-  readAt: number,
-): Arrivals {
-  if (judged.every(isUncounted)) {
-    const { ms, slot } = clock.take(judged.length);
-    return judged.map((_, i) => ({ ms, slot: slot + i }));
+  private constructor(first: Moment, each?: readonly Moment[]) {
+    this.#first = first;
+    this.#each = each;
   }
-  const arrivals: Moment[] = [];
-  let last: Moment | undefined;
-  for (const at of timesOf(judged, readAt, clock.now())) {
-    const ms = Math.floor(at);
-    // There is always room behind it for what comes at the same time.
-    let slot = Math.min(Math.floor((at - ms) * SLOTS_BY_TIME), SLOTS - judged.length);
-    if (last?.ms === ms) slot = Math.max(slot, last.slot + 1);
-    last = { ms, slot };
-    arrivals.push(last);
+
+  /** `readAt`: when the body was read, by the same clock. */
+  static of(clock: Pick<SteadyClock, 'now' | 'take'>, judged: readonly (Judged | null)[], readAt: number): Arrivals {
+    if (!isCounted(judged)) return new Arrivals(clock.take(judged.length));
+    const each = momentsOf(timesOf(judged, readAt, clock.now()));
+    return new Arrivals(each[0]!, each);
   }
-  return arrivals;
+
+  /** Epoch ms, whole. */
+  msOf(element: number): number {
+    return this.#each === undefined ? this.#first.ms : this.#each[element]!.ms;
+  }
+
+  slotOf(element: number): number {
+    return this.#each === undefined ? this.#first.slot + element : this.#each[element]!.slot;
+  }
+
+  of(element: number): Moment {
+    return { ms: this.msOf(element), slot: this.slotOf(element) };
+  }
 }
 
-function isUncounted(judged: Judged | null): boolean {
-  return judged?.countedAt === undefined;
+function isCounted(judged: readonly (Judged | null)[]): boolean {
+  for (const one of judged) if (one !== null && one.countedAt !== undefined) return true;
+  return false;
 }
 
 /** Epoch ms, none before the one in front of it. What was not counted arrived before what was counted behind it. */
@@ -54,4 +61,18 @@ function timesOf(judged: readonly (Judged | null)[], readAt: number, nowMs: numb
 /** What is counted off a lease is dated back by as long as its grant was under way. */
 function behindReading(countedAt: number, readAt: number): number {
   return countedAt < readAt && readAt - countedAt < QUOTA_LEASE_MS ? readAt : countedAt;
+}
+
+function momentsOf(times: readonly number[]): Moment[] {
+  const moments: Moment[] = [];
+  let last: Moment | undefined;
+  for (const at of times) {
+    const ms = Math.floor(at);
+    // There is always room behind it for what comes at the same time.
+    let slot = Math.min(Math.floor((at - ms) * SLOTS_BY_TIME), SLOTS - times.length);
+    if (last?.ms === ms) slot = Math.max(slot, last.slot + 1);
+    last = { ms, slot };
+    moments.push(last);
+  }
+  return moments;
 }

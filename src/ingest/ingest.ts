@@ -27,7 +27,7 @@ import { agentInactive, type RuleSet } from '../policy/engine.ts';
 import type { Judgement } from '../policy/judgement.ts';
 import type { AppendCaller } from '../streams/append.ts';
 import type { Begun, OnceKey } from '../streams/append-once.ts';
-import { arrivalsOf } from './arrival.ts';
+import { Arrivals } from './arrival.ts';
 import type { Codec, DecodedBody, Encoded } from './codec.ts';
 import type { Answer, Caller, IngestParts, IngestRequest, Pause } from './ingest-parts.ts';
 import type { QuotaGrant, QuotaWaiter } from './rate-limit-batcher.ts';
@@ -190,7 +190,7 @@ class Submission implements QuotaWaiter, AppendCaller {
     // The caller may have left while counters were asked.
     if (this.#caller.isGone) throw callerLeft();
     this.#judged = judged;
-    const arrivals = arrivalsOf(this.#parts.clock, judged, this.#readAt);
+    const arrivals = Arrivals.of(this.#parts.clock, judged, this.#readAt);
     const encoded = this.#body!.encode(this.#agent, judged, arrivals);
     this.#answer = encoded.answer;
     if (this.#token !== undefined) {

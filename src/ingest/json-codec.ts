@@ -55,8 +55,8 @@ class JsonBody implements DecodedBody {
     const verdicts = this.#elements.map((element, i): Verdict => {
       if (isRejected(element)) return element;
       const { decision } = judged[i]!;
-      const receivedAt = arrivals[i]!.ms;
-      const id = idAt('event', arrivals[i]!); // recovery searches for an id at its own time
+      const receivedAt = arrivals.msOf(i);
+      const id = idAt('event', arrivals.of(i)); // recovery searches for an id at its own time
       events.push({ account, agent, id, submission: element, receivedAt, decision, requestId });
       return verdictOf(decision, { id, occurredAt: element.occurredAt, receivedAt });
     });

@@ -52,7 +52,7 @@ class ObservedBody implements DecodedBody {
   encode(agent: AgentRecord, judged: readonly (Judged | null)[], arrivals: Arrivals): Encoded {
     const { account, requestId } = this.#request;
     const events = this.#submissions.map((submission, i) => ({
-      ...{ account, agent, submission, requestId, id: idAt('event', arrivals[i]!), receivedAt: arrivals[i]!.ms },
+      ...{ account, agent, submission, requestId, id: idAt('event', arrivals.of(i)), receivedAt: arrivals.msOf(i) },
       decision: this.#decided(i, judged[i]!.decision),
     }));
     return { ...encodeEvents(events), events: events.length, answer: NOTHING, outcome: String(events.length) };

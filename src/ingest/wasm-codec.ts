@@ -94,11 +94,11 @@ class WasmBody implements DecodedBody {
     instance.begin(scanned, request, request.shape);
     for (let i = 0; i < events; i++) {
       const { decision } = judged[i]!;
-      const arrival = arrivals[i]!;
+      const receivedAt = arrivals.msOf(i);
       const at = occurredAt[i]!;
-      if (decision === ALLOWED && isSimple(scanned, i) && fitsDigits(at) && fitsDigits(arrival.ms))
-        instance.allow(i, at, arrival);
-      else instance.insert(made(request, agent, submissionOf(scanned, i, at), { decision, arrival }));
+      if (decision === ALLOWED && isSimple(scanned, i) && fitsDigits(at) && fitsDigits(receivedAt))
+        instance.allow(i, at, receivedAt, arrivals.slotOf(i));
+      else instance.insert(made(request, agent, submissionOf(scanned, i, at), { decision, arrival: arrivals.of(i) }));
     }
     const { rows, summaries, reply, release } = instance.finish();
     return { rows, summaries: [summaries], events, answer: { body: reply, release }, outcome: undefined };

@@ -19,7 +19,6 @@ import type { BufferPool } from '../common/buffer-pool.ts';
 import { writeColumn } from '../common/event-row-codec.ts';
 import { ID_CHARACTERS, ID_PREFIXES, ID_TIME_CHARACTERS, idTime } from '../common/ids.ts';
 import { type FastBuffer, RowBinaryWriter } from '../common/row-binary.ts';
-import type { Moment } from '../common/steady-clock.ts';
 import { ALLOWED } from '../policy/engine.ts';
 import { LITERALS_MAX } from '../policy/rule-index.ts';
 import { LITERAL_CHARACTERS_MAX } from '../policy/text-search/literal-prefilter.ts';
@@ -317,8 +316,10 @@ export class WasmInstance {
     return this.#putText(text, at);
   }
 
-  /** Writes an event that is allowed without a match. Times are epoch ms, `fitsDigits` both. */
-  allow(event: number, occurredAt: number, { ms: receivedAt, slot }: Moment): void {
+  /**
+   * Writes an event that is allowed without a match. Times are epoch ms, `fitsDigits` both; `slot`: of the arrival.
+   */
+  allow(event: number, occurredAt: number, receivedAt: number, slot: number): void {
     if (this.#times[0] !== occurredAt) this.#putTime(0, occurredAt);
     this.#putSlot(slot);
     if (this.#times[1] !== receivedAt) {
@@ -463,6 +464,13 @@ export class WasmInstance {
   /** See wasm/layout.ts. */
   #putTime(which: 0 | 1, time: number): void {
     const at = TIMES_AT + which * layout.TIME_BYTES;
+    const other = which === 0 ? 1 : 0;
+    this.#times[which] = time;
+    if (this.#times[other] === time) {
+      const from = TIMES_AT + other * layout.TIME_BYTES;
+      this.#bytes.copyWithin(at, from, from + layout.TIME_BYTES);
+      return;
+    }
     const ms = Math.floor(time);
     const [digits, iso] = [String(time), exactIsoTime(time)];
     this.#words[at / 4] = (ms % TWO_32) | 0;
@@ -470,9 +478,9 @@ export class WasmInstance {
     const micros = time === ms ? 0 : microsOf(time);
     this.#bytes[at + layout.TIME_MICROS] = micros;
     this.#bytes[at + layout.TIME_MICROS + 1] = micros >> 8;
-    this.#bytes[at + layout.TIME_DIGITS_LENGTH] = this.#bytes.latin1Write(digits, at + layout.TIME_DIGITS);
-    this.#bytes[at + layout.TIME_ISO_LENGTH] = this.#bytes.latin1Write(iso, at + layout.TIME_ISO);
-    this.#times[which] = time;
+    this.#bytes[at + layout.TIME_DIGITS_LENGTH] = digits.length;
+    this.#bytes[at + layout.TIME_ISO_LENGTH] = iso.length;
+    this.#bytes.latin1Write(digits.padEnd(layout.TIME_ISO - layout.TIME_DIGITS) + iso, at + layout.TIME_DIGITS);
   }
 }
 

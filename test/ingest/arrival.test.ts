@@ -1,12 +1,17 @@
 // What moments the events of a submission get: in its order, and of what a rate limit counted at the time of counting.
 import t from 'tap';
 import { SteadyClock } from '../../src/common/steady-clock.ts';
-import { arrivalsOf } from '../../src/ingest/arrival.ts';
+import { Arrivals } from '../../src/ingest/arrival.ts';
 import type { Judged } from '../../src/ingest/resolve-quotas.ts';
 import { ALLOWED } from '../../src/policy/engine.ts';
 import { randomFrom, SEED } from '../support/seed.ts';
 
 const START = Date.UTC(2026, 10, 25);
+/** Of each element. */
+const arrivalsOf = (clock: SteadyClock, all: (Judged | null)[], readAt: number) => {
+  const arrivals = Arrivals.of(clock, all, readAt);
+  return all.map((_, i) => arrivals.of(i));
+};
 const judged = (...times: (number | null | undefined)[]): (Judged | null)[] =>
   times.map((at) => (at === null ? null : { decision: ALLOWED, countedAt: at === undefined ? at : START + at }));
 

@@ -9,7 +9,7 @@ import { EVENT_TYPES } from '../../schemas/closed-sets.ts';
 
 import { decodeSummaries } from '../../schemas/entry.ts';
 import { ServiceError } from '../../src/common/errors.ts';
-import { arrivalsOf } from '../../src/ingest/arrival.ts';
+import { Arrivals } from '../../src/ingest/arrival.ts';
 import { Ingest } from '../../src/ingest/ingest.ts';
 import type { IngestParts, IngestRequest } from '../../src/ingest/ingest-parts.ts';
 import type { Shape } from '../../src/ingest/json.ts';
@@ -181,7 +181,7 @@ t.test('no id is made twice, however many bodies one draw of randomness serves',
   for (let body = 0; body < 60; body++) {
     const decoded = codec.decode(requestOf(bytes, 'many'), optionsOf(rules))!;
     const judged = Array.from({ length: 70 }, () => ({ decision: ALLOWED, countedAt: NOW }));
-    const { answer } = decoded.encode(agent, judged, arrivalsOf(clock, judged, NOW));
+    const { answer } = decoded.encode(agent, judged, Arrivals.of(clock, judged, NOW));
     decoded.release();
     for (const [id] of answer.body.toString().matchAll(/evt_[0-9a-z]{26}/g)) ids.add(id);
   }
