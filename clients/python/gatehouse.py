@@ -363,4 +363,4 @@ def _time_text(timestamp):
     moment = timestamp or datetime.now(timezone.utc)
     if moment.tzinfo is None:
         moment = moment.astimezone()
-    return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+    return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

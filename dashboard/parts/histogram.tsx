@@ -150,7 +150,9 @@ function optionsOf(data: EventHistogram, Plot: typeof uPlot, { width, latest }: 
           const { left, width: wide } = plot.select;
           if (wide < 4) return;
           const at = (px: number) => Math.floor((plot.posToVal(px, 'x') * 1000) / bucketMs) * bucketMs;
-          latest.current(new Date(at(left)).toISOString(), new Date(at(left + wide) + bucketMs - 1).toISOString());
+          // To the last microsecond: events have these, and both ends are included.
+          const end = new Date(at(left + wide) + bucketMs - 1).toISOString().replace('Z', '999Z');
+          latest.current(new Date(at(left)).toISOString(), end);
         },
       ],
     },
