@@ -29,7 +29,7 @@ export const Submission = Type.Object(
     trace_id: Type.Optional(
       about(
         Type.String({ minLength: 1, maxLength: 200 }),
-        'What the events of one run share, 1 to 200 characters; a UUID is a good form. Left out: it belongs to no trace.',
+        'What the events of one run share, 1 to 200 characters, not `.` or `..`; a UUID is a good form. Left out: it belongs to no trace.',
         'conversation-1',
       ),
     ),

@@ -97,6 +97,7 @@ import { Readiness, ServiceStatus } from '../../schemas/service-status.ts';
 import { ListedSession, Session, SessionCreate } from '../../schemas/session.ts';
 import { ExportTraceServiceRequest, ExportTraceServiceResponse, RpcStatus } from '../../schemas/spans.ts';
 import { ERRORS } from '../common/errors.ts';
+import { takesNull } from '../common/optional-nulls.ts';
 
 /** `shown` in the place of `schema`, where the description says more than the form that validates. */
 type Named = { schema: TSchema; shown: TSchema };
@@ -105,6 +106,9 @@ const of = (description: string, schema: TSchema, shown = schema): Named => ({
   schema,
   shown: about(shown, description),
 });
+/** What a body may be: optional fields take null as well, which is the same as leaving them out. */
+const taken = (description: string, schema: TSchema, shown = schema): Named =>
+  of(description, schema, withOptionalNulls(shown));
 const set = (values: readonly string[], description: string): Named => of(description, Type.Enum([...values]));
 const saidOf = (schema: TSchema) => (schema as { description?: string }).description ?? '';
 
@@ -173,13 +177,13 @@ const NAMED: Record<string, Named> = {
   Account: of('The account and its settings.', AccountInForce),
   AccountPatch: of('What to change of the account.', AccountPatch),
   Agent: of('A registered record that stands for one AI system.', Agent),
-  AgentCreate: of('An agent to register.', AgentCreate),
-  AgentPatch: of('What to change of an agent; at least one field.', AgentPatch),
+  AgentCreate: taken('An agent to register.', AgentCreate),
+  AgentPatch: taken('What to change of an agent; at least one field.', AgentPatch),
   ListedAgent: of('An agent in a list, with what it did if that was asked for.', ListedAgent),
   AgentActivity: of('What an agent did in the last day.', AgentActivity),
   AgentPage: of('A page of agents.', page(ListedAgent)),
   Metadata: of('Text by key, of your own.', Metadata),
-  Submission: of('An event as it is sent.', Submission),
+  Submission: taken('An event as it is sent.', Submission),
   Payload: of(
     'Any JSON object. It is kept and comes back token by token: key order, `1.0`, `12345678901234567890`.',
     FreeObject,
@@ -200,37 +204,42 @@ const NAMED: Record<string, Named> = {
   ),
   Policy: of('A policy; `type` says which form `conditions` have.', Policy, PolicyByType),
   PolicyCreate: of('A policy to create; `type` says which form `conditions` have.', PolicyCreate, PolicyCreateByType),
-  PolicyPatch: of(
+  PolicyPatch: taken(
     'What to change of a policy; at least one field. `type` and `agent_id` are fixed.',
     PolicyPatch,
     PolicyPatchByType,
   ),
   PolicyPage: of('A page of policies.', page(Policy)),
-  PolicyDraft: of('A policy that need not exist, to be tried.', PolicyDraft),
-  EvaluatedEvent: of(
+  PolicyDraft: taken('A policy that need not exist, to be tried.', PolicyDraft),
+  EvaluatedEvent: taken(
     'An event to be judged: one that was recorded, by its id, or one that is made up.',
     EvaluatedEvent,
   ),
-  PolicyEvaluation: of('An event, and the policies to judge it by.', PolicyEvaluation),
+  PolicyEvaluation: taken('An event, and the policies to judge it by.', PolicyEvaluation),
   JudgedPolicy: of('What one policy said.', JudgedPolicy),
   PolicyEvaluated: of('What the policies said.', PolicyEvaluated),
-  ...Object.fromEntries(Object.entries(POLICY_COMPONENTS).map(([name, schema]) => [name, of(saidOf(schema), schema)])),
+  ...Object.fromEntries(
+    Object.entries(POLICY_COMPONENTS).map(([name, schema]) => [
+      name,
+      (name.endsWith('PolicyCreate') ? taken : of)(saidOf(schema), schema),
+    ]),
+  ),
   FieldCondition: of(saidOf(FieldCondition), FieldCondition),
   ConditionScalar: of(saidOf(ConditionScalar), ConditionScalar),
   ConditionHeld: of(saidOf(ConditionHeld), ConditionHeld),
   ConditionOperators: of(saidOf(ConditionOperators), ConditionOperators),
   PayloadSchema: of(saidOf(PayloadSchema), PayloadSchema),
   Alert: of('A rule of who is told of which signals.', Alert),
-  AlertConditions: of('Which of the signals of its kind an alert tells of. Without a key: all.', AlertConditions),
-  AlertCreate: of('An alert to create.', AlertCreate),
+  AlertConditions: taken('Which of the signals of its kind an alert tells of. Without a key: all.', AlertConditions),
+  AlertCreate: taken('An alert to create.', AlertCreate),
   AlertCreated: of('The new alert; for a webhook with its signing secret.', AlertCreated),
-  AlertPatch: of('What to change of an alert; at least one field.', AlertPatch),
+  AlertPatch: taken('What to change of an alert; at least one field.', AlertPatch),
   AlertPage: of('A page of alerts.', page(Alert)),
   Delivery: of('One notification on its way to one target.', Delivery),
   DeliveryAttempt: of('One attempt to send a notification.', DeliveryAttempt),
   DeliveryPage: of('A page of deliveries.', page(Delivery)),
   Approval: of('The decision that a pending event waits for.', Approval),
-  ApprovalDecision: of('A decision. An approval is decided once.', ApprovalDecision),
+  ApprovalDecision: taken('A decision. An approval is decided once.', ApprovalDecision),
   ListedApproval: of('An approval in a list, with its event if that was asked for.', ListedApproval),
   ApprovalPage: of('A page of approvals.', page(ListedApproval)),
   Anomaly: of('Unusual behaviour of an agent.', Anomaly),
@@ -241,7 +250,7 @@ const NAMED: Record<string, Named> = {
   AuditLogPage: of('A page of the audit log. The one list that is called `logs`.', AuditLogPage),
   AuditVerification: of('What a verification of the audit chain found.', AuditVerification),
   AuditCheckpoint: of('Where the audit chains of an account stood, signed.', AuditCheckpoint),
-  AuditComparison: of('A checkpoint to verify the audit chain against.', AuditComparison),
+  AuditComparison: taken('A checkpoint to verify the audit chain against.', AuditComparison),
   AuditFault: of('An entry that is not as it was chained.', AuditFault),
   AuditChainHead: of('Where a chain ends.', AuditChainHead),
   ApiKey: of('An API key, without the key itself.', ApiKey),
@@ -269,11 +278,11 @@ const NAMED: Record<string, Named> = {
   ErrorDetail: of('One thing that is wrong.', ErrorDetail),
   ExportTraceServiceRequest: of('Spans of traces, as OTLP has them.', ExportTraceServiceRequest),
   ExportTraceServiceResponse: of('What came of spans, as OTLP has it.', ExportTraceServiceResponse),
-  ClaudeHook: of('A hook of Claude Code.', ClaudeHook),
+  ClaudeHook: taken('A hook of Claude Code.', ClaudeHook),
   ClaudeHookAnswer: of('What a hook of Claude Code is answered.', ClaudeHookAnswer),
   OpaQuery: of('A query, in the form of the Open Policy Agent.', OpaQuery),
   OpaAnswer: of('A decision, in the form of the Open Policy Agent.', OpaAnswer),
-  LiteLlmCheck: of('What LiteLLM asks of a guardrail.', LiteLlmCheck),
+  LiteLlmCheck: taken('What LiteLLM asks of a guardrail.', LiteLlmCheck),
   LiteLlmAnswer: of('What LiteLLM is answered.', LiteLlmAnswer),
   RpcStatus: of('What went wrong, as google.rpc.Status has it.', RpcStatus),
 };
@@ -286,6 +295,26 @@ function withCodes<E extends TProperties>(body: TObject<{ error: TObject<E> }>):
   const { description } = others;
   const inner = Type.Object({ ...properties, code }, description === undefined ? {} : { description });
   return Type.Object({ error: inner });
+}
+
+/** An object whose optional members take null, too; what is said of them stays beside the union. */
+function withOptionalNulls(schema: TSchema): TSchema {
+  const {
+    properties,
+    required = [],
+    ...others
+  } = schema as TSchema & {
+    properties?: TProperties;
+    required?: readonly string[];
+  };
+  if (properties === undefined) return schema;
+  const taking = Object.entries(properties).map(([name, member]) => {
+    if (required.includes(name) || takesNull(member)) return [name, member];
+    const { description, examples, ...form } = member as TSchema & Node;
+    const said = { ...(description !== undefined && { description }), ...(examples !== undefined && { examples }) };
+    return [name, Type.Optional(Type.Unsafe({ anyOf: [form, { type: 'null' }], ...said }))];
+  });
+  return Type.Object(Object.fromEntries(taking) as TProperties, others);
 }
 
 type Node = Record<string, unknown>;

@@ -114,6 +114,8 @@ scopes below it may: \`read\`, \`write\`, \`admin\`.
 
 **Times** are UTC in answers; requests may use any ISO 8601 date-time with an offset or \`Z\`.
 
+**null** in an optional field of a body is the same as leaving it out, unless the field says what it means.
+
 **Errors** have one body, \`Error\`. \`x-error-codes\` of an answer lists its codes.
 
 **Lists** show what was acknowledged before they began. If that took too long they say \`Gatehouse-Incomplete: true\`.`;

@@ -11,6 +11,7 @@ import type Type from 'typebox';
 import { Compile, type Validator } from 'typebox/compile';
 import { ServiceError } from '../common/errors.ts';
 import { parseExact } from '../common/exact-json.ts';
+import { dropOptionalNulls } from '../common/optional-nulls.ts';
 import { errorDetails, validationFailed } from '../common/validation.ts';
 import type { Answer, Caller } from '../ingest/ingest-parts.ts';
 import { parseJson } from '../ingest/json.ts';
@@ -234,6 +235,8 @@ const NO_QUERY: QueryOf<Parameters> = Object.freeze({});
 function readJson(validator: Validator, route: Route, bytes: Buffer): unknown {
   const body = route.body?.kind === 'json' ? route.body : undefined;
   const value = parseJson(bytes, body?.exact === true ? parseExact : undefined);
+  if (validator.Check(value)) return value;
+  if (body !== undefined) dropOptionalNulls(body.schema, value);
   if (validator.Check(value)) return value;
   const what = body?.what ?? 'body';
   throw validationFailed(`The ${what} does not fit its schema.`, errorDetails(validator, value));

@@ -9,6 +9,7 @@ import type { ErrorDetail } from '../../schemas/error.ts';
 import { BATCH_EVENTS_MAX, Submission as SubmissionSchema } from '../../schemas/event.ts';
 import { isoTime, parseExactTime } from '../../schemas/time.ts';
 import { ServiceError } from '../common/errors.ts';
+import { dropOptionalNulls } from '../common/optional-nulls.ts';
 import { errorDetails, validationFailed } from '../common/validation.ts';
 import { type MarkedJson, parseMarked } from './json.ts';
 
@@ -95,11 +96,21 @@ export function isTimely(occurredAt: number, nowMs: number): boolean {
   return occurredAt >= OCCURRED_AT_MIN && occurredAt <= nowMs + OCCURRED_AT_AHEAD_MAX_MS;
 }
 
+/** Clients take a segment of a path that is `.` or `..` away: no GET could name such a trace. */
+export function isTraceId(text: string): boolean {
+  return text !== '.' && text !== '..';
+}
+
 function toElement(value: unknown, parsed: MarkedJson, index: number, path: string, nowMs: number): Element {
+  if (!validator.Check(value)) dropOptionalNulls(SubmissionSchema, value);
   if (!validator.Check(value)) return { rejected: errorDetails(validator, value, path) };
   const { type, payload, trace_id: traceId, timestamp } = value;
   if (traceId !== undefined && !traceId.isWellFormed()) {
     return { rejected: [{ path: `${path}/trace_id`, message: 'must not hold a lone surrogate' }] };
+  }
+  if (traceId !== undefined && !isTraceId(traceId)) {
+    const message = 'must not be . or ..: no URL can name it';
+    return { rejected: [{ path: `${path}/trace_id`, message }] };
   }
   const occurredAt = timestamp === undefined ? nowMs : parseExactTime(timestamp)!;
   if (!isTimely(occurredAt, nowMs)) {

@@ -86,9 +86,10 @@ const time = fc.constantFrom(
   '2026-11-20T17:28:00.123456789012345678901234567890Z',
   '2026-11-20T17:28:00',
   '2026-11-22T00:00:00Z',
+  null,
 );
 const trace = fc.oneof(
-  fc.constantFrom('t-1', '0b7c1c1e-0000-4000-8000-000000000001', 'ü', ''),
+  fc.constantFrom('t-1', '0b7c1c1e-0000-4000-8000-000000000001', 'ü', '', null, '.', '..', '...'),
   fc.string({ maxLength: 8 }),
 );
 const submission = fc.record(
@@ -106,7 +107,12 @@ const submission = fc.record(
 );
 /** Mostly common forms: else few bodies would be read by the WebAssembly codec at all. */
 const plainSubmission = fc.record(
-  { type: fc.constantFrom<string>(...EVENT_TYPES), payload, trace_id: fc.constantFrom('t-1', 'abc') },
+  {
+    type: fc.constantFrom<string>(...EVENT_TYPES),
+    payload,
+    trace_id: fc.constantFrom('t-1', 'abc', '.a', null),
+    timestamp: fc.constantFrom('2026-11-20T17:28:00.123Z', null),
+  },
   { requiredKeys: ['type', 'payload'], noNullPrototype: true },
 );
 const events = fc.oneof(

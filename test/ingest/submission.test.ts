@@ -19,6 +19,11 @@ t.test('an event that does not fit is refused, and the details say where', async
     [event({ trace_id: '' }), '/trace_id'],
     [event({ trace_id: 7 }), '/trace_id'],
     [event({ trace_id: '\ud800' }), '/trace_id'],
+    [event({ trace_id: '.' }), '/trace_id'],
+    [event({ trace_id: '..' }), '/trace_id'],
+    [event({ type: null }), '/type'],
+    [event({ payload: null }), '/payload'],
+    [event({ agent_id: null }), '/agent_id'],
     [event({ timestamp: '2026-11-20T12:00:00' }), '/timestamp'],
     [event({ timestamp: '2026-02-30T12:00:00Z' }), '/timestamp'],
     [event({ timestamp: '1999-12-31T23:59:59Z' }), '/timestamp'],
@@ -38,6 +43,17 @@ t.test('times with any offset are understood', async (t) => {
   t.equal(at('2026-11-20T12:00Z'), NOW);
   t.equal(at('2026-11-21T12:00:00Z'), NOW + 86_400_000, 'just 24 h ahead is allowed');
   t.equal(readSubmission(bytes(event()), NOW).occurredAt, NOW, 'left out: now');
+});
+
+t.test('null in an optional field is the same as leaving it out, and nothing of a payload is touched', async (t) => {
+  const sent = event({ trace_id: null, timestamp: null, payload: { trace_id: null, a: [null] } });
+  const read = readSubmission(bytes(sent), NOW);
+  t.match(read, { traceId: undefined, occurredAt: NOW, payloadText: '{"trace_id":null,"a":[null]}' });
+  t.same(read.payload, { trace_id: null, a: [null] });
+  t.match(readBatch(bytes([sent, event({ trace_id: null, timestamp: 'x' })]), NOW, MIB), [
+    { traceId: undefined, occurredAt: NOW },
+    { rejected: [{ path: '/1/timestamp' }] },
+  ]);
 });
 
 t.test('both forms of a batch are taken, 1 to 100 events', async (t) => {

@@ -197,13 +197,14 @@ const trace = flawless(
   fc.constantFrom('"t-1"', '"abc"', '"0b7c1c1e-0000-4000-8000-000000000001"'),
   fc.oneof(
     string,
-    fc.constantFrom(`"${'t'.repeat(200)}"`, `"${'t'.repeat(201)}"`, `"${'😀'.repeat(101)}"`, '7', 'null'),
+    fc.constantFrom(`"${'t'.repeat(200)}"`, `"${'t'.repeat(201)}"`, `"${'😀'.repeat(101)}"`, '7', 'nul', '"null"'),
+    fc.constantFrom('null', '"."', '".."', '"..."', '".a"', '"a."', '"\\u002e"', '". "'),
   ),
 );
 const time = flawless(
   20,
   fc.constant('"2026-11-20T17:28:00.123Z"'),
-  fc.constantFrom(...TIMES.keys()).map((at) => `"${at}"`),
+  fc.constantFrom(...[...TIMES.keys()].map((at) => `"${at}"`), 'null', 'null', 'nulL'),
 );
 const maybe = <T>(weight: number, arbitrary: fc.Arbitrary<T>) =>
   fc.oneof({ weight, arbitrary: fc.constant(null) }, { weight: 1, arbitrary });

@@ -3,7 +3,7 @@
 // Shares no code with src/ and is not meant to be fast.
 
 /** `start`, `end`: UTF-16 offsets of the value's text. Strings have their `text` decoded. */
-export type Node = { start: number; end: number } & (
+export type Node = { start: number; end: number; isNull?: boolean } & (
   | { kind: 'object'; members: { key: StringNode; value: Node }[] }
   | { kind: 'array'; items: Node[] }
   | { kind: 'string'; text: string }
@@ -105,7 +105,7 @@ class Reader {
     );
     if (token === null) throw new Malformed(`no value at ${start}`);
     this.at += token[0].length;
-    return { kind: 'other', start, end: this.at };
+    return { kind: 'other', start, end: this.at, isNull: token[0] === 'null' };
   }
 
   #object(depth: number): Node {

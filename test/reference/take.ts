@@ -73,13 +73,21 @@ function member(node: ObjectNode, name: string): Node | undefined {
   return node.members.find(({ key }) => key.text === name)?.value;
 }
 
+/** undefined: it is null or left out. */
+function given(node: ObjectNode, name: string): Node | undefined {
+  const found = member(node, name);
+  return found?.isNull === true ? undefined : found;
+}
+
 function isSound(node: Node, { times }: World): node is ObjectNode {
   if (node.kind !== 'object') return false;
   if (node.members.some(({ key }) => !['type', 'payload', 'trace_id', 'timestamp'].includes(key.text))) return false;
-  const [type, payload, trace, time] = ['type', 'payload', 'trace_id', 'timestamp'].map((name) => member(node, name));
+  const [type, payload] = ['type', 'payload'].map((name) => member(node, name));
+  const [trace, time] = ['trace_id', 'timestamp'].map((name) => given(node, name));
   if (type?.kind !== 'string' || !TYPES.includes(type.text) || payload?.kind !== 'object') return false;
   if (trace !== undefined) {
     if (trace.kind !== 'string' || !trace.text.isWellFormed()) return false;
+    if (/^\.{1,2}$/.test(trace.text)) return false;
     const length = [...trace.text].length;
     if (length < 1 || length > 200) return false;
   }
@@ -108,8 +116,8 @@ class Accepted {
     this.type = (member(node, 'type') as { text: string }).text;
     this.payload = JSON.parse(this.#payloadText) as JsonObject;
     this.written = writtenValue(this.#node, text);
-    this.trace_id = (member(node, 'trace_id') as { text: string } | undefined)?.text;
-    const time = member(node, 'timestamp') as { text: string } | undefined;
+    this.trace_id = (given(node, 'trace_id') as { text: string } | undefined)?.text;
+    const time = given(node, 'timestamp') as { text: string } | undefined;
     this.#occurredAt = time === undefined ? world.now : world.times.get(time.text)!;
   }
 

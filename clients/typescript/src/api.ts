@@ -594,16 +594,15 @@ export interface components {
              */
             payload: components["schemas"]["Payload"];
             /**
-             * @description What the events of one run share, 1 to 200 characters; a UUID is a good form. Left out: it belongs to no trace.
+             * @description What the events of one run share, 1 to 200 characters, not `.` or `..`; a UUID is a good form. Left out: it belongs to no trace.
              * @example conversation-1
              */
-            trace_id?: string;
+            trace_id?: string | null;
             /**
-             * Format: date-time
              * @description When it happened, with an offset or `Z`, kept to the microsecond: from 2000 on, at most 24 h ahead. Left out: now.
              * @example 2026-11-20T17:28:00Z
              */
-            timestamp?: string;
+            timestamp?: string | null;
         };
     };
     responses: never;

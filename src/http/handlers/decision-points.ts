@@ -22,9 +22,11 @@ import type { PolicyResult } from '../../../schemas/event.ts';
 import { exactJson, parseExact } from '../../common/exact-json.ts';
 import { isId } from '../../common/ids.ts';
 import { APPROVAL_ANSWERED_SECONDS } from '../../common/limits.ts';
+import { dropOptionalNulls } from '../../common/optional-nulls.ts';
 import { errorDetails, validationFailed } from '../../common/validation.ts';
 import type { Answer, Caller } from '../../ingest/ingest-parts.ts';
 import { parseJson } from '../../ingest/json.ts';
+import { isTraceId } from '../../ingest/submission.ts';
 import { integer, type QueryOf, text } from '../query.ts';
 import { notFound } from '../reply.ts';
 import { type Call, eventBody, type Parts, type Route, route } from '../route.ts';
@@ -56,7 +58,8 @@ type Form = {
 const TRACE_CHARACTERS_MAX = 200;
 
 function traceOf(value: unknown): { trace_id?: string } {
-  return typeof value === 'string' && value !== '' ? { trace_id: value.slice(0, TRACE_CHARACTERS_MAX) } : {};
+  if (typeof value !== 'string' || value === '' || !isTraceId(value)) return {};
+  return { trace_id: value.slice(0, TRACE_CHARACTERS_MAX) };
 }
 
 /** Without what is undefined. */
@@ -203,6 +206,7 @@ export const decisionPointRoutes: Route[] = [claude, opa, liteLlm].map((form) =>
     },
     submit(call: PointCall, parts, caller) {
       const body = parseJson(call.body, parseExact) as JsonObject;
+      if (!validator.Check(body)) dropOptionalNulls(form.request, body);
       if (!validator.Check(body))
         throw validationFailed('The question does not fit its schema.', errorDetails(validator, body));
       const asked = form.asked(body);

@@ -420,11 +420,14 @@ function event(p: usize, depth: i32, r: usize, base: usize): usize {
       p = kind(content, r);
       seen |= 2;
     } else if (length == 8 && load<u64>(start) == 0x64695f6563617274) { // trace_id
-      p = ascii(content, r, TRACE, 200, base);
-      if (p == 0) return 0;
-      find(content, p, r + BITS); // ASCII as it is: it has no other forms
+      if (isNull(content)) p = content + 4;
+      else {
+        p = ascii(content, r, TRACE, 200, base);
+        if (p == 0 || isDots(content, p)) return 0;
+        find(content, p, r + BITS); // ASCII as it is: it has no other forms
+      }
     } else if (length == 9 && load<u64>(start) == 0x6d617473656d6974 && load<u8>(start, 8) == 0x70) { // timestamp
-      p = ascii(content, r, TIME, 40, base);
+      p = isNull(content) ? content + 4 : ascii(content, r, TIME, 40, base);
     } else return 0;
     if (p == 0) return 0;
     p = space(p);
@@ -434,6 +437,14 @@ function event(p: usize, depth: i32, r: usize, base: usize): usize {
   }
   store<i32>(r, flags, FLAGS);
   return seen == 3 ? p : 0;
+}
+
+/** The same as a field that is left out. What follows the word shows whether it is one. */
+@inline function isNull(p: usize): bool { return at(p) == 0x6e && p + 4 <= end && is4(p, 0x6c6c756e); }
+
+/** `"."` or `".."`: no trace may be called so. */
+@inline function isDots(from: usize, to: usize): bool {
+  return to - from <= 4 && load<u8>(from, 1) == 0x2e && (to - from == 3 || load<u8>(from, 2) == 0x2e);
 }
 
 /** A string of 1 to `max` plain characters; its position goes into the record. */
