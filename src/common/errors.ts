@@ -8,7 +8,10 @@ import { UserFacingError } from './user-facing-error.ts';
 
 /** code -> HTTP status and when it is answered. The table in docs/api.md is tested against this one. */
 export const ERRORS = {
-  malformed_json: { status: 400, when: 'not JSON, not UTF-8, a key twice in one object, nested deeper than 64 levels' },
+  malformed_json: {
+    status: 400,
+    when: 'not JSON, not UTF-8, not the gzip that it is said to be, a key twice in one object, nested deeper than 64 levels',
+  },
   validation_failed: {
     status: 400,
     when: 'does not fit the schema, a bad enumerated value, a bad query parameter, a pattern or expression that does not compile',
@@ -58,7 +61,10 @@ export const ERRORS = {
     when: 'the body is over 1 MiB for one event, 8 MiB for a batch, 64 KiB for anything else',
   },
   headers_too_large: { status: 431, when: 'more than 90 headers, or more than 16 KiB of them' },
-  unsupported_media_type: { status: 415, when: 'a body that is not application/json, or is compressed' },
+  unsupported_media_type: {
+    status: 415,
+    when: 'a body that is not application/json, or is compressed otherwise than with gzip, which events and spans may be; `Accept-Encoding` says what is taken',
+  },
   rate_limited: { status: 429, when: 'over the request limit of the key; `Retry-After` says when to come back' },
   internal: { status: 500, when: 'our fault; logged with the request id' },
   unavailable: {
@@ -75,6 +81,8 @@ export type ServiceErrorOptions = {
   retryAfterSeconds?: number;
   /** Of `rate_limited`: what was reached. */
   rateLimit?: { perSecond: number; burst: number };
+  /** Of `unsupported_media_type`: the encodings of a body that are taken here. */
+  acceptEncoding?: 'gzip' | 'identity';
   /** `not_found` of what may have been written and is not stored yet. */
   incomplete?: boolean;
   /** For the log only. */
@@ -89,6 +97,7 @@ export class ServiceError extends UserFacingError {
   readonly recorded: false | 'unknown' | undefined;
   readonly retryAfterSeconds: number | undefined;
   readonly rateLimit: ServiceErrorOptions['rateLimit'];
+  readonly acceptEncoding: ServiceErrorOptions['acceptEncoding'];
   readonly incomplete: boolean;
   readonly internal: string | undefined;
 
@@ -99,6 +108,7 @@ export class ServiceError extends UserFacingError {
     this.recorded = options.recorded;
     this.retryAfterSeconds = options.retryAfterSeconds;
     this.rateLimit = options.rateLimit;
+    this.acceptEncoding = options.acceptEncoding;
     this.incomplete = options.incomplete ?? false;
     this.internal = options.internal;
   }

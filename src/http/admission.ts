@@ -8,7 +8,7 @@
 //   rights    enough?                                                  403
 //   limit     within the request limit?                                429
 //   load      submissions: is the front overloaded?                    503
-//   body      bounded, JSON                                            413, 415
+//   body      bounded, JSON, inflated where it is compressed            413, 415, 400
 //   valid     query, Idempotency-Key, JSON, schema                     400
 //   owner     a key bound to an agent: is it that agent's?             404
 //   handler                                                            404, 409, 503, or success
@@ -29,6 +29,7 @@ import type { CallerAddresses } from './caller-address.ts';
 import { type Cors, preflightHeaders } from './cors.ts';
 import type { Exchange } from './exchange.ts';
 import { type Head, NO_LENGTH, readHead } from './head.ts';
+import type { BodyInflater, InflatedBody } from './inflate-body.ts';
 import type { KeyUses } from './key-uses.ts';
 import type { LoadShedding, ShedReason } from './load-shedding.ts';
 import type { Asked } from './pages.ts';
@@ -48,6 +49,7 @@ type AdmissionParts = Parts & {
   browsers: BrowserSessions;
   budget: BodyBudget;
   buffers: BufferPool;
+  inflater: BodyInflater;
   limits: BodyLimits;
   shedding: LoadShedding;
   scheduler: SubmissionScheduler;
@@ -228,7 +230,28 @@ export class Admission {
     }
     if (reader.refusal !== undefined) throw reader.refusal;
     checkForm(entry, head);
-    reader.whole((bytes) => this.#hand(request, bytes));
+    if (isGzip(head.contentEncoding)) reader.whole((bytes) => this.#inflate(request, bytes));
+    else reader.whole((bytes) => this.#hand(request, bytes));
+  }
+
+  /** Does not throw. What came in gives way to what comes out. */
+  #inflate(request: Request, bytes: Buffer): void {
+    const { entry, exchange, account } = request;
+    try {
+      const { bytesMax } = entry;
+      const inflated = this.#parts.inflater.inflate(bytes, { account, bytesMax, isGone: () => exchange.over });
+      if (inflated instanceof Promise)
+        inflated.then((body) => this.#handInflated(request, body)).catch((error) => request.refused(error));
+      else this.#handInflated(request, inflated);
+    } catch (error) {
+      request.refused(error);
+    }
+  }
+
+  #handInflated(request: Request, inflated: InflatedBody): void {
+    request.inflated = inflated;
+    request.reader!.replaced();
+    this.#hand(request, inflated.bytes);
   }
 
   /** The body is released wherever the handler does not get it. */
@@ -330,17 +353,20 @@ function decodeSegment(segment: string): string {
   }
 }
 
-function checkForm({ takesSpans }: RouteEntry, { contentType, contentEncoding }: Head): void {
-  if (takesSpans) {
-    if (formOf(contentType) === undefined)
-      throw unsupported('The body must be application/x-protobuf or application/json.');
-    if (!isPlain(contentEncoding) && contentEncoding.toLowerCase() !== 'gzip')
-      throw unsupported('The body may be compressed with gzip (Content-Encoding) and in no other way.');
-    return;
-  }
-  if (!isJson(contentType)) throw unsupported('The body must be application/json.');
-  if (!isPlain(contentEncoding)) throw unsupported('The body must not be compressed (Content-Encoding).');
+function checkForm({ takesSpans, takesGzip }: RouteEntry, { contentType, contentEncoding }: Head): void {
+  if (takesSpans && formOf(contentType) === undefined)
+    throw unsupported('The body must be application/x-protobuf or application/json.');
+  if (!takesSpans && !isJson(contentType)) throw unsupported('The body must be application/json.');
+  if (isPlain(contentEncoding) || (takesGzip && isGzip(contentEncoding))) return;
+  const named = JSON.stringify(contentEncoding.slice(0, ENCODING_CHARACTERS_MAX));
+  const taken = takesGzip ? 'gzip, or none' : 'none';
+  const message = `The body comes with the Content-Encoding ${named}; taken is ${taken}.`;
+  const acceptEncoding = takesGzip ? 'gzip' : 'identity';
+  throw new ServiceError('unsupported_media_type', message, { recorded: false, acceptEncoding });
 }
+
+/** Of what an error says of it. */
+const ENCODING_CHARACTERS_MAX = 40;
 
 /** A missing header is taken for JSON. Parameters, `charset` among them, say nothing new: JSON is UTF-8. */
 function isJson(contentType: string): boolean {
@@ -350,7 +376,12 @@ function isJson(contentType: string): boolean {
 }
 
 function isPlain(contentEncoding: string): boolean {
-  return contentEncoding === '' || contentEncoding.toLowerCase() === 'identity';
+  return contentEncoding === '' || contentEncoding.trim().toLowerCase() === 'identity';
+}
+
+/** `x-gzip` is the same (RFC 9110). */
+function isGzip(contentEncoding: string): boolean {
+  return contentEncoding !== '' && /^\s*(x-)?gzip\s*$/i.test(contentEncoding);
 }
 
 function unsupported(message: string): ServiceError {

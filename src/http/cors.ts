@@ -36,7 +36,8 @@ export class Cors {
 export function preflightHeaders(methods: string): Record<string, string> {
   return {
     'Access-Control-Allow-Methods': methods,
-    'Access-Control-Allow-Headers': 'Authorization, Content-Type, Idempotency-Key, If-Match, X-Request-Id',
+    'Access-Control-Allow-Headers':
+      'Authorization, Content-Encoding, Content-Type, Idempotency-Key, If-Match, X-Request-Id',
     'Access-Control-Max-Age': '600',
   };
 }

@@ -246,6 +246,7 @@ export class Exchange {
     if (error.retryAfterSeconds !== undefined || error.status === 429 || error.status === 503) {
       headers['Retry-After'] = String(Math.max(1, Math.ceil(error.retryAfterSeconds ?? 1)));
     }
+    if (error.acceptEncoding !== undefined) headers['Accept-Encoding'] = error.acceptEncoding;
     if (error.incomplete) headers['Gatehouse-Incomplete'] = 'true';
     if (error.rateLimit !== undefined)
       Object.assign(headers, rateLimitHeaders(error.rateLimit, headers['Retry-After']!));

@@ -160,7 +160,7 @@ function take(name: string, value: string): void {
       bit = CONTENT_LENGTH;
       break;
     case 'content-encoding':
-      head.contentEncoding += value;
+      head.contentEncoding = head.contentEncoding === '' ? value : `${head.contentEncoding}, ${value}`;
       return;
     case 'transfer-encoding':
       if (head.isChunked || value.trim().toLowerCase() !== 'chunked') head.fault ??= NO_LENGTH;

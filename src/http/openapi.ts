@@ -10,7 +10,7 @@ import { readAsset } from '../process/assets.ts';
 import { exampleOf } from './openapi-examples.ts';
 import { componentSchemas, describedSchema } from './openapi-schemas.ts';
 import { describeWebhooks } from './openapi-webhooks.ts';
-import { type Route, route, SCOPE_OF } from './route.ts';
+import { type Route, route, SCOPE_OF, takesGzip } from './route.ts';
 
 const IDEMPOTENCY_KEY = {
   name: 'Idempotency-Key',
@@ -28,6 +28,14 @@ const IF_MATCH = {
   schema: { type: 'string' },
   example: '"3"',
 };
+const CONTENT_ENCODING = {
+  name: 'Content-Encoding',
+  in: 'header',
+  description:
+    '`gzip`: the body is compressed; the bounds hold for what it is inflated to. `identity`, or left out: it is not. Any other is refused with 415.',
+  schema: { type: 'string', enum: ['gzip', 'identity'] },
+  example: 'gzip',
+};
 const REQUEST_ID = {
   name: 'X-Request-Id',
   in: 'header',
@@ -35,6 +43,12 @@ const REQUEST_ID = {
     "Names the request: 1 to 128 letters, digits, `.`, `_` or `-`. It comes back on the answer, and stands in errors, logs and audit entries. Left out or of another form: the service's own.",
   schema: { type: 'string' },
   example: 'checkout-7f3a',
+};
+const PARAMETERS = {
+  IdempotencyKey: IDEMPOTENCY_KEY,
+  IfMatch: IF_MATCH,
+  ContentEncoding: CONTENT_ENCODING,
+  RequestId: REQUEST_ID,
 };
 const HEADERS = {
   RequestId: {
@@ -68,6 +82,12 @@ const HEADERS = {
     description: 'The limit: requests at once (`q`), and the seconds in which they come back (`w`).',
     schema: { type: 'string' },
     example: '"requests";q=2000;w=2',
+  },
+  AcceptEncoding: {
+    description:
+      'Where the `Content-Encoding` of the body is not taken: which is. `identity`: the body must not be compressed.',
+    schema: { type: 'string', enum: ['gzip', 'identity'] },
+    example: 'gzip',
   },
   WwwAuthenticate: {
     description: 'The scheme to authenticate with.',
@@ -208,7 +228,7 @@ export function describeApi(routes: readonly Route[], publicUrl?: string): OpenA
             'An API key; its scope is `read`, `write` or `admin`, each including the ones before. It may be confined to some permissions of its scope (`submit`, `read`, `decide`, `configure`) and to one agent: what is of other agents is then unknown (404), what concerns the whole account is refused (403).',
         },
       },
-      parameters: { IdempotencyKey: IDEMPOTENCY_KEY, IfMatch: IF_MATCH, RequestId: REQUEST_ID },
+      parameters: PARAMETERS,
       headers: HEADERS,
       responses,
     },
@@ -292,6 +312,7 @@ function parameters(one: Route): object[] {
   const inHeader = [
     { $ref: '#/components/parameters/RequestId' },
     ...(one.conditional ? [{ $ref: '#/components/parameters/IfMatch' }] : []),
+    ...(takesGzip(one) ? [{ $ref: '#/components/parameters/ContentEncoding' }] : []),
     ...(one.idempotency === 'heeded' ? [{ $ref: '#/components/parameters/IdempotencyKey' }] : []),
   ];
   return [...inPath, ...inQuery, ...inHeader];
@@ -340,8 +361,7 @@ export function errorsOf(one: Route): Set<ErrorCode> {
   if (one.needs !== null) add('payload_too_large');
   if (one.needs !== null && one.method !== 'GET') add('cross_site_request');
   if (one.conditional) add('revision_conflict');
-  if (one.body) add('unsupported_media_type');
-  if (one.body && !takesSpans(one)) add('malformed_json');
+  if (one.body) add('unsupported_media_type', 'malformed_json');
   // Of any request, before it is known what it asks for.
   add('request_timeout', 'length_required', 'headers_too_large', 'internal');
   // In a query: another agent, asked for with a key that is bound to one.
@@ -384,6 +404,7 @@ function errorResponse(
     description: codes.map((code) => `\`${code}\`: ${ERRORS[code].when}`).join('; '),
     headers: {
       'X-Request-Id': header('RequestId'),
+      ...(status === 415 ? { 'Accept-Encoding': header('AcceptEncoding') } : {}),
       ...(status === 401 ? { 'WWW-Authenticate': header('WwwAuthenticate') } : {}),
       ...(status === 429 ? { RateLimit: header('RateLimit'), 'RateLimit-Policy': header('RateLimitPolicy') } : {}),
       ...(status === 429 || status === 503 ? { 'Retry-After': header('RetryAfter') } : {}),

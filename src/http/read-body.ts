@@ -75,10 +75,10 @@ const AHEAD_BYTES_MAX = 64 * 1024;
  * From here on a body is judged in the judging thread in any case, and lies in memory that it sees: copying 8 MB takes
  * up to 50 ms.
  */
-const SHARED_BYTES_MIN = 256 * 1024;
+export const SHARED_BYTES_MIN = 256 * 1024;
 /** Unused memory of eight bodies. */
 const SHARED_KEPT_BYTES_MAX = 64 * 1024 * 1024;
-const sharedBuffers = new BufferPool(SHARED_KEPT_BYTES_MAX, sharedMemory);
+export const sharedBuffers = new BufferPool(SHARED_KEPT_BYTES_MAX, sharedMemory);
 /** From here on a body counts for its account. */
 const LARGE_BYTES = 64 * 1024;
 
@@ -139,7 +139,14 @@ export class BodyReader implements BodySink {
 
   /** The body is no longer read. The handler that got it calls this once. */
   release(): void {
-    if (this.#isRead) this.#releaseBudget();
+    if (this.#isRead) this.#releaseBuffer();
+  }
+
+  /** The same before the exchange is over: another body has taken its place. */
+  replaced(): void {
+    this.#options.budget.give(this.#bytes, this.#account);
+    this.#bytes = 0;
+    this.#releaseBuffer();
   }
 
   take(chunk: Uint8Array, isLast: boolean): void {
@@ -191,11 +198,11 @@ export class BodyReader implements BodySink {
     this.#options.budget.give(this.#bytes, this.#account);
     this.#bytes = 0;
     if (this.#isRead) return;
-    this.#releaseBudget();
+    this.#releaseBuffer();
     this.#body = undefined;
   }
 
-  #releaseBudget(): void {
+  #releaseBuffer(): void {
     if (this.#buffer !== undefined) this.#buffers.release(this.#buffer);
     this.#buffer = undefined;
   }
@@ -205,7 +212,7 @@ export function tooLarge(bytesMax: number): ServiceError {
   return new ServiceError('payload_too_large', `The body is larger than ${bytesMax} bytes.`, { recorded: false });
 }
 
-function noRoom(): ServiceError {
+export function noRoom(): ServiceError {
   const message = 'Too many bytes of requests are being read at once; nothing was recorded.';
   return new ServiceError('unavailable', message, { recorded: false, retryAfterSeconds: 1 });
 }

@@ -22,10 +22,11 @@ import type { BrowserSessions } from './browser-sessions.ts';
 import type { CallerAddresses } from './caller-address.ts';
 import type { Exchange } from './exchange.ts';
 import type { Head } from './head.ts';
+import type { InflatedBody } from './inflate-body.ts';
 import { NO_PARAMETERS, type Parameters, parseQuery, type QueryOf } from './query.ts';
 import type { BodyReader } from './read-body.ts';
 import { notFound } from './reply.ts';
-import { type BodyLimits, bodyBytesMax, type Call, type Owned, type Route } from './route.ts';
+import { type BodyLimits, bodyBytesMax, type Call, type Owned, type Route, takesGzip } from './route.ts';
 
 const REVISION_TAG = /^ *"([1-9][0-9]{0,14})" *$/;
 const IDEMPOTENCY_KEY = /^[\x20-\x7e]{1,255}$/;
@@ -49,6 +50,7 @@ export class RouteEntry {
   readonly takesSpans: boolean;
   /** Does it change something in the name of its caller, and write an entry about the call to the audit log? */
   readonly isAudited: boolean;
+  readonly takesGzip: boolean;
   readonly lasts: boolean;
   /** With which submissions are answered. */
   readonly successStatus: number;
@@ -66,6 +68,7 @@ export class RouteEntry {
     this.writes = route.method !== 'GET';
     this.takesSpans = route.body?.kind === 'spans';
     this.isSubmission = this.takesSpans || route.body?.kind === 'event' || route.body?.kind === 'batch';
+    this.takesGzip = takesGzip(route);
     this.lasts = route.lasts === true;
     this.isAudited = this.writes && !this.isSubmission;
     this.successStatus = Number(Object.keys(route.operation.answers)[0]);
@@ -94,6 +97,8 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   idempotencyKey: string | undefined = undefined;
   revisions: readonly number[] | undefined = undefined;
   idempotency: Idempotency | undefined = undefined;
+  /** Of a body that came compressed. */
+  inflated: InflatedBody | undefined = undefined;
   /** Finds the principal again. Rejects as admission does. */
   reauthenticate: () => Promise<Principal> = async () => this.principal;
   /** Where it came from; known while the handler runs, of what is audited. */
@@ -140,10 +145,6 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
     return this.head.contentType;
   }
 
-  get contentEncoding(): string {
-    return this.head.contentEncoding;
-  }
-
   get lastEventId(): string {
     return this.head.browser?.lastEventId ?? '';
   }
@@ -185,9 +186,10 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
     this.query = parseQuery(query, this.rawQuery);
     this.idempotencyKey = idempotencyKeyOf(route, this.head);
     if (this.head.ifMatch !== undefined) this.revisions = revisionsOf(route, this.head.ifMatch);
-    this.body = validator === undefined ? bytes : readJson(validator, route, bytes);
+    const text = withoutMark(bytes);
+    this.body = validator === undefined ? text : readJson(validator, route, text);
     if (this.idempotencyKey !== undefined && validator !== undefined)
-      this.idempotency = fingerprint(this.idempotencyKey, bytes);
+      this.idempotency = fingerprint(this.idempotencyKey, text);
     if (this.isBound) this.#keepTo(this.principal.agentId!);
   }
 
@@ -226,11 +228,18 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   /** The body is no longer read. */
   letGo(): void {
     this.reader?.release();
+    this.inflated?.release();
+    this.inflated = undefined;
   }
 }
 
 const NO_TYPE = Object.freeze({});
 const NO_QUERY: QueryOf<Parameters> = Object.freeze({});
+
+/** A byte-order mark says nothing: JSON is UTF-8. No protobuf begins with it: there is no wire type 7. */
+function withoutMark(bytes: Buffer): Buffer {
+  return bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? bytes.subarray(3) : bytes;
+}
 
 function readJson(validator: Validator, route: Route, bytes: Buffer): unknown {
   const body = route.body?.kind === 'json' ? route.body : undefined;

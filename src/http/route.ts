@@ -101,9 +101,8 @@ export type Call<Body = unknown, Query = unknown> = {
   /** The same of a principal that the handler itself has found. */
   actorAs(principal: Principal): Actor;
   requestId: string;
-  /** Of the body, as the headers say; '' where they say nothing. */
+  /** Of the body, as the header says; '' where it says nothing. */
   contentType: string;
-  contentEncoding: string;
   /** Will the browser that asks keep a `Secure` cookie? */
   isSecure: boolean;
   /** Of a stream that is taken up again; '' : from now on. */
@@ -228,6 +227,11 @@ export function jsonBody<S extends Type.TSchema>(
 
 export function eventBody(kind: 'event' | 'batch' | 'spans', schema: Type.TSchema): BodySpec<Buffer> {
   return { kind, schema };
+}
+
+/** Bodies that may be large are taken compressed. */
+export function takesGzip({ body }: Pick<Route, 'body'>): boolean {
+  return body !== undefined && body.kind !== 'json';
 }
 
 export function bodyBytesMax(body: BodySpec<unknown> | undefined, config: BodyLimits): number {

@@ -25,6 +25,7 @@ import { Cors } from './cors.ts';
 import { type Exchange, type ExchangeHost, errorBody, JSON_TYPE, safe } from './exchange.ts';
 import { mintRequestId } from './head.ts';
 import { InFlight } from './in-flight.ts';
+import { BodyInflater } from './inflate-body.ts';
 import { KeyUses } from './key-uses.ts';
 import { LoadShedding, type ShedReason } from './load-shedding.ts';
 import { type Asked, Pages, redirectTo } from './pages.ts';
@@ -115,6 +116,7 @@ export class Server {
       authenticator: new Authenticator(options.cache),
       keyUses: this.#keyUses,
       budget,
+      inflater: new BodyInflater(budget, options.buffers),
       limits: options.config,
       cors,
       callers,

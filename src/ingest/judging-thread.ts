@@ -170,11 +170,11 @@ async function submit(message: SubmitMessage): Promise<Submitted> {
  * inflated bytes: gzip writes the time into its head.
  */
 async function submitSpans(message: SpansMessage): Promise<SubmittedSpans> {
-  const { id, account, keyId, requestId, body, form, gzip, boundTo } = message;
+  const { id, account, keyId, requestId, body, form, boundTo } = message;
   const rules = await rulesFor(message);
   const nowMs = steadyNow();
   const isKeptTime = (occurredAt: number) => isTimely(occurredAt, nowMs);
-  const { groups, digest, ...found } = grouped({ body, form, gzip }, { eventBytesMax, boundTo, isTimely: isKeptTime });
+  const { groups, digest, ...found } = grouped({ body, form }, { eventBytesMax, boundTo, isTimely: isKeptTime });
   const agents = groups.length === 0 ? [] : await call(id, 'agents', { refs: groups.map(({ agent }) => agent) });
   const key = `otlp/${keyId}/${digest.toString('base64url')}`;
   const decided = await decidedEvents(id, groups);

@@ -57,7 +57,7 @@ export const METRICS = {
   gatehouse_events_total: { kind: 'counter', of: 'front', labels: ['outcome'], known: { outcome: OUTCOMES }, help: 'Accepted events by outcome' },
   gatehouse_accepted_events_total: { kind: 'counter', of: 'front', labels: [], help: 'Events appended and acknowledged' },
   gatehouse_account_events_total: { kind: 'counter', of: 'front', labels: ['account', 'outcome'], help: 'Accepted events of an account by outcome; account other: of those beyond the bound' },
-  gatehouse_account_body_bytes_total: { kind: 'counter', of: 'front', labels: ['account'], help: 'Bytes of the bodies in which these events came' },
+  gatehouse_account_body_bytes_total: { kind: 'counter', of: 'front', labels: ['account'], help: 'Bytes of the bodies in which these events came, inflated' },
   gatehouse_account_refused_requests_total: { kind: 'counter', of: 'front', labels: ['account', 'reason'], help: 'Requests of an account that were answered with an error: limited (429), unavailable (503), invalid (any other 4xx), failed (any other 5xx)' },
   gatehouse_policy_matches_total: { kind: 'counter', of: 'front', labels: ['account', 'policy', 'outcome'], help: 'Accepted events that a policy matched, by what became of the event; policy other: of those beyond the bound' },
   gatehouse_policy_info: { kind: 'gauge', of: 'front', labels: ['account', 'policy', 'name', 'type'], help: 'Always 1; name and type of an active policy. Only where /metrics has a port of its own' },

@@ -5,7 +5,6 @@
 // spans can be kept is refused whole.
 // Failure: Undecodable; nothing of the request is kept.
 import { createHash } from 'node:crypto';
-import { gunzipSync } from 'node:zlib';
 import type { EventType } from '../../schemas/closed-sets.ts';
 import type { JsonObject } from '../../schemas/common.ts';
 import type { SpansForm } from './answers.ts';
@@ -14,7 +13,7 @@ import { decodeProtobuf } from './decode-protobuf.ts';
 import { eventsOf, type SpanEventOut } from './events-of.ts';
 import { type TraceSpan, textOf, Undecodable } from './span.ts';
 
-export type SentSpans = { body: Uint8Array; form: SpansForm; gzip: boolean };
+export type SentSpans = { body: Uint8Array; form: SpansForm };
 
 /** Which agent: by its id, or by a name under which it is registered if it is new. */
 export type AgentRef = { id: string } | { name: string; framework: string };
@@ -33,7 +32,7 @@ export type SpanSubmission = {
 /** `spans`: that its events are of. `parts`: its events in the order of time, in bounded numbers. */
 type SpanGroup = { agent: AgentRef; spans: number; parts: SpanSubmission[][] };
 /** `rejected`: spans that should have been kept; `reasons`: why, each once. */
-/** `digest`: SHA-256 of the request's bytes, inflated. */
+/** `digest`: SHA-256 of the request's bytes, inflated: gzip writes the time into its head. */
 export type SpanGroups = {
   groups: SpanGroup[];
   digest: Buffer;
@@ -43,7 +42,7 @@ export type SpanGroups = {
   reasons: string[];
 };
 
-/** After inflation as well: some 10,000 spans. */
+/** Inflated: some 10,000 spans. */
 export const SPANS_BYTES_MAX = 8 * 1024 * 1024;
 /** One append each. */
 const PART_EVENTS_MAX = 500;
@@ -61,14 +60,13 @@ type Options = {
 };
 
 /** Throws Undecodable. */
-export function groupSpans(sent: SentSpans, options: Options): SpanGroups {
-  const bytes = sent.gzip ? inflate(sent.body) : sent.body;
-  const spans = sent.form === 'json' ? decodeJson(bytes) : decodeProtobuf(bytes);
+export function groupSpans({ body, form }: SentSpans, options: Options): SpanGroups {
+  const spans = form === 'json' ? decodeJson(body) : decodeProtobuf(body);
   const names = new AgentNames(spans, options.boundTo);
   const groups = new Map<string, Gathered>();
   const result: SpanGroups = {
     ...{ groups: [], spans: spans.length, ignored: 0, rejected: 0, reasons: [] },
-    digest: createHash('sha256').update(bytes).digest(),
+    digest: createHash('sha256').update(body).digest(),
   };
   for (const span of spans) {
     const events = eventsOf(span);
@@ -95,19 +93,6 @@ const NO_AGENT =
 export function reject(result: Pick<SpanGroups, 'rejected' | 'reasons'>, reason: string, spans = 1): void {
   result.rejected += spans;
   if (result.reasons.length < REASONS_MAX && !result.reasons.includes(reason)) result.reasons.push(reason);
-}
-
-function inflate(body: Uint8Array): Uint8Array {
-  try {
-    return gunzipSync(body, { maxOutputLength: SPANS_BYTES_MAX });
-  } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE')
-      throw new Undecodable(`it is larger than ${SPANS_BYTES_MAX} bytes when it is inflated`, {
-        tooLarge: true,
-        cause,
-      });
-    throw new Undecodable(`it is no gzip: ${(cause as Error).message}`, { cause });
-  }
 }
 
 /** `at`: epoch ms, to the microsecond. */

@@ -120,7 +120,7 @@ export function spans(input: string): void {
   const body = Buffer.from(input, 'latin1');
   for (const form of ['protobuf', 'json'] as const) {
     try {
-      const { groups } = groupSpans({ body, form, gzip: false }, SPANS_OPTIONS);
+      const { groups } = groupSpans({ body, form }, SPANS_OPTIONS);
       for (const { payloadText } of groups.flatMap(({ parts }) => parts.flat())) JSON.parse(payloadText);
     } catch (error) {
       if (!(error instanceof Undecodable)) throw error;

@@ -1,4 +1,6 @@
 // What bodies may be, on both HTTP servers: single events, batches and what is created with JSON.
+import { randomBytes } from 'node:crypto';
+import { gzipSync } from 'node:zlib';
 import t, { type Test } from 'tap';
 import { Api } from '../support/api.ts';
 import { startService } from '../support/service.ts';
@@ -15,11 +17,150 @@ for (const server of ['uws', 'node']) {
     const { id } = (await api.post('/v1/agents', { name: unique('agent') })).json as { id: string };
     const one = `/v1/agents/${id}/events`;
     const sent = { api, one, many: `${one}/batch` };
+    await compressed(t, sent);
+    await marked(t, sent);
     await nulls(t, sent);
   });
 }
 
 type Sent = { api: Api; one: string; many: string };
+
+const GZIP = { 'content-encoding': 'gzip' };
+const MiB = 1024 * 1024;
+const ofBytes = (bytes: number) => event({ payload: { a: 'x'.repeat(bytes) } });
+
+async function compressed(t: Test, { api, one, many }: Sent): Promise<void> {
+  const zipped = (value: unknown) => gzipSync(typeof value === 'string' ? value : JSON.stringify(value));
+  await t.test('gzip is taken on events and batches, of any size that they may have', async (t) => {
+    for (const bytes of [1, 60_000, 70_000, MiB - 100]) {
+      const answer = await api.post(one, zipped(ofBytes(bytes)), { headers: GZIP });
+      t.equal(answer.status, 201, `${bytes} bytes`);
+      t.equal(answer.json.payload.a.length, bytes);
+      t.match(await api.post(many, zipped([ofBytes(bytes), ofBytes(1)]), { headers: GZIP }), {
+        status: 200,
+        json: { total: 2 },
+      });
+    }
+    const batch = await api.post(many, zipped(Array(8).fill(ofBytes(MiB - 100))), { headers: GZIP });
+    t.match(batch, { status: 200, json: { total: 8 } }, '8 MiB');
+    for (const encoding of ['GZIP', 'x-gzip', ' gzip '])
+      t.match(await api.post(one, zipped(event()), { headers: { 'content-encoding': encoding } }), { status: 201 });
+    t.match(await api.post(one, event(), { headers: { 'content-encoding': 'identity' } }), { status: 201 });
+    const text = JSON.stringify(event());
+    const members = Buffer.concat([zipped(text.slice(0, 5)), zipped(text.slice(5))]);
+    t.match(await api.post(one, members, { headers: GZIP }), { status: 201 }, 'several members are one body');
+  });
+
+  await t.test('the bounds hold for what comes out', async (t) => {
+    for (const [path, bytesMax] of [
+      [one, MiB],
+      [many, 8 * MiB],
+    ] as const) {
+      const bomb = gzipSync(Buffer.alloc(200 * MiB, ' '));
+      t.ok(bomb.length < MiB, `${bomb.length} bytes that inflate to 200 MiB`);
+      const answer = await api.post(path, bomb, { headers: GZIP });
+      t.match(answer, { status: 413, json: { error: { code: 'payload_too_large' } } });
+      t.match(answer.json.error.message, `larger than ${bytesMax} bytes when it is inflated`);
+      const lying = Buffer.from(bomb);
+      lying.writeUInt32LE(100, lying.length - 4);
+      t.match(await api.post(path, lying, { headers: GZIP }), { status: 413 }, 'whatever its trailer says');
+    }
+    const large = zipped([ofBytes(MiB + 10), ofBytes(1)]);
+    t.match(await api.post(many, large, { headers: GZIP }), {
+      json: { total: 1, results: [{ error: { code: 'payload_too_large' } }, { type: 'custom' }] },
+    });
+  });
+
+  await t.test('what is not whole gzip is refused, and says why', async (t) => {
+    const sound = zipped(event());
+    const flipped = (at: number) => {
+      const bytes = Buffer.from(sound);
+      bytes[bytes.length + at]! ^= 1;
+      return bytes;
+    };
+    const large = zipped(event({ payload: { a: randomBytes(200_000).toString('hex') } }));
+    const bad: [Buffer, string][] = [
+      [sound.subarray(0, -5), 'it ends too early'],
+      [sound.subarray(0, 4), 'it ends too early'],
+      [large.subarray(0, -1), 'it ends too early'],
+      [large.subarray(0, 100_000), 'it ends too early'],
+      [Buffer.alloc(0), 'it ends too early'],
+      [flipped(-6), 'incorrect data check'],
+      [flipped(-2), 'incorrect length check'],
+      [Buffer.concat([sound, Buffer.from('{}')]), 'incorrect header check'],
+      [Buffer.concat([sound, Buffer.alloc(3)]), 'bytes follow it'],
+      [Buffer.concat([large, Buffer.alloc(3)]), 'bytes follow it'],
+      [Buffer.concat([sound, sound.subarray(0, 12)]), 'it ends too early'],
+      [Buffer.from(JSON.stringify(event())), 'incorrect header check'],
+    ];
+    const before = (await api.get(one)).json.total;
+    for (const path of [one, many]) {
+      for (const [body, why] of bad) {
+        const answer = await api.post(path, body, { headers: GZIP });
+        t.match(answer, { status: 400, json: { error: { code: 'malformed_json' } } }, why);
+        t.match(answer.json.error.message, `is not gzip, which its Content-Encoding says it is: ${why}`);
+      }
+    }
+    t.equal((await api.get(one)).json.total, before, 'nothing was recorded');
+    const twice = await api.post(one, gzipSync(sound), { headers: GZIP });
+    t.match(twice, { status: 400, json: { error: { code: 'malformed_json' } } }, 'compressed twice');
+  });
+
+  await t.test('any other encoding is 415 that names it and says what is taken', async (t) => {
+    for (const encoding of ['br', 'deflate', 'zstd', 'gzip, gzip', 'gzip,identity', 'constructor']) {
+      for (const path of [one, many]) {
+        const answer = await api.post(path, zipped(event()), { headers: { 'content-encoding': encoding } });
+        t.match(answer, { status: 415, json: { error: { code: 'unsupported_media_type' } } });
+        t.match(answer.json.error.message, `"${encoding}"`);
+        t.equal(answer.headers.get('accept-encoding'), 'gzip');
+      }
+    }
+    for (const path of ['/v1/agents', '/v1/policies', '/v1/alerts', '/v1/api-keys']) {
+      const answer = await api.post(path, zipped({ name: 'x' }), { headers: GZIP });
+      t.match(answer, { status: 415, json: { error: { code: 'unsupported_media_type' } } }, path);
+      t.equal(answer.headers.get('accept-encoding'), 'identity');
+    }
+    const text = await api.post(one, event(), { headers: { 'content-type': 'text/plain' } });
+    t.match(text, { status: 415 });
+    t.notOk(text.headers.has('accept-encoding'), 'the encoding is not what is wrong');
+  });
+
+  await t.test('an Idempotency-Key goes by what comes out', async (t) => {
+    for (const path of [one, many]) {
+      const key = { 'idempotency-key': unique('key') };
+      const body = JSON.stringify(path === one ? event() : [event()]);
+      const first = await api.post(path, body, { headers: key });
+      for (const level of [1, 9]) {
+        const again = await api.post(path, gzipSync(body, { level }), { headers: { ...key, ...GZIP } });
+        t.equal(again.text, first.text);
+      }
+      const marked = Buffer.concat([MARK, Buffer.from(body)]);
+      t.equal((await api.post(path, marked, { headers: key })).text, first.text, 'and not by a byte-order mark');
+    }
+  });
+}
+
+const MARK = Buffer.from([0xef, 0xbb, 0xbf]);
+
+async function marked(t: Test, { api, one, many }: Sent): Promise<void> {
+  await t.test('a byte-order mark is passed over', async (t) => {
+    const bytes = (value: unknown) => Buffer.concat([MARK, Buffer.from(JSON.stringify(value))]);
+    t.match(await api.post(one, bytes(event())), { status: 201 });
+    t.match(await api.post(many, bytes([event(), event()])), { status: 200, json: { total: 2 } });
+    t.match(await api.post(one, gzipSync(bytes(event())), { headers: GZIP }), { status: 201 });
+    t.match(await api.post(many, gzipSync(bytes({ events: [event()] })), { headers: GZIP }), { status: 200 });
+    const large = bytes([ofBytes(MiB - 100), event()]);
+    t.match(await api.post(many, large), { status: 200, json: { total: 2 } }, 'in the judging thread');
+    t.match(await api.post('/v1/agents', bytes({ name: unique('agent') })), { status: 201 });
+    const policy = { name: unique('policy'), type: 'block_action', conditions: { 'payload.x': 1 }, actions: 'log' };
+    t.match(await api.post('/v1/policies', bytes(policy)), { status: 201 });
+    t.match(await api.post('/v1/api-keys', bytes({ label: 'x', scope: 'read' })), { status: 201 });
+    const refused = { status: 400, json: { error: { code: 'malformed_json' } } };
+    t.match(await api.post(one, Buffer.concat([MARK, bytes(event())])), refused, 'one of them');
+    t.match(await api.post(one, MARK), refused, 'and nothing else is no body');
+    t.match(await api.post('/v1/traces', bytes({ resourceSpans: [] })), { status: 200 }, 'spans in JSON');
+  });
+}
 
 async function nulls(t: Test, { api, one, many }: Sent): Promise<void> {
   await t.test('null in an optional field is the same as leaving it out', async (t) => {

@@ -37,7 +37,6 @@ t.test('JSON that could be read in two ways is refused', async (t) => {
     `{"type":"custom","payload":${'{"a":'.repeat(64)}1${'}'.repeat(64)}}`,
     '['.repeat(60_000),
     Buffer.from('{"type":"custom","payload":{"a":"\xff"}}', 'latin1'),
-    Buffer.from([0xef, 0xbb, 0xbf, 0x7b, 0x7d]),
     Buffer.from('{"type":"custom","payload":{"a":"\xed\xa0\x80"}}', 'latin1'),
     "{'type':'custom'}",
     'NaN',

@@ -300,7 +300,7 @@ t.test('refusals are google.rpc.Status in the form of the request, and leave not
   await refused(415, 3, /x-protobuf/, bodyOf([chat]), { 'content-type': 'text/plain' });
   await refused(415, 3, /gzip/, bodyOf([chat]), { ...JSON_FORM, 'content-encoding': 'br' });
   await refused(400, 3, /no JSON/, '{', JSON_FORM);
-  await refused(400, 3, /no gzip/, bodyOf([chat]), { ...JSON_FORM, 'content-encoding': 'gzip' });
+  await refused(400, 3, /not gzip/, bodyOf([chat]), { ...JSON_FORM, 'content-encoding': 'gzip' });
   await refused(
     400,
     3,

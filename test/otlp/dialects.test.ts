@@ -14,10 +14,7 @@ const OPTIONS = { eventBytesMax: 1_048_576, boundTo: undefined, isTimely: () => 
 /** Agents by name, with their events in the order in which they are recorded. */
 function eventsIn(file: string): Record<string, unknown[]> {
   const body = readFileSync(path.join(FOLDER, file));
-  const { groups, rejected } = groupSpans(
-    { body, form: file.endsWith('.json') ? 'json' : 'protobuf', gzip: false },
-    OPTIONS,
-  );
+  const { groups, rejected } = groupSpans({ body, form: file.endsWith('.json') ? 'json' : 'protobuf' }, OPTIONS);
   t.equal(rejected, 0);
   return Object.fromEntries(
     groups.map(({ agent, parts }) => [
@@ -181,7 +178,7 @@ t.test('whose a span is', (t) => {
     const attributes = Object.entries(resource).map(([key, stringValue]) => ({ key, value: { stringValue } }));
     const request = { resourceSpans: [{ resource: { attributes }, scopeSpans: [{ scope: { name: 's' }, spans }] }] };
     const { groups } = groupSpans(
-      { body: Buffer.from(JSON.stringify(request)), form: 'json', gzip: false },
+      { body: Buffer.from(JSON.stringify(request)), form: 'json' },
       { ...OPTIONS, boundTo },
     );
     return groups.map(({ agent, spans }) => [Object.values(agent)[0], spans]);

@@ -1,6 +1,7 @@
 // Calls the API of a service under test and holds every answer, and every request that it took, against the service's
 // own description (OpenAPI). An answer with a status, a header or a field that the description does not have is a
 // failed test, wherever it happens, and so is a request that the service takes and the description would refuse.
+import { gunzipSync } from 'node:zlib';
 import type { Test } from 'tap';
 import { at, escaped, OpenApiChecker } from './openapi.ts';
 import { pause } from './raw-http.ts';
@@ -31,7 +32,7 @@ type Operation = {
 type Document = { paths: Record<string, Record<string, Operation>> };
 
 /** Headers of answers that mean something to callers; the others are those of every HTTP server. */
-const OURS = /^(x-request-id|retry-after|www-authenticate|allow|etag|link|ratelimit.*|gatehouse-.*)$/;
+const OURS = /^(x-request-id|retry-after|www-authenticate|allow|accept-encoding|etag|link|ratelimit.*|gatehouse-.*)$/;
 
 /** A machine on which everything takes its time is not what these tests are about; `bench -- fresh-reads` is. */
 const BEHIND_MS_MAX = 90_000;
@@ -206,7 +207,7 @@ export class Api {
 
 /** A body as it was taken: of a batch, without the elements that were refused one by one. */
 function taken(body: unknown, answer: unknown): unknown {
-  const text = Buffer.isBuffer(body) ? body.toString() : body;
+  const text = Buffer.isBuffer(body) ? textOf(body) : body;
   const value = typeof text === 'string' ? (JSON.parse(text) as unknown) : JSON.parse(JSON.stringify(text));
   const results = (answer as { results?: object[] } | undefined)?.results;
   if (results === undefined) return value;
@@ -214,6 +215,12 @@ function taken(body: unknown, answer: unknown): unknown {
   return Array.isArray(value)
     ? sound(value)
     : { ...(value as object), events: sound((value as { events: unknown[] }).events) };
+}
+
+/** Inflated where it is gzip, without a byte-order mark. */
+function textOf(body: Buffer): string {
+  const isGzip = body[0] === 0x1f && body[1] === 0x8b;
+  return new TextDecoder().decode(isGzip ? gunzipSync(body) : body);
 }
 
 /** A parameter as what its schema says it is. */

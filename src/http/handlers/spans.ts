@@ -22,10 +22,9 @@ export const spanRoutes: Route[] = [
       errors: ['unavailable'],
       bodyExample: { resourceSpans: [] },
     },
-    submit: ({ account, actor, principal, body, requestId, contentType, contentEncoding }, { spans }, caller) => {
-      const gzip = contentEncoding.toLowerCase() === 'gzip';
+    submit: ({ account, actor, principal, body, requestId, contentType }, { spans }, caller) => {
       const boundTo = principal.agentId ?? undefined;
-      const sent = { account, keyId: principal.keyId, requestId, boundTo, body, form: formOf(contentType)!, gzip };
+      const sent = { account, keyId: principal.keyId, requestId, boundTo, body, form: formOf(contentType)! };
       spans.submit(sent, actor, caller);
     },
   }),
