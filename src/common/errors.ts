@@ -10,7 +10,7 @@ import { UserFacingError } from './user-facing-error.ts';
 export const ERRORS = {
   malformed_json: {
     status: 400,
-    when: 'not JSON, not UTF-8, not the gzip that it is said to be, a key twice in one object, nested deeper than 64 levels',
+    when: 'not JSON, not UTF-8, not the gzip that it is said to be, a key twice in one object, nested deeper than 64 levels; `message` and `details` say where',
   },
   validation_failed: {
     status: 400,

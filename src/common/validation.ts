@@ -66,6 +66,15 @@ function names(value: unknown): string[] {
   return Array.isArray(value) ? value.map(String) : [];
 }
 
+/** Of a key a beginning will do, in a path that is for people. */
+const KEY_CHARACTERS_MAX = 100;
+
+/** The JSON Pointer of keys and indices; `/` for the whole. */
+export function jsonPointer(path: readonly (string | number)[]): string {
+  const parts = path.map((part) => `/${pointer(String(part).slice(0, KEY_CHARACTERS_MAX).toWellFormed())}`);
+  return parts.length === 0 ? '/' : parts.join('');
+}
+
 function pointer(key: string): string {
   return key.replaceAll('~', '~0').replaceAll('/', '~1');
 }

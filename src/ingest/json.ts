@@ -4,11 +4,14 @@
 // that what is echoed and kept is what was sent: key order, `1.0`, `1e400`, escapes.
 // Ambiguous text is refused: invalid UTF-8, depth over JSON_DEPTH_MAX, a key twice in one object. A key
 // that stands twice makes the parsed value hold fewer keys than the text, which is how it is found, at the cost of a
-// count. Every failure is ServiceError `malformed_json`; nothing here can throw anything else for any input.
+// count. Every failure is ServiceError `malformed_json`, with the place, which a second pass finds; nothing here can
+// throw anything else for any input.
 import { isUtf8 } from 'node:buffer';
 import type { Json } from '../../schemas/common.ts';
 import { ServiceError } from '../common/errors.ts';
+import { faultInWords, findJsonFault, type JsonFault } from '../common/json-fault.ts';
 import { JSON_DEPTH_MAX } from '../common/limits.ts';
+import { jsonPointer } from '../common/validation.ts';
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -35,17 +38,17 @@ export function parseJson(bytes: Buffer, parse?: Parse): Json {
 
 /** Parses a body of events and marks their payloads. */
 export function parseMarked(bytes: Buffer, shape: Shape, parse: Parse = JSON.parse): MarkedJson {
-  if (!isUtf8(bytes)) throw malformed('the body is not UTF-8');
+  if (!isUtf8(bytes)) throw malformed(bytes, shape);
   const text = bytes.toString('utf8');
   const scan = new Scan(text, shape);
-  scan.run();
+  if (!scan.run()) throw malformed(bytes, shape);
   let value: Json;
   try {
     value = parse(text);
   } catch (cause) {
-    throw malformed('the body is not JSON', cause);
+    throw malformed(bytes, shape, cause);
   }
-  if (countKeys(value) !== scan.keys) throw malformed('an object of the body has the same key twice');
+  if (countKeys(value) !== scan.keys) throw malformed(bytes, shape);
   return { value, text, payloads: scan.payloads };
 }
 
@@ -85,7 +88,8 @@ class Scan {
     this.#eventDepth = shape === 'one' ? 1 : 0;
   }
 
-  run(): void {
+  /** false: it is nested too deep. */
+  run(): boolean {
     const text = this.#text;
     let depth = 0;
     let lastString = -1; // start of the latest string, a key if a colon follows
@@ -102,7 +106,7 @@ class Scan {
           break;
         case OPEN_OBJECT:
         case OPEN_ARRAY:
-          if (++depth > JSON_DEPTH_MAX) throw malformed(`the body is nested deeper than ${JSON_DEPTH_MAX} levels`);
+          if (++depth > JSON_DEPTH_MAX) return false;
           if (depth === 1 && this.#shape === 'many') this.#eventDepth = text.charCodeAt(i) === OPEN_ARRAY ? 2 : 3;
           break;
         case CLOSE_OBJECT:
@@ -121,6 +125,7 @@ class Scan {
           break;
       }
     }
+    return true;
   }
 
   /** Index of the quote that closes the string opened at `open`; the text's end if none does. */
@@ -158,6 +163,22 @@ function trimmed(text: string, start: number, end: number): [number, number] {
   return [start, end];
 }
 
-function malformed(message: string, cause?: unknown): ServiceError {
-  return new ServiceError('malformed_json', `${message}.`, { cause, recorded: false });
+/** What is wrong and where; found again with care, which a body that is refused has time for. */
+function malformed(bytes: Buffer, shape: Shape, cause?: unknown): ServiceError {
+  const fault = findJsonFault(bytes);
+  if (fault === null)
+    return new ServiceError('malformed_json', 'The body cannot be read as JSON.', { cause, recorded: false });
+  const element = shape === 'many' ? elementOf(fault) : undefined;
+  const where = element === undefined ? '' : ` in element ${element}`;
+  const sentence = faultInWords(fault);
+  const details = [{ path: jsonPointer(fault.path), message: sentence }];
+  return new ServiceError('malformed_json', `The body cannot be read as JSON${where}: ${sentence}.`, {
+    ...{ cause, details, recorded: false },
+  });
+}
+
+/** Of a batch, in both its forms. */
+function elementOf({ path: [first, second] }: JsonFault): number | undefined {
+  if (typeof first === 'number') return first;
+  return first === 'events' && typeof second === 'number' ? second : undefined;
 }

@@ -1,6 +1,7 @@
 // Reads ExportTraceServiceRequest in OTLP's JSON form: names in lowerCamelCase, ids in hex, 64-bit integers as text (in
 // the judging thread, before the dialects).
 // Failure: as of decode-protobuf.ts: Undecodable, with the place.
+import { faultInWords, findJsonFault } from '../common/json-fault.ts';
 import { integerOf, numberOf } from './decode-protobuf.ts';
 import {
   ATTRIBUTES_MAX,
@@ -39,7 +40,10 @@ function parse(body: Uint8Array): Json {
   try {
     value = JSON.parse(utf8.decode(body));
   } catch (cause) {
-    throw new Undecodable(`it is no JSON: ${(cause as Error).message}`, { cause });
+    const fault = findJsonFault(Buffer.from(body.buffer, body.byteOffset, body.byteLength));
+    throw new Undecodable(`it is no JSON: ${fault === null ? (cause as Error).message : faultInWords(fault)}`, {
+      cause,
+    });
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     throw new Undecodable('it is no JSON object');

@@ -19,6 +19,7 @@ for (const server of ['uws', 'node']) {
     const sent = { api, one, many: `${one}/batch` };
     await compressed(t, sent);
     await marked(t, sent);
+    await broken(t, sent);
     await nulls(t, sent);
   });
 }
@@ -159,6 +160,30 @@ async function marked(t: Test, { api, one, many }: Sent): Promise<void> {
     t.match(await api.post(one, Buffer.concat([MARK, bytes(event())])), refused, 'one of them');
     t.match(await api.post(one, MARK), refused, 'and nothing else is no body');
     t.match(await api.post('/v1/traces', bytes({ resourceSpans: [] })), { status: 200 }, 'spans in JSON');
+  });
+}
+
+async function broken(t: Test, { api, one, many }: Sent): Promise<void> {
+  await t.test('a body that is no JSON is refused with the place, the path and the element', async (t) => {
+    const refused = async (path: string, body: string | Buffer, message: RegExp, at: string, headers = {}) => {
+      const answer = await api.post(path, body, { headers });
+      t.match(answer, { status: 400, json: { error: { code: 'malformed_json', message, details: [{ path: at }] } } });
+    };
+    const nan = '{"type":"custom","payload":{"a":[0,NaN]}}';
+    await refused(one, nan, /^The body cannot be read as JSON: line 1, column 36 \(byte 35\): NaN /, '/payload/a/1');
+    await refused(one, gzipSync(nan), /: line 1, column 36 \(byte 35\)/, '/payload/a/1', GZIP);
+    await refused(one, Buffer.concat([MARK, Buffer.from(nan)]), /: line 1, column 36 \(byte 35\)/, '/payload/a/1');
+    const batch = `{"events":\n[${JSON.stringify(event())},\n${nan}]}`;
+    await refused(many, batch, / in element 1: line 3, column 36 \(byte \d+\): NaN /, '/events/1/payload/a/1');
+    await refused(many, `[${nan}]`, / in element 0: line 1, column 37 \(byte 36\): NaN /, '/0/payload/a/1');
+    const large = `[${JSON.stringify(ofBytes(MiB / 2))},${JSON.stringify(event())},${nan}]`;
+    await refused(many, large, / in element 2: line 1, column \d+ \(byte \d+\): NaN /, '/2/payload/a/1');
+    const twice = '{"type":"custom","payload":{"a":1,"b":2,"a":3}}';
+    await refused(one, twice, /the key "a" stands twice in one object, first at line 1, column 29/, '/payload/a');
+    await refused('/v1/agents', "{'name': 'x'}", /line 1, column 2 \(byte 1\): .*single quote/, '/');
+    await refused('/v1/policies', '{"name": None}', /line 1, column 10 \(byte 9\): None is Python/, '/name');
+    const keyed = { 'idempotency-key': unique('key') };
+    await refused(many, `[${nan}]`, / in element 0: /, '/0/payload/a/1', keyed);
   });
 }
 
