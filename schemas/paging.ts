@@ -24,14 +24,26 @@ export type PageStart = {
 
 export type Listed<T> = {
   items: T[];
+  /** Of each item. */
+  positions: readonly Position[];
   /** All that match. null behind a position: they were counted when the list began. */
   total: number | null;
   /** Of the last item, where more follow. */
   next: Position | null;
+  /** There are fewer than asked for: more bytes than one answer may have follow. */
+  isShort?: true;
 };
 
 /** Cuts what was read with one more than `limit`: that one says that more follow. */
 export function cut<Row>(rows: readonly Row[], limit: number, positionOf: (row: Row) => Position) {
-  const next = rows.length > limit ? positionOf(rows[limit - 1]!) : null;
-  return { rows: next === null ? [...rows] : rows.slice(0, limit), next };
+  const shown = rows.slice(0, limit);
+  const positions = shown.map(positionOf);
+  return { rows: shown, positions, next: rows.length > limit ? positions.at(-1)! : null };
+}
+
+/** The first `count` of them alone. */
+export function shortened<T>(listed: Listed<T>, count: number): Listed<T> {
+  if (count >= listed.items.length) return listed;
+  const positions = listed.positions.slice(0, count);
+  return { ...listed, items: listed.items.slice(0, count), positions, next: positions.at(-1)!, isShort: true };
 }

@@ -3,6 +3,7 @@ import type { EventType, Outcome, Reason } from '../../schemas/closed-sets.ts';
 import type { PolicyResult } from '../../schemas/event.ts';
 import { isId } from '../../src/common/ids.ts';
 import type { ClickHouse } from '../client.ts';
+import type { EventRow } from './event-rows.ts';
 import { getEvents } from './get-event.ts';
 
 type DecidedEvent = {
@@ -21,8 +22,12 @@ export async function decidedEvents(
   ids: readonly string[],
 ): Promise<DecidedEvent[]> {
   const known = ids.filter((id) => isId('event', id));
-  if (known.length === 0) return [];
-  const rows = await getEvents(clickhouse, account, known, { payload: 'none' });
+  const rows: EventRow[] = [];
+  for (let from = 0; from < known.length; ) {
+    const { events, ids: count } = await getEvents(clickhouse, account, known.slice(from), { payload: 'none' });
+    rows.push(...events);
+    from += count;
+  }
   return rows.map(({ id, agent_id: agentId, type, policy_result }) => {
     const result = policy_result === '' ? undefined : (JSON.parse(policy_result) as PolicyResult);
     const { outcome = 'allowed', reason = null, policy_id: policyId = null } = result ?? {};

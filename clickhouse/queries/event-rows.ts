@@ -3,10 +3,12 @@
 // primary key, without payloads), then the rest of these rows at their positions, or by primary key. The first pages of
 // an agent come in one (list-events.ts).
 
+import type { ClickHouseSettings } from '@clickhouse/client';
 import type { EventType, Outcome, PayloadMode } from '../../schemas/closed-sets.ts';
 import { PREVIEW_CHARACTERS } from '../../schemas/event.ts';
 import { exactIsoTime } from '../../schemas/time.ts';
 import { timeOfId } from '../../src/common/ids.ts';
+import { PAGE_BYTES_MAX } from '../../src/common/limits.ts';
 import type { ClickHouse, QueryOptions } from '../client.ts';
 import { ClickHouseError } from '../errors.ts';
 import { isoTime } from './conditions.ts';
@@ -65,89 +67,115 @@ export const rowColumns = (mode: PayloadMode = 'full') =>
   `${OWN_COLUMNS}, ${RECEIVED}, ${PAYLOAD_COLUMNS[mode]}, policy_result`;
 const AUDITED_COLUMNS = `${KEY_COLUMNS}, type, ${RECEIVED}, outcome, reason, policy_id, approval_id, request_id`;
 
-/** Rows fetched at once: payloads of 1 MiB, escaped, stay under what the embedded engine answers in one piece. */
-export const ROWS_AT_ONCE = 100;
-
-/** What a larger step may bring, unescaped; and what a row has beside its payload. */
-const ANSWER_BYTES_MAX = 32 * 1024 * 1024;
+/** Of one question, unescaped: twice a page, so that what fits a page is mostly read at once. */
+export const READ_BYTES_MAX = 2 * PAGE_BYTES_MAX;
+/** What a row has beside its payload and what policies matched: ids, times, a trace id. */
 const ROW_BYTES = 500;
 
-/**
- * Characters of payload in one page. An answer is made in memory, so it must have a bound: this is 64 events of 1 MiB.
- */
-export const PAGE_PAYLOAD_MAX = 64 * 1024 * 1024;
-
-/** The page holds more than can be answered at once; fewer rows fit. */
-export class PageTooLarge extends Error {
-  override name = 'PageTooLarge';
-}
+/** Rows in the order in which they were asked for, of so many as fit a page. */
+type Fitting = {
+  rows: EventRow[];
+  /** How many were asked for and looked at; fewer than all of them: the page is full. */
+  heads: number;
+};
 
 /**
- * The rows of these heads, in their order. A row that has gone meanwhile (erased, expired) is left out.
- * Throws PageTooLarge before more than PAGE_PAYLOAD_MAX and one step of rows are held.
+ * The rows of these heads, in their order: as many as PAGE_BYTES_MAX has room for, and one in any case. A row that has
+ * gone meanwhile (erased, expired) is left out.
  */
 export async function completeRows(
   clickhouse: ClickHouse,
   account: string,
   heads: readonly EventHead[],
-  how: Reading = {},
-): Promise<EventRow[]> {
-  const rows: EventRow[] = [];
-  let characters = 0;
-  for (let from = 0; from < heads.length; ) {
-    const { some, rest } = await someOf(clickhouse, account, { heads, from, atOnce: atOnceBy(characters, from), how });
-    from += some.length;
-    for (const { part, part_offset, ...head } of some) {
-      const row = rest.get(head.id);
-      if (row === undefined) continue;
-      // An id is minted with the very millisecond of arrival (src/ingest/ingest.ts).
-      const whole = { payload: '', ...head, ...row, received_at_ms: timeOfId(head.id) };
-      rows.push(whole);
-      characters += charactersOf(whole);
-    }
-    checkSize(characters);
-  }
-  return rows;
+  { payload = 'full', signal }: Reading = {},
+): Promise<Fitting> {
+  const { byId, heads: count } = await readFitting<EventRest, EventHead>(
+    heads,
+    restColumns(payload),
+    (some, question) => restOf(clickhouse, account, some, { ...question, signal }),
+  );
+  const rows = heads.slice(0, count).flatMap(({ part, part_offset, ...head }) => {
+    const row = byId.get(head.id);
+    // An id is minted with the very millisecond of arrival (src/ingest/ingest.ts).
+    return row === undefined ? [] : [{ payload: '', ...head, ...row, received_at_ms: timeOfId(head.id) }];
+  });
+  return { rows, heads: count };
 }
+
+/** The rows of these keys, as completeRows has them. */
+export async function rowsByKey(
+  clickhouse: ClickHouse,
+  account: string,
+  keys: readonly EventKey[],
+  { payload, signal }: Reading = {},
+): Promise<Fitting> {
+  type Found = Omit<EventRow, 'payload'> & { payload?: string };
+  const { byId, heads } = await readFitting<Found, EventKey>(keys, rowColumns(payload), async (some, question) =>
+    idMap(await fetchRows(clickhouse, account, { ...question, keys: some, signal })),
+  );
+  const rows = keys.slice(0, heads).flatMap(({ id }) => {
+    const row = byId.get(id);
+    return row === undefined ? [] : [{ payload: '', ...row }];
+  });
+  return { rows, heads };
+}
+
+type Question = { columns: string; bytesMax?: number };
+type Identified = { id: string };
 
 /**
- * How many rows come next: as many as are sound whatever they hold, and where those so far were small, all that is
- * left. A row of a timeline costs the granule that it lies in, and many at once share granules.
+ * Reads all of them at once, if that is not too much after all (that is for the engine to say); else their sizes, and
+ * then the first that fit.
  */
-function atOnceBy(characters: number, rows: number): number {
-  const average = rows === 0 ? Number.POSITIVE_INFINITY : characters / rows;
-  return Math.max(ROWS_AT_ONCE, Math.floor(ANSWER_BYTES_MAX / 4 / (average + ROW_BYTES)));
-}
-
-type Some = { heads: readonly EventHead[]; from: number; atOnce: number; how: Reading };
-
-/** More than ROWS_AT_ONCE only if their answer is not too large after all; that is for the engine to say. */
-async function someOf(clickhouse: ClickHouse, account: string, { heads, from, atOnce, how }: Some) {
-  const some = heads.slice(from, from + atOnce);
-  if (some.length > ROWS_AT_ONCE) {
-    try {
-      const bounded = { ...how, bytesMax: ANSWER_BYTES_MAX };
-      return { some, rest: await restOf(clickhouse, account, some, bounded) };
-    } catch (error) {
-      if (!(error instanceof ClickHouseError && error.codeName === 'TOO_MANY_ROWS_OR_BYTES')) throw error;
-    }
+async function readFitting<Row extends Identified & Partial<Weighed>, Key extends Identified>(
+  keys: readonly Key[],
+  columns: string,
+  read: <R extends Identified>(some: readonly Key[], question: Question) => Promise<Map<string, R>>,
+): Promise<{ byId: Map<string, Row>; heads: number }> {
+  try {
+    const byId = await read<Row>(keys, { columns, bytesMax: READ_BYTES_MAX });
+    return { byId, heads: fitting(keys.map(({ id }) => bytesOf(byId.get(id)))) };
+  } catch (error) {
+    if (!isTooMuch(error)) throw error;
   }
-  const few = some.slice(0, ROWS_AT_ONCE);
-  return { some: few, rest: await restOf(clickhouse, account, few, how) };
+  const sizes = await read<Identified & { bytes: number }>(keys, { columns: SIZE_COLUMNS });
+  const heads = fitting(keys.map(({ id }) => (sizes.get(id)?.bytes ?? 0) + ROW_BYTES));
+  return { byId: await read<Row>(keys.slice(0, heads), { columns }), heads };
 }
 
+const SIZE_COLUMNS = 'id, payload.size + length(policy_result) AS bytes';
+
+export function isTooMuch(error: unknown): boolean {
+  return error instanceof ClickHouseError && error.codeName === 'TOO_MANY_ROWS_OR_BYTES';
+}
+
+type Weighed = Pick<EventRow, 'payload' | 'payload_preview' | 'policy_result'>;
+
+/** Of a row in an answer, about. */
+export function bytesOf({ payload = '', payload_preview = '', policy_result = '' }: Partial<Weighed> = {}): number {
+  return Buffer.byteLength(payload) + Buffer.byteLength(payload_preview) + policy_result.length + ROW_BYTES;
+}
+
+/** How many of them a page has room for; one in any case. */
+export function fitting(bytes: readonly number[]): number {
+  let sum = 0;
+  for (const [i, more] of bytes.entries()) {
+    sum += more;
+    if (sum > PAGE_BYTES_MAX && i > 0) return i;
+  }
+  return bytes.length;
+}
 /**
  * By id. Looked for at their positions: to find them by key costs as much again as to read them. A part that has been
  * merged since is not there any more, and what was in it is then searched for by key.
  */
-async function restOf(
+async function restOf<Row extends Identified>(
   clickhouse: ClickHouse,
   account: string,
   heads: readonly EventHead[],
-  { payload = 'full', signal, bytesMax }: Reading & { bytesMax?: number },
-): Promise<Map<string, EventRest>> {
-  const columns = restColumns(payload);
-  const placed = await clickhouse.query<EventRest>(
+  { columns, signal, bytesMax }: Question & Pick<Reading, 'signal'>,
+): Promise<Map<string, Row>> {
+  const placed = await clickhouse.query<Row>(
     `SELECT ${columns} FROM events
      WHERE account_id = {account:String} AND _part IN {parts:Array(String)} AND _part_offset IN {offsets:Array(UInt64)}
        AND id IN {ids:Array(String)}`,
@@ -159,24 +187,15 @@ async function restOf(
     },
     fromRows(signal, bytesMax),
   );
-  const rest = new Map(placed.map((row) => [row.id, row]));
+  const rest = idMap(placed);
   const moved = heads.filter((head) => !rest.has(head.id));
-  for (const row of await fetchRows<EventRest>(clickhouse, account, { keys: moved, columns, signal, bytesMax }))
+  for (const row of await fetchRows<Row>(clickhouse, account, { keys: moved, columns, signal, bytesMax }))
     rest.set(row.id, row);
   return rest;
 }
 
-/** The rows of a few keys, in no order. One that has gone meanwhile is left out. */
-export async function rowsByKey(
-  clickhouse: ClickHouse,
-  account: string,
-  keys: readonly EventKey[],
-  { payload, signal }: Reading = {},
-): Promise<EventRow[]> {
-  const rows = await fetchRows<Omit<EventRow, 'payload'> & { payload?: string }>(clickhouse, account, {
-    ...{ keys, columns: rowColumns(payload), signal },
-  });
-  return rows.map((row) => ({ payload: '', ...row }));
+function idMap<Row extends Identified>(rows: readonly Row[]): Map<string, Row> {
+  return new Map(rows.map((row) => [row.id, row]));
 }
 
 /** What the audit log holds of the events of these keys, in no order. */
@@ -189,15 +208,6 @@ export async function auditedByKey(
 }
 
 export type Reading = { payload?: PayloadMode | undefined; signal?: AbortSignal | undefined };
-
-export function charactersOf({ payload, payload_preview = '' }: Pick<EventRow, 'payload' | 'payload_preview'>): number {
-  return payload.length + payload_preview.length;
-}
-
-/** Throws PageTooLarge. */
-export function checkSize(characters: number): void {
-  if (characters > PAGE_PAYLOAD_MAX) throw new PageTooLarge(`more than ${PAGE_PAYLOAD_MAX} characters of payload`);
-}
 
 async function fetchRows<Row>(
   clickhouse: ClickHouse,
@@ -226,9 +236,13 @@ async function fetchRows<Row>(
 
 /** Read from the rows themselves: no projection has payloads. */
 function fromRows(signal: AbortSignal | undefined, bytesMax?: number): QueryOptions {
-  const bound =
-    bytesMax === undefined ? {} : { max_result_bytes: String(bytesMax), result_overflow_mode: 'throw' as const };
-  return { settings: { optimize_use_projections: 0, ...bound }, ...(signal === undefined ? {} : { signal }) };
+  const settings = { optimize_use_projections: 0 as const, ...boundedTo(bytesMax) };
+  return { settings, ...(signal === undefined ? {} : { signal }) };
+}
+
+/** What would answer with more fails (isTooMuch). */
+export function boundedTo(bytesMax: number | undefined): ClickHouseSettings {
+  return bytesMax === undefined ? {} : { max_result_bytes: String(bytesMax), result_overflow_mode: 'throw' };
 }
 
 /** Of texts of one length. */

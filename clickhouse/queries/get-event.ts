@@ -3,16 +3,7 @@
 import { timeOfId } from '../../src/common/ids.ts';
 import type { ClickHouse } from '../client.ts';
 import { instant, QueryConditions } from './conditions.ts';
-import {
-  charactersOf,
-  checkSize,
-  type EventKey,
-  type EventRow,
-  KEY_COLUMNS,
-  type Reading,
-  ROWS_AT_ONCE,
-  rowsByKey,
-} from './event-rows.ts';
+import { type EventKey, type EventRow, KEY_COLUMNS, type Reading, rowsByKey } from './event-rows.ts';
 import { type Settling, withFinalOutcomes } from './final-outcome.ts';
 
 /**
@@ -28,34 +19,31 @@ export function storedEvents(clickhouse: ClickHouse) {
 }
 
 /**
- * Events by their ids, in no order; those that are not stored, or not yet, are left out. `eventIds` must be well formed
- * (isId). Throws PageTooLarge.
+ * Events by their ids, which must be well formed (isId), in their order; those that are not stored, or not yet, are
+ * left out. `ids`: how many of them a page has room for.
  */
 export async function getEvents(
   clickhouse: ClickHouse,
   account: string,
   eventIds: readonly string[],
   { settle, ...how }: Settling & Reading = {},
-): Promise<EventRow[]> {
-  const rows: EventRow[] = [];
-  for (let i = 0; i < eventIds.length; i += ROWS_AT_ONCE) {
-    const some = eventIds.slice(i, i + ROWS_AT_ONCE);
-    const times = some.map(timeOfId);
-    const where = new QueryConditions(account)
-      .and('id IN {ids:Array(String)}', { ids: some })
-      .and(`received_at BETWEEN ${instant('from')} AND ${instant('to')}`, {
-        from: Math.min(...times),
-        to: Math.max(...times),
-      });
-    const keys = await clickhouse.query<EventKey>(
-      `SELECT ${KEY_COLUMNS} FROM events WHERE ${where.sql}`,
-      where.params,
-      { settings: { preferred_optimize_projection_name: 'by_arrival' } },
-    );
-    rows.push(...(await rowsByKey(clickhouse, account, keys, how)));
-    checkSize(rows.reduce((sum, row) => sum + charactersOf(row), 0));
-  }
-  return withFinalOutcomes(clickhouse, account, { rows, settle });
+): Promise<{ events: EventRow[]; ids: number }> {
+  if (eventIds.length === 0) return { events: [], ids: 0 };
+  const times = eventIds.map(timeOfId);
+  const where = new QueryConditions(account)
+    .and('id IN {ids:Array(String)}', { ids: eventIds })
+    .and(`received_at BETWEEN ${instant('from')} AND ${instant('to')}`, {
+      from: Math.min(...times),
+      to: Math.max(...times),
+    });
+  const found = await clickhouse.query<EventKey>(`SELECT ${KEY_COLUMNS} FROM events WHERE ${where.sql}`, where.params, {
+    settings: { preferred_optimize_projection_name: 'by_arrival' },
+  });
+  const byId = new Map(found.map((key) => [key.id, key]));
+  const keys = eventIds.flatMap((id) => byId.get(id) ?? []);
+  const { rows, heads } = await rowsByKey(clickhouse, account, keys, how);
+  const events = await withFinalOutcomes(clickhouse, account, { rows, settle });
+  return { events, ids: heads < keys.length ? eventIds.indexOf(keys[heads]!.id) : eventIds.length };
 }
 
 /** Null when the account's agent has no such event. `eventId` must be well formed (isId). */
@@ -78,7 +66,7 @@ export async function getEvent(
       settings: { preferred_optimize_projection_name: 'by_arrival' },
     },
   );
-  const rows = await rowsByKey(clickhouse, account, keys);
+  const { rows } = await rowsByKey(clickhouse, account, keys);
   const [row] = await withFinalOutcomes(clickhouse, account, { rows, settle });
   return row ?? null;
 }

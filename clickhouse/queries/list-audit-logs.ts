@@ -116,7 +116,12 @@ export async function listAuditLogs(
   ]);
   const { rows, next } = cut(keys, limit, (key) => ({ at: key.created_ms, id: key.arrival }));
   const total = counted === undefined ? null : (counted[0]?.total ?? 0);
-  return { items: await fillIn(clickhouse, account, rows), total, next };
+  const items = await fillIn(clickhouse, account, rows);
+  return { items, positions: items.map(positionOfEntry), total, next };
+}
+
+export function positionOfEntry({ created_at, id }: AuditLog): Position {
+  return { at: Date.parse(created_at), id };
 }
 
 /** The id of the entry `event.blocked` or `event.pending` of an event. */

@@ -12,14 +12,16 @@ import type { ClickHouse, QueryOptions, QueryParams } from '../client.ts';
 import { EVENT_ORDER, orderByEvents, valuesOf } from './conditions.ts';
 import { conditionsOf, type EventFilter, isByMatch, settingsOf } from './event-filter.ts';
 import {
-  charactersOf,
-  checkSize,
+  boundedTo,
+  bytesOf,
   completeRows,
   type EventHead,
   type EventKey,
   type EventRow,
+  fitting,
   HEAD_COLUMNS,
-  ROWS_AT_ONCE,
+  isTooMuch,
+  READ_BYTES_MAX,
   rowColumns,
 } from './event-rows.ts';
 import { outcomeFilter, reasonFilter, type Settling, withFinalOutcomes } from './final-outcome.ts';
@@ -33,10 +35,11 @@ export type EventPage = EventFilter &
   };
 
 /**
- * Up to here an agent's page is read in one step: the engine sorts by the key and reads the rest for the page's rows
- * alone. It does so for ten thousand rows at most, skipped ones included; behind that it would read payloads in order
- * to skip them.
+ * Up to so many rows, and up to here, an agent's page is read in one step: the engine sorts by the key and reads the
+ * rest for the page's rows alone. It does so for ten thousand rows at most, skipped ones included; behind that it would
+ * read payloads in order to skip them.
  */
+const ONE_STEP_ROWS_MAX = 100;
 const ONE_STEP_OFFSET_MAX = 5_000;
 
 export async function listEvents(clickhouse: ClickHouse, account: string, page: EventPage): Promise<Listed<EventRow>> {
@@ -52,18 +55,18 @@ export async function listEvents(clickhouse: ClickHouse, account: string, page: 
   const counted = after === undefined ? countOf(clickhouse, page, { parts, params: { ...where.params } }) : null;
   where.after(after, { ...EVENT_ORDER, order });
   const matching = { sql: `${where.sql} AND ${filter?.whole ?? 'true'}`, params: where.params };
-  const [{ rows, next }, total] = await Promise.all([
-    isOneStep(page) ? wholeRows(clickhouse, page, matching) : rowsOfHeads(clickhouse, account, { page, matching }),
-    counted,
-  ]);
+  const read = async () =>
+    (isOneStep(page) ? await wholeRows(clickhouse, page, matching) : null) ??
+    rowsOfHeads(clickhouse, account, { page, matching });
+  const [{ rows, ...shown }, total] = await Promise.all([read(), counted]);
   return {
+    ...shown,
     items: await withFinalOutcomes(clickhouse, account, {
       rows,
       known: outcomes?.length === 1 ? outcomes[0] : undefined,
       settle,
     }),
     total,
-    next,
   };
 }
 
@@ -73,7 +76,7 @@ export async function listEvents(clickhouse: ClickHouse, account: string, page: 
  */
 const IN_ORDER = { read_in_order_use_buffering: 0 } as ClickHouseSettings;
 const positionOf = ({ timestamp_ms, id }: EventKey): Position => ({ at: timestamp_ms, id });
-type RowsAndNext = { rows: EventRow[]; next: Position | null };
+type Shown = { rows: EventRow[] } & Pick<Listed<EventRow>, 'positions' | 'next' | 'isShort'>;
 
 async function countOf(
   clickhouse: ClickHouse,
@@ -93,44 +96,58 @@ function isOfOne({ agentId }: EventPage): boolean {
 
 function isOneStep(page: EventPage): boolean {
   const { q, limit, offset } = page;
-  return isOfOne(page) && q === undefined && limit <= ROWS_AT_ONCE && offset <= ONE_STEP_OFFSET_MAX;
+  return isOfOne(page) && q === undefined && limit <= ONE_STEP_ROWS_MAX && offset <= ONE_STEP_OFFSET_MAX;
 }
 
-async function wholeRows(clickhouse: ClickHouse, page: EventPage, matching: Matching): Promise<RowsAndNext> {
+/** null: they are too much to be read without looking at their sizes first. */
+async function wholeRows(clickhouse: ClickHouse, page: EventPage, matching: Matching): Promise<Shown | null> {
   const columns = rowColumns(page.payload);
-  const read = await queryPage<Omit<EventRow, 'payload'> & { payload?: string }>(clickhouse, page, {
-    columns,
-    matching,
-  });
-  const shown = cut(
-    read.map((row) => ({ payload: '', ...row })),
-    page.limit,
-    positionOf,
-  );
-  checkSize(shown.rows.reduce((sum, row) => sum + charactersOf(row), 0));
-  return shown;
+  try {
+    const read = await queryPage<Omit<EventRow, 'payload'> & { payload?: string }>(clickhouse, page, {
+      ...{ columns, matching, bytesMax: READ_BYTES_MAX },
+    });
+    const { rows, next } = cut(read, page.limit, positionOf);
+    const whole = rows.map((row) => ({ payload: '', ...row }));
+    return shownOf(whole, { heads: rows, count: fitting(whole.map(bytesOf)), next });
+  } catch (error) {
+    if (isTooMuch(error)) return null;
+    throw error;
+  }
 }
 
 async function rowsOfHeads(
   clickhouse: ClickHouse,
   account: string,
   { page, matching }: { page: EventPage; matching: Matching },
-): Promise<RowsAndNext> {
+): Promise<Shown> {
   const read = await queryPage<EventHead>(clickhouse, page, { columns: HEAD_COLUMNS, matching });
   const { rows: heads, next } = cut(read, page.limit, positionOf);
-  return { rows: await completeRows(clickhouse, account, heads, page), next };
+  const { rows, heads: count } = await completeRows(clickhouse, account, heads, page);
+  return shownOf(rows, { heads, count, next });
+}
+
+/** `count`: of the heads, that the page has room for. */
+function shownOf(
+  rows: EventRow[],
+  { heads, count, next }: { heads: readonly EventKey[]; count: number; next: Position | null },
+): Shown {
+  const shown = count < heads.length && rows.length > count ? rows.slice(0, count) : rows;
+  const positions = shown.map(positionOf);
+  return count < heads.length
+    ? { rows: shown, positions, next: positionOf(heads[count - 1]!), isShort: true }
+    : { rows: shown, positions, next };
 }
 
 function queryPage<Row>(
   clickhouse: ClickHouse,
   page: EventPage,
-  { columns, matching }: { columns: string; matching: Matching },
+  { columns, matching, bytesMax }: { columns: string; matching: Matching; bytesMax?: number },
 ): Promise<Row[]> {
   return clickhouse.query<Row>(
     `SELECT ${columns} FROM events WHERE ${matching.sql}
      ${orderByEvents(page.order ?? 'desc')} LIMIT {limit:UInt64} OFFSET {offset:UInt64}`,
     { ...matching.params, limit: page.limit + 1, offset: page.offset },
-    optionsOf(page, { ...settingsOf(page), ...(isOfOne(page) ? IN_ORDER : {}) }),
+    optionsOf(page, { ...settingsOf(page), ...(isOfOne(page) ? IN_ORDER : {}), ...boundedTo(bytesMax) }),
   );
 }
 

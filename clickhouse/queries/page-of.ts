@@ -32,5 +32,10 @@ export async function pageOf<Row>(clickhouse: ClickHouse, query: PageQuery<Row>)
     counted,
   ]);
   const shown = cut(rows, limit, positionOf);
-  return { items: shown.rows, total: total === undefined ? null : (total[0]?.total ?? 0), next: shown.next };
+  return {
+    items: shown.rows,
+    positions: shown.positions,
+    total: total === undefined ? null : (total[0]?.total ?? 0),
+    next: shown.next,
+  };
 }

@@ -98,16 +98,19 @@ export async function listTraces(clickhouse: ClickHouse, account: string, page: 
       ? clickhouse.query<{ total: number }>(`SELECT count() AS total FROM (${grouped})`, params, { settings })
       : undefined,
   ]);
-  const { rows, next } = cut(ids, limit, (row) => ({ at: row.began_ms, id: row.place }));
+  const { rows, positions, next } = cut(ids, limit, (row) => ({ at: row.began_ms, id: row.place }));
+  const items = await describeTraces(clickhouse, account, {
+    wanted: rows.map((row) => row.trace_id),
+    onlyAgent: page.onlyAgent,
+    excludeAgents: page.excludeAgents,
+    settle: page.settle,
+  });
+  const positionOf = new Map(rows.map((row, i) => [row.trace_id, positions[i]!]));
   return {
-    items: await describeTraces(clickhouse, account, {
-      wanted: rows.map((row) => row.trace_id),
-      onlyAgent: page.onlyAgent,
-      excludeAgents: page.excludeAgents,
-      settle: page.settle,
-    }),
-    total: counted === undefined ? null : (counted[0]?.total ?? 0),
+    items,
+    positions: items.map((trace) => positionOf.get(trace.trace_id)!),
     next,
+    total: counted === undefined ? null : (counted[0]?.total ?? 0),
   };
 }
 
@@ -120,7 +123,7 @@ type TraceHead = EventHead & { tokens: number };
 type TraceEvents = Excluded &
   OfAgent &
   Settling & { limit?: number; after?: Position | undefined; payload?: PayloadMode | undefined };
-type TraceWithRows = { trace: Trace; events: EventRow[]; next: Position | null };
+type TraceWithRows = { trace: Trace; events: EventRow[]; next: Position | null; isShort: boolean };
 
 /** Null when the account has no event with this trace id. */
 export async function getTrace(
@@ -140,21 +143,34 @@ export async function getTrace(
     { ...where.params, limit: limit + 1 },
     { settings: { optimize_use_projections: 0 } },
   );
-  const { rows: heads, next } = cut(read, limit, ({ timestamp_ms, id }: EventKey) => ({ at: timestamp_ms, id }));
+  const {
+    rows: heads,
+    positions,
+    next,
+  } = cut(read, limit, ({ timestamp_ms, id }: EventKey) => ({
+    at: timestamp_ms,
+    id,
+  }));
   // A trace that is shown whole has been read whole: no need to ask for its sums.
   const summed = async () => {
     const trace = sumOf(traceId, heads);
     await settleCounts(clickhouse, account, { traces: [trace], onlyAgent, excludeAgents, settle });
     return [trace];
   };
-  const [traces, rows] = await Promise.all([
+  const [traces, { rows, heads: shown }] = await Promise.all([
     heads.length > 0 && next === null && after === undefined
       ? summed()
       : describeTraces(clickhouse, account, { wanted: [traceId], onlyAgent, excludeAgents, settle }),
     completeRows(clickhouse, account, heads, { payload }),
   ]);
   if (traces[0] === undefined) return null;
-  return { trace: traces[0], events: await withFinalOutcomes(clickhouse, account, { rows, settle }), next };
+  const isShort = shown < heads.length;
+  return {
+    trace: traces[0],
+    events: await withFinalOutcomes(clickhouse, account, { rows, settle }),
+    next: isShort ? positions[shown - 1]! : next,
+    isShort,
+  };
 }
 
 function sumOf(traceId: string, heads: readonly TraceHead[]): Trace {

@@ -67,6 +67,11 @@ export const BODIES_IN_PARTS_MAX = 32;
 export const BODIES_IN_PARTS_ACCOUNT_MAX = 8;
 /** Rows of an export that are read at once: a few MB of usual events, and 500 queries for a million. */
 export const EXPORT_ROWS_AT_ONCE = 2_000;
+/**
+ * Bytes of one page of a list: 16 of the largest events. An answer is made in memory, some times over, and what reads
+ * it holds it whole as well; a page that would have more ends early.
+ */
+export const PAGE_BYTES_MAX = 16 * MiB;
 /** A live follower gets rows twice a second at most; so often Redis is asked how far the pipelines are. */
 export const LIVE_EVERY_MS = 500;
 export const PROGRESS_EVERY_MS = 200;

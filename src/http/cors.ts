@@ -43,4 +43,5 @@ export function preflightHeaders(methods: string): Record<string, string> {
 }
 
 /** Headers of ours that a script may read. */
-const EXPOSED = 'ETag, Gatehouse-Incomplete, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id';
+const EXPOSED =
+  'ETag, Gatehouse-Incomplete, Gatehouse-Short-Page, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id';

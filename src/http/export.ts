@@ -5,7 +5,6 @@
 // Invariant: a body that ends soundly holds every row of the filter. Where a read fails half-way, or the process ends,
 // the connection is cut, and the client continues with the cursor of the last row that it has (`cursors=true`).
 import Type from 'typebox';
-import { PageTooLarge } from '../../clickhouse/queries/event-rows.ts';
 import type { Listed, PageStart, Position } from '../../schemas/paging.ts';
 import { EXPORT_ROWS_AT_ONCE } from '../common/limits.ts';
 import { type Cell, csvLine } from './csv.ts';
@@ -66,14 +65,15 @@ export async function exported<Row>(
   const release = bodies.take(call.account);
   try {
     const complete = await what.complete;
-    const first = await readBounded(what, asked, call.client.signal);
+    const first = await ask(() => what.read(asked, call.client.signal));
     const lines = new Lines(what, { format, cursors }, asked, asked.total ?? first.total ?? 0);
     const write: NonNullable<Reply['parts']> = async (parts) => {
       if (lines.header !== '') await parts.put(lines.header);
       for (let page = first; ; ) {
         for (const piece of lines.pieces(page.items)) await parts.put(piece);
         if (page.next === null) break;
-        page = await readBounded(what, { ...asked, offset: 0, after: page.next }, parts.signal);
+        const start = { ...asked, offset: 0, after: page.next };
+        page = await ask(() => what.read(start, parts.signal));
       }
     };
     const headers = { 'Content-Disposition': `attachment; filename="${what.name}.${format}"` };
@@ -84,22 +84,6 @@ export async function exported<Row>(
   } catch (error) {
     release();
     throw error;
-  }
-}
-
-/** Fewer rows at a time where their payloads are too large for one piece. */
-async function readBounded<Row>(what: Exported<Row>, start: PageStart, signal: AbortSignal): Promise<Listed<Row>> {
-  for (let limit = start.limit; ; limit = Math.ceil(limit / 4)) {
-    const listed = await ask(async () => {
-      try {
-        return await what.read({ ...start, limit }, signal);
-      } catch (error) {
-        signal.throwIfAborted();
-        if (error instanceof PageTooLarge && limit > 1) return undefined;
-        throw error;
-      }
-    });
-    if (listed !== undefined) return listed;
   }
 }
 

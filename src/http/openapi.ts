@@ -62,6 +62,12 @@ const HEADERS = {
     schema: { type: 'string', const: 'true' },
     example: 'true',
   },
+  ShortPage: {
+    description:
+      '`true` where the page ended early, since more would have passed 16 MiB: fewer items than `limit`, though more follow; `next_cursor` goes on. Absent: it did not.',
+    schema: { type: 'string', const: 'true' },
+    example: 'true',
+  },
   ETag: {
     description: 'The revision, in quotes; for `If-Match`.',
     schema: { type: 'string' },
@@ -138,7 +144,8 @@ scopes below it may: \`read\`, \`write\`, \`admin\`.
 
 **Errors** have one body, \`Error\`. \`x-error-codes\` of an answer lists its codes.
 
-**Lists** show what was acknowledged before they began. If that took too long they say \`Gatehouse-Incomplete: true\`.`;
+**Lists** show what was acknowledged before they began. If that took too long they say \`Gatehouse-Incomplete: true\`. A page
+ends early before it passes 16 MiB, and says \`Gatehouse-Short-Page: true\`: go on by \`next_cursor\`.`;
 
 const Described = Type.Object(
   { openapi: Type.String({ description: 'Version of the form that the description has.', examples: ['3.1.0'] }) },
@@ -247,6 +254,7 @@ function operation(one: Route, shared: Record<string, object>): object {
         'X-Request-Id': header('RequestId'),
         ...(answer.etag ? { ETag: header('ETag') } : {}),
         ...(canBeIncomplete ? { 'Gatehouse-Incomplete': header('Incomplete') } : {}),
+        ...(one.query?.['limit'] && one.query['cursor'] ? { 'Gatehouse-Short-Page': header('ShortPage') } : {}),
         ...Object.fromEntries(
           Object.entries(answer.headers ?? {}).map(([name, description]) => [
             name,

@@ -3,12 +3,11 @@
 // An answer from ClickHouse that did not come is 503: the same request may succeed later.
 
 import { ClickHouseError } from '../../clickhouse/errors.ts';
-import { PAGE_PAYLOAD_MAX, PageTooLarge } from '../../clickhouse/queries/event-rows.ts';
-import type { Listed } from '../../schemas/paging.ts';
+import { type Listed, shortened } from '../../schemas/paging.ts';
 import { ServiceError } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { QueueFull } from '../common/fair-queue.ts';
-import { validationFailed } from '../common/validation.ts';
+import { PAGE_BYTES_MAX } from '../common/limits.ts';
 import { cursorBehind, type OpenPage } from './cursor.ts';
 import type { Reply } from './route.ts';
 
@@ -27,22 +26,33 @@ export function etagOf(revision: number): string {
 
 export const NO_CONTENT: Reply = { status: 204 };
 
-/** `items` are JSON texts. */
-export function textPage(asked: OpenPage, listed: Listed<string>): Reply {
-  const { items, ...fields } = fieldsOf(asked, listed);
-  return { status: 200, body: `{"items":[${items.join(',')}],${JSON.stringify(fields).slice(1)}` };
-}
-
-/** `name`: what the list calls its items. */
-export function page(asked: OpenPage, listed: Listed<unknown>, name = 'items'): Reply {
-  const { items, ...fields } = fieldsOf(asked, listed);
-  return json(200, { [name]: items, ...fields });
-}
-
-function fieldsOf<T>(asked: OpenPage, { items, total: counted, next }: Listed<T>) {
+/** `items` are JSON texts. `name`: what the list calls them. */
+export function textPage(asked: OpenPage, listed: Listed<string>, name = 'items'): Reply {
+  const { items, next, total: counted, isShort } = shortened(listed, withinPage(listed.items));
   const total = asked.total ?? counted ?? 0;
   const next_cursor = next === null ? null : cursorBehind(asked, items.length, total, next);
-  return { items, total, limit: asked.limit, offset: asked.before, next_cursor };
+  const fields = { total, limit: asked.limit, offset: asked.before, next_cursor };
+  const body = `{"${name}":[${items.join(',')}],${JSON.stringify(fields).slice(1)}`;
+  return markShort({ status: 200, body }, isShort === true);
+}
+
+export function page(asked: OpenPage, { items, ...listed }: Listed<unknown>, name?: string): Reply {
+  return textPage(asked, { ...listed, items: items.map(exactJson) }, name);
+}
+
+/** How many of these texts an answer may hold: PAGE_BYTES_MAX, and one in any case. */
+function withinPage(texts: readonly string[]): number {
+  let bytes = 0;
+  for (const [i, text] of texts.entries()) {
+    bytes += Buffer.byteLength(text) + 1;
+    if (bytes > PAGE_BYTES_MAX && i > 0) return i;
+  }
+  return texts.length;
+}
+
+/** Marks a page that ended early, for its size. */
+export function markShort(reply: Reply, isShort: boolean): Reply {
+  return isShort ? { ...reply, headers: { ...reply.headers, 'Gatehouse-Short-Page': 'true' } } : reply;
 }
 
 /** Marks an answer that may lack writes which were acknowledged before it was asked for. */
@@ -77,10 +87,6 @@ export async function ask<T>(query: () => Promise<T>): Promise<T> {
   try {
     return await query();
   } catch (cause) {
-    if (cause instanceof PageTooLarge) {
-      const message = `the payloads have more than ${PAGE_PAYLOAD_MAX} characters; ask for fewer, or for less of each by \`payload\``;
-      throw validationFailed('The answer is too large.', [{ path: 'limit', message }]);
-    }
     if (cause instanceof QueueFull)
       throw new ServiceError('unavailable', `The account asks for too much at once: ${cause.message}.`, {
         retryAfterSeconds: 1,

@@ -105,7 +105,8 @@ export class Agents {
         redis.zrevrangebylex(ids, below, '-', 'LIMIT', offset, limit + 1),
       ]);
       const { rows, next } = cut(some, limit, (id) => placeOf({ id }));
-      return { items: await this.#withLastSeen(account, await this.#records(account, rows)), total, next };
+      const items = await this.#withLastSeen(account, await this.#records(account, rows));
+      return { items, positions: items.map(placeOf), total, next };
     });
   }
 
@@ -172,15 +173,16 @@ export class Agents {
       const of = one === 'down' ? await this.#down(account, among) : await this.#inSet(account, one, among);
       for (const id of of) fitting.add(id);
     }
-    const { items, ...rest } = pageOf(
+    const { items: found, ...rest } = pageOf(
       [...fitting].map((id) => ({ id })),
       page,
     );
     const records = await this.#records(
       account,
-      items.map(({ id }) => id),
+      found.map(({ id }) => id),
     );
-    return { items: await this.#withLastSeen(account, records), ...rest };
+    const items = await this.#withLastSeen(account, records);
+    return { ...rest, items, positions: items.map(placeOf) };
   }
 
   async #inSet(account: string, status: Status | 'all', ids: readonly string[]): Promise<string[]> {

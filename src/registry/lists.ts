@@ -8,8 +8,8 @@ export type { Listed, PageStart as Page } from '../../schemas/paging.ts';
 export function pageOf<T extends { id: string }>(all: readonly T[], { limit, offset, after }: PageStart): Listed<T> {
   const sorted = [...all].sort((a, b) => (a.id < b.id ? 1 : -1));
   const behind = after === undefined ? sorted.slice(offset) : sorted.filter(({ id }) => id < after.id);
-  const { rows, next } = cut(behind.slice(0, limit + 1), limit, placeOf);
-  return { items: rows, total: sorted.length, next };
+  const { rows, ...at } = cut(behind.slice(0, limit + 1), limit, placeOf);
+  return { items: rows, total: sorted.length, ...at };
 }
 
 export function placeOf({ id }: { id: string }): Position {

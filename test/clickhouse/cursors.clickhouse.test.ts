@@ -140,7 +140,7 @@ const LISTS: Record<string, List> = {
   },
   'one trace': async (page) => {
     const { events, trace, next } = (await getTrace(clickhouse, account, 'trace-7', page))!;
-    return { items: events.map(({ id }) => id), total: trace.event_count, next };
+    return { items: events.map(({ id }) => id), positions: [], total: trace.event_count, next };
   },
   'audit log': (page) => idsOf(listAuditLogs(clickhouse, account, page)),
   'audit log, oldest first': (page) => idsOf(listAuditLogs(clickhouse, account, { ...page, order: 'asc' })),

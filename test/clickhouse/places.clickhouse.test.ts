@@ -53,7 +53,7 @@ t.test('the rest of a row is found at its place, or else by its key', async (t) 
   await migrate(clickhouse, { retentionDays: 365 });
 
   const whole = async (heads: readonly EventHead[]) => {
-    const rows = await completeRows(clickhouse, account, heads);
+    const { rows } = await completeRows(clickhouse, account, heads);
     t.same(
       rows.map(({ id }) => id),
       heads.map(({ id }) => id),
@@ -98,12 +98,12 @@ t.test('the rest of a row is found at its place, or else by its key', async (t) 
   const left = last.filter(({ agent_id }) => agent_id !== agents[1]);
   t.ok(left.length < last.length);
   t.same(
-    (await completeRows(clickhouse, account, last)).map(({ id }) => id),
+    (await completeRows(clickhouse, account, last)).rows.map(({ id }) => id),
     left.map(({ id }) => id),
     'gone is gone',
   );
   await rewriteErased(clickhouse);
   await eventually(async () => (await partsToRewrite(clickhouse)) === 'none');
   await named('rewritten');
-  t.same(await completeRows(clickhouse, mintId('account', BASE), left), [], 'no other account finds them');
+  t.same((await completeRows(clickhouse, mintId('account', BASE), left)).rows, [], 'no other account finds them');
 });

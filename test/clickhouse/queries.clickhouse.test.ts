@@ -11,9 +11,9 @@ import { valuesOf } from '../../clickhouse/queries/conditions.ts';
 import { bucketsOf, COUNTED_BY, type CountedBy, countBy, histogramOf } from '../../clickhouse/queries/count-events.ts';
 import { eraseAgent } from '../../clickhouse/queries/erase-agent.ts';
 import type { EventFilter } from '../../clickhouse/queries/event-filter.ts';
-import { PageTooLarge, renderEvent } from '../../clickhouse/queries/event-rows.ts';
+import { renderEvent } from '../../clickhouse/queries/event-rows.ts';
 import { existingIds } from '../../clickhouse/queries/existing-ids.ts';
-import { getEvent } from '../../clickhouse/queries/get-event.ts';
+import { getEvent, getEvents } from '../../clickhouse/queries/get-event.ts';
 import { getAnomaly, listAnomalies } from '../../clickhouse/queries/list-anomalies.ts';
 import {
   type AuditFilter,
@@ -27,6 +27,7 @@ import { parseSearch } from '../../clickhouse/queries/search.ts';
 import { getTrace, listTraces, TRACE_EVENTS_MAX } from '../../clickhouse/queries/traces.ts';
 import type { Anomaly } from '../../schemas/anomaly.ts';
 import { EVENT_TYPES, OUTCOMES, SEVERITIES } from '../../schemas/closed-sets.ts';
+import type { PageStart, Position } from '../../schemas/paging.ts';
 
 import { exactTime } from '../../schemas/time.ts';
 import { derivedId, isId, mintId } from '../../src/common/ids.ts';
@@ -694,33 +695,82 @@ t.test('queries', async (t) => {
     );
   });
 
-  t.test('a page with more payload than an answer may hold is refused, a smaller one is not', async (t) => {
+  t.test('a page with more bytes than an answer may hold ends early, and goes on behind', async (t) => {
     const owner = mintId('account', BASE);
-    const large = events.slice(0, 66).map((event) => ({
+    const large = events.slice(0, 66).map((event, i) => ({
       ...event,
       account_id: owner,
+      agent_id: agents[0]!,
       id: mintId('event', BASE),
-      payload: JSON.stringify({ text: 'x'.repeat(1024 * 1024) }),
+      received_at: BASE,
+      trace_id: 'large',
+      payload: JSON.stringify({ text: (i === 40 ? '\u20ac' : 'x').repeat(i === 40 ? 5 * 1024 * 1024 : 1_000_000) }),
     }));
     for (let i = 0; i < large.length; i += 11) {
       await clickhouse.insertEvents(large.slice(i, i + 11).map(encodeRow), `large-${i}`);
     }
-    await t.rejects(listEvents(clickhouse, owner, { limit: 100, offset: 0 }), PageTooLarge);
-    const { items, total } = await listEvents(clickhouse, owner, { limit: 10, offset: 50 });
-    t.equal(items.length, 10);
-    t.equal(total, 66);
-    // Small ones are newer: by them the rest would be read at once, which is more than one step may bring.
+    // Small ones are newer.
     const small = events.slice(0, 130).map((event) => ({
-      ...{ ...event, account_id: owner, id: mintId('event', BASE), payload: '{}' },
+      ...{ ...event, account_id: owner, agent_id: agents[0]!, id: mintId('event', BASE), trace_id: '', payload: '{}' },
       timestamp: BASE + 86_400_000,
     }));
     await clickhouse.insertEvents(small.map(encodeRow), 'small');
-    const mixed = await listEvents(clickhouse, owner, { limit: 180, offset: 0 });
+    const lists = {
+      timeline: (page: PageStart) => listEvents(clickhouse, owner, page),
+      'an agent, in one step': (page: PageStart) => listEvents(clickhouse, owner, { ...page, agentId: agents[0] }),
+      'oldest first': (page: PageStart) => listEvents(clickhouse, owner, { ...page, order: 'asc' }),
+    };
+    for (const [name, list] of Object.entries(lists)) {
+      for (const limit of [500, 100]) {
+        const seen: string[] = [];
+        let [pages, short] = [0, 0];
+        for (let after: Position | undefined; ; pages++) {
+          const { items, next, isShort } = await list({ limit, offset: 0, after });
+          seen.push(...items.map(({ id }) => id));
+          const bytes = items.reduce((sum, row) => sum + Buffer.byteLength(renderEvent(row)), 0);
+          t.ok(bytes <= 16 * 1024 * 1024, `${name}: ${items.length} of ${limit}, ${bytes} bytes`);
+          if (isShort) {
+            short++;
+            t.ok(next !== null && items.length < limit && items.length > 0);
+            if (items.every(({ payload }) => payload.length === large[0]!.payload.length)) t.equal(items.length, 16);
+          }
+          if (next === null) break;
+          after = next;
+        }
+        t.equal(new Set(seen).size, 196, `${name}: each once, in ${pages + 1} pages`);
+        t.equal(seen.length, 196);
+        t.ok(short >= 4, `${short} of them short`);
+      }
+      const { items, isShort } = await list({ limit: 500, offset: 0 });
+      const behind = await list({ limit: 500, offset: items.length });
+      t.ok(isShort);
+      t.notOk(
+        behind.items.some(({ id }) => items.some((item) => item.id === id)),
+        'by offset: behind what was shown',
+      );
+    }
+    for (const mode of ['preview', 'none'] as const) {
+      const { items, isShort } = await listEvents(clickhouse, owner, { limit: 500, offset: 0, payload: mode });
+      t.equal(items.length, 196, mode);
+      t.notOk(isShort);
+    }
+    const ids: string[] = [];
+    for (let after: Position | undefined; ; ) {
+      const { trace, events: some, next, isShort } = (await getTrace(clickhouse, owner, 'large', { after }))!;
+      ids.push(...some.map(({ id }) => id));
+      t.equal(trace.event_count, 66);
+      t.equal(isShort, next !== null);
+      if (next === null) break;
+      after = next;
+    }
+    t.equal(new Set(ids).size, 66, 'a trace, too');
+    const asked = large.map(({ id }) => id);
+    const { events: first, ids: count } = await getEvents(clickhouse, owner, asked);
     t.same(
-      mixed.items.map(({ payload }) => payload.length > 1_000),
-      Array.from({ length: 180 }, (_, i) => i >= 130),
-      'small ones, then large ones, all of them whole',
+      first.map(({ id }) => id),
+      asked.slice(0, count),
     );
+    t.equal(count, 16);
     await clickhouse.command(`DELETE FROM events WHERE account_id = '${owner}'`);
   });
 

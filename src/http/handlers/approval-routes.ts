@@ -11,6 +11,7 @@ import { listApprovals } from '../../../clickhouse/queries/list-approvals.ts';
 import { Approval, ApprovalDecision, ListedApproval } from '../../../schemas/approval.ts';
 import { APPROVAL_STATUSES } from '../../../schemas/closed-sets.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
+import { shortened } from '../../../schemas/paging.ts';
 import { ServiceError } from '../../common/errors.ts';
 import { APPROVAL_ANSWERED_SECONDS, APPROVAL_WAIT_SECONDS_MAX } from '../../common/limits.ts';
 import { alreadyDecided } from '../../registry/approvals.ts';
@@ -68,12 +69,13 @@ export const approvalRoutes: Route[] = [
       const decisions = new Decisions(barrier, account);
       const ids = listed.items.map(({ event_id: id }) => id);
       const how = { payload: call.query.payload, settle: decisions.settle, signal: call.client.signal };
-      const events = await ask(() => getEvents(clickhouse, account, ids, how));
+      const { events, ids: count } = await ask(() => getEvents(clickhouse, account, ids, how));
       const texts = new Map(events.map((event) => [event.id, renderEvent(event)]));
-      const items = listed.items.map(
+      const { items, ...shown } = shortened(listed, count);
+      const whole = items.map(
         (approval) => `${JSON.stringify(approval).slice(0, -1)},"event":${texts.get(approval.event_id) ?? 'null'}}`,
       );
-      return markIncomplete(textPage(asked, { ...listed, items }), complete && stored && decisions.complete);
+      return markIncomplete(textPage(asked, { ...shown, items: whole }), complete && stored && decisions.complete);
     },
   }),
   route({

@@ -7,7 +7,7 @@ import { page as pageSchema } from '../../../schemas/common.ts';
 import { Trace, TraceWithEvents } from '../../../schemas/event.ts';
 import { cursorBehind, openPage } from '../cursor.ts';
 import { anyOf, cursorPaging, paging, payloadMode, RECORD_PAGE, text, time } from '../query.ts';
-import { ask, found, markIncomplete, notFound, page } from '../reply.ts';
+import { ask, found, markIncomplete, markShort, notFound, page } from '../reply.ts';
 import { type Route, route } from '../route.ts';
 import { Decisions } from './decisions.ts';
 
@@ -79,7 +79,7 @@ export const traceRoutes: Route[] = [
       const decisions = new Decisions(barrier, account);
       const { settle } = decisions;
       const onlyAgent = call.principal.agentId ?? undefined;
-      const { trace, events, next } = found(
+      const { trace, events, next, isShort } = found(
         await ask(() =>
           getTrace(clickhouse, account, traceId, { limit, after, payload, onlyAgent, excludeAgents, settle }),
         ),
@@ -89,7 +89,7 @@ export const traceRoutes: Route[] = [
       const cursor = next === null ? null : cursorBehind(asked, events.length, trace.event_count, next);
       const rows = events.map(renderEvent).join(',');
       const body = `${JSON.stringify(trace).slice(0, -1)},"events":[${rows}],"next_cursor":${JSON.stringify(cursor)}}`;
-      return markIncomplete({ status: 200, body }, complete && decisions.complete);
+      return markIncomplete(markShort({ status: 200, body }, isShort), complete && decisions.complete);
     },
   }),
 ];
