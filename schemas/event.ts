@@ -195,8 +195,8 @@ export const Trace = Type.Object({
   ),
   agents: about(Type.Array(Type.String()), 'Ids of the agents that took part.', [exampleId('agt')]),
   tokens_used: about(
-    Type.Integer({ minimum: 0 }),
-    "Tokens of all its events together: a payload's `tokens_used`, else what the provider's `usage`, `usageMetadata` or `usage_metadata` there says.",
+    Type.Union([Type.Integer({ minimum: 0 }), Type.Null()]),
+    "Tokens of all its events together: a payload's `tokens_used`, else what a provider's answer there says (`usage`, `usageMetadata` and the like). null: no event says any.",
     640,
   ),
 });

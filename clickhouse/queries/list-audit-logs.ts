@@ -120,10 +120,6 @@ export async function listAuditLogs(
   return { items, positions: items.map(positionOfEntry), total, next };
 }
 
-export function positionOfEntry({ created_at, id }: AuditLog): Position {
-  return { at: Date.parse(created_at), id };
-}
-
 /** The id of the entry `event.blocked` or `event.pending` of an event. */
 export function secondEntryId(eventId: string): string {
   const first = derivedId('auditLog', eventId);

@@ -46,7 +46,8 @@ type TraceRow = {
   types: [string, number][];
   outcome_counts: [string, number][];
   agents: string[];
-  tokens: number;
+  /** null: no event says any. */
+  tokens: number | null;
 };
 
 /** Epoch us. */
@@ -60,7 +61,7 @@ const BEGAN = 'toInt64(bitShiftRight(first, 192))';
 const TRACE_COLUMNS = `trace_id, min(${MICROS}) / 1000 AS started_ms, max(${MICROS}) / 1000 AS ended_ms,
   count() AS event_count, sumMap([toString(type)], [toUInt64(1)]) AS type_map, sumMap([toString(outcome)], [toUInt64(1)]) AS outcome_map,
   arrayZip(type_map.1, type_map.2) AS types, arrayZip(outcome_map.1, outcome_map.2) AS outcome_counts,
-  arraySort(groupUniqArray(1000)(agent_id)) AS agents, sum(ifNull(tokens_used, 0)) AS tokens`;
+  arraySort(groupUniqArray(1000)(agent_id)) AS agents, sum(tokens_used) AS tokens`;
 
 export async function listTraces(clickhouse: ClickHouse, account: string, page: TracePage): Promise<Listed<Trace>> {
   const { limit, offset, after, begunAt } = page;
@@ -118,7 +119,7 @@ function microsAt(at: number): number {
   return Math.round(at * 1000);
 }
 
-type TraceHead = EventHead & { tokens: number };
+type TraceHead = EventHead & { tokens: number | null };
 /** `limit`: TRACE_EVENTS_MAX. */
 type TraceEvents = Excluded &
   OfAgent &
@@ -138,7 +139,7 @@ export async function getTrace(
     .exclude('agent_id', excludeAgents)
     .after(after, { ...EVENT_ORDER, order: 'asc' });
   const read = await clickhouse.query<TraceHead>(
-    `SELECT ${HEAD_COLUMNS}, ifNull(tokens_used, 0) AS tokens FROM events WHERE ${where.sql}
+    `SELECT ${HEAD_COLUMNS}, tokens_used AS tokens FROM events WHERE ${where.sql}
      ${orderByEvents('asc')} LIMIT {limit:UInt64}`,
     { ...where.params, limit: limit + 1 },
     { settings: { optimize_use_projections: 0 } },
@@ -185,7 +186,7 @@ function sumOf(traceId: string, heads: readonly TraceHead[]): Trace {
     types: counted(heads.map((head) => head.type)),
     outcome_counts: counted(heads.map((head) => head.outcome)),
     agents: [...new Set(heads.map((head) => head.agent_id))].sort(),
-    tokens: heads.reduce((sum, head) => sum + head.tokens, 0),
+    tokens: heads.reduce((sum: number | null, { tokens }) => (tokens === null ? sum : (sum ?? 0) + tokens), null),
   });
 }
 

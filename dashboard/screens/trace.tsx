@@ -87,7 +87,7 @@ function Summary({ trace }: { trace: TraceOf }) {
       <dt>Events</dt>
       <dd>{trace.event_count.toLocaleString('en')}</dd>
       <dt>Tokens</dt>
-      <dd>{trace.tokens_used.toLocaleString('en')}</dd>
+      <dd>{trace.tokens_used?.toLocaleString('en') ?? 'not said'}</dd>
     </dl>
   );
 }

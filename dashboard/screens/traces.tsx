@@ -52,7 +52,7 @@ export function Traces() {
                 <span class="cut">{trace.agents.map((id) => names.get(id) ?? id).join(', ')}</span>
                 <span>{trace.event_count} events</span>
                 <span>{spanText(trace.duration_ms)}</span>
-                <span>{trace.tokens_used.toLocaleString('en')} tokens</span>
+                <span>{trace.tokens_used === null ? '' : `${trace.tokens_used.toLocaleString('en')} tokens`}</span>
                 <span>
                   {Object.entries(trace.outcomes)
                     .filter(([outcome]) => outcome !== 'allowed')

@@ -1,7 +1,8 @@
 // token_spike: a completion whose tokens are far above the agent's own history. Pure, no clock.
 //
-// It must pass four tests:
-//   history  20 completions were seen before it
+// It must pass five tests:
+//   size     1,000 tokens or more: what is less costs little, however much it is beside the usual
+//   history  20 completions were seen before it; one of 0 tokens is none (a count that was not known, an error)
 //   score    (log tokens − mean) / deviation > 4, both exponentially weighted and clipped
 //   multiple at least twice the usual
 //   tail     beyond the point that the agent's own tail would pass by chance 0.002 times a day
@@ -17,6 +18,8 @@ import { AT, type Baseline, HELD, TOPS } from './baseline.ts';
 import type { Finding } from './finding.ts';
 
 const HISTORY_MIN = 20;
+/** Tokens. */
+const SPIKE_MIN = 1_000;
 const SCORE_MIN = 4;
 const MULTIPLE_MIN = 2;
 /**
@@ -39,8 +42,9 @@ const HELD_SECONDS = 6 * 3_600;
 const NORMAL = 1.2533;
 
 export function tokenSpike(baseline: Baseline, tokens: number): Finding | null {
+  if (tokens <= 0) return null;
   const value = Math.log(Math.max(1, tokens));
-  if (baseline.completions >= HISTORY_MIN) {
+  if (tokens >= SPIKE_MIN && baseline.completions >= HISTORY_MIN) {
     if (!(baseline.completions < baseline.tokenLimitUntil)) workOutLimit(baseline);
     if (value > baseline.tokenLimit) {
       const deviation = Math.max(SPREAD_MIN, NORMAL * baseline.tokenSpread);

@@ -1,14 +1,25 @@
 // How many tokens an event used, as its payload says (for the column `tokens_used` and the summary, which encode.ts
 // and wasm/ draw). `tokens_used` has the word. Where it is absent or null, the answers of providers are understood as
-// they are in the payload, by this one table; wasm/usage.ts reads the same table, laid out by `usageTable`, and both
-// paths find the same (test/ingest/reference.test.ts compares them with a reading that shares no code).
-// Counts are whole numbers of 0 or more that a double holds; a total that is none is no total, and a sum with a part
-// that is none says nothing.
+// they are in the payload or in one member of it, by this one table; wasm/usage.ts reads the same table, laid out by
+// `usageTable`, and both paths find the same (test/ingest/reference.test.ts compares them with a reading that shares no
+// code).
+// Counts are numbers of 0 or more that a double holds, rounded to whole ones; a total that is none is no total, and a
+// sum with a part that is none says nothing.
 import assert from 'node:assert';
-import type { JsonObject } from '../../schemas/common.ts';
+import type { Json, JsonObject } from '../../schemas/common.ts';
 
-/** Keys of the payload under which answers have their counts; the first that has a count wins. */
-const USAGE_KEYS = ['usage', 'usageMetadata', 'usage_metadata'] as const;
+/**
+ * Keys under which answers have their counts; the first that has a count wins. `totalUsage` is that of all steps, where
+ * Vercel's `usage` is that of the last.
+ */
+const USAGE_KEYS = ['totalUsage', 'usage', 'usageMetadata', 'usage_metadata'] as const;
+
+/**
+ * Members of the payload that may hold an answer as it came, behind the payload itself: `response` also in the last
+ * event of a stream of OpenAI's Responses, `message` in the first of Anthropic's, `metadata` in the last of Bedrock's.
+ * Known to wasm/scan.ts by their texts.
+ */
+const HOLDERS = ['response', 'message', 'result', 'output', 'completion', 'metadata'] as const;
 
 /**
  * Members that are added up, by shape; the first shape of which a member is there counts. What a total holds already
@@ -31,8 +42,8 @@ const USAGE_SHAPES: readonly (readonly string[])[] = [
   ['inputTokens', 'outputTokens', 'cacheReadInputTokens', 'cacheWriteInputTokens'],
   // Vercel's before version 5.
   ['promptTokens', 'completionTokens'],
-  // Gemini without its total.
-  ['promptTokenCount', 'candidatesTokenCount', 'thoughtsTokenCount', 'toolUsePromptTokenCount'],
+  // Gemini without its total; its live sessions say `response` for `candidates`.
+  ['promptTokenCount', 'candidatesTokenCount', 'responseTokenCount', 'thoughtsTokenCount', 'toolUsePromptTokenCount'],
   ['prompt_token_count', 'candidates_token_count', 'thoughts_token_count', 'tool_use_prompt_token_count'],
 ];
 
@@ -40,29 +51,47 @@ const USAGE_SHAPES: readonly (readonly string[])[] = [
 export function tokensUsed(payload: JsonObject): number | null {
   const said = payload['tokens_used'];
   if (said !== undefined && said !== null) return countOrNull(said);
-  for (const key of USAGE_KEYS) {
-    const usage = payload[key];
-    if (typeof usage !== 'object' || usage === null || Array.isArray(usage)) continue;
-    const total = totalOf(usage);
+  for (const place of [payload, ...HOLDERS.map((name) => payload[name])]) {
+    const total = isObject(place) ? usedIn(place) : null;
     if (total !== null) return total;
   }
   return null;
 }
 
-/** Token columns hold whole numbers of 0 or more; anything else stays in the payload alone. */
+function usedIn(answer: JsonObject): number | null {
+  for (const key of USAGE_KEYS) {
+    const usage = answer[key];
+    const total = isObject(usage) ? totalOf(usage) : null;
+    if (total !== null) return total;
+  }
+  return null;
+}
+
+function isObject(value: Json | undefined): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** Token columns hold whole numbers of 0 or more; what is no number of 0 or more stays in the payload alone. */
 export function countOrNull(value: unknown): number | null {
-  return Number.isSafeInteger(value) && (value as number) >= 0 ? (value as number) : null;
+  if (typeof value !== 'number' || value < 0) return null;
+  const whole = Math.round(value);
+  return Number.isSafeInteger(whole) ? Math.abs(whole) : null;
 }
 
 function totalOf(usage: JsonObject): number | null {
   for (const shape of USAGE_SHAPES) {
     const there = shape.map((name) => usage[name]).filter((part) => part !== undefined && part !== null);
-    const counts = there.map(countOrNull);
+    const counts = there.map(partOf);
     if (counts.length === 0 || counts.includes(null)) continue;
     const sum = countOrNull(counts.reduce((total: number, count) => total + count!, 0));
     if (sum !== null) return sum;
   }
   return null;
+}
+
+/** Models under Vercel's SDK have `{"total": 7, …}` for a part. */
+function partOf(part: Json | undefined): number | null {
+  return countOrNull(isObject(part) ? part['total'] : part);
 }
 
 const ENTRY_BYTES = 40;

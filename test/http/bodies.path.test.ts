@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
 import t, { type Test } from 'tap';
+import { PROVIDER_ANSWERS, type ProviderAnswer, STREAM_EVENTS } from '../ingest/provider-answers.ts';
 import { Api } from '../support/api.ts';
 import { startService } from '../support/service.ts';
 
@@ -21,6 +22,7 @@ for (const server of ['uws', 'node']) {
     await marked(t, sent);
     await broken(t, sent);
     await nulls(t, sent);
+    await usage(t, sent);
   });
 }
 
@@ -235,6 +237,35 @@ async function nulls(t: Test, { api, one, many }: Sent): Promise<void> {
     );
     const trial = { event: { agent_id: id(one), id: null, ...event(), trace_id: null }, policies: null };
     t.match(await api.post('/v1/policies/evaluate', trial), { status: 200 });
+  });
+}
+
+async function usage(t: Test, { api, one, many }: Sent): Promise<void> {
+  await t.test("a trace has the tokens of providers' answers, and null where none is said", async (t) => {
+    const answers = [...PROVIDER_ANSWERS, ...STREAM_EVENTS];
+    const completion = ({ answer }: ProviderAnswer, i: number) => ({
+      ...{ type: 'completion', trace_id: `answer-${i}`, payload: answer },
+    });
+    t.match(await api.post(many, gzipSync(JSON.stringify(answers.map(completion))), { headers: GZIP }), {
+      json: { total: answers.length },
+    });
+    await api.post(one, event({ trace_id: 'unknown' }));
+    await api.post(one, event({ trace_id: 'zero', payload: { tokens_used: 0 } }));
+    const { json } = await api.get('/v1/traces?limit=500');
+    const listed = new Map(
+      json.items.map((trace: { trace_id: string; tokens_used: unknown }) => [trace.trace_id, trace]),
+    );
+    for (const [i, { from, tokens }] of answers.entries()) {
+      t.match(listed.get(`answer-${i}`), { tokens_used: tokens }, from);
+      t.match(await api.get(`/v1/traces/answer-${i}`), { json: { tokens_used: tokens } });
+    }
+    for (const [trace, tokens] of [
+      ['unknown', null],
+      ['zero', 0],
+    ] as const) {
+      t.match(listed.get(trace), { tokens_used: tokens });
+      t.equal((await api.get(`/v1/traces/${trace}`)).json.tokens_used, tokens, trace);
+    }
   });
 }
 

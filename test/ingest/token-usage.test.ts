@@ -7,6 +7,7 @@ import type { Codec } from '../../src/ingest/codec.ts';
 import { FLAG, WasmInstance, WORD } from '../../src/ingest/wasm-instance.ts';
 import { RuleSet } from '../../src/policy/engine.ts';
 import { decoded } from '../reference/take.ts';
+import { PROVIDER_ANSWERS, STREAM_EVENTS } from './provider-answers.ts';
 import { CODECS, JSON_CODEC, take } from './support.ts';
 
 const rules = new RuleSet([]);
@@ -102,6 +103,24 @@ t.test('each shape of the providers is understood by both codecs', async (t) => 
   }
 });
 
+t.test('the answers of the SDKs are understood as they are, as the payload or in a member of it', async (t) => {
+  for (const { from, answer, tokens } of [...PROVIDER_ANSWERS, ...STREAM_EVENTS]) {
+    const isEvent = STREAM_EVENTS.some((event) => event.from === from) || from.includes('Stream');
+    const payloads = [answer, { ...answer, model: 'm-1' }];
+    // An event of a stream holds its answer already.
+    if (!isEvent) for (const name of ['response', 'result', 'output', 'completion']) payloads.push({ [name]: answer });
+    for (const payload of payloads) {
+      const json = JSON.stringify(payload, null, 1);
+      t.equal(await tokensOf(json, JSON_CODEC), tokens, `${from} ${Object.keys(payload)[0]}`);
+      t.equal(await tokensOf(json, CODECS), tokens, `${from}, on its bytes`);
+    }
+    // Two counts in one answer, and parts that are objects, are for the reader that makes values.
+    t.equal(isPlain(JSON.stringify(isEvent ? answer : { response: answer })), !from.startsWith('ai: '), from);
+    const said = JSON.stringify({ ...answer, tokens_used: 3 });
+    t.equal(await tokensOf(said, CODECS), 3, 'what the event says itself goes first');
+  }
+});
+
 t.test('what the event says itself goes first, and what is no count is none', async (t) => {
   const usage = '"usage": {"total_tokens": 100}';
   const cases: [payload: string, tokens: number | null][] = [
@@ -110,11 +129,14 @@ t.test('what the event says itself goes first, and what is no count is none', as
     [`{"tokens_used": null, ${usage}}`, 100],
     [`{${usage}, "tokens_used": null}`, 100],
     [`{"tokens_used": "7", ${usage}}`, null],
-    [`{${usage}, "tokens_used": 7.5}`, null],
+    [`{${usage}, "tokens_used": 7.5}`, 8],
+    [`{"tokens_used": 1834.0, ${usage}}`, 1834],
+    [`{"tokens_used": -7.5, ${usage}}`, null],
+    ['{"tokens_used": -0.0}', 0],
     [`{"token_count": 7, ${usage}}`, 100],
     ['{"usage": {"total_tokens": -1, "input_tokens": 2, "output_tokens": 3}}', 5],
     ['{"usage": {"total_tokens": "9", "prompt_tokens": 2}}', 2],
-    ['{"usage": {"input_tokens": 1.5, "output_tokens": 3}}', null],
+    ['{"usage": {"input_tokens": 1.5, "output_tokens": 3}}', 5],
     ['{"usage": {"input_tokens": 1e2, "output_tokens": 3.0}}', 103],
     ['{"usage": {"input_tokens": 9007199254740991, "output_tokens": 1}}', null],
     ['{"usage": {"total_tokens": 9007199254740991}}', 9007199254740991],
@@ -126,7 +148,18 @@ t.test('what the event says itself goes first, and what is no count is none', as
     ['{"usage": null, "usageMetadata": {"totalTokenCount": 3}}', 3],
     ['{"usage_metadata": {"total_tokens": 1}, "usage": {"total_tokens": 2}}', 2],
     ['{"usage": {"requests": 1}, "usageMetadata": {"totalTokenCount": 3}}', 3],
-    ['{"response": {"usage": {"total_tokens": 2}}}', null],
+    ['{"response": {"usage": {"total_tokens": 2}}}', 2],
+    ['{"usage": {"total_tokens": 1}, "response": {"usage": {"total_tokens": 2}}}', 1],
+    ['{"response": {"usage": {"total_tokens": 2}}, "usage": {"total_tokens": 1}}', 1],
+    ['{"usage": {}, "response": {"usage": {"total_tokens": 2}}}', 2],
+    ['{"result": {"usage": {"total_tokens": 2}}, "response": {"usage": {"total_tokens": 3}}}', 3],
+    ['{"tokens_used": 7, "response": {"usage": {"total_tokens": 2}}}', 7],
+    ['{"response": {"response": {"usage": {"total_tokens": 2}}}}', null],
+    ['{"response": [{"usage": {"total_tokens": 2}}]}', null],
+    ['{"responses": {"usage": {"total_tokens": 2}}}', null],
+    ['{"arguments": {"usage": {"total_tokens": 2}}}', null],
+    ['{"response": {}, "usage": {"total_tokens": 2}}', 2],
+    ['{"response": {"a": 1, "usage": 7}}', null],
     ['{"Usage": {"total_tokens": 2}}', null],
   ];
   for (const [payload, tokens] of cases) {

@@ -76,6 +76,36 @@ t.test('a completion far above the history is a token spike, from the 21st compl
   t.same(fresh.take(), [], 'other types and unknown tokens say nothing');
 });
 
+t.test('a completion of 0 tokens is no history', async (t) => {
+  const draw = random(9);
+  const usual = () => 1_000 + Math.floor(draw() * 400);
+  const zeros = new Subject();
+  for (let i = 0; i < 200; i++) zeros.event('completion', 0);
+  for (let i = 0; i < 20; i++) zeros.event('completion', usual());
+  t.same(zeros.take(), [], 'what comes after zeros is no spike');
+  t.equal(zeros.baseline.completions, 20);
+  const [mixed, plain] = [new Subject(), new Subject()];
+  for (let i = 0; i < 100; i++) {
+    const tokens = usual();
+    mixed.event('completion', tokens);
+    plain.event('completion', tokens);
+    mixed.event('completion', 0);
+  }
+  for (const agent of [mixed, plain]) agent.event('completion', 18_340);
+  t.same(mixed.take(), ['token_spike'], 'zeros in between do not hide one');
+  t.equal(mixed.baseline.tokenMean, plain.baseline.tokenMean);
+});
+
+t.test('below 1,000 tokens nothing is a spike', async (t) => {
+  const draw = random(10);
+  const agent = new Subject();
+  for (let i = 0; i < 100; i++) agent.event('completion', 10 + Math.floor(draw() * 4));
+  agent.event('completion', 999);
+  t.same(agent.take(), [], 'eighty times the usual, and little all the same');
+  agent.event('completion', 1_500);
+  t.same(agent.take(), ['token_spike']);
+});
+
 t.test('a spike does not become its own baseline; a lasting change does, after five', async (t) => {
   const agent = new Subject();
   const draw = random(8);

@@ -139,7 +139,13 @@ const COUNTED = [
   ...['total_tokens', 'totalTokens', 'totalTokenCount', 'total_token_count', 'input_tokens', 'output_tokens'],
   ...['cache_creation_input_tokens', 'cache_read_input_tokens', 'prompt_tokens', 'completion_tokens', 'inputTokens'],
   ...['outputTokens', 'cacheReadInputTokens', 'cacheWriteInputTokens', 'promptTokens', 'completionTokens'],
-  ...['promptTokenCount', 'candidatesTokenCount', 'thoughtsTokenCount', 'toolUsePromptTokenCount'],
+  ...[
+    'responseTokenCount',
+    'promptTokenCount',
+    'candidatesTokenCount',
+    'thoughtsTokenCount',
+    'toolUsePromptTokenCount',
+  ],
   ...['prompt_token_count', 'candidates_token_count', 'thoughts_token_count', 'tool_use_prompt_token_count'],
   ...['total_token', 'Total_tokens', 'input_tokens_details', 'tokens_used', 'reasoningTokens', 'output_tokenz'],
 ];
@@ -152,18 +158,31 @@ const counted = object(
         { weight: 1, arbitrary: fc.constantFrom(...NUMBERS) },
         { weight: 2, arbitrary: fc.constant('null') },
         { weight: 1, arbitrary: value },
+        { weight: 1, arbitrary: fc.constantFrom('{"total":5}', '{"total":2.5,"raw":1}', '{"total":null}', '2.5') },
       ),
     ),
     { maxLength: 4 },
   ),
 );
 const usage = fc.tuple(
-  fc.constantFrom('"usage"', '"usage"', '"usageMetadata"', '"usage_metadata"', '"usages"', '"usage_Metadata"'),
+  fc.constantFrom(
+    ...['"usage"', '"usage"', '"usageMetadata"', '"usage_metadata"', '"usages"', '"usage_Metadata"', '"totalUsage"'],
+    ...['"totalusage"'],
+  ),
   fc.oneof({ weight: 9, arbitrary: counted }, { weight: 1, arbitrary: value }),
+);
+const held = fc.tuple(
+  fc.constantFrom('"response"', '"message"', '"result"', '"output"', '"completion"', '"metadata"', '"responses"'),
+  object(fc.array(fc.oneof(usage, fc.tuple(key, value)), { maxLength: 3 })),
 );
 const member = fc.tuple(key, fc.oneof({ weight: 60, arbitrary: value }, { weight: 1, arbitrary: deep }));
 const payload = object(
-  fc.array(fc.oneof({ weight: 8, arbitrary: member }, { weight: 1, arbitrary: usage }), { maxLength: 6 }),
+  fc.array(
+    fc.oneof({ weight: 8, arbitrary: member }, { weight: 1, arbitrary: usage }, { weight: 1, arbitrary: held }),
+    {
+      maxLength: 6,
+    },
+  ),
 );
 
 /** What the timestamps that are sent mean; null: refused. */

@@ -219,28 +219,41 @@ function written(at: number): string {
 }
 
 function count(value: unknown): number | null {
-  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value + 0 : null;
+  const whole = typeof value === 'number' && value >= 0 ? Math.floor(value + 0.5) : -1;
+  return whole >= 0 && whole <= Number.MAX_SAFE_INTEGER ? whole : null;
 }
 
 /** What the event says itself, else what an answer of a provider in it says. */
 function used(values: JsonObject): number | null {
   const said = values['tokens_used'] ?? null;
   if (said !== null) return count(said);
-  const answers = [values['usage'], values['usageMetadata'], values['usage_metadata']];
-  return answers.map(usedBy).find((total) => total !== null) ?? null;
+  const inside = ['response', 'message', 'result', 'output', 'completion', 'metadata'].map((name) => values[name]);
+  for (const place of [values, ...inside]) {
+    if (Object.prototype.toString.call(place) !== '[object Object]') continue;
+    for (const key of ['totalUsage', 'usage', 'usageMetadata', 'usage_metadata']) {
+      const total = usedBy((place as JsonObject)[key]);
+      if (total !== null) return total;
+    }
+  }
+  return null;
 }
 
 function usedBy(usage: unknown): number | null {
   if (Object.prototype.toString.call(usage) !== '[object Object]') return null;
-  const part = (name: string) => (usage as JsonObject)[name] ?? undefined;
+  const part = (name: string) => {
+    const value = (usage as JsonObject)[name] ?? undefined;
+    const isObject = Object.prototype.toString.call(value) === '[object Object]';
+    return isObject ? ((value as JsonObject)['total'] ?? 'none') : value;
+  };
   const sum = (...names: string[]) => {
     const parts = names.map(part).filter((one) => one !== undefined);
     if (parts.length === 0 || parts.some((one) => count(one) === null)) return null;
-    return count(parts.map(Number).reduce((a, b) => a + b, 0));
+    return count(parts.map((one) => count(one)!).reduce((a, b) => a + b, 0));
   };
   const totals = ['total_tokens', 'totalTokens', 'totalTokenCount', 'total_token_count'];
   const snake = (camel: string) => camel.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-  const gemini = ['prompt', 'candidates', 'thoughts', 'toolUsePrompt'].map((what) => `${what}TokenCount`);
+  const counted = ['prompt', 'candidates', 'response', 'thoughts', 'toolUsePrompt'];
+  const gemini = counted.map((what) => `${what}TokenCount`);
   const anthropic = ['input', 'output', 'cache_creation_input', 'cache_read_input'].map((what) => `${what}_tokens`);
   return (
     totals.map((name) => sum(name)).find((total) => total !== null) ??
@@ -249,7 +262,7 @@ function usedBy(usage: unknown): number | null {
     sum('inputTokens', 'outputTokens', 'cacheReadInputTokens', 'cacheWriteInputTokens') ??
     sum('promptTokens', 'completionTokens') ??
     sum(...gemini) ??
-    sum(...gemini.map(snake))
+    sum(...gemini.filter((name) => !name.startsWith('response')).map(snake))
   );
 }
 

@@ -26,7 +26,7 @@ import {
   TRACE,
 } from './layout';
 import { recordOf } from './record';
-import { beginUsage, noteUsage, usageTotal } from './usage';
+import { beginUsage, isHolder, isUsage, noteUsage, usageTotal } from './usage';
 
 const QUOTE: u32 = 0x22;
 const BACKSLASH: u32 = 0x5c;
@@ -298,7 +298,9 @@ function payload(p: usize, depth: i32, r: usize, base: usize): usize {
       if (content == 0) return 0;
       const start = keyStart;
       const length = keyLength;
-      p = isUsage(start, length) ? usage(content, depth) : value(content, depth);
+      p = isUsage(start, length)
+        ? usage(content, depth)
+        : isHolder(start, length) ? holder(content, depth) : value(content, depth);
       if (p == 0) return 0;
       column(start, length, content, p, r, base);
       p = space(p);
@@ -312,14 +314,23 @@ function payload(p: usize, depth: i32, r: usize, base: usize): usize {
   return p;
 }
 
-/** usage, usageMetadata, usage_metadata: under these keys a provider's answer holds token counts (usage.ts). */
-@inline function isUsage(name: usize, length: usize): bool {
-  if (length != 5 && length != 13 && length != 14) return false;
-  if (!is4(name, 0x67617375) || load<u8>(name, 4) != 0x65) return false;
-  if (length == 5) return true;
-  return length == 13
-    ? load<u64>(name, 5) == 0x617461646174654d // Metadata
-    : load<u64>(name, 5) == 0x7461646174656d5f && load<u8>(name, 13) == 0x61; // _metadata
+/** Any value; an object may have members that hold counts. */
+function holder(p: usize, depth: i32): usize {
+  if (at(p) != OBJECT) return value(p, depth);
+  if (++depth > DEPTH_MAX) return 0;
+  p = space(p + 1);
+  if (at(p) == OBJECT_END) return p + 1;
+  let count = 0;
+  while (true) {
+    const content = member(p, depth, count++);
+    if (content == 0) return 0;
+    p = isUsage(keyStart, keyLength) ? usage(content, depth) : value(content, depth);
+    if (p == 0) return 0;
+    p = space(p);
+    const c = at(p++);
+    if (c == OBJECT_END) return p;
+    if (c != COMMA) return 0;
+  }
 }
 
 /** Any value; of an object the own members may be counts. */

@@ -1,6 +1,7 @@
 // Counts of tokens in the answers of providers (a payload's `usage` and the like), where it says no `tokens_used`
 // itself. A table (../token-usage.ts, which says what the shapes are): room for a sum of each shape, u64; then the
 // names, 40 bytes each: u32 length, u32 shape, the text. Names have 8 to 31 bytes.
+// The names of what holds them are here, too, by their texts.
 // Conservative: what is no whole number of at most 15 digits, where one of the names stands, is inspected elsewhere.
 let sums: usize = 0;
 let names: usize = 0;
@@ -24,6 +25,33 @@ export function placeUsage(at: usize, shapes: i32, count: i32): void {
   seen = 0;
   odd = false;
 }
+
+/** usage, totalUsage, usageMetadata, usage_metadata: a provider's answer holds token counts under these. */
+export function isUsage(name: usize, length: usize): bool {
+  if (length == 10) return load<u64>(name) == 0x6173556c61746f74 && load<u16>(name, 8) == 0x6567; // totalUsage
+  if (length != 5 && length != 13 && length != 14) return false;
+  if (!is4(name, 0x67617375) || load<u8>(name, 4) != 0x65) return false;
+  if (length == 5) return true;
+  return length == 13
+    ? load<u64>(name, 5) == 0x617461646174654d // Metadata
+    : load<u64>(name, 5) == 0x7461646174656d5f && load<u8>(name, 13) == 0x61; // _metadata
+}
+
+/** response, message, result, output, completion, metadata: they may hold an answer as it came (../token-usage.ts). */
+export function isHolder(name: usize, length: usize): bool {
+  if (length == 6) {
+    return (is4(name, 0x75736572) && load<u16>(name, 4) == 0x746c) // result
+      || (is4(name, 0x7074756f) && load<u16>(name, 4) == 0x7475); // output
+  }
+  if (length == 7) return is4(name, 0x7373656d) && is4(name + 3, 0x65676173); // message
+  if (length == 8) {
+    const text = load<u64>(name);
+    return text == 0x65736e6f70736572 || text == 0x617461646174656d; // response, metadata
+  }
+  return length == 10 && load<u64>(name) == 0x6974656c706d6f63 && load<u16>(name, 8) == 0x6e6f; // completion
+}
+
+@inline function is4(p: usize, w: u32): bool { return load<u32>(p) == w; }
 
 /** A member of the object: its name, and its value from `from` to `to`. */
 export function noteUsage(name: usize, length: usize, from: usize, to: usize): void {
