@@ -24,6 +24,16 @@ const WORDS: Record<string, readonly string[]> = {
     '"__proto__":',
     '9007199254740993',
   ],
+  gzip: [
+    '\x1f\x8b\x08\x00',
+    '\x1f\x8b\x08\x1f',
+    '\x00\x00\x00\x00\x00\x03',
+    '\x03\x00',
+    '\x01\x00\x00\xff\xff',
+    '\xed\xc1\x01\x01',
+    '\x00\x00\x00\x00',
+    '\xff\xff\xff\xff',
+  ],
   expression: [
     'event.payload',
     '.exists(x, ',
@@ -160,8 +170,8 @@ const WORDS: Record<string, readonly string[]> = {
   ],
 };
 
-export type Kind = 'json' | 'expression' | 'pattern' | 'schema' | 'spans' | 'http';
-export const KINDS: readonly Kind[] = ['json', 'expression', 'pattern', 'schema', 'spans', 'http'];
+export type Kind = 'json' | 'gzip' | 'expression' | 'pattern' | 'schema' | 'spans' | 'http';
+export const KINDS: readonly Kind[] = ['json', 'gzip', 'expression', 'pattern', 'schema', 'spans', 'http'];
 
 /** Bytes an input may grow to: what makes it larger finds only what is bounded anyway. */
 const BYTES_MAX = 64 * 1024;

@@ -2,7 +2,10 @@
 // their text to a stored event. An input may be refused; what else happens is a finding: an unexpected error, two
 // readers that differ, or work that takes too long.
 import type { JsonObject } from '../../schemas/common.ts';
+import { BufferPool } from '../../src/common/buffer-pool.ts';
 import { ServiceError } from '../../src/common/errors.ts';
+import { BodyInflater, type InflatedBody } from '../../src/http/inflate-body.ts';
+import { BodyBudget } from '../../src/http/read-body.ts';
 import { encodeEvents } from '../../src/ingest/encode.ts';
 import { readBatch, readSubmission } from '../../src/ingest/submission.ts';
 import { WasmCodec } from '../../src/ingest/wasm-codec.ts';
@@ -34,6 +37,28 @@ export function json(input: string): void {
     if (decoded === undefined) continue;
     decoded.release();
     if (read === undefined) throw new Finding(`${shape}: wasm-codec.ts takes what json-codec.ts refuses`);
+  }
+}
+
+const budget = new BodyBudget();
+const inflater = new BodyInflater(budget, new BufferPool());
+const INFLATION = { account, bytesMax: EVENT_BYTES_MAX, isGone: () => false };
+
+/** What comes out is read as JSON. What is too large to be inflated at once is read later. */
+export function gzip(input: string): void {
+  const held = budget.held;
+  const read = ({ bytes, release }: InflatedBody) => {
+    json(bytes.toString('latin1'));
+    release();
+  };
+  const inflated = refused(() => inflater.inflate(Buffer.from(input, 'latin1'), INFLATION));
+  if (inflated instanceof Promise)
+    inflated.then(read).catch((error: unknown) => {
+      if (!(error instanceof ServiceError)) throw error;
+    });
+  else {
+    if (inflated !== undefined) read(inflated);
+    if (budget.held !== held) throw new Finding('bytes are held that were given back');
   }
 }
 
@@ -130,4 +155,4 @@ export function spans(input: string): void {
 
 const SPANS_OPTIONS = { eventBytesMax: EVENT_BYTES_MAX, boundTo: undefined, isTimely: () => true };
 
-export const TARGETS = { json, expression, pattern, schema, spans };
+export const TARGETS = { json, gzip, expression, pattern, schema, spans };
