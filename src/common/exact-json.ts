@@ -87,7 +87,7 @@ function withNumbers(value: unknown): unknown {
 }
 
 /** Index of the quote that closes the string opened at `open`. */
-function stringEnd(text: string, open: number): number {
+export function stringEnd(text: string, open: number): number {
   for (let i = open + 1; i < text.length; i++) {
     const unit = text.charCodeAt(i);
     if (unit === BACKSLASH) i++;
@@ -96,7 +96,7 @@ function stringEnd(text: string, open: number): number {
   return text.length;
 }
 
-function numberEnd(text: string, start: number): number {
+export function numberEnd(text: string, start: number): number {
   let end = start + 1;
   while (end < text.length && isPartOfNumber(text.charCodeAt(end))) end++;
   return end;

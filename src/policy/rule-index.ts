@@ -4,6 +4,7 @@
 // Invariant: a rule is left out of a plan only if its own conditions could not hold for any event of that plan.
 
 import type { EventType } from '../../schemas/closed-sets.ts';
+import { looksLikeJson } from '../common/inner-json.ts';
 import type { Rule } from './compile.ts';
 import { Filter } from './filter.ts';
 import type { IndexedRule, Judgement, LiteralBits } from './judgement.ts';
@@ -12,7 +13,6 @@ import { isDryRun } from './kinds/policy-kind.ts';
 import { Redaction } from './redaction/redaction.ts';
 import { prefilterOf } from './text-search/literal-prefilter.ts';
 import type { Needle } from './text-search/scanner.ts';
-import { looksLikeJson } from './texts/text-forms.ts';
 
 /** The rules that can concern events of one type of one agent. `byTool` are those that demand one of some tools. */
 export type Plan = {

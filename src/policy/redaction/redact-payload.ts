@@ -11,12 +11,13 @@
 // parses.
 // Fails closed: where positions cannot be found within the budget, that string and all later ones are replaced whole.
 import type { Json } from '../../../schemas/common.ts';
+import { INNER_LEVELS_MAX } from '../../common/inner-json.ts';
 import { Budget, OverBudget, redactUnits } from '../budget.ts';
 import type { Path } from '../conditions/path.ts';
 import type { Span } from '../detectors/detector-search.ts';
 import { NUMBER_DIGITS } from '../detectors/detectors.ts';
 import { nameBeside } from '../text-search/walk.ts';
-import { formsOf, INNER_LEVELS_MAX } from '../texts/text-forms.ts';
+import { formsOf } from '../texts/text-forms.ts';
 import { applied, decodedEnd, decodedStart, inRaw, placesIn, type TextEdit } from './raw-string.ts';
 import { type NamedSpan, PATTERN_NAME, type Redaction, redactTrace } from './redaction.ts';
 

@@ -4,20 +4,15 @@
 // Remembers for each needle where it was settled first, as a JSON pointer that never repeats a secret: a key that
 // itself holds something searched for is written `[redacted]`, and what was found in a key is placed at the object that
 // has it.
+
 import type { Json, JsonObject } from '../../../schemas/common.ts';
 import { type ExactNumber, isNumber } from '../../common/exact-number.ts';
+import { INNER_LEVELS_MAX, looksLikeJson } from '../../common/inner-json.ts';
 import type { Path } from '../conditions/path.ts';
 import { pointerOf, type Step } from '../conditions/pointer.ts';
 import { NUMBER_DIGITS } from '../detectors/detectors.ts';
 import { isBeyondAscii } from '../texts/folded.ts';
-import {
-  formsOf,
-  INNER_LEVELS_MAX,
-  type InnerValue,
-  looksLikeJson,
-  PLAIN,
-  type TextForms,
-} from '../texts/text-forms.ts';
+import { formsOf, type InnerValue, PLAIN, type TextForms } from '../texts/text-forms.ts';
 import type { Scanner } from './scanner.ts';
 
 /** `path` undefined: in the trace's id. */

@@ -1,21 +1,18 @@
 // What a string of an event is to a policy: the text as it was sent, the folded form where it holds anything beyond
 // ASCII, and the value inside where it is JSON. The one definition for patterns, detectors, text operators, redaction
 // and paths; a policy that asks for any of them asks all three.
-// A string is opened where its first character that is no blank is `{` or `[` and it parses, within the depth of a
-// payload; strings of the value inside are opened in turn, to INNER_LEVELS_MAX. Numbers inside are kept as written.
+// A string is opened where it is text inside text (src/common/inner-json.ts); strings of the value inside are opened in
+// turn, to INNER_LEVELS_MAX. Numbers inside are kept as written.
 // Invariant: the forms follow from the string alone. The last ones are remembered, since many conditions ask for those
 // of the same string, one after the other.
 import type { Json } from '../../../schemas/common.ts';
 import { parseExact } from '../../common/exact-json.ts';
-import { JSON_DEPTH_MAX } from '../../common/limits.ts';
+import { INNER_LEVELS_MAX, innerValue, looksLikeJson } from '../../common/inner-json.ts';
 import type { Budget } from '../budget.ts';
 import { type Folded, folded, isBeyondAscii } from './folded.ts';
 
 export type InnerValue = Json[] | { [key: string]: Json };
 export type TextForms = { readonly folded: Folded | undefined; readonly inner: InnerValue | undefined };
-
-/** How deep text inside text inside text is looked into. */
-export const INNER_LEVELS_MAX = 3;
 
 /** Of a text that has no other form than itself. */
 export const PLAIN: TextForms = { folded: undefined, inner: undefined };
@@ -52,42 +49,14 @@ export function formsOf(text: string): TextForms {
   }
   let forms = known.get(text);
   if (forms === undefined) {
-    forms = { folded: folded(text), inner: mayBeJson ? parsed(text) : undefined };
+    forms = { folded: folded(text), inner: mayBeJson ? innerValue(text, parsedInner) : undefined };
     remember(text, forms);
   }
   return forms;
 }
 
-const BLANKS = ' \t\n\r';
-const OPENS = '{[';
-const CLOSES = '}]';
-
-/** By its first and last character: of a text that is not JSON mostly no error has to be made. */
-export function looksLikeJson(text: string): boolean {
-  if (text.charCodeAt(0) > 0x20 && !OPENS.includes(text[0]!)) return false;
-  let first = 0;
-  while (first < text.length && BLANKS.includes(text[first]!)) first++;
-  if (first >= text.length - 1 || !OPENS.includes(text[first]!)) return false;
-  let last = text.length - 1;
-  while (BLANKS.includes(text[last]!)) last--;
-  return CLOSES.includes(text[last]!);
-}
-
-function parsed(text: string): InnerValue | undefined {
-  try {
-    const value = parseExact(text) as InnerValue;
-    return isWithinDepth(value, JSON_DEPTH_MAX) ? value : undefined;
-  } catch (error) {
-    if (error instanceof SyntaxError) return undefined;
-    throw error;
-  }
-}
-
-function isWithinDepth(value: unknown, levels: number): boolean {
-  if (typeof value !== 'object' || value === null) return true;
-  if (levels === 0) return false;
-  for (const key in value) if (!isWithinDepth((value as Record<string, unknown>)[key], levels - 1)) return false;
-  return true;
+function parsedInner(text: string): InnerValue {
+  return parseExact(text) as InnerValue;
 }
 
 function remember(text: string, forms: TextForms): void {
