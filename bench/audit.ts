@@ -11,6 +11,7 @@
 // Passed if all tamperings were found and no verification of honest work found fault.
 import type { Test } from 'tap';
 import { makeBlock } from '../pipelines/store/chain.ts';
+import { storedRows } from '../pipelines/store/stored-rows.ts';
 import { EVENT_ROW_COLUMNS } from '../schemas/event-row.ts';
 import { genesis, packAgent } from '../src/audit/hash.ts';
 import { mintId } from '../src/common/ids.ts';
@@ -124,7 +125,7 @@ function tableHands({ clickhouse }: AuditWorld, account: string): TableHand[] {
     async (id) => {
       const bytes = await bytesOf(id);
       await remove(id);
-      return () => clickhouse.insertEvents([bytes], mintId('event', Date.now()));
+      return async () => clickhouse.insertEvents(await storedRows([bytes]), mintId('event', Date.now()));
     },
     async (id) => {
       const copy = mintId('event', Date.now());

@@ -46,7 +46,7 @@ const IDLE_SOCKET_MS = 2_000;
  * one by one, with the same result.
  */
 export const EVENT_INSERT_SETTINGS: ClickHouseSettings = {
-  exclude_materialize_skip_indexes_on_insert: 'model_set,prompt_words,response_words,payload_words,matched_bloom',
+  exclude_materialize_skip_indexes_on_insert: 'model_set,prompt_words,response_words,search_words,matched_bloom',
 };
 
 export class ClickHouse {
@@ -68,12 +68,13 @@ export class ClickHouse {
   }
 
   /**
-   * Writes event rows (RowBinary, columns of EVENT_ROW_COLUMNS). All rows must have been received in one month: then
-   * they are one part, all there or not at all. Sent again with the same token they are written once.
+   * Writes event rows (RowBinary, columns of EVENT_ROW_COLUMNS, and behind each row its search text). All rows must
+   * have been received in one month: then they are one part, all there or not at all. Sent again with the same token
+   * they are written once.
    */
   async insertEvents(rows: readonly Buffer[], token: string): Promise<void> {
     await this.#insertBytes(
-      `events (${EVENT_ROW_COLUMNS.join(', ')})`,
+      `events (${EVENT_ROW_COLUMNS.join(', ')}, words)`,
       rows,
       insertSettings(token, EVENT_INSERT_SETTINGS),
     );

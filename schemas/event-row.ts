@@ -27,7 +27,7 @@ export const EVENT_COLUMNS = [
   { name: 'received_at', kind: 'int64' },
   /** The caller's own JSON text, redacted where a policy says so. */
   { name: 'payload', kind: 'text' },
-  /** '' unless the payload's text holds \u escapes: then its decoded strings, one a line. */
+  /** '': of rows from before there was a search text beside the row (clickhouse/013_search_words.sql). */
   { name: 'search_text', kind: 'text', allowed: '' },
   { name: 'outcome', kind: 'outcome', allowed: 'allowed' },
   /** '' for null, like the next two. */

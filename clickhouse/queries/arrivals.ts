@@ -29,7 +29,8 @@ export async function arrivedEvents(
   account: string,
   { after, untilMs, max, filter, payload }: Since & { filter: EventFilter; payload: PayloadMode },
 ): Promise<Came<EventRow, Position>> {
-  const where = came(conditionsOf(account, filter).equal('outcome', filter.outcome).equal('reason', filter.reason), {
+  const conditions = await conditionsOf(clickhouse, account, filter);
+  const where = came(conditions.equal('outcome', filter.outcome).equal('reason', filter.reason), {
     ...{ column: 'received_at', after, untilMs },
   });
   const from = `FROM events WHERE ${where.sql}`;

@@ -5,8 +5,10 @@
 import type { ClickHouseSettings } from '@clickhouse/client';
 import type { EventType, Outcome, Reason, Severity } from '../../schemas/closed-sets.ts';
 
+import type { ClickHouse } from '../client.ts';
 import { type AnyOf, type Excluded, QueryConditions, valuesOf } from './conditions.ts';
-import { parseSearch, searchCondition } from './search.ts';
+import { isSearchRebuilt } from './rebuilt-rows.ts';
+import { parseSearch, payloadCondition } from './search.ts';
 
 /** Of what may be several, any will do. */
 export type EventFilter = Excluded & {
@@ -25,7 +27,12 @@ export type EventFilter = Excluded & {
   detector?: AnyOf<string> | undefined;
   q?: string | undefined;
 };
-export function conditionsOf(account: string, filter: EventFilter): QueryConditions {
+
+export async function conditionsOf(
+  clickhouse: ClickHouse,
+  account: string,
+  filter: EventFilter,
+): Promise<QueryConditions> {
   const where = new QueryConditions(account)
     .equal('agent_id', filter.agentId)
     .exclude('agent_id', filter.excludeAgents)
@@ -37,7 +44,7 @@ export function conditionsOf(account: string, filter: EventFilter): QueryConditi
   matchedBy(where, 'severity', filter.severity);
   matchedBy(where, 'detector', filter.detector);
   if (filter.q === undefined) return where;
-  const { sql, params } = searchCondition(parseSearch(filter.q));
+  const { sql, params } = payloadCondition(parseSearch(filter.q), await isSearchRebuilt(clickhouse));
   return where.and(sql, params);
 }
 

@@ -14,7 +14,7 @@ import { derivedId } from '../../src/common/ids.ts';
 import type { ClickHouse, QueryParams } from '../client.ts';
 import { type AnyOf, type Excluded, isoTime, type Order, QueryConditions, valuesOf } from './conditions.ts';
 import { type AuditedRow, auditedByKey } from './event-rows.ts';
-import { parseSearch, searchCondition, wordsOf } from './search.ts';
+import { parseSearch, textCondition } from './search.ts';
 
 /** Of what may be several, any will do. */
 export type AuditFilter = Excluded & {
@@ -145,7 +145,7 @@ function sourcesOf(account: string, filter: AuditPage): { sources: Source[]; par
 
 function searched(where: QueryConditions, { q }: AuditFilter, source: EntrySource): QueryConditions {
   if (q === undefined) return where;
-  const { sql, params } = searchCondition(parseSearch(q), wordsOf(SEARCHED[source]));
+  const { sql, params } = textCondition(parseSearch(q), SEARCHED[source]);
   return where.and(sql, params);
 }
 

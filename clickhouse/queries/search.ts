@@ -1,71 +1,170 @@
-// What `q` means, and its predicate over an event's payload (words or a quoted phrase in the payload).
-// Words: all must occur, anywhere. "A quoted phrase", or a word with punctuation inside (user@example.com): its words
-// next to each other. Case does not matter. A word is a run of letters and digits; punctuation of any script parts
-// words. Scripts that are written without spaces (Han, kana, Thai, …) have no word borders: there, any part of the text
-// will do.
-// Invariant: the predicate alone is exact; the text index `payload_words` only spares reading, so a part that has none
-// yet answers the same.
+// What `q` means, and its predicates (asked by lists, counts, exports and the audit log). A question goes through the
+// same tokenizer as what is stored (src/common/search/words.ts): words, all of which must occur, anywhere; a "quoted
+// phrase", or what has a border of words inside (user@example.com, iPhone的价格), is its words next to each other.
+//
+// Two texts are searched:
+//   a payload   its search text, in the column `words`, or itself where that is empty (search/payload-words.ts). The
+//               text index search_words answers for single words alone; phrases, and parts of more than two characters,
+//               are looked for in the rows that it leaves.
+//   any other   as the audit log's entries, and payloads of before migration 013 while they are rebuilt: folded by
+//               ClickHouse, whose NFKC_Casefold is that of the tokenizer, and matched by its borders.
+// Invariant: the predicate alone is exact; the index only spares reading, so a part that has none yet answers the same.
+import { BEGINNING, PART, wordsOf } from '../../src/common/search/words.ts';
 import type { QueryParams } from '../client.ts';
 
 /**
- * Must be the expression of the index payload_words in 001_events.sql, to the letter: it is compared as an expression.
+ * A payload that has no search text, in small letters, its escapes as blanks: by itself where it is ASCII, else a row
+ * of before migration 013. `search_text` are the decoded strings of such a one.
  */
-export const PAYLOAD_WORDS =
+const OWN_TEXT =
   "lowerUTF8(replaceRegexpAll(if(empty(search_text), replaceRegexpAll(payload, '\\\\\\\\[\"\\\\\\\\/bfnrt]', ' '), search_text), '[\\\\x{80}-\\\\x{BF}\\\\x{2000}-\\\\x{2BFF}\\\\x{3000}-\\\\x{303F}\\\\x{FE10}-\\\\x{FE1F}\\\\x{FE30}-\\\\x{FE6F}\\\\x{FF00}-\\\\x{FF0F}\\\\x{FF1A}-\\\\x{FF20}\\\\x{FF3B}-\\\\x{FF40}\\\\x{FF5B}-\\\\x{FF65}\\\\x{1F000}-\\\\x{1FAFF}]', ' '))";
 
-/** Marks outside ASCII that part words, as they are in PAYLOAD_WORDS. */
-const MARKS =
-  "'[\\\\x{80}-\\\\x{BF}\\\\x{2000}-\\\\x{2BFF}\\\\x{3000}-\\\\x{303F}\\\\x{FE10}-\\\\x{FE1F}\\\\x{FE30}-\\\\x{FE6F}\\\\x{FF00}-\\\\x{FF0F}\\\\x{FF1A}-\\\\x{FF20}\\\\x{FF3B}-\\\\x{FF40}\\\\x{FF5B}-\\\\x{FF65}\\\\x{1F000}-\\\\x{1FAFF}]'";
+/** Beginnings of Hangul are in the index up to so many syllables; most words have fewer. */
+const BEGINNING_MAX = 8;
+const WHOLE_TOKENS = "tokens(replaceRegexpAll(words, '[\\\\x01-\\\\x03][^ ]*', ''), 'splitByString', [' '])";
+/** What lies across two parts has a blank in it, and is never asked for. */
+const PART_TOKENS = [1, 2].map(
+  (length) => `ngrams(arrayStringConcat(extractAll(words, '\\\\x01([^ ]+)'), ' '), ${length})`,
+);
+const BEGINNING_TOKENS = Array.from(
+  { length: BEGINNING_MAX },
+  (_, i) => `extractAll(words, '\\\\x02([^ ]{${i + 1}})')`,
+);
 
-/** All of ASCII that is neither letter nor digit, and the same marks as in PAYLOAD_WORDS. */
-const SEPARATORS =
-  /(?:[^0-9A-Za-z\u{80}-\u{10FFFF}]|[\u{80}-\u{BF}\u{2000}-\u{2BFF}\u{3000}-\u{303F}\u{FE10}-\u{FE1F}\u{FE30}-\u{FE6F}\u{FF00}-\u{FF0F}\u{FF1A}-\u{FF20}\u{FF3B}-\u{FF40}\u{FF5B}-\u{FF65}\u{1F000}-\u{1FAFF}])+/u;
-const WITHOUT_SPACES =
-  /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}]/u;
+/**
+ * Must be the expression of the index search_words in 013_search_words.sql, to the letter: it is compared as an
+ * expression. Without lambdas: the engine writes some of them otherwise and then does not find the index, and none of
+ * them works where only some parts have it (26.7).
+ */
+export const SEARCH_TOKENS = `if(empty(words), arrayConcat(splitByNonAlpha(${OWN_TEXT}), extractAll(payload, '[$+<=>^\`|~]')), arrayConcat(${[WHOLE_TOKENS, ...PART_TOKENS, ...BEGINNING_TOKENS].join(', ')}))`;
 
-const BORDER = '[^a-z0-9\\x{80}-\\x{10ffff}]';
+const SEARCH_TEXT = `if(empty(words), ${OWN_TEXT}, words)`;
+/** What was searched of a row before migration 013; none where the row has a search text. */
+const TEXT_OF_BEFORE = `if(empty(words), if(empty(search_text), replaceRegexpAll(payload, '\\\\\\\\["\\\\\\\\/bfnrt]', ' '), search_text), '')`;
+
 /** ClickHouse takes at most 64 words in one hasAllTokens. */
-const WORDS_MAX = 64;
+const TOKENS_MAX = 64;
 
-/** Each term is a run of words that must stand next to each other. */
-export type Search = { terms: string[][] };
+/** Each term is a run of words, as wordsOf gives them, that must stand next to each other. */
+export type Search = { terms: string[][]; isAscii: boolean };
+type Condition = { sql: string; params: QueryParams };
 
 /** Reads `q`. No terms: there is nothing in it that could be found. */
 export function parseSearch(q: string): Search {
   const terms: string[][] = [];
   for (const [, phrase, word] of q.matchAll(/"([^"]*)"?|([^\s"]+)/gu)) {
-    const words = (phrase ?? word ?? '').split(SEPARATORS).filter((part) => part !== '');
+    const words = wordsOf(phrase ?? word ?? '');
     if (words.length > 0) terms.push(words);
   }
-  return { terms };
+  return { terms, isAscii: ASCII.test(q) };
 }
 
-/** Text of ours made ready for a predicate, as PAYLOAD_WORDS does it with a payload. */
-export function wordsOf(text: string): string {
-  return `lowerUTF8(replaceRegexpAll(${text}, ${MARKS}, ' '))`;
-}
-
-/** The predicate over `words`, and its parameters. A search without terms finds nothing. */
-export function searchCondition({ terms }: Search, words = PAYLOAD_WORDS): { sql: string; params: QueryParams } {
+/** Of a payload. `isRebuilt`: no row of before migration 013 is left as it was. */
+export function payloadCondition(search: Search, isRebuilt: boolean): Condition {
+  const { terms } = search;
   if (terms.length === 0) return { sql: 'false', params: {} };
-  const whole = [...new Set(terms.flat().filter((word) => !WITHOUT_SPACES.test(word)))];
-  const patterns = terms.filter((words) => words.length > 1 || WITHOUT_SPACES.test(words[0]!)).map(pattern);
   const params: QueryParams = {};
   const clauses: string[] = [];
-  for (let i = 0; i < whole.length; i += WORDS_MAX) {
-    params[`words${i}`] = whole.slice(i, i + WORDS_MAX).join(' ');
-    clauses.push(`hasAllTokens(${words}, tokens(lowerUTF8({words${i}:String}), 'splitByNonAlpha'))`);
+  const tokens = [...new Set(terms.flat().flatMap(tokensOf))];
+  for (let i = 0; i < tokens.length; i += TOKENS_MAX) {
+    params[`tokens${i}`] = tokens.slice(i, i + TOKENS_MAX);
+    clauses.push(`hasAllTokens(${SEARCH_TOKENS}, {tokens${i}:Array(String)})`);
   }
-  for (const [i, text] of patterns.entries()) {
-    params[`pattern${i}`] = text;
-    clauses.push(`match(${words}, lowerUTF8({pattern${i}:String}))`);
+  for (const [i, term] of terms.filter((words) => !isByTokens(words)).entries()) {
+    params[`pattern${i}`] = patternOf(term, OF_SEARCH_TEXT);
+    clauses.push(`match(${SEARCH_TEXT}, {pattern${i}:String})`);
   }
+  const sql = clauses.join(' AND ');
+  // Of a question in ASCII an old row's own text has the words, too.
+  if (isRebuilt || search.isAscii) return { sql, params };
+  const before = textCondition(search, TEXT_OF_BEFORE);
+  return { sql: `(${sql} OR ${before.sql})`, params: { ...params, ...before.params } };
+}
+
+/** Of any text. `text`: our own SQL. */
+export function textCondition({ terms }: Search, text: string): Condition {
+  if (terms.length === 0) return { sql: 'false', params: {} };
+  const params: QueryParams = {};
+  const clauses = terms.map((term, i) => {
+    params[`text${i}`] = patternOf(term, OF_FOLDED_TEXT);
+    return `match(${foldedText(text)}, {text${i}:String})`;
+  });
   return { sql: clauses.join(' AND '), params };
 }
 
-/** Words hold letters and digits only, so nothing in them means anything to a regular expression. */
-function pattern(words: string[]): string {
-  const before = WITHOUT_SPACES.test(words[0]!) ? '' : `(?:^|${BORDER})`;
-  const after = WITHOUT_SPACES.test(words.at(-1)!) ? '' : `(?:$|${BORDER})`;
-  return `${before}${words.join(`${BORDER}+`)}${after}`;
+// biome-ignore lint/suspicious/noControlCharactersInRegex: all of ASCII
+const ASCII = /^[\x00-\x7f]*$/;
+const isPart = (word: string) => word.startsWith(PART);
+const isBeginning = (word: string) => word.startsWith(BEGINNING);
+const isSymbol = (word: string) => /^[\p{S}\p{Me}]$/u.test(word);
+const charactersOf = (word: string) => [...(isPart(word) || isBeginning(word) ? word.slice(1) : word)];
+
+/** What the index has of each text that holds the word. */
+function tokensOf(word: string): string[] {
+  const characters = charactersOf(word);
+  if (isBeginning(word)) return [characters.slice(0, BEGINNING_MAX).join('')];
+  if (!isPart(word) || characters.length === 1) return [characters.join('')];
+  return characters.slice(1).map((character, i) => characters[i]! + character);
+}
+
+/** Does a text that has the tokens hold the term? */
+function isByTokens(words: readonly string[]): boolean {
+  const [word = ''] = words;
+  if (words.length > 1) return false;
+  const { length } = charactersOf(word);
+  return isPart(word) ? length <= 2 : !isBeginning(word) || length <= BEGINNING_MAX;
+}
+
+/** How words stand in a text. */
+type Borders = {
+  /** What may be in front of a word that is found whole, and behind it. */
+  border: string;
+  /** Ends a word and is none. */
+  separator: string;
+  /** Are two words that nothing separates next to each other? Only where their scripts differ, or one is a symbol. */
+  meetsAt: (left: string, right: string) => boolean;
+  beginning: string;
+  restOfBeginning: string;
+};
+
+/** A search text has a blank before and behind each word, a payload itself what JSON and its text have. */
+const OF_SEARCH_TEXT: Borders = {
+  border: '[^0-9a-z\\x{80}-\\x{10ffff}]',
+  separator: '[\\x01\\x02\\t\\n\\r !"#%&\'()*,\\-./:;?@\\[\\\\\\]_{}\\x7f]',
+  meetsAt: (left, right) => isSymbol(left) || isSymbol(right),
+  beginning: '\\x02',
+  restOfBeginning: '[^ ]*',
+};
+
+const WITHOUT_SPACES =
+  '\\p{Han}\\p{Hiragana}\\p{Katakana}\\p{Thai}\\p{Lao}\\p{Khmer}\\p{Myanmar}\\x{3031}-\\x{3035}ー〆〼';
+const OF_FOLDED_TEXT: Borders = {
+  border: `[\\p{P}\\p{S}\\p{Z}\\p{Cc}\\p{Me}\\p{Hangul}${WITHOUT_SPACES}]`,
+  separator: '[\\p{P}\\p{Z}\\p{Cc}]',
+  meetsAt: (left, right) =>
+    isSymbol(left) || isSymbol(right) || isPart(left) !== isPart(right) || isBeginning(left) !== isBeginning(right),
+  beginning: '(?:^|[^\\p{Hangul}])',
+  restOfBeginning: '[\\p{Hangul}\\p{M}]*',
+};
+
+function patternOf(words: readonly string[], borders: Borders): string {
+  let pattern = '';
+  for (const [i, word] of words.entries()) {
+    const isLast = i === words.length - 1;
+    const isWhole = !isPart(word) && !isBeginning(word) && !isSymbol(word);
+    if (i > 0) pattern += `${borders.separator}${borders.meetsAt(words[i - 1]!, word) ? '*' : '+'}`;
+    else if (isBeginning(word)) pattern += borders.beginning;
+    else if (isWhole) pattern += `(?:^|${borders.border})`;
+    pattern += charactersOf(word)
+      .join('')
+      .replace(/[$+^|]/g, '\\$&');
+    if (isBeginning(word) && !isLast) pattern += borders.restOfBeginning;
+    if (isWhole && isLast) pattern += `(?:$|${borders.border})`;
+  }
+  return pattern;
+}
+
+/** As the tokenizer folds a text. Colours of terminals are not looked for in what is ours. */
+function foldedText(text: string): string {
+  return `replaceAll(replaceRegexpAll(normalizeUTF8NFKCCasefold(${text}), '\\\\p{Cf}', ''), 'i\u0307', 'i')`;
 }

@@ -4,6 +4,7 @@
 //   plan     which agents have been deleted: their rows are dropped           kept in the batch's manifest
 //   ask      ClickHouse which rows it has, where an earlier try is too old for tokens or was taken apart
 //   form     a row whose columns do not end where it ends is dead-lettered unsent
+//   words    what is searched of each payload, behind its row                 (stored-rows.ts)
 //   insert   one insert a month of arrival, with a token; taken apart only if data is refused
 //            under load together with other streams' batches: one insert of all their rows (group-insert.ts)
 //   chain    what was stored becomes the next entries of its accounts' audit chains     written by the ack (chain.ts)
@@ -58,12 +59,10 @@ import { ChainRecovery } from './chain-recovery.ts';
 import { claimToken, insertGroup } from './group-insert.ts';
 import { type BadRow, insertRows, TableRefuses } from './insert.ts';
 import { byMonth, readRows, wellFormed } from './rows.ts';
+import { storedRows } from './stored-rows.ts';
 import { insertLost } from './verify-insert.ts';
 
 const GROUP = 'store';
-const PIECE_BYTES = 256 * 1024;
-/** From here on a piece of its own is cheaper than a copy. */
-const PIECE_BYTES_MIN = 16 * 1024;
 
 type Plan = {
   /** Agents whose rows are dropped. */
@@ -206,10 +205,11 @@ export class EventStore implements Work<SummarizedRow[], Plan> {
 
   async #insert(batch: Batch<SummarizedRow[], Plan>, rows: readonly SummarizedRow[], token: string): Promise<void> {
     const { clickhouse, metrics } = this.#options;
+    const stored = await storedRows(rows.map(({ bytes }) => bytes));
     await batch.ensureHeld();
     const startedAt = performance.now();
     try {
-      await countedInsert(metrics, 'events', () => clickhouse.insertEvents(joined(rows), token));
+      await countedInsert(metrics, 'events', () => clickhouse.insertEvents(stored, token));
     } finally {
       metrics.observe('gatehouse_insert_seconds', { table: 'events' }, (performance.now() - startedAt) / 1000);
     }
@@ -241,47 +241,6 @@ export class EventStore implements Work<SummarizedRow[], Plan> {
 /** Epoch ms at which the oldest event arrived; those of an entry came in one tick. */
 function oldestOf(entries: readonly SummarizedRow[][]): number {
   return entries.reduce((oldest, rows) => Math.min(oldest, rows[0]?.summary.receivedAt ?? oldest), Date.now());
-}
-
-/**
- * The rows' bytes in few pieces. Rows that lie side by side, as they do in their entry, go as they lie; small pieces
- * are joined, since copying 8 MB is less than 20,000 writes to a socket.
- */
-function joined(rows: readonly SummarizedRow[]): Buffer[] {
-  const pieces: Buffer[] = [];
-  let [small, bytes]: [Buffer[], number] = [[], 0];
-  const close = () => {
-    if (bytes > 0) pieces.push(Buffer.concat(small, bytes));
-    [small, bytes] = [[], 0];
-  };
-  for (const run of runsOf(rows)) {
-    if (run.length >= PIECE_BYTES_MIN) {
-      close();
-      pieces.push(run);
-      continue;
-    }
-    small.push(run);
-    bytes += run.length;
-    if (bytes >= PIECE_BYTES) close();
-  }
-  close();
-  return pieces;
-}
-
-/** Neighbours in memory as one. */
-function runsOf(rows: readonly SummarizedRow[]): Buffer[] {
-  const runs: Buffer[] = [];
-  let [memory, start, end]: [ArrayBufferLike | undefined, number, number] = [undefined, 0, 0];
-  for (const { bytes } of rows) {
-    if (bytes.buffer === memory && bytes.byteOffset === end) {
-      end += bytes.length;
-      continue;
-    }
-    if (memory !== undefined) runs.push(Buffer.from(memory, start, end - start));
-    [memory, start, end] = [bytes.buffer, bytes.byteOffset, bytes.byteOffset + bytes.length];
-  }
-  if (memory !== undefined) runs.push(Buffer.from(memory, start, end - start));
-  return runs;
 }
 
 const isBadData = (error: unknown) => error instanceof ClickHouseError && !error.canRetry;

@@ -71,6 +71,16 @@ export function readEventRow<Name extends EventColumn>(
   return row as Pick<RowValues, Name>;
 }
 
+/** The bytes of one row's payload, not copied. */
+export function payloadOf(row: Buffer): Buffer {
+  const reader = new RowBinaryReader(row);
+  for (const { name, kind } of EVENT_COLUMNS) {
+    if (name === 'payload') break;
+    skipColumn(reader, kind);
+  }
+  return reader.textBytes();
+}
+
 function readColumn(reader: RowBinaryReader, kind: EventColumnKind): RowValues[EventColumn] {
   switch (kind) {
     case 'ascii':

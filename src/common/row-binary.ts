@@ -111,6 +111,11 @@ export class RowBinaryReader {
     return this.#bytes.toString('utf8', this.#pass(length), this.at);
   }
 
+  /** A view, not a copy. */
+  textBytes(): Buffer {
+    return this.fixed(this.#varint());
+  }
+
   skipText(): void {
     this.#pass(this.#varint());
   }

@@ -56,7 +56,6 @@ export function encodeEvents(events: readonly AcceptedEvent[]): EncodedEvents {
 type StoredForm = {
   traceId: string | undefined;
   text: string;
-  searchText: string;
   model: string;
   tokenCount: number | null;
   tokensUsed: number | null;
@@ -68,47 +67,26 @@ function storedForm(event: AcceptedEvent): StoredForm {
   const { payloadText: text, traceId } = decision.redacted ?? submission;
   // Columns come from what is kept: a model name that held a secret is redacted there, too.
   const payload = decision.redacted === null ? submission.payload : (JSON.parse(text) as JsonObject);
-  const searchText = text.includes('\\u') ? decodedStrings(payload) : '';
   const model = payload['model'];
   return {
     traceId,
     text,
-    searchText,
     model: typeof model === 'string' && model.length <= MODEL_CHARACTERS_MAX ? model : '',
     tokenCount: countOrNull(payload['token_count']),
     // What agents and workflows used in sum stands under `usage` of their spans, and was counted by its parts.
     tokensUsed: decision.observed === true ? countOrNull(payload['tokens_used']) : tokensUsed(payload),
-    bytesMax: bytesMaxOf(event, text, searchText),
+    bytesMax: bytesMaxOf(event, text),
   };
 }
 
 /** A character is at most three bytes; payloads are measured, the rest is short. */
-function bytesMaxOf({ submission, decision, requestId }: AcceptedEvent, text: string, searchText: string): number {
+function bytesMaxOf({ submission, decision, requestId }: AcceptedEvent, text: string): number {
   const short =
     decision.resultJson.length +
     Math.max(TRACE_TOKEN_CHARACTERS, submission.traceId?.length ?? 0) +
     MODEL_CHARACTERS_MAX +
     requestId.length;
-  return Buffer.byteLength(text) + Buffer.byteLength(searchText) + 3 * short + FIXED_BYTES_MAX;
-}
-
-/** Keys and strings of a value, one a line: what a text search sees of a payload that is written with \u escapes. */
-function decodedStrings(value: unknown): string {
-  const lines: string[] = [];
-  collectStrings(value, lines);
-  return lines.join('\n');
-}
-
-function collectStrings(value: unknown, lines: string[]): void {
-  if (typeof value === 'string') lines.push(value);
-  else if (typeof value === 'number' || typeof value === 'boolean') lines.push(String(value));
-  else if (Array.isArray(value)) for (const item of value) collectStrings(item, lines);
-  else if (typeof value === 'object' && value !== null) {
-    for (const key of Object.keys(value)) {
-      lines.push(key);
-      collectStrings((value as JsonObject)[key], lines);
-    }
-  }
+  return Buffer.byteLength(text) + 3 * short + FIXED_BYTES_MAX;
 }
 
 function rowOf(event: AcceptedEvent, form: StoredForm): RowValues {
@@ -122,7 +100,7 @@ function rowOf(event: AcceptedEvent, form: StoredForm): RowValues {
     timestamp: Math.floor(submission.occurredAt),
     received_at: event.receivedAt,
     payload: form.text,
-    search_text: form.searchText,
+    search_text: '',
     outcome: decision.outcome,
     reason: decision.reason ?? '',
     policy_id: decision.policyId ?? '',

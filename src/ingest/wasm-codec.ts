@@ -142,7 +142,7 @@ function holdsLarger({ events, records }: ScannedBody, bytesMax: number): boolea
 
 /** Its row holds nothing that has to be decoded. */
 function isSimple({ records }: ScannedBody, event: number): boolean {
-  return (records[event * RECORD_WORDS + WORD.flags]! & (FLAG.escapedUnicode | FLAG.oddColumn)) === 0;
+  return (records[event * RECORD_WORDS + WORD.flags]! & FLAG.oddColumn) === 0;
 }
 
 function occurredAtOf({ bytes, records }: ScannedBody, event: number, nowMs: number): number | null {

@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import t from 'tap';
 import { migrate } from '../../clickhouse/migrate.ts';
 import { chainPage, insertBlocks } from '../../clickhouse/queries/chain-blocks.ts';
+import { storedRows } from '../../pipelines/store/stored-rows.ts';
 import { mintId } from '../../src/common/ids.ts';
 import { assetPath } from '../../src/process/assets.ts';
 import { startPipelines } from '../pipelines/harness.ts';
@@ -164,10 +165,7 @@ t.test(
     const account = mintId('account', Date.now() - 3_600_000);
     const agent = await newAgent(world, account, 'old');
     const old = [1, 2, 3].map((i) => makeEvent({ account, agent }, { received_at: Date.now() - 1_800_000 + i }));
-    await world.clickhouse.insertEvents(
-      old.map(({ row }) => row),
-      'before',
-    );
+    await world.clickhouse.insertEvents(await storedRows(old.map(({ row }) => row)), 'before');
     await startPipelines(t, world);
     await submit(world, { account, agent }, [{}, {}]);
     await settle(world, account);
@@ -177,7 +175,7 @@ t.test(
     await submit(world, { account: young, agent: other }, [{}]);
     await settle(world, young);
     const slipped = makeEvent({ account: young, agent: other }, { received_at: Date.now() - 1_800_000 });
-    await world.clickhouse.insertEvents([slipped.row], 'slipped');
+    await world.clickhouse.insertEvents(await storedRows([slipped.row]), 'slipped');
     t.match(
       await world.verify(young),
       { valid: false, first_invalid: { kind: 'added' } },

@@ -15,7 +15,7 @@ import { OUTCOMES } from '../../schemas/closed-sets.ts';
 
 import type { Listed, PageStart } from '../../schemas/paging.ts';
 import { mintId } from '../../src/common/ids.ts';
-import { encodeRow, plainEvent, startClickHouse, type TestEvent } from '../support/clickhouse.ts';
+import { encodeStored, plainEvent, startClickHouse, type TestEvent } from '../support/clickhouse.ts';
 
 const BASE = Date.UTC(2026, 10, 20, 12);
 const account = mintId('account', BASE);
@@ -53,7 +53,7 @@ async function insertEvents(count: number, receivedAt: number, more: (i: number)
       ...more(i),
     });
   });
-  await clickhouse.insertEvents(events.map(encodeRow), `events-${++inserts}`);
+  await clickhouse.insertEvents(events.map(encodeStored), `events-${++inserts}`);
 }
 
 async function insertRecords(count: number, at: number) {

@@ -10,7 +10,7 @@ import { listEvents } from '../../clickhouse/queries/list-events.ts';
 import { listTraces } from '../../clickhouse/queries/traces.ts';
 import { mintId } from '../../src/common/ids.ts';
 import { eventually } from '../streams/harness.ts';
-import { encodeRow, plainEvent, startClickHouse } from '../support/clickhouse.ts';
+import { encodeStored, plainEvent, startClickHouse } from '../support/clickhouse.ts';
 
 const BASE = Date.UTC(2026, 10, 20, 12);
 const INSERTS = 3;
@@ -27,7 +27,7 @@ function rowOf(i: number): Buffer {
     trace_id: `trace-${i % 100}-${i % agents.length}`,
     outcome: i % 8 < 4 ? ('allowed' as const) : ('blocked' as const),
   };
-  return encodeRow(plainEvent(event));
+  return encodeStored(plainEvent(event));
 }
 
 async function seen(clickhouse: ClickHouse) {

@@ -19,7 +19,7 @@ import { getTrace, listTraces } from '../../clickhouse/queries/traces.ts';
 import { OUTCOMES, type Outcome } from '../../schemas/closed-sets.ts';
 
 import { derivedId, mintId } from '../../src/common/ids.ts';
-import { encodeRow, plainEvent, startClickHouse, type TestEvent } from '../support/clickhouse.ts';
+import { encodeStored, plainEvent, startClickHouse, type TestEvent } from '../support/clickhouse.ts';
 
 const BASE = Date.UTC(2026, 10, 20, 12);
 const TRACES = 40;
@@ -71,7 +71,7 @@ const server = await startClickHouse(t);
 const clickhouse = server.makeDatabase();
 await migrate(clickhouse, { retentionDays: 3_650 });
 await clickhouse.insertEvents(
-  all.map(({ event }) => encodeRow(event)),
+  all.map(({ event }) => encodeStored(event)),
   'events',
 );
 

@@ -7,7 +7,7 @@ import { eraseAgent, partsToRewrite, rewriteErased } from '../../clickhouse/quer
 import { completeRows, type EventHead, HEAD_COLUMNS } from '../../clickhouse/queries/event-rows.ts';
 import { mintId } from '../../src/common/ids.ts';
 import { eventually } from '../streams/harness.ts';
-import { encodeRow, plainEvent, startClickHouse } from '../support/clickhouse.ts';
+import { encodeStored, plainEvent, startClickHouse } from '../support/clickhouse.ts';
 
 const BASE = Date.UTC(2026, 10, 20, 12);
 /** So many that the engine reads the projection, and granules beside the first. */
@@ -23,7 +23,7 @@ async function insert(clickhouse: ClickHouse, n: number): Promise<void> {
   const rows = Array.from({ length: EVENTS }, (_, k) => {
     const i = n * EVENTS + k;
     const event = { account_id: account, agent_id: agents[(i * i) % 7]!, received_at: BASE + i, payload: payloadOf(i) };
-    return encodeRow(
+    return encodeStored(
       plainEvent({ ...event, type: i % 2 === 0 ? 'prompt' : 'completion', trace_id: `trace-${i % 50}` }),
     );
   });

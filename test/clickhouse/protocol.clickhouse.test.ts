@@ -14,7 +14,7 @@ import type { SummarizedRow } from '../../schemas/entry.ts';
 import { freePort } from '../../src/embedded/free-port.ts';
 import {
   type EngineProcess,
-  encodeRow,
+  encodeStored,
   forkEngine,
   makeFolder,
   plainEvent,
@@ -197,7 +197,7 @@ t.test('event rows go in as RowBinary, once per token, all or none', async (t) =
     eventAt(now, payload),
     { ...eventAt(now), outcome: 'pending' as const, tokens_used: 9_007_199_254_740_991, token_count: 0 },
   ];
-  for (let i = 0; i < 3; i++) await clickhouse.insertEvents(events.map(encodeRow), 'token-1');
+  for (let i = 0; i < 3; i++) await clickhouse.insertEvents(events.map(encodeStored), 'token-1');
   const rows = await clickhouse.query<Record<string, unknown>>(
     'SELECT id, payload, prompt, outcome, tokens_used, token_count, toUnixTimestamp64Milli(received_at) AS ms FROM events ORDER BY outcome',
   );
@@ -222,7 +222,7 @@ t.test('event rows go in as RowBinary, once per token, all or none', async (t) =
     },
   ]);
 
-  const cut = Buffer.concat(events.map(encodeRow)).subarray(0, -3);
+  const cut = Buffer.concat(events.map(encodeStored)).subarray(0, -3);
   const error = await clickhouse.insertEvents([cut], 'token-2').catch((e: unknown) => e);
   t.ok(error instanceof ClickHouseError);
   t.match(error, { canRetry: false }, 'rows that do not fit are a data error');
@@ -234,7 +234,7 @@ t.test('event rows go in as RowBinary, once per token, all or none', async (t) =
   t.match(tableless, { canRetry: true, code: 60 });
 
   const large = Array.from({ length: 100_000 }, () =>
-    encodeRow(eventAt(now, '{"filler":"some three hundred bytes would do"}')),
+    encodeStored(eventAt(now, '{"filler":"some three hundred bytes would do"}')),
   );
   await clickhouse.insertEvents(large, 'token-3');
   await clickhouse.insertEvents(large, 'token-3');
@@ -303,7 +303,7 @@ t.test('a reader that goes away has its query killed; a slow query is stopped; a
 function batchOf(count: number, payload: string): SummarizedRow[] {
   return Array.from({ length: count }, () => {
     const event = eventAt(Date.now(), payload);
-    return { summary: { id: event.id }, bytes: encodeRow(event) } as SummarizedRow;
+    return { summary: { id: event.id }, bytes: encodeStored(event) } as SummarizedRow;
   });
 }
 

@@ -23,7 +23,7 @@ import {
 } from '../../clickhouse/queries/list-audit-logs.ts';
 import { listEvents } from '../../clickhouse/queries/list-events.ts';
 import { type RegistryRow, registrySnapshot } from '../../clickhouse/queries/registry-snapshot.ts';
-import { parseSearch } from '../../clickhouse/queries/search.ts';
+import { SEARCH_TOKENS } from '../../clickhouse/queries/search.ts';
 import { getTrace, listTraces, TRACE_EVENTS_MAX } from '../../clickhouse/queries/traces.ts';
 import type { Anomaly } from '../../schemas/anomaly.ts';
 import { EVENT_TYPES, OUTCOMES, SEVERITIES } from '../../schemas/closed-sets.ts';
@@ -31,7 +31,8 @@ import type { PageStart, Position } from '../../schemas/paging.ts';
 
 import { exactTime } from '../../schemas/time.ts';
 import { derivedId, isId, mintId } from '../../src/common/ids.ts';
-import { encodeRow, plainEvent, startClickHouse, type TestEvent } from '../support/clickhouse.ts';
+import { referenceFinds } from '../search/reference.ts';
+import { encodeStored, plainEvent, startClickHouse, type TestEvent } from '../support/clickhouse.ts';
 import { SEED } from '../support/seed.ts';
 
 const BASE = Date.UTC(2026, 10, 20, 12);
@@ -118,24 +119,6 @@ function groupBy<T>(items: T[], keyOf: (item: T) => string): Map<string, T[]> {
 
 const newestFirst = (a: TestEvent, b: TestEvent) => microsOf(b) - microsOf(a) || (a.id < b.id ? 1 : -1);
 
-/** The words of a text as the search sees them, one list. */
-const wordsOf = (text: string) =>
-  text
-    .toLowerCase()
-    .replaceAll('ς', 'σ')
-    .split(/[^\p{L}\p{N}]+/u)
-    .filter(Boolean);
-
-function matchesText(event: TestEvent, q: string): boolean {
-  const strings = Object.entries(JSON.parse(event.payload) as object).flatMap(([key, value]) => [key, String(value)]);
-  const words = wordsOf(strings.join(' '));
-  return parseSearch(q).terms.every((term) => {
-    const wanted = term.flatMap(wordsOf);
-    if (wanted.some((word) => /\p{Script=Han}/u.test(word))) return words.some((word) => word.includes(wanted[0]!));
-    return words.some((_, i) => wanted.every((word, k) => words[i + k] === word));
-  });
-}
-
 const isAnyOf = (filter: string | readonly string[] | undefined, ...has: (string | null | undefined)[]) =>
   filter === undefined || has.some((value) => typeof value === 'string' && valuesOf(filter).includes(value));
 
@@ -157,7 +140,7 @@ function expected(filter: EventFilter): TestEvent[] {
       isAnyOf(filter.policyId, ...matches.map((match) => match.policy_id)) &&
       isAnyOf(filter.severity, ...matches.map((match) => match.severity)) &&
       isAnyOf(filter.detector, ...matches.map((match) => match.detail.detector)) &&
-      (filter.q === undefined || matchesText(event, filter.q))
+      (filter.q === undefined || referenceFinds(event.payload, filter.q) === true)
     );
   });
 }
@@ -176,17 +159,9 @@ function countsOf(events: readonly TestEvent[], by: CountedBy): [value: string, 
 
 /** Does an entry of the audit log hold the words of a search? */
 function holds(entry: { action: string; actor: string; resource_id: string; details: object }, q: string): boolean {
-  const words = wordsOf(
-    [entry.action, entry.actor, entry.resource_id, JSON.stringify(entry.details).replaceAll('\\n', ' ')].join(' '),
-  );
-  const { terms } = parseSearch(q);
-  return (
-    terms.length > 0 &&
-    terms.every((term) => {
-      const wanted = term.flatMap(wordsOf);
-      return words.some((_, i) => wanted.every((word, k) => words[i + k] === word));
-    })
-  );
+  const details = JSON.stringify(entry.details).replaceAll('\\n', ' ');
+  const text = [entry.action, entry.actor, entry.resource_id, details].join(' ');
+  return referenceFinds(JSON.stringify({ text }), q) === true;
 }
 
 /** A filter as a list takes it: left out, one value, or several of which any will do. */
@@ -227,7 +202,7 @@ t.test('queries', async (t) => {
   const clickhouse = makeDatabase();
   await migrate(clickhouse, { retentionDays: 36_500 });
   for (let i = 0; i < events.length; i += 200) {
-    await clickhouse.insertEvents(events.slice(i, i + 200).map(encodeRow), `fill-${i}`);
+    await clickhouse.insertEvents(events.slice(i, i + 200).map(encodeStored), `fill-${i}`);
     // Half of the rows get their text indexes by a merge, the other half has none: the answers must not differ.
     if (i === 600) await clickhouse.command('OPTIMIZE TABLE events FINAL');
   }
@@ -334,10 +309,9 @@ t.test('queries', async (t) => {
       received_at: BASE + i,
       payload,
     }));
-    rows[1]!.search_text = 'a\nHello wörld';
     const other = mintId('account', BASE);
     await clickhouse.insertEvents(
-      rows.map((row) => encodeRow({ ...row, account_id: other })),
+      rows.map((row) => encodeStored({ ...row, account_id: other })),
       'search',
     );
     const find = async (q: string) => {
@@ -376,9 +350,9 @@ t.test('queries', async (t) => {
     await clickhouse.command('OPTIMIZE TABLE events FINAL');
     for (const [q, names] of promises) t.same(await find(q), names, `${q}, from the index`);
     const explained = await clickhouse.query<{ explain: string }>(
-      `EXPLAIN indexes = 1 SELECT id FROM events WHERE account_id = 'x' AND hasAllTokens(${(await import('../../clickhouse/queries/search.ts')).PAYLOAD_WORDS}, tokens(lowerUTF8('Hello'), 'splitByNonAlpha'))`,
+      `EXPLAIN indexes = 1 SELECT id FROM events WHERE account_id = 'x' AND hasAllTokens(${SEARCH_TOKENS}, ['hello'])`,
     );
-    t.match(explained.map((row) => row.explain).join('\n'), /payload_words/, 'the index is used');
+    t.match(explained.map((row) => row.explain).join('\n'), /search_words/, 'the index is used');
   });
 
   t.test('each common key of a payload is a column with an index that serves it', async (t) => {
@@ -481,7 +455,7 @@ t.test('queries', async (t) => {
       trace_id: 'long',
       timestamp: BASE + i,
     }));
-    await clickhouse.insertEvents(long.map(encodeRow), 'long');
+    await clickhouse.insertEvents(long.map(encodeStored), 'long');
     const bounded = await getTrace(clickhouse, accounts[1]!, 'long');
     t.equal(bounded?.events.length, TRACE_EVENTS_MAX);
     t.equal(bounded?.trace.event_count, TRACE_EVENTS_MAX + 5);
@@ -709,14 +683,14 @@ t.test('queries', async (t) => {
       payload: JSON.stringify({ text: (i === 40 ? '\u20ac' : 'x').repeat(i === 40 ? 5 * 1024 * 1024 : 1_000_000) }),
     }));
     for (let i = 0; i < large.length; i += 11) {
-      await clickhouse.insertEvents(large.slice(i, i + 11).map(encodeRow), `large-${i}`);
+      await clickhouse.insertEvents(large.slice(i, i + 11).map(encodeStored), `large-${i}`);
     }
     // Small ones are newer.
     const small = events.slice(0, 130).map((event) => ({
       ...{ ...event, account_id: owner, agent_id: agents[0]!, id: mintId('event', BASE), trace_id: '', payload: '{}' },
       timestamp: BASE + 86_400_000,
     }));
-    await clickhouse.insertEvents(small.map(encodeRow), 'small');
+    await clickhouse.insertEvents(small.map(encodeStored), 'small');
     const lists = {
       timeline: (page: PageStart) => listEvents(clickhouse, owner, page),
       'an agent, in one step': (page: PageStart) => listEvents(clickhouse, owner, { ...page, agentId: agents[0] }),
@@ -845,7 +819,7 @@ t.test('queries', async (t) => {
         });
       }
       t.equal(await getEvent(clickhouse, account, agent, mine.find((event) => event.agent_id === agent)!.id), null);
-      await clickhouse.insertEvents(events.slice(0, 200).map(encodeRow), 'fill-0');
+      await clickhouse.insertEvents(events.slice(0, 200).map(encodeStored), 'fill-0');
       t.equal(
         (await listEvents(clickhouse, account, { agentId: agent, limit: 1, offset: 0 })).total,
         0,
@@ -866,7 +840,7 @@ t.test('queries', async (t) => {
         tokens_used: i % 4 === 0 ? null : 1_000 + i,
       }),
     );
-    await clickhouse.insertEvents(made.map(encodeRow), 'around');
+    await clickhouse.insertEvents(made.map(encodeStored), 'around');
     const own = made.filter((event) => event.agent_id === agent);
     const time = { timestamp: new Date(seen).toISOString(), created_at: new Date(seen).toISOString() };
     const of = (kind: Anomaly['kind']) =>

@@ -3,6 +3,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { migrate } from '../../clickhouse/migrate.ts';
+import { storedRows } from '../../pipelines/store/stored-rows.ts';
 import type { EventSummary } from '../../schemas/entry.ts';
 import { mintId } from '../../src/common/ids.ts';
 import { type AcceptedEvent, encodeEvents } from '../../src/ingest/encode.ts';
@@ -63,7 +64,9 @@ t.test('any event reads back as it was encoded', async (t) => {
     rows.length,
     'the summaries say where each row ends',
   );
-  await clickhouse.insertEvents([rows], 'once');
+  const each: Buffer[] = [];
+  for (let [i, at] = [0, 0]; i < sizes.length; at += sizes[i++]!) each.push(rows.subarray(at, at + sizes[i]!));
+  await clickhouse.insertEvents(await storedRows(each), 'once');
 
   const stored = await clickhouse.query<{
     id: string;

@@ -10,7 +10,7 @@ import { mintId } from '../../src/common/ids.ts';
 import { erasureReport, noteErased } from '../../src/registry/erasures.ts';
 import { connectStore } from '../registry/harness.ts';
 import { silent } from '../streams/harness.ts';
-import { encodeRow, plainEvent, startClickHouse } from '../support/clickhouse.ts';
+import { encodeStored, plainEvent, startClickHouse } from '../support/clickhouse.ts';
 import { startRedis } from '../support/redis.ts';
 
 const MARK = 'zq7-marker-of-an-erased-agent-zq7';
@@ -48,7 +48,7 @@ t.test('what is erased is in no file, and it is shown since when', async (t) => 
       received_at: Date.now(),
       payload: JSON.stringify({ text: MARK }),
     };
-    await clickhouse.insertEvents([encodeRow(plainEvent(event as never))], `insert-${agent}`);
+    await clickhouse.insertEvents([encodeStored(plainEvent(event as never))], `insert-${agent}`);
     const details = JSON.stringify({ agent_id: agent, text: MARK });
     await clickhouse.command(
       `INSERT INTO audit_log (account_id, id, action, actor, resource_type, resource_id, details, created_at) VALUES ('${account}', 'aud-${agent}', 'policy.created', 'system', 'policy', 'p', '${details}', now64(3))`,

@@ -167,7 +167,7 @@ class Accepted {
       timestamp: Math.floor(Math.round(this.#occurredAt * 1000) / 1000),
       received_at: this.receivedAt,
       payload: kept,
-      search_text: kept.includes('\\u') ? lines(values).join('\n').toWellFormed() : '',
+      search_text: '',
       outcome: { allowed: 1, blocked: 2, pending: 3 }[outcome],
       reason: deciding === null ? '' : 'policy',
       policy_id: deciding?.id ?? '',
@@ -264,13 +264,6 @@ function usedBy(usage: unknown): number | null {
     sum(...gemini) ??
     sum(...gemini.filter((name) => !name.startsWith('response')).map(snake))
   );
-}
-
-function lines(value: unknown): string[] {
-  if (value === null) return [];
-  if (typeof value !== 'object') return [String(value)];
-  if (Array.isArray(value)) return value.flatMap(lines);
-  return Object.entries(value).flatMap(([key, item]) => [key, ...lines(item)]);
 }
 
 const DIGITS = '0123456789abcdefghjkmnpqrstvwxyz';

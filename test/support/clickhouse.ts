@@ -11,6 +11,7 @@ import { ClickHouse } from '../../clickhouse/client.ts';
 import { EVENT_COLUMNS, type RowValues } from '../../schemas/event-row.ts';
 import type { ClickHouseServerOptions } from '../../src/chdb-server/clickhouse-server.ts';
 import { mintId } from '../../src/common/ids.ts';
+import { searchTextOf } from '../../src/common/search/payload-words.ts';
 import { assetPath } from '../../src/process/assets.ts';
 
 export type TestClickHouse = { url: string; makeDatabase(options?: { queryTimeoutSeconds?: number }): ClickHouse };
@@ -111,6 +112,15 @@ export function plainEvent(
 /** RowBinary, written plainly from the table's own definition: the service's encoder is tested against this one. */
 export function encodeRow(event: TestEvent): Buffer {
   return Buffer.concat(EVENT_COLUMNS.map(({ name, kind }) => encodeColumn(kind, event[name])));
+}
+
+/** As the store pipeline inserts it: with the words of its payload behind it. */
+export function encodeStored(event: TestEvent): Buffer {
+  return withWords(encodeRow(event), event.payload);
+}
+
+export function withWords(row: Buffer, payload: string): Buffer {
+  return Buffer.concat([row, encodeColumn('text', searchTextOf(Buffer.from(payload)))]);
 }
 
 function encodeColumn(kind: keyof typeof NOTHING, value: string | number | null): Buffer {

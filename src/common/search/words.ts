@@ -72,6 +72,8 @@ export function wordsOf(text: string): string[] {
 const MANY_MARKS = /\p{M}{30}/gu;
 const JOINER = '\u034f';
 
+const SMALL_CHEROKEE = /[\u13f8-\u13fd\uab70-\uabbf]+/g;
+
 /** Fewer characters of ASCII between two others are not worth a piece of their own. */
 const PIECE_CHARACTERS = 64;
 
@@ -140,12 +142,13 @@ export function folded(text: string): string {
 }
 
 /**
- * Full case folding (C and F of CaseFolding.txt; of Cherokee the small letters). Upper case knows that ß is SS, lower
- * case that ẞ is ß. The one letter that has upper case and no folding is the dotless ı.
+ * Full case folding (C and F of CaseFolding.txt). Upper case knows that ß is SS, lower case that ẞ is ß. The one letter
+ * that has upper case and no folding is the dotless ı; Cherokee folds to its large letters.
  */
 function caseFolded(text: string): string {
   const one = (part: string) => part.toLowerCase().toUpperCase().toLowerCase().replaceAll('ς', 'σ');
-  return text.includes('ı') ? text.split('ı').map(one).join('ı') : one(text);
+  const small = text.includes('ı') ? text.split('ı').map(one).join('ı') : one(text);
+  return small.replace(SMALL_CHEROKEE, (letters) => letters.toUpperCase());
 }
 
 function split(text: string): string[] {
