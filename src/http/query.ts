@@ -4,6 +4,7 @@
 // Refused with 400 `validation_failed`, the parameter named: unknown ones, two of what is once, broken percent
 // escapes, values out of range. `from` after `to` is no error: no event satisfies both, so the list is empty.
 
+import { parseSearch } from '../../clickhouse/queries/search.ts';
 import { PAYLOAD_MODES, type PayloadMode } from '../../schemas/closed-sets.ts';
 import type { ErrorDetail } from '../../schemas/error.ts';
 import { parseExactTime } from '../../schemas/time.ts';
@@ -13,6 +14,7 @@ import { validationFailed } from '../common/validation.ts';
 /** ClickHouse reads and drops what an offset skips: no list is that long. */
 const OFFSET_MAX = 1_000_000_000;
 const TEXT_CHARACTERS_MAX = 200;
+const SEARCH_CHARACTERS_MAX = 500;
 /**
  * The longest: of a trace whose id is 200 characters that JSON escapes, six times as long, and a third more as base64.
  */
@@ -152,6 +154,19 @@ export function time(description: string): Parameter<number | undefined> {
     absent: undefined,
     schema: { type: 'string', format: 'date-time' },
     description,
+  };
+}
+
+/** Words or a quoted phrase to look for (clickhouse/queries/search.ts). */
+export function search(description: string): Parameter<string | undefined> {
+  const { read, ...rest } = text(description, SEARCH_CHARACTERS_MAX);
+  return {
+    ...rest,
+    read(value) {
+      if (parseSearch(value).terms.length === 0 && value !== '')
+        throw new BadValue('has nothing to look for: no letter, digit or symbol outside punctuation');
+      return read(value);
+    },
   };
 }
 

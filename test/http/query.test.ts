@@ -5,7 +5,7 @@ import { STATUSES } from '../../schemas/closed-sets.ts';
 
 import type { ServiceError } from '../../src/common/errors.ts';
 import { FILTER_VALUES_MAX } from '../../src/common/limits.ts';
-import { anyOf, flag, oneOf, paging, parseQuery, text, time } from '../../src/http/query.ts';
+import { anyOf, flag, oneOf, paging, parseQuery, search, text, time } from '../../src/http/query.ts';
 
 const parameters = {
   ...paging({ default: 20, maximum: 100 }),
@@ -124,4 +124,12 @@ t.test('a filter that may be repeated gathers its values, each once, and not wit
   ] as const) {
     t.throws(() => parseQuery(some, raw), { code: 'validation_failed', details: [{ path }] }, raw.slice(0, 40));
   }
+});
+
+t.test('a question with nothing to look for is refused', async (t) => {
+  const asked = { q: search('') };
+  for (const q of ['...', '%22%22', '%22', '-', '%E2%80%8B', '%C2%AB%C2%BB', '%5C', '_ .', '%E3%80%82', '%00'])
+    t.throws(() => parseQuery(asked, `q=${q}`), { code: 'validation_failed', details: [{ path: 'q' }] }, q);
+  for (const q of ['a', '%2B', '%F0%9F%99%82', '%E4%BB%B7', '... 1'])
+    t.equal(parseQuery(asked, `q=${q}`).q, decodeURIComponent(q), q);
 });

@@ -10,11 +10,10 @@ import type { VerifyOptions } from '../../audit/verifier.ts';
 import { exactJson } from '../../common/exact-json.ts';
 import { openPage } from '../cursor.ts';
 import { EXPORT_ANSWER, exported, exportParameters } from '../export.ts';
-import { anyOf, flag, oneOf, paging, type QueryOf, RECORD_PAGE, text, time } from '../query.ts';
+import { anyOf, flag, oneOf, paging, type QueryOf, RECORD_PAGE, search, text, time } from '../query.ts';
 import { allComplete, ask, found, json, markIncomplete, page } from '../reply.ts';
 import { type Call, jsonBody, type Parts, type Reply, type Route, route } from '../route.ts';
 
-const SEARCH_CHARACTERS_MAX = 500;
 /** An answer that takes longer looks like none. */
 const VERIFY_MS_MAX = 8_000;
 /** Waiting for the chains to be stored is what a checkpoint does. */
@@ -26,7 +25,7 @@ const auditFilters = {
   resource_type: anyOf(oneOf('Only entries about this kind of resource', RESOURCE_TYPES)),
   resource_id: anyOf(text('Only entries about this resource')),
   submissions: flag('`false` leaves out `event.submitted`, of which there is one for every event', true),
-  q: text("Words, or a quoted phrase, in an entry's action, actor, resource id or details", SEARCH_CHARACTERS_MAX),
+  q: search("Words, or a quoted phrase, in an entry's action, actor, resource id or details"),
   from: time('Entries at or after this time'),
   to: time('Entries at or before this time'),
   order: oneOf('By `created_at`: newest first (desc, the default) or oldest first', ORDERS),

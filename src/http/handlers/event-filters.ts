@@ -3,9 +3,7 @@
 import type { EventFilter } from '../../../clickhouse/queries/event-filter.ts';
 import { EVENT_TYPES, OUTCOMES, REASONS, SEVERITIES } from '../../../schemas/closed-sets.ts';
 
-import { anyOf, oneOf, type QueryOf, text, time } from '../query.ts';
-
-const SEARCH_CHARACTERS_MAX = 500;
+import { anyOf, oneOf, type QueryOf, search, text, time } from '../query.ts';
 
 /** Of every list, count and export of events. */
 export const eventFilters = {
@@ -21,7 +19,7 @@ export const eventFilters = {
   severity: anyOf(oneOf('Only events that a policy of this severity matched', SEVERITIES)),
   detector: anyOf(text('Only events in which this detector of a data filter found something')),
   model: anyOf(text('Only events whose `payload.model` is this', 1_000)),
-  q: text('Words, or a quoted phrase, in the payload', SEARCH_CHARACTERS_MAX),
+  q: search('Words, or a quoted phrase, in the payload'),
 };
 
 /** Beside the others where events of all agents are asked for. */
