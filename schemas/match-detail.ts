@@ -46,6 +46,28 @@ export const ConditionHeld = Type.Object(held, {
 });
 export type ConditionHeld = Type.Static<typeof ConditionHeld>;
 
+/** One condition that did not hold. */
+export const ConditionUnmet = Type.Object(
+  {
+    condition: about(
+      Type.String(),
+      'Key in `conditions` as the policy writes it, cut at 200 characters. `expression`: it is not true. `payload_schema`: ' +
+        'the payload satisfies it. `patterns`, `detectors`: none of them found anything.',
+      'payload.arguments.amount',
+    ),
+    operator: Type.Optional(
+      about(
+        Type.Enum([...OPERATORS]),
+        'The operator that does not hold. Left out where the condition has none, and where each of several holds for another value.',
+        'gt',
+      ),
+    ),
+    absent: Type.Optional(about(Type.Literal(true), 'No value is there. Left out: there is one.', true)),
+  },
+  { description: 'A condition of the policy that did not hold.' },
+);
+export type ConditionUnmet = Type.Static<typeof ConditionUnmet>;
+
 /** Conditions that a match names: details of 200 policies must still fit into an event's row. */
 export const CONDITIONS_TOLD_MAX = 20;
 

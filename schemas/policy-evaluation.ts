@@ -5,6 +5,7 @@ import { EVALUATION_RESULTS } from './closed-sets.ts';
 import { Name } from './common.ts';
 import { about, exampleId } from './described.ts';
 import { PolicyResult, Submission } from './event.ts';
+import { CONDITIONS_TOLD_MAX, ConditionUnmet } from './match-detail.ts';
 import { PolicyCreate } from './policy.ts';
 
 /** Policies that one evaluation may bring: each is compiled for it. */
@@ -66,6 +67,12 @@ export const JudgedPolicy = Type.Object({
   result: about(
     Type.Enum([...EVALUATION_RESULTS]),
     'Whether it matched. `counted`: a rate limit that would count the event; how full it is was not asked.',
+  ),
+  unmet: Type.Optional(
+    about(
+      Type.Array(ConditionUnmet, { maxItems: CONDITIONS_TOLD_MAX }),
+      `Of one that did not match: the conditions that did not hold, at most ${CONDITIONS_TOLD_MAX}. Left out of the others.`,
+    ),
   ),
 });
 

@@ -67,7 +67,7 @@ import {
   TraceWithEvents,
 } from '../../schemas/event.ts';
 import { Facet, Facets, Histogram } from '../../schemas/event-counts.ts';
-import { ConditionHeld } from '../../schemas/match-detail.ts';
+import { ConditionHeld, ConditionUnmet } from '../../schemas/match-detail.ts';
 import {
   NotifiedAlert,
   NotifiedAnomaly,
@@ -227,6 +227,7 @@ const NAMED: Record<string, Named> = {
   FieldCondition: of(saidOf(FieldCondition), FieldCondition),
   ConditionScalar: of(saidOf(ConditionScalar), ConditionScalar),
   ConditionHeld: of(saidOf(ConditionHeld), ConditionHeld),
+  ConditionUnmet: of(saidOf(ConditionUnmet), ConditionUnmet),
   ConditionOperators: of(saidOf(ConditionOperators), ConditionOperators),
   PayloadSchema: of(saidOf(PayloadSchema), PayloadSchema),
   Alert: of('A rule of who is told of which signals.', Alert),

@@ -1,13 +1,19 @@
 // Says why a rule matched: which conditions held, where, and with which operator (after the judgement, for rules that
-// matched alone; an event that nothing matches never comes here). The text of a match's `detail` is made of it.
+// matched alone; an event that nothing matches never comes here). The text of a match's `detail` is made of it. And why
+// a rule did not match, for an evaluation (policy-work.ts).
 // A secret that a data filter found must not be repeated in another match's path: keys of the payload that the
 // policy does not name are left out then (`isSecret`).
 // Work is counted against the given budget; a path that it does not reach is left out, and the match stands.
-import { CONDITIONS_TOLD_MAX, type ConditionHeld, type ConditionsDetail } from '../../schemas/match-detail.ts';
-import type { Budget } from './budget.ts';
-import { OverBudget } from './budget.ts';
+import type { Operator } from '../../schemas/condition.ts';
+import {
+  CONDITIONS_TOLD_MAX,
+  type ConditionHeld,
+  type ConditionsDetail,
+  type ConditionUnmet,
+} from '../../schemas/match-detail.ts';
+import { Budget, expressionUnits, fieldUnits, OverBudget } from './budget.ts';
 import type { Rule } from './compile.ts';
-import type { FieldCondition } from './conditions/field-condition.ts';
+import { FieldCondition } from './conditions/field-condition.ts';
 import { pointerOf } from './conditions/pointer.ts';
 import type { EventView } from './judgement.ts';
 
@@ -50,6 +56,46 @@ function fieldHeld(field: FieldCondition, event: EventView | null, how: Explaini
     const inside = how.isSecret ? [] : tried(() => field.placeInside(operator, event!.payload, at, how.budget));
     return { ...entry, path: pointerOf([...at, ...(inside ?? [])]) };
   });
+}
+
+/**
+ * The conditions of a rule for which it did not match, at most CONDITIONS_TOLD_MAX. What cannot be evaluated counts as
+ * met; none: all of them do.
+ */
+export function conditionsUnmet(rule: Rule, event: EventView): ConditionUnmet[] {
+  const budget = new Budget(fieldUnits(event.payloadText.length));
+  const unmet = rule.conditions.flatMap((field) => tried(() => fieldUnmet(field, event, budget)) ?? []);
+  const isMet = (test: (budget: Budget) => boolean) => {
+    try {
+      return test(new Budget(expressionUnits(event.payloadText.length)));
+    } catch {
+      return true;
+    }
+  };
+  const { schema, expression, terms } = rule;
+  if (schema !== null && !isMet((units) => schema.test(event, units))) unmet.push({ condition: 'payload_schema' });
+  if (expression !== null && !isMet((units) => expression.test(event, units))) unmet.push({ condition: 'expression' });
+  // The conditions hold, and still nothing matched: so nothing was found.
+  if (unmet.length === 0 && terms.type === 'data_filter') {
+    if (terms.patterns > 0) unmet.push({ condition: 'patterns' });
+    if (terms.patterns < terms.needles.length) unmet.push({ condition: 'detectors' });
+  }
+  return unmet.slice(0, CONDITIONS_TOLD_MAX);
+}
+
+/** One entry an operator that holds for no value by itself; where each does, and only not together, one without. */
+function fieldUnmet(field: FieldCondition, event: EventView, budget: Budget): ConditionUnmet[] {
+  if (field.test(event, budget)) return [];
+  const { path, operators } = field;
+  const holds = (operator: Operator, operand: unknown) => {
+    const alone = { key: field.key, path, operators: new Map([[operator, operand]]), isShort: false };
+    return new FieldCondition(alone).test(event, budget);
+  };
+  const condition = shownCondition(field.key);
+  const absent = holds('exists', true) ? {} : { absent: true as const };
+  const failing = [...operators].filter(([operator, operand]) => operators.size === 1 || !holds(operator, operand));
+  if (failing.length === 0) return [{ condition, ...absent }];
+  return failing.map(([operator]) => ({ condition, operator, ...absent }));
 }
 
 /** A key of `conditions` as it is shown: cut. */

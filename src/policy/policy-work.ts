@@ -8,6 +8,7 @@ import type { Policy } from '../../schemas/policy.ts';
 import type { PolicyEvaluated } from '../../schemas/policy-evaluation.ts';
 import { decide } from './decide.ts';
 import { agentInactive, checkPolicy, judge, type PolicyInput, RuleSet } from './engine.ts';
+import { conditionsUnmet } from './explain.ts';
 import type { EventView, Judgement } from './judgement.ts';
 import { PolicyError } from './policy-error.ts';
 
@@ -40,8 +41,9 @@ export function mistakesOf(policy: PolicyInput): ErrorDetail[] {
 }
 
 export function evaluated({ policies, event, isAgentOff }: PolicyTrial): PolicyEvaluated {
-  const judgement = judge(new RuleSet(policies), event);
-  return { policy_result: resultOf(judgement, isAgentOff), judged: judgedBy(policies, judgement) };
+  const rules = new RuleSet(policies);
+  const judgement = judge(rules, event);
+  return { policy_result: resultOf(judgement, isAgentOff), judged: judgedBy(policies, { rules, judgement, event }) };
 }
 
 function resultOf(judgement: Judgement, isAgentOff: boolean): PolicyEvaluated['policy_result'] {
@@ -51,10 +53,18 @@ function resultOf(judgement: Judgement, isAgentOff: boolean): PolicyEvaluated['p
   return { outcome, reason, policy_id: policyId, matches: [...matches] };
 }
 
-function judgedBy(policies: readonly Policy[], { found, rateChecks }: Judgement): PolicyEvaluated['judged'] {
+function judgedBy(
+  policies: readonly Policy[],
+  { rules, judgement, event }: { rules: RuleSet; judgement: Judgement; event: EventView },
+): PolicyEvaluated['judged'] {
   const results = new Map<string, EvaluationResult>([
-    ...rateChecks.map(({ policyId }) => [policyId, 'counted'] as const),
-    ...found.map(({ entry }) => [entry.rule.policy.id, 'matched'] as const),
+    ...judgement.rateChecks.map(({ policyId }) => [policyId, 'counted'] as const),
+    ...judgement.found.map(({ entry }) => [entry.rule.policy.id, 'matched'] as const),
   ]);
-  return policies.map(({ id, name }) => ({ policy_id: id, name, result: results.get(id) ?? 'not_matched' }));
+  const compiled = rules.rules;
+  return policies.map(({ id, name }) => {
+    const result = results.get(id);
+    if (result !== undefined) return { policy_id: id, name, result };
+    return { policy_id: id, name, result: 'not_matched', unmet: conditionsUnmet(compiled.get(id)!, event) };
+  });
 }

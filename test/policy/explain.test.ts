@@ -9,6 +9,7 @@ import { CONDITIONS_TOLD_MAX, MatchDetail } from '../../schemas/match-detail.ts'
 import type { Policy } from '../../schemas/policy.ts';
 import { judge, RuleSet } from '../../src/policy/engine.ts';
 import type { EventView } from '../../src/policy/judgement.ts';
+import { evaluated } from '../../src/policy/policy-work.ts';
 import { cpuMs, decideOn, event, policy } from './support.ts';
 
 const CALL = event('tool_call', {
@@ -149,4 +150,70 @@ t.test('what matches nothing is not explained', async (t) => {
   t.equal(found.length, 0);
   t.equal(rateChecks.length, 1);
   t.notOk('conditions' in rateChecks[0]!, 'a limit that is not over has no detail');
+});
+
+t.test('a rule that does not match says which conditions did not hold', async (t) => {
+  const rows: [PolicyType, object, object[]][] = [
+    ['block_action', { tool: 'pay' }, [{ condition: 'tool', operator: 'eq' }]],
+    [
+      'block_action',
+      { tool: 'send_money', 'arguments.amount': { gt: 5000 }, 'arguments.reason': { exists: true } },
+      [
+        { condition: 'arguments.amount', operator: 'gt' },
+        { condition: 'arguments.reason', operator: 'exists', absent: true },
+      ],
+    ],
+    [
+      'block_action',
+      { missing: { gt: 5, exists: true } },
+      [
+        { condition: 'missing', operator: 'gt', absent: true },
+        { condition: 'missing', operator: 'exists', absent: true },
+      ],
+    ],
+    [
+      'block_action',
+      { 'arguments.tags': { ne: 'x', contains: 'y' } },
+      [{ condition: 'arguments.tags', operator: 'contains' }],
+    ],
+    [
+      'block_action',
+      { 'arguments.to.iban': { starts_with: 'X', ends_with: '1', ne: 'X1' } },
+      [{ condition: 'arguments.to.iban' }],
+    ],
+    ['block_action', { 'arguments.tags': { exists: false } }, [{ condition: 'arguments.tags', operator: 'exists' }]],
+    ['block_action', { arguments: { matches: '^bill' } }, [{ condition: 'arguments', operator: 'matches' }]],
+    ['block_action', { type: 'prompt' }, [{ condition: 'type', operator: 'eq' }]],
+    ['block_action', { trace_id: 'x' }, [{ condition: 'trace_id', operator: 'eq', absent: true }]],
+    ['block_action', { expression: 'event.payload.tool == "pay"' }, [{ condition: 'expression' }]],
+    [
+      'block_action',
+      { expression: 'event.payload.tool == "pay"', tool: 'pay' },
+      [{ condition: 'tool', operator: 'eq' }, { condition: 'expression' }],
+    ],
+    ['require_approval', { payload_schema: { required: ['tool'] } }, [{ condition: 'payload_schema' }]],
+    ['rate_limit', { threshold: 1, window: 60, tool: 'pay' }, [{ condition: 'tool', operator: 'eq' }]],
+    ['data_filter', { patterns: ['xyz'] }, [{ condition: 'patterns' }]],
+    ['data_filter', { patterns: ['xyz'], detectors: ['jwt'] }, [{ condition: 'patterns' }, { condition: 'detectors' }]],
+    ['data_filter', { detectors: ['jwt'], tool: 'pay' }, [{ condition: 'tool', operator: 'eq' }]],
+  ];
+  for (const [type, conditions, unmet] of rows) {
+    const { judged } = evaluated({ policies: [policy(type, conditions)], event: CALL, isAgentOff: false });
+    t.match(judged, [{ result: 'not_matched' }], JSON.stringify(conditions));
+    t.same(judged[0]!.unmet, unmet, JSON.stringify(conditions));
+  }
+  const held = [policy('block_action', {}), policy('rate_limit', { threshold: 1, window: 60 })];
+  const { judged } = evaluated({ policies: held, event: CALL, isAgentOff: false });
+  t.same(
+    judged.map(({ result, unmet }) => [result, unmet]),
+    [
+      ['matched', undefined],
+      ['counted', undefined],
+    ],
+  );
+  const many = Object.fromEntries(Array.from({ length: 40 }, (_, i) => [`payload.f${i}`, 'x']));
+  const {
+    judged: [longest],
+  } = evaluated({ policies: [policy('block_action', many)], event: CALL, isAgentOff: false });
+  t.equal(longest!.unmet!.length, CONDITIONS_TOLD_MAX);
 });
