@@ -56,6 +56,9 @@ export type PolicyType = (typeof POLICY_TYPES)[number];
 export const POLICY_ACTIONS = ['block', 'alert', 'log'] as const;
 export type PolicyAction = (typeof POLICY_ACTIONS)[number];
 
+/** What makes a revision of a policy. */
+export const REVISION_ACTIONS = ['created', 'updated', 'deleted'] as const;
+
 /** What an evaluation says of each policy. */
 export const EVALUATION_RESULTS = ['matched', 'not_matched', 'counted'] as const;
 export type EvaluationResult = (typeof EVALUATION_RESULTS)[number];

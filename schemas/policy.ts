@@ -2,7 +2,7 @@
 // `conditions` is checked in two stages: its outer form here, its meaning by the policy engine when it compiles it.
 
 import Type from 'typebox';
-import { POLICY_ACTIONS, POLICY_TYPES, SEVERITIES, STATUSES } from './closed-sets.ts';
+import { POLICY_ACTIONS, POLICY_TYPES, REVISION_ACTIONS, SEVERITIES, STATUSES } from './closed-sets.ts';
 import { Description, FreeObject, Name, ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
 
@@ -88,3 +88,30 @@ export const Policy = Type.Object({
   updated_at: about(ResponseTime, 'When it was last changed.'),
 });
 export type Policy = Type.Static<typeof Policy>;
+
+/** How two texts of a policy differ in one place. */
+export const PolicyDifference = Type.Object({
+  path: about(Type.String(), 'JSON Pointer into the policy.', '/conditions/payload.amount/gt'),
+  before: Type.Optional(about(Type.Unknown(), 'What stood there. Left out: nothing.', 1000)),
+  after: Type.Optional(about(Type.Unknown(), 'What stands there from then on. Left out: nothing.', 500)),
+});
+export type PolicyDifference = Type.Static<typeof PolicyDifference>;
+
+export const PolicyRevision = Type.Object({
+  policy_id: about(Type.String(), 'The policy.', exampleId('pol')),
+  revision: about(Type.Integer({ minimum: 1 }), 'Its number. A deletion has one, too: the last.', 3),
+  action: about(Type.Enum([...REVISION_ACTIONS]), 'What was done to the policy.', 'updated'),
+  actor: about(Type.String(), 'Who did it: `key:<key_id>`, or `system`.', `key:${exampleId('key')}`),
+  created_at: about(ResponseTime, 'When it was done.'),
+  restored_from: about(
+    Type.Union([Type.Integer({ minimum: 1 }), Type.Null()]),
+    'The revision whose text was put back. null: none was.',
+    null,
+  ),
+  differences: about(
+    Type.Array(PolicyDifference),
+    'What differs from the revision before. Empty: there is none before, or it is not known.',
+  ),
+  policy: about(Type.Union([Policy, Type.Null()]), 'The policy as it was from then on. null: deleted.'),
+});
+export type PolicyRevision = Type.Static<typeof PolicyRevision>;

@@ -1,5 +1,6 @@
 // Takes everything of one agent out of the tables: its events (and with them their audit entries), anomalies,
-// deliveries, approvals, audit entries about it, and its rows of the registry. The bare `agent.deleted`
+// deliveries, approvals, audit entries about it, its rows of the registry, and the policies scoped to it with all their
+// revisions. The bare `agent.deleted`
 // stays, as does the registry's note that it is deleted. Idempotent. Returns once no query sees the rows. Their bytes
 // go with the merges that follow; those of events with `rewriteErased`, which also gives the parts their projections
 // back: until then a timeline reads such parts row by row, with the same result. Before it: the tombstone is set and
@@ -13,7 +14,8 @@ const DELETIONS = [
   'DELETE FROM deliveries WHERE account_id = {account:String} AND agent_id = {agent:String}',
   'DELETE FROM approvals WHERE account_id = {account:String} AND agent_id = {agent:String}',
   "DELETE FROM audit_log WHERE account_id = {account:String} AND about_agent = {agent:String} AND action != 'agent.deleted'",
-  "DELETE FROM registry WHERE account_id = {account:String} AND kind = 'agent' AND id = {agent:String} AND record != ''",
+  "DELETE FROM registry WHERE account_id = {account:String} AND record != '' AND (kind = 'agent' AND id = {agent:String} OR kind = 'policy' AND JSONExtractString(record, 'agent_id') = {agent:String})",
+  'DELETE FROM policy_revisions WHERE account_id = {account:String} AND agent_id = {agent:String}',
 ];
 
 /**
@@ -23,7 +25,7 @@ const DELETIONS = [
 const PROJECTIONS = [BY_TIME, 'by_arrival', 'counts'] as const;
 
 /** Tables of which a DELETE masks rows; the others have no rows of an agent. */
-const MASKED = ['anomalies', 'deliveries', 'approvals', 'audit_log', 'registry'] as const;
+const MASKED = ['anomalies', 'deliveries', 'approvals', 'audit_log', 'registry', 'policy_revisions'] as const;
 const MASKED_TABLES = MASKED.map((table) => `'${table}'`).join(', ');
 const ALL_TABLES = `'events', ${MASKED_TABLES}`;
 

@@ -1,27 +1,31 @@
-// The journal's way into ClickHouse: registry streams -> tables `registry`, `audit_log`, `approvals`, `deliveries`
-// (beside the event store). Each entry is one registry change with its audit record, which Redis wrote together; here
-// both are copied, and the records become the next entries of their accounts' audit chains (chain.ts).
+// The journal's way into ClickHouse: registry streams -> tables `registry`, `policy_revisions`, `audit_log`,
+// `approvals`, `deliveries` (beside the event store). Each entry is one registry change with its audit record, which
+// Redis wrote together; here both are copied, and the records become the next entries of their accounts' audit chains
+// (chain.ts).
 // Exactly once: all tables replace rows of equal key, so writing a batch again changes nothing; the tokens spare the
 // parts. After a try without an answer a token may be known whose rows are not there (verify.ts): then the rows go once
 // more without one.
 // Invariant: `registry` keeps the newest revision of each resource, however late or often a change arrives; so do the
 // tables that an entry's `rows` are of. Those come as their columns are, times as ISO text; account and revision are
-// put in here. The signals of an entry go to the alerts once its rows are stored, again and again if need be:
-// signals may be repeated. An agent's erasure is not this file's: its audit records are copied like all others and
-// removed later (erase.ts). An entry of another version is dead-lettered; refused rows are dead-lettered with their
-// entry.
+// put in here. The signals of an entry go to the alerts once its rows are stored, again and again if need be: signals
+// may be repeated. A revision of a policy is made of its change and the audit entry beside it, so it is there exactly
+// when they are. An agent's erasure is not this file's: its audit records are copied like all others and removed later
+// (erase.ts). An entry of another version is dead-lettered; refused rows are dead-lettered with their entry.
 
 import { type ClickHouse, ClickHouseError } from '../../clickhouse/client.ts';
 import { agentOf } from '../../schemas/audit-log.ts';
 import { EntryFormatError } from '../../schemas/entry.ts';
 import { JOURNAL_FIELD, JOURNAL_VERSION, type JournalEntry, type JournalTable } from '../../schemas/journal.ts';
+import type { Policy } from '../../schemas/policy.ts';
 import { auditLeaf, packAgent } from '../../src/audit/hash.ts';
+import { differencesOf } from '../../src/common/differences.ts';
 import { exactJson, parseExact } from '../../src/common/exact-json.ts';
 import { DEAD_LETTER_ROWS_MAX } from '../../src/common/limits.ts';
 import type { Metrics } from '../../src/metrics/metrics.ts';
 import type { Log } from '../../src/process/log.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
+import { SYSTEM } from '../../src/registry/audit.ts';
 import type { BinaryCommandArgs, DeadLetterFields } from '../../src/streams/consume.ts';
 import { deadLetterFields } from '../../src/streams/dead-letters.ts';
 import { appendSignals } from '../../src/streams/signals.ts';
@@ -37,8 +41,15 @@ import { hashOf, monthOf } from './rows.ts';
 const GROUP = 'store';
 
 type Change = { id: string; entry: JournalEntry; fields: ReadonlyMap<string, Buffer> };
+type RevisionDetails = {
+  revision?: number;
+  before?: object;
+  after?: object;
+  restored_from?: number;
+  agent_id?: string;
+};
 type Table = {
-  name: 'registry' | 'audit_log' | JournalTable;
+  name: 'registry' | 'policy_revisions' | 'audit_log' | JournalTable;
   /** Rows of one partition of the table. */
   parts: { part: string; rows: object[]; ids: string[] }[];
 };
@@ -120,7 +131,7 @@ export class JournalStore implements Work<Change, null> {
 
   /** The audit log last: an entry of it is there exactly when its change was stored whole, and so in the chain. */
   async #insert(batch: Batch<Change, null>, changes: readonly Change[]): Promise<void> {
-    for (const { name, parts } of [registryTable(changes), ...rowTables(changes), auditTable(changes)]) {
+    for (const { name, parts } of tablesOf(changes)) {
       for (const { part, rows, ids } of parts) {
         await batch.ensureHeld();
         const token = `${batch.stream}:${changes[0]!.id}-${changes.at(-1)!.id}:${part}:${hashOf(ids)}`;
@@ -158,6 +169,11 @@ function chainedEntries({ entry }: Change): Chained[] {
   });
 }
 
+/** The audit log last: see `#insert`. */
+function tablesOf(changes: readonly Change[]): Table[] {
+  return [registryTable(changes), revisionTable(changes), ...rowTables(changes), auditTable(changes)];
+}
+
 function registryTable(changes: readonly Change[]): Table {
   const rows = changes.flatMap(({ entry }) =>
     entry.changes.map(({ kind, id, record }) => ({
@@ -171,6 +187,38 @@ function registryTable(changes: readonly Change[]): Table {
   );
   const ids = rows.map((row) => `${row.kind}/${row.id}/${row.revision}`);
   return { name: 'registry', parts: rows.length > 0 ? [{ part: 'registry', rows, ids }] : [] };
+}
+
+function revisionTable(changes: readonly Change[]): Table {
+  const rows = changes.flatMap(({ entry }) =>
+    entry.changes.flatMap(({ kind, id, record }) => {
+      const revision = kind === 'policy' ? revisionOf(entry, id, record as Policy | null) : undefined;
+      return revision === undefined ? [] : [{ ...revision, account_id: entry.account, policy_id: id }];
+    }),
+  );
+  const ids = rows.map((row) => `${row.policy_id}/${row.revision}`);
+  return { name: 'policy_revisions', parts: rows.length > 0 ? [{ part: 'policy_revisions', rows, ids }] : [] };
+}
+
+/**
+ * undefined: the policy went with its agent, and so do its revisions. A policy that is written again without an audit
+ * entry (src/registry/history.ts) is at a revision of which no more is known.
+ */
+function revisionOf({ audit, at }: JournalEntry, id: string, record: Policy | null) {
+  const log = audit.find((one) => one.resource_type === 'policy' && one.resource_id === id);
+  const { revision: told, before, after, restored_from, agent_id: agent } = (log?.details ?? {}) as RevisionDetails;
+  if (record === null && (log?.action !== 'policy.deleted' || told === undefined)) return undefined;
+  const revision = record === null ? told! : (record.revision ?? 1);
+  return {
+    revision,
+    agent_id: (record === null ? agent : record.agent_id) ?? '',
+    action: record === null ? 'deleted' : revision === 1 ? 'created' : 'updated',
+    actor: log?.actor ?? SYSTEM.actor,
+    created_at: clickhouseTime(at),
+    restored_from: restored_from ?? 0,
+    differences: exactJson(before === undefined ? [] : differencesOf(before, after)),
+    record: record === null ? '' : exactJson(record),
+  };
 }
 
 function auditTable(changes: readonly Change[]): Table {

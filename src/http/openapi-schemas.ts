@@ -77,7 +77,7 @@ import {
   NotifiedSilence,
   WEBHOOK_NOTIFICATIONS,
 } from '../../schemas/notification.ts';
-import { Policy, PolicyCreate, PolicyPatch } from '../../schemas/policy.ts';
+import { Policy, PolicyCreate, PolicyDifference, PolicyPatch, PolicyRevision } from '../../schemas/policy.ts';
 import { ConditionOperators, ConditionScalar, FieldCondition, PayloadSchema } from '../../schemas/policy-conditions.ts';
 import {
   EvaluatedEvent,
@@ -210,6 +210,9 @@ const NAMED: Record<string, Named> = {
     PolicyPatchByType,
   ),
   PolicyPage: of('A page of policies.', page(Policy)),
+  PolicyDifference: of('How two texts of a policy differ in one place.', PolicyDifference),
+  PolicyRevision: of('What a policy said from one change to the next.', PolicyRevision),
+  PolicyRevisionPage: of('A page of revisions of a policy.', page(PolicyRevision)),
   PolicyDraft: taken('A policy that need not exist, to be tried.', PolicyDraft),
   EvaluatedEvent: taken(
     'An event to be judged: one that was recorded, by its id, or one that is made up.',

@@ -331,6 +331,8 @@ function pathParameter(collection: string, name: string): object {
   if (name === 'trace_id') {
     return { description: 'The `trace_id` that the events share, percent-encoded.', schema, example: 'conversation-1' };
   }
+  if (name === 'revision')
+    return { description: 'Number of the revision. Any other text is unknown: 404.', schema, example: '3' };
   const [prefix, what] = PATH_IDS[collection] ?? [];
   if (prefix === undefined) return { schema };
   return {

@@ -12,6 +12,7 @@ import { deliveryRoutes } from './handlers/delivery-routes.ts';
 import { eventCountRoutes } from './handlers/event-counts.ts';
 import { eventRoutes } from './handlers/events.ts';
 import { healthRoutes, metricsRoute } from './handlers/operations.ts';
+import { policyRevisionRoutes } from './handlers/policy-revision-routes.ts';
 import { policyRoutes } from './handlers/policy-routes.ts';
 import { sessionRoutes } from './handlers/session-routes.ts';
 import { spanRoutes } from './handlers/spans.ts';
@@ -36,6 +37,7 @@ export function makeRoutes({ metrics, publicUrl }: RouteOptions): Route[] {
     ...decisionPointRoutes,
     ...traceRoutes,
     ...policyRoutes,
+    ...policyRevisionRoutes,
     ...alertRoutes,
     ...deliveryRoutes,
     ...approvalRoutes,

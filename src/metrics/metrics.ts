@@ -38,7 +38,16 @@ const POLL_BUCKETS = [0.05, 0.25, 1, 2.5, 5, 10, 20, 30, 45, 60, 75];
 const FINDABLE_BUCKETS = [0.05, 0.1, 0.25, 0.5, 1, 2, 5, 15, 60, 300, 1800, 7200, 43_200];
 
 const RESULTS = ['delivered', 'retry', 'failed', 'cancelled'] as const;
-const TABLES = ['events', 'anomalies', 'approvals', 'deliveries', 'audit_log', 'audit_chain', 'registry'] as const;
+const TABLES = [
+  'events',
+  'anomalies',
+  'approvals',
+  'deliveries',
+  'audit_log',
+  'audit_chain',
+  'registry',
+  'policy_revisions',
+] as const;
 
 // biome-ignore format: a metric a line reads as the table that it is
 export const METRICS = {

@@ -33,7 +33,7 @@ export type Named = {
   agent_id: string | null;
   status: Status;
   updated_at: string;
-  /** Of kinds that have revisions: from 1, raised by each change. */
+  /** Of kinds that have revisions: from 1, raised by each change. A deletion is one, too. */
   revision?: number;
 };
 
@@ -57,6 +57,8 @@ export type Edit<R> = Revisions & {
   /** The record as it is to be; throws what is wrong with it. */
   edited: (before: R) => R | Promise<R>;
   more?: (before: R, after: R) => More;
+  /** What the audit entry says beyond what changed. */
+  details?: object;
   /** What to throw for the guard `name`, `agent` or one of `more` that did not hold. */
   refusal: (guard: string) => Error;
 };
@@ -133,7 +135,9 @@ export class NamedRecords<R extends Named> {
       const at = this.#now();
       after.updated_at = isoTime(at);
       if (before.revision !== undefined) after.revision = before.revision + 1;
-      const refused = await this.#update(account, { text, before, after, at, ...edit.more?.(before, after) }, actor);
+      const { details } = edit;
+      const change = { text, before, after, at, ...(details === undefined ? {} : { details }) };
+      const refused = await this.#update(account, { ...change, ...edit.more?.(before, after) }, actor);
       if (refused === undefined) return after;
       if (refused === 'record') return AGAIN;
       throw edit.refusal(refused);
@@ -155,7 +159,7 @@ export class NamedRecords<R extends Named> {
       const { name, agent_id: agent, revision } = before;
       if (!isWithin(actor, agent)) return false;
       keepTo(revisions, before);
-      const details = { name, ...(revision === undefined ? {} : { revision }), ...ofAgent(agent) };
+      const details = { name, ...(revision === undefined ? {} : { revision: revision + 1 }), ...ofAgent(agent) };
       const at = this.#now();
       const { refused } = await commit(this.#store, {
         account,
@@ -181,7 +185,7 @@ export class NamedRecords<R extends Named> {
   /** The name of the guard that did not hold. */
   async #update(
     account: string,
-    change: More & { text: string; before: R; after: R; at: number },
+    change: More & { text: string; before: R; after: R; at: number; details?: object },
     actor: Actor,
   ): Promise<string | undefined> {
     const { kind, hash, names } = this.#kind;
@@ -203,6 +207,7 @@ export class NamedRecords<R extends Named> {
     const details = {
       ...(after.revision === undefined ? {} : { revision: after.revision }),
       ...updateDetails(before, after),
+      ...change.details,
       ...ofAgent(after.agent_id ?? before.agent_id),
     };
     const { refused } = await commit(this.#store, {

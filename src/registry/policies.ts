@@ -100,9 +100,30 @@ export class Policies {
         await checkCompiles(this.#work, account, after);
       return after;
     };
-    const more = (before: Policy, after: Policy): More =>
-      after.status === before.status ? {} : this.#counted(account, after);
+    const more = (before: Policy, after: Policy) => this.#recounted(account, before, after);
     return this.#records.change(account, id, { edited, more, refusal, revisions }, actor);
+  }
+
+  /**
+   * Puts the text of an earlier revision back, as a new one; where nothing differs there is none. null: no such policy.
+   * `revisions`: only while it is at one of these.
+   */
+  restore(
+    account: string,
+    id: string,
+    { text, revisions }: { text: Policy; revisions?: readonly number[] | undefined },
+    actor: Actor,
+  ): Promise<Policy | null> {
+    const { name, conditions, actions, severity, description, status } = text;
+    const edited = async ({ description: _, ...before }: Policy): Promise<Policy> => {
+      const rest = { ...before, name, conditions, actions, severity, status };
+      const after = description === undefined ? rest : { ...rest, description };
+      await checkCompiles(this.#work, account, after);
+      return after;
+    };
+    const details = { restored_from: text.revision };
+    const more = (before: Policy, after: Policy) => this.#recounted(account, before, after);
+    return this.#records.change(account, id, { edited, more, refusal, revisions, details }, actor);
   }
 
   /** false: no such policy. `revisions`: only while it is at one of these. */
@@ -120,6 +141,10 @@ export class Policies {
     const refused = await this.#records.add(account, policy, addition, actor);
     if (refused !== undefined) throw refusal(refused);
     return exactJson(policy);
+  }
+
+  #recounted(account: string, before: Policy, after: Policy): More {
+    return after.status === before.status ? {} : this.#counted(account, after);
   }
 
   /** What keeps count of the active ones. */

@@ -4,6 +4,7 @@ import t from 'tap';
 import { ClickHouseError } from '../../clickhouse/client.ts';
 import { type Migration, MigrationError, migrate, readMigrations } from '../../clickhouse/migrate.ts';
 import { listDeliveries } from '../../clickhouse/queries/list-deliveries.ts';
+import { listPolicyRevisions } from '../../clickhouse/queries/policy-revisions.ts';
 import { SEARCH_TOKENS } from '../../clickhouse/queries/search.ts';
 import { renderSql, splitStatements } from '../../clickhouse/sql-template.ts';
 import { EVENT_COLUMNS, type EventColumnKind, OUTCOME_VALUE } from '../../schemas/event-row.ts';
@@ -71,6 +72,47 @@ t.test('on the engine', async (t) => {
       { id: 'dlv_1', transport: null },
     ]);
   });
+
+  t.test(
+    'policies from before there were revisions are at the one that they say, by whom changed them last',
+    async (t) => {
+      const clickhouse = makeDatabase();
+      await migrate(clickhouse, { ...RETENTION, migrations: readMigrations().slice(0, 13) });
+      const row = { account_id: 'acc_1', kind: 'policy', revision: 7, at: '2026-11-20 00:00:00.000' };
+      const kept = { id: 'pol_1', revision: 3, name: 'kept', agent_id: 'agt_1' };
+      const first = { id: 'pol_2', name: 'of the first days', agent_id: null };
+      await clickhouse.insertRows('registry', [
+        { ...row, id: 'pol_1', record: JSON.stringify(kept) },
+        { ...row, id: 'pol_2', record: JSON.stringify(first) },
+        { ...row, id: 'pol_3', record: '' },
+        { ...row, id: 'agt_1', kind: 'agent', record: '{}' },
+      ]);
+      const log = { account_id: 'acc_1', resource_type: 'policy', resource_id: 'pol_1', details: '{}' };
+      await clickhouse.insertRows('audit_log', [
+        { ...log, id: 'log_1', action: 'policy.created', actor: 'key:a', created_at: '2026-11-18 00:00:00.000' },
+        { ...log, id: 'log_2', action: 'policy.updated', actor: 'key:b', created_at: '2026-11-20 00:00:00.000' },
+      ]);
+      await migrate(clickhouse, RETENTION);
+      const revisions = async (policyId: string) => {
+        return (await listPolicyRevisions(clickhouse, 'acc_1', { policyId, limit: 10, offset: 0 })).items;
+      };
+      const at = { created_at: '2026-11-20T00:00:00.000Z', restored_from: null, differences: [] };
+      t.same(await revisions('pol_1'), [
+        { policy_id: 'pol_1', revision: 3, action: 'updated', actor: 'key:b', ...at, policy: kept },
+      ]);
+      t.same(await revisions('pol_2'), [
+        {
+          policy_id: 'pol_2',
+          revision: 1,
+          action: 'created',
+          actor: 'system',
+          ...at,
+          policy: { ...first, revision: 1 },
+        },
+      ]);
+      t.same([...(await revisions('pol_3')), ...(await revisions('agt_1'))], []);
+    },
+  );
 
   t.test('a newer database and a changed file are refused', async (t) => {
     const clickhouse = makeDatabase();
@@ -174,11 +216,12 @@ t.test('with a cluster every table is replicated and made on all its nodes', asy
     for (const statement of statements) {
       t.match(
         statement,
-        /^(CREATE TABLE IF NOT EXISTS gatehouse\.\w+ ON CLUSTER 'main'\s|ALTER TABLE gatehouse\.\w+ ON CLUSTER 'main'\s+((ADD (COLUMN|INDEX|PROJECTION) IF NOT EXISTS)|((COMMENT COLUMN|DROP PROJECTION|DROP INDEX) IF EXISTS))\s)/,
+        /^(CREATE TABLE IF NOT EXISTS gatehouse\.\w+ ON CLUSTER 'main'\s|ALTER TABLE gatehouse\.\w+ ON CLUSTER 'main'\s+((ADD (COLUMN|INDEX|PROJECTION) IF NOT EXISTS)|((COMMENT COLUMN|DROP PROJECTION|DROP INDEX) IF EXISTS))\s|INSERT INTO gatehouse\.policy_revisions\s)/,
         `${name}: idempotent, on the cluster`,
       );
       t.notMatch(statement, /non_replicated|\{\{|\}\}/);
-      if (statement.startsWith('ALTER')) continue;
+      // What is inserted twice replaces itself.
+      if (/^(ALTER|INSERT)/.test(statement)) continue;
       t.match(
         statement,
         /ENGINE = Replicated\w*MergeTree\('\/clickhouse\/tables\/\{shard\}\/\{database\}\/\{table\}', '\{replica\}'/,

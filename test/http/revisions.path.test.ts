@@ -103,7 +103,7 @@ t.test('the audit log holds what was before and after, and a restored registry i
         after: { conditions: { tool: 'audited' }, actions: ['log'] },
       },
     },
-    { action: 'policy.deleted', details: { revision: 2 } },
+    { action: 'policy.deleted', details: { revision: 3 } },
   ]);
   t.equal(logs.length, 3);
   const { json: alert } = await api.post('/v1/alerts', {

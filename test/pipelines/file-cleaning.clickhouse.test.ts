@@ -29,7 +29,7 @@ t.test('what is erased is in no file, and it is shown since when', async (t) => 
   const clickhouse = makeDatabase();
   await migrate(clickhouse, { retentionDays: 365 });
   // Replaced parts leave the disk after eight minutes; a test does not wait for them.
-  for (const table of ['events', 'anomalies', 'deliveries', 'approvals', 'audit_log', 'registry']) {
+  for (const table of ['events', 'anomalies', 'deliveries', 'approvals', 'audit_log', 'registry', 'policy_revisions']) {
     await clickhouse.command(
       `ALTER TABLE ${table} MODIFY SETTING old_parts_lifetime = 1, cleanup_delay_period = 1, merge_tree_clear_old_parts_interval_seconds = 1, max_cleanup_delay_period = 2`,
     );
@@ -53,6 +53,12 @@ t.test('what is erased is in no file, and it is shown since when', async (t) => 
     await clickhouse.command(
       `INSERT INTO audit_log (account_id, id, action, actor, resource_type, resource_id, details, created_at) VALUES ('${account}', 'aud-${agent}', 'policy.created', 'system', 'policy', 'p', '${details}', now64(3))`,
     );
+    const policy = JSON.stringify({ agent_id: agent, description: MARK });
+    const at = new Date().toISOString().slice(0, -1);
+    const of = { account_id: account, record: policy };
+    await clickhouse.insertRows('registry', [{ ...of, kind: 'policy', id: `pol-${agent}`, revision: 1, at }]);
+    const revision = { policy_id: `pol-${agent}`, revision: 1, agent_id: agent, action: 'created', created_at: at };
+    await clickhouse.insertRows('policy_revisions', [{ ...of, ...revision }]);
     await redis.xadd(keys.events(0), '*', 'rows', MARK.repeat(3));
   }
   await redis.del(keys.events(0)); // what the streams do once it is stored
@@ -80,11 +86,10 @@ t.test('what is erased is in no file, and it is shown since when', async (t) => 
     'SELECT name FROM system.parts WHERE database = currentDatabase() AND active AND has_lightweight_delete',
   );
   t.same(masked, [], 'no part hides rows, in any table');
-  t.equal(
-    Number((await clickhouse.query<{ n: number }>('SELECT count() AS n FROM events'))[0]!.n),
-    1,
-    'others are there',
-  );
+  for (const table of ['events', 'registry', 'policy_revisions']) {
+    const [row] = await clickhouse.query<{ n: number }>(`SELECT count() AS n FROM ${table}`);
+    t.equal(Number(row!.n), 1, `others are there, in ${table}`);
+  }
 
   const rewritten = Number(await redis.get(keys.fileRewrite()));
   await eraseAgent(clickhouse, account, agents[2]!);

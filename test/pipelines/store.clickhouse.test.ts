@@ -319,6 +319,63 @@ t.test('the journal is copied: newest revision of each resource, each audit reco
   t.ok(await eventually(() => pipelines.healthy().ok), 'healthy');
 });
 
+t.test('each change of a policy in the journal is one revision, however often it arrives', async (t) => {
+  const world = await makeWorld(t, servers);
+  const { clickhouse, keys, redis } = world;
+  const account = mintId('account', Date.now());
+  const [policy, gone, agent] = [mintId('policy', 1), mintId('policy', 2), mintId('agent', 1)];
+  const at = Date.UTC(2026, 10, 20);
+  const text = (severity: string | null) => ({ id: policy, name: 'n', agent_id: null, severity });
+  const log = (action: 'policy.created' | 'policy.updated' | 'policy.deleted', details: Record<string, unknown>) => ({
+    ...{
+      id: mintId('auditLog', at),
+      action,
+      actor: 'key:key_1',
+      resource_type: 'policy' as const,
+      resource_id: policy,
+    },
+    ...{ details, created_at: new Date(at).toISOString() },
+  });
+  const entry = (revision: number, record: object | null, audit: JournalEntry['audit']): JournalEntry => {
+    return { version: 1, account, revision, at, changes: [{ kind: 'policy', id: policy, record }], audit };
+  };
+  const fresh = { ...text('high'), revision: 2 };
+  const entries = [
+    // Of before there were revisions.
+    entry(1, text(null), [log('policy.created', {})]),
+    entry(2, fresh, [
+      log('policy.updated', { revision: 2, before: { severity: null }, after: { severity: 'high' }, restored_from: 1 }),
+    ]),
+    entry(3, null, [log('policy.deleted', { revision: 3 })]),
+    // With its agent: no audit entry of its own, and no revision.
+    { ...entry(4, null, []), changes: [{ kind: 'policy' as const, id: gone, record: null }], erases: agent },
+    // Written again into a ClickHouse that has lost it.
+    { ...entry(5, null, []), changes: [{ kind: 'policy' as const, id: gone, record: { ...fresh, agent_id: agent } }] },
+  ];
+  for (const one of [...entries, ...entries])
+    await redis.xadd(keys.journal(keys.shardOf(account)), '*', 'j', JSON.stringify(one));
+  await startPipelines(t, world);
+  t.ok(await new ReadBarrier({ redis, keys, waitMs: 60_000 }).waitForJournal(account));
+  const revisions = await clickhouse.query(
+    `SELECT policy_id, toUInt32(revision) AS revision, action, actor, agent_id, toUInt32(restored_from) AS restored_from, differences, record
+     FROM policy_revisions FINAL ORDER BY policy_id, revision`,
+  );
+  const by = { policy_id: policy, actor: 'key:key_1', agent_id: '', restored_from: 0, differences: '[]' };
+  const difference = { path: '/severity', before: null, after: 'high' };
+  t.same(revisions, [
+    { ...by, revision: 1, action: 'created', record: JSON.stringify(text(null)) },
+    {
+      ...{ ...by, revision: 2, action: 'updated', restored_from: 1, differences: JSON.stringify([difference]) },
+      record: JSON.stringify(fresh),
+    },
+    { ...by, revision: 3, action: 'deleted', record: '' },
+    {
+      ...{ ...by, policy_id: gone, revision: 2, action: 'updated', actor: 'system', agent_id: agent },
+      record: JSON.stringify({ ...fresh, agent_id: agent }),
+    },
+  ]);
+});
+
 t.test(
   'rows that a journal entry carries: the newest revision of each stands, in the order of revisions',
   async (t) => {

@@ -120,7 +120,7 @@ export const policyRoutes: Route[] = [
       answers: { 200: { description: 'The policy', schema: Policy, etag: true } },
     },
     async handle({ account, params }, { registry }) {
-      return versioned(found(await registry.policies.get(account, policyId(params[0]!)), 'policy'));
+      return versioned(found(await registry.policies.get(account, policyIdOf(params[0]!)), 'policy'));
     },
   }),
   route({
@@ -141,7 +141,7 @@ export const policyRoutes: Route[] = [
       bodyExample: { actions: ['log'] },
     },
     async handle({ account, params, body, revisions, actor }, { registry }) {
-      const id = policyId(params[0]!);
+      const id = policyIdOf(params[0]!);
       return versioned(found(await registry.policies.patch(account, id, { body, revisions }, actor), 'policy'));
     },
   }),
@@ -159,14 +159,14 @@ export const policyRoutes: Route[] = [
       answers: { 204: { description: 'Deleted; events are not judged by it any more' } },
     },
     async handle({ account, params, revisions, actor }, { registry }) {
-      const id = policyId(params[0]!);
+      const id = policyIdOf(params[0]!);
       if (!(await registry.policies.remove(account, id, actor, revisions))) throw notFound('policy');
       return NO_CONTENT;
     },
   }),
 ];
 
-function policyId(text: string): string {
+export function policyIdOf(text: string): string {
   if (!isId('policy', text)) throw notFound('policy');
   return text;
 }
