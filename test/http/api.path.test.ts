@@ -638,6 +638,18 @@ t.test('the account shows itself to every key, and is changed by an admin alone'
   t.match(await api.patch('/v1/account', { agent_down_seconds: null }), { json: { agent_down_seconds: null } });
 });
 
+t.test(
+  'policies: revisions, and a declaration (the whole story: policy-revisions and declared-policies)',
+  async (t) => {
+    const policy = { name: unique('policy'), type: 'block_action', conditions: { tool: 'none' }, actions: ['log'] };
+    const path = `/v1/policies/${(await api.post('/v1/policies', policy)).json.id}`;
+    await api.patch(path, { actions: ['block'] });
+    t.match((await api.get(`${path}/revisions`)).json, { items: [{ revision: 2 }, { revision: 1 }], total: 2 });
+    t.match((await api.get(`${path}/revisions/2`)).json, { differences: [{ path: '/actions' }] });
+    t.match((await api.post(`${path}/revisions/1/restore`, undefined)).json, { revision: 3, actions: ['log'] });
+    },
+);
+
 t.test('approvals: an event waits, a person decides (the whole story: approvals.path.test.ts)', async (t) => {
   const { id } = await newAgent();
   const terms = { type: 'require_approval', conditions: { tool: 'pay' }, actions: ['block'] };

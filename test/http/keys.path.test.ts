@@ -122,6 +122,9 @@ const ASKS: Record<string, Ask> = {
   'POST /v1/policies/evaluate': {
     body: ({ agent }) => ({ event: { agent_id: agent, type: 'custom', payload: {} } }),
   },
+  'GET /v1/policies/{id}/revisions': { path: '/v1/policies/:policy/revisions' },
+  'GET /v1/policies/{id}/revisions/{revision}': { path: '/v1/policies/:policy/revisions/1' },
+  'POST /v1/policies/{id}/revisions/{revision}/restore': { path: '/v1/policies/:policy/revisions/1/restore' },
   'GET /v1/policies': { path: '/v1/policies?agent_id=:agent' },
   'GET /v1/policies/{id}': { path: '/v1/policies/:policy' },
   'PATCH /v1/policies/{id}': { path: '/v1/policies/:policy', body: () => ({ severity: 'low' }) },

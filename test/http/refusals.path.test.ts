@@ -74,12 +74,14 @@ t.test('no alert is made that would lead inside, or nowhere', async (t) => {
 });
 
 t.test('bad queries are refused by every list, and the parameter is named', async (t) => {
-  const { id } = await newAgent();
+  const { id: agent } = await newAgent();
+  const policy = { name: unique('policy'), type: 'block_action', actions: ['log'], conditions: { tool: 'none' } };
+  const { id: policyId } = (await api.post('/v1/policies', policy)).json;
   // A trace is no list, though its events have pages: lists.path.test.ts.
   const lists = makeRoutes({ metrics: true }).filter(({ query }) => query?.offset !== undefined);
   t.ok(lists.length >= 9);
   for (const { path, query } of lists) {
-    const list = path.replace('{id}', id);
+    const list = path.replace('{id}', path.startsWith('/v1/policies') ? policyId : agent);
     const max = (query!.limit!.schema as { maximum: number }).maximum;
     const absent = (query!.limit!.schema as { default: number }).default;
     t.match((await api.get(list)).json, { limit: absent, offset: 0 }, list);
@@ -113,7 +115,7 @@ t.test('bad queries are refused by every list, and the parameter is named', asyn
     }
   }
   t.match(await api.get('/healthz?x=1', { key: null }), { status: 200 }, 'health does not look at queries');
-  t.match(await api.get(`/v1/agents/${id}?x=1`), { status: 400 }, 'a single resource takes none');
+  t.match(await api.get(`/v1/agents/${agent}?x=1`), { status: 400 }, 'a single resource takes none');
   t.match(
     await api.get(`/v1/events?q=${encodeURIComponent("'; DROP TABLE events --\\\0\t\n")}`),
     { status: 200, json: { total: 0 } },

@@ -18,7 +18,7 @@ const ofRevisions: Owned = {
     const id = params[0]!;
     const policy = await registry.policies.get(account, id);
     if (policy !== null) return policy.agent_id;
-    return found(await ask(() => agentOfPolicy(clickhouse, account, id)), 'policy', false);
+    return found(await ask(() => agentOfPolicy(clickhouse, account, id)), 'policy');
   },
 };
 
