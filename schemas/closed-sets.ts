@@ -59,6 +59,9 @@ export type PolicyAction = (typeof POLICY_ACTIONS)[number];
 /** What makes a revision of a policy. */
 export const REVISION_ACTIONS = ['created', 'updated', 'deleted'] as const;
 
+/** What a declaration makes of a policy. */
+export const PLANNED_ACTIONS = ['create', 'update', 'replace', 'delete', 'unchanged'] as const;
+
 /** What an evaluation says of each policy. */
 export const EVALUATION_RESULTS = ['matched', 'not_matched', 'counted'] as const;
 export type EvaluationResult = (typeof EVALUATION_RESULTS)[number];

@@ -12,27 +12,27 @@ export const ErrorDetail = Type.Object({
 });
 export type ErrorDetail = Type.Static<typeof ErrorDetail>;
 
-export const ErrorBody = Type.Object({
-  error: Type.Object(
-    {
-      code: about(Type.String(), 'What went wrong, for programs.'),
-      message: about(
-        Type.String(),
-        'What went wrong, one sentence for people. It may change.',
-        'The policy does not compile.',
+export const ErrorInfo = Type.Object(
+  {
+    code: about(Type.String(), 'What went wrong, for programs.'),
+    message: about(
+      Type.String(),
+      'What went wrong, one sentence for people. It may change.',
+      'The policy does not compile.',
+    ),
+    request_id: about(Type.String(), 'The `X-Request-Id` of the request.', 'checkout-7f3a'),
+    details: Type.Optional(
+      about(Type.Array(ErrorDetail), 'What is wrong and where; left out where there is nothing to add.'),
+    ),
+    /** On a 5xx answer to a write: whether anything was kept. */
+    recorded: Type.Optional(
+      about(
+        Type.Union([Type.Literal(false), Type.Literal('unknown')]),
+        'On a 5xx answer to a write: `false`, nothing was kept and it can be sent again; `unknown`, send it again with the same `Idempotency-Key`. Left out elsewhere.',
       ),
-      request_id: about(Type.String(), 'The `X-Request-Id` of the request.', 'checkout-7f3a'),
-      details: Type.Optional(
-        about(Type.Array(ErrorDetail), 'What is wrong and where; left out where there is nothing to add.'),
-      ),
-      /** On a 5xx answer to a write: whether anything was kept. */
-      recorded: Type.Optional(
-        about(
-          Type.Union([Type.Literal(false), Type.Literal('unknown')]),
-          'On a 5xx answer to a write: `false`, nothing was kept and it can be sent again; `unknown`, send it again with the same `Idempotency-Key`. Left out elsewhere.',
-        ),
-      ),
-    },
-    { description: 'What went wrong.' },
-  ),
-});
+    ),
+  },
+  { description: 'What went wrong, for programs and for people.' },
+);
+
+export const ErrorBody = Type.Object({ error: about(ErrorInfo, 'What went wrong.') });

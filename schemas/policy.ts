@@ -7,6 +7,8 @@ import { Description, FreeObject, Name, ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
 
 const Actions = Type.Array(Type.Enum([...POLICY_ACTIONS]), { minItems: 1, maxItems: 3, uniqueItems: true });
+/** Of declared policies. */
+export const Owner = Type.String({ minLength: 1, maxLength: 100 });
 /** An array of 1-3 different actions; a single string is taken as an array of one. */
 const ActionsIn = Type.Union([Actions, Type.Enum([...POLICY_ACTIONS])]);
 const Conditions = FreeObject;
@@ -56,6 +58,13 @@ export const PolicyPatch = Type.Object(
     status: Type.Optional(
       about(Type.Enum([...STATUSES]), '`inactive`: events are not judged by it. Left out: as it is.'),
     ),
+    owner: Type.Optional(
+      about(
+        Type.Union([Owner, Type.Null()]),
+        'The owner by whom it is declared from now on; null: none, it is no longer declared. Left out: as it is.',
+        'platform',
+      ),
+    ),
   },
   { additionalProperties: false, minProperties: 1 },
 );
@@ -84,6 +93,16 @@ export const Policy = Type.Object({
   ),
   description: Type.Optional(about(Type.String(), 'What the policy is for. Left out: there is none.')),
   status: about(Type.Enum([...STATUSES]), '`inactive`: events are not judged by it.'),
+  owner: Type.Optional(
+    about(Type.String(), 'The owner by whom it is declared. Left out: it is not declared.', 'platform'),
+  ),
+  applied_revision: Type.Optional(
+    about(
+      Type.Integer({ minimum: 1 }),
+      'The revision that the last declaration left it at; where it is not the present one, it was changed by hand since. Left out: it was never declared.',
+      3,
+    ),
+  ),
   created_at: about(ResponseTime, 'When it was made.'),
   updated_at: about(ResponseTime, 'When it was last changed.'),
 });

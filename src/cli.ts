@@ -2,8 +2,8 @@
 // The command line: finds the command, reads its options and the settings, runs it (`gatehouse help` lists them).
 // Used everywhere; nothing but this file writes to standard output or chooses an exit status.
 // A command's modules are loaded when it is called: a front's alone take longer to load than the supervisor to start.
-// Exit status: 0 done, 1 failed, 2 called wrongly or a bad setting. Failures are one sentence on standard error; only a
-// bug shows where it is.
+// Exit status: 0 done, 1 failed, 2 called wrongly or a bad setting; `policies` and `hook` have more. Failures are one
+// sentence on standard error; only a bug shows where it is.
 import { parseArgs } from 'node:util';
 import { type Command, UsageError, withAddresses } from './commands/context.ts';
 import type { McpOptions } from './commands/mcp.ts';
@@ -25,6 +25,8 @@ type Entry = { usage: string; help: string; options?: Options } & (
 const USAGE_STATUS = 2;
 /** What `gatehouse start` gives its workers: they leave when it is gone. Not for people, and in no help. */
 const SUPERVISED: Options = { supervised: { type: 'boolean' } };
+
+const OF_POLICIES: Options = { owner: { type: 'string' }, url: { type: 'string' } };
 
 const COMMANDS: Record<string, Entry> = {
   start: {
@@ -155,6 +157,24 @@ const COMMANDS: Record<string, Entry> = {
       ...{ timeout: { type: 'string' }, wait: { type: 'string' }, 'on-unavailable': { type: 'string' } },
     },
     act: async (options, command) => (await import('./commands/mcp.ts')).mcp(options as McpOptions, command),
+  },
+  'policies pull': {
+    usage: 'policies pull [--owner NAME] [--url URL]',
+    help: 'print the policies of an owner, or all, as a file for the next two (GATEHOUSE_URL, GATEHOUSE_API_KEY)',
+    options: OF_POLICIES,
+    act: async (options, args) => (await import('./commands/policy-commands.ts')).policiesPull(options, args),
+  },
+  'policies plan': {
+    usage: 'policies plan FILE… --owner NAME [--json] [--url URL]',
+    help: 'show what the policies declared in YAML or JSON would change. Status 3: there is something to do',
+    options: { ...OF_POLICIES, json: { type: 'boolean' } },
+    act: async (options, args) => (await import('./commands/policy-commands.ts')).policiesPlan(options, args),
+  },
+  'policies apply': {
+    usage: 'policies apply FILE… --owner NAME [--hash HASH] [--json] [--url URL]',
+    help: 'change it, all or nothing; with the hash of a plan only that one. Status 4: the policies were changed since',
+    options: { ...OF_POLICIES, json: { type: 'boolean' }, hash: { type: 'string' } },
+    act: async (options, args) => (await import('./commands/policy-commands.ts')).policiesApply(options, args),
   },
   help: { usage: 'help', help: 'show this', say: helpText },
   version: { usage: 'version', help: 'show the version', say: version },

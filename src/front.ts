@@ -54,6 +54,7 @@ import { RegistryCache } from './registry/cache.ts';
 import type { RegistryStore } from './registry/commit.ts';
 import { Deliveries } from './registry/deliveries.ts';
 import { Policies } from './registry/policies.ts';
+import { PolicyDeclarations } from './registry/policy-declaration.ts';
 import { PolicyEvaluations } from './registry/policy-evaluation.ts';
 import type { RequestLimit } from './registry/principal.ts';
 import { RequestLimiter } from './registry/request-limit.ts';
@@ -298,6 +299,7 @@ function makeRegistry(
     accounts: new Accounts(store),
     agents: new Agents(store),
     policies: new Policies(store, work),
+    declarations: new PolicyDeclarations(store, work),
     evaluations: new PolicyEvaluations(store, fetchEvent, work),
     alerts: new Alerts({ ...store, ...rules }),
     deliveries: new Deliveries(store),

@@ -33,7 +33,7 @@ export const ERRORS = {
   method_not_allowed: { status: 405, when: 'the path exists, the method does not; `Allow` says which do' },
   name_taken: {
     status: 409,
-    when: "an alert or policy of that name exists, or an agent is renamed onto another's name",
+    when: "an alert or policy of that name exists, or is another owner's, or an agent is renamed onto another's name",
   },
   request_timeout: { status: 408, when: 'the head of the request was not there after 10 s' },
   agent_inactive: { status: 409, when: 'what waits is to be approved, and its agent is switched off' },
@@ -50,7 +50,7 @@ export const ERRORS = {
   },
   revision_conflict: {
     status: 412,
-    when: 'If-Match names a revision that is not the present one: another change came first; `details` says which it is',
+    when: 'If-Match names a revision that is not the present one: another change came first; `details` says which it is. Or the plan to be applied is not the present one, which comes along as `plan`',
   },
   length_required: {
     status: 411,
@@ -58,7 +58,7 @@ export const ERRORS = {
   },
   payload_too_large: {
     status: 413,
-    when: 'the body is over 1 MiB for one event, 8 MiB for a batch, 64 KiB for anything else',
+    when: 'the body is over 1 MiB for one event or for declared policies, 8 MiB for a batch, 64 KiB for anything else',
   },
   headers_too_large: { status: 431, when: 'more than 90 headers, or more than 16 KiB of them' },
   unsupported_media_type: {

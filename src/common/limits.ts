@@ -106,6 +106,8 @@ export const RULE_CACHE_MAX = 2_000;
 /** Policies. */
 export const POLICIES_ACTIVE_MAX = 200;
 export const POLICIES_MAX = 1_000;
+/** Of a body that declares policies: 200 of 5 KB. A front parses it within 10 ms, as it does an event. */
+export const DECLARATION_BYTES_MAX = MiB;
 export const CONDITIONS_BYTES_MAX = 16 * KiB;
 export const PATTERN_CHARACTERS_MAX = 512;
 export const PATTERNS_MAX = 50;

@@ -53,7 +53,7 @@ import {
 import { Delivery, DeliveryAttempt } from '../../schemas/delivery.ts';
 import { about } from '../../schemas/described.ts';
 import { ErasureReport } from '../../schemas/erasure.ts';
-import { ErrorBody, ErrorDetail } from '../../schemas/error.ts';
+import { ErrorBody, ErrorDetail, ErrorInfo } from '../../schemas/error.ts';
 import {
   Batch,
   BatchResult,
@@ -86,6 +86,7 @@ import {
   PolicyEvaluated,
   PolicyEvaluation,
 } from '../../schemas/policy-evaluation.ts';
+import { PlannedPolicy, PolicyDeclaration, PolicyPlan, PolicyPlanConflict } from '../../schemas/policy-plan.ts';
 import {
   POLICY_COMPONENTS,
   PolicyByType,
@@ -213,6 +214,10 @@ const NAMED: Record<string, Named> = {
   PolicyDifference: of('How two texts of a policy differ in one place.', PolicyDifference),
   PolicyRevision: of('What a policy said from one change to the next.', PolicyRevision),
   PolicyRevisionPage: of('A page of revisions of a policy.', page(PolicyRevision)),
+  PolicyDeclaration: taken('The policies of an owner, all of them.', PolicyDeclaration),
+  PlannedPolicy: of('What a declaration makes of one policy.', PlannedPolicy),
+  PolicyPlan: of('What a declaration changes.', PolicyPlan),
+  PolicyPlanConflict: of('That a plan is not the present one, and the one that is.', PolicyPlanConflict),
   PolicyDraft: taken('A policy that need not exist, to be tried.', PolicyDraft),
   EvaluatedEvent: taken(
     'An event to be judged: one that was recorded, by its id, or one that is made up.',
@@ -277,7 +282,8 @@ const NAMED: Record<string, Named> = {
   NotifiedAnomaly: of('An anomaly in numbers.', NotifiedAnomaly),
   NotifiedSilence: of('The silence of an agent.', NotifiedSilence),
   ...NOTIFICATIONS,
-  Error: of('What went wrong. Every error has this body.', ErrorBody, withCodes(ErrorBody)),
+  Error: of('What went wrong. Every error has this body.', ErrorBody),
+  ErrorInfo: of('What went wrong, for programs and for people.', ErrorInfo, withCodes(ErrorBody).properties.error),
   ErasureReport: of('How far the erasure of a deleted agent has come.', ErasureReport),
   ErrorDetail: of('One thing that is wrong.', ErrorDetail),
   ExportTraceServiceRequest: of('Spans of traces, as OTLP has them.', ExportTraceServiceRequest),
@@ -292,7 +298,7 @@ const NAMED: Record<string, Named> = {
 };
 
 /** The table of errors lies beside the service, not beside the forms: here the two meet. */
-function withCodes<E extends TProperties>(body: TObject<{ error: TObject<E> }>): TSchema {
+function withCodes<E extends TProperties>(body: TObject<{ error: TObject<E> }>) {
   const { error } = body.properties;
   const code = about(SETS['ErrorCode']!.schema, 'What went wrong, for programs.');
   const { properties, ...others } = error as TObject<E> & { description?: string };

@@ -29,6 +29,7 @@ import type { Approvals } from '../registry/approvals.ts';
 import type { Deliveries } from '../registry/deliveries.ts';
 import type { Idempotency } from '../registry/idempotency.ts';
 import type { Policies } from '../registry/policies.ts';
+import type { PolicyDeclarations } from '../registry/policy-declaration.ts';
 import type { PolicyEvaluations } from '../registry/policy-evaluation.ts';
 import type { Actor, Principal, RequestLimit } from '../registry/principal.ts';
 import type { Sessions } from '../registry/sessions.ts';
@@ -56,6 +57,7 @@ export type Parts = {
     agents: Agents;
     policies: Policies;
     evaluations: PolicyEvaluations;
+    declarations: PolicyDeclarations;
     alerts: Alerts;
     deliveries: Deliveries;
     apiKeys: ApiKeys;
@@ -127,7 +129,7 @@ export type Call<Body = unknown, Query = unknown> = {
 
 type BodySpec<B> =
   /** Parsed and checked before the handler. `what` completes "The … does not fit its schema.". */
-  | { kind: 'json'; schema: Type.TSchema; what: string; exact?: boolean; type?: B }
+  | { kind: 'json'; schema: Type.TSchema; what: string; exact?: boolean; bytesMax?: number; type?: B }
   /** Handed on as bytes; `schema` describes it. */
   | { kind: 'event' | 'batch' | 'spans'; schema: Type.TSchema; type?: B };
 
@@ -216,13 +218,13 @@ export function route<B = undefined, P extends Parameters = Record<never, never>
   return spec as unknown as Route;
 }
 
-/** `exact`: numbers that a double does not hold come as LongNumber. */
+/** `exact`: numbers that a double does not hold come as LongNumber. `bytesMax`: where the setting is lower. */
 export function jsonBody<S extends Type.TSchema>(
   schema: S,
   what: string,
-  { exact = false }: { exact?: boolean } = {},
+  { exact = false, bytesMax = 0 }: { exact?: boolean; bytesMax?: number } = {},
 ): BodySpec<Type.Static<S>> {
-  return { kind: 'json', schema, what, exact };
+  return { kind: 'json', schema, what, exact, bytesMax };
 }
 
 export function eventBody(kind: 'event' | 'batch' | 'spans', schema: Type.TSchema): BodySpec<Buffer> {
@@ -237,7 +239,8 @@ export function takesGzip({ body }: Pick<Route, 'body'>): boolean {
 export function bodyBytesMax(body: BodySpec<unknown> | undefined, config: BodyLimits): number {
   if (body?.kind === 'event') return config.eventBytesMax;
   if (body?.kind === 'spans') return SPANS_BYTES_MAX;
-  return body?.kind === 'batch' ? config.batchBytesMax : config.bodyBytesMax;
+  if (body?.kind === 'batch') return config.batchBytesMax;
+  return Math.max(config.bodyBytesMax, body?.kind === 'json' ? (body.bytesMax ?? 0) : 0);
 }
 
 export type BodyLimits = Pick<Config, 'eventBytesMax' | 'batchBytesMax' | 'bodyBytesMax'>;

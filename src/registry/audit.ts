@@ -20,7 +20,7 @@ const USER_AGENT_CHARACTERS_MAX = 300;
 /** Values of these fields never reach the log, only that they changed. */
 const HIDDEN: ReadonlySet<string> = new Set(['target', 'secret', 'sha256']);
 /** Say nothing that the entry itself does not. */
-const UNTOLD: ReadonlySet<string> = new Set(['updated_at', 'revision', 'retired']);
+const UNTOLD: ReadonlySet<string> = new Set(['updated_at', 'revision', 'applied_revision', 'retired']);
 
 export function auditLog({ action, type, id, details }: Audited, actor: Actor, nowMs: number): AuditLog {
   return {

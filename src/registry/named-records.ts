@@ -16,6 +16,7 @@ import {
   AGAIN,
   absent,
   below,
+  type Change,
   type CommandArgs,
   commit,
   type Guard,
@@ -48,6 +49,11 @@ type NamedKind<R> = {
 };
 /** What the caller has read: the change is made only while the record is at one of these. undefined: at whichever. */
 type Revisions = { revisions?: readonly number[] | undefined };
+
+/** What one record's change is made of; several can be one commit. */
+export type ChangeStep = Pick<Change, 'writes' | 'changes' | 'audit'> & { guards: Guard[] };
+/** A record that is there: as it was read, and parsed. */
+export type Read<R> = { text: string; record: R };
 
 /** What a kind adds to a change. */
 export type More = { guards?: readonly Guard[]; writes?: readonly CommandArgs[] };
@@ -89,26 +95,37 @@ export class NamedRecords<R extends Named> {
    * addition's.
    */
   async add(account: string, record: R, addition: Addition, actor: Actor): Promise<string | undefined> {
-    const { kind, hash, names, max } = this.#kind;
-    const { id, name, agent_id: agent } = record;
+    const { hash, max } = this.#kind;
     const { keeping, details, atMs: at, answer = exactJson(record), guards = [], writes = [] } = addition;
-    if (agent !== null && !isId('agent', agent)) return 'agent';
+    if (record.agent_id !== null && !isId('agent', record.agent_id)) return 'agent';
+    const step = this.addition(account, record, { details, at }, actor);
     const { refused } = await commit(this.#store, {
-      account,
-      at,
+      ...{ account, at, ...step },
+      guards: [...keeping.guards, ...step.guards, below('full', ['hlen', hash(account)], max), ...guards],
+      writes: [...step.writes, ...writes, ...keeping.writes(answer)],
+    });
+    return refused;
+  }
+
+  /** `replaced`: id of the record of this name that the same commit removes before. */
+  addition(
+    account: string,
+    record: R,
+    { details, at, replaced }: { details: object; at: number; replaced?: string },
+    actor: Actor,
+  ): ChangeStep {
+    const { kind, hash, names } = this.#kind;
+    const { id, name, agent_id: agent } = record;
+    const holder: CommandArgs = ['hget', names(account), name];
+    return {
       guards: [
-        ...keeping.guards,
         ...this.#agentGuards(account, agent),
-        absent('name', ['hget', names(account), name]),
-        below('full', ['hlen', hash(account)], max),
-        ...guards,
+        replaced === undefined ? absent('name', holder) : is('name', holder, replaced),
       ],
       writes: [
         ['hset', hash(account), id, exactJson(record)],
         ['hset', names(account), name, id],
         ...this.#scopeWrites('sadd', account, agent, id),
-        ...writes,
-        ...keeping.writes(answer),
       ],
       changes: [{ kind, id, record }],
       audit: [
@@ -118,8 +135,7 @@ export class NamedRecords<R extends Named> {
           at,
         ),
       ],
-    });
-    return refused;
+    };
   }
 
   /** null: no such record. */
@@ -133,11 +149,14 @@ export class NamedRecords<R extends Named> {
       const after = await edit.edited(before);
       if (changedFields(before, after).length === 0) return before;
       const at = this.#now();
-      after.updated_at = isoTime(at);
-      if (before.revision !== undefined) after.revision = before.revision + 1;
-      const { details } = edit;
-      const change = { text, before, after, at, ...(details === undefined ? {} : { details }) };
-      const refused = await this.#update(account, { ...change, ...edit.more?.(before, after) }, actor);
+      const step = this.update(account, { text, record: before }, { after, at, details: edit.details }, actor);
+      if (step === 'agent') throw edit.refusal(step);
+      const { guards = [], writes = [] } = edit.more?.(before, after) ?? {};
+      const { refused } = await commit(this.#store, {
+        ...{ account, at, ...step },
+        guards: [...step.guards, ...guards],
+        writes: [...step.writes, ...writes],
+      });
       if (refused === undefined) return after;
       if (refused === 'record') return AGAIN;
       throw edit.refusal(refused);
@@ -154,43 +173,50 @@ export class NamedRecords<R extends Named> {
     return inRounds(async () => {
       const text = await this.#text(account, id);
       if (text === null) return false;
-      const { kind, hash, names } = this.#kind;
       const before = this.#kind.read(text);
-      const { name, agent_id: agent, revision } = before;
-      if (!isWithin(actor, agent)) return false;
+      if (!isWithin(actor, before.agent_id)) return false;
       keepTo(revisions, before);
-      const details = { name, ...(revision === undefined ? {} : { revision: revision + 1 }), ...ofAgent(agent) };
       const at = this.#now();
+      const step = this.removal(account, { text, record: before }, at, actor);
       const { refused } = await commit(this.#store, {
-        account,
-        at,
-        guards: [is('record', ['hget', hash(account), id], text)],
-        writes: [
-          ['hdel', hash(account), id],
-          ['hdel', names(account), name],
-          ...this.#scopeWrites('srem', account, agent, id),
-          ...writes,
-        ],
-        changes: [{ kind, id, record: null }],
-        audit: [auditLog({ action: `${kind}.deleted`, type: kind, id, details }, actor, at)],
+        ...{ account, at, ...step },
+        writes: [...step.writes, ...writes],
       });
       return refused === undefined ? true : AGAIN;
     });
+  }
+
+  removal(account: string, { text, record }: Read<R>, at: number, actor: Actor): ChangeStep {
+    const { kind, hash, names } = this.#kind;
+    const { id, name, agent_id: agent, revision } = record;
+    const details = { name, ...(revision === undefined ? {} : { revision: revision + 1 }), ...ofAgent(agent) };
+    return {
+      guards: [is('record', ['hget', hash(account), id], text)],
+      writes: [
+        ['hdel', hash(account), id],
+        ['hdel', names(account), name],
+        ...this.#scopeWrites('srem', account, agent, id),
+      ],
+      changes: [{ kind, id, record: null }],
+      audit: [auditLog({ action: `${kind}.deleted`, type: kind, id, details }, actor, at)],
+    };
   }
 
   async #text(account: string, id: string): Promise<string | null> {
     return isId(this.#kind.kind, id) ? this.#store.redis.hget(this.#kind.hash(account), id) : null;
   }
 
-  /** The name of the guard that did not hold. */
-  async #update(
+  /** Gives `after` its time and revision. `agent`: it names no agent. */
+  update(
     account: string,
-    change: More & { text: string; before: R; after: R; at: number; details?: object },
+    { text, record: before }: Read<R>,
+    { after, at, details: more }: { after: R; at: number; details?: object | undefined },
     actor: Actor,
-  ): Promise<string | undefined> {
+  ): ChangeStep | 'agent' {
     const { kind, hash, names } = this.#kind;
-    const { text, before, after, at } = change;
     const { id } = before;
+    after.updated_at = isoTime(at);
+    if (before.revision !== undefined) after.revision = before.revision + 1;
     const guards: Guard[] = [is('record', ['hget', hash(account), id], text)];
     const writes: CommandArgs[] = [['hset', hash(account), id, exactJson(after)]];
     if (after.name !== before.name) {
@@ -207,18 +233,15 @@ export class NamedRecords<R extends Named> {
     const details = {
       ...(after.revision === undefined ? {} : { revision: after.revision }),
       ...updateDetails(before, after),
-      ...change.details,
+      ...more,
       ...ofAgent(after.agent_id ?? before.agent_id),
     };
-    const { refused } = await commit(this.#store, {
-      account,
-      at,
-      guards: [...guards, ...(change.guards ?? [])],
-      writes: [...writes, ...(change.writes ?? [])],
+    return {
+      guards,
+      writes,
       changes: [{ kind, id, record: after }],
       audit: [auditLog({ action: `${kind}.updated`, type: kind, id, details }, actor, at)],
-    });
-    return refused;
+    };
   }
 
   #agentGuards(account: string, agent: string | null): Guard[] {

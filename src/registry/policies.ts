@@ -47,13 +47,7 @@ export class Policies {
     this.#store = store;
     this.#work = work;
     this.#keys = store.keys;
-    this.#records = new NamedRecords(store, {
-      kind: 'policy',
-      hash: this.#keys.policies,
-      names: this.#keys.policyNames,
-      read: readPolicy,
-      max: POLICIES_MAX,
-    });
+    this.#records = policyRecords(store);
   }
 
   /** Throws ServiceError validation_failed, name_taken, idempotency_conflict, idempotency_in_progress, unavailable. */
@@ -92,9 +86,11 @@ export class Policies {
     { body, revisions }: { body: PolicyPatch; revisions?: readonly number[] | undefined },
     actor: Actor,
   ): Promise<Policy | null> {
-    const { actions, ...rest } = body;
-    const edited = async (before: Policy): Promise<Policy> => {
+    const { actions, owner, ...rest } = body;
+    const edited = async ({ owner: ownerBefore, ...before }: Policy): Promise<Policy> => {
+      const ownerAfter = owner === undefined ? ownerBefore : owner;
       const after: Policy = { ...before, ...rest, ...(actions === undefined ? {} : { actions: asArray(actions) }) };
+      if (typeof ownerAfter === 'string') after.owner = ownerAfter;
       const changed = changedFields(before, after);
       if (changed.includes('conditions') || changed.includes('actions'))
         await checkCompiles(this.#work, account, after);
@@ -136,8 +132,7 @@ export class Policies {
     const atMs = (this.#store.now ?? steadyNow)();
     const policy = newPolicy(body, atMs);
     await checkCompiles(this.#work, account, policy);
-    const details = { type: policy.type, revision: policy.revision, after: told(policy) };
-    const addition = { keeping, details, atMs, ...this.#counted(account, policy) };
+    const addition = { keeping, details: creationDetails(policy), atMs, ...this.#counted(account, policy) };
     const refused = await this.#records.add(account, policy, addition, actor);
     if (refused !== undefined) throw refusal(refused);
     return exactJson(policy);
@@ -155,7 +150,13 @@ export class Policies {
   }
 }
 
-function newPolicy(body: PolicyCreate, nowMs: number): Policy {
+export function policyRecords(store: RegistryStore): NamedRecords<Policy> {
+  const { policies: hash, policyNames: names } = store.keys;
+  return new NamedRecords(store, { kind: 'policy', hash, names, read: readPolicy, max: POLICIES_MAX });
+}
+
+/** `nowMs`: when it is made. */
+export function newPolicy(body: PolicyCreate, nowMs: number): Policy {
   return {
     id: mintId('policy', nowMs),
     revision: 1,
@@ -177,8 +178,8 @@ function asArray(actions: PolicyAction | PolicyAction[]): PolicyAction[] {
 }
 
 /** What a creation's audit entry holds beside the name. */
-function told({ conditions, actions, severity, status }: Policy): object {
-  return { conditions, actions, severity, status };
+export function creationDetails({ type, revision, conditions, actions, severity, status }: Policy): object {
+  return { type, revision, after: { conditions, actions, severity, status } };
 }
 
 /** Throws ServiceError validation_failed with what the engine says. `place`: of the policy in the request. */
@@ -190,7 +191,7 @@ export async function checkCompiles(work: PolicyWork, account: string, policy: P
   throw validationFailed('The policy does not compile.', details);
 }
 
-function refusal(guard: string): ServiceError {
+export function refusal(guard: string): ServiceError {
   const invalid = (detail: ErrorDetail) => validationFailed('The policy cannot be kept.', [detail]);
   switch (guard) {
     case 'name':

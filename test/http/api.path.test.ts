@@ -647,7 +647,11 @@ t.test(
     t.match((await api.get(`${path}/revisions`)).json, { items: [{ revision: 2 }, { revision: 1 }], total: 2 });
     t.match((await api.get(`${path}/revisions/2`)).json, { differences: [{ path: '/actions' }] });
     t.match((await api.post(`${path}/revisions/1/restore`, undefined)).json, { revision: 3, actions: ['log'] });
-    },
+    const declaration = { owner: unique('owner'), policies: [{ ...policy, name: unique('policy') }] };
+    const { hash } = (await api.post('/v1/policies/apply', { ...declaration, dry_run: true })).json;
+    t.match((await api.post('/v1/policies/apply', { ...declaration, hash: 'x' })).json, { plan: { hash } });
+    t.match((await api.post('/v1/policies/apply', { ...declaration, hash })).json, { applied: true });
+  },
 );
 
 t.test('approvals: an event waits, a person decides (the whole story: approvals.path.test.ts)', async (t) => {

@@ -122,6 +122,7 @@ const ASKS: Record<string, Ask> = {
   'POST /v1/policies/evaluate': {
     body: ({ agent }) => ({ event: { agent_id: agent, type: 'custom', payload: {} } }),
   },
+  'POST /v1/policies/apply': { body: () => ({ owner: unique('owner'), policies: [], dry_run: true }) },
   'GET /v1/policies/{id}/revisions': { path: '/v1/policies/:policy/revisions' },
   'GET /v1/policies/{id}/revisions/{revision}': { path: '/v1/policies/:policy/revisions/1' },
   'POST /v1/policies/{id}/revisions/{revision}/restore': { path: '/v1/policies/:policy/revisions/1/restore' },

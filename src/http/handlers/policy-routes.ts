@@ -4,7 +4,9 @@ import { page as pageSchema } from '../../../schemas/common.ts';
 import { exampleId } from '../../../schemas/described.ts';
 import { Policy, PolicyCreate, PolicyPatch } from '../../../schemas/policy.ts';
 import { PolicyEvaluated, PolicyEvaluation } from '../../../schemas/policy-evaluation.ts';
+import { PolicyDeclaration, PolicyPlan, PolicyPlanConflict } from '../../../schemas/policy-plan.ts';
 import { isId } from '../../common/ids.ts';
+import { DECLARATION_BYTES_MAX } from '../../common/limits.ts';
 import { isWithin } from '../../registry/principal.ts';
 import { openPage } from '../cursor.ts';
 import { anyOf, oneOf, paging, RESOURCE_PAGE, text } from '../query.ts';
@@ -105,6 +107,47 @@ export const policyRoutes: Route[] = [
       if (answer === 'no_agent') throw notFound('agent');
       if (answer === 'no_event') throw notFound('event');
       return json(200, answer);
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/v1/policies/apply',
+    needs: 'configure',
+    bound: 'refused',
+    body: jsonBody(PolicyDeclaration, 'declaration', { exact: true, bytesMax: DECLARATION_BYTES_MAX }),
+    operation: {
+      id: 'applyPolicies',
+      tag: 'Policies',
+      summary: 'Declare the policies of an owner',
+      description:
+        'With `dry_run` the plan and its hash, and nothing is changed. With the hash of the present plan that plan is carried out, all of it or nothing. Any other hash is 412, with the present plan.',
+      answers: {
+        200: { description: 'The plan; `applied` says whether it was carried out', schema: PolicyPlan },
+        412: {
+          description: '`revision_conflict`: the plan is another one now. Nothing was changed',
+          schema: PolicyPlanConflict,
+        },
+      },
+      errors: ['name_taken'],
+      bodyExample: {
+        owner: 'platform',
+        dry_run: true,
+        policies: [
+          {
+            name: 'no large payments',
+            type: 'block_action',
+            actions: ['block', 'alert'],
+            conditions: { type: 'tool_call', 'payload.arguments.amount': { gt: 1000 } },
+          },
+        ],
+      },
+    },
+    async handle({ account, body, actor, requestId }, { registry }) {
+      const { plan, isStale } = await registry.declarations.apply(account, body, actor);
+      if (!isStale) return json(200, plan);
+      const message =
+        'The policies were changed since this plan was made: here is the present one. Nothing was changed.';
+      return json(412, { error: { code: 'revision_conflict', message, request_id: requestId }, plan });
     },
   }),
   route({

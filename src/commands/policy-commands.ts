@@ -1,0 +1,173 @@
+// `gatehouse policies pull | plan | apply`: policies that are declared in files, over the API of a service
+// (GATEHOUSE_URL, GATEHOUSE_API_KEY). `plan` shows what the files would change, `apply` changes it, all of it or
+// nothing; `pull` writes what there is as a file.
+// Invariant: what is applied is what was planned: the hash of the plan goes with it, and the service refuses any other.
+// Exit status: 0 done, or there is nothing to do; 1 refused or failed; 2 called wrongly; 3 `plan`: there is something
+// to do; 4 `apply`: the policies were changed since the plan, and the plan is shown as it is now. Texts of policies are
+// printed as JSON: a name may hold what a terminal takes for a command.
+
+import type { ErrorDetail } from '../../schemas/error.ts';
+import type { Policy } from '../../schemas/policy.ts';
+import type { PlannedPolicy, PolicyPlan } from '../../schemas/policy-plan.ts';
+import { exactJson, parseExact } from '../common/exact-json.ts';
+import { UserFacingError } from '../common/user-facing-error.ts';
+import { clientSettings } from '../process/config.ts';
+import { UsageError } from './context.ts';
+import { type FilePolicy, readPolicyFiles, textOfPolicies } from './policy-files.ts';
+
+type Options = Record<string, string | boolean | undefined>;
+type Answer = { status: number; body: unknown };
+
+class Refused extends UserFacingError {
+  override name = 'Refused';
+}
+
+const DONE = 0;
+const THERE_IS_SOMETHING_TO_DO = 3;
+const CHANGED_SINCE = 4;
+const DEADLINE_MS = 60_000;
+const PAGE = 100;
+
+export async function policiesPull(options: Options, args: readonly string[]): Promise<number> {
+  if (args.length > 0) throw new UsageError(`what is "${args[0]}" meant to be?`);
+  const policies: Policy[] = [];
+  for (let cursor: string | null = ''; cursor !== null; ) {
+    const query = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`;
+    const { body } = await ask(options, 'GET', `/v1/policies?limit=${PAGE}${query}`);
+    const { items, next_cursor } = body as { items: Policy[]; next_cursor: string | null };
+    policies.push(...items);
+    cursor = next_cursor;
+  }
+  const { owner } = options;
+  const wanted = policies.filter((policy) => owner === undefined || policy.owner === owner).reverse();
+  process.stdout.write(textOfPolicies(wanted));
+  return DONE;
+}
+
+export async function policiesPlan(options: Options, files: readonly string[]): Promise<number> {
+  const declared = read(options, files);
+  const plan = await planOf(options, declared);
+  show(plan, options);
+  return isNothingToDo(plan) ? DONE : THERE_IS_SOMETHING_TO_DO;
+}
+
+export async function policiesApply(options: Options, files: readonly string[]): Promise<number> {
+  const declared = read(options, files);
+  let hash = options['hash'];
+  if (hash === undefined) {
+    const plan = await planOf(options, declared);
+    if (isNothingToDo(plan)) {
+      show(plan, options);
+      return DONE;
+    }
+    hash = plan.hash;
+  }
+  const { status, body } = await declare(options, declared, { hash });
+  if (status !== 412) {
+    show(body as PolicyPlan, options);
+    return DONE;
+  }
+  const { plan } = body as { plan: PolicyPlan };
+  show(plan, options);
+  // Another has done the same, or it was done and its answer was lost.
+  if (isNothingToDo(plan)) return DONE;
+  process.stderr.write(
+    'gatehouse: the policies were changed since the plan; this is the plan now, and nothing was changed\n',
+  );
+  return CHANGED_SINCE;
+}
+
+function read({ owner }: Options, files: readonly string[]): FilePolicy[] {
+  if (typeof owner !== 'string' || owner === '')
+    throw new UsageError('--owner is missing: whose policies the files declare');
+  if (files.length === 0) throw new UsageError('FILE is missing');
+  return readPolicyFiles(files);
+}
+
+async function planOf(options: Options, declared: readonly FilePolicy[]): Promise<PolicyPlan> {
+  return (await declare(options, declared, { dry_run: true })).body as PolicyPlan;
+}
+
+async function declare(options: Options, declared: readonly FilePolicy[], how: object): Promise<Answer> {
+  const policies = declared.map(({ policy }) => policy);
+  const answer = await ask(options, 'POST', '/v1/policies/apply', { owner: options['owner'], policies, ...how });
+  if (answer.status === 200 || answer.status === 412) return answer;
+  throw refusalOf(answer, declared);
+}
+
+async function ask(options: Options, method: string, path: string, body?: object): Promise<Answer> {
+  const { url: named, key } = clientSettings();
+  const base = options['url'] ?? named;
+  if (typeof base !== 'string') throw new UsageError('GATEHOUSE_URL is not set');
+  if (key === undefined) throw new UsageError('GATEHOUSE_API_KEY is not set');
+  const response = await fetch(new URL(path, base), {
+    method,
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    signal: AbortSignal.timeout(DEADLINE_MS),
+    ...(body === undefined ? {} : { body: exactJson(body) }),
+  }).catch((error: Error) => {
+    const { cause = error } = error as { cause?: Error };
+    throw new Refused(`${base} gives no answer: ${(cause as Error).message}`);
+  });
+  const answer = { status: response.status, body: parsed(await response.text()) };
+  if (method === 'GET' && !response.ok) throw refusalOf(answer, []);
+  return answer;
+}
+
+function parsed(text: string): unknown {
+  try {
+    return parseExact(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Places in the declaration become those in the files. */
+function refusalOf({ status, body }: Answer, declared: readonly FilePolicy[]): Refused {
+  const error = (body as { error?: { message: string; details?: ErrorDetail[] } } | undefined)?.error;
+  if (error === undefined) return new Refused(`the service answers ${status}`);
+  const details = (error.details ?? []).map(({ path, message }) => {
+    const [, i, rest = ''] = /^\/policies\/(\d+)(.*)$/.exec(path) ?? [];
+    const of = i === undefined ? undefined : declared[Number(i)];
+    if (of === undefined) return `\n  ${path}: ${message}`;
+    const other = message.replace(/\/policies\/(\d+)/g, (all, n: string) => declared[Number(n)]?.place ?? all);
+    return `\n  ${of.place}: ${JSON.stringify(of.policy['name'])} ${rest}: ${other}`;
+  });
+  return new Refused(`${error.message}${details.join('')}`);
+}
+
+function isNothingToDo({ policies }: PolicyPlan): boolean {
+  return policies.every(({ action }) => action === 'unchanged');
+}
+
+const SIGNS: Record<PlannedPolicy['action'], string> = {
+  create: '+',
+  update: '~',
+  replace: '±',
+  delete: '-',
+  unchanged: ' ',
+};
+
+function show(plan: PolicyPlan, { json }: Options): void {
+  process.stdout.write(json === true ? `${exactJson(plan)}\n` : `${linesOf(plan).join('\n')}\n`);
+}
+
+function linesOf({ owner, hash, applied, policies }: PolicyPlan): string[] {
+  const lines = policies.flatMap(({ action, name, revision, drifted, differences }) => {
+    if (action === 'unchanged') return [];
+    const at = revision === null ? '' : `, now at revision ${revision}`;
+    const drift = drifted ? ', changed by hand since it was applied' : '';
+    const first = `${SIGNS[action]} ${action} ${JSON.stringify(name)}${at}${drift}`;
+    if (action === 'delete') return [first];
+    return [first, ...differences.map(({ path, before, after }) => `    ${path}: ${sides(before, after)}`)];
+  });
+  const counts = Object.keys(SIGNS).map(
+    (action) => `${policies.filter((one) => one.action === action).length} ${action}`,
+  );
+  return [...lines, `owner ${JSON.stringify(owner)}: ${counts.join(', ')}; ${applied ? 'applied' : `plan ${hash}`}`];
+}
+
+function sides(before: unknown, after: unknown): string {
+  if (before === undefined) return exactJson(after);
+  return `${exactJson(before)} -> ${after === undefined ? 'nothing' : exactJson(after)}`;
+}

@@ -1,0 +1,279 @@
+// Declared policies (POST /v1/policies/apply): what an owner wants its policies to be, against what they are.
+//   plan     the declared policies are compared with those of the account, by name: what is to be created, updated,
+//            replaced, deleted; with a hash of all of it
+//   apply    plans again; where the hash is still the one that was asked for, the whole plan is one commit
+// Invariant: all or nothing, since a plan is one script (commit.ts), guarded by every record that it touches; a plan
+// whose hash is not the present one changes nothing. Policies of another owner are never touched; one of none is taken
+// over by the owner who declares its name, and the plan says so. Declared are all of an owner's: what is left out is
+// deleted.
+// Failure: what cannot be applied whole is refused with the place of each mistake in the declaration.
+
+import { createHash } from 'node:crypto';
+import type { ErrorDetail } from '../../schemas/error.ts';
+import type { Policy, PolicyCreate } from '../../schemas/policy.ts';
+import type { PlannedPolicy, PolicyDeclaration, PolicyPlan } from '../../schemas/policy-plan.ts';
+import { differencesOf } from '../common/differences.ts';
+import { ServiceError } from '../common/errors.ts';
+import { exactJson } from '../common/exact-json.ts';
+import { isId } from '../common/ids.ts';
+import { POLICIES_ACTIVE_MAX, POLICIES_MAX } from '../common/limits.ts';
+import { validationFailed } from '../common/validation.ts';
+import { HERE, type PolicyWork } from '../policy/policy-work.ts';
+import { AGAIN, below, type CommandArgs, commit, type Guard, inRounds, type RegistryStore } from './commit.ts';
+import type { ChangeStep, NamedRecords, Read } from './named-records.ts';
+import { creationDetails, newPolicy, policyRecords, refusal } from './policies.ts';
+import { readPolicy } from './policy-record.ts';
+import type { Actor } from './principal.ts';
+
+/** Of a declaration with more mistakes the first ones are named. */
+const MISTAKES_TOLD_MAX = 50;
+
+/** `after` null: it is to be deleted. */
+type Planned = { told: PlannedPolicy; before: Read<Policy> | undefined; after: Policy | null };
+
+/** `isStale`: the plan is not the one that was asked for, and nothing was changed. */
+export type Declared = { plan: PolicyPlan; isStale: boolean };
+
+export class PolicyDeclarations {
+  readonly #store: RegistryStore;
+  readonly #work: PolicyWork;
+  readonly #records: NamedRecords<Policy>;
+
+  constructor(store: RegistryStore, work: PolicyWork = HERE) {
+    this.#store = store;
+    this.#work = work;
+    this.#records = policyRecords(store);
+  }
+
+  /** Throws ServiceError validation_failed, name_taken, unavailable. */
+  async apply(account: string, declaration: PolicyDeclaration, actor: Actor): Promise<Declared> {
+    const { owner, policies, dry_run: isDryRun = false, hash: wanted } = declaration;
+    if (!isDryRun && wanted === undefined)
+      throw cannotApply([{ path: '/hash', message: 'is needed; `dry_run` gives the plan with its hash' }]);
+    checkNames(policies);
+    const checked = new Set<PolicyCreate>();
+    return inRounds(async () => {
+      const at = (this.#store.now ?? Date.now)();
+      const present = await this.#present(account);
+      const planned = plan(present, declaration, at);
+      await this.#check(account, declaration, planned, checked);
+      checkRoom([...present.values()], planned);
+      const told = planned.map((one) => one.told);
+      const shown = { owner, hash: hashOf(owner, told), applied: false, policies: told };
+      if (isDryRun) return { plan: shown, isStale: false };
+      if (shown.hash !== wanted) return { plan: shown, isStale: true };
+      const refused = await this.#commit(account, { planned, owner, at }, actor);
+      if (refused === undefined) return { plan: { ...shown, applied: true }, isStale: false };
+      if (refused === 'full' || refused === 'active') throw refusal(refused);
+      return AGAIN;
+    });
+  }
+
+  async #present(account: string): Promise<Map<string, Read<Policy>>> {
+    const texts = await this.#store.redis.hvals(this.#store.keys.policies(account));
+    return new Map(
+      texts.map((text) => {
+        const record = readPolicy(text);
+        return [record.name, { text, record }];
+      }),
+    );
+  }
+
+  /** Of what is to be changed: does it compile, and is its agent there? What was found sound is not looked at again. */
+  async #check(
+    account: string,
+    { policies }: PolicyDeclaration,
+    planned: readonly Planned[],
+    checked: Set<PolicyCreate>,
+  ): Promise<void> {
+    const mistakes: ErrorDetail[] = [];
+    for (const [i, declared] of policies.entries()) {
+      const { told, after } = planned[i]!;
+      if (told.action === 'unchanged' || after === null || mistakes.length >= MISTAKES_TOLD_MAX) continue;
+      const at = `/policies/${i}`;
+      if (!(await this.#hasAgent(account, after.agent_id)))
+        mistakes.push({ path: `${at}/agent_id`, message: 'no such agent' });
+      if (checked.has(declared)) continue;
+      const { type, conditions, actions, agent_id } = after;
+      const found = await this.#work.check(account, { type, conditions, actions, agent_id });
+      mistakes.push(...found.map(({ path, message }) => ({ path: at + path, message })));
+      checked.add(declared);
+    }
+    if (mistakes.length > 0) throw cannotApply(mistakes.slice(0, MISTAKES_TOLD_MAX));
+  }
+
+  async #hasAgent(account: string, agent: string | null): Promise<boolean> {
+    if (agent === null) return true;
+    const { redis, keys } = this.#store;
+    return isId('agent', agent) && (await redis.exists(keys.agent(account, agent))) > 0;
+  }
+
+  /** The name of the guard that did not hold. */
+  async #commit(
+    account: string,
+    { planned, owner, at }: { planned: readonly Planned[]; owner: string; at: number },
+    actor: Actor,
+  ): Promise<string | undefined> {
+    const steps = planned.flatMap((one) => this.#stepsOf(account, one, { owner, at }, actor));
+    if (steps.length === 0) return undefined;
+    const { refused } = await commit(this.#store, {
+      ...{ account, at },
+      guards: [...steps.flatMap(({ guards }) => guards), ...this.#roomFor(account, planned)],
+      writes: [...steps.flatMap(({ writes }) => writes), ...planned.flatMap((one) => this.#activeWrites(account, one))],
+      changes: steps.flatMap(({ changes }) => changes),
+      audit: steps.flatMap(({ audit }) => audit),
+    });
+    return refused;
+  }
+
+  #stepsOf(
+    account: string,
+    { told, before, after }: Planned,
+    { owner, at }: { owner: string; at: number },
+    actor: Actor,
+  ): ChangeStep[] {
+    if (told.action === 'unchanged') return [];
+    const details = { applied_by: owner };
+    if (after === null) return [this.#records.removal(account, before!, at, actor)];
+    if (told.action === 'update') {
+      const step = this.#records.update(account, before!, { after, at, details }, actor);
+      if (step === 'agent') throw new Error('an update of a policy has named another agent');
+      return [step];
+    }
+    const created = { ...creationDetails(after), ...details };
+    if (before === undefined) return [this.#records.addition(account, after, { details: created, at }, actor)];
+    return [
+      this.#records.removal(account, before, at, actor),
+      this.#records.addition(account, after, { details: created, at, replaced: before.record.id }, actor),
+    ];
+  }
+
+  /** The bounds hold for what there is after the whole plan. */
+  #roomFor(account: string, planned: readonly Planned[]): Guard[] {
+    const { keys } = this.#store;
+    const { more, moreActive } = growthOf(planned);
+    return [
+      ...(more > 0 ? [below('full', ['hlen', keys.policies(account)], POLICIES_MAX - more + 1)] : []),
+      ...(moreActive > 0
+        ? [below('active', ['scard', keys.activePolicies(account)], POLICIES_ACTIVE_MAX - moreActive + 1)]
+        : []),
+    ];
+  }
+
+  #activeWrites(account: string, { before, after }: Planned): CommandArgs[] {
+    const active = this.#store.keys.activePolicies(account);
+    const isGone = before !== undefined && before.record.id !== after?.id;
+    return [
+      ...(isGone ? [['srem', active, before.record.id] as const] : []),
+      ...(after === null ? [] : [[isActive(after) ? 'sadd' : 'srem', active, after.id] as const]),
+    ];
+  }
+}
+
+/** In the order of the declaration, then what is to be deleted. Throws ServiceError name_taken. */
+function plan(
+  present: ReadonlyMap<string, Read<Policy>>,
+  { owner, policies }: PolicyDeclaration,
+  at: number,
+): Planned[] {
+  const foreign: ErrorDetail[] = [];
+  const declared = policies.map((policy, i) => {
+    const before = present.get(policy.name);
+    const other = before?.record.owner;
+    if (other !== undefined && other !== owner)
+      foreign.push({
+        path: `/policies/${i}/name`,
+        message: `is the name of a policy of the owner ${JSON.stringify(other)}`,
+      });
+    return plannedOf(before, { ...newPolicy(policy, at), owner, applied_revision: 1 });
+  });
+  if (foreign.length > 0) {
+    const details = foreign.slice(0, MISTAKES_TOLD_MAX);
+    throw new ServiceError('name_taken', 'A policy of another owner has this name.', { recorded: false, details });
+  }
+  const names = new Set(policies.map(({ name }) => name));
+  const left = [...present.values()].filter(({ record }) => record.owner === owner && !names.has(record.name));
+  return [...declared, ...left.sort(byName).map((before) => plannedOf(before, null))];
+}
+
+/** `declared` as it is to be, were it new. */
+function plannedOf(before: Read<Policy> | undefined, declared: Policy | null): Planned {
+  const record = before?.record;
+  const differences = differencesOf(comparable(record), comparable(declared ?? undefined));
+  const action = actionOf(record, declared, differences.length > 0);
+  const drifted =
+    record?.applied_revision !== undefined && record.revision > record.applied_revision && action !== 'unchanged';
+  const told: PlannedPolicy = {
+    action,
+    name: (declared ?? record!).name,
+    policy_id: record?.id ?? null,
+    revision: record?.revision ?? null,
+    drifted,
+    differences,
+  };
+  if (record === undefined || declared === null || action === 'replace') return { told, before, after: declared };
+  const { id, created_at } = record;
+  const revision = record.revision + 1;
+  return { told, before, after: { ...declared, id, created_at, revision, applied_revision: revision } };
+}
+
+function actionOf(before: Policy | undefined, declared: Policy | null, differs: boolean): PlannedPolicy['action'] {
+  if (declared === null) return 'delete';
+  if (before === undefined) return 'create';
+  if (before.type !== declared.type || before.agent_id !== declared.agent_id) return 'replace';
+  return differs ? 'update' : 'unchanged';
+}
+
+/** What a declaration says of a policy. */
+function comparable(policy: Policy | undefined): object {
+  if (policy === undefined) return {};
+  const { name, type, agent_id, conditions, actions, severity, description, status, owner } = policy;
+  return { name, type, agent_id, conditions, actions, severity, description, status, owner };
+}
+
+/** The same for the same plan against the same state. */
+function hashOf(owner: string, policies: readonly PlannedPolicy[]): string {
+  return createHash('sha256')
+    .update(exactJson([owner, policies]))
+    .digest('base64url');
+}
+
+/** By how many policies a plan makes them more, and more active ones. */
+function growthOf(planned: readonly Planned[]): { more: number; moreActive: number } {
+  const sum = (grown: (one: Planned) => number) => planned.reduce((total, one) => total + grown(one), 0);
+  return {
+    more: sum(({ before, after }) => Number(after !== null) - Number(before !== undefined)),
+    moreActive: sum(({ before, after }) => isActive(after) - isActive(before?.record ?? null)),
+  };
+}
+
+/** Throws ServiceError validation_failed. */
+function checkRoom(present: readonly Read<Policy>[], planned: readonly Planned[]): void {
+  const { more, moreActive } = growthOf(planned);
+  const active = present.filter(({ record }) => record.status === 'active').length;
+  if (more > 0 && present.length + more > POLICIES_MAX) throw refusal('full');
+  if (moreActive > 0 && active + moreActive > POLICIES_ACTIVE_MAX) throw refusal('active');
+}
+
+function isActive(policy: Policy | null): number {
+  return policy?.status === 'active' ? 1 : 0;
+}
+
+function byName({ record: a }: Read<Policy>, { record: b }: Read<Policy>): number {
+  return a.name < b.name ? -1 : 1;
+}
+
+function checkNames(policies: readonly PolicyCreate[]): void {
+  const places = new Map<string, number>();
+  const twice: ErrorDetail[] = [];
+  for (const [i, { name }] of policies.entries()) {
+    const first = places.get(name);
+    if (first === undefined) places.set(name, i);
+    else twice.push({ path: `/policies/${i}/name`, message: `is the name of /policies/${first}, too` });
+  }
+  if (twice.length > 0) throw cannotApply(twice.slice(0, MISTAKES_TOLD_MAX));
+}
+
+function cannotApply(details: ErrorDetail[]): ServiceError {
+  return validationFailed('The policies cannot be applied.', details);
+}

@@ -1,0 +1,200 @@
+// Declared policies against the whole service: planned and applied over the API and by `gatehouse policies`, in force
+// together, refused whole; and the exit statuses by which a pipeline goes.
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import t from 'tap';
+import type { Policy, PolicyCreate } from '../../schemas/policy.ts';
+import type { PolicyPlan } from '../../schemas/policy-plan.ts';
+import { DECLARATION_BYTES_MAX } from '../../src/common/limits.ts';
+import { keyOfNewAccount } from '../support/accounts.ts';
+import { Api } from '../support/api.ts';
+import { runCli, startService } from '../support/service.ts';
+
+t.setTimeout(600_000);
+const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2' } });
+const root = new Api(t, service);
+await root.describe();
+const folder = t.testdir({});
+
+async function newAccount(name: string): Promise<{ api: Api; key: string }> {
+  const key = await keyOfNewAccount(service, name);
+  return { api: root.as(key), key };
+}
+
+const block = (name: string, more: Partial<PolicyCreate> = {}): PolicyCreate => {
+  return { name, type: 'block_action', conditions: { tool: name }, actions: ['block'], ...more };
+};
+const post = (api: Api, body: object) => api.post('/v1/policies/apply', body);
+const planOf = async (api: Api, policies: PolicyCreate[], owner = 'team') => {
+  return (await post(api, { owner, policies, dry_run: true })).json as PolicyPlan;
+};
+const listed = async (api: Api) => (await api.get('/v1/policies?limit=100')).json.items as Policy[];
+
+t.test('a plan, its application, and what is answered to the one who was slower', async (t) => {
+  const { api } = await newAccount('plans');
+  const policies = [block('a'), block('b')];
+  const plan = await planOf(api, policies);
+  t.match(plan, { owner: 'team', applied: false, policies: [{ action: 'create', name: 'a' }, { name: 'b' }] });
+  t.same(await listed(api), []);
+  const applied = await post(api, { owner: 'team', policies, hash: plan.hash });
+  t.equal(applied.status, 200);
+  t.same(applied.json, { ...plan, applied: true });
+  const { id: agent } = (await api.post('/v1/agents', { name: 'agent' })).json;
+  const sent = await api.until(
+    () => api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool: 'b' } }),
+    ({ json }) => json.policy_result.outcome === 'blocked',
+  );
+  const [match] = sent.json.policy_result.matches;
+  t.match(match, { name: 'b', revision: 1 });
+
+  const slower = await post(api, { owner: 'team', policies: [block('a')], hash: plan.hash });
+  t.match(slower, {
+    status: 412,
+    json: {
+      error: { code: 'revision_conflict', request_id: slower.headers.get('x-request-id') },
+      plan: { applied: false, policies: [{ action: 'unchanged' }, { action: 'delete', name: 'b' }] },
+    },
+  });
+  t.equal((await listed(api)).length, 2);
+  const { hash } = slower.json.plan;
+  t.equal(
+    (await post(api, { owner: 'team', policies: [block('a')], hash })).status,
+    200,
+    'the new plan can be applied',
+  );
+  const revisions = (await api.get(`/v1/policies/${match.policy_id}/revisions`)).json.items;
+  t.match(revisions, [
+    { revision: 2, action: 'deleted' },
+    { revision: 1, action: 'created' },
+  ]);
+  const byHand = await api.patch(`/v1/policies/${plan.policies[0]!.policy_id ?? (await listed(api))[0]!.id}`, {
+    owner: 'other',
+  });
+  t.match(byHand.json, { owner: 'other', revision: 2, applied_revision: 1 });
+});
+
+t.test('what is wrong is told with its place, and nothing is changed', async (t) => {
+  const { api } = await newAccount('mistakes');
+  const owner = 'team';
+  const rows: [object, string][] = [
+    [{ owner, policies: [block('a'), block('a')], dry_run: true }, '/policies/1/name'],
+    [{ owner, policies: [{ ...block('a'), colour: 'red' }], dry_run: true }, '/policies/0/colour'],
+    [{ owner, policies: [{ ...block('a'), revision: 3 }], dry_run: true }, '/policies/0/revision'],
+    [
+      { owner, policies: [block('a', { conditions: { a: { gt: 'x' } } })], dry_run: true },
+      '/policies/0/conditions/a/gt',
+    ],
+    [{ owner, policies: [block('a', { agent_id: 'agt_none' })], dry_run: true }, '/policies/0/agent_id'],
+    [{ owner, policies: [block('a')] }, '/hash'],
+    [{ owner: '', policies: [] }, '/owner'],
+    [{ policies: [] }, '/owner'],
+    [{ owner, policies: Array.from({ length: 201 }, (_, i) => block(`p${i}`)), dry_run: true }, '/policies'],
+  ];
+  for (const [body, place] of rows) {
+    const refused = await post(api, body);
+    t.match(refused, { status: 400, json: { error: { details: [{ path: place }] } } }, place);
+  }
+  t.same(await listed(api), []);
+  const { id: agent } = (await api.post('/v1/agents', { name: 'agent' })).json;
+  const bound = (await api.post('/v1/api-keys', { label: 'bound', scope: 'write', agent_id: agent })).json.key;
+  t.equal((await post(api.as(bound), { owner, policies: [], dry_run: true })).status, 403);
+});
+
+t.test('two hundred policies fit, a megabyte is too much', async (t) => {
+  const { api } = await newAccount('many');
+  const policies = Array.from({ length: 200 }, (_, i) => block(`policy ${i}`, { description: 'd'.repeat(1_500) }));
+  t.ok(JSON.stringify(policies).length > 4 * 64 * 1024);
+  const { hash } = await planOf(api, policies);
+  const { json } = await post(api, { owner: 'team', policies, hash });
+  t.equal(json.policies.filter(({ action }: { action: string }) => action === 'create').length, 200);
+  t.equal((await api.get('/v1/policies?limit=1')).json.total, 200);
+  const again = await planOf(api, policies);
+  t.ok(again.policies.every(({ action }) => action === 'unchanged'));
+  const [first] = again.policies;
+  const wait = await api.get(`/v1/policies/${first!.policy_id}/revisions/1`);
+  t.match(wait.json, { action: 'created', policy: { name: 'policy 0', owner: 'team' } });
+  const large = { owner: 'team', policies: [], dry_run: true, padding: 'x'.repeat(DECLARATION_BYTES_MAX) };
+  t.equal((await post(api, large)).status, 413);
+});
+
+t.test('the command line: pull, plan, apply, and their exit statuses', async (t) => {
+  const { api, key } = await newAccount('command line');
+  const run = (...args: string[]) => {
+    return runCli(['policies', ...args], { GATEHOUSE_URL: service.url, GATEHOUSE_API_KEY: key });
+  };
+  const file = path.join(folder, 'policies.yaml');
+  const write = (text: string) => writeFileSync(file, text);
+  write(`name: no large payments
+type: block_action
+actions: [block, alert]
+severity: high
+conditions: {tool: pay, payload.amount: {gt: 653247040368672769}}
+---
+name: secrets
+type: data_filter
+actions: [log]
+conditions: {detectors: [api_key, jwt]}
+`);
+  const planned = await run('plan', file, '--owner', 'team');
+  t.match(planned, {
+    code: 3,
+    stderr: '',
+    stdout: /^\+ create "no large payments"\n(.*\n)* {4}\/conditions: .*653247040368672769/,
+  });
+  t.match(planned.stdout, /\nowner "team": 2 create, 0 update, 0 replace, 0 delete, 0 unchanged; plan [\w-]{43}\n$/);
+  t.same(await listed(api), []);
+  const { hash } = JSON.parse((await run('plan', file, '--owner', 'team', '--json')).stdout) as PolicyPlan;
+  t.match(await run('apply', file, '--owner', 'team', '--hash', hash), { code: 0, stdout: /; applied\n$/ });
+  t.match(await run('plan', file, '--owner', 'team'), { code: 0, stdout: /2 unchanged; plan/ }, 'nothing to do');
+  t.match(await run('apply', file, '--owner', 'team'), { code: 0 });
+  t.match(await run('apply', file, '--owner', 'team', '--hash', hash), { code: 0 }, 'done already: nothing to do');
+
+  const pulled = await run('pull', '--owner', 'team');
+  t.equal(pulled.code, 0);
+  t.match(pulled.stdout, /gt: 653247040368672769\n/);
+  write(pulled.stdout);
+  t.match(await run('plan', file, '--owner', 'team'), { code: 0 }, 'what is pulled is what is there');
+  t.equal((await run('pull', '--owner', 'nobody')).stdout, '');
+
+  const [policy] = await listed(api);
+  await api.patch(`/v1/policies/${policy!.id}`, { severity: 'low' });
+  const drift = await run('plan', file, '--owner', 'team');
+  t.match(drift, {
+    code: 3,
+    stdout: /^~ update "[^"]+", now at revision 2, changed by hand since it was applied\n {4}\/severity: "low" -> /,
+  });
+  t.match(await run('apply', file, '--owner', 'team', '--hash', hash), {
+    ...{ code: 4, stdout: /1 update, .*; plan/ },
+    stderr: /^gatehouse: the policies were changed since the plan; this is the plan now, and nothing was changed\n$/,
+  });
+  t.match(await run('apply', file, '--owner', 'team'), { code: 0, stdout: /1 update, .*; applied\n$/ });
+
+  write('name: a\ntype: block_action\nactions: [block]\nconditions: {x: {gt: many}}\n---\nname: b\ncolour: red\n');
+  const wrong = await run('plan', file, '--owner', 'team');
+  t.match(wrong, { code: 1, stdout: '' });
+  t.ok(wrong.stderr.includes(`${file}:6: "b" /colour: unknown field`), wrong.stderr);
+  write('name: secrets\ntype: block_action\nactions: [block]\nconditions: {}\n');
+  const foreign = await run('apply', file, '--owner', 'others');
+  t.match(foreign, {
+    code: 1,
+    stderr: /policies.yaml:1: "secrets" \/name: is the name of a policy of the owner "team"/,
+  });
+  write('name: a\nname: b\n');
+  t.match(await run('apply', file, '--owner', 'team'), {
+    code: 1,
+    stderr: /policies.yaml:2:1: Map keys must be unique/,
+  });
+  t.equal((await listed(api)).length, 2, 'nothing was applied');
+
+  for (const [args, sentence] of [
+    [['plan', file], /--owner is missing/],
+    [['plan', '--owner', 'x'], /FILE is missing/],
+    [['apply', '--owner', 'x', '--colour'], /--colour/],
+    [['pull', 'x'], /what is "x" meant to be/],
+  ] as const)
+    t.match(await run(...args), { code: 2, stderr: sentence });
+  const nowhere = { GATEHOUSE_URL: 'http://127.0.0.1:1', GATEHOUSE_API_KEY: key };
+  t.match(await runCli(['policies', 'pull'], nowhere), { code: 1, stderr: /gives no answer/ });
+  t.match(await runCli(['policies', 'pull'], { GATEHOUSE_URL: service.url, GATEHOUSE_API_KEY: 'x' }), { code: 1 });
+  t.ok(existsSync(file) && readFileSync(file, 'utf8') !== '');
+});
