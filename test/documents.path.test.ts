@@ -139,7 +139,8 @@ async function workFolder(t: Test): Promise<string> {
     { mode: 0o755 },
   );
   await symlink(assetPath('node_modules/.bin/autocannon'), path.join(bin, 'autocannon'));
-  for (const name of ['README.md', 'bench', 'clients']) await symlink(assetPath(name), path.join(folder, name));
+  for (const name of ['README.md', 'bench', 'clients', 'policies'])
+    await symlink(assetPath(name), path.join(folder, name));
   return folder;
 }
 

@@ -120,8 +120,11 @@ export function recordedEvents(): EventView[] | null {
   return files.sort().flatMap((file) => {
     const lines = readFileSync(path.join(folder, file), 'utf8').split('\n').filter(Boolean);
     return lines.map((line) => {
-      const { type, payload, trace_id } = JSON.parse(line) as { type: EventType; payload: object; trace_id: string };
-      return event(type, payload, { trace_id });
+      const { type, payload, ...rest } = JSON.parse(line) as Pick<EventView, 'type' | 'timestamp'> & {
+        payload: object;
+        trace_id: string;
+      };
+      return event(type, payload, { trace_id: rest.trace_id, timestamp: rest.timestamp });
     });
   });
 }
