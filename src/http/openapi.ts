@@ -24,7 +24,7 @@ const IF_MATCH = {
   name: 'If-Match',
   in: 'header',
   description:
-    'The `ETag` that was read: the change is made only if no other change came first, else 412. Several are separated by commas; `*`, or left out: whatever the revision is.',
+    'The `ETag` that was read: it is done only while that is the present revision, so that no other change came first, else 412. Several are separated by commas; `*`, or left out: whatever the revision is.',
   schema: { type: 'string' },
   example: '"3"',
 };

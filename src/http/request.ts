@@ -261,11 +261,11 @@ function idempotencyKeyOf(route: Route, head: Head): string | undefined {
 }
 
 /**
- * `*` is any revision. Reads continue as if there were none; a change of what has no revisions must not pass for a
- * conditional one.
+ * `*` is any revision. Reads of what has no revisions continue as if there were none; a change of it must not
+ * pass for a conditional one.
  */
 function revisionsOf({ method, conditional }: Route, text: string): number[] | undefined {
-  if (method === 'GET') return undefined;
+  if (method === 'GET' && conditional !== true) return undefined;
   if (conditional !== true) throw badIfMatch('is not supported here: this has no revisions');
   if (text.trim() === '*') return undefined;
   return text.split(',').map((tag) => {

@@ -145,7 +145,7 @@ export class NamedRecords<R extends Named> {
       if (text === null) return null;
       const before = this.#kind.read(text);
       if (!isWithin(actor, before.agent_id)) return null;
-      keepTo(edit.revisions, before);
+      keepToRevisions(edit.revisions, before);
       const after = await edit.edited(before);
       if (changedFields(before, after).length === 0) return before;
       const at = this.#now();
@@ -175,7 +175,7 @@ export class NamedRecords<R extends Named> {
       if (text === null) return false;
       const before = this.#kind.read(text);
       if (!isWithin(actor, before.agent_id)) return false;
-      keepTo(revisions, before);
+      keepToRevisions(revisions, before);
       const at = this.#now();
       const step = this.removal(account, { text, record: before }, at, actor);
       const { refused } = await commit(this.#store, {
@@ -258,8 +258,11 @@ export function ofAgent(agent: string | null): { agent_id?: string } {
   return agent === null ? {} : { agent_id: agent };
 }
 
-/** Inspected under the guard of the change itself, which holds only while the record is as it was read. */
-function keepTo(revisions: readonly number[] | undefined, { revision = 1 }: Named): void {
+/**
+ * Throws ServiceError revision_conflict. Of a change it is asked under the guard of the change itself, which holds only
+ * while the record is as it was read.
+ */
+export function keepToRevisions(revisions: readonly number[] | undefined, { revision = 1 }: Named): void {
   if (revisions === undefined || revisions.includes(revision)) return;
   throw new ServiceError('revision_conflict', `It was changed meanwhile: it is at revision ${revision}.`, {
     details: [{ path: 'If-Match', message: `the present revision is "${revision}"` }],

@@ -56,6 +56,8 @@ t.test('If-Match: a slower change is refused and has no effect', async (t) => {
     },
   });
   t.match((await api.get(path)).json, { revision: 2, severity: 'low' });
+  t.equal((await api.get(path, ifMatch('"1"'))).status, 412, 'a read, too');
+  t.equal((await api.get(path, ifMatch('"2"'))).status, 200);
   t.equal((await api.patch(path, { severity: 'low' }, ifMatch('"1"'))).status, 412, 'also where nothing would change');
   t.match((await api.patch(path, { severity: 'high' }, ifMatch('"1", "2"'))).json, { revision: 3 }, 'one of several');
   t.match((await api.patch(path, { severity: null }, ifMatch('*'))).json, { revision: 4 });

@@ -7,6 +7,7 @@ import { PolicyEvaluated, PolicyEvaluation } from '../../../schemas/policy-evalu
 import { PolicyDeclaration, PolicyPlan, PolicyPlanConflict } from '../../../schemas/policy-plan.ts';
 import { isId } from '../../common/ids.ts';
 import { DECLARATION_BYTES_MAX } from '../../common/limits.ts';
+import { keepToRevisions } from '../../registry/named-records.ts';
 import { isWithin } from '../../registry/principal.ts';
 import { openPage } from '../cursor.ts';
 import { anyOf, oneOf, paging, RESOURCE_PAGE, text } from '../query.ts';
@@ -155,6 +156,7 @@ export const policyRoutes: Route[] = [
     path: '/v1/policies/{id}',
     needs: 'read',
     bound: ofPolicy,
+    conditional: true,
     operation: {
       id: 'getPolicy',
       tag: 'Policies',
@@ -162,8 +164,10 @@ export const policyRoutes: Route[] = [
       description: 'As it is in force.',
       answers: { 200: { description: 'The policy', schema: Policy, etag: true } },
     },
-    async handle({ account, params }, { registry }) {
-      return versioned(found(await registry.policies.get(account, policyIdOf(params[0]!)), 'policy'));
+    async handle({ account, params, revisions }, { registry }) {
+      const policy = found(await registry.policies.get(account, policyIdOf(params[0]!)), 'policy');
+      keepToRevisions(revisions, policy);
+      return versioned(policy);
     },
   }),
   route({
