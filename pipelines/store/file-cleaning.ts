@@ -1,6 +1,7 @@
 // Takes the bytes of erased agents out of files (after erase.ts has taken their rows out of every query; run by the
 // process that has the first shard).
-//   ClickHouse   parts with erased rows are rewritten; what they replaced leaves the disk some minutes later
+//   ClickHouse   parts with erased rows are rewritten, and so are those that lack a projection which a migration
+//                has made; what they replaced leaves the disk some minutes later
 //   Redis        the append-only file is rewritten, for all erasures together and at most once an hour
 // and notes for each erasure since when each store is clean (registry/erasures.ts).
 // Invariant: a store is called clean only when no file that is older than the erasure is left that could hold its rows.
@@ -70,7 +71,7 @@ export class FileCleaning {
     }
     if (found === 'none') return true;
     this.#rewritingSince = nowMs;
-    log.info({}, 'erasure.rewriting');
+    log.info({}, 'parts.rewriting');
     await rewriteErased(clickhouse);
     return false;
   }
