@@ -4,8 +4,8 @@
 //
 // Two texts are searched:
 //   a payload   its search text, in the column `words`, or itself where that is empty (search/payload-words.ts). The
-//               text index search_words answers for single words alone; phrases, and parts of more than two characters,
-//               are looked for in the rows that it leaves.
+//               text index search_words answers for single words alone; phrases, parts of more than two characters and
+//               symbols of ASCII are looked for in the rows that it leaves.
 //   any other   as the audit log's entries, and payloads of before migration 013 while they are rebuilt: folded by
 //               ClickHouse, whose NFKC_Casefold is that of the tokenizer, and matched by its borders.
 // Invariant: the predicate alone is exact; the index only spares reading, so a part that has none yet answers the same.
@@ -21,22 +21,23 @@ const OWN_TEXT =
 
 /** Beginnings of Hangul are in the index up to so many syllables; most words have fewer. */
 const BEGINNING_MAX = 8;
-const WHOLE_TOKENS = "tokens(replaceRegexpAll(words, '[\\\\x01-\\\\x03][^ ]*', ''), 'splitByString', [' '])";
-/** What lies across two parts has a blank in it, and is never asked for. */
-const PART_TOKENS = [1, 2].map(
-  (length) => `ngrams(arrayStringConcat(extractAll(words, '\\\\x01([^ ]+)'), ' '), ${length})`,
+const WHOLES = "replaceRegexpAll(words, '\\\\x01[^ ]*', '')";
+/** What lies across two parts has a blank in it, which parts the two. */
+const PARTS = [1, 2].map(
+  (length) => `arrayStringConcat(ngrams(arrayStringConcat(extractAll(words, '\\\\x01([^ ]+)'), ' '), ${length}), ' ')`,
 );
-const BEGINNING_TOKENS = Array.from(
+const BEGINNINGS = Array.from(
   { length: BEGINNING_MAX },
-  (_, i) => `extractAll(words, '\\\\x02([^ ]{${i + 1}})')`,
+  (_, i) => `arrayStringConcat(extractAll(words, '\\\\x02([^ ]{${i + 1}})'), ' ')`,
 );
 
 /**
- * Must be the expression of the index search_words in 013_search_words.sql, to the letter: it is compared as an
- * expression. Without lambdas: the engine writes some of them otherwise and then does not find the index, and none of
- * them works where only some parts have it (26.7).
+ * A text whose tokens are all that the index knows. Must be the expression of the index search_words in
+ * 013_search_words.sql, to the letter: it is compared as an expression. Without lambdas: the engine writes some of them
+ * otherwise and then does not find the index, and none of them works where only some parts have it (26.7). A text, not
+ * an array: functions of tokens split elements of an array that no index is at hand for.
  */
-export const SEARCH_TOKENS = `if(empty(words), arrayConcat(splitByNonAlpha(${OWN_TEXT}), extractAll(payload, '[$+<=>^\`|~]')), arrayConcat(${[WHOLE_TOKENS, ...PART_TOKENS, ...BEGINNING_TOKENS].join(', ')}))`;
+export const SEARCH_TOKENS = `if(empty(words), ${OWN_TEXT}, concatWithSeparator(' ', ${[WHOLES, ...PARTS, ...BEGINNINGS].join(', ')}))`;
 
 const SEARCH_TEXT = `if(empty(words), ${OWN_TEXT}, words)`;
 /** What was searched of a row before migration 013; none where the row has a search text. */
@@ -72,7 +73,9 @@ export function payloadCondition(search: Search, isRebuilt: boolean): Condition 
   }
   for (const [i, term] of terms.filter((words) => !isByTokens(words)).entries()) {
     params[`pattern${i}`] = patternOf(term, OF_SEARCH_TEXT);
-    clauses.push(`match(${SEARCH_TEXT}, {pattern${i}:String})`);
+    // What is its own search text is ASCII, so for other words no payload has to be read.
+    const text = term.every((word) => ASCII.test(word)) ? SEARCH_TEXT : 'words';
+    clauses.push(`match(${text}, {pattern${i}:String})`);
   }
   const sql = clauses.join(' AND ');
   // Of a question in ASCII an old row's own text has the words, too.
@@ -99,8 +102,11 @@ const isBeginning = (word: string) => word.startsWith(BEGINNING);
 const isSymbol = (word: string) => /^[\p{S}\p{Me}]$/u.test(word);
 const charactersOf = (word: string) => [...(isPart(word) || isBeginning(word) ? word.slice(1) : word)];
 
-/** What the index has of each text that holds the word. */
+const isAsciiSymbol = (word: string) => /^[$+<=>^`|~]$/.test(word);
+
+/** What the index has of each text that holds the word; none for symbols of ASCII, which end its tokens. */
 function tokensOf(word: string): string[] {
+  if (isAsciiSymbol(word)) return [];
   const characters = charactersOf(word);
   if (isBeginning(word)) return [characters.slice(0, BEGINNING_MAX).join('')];
   if (!isPart(word) || characters.length === 1) return [characters.join('')];
@@ -110,7 +116,7 @@ function tokensOf(word: string): string[] {
 /** Does a text that has the tokens hold the term? */
 function isByTokens(words: readonly string[]): boolean {
   const [word = ''] = words;
-  if (words.length > 1) return false;
+  if (words.length > 1 || isAsciiSymbol(word)) return false;
   const { length } = charactersOf(word);
   return isPart(word) ? length <= 2 : !isBeginning(word) || length <= BEGINNING_MAX;
 }

@@ -237,7 +237,7 @@ t.test('the index answers for words, parts of two characters and beginnings alon
     );
     return rows.map(({ explain }) => explain).join('\n');
   };
-  for (const q of ['hello', 'WÖRLD', '价', '价格', '서울', '✅', '=', 'hello 价格']) {
+  for (const q of ['hello', 'WÖRLD', '价', '价格', '서울', '✅', 'hello 价格']) {
     const plan = await explained(q);
     t.match(plan, /Name: search_words/, `${q}: the index is used`);
     t.match(plan, /__text_index_search_words/, `${q}: and its answer read`);
