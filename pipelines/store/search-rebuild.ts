@@ -10,7 +10,8 @@
 // has one is passed over. Killed anywhere: what was finished of a partition is found by its rows, the rest is done
 // again. The engine finishes a mutation that it has begun, also after a kill of its own; none is begun beside another.
 // Failure: logged, and tried again after a while. A mutation that fails is given up, or it would hold up all others.
-// Bounded: a chunk's texts are in memory twice, here and in the engine; a mutation rests as long as it took.
+// Bounded: a chunk's texts are in the engine's memory while they are written; behind each it rests as long as that
+// took. What is staged of an agent that is erased meanwhile is dropped with its chunk, minutes later.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import {
@@ -33,7 +34,7 @@ import type { Metrics } from '../../src/metrics/metrics.ts';
 import type { Log } from '../../src/process/log.ts';
 
 /** Search texts of one mutation. Each builds the index of the parts that it changes, so few are better. */
-const CHUNK_BYTES = 64 * 1024 * 1024;
+const CHUNK_BYTES = 32 * 1024 * 1024;
 /** Read at once: 1,000 of usual size, and at the least so many of the largest. */
 const READ_BYTES = 8 * 1024 * 1024;
 const READ_ROWS_MIN = 16;

@@ -1,0 +1,39 @@
+// Rows as they are inserted: each as it came, with the words of its payload behind it, in their order; long work gives
+// way to what is due meanwhile.
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import t from 'tap';
+import { storedRows } from '../../pipelines/store/stored-rows.ts';
+import { payloadOf } from '../../src/common/event-row-codec.ts';
+import { mintId } from '../../src/common/ids.ts';
+import { encodeRow, plainEvent, withWords } from '../support/clickhouse.ts';
+
+const NOW = Date.UTC(2026, 10, 27);
+const account = mintId('account', NOW);
+const agent = mintId('agent', NOW);
+const eventOf = (text: string) =>
+  plainEvent({ account_id: account, agent_id: agent, received_at: NOW, payload: JSON.stringify({ text }) });
+
+t.test('each row as it came, its words behind it', async (t) => {
+  const events = ['plain', 'Größe', '', '价格', 'x'.repeat(300_000), 'é'.repeat(200_000), 'last'].map(eventOf);
+  const stored = Buffer.concat(await storedRows(events.map(encodeRow)));
+  const wanted = Buffer.concat(events.map((event) => withWords(encodeRow(event), event.payload)));
+  t.ok(stored.equals(wanted));
+  for (const event of events) t.equal(payloadOf(encodeRow(event)).toString(), event.payload);
+  t.same(await storedRows([]), []);
+});
+
+t.test('others have their turn while large payloads are read', async (t) => {
+  const row = encodeRow(eventOf('请查询的价格 é '.repeat(20_000)));
+  let turns = 0;
+  let isDone = false;
+  const counting = (async () => {
+    while (!isDone) {
+      await nextTurn();
+      turns++;
+    }
+  })();
+  await storedRows(Array.from({ length: 8 }, () => row));
+  isDone = true;
+  await counting;
+  t.ok(turns >= 6, `${turns} turns`);
+});
