@@ -696,7 +696,7 @@ t.test("accounts do not see each other's resources", async (t) => {
     alerts.list(theirs, page),
     apiKeys.list(theirs, page),
   ]) {
-    t.same(await list, { items: [], total: 0, next: null });
+    t.same(await list, { items: [], positions: [], total: 0, next: null });
   }
   await refusal(
     t,
