@@ -150,6 +150,10 @@ function search({ fromMs }: History, q: string, chance: Chance): Read {
   return timeline({ q, from, to }, `&q=${encodeURIComponent(q)}&from=${iso(from)}&to=${iso(to)}`);
 }
 
+function searchOf(q: string): Read {
+  return timeline({ q }, `&q=${encodeURIComponent(q)}`);
+}
+
 const KINDS: Kind[] = [
   { name: 'list of an agent', read: ({ agents }, chance) => agentList(one(agents.slice(1), chance), {}, '') },
   { name: 'list of the heavy agent', read: ({ agents }) => agentList(agents[0]!, {}, '') },
@@ -188,6 +192,18 @@ const KINDS: Kind[] = [
   {
     name: 'search of a week, a common word',
     read: (history, chance) => search(history, one(history.words.slice(0, 20), chance), chance),
+  },
+  {
+    name: 'search of a week, a Chinese word',
+    read: (history, chance) => search(history, one(history.chinese, chance), chance),
+  },
+  {
+    name: 'search of the month, a rare word',
+    read: (history, chance) => searchOf(one(history.words.slice(-5_000), chance)),
+  },
+  {
+    name: 'search of the month, a common word',
+    read: (history, chance) => searchOf(one(history.words.slice(0, 20), chance)),
   },
   {
     name: 'search of a week, two words',
