@@ -90,7 +90,8 @@ export function textCondition({ terms }: Search, text: string): Condition {
   const params: QueryParams = {};
   const clauses = terms.map((term, i) => {
     params[`text${i}`] = patternOf(term, OF_FOLDED_TEXT);
-    return `match(${foldedText(text)}, {text${i}:String})`;
+    // Named once: of 250 terms a statement would be too long.
+    return `match(${i === 0 ? `(${foldedText(text)} AS folded_text)` : 'folded_text'}, {text${i}:String})`;
   });
   return { sql: clauses.join(' AND '), params };
 }

@@ -6,6 +6,8 @@ import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import type { ClickHouse, QueryParams } from '../../clickhouse/client.ts';
 import { migrate } from '../../clickhouse/migrate.ts';
+import { listAuditLogs } from '../../clickhouse/queries/list-audit-logs.ts';
+import { listEvents } from '../../clickhouse/queries/list-events.ts';
 import { noteRebuild } from '../../clickhouse/queries/rebuilt-rows.ts';
 import { parseSearch, payloadCondition, textCondition } from '../../clickhouse/queries/search.ts';
 import { mintId } from '../../src/common/ids.ts';
@@ -197,6 +199,20 @@ t.test('other texts are searched by the same words, folded by ClickHouse', async
       if (Number(row!.hits[k]) !== (k < finds.length ? 1 : 0)) wrong.push({ text, q });
   }
   t.same(wrong, []);
+});
+
+t.test('a question of as many words as there may be is asked', async (t) => {
+  const clickhouse = await makeTable();
+  const words = Array.from({ length: 125 }, (_, i) => String.fromCodePoint(0x3b1 + (i % 25), 0x430 + (i % 32)));
+  const [id] = await store(clickhouse, [JSON.stringify({ text: words.join(' ') })]);
+  for (const q of [words.join(' '), words.join('-'), words.map((word) => `${word[0]}-${word[1]}`).join(' ')]) {
+    const { items } = await listEvents(clickhouse, account, { q, limit: 1, offset: 0 });
+    t.equal(items[0]?.id, q.includes('-') && q.includes(' ') ? undefined : id);
+    t.equal((await listAuditLogs(clickhouse, account, { q, limit: 1, offset: 0 })).total, 0);
+  }
+  const unfinished = makeDatabase();
+  await migrate(unfinished, { retentionDays: 36_500 });
+  t.equal((await listEvents(unfinished, account, { q: words.join(' '), limit: 1, offset: 0 })).total, 0);
 });
 
 t.test("ClickHouse's NFKC_Casefold is that of the tokenizer, for every character", async (t) => {
