@@ -77,7 +77,12 @@ t.test('on the engine', async (t) => {
     'policies from before there were revisions are at the one that they say, by whom changed them last',
     async (t) => {
       const clickhouse = makeDatabase();
-      await migrate(clickhouse, { ...RETENTION, migrations: readMigrations().slice(0, 13) });
+      const all = readMigrations();
+      const before = all.slice(
+        0,
+        all.findIndex(({ name }) => name.endsWith('policy_revisions')),
+      );
+      await migrate(clickhouse, { ...RETENTION, migrations: before });
       const row = { account_id: 'acc_1', kind: 'policy', revision: 7, at: '2026-11-20 00:00:00.000' };
       const kept = { id: 'pol_1', revision: 3, name: 'kept', agent_id: 'agt_1' };
       const first = { id: 'pol_2', name: 'of the first days', agent_id: null };
