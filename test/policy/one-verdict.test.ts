@@ -235,3 +235,14 @@ t.test('folding never loses what is found in the text as it was sent', async (t)
   );
   t.pass();
 });
+
+t.test('a megabyte of marks on one character is folded in bounded time, and what is beside it is found', async (t) => {
+  const rules = new RuleSet([policy('block_action', { text: { contains: 'zoe@example.com' } })]);
+  const marks = '\u0301\u0316'.repeat(250_000);
+  for (const text of [`e${marks} zoe@ex\u00adample.com`, `zoe@ex\u00adample.com e${marks}`]) {
+    const before = process.cpuUsage();
+    t.equal(decideOn(rules, event('custom', { text })).matches.length, 1);
+    const { user, system } = process.cpuUsage(before);
+    t.ok(user + system < 5_000_000, `${(user + system) / 1000} ms`);
+  }
+});

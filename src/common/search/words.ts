@@ -11,6 +11,8 @@
 // Invariant: the words follow from the text and the Unicode data of Node.js alone, and the words of words are the same
 // words. Nothing throws; the time is linear in the text.
 
+import { streamSafe } from '../stream-safe.ts';
+
 /** Begins a word of a script without spaces. No word holds a control character, so it cannot be mistaken. */
 export const PART = '\x01';
 /** Begins a word of Hangul. */
@@ -64,13 +66,6 @@ export function wordsOf(text: string): string[] {
     for (const word of isAsciiOnly(piece) ? asciiWords(piece) : split(folded(piece))) words.push(word);
   return words;
 }
-
-/**
- * Marks are put into order by exchanging neighbours, which takes half a minute for a megabyte of them. A joiner behind
- * so many ends that, as in the Stream-Safe Text Format of UAX 15; no language has a tenth of it.
- */
-const MANY_MARKS = /\p{M}{30}/gu;
-const JOINER = '\u034f';
 
 const SMALL_CHEROKEE = /[\u13f8-\u13fd\uab70-\uabbf]+/g;
 
@@ -137,7 +132,7 @@ function withoutControls(text: string): string {
 
 /** NFKC_Casefold, with what a dot adds to an `i` dropped: `İstanbul` is `istanbul`. */
 export function folded(text: string): string {
-  const shown = text.toWellFormed().replace(SHOWS_NOTHING, '').replace(MANY_MARKS, `$&${JOINER}`).normalize('NFKC');
+  const shown = streamSafe(text.toWellFormed().replace(SHOWS_NOTHING, '')).normalize('NFKC');
   return caseFolded(shown).normalize('NFKC').replace(SHOWS_NOTHING, '').replaceAll('i\u0307', 'i');
 }
 

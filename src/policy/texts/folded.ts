@@ -5,6 +5,8 @@
 // Invariant: each unit of the folded text comes from a stretch of the text as sent, in the same order, so a finding in
 // the one has its place in the other.
 
+import { JOINER, streamSafe } from '../../common/stream-safe.ts';
+
 /** `starts[i]` and `ends[i]`: the stretch of the text as sent that unit i of `text` comes from. */
 export type Folded = { text: string; starts: Int32Array; ends: Int32Array };
 
@@ -42,6 +44,10 @@ export function folded(text: string): Folded | undefined {
 
 export function foldedText(text: string): string {
   return isBeyondAscii(text)
-    ? text.replace(SHOWS_NOTHING, '').normalize('NFKC').replace(BLANK, ' ').replace(DASH, '-')
+    ? normalized(text.replace(SHOWS_NOTHING, '')).replace(BLANK, ' ').replace(DASH, '-')
     : text;
+}
+
+function normalized(text: string): string {
+  return streamSafe(text).normalize('NFKC').replaceAll(JOINER, '');
 }
