@@ -148,3 +148,18 @@ t.test('a payload of 1 MiB takes bounded time and room, whatever is in it', asyn
     t.ok(user + system < 5_000_000, `${name}: ${(user + system) / 1000} ms`);
   }
 });
+
+t.test('a run of millions of characters is one word', async (t) => {
+  for (const [unit, count] of [
+    ['é', 8_000_000],
+    ['请', 5_000_000],
+    ['가', 5_000_000],
+    ['ก', 5_000_000],
+  ] as const) {
+    const words = wordsOf(`${unit.repeat(count)} ${unit}`);
+    t.equal(words.length, 2, unit);
+    t.equal(words[0]!.replace(PART, '').replace(BEGINNING, '').length, count);
+  }
+  t.equal(wordsOf('€'.repeat(3_000_000)).length, 3_000_000, 'symbols are words of their own');
+  t.same(wordsBeside('€'.repeat(5_000_000), []), []);
+});

@@ -39,12 +39,14 @@ const HANGUL = '[\\p{sc=Hangul}&&\\p{L}]';
 const SYMBOL = '[\\p{S}\\p{Me}]';
 const ENDS = `[\\p{P}\\p{Z}\\p{Cc}${SYMBOL}]`;
 const MARKS = '[\\p{M}--\\p{Me}]';
+/** Regular expressions keep each step of a run on a stack of their own, which ends at some millions. */
+const RUN_MAX = 100_000;
 const WORD = new RegExp(
   [
     SYMBOL,
-    `${WITHOUT_SPACES}[${WITHOUT_SPACES}${MARKS}]*`,
-    `${HANGUL}[${HANGUL}${MARKS}]*`,
-    `[[^]--[${ENDS}${WITHOUT_SPACES}${HANGUL}]]+`,
+    `${WITHOUT_SPACES}[${WITHOUT_SPACES}${MARKS}]{0,${RUN_MAX}}`,
+    `${HANGUL}[${HANGUL}${MARKS}]{0,${RUN_MAX}}`,
+    `[[^]--[${ENDS}${WITHOUT_SPACES}${HANGUL}]]{1,${RUN_MAX}}`,
   ].join('|'),
   'gv',
 );
@@ -54,7 +56,7 @@ const IS_HANGUL = new RegExp(`^${HANGUL}`, 'v');
 const FIRST_WITHOUT_SPACES = 0x0e00;
 const DRESSES = '[\\p{S}\\p{No}]';
 /** Symbols and numbers of which NFKC may make letters or digits: ™, ㎏, ², ½. */
-const DRESSED = new RegExp(`[${DRESSES}--\\p{ASCII}]+`, 'gv');
+const DRESSED = new RegExp(`[${DRESSES}--\\p{ASCII}]{1,${RUN_MAX}}`, 'gv');
 const ASCII_WORD = /[0-9a-z]+|[$+<=>^`|~]/g;
 
 /** In their order. */
@@ -147,7 +149,29 @@ function caseFolded(text: string): string {
 }
 
 function split(text: string): string[] {
-  return (text.match(WORD) ?? []).map(marked);
+  const runs = text.match(WORD) ?? [];
+  return text.length < RUN_MAX ? runs.map(marked) : joined(text, runs);
+}
+
+/** Runs that were cut for their length are one word again. */
+function joined(text: string, runs: readonly string[]): string[] {
+  const words: string[] = [];
+  let end = 0;
+  let isCut = false;
+  for (const run of runs) {
+    const word = marked(run);
+    const last = words.at(-1);
+    if (isCut && last !== undefined && kindOf(last) === kindOf(word) && text.startsWith(run, end))
+      words[words.length - 1] = last + run;
+    else words.push(word);
+    end = text.indexOf(run, end) + run.length;
+    isCut = run.length >= RUN_MAX;
+  }
+  return words;
+}
+
+function kindOf(word: string): string {
+  return word.startsWith(PART) || word.startsWith(BEGINNING) ? word[0]! : '';
 }
 
 function marked(word: string): string {

@@ -12,9 +12,12 @@ export type Folded = { text: string; starts: Int32Array; ends: Int32Array };
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: all of ASCII
 const BEYOND_ASCII = /[^\x00-\x7f]/;
-/** A character with the marks that belong to it; Hangul that is spelt out is one syllable. */
+/**
+ * A character with the marks that belong to it; Hangul that is spelt out is one syllable. Of so many: a regular
+ * expression keeps each of them on a stack of its own, which ends at some millions.
+ */
 const CHARACTER =
-  /[\u1100-\u115f\ua960-\ua97c][\u1160-\u11ff\ud7b0-\ud7fb]*[\p{M}\p{Cf}\p{DI}]*|.[\p{M}\p{Cf}\p{DI}]*/gsu;
+  /[\u1100-\u115f\ua960-\ua97c][\u1160-\u11ff\ud7b0-\ud7fb]{0,999}[\p{M}\p{Cf}\p{DI}]{0,100000}|.[\p{M}\p{Cf}\p{DI}]{0,100000}/gsu;
 const SHOWS_NOTHING = /[\p{Cf}\p{DI}]/gu;
 const BLANK = /[\p{Zs}\u2028\u2029\u0085]/gu;
 /** Those of Unicode, and what is used for one: the minus sign and the hyphen bullet. */
