@@ -5,7 +5,7 @@
 
 import { AddressMissing, UserFacingError } from '../common/user-facing-error.ts';
 import { StateDir } from '../embedded/state-dir.ts';
-import type { Config } from '../process/config.ts';
+import { type Config, clientSettings } from '../process/config.ts';
 
 export type Context = {
   config: Config;
@@ -50,4 +50,13 @@ export function wholeNumber(text: string, name: string, bounds: { min: number; m
   const value = /^[0-9]{1,9}$/.test(text) ? Number(text) : Number.NaN;
   if (value >= bounds.min && value <= bounds.max) return value;
   throw new UsageError(`--${name} takes a whole number from ${bounds.min} to ${bounds.max}`);
+}
+
+/** Of commands that are clients of a service: which, and by which key. `named`: by an option. */
+export function serviceToAsk(named: string | boolean | undefined): { url: string; key: string } {
+  const { url: set, key } = clientSettings();
+  const url = named ?? set;
+  if (typeof url !== 'string') throw new UsageError('GATEHOUSE_URL is not set');
+  if (key === undefined) throw new UsageError('GATEHOUSE_API_KEY is not set');
+  return { url, key };
 }

@@ -7,7 +7,7 @@
 import { randomUUID } from 'node:crypto';
 import { buffer } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { clientSettings } from '../process/config.ts';
+import { serviceToAsk } from './context.ts';
 
 type Options = Record<string, string | boolean | undefined>;
 type Answer = {
@@ -40,10 +40,7 @@ export async function hook(options: Options): Promise<number> {
 
 /** Again until the deadline where that may help; the event is recorded once. */
 async function ask(options: Options, body: Buffer): Promise<Answer> {
-  const { url: named, key } = clientSettings();
-  const base = options['url'] ?? named;
-  if (typeof base !== 'string') throw new Error('GATEHOUSE_URL is not set');
-  if (key === undefined) throw new Error('GATEHOUSE_API_KEY is not set');
+  const { url: base, key } = serviceToAsk(options['url']);
   const url = new URL('/v1/hooks/claude-code', base);
   url.searchParams.set('wait', String(options['wait'] ?? WAIT_SECONDS));
   if (typeof options['agent'] === 'string') url.searchParams.set('agent', options['agent']);

@@ -9,8 +9,8 @@ import type { Transport } from '@modelcontextprotocol/client';
 import { Gatehouse } from '../../clients/typescript/src/index.ts';
 import { Governor } from '../mcp/governor.ts';
 import { ToolPins } from '../mcp/pins.ts';
-import { clientSettings, environmentOfOthers, stateFolder } from '../process/config.ts';
-import { UsageError } from './context.ts';
+import { environmentOfOthers, stateFolder } from '../process/config.ts';
+import { serviceToAsk, UsageError } from './context.ts';
 
 export type McpOptions = {
   agent?: string;
@@ -64,10 +64,7 @@ export async function mcp(options: McpOptions, command: readonly string[]): Prom
 }
 
 function gatehouseOf(options: McpOptions): Gatehouse {
-  const { url: set, key } = clientSettings();
-  const url = options.url ?? set;
-  if (url === undefined) throw new UsageError('GATEHOUSE_URL is not set');
-  if (key === undefined) throw new UsageError('GATEHOUSE_API_KEY is not set');
+  const { url, key } = serviceToAsk(options.url);
   if (options.agent === undefined) throw new UsageError('--agent must say which agent uses the tools');
   const onUnavailable = options['on-unavailable'] ?? 'block';
   if (onUnavailable !== 'block' && onUnavailable !== 'allow')

@@ -11,8 +11,7 @@ import type { Policy } from '../../schemas/policy.ts';
 import type { PlannedPolicy, PolicyPlan } from '../../schemas/policy-plan.ts';
 import { exactJson, parseExact } from '../common/exact-json.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
-import { clientSettings } from '../process/config.ts';
-import { UsageError } from './context.ts';
+import { exactly, serviceToAsk, UsageError } from './context.ts';
 import { type FilePolicy, readPolicyFiles, textOfPolicies } from './policy-files.ts';
 
 type Options = Record<string, string | boolean | undefined>;
@@ -29,7 +28,7 @@ const DEADLINE_MS = 60_000;
 const PAGE = 100;
 
 export async function policiesPull(options: Options, args: readonly string[]): Promise<number> {
-  if (args.length > 0) throw new UsageError(`what is "${args[0]}" meant to be?`);
+  exactly(args, 0, '');
   const policies: Policy[] = [];
   for (let cursor: string | null = ''; cursor !== null; ) {
     const query = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`;
@@ -96,10 +95,7 @@ async function declare(options: Options, declared: readonly FilePolicy[], how: o
 }
 
 async function ask(options: Options, method: string, path: string, body?: object): Promise<Answer> {
-  const { url: named, key } = clientSettings();
-  const base = options['url'] ?? named;
-  if (typeof base !== 'string') throw new UsageError('GATEHOUSE_URL is not set');
-  if (key === undefined) throw new UsageError('GATEHOUSE_API_KEY is not set');
+  const { url: base, key } = serviceToAsk(options['url']);
   const response = await fetch(new URL(path, base), {
     method,
     headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
