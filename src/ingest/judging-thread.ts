@@ -179,7 +179,6 @@ async function submitSpans(message: SpansMessage): Promise<SubmittedSpans> {
   const key = `otlp/${keyId}/${digest.toString('base64url')}`;
   const decided = await decidedEvents(id, groups);
   const sums = new Sums();
-  sums.bytes = body.length;
   for (const [i, { spans, parts }] of groups.entries()) {
     const agent = agents[i]!;
     if (typeof agent === 'string') {
@@ -192,6 +191,8 @@ async function submitSpans(message: SpansMessage): Promise<SubmittedSpans> {
       await submitPart(id, { ...request, account, body: digest }, { part, before }, { agent, account, rules, sums });
     }
   }
+  // The bytes of parts are those of their digests.
+  sums.bytes = body.length;
   return { ...found, counts: sums.total() };
 }
 
@@ -222,16 +223,10 @@ function grouped(...args: Parameters<typeof groupSpans>): SpanGroups {
 type Part = { part: readonly SpanSubmission[]; before: readonly (Before | undefined)[] };
 
 function submitPart(id: number, request: IngestRequest, { part, before }: Part, given: Given): Promise<void> {
-  const { sums } = given;
-  const bytes = sums.bytes;
   const ingest = new Ingest({ ...partsOf(id, given), pause }, [observedCodec(part, before)]);
   return new Promise((resolve, reject) => {
     const nothing = () => undefined;
-    const accepted = () => {
-      // The bytes of a part are those of its digest.
-      sums.bytes = bytes;
-      resolve();
-    };
+    const accepted = () => resolve();
     const refused = (error: unknown) => reject(isInProgress(error) ? stillRunning() : error);
     ingest.submit(request, { accepted, refused, setApart: nothing, isGone: false, whenGone: nothing });
   });
