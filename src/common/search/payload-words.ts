@@ -1,4 +1,4 @@
-// What is searched of a payload: its search text, made when its row is stored (pipelines/store/search-text.ts) and kept
+// What is searched of a payload: its search text, made when its row is stored (pipelines/store/stored-rows.ts) and kept
 // in the column `words`. The words of its strings, keys among them, and of its numbers and literals as they are
 // written, in their order; of text inside text those of what it holds. One blank before and behind each word.
 //
