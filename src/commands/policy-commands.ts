@@ -6,13 +6,14 @@
 // to do; 4 `apply`: the policies were changed since the plan, and the plan is shown as it is now. Texts of policies are
 // printed as JSON: a name may hold what a terminal takes for a command.
 
+import type { Agent } from '../../schemas/agent.ts';
 import type { ErrorDetail } from '../../schemas/error.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import type { PlannedPolicy, PolicyPlan } from '../../schemas/policy-plan.ts';
 import { exactJson, parseExact } from '../common/exact-json.ts';
 import { UserFacingError } from '../common/user-facing-error.ts';
 import { exactly, serviceToAsk, UsageError } from './context.ts';
-import { type FilePolicy, readPolicyFiles, textOfPolicies } from './policy-files.ts';
+import { type FilePolicy, PolicyFileError, readPolicyFiles, textOfPolicies } from './policy-files.ts';
 
 type Options = Record<string, string | boolean | undefined>;
 type Answer = { status: number; body: unknown };
@@ -26,6 +27,8 @@ const THERE_IS_SOMETHING_TO_DO = 3;
 const CHANGED_SINCE = 4;
 const DEADLINE_MS = 60_000;
 const PAGE = 100;
+/** A name has up to 200 characters, which are up to 2,400 in a URL; a head may have 16 KiB. */
+const NAMES_AT_ONCE = 5;
 
 export async function policiesPull(options: Options, args: readonly string[]): Promise<number> {
   exactly(args, 0, '');
@@ -39,19 +42,19 @@ export async function policiesPull(options: Options, args: readonly string[]): P
   }
   const { owner } = options;
   const wanted = policies.filter((policy) => owner === undefined || policy.owner === owner).reverse();
-  process.stdout.write(textOfPolicies(wanted));
+  process.stdout.write(textOfPolicies(wanted, await agentNames(options, wanted)));
   return DONE;
 }
 
 export async function policiesPlan(options: Options, files: readonly string[]): Promise<number> {
-  const declared = read(options, files);
+  const declared = await read(options, files);
   const plan = await planOf(options, declared);
   show(plan, options);
   return isNothingToDo(plan) ? DONE : THERE_IS_SOMETHING_TO_DO;
 }
 
 export async function policiesApply(options: Options, files: readonly string[]): Promise<number> {
-  const declared = read(options, files);
+  const declared = await read(options, files);
   let hash = options['hash'];
   if (hash === undefined) {
     const plan = await planOf(options, declared);
@@ -76,11 +79,52 @@ export async function policiesApply(options: Options, files: readonly string[]):
   return CHANGED_SINCE;
 }
 
-function read({ owner }: Options, files: readonly string[]): FilePolicy[] {
+function read(options: Options, files: readonly string[]): Promise<FilePolicy[]> {
+  const { owner } = options;
   if (typeof owner !== 'string' || owner === '')
     throw new UsageError('--owner is missing: whose policies the files declare');
   if (files.length === 0) throw new UsageError('FILE is missing');
-  return readPolicyFiles(files);
+  return withAgentIds(options, readPolicyFiles(files));
+}
+
+/** `agent`, a name, becomes `agent_id`. Throws PolicyFileError with the place of each mistake. */
+async function withAgentIds(options: Options, declared: readonly FilePolicy[]): Promise<FilePolicy[]> {
+  const named = declared.filter(({ policy }) => 'agent' in policy);
+  const mistakes = named.flatMap(({ place, policy }) => {
+    if (typeof policy['agent'] !== 'string') return `${place}: \`agent\` must be the name of an agent`;
+    return 'agent_id' in policy ? `${place}: \`agent\` and \`agent_id\` say the same: leave one out` : [];
+  });
+  if (mistakes.length > 0) throw new PolicyFileError(mistakes.join('\n'));
+  const ids = await agentIds(options, new Set(named.map(({ policy }) => policy['agent'] as string)));
+  const unknown = named.filter(({ policy }) => !ids.has(policy['agent'] as string));
+  if (unknown.length > 0)
+    throw new PolicyFileError(
+      unknown.map(({ place, policy }) => `${place}: no agent is called ${JSON.stringify(policy['agent'])}`).join('\n'),
+    );
+  return declared.map(({ place, policy: { agent, ...policy } }) =>
+    agent === undefined ? { place, policy } : { place, policy: { ...policy, agent_id: ids.get(agent as string) } },
+  );
+}
+
+async function agentIds(options: Options, names: ReadonlySet<string>): Promise<Map<string, string>> {
+  const all = [...names];
+  const ids = new Map<string, string>();
+  for (let from = 0; from < all.length; from += NAMES_AT_ONCE) {
+    const asked = all.slice(from, from + NAMES_AT_ONCE).map((name) => `name=${encodeURIComponent(name)}`);
+    const { body } = await ask(options, 'GET', `/v1/agents?limit=${NAMES_AT_ONCE}&${asked.join('&')}`);
+    for (const { id, name } of (body as { items: Agent[] }).items) ids.set(name, id);
+  }
+  return ids;
+}
+
+/** Of the agents that policies are scoped to, by their ids. */
+async function agentNames(options: Options, policies: readonly Policy[]): Promise<Map<string, string>> {
+  const names = new Map<string, string>();
+  for (const id of new Set(policies.flatMap(({ agent_id: agent }) => agent ?? []))) {
+    const { body } = await ask(options, 'GET', `/v1/agents/${id}`);
+    names.set(id, (body as Agent).name);
+  }
+  return names;
 }
 
 async function planOf(options: Options, declared: readonly FilePolicy[]): Promise<PolicyPlan> {

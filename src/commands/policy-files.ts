@@ -67,8 +67,11 @@ function readPolicyFile(file: string): FilePolicy[] {
   });
 }
 
-/** What the file needs of a policy as the service answers it, in the order in which people read it. */
-export function textOfPolicies(policies: readonly Policy[]): string {
+/**
+ * What the file needs of a policy as the service answers it, in the order in which people read it. `agents`: names by
+ * ids; an agent has another id in another account, and the file is to fit there, too.
+ */
+export function textOfPolicies(policies: readonly Policy[], agents: ReadonlyMap<string, string>): string {
   const documents = policies.map((policy) => {
     const { name, description, type, agent_id, conditions, actions, severity, status, ...rest } = policy;
     const unknown = Object.keys(rest).filter((key) => !NOT_DECLARED.includes(key as never));
@@ -77,7 +80,7 @@ export function textOfPolicies(policies: readonly Policy[]): string {
       name,
       ...(description === undefined ? {} : { description }),
       type,
-      ...(agent_id === null ? {} : { agent_id }),
+      ...(agent_id === null ? {} : scopeOf(agent_id, agents)),
       conditions,
       actions,
       ...(severity === null ? {} : { severity }),
@@ -91,6 +94,11 @@ export function textOfPolicies(policies: readonly Policy[]): string {
     return document.toString({ lineWidth: 100 });
   });
   return documents.join('---\n');
+}
+
+function scopeOf(id: string, agents: ReadonlyMap<string, string>): object {
+  const name = agents.get(id);
+  return name === undefined ? { agent_id: id } : { agent: name };
 }
 
 function textOf(file: string): string {

@@ -129,7 +129,7 @@ t.test('what is pulled reads as it was', async (t) => {
     });
   fc.assert(
     fc.property(fc.uniqueArray(made, { maxLength: 3, selector: ({ name }) => name }), (policies) => {
-      const read = readPolicyFiles([fileOf('pulled.yaml', textOfPolicies(policies))]);
+      const read = readPolicyFiles([fileOf('pulled.yaml', textOfPolicies(policies, new Map()))]);
       const declared = policies.map(({ name, description, type, conditions, actions, severity }) => {
         return { name, ...(description === undefined ? {} : { description }), type, conditions, actions, severity };
       });

@@ -198,3 +198,39 @@ conditions: {detectors: [api_key, jwt]}
   t.match(await runCli(['policies', 'pull'], { GATEHOUSE_URL: service.url, GATEHOUSE_API_KEY: 'x' }), { code: 1 });
   t.ok(existsSync(file) && readFileSync(file, 'utf8') !== '');
 });
+
+t.test('files name agents, whose ids differ from account to account', async (t) => {
+  const file = path.join(folder, 'agents.yaml');
+  const names = ['support bot', ...Array.from({ length: 11 }, (_, i) => `${'ü'.repeat(198)}${i + 10}`)];
+  const declare = (name: string) =>
+    `name: ${JSON.stringify(`of ${name.slice(-10)}`)}\ntype: block_action\nagent: ${name}\nactions: [log]\nconditions: {}\n`;
+  writeFileSync(file, names.map(declare).join('---\n'));
+  const pulled: string[] = [];
+  for (const stage of ['staging', 'production']) {
+    const { api, key } = await newAccount(stage);
+    const run = (...args: string[]) =>
+      runCli(['policies', ...args], { GATEHOUSE_URL: service.url, GATEHOUSE_API_KEY: key });
+    const missing = await run('plan', file, '--owner', 'team');
+    t.match(missing, { code: 1, stdout: '' });
+    t.match(missing.stderr, `${file}:1: no agent is called "support bot"\n${file}:7: no agent is called`);
+    const ids: string[] = [];
+    for (const name of names) ids.push((await api.post('/v1/agents', { name })).json.id);
+    t.match(await run('apply', file, '--owner', 'team'), { code: 0, stdout: /12 create, .*; applied\n$/ });
+    t.same(new Set((await listed(api)).map((policy) => policy.agent_id)), new Set(ids));
+    pulled.push((await run('pull', '--owner', 'team')).stdout);
+    t.match(await run('plan', file, '--owner', 'team'), { code: 0 });
+  }
+  t.equal(pulled[0], pulled[1]);
+  t.match(pulled[0], /^agent: support bot$/m);
+  t.notMatch(pulled[0], /agt_/);
+
+  const { key } = await newAccount('wrong');
+  writeFileSync(file, 'name: a\nagent: 7\n---\nname: b\nagent: x\nagent_id: y\n');
+  t.match(
+    await runCli(['policies', 'plan', file, '--owner', 'x'], { GATEHOUSE_URL: service.url, GATEHOUSE_API_KEY: key }),
+    {
+      code: 1,
+      stderr: `${file}:1: \`agent\` must be the name of an agent\n${file}:4: \`agent\` and \`agent_id\` say the same: leave one out`,
+    },
+  );
+});
