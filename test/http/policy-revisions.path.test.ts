@@ -9,6 +9,7 @@ import { exactJson } from '../../src/common/exact-json.ts';
 import { evaluated } from '../../src/policy/policy-work.ts';
 import { AGENT } from '../policy/support.ts';
 import { Api } from '../support/api.ts';
+import { ifMatch, newBlock } from '../support/block-policies.ts';
 import { pause } from '../support/raw-http.ts';
 import { randomFrom, SEED } from '../support/seed.ts';
 import { startService } from '../support/service.ts';
@@ -17,13 +18,7 @@ t.setTimeout(600_000);
 const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2' } });
 const api = new Api(t, service);
 await api.describe();
-let names = 0;
-const block = (more: object = {}) => ({
-  ...{ name: `policy-${++names}`, type: 'block_action', actions: ['block'], conditions: { tool: `pay-${names}` } },
-  ...more,
-});
-const ifMatch = (value: string) => ({ headers: { 'If-Match': value } });
-const made = async (more?: object) => (await api.post('/v1/policies', block(more))).json as Policy;
+const made = async (more?: object) => (await api.post('/v1/policies', newBlock(more))).json as Policy;
 const revisionsOf = async (id: string, caller = api) =>
   (await caller.get(`/v1/policies/${id}/revisions`)).json.items as PolicyRevision[];
 

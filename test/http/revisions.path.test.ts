@@ -2,20 +2,15 @@
 // If-Match, and recorded in the audit log with what was before and after.
 import t from 'tap';
 import { Api } from '../support/api.ts';
+import { ifMatch, newBlock } from '../support/block-policies.ts';
 import { startService } from '../support/service.ts';
 
 const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2' } });
 const api = new Api(t, service);
 await api.describe();
-let names = 0;
-const block = (more: object = {}) => ({
-  ...{ name: `policy-${++names}`, type: 'block_action', actions: ['block'], conditions: { tool: `pay-${names}` } },
-  ...more,
-});
-const ifMatch = (value: string) => ({ headers: { 'If-Match': value } });
 
 t.test('a change raises the revision, what changes nothing does not, and the ETag says it', async (t) => {
-  const made = await api.post('/v1/policies', block());
+  const made = await api.post('/v1/policies', newBlock());
   t.match(made, { status: 201, json: { revision: 1 } });
   t.equal(made.headers.get('etag'), '"1"');
   const path = `/v1/policies/${made.json.id}`;
@@ -32,7 +27,7 @@ t.test('a change raises the revision, what changes nothing does not, and the ETa
 
 t.test('a match names the revision that decided', async (t) => {
   const { id: agent } = (await api.post('/v1/agents', { name: 'payer' })).json;
-  const policy = (await api.post('/v1/policies', block({ conditions: { tool: 'wire' } }))).json;
+  const policy = (await api.post('/v1/policies', newBlock({ conditions: { tool: 'wire' } }))).json;
   const sent = () => api.post(`/v1/agents/${agent}/events`, { type: 'tool_call', payload: { tool: 'wire', to: 'x' } });
   const first = await api.until(sent, ({ json }) => json.policy_result.matches.length > 0);
   t.match(first.json.policy_result.matches, [{ policy_id: policy.id, revision: 1 }]);
@@ -45,7 +40,7 @@ t.test('a match names the revision that decided', async (t) => {
 });
 
 t.test('If-Match: a slower change is refused and has no effect', async (t) => {
-  const { id } = (await api.post('/v1/policies', block())).json;
+  const { id } = (await api.post('/v1/policies', newBlock())).json;
   const path = `/v1/policies/${id}`;
   t.match((await api.patch(path, { severity: 'low' }, ifMatch('"1"'))).json, { revision: 2 });
   const slow = await api.patch(path, { severity: 'critical' }, ifMatch('"1"'));
@@ -75,7 +70,7 @@ t.test('If-Match: a slower change is refused and has no effect', async (t) => {
 });
 
 t.test('of two who read the same revision one wins, fifty times', async (t) => {
-  const { id } = (await api.post('/v1/policies', block())).json;
+  const { id } = (await api.post('/v1/policies', newBlock())).json;
   for (let revision = 1; revision <= 50; revision++) {
     const tries = await Promise.all(
       ['a', 'b'].map((who) =>
@@ -90,7 +85,7 @@ t.test('of two who read the same revision one wins, fifty times', async (t) => {
 
 t.test('the audit log holds what was before and after, and a restored registry its revisions', async (t) => {
   const conditions = { tool: 'audited', 'payload.amount': { gt: 10 } };
-  const { id } = (await api.post('/v1/policies', block({ conditions }))).json;
+  const { id } = (await api.post('/v1/policies', newBlock({ conditions }))).json;
   await api.patch(`/v1/policies/${id}`, { conditions: { tool: 'audited' }, actions: ['log'] });
   await api.delete(`/v1/policies/${id}`);
   const { logs } = (await api.get(`/v1/audit-logs?resource_id=${id}&order=asc`)).json;
