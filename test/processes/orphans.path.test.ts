@@ -7,7 +7,7 @@ import { freePort } from '../../src/embedded/free-port.ts';
 import { hasOwnStores, launchService, makeDataDir } from '../support/service.ts';
 
 t.setTimeout(300_000);
-const skip = hasOwnStores() ? 'the engines are not ours to kill' : false;
+const skip = hasOwnStores() ? false : 'the engines are not ours to kill';
 const dataDir = await makeDataDir();
 t.teardown(() => rm(dataDir, { recursive: true, force: true }));
 const port = String(await freePort());
