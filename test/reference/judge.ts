@@ -62,10 +62,10 @@ export class Judge {
       const over = overLimit(policy, event, counters);
       if (over !== null) limits.push({ policy, detail: over });
     }
-    // Counters are named by text of the payload: left out where a filter found something. Nor are keys
-    // inside.
+    // Counters are named by text of the payload: left out where a filter found something; that there is none says
+    // nothing of it. Nor are keys inside.
     const isSecret = found.some(({ policy }) => policy.type === 'data_filter');
-    if (isSecret) for (const { detail } of limits) delete detail['value'];
+    if (isSecret) for (const { detail } of limits) if (detail['value'] !== null) delete detail['value'];
     for (const { policy, detail } of [...found, ...limits]) this.#explain(policy, event, detail, isSecret);
     const all = [...found, ...limits].sort((a, b) => (a.policy.id < b.policy.id ? -1 : 1));
     const deciding =
@@ -145,7 +145,8 @@ export class Judge {
         if (!holds(needle, text)) continue;
         return { ...found, path: pointer(trail, hidden), ...(isKey ? { key: true } : {}) };
       }
-      if (looksAtTrace(fields) && holds(needle, event.trace_id ?? '')) return { ...found, field: 'trace_id' };
+      const { trace_id: trace } = event;
+      if (looksAtTrace(fields) && trace !== undefined && holds(needle, trace)) return { ...found, field: 'trace_id' };
     }
     return null;
   }
