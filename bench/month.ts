@@ -1,13 +1,13 @@
 // A service with a month of events inside its ClickHouse, for the lines that read (query, dashboard): `events` of a
 // thousand agents (history.ts), written straight in; merges are waited for, up to ten minutes, not forced.
-// With `data` the service's folder is kept, and taken up again where it holds as many events; without it goes with the
-// line.
+// With `data` the service's folder is kept, and taken up again where it is for as many events, also where a run that
+// was ended has written only some of them; without it goes with the line.
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { launchService, type TestService } from '../test/support/service.ts';
 import { whenEnded } from './ending.ts';
-import { type History, writeHistory } from './history.ts';
+import { type History, type HistoryPlan, writeHistory } from './history.ts';
 import { RecordingClickHouse } from './recording-clickhouse.ts';
 import { startBenchService } from './service.ts';
 import { defaultAccount, makeAgents } from './setup.ts';
@@ -27,19 +27,20 @@ export type OnMonth = Omit<Month, 'key'> & {
 
 /** One front. */
 export async function startOnMonth(options: MonthOptions): Promise<OnMonth> {
-  const kept = keptIn(options);
+  const { month: kept, begun } = keptIn(options);
+  const key = (kept ?? begun)?.key;
   const env = { GATEHOUSE_FRONTS: '1', GATEHOUSE_QUERY_TIMEOUT_SECONDS: '60' };
   const service =
     options.data === undefined
       ? await startBenchService(env)
       : await launchKept({
           dataDir: options.data,
-          env: { GATEHOUSE_LOG_LEVEL: 'warn', ...env, ...(kept && { GATEHOUSE_BOOTSTRAP_KEY: kept.key }) },
+          env: { GATEHOUSE_LOG_LEVEL: 'warn', ...env, ...(key && { GATEHOUSE_BOOTSTRAP_KEY: key }) },
         });
   const { clickhouseUrl, clickhouseDatabase } = await service.addresses();
   const clickhouse = new RecordingClickHouse({ url: clickhouseUrl, database: clickhouseDatabase });
   try {
-    const month = kept ?? (await makeMonth(service, clickhouse, options));
+    const month = kept ?? (await makeMonth(service, clickhouse, { ...options, begun }));
     return { ...month, service, clickhouse, merged: await whenMerged(clickhouse) };
   } catch (error) {
     await clickhouse.close();
@@ -53,33 +54,51 @@ function launchKept(options: Parameters<typeof launchService>[0]): Promise<TestS
   return launchService({ ...options, onSpawn: whenEnded });
 }
 
-/** What has to be known of a folder that was kept. */
+/** What has to be known of a folder that was kept: of a whole month, and of one that was begun. */
 type Month = { key: string; account: string; history: History; seconds: number };
+type Begun = HistoryPlan & { key: string };
 const monthFile = (folder: string) => path.join(folder, 'month.json');
+const begunFile = (folder: string) => path.join(folder, 'begun.json');
 
-/** Undefined: the month has to be made. */
-function keptIn({ events, data }: MonthOptions): Month | undefined {
-  if (data === undefined) return undefined;
+/** Neither: the month has to be made. */
+function keptIn({ events, data }: MonthOptions): { month?: Month; begun?: Begun } {
+  if (data === undefined) return {};
   mkdirSync(data, { recursive: true });
-  if (!existsSync(monthFile(data))) {
-    if (readdirSync(data).length > 0) throw new Error(`${data} holds something, but not a whole month of this line`);
-    return undefined;
+  const check = (held: number) => {
+    if (held !== events) throw new Error(`${data} is for ${held} events, not ${events}`);
+  };
+  if (existsSync(monthFile(data))) {
+    const month = JSON.parse(readFileSync(monthFile(data), 'utf8')) as Month;
+    check(month.history.events);
+    return { month };
   }
-  const month = JSON.parse(readFileSync(monthFile(data), 'utf8')) as Month;
-  if (month.history.events !== events) throw new Error(`${data} holds ${month.history.events} events, not ${events}`);
-  return month;
+  if (existsSync(begunFile(data))) {
+    const begun = JSON.parse(readFileSync(begunFile(data), 'utf8')) as Begun;
+    check(begun.events);
+    return { begun };
+  }
+  if (readdirSync(data).length > 0) throw new Error(`${data} holds something, but no month of this line`);
+  return {};
 }
 
 async function makeMonth(
   service: TestService,
   recording: RecordingClickHouse,
-  { events, data }: MonthOptions,
+  { events, data, begun }: MonthOptions & { begun: Begun | undefined },
 ): Promise<Month> {
-  const agents = await makeAgents(service, MONTH_AGENTS);
-  const account = await defaultAccount(service);
+  const plan = begun ?? {
+    key: service.key,
+    account: await defaultAccount(service),
+    agents: await makeAgents(service, MONTH_AGENTS),
+    events,
+    toMs: Date.now(),
+  };
+  if (data !== undefined) writeFileSync(begunFile(data), JSON.stringify(plan));
   const started = performance.now();
-  const history = await writeHistory(recording, { account, agents, events });
-  const month = { key: service.key, account, history, seconds: (performance.now() - started) / 1000 };
+  const { found, ...history } = await writeHistory(recording, plan);
+  // Of all of them, at the rate of those that were written now.
+  const seconds = ((performance.now() - started) / 1000) * (events / (events - found));
+  const month = { key: plan.key, account: plan.account, history, seconds };
   if (data !== undefined) writeFileSync(monthFile(data), JSON.stringify(month));
   return month;
 }
