@@ -17,11 +17,29 @@ const BEYOND_ASCII = /[^\x00-\x7f]/;
  * expression keeps each of them on a stack of its own, which ends at some millions.
  */
 const CHARACTER =
-  /[\u1100-\u115f\ua960-\ua97c][\u1160-\u11ff\ud7b0-\ud7fb]{0,999}[\p{M}\p{Cf}\p{DI}]{0,100000}|.[\p{M}\p{Cf}\p{DI}]{0,100000}/gsu;
+  /[\u1100-\u115f\ua960-\ua97c][\u1160-\u11ff\ud7b0-\ud7fb]{0,999}[\p{M}\p{Cf}\p{DI}]{0,100000}|.[\p{M}\p{Cf}\p{DI}]{0,100000}/suy;
 const SHOWS_NOTHING = /[\p{Cf}\p{DI}]/gu;
 const BLANK = /[\p{Zs}\u2028\u2029\u0085]/gu;
 /** Those of Unicode, and what is used for one: the minus sign and the hyphen bullet. */
 const DASH = /[\p{Pd}\u2212\u2043\u02d7\u2796]/gu;
+
+/** Belongs to the character before it. */
+const BELONGS = /[\p{M}\p{Cf}\p{DI}]/u;
+/** Begins a syllable of Hangul that may be spelt out. */
+const SPELLS = /[\u1100-\u115f\ua960-\ua97c]/;
+
+/** Of each code point, looked up once: most of what is beyond ASCII stands for itself. */
+const UNKNOWN = 0;
+const ITSELF = 1;
+const ANOTHER = 2;
+const SPELLING = 3;
+const BELONGING = 4;
+let kinds: Uint8Array | undefined;
+
+/** What a few characters are folded to, as most texts repeat them. */
+const FOLDED_MAX = 4_096;
+const FOLDED_CHARACTERS_MAX = 8;
+let known = new Map<string, string>();
 
 export function isBeyondAscii(text: string): boolean {
   return BEYOND_ASCII.test(text);
@@ -30,19 +48,105 @@ export function isBeyondAscii(text: string): boolean {
 /** undefined: it is the text itself. */
 export function folded(text: string): Folded | undefined {
   if (!isBeyondAscii(text)) return undefined;
-  const parts: string[] = [];
-  const starts: number[] = [];
-  const ends: number[] = [];
-  for (const { 0: character, index } of text.matchAll(CHARACTER)) {
-    const plain = foldedText(character);
-    parts.push(plain);
-    for (let i = 0; i < plain.length; i++) {
-      starts.push(index);
-      ends.push(index + character.length);
+  const parts = partsOf(text);
+  const whole = parts && joined(text, parts);
+  return whole === undefined || whole === text ? undefined : { text: whole, ...placesOf(text, parts!) };
+}
+
+/** Characters with what belongs to them, each of its own stretch: all but units that stand for themselves alone. */
+type Parts = { starts: number[]; ends: number[]; texts: string[] };
+
+/** undefined: each is what it was. */
+function partsOf(text: string): Parts | undefined {
+  const parts: Parts = { starts: [], ends: [], texts: [] };
+  let isChanged = false;
+  let kind = kindAt(text, 0);
+  for (let i = 0; i < text.length; ) {
+    let end = i + (isPairAt(text, i) ? 2 : 1);
+    let next = kindAt(text, end);
+    const isAlone = next !== BELONGING && kind < SPELLING;
+    if (!isAlone) {
+      CHARACTER.lastIndex = i;
+      end = i + CHARACTER.exec(text)![0].length;
+      next = kindAt(text, end);
+    }
+    if (end > i + 1 || kind !== ITSELF) {
+      const character = text.slice(i, end);
+      const plain = isAlone && kind === ITSELF ? character : foldedCharacter(character);
+      isChanged ||= plain !== character;
+      parts.starts.push(i);
+      parts.ends.push(end);
+      parts.texts.push(plain);
+    }
+    i = end;
+    kind = next;
+  }
+  return isChanged ? parts : undefined;
+}
+
+function joined(text: string, { starts, ends, texts }: Parts): string {
+  const pieces: string[] = [];
+  let from = 0;
+  for (let i = 0; i < texts.length; i++) {
+    if (starts[i]! > from) pieces.push(text.slice(from, starts[i]));
+    pieces.push(texts[i]!);
+    from = ends[i]!;
+  }
+  return pieces.join('') + text.slice(from);
+}
+
+function placesOf(text: string, parts: Parts): { starts: Int32Array; ends: Int32Array } {
+  let length = text.length;
+  for (let i = 0; i < parts.texts.length; i++) length += parts.texts[i]!.length - (parts.ends[i]! - parts.starts[i]!);
+  const starts = new Int32Array(length);
+  const ends = new Int32Array(length);
+  let [at, from] = [0, 0];
+  for (let i = 0; i <= parts.texts.length; i++) {
+    const start = parts.starts[i] ?? text.length;
+    for (; from < start; from++) {
+      starts[at] = from;
+      ends[at++] = from + 1;
+    }
+    from = parts.ends[i] ?? from;
+    for (let left = parts.texts[i]?.length ?? 0; left > 0; left--) {
+      starts[at] = start;
+      ends[at++] = from;
     }
   }
-  const whole = parts.join('');
-  return whole === text ? undefined : { text: whole, starts: Int32Array.from(starts), ends: Int32Array.from(ends) };
+  return { starts, ends };
+}
+
+function isPairAt(text: string, i: number): boolean {
+  return (text.charCodeAt(i) & 0xfc00) === 0xd800 && (text.charCodeAt(i + 1) & 0xfc00) === 0xdc00;
+}
+
+function kindAt(text: string, i: number): number {
+  if (i >= text.length) return ANOTHER;
+  kinds ??= new Uint8Array(0x110000);
+  const codePoint = text.codePointAt(i)!;
+  const kind = kinds[codePoint]!;
+  if (kind !== UNKNOWN) return kind;
+  const character = String.fromCodePoint(codePoint);
+  const found = kindOf(character);
+  kinds[codePoint] = found;
+  return found;
+}
+
+function kindOf(character: string): number {
+  if (BELONGS.test(character)) return BELONGING;
+  if (SPELLS.test(character)) return SPELLING;
+  return foldedText(character) === character ? ITSELF : ANOTHER;
+}
+
+function foldedCharacter(character: string): string {
+  if (character.length > FOLDED_CHARACTERS_MAX) return foldedText(character);
+  let plain = known.get(character);
+  if (plain === undefined) {
+    plain = foldedText(character);
+    if (known.size >= FOLDED_MAX) known = new Map();
+    known.set(character, plain);
+  }
+  return plain;
 }
 
 export function foldedText(text: string): string {
