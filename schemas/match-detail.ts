@@ -154,7 +154,12 @@ export const RateLimitDetail = Type.Object(
         'send_money',
       ),
     ),
-    conditions: conditions('The conditions by which the event is counted, at most 20. Left out: every event is.'),
+    condition: Type.Optional(
+      about(Type.String(), 'The condition that could not be evaluated. Left out unless that is so.', 'expression'),
+    ),
+    conditions: conditions(
+      'The conditions by which the event is counted, at most 20. Left out: every event is, or one could not be evaluated.',
+    ),
     reason,
   },
   {

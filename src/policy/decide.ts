@@ -49,11 +49,10 @@ function withLimits({ rateChecks, found }: Judgement, retryAfter: readonly numbe
   rateChecks.forEach((check, i) => {
     const seconds = retryAfter[i] ?? 0;
     if (seconds === 0) return;
-    const { entry, event, reason } = check as EntryCheck;
+    const { entry, event, unevaluated } = check as EntryCheck;
     const budget = new Budget(EXPLAIN_UNITS);
-    const held = conditionsHeld(entry.rule, event, { budget, isSecret });
-    const detail = limitDetail(check, seconds, { held, isSecret });
-    all.push({ entry, detail: reason === undefined ? detail : { ...detail, reason } });
+    const held = unevaluated?.condition === undefined ? conditionsHeld(entry.rule, event, { budget, isSecret }) : [];
+    all.push({ entry, detail: { ...limitDetail(check, seconds, { held, isSecret }), ...unevaluated } });
   });
   return all.sort(byOrder);
 }

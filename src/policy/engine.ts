@@ -17,7 +17,7 @@
 // are answered.
 
 import { EVENT_TYPES, type PolicyAction, type PolicyType } from '../../schemas/closed-sets.ts';
-import type { DataFilterDetail } from '../../schemas/match-detail.ts';
+import type { DataFilterDetail, RateLimitDetail } from '../../schemas/match-detail.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { type Allowance, TOO_LONG, TooLong } from './allowance.ts';
 import { Budget, EXPLAIN_UNITS, expressionUnits, fieldUnits, OverBudget } from './budget.ts';
@@ -113,8 +113,14 @@ export function byOrder(a: RuleMatch, b: RuleMatch): number {
   return a.entry.order - b.entry.order;
 }
 
+type Unevaluated = Partial<Pick<RateLimitDetail, 'reason' | 'condition'>>;
 /** `event`: by which the conditions are explained if the limit is over; null: by the policy alone. */
-export type EntryCheck = RateCheck & { entry: IndexedRule; event: EventView | null; reason?: 'not_a_number' };
+export type EntryCheck = RateCheck & {
+  entry: IndexedRule;
+  event: EventView | null;
+  /** What of its conditions could not be evaluated. */
+  unevaluated?: Unevaluated;
+};
 
 export type RuleSetOptions = {
   /** Called for errors inside rules that should not happen. */
@@ -354,7 +360,7 @@ export class RuleSet {
     const here = this.#most - this.#spent;
     this.#fieldBudget.begin(this.#fieldUnits, here);
     this.#expressionBudget.begin(this.#expressionUnits, here);
-    let detail: Detail | undefined;
+    let detail: Unevaluated | undefined;
     try {
       if (!this.#applies(rule, event)) return;
       if (rule.conditions.some(({ heldForNoNumber }) => heldForNoNumber)) this.#forNoNumber.push(entry);
@@ -365,7 +371,8 @@ export class RuleSet {
     } finally {
       this.#spent += this.#fieldBudget.worked + this.#expressionBudget.worked;
     }
-    if (rule.terms.type === 'rate_limit') this.#checks.push(this.#checkOf(entry, rule.terms, event));
+    if (rule.terms.type === 'rate_limit')
+      this.#checks.push({ ...this.#checkOf(entry, rule.terms, event), ...(detail && { unevaluated: detail }) });
     else if (rule.terms.type === 'data_filter' && detail === undefined) this.#live.push(entry);
     else {
       this.#found.push({ entry, detail: detail ?? null });
@@ -407,7 +414,7 @@ export class RuleSet {
     return {
       entry,
       event: event ?? null,
-      ...(this.#forNoNumber.includes(entry) ? NOT_A_NUMBER : undefined),
+      ...(this.#forNoNumber.includes(entry) ? { unevaluated: NOT_A_NUMBER } : undefined),
       rule: entry.rule,
       policyId: entry.rule.policy.id,
       counterScope: typeof per === 'string' ? per : 'value',

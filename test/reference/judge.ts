@@ -48,19 +48,19 @@ export class Judge {
   judge(event: Sent, counters: Counters): Verdict {
     const found: Found[] = [];
     const limits: Found[] = [];
-    const counting: Policy[] = [];
+    const counting: Found[] = [];
     for (const policy of this.#policies) {
       if (policy.status !== 'active' || (policy.agent_id !== null && policy.agent_id !== event.agent_id)) continue;
       const detail = this.#matches(policy, event);
       if (detail === null) continue;
-      if (policy.type === 'rate_limit') counting.push(policy);
+      if (policy.type === 'rate_limit') counting.push({ policy, detail });
       else found.push({ policy, detail });
     }
     // What is blocked anyway is not counted.
     const counted = counting.length > 0 && !found.some(({ policy }) => meant(policy) === 'blocked');
-    for (const policy of counted ? counting : []) {
+    for (const { policy, detail } of counted ? counting : []) {
       const over = overLimit(policy, event, counters);
-      if (over !== null) limits.push({ policy, detail: over });
+      if (over !== null) limits.push({ policy, detail: { ...over, ...detail } });
     }
     // Counters are named by text of the payload: left out where a filter found something; that there is none says
     // nothing of it. Nor are keys inside.

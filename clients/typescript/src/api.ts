@@ -492,7 +492,12 @@ export interface components {
              * @example send_money
              */
             value?: string | null;
-            /** @description The conditions by which the event is counted, at most 20. Left out: every event is. */
+            /**
+             * @description The condition that could not be evaluated. Left out unless that is so.
+             * @example expression
+             */
+            condition?: string;
+            /** @description The conditions by which the event is counted, at most 20. Left out: every event is, or one could not be evaluated. */
             conditions?: components["schemas"]["ConditionHeld"][];
             /**
              * @description Why the policy counts as matched although it could not be evaluated: the work that one event may cost was used up, its expression failed on the event, a condition compares numbers and the event has something else there, or a mistake of ours. Left out: it was evaluated.
