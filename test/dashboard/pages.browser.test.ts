@@ -2,9 +2,8 @@
 // AA), it says what is the case when a store is away, it works behind a path prefix, and its first load is small. The
 // full one is real agent runs.
 import { once } from 'node:events';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { createServer, request } from 'node:http';
-import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import type { Page } from 'playwright-core';
@@ -13,11 +12,11 @@ import { HttpClient } from '../../bench/http-client.ts';
 import { POLICIES, replay } from '../../bench/replay.ts';
 import { assetPath } from '../../src/process/assets.ts';
 import { Api } from '../support/api.ts';
+import { axe, axeInBothSchemes } from '../support/axe.ts';
 import { browserTest, signIn, skip } from '../support/browser.ts';
 import { startService, type TestService } from '../support/service.ts';
 
 const RUNS = assetPath('../shared/data');
-const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const FIRST_LOAD_BYTES_MAX = 80_000;
 const FIRST_LOAD_REQUESTS_MAX = 6;
 /** Its heading, by which it is known to be there. */
@@ -149,26 +148,8 @@ async function everyScreen(t: Test, page: Page, service: TestService, what: stri
     await page.goto(`${service.url}/ui/${screen}`);
     await page.getByRole('heading', { name: heading, exact: true, level: 1 }).waitFor();
     await page.locator('main .waiting').first().waitFor({ state: 'detached' });
-    for (const colorScheme of ['light', 'dark'] as const) {
-      await page.emulateMedia({ colorScheme });
-      await axe(t, page, `${screen}, ${what}, ${colorScheme}`);
-    }
+    await axeInBothSchemes(t, page, `${screen}, ${what}`);
   }
-  await page.emulateMedia({ colorScheme: 'light' });
-}
-
-type Violation = { id: string; nodes: { html: string; failureSummary: string }[] };
-
-async function axe(t: Test, page: Page, what: string): Promise<void> {
-  await page.evaluate(AXE);
-  const tags = JSON.stringify(['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']);
-  const found = await page.evaluate<Violation[]>(
-    `axe.run(document, { runOnly: { type: 'tag', values: ${tags} } }).then(({ violations }) => violations)`,
-  );
-  const told = found.map(
-    ({ id, nodes }) => `${id}: ${nodes[0]!.html.slice(0, 200)} ${nodes[0]!.failureSummary.slice(0, 300)}`,
-  );
-  t.same(told, [], what);
 }
 
 /** Real runs where they are at hand; a few events made up of the same kinds elsewhere. */
