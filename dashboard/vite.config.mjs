@@ -15,5 +15,7 @@ export default defineConfig({
     assetsInlineLimit: 0, // the content security policy has no data: addresses
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
+    // What the first screen needs comes in one file, whatever other screens share of it: six requests are all it may take.
+    rolldownOptions: { output: { codeSplitting: { groups: [{ name: 'first', tags: ['$initial'] }] } } },
   },
 });

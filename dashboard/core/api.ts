@@ -2,7 +2,7 @@
 // setting.
 // Invariant: every call has a deadline, and every failure is an ApiError with a sentence for people and, where there is
 // one, the request id.
-import { parseKeepingPayloads } from './json.ts';
+import { PAYLOADS, parseKeeping } from './json.ts';
 
 /** A read may wait up to 10 s for writes and run for as long again; then a person has waited enough. */
 const DEADLINE_MS = 25_000;
@@ -26,7 +26,14 @@ export class ApiError extends Error {
 }
 
 export type Answer<T> = { value: T; incomplete: boolean; etag: string | null };
-type Options = { body?: unknown; rawBody?: string; headers?: Record<string, string>; signal?: AbortSignal | undefined };
+type Options = {
+  body?: unknown;
+  rawBody?: string;
+  headers?: Record<string, string>;
+  signal?: AbortSignal | undefined;
+  /** Keys of the answer whose values are kept as text. */
+  kept?: readonly string[];
+};
 
 let onSignedOut: () => void = () => undefined;
 /** Sign-ins so far: a refusal of a call from before one says nothing about it. */
@@ -42,7 +49,7 @@ export function whenSignedOut(tell: () => void): void {
 
 /** `path` is behind the service's address, without a slash before it: `v1/events?limit=50`. */
 export async function call<T>(method: string, path: string, options: Options = {}): Promise<Answer<T>> {
-  const { body, rawBody, headers = {}, signal } = options;
+  const { body, rawBody, headers = {}, signal, kept = PAYLOADS } = options;
   const sent = rawBody ?? (body === undefined ? undefined : JSON.stringify(body));
   const deadline = AbortSignal.timeout(DEADLINE_MS);
   const begunAt = signIns;
@@ -68,14 +75,14 @@ export async function call<T>(method: string, path: string, options: Options = {
   }
   if (!response.ok) throw refused(response, text, begunAt);
   return {
-    value: (text === '' ? undefined : parseKeepingPayloads(text)) as T,
+    value: (text === '' ? undefined : parseKeeping(text, kept)) as T,
     incomplete: response.headers.get('Gatehouse-Incomplete') !== null,
     etag: response.headers.get('ETag'),
   };
 }
 
-export function read<T>(path: string, signal?: AbortSignal): Promise<Answer<T>> {
-  return call<T>('GET', path, { signal });
+export function read<T>(path: string, options: Pick<Options, 'signal' | 'kept'> = {}): Promise<Answer<T>> {
+  return call<T>('GET', path, options);
 }
 
 /** A query string from what is set; lists repeat their parameter. */

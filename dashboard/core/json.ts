@@ -1,5 +1,5 @@
-// Reads an answer of the service without touching payloads: a payload stays the text that it is, because JSON.parse
-// would turn `1.0` into 1, `12345678901234567890` into 12345678901234567000 and `1e400` into Infinity.
+// Reads an answer of the service without touching payloads and conditions: each stays the text that it is, because
+// JSON.parse would turn `1.0` into 1, `12345678901234567890` into 12345678901234567000 and `1e400` into Infinity.
 // Everything else of the answer is parsed as usual. Failure: text that is no JSON throws SyntaxError, as JSON.parse
 // does.
 
@@ -11,8 +11,13 @@ const BACKSLASH = 92;
 const OPEN = new Set([91, 123]);
 const CLOSE = new Set([93, 125]);
 
-/** Values of keys named `payload`, at any depth, come as RawJson. */
-export function parseKeepingPayloads(text: string): unknown {
+/** Names of keys whose values are kept: of every answer but those below. */
+export const PAYLOADS: readonly string[] = ['payload'];
+/** Of answers about policies: what they ask for, and what was changed in it, number by number as it was written. */
+export const POLICY_TEXTS: readonly string[] = ['conditions', 'before', 'after'];
+
+/** Values of keys of these names, at any depth, come as RawJson; what is inside of one stays in its text. */
+export function parseKeeping(text: string, names: readonly string[]): unknown {
   const kept: string[] = [];
   let out = '';
   let copied = 0;
@@ -22,23 +27,31 @@ export function parseKeepingPayloads(text: string): unknown {
       continue;
     }
     const end = endOfString(text, at);
-    const colon = end - at === 9 && text.startsWith('"payload"', at) ? colonBehind(text, end) : -1;
+    const name = names.find((one) => end - at === one.length + 2 && text.startsWith(one, at + 1));
+    const colon = name === undefined ? -1 : colonBehind(text, end);
     if (colon < 0) {
       at = end;
       continue;
     }
     const from = skipSpace(text, colon + 1);
     const to = endOfValue(text, from);
-    out += `${text.slice(copied, from)}{"payload":${kept.length}}`;
+    out += `${text.slice(copied, from)}{"${name}":${kept.length}}`;
     kept.push(text.slice(from, to));
     copied = to;
     at = to;
   }
-  // The number that represents a payload is met before the object around it.
+  // The number that represents a kept text is met before the object around it.
   return JSON.parse(out + text.slice(copied), (key, value) => {
-    if (key !== 'payload') return value;
-    return typeof value === 'number' ? value : { text: kept[(value as { payload: number }).payload] };
+    if (!names.includes(key)) return value;
+    return typeof value === 'number' ? value : { text: kept[(value as Record<string, number>)[key]!] };
   });
+}
+
+/** An object of `fields`, and of `texts`, which stand in it as they are. */
+export function jsonWith(fields: object, texts: Record<string, string>): string {
+  const plain = JSON.stringify(fields).slice(1, -1);
+  const members = Object.entries(texts).map(([name, text]) => `${JSON.stringify(name)}:${text}`);
+  return `{${[plain, ...members].filter((one) => one !== '').join(',')}}`;
 }
 
 /** Behind the closing quote; `at` is the opening one. */
@@ -63,7 +76,8 @@ function colonBehind(text: string, at: number): number {
   return text[next] === ':' ? next : -1;
 }
 
-function endOfValue(text: string, from: number): number {
+/** Behind the value that begins at `from`. */
+export function endOfValue(text: string, from: number): number {
   const first = text.charCodeAt(from);
   if (first === QUOTE) return endOfString(text, from);
   if (!OPEN.has(first)) return from + /^[^,\]}\s]*/.exec(text.slice(from, from + 64))![0].length;

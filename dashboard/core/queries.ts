@@ -11,6 +11,7 @@ import {
 } from '@tanstack/query-core';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { type Answer, ApiError, read } from './api.ts';
+import { PAYLOADS } from './json.ts';
 import type { Page } from './types.ts';
 
 /**
@@ -74,6 +75,8 @@ type ReadOptions = {
   behind?: boolean;
   /** Shows what was there until the new is there, where the path changes. */
   keeps?: boolean;
+  /** Keys whose values are kept as text; the same for everyone who reads the path. */
+  kept?: readonly string[];
 };
 
 /** An answer that is not whole yet is asked for again so soon, so often: what is on its way is stored within seconds. */
@@ -90,11 +93,14 @@ function askedAgain<Data>(everyMs: number | undefined, isWhole: (data: Data) => 
 }
 
 /** `path` undefined: nothing is asked for. */
-export function useRead<T>(path: string | undefined, { everyMs, behind, keeps }: ReadOptions = {}): Read<T> {
+export function useRead<T>(
+  path: string | undefined,
+  { everyMs, behind, keeps, kept = PAYLOADS }: ReadOptions = {},
+): Read<T> {
   const order = behind === true ? goBehind : goInFront;
   const options = {
     queryKey: [path ?? ''],
-    queryFn: ({ signal }: { signal: AbortSignal }) => order(() => read<T>(path!, signal)),
+    queryFn: ({ signal }: { signal: AbortSignal }) => order(() => read<T>(path!, { signal, kept })),
     enabled: path !== undefined,
     refetchInterval: askedAgain<Answer<T>>(everyMs, ({ incomplete }) => !incomplete),
     ...(keeps === true ? { placeholderData: (before: Answer<T> | undefined) => before } : {}),
@@ -124,13 +130,13 @@ export type List<T> = {
   retry: () => void;
 };
 
-function pagesOf<T>(path: string | undefined, limit: number) {
+function pagesOf<T>(path: string | undefined, limit: number, kept = PAYLOADS) {
   return {
     queryKey: ['list', path ?? '', limit],
     queryFn: ({ signal, pageParam }: { signal: AbortSignal; pageParam: unknown }) => {
       const cursor = pageParam === '' ? '' : `&cursor=${encodeURIComponent(String(pageParam))}`;
       const at = `${path}${path!.includes('?') ? '&' : '?'}limit=${limit}${cursor}`;
-      return goInFront(() => read<Page<T>>(at, signal));
+      return goInFront(() => read<Page<T>>(at, { signal, kept }));
     },
     initialPageParam: '',
   };
@@ -141,13 +147,22 @@ export function warmList(path: string): void {
   void client.prefetchInfiniteQuery(pagesOf(path, PAGE_ROWS));
 }
 
-/** `path` with the filters, without `limit` and `cursor`. `name`: what the list calls its items. */
+type ListOptions = {
+  everyMs?: number;
+  /** What the list calls its items. */
+  name?: string;
+  limit?: number;
+  /** As of a read. */
+  kept?: readonly string[];
+};
+
+/** `path` with the filters, without `limit` and `cursor`. */
 export function useList<T>(
   path: string | undefined,
-  { everyMs, name = 'items', limit = PAGE_ROWS }: { everyMs?: number; name?: string; limit?: number } = {},
+  { everyMs, name = 'items', limit = PAGE_ROWS, kept }: ListOptions = {},
 ): List<T> {
   const options = {
-    ...pagesOf<T>(path, limit),
+    ...pagesOf<T>(path, limit, kept),
     getNextPageParam: (last: Answer<Page<T>>, all: unknown[]) =>
       all.length < PAGES_MAX ? last.value.next_cursor : null,
     enabled: path !== undefined,

@@ -4,7 +4,7 @@
 // copying.
 // Invariant: every character of the text that is no white space belongs to exactly one line. Linear in the text.
 // Failure: text that is no JSON (it cannot be, the service has checked it) ends the layout where it stops making sense.
-import { endOfString, skipSpace } from './json.ts';
+import { endOfString, endOfValue, skipSpace } from './json.ts';
 
 /**
  * Of a line: depth, start and end of its key (-1: none), start and end of its value, kind, line of what it is in,
@@ -134,7 +134,32 @@ export function lineAt(layout: Layout, pointer: string): number {
   return parent;
 }
 
-function keyText(layout: Layout, line: number): string {
+/** The whole value that begins at a line, as it was sent. */
+export function valueAt(layout: Layout, line: number): string {
+  const from = field(layout, line, 3);
+  return layout.text.slice(from, endOfValue(layout.text, from));
+}
+
+/** Lines of the members of what is opened at a line. */
+export function membersOf(layout: Layout, parent: number): number[] {
+  const found: number[] = [];
+  for (let line = parent + 1; line < layout.count; line++) {
+    if (field(layout, line, 0) <= field(layout, parent, 0)) break;
+    if (field(layout, line, 6) === parent && field(layout, line, 5) !== KIND.close) found.push(line);
+  }
+  return found;
+}
+
+/** One line each, indented, for an editor. */
+export function indented(text: string): string {
+  const layout = layOut(text);
+  return Array.from({ length: layout.count }, (_, at) => {
+    const { depth, key, from, to, comma } = lineOf(layout, at);
+    return `${'  '.repeat(depth)}${key === '' ? '' : `${key}: `}${text.slice(from, to)}${comma ? ',' : ''}`;
+  }).join('\n');
+}
+
+export function keyText(layout: Layout, line: number): string {
   const quoted = layout.text.slice(field(layout, line, 1), field(layout, line, 2));
   try {
     return JSON.parse(quoted) as string;

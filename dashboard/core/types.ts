@@ -8,7 +8,9 @@ import type { ListedApproval } from '../../schemas/approval.ts';
 import type { AuditVerification } from '../../schemas/audit-verification.ts';
 import type { Event, ListedEvent, TraceWithEvents } from '../../schemas/event.ts';
 import type { Facets, Histogram } from '../../schemas/event-counts.ts';
+import type { Policy, PolicyRevision as RevisionOfPolicy } from '../../schemas/policy.ts';
 import type { ListedSession, Session } from '../../schemas/session.ts';
+import type { Difference } from './differences.ts';
 import type { RawJson } from './json.ts';
 
 export type { Account } from '../../schemas/account.ts';
@@ -38,6 +40,13 @@ export type EventFacets = Static<typeof Facets>;
 export type EventHistogram = Static<typeof Histogram>;
 export type SignedIn = Static<typeof Session>;
 export type BrowserSession = Static<typeof ListedSession>;
+
+/** With its conditions as text, number by number as they were written (core/policies.ts). */
+export type WholePolicy = Omit<Policy, 'conditions'> & { conditions: RawJson };
+export type PolicyRevision = Omit<RevisionOfPolicy, 'policy' | 'differences'> & {
+  policy: WholePolicy | null;
+  differences: Difference[];
+};
 
 /** A page of a list. */
 export type Page<T> = { items: T[]; total: number; limit: number; offset: number; next_cursor: string | null };

@@ -1,14 +1,18 @@
 // The editor of a policy. Conditions are JSON, as the interface takes them; what the service refuses is reported by
 // its place, and the line of that place is marked. A new policy begins with the action `log`, which stops no agent.
-import { useRef, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { POLICY_ACTIONS, POLICY_TYPES, type PolicyType, SEVERITIES } from '../../schemas/closed-sets.ts';
 import { ApiError, call } from '../core/api.ts';
+import { jsonWith } from '../core/json.ts';
+import { pathOf } from '../core/policies.ts';
 import { changed } from '../core/queries.ts';
-import { layOut, lineAt, lineOf } from '../core/tokens.ts';
-import type { Evaluated, Policy } from '../core/types.ts';
+import { indented } from '../core/tokens.ts';
+import type { Evaluated, WholePolicy } from '../core/types.ts';
 import { announce } from './announce.tsx';
+import { ConditionsEditor, checkedJson, type Mistake, mistakesOf } from './conditions-editor.tsx';
+import { useConflict } from './conflict.tsx';
 import { Dialog, Field, textOf } from './dialog.tsx';
-import { type Tried, TryPolicy } from './try-policy.tsx';
+import { type Recorded, TryPolicy } from './try-policy.tsx';
 
 const STARTS: Record<PolicyType, string> = {
   block_action:
@@ -19,34 +23,26 @@ const STARTS: Record<PolicyType, string> = {
     '{\n  "type": "tool_call",\n  "payload.tool": "refund",\n  "timeout": "1h",\n  "on_timeout": "deny"\n}',
 };
 
-type Mistake = { path: string; message: string; line: number };
 type EditorProps = {
-  policy?: Policy;
+  policy?: WholePolicy;
   agents: ReadonlyMap<string, string>;
   /** The event to try it on; left out: the newest. */
-  tried?: Tried | undefined;
+  tried?: Recorded | undefined;
   onClose: () => void;
 };
 
 export function PolicyEditor({ policy, agents, tried, onClose }: EditorProps) {
   const [type, setType] = useState<PolicyType>(policy?.type ?? 'block_action');
-  const [text, setText] = useState(
-    policy === undefined ? STARTS.block_action : JSON.stringify(policy.conditions, null, 2),
-  );
+  const [text, setText] = useState(policy === undefined ? STARTS.block_action : indented(policy.conditions.text));
   const [mistakes, setMistakes] = useState<Mistake[]>([]);
+  const { guard, conflict } = useConflict(policy ?? { id: '', revision: 0 });
   /** `place`: of the policy in what is sent. */
   const marking = async <T,>(place: string, act: () => Promise<T>): Promise<T> => {
     setMistakes([]);
     try {
       return await act();
     } catch (error) {
-      if (error instanceof ApiError)
-        setMistakes(
-          error.details.map(({ path, message }) => {
-            const own = path.startsWith(place) ? path.slice(place.length) : path;
-            return { path: own, message, line: lineIn(text, own) };
-          }),
-        );
+      if (error instanceof ApiError) setMistakes(mistakesOf(error, place, text));
       throw error;
     }
   };
@@ -58,16 +54,22 @@ export function PolicyEditor({ policy, agents, tried, onClose }: EditorProps) {
       ...(policy === undefined ? { type, agent_id: textOf(form, 'agent_id') || null } : {}),
       actions: actionsOf(form),
       ...(severity !== '' ? { severity } : policy === undefined ? {} : { severity: null }),
-      ...(description === '' && policy === undefined ? {} : { description }),
+      ...(description === (policy?.description ?? '') ? {} : { description }),
     };
     await marking('', async () => {
-      const whole = { ...body, conditions: conditionsOf(text) };
-      if (policy === undefined) return call('POST', 'v1/policies', { body: whole });
-      const headers = { 'If-Match': `"${policy.revision}"` };
-      return call('PATCH', `v1/policies/${policy.id}`, { body: whole, headers });
+      const rawBody = jsonWith(body, { conditions: checkedJson(text) });
+      if (policy === undefined) return void (await call('POST', 'v1/policies', { rawBody }));
+      return guard(async (headers) => void (await call('PATCH', pathOf(policy.id), { rawBody, headers })));
     });
     announce(`${body.name} is saved.`);
     changed('v1/policies', 'v1/audit-logs');
+  };
+  /** What is tried: what an evaluation and a backtest take. */
+  const draftOf = (form: FormData): string => {
+    const name = textOf(form, 'name');
+    const severity = textOf(form, 'severity');
+    const fields = { type, actions: actionsOf(form), ...(name && { name }), ...(severity && { severity }) };
+    return jsonWith(fields, { conditions: checkedJson(text) });
   };
   return (
     <Dialog
@@ -132,93 +134,28 @@ export function PolicyEditor({ policy, agents, tried, onClose }: EditorProps) {
           <code>block</code>.
         </small>
       </fieldset>
-      <Conditions text={text} mistakes={mistakes} onText={setText} />
+      <ConditionsEditor text={text} mistakes={mistakes} onText={setText} />
       <Field label="What it is for">
         <input name="description" maxLength={2000} defaultValue={policy?.description ?? ''} />
       </Field>
-      <TryPolicy
-        tried={tried}
-        ask={(event, form) =>
-          marking('/policies/0', async () => {
-            const name = textOf(form, 'name');
-            const draft = { type, conditions: conditionsOf(text), actions: actionsOf(form) };
-            const policies = [{ ...draft, ...(name === '' ? {} : { name }) }];
-            return (await call<Evaluated>('POST', 'v1/policies/evaluate', { body: { event, policies } })).value;
-          })
-        }
-      />
-    </Dialog>
-  );
-}
-
-function Conditions({
-  text,
-  mistakes,
-  onText,
-}: {
-  text: string;
-  mistakes: readonly Mistake[];
-  onText: (text: string) => void;
-}) {
-  const area = useRef<HTMLTextAreaElement>(null);
-  const lines = text.split('\n');
-  const marked = new Set(mistakes.map(({ line }) => line));
-  return (
-    <div class="field">
-      <label for="conditions">Conditions (JSON)</label>
-      <div class="editor">
-        <div class="gutter" aria-hidden="true">
-          {lines.map((_, i) => (
-            <div key={i} class={marked.has(i) ? 'mistake' : ''}>
-              {i + 1}
-            </div>
-          ))}
-        </div>
-        <textarea
-          id="conditions"
-          ref={area}
-          spellcheck={false}
-          rows={Math.max(6, lines.length)}
-          value={text}
-          aria-invalid={mistakes.length > 0}
-          aria-describedby="mistakes"
-          onInput={({ currentTarget }) => onText(currentTarget.value)}
+      <fieldset class="try">
+        <legend>Try it on an event</legend>
+        <TryPolicy
+          tried={tried}
+          scope={policy?.agent_id ?? undefined}
+          ask={(event, form) =>
+            marking('/policies/0', async () => {
+              const rawBody = jsonWith({}, { event, policies: `[${draftOf(form)}]` });
+              return (await call<Evaluated>('POST', 'v1/policies/evaluate', { rawBody })).value;
+            })
+          }
         />
-      </div>
-      <ul id="mistakes" class="mistakes">
-        {mistakes.map(({ path, message, line }) => (
-          <li key={path + message}>
-            {line >= 0 && <strong>Line {line + 1}: </strong>}
-            <code>{path}</code> {message}
-          </li>
-        ))}
-      </ul>
-    </div>
+      </fieldset>
+      {conflict}
+    </Dialog>
   );
 }
 
 function actionsOf(form: FormData): string[] {
   return form.getAll('actions').map(String);
-}
-
-/** Throws ApiError naming the place, as the service would. */
-function conditionsOf(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    throw new ApiError(400, 'validation_failed', 'The conditions are no JSON.', '', [
-      { path: '/conditions', message: (error as Error).message },
-    ]);
-  }
-}
-
-/** Line of the text at a pointer such as `/conditions/window`; -1: it is not in there. */
-function lineIn(text: string, pointer: string): number {
-  if (!pointer.startsWith('/conditions')) return -1;
-  const layout = layOut(text);
-  for (let path = pointer.slice('/conditions'.length); ; path = path.slice(0, path.lastIndexOf('/'))) {
-    const line = lineAt(layout, path);
-    if (line >= 0) return text.slice(0, lineOf(layout, line).from).split('\n').length - 1;
-    if (path === '') return -1;
-  }
 }

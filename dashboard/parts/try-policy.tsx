@@ -1,101 +1,170 @@
-// Tries a policy on an event before it is kept: one of the newest, or the one that was open. Nothing is recorded, and
-// no counter moves.
+// Tries policies on an event, without recording it: a recorded one (one of the newest, or the one that was open), or one
+// that is written here. No counter moves. What matched says where, and what did not says which conditions did not hold.
 import { useState } from 'preact/hooks';
+import { EVENT_TYPES } from '../../schemas/closed-sets.ts';
 import { useAgentNames } from '../core/agents.ts';
 import type { ApiError } from '../core/api.ts';
+import { jsonWith } from '../core/json.ts';
 import { useRead } from '../core/queries.ts';
+import { hrefOf } from '../core/router.ts';
 import { timeText } from '../core/time.ts';
 import type { Evaluated, EventRow, Page } from '../core/types.ts';
 import { EventLink, Outcome } from './buttons.tsx';
+import { checkedJson } from './conditions-editor.tsx';
+import { Field } from './dialog.tsx';
 import { Problem } from './states.tsx';
 import { Match } from './why.tsx';
 
-/** A recorded event. */
-export type Tried = { agent_id: string; id: string };
+export type Recorded = { agent_id: string; id: string };
+type MadeUp = { agent_id: string; type: string; payload: string };
 
 const NEWEST = 20;
+const WRITTEN = 'written';
+const PAYLOAD = '{\n  "tool": "send_money",\n  "arguments": { "amount": 5000 }\n}';
 
-export function TryPolicy({
-  tried,
-  ask,
-}: {
-  tried: Tried | undefined;
-  /** Rejects with an ApiError. `form`: of the editor around this. */
-  ask: (event: Tried, form: FormData) => Promise<Evaluated>;
-}) {
+type TryProps = {
+  tried: Recorded | undefined;
+  /** The agent that a made-up event is of, at first. */
+  scope?: string | undefined;
+  /** `event`: as JSON. Rejects with an ApiError. `form`: around this. */
+  ask: (event: string, form: FormData) => Promise<Evaluated>;
+};
+
+export function TryPolicy({ tried, scope, ask }: TryProps) {
   const names = useAgentNames();
   const newest = useRead<Page<EventRow>>(`v1/events?payload=none&limit=${NEWEST}`);
   const [chosen, setChosen] = useState(tried?.id);
-  const [answer, setAnswer] = useState<{ of: Tried; says: Evaluated }>();
+  const [written, setWritten] = useState<MadeUp>({ agent_id: scope ?? '', type: 'tool_call', payload: PAYLOAD });
+  const [answer, setAnswer] = useState<{ of: Recorded | undefined; says: Evaluated }>();
   const [error, setError] = useState<ApiError>();
   const [busy, setBusy] = useState(false);
   const rows = newest.value?.items ?? [];
-  const events: Tried[] = [...(tried === undefined || rows.some(({ id }) => id === tried.id) ? [] : [tried]), ...rows];
-  const event = events.find(({ id }) => id === chosen) ?? events[0];
+  const events: Recorded[] = [
+    ...(tried === undefined || rows.some(({ id }) => id === tried.id) ? [] : [tried]),
+    ...rows,
+  ];
+  const event = chosen === WRITTEN ? undefined : (events.find(({ id }) => id === chosen) ?? events[0]);
+  const madeUp = { ...written, agent_id: written.agent_id || ([...names.keys()][0] ?? '') };
   const run = async (form: HTMLFormElement) => {
-    if (event === undefined || busy) return;
+    if (busy) return;
     setBusy(true);
     setError(undefined);
     setAnswer(undefined);
     try {
-      const { agent_id, id } = event;
-      setAnswer({ of: event, says: await ask({ agent_id, id }, new FormData(form)) });
+      setAnswer({ of: event, says: await ask(eventOf(event, madeUp), new FormData(form)) });
     } catch (refusal) {
       setError(refusal as ApiError);
     } finally {
       setBusy(false);
     }
   };
+  if (newest.waiting && newest.error === undefined) return <small>Loading …</small>;
   return (
-    <fieldset class="try">
-      <legend>Try it on an event</legend>
+    <>
       {newest.error !== undefined && <Problem error={newest.error} retry={newest.retry} />}
-      {events.length === 0 && newest.error === undefined && (
-        <small>{newest.waiting ? 'Loading …' : 'There are no events yet.'}</small>
-      )}
-      {event !== undefined && (
-        <div class="bar">
-          <select
-            aria-label="Event"
-            value={event.id}
-            onChange={({ currentTarget }) => {
-              setChosen(currentTarget.value);
-              setAnswer(undefined);
-            }}
-          >
-            {events.map((one) => (
-              <option key={one.id} value={one.id}>
-                {names.get(one.agent_id) ?? one.agent_id} · {'type' in one ? told(one as EventRow) : one.id}
-              </option>
-            ))}
-          </select>
+      <div class="bar">
+        <select
+          aria-label="Event"
+          value={event?.id ?? WRITTEN}
+          onChange={({ currentTarget }) => {
+            setChosen(currentTarget.value);
+            setAnswer(undefined);
+          }}
+        >
+          {events.map((one) => (
+            <option key={one.id} value={one.id}>
+              {names.get(one.agent_id) ?? one.agent_id} · {'type' in one ? told(one as EventRow) : one.id}
+            </option>
+          ))}
+          <option value={WRITTEN}>An event that I write</option>
+        </select>
+        {(event !== undefined || names.size > 0) && (
           <button type="button" aria-busy={busy} onClick={({ currentTarget }) => void run(currentTarget.form!)}>
             Try
           </button>
-        </div>
-      )}
+        )}
+      </div>
+      {event === undefined && <Written event={madeUp} names={names} onChange={setWritten} />}
       {error !== undefined && <Problem error={error} />}
       <div role="status">{answer !== undefined && <Says of={answer.of} says={answer.says} />}</div>
-    </fieldset>
+    </>
   );
+}
+
+/** Throws ApiError, naming the place of what is no JSON. */
+function eventOf(recorded: Recorded | undefined, { payload, ...madeUp }: MadeUp): string {
+  if (recorded !== undefined) return JSON.stringify({ agent_id: recorded.agent_id, id: recorded.id });
+  return jsonWith(madeUp, { payload: checkedJson(payload, 'payload') });
 }
 
 function told({ type, timestamp, policy_result: { outcome } }: EventRow): string {
   return `${type} · ${outcome} · ${timeText(timestamp)}`;
 }
 
-function Says({ of, says: { judged, policy_result: result } }: { of: Tried; says: Evaluated }) {
+type WrittenProps = { event: MadeUp; names: ReadonlyMap<string, string>; onChange: (event: MadeUp) => void };
+
+function Written({ event, names, onChange }: WrittenProps) {
+  if (names.size === 0) return <small>An event is an agent’s: register one first.</small>;
+  return (
+    <>
+      <div class="columns">
+        <Field label="Agent of the event">
+          <select
+            value={event.agent_id}
+            onChange={({ currentTarget }) => onChange({ ...event, agent_id: currentTarget.value })}
+          >
+            {[...names].map(([id, name]) => (
+              <option key={id} value={id}>
+                {name}
+              </option>
+            ))}
+          </select>
+        </Field>
+        <Field label="Type of the event">
+          <select
+            value={event.type}
+            onChange={({ currentTarget }) => onChange({ ...event, type: currentTarget.value })}
+          >
+            {EVENT_TYPES.map((name) => (
+              <option key={name}>{name}</option>
+            ))}
+          </select>
+        </Field>
+      </div>
+      <Field label="Payload (JSON)">
+        <textarea
+          spellcheck={false}
+          rows={Math.max(4, event.payload.split('\n').length)}
+          value={event.payload}
+          onInput={({ currentTarget }) => onChange({ ...event, payload: currentTarget.value })}
+        />
+      </Field>
+    </>
+  );
+}
+
+function Says({ of, says: { judged, policy_result: result } }: { of: Recorded | undefined; says: Evaluated }) {
+  const [first] = judged;
+  const isDraft = first?.policy_id.startsWith('/') === true;
+  const others = judged.filter(({ result: found }) => found !== 'matched');
   return (
     <>
       <p>
-        <EventLink agentId={of.agent_id} id={of.id}>
-          The event
-        </EventLink>{' '}
-        {SAYS[judged[0]!.result]} <Outcome outcome={result.outcome} />
+        {of === undefined ? (
+          'The event'
+        ) : (
+          <EventLink agentId={of.agent_id} id={of.id}>
+            The event
+          </EventLink>
+        )}{' '}
+        {isDraft ? SAYS[first.result] : 'by the policies in force would be'} <Outcome outcome={result.outcome} />
       </p>
       <ul class="matches">
         {result.matches.map((match) => (
-          <Match key={match.policy_id} match={match} decided={match.policy_id === result.policy_id} isDraft />
+          <Match key={match.policy_id} match={match} decided={match.policy_id === result.policy_id} isDraft={isDraft} />
+        ))}
+        {others.map((one) => (
+          <NotMatched key={one.policy_id} one={one} isDraft={isDraft} />
         ))}
       </ul>
     </>
@@ -107,3 +176,23 @@ const SAYS = {
   not_matched: 'would not match, and by this policy alone be',
   counted: 'would be counted; until the limit is over it is',
 };
+
+type Judged = Evaluated['judged'][number];
+
+function NotMatched({ one: { policy_id: id, name, result, unmet = [] }, isDraft }: { one: Judged; isDraft: boolean }) {
+  return (
+    <li>
+      {isDraft ? name : <a href={hrefOf('policies', { id })}>{name}</a>}{' '}
+      <span class="quiet">{result === 'counted' ? 'would count it' : 'did not match'}</span>
+      {unmet.length > 0 && (
+        <ul aria-label="Conditions that did not hold">
+          {unmet.map(({ condition, operator, absent }) => (
+            <li key={condition + (operator ?? '')}>
+              <code>{condition}</code> {operator} does not hold{absent ? ': no value is there' : ''}
+            </li>
+          ))}
+        </ul>
+      )}
+    </li>
+  );
+}

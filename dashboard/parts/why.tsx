@@ -1,10 +1,12 @@
 // Why an event was blocked, or waits: each policy at its revision, the condition that held and where, the counter, what
-// was redacted. A place is a link into the payload below. What a policy asks for is read from the policy, while its
-// revision is still the same.
+// was redacted. A place is a link into the payload below. What a policy asked for is read from the revision that judged
+// the event: the present one mostly, else from among those that are kept.
 
-import { useRead } from '../core/queries.ts';
+import { usePolicy, useRevision } from '../core/policies.ts';
 import { hrefOf } from '../core/router.ts';
-import type { ConditionHeld, Policy, PolicyMatch, WholeEvent } from '../core/types.ts';
+import { isBound } from '../core/session.ts';
+import { layOut, lineAt, valueAt } from '../core/tokens.ts';
+import type { ConditionHeld, PolicyMatch, WholeEvent, WholePolicy } from '../core/types.ts';
 import { Outcome, Severity } from './buttons.tsx';
 
 type Detail = {
@@ -80,8 +82,13 @@ export function Match({
   decided: boolean;
   isDraft?: boolean;
 }) {
-  const { value: policy } = useRead<Policy>(isDraft ? undefined : `v1/policies/${match.policy_id}`);
-  const same = policy !== undefined && policy.revision === match.revision ? policy : undefined;
+  const present = usePolicy(isDraft ? undefined : match.policy_id);
+  const policy = present.value;
+  const isSame = policy?.revision === match.revision;
+  const isGone = present.error?.status === 404 && !isBound(); // to a key of one agent, others' policies are not there
+  const isOld = !isDraft && !isSame && (policy !== undefined || isGone);
+  const { value: kept } = useRevision(isOld ? match.policy_id : undefined, match.revision);
+  const judged = isSame ? policy : (kept?.policy ?? undefined);
   const detail = match.detail as Detail;
   const held = detail.conditions ?? (detail.condition === undefined ? [] : [detail as ConditionHeld]);
   return (
@@ -90,7 +97,15 @@ export function Match({
         {isDraft ? match.name : <a href={hrefOf('policies', { id: match.policy_id })}>{match.name}</a>}{' '}
         <span class="quiet">
           {!isDraft && `revision ${match.revision}`}
-          {policy !== undefined && same === undefined ? `, now at ${policy.revision}` : ''}
+          {isOld && (
+            <>
+              , now {policy === undefined ? 'deleted' : `at ${policy.revision}`} (
+              <a href={hrefOf('policies', { id: match.policy_id, tab: 'revisions', revision: String(match.revision) })}>
+                what it said
+              </a>
+              )
+            </>
+          )}
           {isDraft ? '' : ' · '}
           {match.type} · {match.actions.join(', ')}
         </span>{' '}
@@ -111,11 +126,13 @@ export function Match({
           <li>
             Found: {detail.detector ?? `pattern ${detail.pattern}`}
             {detail.key ? ' in the name of a key' : ''} <Place path={detail.path} />
-            {same?.conditions['redact'] === true && '. What was found is redacted in everything that is kept.'}
+            {judged !== undefined &&
+              termOf(judged, 'redact') === 'true' &&
+              '. What was found is redacted in everything that is kept.'}
           </li>
         )}
         {held.map((one) => (
-          <Held key={one.condition + (one.operator ?? '')} held={one} policy={same} />
+          <Held key={one.condition + (one.operator ?? '')} held={one} policy={judged} />
         ))}
       </ul>
     </li>
@@ -125,21 +142,29 @@ export function Match({
 const FAILED: Record<string, string> = {
   budget: 'It counts as matched: the work that one event may cost was used up.',
   expression_error: 'It counts as matched: its expression failed on this event.',
+  not_a_number: 'It counts as matched: it compares a number, and something else is there.',
   error: 'It counts as matched: evaluating it failed by a mistake of the service.',
 };
 
-function Held({ held, policy }: { held: ConditionHeld; policy: Policy | undefined }) {
-  const asked = policy?.conditions[held.condition];
+/** What stands at a key of the conditions, as it was written. */
+function termOf(policy: WholePolicy, ...keys: string[]): string | undefined {
+  const layout = layOut(policy.conditions.text);
+  const line = lineAt(layout, keys.map((key) => `/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`).join(''));
+  return line < 0 ? undefined : valueAt(layout, line);
+}
+
+function Held({ held, policy }: { held: ConditionHeld; policy: WholePolicy | undefined }) {
+  const asked = policy === undefined ? undefined : termOf(policy, held.condition);
   const operand =
-    held.operator !== undefined && asked !== null && typeof asked === 'object' && !Array.isArray(asked)
-      ? (asked as Record<string, unknown>)[held.operator]
-      : asked;
+    policy === undefined || held.operator === undefined
+      ? asked
+      : (termOf(policy, held.condition, held.operator) ?? asked);
   const isLong = held.condition === 'payload_schema';
   return (
     <li>
       <code>{held.condition}</code> {held.operator ?? ''}
       {held.keyword === undefined ? '' : `does not satisfy ${held.keyword}`}{' '}
-      {operand !== undefined && !isLong && <code>{JSON.stringify(operand)}</code>}
+      {operand !== undefined && !isLong && <code>{operand}</code>}
       {held.absent ? ' (no value is there) ' : ' '}
       <Place path={held.path} />
     </li>

@@ -1,5 +1,5 @@
-// Policies: what they ask for, how often they matched in the last day, and an editor that marks what the service does
-// not take.
+// Policies: what they ask for, how often they matched in the last day, one of them open beside the list, and an editor
+// that marks what the service does not take. What is open is in the address.
 import { useAgentNames } from '../core/agents.ts';
 import { query } from '../core/api.ts';
 import { useList, useRead, useWhole } from '../core/queries.ts';
@@ -11,6 +11,10 @@ import { Search } from '../parts/filters.tsx';
 import { PolicyEditor } from '../parts/policy-editor.tsx';
 import { PolicyView } from '../parts/policy-view.tsx';
 import { Empty, Reading } from '../parts/states.tsx';
+import { TryInForce } from '../parts/try-in-force.tsx';
+
+/** What belongs to the policy that is open. */
+const CLOSED = { id: undefined, tab: undefined, revision: undefined, with: undefined };
 
 const DAY_MS = 86_400_000;
 /** So that the same question is asked once in a minute. */
@@ -33,6 +37,11 @@ export function Policies() {
         <header class="bar">
           <h1 class="grow">Policies</h1>
           <Search label="Part of a name" />
+          {may('configure') && (
+            <button type="button" onClick={() => setParams({ try: '1' })}>
+              Try an event
+            </button>
+          )}
           {may('configure') && !isBound() && (
             <button type="button" class="primary" onClick={() => setParams({ new: '1' })}>
               New policy
@@ -90,7 +99,7 @@ export function Policies() {
       {id !== null && (
         <aside class="side" aria-label="Open policy">
           <div class="bar end">
-            <button type="button" onClick={() => setParams({ id: undefined })}>
+            <button type="button" onClick={() => setParams(CLOSED)}>
               Close
             </button>
           </div>
@@ -98,6 +107,9 @@ export function Policies() {
         </aside>
       )}
       {isNew && may('configure') && !isBound() && <NewPolicy />}
+      {params.has('try') && may('configure') && (
+        <TryInForce onClose={() => setParams({ try: undefined }, { replace: true })} />
+      )}
     </div>
   );
 }
