@@ -66,6 +66,17 @@ export const PLANNED_ACTIONS = ['create', 'update', 'replace', 'delete', 'unchan
 export const EVALUATION_RESULTS = ['matched', 'not_matched', 'counted'] as const;
 export type EvaluationResult = (typeof EVALUATION_RESULTS)[number];
 
+export const BACKTEST_STATUSES = ['waiting', 'running', 'done', 'failed'] as const;
+export type BacktestStatus = (typeof BACKTEST_STATUSES)[number];
+
+/** What a backtest says of an event. */
+export const BACKTEST_OUTCOMES = [...OUTCOMES, 'unknown'] as const;
+export type BacktestOutcome = (typeof BACKTEST_OUTCOMES)[number];
+
+/** Why a backtest cannot say what would have become of an event. */
+export const UNKNOWN_REASONS = ['redacted_text', 'redacted_condition', 'past_retention'] as const;
+export type UnknownReason = (typeof UNKNOWN_REASONS)[number];
+
 export const TRIGGERS = ['policy_violation', 'anomaly_detected', 'agent_down', 'rate_limit_exceeded'] as const;
 export type Trigger = (typeof TRIGGERS)[number];
 

@@ -18,6 +18,7 @@ export const ID_PREFIXES = {
   approval: 'apr_',
   delivery: 'dlv_',
   session: 'ses_',
+  backtest: 'bkt_',
 } as const;
 export type IdKind = keyof typeof ID_PREFIXES;
 
