@@ -334,9 +334,9 @@ function partsOf(id: number, { agent, account, rules, sums }: Given): IngestPart
 }
 
 /** Without the rule, which cannot be sent. */
-function sentAsk({ check, permits: places }: QuotaRequest): QuotaRequest {
+function sentAsk({ check, permits, run }: QuotaRequest): QuotaRequest {
   const { policyId, counterScope, counterValue, threshold, windowMs, countsWhenOver } = check;
-  return { permits: places, check: { policyId, counterScope, counterValue, threshold, windowMs, countsWhenOver } };
+  return { permits, run, check: { policyId, counterScope, counterValue, threshold, windowMs, countsWhenOver } };
 }
 
 /** Each in memory of its own: a part of a larger one would be sent with all of it. */

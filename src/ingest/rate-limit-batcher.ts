@@ -15,8 +15,8 @@ import type { Keys } from '../redis/keys.ts';
 
 /** Which counter, and its limit. */
 type CounterRef = Omit<RateCheck, 'rule'>;
-/** Permits of one counter, one an event. */
-export type QuotaRequest = { check: CounterRef; permits: number };
+/** Permits of one counter, one an event. `run`: requests for the same events have the same number. */
+export type QuotaRequest = { check: CounterRef; permits: number; run: number };
 /**
  * How many of the permits are within the threshold, in order; `atMs`: when they were counted (epoch ms, Redis's clock);
  * `freeInMs`: until the next permit is free, where not all were granted.
@@ -236,11 +236,15 @@ function share(waiting: readonly Waiting[], { granted, atMs, freeInMs, bucket }:
 /** The permits that one limit counted for events that another one blocks. */
 function notUsed({ requests, counters, answers }: Asked): CounterCheck[] {
   if (requests.length < 2) return [];
-  const blocking = answers.filter((_, i) => !requests[i]!.check.countsWhenOver);
-  const passing = Math.min(...blocking.map(({ granted }) => granted));
-  return requests.flatMap(({ check, permits }, i): CounterCheck[] => {
+  // Of each run, how many of its events all limits that block let pass.
+  const passing = new Map<number, number>();
+  for (const [i, { run, check, permits }] of requests.entries()) {
+    const pass = check.countsWhenOver ? permits : answers[i]!.granted;
+    passing.set(run, Math.min(passing.get(run) ?? permits, pass));
+  }
+  return requests.flatMap(({ check, permits, run }, i): CounterCheck[] => {
     const { granted, bucket } = answers[i]!;
-    const returned = (check.countsWhenOver ? permits : granted) - Math.min(passing, permits);
+    const returned = (check.countsWhenOver ? permits : granted) - passing.get(run)!;
     if (returned <= 0) return [];
     const { threshold, windowMs } = check;
     const lease = { lease: 0, returned, returnedBucket: bucket };

@@ -19,8 +19,8 @@ export type Run = { judgement: Judgement | null; events: number };
 /** What the rules of all runs leave to the counters. */
 export function requestsOf(runs: readonly Run[]): QuotaRequest[] {
   const requests: QuotaRequest[] = [];
-  for (const { judgement, events } of runs)
-    if (judgement !== null) for (const check of checksOf(judgement)) requests.push({ check, permits: events });
+  for (const [run, { judgement, events }] of runs.entries())
+    if (judgement !== null) for (const check of checksOf(judgement)) requests.push({ check, permits: events, run });
   return requests;
 }
 

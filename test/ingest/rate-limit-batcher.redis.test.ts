@@ -35,7 +35,10 @@ async function front(t: Test): Promise<Front> {
 
 function ask({ rateLimits }: Front, check: RateCheck, places = 1): Promise<QuotaGrant> {
   return new Promise((resolve, refused) => {
-    rateLimits.ask(account, agent, [{ check, permits: places }], { counted: ([count]) => resolve(count!), refused });
+    rateLimits.ask(account, agent, [{ check, permits: places, run: 0 }], {
+      counted: ([count]) => resolve(count!),
+      refused,
+    });
   });
 }
 
@@ -110,7 +113,7 @@ t.test('an event that one limit blocks takes no permit of another', async (t) =>
   const alerting = { ...limit(50), countsWhenOver: true };
   const askAll = (permits: number) =>
     new Promise<readonly QuotaGrant[]>((counted, refused) => {
-      const requests = [far, near, alerting].map((check) => ({ check, permits }));
+      const requests = [far, near, alerting].map((check) => ({ check, permits, run: 0 }));
       one.rateLimits.ask(account, agent, requests, { counted, refused });
     });
   t.same(
@@ -123,6 +126,27 @@ t.test('an event that one limit blocks takes no permit of another', async (t) =>
   while ((await sums()).join() !== '2,2,2' && performance.now() < until) await sleep(20);
   t.same(await sums(), [2, 2, 2], 'each limit counts the two events that passed');
 });
+
+t.test(
+  'of a batch each event counts by itself: those that pass keep their permits where others are over',
+  async (t) => {
+    const one = await front(t);
+    const [near, far] = [limit(3), limit(100)];
+    const checks = Array.from({ length: 5 }, (_, run) =>
+      [near, far].map((check) => ({ check, permits: 1, run })),
+    ).flat();
+    const askAll = () =>
+      new Promise<readonly QuotaGrant[]>((counted, refused) => {
+        one.rateLimits.ask(account, agent, checks, { counted, refused });
+      });
+    const granted = async () => (await askAll()).filter((_, i) => i % 2 === 0).map((grant) => grant.granted);
+    t.same(await granted(), [1, 1, 1, 0, 0]);
+    const until = performance.now() + 5_000;
+    while ((await taken(one, far)) !== 3 && performance.now() < until) await sleep(20);
+    t.same(await Promise.all([near, far].map((check) => taken(one, check))), [3, 3]);
+    t.same(await granted(), [0, 0, 0, 0, 0], 'never more than the threshold');
+  },
+);
 
 t.test('what is held may be used while Redis is away, and nothing else', async (t) => {
   const one = await front(t);
