@@ -68,7 +68,7 @@ export async function writeHistory(
   const chinese = chineseVocabulary(random(20261127));
   const fromMs = toMs - HISTORY_DAYS * DAY_MS;
   const [there] = await clickhouse.query<{ rows: number; next: number }>(
-    'SELECT count() AS rows, toInt64(substring(max((length(request_id), request_id)).2, 7)) + 1 AS next FROM events',
+    'SELECT count() AS rows, toInt64OrZero(substring(max((length(request_id), request_id)).2, 7)) + 1 AS next FROM events',
   );
   const found = there?.rows ?? 0;
   // An insert that is cut at the end of a month may have left its first part alone.
