@@ -74,7 +74,7 @@ const Outcomes = about(
   ],
 );
 
-export const BacktestUnknown = Type.Object({
+const BacktestUnknown = Type.Object({
   reason: about(
     Type.Enum([...UNKNOWN_REASONS]),
     'Why it is not known. `redacted_text`: a pattern or detector would have to see text that was redacted. `redacted_condition`: ' +
@@ -88,7 +88,6 @@ export const BacktestUnknown = Type.Object({
   ),
   message: about(Type.String(), 'The same in a sentence for people.', 'A pattern would have to see redacted text.'),
 });
-export type BacktestUnknown = Type.Static<typeof BacktestUnknown>;
 
 export const BacktestSample = Type.Object({
   event_id: about(Type.String(), 'The event.', exampleId('evt')),
@@ -104,6 +103,7 @@ export const BacktestSample = Type.Object({
     'The policy that decided then. null: none did.',
     exampleId('pol'),
   ),
+  matched: about(Type.Union([Type.Boolean(), Type.Null()]), 'Does the policy match? null: not known.', true),
   detail: Type.Optional(
     about(MatchDetail, 'Why the tried policy matches. Left out: it does not, or that is not known.'),
   ),
@@ -126,6 +126,7 @@ export type BacktestSample = Type.Static<typeof BacktestSample>;
 
 export const BacktestResult = Type.Object({
   events: Events('Events that were replayed.', 102),
+  matched: Events('Those that the policy matches, whatever comes of it.', 14),
   changed: Events('Those whose outcome would be another one; not those of which it is unknown.'),
   outcomes: Outcomes,
   by_day: about(
@@ -181,7 +182,7 @@ export const BacktestResult = Type.Object({
   ),
   samples: about(
     Type.Array(BacktestSample),
-    `Events whose outcome would be another one or is unknown: of each such pair at most ${BACKTEST_SAMPLES_MAX}, chosen by chance, in the order of arrival.`,
+    `Events whose outcome would be another one or is unknown, and some that match without that: of each pair at most ${BACKTEST_SAMPLES_MAX}, chosen by chance, in the order of arrival.`,
   ),
 });
 export type BacktestResult = Type.Static<typeof BacktestResult>;

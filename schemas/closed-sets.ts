@@ -67,11 +67,9 @@ export const EVALUATION_RESULTS = ['matched', 'not_matched', 'counted'] as const
 export type EvaluationResult = (typeof EVALUATION_RESULTS)[number];
 
 export const BACKTEST_STATUSES = ['waiting', 'running', 'done', 'failed'] as const;
-export type BacktestStatus = (typeof BACKTEST_STATUSES)[number];
 
 /** What a backtest says of an event. */
 export const BACKTEST_OUTCOMES = [...OUTCOMES, 'unknown'] as const;
-export type BacktestOutcome = (typeof BACKTEST_OUTCOMES)[number];
 
 /** Why a backtest cannot say what would have become of an event. */
 export const UNKNOWN_REASONS = ['redacted_text', 'redacted_condition', 'past_retention'] as const;
@@ -130,6 +128,8 @@ export const AUDIT_ACTIONS = [
   'api_key.revoked',
   'session.created',
   'session.ended',
+  'backtest.created',
+  'backtest.deleted',
   'account.updated',
   'account.deleted',
   'registry.recovered',
@@ -145,6 +145,7 @@ export const RESOURCE_TYPES = [
   'api_key',
   'approval',
   'session',
+  'backtest',
   'account',
 ] as const;
 export type ResourceType = (typeof RESOURCE_TYPES)[number];

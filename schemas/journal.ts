@@ -28,7 +28,11 @@ export type JournalEntry = {
    * The resource after the change, `record: null` after its deletion. One change can touch several (an agent's
    * deletion).
    */
-  changes: { kind: Exclude<ResourceType, 'event' | 'approval' | 'session'>; id: string; record: object | null }[];
+  changes: {
+    kind: Exclude<ResourceType, 'event' | 'approval' | 'session' | 'backtest'>;
+    id: string;
+    record: object | null;
+  }[];
   audit: AuditLog[];
   /**
    * Rows of what has tables of its own, as their columns are (times as ISO text, `created_at` among them); one of a

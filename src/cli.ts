@@ -46,6 +46,12 @@ const COMMANDS: Record<string, Entry> = {
     options: SUPERVISED,
     run: ({ config, args, options }) => alone(args, () => runPipelines(withAddresses(config), options)),
   },
+  backtests: {
+    usage: 'backtests',
+    help: 'run one backtests process, at low priority: it replays policies over stored events; several share the work',
+    options: SUPERVISED,
+    run: ({ config, args, options }) => alone(args, () => runBacktests(withAddresses(config), options)),
+  },
   migrate: {
     usage: 'migrate',
     help: 'make the tables in ClickHouse as they must be',
@@ -236,6 +242,14 @@ async function runPipelines(config: Config, { supervised }: { supervised?: unkno
     import('./pipelines-process.ts'),
   ]);
   return runWorker(config, { kind: 'pipelines', isSupervised: supervised === true }, pipelinesParts);
+}
+
+async function runBacktests(config: Config, { supervised }: { supervised?: unknown }): Promise<void> {
+  const [{ runWorker }, { backtestsParts }] = await Promise.all([
+    import('./main.ts'),
+    import('./backtests-process.ts'),
+  ]);
+  return runWorker(config, { kind: 'backtests', isSupervised: supervised === true }, backtestsParts);
 }
 
 function helpText(): string {

@@ -10,6 +10,7 @@ import os from 'node:os';
 import type { ClickHouse } from '../clickhouse/client.ts';
 import { decidedEvents } from '../clickhouse/queries/decided-events.ts';
 import { storedEvents } from '../clickhouse/queries/get-event.ts';
+import { getPolicyRevision } from '../clickhouse/queries/policy-revisions.ts';
 import { Checkpoints } from './audit/checkpoints.ts';
 import type { Stores } from './audit/sources.ts';
 import { AuditVerifier } from './audit/verifier.ts';
@@ -50,6 +51,7 @@ import { ApiKeys } from './registry/api-keys.ts';
 import type { FetchEvent } from './registry/approval-review.ts';
 import { ApprovalWaits } from './registry/approval-waits.ts';
 import { Approvals } from './registry/approvals.ts';
+import { Backtests, type FetchRevision } from './registry/backtests.ts';
 import { RegistryCache } from './registry/cache.ts';
 import type { RegistryStore } from './registry/commit.ts';
 import { Deliveries } from './registry/deliveries.ts';
@@ -122,7 +124,11 @@ export async function frontParts({
   const barrier = new ReadBarrier({ redis, keys });
   const parts = { rateLimits, appender, once, keys, eventBytesMax, clock, ...toldOfEvents(metrics, usage) };
   const judging = makeJudging(parts, { log, metrics });
-  const registry = makeRegistry({ redis, keys }, eventsOnceStored(clickhouse, barrier), targetRules(config), judging);
+  const fetching = {
+    fetchEvent: eventsOnceStored(clickhouse, barrier),
+    fetchRevision: revisionsOnceStored(clickhouse, barrier),
+  };
+  const registry = makeRegistry({ redis, keys }, fetching, targetRules(config), judging);
   const approvalWaits = new ApprovalWaits({ address: redisAddress(config), keys, approvals: registry.approvals });
   const server = new Server({
     transport: await chooseTransport(config, log),
@@ -289,9 +295,17 @@ function eventsOnceStored(clickhouse: ClickHouse, barrier: ReadBarrier): FetchEv
   };
 }
 
+/** Of a policy that was changed a moment ago, too. */
+function revisionsOnceStored(clickhouse: ClickHouse, barrier: ReadBarrier): FetchRevision {
+  return async (account, policyId, revision) => {
+    await barrier.waitForJournal(account);
+    return getPolicyRevision(clickhouse, account, { policyId, ...(revision === undefined ? {} : { revision }) });
+  };
+}
+
 function makeRegistry(
   store: RegistryStore,
-  fetchEvent: FetchEvent,
+  { fetchEvent, fetchRevision }: { fetchEvent: FetchEvent; fetchRevision: FetchRevision },
   rules: TargetRules,
   work: PolicyWork,
 ): Parts['registry'] {
@@ -301,6 +315,7 @@ function makeRegistry(
     policies: new Policies(store, work),
     declarations: new PolicyDeclarations(store, work),
     evaluations: new PolicyEvaluations(store, fetchEvent, work),
+    backtests: new Backtests(store, fetchRevision, work),
     alerts: new Alerts({ ...store, ...rules }),
     deliveries: new Deliveries(store),
     apiKeys: new ApiKeys(store),

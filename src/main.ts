@@ -1,5 +1,6 @@
-// Runs a worker (front or pipelines) from its settings: log, metrics, parts, signals. The one place where a worker
-// begins. It is between the command line and the composition of each kind (front.ts, pipelines-process.ts).
+// Runs a worker (front, pipelines or backtests) from its settings: log, metrics, parts, signals. The one place where a
+// worker begins. It is between the command line and the composition of each kind (front.ts, pipelines-process.ts,
+// backtests-process.ts).
 // Under `gatehouse start` it says when it is ready, shares its counts, and leaves when the supervisor is gone; alone it
 // serves GATEHOUSE_METRICS_PORT itself.
 
@@ -31,7 +32,7 @@ type MakeParts = (given: WorkerContext) => Promise<Part[]>;
 /** `isSupervised`: a supervisor forked it, who may have gone since. */
 export async function runWorker(
   config: Config,
-  { kind, isSupervised }: { kind: 'front' | 'pipelines'; isSupervised: boolean },
+  { kind, isSupervised }: { kind: 'front' | 'pipelines' | 'backtests'; isSupervised: boolean },
   makeParts: MakeParts,
 ): Promise<void> {
   // Until the parts are there, nothing is to be drained.

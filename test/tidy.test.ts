@@ -11,8 +11,8 @@ const SHARED = /^src\/(common|process|metrics)\//;
 
 /**
  * What the files of a folder may import beside their own folder and the shared ground. First match wins.
- * Processes are composed in src/{main,start,front,pipelines-process,stores,cli}.ts and src/commands, which may import
- * everything.
+ * Processes are composed in src/{main,start,front,pipelines-process,backtests-process,stores,cli}.ts and src/commands,
+ * which may import everything.
  */
 const ARROWS: [from: RegExp, to: RegExp][] = [
   [/^schemas\//, /^typebox/],
@@ -36,13 +36,14 @@ const ARROWS: [from: RegExp, to: RegExp][] = [
   [/^src\/stores\//, /^(schemas|src\/redis|src\/registry|clickhouse)\//],
   [/^clickhouse\//, /^(schemas|clickhouse)\//],
   [/^pipelines\/pipelines\.ts$/, /^(schemas|src\/streams|src\/redis|src\/registry|src\/audit|clickhouse|pipelines)\//],
+  [/^pipelines\/backtest\//, /^(schemas|src\/policy|src\/streams|src\/redis|src\/registry|clickhouse)\//],
   [/^pipelines\/alert\/channels\//, /^(schemas|src\/registry|src\/egress)\/|^pipelines\/alert\/channel\.ts$/],
   [
     /^pipelines\//,
     /^(schemas|src\/streams|src\/redis|src\/registry|src\/audit|src\/egress|clickhouse)\/|^pipelines\/[^/]+$/,
   ],
   [
-    /^(src\/(main|front|pipelines-process|cli|start|stores)\.ts$|src\/commands\/)/,
+    /^(src\/(main|front|pipelines-process|backtests-process|cli|start|stores)\.ts$|src\/commands\/)/,
     /^(schemas|src|pipelines|clickhouse|clients\/typescript\/src)\//,
   ],
   [/^src\/[^/]+$/, /^schemas\//],

@@ -22,6 +22,7 @@ import type { Log } from '../../src/process/log.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import { Approvals } from '../../src/registry/approvals.ts';
+import { dropBacktestsOf } from '../../src/registry/backtest-removal.ts';
 import { dropDeliveriesOf } from '../../src/registry/deliveries.ts';
 import type { Erasure } from '../../src/registry/erasures.ts';
 import { noteErased } from '../../src/registry/erasures.ts';
@@ -113,6 +114,7 @@ export class Eraser {
     for (const stream of streams) deadLetters += await this.#dead.dropAgent(stream, agent);
     await this.#approvals.dropAgent(account, agent);
     await dropDeliveriesOf({ redis, keys }, account, agent);
+    await dropBacktestsOf({ redis, keys }, account, agent);
     await forgetBaseline(redis, keys, account, agent);
     await redis.hdel(keys.lastSeen(partition), agent);
     await noteErased({ redis, keys }, agent, erasure);

@@ -168,6 +168,38 @@ export const FACET_VALUES_MAX = 50;
 /** Values of one filter of a list: more than a person picks, and each is a comparison for every row. */
 export const FILTER_VALUES_MAX = 20;
 
+/**
+ * Finished backtests of an account: some 100 KB of Redis each at most, 2 MB together; and for how long each is kept.
+ * To compare one change with the next takes a few, of this month.
+ */
+export const BACKTESTS_KEPT_MAX = 20;
+export const BACKTEST_KEPT_MS = 30 * 24 * 3_600_000;
+/** A year, as long as events are kept by default. */
+export const BACKTEST_RANGE_MS_MAX = 366 * 24 * 3_600_000;
+/** Events of one backtest: at 10,000 a second and core an hour and a half. */
+export const BACKTEST_EVENTS_MAX = 50_000_000;
+/** Rows and bytes that are read at once. More rows of a page share the parts of the table that have to be unpacked. */
+export const BACKTEST_PAGE_ROWS_MAX = 50_000;
+export const BACKTEST_PAGE_BYTES_MAX = 32 * MiB;
+/** A page may take so long in ClickHouse, where it gives way to all else. */
+export const BACKTEST_QUERY_SECONDS = 120;
+/** What is done is kept this often, at least: so much is done again after a kill. */
+export const BACKTEST_KEEP_MS = 2_000;
+/** A backtest gives way to others that wait after so long. */
+export const BACKTEST_TURN_MS = 10_000;
+/** How often a process looks for one that waits. */
+export const BACKTEST_LOOK_MS = 1_000;
+/** Tries of one that never gets any further: it ends the process that runs it, each time, or is never answered. */
+export const BACKTEST_TRIES_MAX = 20;
+/** What was acknowledged before a backtest began is waited for so long. */
+export const BACKTEST_STORED_MS_MAX = 30_000;
+/** Counters of a replayed rate limit, and sub-buckets over all of them: 16 MB of what is kept at most. */
+export const BACKTEST_COUNTERS_MAX = 100_000;
+export const BACKTEST_BUCKETS_MAX = 1_000_000;
+/** Traces with a newly blocked event, 12 bytes each of what is kept; agents and tools with counts of their own. */
+export const BACKTEST_TRACES_MAX = 100_000;
+export const BACKTEST_GROUPS_MAX = 10_000;
+
 /** A read waits this long for its account's writes to be stored. */
 export const READ_WAIT_MS_MAX = 2_000;
 

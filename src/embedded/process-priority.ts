@@ -14,6 +14,8 @@ import os from 'node:os';
 
 /** Half of the usual weight, and a fifth. */
 export const NICE = { pipelines: 3, clickhouse: 7 };
+/** The least that there is: no one waits for a backtest. */
+export const BACKTESTS_NICE = 19;
 
 /** Of chrt and perl, which take 2 and 5 ms. */
 const TOOL_MS_MAX = 1_000;

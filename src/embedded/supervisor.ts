@@ -4,11 +4,12 @@
 //   port          free? the fronts would share it with another program      taken: the start ends
 //   engines       redis-server and ClickHouse, where no address is given
 //   stores        tables migrated, the account `default` there, the first admin key made
-//   workers       pipelines, and as many fronts as asked for
+//   workers       pipelines, backtests, and as many fronts as asked for
 //   notice        runtime.json for the commands that run beside us; the address, and the first key, for the person who
 //                 waits
 //
-// SIGTERM goes the other way: fronts finish what they accepted, then pipelines, then the engines, then the lock.
+// SIGTERM goes the other way: fronts finish what they accepted, then pipelines and backtests, then the engines, then
+// the lock.
 // Invariant: a child that ends by itself is started again while the rest continues, engines on the same port as before.
 // Failure: nothing here is on the path of an event. If this process is killed, its children notice and leave; what they
 // had acknowledged is in Redis's append-only file, and the next start continues from there.
@@ -31,10 +32,10 @@ import { diskGauges } from './disk-gauges.ts';
 import { DiskRoom } from './disk-room.ts';
 import { freePort, onFreePort, whyNotFree } from './free-port.ts';
 import { WorkerHub, whenWorkerReady } from './ipc.ts';
-import { NICE } from './process-priority.ts';
+import { BACKTESTS_NICE, NICE } from './process-priority.ts';
 import { checkRedisProgram, endLeftoverRedis, launchRedis, redisUrl } from './redis-server.ts';
 import { StateDir } from './state-dir.ts';
-import { FRONT_V8, PIPELINES_V8 } from './v8.ts';
+import { BACKTESTS_V8, FRONT_V8, PIPELINES_V8 } from './v8.ts';
 
 /** What stops the start for a reason that the person at the terminal can mend. */
 class StartError extends UserFacingError {
@@ -49,6 +50,12 @@ type PrepareStores = (config: Config, log: Log) => Promise<{ key?: string | unde
  * connections are gone.
  */
 const GRACE_MS = { fronts: 12_000, pipelines: 6_000, engines: 6_000 };
+/** How each kind of worker is run; a front takes short turns on the processor. */
+const WORKERS = {
+  front: { v8: FRONT_V8 },
+  pipelines: { nice: NICE.pipelines, v8: PIPELINES_V8 },
+  backtests: { nice: BACKTESTS_NICE, v8: BACKTESTS_V8 },
+};
 const WORKER_START_MS_MAX = 60_000;
 /**
  * Redis reads a gigabyte of its file in some seconds, ClickHouse inspects its tables: who is not ready by then never
@@ -76,6 +83,7 @@ export class Supervisor {
   #engines: ChildSupervisor[] = [];
   #pipelines: ChildSupervisor[] = [];
   #fronts: ChildSupervisor[] = [];
+  #backtests: ChildSupervisor[] = [];
   #newKey: string | undefined;
   #stopping = false;
   #rewriting: NodeJS.Timeout | undefined;
@@ -88,7 +96,7 @@ export class Supervisor {
     this.#prepareStores = options.prepareStores;
     this.#state = new StateDir(options.config.dataDir);
     this.#hub = new WorkerHub({
-      peers: () => [...this.#pipelines, ...this.#fronts],
+      peers: () => this.#workers,
       own: () => options.metrics.collect(),
       onBehind: (ms) => this.#priority.heard(ms),
       onReady: (peer) => this.#hub.tellRoom(this.#room.room, [peer]),
@@ -147,7 +155,7 @@ export class Supervisor {
 
   /** An end at once: the children get a signal and are not waited for. */
   abandon(): void {
-    for (const child of [...this.#fronts, ...this.#pipelines, ...this.#engines]) child.terminate();
+    for (const child of [...this.#workers, ...this.#engines]) child.terminate();
   }
 
   async #choosePort(): Promise<void> {
@@ -215,20 +223,23 @@ export class Supervisor {
   }
 
   async #startWorkers(): Promise<void> {
-    const starting = [this.#startWorker(this.#pipelines, 'pipelines', this.#memberName())];
+    const starting = [
+      this.#startWorker(this.#pipelines, 'pipelines', this.#memberName()),
+      this.#startWorker(this.#backtests, 'backtests', this.#memberName()),
+    ];
     for (let n = 1; n <= this.#config.fronts; n++)
       starting.push(this.#startWorker(this.#fronts, 'front', `front-${n}`));
     await Promise.all(starting);
   }
 
-  #startWorker(supervised: ChildSupervisor[], command: 'front' | 'pipelines', processName: string): Promise<void> {
+  #startWorker(supervised: ChildSupervisor[], command: keyof typeof WORKERS, processName: string): Promise<void> {
     const { port, redisUrl, redisCluster, clickhouseUrl } = this.#config;
     const given = { port, redisUrl, redisCluster, clickhouseUrl, processName, bootstrapKey: undefined };
     const name = command === 'front' ? processName : command;
     const launch = () =>
       forkChild(assetPath('build/service/cli.js'), [command, '--supervised'], {
         name,
-        ...(command === 'pipelines' ? { nice: NICE.pipelines, v8: PIPELINES_V8 } : { v8: FRONT_V8 }),
+        ...WORKERS[command],
         env: environmentWith(given),
         whenReady: whenWorkerReady,
         onMessage: (message) => this.#hub.receive({ name, send: (answer) => child.send(answer) }, message),
@@ -237,10 +248,14 @@ export class Supervisor {
     return child.start();
   }
 
-  /** Fronts first: nothing new comes in. Then the pipelines, which need both engines. */
+  /** Fronts first: nothing new comes in. Then those that need both engines. */
   async #stopWorkers(): Promise<void> {
     await stopAll(this.#fronts, this.#given.drainSeconds * 1000 + GRACE_MS.fronts);
-    await stopAll(this.#pipelines, GRACE_MS.pipelines);
+    await stopAll([...this.#pipelines, ...this.#backtests], GRACE_MS.pipelines);
+  }
+
+  get #workers(): readonly ChildSupervisor[] {
+    return [...this.#pipelines, ...this.#backtests, ...this.#fronts];
   }
 
   /** Stable over restarts of this service, and another on every machine and data folder that shares a Redis. */
@@ -299,7 +314,7 @@ export class Supervisor {
       this.#config;
     if (redisUrl === undefined || clickhouseUrl === undefined || this.#stopping) return;
     const children: Record<string, number> = {};
-    for (const { name, pid } of [...this.#engines, ...this.#pipelines, ...this.#fronts]) {
+    for (const { name, pid } of [...this.#engines, ...this.#workers]) {
       if (pid !== undefined) children[name] = pid;
     }
     const url = urlOf(host, port);

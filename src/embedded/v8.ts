@@ -8,6 +8,7 @@
 const LARGE_SEMI_SPACE = '--max-semi-space-size=32';
 
 export const PIPELINES_V8 = [LARGE_SEMI_SPACE];
+export const BACKTESTS_V8 = [LARGE_SEMI_SPACE];
 export const CLICKHOUSE_V8 = [LARGE_SEMI_SPACE];
 
 /**

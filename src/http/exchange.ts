@@ -55,6 +55,7 @@ const LINE_END = /[\r\n\0]/;
 const REASONS: Record<number, string> = {
   200: '200 OK',
   201: '201 Created',
+  202: '202 Accepted',
   204: '204 No Content',
   302: '302 Found',
   304: '304 Not Modified',

@@ -26,6 +26,7 @@ import type { Alerts } from '../registry/alerts.ts';
 import type { ApiKeys } from '../registry/api-keys.ts';
 import type { ApprovalWaits } from '../registry/approval-waits.ts';
 import type { Approvals } from '../registry/approvals.ts';
+import type { Backtests } from '../registry/backtests.ts';
 import type { Deliveries } from '../registry/deliveries.ts';
 import type { Idempotency } from '../registry/idempotency.ts';
 import type { Policies } from '../registry/policies.ts';
@@ -58,6 +59,7 @@ export type Parts = {
     policies: Policies;
     evaluations: PolicyEvaluations;
     declarations: PolicyDeclarations;
+    backtests: Backtests;
     alerts: Alerts;
     deliveries: Deliveries;
     apiKeys: ApiKeys;

@@ -7,6 +7,7 @@ import { anomalyRoutes } from './handlers/anomalies.ts';
 import { apiKeyRoutes } from './handlers/api-key-routes.ts';
 import { approvalRoutes } from './handlers/approval-routes.ts';
 import { auditLogRoutes } from './handlers/audit-logs.ts';
+import { backtestRoutes } from './handlers/backtest-routes.ts';
 import { decisionPointRoutes } from './handlers/decision-points.ts';
 import { deliveryRoutes } from './handlers/delivery-routes.ts';
 import { eventCountRoutes } from './handlers/event-counts.ts';
@@ -38,6 +39,7 @@ export function makeRoutes({ metrics, publicUrl }: RouteOptions): Route[] {
     ...traceRoutes,
     ...policyRoutes,
     ...policyRevisionRoutes,
+    ...backtestRoutes,
     ...alertRoutes,
     ...deliveryRoutes,
     ...approvalRoutes,

@@ -15,7 +15,7 @@ import { ERRORS } from '../common/errors.ts';
 import { readAsset } from '../process/assets.ts';
 import { watchEventLoop } from '../process/event-loop-delay.ts';
 
-type ProcessKind = 'front' | 'pipelines' | 'supervisor';
+type ProcessKind = 'front' | 'pipelines' | 'backtests' | 'supervisor';
 /** Which processes show it; left out: every one. */
 type Owned = { of?: ProcessKind | 'workers'; labels: readonly string[]; help: string };
 /**
@@ -123,6 +123,10 @@ export const METRICS = {
   gatehouse_outbox_removed_total: { kind: 'counter', of: 'pipelines', labels: [], help: 'Mails removed from the outbox because it was full' },
   gatehouse_deliveries_waiting: { kind: 'gauge', of: 'pipelines', labels: [], help: 'Deliveries in the queue, over all processes' },
   gatehouse_deliveries_late_seconds: { kind: 'gauge', of: 'pipelines', labels: [], help: 'How long the oldest due delivery has been due' },
+  gatehouse_backtests_running: { kind: 'gauge', of: 'backtests', labels: [], help: '1 while a backtests process runs a backtest' },
+  gatehouse_backtests_waiting: { kind: 'gauge', of: 'backtests', labels: [], help: 'Backtests that wait or run, over all processes' },
+  gatehouse_backtest_turns_total: { kind: 'counter', of: 'backtests', labels: ['result'], known: { result: ['done', 'failed', 'turn', 'stop', 'lost', 'broke'] }, help: 'Turns of backtests: done, failed for good, put off for others that wait, stopped with the process, lost to another or deleted, broke off' },
+  gatehouse_backtest_events_total: { kind: 'counter', of: 'backtests', labels: [], help: 'Events that backtests replayed' },
   gatehouse_registry_missing: { kind: 'gauge', of: 'workers', labels: [], help: '1 while Redis holds no registry because it was emptied; calls are refused until it is restored' },
   gatehouse_redis_not_durable: { kind: 'gauge', of: 'workers', labels: [], help: '1 while Redis would lose what it acknowledges: appendonly no, or an evicting policy' },
   gatehouse_restarts_total: { kind: 'counter', of: 'supervisor', labels: ['child'], help: 'Children that the supervisor started again' },

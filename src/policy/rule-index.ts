@@ -3,7 +3,7 @@
 // the whole payload share one scanner, so that its strings are walked once however many filters there are.
 // Invariant: a rule is left out of a plan only if its own conditions could not hold for any event of that plan.
 
-import type { EventType } from '../../schemas/closed-sets.ts';
+import type { EventType, Outcome, PolicyAction, PolicyType } from '../../schemas/closed-sets.ts';
 import { looksLikeJson } from '../common/inner-json.ts';
 import type { Rule } from './compile.ts';
 import { Filter } from './filter.ts';
@@ -11,7 +11,7 @@ import type { IndexedRule, Judgement, LiteralBits } from './judgement.ts';
 import type { DataFilterTerms } from './kinds/data-filter.ts';
 import { isDryRun } from './kinds/policy-kind.ts';
 import { Redaction } from './redaction/redaction.ts';
-import { prefilterOf } from './text-search/literal-prefilter.ts';
+import { type Clause, prefilterOf } from './text-search/literal-prefilter.ts';
 import type { Needle } from './text-search/scanner.ts';
 
 /** The rules that can concern events of one type of one agent. `byTool` are those that demand one of some tools. */
@@ -35,19 +35,20 @@ export function entryOf(rule: Rule, order: number): IndexedRule {
   return {
     rule,
     order,
-    outcome: isDryRun(actions)
-      ? 'allowed'
-      : type === 'require_approval'
-        ? 'pending'
-        : actions.includes('block')
-          ? 'blocked'
-          : 'allowed',
+    outcome: outcomeOfMatch(type, actions),
     match,
     json: `${JSON.stringify(match).slice(0, -1)},"detail":`,
     needles: [],
     filter: null,
     prefilter: null,
   };
+}
+
+/** What a match of a policy makes of an event. */
+export function outcomeOfMatch(type: PolicyType, actions: readonly PolicyAction[]): Outcome {
+  if (isDryRun(actions)) return 'allowed';
+  if (type === 'require_approval') return 'pending';
+  return actions.includes('block') ? 'blocked' : 'allowed';
 }
 
 const filters = new WeakMap<DataFilterTerms, Filter>();
@@ -105,10 +106,7 @@ export const LITERALS_MAX = 512;
 export function numberLiterals(entries: readonly IndexedRule[]): string[] {
   const numbers = new Map<string, number>();
   for (const entry of entries) {
-    const { conditions, terms, expression, schema } = entry.rule;
-    // An expression or a schema that cannot be evaluated is a match whether or not a needle is there.
-    const needs = terms.type === 'data_filter' && expression === null && schema === null ? terms.needles : null;
-    const prefilter = prefilterOf({ conditions, needles: needs });
+    const prefilter = prefilterOfRule(entry.rule);
     if (prefilter === null) continue;
     const fresh = new Set(prefilter.flat().filter((literal) => !numbers.has(literal)));
     if (numbers.size + fresh.size > LITERALS_MAX) continue;
@@ -116,6 +114,12 @@ export function numberLiterals(entries: readonly IndexedRule[]): string[] {
     entry.prefilter = prefilter.map((clause) => bitsOf(clause.map((literal) => numbers.get(literal)!)));
   }
   return [...numbers.keys()];
+}
+
+export function prefilterOfRule({ conditions, terms, expression, schema }: Rule): readonly Clause[] | null {
+  // An expression or a schema that cannot be evaluated is a match whether or not a needle is there.
+  const needles = terms.type === 'data_filter' && expression === null && schema === null ? terms.needles : null;
+  return prefilterOf({ conditions, needles });
 }
 
 function bitsOf(numbers: readonly number[]): LiteralBits[] {
@@ -141,8 +145,7 @@ export function planOf(entries: readonly IndexedRule[], agent: string, type: Eve
   for (const entry of entries) {
     const { policy, conditions } = entry.rule;
     if (policy.agent_id !== null && policy.agent_id !== agent) continue;
-    const types = conditions.find(({ path, texts }) => path.root === 'type' && texts !== null)?.texts;
-    if (types !== null && types !== undefined && !types.includes(type)) continue;
+    if (!(typesOf(entry.rule)?.includes(type) ?? true)) continue;
     const tools = conditions.find(
       ({ path, texts }) =>
         texts !== null && path.root === 'payload' && path.segments.length === 1 && path.segments[0] === 'tool',
@@ -160,8 +163,13 @@ export function planOf(entries: readonly IndexedRule[], agent: string, type: Eve
   return plan;
 }
 
+/** The types of events of which the rule demands one; null: it can match any. */
+export function typesOf({ conditions }: Rule): readonly string[] | null {
+  return conditions.find(({ path, texts }) => path.root === 'type' && texts !== null)?.texts ?? null;
+}
+
 /** A rate limit without conditions whose counter needs nothing of the payload. */
-export function countsAll({ rule }: IndexedRule): boolean {
+export function countsAll({ rule }: { rule: Rule }): boolean {
   const { terms, conditions, schema, expression } = rule;
   if (terms.type !== 'rate_limit' || typeof terms.per !== 'string') return false;
   return (

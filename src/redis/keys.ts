@@ -201,6 +201,22 @@ export class Keys {
   accountCounter = (account: string, policy: string, value: string) =>
     this.#a(account, `rate:${policy}:${digest(value)}`);
 
+  /** Hash backtest id -> JSON BacktestRecord: how each stands, without its result. */
+  backtests = (account: string) => this.#a(account, 'backtests');
+  /** String: id of the one that waits or runs. */
+  backtestRunning = (account: string) => this.#a(account, 'backtest-running');
+  /** String, JSON: what has come of it up to the event that it names, to go on from there; until it is finished. */
+  backtestState = (account: string, id: string) => this.#a(account, `backtest:${id}:state`);
+  /** String, JSON BacktestResult. */
+  backtestResult = (account: string, id: string) => this.#a(account, `backtest:${id}:result`);
+  /** String `<owner>:<fence>`, PEXPIRE: which process runs it; and an integer that rises with every change of owner. */
+  backtestLease = (account: string, id: string) => this.#a(account, `backtest:${id}:lease`);
+  backtestFence = (account: string, id: string) => this.#a(account, `backtest:${id}:fence`);
+  /** Sorted set `<account>/<backtest id>` by epoch ms: those that wait or run, by when they last had a turn. */
+  backtestTurns = (shard: number) => this.#r(shard, 'backtest-turns');
+  /** Sorted set `<account>/<backtest id>` by epoch ms: when finished ones are removed. */
+  backtestExpiries = (shard: number) => this.#r(shard, 'backtest-expiries');
+
   /**
    * String, base64url: by which ids of traces are made tokens where a filter finds something in them. Lost, it is made
    * again.

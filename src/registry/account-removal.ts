@@ -13,6 +13,7 @@ import { Agents } from './agents.ts';
 import { Alerts } from './alerts.ts';
 import { ApiKeys } from './api-keys.ts';
 import { auditLog } from './audit.ts';
+import { Backtests } from './backtests.ts';
 import { AGAIN, answering, below, commit, type Guard, inRounds, is, type RegistryStore } from './commit.ts';
 import { Policies } from './policies.ts';
 import type { Actor } from './principal.ts';
@@ -32,12 +33,14 @@ export async function removeAccount(store: RegistryStore, account: AccountRecord
     agents: new Agents(store),
     policies: new Policies(store),
     alerts: new Alerts(store),
+    backtests: new Backtests(store),
   };
   const removed: Removed = { keys: 0, agents: 0, policies: 0, alerts: 0 };
   removed.keys = await each(parts.keys, id, (key) => parts.keys.revoke(id, key, actor, { mayBeLast: true }));
   removed.agents = await each(parts.agents, id, (agent) => parts.agents.remove(id, agent, actor));
   removed.policies = await each(parts.policies, id, (policy) => parts.policies.remove(id, policy, actor));
   removed.alerts = await each(parts.alerts, id, (alert) => parts.alerts.remove(id, alert, actor));
+  await each(parts.backtests, id, (backtest) => parts.backtests.remove(id, backtest, actor));
   await giveNameBack(store, account);
   await removeRecord(store, account, actor);
   return removed;
@@ -69,7 +72,7 @@ function removeRecord(store: RegistryStore, { id }: AccountRecord, actor: Actor)
     const text = await redis.hget(hash, id);
     if (text === null) return true;
     const at = (store.now ?? steadyNow)();
-    const empty: Guard[] = [keys.apiKeys(id), keys.policies(id), keys.alerts(id)].map((key) =>
+    const empty: Guard[] = [keys.apiKeys(id), keys.policies(id), keys.alerts(id), keys.backtests(id)].map((key) =>
       below('full', ['hlen', key], 1),
     );
     const { refused } = await commit(store, {

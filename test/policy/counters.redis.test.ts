@@ -4,10 +4,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import t from 'tap';
 import { type CounterCheck, type CounterGrant, Counters } from '../../src/policy/quotas/counters.ts';
+import { ReplayedCounters } from '../../src/policy/replay/replayed-counters.ts';
+import { readAsset } from '../../src/process/assets.ts';
 import { type Commands, connectCommands, RedisUnavailable, waitUntilReady } from '../../src/redis/client.ts';
 import { OwnTime } from '../support/own-time.ts';
 import { startRedis, untilConnected } from '../support/redis.ts';
-import { randomFrom, SEED } from '../support/seed.ts';
+import { randomFrom, runs, SEED } from '../support/seed.ts';
 
 const seed = SEED;
 t.comment(`seed ${seed}`);
@@ -332,3 +334,41 @@ t.test(
     t.strictSame(await take([one], mine), [0], 'the places were in the append-only file');
   },
 );
+
+t.test('replayed in the order in which they were counted, each place is given as it was', async (t) => {
+  // The script with a clock of ours, in microseconds.
+  const lua = readAsset('src/redis/rate-window.lua').replace(
+    "local time = redis.call('TIME')",
+    'local now = tonumber(ARGV[#ARGV])\nlocal time = { math.floor(now / 1000000), now % 1000000 }',
+  );
+  t.match(lua, 'ARGV[#ARGV]');
+  const step = fc.record({ afterMs: fc.integer({ min: 0, max: 9_000 }), counter: fc.integer({ min: 0, max: 2 }) });
+  let refused = 0;
+  await fc.assert(
+    fc.asyncProperty(
+      fc.constantFrom(3, 6, 60, 3_600),
+      fc.integer({ min: 1, max: 12 }),
+      fc.boolean(),
+      fc.array(step, { minLength: 40, maxLength: 80 }),
+      async (windowSeconds, threshold, countsWhenOver, steps) => {
+        const windowMs = windowSeconds * 1000;
+        const names = [0, 1, 2].map(() => check().key);
+        let replayed = new ReplayedCounters();
+        let atMs = 1_764_264_000_123;
+        for (const [i, { afterMs, counter }] of steps.entries()) {
+          // Many in one sub-bucket, some a window apart.
+          atMs += i % 3 === 0 ? Math.floor((afterMs * windowMs) / 30_000) : afterMs % 20;
+          const args = [threshold, windowMs, 1, countsWhenOver ? '1' : '0', 0, 0, 0, atMs * 1000];
+          const [granted, , , , freeInMs] = (await client.eval(lua, 1, names[counter]!, ...args)) as number[];
+          if (i % 10 === 9) replayed = new ReplayedCounters(JSON.parse(JSON.stringify(replayed.kept())));
+          const free = replayed.take(names[counter]!, { threshold, windowMs, countsWhenOver }, atMs);
+          if (granted === 0) refused++;
+          if (free !== (granted === 1 ? 0 : freeInMs)) return false;
+        }
+        return true;
+      },
+    ),
+    { seed, numRuns: runs(100) },
+  );
+  t.ok(refused > 100, `${refused} refused`);
+});

@@ -18,6 +18,7 @@ t.test('help and version need no settings', async (t) => {
     'start',
     'front',
     'pipelines',
+    'backtests',
     'migrate',
     'account create NAME',
     'account limit NAME',
@@ -72,6 +73,7 @@ t.test('without a service and without addresses the commands say what to do', as
     ['migrate'],
     ['front'],
     ['pipelines'],
+    ['backtests'],
     ['registry', 'restore'],
   ]) {
     const { code, stderr } = await runCli(args, { GATEHOUSE_DATA_DIR: dataDir });

@@ -187,7 +187,7 @@ t.test('engines whose ports were taken just after they were looked up start on o
   const service = await startService(t, { env: { NODE_OPTIONS: `--import ${file}` } });
   t.equal((await call(service, 'GET', '/v1/agents')).status, 200);
   const names = (await service.children()).map(({ name }) => name);
-  t.same(names.sort(), ['clickhouse', 'front-1', 'pipelines', 'redis'], 'each once');
+  t.same(names.sort(), ['backtests', 'clickhouse', 'front-1', 'pipelines', 'redis'], 'each once');
   const { redisUrl, clickhouseUrl } = await service.addresses();
   const [own, redis, clickhouse] = [service.url, redisUrl, clickhouseUrl].map((url) => Number(new URL(url).port));
   const strangers = [own! + 1, own! + 2];
@@ -263,7 +263,7 @@ t.test('one scrape shows all processes, whichever front answers', async (t) => {
   t.equal((await call(service, 'POST', `/v1/agents/${agent}/events/batch`, events)).status, 200);
   await whole(service, `/v1/agents/${agent}/events`);
   for (let i = 0; i < 4; i++) {
-    const names = ['supervisor', 'front-1', 'front-2', 'pipelines'];
+    const names = ['supervisor', 'front-1', 'front-2', 'pipelines', 'backtests'];
     let text = '';
     // A process that does not answer in time is left out of a scrape.
     await eventually(t, `scrape ${i} shows ${names}`, async () => {

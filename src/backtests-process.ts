@@ -1,0 +1,69 @@
+// A backtests process: replays policies over stored events (`gatehouse backtests`). Composed here; several share the
+// backtests by leases. A process of its own, and of the lowest priority: what it does takes a core for minutes, and
+// beside the drains of a pipelines process each event would be stored later.
+// Stands behind Redis and ClickHouse, on the path of no event.
+// Invariant: connections first, the worker second, and let go in the reverse order, so what was done is kept.
+// Failure: while Redis or ClickHouse is away backtests wait; without such a process they stay `waiting`.
+import { BacktestWorker } from '../pipelines/backtest/backtest-worker.ts';
+import type { AgentRecord } from '../schemas/agent.ts';
+import { BACKTEST_QUERY_SECONDS, BACKTEST_STORED_MS_MAX } from './common/limits.ts';
+import { BACKTESTS_NICE, lowerPriority } from './embedded/process-priority.ts';
+import type { WorkerContext } from './main.ts';
+import { DependencyGauges } from './metrics/dependency-gauges.ts';
+import type { Part } from './process/lifecycle.ts';
+import { Agents } from './registry/agents.ts';
+import type { RegistryStore } from './registry/commit.ts';
+import { REGISTRY_MISSING } from './registry/presence.ts';
+import { OTHER_INSTALLATION } from './stores/redis-watch.ts';
+import {
+  connectionsPart,
+  makeClickHouse,
+  makeCommands,
+  makeKeys,
+  makeRedisWatch,
+  STORES_READY_MS_MAX,
+} from './stores.ts';
+import { ReadBarrier } from './streams/read-barrier.ts';
+
+export async function backtestsParts({ config, log, metrics, isSupervised, say }: WorkerContext): Promise<Part[]> {
+  // Its threads that are there already keep theirs: those that work are made later, or are this one.
+  lowerPriority(process.pid, BACKTESTS_NICE);
+  const redis = makeCommands(config);
+  const keys = makeKeys(config);
+  const clickhouse = makeClickHouse({ ...config, queryTimeoutSeconds: BACKTEST_QUERY_SECONDS });
+  const watch = makeRedisWatch({ config, log, metrics, isSupervised }, { redis, clickhouse });
+  const agents = new Agents({ redis, keys });
+  const worker = new BacktestWorker({
+    ...{ redis, keys, clickhouse, metrics, retentionDays: config.retentionDays, now: Date.now },
+    log: log.child({ part: 'backtests' }),
+    processName: config.processName,
+    whenStored: whenStored({ redis, keys }),
+    erasing: (account) => agents.erasing(account),
+    agentOf: agentOf({ redis, keys }),
+    mayWork: () => watch.trouble !== REGISTRY_MISSING && watch.trouble !== OTHER_INSTALLATION,
+  });
+  return [
+    connectionsPart({ config, redis: [redis], clickhouse, waitMs: STORES_READY_MS_MAX, mayBeAway: false, say, log }),
+    { name: 'redis watch', start: () => watch.start(), stop: () => watch.stop() },
+    new DependencyGauges({ metrics, redis, clickhouse }),
+    worker,
+  ];
+}
+
+function whenStored({ redis, keys }: RegistryStore) {
+  const barrier = new ReadBarrier({ redis, keys, waitMs: BACKTEST_STORED_MS_MAX });
+  return (account: string, agent: string | null, signal: AbortSignal): Promise<boolean> => {
+    const aborted = new Promise<boolean>((resolve) => {
+      if (signal.aborted) resolve(false);
+      signal.addEventListener('abort', () => resolve(false), { once: true });
+    });
+    return Promise.race([barrier.waitForEvents(account, agent), aborted]);
+  };
+}
+
+function agentOf({ redis, keys }: RegistryStore) {
+  return async (account: string, agent: string): Promise<AgentRecord | null> => {
+    const text = await redis.get(keys.agent(account, agent));
+    return text === null ? null : (JSON.parse(text) as AgentRecord);
+  };
+}

@@ -1,0 +1,245 @@
+// Replays one policy over recorded events, one after the other: what each would have become with it (of a backtest;
+// pure, the worker in pipelines/backtest reads the events and counts).
+//
+//   others   what the recorded matches of all other policies make of the event
+//   verdict  what this policy says of it: by the engine; of a rate limit by counters that are replayed
+//   now      the stronger of the two, blocked before pending before allowed
+//
+// The policy stands in place of its own recorded match, if it has one. What stays as it was: an event of an agent that
+// was switched off is blocked; one that reports what was decided of an earlier event keeps its outcome. An event that
+// was reported after the fact is counted by no rate limit, and is blocked where it would have had to ask (observed.ts).
+// Invariant: where nothing was redacted the verdict is the engine's on the very event. What was redacted is judged in
+// three values; `unknown` is said only where the outcome depends on it.
+import type { AgentRecord } from '../../../schemas/agent.ts';
+import type { Outcome, Reason, UnknownReason } from '../../../schemas/closed-sets.ts';
+import type { PolicyMatch, PolicyResult } from '../../../schemas/event.ts';
+import type { ConditionUnmet } from '../../../schemas/match-detail.ts';
+import type { Policy } from '../../../schemas/policy.ts';
+import { Budget, fieldUnits, OverBudget } from '../budget.ts';
+import type { Rule } from '../compile.ts';
+import { decide } from '../decide.ts';
+import { RuleSet } from '../engine.ts';
+import { conditionsUnmet } from '../explain.ts';
+import type { Detail, EventView } from '../judgement.ts';
+import type { DataFilterTerms } from '../kinds/data-filter.ts';
+import { countsAll, outcomeOfMatch, prefilterOfRule, typesOf } from '../rule-index.ts';
+import type { Clause } from '../text-search/literal-prefilter.ts';
+import { RedactedPlaces } from './redacted-places.ts';
+import { type KeptCounters, ReplayedCounters } from './replayed-counters.ts';
+
+/** What is tried, in whose place, and between which times (epoch ms) just this was in force. */
+type TriedRevision = {
+  tried: Policy;
+  replaces: string | null;
+  inForce: { fromMs: number; untilMs: number } | null;
+};
+
+/** What was stored of an event. Times are epoch ms. */
+export type ReplayedEvent = {
+  agentId: string;
+  /** Of the request that it came with. */
+  requestId: string;
+  receivedMs: number;
+  outcome: Outcome;
+  reason: Reason | '';
+  /** null: allowed without a match. */
+  result: PolicyResult | null;
+  /** As policies see it. `payload` is empty where `needs` says that it is not looked at. */
+  view: Omit<EventView, 'agent'>;
+};
+
+export type Replayed = {
+  was: Outcome;
+  now: Outcome | 'unknown';
+  /** null: not known. */
+  matched: boolean | null;
+  why?: UnknownReason;
+  detail?: Detail;
+  left?: 'decided_before';
+  isObserved: boolean;
+};
+
+type Submission = Pick<ReplayedEvent, 'requestId' | 'agentId' | 'receivedMs'>;
+/** As it is kept: JSON. */
+export type KeptReplay = { submission: Submission; counters: KeptCounters };
+
+/** What must be so of an event for the policy to match it: of each clause a literal in its texts. null: anything. */
+type ReplayNeeds = { types: readonly string[] | null; clauses: readonly Clause[]; payload: boolean };
+
+/** Events of one request are counted within this time; callers may use an id of theirs for several requests. */
+const SUBMISSION_MS = 50;
+
+type Verdict = Pick<Replayed, 'matched' | 'why' | 'detail'>;
+
+const RANK: Record<Outcome, number> = { allowed: 0, pending: 1, blocked: 2 };
+const NOT_MATCHED: Verdict = Object.freeze({ matched: false });
+const HIDDEN_TEXT: Verdict = Object.freeze({ matched: null, why: 'redacted_text' });
+const HIDDEN_CONDITION: Verdict = Object.freeze({ matched: null, why: 'redacted_condition' });
+
+export class PolicyReplay {
+  readonly #of: TriedRevision;
+  readonly #rules: RuleSet;
+  readonly #rule: Rule;
+  readonly #effect: Outcome;
+  readonly #counters: ReplayedCounters;
+  /** The submission of the last event. */
+  #submission: Submission = { requestId: '', agentId: '', receivedMs: 0 };
+  /** A data filter without its conditions. */
+  #needlesAlone: RuleSet | undefined;
+
+  /** `kept`: by an earlier run. Throws PolicyError where the policy does not compile. */
+  constructor(of: TriedRevision, kept?: KeptReplay) {
+    this.#of = of;
+    if (kept !== undefined) this.#submission = kept.submission;
+    this.#rules = new RuleSet([of.tried]);
+    this.#rule = this.#rules.rules.get(of.tried.id)!;
+    this.#effect = outcomeOfMatch(of.tried.type, of.tried.actions);
+    this.#counters = new ReplayedCounters(kept?.counters);
+  }
+
+  /** What it goes on from. */
+  kept(): KeptReplay {
+    return { submission: this.#submission, counters: this.#counters.kept() };
+  }
+
+  get needs(): ReplayNeeds {
+    const clauses = prefilterOfRule(this.#rule) ?? [];
+    return { types: typesOf(this.#rule), clauses, payload: !countsAll({ rule: this.#rule }) };
+  }
+
+  /** How long before the first event a rate limit has to be replayed, ms. */
+  get warmUpMs(): number {
+    const { terms } = this.#rule;
+    return terms.type === 'rate_limit' ? Math.ceil((terms.windowSeconds * 1000 * 61) / 60) : 0;
+  }
+
+  /** The next event, in the order of arrival. Throws TooManyCounters. */
+  next(event: ReplayedEvent, agent: AgentRecord): Replayed {
+    const { outcome: was, reason, result } = event;
+    const isObserved = result?.source !== undefined;
+    if (result?.decision_id !== undefined) return { was, now: was, matched: false, left: 'decided_before', isObserved };
+    if (reason === 'agent_inactive') return { was, now: 'blocked', matched: false, isObserved };
+    const others = this.#others(result, isObserved);
+    const verdict = this.#verdict(event, agent);
+    const effect = isObserved && this.#effect === 'pending' ? 'blocked' : this.#effect;
+    const withMatch = RANK[effect] > RANK[others] ? effect : others;
+    if (verdict.matched !== null || withMatch === others)
+      return { was, now: verdict.matched ? withMatch : others, isObserved, ...verdict };
+    return { was, now: 'unknown', isObserved, ...verdict };
+  }
+
+  /** Why it does not match. */
+  unmet(event: ReplayedEvent, agent: AgentRecord): ConditionUnmet[] {
+    return conditionsUnmet(this.#rule, { ...event.view, agent });
+  }
+
+  #others(result: PolicyResult | null, isObserved: boolean): Outcome {
+    let others: Outcome = 'allowed';
+    for (const { policy_id, type, actions } of result?.matches ?? []) {
+      if (policy_id === this.#of.replaces) continue;
+      const outcome = outcomeOfMatch(type, actions);
+      if (RANK[outcome] > RANK[others]) others = outcome;
+    }
+    return isObserved && others === 'pending' ? 'blocked' : others;
+  }
+
+  #verdict(event: ReplayedEvent, agent: AgentRecord): Verdict {
+    const { tried } = this.#of;
+    if (tried.agent_id !== null && tried.agent_id !== event.agentId) return NOT_MATCHED;
+    if (tried.type === 'rate_limit') {
+      if (event.result?.source !== undefined || this.#blocking(event, false)) return NOT_MATCHED;
+      this.#newSubmission(event);
+    }
+    const view: EventView = { ...event.view, agent };
+    // Only what a filter found something in is redacted.
+    const isFiltered = event.result?.matches.some(({ type }) => type === 'data_filter') ?? false;
+    const places = isFiltered ? RedactedPlaces.of(view) : null;
+    if (places === null) return this.#judged(event, view);
+    const verdict = this.#judgedAround(event, view, places);
+    return verdict.matched === null ? (this.#recorded(event) ?? verdict) : verdict;
+  }
+
+  /** Does another policy block it, a rate limit or one of the others? */
+  #blocking({ result }: ReplayedEvent, isLimit: boolean): boolean {
+    const { replaces } = this.#of;
+    return (result?.matches ?? []).some(
+      ({ policy_id, type, actions }) =>
+        policy_id !== replaces && (type === 'rate_limit') === isLimit && outcomeOfMatch(type, actions) === 'blocked',
+    );
+  }
+
+  /** Places that were taken for events that another limit blocks are given back behind their request. */
+  #newSubmission({ requestId, agentId, receivedMs }: ReplayedEvent): void {
+    const last = this.#submission;
+    const isSame =
+      requestId === last.requestId && agentId === last.agentId && receivedMs - last.receivedMs <= SUBMISSION_MS;
+    if (!isSame) this.#counters.release();
+    this.#submission = { requestId, agentId, receivedMs };
+  }
+
+  #judged(event: ReplayedEvent, view: EventView): Verdict {
+    const judgement = this.#rules.judge(view);
+    const [check] = judgement.rateChecks;
+    if (check !== undefined) {
+      const name = check.counterScope === 'agent' ? event.agentId : check.counterValue;
+      const freeInMs = this.#counters.take(name, check, event.receivedMs, this.#blocking(event, true));
+      if (freeInMs === 0) return NOT_MATCHED;
+      const { matches } = decide(judgement, [Math.max(1, Math.ceil(freeInMs / 1000))], () => '');
+      return { matched: true, detail: matches[0]!.detail };
+    }
+    const [found] = judgement.found;
+    return found === undefined ? NOT_MATCHED : { matched: true, detail: found.detail };
+  }
+
+  /** Some places were redacted: what does not look at them decides, if it can. */
+  #judgedAround(event: ReplayedEvent, view: EventView, places: RedactedPlaces): Verdict {
+    const { conditions, expression, schema, terms } = this.#rule;
+    if (!(typesOf(this.#rule)?.includes(view.type) ?? true)) return NOT_MATCHED;
+    const hidden = conditions.filter(({ path }) => places.concern(path));
+    const isUnmet = conditions.some((condition) => !hidden.includes(condition) && !holds(condition, view));
+    if (isUnmet) return NOT_MATCHED;
+    if (hidden.length > 0 || expression !== null || schema !== null) return HIDDEN_CONDITION;
+    if (terms.type === 'rate_limit' && typeof terms.per !== 'string' && places.concern(terms.per))
+      return HIDDEN_CONDITION;
+    if (terms.type !== 'data_filter' || !places.concernFilter(terms)) return this.#judged(event, view);
+    return this.#foundAround(terms, view, places);
+  }
+
+  #foundAround(terms: DataFilterTerms, view: EventView, places: RedactedPlaces): Verdict {
+    const mark = places.markFor(terms);
+    if (mark !== undefined) return { matched: true, detail: mark };
+    this.#needlesAlone ??= new RuleSet([needlesOf(this.#of.tried)]);
+    const payload = places.rest();
+    const trace_id = places.isTrace ? undefined : view.trace_id;
+    const [found] = this.#needlesAlone.judge({ ...view, trace_id, payload }).found;
+    return found === undefined ? HIDDEN_TEXT : { matched: true, detail: found.detail };
+  }
+
+  /** What was recorded while this very revision was in force; undefined: it was not. */
+  #recorded({ result, receivedMs }: ReplayedEvent): Verdict | undefined {
+    const { tried, inForce } = this.#of;
+    if (inForce === null) return undefined;
+    const match = result?.matches.find(
+      ({ policy_id, revision }: PolicyMatch) => policy_id === tried.id && revision === tried.revision,
+    );
+    if (match !== undefined) return { matched: true, detail: match.detail };
+    return receivedMs >= inForce.fromMs && receivedMs < inForce.untilMs ? NOT_MATCHED : undefined;
+  }
+}
+
+/** What is too much work counts as met. */
+function holds(condition: Rule['conditions'][number], view: EventView): boolean {
+  try {
+    return condition.test(view, new Budget(fieldUnits(view.payloadText.length)));
+  } catch (error) {
+    if (error instanceof OverBudget) return true;
+    throw error;
+  }
+}
+
+const OF_NEEDLES = ['patterns', 'detectors', 'regions', 'fields'];
+
+function needlesOf(policy: Policy): Policy {
+  const kept = Object.entries(policy.conditions).filter(([key]) => OF_NEEDLES.includes(key));
+  return { ...policy, conditions: Object.fromEntries(kept) };
+}
