@@ -98,11 +98,16 @@ export class SearchRebuild {
       await dropChunks(clickhouse, Date.now() - CHUNK_MS_MAX);
       const partitions = await eventPartitions(clickhouse);
       const rows = partitions.reduce((sum, one) => sum + one.rows, 0);
-      if (state.indexed.length + state.worded.length === 0) log.info({ rows }, 'search.rebuild_begun');
+      const { indexed, worded } = state;
+      if (indexed.length + worded.length === 0) log.info({ rows }, 'search.rebuild_begun');
+      else log.info({ rows, indexed, worded }, 'search.rebuild_continued');
+      await this.#report(state);
       for (const { partition } of partitions) await this.#index(state, partition);
       for (const { partition } of partitions) await this.#words(state, partition);
       // Rows there were none, so nothing that stores them is older.
       if (rows > 0) await this.#last(state, lastPassMs);
+      // Also those of processes that were killed. What another stages meanwhile is written already.
+      await dropChunks(clickhouse, Date.now());
       await noteRebuild(clickhouse, { ...state, done: true });
       log.info({ rows, seconds: Math.round((Date.now() - state.since) / 1000) }, 'search.rebuild_done');
     }
@@ -113,7 +118,6 @@ export class SearchRebuild {
   async #index(state: RebuildState, partition: string): Promise<void> {
     if (state.indexed.includes(partition)) return;
     const { clickhouse, log } = this.#options;
-    await this.#report(state);
     await indexPartition(clickhouse, partition);
     await this.#settled();
     state.indexed.push(partition);
