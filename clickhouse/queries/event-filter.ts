@@ -8,7 +8,7 @@ import type { EventType, Outcome, Reason, Severity } from '../../schemas/closed-
 import type { ClickHouse } from '../client.ts';
 import { type AnyOf, type Excluded, QueryConditions, valuesOf } from './conditions.ts';
 import { isSearchRebuilt } from './rebuilt-rows.ts';
-import { parseSearch, payloadCondition } from './search.ts';
+import { type PayloadCondition, parseSearch, payloadCondition } from './search.ts';
 
 /** Of what may be several, any will do. */
 export type EventFilter = Excluded & {
@@ -28,11 +28,24 @@ export type EventFilter = Excluded & {
   q?: string | undefined;
 };
 
+/** All of a filter. */
 export async function conditionsOf(
   clickhouse: ClickHouse,
   account: string,
   filter: EventFilter,
 ): Promise<QueryConditions> {
+  const where = filtersOf(account, filter);
+  const search = await searchOf(clickhouse, filter);
+  return search === undefined ? where : where.and(search.sql, search.params);
+}
+
+/** undefined: nothing is searched for. */
+export async function searchOf(clickhouse: ClickHouse, { q }: EventFilter): Promise<PayloadCondition | undefined> {
+  return q === undefined ? undefined : payloadCondition(parseSearch(q), await isSearchRebuilt(clickhouse));
+}
+
+/** All but the search. */
+export function filtersOf(account: string, filter: EventFilter): QueryConditions {
   const where = new QueryConditions(account)
     .equal('agent_id', filter.agentId)
     .exclude('agent_id', filter.excludeAgents)
@@ -43,9 +56,7 @@ export async function conditionsOf(
   matchedBy(where, 'policy', filter.policyId);
   matchedBy(where, 'severity', filter.severity);
   matchedBy(where, 'detector', filter.detector);
-  if (filter.q === undefined) return where;
-  const { sql, params } = payloadCondition(parseSearch(filter.q), await isSearchRebuilt(clickhouse));
-  return where.and(sql, params);
+  return where;
 }
 
 /** Terms of the column `matched` (010_list_filters.sql). */

@@ -9,8 +9,8 @@ import type { PayloadMode } from '../../schemas/closed-sets.ts';
 
 import { cut, type Listed, type PageStart, type Position } from '../../schemas/paging.ts';
 import type { ClickHouse, QueryOptions, QueryParams } from '../client.ts';
-import { EVENT_ORDER, orderByEvents, valuesOf } from './conditions.ts';
-import { conditionsOf, type EventFilter, isByMatch, settingsOf } from './event-filter.ts';
+import { EVENT_ORDER, type Order, orderByEvents, valuesOf } from './conditions.ts';
+import { type EventFilter, filtersOf, isByMatch, searchOf, settingsOf } from './event-filter.ts';
 import {
   boundedTo,
   bytesOf,
@@ -25,6 +25,7 @@ import {
   rowColumns,
 } from './event-rows.ts';
 import { outcomeFilter, reasonFilter, type Settling, withFinalOutcomes } from './final-outcome.ts';
+import { inSlice, slicesOf, sourcesOf } from './searched-events.ts';
 
 export type EventPage = EventFilter &
   Settling &
@@ -44,17 +45,24 @@ const ONE_STEP_OFFSET_MAX = 5_000;
 
 export async function listEvents(clickhouse: ClickHouse, account: string, page: EventPage): Promise<Listed<EventRow>> {
   const { settle, after, order } = page;
-  const where = await conditionsOf(clickhouse, account, page);
+  const where = filtersOf(account, page);
+  const search = await searchOf(clickhouse, page);
   const outcomes = page.outcome && valuesOf(page.outcome);
   const filter = outcomes && (await outcomeFilter(clickhouse, account, { outcomes, settle }));
   if (page.reason !== undefined)
     where.and(await reasonFilter(clickhouse, account, { reasons: valuesOf(page.reason), settle }));
-  const parts = (filter?.parts ?? ['true']).map(
-    (part) => `SELECT count() AS n FROM events WHERE ${where.sql} AND ${part}`,
-  );
-  const counted = after === undefined ? countOf(clickhouse, page, { parts, params: { ...where.params } }) : null;
+  const sources = await sourcesOf(clickhouse, where, search);
+  const parts = (filter?.parts ?? ['true']).flatMap(sources.of).map((from) => `SELECT count() AS n FROM ${from}`);
+  const counted =
+    after === undefined
+      ? countOf(clickhouse, page, { parts, params: { ...where.params, ...sources.params } })
+      : Promise.resolve(null);
   where.after(after, { ...EVENT_ORDER, order });
-  const matching = { sql: `${where.sql} AND ${filter?.whole ?? 'true'}`, params: where.params };
+  const matching: Matching = {
+    sources: (more) => sources.of(`${filter?.whole ?? 'true'} AND ${more}`),
+    params: { ...where.params, ...sources.params },
+    slices: isSliced(page) ? slicesOf(page, await counted) : [undefined],
+  };
   const read = async () =>
     (isOneStep(page) ? await wholeRows(clickhouse, page, matching) : null) ??
     rowsOfHeads(clickhouse, account, { page, matching });
@@ -88,7 +96,12 @@ async function countOf(
   return counted?.total ?? 0;
 }
 
-type Matching = { sql: string; params: QueryParams };
+type Matching = {
+  /** What stands behind FROM, with a further condition. */
+  sources: (more: string) => string[];
+  params: QueryParams;
+  slices: readonly (number | undefined)[];
+};
 
 function isOfOne({ agentId }: EventPage): boolean {
   return agentId !== undefined && valuesOf(agentId).length === 1;
@@ -97,6 +110,11 @@ function isOfOne({ agentId }: EventPage): boolean {
 function isOneStep(page: EventPage): boolean {
   const { q, limit, offset } = page;
   return isOfOne(page) && q === undefined && limit <= ONE_STEP_ROWS_MAX && offset <= ONE_STEP_OFFSET_MAX;
+}
+
+/** An agent's events lie together. */
+function isSliced(page: EventPage): boolean {
+  return page.q !== undefined && !isOfOne(page);
 }
 
 /** null: they are too much to be read without looking at their sizes first. */
@@ -138,17 +156,35 @@ function shownOf(
     : { rows: shown, positions, next };
 }
 
-function queryPage<Row>(
+async function queryPage<Row>(
   clickhouse: ClickHouse,
   page: EventPage,
   { columns, matching, bytesMax }: { columns: string; matching: Matching; bytesMax?: number },
 ): Promise<Row[]> {
-  return clickhouse.query<Row>(
-    `SELECT ${columns} FROM events WHERE ${matching.sql}
-     ${orderByEvents(page.order ?? 'desc')} LIMIT {limit:UInt64} OFFSET {offset:UInt64}`,
-    { ...matching.params, limit: page.limit + 1, offset: page.offset },
-    optionsOf(page, { ...settingsOf(page), ...(isOfOne(page) ? IN_ORDER : {}), ...boundedTo(bytesMax) }),
+  const { limit, offset, order = 'desc' } = page;
+  const options = optionsOf(page, { ...settingsOf(page), ...(isOfOne(page) ? IN_ORDER : {}), ...boundedTo(bytesMax) });
+  let rows: Row[] = [];
+  for (const slice of matching.slices) {
+    const { sql, params } = inSlice(slice);
+    rows = await clickhouse.query<Row>(
+      pageStatement(columns, matching.sources(sql), order),
+      { ...matching.params, ...params, limit: limit + 1, offset, reach: limit + 1 + offset },
+      options,
+    );
+    if (rows.length > limit) break;
+  }
+  return rows;
+}
+
+/** Of each source what the page may need, and the page of these. */
+function pageStatement(columns: string, sources: readonly string[], order: Order): string {
+  const limits = 'LIMIT {limit:UInt64} OFFSET {offset:UInt64}';
+  if (sources.length === 1) return `SELECT ${columns} FROM ${sources[0]} ${orderByEvents(order)} ${limits}`;
+  const each = sources.map(
+    (from) =>
+      `(SELECT ${columns}, timestamp AS t, timestamp_micros AS us FROM ${from} ${orderByEvents(order)} LIMIT {reach:UInt64})`,
   );
+  return `SELECT * EXCEPT (t, us) FROM (${each.join(' UNION ALL ')}) ORDER BY t ${order}, us ${order}, id ${order} ${limits}`;
 }
 
 function optionsOf(page: EventPage, settings = settingsOf(page)): QueryOptions {

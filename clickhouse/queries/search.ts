@@ -49,6 +49,11 @@ const TOKENS_MAX = 64;
 /** Each term is a run of words, as wordsOf gives them, that must stand next to each other. */
 export type Search = { terms: string[][]; isAscii: boolean };
 type Condition = { sql: string; params: QueryParams };
+/**
+ * `unindexed`: the same for parts that the index is not made of yet, where every row is looked at: a cheap condition
+ * first, that lets few rows pass, and the exact one behind it. undefined: there is no cheaper one than `sql`.
+ */
+export type PayloadCondition = Condition & { unindexed?: { first: string; exact: string } };
 
 /** Reads `q`. No terms: there is nothing in it that could be found. */
 export function parseSearch(q: string): Search {
@@ -61,27 +66,46 @@ export function parseSearch(q: string): Search {
 }
 
 /** Of a payload. `isRebuilt`: no row of before migration 013 is left as it was. */
-export function payloadCondition(search: Search, isRebuilt: boolean): Condition {
+export function payloadCondition(search: Search, isRebuilt: boolean): PayloadCondition {
   const { terms } = search;
   if (terms.length === 0) return { sql: 'false', params: {} };
   const params: QueryParams = {};
-  const clauses: string[] = [];
   const tokens = [...new Set(terms.flat().flatMap(tokensOf))];
+  const sets: string[] = [];
   for (let i = 0; i < tokens.length; i += TOKENS_MAX) {
     params[`tokens${i}`] = tokens.slice(i, i + TOKENS_MAX);
-    clauses.push(`hasAllTokens(${SEARCH_TOKENS}, {tokens${i}:Array(String)})`);
+    sets.push(`{tokens${i}:Array(String)}`);
   }
+  const patterns: string[] = [];
   for (const [i, term] of terms.filter((words) => !isByTokens(words)).entries()) {
     params[`pattern${i}`] = patternOf(term, OF_SEARCH_TEXT);
     // What is its own search text is ASCII, so for other words no payload has to be read.
     const text = term.every((word) => ASCII.test(word)) ? SEARCH_TEXT : 'words';
-    clauses.push(`match(${text}, {pattern${i}:String})`);
+    patterns.push(`match(${text}, {pattern${i}:String})`);
   }
-  const sql = clauses.join(' AND ');
+  const all = (text: string) => [...sets.map((set) => `hasAllTokens(${text}, ${set})`), ...patterns].join(' AND ');
+  const sql = all(SEARCH_TOKENS);
+  if (isRebuilt && tokens.length > 0) {
+    const first = tokens.slice(0, LOOKED_FOR_MAX).map((token, i) => {
+      params[`look${i}`] = token;
+      return occurs(`{look${i}:String}`);
+    });
+    return { sql, params, unindexed: { first: first.join(' AND '), exact: all(UNINDEXED_TOKENS) } };
+  }
   // Of a question in ASCII an old row's own text has the words, too.
   if (isRebuilt || search.isAscii) return { sql, params };
   const before = textCondition(search, TEXT_OF_BEFORE);
   return { sql: `(${sql} OR ${before.sql})`, params: { ...params, ...before.params } };
+}
+
+/** Each is a look at all rows; the rarest word is not known. */
+const LOOKED_FOR_MAX = 3;
+/** The engine is not to see the index in it: it would take its column for one of a part that has none. */
+const UNINDEXED_TOKENS = `concat(${SEARCH_TOKENS}, '')`;
+
+/** Whatever has a token has its text somewhere: in a search text, or in a payload of ASCII, in any case of letters. */
+function occurs(token: string): string {
+  return `if(empty(words), positionCaseInsensitive(payload, ${token}), position(words, ${token})) > 0`;
 }
 
 /** Of any text. `text`: our own SQL. */
