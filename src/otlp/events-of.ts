@@ -2,7 +2,9 @@
 // judgement). A span is asked of the dialects in order of precedence; what none knows is ignored and counted.
 // Invariant: tokens are counted once for each call of a model: sums of agents and workflows stand under
 // `payload.usage`, where nothing adds them up. An event's time is its span's.
+
 import type { EventType } from '../../schemas/closed-sets.ts';
+import { given } from '../common/given.ts';
 import { claudeCode } from './dialects/claude-code.ts';
 import type { Dialect, ModelCall, Other, SpanReading, ToolCall } from './dialects/dialect.ts';
 import { ownEvent } from './dialects/gatehouse.ts';
@@ -188,9 +190,4 @@ function jsonMessages(messages: readonly ChatMessage[] | undefined): AttributeVa
 
 function durationOf({ startMs, endMs }: TraceSpan): number | undefined {
   return endMs > startMs ? Math.round(endMs - startMs) : undefined;
-}
-
-/** Without what is not there. */
-function given(of: { [key: string]: AttributeValue | undefined }): Payload {
-  return Object.fromEntries(Object.entries(of).filter(([, value]) => value !== undefined)) as Payload;
 }

@@ -11,8 +11,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { BasicPooledClientSideCache, createClient, createCluster } from 'redis';
 import { Periodic, withTimeout } from '../common/async.ts';
+import { given } from '../common/given.ts';
 import { isSentinelAddress, sentinelAddressOf } from '../common/sentinel-address.ts';
-import type { RedisAddress, RedisTls } from './client.ts';
+import type { RedisAddress } from './client.ts';
 import { reconnectMs } from './reconnect.ts';
 import { Sentinels } from './sentinel.ts';
 
@@ -215,7 +216,7 @@ const SOCKET = { connectTimeout: CONNECT_TIMEOUT_MS, socketTimeout: SILENT_MS_MA
 
 function single({ url, tls }: RedisAddress, clientSideCache: Notices): Reads {
   const path = url.startsWith('unix:') ? url.replace(/^unix:(\/\/)?/, '') : undefined;
-  const socket = url.startsWith('rediss:') ? { ...SOCKET, ...given(tls), tls: true as const } : SOCKET;
+  const socket = url.startsWith('rediss:') ? { ...SOCKET, ...given({ ...tls }), tls: true as const } : SOCKET;
   return createClient({
     RESP: 3,
     ...(path === undefined ? { url, socket } : { socket: { ...socket, path, tls: false } }),
@@ -224,11 +225,6 @@ function single({ url, tls }: RedisAddress, clientSideCache: Notices): Reads {
     pingInterval: PING_MS,
     maintNotifications: 'disabled',
   }) as unknown as Reads;
-}
-
-/** What is not there may not be there as `undefined`. */
-function given(tls: RedisTls = {}): RedisTls {
-  return Object.fromEntries(Object.entries(tls).filter(([, text]) => text !== undefined));
 }
 
 function cluster({ url: urls, tls }: RedisAddress, clientSideCache: Notices): Reads {
@@ -241,7 +237,7 @@ function cluster({ url: urls, tls }: RedisAddress, clientSideCache: Notices): Re
     defaults: {
       ...(username ? { username: decodeURIComponent(username) } : {}),
       ...(password ? { password: decodeURIComponent(password) } : {}),
-      socket: protocol === 'rediss:' ? { ...SOCKET, ...given(tls), tls: true } : SOCKET,
+      socket: protocol === 'rediss:' ? { ...SOCKET, ...given({ ...tls }), tls: true } : SOCKET,
       disableOfflineQueue: true,
       pingInterval: PING_MS,
       maintNotifications: 'disabled',

@@ -20,6 +20,7 @@ import {
 } from '../../../schemas/decision-points.ts';
 import type { PolicyResult } from '../../../schemas/event.ts';
 import { exactJson, parseExact } from '../../common/exact-json.ts';
+import { given } from '../../common/given.ts';
 import { isId } from '../../common/ids.ts';
 import { APPROVAL_ANSWERED_SECONDS } from '../../common/limits.ts';
 import { dropOptionalNulls } from '../../common/optional-nulls.ts';
@@ -60,11 +61,6 @@ const TRACE_CHARACTERS_MAX = 200;
 function traceOf(value: unknown): { trace_id?: string } {
   if (typeof value !== 'string' || value === '' || !isTraceId(value)) return {};
   return { trace_id: value.slice(0, TRACE_CHARACTERS_MAX) };
-}
-
-/** Without what is undefined. */
-function given(of: Record<string, unknown>): JsonObject {
-  return Object.fromEntries(Object.entries(of).filter(([, value]) => value !== undefined)) as JsonObject;
 }
 
 const claude: Form = {
