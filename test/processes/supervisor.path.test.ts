@@ -224,7 +224,7 @@ t.test('whatever child is killed comes back, the others go on, and no acknowledg
     (await call(service, 'POST', `/v1/agents/${agent}/events`, { type: 'custom', payload: { n } })).status === 201;
   let acknowledged = 0;
   const names = (await service.children()).map(({ name }) => name);
-  t.match(names.join(' '), /pipelines front-1 front-2$/);
+  t.match(names.join(' '), /pipelines backtests front-1 front-2$/);
   for (const name of names) {
     const before = await service.children();
     const victim = before.find((child) => child.name === name)!;
