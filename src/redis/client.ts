@@ -25,7 +25,7 @@ import {
 import { Sentinels } from './sentinel.ts';
 
 /** PEM texts: who may have signed Redis's certificate, and what we show to it. */
-export type RedisTls = { ca?: string | undefined; cert?: string | undefined; key?: string | undefined };
+type RedisTls = { ca?: string | undefined; cert?: string | undefined; key?: string | undefined };
 /**
  * `url` may name several nodes of a Cluster, separated by commas, or Sentinels (sentinel.ts). `tls`: of `rediss://`
  * addresses. `replicas` that must have what is acknowledged; undefined: one where a Cluster's node has any, or
