@@ -56,6 +56,22 @@ export type PolicyType = (typeof POLICY_TYPES)[number];
 export const POLICY_ACTIONS = ['block', 'alert', 'log'] as const;
 export type PolicyAction = (typeof POLICY_ACTIONS)[number];
 
+/** Whether a policy judges what agents do, or is only tried beside those that do. */
+export const POLICY_MODES = ['enforce', 'shadow'] as const;
+
+/** What a shadow would have made of an event by itself. */
+export const SHADOW_VERDICTS = ['blocked', 'pending', 'matched', 'not_matched', 'skipped'] as const;
+
+/** How a shadow differs from the policy that it copies on an event. */
+export const SHADOW_CHANGES = [
+  'newly_blocked',
+  'no_longer_blocked',
+  'newly_pending',
+  'no_longer_pending',
+  'newly_matched',
+  'no_longer_matched',
+] as const;
+
 /** What makes a revision of a policy. */
 export const REVISION_ACTIONS = ['created', 'updated', 'deleted'] as const;
 

@@ -10,6 +10,7 @@ import {
   POLICY_TYPES,
   REASONS,
   SEVERITIES,
+  SHADOW_VERDICTS,
 } from './closed-sets.ts';
 import { FreeObject, NextCursor, RequestTime, ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
@@ -75,6 +76,16 @@ export const PolicyMatch = Type.Object({
 });
 export type PolicyMatch = Type.Static<typeof PolicyMatch>;
 
+export const ShadowJudged = Type.Object({
+  policy_id: about(Type.String(), 'The shadow.', exampleId('pol')),
+  revision: about(Type.Integer({ minimum: 1 }), 'The revision that it had then.', 3),
+  would: about(
+    Type.Enum([...SHADOW_VERDICTS]),
+    'What it would have made of the event by itself. `matched`: it would only have recorded or notified. `not_matched`: said where the policy that it copies matched. `skipped`: it was too much work, or its counters did not answer.',
+  ),
+});
+export type ShadowJudged = Type.Static<typeof ShadowJudged>;
+
 export const PolicyResult = Type.Object({
   outcome: about(
     Type.Enum([...OUTCOMES]),
@@ -107,6 +118,12 @@ export const PolicyResult = Type.Object({
     ),
   ),
   source: Type.Optional(about(Type.Enum([...EVENT_SOURCES]), 'By which way it was reported. Left out: as an event.')),
+  shadow: Type.Optional(
+    about(
+      Type.Array(ShadowJudged),
+      'What policies with `mode: shadow` would have made of it; nothing came of that. In reads alone, never in the answer to a submission. Left out: nothing.',
+    ),
+  ),
 });
 export type PolicyResult = Type.Static<typeof PolicyResult>;
 

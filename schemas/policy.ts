@@ -2,7 +2,7 @@
 // `conditions` is checked in two stages: its outer form here, its meaning by the policy engine when it compiles it.
 
 import Type from 'typebox';
-import { POLICY_ACTIONS, POLICY_TYPES, REVISION_ACTIONS, SEVERITIES, STATUSES } from './closed-sets.ts';
+import { POLICY_ACTIONS, POLICY_MODES, POLICY_TYPES, REVISION_ACTIONS, SEVERITIES, STATUSES } from './closed-sets.ts';
 import { Description, FreeObject, Name, ResponseTime } from './common.ts';
 import { about, exampleId } from './described.ts';
 
@@ -93,6 +93,21 @@ export const Policy = Type.Object({
   ),
   description: Type.Optional(about(Type.String(), 'What the policy is for. Left out: there is none.')),
   status: about(Type.Enum([...STATUSES]), '`inactive`: events are not judged by it.'),
+  mode: about(
+    Type.Enum([...POLICY_MODES]),
+    '`shadow`: it is judged beside the policies in force, and nothing comes of it but what `policy_result.shadow` says.',
+    'enforce',
+  ),
+  shadow_of: Type.Optional(
+    about(
+      Type.String(),
+      'Of a shadow: the policy that it is a changed copy of. It may have been deleted since. Left out: of none.',
+      exampleId('pol'),
+    ),
+  ),
+  expires_at: Type.Optional(
+    about(ResponseTime, 'Of a shadow: when it is judged no longer, and made inactive. Left out of other policies.'),
+  ),
   owner: Type.Optional(
     about(Type.String(), 'The owner by whom it is declared. Left out: it is not declared.', 'platform'),
   ),

@@ -273,7 +273,7 @@ function triedPolicy(text: Text, { id, revision }: Pick<Policy, 'id' | 'revision
   const epoch = isoTime(0);
   return {
     ...{ id, revision, name, type, agent_id, conditions, actions, severity },
-    ...{ status: 'active', created_at: epoch, updated_at: epoch },
+    ...{ status: 'active', mode: 'enforce', created_at: epoch, updated_at: epoch },
   };
 }
 

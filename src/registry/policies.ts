@@ -168,6 +168,7 @@ export function newPolicy(body: PolicyCreate, nowMs: number): Policy {
     severity: body.severity ?? null,
     ...(body.description === undefined ? {} : { description: body.description }),
     status: body.status ?? 'active',
+    mode: 'enforce',
     created_at: isoTime(nowMs),
     updated_at: isoTime(nowMs),
   };

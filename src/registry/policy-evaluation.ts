@@ -105,6 +105,7 @@ function policyOf({ name, type, conditions, actions, severity }: PolicyDraft, i:
     agent_id: null,
     severity: severity ?? null,
     status: 'active',
+    mode: 'enforce',
     created_at: now,
     updated_at: now,
   };

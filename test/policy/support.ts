@@ -40,6 +40,7 @@ export function policy(
     actions,
     severity: null,
     status: 'active',
+    mode: 'enforce',
     created_at: AGENT.created_at,
     updated_at: AGENT.updated_at,
     ...rest,

@@ -455,6 +455,8 @@ export interface components {
              * @enum {string}
              */
             source?: "otlp";
+            /** @description What policies with `mode: shadow` would have made of it; nothing came of that. In reads alone, never in the answer to a submission. Left out: nothing. */
+            shadow?: components["schemas"]["ShadowJudged"][];
         };
         /**
          * @description What a match of a `rate_limit` policy says beyond the policy itself.
@@ -586,6 +588,24 @@ export interface components {
          * @enum {string}
          */
         Severity: "low" | "medium" | "high" | "critical";
+        /** @description What one shadow would have made of an event. */
+        ShadowJudged: {
+            /**
+             * @description The shadow.
+             * @example pol_01jd3fq5w0c8m2v7x4k9n6t1rz
+             */
+            policy_id: string;
+            /**
+             * @description The revision that it had then.
+             * @example 3
+             */
+            revision: number;
+            /**
+             * @description What it would have made of the event by itself. `matched`: it would only have recorded or notified. `not_matched`: said where the policy that it copies matched. `skipped`: it was too much work, or its counters did not answer.
+             * @enum {string}
+             */
+            would: "blocked" | "pending" | "matched" | "not_matched" | "skipped";
+        };
         /** @description An event as it is sent. */
         Submission: {
             /** @description What kind of event it is. */
