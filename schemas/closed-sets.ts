@@ -61,6 +61,11 @@ export const POLICY_MODES = ['enforce', 'shadow'] as const;
 
 /** What a shadow would have made of an event by itself. */
 export const SHADOW_VERDICTS = ['blocked', 'pending', 'matched', 'not_matched', 'skipped'] as const;
+export type ShadowVerdict = (typeof SHADOW_VERDICTS)[number];
+
+/** Why a shadow was not judged on an event. */
+export const SHADOW_SKIPS = ['budget', 'counters', 'error'] as const;
+export type ShadowSkip = (typeof SHADOW_SKIPS)[number];
 
 /** How a shadow differs from the policy that it copies on an event. */
 export const SHADOW_CHANGES = [

@@ -5,7 +5,8 @@
 // its row has, so a pipeline can cut, drop or bisect rows without parsing one.
 // An entry of another version, or one whose lengths do not add up, throws EntryFormatError: the pipeline dead-letters
 // it.
-import type { EventType, Outcome, PolicyAction, PolicyType, Reason, Severity } from './closed-sets.ts';
+import type { EventType, Outcome, PolicyAction, PolicyType, Reason, Severity, ShadowVerdict } from './closed-sets.ts';
+import type { ShadowJudged } from './event.ts';
 
 export const ENTRY_VERSION = 2;
 /** The same with summaries and rows packed, each by itself (src/streams/packing.ts). */
@@ -54,6 +55,8 @@ export type EventSummary = {
   /** It was reported after the fact: nothing was prevented, and its time is the one at which it happened. */
   observed?: true;
   matches?: MatchSummary[];
+  /** What shadows would have made of it: stored beside the row, which says nothing of it. */
+  shadow?: readonly ShadowJudged[];
   rowBytes: number;
 };
 
@@ -61,7 +64,15 @@ export type EventSummary = {
  * What is in the array of summaries. Most events are allowed without a match, and of those a summary with names for
  * its fields was a third of an entry: they are tuples, and whose they are is said once, before the first of a request.
  */
-type SummaryElement = SummaryOwner | AllowedTuple | EventSummary;
+type SummaryElement = SummaryOwner | AllowedTuple | EventSummary | ShadowElement;
+/**
+ * What shadows said of events before it: an element of its own, so that codecs, which write summaries, need know
+ * nothing of shadows. `of`: how many events back, from 1, and which of `shadows`, by place, would have made what of it.
+ */
+export type ShadowElement = {
+  shadows: (readonly [policyId: string, revision: number])[];
+  of: (readonly [back: number, ...said: (readonly [shadow: number, would: ShadowVerdict])[]])[];
+};
 /** Whose tuples follow. */
 type SummaryOwner = readonly [account: string, agent: string];
 export type AllowedTuple = readonly [
@@ -118,12 +129,32 @@ export function decodeSummaries(text: string): EventSummary[] {
   const summaries: EventSummary[] = [];
   let owner: SummaryOwner | undefined;
   for (const element of elements as SummaryElement[]) {
-    if (!Array.isArray(element)) summaries.push(element as EventSummary);
+    if (isOfShadows(element)) addShadows(summaries, element);
+    else if (!Array.isArray(element)) summaries.push(element as EventSummary);
     else if (isOwner(element)) owner = element;
     else if (owner === undefined) throw new EntryFormatError('it is not said whose event a tuple is');
     else summaries.push(allowedDigest(owner, element as unknown as AllowedTuple));
   }
   return summaries;
+}
+
+function isOfShadows(element: SummaryElement): element is ShadowElement {
+  return typeof element === 'object' && element !== null && 'shadows' in element;
+}
+
+/** Throws EntryFormatError where it speaks of an event or a shadow that is not there. */
+function addShadows(summaries: readonly EventSummary[], { shadows, of }: ShadowElement): void {
+  if (!Array.isArray(shadows) || !Array.isArray(of)) throw new EntryFormatError('what shadows said is no list');
+  for (const each of of) {
+    const [back, ...said] = Array.isArray(each) ? each : [];
+    const summary = summaries[summaries.length - Number(back)];
+    if (summary === undefined) throw new EntryFormatError('it is not said whose event a shadow judged');
+    summary.shadow = said.map((one) => {
+      const known = Array.isArray(one) ? shadows[one[0]] : undefined;
+      if (!Array.isArray(known)) throw new EntryFormatError('it is not said which shadow judged an event');
+      return { policy_id: String(known[0]), revision: Number(known[1]), would: one[1] };
+    });
+  }
 }
 
 function isOwner(element: readonly unknown[]): element is SummaryOwner {

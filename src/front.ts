@@ -28,10 +28,11 @@ import { Server } from './http/server.ts';
 import { chooseTransport } from './http/transport/choose.ts';
 import type { Codec } from './ingest/codec.ts';
 import { Ingest } from './ingest/ingest.ts';
-import type { IngestParts } from './ingest/ingest-parts.ts';
+import type { IngestParts, ShadowParts } from './ingest/ingest-parts.ts';
 import { JsonCodec } from './ingest/json-codec.ts';
 import { type JudgingParts, JudgingWorker } from './ingest/judging-worker.ts';
 import { RateLimitBatcher } from './ingest/rate-limit-batcher.ts';
+import { ShadowCounters } from './ingest/shadow-counters.ts';
 import { SpansIntake } from './ingest/spans-intake.ts';
 import { WasmCodec } from './ingest/wasm-codec.ts';
 import type { WorkerContext } from './main.ts';
@@ -39,7 +40,7 @@ import { DependencyGauges } from './metrics/dependency-gauges.ts';
 import type { Metrics } from './metrics/metrics.ts';
 import { UsageCounts } from './metrics/usage-counts.ts';
 import { SpanAgents } from './otlp/span-agents.ts';
-import { Allowances } from './policy/allowance.ts';
+import { Allowances, SHADOW_UNITS } from './policy/allowance.ts';
 import type { PolicyWork } from './policy/policy-work.ts';
 import { Counters } from './policy/quotas/counters.ts';
 import type { Config } from './process/config.ts';
@@ -117,12 +118,14 @@ export async function frontParts({
   const clock = STEADY_CLOCK;
   const appender = new Appender({ redis: writer, keys, buffers, onAppended: countAppended(metrics) });
   const rateLimits = new RateLimitBatcher(new Counters(redis), keys);
+  const shadowLimits = new RateLimitBatcher(new Counters(redis), keys);
+  const shadow = shadowParts(shadowLimits, metrics);
   const once = makeAppendOnce({ redis, keys }, backlog, metrics);
   const limitSignals = new LimitSignals({ redis, keys });
   const isAccepting = () => !backlog.full() && watch.trouble === undefined;
   const heartbeat = new IngestHeartbeat({ redis, keys, isAccepting });
   const barrier = new ReadBarrier({ redis, keys });
-  const parts = { rateLimits, appender, once, keys, eventBytesMax, clock, ...toldOfEvents(metrics, usage) };
+  const parts = { rateLimits, shadow, appender, once, keys, eventBytesMax, clock, ...toldOfEvents(metrics, usage) };
   const judging = makeJudging(parts, { log, metrics });
   const fetching = {
     fetchEvent: eventsOnceStored(clickhouse, barrier),
@@ -154,7 +157,7 @@ export async function frontParts({
     connectionsPart({ config, redis: [writer, redis], clickhouse, waitMs: WAIT_MS_MAX, mayBeAway: true, say, log }),
     { name: 'redis watch', start: () => watch.start(), stop: () => watch.stop() },
     { name: 'registry cache', start: () => cache.start(), stop: () => cache.close() },
-    { name: 'rate limits', start: () => undefined, stop: () => rateLimits.close() },
+    { name: 'rate limits', start: () => undefined, stop: () => closed([rateLimits, shadowLimits]) },
     { name: 'backlog', start: () => backlog.start(), stop: () => backlog.stop() },
     { name: 'appender', start: () => undefined, stop: () => appender.close() },
     { name: 'limit signals', start: () => limitSignals.start(), stop: () => limitSignals.stop() },
@@ -187,6 +190,21 @@ function toldOfEvents(metrics: Metrics, usage: UsageCounts): Pick<IngestParts, T
     onBytes: (account: string, bytes: number) => usage.bytes(account, bytes),
     onUnevaluated,
   };
+}
+
+function shadowParts(limits: RateLimitBatcher, metrics: Metrics): ShadowParts {
+  return {
+    counters: new ShadowCounters(limits),
+    allowances: new Allowances(SHADOW_UNITS),
+    onJudged({ said, skipped }) {
+      for (const [would, times] of said) metrics.inc('gatehouse_shadow_verdicts_total', { would }, times);
+      for (const [reason, times] of skipped) metrics.inc('gatehouse_shadow_skips_total', { reason }, times);
+    },
+  };
+}
+
+async function closed(limits: readonly RateLimitBatcher[]): Promise<void> {
+  await Promise.all(limits.map((one) => one.close()));
 }
 
 function codecsFor(buffers: BufferPool): Codec[] {

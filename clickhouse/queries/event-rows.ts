@@ -30,10 +30,12 @@ export type EventRow = {
   outcome: Outcome;
   /** JSON text; '' for allowed without a match. */
   policy_result: string;
+  /** JSON text of what shadows would have made of it; '' where there is nothing to say. */
+  shadow: string;
 };
 
 /** What the audit log holds of an event; nothing that can be large. */
-export type AuditedRow = Omit<EventRow, 'trace_id' | 'payload' | 'policy_result'> & {
+export type AuditedRow = Omit<EventRow, 'trace_id' | 'payload' | 'policy_result' | 'shadow'> & {
   reason: string;
   policy_id: string;
   approval_id: string;
@@ -49,7 +51,9 @@ export const KEY_COLUMNS = 'agent_id, toUnixTimestamp64Milli(timestamp) AS times
 export type EventHead = EventKey &
   Pick<EventRow, 'type' | 'trace_id' | 'outcome'> & { part: string; part_offset: number };
 /** The payload is there unless a list was asked for without. */
-type EventRest = Pick<EventRow, 'id' | 'payload_bytes' | 'payload_preview' | 'policy_result'> & { payload?: string };
+type EventRest = Pick<EventRow, 'id' | 'payload_bytes' | 'payload_preview' | 'policy_result' | 'shadow'> & {
+  payload?: string;
+};
 
 /** Of a timeline these lie side by side. The rest lies in as many granules as agents, and there each column costs. */
 const EXACT_TIME = 'toUnixTimestamp64Milli(timestamp) + timestamp_micros / 1000 AS timestamp_ms';
@@ -62,9 +66,9 @@ const PAYLOAD_COLUMNS: Record<PayloadMode, string> = {
   preview: `payload.size AS payload_bytes, substringUTF8(payload, 1, ${PREVIEW_CHARACTERS}) AS payload_preview`,
   none: 'payload.size AS payload_bytes',
 };
-const restColumns = (mode: PayloadMode) => `id, ${PAYLOAD_COLUMNS[mode]}, policy_result`;
+const restColumns = (mode: PayloadMode) => `id, ${PAYLOAD_COLUMNS[mode]}, policy_result, shadow`;
 export const rowColumns = (mode: PayloadMode = 'full') =>
-  `${OWN_COLUMNS}, ${RECEIVED}, ${PAYLOAD_COLUMNS[mode]}, policy_result`;
+  `${OWN_COLUMNS}, ${RECEIVED}, ${PAYLOAD_COLUMNS[mode]}, policy_result, shadow`;
 const AUDITED_COLUMNS = `${KEY_COLUMNS}, type, ${RECEIVED}, outcome, reason, policy_id, approval_id, request_id`;
 
 /** Of one question, unescaped: twice a page, so that what fits a page is mostly read at once. */
@@ -143,17 +147,23 @@ async function readFitting<Row extends Identified & Partial<Weighed>, Key extend
   return { byId: await read<Row>(keys.slice(0, heads), { columns }), heads };
 }
 
-const SIZE_COLUMNS = 'id, payload.size + length(policy_result) AS bytes';
+const SIZE_COLUMNS = 'id, payload.size + length(policy_result) + length(shadow) AS bytes';
 
 export function isTooMuch(error: unknown): boolean {
   return error instanceof ClickHouseError && error.codeName === 'TOO_MANY_ROWS_OR_BYTES';
 }
 
-type Weighed = Pick<EventRow, 'payload' | 'payload_preview' | 'policy_result'>;
+type Weighed = Pick<EventRow, 'payload' | 'payload_preview' | 'policy_result' | 'shadow'>;
 
 /** Of a row in an answer, about. */
-export function bytesOf({ payload = '', payload_preview = '', policy_result = '' }: Partial<Weighed> = {}): number {
-  return Buffer.byteLength(payload) + Buffer.byteLength(payload_preview) + policy_result.length + ROW_BYTES;
+export function bytesOf({
+  payload = '',
+  payload_preview = '',
+  policy_result = '',
+  shadow = '',
+}: Partial<Weighed> = {}): number {
+  const texts = Buffer.byteLength(payload) + Buffer.byteLength(payload_preview);
+  return texts + policy_result.length + shadow.length + ROW_BYTES;
 }
 
 /** How many of them a page has room for; one in any case. */
@@ -257,12 +267,18 @@ function payloadOf({ payload, payload_bytes, payload_preview }: EventRow): strin
   return `${preview}"payload_bytes":${payload_bytes}`;
 }
 
+/** What shadows said stands beside what the policies in force made of the event. */
+function resultOf({ policy_result: stored, shadow }: EventRow): string {
+  const result = stored === '' ? ALLOWED_RESULT : stored;
+  return shadow === '' ? result : `${result.slice(0, -1)},"shadow":${shadow}}`;
+}
+
 /** The Event object of the API as JSON text. */
 export function renderEvent(row: EventRow): string {
   const trace = row.trace_id === '' ? '' : `"trace_id":${JSON.stringify(row.trace_id)},`;
   return (
     `{"id":"${row.id}","agent_id":"${row.agent_id}","type":"${row.type}",${payloadOf(row)},${trace}` +
     `"timestamp":"${exactIsoTime(row.timestamp_ms)}","received_at":"${isoTime(row.received_at_ms)}",` +
-    `"policy_result":${row.policy_result === '' ? ALLOWED_RESULT : row.policy_result}}`
+    `"policy_result":${resultOf(row)}}`
   );
 }

@@ -1,8 +1,9 @@
-// Rows as they are stored: behind each the words of its payload, for the search (between a batch's plan and its
-// insert). They are no part of the row that the audit chain knows, and follow from the payload alone, so a batch that
-// is written again is the same.
+// Rows as they are stored: behind each the words of its payload, for the search, and what shadows would have made of
+// the event (between a batch's plan and its insert). Neither is part of the row that the audit chain knows. They follow
+// from the payload and the summary alone, so a batch that is written again is the same.
 // A payload of 1 MiB takes some 60 ms; others wait for what is due meanwhile after SLICE_MS.
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { ShadowJudged } from '../../schemas/event.ts';
 import { payloadOf } from '../../src/common/event-row-codec.ts';
 import { RowBinaryWriter } from '../../src/common/row-binary.ts';
 import { searchTextOf } from '../../src/common/search/payload-words.ts';
@@ -10,19 +11,26 @@ import { searchTextOf } from '../../src/common/search/payload-words.ts';
 const PIECE_BYTES = 256 * 1024;
 /** As long as a batch's other steps take of the loop. */
 const SLICE_MS = 10;
-/** Of a row whose payload shows its words by itself: 93 of 100 recorded ones. */
-const NO_WORDS = Buffer.from([0]);
+/** Of a row whose payload shows its words by itself, 93 of 100 recorded ones, and of one without shadows. */
+const EMPTY_TEXT = Buffer.from([0]);
 const LENGTH_BYTES_MAX = 10;
 
-/** `rows`: well-formed. In few pieces: copying 8 MB is less than 20,000 writes to a socket. */
-export async function storedRows(rows: readonly Buffer[]): Promise<Buffer[]> {
+/**
+ * `rows`: well-formed; `shadowOf`: by place. In few pieces: copying 8 MB is less than 20,000 writes to a socket.
+ */
+export async function storedRows(
+  rows: readonly Buffer[],
+  shadowOf: (row: number) => readonly ShadowJudged[] | undefined = () => undefined,
+): Promise<Buffer[]> {
   const pieces: Buffer[] = [];
   let [open, bytes]: [Buffer[], number] = [[], 0];
   let since = performance.now();
-  for (const row of rows) {
-    const words = wordsColumn(searchTextOf(payloadOf(row)));
-    open.push(row, words);
-    bytes += row.length + words.length;
+  for (const [i, row] of rows.entries()) {
+    const words = textColumn(searchTextOf(payloadOf(row)));
+    const said = shadowOf(i);
+    const shadow = textColumn(said === undefined ? '' : JSON.stringify(said));
+    open.push(row, words, shadow);
+    bytes += row.length + words.length + shadow.length;
     if (bytes >= PIECE_BYTES) {
       pieces.push(Buffer.concat(open, bytes));
       [open, bytes] = [[], 0];
@@ -35,8 +43,8 @@ export async function storedRows(rows: readonly Buffer[]): Promise<Buffer[]> {
   return pieces;
 }
 
-function wordsColumn(text: string): Buffer {
-  if (text === '') return NO_WORDS;
+function textColumn(text: string): Buffer {
+  if (text === '') return EMPTY_TEXT;
   const writer = new RowBinaryWriter(Buffer.byteLength(text) + LENGTH_BYTES_MAX);
   writer.text(text);
   return writer.bytes();

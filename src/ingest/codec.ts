@@ -6,7 +6,7 @@
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Allowance } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
-import type { Judgement } from '../policy/judgement.ts';
+import type { Judgement, ShadowJudgement, Shadows } from '../policy/judgement.ts';
 import type { Arrivals } from './arrival.ts';
 import type { Answer, IngestRequest, Pause } from './ingest-parts.ts';
 import type { Judged } from './resolve-quotas.ts';
@@ -32,6 +32,13 @@ export interface DecodedBody {
   judge(element: number, agent: AgentRecord, rules: RuleSet, allowance: Allowance | undefined): Judgement | null;
   /** The same without an allowance; others have their turn in between. */
   judgeWithPauses(element: number, agent: AgentRecord, rules: RuleSet, pause: Pause): Promise<Judgement | null>;
+  /** null: the element is refused, or was judged before it was done. Throws nothing. */
+  judgeShadows(element: number, agent: AgentRecord, by: ByShadows): ShadowJudgement;
+  judgeShadowsWithPauses(
+    element: number,
+    agent: AgentRecord,
+    by: ByShadows & { pause: Pause },
+  ): Promise<ShadowJudgement>;
   /** `judged` and `arrivals`: one for each element; null where the judgement was. */
   encode(agent: AgentRecord, judged: readonly (Judged | null)[], arrivals: Arrivals): Encoded;
   /** The answer that a request with this Idempotency-Key was given before. Of bodies that came with a key. */
@@ -39,6 +46,8 @@ export interface DecodedBody {
   /** To be called once, when the body is needed no more. */
   release(): void;
 }
+
+export type ByShadows = { shadows: Shadows; allowance: Allowance };
 
 /** `rows` and `summaries` are valid until the next body is decoded or encoded: the append copies them at once. */
 export type Encoded = {

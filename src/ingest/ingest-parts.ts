@@ -2,7 +2,7 @@
 // codecs and the judging thread).
 
 import type { AgentRecord } from '../../schemas/agent.ts';
-import type { Outcome } from '../../schemas/closed-sets.ts';
+import type { Outcome, ShadowSkip, ShadowVerdict } from '../../schemas/closed-sets.ts';
 import type { PolicyMatch } from '../../schemas/event.ts';
 import type { SteadyClock } from '../common/steady-clock.ts';
 import type { Allowances } from '../policy/allowance.ts';
@@ -14,6 +14,7 @@ import type { AppendOnce } from '../streams/append-once.ts';
 import type { Backlog } from '../streams/backlog.ts';
 import type { Shape } from './json.ts';
 import type { RateLimitBatcher } from './rate-limit-batcher.ts';
+import type { ShadowCounters } from './shadow-counters.ts';
 
 export type IngestRequest = {
   account: string;
@@ -64,6 +65,8 @@ export type IngestParts = {
    * `budget`.
    */
   onUnevaluated: (reason: string, times: number) => void;
+  /** By what shadows are judged; of accounts that have some. */
+  shadow: ShadowParts;
   /** Where what takes long is judged, and how much is not long. Left out: everything is judged here, to its end. */
   apart?: Apart;
   /**
@@ -71,6 +74,15 @@ export type IngestParts = {
    */
   pause?: Pause;
 };
+/** By what shadows are judged (shadow-judging.ts). */
+export type ShadowParts = {
+  counters: Pick<ShadowCounters, 'ask'>;
+  allowances: Pick<Allowances, 'begin'>;
+  /** Called after the append of a submission of which they said something. */
+  onJudged: (sums: ShadowSums) => void;
+};
+/** Of shadows and events: how often each verdict was given, and why some were not. */
+export type ShadowSums = { said: [ShadowVerdict, number][]; skipped: [ShadowSkip, number][] };
 type Apart = {
   worker: { submit(submission: ToJudge, caller: Caller): Promise<void> };
   allowances: Pick<Allowances, 'begin'>;

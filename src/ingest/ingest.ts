@@ -7,6 +7,7 @@
 //   judge     every rule of every event, from memory
 //   reserve   permits of rate limits for all events of the tick, one round trip 503
 //   decide    allowed, blocked or pending
+//   shadows   what policies that are only tried would have said, of accounts that have some (shadow-judging.ts)
 //   encode    the row that ClickHouse will be given, a summary, the answer
 //   append    one entry per partition and tick, in Redis's append-only file 503
 //   reply     the events with their policy_result
@@ -32,6 +33,7 @@ import type { Codec, DecodedBody, Encoded } from './codec.ts';
 import type { Answer, Caller, IngestParts, IngestRequest, Pause } from './ingest-parts.ts';
 import type { QuotaGrant, QuotaWaiter } from './rate-limit-batcher.ts';
 import { decideRuns, type Judged, type Run, requestsOf, runsOf } from './resolve-quotas.ts';
+import { ShadowJudging } from './shadow-judging.ts';
 
 export class Ingest {
   readonly #parts: IngestParts;
@@ -66,6 +68,8 @@ class Submission implements QuotaWaiter, AppendCaller {
   #judgements: (Judgement | null)[] = [];
   #runs: readonly Run[] = [];
   #judged: readonly (Judged | null)[] = [];
+  /** undefined: the account has no shadows, or none is judged. */
+  #shadows: ShadowJudging | undefined;
   #answer: Answer | undefined;
 
   constructor(
@@ -155,6 +159,8 @@ class Submission implements QuotaWaiter, AppendCaller {
     const allowance =
       this.#rules.size === 0 ? undefined : apart?.allowances.begin(this.#request.account, performance.now());
     for (let i = 0; i < body.elements; i++) this.#judgements.push(body.judge(i, this.#agent, this.#rules, allowance));
+    this.#shadows = this.#shadowsToJudge();
+    this.#shadows?.judge(body, this.#agent);
     this.#reserve();
   }
 
@@ -164,7 +170,17 @@ class Submission implements QuotaWaiter, AppendCaller {
       this.#judgements.push(await body.judgeWithPauses(i, this.#agent, this.#rules, pause));
       await pause();
     }
+    this.#shadows = this.#shadowsToJudge();
+    await this.#shadows?.judgeWithPauses(body, this.#agent, pause);
     this.#reserve();
+  }
+
+  /** No policy says anything of events of an agent that is switched off. */
+  #shadowsToJudge(): ShadowJudging | undefined {
+    const { shadows } = this.#rules;
+    if (shadows === undefined || this.#agent.status === 'inactive') return undefined;
+    const { shadow } = this.#parts;
+    return new ShadowJudging({ shadow, shadows, request: this.#request, nowMs: this.#readAt });
   }
 
   #reserve(): void {
@@ -174,16 +190,30 @@ class Submission implements QuotaWaiter, AppendCaller {
     }
     this.#runs = runsOf(this.#judgements);
     const requests = requestsOf(this.#runs);
-    if (requests.length === 0) this.#append(decideRuns(this.#runs, NO_GRANTS));
+    if (requests.length === 0) this.#decided(decideRuns(this.#runs, NO_GRANTS));
     else this.#parts.rateLimits.ask(this.#request.account, this.#request.agentId, requests, this);
   }
 
   counted(grants: readonly QuotaGrant[]): void {
     try {
-      this.#append(decideRuns(this.#runs, grants));
+      this.#decided(decideRuns(this.#runs, grants));
     } catch (error) {
       this.refused(error);
     }
+  }
+
+  #decided(judged: readonly (Judged | null)[]): void {
+    if (this.#shadows === undefined) {
+      this.#append(judged);
+      return;
+    }
+    this.#shadows.decide(judged, () => {
+      try {
+        this.#append(judged);
+      } catch (error) {
+        this.refused(error);
+      }
+    });
   }
 
   #append(judged: readonly (Judged | null)[]): void {
@@ -191,7 +221,7 @@ class Submission implements QuotaWaiter, AppendCaller {
     if (this.#caller.isGone) throw callerLeft();
     this.#judged = judged;
     const arrivals = Arrivals.of(this.#parts.clock, judged, this.#readAt);
-    const encoded = this.#body!.encode(this.#agent, judged, arrivals);
+    const encoded = this.#withShadows(this.#body!.encode(this.#agent, judged, arrivals), judged);
     this.#answer = encoded.answer;
     if (this.#token !== undefined) {
       this.#appendOnce(this.#token, encoded);
@@ -201,6 +231,11 @@ class Submission implements QuotaWaiter, AppendCaller {
     const { summaries, events, rows } = encoded;
     this.#parts.appender.appendFor({ account, agent, summaries, events, rows }, this);
     this.#caller.whenGone(this);
+  }
+
+  #withShadows(encoded: Encoded, judged: readonly (Judged | null)[]): Encoded {
+    const element = this.#shadows?.element(judged);
+    return element === undefined ? encoded : { ...encoded, summaries: [...encoded.summaries, element] };
   }
 
   #appendOnce(token: string, { summaries, rows, outcome }: Encoded): void {
@@ -268,6 +303,7 @@ class Submission implements QuotaWaiter, AppendCaller {
     const { account, body } = this.#request;
     const { onBytes, onAccepted, onMatched, onUnevaluated } = this.#parts;
     onBytes(account, body.length);
+    this.#shadows?.count();
     for (let from = 0, to = 0; from < this.#judged.length; from = to) {
       const decision = this.#judged[from]?.decision;
       while (to < this.#judged.length && this.#judged[to]?.decision === decision) to++;

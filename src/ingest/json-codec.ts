@@ -5,9 +5,9 @@ import type { AgentRecord } from '../../schemas/agent.ts';
 import { idAt } from '../common/ids.ts';
 import type { Allowance } from '../policy/allowance.ts';
 import { judge, type RuleSet } from '../policy/engine.ts';
-import type { Judgement } from '../policy/judgement.ts';
+import type { Judgement, ShadowJudgement } from '../policy/judgement.ts';
 import type { Arrivals } from './arrival.ts';
-import type { Codec, DecodedBody, DecodeOptions, Encoded } from './codec.ts';
+import type { ByShadows, Codec, DecodedBody, DecodeOptions, Encoded } from './codec.ts';
 import { type AcceptedEvent, encodeEvents } from './encode.ts';
 import type { Answer, IngestRequest, Pause } from './ingest-parts.ts';
 import { keptVerdicts, readVerdicts } from './kept-verdicts.ts';
@@ -47,6 +47,20 @@ class JsonBody implements DecodedBody {
   async judgeWithPauses(index: number, agent: AgentRecord, rules: RuleSet, pause: Pause): Promise<Judgement | null> {
     const element = this.#elements[index]!;
     return isRejected(element) ? null : rules.judgeWithPauses(new View(element, agent), pause);
+  }
+
+  judgeShadows(index: number, agent: AgentRecord, { shadows, allowance }: ByShadows): ShadowJudgement {
+    const element = this.#elements[index]!;
+    return isRejected(element) ? null : shadows.judge(new View(element, agent), allowance);
+  }
+
+  async judgeShadowsWithPauses(
+    index: number,
+    agent: AgentRecord,
+    { shadows, allowance, pause }: ByShadows & { pause: Pause },
+  ): Promise<ShadowJudgement> {
+    const element = this.#elements[index]!;
+    return isRejected(element) ? null : shadows.judgeWithPauses(new View(element, agent), allowance, pause);
   }
 
   encode(agent: AgentRecord, judged: readonly (Judged | null)[], arrivals: Arrivals): Encoded {

@@ -8,7 +8,7 @@ import type { Moment } from '../common/steady-clock.ts';
 import type { AgentRef, SentSpans, SpanGroups } from '../otlp/span-groups.ts';
 import type { Before } from '../policy/observed.ts';
 import type { Begun, OnceKey } from '../streams/append-once.ts';
-import type { MatchedPolicy } from './ingest-parts.ts';
+import type { MatchedPolicy, ShadowSums } from './ingest-parts.ts';
 import type { Shape } from './json.ts';
 import type { QuotaGrant, QuotaRequest } from './rate-limit-batcher.ts';
 
@@ -56,6 +56,8 @@ export type SentEntry = { version: number; summaries: Uint8Array; rows: Uint8Arr
 /** What the thread has done for it, since it has no Redis. */
 export type Calls = {
   ask: { args: { agent: string; requests: QuotaRequest[] }; answer: readonly QuotaGrant[] };
+  /** null: unknown. */
+  askShadows: { args: { agent: string; requests: QuotaRequest[] }; answer: readonly (QuotaGrant | null)[] };
   append: { args: Dated & { agent: string; events: number; entry: SentEntry }; answer: undefined };
   begin: { args: OnceKey & { fingerprint: string }; answer: Begun };
   appendOnce: {
@@ -85,6 +87,7 @@ export type SubmissionCounts = {
   accepted: [Outcome, events: number][];
   matched: { match: MatchedPolicy; outcome: Outcome; events: number }[];
   unevaluated: [reason: string, times: number][];
+  shadows: ShadowSums;
 };
 export type FromThread =
   | CallMessage

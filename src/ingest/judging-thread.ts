@@ -7,13 +7,14 @@
 import os from 'node:os';
 import { parentPort, workerData } from 'node:worker_threads';
 import type { AgentRecord } from '../../schemas/agent.ts';
-import type { EventType, Outcome } from '../../schemas/closed-sets.ts';
+import type { EventType, Outcome, ShadowSkip, ShadowVerdict } from '../../schemas/closed-sets.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { ServiceError } from '../common/errors.ts';
 import { parseExact } from '../common/exact-json.ts';
 import { STEADY_CLOCK, steadyNow } from '../common/steady-clock.ts';
 import { Undecodable } from '../otlp/span.ts';
 import { groupSpans, reject, type SpanGroups, type SpanSubmission } from '../otlp/span-groups.ts';
+import { Allowances, SHADOW_UNITS_APART } from '../policy/allowance.ts';
 import type { RuleSet } from '../policy/engine.ts';
 import type { Before } from '../policy/observed.ts';
 import { evaluated, mistakesOf, type PolicyTrial } from '../policy/policy-work.ts';
@@ -21,7 +22,7 @@ import { prepareRules } from '../policy/prepare-rules.ts';
 import { Keys } from '../redis/keys.ts';
 import { entryOf } from '../streams/append-once.ts';
 import { Ingest } from './ingest.ts';
-import type { Answer, Caller, IngestParts, IngestRequest, MatchedPolicy } from './ingest-parts.ts';
+import type { Answer, Caller, IngestParts, IngestRequest, MatchedPolicy, ShadowSums } from './ingest-parts.ts';
 import { JsonCodec } from './json-codec.ts';
 import {
   type CallName,
@@ -55,6 +56,7 @@ const ALIVE_EVERY_MS = 500;
 const NICE = 5;
 if (process.platform === 'linux') os.setPriority(0, NICE);
 
+const shadowAllowances = new Allowances(SHADOW_UNITS_APART);
 const codecs = [new WasmCodec(), new JsonCodec()];
 /** Events that the spans of a request may say were decided before; of any more nothing is asked. */
 const DECIDED_MAX = 500;
@@ -263,6 +265,8 @@ class Sums {
   readonly #accepted = new Map<Outcome, number>();
   readonly #matched = new Map<string, SubmissionCounts['matched'][number]>();
   readonly #unevaluated = new Map<string, number>();
+  readonly #said = new Map<ShadowVerdict, number>();
+  readonly #skipped = new Map<ShadowSkip, number>();
   bytes = 0;
 
   accepted(outcome: Outcome, events: number): void {
@@ -280,12 +284,18 @@ class Sums {
     this.#unevaluated.set(reason, (this.#unevaluated.get(reason) ?? 0) + times);
   }
 
+  shadows({ said, skipped }: ShadowSums): void {
+    for (const [would, events] of said) this.#said.set(would, (this.#said.get(would) ?? 0) + events);
+    for (const [reason, events] of skipped) this.#skipped.set(reason, (this.#skipped.get(reason) ?? 0) + events);
+  }
+
   total(): SubmissionCounts {
     return {
       bytes: this.bytes,
       accepted: [...this.#accepted],
       matched: [...this.#matched.values()],
       unevaluated: [...this.#unevaluated],
+      shadows: { said: [...this.#said], skipped: [...this.#skipped] },
     };
   }
 }
@@ -330,6 +340,17 @@ function partsOf(id: number, { agent, account, rules, sums }: Given): IngestPart
       sums.bytes += bytes;
     },
     onUnevaluated: (reason, times) => sums.unevaluated(reason, times),
+    shadow: {
+      allowances: shadowAllowances,
+      onJudged: (counts) => sums.shadows(counts),
+      counters: {
+        ask: (_account, agentId, requests, answered) =>
+          void call(id, 'askShadows', { agent: agentId, requests: requests.map(sentAsk) }).then(
+            (grants) => answered(grants.map((grant) => grant ?? undefined)),
+            () => answered(requests.map(() => undefined)),
+          ),
+      },
+    },
   };
 }
 

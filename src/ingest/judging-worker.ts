@@ -26,7 +26,7 @@ import type { Log } from '../process/log.ts';
 import type { Appender } from '../streams/append.ts';
 import type { AppendOnce } from '../streams/append-once.ts';
 import type { PackedEntry } from '../streams/packing.ts';
-import type { Caller, IngestParts, ToJudge } from './ingest-parts.ts';
+import type { Caller, IngestParts, ShadowParts, ToJudge } from './ingest-parts.ts';
 import {
   type CallMessage,
   type DecidedEvent,
@@ -64,6 +64,7 @@ export type JudgingParts = Pick<
   IngestParts,
   'rateLimits' | 'keys' | 'eventBytesMax' | 'onAccepted' | 'onMatched' | 'onBytes' | 'onUnevaluated'
 > & {
+  shadow: Pick<ShadowParts, 'counters' | 'onJudged'>;
   appender: Pick<Appender, 'appendPacked'>;
   once: Pick<AppendOnce, 'begin' | 'appendPacked' | 'release'>;
   log: Log;
@@ -173,8 +174,9 @@ export class JudgingWorker implements Part, PolicyWork {
     return submitted;
   }
 
-  #count(account: string, { bytes, accepted, matched, unevaluated }: SubmissionCounts): void {
-    const { onBytes, onAccepted, onMatched, onUnevaluated } = this.#parts;
+  #count(account: string, { bytes, accepted, matched, unevaluated, shadows }: SubmissionCounts): void {
+    const { onBytes, onAccepted, onMatched, onUnevaluated, shadow } = this.#parts;
+    shadow.onJudged(shadows);
     onBytes(account, bytes);
     for (const [outcome, events] of accepted) onAccepted(account, outcome, events);
     for (const { match, outcome, events } of matched) onMatched(account, match, { outcome, events });
@@ -282,9 +284,15 @@ export class JudgingWorker implements Part, PolicyWork {
 
   /** Does for the thread what it asks for. */
   async #perform(message: CallMessage, work: Work): Promise<unknown> {
-    const { rateLimits, appender, once } = this.#parts;
+    const { rateLimits, appender, once, shadow } = this.#parts;
     const { account } = work;
     switch (message.name) {
+      case 'askShadows': {
+        const { agent, requests } = message.args;
+        return new Promise((answered) => {
+          shadow.counters.ask(account, agent, requests, (grants) => answered(grants.map((grant) => grant ?? null)));
+        });
+      }
       case 'ask': {
         const { agent, requests } = message.args;
         return new Promise((counted, refused) => {
@@ -325,7 +333,7 @@ export class JudgingWorker implements Part, PolicyWork {
       this.#known.delete(oldest!);
       this.#thread!.postMessage({ kind: 'forget', account: oldest! } satisfies ToThread);
     }
-    return exactJson(rules.policies);
+    return exactJson([...rules.policies, ...(rules.shadows?.policies ?? [])]);
   }
 
   #look(): void {

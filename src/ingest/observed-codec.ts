@@ -4,10 +4,10 @@
 import type { AgentRecord } from '../../schemas/agent.ts';
 import { idAt } from '../common/ids.ts';
 import { judge, type RuleSet } from '../policy/engine.ts';
-import type { Decision, Judgement } from '../policy/judgement.ts';
+import type { Decision, Judgement, ShadowJudgement } from '../policy/judgement.ts';
 import { type Before, decidedBefore, observed, withoutLimits } from '../policy/observed.ts';
 import type { Arrivals } from './arrival.ts';
-import type { Codec, DecodedBody, Encoded } from './codec.ts';
+import type { ByShadows, Codec, DecodedBody, Encoded } from './codec.ts';
 import { encodeEvents } from './encode.ts';
 import type { Answer, IngestRequest, Pause } from './ingest-parts.ts';
 import type { Judged } from './resolve-quotas.ts';
@@ -49,6 +49,20 @@ class ObservedBody implements DecodedBody {
     return withoutLimits(await rules.judgeWithPauses(new View(this.#submissions[index]!, agent), pause));
   }
 
+  judgeShadows(index: number, agent: AgentRecord, { shadows, allowance }: ByShadows): ShadowJudgement {
+    if (this.#before[index] !== undefined) return null;
+    return uncounted(shadows.judge(new View(this.#submissions[index]!, agent), allowance));
+  }
+
+  async judgeShadowsWithPauses(
+    index: number,
+    agent: AgentRecord,
+    { shadows, allowance, pause }: ByShadows & { pause: Pause },
+  ): Promise<ShadowJudgement> {
+    if (this.#before[index] !== undefined) return null;
+    return uncounted(await shadows.judgeWithPauses(new View(this.#submissions[index]!, agent), allowance, pause));
+  }
+
   encode(agent: AgentRecord, judged: readonly (Judged | null)[], arrivals: Arrivals): Encoded {
     const { account, requestId } = this.#request;
     const events = this.#submissions.map((submission, i) => ({
@@ -68,6 +82,10 @@ class ObservedBody implements DecodedBody {
   }
 
   release(): void {}
+}
+
+function uncounted(judgement: ShadowJudgement): ShadowJudgement {
+  return judgement === null || 'skipped' in judgement ? judgement : withoutLimits(judgement);
 }
 
 const NOTHING: Answer = { body: '' };

@@ -13,9 +13,9 @@ import { idAt } from '../common/ids.ts';
 import type { Moment } from '../common/steady-clock.ts';
 import type { Allowance } from '../policy/allowance.ts';
 import { ALLOWED, judge, type RuleSet } from '../policy/engine.ts';
-import type { Decision, Judgement, TextView } from '../policy/judgement.ts';
+import type { Decision, Judgement, ShadowJudgement, TextView } from '../policy/judgement.ts';
 import type { Arrivals } from './arrival.ts';
-import type { Codec, DecodedBody, DecodeOptions, Encoded } from './codec.ts';
+import type { ByShadows, Codec, DecodedBody, DecodeOptions, Encoded } from './codec.ts';
 import { encodeEvents } from './encode.ts';
 import type { IngestRequest, Pause } from './ingest-parts.ts';
 import type { Judged } from './resolve-quotas.ts';
@@ -37,7 +37,7 @@ export class WasmCodec implements Codec {
   decode(request: IngestRequest, { rules, nowMs, eventBytesMax }: DecodeOptions): WasmBody | undefined {
     const { body: bytes, shape, idempotencyKey } = request;
     if (idempotencyKey !== undefined) return undefined;
-    const scanned = this.#instance.read(bytes, shape, rules.literals);
+    const scanned = this.#instance.read(bytes, shape, (rules.shadows ?? rules).literals);
     if (scanned === null) return undefined;
     const occurredAt =
       bytes.length > eventBytesMax && holdsLarger(scanned, eventBytesMax) ? null : times(scanned, nowMs);
@@ -60,6 +60,8 @@ type WasmBodyParts = {
 
 class WasmBody implements DecodedBody {
   readonly #parts: WasmBodyParts;
+  /** The event that was viewed last: shadows look at it again. */
+  #viewed: { index: number; view: View } | undefined;
 
   constructor(parts: WasmBodyParts) {
     this.#parts = parts;
@@ -77,14 +79,34 @@ class WasmBody implements DecodedBody {
     return this.#judgeByText(index, agent, rules) ?? rules.judgeWithPauses(this.#view(index, agent), pause);
   }
 
+  judgeShadows(index: number, agent: AgentRecord, { shadows, allowance }: ByShadows): ShadowJudgement {
+    const { text, scanned } = this.#parts;
+    return shadows.judgeByText(text.of(scanned, index, agent.id)) ?? shadows.judge(this.#view(index, agent), allowance);
+  }
+
+  async judgeShadowsWithPauses(
+    index: number,
+    agent: AgentRecord,
+    { shadows, allowance, pause }: ByShadows & { pause: Pause },
+  ): Promise<ShadowJudgement> {
+    const { text, scanned } = this.#parts;
+    return (
+      shadows.judgeByText(text.of(scanned, index, agent.id)) ??
+      shadows.judgeWithPauses(this.#view(index, agent), allowance, pause)
+    );
+  }
+
   #judgeByText(index: number, agent: AgentRecord, rules: RuleSet): Judgement | null {
     const { text, scanned } = this.#parts;
     return rules.judgeByText(text.of(scanned, index, agent.id));
   }
 
   #view(index: number, agent: AgentRecord): View {
+    if (this.#viewed?.index === index) return this.#viewed.view;
     const { scanned, occurredAt } = this.#parts;
-    return new View(submissionOf(scanned, index, occurredAt[index]!), agent);
+    const view = new View(submissionOf(scanned, index, occurredAt[index]!), agent);
+    this.#viewed = { index, view };
+    return view;
   }
 
   /** Everything of it happens at once: the memory of the instance is shared by all requests. */

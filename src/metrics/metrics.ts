@@ -10,7 +10,7 @@
 
 import v8 from 'node:v8';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
-import { ANOMALY_KINDS, OUTCOMES, TRIGGERS } from '../../schemas/closed-sets.ts';
+import { ANOMALY_KINDS, OUTCOMES, SHADOW_SKIPS, SHADOW_VERDICTS, TRIGGERS } from '../../schemas/closed-sets.ts';
 import { ERRORS } from '../common/errors.ts';
 import { readAsset } from '../process/assets.ts';
 import { watchEventLoop } from '../process/event-loop-delay.ts';
@@ -72,6 +72,8 @@ export const METRICS = {
   gatehouse_policy_info: { kind: 'gauge', of: 'front', labels: ['account', 'policy', 'name', 'type'], help: 'Always 1; name and type of an active policy. Only where /metrics has a port of its own' },
   gatehouse_folded_series_total: { kind: 'counter', of: 'front', labels: ['kind'], help: 'Accounts and policies whose series went into other because there are more than the bound' },
   gatehouse_unevaluated_rules_total: { kind: 'counter', of: 'front', labels: ['reason'], known: { reason: ['error', 'expression_error', 'budget', 'not_a_number'] }, help: 'Rules that could not be evaluated on an event and so counted as a match' },
+  gatehouse_shadow_verdicts_total: { kind: 'counter', of: 'front', labels: ['would'], known: { would: [...SHADOW_VERDICTS] }, help: 'What shadows would have made of accepted events, where there was something to say, by shadow and event' },
+  gatehouse_shadow_skips_total: { kind: 'counter', of: 'front', labels: ['reason'], known: { reason: [...SHADOW_SKIPS] }, help: 'Shadows that were not judged on an accepted event: over the work that they may do, counters that did not answer, an error. The event was judged by the policies in force all the same' },
   gatehouse_rejected_events_total: { kind: 'counter', of: 'front', labels: ['code'], known: { code: Object.keys(ERRORS) }, help: 'Requests of submissions refused whole, by error code' },
   gatehouse_idempotency_bytes: { kind: 'gauge', of: 'front', labels: [], help: 'Redis memory of answers that are kept under Idempotency-Keys of events, reckoned' },
   gatehouse_idempotency_limit_bytes: { kind: 'gauge', of: 'front', labels: [], help: 'Its bound' },

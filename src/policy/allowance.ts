@@ -1,16 +1,23 @@
 // How much work the policies of an account may make on the loop that answers, before the rest of it is done elsewhere
 // (the judging thread, ingest/judging-worker.ts). Work is counted in the units of budget.ts, not by the clock.
 // Between the front's submissions and the engine. Invariant: a verdict never depends on it. Who runs out of it is not
-// judged here at all (TooLong), and is judged from the beginning where only the budgets of an event hold.
+// judged here at all (TooLong), and is judged from the beginning where only the budgets of an event hold. Of shadows
+// alone it is the bound: they are skipped (shadows.ts).
 // Failure: none; an account that is forgotten begins with a full allowance.
 import { KEY_CACHE_MAX } from '../common/limits.ts';
 
-/** Of one request: 5 ms. Ordinary events under 50 policies take a hundredth of it. */
-const REQUEST_UNITS = 2_000_000;
-/** Of one account in a second: a tenth of a core, so that many of its requests together make no other account wait. */
-const UNITS_A_SECOND = 40_000_000;
-/** What it may take at once: four requests that take all that one may. */
-const BURST_UNITS = 8_000_000;
+/** `request`: of one request; `second`: of one account in a second; `burst`: what it may take at once. */
+type AllowanceUnits = { request: number; second: number; burst: number };
+
+/**
+ * A request has 5 ms, of which ordinary events under 50 policies take a hundredth; an account a tenth of a core, so
+ * that many of its requests together make no other account wait; at once it may take what four requests may.
+ */
+const LOOP_UNITS: AllowanceUnits = { request: 2_000_000, second: 40_000_000, burst: 8_000_000 };
+/** Of all shadows of an account together: half of it. */
+export const SHADOW_UNITS: AllowanceUnits = { request: 1_000_000, second: 20_000_000, burst: 4_000_000 };
+/** The same in the judging thread, where large events are judged: a request has 50 ms, in slices. */
+export const SHADOW_UNITS_APART: AllowanceUnits = { request: 20_000_000, second: 40_000_000, burst: 40_000_000 };
 
 /** The event was not judged: it takes more work than the loop that answers may do for it. */
 export class TooLong extends Error {
@@ -24,13 +31,20 @@ export const TOO_LONG = new TooLong('judged elsewhere');
 export class Allowance {
   /** Of the request. */
   left = 0;
-  #ofAccount = BURST_UNITS;
+  readonly #units: AllowanceUnits;
+  #ofAccount: number;
   #filledMs = 0;
 
+  constructor(units = LOOP_UNITS) {
+    this.#units = units;
+    this.#ofAccount = units.burst;
+  }
+
   begin(nowMs: number): this {
-    this.#ofAccount = Math.min(BURST_UNITS, this.#ofAccount + ((nowMs - this.#filledMs) * UNITS_A_SECOND) / 1000);
+    const { request, second, burst } = this.#units;
+    this.#ofAccount = Math.min(burst, this.#ofAccount + ((nowMs - this.#filledMs) * second) / 1000);
     this.#filledMs = nowMs;
-    this.left = Math.min(REQUEST_UNITS, this.#ofAccount);
+    this.left = Math.min(request, this.#ofAccount);
     return this;
   }
 
@@ -43,14 +57,19 @@ export class Allowance {
 }
 
 export class Allowances {
+  readonly #units: AllowanceUnits;
   #accounts = new Map<string, Allowance>();
+
+  constructor(units = LOOP_UNITS) {
+    this.#units = units;
+  }
 
   /** For the account's next request. `nowMs`: monotonic. */
   begin(account: string, nowMs: number): Allowance {
     let allowance = this.#accounts.get(account);
     if (allowance === undefined) {
       if (this.#accounts.size >= KEY_CACHE_MAX) this.#accounts = new Map();
-      allowance = new Allowance();
+      allowance = new Allowance(this.#units);
       this.#accounts.set(account, allowance);
     }
     return allowance.begin(nowMs);

@@ -30,9 +30,9 @@ import type {
   EventView,
   IndexedRule,
   Judgement,
-  LiteralBits,
   RateCheck,
   RuleMatch,
+  Shadows,
   TextView,
 } from './judgement.ts';
 import { type DataFilterTerms, needleDetail } from './kinds/data-filter.ts';
@@ -42,6 +42,7 @@ import type { Redaction } from './redaction/redaction.ts';
 import {
   countsAll,
   entryOf,
+  mayMatch,
   numberLiterals,
   type Plan,
   planOf,
@@ -131,12 +132,18 @@ export type RuleSetOptions = {
   previous?: RuleSet | undefined;
   /** By which ids of traces become tokens. Left out where nothing is recorded. */
   traceKey?: string | undefined;
+  /** Literals that are searched for in any case, by number: those of the set begin with them. */
+  literals?: readonly string[];
+  /** Only which rules match is asked: not why, and not what would be redacted. */
+  verdictsOnly?: true;
 };
 
 /** The active policies of an account, ready to judge. One event at a time: judge() does not nest. */
 export class RuleSet {
   readonly size: number;
   readonly traceKey: string | undefined;
+  /** Policies that are tried beside these. Set before the first judgement, if at all. */
+  shadows: Shadows | undefined;
   readonly #entries: IndexedRule[];
   readonly #onRuleError: (policyId: string, error: unknown) => void;
   /** Agents that have policies of their own, and for each, and for all others under '', the plan of each event type. */
@@ -154,11 +161,14 @@ export class RuleSet {
 
   /** Laying the patterns of its filters out would hold up the loop that answers. */
   readonly #isLarge: boolean;
+  readonly #verdictsOnly: boolean;
 
   // State of one judgement.
-  /** Units that all rules have taken, and what they may take here. */
+  /** Units that all rules have taken, and what they may take; over it TooLong is thrown. */
   #spent = 0;
   #most = 0;
+  /** On the loop that answers. */
+  #isHere = false;
   /** What each rule may take, and the budgets of the one at hand. */
   #fieldUnits = 0;
   #expressionUnits = 0;
@@ -189,13 +199,19 @@ export class RuleSet {
     this.#filter = shareScanner(this.#entries, options.previous === undefined ? null : options.previous.#filter);
     this.#filters = [...new Set(this.#entries.flatMap(({ filter }) => filter ?? []))];
     this.#pausing = options.previous === undefined ? { last: undefined } : options.previous.#pausing;
-    this.literals = numberLiterals(this.#entries);
+    this.literals = numberLiterals(this.#entries, options.literals);
+    this.#verdictsOnly = options.verdictsOnly ?? false;
     this.#isLarge = weightOf(this.#entries) > LAID_OUT_INSTRUCTIONS_MAX;
   }
 
   /** In the order of their ids. */
   get policies(): Policy[] {
     return this.#entries.map(({ rule }) => rule.policy);
+  }
+
+  /** In the order of their ids, each at its `order`. */
+  get entries(): readonly IndexedRule[] {
+    return this.#entries;
   }
 
   get rules(): ReadonlyMap<string, Rule> {
@@ -206,7 +222,8 @@ export class RuleSet {
   judge(event: EventView, allowance?: Allowance): Judgement {
     if (this.size === 0) return NOTHING;
     try {
-      const plan = this.#begin(event, allowance === undefined ? Number.POSITIVE_INFINITY : Math.max(0, allowance.left));
+      this.#isHere = allowance !== undefined;
+      const plan = this.#begin(event, allowance);
       for (const entry of plan.always) this.#consider(entry, event);
       if (plan.byTool !== null)
         for (const entry of rulesOfTool(plan, event.payload['tool'])) this.#consider(entry, event);
@@ -223,10 +240,14 @@ export class RuleSet {
   }
 
   /**
-   * As `judge` without an allowance, but calls `pause` again and again and waits for what it returns. One event at a
-   * time: others wait.
+   * As `judge`, apart from the loop that answers: calls `pause` again and again and waits for what it returns. One
+   * event at a time: others wait.
    */
-  async judgeWithPauses(event: EventView, pause: () => Promise<void> | undefined): Promise<Judgement> {
+  async judgeWithPauses(
+    event: EventView,
+    pause: () => Promise<void> | undefined,
+    allowance?: Allowance,
+  ): Promise<Judgement> {
     if (this.size === 0) return NOTHING;
     const before = this.#pausing.last;
     let done!: () => void;
@@ -235,7 +256,8 @@ export class RuleSet {
     });
     await before;
     try {
-      const plan = this.#begin(event, Number.POSITIVE_INFINITY);
+      this.#isHere = false;
+      const plan = this.#begin(event, allowance);
       const ofTool = plan.byTool === null ? [] : rulesOfTool(plan, event.payload['tool']);
       for (const entry of [...plan.always, ...ofTool]) {
         this.#consider(entry, event);
@@ -253,13 +275,19 @@ export class RuleSet {
     } finally {
       this.#end();
       done();
+      allowance?.spend(this.#spent);
     }
   }
 
-  /** `most`: units for all rules; over them it throws TooLong. */
-  #begin(event: EventView, most: number): Plan {
+  /** The rules that can concern the event. */
+  concerned(event: EventView): readonly IndexedRule[] {
+    const plan = this.#plan(event);
+    return plan.byTool === null ? plan.always : [...plan.always, ...rulesOfTool(plan, event.payload['tool'])];
+  }
+
+  #begin(event: EventView, allowance: Allowance | undefined): Plan {
     this.#spent = 0;
-    this.#most = most;
+    this.#most = allowance === undefined ? Number.POSITIVE_INFINITY : Math.max(0, allowance.left);
     this.#fieldUnits = fieldUnits(event.payloadText.length);
     this.#expressionUnits = expressionUnits(event.payloadText.length);
     return this.#plan(event);
@@ -283,7 +311,7 @@ export class RuleSet {
   }
 
   #redacted(event: EventView): RedactedCopy | null {
-    if (this.#redactions.length === 0) return null;
+    if (this.#redactions.length === 0 || this.#verdictsOnly) return null;
     const copy = redact(event, this.#redactions, this.#most - this.#spent);
     this.#charge(copy.worked);
     return copy;
@@ -296,6 +324,7 @@ export class RuleSet {
 
   /** Only what matched is explained. */
   #explained(event: EventView): RuleMatch[] {
+    if (this.#verdictsOnly) return this.#found.map(({ entry }) => ({ entry, detail: NO_DETAIL }));
     const isSecret = this.#found.some(isFilter);
     return this.#found.map(({ entry, detail }): RuleMatch => {
       if (detail !== null && 'reason' in detail && !('path' in detail)) return { entry, detail };
@@ -437,7 +466,7 @@ export class RuleSet {
   /** Of all live data filters: one for those that inspect the whole payload, others for those of single fields. */
   #liveFilters(): readonly Filter[] {
     if (this.#live.length === 0) return NO_FILTERS;
-    if (this.#most !== Number.POSITIVE_INFINITY && this.#isLarge) throw TOO_LONG;
+    if (this.#isHere && this.#isLarge) throw TOO_LONG;
     if (this.#filters.length === 1) return this.#filters;
     return this.#filters.filter((filter) => this.#live.some((entry) => entry.filter === filter));
   }
@@ -493,20 +522,9 @@ export class RuleSet {
 }
 
 const NO_FILTERS: readonly Filter[] = [];
+const NO_DETAIL: Detail = Object.freeze({});
 const NOT_A_NUMBER = { reason: 'not_a_number' } as const;
 /** 20 ms, once a set. */
 const LAID_OUT_INSTRUCTIONS_MAX = 12_000;
 
 class ExpressionFailed extends Error {}
-
-/** Whether a rule could match an event of which only the literals are known. What counts all is no match. */
-function mayMatch(entry: IndexedRule, event: TextView): boolean {
-  if (entry.prefilter === null) return !countsAll(entry);
-  for (const clause of entry.prefilter) if (!isMet(clause, event)) return false;
-  return true;
-}
-
-function isMet(clause: readonly LiteralBits[], event: TextView): boolean {
-  for (const { word, mask } of clause) if (event.hasAny(word, mask)) return true;
-  return false;
-}

@@ -2,9 +2,11 @@
 // An event goes in as an EventView, or as a TextView where only its text has been inspected. A Judgement comes out; a
 // Decision is made of it once the rate limits have been asked.
 import type { AgentRecord } from '../../schemas/agent.ts';
-import type { EventType, Outcome, Reason } from '../../schemas/closed-sets.ts';
+import type { EventType, Outcome, Reason, ShadowSkip } from '../../schemas/closed-sets.ts';
 import type { JsonObject } from '../../schemas/common.ts';
-import type { PolicyMatch } from '../../schemas/event.ts';
+import type { PolicyMatch, ShadowJudged } from '../../schemas/event.ts';
+import type { Policy } from '../../schemas/policy.ts';
+import type { Allowance } from './allowance.ts';
 import type { Rule } from './compile.ts';
 import type { Filter } from './filter.ts';
 import type { RequireApprovalTerms } from './kinds/require-approval.ts';
@@ -93,3 +95,30 @@ export type Decision = {
   /** The rate limits that are over; left out where none is. */
   readonly limits?: readonly RateCheck[];
 };
+
+/** What the shadows make of an event, before counters are asked; null: it is not judged by them. */
+export type ShadowJudgement = Judgement | { skipped: readonly IndexedRule[]; reason: ShadowSkip } | null;
+/** What the counter of a limit says of an event. */
+export type LimitAnswer = 'free' | 'over' | 'unknown';
+
+/** The shadows of an account (shadows.ts). Nothing here throws. */
+export interface Shadows {
+  readonly policies: Policy[];
+  /** Those of the policies in force first, by the same numbers. */
+  readonly literals: readonly string[];
+  /** null: some shadow may match, `judge` must say. */
+  judgeByText(event: TextView): Judgement | null;
+  judge(event: EventView, allowance: Allowance): ShadowJudgement;
+  judgeWithPauses(
+    event: EventView,
+    allowance: Allowance,
+    pause: () => Promise<void> | undefined,
+  ): Promise<ShadowJudgement>;
+  /** What they say of an event, in the order of their ids. `limits[i]`: of `limitsOf(judgement, decision)[i]`. */
+  verdicts(
+    judgement: ShadowJudgement,
+    decision: Decision,
+    limits: readonly LimitAnswer[],
+    nowMs: number,
+  ): readonly ShadowJudged[];
+}

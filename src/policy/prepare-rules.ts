@@ -1,12 +1,14 @@
 // Compiles an account's policies without holding up the process (when a front loads them): pattern by pattern, since
 // one takes up to 10 ms and a policy 60, and others have their turn in between.
 // Invariant: what has not changed since the last set is not compiled again.
-// Failure: PolicyError for a stored policy that does not compile any more.
+// Failure: PolicyError for a stored policy that does not compile any more; a shadow that does not is left out.
 import type { Policy } from '../../schemas/policy.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { compileRule, type Rule } from './compile.ts';
 import { readPattern } from './conditions/operands.ts';
 import { RuleSet, type RuleSetOptions } from './engine.ts';
+import type { Shadows } from './judgement.ts';
+import { ShadowSet } from './shadows.ts';
 import { literalOf } from './text-search/literal-prefilter.ts';
 import { patternSources } from './text-search/pattern-allowance.ts';
 import type { Pattern } from './text-search/program.ts';
@@ -14,23 +16,55 @@ import type { Pattern } from './text-search/program.ts';
 /** Milliseconds of compiling after which other work is let in. */
 const SLICE_MS = 5;
 
-/** Keeps what has not changed since `previous`. */
+/** `policies`: the active ones. Keeps what has not changed since `previous`. */
 export async function prepareRules(
   policies: readonly Policy[],
   previous?: RuleSet,
   options: RuleSetOptions = {},
 ): Promise<RuleSet> {
+  const inForce = policies.filter(({ mode }) => mode === 'enforce');
+  const slices = new Slices();
   const before = previous?.rules;
   const compiled = new Map<string, Rule>();
-  const slices = new Slices();
-  for (const policy of policies) {
-    const kept = before?.get(policy.id);
-    const same = kept !== undefined && exactJson(kept.policy.conditions) === exactJson(policy.conditions);
-    if (same) compiled.set(policy.id, { ...kept, policy });
-    else compiled.set(policy.id, compileRule(policy, await patternsOf(policy, slices)));
-    await slices.next();
+  for (const policy of inForce) compiled.set(policy.id, await compiledFrom(before, policy, slices));
+  const rules = new RuleSet(inForce, { ...options, compiled, previous });
+  if (inForce.length < policies.length) {
+    const shadows = policies.filter(({ mode }) => mode === 'shadow');
+    rules.shadows = await prepareShadows(shadows, previous?.shadows, rules, { options, slices });
   }
-  return new RuleSet(policies, { ...options, compiled, previous });
+  return rules;
+}
+
+async function prepareShadows(
+  policies: readonly Policy[],
+  former: Shadows | undefined,
+  { literals }: RuleSet,
+  { options, slices }: { options: RuleSetOptions; slices: Slices },
+): Promise<ShadowSet> {
+  const previous = former instanceof ShadowSet ? former.rules : undefined;
+  const before = previous?.rules;
+  const compiled = new Map<string, Rule>();
+  for (const policy of policies) {
+    try {
+      compiled.set(policy.id, await compiledFrom(before, policy, slices));
+    } catch (error) {
+      options.onRuleError?.(policy.id, error);
+    }
+  }
+  const sound = policies.filter(({ id }) => compiled.has(id));
+  return new ShadowSet(sound, { ...options, compiled, previous, literals });
+}
+
+async function compiledFrom(
+  before: ReadonlyMap<string, Rule> | undefined,
+  policy: Policy,
+  slices: Slices,
+): Promise<Rule> {
+  const kept = before?.get(policy.id);
+  const same = kept !== undefined && exactJson(kept.policy.conditions) === exactJson(policy.conditions);
+  const rule = same ? { ...kept, policy } : compileRule(policy, await patternsOf(policy, slices));
+  await slices.next();
+  return rule;
 }
 
 class Slices {

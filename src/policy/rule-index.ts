@@ -7,7 +7,7 @@ import type { EventType, Outcome, PolicyAction, PolicyType } from '../../schemas
 import { looksLikeJson } from '../common/inner-json.ts';
 import type { Rule } from './compile.ts';
 import { Filter } from './filter.ts';
-import type { IndexedRule, Judgement, LiteralBits } from './judgement.ts';
+import type { IndexedRule, Judgement, LiteralBits, TextView } from './judgement.ts';
 import type { DataFilterTerms } from './kinds/data-filter.ts';
 import { isDryRun } from './kinds/policy-kind.ts';
 import { Redaction } from './redaction/redaction.ts';
@@ -102,9 +102,12 @@ export function weightOf(entries: readonly IndexedRule[]): number {
 /** Literals of a set: as many as have a bit in what the search for them answers (ingest/wasm/layout.ts). */
 export const LITERALS_MAX = 512;
 
-/** Gives every entry its prefilter. Returns the literals that the prefilters speak of, by number. */
-export function numberLiterals(entries: readonly IndexedRule[]): string[] {
-  const numbers = new Map<string, number>();
+/**
+ * Gives every entry its prefilter. Returns the literals that the prefilters speak of, by number. `before`: those that
+ * have the first numbers.
+ */
+export function numberLiterals(entries: readonly IndexedRule[], before: readonly string[] = []): readonly string[] {
+  const numbers = new Map(before.map((literal, number) => [literal, number]));
   for (const entry of entries) {
     const prefilter = prefilterOfRule(entry.rule);
     if (prefilter === null) continue;
@@ -113,7 +116,7 @@ export function numberLiterals(entries: readonly IndexedRule[]): string[] {
     for (const literal of fresh) numbers.set(literal, numbers.size);
     entry.prefilter = prefilter.map((clause) => bitsOf(clause.map((literal) => numbers.get(literal)!)));
   }
-  return [...numbers.keys()];
+  return numbers.size === before.length && before.length > 0 ? before : [...numbers.keys()];
 }
 
 export function prefilterOfRule({ conditions, terms, expression, schema }: Rule): readonly Clause[] | null {
@@ -188,4 +191,16 @@ const NO_ENTRIES: readonly IndexedRule[] = Object.freeze([]);
 export function rulesOfTool(plan: Plan, tool: unknown): readonly IndexedRule[] {
   if (typeof tool === 'string' && !looksLikeJson(tool)) return plan.byTool!.get(tool) ?? NO_ENTRIES;
   return typeof tool === 'string' || Array.isArray(tool) ? plan.withTool : NO_ENTRIES;
+}
+
+/** Whether a rule could match an event of which only the literals are known. What counts all is no match. */
+export function mayMatch(entry: IndexedRule, event: TextView): boolean {
+  if (entry.prefilter === null) return !countsAll(entry);
+  for (const clause of entry.prefilter) if (!isMet(clause, event)) return false;
+  return true;
+}
+
+function isMet(clause: readonly LiteralBits[], event: TextView): boolean {
+  for (const { word, mask } of clause) if (event.hasAny(word, mask)) return true;
+  return false;
 }

@@ -14,7 +14,7 @@ import { parseExact } from '../common/exact-json.ts';
 import type { EventView } from '../policy/judgement.ts';
 import type { PolicyWork } from '../policy/policy-work.ts';
 import type { RegistryStore } from './commit.ts';
-import { readPolicy } from './policy-record.ts';
+import { isInForce, readPolicy } from './policy-record.ts';
 
 /** What was stored of an event. `occurredMs`: epoch ms, to the microsecond. */
 export type StoredEvent = Pick<EventView, 'type' | 'payloadText'> & { traceId: string | undefined; occurredMs: number };
@@ -62,10 +62,11 @@ export async function reviewApproval(
 }
 
 /** Rate limits count events when they come, and are not asked again; who asks for approval does not block. */
-function blocks({ type, actions, status, agent_id: scope }: Policy, agent: string): boolean {
+function blocks(policy: Policy, agent: string): boolean {
+  const { type, actions, agent_id: scope } = policy;
   const isScoped = scope === null || scope === agent;
   return (
-    status === 'active' && type !== 'rate_limit' && type !== 'require_approval' && actions.includes('block') && isScoped
+    isInForce(policy) && type !== 'rate_limit' && type !== 'require_approval' && actions.includes('block') && isScoped
   );
 }
 

@@ -23,7 +23,7 @@ import { TrackedReads } from '../redis/tracked-reads.ts';
 import type { AccountRecord } from './accounts.ts';
 import type { ApiKeyRecord } from './api-keys.ts';
 import { type DependsOn, KeyedCache } from './keyed-cache.ts';
-import { readPolicy } from './policy-record.ts';
+import { isInForce, readPolicy } from './policy-record.ts';
 import { PERMISSIONS_OF, type Principal, rightsOf } from './principal.ts';
 import { registryMissing } from './registry-missing.ts';
 import type { SessionRecord } from './sessions.ts';
@@ -62,8 +62,8 @@ export class RegistryCache {
   readonly #checks = new Periodic(CHECK_MS, () => this.#check());
 
   /**
-   * Makes two connections of its own, one for reads and notices, one for checks. `onPolicies`: called with the active
-   * ones.
+   * Makes two connections of its own, one for reads and notices, one for checks. `onPolicies`: called with those in
+   * force.
    */
   constructor(
     options: {
@@ -129,7 +129,7 @@ export class RegistryCache {
     });
   }
 
-  /** The account's active policies, compiled. */
+  /** The account's policies in force, compiled, and its shadows. */
   rules(account: string): RuleSet | Promise<RuleSet> {
     const key = this.#namesOf(account).policies;
     const known = this.#rules.get(key);
@@ -140,8 +140,9 @@ export class RegistryCache {
       // Asked behind it, so that rules which were lost before are not taken for none.
       await this.#refuseLost(this.#keys.revision(this.#keys.shardOf(account)));
       const policies = activeOf(texts);
-      this.#onPolicies(account, policies);
-      const redacts = policies.some(({ conditions }) => (conditions as Record<string, unknown>)['redact'] === true);
+      const inForce = policies.filter(isInForce);
+      this.#onPolicies(account, inForce);
+      const redacts = inForce.some(({ conditions }) => (conditions as Record<string, unknown>)['redact'] === true);
       return this.#compile(key, policies, redacts ? await this.#traceKey(account) : undefined);
     }) as Promise<RuleSet>;
   }

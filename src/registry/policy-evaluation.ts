@@ -21,7 +21,7 @@ import { HERE, type PolicyWork } from '../policy/policy-work.ts';
 import { type FetchEvent, type StoredEvent, viewOf } from './approval-review.ts';
 import { answering, type RegistryStore } from './commit.ts';
 import { checkCompiles } from './policies.ts';
-import { readPolicy } from './policy-record.ts';
+import { isInForce, readPolicy } from './policy-record.ts';
 
 const MADE_UP = (Object.keys(EvaluatedEvent.properties) as (keyof EvaluatedEvent)[]).filter(
   (name) => name !== 'agent_id' && name !== 'id',
@@ -76,7 +76,7 @@ export class PolicyEvaluations {
     const texts = await this.#store.redis.hvals(this.#store.keys.policies(account));
     return texts
       .map(readPolicy)
-      .filter(({ status, agent_id: scope }) => status === 'active' && (scope === null || scope === agent));
+      .filter((policy) => isInForce(policy) && (policy.agent_id === null || policy.agent_id === agent));
   }
 }
 

@@ -7,3 +7,8 @@ export function readPolicy(text: string): Policy {
   const { id, revision = 1, mode = 'enforce', ...rest } = parseExact(text) as unknown as Policy;
   return { id, revision, mode, ...rest };
 }
+
+/** Whether what agents do is judged by it: an active policy that is no shadow. */
+export function isInForce({ status, mode }: Policy): boolean {
+  return status === 'active' && mode === 'enforce';
+}

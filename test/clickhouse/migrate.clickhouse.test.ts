@@ -103,7 +103,14 @@ t.test('on the engine', async (t) => {
       };
       const at = { created_at: '2026-11-20T00:00:00.000Z', restored_from: null, differences: [] };
       t.same(await revisions('pol_1'), [
-        { policy_id: 'pol_1', revision: 3, action: 'updated', actor: 'key:b', ...at, policy: kept },
+        {
+          policy_id: 'pol_1',
+          revision: 3,
+          action: 'updated',
+          actor: 'key:b',
+          ...at,
+          policy: { ...kept, mode: 'enforce' },
+        },
       ]);
       t.same(await revisions('pol_2'), [
         {
@@ -112,7 +119,7 @@ t.test('on the engine', async (t) => {
           action: 'created',
           actor: 'system',
           ...at,
-          policy: { ...first, revision: 1 },
+          policy: { ...first, revision: 1, mode: 'enforce' },
         },
       ]);
       t.same([...(await revisions('pol_3')), ...(await revisions('agt_1'))], []);
@@ -202,7 +209,7 @@ t.test('on the engine', async (t) => {
       t.same(
         given,
         // Beside the row that the audit chain knows.
-        [...EVENT_COLUMNS.map(({ name, kind }) => [name, TYPES[kind]]), ['words', 'String']],
+        [...EVENT_COLUMNS.map(({ name, kind }) => [name, TYPES[kind]]), ['words', 'String'], ['shadow', 'String']],
       );
       t.same(
         columns.filter((column) => column.comment === ''),

@@ -2,14 +2,20 @@
 // accounts take turns, and a thread that ends takes nothing with it but the works that it had.
 import t, { type Test } from 'tap';
 import type { AgentRecord } from '../../schemas/agent.ts';
+import { decodeEntry, type EventEntry, rowsOf } from '../../schemas/entry.ts';
+import type { Policy } from '../../schemas/policy.ts';
 import { ServiceError } from '../../src/common/errors.ts';
+import { readEventRow } from '../../src/common/event-row-codec.ts';
+import { RowBinaryReader } from '../../src/common/row-binary.ts';
 import { STEADY_CLOCK } from '../../src/common/steady-clock.ts';
 import { Ingest } from '../../src/ingest/ingest.ts';
-import type { IngestParts } from '../../src/ingest/ingest-parts.ts';
+import type { IngestParts, ShadowSums } from '../../src/ingest/ingest-parts.ts';
 import { type JudgingParts, JudgingWorker } from '../../src/ingest/judging-worker.ts';
 import { RateLimitBatcher } from '../../src/ingest/rate-limit-batcher.ts';
+import { ShadowCounters } from '../../src/ingest/shadow-counters.ts';
 import { Allowance, Allowances } from '../../src/policy/allowance.ts';
 import type { RuleSet } from '../../src/policy/engine.ts';
+import { prepareRules } from '../../src/policy/prepare-rules.ts';
 import { Keys } from '../../src/redis/keys.ts';
 import type { PackedAppend } from '../../src/streams/append.ts';
 import { unpackFields } from '../../src/streams/packing.ts';
@@ -17,6 +23,7 @@ import { account, agent, agentId, CODECS, policiesOf, requestId, ruleSet, submit
 
 const keys = new Keys({ prefix: 'judge-', partitions: 4 });
 const EVENT_BYTES_MAX = 1024 * 1024;
+const KEPT = new Set(['payload', 'trace_id', 'outcome', 'reason', 'policy_id', 'model', 'tokens_used'] as const);
 const NOTHING_ALLOWED = new Allowance();
 
 /** Everything that the thread is given, and what it had done. */
@@ -28,30 +35,34 @@ class Front {
   readonly works: string[] = [];
   readonly told: string[] = [];
   readonly logged: string[] = [];
+  readonly shadows: [string, number][] = [];
   rules: RuleSet;
 
   constructor(t: Test, rules: RuleSet, options: { heapMb?: number; allowances?: Pick<Allowances, 'begin'> } = {}) {
     this.rules = rules;
     const counted = new Map<string, number>();
-    const rateLimits = new RateLimitBatcher(
-      {
-        take: async (checks) =>
-          checks.map(({ key, threshold, count }) => {
-            const before = counted.get(key) ?? 0;
-            counted.set(key, before + count);
-            const granted = Math.max(0, Math.min(count, threshold - before));
-            return {
-              granted,
-              freeInMs: granted < count ? 1_000 : 0,
-              atMs: Date.now(),
-              leased: 0,
-              bucket: 0,
-              usableMs: 0,
-            };
-          }),
-      },
-      keys,
-    );
+    const counters: Counting = {
+      take: async (checks) =>
+        checks.map(({ key, threshold, count }) => {
+          const before = counted.get(key) ?? 0;
+          counted.set(key, before + count);
+          const granted = Math.max(0, Math.min(count, threshold - before));
+          return {
+            granted,
+            freeInMs: granted < count ? 1_000 : 0,
+            atMs: Date.now(),
+            leased: 0,
+            bucket: 0,
+            usableMs: 0,
+          };
+        }),
+    };
+    const rateLimits = new RateLimitBatcher(counters, keys);
+    const shadow = {
+      counters: new ShadowCounters(new RateLimitBatcher(counters, keys)),
+      allowances: new Allowances(),
+      onJudged: ({ said, skipped }: ShadowSums) => void this.shadows.push(...said, ...skipped),
+    };
     const told = {
       onAccepted: (_account: string, outcome: string, events: number) =>
         void this.told.push(...Array<string>(events).fill(outcome)),
@@ -63,7 +74,7 @@ class Front {
       error: (_about: unknown, what: string) => void this.logged.push(what),
     } as unknown as JudgingParts['log'];
     this.worker = new JudgingWorker({
-      ...{ rateLimits, keys, log, eventBytesMax: EVENT_BYTES_MAX, ...told },
+      ...{ rateLimits, shadow, keys, log, eventBytesMax: EVENT_BYTES_MAX, ...told },
       ...(options.heapMb === undefined ? {} : { heapMb: options.heapMb }),
       appender: { appendPacked: async (append) => void this.appended.push(append) },
       once: {
@@ -80,7 +91,7 @@ class Front {
     t.teardown(() => this.worker.stop());
     const parts = {
       cache: { agent: () => ({ record: agent, account }), rules: () => this.rules },
-      ...{ rateLimits, keys, ...told },
+      ...{ rateLimits, shadow, keys, ...told },
       backlog: { full: () => false },
       appender: {
         appendFor: (_append: unknown, caller: { appended(): void }) => caller.appended(),
@@ -121,6 +132,7 @@ class Front {
     return this.works.filter((work) => work === 'events done').length;
   }
 }
+type Counting = ConstructorParameters<typeof RateLimitBatcher>[0];
 type Result = { payload: object; policy_result: { outcome: string; matches: { detail: object; name: string }[] } };
 
 const verdicts = (results: readonly Result[]) =>
@@ -168,14 +180,42 @@ t.test('the verdict is the same wherever an event is judged', async (t) => {
   t.same([...there.told].sort(), [...here.told].sort(), 'and the same was counted');
   const [append] = there.appended;
   t.match(append, { account, agent: agentId, events: EVENTS.length });
-  const fields = unpackFields(
-    new Map([
-      ['v', Buffer.from(String(append!.entry.version))],
-      ['d', append!.entry.summaries],
-      ['r', append!.entry.rows],
-    ]),
-  );
-  t.ok(fields.size > 0);
+  t.equal(unpacked(append!).summaries.length, EVENTS.length);
+});
+
+function unpacked({ entry }: PackedAppend): EventEntry {
+  const fields: [string, Buffer][] = [
+    ['v', Buffer.from(String(entry.version))],
+    ['d', entry.summaries],
+    ['r', entry.rows],
+  ];
+  return decodeEntry(unpackFields(new Map(fields)));
+}
+
+t.test('shadows say the same wherever an event is judged, and change nothing', async (t) => {
+  const policies = policiesOf(ORDERS);
+  const shadows = policies.map((policy, i): Policy => {
+    const id = `pol_s${policy.id.slice(5)}`;
+    const copy = i % 2 === 0 ? { shadow_of: policy.id, conditions: { 'payload.user': 'u1' } } : {};
+    return { ...policy, ...(policy.type === 'block_action' ? copy : {}), id, mode: 'shadow' };
+  });
+  const [without, tried] = [await prepareRules(policies), await prepareRules([...policies, ...shadows])];
+  const apart = { allowances: { begin: () => NOTHING_ALLOWED } };
+  const fronts = [new Front(t, without, apart), new Front(t, tried, apart), new Front(t, tried)] as const;
+  const [plain, there, here] = fronts;
+  const [a, b, c] = [await plain.send(EVENTS), await there.send(EVENTS), await here.send(EVENTS)];
+  t.same([plain.apart, there.apart, here.apart], [1, 1, 0]);
+  t.same(verdicts(b), verdicts(a));
+  t.same(verdicts(c), verdicts(a));
+  t.notOk(JSON.stringify([...b, ...c]).includes('pol_s'));
+  const [before, after] = [plain, there].map(({ appended }) => unpacked(appended[0]!)) as [EventEntry, EventEntry];
+  const kept = (entry: EventEntry) => rowsOf(entry).map((row) => readEventRow(new RowBinaryReader(row), KEPT));
+  t.same(kept(after), kept(before));
+  t.ok(after.summaries.some(({ shadow }) => shadow !== undefined));
+  const sums = (front: Front) => [...front.shadows].sort();
+  t.same(sums(there), sums(here));
+  t.same(new Set(there.shadows.map(([verdict]) => verdict)), new Set(['blocked', 'pending', 'matched', 'not_matched']));
+  t.same(plain.shadows, []);
 });
 
 t.test('what is over its allowance is judged apart, from the beginning, with the whole budget', async (t) => {

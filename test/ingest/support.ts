@@ -6,11 +6,13 @@ import { ServiceError } from '../../src/common/errors.ts';
 import { SteadyClock } from '../../src/common/steady-clock.ts';
 import type { Codec } from '../../src/ingest/codec.ts';
 import { Ingest } from '../../src/ingest/ingest.ts';
-import type { Answer, IngestParts, IngestRequest } from '../../src/ingest/ingest-parts.ts';
+import type { Answer, IngestParts, IngestRequest, ShadowParts } from '../../src/ingest/ingest-parts.ts';
 import type { Shape } from '../../src/ingest/json.ts';
 import { JsonCodec } from '../../src/ingest/json-codec.ts';
 import { RateLimitBatcher } from '../../src/ingest/rate-limit-batcher.ts';
+import { ShadowCounters } from '../../src/ingest/shadow-counters.ts';
 import { WasmCodec } from '../../src/ingest/wasm-codec.ts';
+import { Allowances } from '../../src/policy/allowance.ts';
 import { RuleSet } from '../../src/policy/engine.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
 import { Keys } from '../../src/redis/keys.ts';
@@ -36,11 +38,23 @@ export const JSON_CODEC: readonly Codec[] = [new JsonCodec()];
 export const CODECS: readonly Codec[] = [new WasmCodec(), ...JSON_CODEC];
 
 /** Submits a body to ingestion as it is in a front. */
-export async function take(rules: RuleSet, body: Buffer, shape: Shape, codecs: readonly Codec[]): Promise<Seen> {
+export async function take(
+  rules: RuleSet,
+  body: Buffer,
+  shape: Shape,
+  codecs: readonly Codec[],
+  shadow: Partial<ShadowParts> = {},
+): Promise<Seen> {
   const appended: Append[] = [];
   const parts = {
     cache: { agent: () => ({ record: agent }), rules: () => rules },
     rateLimits: freshGate(),
+    shadow: {
+      counters: new ShadowCounters(freshGate()),
+      allowances: new Allowances(),
+      onJudged: () => undefined,
+      ...shadow,
+    },
     // What it is given stands only until the next body is read.
     appender: {
       appendFor: (append: Append, caller: AppendCaller) => {
@@ -124,6 +138,7 @@ export function policiesOf(orders: readonly PolicyOrder[]): Policy[] {
     agent_id: null,
     severity: null,
     status: 'active',
+    mode: 'enforce',
     ...order,
   })) as unknown as Policy[];
 }

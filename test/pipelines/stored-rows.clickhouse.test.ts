@@ -1,11 +1,11 @@
-// Rows as they are inserted: each as it came, with the words of its payload behind it, in their order; long work gives
-// way to what is due meanwhile.
+// Rows as they are inserted: each as it came, with the words of its payload and what shadows said behind it, in their
+// order; long work gives way to what is due meanwhile.
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
 import { storedRows } from '../../pipelines/store/stored-rows.ts';
 import { payloadOf } from '../../src/common/event-row-codec.ts';
 import { mintId } from '../../src/common/ids.ts';
-import { encodeRow, plainEvent, withWords } from '../support/clickhouse.ts';
+import { encodeRow, plainEvent, withOthers } from '../support/clickhouse.ts';
 
 const NOW = Date.UTC(2026, 10, 27);
 const account = mintId('account', NOW);
@@ -16,10 +16,20 @@ const eventOf = (text: string) =>
 t.test('each row as it came, its words behind it', async (t) => {
   const events = ['plain', 'Größe', '', '价格', 'x'.repeat(300_000), 'é'.repeat(200_000), 'last'].map(eventOf);
   const stored = Buffer.concat(await storedRows(events.map(encodeRow)));
-  const wanted = Buffer.concat(events.map((event) => withWords(encodeRow(event), event.payload)));
+  const wanted = Buffer.concat(events.map((event) => withOthers(encodeRow(event), event.payload)));
   t.ok(stored.equals(wanted));
   for (const event of events) t.equal(payloadOf(encodeRow(event)).toString(), event.payload);
   t.same(await storedRows([]), []);
+});
+
+t.test('behind the words what shadows said, where they said anything', async (t) => {
+  const events = ['one', 'two'].map(eventOf);
+  const said = [{ policy_id: 'pol_1', revision: 2, would: 'blocked' as const }];
+  const stored = Buffer.concat(await storedRows(events.map(encodeRow), (i) => (i === 1 ? said : undefined)));
+  const wanted = events.map((event, i) =>
+    withOthers(encodeRow(event), event.payload, i === 1 ? JSON.stringify(said) : ''),
+  );
+  t.ok(stored.equals(Buffer.concat(wanted)));
 });
 
 t.test('others have their turn while large payloads are read', async (t) => {

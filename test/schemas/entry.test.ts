@@ -51,3 +51,44 @@ t.test('what is no list of summaries is refused by name of the reason', (t) => {
   t.throws(() => decodeSummaries('[["evt_1","prompt",1,2,3]]'), /whose event/);
   t.end();
 });
+
+t.test('what shadows said is of events before it, counted back', (t) => {
+  const element = {
+    shadows: [
+      ['pol_1', 3],
+      ['pol_2', 1],
+    ],
+    of: [
+      [1, [0, 'blocked'], [1, 'skipped']],
+      [3, [1, 'not_matched']],
+    ],
+  };
+  const events = [['acc_2', 'agt_2'], ['evt_1', 'prompt', 1, 2, 3], whole, ['evt_2', 'tool_call', 4, 5, 6]];
+  const said = (text: string) => decodeSummaries(text).map(({ id, shadow }) => [id, shadow]);
+  const first = { policy_id: 'pol_1', revision: 3 };
+  const second = { policy_id: 'pol_2', revision: 1 };
+  const text = JSON.stringify([...events, element, ...events]);
+  t.strictSame(said(text), [
+    ['evt_1', [{ ...second, would: 'not_matched' }]],
+    ['evt_0', undefined],
+    [
+      'evt_2',
+      [
+        { ...first, would: 'blocked' },
+        { ...second, would: 'skipped' },
+      ],
+    ],
+    ...['evt_1', 'evt_0', 'evt_2'].map((id) => [id, undefined]),
+  ]);
+  t.strictSame(said(JSON.stringify(decodeSummaries(text))), said(text), 'a summary by itself keeps it');
+  for (const wrong of [
+    { ...element, of: [[4, [0, 'blocked']]] },
+    { ...element, of: [[1, [2, 'blocked']]] },
+    { ...element, of: [[0, [0, 'blocked']]] },
+    { ...element, of: [null] },
+    { ...element, of: [[1, null]] },
+    { shadows: null, of: [] },
+  ])
+    t.throws(() => decodeSummaries(JSON.stringify([...events, wrong])), { name: 'EntryFormatError' });
+  t.end();
+});

@@ -116,11 +116,13 @@ export function encodeRow(event: TestEvent): Buffer {
 
 /** As the store pipeline inserts it: with the words of its payload behind it. */
 export function encodeStored(event: TestEvent): Buffer {
-  return withWords(encodeRow(event), event.payload);
+  return withOthers(encodeRow(event), event.payload);
 }
 
-export function withWords(row: Buffer, payload: string): Buffer {
-  return Buffer.concat([row, encodeColumn('text', searchTextOf(Buffer.from(payload)))]);
+/** With what is stored beside a row: its words, and what shadows said. */
+export function withOthers(row: Buffer, payload: string, shadow = ''): Buffer {
+  const words = encodeColumn('text', searchTextOf(Buffer.from(payload)));
+  return Buffer.concat([row, words, encodeColumn('text', shadow)]);
 }
 
 function encodeColumn(kind: keyof typeof NOTHING, value: string | number | null): Buffer {

@@ -1,0 +1,148 @@
+// The shadows of an account: policies that are tried beside those in force (judged after these, before the event is
+// encoded; ingest/shadow-judging.ts). They are a set of their own, on an allowance of their own, and what they would
+// have done is a word for each of them and nothing else.
+// Each is judged alone: as if it were in force in place of the policy that it copies, with every other policy in force
+// as it is. So a rate limit counts an event if no other policy blocks it.
+// Invariant: reads the decision and changes nothing of it. A verdict holds no text of the event.
+// Failure: what is too much work, or throws, is skipped; never thrown on.
+
+import type { ShadowVerdict } from '../../schemas/closed-sets.ts';
+import type { PolicyMatch, ShadowJudged } from '../../schemas/event.ts';
+import type { Policy } from '../../schemas/policy.ts';
+import { type Allowance, TooLong } from './allowance.ts';
+import { type EntryCheck, RuleSet, type RuleSetOptions } from './engine.ts';
+import type {
+  Decision,
+  EventView,
+  IndexedRule,
+  Judgement,
+  LimitAnswer,
+  RateCheck,
+  ShadowJudgement,
+  Shadows,
+  TextView,
+} from './judgement.ts';
+import { outcomeOfMatch } from './rule-index.ts';
+
+/** The active shadows of an account, ready to judge. */
+export class ShadowSet implements Shadows {
+  readonly #rules: RuleSet;
+  readonly #onError: NonNullable<RuleSetOptions['onRuleError']>;
+  /** Policy -> the shadows that copy it. */
+  readonly #copiesOf = new Map<string, IndexedRule[]>();
+  /** Epoch ms, by the place in the set. */
+  readonly #expiresMs: readonly number[];
+
+  /** Throws PolicyError if a policy does not compile. */
+  constructor(policies: readonly Policy[], options: RuleSetOptions = {}) {
+    this.#rules = new RuleSet(policies, { ...options, verdictsOnly: true });
+    this.#onError = options.onRuleError ?? (() => undefined);
+    this.#expiresMs = this.policies.map(({ expires_at }) =>
+      expires_at === undefined ? Number.POSITIVE_INFINITY : Date.parse(expires_at),
+    );
+    for (const entry of this.#rules.entries) {
+      const { shadow_of: original } = entry.rule.policy;
+      if (original !== undefined) this.#copiesOf.set(original, [...(this.#copiesOf.get(original) ?? []), entry]);
+    }
+  }
+
+  get policies(): Policy[] {
+    return this.#rules.policies;
+  }
+
+  /** What the next set is compiled from. */
+  get rules(): RuleSet {
+    return this.#rules;
+  }
+
+  get literals(): readonly string[] {
+    return this.#rules.literals;
+  }
+
+  judgeByText(event: TextView): Judgement | null {
+    return this.#rules.judgeByText(event);
+  }
+
+  judge(event: EventView, allowance: Allowance): ShadowJudgement {
+    try {
+      return this.#rules.judge(event, allowance);
+    } catch (error) {
+      return this.#skipped(event, error);
+    }
+  }
+
+  async judgeWithPauses(
+    event: EventView,
+    allowance: Allowance,
+    pause: () => Promise<void> | undefined,
+  ): Promise<ShadowJudgement> {
+    try {
+      return await this.#rules.judgeWithPauses(event, pause, allowance);
+    } catch (error) {
+      return this.#skipped(event, error);
+    }
+  }
+
+  #skipped(event: EventView, error: unknown): ShadowJudgement {
+    const isTooLong = error instanceof TooLong;
+    if (!isTooLong) this.#onError('', error);
+    return { skipped: this.#rules.concerned(event), reason: isTooLong ? 'budget' : 'error' };
+  }
+
+  verdicts(
+    judgement: ShadowJudgement,
+    decision: Decision,
+    limits: readonly LimitAnswer[],
+    nowMs: number,
+  ): readonly ShadowJudged[] {
+    if (judgement === null || isNothing(judgement, decision)) return NONE;
+    const said = new Map<IndexedRule, ShadowVerdict>();
+    if ('skipped' in judgement) for (const entry of judgement.skipped) said.set(entry, 'skipped');
+    else {
+      for (const { entry } of judgement.found) said.set(entry, verdictOf(entry));
+      limitsOf(judgement, decision).forEach((check, i) => {
+        if (limits[i] === 'unknown') said.set(entryOfCheck(check), 'skipped');
+        else if (limits[i] === 'over') said.set(entryOfCheck(check), verdictOf(entryOfCheck(check)));
+      });
+    }
+    for (const { policy_id: id } of decision.matches)
+      for (const entry of this.#copiesOf.get(id) ?? [])
+        if (!said.has(entry) && !isKeptOut(entry, decision.matches)) said.set(entry, 'not_matched');
+    return [...said]
+      .filter(([{ order }]) => nowMs < this.#expiresMs[order]!)
+      .sort(([a], [b]) => a.order - b.order)
+      .map(([{ match }, would]) => ({ policy_id: match.policy_id, revision: match.revision, would }));
+  }
+}
+
+const NONE: readonly ShadowJudged[] = Object.freeze([]);
+const NO_CHECKS: readonly RateCheck[] = Object.freeze([]);
+
+/** The limits whose counters are to be asked: those of events that no other policy blocks. */
+export function limitsOf(judgement: ShadowJudgement, { matches }: Decision): readonly RateCheck[] {
+  if (judgement === null || 'skipped' in judgement || judgement.rateChecks.length === 0) return NO_CHECKS;
+  if (matches.length === 0) return judgement.rateChecks;
+  return judgement.rateChecks.filter((check) => !isKeptOut(entryOfCheck(check), matches));
+}
+
+function isNothing(judgement: NonNullable<ShadowJudgement>, { matches }: Decision): boolean {
+  return !('skipped' in judgement) && judgement.found.length + judgement.rateChecks.length + matches.length === 0;
+}
+
+/** Does a policy that it does not copy block what a limit would count? */
+function isKeptOut({ rule: { policy } }: IndexedRule, matches: readonly PolicyMatch[]): boolean {
+  return (
+    policy.type === 'rate_limit' &&
+    matches.some(
+      (match) => match.policy_id !== policy.shadow_of && outcomeOfMatch(match.type, match.actions) === 'blocked',
+    )
+  );
+}
+
+function verdictOf({ outcome }: IndexedRule): ShadowVerdict {
+  return outcome === 'allowed' ? 'matched' : outcome;
+}
+
+function entryOfCheck(check: RateCheck): IndexedRule {
+  return (check as EntryCheck).entry;
+}
