@@ -58,6 +58,7 @@ export type PolicyAction = (typeof POLICY_ACTIONS)[number];
 
 /** Whether a policy judges what agents do, or is only tried beside those that do. */
 export const POLICY_MODES = ['enforce', 'shadow'] as const;
+export type PolicyMode = (typeof POLICY_MODES)[number];
 
 /** What a shadow would have made of an event by itself. */
 export const SHADOW_VERDICTS = ['blocked', 'pending', 'matched', 'not_matched', 'skipped'] as const;
@@ -76,6 +77,7 @@ export const SHADOW_CHANGES = [
   'newly_matched',
   'no_longer_matched',
 ] as const;
+export type ShadowChange = (typeof SHADOW_CHANGES)[number];
 
 /** What makes a revision of a policy. */
 export const REVISION_ACTIONS = ['created', 'updated', 'deleted'] as const;

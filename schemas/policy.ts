@@ -38,6 +38,20 @@ export const PolicyCreate = Type.Object(
     status: Type.Optional(
       about(Type.Enum([...STATUSES]), '`inactive`: events are not judged by it. Left out: `active`.'),
     ),
+    mode: Type.Optional(
+      about(
+        Type.Enum([...POLICY_MODES]),
+        '`shadow`: events are judged by it for 14 days, and nothing comes of it but what `policy_result.shadow` says. Left out: `enforce`.',
+        'enforce',
+      ),
+    ),
+    shadow_of: Type.Optional(
+      about(
+        Type.String(),
+        'With `mode: shadow`: the policy that it is a changed copy of, of the same type; `agent_id` is that of the policy. Left out: of none.',
+        exampleId('pol'),
+      ),
+    ),
   },
   { additionalProperties: false },
 );

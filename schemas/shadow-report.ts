@@ -60,13 +60,13 @@ export const ShadowReport = Type.Object({
   ),
   from: about(
     ResponseTime,
-    'From when events are counted: what was asked for; of a rate limit not before its counters had counted for one window.',
+    'From when on events are counted, by their arrival: what was asked for; of a rate limit not before its counters, which began with none, had counted for one window.',
   ),
   to: about(ResponseTime, 'Until when.'),
   counts: about(ShadowCounts, 'All of them.'),
   by_day: about(
     Type.Array(Type.Object({ day: about(Type.String(), 'The day, UTC.', '2026-11-20'), ...counts })),
-    'By the day on which the event happened, in order.',
+    'By the day on which the events arrived, in order.',
   ),
   by_agent: about(
     Type.Array(Type.Object({ agent_id: about(Type.String(), 'The agent.', exampleId('agt')), ...counts })),

@@ -59,6 +59,7 @@ import { Deliveries } from './registry/deliveries.ts';
 import { Policies } from './registry/policies.ts';
 import { PolicyDeclarations } from './registry/policy-declaration.ts';
 import { PolicyEvaluations } from './registry/policy-evaluation.ts';
+import { PolicyPromotions } from './registry/policy-promotion.ts';
 import type { RequestLimit } from './registry/principal.ts';
 import { RequestLimiter } from './registry/request-limit.ts';
 import { Sessions } from './registry/sessions.ts';
@@ -332,6 +333,7 @@ function makeRegistry(
     agents: new Agents(store),
     policies: new Policies(store, work),
     declarations: new PolicyDeclarations(store, work),
+    promotions: new PolicyPromotions(store, work),
     evaluations: new PolicyEvaluations(store, fetchEvent, work),
     backtests: new Backtests(store, fetchRevision, work),
     alerts: new Alerts({ ...store, ...rules }),

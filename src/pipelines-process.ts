@@ -11,6 +11,7 @@ import { removeMails } from '../pipelines/alert/channels/mail-folder.ts';
 import { DeliveryWorker } from '../pipelines/alert/worker.ts';
 import { ApprovalExpiry } from '../pipelines/approval/expiry.ts';
 import { Pipelines } from '../pipelines/pipelines.ts';
+import { ShadowExpiry } from '../pipelines/shadow/shadow-expiry.ts';
 import { Watcher } from '../pipelines/watch/watcher.ts';
 import { outboxFolderOf, outboxWarning } from './egress/mail-transport.ts';
 import { BEHIND_SAID_MS } from './embedded/ipc.ts';
@@ -71,6 +72,7 @@ export async function pipelinesParts({
     ...{ redis, keys: makeKeys(config), metrics, log: log.child({ part: 'approvals' }) },
     fetchEvent: storedEvents(clickhouse),
   });
+  const shadows = new ShadowExpiry({ redis, keys: makeKeys(config), log: log.child({ part: 'shadows' }) });
   metrics.sampleBy(() => metrics.set('gatehouse_pipelines_stuck', {}, pipelines.healthy().ok ? 0 : 1));
   return [
     connectionsPart({ config, redis: [redis], clickhouse, waitMs: STORES_READY_MS_MAX, mayBeAway: false, say, log }),
@@ -84,6 +86,7 @@ export async function pipelinesParts({
     new DependencyGauges({ metrics, redis, clickhouse }),
     { name: 'watch', start: () => watcher.start(), stop: () => watcher.stop() },
     { name: 'approval expiry', start: () => expiry.start(), stop: () => expiry.stop() },
+    { name: 'shadow expiry', start: () => shadows.start(), stop: () => shadows.stop() },
   ];
 }
 

@@ -96,6 +96,6 @@ function revisionOf(policyId: string, row: RevisionRow): PolicyRevision {
 
 /** Texts of before there were revisions have no number, those of before there were shadows no mode. */
 function policyOf(record: string, number: number): Policy {
-  const { revision = number, mode = 'enforce', ...rest } = parseExact(record) as unknown as Policy;
-  return { ...rest, revision, mode };
+  const { id, revision = number, mode = 'enforce', ...rest } = parseExact(record) as unknown as Policy;
+  return { id, revision, mode, ...rest };
 }

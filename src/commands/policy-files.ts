@@ -24,7 +24,7 @@ const LEVELS_MAX = 64;
 const ALIASES_MAX = 100;
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 /** What the service says of a policy that no file says. */
-const NOT_DECLARED = ['id', 'revision', 'owner', 'applied_revision', 'created_at', 'updated_at'] as const;
+const NOT_DECLARED = ['id', 'revision', 'owner', 'applied_revision', 'expires_at', 'created_at', 'updated_at'] as const;
 
 /** Throws PolicyFileError. */
 export function readPolicyFiles(files: readonly string[]): FilePolicy[] {
@@ -73,13 +73,16 @@ function readPolicyFile(file: string): FilePolicy[] {
  */
 export function textOfPolicies(policies: readonly Policy[], agents: ReadonlyMap<string, string>): string {
   const documents = policies.map((policy) => {
-    const { name, description, type, agent_id, conditions, actions, severity, status, ...rest } = policy;
+    const { name, description, type, mode, shadow_of, agent_id, conditions, actions, severity, status, ...rest } =
+      policy;
     const unknown = Object.keys(rest).filter((key) => !NOT_DECLARED.includes(key as never));
     if (unknown.length > 0) throw new Error(`a policy has ${unknown.join(', ')}, of which no file says anything`);
     const declared = {
       name,
       ...(description === undefined ? {} : { description }),
       type,
+      ...(mode === 'shadow' ? { mode } : {}),
+      ...(shadow_of === undefined ? {} : { shadow_of }),
       ...(agent_id === null ? {} : scopeOf(agent_id, agents)),
       conditions,
       actions,

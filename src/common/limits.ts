@@ -106,6 +106,12 @@ export const RULE_CACHE_MAX = 2_000;
 /** Policies. */
 export const POLICIES_ACTIVE_MAX = 200;
 export const POLICIES_MAX = 1_000;
+/** Shadows beside them: what they cost each event is bounded by their allowance (policy/allowance.ts). */
+export const SHADOWS_ACTIVE_MAX = 20;
+/** Two weeks have every day of the week twice; one that is forgotten costs no longer. */
+export const SHADOW_KEPT_MS = 14 * 24 * 60 * 60 * 1000;
+/** Of one report: it reads a column of every event of the account in that time. */
+export const SHADOW_REPORT_DAYS_MAX = 31;
 /** Of a body that declares policies: 200 of 5 KB. A front parses it within 10 ms, as it does an event. */
 export const DECLARATION_BYTES_MAX = MiB;
 export const CONDITIONS_BYTES_MAX = 16 * KiB;

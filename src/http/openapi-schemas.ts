@@ -97,6 +97,7 @@ import {
 } from '../../schemas/policy-types.ts';
 import { Readiness, ServiceStatus } from '../../schemas/service-status.ts';
 import { ListedSession, Session, SessionCreate } from '../../schemas/session.ts';
+import { ShadowReport } from '../../schemas/shadow-report.ts';
 import { ExportTraceServiceRequest, ExportTraceServiceResponse, RpcStatus } from '../../schemas/spans.ts';
 import { ERRORS } from '../common/errors.ts';
 import { takesNull } from '../common/optional-nulls.ts';
@@ -216,6 +217,7 @@ const NAMED: Record<string, Named> = {
   PolicyRevision: of('What a policy said from one change to the next.', PolicyRevision),
   PolicyRevisionPage: of('A page of revisions of a policy.', page(PolicyRevision)),
   ShadowJudged: of('What one shadow would have made of an event.', ShadowJudged),
+  ShadowReport: of('What a shadow would have changed.', ShadowReport),
   PolicyDeclaration: taken('The policies of an owner, all of them.', PolicyDeclaration),
   PlannedPolicy: of('What a declaration makes of one policy.', PlannedPolicy),
   PolicyPlan: of('What a declaration changes.', PolicyPlan),

@@ -32,6 +32,7 @@ import type { Idempotency } from '../registry/idempotency.ts';
 import type { Policies } from '../registry/policies.ts';
 import type { PolicyDeclarations } from '../registry/policy-declaration.ts';
 import type { PolicyEvaluations } from '../registry/policy-evaluation.ts';
+import type { PolicyPromotions } from '../registry/policy-promotion.ts';
 import type { Actor, Principal, RequestLimit } from '../registry/principal.ts';
 import type { Sessions } from '../registry/sessions.ts';
 import type { ReadBarrier } from '../streams/read-barrier.ts';
@@ -60,6 +61,7 @@ export type Parts = {
     evaluations: PolicyEvaluations;
     declarations: PolicyDeclarations;
     backtests: Backtests;
+    promotions: PolicyPromotions;
     alerts: Alerts;
     deliveries: Deliveries;
     apiKeys: ApiKeys;

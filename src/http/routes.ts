@@ -15,6 +15,7 @@ import { eventRoutes } from './handlers/events.ts';
 import { healthRoutes, metricsRoute } from './handlers/operations.ts';
 import { policyRevisionRoutes } from './handlers/policy-revision-routes.ts';
 import { policyRoutes } from './handlers/policy-routes.ts';
+import { policyShadowRoutes } from './handlers/policy-shadow-routes.ts';
 import { sessionRoutes } from './handlers/session-routes.ts';
 import { spanRoutes } from './handlers/spans.ts';
 import { streamRoutes } from './handlers/stream.ts';
@@ -40,6 +41,7 @@ export function makeRoutes({ metrics, publicUrl }: RouteOptions): Route[] {
     ...policyRoutes,
     ...policyRevisionRoutes,
     ...backtestRoutes,
+    ...policyShadowRoutes,
     ...alertRoutes,
     ...deliveryRoutes,
     ...approvalRoutes,

@@ -147,8 +147,11 @@ export class Keys {
   /** Hash policy id -> JSON Policy. */
   policies = (account: string) => this.#a(account, 'policies');
   policyNames = (account: string) => this.#a(account, 'policy-names');
-  /** Set of the ids of active policies: how many there are is inspected with each change. */
+  /** Sets of the ids of policies in force and of active shadows: how many there are is inspected with each change. */
   activePolicies = (account: string) => this.#a(account, 'policies:active');
+  activeShadows = (account: string) => this.#a(account, 'policies:shadows');
+  /** Sorted set `<account>/<policy id>` by epoch ms: when active shadows expire. */
+  shadowExpiries = (shard: number) => this.#r(shard, 'shadow-expiries');
   /** Hash alert id -> JSON AlertRecord. */
   alerts = (account: string) => this.#a(account, 'alerts');
   alertNames = (account: string) => this.#a(account, 'alert-names');

@@ -18,6 +18,7 @@ import { ServiceError } from '../common/errors.ts';
 import { isId, mintId } from '../common/ids.ts';
 import { steadyNow } from '../common/steady-clock.ts';
 import type { Keys } from '../redis/keys.ts';
+import { inactiveWrites } from './active-policies.ts';
 import { type ApiKeyRecord, dropIndex, orphanDetails, revocationWrites } from './api-keys.ts';
 import { auditLog, changedFields, updateDetails } from './audit.ts';
 import {
@@ -386,7 +387,7 @@ export class Agents {
       change.writes.push(
         ['hdel', hash, id],
         ['hdel', keys.policyNames(account), name],
-        ['srem', keys.activePolicies(account), id],
+        ...inactiveWrites(keys, account, id),
       );
       change.changes.push({ kind: 'policy', id, record: null });
     } else {

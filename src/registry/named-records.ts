@@ -177,7 +177,7 @@ export class NamedRecords<R extends Named> {
       if (!isWithin(actor, before.agent_id)) return false;
       keepToRevisions(revisions, before);
       const at = this.#now();
-      const step = this.removal(account, { text, record: before }, at, actor);
+      const step = this.removal(account, { text, record: before }, { at }, actor);
       const { refused } = await commit(this.#store, {
         ...{ account, at, ...step },
         writes: [...step.writes, ...writes],
@@ -186,10 +186,16 @@ export class NamedRecords<R extends Named> {
     });
   }
 
-  removal(account: string, { text, record }: Read<R>, at: number, actor: Actor): ChangeStep {
+  removal(
+    account: string,
+    { text, record }: Read<R>,
+    { at, details: more }: { at: number; details?: object },
+    actor: Actor,
+  ): ChangeStep {
     const { kind, hash, names } = this.#kind;
     const { id, name, agent_id: agent, revision } = record;
-    const details = { name, ...(revision === undefined ? {} : { revision: revision + 1 }), ...ofAgent(agent) };
+    const numbered = revision === undefined ? {} : { revision: revision + 1 };
+    const details = { name, ...numbered, ...more, ...ofAgent(agent) };
     return {
       guards: [is('record', ['hget', hash(account), id], text)],
       writes: [
@@ -200,6 +206,12 @@ export class NamedRecords<R extends Named> {
       changes: [{ kind, id, record: null }],
       audit: [auditLog({ action: `${kind}.deleted`, type: kind, id, details }, actor, at)],
     };
+  }
+
+  /** null: no such record. */
+  async read(account: string, id: string): Promise<Read<R> | null> {
+    const text = await this.#text(account, id);
+    return text === null ? null : { text, record: this.#kind.read(text) };
   }
 
   async #text(account: string, id: string): Promise<string | null> {

@@ -1,23 +1,25 @@
 // Policies as resources; what they mean is the policy engine's business.
 // Before a policy is kept the engine compiles it once, so that fronts never meet one that does not compile.
-// Invariant: names are unique in the account; at most POLICIES_MAX, of them POLICIES_ACTIVE_MAX active, counted in the
-// commit; a policy is scoped to an agent that exists, or to none, and goes with its agent.
+// Invariant: names are unique in the account; at most POLICIES_MAX, of them POLICIES_ACTIVE_MAX in force and
+// SHADOWS_ACTIVE_MAX active shadows, counted in the commit; a policy is scoped to an agent that exists, or to none, and
+// goes with its agent.
 // A change reaches the fronts by the invalidation of the account's policies, within a second.
 
-import type { PolicyAction, PolicyType, Status } from '../../schemas/closed-sets.ts';
+import type { PolicyAction, PolicyMode, PolicyType, Status } from '../../schemas/closed-sets.ts';
 import type { ErrorDetail } from '../../schemas/error.ts';
 import type { Policy, PolicyCreate, PolicyPatch } from '../../schemas/policy.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { mintId } from '../common/ids.ts';
-import { POLICIES_ACTIVE_MAX, POLICIES_MAX } from '../common/limits.ts';
+import { POLICIES_ACTIVE_MAX, POLICIES_MAX, SHADOWS_ACTIVE_MAX } from '../common/limits.ts';
 import { steadyNow } from '../common/steady-clock.ts';
 import { validationFailed } from '../common/validation.ts';
 import { HERE, type PolicyWork } from '../policy/policy-work.ts';
 import type { Keys } from '../redis/keys.ts';
-import { changedFields } from './audit.ts';
-import { answering, below, type CommandArgs, type RegistryStore } from './commit.ts';
+import { activeWrites, inactiveWrites, roomFor } from './active-policies.ts';
+import { changedFields, SYSTEM } from './audit.ts';
+import { answering, type Guard, present, type RegistryStore } from './commit.ts';
 import {
   answerOnce,
   type Created,
@@ -29,12 +31,14 @@ import {
 import { type Listed, type Page, pageOf } from './lists.ts';
 import { type More, NamedRecords } from './named-records.ts';
 import { readPolicy } from './policy-record.ts';
-import { type Actor, keepWithin } from './principal.ts';
+import { type Actor, isWithin, keepWithin } from './principal.ts';
+import { isExpired, shadowFields, shadowMistakes, withExpiry } from './shadow-policies.ts';
 
 type PolicyFilter = {
   agent_id?: readonly string[] | undefined;
   type?: readonly PolicyType[] | undefined;
   status?: readonly Status[] | undefined;
+  mode?: readonly PolicyMode[] | undefined;
 };
 
 export class Policies {
@@ -66,12 +70,13 @@ export class Policies {
   }
 
   /** Newest first. `agent_id`: only policies scoped to one of these agents. */
-  list(account: string, { agent_id, type, status, ...page }: PolicyFilter & Page): Promise<Listed<Policy>> {
+  list(account: string, { agent_id, type, status, mode, ...page }: PolicyFilter & Page): Promise<Listed<Policy>> {
     return answering(async () => {
       const fits = (policy: Policy) =>
         (agent_id === undefined || (policy.agent_id !== null && agent_id.includes(policy.agent_id))) &&
         (type === undefined || type.includes(policy.type)) &&
-        (status === undefined || status.includes(policy.status));
+        (status === undefined || status.includes(policy.status)) &&
+        (mode === undefined || mode.includes(policy.mode));
       return pageOf((await this.#records.all(account)).filter(fits), page);
     });
   }
@@ -94,7 +99,7 @@ export class Policies {
       const changed = changedFields(before, after);
       if (changed.includes('conditions') || changed.includes('actions'))
         await checkCompiles(this.#work, account, after);
-      return after;
+      return body.status === undefined ? after : withExpiry({ ...before }, after, this.#now());
     };
     const more = (before: Policy, after: Policy) => this.#recounted(account, before, after);
     return this.#records.change(account, id, { edited, more, refusal, revisions }, actor);
@@ -115,7 +120,7 @@ export class Policies {
       const rest = { ...before, name, conditions, actions, severity, status };
       const after = description === undefined ? rest : { ...rest, description };
       await checkCompiles(this.#work, account, after);
-      return after;
+      return withExpiry(before, after, this.#now());
     };
     const details = { restored_from: text.revision };
     const more = (before: Policy, after: Policy) => this.#recounted(account, before, after);
@@ -124,30 +129,65 @@ export class Policies {
 
   /** false: no such policy. `revisions`: only while it is at one of these. */
   remove(account: string, id: string, actor: Actor, revisions?: readonly number[]): Promise<boolean> {
-    const writes: CommandArgs[] = [['srem', this.#keys.activePolicies(account), id]];
+    const writes = inactiveWrites(this.#keys, account, id);
     return this.#records.remove(account, id, { writes, revisions }, actor);
   }
 
+  /** Makes a shadow inactive whose time is over. Changes nothing of any other policy. */
+  async expire(account: string, id: string): Promise<boolean> {
+    let isDue = false;
+    const edited = (before: Policy): Policy => {
+      isDue = before.status === 'active' && isExpired(before, this.#now());
+      return isDue ? { ...before, status: 'inactive' } : before;
+    };
+    const more = (before: Policy, after: Policy) => this.#recounted(account, before, after);
+    await this.#records.change(account, id, { edited, more, refusal, details: { expired: true } }, SYSTEM);
+    return isDue;
+  }
+
   async #create(account: string, body: PolicyCreate, actor: Actor, keeping: Keeping): Promise<string> {
-    const atMs = (this.#store.now ?? steadyNow)();
-    const policy = newPolicy(body, atMs);
+    const atMs = this.#now();
+    const original = await this.#originalOf(account, body, actor);
+    const policy = newPolicy(body, atMs, original);
     await checkCompiles(this.#work, account, policy);
-    const addition = { keeping, details: creationDetails(policy), atMs, ...this.#counted(account, policy) };
+    const { guards = [], writes = [] } = this.#counted(account, policy);
+    const copied = original === undefined ? [] : [isThere(this.#keys, account, original.id)];
+    const more = { guards: [...guards, ...copied], writes };
+    const addition = { keeping, details: creationDetails(policy), atMs, ...more };
     const refused = await this.#records.add(account, policy, addition, actor);
     if (refused !== undefined) throw refusal(refused);
     return exactJson(policy);
   }
 
+  /** The policy that a new shadow copies. Throws ServiceError validation_failed. */
+  async #originalOf(account: string, body: PolicyCreate, actor: Actor): Promise<Policy | undefined> {
+    const found = body.shadow_of === undefined ? null : await this.#records.get(account, body.shadow_of);
+    const original = found !== null && isWithin(actor, found.agent_id) ? found : undefined;
+    const mistakes = shadowMistakes(body, original);
+    if (mistakes.length > 0) throw validationFailed('The policy cannot be kept.', mistakes);
+    return original;
+  }
+
   #recounted(account: string, before: Policy, after: Policy): More {
-    return after.status === before.status ? {} : this.#counted(account, after);
+    if (after.status === before.status)
+      return after.expires_at === before.expires_at ? {} : { writes: activeWrites(this.#keys, account, after) };
+    return this.#counted(account, after);
   }
 
   /** What keeps count of the active ones. */
-  #counted(account: string, { id, status }: Policy): More {
-    const active = this.#keys.activePolicies(account);
-    if (status !== 'active') return { writes: [['srem', active, id]] };
-    return { guards: [below('active', ['scard', active], POLICIES_ACTIVE_MAX)], writes: [['sadd', active, id]] };
+  #counted(account: string, policy: Policy): More {
+    const writes = activeWrites(this.#keys, account, policy);
+    return policy.status === 'active' ? { guards: [roomFor(this.#keys, account, policy.mode)], writes } : { writes };
   }
+
+  #now(): number {
+    return (this.#store.now ?? steadyNow)();
+  }
+}
+
+/** The policy that a shadow copies may be deleted later, but not before the shadow is made. */
+export function isThere(keys: Keys, account: string, id: string): Guard {
+  return present('original', ['hget', keys.policies(account), id]);
 }
 
 export function policyRecords(store: RegistryStore): NamedRecords<Policy> {
@@ -155,20 +195,20 @@ export function policyRecords(store: RegistryStore): NamedRecords<Policy> {
   return new NamedRecords(store, { kind: 'policy', hash, names, read: readPolicy, max: POLICIES_MAX });
 }
 
-/** `nowMs`: when it is made. */
-export function newPolicy(body: PolicyCreate, nowMs: number): Policy {
+/** `nowMs`: when it is made; `original`: what it copies. */
+export function newPolicy(body: PolicyCreate, nowMs: number, original?: Policy): Policy {
   return {
     id: mintId('policy', nowMs),
     revision: 1,
+    ...shadowFields(body, nowMs),
     name: body.name,
     type: body.type,
-    agent_id: body.agent_id ?? null,
+    agent_id: body.agent_id ?? original?.agent_id ?? null,
     conditions: body.conditions,
     actions: asArray(body.actions),
     severity: body.severity ?? null,
     ...(body.description === undefined ? {} : { description: body.description }),
     status: body.status ?? 'active',
-    mode: 'enforce',
     created_at: isoTime(nowMs),
     updated_at: isoTime(nowMs),
   };
@@ -179,8 +219,10 @@ function asArray(actions: PolicyAction | PolicyAction[]): PolicyAction[] {
 }
 
 /** What a creation's audit entry holds beside the name. */
-export function creationDetails({ type, revision, conditions, actions, severity, status }: Policy): object {
-  return { type, revision, after: { conditions, actions, severity, status } };
+export function creationDetails(policy: Policy): object {
+  const { type, revision, conditions, actions, severity, status, mode, shadow_of: original } = policy;
+  const shadow = mode === 'shadow' ? { mode, ...(original === undefined ? {} : { shadow_of: original }) } : {};
+  return { type, revision, after: { conditions, actions, severity, status, ...shadow } };
 }
 
 /** Throws ServiceError validation_failed with what the engine says. `place`: of the policy in the request. */
@@ -201,6 +243,10 @@ export function refusal(guard: string): ServiceError {
       return invalid({ path: '/agent_id', message: 'no such agent' });
     case 'full':
       return invalid({ path: '/', message: `an account has at most ${POLICIES_MAX} policies` });
+    case 'original':
+      return invalid({ path: '/shadow_of', message: 'no such policy' });
+    case 'shadows':
+      return invalid({ path: '/status', message: `an account has at most ${SHADOWS_ACTIVE_MAX} active shadows` });
     case 'active':
       return invalid({ path: '/status', message: `an account has at most ${POLICIES_ACTIVE_MAX} active policies` });
     case IDEMPOTENCY_GUARD:

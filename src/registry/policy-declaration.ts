@@ -16,20 +16,22 @@ import { differencesOf } from '../common/differences.ts';
 import { ServiceError } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { isId } from '../common/ids.ts';
-import { POLICIES_ACTIVE_MAX, POLICIES_MAX } from '../common/limits.ts';
+import { POLICIES_ACTIVE_MAX, POLICIES_MAX, SHADOWS_ACTIVE_MAX } from '../common/limits.ts';
 import { validationFailed } from '../common/validation.ts';
 import { HERE, type PolicyWork } from '../policy/policy-work.ts';
+import { activeWrites, inactiveWrites, roomFor } from './active-policies.ts';
 import { AGAIN, below, type CommandArgs, commit, type Guard, inRounds, type RegistryStore } from './commit.ts';
 import type { ChangeStep, NamedRecords, Read } from './named-records.ts';
-import { creationDetails, newPolicy, policyRecords, refusal } from './policies.ts';
+import { creationDetails, isThere, newPolicy, policyRecords, refusal } from './policies.ts';
 import { readPolicy } from './policy-record.ts';
 import type { Actor } from './principal.ts';
+import { shadowMistakes, withExpiry } from './shadow-policies.ts';
 
 /** Of a declaration with more mistakes the first ones are named. */
 const MISTAKES_TOLD_MAX = 50;
 
-/** `after` null: it is to be deleted. */
-type Planned = { told: PlannedPolicy; before: Read<Policy> | undefined; after: Policy | null };
+/** `after` null: it is to be deleted. `copies`: of a shadow that is new, the policy that it copies. */
+type Planned = { told: PlannedPolicy; before: Read<Policy> | undefined; after: Policy | null; copies?: string };
 
 /** `isStale`: the plan is not the one that was asked for, and nothing was changed. */
 export type Declared = { plan: PolicyPlan; isStale: boolean };
@@ -56,6 +58,7 @@ export class PolicyDeclarations {
       const at = (this.#store.now ?? Date.now)();
       const present = await this.#present(account);
       const planned = plan(present, declaration, at);
+      checkShadows(present, declaration, planned);
       await this.#check(account, declaration, planned, checked);
       checkRoom([...present.values()], planned);
       const told = planned.map((one) => one.told);
@@ -64,7 +67,7 @@ export class PolicyDeclarations {
       if (shown.hash !== wanted) return { plan: shown, isStale: true };
       const refused = await this.#commit(account, { planned, owner, at }, actor);
       if (refused === undefined) return { plan: { ...shown, applied: true }, isStale: false };
-      if (refused === 'full' || refused === 'active') throw refusal(refused);
+      if (refused === 'full' || refused === 'active' || refused === 'shadows') throw refusal(refused);
       return AGAIN;
     });
   }
@@ -118,7 +121,11 @@ export class PolicyDeclarations {
     if (steps.length === 0) return undefined;
     const { refused } = await commit(this.#store, {
       ...{ account, at },
-      guards: [...steps.flatMap(({ guards }) => guards), ...this.#roomFor(account, planned)],
+      guards: [
+        ...steps.flatMap(({ guards }) => guards),
+        ...this.#roomFor(account, planned),
+        ...planned.flatMap(({ copies }) => (copies === undefined ? [] : [isThere(this.#store.keys, account, copies)])),
+      ],
       writes: [...steps.flatMap(({ writes }) => writes), ...planned.flatMap((one) => this.#activeWrites(account, one))],
       changes: steps.flatMap(({ changes }) => changes),
       audit: steps.flatMap(({ audit }) => audit),
@@ -134,7 +141,7 @@ export class PolicyDeclarations {
   ): ChangeStep[] {
     if (told.action === 'unchanged') return [];
     const details = { applied_by: owner };
-    if (after === null) return [this.#records.removal(account, before!, at, actor)];
+    if (after === null) return [this.#records.removal(account, before!, { at }, actor)];
     if (told.action === 'update') {
       const step = this.#records.update(account, before!, { after, at, details }, actor);
       if (step === 'agent') throw new Error('an update of a policy has named another agent');
@@ -143,7 +150,7 @@ export class PolicyDeclarations {
     const created = { ...creationDetails(after), ...details };
     if (before === undefined) return [this.#records.addition(account, after, { details: created, at }, actor)];
     return [
-      this.#records.removal(account, before, at, actor),
+      this.#records.removal(account, before, { at }, actor),
       this.#records.addition(account, after, { details: created, at, replaced: before.record.id }, actor),
     ];
   }
@@ -151,21 +158,20 @@ export class PolicyDeclarations {
   /** The bounds hold for what there is after the whole plan. */
   #roomFor(account: string, planned: readonly Planned[]): Guard[] {
     const { keys } = this.#store;
-    const { more, moreActive } = growthOf(planned);
+    const { more, moreActive, moreShadows } = growthOf(planned);
     return [
       ...(more > 0 ? [below('full', ['hlen', keys.policies(account)], POLICIES_MAX - more + 1)] : []),
-      ...(moreActive > 0
-        ? [below('active', ['scard', keys.activePolicies(account)], POLICIES_ACTIVE_MAX - moreActive + 1)]
-        : []),
+      ...(moreActive > 0 ? [roomFor(keys, account, 'enforce', moreActive)] : []),
+      ...(moreShadows > 0 ? [roomFor(keys, account, 'shadow', moreShadows)] : []),
     ];
   }
 
   #activeWrites(account: string, { before, after }: Planned): CommandArgs[] {
-    const active = this.#store.keys.activePolicies(account);
+    const { keys } = this.#store;
     const isGone = before !== undefined && before.record.id !== after?.id;
     return [
-      ...(isGone ? [['srem', active, before.record.id] as const] : []),
-      ...(after === null ? [] : [[isActive(after) ? 'sadd' : 'srem', active, after.id] as const]),
+      ...(isGone ? inactiveWrites(keys, account, before.record.id) : []),
+      ...(after === null ? [] : activeWrites(keys, account, after)),
     ];
   }
 }
@@ -177,6 +183,7 @@ function plan(
   at: number,
 ): Planned[] {
   const foreign: ErrorDetail[] = [];
+  const byId = new Map([...present.values()].map(({ record }) => [record.id, record]));
   const declared = policies.map((policy, i) => {
     const before = present.get(policy.name);
     const other = before?.record.owner;
@@ -185,7 +192,8 @@ function plan(
         path: `/policies/${i}/name`,
         message: `is the name of a policy of the owner ${JSON.stringify(other)}`,
       });
-    return plannedOf(before, { ...newPolicy(policy, at), owner, applied_revision: 1 });
+    const original = byId.get(policy.shadow_of ?? '') ?? scopeKeptBy(before?.record, policy);
+    return plannedOf(before, { ...newPolicy(policy, at, original), owner, applied_revision: 1 }, at);
   });
   if (foreign.length > 0) {
     const details = foreign.slice(0, MISTAKES_TOLD_MAX);
@@ -193,11 +201,16 @@ function plan(
   }
   const names = new Set(policies.map(({ name }) => name));
   const left = [...present.values()].filter(({ record }) => record.owner === owner && !names.has(record.name));
-  return [...declared, ...left.sort(byName).map((before) => plannedOf(before, null))];
+  return [...declared, ...left.sort(byName).map((before) => plannedOf(before, null, at))];
 }
 
-/** `declared` as it is to be, were it new. */
-function plannedOf(before: Read<Policy> | undefined, declared: Policy | null): Planned {
+/** A shadow whose original was deleted stays as it is. */
+function scopeKeptBy(before: Policy | undefined, { shadow_of: originalId }: PolicyCreate): Policy | undefined {
+  return originalId !== undefined && before?.shadow_of === originalId ? before : undefined;
+}
+
+/** `declared` as it is to be, were it new at `at`. */
+function plannedOf(before: Read<Policy> | undefined, declared: Policy | null, at: number): Planned {
   const record = before?.record;
   const differences = differencesOf(comparable(record), comparable(declared ?? undefined));
   const action = actionOf(record, declared, differences.length > 0);
@@ -211,24 +224,32 @@ function plannedOf(before: Read<Policy> | undefined, declared: Policy | null): P
     drifted,
     differences,
   };
-  if (record === undefined || declared === null || action === 'replace') return { told, before, after: declared };
-  const { id, created_at } = record;
+  if (record === undefined || declared === null || action === 'replace') {
+    const copies = declared?.shadow_of === undefined ? {} : { copies: declared.shadow_of };
+    return { told, before, after: declared, ...copies };
+  }
+  const { id, created_at, expires_at } = record;
   const revision = record.revision + 1;
-  return { told, before, after: { ...declared, id, created_at, revision, applied_revision: revision } };
+  const kept = expires_at === undefined ? {} : { expires_at };
+  const after = { ...declared, ...kept, id, created_at, revision, applied_revision: revision };
+  return { told, before, after: withExpiry(record, after, at) };
 }
+
+/** Another one of these is another policy. */
+const FIXED = ['type', 'agent_id', 'mode', 'shadow_of'] as const;
 
 function actionOf(before: Policy | undefined, declared: Policy | null, differs: boolean): PlannedPolicy['action'] {
   if (declared === null) return 'delete';
   if (before === undefined) return 'create';
-  if (before.type !== declared.type || before.agent_id !== declared.agent_id) return 'replace';
+  if (FIXED.some((field) => before[field] !== declared[field])) return 'replace';
   return differs ? 'update' : 'unchanged';
 }
 
 /** What a declaration says of a policy. */
 function comparable(policy: Policy | undefined): object {
   if (policy === undefined) return {};
-  const { name, type, agent_id, conditions, actions, severity, description, status, owner } = policy;
-  return { name, type, agent_id, conditions, actions, severity, description, status, owner };
+  const { name, type, mode, shadow_of, agent_id, conditions, actions, severity, description, status, owner } = policy;
+  return { name, type, mode, shadow_of, agent_id, conditions, actions, severity, description, status, owner };
 }
 
 /** The same for the same plan against the same state. */
@@ -238,25 +259,47 @@ function hashOf(owner: string, policies: readonly PlannedPolicy[]): string {
     .digest('base64url');
 }
 
-/** By how many policies a plan makes them more, and more active ones. */
-function growthOf(planned: readonly Planned[]): { more: number; moreActive: number } {
+/** By how many policies a plan makes them more, and more in force, and more active shadows. */
+function growthOf(planned: readonly Planned[]): { more: number; moreActive: number; moreShadows: number } {
   const sum = (grown: (one: Planned) => number) => planned.reduce((total, one) => total + grown(one), 0);
+  const active = (mode: Policy['mode']) =>
+    sum(({ before, after }) => isActive(after, mode) - isActive(before?.record ?? null, mode));
   return {
     more: sum(({ before, after }) => Number(after !== null) - Number(before !== undefined)),
-    moreActive: sum(({ before, after }) => isActive(after) - isActive(before?.record ?? null)),
+    moreActive: active('enforce'),
+    moreShadows: active('shadow'),
   };
 }
 
 /** Throws ServiceError validation_failed. */
 function checkRoom(present: readonly Read<Policy>[], planned: readonly Planned[]): void {
-  const { more, moreActive } = growthOf(planned);
-  const active = present.filter(({ record }) => record.status === 'active').length;
+  const { more, moreActive, moreShadows } = growthOf(planned);
+  const active = (mode: Policy['mode']) => present.filter(({ record }) => isActive(record, mode) === 1).length;
   if (more > 0 && present.length + more > POLICIES_MAX) throw refusal('full');
-  if (moreActive > 0 && active + moreActive > POLICIES_ACTIVE_MAX) throw refusal('active');
+  if (moreActive > 0 && active('enforce') + moreActive > POLICIES_ACTIVE_MAX) throw refusal('active');
+  if (moreShadows > 0 && active('shadow') + moreShadows > SHADOWS_ACTIVE_MAX) throw refusal('shadows');
 }
 
-function isActive(policy: Policy | null): number {
-  return policy?.status === 'active' ? 1 : 0;
+function isActive(policy: Policy | null, mode: Policy['mode']): number {
+  return policy?.status === 'active' && policy.mode === mode ? 1 : 0;
+}
+
+/** A shadow that is new copies a policy that is there after the plan. Throws ServiceError validation_failed. */
+function checkShadows(
+  present: ReadonlyMap<string, Read<Policy>>,
+  { policies }: PolicyDeclaration,
+  planned: readonly Planned[],
+): void {
+  const left = new Map([...present.values()].map(({ record }) => [record.id, record]));
+  for (const { before, after } of planned) if (before?.record.id !== after?.id) left.delete(before?.record.id ?? '');
+  const mistakes = policies.flatMap((policy, i) => {
+    const { before, told } = planned[i]!;
+    if (told.action !== 'create' && told.action !== 'replace' && before?.record.shadow_of === policy.shadow_of)
+      return [];
+    const found = shadowMistakes(policy, left.get(policy.shadow_of ?? ''));
+    return found.map(({ path, message }) => ({ path: `/policies/${i}${path}`, message }));
+  });
+  if (mistakes.length > 0) throw cannotApply(mistakes.slice(0, MISTAKES_TOLD_MAX));
 }
 
 function byName({ record: a }: Read<Policy>, { record: b }: Read<Policy>): number {

@@ -19,6 +19,7 @@ import { readAsset } from '../process/assets.ts';
 import { acknowledging } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
+import { inactiveWrites } from './active-policies.ts';
 import type { ApiKeyRecord } from './api-keys.ts';
 import { auditLog, SYSTEM } from './audit.ts';
 import { type CommandArgs, commit, type RegistryStore } from './commit.ts';
@@ -166,7 +167,7 @@ function removalOf(keys: Keys, { account, kind, id }: RestoredRow, before: objec
       return [
         ['hdel', keys.policies(account), id],
         ['hdel', keys.policyNames(account), name],
-        ['srem', keys.activePolicies(account), id],
+        ...inactiveWrites(keys, account, id),
         ...unscoped(agent_id),
       ];
     }

@@ -17,6 +17,7 @@ import { UserFacingError } from '../common/user-facing-error.ts';
 import { acknowledging } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
 import type { AccountRecord } from './accounts.ts';
+import { activeWrites } from './active-policies.ts';
 import type { ApiKeyRecord } from './api-keys.ts';
 import { answering, type CommandArgs, type RegistryStore } from './commit.ts';
 import type { Erasure } from './erasures.ts';
@@ -140,11 +141,12 @@ export function writesOf(
       ];
     }
     case 'policy': {
-      const { name, status, agent_id } = row.record as Policy;
+      const policy = row.record as Policy;
+      const { name, agent_id } = policy;
       return [
         ['hset', keys.policies(account), id, text],
         ['hset', keys.policyNames(account), name, id],
-        ...(status === 'active' ? ([['sadd', keys.activePolicies(account), id]] as CommandArgs[]) : []),
+        ...activeWrites(keys, account, policy),
         ...scope(agent_id),
       ];
     }

@@ -639,7 +639,7 @@ t.test('the account shows itself to every key, and is changed by an admin alone'
 });
 
 t.test(
-  'policies: revisions, and a declaration (the whole story: policy-revisions and declared-policies)',
+  'policies: revisions, a declaration, a shadow (the whole story: policy-revisions, declared-policies, shadow-policies)',
   async (t) => {
     const policy = { name: unique('policy'), type: 'block_action', conditions: { tool: 'none' }, actions: ['log'] };
     const path = `/v1/policies/${(await api.post('/v1/policies', policy)).json.id}`;
@@ -651,6 +651,9 @@ t.test(
     const { hash } = (await api.post('/v1/policies/apply', { ...declaration, dry_run: true })).json;
     t.match((await api.post('/v1/policies/apply', { ...declaration, hash: 'x' })).json, { plan: { hash } });
     t.match((await api.post('/v1/policies/apply', { ...declaration, hash })).json, { applied: true });
+    const shadow = (await api.post('/v1/policies', { ...policy, name: unique('shadow'), mode: 'shadow' })).json.id;
+    t.match((await api.get(`/v1/policies/${shadow}/shadow-report`)).json, { policy_id: shadow, counts: { same: 0 } });
+    t.match((await api.call('POST', `/v1/policies/${shadow}/promote`)).json, { id: shadow, mode: 'enforce' });
   },
 );
 

@@ -71,6 +71,11 @@ async function thingsOf(trace: string): Promise<Things> {
  */
 type Ask = { path?: string; body?: (of: Things) => unknown; made?: (agent: string) => Promise<Partial<Things>> };
 const fresh = {
+  shadow: async (agent: string) => {
+    const shadow = { name: unique('shadow'), mode: 'shadow', status: 'inactive', agent_id: agent };
+    const never = { type: 'block_action', conditions: { tool: 'never' }, actions: ['log'] };
+    return { policy: (await api.post('/v1/policies', { ...shadow, ...never })).json.id as string };
+  },
   policy: async (agent: string) => ({ policy: await newPolicy(agent) }),
   alert: async (agent: string) => ({ alert: await newAlert(agent) }),
 };
@@ -126,6 +131,8 @@ const ASKS: Record<string, Ask> = {
   'GET /v1/policies/{id}/revisions': { path: '/v1/policies/:policy/revisions' },
   'GET /v1/policies/{id}/revisions/{revision}': { path: '/v1/policies/:policy/revisions/1' },
   'POST /v1/policies/{id}/revisions/{revision}/restore': { path: '/v1/policies/:policy/revisions/1/restore' },
+  'GET /v1/policies/{id}/shadow-report': { path: '/v1/policies/:policy/shadow-report', made: fresh.shadow },
+  'POST /v1/policies/{id}/promote': { path: '/v1/policies/:policy/promote', made: fresh.shadow },
   'GET /v1/policies': { path: '/v1/policies?agent_id=:agent' },
   'GET /v1/policies/{id}': { path: '/v1/policies/:policy' },
   'PATCH /v1/policies/{id}': { path: '/v1/policies/:policy', body: () => ({ severity: 'low' }) },

@@ -1,5 +1,5 @@
 // Policies: create, list, read, change, delete.
-import { POLICY_TYPES, STATUSES } from '../../../schemas/closed-sets.ts';
+import { POLICY_MODES, POLICY_TYPES, STATUSES } from '../../../schemas/closed-sets.ts';
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { exampleId } from '../../../schemas/described.ts';
 import { Policy, PolicyCreate, PolicyPatch } from '../../../schemas/policy.ts';
@@ -14,7 +14,7 @@ import { anyOf, oneOf, paging, RESOURCE_PAGE, text } from '../query.ts';
 import { etagOf, found, json, NO_CONTENT, notFound, page, versioned } from '../reply.ts';
 import { jsonBody, type Owned, type Route, route } from '../route.ts';
 
-const ofPolicy: Owned = {
+export const ofPolicy: Owned = {
   what: 'policy',
   async agentOf({ account, params }, { registry }) {
     return found(await registry.policies.get(account, params[0]!), 'policy').agent_id;
@@ -33,7 +33,8 @@ export const policyRoutes: Route[] = [
       id: 'createPolicy',
       tag: 'Policies',
       summary: 'Create a policy',
-      description: 'In force on every process within a second of the answer.',
+      description:
+        'In force on every process within a second of the answer; with `mode: shadow` only tried beside those in force.',
       answers: { 201: { description: 'The new policy', schema: Policy, etag: true } },
       errors: ['name_taken', 'idempotency_conflict', 'idempotency_in_progress'],
       bodyExample: {
@@ -59,6 +60,7 @@ export const policyRoutes: Route[] = [
       agent_id: anyOf(text('Only policies scoped to this agent; left out: global and scoped ones')),
       type: anyOf(oneOf('Only policies of this type', POLICY_TYPES)),
       status: anyOf(oneOf('Only policies of this status', STATUSES)),
+      mode: anyOf(oneOf('Only policies of this mode', POLICY_MODES)),
     },
     operation: {
       id: 'listPolicies',

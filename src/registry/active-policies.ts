@@ -1,0 +1,41 @@
+// What keeps count of an account's policies in force and of its active shadows, and knows when these expire (in the
+// commit of each change of a policy, on commit.ts). Pure.
+// Invariant: a policy is in the set of its mode while it is active, and in no other; a shadow is among the expiries
+// while it is active. The bounds are guards of the commit, so they hold whatever comes at once.
+
+import type { Policy } from '../../schemas/policy.ts';
+import { POLICIES_ACTIVE_MAX, SHADOWS_ACTIVE_MAX } from '../common/limits.ts';
+import type { Keys } from '../redis/keys.ts';
+import { below, type CommandArgs, type Guard } from './commit.ts';
+
+/** The name of the guard that does not hold where there are too many of them. */
+type RoomGuard = 'active' | 'shadows';
+
+/** Puts a policy where its mode and status say. Texts of before there were shadows have no mode. */
+export function activeWrites(keys: Keys, account: string, policy: Policy): CommandArgs[] {
+  const { id, mode, status, expires_at: expiresAt } = policy;
+  const gone = inactiveWrites(keys, account, id);
+  if (status !== 'active') return gone;
+  if (mode !== 'shadow') return [...gone, ['sadd', keys.activePolicies(account), id]];
+  const expiry: CommandArgs[] =
+    expiresAt === undefined
+      ? []
+      : [['zadd', keys.shadowExpiries(keys.shardOf(account)), Date.parse(expiresAt), `${account}/${id}`]];
+  return [...gone, ['sadd', keys.activeShadows(account), id], ...expiry];
+}
+
+/** Of one that is inactive, or gone. */
+export function inactiveWrites(keys: Keys, account: string, id: string): CommandArgs[] {
+  return [
+    ['srem', keys.activePolicies(account), id],
+    ['srem', keys.activeShadows(account), id],
+    ['zrem', keys.shadowExpiries(keys.shardOf(account)), `${account}/${id}`],
+  ];
+}
+
+/** Whether there is room for so many more active ones. */
+export function roomFor(keys: Keys, account: string, mode: Policy['mode'], more = 1): Guard {
+  return mode === 'shadow'
+    ? below('shadows' satisfies RoomGuard, ['scard', keys.activeShadows(account)], SHADOWS_ACTIVE_MAX - more + 1)
+    : below('active' satisfies RoomGuard, ['scard', keys.activePolicies(account)], POLICIES_ACTIVE_MAX - more + 1);
+}

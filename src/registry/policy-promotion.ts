@@ -1,0 +1,113 @@
+// Promoting a shadow (POST /v1/policies/{id}/promote): what was tried is in force from then on.
+//   a copy           its text becomes a new revision of the policy that it copies, and the shadow is deleted
+//   any other        it is in force itself; so is a copy whose original was deleted
+// Invariant: one commit, under the guards of both records as they were read, so it is done whole or not at all, and
+// once. The audit entry of the policy holds the difference and says which shadow it was, at which revision.
+
+import type { Policy } from '../../schemas/policy.ts';
+import { steadyNow } from '../common/steady-clock.ts';
+import { validationFailed } from '../common/validation.ts';
+import { HERE, type PolicyWork } from '../policy/policy-work.ts';
+import { activeWrites, inactiveWrites, roomFor } from './active-policies.ts';
+import { changedFields } from './audit.ts';
+import { AGAIN, answering, type CommandArgs, commit, type Guard, inRounds, is, type RegistryStore } from './commit.ts';
+import { type ChangeStep, keepToRevisions, type NamedRecords, type Read } from './named-records.ts';
+import { checkCompiles, policyRecords, refusal } from './policies.ts';
+import { type Actor, isWithin } from './principal.ts';
+
+/** What one commit is made of, and the policy as it is then. */
+type Promotion = { steps: ChangeStep[]; guards: Guard[]; writes: CommandArgs[]; after: Policy };
+
+export class PolicyPromotions {
+  readonly #store: RegistryStore;
+  readonly #work: PolicyWork;
+  readonly #records: NamedRecords<Policy>;
+
+  constructor(store: RegistryStore, work: PolicyWork = HERE) {
+    this.#store = store;
+    this.#work = work;
+    this.#records = policyRecords(store);
+  }
+
+  /**
+   * The policy that is in force; null: no such shadow. `revisions`: only while the shadow is at one of these. Throws
+   * ServiceError revision_conflict, validation_failed, unavailable.
+   */
+  promote(account: string, id: string, revisions: readonly number[] | undefined, actor: Actor): Promise<Policy | null> {
+    return answering(() =>
+      inRounds(async () => {
+        const shadow = await this.#records.read(account, id);
+        if (shadow === null || !isWithin(actor, shadow.record.agent_id)) return null;
+        keepToRevisions(revisions, shadow.record);
+        if (shadow.record.mode !== 'shadow')
+          throw validationFailed('The policy cannot be promoted.', [{ path: '/mode', message: 'is not `shadow`' }]);
+        await checkCompiles(this.#work, account, shadow.record);
+        const { shadow_of: originalId } = shadow.record;
+        const original = originalId === undefined ? null : await this.#records.read(account, originalId);
+        const at = (this.#store.now ?? steadyNow)();
+        const { steps, guards, writes, after } =
+          original === null
+            ? this.#byItself(account, shadow, at, actor)
+            : this.#intoOriginal(account, { shadow, original, at }, actor);
+        const { refused } = await commit(this.#store, {
+          ...{ account, at },
+          guards: [...steps.flatMap((step) => step.guards), ...guards],
+          writes: [...steps.flatMap((step) => step.writes), ...writes],
+          changes: steps.flatMap(({ changes }) => changes),
+          audit: steps.flatMap(({ audit }) => audit),
+        });
+        if (refused === undefined) return after;
+        if (refused === 'record') return AGAIN;
+        throw refusal(refused);
+      }),
+    );
+  }
+
+  #byItself(account: string, shadow: Read<Policy>, at: number, actor: Actor): Promotion {
+    const { keys } = this.#store;
+    const { shadow_of: _original, expires_at: _expiry, ...rest } = shadow.record;
+    const after: Policy = { ...rest, mode: 'enforce', status: 'active' };
+    const step = this.#updated(account, shadow, { after, at, details: { promoted: true } }, actor);
+    return {
+      steps: [step],
+      guards: [roomFor(keys, account, 'enforce')],
+      writes: activeWrites(keys, account, after),
+      after,
+    };
+  }
+
+  #intoOriginal(
+    account: string,
+    { shadow, original, at }: { shadow: Read<Policy>; original: Read<Policy>; at: number },
+    actor: Actor,
+  ): Promotion {
+    const { keys } = this.#store;
+    const { id, revision, conditions, actions, severity, description } = shadow.record;
+    const said = description === undefined ? {} : { description };
+    const after: Policy = { ...original.record, conditions, actions, severity, ...said, status: 'active' };
+    const details = { promoted_from: id, promoted_revision: revision };
+    const isChanged = changedFields(original.record, after).length > 0;
+    const isAsRead = is('record', ['hget', keys.policies(account), after.id], original.text);
+    const isActivated = original.record.status !== 'active';
+    return {
+      after,
+      steps: [
+        ...(isChanged ? [this.#updated(account, original, { after, at, details }, actor)] : []),
+        this.#records.removal(account, shadow, { at, details: { promoted_to: after.id } }, actor),
+      ],
+      guards: [isAsRead, ...(isActivated ? [roomFor(keys, account, 'enforce')] : [])],
+      writes: [...activeWrites(keys, account, after), ...inactiveWrites(keys, account, id)],
+    };
+  }
+
+  #updated(
+    account: string,
+    before: Read<Policy>,
+    change: { after: Policy; at: number; details: object },
+    actor: Actor,
+  ) {
+    const step = this.#records.update(account, before, change, actor);
+    if (step === 'agent') throw new Error('a promotion has named another agent');
+    return step;
+  }
+}
