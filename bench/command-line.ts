@@ -58,6 +58,7 @@ export const LINES = {
     remote: { seconds: 10, rate: '10, 50 and 80 % of the maximum' },
   },
   policies: { about: 'what 5 to 200 policies and patterns cost', options: { ...SPEED, seconds: 4 } },
+  shadows: { about: 'what 20 shadows beside 20 policies cost an event', options: { ...SPEED, seconds: 4 } },
   query: {
     about: 'lists, traces, searches and the audit log, also at depth',
     options: { events: 10_000_000, data: 'a folder that is removed', keep: 'no' },

@@ -86,7 +86,7 @@ function loadOf(agent: string, key: string, count: number, make: (i: number) => 
 }
 
 /** The five of every line, then such as concern other events. */
-function policiesOf(count: number): PolicyOrder[] {
+export function policiesOf(count: number): PolicyOrder[] {
   const others = Array.from({ length: Math.max(0, count - FIVE_POLICIES.length) }, (_, i): PolicyOrder => {
     const conditions = [
       { type: 'tool_call', tool: [`tool-${i}`, `tool-${i}-beta`] },

@@ -7,6 +7,7 @@ export type PolicyOrder = {
   type: 'block_action' | 'data_filter' | 'rate_limit' | 'require_approval';
   conditions: Record<string, unknown>;
   actions: string[];
+  mode?: 'shadow';
 };
 
 export const BATCH_EVENTS = 100;
