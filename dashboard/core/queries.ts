@@ -68,9 +68,9 @@ async function goBehind<T>(run: () => Promise<T>): Promise<T> {
 
 const BEHIND_MS = 30;
 
-type ReadOptions = {
-  /** Asked again while the page is seen. */
-  everyMs?: number;
+type ReadOptions<T> = {
+  /** Asked again while the page is seen; where it goes by what there is, undefined: not. */
+  everyMs?: number | ((value: T) => number | undefined);
   /** Not what the screen is there for: lets lists go first. */
   behind?: boolean;
   /** Shows what was there until the new is there, where the path changes. */
@@ -85,24 +85,30 @@ const AGAIN_MAX = 20;
 
 type Asked<Data> = { state: { data?: Data | undefined; dataUpdateCount: number } };
 
-function askedAgain<Data>(everyMs: number | undefined, isWhole: (data: Data) => boolean) {
+type Every<Data> = number | ((data: Data) => number | undefined) | undefined;
+
+function askedAgain<Data>(everyMs: Every<Data>, isWhole: (data: Data) => boolean) {
   return ({ state: { data, dataUpdateCount } }: Asked<Data>): number | false => {
-    if (everyMs !== undefined) return everyMs;
-    return data !== undefined && !isWhole(data) && dataUpdateCount < AGAIN_MAX && AGAIN_MS;
+    if (typeof everyMs === 'number') return everyMs;
+    if (data === undefined) return false;
+    return everyMs?.(data) ?? (!isWhole(data) && dataUpdateCount < AGAIN_MAX && AGAIN_MS);
   };
 }
 
 /** `path` undefined: nothing is asked for. */
 export function useRead<T>(
   path: string | undefined,
-  { everyMs, behind, keeps, kept = PAYLOADS }: ReadOptions = {},
+  { everyMs, behind, keeps, kept = PAYLOADS }: ReadOptions<T> = {},
 ): Read<T> {
   const order = behind === true ? goBehind : goInFront;
   const options = {
     queryKey: [path ?? ''],
     queryFn: ({ signal }: { signal: AbortSignal }) => order(() => read<T>(path!, { signal, kept })),
     enabled: path !== undefined,
-    refetchInterval: askedAgain<Answer<T>>(everyMs, ({ incomplete }) => !incomplete),
+    refetchInterval: askedAgain<Answer<T>>(
+      typeof everyMs === 'function' ? ({ value }) => everyMs(value) : everyMs,
+      ({ incomplete }) => !incomplete,
+    ),
     ...(keeps === true ? { placeholderData: (before: Answer<T> | undefined) => before } : {}),
   };
   const observer = useMemo(() => new QueryObserver<Answer<T>, Error>(client, options), []);
@@ -166,8 +172,8 @@ export function useList<T>(
     getNextPageParam: (last: Answer<Page<T>>, all: unknown[]) =>
       all.length < PAGES_MAX ? last.value.next_cursor : null,
     enabled: path !== undefined,
-    refetchInterval: askedAgain<{ pages: Answer<Page<T>>[] }>(everyMs, (data) =>
-      data.pages.every(({ incomplete }) => !incomplete),
+    refetchInterval: askedAgain<{ pages: Answer<Page<T>>[] }>(everyMs, ({ pages }) =>
+      pages.every(({ incomplete }) => !incomplete),
     ),
   };
   const observer = useMemo(() => new InfiniteQueryObserver(client, options), []);
@@ -199,14 +205,20 @@ export function useWhole({ hasMore, busy, error, more, items }: List<unknown>, i
   }, [isNeeded, hasMore, busy, items.length]);
 }
 
+/** What is gone, and all of it, is not read again, although it may still be on screen for a moment. */
+export function forget(prefix: string): void {
+  client.removeQueries({ predicate: ({ queryKey }) => pathOfKey(queryKey).startsWith(prefix) });
+}
+
 /** What was changed is read again wherever it is on screen. */
 export function changed(...prefixes: string[]): void {
   void client.invalidateQueries({
-    predicate: ({ queryKey }) => {
-      const path = String(queryKey[0] === 'list' ? queryKey[1] : queryKey[0]);
-      return prefixes.some((prefix) => path.startsWith(prefix));
-    },
+    predicate: ({ queryKey }) => prefixes.some((prefix) => pathOfKey(queryKey).startsWith(prefix)),
   });
+}
+
+function pathOfKey(queryKey: readonly unknown[]): string {
+  return String(queryKey[0] === 'list' ? queryKey[1] : queryKey[0]);
 }
 
 type Observer = {

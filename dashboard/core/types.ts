@@ -6,6 +6,7 @@ import type { AlertCreated } from '../../schemas/alert.ts';
 import type { AnomalySeries } from '../../schemas/anomaly.ts';
 import type { ListedApproval } from '../../schemas/approval.ts';
 import type { AuditVerification } from '../../schemas/audit-verification.ts';
+import type { ListedBacktest, Backtest as WholeBacktest } from '../../schemas/backtest.ts';
 import type { Event, ListedEvent, TraceWithEvents } from '../../schemas/event.ts';
 import type { Facets, Histogram } from '../../schemas/event-counts.ts';
 import type { Policy, PolicyRevision as RevisionOfPolicy } from '../../schemas/policy.ts';
@@ -19,11 +20,13 @@ export type { Anomaly } from '../../schemas/anomaly.ts';
 export type { ApiKey, ApiKeyCreated } from '../../schemas/api-key.ts';
 export type { Approval } from '../../schemas/approval.ts';
 export type { AuditLog } from '../../schemas/audit-log.ts';
+export type { BacktestResult, BacktestSample, OutcomeChange } from '../../schemas/backtest.ts';
 export type { Delivery } from '../../schemas/delivery.ts';
-export type { PolicyMatch, Trace } from '../../schemas/event.ts';
-export type { ConditionHeld } from '../../schemas/match-detail.ts';
+export type { PolicyMatch, ShadowJudged, Trace } from '../../schemas/event.ts';
+export type { ConditionHeld, ConditionUnmet } from '../../schemas/match-detail.ts';
 export type { Policy } from '../../schemas/policy.ts';
 export type { PolicyEvaluated as Evaluated } from '../../schemas/policy-evaluation.ts';
+export type { ShadowCounts, ShadowReport } from '../../schemas/shadow-report.ts';
 
 type Raw<T> = Omit<T, 'payload'> & { payload: RawJson };
 
@@ -47,6 +50,11 @@ export type PolicyRevision = Omit<RevisionOfPolicy, 'policy' | 'differences'> & 
   policy: WholePolicy | null;
   differences: Difference[];
 };
+
+type Tried<T> = Omit<T, 'policy'> & { policy: RawJson };
+/** With the policy that is tried as text. */
+export type Backtest = Tried<WholeBacktest>;
+export type BacktestRow = Tried<ListedBacktest>;
 
 /** A page of a list. */
 export type Page<T> = { items: T[]; total: number; limit: number; offset: number; next_cursor: string | null };

@@ -34,6 +34,13 @@ function applyTheme(): void {
 }
 
 const OUTCOMES: Record<string, string> = { allowed: '#5b8def', pending: '#d9a514', blocked: '#c8372d' };
+/** What is stopped, and what is let go. */
+const CHANGES: Record<string, string> = {
+  'allowed → blocked': '#c8372d',
+  'blocked → allowed': '#5b8def',
+  'newly blocked': '#c8372d',
+  'no longer blocked': '#5b8def',
+};
 const ROW = [
   '#5b8def',
   '#d9a514',
@@ -48,5 +55,6 @@ const ROW = [
 ];
 
 export function colourOf(by: string, value: string, index: number): string {
+  if (by === 'change') return CHANGES[value] ?? ROW[(index + 1) % ROW.length]!;
   return (by === 'outcome' ? OUTCOMES[value] : undefined) ?? ROW[index % ROW.length]!;
 }

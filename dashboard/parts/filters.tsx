@@ -82,16 +82,17 @@ function FilterMenu({ name, label, choices }: FilterSpec) {
   );
 }
 
-/** `whole`: what no range at all is called. */
-export function TimeRange({ whole = 'All time' }: { whole?: string }) {
+/** `whole`: what no range at all is called. `keepsOpen`: what is open has the range, and stays open. */
+export function TimeRange({ whole = 'All time', keepsOpen = false }: { whole?: string; keepsOpen?: boolean }) {
   const { params } = place.value;
+  const closing = keepsOpen ? {} : { id: undefined };
   zone.value;
   const { from, to } = rangeOf(params);
   const isFixed = params.get('range') === null && (params.has('from') || params.has('to'));
   const set = (name: 'from' | 'to', text: string) => {
     const other = name === 'from' ? 'to' : 'from';
     const kept = { from, to }[other];
-    setParams({ [name]: ofInput(text), [other]: kept, range: undefined, id: undefined });
+    setParams({ [name]: ofInput(text), [other]: kept, range: undefined, ...closing });
   };
   return (
     <div class="range">
@@ -103,7 +104,7 @@ export function TimeRange({ whole = 'All time' }: { whole?: string }) {
             const chosen = currentTarget.value;
             if (chosen === 'fixed')
               setParams({ range: undefined, from: from ?? new Date(Date.now() - 86_400_000).toISOString(), to });
-            else setParams({ range: chosen, from: undefined, to: undefined, id: undefined });
+            else setParams({ range: chosen, from: undefined, to: undefined, ...closing });
           }}
         >
           <option value="">{whole}</option>

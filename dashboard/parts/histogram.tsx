@@ -8,10 +8,19 @@ import { Time } from './buttons.tsx';
 import { colourOf, dark } from './colours.ts';
 
 const HEIGHT_PX = 130;
+const DAY_STEPS = [1, 2, 7, 14, 28].map((days) => days * 86_400);
 
-export type HistogramProps = { data: EventHistogram; onRange: (fromIso: string, toIso: string) => void };
+/** Counts over time, of whatever they are. `days`: a bucket is a day of UTC, whatever zone times are shown in. */
+export type Counted = Pick<EventHistogram, 'from' | 'bucket_ms' | 'values' | 'buckets'> & { by: string; days?: true };
+export type HistogramProps = {
+  data: Counted;
+  /** Left out: events by what `by` says. */
+  label?: string;
+  /** Left out: no stretch can be marked. */
+  onRange?: (fromIso: string, toIso: string) => void;
+};
 
-export function Histogram({ data, onRange }: HistogramProps) {
+export function Histogram({ data, label = `Events over time by ${data.by}`, onRange }: HistogramProps) {
   const box = useRef<HTMLDivElement>(null);
   const latest = useRef(onRange);
   latest.current = onRange;
@@ -35,7 +44,7 @@ export function Histogram({ data, onRange }: HistogramProps) {
   }, [data, zone.value, dark.value]);
   const names = namesOf(data);
   return (
-    <figure class="histogram" aria-label={`Events over time by ${data.by}`}>
+    <figure class="histogram" aria-label={label}>
       <div class="bar">
         <span class="legend">
           {names.map((name) => (
@@ -53,7 +62,7 @@ export function Histogram({ data, onRange }: HistogramProps) {
           <table>
             <thead>
               <tr>
-                <th scope="col">From</th>
+                <th scope="col">{data.days ? 'Day' : 'From'}</th>
                 {names.map((name) => (
                   <th key={name} scope="col">
                     {name === '' ? '(none)' : name}
@@ -65,9 +74,7 @@ export function Histogram({ data, onRange }: HistogramProps) {
             <tbody>
               {data.buckets.map((bucket) => (
                 <tr key={bucket.at}>
-                  <th scope="row">
-                    <Time at={bucket.at} />
-                  </th>
+                  <th scope="row">{data.days ? bucket.at.slice(0, 10) : <Time at={bucket.at} />}</th>
                   {names.map((name) => (
                     <td key={name}>{bucket.counts[name] ?? 0}</td>
                   ))}
@@ -83,13 +90,13 @@ export function Histogram({ data, onRange }: HistogramProps) {
 }
 
 /** Values in a steady order, so that a colour keeps its meaning. */
-function namesOf({ by, values }: EventHistogram): string[] {
+function namesOf({ by, values }: Counted): string[] {
   const order = ['allowed', 'pending', 'blocked'];
   return by === 'outcome' ? [...values].sort((a, b) => order.indexOf(a) - order.indexOf(b)) : values;
 }
 
 /** The tallest first: each series is drawn from the ground, and the next one over it. */
-function stackOf(data: EventHistogram): uPlot.AlignedData {
+function stackOf(data: Counted): uPlot.AlignedData {
   const at = data.buckets.map((bucket) => Date.parse(bucket.at) / 1000);
   const names = namesOf(data);
   const sums = data.buckets.map(() => 0);
@@ -99,7 +106,7 @@ function stackOf(data: EventHistogram): uPlot.AlignedData {
 
 type Drawn = { width: number; latest: { current: HistogramProps['onRange'] } };
 
-function optionsOf(data: EventHistogram, Plot: typeof uPlot, { width, latest }: Drawn): uPlot.Options {
+function optionsOf(data: Counted, Plot: typeof uPlot, { width, latest }: Drawn): uPlot.Options {
   const names = namesOf(data);
   const bars = Plot.paths.bars!({ size: [0.9, 60], align: 1 });
   const ink = dark.value ? '#a9b4c4' : '#4a5568';
@@ -110,19 +117,21 @@ function optionsOf(data: EventHistogram, Plot: typeof uPlot, { width, latest }: 
     width,
     height: HEIGHT_PX,
     legend: { show: false },
-    cursor: { y: false, drag: { x: true, y: false, setScale: false } },
+    cursor: { y: false, drag: { x: latest.current !== undefined, y: false, setScale: false } },
     scales: {
       x: { time: true, range: () => [first, last + bucketMs / 1000] },
       y: { range: (_plot, _min, max) => [0, Math.max(1, max * 1.05)] },
     },
     tzDate: (seconds) =>
-      zone.value === 'utc' ? Plot.tzDate(new Date(seconds * 1000), 'Etc/UTC') : new Date(seconds * 1000),
+      zone.value === 'utc' || data.days ? Plot.tzDate(new Date(seconds * 1000), 'Etc/UTC') : new Date(seconds * 1000),
     axes: [
       {
         stroke: ink,
         grid: { show: false },
         ticks: grid,
-        values: (_plot, at, _i, _space, step) => at.map((one) => axisText(one, step)),
+        ...(data.days ? { incrs: DAY_STEPS } : {}),
+        values: (_plot, at, _i, _space, step) =>
+          at.map((one) => (data.days ? new Date(one * 1000).toISOString().slice(5, 10) : axisText(one, step))),
       },
       {
         stroke: ink,
@@ -152,7 +161,7 @@ function optionsOf(data: EventHistogram, Plot: typeof uPlot, { width, latest }: 
           const at = (px: number) => Math.floor((plot.posToVal(px, 'x') * 1000) / bucketMs) * bucketMs;
           // To the last microsecond: events have these, and both ends are included.
           const end = new Date(at(left + wide) + bucketMs - 1).toISOString().replace('Z', '999Z');
-          latest.current(new Date(at(left)).toISOString(), end);
+          latest.current?.(new Date(at(left)).toISOString(), end);
         },
       ],
     },

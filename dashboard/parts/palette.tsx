@@ -94,6 +94,7 @@ function byId(text: string): Target[] {
     apr: hrefOf('approvals', { id: text }),
     ano: hrefOf('anomalies', { id: text }),
     dlv: hrefOf('deliveries', { id: text }),
+    bkt: hrefOf('policies', { view: 'backtests', backtest: text }),
     log: hrefOf('audit', { id: text, submissions: 'all' }),
   }[kind];
   if (href !== undefined) return [{ title: text, kind: 'id', href }];

@@ -1,14 +1,19 @@
 // The editor of a policy. Conditions are JSON, as the interface takes them; what the service refuses is reported by
-// its place, and the line of that place is marked. A new policy begins with the action `log`, which stops no agent.
+// its place, and the line of that place is marked. Before it is kept it can be tried on an event, replayed over those
+// that were recorded, and kept as a shadow, which is judged beside the policies in force and of which nothing comes.
+// Invariant: a policy is changed by If-Match, so what another person changed meanwhile is not overwritten unseen.
 import { useState } from 'preact/hooks';
 import { POLICY_ACTIONS, POLICY_TYPES, type PolicyType, SEVERITIES } from '../../schemas/closed-sets.ts';
 import { ApiError, call } from '../core/api.ts';
+import type { TriedPolicy } from '../core/backtests.ts';
 import { jsonWith } from '../core/json.ts';
 import { pathOf } from '../core/policies.ts';
 import { changed } from '../core/queries.ts';
 import { indented } from '../core/tokens.ts';
 import type { Evaluated, WholePolicy } from '../core/types.ts';
 import { announce } from './announce.tsx';
+import { BacktestInShort } from './backtest-course.tsx';
+import { BacktestStart } from './backtest-start.tsx';
 import { ConditionsEditor, checkedJson, type Mistake, mistakesOf } from './conditions-editor.tsx';
 import { useConflict } from './conflict.tsx';
 import { Dialog, Field, textOf } from './dialog.tsx';
@@ -24,17 +29,22 @@ const STARTS: Record<PolicyType, string> = {
 };
 
 type EditorProps = {
-  policy?: WholePolicy;
+  /** Left out: a new one. */
+  policy?: WholePolicy | undefined;
+  /** What it begins with, where that is not the policy as it is. */
+  draft?: TriedPolicy;
   agents: ReadonlyMap<string, string>;
   /** The event to try it on; left out: the newest. */
   tried?: Recorded | undefined;
   onClose: () => void;
 };
 
-export function PolicyEditor({ policy, agents, tried, onClose }: EditorProps) {
-  const [type, setType] = useState<PolicyType>(policy?.type ?? 'block_action');
-  const [text, setText] = useState(policy === undefined ? STARTS.block_action : indented(policy.conditions.text));
+export function PolicyEditor({ policy, draft, agents, tried, onClose }: EditorProps) {
+  const begun = draft ?? policy;
+  const [type, setType] = useState<PolicyType>(begun?.type ?? 'block_action');
+  const [text, setText] = useState(begun === undefined ? STARTS.block_action : indented(begun.conditions.text));
   const [mistakes, setMistakes] = useState<Mistake[]>([]);
+  const [backtest, setBacktest] = useState<string>();
   const { guard, conflict } = useConflict(policy ?? { id: '', revision: 0 });
   /** `place`: of the policy in what is sent. */
   const marking = async <T,>(place: string, act: () => Promise<T>): Promise<T> => {
@@ -46,29 +56,23 @@ export function PolicyEditor({ policy, agents, tried, onClose }: EditorProps) {
       throw error;
     }
   };
-  const save = async (form: FormData) => {
-    const severity = textOf(form, 'severity');
-    const description = textOf(form, 'description');
-    const body = {
-      name: textOf(form, 'name'),
-      ...(policy === undefined ? { type, agent_id: textOf(form, 'agent_id') || null } : {}),
-      actions: actionsOf(form),
-      ...(severity !== '' ? { severity } : policy === undefined ? {} : { severity: null }),
-      ...(description === (policy?.description ?? '') ? {} : { description }),
-    };
-    await marking('', async () => {
-      const rawBody = jsonWith(body, { conditions: checkedJson(text) });
-      if (policy === undefined) return void (await call('POST', 'v1/policies', { rawBody }));
-      return guard(async (headers) => void (await call('PATCH', pathOf(policy.id), { rawBody, headers })));
+  const save = (form: FormData) =>
+    marking('', async () => {
+      const texts = { conditions: checkedJson(text) };
+      if (policy === undefined || form.get('mode') === 'shadow') {
+        const rawBody = jsonWith(creationOf(form, type, policy), texts);
+        await call('POST', 'v1/policies', { rawBody });
+      } else {
+        const rawBody = jsonWith(changeOf(form, policy), texts);
+        await guard(async (headers) => void (await call('PATCH', pathOf(policy.id), { rawBody, headers })));
+      }
+      announce(`${textOf(form, 'name')} is saved.`);
+      changed('v1/policies', 'v1/audit-logs');
     });
-    announce(`${body.name} is saved.`);
-    changed('v1/policies', 'v1/audit-logs');
-  };
-  /** What is tried: what an evaluation and a backtest take. */
-  const draftOf = (form: FormData): string => {
-    const name = textOf(form, 'name');
-    const severity = textOf(form, 'severity');
-    const fields = { type, actions: actionsOf(form), ...(name && { name }), ...(severity && { severity }) };
+  /** What an evaluation and a backtest take. */
+  const draftOf = (form: FormData, more: object = {}): string => {
+    const [name, severity] = [textOf(form, 'name'), textOf(form, 'severity')];
+    const fields = { type, actions: actionsOf(form), ...(name && { name }), ...(severity && { severity }), ...more };
     return jsonWith(fields, { conditions: checkedJson(text) });
   };
   return (
@@ -78,44 +82,116 @@ export function PolicyEditor({ policy, agents, tried, onClose }: EditorProps) {
       onClose={onClose}
       onAct={save}
     >
+      <Fields
+        policy={policy}
+        begun={begun}
+        agents={agents}
+        type={type}
+        onType={(next) => {
+          if (text === STARTS[type]) setText(STARTS[next]);
+          setType(next);
+        }}
+      />
+      <ConditionsEditor text={text} mistakes={mistakes} onText={setText} />
+      <Field label="What it is for">
+        <input name="description" maxLength={2000} defaultValue={policy?.description ?? ''} />
+      </Field>
+      <fieldset class="try">
+        <legend>Try it on an event</legend>
+        <TryPolicy
+          tried={tried}
+          scope={begun?.agent_id ?? undefined}
+          ask={(event, form) =>
+            marking('/policies/0', async () => {
+              const rawBody = jsonWith({}, { event, policies: `[${draftOf(form)}]` });
+              return (await call<Evaluated>('POST', 'v1/policies/evaluate', { rawBody })).value;
+            })
+          }
+        />
+      </fieldset>
+      <fieldset class="try">
+        <legend>Replay it over recorded events</legend>
+        <BacktestStart
+          tried={async (form) => {
+            const policyText = draftOf(form, { agent_id: scopeOf(form, policy) });
+            return { policy: policyText, ...(policy === undefined ? {} : { policy_id: policy.id }) };
+          }}
+          refused={(error) => setMistakes(mistakesOf(error, '/policy', text))}
+          onStarted={({ id }) => {
+            setMistakes([]);
+            setBacktest(id);
+          }}
+        />
+        {backtest !== undefined && <BacktestInShort key={backtest} id={backtest} />}
+      </fieldset>
+      {conflict}
+    </Dialog>
+  );
+}
+
+type FieldsProps = {
+  policy: WholePolicy | undefined;
+  begun: TriedPolicy | undefined;
+  agents: ReadonlyMap<string, string>;
+  type: PolicyType;
+  onType: (type: PolicyType) => void;
+};
+
+function Fields({ policy, begun, agents, type, onType }: FieldsProps) {
+  const [name, setName] = useState(policy?.name ?? begun?.name ?? '');
+  const isNew = policy === undefined;
+  return (
+    <>
       <Field label="Name">
-        <input name="name" required maxLength={200} defaultValue={policy?.name ?? ''} />
+        <input
+          name="name"
+          required
+          maxLength={200}
+          value={name}
+          onInput={({ currentTarget }) => setName(currentTarget.value)}
+        />
       </Field>
       <div class="columns">
         <Field label="Type">
           <select
-            disabled={policy !== undefined}
+            disabled={!isNew}
             value={type}
-            onChange={({ currentTarget }) => {
-              const next = currentTarget.value as PolicyType;
-              if (text === STARTS[type]) setText(STARTS[next]);
-              setType(next);
-            }}
+            onChange={({ currentTarget }) => onType(currentTarget.value as PolicyType)}
           >
-            {POLICY_TYPES.map((name) => (
-              <option key={name}>{name}</option>
+            {POLICY_TYPES.map((one) => (
+              <option key={one}>{one}</option>
             ))}
           </select>
         </Field>
         <Field label="Applies to">
-          <select name="agent_id" disabled={policy !== undefined} defaultValue={policy?.agent_id ?? ''}>
+          <select name="agent_id" disabled={!isNew} defaultValue={begun?.agent_id ?? ''}>
             <option value="">all agents</option>
-            {[...agents].map(([id, name]) => (
+            {[...agents].map(([id, agent]) => (
               <option key={id} value={id}>
-                {name}
+                {agent}
               </option>
             ))}
           </select>
         </Field>
         <Field label="Severity">
-          <select name="severity" defaultValue={policy?.severity ?? ''}>
+          <select name="severity" defaultValue={begun?.severity ?? ''}>
             <option value="">none</option>
-            {SEVERITIES.map((name) => (
-              <option key={name}>{name}</option>
+            {SEVERITIES.map((one) => (
+              <option key={one}>{one}</option>
             ))}
           </select>
         </Field>
       </div>
+      {policy?.mode !== 'shadow' && (
+        <Mode
+          isNew={isNew}
+          onShadow={(isShadow) => {
+            // names are unique, so the copy needs one of its own
+            if (policy !== undefined && isShadow && name === policy.name) setName(`${name.slice(0, 191)} (shadow)`);
+            if (policy !== undefined && !isShadow && name.endsWith(' (shadow)')) setName(policy.name);
+          }}
+        />
+      )}
       <fieldset class="actions">
         <legend>Actions</legend>
         {POLICY_ACTIONS.map((action) => (
@@ -124,7 +200,7 @@ export function PolicyEditor({ policy, agents, tried, onClose }: EditorProps) {
               type="checkbox"
               name="actions"
               value={action}
-              defaultChecked={(policy?.actions ?? ['log']).includes(action)}
+              defaultChecked={(begun?.actions ?? ['log']).includes(action)}
             />{' '}
             {action}
           </label>
@@ -134,28 +210,53 @@ export function PolicyEditor({ policy, agents, tried, onClose }: EditorProps) {
           <code>block</code>.
         </small>
       </fieldset>
-      <ConditionsEditor text={text} mistakes={mistakes} onText={setText} />
-      <Field label="What it is for">
-        <input name="description" maxLength={2000} defaultValue={policy?.description ?? ''} />
-      </Field>
-      <fieldset class="try">
-        <legend>Try it on an event</legend>
-        <TryPolicy
-          tried={tried}
-          scope={policy?.agent_id ?? undefined}
-          ask={(event, form) =>
-            marking('/policies/0', async () => {
-              const rawBody = jsonWith({}, { event, policies: `[${draftOf(form)}]` });
-              return (await call<Evaluated>('POST', 'v1/policies/evaluate', { rawBody })).value;
-            })
-          }
-        />
-      </fieldset>
-      {conflict}
-    </Dialog>
+    </>
+  );
+}
+
+function Mode({ isNew, onShadow }: { isNew: boolean; onShadow: (isShadow: boolean) => void }) {
+  return (
+    <Field
+      label="Save it"
+      hint="A shadow is judged on what agents do for 14 days, and nothing comes of it but its report. It is promoted from there."
+    >
+      <select
+        name="mode"
+        defaultValue="enforce"
+        onChange={({ currentTarget }) => onShadow(currentTarget.value === 'shadow')}
+      >
+        <option value="enforce">in force at once</option>
+        <option value="shadow">{isNew ? 'as a shadow' : 'as a shadow beside the one in force'}</option>
+      </select>
+    </Field>
   );
 }
 
 function actionsOf(form: FormData): string[] {
   return form.getAll('actions').map(String);
+}
+
+/** Of a policy that there is already it is fixed. */
+function scopeOf(form: FormData, policy: WholePolicy | undefined): string | null {
+  return policy === undefined ? textOf(form, 'agent_id') || null : policy.agent_id;
+}
+
+/** `policy`: the one that a shadow copies. */
+function creationOf(form: FormData, type: PolicyType, policy: WholePolicy | undefined): object {
+  const [severity, description] = [textOf(form, 'severity'), textOf(form, 'description')];
+  return {
+    ...{ name: textOf(form, 'name'), type, agent_id: scopeOf(form, policy), actions: actionsOf(form) },
+    ...(severity === '' ? {} : { severity }),
+    ...(description === '' ? {} : { description }),
+    ...(form.get('mode') === 'shadow' ? { mode: 'shadow' } : {}),
+    ...(policy === undefined ? {} : { shadow_of: policy.id }),
+  };
+}
+
+function changeOf(form: FormData, policy: WholePolicy): object {
+  const description = textOf(form, 'description');
+  return {
+    ...{ name: textOf(form, 'name'), actions: actionsOf(form), severity: textOf(form, 'severity') || null },
+    ...(description === (policy.description ?? '') ? {} : { description }),
+  };
 }

@@ -1,9 +1,11 @@
-// One policy: what it asks for, switching and changing it, and behind tabs its revisions. The tab is in the address.
+// One policy: what it asks for, switching and changing it, and behind tabs its revisions, backtests and
+// shadows. The tab is in the address.
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { useAgentNames } from '../core/agents.ts';
 import { call } from '../core/api.ts';
 import { pathOf, usePolicy } from '../core/policies.ts';
-import { changed } from '../core/queries.ts';
+import { changed, forget } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
 import { may } from '../core/session.ts';
 import type { WholePolicy } from '../core/types.ts';
@@ -12,11 +14,27 @@ import { Severity, Time } from './buttons.tsx';
 import { useConflict } from './conflict.tsx';
 import { Dialog } from './dialog.tsx';
 import { Payload } from './payload.tsx';
+import { PolicyBacktests } from './policy-backtests.tsx';
 import { PolicyEditor } from './policy-editor.tsx';
 import { PolicyRevisions } from './policy-revisions.tsx';
+import { PolicyShadows } from './policy-shadows.tsx';
+import { ShadowView } from './shadow-report.tsx';
 import { Reading } from './states.tsx';
 
-const TABS: Record<string, string> = { '': 'As it is', revisions: 'Revisions' };
+type Tab = { title: string; show: (policy: WholePolicy) => ComponentChildren };
+
+const TABS: Record<string, Tab> = {
+  '': { title: 'As it is', show: (policy) => <AsItIs policy={policy} /> },
+  revisions: { title: 'Revisions', show: ({ id }) => <PolicyRevisions id={id} /> },
+  backtests: { title: 'Backtests', show: (policy) => <PolicyBacktests policy={policy} /> },
+  shadows: { title: 'Shadows', show: (policy) => <PolicyShadows policy={policy} /> },
+  report: { title: 'Report', show: (policy) => <ShadowView policy={policy} /> },
+};
+
+/** A shadow has a report, others have shadows. */
+function tabsOf({ mode }: WholePolicy): [string, Tab][] {
+  return Object.entries(TABS).filter(([name]) => name !== (mode === 'shadow' ? 'shadows' : 'report'));
+}
 
 export function PolicyView({ id }: { id: string }) {
   const reading = usePolicy(id);
@@ -28,8 +46,8 @@ export function PolicyView({ id }: { id: string }) {
       {policy !== undefined && (
         <>
           <h2>{policy.name}</h2>
-          <Tabs id={id} tab={tab} />
-          {tab === 'revisions' ? <PolicyRevisions id={id} /> : <AsItIs policy={policy} />}
+          <Tabs policy={policy} tab={tab} />
+          {(TABS[tab] ?? TABS['']!).show(policy)}
         </>
       )}
     </Reading>
@@ -46,13 +64,13 @@ function Deleted({ id }: { id: string }) {
   );
 }
 
-function Tabs({ id, tab }: { id: string; tab: string }) {
+function Tabs({ policy, tab }: { policy: WholePolicy; tab: string }) {
   return (
     <nav class="tabs" aria-label="Of this policy">
       <ul>
-        {Object.entries(TABS).map(([name, title]) => (
+        {tabsOf(policy).map(([name, { title }]) => (
           <li key={name}>
-            <a href={hrefOf('policies', { id, tab: name })} aria-current={name === tab ? 'page' : undefined}>
+            <a href={hrefOf('policies', { id: policy.id, tab: name })} aria-current={name === tab ? 'page' : undefined}>
               {title}
             </a>
           </li>
@@ -108,6 +126,19 @@ function Facts({ policy, scope }: { policy: WholePolicy; scope: string | undefin
       <dd>
         <span class={`badge ${policy.status}`}>{policy.status}</span>
       </dd>
+      {policy.mode === 'shadow' && (
+        <>
+          <dt>Mode</dt>
+          <dd>
+            <span class="badge shadow">shadow</span> nothing comes of it
+            {policy.expires_at !== undefined && (
+              <>
+                ; expires at <Time at={policy.expires_at} />
+              </>
+            )}
+          </dd>
+        </>
+      )}
       <dt>Applies to</dt>
       <dd>{scope ?? policy.agent_id}</dd>
       <dt>Revision</dt>
@@ -173,6 +204,7 @@ function Delete({ policy, onClose }: Changing) {
         guard(async (headers) => {
           await call('DELETE', pathOf(policy.id), { headers });
           announce(`${policy.name} is deleted.`);
+          forget(pathOf(policy.id));
           setParams({ id: undefined, tab: undefined, revision: undefined, with: undefined });
           changed('v1/policies', 'v1/audit-logs');
         })

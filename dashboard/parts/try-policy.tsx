@@ -13,7 +13,7 @@ import { EventLink, Outcome } from './buttons.tsx';
 import { checkedJson } from './conditions-editor.tsx';
 import { Field } from './dialog.tsx';
 import { Problem } from './states.tsx';
-import { Match } from './why.tsx';
+import { Match, Unmet } from './why.tsx';
 
 export type Recorded = { agent_id: string; id: string };
 type MadeUp = { agent_id: string; type: string; payload: string };
@@ -58,7 +58,7 @@ export function TryPolicy({ tried, scope, ask }: TryProps) {
       setBusy(false);
     }
   };
-  if (newest.waiting && newest.error === undefined) return <small>Loading …</small>;
+  if (tried === undefined && newest.waiting && newest.error === undefined) return <small>Loading …</small>;
   return (
     <>
       {newest.error !== undefined && <Problem error={newest.error} retry={newest.retry} />}
@@ -184,15 +184,7 @@ function NotMatched({ one: { policy_id: id, name, result, unmet = [] }, isDraft 
     <li>
       {isDraft ? name : <a href={hrefOf('policies', { id })}>{name}</a>}{' '}
       <span class="quiet">{result === 'counted' ? 'would count it' : 'did not match'}</span>
-      {unmet.length > 0 && (
-        <ul aria-label="Conditions that did not hold">
-          {unmet.map(({ condition, operator, absent }) => (
-            <li key={condition + (operator ?? '')}>
-              <code>{condition}</code> {operator} does not hold{absent ? ': no value is there' : ''}
-            </li>
-          ))}
-        </ul>
-      )}
+      <Unmet conditions={unmet} />
     </li>
   );
 }

@@ -6,10 +6,17 @@ import { usePolicy, useRevision } from '../core/policies.ts';
 import { hrefOf } from '../core/router.ts';
 import { isBound } from '../core/session.ts';
 import { layOut, lineAt, valueAt } from '../core/tokens.ts';
-import type { ConditionHeld, PolicyMatch, WholeEvent, WholePolicy } from '../core/types.ts';
+import type {
+  ConditionHeld,
+  ConditionUnmet,
+  PolicyMatch,
+  ShadowJudged,
+  WholeEvent,
+  WholePolicy,
+} from '../core/types.ts';
 import { Outcome, Severity } from './buttons.tsx';
 
-type Detail = {
+export type MatchDetail = {
   condition?: string;
   operator?: string;
   path?: string;
@@ -28,9 +35,12 @@ type Detail = {
   value?: string;
 };
 
+/** What a policy asks for. */
+type Asked = Pick<WholePolicy, 'conditions'>;
+
 /** Pointers into the payload that matches name. */
 export function placesOf({ policy_result: { matches } }: Pick<WholeEvent, 'policy_result'>): string[] {
-  const details = matches.map(({ detail }) => detail as Detail);
+  const details = matches.map(({ detail }) => detail as MatchDetail);
   const all = details.flatMap(({ path, conditions = [] }) => [path, ...conditions.map((one) => one.path)]);
   return [...new Set(all.filter((path): path is string => path !== undefined))];
 }
@@ -60,9 +70,44 @@ export function Why({ event }: { event: Pick<WholeEvent, 'policy_result' | 'agen
           ))}
         </ul>
       )}
+      {event.policy_result.shadow !== undefined && <Shadows judged={event.policy_result.shadow} />}
     </section>
   );
 }
+
+/** What policies would have made of it that are tried. */
+function Shadows({ judged }: { judged: readonly ShadowJudged[] }) {
+  return (
+    <>
+      <h4>Shadows, of which nothing came</h4>
+      <ul class="matches">
+        {judged.map((one) => (
+          <li key={one.policy_id}>
+            <Shadow {...one} />
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+function Shadow({ policy_id: id, revision, would }: ShadowJudged) {
+  const { value: policy } = usePolicy(id);
+  return (
+    <>
+      <a href={hrefOf('policies', { id, tab: 'report' })}>{policy?.name ?? id}</a>{' '}
+      <span class="quiet">revision {revision}</span> {WOULD[would]}
+    </>
+  );
+}
+
+const WOULD: Record<string, string> = {
+  blocked: 'would have blocked it',
+  pending: 'would have asked a person',
+  matched: 'would have recorded a match',
+  not_matched: 'would not have matched',
+  skipped: 'was not judged: it was too much work, or its counters did not answer',
+};
 
 function explanationOf(outcome: string, reason: string | null, matches: number): string {
   if (reason === 'agent_inactive') return 'The agent is switched off: whatever it sends is blocked and recorded.';
@@ -89,8 +134,6 @@ export function Match({
   const isOld = !isDraft && !isSame && (policy !== undefined || isGone);
   const { value: kept } = useRevision(isOld ? match.policy_id : undefined, match.revision);
   const judged = isSame ? policy : (kept?.policy ?? undefined);
-  const detail = match.detail as Detail;
-  const held = detail.conditions ?? (detail.condition === undefined ? [] : [detail as ConditionHeld]);
   return (
     <li class={decided ? 'decided' : ''}>
       <p>
@@ -111,31 +154,52 @@ export function Match({
         </span>{' '}
         <Severity severity={match.severity} /> {decided && <strong>decided</strong>}
       </p>
-      <ul>
-        {detail.reason !== undefined && <li>{FAILED[detail.reason] ?? detail.reason}</li>}
-        {detail.every_event && <li>It has no conditions and matches every event.</li>}
-        {detail.threshold !== undefined && (
-          <li>
-            More than {detail.threshold.toLocaleString('en')} events in {detail.window_seconds} s for each {detail.per}
-            {detail.value === undefined ? '' : `; here ${detail.per} is `}
-            {detail.value !== undefined && <code>{detail.value}</code>}. There was room again after{' '}
-            {detail.retry_after_seconds} s.
-          </li>
-        )}
-        {(detail.detector !== undefined || detail.pattern !== undefined) && (
-          <li>
-            Found: {detail.detector ?? `pattern ${detail.pattern}`}
-            {detail.key ? ' in the name of a key' : ''} <Place path={detail.path} />
-            {judged !== undefined &&
-              termOf(judged, 'redact') === 'true' &&
-              '. What was found is redacted in everything that is kept.'}
-          </li>
-        )}
-        {held.map((one) => (
-          <Held key={one.condition + (one.operator ?? '')} held={one} policy={judged} />
-        ))}
-      </ul>
+      <Reasons detail={match.detail as MatchDetail} policy={judged} />
     </li>
+  );
+}
+
+/** What held, and where. `policy`: what it asks for, where that is known. */
+export function Reasons({ detail, policy }: { detail: MatchDetail; policy?: Asked | undefined }) {
+  const held = detail.conditions ?? (detail.condition === undefined ? [] : [detail as ConditionHeld]);
+  return (
+    <ul>
+      {detail.reason !== undefined && <li>{FAILED[detail.reason] ?? detail.reason}</li>}
+      {detail.every_event && <li>It has no conditions and matches every event.</li>}
+      {detail.threshold !== undefined && (
+        <li>
+          More than {detail.threshold.toLocaleString('en')} events in {detail.window_seconds} s for each {detail.per}
+          {detail.value === undefined ? '' : `; here ${detail.per} is `}
+          {detail.value !== undefined && <code>{detail.value}</code>}. There was room again after{' '}
+          {detail.retry_after_seconds} s.
+        </li>
+      )}
+      {(detail.detector !== undefined || detail.pattern !== undefined) && (
+        <li>
+          Found: {detail.detector ?? `pattern ${detail.pattern}`}
+          {detail.key ? ' in the name of a key' : ''} <Place path={detail.path} />
+          {policy !== undefined &&
+            termOf(policy, 'redact') === 'true' &&
+            '. What was found is redacted in everything that is kept.'}
+        </li>
+      )}
+      {held.map((one) => (
+        <Held key={one.condition + (one.operator ?? '')} held={one} policy={policy} />
+      ))}
+    </ul>
+  );
+}
+
+export function Unmet({ conditions }: { conditions: readonly ConditionUnmet[] }) {
+  if (conditions.length === 0) return null;
+  return (
+    <ul aria-label="Conditions that did not hold">
+      {conditions.map(({ condition, operator, absent }) => (
+        <li key={condition + (operator ?? '')}>
+          <code>{condition}</code> {operator} does not hold{absent ? ': no value is there' : ''}
+        </li>
+      ))}
+    </ul>
   );
 }
 
@@ -147,13 +211,13 @@ const FAILED: Record<string, string> = {
 };
 
 /** What stands at a key of the conditions, as it was written. */
-function termOf(policy: WholePolicy, ...keys: string[]): string | undefined {
+function termOf(policy: Asked, ...keys: string[]): string | undefined {
   const layout = layOut(policy.conditions.text);
   const line = lineAt(layout, keys.map((key) => `/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`).join(''));
   return line < 0 ? undefined : valueAt(layout, line);
 }
 
-function Held({ held, policy }: { held: ConditionHeld; policy: WholePolicy | undefined }) {
+function Held({ held, policy }: { held: ConditionHeld; policy: Asked | undefined }) {
   const asked = policy === undefined ? undefined : termOf(policy, held.condition);
   const operand =
     policy === undefined || held.operator === undefined

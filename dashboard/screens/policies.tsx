@@ -1,11 +1,13 @@
-// Policies: what they ask for, how often they matched in the last day, one of them open beside the list, and an editor
-// that marks what the service does not take. What is open is in the address.
+// Policies and backtests: what each policy asks for, how often it matched in the last day, one of them open beside the
+// list, and an editor that marks what the service does not take. What is open is in the address.
 import { useAgentNames } from '../core/agents.ts';
 import { query } from '../core/api.ts';
 import { useList, useRead, useWhole } from '../core/queries.ts';
 import { hrefOf, place, setParams } from '../core/router.ts';
 import { isBound, may } from '../core/session.ts';
 import type { EventFacets, Policy } from '../core/types.ts';
+import { BacktestList } from '../parts/backtest-list.tsx';
+import { BacktestView } from '../parts/backtest-view.tsx';
 import { Severity, Time } from '../parts/buttons.tsx';
 import { Search } from '../parts/filters.tsx';
 import { PolicyEditor } from '../parts/policy-editor.tsx';
@@ -14,103 +16,138 @@ import { Empty, Reading } from '../parts/states.tsx';
 import { TryInForce } from '../parts/try-in-force.tsx';
 
 /** What belongs to the policy that is open. */
-const CLOSED = { id: undefined, tab: undefined, revision: undefined, with: undefined };
+const CLOSED = {
+  ...{ id: undefined, tab: undefined, revision: undefined, with: undefined, backtest: undefined },
+  ...{ range: undefined, from: undefined, to: undefined },
+};
 
 const DAY_MS = 86_400_000;
 /** So that the same question is asked once in a minute. */
 const CUT_MS = 60_000;
 
+/** The address: `view` which list, `id` and `backtest` what is open beside it, `new` and `try` a dialog. */
 export function Policies() {
   const { params } = place.value;
+  const [id, backtest] = [params.get('id'), params.get('backtest')];
+  const areBacktests = params.get('view') === 'backtests';
+  const isOpen = id !== null || backtest !== null;
+  return (
+    <div class={`screen ${isOpen ? 'split even' : ''}`}>
+      <section class="main scrolls" aria-label="Policies">
+        <Head areBacktests={areBacktests} />
+        {areBacktests ? <BacktestList /> : <PolicyList open={id} />}
+      </section>
+      {isOpen && (
+        <aside class="side" aria-label={id === null ? 'Open backtest' : 'Open policy'}>
+          <div class="bar end">
+            <button type="button" onClick={() => setParams(CLOSED)}>
+              Close
+            </button>
+          </div>
+          {id === null ? <BacktestView key={backtest} id={backtest!} /> : <PolicyView key={id} id={id} />}
+        </aside>
+      )}
+      {params.has('new') && may('configure') && !isBound() && <NewPolicy />}
+      {params.has('try') && may('configure') && (
+        <TryInForce onClose={() => setParams({ try: undefined }, { replace: true })} />
+      )}
+    </div>
+  );
+}
+
+function Head({ areBacktests }: { areBacktests: boolean }) {
+  return (
+    <header class="bar">
+      <h1>Policies</h1>
+      {!isBound() && (
+        <nav class="views" aria-label="Lists">
+          <ul>
+            <li>
+              <a href={hrefOf('policies')} aria-current={areBacktests ? undefined : 'page'}>
+                All
+              </a>
+            </li>
+            <li>
+              <a href={hrefOf('policies', { view: 'backtests' })} aria-current={areBacktests ? 'page' : undefined}>
+                Backtests
+              </a>
+            </li>
+          </ul>
+        </nav>
+      )}
+      {!areBacktests && <Search label="Part of a name" />}
+      {may('configure') && (
+        <button type="button" onClick={() => setParams({ try: '1' })}>
+          Try an event
+        </button>
+      )}
+      {may('configure') && !isBound() && (
+        <button type="button" class="primary" onClick={() => setParams({ new: '1' })}>
+          New policy
+        </button>
+      )}
+    </header>
+  );
+}
+
+function PolicyList({ open }: { open: string | null }) {
+  const { params } = place.value;
   const list = useList<Policy>('v1/policies');
-  const isNew = params.get('new') !== null;
   const from = new Date(Math.floor((Date.now() - DAY_MS) / CUT_MS) * CUT_MS).toISOString();
   const hits = useRead<EventFacets>(`v1/events/facets${query({ from })}`);
   const counts = new Map(hits.value?.policy_id.values.map(({ value, count }) => [value, count]));
   const words = (params.get('q') ?? '').toLowerCase();
   useWhole(list, words !== '');
   const shown = list.items.filter(({ name }) => name.toLowerCase().includes(words));
-  const id = params.get('id');
   return (
-    <div class={`screen ${id === null ? '' : 'split even'}`}>
-      <section class="main scrolls" aria-label="Policies">
-        <header class="bar">
-          <h1 class="grow">Policies</h1>
-          <Search label="Part of a name" />
-          {may('configure') && (
-            <button type="button" onClick={() => setParams({ try: '1' })}>
-              Try an event
-            </button>
-          )}
-          {may('configure') && !isBound() && (
-            <button type="button" class="primary" onClick={() => setParams({ new: '1' })}>
-              New policy
-            </button>
-          )}
-        </header>
-        <Reading of={list} {...(list.items.length === 0 ? { empty: <NoPolicies /> } : {})}>
-          <table class="wide">
-            <thead>
-              <tr>
-                <th scope="col">Policy</th>
-                <th scope="col">Type</th>
-                <th scope="col">Actions</th>
-                <th scope="col">Status</th>
-                <th scope="col">Matches in 24 h</th>
-                <th scope="col">Changed</th>
-              </tr>
-            </thead>
-            <tbody>
-              {shown.map((policy) => (
-                <tr key={policy.id} class={policy.id === id ? 'open' : ''}>
-                  <th scope="row">
-                    <a href={hrefOf('policies', { id: policy.id })}>{policy.name}</a>{' '}
-                    <Severity severity={policy.severity} />
-                    <div class="quiet">revision {policy.revision}</div>
-                  </th>
-                  <td>{policy.type}</td>
-                  <td>{policy.actions.join(', ')}</td>
-                  <td>
-                    <span class={`badge ${policy.status}`}>{policy.status}</span>
-                  </td>
-                  <td>
-                    {hits.error !== undefined ? (
-                      'not known'
-                    ) : (
-                      <a href={hrefOf('events', { policy_id: policy.id, range: '24h' })}>
-                        {(counts.get(policy.id) ?? 0).toLocaleString('en')}
-                      </a>
-                    )}
-                  </td>
-                  <td>
-                    <Time at={policy.updated_at} ago />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-          {list.hasMore && (
-            <button type="button" onClick={list.more}>
-              More of {list.total.toLocaleString('en')}
-            </button>
-          )}
-        </Reading>
-      </section>
-      {id !== null && (
-        <aside class="side" aria-label="Open policy">
-          <div class="bar end">
-            <button type="button" onClick={() => setParams(CLOSED)}>
-              Close
-            </button>
-          </div>
-          <PolicyView key={id} id={id} />
-        </aside>
+    <Reading of={list} {...(list.items.length === 0 ? { empty: <NoPolicies /> } : {})}>
+      <table class="wide">
+        <thead>
+          <tr>
+            <th scope="col">Policy</th>
+            <th scope="col">Type</th>
+            <th scope="col">Actions</th>
+            <th scope="col">Status</th>
+            <th scope="col">Matches in 24 h</th>
+            <th scope="col">Changed</th>
+          </tr>
+        </thead>
+        <tbody>
+          {shown.map((policy) => (
+            <tr key={policy.id} class={policy.id === open ? 'open' : ''}>
+              <th scope="row">
+                <a href={hrefOf('policies', { id: policy.id })}>{policy.name}</a>{' '}
+                <Severity severity={policy.severity} />
+                <div class="quiet">revision {policy.revision}</div>
+              </th>
+              <td>{policy.type}</td>
+              <td>{policy.actions.join(', ')}</td>
+              <td>
+                <span class={`badge ${policy.status}`}>{policy.status}</span>{' '}
+                {policy.mode === 'shadow' && <span class="badge shadow">shadow</span>}
+              </td>
+              <td>
+                {hits.error !== undefined ? (
+                  'not known'
+                ) : (
+                  <a href={hrefOf('events', { policy_id: policy.id, range: '24h' })}>
+                    {(counts.get(policy.id) ?? 0).toLocaleString('en')}
+                  </a>
+                )}
+              </td>
+              <td>
+                <Time at={policy.updated_at} ago />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {list.hasMore && (
+        <button type="button" onClick={list.more}>
+          More of {list.total.toLocaleString('en')}
+        </button>
       )}
-      {isNew && may('configure') && !isBound() && <NewPolicy />}
-      {params.has('try') && may('configure') && (
-        <TryInForce onClose={() => setParams({ try: undefined }, { replace: true })} />
-      )}
-    </div>
+    </Reading>
   );
 }
 

@@ -26,7 +26,7 @@ async function actions(): Promise<void> {
     const dialog = page.getByRole('dialog');
     const conditions = dialog.getByLabel('Conditions (JSON)');
     const tryIt = dialog.getByRole('button', { name: 'Try', exact: true });
-    t.match(await dialog.getByLabel('Event').inputValue(), event, 'the event that was open');
+    t.match(await dialog.getByLabel('Event', { exact: true }).inputValue(), event, 'the event that was open');
     await conditions.fill('{\n  "tool": "pay",\n  "amount": { "gt": "many" }\n}');
     await tryIt.click();
     await dialog.getByText('Line 3').first().waitFor();

@@ -1,11 +1,12 @@
 // The life of a policy on the Policies screen, in a real browser against the whole service: its revisions and how they
 // differ, an earlier one put back, changes that meet another change, an event that it is tried on. Numbers stay as they
 // were written, the address is the state, everything goes by keys, and everyone can read it (axe).
-import type { Locator, Page } from 'playwright-core';
+import type { Page } from 'playwright-core';
 import t, { type Test } from 'tap';
 import { Api } from '../support/api.ts';
 import { axeInBothSchemes } from '../support/axe.ts';
 import { browserTest, signIn, skip } from '../support/browser.ts';
+import { tabTo, told } from '../support/page-reading.ts';
 import { startService } from '../support/service.ts';
 
 /** More than a double holds. */
@@ -40,9 +41,9 @@ async function policies(): Promise<void> {
     const items = await Promise.all((await list.locator(':scope > li').all()).map(told));
     t.equal(items.length, 3);
     t.match(items[0], /Revision 3 updated by key:key_\w+/);
-    t.match(items[0], '/conditions/tool before: "shell" after: [ "shell", "bash" ]');
+    t.match(items[0], '/conditions/tool before: "shell" after: ["shell","bash"]');
     t.match(items[0], '/conditions/payload.arguments.amount/gt before: 10 after: 20');
-    t.match(items[1], '/actions before: [ "log" ] after: [ "block" ]');
+    t.match(items[1], '/actions before: ["log"] after: ["block"]');
     t.match(items[2], 'Revision 1 created');
     await axeInBothSchemes(t, page, 'revisions');
 
@@ -69,6 +70,14 @@ async function policies(): Promise<void> {
     t.notMatch(await told(compared), /conditions/);
     await page.goBack();
     await compared.getByText('From revision 1 to 3').waitFor();
+    await go(page, `policies?id=${id}&tab=revisions&revision=2&with=3`);
+    const differing = compared.locator('.differences');
+    await differing.waitFor();
+    t.equal(
+      await told(differing),
+      await told(list.locator(':scope > li').first().locator('.differences')),
+      'what the page compares differs as the service says that it does',
+    );
     await page.getByRole('link', { name: 'Text of Revision 1' }).click();
     await page.getByRole('region', { name: 'Revision 1' }).getByText('"Nobody needs one."').waitFor();
   });
@@ -83,7 +92,7 @@ async function policies(): Promise<void> {
     await page.getByRole('button', { name: 'Restore revision 1' }).click();
     const dialog = page.getByRole('dialog');
     await dialog.getByText('/description').waitFor();
-    t.match(await told(dialog), '/actions before: [ "block" ] after: [ "log" ]');
+    t.match(await told(dialog), '/actions before: ["block"] after: ["log"]');
     await axeInBothSchemes(t, page, 'a revision about to be put back');
     t.match(JSON.parse(await textOf(id)), { revision: 2 }, 'nothing is done yet');
     await dialog.getByRole('button', { name: 'Restore' }).click();
@@ -115,7 +124,7 @@ async function policies(): Promise<void> {
       const faster = await told(conflict);
       t.match(faster, /key:key_\w+ updated it to revision 3/);
       t.match(faster, '/conditions/payload.amount/gt before: 1 after: 2');
-      t.match(faster, '/actions before: [ "log" ] after: [ "alert" ]');
+      t.match(faster, '/actions before: ["log"] after: ["alert"]');
       t.match(JSON.parse(await textOf(id)), { revision: 3, ...amount(2) }, 'nothing was changed by it');
       t.match(await dialog.getByLabel('Conditions (JSON)').inputValue(), /"gt": 3/, 'what was written is still there');
       await axeInBothSchemes(t, page, 'a conflict');
@@ -235,11 +244,6 @@ async function policies(): Promise<void> {
   });
 }
 
-/** In one line. */
-async function told(of: Locator): Promise<string> {
-  return (await of.allInnerTexts()).join(' ').replace(/\s+/g, ' ');
-}
-
 async function tryDraft(t: Test, page: Page, begin: () => Promise<unknown>): Promise<void> {
   await begin();
   const dialog = page.getByRole('dialog');
@@ -265,18 +269,6 @@ async function tryDraft(t: Test, page: Page, begin: () => Promise<unknown>): Pro
   await dialog.getByLabel('Payload (JSON)').fill('{ "tool": ');
   await tryIt.click();
   await dialog.getByText('This is no JSON: payload.').waitFor();
-}
-
-/** Presses Tab until what has this name has the focus. */
-async function tabTo(page: Page, name: string): Promise<void> {
-  for (let n = 0; n < 200; n++) {
-    const focused = await page.evaluate<string>(
-      '(document.activeElement?.getAttribute("aria-label") ?? document.activeElement?.textContent ?? "").trim()',
-    );
-    if (focused === name) return;
-    await page.keyboard.press('Tab');
-  }
-  throw new Error(`Tab does not come to ${name}`);
 }
 
 if (skip !== false) t.plan(0, skip);

@@ -1,0 +1,127 @@
+// One backtest: what it tries over which events, how far it is while it runs, what it found, and stopping or deleting
+// it. What was tried can be made the policy, or a new one.
+import { useState } from 'preact/hooks';
+import { useAgentNames } from '../core/agents.ts';
+import { call } from '../core/api.ts';
+import { isUnderWay, pathOfBacktest, type TriedPolicy, triedOf, useBacktest } from '../core/backtests.ts';
+import { jsonWith } from '../core/json.ts';
+import { usePolicy } from '../core/policies.ts';
+import { changed, forget } from '../core/queries.ts';
+import { hrefOf, setParams } from '../core/router.ts';
+import { isBound, may } from '../core/session.ts';
+import type { Backtest } from '../core/types.ts';
+import { announce } from './announce.tsx';
+import { Course, useDone } from './backtest-course.tsx';
+import { BacktestOutcome } from './backtest-result.tsx';
+import { Time } from './buttons.tsx';
+import { Dialog } from './dialog.tsx';
+import { Payload } from './payload.tsx';
+import { PolicyEditor } from './policy-editor.tsx';
+import { Reading } from './states.tsx';
+
+export function BacktestView({ id }: { id: string }) {
+  const reading = useBacktest(id);
+  const backtest = reading.value;
+  useDone(backtest);
+  return (
+    <section aria-label="Backtest">
+      <Reading of={reading}>{backtest !== undefined && <Shown backtest={backtest} />}</Reading>
+    </section>
+  );
+}
+
+function Shown({ backtest }: { backtest: Backtest }) {
+  const names = useAgentNames();
+  const [dialog, setDialog] = useState<'delete' | 'edit'>();
+  const tried = triedOf(backtest);
+  const ends = isUnderWay(backtest) ? 'Stop' : 'Delete';
+  return (
+    <>
+      <h2>{tried.name}, replayed</h2>
+      <dl class="facts">
+        <dt>Tried</dt>
+        <dd>
+          {backtest.revision === null ? 'a draft' : `revision ${backtest.revision}`}
+          {backtest.policy_id === null ? (
+            ', beside all others'
+          ) : (
+            <>
+              {' '}
+              in place of <a href={hrefOf('policies', { id: backtest.policy_id })}>the policy</a>
+            </>
+          )}
+        </dd>
+        <dt>Events</dt>
+        <dd>
+          <Time at={backtest.from} /> to <Time at={backtest.to} />
+          {backtest.agent_id !== null && `, of ${names.get(backtest.agent_id) ?? backtest.agent_id}`}
+        </dd>
+      </dl>
+      <Course backtest={backtest} />
+      {may('configure') && !isBound() && (
+        <div class="bar">
+          <button type="button" class="danger" onClick={() => setDialog('delete')}>
+            {ends}
+          </button>
+          <button type="button" onClick={() => setDialog('edit')}>
+            Edit what was tried
+          </button>
+        </div>
+      )}
+      {backtest.result !== null && <BacktestOutcome result={backtest.result} tried={tried} />}
+      <details>
+        <summary>The policy as it was tried</summary>
+        <Payload text={textOf(tried)} />
+      </details>
+      {dialog === 'delete' && <End backtest={backtest} ends={ends} onClose={() => setDialog(undefined)} />}
+      {dialog === 'edit' && (
+        <Edit policyId={backtest.policy_id} tried={tried} agents={names} onClose={() => setDialog(undefined)} />
+      )}
+    </>
+  );
+}
+
+function textOf({ conditions, ...fields }: TriedPolicy): string {
+  return jsonWith(fields, { conditions: conditions.text });
+}
+
+function End({ backtest, ends, onClose }: { backtest: Backtest; ends: string; onClose: () => void }) {
+  return (
+    <Dialog
+      title={`${ends} the backtest`}
+      action={ends}
+      danger
+      onClose={onClose}
+      onAct={async () => {
+        await call('DELETE', pathOfBacktest(backtest.id));
+        announce('The backtest is gone.');
+        forget(pathOfBacktest(backtest.id));
+        setParams({ backtest: undefined });
+        changed('v1/backtests');
+      }}
+    >
+      <p>Nothing of it is left: neither what it found nor the policy that it tried.</p>
+    </Dialog>
+  );
+}
+
+type EditProps = {
+  policyId: string | null;
+  tried: TriedPolicy;
+  agents: ReadonlyMap<string, string>;
+  onClose: () => void;
+};
+
+function Edit({ policyId, tried, agents, onClose }: EditProps) {
+  const reading = usePolicy(policyId ?? undefined);
+  const isGone = policyId === null || reading.error?.status === 404;
+  if (!isGone && reading.value === undefined) return null;
+  return (
+    <PolicyEditor
+      draft={tried}
+      {...(isGone || reading.value === undefined ? {} : { policy: reading.value })}
+      agents={agents}
+      onClose={onClose}
+    />
+  );
+}

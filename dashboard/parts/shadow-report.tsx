@@ -1,0 +1,248 @@
+// What a shadow would have changed, drawn: what it would newly block and no longer block beside the policy that it
+// copies, by day, agent and tool, with samples; and making it the policy in force.
+import { useState } from 'preact/hooks';
+import { SHADOW_CHANGES } from '../../schemas/closed-sets.ts';
+import { useAgentNames } from '../core/agents.ts';
+import { call, query } from '../core/api.ts';
+import { differencesOf } from '../core/differences.ts';
+import { pathOf, textOfPolicy, usePolicy } from '../core/policies.ts';
+import { changed, forget, type Read, useRead } from '../core/queries.ts';
+import { hrefOf, place, setParams } from '../core/router.ts';
+import { may } from '../core/session.ts';
+import { rangeOf } from '../core/time.ts';
+import type { ShadowCounts, ShadowReport, WholePolicy } from '../core/types.ts';
+import { announce } from './announce.tsx';
+import { AgentLink, EventLink, Outcome, Time } from './buttons.tsx';
+import { useConflict } from './conflict.tsx';
+import { type Counts, CountsByDay, CountsTable } from './counts.tsx';
+import { Dialog } from './dialog.tsx';
+import { Differences } from './differences.tsx';
+import { TimeRange } from './filters.tsx';
+import { Reading } from './states.tsx';
+
+const COUNTED = [...SHADOW_CHANGES, 'same', 'skipped'] as const;
+
+export function ShadowView({ policy }: { policy: WholePolicy }) {
+  const { params } = place.value;
+  const reading = useRead<ShadowReport>(`${pathOf(policy.id)}/shadow-report${query(rangeOf(params))}`);
+  const copied = usePolicy(policy.shadow_of);
+  const [promotes, setPromotes] = useState(false);
+  return (
+    <section aria-label="Shadow report">
+      <p>
+        It is judged beside the policies in force, and nothing comes of it.{' '}
+        {policy.shadow_of === undefined ? (
+          'It copies none.'
+        ) : (
+          <>
+            It is a changed copy of{' '}
+            <a href={hrefOf('policies', { id: policy.shadow_of })}>{copied.value?.name ?? policy.shadow_of}</a>.
+          </>
+        )}{' '}
+        {policy.expires_at !== undefined && (
+          <>
+            It expires at <Time at={policy.expires_at} />.
+          </>
+        )}
+      </p>
+      <div class="bar">
+        <TimeRange whole="Last 14 days" keepsOpen />
+        {may('configure') && (
+          <button type="button" class="primary" onClick={() => setPromotes(true)}>
+            Promote
+          </button>
+        )}
+      </div>
+      <Reading of={reading}>{reading.value !== undefined && <Report report={reading.value} />}</Reading>
+      {promotes && <Promote policy={policy} copied={copied} onClose={() => setPromotes(false)} />}
+    </section>
+  );
+}
+
+function nameOf(count: string): string {
+  return count.replaceAll('_', ' ');
+}
+
+function Report({ report }: { report: ShadowReport }) {
+  const names = useAgentNames();
+  const { counts } = report;
+  const changes = SHADOW_CHANGES.filter((name) => counts[name] > 0).map(nameOf);
+  const columns = COUNTED.filter((name) => counts[name] > 0).map(nameOf);
+  return (
+    <>
+      <p class="quiet">
+        <Time at={report.from} /> to <Time at={report.to} />, by what it says since revision {report.since_revision}.
+      </p>
+      <Totals counts={counts} />
+      {columns.length === 0 && <p>Neither matched an event yet.</p>}
+      {changes.length > 0 && (
+        <>
+          <h3>By day (UTC)</h3>
+          <CountsByDay
+            label="What would change, by day"
+            names={changes}
+            days={report.by_day.map(({ day, ...line }) => ({ day, counts: named(line), total: allOf(line) }))}
+          />
+        </>
+      )}
+      {columns.length > 0 && (
+        <>
+          <h3>By agent</h3>
+          <CountsTable
+            label="By agent"
+            head="Agent"
+            names={columns}
+            lines={report.by_agent.map(({ agent_id: id, ...line }) => ({
+              key: id,
+              title: <AgentLink id={id} name={names.get(id)} />,
+              counts: named(line),
+            }))}
+          />
+          <h3>By tool</h3>
+          <CountsTable
+            label="By tool"
+            head="Tool"
+            names={columns}
+            lines={report.by_tool.map(({ tool, ...line }) => ({
+              key: tool ?? '',
+              title: tool ?? 'no tool',
+              counts: named(line),
+            }))}
+          />
+        </>
+      )}
+      {report.samples.length > 0 && <Samples samples={report.samples} names={names} />}
+    </>
+  );
+}
+
+/** All of them, each with a bar as long as its share. */
+function Totals({ counts }: { counts: ShadowCounts }) {
+  const all = Math.max(1, allOf(counts));
+  return (
+    <table class="totals">
+      <caption>What would change</caption>
+      <thead>
+        <tr>
+          <th scope="col">Beside the one in force</th>
+          <th scope="col">Events</th>
+        </tr>
+      </thead>
+      <tbody>
+        {COUNTED.filter((name) => counts[name] > 0 || /blocked|same/.test(name)).map((name) => (
+          <tr key={name}>
+            <th scope="row">{nameOf(name)}</th>
+            <td>
+              {counts[name].toLocaleString('en')}
+              <i class="share" aria-hidden="true" style={{ width: `${(counts[name] / all) * 100}%` }} />
+            </td>
+          </tr>
+        ))}
+        {counts.same_outcome > 0 && (
+          <tr>
+            <th scope="row">of these, decided by other policies anyway</th>
+            <td>{counts.same_outcome.toLocaleString('en')}</td>
+          </tr>
+        )}
+      </tbody>
+    </table>
+  );
+}
+
+type SamplesProps = { samples: ShadowReport['samples']; names: ReadonlyMap<string, string> };
+
+function Samples({ samples, names }: SamplesProps) {
+  return (
+    <>
+      <h3>Samples</h3>
+      <section class="scroll tall" tabIndex={0} aria-label="Samples">
+        <table class="wide">
+          <thead>
+            <tr>
+              <th scope="col">Event</th>
+              <th scope="col">Change</th>
+              <th scope="col">The one in force</th>
+              <th scope="col">The shadow</th>
+              <th scope="col">All together</th>
+            </tr>
+          </thead>
+          <tbody>
+            {samples.map((sample) => (
+              <tr key={sample.event_id}>
+                <th scope="row">
+                  <EventLink agentId={sample.agent_id} id={sample.event_id}>
+                    {sample.tool ?? 'no tool'}
+                  </EventLink>
+                  <div class="quiet">
+                    {names.get(sample.agent_id) ?? sample.agent_id}, <Time at={sample.timestamp} />
+                  </div>
+                </th>
+                <td>{nameOf(sample.change)}</td>
+                <td>
+                  <Outcome outcome={nameOf(sample.did)} />
+                </td>
+                <td>
+                  <Outcome outcome={nameOf(sample.would)} />
+                </td>
+                <td>
+                  <Outcome outcome={sample.outcome} />
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </section>
+    </>
+  );
+}
+
+/** What a shadow has of its own: it does not become part of the policy that it copies. */
+const OF_SHADOW = ['name', 'status', 'mode', 'shadow_of', 'expires_at', 'owner'];
+
+type PromoteProps = { policy: WholePolicy; copied: Read<WholePolicy>; onClose: () => void };
+
+function Promote({ policy, copied, onClose }: PromoteProps) {
+  const { guard, conflict } = useConflict(policy);
+  // what the one in force is for is said there still, where the shadow does not say it
+  const without = policy.description === undefined ? [...OF_SHADOW, 'description'] : OF_SHADOW;
+  return (
+    <Dialog
+      title={`Promote ${policy.name}`}
+      action="Promote"
+      onClose={onClose}
+      onAct={() =>
+        guard(async (headers) => {
+          const { value } = await call<WholePolicy>('POST', `${pathOf(policy.id)}/promote`, { headers });
+          announce(`${value.name} is in force, at revision ${value.revision}.`);
+          if (value.id !== policy.id) forget(pathOf(policy.id));
+          changed('v1/policies', 'v1/audit-logs');
+          setParams({ id: value.id, tab: undefined, range: undefined, from: undefined, to: undefined });
+        })
+      }
+    >
+      {copied.waiting && copied.error === undefined && <p class="quiet">Loading …</p>}
+      {!copied.waiting && copied.value === undefined && (
+        <p>From the next second on it is in force: events are blocked, held and reported by it.</p>
+      )}
+      {copied.value !== undefined && (
+        <>
+          <p>
+            Its text becomes a new revision of {copied.value.name}, in force within a second, and the shadow is gone.
+            The revision before can be restored. This is what changes:
+          </p>
+          {copied.value.status !== 'active' && <p>It is switched off now, and is switched on by this.</p>}
+          <Differences of={differencesOf(textOfPolicy(copied.value, without), textOfPolicy(policy, without))} />
+        </>
+      )}
+      {conflict}
+    </Dialog>
+  );
+}
+
+function named(counts: ShadowCounts): Counts {
+  return Object.fromEntries(COUNTED.map((name) => [nameOf(name), counts[name]]));
+}
+
+function allOf(counts: ShadowCounts): number {
+  return COUNTED.reduce((sum, name) => sum + counts[name], 0);
+}
