@@ -1,4 +1,4 @@
-// What `conditions` may hold, by the type of the policy, for the API's description (docs/policies.md).
+// What `conditions` may hold, by the type of the policy, for the API's description (docs/policy-reference.md).
 // These forms describe and do not validate. A policy is checked in two stages: its outer form (schemas/policy.ts), then
 // its meaning, by the policy engine when it compiles it. A union's mistakes come out of a validator as one heap of the
 // mistakes of all its members; the engine names the one key that is wrong, and says what to write instead.

@@ -28,7 +28,7 @@ const TABLES: Record<string, () => string> = {
 export const TABLES_OF: Record<string, string[]> = {
   'docs/api.md': ['endpoints', 'errors'],
   'docs/settings.md': ['settings'],
-  'docs/policies.md': ['detectors'],
+  'docs/policy-reference.md': ['detectors'],
 };
 
 /** The text with every generated table in it as the code has it now. */

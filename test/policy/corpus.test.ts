@@ -1,7 +1,7 @@
 // How well each detector tells what it is for from what only looks like it, against two corpora: texts that were
 // written for it (corpus/detectors.ndjson: `found` is exactly what is redacted), and every line of this repository's
 // sources, lock file and pages in which the scanner sees a candidate, where nothing is to be found but our own
-// examples. docs/policies.md has the table (`npm run docs`); a floor is held here.
+// examples. docs/policy-reference.md has the table (`npm run docs`); a floor is held here.
 import t from 'tap';
 import { measured } from './corpus/measure.ts';
 

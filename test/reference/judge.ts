@@ -1,6 +1,7 @@
 // Judges an event by policies the plain way, for the reference: a loop over all policies, one condition after the
-// other, as docs/policies.md says it; no index, no gates, no automata, no budgets. Shares no code with src/policy.
-// Expressions come with their meaning beside them (`MEANINGS` of the test), schemas are given to ajv as it is.
+// other, as docs/policy-reference.md says it; no index, no gates, no automata, no budgets. Shares no code with
+// src/policy. Expressions come with their meaning beside them (`MEANINGS` of the test), schemas are given to
+// ajv as it is.
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import type { JsonObject } from '../../schemas/common.ts';
 import type { PolicyMatch } from '../../schemas/event.ts';
