@@ -81,6 +81,10 @@ export const LINES = {
     options: { seconds: 8, keep: 'no' },
   },
   spans: { about: 'spans by OTLP: how fast, and what others notice', options: { seconds: 8, keep: 'no' } },
+  backtest: {
+    about: 'how long a policy is replayed over 100,000 events, and what callers notice meanwhile',
+    options: { events: 100_000, seconds: 10, turns: 3, keep: 'no' },
+  },
   durability: { about: 'kills every part under load; counts what is missing or there twice', options: { kills: 20 } },
   'fresh-reads': { about: 'lists right after a write', options: { tries: 10_000 }, remote: { tries: 500 } },
   'in-force': { about: 'policy changes over two fronts', options: { tries: 100 } },

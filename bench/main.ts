@@ -38,6 +38,8 @@ function runnersOf({ number, text, operands }: Call): Record<LineName, () => Pro
     overload: async () => (await import('./overload.ts')).overload({ seconds: of('overload', 'seconds') }),
     neighbour: async () => (await import('./neighbour.ts')).neighbour({ seconds: of('neighbour', 'seconds') }),
     spans: async () => (await import('./spans.ts')).spans({ seconds: of('spans', 'seconds') }),
+    backtest: async () =>
+      (await import('./backtest.ts')).backtest({ ...speed('backtest'), events: of('backtest', 'events') }),
     durability: async () => (await import('./durability.ts')).durability({ kills: of('durability', 'kills') }),
     'fresh-reads': async () => (await import('./fresh-reads.ts')).freshReads({ tries: of('fresh-reads', 'tries') }),
     'in-force': async () => (await import('./in-force.ts')).inForce({ tries: of('in-force', 'tries') }),

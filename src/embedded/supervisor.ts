@@ -223,10 +223,11 @@ export class Supervisor {
   }
 
   async #startWorkers(): Promise<void> {
-    const starting = [
-      this.#startWorker(this.#pipelines, 'pipelines', this.#memberName()),
-      this.#startWorker(this.#backtests, 'backtests', this.#memberName()),
-    ];
+    const starting = [this.#startWorker(this.#pipelines, 'pipelines', this.#memberName())];
+    // Of the lowest priority it may be long in coming, and no one waits for it.
+    this.#startWorker(this.#backtests, 'backtests', this.#memberName()).catch((error: unknown) =>
+      this.#log.error({ child: 'backtests', err: error }, 'child.start_failed'),
+    );
     for (let n = 1; n <= this.#config.fronts; n++)
       starting.push(this.#startWorker(this.#fronts, 'front', `front-${n}`));
     await Promise.all(starting);
@@ -244,7 +245,8 @@ export class Supervisor {
         whenReady: whenWorkerReady,
         onMessage: (message) => this.#hub.receive({ name, send: (answer) => child.send(answer) }, message),
       });
-    const child = this.#supervise(supervised, name, launch, WORKER_START_MS_MAX);
+    const startMsMax = command === 'backtests' ? ENGINE_START_MS_MAX : WORKER_START_MS_MAX;
+    const child = this.#supervise(supervised, name, launch, startMsMax);
     return child.start();
   }
 

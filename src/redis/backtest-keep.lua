@@ -7,7 +7,7 @@
 -- ARGV[6] the state, or the result ('' : there is none)   ARGV[7] epoch ms: of the turn, or at which it expires
 -- Result: 1; 0 where the lease is another's, or the backtest was deleted. Then nothing changed.
 -- Guarantees: the position of a state and what was counted up to it are one value, so no event is counted twice or passed over.
-if redis.call('GET', KEYS[1]) ~= ARGV[1] or redis.call('HEXISTS', KEYS[2], ARGV[2]) == 0 then return 0 end
+if redis.call('GET', KEYS[1]) ~= ARGV[1] or not redis.call('HGET', KEYS[2], ARGV[2]) then return 0 end
 redis.call('HSET', KEYS[2], ARGV[2], ARGV[3])
 if ARGV[5] == 'end' then
   redis.call('DEL', KEYS[1], KEYS[3], KEYS[8])

@@ -6,7 +6,7 @@
 -- Result: the lease's text `<owner>:<fence>`, or false while another process holds it, or where there is no such backtest: then it is taken off
 -- the turns, and no key is left.
 -- Guarantees: every success has a higher fence than all before it, so an earlier holder fails every fenced step.
-if redis.call('HEXISTS', KEYS[3], ARGV[3]) == 0 then
+if not redis.call('HGET', KEYS[3], ARGV[3]) then
   redis.call('DEL', KEYS[1], KEYS[2])
   redis.call('ZREM', KEYS[4], ARGV[4])
   return false
