@@ -7,6 +7,7 @@ import t from 'tap';
 import { decodeSummaries, type EventSummary } from '../../schemas/entry.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { ServiceError } from '../../src/common/errors.ts';
+import { observedCodec } from '../../src/ingest/observed-codec.ts';
 import { Allowances } from '../../src/policy/allowance.ts';
 import type { RuleSet } from '../../src/policy/engine.ts';
 import { PolicyError } from '../../src/policy/policy-error.ts';
@@ -191,3 +192,28 @@ t.test('a shadow that has expired says nothing from that moment on', async (t) =
   t.equal(await said(NOW + 1), 1);
   t.equal(await said(NOW), 0);
 });
+
+t.test(
+  'of what is reported after the fact it says the same, but of what was decided before, and no limit counts',
+  async (t) => {
+    const [block, limit] = policiesOf([
+      { type: 'block_action', conditions: {}, actions: ['block'] },
+      { type: 'rate_limit', conditions: { threshold: 1, window: '1h' }, actions: ['block'] },
+    ]);
+    const shadows = [block!, limit!].map((policy, i): Policy => {
+      return { ...policy, id: `pol_s${String(i).padStart(25, '0')}`, mode: 'shadow' };
+    });
+    const submission = {
+      type: 'tool_call' as const,
+      payload: {},
+      payloadText: '{}',
+      traceId: undefined,
+      occurredAt: NOW,
+    };
+    const before = { id: 'evt_1', outcome: 'allowed' as const, reason: null, policyId: null };
+    const codec = observedCodec([submission, submission, submission], [undefined, before, undefined]);
+    const seen = await take((await prepared(shadows))!, Buffer.alloc(0), 'many', [codec]);
+    const said = [{ policy_id: shadows[0]!.id, revision: 1, would: 'blocked' }];
+    t.same(saidOf(seen), [said, [], said]);
+  },
+);
