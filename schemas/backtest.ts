@@ -14,7 +14,7 @@ export const BACKTEST_SAMPLES_MAX = 10;
 /** Lines by agent, and by tool: what changed most comes first. */
 export const BACKTEST_LINES_MAX = 100;
 
-const TriedPolicy = Type.Object(
+export const TriedPolicy = Type.Object(
   { ...PolicyDraft.properties, agent_id: PolicyCreate.properties.agent_id },
   { additionalProperties: false },
 );
@@ -187,6 +187,27 @@ export const BacktestResult = Type.Object({
 });
 export type BacktestResult = Type.Static<typeof BacktestResult>;
 
+export const BacktestPolicy = Type.Pick(Policy, ['name', 'type', 'agent_id', 'conditions', 'actions', 'severity']);
+
+export const BacktestProgress = Type.Object({
+  events: Events('Events that were replayed so far.', 102),
+  of: about(
+    Type.Union([Type.Integer({ minimum: 0 }), Type.Null()]),
+    'Events to be replayed, counted when it was taken up. null: not yet.',
+    102,
+  ),
+  until: about(
+    Type.Union([ResponseTime, Type.Null()]),
+    'Arrival of the last event that was replayed. null: none was.',
+    '2026-11-26T23:59:58.120Z',
+  ),
+});
+
+export const BacktestError = Type.Object({
+  code: about(Type.String(), 'What went wrong, for programs.', 'too_many_counters'),
+  message: about(Type.String(), 'One sentence for people.', 'The rate limit counts too many values apart.'),
+});
+
 const state = {
   id: about(Type.String(), 'Id of the backtest.', exampleId('bkt')),
   status: about(
@@ -194,10 +215,7 @@ const state = {
     '`waiting`: no process has taken it up yet. `failed`: `error` says why.',
     'done',
   ),
-  policy: about(
-    Type.Pick(Policy, ['name', 'type', 'agent_id', 'conditions', 'actions', 'severity']),
-    'The policy that is tried, as it was when the backtest was made.',
-  ),
+  policy: about(BacktestPolicy, 'The policy that is tried, as it was when the backtest was made.'),
   policy_id: about(
     Type.Union([Type.String(), Type.Null()]),
     'The policy in whose place it is tried. null: it is tried beside all others.',
@@ -219,30 +237,10 @@ const state = {
   started_at: about(Type.Union([ResponseTime, Type.Null()]), 'When it was taken up. null: not yet.'),
   finished_at: about(Type.Union([ResponseTime, Type.Null()]), 'When it was done or had failed. null: not yet.'),
   progress: about(
-    Type.Object({
-      events: Events('Events that were replayed so far.', 102),
-      of: about(
-        Type.Union([Type.Integer({ minimum: 0 }), Type.Null()]),
-        'Events to be replayed, counted when it was taken up. null: not yet.',
-        102,
-      ),
-      until: about(
-        Type.Union([ResponseTime, Type.Null()]),
-        'Arrival of the last event that was replayed. null: none was.',
-        '2026-11-26T23:59:58.120Z',
-      ),
-    }),
+    BacktestProgress,
     'How far it is. Events before `from` that only fill a rate limit are not among them.',
   ),
-  error: Type.Optional(
-    about(
-      Type.Object({
-        code: about(Type.String(), 'What went wrong, for programs.', 'too_many_counters'),
-        message: about(Type.String(), 'One sentence for people.', 'The rate limit counts too many values apart.'),
-      }),
-      'Why it failed. Left out: it did not.',
-    ),
-  ),
+  error: Type.Optional(about(BacktestError, 'Why it failed. Left out: it did not.')),
 };
 
 export const Backtest = Type.Object({
