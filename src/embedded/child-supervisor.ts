@@ -49,6 +49,13 @@ export class ChildSupervisor {
     if (!this.#stopping) this.#loop = this.#keep();
   }
 
+  /** Without waiting: one that does not get ready is started again like any other. */
+  startAlone(): void {
+    const { ready } = this.#launch(false);
+    ready.catch((error: unknown) => this.#options.log.error({ child: this.name, err: error }, 'child.start_failed'));
+    this.#loop = this.#keep();
+  }
+
   /** Asks the child to leave; one that has not after `graceMs` is killed. */
   async stop(graceMs: number): Promise<void> {
     this.#stopping = true;

@@ -223,17 +223,14 @@ export class Supervisor {
   }
 
   async #startWorkers(): Promise<void> {
-    const starting = [this.#startWorker(this.#pipelines, 'pipelines', this.#memberName())];
+    const starting = [this.#worker(this.#pipelines, 'pipelines', this.#memberName())];
     // Of the lowest priority it may be long in coming, and no one waits for it.
-    this.#startWorker(this.#backtests, 'backtests', this.#memberName()).catch((error: unknown) =>
-      this.#log.error({ child: 'backtests', err: error }, 'child.start_failed'),
-    );
-    for (let n = 1; n <= this.#config.fronts; n++)
-      starting.push(this.#startWorker(this.#fronts, 'front', `front-${n}`));
-    await Promise.all(starting);
+    this.#worker(this.#backtests, 'backtests', this.#memberName()).startAlone();
+    for (let n = 1; n <= this.#config.fronts; n++) starting.push(this.#worker(this.#fronts, 'front', `front-${n}`));
+    await Promise.all(starting.map((worker) => worker.start()));
   }
 
-  #startWorker(supervised: ChildSupervisor[], command: keyof typeof WORKERS, processName: string): Promise<void> {
+  #worker(supervised: ChildSupervisor[], command: keyof typeof WORKERS, processName: string): ChildSupervisor {
     const { port, redisUrl, redisCluster, clickhouseUrl } = this.#config;
     const given = { port, redisUrl, redisCluster, clickhouseUrl, processName, bootstrapKey: undefined };
     const name = command === 'front' ? processName : command;
@@ -247,7 +244,7 @@ export class Supervisor {
       });
     const startMsMax = command === 'backtests' ? ENGINE_START_MS_MAX : WORKER_START_MS_MAX;
     const child = this.#supervise(supervised, name, launch, startMsMax);
-    return child.start();
+    return child;
   }
 
   /** Fronts first: nothing new comes in. Then those that need both engines. */

@@ -265,6 +265,31 @@ t.test('a first start that fails says why; a start that hangs is broken off', as
   t.ok(error instanceof ChildFailed && error.exit.signal === 'SIGKILL');
 });
 
+t.test('a child that no one waits for is started again until it is ready', async (t) => {
+  const marks = folderOf(t);
+  const script = `const { readdirSync, writeFileSync } = require('node:fs');
+    const n = readdirSync(${JSON.stringify(marks)}).length;
+    writeFileSync(${JSON.stringify(marks)} + '/' + n, '');
+    if (n < 2) process.exit(3);
+    ${READY} setInterval(() => {}, 1000);`;
+  let launches = 0;
+  const supervisor = new ChildSupervisor({
+    name: 'child',
+    launch: launcher(t, script),
+    log,
+    onLaunch: () => launches++,
+  });
+  supervisor.startAlone();
+  for (let i = 0; i < 3_000 && launches < 3; i++) await sleep(20);
+  const { pid } = supervisor;
+  await sleep(300);
+  t.equal(launches, 3);
+  t.equal(supervisor.pid, pid);
+  t.ok(isAlive(pid!));
+  await supervisor.stop(5_000);
+  t.notOk(isAlive(pid!));
+});
+
 t.test('a child leaves when the process that forked it is killed', async (t) => {
   const folder = folderOf(t);
   writeFileSync(path.join(folder, 'child.cjs'), `${READY} setInterval(() => {}, 1000);`);
