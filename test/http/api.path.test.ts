@@ -657,6 +657,21 @@ t.test(
   },
 );
 
+t.test('a policy is replayed over what was recorded (the whole story: backtest.path.test.ts)', async (t) => {
+  const policy = { type: 'block_action', conditions: { tool: 'none' }, actions: ['block'] };
+  const ordered = await api.post('/v1/backtests', { policy, from: new Date(Date.now() - 3_600_000).toISOString() });
+  t.match(ordered, { status: 202, json: { policy, result: null } });
+  const path = `/v1/backtests/${ordered.json.id}`;
+  const done = await api.until(
+    () => api.get(path),
+    ({ json }) => json.status === 'done',
+  );
+  t.match(done.json.result, { matched: 0, changed: 0 });
+  t.match((await api.get('/v1/backtests')).json, { items: [{ id: ordered.json.id, status: 'done' }] });
+  t.equal((await api.delete(path)).status, 204);
+  t.equal((await api.get(path)).status, 404);
+});
+
 t.test('approvals: an event waits, a person decides (the whole story: approvals.path.test.ts)', async (t) => {
   const { id } = await newAgent();
   const terms = { type: 'require_approval', conditions: { tool: 'pay' }, actions: ['block'] };

@@ -18,7 +18,17 @@ const routes = makeRoutes({ metrics: true });
 const nameOf = ({ method, path }: Route) => `${method} ${path}`;
 
 type Things = Record<
-  'agent' | 'name' | 'event' | 'trace' | 'policy' | 'alert' | 'approval' | 'delivery' | 'anomaly' | 'secret',
+  | 'agent'
+  | 'name'
+  | 'event'
+  | 'trace'
+  | 'policy'
+  | 'alert'
+  | 'approval'
+  | 'delivery'
+  | 'anomaly'
+  | 'backtest'
+  | 'secret',
   string
 >;
 const PAY = { type: 'tool_call', payload: { tool: 'pay' } };
@@ -37,6 +47,19 @@ const newPolicy = async (agent: string | null): Promise<string> =>
   (await api.post('/v1/policies', { name: unique('policy'), agent_id: agent, ...pays })).json.id;
 const newAlert = async (agent: string | null): Promise<string> =>
   (await api.post('/v1/alerts', { name: unique('alert'), agent_id: agent, ...hook })).json.id;
+const replay = (agent: string) => ({
+  policy: { type: 'block_action', conditions: { tool: 'pay' }, actions: ['block'] },
+  from: new Date(Date.now() - 3_600_000).toISOString(),
+  agent_id: agent,
+});
+/** One of an account runs at a time. */
+async function newBacktest(agent: string): Promise<string> {
+  const made = await api.until(
+    () => api.post('/v1/backtests', replay(agent)),
+    ({ status }) => status === 202,
+  );
+  return made.json.id;
+}
 async function newApproval(agent: string): Promise<{ event: string; approval: string }> {
   const { json } = await api.until(
     () => api.post(`/v1/agents/${agent}/events`, PAY),
@@ -63,7 +86,8 @@ async function thingsOf(trace: string): Promise<Things> {
   const anomaly = found.json.items[0].id as string;
   const event = await api.post(`/v1/agents/${agent}/events`, { ...PAY, trace_id: trace, payload: { secret } });
   const delivery = (await api.post(`/v1/alerts/${alert}/test`, undefined)).json.id as string;
-  return { agent, name, event: event.json.id, trace, policy, alert, approval, delivery, anomaly, secret };
+  const backtest = await newBacktest(agent);
+  return { agent, name, event: event.json.id, trace, policy, alert, approval, delivery, anomaly, backtest, secret };
 }
 
 /**
@@ -78,6 +102,7 @@ const fresh = {
   },
   policy: async (agent: string) => ({ policy: await newPolicy(agent) }),
   alert: async (agent: string) => ({ alert: await newAlert(agent) }),
+  backtest: async (agent: string) => ({ backtest: await newBacktest(agent) }),
 };
 const ASKS: Record<string, Ask> = {
   'POST /v1/agents': { body: () => ({ name: unique('agent') }) },
@@ -137,6 +162,10 @@ const ASKS: Record<string, Ask> = {
   'GET /v1/policies/{id}': { path: '/v1/policies/:policy' },
   'PATCH /v1/policies/{id}': { path: '/v1/policies/:policy', body: () => ({ severity: 'low' }) },
   'DELETE /v1/policies/{id}': { path: '/v1/policies/:policy', made: fresh.policy },
+  'POST /v1/backtests': { body: ({ agent }) => replay(agent) },
+  'GET /v1/backtests': { path: '/v1/backtests?agent_id=:agent' },
+  'GET /v1/backtests/{id}': { path: '/v1/backtests/:backtest' },
+  'DELETE /v1/backtests/{id}': { path: '/v1/backtests/:backtest', made: fresh.backtest },
   'POST /v1/alerts': { body: ({ agent }) => ({ name: unique('alert'), agent_id: agent, ...hook }) },
   'GET /v1/alerts': {},
   'GET /v1/alerts/{id}': { path: '/v1/alerts/:alert' },
@@ -259,9 +288,15 @@ t.test(
     const nobodys: Things = {
       ...{ agent: mintId('agent', 1), name: mintId('apiKey', 1), event: mintId('event', 1), trace: 'no such trace' },
       ...{ policy: mintId('policy', 1), alert: mintId('alert', 1), approval: mintId('approval', 1) },
-      ...{ delivery: mintId('delivery', 1), anomaly: mintId('anomaly', 1), secret: 'x' },
+      ...{
+        delivery: mintId('delivery', 1),
+        anomaly: mintId('anomaly', 1),
+        backtest: mintId('backtest', 1),
+        secret: 'x',
+      },
     };
     const secrets = [other.agent, other.name, other.event, other.policy, other.alert, other.approval, other.delivery];
+    secrets.push(other.backtest);
     const { api: bound } = await newKey({ scope: 'write', agent_id: own.agent });
     const same = { 'X-Request-Id': 'same' };
     const seen = ({ status, text }: Answer) => ({ status, text });
