@@ -268,8 +268,8 @@ const FLAWS = [
   '.',
 ];
 
-/** A body of one event (`single`) or of a batch, and how many events it was made of. */
-export const body: fc.Arbitrary<{ bytes: Buffer; shape: 'one' | 'many'; events: number }> = fc
+/** A body of one event (`single`) or of a batch, how many events it was made of, and whether it was damaged. */
+export const body: fc.Arbitrary<{ bytes: Buffer; shape: 'one' | 'many'; events: number; isDamaged: boolean }> = fc
   .record({
     events: fc.array(event, { minLength: 1, maxLength: 12 }),
     space: fc.constantFrom('', '', '', ' ', '\n', '\t ', '\r\n'),
@@ -283,7 +283,7 @@ export const body: fc.Arbitrary<{ bytes: Buffer; shape: 'one' | 'many'; events: 
       GAP,
       space,
     );
-    return { bytes: flawed(whole, flaw), shape, events: events.length };
+    return { bytes: flawed(whole, flaw), shape, events: events.length, isDamaged: flaw !== null };
   });
 
 function flawed(whole: string, flaw: [number, string] | null): Buffer {

@@ -88,6 +88,13 @@ const SIGNS: Record<string, RegExp> = {
   api_key: /sk-[\w-]{20}/,
 };
 
+/** Whether a text may hold a finding without its frame, or with something put into it: a flaw can make one. */
+export function hasBrokenFinding(text: string): boolean {
+  return Object.entries(FINDINGS).some(([detector, finding]) =>
+    mayHold(detector, text.replaceAll(`see ${finding} now`, '')),
+  );
+}
+
 export function mayHold(detector: string, key: string): boolean {
   return SIGNS[detector]!.test(key);
 }

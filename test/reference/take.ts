@@ -6,6 +6,7 @@ import { decodeSummaries } from '../../schemas/entry.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { type Node, readBytes, readText, writtenValue } from './json.ts';
 import { Judge, type Meaning, type Verdict } from './judge.ts';
+import { hasBrokenFinding } from './patterns.ts';
 import { redacted, redactedTrace } from './redact.ts';
 
 export type World = {
@@ -19,14 +20,16 @@ export type World = {
   meanings: ReadonlyMap<string, Meaning>;
   /** Epoch ms, with a fraction, of the timestamps that tests send; null for those that are to be refused. */
   times: ReadonlyMap<string, number | null>;
+  /** Of the body: something was put into it somewhere. */
+  isDamaged: boolean;
 };
 
 export type Stored = { row: Record<string, unknown>; summary: Record<string, unknown> };
 /** `answers`: the text of each event, or null for one that was refused; a word if the body was refused whole. */
 export type Taken = { answers: string | (string | null)[]; stored: Stored[] };
 
-/** A timestamp whose meaning the reference does not know: a flaw can make one. */
-export class UnknownTime extends Error {}
+/** A flaw made what the reference does not know the meaning of: a timestamp, or a finding without its frame. */
+export class Unknown extends Error {}
 
 const TYPES = ['prompt', 'completion', 'tool_call', 'error', 'custom'];
 
@@ -38,6 +41,7 @@ export function takePlainly(body: Buffer, shape: 'one' | 'many', world: World): 
     return { answers: 'malformed_json', stored: [] };
   }
   const { text, root } = read;
+  if (world.isDamaged && textsOf(root).some(hasBrokenFinding)) throw new Unknown();
   const elements = shape === 'one' ? [root] : elementsOf(root);
   if (elements === null || !elements.some((element) => isSound(element, world)))
     return { answers: 'validation_failed', stored: [] };
@@ -55,6 +59,12 @@ export function takePlainly(body: Buffer, shape: 'one' | 'many', world: World): 
     return one.answer();
   });
   return { answers, stored };
+}
+
+function textsOf(node: Node): string[] {
+  if (node.kind === 'string') return [node.text];
+  if (node.kind === 'array') return node.items.flatMap(textsOf);
+  return node.kind === 'object' ? node.members.flatMap(({ key, value }) => [key.text, ...textsOf(value)]) : [];
 }
 
 function elementsOf(root: Node): Node[] | null {
@@ -93,7 +103,7 @@ function isSound(node: Node, { times }: World): node is ObjectNode {
   }
   if (time === undefined) return true;
   if (time.kind !== 'string') return false;
-  if (!times.has(time.text)) throw new UnknownTime();
+  if (!times.has(time.text)) throw new Unknown();
   return times.get(time.text) !== null;
 }
 
