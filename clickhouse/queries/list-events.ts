@@ -25,7 +25,7 @@ import {
   rowColumns,
 } from './event-rows.ts';
 import { outcomeFilter, reasonFilter, type Settling, withFinalOutcomes } from './final-outcome.ts';
-import { inSlice, slicesOf, sourcesOf } from './searched-events.ts';
+import { type EventsFrom, inSlice, slicesOf, sourcesOf } from './searched-events.ts';
 
 export type EventPage = EventFilter &
   Settling &
@@ -51,16 +51,14 @@ export async function listEvents(clickhouse: ClickHouse, account: string, page: 
   const filter = outcomes && (await outcomeFilter(clickhouse, account, { outcomes, settle }));
   if (page.reason !== undefined)
     where.and(await reasonFilter(clickhouse, account, { reasons: valuesOf(page.reason), settle }));
-  const sources = await sourcesOf(clickhouse, where, search);
-  const parts = (filter?.parts ?? ['true']).flatMap(sources.of).map((from) => `SELECT count() AS n FROM ${from}`);
+  const sources = await sourcesOf(clickhouse, where, { search, asked: { account, ...page } });
+  const counts = (filter?.parts ?? ['true']).map((more) => sources.of(more));
   const counted =
-    after === undefined
-      ? countOf(clickhouse, page, { parts, params: { ...where.params, ...sources.params } })
-      : Promise.resolve(null);
+    after === undefined ? countOf(clickhouse, page, { counts, params: where.params }) : Promise.resolve(null);
   where.after(after, { ...EVENT_ORDER, order });
   const matching: Matching = {
-    sources: (more) => sources.of(`${filter?.whole ?? 'true'} AND ${more}`),
-    params: { ...where.params, ...sources.params },
+    sources: (more, from) => sources.of(`${filter?.whole ?? 'true'} AND ${more}`, { from }),
+    params: where.params,
     slices: isSliced(page) ? slicesOf(page, await counted) : [undefined],
   };
   const read = async () =>
@@ -89,16 +87,20 @@ type Shown = { rows: EventRow[] } & Pick<Listed<EventRow>, 'positions' | 'next' 
 async function countOf(
   clickhouse: ClickHouse,
   page: EventPage,
-  { parts, params }: { parts: readonly string[]; params: QueryParams },
+  { counts, params }: { counts: readonly EventsFrom[]; params: QueryParams },
 ): Promise<number> {
-  const sql = `SELECT sum(n) AS total FROM (${parts.join(' UNION ALL ')})`;
-  const [counted] = await clickhouse.query<{ total: number }>(sql, params, optionsOf(page, countSettings(page)));
+  const parts = counts.flatMap(({ sources }) => sources).map((from) => `SELECT count() AS n FROM ${from}`);
+  const [counted] = await clickhouse.query<{ total: number }>(
+    `SELECT sum(n) AS total FROM (${parts.join(' UNION ALL ')})`,
+    Object.assign({}, params, ...counts.map((count) => count.params)),
+    optionsOf(page, countSettings(page)),
+  );
   return counted?.total ?? 0;
 }
 
 type Matching = {
-  /** What stands behind FROM, with a further condition. */
-  sources: (more: string) => string[];
+  /** What stands behind FROM, with a further condition, of a slice that begins at `from`. */
+  sources: (more: string, from?: number) => EventsFrom;
   params: QueryParams;
   slices: readonly (number | undefined)[];
 };
@@ -166,9 +168,10 @@ async function queryPage<Row>(
   let rows: Row[] = [];
   for (const slice of matching.slices) {
     const { sql, params } = inSlice(slice);
+    const { sources, params: named } = matching.sources(sql, slice);
     rows = await clickhouse.query<Row>(
-      pageStatement(columns, matching.sources(sql), order),
-      { ...matching.params, ...params, limit: limit + 1, offset, reach: limit + 1 + offset },
+      pageStatement(columns, sources, order),
+      { ...matching.params, ...named, ...params, limit: limit + 1, offset, reach: limit + 1 + offset },
       options,
     );
     if (rows.length > limit) break;

@@ -4,57 +4,65 @@
 //            expression, 20,000 such rows took as long as ten million with it. Their rows pass a cheaper look first.
 //   slices   A page in the order of time needs the newest rows that match. They are looked for in the newest slice of
 //            time that is likely to hold enough of them, then in slices each longer than the one before, then in all.
+//   passed   Parts that hold rows of other accounts or other times alone are left out.
 //
-// Invariant: each row is in one of the two kinds of parts, which one statement reads of one snapshot; a slice holds all
-// rows from its beginning on, so a page that it fills is the page. What is known of parts may be old: which rows are
-// found does not depend on it.
-import { INSERT_ROWS_MAX } from '../../src/common/limits.ts';
+// Invariant: each row that may be asked for is in one kind of parts, which one statement reads of one snapshot; a slice
+// holds all rows from its beginning on, so a page that it fills is the page. What is known of parts (event-parts.ts)
+// may be old: which rows are found does not depend on it.
 import type { ClickHouse, QueryParams } from '../client.ts';
 import { instant, type QueryConditions } from './conditions.ts';
+import { type EventsPart, isUnindexed, partsOf } from './event-parts.ts';
 import type { PayloadCondition } from './search.ts';
 
-/** Between two looks at which parts there are. */
-const LOOK_MS = 2_000;
 /** Of more the statement would be long; the rest is searched as ever. */
 const PARTS_MAX = 300;
 
-const known = new WeakMap<ClickHouse, { parts: readonly string[]; askedAt: number }>();
-
-/** Names of parts that no merge has been at, and which so have no index. */
-async function unindexedParts(clickhouse: ClickHouse): Promise<readonly string[]> {
-  const last = known.get(clickhouse);
-  if (last !== undefined && performance.now() - last.askedAt < LOOK_MS) return last.parts;
-  const rows = await clickhouse.query<{ name: string }>(
-    `SELECT name FROM system.parts WHERE database = currentDatabase() AND table = 'events' AND active
-     AND level = 0 AND rows <= ${INSERT_ROWS_MAX} ORDER BY rows DESC LIMIT ${PARTS_MAX}`,
-  );
-  const parts = rows.map(({ name }) => name);
-  known.set(clickhouse, { parts, askedAt: performance.now() });
-  return parts;
-}
-
-/** Makes what stands behind FROM, of conditions beyond those of the filter; the rows of all of them are disjoint. */
-type EventsFrom = { of(more: string): string[]; params: QueryParams };
+type Window = { from?: number | undefined; to?: number | undefined };
+/** What stands behind FROM, a text a kind of parts; the rows of all of them are disjoint. */
+export type EventsFrom = { sources: string[]; params: QueryParams };
+type Sources = { of(more: string, slice?: Window): EventsFrom };
+type Asked = Window & { account: string };
 
 /** `where` may get further conditions before `of` is called. */
 export async function sourcesOf(
   clickhouse: ClickHouse,
   where: QueryConditions,
-  search: PayloadCondition | undefined,
-): Promise<EventsFrom> {
-  if (search === undefined) return { of: (more) => [`events WHERE ${where.sql} AND ${more}`], params: {} };
+  { search, asked }: { search: PayloadCondition | undefined; asked: Asked },
+): Promise<Sources> {
+  if (search === undefined)
+    return { of: (more) => ({ sources: [`events WHERE ${where.sql} AND ${more}`], params: {} }) };
   const { sql, unindexed, params } = search;
+  const parts = await partsOf(clickhouse);
+  const small = unindexed === undefined ? [] : parts.filter(isUnindexed).slice(0, PARTS_MAX);
   const whole = (more: string) => `events WHERE ${where.sql} AND ${sql} AND ${more}`;
-  const parts = unindexed === undefined ? [] : await unindexedParts(clickhouse);
-  if (unindexed === undefined || parts.length === 0) return { of: (more) => [whole(more)], params };
-  const isOne = '_part IN {unindexed_parts:Array(String)}';
   return {
-    of: (more) => [
-      whole(`NOT ${isOne} AND ${more}`),
-      `events PREWHERE ${where.sql} AND ${unindexed.first} WHERE ${isOne} AND ${unindexed.exact} AND ${more}`,
-    ],
-    params: { ...params, unindexed_parts: parts },
+    of: (more, { from = asked.from } = {}) => {
+      const handled = [...small.map(({ name }) => name), ...passedBy(parts, { ...asked, from })];
+      const named: QueryParams = {};
+      if (handled.length > 0) named['handled_parts'] = handled;
+      const sources = [whole(handled.length === 0 ? more : `_part NOT IN {handled_parts:Array(String)} AND ${more}`)];
+      if (unindexed !== undefined && small.length > 0) {
+        named['unindexed_parts'] = small.map(({ name }) => name);
+        sources.push(
+          `events PREWHERE ${where.sql} AND ${unindexed.first} WHERE _part IN {unindexed_parts:Array(String)} AND ${unindexed.exact} AND ${more}`,
+        );
+      }
+      return { sources, params: { ...params, ...named } };
+    },
   };
+}
+
+/** Names of parts that hold none of what is asked for. */
+function passedBy(parts: readonly EventsPart[], { account, from = -Infinity, to = Infinity }: Asked): string[] {
+  return parts
+    .filter(({ holds }) => {
+      if (holds === undefined) return false;
+      const { firstAccount, lastAccount, fromMs, toMs } = holds;
+      // The times of a part are whole milliseconds, those that are asked for may be finer.
+      return toMs < Math.floor(from) || fromMs > to || account < firstAccount || account > lastAccount;
+    })
+    .slice(0, PARTS_MAX)
+    .map(({ name }) => name);
 }
 
 const DAY_MS = 86_400_000;
