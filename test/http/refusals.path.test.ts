@@ -150,6 +150,12 @@ t.test('what is wrong has its row in the table of errors', async (t) => {
       const delivery = (await api.post(`/v1/alerts/${alert}/test`, undefined)).json.id;
       return api.post(`/v1/deliveries/${delivery}/redeliver`, undefined);
     },
+    backtest_running: async () => {
+      const policy = { type: 'block_action', conditions: { tool: 'none' }, actions: ['block'] };
+      const order = { policy, from: new Date(Date.now() - 3_600_000).toISOString() };
+      await api.post('/v1/backtests', order);
+      return api.post('/v1/backtests', order);
+    },
     payload_too_large: () => api.post(path, big),
     unsupported_media_type: () => api.post(path, event(), { headers: { 'content-type': 'text/xml' } }),
     rate_limited: async () => hammer('/v1/agents/x', await keyOfASlowAccount()),
@@ -255,12 +261,19 @@ t.test('nothing of one account can be had with the key of another', async (t) =>
       agent_id: agent.id,
     })
   ).json;
+  const draft = { type: 'block_action', conditions: {}, actions: ['log'] };
+  const from = new Date(Date.now() - 3_600_000).toISOString();
+  const backtest = await api.until(
+    () => api.post('/v1/backtests', { policy: draft, from, agent_id: agent.id }),
+    ({ status }) => status === 202,
+  );
   const keyId = (await api.get('/v1/api-keys')).json.items[0].id as string;
   const theirs: Record<string, string> = {
     agent: agent.id,
     event: sent.json.id,
     policy: policy.id,
     alert: alert.id,
+    backtest: backtest.json.id,
     key: keyId,
     trace,
   };
@@ -269,6 +282,7 @@ t.test('nothing of one account can be had with the key of another', async (t) =>
     event: mintId('event', 1),
     policy: mintId('policy', 1),
     alert: mintId('alert', 1),
+    backtest: mintId('backtest', 1),
     key: mintId('apiKey', 1),
     trace: 'no-such-trace',
   };
@@ -293,6 +307,18 @@ t.test('nothing of one account can be had with the key of another', async (t) =>
     ['DELETE', '/v1/policies/:policy'],
     ['GET', '/v1/policies?agent_id=:agent'],
     ['POST', '/v1/policies', { ...agentPolicy, agent_id: ':agent' }],
+    ['POST', '/v1/policies', { ...agentPolicy, mode: 'shadow', shadow_of: ':policy' }],
+    ['GET', '/v1/policies/:policy/revisions'],
+    ['GET', '/v1/policies/:policy/revisions/1'],
+    ['POST', '/v1/policies/:policy/revisions/1/restore'],
+    ['GET', '/v1/policies/:policy/shadow-report'],
+    ['POST', '/v1/policies/:policy/promote'],
+    ['POST', '/v1/policies/evaluate', { event: { agent_id: ':agent', type: 'custom', payload: {} } }],
+    ['POST', '/v1/backtests', { policy_id: ':policy', from }],
+    ['POST', '/v1/backtests', { policy: draft, from, agent_id: ':agent' }],
+    ['GET', '/v1/backtests/:backtest'],
+    ['DELETE', '/v1/backtests/:backtest'],
+    ['GET', '/v1/backtests'],
     ['GET', '/v1/alerts/:alert'],
     ['PATCH', '/v1/alerts/:alert', { status: 'inactive' }],
     ['DELETE', '/v1/alerts/:alert'],
