@@ -53,6 +53,8 @@ function ask(port: number, target: string, { method = 'GET', body, headers, sign
     request.on('error', reject);
     request.on('response', (response) => {
       let text = '';
+      // One that is cut off has no end.
+      response.on('error', reject);
       response.setEncoding('utf8').on('data', (chunk) => (text += chunk));
       response.on('end', () => {
         const isJson = response.headers['content-type']?.includes('json') === true;

@@ -68,7 +68,7 @@ t.test('texts of all kinds', async (t) => {
   const text = fc
     .array(fc.oneof(fc.constantFrom(...PIECES), fc.string({ unit: 'binary', maxLength: 3 })), { maxLength: 30 })
     .map((pieces) => pieces.join(''));
-  fc.assert(fc.property(text, compare), { numRuns: runs(20_000), seed: SEED });
+  fc.assert(fc.property(text, compare), { numRuns: runs(5_000), seed: SEED });
   t.pass('the same');
 });
 

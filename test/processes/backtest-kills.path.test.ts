@@ -15,7 +15,7 @@ import { launchService, makeDataDir, spawnCli, type TestService } from '../suppo
 t.setTimeout(900_000);
 const random = randomFrom(SEED);
 const EVENTS = 40_000;
-const KILLS = 6;
+const KILLS = 4;
 const DAY_MS = 86_400_000;
 const toMs = Date.now() - 60_000;
 const RANGE = { from: new Date(toMs - 30 * DAY_MS).toISOString(), to: new Date(toMs).toISOString() };

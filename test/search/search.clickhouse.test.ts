@@ -179,7 +179,7 @@ t.test('every word of a payload is found by asking for it, alone and with its ne
 
 t.test('a question finds what a second reading of the definition finds, and nothing else', async (t) => {
   const clickhouse = await makeTable();
-  const payloads = [...new Set(fc.sample(PAYLOAD, { seed: SEED + 1, numRuns: runs(60) }))];
+  const payloads = [...new Set(fc.sample(PAYLOAD, { seed: SEED + 1, numRuns: runs(30) }))];
   const ids = await store(clickhouse, payloads);
   // Parts of the texts, cut anywhere: words, beginnings, ends, and what goes across borders.
   const cuts = fc
@@ -190,7 +190,7 @@ t.test('a question finds what a second reading of the definition finds, and noth
       return isPhrase ? `"${cut.replaceAll('"', '')}"` : cut;
     })
     .filter((q) => q !== '');
-  const questions = [...new Set(fc.sample(cuts, { seed: SEED, numRuns: runs(250) }))];
+  const questions = [...new Set(fc.sample(cuts, { seed: SEED, numRuns: runs(120) }))];
   await beforeAndAfterMerge(t, clickhouse, async (t) => {
     const wrong: unknown[] = [];
     for (const [q, hits] of await foundBy(clickhouse, questions)) {
