@@ -225,7 +225,7 @@ export class Supervisor {
   async #startWorkers(): Promise<void> {
     const starting = [this.#worker(this.#pipelines, 'pipelines', this.#memberName())];
     // Of the lowest priority it may be long in coming, and no one waits for it.
-    this.#worker(this.#backtests, 'backtests', this.#memberName()).startAlone();
+    if (this.#config.backtests > 0) this.#worker(this.#backtests, 'backtests', this.#memberName()).startAlone();
     for (let n = 1; n <= this.#config.fronts; n++) starting.push(this.#worker(this.#fronts, 'front', `front-${n}`));
     await Promise.all(starting.map((worker) => worker.start()));
   }

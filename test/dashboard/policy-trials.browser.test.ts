@@ -17,7 +17,7 @@ const BATCH = 100;
 type Outcomes = { was: string; now: string; events: number }[];
 
 async function trials(): Promise<void> {
-  const service = await startService(t, { env: { GATEHOUSE_FRONTS: '1' } });
+  const service = await startService(t, { env: { GATEHOUSE_FRONTS: '1', GATEHOUSE_BACKTESTS: '1' } });
   const api = new Api(t, service);
   const agent = (await api.post('/v1/agents', { name: 'payer' })).json.id as string;
   const other = (await api.post('/v1/agents', { name: 'reader' })).json.id as string;

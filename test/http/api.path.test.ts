@@ -7,7 +7,7 @@ import { Api } from '../support/api.ts';
 import { pause } from '../support/raw-http.ts';
 import { startService } from '../support/service.ts';
 
-const service = await startService(t);
+const service = await startService(t, { env: { GATEHOUSE_BACKTESTS: '1' } });
 const api = new Api(t, service);
 await api.describe();
 let names = 0;

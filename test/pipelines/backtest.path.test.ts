@@ -13,7 +13,7 @@ import { startService } from '../support/service.ts';
 
 t.setTimeout(900_000);
 t.comment(`seed ${SEED}`);
-const service = await startService(t);
+const service = await startService(t, { env: { GATEHOUSE_BACKTESTS: '1' } });
 const api = new Api(t, service);
 await api.describe();
 const random = randomFrom(SEED);

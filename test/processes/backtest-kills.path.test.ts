@@ -21,7 +21,7 @@ const toMs = Date.now() - 60_000;
 const RANGE = { from: new Date(toMs - 30 * DAY_MS).toISOString(), to: new Date(toMs).toISOString() };
 
 const dataDir = await makeDataDir();
-const env = { GATEHOUSE_BOOTSTRAP_KEY: 'k'.repeat(40) };
+const env = { GATEHOUSE_BOOTSTRAP_KEY: 'k'.repeat(40), GATEHOUSE_BACKTESTS: '1' };
 let service: TestService = await launchService({ dataDir, env });
 t.teardown(async () => {
   await service.stop();

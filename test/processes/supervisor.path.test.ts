@@ -184,7 +184,7 @@ t.test('engines whose ports were taken just after they were looked up start on o
   if (!hasOwnStores()) return void t.pass('with the embedded engines alone');
   const file = path.join(await dataDirOf(t), 'faster-stranger.mjs');
   writeFileSync(file, FASTER_STRANGER);
-  const service = await startService(t, { env: { NODE_OPTIONS: `--import ${file}` } });
+  const service = await startService(t, { env: { NODE_OPTIONS: `--import ${file}`, GATEHOUSE_BACKTESTS: '1' } });
   t.equal((await call(service, 'GET', '/v1/agents')).status, 200);
   const names = (await service.children()).map(({ name }) => name);
   t.same(names.sort(), ['backtests', 'clickhouse', 'front-1', 'pipelines', 'redis'], 'each once');
@@ -218,7 +218,7 @@ t.test(
 );
 
 t.test('whatever child is killed comes back, the others go on, and no acknowledged event is lost', async (t) => {
-  const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2' } });
+  const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2', GATEHOUSE_BACKTESTS: '1' } });
   const agent = (await call(service, 'POST', '/v1/agents', { name: 'survivor' })).body.id;
   const submit = async (n: number) =>
     (await call(service, 'POST', `/v1/agents/${agent}/events`, { type: 'custom', payload: { n } })).status === 201;
@@ -257,7 +257,7 @@ t.test('whatever child is killed comes back, the others go on, and no acknowledg
 });
 
 t.test('one scrape shows all processes, whichever front answers', async (t) => {
-  const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2' } });
+  const service = await startService(t, { env: { GATEHOUSE_FRONTS: '2', GATEHOUSE_BACKTESTS: '1' } });
   const agent = (await call(service, 'POST', '/v1/agents', { name: 'counted' })).body.id;
   const events = Array.from({ length: 5 }, (_, n) => ({ type: 'custom', payload: { n } }));
   t.equal((await call(service, 'POST', `/v1/agents/${agent}/events/batch`, events)).status, 200);
