@@ -158,7 +158,7 @@ const PAYLOAD = fc
 
 t.test('every word of a payload is found by asking for it, alone and with its neighbour', async (t) => {
   const clickhouse = await makeTable();
-  const payloads = [...new Set(fc.sample(PAYLOAD, { seed: SEED, numRuns: runs(25) }))];
+  const payloads = [...new Set(fc.sample(PAYLOAD, { seed: SEED, numRuns: runs(13) }))];
   const ids = await store(clickhouse, payloads);
   const questions = new Map<string, Set<string>>();
   for (const [i, payload] of payloads.entries()) {
@@ -179,7 +179,7 @@ t.test('every word of a payload is found by asking for it, alone and with its ne
 
 t.test('a question finds what a second reading of the definition finds, and nothing else', async (t) => {
   const clickhouse = await makeTable();
-  const payloads = [...new Set(fc.sample(PAYLOAD, { seed: SEED + 1, numRuns: runs(30) }))];
+  const payloads = [...new Set(fc.sample(PAYLOAD, { seed: SEED + 1, numRuns: runs(15) }))];
   const ids = await store(clickhouse, payloads);
   // Parts of the texts, cut anywhere: words, beginnings, ends, and what goes across borders.
   const cuts = fc
@@ -190,7 +190,7 @@ t.test('a question finds what a second reading of the definition finds, and noth
       return isPhrase ? `"${cut.replaceAll('"', '')}"` : cut;
     })
     .filter((q) => q !== '');
-  const questions = [...new Set(fc.sample(cuts, { seed: SEED, numRuns: runs(120) }))];
+  const questions = [...new Set(fc.sample(cuts, { seed: SEED, numRuns: runs(60) }))];
   await beforeAndAfterMerge(t, clickhouse, async (t) => {
     const wrong: unknown[] = [];
     for (const [q, hits] of await foundBy(clickhouse, questions)) {
