@@ -75,9 +75,10 @@ const conditions = (description: string) =>
   Type.Optional(about(Type.Array(ConditionHeld, { maxItems: CONDITIONS_TOLD_MAX }), description));
 const reason = Type.Optional(
   about(
-    Type.Enum(['budget', 'expression_error', 'not_a_number', 'error']),
+    Type.Enum(['budget', 'expression_error', 'not_a_number', 'not_json', 'error']),
     'Why the policy counts as matched although it could not be evaluated: the work that one event may cost was used up, its ' +
-      'expression failed on the event, a condition compares numbers and the event has something else there, or a mistake of ours. ' +
+      'expression failed on the event, a condition compares numbers and the event has something else there, it leads into a text ' +
+      'that begins like JSON and cannot be read, or a mistake of ours. ' +
       'Left out: it was evaluated.',
   ),
 );

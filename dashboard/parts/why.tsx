@@ -207,6 +207,7 @@ const FAILED: Record<string, string> = {
   budget: 'It counts as matched: the work that one event may cost was used up.',
   expression_error: 'It counts as matched: its expression failed on this event.',
   not_a_number: 'It counts as matched: it compares a number, and something else is there.',
+  not_json: 'It counts as matched: it leads into a text that begins like JSON and cannot be read.',
   error: 'It counts as matched: evaluating it failed by a mistake of the service.',
 };
 

@@ -1,41 +1,167 @@
-// Text inside text: which strings are looked into as the JSON that they hold. The one notion of it for policies
-// (src/policy/texts/text-forms.ts) and for the search (search/payload-words.ts): a string whose first character that is
-// no blank is `{` or `[`, and which parses, within the depth of a payload, to three levels.
+// Text inside text: which strings are opened, and what they hold. The one notion of it for policies
+// (src/policy/texts/text-forms.ts) and for the search (search/payload-words.ts).
+// A string that begins like JSON (an object, an array, a string of JSON that holds one, a fenced block of one, behind
+// blanks and comments) is read: as JSON, or where JSON.parse refuses it by the rules of other languages
+// (lenient-json.ts). Where there is not one reading (a key twice, too deep, cut, anything else) it is not readable, and
+// who asks must not take that for nothing.
+// Invariant: prose that happens to begin with a bracket stays prose, by its first characters alone. Linear.
+import type { Json } from '../../schemas/common.ts';
+import { parseExact, stringEnd } from './exact-json.ts';
+import { gapEnd, readLenient, readString } from './lenient-json.ts';
 import { JSON_DEPTH_MAX } from './limits.ts';
 
 /** How deep text inside text inside text is looked into. */
 export const INNER_LEVELS_MAX = 3;
 
-const BLANKS = ' \t\n\r';
-const OPENS = '{[';
-const CLOSES = '}]';
+/**
+ * What a string holds. `isExact`: by JSON's own rules, so that its text is that of a document. `value` undefined: it
+ * begins like JSON, and there is not one reading.
+ */
+export type InnerText = { readonly value: Json | undefined; readonly isExact: boolean };
 
-/** By its first and last character: of a text that is not JSON mostly no error has to be made. */
-export function looksLikeJson(text: string): boolean {
-  if (text.charCodeAt(0) > 0x20 && !OPENS.includes(text[0]!)) return false;
-  let first = 0;
-  while (first < text.length && BLANKS.includes(text[first]!)) first++;
-  if (first >= text.length - 1 || !OPENS.includes(text[first]!)) return false;
-  let last = text.length - 1;
-  while (BLANKS.includes(text[last]!)) last--;
-  return CLOSES.includes(text[last]!);
+export const NOT_READABLE: InnerText = { value: undefined, isExact: false };
+
+const BEGINS = '{["\'`/';
+/** Behind an opening brace: a key, as literals of either language have them. */
+const KEY = /\\*["']|\.\.\.|\[\s*["']|-?[\p{ID_Continue}$][\p{ID_Continue}$.+-]{0,99}\s*:/uy;
+/** Behind an opening bracket: a string, or another item with a comma or the end of the text behind it. */
+const ITEM = /\\*["']|(?:-?\d[\w.+-]{0,99}|-?(?:[tT]rue|[fF]alse|null|None|undefined|NaN|nan|Infinity|inf))\s*(?:,|$)/y;
+const ESCAPED_KEY = /^[{[][\s{[]*\\+"/;
+/** Of a string in a string, and so on. */
+const QUOTES = /[\s\\"']*/y;
+const FENCE = /```[^\n`]{0,100}\n/y;
+
+/** By its first characters: of most strings nothing more has to be asked. */
+export function mayHoldJson(text: string): boolean {
+  const first = text.charCodeAt(0);
+  if (first === SLASH) return text.charCodeAt(1) === SLASH || text.charCodeAt(1) === STAR;
+  return first <= 0x20 || first >= 0x7f || BEGINS.includes(text[0]!);
 }
 
-/** The value inside; undefined: there is none. `parse` throws SyntaxError at what is not JSON. */
-export function innerValue<T>(text: string, parse: (text: string) => T): T | undefined {
-  if (!looksLikeJson(text)) return undefined;
+const SLASH = 0x2f;
+const STAR = 0x2a;
+
+/** undefined: it is a text and nothing else. */
+export function innerText(text: string): InnerText | undefined {
+  if (!mayHoldJson(text)) return undefined;
+  const start = gapEnd(text, 0);
+  switch (text[start]) {
+    case '{':
+    case '[':
+      return read(text, start, text.length);
+    case '"':
+    case "'":
+      return readQuoted(text, start);
+    case '`':
+      return readFenced(text, start);
+    default:
+      return undefined;
+  }
+}
+
+function read(text: string, start: number, end: number): InnerText | undefined {
+  if (end === text.length && closes(text)) {
+    const value = exactValue(text);
+    if (value !== undefined) return { value, isExact: true };
+  }
+  const whole = text.slice(start, end);
+  const isLike = beginsLikeJson(whole);
+  if (!isLike && !closes(whole)) return undefined;
+  const value = readLenient(whole) ?? escapedText(whole);
+  if (value !== undefined) return { value, isExact: false };
+  return isLike ? NOT_READABLE : undefined;
+}
+
+/** The JSON of which a text is the inside of a string, `{\"key\": …}`. */
+function escapedText(text: string): string | undefined {
+  if (!ESCAPED_KEY.test(text)) return undefined;
+  const string = readString(`"${text}"`, 0);
+  return string !== undefined && string.end === text.length + 2 ? string.text : undefined;
+}
+
+/** A string of JSON; in other quotes, one that holds JSON. */
+function readQuoted(text: string, start: number): InnerText | undefined {
+  const exact = text[start] === '"' ? exactValue(text) : undefined;
+  if (exact !== undefined) return { value: exact, isExact: true };
+  QUOTES.lastIndex = start;
+  QUOTES.test(text);
+  if (!beginsLikeJson(text, QUOTES.lastIndex)) return undefined;
+  const string = readString(text, start);
+  if (string === undefined || gapEnd(text, string.end) < text.length) return NOT_READABLE;
+  return { value: string.text, isExact: false };
+}
+
+/** What the first block holds, where that begins like JSON. */
+function readFenced(text: string, start: number): InnerText | undefined {
+  FENCE.lastIndex = start;
+  if (!FENCE.test(text)) return undefined;
+  const from = gapEnd(text, FENCE.lastIndex);
+  if (text[from] !== '{' && text[from] !== '[') return undefined;
+  const close = text.indexOf('\n```', from);
+  return read(text, from, close < 0 ? text.length : close);
+}
+
+/** Does it open an object or array, with a first key or item that shows what it is? */
+function beginsLikeJson(text: string, start = 0): boolean {
+  let at = start;
+  for (let depth = 0; depth <= JSON_DEPTH_MAX; depth++) {
+    const open = text[at];
+    if (open !== '{' && open !== '[') return false;
+    at = gapEnd(text, at + 1);
+    const form = open === '{' ? KEY : ITEM;
+    form.lastIndex = at;
+    if (form.test(text)) return true;
+    if (open === '{') return false;
+  }
+  return true;
+}
+
+function closes(text: string): boolean {
+  let last = text.length - 1;
+  while (text.charCodeAt(last) <= 0x20) last--;
+  return text[last] === '}' || text[last] === ']';
+}
+
+/** The value of a text by JSON's own rules; undefined: none, or a key stands twice in it, or it is too deep. */
+export function exactValue(text: string): Json | undefined {
   try {
-    const value = parse(text);
-    return isWithinDepth(value, JSON_DEPTH_MAX) ? value : undefined;
+    const value = parseExact(text);
+    const keys = countKeys(value, JSON_DEPTH_MAX);
+    return keys === 0 || keys === membersOf(text) ? value : undefined;
   } catch (error) {
     if (error instanceof SyntaxError) return undefined;
     throw error;
   }
 }
 
-function isWithinDepth(value: unknown, levels: number): boolean {
-  if (typeof value !== 'object' || value === null) return true;
-  if (levels === 0) return false;
-  for (const key in value) if (!isWithinDepth((value as Record<string, unknown>)[key], levels - 1)) return false;
-  return true;
+/** Keys of all objects inside a parsed value; NaN where it is nested deeper than `levels`. */
+export function countKeys(value: Json, levels: number): number {
+  if (typeof value !== 'object' || value === null) return 0;
+  if (levels === 0) return Number.NaN;
+  let count = 0;
+  if (Array.isArray(value)) {
+    for (const item of value) if (typeof item === 'object') count += countKeys(item, levels - 1);
+    return count;
+  }
+  // JSON.parse makes own properties only, `__proto__` among them, so for-in would be right but for the prototype chain.
+  for (const key of Object.keys(value)) {
+    count++;
+    const item = value[key];
+    if (typeof item === 'object') count += countKeys(item!, levels - 1);
+  }
+  return count;
 }
+
+/** Members of all objects of a text that is JSON, those whose key stands twice among them. */
+function membersOf(json: string): number {
+  let members = 0;
+  for (let i = 0; i < json.length; i++) {
+    const unit = json.charCodeAt(i);
+    if (unit === QUOTE) i = stringEnd(json, i);
+    else if (unit === COLON) members++;
+  }
+  return members;
+}
+
+const QUOTE = 0x22;
+const COLON = 0x3a;

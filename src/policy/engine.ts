@@ -7,6 +7,7 @@
 //   Redis away         the counters cannot be asked: the caller refuses the submission (503); nothing is decided here
 //   an expression that errors on the event      counts as a match, detail.reason `expression_error`
 //   work of a policy over its budget (budget.ts)        counts as a match, detail.reason `budget`
+//   a text that begins like JSON and cannot be read     counts as a match where a policy leads into it, `not_json`
 //   a rule that throws what it should not       counts as a match, detail.reason `error`, and onRuleError is called
 //   a stored policy that does not compile       the set cannot be made: the caller refuses the account's submissions
 // Nothing else is asked for. The one state kept between events is what automata have learned, which changes no
@@ -22,6 +23,7 @@ import type { Policy } from '../../schemas/policy.ts';
 import { type Allowance, TOO_LONG, TooLong } from './allowance.ts';
 import { Budget, EXPLAIN_UNITS, expressionUnits, fieldUnits, OverBudget } from './budget.ts';
 import { checkParts, compileRule, type Rule } from './compile.ts';
+import type { Unjudged } from './conditions/field-condition.ts';
 import { conditionsDetail, conditionsHeld, shownCondition } from './explain.ts';
 import type { Filter } from './filter.ts';
 import type {
@@ -180,8 +182,8 @@ export class RuleSet {
   #redactions: Redaction[] = [];
   /** `last` resolves when the last judgement with pauses is over. Of all sets that share filters. */
   readonly #pausing: { last: Promise<void> | undefined };
-  /** Rules of which a condition held for what is no number. */
-  #forNoNumber: IndexedRule[] = [];
+  /** Rules of which a condition counts as met for what it cannot judge, and why. */
+  readonly #unjudged = new Map<IndexedRule, Unjudged>();
   readonly #live: IndexedRule[] = [];
   /** The condition that was asked last, should it fail. */
   #asked = '';
@@ -298,7 +300,7 @@ export class RuleSet {
     if (this.#found.length > 0) this.#found = [];
     if (this.#checks.length > 0) this.#checks = [];
     if (this.#redactions.length > 0) this.#redactions = [];
-    if (this.#forNoNumber.length > 0) this.#forNoNumber = [];
+    if (this.#unjudged.size > 0) this.#unjudged.clear();
   }
 
   #judgement(event: EventView): Judgement {
@@ -317,6 +319,11 @@ export class RuleSet {
     return copy;
   }
 
+  #reasonOfUnjudged(entry: IndexedRule): { reason: Unjudged } | undefined {
+    const reason = this.#unjudged.get(entry);
+    return reason && { reason };
+  }
+
   #charge(units: number): void {
     this.#spent += units;
     if (this.#spent > this.#most) throw TOO_LONG;
@@ -331,7 +338,7 @@ export class RuleSet {
       const budget = new Budget(EXPLAIN_UNITS);
       const held = conditionsHeld(entry.rule, event, { budget, isSecret });
       this.#charge(budget.worked);
-      const reason = this.#forNoNumber.includes(entry) ? NOT_A_NUMBER : undefined;
+      const reason = this.#reasonOfUnjudged(entry);
       if (detail === null) return { entry, detail: { ...conditionsDetail(held), ...reason } };
       return {
         entry,
@@ -392,7 +399,8 @@ export class RuleSet {
     let detail: Unevaluated | undefined;
     try {
       if (!this.#applies(rule, event)) return;
-      if (rule.conditions.some(({ heldForNoNumber }) => heldForNoNumber)) this.#forNoNumber.push(entry);
+      const unjudged = rule.conditions.find((condition) => condition.unjudged !== undefined)?.unjudged;
+      if (unjudged !== undefined) this.#unjudged.set(entry, unjudged);
     } catch (error) {
       // An expression passes over errors of its parts.
       if (this.#fieldBudget.here < 0 || this.#expressionBudget.here < 0) throw TOO_LONG;
@@ -440,10 +448,11 @@ export class RuleSet {
   /** `event` may be left out where the counter does not depend on its payload. */
   #checkOf(entry: IndexedRule, terms: RateLimitTerms, event?: EventView): EntryCheck {
     const { per } = terms;
+    const unevaluated = this.#reasonOfUnjudged(entry);
     return {
       entry,
       event: event ?? null,
-      ...(this.#forNoNumber.includes(entry) ? { unevaluated: NOT_A_NUMBER } : undefined),
+      ...(unevaluated && { unevaluated }),
       rule: entry.rule,
       policyId: entry.rule.policy.id,
       counterScope: typeof per === 'string' ? per : 'value',
@@ -505,8 +514,9 @@ export class RuleSet {
     let index = entry.needles.findIndex((needle) => scanner.found[needle] === FOUND.yes);
     const isFound = index >= 0;
     if (!isFound) index = entry.needles.findIndex((needle) => scanner.found[needle] === FOUND.over);
-    if (index < 0 && failure === undefined) return;
-    let detail: DataFilterDetail = failure ?? {};
+    const { unreadable } = walker;
+    if (index < 0 && failure === undefined && unreadable === undefined) return;
+    let detail: DataFilterDetail = failure ?? { ...(unreadable && { path: unreadable }), reason: 'not_json' };
     if (index >= 0) {
       const { path, isKey } = walker.places[entry.needles[index]!]!;
       detail = {
@@ -523,7 +533,6 @@ export class RuleSet {
 
 const NO_FILTERS: readonly Filter[] = [];
 const NO_DETAIL: Detail = Object.freeze({});
-const NOT_A_NUMBER = { reason: 'not_a_number' } as const;
 /** 20 ms, once a set. */
 const LAID_OUT_INSTRUCTIONS_MAX = 12_000;
 

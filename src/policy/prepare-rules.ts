@@ -83,12 +83,12 @@ class Slices {
  */
 async function patternsOf({ conditions }: Policy, slices: Slices): Promise<ReadonlyMap<string, Pattern>> {
   const patterns = new Map<string, Pattern>();
-  for (const source of patternSources(conditions)) {
-    const pattern = readPattern(source);
+  for (const { key, source, blanks } of patternSources(conditions)) {
+    const pattern = readPattern(source, blanks);
     await slices.next();
     if (typeof pattern === 'string') continue;
     literalOf(pattern);
-    patterns.set(source, pattern);
+    patterns.set(key, pattern);
     await slices.next();
   }
   return patterns;

@@ -4,7 +4,7 @@
 // Invariant: a rule is left out of a plan only if its own conditions could not hold for any event of that plan.
 
 import type { EventType, Outcome, PolicyAction, PolicyType } from '../../schemas/closed-sets.ts';
-import { looksLikeJson } from '../common/inner-json.ts';
+import { mayHoldJson } from '../common/inner-json.ts';
 import type { Rule } from './compile.ts';
 import { Filter } from './filter.ts';
 import type { IndexedRule, Judgement, LiteralBits, TextView } from './judgement.ts';
@@ -189,7 +189,7 @@ const NO_ENTRIES: readonly IndexedRule[] = Object.freeze([]);
  * names tools.
  */
 export function rulesOfTool(plan: Plan, tool: unknown): readonly IndexedRule[] {
-  if (typeof tool === 'string' && !looksLikeJson(tool)) return plan.byTool!.get(tool) ?? NO_ENTRIES;
+  if (typeof tool === 'string' && !mayHoldJson(tool)) return plan.byTool!.get(tool) ?? NO_ENTRIES;
   return typeof tool === 'string' || Array.isArray(tool) ? plan.withTool : NO_ENTRIES;
 }
 

@@ -51,6 +51,17 @@ const text = fc.oneof(
     .tuple(fc.constantFrom('', ' ', '\n\t'), fc.constantFrom(...KEYS), word)
     .map(([blank, key, inner]) => blank + JSON.stringify({ [key]: inner })),
   word.map((inner) => JSON.stringify([inner])),
+  // What other languages write, and what no one can read.
+  fc
+    .tuple(
+      fc.constantFrom('', ' ', '\n\t', '// a\n', '\ufeff', '"', "'", '```json\n'),
+      fc.constantFrom(...KEYS),
+      fc.constantFrom(...WORDS),
+      fc.constantFrom('}', ',"x":NaN}', ',}', '', '};', ", 'x': None}", ',"x":[', '\\"}"', "}'"),
+    )
+    .map(([before, key, inner, after]) => `${before}{"${key}":"${inner}"${after}`),
+  word.map((inner) => inner.replace(' ', '\t')),
+  word.map((inner) => [...inner].join('\u007f')),
   word.map((inner) => [...inner].join('\u200b')),
   word.map((inner) => inner.replace(/[a-z]/g, (letter) => String.fromCharCode(letter.charCodeAt(0) + 0xfee0))),
 );

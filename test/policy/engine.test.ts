@@ -306,17 +306,25 @@ t.test('a rate limit asks for a place at the counter that its `per` names', asyn
     over: false,
     windowMs: 300_000,
   });
-  t.strictSame(ask({ per: 'arguments.tags' })?.value, '["urgent","abroad"]');
+  t.strictSame(ask({ per: 'arguments.tags' })?.value, '', 'several are not one');
   t.strictSame(ask({ per: 'payload.tool' }, ['block'], event('custom', {}))?.value, '', 'none');
   t.strictSame(
     ask({ per: 'payload.tool' }, ['block'], event('custom', { tool: '' }))?.value,
     '""',
     'none and empty are two counters',
   );
-  t.not(
-    ask({ per: 'payload.n' }, ['block'], event('custom', { n: 1 }))?.value,
-    ask({ per: 'payload.n' }, ['block'], event('custom', { n: '1' }))?.value,
-  );
+  const counterOf = (user: unknown) => ask({ per: 'payload.user' }, ['block'], event('custom', { user }))?.value;
+  for (const [one, spellings] of [
+    ['u1', ['u1 ', '\tu1\n', 'ｕ1', 'u1\u200b', 'u\u00001', ['u1'], '["u1"]', [['u1', 'u1 ']]]],
+    [1, ['1', ' 1', 1.0, [1], '[1]', '１']],
+  ] as const)
+    for (const other of spellings) t.equal(counterOf(other), counterOf(one), `${JSON.stringify(other)} is ${one}`);
+  const absent = counterOf(undefined);
+  for (const odd of [{ a: 'u1' }, '{"a":"u1"}', ['u1', 'u2'], [], [{}], '["u1","u2"]'])
+    t.equal(counterOf(odd), absent, `${JSON.stringify(odd)} has no counter of its own`);
+  t.not(counterOf('U1'), counterOf('u1'));
+  t.not(counterOf('01'), counterOf(1));
+  t.not(counterOf(''), absent);
   t.equal(ask({ tool: 'rm' }), undefined, 'an event that the fields leave out takes no place');
 });
 

@@ -2,6 +2,7 @@
 // alone.
 import t from 'tap';
 import { RuleSet } from '../../src/policy/engine.ts';
+import type { EventView } from '../../src/policy/judgement.ts';
 import { decideOn, policy, recordedEvents } from './support.ts';
 
 const events = recordedEvents();
@@ -63,16 +64,22 @@ t.test(
   async (t) => {
     const together = new RuleSet(EXPECTED.map(([, one]) => one));
     const counts = new Map<string, number>();
+    const unreadable = new Set<EventView>();
     for (const event of events!) {
       for (const { policy_id, detail } of decideOn(together, event).matches) {
+        if ('reason' in detail && detail.reason === 'not_json') {
+          unreadable.add(event);
+          continue;
+        }
         counts.set(policy_id, (counts.get(policy_id) ?? 0) + 1);
         if ('reason' in detail) t.fail(`${policy_id} ${JSON.stringify(detail)}`);
       }
     }
+    t.equal(unreadable.size, 3, 'three of 9,218 hold a text that begins like JSON and cannot be read');
     for (const [expected, one] of EXPECTED) {
       const alone = new RuleSet([one]);
       t.equal(
-        events!.filter((event) => decideOn(alone, event).matches.length > 0).length,
+        events!.filter((event) => !unreadable.has(event) && decideOn(alone, event).matches.length > 0).length,
         expected,
         JSON.stringify(one.conditions),
       );
@@ -92,7 +99,8 @@ t.test(
       const { matches, redacted } = decideOn(rules, event);
       if (matches.length === 0) continue;
       found++;
-      t.notOk('reason' in matches[0]!.detail, 'within the budget');
+      const { reason } = matches[0]!.detail as { reason?: string };
+      t.ok(reason === undefined || reason === 'not_json', 'within the budget');
       const copy = redacted!.payloadText;
       const again = { ...event, payload: JSON.parse(copy), payloadText: copy };
       if (decideOn(rules, again).matches.length > 0) t.fail(copy);

@@ -22,7 +22,7 @@ export function foldedOf(text: string): Form {
   for (let start = 0; start < text.length; ) {
     const end = characterEnd(text, start);
     let plain = '';
-    for (const point of text.slice(start, end)) if (!/[\p{Cf}\p{DI}]/u.test(point)) plain += point;
+    for (const point of text.slice(start, end)) if (!showsNothing(point)) plain += point;
     plain = [...plain.normalize('NFKC')].map(plainPoint).join('');
     form.text += plain;
     for (const _ of plain.split('')) form.from.push({ start, end });
@@ -31,8 +31,16 @@ export function foldedOf(text: string): Form {
   return form;
 }
 
+/** Strokes through a letter, among them. */
+const STROKES = '\u0334\u0335\u0336\u0337\u0338\u20d2\u20d3\u20d8\u20d9\u20da\u20e5\u20e6\u20ea\u20eb';
+
+function showsNothing(point: string): boolean {
+  if ('\t\n\v\f\r\u0085'.includes(point)) return false;
+  return /[\p{Cc}\p{Cf}\p{DI}]/u.test(point) || point === '\ufffc' || STROKES.includes(point);
+}
+
 function plainPoint(point: string): string {
-  if (/\p{Zs}/u.test(point) || '\u2028\u2029\u0085'.includes(point)) return ' ';
+  if (/\p{Zs}/u.test(point) || '\u2028\u2029\u0085\u2800'.includes(point)) return ' ';
   return /\p{Pd}/u.test(point) || DASHES.includes(point) ? '-' : point;
 }
 

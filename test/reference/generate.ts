@@ -34,14 +34,11 @@ export const KEYS = [
   '1',
 ].concat(['constructor', '__proto__', 'päss', '', 'tokens_use', 'toString', 'type', 'payload']);
 /** Such as redaction could make equal, must not show, or has to cut. */
-const ODD_KEYS = [
-  ...WORDS,
-  'secret 1',
-  'secret 2',
-  '[redacted:pattern]',
-  '[redacted:pattern]~2',
-  'k'.repeat(150),
-].concat([`see ${FINDINGS['email']} now`, 'a/b~c', 'jay@', `${'long secret '.repeat(50)}`]);
+/** Blanks, and what a text is dressed up with. */
+const BLANKS = ['\t', '\n', '\u000b', '\u00a0', '\u2800', '\u0000', '\u007f', '\b', '\u001b', '\u0336', '\ufffc'];
+const ODD_KEYS = ['to\u200bol', 'too\u0000l', '\uff41mount', 'pay\u00adload']
+  .concat([...WORDS, 'secret 1', 'secret 2', '[redacted:pattern]', '[redacted:pattern]~2', 'k'.repeat(150)])
+  .concat([`see ${FINDINGS['email']} now`, 'a/b~c', 'jay@', `${'long secret '.repeat(50)}`]);
 
 const word = fc.constantFrom(...WORDS);
 const framed = fc.constantFrom(...DETECTORS).map((name) => `see ${FINDINGS[name]} now`);
@@ -49,6 +46,12 @@ const text = fc.oneof(
   { weight: 4, arbitrary: word },
   { weight: 3, arbitrary: fc.array(word, { maxLength: 5 }).map((words) => words.join(' ')) },
   { weight: 1, arbitrary: fc.array(word, { maxLength: 5 }).map((words) => words.join('')) },
+  {
+    weight: 1,
+    arbitrary: fc
+      .tuple(fc.array(word, { maxLength: 4 }), fc.constantFrom(...BLANKS))
+      .map(([words, b]) => words.join(b)),
+  },
   { weight: 1, arbitrary: framed },
   { weight: 1, arbitrary: fc.tuple(word, framed, word).map((parts) => parts.join(' | ')) },
   { weight: 1, arbitrary: fc.string({ unit: 'binary', maxLength: 10 }) },

@@ -250,12 +250,19 @@ function follow({ value, trail }: At, segments: readonly string[]): At[] {
   if (first === undefined) return [{ value, trail }];
   if (typeof value !== 'object' || value === null || value instanceof Written) return [];
   if (!Array.isArray(value)) {
-    if (!Object.hasOwn(value, first)) return [];
-    return follow({ value: (value as JsonObject)[first], trail: [...trail, first] }, rest);
+    return keysNamed(Object.keys(value), first).flatMap((key) =>
+      follow({ value: (value as JsonObject)[key], trail: [...trail, key] }, rest),
+    );
   }
   if (!isIndex(first)) return value.flatMap((item, i) => follow({ value: item, trail: [...trail, i] }, segments));
   const index = Number(first);
   return index < value.length ? follow({ value: value[index], trail: [...trail, index] }, rest) : [];
+}
+
+/** The key that is written so, then those that are folded to it. */
+export function keysNamed(keys: readonly string[], name: string): string[] {
+  const others = keys.filter((key) => key !== name && foldedOf(key).text === foldedOf(name).text);
+  return keys.includes(name) ? [name, ...others] : others;
 }
 
 export function isIndex(segment: string): boolean {
@@ -337,17 +344,22 @@ function operatorHolds(name: string, operand: unknown, value: unknown): boolean 
     case 'lte':
       return inOrder(value, (number) => number <= numberIn(operand)!);
     case 'contains':
-      return someText((text, wanted) => text.includes(wanted));
+      return someText((text, wanted) => spaced(text).includes(spaced(wanted)));
     case 'starts_with':
-      return someText((text, wanted) => text.startsWith(wanted));
+      return someText((text, wanted) => spaced(text).startsWith(spaced(wanted)));
     case 'ends_with':
-      return someText((text, wanted) => text.endsWith(wanted));
+      return someText((text, wanted) => spaced(text).endsWith(spaced(wanted)));
     case 'glob':
-      return someText((text, wanted) => isGlob(wanted, text));
+      return someText((text, wanted) => isGlob(wanted, text) || isGlob(wanted, spaced(text)));
     case 'matches':
       return textsIn(value, true).some((text) => textsOf(text).some((form) => occurs(operand as string, form)));
   }
   throw new Error(`no operator ${name}`);
+}
+
+/** To a policy a blank is any blank. */
+function spaced(text: string): string {
+  return text.replaceAll(/[\t\n\v\f\r]/g, ' ');
 }
 
 /** By hand: a star is every length that is left. */
@@ -417,7 +429,9 @@ function stringsUnder(value: unknown, segments: readonly string[], trail: Step[]
   if (first === undefined) return stringsIn(value, trail);
   if (typeof value !== 'object' || value === null) return [];
   if (!Array.isArray(value))
-    return Object.hasOwn(value, first) ? stringsUnder((value as JsonObject)[first], rest, [...trail, first]) : [];
+    return keysNamed(Object.keys(value), first).flatMap((key) =>
+      stringsUnder((value as JsonObject)[key], rest, [...trail, key]),
+    );
   return value.flatMap((item, i) => {
     if (isIndex(first)) return i === Number(first) ? stringsUnder(item, rest, [...trail, i]) : [];
     return stringsUnder(item, segments, [...trail, i]);
@@ -458,9 +472,14 @@ function pointer(trail: readonly Step[], hidden: readonly NeedleOrder[]): string
 function overLimit({ id, conditions, actions }: Policy, event: Sent, counters: Counters): Detail | null {
   const { threshold, window, per = 'agent' } = conditions as { threshold: number; window: string; per?: string };
   const byPath = per !== 'agent' && per !== 'account';
-  const values = byPath ? valuesAt(per, event).map((at) => at.value) : [];
-  const value = values.length === 0 ? null : values.length === 1 ? values[0] : values;
-  const name = writtenJson([id, values.length === 0, value]);
+  const values = byPath
+    ? valuesAt(per, event)
+        .flatMap(flattened)
+        .map(({ value }) => countedAs(value))
+    : [];
+  const [value] = values;
+  const isOne = value !== undefined && value !== null && values.every((other) => other === value);
+  const name = writtenJson([id, isOne, isOne ? value : null]);
   const before = counters.get(name) ?? 0;
   if (before < threshold || !actions.includes('block')) counters.set(name, before + 1);
   if (before < threshold) return null;
@@ -469,7 +488,15 @@ function overLimit({ id, conditions, actions }: Policy, event: Sent, counters: C
   // All events come at one moment, and the first leaves the window when the window is over.
   const detail: Detail = { threshold, window_seconds: seconds, per: named, retry_after_seconds: seconds };
   if (!byPath) return detail;
-  if (values.length === 0) return { ...detail, value: null };
-  const text = typeof value === 'string' ? value : writtenJson(value);
+  if (!isOne) return { ...detail, value: null };
+  const text = value.slice(1);
   return { ...detail, value: text.length > 100 ? `${text.slice(0, 100)}…` : text };
+}
+
+/** What has the same counter, behind a mark of its kind; null: it has none of its own. */
+function countedAs(value: unknown): string | null {
+  if (typeof value !== 'string')
+    return typeof value === 'object' && value !== null && !(value instanceof Written) ? null : `n${writtenJson(value)}`;
+  const text = foldedOf(value).text.trim();
+  return `${numberIn(text) !== undefined && writtenJson(new Written(text)) === text ? 'n' : 't'}${text}`;
 }

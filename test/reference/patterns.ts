@@ -5,11 +5,10 @@
 export function translated(re2: string): { source: string; flags: string } {
   const named = /^\(\?([is]+)\)/.exec(re2);
   const dot = named?.[1]?.includes('s') ? '[\\s\\S]' : '[^\\n]';
-  const source = re2
-    .slice(named?.[0].length ?? 0)
-    .replace(/\\[\s\S]|\[(?:\\[\s\S]|[^\]])*\]|\./gu, (token) =>
-      token === '.' ? dot : token === '\\s' ? '[\\t\\n\\f\\r ]' : token,
-    );
+  const source = re2.slice(named?.[0].length ?? 0).replace(/\\[\s\S]|\[(?:\\[\s\S]|[^\]])*\]|[. ]/gu, (token) => {
+    if (token === ' ') return '[\\t-\\r ]'; // to a policy a blank is any blank
+    return token === '.' ? dot : token === '\\s' ? '[\\t\\n\\f\\r ]' : token;
+  });
   return { source, flags: named?.[1]?.includes('i') ? 'iu' : 'u' };
 }
 

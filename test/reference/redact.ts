@@ -4,7 +4,7 @@ import { createHmac } from 'node:crypto';
 import type { Policy } from '../../schemas/policy.ts';
 import { formsOf } from './forms.ts';
 import { type Node, type StringNode, unitsOf } from './json.ts';
-import { isIndex, looksAtTrace, needlesOf } from './judge.ts';
+import { isIndex, keysNamed, looksAtTrace, needlesOf } from './judge.ts';
 import { CARD_NUMBER, detected, detectedNumber, type Place, placesOf } from './patterns.ts';
 
 type Named = Place & { name: string };
@@ -48,7 +48,7 @@ function below({ filter, paths }: Scope, step: string | number): Scope {
     paths: paths.flatMap((path) => {
       const [first, ...rest] = path;
       if (first === undefined) return [path];
-      if (typeof step === 'string') return first === step ? [rest] : [];
+      if (typeof step === 'string') return keysNamed([step], first).length > 0 ? [rest] : [];
       if (!isIndex(first)) return [path];
       return Number(first) === step ? [rest] : [];
     }),

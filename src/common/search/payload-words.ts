@@ -10,7 +10,7 @@
 // byte of the payload is not searched. That is a text of symbols alone, or of characters of which NFKC makes eighteen.
 import { isAscii } from 'node:buffer';
 import { numberEnd, stringEnd } from '../exact-json.ts';
-import { INNER_LEVELS_MAX, innerValue } from '../inner-json.ts';
+import { INNER_LEVELS_MAX, innerText } from '../inner-json.ts';
 import { wordsBeside, wordsOf } from './words.ts';
 
 /** Stands between the words in their order and those beside them: no phrase goes across. */
@@ -71,8 +71,14 @@ function collect(json: string, level: number, words: Words): void {
 /** `written`: with its quotes. */
 function collectString(written: string, level: number, words: Words): void {
   const text = written.includes('\\') ? (JSON.parse(written) as string) : written.slice(1, -1);
-  if (level < INNER_LEVELS_MAX && innerValue(text, JSON.parse) !== undefined) collect(text, level + 1, words);
+  if (level < INNER_LEVELS_MAX && isDocument(text)) collect(text, level + 1, words);
   else add(text, words);
+}
+
+/** Text inside text whose words are those of its strings: an object or an array by JSON's own rules. */
+function isDocument(text: string): boolean {
+  const inner = innerText(text);
+  return inner?.isExact === true && typeof inner.value === 'object';
 }
 
 function add(text: string, words: Words): void {

@@ -26,7 +26,10 @@ export function useLiterals(at: usize): void {
   literals = at != 0;
 }
 
-/** Sets the bits of the literals that stand between `from` and `to`. Returns whether anything there is beyond ASCII. */
+/**
+ * Sets the bits of the literals that stand between `from` and `to`. Returns whether anything there is beyond ASCII, or
+ * is DEL.
+ */
 export function find(from: usize, to: usize, bits: usize): bool {
   if (!literals) return false;
   left = LEFT_MIN + <i32>(to - from);
@@ -38,7 +41,7 @@ export function find(from: usize, to: usize, bits: usize): bool {
   let all = i8x16.splat(0);
   for (let at = from; at < to; at += 16) {
     const a = v128.load(at), b = v128.load(at, 1), c = v128.load(at, 2);
-    all = v128.or(all, a);
+    all = v128.or(all, v128.or(a, i8x16.add(a, i8x16.splat(1))));
     let m = v128.and(i8x16.swizzle(lo0, v128.and(a, low)), i8x16.swizzle(hi0, i8x16.shr_u(a, 4)));
     m = v128.and(m, v128.and(i8x16.swizzle(lo1, v128.and(b, low)), i8x16.swizzle(hi1, i8x16.shr_u(b, 4))));
     m = v128.and(m, v128.and(i8x16.swizzle(lo2, v128.and(c, low)), i8x16.swizzle(hi2, i8x16.shr_u(c, 4))));

@@ -85,7 +85,8 @@ function isHex4(p: usize): bool {
 function escape(p: usize): usize {
   switch (at(p++)) {
     case 0x5c: if (at(p) == 0x75) flags |= F_ESCAPED; return p;
-    case 0x22: case 0x2f: case 0x62: case 0x66: case 0x6e: case 0x72: case 0x74: return p;
+    case 0x22: case 0x2f: case 0x66: case 0x6e: case 0x72: case 0x74: return p;
+    case 0x62: flags |= F_FORMS; return p; // a control character is folded
     case 0x75:
       flags |= F_ESCAPED;
       if (isHex4(p)) return p + 4;
@@ -184,19 +185,21 @@ function word(p: usize): usize {
   return w == 0x736c6166 && at(p + 4) == 0x65 ? p + 5 : 0;
 }
 
-/** Notes a string that may be JSON: its first character that is no blank opens an object or an array. */
+/** Notes a string that may hold JSON, as far as its first characters show (common/inner-json.ts, `mayHoldJson`). */
 @inline function noteForms(p: usize): void {
   const c = at(p);
-  if (c == OBJECT || c == ARRAY || ((c == 0x20 || c == BACKSLASH) && opensBehindBlanks(p))) flags |= F_FORMS;
+  if ((c | 0x20) - 0x61 > 25 && mayHoldJson(p)) flags |= F_FORMS;
 }
 
-function opensBehindBlanks(p: usize): bool {
+/** A bracket, a quote or a comment, behind blanks. What is beyond ASCII, or escaped as \u, is noted elsewhere. */
+function mayHoldJson(p: usize): bool {
   while (true) {
     const c = at(p);
     if (c == 0x20) { p++; continue; }
-    if (c != BACKSLASH) return c == OBJECT || c == ARRAY;
+    if (c == 0x2f) return at(p + 1) == 0x2f || at(p + 1) == 0x2a;
+    if (c != BACKSLASH) return c == OBJECT || c == ARRAY || c == 0x27 || c == 0x60;
     const escaped = at(p + 1); // n, r, t
-    if (escaped != 0x6e && escaped != 0x72 && escaped != 0x74) return false;
+    if (escaped != 0x6e && escaped != 0x72 && escaped != 0x74) return escaped != BACKSLASH;
     p += 2;
   }
 }
@@ -373,7 +376,7 @@ function use(r: usize): void {
 @inline function column(name: usize, length: usize, from: usize, to: usize, r: usize, base: usize): void {
   if (length == 4) {
     if (!is4(name, 0x6c6f6f74)) return; // tool
-    if (load<u8>(from) == QUOTE && plain(from + 1, to - 1) && !opensBehindBlanks(from + 1)) {
+    if (load<u8>(from) == QUOTE && plain(from + 1, to - 1) && !mayHoldJson(from + 1)) {
       flags |= F_TOOL;
       place(r + TOOL, from + 1 - base, to - 1 - base);
     } else flags |= F_TOOL_OTHER;
@@ -435,7 +438,7 @@ function event(p: usize, depth: i32, r: usize, base: usize): usize {
       else {
         p = ascii(content, r, TRACE, 200, base);
         if (p == 0 || isDots(content, p)) return 0;
-        find(content, p, r + BITS); // ASCII as it is: it has no other forms
+        if (find(content, p, r + BITS)) flags |= F_FORMS;
       }
     } else if (length == 9 && load<u64>(start) == 0x6d617473656d6974 && load<u8>(start, 8) == 0x70) { // timestamp
       p = isNull(content) ? content + 4 : ascii(content, r, TIME, 40, base);

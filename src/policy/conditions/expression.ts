@@ -11,9 +11,10 @@
 // must not be evaluated inside another, and is not.
 import { Environment } from '@marcbachmann/cel-js';
 import type { AgentRecord } from '../../../schemas/agent.ts';
-import type { JsonObject } from '../../../schemas/common.ts';
-import { mayHoldLongNumber, parseExact } from '../../common/exact-json.ts';
+import type { Json, JsonObject } from '../../../schemas/common.ts';
+import { mayHoldLongNumber } from '../../common/exact-json.ts';
 import { compareNumbers, type ExactNumber, exactNumber, LongNumber } from '../../common/exact-number.ts';
+import { exactValue } from '../../common/inner-json.ts';
 import { type Budget, OVER_BUDGET, OverBudget } from '../budget.ts';
 import { policyPattern } from '../text-search/pattern-allowance.ts';
 import { textPatternOf } from '../text-search/text-pattern.ts';
@@ -193,10 +194,17 @@ function environment(): Environment {
     }
   }
   made.registerFunction('string(decimal): string', (value: LongNumber) => value.text);
-  made.registerFunction('json(string): dyn', (text: string) => celValue(parseExact(text), text));
+  made.registerFunction('json(string): dyn', (text: string) => celValue(jsonOf(text), text));
   made.registerFunction('double(decimal): double', (value: LongNumber) => Number(value));
   shared = made;
   return made;
+}
+
+/** Throws SyntaxError at what is not JSON, or not the same to every reader: a key twice, too deep. */
+function jsonOf(text: string): Json {
+  const value = exactValue(text);
+  if (value === undefined) throw new SyntaxError('not JSON');
+  return value;
 }
 
 /** Counts the work of an expression, node by node. */
@@ -250,7 +258,7 @@ class Meter {
       node.op === 'rcall' ? [parts[1] as Node, (parts[2] as Node[])[0]] : [undefined, undefined];
     if (receiver === undefined || literal?.op !== 'value')
       throw new ExpressionError('matches() must be given a pattern in quotes');
-    const pattern = textPatternOf(policyPattern(literal.args));
+    const pattern = textPatternOf(policyPattern(literal.args, 'exact'));
     node.setMeta('evaluate', ((evaluator, _self, context) => {
       this.#budget.spend(NODE_UNITS);
       const text = evaluator.run(receiver, context);

@@ -3,7 +3,8 @@
 // Where the path meets an array any element will do; a text operator on an object or array inspects every string value
 // inside. Text is compared decoded and case-sensitive; numbers exactly as they are written, whatever their length. `gt
 // gte lt lte` take a text that is a number for one; where something is there that is none, they count as met, and the
-// match says `not_a_number`. `matches` inspects keys, too.
+// match says `not_a_number`. Where the path or an operator leads into a text that begins like JSON and cannot be read,
+// the condition counts as met, and the match says `not_json`. `matches` inspects keys, too.
 // A path that leads nowhere equals nothing, so `ne` and `not_in` hold for it: a policy against everything but a list
 // also catches the event that leaves the field out (fail closed). `exists` distinguishes the two.
 // Work is counted against the event's budget; OverBudget passes through, and the engine counts it as a match.
@@ -15,6 +16,7 @@ import { type Clause, clausesOf } from '../text-search/literal-prefilter.ts';
 import { LiteralSearch } from '../text-search/literal-search.ts';
 import { policyPattern } from '../text-search/pattern-allowance.ts';
 import { textPatternOf } from '../text-search/text-pattern.ts';
+import { withSpaces } from '../texts/blanks.ts';
 import { foldedText } from '../texts/folded.ts';
 import { FOLDING_UNITS, formsOf, innerOf } from '../texts/text-forms.ts';
 import { globPattern, isScalar, mistakeIn, type Scalar } from './operands.ts';
@@ -24,8 +26,9 @@ import { REDACTED_KEY, type Step } from './pointer.ts';
 /** What of an event the paths can reach. */
 export type Fields = { type: string; trace_id: string | undefined; agent_id: string; payload: object };
 
-/** undefined: it asks for a number, and this is none. */
-type Predicate = (value: unknown, budget: Budget) => boolean | undefined;
+/** Why a condition counts as met for a value that it cannot judge. */
+export type Unjudged = 'not_a_number' | 'not_json';
+type Predicate = (value: unknown, budget: Budget) => boolean | Unjudged;
 type TextTest = (text: string, budget: Budget) => boolean;
 
 /** Operators that hold where there is no value at all. */
@@ -56,8 +59,8 @@ export class FieldCondition {
   #hasValue = false;
   /** In an array that holds numbers, nothing else is asked for its order. */
   #onlyNumbers = false;
-  /** It held for something that is no number, of which an operator asked for the order. */
-  heldForNoNumber = false;
+  /** Why it counts as met for something that it cannot judge; undefined: it holds, or does not. */
+  unjudged: Unjudged | undefined;
   /** Where the caller asks for the path: the steps that lead to the current value. */
   #trail: Step[] | null = null;
   readonly #visit = (value: unknown) => {
@@ -65,15 +68,18 @@ export class FieldCondition {
     if (typeof value === 'string') {
       if (this.#accepts(value)) return true;
       const inner = innerOf(value, 0, this.#budget);
-      return Array.isArray(inner) && this.#accepts(inner);
+      if (inner === undefined) return false;
+      if (inner.value === undefined) return this.#countsAsMet('not_json');
+      return (Array.isArray(inner.value) || typeof inner.value === 'string') && this.#accepts(inner.value);
     }
     if (!this.#orders || !Array.isArray(value)) return this.#accepts(value);
     this.#onlyNumbers = holdsNumber(value, this.#budget);
-    if (!this.#onlyNumbers && this.#onlyOrders) return this.#countsAsMet();
+    if (!this.#onlyNumbers && this.#onlyOrders) return this.#countsAsMet('not_a_number');
     const isAccepted = this.#accepts(value);
     this.#onlyNumbers = false;
     return isAccepted;
   };
+  readonly #unreadable = () => this.#countsAsMet('not_json');
 
   constructor({ key, path, operators, isShort }: Pick<FieldCondition, 'key' | 'path' | 'operators' | 'isShort'>) {
     this.key = key;
@@ -94,6 +100,7 @@ export class FieldCondition {
 
   test(fields: Fields, budget: Budget): boolean {
     const found = this.#findsValue(fields, budget);
+    if (this.unjudged === 'not_json') return true;
     if (this.#exists !== null && this.#isThere !== this.#exists) return false;
     return found || this.#exists === false || (!this.#hasValue && this.#holdsForNothing);
   }
@@ -120,7 +127,7 @@ export class FieldCondition {
     const test = this.#texts.get(operator);
     if (test === undefined) return [];
     const trail: Step[] = [];
-    findText(valueAt(payload, steps), { test, withKeys: operator === 'matches' }, budget, trail);
+    findText(valueAt(payload, steps), { test, withKeys: operator === 'matches', unjudged: false }, budget, trail);
     return trail.map((step) => (typeof step === 'string' && this.#isLookedFor(step, budget) ? REDACTED_KEY : step));
   }
 
@@ -130,9 +137,11 @@ export class FieldCondition {
     this.#isThere = false;
     this.#hasValue = false;
     this.#onlyNumbers = false;
-    this.heldForNoNumber = false;
+    this.unjudged = undefined;
     const root = fields[this.path.root];
-    return root !== undefined && visitPath(root, this.path, { budget, visit: this.#visit, trail: this.#trail });
+    if (root === undefined) return false;
+    const how = { budget, visit: this.#visit, unreadable: this.#unreadable, trail: this.#trail };
+    return visitPath(root, this.path, how);
   }
 
   /** Arrays are looked into, however deep; anything else is one value. */
@@ -148,18 +157,18 @@ export class FieldCondition {
     }
     this.#hasValue = true;
     if (this.#onlyNumbers && numberOf(value) === undefined) return false;
-    let isNoNumber = false;
+    let unjudged: Unjudged | undefined;
     for (const holds of this.#predicates) {
       const answer = holds(value, this.#budget);
       if (answer === false) return false;
-      if (answer === undefined) isNoNumber = true;
+      if (answer !== true) unjudged = answer;
     }
-    return isNoNumber ? this.#countsAsMet() : true;
+    return unjudged === undefined ? true : this.#countsAsMet(unjudged);
   }
 
-  #countsAsMet(): true {
+  #countsAsMet(unjudged: Unjudged): true {
     this.#hasValue = true;
-    this.heldForNoNumber = true;
+    this.unjudged = unjudged;
     return true;
   }
 
@@ -170,13 +179,13 @@ export class FieldCondition {
 
 function valueAt(payload: object, steps: readonly Step[]): unknown {
   return steps.reduce<unknown>((value, step) => {
-    const holder = typeof value === 'string' ? formsOf(value).inner : value;
+    const holder = typeof value === 'string' ? formsOf(value).inner!.value : value;
     return (holder as Record<Step, unknown>)[step];
   }, payload);
 }
 
-/** What is asked of the strings inside a value, with keys or without. */
-type TextSearch = { test: TextTest; withKeys: boolean };
+/** What is asked of the strings inside a value, with keys or without; whether one of them cannot be read. */
+type TextSearch = { test: TextTest; withKeys: boolean; unjudged: false | 'not_json' };
 
 /**
  * Is there a string inside a value, in any of its forms, that passes? `trail` takes the steps to it, of a key those to
@@ -186,7 +195,8 @@ function findText(value: unknown, search: TextSearch, budget: Budget, trail: Ste
   budget.spend(6);
   if (typeof value === 'string') {
     const inner = innerOf(value, level, budget);
-    if (inner !== undefined && findText(inner, search, budget, trail, level + 1)) return true;
+    if (inner !== undefined && inner.value === undefined) search.unjudged = 'not_json';
+    else if (inner !== undefined && findText(inner.value, search, budget, trail, level + 1)) return true;
     return search.test(value, budget);
   }
   if (typeof value !== 'object' || value === null) return false;
@@ -255,7 +265,10 @@ function textTestsOf(operators: ReadonlyMap<Operator, unknown>): ReadonlyMap<Ope
 
 const NO_TEXTS: ReadonlyMap<Operator, TextTest> = new Map();
 
-/** null: not a text operator. What is asked of a text as it was sent is asked of its folded form, too. */
+/**
+ * null: not a text operator. What is asked of a text as it was sent is asked of its folded form, too; a blank is any
+ * blank.
+ */
 function textTest(name: Operator, operand: unknown): TextTest | null {
   switch (name) {
     case 'contains':
@@ -291,7 +304,17 @@ function patternTest(source: unknown): TextTest {
   return (text, budget) => pattern.test(text, budget);
 }
 
-function literalTest(name: 'contains' | 'starts_with' | 'ends_with', wanted: string): TextTest {
+function literalTest(name: 'contains' | 'starts_with' | 'ends_with', text: string): TextTest {
+  const wanted = withSpaces(text);
+  const test = plainTest(name, wanted);
+  if (!wanted.includes(' ')) return test;
+  return (text, budget) => {
+    budget.spend(text.length);
+    return test(withSpaces(text), budget);
+  };
+}
+
+function plainTest(name: 'contains' | 'starts_with' | 'ends_with', wanted: string): TextTest {
   if (name === 'starts_with') return (text) => text.startsWith(wanted);
   if (name === 'ends_with') return (text) => text.endsWith(wanted);
   const literal = new LiteralSearch(wanted);
@@ -324,7 +347,7 @@ function ordered(operand: ExactNumber, holds: (order: number) => boolean): Predi
     if (typeof value === 'string') budget.spend(value.length >> 2);
     if (value instanceof LongNumber) budget.spend(value.text.length);
     const number = numberOf(value);
-    return number === undefined ? undefined : holds(compareNumbers(number, operand));
+    return number === undefined ? 'not_a_number' : holds(compareNumbers(number, operand));
   };
 }
 
@@ -339,8 +362,10 @@ function holdsNumber(items: readonly unknown[], budget: Budget): boolean {
 }
 
 function overText(test: TextTest, withKeys: boolean): Predicate {
-  const search = { test, withKeys };
-  return (value, budget) => findText(value, search, budget, null);
+  return (value, budget) => {
+    const search: TextSearch = { test, withKeys, unjudged: false };
+    return findText(value, search, budget, null) || search.unjudged;
+  };
 }
 
 /**

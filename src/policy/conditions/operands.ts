@@ -3,7 +3,7 @@
 // for a slip.
 import { OPERATORS, type Operator } from '../../../schemas/condition.ts';
 import { type ExactNumber, isNumber } from '../../common/exact-number.ts';
-import { policyPattern } from '../text-search/pattern-allowance.ts';
+import { type Blanks, policyPattern } from '../text-search/pattern-allowance.ts';
 import { type Pattern, PatternError } from '../text-search/program.ts';
 import { meant, shownValue } from './did-you-mean.ts';
 
@@ -60,9 +60,9 @@ export function globPattern(glob: string): string {
 }
 
 /** The pattern, or what is wrong with it. */
-export function readPattern(source: unknown): Pattern | string {
+export function readPattern(source: unknown, blanks?: Blanks): Pattern | string {
   try {
-    return policyPattern(source);
+    return policyPattern(source, blanks);
   } catch (error) {
     if (error instanceof PatternError) return error.message;
     throw error;

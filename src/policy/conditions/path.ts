@@ -2,15 +2,17 @@
 // dots is written `payload["gen_ai.tool.name"]`; a JSON Pointer into the payload (`/messages/0/content`, as
 // `detail.path` has it) is a path, too. Only own properties are inspected, so `__proto__` and `constructor` are plain
 // data. A numeric segment indexes an array; any other segment that meets an array continues into every element. A path
-// goes on into a text that is JSON (texts/text-forms.ts).
+// goes on into a text that holds JSON (texts/text-forms.ts); one that leads into text that cannot be read says so.
 
 import type { Budget } from '../budget.ts';
+import { foldedText, isFoldable } from '../texts/folded.ts';
 import { innerOf } from '../texts/text-forms.ts';
 import type { Step } from './pointer.ts';
 
 type PathRoot = 'type' | 'trace_id' | 'agent_id' | 'payload';
 type Visit = (value: unknown) => boolean;
-export type Path = { root: PathRoot; segments: string[]; indexes: number[] };
+/** `folded`: of the segments, as keys that are written otherwise are compared. */
+export type Path = { root: PathRoot; segments: string[]; folded: string[]; indexes: number[] };
 
 const ROOTS: ReadonlySet<string> = new Set(['type', 'trace_id', 'agent_id', 'payload']);
 /** Looking at one element of an array, about 60 ns. */
@@ -37,6 +39,7 @@ function path(root: PathRoot, segments: string[]): Path {
   return {
     root,
     segments,
+    folded: segments.map(foldedText),
     indexes: segments.map((segment) => (/^(0|[1-9]\d{0,6})$/.test(segment) ? Number(segment) : -1)),
   };
 }
@@ -93,21 +96,21 @@ export function pathText(path: Path): string {
 }
 
 /**
- * Where a path is followed: what it costs, and where the steps go that lead to the value (null: they are not asked
- * for).
+ * How a path is followed: what it costs; what is asked of each value, and of each text that the path leads into and
+ * that cannot be read (`unreadable`); where the steps go that lead to the value (null: they are not asked for).
  */
-type Following = { budget: Budget; visit: Visit; trail: Step[] | null };
+type Following = { budget: Budget; visit: Visit; unreadable: () => boolean; trail: Step[] | null };
 
 /**
- * The values at a path, each given to `visit`; stops when it answers true. `trail` then holds the steps that lead
- * there: it is given where the caller asks for the path, and left out where only the answer counts.
+ * The values at a path, each given to `visit`; stops when it answers true, or `unreadable` does. `trail` then holds the
+ * steps that lead there: it is given where the caller asks for the path, and left out where only the answer counts.
  */
 export function visitPath(
   value: unknown,
   path: Path,
-  { budget, visit, trail = null }: { budget: Budget; visit: Visit; trail?: Step[] | null },
+  { budget, visit, unreadable, trail = null }: Omit<Following, 'trail'> & { trail?: Step[] | null },
 ): boolean {
-  return follow(value, path, 0, { budget, visit, trail }, 0);
+  return follow(value, path, 0, { budget, visit, unreadable, trail }, 0);
 }
 
 /** `level`: texts that the value is inside of. */
@@ -115,16 +118,50 @@ function follow(value: unknown, path: Path, at: number, how: Following, level: n
   if (at === path.segments.length) return how.visit(value);
   if (typeof value === 'string') {
     const inner = innerOf(value, level, how.budget);
-    return inner !== undefined && follow(inner, path, at, how, level + 1);
+    if (inner === undefined) return false;
+    return inner.value === undefined ? how.unreadable() : follow(inner.value, path, at, how, level + 1);
   }
   if (typeof value !== 'object' || value === null) return false;
   if (Array.isArray(value)) return followItems(value, path, at, how, level);
   const segment = path.segments[at]!;
-  if (!Object.hasOwn(value, segment)) return false;
-  how.trail?.push(segment);
-  if (follow((value as Record<string, unknown>)[segment], path, at + 1, how, level)) return true;
-  how.trail?.pop();
+  if (Object.hasOwn(value, segment) && member(segment)) return true;
+  for (const key of otherKeys(value, path, at)) if (member(key)) return true;
   return false;
+
+  function member(key: string): boolean {
+    how.trail?.push(key);
+    if (follow((value as Record<string, unknown>)[key], path, at + 1, how, level)) return true;
+    how.trail?.pop();
+    return false;
+  }
+}
+
+const NO_KEYS: readonly string[] = [];
+const NONE: ReadonlyMap<string, string[]> = new Map();
+/** Of objects that were looked into: what each of their keys that has a folded form is folded to. */
+const foldedKeys = new WeakMap<object, ReadonlyMap<string, string[]>>();
+
+/** The keys of an object that a segment of a path means beside the one that is written so: they are folded to it. */
+export function otherKeys(value: object, { segments, folded }: Path, at: number): readonly string[] {
+  let known = foldedKeys.get(value);
+  if (known === undefined) {
+    known = foldedKeysOf(value);
+    foldedKeys.set(value, known);
+  }
+  return known === NONE ? NO_KEYS : (known.get(folded[at]!)?.filter((key) => key !== segments[at]) ?? NO_KEYS);
+}
+
+function foldedKeysOf(value: object): ReadonlyMap<string, string[]> {
+  let keys: Map<string, string[]> | undefined;
+  for (const key in value) {
+    if (!isFoldable(key)) continue;
+    const folded = foldedText(key);
+    keys ??= new Map();
+    const same = keys.get(folded);
+    if (same === undefined) keys.set(folded, [key]);
+    else same.push(key);
+  }
+  return keys ?? NONE;
 }
 
 function followItems(items: readonly unknown[], path: Path, at: number, how: Following, level: number): boolean {

@@ -126,7 +126,7 @@ class BudgetedPatterns {
   budget = new Budget(0);
   readonly regExp: ((source: string) => { test(text: string): boolean }) & { code: string } = Object.assign(
     (source: string) => {
-      const pattern = textPatternOf(policyPattern(source));
+      const pattern = textPatternOf(policyPattern(source, 'exact'));
       return { test: (text: string) => pattern.test(text, this.budget) };
     },
     { code: 'new RegExp' },
@@ -214,7 +214,7 @@ class Walk {
 
   #pattern(source: unknown, at: string): void {
     try {
-      policyPattern(source);
+      policyPattern(source, 'exact');
     } catch (error) {
       if (!(error instanceof PatternError)) throw error;
       this.#mistake(at, error.message);

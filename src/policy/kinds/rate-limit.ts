@@ -3,12 +3,13 @@
 // With `block` among its actions an event that is over takes no permit; without, every event counts.
 // An event without a value at the `per` path is counted, too, under a name of its own, so that leaving it out is no way
 // around.
-import { exactJson } from '../../common/exact-json.ts';
-import { LongNumber } from '../../common/exact-number.ts';
+import { LongNumber, numberOfText } from '../../common/exact-number.ts';
 import type { Budget } from '../budget.ts';
 import type { Fields } from '../conditions/field-condition.ts';
 import { type Path, parsePath, pathText, visitPath } from '../conditions/path.ts';
 import { below } from '../policy-error.ts';
+import { foldedText } from '../texts/folded.ts';
+import { innerOf } from '../texts/text-forms.ts';
 import { DAY_SECONDS, parseDuration } from './duration.ts';
 import type { PolicyKind } from './policy-kind.ts';
 
@@ -60,22 +61,34 @@ export function perText({ per }: RateLimitTerms): string {
 }
 
 /**
- * What distinguishes the counters of a `per` path: the JSON of the values there, which is never empty; '' if there are
- * none, or if it would take too long to find out.
+ * What distinguishes the counters of a `per` path: the JSON of the one value there, which is never empty; '' if there
+ * is none, or not one, or if it would take too long to find out. Spellings of one value are one value: a text is folded
+ * and without blanks around it, a list of one is its item. An object and different values have no counter of their own:
+ * a sender could make as many of them as it likes.
  */
 export function counterValue(path: Path, fields: Fields, budget: Budget): string {
-  const values: unknown[] = [];
   const root = fields[path.root];
   if (root === undefined) return '';
-  const visit = (value: unknown) => {
-    values.push(value);
-    return false;
+  let only: string | undefined;
+  const add = (value: unknown, level: number): boolean => {
+    if (Array.isArray(value)) return value.some((item) => add(item, level));
+    const inner = typeof value === 'string' ? innerOf(value, level, budget) : undefined;
+    if (inner?.value !== undefined && typeof inner.value === 'object') return add(inner.value, level + 1);
+    const text = textOf(value);
+    budget.spend(4 * text.length);
+    only ??= text;
+    return only !== text || text === '';
   };
-  visitPath(root, path, { budget, visit });
-  if (values.length === 0) return '';
-  const [first] = values;
-  // Equal numbers are one counter, whatever they are written like.
-  const text = values.length > 1 ? exactJson(values) : first instanceof LongNumber ? String(first) : exactJson(first);
-  budget.spend(4 * text.length);
-  return text;
+  const isNotOne = visitPath(root, path, { budget, visit: (value) => add(value, 0), unreadable: () => true });
+  return isNotOne ? '' : (only ?? '');
+}
+
+/** Equal numbers are one counter, whatever they are written like; so is a text that is written as the number is. */
+function textOf(value: unknown): string {
+  if (value instanceof LongNumber) return String(value);
+  if (typeof value === 'object' && value !== null) return '';
+  if (typeof value !== 'string') return JSON.stringify(value);
+  const text = foldedText(value).trim();
+  const number = numberOfText(text);
+  return number !== undefined && String(number) === text ? text : JSON.stringify(text);
 }

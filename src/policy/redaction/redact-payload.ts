@@ -8,18 +8,19 @@
 // Two keys of one object that would become equal get `~2`, `~3` … behind them, so that the copy stays sound JSON.
 // A string that is JSON is copied by the same rules: what is found in its strings and numbers is replaced there, and
 // what is found in the string as a whole is replaced in each of its strings and numbers that it touches. So it still
-// parses.
+// parses. One that begins like JSON and cannot be read, or in which a finding has no place, is replaced whole.
 // Fails closed: where positions cannot be found within the budget, that string and all later ones are replaced whole.
 import type { Json } from '../../../schemas/common.ts';
-import { INNER_LEVELS_MAX } from '../../common/inner-json.ts';
+import { exactJson } from '../../common/exact-json.ts';
 import { Budget, OverBudget, redactUnits } from '../budget.ts';
 import type { Path } from '../conditions/path.ts';
 import type { Span } from '../detectors/detector-search.ts';
 import { NUMBER_DIGITS } from '../detectors/detectors.ts';
 import { nameBeside } from '../text-search/walk.ts';
-import { formsOf } from '../texts/text-forms.ts';
+import { foldedText } from '../texts/folded.ts';
+import { formsOf, innerAt } from '../texts/text-forms.ts';
 import { applied, decodedEnd, decodedStart, inRaw, placesIn, type TextEdit } from './raw-string.ts';
-import { type NamedSpan, PATTERN_NAME, type Redaction, redactTrace } from './redaction.ts';
+import { type NamedSpan, PATTERN_NAME, type Redaction, redactTrace, UNREADABLE_NAME } from './redaction.ts';
 
 /** `payload`: what the text was parsed to. */
 type Redactable = { payload: Json; payloadText: string; trace_id: string | undefined };
@@ -163,7 +164,9 @@ class Copy {
       this.#at++; // the colon
       const below = isSettled(scope)
         ? scope
-        : this.#step(scope, (path, at) => (path.segments[at] === key ? at + 1 : -1));
+        : this.#step(scope, (path, at) =>
+            path.segments[at] === key || path.folded[at] === foldedText(key) ? at + 1 : -1,
+          );
       const name = members === null ? undefined : nameBeside(members, key);
       this.#value(below, { key, name, value: members?.[key] ?? null, found: spread?.get(key) ?? NO_SPANS });
     }
@@ -269,16 +272,36 @@ class Copy {
     });
   }
 
-  /** What has to be replaced in a text that is JSON, in its tokens; null: it is none. */
-  #editsInside(text: string, scope: Scope, { key }: Member, found: readonly NamedSpan[]): TextEdit[] | null {
-    const level = this.#inside.level + 1;
-    const isOut = found.length === 0 && scope.every((places) => places === 'out');
-    if (isOut || level > INNER_LEVELS_MAX) return null;
-    const { inner } = formsOf(text);
+  /** What has to be replaced in a text that holds JSON; null: it holds none. */
+  #editsInside(text: string, scope: Scope, member: Member, found: readonly NamedSpan[]): readonly TextEdit[] | null {
+    if (found.length === 0 && scope.every((places) => places === 'out')) return null;
+    const { level } = this.#inside;
+    const inner = innerAt(formsOf(text), level);
     if (inner === undefined) return null;
-    const inside = { level, key, found: this.#spans(text, scope, found) };
-    const edits = new Copy(text, this.#work, inside).edits(scope, inner);
+    if (inner.value === undefined) return [wholeMark(text, UNREADABLE_NAME)];
+    const spans = this.#spans(text, scope, found);
+    if (!inner.isExact) return this.#editsOfReading(text, scope, member, spans);
+    return this.#editsOf(text, inner.value, scope, { level: level + 1, key: member.key, found: spans });
+  }
+
+  /** Of a text that is JSON, in its tokens. */
+  #editsOf(json: string, value: Json, scope: Scope, inside: Inside): TextEdit[] {
+    const edits = new Copy(json, this.#work, inside).edits(scope, value);
     return edits.map((edit) => ({ ...edit, text: JSON.stringify(edit.text).slice(1, -1) }));
+  }
+
+  /**
+   * Of a text that is read by other rules than JSON's, so that its tokens have no places: what is found in it as it
+   * stands, if nothing is left to be found in what it holds then; else the whole.
+   */
+  #editsOfReading(text: string, scope: Scope, { key }: Member, spans: readonly NamedSpan[]): TextEdit[] {
+    const edits = spans.map(mark);
+    const rest = innerAt(formsOf(applied(text, edits)), this.#inside.level);
+    if (rest?.value === undefined) return [wholeMark(text, spans[0]?.name ?? UNREADABLE_NAME)];
+    const inside = { level: this.#inside.level + 1, key, found: NO_SPANS };
+    const [left] = this.#editsOf(exactJson(rest.value), rest.value, scope, inside);
+    if (left === undefined) return edits;
+    return [wholeMark(text, /\[redacted:([a-z_]+)\]/.exec(left.text)?.[1] ?? UNREADABLE_NAME)];
   }
 
   /** What was found in the text as a whole, as far as it is in this token. */
@@ -331,6 +354,10 @@ class Copy {
  */
 function isSameFinding(own: NamedSpan, whole: NamedSpan): boolean {
   return own.name === whole.name && own.name !== PATTERN_NAME && own.start < whole.end && whole.start < own.end;
+}
+
+function wholeMark(text: string, name: string): TextEdit {
+  return mark({ start: 0, end: text.length, name });
 }
 
 function mark({ start, end, name }: NamedSpan): TextEdit {

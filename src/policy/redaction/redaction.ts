@@ -15,6 +15,8 @@ import { FOLDING_UNITS, formsOf } from '../texts/text-forms.ts';
 
 /** What a match of a pattern is replaced by is called so. */
 export const PATTERN_NAME = 'pattern';
+/** What a text is replaced by in which no one can tell what it holds. */
+export const UNREADABLE_NAME = 'not_json';
 
 /** What one rule wants replaced. `fields` null: everywhere in the payload. */
 export class Redaction {

@@ -9,9 +9,9 @@ import { type Path, visitPath } from '../conditions/path.ts';
 import { pointerOf, type Step } from '../conditions/pointer.ts';
 import type { EventView } from '../judgement.ts';
 import type { DataFilterTerms } from '../kinds/data-filter.ts';
-import { PATTERN_NAME, TRACE_TOKEN_CHARACTERS } from '../redaction/redaction.ts';
+import { PATTERN_NAME, TRACE_TOKEN_CHARACTERS, UNREADABLE_NAME } from '../redaction/redaction.ts';
 
-const MARK = new RegExp(`\\[redacted:(${[...DETECTOR_NAMES, PATTERN_NAME].join('|')})\\]`, 'g');
+const MARK = new RegExp(`\\[redacted:(${[...DETECTOR_NAMES, PATTERN_NAME, UNREADABLE_NAME].join('|')})\\]`, 'g');
 const TOKEN = /^redacted-[0-9a-f]+$/;
 /** What a mark looks like in the text of a payload. */
 const BEGINS = '[redacted:';
@@ -45,7 +45,8 @@ export class RedactedPlaces {
     if (path.root !== 'payload') return false;
     if (this.#isAll) return true;
     try {
-      return visitPath(this.#payload, path, { budget: new Budget(FOLLOW_UNITS), visit: holdsMark });
+      const how = { budget: new Budget(FOLLOW_UNITS), visit: holdsMark, unreadable: () => true };
+      return visitPath(this.#payload, path, how);
     } catch (error) {
       if (error instanceof OverBudget) return true;
       throw error;
@@ -64,7 +65,8 @@ export class RedactedPlaces {
         found = findMark(value, wanted, [...trail]);
         return found !== undefined;
       };
-      visitPath(this.#payload, path, { budget: new Budget(FOLLOW_UNITS), visit, trail });
+      const how = { budget: new Budget(FOLLOW_UNITS), visit, unreadable: () => false, trail };
+      visitPath(this.#payload, path, how);
       if (found !== undefined) return found;
     }
     return undefined;

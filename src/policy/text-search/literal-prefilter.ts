@@ -56,11 +56,11 @@ export function anyOf(texts: readonly (string | null)[]): Clause | null {
   return literals.every((literal) => literal !== null) ? [...new Set(literals)] : null;
 }
 
-/** The longest stretch that is in JSON as it is. */
+/** The longest stretch that is in JSON as it is; to a policy a blank is any blank (texts/blanks.ts). */
 function searchable(text: string): string | null {
   if (!text.isWellFormed()) return null;
   // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON writes these as escapes
-  const stretches = text.split(/["\\/\u0000-\u001f]/);
+  const stretches = text.split(/["\\/\u0000-\u0020]/);
   const longest = stretches.reduce((best, stretch) => (stretch.length > best.length ? stretch : best), '');
   // What holds a text holds its beginning. A pair of surrogates that was cut in two must not be searched for.
   const beginning = longest.slice(0, LITERAL_CHARACTERS_MAX);

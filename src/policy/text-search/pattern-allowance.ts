@@ -4,6 +4,7 @@
 // policy is compiled in one go, so there is one allowance at a time. Invariant: a source is compiled once for a policy,
 // however many of its parts ask for it.
 // Failure: PatternError for the pattern with which the policy goes over.
+import { patternOfBlanks } from '../texts/blanks.ts';
 import { compilePattern, type Pattern, PatternError } from './program.ts';
 
 /**
@@ -38,38 +39,56 @@ export function forOnePolicy<T>(compile: () => T, compiled = NONE): T {
   }
 }
 
+/** `exact`: of an expression or a schema, to which a space is a space. */
+export type Blanks = 'any' | 'exact';
+
 /** Throws PatternError. */
-export function policyPattern(source: unknown): Pattern {
-  if (current === undefined || typeof source !== 'string') return compilePattern(source);
-  const known = current.patterns.get(source);
+export function policyPattern(source: unknown, blanks: Blanks = 'any'): Pattern {
+  const prepare = blanks === 'any' ? patternOfBlanks : undefined;
+  if (current === undefined || typeof source !== 'string') return compilePattern(source, prepare);
+  const key = keyOf(source, blanks);
+  const known = current.patterns.get(key);
   if (known !== undefined) return known;
   // The rest of a policy that has gone over is not inspected: each pattern of it could cost as much as all that are
   // allowed.
   if (current.left < 0) throw tooLarge();
-  const pattern = current.compiled.get(source) ?? compilePattern(source);
+  const pattern = current.compiled.get(key) ?? compilePattern(source, prepare);
   current.left -= costOf(pattern);
   if (current.left < 0) throw tooLarge();
-  current.patterns.set(source, pattern);
+  current.patterns.set(key, pattern);
   return pattern;
 }
 
-const PATTERN_KEYS: ReadonlySet<string> = new Set(['patterns', 'matches', 'pattern']);
+function keyOf(source: string, blanks: Blanks): string {
+  return `${blanks} ${source}`;
+}
+
+const PATTERN_KEYS: ReadonlyMap<string, Blanks> = new Map([
+  ['patterns', 'any'],
+  ['matches', 'any'],
+  ['pattern', 'exact'],
+]);
+
+/** `key`: under which `forOnePolicy` takes the pattern. */
+type Source = { key: string; source: string; blanks: Blanks };
 
 /**
  * Texts in a policy's conditions that are patterns, by where they are: for compiling them one by one. Those of
  * expressions are left out.
  */
-export function patternSources(conditions: unknown): string[] {
-  const sources = new Set<string>();
-  const visit = (value: unknown, isPattern: boolean): void => {
+export function patternSources(conditions: unknown): Source[] {
+  const sources = new Map<string, Source>();
+  const visit = (value: unknown, blanks: Blanks | undefined): void => {
     if (typeof value === 'string') {
-      if (isPattern) sources.add(value);
-    } else if (Array.isArray(value)) for (const item of value) visit(item, isPattern);
+      if (blanks === undefined) return;
+      const key = keyOf(value, blanks);
+      sources.set(key, { key, source: value, blanks });
+    } else if (Array.isArray(value)) for (const item of value) visit(item, blanks);
     else if (typeof value === 'object' && value !== null)
-      for (const [key, item] of Object.entries(value)) visit(item, PATTERN_KEYS.has(key));
+      for (const [key, item] of Object.entries(value)) visit(item, PATTERN_KEYS.get(key));
   };
-  visit(conditions, false);
-  return [...sources];
+  visit(conditions, undefined);
+  return [...sources.values()];
 }
 
 function tooLarge(): PatternError {

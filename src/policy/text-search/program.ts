@@ -50,8 +50,11 @@ export class PatternError extends Error {
   override name = 'PatternError';
 }
 
-/** Throws PatternError with a sentence for the author of the pattern. */
-export function compilePattern(source: unknown): Pattern {
+/**
+ * Throws PatternError with a sentence for the author of the pattern. `prepare`: what is compiled in place of what the
+ * author wrote.
+ */
+export function compilePattern(source: unknown, prepare = (asWritten: string) => asWritten): Pattern {
   if (typeof source !== 'string') throw new PatternError('must be a string, an RE2 pattern');
   if (source === '') throw new PatternError('must not be empty');
   if (source.length > PATTERN_CHARACTERS_MAX) {
@@ -62,7 +65,7 @@ export function compilePattern(source: unknown): Pattern {
   if (classes > UNICODE_CLASSES_MAX) {
     throw new PatternError(`has ${classes} Unicode classes (\`\\p{…}\`), at most ${UNICODE_CLASSES_MAX} are allowed`);
   }
-  return compileCandidate(source);
+  return { ...compileCandidate(prepare(source)), source };
 }
 
 /** Of a detector: our own, so the bound on what an author may write is not asked. */

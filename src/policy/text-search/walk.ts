@@ -1,18 +1,19 @@
 // Walks the strings of a payload once for a scanner: values and keys, decoded, whatever their length, in the payload's
 // order; whole numbers, where a detector inspects them; and the trace's id, which may hold a secret like any text. A
 // string is walked in all its forms (texts/text-forms.ts): the value inside first, so that a path goes on into it.
+// Remembers, too, the first text that begins like JSON and cannot be read: what it hides no one knows.
 // Remembers for each needle where it was settled first, as a JSON pointer that never repeats a secret: a key that
 // itself holds something searched for is written `[redacted]`, and what was found in a key is placed at the object that
 // has it.
 
 import type { Json, JsonObject } from '../../../schemas/common.ts';
 import { type ExactNumber, isNumber } from '../../common/exact-number.ts';
-import { INNER_LEVELS_MAX, looksLikeJson } from '../../common/inner-json.ts';
-import type { Path } from '../conditions/path.ts';
+import { mayHoldJson } from '../../common/inner-json.ts';
+import { otherKeys, type Path } from '../conditions/path.ts';
 import { pointerOf, type Step } from '../conditions/pointer.ts';
 import { NUMBER_DIGITS } from '../detectors/detectors.ts';
-import { isBeyondAscii } from '../texts/folded.ts';
-import { formsOf, type InnerValue, PLAIN, type TextForms } from '../texts/text-forms.ts';
+import { mayHoldFoldable } from '../texts/folded.ts';
+import { formsOf, innerAt, PLAIN, type TextForms } from '../texts/text-forms.ts';
 import type { Scanner } from './scanner.ts';
 
 /** `path` undefined: in the trace's id. */
@@ -34,6 +35,8 @@ export class Walker {
   #mayBeFolded = true;
   /** For each needle that was settled since `begin`: the first path. */
   readonly places: Place[] = [];
+  /** The path of the first text since `begin` that cannot be read. */
+  unreadable: string | undefined;
   /** Needles whose path has been noted. */
   readonly #noted: Uint8Array;
 
@@ -47,7 +50,8 @@ export class Walker {
   /** `payloadText`: of the event, by which it is known whether any text in it has a folded form. */
   begin(payloadText: string): void {
     this.#noted.fill(0);
-    this.#mayBeFolded = payloadText.includes('\\u') || isBeyondAscii(payloadText);
+    this.unreadable = undefined;
+    this.#mayBeFolded = mayHoldFoldable(payloadText);
   }
 
   /** Walks everything in the payload. */
@@ -80,9 +84,13 @@ export class Walker {
     if (typeof value !== 'object' || value === null) return;
     const depth = this.#depth++;
     if (Array.isArray(value)) this.#followItems(value, path, at, depth);
-    else if (Object.hasOwn(value, path.segments[at]!)) {
-      this.#trail[depth] = path.segments[at]!;
-      this.#follow(value[path.segments[at]!]!, path, at + 1);
+    else {
+      const segment = path.segments[at]!;
+      const keys = otherKeys(value, path, at);
+      for (const key of Object.hasOwn(value, segment) ? [segment, ...keys] : keys) {
+        this.#trail[depth] = key;
+        this.#follow(value[key]!, path, at + 1);
+      }
     }
     this.#depth = depth;
   }
@@ -113,7 +121,7 @@ export class Walker {
   }
 
   #formsOf(text: string): TextForms {
-    return this.#mayBeFolded || looksLikeJson(text) ? formsOf(text) : PLAIN;
+    return this.#mayBeFolded || mayHoldJson(text) ? formsOf(text) : PLAIN;
   }
 
   /** The text as sent, and folded. */
@@ -122,10 +130,15 @@ export class Walker {
     return folded === undefined ? isFound : this.#scanner.scan(folded.text) || isFound;
   }
 
-  #inside({ inner }: TextForms, go: (inner: InnerValue) => void): void {
-    if (inner === undefined || this.#level === INNER_LEVELS_MAX) return;
+  #inside(forms: TextForms, go: (inner: Json) => void): void {
+    const inner = innerAt(forms, this.#level);
+    if (inner === undefined) return;
+    if (inner.value === undefined) {
+      this.unreadable ??= pointerOf(this.#trail, this.#depth, this.#isSecret);
+      return;
+    }
     this.#level++;
-    go(inner);
+    go(inner.value);
     this.#level--;
   }
 

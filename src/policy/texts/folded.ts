@@ -1,7 +1,8 @@
-// The folded form of a text: what is left when it is no longer dressed up. NFKC; format and tag characters, soft
-// hyphens and other characters that show nothing are dropped; every blank beyond ASCII is a space, every dash `-`. Word
-// processors and models write such characters unasked (U+2011, U+202F), others to slip past a pattern. Used by
-// text-forms.ts. Letters of other scripts that look alike stay what they are.
+// The folded form of a text: what is left when it is no longer dressed up. NFKC; control, format and tag characters,
+// soft hyphens, strokes through letters and other characters that show nothing are dropped; every blank beyond ASCII is
+// a space, every dash `-`. Word processors and models write such characters unasked (U+2011, U+202F), others to slip
+// past a pattern. Used by text-forms.ts. Letters of other scripts that look alike stay what they are. So do tabs and
+// ends of lines: to a policy every blank is one (blanks.ts).
 // Invariant: each unit of the folded text comes from a stretch of the text as sent, in the same order, so a finding in
 // the one has its place in the other.
 
@@ -10,16 +11,20 @@ import { JOINER, streamSafe } from '../../common/stream-safe.ts';
 /** `starts[i]` and `ends[i]`: the stretch of the text as sent that unit i of `text` comes from. */
 export type Folded = { text: string; starts: Int32Array; ends: Int32Array };
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: all of ASCII
-const BEYOND_ASCII = /[^\x00-\x7f]/;
+/** Anything but what ASCII prints, and its blanks. */
+const FOLDABLE = /[^\t-\r -~]/;
+/** The same of the text of a payload, in which control characters are escaped. */
+const FOLDABLE_IN_JSON = /[^\t-\r -~]|\\[ub]/;
 /**
  * A character with the marks that belong to it; Hangul that is spelt out is one syllable. Of so many: a regular
  * expression keeps each of them on a stack of its own, which ends at some millions.
  */
 const CHARACTER =
   /[\u1100-\u115f\ua960-\ua97c][\u1160-\u11ff\ud7b0-\ud7fb]{0,999}[\p{M}\p{Cf}\p{DI}]{0,100000}|.[\p{M}\p{Cf}\p{DI}]{0,100000}/suy;
-const SHOWS_NOTHING = /[\p{Cf}\p{DI}]/gu;
-const BLANK = /[\p{Zs}\u2028\u2029\u0085]/gu;
+const SHOWS_NOTHING =
+  /(?![\t-\r\x85])[\p{Cc}\p{Cf}\p{DI}\ufffc]|[\u0334-\u0338\u20d2\u20d3\u20d8-\u20da\u20e5\u20e6\u20ea\u20eb]/gu;
+/** The Braille blank is a symbol to Unicode. */
+const BLANK = /[\p{Zs}\u2028\u2029\x85\u2800]/gu;
 /** Those of Unicode, and what is used for one: the minus sign and the hyphen bullet. */
 const DASH = /[\p{Pd}\u2212\u2043\u02d7\u2796]/gu;
 
@@ -41,13 +46,19 @@ const FOLDED_MAX = 4_096;
 const FOLDED_CHARACTERS_MAX = 8;
 let known = new Map<string, string>();
 
-export function isBeyondAscii(text: string): boolean {
-  return BEYOND_ASCII.test(text);
+/** Has it anything that may be folded? */
+export function isFoldable(text: string): boolean {
+  return FOLDABLE.test(text);
+}
+
+/** The same of the strings and keys of a payload, by its text. */
+export function mayHoldFoldable(payloadText: string): boolean {
+  return FOLDABLE_IN_JSON.test(payloadText);
 }
 
 /** undefined: it is the text itself. */
 export function folded(text: string): Folded | undefined {
-  if (!isBeyondAscii(text)) return undefined;
+  if (!isFoldable(text)) return undefined;
   const parts = partsOf(text);
   const whole = parts && joined(text, parts);
   return whole === undefined || whole === text ? undefined : { text: whole, ...placesOf(text, parts!) };
@@ -150,9 +161,7 @@ function foldedCharacter(character: string): string {
 }
 
 export function foldedText(text: string): string {
-  return isBeyondAscii(text)
-    ? normalized(text.replace(SHOWS_NOTHING, '')).replace(BLANK, ' ').replace(DASH, '-')
-    : text;
+  return isFoldable(text) ? normalized(text.replace(SHOWS_NOTHING, '')).replace(BLANK, ' ').replace(DASH, '-') : text;
 }
 
 function normalized(text: string): string {

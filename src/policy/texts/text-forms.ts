@@ -1,18 +1,15 @@
-// What a string of an event is to a policy: the text as it was sent, the folded form where it holds anything beyond
-// ASCII, and the value inside where it is JSON. The one definition for patterns, detectors, text operators, redaction
-// and paths; a policy that asks for any of them asks all three.
-// A string is opened where it is text inside text (src/common/inner-json.ts); strings of the value inside are opened in
-// turn, to INNER_LEVELS_MAX. Numbers inside are kept as written.
+// What a string of an event is to a policy: the text as it was sent, the folded form where it has one, and the value
+// inside where it is text inside text (src/common/inner-json.ts). The one definition for patterns, detectors, text
+// operators, redaction and paths; a policy that asks for any of them asks all three.
+// Strings of the value inside are opened in turn, to INNER_LEVELS_MAX; what would have to be opened deeper counts as
+// not readable. Numbers inside are kept as written.
 // Invariant: the forms follow from the string alone. The last ones are remembered, since many conditions ask for those
 // of the same string, one after the other.
-import type { Json } from '../../../schemas/common.ts';
-import { parseExact } from '../../common/exact-json.ts';
-import { INNER_LEVELS_MAX, innerValue, looksLikeJson } from '../../common/inner-json.ts';
+import { INNER_LEVELS_MAX, type InnerText, innerText, mayHoldJson, NOT_READABLE } from '../../common/inner-json.ts';
 import type { Budget } from '../budget.ts';
-import { type Folded, folded, isBeyondAscii } from './folded.ts';
+import { type Folded, folded, isFoldable } from './folded.ts';
 
-export type InnerValue = Json[] | { [key: string]: Json };
-export type TextForms = { readonly folded: Folded | undefined; readonly inner: InnerValue | undefined };
+export type TextForms = { readonly folded: Folded | undefined; readonly inner: InnerText | undefined };
 
 /** Of a text that has no other form than itself. */
 export const PLAIN: TextForms = { folded: undefined, inner: undefined };
@@ -28,13 +25,18 @@ const OPENING_UNITS = 3;
 export const FOLDING_UNITS = 20;
 
 /**
- * The value inside a text that is itself inside of `level` others; undefined: there is none. What it takes is charged
- * whether or not it is remembered. Throws OverBudget.
+ * What a text holds that is itself inside of `level` others; undefined: nothing. What it takes is charged whether or
+ * not it is remembered. Throws OverBudget.
  */
-export function innerOf(text: string, level: number, budget: Budget): InnerValue | undefined {
-  if (level === INNER_LEVELS_MAX || !looksLikeJson(text)) return undefined;
+export function innerOf(text: string, level: number, budget: Budget): InnerText | undefined {
+  if (!mayHoldJson(text)) return undefined;
   budget.spend(OPENING_UNITS * text.length);
-  return formsOf(text).inner;
+  return innerAt(formsOf(text), level);
+}
+
+/** What a text of these forms holds, itself inside of `level` others. */
+export function innerAt({ inner }: TextForms, level: number): InnerText | undefined {
+  return inner !== undefined && level >= INNER_LEVELS_MAX ? NOT_READABLE : inner;
 }
 
 /** Mostly the same string again, which costs a comparison of pointers. */
@@ -42,21 +44,16 @@ let lastPlain = '';
 
 export function formsOf(text: string): TextForms {
   if (text === lastPlain) return PLAIN;
-  const mayBeJson = looksLikeJson(text);
-  if (!mayBeJson && !isBeyondAscii(text)) {
+  if (!mayHoldJson(text) && !isFoldable(text)) {
     lastPlain = text;
     return PLAIN;
   }
   let forms = known.get(text);
   if (forms === undefined) {
-    forms = { folded: folded(text), inner: mayBeJson ? innerValue(text, parsedInner) : undefined };
+    forms = { folded: folded(text), inner: innerText(text) };
     remember(text, forms);
   }
   return forms;
-}
-
-function parsedInner(text: string): InnerValue {
-  return parseExact(text) as InnerValue;
 }
 
 function remember(text: string, forms: TextForms): void {

@@ -43,7 +43,8 @@ export function measured(): Measured[] {
       if (copy !== expected) sums[found.length > 0 ? 'missed' : 'wrong']++;
     }
     for (const line of looked) {
-      if (redacted(rules, line) === line) continue;
+      // Behind a mark: a line of code that begins like JSON is no text of its own, and could not be read.
+      if (redacted(rules, `> ${line}`) === `> ${line}`) continue;
       sums.wrong++;
       wrong.push(`found in this repository: ${line.trim()}`);
     }

@@ -1,0 +1,22 @@
+// To a policy every blank is one: a space in its patterns and texts stands for a tab or the end of a line as well
+// (used by operators on text and by data filters; what is beyond ASCII is a space once it is folded, folded.ts).
+// Expressions and schemas are exact and do not come here.
+
+const OTHER_BLANK = /[\t-\r]/;
+const OTHER_BLANKS = /[\t-\r]/g;
+/** What a space is no character of its own in: quoted stretches, escapes, classes. */
+const TOKEN = /\\Q[\s\S]*?(?:\\E|$)|\\[\s\S]|\[\^?\]?(?:\\[\s\S]|\[:\^?[a-z]+:\]|[^\]\\])*\]| /g;
+
+/** An RE2 pattern in which a space takes any blank. */
+export function patternOfBlanks(source: string): string {
+  if (!source.includes(' ')) return source;
+  return source.replace(TOKEN, (token) => {
+    if (token.startsWith('\\Q')) return token.replaceAll(' ', '\\E[\\t-\\r ]\\Q');
+    return token === ' ' || token === '\\ ' ? '[\\t-\\r ]' : token;
+  });
+}
+
+/** A text with a space for each blank; itself where it has no others. */
+export function withSpaces(text: string): string {
+  return OTHER_BLANK.test(text) ? text.replace(OTHER_BLANKS, ' ') : text;
+}
