@@ -45,6 +45,9 @@ const FOUND: Record<DetectorName, [string, ...string[]][]> = {
     ['an jörg.weiß@straße.de,', 'jörg.weiß@straße.de'],
     ['"Ann Lee"@example.org', '"Ann Lee"@example.org'],
     ['?to=ann%40example.org&x=1', 'ann%40example.org'],
+    ['?to=ann%2540example.org', 'ann%2540example.org'],
+    ['{"to":"ann\\u0040example.org",}', 'ann\\u0040example.org'],
+    ['ann&#64;example.org', 'ann&#64;example.org'],
   ],
   phone: [
     ['+1 415 555 2671', '+1 415 555 2671'],
@@ -59,6 +62,11 @@ const FOUND: Record<DetectorName, [string, ...string[]][]> = {
     ['+43 1 / 58858 0', '+43 1 / 58858 0'],
     ['home_212-555-0147', '212-555-0147'],
     ['+44 20 7946 0958 2026-01-31', '+44 20 7946 0958'],
+    ['tel:%2B14155552671', '%2B14155552671'],
+    ['?p=%2B44%2020%207946%200958', '%2B44%2020%207946%200958'],
+    ['+49 30/12345678', '+49 30/12345678'],
+    ['+1 - 415 - 555 - 2671', '+1 - 415 - 555 - 2671'],
+    ['+٤٤ ٢٠ ٧٩٤٦ ٠٩٥٨', '+٤٤ ٢٠ ٧٩٤٦ ٠٩٥٨'],
   ],
   credit_card: [
     ['4111 1111 1111 1111', '4111 1111 1111 1111'],
@@ -70,12 +78,30 @@ const FOUND: Record<DetectorName, [string, ...string[]][]> = {
     ['amex-371449635398431', '371449635398431'],
     ['pan%3D5555555555554444', '5555555555554444'],
     ['6011111111111117 3530111333300000 30569309025904', '6011111111111117', '3530111333300000', '30569309025904'],
+    ...['.', '/', '_', ':', '+', '·', ' - ', ' / ', '   ', '%20'].map((by): [string, string] => {
+      const card = ['4111', '1111', '1111', '1111'].join(by);
+      return [`card ${card} ok`, card];
+    }),
+    ['3782.822463.10005', '3782.822463.10005'],
+    ['4111111111111111.0', '4111111111111111'],
+    ['a,5555555555554444.00,b', '5555555555554444'],
+    ['-4111111111111111', '4111111111111111'],
+    ['رقم ٤١١١ ١١١١ ١١١١ ١١١١', '٤١١١ ١١١١ ١١١١ ١١١١'],
+    ['४१११११११११११११११', '४१११११११११११११११'],
   ],
   iban: [
     ['DE89370400440532013000', 'DE89370400440532013000'],
     ['pay GB29 NWBK 6016 1331 9268 19.', 'GB29 NWBK 6016 1331 9268 19'],
     ['ch9300762011623852957', 'ch9300762011623852957'],
     ['FR14-2004-1010-0505-0001-3M02-606', 'FR14-2004-1010-0505-0001-3M02-606'],
+    ['DE89  3704  0044  0532  0130  00', 'DE89  3704  0044  0532  0130  00'],
+    ['DE89.3704.0044.0532.0130.00', 'DE89.3704.0044.0532.0130.00'],
+    ['DE89/3704/0044/0532/0130/00', 'DE89/3704/0044/0532/0130/00'],
+    ['DE89%203704%200044%200532%200130%2000', 'DE89%203704%200044%200532%200130%2000'],
+    ['DE89 370400440532013000', 'DE89 370400440532013000'],
+    ['IBAN DE 89 37040044 0532013000', 'DE 89 37040044 0532013000'],
+    ['NO93 8601.11.17947', 'NO93 8601.11.17947'],
+    ['DE٨٩٣٧٠٤٠٠٤٤٠٥٣٢٠١٣٠٠٠', 'DE٨٩٣٧٠٤٠٠٤٤٠٥٣٢٠١٣٠٠٠'],
   ],
   ssn: [
     ['123-45-6789', '123-45-6789'],
@@ -84,6 +110,15 @@ const FOUND: Record<DetectorName, [string, ...string[]][]> = {
     ['SSN-078-05-1120', '078-05-1120'],
     ['"ssn": "078051120"', '078051120'],
     ['Social Security No. 078051120', '078051120'],
+    ...['.', '/', '_', ' - ', '%20'].map((by): [string, string] => {
+      const number = ['078', '05', '1120'].join(by);
+      return [`id ${number};`, number];
+    }),
+    ['٠٧٨-٠٥-١١٢٠', '٠٧٨-٠٥-١١٢٠'],
+    ['soc. sec. no. 078051120', '078051120'],
+    ['("ssn", "078051120")', '078051120'],
+    ['the SSN is 078051120', '078051120'],
+    ['ssn%3D078051120', '078051120'],
   ],
   ip_address: [
     ['from 192.168.0.1:8080', '192.168.0.1'],
@@ -112,10 +147,34 @@ const FOUND: Record<DetectorName, [string, ...string[]][]> = {
     [`authorization: bearer ${'x9Y8'.repeat(8)}`, 'x9Y8'.repeat(8)],
     [`run --api-key ${'0a1b'.repeat(8)} now`, '0a1b'.repeat(8)],
     [`AccountKey=${'q1W2e3R4'.repeat(10)}==;Suffix=x`, `${'q1W2e3R4'.repeat(10)}==`],
+    ...[
+      ['("x-api-key", "', '")'],
+      ['<api_key>', '</api_key>'],
+      ['<add key="ApiKey" value="', '"/>'],
+      ['env["API_KEY"] = "', '"'],
+      ['my API key is ', '.'],
+      ['| api_key | ', ' |'],
+      ['api_key%3D', '&x'],
+      ['api_key%22%3A%22', '%22'],
+      ['"api_key\\u003d', '"'],
+      ['Authorization: Basic ', ''],
+      ['Authorization: ', ''],
+      ['send it with bearer ', ' to'],
+      ['PRIVATE-TOKEN: ', ''],
+      ['refresh_token=', '&'],
+      ['x-goog-api-key: ', ''],
+      ['Ocp-Apim-Subscription-Key: ', ''],
+      ['webhook secret: ', ''],
+    ].map(([before, behind]): [string, string] => [`${before}${'x9Y8'.repeat(8)}${behind}`, 'x9Y8'.repeat(8)]),
   ],
   jwt: [
     [`Bearer ${JWT}`, JWT],
     [`{"t":"${JWT}"}`, JWT],
+    [`t=${JWT.replaceAll('.', '%2E')}&x`, JWT.replaceAll('.', '%2E')],
+    ...['{ "alg": "HS256" }', '{\n  "alg": "HS256"\n}', '{\r\n"typ":"JWT"}'].map((header): [string, string] => {
+      const token = JWT.replace(/^[^.]+/, Buffer.from(header).toString('base64url'));
+      return [`Bearer ${token}`, token];
+    }),
   ],
   private_key: [
     [
@@ -129,6 +188,10 @@ const FOUND: Record<DetectorName, [string, ...string[]][]> = {
       `-----BEGIN EC PRIVATE KEY-----\n-----END Y-----\n${KEY_BODY}\n-----END EC PRIVATE KEY-----`,
     ],
     [`AGE-SECRET-KEY-1${'QZ'.repeat(29)}.`, `AGE-SECRET-KEY-1${'QZ'.repeat(29)}`],
+    ...['%20', '+'].map((by): [string, string] => {
+      const key = `-----BEGIN${by}RSA${by}PRIVATE${by}KEY-----%0A${'Ab3+'.repeat(9)}%0A-----END${by}RSA${by}PRIVATE${by}KEY-----`;
+      return [`k=${key}&x`, key];
+    }),
     [
       `PuTTY-User-Key-File-3: ssh-ed25519\nPrivate-Lines: 1\n${KEY_BODY}\nPrivate-MAC: ${'0a'.repeat(32)}\nend`,
       `PuTTY-User-Key-File-3: ssh-ed25519\nPrivate-Lines: 1\n${KEY_BODY}\nPrivate-MAC: ${'0a'.repeat(32)}`,
@@ -167,13 +230,23 @@ const CLEAN: Record<DetectorName, string[]> = {
     '41111111111111111111',
     '0000000000000000',
     '4111 11111111 1111',
+    '4111.1111.1111.1111.5',
+    '12.4111.1111.1111.1111',
+    '4111-1111 1111.1111',
+    '4111, 1111, 1111, 1111',
+    '4111 | 1111 | 1111 | 1111',
+    '4111\n1111\n1111\n1111',
+    '4111/1111/1111/1111/2222/3333',
+    '4111111111111111.05',
+    '0.٤١١١١١١١١١١١١١١١',
   ],
   iban: [
     'DE00370400440532013000',
     'US133000000121212121212',
     'XDE89370400440532013000',
     'DE893704004405320130',
-    'DE89  3704  0044  0532  0130  00',
+    'de89 3704004405 32013000',
+    'in 2024 1234 5678 9012 3456',
     'commit de89370400440532013000abcd',
     'fr76 3000 6000 0112 34zz 8901 89',
   ],
@@ -188,6 +261,10 @@ const CLEAN: Record<DetectorName, string[]> = {
     '2023-12-3456',
     '123-45-6789-1',
     'ticket 078051120',
+    '2024/078/05/1120',
+    '1.078.05.1120',
+    'the second 078051120',
+    '078-05.1120',
   ],
   ip_address: [
     '1.2.3',
@@ -220,6 +297,10 @@ const CLEAN: Record<DetectorName, string[]> = {
     'client_secret: secret/data/team7/app1/db2',
     '$ANTHROPIC_API_KEY_2',
     'api_key: <paste yours here, 32 characters>',
+    'the access token is described in section-4-of-2-and-7-b',
+    'next_page_token: CAUQAA1b2C3d4E5f6G7h8',
+    'api key, private key and account number are different things',
+    'bearer of bad news 20260101',
   ],
   jwt: ['eyJhbGciOiJIUzI1NiJ9', 'eyJub3QiOjF9.eyJhIjoxfQ.x', 'eyJ.eyJ.eyJ', 'monkeyJam.is.fun'],
   private_key: ['-----BEGIN PUBLIC KEY-----', 'my PRIVATE KEY is safe', '-----BEGIN CERTIFICATE-----'],
@@ -352,6 +433,16 @@ t.test('redaction replaces matches and keeps every other token as it was sent', 
       { detectors: ['api_key'] },
       '{"api_key":"8f14e45fceea167a5a36dedd4bea2543","env":[{"value":"8f14e45fceea167a5a36dedd4bea2543","name":"API_KEY"}]}',
       '{"api_key":"[redacted:api_key]","env":[{"value":"[redacted:api_key]","name":"API_KEY"}]}',
+    ],
+    [
+      { detectors: ['api_key'] },
+      '[{"header":"x-api-key","value":"8f14e45fceea167a5a36dedd4bea2543"},{"Name":"API_KEY_PROD","Value":"8f14e45fceea167a5a36dedd4bea2543"},{"k":"ａｐｉ＿ｋｅｙ","v":"8f14e45fceea167a5a36\u200bdedd4bea2543"}]',
+      '[{"header":"x-api-key","value":"[redacted:api_key]"},{"Name":"API_KEY_PROD","Value":"[redacted:api_key]"},{"k":"ａｐｉ＿ｋｅｙ","v":"[redacted:api_key]"}]',
+    ],
+    [
+      { detectors: ['ssn'] },
+      '{"ssn":"078051120","a":[{"name":"Social Security Number","value":"078051120"}],"id":"078051120"}',
+      '{"ssn":"[redacted:ssn]","a":[{"name":"Social Security Number","value":"[redacted:ssn]"}],"id":"078051120"}',
     ],
     [
       { detectors: ['api_key'] },
@@ -560,6 +651,12 @@ t.test('no text makes detectors cost more than 50 ms, to judge or to redact', as
     '4111-1111-1111-1112 ',
     'AKIA',
     'a@b.co ',
+    '٤',
+    '٤١١١ ١١١١ ١١١١ ١١١٢ ',
+    '4111.',
+    'de89 3704.0044 0532 0130 00 01 ',
+    'ewog',
+    'bearer aaaaaaaaaaaaaaaaaaaaaaa ',
   ];
   const rules = new RuleSet([policy('data_filter', { detectors: [...DETECTOR_NAMES], redact: true })]);
   let [worst, worstOf] = [0, ''];

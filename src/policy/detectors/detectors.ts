@@ -7,11 +7,22 @@
 // characters. No expression here has nested or adjacent unbounded repeats.
 
 import type { DetectorName } from '../../../schemas/closed-sets.ts';
-import type { Find, Span } from './detector-search.ts';
-import { findEmail, findIpv4, findIpv6 } from './find-contacts.ts';
-import { findCard, findIban, findNamedSsn, findSsn, isCardNumber, isNamedSsn } from './find-numbers.ts';
+import { type Find, FOREIGN_DIGIT, inAnyScript, inFolded, type Span } from './detector-search.ts';
+import { AT_SIGN, AT_SIGNS, findEmail, findIpv4, findIpv6 } from './find-contacts.ts';
+import {
+  CARD_CANDIDATE,
+  findCard,
+  findIban,
+  findNamedSsn,
+  findSsn,
+  findSsnByName,
+  IBAN_CANDIDATE,
+  isCardNumber,
+  isNamedSsn,
+  SSN_CANDIDATE,
+} from './find-numbers.ts';
 import { findInternationalPhone, findLocalPhone, NATIONAL_CANDIDATE, nationalPhoneFinder } from './find-phones.ts';
-import { findIssuedKey, findJwt, findKeyByName, findNamedKey, findPrivateKey } from './find-secrets.ts';
+import { findIssuedKey, findJwt, findKeyByName, findNamedKey, findPrivateKey, JWT_BEGINS } from './find-secrets.ts';
 import { ISSUED_CANDIDATE, KEY_NAME } from './issued-keys.ts';
 
 /** Several ways to find are apart, so that each goes over a text once, however much the others find. */
@@ -39,37 +50,43 @@ export type Detector = {
 export const NUMBER_DIGITS = { min: 9, max: 19 };
 
 export const DETECTORS: Record<DetectorName, Detector> = {
-  email: { name: 'email', literals: ['@', '%40'], candidate: '@|%40', looksAt: 'letters', finds: [findEmail] },
+  email: {
+    name: 'email',
+    literals: AT_SIGNS,
+    candidate: AT_SIGN,
+    looksAt: 'letters',
+    finds: [findEmail],
+  },
   phone: {
     name: 'phone',
     literals: null,
-    candidate:
-      '\\+\\(?[1-9][0-9 ().\\/-]|00[1-9][0-9]{0,3}[ ().-]|[2-9][0-9]{2}\\)[ .-]?[2-9]|[2-9][0-9]{2}[.-][2-9][0-9]{2}[ .-]',
+    candidate: `(?:\\+|%2[Bb])\\(?[1-9][0-9 ().\\/_%-]|00[1-9][0-9]{0,3}[ ().-]|[2-9][0-9]{2}\\)[ .-]?[2-9]|[2-9][0-9]{2}[.-][2-9][0-9]{2}[ .-]|${FOREIGN_DIGIT}`,
     looksAt: 'digits',
-    finds: [findLocalPhone, findInternationalPhone],
+    finds: [findLocalPhone, findInternationalPhone].map(inAnyScript),
   },
   credit_card: {
     name: 'credit_card',
     literals: null,
-    candidate: '(?:[0-9](?: {1,2}|-)?){12}[0-9]',
+    candidate: `${CARD_CANDIDATE}|${FOREIGN_DIGIT}`,
     looksAt: 'digits',
-    finds: [findCard],
+    finds: [inAnyScript(findCard)],
     findsNumber: isCardNumber,
   },
   iban: {
     name: 'iban',
     literals: null,
-    candidate: '[A-Za-z]{2}[0-9]{2}[ -]?[A-Za-z0-9]{4}',
+    candidate: `${IBAN_CANDIDATE}|${FOREIGN_DIGIT}`,
     looksAt: 'letters',
-    finds: [findIban],
+    finds: [inAnyScript(findIban)],
   },
   ssn: {
     name: 'ssn',
     literals: null,
-    candidate: '[0-8][0-9]{2}(?:-[0-9]{2}-| [0-9]{2} )[0-9]{4}|(?i:ssn|security)',
+    candidate: `${SSN_CANDIDATE}|${FOREIGN_DIGIT}`,
     looksAt: 'digits',
-    finds: [findSsn, findNamedSsn],
+    finds: [findSsn, findNamedSsn].map(inAnyScript),
     findsNumber: isNamedSsn,
+    findsNamed: inFolded(findSsnByName),
   },
   ip_address: {
     name: 'ip_address',
@@ -82,16 +99,22 @@ export const DETECTORS: Record<DetectorName, Detector> = {
   api_key: {
     name: 'api_key',
     literals: null,
-    candidate: `${ISSUED_CANDIDATE}|(?i:${KEY_NAME}|authorization)`,
+    candidate: `${ISSUED_CANDIDATE}|(?i:${KEY_NAME}|authorization|bearer\\s)`,
     looksAt: 'letters',
     finds: [findIssuedKey, findNamedKey],
-    findsNamed: findKeyByName,
+    findsNamed: inFolded(findKeyByName),
   },
-  jwt: { name: 'jwt', literals: null, candidate: 'eyJ[A-Za-z0-9_-]{2}', looksAt: 'letters', finds: [findJwt] },
+  jwt: {
+    name: 'jwt',
+    literals: JWT_BEGINS,
+    candidate: `(?:${JWT_BEGINS.join('|')})[A-Za-z0-9_-]{2}`,
+    looksAt: 'letters',
+    finds: [findJwt],
+  },
   private_key: {
     name: 'private_key',
-    literals: ['PRIVATE KEY', 'PuTTY-User-Key-File-', 'AGE-SECRET-KEY-1'],
-    candidate: 'PRIVATE KEY|PuTTY-User-Key-File-[0-9]|AGE-SECRET-KEY-1[A-Z0-9]{8}',
+    literals: ['PRIVATE KEY', 'PRIVATE%20KEY', 'PRIVATE+KEY', 'PuTTY-User-Key-File-', 'AGE-SECRET-KEY-1'],
+    candidate: 'PRIVATE(?: |%20|\\+)KEY|PuTTY-User-Key-File-[0-9]|AGE-SECRET-KEY-1[A-Z0-9]{8}',
     looksAt: 'letters',
     finds: [findPrivateKey],
     isOfLines: true,

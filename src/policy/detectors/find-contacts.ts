@@ -16,15 +16,18 @@ const LOCAL_CHARACTERS_MAX = 64;
 const DOMAIN_CHARACTERS_MAX = 253;
 /** Those that IANA delegates, in ASCII without `xn--` and in their own scripts. */
 const TOP_LEVEL_DOMAINS = new Set(tlds);
-/** An `@`, or as a percent code in the query of an address. */
-const AT_SIGN = /@|%40/g;
+/** An `@`, as it is, as a percent code (of one, too), an escape or an entity. */
+export const AT_SIGNS = ['@', '%40', '%2540', '\\u0040', '&#64;', '&#x40;', '&commat;'];
+/** The same in the syntax of both. */
+export const AT_SIGN = '@|%(?:25)?40|\\\\u0040|&(?:#(?:64|x40)|commat);';
+const NEXT_AT_SIGN = new RegExp(AT_SIGN, 'g');
 /** `user:password@host` of a URL. */
 const URL_USER = /:\/\/[^\s/@]{0,100}$/;
 const URL_USER_CHARACTERS_MAX = 104;
 
 export function findEmail(text: string, from: number, budget: Budget): Span | null {
-  AT_SIGN.lastIndex = from;
-  for (let m = AT_SIGN.exec(text); m !== null; m = AT_SIGN.exec(text)) {
+  NEXT_AT_SIGN.lastIndex = from;
+  for (let m = NEXT_AT_SIGN.exec(text); m !== null; m = NEXT_AT_SIGN.exec(text)) {
     budget.spend(TRY_UNITS / 4);
     const at = m.index;
     const start = text[at - 1] === '"' ? quotedStart(text, at, from) : localStart(text, at, from);

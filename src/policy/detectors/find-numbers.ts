@@ -13,25 +13,33 @@ import {
   TRY_UNITS,
 } from './detector-search.ts';
 
-/**
- * 12-19 digits in one piece, or in the groups that are printed on cards or that people write, parted by the same one or
- * two spaces or dash each.
- */
-const CARD =
-  /(?:\d{4}( {1,2}|-)\d{4}\1\d{4}\1\d{3,4}(?:\1\d{1,3})?|\d{4}( {1,2}|-)\d{6}\2\d{4,5}|\d{12,19})(?![A-Za-z0-9])/g;
+/** Between the groups of a card. Commas, bars and ends of lines are left out: those part the numbers of a list. */
+const CARD_SEPARATOR = '(?: {1,3}| [-/] |[-./_:+·•]|%20)';
+/** Where a row of groups must begin that can be a card; in the syntax of both. */
+export const CARD_CANDIDATE = `[0-9]{12}|[0-9]{4}${CARD_SEPARATOR}[0-9]{4}(?:[0-9]{2})?${CARD_SEPARATOR}[0-9]{4}`;
+
+/** 12-19 digits in one piece, or in the groups that are printed on cards or that people write. */
+const CARD = new RegExp(
+  `(?:\\d{4}(${CARD_SEPARATOR})\\d{4}\\1\\d{4}\\1\\d{3,4}(?:\\1\\d{1,3})?|` +
+    `\\d{4}(${CARD_SEPARATOR})\\d{6}\\2\\d{4,5}|\\d{12,19})(?![A-Za-z0-9])`,
+  'g',
+);
+/** What a spreadsheet writes behind a whole number. */
+const NO_FRACTION = /^\.0{1,4}(?![\w.])/;
 
 export function findCard(text: string, from: number, budget: Budget): Span | null {
   return firstOf(CARD, text, from, budget, (found, start, end) => {
-    if (isDecimalNeighbour(text, start, end) || isDashNeighbour(text, start, end)) return false;
-    const digits = digitsOf(found);
+    const behind = NO_FRACTION.exec(text.slice(end, end + 8))?.[0].length ?? 0;
+    if (isDecimalNeighbour(text, start, end + behind) || isDashNeighbour(text, start, end)) return false;
+    const digits = digitsOf(found.replaceAll('%20', ''));
     return isIssued(digits) && luhn(digits) && !isRow(text, start, end);
   });
 }
 
 /** Two further groups of four before or behind it: a row of a table. One may be a date of expiry. */
-const GROUPS_BEFORE = /(?:\d{4}(?: {1,2}|-)){2}$/;
-const GROUPS_BEHIND = /^(?:(?: {1,2}|-)\d{4}){2}(?!\d)/;
-const GROUPS_CHARACTERS = 13;
+const GROUPS_BEFORE = new RegExp(`(?:\\d{4}${CARD_SEPARATOR}){2}$`);
+const GROUPS_BEHIND = new RegExp(`^(?:${CARD_SEPARATOR}\\d{4}){2}(?!\\d)`);
+const GROUPS_CHARACTERS = 15;
 
 function isRow(text: string, start: number, end: number): boolean {
   return (
@@ -92,7 +100,9 @@ const IBAN_FORMS: Record<string, { length: number; form: RegExp }> = Object.from
       return [entry.slice(0, 2), { length, form: new RegExp(`^.{4}${form.join('')}$`) }];
     }),
 );
-const IBAN_START = /[A-Za-z]{2}\d{2}/g;
+const IBAN_START = /[A-Za-z]{2}\d{2}|[A-Z]{2}[ -]\d{2}/g;
+/** In the syntax of the scanner. */
+export const IBAN_CANDIDATE = `(?:[A-Za-z]{2}|[A-Z]{2}[ -])[0-9]{2}(?: {1,2}|[-./_:·+]|%20)?[A-Za-z0-9]{2}`;
 
 export function findIban(text: string, from: number, budget: Budget): Span | null {
   IBAN_START.lastIndex = from;
@@ -105,27 +115,37 @@ export function findIban(text: string, from: number, budget: Budget): Span | nul
   return null;
 }
 
-/**
- * End of a valid IBAN that starts there, in one piece or in groups of four with blanks or dashes; -1: there is none.
- */
+/** Between the groups of an IBAN: one of these, the same each time between groups of four, or two blanks. */
+const IBAN_SEPARATOR = /(?: {1,2}|[-./_:·+]|%20)/y;
+const IBAN_SEPARATORS_MAX = 12;
+/** Fewer digits, or small letters, in groups of other sizes: words. */
+const IRREGULAR_DIGITS_MIN = 10;
+
+/** End of a valid IBAN that starts there, in one piece or in groups; -1: there is none. */
 function ibanEnd(text: string, start: number): number {
   const country = IBAN_FORMS[text.slice(start, start + 2).toUpperCase()];
   if (country === undefined) return -1;
-  const separator = text.charCodeAt(start + 4);
   let iban = '';
+  let separators = 0;
+  let first = '';
+  let isRegular = true;
   let i = start;
-  for (; iban.length < country.length; i++) {
-    const unit = text.charCodeAt(i);
-    if (isAlphanumeric(unit)) iban += text[i];
-    else if (!isGroupBorder(unit, separator) || iban.length % 4 !== 0 || text.charCodeAt(i - 1) === unit) return -1;
+  while (iban.length < country.length) {
+    if (isAlphanumeric(text.charCodeAt(i))) {
+      iban += text[i++];
+      continue;
+    }
+    IBAN_SEPARATOR.lastIndex = i;
+    const separator = IBAN_SEPARATOR.exec(text)?.[0];
+    if (separator === undefined || iban.length < 2 || iban.length === 3 || ++separators > IBAN_SEPARATORS_MAX)
+      return -1;
+    first ||= separator;
+    isRegular &&= separator === first && iban.length % 4 === 0;
+    i += separator.length;
   }
   const upper = iban.toUpperCase();
-  return !isAlphanumeric(text.charCodeAt(i)) && country.form.test(upper) && mod97(upper) === 1 ? i : -1;
-}
-
-/** The same between all groups: a blank or a dash. */
-function isGroupBorder(unit: number, first: number): boolean {
-  return unit === first && (unit === 32 || unit === 45);
+  if (isAlphanumeric(text.charCodeAt(i)) || !country.form.test(upper) || mod97(upper) !== 1) return -1;
+  return isRegular || (iban === upper && digitsOf(iban).length >= IRREGULAR_DIGITS_MIN) ? i : -1;
 }
 
 function mod97(iban: string): number {
@@ -137,7 +157,8 @@ function mod97(iban: string): number {
   return rest;
 }
 
-const SSN_NAME = /(?:^|[^a-z])ssn(?:$|[^a-z])|social.?security/i;
+const SSN_CALLED = 'ssn|soc(?:ial|\\.)?[ _.-]{0,2}sec(?:urity|\\.)?';
+const SSN_NAME = new RegExp(`(?:^|[^a-z])(?:${SSN_CALLED})(?:$|[^a-z])|social.?security`, 'i');
 const SSN_DIGITS = /^(?!000|666)[0-8]\d{2}(?!00)\d{2}(?!0000)\d{4}$/;
 
 /** Nine digits are a social security number where their member is called so. */
@@ -145,15 +166,29 @@ export function isNamedSsn(digits: string, key: string): boolean {
   return digits.length === 9 && SSN_DIGITS.test(digits) && SSN_NAME.test(key.slice(0, NAME_CHARACTERS_MAX));
 }
 
+/** The same as a text. */
+export function findSsnByName(name: string, value: string): Span | null {
+  return isNamedSsn(value, name) ? { start: 0, end: value.length } : null;
+}
+
 const NAME_CHARACTERS_MAX = 100;
 
+/** Between the parts, the same each time; in the syntax of both. */
+const SSN_SEPARATORS = ['-', ' ', '\\.', '/', '_', ' - ', '%20', '·'];
+export const SSN_CANDIDATE = `${SSN_SEPARATORS.map((s) => `[0-8][0-9]{2}${s}[0-9]{2}${s}[0-9]{4}`).join('|')}|(?i:ssn|soc.{0,6}sec)`;
 /**
  * Areas 000, 666 and 900-999, group 00 and serial 0000 were never given out. Nine digits alone are an ordinary number.
  */
-const SSN = /(?!000|666)[0-8]\d{2}([- ])(?!00)\d{2}\1(?!0000)\d{4}(?![A-Za-z0-9])/g;
+const SSN = new RegExp(
+  `(?!000|666)[0-8]\\d{2}(${SSN_SEPARATORS.join('|')})(?!00)\\d{2}\\1(?!0000)\\d{4}(?![A-Za-z0-9])`,
+  'g',
+);
 /** Nine digits right behind the name. */
-const NAMED_SSN =
-  /(?<![A-Za-z])(?:ssn|social.?security(?:.{0,3}(?:number|no\.?|nr\.?|#))?)["'\\]{0,3}\s{0,3}[:=#]?\s{0,3}["'\\]{0,3}((?!000|666)[0-8]\d{2}(?!00)\d{2}(?!0000)\d{4})(?![A-Za-z0-9])/gi;
+const NAMED_SSN = new RegExp(
+  `(?<![A-Za-z])(?:${SSN_CALLED})(?:.{0,3}(?:number|no\\.?|nr\\.?|#))?["'\\\\]{0,3}\\s{0,3}(?:[:=#,]|=>|is\\s|%3[ADad])?` +
+    `\\s{0,3}["'\\\\]{0,3}((?!000|666)[0-8]\\d{2}(?!00)\\d{2}(?!0000)\\d{4})(?![A-Za-z0-9])`,
+  'gi',
+);
 
 export function findNamedSsn(text: string, from: number, budget: Budget): Span | null {
   NAMED_SSN.lastIndex = from;
@@ -166,6 +201,16 @@ export function findNamedSsn(text: string, from: number, budget: Budget): Span |
 
 export function findSsn(text: string, from: number, budget: Budget): Span | null {
   return firstOf(SSN, text, from, budget, (_, start, end) => {
-    return !isDashNeighbour(text, start, end) && !isDecimalNeighbour(text, start, end);
+    return (
+      !isDashNeighbour(text, start, end) && !isDecimalNeighbour(text, start, end) && !isSlashNeighbour(text, start, end)
+    );
   });
+}
+
+/** Part of a path or of a longer row. */
+function isSlashNeighbour(text: string, start: number, end: number): boolean {
+  const separator = text[start + 3]!;
+  if (separator !== '/' && separator !== '_') return false;
+  const isBefore = text[start - 1] === separator && isDigit(text.charCodeAt(start - 2));
+  return isBefore || (text[end] === separator && isDigit(text.charCodeAt(end + 1)));
 }

@@ -32,8 +32,8 @@ export function findLocalPhone(text: string, from: number, budget: Budget): Span
   });
 }
 
-/** `+`, or `00` before groups: without a separator it is an ordinary number. */
-const INTERNATIONAL = /\+|(?<![A-Za-z0-9.,-])0(?=0[1-9]\d{0,3}[ ().-])/g;
+/** `+`, also as a percent code, or `00` before groups: without a separator it is an ordinary number. */
+const INTERNATIONAL = /\+|%2[Bb]|(?<![A-Za-z0-9.,-])0(?=0[1-9]\d{0,3}[ ().-])/g;
 
 export function findInternationalPhone(text: string, from: number, budget: Budget): Span | null {
   INTERNATIONAL.lastIndex = from;
@@ -42,7 +42,7 @@ export function findInternationalPhone(text: string, from: number, budget: Budge
     const start = m.index;
     const end = isAlphanumeric(text.charCodeAt(start - 1))
       ? -1
-      : internationalEnd(text, start + (m[0] === '+' ? 0 : 1), budget);
+      : internationalEnd(text, start + (m[0] === '+' ? 0 : m[0].length === 3 ? 2 : 1), budget);
     if (end > 0) return { start, end };
   }
   return null;
@@ -67,12 +67,14 @@ function internationalEnd(text: string, plus: number, budget: Budget): number {
       budget.spend(PLAN_UNITS);
       if (isInternationalNumber(digits)) end = i;
     }
-    if (text.startsWith(' / ', i) && isDigit(text.charCodeAt(i + 3))) i += 2;
+    if (WIDE_SEPARATORS.includes(text.slice(i, i + 3)) && isDigit(text.charCodeAt(i + 3))) i += 2;
     else if (!isPhoneSeparator(text, i) || DATE_NEXT.test(text.slice(i, i + 9))) break;
   }
   return end;
 }
 
+/** Of three characters; `%20` is a blank in an address. */
+const WIDE_SEPARATORS = [' / ', ' - ', '%20'];
 /** A date behind a number is none of its groups. */
 const DATE_NEXT = /^[ .-]\d{4}-\d{2}-/;
 
@@ -80,6 +82,7 @@ const DATE_NEXT = /^[ .-]\d{4}-\d{2}-/;
 function isPhoneSeparator(text: string, i: number): boolean {
   const here = text[i];
   if (here === '(' || here === ')') return text[i + 1] !== here;
+  if (here === '/' || here === '_') return isDigit(text.charCodeAt(i + 1));
   return (here === ' ' || here === '.' || here === '-') && (isDigit(text.charCodeAt(i + 1)) || text[i + 1] === '(');
 }
 

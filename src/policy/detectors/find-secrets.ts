@@ -5,9 +5,16 @@ import { ISSUED_KEY, KEY_NAME } from './issued-keys.ts';
 
 /** Each try reads a bounded number of characters before it can fail. */
 const ISSUED = new RegExp(`${BORDER_BEFORE}(?:${ISSUED_KEY})(?![A-Za-z0-9])`, 'g');
+const QUOTES = '["\'\\\\]{0,3}';
+/**
+ * Between a name and its value: a sign, `is`, that of a pair (`"api_key", "…"`), an element, a cell or an attribute
+ * `value`, or a percent code.
+ */
+const IS = `["'\\\\\\])]{0,4}(?:\\s{0,3}(?:=>|:=|[:=,>|])|\\s{1,3}(?:is(?=\\s)|value\\s?=)|(?:%2[02]|%3[ADad]){1,4}|\\\\u003[AaDd])\\s{0,3}`;
+const SCHEME = '(?:bearer|basic|token|bot|api-?key)\\s{1,3}';
 /** `api_key = "…"`, `--api-key …`, `Authorization: Bearer …`: what follows the name, if it looks random. */
 const NAMED_KEY = new RegExp(
-  `(?:${KEY_NAME}["'\\\\]{0,3}\\s{0,3}(?:=>|:=|[:=])\\s{0,3}|--${KEY_NAME} {1,3}|authorization["'\\\\]{0,3}\\s{0,3}[:=]\\s{0,3}["'\\\\]{0,3}bearer\\s{1,3})["'\\\\]{0,3}([\\w.+/=~-]{20,256})`,
+  `(?:${KEY_NAME}${IS}|--${KEY_NAME} {1,3}|authorization${IS}${QUOTES}(?:${SCHEME})?|bearer\\s{1,3})${QUOTES}([\\w.+/=~-]{19,255}[\\w+/=~-])`,
   'gi',
 );
 
@@ -38,19 +45,23 @@ export function findNamedKey(text: string, from: number, budget: Budget): Span |
   return null;
 }
 
-const CALLED_KEY = new RegExp(`${KEY_NAME}$`, 'i');
-const CALLED_AUTHORIZATION = /^(?:proxy-)?authorization$/i;
-/** A value as a whole, behind `Bearer` where it is a header's. */
-const WHOLE_VALUE = /^(?:bearer\s{1,3})?([\w.+/=~-]{20,256})$/i;
+/** Which of several it is may stand behind it. */
+const CALLED_KEY = new RegExp(
+  `${KEY_NAME}(?:[_-]?(?:\\d{1,2}|prod(?:uction)?|staging|dev|test|live|primary|secondary))?\\s?$`,
+  'i',
+);
+const CALLED_AUTHORIZATION = /^\s?(?:proxy-|x-)?authorization\s?$/i;
+/** A value as a whole, behind its scheme where it is a header's. */
+const WHOLE_VALUE = new RegExp(`^\\s?(?:${SCHEME})?([\\w.+/=~-]{20,256})\\s?$`, 'i');
 const NAME_CHARACTERS_MAX = 100;
 
 /** `{"api_key": "…"}`, `{"name": "API_KEY", "value": "…"}`: a value that looks random under such a name. */
 export function findKeyByName(name: string, value: string): Span | null {
-  const found = WHOLE_VALUE.exec(value);
-  if (found === null || name.length > NAME_CHARACTERS_MAX) return null;
-  const isHeader = CALLED_AUTHORIZATION.test(name) && found[0] !== found[1];
-  if (!isHeader && !CALLED_KEY.test(name)) return null;
-  return looksRandom(found[1]!) ? { start: value.length - found[1]!.length, end: value.length } : null;
+  if (name.length > NAME_CHARACTERS_MAX || !(CALLED_KEY.test(name) || CALLED_AUTHORIZATION.test(name))) return null;
+  const key = WHOLE_VALUE.exec(value)?.[1];
+  if (key === undefined || !looksRandom(key)) return null;
+  const start = value.lastIndexOf(key);
+  return { start, end: start + key.length };
 }
 
 /** Letters and digits well mixed, unlike a word, a variable's name, or the path of a file or in a vault. */
@@ -64,18 +75,31 @@ function looksRandom(value: string): boolean {
 const PATH_PART_MAX = 12;
 
 const JWT_PART = /[\w-]/;
+/** A header, as base64: `{"`, or with blanks or ends of lines between. */
+export const JWT_BEGINS = ['eyJ', 'eyAi', 'eyAg', 'ewog', 'ewoi', 'ewoJ', 'ew0K', 'ewki'];
+const JWT_BEGIN = new RegExp(JWT_BEGINS.join('|'), 'g');
 
 export function findJwt(text: string, from: number, budget: Budget): Span | null {
-  for (let start = text.indexOf('eyJ', from); start >= 0; ) {
+  JWT_BEGIN.lastIndex = from;
+  for (let m = JWT_BEGIN.exec(text); m !== null; m = JWT_BEGIN.exec(text)) {
     budget.spend(TRY_UNITS);
+    const start = m.index;
     const header = partEnd(text, start);
-    const payload = text[header] === '.' ? partEnd(text, header + 1) : -1;
-    const isToken = payload > header + 1 && text[payload] === '.' && isJwtHeader(text.slice(start, header), budget);
-    if (isToken && !JWT_PART.test(text[start - 1] ?? ' ')) return { start, end: tokenEnd(text, payload) };
-    // Every further `eyJ` of this part would end at the same position and fail alike.
-    start = text.indexOf('eyJ', header);
+    const payload = afterDot(text, header);
+    const payloadEnd = payload < 0 ? -1 : partEnd(text, payload);
+    const signature = payloadEnd > payload ? afterDot(text, payloadEnd) : -1;
+    const isToken = signature > 0 && isJwtHeader(text.slice(start, header), budget);
+    if (isToken && !JWT_PART.test(text[start - 1] ?? ' ')) return { start, end: tokenEnd(text, signature) };
+    // Every further beginning in this part would end at the same position and fail alike.
+    JWT_BEGIN.lastIndex = header;
   }
   return null;
+}
+
+/** Behind a dot, which may be a percent code; -1: there is none. */
+function afterDot(text: string, i: number): number {
+  if (text[i] === '.') return i + 1;
+  return /^%2e/i.test(text.slice(i, i + 3)) ? i + 3 : -1;
 }
 
 function partEnd(text: string, from: number): number {
@@ -84,11 +108,14 @@ function partEnd(text: string, from: number): number {
   return i;
 }
 
-/** A signed token has three parts, an encrypted one five. */
-function tokenEnd(text: string, secondDot: number): number {
-  let end = partEnd(text, secondDot + 1);
-  for (let part = 3; part < 5 && text[end] === '.' && isWordOrDash(text.charCodeAt(end + 1)); part++)
-    end = partEnd(text, end + 1);
+/** A signed token has three parts, an encrypted one five. `from`: of the third. */
+function tokenEnd(text: string, from: number): number {
+  let end = partEnd(text, from);
+  for (let part = 3; part < 5; part++) {
+    const next = afterDot(text, end);
+    if (next < 0 || !isWordOrDash(text.charCodeAt(next))) break;
+    end = partEnd(text, next);
+  }
   return end;
 }
 
@@ -106,10 +133,10 @@ function isJwtHeader(part: string, budget: Budget): boolean {
 
 /** PEM of every label with a private key, OpenSSH and PGP among them; SSH2's; PuTTY's; age's. */
 const KEY_BEGIN =
-  /-----BEGIN ((?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?)-----|---- BEGIN (SSH2 (?:ENCRYPTED )?PRIVATE KEY) ----|PuTTY-User-Key-File-\d:|AGE-SECRET-KEY-1[A-Z0-9]{58}/g;
-/** A line that can be a key's: base64, or a header of PEM. Line ends may be written as escapes. */
+  /-----BEGIN(?: |%20|\+)((?:[A-Z0-9]{1,12}(?: |%20|\+)){0,3}PRIVATE(?: |%20|\+)KEY(?:(?: |%20|\+)BLOCK)?)-----|---- BEGIN (SSH2 (?:ENCRYPTED )?PRIVATE KEY) ----|PuTTY-User-Key-File-\d:|AGE-SECRET-KEY-1[A-Z0-9]{58}/g;
+/** A line that can be a key's: base64, or a header of PEM. Line ends may be written as escapes or percent codes. */
 const KEY_LINE =
-  /(?:\s|\\[nrt])*(?:[A-Za-z0-9+/]{16,}={0,2}|[A-Za-z][A-Za-z-]{2,30}: [^\n\\]{1,200})(?=\s|\\[nrt]|["']|$)/y;
+  /(?:\s|\\[nrt]|%0[AaDd])*(?:[A-Za-z0-9+/]{16,}(?:=|%3[Dd]){0,2}|[A-Za-z][A-Za-z-]{2,30}: [^\n\\]{1,200})(?=\s|\\[nrt]|%0|["']|$)/y;
 const PUTTY_END = /Private-(?:MAC|Hash): ?[0-9a-f]{40,64}/;
 const KEY_LINES_MAX = 1_000;
 /** An RSA key of 16,384 bits has 12,700 characters. */
@@ -135,7 +162,8 @@ function keyEnd(text: string, [marker, label, ssh2]: RegExpExecArray, begun: num
     const mac = PUTTY_END.exec(rest);
     return mac === null ? linesEnd(text, begun) : begun + mac.index + mac[0].length;
   }
-  const end = ssh2 === undefined ? `-----END ${label}-----` : `---- END ${ssh2} ----`;
+  const blank = marker.slice('-----BEGIN'.length).startsWith('%20') ? '%20' : marker['-----BEGIN'.length];
+  const end = ssh2 === undefined ? `-----END${blank}${label}-----` : `---- END ${ssh2} ----`;
   const at = rest.indexOf(end);
   return at < 0 ? linesEnd(text, begun) : begun + at + end.length;
 }

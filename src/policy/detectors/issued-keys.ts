@@ -98,4 +98,6 @@ export const ISSUED_CANDIDATE = `(?:${HEADS.join('|')})[A-Za-z0-9_-]|hooks\\.sla
 
 /** What a key is called where its form says nothing; in the syntax of both, without regard to case. */
 export const KEY_NAME =
-  '(?:api[_-]?key|secret[_-]?(?:access[_-]?)?key|client[_-]?secret|(?:access|auth|api|bearer)[_-]?token|account[_-]?key)';
+  '(?:(?:api|subscription|signing|encryption|account|master)[_ .-]?key|secret[_ .-]?(?:access[_ .-]?)?key|' +
+  '(?:client|api|app|consumer|signing|webhook|shared)[_ .-]?secret|' +
+  '(?:access|auth|api|bearer|refresh|session|security|private|personal|deploy|oauth|bot)[_ .-]?token)';

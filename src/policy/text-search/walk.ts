@@ -202,10 +202,16 @@ export class Walker {
   }
 }
 
-/** What a member `value` is called by the `name` or `key` beside it. */
+const VALUES: ReadonlySet<string> = new Set(
+  'value Value val v values content text data stringValue string_value'.split(' '),
+);
+const NAMES = 'name Name key Key header field param parameter variable env label title property k n id'.split(' ');
+
+/** What a member such as `value` is called by the `name`, `key` or the like beside it. */
 export function nameBeside(members: { [key: string]: Json }, key: string): string | undefined {
-  if (key !== 'value') return undefined;
-  const name = Object.hasOwn(members, 'name') ? members['name'] : Object.hasOwn(members, 'key') ? members['key'] : null;
+  if (!VALUES.has(key)) return undefined;
+  const beside = NAMES.find((name) => Object.hasOwn(members, name));
+  const name = beside === undefined ? null : members[beside];
   return typeof name === 'string' ? name : undefined;
 }
 
