@@ -511,6 +511,23 @@ t.test('a schema matches the payload that does not satisfy it', async (t) => {
   );
 });
 
+t.test('each pattern of a schema is its own', async (t) => {
+  const schemas = [
+    { properties: { a: { pattern: '^x' }, b: { pattern: '^y' } } },
+    { properties: { b: { pattern: '^x' }, a: { pattern: '^y' } } },
+    { patternProperties: { '^a$': { pattern: '^x' }, '^b$': { pattern: '^y' } } },
+    { patternProperties: { '^b$': { maximum: 1 } }, properties: { a: { not: { pattern: '^z' } } } },
+  ];
+  for (const a of ['x', 'y', 'z'])
+    for (const b of ['x', 'y', 5])
+      schemas.forEach((payload_schema, i) => {
+        const isFirst = { 0: a === 'x', 1: a === 'y', 2: a === 'x', 3: a !== 'z' }[i]!;
+        const isSecond = { 0: b !== 'x', 1: b !== 'y', 2: b !== 'x', 3: b !== 5 }[i]!;
+        const isMet = matches('block_action', { payload_schema }, event('custom', { a, b }));
+        t.equal(isMet, !(isFirst && isSecond), `${i}: ${a} ${b}`);
+      });
+});
+
 t.test('a schema whose cost could be large is not run, and counts as a match', async (t) => {
   const branch = { anyOf: Array.from({ length: 120 }, (_, i) => ({ const: `never ${i}` })) };
   const hostile = [
