@@ -1,6 +1,6 @@
 // What the detectors' searches share: how a finding is reported, how tries are charged, and what may stand next to one.
 import type { Budget } from '../budget.ts';
-import { folded, foldedText, isBeyondAscii } from '../texts/folded.ts';
+import { folded, foldedText } from '../texts/folded.ts';
 
 /**
  * Where something was found, or null. `from` is where to begin. Charges the budget for every try; throws OverBudget.
@@ -79,9 +79,9 @@ export function inFolded(find: FindNamed): FindNamed {
   return (name, value) => {
     const found = find(name, value);
     if (found !== null || value.length > FOLDED_CHARACTERS_MAX || name.length > FOLDED_CHARACTERS_MAX) return found;
-    if (!isBeyondAscii(name) && !isBeyondAscii(value)) return null;
     const form = folded(value);
-    const span = find(foldedText(name), form?.text ?? value);
+    const plain = foldedText(name);
+    const span = form === undefined && plain === name ? null : find(plain, form?.text ?? value);
     if (span === null || form === undefined) return span;
     return { start: form.starts[span.start]!, end: form.ends[span.end - 1]! };
   };
