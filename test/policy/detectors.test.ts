@@ -440,6 +440,11 @@ t.test('redaction replaces matches and keeps every other token as it was sent', 
       '[{"header":"x-api-key","value":"[redacted:api_key]"},{"Name":"API_KEY_PROD","Value":"[redacted:api_key]"},{"k":"ａｐｉ＿ｋｅｙ","v":"[redacted:api_key]"}]',
     ],
     [
+      { detectors: ['api_key'] },
+      '{"headers":[["x-api-key","8f14e45fceea167a5a36dedd4bea2543"],["id","8f14e45fceea167a5a36dedd4bea2543"]],"argv":["run","--api-key","8f14e45fceea167a5a36dedd4bea2543","8f14e45fceea167a5a36dedd4bea2543"]}',
+      '{"headers":[["x-api-key","[redacted:api_key]"],["id","8f14e45fceea167a5a36dedd4bea2543"]],"argv":["run","--api-key","[redacted:api_key]","8f14e45fceea167a5a36dedd4bea2543"]}',
+    ],
+    [
       { detectors: ['ssn'] },
       '{"ssn":"078051120","a":[{"name":"Social Security Number","value":"078051120"}],"id":"078051120"}',
       '{"ssn":"[redacted:ssn]","a":[{"name":"Social Security Number","value":"[redacted:ssn]"}],"id":"078051120"}',
@@ -480,12 +485,17 @@ t.test('whole numbers are looked at by their digits', async (t) => {
     '{"a":[[4111111111111111]]}',
     '{"amex":378282246310005}',
     '{"long":4000000000000000006}',
+    '{"card":-4111111111111111}',
+    '{"card":4111111111111111.0}',
+    '{"card":4.111111111111111e15}',
+    '{"amex":378282246310005.00}',
   ])
     t.ok(found(['credit_card'], payload), payload);
   for (const payload of [
     '{"card":4111111111111112}',
-    '{"card":-4111111111111111}',
-    '{"card":4111111111111111.0}',
+    '{"card":4111111111111111.5}',
+    '{"card":-4111111111111112}',
+    '{"card":4.111111111111112E15}',
     '{"card":41111111111111110000000}',
     '{"at":1732642800000}',
     '{"n":411111111111}',
@@ -511,6 +521,10 @@ t.test('whole numbers are looked at by their digits', async (t) => {
   t.equal(
     redacted(both, '{"a": 4111111111111111 ,"ssn":[123456789, 1],"b":4111111111111112,"c":1.50}'),
     '{"a": "[redacted:credit_card]" ,"ssn":["[redacted:ssn]", 1],"b":4111111111111112,"c":1.50}',
+  );
+  t.equal(
+    redacted(both, '[-4111111111111111, 4111111111111111.0,4.111111111111111E+15,378282246310005.00,4e15,-1,true]'),
+    '["[redacted:credit_card]", "[redacted:credit_card]","[redacted:credit_card]","[redacted:credit_card]",4e15,-1,true]',
   );
   t.equal(
     redacted({ ...both, fields: ['b'] }, '{"a":4111111111111111,"b":[4111111111111111]}'),

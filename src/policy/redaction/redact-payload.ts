@@ -12,11 +12,12 @@
 // Fails closed: where positions cannot be found within the budget, that string and all later ones are replaced whole.
 import type { Json } from '../../../schemas/common.ts';
 import { exactJson } from '../../common/exact-json.ts';
+import { exactNumber } from '../../common/exact-number.ts';
 import { Budget, OverBudget, redactUnits } from '../budget.ts';
 import type { Path } from '../conditions/path.ts';
 import type { Span } from '../detectors/detector-search.ts';
 import { NUMBER_DIGITS } from '../detectors/detectors.ts';
-import { nameBeside } from '../text-search/walk.ts';
+import { nameBefore, nameBeside, wholeDigits } from '../text-search/walk.ts';
 import { foldedText } from '../texts/folded.ts';
 import { formsOf, innerAt } from '../texts/text-forms.ts';
 import { applied, decodedEnd, decodedStart, inRaw, placesIn, type TextEdit } from './raw-string.ts';
@@ -128,10 +129,10 @@ class Copy {
   }
 
   #numberName({ start, end }: Span, scope: Scope, key: string): string | undefined {
-    const { min, max } = NUMBER_DIGITS;
-    if (end - start < min || end - start > max) return undefined;
-    const digits = this.#text.slice(start, end);
-    if (!/^\d+$/.test(digits)) return undefined;
+    const token = this.#text.slice(start, end);
+    if (!(token.length >= NUMBER_DIGITS.min || /e/i.test(token)) || !/\d/.test(token)) return undefined;
+    const digits = wholeDigits(exactNumber(token));
+    if (digits === undefined) return undefined;
     const { redactions, budget } = this.#work;
     const looking = redactions.filter((redaction, r) => scope[r] === 'in' && redaction.looksAtNumbers);
     if (looking.length === 0) return undefined;
@@ -180,7 +181,8 @@ class Copy {
     this.#skipSpace();
     for (let i = 0; this.#text.charCodeAt(this.#at) !== CLOSE_ARRAY; i++, this.#skipComma()) {
       const below = isSettled(scope) ? scope : this.#step(scope, (path, at) => afterIndex(path, at, i));
-      this.#value(below, { key, value: items?.[i] ?? null, found: spread?.get(String(i)) ?? NO_SPANS });
+      const name = items === null ? undefined : nameBefore(items, i);
+      this.#value(below, { key, name, value: items?.[i] ?? null, found: spread?.get(String(i)) ?? NO_SPANS });
     }
     this.#at++;
   }

@@ -147,6 +147,7 @@ export class Walker {
       const item = items[i]!;
       if (this.#isPassedOver(item)) continue;
       this.#trail[depth] = i;
+      if (this.#looksAtNames && typeof item === 'string') this.#scanByName(nameBefore(items, i), item);
       this.#visit(item);
     }
   }
@@ -215,9 +216,15 @@ export function nameBeside(members: { [key: string]: Json }, key: string): strin
   return typeof name === 'string' ? name : undefined;
 }
 
-/** The digits of a whole number of a length that detectors inspect. */
-function wholeDigits(value: ExactNumber): string | undefined {
-  const digits = typeof value === 'number' ? String(value) : value.text;
+/** What an item is called by the text before it: one of a pair, of a list of headers, of a command's arguments. */
+export function nameBefore(items: readonly Json[], i: number): string | undefined {
+  const name = i === 0 ? undefined : items[i - 1];
+  return typeof name === 'string' ? name : undefined;
+}
+
+/** The digits of a whole number of a length that detectors inspect, whatever its sign, and however it is written. */
+export function wholeDigits(value: ExactNumber): string | undefined {
   const { min, max } = NUMBER_DIGITS;
+  const digits = String(typeof value === 'number' ? Math.abs(value) : value.integer(max)).replace('-', '');
   return digits.length >= min && digits.length <= max && /^\d+$/.test(digits) ? digits : undefined;
 }
