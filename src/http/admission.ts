@@ -28,7 +28,7 @@ import type { BrowserSessions } from './browser-sessions.ts';
 import type { CallerAddresses } from './caller-address.ts';
 import { type Cors, preflightHeaders } from './cors.ts';
 import type { Exchange } from './exchange.ts';
-import { type Head, NO_LENGTH, readHead } from './head.ts';
+import { type Head, readHead } from './head.ts';
 import type { BodyInflater, InflatedBody } from './inflate-body.ts';
 import type { KeyUses } from './key-uses.ts';
 import type { LoadShedding, ShedReason } from './load-shedding.ts';
@@ -72,14 +72,13 @@ export class Admission {
 
   /** Handles a request of a known path and method. Everything needed of `req` is read before the first wait. */
   enter(entry: RouteEntry, exchange: Exchange, req: TransportRequest): void | Promise<void> {
-    const head = readHead(req);
+    const head = readHead(req, entry.takesChunks);
     exchange.begin(head);
     exchange.route = entry.name;
     exchange.writing = entry.writes ? 'before' : 'no';
     exchange.isSubmission = entry.isSubmission;
     exchange.isHead = req.getMethod() === 'head';
     if (entry.takesSpans) exchange.errorForm = formOf(head.contentType) ?? 'json';
-    if (head.isChunked && !entry.takesSpans) head.fault ??= NO_LENGTH;
     if (head.fault !== undefined) return exchange.refuse(head.fault);
     const params: string[] = [];
     for (let i = 0; i < entry.parameterCount; i++) params.push(decodeSegment(req.getParameter(i)!));

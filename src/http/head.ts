@@ -1,7 +1,8 @@
 // Reads the head of a request (before anything else is decided about it).
 // One walk over the headers, since only a walk shows what is there twice; `getHeader` gives the first alone.
-// Invariant: framing is beyond doubt or the request is faulty: a body has one Content-Length, and no Transfer-Encoding.
-// The one exception are spans, whose exporters send chunks: `isChunked`, and admission.ts says how that is made safe.
+// Invariant: framing is beyond doubt or the request is faulty: a body has one Content-Length, and no Transfer-Encoding,
+// at whatever path and by whatever method. The one exception is a route that takes chunks and says so (route.ts):
+// `isChunked`, and admission.ts says how that is made safe.
 // uWebSockets.js takes the first of two Content-Lengths, any Transfer-Encoding for `chunked`, and chunks for what they
 // are not (`:` in a size is a digit, a trailer is the next request); a proxy before us reads them otherwise, and the
 // rest of its bytes would become another client's request (request smuggling). So no chunk reaches it elsewhere.
@@ -25,7 +26,7 @@ export type Head = {
   /** Of the body; several in one. */
   contentEncoding: string;
   contentLength: number;
-  /** Its body comes in chunks, and its length is not known. Only some routes take such a body. */
+  /** Its body comes in chunks, and its length is not known. Without a fault only where the route takes such a body. */
   isChunked: boolean;
   /** undefined where absent: an empty one is a mistake to report. */
   idempotencyKey: string | undefined;
@@ -57,8 +58,11 @@ export type BrowserHead = {
 };
 export type MalformedHead = { code: ErrorCode; text: string };
 
-/** Must be called before the handler returns: the transport takes `req` back then. */
-export function readHead(req: TransportRequest): Head {
+/**
+ * Must be called before the handler returns: the transport takes `req` back then. `takesChunks`: this is for a route
+ * that does; anywhere else a Transfer-Encoding is a fault.
+ */
+export function readHead(req: TransportRequest, takesChunks = false): Head {
   head = {
     authorization: '',
     contentType: '',
@@ -81,13 +85,14 @@ export function readHead(req: TransportRequest): Head {
   req.forEach(take);
   if (head.browser !== undefined) Object.assign(head.browser, { host, forwardedProto });
   if (characters > HEAD_CHARACTERS_MAX) tooLarge(`the headers are longer than ${HEAD_CHARACTERS_MAX} characters`);
+  if (head.isChunked && !takesChunks) head.fault ??= NO_LENGTH;
   if (head.isChunked && (seen & CONTENT_LENGTH) !== 0) unsound('there is a Content-Length beside a Transfer-Encoding');
   if (count > HEADERS_MAX) tooLarge(`there are more than ${HEADERS_MAX} headers`);
   if (head.requestId === '') head.requestId = mintRequestId();
   return head;
 }
 
-export const NO_LENGTH: MalformedHead = {
+const NO_LENGTH: MalformedHead = {
   code: 'length_required',
   text: 'a body comes with a Content-Length, not with a Transfer-Encoding',
 };

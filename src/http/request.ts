@@ -46,11 +46,12 @@ export class RouteEntry {
   readonly bytesMax: number;
   readonly writes: boolean;
   readonly isSubmission: boolean;
-  /** In protobuf or JSON, as OTLP has them: compressed and in chunks, too. Errors are in the form of the request. */
+  /** In protobuf or JSON, as OTLP has them: compressed, too. Errors are in the form of the request. */
   readonly takesSpans: boolean;
   /** Does it change something in the name of its caller, and write an entry about the call to the audit log? */
   readonly isAudited: boolean;
   readonly takesGzip: boolean;
+  readonly takesChunks: boolean;
   readonly lasts: boolean;
   /** With which submissions are answered. */
   readonly successStatus: number;
@@ -69,6 +70,7 @@ export class RouteEntry {
     this.takesSpans = route.body?.kind === 'spans';
     this.isSubmission = this.takesSpans || route.body?.kind === 'event' || route.body?.kind === 'batch';
     this.takesGzip = takesGzip(route);
+    this.takesChunks = route.takesChunks === true;
     this.lasts = route.lasts === true;
     this.isAudited = this.writes && !this.isSubmission;
     this.successStatus = Number(Object.keys(route.operation.answers)[0]);

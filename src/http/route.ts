@@ -198,6 +198,8 @@ type RouteSpec<B, P extends Parameters> = {
   path: string;
   query?: P;
   body?: BodySpec<B>;
+  /** The body may come by `Transfer-Encoding: chunked`; its connection is then closed. Anywhere else that is 411. */
+  takesChunks?: true;
   idempotency?: 'heeded' | 'refused';
   /** Its answer continues for as long as the reader likes. */
   lasts?: true;

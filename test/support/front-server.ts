@@ -50,7 +50,7 @@ type Waiting = { resolve: (body: string) => void; reject: (error: Error) => void
 export const waiting = new Map<string, Waiting>();
 const operation = { id: 'x', tag: 'x', summary: 'x', answers: {} };
 
-const routes: Route[] = [
+export const ROUTES: Route[] = [
   route({
     method: 'GET',
     path: '/open',
@@ -148,7 +148,7 @@ export const TRANSPORTS: TransportName[] = await loadUws().then(
   (): TransportName[] => ['node'],
 );
 
-async function makeTransport(name: TransportName): Promise<Transport> {
+export async function makeTransport(name: TransportName): Promise<Transport> {
   return name === 'node' ? new NodeTransport({ sharePort: false }) : new UwsTransport(await loadUws());
 }
 
@@ -167,7 +167,7 @@ export async function startServer(t: Test, { settings, ...more }: DoorOptions = 
       queryTimeoutSeconds: 15,
       ...settings,
     },
-    routes,
+    routes: ROUTES,
     cache: { principal: (sha256: string) => principals.get(sha256) ?? null },
     limiter: { admit: () => true },
     backlogFull: () => false,

@@ -12,6 +12,7 @@ export const spanRoutes: Route[] = [
     needs: 'submit',
     bound: 'handler',
     body: eventBody('spans', ExportTraceServiceRequest),
+    takesChunks: true,
     operation: {
       id: 'sendSpans',
       tag: 'Traces',

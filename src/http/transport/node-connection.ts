@@ -1,8 +1,8 @@
 // One connection of the Node.js HTTP server (inside node-http.ts): whose answers are due on it, and whether its client
 // is too slow. Both ways a client must do 16 KiB/s, as uWebSockets.js wants it: a body that drips in, or an answer that
 // is not taken, would hold memory for as long as the client likes.
-// Invariant: a request that has begun and is not answered is notified once that the client left. After `closeGently`
-// nothing is handled any more.
+// Invariant: a request that has begun and is not answered is notified once that the client left. After `last` and
+// `closeGently` nothing is handled any more.
 import type { Socket } from 'node:net';
 
 /** A body that has brought less than this in PERIOD_MS is too slow. */
@@ -28,6 +28,7 @@ export class NodeConnection {
   #sending = 0;
   #parts = 0;
   #isClosing = false;
+  #isLast = false;
 
   constructor(socket: Socket) {
     this.#socket = socket;
@@ -37,7 +38,15 @@ export class NodeConnection {
   }
 
   get isClosing(): boolean {
-    return this.#isClosing;
+    return this.#isClosing || this.#isLast;
+  }
+
+  /**
+   * The answer to the request at hand closes. Node.js does so when it has left, and reads what came in the same packet
+   * behind that request before.
+   */
+  last(): void {
+    this.#isLast = true;
   }
 
   /** Requests that are not answered yet. */

@@ -130,6 +130,7 @@ export class NodeTransport implements Transport {
       else connection.destroy();
       return;
     }
+    if (req.headers['transfer-encoding'] !== undefined) connection.last(); // admission.ts closes behind every such body
     const method = req.method ?? '';
     const [path, query] = targetOf(req.url ?? '');
     const found = this.#routers.get(method)?.find(path) ?? this.#others.find(path);
@@ -336,6 +337,7 @@ class NodeResponse implements TransportResponse {
     const res = this.#res;
     const headers = [...this.#headers, ...last];
     if (this.#req.httpVersionMinor === 0) headers.push('Connection', 'close');
+    if (headers.includes('Connection')) this.#connection.last();
     res.sendDate = false;
     res.removeHeader('Connection');
     res.writeHead(this.#status, this.#reason, headers);
