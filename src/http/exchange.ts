@@ -46,8 +46,10 @@ export type BodySink = {
 const CORK_BUFFER_BYTES = 16 * 1024;
 /** Written as one header, since each call into uWS costs as much as the bytes: fixed text of ours. */
 const NO_SNIFFING = '\r\nX-Content-Type-Options: nosniff\r\nCache-Control: ';
-const FIXED_HEADERS = `${NO_SNIFFING}no-store`;
-export const JSON_TYPE = `application/json${FIXED_HEADERS}`;
+/** No page of another origin can take the answer for an image, a script or whatever else it need not be able to read. */
+const OWN_ORIGIN = '\r\nCross-Origin-Resource-Policy: same-origin';
+const SHARED_JSON = `\r\nContent-Type: application/json${NO_SNIFFING}no-store`;
+export const OWN_JSON = `${SHARED_JSON}${OWN_ORIGIN}`;
 
 const AT_LEISURE = { padding: '', force: false };
 const AT_ONCE = { padding: '', force: true };
@@ -326,24 +328,23 @@ export class Exchange {
 
   #writeHead(reply: Reply, asksToClose: boolean): void {
     const res = this.#res;
-    const type = reply.contentType === undefined ? JSON_TYPE : headerOf(reply.contentType, reply.cacheControl);
+    const { cors } = this.#host;
+    const isShared = cors?.allows(this.origin) === true;
     res.writeStatus(REASONS[reply.status]!);
-    // Each call into uWS costs as much as what it writes, so the two headers of nearly every answer are one.
-    res.writeHeader(
-      'X-Request-Id',
-      reply.body === undefined && reply.parts === undefined
-        ? this.requestId
-        : `${this.requestId}\r\nContent-Type: ${type}`,
-    );
+    // Each call into uWS costs as much as what it writes, so the headers of nearly every answer are one.
+    res.writeHeader('X-Request-Id', `${this.requestId}${headersOf(reply, isShared)}`);
     for (const name in reply.headers) res.writeHeader(name, reply.headers[name]!);
-    const crossing = this.#host.cors?.headersFor(this.origin);
+    const crossing = cors?.headersFor(this.origin);
     for (const name in crossing) res.writeHeader(name, crossing[name]!);
     if (asksToClose) res.writeHeader('Connection', 'close');
   }
 }
 
-function headerOf(contentType: string, cacheControl = 'no-store'): string {
-  return `${contentType}${NO_SNIFFING}${cacheControl}`;
+/** `isShared`: a page of another origin may read it. */
+function headersOf({ body, parts, contentType, cacheControl = 'no-store' }: Reply, isShared: boolean): string {
+  if (body === undefined && parts === undefined) return isShared ? '' : OWN_ORIGIN;
+  if (contentType === undefined) return isShared ? SHARED_JSON : OWN_JSON;
+  return `\r\nContent-Type: ${contentType}${NO_SNIFFING}${cacheControl}${isShared ? '' : OWN_ORIGIN}`;
 }
 
 /**

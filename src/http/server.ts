@@ -22,7 +22,7 @@ import { Authenticator, type KnownCaller } from './authenticate.ts';
 import { BrowserSessions } from './browser-sessions.ts';
 import { CallerAddresses } from './caller-address.ts';
 import { Cors } from './cors.ts';
-import { type Exchange, type ExchangeHost, errorBody, JSON_TYPE, safe } from './exchange.ts';
+import { type Exchange, type ExchangeHost, errorBody, OWN_JSON, safe } from './exchange.ts';
 import { mintRequestId } from './head.ts';
 import { InFlight } from './in-flight.ts';
 import { BodyInflater } from './inflate-body.ts';
@@ -253,7 +253,7 @@ function answerUnreadable(metrics: Metrics): Unreadable {
     const error = new ServiceError(codes[status], `The request is not sound: ${fault}.`);
     const allow = status === 405 ? [`Allow: ${[...VERBS].sort().join(', ')}`] : [];
     return {
-      headers: [`X-Request-Id: ${requestId}`, `Content-Type: ${JSON_TYPE}`, ...allow],
+      headers: [`X-Request-Id: ${requestId}${OWN_JSON}`, ...allow],
       body: errorBody(error, requestId, undefined),
     };
   };

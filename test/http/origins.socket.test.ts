@@ -72,6 +72,32 @@ onEach('all origins, or none', async (t, on) => {
   }
 });
 
+onEach('T27: only a page of a named origin can take an answer for anything', async (t, on) => {
+  const named = await startServer(t, { on, settings: { corsOrigins: PAGE } });
+  const none = await startServer(t, { on });
+  const policy = async (port: number, bytes: string) => {
+    const [answer] = (await rawExchange(port, [bytes], { bodiless: bytes.startsWith('HEAD') })).answers;
+    return [answer!.status, answer!.headers.get('cross-origin-resource-policy')];
+  };
+  const asked: Record<string, [bytes: (headers: string) => string, status: number]> = {
+    'a read': [(headers) => get('/things', { key: KEYS.read, headers }), 200],
+    'no body': [(headers) => method('DELETE', '/things/a', KEYS.write).replace('Host', `${headers}Host`), 204],
+    HEAD: [(headers) => method('HEAD', '/things', KEYS.read).replace('Host', `${headers}Host`), 200],
+    'no key': [(headers) => get('/things', { headers }), 401],
+    'an unknown path': [(headers) => get('/nothing', { headers }), 404],
+    'a wrong method': [(headers) => method('PUT', '/things').replace('Host', `${headers}Host`), 405],
+    'an unsound head': [(headers) => get('/open', { headers: `${headers}Host: b\r\n` }), 400],
+    'a page': [(headers) => get('/ui', { headers }), 302],
+  };
+  for (const [what, [bytes, status]] of Object.entries(asked)) {
+    t.same(await policy(none.port, bytes('')), [status, 'same-origin'], what);
+    t.same(await policy(none.port, bytes(from(PAGE))), [status, 'same-origin'], `${what}, no origin is named`);
+    t.same(await policy(named.port, bytes('')), [status, 'same-origin'], `${what}, who does not say`);
+    t.same(await policy(named.port, bytes(from('https://evil.example'))), [status, 'same-origin'], `${what}, another`);
+    t.same(await policy(named.port, bytes(from(PAGE))), [status, undefined], `${what}, the named one`);
+  }
+});
+
 t.test('the address of a caller is the last that a trusted proxy gives', async (t) => {
   const none = new CallerAddresses(undefined);
   t.equal(none.callerOf('10.0.0.1', '1.2.3.4'), '10.0.0.1', 'without trusted proxies the connection counts');
