@@ -176,15 +176,17 @@ export class Admission {
     const { entry, head } = request;
     if (entry.route.needs === null) {
       if (entry.route.body === undefined) return this.#answer(request);
-      this.#parts.browsers.checkSignIn(head.browser);
+      this.#parts.browsers.checkSignIn(head, () => request.exchange.peerAddress());
       this.#takeBody(request);
       return undefined;
     }
     const refusal = this.#parts.refusal(entry.writes);
     if (refusal !== undefined) throw refusal;
     const nowMs = Date.now();
-    const secret = head.authorization === '' ? this.#parts.browsers.secretOf(head.browser) : undefined;
-    if (secret !== undefined) return this.#serveSession(request, secret, nowMs);
+    if (head.authorization === '' && head.browser !== undefined) {
+      const secret = this.#parts.browsers.secretOf(head, () => request.exchange.peerAddress());
+      if (secret !== undefined) return this.#serveSession(request, secret, nowMs);
+    }
     if (entry.lasts)
       request.reauthenticate = async () => this.#parts.authenticator.principalOf(head.authorization, Date.now());
     const found = this.#parts.authenticator.principalOf(head.authorization, nowMs);
@@ -193,10 +195,14 @@ export class Admission {
   }
 
   async #serveSession(request: Request, secret: string, nowMs: number): Promise<void> {
-    request.exchange.hasCookie = true;
-    if (request.entry.writes) this.#parts.browsers.checkChange(request.head.browser!);
-    request.reauthenticate = () => this.#parts.authenticator.ofSession(secret, Date.now());
-    const principal = await this.#parts.authenticator.ofSession(secret, nowMs);
+    const { authenticator, browsers } = this.#parts;
+    const { entry, exchange, head } = request;
+    if (entry.writes) browsers.checkChange(head, () => exchange.peerAddress());
+    request.reauthenticate = () => authenticator.ofSession(secret, Date.now());
+    exchange.hasCookie = true;
+    const principal = await authenticator.ofSession(secret, nowMs);
+    exchange.hasCookie = false;
+    browsers.checkSession(head, principal.sessionId);
     await this.#admit(request, principal, nowMs);
   }
 

@@ -2,11 +2,13 @@
 // A page signs in with a key and gets a cookie; the key itself is in no storage of the browser. A browser sends the
 // cookie with whatever page asks, so a call that changes something must come from a page of this very origin, and say
 // so by a header of ours.
-// Invariant: a cookie alone changes nothing. Calls with an Authorization header are not inspected here: no browser adds
-// one by itself.
+// Cookies know no ports, and a sibling of a domain or plain HTTP can write those that have no `__Host-`: so only where
+// the browser keeps no other is the plain one read, and a page says which session it goes by.
+// Invariant: a cookie alone changes nothing, and none replaces the session that a page was signed in to. Calls with an
+// Authorization header are not inspected here: no browser adds one by itself.
 // Failure: 403 `cross_site_request`, before anything is looked up.
 import { ServiceError } from '../common/errors.ts';
-import type { BrowserHead } from './head.ts';
+import type { Head } from './head.ts';
 
 /** The browser itself refuses to let another host, a path or plain HTTP write a cookie of this name. */
 const STRICT_NAME = '__Host-gatehouse';
@@ -24,40 +26,65 @@ export class BrowserSessions {
     this.#isTrusted = options.isTrusted;
   }
 
-  /** The session's secret; undefined: no cookie of ours. */
-  secretOf(browser: BrowserHead | undefined): string | undefined {
-    if (browser === undefined || browser.cookie === '') return undefined;
-    return cookieOf(browser.cookie, STRICT_NAME) ?? cookieOf(browser.cookie, PLAIN_NAME);
+  /** The session's secret; undefined: no cookie of ours. `peer`: the connection's other end. */
+  secretOf(head: Head, peer: () => string): string | undefined {
+    const { cookie = '' } = head.browser ?? {};
+    if (cookie === '') return undefined;
+    const strict = cookieOf(cookie, STRICT_NAME);
+    if (strict !== undefined || this.isSecure(head, peer)) return strict;
+    return cookieOf(cookie, PLAIN_NAME);
   }
 
   /** Will the browser keep a cookie that is marked `Secure`? */
-  isSecure(browser: BrowserHead | undefined, peer: string): boolean {
-    if (browser === undefined || browser.host === '') return false;
-    if (LOOPBACK.test(browser.host)) return true;
-    if (this.#public?.protocol === 'https:' && this.#public.host === browser.host) return true;
-    return browser.forwardedProto === 'https' && this.#isTrusted(peer);
+  isSecure(head: Head, peer: () => string): boolean {
+    return LOOPBACK.test(head.host) || this.#isByHttps(head, peer);
   }
 
   /** Before a call with a cookie that changes something. Throws ServiceError cross_site_request. */
-  checkChange(browser: BrowserHead): void {
-    if (!this.#isSameOrigin(browser)) throw crossSite('comes from a page of another origin');
-    if (browser.client === '') throw crossSite('has no Gatehouse-Client header');
+  checkChange(head: Head, peer: () => string): void {
+    if (!this.#isSameOrigin(head, peer)) throw crossSite('comes from a page of another origin');
+    if ((head.browser?.client ?? '') === '') throw crossSite('has no Gatehouse-Client header');
   }
 
   /**
    * Before signing in: a page of another origin must not sign a person in to an account of its choice. Programs send
    * none of these headers.
    */
-  checkSignIn(browser: BrowserHead | undefined): void {
-    if (browser === undefined || (browser.fetchSite === '' && browser.origin === '')) return;
-    if (!this.#isSameOrigin(browser)) throw crossSite('comes from a page of another origin');
+  checkSignIn(head: Head, peer: () => string): void {
+    const { fetchSite = '', origin = '' } = head.browser ?? {};
+    if (fetchSite === '' && origin === '') return;
+    if (!this.#isSameOrigin(head, peer)) throw crossSite('comes from a page of another origin');
   }
 
-  /** Another port of the same host is another origin, though the same site. */
-  #isSameOrigin({ fetchSite, origin, host }: BrowserHead): boolean {
+  /**
+   * Another port of the same host is another origin, though the same site; so is the same host by another scheme. Who
+   * does not say `Sec-Fetch-Site` is an old browser, or a page that came over plain HTTP.
+   */
+  #isSameOrigin(head: Head, peer: () => string): boolean {
+    const { fetchSite = '', origin = '' } = head.browser ?? {};
     if (fetchSite !== '') return fetchSite === 'same-origin';
     if (!URL.canParse(origin)) return false;
-    return new URL(origin).host === host || origin === this.#public?.origin;
+    if (origin === this.#public?.origin) return true;
+    const isByHttps = this.#isByHttps(head, peer);
+    if (!isByHttps && head.forwardedProto === 'https') return false; // says a proxy that nobody vouches for
+    const own = `${isByHttps ? 'https' : 'http'}://${head.host}`;
+    return URL.canParse(own) && new URL(own).origin === new URL(origin).origin;
+  }
+
+  /**
+   * Before a call with the cookie of this session is taken. Throws ServiceError invalid_token where the page that asks
+   * was signed in to another one: somebody else has written the cookie.
+   */
+  checkSession({ browser }: Head, sessionId: string | null): void {
+    const { session = '' } = browser ?? {};
+    if (session === '' || session === sessionId) return;
+    throw new ServiceError('invalid_token', 'The cookie is of another session than this page: sign in again.');
+  }
+
+  /** Did the browser come by https, as far as we or a trusted proxy know? */
+  #isByHttps({ host, forwardedProto }: Head, peer: () => string): boolean {
+    if (this.#public?.protocol === 'https:' && this.#public.host === host) return true;
+    return forwardedProto === 'https' && this.#isTrusted(peer());
   }
 }
 

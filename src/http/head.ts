@@ -35,6 +35,9 @@ export type Head = {
   /** All that there are, in one. */
   forwardedFor: string;
   userAgent: string;
+  host: string;
+  /** The first `X-Forwarded-Proto`, in lower case: what the outermost proxy saw. */
+  forwardedProto: string;
   /** What only browsers send; undefined: nothing of it. */
   browser: BrowserHead | undefined;
   /** Why the request must not be trusted; the connection has to be closed. */
@@ -53,8 +56,8 @@ export type BrowserHead = {
   requestedMethod: string;
   /** Of a stream that broke off: the id of the last row that arrived. */
   lastEventId: string;
-  host: string;
-  forwardedProto: string;
+  /** `Gatehouse-Session`: the id of the session that the page goes by. */
+  session: string;
 };
 export type MalformedHead = { code: ErrorCode; text: string };
 
@@ -74,16 +77,15 @@ export function readHead(req: TransportRequest, takesChunks = false): Head {
     requestId: '',
     forwardedFor: '',
     userAgent: '',
+    host: '',
+    forwardedProto: '',
     browser: undefined,
     fault: undefined,
   };
   seen = 0;
   characters = 0;
   count = 0;
-  host = '';
-  forwardedProto = '';
   req.forEach(take);
-  if (head.browser !== undefined) Object.assign(head.browser, { host, forwardedProto });
   if (characters > HEAD_CHARACTERS_MAX) tooLarge(`the headers are longer than ${HEAD_CHARACTERS_MAX} characters`);
   if (head.isChunked && !takesChunks) head.fault ??= NO_LENGTH;
   if (head.isChunked && (seen & CONTENT_LENGTH) !== 0) unsound('there is a Content-Length beside a Transfer-Encoding');
@@ -103,8 +105,6 @@ let head: Head;
 let seen: number;
 let characters: number;
 let count: number;
-let host: string;
-let forwardedProto: string;
 
 function browser(): BrowserHead {
   head.browser ??= {
@@ -114,8 +114,7 @@ function browser(): BrowserHead {
     client: '',
     requestedMethod: '',
     lastEventId: '',
-    host: '',
-    forwardedProto: '',
+    session: '',
   };
   return head.browser;
 }
@@ -135,7 +134,7 @@ function take(name: string, value: string): void {
   let bit = 0;
   switch (name) {
     case 'host':
-      host = value;
+      head.host = value;
       bit = HOST;
       break;
     case 'authorization':
@@ -189,7 +188,7 @@ function takeOfCaller(name: string, value: string): void {
       head.forwardedFor = head.forwardedFor === '' ? value : `${head.forwardedFor},${value}`;
       break;
     case 'x-forwarded-proto':
-      forwardedProto = value;
+      if (head.forwardedProto === '') head.forwardedProto = firstOf(value);
       break;
     case 'origin':
       browser().origin = value;
@@ -203,12 +202,21 @@ function takeOfCaller(name: string, value: string): void {
     case 'gatehouse-client':
       browser().client = value;
       break;
+    case 'gatehouse-session':
+      browser().session = value;
+      break;
     case 'last-event-id':
       browser().lastEventId = value;
       break;
     case 'access-control-request-method':
       browser().requestedMethod = value;
   }
+}
+
+/** Of a list: each proxy adds its own behind those of the ones before it. */
+function firstOf(list: string): string {
+  const comma = list.indexOf(',');
+  return (comma < 0 ? list : list.slice(0, comma)).trim().toLowerCase();
 }
 
 function unsound(text: string): void {

@@ -162,7 +162,7 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   }
 
   get isSecure(): boolean {
-    return this.#browsers.isSecure(this.head.browser, this.#peer);
+    return this.#browsers.isSecure(this.head, () => this.#peer);
   }
 
   /** Of a request that signs in: there is no principal yet. */

@@ -95,9 +95,39 @@ t.test('without a secure connection beyond loopback the cookie is one that the b
     origin: 'http://gatehouse.intranet:8080',
   });
   t.match(plain.set, /^gatehouse=[^;]+; Path=\/; HttpOnly; SameSite=Strict; Max-Age=\d+$/);
-  t.equal((await ask('GET', '/v1/session', { cookie: plain.cookie })).status, 200);
+  const asked = { cookie: plain.cookie, headers: { host: 'gatehouse.intranet:8080' } };
+  t.equal((await ask('GET', '/v1/session', asked)).status, 200);
   const claimed = await signIn(service.key, { host: 'gatehouse.intranet', 'x-forwarded-proto': 'https' });
   t.match(claimed.set, /^gatehouse=/, 'no trusted proxy says that it was https');
+});
+
+t.test('T9: a cookie that another page could have written is not taken', async (t) => {
+  const [mine, theirs] = [await signIn(service.key), await signIn((await newKey({ scope: 'read' })).key)];
+  const plain = theirs.cookie.replace('__Host-', '');
+  t.equal((await ask('GET', '/v1/session', { cookie: plain })).status, 401, 'where a Secure one is kept');
+  t.equal((await ask('GET', '/v1/session', { cookie: `${plain}; ${mine.cookie}` })).json['id'], mine.id);
+  const as = (id: string) => ({ ...SAME, 'Gatehouse-Session': id });
+  t.equal((await ask('GET', '/v1/agents', { cookie: mine.cookie, headers: as(mine.id) })).status, 200);
+  for (const [method, path, body] of [
+    ['GET', '/v1/session', undefined],
+    ['GET', '/v1/agents', undefined],
+    ['POST', '/v1/agents', { name: "in another's session" }],
+    ['DELETE', '/v1/session', undefined],
+  ] as const) {
+    const { status, json, cookies } = await ask(method, path, {
+      cookie: theirs.cookie,
+      headers: as(mine.id),
+      ...(body && { body }),
+    });
+    t.match(
+      { status, json },
+      { status: 401, json: { error: { code: 'invalid_token', message: /another session/ } } },
+      `${method} ${path}`,
+    );
+    t.same(cookies, [], 'a tab that goes by it keeps it');
+  }
+  t.equal((await ask('GET', '/v1/session', { cookie: theirs.cookie })).status, 200, 'it was not ended');
+  t.equal((await api.get('/v1/agents?name=in%20another%27s%20session')).json.total, 0);
 });
 
 t.test('wrong keys and cookies of nonsense are 401, and the cookie is cleared', async (t) => {
@@ -109,8 +139,8 @@ t.test('wrong keys and cookies of nonsense are 401, and the cookie is cleared', 
     t.equal((await ask('POST', '/v1/session', { body })).status, 400, JSON.stringify(body));
   for (const value of [
     '__Host-gatehouse=nonsense',
-    'gatehouse=',
-    `gatehouse=${'A'.repeat(43)}`,
+    '__Host-gatehouse=',
+    `__Host-gatehouse=${'A'.repeat(43)}`,
     '__Host-gatehouse="x"',
   ]) {
     const { status, cookies, json } = await ask('GET', '/v1/agents', { cookie: value });
