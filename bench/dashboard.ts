@@ -116,6 +116,7 @@ async function signedIn(browser: Browser, service: TestService): Promise<{ page:
   context.setDefaultTimeout(WAIT_MS);
   const page = await context.newPage();
   await page.goto(`${service.url}/ui/#key=${service.key}`);
+  await page.getByRole('button', { name: /^Sign in to / }).click();
   await page.getByRole('navigation', { name: 'Screens' }).waitFor();
   return { page, context };
 }

@@ -39,6 +39,7 @@ try {
   mkdirSync(FOLDER, { recursive: true });
   const page = await browser.newPage({ viewport: SIZE, locale: 'en-GB', timezoneId: 'UTC', colorScheme: 'light' });
   await page.goto(`${service.url}/ui/#key=${service.key}`);
+  await page.getByRole('button', { name: /^Sign in to / }).click();
   await page.getByRole('navigation', { name: 'Screens' }).waitFor();
   await takeEvents(page);
   await page.goto(`${service.url}/ui/approvals`);

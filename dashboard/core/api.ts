@@ -33,6 +33,8 @@ type Options = {
   signal?: AbortSignal | undefined;
   /** Keys of the answer whose values are kept as text. */
   kept?: readonly string[];
+  /** The call goes by this key alone, and says nothing about who is signed in. */
+  key?: string;
 };
 
 let onSignedOut: () => void = () => undefined;
@@ -42,6 +44,12 @@ export function signedIn(): void {
   signIns++;
 }
 
+/** The session that this page goes by. A cookie of another one, whoever wrote it, is refused. */
+let sessionId = '';
+export function goBy(id: string): void {
+  sessionId = id;
+}
+
 /** Called when the session is no longer valid. */
 export function whenSignedOut(tell: () => void): void {
   onSignedOut = tell;
@@ -49,7 +57,7 @@ export function whenSignedOut(tell: () => void): void {
 
 /** `path` is behind the service's address, without a slash before it: `v1/events?limit=50`. */
 export async function call<T>(method: string, path: string, options: Options = {}): Promise<Answer<T>> {
-  const { body, rawBody, headers = {}, signal, kept = PAYLOADS } = options;
+  const { body, rawBody, headers = {}, signal, kept = PAYLOADS, key } = options;
   const sent = rawBody ?? (body === undefined ? undefined : JSON.stringify(body));
   const deadline = AbortSignal.timeout(DEADLINE_MS);
   const begunAt = signIns;
@@ -58,9 +66,11 @@ export async function call<T>(method: string, path: string, options: Options = {
   try {
     response = await fetch(`../${path}`, {
       method,
-      credentials: 'same-origin',
+      credentials: key === undefined ? 'same-origin' : 'omit',
       headers: {
         'Gatehouse-Client': 'dashboard',
+        ...(key === undefined ? {} : { Authorization: `Bearer ${key}` }),
+        ...(key !== undefined || sessionId === '' ? {} : { 'Gatehouse-Session': sessionId }),
         ...(sent === undefined ? {} : { 'Content-Type': 'application/json' }),
         ...headers,
       },
@@ -73,7 +83,11 @@ export async function call<T>(method: string, path: string, options: Options = {
     if (deadline.aborted) throw new ApiError(0, 'timeout', `No answer within ${DEADLINE_MS / 1000} seconds.`);
     throw new ApiError(0, 'unreachable', 'The service cannot be reached.');
   }
-  if (!response.ok) throw refused(response, text, begunAt);
+  if (!response.ok) {
+    const error = refusalOf(response, text);
+    if (error.code === 'invalid_token' && key === undefined && begunAt === signIns) onSignedOut();
+    throw error;
+  }
   return {
     value: (text === '' ? undefined : parseKeeping(text, kept)) as T,
     incomplete: response.headers.get('Gatehouse-Incomplete') !== null,
@@ -96,7 +110,7 @@ export function query(values: Record<string, string | number | boolean | readonl
   return text === '' ? '' : `?${text}`;
 }
 
-function refused(response: Response, text: string, begunAt: number): ApiError {
+function refusalOf(response: Response, text: string): ApiError {
   let error: { code?: string; message?: string; request_id?: string; details?: ErrorDetail[] } = {};
   try {
     error = (JSON.parse(text) as { error?: typeof error }).error ?? {};
@@ -104,6 +118,5 @@ function refused(response: Response, text: string, begunAt: number): ApiError {
     // A proxy answered; what it says is not for people.
   }
   const { code = 'unknown', message = `The answer was ${response.status}.`, request_id: id, details } = error;
-  if (response.status === 401 && code === 'invalid_token' && begunAt === signIns) onSignedOut();
   return new ApiError(response.status, code, message, id ?? response.headers.get('X-Request-Id') ?? '', details);
 }

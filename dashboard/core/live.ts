@@ -5,6 +5,7 @@
 // Failure: the browser reconnects with the id of the last row, by itself; where the service has gone, the list says so
 // when it is read.
 import { useEffect, useRef } from 'preact/hooks';
+import { session } from './session.ts';
 
 export type Topic = 'events' | 'approvals' | 'anomalies' | 'deliveries';
 type Update = { topic: Topic | 'gap' | 'ready'; row: unknown };
@@ -55,11 +56,12 @@ export function useLive(ask: string | undefined, handlers: LiveHandlers): void {
 
 /** Receives from the leading tab; becomes that tab when the lock is free. */
 function join(ask: string, send: (update: Update) => void): () => void {
-  const channel = new BroadcastChannel(`gatehouse:${ask}`);
+  const name = `gatehouse:${session.value?.id}:${ask}`; // tabs of another session follow what that one may see
+  const channel = new BroadcastChannel(name);
   channel.onmessage = ({ data }: MessageEvent<Update>) => send(data);
   const ended = new AbortController();
   navigator.locks
-    .request(`gatehouse:${ask}`, { signal: ended.signal }, () =>
+    .request(name, { signal: ended.signal }, () =>
       lead(ask, ended.signal, (update) => {
         send(update);
         channel.postMessage(update);

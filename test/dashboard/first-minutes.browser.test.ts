@@ -31,6 +31,8 @@ async function firstMinutes(): Promise<void> {
 
     const { page } = await open();
     await page.goto(link);
+    await page.getByRole('button', { name: 'Sign in to default' }).waitFor();
+    await page.keyboard.press('Enter');
     const rows = page.getByRole('region', { name: 'Events, newest first' });
     await rows.getByRole('img', { name: 'blocked' }).first().click();
     const why = page.getByRole('region', { name: 'Why' });

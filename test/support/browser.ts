@@ -80,8 +80,9 @@ function watch(page: Page, note: (fault: string) => void): void {
   });
 }
 
-/** Signs in by the link that `npm start` prints, and waits for the first screen. */
+/** Signs in by the link that `npm start` prints and one click, and waits for the first screen. */
 export async function signIn(page: Page, service: { url: string; key: string }): Promise<void> {
   await page.goto(`${service.url}/ui/#key=${service.key}`);
+  await page.getByRole('button', { name: /^Sign in to / }).click();
   await page.getByRole('navigation', { name: 'Screens' }).waitFor();
 }
