@@ -107,7 +107,7 @@ function strictly(text: string): { ids: string[]; more: boolean } {
     const end = text.indexOf('\r\n\r\n', at);
     const [line, ...headers] = text.slice(at, end < 0 ? undefined : end).split('\r\n');
     if (end < 0 || !/^\S+ \S+ HTTP\/1\.1$/.test(line!)) return { ids, more: true };
-    const fields = headers.map((header) => /^([A-Za-z-]+):[ \t]*([^\0\r\n\x0b]*?)[ \t]*$/.exec(header));
+    const fields = headers.map((header) => /^([A-Za-z-]+):[ \t]*([\t\x20-\x7e]*?)[ \t]*$/.exec(header));
     ids.push(fields.find((field) => field?.[1] === 'X-Request-Id')?.[2] ?? '');
     const lengths = fields.filter((field) => field?.[1]?.toLowerCase() === 'content-length');
     const isChunked = fields.some((field) => field?.[1]?.toLowerCase() === 'transfer-encoding');

@@ -1,16 +1,20 @@
 // Fuzzing: `npm run test:attack` runs every kind for ten minutes, `-- --seconds N --kind K` otherwise. Inputs come from
 // the corpus beside this file (test/attack/corpus), which `npm test` runs once through (corpus.test.ts), by mutation.
 // A finding is an unexpected error, an input that takes over 100 ms of processor time, or memory over its
-// bound; of the service over raw bytes: a process that ended, a request that was not answered within a second, memory.
+// bound; of the service over raw bytes: a process that ended, a request that was not answered within a second, memory;
+// of `framing` (framing.ts): one request that was answered as two, or one that is none and was executed.
 // A finding's input is written into build/findings, to be mended and then kept in the corpus. Exit status 1 where there
 // is one. Bounded in time; begins elsewhere each time, and says where.
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
+import { VERBS } from '../../src/http/transport/router.ts';
 import { assetPath } from '../../src/process/assets.ts';
+import { pause, RawConnection } from '../support/raw-http.ts';
 import { randomFrom } from '../support/seed.ts';
 import { launchService, makeDataDir, type TestService } from '../support/service.ts';
+import { framed, type Targets, whatIsWrong } from './framing.ts';
 import { KINDS, type Kind, mutated } from './mutate.ts';
 import { Finding, STALL_MS, TARGETS } from './targets.ts';
 
@@ -40,7 +44,11 @@ function note(result: Result, input: string, sentence: string): void {
   process.stdout.write(`finding: ${result.findings.at(-1)}\n`);
 }
 
-async function fuzzHere(kind: Exclude<Kind, 'http'>, seconds: number, random: () => number): Promise<Result> {
+async function fuzzHere(
+  kind: Exclude<Kind, 'http' | 'framing'>,
+  seconds: number,
+  random: () => number,
+): Promise<Result> {
   const result: Result = { kind, inputs: 0, seconds, longestMs: 0, rssMb: 0, findings: [] };
   const corpus = corpusOf(kind);
   for (const input of corpus) TARGETS[kind](input); // compiled code, tables
@@ -87,16 +95,7 @@ const LEFT_MS = 50;
 /** Raw bytes, over connections that are dropped again; beside them one caller, who must be answered all the time. */
 async function fuzzService(seconds: number, random: () => number): Promise<Result> {
   const result: Result = { kind: 'http', inputs: 0, seconds, longestMs: 0, rssMb: 0, findings: [] };
-  const dataDir = await makeDataDir();
-  const service = await launchService({
-    dataDir,
-    env: {
-      GATEHOUSE_FRONTS: '1',
-      GATEHOUSE_LOG_LEVEL: 'error',
-      GATEHOUSE_REQUESTS_PER_SECOND: '100000',
-      GATEHOUSE_REQUESTS_BURST: '100000',
-    },
-  });
+  const service = await launch({});
   try {
     const { port } = new URL(service.url);
     const front = (await service.children()).find(({ name }) => name.startsWith('front'))!;
@@ -138,6 +137,78 @@ async function fuzzService(seconds: number, random: () => number): Promise<Resul
     await service.stop();
   }
   return result;
+}
+
+async function launch(env: Record<string, string>): Promise<TestService> {
+  const [perSecond, burst] = ['GATEHOUSE_REQUESTS_PER_SECOND', 'GATEHOUSE_REQUESTS_BURST'];
+  const common = { GATEHOUSE_FRONTS: '1', GATEHOUSE_LOG_LEVEL: 'error', [perSecond]: '100000', [burst]: '100000' };
+  return await launchService({ dataDir: await makeDataDir(), env: { ...common, ...env } });
+}
+
+/** Requests that can be read in two ways, on both HTTP servers, half of the time each. */
+async function fuzzFraming(seconds: number, random: () => number): Promise<Result> {
+  const result: Result = { kind: 'framing', inputs: 0, seconds, longestMs: 0, rssMb: 0, findings: [] };
+  for (const server of ['uws', 'node']) {
+    const service = await launch({ GATEHOUSE_HTTP_SERVER: server, GATEHOUSE_CORS_ORIGINS: 'https://app.example' });
+    try {
+      await frameAll(service, seconds / 2, result, random);
+    } finally {
+      await service.stop();
+    }
+  }
+  return result;
+}
+
+const FRAMING_CONNECTIONS = 16;
+const PACKET_MS = 3;
+
+async function frameAll(service: TestService, seconds: number, result: Result, random: () => number): Promise<void> {
+  const port = Number(new URL(service.url).port);
+  const headers = { authorization: `Bearer ${service.key}` };
+  const openapi = await fetch(`${service.url}/v1/openapi.json`);
+  const paths = Object.keys(((await openapi.json()) as { paths: object }).paths);
+  const targets: Targets = {
+    methods: [...VERBS, 'FOO'],
+    paths: [
+      '/',
+      '/ui',
+      '/ui/',
+      '/ui/events',
+      '/ui/assets/none.js',
+      '/nope',
+      '/v1',
+      ...paths.map((one) => one.replaceAll(/\{\w+\}/g, 'some')),
+    ],
+    callers: ['', `Authorization: Bearer ${service.key}\r\n`],
+    inner: (id, leavesTrace) => {
+      const head = (line: string) =>
+        `${line} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${service.key}\r\nX-Request-Id: ${id}\r\n`;
+      const body = `{"name":"smuggled ${id}"}`;
+      if (!leavesTrace) return `${head('GET /v1/account')}\r\n`;
+      return `${head('POST /v1/agents')}Content-Length: ${body.length}\r\n\r\n${body}`;
+    },
+  };
+  const untilMs = performance.now() + seconds * 1000;
+  const loop = async () => {
+    while (performance.now() < untilMs && result.findings.length < FINDINGS_MAX) {
+      const one = framed(targets, random, `r${result.inputs++}`);
+      const connection = await RawConnection.open(port);
+      for (const packet of one.packets) {
+        connection.write(packet);
+        await pause(PACKET_MS);
+      }
+      await connection.waitForClose(LEFT_MS).catch(() => undefined);
+      connection.destroy();
+      const fault = whatIsWrong(one, connection.text);
+      if (fault !== undefined) note(result, one.what, fault);
+    }
+  };
+  await Promise.all(Array.from({ length: FRAMING_CONNECTIONS }, loop));
+  const agents = await fetch(`${service.url}/v1/agents?limit=100`, { headers });
+  const { items } = (await agents.json()) as { items: { name: string }[] };
+  for (const { name } of items) note(result, name, `${name} was executed`);
+  const front = (await service.children()).find(({ name }) => name.startsWith('front'))!;
+  result.rssMb = Math.max(result.rssMb, rssMbOf(front.pid));
 }
 
 function thrown(port: number, input: string): Promise<void> {
@@ -182,7 +253,11 @@ if (process.argv[1] === assetPath('build/test/attack/fuzz.js')) {
     if (values.kind !== undefined && values.kind !== kind) continue;
     const random = randomFrom(seed);
     const seconds = Number(values.seconds);
-    const result = kind === 'http' ? await fuzzService(seconds, random) : await fuzzHere(kind, seconds, random);
+    const result = await (kind === 'http'
+      ? fuzzService(seconds, random)
+      : kind === 'framing'
+        ? fuzzFraming(seconds, random)
+        : fuzzHere(kind, seconds, random));
     found += result.findings.length;
     process.stdout.write(
       `${kind}: ${result.inputs} inputs in ${result.seconds} s, longest ${Math.round(result.longestMs)} ms, ${result.rssMb} MB, ${result.findings.length} findings\n`,

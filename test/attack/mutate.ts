@@ -170,8 +170,8 @@ const WORDS: Record<string, readonly string[]> = {
   ],
 };
 
-export type Kind = 'json' | 'gzip' | 'expression' | 'pattern' | 'schema' | 'spans' | 'http';
-export const KINDS: readonly Kind[] = ['json', 'gzip', 'expression', 'pattern', 'schema', 'spans', 'http'];
+export type Kind = 'json' | 'gzip' | 'expression' | 'pattern' | 'schema' | 'spans' | 'http' | 'framing';
+export const KINDS: readonly Kind[] = ['json', 'gzip', 'expression', 'pattern', 'schema', 'spans', 'http', 'framing'];
 
 /** Bytes an input may grow to: what makes it larger finds only what is bounded anyway. */
 const BYTES_MAX = 64 * 1024;
