@@ -44,7 +44,7 @@ export function signedIn(): void {
   signIns++;
 }
 
-/** The session that this page goes by. A cookie of another one, whoever wrote it, is refused. */
+/** The session that this page goes by. A cookie of another one is refused. */
 let sessionId = '';
 export function goBy(id: string): void {
   sessionId = id;

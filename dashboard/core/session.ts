@@ -1,5 +1,5 @@
 // Who is signed in. A key is exchanged for a cookie that no script can read; the key is kept nowhere.
-// Invariant: nobody is signed in, or signed in to another account, but by saying so here.
+// Invariant: a person is signed in, or signed in to another account, only by saying so here.
 import { batch, computed, effect, signal } from '@preact/signals';
 import type { Permission } from '../../schemas/closed-sets.ts';
 import { ApiError, call, goBy, signedIn, whenSignedOut } from './api.ts';

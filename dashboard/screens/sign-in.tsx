@@ -53,7 +53,7 @@ export function SignIn() {
   );
 }
 
-/** Enter signs in where nobody is, and stays where somebody is. */
+/** Enter signs in a person who is signed out, and leaves one who is signed in where they are. */
 export function Offered({ offered: { key, whose, instead } }: { offered: OfferedKey }) {
   const [error, setError] = useState<ApiError>();
   const [busy, setBusy] = useState(false);

@@ -66,14 +66,14 @@ export class BrowserSessions {
     if (!URL.canParse(origin)) return false;
     if (origin === this.#public?.origin) return true;
     const isByHttps = this.#isByHttps(head, peer);
-    if (!isByHttps && head.forwardedProto === 'https') return false; // says a proxy that nobody vouches for
+    if (!isByHttps && head.forwardedProto === 'https') return false; // says a proxy that is not trusted
     const own = `${isByHttps ? 'https' : 'http'}://${head.host}`;
     return URL.canParse(own) && new URL(own).origin === new URL(origin).origin;
   }
 
   /**
    * Before a call with the cookie of this session is taken. Throws ServiceError invalid_token where the page that asks
-   * was signed in to another one: somebody else has written the cookie.
+   * was signed in to another one: another page has written the cookie.
    */
   checkSession({ browser }: Head, sessionId: string | null): void {
     const { session = '' } = browser ?? {};

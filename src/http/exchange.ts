@@ -46,7 +46,7 @@ export type BodySink = {
 const CORK_BUFFER_BYTES = 16 * 1024;
 /** Written as one header, since each call into uWS costs as much as the bytes: fixed text of ours. */
 const NO_SNIFFING = '\r\nX-Content-Type-Options: nosniff\r\nCache-Control: ';
-/** No page of another origin can take the answer for an image, a script or whatever else it need not be able to read. */
+/** No page of another origin can take the answer for an image, a script or what else it need not be able to read. */
 const OWN_ORIGIN = '\r\nCross-Origin-Resource-Policy: same-origin';
 const SHARED_JSON = `\r\nContent-Type: application/json${NO_SNIFFING}no-store`;
 export const OWN_JSON = `${SHARED_JSON}${OWN_ORIGIN}`;

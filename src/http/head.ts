@@ -44,7 +44,7 @@ export type Head = {
   fault: MalformedHead | undefined;
 };
 /** '' where absent. */
-export type BrowserHead = {
+type BrowserHead = {
   cookie: string;
   /** Of the page that asks. */
   origin: string;
