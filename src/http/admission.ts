@@ -84,8 +84,9 @@ export class Admission {
     for (let i = 0; i < entry.parameterCount; i++) params.push(decodeSegment(req.getParameter(i)!));
     const rawQuery = req.getQuery() ?? '';
     const body = this.#beginBody(entry, exchange, head);
-    const { callers, browsers } = this.#parts;
-    const request = new Request({ entry, exchange, head, params, rawQuery, reader: body, callers, browsers });
+    const { callers, browsers, authenticator } = this.#parts;
+    const reader = body;
+    const request = new Request({ entry, exchange, head, params, rawQuery, reader, callers, browsers, authenticator });
     return head.isChunked ? this.#serveChunked(request) : this.#serve(request);
   }
 
@@ -187,8 +188,6 @@ export class Admission {
       const secret = this.#parts.browsers.secretOf(head, () => request.exchange.peerAddress());
       if (secret !== undefined) return this.#serveSession(request, secret, nowMs);
     }
-    if (entry.lasts)
-      request.reauthenticate = async () => this.#parts.authenticator.principalOf(head.authorization, Date.now());
     const found = this.#parts.authenticator.principalOf(head.authorization, nowMs);
     if (found instanceof Promise) return found.then((principal) => this.#admit(request, principal, nowMs));
     return this.#admit(request, found, nowMs);
@@ -198,7 +197,7 @@ export class Admission {
     const { authenticator, browsers } = this.#parts;
     const { entry, exchange, head } = request;
     if (entry.writes) browsers.checkChange(head, () => exchange.peerAddress());
-    request.reauthenticate = () => authenticator.ofSession(secret, Date.now());
+    request.secret = secret;
     exchange.hasCookie = true;
     const principal = await authenticator.ofSession(secret, nowMs);
     exchange.hasCookie = false;
@@ -306,14 +305,26 @@ export class Admission {
   }
 
   async #answer(request: Request): Promise<void> {
-    const { owned, route } = request.entry;
+    const { owned, route, isRead } = request.entry;
     try {
       if (owned !== undefined && request.isBound) await this.#keepTo(owned, request);
-      request.exchange.send(await route.handle!(request, this.#parts));
+      const reply = await route.handle!(request, this.#parts);
+      if (isRead) await this.#stillFor(request, reply);
+      request.exchange.send(reply, request);
     } catch (error) {
       request.exchange.fail(error);
     } finally {
       request.letGo();
+    }
+  }
+
+  /** However long it took: what was read is for those who may have it now. */
+  async #stillFor(request: Request, reply: Reply): Promise<void> {
+    try {
+      await request.keepAllowed();
+    } catch (error) {
+      reply.onSent?.();
+      throw error;
     }
   }
 

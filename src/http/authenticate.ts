@@ -39,8 +39,11 @@ export class Authenticator {
     return this.#valid(found, { authorization, sha256, nowMs });
   }
 
-  /** Of the secret in a session's cookie. Rejects with `invalid_token`, or `unavailable`. */
-  async ofSession(secret: string, nowMs: number): Promise<Principal> {
+  /**
+   * Of the secret in a session's cookie. `isUse`: false where it is only asked whether the session goes on, which keeps
+   * none from ending. Rejects with `invalid_token`, or `unavailable`.
+   */
+  async ofSession(secret: string, nowMs: number, { isUse = true } = {}): Promise<Principal> {
     const sha256 = sessionHashOf(secret);
     const found = sha256 === null ? null : await this.#cache.session(sha256);
     if (found === null || found.principal.expiresAtMs! <= nowMs) throw sessionEnded();
@@ -49,7 +52,7 @@ export class Authenticator {
     if (found.usedMs + SESSION_IDLE_MS <= nowMs)
       found.usedMs = await this.#cache.sessionUse(principal.account, principal.sessionId!);
     if (found.usedMs + SESSION_IDLE_MS <= nowMs) throw sessionEnded();
-    found.usedMs = nowMs;
+    if (isUse) found.usedMs = nowMs;
     return principal;
   }
 
@@ -112,6 +115,6 @@ function sessionEnded(): ServiceError {
   return new ServiceError('invalid_token', 'This session has ended: sign in again.');
 }
 
-function invalidToken(): ServiceError {
+export function invalidToken(): ServiceError {
   return new ServiceError('invalid_token', 'The API key is missing, malformed, unknown, expired or revoked.');
 }

@@ -9,7 +9,7 @@ import { ERRORS, type ErrorCode, ServiceError } from '../common/errors.ts';
 import { PART_TAKEN_MS_MAX } from '../common/limits.ts';
 import { type SpansForm, statusBody, typeOf } from '../otlp/answers.ts';
 import type { Log } from '../process/log.ts';
-import { BodyParts } from './body-parts.ts';
+import { BodyParts, type PartsReader } from './body-parts.ts';
 import { CLEARED_COOKIES } from './browser-sessions.ts';
 import type { Cors } from './cors.ts';
 import type { Head, MalformedHead } from './head.ts';
@@ -182,20 +182,21 @@ export class Exchange {
     });
   }
 
-  send(reply: Reply): void {
+  /** `reader`: for whom a body in parts is. */
+  send(reply: Reply, reader?: PartsReader): void {
     if (!this.#over) {
       const flaw = flawOf(reply);
       if (flaw === undefined) {
         this.#finish(reply.status);
         if (reply.parts === undefined || this.isHead) this.#corked(reply, this.closesAfter ? AT_ONCE : AT_LEISURE);
-        else return void this.#sendParts(reply, reply.parts);
+        else return void this.#sendParts(reply, reply.parts, reader);
       } else this.fail(new Error(flaw));
     }
     reply.onSent?.();
   }
 
-  async #sendParts(reply: Reply, write: NonNullable<Reply['parts']>): Promise<void> {
-    const parts = new BodyParts(this.#res, PART_TAKEN_MS_MAX);
+  async #sendParts(reply: Reply, write: NonNullable<Reply['parts']>, reader?: PartsReader): Promise<void> {
+    const parts = new BodyParts(this.#res, { reader, slowMs: PART_TAKEN_MS_MAX });
     this.#parts = parts;
     this.#host.bodies.add(parts);
     try {

@@ -2,8 +2,9 @@
 // anomalies, deliveries). Read by cursor, a few thousand rows at a time, each piece written before the next is read:
 // memory is bounded whatever the length. Lines of NDJSON are the items of the list, byte for byte; payloads are never
 // parsed.
-// Invariant: a body that ends soundly holds every row of the filter. Where a read fails half-way, or the process ends,
-// the connection is cut, and the client continues with the cursor of the last row that it has (`cursors=true`).
+// Invariant: a body that ends soundly holds every row of the filter. Where a read fails half-way, the process ends, or
+// the caller may read no more (body-parts.ts), the connection is cut, and a client that may continues with the cursor
+// of the last row that it has (`cursors=true`).
 import Type from 'typebox';
 import type { Listed, PageStart, Position } from '../../schemas/paging.ts';
 import { EXPORT_ROWS_AT_ONCE } from '../common/limits.ts';

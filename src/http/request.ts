@@ -17,7 +17,7 @@ import type { Answer, Caller } from '../ingest/ingest-parts.ts';
 import { parseJson } from '../ingest/json.ts';
 import type { Idempotency } from '../registry/idempotency.ts';
 import type { Actor, Principal } from '../registry/principal.ts';
-import { rightsFor } from './authenticate.ts';
+import { type Authenticator, invalidToken, rightsFor } from './authenticate.ts';
 import type { BrowserSessions } from './browser-sessions.ts';
 import type { CallerAddresses } from './caller-address.ts';
 import type { Exchange } from './exchange.ts';
@@ -52,7 +52,8 @@ export class RouteEntry {
   readonly isAudited: boolean;
   readonly takesGzip: boolean;
   readonly takesChunks: boolean;
-  readonly lasts: boolean;
+  /** Does it hand out what is there, and change nothing? Then it is asked once more who may have it. */
+  readonly isRead: boolean;
   /** With which submissions are answered. */
   readonly successStatus: number;
 
@@ -71,7 +72,7 @@ export class RouteEntry {
     this.isSubmission = this.takesSpans || route.body?.kind === 'event' || route.body?.kind === 'batch';
     this.takesGzip = takesGzip(route);
     this.takesChunks = route.takesChunks === true;
-    this.lasts = route.lasts === true;
+    this.isRead = route.method === 'GET' || route.needs === 'read';
     this.isAudited = this.writes && !this.isSubmission;
     this.successStatus = Number(Object.keys(route.operation.answers)[0]);
   }
@@ -101,23 +102,26 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   idempotency: Idempotency | undefined = undefined;
   /** Of a body that came compressed. */
   inflated: InflatedBody | undefined = undefined;
-  /** Finds the principal again. Rejects as admission does. */
-  reauthenticate: () => Promise<Principal> = async () => this.principal;
+  /** Of the session by whose cookie it came; undefined: it came with a key. */
+  secret: string | undefined = undefined;
   /** Where it came from; known while the handler runs, of what is audited. */
   callerAddress = '';
   /** Of the connection. */
   #peer = '';
   readonly #callers: CallerAddresses;
   readonly #browsers: BrowserSessions;
+  readonly #authenticator: Authenticator;
 
   constructor(
     from: Pick<Request, 'entry' | 'exchange' | 'head' | 'params' | 'rawQuery' | 'reader'> & {
       callers: CallerAddresses;
       browsers: BrowserSessions;
+      authenticator: Authenticator;
     },
   ) {
     this.#callers = from.callers;
     this.#browsers = from.browsers;
+    this.#authenticator = from.authenticator;
     this.entry = from.entry;
     this.exchange = from.exchange;
     this.head = from.head;
@@ -152,13 +156,25 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   }
 
   async isStillAllowed(): Promise<boolean> {
+    const { entry, head, principal, secret } = this;
+    if (entry.route.needs === null) return true;
+    const nowMs = Date.now();
     try {
-      const principal = await this.reauthenticate();
-      return principal.keyId === this.principal.keyId;
+      const now = await (secret === undefined
+        ? this.#authenticator.principalOf(head.authorization, nowMs)
+        : this.#authenticator.ofSession(secret, nowMs, { isUse: false }));
+      // Of a Redis that was put back a key may be another one's now.
+      const isSame = now.keyId === principal.keyId && now.agentId === principal.agentId;
+      return isSame && (now.rights & entry.rights) === entry.rights;
     } catch (error) {
-      // While the registry cannot be asked no caller is refused for its rate.
-      return !(error instanceof ServiceError && error.status === 401);
+      if (error instanceof ServiceError && error.status === 401) return false;
+      throw error;
     }
+  }
+
+  /** Throws ServiceError invalid_token, unavailable. */
+  async keepAllowed(): Promise<void> {
+    if (!(await this.isStillAllowed())) throw invalidToken();
   }
 
   get isSecure(): boolean {

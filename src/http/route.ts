@@ -113,8 +113,12 @@ export type Call<Body = unknown, Query = unknown> = {
   isSecure: boolean;
   /** Of a stream that is taken up again; '' : from now on. */
   lastEventId: string;
-  /** Would this call be taken now? Asked over and over by answers that last. */
-  isStillAllowed(): Promise<boolean>;
+  /**
+   * To be called behind a wait, before what was waited for is handed out or done: by then the key may be revoked, or
+   * the session ended. Answers of reads need not, nor bodies in parts: they are asked for at the end, and at each part.
+   * Throws ServiceError invalid_token, unavailable.
+   */
+  keepAllowed(): Promise<void>;
   /** Decoded segments of the path, in order. */
   params: readonly string[];
   query: Query;
@@ -201,8 +205,6 @@ type RouteSpec<B, P extends Parameters> = {
   /** The body may come by `Transfer-Encoding: chunked`; its connection is then closed. Anywhere else that is 411. */
   takesChunks?: true;
   idempotency?: 'heeded' | 'refused';
-  /** Its answer continues for as long as the reader likes. */
-  lasts?: true;
   /** What it changes has revisions: If-Match is heeded. Where it is left out a change with an If-Match is refused. */
   conditional?: true;
   operation: Operation;

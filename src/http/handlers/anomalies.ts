@@ -140,7 +140,10 @@ async function anomaliesOf(
   const { kind, severity, from, to, agent_id: agentId, policy_id: policyId } = query;
   const complete = barrier.waitForAnomalies(account, onlyOne(agentId));
   await complete;
-  const excludeAgents = await registry.agents.erasing(account);
-  const filter = { agentId, kind, severity, policyId, from, to, excludeAgents };
-  return { complete, read: (start: PageStart) => listAnomalies(clickhouse, account, { ...filter, ...start }) };
+  const filter = { agentId, kind, severity, policyId, from, to };
+  const read = async (start: PageStart) => {
+    const excludeAgents = await registry.agents.erasing(account);
+    return listAnomalies(clickhouse, account, { ...filter, excludeAgents, ...start });
+  };
+  return { complete, read };
 }

@@ -125,7 +125,8 @@ export const approvalRoutes: Route[] = [
       errors: ['own_request', 'agent_inactive', 'already_decided', 'unavailable'],
       bodyExample: { decision: 'approve', comment: 'checked with the customer' },
     },
-    async handle({ account, principal, params, body, actor }, parts) {
+    async handle(call, parts) {
+      const { account, principal, params, body, actor } = call;
       // Of its own agent (`bound`), and no others are known to it.
       if (principal.agentId !== null) throw ownRequest();
       const { approvals } = parts.registry;
@@ -135,6 +136,7 @@ export const approvalRoutes: Route[] = [
       if (!complete && known === null) throw notKnownYet();
       const { id, status } = found(known, 'approval');
       if (status !== 'pending') throw alreadyDecided();
+      await call.keepAllowed();
       return json(200, found(await approvals.decide(account, id, body, actor), 'approval'));
     },
   }),

@@ -172,7 +172,11 @@ async function entriesOf(
 ) {
   const complete = allComplete([barrier.waitForEvents(account, null), barrier.waitForJournal(account)]);
   await complete;
-  const excludeAgents = await registry.agents.erasing(account);
-  const filter = { ...query, aboutAgent: principal.agentId ?? undefined, excludeAgents };
-  return { complete, read: (start: PageStart) => listAuditLogs(clickhouse, account, { ...filter, ...start }) };
+  const filter = { ...query, aboutAgent: principal.agentId ?? undefined };
+  // Asked for each page: an agent may be deleted while its account is exported.
+  const read = async (start: PageStart) => {
+    const excludeAgents = await registry.agents.erasing(account);
+    return listAuditLogs(clickhouse, account, { ...filter, excludeAgents, ...start });
+  };
+  return { complete, read };
 }

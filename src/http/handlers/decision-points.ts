@@ -290,6 +290,7 @@ async function undecided(
   const { known } = await knownApproval(parts, account, id);
   const decided =
     known?.outcome === 'pending' ? await parts.approvalWaits.wait(account, known, waitMs, client.signal) : known;
+  await call.keepAllowed();
   const outcome = decided === null ? 'pending' : decided.outcome;
   if (outcome === 'allowed') return undefined;
   if (outcome === 'pending')

@@ -157,10 +157,10 @@ async function deliveriesOf(
   const { status, channel, alert_id: alertId, agent_id: agentId, policy_id: policyId } = query;
   const complete = barrier.waitForJournal(account);
   await complete;
-  const excludeAgents = await registry.agents.erasing(account);
-  const filter = { alertId, agentId, policyId, status, channel, excludeAgents };
+  const filter = { alertId, agentId, policyId, status, channel };
   const read = async (start: PageStart) => {
-    const listed = await listDeliveries(clickhouse, account, { ...filter, ...start });
+    const excludeAgents = await registry.agents.erasing(account);
+    const listed = await listDeliveries(clickhouse, account, { ...filter, excludeAgents, ...start });
     return { ...listed, items: await registry.deliveries.upToDate(account, listed.items) };
   };
   return { complete, read };

@@ -174,14 +174,17 @@ export const eventRoutes: Route[] = [
     async handle(call, parts) {
       const { account, query } = call;
       const { barrier, clickhouse, registry } = parts;
-      const excludeAgents = await registry.agents.erasing(account);
       const { settle } = new Decisions(barrier, account);
       const { order, payload, agent_id: agentId } = query;
-      const page = { ...filterOf(query), order, payload, agentId, excludeAgents, settle };
+      const page = { ...filterOf(query), order, payload, agentId, settle };
       return exported<EventRow>(call, parts, {
         ...{ list: 'events', name: 'events', text: renderEvent, columns: EVENT_COLUMNS, cells: cellsOfEvent },
         complete: barrier.waitForEvents(account, onlyOne(agentId)),
-        read: (start, signal) => listEvents(clickhouse, account, { ...page, ...start, signal }),
+        // Asked for each page: an agent may be deleted while its account is exported.
+        read: async (start, signal) => {
+          const excludeAgents = await registry.agents.erasing(account);
+          return listEvents(clickhouse, account, { ...page, excludeAgents, ...start, signal });
+        },
         positionOf: ({ timestamp_ms, id }) => ({ at: timestamp_ms, id }),
       });
     },

@@ -43,7 +43,6 @@ export const streamRoutes: Route[] = [
     needs: 'read',
     bound: 'query',
     query: parameters,
-    lasts: true,
     operation: {
       id: 'followLive',
       tag: 'Stream',
@@ -69,7 +68,7 @@ export const streamRoutes: Route[] = [
         status: 200,
         contentType: 'text/event-stream',
         onSent: release,
-        parts: (body) => new Reader(body, call, digest).follow(parts, question, from),
+        parts: (body) => new Reader(body, digest).follow(parts, question, from),
       };
     },
   }),
@@ -98,14 +97,12 @@ function questionOf(call: Call<unknown, QueryOf<typeof parameters>>): Question {
 
 class Reader {
   readonly #body: BodyParts;
-  readonly #call: Call;
   readonly #digest: string;
   #unread = '';
   #wake: () => void = () => undefined;
 
-  constructor(body: BodyParts, call: Call, digest: string) {
+  constructor(body: BodyParts, digest: string) {
     this.#body = body;
-    this.#call = call;
     this.#digest = digest;
   }
 
@@ -122,28 +119,31 @@ class Reader {
     await this.#handOut();
   }
 
+  /** Asks whether it may go on where there is nothing to send, too, so that it ends in time. */
   async #handOut(): Promise<void> {
     const { signal } = this.#body;
-    let heartbeatMs = performance.now() + LIVE_HEARTBEAT_MS;
-    while (!signal.aborted && (await this.#call.isStillAllowed())) {
-      const unread = this.#unread;
-      this.#unread = '';
-      if (unread !== '') await this.#body.put(unread);
-      if (performance.now() > heartbeatMs) {
-        heartbeatMs += LIVE_HEARTBEAT_MS;
-        this.#send(':\n\n');
+    try {
+      for (let heartbeatMs = performance.now() + LIVE_HEARTBEAT_MS; ; ) {
+        const unread = this.#unread;
+        this.#unread = '';
+        await this.#body.put(unread);
+        if (performance.now() > heartbeatMs) {
+          heartbeatMs += LIVE_HEARTBEAT_MS;
+          this.#send(':\n\n');
+        }
+        if (this.#unread !== '') continue;
+        await new Promise<void>((resolve) => {
+          const timer = setTimeout(resolve, LIVE_CHECK_MS);
+          this.#wake = () => {
+            clearTimeout(timer);
+            resolve();
+          };
+        });
       }
-      if (this.#unread !== '') continue;
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, LIVE_CHECK_MS);
-        this.#wake = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-      });
+    } catch (error) {
+      // A sound end: the browser comes back by itself, and gets the error then.
+      if (signal.reason !== 'draining' && signal.reason !== 'not_allowed') throw error;
     }
-    // Drained, or no longer allowed: a sound end, and the browser comes back by itself.
-    if (signal.aborted && signal.reason !== 'draining') throw signal.reason;
   }
 
   #sendUpdate(update: LiveUpdate): void {
