@@ -154,6 +154,8 @@ export const Event = Type.Object({
   ),
 });
 
+export type Event = Type.Static<typeof Event>;
+
 /** Characters of a payload's text that a preview has. */
 export const PREVIEW_CHARACTERS = 256;
 

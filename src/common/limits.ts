@@ -88,7 +88,7 @@ export const LIVE_HEARTBEAT_MS = 15_000;
 export const LIVE_UNREAD_BYTES_MAX = 256 * KiB;
 /** Past this, reading the list again is cheaper than sending what came in between. */
 export const LIVE_RESUME_MS_MAX = 10 * 60_000;
-/** A key or a session that has ended is noticed within this time on a stream, as it is on calls. */
+/** A key or a session that has ended is noticed within this time on a stream that has nothing to send. */
 export const LIVE_CHECK_MS = 500;
 /** A draining front waits this long without a request before it closes the connections that are left. */
 export const DRAIN_QUIET_MS = 1_000;
@@ -218,6 +218,12 @@ export const INSERT_BYTES_MAX = 32 * MiB;
 
 /** Idempotency records. */
 export const IDEMPOTENCY_KEPT_MS = 24 * 60 * 60 * 1000;
+/**
+ * So long what a decision point has allowed, or a person approved, is allowed again under its Idempotency-Key. Tools
+ * send again within their own time-out, a minute or ten; an agent that has to wait for a person comes back within
+ * minutes of the decision. Past it the world has changed, whatever the policies say.
+ */
+export const DECISION_REPEATED_MS = 5 * 60_000;
 /** Share of Redis's maxmemory that they may fill, beside what the backlog may. */
 export const IDEMPOTENCY_SHARE_MAX = 0.2;
 /**

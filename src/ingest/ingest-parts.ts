@@ -23,12 +23,19 @@ export type IngestRequest = {
   body: Buffer;
   requestId: string;
   idempotencyKey: string | undefined;
+  /** For what it is sent: for another purpose the same body is another request. Left out: to be recorded. */
+  purpose?: string | undefined;
 };
 /**
  * JSON text, unless `contentType` says otherwise. `release`: to be called when the body is no longer read; left out
- * where garbage collection is enough.
+ * where garbage collection is enough. `isRepeat`: it was given before, under this Idempotency-Key.
  */
-export type Answer = { body: string | Buffer; contentType?: string; release?: (() => void) | undefined };
+export type Answer = {
+  body: string | Buffer;
+  contentType?: string;
+  release?: (() => void) | undefined;
+  isRepeat?: boolean;
+};
 /** Who waits for a submission. One of the two is called, once, perhaps before the submission's call returns. */
 export type Caller = {
   accepted(answer: Answer): void;

@@ -124,9 +124,10 @@ class Submission implements QuotaWaiter, AppendCaller {
 
   /** Append and kept outcome are one atomic step, so a retry finds both or neither. */
   #beginOnce(key: string): void {
-    const { agentId, shape, body } = this.#request;
+    const { agentId, shape, body, purpose = '' } = this.#request;
     // Agent and path are part of what is compared: the same body elsewhere is another request.
-    const fingerprint = createHash('sha256').update(`${agentId}/${shape}\0`).update(body).digest('base64url');
+    const place = `${agentId}/${shape}${purpose}\0`;
+    const fingerprint = createHash('sha256').update(place).update(body).digest('base64url');
     this.#parts.once
       .begin({ ...this.#onceKey(key), fingerprint })
       .then((begun) => this.#begun(begun))
@@ -137,7 +138,7 @@ class Submission implements QuotaWaiter, AppendCaller {
     if (begun.state === 'replay') {
       const answer = this.#body!.repeat!(begun.outcome);
       this.#release();
-      this.#caller.accepted(answer);
+      this.#caller.accepted({ ...answer, isRepeat: true });
       return;
     }
     this.#token = begun.token;

@@ -31,6 +31,7 @@ export type SubmitMessage = Dated & {
   body: Uint8Array;
   requestId: string;
   idempotencyKey: string | undefined;
+  purpose: string | undefined;
 };
 /** Spans of traces, as they were sent. */
 export type SpansMessage = Dated & {
@@ -72,7 +73,7 @@ export type Calls = {
 };
 export type CallName = keyof Calls;
 /** What comes of a submission. */
-export type Submitted = { body: Uint8Array; counts: SubmissionCounts };
+export type Submitted = { body: Uint8Array; isRepeat: boolean; counts: SubmissionCounts };
 /** An event that was judged before something was done, for the span that says so. */
 export type DecidedEvent = Before & { agentId: string; type: EventType };
 /** What comes of spans. */

@@ -146,7 +146,7 @@ function answered({ call: number, value, error }: Extract<ToThread, { kind: 'ans
 
 /** Resolves with the answer, and what is to be counted of it. */
 async function submit(message: SubmitMessage): Promise<Submitted> {
-  const { id, shape, account, agent, body, requestId, idempotencyKey } = message;
+  const { id, shape, account, agent, body, requestId, idempotencyKey, purpose } = message;
   const sums = new Sums();
   const given = { agent, account, rules: await rulesFor(message), sums };
   const ingest = new Ingest({ ...partsOf(id, given), pause }, codecs);
@@ -157,9 +157,11 @@ async function submit(message: SubmitMessage): Promise<Submitted> {
     body: Buffer.from(body.buffer, body.byteOffset, body.byteLength),
     requestId,
     idempotencyKey,
+    purpose,
   };
   return new Promise((resolve, refused) => {
-    const accepted = (answer: Answer) => resolve({ body: bytesOf(answer), counts: sums.total() });
+    const accepted = (answer: Answer) =>
+      resolve({ body: bytesOf(answer), isRepeat: answer.isRepeat === true, counts: sums.total() });
     const nothing = () => undefined;
     const caller: Caller = { accepted, refused, setApart: nothing, isGone: false, whenGone: nothing };
     ingest.submit(request, caller);

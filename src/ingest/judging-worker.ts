@@ -126,7 +126,7 @@ export class JudgingWorker implements Part, PolicyWork {
 
   /** The caller gets the outcome in any case. */
   async submit({ request, agent, rules }: ToJudge, caller: Caller): Promise<void> {
-    const { account, shape, body, requestId, idempotencyKey } = request;
+    const { account, shape, body, requestId, idempotencyKey, purpose } = request;
     try {
       const submitted = await this.#run<Submitted | undefined>(
         'events',
@@ -142,6 +142,7 @@ export class JudgingWorker implements Part, PolicyWork {
             agent,
             requestId,
             idempotencyKey,
+            purpose,
             body: bytes,
             lastMoment: STEADY_CLOCK.last,
           } as const;
@@ -151,7 +152,7 @@ export class JudgingWorker implements Part, PolicyWork {
       );
       if (submitted === undefined) return;
       this.#count(account, submitted.counts);
-      caller.accepted({ body: bufferOf(submitted.body) });
+      caller.accepted({ body: bufferOf(submitted.body), isRepeat: submitted.isRepeat });
     } catch (error) {
       caller.refused(error);
     }

@@ -1,12 +1,14 @@
-// Says whether an event that waited may still be let through, in the moment in which its approval is settled (inside
-// approvals.ts). Since it was judged its agent may have been switched off, and policies may have been made that block
-// it. The event itself is fetched only where a block policy, or the agent, is newer than it: it was judged by all the
-// others. What is judged is what is stored: where a filter redacted something, a policy sees the mark instead.
+// Says whether an event that was judged before may be let through now: one that waited, in the moment in which its
+// approval is settled (inside approvals.ts), and one whose answer is given again (decision points). Since it was judged
+// its agent may have been switched off, and policies may have been made that block it. The event is fetched only where
+// such a policy, or the agent, is newer than it: it was judged by all the others. For an approval what is stored is
+// judged: where a filter redacted something, a policy sees the mark instead.
 // Invariant: counters are not asked, since the event was counted when it came. Nothing is written.
 // Failure: an event that cannot be fetched where it would have to be cannot be approved: `unavailable`, for now.
 import type { AgentRecord } from '../../schemas/agent.ts';
 import type { Approval } from '../../schemas/approval.ts';
 import type { JsonObject } from '../../schemas/common.ts';
+import type { PolicyMatch } from '../../schemas/event.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { exactIsoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../common/errors.ts';
@@ -28,6 +30,15 @@ export type Review =
   | { verdict: 'blocked'; agentText: string; policyId: string }
   | { verdict: 'agent_gone' };
 
+/** `created_at`: of the event. */
+export type Reviewed = Pick<Approval, 'agent_id' | 'event_id' | 'created_at'> & {
+  /**
+   * Of an answer that is given again: what it rests on. Any other policy that asks for approval, or redacts, holds it
+   * back, too. Left out: a person has decided, knowing what is stored.
+   */
+  matches?: readonly PolicyMatch[];
+};
+
 /**
  * A change is in force within a second, and clocks of machines differ: who is this much older than an event was in
  * force for it.
@@ -39,7 +50,7 @@ export async function reviewApproval(
   { redis, keys }: RegistryStore,
   { fetchEvent, work }: { fetchEvent: FetchEvent | undefined; work: PolicyWork },
   account: string,
-  { agent_id: agentId, event_id: eventId, created_at: createdAt }: Approval,
+  { agent_id: agentId, event_id: eventId, created_at: createdAt, matches: known }: Reviewed,
 ): Promise<Review> {
   const [agentText, policyTexts] = await Promise.all([
     redis.get(keys.agent(account, agentId)),
@@ -51,23 +62,35 @@ export async function reviewApproval(
   const isNewer = (updatedAt: string) => Date.parse(updatedAt) >= Date.parse(createdAt) - IN_FORCE_MS;
   const policies = policyTexts
     .map(readPolicy)
-    .filter((policy) => blocks(policy, agentId) && (isNewer(agent.updated_at) || isNewer(policy.updated_at)));
+    .filter((policy) => isInForce(policy) && (policy.agent_id === null || policy.agent_id === agentId))
+    .filter((policy) => isNewer(agent.updated_at) || isNewer(policy.updated_at))
+    .filter((policy) => blocks(policy) || (known !== undefined && changesAnswer(policy, known)));
   if (policies.length === 0) return { verdict: 'allowed', agentText };
   const event = await fetchEvent?.(account, agentId, eventId);
   if (event === null || event === undefined) throw notStored();
   const trial = { policies, event: viewOf(event, agent), isAgentOff: false };
-  const { outcome, policy_id: policyId } = (await work.evaluate(account, trial)).policy_result;
-  if (outcome !== 'blocked' || policyId === null) return { verdict: 'allowed', agentText };
-  return { verdict: 'blocked', agentText, policyId };
+  const { outcome, policy_id: policyId, matches } = (await work.evaluate(account, trial)).policy_result;
+  const redacting = matches.find(({ policy_id: id }) => policies.some((policy) => policy.id === id && redacts(policy)));
+  if (outcome !== 'allowed' && policyId !== null) return { verdict: 'blocked', agentText, policyId };
+  if (known === undefined || redacting === undefined) return { verdict: 'allowed', agentText };
+  return { verdict: 'blocked', agentText, policyId: redacting.policy_id };
 }
 
 /** Rate limits count events when they come, and are not asked again; who asks for approval does not block. */
-function blocks(policy: Policy, agent: string): boolean {
-  const { type, actions, agent_id: scope } = policy;
-  const isScoped = scope === null || scope === agent;
-  return (
-    isInForce(policy) && type !== 'rate_limit' && type !== 'require_approval' && actions.includes('block') && isScoped
-  );
+function blocks({ type, actions }: Policy): boolean {
+  return type !== 'rate_limit' && type !== 'require_approval' && actions.includes('block');
+}
+
+/** An answer knows a policy at the revision that it names. */
+function changesAnswer(policy: Policy, known: readonly PolicyMatch[]): boolean {
+  const { id, revision, type, actions } = policy;
+  const asks = type === 'require_approval' && actions.some((action) => action !== 'log');
+  if (!asks && !redacts(policy)) return false;
+  return !known.some((match) => match.policy_id === id && match.revision === revision);
+}
+
+function redacts({ type, conditions }: Policy): boolean {
+  return type === 'data_filter' && (conditions as { redact?: unknown }).redact === true;
 }
 
 /** A stored event as policies see it. */

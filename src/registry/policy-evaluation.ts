@@ -18,7 +18,14 @@ import { isNumber } from '../common/exact-number.ts';
 import { isId } from '../common/ids.ts';
 import { validationFailed } from '../common/validation.ts';
 import { HERE, type PolicyWork } from '../policy/policy-work.ts';
-import { type FetchEvent, type StoredEvent, viewOf } from './approval-review.ts';
+import {
+  type FetchEvent,
+  type Review,
+  type Reviewed,
+  reviewApproval,
+  type StoredEvent,
+  viewOf,
+} from './approval-review.ts';
 import { answering, type RegistryStore } from './commit.ts';
 import { checkCompiles } from './policies.ts';
 import { isInForce, readPolicy } from './policy-record.ts';
@@ -59,6 +66,15 @@ export class PolicyEvaluations {
       const isAgentOff = drafts === undefined && agent.status === 'inactive';
       return this.#work.evaluate(account, { policies, event: viewOf(event, agent), isAgentOff });
     });
+  }
+
+  /**
+   * May what was let through be let through again? `event`: as it was sent, since what is stored may be redacted.
+   * Throws ServiceError unavailable.
+   */
+  review(account: string, asked: Reviewed, event: StoredEvent): Promise<Review> {
+    const reviewing = { fetchEvent: async () => event, work: this.#work };
+    return answering(() => reviewApproval(this.#store, reviewing, account, asked));
   }
 
   async #eventOf(account: string, { agent_id: agent, id, ...madeUp }: EvaluatedEvent): Promise<StoredEvent | null> {

@@ -3,8 +3,10 @@
 // event.
 // What waits for an approval is waited for here, for a bounded time, and then denied with the approval's id: handing it
 // to the tool's own question would have the one who asks approve it.
-// Invariant: an answer that lets something be done is given when its event is recorded and allowed. Anything else is an
-// error or a denial, so a tool that fails closed fails closed here, too.
+// Under an Idempotency-Key a permission is given again for minutes, to the retries of one call; behind every wait or
+// repetition it is looked at again: the caller, the agent, the policies in force now.
+// Invariant: an answer that lets something be done is given when its event is recorded and allowed, and would be
+// allowed now. Anything else is an error or a denial, so a tool that fails closed fails closed here, too.
 
 import type Type from 'typebox';
 import { Compile } from 'typebox/compile';
@@ -18,11 +20,12 @@ import {
   OpaAnswer,
   OpaQuery,
 } from '../../../schemas/decision-points.ts';
-import type { PolicyResult } from '../../../schemas/event.ts';
+import type { Event, PolicyResult } from '../../../schemas/event.ts';
+import { parseExactTime } from '../../../schemas/time.ts';
 import { exactJson, parseExact } from '../../common/exact-json.ts';
 import { given } from '../../common/given.ts';
 import { isId } from '../../common/ids.ts';
-import { APPROVAL_ANSWERED_SECONDS } from '../../common/limits.ts';
+import { APPROVAL_ANSWERED_SECONDS, DECISION_REPEATED_MS } from '../../common/limits.ts';
 import { dropOptionalNulls } from '../../common/optional-nulls.ts';
 import { errorDetails, validationFailed } from '../../common/validation.ts';
 import type { Answer, Caller } from '../../ingest/ingest-parts.ts';
@@ -222,12 +225,12 @@ async function decide(call: PointCall, parts: Parts, question: Question, caller:
   const agentId = await agentOf(call, parts, question);
   const { account, requestId, idempotencyKey } = call;
   const request = {
-    ...{ account, agentId, requestId, idempotencyKey, shape: 'one' as const },
+    ...{ account, agentId, requestId, idempotencyKey, shape: 'one' as const, purpose: question.form.path },
     body: Buffer.from(exactJson(question.asked.event)),
   };
-  const event = await new Promise<JsonObject>((resolve, refused) => {
+  const { event, isRepeat } = await new Promise<{ event: Event; isRepeat: boolean }>((resolve, refused) => {
     parts.ingest.submit(request, {
-      accepted: (answer) => resolve(eventIn(answer)),
+      accepted: (answer) => resolve({ event: eventIn(answer), isRepeat: answer.isRepeat === true }),
       refused,
       setApart: () => caller.setApart(),
       get isGone() {
@@ -236,14 +239,41 @@ async function decide(call: PointCall, parts: Parts, question: Question, caller:
       whenGone: (waiting) => caller.whenGone(waiting),
     });
   });
-  const result = event['policy_result'] as unknown as PolicyResult;
-  const redacted = event['redacted_payload'] as JsonObject | undefined;
-  const reason = result.outcome === 'pending' ? await undecided(call, parts, result, caller) : reasonOf(result);
-  return { event: event['id'] as string, result, reason, redacted };
+  const { id, policy_result: result, redacted_payload: redacted } = event;
+  const isPending = result.outcome === 'pending';
+  const word = isPending ? await undecided(call, parts, result, caller) : wordOf(event);
+  const isOld = isPending || isRepeat;
+  const reason = isOld ? (word.reason ?? (await notAnyMore(parts, account, { event, word, isRepeat }))) : word.reason;
+  return { event: id, result, reason, redacted: redacted as JsonObject | undefined };
 }
 
-function eventIn({ body, release }: Answer): JsonObject {
-  const event = parseExact(body.toString()) as JsonObject;
+/** What was said of an event: why not, or when it was allowed (epoch ms). */
+type Word = { reason: string; allowedMs?: undefined } | { reason?: undefined; allowedMs: number };
+
+/** Why what was allowed is allowed no more; undefined: it is. Throws ServiceError not_found, unavailable. */
+async function notAnyMore(
+  { registry }: Parts,
+  account: string,
+  { event, word, isRepeat }: { event: Event; word: Word; isRepeat: boolean },
+): Promise<string | undefined> {
+  const { id, agent_id, type, payload, trace_id, timestamp, received_at: created_at, policy_result } = event;
+  if (isRepeat && Date.now() - word.allowedMs! > DECISION_REPEATED_MS)
+    return `This was allowed more than ${DECISION_REPEATED_MS / 60_000} minutes ago under the same Idempotency-Key: ask under a new one.`;
+  const { verdict } = await registry.evaluations.review(
+    account,
+    { agent_id, event_id: id, created_at, matches: policy_result.matches },
+    { type, traceId: trace_id ?? undefined, occurredMs: parseExactTime(timestamp)!, payloadText: exactJson(payload) },
+  );
+  if (verdict === 'agent_gone') throw notFound('agent');
+  if (verdict === 'agent_inactive') return AGENT_OFF;
+  return verdict === 'blocked' ? POLICY_SINCE : undefined;
+}
+
+const AGENT_OFF = 'Blocked: the agent is switched off.';
+const POLICY_SINCE = 'Blocked by a policy that was made since it was asked for.';
+
+function eventIn({ body, release }: Answer): Event {
+  const event = parseExact(body.toString()) as unknown as Event;
   release?.();
   return event;
 }
@@ -268,20 +298,15 @@ async function agentOf(
   return (await parts.registry.agents.register(account, registered, actor)).agent.id;
 }
 
-function reasonOf({ outcome, reason, matches, policy_id }: PolicyResult): string | undefined {
-  if (outcome === 'allowed') return undefined;
-  if (reason === 'agent_inactive') return 'Blocked: the agent is switched off.';
+function wordOf({ received_at, policy_result: { outcome, reason, matches, policy_id } }: Event): Word {
+  if (outcome === 'allowed') return { allowedMs: Date.parse(received_at) };
+  if (reason === 'agent_inactive') return { reason: AGENT_OFF };
   const name = matches.find((match) => match.policy_id === policy_id)?.name;
-  return name === undefined ? 'Blocked.' : `Blocked by policy "${name}".`;
+  return { reason: name === undefined ? 'Blocked.' : `Blocked by policy "${name}".` };
 }
 
-/** undefined: it was approved while it was waited for. */
-async function undecided(
-  call: PointCall,
-  parts: Parts,
-  result: PolicyResult,
-  caller: Caller,
-): Promise<string | undefined> {
+/** The decision, where there is one by then. */
+async function undecided(call: PointCall, parts: Parts, result: PolicyResult, caller: Caller): Promise<Word> {
   caller.setApart();
   const { account, client, query } = call;
   const id = result.approval_id!;
@@ -291,10 +316,11 @@ async function undecided(
   const decided =
     known?.outcome === 'pending' ? await parts.approvalWaits.wait(account, known, waitMs, client.signal) : known;
   await call.keepAllowed();
-  const outcome = decided === null ? 'pending' : decided.outcome;
-  if (outcome === 'allowed') return undefined;
-  if (outcome === 'pending')
-    return `Approval ${id} is pending: a person has not decided it yet. Do not try again before it is decided.`;
-  if (decided!.status === 'approved') return 'Blocked by a policy that was made since it was asked for.';
-  return `Approval ${id} was ${decided!.status === 'denied' ? 'denied' : 'not decided in time'}.`;
+  if (decided === null || decided.outcome === 'pending')
+    return {
+      reason: `Approval ${id} is pending: a person has not decided it yet. Do not try again before it is decided.`,
+    };
+  if (decided.outcome === 'allowed') return { allowedMs: Date.parse(decided.decided_at!) };
+  if (decided.status === 'approved') return { reason: decided.reason === 'agent_inactive' ? AGENT_OFF : POLICY_SINCE };
+  return { reason: `Approval ${id} was ${decided.status === 'denied' ? 'denied' : 'not decided in time'}.` };
 }
