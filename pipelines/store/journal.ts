@@ -18,7 +18,6 @@ import { EntryFormatError } from '../../schemas/entry.ts';
 import { JOURNAL_FIELD, JOURNAL_VERSION, type JournalEntry, type JournalTable } from '../../schemas/journal.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { auditLeaf, packAgent } from '../../src/audit/hash.ts';
-import { differencesOf } from '../../src/common/differences.ts';
 import { exactJson, parseExact } from '../../src/common/exact-json.ts';
 import { DEAD_LETTER_ROWS_MAX } from '../../src/common/limits.ts';
 import type { Metrics } from '../../src/metrics/metrics.ts';
@@ -26,6 +25,7 @@ import type { Log } from '../../src/process/log.ts';
 import type { Commands } from '../../src/redis/client.ts';
 import type { Keys } from '../../src/redis/keys.ts';
 import { SYSTEM } from '../../src/registry/audit.ts';
+import { revisionTexts } from '../../src/registry/revision-texts.ts';
 import type { BinaryCommandArgs, DeadLetterFields } from '../../src/streams/consume.ts';
 import { deadLetterFields } from '../../src/streams/dead-letters.ts';
 import { appendSignals } from '../../src/streams/signals.ts';
@@ -201,8 +201,8 @@ function revisionTable(changes: readonly Change[]): Table {
 }
 
 /**
- * undefined: the policy went with its agent, and so do its revisions. A policy that is written again without an audit
- * entry (src/registry/history.ts) is at a revision of which no more is known.
+ * undefined: the policy went with its agent, and so do its revisions. Of a policy that is written again
+ * (src/registry/history.ts) no more is known than the revision that it is at.
  */
 function revisionOf({ audit, at }: JournalEntry, id: string, record: Policy | null) {
   const log = audit.find((one) => one.resource_type === 'policy' && one.resource_id === id);
@@ -216,8 +216,7 @@ function revisionOf({ audit, at }: JournalEntry, id: string, record: Policy | nu
     actor: log?.actor ?? SYSTEM.actor,
     created_at: clickhouseTime(at),
     restored_from: restored_from ?? 0,
-    differences: exactJson(before === undefined ? [] : differencesOf(before, after)),
-    record: record === null ? '' : exactJson(record),
+    ...revisionTexts(record, { before, after }),
   };
 }
 

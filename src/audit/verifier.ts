@@ -4,7 +4,7 @@
 // Failure: ClickHouse or Redis away: throws what they throw; nothing is ever called valid that could not be read.
 
 import { blockBefore, chainNames, firstBlockSince } from '../../clickhouse/queries/chain-blocks.ts';
-import { decisionsAgainstLog } from '../../clickhouse/queries/decisions-against-log.ts';
+import { decisionsAgainstLog, revisionsAgainstLog } from '../../clickhouse/queries/rows-against-log.ts';
 import type { AuditVerification } from '../../schemas/audit-verification.ts';
 import { ServiceError } from '../common/errors.ts';
 import { timeOfId } from '../common/ids.ts';
@@ -73,7 +73,13 @@ export class AuditVerifier {
         readPage: blocks.readPage,
         events: eventSource(clickhouse, account),
         registry: registrySource(clickhouse, account),
-        differingDecisions: () => decisionsAgainstLog(clickhouse, account),
+        differingRows: async () => {
+          const bounds = { expiredBeforeMs };
+          return [
+            ...(await decisionsAgainstLog(clickhouse, account, bounds)),
+            ...(await revisionsAgainstLog(clickhouse, account)),
+          ];
+        },
         chainOf: (row) => keys.chainOf(keys.events(keys.partitionOf(account, row.agent))),
         remembered: new Map(remembered),
         startOf: (chain, from) => this.#startOf(account, chain, from),

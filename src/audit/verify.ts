@@ -1,22 +1,25 @@
 // A whole verification of an account's audit chains (GET /v1/audit-logs/verify, `gatehouse audit verify`), written out.
 //
+//   rows       the list of approvals and the revisions of policies against what the audit log says was done to them.
+//              First, for the same reason as the events before the registry: whose rows an erasure has begun to remove
+//              is found on record later
 //   events     the chains of all event partitions against table `events`
 //   registry   the registry's chain against table `audit_log`; says which agents' deletion is on record. After the
 //              events, since an erasure that begins meanwhile is recorded before it removes anything
 //   settle     rows that no chain knows yet: wait until what was in flight has been chained, and search for them there
 //   look again entries without a row, and rows without an entry: by id, wherever they are now
-//   decisions  the list of approvals against what the registry's chain says was decided
 //   judge      a gap of a deleted agent is an erasure; a row from before the chain is unchained; everything else is a
 //              fault
 //
 // Invariant: honest work is never a fault, whatever continues meanwhile. What cannot be decided is counted as
 // `unsettled`. Bounded in memory (ledger.ts) and in time: past its deadline it says from where to continue.
+import type { DifferingRow } from '../../clickhouse/queries/rows-against-log.ts';
 import type { AuditVerification } from '../../schemas/audit-verification.ts';
 import { isoTime } from '../../schemas/time.ts';
 import { derivedId } from '../common/ids.ts';
 import { ChainCursor, type ReadPage, type Remembered } from './chain-cursor.ts';
-import { isBlank, unpackId } from './hash.ts';
-import { Ledger, type Recovery, type RowSource, type SeenRow } from './ledger.ts';
+import { isBlank, packId, unpackId } from './hash.ts';
+import { keyOf, Ledger, type Recovery, type RowSource, type SeenRow } from './ledger.ts';
 import { type Violation, Violations } from './violations.ts';
 
 export const REGISTRY_CHAIN = 'registry';
@@ -37,11 +40,8 @@ type Verifiable = {
   startOf: (chain: string, fromMs: number) => Promise<{ n: number; hash: Buffer }>;
   /** Resolves when what was in flight has been chained and `readPage` knows it. False: not in time. */
   settle: () => Promise<boolean>;
-  /**
-   * Decisions that are not what the registry's chain says: with the entry's id, '' where there is none. Left out: there
-   * are none.
-   */
-  differingDecisions?: () => Promise<{ entry: string; atMs: number }[]>;
+  /** Rows of tables without a chain that are not what the audit log says. Left out: there are none. */
+  differingRows?: () => Promise<DifferingRow[]>;
 };
 
 type VerifyLimits = {
@@ -81,6 +81,7 @@ class Verification {
   async run(): Promise<AuditVerification> {
     const { fromMs, toMs, deadlineMs } = this.#limits;
     const startedMs = performance.now();
+    const rows = await this.#differingRows();
     const ofEvents = this.#given.chains.filter((chain) => chain !== REGISTRY_CHAIN);
     const events = this.#ledger(await this.#cursors(ofEvents, fromMs), this.#given.events, {
       fromMs,
@@ -103,20 +104,28 @@ class Verification {
       if (ledger.stoppedAtMs === null && !Number.isFinite(ledger === registry ? whole.toMs : toMs))
         for (const cursor of ledger.cursors) cursor.end();
     }
-    await this.#judgeDecisions();
+    this.#judgeRows(rows, registry);
     return this.#answer(events, registry);
   }
 
-  /** A row and its entry come in one after the other: what differs is asked for again when both are in. */
-  async #judgeDecisions(): Promise<void> {
-    const { differingDecisions, settle } = this.#given;
-    if (differingDecisions === undefined || (await differingDecisions()).length === 0) return;
-    await settle();
-    for (const { entry, atMs } of await differingDecisions())
-      this.#faults.add({
-        ...{ chain: REGISTRY_CHAIN, kind: entry === '' ? 'added' : 'changed', atMs },
-        ...(entry === '' ? {} : { id: entry }),
-      });
+  /** A row and its entry come in one after the other: what differs is looked at again when both are in. */
+  async #differingRows(): Promise<{ rows: DifferingRow[]; settled: boolean }> {
+    const { differingRows, settle } = this.#given;
+    const first = (await differingRows?.()) ?? [];
+    if (first.length === 0) return { rows: [], settled: true };
+    const settled = await settle();
+    const name = ({ kind, resource, entry }: DifferingRow) => `${kind} ${resource} ${entry}`;
+    const seen = new Set(first.map(name));
+    return { rows: (await differingRows!()).filter((row) => seen.has(name(row))), settled };
+  }
+
+  #judgeRows({ rows, settled }: { rows: readonly DifferingRow[]; settled: boolean }, registry: Ledger): void {
+    for (const { kind, entry, agent, atMs } of rows) {
+      if (agent !== '' && registry.deleted.has(keyOf(packId(agent)))) continue;
+      const isOpen = !settled || (agent !== '' && registry.stoppedAtMs !== null);
+      if (isOpen) this.#unsettled++;
+      else this.#faults.add({ chain: REGISTRY_CHAIN, kind, atMs, ...(entry === '' ? {} : { id: entry }) });
+    }
   }
 
   #ledger(

@@ -7,11 +7,14 @@
 // happened.
 
 import type { JournalEntry } from '../../schemas/journal.ts';
+import type { Policy } from '../../schemas/policy.ts';
 import { parseExact } from '../common/exact-json.ts';
 import { steadyNow } from '../common/steady-clock.ts';
 import { REGISTRY_SHARDS } from '../redis/keys.ts';
 import { auditLog, SYSTEM } from './audit.ts';
 import { commit, type RegistryStore } from './commit.ts';
+import { ofAgent } from './named-records.ts';
+import { revisionSha256 } from './revision-texts.ts';
 
 const SAID_MS = 24 * 60 * 60 * 1000;
 /** Of one commit: some hundred kilobytes. */
@@ -39,10 +42,7 @@ export async function rewriteHistory(store: RegistryStore): Promise<number> {
     for (const [account, record] of Object.entries(await redis.hgetall(keys.accounts(shard)))) {
       const changes = [changeOf('account', account, record), ...(await resourcesOf(store, account))];
       for (let i = 0; i < changes.length; i += CHANGES_AT_ONCE)
-        await commit(store, {
-          ...{ account, at, guards: [], writes: [], whenFull: true, audit: [] },
-          changes: changes.slice(i, i + CHANGES_AT_ONCE),
-        });
+        await rewrite(store, account, at, changes.slice(i, i + CHANGES_AT_ONCE));
       const details = { history_missing: true, resources: changes.length };
       const entry = auditLog({ action: 'registry.recovered', type: 'account', id: account, details }, SYSTEM, at);
       await commit(store, { ...{ account, at, guards: [], writes: [], changes: [], whenFull: true }, audit: [entry] });
@@ -50,6 +50,17 @@ export async function rewriteHistory(store: RegistryStore): Promise<number> {
     }
   }
   return written;
+}
+
+/** An entry for each policy: it vouches for the revision that is written again (audit/verify.ts). */
+async function rewrite(store: RegistryStore, account: string, at: number, changes: Changed[]): Promise<void> {
+  const audit = changes.flatMap(({ kind, id, record }) => {
+    if (kind !== 'policy' || record === null) return [];
+    const { revision = 1, agent_id } = record as Policy;
+    const details = { history_missing: true, revision, ...revisionSha256(record, {}), ...ofAgent(agent_id) };
+    return [auditLog({ action: 'registry.recovered', type: 'policy', id, details }, SYSTEM, at)];
+  });
+  await commit(store, { ...{ account, at, guards: [], writes: [], whenFull: true }, changes, audit });
 }
 
 async function resourcesOf({ redis, keys }: RegistryStore, account: string): Promise<Changed[]> {

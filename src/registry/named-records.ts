@@ -27,6 +27,7 @@ import {
 } from './commit.ts';
 import type { Keeping } from './idempotency.ts';
 import { type Actor, isWithin } from './principal.ts';
+import { revisionSha256 } from './revision-texts.ts';
 
 export type Named = {
   id: string;
@@ -117,6 +118,7 @@ export class NamedRecords<R extends Named> {
     const { kind, hash, names } = this.#kind;
     const { id, name, agent_id: agent } = record;
     const holder: CommandArgs = ['hget', names(account), name];
+    const told = { name, ...details, ...(record.revision === undefined ? {} : revisionSha256(record, {})) };
     return {
       guards: [
         ...this.#agentGuards(account, agent),
@@ -129,11 +131,7 @@ export class NamedRecords<R extends Named> {
       ],
       changes: [{ kind, id, record }],
       audit: [
-        auditLog(
-          { action: `${kind}.created`, type: kind, id, details: { name, ...details, ...ofAgent(agent) } },
-          actor,
-          at,
-        ),
+        auditLog({ action: `${kind}.created`, type: kind, id, details: { ...told, ...ofAgent(agent) } }, actor, at),
       ],
     };
   }
@@ -194,7 +192,7 @@ export class NamedRecords<R extends Named> {
   ): ChangeStep {
     const { kind, hash, names } = this.#kind;
     const { id, name, agent_id: agent, revision } = record;
-    const numbered = revision === undefined ? {} : { revision: revision + 1 };
+    const numbered = revision === undefined ? {} : { revision: revision + 1, ...revisionSha256(null, {}) };
     const details = { name, ...numbered, ...more, ...ofAgent(agent) };
     return {
       guards: [is('record', ['hget', hash(account), id], text)],
@@ -242,9 +240,10 @@ export class NamedRecords<R extends Named> {
       writes.push(...this.#scopeWrites('srem', account, before.agent_id, id));
       writes.push(...this.#scopeWrites('sadd', account, after.agent_id, id));
     }
+    const told = updateDetails(before, after);
     const details = {
-      ...(after.revision === undefined ? {} : { revision: after.revision }),
-      ...updateDetails(before, after),
+      ...(after.revision === undefined ? {} : { revision: after.revision, ...revisionSha256(after, told) }),
+      ...told,
       ...more,
       ...ofAgent(after.agent_id ?? before.agent_id),
     };
