@@ -32,6 +32,13 @@ export const ApiKeyCreate = Type.Object(
         null,
       ),
     ),
+    registers_agents: Type.Optional(
+      about(
+        Type.Boolean(),
+        'false: the key is kept to agents that are there. What names another, at decision points, in spans or at `POST /v1/agents`, is refused. Not with the scope `admin`. Left out: true.',
+        true,
+      ),
+    ),
     expires_at: Type.Optional(
       about(Type.Union([RequestTime, Type.Null()]), 'When it stops being taken. null or left out: never.', null),
     ),
@@ -53,6 +60,11 @@ const fields = {
     Type.Unsafe<Permission[]>({ type: 'array', ...Permissions }),
     'What of its scope the key may use: as it was made, or all that the scope has.',
     ['read'],
+  ),
+  registers_agents: about(
+    Type.Boolean(),
+    'false: it is kept to agents that are there, and registers none. A key that is bound to an agent never does.',
+    true,
   ),
   created_at: about(ResponseTime, 'When it was made.'),
   expires_at: about(Type.Union([ResponseTime, Type.Null()]), 'When it stops being taken. null: never.', null),

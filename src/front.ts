@@ -56,6 +56,7 @@ import { Backtests, type FetchRevision } from './registry/backtests.ts';
 import { RegistryCache } from './registry/cache.ts';
 import type { RegistryStore } from './registry/commit.ts';
 import { Deliveries } from './registry/deliveries.ts';
+import { NewAgents } from './registry/new-agents.ts';
 import { Policies } from './registry/policies.ts';
 import { PolicyDeclarations } from './registry/policy-declaration.ts';
 import { PolicyEvaluations } from './registry/policy-evaluation.ts';
@@ -140,7 +141,7 @@ export async function frontParts({
     routes: makeRoutes({ metrics: config.metricsPort === undefined, publicUrl: config.publicUrl }),
     cache,
     ingest: new Ingest({ ...parts, cache, backlog, apart: apartBy(judging) }, codecsFor(buffers)),
-    spans: makeSpansIntake({ redis, keys, clickhouse, cache, backlog, judging, agents: registry.agents, metrics }),
+    spans: makeSpansIntake({ clickhouse, cache, backlog, judging, registry, metrics }),
     ...{ registry, approvalWaits, clickhouse, barrier },
     ...auditParts({ redis, keys, clickhouse }, config),
     ...lastingAnswers({ redis, keys, clickhouse, registry, log }),
@@ -225,20 +226,20 @@ function makeJudging(
   return new JudgingWorker({ ...parts, log: log.child({ part: 'judging' }), onWork });
 }
 
-type SpansParts = Pick<RegistryStore, 'redis' | 'keys'> & {
+type SpansParts = {
   clickhouse: ClickHouse;
   cache: RegistryCache;
   backlog: Backlog;
   judging: JudgingWorker;
-  agents: Agents;
+  registry: Pick<Parts['registry'], 'agents' | 'newAgents'>;
   metrics: Metrics;
 };
 
 function makeSpansIntake(parts: SpansParts): SpansIntake {
-  const { redis, keys, clickhouse, cache, backlog, judging, agents, metrics } = parts;
+  const { clickhouse, cache, backlog, judging, registry, metrics } = parts;
   const count = (result: string, spans: number) => metrics.inc('gatehouse_spans_total', { result }, spans);
   return new SpansIntake({
-    ...{ worker: judging, cache, backlog, agents: new SpanAgents({ agents, redis, keys }) },
+    ...{ worker: judging, cache, backlog, agents: new SpanAgents(registry.agents, registry.newAgents) },
     decided: (account, ids) => decidedEvents(clickhouse, account, ids),
     onSpans({ spans, ignored, rejected }) {
       count('recorded', spans - ignored - rejected);
@@ -328,9 +329,10 @@ function makeRegistry(
   rules: TargetRules,
   work: PolicyWork,
 ): Parts['registry'] {
+  const agents = new Agents(store);
   return {
     accounts: new Accounts(store),
-    agents: new Agents(store),
+    ...{ agents, newAgents: new NewAgents(store, agents) },
     policies: new Policies(store, work),
     declarations: new PolicyDeclarations(store, work),
     promotions: new PolicyPromotions(store, work),

@@ -166,6 +166,12 @@ export const SESSION_MS_MAX = 7 * 24 * 3_600_000;
 
 /** Buckets of a histogram: as many as a wide screen has room for. */
 export const HISTOGRAM_BUCKETS_MAX = 500;
+/**
+ * Agents that are registered because a call names them (decision points, spans), of a request and of an account. A
+ * program names a few; names that are made of what changes, a user or a conversation, are a mistake or an attack.
+ */
+export const NEW_AGENTS_A_REQUEST_MAX = 16;
+export const NEW_AGENTS_AN_HOUR_MAX = 100;
 /** Values with a series of their own in a histogram: people cannot distinguish more colours. */
 export const HISTOGRAM_VALUES_MAX = 12;
 /** Values of a facet: a list that a person still reads. */

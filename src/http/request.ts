@@ -182,9 +182,10 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   }
 
   /** Of a request that signs in: there is no principal yet. */
-  actorAs({ keyId, agentId }: Principal): Actor {
-    const { callerAddress: ip, head } = this;
-    return { actor: `key:${keyId}`, requestId: this.requestId, boundTo: agentId, ip, userAgent: head.userAgent };
+  actorAs({ keyId, agentId, registersAgents }: Principal): Actor {
+    const { callerAddress: ip, head, requestId } = this;
+    const by = { actor: `key:${keyId}`, requestId, boundTo: agentId, registersAgents };
+    return { ...by, ip, userAgent: head.userAgent };
   }
 
   get client(): Exchange {

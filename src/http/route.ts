@@ -29,6 +29,7 @@ import type { Approvals } from '../registry/approvals.ts';
 import type { Backtests } from '../registry/backtests.ts';
 import type { Deliveries } from '../registry/deliveries.ts';
 import type { Idempotency } from '../registry/idempotency.ts';
+import type { NewAgents } from '../registry/new-agents.ts';
 import type { Policies } from '../registry/policies.ts';
 import type { PolicyDeclarations } from '../registry/policy-declaration.ts';
 import type { PolicyEvaluations } from '../registry/policy-evaluation.ts';
@@ -58,6 +59,7 @@ export type Parts = {
     accounts: Accounts;
     agents: Agents;
     policies: Policies;
+    newAgents: NewAgents;
     evaluations: PolicyEvaluations;
     declarations: PolicyDeclarations;
     backtests: Backtests;

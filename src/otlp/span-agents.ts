@@ -1,48 +1,33 @@
-// Finds the agents that spans name, and registers those that are new (in the front, for the judging thread).
-// Invariant: registration is by name, so a request that is sent again finds what it made. Bounded, because names may be
-// made of anything: so many a request, and so many an hour of an account.
-// Failure: the spans of an agent over a bound are rejected, with the reason; a Redis that is away refuses the request.
+// Finds the agents that spans name, and has those registered that are new (in the front, for the judging thread).
+// Failure: the spans of an agent that cannot be had are rejected, with the reason; a Redis that is away refuses the
+// request.
 import type { Agent, AgentCreate, AgentRecord } from '../../schemas/agent.ts';
 import { FRAMEWORKS } from '../../schemas/closed-sets.ts';
-import { readAsset } from '../process/assets.ts';
-import type { Commands } from '../redis/client.ts';
-import type { Keys } from '../redis/keys.ts';
-import { Script } from '../redis/script.ts';
+import { ServiceError } from '../common/errors.ts';
 import type { Agents } from '../registry/agents.ts';
+import type { NewAgents } from '../registry/new-agents.ts';
 import type { Actor } from '../registry/principal.ts';
 import type { AgentRef } from './span-groups.ts';
 
-const NEW_A_REQUEST_MAX = 16;
-const NEW_AN_HOUR_MAX = 100;
-
-const gcra = new Script<[taken: number, untilNextUs: number]>('gcra', readAsset('src/redis/gcra.lua'));
-
 export class SpanAgents {
-  readonly #agents: Pick<Agents, 'get' | 'byName' | 'register'>;
-  readonly #redis: Commands;
-  readonly #keys: Keys;
+  readonly #agents: Pick<Agents, 'get' | 'byName'>;
+  readonly #newAgents: Pick<NewAgents, 'ofRequest'>;
 
-  constructor(parts: { agents: Pick<Agents, 'get' | 'byName' | 'register'>; redis: Commands; keys: Keys }) {
-    this.#agents = parts.agents;
-    this.#redis = parts.redis;
-    this.#keys = parts.keys;
+  constructor(agents: Pick<Agents, 'get' | 'byName'>, newAgents: Pick<NewAgents, 'ofRequest'>) {
+    this.#agents = agents;
+    this.#newAgents = newAgents;
   }
 
   /** In the order of `refs`; text: why there is none. Throws ServiceError unavailable. */
   async resolve(account: string, actor: Actor, refs: readonly AgentRef[]): Promise<(AgentRecord | string)[]> {
     const found = await Promise.all(refs.map((ref) => this.#find(account, ref)));
-    let made = 0;
+    const unknown = this.#newAgents.ofRequest(account, actor);
     const agents: (AgentRecord | string)[] = [];
     for (const [i, ref] of refs.entries()) {
       const known = found[i]!;
       if (known !== null) agents.push(recordOf(known));
       else if ('id' in ref) agents.push('gatehouse.agent.id names no agent');
-      else if (made === NEW_A_REQUEST_MAX) agents.push(`more than ${NEW_A_REQUEST_MAX} new agents in one request`);
-      else if (!(await this.#mayRegister(account))) agents.push(`more than ${NEW_AN_HOUR_MAX} new agents in an hour`);
-      else {
-        made++;
-        agents.push(recordOf((await this.#agents.register(account, creationOf(ref), actor)).agent));
-      }
+      else agents.push(await unknown.register(creationOf(ref)).then(recordOf, whyNone));
     }
     return agents;
   }
@@ -50,15 +35,11 @@ export class SpanAgents {
   #find(account: string, ref: AgentRef): Promise<Agent | null> {
     return 'id' in ref ? this.#agents.get(account, ref.id) : this.#agents.byName(account, ref.name);
   }
+}
 
-  async #mayRegister(account: string): Promise<boolean> {
-    const [taken] = await gcra.run(
-      this.#redis,
-      [this.#keys.spanAgents(account)],
-      [NEW_AN_HOUR_MAX / 3600, NEW_AN_HOUR_MAX, 1],
-    );
-    return taken === 1;
-  }
+function whyNone(error: unknown): string {
+  if (error instanceof ServiceError && error.code !== 'unavailable') return error.message;
+  throw error;
 }
 
 function recordOf({ last_seen_at: _seen, ...record }: Agent): AgentRecord {

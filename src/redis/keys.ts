@@ -194,8 +194,8 @@ export class Keys {
   sessionUses = (account: string) => this.#a(account, 'session-uses');
   /** String, PEXPIRE: GCRA state of a key's request limit. */
   requestLimit = (account: string, apiKey: string) => this.#a(account, `limit:${apiKey}`);
-  /** Token bucket of the agents that spans register. */
-  spanAgents = (account: string) => this.#a(account, 'span-agents');
+  /** String, PEXPIRE: GCRA state of the agents that are registered because calls name them. */
+  newAgents = (account: string) => this.#a(account, 'new-agents');
   /** String, PEXPIRE: kept answer of a registry write under an Idempotency-Key. */
   registryIdempotency = (account: string, key: string) => this.#a(account, `idem:${digest(key)}`);
   /** List of such records' names, oldest first. */

@@ -65,13 +65,14 @@ export class Agents {
 
   /**
    * Idempotent by name: an agent that is there already is returned as it is; `differs`: that is not as `body` says.
-   * Throws ServiceError unavailable.
+   * Throws ServiceError insufficient_scope, unavailable.
    */
   register(account: string, body: AgentCreate, actor: Actor): Promise<Registered> {
     return inRounds(async () => {
       const existing = await this.#byName(account, body.name);
       if (existing === AGAIN) return AGAIN;
       if (existing !== null) return { agent: existing, created: false, differs: differs(existing, body) };
+      if (actor.registersAgents === false) throw keptToAgents();
       const record = newRecord(body, this.#now());
       const { refused } = await commit(this.#store, this.#registration(account, record, actor));
       return refused === undefined
@@ -444,4 +445,10 @@ function staysInactive(): ServiceError {
 
 function nameTaken(): ServiceError {
   return new ServiceError('name_taken', 'Another agent has this name.', { recorded: false });
+}
+
+export function keptToAgents(): ServiceError {
+  return new ServiceError('insufficient_scope', 'There is no agent of this name, and this key registers none.', {
+    recorded: false,
+  });
 }

@@ -47,6 +47,8 @@ export type ApiKeyRecord = {
   agent_id?: string | null;
   /** null, as in records from before there were any: all of the scope. */
   permissions?: Permission[] | null;
+  /** Left out: true. */
+  registers_agents?: boolean;
   created_at: string;
   expires_at: string | null;
   hint: string;
@@ -69,13 +71,14 @@ export class ApiKeys {
     return answering(async () => {
       const at = this.#now();
       const { label, scope, agent_id: agentId = null, permissions = null } = body;
+      const registersAgents = body.registers_agents ?? true;
       const expiresAtMs = typeof body.expires_at === 'string' ? parseTime(body.expires_at) : null;
       const problems = rightsProblems(body);
       if (expiresAtMs !== null && expiresAtMs <= at)
         problems.push({ path: '/expires_at', message: 'must be in the future' });
       if (problems.length > 0) throw invalid(problems);
       const key = mintApiKey();
-      const made = { id: mintId('apiKey', at), label, scope, agentId, permissions, expiresAtMs };
+      const made = { id: mintId('apiKey', at), label, scope, agentId, permissions, registersAgents, expiresAtMs };
       const record = newApiKey(made, key, at);
       await writeIndex(this.#store, account, record);
       await this.#record(account, record, actor, at);
@@ -172,17 +175,19 @@ type NewApiKey = {
   scope: Scope;
   agentId: string | null;
   permissions: Permission[] | null;
+  registersAgents?: boolean;
   expiresAtMs: number | null;
 };
 
 export function newApiKey(made: NewApiKey, key: string, nowMs: number): ApiKeyRecord {
-  const { id, label, scope, agentId, permissions, expiresAtMs } = made;
+  const { id, label, scope, agentId, permissions, registersAgents = true, expiresAtMs } = made;
   return {
     id,
     label,
     scope,
     agent_id: agentId,
     permissions,
+    ...(registersAgents ? {} : { registers_agents: false }),
     created_at: isoTime(nowMs),
     expires_at: expiresAtMs === null ? null : isoTime(expiresAtMs),
     hint: hintOf(key),
@@ -224,8 +229,8 @@ export function keyCreation(keys: Keys, account: string, record: ApiKeyRecord, a
 
 /** Of the audit entries. With `agent_id` they belong to the agent, and go with it. */
 function detailsOf(record: ApiKeyRecord): Record<string, unknown> {
-  const { label, scope, permissions } = shown(record);
-  return { label, scope, permissions, ...ofAgent(record.agent_id ?? null) };
+  const { label, scope, permissions, registers_agents } = shown(record);
+  return { label, scope, permissions, registers_agents, ...ofAgent(record.agent_id ?? null) };
 }
 
 /**
@@ -243,14 +248,19 @@ function scopeWrites(keys: Keys, account: string, command: 'sadd' | 'srem', reco
 }
 
 /** Without secret fields. */
-function shown({ sha256: _sha256, agent_id, permissions, ...record }: ApiKeyRecord) {
+function shown({ sha256: _sha256, agent_id = null, permissions, registers_agents = true, ...record }: ApiKeyRecord) {
   const { id, label, scope, created_at, expires_at, hint } = record;
   const all = permissions ?? [...PERMISSIONS_OF[scope]];
-  return { id, label, scope, agent_id: agent_id ?? null, permissions: all, created_at, expires_at, hint };
+  return { id, label, scope, agent_id, permissions: all, registers_agents, created_at, expires_at, hint };
 }
 
 /** What does not go together of scope, agent and permissions. */
-function rightsProblems({ scope, agent_id: agent, permissions }: ApiKeyCreate): ErrorDetail[] {
+function rightsProblems({
+  scope,
+  agent_id: agent,
+  permissions,
+  registers_agents: registers,
+}: ApiKeyCreate): ErrorDetail[] {
   if (scope === 'admin') {
     const problems: ErrorDetail[] = [];
     if (agent != null)
@@ -260,6 +270,11 @@ function rightsProblems({ scope, agent_id: agent, permissions }: ApiKeyCreate): 
       });
     if (permissions != null)
       problems.push({ path: '/permissions', message: 'an admin key has all permissions; use the scope write' });
+    if (registers === false)
+      problems.push({
+        path: '/registers_agents',
+        message: 'an admin key may make itself any other; use the scope write',
+      });
     return problems;
   }
   const problems: ErrorDetail[] = [];

@@ -234,6 +234,7 @@ export class RegistryCache {
       scope,
       permissions,
       agentId,
+      registersAgents: record.registers_agents ?? true,
       rights: rightsOf({ scope, permissions, agentId }),
       expiresAtMs: record.expires_at === null ? null : Date.parse(record.expires_at),
       requestLimit: limit === null ? null : { perSecond: limit.per_second, burst: limit.burst },

@@ -30,6 +30,8 @@ export type Principal = {
   /** The agent that the key is bound to; null: to none. */
   agentId: string | null;
   /** Sum of RIGHTS; follows from the three above. */
+  /** May a call name an agent that is not there yet, which is then registered? */
+  registersAgents: boolean;
   rights: number;
   expiresAtMs: number | null;
   /** null: the limit of the settings. */
@@ -56,6 +58,8 @@ export type Actor = {
   /** The agent of a key that is bound to one: nothing but what is this agent's is changed in its name. */
   boundTo?: string | null;
   /** Where the call came from, and with which program; '' where that is not known. */
+  /** False: of a key that is kept to agents that are there. */
+  registersAgents?: boolean;
   ip?: string;
   userAgent?: string;
 };

@@ -8,10 +8,9 @@
 
 import { ServiceError } from '../common/errors.ts';
 import { KEY_CACHE_MAX } from '../common/limits.ts';
-import { readAsset } from '../process/assets.ts';
 import { type Commands, RedisUnavailable, troubleOf } from '../redis/client.ts';
 import type { Keys } from '../redis/keys.ts';
-import { Script } from '../redis/script.ts';
+import { gcra } from './gcra.ts';
 import type { Principal, RequestLimit } from './principal.ts';
 
 /** What of a principal its limit goes by. */
@@ -22,8 +21,6 @@ export type Refused = { retryAfterSeconds: number; limit: RequestLimit };
 const LEASE_MS = 1_000;
 const BLOCKS_PER_SECOND = 20;
 const BLOCK_MAX = 500;
-
-const gcra = new Script<[taken: number, untilNextUs: number]>('gcra', readAsset('src/redis/gcra.lua'));
 
 type Waiter = { resolve: (verdict: true | Refused) => void; reject: (error: unknown) => void };
 

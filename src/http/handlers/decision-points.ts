@@ -295,7 +295,7 @@ async function agentOf(
   if (principal.agentId !== null && id !== principal.agentId) throw notFound('agent');
   if (id !== undefined) return id;
   const registered = { name: named, metadata: { registered_by: form.path } };
-  return (await parts.registry.agents.register(account, registered, actor)).agent.id;
+  return (await parts.registry.newAgents.ofRequest(account, actor).register(registered)).id;
 }
 
 function wordOf({ received_at, policy_result: { outcome, reason, matches, policy_id } }: Event): Word {
