@@ -23,6 +23,7 @@ import { formOf } from '../otlp/answers.ts';
 import { currentWork } from '../process/current-work.ts';
 import type { Principal } from '../registry/principal.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
+import type { AddressLimit } from './address-limit.ts';
 import { type Authenticator, admit, authorize } from './authenticate.ts';
 import type { BrowserSessions } from './browser-sessions.ts';
 import type { CallerAddresses } from './caller-address.ts';
@@ -56,6 +57,7 @@ type AdmissionParts = Parts & {
   refusal: (writes: boolean) => ServiceError | undefined;
   cors: Cors | undefined;
   callers: CallerAddresses;
+  signIns: AddressLimit;
 };
 
 /** In turn: those who were refused together shall not come back together. */
@@ -178,6 +180,7 @@ export class Admission {
     if (entry.route.needs === null) {
       if (entry.route.body === undefined) return this.#answer(request);
       this.#parts.browsers.checkSignIn(head, () => request.exchange.peerAddress());
+      this.#parts.signIns.take(request.addressOfCaller(), performance.now());
       this.#takeBody(request);
       return undefined;
     }

@@ -199,8 +199,7 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
   makeSound(bytes: Buffer): void {
     const { route, validator, query, isAudited } = this.entry;
     if (isAudited) {
-      this.#peer = this.exchange.peerAddress();
-      this.callerAddress = this.#callers.callerOf(this.#peer, this.head.forwardedFor);
+      this.callerAddress = this.addressOfCaller();
     }
     this.query = parseQuery(query, this.rawQuery);
     this.idempotencyKey = idempotencyKeyOf(route, this.head);
@@ -210,6 +209,12 @@ export class Request implements Call<unknown, QueryOf<Parameters>>, Caller {
     if (this.idempotencyKey !== undefined && validator !== undefined)
       this.idempotency = fingerprint(this.idempotencyKey, text);
     if (this.isBound) this.#keepTo(this.principal.agentId!);
+  }
+
+  /** Before the first wait, or while the client is there. */
+  addressOfCaller(): string {
+    this.#peer = this.exchange.peerAddress();
+    return this.#callers.callerOf(this.#peer, this.head.forwardedFor);
   }
 
   #keepTo(agent: string): void {

@@ -35,6 +35,7 @@ import type { PolicyDeclarations } from '../registry/policy-declaration.ts';
 import type { PolicyEvaluations } from '../registry/policy-evaluation.ts';
 import type { PolicyPromotions } from '../registry/policy-promotion.ts';
 import type { Actor, Principal, RequestLimit } from '../registry/principal.ts';
+import type { RequestLimiter } from '../registry/request-limit.ts';
 import type { Sessions } from '../registry/sessions.ts';
 import type { ReadBarrier } from '../streams/read-barrier.ts';
 import type { Authenticator } from './authenticate.ts';
@@ -71,6 +72,7 @@ export type Parts = {
     sessions: Sessions;
   };
   authenticator: Pick<Authenticator, 'principalOf'>;
+  limiter: Pick<RequestLimiter, 'admit'>;
   clickhouse: ClickHouse;
   audit: Pick<AuditVerifier, 'verify'>;
   checkpoints: Pick<Checkpoints, 'take' | 'read'>;

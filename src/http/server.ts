@@ -17,6 +17,7 @@ import type { Metrics } from '../metrics/metrics.ts';
 import type { Config } from '../process/config.ts';
 import type { Log } from '../process/log.ts';
 import type { RequestLimiter } from '../registry/request-limit.ts';
+import { AddressLimit } from './address-limit.ts';
 import { Admission } from './admission.ts';
 import { Authenticator, type KnownCaller } from './authenticate.ts';
 import { BrowserSessions } from './browser-sessions.ts';
@@ -37,7 +38,7 @@ import { SubmissionScheduler } from './submission-scheduler.ts';
 import { VERBS } from './transport/router.ts';
 import type { Handler, Transport, TransportRequest, Unreadable } from './transport/transport.ts';
 
-export type ServerOptions = Omit<Parts, 'metrics' | 'authenticator'> & {
+export type ServerOptions = Omit<Parts, 'metrics' | 'authenticator' | 'limiter'> & {
   transport: Transport;
   config: Pick<
     Config,
@@ -120,6 +121,7 @@ export class Server {
       limits: options.config,
       cors,
       callers,
+      signIns: new AddressLimit(),
       sessionUses: this.#sessionUses,
       browsers: new BrowserSessions({ publicUrl, isTrusted: (peer) => callers.trusts(peer) }),
       shedding,

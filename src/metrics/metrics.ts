@@ -152,6 +152,8 @@ export class Metrics {
   readonly #registry = new Registry();
   readonly #instruments = new Map<string, Counter | Gauge | Histogram>();
   /** Samples that are kept elsewhere, by the metric that they belong to. */
+  /** The text that is being made. */
+  #making: Promise<string> | undefined;
   readonly #sources: { name: MetricName; samples: () => Sample[] }[] = [];
   readonly #processName: string;
   readonly #gather: (() => Promise<MetricSet[]>) | undefined;
@@ -237,8 +239,18 @@ export class Metrics {
     return set.filter(({ values }) => values.length > 0);
   }
 
-  /** The Prometheus text of all processes that can be reached. */
-  async text(): Promise<string> {
+  /**
+   * The Prometheus text of all processes that can be reached. It takes each of them some ms, and no key is asked for, so
+   * those who ask while it is made get the same.
+   */
+  text(): Promise<string> {
+    this.#making ??= this.#text().finally(() => {
+      this.#making = undefined;
+    });
+    return this.#making;
+  }
+
+  async #text(): Promise<string> {
     const [own, others] = await Promise.all([this.collect(), this.#gather?.().catch(() => []) ?? []]);
     return renderMetrics([own, ...others]);
   }

@@ -3,6 +3,7 @@
 import { page as pageSchema } from '../../../schemas/common.ts';
 import { ListedSession, Session, SessionCreate } from '../../../schemas/session.ts';
 import { isId } from '../../common/ids.ts';
+import { admit } from '../authenticate.ts';
 import { CLEARED_COOKIES, sessionCookie } from '../browser-sessions.ts';
 import { openPage } from '../cursor.ts';
 import { paging, RESOURCE_PAGE } from '../query.ts';
@@ -22,14 +23,15 @@ export const sessionRoutes: Route[] = [
       tag: 'Sessions',
       summary: 'Sign a browser in',
       description:
-        'Exchanges a key for a cookie that pages of this origin are then known by. Calls with the cookie may what the key may; those that change something must come from such a page and carry the header `Gatehouse-Client`, with any value. The session ends with its key, after 12 hours without a call, and after 7 days. A key has at most 10 sessions: one more ends its oldest.',
+        'Exchanges a key for a cookie that pages of this origin are then known by. Calls with the cookie may what the key may; those that change something must come from such a page and carry the header `Gatehouse-Client`, with any value. The session ends with its key, after 12 hours without a call, and after 7 days. A key has at most 10 sessions: one more ends its oldest. Signing in counts in the request limit of the key, and an address may do it 20 times a second.',
       answers: { 201: { description: 'The session; its cookie is in `Set-Cookie`', schema: Session } },
-      errors: ['invalid_token', 'cross_site_request', 'validation_failed', 'unavailable'],
+      errors: ['invalid_token', 'cross_site_request', 'validation_failed', 'rate_limited', 'unavailable'],
       bodyExample: { key: 'gth_6sGm8oY3kQzT1vBnX4hRdC7wLpF2jEaU9tKiN5yM' },
     },
-    async handle(call, { authenticator, registry }) {
+    async handle(call, { authenticator, limiter, registry }) {
       const { body, isSecure } = call;
       const principal = await authenticator.principalOf(`Bearer ${body.key}`, Date.now());
+      await admit(limiter, principal);
       const { session, secret, expiresAt } = await registry.sessions.create(principal, call.actorAs(principal));
       const seconds = Math.max(1, Math.floor((Date.parse(expiresAt) - Date.now()) / 1000));
       return { ...json(201, session), headers: { 'Set-Cookie': sessionCookie(secret, seconds, isSecure) } };
