@@ -20,7 +20,7 @@ import { METRICS_ACCOUNTS_MAX, METRICS_POLICIES_MAX, UNACKED_BYTES_MAX } from '.
 import { STEADY_CLOCK } from './common/steady-clock.ts';
 import { mailTransportOf } from './egress/mail-transport.ts';
 import { allowedHostsOf } from './egress/target-url.ts';
-import { BodySlots } from './http/body-slots.ts';
+import { bodySlots } from './http/body-slots.ts';
 import { Live } from './http/live.ts';
 import type { Parts } from './http/route.ts';
 import { makeRoutes } from './http/routes.ts';
@@ -176,7 +176,7 @@ type LastingParts = RegistryStore & { clickhouse: ClickHouse; registry: Parts['r
 function lastingAnswers({ redis, keys, clickhouse, registry, log }: LastingParts) {
   const progress = new Progress({ redis, keys });
   const erasing = (account: string) => registry.agents.erasing(account);
-  return { bodies: new BodySlots(), live: new Live({ clickhouse, progress, erasing, log }) };
+  return { slots: bodySlots(), live: new Live({ clickhouse, progress, erasing, log }) };
 }
 
 type ToldOfEvents = 'onAccepted' | 'onMatched' | 'onBytes' | 'onUnevaluated';

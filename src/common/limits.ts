@@ -62,9 +62,14 @@ export const REQUEST_SWEEP_MS = 1_000;
 export const LOOP_STILL_MS_MAX = 15_000;
 /** A client that takes nothing of a body that comes in parts for so long is cut off (dashboard streams, exports). */
 export const PART_TAKEN_MS_MAX = 10_000;
-/** Bodies that come in parts at once: each holds a connection, a buffer of up to a few MB, and one query at a time. */
-export const BODIES_IN_PARTS_MAX = 32;
-export const BODIES_IN_PARTS_ACCOUNT_MAX = 8;
+/**
+ * Answers that come in parts, at once in a process: an export holds a buffer of up to a few MB and one query at a time,
+ * a stream LIVE_UNREAD_BYTES_MAX and a small query twice a second.
+ */
+export const EXPORTS_MAX = 32;
+export const STREAMS_MAX = 96;
+/** Of each, of one account, at most; fewer where others hold some (http/body-slots.ts). */
+export const LASTING_OF_ACCOUNT_MAX = 8;
 /** Rows of an export that are read at once: a few MB of usual events, and 500 queries for a million. */
 export const EXPORT_ROWS_AT_ONCE = 2_000;
 /**

@@ -1,37 +1,68 @@
-// How many answers in parts there may be at once, in this process and of one account (before a stream or an export
-// begins). Each holds a connection, a buffer and a query at a time for as long as its client likes.
+// How many answers in parts there may be at once in this process, and of one account (before a stream or an export
+// begins). Each holds a connection, a buffer and a query at a time for as long as its client likes; streams and exports
+// have places of their own.
+// A third of the places is for accounts that have none yet, one for each; of the others an account may hold half as many
+// as are free, and LASTING_OF_ACCOUNT_MAX. So an account alone has its full number, those that come later find room
+// however many the first ones hold, and no place is taken away from who has it. Keys that are bound to an agent have
+// half of their account's together, so that its people can look.
 // Failure: one too many is 503 with Retry-After, before anything is read.
 import { ServiceError } from '../common/errors.ts';
-import { BODIES_IN_PARTS_ACCOUNT_MAX, BODIES_IN_PARTS_MAX } from '../common/limits.ts';
+import { EXPORTS_MAX, LASTING_OF_ACCOUNT_MAX, STREAMS_MAX } from '../common/limits.ts';
+import type { Principal } from '../registry/principal.ts';
 
 const RETRY_AFTER_SECONDS = 5;
+/** Of all places. */
+const FIRST_SHARE = 1 / 3;
+/** Of what else is free. */
+const MORE_SHARE = 1 / 2;
+
+type Held = { all: number; bound: number };
 
 export class BodySlots {
-  readonly #byAccount = new Map<string, number>();
+  readonly #what: string;
+  readonly #max: number;
+  readonly #byAccount = new Map<string, Held>();
   #taken = 0;
+
+  /** `what`: in the plural, for errors. */
+  constructor(what: string, max: number) {
+    this.#what = what;
+    this.#max = max;
+  }
 
   get taken(): number {
     return this.#taken;
   }
 
   /** The slot's return, to be called once. Throws ServiceError unavailable. */
-  take(account: string): () => void {
-    const own = this.#byAccount.get(account) ?? 0;
-    if (own >= BODIES_IN_PARTS_ACCOUNT_MAX) throw tooMany(`This account has ${own} streams and exports open`);
-    if (this.#taken >= BODIES_IN_PARTS_MAX) throw tooMany(`This process has ${this.#taken} streams and exports open`);
-    this.#byAccount.set(account, own + 1);
+  take({ account, agentId }: Pick<Principal, 'account' | 'agentId'>): () => void {
+    const held = this.#byAccount.get(account) ?? { all: 0, bound: 0 };
+    const own = agentId === null ? 0 : 1;
+    if (own === 1 && held.bound >= LASTING_OF_ACCOUNT_MAX / 2)
+      throw this.#tooMany(`Keys of this account that are bound to an agent have ${held.bound}`);
+    if (held.all >= LASTING_OF_ACCOUNT_MAX) throw this.#tooMany(`This account has ${held.all}`);
+    const free = this.#max - this.#taken;
+    const most = Math.max((free - this.#max * FIRST_SHARE) * MORE_SHARE, free > 0 ? 1 : 0);
+    if (held.all >= most) throw this.#tooMany(`This process has ${this.#taken}, of them this account ${held.all}`);
+    held.all++;
+    held.bound += own;
     this.#taken++;
+    this.#byAccount.set(account, held);
     return () => {
+      held.all--;
+      held.bound -= own;
       this.#taken--;
-      const left = this.#byAccount.get(account)! - 1;
-      if (left === 0) this.#byAccount.delete(account);
-      else this.#byAccount.set(account, left);
+      if (held.all === 0) this.#byAccount.delete(account);
     };
+  }
+
+  #tooMany(who: string): ServiceError {
+    const message = `${who} ${this.#what} open, which is the most for now; end one, or come again.`;
+    return new ServiceError('unavailable', message, { retryAfterSeconds: RETRY_AFTER_SECONDS });
   }
 }
 
-function tooMany(what: string): ServiceError {
-  return new ServiceError('unavailable', `${what}, which is the most; end one, or come again.`, {
-    retryAfterSeconds: RETRY_AFTER_SECONDS,
-  });
+/** Of a process. */
+export function bodySlots(): { streams: BodySlots; exports: BodySlots } {
+  return { streams: new BodySlots('streams', STREAMS_MAX), exports: new BodySlots('exports', EXPORTS_MAX) };
 }

@@ -58,12 +58,12 @@ type ExportQuery = QueryOf<typeof exportParameters>;
 /** The first rows are read before the answer begins, so that a refusal is answered as for the list. */
 export async function exported<Row>(
   call: Call<unknown, ExportQuery>,
-  { bodies }: Pick<Parts, 'bodies'>,
+  { slots }: Pick<Parts, 'slots'>,
   what: Exported<Row>,
 ): Promise<Reply> {
   const { format = 'ndjson', cursors } = call.query;
   const asked = openPage({ ...call, query: { ...call.query, limit: EXPORT_ROWS_AT_ONCE } }, what.list);
-  const release = bodies.take(call.account);
+  const release = slots.exports.take(call.principal);
   try {
     const complete = await what.complete;
     const first = await ask(() => what.read(asked, call.client.signal));

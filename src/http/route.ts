@@ -59,8 +59,8 @@ export type Parts = {
   registry: {
     accounts: Accounts;
     agents: Agents;
-    policies: Policies;
     newAgents: NewAgents;
+    policies: Policies;
     evaluations: PolicyEvaluations;
     declarations: PolicyDeclarations;
     backtests: Backtests;
@@ -81,7 +81,7 @@ export type Parts = {
     'waitForEvents' | 'waitForJournal' | 'waitForAnomalies' | 'waitForApprovals' | 'waitForOpenings'
   >;
   approvalWaits: Pick<ApprovalWaits, 'wait'>;
-  bodies: Pick<BodySlots, 'take'>;
+  slots: Record<'streams' | 'exports', Pick<BodySlots, 'take'>>;
   live: Pick<Live, 'follow'>;
   metrics: Pick<Metrics, 'text'>;
   /** Of keys whose account has no other. */

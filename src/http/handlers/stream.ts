@@ -63,7 +63,7 @@ export const streamRoutes: Route[] = [
       const question = questionOf(call);
       const digest = digestOf(question);
       const from = positionOf(call.lastEventId || call.query.cursor, digest);
-      const release = parts.bodies.take(call.account);
+      const release = parts.slots.streams.take(call.principal);
       return {
         status: 200,
         contentType: 'text/event-stream',
