@@ -124,6 +124,13 @@ export const PATTERN_CHARACTERS_MAX = 512;
 export const PATTERNS_MAX = 50;
 export const ALERTS_MAX = 1_000;
 /**
+ * What keys that are bound to an agent may fill of each bound of the account, all of them together: the rest is left to
+ * its people. And of one agent policies, alerts and keys together, more than which its own keys do not add: of those in
+ * force three agents could fill what is for bound keys.
+ */
+export const BOUND_SHARE_MAX = 0.75;
+export const OF_AGENT_MAX = 50;
+/**
  * Mails that the outbox keeps: at 2 to 5 KB each some 50 MB of the data folder. It is for inspecting, not an archive:
  * the oldest go.
  */
@@ -159,6 +166,12 @@ export const APPROVAL_POLL_MS = 1_000;
 export const APPROVAL_EXPIRY_POLL_MS = 250;
 /** Approvals of one commit, and of one poll of a shard: bounds the scripts and what is held of them. */
 export const APPROVALS_AT_ONCE = 100;
+/**
+ * Agents that are registered because a call names them (decision points, spans), of a request and of an account. A
+ * program names a few; names that are made of what changes, a user or a conversation, are a mistake or an attack.
+ */
+export const NEW_AGENTS_A_REQUEST_MAX = 16;
+export const NEW_AGENTS_AN_HOUR_MAX = 100;
 export const API_KEYS_MAX = 1_000;
 /**
  * Browsers signed in with one key: a person has a few. One more ends the oldest, so that no key takes the room of
@@ -171,12 +184,6 @@ export const SESSION_MS_MAX = 7 * 24 * 3_600_000;
 
 /** Buckets of a histogram: as many as a wide screen has room for. */
 export const HISTOGRAM_BUCKETS_MAX = 500;
-/**
- * Agents that are registered because a call names them (decision points, spans), of a request and of an account. A
- * program names a few; names that are made of what changes, a user or a conversation, are a mistake or an attack.
- */
-export const NEW_AGENTS_A_REQUEST_MAX = 16;
-export const NEW_AGENTS_AN_HOUR_MAX = 100;
 /** Values with a series of their own in a histogram: people cannot distinguish more colours. */
 export const HISTOGRAM_VALUES_MAX = 12;
 /** Values of a facet: a list that a person still reads. */

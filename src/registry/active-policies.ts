@@ -7,6 +7,7 @@ import type { Policy } from '../../schemas/policy.ts';
 import { POLICIES_ACTIVE_MAX, SHADOWS_ACTIVE_MAX } from '../common/limits.ts';
 import type { Keys } from '../redis/keys.ts';
 import { below, type CommandArgs, type Guard } from './commit.ts';
+import { type Actor, shareOf } from './principal.ts';
 
 /** The name of the guard that does not hold where there are too many of them. */
 type RoomGuard = 'active' | 'shadows';
@@ -33,9 +34,11 @@ export function inactiveWrites(keys: Keys, account: string, id: string): Command
   ];
 }
 
-/** Whether there is room for so many more active ones. */
-export function roomFor(keys: Keys, account: string, mode: Policy['mode'], more = 1): Guard {
-  return mode === 'shadow'
-    ? below('shadows' satisfies RoomGuard, ['scard', keys.activeShadows(account)], SHADOWS_ACTIVE_MAX - more + 1)
-    : below('active' satisfies RoomGuard, ['scard', keys.activePolicies(account)], POLICIES_ACTIVE_MAX - more + 1);
+/** Whether there is room for so many more active ones, for this actor. */
+export function roomFor(keys: Keys, account: string, { mode }: Pick<Policy, 'mode'>, actor: Actor, more = 1): Guard {
+  const [name, set, max]: [RoomGuard, string, number] =
+    mode === 'shadow'
+      ? ['shadows', keys.activeShadows(account), SHADOWS_ACTIVE_MAX]
+      : ['active', keys.activePolicies(account), POLICIES_ACTIVE_MAX];
+  return below(name, ['scard', set], shareOf(actor, max) - more + 1);
 }

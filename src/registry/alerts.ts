@@ -26,7 +26,7 @@ import {
   tookTooLong,
 } from './idempotency.ts';
 import { type Listed, type Page, pageOf } from './lists.ts';
-import { NamedRecords, ofAgent } from './named-records.ts';
+import { AGENT_FULL, NamedRecords, ofAgent, tooMany } from './named-records.ts';
 import { type Actor, keepWithin } from './principal.ts';
 
 const SECRET_BYTES = 32;
@@ -104,7 +104,7 @@ export class Alerts {
       this.#check(after, before);
       return after;
     };
-    const edit = { edited, refusal: (guard: string) => refusal(guard, body) };
+    const edit = { edited, refusal: (guard: string) => refusal(guard, body, actor) };
     return this.#shownIfAny(await this.#records.change(account, id, edit, actor));
   }
 
@@ -123,7 +123,7 @@ export class Alerts {
       const kept = [{ secret: before.secret, until: at + RETIRED_MS }, ...retired].slice(0, RETIRED_MAX);
       return { ...before, secret: newSecret(), retired: kept };
     };
-    const edit = { edited, refusal: (guard: string) => refusal(guard, {}) };
+    const edit = { edited, refusal: (guard: string) => refusal(guard, {}, actor) };
     const record = await this.#records.change(account, id, edit, actor);
     return record === null ? null : { ...this.#shown(record), secret: record.secret! };
   }
@@ -145,7 +145,7 @@ export class Alerts {
     const answer = JSON.stringify(this.#withTransport(record));
     const addition = { keeping, details: { trigger, channel }, atMs, answer };
     const refused = await this.#records.add(account, record, addition, actor);
-    if (refused !== undefined) throw refusal(refused, body);
+    if (refused !== undefined) throw refusal(refused, body, actor);
     return answer;
   }
 
@@ -214,14 +214,16 @@ function invalid(path: string, message: string): ServiceError {
   return validationFailed('The alert cannot be kept.', [{ path, message }]);
 }
 
-function refusal(guard: string, body: AlertPatch): ServiceError {
+function refusal(guard: string, body: AlertPatch, actor: Actor): ServiceError {
   switch (guard) {
     case 'name':
       return new ServiceError('name_taken', 'Another alert has this name.', { recorded: false });
     case 'agent':
       return invalid(scopePath(body), 'no such agent');
     case 'full':
-      return invalid('/', `an account has at most ${ALERTS_MAX} alerts`);
+      return invalid('/', tooMany('alerts', ALERTS_MAX, actor));
+    case 'agent_full':
+      return invalid('/', AGENT_FULL);
     case IDEMPOTENCY_GUARD:
       return tookTooLong();
     default:

@@ -10,6 +10,7 @@ import { isoTime } from '../../schemas/time.ts';
 import { ServiceError } from '../common/errors.ts';
 import { exactJson } from '../common/exact-json.ts';
 import { isId } from '../common/ids.ts';
+import { OF_AGENT_MAX } from '../common/limits.ts';
 import { steadyNow } from '../common/steady-clock.ts';
 import { auditLog, changedFields, updateDetails } from './audit.ts';
 import {
@@ -26,7 +27,7 @@ import {
   type RegistryStore,
 } from './commit.ts';
 import type { Keeping } from './idempotency.ts';
-import { type Actor, isWithin } from './principal.ts';
+import { type Actor, isBound, isWithin, shareOf } from './principal.ts';
 import { revisionSha256 } from './revision-texts.ts';
 
 export type Named = {
@@ -92,20 +93,27 @@ export class NamedRecords<R extends Named> {
   }
 
   /**
-   * Answers the name of the guard that did not hold: `name`, `agent`, `full`, the kept answer's, or one of the
+   * Answers the name of the guard that did not hold: `name`, `agent`, `full`, `agent_full`, the kept answer's, or one of the
    * addition's.
    */
   async add(account: string, record: R, addition: Addition, actor: Actor): Promise<string | undefined> {
-    const { hash, max } = this.#kind;
     const { keeping, details, atMs: at, answer = exactJson(record), guards = [], writes = [] } = addition;
     if (record.agent_id !== null && !isId('agent', record.agent_id)) return 'agent';
     const step = this.addition(account, record, { details, at }, actor);
     const { refused } = await commit(this.#store, {
       ...{ account, at, ...step },
-      guards: [...keeping.guards, ...step.guards, below('full', ['hlen', hash(account)], max), ...guards],
+      guards: [...keeping.guards, ...step.guards, ...this.#roomFor(account, record, actor), ...guards],
       writes: [...step.writes, ...writes, ...keeping.writes(answer)],
     });
     return refused;
+  }
+
+  /** `full`, and `agent_full` where a key of the agent adds to what the agent has. */
+  #roomFor(account: string, { agent_id: agent }: R, actor: Actor): Guard[] {
+    const { hash, max } = this.#kind;
+    const ofAll = below('full', ['hlen', hash(account)], shareOf(actor, max));
+    if (agent === null || !isBound(actor)) return [ofAll];
+    return [ofAll, below('agent_full', ['scard', this.#store.keys.agentScope(account, agent)], OF_AGENT_MAX)];
   }
 
   /** `replaced`: id of the record of this name that the same commit removes before. */
@@ -263,6 +271,15 @@ export class NamedRecords<R extends Named> {
     return agent === null ? [] : [[command, this.#store.keys.agentScope(account, agent), id]];
   }
 }
+
+/** What is said of a bound of the account, or of an agent (`what`: of which records). */
+export function tooMany(what: string, max: number, actor: Actor): string {
+  return isBound(actor)
+    ? `a key that is bound to an agent adds none once there are ${shareOf(actor, max)} of the account's ${max} ${what}`
+    : `an account has at most ${max} ${what}`;
+}
+
+export const AGENT_FULL = `a key of an agent adds none once there are ${OF_AGENT_MAX} policies, alerts and keys of this agent`;
 
 /** For details and conditions: `agent_id` where there is one. */
 export function ofAgent(agent: string | null): { agent_id?: string } {

@@ -29,7 +29,7 @@ import {
   tookTooLong,
 } from './idempotency.ts';
 import { type Listed, type Page, pageOf } from './lists.ts';
-import { type More, NamedRecords } from './named-records.ts';
+import { AGENT_FULL, type Edit, type More, NamedRecords, tooMany } from './named-records.ts';
 import { readPolicy } from './policy-record.ts';
 import { type Actor, isWithin, keepWithin } from './principal.ts';
 import { isExpired, shadowFields, shadowMistakes, withExpiry } from './shadow-policies.ts';
@@ -101,8 +101,7 @@ export class Policies {
         await checkCompiles(this.#work, account, after);
       return body.status === undefined ? after : withExpiry({ ...before }, after, this.#now());
     };
-    const more = (before: Policy, after: Policy) => this.#recounted(account, before, after);
-    return this.#records.change(account, id, { edited, more, refusal, revisions }, actor);
+    return this.#records.change(account, id, { edited, ...this.#recounted(account, actor), revisions }, actor);
   }
 
   /**
@@ -123,8 +122,8 @@ export class Policies {
       return withExpiry(before, after, this.#now());
     };
     const details = { restored_from: text.revision };
-    const more = (before: Policy, after: Policy) => this.#recounted(account, before, after);
-    return this.#records.change(account, id, { edited, more, refusal, revisions, details }, actor);
+    const edit = { edited, ...this.#recounted(account, actor), revisions, details };
+    return this.#records.change(account, id, edit, actor);
   }
 
   /** false: no such policy. `revisions`: only while it is at one of these. */
@@ -140,8 +139,8 @@ export class Policies {
       isDue = before.status === 'active' && isExpired(before, this.#now());
       return isDue ? { ...before, status: 'inactive' } : before;
     };
-    const more = (before: Policy, after: Policy) => this.#recounted(account, before, after);
-    await this.#records.change(account, id, { edited, more, refusal, details: { expired: true } }, SYSTEM);
+    const edit = { edited, ...this.#recounted(account, SYSTEM), details: { expired: true } };
+    await this.#records.change(account, id, edit, SYSTEM);
     return isDue;
   }
 
@@ -150,12 +149,12 @@ export class Policies {
     const original = await this.#originalOf(account, body, actor);
     const policy = newPolicy(body, atMs, original);
     await checkCompiles(this.#work, account, policy);
-    const { guards = [], writes = [] } = this.#counted(account, policy);
+    const { guards = [], writes = [] } = this.#counted(account, policy, actor);
     const copied = original === undefined ? [] : [isThere(this.#keys, account, original.id)];
     const more = { guards: [...guards, ...copied], writes };
     const addition = { keeping, details: creationDetails(policy), atMs, ...more };
     const refused = await this.#records.add(account, policy, addition, actor);
-    if (refused !== undefined) throw refusal(refused);
+    if (refused !== undefined) throw refusal(refused, actor);
     return exactJson(policy);
   }
 
@@ -168,16 +167,21 @@ export class Policies {
     return original;
   }
 
-  #recounted(account: string, before: Policy, after: Policy): More {
-    if (after.status === before.status)
-      return after.expires_at === before.expires_at ? {} : { writes: activeWrites(this.#keys, account, after) };
-    return this.#counted(account, after);
+  /** Of an edit. */
+  #recounted(account: string, actor: Actor): Required<Pick<Edit<Policy>, 'more' | 'refusal'>> {
+    return {
+      more: (before, after) => {
+        if (after.status !== before.status) return this.#counted(account, after, actor);
+        return after.expires_at === before.expires_at ? {} : { writes: activeWrites(this.#keys, account, after) };
+      },
+      refusal: (guard) => refusal(guard, actor),
+    };
   }
 
   /** What keeps count of the active ones. */
-  #counted(account: string, policy: Policy): More {
+  #counted(account: string, policy: Policy, actor: Actor): More {
     const writes = activeWrites(this.#keys, account, policy);
-    return policy.status === 'active' ? { guards: [roomFor(this.#keys, account, policy.mode)], writes } : { writes };
+    return policy.status === 'active' ? { guards: [roomFor(this.#keys, account, policy, actor)], writes } : { writes };
   }
 
   #now(): number {
@@ -234,7 +238,7 @@ export async function checkCompiles(work: PolicyWork, account: string, policy: P
   throw validationFailed('The policy does not compile.', details);
 }
 
-export function refusal(guard: string): ServiceError {
+export function refusal(guard: string, actor: Actor): ServiceError {
   const invalid = (detail: ErrorDetail) => validationFailed('The policy cannot be kept.', [detail]);
   switch (guard) {
     case 'name':
@@ -242,13 +246,15 @@ export function refusal(guard: string): ServiceError {
     case 'agent':
       return invalid({ path: '/agent_id', message: 'no such agent' });
     case 'full':
-      return invalid({ path: '/', message: `an account has at most ${POLICIES_MAX} policies` });
+      return invalid({ path: '/', message: tooMany('policies', POLICIES_MAX, actor) });
+    case 'agent_full':
+      return invalid({ path: '/', message: AGENT_FULL });
     case 'original':
       return invalid({ path: '/shadow_of', message: 'no such policy' });
     case 'shadows':
-      return invalid({ path: '/status', message: `an account has at most ${SHADOWS_ACTIVE_MAX} active shadows` });
+      return invalid({ path: '/status', message: tooMany('active shadows', SHADOWS_ACTIVE_MAX, actor) });
     case 'active':
-      return invalid({ path: '/status', message: `an account has at most ${POLICIES_ACTIVE_MAX} active policies` });
+      return invalid({ path: '/status', message: tooMany('active policies', POLICIES_ACTIVE_MAX, actor) });
     case IDEMPOTENCY_GUARD:
       return tookTooLong();
     default:

@@ -60,14 +60,14 @@ export class PolicyDeclarations {
       const planned = plan(present, declaration, at);
       checkShadows(present, declaration, planned);
       await this.#check(account, declaration, planned, checked);
-      checkRoom([...present.values()], planned);
+      checkRoom([...present.values()], planned, actor);
       const told = planned.map((one) => one.told);
       const shown = { owner, hash: hashOf(owner, told), applied: false, policies: told };
       if (isDryRun) return { plan: shown, isStale: false };
       if (shown.hash !== wanted) return { plan: shown, isStale: true };
       const refused = await this.#commit(account, { planned, owner, at }, actor);
       if (refused === undefined) return { plan: { ...shown, applied: true }, isStale: false };
-      if (refused === 'full' || refused === 'active' || refused === 'shadows') throw refusal(refused);
+      if (refused === 'full' || refused === 'active' || refused === 'shadows') throw refusal(refused, actor);
       return AGAIN;
     });
   }
@@ -123,7 +123,7 @@ export class PolicyDeclarations {
       ...{ account, at },
       guards: [
         ...steps.flatMap(({ guards }) => guards),
-        ...this.#roomFor(account, planned),
+        ...this.#roomFor(account, planned, actor),
         ...planned.flatMap(({ copies }) => (copies === undefined ? [] : [isThere(this.#store.keys, account, copies)])),
       ],
       writes: [...steps.flatMap(({ writes }) => writes), ...planned.flatMap((one) => this.#activeWrites(account, one))],
@@ -156,13 +156,13 @@ export class PolicyDeclarations {
   }
 
   /** The bounds hold for what there is after the whole plan. */
-  #roomFor(account: string, planned: readonly Planned[]): Guard[] {
+  #roomFor(account: string, planned: readonly Planned[], actor: Actor): Guard[] {
     const { keys } = this.#store;
     const { more, moreActive, moreShadows } = growthOf(planned);
     return [
       ...(more > 0 ? [below('full', ['hlen', keys.policies(account)], POLICIES_MAX - more + 1)] : []),
-      ...(moreActive > 0 ? [roomFor(keys, account, 'enforce', moreActive)] : []),
-      ...(moreShadows > 0 ? [roomFor(keys, account, 'shadow', moreShadows)] : []),
+      ...(moreActive > 0 ? [roomFor(keys, account, { mode: 'enforce' }, actor, moreActive)] : []),
+      ...(moreShadows > 0 ? [roomFor(keys, account, { mode: 'shadow' }, actor, moreShadows)] : []),
     ];
   }
 
@@ -272,12 +272,12 @@ function growthOf(planned: readonly Planned[]): { more: number; moreActive: numb
 }
 
 /** Throws ServiceError validation_failed. */
-function checkRoom(present: readonly Read<Policy>[], planned: readonly Planned[]): void {
+function checkRoom(present: readonly Read<Policy>[], planned: readonly Planned[], actor: Actor): void {
   const { more, moreActive, moreShadows } = growthOf(planned);
   const active = (mode: Policy['mode']) => present.filter(({ record }) => isActive(record, mode) === 1).length;
-  if (more > 0 && present.length + more > POLICIES_MAX) throw refusal('full');
-  if (moreActive > 0 && active('enforce') + moreActive > POLICIES_ACTIVE_MAX) throw refusal('active');
-  if (moreShadows > 0 && active('shadow') + moreShadows > SHADOWS_ACTIVE_MAX) throw refusal('shadows');
+  if (more > 0 && present.length + more > POLICIES_MAX) throw refusal('full', actor);
+  if (moreActive > 0 && active('enforce') + moreActive > POLICIES_ACTIVE_MAX) throw refusal('active', actor);
+  if (moreShadows > 0 && active('shadow') + moreShadows > SHADOWS_ACTIVE_MAX) throw refusal('shadows', actor);
 }
 
 function isActive(policy: Policy | null, mode: Policy['mode']): number {

@@ -58,7 +58,7 @@ export class PolicyPromotions {
         });
         if (refused === undefined) return after;
         if (refused === 'record') return AGAIN;
-        throw refusal(refused);
+        throw refusal(refused, actor);
       }),
     );
   }
@@ -70,7 +70,7 @@ export class PolicyPromotions {
     const step = this.#updated(account, shadow, { after, at, details: { promoted: true } }, actor);
     return {
       steps: [step],
-      guards: [roomFor(keys, account, 'enforce')],
+      guards: [roomFor(keys, account, after, actor)],
       writes: activeWrites(keys, account, after),
       after,
     };
@@ -95,7 +95,7 @@ export class PolicyPromotions {
         ...(isChanged ? [this.#updated(account, original, { after, at, details }, actor)] : []),
         this.#records.removal(account, shadow, { at, details: { promoted_to: after.id } }, actor),
       ],
-      guards: [isAsRead, ...(isActivated ? [roomFor(keys, account, 'enforce')] : [])],
+      guards: [isAsRead, ...(isActivated ? [roomFor(keys, account, after, actor)] : [])],
       writes: [...activeWrites(keys, account, after), ...inactiveWrites(keys, account, id)],
     };
   }

@@ -5,6 +5,7 @@
 
 import type { Permission, Scope } from '../../schemas/closed-sets.ts';
 import { ServiceError } from '../common/errors.ts';
+import { BOUND_SHARE_MAX } from '../common/limits.ts';
 import { validationFailed } from '../common/validation.ts';
 
 export type RequestLimit = { perSecond: number; burst: number };
@@ -29,9 +30,9 @@ export type Principal = {
   permissions: readonly Permission[];
   /** The agent that the key is bound to; null: to none. */
   agentId: string | null;
-  /** Sum of RIGHTS; follows from the three above. */
   /** May a call name an agent that is not there yet, which is then registered? */
   registersAgents: boolean;
+  /** Sum of RIGHTS; follows from the three above. */
   rights: number;
   expiresAtMs: number | null;
   /** null: the limit of the settings. */
@@ -57,9 +58,9 @@ export type Actor = {
   requestId: string;
   /** The agent of a key that is bound to one: nothing but what is this agent's is changed in its name. */
   boundTo?: string | null;
-  /** Where the call came from, and with which program; '' where that is not known. */
   /** False: of a key that is kept to agents that are there. */
   registersAgents?: boolean;
+  /** Where the call came from, and with which program; '' where that is not known. */
   ip?: string;
   userAgent?: string;
 };
@@ -67,6 +68,16 @@ export type Actor = {
 /** May the actor change what belongs to `agent` (null: to the whole account)? */
 export function isWithin({ boundTo }: Actor, agent: string | null): boolean {
   return boundTo === undefined || boundTo === null || boundTo === agent;
+}
+
+/** Is it a key that is bound to an agent? */
+export function isBound({ boundTo }: Actor): boolean {
+  return boundTo !== undefined && boundTo !== null;
+}
+
+/** Of a bound of the account: what the actor may fill, beside all that is there. */
+export function shareOf(actor: Actor, max: number): number {
+  return isBound(actor) ? Math.floor(max * BOUND_SHARE_MAX) : max;
 }
 
 /** For what is made, or moved to another agent. Throws ServiceError validation_failed. */
