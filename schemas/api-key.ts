@@ -61,10 +61,12 @@ const fields = {
     'What of its scope the key may use: as it was made, or all that the scope has.',
     ['read'],
   ),
-  registers_agents: about(
-    Type.Boolean(),
-    'false: it is kept to agents that are there, and registers none. A key that is bound to an agent never does.',
-    true,
+  registers_agents: Type.Optional(
+    about(
+      Type.Boolean(),
+      'false: it is kept to agents that are there, and registers none. Left out: it is not.',
+      false,
+    ),
   ),
   created_at: about(ResponseTime, 'When it was made.'),
   expires_at: about(Type.Union([ResponseTime, Type.Null()]), 'When it stops being taken. null: never.', null),

@@ -229,8 +229,8 @@ export function keyCreation(keys: Keys, account: string, record: ApiKeyRecord, a
 
 /** Of the audit entries. With `agent_id` they belong to the agent, and go with it. */
 function detailsOf(record: ApiKeyRecord): Record<string, unknown> {
-  const { label, scope, permissions, registers_agents } = shown(record);
-  return { label, scope, permissions, registers_agents, ...ofAgent(record.agent_id ?? null) };
+  const { id: _id, agent_id: _agent, created_at: _at, expires_at: _until, hint: _hint, ...rights } = shown(record);
+  return { ...rights, ...ofAgent(record.agent_id ?? null) };
 }
 
 /**
@@ -248,10 +248,11 @@ function scopeWrites(keys: Keys, account: string, command: 'sadd' | 'srem', reco
 }
 
 /** Without secret fields. */
-function shown({ sha256: _sha256, agent_id = null, permissions, registers_agents = true, ...record }: ApiKeyRecord) {
+function shown({ sha256: _sha256, agent_id = null, permissions, registers_agents, ...record }: ApiKeyRecord) {
   const { id, label, scope, created_at, expires_at, hint } = record;
   const all = permissions ?? [...PERMISSIONS_OF[scope]];
-  return { id, label, scope, agent_id, permissions: all, registers_agents, created_at, expires_at, hint };
+  const kept = registers_agents === false ? { registers_agents } : {};
+  return { id, label, scope, agent_id, permissions: all, ...kept, created_at, expires_at, hint };
 }
 
 /** What does not go together of scope, agent and permissions. */
