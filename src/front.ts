@@ -327,7 +327,7 @@ function makeRegistry(
   store: RegistryStore,
   { fetchEvent, fetchRevision }: { fetchEvent: FetchEvent; fetchRevision: FetchRevision },
   rules: TargetRules,
-  work: PolicyWork,
+  work: PolicyWork & Pick<JudgingWorker, 'trials'>,
 ): Parts['registry'] {
   const agents = new Agents(store);
   return {
@@ -336,8 +336,8 @@ function makeRegistry(
     policies: new Policies(store, work),
     declarations: new PolicyDeclarations(store, work),
     promotions: new PolicyPromotions(store, work),
-    evaluations: new PolicyEvaluations(store, fetchEvent, work),
-    backtests: new Backtests(store, fetchRevision, work),
+    evaluations: new PolicyEvaluations(store, fetchEvent, work.trials),
+    backtests: new Backtests(store, fetchRevision, work.trials),
     alerts: new Alerts({ ...store, ...rules }),
     deliveries: new Deliveries(store),
     apiKeys: new ApiKeys(store),

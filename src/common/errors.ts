@@ -73,7 +73,7 @@ export const ERRORS = {
   internal: { status: 500, when: 'our fault; logged with the request id' },
   unavailable: {
     status: 503,
-    when: 'Redis or ClickHouse is out of reach, the backlog is full, or more comes in than can be done; `Retry-After` says when to come back',
+    when: 'Redis or ClickHouse is out of reach, the backlog is full, more comes in than can be done, or it took too long; `Retry-After` says when to come back',
   },
 } as const;
 export type ErrorCode = keyof typeof ERRORS;

@@ -214,6 +214,14 @@ export class Exchange {
     }
   }
 
+  /** Answers an error, and what goes on for it ends as if the client had left. */
+  giveUp(error: ServiceError): void {
+    const { waiting } = this;
+    this.fail(error);
+    waiting?.callerLeft();
+    this.#abort?.abort();
+  }
+
   /** Answers an error. Details, `recorded`, `Retry-After` and the log line follow from it. */
   fail(error: unknown): void {
     if (this.#over) return;

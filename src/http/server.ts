@@ -1,6 +1,6 @@
 // The HTTP server of a front: a transport (transport/transport.ts) with the table of routes behind admission.
 // Invariant: every handler goes through `safe`, so nothing that happens in one can end the process; every request that
-// was taken is answered, at the latest when the sweep finds it (500), or its client has left.
+// was taken is answered, at the latest when the sweep finds it (503), or its client has left.
 // Drain: stop accepting, answer what comes with `Connection: close`, and close what is left once no more requests come.
 
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -232,13 +232,19 @@ export class Server {
     return safe(this.#host, handle);
   }
 
-  /** A handler that never settles is a bug; its caller need not wait for us to find it. */
+  /** What takes so long, or never settles: its caller need not wait for us to find out which. */
   #failForgotten(): void {
     const before = performance.now() - this.#answerMsMax;
     for (const exchange of this.#host.inFlight) {
-      if (exchange.startedMs + exchange.longPollMs < before) exchange.fail(new Error('no answer in time'));
+      if (exchange.startedMs + exchange.longPollMs < before) exchange.giveUp(noAnswer());
     }
   }
+}
+
+/** `recorded` says whether it may have left something behind. */
+function noAnswer(): ServiceError {
+  const internal = 'no answer in time';
+  return new ServiceError('unavailable', 'This took too long, and was given up.', { retryAfterSeconds: 1, internal });
 }
 
 /** Answers what no handler sees, in the form of every error, and counts it. */

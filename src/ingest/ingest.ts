@@ -185,6 +185,8 @@ class Submission implements QuotaWaiter, AppendCaller {
   }
 
   #reserve(): void {
+    // Nothing is counted of what nobody waits for.
+    if (this.#caller.isGone) throw callerLeft();
     if (this.#agent.status === 'inactive') {
       this.#append(this.#judgements.map(blockedWhole));
       return;
@@ -334,6 +336,6 @@ function backlogFull(): ServiceError {
 }
 
 /** It is never read: the caller has left. */
-function callerLeft(): ServiceError {
+export function callerLeft(): ServiceError {
   return new ServiceError('unavailable', 'The caller has left; nothing was recorded.', { recorded: false });
 }

@@ -50,7 +50,9 @@ export type ToThread =
   | { kind: 'check'; id: number; type: PolicyType; conditions: string }
   | { kind: 'evaluate'; id: number; trial: string }
   | { kind: 'answer'; call: number; value?: unknown; error?: SentError }
-  | { kind: 'forget'; account: string };
+  | { kind: 'forget'; account: string }
+  /** The client of this work has left: what is not recorded of it is dropped. */
+  | { kind: 'left'; id: number };
 
 /** Packed in the thread: that takes 20 ms for a large batch. */
 export type SentEntry = { version: number; summaries: Uint8Array; rows: Uint8Array };

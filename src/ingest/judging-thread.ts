@@ -1,7 +1,8 @@
 // The thread in which a front judges what takes long (judging-worker.ts says what and why): the same submissions as in
 // ingest.ts, without an allowance. It has no Redis; counters and appends are the front's, asked for by messages.
-// Invariant: nothing is acknowledged here; the front answers once it has appended. Between the events of a batch other
-// accounts have their turn. Failure: what is refused goes back as it is; an unexpected error ends the thread,
+// Invariant: nothing is acknowledged here; the front answers once it has appended. Between the rules of an event other
+// accounts have their turn, and it is looked whether the client has left: what was not appended is dropped then.
+// Failure: what is refused goes back as it is; an unexpected error ends the thread,
 // and the front starts another.
 
 import os from 'node:os';
@@ -21,7 +22,7 @@ import { evaluated, mistakesOf, type PolicyTrial } from '../policy/policy-work.t
 import { prepareRules } from '../policy/prepare-rules.ts';
 import { Keys } from '../redis/keys.ts';
 import { entryOf } from '../streams/append-once.ts';
-import { Ingest } from './ingest.ts';
+import { callerLeft, Ingest } from './ingest.ts';
 import type { Answer, Caller, IngestParts, IngestRequest, MatchedPolicy, ShadowSums } from './ingest-parts.ts';
 import { JsonCodec } from './json-codec.ts';
 import {
@@ -63,12 +64,13 @@ const DECIDED_MAX = 500;
 
 const waiting = new Map<number, { resolve: (value: never) => void; reject: (error: Error) => void }>();
 const rulesOf = new Map<string, Promise<RuleSet>>();
+/** Under way. */
+const works = new Map<number, { isLeft: boolean }>();
 let calls = 0;
-let works = 0;
 let slicedMs = performance.now();
 
 setInterval(() => {
-  if (works > 0) say({ kind: 'alive' });
+  if (works.size > 0) say({ kind: 'alive' });
 }, ALIVE_EVERY_MS);
 
 port.on('message', (message: ToThread) => {
@@ -92,6 +94,11 @@ port.on('message', (message: ToThread) => {
     case 'evaluate':
       void work(message.id, async () => evaluated(parseExact(message.trial) as unknown as PolicyTrial));
       break;
+    case 'left': {
+      const left = works.get(message.id);
+      if (left !== undefined) left.isLeft = true;
+      break;
+    }
     case 'answer':
       answered(message);
       break;
@@ -106,14 +113,14 @@ function say(message: FromThread, transfer: ArrayBuffer[] = []): void {
 
 /** `memory`: what of the value is handed over and not copied. */
 async function work<T>(id: number, done: () => Promise<T>, memory: (value: T) => ArrayBuffer[] = NONE): Promise<void> {
-  works++;
+  works.set(id, { isLeft: false });
   try {
     const value = await done();
     say({ kind: 'done', id, value }, memory(value));
   } catch (error) {
     say({ kind: 'refused', id, error: sentError(error) });
   } finally {
-    works--;
+    works.delete(id);
   }
 }
 
@@ -149,7 +156,7 @@ async function submit(message: SubmitMessage): Promise<Submitted> {
   const { id, shape, account, agent, body, requestId, idempotencyKey, purpose } = message;
   const sums = new Sums();
   const given = { agent, account, rules: await rulesFor(message), sums };
-  const ingest = new Ingest({ ...partsOf(id, given), pause }, codecs);
+  const ingest = new Ingest(partsOf(id, given), codecs);
   const request = {
     account,
     agentId: agent.id,
@@ -162,9 +169,7 @@ async function submit(message: SubmitMessage): Promise<Submitted> {
   return new Promise((resolve, refused) => {
     const accepted = (answer: Answer) =>
       resolve({ body: bytesOf(answer), isRepeat: answer.isRepeat === true, counts: sums.total() });
-    const nothing = () => undefined;
-    const caller: Caller = { accepted, refused, setApart: nothing, isGone: false, whenGone: nothing };
-    ingest.submit(request, caller);
+    ingest.submit(request, callerOf(id, accepted, refused));
   });
 }
 
@@ -227,13 +232,25 @@ function grouped(...args: Parameters<typeof groupSpans>): SpanGroups {
 type Part = { part: readonly SpanSubmission[]; before: readonly (Before | undefined)[] };
 
 function submitPart(id: number, request: IngestRequest, { part, before }: Part, given: Given): Promise<void> {
-  const ingest = new Ingest({ ...partsOf(id, given), pause }, [observedCodec(part, before)]);
+  const ingest = new Ingest(partsOf(id, given), [observedCodec(part, before)]);
   return new Promise((resolve, reject) => {
-    const nothing = () => undefined;
-    const accepted = () => resolve();
     const refused = (error: unknown) => reject(isInProgress(error) ? stillRunning() : error);
-    ingest.submit(request, { accepted, refused, setApart: nothing, isGone: false, whenGone: nothing });
+    ingest.submit(
+      request,
+      callerOf(id, () => resolve(), refused),
+    );
   });
+}
+
+/** The client is the front's; whether it has left is asked again and again. */
+function callerOf(id: number, accepted: Caller['accepted'], refused: Caller['refused']): Caller {
+  const nothing = () => undefined;
+  return {
+    ...{ accepted, refused, setApart: nothing, whenGone: nothing },
+    get isGone() {
+      return works.get(id)?.isLeft === true;
+    },
+  };
 }
 
 function isInProgress(error: unknown): boolean {
@@ -336,6 +353,10 @@ function partsOf(id: number, { agent, account, rules, sums }: Given): IngestPart
     },
     backlog: { full: () => false },
     ...{ keys, eventBytesMax, clock: STEADY_CLOCK },
+    pause: () => {
+      if (works.get(id)?.isLeft === true) throw callerLeft();
+      return pause();
+    },
     onAccepted: (_account, outcome, events) => sums.accepted(outcome, events),
     onMatched: (_account, match, of) => sums.matched(match, of),
     onBytes: (_account, bytes) => {

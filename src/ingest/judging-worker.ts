@@ -3,8 +3,11 @@
 // so whatever one account makes it do, the loop continues and answers the others; accounts take turns in it.
 // Stands beside the path of a submission (ingest.ts), and joins it again at the append: counters, idempotency and
 // appends are done here, on the thread's behalf.
-// Invariant: an account has one work in the thread and WAITING_MAX in line, more is refused for that account alone
-// (503). A submission gets its outcome once. The thread is made when it is first needed.
+// What is submitted, what governs (checking a policy that is to be in force, deciding an approval) and what is tried have
+// each a line of their own, so what an account's agents send never keeps its people from stopping them.
+// Invariant: an account has one work of each line in the thread and WAITING_MAX waiting, more is refused for that
+// account alone (503). A submission gets its outcome once; where its client leaves, what is not recorded is dropped. The
+// thread is made when it is first needed.
 // Failure: a thread that says nothing for STILL_MS_MAX, or ends, takes its works with it: they are refused, `recorded:
 // 'unknown'` where an append had begun, and the next work makes another thread.
 
@@ -26,6 +29,7 @@ import type { Log } from '../process/log.ts';
 import type { Appender } from '../streams/append.ts';
 import type { AppendOnce } from '../streams/append-once.ts';
 import type { PackedEntry } from '../streams/packing.ts';
+import { callerLeft } from './ingest.ts';
 import type { Caller, IngestParts, ShadowParts, ToJudge } from './ingest-parts.ts';
 import {
   type CallMessage,
@@ -42,7 +46,7 @@ import {
   type ToThread,
 } from './judging-messages.ts';
 
-/** Accounts with a work in the thread; it goes from one to the other between events. */
+/** Accounts with a work of a line in the thread; it goes from one to the other between events. */
 const ACCOUNTS_AT_ONCE = 4;
 const WAITING_MAX = 64;
 /** In line. A caller waits no longer for an answer than a multiple of it. */
@@ -78,6 +82,12 @@ type SpanCalls = {
   /** Of those events that are stored. Does not reject. */
   decided: (ids: readonly string[]) => Promise<DecidedEvent[]>;
 };
+/** What is waited for in the thread by itself. */
+type Line = 'submissions' | 'governing' | 'trials';
+/** Of a submission: its client, who may leave. */
+type Leaving = Pick<Caller, 'isGone' | 'whenGone'>;
+/** Of a work. `lineOf`: left out, submissions. */
+type Given = { lineOf?: Line; bytes?: number; spans?: SpanCalls; caller?: Leaving };
 /** In the thread. */
 type Work = {
   kind: 'events' | 'spans' | 'policy';
@@ -99,7 +109,7 @@ export type SpansToJudge = {
 export class JudgingWorker implements Part, PolicyWork {
   readonly name = 'judging thread';
   readonly #parts: JudgingParts;
-  readonly #queue = new FairQueue({ max: ACCOUNTS_AT_ONCE, accountMax: 1, waitingMax: WAITING_MAX });
+  readonly #lines = { submissions: line(), governing: line(), trials: line() };
   readonly #works = new Map<number, Work>();
   /** What the thread knows, the one that was asked for longest ago first. */
   #known = new Map<string, RuleSet>();
@@ -124,15 +134,20 @@ export class JudgingWorker implements Part, PolicyWork {
     await thread?.terminate();
   }
 
+  /** As this, in a line of its own: what is tried keeps nothing waiting that is to be in force. */
+  readonly trials: PolicyWork = {
+    check: (account, policy) => this.#check('trials', account, policy),
+    evaluate: (account, trial) => this.#evaluate('trials', account, trial),
+  };
+
   /** The caller gets the outcome in any case. */
   async submit({ request, agent, rules }: ToJudge, caller: Caller): Promise<void> {
     const { account, shape, body, requestId, idempotencyKey, purpose } = request;
     try {
-      const submitted = await this.#run<Submitted | undefined>(
+      const submitted = await this.#run<Submitted>(
         'events',
         account,
         (id) => {
-          if (caller.isGone) return undefined;
           const bytes = sharedOrCopied(body);
           const message = {
             kind: 'submit',
@@ -148,9 +163,8 @@ export class JudgingWorker implements Part, PolicyWork {
           } as const;
           return { ...message, policies: this.#rulesFor(account, rules), traceKey: rules.traceKey };
         },
-        { bytes: body.length },
+        { bytes: body.length, caller },
       );
-      if (submitted === undefined) return;
       this.#count(account, submitted.counts);
       caller.accepted({ body: bufferOf(submitted.body), isRepeat: submitted.isRepeat });
     } catch (error) {
@@ -159,7 +173,7 @@ export class JudgingWorker implements Part, PolicyWork {
   }
 
   /** Rejects with what the caller is answered. */
-  async submitSpans({ spans, rules, calls }: SpansToJudge): Promise<SubmittedSpans> {
+  async submitSpans({ spans, rules, calls }: SpansToJudge, caller: Leaving): Promise<SubmittedSpans> {
     const { account, body } = spans;
     const submitted = await this.#run<SubmittedSpans>(
       'spans',
@@ -169,7 +183,7 @@ export class JudgingWorker implements Part, PolicyWork {
         const message = { kind: 'spans', id, ...spans, body: sharedOrCopied(body), lastMoment } as const;
         return { ...message, policies: this.#rulesFor(account, rules), traceKey: rules.traceKey };
       },
-      { bytes: body.length, spans: calls },
+      { bytes: body.length, spans: calls, caller },
     );
     this.#count(account, submitted.counts);
     return submitted;
@@ -184,23 +198,29 @@ export class JudgingWorker implements Part, PolicyWork {
     for (const [reason, times] of unevaluated) onUnevaluated(reason, times);
   }
 
-  check(account: string, { type, conditions }: PolicyInput): Promise<ErrorDetail[]> {
-    return this.#run('policy', account, (id) => ({ kind: 'check', id, type, conditions: exactJson(conditions) }));
+  check(account: string, policy: PolicyInput): Promise<ErrorDetail[]> {
+    return this.#check('governing', account, policy);
   }
 
   evaluate(account: string, trial: PolicyTrial): Promise<PolicyEvaluated> {
-    return this.#run('policy', account, (id) => ({ kind: 'evaluate', id, trial: exactJson(trial) }));
+    return this.#evaluate('governing', account, trial);
   }
 
-  /** `message`: made when its turn has come; undefined: there is nothing to do any more. */
-  async #run<T>(
-    kind: Work['kind'],
-    account: string,
-    message: (id: number) => ToThread | undefined,
-    { bytes = 0, spans }: { bytes?: number; spans?: SpanCalls } = {},
-  ): Promise<T> {
+  #check(lineOf: Line, account: string, { type, conditions }: PolicyInput): Promise<ErrorDetail[]> {
+    const message = (id: number) => ({ kind: 'check', id, type, conditions: exactJson(conditions) }) as const;
+    return this.#run('policy', account, message, { lineOf });
+  }
+
+  #evaluate(lineOf: Line, account: string, trial: PolicyTrial): Promise<PolicyEvaluated> {
+    return this.#run('policy', account, (id) => ({ kind: 'evaluate', id, trial: exactJson(trial) }), { lineOf });
+  }
+
+  /** `message`: made when its turn has come. */
+  async #run<T>(kind: Work['kind'], account: string, message: (id: number) => ToThread, given: Given): Promise<T> {
     try {
-      const value = await this.#inTurn(account, bytes, () => this.#send<T>({ kind, account, spans }, message));
+      const value = await this.#inTurn(account, given, (begun) =>
+        this.#send<T>({ kind, account, spans: given.spans }, message, begun),
+      );
       this.#parts.onWork(kind, 'done');
       return value;
     } catch (error) {
@@ -211,25 +231,48 @@ export class JudgingWorker implements Part, PolicyWork {
   }
 
   /** The caller has what came of it at once; the account's next begins when these bytes have had their time. */
-  #inTurn<T>(account: string, bytes: number, work: () => Promise<T>): Promise<T> {
-    const untilMs = performance.now() + WAIT_MS_MAX;
+  #inTurn<T>(
+    account: string,
+    { lineOf = 'submissions', bytes = 0, caller }: Given,
+    work: (begun: (id: number) => void) => Promise<T>,
+  ): Promise<T> {
+    if (caller?.isGone === true) return Promise.reject(callerLeft());
+    const waiting = new AbortController();
+    let begunId: number | undefined;
+    caller?.whenGone({
+      callerLeft: () => {
+        waiting.abort(callerLeft());
+        if (begunId !== undefined) this.#thread?.postMessage({ kind: 'left', id: begunId } satisfies ToThread);
+      },
+    });
+    const late = setTimeout(() => waiting.abort(waitedTooLong()), WAIT_MS_MAX);
     return new Promise((resolve, reject) => {
-      const turn = this.#queue.run(account, undefined, async () => {
+      const turn = this.#lines[lineOf].run(account, waiting.signal, async () => {
+        clearTimeout(late);
         const begunMs = performance.now();
-        if (begunMs > untilMs) throw refusal('What of this account takes long to judge has waited too long');
-        resolve(await work());
+        const done = work((id) => {
+          begunId = id;
+        });
+        resolve(await done);
         const restMs = begunMs + bytes / BYTES_A_MS - performance.now();
         if (restMs > 1) await sleep(restMs);
       });
-      turn.catch(reject);
+      turn.catch((error: unknown) => {
+        clearTimeout(late);
+        reject(error);
+      });
     });
   }
 
-  #send<T>(of: Pick<Work, 'kind' | 'account' | 'spans'>, make: (id: number) => ToThread | undefined): Promise<T> {
+  #send<T>(
+    of: Pick<Work, 'kind' | 'account' | 'spans'>,
+    make: (id: number) => ToThread,
+    begun: (id: number) => void,
+  ): Promise<T> {
     const thread = this.#running();
     const id = ++this.#ids;
     const made = make(id);
-    if (made === undefined) return Promise.resolve(undefined as T);
+    begun(id);
     if (this.#works.size === 0) {
       this.#heardMs = performance.now();
       thread.ref();
@@ -351,6 +394,14 @@ export class JudgingWorker implements Part, PolicyWork {
     this.#works.clear();
     for (const work of works) work.failed(lost(work));
   }
+}
+
+function line(): FairQueue {
+  return new FairQueue({ max: ACCOUNTS_AT_ONCE, accountMax: 1, waitingMax: WAITING_MAX });
+}
+
+function waitedTooLong(): ServiceError {
+  return refusal('What of this account takes long to judge has waited too long');
 }
 
 function refusal(sentence: string): ServiceError {

@@ -37,13 +37,13 @@ export class SpansIntake {
 
   submit(spans: SpansToJudge['spans'], actor: Actor, caller: Caller): void {
     caller.setApart();
-    this.#submit(spans, actor).then(
+    this.#submit(spans, actor, caller).then(
       (outcome) => caller.accepted({ body: successBody(outcome, spans.form), contentType: typeOf(spans.form) }),
       (error: unknown) => caller.refused(error),
     );
   }
 
-  async #submit(spans: SpansToJudge['spans'], actor: Actor): Promise<SpansOutcome> {
+  async #submit(spans: SpansToJudge['spans'], actor: Actor, caller: Caller): Promise<SpansOutcome> {
     const { worker, cache, backlog, agents, decided, onSpans } = this.#parts;
     if (backlog.full())
       throw new ServiceError('unavailable', 'The backlog is full; nothing was recorded.', {
@@ -51,13 +51,11 @@ export class SpansIntake {
         retryAfterSeconds: 1,
       });
     const rules = await cache.rules(spans.account);
-    const outcome = await worker.submitSpans({
-      ...{ spans, rules },
-      calls: {
-        resolve: (refs) => agents.resolve(spans.account, actor, refs),
-        decided: (ids) => withTimeout(decided(spans.account, ids), DECIDED_MS_MAX, () => []).catch(() => []),
-      },
-    });
+    const calls: SpansToJudge['calls'] = {
+      resolve: (refs) => agents.resolve(spans.account, actor, refs),
+      decided: (ids) => withTimeout(decided(spans.account, ids), DECIDED_MS_MAX, () => []).catch(() => []),
+    };
+    const outcome = await worker.submitSpans({ spans, rules, calls }, caller);
     onSpans(outcome);
     return outcome;
   }

@@ -31,7 +31,7 @@ import {
 import { type Listed, type Page, pageOf } from './lists.ts';
 import { AGENT_FULL, type Edit, type More, NamedRecords, tooMany } from './named-records.ts';
 import { readPolicy } from './policy-record.ts';
-import { type Actor, isWithin, keepWithin } from './principal.ts';
+import { type Actor, isWithin, keepWithin, waitingAs } from './principal.ts';
 import { isExpired, shadowFields, shadowMistakes, withExpiry } from './shadow-policies.ts';
 
 type PolicyFilter = {
@@ -98,7 +98,7 @@ export class Policies {
       if (typeof ownerAfter === 'string') after.owner = ownerAfter;
       const changed = changedFields(before, after);
       if (changed.includes('conditions') || changed.includes('actions'))
-        await checkCompiles(this.#work, account, after);
+        await checkCompiles(this.#work, waitingAs(actor, account), after);
       return body.status === undefined ? after : withExpiry({ ...before }, after, this.#now());
     };
     return this.#records.change(account, id, { edited, ...this.#recounted(account, actor), revisions }, actor);
@@ -118,7 +118,7 @@ export class Policies {
     const edited = async ({ description: _, ...before }: Policy): Promise<Policy> => {
       const rest = { ...before, name, conditions, actions, severity, status };
       const after = description === undefined ? rest : { ...rest, description };
-      await checkCompiles(this.#work, account, after);
+      await checkCompiles(this.#work, waitingAs(actor, account), after);
       return withExpiry(before, after, this.#now());
     };
     const details = { restored_from: text.revision };
@@ -148,7 +148,7 @@ export class Policies {
     const atMs = this.#now();
     const original = await this.#originalOf(account, body, actor);
     const policy = newPolicy(body, atMs, original);
-    await checkCompiles(this.#work, account, policy);
+    await checkCompiles(this.#work, waitingAs(actor, account), policy);
     const { guards = [], writes = [] } = this.#counted(account, policy, actor);
     const copied = original === undefined ? [] : [isThere(this.#keys, account, original.id)];
     const more = { guards: [...guards, ...copied], writes };
@@ -230,9 +230,9 @@ export function creationDetails(policy: Policy): object {
 }
 
 /** Throws ServiceError validation_failed with what the engine says. `place`: of the policy in the request. */
-export async function checkCompiles(work: PolicyWork, account: string, policy: Policy, place = ''): Promise<void> {
+export async function checkCompiles(work: PolicyWork, inName: string, policy: Policy, place = ''): Promise<void> {
   const { type, conditions, actions, agent_id } = policy;
-  const mistakes = await work.check(account, { type, conditions, actions, agent_id });
+  const mistakes = await work.check(inName, { type, conditions, actions, agent_id });
   if (mistakes.length === 0) return;
   const details = mistakes.map((detail) => ({ ...detail, path: place + detail.path }));
   throw validationFailed('The policy does not compile.', details);

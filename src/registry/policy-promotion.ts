@@ -13,7 +13,7 @@ import { changedFields } from './audit.ts';
 import { AGAIN, answering, type CommandArgs, commit, type Guard, inRounds, is, type RegistryStore } from './commit.ts';
 import { type ChangeStep, keepToRevisions, type NamedRecords, type Read } from './named-records.ts';
 import { checkCompiles, policyRecords, refusal } from './policies.ts';
-import { type Actor, isWithin } from './principal.ts';
+import { type Actor, isWithin, waitingAs } from './principal.ts';
 
 /** What one commit is made of, and the policy as it is then. */
 type Promotion = { steps: ChangeStep[]; guards: Guard[]; writes: CommandArgs[]; after: Policy };
@@ -41,7 +41,7 @@ export class PolicyPromotions {
         keepToRevisions(revisions, shadow.record);
         if (shadow.record.mode !== 'shadow')
           throw validationFailed('The policy cannot be promoted.', [{ path: '/mode', message: 'is not `shadow`' }]);
-        await checkCompiles(this.#work, account, shadow.record);
+        await checkCompiles(this.#work, waitingAs(actor, account), shadow.record);
         const { shadow_of: originalId } = shadow.record;
         const original = originalId === undefined ? null : await this.#records.read(account, originalId);
         const at = (this.#store.now ?? steadyNow)();

@@ -75,6 +75,11 @@ export function isBound({ boundTo }: Actor): boolean {
   return boundTo !== undefined && boundTo !== null;
 }
 
+/** In whose name work of the actor waits: what keys of agents ask for keeps no other of the account waiting. */
+export function waitingAs(actor: Actor, account: string): string {
+  return isBound(actor) ? `${account}/agents` : account;
+}
+
 /** Of a bound of the account: what the actor may fill, beside all that is there. */
 export function shareOf(actor: Actor, max: number): number {
   return isBound(actor) ? Math.floor(max * BOUND_SHARE_MAX) : max;

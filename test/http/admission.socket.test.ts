@@ -63,7 +63,12 @@ onEach('a handler that never answers is answered for', async (t, on) => {
   const connection = await RawConnection.open(port);
   connection.write(post('/fail/x', '{"how":"never"}'));
   const [answer] = await connection.waitForAnswers(1);
-  t.equal(answer?.status, 500);
+  t.equal(answer?.status, 503);
+  t.match(JSON.parse(answer!.body).error, {
+    code: 'unavailable',
+    message: 'This took too long, and was given up.',
+    recorded: 'unknown',
+  });
   waiting.get('never')!.resolve('{}');
   await pause(20);
   t.equal(connection.answers.length, 1, 'and only once');

@@ -299,6 +299,73 @@ t.test('an account waits behind itself alone, and past its bound it is refused',
   t.equal(order.length, 71);
 });
 
+/** Some seconds of work for a thread. */
+const COSTLY_RULES = rulesOf([
+  {
+    type: 'block_action',
+    conditions: { expression: 'event.payload.c.exists(a, event.payload.c.exists(b, a == b + "x"))' },
+    actions: ['block'],
+  },
+]);
+const COSTLY = Array(100).fill({
+  type: 'prompt',
+  payload: { c: Array.from({ length: 800 }, (_, i) => `item ${i}`) },
+});
+
+/** Submits what is costly; its client can leave. */
+function leaving(front: Front, key?: string) {
+  let waiting: { callerLeft(): void } | undefined;
+  let isGone = false;
+  const body = Buffer.from(JSON.stringify({ events: COSTLY }));
+  const request = { account, agentId, shape: 'many' as const, body, requestId, idempotencyKey: key };
+  const outcome = new Promise<unknown>((resolve) => {
+    front.ingest.submit(request, {
+      accepted: () => resolve('accepted'),
+      refused: resolve,
+      setApart: () => undefined,
+      get isGone() {
+        return isGone;
+      },
+      whenGone: (given) => {
+        waiting = given;
+      },
+    });
+  });
+  const leave = () => {
+    isGone = true;
+    waiting!.callerLeft();
+  };
+  return { outcome, leave };
+}
+
+t.test('T19: where a client leaves, what is not recorded of its work is dropped', async (t) => {
+  const front = new Front(t, COSTLY_RULES);
+  const [working, waiting] = [leaving(front, 'k'), leaving(front)];
+  while (!front.once.includes('begin k')) await new Promise((resolve) => setTimeout(resolve, 5));
+  const left = { code: 'unavailable', recorded: false, message: /^The caller has left/ };
+  waiting.leave();
+  t.match(await waiting.outcome, left, 'from the line, while another is under way');
+  t.same(front.works, ['events refused']);
+  working.leave();
+  t.match(await working.outcome, left, 'and from the thread, between its events');
+  t.same(front.appended, []);
+  t.same(front.once.slice(-2), ['begin k', 'release k'], 'its key is free');
+  t.match(await front.send([{ type: 'prompt', payload: { c: [] } }]), [{ policy_result: { outcome: 'allowed' } }]);
+});
+
+t.test('T19: what governs waits neither for what is submitted nor for what is tried', async (t) => {
+  const front = new Front(t, COSTLY_RULES);
+  const submitted = leaving(front, 'k');
+  while (!front.once.includes('begin k')) await new Promise((resolve) => setTimeout(resolve, 5));
+  const policy = { type: 'block_action' as const, conditions: { tool: 'rm' }, actions: ['block' as const] };
+  const tried = Array.from({ length: 70 }, () => front.worker.trials.check(account, policy).catch(() => 'refused'));
+  t.same(await front.worker.check(account, policy), []);
+  t.notOk(front.works.includes('events done'), 'beside it');
+  t.ok((await Promise.all(tried)).includes('refused'), 'a line of their own');
+  submitted.leave();
+  await submitted.outcome;
+});
+
 t.test('a thread that ends takes its works with it, and the next makes another', async (t) => {
   const front = new Front(t, rulesOf(ORDERS), { heapMb: 24 });
   const keysOf = (n: number) => Object.fromEntries(Array.from({ length: n }, (_, i) => [`kéy${i}`, [i]]));
