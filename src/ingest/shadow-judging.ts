@@ -36,9 +36,11 @@ export class ShadowJudging {
   judge(body: DecodedBody, agent: AgentRecord): void {
     const { shadow, request, shadows } = this.#parts;
     try {
-      const allowance = shadow.allowances.begin(request.account, performance.now());
+      const begunMs = performance.now();
+      const allowance = shadow.allowances.begin(request.account, begunMs);
       for (let i = 0; i < body.elements; i++)
         this.#judgements.push(body.judgeShadows(i, agent, { shadows, allowance }));
+      allowance.spendTime(performance.now() - begunMs, body.elements);
     } catch {
       this.#giveUp();
     }

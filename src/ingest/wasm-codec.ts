@@ -81,7 +81,10 @@ class WasmBody implements DecodedBody {
 
   judgeShadows(index: number, agent: AgentRecord, { shadows, allowance }: ByShadows): ShadowJudgement {
     const { text, scanned } = this.#parts;
-    return shadows.judgeByText(text.of(scanned, index, agent.id)) ?? shadows.judge(this.#view(index, agent), allowance);
+    const known = text.of(scanned, index, agent.id);
+    const judgement = shadows.judgeByText(known);
+    if (judgement !== null) return judgement;
+    return allowance.isSpent ? shadows.skip(known) : shadows.judge(this.#view(index, agent), allowance);
   }
 
   async judgeShadowsWithPauses(

@@ -2,20 +2,32 @@
 // (the judging thread, ingest/judging-worker.ts). Work is counted in the units of budget.ts, not by the clock.
 // Between the front's submissions and the engine. Invariant: a verdict never depends on it. Who runs out of it is not
 // judged here at all (TooLong), and is judged from the beginning where only the budgets of an event hold. Of shadows
-// alone it is the bound: they are skipped (shadows.ts).
+// alone it is the bound, and beside units their time is measured, since what units do not count (making values of a
+// payload, matches by the hundred) is most of what many shadows of ordinary form cost: they are skipped (shadows.ts).
 // Failure: none; an account that is forgotten begins with a full allowance.
 import { KEY_CACHE_MAX } from '../common/limits.ts';
 
 /** `request`: of one request; `second`: of one account in a second; `burst`: what it may take at once. */
-type AllowanceUnits = { request: number; second: number; burst: number };
+type AllowanceUnits = { request: number; second: number; burst: number; time?: AllowanceTime };
+/** In ms, of one account: in a second, and at once. */
+type AllowanceTime = { second: number; burst: number };
 
 /**
  * A request has 5 ms, of which ordinary events under 50 policies take a hundredth; an account a tenth of a core, so
  * that many of its requests together make no other account wait; at once it may take what four requests may.
  */
 const LOOP_UNITS: AllowanceUnits = { request: 2_000_000, second: 40_000_000, burst: 8_000_000 };
-/** Of all shadows of an account together: half of it. */
-export const SHADOW_UNITS: AllowanceUnits = { request: 1_000_000, second: 20_000_000, burst: 4_000_000 };
+/**
+ * Of all shadows of an account together: half of it, and a twentieth of a core. What is saved up is a rush of some
+ * thousand events, or the pauses of a machine under load.
+ */
+const SHADOW_TIME: AllowanceTime = { second: 50, burst: 500 };
+export const SHADOW_UNITS: AllowanceUnits = {
+  ...{ request: 1_000_000, second: 20_000_000, burst: 4_000_000 },
+  time: SHADOW_TIME,
+};
+/** Of one event no more is counted: it was a pause of the process. */
+const EVENT_MS_MAX = 3;
 /** The same in the judging thread, where large events are judged: a request has 50 ms, in slices. */
 export const SHADOW_UNITS_APART: AllowanceUnits = { request: 20_000_000, second: 40_000_000, burst: 40_000_000 };
 
@@ -34,18 +46,32 @@ export class Allowance {
   readonly #units: AllowanceUnits;
   #ofAccount: number;
   #filledMs = 0;
+  /** Time that is left to the account. */
+  #ms: number;
 
   constructor(units = LOOP_UNITS) {
     this.#units = units;
     this.#ofAccount = units.burst;
+    this.#ms = units.time?.burst ?? Number.POSITIVE_INFINITY;
   }
 
   begin(nowMs: number): this {
-    const { request, second, burst } = this.#units;
+    const { request, second, burst, time } = this.#units;
     this.#ofAccount = Math.min(burst, this.#ofAccount + ((nowMs - this.#filledMs) * second) / 1000);
+    if (time !== undefined) this.#ms = Math.min(time.burst, this.#ms + ((nowMs - this.#filledMs) * time.second) / 1000);
     this.#filledMs = nowMs;
     this.left = Math.min(request, this.#ofAccount);
     return this;
+  }
+
+  /** Nothing is left: there is no use in beginning. */
+  get isSpent(): boolean {
+    return this.left <= 0 || this.#ms <= 0;
+  }
+
+  /** What so many events have taken. */
+  spendTime(ms: number, events: number): void {
+    this.#ms -= Math.min(ms, events * EVENT_MS_MAX);
   }
 
   /** Throws TooLong where it was more than was left. */

@@ -287,6 +287,14 @@ export class RuleSet {
     return plan.byTool === null ? plan.always : [...plan.always, ...rulesOfTool(plan, event.payload['tool'])];
   }
 
+  /** The same as far as the text says it. */
+  concernedByText(event: TextView): readonly IndexedRule[] {
+    const plan = this.#plan(event);
+    if (plan.byTool === null) return plan.always;
+    const tool = event.tool();
+    return [...plan.always, ...(tool === null ? plan.withTool : rulesOfTool(plan, tool))];
+  }
+
   #begin(event: EventView, allowance: Allowance | undefined): Plan {
     this.#spent = 0;
     this.#most = allowance === undefined ? Number.POSITIVE_INFINITY : Math.max(0, allowance.left);

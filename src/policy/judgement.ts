@@ -109,6 +109,8 @@ export interface Shadows {
   /** null: some shadow may match, `judge` must say. */
   judgeByText(event: TextView): Judgement | null;
   judge(event: EventView, allowance: Allowance): ShadowJudgement;
+  /** Where the allowance is spent: those that might concern the event are skipped, and its payload is not read. */
+  skip(event: TextView): ShadowJudgement;
   judgeWithPauses(
     event: EventView,
     allowance: Allowance,

@@ -9,7 +9,7 @@
 import type { ShadowVerdict } from '../../schemas/closed-sets.ts';
 import type { PolicyMatch, ShadowJudged } from '../../schemas/event.ts';
 import type { Policy } from '../../schemas/policy.ts';
-import { type Allowance, TooLong } from './allowance.ts';
+import { type Allowance, TOO_LONG, TooLong } from './allowance.ts';
 import { type EntryCheck, RuleSet, type RuleSetOptions } from './engine.ts';
 import type {
   Decision,
@@ -63,7 +63,12 @@ export class ShadowSet implements Shadows {
     return this.#rules.judgeByText(event);
   }
 
+  skip(event: TextView): ShadowJudgement {
+    return { skipped: this.#rules.concernedByText(event), reason: 'budget' };
+  }
+
   judge(event: EventView, allowance: Allowance): ShadowJudgement {
+    if (allowance.isSpent) return this.#skipped(event, TOO_LONG);
     try {
       return this.#rules.judge(event, allowance);
     } catch (error) {
@@ -76,6 +81,7 @@ export class ShadowSet implements Shadows {
     allowance: Allowance,
     pause: () => Promise<void> | undefined,
   ): Promise<ShadowJudgement> {
+    if (allowance.isSpent) return this.#skipped(event, TOO_LONG);
     try {
       return await this.#rules.judgeWithPauses(event, pause, allowance);
     } catch (error) {

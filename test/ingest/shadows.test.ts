@@ -7,6 +7,7 @@ import t from 'tap';
 import { decodeSummaries, type EventSummary } from '../../schemas/entry.ts';
 import type { Policy } from '../../schemas/policy.ts';
 import { ServiceError } from '../../src/common/errors.ts';
+import type { ShadowSums } from '../../src/ingest/ingest-parts.ts';
 import { observedCodec } from '../../src/ingest/observed-codec.ts';
 import { Allowances } from '../../src/policy/allowance.ts';
 import type { RuleSet } from '../../src/policy/engine.ts';
@@ -178,6 +179,49 @@ t.test('a shadow that is over its allowance is skipped and counted, and its even
     t.same(counted, [{ said: [['skipped', 1]], skipped: [['budget', 1]] }]);
     t.notMatch(seen.summaries, /password/);
   }
+});
+
+t.test(
+  'T26: shadows that take more time than their units say are skipped, counted, and judged again later',
+  async (t) => {
+    const conditions = { detectors: ['email', 'api_key', 'credit_card'], patterns: ['zz[0-9]+'] };
+    const one = { type: 'data_filter', conditions, actions: ['log'] } as const;
+    const shadows = policiesOf(Array(20).fill(one)).map(
+      (policy): Policy => ({ ...policy, id: `pol_s${policy.id.slice(5)}`, mode: 'shadow' }),
+    );
+    const rules = (await prepared(shadows))!;
+    const payload = { text: 'mail a@example.com and 4111 '.repeat(70) };
+    const bytes = Buffer.from(JSON.stringify({ type: 'prompt', payload }));
+    const units = { request: 1e9, second: 1e9, burst: 1e9 };
+    for (const codecs of [JSON_CODEC, CODECS]) {
+      const allowances = new Allowances({ ...units, time: { second: 50, burst: 20 } });
+      let nowMs = 0;
+      const clocked = { begin: (account: string) => allowances.begin(account, nowMs) };
+      const said = async () => {
+        const counted: ShadowSums[] = [];
+        const onJudged = (sums: ShadowSums) => void counted.push(sums);
+        await take(rules, bytes, 'one', codecs, { allowances: clocked, onJudged });
+        return counted;
+      };
+      const judged = [{ said: [['matched', 20]], skipped: [] }];
+      t.same(await said(), judged);
+      let events = 1;
+      let last = await said();
+      while (last[0]!.skipped.length === 0 && events++ < 10_000) last = await said();
+      t.same(last, [{ said: [['skipped', 20]], skipped: [['budget', 20]] }], `after ${events} events of no time`);
+      nowMs += 1_000;
+      t.same(await said(), judged, 'a second brings them their share again');
+    }
+  },
+);
+
+t.test('of one event no more time is counted than it can take: a pause of the machine is not theirs', async (t) => {
+  const allowances = new Allowances({ request: 1, second: 0, burst: 1e9, time: { second: 0, burst: 20 } });
+  const allowance = allowances.begin('acc', 0);
+  allowance.spendTime(1_000, 1);
+  t.notOk(allowance.isSpent);
+  allowance.spendTime(1_000, 10);
+  t.ok(allowance.isSpent);
 });
 
 t.test('a shadow that has expired says nothing from that moment on', async (t) => {
