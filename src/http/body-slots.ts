@@ -1,10 +1,10 @@
 // How many answers in parts there may be at once in this process, and of one account (before a stream or an export
 // begins). Each holds a connection, a buffer and a query at a time for as long as its client likes; streams and exports
 // have places of their own.
-// A third of the places is for accounts that have none yet, one for each; of the others an account may hold half as many
-// as are free, and LASTING_OF_ACCOUNT_MAX. So an account alone has its full number, those that come later find room
-// however many the first ones hold, and no place is taken away from who has it. Keys that are bound to an agent have
-// half of their account's together, so that its people can look.
+// A third of the places is for accounts that have none yet, one for each; of the others an account may hold half as
+// many as are free, and LASTING_OF_ACCOUNT_MAX. So an account alone has its full number, those that come later find
+// room however many the first ones hold, and no place is taken away from who has it. Keys that are bound to an agent
+// have half of their account's together, so that its people can look.
 // Failure: one too many is 503 with Retry-After, before anything is read.
 import { ServiceError } from '../common/errors.ts';
 import { EXPORTS_MAX, LASTING_OF_ACCOUNT_MAX, STREAMS_MAX } from '../common/limits.ts';

@@ -185,7 +185,7 @@ class Submission implements QuotaWaiter, AppendCaller {
   }
 
   #reserve(): void {
-    // Nothing is counted of what nobody waits for.
+    // Nothing is counted of what no client waits for.
     if (this.#caller.isGone) throw callerLeft();
     if (this.#agent.status === 'inactive') {
       this.#append(this.#judgements.map(blockedWhole));

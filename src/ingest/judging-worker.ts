@@ -3,11 +3,11 @@
 // so whatever one account makes it do, the loop continues and answers the others; accounts take turns in it.
 // Stands beside the path of a submission (ingest.ts), and joins it again at the append: counters, idempotency and
 // appends are done here, on the thread's behalf.
-// What is submitted, what governs (checking a policy that is to be in force, deciding an approval) and what is tried have
-// each a line of their own, so what an account's agents send never keeps its people from stopping them.
+// What is submitted, what governs (a policy that is to be in force, a decision on an approval) and what is tried have a
+// line each, so what an account's agents send never keeps its people from stopping them.
 // Invariant: an account has one work of each line in the thread and WAITING_MAX waiting, more is refused for that
-// account alone (503). A submission gets its outcome once; where its client leaves, what is not recorded is dropped. The
-// thread is made when it is first needed.
+// account alone (503). A submission gets its outcome once; where its client leaves, what is not recorded is dropped.
+// The thread is made when it is first needed.
 // Failure: a thread that says nothing for STILL_MS_MAX, or ends, takes its works with it: they are refused, `recorded:
 // 'unknown'` where an append had begun, and the next work makes another thread.
 

@@ -240,8 +240,8 @@ export class Metrics {
   }
 
   /**
-   * The Prometheus text of all processes that can be reached. It takes each of them some ms, and no key is asked for, so
-   * those who ask while it is made get the same.
+   * The Prometheus text of all processes that can be reached. It takes each of them some ms, and no key is asked for,
+   * so those who ask while it is made get the same.
    */
   text(): Promise<string> {
     this.#making ??= this.#text().finally(() => {

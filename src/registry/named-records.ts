@@ -93,8 +93,8 @@ export class NamedRecords<R extends Named> {
   }
 
   /**
-   * Answers the name of the guard that did not hold: `name`, `agent`, `full`, `agent_full`, the kept answer's, or one of the
-   * addition's.
+   * Answers the name of the guard that did not hold: `name`, `agent`, `full`, `agent_full`, the kept answer's, or one
+   * of the addition's.
    */
   async add(account: string, record: R, addition: Addition, actor: Actor): Promise<string | undefined> {
     const { keeping, details, atMs: at, answer = exactJson(record), guards = [], writes = [] } = addition;

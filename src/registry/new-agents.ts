@@ -1,6 +1,6 @@
 // Agents that are registered because a call names them: at decision points and in spans (between these and agents.ts).
 // A key that may only submit does this, and names may be made of anything: each new agent passes limits that are
-// counted by agent and policies that are scoped to one. So there is one bound, of all such calls of an account together.
+// counted by agent and policies that are scoped to one. So there is one bound, of all such calls of an account.
 // Invariant: registration is by name, so a call that is sent again finds what it made. A key that is kept to agents
 // that are there, or bound to one, registers none.
 // Failure: over the bound no agent is made, and the caller is answered why; a Redis that is away refuses the call.

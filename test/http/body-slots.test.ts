@@ -1,4 +1,4 @@
-// Places for answers in parts: nobody has all of them.
+// Places for answers in parts: no account has all of them.
 import t from 'tap';
 import { ServiceError } from '../../src/common/errors.ts';
 import { LASTING_OF_ACCOUNT_MAX, STREAMS_MAX } from '../../src/common/limits.ts';

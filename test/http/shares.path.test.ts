@@ -1,4 +1,4 @@
-// Nobody takes the places of all, against the whole service: agents that calls name, sign-ins, streams.
+// No caller takes the places of all, against the whole service: agents that calls name, sign-ins, streams.
 import http from 'node:http';
 import t from 'tap';
 import { LASTING_OF_ACCOUNT_MAX, NEW_AGENTS_A_REQUEST_MAX, NEW_AGENTS_AN_HOUR_MAX } from '../../src/common/limits.ts';
